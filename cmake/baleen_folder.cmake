@@ -1,0 +1,80 @@
+# One folder of src/ is one target. A folder sees the headers of the folders it USES (and theirs), and no others:
+# every folder has an include root of its own that holds a single link back to it, so an upward include does not
+# build.
+
+set(BALEEN_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror)
+
+function(baleen_compile_options target)
+  target_compile_options(${target} PRIVATE ${BALEEN_WARNINGS})
+  if(BALEEN_SANITIZE)
+    target_compile_options(${target} PUBLIC -fsanitize=${BALEEN_SANITIZE} -fno-omit-frame-pointer
+                                            -fno-sanitize-recover=all)
+    target_link_options(${target} PUBLIC -fsanitize=${BALEEN_SANITIZE})
+  endif()
+endfunction()
+
+# baleen_folder(NAME ops/linear SOURCES linear.cc ... USES base tensor ... LIBRARIES PkgConfig::hwy ...)
+# defines baleen_ops_linear; `#include "ops/linear/linear.h"` works in every target that uses ops/linear.
+function(baleen_folder)
+  cmake_parse_arguments(FOLDER "" "NAME" "SOURCES;USES;LIBRARIES" ${ARGN})
+  string(REPLACE "/" "_" flat ${FOLDER_NAME})
+  set(target baleen_${flat})
+  set(root ${CMAKE_BINARY_DIR}/include_roots/${flat})
+  get_filename_component(parent ${root}/${FOLDER_NAME} DIRECTORY)
+  file(MAKE_DIRECTORY ${parent})
+  file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR} ${root}/${FOLDER_NAME} SYMBOLIC)
+  list(TRANSFORM FOLDER_USES REPLACE "/" "_")
+  list(TRANSFORM FOLDER_USES PREPEND baleen_)
+  if(FOLDER_SOURCES)
+    add_library(${target} STATIC ${FOLDER_SOURCES})
+    target_include_directories(${target} PUBLIC ${root})
+    target_link_libraries(${target} PUBLIC ${FOLDER_USES} ${FOLDER_LIBRARIES})
+    baleen_compile_options(${target})
+  else()
+    add_library(${target} INTERFACE)
+    target_include_directories(${target} INTERFACE ${root})
+    target_link_libraries(${target} INTERFACE ${FOLDER_USES} ${FOLDER_LIBRARIES})
+  endif()
+endfunction()
+
+# baleen_test(NAME tokenizer/bpe_test SOURCES bpe_test.cc USES tokenizer) adds one GoogleTest program to ctest.
+# Tests run in the repository root, so that committed goldens and models/ are found by relative path.
+function(baleen_test)
+  cmake_parse_arguments(TEST "" "NAME" "SOURCES;USES;LIBRARIES;ARGUMENTS" ${ARGN})
+  string(REPLACE "/" "_" flat ${TEST_NAME})
+  list(TRANSFORM TEST_USES REPLACE "/" "_")
+  list(TRANSFORM TEST_USES PREPEND baleen_)
+  add_executable(${flat} ${TEST_SOURCES})
+  target_link_libraries(${flat} PRIVATE ${TEST_USES} ${TEST_LIBRARIES} GTest::gtest_main)
+  baleen_compile_options(${flat})
+  add_test(NAME ${TEST_NAME} COMMAND ${flat} ${TEST_ARGUMENTS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+endfunction()
+
+# baleen_fuzzer(NAME safetensors_fuzz SOURCE safetensors_fuzz.cc USES checkpoint CORPUS dir): with clang and
+# BALEEN_FUZZERS a libFuzzer program; always a ctest that replays the corpus through the same entry point.
+function(baleen_fuzzer)
+  cmake_parse_arguments(FUZZ "" "NAME;SOURCE;CORPUS" "USES" ${ARGN})
+  list(TRANSFORM FUZZ_USES REPLACE "/" "_")
+  list(TRANSFORM FUZZ_USES PREPEND baleen_)
+  if(BALEEN_FUZZERS)
+    add_executable(${FUZZ_NAME} ${FUZZ_SOURCE})
+    target_link_libraries(${FUZZ_NAME} PRIVATE ${FUZZ_USES})
+    target_compile_options(${FUZZ_NAME} PRIVATE -fsanitize=fuzzer)
+    target_link_options(${FUZZ_NAME} PRIVATE -fsanitize=fuzzer)
+    baleen_compile_options(${FUZZ_NAME})
+  endif()
+  add_executable(${FUZZ_NAME}_replay ${FUZZ_SOURCE} ${CMAKE_SOURCE_DIR}/tests/fuzz/replay_main.cc)
+  target_link_libraries(${FUZZ_NAME}_replay PRIVATE ${FUZZ_USES})
+  baleen_compile_options(${FUZZ_NAME}_replay)
+  add_test(NAME fuzz/${FUZZ_NAME} COMMAND ${FUZZ_NAME}_replay ${FUZZ_CORPUS})
+endfunction()
+
+# baleen_benchmark(NAME linear_bench SOURCES ... USES ...): one Google Benchmark program under bench/.
+function(baleen_benchmark)
+  cmake_parse_arguments(BENCH "" "NAME" "SOURCES;USES" ${ARGN})
+  list(TRANSFORM BENCH_USES REPLACE "/" "_")
+  list(TRANSFORM BENCH_USES PREPEND baleen_)
+  add_executable(${BENCH_NAME} ${BENCH_SOURCES})
+  target_link_libraries(${BENCH_NAME} PRIVATE ${BENCH_USES} benchmark::benchmark_main)
+  baleen_compile_options(${BENCH_NAME})
+endfunction()

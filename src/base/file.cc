@@ -1,0 +1,106 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace baleen {
+namespace {
+
+std::string reason() { return std::strerror(errno); }
+
+}  // namespace
+
+MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) fail("{}: cannot open for reading: {}", path.string(), reason());
+  struct stat info {};
+  if (::fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
+    ::close(descriptor);
+    fail("{}: not a regular file", path.string());
+  }
+  size_ = static_cast<std::size_t>(info.st_size);
+  if (size_ > 0) {
+    void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, 0);
+    if (address == MAP_FAILED) {
+      const std::string why = reason();
+      ::close(descriptor);
+      fail("{}: cannot map {} bytes: {}", path.string(), size_, why);
+    }
+    data_ = static_cast<const std::byte*>(address);
+  }
+  ::close(descriptor);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+std::string read_text_file(const std::filesystem::path& path, std::size_t limit_bytes) {
+  const MappedFile file(path);
+  const auto bytes = file.bytes();
+  if (bytes.size() > limit_bytes) {
+    fail("{}: {} bytes, at most {} expected here", path.string(), bytes.size(), limit_bytes);
+  }
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+AtomicFileWriter::AtomicFileWriter(const std::filesystem::path& path) : path_(path) {
+  std::string pattern = path.string() + ".tmp-XXXXXX";
+  descriptor_ = ::mkostemp(pattern.data(), O_CLOEXEC);
+  if (descriptor_ < 0) {
+    fail("{}: cannot write here: {}; does the folder exist, and may you write to it?", path.string(), reason());
+  }
+  temporary_ = pattern;
+  ::fchmod(descriptor_, 0644);
+}
+
+AtomicFileWriter::~AtomicFileWriter() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFileWriter::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("{}: writing failed: {}; nothing was left behind", path_.string(), reason());
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+void AtomicFileWriter::write(std::string_view text) {
+  write(std::as_bytes(std::span<const char>(text.data(), text.size())));
+}
+
+void AtomicFileWriter::commit() {
+  if (::fsync(descriptor_) != 0) {
+    fail("{}: writing failed: {}; nothing was left behind", path_.string(), reason());
+  }
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    fail("{}: cannot put the finished file in place: {}", path_.string(), reason());
+  }
+  ::close(std::exchange(descriptor_, -1));
+}
+
+}  // namespace baleen

@@ -1,0 +1,56 @@
+/// Files: read-only maps, whole-file reads, and writers that never leave half a file under its final name.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace baleen {
+
+/// A file mapped read-only for its whole life. Pages are read from disk as they are touched, and shared with every
+/// other process that maps the file. An empty file maps to an empty span.
+class MappedFile {
+ public:
+  /// Throws `Error` when the file is absent, unreadable or not a regular file.
+  explicit MappedFile(const std::filesystem::path& path);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// The whole file as text. Throws `Error` when it cannot be read, or is larger than `limit_bytes`.
+std::string read_text_file(const std::filesystem::path& path, std::size_t limit_bytes = std::size_t{1} << 32);
+
+/// Writes a file so that it appears under `path` complete or not at all: bytes go to a temporary file in the same
+/// folder, which `commit` flushes to disk and renames. Without `commit` (an error, an exception) it is removed.
+class AtomicFileWriter {
+ public:
+  /// Throws `Error` when the folder is absent or not writable.
+  explicit AtomicFileWriter(const std::filesystem::path& path);
+  AtomicFileWriter(const AtomicFileWriter&) = delete;
+  AtomicFileWriter& operator=(const AtomicFileWriter&) = delete;
+  ~AtomicFileWriter();
+
+  /// Throws `Error` when the disk is full or the write fails.
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text);
+  void commit();
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  int descriptor_ = -1;
+};
+
+}  // namespace baleen

@@ -1,0 +1,58 @@
+/// Owning memory, straight from the operating system: zeroed, page-aligned, and resident only where touched.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace baleen {
+
+class Buffer {
+ public:
+  Buffer() = default;
+  /// Throws `Error` when the system has no more memory. Zero bytes is an empty buffer.
+  explicit Buffer(std::int64_t size_bytes);
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer&& other) noexcept;
+  ~Buffer();
+
+  [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] std::int64_t size_bytes() const { return size_bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::int64_t size_bytes_ = 0;
+};
+
+/// Hands out 64-byte aligned pieces of a buffer one after the other; `reset` takes all of them back.
+/// Sized once by whoever plans; running over is a bug in the plan and stops the program.
+class Arena {
+ public:
+  Arena() = default;
+  explicit Arena(std::int64_t size_bytes) : buffer_(size_bytes) {}
+
+  template <class T>
+  [[nodiscard]] T* allocate(std::int64_t count) {
+    return reinterpret_cast<T*>(allocate_bytes(count * static_cast<std::int64_t>(sizeof(T))));
+  }
+  void reset() { used_bytes_ = 0; }
+  /// Everything allocated after `mark` was read is taken back by `release(mark)`.
+  [[nodiscard]] std::int64_t mark() const { return used_bytes_; }
+  void release(std::int64_t mark) { used_bytes_ = mark; }
+  [[nodiscard]] std::int64_t size_bytes() const { return buffer_.size_bytes(); }
+  [[nodiscard]] std::int64_t peak_bytes() const { return peak_bytes_; }
+
+  /// What `allocate<T>(count)` takes from the arena.
+  template <class T>
+  [[nodiscard]] static constexpr std::int64_t bytes_for(std::int64_t count) {
+    return (count * static_cast<std::int64_t>(sizeof(T)) + 63) / 64 * 64;
+  }
+
+ private:
+  std::byte* allocate_bytes(std::int64_t count);
+
+  Buffer buffer_;
+  std::int64_t used_bytes_ = 0;
+  std::int64_t peak_bytes_ = 0;
+};
+
+}  // namespace baleen

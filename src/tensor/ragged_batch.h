@@ -1,0 +1,37 @@
+/// A step's batch: any mix of prefill chunks and single decode tokens of many sequences, laid end to end.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace baleen {
+
+using TokenId = std::int32_t;
+
+/// Number of a page in a pool. Negative: no page (never written, or freed behind the window).
+enum class PageId : std::int32_t { kNone = -1 };
+
+/// Consecutive positions of one sequence, page by page.
+inline constexpr std::int64_t kPageTokens = 256;
+
+/// One sequence's part of the batch: positions [start, start + num_tokens), rows [first_row, first_row + num_tokens).
+struct SequenceSlice {
+  std::int64_t first_row = 0;
+  std::int64_t num_tokens = 0;
+  std::int64_t start = 0;
+  /// Page p holds positions [256 p, 256 p + 256): compressed entries and indexer keys. Covers start + num_tokens.
+  std::span<const PageId> pages;
+  /// The same positions in the window pool; pages wholly behind the window are kNone.
+  std::span<const PageId> window_pages;
+  /// Which block of the compressor-state pool is this sequence's.
+  std::int32_t state_slot = 0;
+};
+
+struct RaggedBatch {
+  std::span<const TokenId> tokens;        ///< [num_rows]
+  std::span<const SequenceSlice> slices;  ///< in row order, without gaps, each with at least one token
+
+  [[nodiscard]] std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens.size()); }
+};
+
+}  // namespace baleen
