@@ -1,0 +1,66 @@
+#include "numeric/latent_row.h"
+
+#include <cstring>
+
+#include "base/check.h"
+#include "numeric/bf16.h"
+#include "numeric/e4m3.h"
+#include "numeric/e8m0.h"
+
+namespace baleen {
+namespace {
+
+void store_bf16(std::byte* to, std::span<const float> values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Bf16Bits bits = float_to_bf16(values[i]);
+    std::memcpy(to + i * sizeof(bits), &bits, sizeof(bits));
+  }
+}
+
+void load_bf16(const std::byte* from, std::span<float> values) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    Bf16Bits bits;
+    std::memcpy(&bits, from + i * sizeof(bits), sizeof(bits));
+    values[i] = bf16_to_float(bits);
+  }
+}
+
+}  // namespace
+
+void encode_latent_row(const LatentFormat& format, std::byte* page, int rows_per_page, int row,
+                       std::span<const float> values) {
+  BALEEN_DCHECK(static_cast<int>(values.size()) == format.width());
+  std::byte* data = page + row * format.data_bytes();
+  switch (format.precision) {
+    case Precision::kExact: std::memcpy(data, values.data(), values.size_bytes()); return;
+    case Precision::kBf16: store_bf16(data, values); return;
+    case Precision::kReleased: break;
+  }
+  auto* codes = reinterpret_cast<std::uint8_t*>(data);
+  auto* scales = reinterpret_cast<std::uint8_t*>(page + rows_per_page * format.data_bytes() + row * format.scale_bytes());
+  for (int block = 0; block < format.num_scales(); ++block) {
+    const auto begin = static_cast<std::size_t>(block) * kLatentBlock;
+    scales[block] = quantise_fp8_block(values.subspan(begin, kLatentBlock), {codes + begin, kLatentBlock});
+  }
+  store_bf16(data + format.nope, values.subspan(static_cast<std::size_t>(format.nope)));
+}
+
+void decode_latent_row(const LatentFormat& format, const std::byte* page, int rows_per_page, int row,
+                       std::span<float> values) {
+  BALEEN_DCHECK(static_cast<int>(values.size()) == format.width());
+  const std::byte* data = page + row * format.data_bytes();
+  switch (format.precision) {
+    case Precision::kExact: std::memcpy(values.data(), data, values.size_bytes()); return;
+    case Precision::kBf16: load_bf16(data, values); return;
+    case Precision::kReleased: break;
+  }
+  const auto* codes = reinterpret_cast<const std::uint8_t*>(data);
+  const auto* scales =
+      reinterpret_cast<const std::uint8_t*>(page + rows_per_page * format.data_bytes() + row * format.scale_bytes());
+  for (int i = 0; i < format.nope; ++i) {
+    values[static_cast<std::size_t>(i)] = e4m3_to_float(codes[i]) * e8m0_to_float(scales[i / kLatentBlock]);
+  }
+  load_bf16(data + format.nope, values.subspan(static_cast<std::size_t>(format.nope)));
+}
+
+}  // namespace baleen

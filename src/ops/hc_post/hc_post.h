@@ -1,0 +1,23 @@
+/// Hyper-connections, exit of a half-block: x'[k] = bf(post_k f + sum_j comb[j][k] x[j]).  (source: forward pass 4.3)
+#pragma once
+
+#include "numeric/dtype.h"
+#include "ops/operation/operation.h"
+#include "tensor/view.h"
+
+namespace baleen {
+
+struct HcPostArgs {
+  ConstActivations<2> f;     ///< [T, d], the half-block's result
+  ConstActivations<2> post;  ///< [T, n]
+  ConstActivations<3> comb;  ///< [T, n, n], first index = source stream
+  Precision precision = Precision::kReleased;
+  Activations<3> streams;  ///< [T, n, d], read and overwritten
+};
+
+void hc_post(const HcPostArgs& args, CpuContext& context);
+void hc_post_ref(const HcPostArgs& args);
+void hc_post_cpu(const HcPostArgs& args, CpuContext& context);
+[[nodiscard]] OpCost hc_post_cost(const HcPostArgs& args);
+
+}  // namespace baleen

@@ -1,0 +1,38 @@
+/// Indexer: picks the compressed entries that a query of a ratio-4 layer reads.   (source: forward pass 5.5, 5.6)
+///
+///     q <- rotate, Hadamard (Sylvester order, times dim^-1/2), FP4 in blocks of 32 (`released`)
+///     w  = bf(head_weights * dim^-1/2 * H^-1/2)
+///     score(t, j) = sum_h w[t, h] * relu(q[t, h] . k_j),  j < (position + 1) / 4;   float32
+///     selected[t] = the top_k best j, ascending; lower j wins ties; all of them if fewer are visible; rest -1
+///
+/// Streams over the keys: the memory does not grow with the context.
+#pragma once
+
+#include <cstdint>
+
+#include "numeric/index_key.h"
+#include "ops/operation/operation.h"
+#include "tensor/ragged_batch.h"
+#include "tensor/view.h"
+
+namespace baleen {
+
+struct IndexerArgs {
+  ConstActivations<3> q;             ///< [T, H, dim], the output of "indexer.wq_b"
+  ConstActivations<2> head_weights;  ///< [T, H], the output of "indexer.weights_proj"
+  ConstActivations<2> cosine;        ///< [T, rotary_dim / 2]
+  ConstActivations<2> sine;
+  Precision precision = Precision::kReleased;
+  RaggedBatch batch;
+  IndexKeyPool keys;                 ///< entries of this step already stored
+  View<std::int32_t, 2> selected;    ///< out [T, top_k]
+};
+
+void indexer(const IndexerArgs& args, CpuContext& context);
+void indexer_ref(const IndexerArgs& args);
+void indexer_cpu(const IndexerArgs& args, CpuContext& context);
+[[nodiscard]] OpCost indexer_cost(const IndexerArgs& args);
+[[nodiscard]] std::int64_t indexer_scratch_bytes(std::int64_t num_heads, std::int64_t dim, std::int64_t top_k,
+                                                 int num_threads);
+
+}  // namespace baleen

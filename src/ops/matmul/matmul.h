@@ -1,0 +1,57 @@
+/// The tile kernel under every linear operation: y[m, n] = sum_k x[m, k] * w[n, k] in float32.
+///
+/// One output is always computed by the same chain of multiply-adds, whatever else is in the batch, however rows and
+/// columns are cut into tiles and whichever thread runs it: lane l of one vector accumulator takes its products in
+/// ascending k, and the lanes are added at the end. That is what makes logits independent of company.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "numeric/dtype.h"
+#include "ops/matmul/weight_matrix.h"
+#include "tensor/view.h"
+
+namespace baleen {
+
+/// How activations are prepared in front of a product.
+enum class ActivationRounding : std::uint8_t {
+  kNone,
+  kFp8  ///< e4m3 per 128 inputs with a power-of-two scale, and back (the released code in front of FP8/FP4 weights)
+};
+
+/// Rearranges one row of activations into the order in which the kernel unpacks weights of `format`, rounding on the
+/// way. x, packed: [K] float32, not overlapping; packed 64-byte aligned.
+void pack_activations(std::span<const float> x, WeightFormat format, ActivationRounding rounding, float* packed);
+
+/// y[m, n] for all m in [0, num_rows) and n in [n_begin, n_end); rounded to BF16 if `round_bf16`.
+/// packed: [num_rows, K] from pack_activations of the same format, rows K apart; y: row m at y + m * y_stride, column n
+/// at index n.
+struct MatmulTile {
+  const WeightMatrix* weight = nullptr;
+  std::int64_t n_begin = 0;
+  std::int64_t n_end = 0;
+  const float* packed = nullptr;
+  std::int64_t num_rows = 0;
+  float* y = nullptr;
+  std::int64_t y_stride = 0;
+  bool round_bf16 = false;
+};
+void matmul_tile(const MatmulTile& tile);
+
+/// The specification of `matmul_tile` on unpacked activations (x rows `x_stride` apart): plain loops, double sums.
+void matmul_ref(const WeightMatrix& weight, ConstActivations<2> x, ActivationRounding rounding, bool round_bf16,
+                Activations<2> y);
+
+/// Columns per work item, so that a few items per thread balance and rows of one item stay in the cache.
+[[nodiscard]] std::int64_t matmul_columns_per_item(std::int64_t num_columns, int num_threads);
+
+/// A whole product over the pool: y = x W^T. Takes scratch for the packed rows.
+void matmul(const WeightMatrix& weight, ConstActivations<2> x, ActivationRounding rounding, bool round_bf16,
+            Activations<2> y, CpuContext& context);
+[[nodiscard]] std::int64_t matmul_scratch_bytes(std::int64_t num_rows, std::int64_t num_inputs);
+
+/// FLOPs and bytes of y = x W^T.
+[[nodiscard]] OpCost matmul_cost(const WeightMatrix& weight, std::int64_t num_rows);
+
+}  // namespace baleen

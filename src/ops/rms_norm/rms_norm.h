@@ -1,0 +1,29 @@
+/// Root-mean-square normalisation of rows.                                 (source: forward pass 2.5 and 5.1)
+///
+/// With a weight: y = bf(w * (x * rsqrt(mean(x^2) + eps))), float32 inside, one rounding at the end.
+/// Without (the per-head norm of queries) the released code works on BF16 tensors and rounds after every step:
+/// r = bf(rsqrt(bf(bf(mean(bf(x^2))) + eps))), y = bf(x * r). In `exact` nothing is rounded.
+#pragma once
+
+#include <span>
+
+#include "numeric/dtype.h"
+#include "ops/operation/operation.h"
+#include "tensor/view.h"
+
+namespace baleen {
+
+struct RmsNormArgs {
+  ConstActivations<2> x;          ///< [rows, width]
+  std::span<const float> weight;  ///< [width], or empty: no weight and stepwise rounding
+  float eps = 1e-6F;
+  Precision precision = Precision::kReleased;
+  Activations<2> y;  ///< [rows, width]; may be x
+};
+
+void rms_norm(const RmsNormArgs& args, CpuContext& context);
+void rms_norm_ref(const RmsNormArgs& args);
+void rms_norm_cpu(const RmsNormArgs& args, CpuContext& context);
+[[nodiscard]] OpCost rms_norm_cost(const RmsNormArgs& args);
+
+}  // namespace baleen

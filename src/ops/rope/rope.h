@@ -1,0 +1,25 @@
+/// Rotary embedding of the last dimensions of every head, in place; `inverse` turns the attention output back.
+/// Interleaved pairs, float32 inside, one BF16 rounding (none in `exact`).  (source: forward pass 5.2, 5.8)
+#pragma once
+
+#include "numeric/dtype.h"
+#include "ops/operation/operation.h"
+#include "ops/rope/rope_frequencies.h"
+#include "tensor/view.h"
+
+namespace baleen {
+
+struct RopeArgs {
+  Activations<3> x;           ///< [T, heads, head_dim]; the last 2 * cosine.extent(1) values of each head turn
+  ConstActivations<2> cosine;  ///< [T, rotary_dim / 2], of each row's own position
+  ConstActivations<2> sine;    ///< the same
+  bool inverse = false;
+  Precision precision = Precision::kReleased;
+};
+
+void rope(const RopeArgs& args, CpuContext& context);
+void rope_ref(const RopeArgs& args);
+void rope_cpu(const RopeArgs& args, CpuContext& context);
+[[nodiscard]] OpCost rope_cost(const RopeArgs& args);
+
+}  // namespace baleen

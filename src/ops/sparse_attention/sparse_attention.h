@@ -1,0 +1,44 @@
+/// Attention over the last `window_tokens` positions and the layer's compressed entries, one softmax with a sink; one
+/// vector per entry is key and value for all heads.                        (source: forward pass 5.6, 5.7)
+///
+///     list of query t: positions max(0, t - window + 1) .. t in order, then compressed entries in ascending order:
+///                      none (ratio 0), all j < (t + 1) / 128 (ratio 128), or selected[t] (ratio 4)
+///     s_i = (q . v_i) scale;  m = running max;  Z = sum exp(s_i - m) + exp(sink - m)
+///     o   = bf( (1 / Z) sum bf(exp(s_i - m)) v_i )        blocks of 64 list entries, as the released kernel
+///
+/// The blocks are cut from the start of the list, so a query's result does not depend on the rest of the batch. The
+/// sink enlarges the denominator only: -inf has no effect, +inf gives zeros; a query that sees nothing gives zeros.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "numeric/latent_row.h"
+#include "ops/operation/operation.h"
+#include "tensor/ragged_batch.h"
+#include "tensor/view.h"
+
+namespace baleen {
+
+struct SparseAttentionArgs {
+  ConstActivations<3> q;  ///< [T, H, head_dim], normalised and rotated
+  RaggedBatch batch;      ///< this step's window rows and entries are already stored
+  LatentPool window;      ///< 256 rows a page, found through window_pages
+  LatentPool compressed;  ///< 256 / ratio rows a page, found through pages; base null for ratio 0
+  int ratio = 0;          ///< 0, 4 or 128
+  View<const std::int32_t, 2> selected;  ///< ratio 4: [T, top_k] entry numbers, ascending, then -1
+  std::span<const float> sink;           ///< [H]
+  std::int64_t window_tokens = 128;
+  float scale = 0.0F;                    ///< head_dim^-1/2
+  Precision precision = Precision::kReleased;
+  Activations<3> out;  ///< [T, H, head_dim]; not q
+};
+
+void sparse_attention(const SparseAttentionArgs& args, CpuContext& context);
+void sparse_attention_ref(const SparseAttentionArgs& args);
+void sparse_attention_cpu(const SparseAttentionArgs& args, CpuContext& context);
+[[nodiscard]] OpCost sparse_attention_cost(const SparseAttentionArgs& args);
+[[nodiscard]] std::int64_t sparse_attention_scratch_bytes(std::int64_t num_heads, std::int64_t head_dim,
+                                                          int num_threads);
+
+}  // namespace baleen
