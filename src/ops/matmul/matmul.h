@@ -43,13 +43,31 @@ void matmul_tile(const MatmulTile& tile);
 void matmul_ref(const WeightMatrix& weight, ConstActivations<2> x, ActivationRounding rounding, bool round_bf16,
                 Activations<2> y);
 
-/// Columns per work item, so that a few items per thread balance and rows of one item stay in the cache.
-[[nodiscard]] std::int64_t matmul_columns_per_item(std::int64_t num_columns, int num_threads);
+/// One product of a group that shares its activations.
+struct MatmulProduct {
+  const WeightMatrix* weight = nullptr;  ///< [N, K]
+  Activations<2> y;                      ///< [T, N]
+  bool round_bf16 = false;
+};
 
-/// A whole product over the pool: y = x W^T. Takes scratch for the packed rows.
-void matmul(const WeightMatrix& weight, ConstActivations<2> x, ActivationRounding rounding, bool round_bf16,
-            Activations<2> y, CpuContext& context);
+/// y = x W^T for every product of the group, over the pool, in one parallel loop. All weights are of one format. Takes
+/// scratch for the packed rows. With Kernels::kReference: `matmul_ref`.
+void matmul(std::span<const MatmulProduct> products, ConstActivations<2> x, ActivationRounding rounding,
+            CpuContext& context);
 [[nodiscard]] std::int64_t matmul_scratch_bytes(std::int64_t num_rows, std::int64_t num_inputs);
+
+/// Cuts a product into work items for the pool: row blocks whose packed activations stay in the second-level cache,
+/// and column ranges (multiples of 8) of which every thread gets several.
+struct MatmulPartition {
+  MatmulPartition(std::int64_t num_rows, std::int64_t num_columns, std::int64_t num_inputs, int num_threads);
+
+  std::int64_t rows_per_item = 0;
+  std::int64_t columns_per_item = 0;
+  std::int64_t num_row_blocks = 0;
+  std::int64_t num_column_blocks = 0;
+
+  [[nodiscard]] std::int64_t num_items() const { return num_row_blocks * num_column_blocks; }
+};
 
 /// FLOPs and bytes of y = x W^T.
 [[nodiscard]] OpCost matmul_cost(const WeightMatrix& weight, std::int64_t num_rows);

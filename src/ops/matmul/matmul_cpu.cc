@@ -1,0 +1,180 @@
+// SIMD tile kernel. Registers hold M x N accumulators; per block of inputs the N rows' weights are unpacked once and
+// multiplied with M rows of activations. Every (m, n) accumulator sees the same products in the same order for every
+// M and N, so tile shapes are free.
+//
+// Shapes: AVX-512 has 32 registers: 6 x 4 accumulators leave eight for weights and scales. AVX2 has 16: 6 x 2. Six rows
+// share one unpacking (2 to 5 instructions a vector), which then hides behind the multiply-adds; a single row (decode)
+// needs 8 columns so that 8 independent chains cover the latency of 4 cycles at 2 a cycle.
+
+#include "ops/matmul/matmul.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/check.h"
+#include "numeric/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/matmul/matmul_cpu.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "numeric/rounding-inl.h"
+#include "ops/matmul/unpack-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace baleen::HWY_NAMESPACE {
+namespace {
+
+constexpr int kMaxTileRows = 6;
+constexpr bool kManyRegisters = kLanes == 16 || HWY_ARCH_ARM_A64;
+
+constexpr int TileColumns(int tile_rows) {
+  if (tile_rows == 1) return 8;
+  if (kManyRegisters) return tile_rows == 2 ? 8 : 4;
+  return tile_rows <= 3 ? 4 : 2;
+}
+
+template <WeightFormat kFormat>
+void PackRow(const float* x, std::int64_t num_inputs, ActivationRounding rounding, float* packed) {
+  const FloatTag d;
+  using Block = RowBlock<kFormat>;
+  constexpr std::int64_t kParts = PackedPerLane(kFormat);
+  static_assert(kParts * kLanes <= kActivationBlock && kActivationBlock % (kParts * kLanes) == 0);
+  std::array<hn::Vec<hn::RebindToSigned<FloatTag>>, kParts> order;
+  for (std::int64_t part = 0; part < kParts; ++part) {
+    alignas(64) std::int32_t inputs[kLanes];
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      inputs[lane] = static_cast<std::int32_t>(Block::InputOf(part, lane));
+    }
+    order[part] = hn::Load(hn::RebindToSigned<FloatTag>(), inputs);
+  }
+  const auto factor = hn::Set(d, kFormat == WeightFormat::kFp8 ? kFp8HalfBias : 1.0F);
+  alignas(64) float block[kActivationBlock];
+  for (std::int64_t begin = 0; begin < num_inputs; begin += kActivationBlock) {
+    const float* from = x + begin;
+    if (rounding == ActivationRounding::kFp8) {
+      SimulateFp8Block(d, from, block, kActivationBlock);
+      from = block;
+    }
+    for (std::int64_t at = 0; at < kActivationBlock; at += kParts * kLanes) {
+      for (std::int64_t part = 0; part < kParts; ++part) {
+        const auto values = hn::GatherIndex(d, from + at, order[part]);
+        hn::Store(hn::Mul(values, factor), d, packed + begin + at + part * kLanes);
+      }
+    }
+  }
+}
+
+template <WeightFormat kFormat, int kRows, int kColumns, int kPart>
+HWY_INLINE void MultiplyPart(const RowBlock<kFormat> (&weights)[kColumns], const float* const (&x)[kRows],
+                             std::int64_t at, FloatVec (&sums)[kRows][kColumns]) {
+  const FloatTag d;
+  FloatVec w[kColumns];
+  for (int n = 0; n < kColumns; ++n) w[n] = weights[n].template Get<kPart>();
+  for (int m = 0; m < kRows; ++m) {
+    const auto v = hn::Load(d, x[m] + at + kPart * kLanes);
+    for (int n = 0; n < kColumns; ++n) sums[m][n] = hn::MulAdd(v, w[n], sums[m][n]);
+  }
+  if constexpr (kPart + 1 < PackedPerLane(kFormat)) {
+    MultiplyPart<kFormat, kRows, kColumns, kPart + 1>(weights, x, at, sums);
+  }
+}
+
+template <WeightFormat kFormat, int kRows>
+void TileRow(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin) {
+  constexpr int kColumns = TileColumns(kRows);
+  constexpr std::int64_t kStep = PackedPerLane(kFormat) * kLanes;
+  const FloatTag d;
+  const std::int64_t num_inputs = tile.weight->cols;
+  const float* x[kRows];
+  for (int m = 0; m < kRows; ++m) x[m] = tile.packed + (m_begin + m) * num_inputs;
+  RowCursor rows[kColumns];
+  for (int n = 0; n < kColumns; ++n) {  // past the last column: repeat it, and do not store
+    rows[n] = CursorOf<kFormat>(*tile.weight, std::min(n_begin + n, tile.n_end - 1));
+  }
+  FloatVec sums[kRows][kColumns];
+  for (int m = 0; m < kRows; ++m) {
+    for (int n = 0; n < kColumns; ++n) sums[m][n] = hn::Zero(d);
+  }
+  for (std::int64_t k = 0; k < num_inputs; k += kStep) {
+    RowBlock<kFormat> weights[kColumns];
+    for (int n = 0; n < kColumns; ++n) weights[n].Load(rows[n], k);
+    MultiplyPart<kFormat, kRows, kColumns, 0>(weights, x, k, sums);
+  }
+  const std::int64_t num_columns = std::min<std::int64_t>(kColumns, tile.n_end - n_begin);
+  for (int m = 0; m < kRows; ++m) {
+    float* y = tile.y + (m_begin + m) * tile.y_stride + n_begin;
+    for (int n = 0; n < kColumns; ++n) {
+      const FloatVec sum = hn::SumOfLanes(d, sums[m][n]);
+      if (n < num_columns) y[n] = hn::GetLane(tile.round_bf16 ? RoundBf16(d, sum) : sum);
+    }
+  }
+}
+
+template <WeightFormat kFormat, int kRows>
+void TileRows(const MatmulTile& tile, std::int64_t m_begin) {
+  for (std::int64_t n = tile.n_begin; n < tile.n_end; n += TileColumns(kRows)) {
+    TileRow<kFormat, kRows>(tile, m_begin, n);
+  }
+}
+
+template <WeightFormat kFormat>
+void TileOfFormat(const MatmulTile& tile) {
+  // Columns outside, rows inside: a column group's packed weights stay in the first-level cache while all rows pass.
+  const std::int64_t num_full = tile.num_rows / kMaxTileRows * kMaxTileRows;
+  constexpr int kColumns = TileColumns(kMaxTileRows);
+  for (std::int64_t n = tile.n_begin; num_full > 0 && n < tile.n_end; n += kColumns) {
+    for (std::int64_t m = 0; m < num_full; m += kMaxTileRows) TileRow<kFormat, kMaxTileRows>(tile, m, n);
+  }
+  switch (tile.num_rows - num_full) {
+    case 1: return TileRows<kFormat, 1>(tile, num_full);
+    case 2: return TileRows<kFormat, 2>(tile, num_full);
+    case 3: return TileRows<kFormat, 3>(tile, num_full);
+    case 4: return TileRows<kFormat, 4>(tile, num_full);
+    case 5: return TileRows<kFormat, 5>(tile, num_full);
+    default: return;
+  }
+}
+
+}  // namespace
+
+void MatmulTileCpu(const MatmulTile& tile) {
+  switch (tile.weight->format) {
+    case WeightFormat::kF32: return TileOfFormat<WeightFormat::kF32>(tile);
+    case WeightFormat::kBF16: return TileOfFormat<WeightFormat::kBF16>(tile);
+    case WeightFormat::kFp8: return TileOfFormat<WeightFormat::kFp8>(tile);
+    case WeightFormat::kFp4: return TileOfFormat<WeightFormat::kFp4>(tile);
+  }
+}
+
+void PackActivationsCpu(const float* x, std::int64_t num_inputs, WeightFormat format, ActivationRounding rounding,
+                        float* packed) {
+  switch (format) {
+    case WeightFormat::kF32: return PackRow<WeightFormat::kF32>(x, num_inputs, rounding, packed);
+    case WeightFormat::kBF16: return PackRow<WeightFormat::kBF16>(x, num_inputs, rounding, packed);
+    case WeightFormat::kFp8: return PackRow<WeightFormat::kFp8>(x, num_inputs, rounding, packed);
+    case WeightFormat::kFp4: return PackRow<WeightFormat::kFp4>(x, num_inputs, rounding, packed);
+  }
+}
+
+}  // namespace baleen::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace baleen {
+
+HWY_EXPORT(MatmulTileCpu);
+HWY_EXPORT(PackActivationsCpu);
+
+void matmul_tile(const MatmulTile& tile) { HWY_DYNAMIC_DISPATCH(MatmulTileCpu)(tile); }
+
+void pack_activations(std::span<const float> x, WeightFormat format, ActivationRounding rounding, float* packed) {
+  BALEEN_DCHECK(x.size() % kActivationBlock == 0);
+  HWY_DYNAMIC_DISPATCH(PackActivationsCpu)
+  (x.data(), static_cast<std::int64_t>(x.size()), format, rounding, packed);
+}
+
+}  // namespace baleen
+#endif  // HWY_ONCE

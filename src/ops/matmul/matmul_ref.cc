@@ -1,0 +1,59 @@
+#include <vector>
+
+#include "numeric/bf16.h"
+#include "numeric/block_scale.h"
+#include "numeric/e2m1.h"
+#include "numeric/e4m3.h"
+#include "numeric/e8m0.h"
+#include "ops/matmul/matmul.h"
+
+#include <cstring>
+
+namespace baleen {
+namespace {
+
+float weight_at(const WeightMatrix& weight, std::int64_t n, std::int64_t k) {
+  const std::byte* row = weight.data + n * weight.row_bytes();
+  switch (weight.format) {
+    case WeightFormat::kF32: {
+      float value;
+      std::memcpy(&value, row + 4 * k, sizeof(value));
+      return value;
+    }
+    case WeightFormat::kBF16: {
+      Bf16Bits bits;
+      std::memcpy(&bits, row + 2 * k, sizeof(bits));
+      return bf16_to_float(bits);
+    }
+    case WeightFormat::kFp8:
+      return e4m3_to_float(static_cast<std::uint8_t>(row[k])) *
+             weight.block_scales[n / kWeightBlock * ((weight.cols + kWeightBlock - 1) / kWeightBlock) +
+                                 k / kWeightBlock];
+    case WeightFormat::kFp4: {
+      const auto pair = static_cast<std::uint8_t>(row[k / 2]);
+      const auto code = static_cast<std::uint8_t>(k % 2 == 0 ? pair : pair >> 4);
+      return e2m1_to_float(code) * e8m0_to_float(weight.group_scales[n * (weight.cols / 32) + k / 32]);
+    }
+  }
+  return 0.0F;
+}
+
+}  // namespace
+
+void matmul_ref(const WeightMatrix& weight, ConstActivations<2> x, ActivationRounding rounding, bool round_bf16_output,
+                Activations<2> y) {
+  for (std::int64_t m = 0; m < x.extent(0); ++m) {
+    std::vector<float> row(x.row(m).begin(), x.row(m).end());
+    if (rounding == ActivationRounding::kFp8) simulate_fp8(row, kActivationBlock);
+    for (std::int64_t n = 0; n < weight.rows; ++n) {
+      double sum = 0.0;
+      for (std::int64_t k = 0; k < weight.cols; ++k) {
+        sum += static_cast<double>(row[static_cast<std::size_t>(k)]) * weight_at(weight, n, k);
+      }
+      const auto value = static_cast<float>(sum);
+      y(m, n) = round_bf16_output ? round_bf16(value) : value;
+    }
+  }
+}
+
+}  // namespace baleen

@@ -1,0 +1,189 @@
+// Unpacks weights into float vectors, one instruction set at a time (Highway).
+//
+// A vector of 32-bit lanes is loaded from a row; each lane holds P packed values (1 float32, 2 BF16, 4 FP8, 8 FP4), so a
+// load covers a block of P * Lanes inputs. `RowBlock::Get<i>()` yields the i-th of P float vectors; which input sits in
+// which lane of it is said by `InputOf`, and activations are packed in the same order, so nothing is shuffled here.
+
+#if defined(BALEEN_OPS_MATMUL_UNPACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BALEEN_OPS_MATMUL_UNPACK_INL_H_
+#undef BALEEN_OPS_MATMUL_UNPACK_INL_H_
+#else
+#define BALEEN_OPS_MATMUL_UNPACK_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "ops/matmul/weight_matrix.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace baleen::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using FloatTag = hn::CappedTag<float, 16>;
+using WordTag = hn::RebindToUnsigned<FloatTag>;
+using FloatVec = hn::Vec<FloatTag>;
+using WordVec = hn::Vec<WordTag>;
+constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(FloatTag()));
+
+/// An e4m3 code moved into float32's fields reads as its value times 2^-120. Half of the missing factor goes to the
+/// scale and half to the activations, so that neither leaves float32's range; both are exact.
+constexpr float kFp8HalfBias = 0x1p60F;
+
+constexpr std::int64_t PackedPerLane(WeightFormat format) {
+  return format == WeightFormat::kF32 ? 1 : format == WeightFormat::kBF16 ? 2 : format == WeightFormat::kFp8 ? 4 : 8;
+}
+
+/// Where a row is, and its scale for one block of inputs.
+struct RowCursor {
+  const std::uint8_t* codes = nullptr;
+  const float* block_scales = nullptr;
+  const std::uint8_t* group_scales = nullptr;
+};
+
+template <WeightFormat kFormat>
+HWY_INLINE RowCursor CursorOf(const WeightMatrix& weight, std::int64_t row) {
+  RowCursor cursor{reinterpret_cast<const std::uint8_t*>(weight.data) + row * weight.row_bytes(), nullptr, nullptr};
+  if constexpr (kFormat == WeightFormat::kFp8) {
+    cursor.block_scales = weight.block_scales + row / 128 * ((weight.cols + 127) / 128);
+  }
+  if constexpr (kFormat == WeightFormat::kFp4) cursor.group_scales = weight.group_scales + row * (weight.cols / 32);
+  return cursor;
+}
+
+template <WeightFormat kFormat>
+struct RowBlock;
+
+template <>
+struct RowBlock<WeightFormat::kF32> {
+  FloatVec values;
+  HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
+    const FloatTag d;
+    values = hn::BitCast(d, hn::LoadU(hn::Repartition<std::uint8_t, FloatTag>(), row.codes + 4 * k));
+  }
+  template <int kPart>
+  HWY_INLINE FloatVec Get() const {
+    return values;
+  }
+  static std::int64_t InputOf(std::int64_t /*part*/, std::int64_t lane) { return lane; }
+};
+
+template <>
+struct RowBlock<WeightFormat::kBF16> {
+  WordVec words;
+  HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
+    words = hn::BitCast(WordTag(), hn::LoadU(hn::Repartition<std::uint8_t, WordTag>(), row.codes + 2 * k));
+  }
+  template <int kPart>
+  HWY_INLINE FloatVec Get() const {
+    const WordTag du;
+    return hn::BitCast(FloatTag(), kPart == 0 ? hn::ShiftLeft<16>(words) : hn::And(words, hn::Set(du, 0xFFFF0000u)));
+  }
+  static std::int64_t InputOf(std::int64_t part, std::int64_t lane) { return 2 * lane + part; }
+};
+
+template <>
+struct RowBlock<WeightFormat::kFp8> {
+  WordVec words;
+  FloatVec scale;
+  HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
+    words = hn::BitCast(WordTag(), hn::LoadU(hn::Repartition<std::uint8_t, WordTag>(), row.codes + k));
+    scale = hn::Set(FloatTag(), row.block_scales[k / 128] * kFp8HalfBias);
+  }
+  template <int kPart>
+  HWY_INLINE FloatVec Get() const {
+    // The code goes to the top byte; an arithmetic shift by four leaves sign and exponent | mantissa at bits 31 and
+    // 26..20, with copies of the sign between them that the mask takes out.
+    const hn::RebindToSigned<WordTag> di;
+    const auto top = kPart == 3 ? words : hn::ShiftLeft<24 - 8 * (kPart == 3 ? 0 : kPart)>(words);
+    const auto spread = hn::ShiftRight<4>(hn::BitCast(di, top));
+    const auto bits = hn::And(spread, hn::Set(di, static_cast<std::int32_t>(0x87F00000u)));
+    return hn::Mul(hn::BitCast(FloatTag(), bits), scale);
+  }
+  static std::int64_t InputOf(std::int64_t part, std::int64_t lane) { return 4 * lane + part; }
+};
+
+/// One e8m0 scale per 32 inputs = per 4 lanes. Code 0 is 2^-127, whose float32 bits are 0x00400000.
+HWY_INLINE FloatVec GroupScales(const std::uint8_t* scales) {
+  const WordTag du;
+  std::uint32_t packed = 0;
+  std::memcpy(&packed, scales, kLanes / 4);
+  const auto shift = hn::ShiftLeft<3>(hn::ShiftRight<2>(hn::Iota(du, 0)));
+  const auto code = hn::And(hn::Shr(hn::Set(du, packed), shift), hn::Set(du, 0xFFu));
+  return hn::BitCast(FloatTag(), hn::Max(hn::ShiftLeft<23>(code), hn::Set(du, 0x00400000u)));
+}
+
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+// With 16 lanes the whole e2m1 table fits one register and a permutation looks it up, whatever the upper bits are.
+template <>
+struct RowBlock<WeightFormat::kFp4> {
+  WordVec words;
+  FloatVec scale;
+  HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
+    words = hn::BitCast(WordTag(), hn::LoadU(hn::Repartition<std::uint8_t, WordTag>(), row.codes + k / 2));
+    scale = GroupScales(row.group_scales + k / 32);
+  }
+  template <int kPart>
+  HWY_INLINE FloatVec Get() const {
+    alignas(64) static constexpr float kTable[16] = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,  4.0F,  6.0F,
+                                                     -0.0F, -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F};
+    const auto nibble = kPart == 0 ? words : hn::ShiftRight<4 * kPart>(words);
+    const FloatVec value{_mm512_permutexvar_ps(nibble.raw, hn::Load(FloatTag(), kTable).raw)};
+    return hn::Mul(value, scale);
+  }
+  static std::int64_t InputOf(std::int64_t part, std::int64_t lane) { return 8 * lane + part; }
+};
+#else
+// Byte tables give the two bytes of each value's BF16 form; interleaved they are BF16 pairs, half a step from float32.
+// All eight vectors come out of shared work, so they are made together and kept in the (L1-resident) tile.
+template <>
+struct RowBlock<WeightFormat::kFp4> {
+  alignas(64) float values[8 * kLanes];
+  HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
+    const FloatTag d;
+    const WordTag du;
+    const hn::Repartition<std::uint8_t, FloatTag> db;
+    const hn::Repartition<std::uint16_t, FloatTag> dh;
+    alignas(16) static constexpr std::uint8_t kHigh[16] = {0x00, 0x3F, 0x3F, 0x3F, 0x40, 0x40, 0x40, 0x40,
+                                                           0x80, 0xBF, 0xBF, 0xBF, 0xC0, 0xC0, 0xC0, 0xC0};
+    alignas(16) static constexpr std::uint8_t kLow[16] = {0x00, 0x00, 0x80, 0xC0, 0x00, 0x40, 0x80, 0xC0,
+                                                          0x00, 0x00, 0x80, 0xC0, 0x00, 0x40, 0x80, 0xC0};
+    const auto high_table = hn::LoadDup128(db, kHigh);
+    const auto low_table = hn::LoadDup128(db, kLow);
+    const auto packed = hn::LoadU(db, row.codes + k / 2);
+    const auto mask = hn::Set(db, 0x0F);
+    const auto odd = hn::And(hn::BitCast(db, hn::ShiftRight<4>(hn::BitCast(dh, packed))), mask);
+    const FloatVec scale = GroupScales(row.group_scales + k / 32);
+    const auto put = [&](auto nibbles, std::int64_t part) HWY_ATTR {
+      const auto low = hn::TableLookupBytes(low_table, nibbles);
+      const auto high = hn::TableLookupBytes(high_table, nibbles);
+      const auto first = hn::BitCast(du, hn::InterleaveLower(db, low, high));
+      const auto second = hn::BitCast(du, hn::InterleaveUpper(db, low, high));
+      const auto upper_half = hn::Set(du, 0xFFFF0000u);
+      float* to = values + part * kLanes;
+      hn::Store(hn::Mul(hn::BitCast(d, hn::ShiftLeft<16>(first)), scale), d, to);
+      hn::Store(hn::Mul(hn::BitCast(d, hn::And(first, upper_half)), scale), d, to + kLanes);
+      hn::Store(hn::Mul(hn::BitCast(d, hn::ShiftLeft<16>(second)), scale), d, to + 2 * kLanes);
+      hn::Store(hn::Mul(hn::BitCast(d, hn::And(second, upper_half)), scale), d, to + 3 * kLanes);
+    };
+    put(hn::And(packed, mask), 0);
+    put(odd, 4);
+  }
+  template <int kPart>
+  HWY_INLINE FloatVec Get() const {
+    return hn::Load(FloatTag(), values + kPart * kLanes);
+  }
+  /// Part 4 h + 2 u + o: nibble h of bytes 8 u + 2 (lane % 4) + o in the lane's 16-byte piece of 32 inputs.
+  static std::int64_t InputOf(std::int64_t part, std::int64_t lane) {
+    return lane / 4 * 32 + (part / 2 % 2 * 8 + lane % 4 * 2 + part % 2) * 2 + part / 4;
+  }
+};
+#endif
+
+}  // namespace baleen::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // BALEEN_OPS_MATMUL_UNPACK_INL_H_
