@@ -29,22 +29,30 @@ ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads) {
 
 ThreadPool::~ThreadPool() {
   stop_.store(true);
-  generation_.fetch_add(1, std::memory_order_release);
-  generation_.notify_all();
+  announced_.fetch_add(1, std::memory_order_release);
+  announced_.notify_all();
   for (std::thread& thread : threads_) thread.join();
 }
 
+// A thread takes part in a loop only if it comes through the gate before the caller, out of items, closes it. So a
+// thread that the system has put aside never holds up a loop whose work the others have done.
 void ThreadPool::run(std::int64_t count, Call call, void* context) {
   call_ = call;
   context_ = context;
   count_ = count;
   next_.store(0, std::memory_order_relaxed);
-  busy_.store(num_threads_ - 1, std::memory_order_relaxed);
-  generation_.fetch_add(1, std::memory_order_release);
-  generation_.notify_all();
+  gate_.store((gate_.load(std::memory_order_relaxed) & ~(kClosed | kInsideMask)) + kLoop, std::memory_order_release);
+  announced_.fetch_add(1, std::memory_order_release);
+  announced_.notify_all();
   drain(0);
-  // Every thread reports, also one that found nothing left, so `body` outlives its last use.
-  while (busy_.load(std::memory_order_acquire) != 0) pause_briefly();
+  gate_.fetch_or(kClosed, std::memory_order_acq_rel);
+  for (int spin = 0; (gate_.load(std::memory_order_acquire) & kInsideMask) != 0; ++spin) {
+    if (spin < kSpins) {
+      pause_briefly();
+    } else {
+      std::this_thread::yield();
+    }
+  }
 }
 
 void ThreadPool::drain(int thread) {
@@ -58,14 +66,20 @@ void ThreadPool::drain(int thread) {
 void ThreadPool::work(int thread) {
   std::uint32_t seen = 0;
   for (;;) {
-    for (int spin = 0; spin < kSpins && generation_.load(std::memory_order_acquire) == seen; ++spin) {
+    for (int spin = 0; spin < kSpins && announced_.load(std::memory_order_acquire) == seen; ++spin) {
       pause_briefly();
     }
-    generation_.wait(seen, std::memory_order_acquire);
-    ++seen;
+    announced_.wait(seen, std::memory_order_acquire);
+    seen = announced_.load(std::memory_order_acquire);
     if (stop_.load()) return;
-    drain(thread);
-    busy_.fetch_sub(1, std::memory_order_release);
+    std::uint64_t gate = gate_.load(std::memory_order_acquire);
+    while ((gate & kClosed) == 0) {
+      if (gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel)) {
+        drain(thread);
+        gate_.fetch_sub(1, std::memory_order_release);
+        break;
+      }
+    }
   }
 }
 

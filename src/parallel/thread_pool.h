@@ -46,14 +46,21 @@ class ThreadPool {
   void drain(int thread);
 
   int num_threads_;
-  // Written by `run` before `generation_` announces them.
+  // The loop in progress: written by `run` while the gate is closed and nobody is inside.
   Call call_ = nullptr;
   void* context_ = nullptr;
   std::int64_t count_ = 0;
   alignas(64) std::atomic<std::int64_t> next_{0};
-  alignas(64) std::atomic<std::uint32_t> generation_{0};
-  alignas(64) std::atomic<int> busy_{0};
+  /// Number of the loop in the upper bits, kClosed, and the number of threads inside in the lower ones.
+  alignas(64) std::atomic<std::uint64_t> gate_{kClosed};
+  /// Changes with every loop; threads without work sleep on it.
+  alignas(64) std::atomic<std::uint32_t> announced_{0};
   std::atomic<bool> stop_{false};
+
+  static constexpr std::uint64_t kClosed = 1 << 15;
+  static constexpr std::uint64_t kInsideMask = kClosed - 1;
+  static constexpr std::uint64_t kLoop = 1 << 16;
+
   std::vector<std::thread> threads_;
 };
 

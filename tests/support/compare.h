@@ -24,3 +24,4 @@ struct Tolerance {
 
 #define EXPECT_CLOSE(got, want, ...) EXPECT_EQ(::baleen::test::difference(got, want, __VA_ARGS__), "")
 #define EXPECT_SAME_BITS(got, want) EXPECT_EQ(::baleen::test::bit_difference(got, want), "")
+#define ASSERT_SAME_BITS(got, want) ASSERT_EQ(::baleen::test::bit_difference(got, want), "")

@@ -1,0 +1,65 @@
+// The tile kernel on projections of the released models: decode (M = 1) in GB/s of weights, prefill in GFLOP/s.
+// Each case is verified against the reference first; weights rotate over more than the last-level cache.
+#include <benchmark/benchmark.h>
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "ops/matmul/matmul.h"
+#include "tests/support/compare.h"
+#include "tests/support/random_weights.h"
+
+namespace baleen {
+namespace {
+
+constexpr double kRotatedBytes = 192e6;
+
+void product(benchmark::State& state, WeightFormat format) {
+  const std::int64_t num_rows = state.range(0), num_columns = state.range(1), num_inputs = state.range(2);
+  std::vector<std::unique_ptr<test::RandomWeight>> weights;
+  double bytes = 0;
+  while (bytes < kRotatedBytes && (num_rows == 1 || weights.empty())) {
+    weights.push_back(std::make_unique<test::RandomWeight>(format, num_columns, num_inputs, 1));
+    bytes += weights.back()->matrix().total_bytes();
+  }
+  auto x = test::random_values(static_cast<std::size_t>(num_rows * num_inputs), 2);
+  std::vector<float> y(static_cast<std::size_t>(num_rows * num_columns));
+  ThreadPool pool(default_num_threads());
+  Arena scratch(matmul_scratch_bytes(num_rows, num_inputs));
+  CpuContext context{pool, scratch};
+  const auto run = [&](const WeightMatrix& weight) {
+    const MatmulProduct one{&weight, {y.data(), {num_rows, num_columns}}, false};
+    matmul({&one, 1}, {x.data(), {num_rows, num_inputs}}, ActivationRounding::kFp8, context);
+  };
+  run(weights[0]->matrix());
+  std::vector<float> want(static_cast<std::size_t>(num_columns));
+  matmul_ref(weights[0]->matrix(), {x.data(), {1, num_inputs}}, ActivationRounding::kFp8, false,
+             {want.data(), {1, num_columns}});
+  const std::string error = test::difference(std::span(y).first(want.size()), want, {.norm = 1e-5});
+  if (!error.empty()) return state.SkipWithError(error.c_str());
+  std::size_t next = 0;
+  for (auto _ : state) {
+    run(weights[next]->matrix());
+    next = (next + 1) % weights.size();
+  }
+  const OpCost cost = matmul_cost(weights[0]->matrix(), num_rows);
+  const auto iterations = static_cast<double>(state.iterations());
+  state.counters["GB/s"] = benchmark::Counter(cost.read_bytes * iterations * 1e-9, benchmark::Counter::kIsRate);
+  state.counters["GFLOP/s"] = benchmark::Counter(cost.total_flops() * iterations * 1e-9, benchmark::Counter::kIsRate);
+}
+
+#define BALEEN_MATMUL_CASES(format)                                      \
+  BENCHMARK_CAPTURE(product, format, WeightFormat::k##format)            \
+      ->Args({1, 4096, 2048})                                            \
+      ->Args({4, 4096, 2048})                                            \
+      ->Args({512, 2048, 2048})                                          \
+      ->UseRealTime()                                                    \
+      ->MinTime(0.3)
+BALEEN_MATMUL_CASES(Fp4);
+BALEEN_MATMUL_CASES(Fp8);
+BALEEN_MATMUL_CASES(BF16);
+BALEEN_MATMUL_CASES(F32);
+
+}  // namespace
+}  // namespace baleen

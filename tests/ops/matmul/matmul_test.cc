@@ -1,0 +1,129 @@
+// The tile kernel against plain loops: every packed format, every instruction set of this machine, every tail; and its
+// promise that an output does not depend on the rest of the batch, on tiles or on threads.
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "ops/matmul/matmul.h"
+#include "tests/support/compare.h"
+#include "tests/support/random_weights.h"
+
+namespace baleen {
+namespace {
+
+using test::RandomWeight;
+using test::random_values;
+
+constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kFp4};
+
+struct Case {
+  WeightFormat format;
+  std::int64_t target;
+};
+
+class Matmul : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam().target); }
+  void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
+
+  static std::vector<float> run(const WeightMatrix& weight, std::vector<float>& x, ActivationRounding rounding,
+                                bool round_bf16, int num_threads, std::int64_t row = 0, std::int64_t num_rows = -1) {
+    const std::int64_t total = static_cast<std::int64_t>(x.size()) / weight.cols;
+    if (num_rows < 0) num_rows = total;
+    ThreadPool pool(num_threads);
+    Arena scratch(matmul_scratch_bytes(num_rows, weight.cols));
+    CpuContext context{pool, scratch};
+    std::vector<float> y(static_cast<std::size_t>(num_rows * weight.rows), std::nanf(""));
+    const MatmulProduct product{&weight, {y.data(), {num_rows, weight.rows}}, round_bf16};
+    matmul({&product, 1}, {x.data() + row * weight.cols, {num_rows, weight.cols}}, rounding, context);
+    return y;
+  }
+};
+
+TEST_P(Matmul, AgreesWithPlainLoops) {
+  for (const std::int64_t num_rows : {1, 2, 3, 4, 5, 6, 7, 13}) {
+    for (const std::int64_t num_columns : {1, 7, 130}) {
+      for (const std::int64_t num_inputs : {128, 384}) {
+        for (const auto rounding : {ActivationRounding::kNone, ActivationRounding::kFp8}) {
+          const RandomWeight weight(GetParam().format, num_columns, num_inputs, 7);
+          auto x = random_values(static_cast<std::size_t>(num_rows * num_inputs), 11);
+          const auto got = run(weight.matrix(), x, rounding, false, 1);
+          std::vector<float> want(got.size());
+          matmul_ref(weight.matrix(), {x.data(), {num_rows, num_inputs}}, rounding, false,
+                     {want.data(), {num_rows, num_columns}});
+          // Float32 sums of 384 products against float64 ones: a few units in the last place of the largest partial sum.
+          ASSERT_EQ(test::difference(got, want, {.absolute = 1e-4, .relative = 1e-5}), "")
+              << num_rows << " rows, " << num_columns << " columns, " << num_inputs << " inputs";
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Matmul, OutputsDoNotDependOnCompanyTilesOrThreads) {
+  const std::int64_t num_inputs = 512;
+  const RandomWeight weight(GetParam().format, 200, num_inputs, 3);
+  auto x = random_values(static_cast<std::size_t>(29 * num_inputs), 5);
+  for (const bool round_bf16 : {false, true}) {
+    const auto whole = run(weight.matrix(), x, ActivationRounding::kFp8, round_bf16, 2);
+    for (const std::int64_t chunk : {1, 2, 3, 4, 5, 6, 11}) {
+      for (std::int64_t row = 0; row + chunk <= 29; row += chunk) {
+        const auto part = run(weight.matrix(), x, ActivationRounding::kFp8, round_bf16, 1, row, chunk);
+        ASSERT_SAME_BITS(part, std::span(whole).subspan(static_cast<std::size_t>(row * 200), part.size()));
+      }
+    }
+  }
+}
+
+TEST_P(Matmul, NonFiniteActivationsStayInTheirRow) {
+  const RandomWeight weight(GetParam().format, 16, 256, 9);
+  auto x = random_values(3 * 256, 10);
+  x[256 + 17] = std::nanf("");
+  const auto got = run(weight.matrix(), x, ActivationRounding::kNone, true, 1);
+  for (int n = 0; n < 16; ++n) {
+    EXPECT_TRUE(std::isfinite(got[n]));
+    EXPECT_TRUE(std::isnan(got[16 + n]));
+    EXPECT_TRUE(std::isfinite(got[32 + n]));
+  }
+}
+
+TEST_P(Matmul, ExtremeScales) {
+  if (GetParam().format != WeightFormat::kFp4) GTEST_SKIP() << "e8m0 group scales belong to FP4";
+  for (const int code : {0, 1, 254}) {
+    std::vector<std::byte> data(64, std::byte{0x22});  // all ones
+    std::vector<std::uint8_t> scales(4, static_cast<std::uint8_t>(code));
+    const WeightMatrix weight{.format = WeightFormat::kFp4, .rows = 1, .cols = 128, .data = data.data(),
+                              .group_scales = scales.data()};
+    std::vector<float> x(128, 0.0F);
+    x[77] = 0.5F;
+    const auto got = run(weight, x, ActivationRounding::kNone, false, 1);
+    EXPECT_EQ(got[0], std::ldexp(1.0F, code - 128)) << code;
+  }
+}
+
+TEST_P(Matmul, NoRowsIsANoOp) {
+  const RandomWeight weight(GetParam().format, 8, 128, 1);
+  std::vector<float> x;
+  EXPECT_TRUE(run(weight.matrix(), x, ActivationRounding::kNone, false, 2).empty());
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    for (const WeightFormat format : kFormats) all.push_back({format, target});
+  }
+  return all;
+}
+
+std::string case_name(const testing::TestParamInfo<Case>& tested) {
+  const std::string format = std::array{"F32", "BF16", "FP8", "FP4"}[static_cast<std::size_t>(tested.param.format)];
+  return std::string(hwy::TargetName(tested.param.target)) + "_" + format;
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryTarget, Matmul, testing::ValuesIn(cases()), case_name);
+
+}  // namespace
+}  // namespace baleen
