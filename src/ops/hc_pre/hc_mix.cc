@@ -14,7 +14,7 @@ Activations<2> hc_mix_products(ConstActivations<3> streams, const HcWeights& wei
   BALEEN_DCHECK(weights.fn.dense() && (num_rows == 0 || streams[0].dense()));
   const ConstActivations<2> x(streams.data(), {num_rows, num_inputs}, {streams.stride(0), 1});
   const Activations<2> mixes(context.scratch.allocate<float>(num_rows * num_mixes), {num_rows, num_mixes});
-  const WeightMatrix matrix{.format = WeightFormat::kF32,
+  const WeightMatrix matrix{.format = MatrixFormat::kF32,
                             .rows = num_mixes,
                             .cols = num_inputs,
                             .data = reinterpret_cast<const std::byte*>(weights.fn.data())};
