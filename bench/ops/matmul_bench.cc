@@ -29,8 +29,11 @@ void product(benchmark::State& state, WeightFormat format) {
   Arena scratch(matmul_scratch_bytes(num_rows, num_inputs));
   CpuContext context{pool, scratch};
   const auto run = [&](const WeightMatrix& weight) {
-    const MatmulProduct one{&weight, {y.data(), {num_rows, num_columns}}, false};
-    matmul({&one, 1}, {x.data(), {num_rows, num_inputs}}, ActivationRounding::kFp8, context);
+    const MatmulProduct one{.weight = &weight,
+                            .x = {x.data(), {num_rows, num_inputs}},
+                            .rounding = ActivationRounding::kFp8,
+                            .y = {y.data(), {num_rows, num_columns}}};
+    matmul({&one, 1}, context);
   };
   run(weights[0]->matrix());
   std::vector<float> want(static_cast<std::size_t>(num_columns));

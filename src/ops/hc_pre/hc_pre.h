@@ -7,9 +7,10 @@
 ///     u    = bf(sum_j pre_j x_j)
 ///
 /// Sinkhorn: row softmax + hc_eps, a column step, then iterations - 1 times row step and column step, each dividing by
-/// (sum + hc_eps). All float32; only u is rounded.
+/// (sum + hc_eps). All float32; only u is rounded. NaN or infinity in a token's streams makes its results NaN.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "numeric/dtype.h"
@@ -18,15 +19,18 @@
 
 namespace baleen {
 
+/// Most residual streams the operations take; every known model has 4.
+inline constexpr std::int64_t kMaxStreams = 8;
+
 /// Parameters of one mHC site: tensors "hc_*_fn", "hc_*_base", "hc_*_scale". n streams of width d.
 struct HcWeights {
-  View<const float, 2> fn;        ///< [(2 + n) n, n d] (hc_head: [n, n d])
+  View<const float, 2> fn;        ///< [(2 + n) n, n d] (hc_head: [n, n d]), dense
   std::span<const float> base;    ///< [(2 + n) n]      (hc_head: [n])
   std::span<const float> scale;   ///< [3]              (hc_head: [1])
 };
 
 struct HcPreArgs {
-  ConstActivations<3> streams;  ///< [T, n, d]
+  ConstActivations<3> streams;  ///< [T, n, d], the streams of a token one behind the other; n d a multiple of 128
   HcWeights weights;
   float norm_eps = 1e-6F;
   float hc_eps = 1e-6F;

@@ -11,8 +11,8 @@ namespace {
 constexpr std::int64_t kPackedBlockBytes = 512 << 10;
 // A multiple of the kernel's six rows; below, unpacking is repeated too often to hide.
 constexpr std::int64_t kMinBlockRows = 24;
-constexpr std::int64_t kMaxBlockRows = 96;
 constexpr std::int64_t kItemsPerThread = 6;
+constexpr std::int64_t kMaxPlannedProducts = 64;  // of one group, for the scratch estimate
 
 }  // namespace
 
@@ -27,65 +27,104 @@ MatmulPartition::MatmulPartition(std::int64_t num_rows, std::int64_t num_columns
   num_column_blocks = (num_columns + columns_per_item - 1) / columns_per_item;
 }
 
-void matmul(std::span<const MatmulProduct> products, ConstActivations<2> x, ActivationRounding rounding,
-            CpuContext& context) {
-  const std::int64_t num_rows = x.extent(0);
-  const std::int64_t num_inputs = x.extent(1);
-  if (num_rows == 0 || products.empty()) return;
-  const WeightFormat format = products.front().weight->format;
-  for (const MatmulProduct& product : products) {
-    BALEEN_CHECK(product.weight->format == format);
-    BALEEN_CHECK_EQ(product.weight->cols, num_inputs);
-    BALEEN_CHECK_EQ(product.weight->rows, product.y.extent(1));
-    BALEEN_CHECK_EQ(num_rows, product.y.extent(0));
+namespace {
+
+void check(const MatmulProduct& product) {
+  BALEEN_CHECK_EQ(product.weight->cols, product.x.extent(1));
+  BALEEN_CHECK_EQ(product.weight->rows, product.y.extent(1));
+  BALEEN_CHECK_EQ(product.x.extent(0), product.y.extent(0));
+}
+
+/// Where a product's packed rows are, and which items of the parallel loop are its own.
+struct Planned {
+  const MatmulProduct* product = nullptr;
+  float* packed = nullptr;
+  bool packs = false;  ///< false: an earlier product of the group packs the same rows
+  std::int64_t first_item = 0;
+};
+
+bool same_packing(const MatmulProduct& a, const MatmulProduct& b) {
+  return a.x.data() == b.x.data() && a.x.extents() == b.x.extents() && a.x.stride(0) == b.x.stride(0) &&
+         a.weight->format == b.weight->format && a.rounding == b.rounding;
+}
+
+void pack_rows(const Planned& planned, std::int64_t begin, std::int64_t end) {
+  const MatmulProduct& product = *planned.product;
+  for (std::int64_t row = begin; row < end; ++row) {
+    pack_activations(product.x.row(row), product.weight->format, product.rounding,
+                     planned.packed + row * product.weight->cols);
+  }
+}
+
+MatmulPartition partition_of(const MatmulProduct& product, int num_threads) {
+  return {product.x.extent(0), product.weight->rows, product.weight->cols, num_threads};
+}
+
+void run_item(const Planned& planned, std::int64_t item, int num_threads) {
+  const MatmulProduct& product = *planned.product;
+  const MatmulPartition partition = partition_of(product, num_threads);
+  // Column ranges outside: neighbouring items read the same weights, from the cache the second time.
+  const std::int64_t row = item % partition.num_row_blocks * partition.rows_per_item;
+  const std::int64_t column = item / partition.num_row_blocks * partition.columns_per_item;
+  matmul_tile({.weight = product.weight,
+               .n_begin = column,
+               .n_end = std::min(column + partition.columns_per_item, product.weight->rows),
+               .packed = planned.packed + row * product.weight->cols,
+               .num_rows = std::min(partition.rows_per_item, product.x.extent(0) - row),
+               .y = product.y.data() + row * product.y.stride(0),
+               .y_stride = product.y.stride(0),
+               .round_bf16 = product.round_bf16});
+}
+
+}  // namespace
+
+void matmul(std::span<const MatmulProduct> products, CpuContext& context) {
+  const ScratchScope scope(context.scratch);
+  const auto num_products = static_cast<std::int64_t>(products.size());
+  auto* planned = context.scratch.allocate<Planned>(num_products);
+  const int num_threads = context.pool.num_threads();
+  std::int64_t num_items = 0;
+  for (std::int64_t i = 0; i < num_products; ++i) {
+    const MatmulProduct& product = products[static_cast<std::size_t>(i)];
+    check(product);
+    planned[i] = {.product = &product, .first_item = num_items};
+    num_items += partition_of(product, num_threads).num_items();
+    for (std::int64_t j = 0; j < i && planned[i].packed == nullptr; ++j) {
+      if (same_packing(*planned[j].product, product)) planned[i].packed = planned[j].packed;
+    }
+    if (planned[i].packed == nullptr) {
+      planned[i].packed = context.scratch.allocate<float>(product.x.extent(0) * product.weight->cols);
+      planned[i].packs = true;
+    }
   }
   if (context.kernels == Kernels::kReference) {
     for (const MatmulProduct& product : products) {
-      matmul_ref(*product.weight, x, rounding, product.round_bf16, product.y);
+      matmul_ref(*product.weight, product.x, product.rounding, product.round_bf16, product.y);
     }
     return;
   }
-  const ScratchScope scope(context.scratch);
-  auto* packed = context.scratch.allocate<float>(num_rows * num_inputs);
-  const auto pack = [&](std::int64_t row, int) {
-    pack_activations(x.row(row), format, rounding, packed + row * num_inputs);
-  };
   constexpr std::int64_t kSerialRows = 2;  // packing a row costs about what handing it to another thread does
-  if (num_rows <= kSerialRows) {
-    for (std::int64_t row = 0; row < num_rows; ++row) pack(row, 0);
-  } else {
-    context.pool.parallel_for(num_rows, pack);
+  constexpr std::int64_t kRowsPerItem = 4;
+  for (std::int64_t i = 0; i < num_products; ++i) {
+    if (!planned[i].packs) continue;
+    const std::int64_t num_rows = planned[i].product->x.extent(0);
+    if (num_rows <= kSerialRows) {
+      pack_rows(planned[i], 0, num_rows);
+    } else {
+      context.pool.parallel_for((num_rows + kRowsPerItem - 1) / kRowsPerItem, [&](std::int64_t item, int) {
+        pack_rows(planned[i], item * kRowsPerItem, std::min(num_rows, (item + 1) * kRowsPerItem));
+      });
+    }
   }
-
-  constexpr std::size_t kMaxProducts = 8;
-  BALEEN_CHECK_LE(products.size(), kMaxProducts);
-  std::int64_t first_item[kMaxProducts + 1] = {0};
-  for (std::size_t i = 0; i < products.size(); ++i) {
-    const MatmulPartition partition(num_rows, products[i].weight->rows, num_inputs, context.pool.num_threads());
-    first_item[i + 1] = first_item[i] + partition.num_items();
-  }
-  context.pool.parallel_for(first_item[products.size()], [&](std::int64_t item, int) {
-    std::size_t which = 0;
-    while (item >= first_item[which + 1]) ++which;
-    const MatmulProduct& product = products[which];
-    const MatmulPartition partition(num_rows, product.weight->rows, num_inputs, context.pool.num_threads());
-    // Column ranges outside: neighbouring items read the same weights, from the cache the second time.
-    const std::int64_t local = item - first_item[which];
-    const std::int64_t row = local % partition.num_row_blocks * partition.rows_per_item;
-    const std::int64_t column = local / partition.num_row_blocks * partition.columns_per_item;
-    matmul_tile({.weight = product.weight,
-                 .n_begin = column,
-                 .n_end = std::min(column + partition.columns_per_item, product.weight->rows),
-                 .packed = packed + row * num_inputs,
-                 .num_rows = std::min(partition.rows_per_item, num_rows - row),
-                 .y = product.y.data() + row * product.y.stride(0),
-                 .y_stride = product.y.stride(0),
-                 .round_bf16 = product.round_bf16});
+  context.pool.parallel_for(num_items, [&](std::int64_t item, int) {
+    std::int64_t which = num_products - 1;
+    while (planned[which].first_item > item) --which;
+    run_item(planned[which], item - planned[which].first_item, num_threads);
   });
 }
 
 std::int64_t matmul_scratch_bytes(std::int64_t num_rows, std::int64_t num_inputs) {
-  return Arena::bytes_for<float>(num_rows * num_inputs);
+  return Arena::bytes_for<float>(num_rows * num_inputs) + Arena::bytes_for<Planned>(kMaxPlannedProducts);
 }
 
 OpCost matmul_cost(const WeightMatrix& weight, std::int64_t num_rows) {

@@ -25,13 +25,14 @@ enum class ActivationRounding : std::uint8_t {
 void pack_activations(std::span<const float> x, WeightFormat format, ActivationRounding rounding, float* packed);
 
 /// y[m, n] for all m in [0, num_rows) and n in [n_begin, n_end); rounded to BF16 if `round_bf16`.
-/// packed: [num_rows, K] from pack_activations of the same format, rows K apart; y: row m at y + m * y_stride, column n
-/// at index n.
+/// packed: rows of K from pack_activations of the same format; output row m takes packed row row_index[m], or m without
+/// an index. y: row m at y + m * y_stride, column n at index n.
 struct MatmulTile {
   const WeightMatrix* weight = nullptr;
   std::int64_t n_begin = 0;
   std::int64_t n_end = 0;
   const float* packed = nullptr;
+  const std::int32_t* row_index = nullptr;
   std::int64_t num_rows = 0;
   float* y = nullptr;
   std::int64_t y_stride = 0;
@@ -43,23 +44,29 @@ void matmul_tile(const MatmulTile& tile);
 void matmul_ref(const WeightMatrix& weight, ConstActivations<2> x, ActivationRounding rounding, bool round_bf16,
                 Activations<2> y);
 
-/// One product of a group that shares its activations.
+/// One product of a group: y = x W^T, rounded to BF16 if `round_bf16`.
 struct MatmulProduct {
   const WeightMatrix* weight = nullptr;  ///< [N, K]
-  Activations<2> y;                      ///< [T, N]
+  ConstActivations<2> x;                 ///< [T, K]
+  ActivationRounding rounding = ActivationRounding::kNone;
   bool round_bf16 = false;
+  Activations<2> y;                      ///< [T, N]
 };
 
-/// y = x W^T for every product of the group, over the pool, in one parallel loop. All weights are of one format. Takes
-/// scratch for the packed rows. With Kernels::kReference: `matmul_ref`.
-void matmul(std::span<const MatmulProduct> products, ConstActivations<2> x, ActivationRounding rounding,
-            CpuContext& context);
+/// Runs all products of the group over the pool, packing first (products with the same x, format and rounding share
+/// their packed rows) and then in one parallel loop. Takes scratch for the packed rows. With Kernels::kReference:
+/// `matmul_ref` each.
+void matmul(std::span<const MatmulProduct> products, CpuContext& context);
+
+/// Scratch of `matmul` for one set of packed rows.
 [[nodiscard]] std::int64_t matmul_scratch_bytes(std::int64_t num_rows, std::int64_t num_inputs);
 
 /// Cuts a product into work items for the pool: row blocks whose packed activations stay in the second-level cache,
 /// and column ranges (multiples of 8) of which every thread gets several.
 struct MatmulPartition {
   MatmulPartition(std::int64_t num_rows, std::int64_t num_columns, std::int64_t num_inputs, int num_threads);
+
+  static constexpr std::int64_t kMaxBlockRows = 96;
 
   std::int64_t rows_per_item = 0;
   std::int64_t columns_per_item = 0;

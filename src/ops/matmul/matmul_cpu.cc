@@ -89,7 +89,10 @@ void TileRow(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin)
   const FloatTag d;
   const std::int64_t num_inputs = tile.weight->cols;
   const float* x[kRows];
-  for (int m = 0; m < kRows; ++m) x[m] = tile.packed + (m_begin + m) * num_inputs;
+  for (int m = 0; m < kRows; ++m) {
+    const std::int64_t row = tile.row_index == nullptr ? m_begin + m : tile.row_index[m_begin + m];
+    x[m] = tile.packed + row * num_inputs;
+  }
   RowCursor rows[kColumns];
   for (int n = 0; n < kColumns; ++n) {  // past the last column: repeat it, and do not store
     rows[n] = CursorOf<kFormat>(*tile.weight, std::min(n_begin + n, tile.n_end - 1));

@@ -6,7 +6,8 @@
 ///             num_groups_kept best of num_groups groups (a group counts the sum of its two largest score + bias)
 ///     w     = score[ids];  divided by their sum if `normalise`;  times `scale`
 ///
-/// Weights always come from the scores without bias. softplus is linear above 20. All float32.
+/// Weights always come from the scores without bias. softplus is linear above 20. All float32. A NaN score counts as the
+/// lowest of all when experts are chosen; the weights then are NaN too.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ namespace baleen {
 enum class RouteScoring : std::uint8_t { kSqrtSoftplus, kSigmoid, kSoftmax };
 
 struct RouteArgs {
-  ConstActivations<2> logits;                  ///< [T, E]
+  ConstActivations<2> logits;                  ///< [T, E]; the kept groups hold at least k experts
   RouteScoring scoring = RouteScoring::kSqrtSoftplus;
   bool normalise = true;
   float scale = 1.0F;
@@ -38,5 +39,6 @@ void route(const RouteArgs& args, CpuContext& context);
 void route_ref(const RouteArgs& args);
 void route_cpu(const RouteArgs& args, CpuContext& context);
 [[nodiscard]] OpCost route_cost(const RouteArgs& args);
+[[nodiscard]] std::int64_t route_scratch_bytes(std::int64_t num_experts, int num_threads);
 
 }  // namespace baleen

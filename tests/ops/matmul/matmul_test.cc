@@ -37,8 +37,12 @@ class Matmul : public testing::TestWithParam<Case> {
     Arena scratch(matmul_scratch_bytes(num_rows, weight.cols));
     CpuContext context{pool, scratch};
     std::vector<float> y(static_cast<std::size_t>(num_rows * weight.rows), std::nanf(""));
-    const MatmulProduct product{&weight, {y.data(), {num_rows, weight.rows}}, round_bf16};
-    matmul({&product, 1}, {x.data() + row * weight.cols, {num_rows, weight.cols}}, rounding, context);
+    const MatmulProduct product{.weight = &weight,
+                                .x = {x.data() + row * weight.cols, {num_rows, weight.cols}},
+                                .rounding = rounding,
+                                .round_bf16 = round_bf16,
+                                .y = {y.data(), {num_rows, weight.rows}}};
+    matmul({&product, 1}, context);
     return y;
   }
 };

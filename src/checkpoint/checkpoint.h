@@ -1,0 +1,55 @@
+/// A checkpoint folder: its tensors, wherever they lie in its files. Knows names, types and bytes, nothing of
+/// models.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/safetensors.h"
+
+namespace baleen {
+
+inline constexpr std::string_view kIndexFileName = "model.safetensors.index.json";
+inline constexpr std::string_view kSingleFileName = "model.safetensors";
+
+/// Tensor name -> name of the file that holds it.
+using WeightMap = std::map<std::string, std::string, std::less<>>;
+
+/// The weight_map of an index file's text. Throws `Error` unless it is a JSON object whose "weight_map" maps
+/// names to plain file names (no folders), each name once.
+[[nodiscard]] WeightMap parse_weight_map(std::string_view text, std::string_view label);
+
+/// Maps all files at once and copies nothing: opening reads headers only, weights come from disk when
+/// touched. Movable; `TensorInfo`s stay valid. Thread-safe to read.
+class Checkpoint {
+ public:
+  /// Looks for, in this order: an index file and the shards it names; `model.safetensors`; the only
+  /// *.safetensors. Throws `Error` when there is none of them, when a shard is absent or damaged, or when a
+  /// tensor is not in the shard where the index puts it.
+  explicit Checkpoint(const std::filesystem::path& folder);
+
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+  /// In name order.
+  [[nodiscard]] const std::vector<TensorInfo>& tensors() const { return tensors_; }
+  /// Null when there is none of that name. Binary search.
+  [[nodiscard]] const TensorInfo* find(std::string_view name) const { return find_tensor(tensors_, name); }
+  /// As `find`, but throws `Error` when the tensor is missing.
+  [[nodiscard]] const TensorInfo& at(std::string_view name) const;
+  /// Names of tensors that lie in a shard though the index does not list them there; they are not loaded.
+  [[nodiscard]] const std::vector<std::string>& unlisted() const { return unlisted_; }
+  [[nodiscard]] std::size_t num_files() const { return files_.size(); }
+
+ private:
+  void open_shards(const std::filesystem::path& index_path);
+
+  std::filesystem::path folder_;
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::vector<TensorInfo> tensors_;
+  std::vector<std::string> unlisted_;
+};
+
+}  // namespace baleen

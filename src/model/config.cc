@@ -1,0 +1,369 @@
+#include "model/config.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace baleen {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMaxConfigBytes = 1 << 24;
+
+constexpr std::array<std::pair<ScoringFunc, std::string_view>, 3> kScoringFuncNames{
+    {{ScoringFunc::kSqrtSoftplus, "sqrtsoftplus"},
+     {ScoringFunc::kSigmoid, "sigmoid"},
+     {ScoringFunc::kSoftmax, "softmax"}}};
+constexpr std::array<std::pair<WeightFormat, std::string_view>, 3> kWeightFormatNames{
+    {{WeightFormat::kBf16, "bf16"}, {WeightFormat::kFp8, "fp8"}, {WeightFormat::kFp4, "fp4"}}};
+
+enum class Presence : bool { kRequired, kOptional };
+
+/// Inclusive limits of a number: far beyond any model, near enough that products of a few of them fit in 64
+/// bits.
+template <class T>
+struct Range {
+  T min;
+  T max;
+};
+
+constexpr Range<std::int64_t> kWidth{1, 1 << 20};
+constexpr Range<std::int64_t> kCount{1, 1 << 14};
+constexpr Range<std::int64_t> kCountOrNone{0, 1 << 14};
+constexpr Range<std::int64_t> kPositions{1, std::int64_t{1} << 31};
+constexpr Range<std::int64_t> kTokenIds{1, 1 << 24};
+constexpr Range<double> kEpsilon{1e-30, 1.0};
+constexpr Range<double> kPositive{1e-6, 1e12};
+
+/// The one list of fields, their limits and their order; reading and writing both walk it.
+template <class Config, class Visitor>
+void visit_fields(Config& c, Visitor&& field) {
+  field("vocab_size", c.vocab_size, kTokenIds);
+  field("hidden_size", c.hidden_size, kWidth);
+  field("num_hidden_layers", c.num_hidden_layers, kCount);
+  field("compress_ratios", c.compress_ratios);
+  field("num_attention_heads", c.num_attention_heads, kCount);
+  field("head_dim", c.head_dim, kWidth);
+  field("qk_rope_head_dim", c.qk_rope_head_dim, kWidth);
+  field("q_lora_rank", c.q_lora_rank, kWidth);
+  field("o_groups", c.o_groups, kCount);
+  field("o_lora_rank", c.o_lora_rank, kWidth);
+  field("sliding_window", c.sliding_window, kWidth);
+  field("rope_theta", c.rope_theta, kPositive);
+  field("compress_rope_theta", c.compress_rope_theta, kPositive);
+  field("rope_scaling", c.rope_scaling);
+  field("max_position_embeddings", c.max_position_embeddings, kPositions);
+  field("index_n_heads", c.index_n_heads, kCount);
+  field("index_head_dim", c.index_head_dim, kWidth);
+  field("index_topk", c.index_topk, kWidth);
+  field("n_routed_experts", c.n_routed_experts, kCount);
+  field("n_shared_experts", c.n_shared_experts, kCount);
+  field("num_experts_per_tok", c.num_experts_per_tok, kCount);
+  field("moe_intermediate_size", c.moe_intermediate_size, kWidth);
+  field("num_hash_layers", c.num_hash_layers, kCountOrNone);
+  field("scoring_func", c.scoring_func, kScoringFuncNames);
+  field("n_group", c.n_group, kCount, Presence::kOptional);
+  field("topk_group", c.topk_group, kCount, Presence::kOptional);
+  field("norm_topk_prob", c.norm_topk_prob);
+  field("routed_scaling_factor", c.routed_scaling_factor, kPositive);
+  field("swiglu_limit", c.swiglu_limit, kPositive);
+  field("hc_mult", c.hc_mult, kCount);
+  field("hc_sinkhorn_iters", c.hc_sinkhorn_iters, kCount);
+  field("hc_eps", c.hc_eps, kEpsilon);
+  field("rms_norm_eps", c.rms_norm_eps, kEpsilon);
+  field("num_nextn_predict_layers", c.num_nextn_predict_layers, kCountOrNone);
+  field("expert_dtype", c.expert_format, kWeightFormatNames, Presence::kOptional);
+  field("bos_token_id", c.bos_token_id, Range<std::int64_t>{0, kTokenIds.max});
+  field("eos_token_id", c.eos_token_id, Range<std::int64_t>{0, kTokenIds.max});
+}
+
+template <class Scaling, class Visitor>
+void visit_rope_scaling(Scaling& scaling, Visitor&& field) {
+  field("factor", scaling.factor, Range<double>{1.0, 1e6});
+  field("original_max_position_embeddings", scaling.original_max_position_embeddings, kPositions);
+  field("beta_fast", scaling.beta_fast, kPositive);
+  field("beta_slow", scaling.beta_slow, kPositive);
+}
+
+/// Reads fields of one JSON object; a sentence for each way in which a field can be wrong.
+class FieldReader {
+ public:
+  FieldReader(const Json& object, std::string_view label) : object_(object), label_(label) {}
+
+  void operator()(const char* name, std::int64_t& value, Range<std::int64_t> range,
+                  Presence presence = Presence::kRequired) {
+    const Json* found = find(name, presence);
+    if (found == nullptr) return;
+    if (!found->is_number_integer()) refuse(name, "a whole number", *found);
+    const bool too_large =
+        found->is_number_unsigned() && found->get<std::uint64_t>() > std::uint64_t{INT64_MAX};
+    if (too_large || found->get<std::int64_t>() < range.min || found->get<std::int64_t>() > range.max) {
+      refuse(name, fmt::format("a number from {} to {}", range.min, range.max), *found);
+    }
+    value = found->get<std::int64_t>();
+  }
+
+  void operator()(const char* name, double& value, Range<double> range) {
+    const Json* found = find(name, Presence::kRequired);
+    if (!found->is_number()) refuse(name, "a number", *found);
+    value = found->get<double>();
+    if (!(value >= range.min && value <= range.max)) {
+      refuse(name, fmt::format("a number from {} to {}", range.min, range.max), *found);
+    }
+  }
+
+  void operator()(const char* name, bool& value) {
+    const Json* found = find(name, Presence::kRequired);
+    if (!found->is_boolean()) refuse(name, "true or false", *found);
+    value = found->get<bool>();
+  }
+
+  template <class T, std::size_t N>
+  void operator()(const char* name, T& value, const std::array<std::pair<T, std::string_view>, N>& names,
+                  Presence presence = Presence::kRequired) {
+    const Json* found = find(name, presence);
+    if (found == nullptr) return;
+    std::string expected;
+    for (const auto& [key, text] : names) {
+      if (*found == text) {
+        value = key;
+        return;
+      }
+      expected += fmt::format("{}\"{}\"", expected.empty() ? "" : " or ", text);
+    }
+    refuse(name, expected, *found);
+  }
+
+  void operator()(const char* name, std::vector<std::int64_t>& values) {
+    const Json* found = find(name, Presence::kRequired);
+    if (!found->is_array()) refuse(name, "a list of whole numbers", *found);
+    values.clear();
+    for (const Json& element : *found) {
+      if (!element.is_number_integer()) refuse(name, "a list of whole numbers", element);
+      values.push_back(element.get<std::int64_t>());
+    }
+  }
+
+  void operator()(const char* name, RopeScaling& scaling) {
+    const Json* found = find(name, Presence::kRequired);
+    if (!found->is_object()) refuse(name, "an object", *found);
+    FieldReader inner(*found, label_);
+    inner.expect(found->contains("rope_type") ? "rope_type" : "type", "yarn");
+    visit_rope_scaling(scaling, inner);
+  }
+
+  /// The field, if there, has this value; the forward pass knows no other.
+  void expect(const char* name, const Json& value) {
+    const Json* found = find(name, Presence::kOptional);
+    if (found != nullptr && *found != value) refuse(name, value.dump(), *found);
+  }
+
+  const Json* find(const char* name, Presence presence) {
+    const auto place = object_.find(name);
+    if (place != object_.end()) return &*place;
+    if (presence == Presence::kRequired) {
+      fail("{}: \"{}\" is missing; is this the config.json of a DeepSeek-V4 checkpoint?", label_, name);
+    }
+    return nullptr;
+  }
+
+ private:
+  [[noreturn]] void refuse(const char* name, std::string_view expected, const Json& found) const {
+    std::string text = found.dump(-1, ' ', true);
+    if (text.size() > 60) text = text.substr(0, 57) + "...";
+    fail("{}: \"{}\": expected {}, found {}", label_, name, expected, text);
+  }
+
+  const Json& object_;
+  std::string_view label_;
+};
+
+class FieldWriter {
+ public:
+  explicit FieldWriter(Json& object) : object_(object) {}
+
+  template <class T, class... Limits>
+  void operator()(const char* name, const T& value, const Limits&...) {
+    object_[name] = value;
+  }
+  template <class T, std::size_t N, class... Limits>
+  void operator()(const char* name, const T& value,
+                  const std::array<std::pair<T, std::string_view>, N>& names, const Limits&...) {
+    for (const auto& [key, text] : names) {
+      if (key == value) object_[name] = text;
+    }
+  }
+  void operator()(const char* name, const RopeScaling& scaling) {
+    Json inner = {{"type", "yarn"}};
+    visit_rope_scaling(scaling, FieldWriter(inner));
+    object_[name] = inner;
+  }
+
+ private:
+  Json& object_;
+};
+
+void check_ratios(const ModelConfig& config, std::string_view label) {
+  const auto num_ratios = static_cast<std::int64_t>(config.compress_ratios.size());
+  if (num_ratios < config.num_blocks()) {
+    fail("{}: \"compress_ratios\" has {} entries, {} layers and {} MTP blocks need {}", label, num_ratios,
+         config.num_hidden_layers, config.num_nextn_predict_layers, config.num_blocks());
+  }
+  for (std::size_t i = 0; i < config.compress_ratios.size(); ++i) {
+    const std::int64_t ratio = config.compress_ratios[i];
+    if (ratio != 0 && ratio != 4 && ratio != 128) {
+      fail("{}: \"compress_ratios\", entry {}: expected 0, 4 or 128, found {}", label, i, ratio);
+    }
+  }
+  for (std::int64_t block = config.num_hidden_layers; block < config.num_blocks(); ++block) {
+    if (config.compress_ratio(block) != 0) {
+      fail("{}: \"compress_ratios\", entry {}: an MTP block sees the window only, expected 0, found {}",
+           label, block, config.compress_ratio(block));
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view layer_kind_name(LayerKind kind) {
+  switch (kind) {
+    case LayerKind::kSlidingWindow:
+      return "sliding window";
+    case LayerKind::kCsa:
+      return "CSA";
+    case LayerKind::kHca:
+      return "HCA";
+  }
+  return "?";
+}
+
+std::string_view weight_format_name(WeightFormat format) {
+  return kWeightFormatNames[static_cast<std::size_t>(format)].second;
+}
+
+LayerKind ModelConfig::layer_kind(std::int64_t block) const {
+  switch (compress_ratio(block)) {
+    case 4:
+      return LayerKind::kCsa;
+    case 128:
+      return LayerKind::kHca;
+    default:
+      return LayerKind::kSlidingWindow;
+  }
+}
+
+std::int64_t ModelConfig::num_layers_of(LayerKind kind) const {
+  std::int64_t count = 0;
+  for (std::int64_t layer = 0; layer < num_hidden_layers; ++layer) count += layer_kind(layer) == kind ? 1 : 0;
+  return count;
+}
+
+void validate(const ModelConfig& c, std::string_view label) {
+  check_ratios(c, label);
+  const auto require = [&](bool holds, const char* rule, std::string_view found) {
+    if (!holds) fail("{}: expected {}, found {}", label, rule, found);
+  };
+  const auto require_multiple = [&](std::int64_t value, std::int64_t unit, const char* what) {
+    if (value % unit != 0) fail("{}: {} must be a multiple of {}, found {}", label, what, unit, value);
+  };
+  require(c.hc_mult == 4, "\"hc_mult\" 4", fmt::to_string(c.hc_mult));
+  require(c.sliding_window == 128, "\"sliding_window\" 128", fmt::to_string(c.sliding_window));
+  require(c.n_shared_experts == 1, "\"n_shared_experts\" 1", fmt::to_string(c.n_shared_experts));
+  // Scales cover 128 inputs, so every matrix has a multiple of 128 of them.
+  require_multiple(c.hidden_size, 128, "\"hidden_size\"");
+  require_multiple(c.q_lora_rank, 128, "\"q_lora_rank\"");
+  require_multiple(c.moe_intermediate_size, 128, "\"moe_intermediate_size\"");
+  require(c.num_attention_heads % c.o_groups == 0, "\"num_attention_heads\" to be a multiple of \"o_groups\"",
+          fmt::format("{} heads in {} groups", c.num_attention_heads, c.o_groups));
+  require_multiple(c.group_dim(), 128, "heads per group x \"head_dim\"");
+  require_multiple(c.o_dim(), 128, "\"o_groups\" x \"o_lora_rank\"");
+  require(c.qk_rope_head_dim < c.head_dim, "\"qk_rope_head_dim\" below \"head_dim\"",
+          fmt::format("{} of {}", c.qk_rope_head_dim, c.head_dim));
+  require_multiple(c.qk_rope_head_dim, 2, "\"qk_rope_head_dim\" (rotated in pairs)");
+  require_multiple(c.nope_dim(), 64, "\"head_dim\" - \"qk_rope_head_dim\" (cache rows have a scale per 64)");
+  require_multiple(c.index_head_dim, 32, "\"index_head_dim\" (cache rows have a scale per 32)");
+  require((c.index_head_dim & (c.index_head_dim - 1)) == 0,
+          "\"index_head_dim\" to be a power of two (Hadamard)", fmt::to_string(c.index_head_dim));
+  require(c.qk_rope_head_dim <= c.index_head_dim, "\"qk_rope_head_dim\" within \"index_head_dim\"",
+          fmt::format("{} of {}", c.qk_rope_head_dim, c.index_head_dim));
+  require(c.num_experts_per_tok <= c.n_routed_experts, "\"num_experts_per_tok\" within \"n_routed_experts\"",
+          fmt::format("{} of {}", c.num_experts_per_tok, c.n_routed_experts));
+  require(c.num_hash_layers <= c.num_hidden_layers, "\"num_hash_layers\" within \"num_hidden_layers\"",
+          fmt::format("{} of {}", c.num_hash_layers, c.num_hidden_layers));
+  require(c.n_routed_experts % c.n_group == 0, "\"n_routed_experts\" to be a multiple of \"n_group\"",
+          fmt::format("{} experts in {} groups", c.n_routed_experts, c.n_group));
+  require(c.topk_group <= c.n_group, "\"topk_group\" within \"n_group\"",
+          fmt::format("{} of {}", c.topk_group, c.n_group));
+  require(c.num_experts_per_tok <= c.n_routed_experts / c.n_group * c.topk_group,
+          "\"num_experts_per_tok\" within the experts of \"topk_group\" groups",
+          fmt::format("{} of {}", c.num_experts_per_tok, c.n_routed_experts / c.n_group * c.topk_group));
+  require(c.bos_token_id < c.vocab_size && c.eos_token_id < c.vocab_size,
+          "\"bos_token_id\" and \"eos_token_id\" within \"vocab_size\"",
+          fmt::format("{} and {} of {}", c.bos_token_id, c.eos_token_id, c.vocab_size));
+}
+
+ModelConfig parse_config(std::string_view text, std::string_view label) {
+  const Json object = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) fail("{}: not a JSON object; is the file complete?", label);
+  FieldReader reader(object, label);
+  reader.find("model_type", Presence::kRequired);
+  reader.expect("model_type", "deepseek_v4");
+  ModelConfig config;
+  visit_fields(config, reader);
+  reader.expect("num_key_value_heads", 1);
+  reader.expect("topk_method", "noaux_tc");
+  reader.expect("hidden_act", "silu");
+  reader.expect("attention_bias", false);
+  reader.expect("tie_word_embeddings", false);
+  const Json* quantization = reader.find("quantization_config", Presence::kOptional);
+  config.dense_format = quantization == nullptr ? WeightFormat::kBf16 : WeightFormat::kFp8;
+  if (quantization != nullptr) {
+    if (!quantization->is_object()) fail("{}: \"quantization_config\": expected an object", label);
+    FieldReader inner(*quantization, label);
+    inner.expect("quant_method", "fp8");
+    inner.expect("fmt", "e4m3");
+    inner.expect("weight_block_size", {128, 128});
+  }
+  validate(config, label);
+  return config;
+}
+
+ModelConfig load_config(const std::filesystem::path& folder) {
+  const auto path = folder / "config.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    fail("{}: no config.json here; expected a checkpoint folder with config.json and *.safetensors",
+         folder.string());
+  }
+  return parse_config(read_text_file(path, kMaxConfigBytes), path.string());
+}
+
+std::string config_text(const ModelConfig& config) {
+  Json object = {{"architectures", {"DeepseekV4ForCausalLM"}}, {"model_type", "deepseek_v4"}};
+  visit_fields(config, FieldWriter(object));
+  object["topk_method"] = "noaux_tc";
+  object["num_key_value_heads"] = 1;
+  object["hidden_act"] = "silu";
+  object["attention_bias"] = false;
+  object["attention_dropout"] = 0.0;
+  object["tie_word_embeddings"] = false;
+  object["initializer_range"] = 0.02;
+  object["torch_dtype"] = "bfloat16";
+  object["use_cache"] = true;
+  if (config.dense_format == WeightFormat::kFp8) {
+    object["quantization_config"] = {{"activation_scheme", "dynamic"},
+                                     {"fmt", "e4m3"},
+                                     {"quant_method", "fp8"},
+                                     {"scale_fmt", "ue8m0"},
+                                     {"weight_block_size", {128, 128}}};
+  }
+  return object.dump(2) + "\n";
+}
+
+}  // namespace baleen

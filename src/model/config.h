@@ -1,0 +1,123 @@
+/// The configuration of a DeepSeek-V4 model: config.json as plain data, validated once, immutable afterwards.
+/// (source: checkpoint specification, "config.json"; forward-pass specification, "Symbols and sizes")
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace baleen {
+
+/// What a layer's attention sees beside the sliding window, fixed by `compress_ratios`.
+enum class LayerKind : std::uint8_t {
+  kSlidingWindow,  ///< ratio 0: nothing
+  kCsa,            ///< ratio 4: compressed entries that an indexer selects
+  kHca             ///< ratio 128: all compressed entries
+};
+
+/// How the router turns logits into scores.
+enum class ScoringFunc : std::uint8_t { kSqrtSoftplus, kSigmoid, kSoftmax };
+
+/// How a matrix is stored. FP8: E4M3 with a scale per 128x128 block. FP4: packed E2M1 with a scale per row
+/// per 32.
+enum class WeightFormat : std::uint8_t { kBf16, kFp8, kFp4 };
+
+[[nodiscard]] std::string_view layer_kind_name(LayerKind kind);          ///< "sliding window", "CSA", "HCA"
+[[nodiscard]] std::string_view weight_format_name(WeightFormat format);  ///< "bf16", "fp8", "fp4"
+
+/// YaRN; applies only to layers with a ratio other than 0.
+struct RopeScaling {
+  double factor = 16;
+  std::int64_t original_max_position_embeddings = 65536;
+  double beta_fast = 32;
+  double beta_slow = 1;
+
+  bool operator==(const RopeScaling&) const = default;
+};
+
+/// Members are named as in config.json. The defaults are what Flash and Pro have in common; members without a
+/// default are 0 until loaded or taken from a preset.
+struct ModelConfig {
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t num_hidden_layers = 0;
+  std::vector<std::int64_t> compress_ratios;  ///< one a layer, then one a MTP block
+  std::int64_t num_attention_heads = 0;
+  std::int64_t head_dim = 512;
+  std::int64_t qk_rope_head_dim = 64;  ///< the last dims of a head
+  std::int64_t q_lora_rank = 0;
+  std::int64_t o_groups = 0;
+  std::int64_t o_lora_rank = 0;
+  std::int64_t sliding_window = 128;
+  double rope_theta = 10000;
+  double compress_rope_theta = 160000;  ///< in layers with a ratio other than 0
+  RopeScaling rope_scaling;
+  std::int64_t max_position_embeddings = 1048576;
+  std::int64_t index_n_heads = 0;
+  std::int64_t index_head_dim = 128;
+  std::int64_t index_topk = 0;
+  std::int64_t n_routed_experts = 0;
+  std::int64_t n_shared_experts = 1;
+  std::int64_t num_experts_per_tok = 0;
+  std::int64_t moe_intermediate_size = 0;
+  std::int64_t num_hash_layers = 0;  ///< the first layers, routed by token id
+  ScoringFunc scoring_func = ScoringFunc::kSqrtSoftplus;
+  std::int64_t n_group = 1;     ///< groups of experts for grouped top-k; 1 means none
+  std::int64_t topk_group = 1;  ///< groups kept
+  bool norm_topk_prob = true;
+  double routed_scaling_factor = 0;
+  double swiglu_limit = 10;
+  std::int64_t hc_mult = 4;
+  std::int64_t hc_sinkhorn_iters = 20;
+  double hc_eps = 1e-6;
+  double rms_norm_eps = 1e-6;
+  std::int64_t num_nextn_predict_layers = 1;  ///< MTP blocks
+  WeightFormat expert_format =
+      WeightFormat::kFp4;  ///< "expert_dtype"; the tensors' own dtypes have the last word
+  WeightFormat dense_format = WeightFormat::kFp8;  ///< FP8 if "quantization_config" is there, otherwise BF16
+  std::int64_t bos_token_id = 0;
+  std::int64_t eos_token_id = 1;
+
+  /// Layers and MTP blocks; block index num_hidden_layers + m is MTP block m.
+  [[nodiscard]] std::int64_t num_blocks() const { return num_hidden_layers + num_nextn_predict_layers; }
+  [[nodiscard]] std::int64_t compress_ratio(std::int64_t block) const {
+    return compress_ratios[static_cast<std::size_t>(block)];
+  }
+  [[nodiscard]] LayerKind layer_kind(std::int64_t block) const;
+  /// Among the main layers.
+  [[nodiscard]] std::int64_t num_layers_of(LayerKind kind) const;
+  [[nodiscard]] bool is_mtp(std::int64_t block) const { return block >= num_hidden_layers; }
+  [[nodiscard]] bool is_hash_routed(std::int64_t block) const { return block < num_hash_layers; }
+
+  [[nodiscard]] std::int64_t nope_dim() const { return head_dim - qk_rope_head_dim; }
+  [[nodiscard]] std::int64_t q_dim() const { return num_attention_heads * head_dim; }
+  [[nodiscard]] std::int64_t heads_per_group() const { return num_attention_heads / o_groups; }
+  /// Inputs of one group of the output projection.
+  [[nodiscard]] std::int64_t group_dim() const { return heads_per_group() * head_dim; }
+  [[nodiscard]] std::int64_t o_dim() const { return o_groups * o_lora_rank; }
+  [[nodiscard]] std::int64_t index_q_dim() const { return index_n_heads * index_head_dim; }
+  /// All residual streams of a token side by side.
+  [[nodiscard]] std::int64_t hc_dim() const { return hc_mult * hidden_size; }
+  /// Mixing coefficients of one hc_pre: n to read, n to write, n x n between streams.
+  [[nodiscard]] std::int64_t hc_num_mixes() const { return (2 + hc_mult) * hc_mult; }
+
+  bool operator==(const ModelConfig&) const = default;
+};
+
+/// Reads and validates config.json text. `label` names the file in messages. Throws `Error` for anything but
+/// a deepseek_v4 config that this program can run: a missing, wrong-typed or absurd field, or fields that
+/// contradict. Unknown fields are ignored.
+[[nodiscard]] ModelConfig parse_config(std::string_view text, std::string_view label);
+
+/// `parse_config` of `folder`/config.json.
+[[nodiscard]] ModelConfig load_config(const std::filesystem::path& folder);
+
+/// Throws `Error` when fields contradict each other or ask for a geometry that the operations do not have.
+void validate(const ModelConfig& config, std::string_view label);
+
+/// config.json text in the released field names; `parse_config` of it gives `config` back.
+[[nodiscard]] std::string config_text(const ModelConfig& config);
+
+}  // namespace baleen

@@ -1,0 +1,156 @@
+#include "model/presets.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "base/error.h"
+
+namespace baleen {
+namespace {
+
+/// `first`, then 4 and 128 in turn up to `num_layers`, then 0 for the MTP block.
+std::vector<std::int64_t> alternating_ratios(std::int64_t first, std::int64_t num_layers) {
+  std::vector<std::int64_t> ratios{first, first};
+  while (static_cast<std::int64_t>(ratios.size()) < num_layers)
+    ratios.push_back(ratios.size() % 2 == 0 ? 4 : 128);
+  ratios.push_back(0);
+  return ratios;
+}
+
+/// Every layer kind, one hash layer, an index top-k below the number of entries of a short prompt.
+ModelConfig tiny_flash() {
+  ModelConfig c;
+  c.vocab_size = 512;
+  c.hidden_size = 256;
+  c.num_hidden_layers = 5;
+  c.compress_ratios = {0, 4, 128, 4, 128, 0};
+  c.num_attention_heads = 4;
+  c.head_dim = 128;
+  c.q_lora_rank = 128;
+  c.o_groups = 2;
+  c.o_lora_rank = 128;
+  c.index_n_heads = 16;
+  c.index_topk = 16;
+  c.n_routed_experts = 8;
+  c.num_experts_per_tok = 2;
+  c.moe_intermediate_size = 128;
+  c.num_hash_layers = 1;
+  c.routed_scaling_factor = 1.5;
+  return c;
+}
+
+/// The released head geometry (448 + 64), hence 584-byte cache rows, in a small model.
+ModelConfig tiny_real_heads() {
+  ModelConfig c = tiny_flash();
+  c.num_hidden_layers = 4;
+  c.compress_ratios = {128, 4, 4, 0, 0};
+  c.num_attention_heads = 8;
+  c.head_dim = 512;
+  c.q_lora_rank = 256;
+  c.o_groups = 4;
+  c.index_topk = 32;
+  c.n_routed_experts = 12;
+  c.num_experts_per_tok = 6;
+  c.num_hash_layers = 2;
+  c.routed_scaling_factor = 2.5;
+  return c;
+}
+
+ModelConfig bench_1b() {
+  ModelConfig c;
+  c.vocab_size = 32768;
+  c.hidden_size = 2048;
+  c.num_hidden_layers = 6;
+  c.compress_ratios = alternating_ratios(0, 6);
+  c.num_attention_heads = 32;
+  c.q_lora_rank = 1024;
+  c.o_groups = 8;
+  c.o_lora_rank = 512;
+  c.index_n_heads = 16;
+  c.index_topk = 512;
+  c.n_routed_experts = 12;
+  c.num_experts_per_tok = 4;
+  c.moe_intermediate_size = 2048;
+  c.num_hash_layers = 2;
+  c.routed_scaling_factor = 1.5;
+  return c;
+}
+
+ModelConfig flash() {
+  ModelConfig c;
+  c.vocab_size = 129280;
+  c.hidden_size = 4096;
+  c.num_hidden_layers = 43;
+  c.compress_ratios = alternating_ratios(0, 43);
+  c.num_attention_heads = 64;
+  c.q_lora_rank = 1024;
+  c.o_groups = 8;
+  c.o_lora_rank = 1024;
+  c.index_n_heads = 64;
+  c.index_topk = 512;
+  c.n_routed_experts = 256;
+  c.num_experts_per_tok = 6;
+  c.moe_intermediate_size = 2048;
+  c.num_hash_layers = 3;
+  c.routed_scaling_factor = 1.5;
+  return c;
+}
+
+ModelConfig pro() {
+  ModelConfig c = flash();
+  c.hidden_size = 7168;
+  c.num_hidden_layers = 61;
+  c.compress_ratios = alternating_ratios(128, 61);
+  c.num_attention_heads = 128;
+  c.q_lora_rank = 1536;
+  c.o_groups = 16;
+  c.index_topk = 1024;
+  c.n_routed_experts = 384;
+  c.moe_intermediate_size = 3072;
+  c.routed_scaling_factor = 2.5;
+  return c;
+}
+
+constexpr std::array<Preset, 5> kPresets{{
+    {"tiny-flash", "5 layers of every kind, width 256, heads of 128", tiny_flash},
+    {"tiny-real-heads", "4 layers, width 256, the released heads of 512", tiny_real_heads},
+    {"bench-1b", "about 1.2 GB of weights, every layer kind", bench_1b},
+    {"flash", "DeepSeek-V4-Flash: 43 layers, 256 experts, 160 GB", flash},
+    {"pro", "DeepSeek-V4-Pro: 61 layers, 384 experts, 865 GB", pro},
+}};
+
+}  // namespace
+
+std::span<const Preset> presets() { return kPresets; }
+
+ModelConfig preset_config(std::string_view name) {
+  std::string names;
+  for (const Preset& preset : kPresets) {
+    if (preset.name == name) return preset.config();
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", preset.name);
+  }
+  fail("no preset \"{}\"; there are {}", name, names);
+}
+
+ModelConfig with_layers(ModelConfig config, std::int64_t num_layers) {
+  if (num_layers < 1 || num_layers > config.num_hidden_layers) {
+    fail("cannot keep {} layers: the model has {}", num_layers, config.num_hidden_layers);
+  }
+  auto& ratios = config.compress_ratios;
+  ratios.erase(ratios.begin() + num_layers, ratios.begin() + config.num_hidden_layers);
+  config.num_hidden_layers = num_layers;
+  config.num_hash_layers = std::min(config.num_hash_layers, num_layers);
+  return config;
+}
+
+ModelConfig with_experts(ModelConfig config, std::int64_t num_experts) {
+  if (num_experts < 1 || num_experts > config.n_routed_experts) {
+    fail("cannot keep {} experts: the model has {}", num_experts, config.n_routed_experts);
+  }
+  config.n_routed_experts = num_experts;
+  config.num_experts_per_tok = std::min(config.num_experts_per_tok, num_experts);
+  return config;
+}
+
+}  // namespace baleen

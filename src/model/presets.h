@@ -1,0 +1,29 @@
+/// Known geometries: the two tiny test models, a model for benchmarks, and the released ones.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "model/config.h"
+
+namespace baleen {
+
+struct Preset {
+  std::string_view name;
+  std::string_view description;  ///< one line, for --help
+  ModelConfig (*config)();
+};
+
+[[nodiscard]] std::span<const Preset> presets();
+
+/// Throws `Error`, naming the presets, when there is none called `name`.
+[[nodiscard]] ModelConfig preset_config(std::string_view name);
+
+/// The same model with its first `num_layers` layers (MTP blocks stay) or its first `num_experts` routed
+/// experts, of which a token uses at most that many. Throws `Error` when the model has fewer, or for less
+/// than one.
+[[nodiscard]] ModelConfig with_layers(ModelConfig config, std::int64_t num_layers);
+[[nodiscard]] ModelConfig with_experts(ModelConfig config, std::int64_t num_experts);
+
+}  // namespace baleen

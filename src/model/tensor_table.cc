@@ -1,0 +1,257 @@
+#include "model/tensor_table.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "numeric/block_scale.h"
+
+namespace baleen {
+namespace {
+
+constexpr std::int64_t kFp4Block = kIndexerBlock;
+
+/// Appends the tensors of one block, or of the top level, under a name prefix.
+class TableBuilder {
+ public:
+  explicit TableBuilder(const ModelConfig& config) : c_(config) {}
+
+  std::vector<TensorSpec> build() {
+    reserve();
+    add("embed.weight", {c_.vocab_size, c_.hidden_size}, Storage::kBf16, TensorRole::kEmbedding);
+    for (block_ = 0; block_ < c_.num_hidden_layers; ++block_) {
+      prefix_ = fmt::format("layers.{}.", block_);
+      add_block();
+    }
+    block_ = -1;
+    prefix_.clear();
+    add_head_mixing();
+    add("norm.weight", {c_.hidden_size}, Storage::kBf16, TensorRole::kNorm);
+    add("head.weight", {c_.vocab_size, c_.hidden_size}, Storage::kBf16, TensorRole::kHead);
+    for (block_ = c_.num_hidden_layers; block_ < c_.num_blocks(); ++block_) {
+      prefix_ = fmt::format("mtp.{}.", block_ - c_.num_hidden_layers);
+      add_block();
+      add_mtp_extras();
+    }
+    return std::move(table_);
+  }
+
+ private:
+  using Shape = std::vector<std::int64_t>;
+
+  void reserve() {
+    constexpr std::int64_t kMostBesideExperts = 40;  // a ratio-4 layer has 25, the MTP block 27
+    table_.reserve(
+        static_cast<std::size_t>(c_.num_blocks() * (kMostBesideExperts + 3 * c_.n_routed_experts)));
+  }
+
+  void add(std::string_view name, Shape shape, Storage storage, TensorRole role) {
+    table_.push_back({fmt::format("{}{}", prefix_, name), std::move(shape), storage, role, block_});
+  }
+  void add_norm(std::string_view name, std::int64_t width, TensorRole role = TensorRole::kNorm) {
+    add(fmt::format("{}.weight", name), {width}, Storage::kBf16, role);
+  }
+
+  void add_block() {
+    add_mixing("hc_attn");
+    add_norm("attn_norm", c_.hidden_size);
+    add_attention();
+    add_mixing("hc_ffn");
+    add_norm("ffn_norm", c_.hidden_size);
+    add_experts();
+  }
+
+  void add_mixing(std::string_view name) {
+    add(fmt::format("{}_fn", name), {c_.hc_num_mixes(), c_.hc_dim()}, Storage::kF32,
+        TensorRole::kHyperConnection);
+    add(fmt::format("{}_base", name), {c_.hc_num_mixes()}, Storage::kF32, TensorRole::kHyperConnection);
+    add(fmt::format("{}_scale", name), {3}, Storage::kF32, TensorRole::kHyperConnection);
+  }
+
+  void add_head_mixing() {
+    add("hc_head_fn", {c_.hc_mult, c_.hc_dim()}, Storage::kF32, TensorRole::kHyperConnection);
+    add("hc_head_base", {c_.hc_mult}, Storage::kF32, TensorRole::kHyperConnection);
+    add("hc_head_scale", {1}, Storage::kF32, TensorRole::kHyperConnection);
+  }
+
+  void add_attention() {
+    add("attn.attn_sink", {c_.num_attention_heads}, Storage::kF32, TensorRole::kAttention);
+    add("attn.wq_a", {c_.q_lora_rank, c_.hidden_size}, Storage::kDense, TensorRole::kAttention);
+    add_norm("attn.q_norm", c_.q_lora_rank);
+    add("attn.wq_b", {c_.q_dim(), c_.q_lora_rank}, Storage::kDense, TensorRole::kAttention);
+    add("attn.wkv", {c_.head_dim, c_.hidden_size}, Storage::kDense, TensorRole::kAttention);
+    add_norm("attn.kv_norm", c_.head_dim);
+    add("attn.wo_a", {c_.o_dim(), c_.group_dim()}, Storage::kDense, TensorRole::kAttention);
+    add("attn.wo_b", {c_.hidden_size, c_.o_dim()}, Storage::kDense, TensorRole::kAttention);
+    const std::int64_t ratio = c_.compress_ratio(block_);
+    if (ratio != 0) add_compressor("attn.compressor", ratio, c_.head_dim, TensorRole::kCompressor);
+    if (ratio == 4) {
+      add("attn.indexer.wq_b", {c_.index_q_dim(), c_.q_lora_rank}, Storage::kDense, TensorRole::kIndexer);
+      add("attn.indexer.weights_proj.weight", {c_.index_n_heads, c_.hidden_size}, Storage::kBf16,
+          TensorRole::kIndexer);
+      add_compressor("attn.indexer.compressor", ratio, c_.index_head_dim, TensorRole::kIndexer);
+    }
+  }
+
+  /// At ratio 4 a token serves its own block and the next one, with separate columns for each.
+  void add_compressor(std::string_view name, std::int64_t ratio, std::int64_t width, TensorRole role) {
+    const std::int64_t columns = ratio == 4 ? 2 * width : width;
+    add(fmt::format("{}.ape", name), {ratio, columns}, Storage::kF32, role);
+    add(fmt::format("{}.wkv.weight", name), {columns, c_.hidden_size}, Storage::kBf16, role);
+    add(fmt::format("{}.wgate.weight", name), {columns, c_.hidden_size}, Storage::kBf16, role);
+    add_norm(fmt::format("{}.norm", name), width, role);
+  }
+
+  void add_experts() {
+    add("ffn.gate.weight", {c_.n_routed_experts, c_.hidden_size}, Storage::kBf16, TensorRole::kRouter);
+    if (c_.is_hash_routed(block_)) {
+      add("ffn.gate.tid2eid", {c_.vocab_size, c_.num_experts_per_tok}, Storage::kI64, TensorRole::kRouter);
+    } else {
+      add("ffn.gate.bias", {c_.n_routed_experts}, Storage::kF32, TensorRole::kRouter);
+    }
+    add_swiglu("ffn.shared_experts", Storage::kDense, TensorRole::kSharedExpert);
+    for (std::int64_t expert = 0; expert < c_.n_routed_experts; ++expert) {
+      add_swiglu(fmt::format("ffn.experts.{}", expert), Storage::kExpert, TensorRole::kRoutedExpert);
+    }
+  }
+
+  void add_swiglu(std::string_view name, Storage storage, TensorRole role) {
+    add(fmt::format("{}.w1", name), {c_.moe_intermediate_size, c_.hidden_size}, storage, role);
+    add(fmt::format("{}.w2", name), {c_.hidden_size, c_.moe_intermediate_size}, storage, role);
+    add(fmt::format("{}.w3", name), {c_.moe_intermediate_size, c_.hidden_size}, storage, role);
+  }
+
+  void add_mtp_extras() {
+    for (const char* name : {"e_proj", "h_proj"}) {
+      add(name, {c_.hidden_size, c_.hidden_size}, Storage::kDense, TensorRole::kMtpProjection);
+    }
+    for (const char* name : {"enorm", "hnorm", "norm"}) add_norm(name, c_.hidden_size);
+    add_head_mixing();
+  }
+
+  const ModelConfig& c_;
+  std::vector<TensorSpec> table_;
+  std::string prefix_;
+  std::int64_t block_ = -1;
+};
+
+/// The weight's own dtype, or nothing for a dtype that no format has.
+std::optional<WeightFormat> format_of(DType dtype) {
+  switch (dtype) {
+    case DType::kI8:
+      return WeightFormat::kFp4;
+    case DType::kF8E4M3:
+      return WeightFormat::kFp8;
+    case DType::kBF16:
+      return WeightFormat::kBf16;
+    default:
+      return std::nullopt;
+  }
+}
+
+void detect(const Checkpoint& checkpoint, const std::string& stem, WeightFormat& format, DType& scale) {
+  if (const TensorInfo* weight = checkpoint.find(stem + ".weight")) {
+    if (const auto found = format_of(weight->dtype)) format = *found;
+  }
+  if (const TensorInfo* tensor = checkpoint.find(stem + ".scale");
+      tensor != nullptr && tensor->dtype == DType::kF32) {
+    scale = DType::kF32;
+  }
+}
+
+}  // namespace
+
+std::int64_t TensorSpec::num_elements() const {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+std::vector<TensorSpec> tensor_table(const ModelConfig& config) { return TableBuilder(config).build(); }
+
+std::vector<std::int64_t> scale_shape(const std::vector<std::int64_t>& shape, WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kBf16:
+      return {};
+    case WeightFormat::kFp8:
+      return {(shape[0] + kWeightBlock - 1) / kWeightBlock, (shape[1] + kWeightBlock - 1) / kWeightBlock};
+    case WeightFormat::kFp4:
+      return {shape[0], shape[1] / kFp4Block};
+  }
+  return {};
+}
+
+std::vector<TensorHeader> stored_tensors(const TensorSpec& tensor, const StorageFormats& formats) {
+  if (!tensor.is_matrix()) {
+    const DType dtype = tensor.storage == Storage::kBf16  ? DType::kBF16
+                        : tensor.storage == Storage::kF32 ? DType::kF32
+                                                          : DType::kI64;
+    return {{tensor.name, dtype, tensor.shape}};
+  }
+  const WeightFormat format = formats.of(tensor.storage);
+  const DType scale = formats.scale_of(tensor.storage);
+  const std::string weight_name = tensor.name + ".weight";
+  switch (format) {
+    case WeightFormat::kBf16:
+      return {{weight_name, DType::kBF16, tensor.shape}};
+    case WeightFormat::kFp8:
+      return {{weight_name, DType::kF8E4M3, tensor.shape},
+              {tensor.name + ".scale", scale, scale_shape(tensor.shape, format)}};
+    case WeightFormat::kFp4:
+      return {{weight_name, DType::kI8, {tensor.shape[0], tensor.shape[1] / 2}},
+              {tensor.name + ".scale", scale, scale_shape(tensor.shape, format)}};
+  }
+  return {};
+}
+
+StorageFormats detect_formats(const ModelConfig& config, const Checkpoint& checkpoint) {
+  StorageFormats formats{.dense = config.dense_format, .experts = config.expert_format};
+  detect(checkpoint, "layers.0.attn.wq_a", formats.dense, formats.dense_scale);
+  detect(checkpoint, "layers.0.ffn.experts.0.w1", formats.experts, formats.expert_scale);
+  return formats;
+}
+
+std::vector<std::string> mismatches(const ModelConfig& config, const Checkpoint& checkpoint) {
+  std::vector<std::string> sentences;
+  std::unordered_set<std::string_view> known;
+  known.reserve(checkpoint.tensors().size());
+  const StorageFormats formats = detect_formats(config, checkpoint);
+  for (const TensorSpec& spec : tensor_table(config)) {
+    for (const TensorHeader& want : stored_tensors(spec, formats)) {
+      const TensorInfo* found = checkpoint.find(want.name);
+      if (found == nullptr) {
+        sentences.push_back(
+            fmt::format("tensor \"{}\": missing, config wants {}", want.name, want.type_text()));
+        continue;
+      }
+      known.insert(found->name);
+      if (found->dtype != want.dtype || found->shape != want.shape) {
+        sentences.push_back(fmt::format("tensor \"{}\" in {}: {}, config wants {}", want.name, found->file,
+                                        found->type_text(), want.type_text()));
+      }
+    }
+  }
+  for (const TensorInfo& tensor : checkpoint.tensors()) {
+    if (!known.contains(tensor.name)) {
+      sentences.push_back(fmt::format("tensor \"{}\" in {}: {}, but the config has no such tensor",
+                                      tensor.name, tensor.file, tensor.type_text()));
+    }
+  }
+  for (const std::string& name : checkpoint.unlisted()) {
+    sentences.push_back(fmt::format("tensor \"{}\" lies in a shard where the index does not list it", name));
+  }
+  return sentences;
+}
+
+void check_tensors(const ModelConfig& config, const Checkpoint& checkpoint) {
+  constexpr std::size_t kMostShown = 3;
+  const std::vector<std::string> found = mismatches(config, checkpoint);
+  if (found.empty()) return;
+  std::string shown;
+  for (std::size_t i = 0; i < std::min(kMostShown, found.size()); ++i) shown += "\n  " + found[i];
+  if (found.size() > kMostShown) shown += fmt::format("\n  and {} more", found.size() - kMostShown);
+  fail("{}: config.json and tensors do not fit together; `baleen inspect` lists everything.{}",
+       checkpoint.folder().string(), shown);
+}
+
+}  // namespace baleen

@@ -1,0 +1,85 @@
+/// Every tensor of a model, derived from its config: the one place that knows the released names and shapes.
+/// (source: checkpoint specification, "Tensor table")
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "model/config.h"
+
+namespace baleen {
+
+/// How the released layout stores a tensor. The formats of dense and expert matrices are a choice
+/// (`StorageFormats`).
+enum class Storage : std::uint8_t { kBf16, kF32, kI64, kDense, kExpert };
+
+enum class TensorRole : std::uint8_t {
+  kEmbedding,
+  kHead,
+  kNorm,
+  kHyperConnection,
+  kAttention,
+  kCompressor,
+  kIndexer,
+  kRouter,
+  kSharedExpert,
+  kRoutedExpert,
+  kMtpProjection
+};
+
+/// One logical tensor. Of dense and expert matrices `name` is the stem: "layers.0.attn.wq_a" is stored as
+/// "layers.0.attn.wq_a.weight" and, unless BF16, "layers.0.attn.wq_a.scale". `shape` is [out, in], FP4 not
+/// packed.
+struct TensorSpec {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  Storage storage = Storage::kBf16;
+  TensorRole role = TensorRole::kAttention;
+  std::int64_t block = -1;  ///< layer, or num_hidden_layers + MTP block; -1 at the top level
+
+  [[nodiscard]] std::int64_t num_elements() const;
+  [[nodiscard]] bool is_matrix() const { return storage == Storage::kDense || storage == Storage::kExpert; }
+};
+
+/// Formats of one checkpoint. Base checkpoints have FP8 experts and may have F32 scales.
+struct StorageFormats {
+  WeightFormat dense = WeightFormat::kFp8;
+  WeightFormat experts = WeightFormat::kFp4;
+  DType dense_scale = DType::kF8E8M0;
+  DType expert_scale = DType::kF8E8M0;
+
+  [[nodiscard]] WeightFormat of(Storage storage) const {
+    return storage == Storage::kExpert ? experts : dense;
+  }
+  [[nodiscard]] DType scale_of(Storage storage) const {
+    return storage == Storage::kExpert ? expert_scale : dense_scale;
+  }
+  bool operator==(const StorageFormats&) const = default;
+};
+
+/// In the order of a forward pass: embedding, layers, head, MTP blocks.
+[[nodiscard]] std::vector<TensorSpec> tensor_table(const ModelConfig& config);
+
+/// What lies in a file for `tensor`: one tensor, or a weight followed by its scale.
+[[nodiscard]] std::vector<TensorHeader> stored_tensors(const TensorSpec& tensor,
+                                                       const StorageFormats& formats);
+
+/// Shape of a matrix's scale: [ceil(out/128), ceil(in/128)] for FP8, [out, in/32] for FP4; empty for BF16.
+[[nodiscard]] std::vector<std::int64_t> scale_shape(const std::vector<std::int64_t>& shape,
+                                                    WeightFormat format);
+
+/// The formats by the dtypes of the first layer's tensors; what is missing or of a strange dtype is taken
+/// from the config, and is then reported by `mismatches`.
+[[nodiscard]] StorageFormats detect_formats(const ModelConfig& config, const Checkpoint& checkpoint);
+
+/// A sentence for every tensor that is missing, unknown, or of a dtype or shape that the config does not ask
+/// for, in the order of the table. Empty for a checkpoint that can be run. Reads no weights.
+[[nodiscard]] std::vector<std::string> mismatches(const ModelConfig& config, const Checkpoint& checkpoint);
+
+/// Throws `Error` with the first few mismatches, if any.
+void check_tensors(const ModelConfig& config, const Checkpoint& checkpoint);
+
+}  // namespace baleen

@@ -1,0 +1,17 @@
+/// Checks of weights by value, which read them: what no header can tell.
+#pragma once
+
+#include "checkpoint/safetensors.h"
+#include "model/config.h"
+
+namespace baleen {
+
+/// Throws `Error` at the first scale that is NaN (E8M0 code 255), or, in F32, not positive and finite.
+/// `scale`: F8_E8M0 or F32. Reads all of it.
+void check_scale(const TensorInfo& scale);
+
+/// Throws `Error` at the first row of a hash routing table [vocab, k] I64 whose ids are not k distinct
+/// experts.
+void check_hash_table(const TensorInfo& table, const ModelConfig& config);
+
+}  // namespace baleen

@@ -1,0 +1,65 @@
+// Loops over arrays of any length: whole vectors, then the remainder one value at a time through the same operations.
+// Included once per instruction set (Highway).
+
+#if defined(BALEEN_NUMERIC_VECTOR_LOOP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BALEEN_NUMERIC_VECTOR_LOOP_INL_H_
+#undef BALEEN_NUMERIC_VECTOR_LOOP_INL_H_
+#else
+#define BALEEN_NUMERIC_VECTOR_LOOP_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+HWY_BEFORE_NAMESPACE();
+namespace baleen::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// body(d, i) for vectors of floats that cover [0, count).
+template <class Body>
+HWY_INLINE void ForEachVector(std::int64_t count, const Body& body) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) body(d, i);
+  const hn::CappedTag<float, 1> one;
+  for (; i < count; ++i) body(one, i);
+}
+
+/// The sum of term(d, i) over [0, count), always in the same order for the same count. Four accumulators cover the
+/// latency of the additions.
+template <class Term>
+HWY_INLINE float SumOverVectors(std::int64_t count, const Term& term) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto sum0 = hn::Zero(d);
+  auto sum1 = hn::Zero(d);
+  auto sum2 = hn::Zero(d);
+  auto sum3 = hn::Zero(d);
+  std::int64_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    sum0 = hn::Add(sum0, term(d, i));
+    sum1 = hn::Add(sum1, term(d, i + lanes));
+    sum2 = hn::Add(sum2, term(d, i + 2 * lanes));
+    sum3 = hn::Add(sum3, term(d, i + 3 * lanes));
+  }
+  for (; i + lanes <= count; i += lanes) sum0 = hn::Add(sum0, term(d, i));
+  float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
+  const hn::CappedTag<float, 1> one;
+  for (; i < count; ++i) sum += hn::GetLane(term(one, i));
+  return sum;
+}
+
+HWY_INLINE float SumOfSquares(const float* x, std::int64_t count) {
+  return SumOverVectors(count, [x](auto d, std::int64_t i) HWY_ATTR {
+    const auto v = hn::LoadU(d, x + i);
+    return hn::Mul(v, v);
+  });
+}
+
+}  // namespace baleen::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // BALEEN_NUMERIC_VECTOR_LOOP_INL_H_

@@ -1,0 +1,276 @@
+// Grouped experts on the CPU. Token-expert pairs ("slots") are sorted by expert; the shared expert is one more group
+// that holds every token. Three parallel loops: (1) gate, up, SwiGLU and packing for w2, by expert, row block and 128
+// inner columns; (2) w2 by expert, row block and column range; (3) the sum per token in ascending expert order.
+// Splitting by 128 inner columns lets one item quantise its own activation blocks, so nothing waits between the two
+// halves of an expert but the one loop boundary.
+
+#include "ops/experts/experts.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/check.h"
+#include "numeric/bf16.h"
+#include "numeric/block_scale.h"
+#include "numeric/simd_targets.h"
+#include "ops/linear/linear.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/experts/experts_cpu.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include <hwy/contrib/math/math-inl.h>
+
+#include "numeric/rounding-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace baleen::HWY_NAMESPACE {
+
+/// out[i] = bf(weight * silu(min(gate[i], limit)) * clamp(up[i])); count a multiple of 16; not rounded if `exact`.
+void SwiGluCpu(const float* gate, const float* up, std::int64_t count, float limit, float weight, bool exact,
+               float* out) {
+  const hn::CappedTag<float, 16> d;
+  const auto bound = hn::Set(d, limit > 0 ? limit : std::numeric_limits<float>::infinity());
+  const auto one = hn::Set(d, 1.0F);
+  const auto factor = hn::Set(d, weight);
+  for (std::int64_t i = 0; i < count; i += static_cast<std::int64_t>(hn::Lanes(d))) {
+    const auto raw_gate = hn::LoadU(d, gate + i);
+    const auto raw_up = hn::LoadU(d, up + i);
+    // Comparisons rather than Min and Max, which would turn NaN into the bound.
+    const auto g = hn::IfThenElse(hn::Gt(raw_gate, bound), bound, raw_gate);
+    const auto below = hn::IfThenElse(hn::Gt(raw_up, bound), bound, raw_up);
+    const auto v = hn::IfThenElse(hn::Lt(below, hn::Neg(bound)), hn::Neg(bound), below);
+    const auto silu = hn::Div(g, hn::Add(one, hn::Exp(d, hn::Neg(g))));
+    const auto a = hn::Mul(factor, hn::Mul(silu, v));
+    hn::StoreU(exact ? a : RoundBf16(d, a), d, out + i);
+  }
+}
+
+}  // namespace baleen::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace baleen {
+namespace {
+
+HWY_EXPORT(SwiGluCpu);
+
+constexpr std::int64_t kInnerColumns = kActivationBlock;
+
+/// The tokens of one expert, and the items of the parallel loops that are its own.
+struct Group {
+  const ExpertWeights* expert = nullptr;
+  const float* packed_x = nullptr;
+  std::int64_t first_slot = 0;
+  std::int64_t num_slots = 0;
+  std::int64_t first_inner_item = 0;
+  std::int64_t first_outer_item = 0;
+};
+
+struct Plan {
+  Group* groups = nullptr;
+  std::int64_t num_groups = 0;
+  std::int64_t num_inner_items = 0;
+  std::int64_t num_outer_items = 0;
+  std::int32_t* token_of_slot = nullptr;
+  float* weight_of_slot = nullptr;
+  std::int32_t* slots_of_token = nullptr;  ///< [T, k], in ascending expert order
+  std::int64_t first_shared_slot = 0;
+};
+
+MatmulPartition inner_partition(const Group& group, int num_threads) {
+  MatmulPartition partition(group.num_slots, group.expert->w1.rows, group.expert->w1.cols, num_threads);
+  partition.columns_per_item = kInnerColumns;
+  partition.num_column_blocks = group.expert->w1.rows / kInnerColumns;
+  return partition;
+}
+
+MatmulPartition outer_partition(const Group& group, int num_threads) {
+  return {group.num_slots, group.expert->w2.rows, group.expert->w2.cols, num_threads};
+}
+
+float* pack_tokens(const ExpertsArgs& args, WeightFormat format, CpuContext& context) {
+  const std::int64_t num_rows = args.x.extent(0), width = args.x.extent(1);
+  auto* packed = context.scratch.allocate<float>(num_rows * width);
+  context.pool.parallel_for(num_rows, [&](std::int64_t row, int) {
+    pack_activations(args.x.row(row), format, activation_rounding(format, args.precision), packed + row * width);
+  });
+  return packed;
+}
+
+Plan make_plan(const ExpertsArgs& args, CpuContext& context) {
+  const std::int64_t num_rows = args.x.extent(0), num_selected = args.ids.extent(1);
+  const auto num_experts = static_cast<std::int64_t>(args.routed.size());
+  const std::int64_t num_routed_slots = num_rows * num_selected;
+  Plan plan;
+  plan.groups = context.scratch.allocate<Group>(num_experts + 1);
+  plan.token_of_slot = context.scratch.allocate<std::int32_t>(num_routed_slots + num_rows);
+  plan.weight_of_slot = context.scratch.allocate<float>(num_routed_slots + num_rows);
+  plan.slots_of_token = context.scratch.allocate<std::int32_t>(num_routed_slots);
+  auto* next_of_expert = context.scratch.allocate<std::int64_t>(num_experts);
+  auto* filled_of_token = context.scratch.allocate<std::int32_t>(num_rows);
+  std::fill_n(next_of_expert, num_experts, 0);
+  std::fill_n(filled_of_token, num_rows, 0);
+
+  for (std::int64_t row = 0; row < num_rows; ++row) {
+    for (std::int64_t k = 0; k < num_selected; ++k) ++next_of_expert[args.ids(row, k)];
+  }
+  const float* packed = pack_tokens(args, args.routed.front().w1.format, context);
+  std::int64_t slot = 0;
+  for (std::int64_t expert = 0; expert < num_experts; ++expert) {
+    const std::int64_t count = std::exchange(next_of_expert[expert], slot);
+    if (count > 0) {
+      plan.groups[plan.num_groups++] = {&args.routed[static_cast<std::size_t>(expert)], packed, slot, count, 0, 0};
+    }
+    slot += count;
+  }
+  for (std::int64_t row = 0; row < num_rows; ++row) {
+    for (std::int64_t k = 0; k < num_selected; ++k) {
+      const std::int64_t at = next_of_expert[args.ids(row, k)]++;
+      plan.token_of_slot[at] = static_cast<std::int32_t>(row);
+      plan.weight_of_slot[at] = args.weights(row, k);
+    }
+  }
+  for (std::int64_t at = 0; at < num_routed_slots; ++at) {
+    const std::int64_t row = plan.token_of_slot[at];
+    plan.slots_of_token[row * num_selected + filled_of_token[row]++] = static_cast<std::int32_t>(at);
+  }
+  plan.first_shared_slot = num_routed_slots;
+  if (args.shared != nullptr) {
+    const float* shared_packed = args.shared->w1.format == args.routed.front().w1.format
+                                     ? packed
+                                     : pack_tokens(args, args.shared->w1.format, context);
+    plan.groups[plan.num_groups++] = {args.shared, shared_packed, num_routed_slots, num_rows, 0, 0};
+    for (std::int64_t row = 0; row < num_rows; ++row) {
+      plan.token_of_slot[num_routed_slots + row] = static_cast<std::int32_t>(row);
+      plan.weight_of_slot[num_routed_slots + row] = 1.0F;
+    }
+  }
+  const int num_threads = context.pool.num_threads();
+  for (std::int64_t i = 0; i < plan.num_groups; ++i) {
+    plan.groups[i].first_inner_item = plan.num_inner_items;
+    plan.groups[i].first_outer_item = plan.num_outer_items;
+    plan.num_inner_items += inner_partition(plan.groups[i], num_threads).num_items();
+    plan.num_outer_items += outer_partition(plan.groups[i], num_threads).num_items();
+  }
+  return plan;
+}
+
+struct Item {
+  const Group* group = nullptr;
+  std::int64_t row = 0;       ///< within the group
+  std::int64_t num_rows = 0;
+  std::int64_t column = 0;
+  std::int64_t num_columns = 0;
+};
+
+Item locate(const Plan& plan, std::int64_t item, std::int64_t Group::*first_item,
+            MatmulPartition (*partition_of)(const Group&, int), std::int64_t num_columns, int num_threads) {
+  std::int64_t which = plan.num_groups - 1;
+  while (plan.groups[which].*first_item > item) --which;
+  const Group& group = plan.groups[which];
+  const MatmulPartition partition = partition_of(group, num_threads);
+  const std::int64_t local = item - group.*first_item;
+  const std::int64_t row = local % partition.num_row_blocks * partition.rows_per_item;
+  const std::int64_t column = local / partition.num_row_blocks * partition.columns_per_item;
+  return {&group, row, std::min(partition.rows_per_item, group.num_slots - row), column,
+          std::min(partition.columns_per_item, num_columns - column)};
+}
+
+/// Gate, up and SwiGLU of up to 128 inner columns, packed for w2.
+void run_inner(const ExpertsArgs& args, const Plan& plan, const Item& item, float* gate, float* up, float* packed_inner) {
+  const Group& group = *item.group;
+  const std::int64_t inner_width = group.expert->w1.rows;
+  const std::int64_t first_slot = group.first_slot + item.row;
+  const bool exact = args.precision == Precision::kExact;
+  for (const auto& [weight, to] : {std::pair{&group.expert->w1, gate}, std::pair{&group.expert->w3, up}}) {
+    matmul_tile({.weight = weight,
+                 .n_begin = item.column,
+                 .n_end = item.column + item.num_columns,
+                 .packed = group.packed_x,
+                 .row_index = plan.token_of_slot + first_slot,
+                 .num_rows = item.num_rows,
+                 .y = to - item.column,
+                 .y_stride = kInnerColumns,
+                 .round_bf16 = !exact});
+  }
+  const WeightFormat format = group.expert->w2.format;
+  const ActivationRounding rounding = activation_rounding(format, args.precision);
+  for (std::int64_t row = 0; row < item.num_rows; ++row) {
+    float* inner = gate + row * kInnerColumns;
+    HWY_DYNAMIC_DISPATCH(SwiGluCpu)
+    (inner, up + row * kInnerColumns, item.num_columns, args.swiglu_limit, plan.weight_of_slot[first_slot + row], exact,
+     inner);
+    pack_activations({inner, static_cast<std::size_t>(item.num_columns)}, format, rounding,
+                     packed_inner + (first_slot + row) * inner_width + item.column);
+  }
+}
+
+void sum_token(const ExpertsArgs& args, const Plan& plan, const float* outputs, std::int64_t row, std::int64_t begin,
+               std::int64_t end) {
+  const std::int64_t num_selected = args.ids.extent(1), width = args.x.extent(1);
+  for (std::int64_t i = begin; i < end; ++i) {
+    float sum = 0.0F;
+    for (std::int64_t k = 0; k < num_selected; ++k) {
+      sum += outputs[plan.slots_of_token[row * num_selected + k] * width + i];
+    }
+    if (args.shared != nullptr) sum += outputs[(plan.first_shared_slot + row) * width + i];
+    args.out(row, i) = args.precision == Precision::kExact ? sum : round_bf16(sum);
+  }
+}
+
+}  // namespace
+
+void experts_cpu(const ExpertsArgs& args, CpuContext& context) {
+  const ScratchScope scope(context.scratch);
+  const std::int64_t num_rows = args.x.extent(0), width = args.x.extent(1);
+  const std::int64_t inner_width = args.routed.front().w1.rows;
+  const int num_threads = context.pool.num_threads();
+  BALEEN_CHECK(inner_width % kInnerColumns == 0);
+  BALEEN_CHECK(args.shared == nullptr || args.shared->w1.rows == inner_width);
+  const Plan plan = make_plan(args, context);
+  const std::int64_t num_slots = plan.first_shared_slot + (args.shared != nullptr ? num_rows : 0);
+  auto* packed_inner = context.scratch.allocate<float>(num_slots * inner_width);
+  auto* outputs = context.scratch.allocate<float>(num_slots * width);
+  const std::int64_t block_floats = MatmulPartition::kMaxBlockRows * kInnerColumns;
+  auto* blocks = context.scratch.allocate<float>(2 * block_floats * num_threads);
+
+  context.pool.parallel_for(plan.num_inner_items, [&](std::int64_t index, int thread) {
+    const Item item = locate(plan, index, &Group::first_inner_item, inner_partition, inner_width, num_threads);
+    float* gate = blocks + 2 * block_floats * thread;
+    run_inner(args, plan, item, gate, gate + block_floats, packed_inner);
+  });
+  context.pool.parallel_for(plan.num_outer_items, [&](std::int64_t index, int) {
+    const Item item = locate(plan, index, &Group::first_outer_item, outer_partition, width, num_threads);
+    const std::int64_t slot = item.group->first_slot + item.row;
+    matmul_tile({.weight = &item.group->expert->w2,
+                 .n_begin = item.column,
+                 .n_end = item.column + item.num_columns,
+                 .packed = packed_inner + slot * inner_width,
+                 .num_rows = item.num_rows,
+                 .y = outputs + slot * width,
+                 .y_stride = width,
+                 .round_bf16 = args.precision != Precision::kExact});
+  });
+  constexpr std::int64_t kSumColumns = 1024;
+  const std::int64_t pieces = (width + kSumColumns - 1) / kSumColumns;
+  context.pool.parallel_for(num_rows * pieces, [&](std::int64_t item, int) {
+    const std::int64_t begin = item % pieces * kSumColumns;
+    sum_token(args, plan, outputs, item / pieces, begin, std::min(width, begin + kSumColumns));
+  });
+}
+
+std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected, std::int64_t width,
+                                   std::int64_t inner_width, std::int64_t num_experts, int num_threads) {
+  const std::int64_t num_slots = num_rows * (num_selected + 1);
+  return Arena::bytes_for<Group>(num_experts + 1) + Arena::bytes_for<std::int64_t>(num_experts) +
+         2 * Arena::bytes_for<float>(num_slots) + Arena::bytes_for<std::int32_t>(num_slots) +
+         Arena::bytes_for<std::int32_t>(num_rows) + 2 * Arena::bytes_for<float>(num_rows * width) +
+         Arena::bytes_for<float>(num_slots * inner_width) + Arena::bytes_for<float>(num_slots * width) +
+         Arena::bytes_for<float>(2 * MatmulPartition::kMaxBlockRows * kInnerColumns * num_threads);
+}
+
+}  // namespace baleen
+#endif  // HWY_ONCE

@@ -1,0 +1,60 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "numeric/bf16.h"
+#include "ops/experts/experts.h"
+#include "ops/linear/linear.h"
+
+namespace baleen {
+namespace {
+
+using Row = std::vector<float>;
+
+Row product(const WeightMatrix& weight, const Row& x, Precision precision) {
+  Row y(static_cast<std::size_t>(weight.rows));
+  matmul_ref(weight, {x.data(), {1, weight.cols}}, activation_rounding(weight.format, precision),
+             precision != Precision::kExact, {y.data(), {1, weight.rows}});
+  return y;
+}
+
+Row expert_output(const ExpertWeights& expert, const Row& x, float routing_weight, float limit, Precision precision) {
+  const Row gate = product(expert.w1, x, precision);
+  const Row up = product(expert.w3, x, precision);
+  Row inner(gate.size());
+  for (std::size_t i = 0; i < inner.size(); ++i) {
+    const float g = limit > 0 ? std::min(gate[i], limit) : gate[i];
+    const float v = limit > 0 ? std::clamp(up[i], -limit, limit) : up[i];
+    const float activated = routing_weight * (g / (1.0F + std::exp(-g)) * v);
+    inner[i] = precision == Precision::kExact ? activated : round_bf16(activated);
+  }
+  return product(expert.w2, inner, precision);
+}
+
+}  // namespace
+
+void experts_ref(const ExpertsArgs& args) {
+  const std::int64_t num_selected = args.ids.extent(1);
+  for (std::int64_t row = 0; row < args.x.extent(0); ++row) {
+    const Row x(args.x.row(row).begin(), args.x.row(row).end());
+    std::vector<std::int64_t> slots(static_cast<std::size_t>(num_selected));
+    std::iota(slots.begin(), slots.end(), 0);
+    std::stable_sort(slots.begin(), slots.end(),
+                     [&](std::int64_t a, std::int64_t b) { return args.ids(row, a) < args.ids(row, b); });
+    Row sum(x.size(), 0.0F);
+    const auto add = [&](const Row& y) {
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += y[i];
+    };
+    for (const std::int64_t slot : slots) {
+      add(expert_output(args.routed[static_cast<std::size_t>(args.ids(row, slot))], x, args.weights(row, slot),
+                        args.swiglu_limit, args.precision));
+    }
+    if (args.shared != nullptr) add(expert_output(*args.shared, x, 1.0F, args.swiglu_limit, args.precision));
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      args.out(row, i) = args.precision == Precision::kExact ? sum[i] : round_bf16(sum[i]);
+    }
+  }
+}
+
+}  // namespace baleen

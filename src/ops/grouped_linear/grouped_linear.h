@@ -1,0 +1,22 @@
+/// First half of the output projection: every group of heads has its own matrix.   (source: forward pass 5.8)
+/// z[t, g, :] = W_g o[t, g, :].  The FP8 weights act as their exact BF16 values: o is not quantised.
+#pragma once
+
+#include "numeric/dtype.h"
+#include "ops/matmul/matmul.h"
+
+namespace baleen {
+
+struct GroupedLinearArgs {
+  ConstActivations<3> x;                 ///< [T, G, K]
+  const WeightMatrix* weight = nullptr;  ///< [G R, K], group-major; "attn.wo_a"
+  Activations<2> y;                      ///< [T, G R]
+  Precision precision = Precision::kReleased;
+};
+
+void grouped_linear(const GroupedLinearArgs& args, CpuContext& context);
+[[nodiscard]] OpCost grouped_linear_cost(const GroupedLinearArgs& args);
+[[nodiscard]] std::int64_t grouped_linear_scratch_bytes(std::int64_t num_rows, std::int64_t num_groups,
+                                                        std::int64_t num_inputs);
+
+}  // namespace baleen

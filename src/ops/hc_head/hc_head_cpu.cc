@@ -1,0 +1,51 @@
+#include "numeric/simd_targets.h"
+#include "ops/hc_head/hc_head.h"
+#include "ops/hc_pre/hc_mix.h"
+#include "ops/operation/row_blocks.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/hc_head/hc_head_cpu.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+#include "ops/hc_pre/hc_mix-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace baleen::HWY_NAMESPACE {
+
+void HcHeadRows(const HcHeadArgs& args, ConstActivations<2> products, std::int64_t begin, std::int64_t end) {
+  const HcWeights& weights = args.weights;
+  for (std::int64_t t = begin; t < end; ++t) {
+    const float rho = StreamsInverseRms(args.streams[t], args.norm_eps);
+    float pre[kMaxStreams];
+    for (std::int64_t j = 0; j < args.streams.extent(1); ++j) {
+      const float logit = products(t, j) * rho * weights.scale[0] + weights.base[static_cast<std::size_t>(j)];
+      pre[j] = 1.0F / (1.0F + std::exp(-logit)) + args.hc_eps;
+    }
+    WeightedStreamSum(args.streams[t], pre, 1, args.precision, args.y.row(t).data());
+  }
+}
+
+}  // namespace baleen::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace baleen {
+
+HWY_EXPORT(HcHeadRows);
+
+void hc_head_cpu(const HcHeadArgs& args, CpuContext& context) {
+  const ScratchScope scope(context.scratch);
+  const Activations<2> products = hc_mix_products(args.streams, args.weights, context);
+  for_row_blocks(context.pool, args.streams.extent(0), args.streams.extent(1) * args.streams.extent(2),
+                 [&](std::int64_t begin, std::int64_t end, int) {
+                   HWY_DYNAMIC_DISPATCH(HcHeadRows)(args, products, begin, end);
+                 });
+}
+
+std::int64_t hc_head_scratch_bytes(std::int64_t num_rows, std::int64_t num_streams, std::int64_t width) {
+  return hc_mix_scratch_bytes(num_rows, num_streams, num_streams * width);
+}
+
+}  // namespace baleen
+#endif  // HWY_ONCE

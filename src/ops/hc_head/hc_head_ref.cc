@@ -1,0 +1,18 @@
+#include <cmath>
+
+#include "ops/hc_head/hc_head.h"
+#include "ops/hc_pre/hc_mix.h"
+
+namespace baleen {
+
+void hc_head_ref(const HcHeadArgs& args) {
+  for (std::int64_t t = 0; t < args.streams.extent(0); ++t) {
+    std::vector<double> pre = hc_mixes_ref(args.streams[t], args.weights, args.norm_eps);
+    for (std::size_t j = 0; j < pre.size(); ++j) {
+      pre[j] = 1.0 / (1.0 + std::exp(-(pre[j] * args.weights.scale[0] + args.weights.base[j]))) + args.hc_eps;
+    }
+    weighted_stream_sum_ref(args.streams[t], pre, args.precision, args.y.row(t));
+  }
+}
+
+}  // namespace baleen

@@ -1,0 +1,35 @@
+/// Linear layers without bias, y = x W^T, several of one input at a time.    (source: forward pass 2.4)
+///
+/// FP8 and FP4 weights see activations rounded to e4m3 per 128 inputs (`released` only); BF16 and float32 weights see x
+/// as it is. Sums are float32; a result is rounded to BF16 unless its consumer wants float32 ("L32": router and
+/// compressor). `exact` rounds nothing. Every output keeps one order of summation whatever the batch (ops/matmul).
+#pragma once
+
+#include <span>
+
+#include "numeric/dtype.h"
+#include "ops/matmul/matmul.h"
+
+namespace baleen {
+
+struct LinearOutput {
+  const WeightMatrix* weight = nullptr;  ///< [N, K]
+  Activations<2> y;                      ///< [T, N]
+  bool keep_f32 = false;                 ///< L32: never rounded
+};
+
+struct LinearArgs {
+  ConstActivations<2> x;                  ///< [T, K]
+  std::span<const LinearOutput> outputs;  ///< at most 8
+  Precision precision = Precision::kReleased;
+};
+
+/// Rounding in front of weights of `format`.
+[[nodiscard]] ActivationRounding activation_rounding(WeightFormat format, Precision precision);
+
+void linear(const LinearArgs& args, CpuContext& context);
+[[nodiscard]] OpCost linear_cost(const LinearArgs& args);
+/// Packed rows of two formats at most.
+[[nodiscard]] std::int64_t linear_scratch_bytes(std::int64_t num_rows, std::int64_t num_inputs);
+
+}  // namespace baleen

@@ -1,0 +1,163 @@
+// Experts: the SIMD version against plain loops over formats, batch shapes and precisions; independence of company;
+// clamps, empty experts and non-finite rows.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <random>
+
+#include <algorithm>
+
+#include "ops/experts/experts.h"
+#include "tests/support/compare.h"
+#include "tests/support/random_weights.h"
+
+namespace baleen {
+namespace {
+
+using test::RandomWeight;
+using test::random_values;
+
+constexpr std::int64_t kWidth = 256;
+constexpr std::int64_t kInner = 384;
+constexpr int kNumExperts = 7;
+
+class Layer {
+ public:
+  Layer(WeightFormat routed, WeightFormat shared) {
+    for (int expert = 0; expert <= kNumExperts; ++expert) {
+      const WeightFormat format = expert < kNumExperts ? routed : shared;
+      const auto seed = static_cast<std::uint32_t>(100 * expert);
+      ExpertWeights weights{add(format, kInner, kWidth, seed), add(format, kWidth, kInner, seed + 1),
+                            add(format, kInner, kWidth, seed + 2)};
+      if (expert < kNumExperts) {
+        routed_.push_back(weights);
+      } else {
+        shared_ = weights;
+      }
+    }
+  }
+
+  [[nodiscard]] const std::vector<ExpertWeights>& routed() const { return routed_; }
+  [[nodiscard]] const ExpertWeights& shared() const { return shared_; }
+
+ private:
+  WeightMatrix add(WeightFormat format, std::int64_t rows, std::int64_t cols, std::uint32_t seed) {
+    owned_.push_back(std::make_unique<RandomWeight>(format, rows, cols, seed));
+    return owned_.back()->matrix();
+  }
+  std::vector<std::unique_ptr<RandomWeight>> owned_;
+  std::vector<ExpertWeights> routed_;
+  ExpertWeights shared_;
+};
+
+struct Tokens {
+  Tokens(std::int64_t count, std::int64_t num_selected, std::uint32_t seed)
+      : num_rows(count), selected(num_selected), x(random_values(static_cast<std::size_t>(count * kWidth), seed, 0.02F)) {
+    std::mt19937 random(seed);
+    for (std::int64_t row = 0; row < count; ++row) {
+      std::vector<std::int32_t> order(kNumExperts - 1);  // the last expert is never visited
+      for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
+      std::shuffle(order.begin(), order.end(), random);
+      ids.insert(ids.end(), order.begin(), order.begin() + num_selected);
+      for (std::int64_t k = 0; k < num_selected; ++k) weights.push_back(0.1F + 0.3F * static_cast<float>(k));
+    }
+  }
+  std::int64_t num_rows;
+  std::int64_t selected;
+  std::vector<float> x;
+  std::vector<std::int32_t> ids;
+  std::vector<float> weights;
+};
+
+std::vector<float> run(const Layer& layer, const Tokens& tokens, Precision precision, Kernels kernels, int num_threads,
+                       bool with_shared = true, std::int64_t begin = 0, std::int64_t end = -1, float limit = 10.0F) {
+  if (end < 0) end = tokens.num_rows;
+  const std::int64_t num_rows = end - begin, k = tokens.selected;
+  ThreadPool pool(num_threads);
+  Arena scratch(experts_scratch_bytes(num_rows, k, kWidth, kInner, kNumExperts, num_threads));
+  CpuContext context{pool, scratch, kernels};
+  std::vector<float> out(static_cast<std::size_t>(num_rows * kWidth), std::nanf(""));
+  experts({.x = {tokens.x.data() + begin * kWidth, {num_rows, kWidth}},
+           .ids = {tokens.ids.data() + begin * k, {num_rows, k}},
+           .weights = {tokens.weights.data() + begin * k, {num_rows, k}},
+           .routed = layer.routed(),
+           .shared = with_shared ? &layer.shared() : nullptr,
+           .swiglu_limit = limit,
+           .precision = precision,
+           .out = {out.data(), {num_rows, kWidth}}},
+          context);
+  return out;
+}
+
+TEST(Experts, AgreeWithPlainLoops) {
+  const std::pair<WeightFormat, WeightFormat> formats[] = {{WeightFormat::kFp4, WeightFormat::kFp8},
+                                                           {WeightFormat::kFp8, WeightFormat::kFp8},
+                                                           {WeightFormat::kBF16, WeightFormat::kBF16}};
+  for (const auto& [routed, shared] : formats) {
+    const Layer layer(routed, shared);
+    for (const std::int64_t num_rows : {1, 2, 9}) {
+      for (const bool with_shared : {false, true}) {
+        const Tokens tokens(num_rows, 3, 5);
+        const auto got = run(layer, tokens, Precision::kExact, Kernels::kBest, 2, with_shared);
+        const auto want = run(layer, tokens, Precision::kExact, Kernels::kReference, 1, with_shared);
+        EXPECT_CLOSE(got, want, {.norm = 3e-6});
+        // With rounding, sums that differ in the last float32 place may round to the next BF16 or e4m3 value, and a
+        // flipped e4m3 input of w2 moves every output a little: a few units of 2^-9 in norm.
+        const auto rounded = run(layer, tokens, Precision::kReleased, Kernels::kBest, 2, with_shared);
+        const auto rounded_want = run(layer, tokens, Precision::kReleased, Kernels::kReference, 1, with_shared);
+        EXPECT_CLOSE(rounded, rounded_want, {.norm = 4e-3});
+      }
+    }
+  }
+}
+
+TEST(Experts, RowsDoNotDependOnCompanyOrThreads) {
+  const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8);
+  const Tokens tokens(150, 4, 8);  // more rows than one row block
+  for (const Precision precision : {Precision::kExact, Precision::kBf16, Precision::kReleased}) {
+    const auto whole = run(layer, tokens, precision, Kernels::kBest, 2);
+    for (const auto& [begin, end] : {std::pair{0, 1}, {1, 8}, {8, 72}, {149, 150}}) {
+      const auto part = run(layer, tokens, precision, Kernels::kBest, 1, true, begin, end);
+      EXPECT_SAME_BITS(part, std::span(whole).subspan(static_cast<std::size_t>(begin * kWidth), part.size()));
+    }
+  }
+}
+
+TEST(Experts, ClampActsAndZeroLimitDoesNot) {
+  const Layer layer(WeightFormat::kBF16, WeightFormat::kBF16);
+  Tokens tokens(2, 2, 4);
+  for (float& value : tokens.x) value *= 500.0F;
+  const auto clamped = run(layer, tokens, Precision::kExact, Kernels::kBest, 1, true, 0, -1, 10.0F);
+  EXPECT_CLOSE(clamped, run(layer, tokens, Precision::kExact, Kernels::kReference, 1, true, 0, -1, 10.0F), {.norm = 3e-6});
+  const auto free = run(layer, tokens, Precision::kExact, Kernels::kBest, 1, true, 0, -1, 0.0F);
+  EXPECT_CLOSE(free, run(layer, tokens, Precision::kExact, Kernels::kReference, 1, true, 0, -1, 0.0F), {.norm = 3e-6});
+  EXPECT_NE(test::difference(free, clamped, {.norm = 0.1}), "");
+}
+
+TEST(Experts, NaNStaysInItsRow) {
+  const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8);
+  Tokens tokens(3, 2, 6);
+  tokens.x[kWidth + 3] = std::nanf("");
+  const auto out = run(layer, tokens, Precision::kReleased, Kernels::kBest, 2);
+  for (std::int64_t i = 0; i < kWidth; ++i) {
+    EXPECT_TRUE(std::isfinite(out[i]));
+    EXPECT_TRUE(std::isnan(out[kWidth + i]));
+    EXPECT_TRUE(std::isfinite(out[2 * kWidth + i]));
+  }
+}
+
+TEST(Experts, CostCountsVisitedExpertsOnce) {
+  const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8);
+  Tokens tokens(2, 2, 6);
+  tokens.ids = {0, 1, 1, 0};
+  const OpCost cost = experts_cost({.x = {tokens.x.data(), {2, kWidth}},
+                                    .ids = {tokens.ids.data(), {2, 2}},
+                                    .weights = {tokens.weights.data(), {2, 2}},
+                                    .routed = layer.routed(),
+                                    .out = {}});
+  EXPECT_EQ(cost.total_flops(), 2.0 * 2 * 2 * 3 * kWidth * kInner);
+}
+
+}  // namespace
+}  // namespace baleen

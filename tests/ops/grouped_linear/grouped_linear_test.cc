@@ -1,0 +1,41 @@
+// Every group multiplies with its own rows, and activations are not quantised.
+#include <gtest/gtest.h>
+
+#include "ops/grouped_linear/grouped_linear.h"
+#include "tests/support/compare.h"
+#include "tests/support/random_weights.h"
+
+namespace baleen {
+namespace {
+
+TEST(GroupedLinear, EachGroupIsItsOwnProduct) {
+  constexpr std::int64_t kRows = 5, kGroups = 3, kInputs = 256, kOutputs = 128;
+  for (const WeightFormat format : {WeightFormat::kFp8, WeightFormat::kBF16}) {
+    const test::RandomWeight weight(format, kGroups * kOutputs, kInputs, 1);
+    auto x = test::random_values(kRows * kGroups * kInputs, 2);
+    for (const Kernels kernels : {Kernels::kBest, Kernels::kReference}) {
+      ThreadPool pool(2);
+      Arena scratch(grouped_linear_scratch_bytes(kRows, kGroups, kInputs));
+      CpuContext context{pool, scratch, kernels};
+      std::vector<float> y(kRows * kGroups * kOutputs);
+      grouped_linear({.x = {x.data(), {kRows, kGroups, kInputs}},
+                      .weight = &weight.matrix(),
+                      .y = {y.data(), {kRows, kGroups * kOutputs}},
+                      .precision = Precision::kExact},
+                     context);
+      for (std::int64_t row = 0; row < kRows; ++row) {
+        for (std::int64_t group = 0; group < kGroups; ++group) {
+          std::vector<float> want(kOutputs);
+          matmul_ref(weight.matrix().slice_rows(group * kOutputs, (group + 1) * kOutputs),
+                     {x.data() + (row * kGroups + group) * kInputs, {1, kInputs}}, ActivationRounding::kNone, false,
+                     {want.data(), {1, kOutputs}});
+          EXPECT_CLOSE(std::span(y).subspan(static_cast<std::size_t>((row * kGroups + group) * kOutputs), kOutputs), want,
+                       {.norm = 1e-6});
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace baleen

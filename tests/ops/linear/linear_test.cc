@@ -1,0 +1,44 @@
+// Which outputs are rounded and which activations are quantised, by weight format and precision.
+#include <gtest/gtest.h>
+
+#include "numeric/bf16.h"
+#include "ops/linear/linear.h"
+#include "tests/support/compare.h"
+#include "tests/support/random_weights.h"
+
+namespace baleen {
+namespace {
+
+constexpr std::int64_t kRows = 4, kInputs = 256, kOutputs = 130;
+
+TEST(Linear, MixedFormatsOfOneInput) {
+  const test::RandomWeight fp8(WeightFormat::kFp8, kOutputs, kInputs, 1);
+  const test::RandomWeight bf16(WeightFormat::kBF16, kOutputs, kInputs, 2);
+  auto x = test::random_values(kRows * kInputs, 3);
+  for (float& value : x) value = round_bf16(value);
+  for (const Precision precision : {Precision::kExact, Precision::kBf16, Precision::kReleased}) {
+    ThreadPool pool(2);
+    Arena scratch(linear_scratch_bytes(kRows, kInputs));
+    CpuContext context{pool, scratch};
+    std::vector<float> rounded(kRows * kOutputs), kept(kRows * kOutputs);
+    const LinearOutput outputs[] = {{&fp8.matrix(), {rounded.data(), {kRows, kOutputs}}, false},
+                                    {&bf16.matrix(), {kept.data(), {kRows, kOutputs}}, true}};
+    linear({.x = {x.data(), {kRows, kInputs}}, .outputs = outputs, .precision = precision}, context);
+
+    std::vector<float> want(kRows * kOutputs);
+    matmul_ref(bf16.matrix(), {x.data(), {kRows, kInputs}}, ActivationRounding::kNone, false,
+               {want.data(), {kRows, kOutputs}});
+    EXPECT_CLOSE(kept, want, {.norm = 1e-6});
+    matmul_ref(fp8.matrix(), {x.data(), {kRows, kInputs}},
+               precision == Precision::kReleased ? ActivationRounding::kFp8 : ActivationRounding::kNone,
+               precision != Precision::kExact, {want.data(), {kRows, kOutputs}});
+    // A sum on the edge between two BF16 values may fall either way: one unit of 2^-8 on single elements.
+    EXPECT_CLOSE(rounded, want, {.absolute = 1e-5, .relative = 0x1.1p-8});
+    if (precision != Precision::kExact) {
+      for (const float value : rounded) EXPECT_EQ(value, round_bf16(value));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace baleen
