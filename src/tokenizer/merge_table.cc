@@ -33,7 +33,9 @@ MergeTable::MergeTable(const TokenIndex& ids, const std::vector<MergeRule>& rule
       }
       return found->second;
     };
-    if (!insert(id_of(left), id_of(right), {static_cast<Rank>(rank), id_of(merged)})) {
+    const TokenId left_id = id_of(left);
+    const TokenId right_id = id_of(right);
+    if (!insert(left_id, right_id, {static_cast<Rank>(rank), id_of(merged)})) {
       fail("{}: model.merges[{}] repeats the pair \"{}\" and \"{}\"", name, rank, left, right);
     }
   }

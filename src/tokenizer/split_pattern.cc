@@ -8,36 +8,10 @@
 #include <new>
 
 #include "base/error.h"
+#include "tokenizer/pattern_dialect.h"
 
 namespace baleen {
 namespace {
-
-/// Unicode's White_Space: what `\s` means to the library that these patterns were written for.
-constexpr std::string_view kSpace = R"(\t-\r\x{85}\p{Z})";
-
-/// Spells out `\s`, and `\S` outside a class (inside one there is no way to write it; there PCRE2's own
-/// stays).
-std::string with_exact_spaces(std::string_view pattern) {
-  std::string result;
-  bool in_class = false;
-  for (std::size_t i = 0; i < pattern.size(); ++i) {
-    if (pattern[i] == '\\' && i + 1 < pattern.size()) {
-      const char escaped = pattern[++i];
-      if (escaped == 's' && in_class) {
-        result += kSpace;
-      } else if ((escaped == 's' || escaped == 'S') && !in_class) {
-        result.append(escaped == 's' ? "[" : "[^").append(kSpace).append("]");
-      } else {
-        result.append({'\\', escaped});
-      }
-      continue;
-    }
-    if (pattern[i] == '[') in_class = true;
-    if (pattern[i] == ']') in_class = false;
-    result += pattern[i];
-  }
-  return result;
-}
 
 /// Far above what a sane pattern needs for a character; a step takes a few nanoseconds, so that a hostile one
 /// gives up within seconds.
@@ -62,8 +36,10 @@ MatchScratch::~MatchScratch() {
 void SplitPattern::FreeCode::operator()(pcre2_real_code_8* code) const { pcre2_code_free(code); }
 
 SplitPattern::SplitPattern(const SplitRule& rule, std::string_view where) : source_(rule.pattern) {
-  const std::string pattern = rule.literal ? rule.pattern : with_exact_spaces(rule.pattern);
-  const std::uint32_t options = rule.literal ? PCRE2_LITERAL | PCRE2_UTF : PCRE2_UTF | PCRE2_UCP;
+  const std::string pattern = rule.literal ? rule.pattern : pcre2_from_oniguruma(rule.pattern, where);
+  const std::uint32_t options = rule.literal
+                                    ? PCRE2_LITERAL | PCRE2_UTF
+                                    : PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
   int error_code = 0;
   PCRE2_SIZE error_offset = 0;
   code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options,
@@ -87,14 +63,14 @@ SplitPattern::Match SplitPattern::find(std::string_view text, std::size_t from, 
                        PCRE2_NO_UTF_CHECK | options, scratch.data_, scratch.context_);
   };
   int status = match(0);
-  if (status == PCRE2_ERROR_JIT_STACKLIMIT)
-    status = match(PCRE2_NO_JIT);  // the interpreter keeps its stack on the heap
+  // Machine code keeps its stack on ours; the interpreter, on the heap.
+  if (status == PCRE2_ERROR_JIT_STACKLIMIT) status = match(PCRE2_NO_JIT);
   if (status == PCRE2_ERROR_NOMATCH) return {};
   if (status < 0) return {Match::Status::kGaveUp, 0, 0, status};
   const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(scratch.data_);
-  // \K can move the beginning of a match past its end, or make it empty.
-  if (bounds[0] < from || bounds[1] <= bounds[0])
-    return {Match::Status::kGaveUp, 0, 0, PCRE2_ERROR_BADOFFSET};
+  // \K can make a match empty, or move its beginning.
+  const bool forward = from <= bounds[0] && bounds[0] < bounds[1];
+  if (!forward) return {Match::Status::kGaveUp, 0, 0, PCRE2_ERROR_BADOFFSET};
   return {Match::Status::kFound, bounds[0], bounds[1], 0};
 }
 

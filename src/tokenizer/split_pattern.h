@@ -1,8 +1,4 @@
 /// One pattern of the pre-tokenizer, compiled by PCRE2 to machine code where the system allows it.
-///
-/// The files are written for Oniguruma. What their patterns use (classes, Unicode properties, look-ahead,
-/// counts) means the same in PCRE2, with one exception that the constructor evens out: `\s`, which in PCRE2
-/// also matches U+180E.
 #pragma once
 
 #include <cstddef>
