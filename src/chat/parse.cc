@@ -159,27 +159,28 @@ class CompletionParser {
 
   /// Reads up to and over the first of the `stops`.
   Piece read_until(std::initializer_list<std::string_view> stops) {
-    piece_begin_ = at_;
+    const std::size_t begin = at_;
     for (std::size_t i = at_; i < text_.size(); ++i) {
       for (const std::string_view stop : stops) {
         if (text_[i] == stop[0] && text_.substr(i).starts_with(stop)) {
           at_ = i + stop.size();
-          return {text_.substr(piece_begin_, i - piece_begin_), stop};
+          return {text_.substr(begin, i - begin), stop};
         }
       }
     }
     at_ = text_.size();
-    return {text_.substr(piece_begin_), {}};
+    return {text_.substr(begin), {}};
   }
 
+  /// `found` is a part of the text.
   bool wrong(std::string_view expected, std::string_view found) {
-    failure_ = failure("completion, byte {}: expected {}, found {}", piece_begin_, expected, excerpt(found));
+    failure_ = failure("completion, byte {}: expected {}, found {}", found.data() - text_.data(), expected,
+                       excerpt(found));
     return false;
   }
 
   std::string_view text_;
   std::size_t at_ = 0;
-  std::size_t piece_begin_ = 0;
   Message message_;
   std::optional<Failure> failure_;
 };
