@@ -104,13 +104,11 @@ TEST(MinP, KeepsWhatIsLikelyEnoughBesideTheLargest) {
     const double min_p = *rc::gen::element(0.0, 1e-300, 1e-9, 0.05, 0.5, 0.999, 1.0);
     const float max = max_of(logits);
     const auto cut = min_p_cut(max, temperature, min_p);
-    for (const float logit : logits) {
-      const bool kept = keeps(cut, {logit, 0});
-      // In logarithms, with room for the rounding of a logit.
-      const double surplus = (double{logit} - max) - temperature * std::log(min_p);
-      if (min_p == 0.0 || surplus > 1e-4) RC_ASSERT(kept);
-      if (surplus < -1e-4) RC_ASSERT(!kept);
-      if (logit == max) RC_ASSERT(kept);
+    const double lowest = double{max} + temperature * std::log(min_p);
+    for (const float logit : logits) RC_ASSERT(keeps(cut, {logit, 7}) == (double{logit} >= lowest));
+    if (min_p > 0) {
+      RC_ASSERT(double{cut.logit} >= lowest);
+      RC_ASSERT(double{std::nextafter(cut.logit, -kInfinity)} < lowest);
     }
   }));
 }
