@@ -26,15 +26,18 @@ namespace baleen::HWY_NAMESPACE {
 // Counts are multiples of 16, the longest vector of any target here.
 void RoundAllBf16(const float* from, std::size_t count, float* to) {
   const hn::CappedTag<float, 16> d;
-  for (std::size_t i = 0; i < count; i += hn::Lanes(d)) hn::StoreU(RoundBf16(d, hn::LoadU(d, from + i)), d, to + i);
+  for (std::size_t i = 0; i < count; i += hn::Lanes(d))
+    hn::StoreU(RoundBf16(d, hn::LoadU(d, from + i)), d, to + i);
 }
 void RoundAllE4m3(const float* from, std::size_t count, float* to) {
   const hn::CappedTag<float, 16> d;
-  for (std::size_t i = 0; i < count; i += hn::Lanes(d)) hn::StoreU(RoundE4m3(d, hn::LoadU(d, from + i)), d, to + i);
+  for (std::size_t i = 0; i < count; i += hn::Lanes(d))
+    hn::StoreU(RoundE4m3(d, hn::LoadU(d, from + i)), d, to + i);
 }
 void RoundAllE2m1(const float* from, std::size_t count, float* to) {
   const hn::CappedTag<float, 16> d;
-  for (std::size_t i = 0; i < count; i += hn::Lanes(d)) hn::StoreU(RoundE2m1(d, hn::LoadU(d, from + i)), d, to + i);
+  for (std::size_t i = 0; i < count; i += hn::Lanes(d))
+    hn::StoreU(RoundE2m1(d, hn::LoadU(d, from + i)), d, to + i);
 }
 void SimulateFp8(const float* from, std::size_t count, float* to) {
   SimulateFp8Block(hn::CappedTag<float, 16>(), from, to, count);
@@ -96,7 +99,8 @@ std::vector<float> hard_values() {
   for (int i = 0; i < 200'000; ++i) {
     const float any = std::bit_cast<float>(static_cast<std::uint32_t>(random()));
     if (!std::isnan(any)) values.push_back(any);
-    values.push_back(std::ldexp(static_cast<float>(static_cast<std::int32_t>(random())), -22));  // within +-512
+    values.push_back(
+        std::ldexp(static_cast<float>(static_cast<std::int32_t>(random())), -22));  // within +-512
   }
   values.resize((values.size() + 15) / 16 * 16, 0.0F);
   return values;
@@ -124,8 +128,8 @@ TEST_P(Rounding, EqualsTheScalarFormats) {
 
 TEST_P(Rounding, Bf16KeepsNaNAndItsPayload) {
   std::vector<float> values;
-  for (const std::uint32_t bits : {0x7FC00000u, 0xFFC00000u, 0x7F800001u, 0xFF80FFFFu, 0x7FFFFFFFu, 0xFFFFFFFFu,
-                                   0x7FA12345u, 0x7F810000u}) {
+  for (const std::uint32_t bits : {0x7FC00000u, 0xFFC00000u, 0x7F800001u, 0xFF80FFFFu, 0x7FFFFFFFu,
+                                   0xFFFFFFFFu, 0x7FA12345u, 0x7F810000u}) {
     values.push_back(std::bit_cast<float>(bits));
   }
   values.resize(16, 1.0F);
@@ -177,7 +181,8 @@ TEST_P(Rounding, NaNInAnFp8BlockStaysWhereItIs) {
   EXPECT_CLOSE(got, want, {});
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryTarget, Rounding, testing::ValuesIn(test::compiled_targets()), test::target_name);
+INSTANTIATE_TEST_SUITE_P(EveryTarget, Rounding, testing::ValuesIn(test::compiled_targets()),
+                         test::target_name);
 
 }  // namespace
 }  // namespace baleen

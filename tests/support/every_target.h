@@ -2,7 +2,8 @@
 ///
 ///     class RmsNorm : public test::EveryTarget {};
 ///     TEST_P(RmsNorm, ...) {...}
-///     INSTANTIATE_TEST_SUITE_P(EveryTarget, RmsNorm, testing::ValuesIn(test::compiled_targets()), test::target_name);
+///     INSTANTIATE_TEST_SUITE_P(EveryTarget, RmsNorm, testing::ValuesIn(test::compiled_targets()),
+///     test::target_name);
 #pragma once
 
 #include "numeric/simd_targets.h"  // before Highway
@@ -22,7 +23,9 @@ class EveryTarget : public testing::TestWithParam<std::int64_t> {
   void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
 };
 
-[[nodiscard]] inline std::vector<std::int64_t> compiled_targets() { return hwy::SupportedAndGeneratedTargets(); }
+[[nodiscard]] inline std::vector<std::int64_t> compiled_targets() {
+  return hwy::SupportedAndGeneratedTargets();
+}
 
 [[nodiscard]] inline std::string target_name(const testing::TestParamInfo<std::int64_t>& tested) {
   return hwy::TargetName(tested.param);
