@@ -1,4 +1,5 @@
-/// Token embedding, repeated on the stream axis: out[t, s, :] = table[tokens[t], :].   (source: tensor "embed.weight")
+/// Token embedding, repeated on the stream axis: out[t, s, :] = table[tokens[t], :].   (source: tensor
+/// "embed.weight")
 #pragma once
 
 #include <span>
@@ -11,9 +12,9 @@
 namespace baleen {
 
 struct EmbedArgs {
-  std::span<const TokenId> tokens;   ///< [T], each in [0, V): checked by the engine
-  View<const Bf16Bits, 2> table;     ///< [V, d]
-  Activations<3> out;                ///< [T, streams, d]
+  std::span<const TokenId> tokens;  ///< [T], each in [0, V): checked by the engine
+  View<const Bf16Bits, 2> table;    ///< [V, d]
+  Activations<3> out;               ///< [T, streams, d]
 };
 
 void embed(const EmbedArgs& args, CpuContext& context);

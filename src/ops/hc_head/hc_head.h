@@ -1,5 +1,6 @@
 /// Hyper-connections at the end: the streams become the one vector that the final norm and the LM head see.
-/// pre = sigmoid((fn x) rho scale[0] + base) + hc_eps;  y = bf(sum_j pre_j x_j).        (source: forward pass 4.4)
+/// pre = sigmoid((fn x) rho scale[0] + base) + hc_eps;  y = bf(sum_j pre_j x_j).        (source: forward
+/// pass 4.4)
 #pragma once
 
 #include "ops/hc_pre/hc_pre.h"
@@ -19,6 +20,7 @@ void hc_head(const HcHeadArgs& args, CpuContext& context);
 void hc_head_ref(const HcHeadArgs& args);
 void hc_head_cpu(const HcHeadArgs& args, CpuContext& context);
 [[nodiscard]] OpCost hc_head_cost(const HcHeadArgs& args);
-[[nodiscard]] std::int64_t hc_head_scratch_bytes(std::int64_t num_rows, std::int64_t num_streams, std::int64_t width);
+[[nodiscard]] std::int64_t hc_head_scratch_bytes(std::int64_t num_rows, std::int64_t num_streams,
+                                                 std::int64_t width);
 
 }  // namespace baleen

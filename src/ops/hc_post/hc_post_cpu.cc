@@ -18,7 +18,8 @@ HWY_BEFORE_NAMESPACE();
 namespace baleen::HWY_NAMESPACE {
 namespace {
 
-// The old values of all streams over one range of columns, in the first-level cache while the new ones overwrite them.
+// The old values of all streams over one range of columns, in the first-level cache while the new ones
+// overwrite them.
 constexpr std::int64_t kOldValues = 1024;
 
 /// Columns [begin, begin + count) of token t.
@@ -29,7 +30,8 @@ void PostColumns(const HcPostArgs& args, std::int64_t t, std::int64_t begin, std
   const float* f = args.f.row(t).data() + begin;
   alignas(64) float old[kOldValues];
   for (std::int64_t j = 0; j < n; ++j) {
-    std::memcpy(old + j * count, streams.row(j).data() + begin, static_cast<std::size_t>(count) * sizeof(float));
+    std::memcpy(old + j * count, streams.row(j).data() + begin,
+                static_cast<std::size_t>(count) * sizeof(float));
   }
   for (std::int64_t k = 0; k < n; ++k) {
     float* to = streams.row(k).data() + begin;
@@ -65,9 +67,10 @@ HWY_EXPORT(HcPostRows);
 
 void hc_post_cpu(const HcPostArgs& args, CpuContext& context) {
   BALEEN_CHECK_LE(args.streams.extent(1), 64);
-  for_row_blocks(
-      context.pool, args.streams.extent(0), args.streams.extent(1) * args.streams.extent(2),
-      [&](std::int64_t begin, std::int64_t end, int) { HWY_DYNAMIC_DISPATCH(HcPostRows)(args, begin, end); });
+  for_row_blocks(context.pool, args.streams.extent(0), args.streams.extent(1) * args.streams.extent(2),
+                 [&](std::int64_t begin, std::int64_t end, int) {
+                   HWY_DYNAMIC_DISPATCH(HcPostRows)(args, begin, end);
+                 });
 }
 
 }  // namespace baleen

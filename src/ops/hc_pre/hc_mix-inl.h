@@ -20,7 +20,8 @@ namespace baleen::HWY_NAMESPACE {
 
 /// rho of one token: over all streams, without weight.
 HWY_INLINE float StreamsInverseRms(ConstActivations<2> streams, float norm_eps) {
-  return 1.0F / std::sqrt(SumOfSquares(streams.data(), streams.size()) / static_cast<float>(streams.size()) + norm_eps);
+  return 1.0F / std::sqrt(SumOfSquares(streams.data(), streams.size()) / static_cast<float>(streams.size()) +
+                          norm_eps);
 }
 
 /// y = bf(sum_j pre[j * pre_stride] x_j), unrounded in `exact`.

@@ -18,8 +18,8 @@ Activations<2> hc_mix_products(ConstActivations<3> streams, const HcWeights& wei
                             .rows = num_mixes,
                             .cols = num_inputs,
                             .data = reinterpret_cast<const std::byte*>(weights.fn.data())};
-  const MatmulProduct product{.weight = &matrix, .y = mixes};
-  matmul({&product, 1}, x, ActivationRounding::kNone, context);
+  const MatmulProduct product{.weight = &matrix, .x = x, .y = mixes};
+  matmul({&product, 1}, context);
   return mixes;
 }
 

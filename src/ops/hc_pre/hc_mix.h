@@ -1,4 +1,5 @@
-/// What `hc_pre` and `hc_head` share: the products of a token's streams with `fn`, and the weighted sum of its streams.
+/// What `hc_pre` and `hc_head` share: the products of a token's streams with `fn`, and the weighted sum of
+/// its streams.
 #pragma once
 
 #include <vector>
@@ -17,7 +18,8 @@ namespace baleen {
 [[nodiscard]] OpCost hc_mix_cost(ConstActivations<3> streams, const HcWeights& weights);
 
 /// Reference for one token: m = (fn x) rho.
-[[nodiscard]] std::vector<double> hc_mixes_ref(ConstActivations<2> streams, const HcWeights& weights, float norm_eps);
+[[nodiscard]] std::vector<double> hc_mixes_ref(ConstActivations<2> streams, const HcWeights& weights,
+                                               float norm_eps);
 
 /// Reference for one token: y = bf(sum_j pre_j x_j), unrounded in `exact`.
 void weighted_stream_sum_ref(ConstActivations<2> streams, const std::vector<double>& pre, Precision precision,

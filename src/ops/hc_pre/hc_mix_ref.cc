@@ -13,7 +13,8 @@ std::vector<double> hc_mixes_ref(ConstActivations<2> streams, const HcWeights& w
     for (std::int64_t i = 0; i < width; ++i) {
       const double x = streams(stream, i);
       sum += x * x;
-      for (std::size_t mix = 0; mix < mixes.size(); ++mix) mixes[mix] += weights.fn(mix, stream * width + i) * x;
+      for (std::size_t mix = 0; mix < mixes.size(); ++mix)
+        mixes[mix] += weights.fn(mix, stream * width + i) * x;
     }
   }
   const double rho = 1.0 / std::sqrt(sum / static_cast<double>(streams.size()) + norm_eps);

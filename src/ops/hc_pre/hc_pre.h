@@ -1,13 +1,15 @@
-/// Manifold-constrained hyper-connections, entry of a half-block: four residual streams become one vector, plus the
-/// weights with which `hc_post` puts the result back.                     (source: forward pass 4.1, 4.2)
+/// Manifold-constrained hyper-connections, entry of a half-block: four residual streams become one vector,
+/// plus the weights with which `hc_post` puts the result back.                     (source: forward
+/// pass 4.1, 4.2)
 ///
 ///     rho  = rsqrt(mean(x^2) + norm_eps) over all streams;   m = (fn x) * rho                  [(2 + n) n]
 ///     pre  = sigmoid(m[0:n] scale[0] + base[0:n]) + hc_eps;  post = 2 sigmoid(m[n:2n] scale[1] + base[n:2n])
 ///     comb = sinkhorn(m[2n:] scale[2] + base[2n:]) as [source stream, destination stream]
 ///     u    = bf(sum_j pre_j x_j)
 ///
-/// Sinkhorn: row softmax + hc_eps, a column step, then iterations - 1 times row step and column step, each dividing by
-/// (sum + hc_eps). All float32; only u is rounded. NaN or infinity in a token's streams makes its results NaN.
+/// Sinkhorn: row softmax + hc_eps, a column step, then iterations - 1 times row step and column step, each
+/// dividing by (sum + hc_eps). All float32; only u is rounded. NaN or infinity in a token's streams makes its
+/// results NaN.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +26,14 @@ inline constexpr std::int64_t kMaxStreams = 8;
 
 /// Parameters of one mHC site: tensors "hc_*_fn", "hc_*_base", "hc_*_scale". n streams of width d.
 struct HcWeights {
-  View<const float, 2> fn;        ///< [(2 + n) n, n d] (hc_head: [n, n d]), dense
-  std::span<const float> base;    ///< [(2 + n) n]      (hc_head: [n])
-  std::span<const float> scale;   ///< [3]              (hc_head: [1])
+  View<const float, 2> fn;       ///< [(2 + n) n, n d] (hc_head: [n, n d]), dense
+  std::span<const float> base;   ///< [(2 + n) n]      (hc_head: [n])
+  std::span<const float> scale;  ///< [3]              (hc_head: [1])
 };
 
 struct HcPreArgs {
-  ConstActivations<3> streams;  ///< [T, n, d], the streams of a token one behind the other; n d a multiple of 128
+  ConstActivations<3>
+      streams;  ///< [T, n, d], the streams of a token one behind the other; n d a multiple of 128
   HcWeights weights;
   float norm_eps = 1e-6F;
   float hc_eps = 1e-6F;
@@ -46,6 +49,7 @@ void hc_pre_ref(const HcPreArgs& args);
 void hc_pre_cpu(const HcPreArgs& args, CpuContext& context);
 [[nodiscard]] OpCost hc_pre_cost(const HcPreArgs& args);
 /// Scratch for T rows of n streams of width d.
-[[nodiscard]] std::int64_t hc_pre_scratch_bytes(std::int64_t num_rows, std::int64_t num_streams, std::int64_t width);
+[[nodiscard]] std::int64_t hc_pre_scratch_bytes(std::int64_t num_rows, std::int64_t num_streams,
+                                                std::int64_t width);
 
 }  // namespace baleen

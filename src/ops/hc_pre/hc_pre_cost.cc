@@ -7,9 +7,11 @@ OpCost hc_mix_cost(ConstActivations<3> streams, const HcWeights& weights) {
   if (streams.empty()) return cost;
   const auto values = static_cast<double>(streams.size());
   const auto num_mixes = static_cast<double>(weights.fn.extent(0));
-  cost.add_flops(MathFormat::kF32, values * (2.0 * num_mixes + 2.0 + 2.0));  // products, squares, weighted sum
-  cost.read_bytes = 4.0 * (values + static_cast<double>(weights.fn.size()) + static_cast<double>(weights.base.size()) +
-                           static_cast<double>(weights.scale.size()));
+  cost.add_flops(MathFormat::kF32,
+                 values * (2.0 * num_mixes + 2.0 + 2.0));  // products, squares, weighted sum
+  cost.read_bytes =
+      4.0 * (values + static_cast<double>(weights.fn.size()) + static_cast<double>(weights.base.size()) +
+             static_cast<double>(weights.scale.size()));
   cost.write_bytes = 4.0 * static_cast<double>(streams.extent(0) * streams.extent(2));
   return cost;
 }

@@ -1,6 +1,7 @@
-// Two stages: the products with `fn` as a matrix product over all tokens, then the rest token by token, except that
-// the small arithmetic (sigmoids, Sinkhorn) runs on a group of tokens at once, one a lane. Lanes do not meet, so a
-// token's results do not depend on its group; and with every lane a token, no step of Sinkhorn shuffles.
+// Two stages: the products with `fn` as a matrix product over all tokens, then the rest token by token,
+// except that the small arithmetic (sigmoids, Sinkhorn) runs on a group of tokens at once, one a lane. Lanes
+// do not meet, so a token's results do not depend on its group; and with every lane a token, no step of
+// Sinkhorn shuffles.
 
 #include <algorithm>
 
@@ -24,7 +25,8 @@ namespace {
 using TokenTag = hn::CappedTag<float, 8>;
 
 /// c[j][k] <- c[j][k] / (sum_k c[j][k] + eps) with element (j, k) at c + j * stride + k * step.
-HWY_INLINE void DivideBySums(float* HWY_RESTRICT c, std::int64_t n, std::int64_t stride, std::int64_t step, float eps) {
+HWY_INLINE void DivideBySums(float* HWY_RESTRICT c, std::int64_t n, std::int64_t stride, std::int64_t step,
+                             float eps) {
   const TokenTag d;
   for (std::int64_t j = 0; j < n; ++j) {
     auto sum = hn::Set(d, eps);
@@ -77,7 +79,8 @@ void PreGroup(const HcPreArgs& args, ConstActivations<2> products, std::int64_t 
   }
 
   for (std::int64_t i = 0; i < num_mixes; ++i) {
-    const auto scale = hn::Set(d, args.weights.scale[static_cast<std::size_t>(std::min<std::int64_t>(i / n, 2))]);
+    const auto scale =
+        hn::Set(d, args.weights.scale[static_cast<std::size_t>(std::min<std::int64_t>(i / n, 2))]);
     const auto base = hn::Set(d, args.weights.base[static_cast<std::size_t>(i)]);
     auto v = hn::MulAdd(hn::Mul(hn::Load(d, values + i * lanes), hn::Load(d, rho)), scale, base);
     if (i < n) v = hn::Add(Sigmoid(d, v), hn::Set(d, args.hc_eps));

@@ -8,7 +8,8 @@ namespace {
 
 double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
-/// Divides every element by its row's sum + eps; `step` 1 and `stride` n for rows, the other way round for columns.
+/// Divides every element by its row's sum + eps; `step` 1 and `stride` n for rows, the other way round for
+/// columns.
 void divide_by_sums(std::vector<double>& c, std::size_t n, std::size_t stride, std::size_t step, double eps) {
   for (std::size_t j = 0; j < n; ++j) {
     double sum = 0.0;

@@ -8,8 +8,9 @@
 
 namespace baleen {
 
-/// Calls body(begin, end, thread) on consecutive ranges that cover [0, num_rows). `values_per_row`: numbers a row moves,
-/// which decides when a range is worth a thread of its own. A single row runs on the calling thread.
+/// Calls body(begin, end, thread) on consecutive ranges that cover [0, num_rows). `values_per_row`: numbers a
+/// row moves, which decides when a range is worth a thread of its own. A single row runs on the calling
+/// thread.
 template <class Body>
 void for_row_blocks(ThreadPool& pool, std::int64_t num_rows, std::int64_t values_per_row, Body&& body) {
   // 16 Ki floats take some 3 us, a few times what the pool needs to hand out an item.

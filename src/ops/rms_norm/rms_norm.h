@@ -1,8 +1,8 @@
 /// Root-mean-square normalisation of rows.                                 (source: forward pass 2.5 and 5.1)
 ///
 /// With a weight: y = bf(w * (x * rsqrt(mean(x^2) + eps))), float32 inside, one rounding at the end.
-/// Without (the per-head norm of queries) the released code works on BF16 tensors and rounds after every step:
-/// r = bf(rsqrt(bf(bf(mean(bf(x^2))) + eps))), y = bf(x * r). In `exact` nothing is rounded.
+/// Without (the per-head norm of queries) the released code works on BF16 tensors and rounds after every
+/// step: r = bf(rsqrt(bf(bf(mean(bf(x^2))) + eps))), y = bf(x * r). In `exact` nothing is rounded.
 #pragma once
 
 #include <span>

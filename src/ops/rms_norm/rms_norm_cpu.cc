@@ -65,9 +65,10 @@ namespace baleen {
 HWY_EXPORT(RmsNormRows);
 
 void rms_norm_cpu(const RmsNormArgs& args, CpuContext& context) {
-  for_row_blocks(context.pool, args.x.extent(0), args.x.extent(1), [&](std::int64_t begin, std::int64_t end, int) {
-    HWY_DYNAMIC_DISPATCH(RmsNormRows)(args, begin, end);
-  });
+  for_row_blocks(context.pool, args.x.extent(0), args.x.extent(1),
+                 [&](std::int64_t begin, std::int64_t end, int) {
+                   HWY_DYNAMIC_DISPATCH(RmsNormRows)(args, begin, end);
+                 });
 }
 
 }  // namespace baleen

@@ -1,5 +1,6 @@
-/// Rotary embedding of the last dimensions of every head, in place; `inverse` turns the attention output back.
-/// Interleaved pairs, float32 inside, one BF16 rounding (none in `exact`).  (source: forward pass 5.2, 5.8)
+/// Rotary embedding of the last dimensions of every head, in place; `inverse` turns the attention output
+/// back. Interleaved pairs, float32 inside, one BF16 rounding (none in `exact`).  (source: forward
+/// pass 5.2, 5.8)
 #pragma once
 
 #include "numeric/dtype.h"
@@ -10,7 +11,7 @@
 namespace baleen {
 
 struct RopeArgs {
-  Activations<3> x;           ///< [T, heads, head_dim]; the last 2 * cosine.extent(1) values of each head turn
+  Activations<3> x;  ///< [T, heads, head_dim]; the last 2 * cosine.extent(1) values of each head turn
   ConstActivations<2> cosine;  ///< [T, rotary_dim / 2], of each row's own position
   ConstActivations<2> sine;    ///< the same
   bool inverse = false;

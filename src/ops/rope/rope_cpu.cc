@@ -57,9 +57,10 @@ namespace baleen {
 HWY_EXPORT(RopeRows);
 
 void rope_cpu(const RopeArgs& args, CpuContext& context) {
-  for_row_blocks(
-      context.pool, args.x.extent(0), 2 * args.cosine.extent(1) * args.x.extent(1),
-      [&](std::int64_t begin, std::int64_t end, int) { HWY_DYNAMIC_DISPATCH(RopeRows)(args, begin, end); });
+  for_row_blocks(context.pool, args.x.extent(0), 2 * args.cosine.extent(1) * args.x.extent(1),
+                 [&](std::int64_t begin, std::int64_t end, int) {
+                   HWY_DYNAMIC_DISPATCH(RopeRows)(args, begin, end);
+                 });
 }
 
 }  // namespace baleen

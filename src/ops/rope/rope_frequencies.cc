@@ -1,3 +1,6 @@
+// Every product is rounded to float32 before it is used; the build keeps the compiler from fusing
+// (-ffp-contract=off).
+
 #include "ops/rope/rope_frequencies.h"
 
 #include <algorithm>
@@ -9,11 +12,13 @@
 namespace baleen {
 namespace {
 
-/// Weight of the divided frequency per pair: 0 up to the pair that turns `beta_fast` times in the original context, 1
-/// from the one that turns `beta_slow` times, linear between. The ends are found in float64, the ramp in float32.
+/// Weight of the divided frequency per pair: 0 up to the pair that turns `beta_fast` times in the original
+/// context, 1 from the one that turns `beta_slow` times, linear between. The ends are found in float64, the
+/// ramp in float32.
 std::vector<float> yarn_ramp(float base, int rotary_dim, const YarnParams& yarn) {
   const auto pair_that_turns = [&](double rotations) {
-    const double wavelengths = static_cast<double>(yarn.original_positions) / (rotations * 2.0 * std::numbers::pi);
+    const double wavelengths =
+        static_cast<double>(yarn.original_positions) / (rotations * 2.0 * std::numbers::pi);
     return rotary_dim * std::log(wavelengths) / (2.0 * std::log(static_cast<double>(base)));
   };
   const double low = std::max(std::floor(pair_that_turns(yarn.beta_fast)), 0.0);

@@ -14,15 +14,17 @@ struct YarnParams {
   float beta_slow = 1.0F;
 };
 
-/// f_i, i in [0, rotary_dim / 2), computed in float32 as the released code does; `yarn` null: plain base^(-2i / D).
+/// f_i, i in [0, rotary_dim / 2), computed in float32 as the released code does; `yarn` null: plain base^(-2i
+/// / D).
 [[nodiscard]] std::vector<float> rope_frequencies(float base, int rotary_dim, const YarnParams* yarn);
 
-/// cos and sin of fl32(position * f_i), [rotary_dim / 2] each. The float32 product is part of the format: at far
-/// positions it differs from a float64 one by hundredths of a radian.
+/// cos and sin of fl32(position * f_i), [rotary_dim / 2] each. The float32 product is part of the format: at
+/// far positions it differs from a float64 one by hundredths of a radian.
 void rope_angles(std::span<const float> frequencies, std::int64_t position, std::span<float> cosine,
                  std::span<float> sine);
 
-/// (a, b) -> (a cos - b sin, a sin + b cos) on the interleaved pairs of `values` [rotary_dim], in float32, unrounded.
+/// (a, b) -> (a cos - b sin, a sin + b cos) on the interleaved pairs of `values` [rotary_dim], in float32,
+/// unrounded.
 void rotate_pairs(std::span<float> values, std::span<const float> cosine, std::span<const float> sine);
 
 }  // namespace baleen

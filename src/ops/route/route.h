@@ -3,11 +3,12 @@
 ///     score = sqrt(softplus(logit)) | sigmoid(logit) | softmax(logits)
 ///     ids   = hash_table[token]                                      (hash layers), or
 ///             the num_selected largest of score + bias, lower id first on ties, optionally only within the
-///             num_groups_kept best of num_groups groups (a group counts the sum of its two largest score + bias)
+///             num_groups_kept best of num_groups groups (a group counts the sum of its two largest score +
+///             bias)
 ///     w     = score[ids];  divided by their sum if `normalise`;  times `scale`
 ///
-/// Weights always come from the scores without bias. softplus is linear above 20. All float32. A NaN score counts as the
-/// lowest of all when experts are chosen; the weights then are NaN too.
+/// Weights always come from the scores without bias. softplus is linear above 20. All float32. A NaN score
+/// counts as the lowest of all when experts are chosen; the weights then are NaN too.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +23,17 @@ namespace baleen {
 enum class RouteScoring : std::uint8_t { kSqrtSoftplus, kSigmoid, kSoftmax };
 
 struct RouteArgs {
-  ConstActivations<2> logits;                  ///< [T, E]; the kept groups hold at least k experts
+  ConstActivations<2> logits;  ///< [T, E]; the kept groups hold at least k experts
   RouteScoring scoring = RouteScoring::kSqrtSoftplus;
   bool normalise = true;
   float scale = 1.0F;
-  std::span<const float> bias;                 ///< [E], or empty; selection only
-  View<const std::int32_t, 2> hash_table;      ///< [V, k] expert ids, or empty
-  std::span<const TokenId> tokens;             ///< [T], used with hash_table
-  int num_groups = 1;                          ///< divides E
+  std::span<const float> bias{};             ///< [E], or empty; selection only
+  View<const std::int32_t, 2> hash_table{};  ///< [V, k] expert ids, or empty
+  std::span<const TokenId> tokens{};         ///< [T], used with hash_table
+  int num_groups = 1;                        ///< divides E
   int num_groups_kept = 1;
-  View<std::int32_t, 2> ids;                   ///< out [T, k], best first; hash order with a table
-  Activations<2> weights;                      ///< out [T, k]
+  View<std::int32_t, 2> ids;  ///< out [T, k], best first; hash order with a table
+  Activations<2> weights;     ///< out [T, k]
 };
 
 void route(const RouteArgs& args, CpuContext& context);

@@ -1,5 +1,6 @@
-// Scores by SIMD; the choice is one scalar pass over the experts, which keeps the k best so far in order. An expert
-// rarely enters that list (about k ln(E / k) times), so the pass costs little more than reading the keys.
+// Scores by SIMD; the choice is one scalar pass over the experts, which keeps the k best so far in order. An
+// expert rarely enters that list (about k ln(E / k) times), so the pass costs little more than reading the
+// keys.
 
 #include <algorithm>
 #include <cmath>
@@ -25,11 +26,13 @@ constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 void Softmax(const float* logits, std::int64_t count, float* scores) {
   float largest = kLowest;
-  for (std::int64_t e = 0; e < count; ++e) largest = logits[e] > largest ? logits[e] : largest;  // passes over NaN
+  for (std::int64_t e = 0; e < count; ++e)
+    largest = logits[e] > largest ? logits[e] : largest;  // passes over NaN
   ForEachVector(count, [&](auto d, std::int64_t e) HWY_ATTR {
     hn::StoreU(SafeExp(d, hn::Sub(hn::LoadU(d, logits + e), hn::Set(d, largest))), d, scores + e);
   });
-  const float sum = SumOverVectors(count, [&](auto d, std::int64_t e) HWY_ATTR { return hn::LoadU(d, scores + e); });
+  const float sum =
+      SumOverVectors(count, [&](auto d, std::int64_t e) HWY_ATTR { return hn::LoadU(d, scores + e); });
   ForEachVector(count, [&](auto d, std::int64_t e) HWY_ATTR {
     hn::StoreU(hn::Div(hn::LoadU(d, scores + e), hn::Set(d, sum)), d, scores + e);
   });
@@ -47,7 +50,8 @@ void RouteScores(const float* logits, RouteScoring scoring, std::int64_t count, 
       return ForEachVector(count, [&](auto d, std::int64_t e) HWY_ATTR {
         hn::StoreU(Sigmoid(d, hn::LoadU(d, logits + e)), d, scores + e);
       });
-    case RouteScoring::kSoftmax: return Softmax(logits, count, scores);
+    case RouteScoring::kSoftmax:
+      return Softmax(logits, count, scores);
   }
 }
 
@@ -79,7 +83,8 @@ bool group_is_kept(std::span<const float> group_keys, std::size_t group, int num
   int before = 0;
   for (std::size_t other = 0; other < group_keys.size(); ++other) {
     const bool wins_tie = other < group;
-    before += group_keys[other] > group_keys[group] || (wins_tie && group_keys[other] == group_keys[group]) ? 1 : 0;
+    before +=
+        group_keys[other] > group_keys[group] || (wins_tie && group_keys[other] == group_keys[group]) ? 1 : 0;
   }
   return before < num_kept;
 }
@@ -125,7 +130,8 @@ void route_row(const RouteArgs& args, std::int64_t t, float* scratch) {
   const std::span<float> scores(scratch, num_experts);
   const std::span<std::int32_t> ids = args.ids.row(t);
   const std::span<float> weights = args.weights.row(t);
-  HWY_DYNAMIC_DISPATCH(RouteScores)(args.logits.row(t).data(), args.scoring, args.logits.extent(1), scores.data());
+  HWY_DYNAMIC_DISPATCH(RouteScores)
+  (args.logits.row(t).data(), args.scoring, args.logits.extent(1), scores.data());
   if (!args.hash_table.empty()) {
     std::ranges::copy(args.hash_table.row(args.tokens[static_cast<std::size_t>(t)]), ids.begin());
   } else {

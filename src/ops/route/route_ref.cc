@@ -71,7 +71,8 @@ std::vector<std::int32_t> candidates_of(const std::vector<float>& keys, const Ro
   return candidates;
 }
 
-std::vector<std::int32_t> chosen_experts(const std::vector<float>& scores, const RouteArgs& args, std::int64_t t) {
+std::vector<std::int32_t> chosen_experts(const std::vector<float>& scores, const RouteArgs& args,
+                                         std::int64_t t) {
   if (!args.hash_table.empty()) {
     const auto row = args.hash_table.row(args.tokens[static_cast<std::size_t>(t)]);
     return {row.begin(), row.end()};
