@@ -29,8 +29,8 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
+#include "numeric/exp-inl.h"
 #include "numeric/latent_row-inl.h"
-#include "numeric/normalise-inl.h"
 #include "numeric/rounding-inl.h"
 #include "numeric/transpose-inl.h"
 
@@ -189,7 +189,7 @@ void SoftmaxBlock(float* scores, std::int64_t num_rows, float scale, bool round,
   correction = new_maximum == maximum ? 1.0F : std::exp(maximum - new_maximum);
   FloatVec sum = hn::Zero(d);
   for (std::int64_t i = 0; i < kBlock; i += kLanes) {
-    const FloatVec weight = ExpOrNaN(d, hn::Sub(hn::Load(d, scores + i), hn::Set(d, new_maximum)));
+    const FloatVec weight = SafeExp(d, hn::Sub(hn::Load(d, scores + i), hn::Set(d, new_maximum)));
     sum = hn::Add(sum, weight);
     hn::Store(round ? RoundBf16(d, weight) : weight, d, scores + i);
   }
