@@ -30,7 +30,7 @@ std::string format_text(DType dtype) {
 std::string grouped(std::int64_t value) {
   std::string text = fmt::to_string(value);
   for (auto place = static_cast<std::int64_t>(text.size()) - 3; place > 0; place -= 3) {
-    text.insert(static_cast<std::size_t>(place), ",");
+    text.insert(static_cast<std::size_t>(place), 1, ',');
   }
   return text;
 }
