@@ -14,8 +14,8 @@
 namespace baleen {
 
 struct ConvertOptions {
-  std::optional<WeightFormat> experts;  ///< nothing: as they are
-  std::optional<WeightFormat> dense;    ///< BF16 or FP8
+  std::optional<WeightFormat> experts = {};  ///< nothing: as they are
+  std::optional<WeightFormat> dense = {};    ///< BF16 or FP8
   std::int64_t max_shard_bytes = 5'000'000'000;
   bool force = false;  ///< write into a folder that is not empty
 };

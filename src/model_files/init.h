@@ -13,8 +13,8 @@ namespace baleen {
 struct InitOptions {
   std::uint64_t seed = 1;
   std::int64_t max_shard_bytes = 5'000'000'000;
-  std::filesystem::path tokenizer;  ///< folder to copy a tokenizer from; empty writes none
-  bool force = false;               ///< write into a folder that is not empty
+  std::filesystem::path tokenizer = {};  ///< folder to copy a tokenizer from; empty writes none
+  bool force = false;                    ///< write into a folder that is not empty
 };
 
 /// Norms are around 1, matrices have deviation K^-1/2, the router 2 d^-1/2, the head 3 d^-1/2, hash rows are
