@@ -65,6 +65,10 @@ class Engine {
   /// vocabulary, more tokens than a step or the context holds, no free pages.
   [[nodiscard]] Result<StepOutput> step(std::span<const StepInput> inputs);
 
+  /// For benchmarks: makes an empty sequence look as if it had seen `num_positions` tokens, with random cache rows.
+  /// Throws `Error` when the cache has no room for them.
+  void fabricate_history(SequenceId sequence, std::int64_t num_positions);
+
  private:
   struct Sequence {
     SequencePages pages;

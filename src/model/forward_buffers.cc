@@ -1,6 +1,6 @@
 #include "model/forward_buffers.h"
 
-#include <algorithm>
+#include <array>
 
 namespace baleen {
 namespace {
@@ -37,8 +37,7 @@ void lay_out(Buffers& b, const ModelConfig& c, std::int64_t rows, Place place) {
   }
 }
 
-template <class T, int Rank>
-std::int64_t element_count(const View<T, Rank>& /*view*/, const std::array<std::int64_t, Rank>& extents) {
+std::int64_t element_count(const auto& extents) {
   std::int64_t count = 1;
   for (const std::int64_t extent : extents) count *= extent;
   return count;
@@ -47,21 +46,18 @@ std::int64_t element_count(const View<T, Rank>& /*view*/, const std::array<std::
 }  // namespace
 
 ForwardBuffers::ForwardBuffers(const ModelConfig& config, std::int64_t max_rows, Arena& arena) {
-  lay_out(*this, config, max_rows, [&]<class T, int Rank>(View<T, Rank>& view, std::array<std::int64_t, Rank> extents) {
-    view = {arena.allocate<T>(element_count(view, extents)), extents};
-  });
+  lay_out(*this, config, max_rows,
+          [&]<class T, int Rank>(View<T, Rank>& view, const typename View<T, Rank>::Extents& extents) {
+            view = {arena.allocate<T>(element_count(extents)), extents};
+          });
 }
 
 std::int64_t forward_buffer_bytes(const ModelConfig& config, std::int64_t max_rows) {
-  struct Empty : ForwardBuffers {
-    Empty(const ModelConfig& c, Arena& arena) : ForwardBuffers(c, 0, arena) {}
-  };
-  Arena nothing;
-  Empty shapes(config, nothing);
+  ForwardBuffers shapes;
   std::int64_t bytes = 0;
   lay_out(shapes, config, max_rows,
-          [&]<class T, int Rank>(View<T, Rank>& view, std::array<std::int64_t, Rank> extents) {
-            bytes += Arena::bytes_for<T>(element_count(view, extents));
+          [&]<class T, int Rank>(View<T, Rank>& /*view*/, const typename View<T, Rank>::Extents& extents) {
+            bytes += Arena::bytes_for<T>(element_count(extents));
           });
   return bytes;
 }

@@ -11,6 +11,7 @@ namespace baleen {
 
 /// R rows at most. Views are taken with `rows(buffer, T)`.
 struct ForwardBuffers {
+  ForwardBuffers() = default;
   /// Allocates from `arena`, which has `forward_buffer_bytes` left.
   ForwardBuffers(const ModelConfig& config, std::int64_t max_rows, Arena& arena);
 

@@ -1,0 +1,191 @@
+#include "app/bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "app/engine_flags.h"
+#include "base/error.h"
+#include "engine/engine.h"
+#include "hardware/instruction_sets.h"
+#include "hardware/machine_limits.h"
+
+namespace baleen {
+namespace {
+
+struct BenchFlags {
+  EngineFlags engine;
+  std::int64_t prompt = 512;
+  std::int64_t decode = 32;
+  std::int64_t at = 0;
+  bool json = false;
+};
+
+/// One measured phase: wall time and what the device noted.
+struct Phase {
+  std::string name;
+  std::int64_t tokens = 0;
+  double seconds = 0;          ///< total
+  double median_seconds = 0;   ///< of one step
+  std::map<std::string_view, OpRecord> records;
+  OpRecord total;
+};
+
+/// Pseudo-random ids, so that tokens visit different experts.
+std::vector<TokenId> some_tokens(std::int64_t count, std::int64_t vocab_size) {
+  std::vector<TokenId> tokens(static_cast<std::size_t>(count));
+  std::uint64_t state = 88172645463325252ull;
+  for (TokenId& token : tokens) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    token = static_cast<TokenId>(state % static_cast<std::uint64_t>(vocab_size));
+  }
+  return tokens;
+}
+
+Phase measure(Engine& engine, SequenceId sequence, const std::string& name, std::span<const TokenId> tokens,
+              std::int64_t step_tokens) {
+  Phase phase{.name = name, .tokens = static_cast<std::int64_t>(tokens.size())};
+  engine.device().profile().clear();
+  std::vector<double> steps;
+  for (std::size_t begin = 0; begin < tokens.size(); begin += static_cast<std::size_t>(step_tokens)) {
+    const auto part = tokens.subspan(begin, std::min(tokens.size() - begin, static_cast<std::size_t>(step_tokens)));
+    const StepInput input{sequence, part, WantedLogits::kLast};
+    const auto start = std::chrono::steady_clock::now();
+    const Result<StepOutput> output = engine.step({&input, 1});
+    if (!output) fail("{}", output.error());
+    steps.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    phase.seconds += steps.back();
+  }
+  std::ranges::sort(steps);
+  phase.median_seconds = steps[steps.size() / 2];
+  phase.records = engine.device().profile().records();
+  phase.total = engine.device().profile().total();
+  return phase;
+}
+
+struct Figures {
+  double gb_per_second = 0;
+  double gflop_per_second = 0;
+  double read_share = 0;  ///< of the measured read bandwidth
+  double fma_share = 0;   ///< of the measured multiply-add peak
+};
+
+Figures figures(const OpCost& cost, double seconds, const MachineLimits& limits) {
+  const double bytes = cost.total_bytes() / seconds, flops = cost.total_flops() / seconds;
+  return {bytes * 1e-9, flops * 1e-9, bytes / limits.read_bytes_per_second, flops / limits.fma_flops_per_second};
+}
+
+void print_phase(const Phase& phase, const MachineLimits& limits) {
+  const double steps_seconds = phase.seconds;
+  fmt::print("\n{}: {} tokens in {:.3f} s, {:.1f} tokens/s, {:.3f} ms a step (median)\n", phase.name, phase.tokens,
+             steps_seconds, static_cast<double>(phase.tokens) / steps_seconds, 1e3 * phase.median_seconds);
+  fmt::print("{:<18}{:>8}{:>12}{:>8}{:>10}{:>11}{:>9}{:>9}\n", "operation", "calls", "ms", "share", "GB/s", "GFLOP/s",
+             "of read", "of FMA");
+  std::vector<std::pair<std::string_view, OpRecord>> rows(phase.records.begin(), phase.records.end());
+  std::ranges::sort(rows, [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  rows.emplace_back("all", phase.total);
+  rows.back().second.seconds = steps_seconds;  // what is between the operations counts too
+  for (const auto& [name, record] : rows) {
+    const Figures f = figures(record.cost, record.seconds, limits);
+    fmt::print("{:<18}{:>8}{:>12.3f}{:>7.1f}%{:>10.2f}{:>11.1f}{:>8.0f}%{:>8.0f}%\n", name, record.calls,
+               1e3 * record.seconds, 100 * record.seconds / steps_seconds, f.gb_per_second, f.gflop_per_second,
+               100 * f.read_share, 100 * f.fma_share);
+  }
+}
+
+nlohmann::ordered_json to_json(const Phase& phase, const MachineLimits& limits) {
+  const auto row = [&](std::string_view name, const OpRecord& record, double seconds) {
+    const Figures f = figures(record.cost, seconds, limits);
+    return nlohmann::ordered_json{{"operation", name},
+                                  {"calls", record.calls},
+                                  {"seconds", seconds},
+                                  {"bytes", record.cost.total_bytes()},
+                                  {"flops", record.cost.total_flops()},
+                                  {"gb_per_second", f.gb_per_second},
+                                  {"gflop_per_second", f.gflop_per_second},
+                                  {"share_of_read_bandwidth", f.read_share},
+                                  {"share_of_fma_peak", f.fma_share}};
+  };
+  nlohmann::ordered_json json{{"phase", phase.name},
+                              {"tokens", phase.tokens},
+                              {"seconds", phase.seconds},
+                              {"median_step_seconds", phase.median_seconds},
+                              {"operations", nlohmann::ordered_json::array()}};
+  for (const auto& [name, record] : phase.records) json["operations"].push_back(row(name, record, record.seconds));
+  json["all"] = row("all", phase.total, phase.seconds);
+  return json;
+}
+
+void run_bench(const BenchFlags& flags) {
+  EngineOptions options = flags.engine.options();
+  Engine engine(flags.engine.model, options);
+  const std::int64_t wanted = std::max(flags.at, std::int64_t{0}) + flags.prompt + flags.decode + 1;
+  if (wanted > engine.context_tokens()) {
+    fail("bench: {} positions asked for, the context holds {}", wanted, engine.context_tokens());
+  }
+  MachineLimits limits;
+  {
+    ThreadPool pool(engine.options().num_threads);
+    limits = measure_machine_limits(pool);
+  }
+  if (!flags.json) {
+    fmt::print("{} threads, {}: {:.1f} GB/s read, {:.1f} GFLOP/s multiply-add\n{}", engine.options().num_threads,
+               instruction_set_in_use(), 1e-9 * limits.read_bytes_per_second, 1e-9 * limits.fma_flops_per_second,
+               to_text(engine.plan()));
+  }
+  const SequenceId sequence = *engine.open();
+  const std::vector<TokenId> tokens = some_tokens(flags.prompt + flags.decode + 1, engine.config().vocab_size);
+  const std::span<const TokenId> all(tokens);
+  if (flags.at > 0) engine.fabricate_history(sequence, flags.at);
+  // The first step reads the weights from disk; it is not measured.
+  measure(engine, sequence, "warm-up", all.first(1), 1);
+  engine.device().set_profiling(true);
+  std::vector<Phase> phases;
+  if (flags.prompt > 0) {
+    const auto prompt = all.subspan(1, static_cast<std::size_t>(flags.prompt));
+    phases.push_back(measure(engine, sequence, "prefill", prompt, engine.options().max_batch_tokens));
+  }
+  if (flags.decode > 0) {
+    const auto rest = all.subspan(1 + static_cast<std::size_t>(flags.prompt));
+    phases.push_back(measure(engine, sequence, fmt::format("decode at {}", engine.length(sequence)), rest, 1));
+  }
+  if (!flags.json) {
+    for (const Phase& phase : phases) print_phase(phase, limits);
+    return;
+  }
+  nlohmann::ordered_json json{{"threads", engine.options().num_threads},
+                              {"instruction_set", instruction_set_in_use()},
+                              {"read_bytes_per_second", limits.read_bytes_per_second},
+                              {"fma_flops_per_second", limits.fma_flops_per_second},
+                              {"phases", nlohmann::ordered_json::array()}};
+  for (const Phase& phase : phases) json["phases"].push_back(to_json(phase, limits));
+  fmt::print("{}\n", json.dump());
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app) {
+  auto flags = std::make_shared<BenchFlags>();
+  CLI::App* command = app.add_subcommand("bench", "Time of every operation against this machine's measured limits");
+  flags->engine.add_to(*command);
+  command->add_option("--prompt", flags->prompt, "Prompt tokens to measure; 0: none")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--decode", flags->decode, "Tokens to decode one by one; 0: none")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--at", flags->at, "Start after this many positions of made-up history")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_flag("--json", flags->json, "One JSON line instead of tables");
+  command->callback([flags] { run_bench(*flags); });
+}
+
+}  // namespace baleen

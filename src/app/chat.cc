@@ -1,0 +1,182 @@
+#include "app/chat.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+
+#include "app/chat_command.h"
+#include "app/chat_session.h"
+#include "app/conversation_engine.h"
+#include "app/engine_flags.h"
+#include "app/generation_flags.h"
+#include "app/reply_printer.h"
+#include "app/terminal.h"
+#include "base/error.h"
+#include "chat/format.h"
+#include "chat/message_json.h"
+#include "chat/parse.h"
+#include "chat/render.h"
+
+namespace baleen {
+namespace {
+
+struct ChatFlags {
+  EngineFlags engine;
+  GenerationFlags generation;
+  std::string system;
+  std::string think = "off";
+};
+
+ChatSession::Json reply_json(const Message& message) {
+  return ChatSession::Json::parse(dump_python_json(message_to_json(message)));
+}
+
+/// What a reply means: strictly parsed when it is complete, otherwise reasoning and content as far as they came.
+Message reply_message(const Generated& generated, ThinkingMode mode) {
+  if (generated.reason == FinishReason::kStopToken) {
+    auto parsed = parse_completion(generated.text + std::string(kEos), mode);
+    if (parsed) return std::move(parsed).value();
+  }
+  Message message{.role = Role::kAssistant};
+  StreamSplitter splitter(mode);
+  auto deltas = splitter.feed(generated.text);
+  for (auto& delta : splitter.finish()) deltas.push_back(std::move(delta));
+  for (const StreamSplitter::Delta& delta : deltas) {
+    (delta.kind == StreamSplitter::Kind::kReasoning ? message.reasoning_content : message.content) += delta.text;
+  }
+  return message;
+}
+
+/// The conversation loop: lines in, replies out.
+class ChatLoop {
+ public:
+  explicit ChatLoop(const ChatFlags& flags)
+      : flags_(flags),
+        tokenizer_(Tokenizer::load(flags.engine.model)),
+        engine_(flags.engine.model, flags.engine.options()),
+        conversation_(engine_, tokenizer_),
+        session_(flags.system),
+        sampling_(flags.generation.params(flags.engine.model, engine_.config().vocab_size)),
+        thinking_(flags.think == "off" ? Thinking::kOff : flags.think == "high" ? Thinking::kHigh : Thinking::kMax) {}
+
+  void run() {
+    if (::isatty(STDIN_FILENO) == 1) fmt::print("{}: type a message, /help for commands, Ctrl-D to leave\n", flags_.engine.model);
+    LineReader reader("> ");
+    while (!quit_) {
+      const std::optional<std::string> line = reader.read();
+      if (!line) break;
+      if (line->find_first_not_of(" \t\r\n") == std::string::npos) continue;
+      if (is_chat_command(*line)) {
+        obey(*line);
+      } else {
+        session_.add_user(*line);
+        answer();
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] ThinkingMode mode() const {
+    return thinking_ == Thinking::kOff ? ThinkingMode::kChat : ThinkingMode::kThinking;
+  }
+
+  void obey(const std::string& line) {
+    const Result<ChatCommand> command = parse_chat_command(line);
+    if (!command) return fmt::print("{}\n", command.error());
+    std::visit([&](const auto& wanted) { run_command(wanted); }, command.value());
+  }
+
+  void run_command(const chat_command::Help&) { fmt::print("{}", chat_command_help()); }
+  void run_command(const chat_command::New&) {
+    session_.start_anew();
+    fmt::print("a new conversation\n");
+  }
+  void run_command(const chat_command::Save& save) {
+    const Result<std::size_t> saved = session_.save(save.file);
+    fmt::print("{}\n", saved ? fmt::format("{} messages saved to {}", saved.value(), save.file.string()) : saved.error());
+  }
+  void run_command(const chat_command::Load& load) {
+    const Result<std::size_t> loaded = session_.load(load.file);
+    fmt::print("{}\n",
+               loaded ? fmt::format("{} messages loaded from {}", loaded.value(), load.file.string()) : loaded.error());
+  }
+  void run_command(const chat_command::Think& think) {
+    thinking_ = think.level;
+    fmt::print("thinking {}\n", think.level == Thinking::kOff ? "off" : think.level == Thinking::kHigh ? "high" : "max");
+  }
+  void run_command(const chat_command::Stats&) {
+    fmt::print("{} messages, {} of {} positions in the cache\n", session_.messages().size(), conversation_.length(),
+               engine_.context_tokens());
+    if (!last_stats_.empty()) fmt::print("last reply: {}\n", last_stats_);
+    fmt::print("{}", to_text(engine_.plan()));
+  }
+  void run_command(const chat_command::Quit&) { quit_ = true; }
+
+  Result<std::string> prompt() const {
+    const auto json = parse_python_json(session_.messages().dump());
+    if (!json) return failure("{}", json.error());
+    const auto messages = messages_from_json(json.value());
+    if (!messages) return failure("{}", messages.error());
+    RenderOptions options;
+    options.thinking_mode = mode();
+    if (thinking_ == Thinking::kMax) options.reasoning_effort = ReasoningEffort::kMax;
+    return render_prompt(messages.value(), options);
+  }
+
+  void answer() {
+    const Result<std::string> text = prompt();
+    if (!text) return give_up(text.error());
+    const InterruptFlag interrupt;
+    ReplyPrinter printer(mode(), stdout);
+    GenerationRequest request;
+    request.sampling = sampling_;
+    request.stops = flags_.generation.stops;
+    request.stop_tokens = {static_cast<TokenId>(engine_.config().eos_token_id)};
+    request.max_tokens = flags_.generation.max_tokens;
+    GenerationCallbacks callbacks;
+    callbacks.on_text = [&](std::string_view piece) { printer.feed(piece); };
+    callbacks.cancelled = [&] { return interrupt.raised(); };
+    const Result<Generated> generated = conversation_.reply(text.value(), std::move(request), callbacks);
+    printer.finish();
+    if (!generated) return give_up(generated.error());
+    last_stats_ = fmt::format("{}; {}", speed_text(generated.value()), reason_text(generated.value().reason));
+    if (generated.value().reason == FinishReason::kCancelled) {
+      if (generated.value().text.empty()) return give_up("stopped before the reply began");
+      fmt::print("[stopped; the reply stays as far as it came]\n");
+    }
+    session_.add_reply(reply_json(reply_message(generated.value(), mode())));
+  }
+
+  void give_up(const std::string& why) {
+    session_.drop_unanswered();
+    fmt::print("{}; the message is taken back\n", why);
+  }
+
+  const ChatFlags& flags_;
+  Tokenizer tokenizer_;
+  Engine engine_;
+  ConversationEngine conversation_;
+  ChatSession session_;
+  SamplingParams sampling_;
+  Thinking thinking_;
+  std::string last_stats_;
+  bool quit_ = false;
+};
+
+}  // namespace
+
+void add_chat_command(CLI::App& app) {
+  auto flags = std::make_shared<ChatFlags>();
+  CLI::App* command = app.add_subcommand("chat", "A conversation in the terminal");
+  command->add_option("--system", flags->system, "System message");
+  command->add_option("--think", flags->think, "off, high or max; /think changes it")
+      ->check(CLI::IsMember({"off", "high", "max"}))
+      ->capture_default_str();
+  flags->generation.add_to(*command);
+  flags->engine.add_to(*command);
+  command->callback([flags] { ChatLoop(*flags).run(); });
+}
+
+}  // namespace baleen

@@ -1,0 +1,34 @@
+/// Options of the commands that generate text, and the defaults that the model's own folder recommends.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "generation/generate.h"
+#include "sampling/sampling_params.h"
+
+namespace baleen {
+
+struct GenerationFlags {
+  std::optional<double> temperature;  ///< unset: what generation_config.json says, else 1
+  std::optional<double> top_p;
+  SamplingParams sampling;
+  std::vector<std::string> stops;
+  std::int64_t max_tokens = 0;
+
+  void add_to(CLI::App& command);
+  /// Sampling parameters for the model in `folder`. Throws `Error` for values that make no sense.
+  [[nodiscard]] SamplingParams params(const std::filesystem::path& folder, std::int64_t vocab_size) const;
+};
+
+/// `12 prompt tokens in 0.10 s (120/s), 88 tokens in 1.2 s (73.3/s)`
+[[nodiscard]] std::string speed_text(const Generated& generated);
+
+/// `stopped`, `stop string`, `token limit`, `interrupted`
+[[nodiscard]] std::string_view reason_text(FinishReason reason);
+
+}  // namespace baleen

@@ -1,0 +1,31 @@
+/// Shows a chat reply as it arrives: reasoning dimmed and apart from the answer, tool calls as the model wrote them.
+#pragma once
+
+#include <cstdio>
+#include <string_view>
+
+#include "app/terminal.h"
+#include "chat/stream_splitter.h"
+
+namespace baleen {
+
+class ReplyPrinter {
+ public:
+  /// The reply begins right after `<think>` (kThinking) or `</think>` (kChat).
+  ReplyPrinter(ThinkingMode mode, std::FILE* out);
+
+  void feed(std::string_view text);
+  /// Ends the last line.
+  void finish();
+
+ private:
+  void show(const StreamSplitter::Delta& delta);
+
+  StreamSplitter splitter_;
+  std::FILE* out_;
+  TextStyle style_;
+  bool in_reasoning_ = false;
+  bool at_line_start_ = true;
+};
+
+}  // namespace baleen

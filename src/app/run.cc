@@ -1,0 +1,143 @@
+#include "app/run.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/engine_flags.h"
+#include "app/generation_flags.h"
+#include "app/reply_printer.h"
+#include "app/terminal.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/progress.h"
+#include "chat/render.h"
+#include "generation/generate.h"
+
+namespace baleen {
+namespace {
+
+struct RunFlags {
+  EngineFlags engine;
+  GenerationFlags generation;
+  std::string prompt;
+  std::string file;
+  std::string system;
+  std::string think = "off";
+  bool chat = false;
+  bool quiet = false;
+};
+
+std::string prompt_text(const RunFlags& flags) {
+  if (!flags.file.empty()) return read_text_file(flags.file);
+  if (flags.prompt != "-") return flags.prompt;
+  return {std::istreambuf_iterator<char>(std::cin), {}};
+}
+
+ThinkingMode thinking_mode(const RunFlags& flags) {
+  return flags.think == "off" ? ThinkingMode::kChat : ThinkingMode::kThinking;
+}
+
+std::string chat_prompt(const RunFlags& flags, std::string text) {
+  std::vector<Message> messages;
+  if (!flags.system.empty()) messages.push_back({.role = Role::kSystem, .content = flags.system});
+  messages.push_back({.role = Role::kUser, .content = std::move(text)});
+  RenderOptions options;
+  options.thinking_mode = thinking_mode(flags);
+  if (flags.think == "max") options.reasoning_effort = ReasoningEffort::kMax;
+  auto rendered = render_prompt(messages, options);
+  if (!rendered) fail("prompt: {}", rendered.error());
+  return std::move(rendered).value();
+}
+
+void print_logprobs(const Tokenizer& tokenizer, const SampledToken& token) {
+  fmt::print(stderr, "{:>8} {:9.4f} {:?}", token.id, *token.logprob, tokenizer.bytes_of(token.id));
+  for (const TokenLogprob& other : token.top_logprobs) {
+    fmt::print(stderr, "  {:?} {:.4f}", tokenizer.bytes_of(other.id), other.logprob);
+  }
+  fmt::print(stderr, "\n");
+}
+
+void run_once(const RunFlags& flags) {
+  const std::string text = prompt_text(flags);
+  const Tokenizer tokenizer = Tokenizer::load(flags.engine.model);
+  auto encoded = tokenizer.encode(flags.chat ? chat_prompt(flags, text) : text);
+  if (!encoded) fail("prompt: {}", encoded.error());
+  GenerationRequest request;
+  request.prompt = std::move(encoded).value();
+
+  Engine engine(flags.engine.model, flags.engine.options());
+  const auto bos = static_cast<TokenId>(engine.config().bos_token_id);
+  if (request.prompt.empty() || request.prompt.front() != bos) request.prompt.insert(request.prompt.begin(), bos);
+  if (static_cast<std::int64_t>(request.prompt.size()) > engine.context_tokens()) {
+    fail("prompt: {} tokens, the context holds {}; shorten the prompt{}", request.prompt.size(), engine.context_tokens(),
+         flags.engine.context > 0 ? " or raise --context" : "");
+  }
+  request.sampling = flags.generation.params(flags.engine.model, engine.config().vocab_size);
+  request.stops = flags.generation.stops;
+  request.stop_tokens = {static_cast<TokenId>(engine.config().eos_token_id)};
+  request.max_tokens = flags.generation.max_tokens;
+
+  const InterruptFlag interrupt;
+  ReplyPrinter reply(flags.chat ? thinking_mode(flags) : ThinkingMode::kChat, stdout);
+  auto progress = std::make_unique<Progress>("prompt", "tokens", static_cast<std::int64_t>(request.prompt.size()));
+  GenerationCallbacks callbacks;
+  callbacks.cancelled = [&] { return interrupt.raised(); };
+  callbacks.on_prompt = [&](std::int64_t done, std::int64_t total) {
+    progress->update(done);
+    if (done == total) progress.reset();
+  };
+  callbacks.on_text = [&](std::string_view piece) {
+    if (flags.chat) return reply.feed(piece);
+    fmt::print("{}", piece);
+    std::fflush(stdout);
+  };
+  if (request.sampling.num_logprobs >= 0) {
+    callbacks.on_token = [&](const SampledToken& token) { print_logprobs(tokenizer, token); };
+  }
+  const Result<Generated> generated = generate(engine, tokenizer, *engine.open(), request, callbacks);
+  if (flags.chat) {
+    reply.finish();
+  } else {
+    fmt::print("\n");
+  }
+  if (!generated) fail("{}: {}", flags.engine.model, generated.error());
+  if (!flags.quiet) {
+    fmt::print(stderr, "[{}; {}; seed {}]\n", speed_text(generated.value()), reason_text(generated.value().reason),
+               generated.value().seed);
+  }
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app) {
+  auto flags = std::make_shared<RunFlags>();
+  CLI::App* command = app.add_subcommand("run", "Continue a prompt, or answer it with --chat");
+  CLI::Option* prompt = command->add_option("prompt", flags->prompt, "The prompt; - reads standard input");
+  CLI::Option* file = command->add_option("--file,-f", flags->file, "Read the prompt from a file");
+  prompt->excludes(file);
+  command->add_flag("--chat,-c", flags->chat, "Send the prompt as a user's message");
+  command->add_option("--system", flags->system, "System message, with --chat")->needs("--chat");
+  command->add_option("--think", flags->think, "With --chat: off, high or max")
+      ->check(CLI::IsMember({"off", "high", "max"}))
+      ->needs("--chat")
+      ->capture_default_str();
+  command->add_flag("--quiet,-q", flags->quiet, "No line of figures at the end");
+  command
+      ->add_option("--logprobs", flags->generation.sampling.num_logprobs,
+                   "Print each token's logprob and this many alternatives to standard error")
+      ->check(CLI::Range(0, SamplingParams::kMaxLogprobs));
+  flags->generation.add_to(*command);
+  flags->engine.add_to(*command);
+  command->callback([flags] {
+    if (flags->prompt.empty() && flags->file.empty()) throw CLI::RequiredError("prompt (text, - or --file)");
+    run_once(*flags);
+  });
+}
+
+}  // namespace baleen
