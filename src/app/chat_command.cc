@@ -2,41 +2,34 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 namespace baleen {
 namespace {
 
+using Kind = ChatCommand::Kind;
+
 struct Entry {
+  Kind kind;
   std::string_view name, argument, meaning;
-  /// `argument` is empty exactly when the entry's `argument` is.
-  Result<ChatCommand> (*make)(std::string_view argument);
 };
-
-template <class Command>
-Result<ChatCommand> without_argument(std::string_view) {
-  return ChatCommand(Command{});
-}
-
-template <class Command>
-Result<ChatCommand> with_file(std::string_view file) {
-  return ChatCommand(Command{std::filesystem::path(file)});
-}
-
-Result<ChatCommand> think(std::string_view level) {
-  if (level == "off") return ChatCommand(chat_command::Think{Thinking::kOff});
-  if (level == "high") return ChatCommand(chat_command::Think{Thinking::kHigh});
-  if (level == "max") return ChatCommand(chat_command::Think{Thinking::kMax});
-  return failure("/think is followed by off, high or max; found \"{}\"", level);
-}
 
 constexpr Entry kEntries[] = {
-    {"/help", "", "this list", without_argument<chat_command::Help>},
-    {"/new", "", "start a new conversation", without_argument<chat_command::New>},
-    {"/save", "FILE", "write the conversation as JSON", with_file<chat_command::Save>},
-    {"/load", "FILE", "go on with a saved conversation", with_file<chat_command::Load>},
-    {"/think", "off|high|max", "how much to think before answering", think},
-    {"/stats", "", "tokens, speed and memory so far", without_argument<chat_command::Stats>},
-    {"/quit", "", "leave; so does Ctrl-D", without_argument<chat_command::Quit>},
+    {Kind::kHelp, "/help", "", "this list"},
+    {Kind::kNew, "/new", "", "start a new conversation"},
+    {Kind::kSave, "/save", "FILE", "write the conversation as JSON"},
+    {Kind::kLoad, "/load", "FILE", "go on with a saved conversation"},
+    {Kind::kThink, "/think", "off|high|max", "how much to think before answering"},
+    {Kind::kStats, "/stats", "", "tokens, speed and memory so far"},
+    {Kind::kQuit, "/quit", "", "leave; so does Ctrl-D"},
 };
+
+std::optional<Thinking> thinking_named(std::string_view name) {
+  if (name == "off") return Thinking::kOff;
+  if (name == "high") return Thinking::kHigh;
+  if (name == "max") return Thinking::kMax;
+  return std::nullopt;
+}
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r";
@@ -55,9 +48,17 @@ Result<ChatCommand> parse_chat_command(std::string_view line) {
     if (entry.argument.empty() && !argument.empty()) {
       return failure("{} stands alone; found \"{}\" after it", name, argument);
     }
-    if (!entry.argument.empty() && argument.empty())
+    if (!entry.argument.empty() && argument.empty()) {
       return failure("{} is followed by {}", name, entry.argument);
-    return entry.make(argument);
+    }
+    ChatCommand command{entry.kind};
+    if (entry.kind == Kind::kSave || entry.kind == Kind::kLoad) command.file = argument;
+    if (entry.kind == Kind::kThink) {
+      const auto thinking = thinking_named(argument);
+      if (!thinking) return failure("/think is followed by off, high or max; found \"{}\"", argument);
+      command.thinking = *thinking;
+    }
+    return command;
   }
   return failure(
       "there is no command {}; /help lists them, and a space before the slash sends the line as a message",

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
-#include <variant>
 
 #include "base/error.h"
 
@@ -12,25 +11,13 @@ namespace baleen {
 
 enum class Thinking { kOff, kHigh, kMax };
 
-namespace chat_command {
-struct Help {};
-struct New {};
-struct Save {
-  std::filesystem::path file;
-};
-struct Load {
-  std::filesystem::path file;
-};
-struct Think {
-  Thinking level;
-};
-struct Stats {};
-struct Quit {};
-}  // namespace chat_command
+struct ChatCommand {
+  enum class Kind { kHelp, kNew, kSave, kLoad, kThink, kStats, kQuit };
 
-using ChatCommand =
-    std::variant<chat_command::Help, chat_command::New, chat_command::Save, chat_command::Load,
-                 chat_command::Think, chat_command::Stats, chat_command::Quit>;
+  Kind kind;
+  std::filesystem::path file = {};     ///< of kSave and kLoad
+  Thinking thinking = Thinking::kOff;  ///< of kThink
+};
 
 /// Whether the line is for the program: it begins with a slash. A space before the slash makes it a message.
 [[nodiscard]] inline bool is_chat_command(std::string_view line) { return line.starts_with('/'); }

@@ -2,10 +2,10 @@
 
 #include <histedit.h>
 #include <poll.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <clocale>
+#include <csignal>
 #include <cstdlib>
 #include <utility>
 
@@ -51,7 +51,8 @@ struct LineReader::Editor {
     ::el_set(edit, EL_SIGNAL, 1);  // follows changes of the window's size
     // Ctrl-C is a key while a line is edited, so that it drops the line and not the program.
     ::el_set(edit, EL_SETTY, "-d", "-isig", nullptr);
-    ::el_set(edit, EL_ADDFN, "baleen-drop-line", "Drop what was typed", &Editor::drop_line);
+    // The wide form keeps the pointers; the narrow one would keep copies that nobody frees.
+    ::el_wset(edit, EL_ADDFN, L"baleen-drop-line", L"Drop what was typed", &Editor::drop_line);
     ::el_set(edit, EL_BIND, "^C", "baleen-drop-line", nullptr);
     ::el_set(edit, EL_BIND, "^R", "em-inc-search-prev", nullptr);
   }
