@@ -51,7 +51,7 @@ void add_convert_command(CLI::App& app) {
   command->add_option("--shard-size", options->shard_bytes, "Largest file, e.g. 500MB or 5GB")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 60))
-      ->capture_default_str();
+      ->option_text("SIZE (default 5GB)");
   command->add_option("--threads", options->num_threads, "Threads")->check(CLI::Range(1, 1024));
   command->add_flag("--force", options->force, "Replace the checkpoint in a folder that is not empty");
   command->callback([options] { run(*options); });

@@ -7,7 +7,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
-    const baleen::ModelConfig config = baleen::parse_config({reinterpret_cast<const char*>(data), size}, "fuzz");
+    const baleen::ModelConfig config =
+        baleen::parse_config({reinterpret_cast<const char*>(data), size}, "fuzz");
     if (baleen::parse_config(baleen::config_text(config), "again") != config) std::abort();
   } catch (const baleen::Error&) {
   }

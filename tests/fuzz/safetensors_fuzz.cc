@@ -11,7 +11,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     for (const baleen::TensorInfo& tensor : baleen::parse_safetensors(bytes, "fuzz")) {
       if (static_cast<std::int64_t>(tensor.bytes.size()) != tensor.size_bytes()) std::abort();
-      if (tensor.bytes.data() < bytes.data() || tensor.bytes.data() + tensor.bytes.size() > bytes.data() + size) {
+      if (tensor.bytes.data() < bytes.data() ||
+          tensor.bytes.data() + tensor.bytes.size() > bytes.data() + size) {
         std::abort();
       }
     }
