@@ -1,7 +1,9 @@
 /// A step's batch: any mix of prefill chunks and single decode tokens of many sequences, laid end to end.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <span>
 
 namespace baleen {
@@ -32,6 +34,12 @@ struct RaggedBatch {
   std::span<const SequenceSlice> slices;  ///< in row order, without gaps, each with at least one token
 
   [[nodiscard]] std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens.size()); }
+  /// The sequence of row `row`, which stands at position start + row - first_row of it.
+  [[nodiscard]] const SequenceSlice& slice_of(std::int64_t row) const {
+    const auto after = std::upper_bound(slices.begin(), slices.end(), row,
+                                        [](std::int64_t r, const SequenceSlice& slice) { return r < slice.first_row; });
+    return *std::prev(after);
+  }
 };
 
 }  // namespace baleen

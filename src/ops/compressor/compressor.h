@@ -56,5 +56,6 @@ void compressor(const CompressorArgs& args, CpuContext& context);
 void compressor_ref(const CompressorArgs& args);
 void compressor_cpu(const CompressorArgs& args, CpuContext& context);
 [[nodiscard]] OpCost compressor_cost(const CompressorArgs& args);
+[[nodiscard]] std::int64_t compressor_scratch_bytes(std::int64_t head_dim, int num_threads);
 
 }  // namespace baleen

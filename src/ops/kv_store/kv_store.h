@@ -1,6 +1,7 @@
 /// Raw KV of a step's tokens: norm, rotate, quantise, scatter into the window pages. (source: forward pass 5.1, 5.3)
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "numeric/latent_row.h"
@@ -24,5 +25,6 @@ void kv_store(const KvStoreArgs& args, CpuContext& context);
 void kv_store_ref(const KvStoreArgs& args);
 void kv_store_cpu(const KvStoreArgs& args, CpuContext& context);
 [[nodiscard]] OpCost kv_store_cost(const KvStoreArgs& args);
+[[nodiscard]] std::int64_t kv_store_scratch_bytes(std::int64_t head_dim, int num_threads);
 
 }  // namespace baleen

@@ -1,0 +1,142 @@
+// SIMD forms of latent_row.h, equal to the scalar ones to the bit. Included once per instruction set (Highway).
+
+#if defined(BALEEN_NUMERIC_LATENT_ROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BALEEN_NUMERIC_LATENT_ROW_INL_H_
+#undef BALEEN_NUMERIC_LATENT_ROW_INL_H_
+#else
+#define BALEEN_NUMERIC_LATENT_ROW_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "numeric/latent_row.h"
+#include "numeric/rounding-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace baleen::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Float32 of e4m3 codes, still to be multiplied by 256: a code moved into float16's fields reads as value / 256, and
+/// float16's subnormals cost nothing to widen, unlike float32's.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadE4m3Over256(D d, const std::uint8_t* codes) {
+  const hn::Rebind<std::int8_t, D> d8;
+  const hn::Rebind<std::int16_t, D> d16;
+  const hn::Rebind<hwy::float16_t, D> half;
+  const auto wide = hn::PromoteTo(d16, hn::LoadU(d8, reinterpret_cast<const std::int8_t*>(codes)));
+  // Bit 14 got a copy of the sign.
+  const auto fields = hn::And(hn::ShiftLeft<7>(wide), hn::Set(d16, static_cast<std::int16_t>(0xBFFF)));
+  const auto all_ones = hn::Set(d16, std::int16_t{0x3F80});
+  const auto is_nan = hn::VecFromMask(d16, hn::Eq(hn::And(fields, all_ones), all_ones));
+  const auto bits = hn::Or(fields, hn::And(is_nan, hn::Set(d16, std::int16_t{0x7C00})));
+  return hn::PromoteTo(d, hn::BitCast(half, bits));
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> LoadBf16(D d, const std::byte* from) {
+  const hn::Rebind<std::uint16_t, D> d16;
+  const hn::RebindToUnsigned<D> d32;
+  const auto bits = hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(from));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, bits)));
+}
+
+/// `v` holds bfloat16 values, or is rounded to them.
+template <class D>
+HWY_INLINE void StoreBf16(D d, hn::Vec<D> v, std::byte* to) {
+  const hn::Rebind<std::uint16_t, D> d16;
+  const hn::RebindToUnsigned<D> d32;
+  const auto high = hn::ShiftRight<16>(hn::BitCast(d32, RoundBf16(d, v)));
+  hn::StoreU(hn::TruncateTo(d16, high), d16, reinterpret_cast<std::uint16_t*>(to));
+}
+
+/// Codes of a float32 vector already divided by the block's scale.
+template <class D>
+HWY_INLINE void StoreE4m3(D d, hn::Vec<D> v, std::uint8_t* codes) {
+  const hn::Rebind<std::uint8_t, D> d8;
+  const hn::RebindToSigned<D> di;
+  const auto rounded = RoundE4m3(d, v);
+  const auto magnitude = hn::Abs(rounded);
+  const auto normal = hn::Sub(hn::ShiftRight<20>(hn::BitCast(di, magnitude)), hn::Set(di, (127 - 7) << 3));
+  const auto subnormal = hn::ConvertTo(di, hn::Mul(magnitude, hn::Set(d, 0x1p9F)));
+  const auto is_small = hn::RebindMask(di, hn::Lt(magnitude, hn::Set(d, 0x1p-6F)));
+  const auto sign = hn::And(hn::ShiftRight<24>(hn::BitCast(di, rounded)), hn::Set(di, 0x80));
+  auto code = hn::Or(sign, hn::IfThenElse(is_small, subnormal, normal));
+  code = hn::IfThenElse(hn::RebindMask(di, hn::IsNaN(v)), hn::Set(di, 0x7F), code);
+  hn::StoreU(hn::DemoteTo(d8, code), d8, codes);
+}
+
+/// Where a row's values and scales are.
+struct LatentRowPlace {
+  const std::byte* data = nullptr;
+  const std::uint8_t* scales = nullptr;
+};
+
+HWY_INLINE LatentRowPlace PlaceOf(const LatentFormat& format, const std::byte* page, int rows_per_page, int row) {
+  return {page + row * format.data_bytes(),
+          reinterpret_cast<const std::uint8_t*>(page + rows_per_page * format.data_bytes() + row * format.scale_bytes())};
+}
+
+/// Values [64 part, 64 part + 64) of a row; nope and width are multiples of 64.
+template <class D>
+HWY_INLINE void DecodeLatentPart(D d, const LatentFormat& format, const LatentRowPlace& row, int part, float* to) {
+  constexpr std::size_t kLanes = hn::MaxLanes(D());
+  const std::size_t begin = static_cast<std::size_t>(part) * kLatentBlock;
+  if (format.precision == Precision::kExact) {
+    std::memcpy(to, row.data + begin * sizeof(float), kLatentBlock * sizeof(float));
+    return;
+  }
+  if (format.precision == Precision::kReleased && part < format.num_scales()) {
+    // At most 2^119 for a finite row (infinities are clamped when the scale is chosen): the product is finite.
+    const auto scale = hn::Set(d, e8m0_to_float(row.scales[part]) * 256.0F);
+    const auto* codes = reinterpret_cast<const std::uint8_t*>(row.data) + begin;
+    for (std::size_t i = 0; i < kLatentBlock; i += kLanes) {
+      hn::StoreU(hn::Mul(LoadE4m3Over256(d, codes + i), scale), d, to + i);
+    }
+    return;
+  }
+  const std::byte* from = format.precision == Precision::kBf16
+                              ? row.data + begin * 2
+                              : row.data + format.nope + (begin - static_cast<std::size_t>(format.nope)) * 2;
+  for (std::size_t i = 0; i < kLatentBlock; i += kLanes) hn::StoreU(LoadBf16(d, from + 2 * i), d, to + i);
+}
+
+/// encode_latent_row; the rotated part is a multiple of the vector length.
+template <class D>
+HWY_INLINE void EncodeLatentRow(D d, const LatentFormat& format, std::byte* page, int rows_per_page, int row,
+                                const float* values) {
+  constexpr std::size_t kLanes = hn::MaxLanes(D());
+  const auto width = static_cast<std::size_t>(format.width());
+  std::byte* data = page + row * format.data_bytes();
+  if (format.precision == Precision::kExact) {
+    std::memcpy(data, values, width * sizeof(float));
+    return;
+  }
+  if (format.precision == Precision::kBf16) {
+    for (std::size_t i = 0; i < width; i += kLanes) StoreBf16(d, hn::LoadU(d, values + i), data + 2 * i);
+    return;
+  }
+  auto* codes = reinterpret_cast<std::uint8_t*>(data);
+  auto* scales = reinterpret_cast<std::uint8_t*>(page + rows_per_page * format.data_bytes() + row * format.scale_bytes());
+  for (int block = 0; block < format.num_scales(); ++block) {
+    const std::size_t begin = static_cast<std::size_t>(block) * kLatentBlock;
+    scales[block] = fp8_scale_code(AbsoluteMaximum(d, values + begin, kLatentBlock));
+    const auto inverse = hn::Set(d, 1.0F / e8m0_to_float(scales[block]));
+    for (std::size_t i = begin; i < begin + kLatentBlock; i += kLanes) {
+      StoreE4m3(d, hn::Mul(hn::LoadU(d, values + i), inverse), codes + i);
+    }
+  }
+  const auto nope = static_cast<std::size_t>(format.nope);
+  for (std::size_t i = nope; i < width; i += kLanes) {
+    StoreBf16(d, hn::LoadU(d, values + i), data + nope + 2 * (i - nope));
+  }
+}
+
+}  // namespace baleen::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // BALEEN_NUMERIC_LATENT_ROW_INL_H_

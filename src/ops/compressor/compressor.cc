@@ -1,0 +1,26 @@
+#include "ops/compressor/compressor.h"
+
+#include "base/check.h"
+
+namespace baleen {
+
+void compressor(const CompressorArgs& args, CpuContext& context) {
+  const auto head_dim = static_cast<std::int64_t>(args.norm_weight.size());
+  const bool overlap = args.ratio == 4;
+  BALEEN_CHECK(args.ratio == 4 || args.ratio == 128);
+  BALEEN_CHECK((args.latent.base == nullptr) != (args.index_key.base == nullptr));
+  BALEEN_CHECK_EQ(args.state.width, (overlap ? 2 : 1) * head_dim);
+  BALEEN_CHECK_EQ(args.state.ring_rows % args.ratio, 0);
+  BALEEN_CHECK_LE((overlap ? 2 : 1) * args.ratio, args.state.ring_rows);
+  BALEEN_CHECK_EQ(args.kv.extent(0), args.batch.num_rows());
+  BALEEN_CHECK_EQ(args.kv.extent(1), args.state.width);
+  BALEEN_CHECK(args.gate.extents() == args.kv.extents());
+  BALEEN_CHECK(args.ape.extent(0) == args.ratio && args.ape.extent(1) == args.state.width);
+  if (context.kernels == Kernels::kReference) {
+    compressor_ref(args);
+  } else {
+    compressor_cpu(args, context);
+  }
+}
+
+}  // namespace baleen
