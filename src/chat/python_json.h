@@ -17,9 +17,16 @@
 
 namespace baleen {
 
+/// A name and its value. A template only so that it can be used before `PythonJson` is complete.
+template <class Value>
+struct NamedValue {
+  std::string name;
+  Value value;
+};
+
 class PythonJson {
  public:
-  struct Member;
+  using Member = NamedValue<PythonJson>;
   using Array = std::vector<PythonJson>;
   using Object = std::vector<Member>;
   /// A number as Python prints it: "7", "1.0", "1e+16", "-0.0", "NaN", "-Infinity".
@@ -32,8 +39,8 @@ class PythonJson {
   explicit PythonJson(Number value) : value_(std::move(value)) {}
   PythonJson(std::string value) : value_(std::move(value)) {}
   PythonJson(const char* value) : value_(std::string(value)) {}
-  PythonJson(Array value);
-  PythonJson(Object value);
+  PythonJson(Array value) : value_(std::move(value)) {}
+  PythonJson(Object value) : value_(std::move(value)) {}
 
   [[nodiscard]] bool is_null() const { return std::holds_alternative<std::nullptr_t>(value_); }
   /// The value of that kind; nullptr when this is of another kind.
@@ -52,14 +59,6 @@ class PythonJson {
  private:
   std::variant<std::nullptr_t, bool, Number, std::string, Array, Object> value_;
 };
-
-struct PythonJson::Member {
-  std::string name;
-  PythonJson value;
-};
-
-inline PythonJson::PythonJson(Array value) : value_(std::move(value)) {}
-inline PythonJson::PythonJson(Object value) : value_(std::move(value)) {}
 
 /// Arrays and objects may nest this deep; Python's own limit lies just below it.
 inline constexpr int kMaxJsonDepth = 1000;

@@ -181,7 +181,7 @@ class Parser {
     }
     std::string literal(text_.substr(begin, at_ - begin));
     if (is_float) literal = python_float_text(float_value(literal));
-    if (literal == "-0") literal = "0";  // Python integers have no negative zero
+    if (literal == "-0") literal.erase(0, 1);  // Python integers have no negative zero
     out = PythonJson(PythonJson::Number{std::move(literal)});
     return true;
   }

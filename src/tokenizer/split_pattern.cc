@@ -3,8 +3,10 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <new>
 
 #include "base/error.h"
@@ -13,18 +15,21 @@
 namespace baleen {
 namespace {
 
-/// Far above what a sane pattern needs for a character; a step takes a few nanoseconds, so that a hostile one
-/// gives up within seconds.
-constexpr std::uint32_t kMatchLimit = 100'000'000;
+/// Steps of a match, on top of several for each byte of the text. A step takes a few nanoseconds, so that a
+/// hostile pattern gives up within a fraction of a second.
+constexpr std::size_t kMatchLimit = 20'000'000;
+constexpr std::size_t kMatchLimitPerByte = 4;
 /// Of the interpreter, in KiB. It only runs where there is no machine code or its stack was too small.
 constexpr std::uint32_t kHeapLimit = 512 * 1024;
 
 }  // namespace
 
-MatchScratch::MatchScratch()
+MatchScratch::MatchScratch(std::size_t text_size)
     : data_(pcre2_match_data_create(1, nullptr)), context_(pcre2_match_context_create(nullptr)) {
   if (data_ == nullptr || context_ == nullptr) throw std::bad_alloc();
-  pcre2_set_match_limit(context_, kMatchLimit);
+  constexpr std::size_t kLargest = std::numeric_limits<std::uint32_t>::max();
+  const std::size_t limit = std::min(kMatchLimit + kMatchLimitPerByte * text_size, kLargest);
+  pcre2_set_match_limit(context_, static_cast<std::uint32_t>(limit));
   pcre2_set_heap_limit(context_, kHeapLimit);
 }
 

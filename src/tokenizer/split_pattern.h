@@ -17,7 +17,9 @@ namespace baleen {
 /// Scratch memory of matching; one for each thread that matches.
 class MatchScratch {
  public:
-  MatchScratch();
+  /// Of texts up to this size. The steps that one match may take grow with it: a run of spaces that is
+  /// searched once for its newline is no reason to give up.
+  explicit MatchScratch(std::size_t text_size);
   MatchScratch(const MatchScratch&) = delete;
   MatchScratch& operator=(const MatchScratch&) = delete;
   ~MatchScratch();

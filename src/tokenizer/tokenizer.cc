@@ -96,7 +96,7 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text) const {
   ids.reserve(text.size() / 4 + 8);  // prose has four to five bytes a token
   WordCache cache(text.size());
   BytePairMerger merger(merges_);
-  MatchScratch scratch;
+  MatchScratch scratch(text.size());
   std::optional<PreTokenizer::GaveUp> gave_up;
 
   const auto take_token = [&](TokenId id) { ids.push_back(id); };

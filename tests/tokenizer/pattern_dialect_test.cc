@@ -10,7 +10,7 @@ namespace {
 
 bool matches(const char* pattern, std::string_view text) {
   const SplitPattern compiled({pattern, false}, "test");
-  MatchScratch scratch;
+  MatchScratch scratch(text.size());
   const SplitPattern::Match match = compiled.find(text, 0, scratch);
   return match.status == SplitPattern::Match::Status::kFound && match.begin == 0 && match.end == text.size();
 }

@@ -16,7 +16,7 @@ const std::vector<SplitRule> kRules = {
 
 Pieces pieces_of(const std::vector<SplitRule>& rules, std::string_view text) {
   const PreTokenizer pre_tokenizer(rules, "test");
-  MatchScratch scratch;
+  MatchScratch scratch(text.size());
   Pieces pieces;
   const auto gave_up =
       pre_tokenizer.split(text, scratch, [&](std::string_view piece) { pieces.emplace_back(piece); });
@@ -53,7 +53,12 @@ TEST(PreTokenizer, LongRunsAreOnePiece) {
   }
 }
 
-TEST(PreTokenizer, NeedsDeepRecursionWithoutTheStack) {
+TEST(PreTokenizer, SearchingALongRunIsNoReasonToGiveUp) {
+  const std::string run(30'000'000, ' ');
+  EXPECT_EQ(pieces_of({{"\\s*[\\r\\n]+|\\s+", false}}, run).size(), 1u);
+}
+
+TEST(PreTokenizer, RecursesDeeplyWithoutTheStack) {
   // A group that may be left and entered again at every letter: more stack than machine code is given.
   const std::string run(200'000, 'a');
   EXPECT_EQ(pieces_of({{"(?:a|b(?=c))+", false}}, run).size(), 1u);
