@@ -31,10 +31,10 @@ HWY_INLINE hn::Vec<D> LoadE4m3Over256(D d, const std::uint8_t* codes) {
   const auto wide = hn::PromoteTo(d16, hn::LoadU(d8, reinterpret_cast<const std::int8_t*>(codes)));
   // Bit 14 got a copy of the sign.
   const auto fields = hn::And(hn::ShiftLeft<7>(wide), hn::Set(d16, static_cast<std::int16_t>(0xBFFF)));
-  const auto all_ones = hn::Set(d16, std::int16_t{0x3F80});
-  const auto is_nan = hn::VecFromMask(d16, hn::Eq(hn::And(fields, all_ones), all_ones));
-  const auto bits = hn::Or(fields, hn::And(is_nan, hn::Set(d16, std::int16_t{0x7C00})));
-  return hn::PromoteTo(d, hn::BitCast(half, bits));
+  const auto value = hn::PromoteTo(d, hn::BitCast(half, fields));
+  // The largest magnitude is e4m3's NaN, which float16's fields read as 480 / 256.
+  const auto is_nan = hn::Eq(hn::Abs(value), hn::Set(d, 480.0F / 256.0F));
+  return hn::IfThenElse(is_nan, hn::NaN(d), value);
 }
 
 template <class D>
