@@ -22,13 +22,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 /// values <- bf(values)
 HWY_INLINE void RoundRow(float* values, std::int64_t count) {
-  ForEachVector(count, [&](auto d, std::int64_t i) HWY_ATTR {
-    hn::StoreU(RoundBf16(d, hn::LoadU(d, values + i)), d, values + i);
-  });
+  ForEachVector(count, [&](auto d, std::int64_t i)
+                           HWY_ATTR { hn::StoreU(RoundBf16(d, hn::LoadU(d, values + i)), d, values + i); });
 }
 
 /// y = weight * (x / sqrt(mean(x^2) + eps)), rounded to BF16 if `round`; y may be x.
-HWY_INLINE void NormaliseRow(const float* x, const float* weight, float eps, bool round, std::int64_t count, float* y) {
+HWY_INLINE void NormaliseRow(const float* x, const float* weight, float eps, bool round, std::int64_t count,
+                             float* y) {
   const float inverse = 1.0F / std::sqrt(SumOfSquares(x, count) / static_cast<float>(count) + eps);
   ForEachVector(count, [&](auto d, std::int64_t i) HWY_ATTR {
     const auto scaled = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, inverse));

@@ -1,4 +1,5 @@
-// SIMD coding of cache rows against the scalar forms, to the bit, and the SIMD Hadamard transform against the sums.
+// SIMD coding of cache rows against the scalar forms, to the bit, and the SIMD Hadamard transform against the
+// sums.
 #include "tests/support/every_target.h"
 
 #include <cmath>
@@ -36,7 +37,9 @@ void Decode(const LatentFormat& format, const std::byte* page, int rows_per_page
     DecodeLatentPart(Tag(), format, place, part, values + part * kLatentBlock);
   }
 }
-std::uint8_t QuantiseDoubled(const float* values, std::int8_t* to) { return QuantiseFp4Doubled(Tag(), values, to); }
+std::uint8_t QuantiseDoubled(const float* values, std::int8_t* to) {
+  return QuantiseFp4Doubled(Tag(), values, to);
+}
 void Hadamard(float* values, std::size_t size) { HadamardTransform(Tag(), values, size); }
 
 }  // namespace baleen::HWY_NAMESPACE
@@ -131,7 +134,8 @@ TEST(Hadamard, FourByHand) {
   EXPECT_EQ(values, (std::vector<float>{5, -1, -2, 0}));  // (sum, 1-2+3-4, 1+2-3-4, 1-2-3+4) / 2
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryTarget, CacheRowsSimd, testing::ValuesIn(test::compiled_targets()), test::target_name);
+INSTANTIATE_TEST_SUITE_P(EveryTarget, CacheRowsSimd, testing::ValuesIn(test::compiled_targets()),
+                         test::target_name);
 
 }  // namespace
 }  // namespace baleen

@@ -1,4 +1,5 @@
-// Compressed entries: by hand, SIMD against the reference, and that neither chunks, threads nor company show in them.
+// Compressed entries: by hand, SIMD against the reference, and that neither chunks, threads nor company show
+// in them.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -62,17 +63,18 @@ class Layer {
     ThreadPool pool(num_threads);
     Arena scratch(compressor_scratch_bytes(shape_.head_dim, num_threads));
     CpuContext context{pool, scratch, kernels};
-    const CompressorArgs args{.kv = {kv.data(), {num_rows, shape_.width()}},
-                        .gate = {gate.data(), {num_rows, shape_.width()}},
-                        .ape = {ape_.data(), {shape_.ratio, shape_.width()}},
-                        .norm_weight = weight_,
-                        .frequencies = frequencies_,
-                        .ratio = shape_.ratio,
-                        .precision = shape_.precision,
-                        .batch = {tokens, slices},
-                        .state = {state_.data(), 2 * ring_rows_ * shape_.width(), ring_rows_, shape_.width()},
-                        .latent = shape_.indexer ? LatentPool{} : latent_.pool(),
-                        .index_key = shape_.indexer ? keys_.pool() : IndexKeyPool{}};
+    const CompressorArgs args{
+        .kv = {kv.data(), {num_rows, shape_.width()}},
+        .gate = {gate.data(), {num_rows, shape_.width()}},
+        .ape = {ape_.data(), {shape_.ratio, shape_.width()}},
+        .norm_weight = weight_,
+        .frequencies = frequencies_,
+        .ratio = shape_.ratio,
+        .precision = shape_.precision,
+        .batch = {tokens, slices},
+        .state = {state_.data(), 2 * ring_rows_ * shape_.width(), ring_rows_, shape_.width()},
+        .latent = shape_.indexer ? LatentPool{} : latent_.pool(),
+        .index_key = shape_.indexer ? keys_.pool() : IndexKeyPool{}};
     compressor(args, context);
   }
 
@@ -124,8 +126,10 @@ TEST(Compressor, EqualGatesGiveTheMeanOfBothBlocks) {
       second[i] += kv[t * 256 + i] / 8 + kv[(t + 4) * 256 + 128 + i] / 8;
     }
   }
-  EXPECT_CLOSE(std::span<const float>(layer.entry(pages, 0)).first(64), std::span<const float>(normalised(first)).first(64), {.norm = 1e-6});
-  EXPECT_CLOSE(std::span<const float>(layer.entry(pages, 1)).first(64), std::span<const float>(normalised(second)).first(64), {.norm = 1e-6});
+  EXPECT_CLOSE(std::span<const float>(layer.entry(pages, 0)).first(64),
+               std::span<const float>(normalised(first)).first(64), {.norm = 1e-6});
+  EXPECT_CLOSE(std::span<const float>(layer.entry(pages, 1)).first(64),
+               std::span<const float>(normalised(second)).first(64), {.norm = 1e-6});
 }
 
 TEST(Compressor, PositionBiasPicksARow) {
@@ -137,7 +141,8 @@ TEST(Compressor, PositionBiasPicksARow) {
   const std::vector<float> kv = test::random_values(128 * 128, 1), gate(kv.size(), 0.0F);
   layer.step({{sequence(0, pages), kv, gate}}, 1, Kernels::kReference);
   const std::vector<float> row(kv.begin() + 77 * 128, kv.begin() + 78 * 128);
-  const std::vector<float> got = layer.entry(pages, 0), want = normalised(row);  // rotated at position 0: not at all
+  const std::vector<float> got = layer.entry(pages, 0),
+                           want = normalised(row);  // rotated at position 0: not at all
   EXPECT_CLOSE(got, want, {.norm = 1e-6});
 }
 
@@ -146,7 +151,8 @@ TEST(Compressor, UnfinishedBlocksProduceNothing) {
     const Shape shape{ratio, 128, false, Precision::kReleased};
     const std::vector<PageId> pages{PageId{0}};
     Layer layer(shape, 1, 1);
-    const std::vector<float> kv = test::random_values(static_cast<std::size_t>((ratio - 1) * shape.width()), 1);
+    const std::vector<float> kv =
+        test::random_values(static_cast<std::size_t>((ratio - 1) * shape.width()), 1);
     layer.step({{sequence(0, pages), kv, kv}}, 1);
     EXPECT_TRUE(std::isnan(layer.entry(pages, 0)[0]));
     const std::vector<float> last = test::random_values(static_cast<std::size_t>(shape.width()), 2);
@@ -171,7 +177,9 @@ std::vector<Shape> all_shapes() {
 TEST_P(CompressorSimd, AgreesWithTheReference) {
   for (const Shape& shape : all_shapes()) {
     // BF16 and the coarse grids of FP8 and FP4 round the other way here and there.
-    const double norm = shape.precision == Precision::kExact ? 1e-6 : shape.precision == Precision::kBf16 ? 3e-4 : 4e-3;
+    const double norm = shape.precision == Precision::kExact  ? 1e-6
+                        : shape.precision == Precision::kBf16 ? 3e-4
+                                                              : 4e-3;
     const std::vector<PageId> pages = test::shuffled_pages(3, 0, 1);
     constexpr std::int64_t kTokens = 515;
     Layer got(shape, 1, 3), want(shape, 1, 3);
@@ -188,16 +196,20 @@ TEST_P(CompressorSimd, AgreesWithTheReference) {
   }
 }
 
-/// Feeds `tokens` positions from `start` in random pieces, beside another sequence; the pages must equal `want`.
+/// Feeds `tokens` positions from `start` in random pieces, beside another sequence; the pages must equal
+/// `want`.
 void feed_in_pieces(Layer& layer, const Shape& shape, std::int64_t start, std::span<const PageId> pages,
-                    std::span<const PageId> other_pages, const std::vector<float>& kv, const std::vector<float>& gate,
-                    const std::vector<std::int64_t>& pieces) {
+                    std::span<const PageId> other_pages, const std::vector<float>& kv,
+                    const std::vector<float>& gate, const std::vector<std::int64_t>& pieces) {
   const auto width = static_cast<std::size_t>(shape.width());
   const std::size_t num_tokens = kv.size() / width;
   std::size_t begin = 0, round = 0;
   while (begin < num_tokens) {
-    const std::size_t count = std::min(num_tokens - begin, static_cast<std::size_t>(pieces[round % pieces.size()]));
-    const auto part = [&](const std::vector<float>& all) { return std::span(all).subspan(begin * width, count * width); };
+    const std::size_t count =
+        std::min(num_tokens - begin, static_cast<std::size_t>(pieces[round % pieces.size()]));
+    const auto part = [&](const std::vector<float>& all) {
+      return std::span(all).subspan(begin * width, count * width);
+    };
     const std::span<const float> other = std::span(kv).first(3 * width);
     layer.step({{sequence(static_cast<std::int64_t>(3 * round), other_pages, 0), other, other},
                 {sequence(start + static_cast<std::int64_t>(begin), pages, 1), part(kv), part(gate)}},
@@ -210,8 +222,10 @@ void feed_in_pieces(Layer& layer, const Shape& shape, std::int64_t start, std::s
 TEST_P(CompressorSimd, ChunksThreadsAndCompanyDoNotShow) {
   const std::vector<PageId> pages = test::shuffled_pages(3, 0, 1);
   const std::vector<PageId> other_pages = test::shuffled_pages(4, 3, 2);
-  for (const Shape& shape : {Shape{4, 128, false, Precision::kReleased}, {128, 128, false, Precision::kExact},
-                             {4, 128, true, Precision::kReleased}, {4, 128, true, Precision::kBf16}}) {
+  for (const Shape& shape : {Shape{4, 128, false, Precision::kReleased},
+                             {128, 128, false, Precision::kExact},
+                             {4, 128, true, Precision::kReleased},
+                             {4, 128, true, Precision::kBf16}}) {
     constexpr std::int64_t kTokens = 520;
     const std::vector<float> kv = test::random_values(static_cast<std::size_t>(kTokens * shape.width()), 3);
     const std::vector<float> gate = test::random_values(kv.size(), 4, 4.0F);
@@ -230,8 +244,9 @@ TEST_P(CompressorSimd, ChunksThreadsAndCompanyDoNotShow) {
     EXPECT_EQ(same({64}), "");
     EXPECT_EQ(same({127, 1, 2}), "");
     rc::check([&] {
-      const auto pieces = *rc::gen::suchThat(rc::gen::container<std::vector<std::int64_t>>(rc::gen::inRange<std::int64_t>(4, 200)),
-                                             [](const auto& drawn) { return !drawn.empty(); });
+      const auto pieces = *rc::gen::suchThat(
+          rc::gen::container<std::vector<std::int64_t>>(rc::gen::inRange<std::int64_t>(4, 200)),
+          [](const auto& drawn) { return !drawn.empty(); });
       RC_ASSERT(same(pieces) == "");
     });
   }
@@ -273,7 +288,8 @@ TEST_P(CompressorSimd, NaNStaysVisible) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryTarget, CompressorSimd, testing::ValuesIn(test::compiled_targets()), test::target_name);
+INSTANTIATE_TEST_SUITE_P(EveryTarget, CompressorSimd, testing::ValuesIn(test::compiled_targets()),
+                         test::target_name);
 
 }  // namespace
 }  // namespace baleen
