@@ -75,8 +75,8 @@ void ScoreFp4(std::int64_t num_heads, const std::uint32_t* key_scales, IndexerSc
 
 void ScoreFloat(std::int64_t num_heads, IndexerScratch& scratch, FloatVec (&scores)[kGroupVecs]) {
   std::int64_t head = 0;
-  for (; head + kTileHeads <= num_heads; head += kTileHeads)
-    ScoreHeadsFloat<kTileHeads>(scratch, head, scores);
+  for (; head + kFloatTileHeads <= num_heads; head += kFloatTileHeads)
+    ScoreHeadsFloat<kFloatTileHeads>(scratch, head, scores);
   for (; head < num_heads; ++head) ScoreHeadsFloat<1>(scratch, head, scores);
 }
 

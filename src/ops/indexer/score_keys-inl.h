@@ -36,6 +36,8 @@ constexpr int kLanes = static_cast<int>(hn::MaxLanes(FloatTag()));
 constexpr int kGroupVecs = 2;
 constexpr int kGroup = kGroupVecs * kLanes;
 constexpr int kTileHeads = kLanes == 16 || HWY_ARCH_ARM_A64 ? 4 : 2;
+/// Without block scales there is one accumulator for each head and vector, so twice the heads fit.
+constexpr int kFloatTileHeads = 2 * kTileHeads;
 static_assert(kGroup <= kMaxGroup);
 
 /// Whether this machine has VNNI beside AVX-512. (Highway 1.0 has a target for the two, but gives the
