@@ -172,8 +172,9 @@ std::vector<float> bf16_like(std::size_t count, std::uint32_t seed) {
 
 TEST_P(SparseAttentionSimd, AgreesWithTheReference) {
   for (const Precision precision : {Precision::kExact, Precision::kBf16, Precision::kReleased}) {
-    // BF16: weights and outputs round the other way here and there.
-    const double norm = precision == Precision::kExact ? 1e-6 : 1e-3;
+    // Scores reach 30, where float32 is 2e-6 coarse. BF16: weights and outputs round the other way here and
+    // there.
+    const double norm = precision == Precision::kExact ? 2e-6 : 1e-3;
     for (const int head_dim : {128, 512}) {
       for (const int ratio : {0, 4, 128}) {
         Layer layer(ratio, head_dim, precision, 0, 3);
