@@ -1,7 +1,6 @@
 # Every third-party part, in one place; all come from Debian packages (scripts/packages.txt says why each).
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
-find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(PkgConfig REQUIRED)

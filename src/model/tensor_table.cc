@@ -204,6 +204,14 @@ std::vector<TensorHeader> stored_tensors(const TensorSpec& tensor, const Storage
   return {};
 }
 
+std::int64_t stored_bytes(const std::vector<TensorSpec>& table, const StorageFormats& formats) {
+  std::int64_t bytes = 0;
+  for (const TensorSpec& spec : table) {
+    for (const TensorHeader& tensor : stored_tensors(spec, formats)) bytes += tensor.size_bytes();
+  }
+  return bytes;
+}
+
 StorageFormats detect_formats(const ModelConfig& config, const Checkpoint& checkpoint) {
   StorageFormats formats{.dense = config.dense_format, .experts = config.expert_format};
   detect(checkpoint, "layers.0.attn.wq_a", formats.dense, formats.dense_scale);
@@ -236,9 +244,6 @@ std::vector<std::string> mismatches(const ModelConfig& config, const Checkpoint&
       sentences.push_back(fmt::format("tensor \"{}\" in {}: {}, but the config has no such tensor",
                                       tensor.name, tensor.file, tensor.type_text()));
     }
-  }
-  for (const std::string& name : checkpoint.unlisted()) {
-    sentences.push_back(fmt::format("tensor \"{}\" lies in a shard where the index does not list it", name));
   }
   return sentences;
 }

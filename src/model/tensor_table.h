@@ -67,6 +67,9 @@ struct StorageFormats {
 [[nodiscard]] std::vector<TensorHeader> stored_tensors(const TensorSpec& tensor,
                                                        const StorageFormats& formats);
 
+/// Bytes of all tensors of a table, scales included.
+[[nodiscard]] std::int64_t stored_bytes(const std::vector<TensorSpec>& table, const StorageFormats& formats);
+
 /// Shape of a matrix's scale: [ceil(out/128), ceil(in/128)] for FP8, [out, in/32] for FP4; empty for BF16.
 [[nodiscard]] std::vector<std::int64_t> scale_shape(const std::vector<std::int64_t>& shape,
                                                     WeightFormat format);

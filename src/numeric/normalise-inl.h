@@ -26,15 +26,28 @@ HWY_INLINE void RoundRow(float* values, std::int64_t count) {
                            HWY_ATTR { hn::StoreU(RoundBf16(d, hn::LoadU(d, values + i)), d, values + i); });
 }
 
+/// 1 / sqrt(mean(x^2) + eps)
+HWY_INLINE float InverseRms(const float* x, std::int64_t count, float eps) {
+  return 1.0F / std::sqrt(SumOfSquares(x, count) / static_cast<float>(count) + eps);
+}
+
+/// y = weight * (x * factor), without weight if !kWeight, rounded to BF16 if kRound; y may be x.
+template <bool kWeight, bool kRound>
+HWY_INLINE void ScaleRow(const float* x, const float* weight, float factor, std::int64_t count, float* y) {
+  ForEachVector(count, [&](auto d, std::int64_t i) HWY_ATTR {
+    auto v = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, factor));
+    if constexpr (kWeight) v = hn::Mul(hn::LoadU(d, weight + i), v);
+    if constexpr (kRound) v = RoundBf16(d, v);
+    hn::StoreU(v, d, y + i);
+  });
+}
+
 /// y = weight * (x / sqrt(mean(x^2) + eps)), rounded to BF16 if `round`; y may be x.
 HWY_INLINE void NormaliseRow(const float* x, const float* weight, float eps, bool round, std::int64_t count,
                              float* y) {
-  const float inverse = 1.0F / std::sqrt(SumOfSquares(x, count) / static_cast<float>(count) + eps);
-  ForEachVector(count, [&](auto d, std::int64_t i) HWY_ATTR {
-    const auto scaled = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, inverse));
-    hn::StoreU(hn::Mul(hn::LoadU(d, weight + i), scaled), d, y + i);
-  });
-  if (round) RoundRow(y, count);
+  const float inverse = InverseRms(x, count, eps);
+  if (round) return ScaleRow<true, true>(x, weight, inverse, count, y);
+  ScaleRow<true, false>(x, weight, inverse, count, y);
 }
 
 }  // namespace baleen::HWY_NAMESPACE

@@ -12,7 +12,7 @@ namespace baleen::test {
 /// Codes are uniform over all finite ones; scales are spread over a few binades, so that a wrong scale shows.
 class RandomWeight {
  public:
-  RandomWeight(WeightFormat format, std::int64_t rows, std::int64_t cols, std::uint32_t seed);
+  RandomWeight(MatrixFormat format, std::int64_t rows, std::int64_t cols, std::uint32_t seed);
   RandomWeight(const RandomWeight&) = delete;
   RandomWeight& operator=(const RandomWeight&) = delete;
 

@@ -42,7 +42,9 @@ void SwiGluCpu(const float* gate, const float* up, std::int64_t count, float lim
     const auto g = hn::IfThenElse(hn::Gt(raw_gate, bound), bound, raw_gate);
     const auto below = hn::IfThenElse(hn::Gt(raw_up, bound), bound, raw_up);
     const auto v = hn::IfThenElse(hn::Lt(below, hn::Neg(bound)), hn::Neg(bound), below);
-    const auto silu = hn::Div(g, hn::Add(one, hn::Exp(d, hn::Neg(g))));
+    // Highway's Exp promises nothing above 104; at 88 the quotient has long vanished.
+    const auto exponent = hn::IfThenElse(hn::Lt(g, hn::Set(d, -88.0F)), hn::Set(d, 88.0F), hn::Neg(g));
+    const auto silu = hn::Div(g, hn::Add(one, hn::Exp(d, exponent)));
     const auto a = hn::Mul(factor, hn::Mul(silu, v));
     hn::StoreU(exact ? a : RoundBf16(d, a), d, out + i);
   }
@@ -91,7 +93,7 @@ MatmulPartition outer_partition(const Group& group, int num_threads) {
   return {group.num_slots, group.expert->w2.rows, group.expert->w2.cols, num_threads};
 }
 
-float* pack_tokens(const ExpertsArgs& args, WeightFormat format, CpuContext& context) {
+float* pack_tokens(const ExpertsArgs& args, MatrixFormat format, CpuContext& context) {
   const std::int64_t num_rows = args.x.extent(0), width = args.x.extent(1);
   auto* packed = context.scratch.allocate<float>(num_rows * width);
   context.pool.parallel_for(num_rows, [&](std::int64_t row, int) {
@@ -196,7 +198,7 @@ void run_inner(const ExpertsArgs& args, const Plan& plan, const Item& item, floa
                  .y_stride = kInnerColumns,
                  .round_bf16 = !exact});
   }
-  const WeightFormat format = group.expert->w2.format;
+  const MatrixFormat format = group.expert->w2.format;
   const ActivationRounding rounding = activation_rounding(format, args.precision);
   for (std::int64_t row = 0; row < item.num_rows; ++row) {
     float* inner = gate + row * kInnerColumns;

@@ -1,7 +1,6 @@
 #include "numeric/simd_targets.h"
 #include "ops/hc_head/hc_head.h"
 #include "ops/hc_pre/hc_mix.h"
-#include "ops/operation/row_blocks.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/hc_head/hc_head_cpu.cc"
@@ -35,12 +34,10 @@ namespace baleen {
 HWY_EXPORT(HcHeadRows);
 
 void hc_head_cpu(const HcHeadArgs& args, CpuContext& context) {
-  const ScratchScope scope(context.scratch);
-  const Activations<2> products = hc_mix_products(args.streams, args.weights, context);
-  for_row_blocks(context.pool, args.streams.extent(0), args.streams.extent(1) * args.streams.extent(2),
-                 [&](std::int64_t begin, std::int64_t end, int) {
-                   HWY_DYNAMIC_DISPATCH(HcHeadRows)(args, products, begin, end);
-                 });
+  hc_mix_in_blocks(args.streams, args.weights, context,
+                   [&](ConstActivations<2> products, std::int64_t begin, std::int64_t end) {
+                     HWY_DYNAMIC_DISPATCH(HcHeadRows)(args, products, begin, end);
+                   });
 }
 
 std::int64_t hc_head_scratch_bytes(std::int64_t num_rows, std::int64_t num_streams, std::int64_t width) {

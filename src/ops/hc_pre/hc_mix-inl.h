@@ -9,10 +9,7 @@
 
 #include <hwy/highway.h>
 
-#include <cmath>
-
-#include "numeric/rounding-inl.h"
-#include "numeric/vector_loop-inl.h"
+#include "numeric/normalise-inl.h"
 #include "ops/hc_pre/hc_pre.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,8 +17,7 @@ namespace baleen::HWY_NAMESPACE {
 
 /// rho of one token: over all streams, without weight.
 HWY_INLINE float StreamsInverseRms(ConstActivations<2> streams, float norm_eps) {
-  return 1.0F / std::sqrt(SumOfSquares(streams.data(), streams.size()) / static_cast<float>(streams.size()) +
-                          norm_eps);
+  return InverseRms(streams.data(), streams.size(), norm_eps);
 }
 
 /// y = bf(sum_j pre[j * pre_stride] x_j), unrounded in `exact`.

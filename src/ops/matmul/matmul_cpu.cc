@@ -36,7 +36,7 @@ constexpr int TileColumns(int tile_rows) {
   return tile_rows <= 3 ? 4 : 2;
 }
 
-template <WeightFormat kFormat>
+template <MatrixFormat kFormat>
 void PackRow(const float* x, std::int64_t num_inputs, ActivationRounding rounding, float* packed) {
   const FloatTag d;
   using Block = RowBlock<kFormat>;
@@ -50,7 +50,7 @@ void PackRow(const float* x, std::int64_t num_inputs, ActivationRounding roundin
     }
     order[part] = hn::Load(hn::RebindToSigned<FloatTag>(), inputs);
   }
-  const auto factor = hn::Set(d, kFormat == WeightFormat::kFp8 ? kFp8HalfBias : 1.0F);
+  const auto factor = hn::Set(d, kFormat == MatrixFormat::kFp8 ? kFp8HalfBias : 1.0F);
   alignas(64) float block[kActivationBlock];
   for (std::int64_t begin = 0; begin < num_inputs; begin += kActivationBlock) {
     const float* from = x + begin;
@@ -67,7 +67,7 @@ void PackRow(const float* x, std::int64_t num_inputs, ActivationRounding roundin
   }
 }
 
-template <WeightFormat kFormat, int kRows, int kColumns, int kPart>
+template <MatrixFormat kFormat, int kRows, int kColumns, int kPart>
 HWY_INLINE void MultiplyPart(const RowBlock<kFormat> (&weights)[kColumns], const float* const (&x)[kRows],
                              std::int64_t at, FloatVec (&sums)[kRows][kColumns]) {
   const FloatTag d;
@@ -82,7 +82,7 @@ HWY_INLINE void MultiplyPart(const RowBlock<kFormat> (&weights)[kColumns], const
   }
 }
 
-template <WeightFormat kFormat, int kRows>
+template <MatrixFormat kFormat, int kRows>
 void TileRow(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin) {
   constexpr int kColumns = TileColumns(kRows);
   constexpr std::int64_t kStep = PackedPerLane(kFormat) * kLanes;
@@ -116,14 +116,14 @@ void TileRow(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin)
   }
 }
 
-template <WeightFormat kFormat, int kRows>
+template <MatrixFormat kFormat, int kRows>
 void TileRows(const MatmulTile& tile, std::int64_t m_begin) {
   for (std::int64_t n = tile.n_begin; n < tile.n_end; n += TileColumns(kRows)) {
     TileRow<kFormat, kRows>(tile, m_begin, n);
   }
 }
 
-template <WeightFormat kFormat>
+template <MatrixFormat kFormat>
 void TileOfFormat(const MatmulTile& tile) {
   // Columns outside, rows inside: a column group's packed weights stay in the first-level cache while all rows pass.
   const std::int64_t num_full = tile.num_rows / kMaxTileRows * kMaxTileRows;
@@ -145,20 +145,20 @@ void TileOfFormat(const MatmulTile& tile) {
 
 void MatmulTileCpu(const MatmulTile& tile) {
   switch (tile.weight->format) {
-    case WeightFormat::kF32: return TileOfFormat<WeightFormat::kF32>(tile);
-    case WeightFormat::kBF16: return TileOfFormat<WeightFormat::kBF16>(tile);
-    case WeightFormat::kFp8: return TileOfFormat<WeightFormat::kFp8>(tile);
-    case WeightFormat::kFp4: return TileOfFormat<WeightFormat::kFp4>(tile);
+    case MatrixFormat::kF32: return TileOfFormat<MatrixFormat::kF32>(tile);
+    case MatrixFormat::kBF16: return TileOfFormat<MatrixFormat::kBF16>(tile);
+    case MatrixFormat::kFp8: return TileOfFormat<MatrixFormat::kFp8>(tile);
+    case MatrixFormat::kFp4: return TileOfFormat<MatrixFormat::kFp4>(tile);
   }
 }
 
-void PackActivationsCpu(const float* x, std::int64_t num_inputs, WeightFormat format, ActivationRounding rounding,
+void PackActivationsCpu(const float* x, std::int64_t num_inputs, MatrixFormat format, ActivationRounding rounding,
                         float* packed) {
   switch (format) {
-    case WeightFormat::kF32: return PackRow<WeightFormat::kF32>(x, num_inputs, rounding, packed);
-    case WeightFormat::kBF16: return PackRow<WeightFormat::kBF16>(x, num_inputs, rounding, packed);
-    case WeightFormat::kFp8: return PackRow<WeightFormat::kFp8>(x, num_inputs, rounding, packed);
-    case WeightFormat::kFp4: return PackRow<WeightFormat::kFp4>(x, num_inputs, rounding, packed);
+    case MatrixFormat::kF32: return PackRow<MatrixFormat::kF32>(x, num_inputs, rounding, packed);
+    case MatrixFormat::kBF16: return PackRow<MatrixFormat::kBF16>(x, num_inputs, rounding, packed);
+    case MatrixFormat::kFp8: return PackRow<MatrixFormat::kFp8>(x, num_inputs, rounding, packed);
+    case MatrixFormat::kFp4: return PackRow<MatrixFormat::kFp4>(x, num_inputs, rounding, packed);
   }
 }
 
@@ -173,7 +173,7 @@ HWY_EXPORT(PackActivationsCpu);
 
 void matmul_tile(const MatmulTile& tile) { HWY_DYNAMIC_DISPATCH(MatmulTileCpu)(tile); }
 
-void pack_activations(std::span<const float> x, WeightFormat format, ActivationRounding rounding, float* packed) {
+void pack_activations(std::span<const float> x, MatrixFormat format, ActivationRounding rounding, float* packed) {
   BALEEN_DCHECK(x.size() % kActivationBlock == 0);
   HWY_DYNAMIC_DISPATCH(PackActivationsCpu)
   (x.data(), static_cast<std::int64_t>(x.size()), format, rounding, packed);

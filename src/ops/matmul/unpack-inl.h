@@ -33,8 +33,8 @@ constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(FloatTag(
 /// scale and half to the activations, so that neither leaves float32's range; both are exact.
 constexpr float kFp8HalfBias = 0x1p60F;
 
-constexpr std::int64_t PackedPerLane(WeightFormat format) {
-  return format == WeightFormat::kF32 ? 1 : format == WeightFormat::kBF16 ? 2 : format == WeightFormat::kFp8 ? 4 : 8;
+constexpr std::int64_t PackedPerLane(MatrixFormat format) {
+  return format == MatrixFormat::kF32 ? 1 : format == MatrixFormat::kBF16 ? 2 : format == MatrixFormat::kFp8 ? 4 : 8;
 }
 
 /// Where a row is, and its scale for one block of inputs.
@@ -44,21 +44,21 @@ struct RowCursor {
   const std::uint8_t* group_scales = nullptr;
 };
 
-template <WeightFormat kFormat>
+template <MatrixFormat kFormat>
 HWY_INLINE RowCursor CursorOf(const WeightMatrix& weight, std::int64_t row) {
   RowCursor cursor{reinterpret_cast<const std::uint8_t*>(weight.data) + row * weight.row_bytes(), nullptr, nullptr};
-  if constexpr (kFormat == WeightFormat::kFp8) {
+  if constexpr (kFormat == MatrixFormat::kFp8) {
     cursor.block_scales = weight.block_scales + row / 128 * ((weight.cols + 127) / 128);
   }
-  if constexpr (kFormat == WeightFormat::kFp4) cursor.group_scales = weight.group_scales + row * (weight.cols / 32);
+  if constexpr (kFormat == MatrixFormat::kFp4) cursor.group_scales = weight.group_scales + row * (weight.cols / 32);
   return cursor;
 }
 
-template <WeightFormat kFormat>
+template <MatrixFormat kFormat>
 struct RowBlock;
 
 template <>
-struct RowBlock<WeightFormat::kF32> {
+struct RowBlock<MatrixFormat::kF32> {
   FloatVec values;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
     const FloatTag d;
@@ -72,7 +72,7 @@ struct RowBlock<WeightFormat::kF32> {
 };
 
 template <>
-struct RowBlock<WeightFormat::kBF16> {
+struct RowBlock<MatrixFormat::kBF16> {
   WordVec words;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
     words = hn::BitCast(WordTag(), hn::LoadU(hn::Repartition<std::uint8_t, WordTag>(), row.codes + 2 * k));
@@ -86,7 +86,7 @@ struct RowBlock<WeightFormat::kBF16> {
 };
 
 template <>
-struct RowBlock<WeightFormat::kFp8> {
+struct RowBlock<MatrixFormat::kFp8> {
   WordVec words;
   FloatVec scale;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
@@ -119,7 +119,7 @@ HWY_INLINE FloatVec GroupScales(const std::uint8_t* scales) {
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
 // With 16 lanes the whole e2m1 table fits one register and a permutation looks it up, whatever the upper bits are.
 template <>
-struct RowBlock<WeightFormat::kFp4> {
+struct RowBlock<MatrixFormat::kFp4> {
   WordVec words;
   FloatVec scale;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
@@ -140,7 +140,7 @@ struct RowBlock<WeightFormat::kFp4> {
 // Byte tables give the two bytes of each value's BF16 form; interleaved they are BF16 pairs, half a step from float32.
 // All eight vectors come out of shared work, so they are made together and kept in the (L1-resident) tile.
 template <>
-struct RowBlock<WeightFormat::kFp4> {
+struct RowBlock<MatrixFormat::kFp4> {
   alignas(64) float values[8 * kLanes];
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
     const FloatTag d;

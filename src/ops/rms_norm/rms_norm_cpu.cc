@@ -10,16 +10,11 @@
 #include <hwy/foreach_target.h>  // IWYU pragma: keep
 #include <hwy/highway.h>
 
-#include "numeric/rounding-inl.h"
-#include "numeric/vector_loop-inl.h"
+#include "numeric/normalise-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace baleen::HWY_NAMESPACE {
 namespace {
-
-float InverseRms(const float* x, std::int64_t width, float eps) {
-  return 1.0F / std::sqrt(SumOfSquares(x, width) / static_cast<float>(width) + eps);
-}
 
 float InverseRmsStepByStep(const float* x, std::int64_t width, float eps) {
   const float sum = SumOverVectors(width, [x](auto d, std::int64_t i) HWY_ATTR {
@@ -30,29 +25,21 @@ float InverseRmsStepByStep(const float* x, std::int64_t width, float eps) {
   return round_bf16(1.0F / std::sqrt(round_bf16(mean + eps)));
 }
 
-template <bool kWeight, bool kRound>
-void NormRow(const float* x, const float* weight, float inverse, std::int64_t width, float* y) {
-  ForEachVector(width, [&](auto d, std::int64_t i) HWY_ATTR {
-    auto v = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, inverse));
-    if constexpr (kWeight) v = hn::Mul(hn::LoadU(d, weight + i), v);
-    if constexpr (kRound) v = RoundBf16(d, v);
-    hn::StoreU(v, d, y + i);
-  });
-}
-
 }  // namespace
 
 void RmsNormRows(const RmsNormArgs& args, std::int64_t begin, std::int64_t end) {
   const std::int64_t width = args.x.extent(1);
-  const bool weighted = !args.weight.empty();
   const bool round = args.precision != Precision::kExact;
-  const auto norm = weighted ? (round ? NormRow<true, true> : NormRow<true, false>)
-                             : (round ? NormRow<false, true> : NormRow<false, false>);
   for (std::int64_t row = begin; row < end; ++row) {
     const float* x = args.x.row(row).data();
-    const float inverse =
-        !weighted && round ? InverseRmsStepByStep(x, width, args.eps) : InverseRms(x, width, args.eps);
-    norm(x, args.weight.data(), inverse, width, args.y.row(row).data());
+    float* y = args.y.row(row).data();
+    if (!args.weight.empty()) {
+      NormaliseRow(x, args.weight.data(), args.eps, round, width, y);
+    } else if (round) {
+      ScaleRow<false, true>(x, nullptr, InverseRmsStepByStep(x, width, args.eps), width, y);
+    } else {
+      ScaleRow<false, false>(x, nullptr, InverseRms(x, width, args.eps), width, y);
+    }
   }
 }
 

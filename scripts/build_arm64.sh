@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Builds everything for 64-bit Arm on an x86 Debian; `./test.sh --preset arm64 -R numeric` then runs tests under qemu,
+# some hundred times slower than natively. It adds arm64 as a foreign architecture of this system's dpkg and installs
+# Debian's own arm64 libraries, which live beside the native ones in /usr/lib/aarch64-linux-gnu. Needs root. To undo:
+#   apt-get purge '.*:arm64' && dpkg --remove-architecture arm64
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+if [[ $EUID -ne 0 ]]; then
+  echo "build_arm64.sh: adding an architecture to dpkg needs root; run it with sudo, or in a container" >&2
+  exit 1
+fi
+
+scripts/install_packages.sh
+
+# Header-only packages and tools are the same for every architecture; libraries are wanted from arm64.
+mapfile -t libraries < <(sed 's/#.*//' scripts/packages.txt | tr -d ' \t' |
+  grep -xE 'lib(fmt|hwy|pcre2|edit|gtest|rapidcheck)-dev' | sed 's/$/:arm64/')
+wanted=(g++-aarch64-linux-gnu qemu-user "${libraries[@]}")
+if ! dpkg-query -W "${wanted[@]}" >/dev/null 2>&1; then
+  dpkg --add-architecture arm64
+  apt-get -qq update
+  DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends "${wanted[@]}"
+fi
+
+scripts/build.sh arm64

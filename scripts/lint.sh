@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# lint.sh [PRESET] [FILE...]: clang-tidy with the checks of .clang-tidy over the C++ files of src/, or those named.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+command -v clang-tidy >/dev/null || { echo "lint.sh: clang-tidy is missing; apt-get install clang-tidy" >&2; exit 1; }
+
+preset=${1-release}
+shift || true
+commands=build/$preset/compile_commands.json
+[[ -e $commands ]] || { echo "lint.sh: $commands is missing; run scripts/build.sh $preset first" >&2; exit 1; }
+
+if [[ $# -gt 0 ]]; then
+  files=("$@")
+else
+  # A file that no target builds has no compile command, and clang-tidy would guess one.
+  mapfile -t files < <(sed -n 's/^ *"file": "\(.*\/src\/.*\)",*$/\1/p' "$commands" | sort -u)
+fi
+printf '%s\0' "${files[@]}" | xargs -0 -n 1 -P "$(nproc)" clang-tidy -p "build/$preset" --quiet

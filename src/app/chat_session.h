@@ -1,0 +1,46 @@
+/// The conversation of `baleen chat`: its messages, and their file.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.h"
+
+namespace baleen {
+
+/// Messages in the form of the OpenAI API, oldest first, keys in the order given: `role`, `content`, and for
+/// replies `reasoning_content`. Ready for the chat format's rendering.
+class ChatSession {
+ public:
+  using Json = nlohmann::ordered_json;
+
+  /// Begins with a system message unless `system` is empty.
+  explicit ChatSession(std::string system = "");
+
+  void add_user(std::string content);
+  /// `message` is an object with the role of assistant, as the parser of completions yields it.
+  void add_reply(Json message);
+  /// Takes back the last message, if it is the user's: the reply to it failed.
+  void drop_unanswered();
+
+  /// Back to how it began; a conversation that was loaded is forgotten with its system message.
+  void start_anew();
+
+  /// An array of objects.
+  [[nodiscard]] const Json& messages() const { return messages_; }
+
+  /// Writes {"messages": [...]}; returns their number. A failure leaves an existing file as it was.
+  [[nodiscard]] Result<std::size_t> save(const std::filesystem::path& path) const;
+
+  /// Reads what `save` wrote, or a person did; returns the number of messages. Every message is checked
+  /// first: a failure names file and message, and leaves the conversation as it was.
+  [[nodiscard]] Result<std::size_t> load(const std::filesystem::path& path);
+
+ private:
+  std::string system_;
+  Json messages_;
+};
+
+}  // namespace baleen

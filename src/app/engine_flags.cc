@@ -1,0 +1,61 @@
+#include "app/engine_flags.h"
+
+#include <system_error>
+
+#include "base/error.h"
+#include "hardware/instruction_sets.h"
+
+namespace baleen {
+namespace {
+
+constexpr const char* kBundledModel = "models/stories";
+
+}  // namespace
+
+std::string default_model_folder() {
+  std::error_code ignored;
+  if (std::filesystem::exists(kBundledModel, ignored)) return kBundledModel;
+  std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  while (folder.has_relative_path()) {
+    if (std::filesystem::exists(folder / kBundledModel, ignored)) return folder / kBundledModel;
+    folder = folder.parent_path();
+  }
+  return kBundledModel;
+}
+
+void add_model_option(CLI::App& command, std::string& model) {
+  model = default_model_folder();
+  command.add_option("--model,-m", model, "Folder with config.json, tokenizer.json and *.safetensors")->capture_default_str();
+}
+
+void EngineFlags::add_to(CLI::App& command) {
+  add_model_option(command, model);
+  command
+      .add_option("--precision", precision,
+                  "exact: float32 throughout; bf16: BF16 activations; released: the released code's rounding")
+      ->check(CLI::IsMember({"exact", "bf16", "released"}))
+      ->capture_default_str();
+  command.add_option("--threads,-t", threads, "Threads; 0: every processor")->capture_default_str();
+  command.add_option("--chunk", chunk, "Prompt tokens a step")->check(CLI::PositiveNumber)->capture_default_str();
+  command.add_option("--context", context, "Positions the cache holds; 0: the model's whole context")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command.add_option("--kernels", kernels, "best: SIMD; reference: plain loops (slow)")
+      ->check(CLI::IsMember({"best", "reference"}))
+      ->capture_default_str();
+  command.add_option("--isa", instruction_set, "Widest instruction set to use, e.g. AVX2; best: the machine's")
+      ->capture_default_str();
+}
+
+EngineOptions EngineFlags::options() const {
+  limit_instruction_set(instruction_set);
+  EngineOptions options;
+  options.precision = *precision_from_name(precision);
+  options.num_threads = threads;
+  options.max_batch_tokens = chunk;
+  options.cache_tokens = context;
+  options.kernels = kernels == "reference" ? Kernels::kReference : Kernels::kBest;
+  return options;
+}
+
+}  // namespace baleen

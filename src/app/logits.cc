@@ -1,0 +1,80 @@
+#include "app/logits.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/engine_flags.h"
+#include "app/token_file.h"
+#include "base/error.h"
+#include "base/progress.h"
+#include "checkpoint/safetensors_writer.h"
+#include "engine/engine.h"
+
+namespace baleen {
+namespace {
+
+struct LogitsFlags {
+  EngineFlags engine;
+  std::string tokens;
+  std::string out;
+  bool mtp = false;
+};
+
+std::span<const std::byte> bytes_of(ConstActivations<2> rows) {
+  return std::as_bytes(std::span(rows.data(), static_cast<std::size_t>(rows.size())));
+}
+
+void run_logits(const LogitsFlags& flags) {
+  const std::vector<TokenId> tokens = read_token_file(flags.tokens);
+  const auto num_tokens = static_cast<std::int64_t>(tokens.size());
+  EngineOptions options = flags.engine.options();
+  options.max_batch_tokens = std::min(options.max_batch_tokens, num_tokens);
+  options.max_logit_rows = options.max_batch_tokens;
+  options.cache_tokens = num_tokens;
+  options.mtp = flags.mtp;
+  Engine engine(flags.engine.model, options);
+  const std::int64_t vocab_size = engine.config().vocab_size;
+
+  std::vector<TensorHeader> tensors{{"logits", DType::kF32, {num_tokens, vocab_size}}};
+  if (flags.mtp) tensors.push_back({"mtp_logits", DType::kF32, {num_tokens - 1, vocab_size}});
+  SafetensorsWriter writer(flags.out, tensors);
+  // Tensors lie one after the other, rows of both arrive together: those of the second wait.
+  std::vector<std::byte> waiting;
+  const std::string first = writer.order().front().name;
+  const auto append = [&](const std::string& name, std::span<const std::byte> bytes) {
+    if (name == first) {
+      writer.append(name, bytes);
+    } else {
+      waiting.insert(waiting.end(), bytes.begin(), bytes.end());
+    }
+  };
+  const SequenceId sequence = *engine.open();
+  Progress progress("logits", "tokens", num_tokens);
+  for (std::int64_t begin = 0; begin < num_tokens; begin += options.max_batch_tokens) {
+    const std::int64_t count = std::min(options.max_batch_tokens, num_tokens - begin);
+    const StepInput input{sequence, {tokens.data() + begin, static_cast<std::size_t>(count)}, WantedLogits::kAll};
+    const Result<StepOutput> output = engine.step({&input, 1});
+    if (!output) fail("{}: {}", flags.engine.model, output.error());
+    append("logits", bytes_of(output.value().logits));
+    if (flags.mtp) append("mtp_logits", bytes_of(output.value().mtp_logits));
+    progress.update(begin + count);
+  }
+  if (flags.mtp) writer.append(writer.order().back().name, waiting);
+  writer.commit();
+}
+
+}  // namespace
+
+void add_logits_command(CLI::App& app) {
+  auto flags = std::make_shared<LogitsFlags>();
+  CLI::App* command = app.add_subcommand("logits", "Logits of every position of a token sequence");
+  flags->engine.add_to(*command);
+  command->add_option("--tokens", flags->tokens, "File of token ids separated by spaces, commas or newlines")->required();
+  command->add_option("--out", flags->out, "safetensors file to write: logits [T, vocab] float32")->required();
+  command->add_flag("--mtp", flags->mtp, "Also write mtp_logits [T - 1, vocab] of the MTP block");
+  command->callback([flags] { run_logits(*flags); });
+}
+
+}  // namespace baleen

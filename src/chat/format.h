@@ -1,0 +1,104 @@
+/// The fixed strings of the DeepSeek-V4 chat format. Every byte counts: the special strings are single tokens
+/// of the vocabulary (the bars are U+FF5C, the low blocks U+2581), the English texts are what the model was
+/// trained on.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "chat/message.h"
+
+namespace baleen::chat_format {
+
+inline constexpr std::string_view kBos = "<｜begin▁of▁sentence｜>";
+inline constexpr std::string_view kEos = "<｜end▁of▁sentence｜>";
+inline constexpr std::string_view kUser = "<｜User｜>";
+inline constexpr std::string_view kAssistant = "<｜Assistant｜>";
+inline constexpr std::string_view kReminder = "<｜latest_reminder｜>";
+inline constexpr std::string_view kThink = "<think>";
+inline constexpr std::string_view kEndThink = "</think>";
+inline constexpr std::string_view kDsml = "｜DSML｜";
+
+/// The tags of a tool-call block. Those without `>` are what a parser looks for.
+inline constexpr std::string_view kCallStart = "\n\n<｜DSML｜tool_calls";
+inline constexpr std::string_view kCallsEnd = "</｜DSML｜tool_calls>";
+inline constexpr std::string_view kInvoke = "<｜DSML｜invoke";
+inline constexpr std::string_view kInvokeEnd = "</｜DSML｜invoke";
+inline constexpr std::string_view kParameter = "<｜DSML｜parameter";
+inline constexpr std::string_view kParameterEnd =
+    "/｜DSML｜parameter";  ///< the `<` before it belongs to the value's pattern
+
+struct RoleName {
+  Role role;
+  std::string_view name;
+};
+
+inline constexpr std::array<RoleName, 7> kRoles = {{
+    {Role::kSystem, "system"},
+    {Role::kUser, "user"},
+    {Role::kDeveloper, "developer"},
+    {Role::kAssistant, "assistant"},
+    {Role::kTool, "tool"},
+    {Role::kLatestReminder, "latest_reminder"},
+    {Role::kDirectSearchResults, "direct_search_results"},
+}};
+
+struct TaskName {
+  Task task;
+  std::string_view name;
+  std::string_view token;
+};
+
+inline constexpr std::array<TaskName, 6> kTasks = {{
+    {Task::kAction, "action", "<｜action｜>"},
+    {Task::kQuery, "query", "<｜query｜>"},
+    {Task::kAuthority, "authority", "<｜authority｜>"},
+    {Task::kDomain, "domain", "<｜domain｜>"},
+    {Task::kTitle, "title", "<｜title｜>"},
+    {Task::kReadUrl, "read_url", "<｜read_url｜>"},
+}};
+
+/// Directly after BOS at maximum effort.
+inline constexpr std::string_view kEffortMax =
+    "Reasoning Effort: Absolute maximum with no shortcuts permitted.\n"
+    "You MUST be very thorough in your thinking and comprehensively decompose the problem to resolve the "
+    "root cause, "
+    "rigorously stress-testing your logic against all potential paths, edge cases, and adversarial "
+    "scenarios.\n"
+    "Explicitly write out your entire deliberation process, documenting every intermediate step, considered "
+    "alternative, and rejected hypothesis to ensure absolutely no assumption is left unchecked.\n\n";
+
+/// Before the tool schemas, one line each.
+inline constexpr std::string_view kToolsHead = R"(## Tools
+
+You have access to a set of tools to help answer the user's question. You can invoke tools by writing a "<｜DSML｜tool_calls>" block like the following:
+
+<｜DSML｜tool_calls>
+<｜DSML｜invoke name="$TOOL_NAME">
+<｜DSML｜parameter name="$PARAMETER_NAME" string="true|false">$PARAMETER_VALUE</｜DSML｜parameter>
+...
+</｜DSML｜invoke>
+<｜DSML｜invoke name="$TOOL_NAME2">
+...
+</｜DSML｜invoke>
+</｜DSML｜tool_calls>
+
+String parameters should be specified as is and set `string="true"`. For all other types (numbers, booleans, arrays, objects), pass the value in JSON format and set `string="false"`.
+
+If thinking_mode is enabled (triggered by <think>), you MUST output your complete reasoning inside <think>...</think> BEFORE any tool calls or final response.
+
+Otherwise, output directly after </think> with tool calls or final response.
+
+### Available Tool Schemas
+
+)";
+
+/// After the tool schemas.
+inline constexpr std::string_view kToolsTail =
+    "\n\nYou MUST strictly follow the above defined tool name and parameter schemas to invoke tool calls.\n";
+
+/// Before the response schema.
+inline constexpr std::string_view kFormatHead =
+    "## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n";
+
+}  // namespace baleen::chat_format

@@ -1,0 +1,56 @@
+/// A conversation as plain data: what a client sends, what the model's completion parses to.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "chat/python_json.h"
+
+namespace baleen {
+
+/// kChat: the model answers at once. kThinking: it reasons first, between `<think>` and `</think>`.
+enum class ThinkingMode { kChat, kThinking };
+
+/// kHigh prompts like kDefault; kMax puts a fixed text before the first message, in thinking mode only.
+enum class ReasoningEffort { kDefault, kHigh, kMax };
+
+enum class Role {
+  kSystem,
+  kUser,
+  kDeveloper,  ///< of an internal search pipeline; a public API does not take it
+  kAssistant,
+  kTool,
+  kLatestReminder,
+  kDirectSearchResults,  ///< known to the rules of dropping, cannot be rendered
+  kUnknown,              ///< dropped where the rules drop it, cannot be rendered
+};
+
+/// Quick-instruction tasks: short side questions to the model, each with a token of its own.
+enum class Task { kAction, kQuery, kAuthority, kDomain, kTitle, kReadUrl };
+
+struct ToolCall {
+  std::string id;         ///< may be empty; pairs the call with the tool message that answers it
+  std::string name;       ///< of the function
+  std::string arguments;  ///< JSON text of an object; text that is no JSON is rendered as one raw parameter
+};
+
+struct Message {
+  Role role = Role::kUser;
+  std::string unknown_role;          ///< the name as given, for kUnknown
+  std::string content;               ///< UTF-8; of a tool: its result
+  std::string reasoning_content;     ///< assistant
+  std::vector<ToolCall> tool_calls;  ///< assistant
+  std::string tool_call_id;          ///< tool: the call it answers
+  std::vector<PythonJson>
+      tools;                   ///< system, developer: the `function` objects, without their OpenAI wrapping
+  PythonJson response_format;  ///< system, developer: a JSON schema; null or {} for none
+  std::optional<Task> task;    ///< user, assistant
+  bool wo_eos = false;         ///< assistant: leave out the end token, so that the model continues the text
+};
+
+/// The name on the wire; `unknown_role` for kUnknown.
+[[nodiscard]] std::string_view role_name(const Message& message);
+
+}  // namespace baleen

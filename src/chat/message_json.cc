@@ -1,0 +1,244 @@
+#include "chat/message_json.h"
+
+#include <optional>
+#include <utility>
+
+#include "chat/format.h"
+
+namespace baleen {
+namespace {
+
+/// What a missing or null string field means.
+enum class Absent { kEmpty, kEmptyButNotNull, kError };
+
+/// Reads the fields of one object; the first failure sticks in the variable that all readers of a message
+/// share.
+class Fields {
+ public:
+  Fields(const PythonJson& object, std::string where, std::optional<Failure>& failed)
+      : object_(object), where_(std::move(where)), failed_(failed) {
+    if (object.as_object() == nullptr) wrong(where_, "an object", &object);
+  }
+
+  std::string text(std::string_view name, Absent absent) {
+    const PythonJson* value = object_.find(name);
+    if (value != nullptr && value->as_string() != nullptr) return *value->as_string();
+    const bool may_miss =
+        value == nullptr ? absent != Absent::kError : value->is_null() && absent == Absent::kEmpty;
+    if (!may_miss) wrong(path(name), "a string", value);
+    return "";
+  }
+
+  bool flag(std::string_view name) {
+    const PythonJson* value = present(name);
+    if (value == nullptr) return false;
+    if (value->as_bool() == nullptr) return wrong(path(name), "true or false", value), false;
+    return *value->as_bool();
+  }
+
+  const PythonJson::Array& list(std::string_view name) {
+    static const PythonJson::Array kNone;
+    const PythonJson* value = present(name);
+    if (value == nullptr) return kNone;
+    if (value->as_array() == nullptr) return wrong(path(name), "an array", value), kNone;
+    return *value->as_array();
+  }
+
+  /// Must be there; the null value after a failure.
+  const PythonJson& object(std::string_view name) {
+    static const PythonJson kNull;
+    const PythonJson* value = object_.find(name);
+    if (value != nullptr && value->as_object() != nullptr) return *value;
+    wrong(path(name), "an object", value);
+    return kNull;
+  }
+
+  /// nullptr when absent or null.
+  [[nodiscard]] const PythonJson* present(std::string_view name) const {
+    const PythonJson* value = object_.find(name);
+    return value == nullptr || value->is_null() ? nullptr : value;
+  }
+
+  [[nodiscard]] std::string path(std::string_view name) const { return fmt::format("{}.{}", where_, name); }
+
+  void wrong(std::string_view where, std::string_view expected, const PythonJson* found) {
+    reject(
+        failure("{}: expected {}, found {}", where, expected, found == nullptr ? "nothing" : found->kind()));
+  }
+
+  void reject(Failure failed) {
+    if (!failed_) failed_ = std::move(failed);
+  }
+
+ private:
+  const PythonJson& object_;
+  std::string where_;
+  std::optional<Failure>& failed_;
+};
+
+Absent content_when_absent(Role role) {
+  switch (role) {
+    case Role::kUser:
+    case Role::kTool:
+      return Absent::kEmptyButNotNull;
+    case Role::kLatestReminder:
+      return Absent::kError;
+    default:
+      return Absent::kEmpty;
+  }
+}
+
+std::optional<Task> read_task(Fields& fields) {
+  if (fields.present("task") == nullptr) return std::nullopt;
+  const std::string name = fields.text("task", Absent::kError);
+  for (const auto& task : chat_format::kTasks) {
+    if (task.name == name) return task.task;
+  }
+  fields.reject(failure("{}: expected action, query, authority, domain, title or read_url, found {}",
+                        fields.path("task"), quote_python_json(name)));
+  return std::nullopt;
+}
+
+std::string read_content(Fields& fields, const PythonJson& object, Role role) {
+  const PythonJson* content = object.find("content");
+  if (role != Role::kTool || content == nullptr || content->as_array() == nullptr) {
+    return fields.text("content", content_when_absent(role));
+  }
+  Result<std::string> text = flatten_content_parts(*content, fields.path("content"));
+  if (text) return std::move(text).value();
+  fields.reject(Failure{text.error()});
+  return "";
+}
+
+ToolCall read_tool_call(const PythonJson& object, const std::string& where, std::optional<Failure>& failed) {
+  Fields fields(object, where, failed);
+  Fields function(fields.object("function"), fields.path("function"), failed);
+  ToolCall call;
+  call.id = fields.text("id", Absent::kEmpty);
+  if (call.id.empty()) call.id = function.text("id", Absent::kEmpty);
+  call.name = function.text("name", Absent::kError);
+  call.arguments = function.text("arguments", Absent::kError);
+  return call;
+}
+
+Message read_message(const PythonJson& object, const std::string& where, std::optional<Failure>& failed) {
+  Fields fields(object, where, failed);
+  Message message;
+  message.unknown_role = fields.text("role", Absent::kError);
+  message.role = Role::kUnknown;
+  for (const auto& [role, name] : chat_format::kRoles) {
+    if (message.unknown_role == name) {
+      message.role = role;
+      message.unknown_role.clear();
+    }
+  }
+  message.content = read_content(fields, object, message.role);
+  message.reasoning_content = fields.text("reasoning_content", Absent::kEmpty);
+  message.tool_call_id = fields.text("tool_call_id", Absent::kEmpty);
+  message.task = read_task(fields);
+  message.wo_eos = fields.flag("wo_eos");
+  if (fields.present("response_format") != nullptr)
+    message.response_format = fields.object("response_format");
+  for (const PythonJson& call : fields.list("tool_calls")) {
+    const std::string place = fmt::format("{}[{}]", fields.path("tool_calls"), message.tool_calls.size());
+    message.tool_calls.push_back(read_tool_call(call, place, failed));
+  }
+  for (const PythonJson& tool : fields.list("tools")) {
+    const std::string place = fmt::format("{}[{}]", fields.path("tools"), message.tools.size());
+    message.tools.push_back(Fields(tool, place, failed).object("function"));
+  }
+  return message;
+}
+
+PythonJson tool_call_to_json(const ToolCall& call) {
+  PythonJson::Object object;
+  if (!call.id.empty()) object.push_back({"id", call.id});
+  object.push_back({"type", "function"});
+  object.push_back({"function", PythonJson::Object{{"name", call.name}, {"arguments", call.arguments}}});
+  return object;
+}
+
+Failure not_one_of(std::string_view field, std::string_view choices, const PythonJson& value) {
+  const std::string* name = value.as_string();
+  return failure("{}: expected {}, found {}", field, choices,
+                 name != nullptr ? quote_python_json(*name) : std::string(value.kind()));
+}
+
+}  // namespace
+
+Result<std::vector<Message>> messages_from_json(const PythonJson& messages, std::string_view where) {
+  const PythonJson::Array* list = messages.as_array();
+  if (list == nullptr) return failure("{}: expected an array, found {}", where, messages.kind());
+  std::vector<Message> result;
+  result.reserve(list->size());
+  std::optional<Failure> failed;
+  for (const PythonJson& message : *list) {
+    result.push_back(read_message(message, fmt::format("{}[{}]", where, result.size()), failed));
+    if (failed) return *std::move(failed);
+  }
+  return result;
+}
+
+PythonJson message_to_json(const Message& message) {
+  PythonJson::Object object;
+  const auto add_text = [&object](std::string_view name, const std::string& text, bool always) {
+    if (always || !text.empty()) object.push_back({std::string(name), text});
+  };
+  const bool assistant = message.role == Role::kAssistant;
+  object.push_back({"role", std::string(role_name(message))});
+  add_text("content", message.content, true);
+  add_text("reasoning_content", message.reasoning_content, assistant);
+  if (assistant || !message.tool_calls.empty()) {
+    PythonJson::Array calls;
+    for (const ToolCall& call : message.tool_calls) calls.push_back(tool_call_to_json(call));
+    object.push_back({"tool_calls", std::move(calls)});
+  }
+  add_text("tool_call_id", message.tool_call_id, false);
+  if (!message.tools.empty()) {
+    PythonJson::Array tools;
+    for (const PythonJson& function : message.tools) {
+      tools.emplace_back(PythonJson::Object{{"type", "function"}, {"function", function}});
+    }
+    object.push_back({"tools", std::move(tools)});
+  }
+  if (!message.response_format.is_null()) object.push_back({"response_format", message.response_format});
+  for (const auto& task : chat_format::kTasks) {
+    if (message.task == task.task) object.push_back({"task", std::string(task.name)});
+  }
+  if (message.wo_eos) object.push_back({"wo_eos", PythonJson(true)});
+  return object;
+}
+
+Result<std::string> flatten_content_parts(const PythonJson& parts, std::string_view where) {
+  const PythonJson::Array* list = parts.as_array();
+  if (list == nullptr)
+    return failure("{}: expected an array of content parts, found {}", where, parts.kind());
+  std::string result;
+  std::optional<Failure> failed;
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    Fields part((*list)[i], fmt::format("{}[{}]", where, i), failed);
+    const std::string type = part.text("type", Absent::kError);
+    if (i > 0) result += "\n\n";
+    result +=
+        type == "text" ? part.text("text", Absent::kEmptyButNotNull) : fmt::format("[Unsupported {}]", type);
+    if (failed) return *std::move(failed);
+  }
+  return result;
+}
+
+Result<ThinkingMode> thinking_mode_from_json(const PythonJson& value) {
+  const std::string* name = value.as_string();
+  if (name != nullptr && *name == "chat") return ThinkingMode::kChat;
+  if (name != nullptr && *name == "thinking") return ThinkingMode::kThinking;
+  return not_one_of("thinking_mode", "\"chat\" or \"thinking\"", value);
+}
+
+Result<ReasoningEffort> reasoning_effort_from_json(const PythonJson& value) {
+  if (value.is_null()) return ReasoningEffort::kDefault;
+  const std::string* name = value.as_string();
+  if (name != nullptr && *name == "high") return ReasoningEffort::kHigh;
+  if (name != nullptr && *name == "max") return ReasoningEffort::kMax;
+  return not_one_of("reasoning_effort", "null, \"high\" or \"max\"", value);
+}
+
+}  // namespace baleen

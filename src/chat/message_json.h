@@ -1,0 +1,35 @@
+/// Messages from and to the JSON of the OpenAI chat interface.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "chat/message.h"
+
+namespace baleen {
+
+/// Reads an array of message objects. Types are checked for every field that `Message` has, other fields
+/// (`mask`, `name`, ...) are passed over. Null counts as absent, except as the content of a user, tool or
+/// latest_reminder message: the official encoder would fail there or print "None". Only a tool's content may
+/// be a list of parts. An error names the place: `messages[3].tool_calls[0].function.name: expected a string,
+/// found null`; `where` is its first word.
+Result<std::vector<Message>> messages_from_json(const PythonJson& messages,
+                                                std::string_view where = "messages");
+
+/// Reads back to an equal message. An assistant's content, reasoning_content and tool_calls are always there,
+/// as the official parser returns them; otherwise empty fields are left out.
+[[nodiscard]] PythonJson message_to_json(const Message& message);
+
+/// A list of content parts as one text: text parts joined by a blank line, a part of another type X as
+/// "[Unsupported X]".
+Result<std::string> flatten_content_parts(const PythonJson& parts, std::string_view where = "content");
+
+/// "chat" or "thinking".
+Result<ThinkingMode> thinking_mode_from_json(const PythonJson& value);
+
+/// null, "high" or "max".
+Result<ReasoningEffort> reasoning_effort_from_json(const PythonJson& value);
+
+}  // namespace baleen

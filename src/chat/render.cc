@@ -1,0 +1,167 @@
+#include "chat/render.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "chat/dsml.h"
+#include "chat/format.h"
+#include "chat/turns.h"
+
+namespace baleen {
+namespace {
+
+using namespace chat_format;
+
+class Renderer {
+ public:
+  Renderer(std::span<const Turn> turns, ThinkingMode mode, bool drop_thinking)
+      : turns_(turns),
+        thinking_(mode == ThinkingMode::kThinking),
+        drop_(drop_thinking),
+        last_user_(last_user_turn(turns)) {}
+
+  /// Appends one turn and what leads to the next; the failure, if any.
+  std::optional<Failure> append(std::string& out, std::size_t index) const {
+    if (std::optional<Failure> failed = append_body(out, index)) return failed;
+    const bool is_last = index + 1 == turns_.size();
+    if (is_last || turns_[index + 1].role == Role::kAssistant ||
+        turns_[index + 1].role == Role::kLatestReminder) {
+      append_transition(out, index);
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::optional<Failure> append_body(std::string& out, std::size_t index) const {
+    const Turn& turn = turns_[index];
+    switch (turn.role) {
+      case Role::kSystem:
+        out += turn.message->content;
+        append_declarations(out, *turn.message);
+        return std::nullopt;
+      case Role::kDeveloper:
+        if (turn.message->content.empty())
+          return refused(turn, "a developer message needs content, found none");
+        out += kUser;
+        out += turn.message->content;
+        append_declarations(out, *turn.message);
+        return std::nullopt;
+      case Role::kUser:
+        append_user(out, turn);
+        return std::nullopt;
+      case Role::kLatestReminder:
+        out += kReminder;
+        out += turn.message->content;
+        return std::nullopt;
+      case Role::kAssistant:
+        return append_assistant(out, index);
+      case Role::kTool:  // merge_messages leaves none
+      case Role::kDirectSearchResults:
+      case Role::kUnknown:
+        break;
+    }
+    return refused(
+        turn,
+        "this role has no rendering; expected system, user, developer, assistant, tool or latest_reminder");
+  }
+
+  static void append_declarations(std::string& out, const Message& message) {
+    if (!message.tools.empty()) {
+      out += "\n\n";
+      out += kToolsHead;
+      std::string_view separator;
+      for (const PythonJson& function : message.tools) {
+        out += separator;
+        out += dump_python_json(function);
+        separator = "\n";
+      }
+      out += kToolsTail;
+    }
+    const PythonJson::Object* schema = message.response_format.as_object();
+    if (schema != nullptr && !schema->empty()) {
+      out += "\n\n";
+      out += kFormatHead;
+      out += dump_python_json(message.response_format);
+    }
+  }
+
+  static void append_user(std::string& out, const Turn& turn) {
+    out += kUser;
+    std::string_view separator;
+    for (const TurnBlock& block : turn.blocks) {
+      out += separator;
+      if (block.is_tool_result) out += "<tool_result>";
+      out += block.text;
+      if (block.is_tool_result) out += "</tool_result>";
+      separator = "\n\n";
+    }
+  }
+
+  std::optional<Failure> append_assistant(std::string& out, std::size_t index) const {
+    const Message& message = *turns_[index].message;
+    const bool answers_task = index > 0 && turns_[index - 1].task.has_value();
+    const bool keeps_thinking = !drop_ || static_cast<std::ptrdiff_t>(index) > last_user_;
+    if (thinking_ && keeps_thinking && !answers_task) {
+      out += message.reasoning_content;
+      out += kEndThink;  // also after no reasoning: the turn before opened it
+    }
+    out += message.content;
+    if (!message.tool_calls.empty()) {
+      const Result<std::string> calls = render_tool_calls(message.tool_calls);
+      if (!calls) return refused(turns_[index], calls.error());
+      out += "\n\n";
+      out += calls.value();
+    }
+    if (!message.wo_eos) out += kEos;
+    return std::nullopt;
+  }
+
+  void append_transition(std::string& out, std::size_t index) const {
+    const Turn& turn = turns_[index];
+    if (turn.task) {
+      if (*turn.task == Task::kAction) {
+        out += kAssistant;
+        out += thinking_ ? kThink : kEndThink;
+      }
+      out += std::ranges::find(kTasks, *turn.task, &TaskName::task)->token;
+    } else if (turn.role == Role::kUser || turn.role == Role::kDeveloper) {
+      const bool opens_thinking = thinking_ && (!drop_ || static_cast<std::ptrdiff_t>(index) >= last_user_);
+      out += kAssistant;
+      out += opens_thinking ? kThink : kEndThink;
+    }
+  }
+
+  static Failure refused(const Turn& turn, std::string_view why) {
+    return failure("message {} ({}): {}", turn.index, quote_python_json(role_name(*turn.message)), why);
+  }
+
+  std::span<const Turn> turns_;
+  bool thinking_;
+  bool drop_;
+  std::ptrdiff_t last_user_;
+};
+
+}  // namespace
+
+Result<std::string> render_prompt(std::span<const Message> messages, const RenderOptions& options) {
+  std::vector<Turn> context = merge_messages(options.context);
+  std::vector<Turn> turns = merge_messages(messages);
+  turns.insert(turns.begin(), context.begin(), context.end());
+  order_tool_results(turns);
+
+  const bool thinking = options.thinking_mode == ThinkingMode::kThinking;
+  const bool drop = options.drop_thinking && !any_tools(turns);
+  std::string prompt(options.add_bos && context.empty() ? kBos : "");
+  if (thinking && drop) {
+    drop_old_turns(turns);
+    drop_old_turns(context);  // by its own last user turn, so it may keep more than the whole does
+  }
+  const Renderer renderer(turns, options.thinking_mode, drop);
+  for (std::size_t index = context.size(); index < turns.size(); ++index) {
+    if (index == 0 && thinking && options.reasoning_effort == ReasoningEffort::kMax) prompt += kEffortMax;
+    if (std::optional<Failure> failed = renderer.append(prompt, index)) return *std::move(failed);
+  }
+  return prompt;
+}
+
+}  // namespace baleen

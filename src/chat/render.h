@@ -1,0 +1,32 @@
+/// Messages to the prompt text that the model was trained on. This encoder is the only definition of the
+/// format: the tokenizer files carry no chat template. The text already holds BOS; tokenise it without adding
+/// one.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "base/error.h"
+#include "chat/message.h"
+
+namespace baleen {
+
+struct RenderOptions {
+  ThinkingMode thinking_mode = ThinkingMode::kThinking;
+  ReasoningEffort reasoning_effort = ReasoningEffort::kDefault;
+  /// Leave out the reasoning of turns before the last user message; ignored (nothing is left out) when any
+  /// message declares tools.
+  bool drop_thinking = true;
+  bool add_bos = true;  ///< only without `context`
+  /// Messages that were rendered before: they decide like the others and are not rendered again. When
+  /// dropping shortens them, the remainder starts after the shortened form; render the whole conversation
+  /// where you can.
+  std::span<const Message> context = {};
+};
+
+/// The prompt, ending where the model goes on: after `<think>` or `</think>`, after a task token, or after
+/// EOS when the last message is an assistant's. Fails on a message that has no rendering: an unknown role, a
+/// developer without content, tool-call arguments that are JSON but no object.
+Result<std::string> render_prompt(std::span<const Message> messages, const RenderOptions& options);
+
+}  // namespace baleen

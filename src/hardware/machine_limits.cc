@@ -1,0 +1,112 @@
+#include "hardware/machine_limits.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "numeric/simd_targets.h"
+#include "tensor/buffer.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "hardware/machine_limits.cc"
+#include <hwy/foreach_target.h>  // IWYU pragma: keep
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace baleen::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Adds up `count` words, a multiple of 256, through eight independent sums.
+std::uint32_t SumWords(const std::uint32_t* words, std::int64_t count) {
+  const hn::CappedTag<std::uint32_t, 16> d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto a = hn::Zero(d), b = a, c = a, e = a;
+  for (std::int64_t i = 0; i < count; i += 4 * lanes) {
+    a = hn::Add(a, hn::LoadU(d, words + i));
+    b = hn::Add(b, hn::LoadU(d, words + i + lanes));
+    c = hn::Add(c, hn::LoadU(d, words + i + 2 * lanes));
+    e = hn::Add(e, hn::LoadU(d, words + i + 3 * lanes));
+  }
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(a, b), hn::Add(c, e))));
+}
+
+/// Ten independent chains: enough for a latency of five cycles at two a cycle. Returns FLOPs done; `sink` keeps them.
+double MultiplyAdd(std::int64_t rounds, float* sink) {
+  const hn::CappedTag<float, 16> d;
+  constexpr int kChains = 10;
+  hn::Vec<decltype(d)> sums[kChains];
+  for (int i = 0; i < kChains; ++i) sums[i] = hn::Set(d, static_cast<float>(i));
+  const auto factor = hn::Set(d, 0.999F);
+  const auto term = hn::Set(d, 0.001F);
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    for (int i = 0; i < kChains; ++i) sums[i] = hn::MulAdd(sums[i], factor, term);
+  }
+  auto total = hn::Zero(d);
+  for (int i = 0; i < kChains; ++i) total = hn::Add(total, sums[i]);
+  *sink = hn::GetLane(hn::SumOfLanes(d, total));
+  return 2.0 * kChains * static_cast<double>(hn::Lanes(d)) * static_cast<double>(rounds);
+}
+
+}  // namespace baleen::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace baleen {
+namespace {
+
+HWY_EXPORT(SumWords);
+HWY_EXPORT(MultiplyAdd);
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
+  return values[values.size() / 2];
+}
+
+double measure_reads(ThreadPool& pool) {
+  constexpr std::int64_t kBytes = 256 << 20;  // beyond every last-level cache
+  constexpr std::int64_t kPieceBytes = 1 << 20;
+  const Buffer buffer(kBytes);
+  auto* words = reinterpret_cast<std::uint32_t*>(buffer.data());
+  std::fill_n(words, kBytes / 4, 1u);  // an untouched page would be read from one shared zero page
+  std::vector<std::uint32_t> sums(static_cast<std::size_t>(kBytes / kPieceBytes));
+  std::vector<double> rates;
+  for (int run = 0; run < 7; ++run) {
+    const auto start = std::chrono::steady_clock::now();
+    pool.parallel_for(kBytes / kPieceBytes, [&](std::int64_t piece, int) {
+      sums[static_cast<std::size_t>(piece)] =
+          HWY_DYNAMIC_DISPATCH(SumWords)(words + piece * (kPieceBytes / 4), kPieceBytes / 4);
+    });
+    rates.push_back(kBytes / seconds_since(start));
+  }
+  return median(rates);
+}
+
+double measure_fma(ThreadPool& pool) {
+  std::vector<float> sinks(static_cast<std::size_t>(pool.num_threads()) * 64);
+  std::vector<double> flops(static_cast<std::size_t>(pool.num_threads()) * 4);
+  std::vector<double> rates;
+  for (int run = 0; run < 7; ++run) {
+    const auto start = std::chrono::steady_clock::now();
+    pool.parallel_for(static_cast<std::int64_t>(flops.size()), [&](std::int64_t item, int thread) {
+      flops[static_cast<std::size_t>(item)] =
+          HWY_DYNAMIC_DISPATCH(MultiplyAdd)(1'000'000, &sinks[static_cast<std::size_t>(thread) * 64]);
+    });
+    double total = 0;
+    for (const double part : flops) total += part;
+    rates.push_back(total / seconds_since(start));
+  }
+  return median(rates);
+}
+
+}  // namespace
+
+MachineLimits measure_machine_limits(ThreadPool& pool) { return {measure_reads(pool), measure_fma(pool)}; }
+
+}  // namespace baleen
+#endif  // HWY_ONCE

@@ -1,0 +1,16 @@
+/// What this machine can do at most, measured: the two limits that every operation is held against.
+#pragma once
+
+#include "parallel/thread_pool.h"
+
+namespace baleen {
+
+struct MachineLimits {
+  double read_bytes_per_second = 0;   ///< streaming reads from memory by all threads
+  double fma_flops_per_second = 0;    ///< float32 multiply-adds from registers by all threads, two FLOPs each
+};
+
+/// Takes about a second. Medians of several runs, on the pool that will do the work; instruction set as limited.
+[[nodiscard]] MachineLimits measure_machine_limits(ThreadPool& pool);
+
+}  // namespace baleen

@@ -1,0 +1,55 @@
+/// Every byte of the cache, from the geometry of a model alone.               (source: cache specification, design 5)
+///
+/// A page is 256 consecutive positions of one sequence. At one page number it owns, in every ratio-4 layer, 64 latent
+/// rows and 64 indexer keys, and in every ratio-128 layer 2 latent rows. Raw KV lives in pages of a pool of its own
+/// (256 rows in every block), freed behind the window. Unfinished compressor rows live in one slot per sequence.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "numeric/index_key.h"
+#include "numeric/latent_row.h"
+#include "tensor/ragged_batch.h"
+
+namespace baleen {
+
+struct CacheGeometry {
+  std::vector<int> ratios;  ///< 0, 4 or 128 per block, MTP blocks last
+  LatentFormat latent;
+  IndexKeyFormat index_key;
+  std::int64_t window_tokens = 128;
+  /// Positions a speculative step may have to take back; lengthens the compressor rings.
+  std::int64_t max_draft_tokens = 0;
+
+  [[nodiscard]] std::int64_t num_blocks() const { return static_cast<std::int64_t>(ratios.size()); }
+  [[nodiscard]] int ratio(std::int64_t block) const { return ratios[static_cast<std::size_t>(block)]; }
+
+  /// Entries of `block` in a page: 64, 2, or 0.
+  [[nodiscard]] int entries_per_page(std::int64_t block) const {
+    return ratio(block) == 0 ? 0 : static_cast<int>(kPageTokens / ratio(block));
+  }
+  /// Rows a compressor ring keeps: the open block, for ratio 4 the one before it, and what may be taken back.
+  [[nodiscard]] std::int64_t ring_rows(int ratio) const;
+  /// Floats of the kv (or gate) part of one ring row.
+  [[nodiscard]] std::int64_t main_state_width(std::int64_t block) const {
+    return ratio(block) == 4 ? 2 * latent.width() : latent.width();
+  }
+  [[nodiscard]] std::int64_t index_state_width() const { return std::int64_t{2} * index_key.dim; }
+
+  [[nodiscard]] std::int64_t page_bytes() const;         ///< compressed entries and keys, all blocks
+  [[nodiscard]] std::int64_t window_page_bytes() const;  ///< raw KV, all blocks
+  [[nodiscard]] std::int64_t state_slot_bytes() const;   ///< compressor rings of one sequence
+  /// Bytes a position adds to a long sequence: page_bytes() / 256.
+  [[nodiscard]] double bytes_per_token() const { return static_cast<double>(page_bytes()) / kPageTokens; }
+};
+
+[[nodiscard]] constexpr std::int64_t pages_for(std::int64_t num_positions) {
+  return (num_positions + kPageTokens - 1) / kPageTokens;
+}
+
+/// Window pages a sequence holds at most while a step of `max_step_tokens` runs: the step's own positions, the window
+/// before them and the position whose MTP row is still due, unaligned at both ends.
+[[nodiscard]] std::int64_t window_pages_per_sequence(const CacheGeometry& geometry, std::int64_t max_step_tokens);
+
+}  // namespace baleen

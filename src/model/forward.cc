@@ -1,0 +1,322 @@
+#include "model/forward.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/check.h"
+#include "ops/rope/rope_frequencies.h"
+
+namespace baleen {
+namespace {
+
+constexpr int kPlain = 0;
+constexpr int kCompressed = 1;
+
+int angles_of(LayerKind kind) { return kind == LayerKind::kSlidingWindow ? kPlain : kCompressed; }
+
+template <class T>
+View<T, 3> heads(View<T, 2> x, std::int64_t num_heads) {
+  return {x.data(), {x.extent(0), num_heads, x.extent(1) / num_heads}};
+}
+
+RouteScoring scoring_of(ScoringFunc scoring) {
+  switch (scoring) {
+    case ScoringFunc::kSqrtSoftplus: return RouteScoring::kSqrtSoftplus;
+    case ScoringFunc::kSigmoid: return RouteScoring::kSigmoid;
+    case ScoringFunc::kSoftmax: return RouteScoring::kSoftmax;
+  }
+  return RouteScoring::kSqrtSoftplus;
+}
+
+}  // namespace
+
+CacheGeometry cache_geometry(const ModelConfig& config, Precision precision, std::int64_t max_draft_tokens) {
+  CacheGeometry geometry;
+  for (std::int64_t block = 0; block < config.num_blocks(); ++block) {
+    geometry.ratios.push_back(static_cast<int>(config.compress_ratio(block)));
+  }
+  geometry.latent = {static_cast<int>(config.nope_dim()), static_cast<int>(config.qk_rope_head_dim), precision};
+  geometry.index_key = {static_cast<int>(config.index_head_dim), precision};
+  geometry.window_tokens = config.sliding_window;
+  geometry.max_draft_tokens = max_draft_tokens;
+  return geometry;
+}
+
+std::int64_t forward_scratch_bytes(const ModelConfig& config, std::int64_t max_rows, std::int64_t max_logit_rows,
+                                   int num_threads) {
+  const std::int64_t widest_input = std::max({config.hidden_size, config.q_lora_rank, config.o_dim()});
+  return std::max({linear_scratch_bytes(max_rows, widest_input),
+                   // h_proj of the MTP block sees every stream as a row.
+                   linear_scratch_bytes(max_rows * config.hc_mult, config.hidden_size),
+                   hc_pre_scratch_bytes(max_rows, config.hc_mult, config.hidden_size),
+                   hc_head_scratch_bytes(max_logit_rows, config.hc_mult, config.hidden_size),
+                   grouped_linear_scratch_bytes(max_rows, config.o_groups, config.group_dim()),
+                   indexer_scratch_bytes(config.index_n_heads, config.index_head_dim, config.index_topk, num_threads),
+                   sparse_attention_scratch_bytes(config.num_attention_heads, config.head_dim, num_threads),
+                   experts_scratch_bytes(max_rows, config.num_experts_per_tok, config.hidden_size,
+                                         config.moe_intermediate_size, config.n_routed_experts, num_threads),
+                   linear_scratch_bytes(max_logit_rows, config.hidden_size)});
+}
+
+Forward::Forward(const ModelWeights& weights, Device& device, const KvCache& cache, Precision precision,
+                 std::int64_t max_rows, Arena& arena)
+    : weights_(weights),
+      config_(weights.config()),
+      device_(device),
+      cache_(cache),
+      precision_(precision),
+      buffers_(config_, max_rows, arena) {
+  const RopeScaling& scaling = config_.rope_scaling;
+  const YarnParams yarn{static_cast<float>(scaling.factor), scaling.original_max_position_embeddings,
+                        static_cast<float>(scaling.beta_fast), static_cast<float>(scaling.beta_slow)};
+  const auto rotary_dim = static_cast<int>(config_.qk_rope_head_dim);
+  frequencies_[kPlain] = rope_frequencies(static_cast<float>(config_.rope_theta), rotary_dim, nullptr);
+  frequencies_[kCompressed] = rope_frequencies(static_cast<float>(config_.compress_rope_theta), rotary_dim,
+                                               scaling.original_max_position_embeddings > 0 ? &yarn : nullptr);
+}
+
+void Forward::prepare_angles(const RaggedBatch& batch) {
+  for (const SequenceSlice& slice : batch.slices) {
+    for (std::int64_t i = 0; i < slice.num_tokens; ++i) {
+      for (const int variant : {kPlain, kCompressed}) {
+        rope_angles(frequencies_[variant], slice.start + i, buffers_.cosine[variant].row(slice.first_row + i),
+                    buffers_.sine[variant].row(slice.first_row + i));
+      }
+    }
+  }
+}
+
+Activations<3> Forward::run(const RaggedBatch& batch) {
+  BALEEN_CHECK_LE(batch.num_rows(), buffers_.u.extent(0));
+  const Activations<3> streams = rows(buffers_.streams, batch.num_rows());
+  prepare_angles(batch);
+  device_.embed({.tokens = batch.tokens, .table = weights_.embedding(), .out = streams});
+  for (std::int64_t block = 0; block < config_.num_hidden_layers; ++block) run_block(block, batch, streams);
+  return streams;
+}
+
+Activations<3> Forward::run_mtp(const RaggedBatch& batch, ConstActivations<3> streams, std::int64_t depth) {
+  const std::int64_t num_rows = batch.num_rows(), num_streams = config_.hc_mult, width = config_.hidden_size;
+  BALEEN_CHECK_LE(num_rows, buffers_.u.extent(0));
+  BALEEN_CHECK(streams.extent(0) == num_rows && streams.dense());
+  const MtpWeights& weights = weights_.mtp(depth);
+  const float eps = static_cast<float>(config_.rms_norm_eps);
+  prepare_angles(batch);
+
+  // Y[s] = bf(e_proj(enorm(e)) + h_proj(hnorm(X[s]))): the embedding's term is the same for all streams.
+  const Activations<2> embedded = rows(buffers_.u, num_rows);
+  const Activations<2> embedded_term = rows(buffers_.f, num_rows);
+  device_.embed({.tokens = batch.tokens, .table = weights_.embedding(), .out = {embedded.data(), {num_rows, 1, width}}});
+  device_.rms_norm({.x = embedded, .weight = weights.enorm, .eps = eps, .precision = precision_, .y = embedded});
+  const LinearOutput e_output{&weights.e_proj, embedded_term};
+  device_.linear({.x = embedded, .outputs = {&e_output, 1}, .precision = precision_});
+
+  const Activations<3> out = rows(buffers_.mtp_streams, num_rows);
+  const std::int64_t stream_rows = num_rows * num_streams;
+  const ConstActivations<2> flat{streams.data(), {stream_rows, width}};
+  const Activations<2> flat_out{out.data(), {stream_rows, width}};
+  const Activations<2> normed{buffers_.streams.data(), {stream_rows, width}};  // the main pass is over
+  device_.rms_norm({.x = flat, .weight = weights.hnorm, .eps = eps, .precision = precision_, .y = normed});
+  const LinearOutput h_output{&weights.h_proj, flat_out};
+  device_.linear({.x = normed, .outputs = {&h_output, 1}, .precision = precision_});
+  device_.mtp_combine({.embedded = embedded_term, .precision = precision_, .streams = out});
+
+  run_block(config_.num_hidden_layers + depth, batch, out);
+  return out;
+}
+
+void Forward::run_block(std::int64_t block, const RaggedBatch& batch, Activations<3> streams) {
+  const BlockWeights& weights = weights_.block(block);
+  const std::int64_t num_rows = batch.num_rows();
+  const float norm_eps = static_cast<float>(config_.rms_norm_eps);
+  const Activations<2> u = rows(buffers_.u, num_rows);
+  const Activations<2> f = rows(buffers_.f, num_rows);
+  const Activations<2> post = rows(buffers_.post, num_rows);
+  const Activations<3> comb = rows(buffers_.comb, num_rows);
+  const auto enter = [&](const HcWeights& hc, std::span<const float> norm) {
+    device_.hc_pre({.streams = streams,
+                    .weights = hc,
+                    .norm_eps = norm_eps,
+                    .hc_eps = static_cast<float>(config_.hc_eps),
+                    .sinkhorn_iterations = static_cast<int>(config_.hc_sinkhorn_iters),
+                    .precision = precision_,
+                    .u = u,
+                    .post = post,
+                    .comb = comb});
+    device_.rms_norm({.x = u, .weight = norm, .eps = norm_eps, .precision = precision_, .y = u});
+  };
+  const auto leave = [&] {
+    device_.hc_post({.f = f, .post = post, .comb = comb, .precision = precision_, .streams = streams});
+  };
+  enter(weights.hc_attn, weights.attn_norm);
+  attention(block, batch);
+  leave();
+  enter(weights.hc_ffn, weights.ffn_norm);
+  moe(block, batch);
+  leave();
+  if (observer_ != nullptr) observer_(observer_context_, block, streams);
+}
+
+void Forward::project_queries(const AttentionWeights& weights, LayerKind kind, std::int64_t num_rows, int angles) {
+  const float eps = static_cast<float>(config_.rms_norm_eps);
+  const Activations<2> latent = rows(buffers_.q_latent, num_rows);
+  const Activations<2> q = rows(buffers_.q, num_rows);
+  device_.rms_norm({.x = latent, .weight = weights.q_norm, .eps = eps, .precision = precision_, .y = latent});
+  const std::array<LinearOutput, 2> outputs{{{&weights.wq_b, q}, {&weights.indexer.wq_b, rows(buffers_.index_q, num_rows)}}};
+  device_.linear({.x = latent,
+                  .outputs = std::span(outputs).first(kind == LayerKind::kCsa ? 2 : 1),
+                  .precision = precision_});
+  const Activations<2> per_head{q.data(), {num_rows * config_.num_attention_heads, config_.head_dim}};
+  device_.rms_norm({.x = per_head, .weight = {}, .eps = eps, .precision = precision_, .y = per_head});
+  device_.rope({.x = heads(q, config_.num_attention_heads),
+                .cosine = rows(buffers_.cosine[angles], num_rows),
+                .sine = rows(buffers_.sine[angles], num_rows),
+                .inverse = false,
+                .precision = precision_});
+}
+
+void Forward::compress(std::int64_t block, const RaggedBatch& batch) {
+  const AttentionWeights& weights = weights_.block(block).attention;
+  const std::int64_t num_rows = batch.num_rows();
+  const auto ratio = static_cast<int>(config_.compress_ratio(block));
+  const auto pool = [&](const CompressorWeights& compressor, const Activations<2>& kv, const Activations<2>& gate,
+                        const CompressorState& state, const LatentPool& latent, const IndexKeyPool& index_key) {
+    device_.compressor({.kv = rows(kv, num_rows, compressor.wkv.rows),
+                        .gate = rows(gate, num_rows, compressor.wgate.rows),
+                        .ape = compressor.ape,
+                        .norm_weight = compressor.norm,
+                        .eps = static_cast<float>(config_.rms_norm_eps),
+                        .frequencies = frequencies_[kCompressed],
+                        .ratio = ratio,
+                        .precision = precision_,
+                        .batch = batch,
+                        .state = state,
+                        .latent = latent,
+                        .index_key = index_key});
+  };
+  pool(weights.compressor, buffers_.main_kv, buffers_.main_gate, cache_.main_state(block), cache_.compressed(block), {});
+  if (ratio == 4) {
+    pool(weights.indexer.compressor, buffers_.index_kv, buffers_.index_gate, cache_.index_state(block), {},
+         cache_.index_keys(block));
+  }
+}
+
+void Forward::attention(std::int64_t block, const RaggedBatch& batch) {
+  const AttentionWeights& weights = weights_.block(block).attention;
+  const LayerKind kind = config_.layer_kind(block);
+  const int angles = angles_of(kind);
+  const std::int64_t num_rows = batch.num_rows();
+  const Activations<2> x = rows(buffers_.u, num_rows);
+  const ConstActivations<2> cosine = rows(buffers_.cosine[angles], num_rows);
+  const ConstActivations<2> sine = rows(buffers_.sine[angles], num_rows);
+  const CompressorWeights& main = weights.compressor;
+  const CompressorWeights& index = weights.indexer.compressor;
+  const std::array<LinearOutput, 7> projections{
+      {{&weights.wq_a, rows(buffers_.q_latent, num_rows)},
+       {&weights.wkv, rows(buffers_.kv, num_rows)},
+       {&main.wkv, rows(buffers_.main_kv, num_rows, main.wkv.rows), true},
+       {&main.wgate, rows(buffers_.main_gate, num_rows, main.wgate.rows), true},
+       {&index.wkv, rows(buffers_.index_kv, num_rows, index.wkv.rows), true},
+       {&index.wgate, rows(buffers_.index_gate, num_rows, index.wgate.rows), true},
+       {&weights.indexer.weights_proj, rows(buffers_.index_weights, num_rows)}}};
+  const std::size_t num_projections = kind == LayerKind::kCsa ? 7 : kind == LayerKind::kHca ? 4 : 2;
+  device_.linear({.x = x, .outputs = std::span(projections).first(num_projections), .precision = precision_});
+
+  project_queries(weights, kind, num_rows, angles);
+  device_.kv_store({.kv = rows(buffers_.kv, num_rows),
+                    .weight = weights.kv_norm,
+                    .eps = static_cast<float>(config_.rms_norm_eps),
+                    .cosine = cosine,
+                    .sine = sine,
+                    .batch = batch,
+                    .window = cache_.window(block)});
+  if (kind != LayerKind::kSlidingWindow) compress(block, batch);
+  const View<std::int32_t, 2> selected = rows(buffers_.selected, num_rows);
+  if (kind == LayerKind::kCsa) {
+    device_.indexer({.q = heads(rows(buffers_.index_q, num_rows), config_.index_n_heads),
+                     .head_weights = rows(buffers_.index_weights, num_rows),
+                     .cosine = cosine,
+                     .sine = sine,
+                     .precision = precision_,
+                     .batch = batch,
+                     .keys = cache_.index_keys(block),
+                     .selected = selected});
+  }
+  const Activations<2> attended = rows(buffers_.attended, num_rows);
+  device_.sparse_attention({.q = heads(rows(buffers_.q, num_rows), config_.num_attention_heads),
+                            .batch = batch,
+                            .window = cache_.window(block),
+                            .compressed = cache_.compressed(block),
+                            .ratio = static_cast<int>(config_.compress_ratio(block)),
+                            .selected = kind == LayerKind::kCsa ? selected : View<std::int32_t, 2>(),
+                            .sink = weights.sink,
+                            .window_tokens = config_.sliding_window,
+                            .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
+                            .precision = precision_,
+                            .out = heads(attended, config_.num_attention_heads)});
+  device_.rope({.x = heads(attended, config_.num_attention_heads),
+                .cosine = cosine,
+                .sine = sine,
+                .inverse = true,
+                .precision = precision_});
+  const Activations<2> grouped = rows(buffers_.grouped, num_rows);
+  device_.grouped_linear(
+      {.x = heads(attended, config_.o_groups), .weight = &weights.wo_a, .y = grouped, .precision = precision_});
+  const LinearOutput output{&weights.wo_b, rows(buffers_.f, num_rows)};
+  device_.linear({.x = grouped, .outputs = {&output, 1}, .precision = precision_});
+}
+
+void Forward::moe(std::int64_t block, const RaggedBatch& batch) {
+  const MoeWeights& weights = weights_.block(block).moe;
+  const std::int64_t num_rows = batch.num_rows();
+  const Activations<2> x = rows(buffers_.u, num_rows);
+  const Activations<2> logits = rows(buffers_.router_logits, num_rows);
+  const View<std::int32_t, 2> ids = rows(buffers_.expert_ids, num_rows);
+  const Activations<2> routing_weights = rows(buffers_.expert_weights, num_rows);
+  const LinearOutput gate{&weights.gate, logits, true};
+  device_.linear({.x = x, .outputs = {&gate, 1}, .precision = precision_});
+  device_.route({.logits = logits,
+                 .scoring = scoring_of(config_.scoring_func),
+                 .normalise = config_.scoring_func != ScoringFunc::kSoftmax && config_.norm_topk_prob,
+                 .scale = static_cast<float>(config_.routed_scaling_factor),
+                 .bias = weights.bias,
+                 .hash_table = weights.hash_table,
+                 .tokens = batch.tokens,
+                 .num_groups = static_cast<int>(config_.n_group),
+                 .num_groups_kept = static_cast<int>(config_.topk_group),
+                 .ids = ids,
+                 .weights = routing_weights});
+  device_.experts({.x = x,
+                   .ids = ids,
+                   .weights = routing_weights,
+                   .routed = weights.routed,
+                   .shared = weights.has_shared ? &weights.shared : nullptr,
+                   .swiglu_limit = static_cast<float>(config_.swiglu_limit),
+                   .precision = precision_,
+                   .out = rows(buffers_.f, num_rows)});
+}
+
+void Forward::head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm, Activations<2> out) {
+  const Activations<2> y = rows(buffers_.u, streams.extent(0));
+  device_.hc_head({.streams = streams,
+                   .weights = hc,
+                   .norm_eps = static_cast<float>(config_.rms_norm_eps),
+                   .hc_eps = static_cast<float>(config_.hc_eps),
+                   .precision = precision_,
+                   .y = y});
+  device_.rms_norm(
+      {.x = y, .weight = norm, .eps = static_cast<float>(config_.rms_norm_eps), .precision = precision_, .y = y});
+  device_.lm_head({.x = y, .weight = &weights_.head(), .logits = out});
+}
+
+void Forward::logits(ConstActivations<3> streams, Activations<2> out) {
+  head(streams, weights_.hc_head(), weights_.norm(), out);
+}
+
+void Forward::mtp_logits(ConstActivations<3> streams, std::int64_t depth, Activations<2> out) {
+  const MtpWeights& weights = weights_.mtp(depth);
+  head(streams, weights.hc_head, weights.norm, out);
+}
+
+}  // namespace baleen

@@ -1,0 +1,69 @@
+#include "model/forward_buffers.h"
+
+#include <algorithm>
+
+namespace baleen {
+namespace {
+
+/// Calls place(view, extents) for every buffer: once to add up bytes, once to allocate.
+template <class Buffers, class Place>
+void lay_out(Buffers& b, const ModelConfig& c, std::int64_t rows, Place place) {
+  const auto matrix = [&](auto& view, std::int64_t width) { place(view, std::array<std::int64_t, 2>{rows, width}); };
+  const std::array<std::int64_t, 3> streams{rows, c.hc_mult, c.hidden_size};
+  place(b.streams, streams);
+  place(b.mtp_streams, streams);
+  matrix(b.u, c.hidden_size);
+  matrix(b.f, c.hidden_size);
+  matrix(b.post, c.hc_mult);
+  place(b.comb, std::array<std::int64_t, 3>{rows, c.hc_mult, c.hc_mult});
+  matrix(b.q_latent, c.q_lora_rank);
+  matrix(b.q, c.q_dim());
+  matrix(b.kv, c.head_dim);
+  matrix(b.attended, c.q_dim());
+  matrix(b.grouped, c.o_dim());
+  matrix(b.main_kv, 2 * c.head_dim);
+  matrix(b.main_gate, 2 * c.head_dim);
+  matrix(b.index_kv, 2 * c.index_head_dim);
+  matrix(b.index_gate, 2 * c.index_head_dim);
+  matrix(b.index_q, c.index_q_dim());
+  matrix(b.index_weights, c.index_n_heads);
+  matrix(b.selected, c.index_topk);
+  matrix(b.router_logits, c.n_routed_experts);
+  matrix(b.expert_ids, c.num_experts_per_tok);
+  matrix(b.expert_weights, c.num_experts_per_tok);
+  for (int variant = 0; variant < 2; ++variant) {
+    matrix(b.cosine[variant], c.qk_rope_head_dim / 2);
+    matrix(b.sine[variant], c.qk_rope_head_dim / 2);
+  }
+}
+
+template <class T, int Rank>
+std::int64_t element_count(const View<T, Rank>& /*view*/, const std::array<std::int64_t, Rank>& extents) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : extents) count *= extent;
+  return count;
+}
+
+}  // namespace
+
+ForwardBuffers::ForwardBuffers(const ModelConfig& config, std::int64_t max_rows, Arena& arena) {
+  lay_out(*this, config, max_rows, [&]<class T, int Rank>(View<T, Rank>& view, std::array<std::int64_t, Rank> extents) {
+    view = {arena.allocate<T>(element_count(view, extents)), extents};
+  });
+}
+
+std::int64_t forward_buffer_bytes(const ModelConfig& config, std::int64_t max_rows) {
+  struct Empty : ForwardBuffers {
+    Empty(const ModelConfig& c, Arena& arena) : ForwardBuffers(c, 0, arena) {}
+  };
+  Arena nothing;
+  Empty shapes(config, nothing);
+  std::int64_t bytes = 0;
+  lay_out(shapes, config, max_rows,
+          [&]<class T, int Rank>(View<T, Rank>& view, std::array<std::int64_t, Rank> extents) {
+            bytes += Arena::bytes_for<T>(element_count(view, extents));
+          });
+  return bytes;
+}
+
+}  // namespace baleen

@@ -1,0 +1,269 @@
+#include "model_files/convert.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "model/weight_checks.h"
+#include "model_files/folder.h"
+#include "model_files/weight_stream.h"
+
+namespace baleen {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// One panel's share of a matrix's `RoundingLoss`; summed in panel order, so that threads do not matter.
+struct PanelLoss {
+  double max_change = 0;
+  double max_value = 0;
+  double sum_change = 0;
+  double sum_value = 0;
+  bool finite = true;
+};
+
+PanelLoss compare(std::span<const float> before, std::span<const float> after) {
+  PanelLoss loss;
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    const double value = std::fabs(static_cast<double>(before[i]));
+    const double change = std::fabs(static_cast<double>(before[i]) - static_cast<double>(after[i]));
+    loss.finite = loss.finite && std::isfinite(value) && std::isfinite(change);
+    loss.max_value = std::max(loss.max_value, value);
+    loss.max_change = std::max(loss.max_change, change);
+    loss.sum_value += value;
+    loss.sum_change += change;
+  }
+  return loss;
+}
+
+bool can_be_lossless(WeightFormat from, WeightFormat to) { return from > to; }
+static_assert(WeightFormat::kFp4 > WeightFormat::kFp8 && WeightFormat::kFp8 > WeightFormat::kBf16);
+
+class ConvertingSource final : public WeightSource {
+ public:
+  ConvertingSource(const Checkpoint& checkpoint, const ModelConfig& config, ConvertReport& report,
+                   ThreadPool& pool)
+      : checkpoint_(checkpoint),
+        config_(config),
+        report_(report),
+        pool_(pool),
+        scratch_(static_cast<std::size_t>(pool.num_threads())) {}
+
+  void write_plain(const TensorSpec& tensor, const Sink& sink) override {
+    const TensorInfo& stored = checkpoint_.at(tensor.name);
+    if (tensor.storage == Storage::kI64) check_hash_table(stored, config_);
+    sink(stored.bytes);
+  }
+
+  void encode(const TensorSpec& tensor, EncodedMatrix& encoded) override {
+    const StoredMatrix source = stored_matrix(tensor);
+    const WeightFormat to = report_.to.of(tensor.storage);
+    if (source.format == to) {
+      encoded.weight.assign(source.weight.begin(), source.weight.end());
+      encoded.scale.assign(source.scale.begin(), source.scale.end());
+      return;
+    }
+    encoded.reset(source.rows, source.cols, to);
+    std::vector<PanelLoss> losses(static_cast<std::size_t>(source.num_panels()));
+    pool_.parallel_for(source.num_panels(), [&](std::int64_t panel, int thread) {
+      losses[static_cast<std::size_t>(panel)] =
+          convert_panel(source, panel, encoded, scratch_[static_cast<std::size_t>(thread)]);
+    });
+    account(tensor, source.format, to, losses);
+  }
+
+ private:
+  struct Scratch {
+    std::vector<float> before;
+    std::vector<float> after;
+  };
+
+  StoredMatrix stored_matrix(const TensorSpec& tensor) const {
+    StoredMatrix matrix{.rows = tensor.shape[0],
+                        .cols = tensor.shape[1],
+                        .format = report_.from.of(tensor.storage),
+                        .scale_dtype = report_.from.scale_of(tensor.storage),
+                        .weight = checkpoint_.at(tensor.name + ".weight").bytes,
+                        .scale = {}};
+    if (matrix.format != WeightFormat::kBf16) {
+      const TensorInfo& scale = checkpoint_.at(tensor.name + ".scale");
+      check_scale(scale);
+      matrix.scale = scale.bytes;
+    }
+    return matrix;
+  }
+
+  static PanelLoss convert_panel(const StoredMatrix& source, std::int64_t panel, EncodedMatrix& encoded,
+                                 Scratch& scratch) {
+    const auto size = static_cast<std::size_t>(source.panel_rows(panel) * source.cols);
+    scratch.before.resize(size);
+    scratch.after.resize(size);
+    decode_panel(source, panel, scratch.before);
+    const bool widen = source.format == WeightFormat::kFp4 && source.scale_dtype == DType::kF8E8M0 &&
+                       encoded.format == WeightFormat::kFp8;
+    if (widen) {
+      widen_panel(source, panel, encoded);
+    } else {
+      encode_panel(encoded, panel, scratch.before);
+    }
+    decode_panel(encoded.view(), panel, scratch.after);
+    return compare(scratch.before, scratch.after);
+  }
+
+  void account(const TensorSpec& tensor, WeightFormat from, WeightFormat to,
+               std::span<const PanelLoss> losses) {
+    PanelLoss sum;
+    for (const PanelLoss& loss : losses) {
+      if (!loss.finite) {
+        fail("tensor \"{}.weight\": holds values that are not finite numbers, in {} or once rounded to {}",
+             tensor.name, weight_format_name(from), weight_format_name(to));
+      }
+      sum.max_change = std::max(sum.max_change, loss.max_change);
+      sum.max_value = std::max(sum.max_value, loss.max_value);
+      sum.sum_change += loss.sum_change;
+      sum.sum_value += loss.sum_value;
+    }
+    RoundingLoss& role = report_.changed[tensor.role];
+    ++role.num_tensors;
+    role.sum_change += sum.sum_change;
+    role.sum_value += sum.sum_value;
+    if (sum.max_change == 0) {
+      ++role.num_exact;
+      return;
+    }
+    role.max_relative_error = std::max(role.max_relative_error, sum.max_change / sum.max_value);
+    if (can_be_lossless(from, to)) report_.unexpected_losses.push_back(tensor.name);
+  }
+
+  const Checkpoint& checkpoint_;
+  const ModelConfig& config_;
+  ConvertReport& report_;
+  ThreadPool& pool_;
+  std::vector<Scratch> scratch_;  ///< one a thread
+};
+
+/// The original config.json with its formats changed; fields that are unknown here stay.
+std::string adapted_config(const fs::path& path, const ModelConfig& config, const StorageFormats& formats) {
+  using Json = nlohmann::ordered_json;
+  Json object = Json::parse(read_text_file(path));
+  object["expert_dtype"] = weight_format_name(formats.experts);
+  if (formats.dense == WeightFormat::kBf16) {
+    object.erase("quantization_config");
+  } else if (!object.contains("quantization_config")) {
+    ModelConfig fp8 = config;
+    fp8.dense_format = WeightFormat::kFp8;
+    object["quantization_config"] = Json::parse(config_text(fp8))["quantization_config"];
+  }
+  return object.dump(2) + "\n";
+}
+
+StorageFormats target_formats(const StorageFormats& from, const ConvertOptions& options) {
+  if (options.dense == WeightFormat::kFp4) {
+    fail("dense weights cannot become FP4, the released layout has none; expected bf16 or fp8");
+  }
+  StorageFormats to = from;
+  to.experts = options.experts.value_or(from.experts);
+  to.dense = options.dense.value_or(from.dense);
+  if (to.experts != from.experts) to.expert_scale = DType::kF8E8M0;
+  if (to.dense != from.dense) to.dense_scale = DType::kF8E8M0;
+  return to;
+}
+
+}  // namespace
+
+bool ConvertReport::lossless() const {
+  return std::all_of(changed.begin(), changed.end(),
+                     [](const auto& entry) { return entry.second.num_exact == entry.second.num_tensors; });
+}
+
+ConvertReport convert_checkpoint(const fs::path& in, const fs::path& out, const ConvertOptions& options,
+                                 ThreadPool& pool) {
+  std::error_code ignored;
+  if (fs::equivalent(in, out, ignored)) {
+    fail("{}: input and output are the same folder; name another output", out.string());
+  }
+  const ModelConfig config = load_config(in);
+  const Checkpoint checkpoint(in);
+  check_tensors(config, checkpoint);
+  check_output_folder(out, options.force);
+  ConvertReport report;
+  report.from = detect_formats(config, checkpoint);
+  report.to = target_formats(report.from, options);
+  StreamPlan plan{.folder = out,
+                  .table = tensor_table(config),
+                  .formats = report.to,
+                  .max_shard_bytes = options.max_shard_bytes,
+                  .other_files = companion_files(in),
+                  .job = "convert"};
+  plan.other_files.push_back({"config.json", adapted_config(in / "config.json", config, report.to)});
+  ConvertingSource source(checkpoint, config, report, pool);
+  const Checksums checksums = write_weights(plan, source);
+  verify_weights(out, checksums);
+  report.num_tensors = static_cast<std::int64_t>(checksums.size());
+  report.total_bytes = stored_bytes(plan.table, plan.formats);
+  return report;
+}
+
+std::string_view role_name(TensorRole role) {
+  switch (role) {
+    case TensorRole::kEmbedding:
+      return "embedding";
+    case TensorRole::kHead:
+      return "head";
+    case TensorRole::kNorm:
+      return "norms";
+    case TensorRole::kHyperConnection:
+      return "hyper-connections";
+    case TensorRole::kAttention:
+      return "attention";
+    case TensorRole::kCompressor:
+      return "compressors";
+    case TensorRole::kIndexer:
+      return "indexers";
+    case TensorRole::kRouter:
+      return "routers";
+    case TensorRole::kSharedExpert:
+      return "shared experts";
+    case TensorRole::kRoutedExpert:
+      return "routed experts";
+    case TensorRole::kMtpProjection:
+      return "MTP projections";
+  }
+  return "?";
+}
+
+std::string report_text(const ConvertReport& report) {
+  constexpr std::size_t kMostShown = 20;
+  std::string text =
+      fmt::format("{} tensors, {:.3f} GB; experts {} -> {}, dense {} -> {}\n", report.num_tensors,
+                  static_cast<double>(report.total_bytes) / 1e9, weight_format_name(report.from.experts),
+                  weight_format_name(report.to.experts), weight_format_name(report.from.dense),
+                  weight_format_name(report.to.dense));
+  for (const auto& [role, loss] : report.changed) {
+    text +=
+        fmt::format("  {:<16} {:>6} matrices, {} exact", role_name(role), loss.num_tensors, loss.num_exact);
+    if (loss.num_exact < loss.num_tensors) {
+      text += fmt::format("; relative error mean {:.2e}, max {:.2e}", loss.mean_relative_error(),
+                          loss.max_relative_error);
+    }
+    text += '\n';
+  }
+  text += report.lossless()
+              ? "lossless: every weight has the value it had\n"
+              : "not lossless: mean error is sum |change| / sum |value|, max is of the largest value\n";
+  if (!report.unexpected_losses.empty()) {
+    text += fmt::format("{} matrices lost values in a conversion that is usually exact:\n",
+                        report.unexpected_losses.size());
+    const std::size_t shown = std::min(kMostShown, report.unexpected_losses.size());
+    for (std::size_t i = 0; i < shown; ++i) text += fmt::format("  {}\n", report.unexpected_losses[i]);
+    if (shown < report.unexpected_losses.size()) text += "  ...\n";
+  }
+  text += "read back and verified\n";
+  return text;
+}
+
+}  // namespace baleen

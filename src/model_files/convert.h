@@ -1,0 +1,61 @@
+/// Checkpoint in, checkpoint out: other shards, other number formats, and an account of what that cost.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/tensor_table.h"
+#include "parallel/thread_pool.h"
+
+namespace baleen {
+
+struct ConvertOptions {
+  std::optional<WeightFormat> experts = {};  ///< nothing: as they are
+  std::optional<WeightFormat> dense = {};    ///< BF16 or FP8
+  std::int64_t max_shard_bytes = 5'000'000'000;
+  bool force = false;  ///< write into a folder that is not empty
+};
+
+/// What rounding did to the matrices of one role, by comparing every stored value with its source.
+struct RoundingLoss {
+  std::int64_t num_tensors = 0;
+  std::int64_t num_exact = 0;     ///< tensors without a single changed value
+  double max_relative_error = 0;  ///< largest |change| over the largest |value| of the same tensor
+  double sum_change = 0;          ///< sum of |change|
+  double sum_value = 0;           ///< sum of |value|
+
+  [[nodiscard]] double mean_relative_error() const { return sum_value > 0 ? sum_change / sum_value : 0; }
+};
+
+struct ConvertReport {
+  StorageFormats from;
+  StorageFormats to;
+  std::int64_t num_tensors = 0;
+  std::int64_t total_bytes = 0;
+  std::map<TensorRole, RoundingLoss> changed;  ///< roles whose format changed
+  /// Matrices that lost something though their conversion can be lossless: FP4 to FP8 (scales of a block
+  /// further apart than 2^14), FP4 or FP8 to BF16 (scales that are no powers of two, or at the edge of the
+  /// range).
+  std::vector<std::string> unexpected_losses;
+
+  [[nodiscard]] bool lossless() const;
+};
+
+/// Streams tensor by tensor; holds one matrix. FP4 becomes FP8 exactly as in the released converter,
+/// everything else is decoded and rounded anew where its format changes and copied where not. Companion files
+/// (tokenizer, licence) are copied, config.json is adapted. The result is read back and compared before this
+/// returns. Throws `Error`, leaving nothing behind, when config and tensors of `in` do not fit together,
+/// weights are not numbers, `out` is `in` or not empty, or the disk is full.
+ConvertReport convert_checkpoint(const std::filesystem::path& in, const std::filesystem::path& out,
+                                 const ConvertOptions& options, ThreadPool& pool);
+
+[[nodiscard]] std::string report_text(const ConvertReport& report);
+
+/// "attention", "routed experts", ...
+[[nodiscard]] std::string_view role_name(TensorRole role);
+
+}  // namespace baleen

@@ -1,0 +1,27 @@
+/// Random checkpoints in the released layout, scaled so that activations, routing and index scores are well
+/// spread.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "model/config.h"
+#include "parallel/thread_pool.h"
+
+namespace baleen {
+
+struct InitOptions {
+  std::uint64_t seed = 1;
+  std::int64_t max_shard_bytes = 5'000'000'000;
+  std::filesystem::path tokenizer = {};  ///< folder to copy a tokenizer from; empty writes none
+  bool force = false;                    ///< write into a folder that is not empty
+};
+
+/// Norms are around 1, matrices have deviation K^-1/2, the router 2 d^-1/2, the head 3 d^-1/2, hash rows are
+/// distinct experts. The bytes depend on config and seed alone, not on the threads. Memory: one matrix.
+/// Throws `Error`, leaving nothing behind, when the folder cannot be used or the disk is full.
+/// Returns the bytes of the tensors.
+std::int64_t init_checkpoint(const std::filesystem::path& folder, const ModelConfig& config,
+                             const InitOptions& options, ThreadPool& pool);
+
+}  // namespace baleen

@@ -1,0 +1,51 @@
+/// What a checkpoint folder holds, from config.json and the safetensors headers alone: no weight is read.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/tensor_table.h"
+#include "model_files/kv_size.h"
+
+namespace baleen {
+
+/// Parameters are elements of the tensors: scales and hash tables do not count.
+struct ParameterCount {
+  std::int64_t total = 0;  ///< without MTP blocks
+  std::int64_t per_token =
+      0;  ///< of those, what one token uses: all but the experts that it is not routed to
+  std::int64_t mtp = 0;
+};
+
+[[nodiscard]] ParameterCount count_parameters(const ModelConfig& config);
+
+struct FormatTotal {
+  std::int64_t num_tensors = 0;
+  std::int64_t bytes = 0;
+};
+
+struct CheckpointReport {
+  std::filesystem::path folder;
+  ModelConfig config;
+  StorageFormats formats;
+  std::int64_t num_files = 0;
+  std::int64_t num_tensors = 0;
+  std::int64_t total_bytes = 0;
+  ParameterCount parameters;
+  std::map<std::string, FormatTotal> by_format;  ///< "BF16", "FP4 (packed in I8)", "FP8 E4M3", ...
+  KvSize kv;
+  std::vector<std::string> mismatches;  ///< one sentence each; empty for a checkpoint that can be run
+};
+
+/// Throws `Error` for what leaves nothing to report: no or bad config.json, no or damaged files.
+[[nodiscard]] CheckpointReport inspect_checkpoint(const std::filesystem::path& folder);
+
+/// For people; at most `max_mismatches` of the mismatches.
+[[nodiscard]] std::string report_text(const CheckpointReport& report, std::size_t max_mismatches = 20);
+/// The same as one JSON object, with every mismatch.
+[[nodiscard]] std::string report_json(const CheckpointReport& report);
+
+}  // namespace baleen

@@ -1,0 +1,118 @@
+#include "model_files/weight_stream.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <memory>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/progress.h"
+
+namespace baleen {
+namespace {
+
+/// Where a stored tensor comes from.
+struct Origin {
+  const TensorSpec* spec = nullptr;
+  bool is_scale = false;
+};
+
+class Checksum {
+ public:
+  Checksum() : state_(XXH3_createState(), XXH3_freeState) { XXH3_64bits_reset(state_.get()); }
+  void update(std::span<const std::byte> bytes) {
+    XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
+  }
+  std::uint64_t value() const { return XXH3_64bits_digest(state_.get()); }
+
+ private:
+  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state_;
+};
+
+class Stream {
+ public:
+  Stream(const StreamPlan& plan, WeightSource& source)
+      : source_(source),
+        writer_(plan.folder, plan_tensors(plan), plan.max_shard_bytes),
+        progress_(plan.job, "MB", writer_.total_bytes() / kBytesPerUnit) {}
+
+  Checksums run(std::span<const TextFile> other_files) {
+    for (const TensorHeader& tensor : writer_.order()) {
+      progress_.update(written_bytes_ / kBytesPerUnit, tensor.name);
+      write(tensor);
+    }
+    BALEEN_CHECK(pending_scales_.empty());
+    writer_.finish(other_files);
+    return std::move(checksums_);
+  }
+
+ private:
+  static constexpr std::int64_t kBytesPerUnit = 1'000'000;
+
+  std::vector<TensorHeader> plan_tensors(const StreamPlan& plan) {
+    std::vector<TensorHeader> tensors;
+    for (const TensorSpec& spec : plan.table) {
+      bool is_scale = false;  // the second tensor of a matrix
+      for (TensorHeader& tensor : stored_tensors(spec, plan.formats)) {
+        origins_.emplace(tensor.name, Origin{&spec, std::exchange(is_scale, true)});
+        tensors.push_back(std::move(tensor));
+      }
+    }
+    return tensors;
+  }
+
+  void write(const TensorHeader& tensor) {
+    Checksum checksum;
+    const auto sink = [&](std::span<const std::byte> bytes) {
+      writer_.append(tensor.name, bytes);
+      checksum.update(bytes);
+      written_bytes_ += static_cast<std::int64_t>(bytes.size());
+    };
+    const Origin& origin = origins_.find(tensor.name)->second;
+    if (!origin.spec->is_matrix()) {
+      source_.write_plain(*origin.spec, sink);
+    } else if (origin.is_scale) {
+      // The writer puts larger alignments first and keeps the order otherwise, so a weight precedes its
+      // scale.
+      const auto scale = pending_scales_.extract(origin.spec->name);
+      BALEEN_CHECK(!scale.empty());
+      sink(scale.mapped());
+    } else {
+      source_.encode(*origin.spec, encoded_);
+      sink(encoded_.weight);
+      if (!encoded_.scale.empty()) pending_scales_.emplace(origin.spec->name, encoded_.scale);
+    }
+    checksums_.emplace(tensor.name, checksum.value());
+  }
+
+  WeightSource& source_;
+  std::map<std::string, Origin, std::less<>> origins_;
+  CheckpointWriter writer_;
+  Progress progress_;
+  EncodedMatrix encoded_;
+  std::map<std::string, std::vector<std::byte>> pending_scales_;
+  Checksums checksums_;
+  std::int64_t written_bytes_ = 0;
+};
+
+}  // namespace
+
+Checksums write_weights(const StreamPlan& plan, WeightSource& source) {
+  return Stream(plan, source).run(plan.other_files);
+}
+
+void verify_weights(const std::filesystem::path& folder, const Checksums& checksums) {
+  const Checkpoint checkpoint(folder);
+  check_tensors(load_config(folder), checkpoint);
+  for (const TensorInfo& tensor : checkpoint.tensors()) {
+    const auto written = checksums.find(tensor.name);
+    const std::uint64_t found = XXH3_64bits(tensor.bytes.data(), tensor.bytes.size());
+    if (written == checksums.end() || written->second != found) {
+      fail("tensor \"{}\" in {}: reads back other bytes than were written; is the disk sound?", tensor.name,
+           tensor.file);
+    }
+  }
+}
+
+}  // namespace baleen

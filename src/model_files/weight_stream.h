@@ -1,0 +1,51 @@
+/// Writes a whole model from a source that makes one tensor after the other; init and convert are two such
+/// sources.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint_writer.h"
+#include "model/tensor_table.h"
+#include "model_files/matrix_codec.h"
+
+namespace baleen {
+
+class WeightSource {
+ public:
+  using Sink = std::function<void(std::span<const std::byte>)>;
+
+  virtual ~WeightSource() = default;
+  /// Hands the bytes of a tensor that is no matrix to `sink`, in pieces if it likes.
+  virtual void write_plain(const TensorSpec& tensor, const Sink& sink) = 0;
+  /// Fills `encoded` with weight and scale, of the sizes that `formats` asks for. Called once for each
+  /// matrix.
+  virtual void encode(const TensorSpec& tensor, EncodedMatrix& encoded) = 0;
+};
+
+struct StreamPlan {
+  std::filesystem::path folder;
+  std::vector<TensorSpec> table;
+  StorageFormats formats;
+  std::int64_t max_shard_bytes = 0;
+  std::vector<TextFile> other_files;  ///< config.json last
+  std::string job;                    ///< for the progress line
+};
+
+/// Tensor name -> XXH3 of its bytes.
+using Checksums = std::map<std::string, std::uint64_t, std::less<>>;
+
+/// Writes all tensors, then the other files; after an error nothing is left behind. Holds one matrix and the
+/// scales of the current shard, no more. Throws `Error` as `CheckpointWriter` and the source do.
+Checksums write_weights(const StreamPlan& plan, WeightSource& source);
+
+/// Reads a written checkpoint back: config and tensors fit together, and every byte is the one that was
+/// meant. Throws `Error` otherwise.
+void verify_weights(const std::filesystem::path& folder, const Checksums& checksums);
+
+}  // namespace baleen

@@ -1,0 +1,27 @@
+#include "ops/mtp_combine/mtp_combine.h"
+
+#include "numeric/bf16.h"
+
+namespace baleen {
+
+void mtp_combine(const MtpCombineArgs& args, CpuContext& context) {
+  const bool exact = args.precision == Precision::kExact;
+  context.pool.parallel_for(args.streams.extent(0), [&](std::int64_t row, int) {
+    for (std::int64_t stream = 0; stream < args.streams.extent(1); ++stream) {
+      for (std::int64_t i = 0; i < args.streams.extent(2); ++i) {
+        const float sum = args.embedded(row, i) + args.streams(row, stream, i);
+        args.streams(row, stream, i) = exact ? sum : round_bf16(sum);
+      }
+    }
+  });
+}
+
+OpCost mtp_combine_cost(const MtpCombineArgs& args) {
+  OpCost cost;
+  cost.add_flops(MathFormat::kF32, static_cast<double>(args.streams.size()));
+  cost.read_bytes = 4.0 * static_cast<double>(args.streams.size() + args.embedded.size());
+  cost.write_bytes = 4.0 * static_cast<double>(args.streams.size());
+  return cost;
+}
+
+}  // namespace baleen

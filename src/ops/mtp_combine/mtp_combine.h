@@ -1,0 +1,21 @@
+/// Entry of the MTP block: every residual stream takes the embedding's term, x[s] <- bf(e + x[s]).
+/// (source: forward pass 8; e = e_proj(enorm(embedding)), x[s] = h_proj(hnorm(stream s)), both rounded by `linear`)
+#pragma once
+
+#include "numeric/dtype.h"
+#include "ops/operation/operation.h"
+#include "tensor/view.h"
+
+namespace baleen {
+
+struct MtpCombineArgs {
+  ConstActivations<2> embedded;  ///< [T, d]
+  Precision precision = Precision::kReleased;
+  Activations<3> streams;  ///< [T, n, d], read and overwritten
+};
+
+/// A plain loop that compilers vectorise: it is its own reference.
+void mtp_combine(const MtpCombineArgs& args, CpuContext& context);
+[[nodiscard]] OpCost mtp_combine_cost(const MtpCombineArgs& args);
+
+}  // namespace baleen

@@ -1,0 +1,79 @@
+/// Logits to the id of the next token.
+///
+/// Order of operations, that of vLLM: logit bias, repetition penalty, frequency penalty, presence penalty; at
+/// temperature 0 the largest logit, the lowest id among equals; else temperature, min-p, top-k, top-p, and
+/// one draw from the softmax of what is left. Each of the three filters works on what the one before left.
+///
+/// Logprobs are those of the model: the log-softmax of the logits as they came, before all of the above.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "sampling/candidate_cut.h"
+#include "sampling/sampling_params.h"
+#include "sampling/token_history.h"
+#include "tensor/ragged_batch.h"
+
+namespace baleen {
+
+struct TokenLogprob {
+  TokenId id;
+  double logprob;  ///< natural logarithm of the model's probability
+
+  [[nodiscard]] friend bool operator==(const TokenLogprob&, const TokenLogprob&) = default;
+};
+
+struct SampledToken {
+  TokenId id = 0;
+  /// Absent when `num_logprobs` is kNoLogprobs.
+  std::optional<double> logprob = std::nullopt;
+  /// The `num_logprobs` likeliest tokens, likeliest first, equals by rising id; the sampled one need not be
+  /// among them. Shorter when fewer tokens have any probability. Points into the sampler, until its next
+  /// `sample`.
+  std::span<const TokenLogprob> top_logprobs = {};
+};
+
+/// The choices of one sequence, from its first output token to its last. Not thread-safe; sequences are
+/// independent.
+///
+/// The n-th draw depends on the seed, on n and on the logits alone, never on what else is in the batch. Time
+/// per token is linear in the vocabulary whatever the logits are; nothing is allocated after the first few
+/// tokens.
+class Sampler {
+ public:
+  /// `params.validate(vocab_size)` is empty. Without a seed, takes one from the system.
+  Sampler(SamplingParams params, std::int32_t vocab_size);
+
+  /// Ids inside the vocabulary. Matters to the repetition penalty only; may come in pieces.
+  void observe_prompt(std::span<const TokenId> ids);
+
+  /// Chooses from [vocab_size] logits, and counts the choice as output. Fails, changing nothing, on logits
+  /// that are NaN or +infinity, or all -infinity; -infinity otherwise means never.
+  Result<SampledToken> sample(std::span<const float> logits);
+
+  /// The seed in use, given or taken: it repeats the text.
+  [[nodiscard]] std::uint64_t seed() const { return seed_; }
+
+ private:
+  [[nodiscard]] std::span<const float> adjusted(std::span<const float> logits);
+  [[nodiscard]] TokenId draw(std::span<const float> logits, float max);
+  void find_top_logprobs(std::span<const float> logits, double log_sum);
+
+  SamplingParams params_;
+  std::int32_t vocab_size_;
+  std::uint64_t seed_;
+  std::uint64_t num_sampled_ = 0;
+  std::optional<TokenHistory> history_;  // only with a penalty
+  std::vector<float> adjusted_;          // only with a penalty or a bias
+  std::vector<double> chunk_mass_;       // of each kWeightChunk tokens
+  CutFinder cut_finder_;
+  std::array<TokenLogprob, SamplingParams::kMaxLogprobs> top_{};
+  std::size_t num_top_ = 0;
+};
+
+}  // namespace baleen

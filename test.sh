@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# test.sh [--preset NAME] [ctest options]: installs what is missing, builds everything, runs every test.
+#   ./test.sh --preset dev            the sanitizer build
+#   ./test.sh -R tokenizer            only the tests of that name
+set -euo pipefail
+root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+
+preset=release
+if [[ ${1-} == --preset ]]; then
+  preset=${2:?"--preset needs a name: release, dev or tsan"}
+  shift 2
+fi
+
+"$root/scripts/install_packages.sh"
+"$root/scripts/build.sh" "$preset"
+
+cd "$root"
+results=$root/build/$preset/test_results.xml
+rm -f "$results"
+status=0
+ctest --preset "$preset" --parallel 2 --no-tests=error --output-junit "$results" "$@" || status=$?
+
+# The attributes of the results' outermost element are the only numbers that ctest writes for machines.
+if [[ -e $results ]]; then
+  count() { sed -n "s/^[[:space:]]*$1=\"\([0-9]*\)\".*/\1/p" "$results" | head -n 1; }
+  failed=$(count failures)
+  left_out=$(($(count disabled) + $(count skipped)))
+  echo "$(($(count tests) - failed - left_out)) passed, $failed failed"
+fi
+exit "$status"

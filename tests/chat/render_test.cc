@@ -1,0 +1,102 @@
+// What goldens/encode.jsonl cannot hold: messages without a rendering, and requests that are malformed as
+// such.
+#include "chat/render.h"
+
+#include <gtest/gtest.h>
+
+#include "chat/format.h"
+#include "chat/json_lines.h"
+
+namespace baleen {
+namespace {
+
+Message message(Role role, std::string content) {
+  Message result;
+  result.role = role;
+  result.content = std::move(content);
+  return result;
+}
+
+Message call(std::string arguments) {
+  Message result = message(Role::kAssistant, "");
+  result.tool_calls.push_back({"", "f", std::move(arguments)});
+  return result;
+}
+
+std::string error_of(std::vector<Message> messages, RenderOptions options = {}) {
+  const Result<std::string> prompt = render_prompt(messages, options);
+  return prompt ? "" : prompt.error();
+}
+
+TEST(Render, MessagesWithoutARendering) {
+  Message wizard = message(Role::kUnknown, "w");
+  wizard.unknown_role = "wizard";
+  const std::string no_rendering =
+      ": this role has no rendering; expected system, user, developer, assistant, tool or latest_reminder";
+  EXPECT_EQ(error_of({message(Role::kUser, "u"), wizard}), "message 1 (\"wizard\")" + no_rendering);
+  EXPECT_EQ(error_of({wizard, message(Role::kUser, "u")}), "");  // dropped before the last user turn
+  EXPECT_EQ(error_of({wizard, message(Role::kUser, "u")}, {.thinking_mode = ThinkingMode::kChat}),
+            "message 0 (\"wizard\")" + no_rendering);
+  EXPECT_EQ(error_of({message(Role::kDirectSearchResults, "d"), message(Role::kUser, "u")}),
+            "message 0 (\"direct_search_results\")" + no_rendering);
+  EXPECT_EQ(error_of({message(Role::kDeveloper, "")}),
+            "message 0 (\"developer\"): a developer message needs content, found none");
+}
+
+TEST(Render, ArgumentsMustBeAnObject) {
+  for (const char* arguments : {"[]", "1", "\"text\"", "null", "true"}) {
+    EXPECT_NE(error_of({message(Role::kUser, "u"), call(arguments)}), "") << arguments;
+  }
+  EXPECT_EQ(error_of({message(Role::kUser, "u"), message(Role::kUser, "v"), call("[]")}),
+            "message 2 (\"assistant\"): call of \"f\": its arguments are an array; expected the JSON text of "
+            "an object, "
+            "such as {\"key\": 1}");
+}
+
+TEST(Render, ArgumentsTooDeepOrWithHalfASurrogateStayRaw) {
+  for (const std::string& arguments : {std::string(5000, '['), std::string(R"({"a": "\ud800"})")}) {
+    const Result<std::string> prompt = render_prompt(std::vector{call(arguments)}, {});
+    ASSERT_TRUE(prompt) << prompt.error();
+    EXPECT_NE(
+        prompt.value().find("<｜DSML｜parameter name=\"arguments\" string=\"true\">" + arguments + "</"),
+        std::string::npos);
+  }
+}
+
+TEST(Render, ContextIsSubtractedByItsOwnLength) {
+  // The whole loses the developer, the context alone does not (its last user turn is one): as in the
+  // original, what is rendered then starts one turn too late.
+  const std::vector<Message> context = {message(Role::kUser, "u1"), message(Role::kDeveloper, "d")};
+  const std::vector<Message> messages = {message(Role::kAssistant, "a"), message(Role::kUser, "u2")};
+  EXPECT_EQ(render_prompt(messages, {.context = context}).value(),
+            std::string(chat_format::kUser) + "u2<｜Assistant｜><think>");
+}
+
+TEST(JsonLines, MalformedRequestsGetAnErrorEach) {
+  const std::pair<const char*, const char*> kCases[] = {
+      {"", "not a line of JSON: byte 0: expected a JSON value, found the end of the text"},
+      {"[]", "expected one JSON object a line, found an array"},
+      {"{}", "messages: expected an array, found null"},
+      {R"({"messages": []})", "thinking_mode: expected \"chat\" or \"thinking\", found null"},
+      {R"({"messages": [], "thinking_mode": "chat", "drop_thinking": 1})",
+       "drop_thinking: expected true or false, found a number"},
+      {R"({"messages": [], "thinking_mode": "chat", "add_default_bos": "no"})",
+       "add_default_bos: expected true or false, found a string"},
+      {R"({"messages": [], "thinking_mode": "chat", "reasoning_effort": "low"})",
+       "reasoning_effort: expected null, \"high\" or \"max\", found \"low\""},
+      {R"({"messages": [], "thinking_mode": "chat", "context": [1]})",
+       "context[0]: expected an object, found a number"},
+  };
+  for (const auto& [line, error] : kCases) {
+    EXPECT_EQ(encode_chat_line(line), "{\"error\": " + quote_python_json(error) + "}");
+  }
+  EXPECT_EQ(parse_chat_line("{}"), R"({"error": "text: expected a string, found null"})");
+  EXPECT_EQ(parse_chat_line(R"({"text": "", "thinking_mode": 1})"),
+            R"({"error": "thinking_mode: expected \"chat\" or \"thinking\", found a number"})");
+  const std::string deep = R"({"messages": )" + std::string(5000, '[');
+  EXPECT_EQ(encode_chat_line(deep),
+            R"({"error": "not a line of JSON: byte 1012: nested deeper than 1000 levels"})");
+}
+
+}  // namespace
+}  // namespace baleen

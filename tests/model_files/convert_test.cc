@@ -1,0 +1,228 @@
+// Whole checkpoints through the converter: lossless where it says so, honest where not, and all or nothing.
+#include "model_files/convert.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "checkpoint/checkpoint_writer.h"
+#include "model/presets.h"
+#include "model_files/init.h"
+#include "tests/support/temporary_folder.h"
+
+namespace baleen {
+namespace {
+
+namespace fs = std::filesystem;
+using test::TemporaryFolder;
+
+ModelConfig small_config() { return with_experts(with_layers(preset_config("tiny-flash"), 3), 2); }
+
+void put(const fs::path& path, const std::string& text) {
+  AtomicFileWriter writer(path);
+  writer.write(text);
+  writer.commit();
+}
+
+/// The checkpoint of `in` with some tensors' bytes or headers changed by `change`.
+template <class Change>
+void rewrite(const fs::path& in, const fs::path& out, const ModelConfig& config, Change change) {
+  struct Tensor {
+    TensorHeader header;
+    std::vector<std::byte> bytes;
+  };
+  std::map<std::string, Tensor> tensors;
+  std::vector<TensorHeader> headers;
+  const Checkpoint checkpoint(in);
+  for (const TensorInfo& found : checkpoint.tensors()) {
+    Tensor tensor{found, {found.bytes.begin(), found.bytes.end()}};
+    change(tensor.header, tensor.bytes);
+    headers.push_back(tensor.header);
+    tensors.emplace(found.name, std::move(tensor));
+  }
+  CheckpointWriter writer(out, headers, INT64_MAX);
+  for (const TensorHeader& tensor : writer.order()) writer.append(tensor.name, tensors.at(tensor.name).bytes);
+  const TextFile text{"config.json", config_text(config)};
+  writer.finish(std::span(&text, 1));
+}
+
+void expect_same_tensors(const fs::path& a, const fs::path& b) {
+  const Checkpoint first(a), second(b);
+  ASSERT_EQ(first.tensors().size(), second.tensors().size());
+  for (const TensorInfo& tensor : first.tensors()) {
+    const TensorInfo& other = second.at(tensor.name);
+    EXPECT_EQ(tensor.type_text(), other.type_text());
+    EXPECT_TRUE(std::equal(tensor.bytes.begin(), tensor.bytes.end(), other.bytes.begin(), other.bytes.end()))
+        << tensor.name;
+  }
+}
+
+class Convert : public ::testing::Test {
+ protected:
+  void SetUp() override { init_checkpoint(in(), small_config(), {}, pool_); }
+
+  fs::path in() const { return folder_ / "in"; }
+  fs::path out() const { return folder_ / "out"; }
+  ConvertReport convert(const fs::path& from, const fs::path& to, const ConvertOptions& options) {
+    return convert_checkpoint(from, to, options, pool_);
+  }
+  std::string refusal(const fs::path& from, const fs::path& to, const ConvertOptions& options = {}) {
+    try {
+      convert(from, to, options);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  TemporaryFolder folder_;
+  ThreadPool pool_{2};
+};
+
+TEST_F(Convert, ReshardingKeepsEveryByte) {
+  put(in() / "tokenizer.json", "{}");
+  put(in() / "README.md", "about the original");
+  const ConvertReport report = convert(in(), out(), {.max_shard_bytes = 300'000});
+  EXPECT_TRUE(report.changed.empty());
+  EXPECT_GT(Checkpoint(out()).num_files(), 3u);
+  expect_same_tensors(in(), out());
+  EXPECT_EQ(load_config(out()), load_config(in()));
+  EXPECT_TRUE(fs::exists(out() / "tokenizer.json"));
+  EXPECT_FALSE(fs::exists(out() / "README.md"));
+  convert(out(), folder_ / "back", {});
+  expect_same_tensors(in(), folder_ / "back");
+}
+
+TEST_F(Convert, Fp4ToFp8IsLosslessAndBack) {
+  const ConvertReport widened = convert(in(), out(), {.experts = WeightFormat::kFp8});
+  EXPECT_TRUE(widened.lossless());
+  EXPECT_EQ(widened.changed.at(TensorRole::kRoutedExpert).num_tensors, 4 * 2 * 3);
+  EXPECT_EQ(widened.changed.size(), 1u);
+  EXPECT_EQ(load_config(out()).expert_format, WeightFormat::kFp8);
+  EXPECT_TRUE(convert(out(), folder_ / "back", {.experts = WeightFormat::kFp4}).lossless());
+}
+
+TEST_F(Convert, ToBf16AndBackIsLossless) {
+  const ConvertOptions to_bf16{.experts = WeightFormat::kBf16, .dense = WeightFormat::kBf16};
+  EXPECT_TRUE(convert(in(), out(), to_bf16).lossless());
+  const auto json = nlohmann::json::parse(read_text_file(out() / "config.json"));
+  EXPECT_FALSE(json.contains("quantization_config"));
+  EXPECT_EQ(json["expert_dtype"], "bf16");
+  const ConvertOptions to_released{.experts = WeightFormat::kFp4, .dense = WeightFormat::kFp8};
+  EXPECT_TRUE(convert(out(), folder_ / "back", to_released).lossless());
+  EXPECT_EQ(load_config(folder_ / "back"), load_config(in()));
+  // Values return, bytes need not: a block whose largest code is 3 or less is stored with half the scale.
+  EXPECT_TRUE(convert(folder_ / "back", folder_ / "again", to_bf16).lossless());
+  expect_same_tensors(out(), folder_ / "again");
+}
+
+TEST_F(Convert, RoundingBf16IsAccountedFor) {
+  ModelConfig config = small_config();
+  config.expert_format = config.dense_format = WeightFormat::kBf16;
+  init_checkpoint(folder_ / "bf16", config, {}, pool_);
+  const ConvertReport report =
+      convert(folder_ / "bf16", out(), {.experts = WeightFormat::kFp4, .dense = WeightFormat::kFp8});
+  const RoundingLoss& experts = report.changed.at(TensorRole::kRoutedExpert);
+  const RoundingLoss& attention = report.changed.at(TensorRole::kAttention);
+  EXPECT_EQ(experts.num_exact, 0);
+  EXPECT_GT(experts.mean_relative_error(), 0.05);  // steps of half a scale where values are a few scales
+  EXPECT_LT(experts.mean_relative_error(), 0.2);
+  EXPECT_GT(attention.mean_relative_error(),
+            0.01);  // a mantissa of three bits: up to 1/16, on average a third of it
+  EXPECT_LT(attention.mean_relative_error(), 1.0 / 16);
+  EXPECT_TRUE(report.unexpected_losses.empty());
+  EXPECT_EQ(load_config(out()), load_config(in()));
+}
+
+TEST_F(Convert, SaysWhatRoundingLoses) {
+  rewrite(in(), folder_ / "f32", small_config(), [](TensorHeader& tensor, std::vector<std::byte>& bytes) {
+    if (!tensor.name.ends_with(".scale") || tensor.name.find(".experts.") != std::string::npos) return;
+    // Base checkpoints: F32 scales, no powers of two.
+    const std::vector<float> scales(static_cast<std::size_t>(tensor.num_elements()), 0.0003F);
+    tensor.dtype = DType::kF32;
+    bytes.assign(std::as_bytes(std::span(scales)).begin(), std::as_bytes(std::span(scales)).end());
+  });
+  const ConvertReport report = convert(folder_ / "f32", out(), {.dense = WeightFormat::kBf16});
+  EXPECT_EQ(report.from.dense_scale, DType::kF32);
+  EXPECT_FALSE(report.lossless());
+  const RoundingLoss& attention = report.changed.at(TensorRole::kAttention);
+  EXPECT_EQ(attention.num_exact, 0);
+  EXPECT_GT(attention.mean_relative_error(), 1e-4);
+  EXPECT_LE(attention.max_relative_error, 0x1p-8);  // half a BF16 step
+  EXPECT_FALSE(report.unexpected_losses.empty());
+  EXPECT_NE(report_text(report).find("not lossless"), std::string::npos);
+  // Copied, F32 scales stay as they are.
+  convert(folder_ / "f32", folder_ / "copy", {});
+  expect_same_tensors(folder_ / "f32", folder_ / "copy");
+}
+
+TEST_F(Convert, NamesBlocksThatCannotBeWidened) {
+  rewrite(in(), folder_ / "wide", small_config(), [](TensorHeader& tensor, std::vector<std::byte>& bytes) {
+    if (tensor.name == "layers.1.ffn.experts.1.w2.scale") bytes.front() = std::byte{150};
+  });
+  const ConvertReport report = convert(folder_ / "wide", out(), {.experts = WeightFormat::kFp8});
+  EXPECT_EQ(report.unexpected_losses, std::vector<std::string>{"layers.1.ffn.experts.1.w2"});
+  EXPECT_EQ(report.changed.at(TensorRole::kRoutedExpert).num_exact, 4 * 2 * 3 - 1);
+}
+
+TEST_F(Convert, RefusesScalesAndWeightsThatAreNoNumbers) {
+  rewrite(in(), folder_ / "nan", small_config(), [](TensorHeader& tensor, std::vector<std::byte>& bytes) {
+    if (tensor.name == "layers.1.attn.wkv.scale") bytes.front() = std::byte{255};
+  });
+  EXPECT_NE(refusal(folder_ / "nan", out()).find("\"layers.1.attn.wkv.scale\""), std::string::npos);
+  rewrite(in(), folder_ / "code", small_config(), [](TensorHeader& tensor, std::vector<std::byte>& bytes) {
+    if (tensor.name == "layers.1.attn.wkv.weight") bytes.front() = std::byte{0x7F};
+  });
+  EXPECT_NE(refusal(folder_ / "code", out(), {.dense = WeightFormat::kBf16}).find("not finite"),
+            std::string::npos);
+  EXPECT_FALSE(fs::exists(out()));
+}
+
+TEST_F(Convert, RefusesBadFolders) {
+  EXPECT_NE(refusal(in(), in(), {.force = true}).find("same folder"), std::string::npos);
+  EXPECT_NE(refusal(folder_ / "absent", out()).find("no config.json"), std::string::npos);
+  EXPECT_NE(refusal(in(), "/proc/baleen").find("cannot create the folder"), std::string::npos);
+  EXPECT_NE(refusal(in(), out(), {.dense = WeightFormat::kFp4}).find("dense weights cannot become FP4"),
+            std::string::npos);
+  fs::create_directory(out());
+  put(out() / "precious.txt", "");
+  EXPECT_NE(refusal(in(), out()).find("pass --force"), std::string::npos);
+  EXPECT_EQ(refusal(in(), out(), {.force = true}), "");
+  EXPECT_TRUE(fs::exists(out() / "precious.txt"));
+}
+
+TEST_F(Convert, RefusesWhatDoesNotFitTogether) {
+  put(in() / "config.json", config_text(with_experts(preset_config("tiny-flash"), 2)));
+  EXPECT_NE(refusal(in(), out()).find("do not fit together"), std::string::npos);
+  EXPECT_FALSE(fs::exists(out()));
+}
+
+TEST_F(Convert, AFullDiskLeavesNothing) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{200'000, 200'000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    ThreadPool pool(1);
+    try {
+      convert_checkpoint(in(), out(), {.max_shard_bytes = 150'000}, pool);  // fails at the embedding
+    } catch (const Error&) {
+      ::_exit(0);
+    }
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_FALSE(fs::exists(out()));
+}
+
+}  // namespace
+}  // namespace baleen
