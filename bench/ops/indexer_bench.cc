@@ -1,5 +1,6 @@
-// Scan of the indexer's keys, as a decode step at n keys (4 n positions) does in every ratio-4 layer. Verified against
-// the reference first. GB/s counts the key rows; GFLOP/s the dot products, which `released` computes on integers.
+// Scan of the indexer's keys, as a decode step at n keys (4 n positions) does in every ratio-4 layer.
+// Verified against the reference first. GB/s counts the key rows; GFLOP/s the dot products, which `released`
+// computes on integers.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -22,12 +23,17 @@ void scan(benchmark::State& state, Precision precision) {
   test::IndexKeyPages keys({static_cast<int>(dim), precision}, 64, num_pages);
   const std::vector<float> values = test::random_values(1 << 20, 3);
   for (std::int64_t row = 0; row < num_pages * 64; ++row) {
-    test::write_row(keys.pool(), table, row, std::span(values).subspan(static_cast<std::size_t>(row * 3691 % 1000000), 128));
+    test::write_row(keys.pool(), table, row,
+                    std::span(values).subspan(static_cast<std::size_t>(row * 3691 % 1000000), 128));
   }
-  const std::vector<float> q = test::random_values(static_cast<std::size_t>(num_queries * num_heads * dim), 2);
-  const std::vector<float> weights = test::random_values(static_cast<std::size_t>(num_queries * num_heads), 4);
-  const std::vector<float> cosine(static_cast<std::size_t>(num_queries * 32), 0.6F), sine(cosine.size(), 0.8F);
-  std::vector<std::int32_t> selected(static_cast<std::size_t>(num_queries * top_k)), want(static_cast<std::size_t>(top_k));
+  const std::vector<float> q =
+      test::random_values(static_cast<std::size_t>(num_queries * num_heads * dim), 2);
+  const std::vector<float> weights =
+      test::random_values(static_cast<std::size_t>(num_queries * num_heads), 4);
+  const std::vector<float> cosine(static_cast<std::size_t>(num_queries * 32), 0.6F),
+      sine(cosine.size(), 0.8F);
+  std::vector<std::int32_t> selected(static_cast<std::size_t>(num_queries * top_k)),
+      want(static_cast<std::size_t>(top_k));
   const std::vector<TokenId> tokens(static_cast<std::size_t>(num_queries));
   const SequenceSlice slice{0, num_queries, start, table, {}, 0};
   const IndexerArgs args{.q = {q.data(), {num_queries, num_heads, dim}},
@@ -51,7 +57,8 @@ void scan(benchmark::State& state, Precision precision) {
   indexer_ref(first);
   std::int64_t num_missing = 0;
   for (std::int64_t i = 0; i < top_k; ++i) {
-    num_missing += std::binary_search(want.begin(), want.end(), selected[static_cast<std::size_t>(i)]) ? 0 : 1;
+    num_missing +=
+        std::binary_search(want.begin(), want.end(), selected[static_cast<std::size_t>(i)]) ? 0 : 1;
   }
   // Scores that differ in their last bits may change places at the end of the selection.
   if (num_missing * 100 > top_k) return state.SkipWithError("the selection differs from the reference's");
@@ -59,16 +66,18 @@ void scan(benchmark::State& state, Precision precision) {
   for (auto _ : state) indexer(args, context);
   const auto iterations = static_cast<double>(state.iterations());
   const OpCost cost = indexer_cost(args);
-  state.counters["GB/s"] = benchmark::Counter(cost.read_bytes * iterations * 1e-9, benchmark::Counter::kIsRate);
-  state.counters["GFLOP/s"] = benchmark::Counter(cost.total_flops() * iterations * 1e-9, benchmark::Counter::kIsRate);
+  state.counters["GB/s"] =
+      benchmark::Counter(cost.read_bytes * iterations * 1e-9, benchmark::Counter::kIsRate);
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(cost.total_flops() * iterations * 1e-9, benchmark::Counter::kIsRate);
 }
 
-#define BALEEN_INDEXER_CASES(name, precision)    \
-  BENCHMARK_CAPTURE(scan, name, precision)       \
-      ->Args({1, 64, 25000, 512})                \
-      ->Args({16, 64, 25000, 512})               \
-      ->UseRealTime()                            \
-      ->Unit(benchmark::kMicrosecond)            \
+#define BALEEN_INDEXER_CASES(name, precision) \
+  BENCHMARK_CAPTURE(scan, name, precision)    \
+      ->Args({1, 64, 25000, 512})             \
+      ->Args({16, 64, 25000, 512})            \
+      ->UseRealTime()                         \
+      ->Unit(benchmark::kMicrosecond)         \
       ->MinTime(0.3)
 BALEEN_INDEXER_CASES(released, Precision::kReleased);
 BALEEN_INDEXER_CASES(bf16, Precision::kBf16);

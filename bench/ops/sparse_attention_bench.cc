@@ -1,5 +1,6 @@
-// Attention on the shapes of the released models: decode (T = 1) and prefill, ratio 4 with its selection and ratio 128.
-// Each case is verified against the reference first. GB/s counts the cache rows, GFLOP/s both products.
+// Attention on the shapes of the released models: decode (T = 1) and prefill, ratio 4 with its selection and
+// ratio 128. Each case is verified against the reference first. GB/s counts the cache rows, GFLOP/s both
+// products.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -19,7 +20,8 @@ void fill(const LatentPool& pool, const PageTable& table, std::int64_t num_rows)
   const auto width = static_cast<std::size_t>(pool.format.width());
   const std::vector<float> values = test::random_values(width + 1024, 3);
   for (std::int64_t row = 0; row < num_rows; ++row) {
-    test::write_row(pool, table, row, std::span(values).subspan(static_cast<std::size_t>(row * 37 % 1024), width));
+    test::write_row(pool, table, row,
+                    std::span(values).subspan(static_cast<std::size_t>(row * 37 % 1024), width));
   }
 }
 
@@ -33,11 +35,13 @@ void attention(benchmark::State& state) {
   const std::int64_t num_pages = (start + num_queries + kPageTokens - 1) / kPageTokens;
   const LatentFormat format{448, 64, Precision::kReleased};
   const auto table = test::shuffled_pages(num_pages, 0, 1);
-  test::LatentPages window(format, 256, num_pages), compressed(format, ratio == 0 ? 1 : 256 / ratio, num_pages);
+  test::LatentPages window(format, 256, num_pages),
+      compressed(format, ratio == 0 ? 1 : 256 / ratio, num_pages);
   fill(window.pool(), table, start + num_queries);
   if (ratio != 0) fill(compressed.pool(), table, (start + num_queries) / ratio);
 
-  const std::vector<float> q = test::random_values(static_cast<std::size_t>(num_queries * num_heads * kHeadDim), 2);
+  const std::vector<float> q =
+      test::random_values(static_cast<std::size_t>(num_queries * num_heads * kHeadDim), 2);
   const std::vector<float> sink(static_cast<std::size_t>(num_heads), 0.5F);
   std::vector<float> out(q.size()), want(static_cast<std::size_t>(num_heads * kHeadDim));
   std::vector<std::int32_t> selected(static_cast<std::size_t>(num_queries * num_entries));
@@ -72,8 +76,10 @@ void attention(benchmark::State& state) {
   for (auto _ : state) sparse_attention(args, context);
   const OpCost cost = sparse_attention_cost(args);
   const auto iterations = static_cast<double>(state.iterations());
-  state.counters["GB/s"] = benchmark::Counter(cost.read_bytes * iterations * 1e-9, benchmark::Counter::kIsRate);
-  state.counters["GFLOP/s"] = benchmark::Counter(cost.total_flops() * iterations * 1e-9, benchmark::Counter::kIsRate);
+  state.counters["GB/s"] =
+      benchmark::Counter(cost.read_bytes * iterations * 1e-9, benchmark::Counter::kIsRate);
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(cost.total_flops() * iterations * 1e-9, benchmark::Counter::kIsRate);
 }
 
 BENCHMARK(attention)

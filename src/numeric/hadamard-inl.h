@@ -52,7 +52,8 @@ HWY_INLINE void HadamardTransform(D d, float* values, std::size_t size) {
       }
     }
   }
-  for (std::size_t i = 0; i < size; i += kLanes) hn::StoreU(hn::Mul(hn::LoadU(d, values + i), factor), d, values + i);
+  for (std::size_t i = 0; i < size; i += kLanes)
+    hn::StoreU(hn::Mul(hn::LoadU(d, values + i), factor), d, values + i);
 }
 
 }  // namespace baleen::HWY_NAMESPACE

@@ -1,4 +1,5 @@
-// SIMD quantisation of indexer vectors, equal to index_key.h and block_scale.h to the bit. Included once per instruction set (Highway).
+// SIMD quantisation of indexer vectors, equal to index_key.h and block_scale.h to the bit. Included once per
+// instruction set (Highway).
 
 #if defined(BALEEN_NUMERIC_INDEX_KEY_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BALEEN_NUMERIC_INDEX_KEY_INL_H_
@@ -21,8 +22,8 @@ namespace baleen::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// to[i] = 2 * e2m1(values[i] / scale), an integer of magnitude 0, 1, 2, 3, 4, 6, 8 or 12, for one block of 32; returns
-/// the scale's e8m0 code. NaN counts as zero.
+/// to[i] = 2 * e2m1(values[i] / scale), an integer of magnitude 0, 1, 2, 3, 4, 6, 8 or 12, for one block of
+/// 32; returns the scale's e8m0 code. NaN counts as zero.
 template <class D>
 HWY_INLINE std::uint8_t QuantiseFp4Doubled(D d, const float* values, std::int8_t* to) {
   const hn::Rebind<std::int8_t, D> d8;

@@ -1,4 +1,5 @@
-// SIMD forms of latent_row.h, equal to the scalar ones to the bit. Included once per instruction set (Highway).
+// SIMD forms of latent_row.h, equal to the scalar ones to the bit. Included once per instruction set
+// (Highway).
 
 #if defined(BALEEN_NUMERIC_LATENT_ROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BALEEN_NUMERIC_LATENT_ROW_INL_H_
@@ -21,8 +22,8 @@ namespace baleen::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Float32 of e4m3 codes, still to be multiplied by 256: a code moved into float16's fields reads as value / 256, and
-/// float16's subnormals cost nothing to widen, unlike float32's.
+/// Float32 of e4m3 codes, still to be multiplied by 256: a code moved into float16's fields reads as value /
+/// 256, and float16's subnormals cost nothing to widen, unlike float32's.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadE4m3Over256(D d, const std::uint8_t* codes) {
   const hn::Rebind<std::int8_t, D> d8;
@@ -31,10 +32,10 @@ HWY_INLINE hn::Vec<D> LoadE4m3Over256(D d, const std::uint8_t* codes) {
   const auto wide = hn::PromoteTo(d16, hn::LoadU(d8, reinterpret_cast<const std::int8_t*>(codes)));
   // Bit 14 got a copy of the sign.
   const auto fields = hn::And(hn::ShiftLeft<7>(wide), hn::Set(d16, static_cast<std::int16_t>(0xBFFF)));
-  const auto all_ones = hn::Set(d16, std::int16_t{0x3F80});
-  const auto is_nan = hn::VecFromMask(d16, hn::Eq(hn::And(fields, all_ones), all_ones));
-  const auto bits = hn::Or(fields, hn::And(is_nan, hn::Set(d16, std::int16_t{0x7C00})));
-  return hn::PromoteTo(d, hn::BitCast(half, bits));
+  const auto value = hn::PromoteTo(d, hn::BitCast(half, fields));
+  // The largest magnitude is e4m3's NaN, which float16's fields read as 480 / 256.
+  const auto is_nan = hn::Eq(hn::Abs(value), hn::Set(d, 480.0F / 256.0F));
+  return hn::IfThenElse(is_nan, hn::NaN(d), value);
 }
 
 template <class D>
@@ -76,14 +77,17 @@ struct LatentRowPlace {
   const std::uint8_t* scales = nullptr;
 };
 
-HWY_INLINE LatentRowPlace PlaceOf(const LatentFormat& format, const std::byte* page, int rows_per_page, int row) {
+HWY_INLINE LatentRowPlace PlaceOf(const LatentFormat& format, const std::byte* page, int rows_per_page,
+                                  int row) {
   return {page + row * format.data_bytes(),
-          reinterpret_cast<const std::uint8_t*>(page + rows_per_page * format.data_bytes() + row * format.scale_bytes())};
+          reinterpret_cast<const std::uint8_t*>(page + rows_per_page * format.data_bytes() +
+                                                row * format.scale_bytes())};
 }
 
 /// Values [64 part, 64 part + 64) of a row; nope and width are multiples of 64.
 template <class D>
-HWY_INLINE void DecodeLatentPart(D d, const LatentFormat& format, const LatentRowPlace& row, int part, float* to) {
+HWY_INLINE void DecodeLatentPart(D d, const LatentFormat& format, const LatentRowPlace& row, int part,
+                                 float* to) {
   constexpr std::size_t kLanes = hn::MaxLanes(D());
   const std::size_t begin = static_cast<std::size_t>(part) * kLatentBlock;
   if (format.precision == Precision::kExact) {
@@ -91,7 +95,8 @@ HWY_INLINE void DecodeLatentPart(D d, const LatentFormat& format, const LatentRo
     return;
   }
   if (format.precision == Precision::kReleased && part < format.num_scales()) {
-    // At most 2^119 for a finite row (infinities are clamped when the scale is chosen): the product is finite.
+    // At most 2^119 for a finite row (infinities are clamped when the scale is chosen): the product is
+    // finite.
     const auto scale = hn::Set(d, e8m0_to_float(row.scales[part]) * 256.0F);
     const auto* codes = reinterpret_cast<const std::uint8_t*>(row.data) + begin;
     for (std::size_t i = 0; i < kLatentBlock; i += kLanes) {
@@ -121,7 +126,8 @@ HWY_INLINE void EncodeLatentRow(D d, const LatentFormat& format, std::byte* page
     return;
   }
   auto* codes = reinterpret_cast<std::uint8_t*>(data);
-  auto* scales = reinterpret_cast<std::uint8_t*>(page + rows_per_page * format.data_bytes() + row * format.scale_bytes());
+  auto* scales = reinterpret_cast<std::uint8_t*>(page + rows_per_page * format.data_bytes() +
+                                                 row * format.scale_bytes());
   for (int block = 0; block < format.num_scales(); ++block) {
     const std::size_t begin = static_cast<std::size_t>(block) * kLatentBlock;
     scales[block] = fp8_scale_code(AbsoluteMaximum(d, values + begin, kLatentBlock));

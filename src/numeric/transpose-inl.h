@@ -29,9 +29,11 @@ HWY_INLINE hn::Vec<D> LoadEveryFourthRow(D d, const T* from, std::size_t stride)
   }
 }
 
-/// columns[i], lane l = from[l * stride + i] for i in 0..3: four neighbouring 32-bit values of as many rows as lanes.
+/// columns[i], lane l = from[l * stride + i] for i in 0..3: four neighbouring 32-bit values of as many rows
+/// as lanes.
 template <class D, class T = hn::TFromD<D>, class V = hn::Vec<D>>
-HWY_INLINE void TransposeFour(D d, const T* from, std::size_t stride, V& column0, V& column1, V& column2, V& column3) {
+HWY_INLINE void TransposeFour(D d, const T* from, std::size_t stride, V& column0, V& column1, V& column2,
+                              V& column3) {
   static_assert(sizeof(T) == 4);
   const hn::RepartitionToWide<D> d64;
   const V row0 = LoadEveryFourthRow(d, from, stride);

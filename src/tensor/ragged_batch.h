@@ -16,12 +16,14 @@ enum class PageId : std::int32_t { kNone = -1 };
 /// Consecutive positions of one sequence, page by page.
 inline constexpr std::int64_t kPageTokens = 256;
 
-/// One sequence's part of the batch: positions [start, start + num_tokens), rows [first_row, first_row + num_tokens).
+/// One sequence's part of the batch: positions [start, start + num_tokens), rows [first_row, first_row +
+/// num_tokens).
 struct SequenceSlice {
   std::int64_t first_row = 0;
   std::int64_t num_tokens = 0;
   std::int64_t start = 0;
-  /// Page p holds positions [256 p, 256 p + 256): compressed entries and indexer keys. Covers start + num_tokens.
+  /// Page p holds positions [256 p, 256 p + 256): compressed entries and indexer keys. Covers start +
+  /// num_tokens.
   std::span<const PageId> pages;
   /// The same positions in the window pool; pages wholly behind the window are kNone.
   std::span<const PageId> window_pages;
@@ -36,8 +38,9 @@ struct RaggedBatch {
   [[nodiscard]] std::int64_t num_rows() const { return static_cast<std::int64_t>(tokens.size()); }
   /// The sequence of row `row`, which stands at position start + row - first_row of it.
   [[nodiscard]] const SequenceSlice& slice_of(std::int64_t row) const {
-    const auto after = std::upper_bound(slices.begin(), slices.end(), row,
-                                        [](std::int64_t r, const SequenceSlice& slice) { return r < slice.first_row; });
+    const auto after =
+        std::upper_bound(slices.begin(), slices.end(), row,
+                         [](std::int64_t r, const SequenceSlice& slice) { return r < slice.first_row; });
     return *std::prev(after);
   }
 };

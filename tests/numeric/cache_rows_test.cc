@@ -1,4 +1,5 @@
-// Cache rows: offsets and strides of the cache specification, and that nothing is lost against the released rounding.
+// Cache rows: offsets and strides of the cache specification, and that nothing is lost against the released
+// rounding.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -51,7 +52,8 @@ TEST(LatentRow, SizesOfTheSpecification) {
 
 TEST(LatentRow, OffsetsOfTheSpecification) {
   constexpr int kRows = 64, kRow = 5;
-  std::vector<std::byte> page(static_cast<std::size_t>(kReleasedRow.page_stride_bytes(kRows)), std::byte{0xEE});
+  std::vector<std::byte> page(static_cast<std::size_t>(kReleasedRow.page_stride_bytes(kRows)),
+                              std::byte{0xEE});
   std::vector<float> values(512, 0.0F);
   values[0] = 448.0F;   // block 0: scale 1, code 126
   values[65] = 450.0F;  // block 1: scale 2, code of 225 -> 224
@@ -120,8 +122,8 @@ TEST(IndexKey, SizesAndOffsetsOfTheSpecification) {
   EXPECT_EQ(kReleasedKey.page_stride_bytes(64), 4352);
   std::vector<std::byte> page(4352, std::byte{0xEE});
   std::vector<float> values(128, 0.0F);
-  values[0] = 6.0F;    // block 0: scale 1; low nibble of byte 0
-  values[1] = -0.5F;   // high nibble
+  values[0] = 6.0F;     // block 0: scale 1; low nibble of byte 0
+  values[1] = -0.5F;    // high nibble
   values[127] = 12.0F;  // block 3: scale 2, code 7
   encode_index_key(kReleasedKey, page.data(), 64, 9, values);
   EXPECT_EQ(byte_at(page, 9 * 64), 0x97);

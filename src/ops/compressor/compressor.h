@@ -1,14 +1,15 @@
 /// Compressor: pools every `ratio` tokens into one cache entry.             (source: forward pass 5.4)
 ///
-/// Token t contributes k_t = kv[t] and g_t = gate[t] + ape[t mod ratio]. Ratio 128: entry j is the softmax-weighted sum
-/// (over rows, per channel) of its own 128 tokens. Ratio 4 overlaps: width 2h; eight rows, the first halves of the
-/// tokens of block j - 1 and the second halves of those of block j; block -1 counts as (0, -inf). Then
-/// e <- norm(bf(pooled)), its last rotary_dim values rotated at position ratio * j, and stored as a latent row, or, for
-/// the indexer, after a Hadamard transform, as an index key.
+/// Token t contributes k_t = kv[t] and g_t = gate[t] + ape[t mod ratio]. Ratio 128: entry j is the
+/// softmax-weighted sum (over rows, per channel) of its own 128 tokens. Ratio 4 overlaps: width 2h; eight
+/// rows, the first halves of the tokens of block j - 1 and the second halves of those of block j; block -1
+/// counts as (0, -inf). Then e <- norm(bf(pooled)), its last rotary_dim values rotated at position ratio * j,
+/// and stored as a latent row, or, for the indexer, after a Hadamard transform, as an index key.
 ///
-/// Rows that a later step needs (the unfinished block and, for ratio 4, the block before it) stay in a ring per
-/// sequence: token t in row t mod ring, gate with `ape` added. Entries that complete in this step are made from the
-/// step's own rows and, for positions before it, from the ring: the same numbers however the prompt was cut.
+/// Rows that a later step needs (the unfinished block and, for ratio 4, the block before it) stay in a ring
+/// per sequence: token t in row t mod ring, gate with `ape` added. Entries that complete in this step are
+/// made from the step's own rows and, for positions before it, from the ring: the same numbers however the
+/// prompt was cut.
 #pragma once
 
 #include <span>
@@ -37,9 +38,9 @@ struct CompressorState {
 };
 
 struct CompressorArgs {
-  ConstActivations<2> kv;    ///< [T, w h] float32, unrounded product with "compressor.wkv"
-  Activations<2> gate;       ///< [T, w h] product with "compressor.wgate"; `ape` is added in place
-  View<const float, 2> ape;  ///< [ratio, w h]
+  ConstActivations<2> kv;              ///< [T, w h] float32, unrounded product with "compressor.wkv"
+  Activations<2> gate;                 ///< [T, w h] product with "compressor.wgate"; `ape` is added in place
+  View<const float, 2> ape;            ///< [ratio, w h]
   std::span<const float> norm_weight;  ///< [h]
   float eps = 1e-6F;
   std::span<const float> frequencies;  ///< [rotary_dim / 2] of the layer
@@ -48,7 +49,7 @@ struct CompressorArgs {
   RaggedBatch batch;
   CompressorState state;
   /// Exactly one of the two has a base: entry j is row j % rows_per_page of page pages[j / rows_per_page].
-  LatentPool latent;      ///< main compressor
+  LatentPool latent;       ///< main compressor
   IndexKeyPool index_key;  ///< the indexer's own compressor
 };
 

@@ -15,11 +15,15 @@ OpCost compressor_cost(const CompressorArgs& args) {
     num_kept += static_cast<double>(std::min(slice.num_tokens, args.state.ring_rows));
   }
   const double rows_per_entry = args.ratio == 4 ? 8 : args.ratio;
-  const double row_bytes = static_cast<double>(latent ? args.latent.format.row_bytes() : args.index_key.format.row_bytes());
+  const double row_bytes =
+      static_cast<double>(latent ? args.latent.format.row_bytes() : args.index_key.format.row_bytes());
   OpCost cost;
-  // Maximum, subtraction, exponential (about ten) and two sums for a pooled value; norm, rotation and rounding after.
-  cost.add_flops(MathFormat::kF32, num_rows * width + num_entries * (rows_per_entry * head_dim * 15 + 10 * head_dim));
-  if (!latent) cost.add_flops(MathFormat::kF32, num_entries * head_dim * 7);  // log2(128) additions of the transform
+  // Maximum, subtraction, exponential (about ten) and two sums for a pooled value; norm, rotation and
+  // rounding after.
+  cost.add_flops(MathFormat::kF32,
+                 num_rows * width + num_entries * (rows_per_entry * head_dim * 15 + 10 * head_dim));
+  if (!latent)
+    cost.add_flops(MathFormat::kF32, num_entries * head_dim * 7);  // log2(128) additions of the transform
   cost.read_bytes = 4 * (2 * num_rows * width + num_entries * rows_per_entry * head_dim * 2);
   cost.write_bytes = 4 * (num_rows * width + 2 * num_kept * width) + num_entries * row_bytes;
   return cost;

@@ -71,7 +71,8 @@ void AddPositionBias(const CompressorArgs& args, std::int64_t begin, std::int64_
 }
 
 /// y: [h], angles: [2 * pairs] of the calling thread.
-void MakeEntry(const CompressorArgs& args, const SequenceSlice& slice, std::int64_t entry, float* y, float* angles) {
+void MakeEntry(const CompressorArgs& args, const SequenceSlice& slice, std::int64_t entry, float* y,
+               float* angles) {
   const std::size_t head_dim = args.norm_weight.size(), num_pairs = args.frequencies.size();
   const auto width = static_cast<std::int64_t>(head_dim);
   const bool round = args.precision != Precision::kExact;
@@ -94,7 +95,8 @@ void MakeEntry(const CompressorArgs& args, const SequenceSlice& slice, std::int6
     if (round) RoundRow(y, width);
     const EntryPlace place = entry_place(args.index_key, slice, entry);
     // 128 values once in four tokens: the scalar form is quick enough.
-    encode_index_key(args.index_key.format, place.page, args.index_key.rows_per_page, place.row, {y, head_dim});
+    encode_index_key(args.index_key.format, place.page, args.index_key.rows_per_page, place.row,
+                     {y, head_dim});
   }
 }
 
@@ -118,7 +120,8 @@ void keep_row(const CompressorArgs& args, std::int64_t row) {
   std::ranges::copy(args.gate.row(row), args.state.gate_row(slice.state_slot, position));
 }
 
-/// Sequences are few and entries many or none: the sequence of the n-th entry of the step is found by counting.
+/// Sequences are few and entries many or none: the sequence of the n-th entry of the step is found by
+/// counting.
 struct EntryOfStep {
   const SequenceSlice* slice = nullptr;
   std::int64_t entry = 0;
@@ -164,9 +167,10 @@ void compressor_cpu(const CompressorArgs& args, CpuContext& context) {
     HWY_DYNAMIC_DISPATCH(MakeEntry)(args, *at.slice, at.entry, y, y + head_dim);
   });
 
-  for_row_blocks(context.pool, args.kv.extent(0), 2 * args.state.width, [&](std::int64_t begin, std::int64_t end, int) {
-    for (std::int64_t row = begin; row < end; ++row) keep_row(args, row);
-  });
+  for_row_blocks(context.pool, args.kv.extent(0), 2 * args.state.width,
+                 [&](std::int64_t begin, std::int64_t end, int) {
+                   for (std::int64_t row = begin; row < end; ++row) keep_row(args, row);
+                 });
 }
 
 }  // namespace baleen

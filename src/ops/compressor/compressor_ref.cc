@@ -47,9 +47,11 @@ void make_entry(const CompressorArgs& args, const SequenceSlice& slice, std::int
     value = round(value);
     squares += value * value;
   }
-  const double inverse = 1.0 / std::sqrt(squares / static_cast<double>(head_dim) + static_cast<double>(args.eps));
+  const double inverse =
+      1.0 / std::sqrt(squares / static_cast<double>(head_dim) + static_cast<double>(args.eps));
   std::vector<float> y(head_dim);
-  for (std::size_t i = 0; i < head_dim; ++i) y[i] = round(static_cast<double>(args.norm_weight[i]) * pooled[i] * inverse);
+  for (std::size_t i = 0; i < head_dim; ++i)
+    y[i] = round(static_cast<double>(args.norm_weight[i]) * pooled[i] * inverse);
 
   std::vector<float> cosine(args.frequencies.size()), sine(args.frequencies.size());
   rope_angles(args.frequencies, entry * args.ratio, cosine, sine);
@@ -70,7 +72,8 @@ void make_entry(const CompressorArgs& args, const SequenceSlice& slice, std::int
 
 void keep_rows(const CompressorArgs& args, const SequenceSlice& slice) {
   const std::int64_t end = slice.start + slice.num_tokens;
-  for (std::int64_t position = std::max(slice.start, end - args.state.ring_rows); position < end; ++position) {
+  for (std::int64_t position = std::max(slice.start, end - args.state.ring_rows); position < end;
+       ++position) {
     const std::int64_t row = slice.first_row + position - slice.start;
     std::ranges::copy(args.kv.row(row), args.state.kv_row(slice.state_slot, position));
     std::ranges::copy(args.gate.row(row), args.state.gate_row(slice.state_slot, position));
@@ -82,7 +85,8 @@ void keep_rows(const CompressorArgs& args, const SequenceSlice& slice) {
 void compressor_ref(const CompressorArgs& args) {
   for (const SequenceSlice& slice : args.batch.slices) {
     add_position_bias(args, slice);
-    for (std::int64_t j = first_entry(slice, args.ratio); j < end_entry(slice, args.ratio); ++j) make_entry(args, slice, j);
+    for (std::int64_t j = first_entry(slice, args.ratio); j < end_entry(slice, args.ratio); ++j)
+      make_entry(args, slice, j);
     keep_rows(args, slice);
   }
 }

@@ -10,8 +10,8 @@ namespace baleen {
 
 inline constexpr int kMaxPooledRows = 128;
 
-/// Pointers to h values each. Positions of this step are read from its own rows, earlier ones from the ring, and those
-/// before the sequence are left out, whatever the ring's memory holds.
+/// Pointers to h values each. Positions of this step are read from its own rows, earlier ones from the ring,
+/// and those before the sequence are left out, whatever the ring's memory holds.
 struct PooledRows {
   std::array<const float*, kMaxPooledRows> kv;
   std::array<const float*, kMaxPooledRows> gate;
@@ -32,7 +32,8 @@ struct PooledRows {
       const auto at = static_cast<std::size_t>(count);
       const bool stored = position < slice.start;
       kv[at] = (stored ? args.state.kv_row(slice.state_slot, position) : args.kv.row(row).data()) + column;
-      gate[at] = (stored ? args.state.gate_row(slice.state_slot, position) : args.gate.row(row).data()) + column;
+      gate[at] =
+          (stored ? args.state.gate_row(slice.state_slot, position) : args.gate.row(row).data()) + column;
     }
   }
 };

@@ -1,9 +1,11 @@
-/// Indexer: picks the compressed entries that a query of a ratio-4 layer reads.   (source: forward pass 5.5, 5.6)
+/// Indexer: picks the compressed entries that a query of a ratio-4 layer reads.   (source: forward
+/// pass 5.5, 5.6)
 ///
 ///     q <- rotate, Hadamard (Sylvester order, times dim^-1/2), FP4 in blocks of 32 (`released`)
 ///     w  = bf(head_weights * dim^-1/2 * H^-1/2)
 ///     score(t, j) = sum_h w[t, h] * relu(q[t, h] . k_j),  j < (position + 1) / 4;   float32
-///     selected[t] = the top_k best j, ascending; lower j wins ties; all of them if fewer are visible; rest -1
+///     selected[t] = the top_k best j, ascending; lower j wins ties; all of them if fewer are visible; rest
+///     -1
 ///
 /// Streams over the keys: the memory does not grow with the context.
 #pragma once
@@ -24,8 +26,8 @@ struct IndexerArgs {
   ConstActivations<2> sine;
   Precision precision = Precision::kReleased;
   RaggedBatch batch;
-  IndexKeyPool keys;                 ///< entries of this step already stored
-  View<std::int32_t, 2> selected;    ///< out [T, top_k]
+  IndexKeyPool keys;               ///< entries of this step already stored
+  View<std::int32_t, 2> selected;  ///< out [T, top_k]
 };
 
 void indexer(const IndexerArgs& args, CpuContext& context);

@@ -1,6 +1,6 @@
-// SIMD indexer. A work item is a query, or, when there are fewer queries than threads, a contiguous part of its keys;
-// parts find their own top_k, which are merged at the end. A selection is a set and the order of scores is total, so
-// neither parts nor groups show in the result.
+// SIMD indexer. A work item is a query, or, when there are fewer queries than threads, a contiguous part of
+// its keys; parts find their own top_k, which are merged at the end. A selection is a set and the order of
+// scores is total, so neither parts nor groups show in the result.
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,6 @@
 #include "ops/indexer/query.h"
 #include "ops/indexer/top_k.h"
 #include "ops/rope/rope_frequencies.h"
-
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/indexer/indexer_cpu.cc"
@@ -76,12 +75,13 @@ void ScoreFp4(std::int64_t num_heads, const std::uint32_t* key_scales, IndexerSc
 
 void ScoreFloat(std::int64_t num_heads, IndexerScratch& scratch, FloatVec (&scores)[kGroupVecs]) {
   std::int64_t head = 0;
-  for (; head + kTileHeads <= num_heads; head += kTileHeads) ScoreHeadsFloat<kTileHeads>(scratch, head, scores);
+  for (; head + kFloatTileHeads <= num_heads; head += kFloatTileHeads)
+    ScoreHeadsFloat<kFloatTileHeads>(scratch, head, scores);
   for (; head < num_heads; ++head) ScoreHeadsFloat<1>(scratch, head, scores);
 }
 
-void ScoreGroup(const IndexerArgs& args, const SequenceSlice& slice, std::int64_t begin, int count, bool byte_dots,
-                IndexerScratch& scratch, FloatVec (&scores)[kGroupVecs]) {
+void ScoreGroup(const IndexerArgs& args, const SequenceSlice& slice, std::int64_t begin, int count,
+                bool byte_dots, IndexerScratch& scratch, FloatVec (&scores)[kGroupVecs]) {
   for (FloatVec& score : scores) score = hn::Zero(FloatTag());
   if (args.precision != Precision::kReleased) {
     DecodeKeys(args.keys, slice.pages, begin, count, scratch);
@@ -96,8 +96,8 @@ void ScoreGroup(const IndexerArgs& args, const SequenceSlice& slice, std::int64_
 }  // namespace
 
 /// Offers the keys [begin, end) of the row's sequence.
-void ScoreKeys(const IndexerArgs& args, std::int64_t row, std::int64_t begin, std::int64_t end, IndexerScratch& scratch,
-               TopK& top) {
+void ScoreKeys(const IndexerArgs& args, std::int64_t row, std::int64_t begin, std::int64_t end,
+               IndexerScratch& scratch, TopK& top) {
   const FloatTag d;
   const SequenceSlice& slice = args.batch.slice_of(row);
   PrepareQuery(args, row, scratch);
@@ -108,7 +108,8 @@ void ScoreKeys(const IndexerArgs& args, std::int64_t row, std::int64_t begin, st
     ScoreGroup(args, slice, key, count, byte_dots, scratch, scores);
     if (top.has_threshold()) {
       const auto threshold = hn::Set(d, top.threshold());
-      if (hn::AllFalse(d, hn::Gt(scores[0], threshold)) && hn::AllFalse(d, hn::Gt(scores[1], threshold))) continue;
+      if (hn::AllFalse(d, hn::Gt(scores[0], threshold)) && hn::AllFalse(d, hn::Gt(scores[1], threshold)))
+        continue;
     }
     alignas(64) float stored[kGroup];
     for (int v = 0; v < kGroupVecs; ++v) hn::Store(scores[v], d, stored + v * kLanes);
@@ -144,11 +145,13 @@ std::int64_t part_begin(std::int64_t num_keys, std::int64_t part, std::int64_t n
 
 }  // namespace
 
-std::int64_t indexer_scratch_bytes(std::int64_t num_heads, std::int64_t dim, std::int64_t top_k, int num_threads) {
+std::int64_t indexer_scratch_bytes(std::int64_t num_heads, std::int64_t dim, std::int64_t top_k,
+                                   int num_threads) {
   BALEEN_CHECK_EQ(dim, kIndexDim);
   const std::int64_t max_parts = 2 * num_threads;
-  return num_threads * IndexerScratch::bytes(num_heads, top_k) + Arena::bytes_for<IndexerScratch>(num_threads) +
-         Arena::bytes_for<ScoredIndex>(max_parts * top_k) + Arena::bytes_for<std::int64_t>(max_parts);
+  return num_threads * IndexerScratch::bytes(num_heads, top_k) +
+         Arena::bytes_for<IndexerScratch>(num_threads) + Arena::bytes_for<ScoredIndex>(max_parts * top_k) +
+         Arena::bytes_for<std::int64_t>(max_parts);
 }
 
 void indexer_cpu(const IndexerArgs& args, CpuContext& context) {
@@ -173,7 +176,8 @@ void indexer_cpu(const IndexerArgs& args, CpuContext& context) {
     }
     TopK top({scratch[thread].candidates, static_cast<std::size_t>(2 * top_k)}, top_k);
     HWY_DYNAMIC_DISPATCH(ScoreKeys)
-    (args, row, part_begin(num_keys, part, num_parts), part_begin(num_keys, part + 1, num_parts), scratch[thread], top);
+    (args, row, part_begin(num_keys, part, num_parts), part_begin(num_keys, part + 1, num_parts),
+     scratch[thread], top);
     const std::span<const ScoredIndex> best = top.best();
     if (num_parts == 1) {
       write_selection(best, args.selected.row(row));

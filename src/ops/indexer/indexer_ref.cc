@@ -31,21 +31,23 @@ std::vector<float> prepared_query(const IndexerArgs& args, std::int64_t row, std
 std::vector<ScoredIndex> scores(const IndexerArgs& args, const SequenceSlice& slice, std::int64_t row,
                                 std::int64_t num_visible) {
   const std::int64_t num_heads = args.q.extent(1), dim = args.q.extent(2);
-  const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim) * static_cast<double>(num_heads)));
+  const auto factor =
+      static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim) * static_cast<double>(num_heads)));
   std::vector<std::vector<float>> queries;
   for (std::int64_t head = 0; head < num_heads; ++head) queries.push_back(prepared_query(args, row, head));
   std::vector<ScoredIndex> scored;
   std::vector<float> key(static_cast<std::size_t>(dim));
   for (std::int64_t j = 0; j < num_visible; ++j) {
     const PageId page = slice.pages[static_cast<std::size_t>(j / args.keys.rows_per_page)];
-    decode_index_key(args.keys.format, args.keys.page(static_cast<std::int64_t>(page)), args.keys.rows_per_page,
-                     static_cast<int>(j % args.keys.rows_per_page), key);
+    decode_index_key(args.keys.format, args.keys.page(static_cast<std::int64_t>(page)),
+                     args.keys.rows_per_page, static_cast<int>(j % args.keys.rows_per_page), key);
     double score = 0.0;
     for (std::int64_t head = 0; head < num_heads; ++head) {
       float weight = args.head_weights(row, head) * factor;
       if (args.precision != Precision::kExact) weight = round_bf16(weight);
       double dot = 0.0;
-      for (std::size_t i = 0; i < key.size(); ++i) dot += static_cast<double>(queries[static_cast<std::size_t>(head)][i]) * key[i];
+      for (std::size_t i = 0; i < key.size(); ++i)
+        dot += static_cast<double>(queries[static_cast<std::size_t>(head)][i]) * key[i];
       score += weight * std::max(dot, 0.0);
     }
     scored.push_back({static_cast<float>(score), static_cast<std::int32_t>(j)});

@@ -1,9 +1,9 @@
-// Scores of a group of consecutive keys for one prepared query, keys in lanes. Included once per instruction set
-// (Highway).
+// Scores of a group of consecutive keys for one prepared query, keys in lanes. Included once per instruction
+// set (Highway).
 //
-// A group's keys are unpacked and turned once and then serve all heads from the first-level cache. With FP4 and
-// AVX-512's byte dot products a key costs 64 heads x 128 dims / 64 = 128 multiply-add instructions per 16 lanes; the
-// scales of the four blocks add 3 x 4 to each head's 32, turning some 8 to all of a key.
+// A group's keys are unpacked and turned once and then serve all heads from the first-level cache. With FP4
+// and AVX-512's byte dot products a key costs 64 heads x 128 dims / 64 = 128 multiply-add instructions per 16
+// lanes; the scales of the four blocks add 3 x 4 to each head's 32, turning some 8 to all of a key.
 
 #if defined(BALEEN_OPS_INDEXER_SCORE_KEYS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BALEEN_OPS_INDEXER_SCORE_KEYS_INL_H_
@@ -31,19 +31,22 @@ using IntTag = hn::RebindToSigned<FloatTag>;
 using FloatVec = hn::Vec<FloatTag>;
 using IntVec = hn::Vec<IntTag>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(FloatTag()));
-/// Vectors of keys a group has, and heads that share their loads: 4 x 2 x 2 accumulators of 32 registers, 2 x 2 x 2 of 16.
+/// Vectors of keys a group has, and heads that share their loads: 4 x 2 x 2 accumulators of 32 registers, 2 x
+/// 2 x 2 of 16.
 constexpr int kGroupVecs = 2;
 constexpr int kGroup = kGroupVecs * kLanes;
 constexpr int kTileHeads = kLanes == 16 || HWY_ARCH_ARM_A64 ? 4 : 2;
+/// Without block scales there is one accumulator for each head and vector, so twice the heads fit.
+constexpr int kFloatTileHeads = 2 * kTileHeads;
 static_assert(kGroup <= kMaxGroup);
 
-/// Whether this machine has VNNI beside AVX-512. (Highway 1.0 has a target for the two, but gives the compiler the flag of
-/// another extension, so the instruction is written out below.)
+/// Whether this machine has VNNI beside AVX-512. (Highway 1.0 has a target for the two, but gives the
+/// compiler the flag of another extension, so the instruction is written out below.)
 HWY_INLINE bool HasByteDots() { return (hwy::SupportedTargets() & HWY_AVX3_DL) != 0; }
 
-/// Adds to every 32-bit lane the product of its four unsigned bytes of `keys` with the four signed bytes of `query`.
-/// Up to eight of them may run before `FinishQuads`: without byte dot products the sums stay in 16-bit halves,
-/// 8 * 2 * 24 * 12 at most.
+/// Adds to every 32-bit lane the product of its four unsigned bytes of `keys` with the four signed bytes of
+/// `query`. Up to eight of them may run before `FinishQuads`: without byte dot products the sums stay in
+/// 16-bit halves, 8 * 2 * 24 * 12 at most.
 template <bool kByteDots>
 HWY_INLINE IntVec DotQuad(IntVec sum, IntVec keys, IntVec query) {
 #if HWY_TARGET == HWY_AVX3
@@ -76,19 +79,22 @@ HWY_INLINE IntVec FinishQuads(IntVec sum) {
   return hn::Add(hn::ShiftRight<16>(sum), hn::ShiftRight<16>(hn::ShiftLeft<16>(sum)));
 }
 
-/// Where rows of consecutive keys are: in their page, or copied together when the group crosses pages or is cut short.
+/// Where rows of consecutive keys are: in their page, or copied together when the group crosses pages or is
+/// cut short.
 struct PackedKeys {
-  const std::int32_t* codes = nullptr;          ///< [group][16]
-  const std::uint32_t* scales = nullptr;        ///< [group], a byte a block
+  const std::int32_t* codes = nullptr;    ///< [group][16]
+  const std::uint32_t* scales = nullptr;  ///< [group], a byte a block
 };
 
-HWY_INLINE PackedKeys LocateKeys(const IndexKeyPool& pool, std::span<const PageId> pages, std::int64_t begin, int count,
-                                 IndexerScratch& scratch) {
+HWY_INLINE PackedKeys LocateKeys(const IndexKeyPool& pool, std::span<const PageId> pages, std::int64_t begin,
+                                 int count, IndexerScratch& scratch) {
   constexpr std::int64_t kCodeBytes = kIndexDim / 2;
   const auto page_of = [&](std::int64_t key) {
     return pool.page(static_cast<std::int64_t>(pages[static_cast<std::size_t>(key / pool.rows_per_page)]));
   };
-  const auto codes_at = [&](std::int64_t key) { return page_of(key) + key % pool.rows_per_page * kCodeBytes; };
+  const auto codes_at = [&](std::int64_t key) {
+    return page_of(key) + key % pool.rows_per_page * kCodeBytes;
+  };
   const auto scales_at = [&](std::int64_t key) {
     return page_of(key) + pool.rows_per_page * kCodeBytes + key % pool.rows_per_page * kIndexBlocks;
   };
@@ -105,13 +111,15 @@ HWY_INLINE PackedKeys LocateKeys(const IndexKeyPool& pool, std::span<const PageI
   return {reinterpret_cast<const std::int32_t*>(codes), reinterpret_cast<const std::uint32_t*>(scales)};
 }
 
-/// keys[quad][group] from rows of packed FP4: a word of eight dims becomes the quad of its even and that of its odd ones.
+/// keys[quad][group] from rows of packed FP4: a word of eight dims becomes the quad of its even and that of
+/// its odd ones.
 HWY_INLINE void UnpackKeys(const std::int32_t* codes, std::int32_t* keys) {
   const IntTag d;
   const hn::RebindToUnsigned<IntTag> du;
   const hn::Repartition<std::uint8_t, IntTag> d8;
   constexpr int kWords = kIndexDim / 8;
-  alignas(16) static constexpr std::uint8_t kDoubled[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+  alignas(16) static constexpr std::uint8_t kDoubled[16] = {12, 13, 14, 15, 16, 18, 20, 24,
+                                                            12, 11, 10, 9,  8,  6,  4,  0};
   static_assert(kDoubled[0] == kKeyOffset);
   const auto table = hn::LoadDup128(d8, kDoubled);
   const auto nibble = hn::Set(d8, std::uint8_t{15});
@@ -130,7 +138,8 @@ HWY_INLINE void UnpackKeys(const std::int32_t* codes, std::int32_t* keys) {
   }
 }
 
-/// scales[v] of one block, from the keys' scale bytes. (Their 0 and 255 are never written: see fp4_scale_code.)
+/// scales[v] of one block, from the keys' scale bytes. (Their 0 and 255 are never written: see
+/// fp4_scale_code.)
 HWY_INLINE void BlockScales(const std::uint32_t* packed, int block, FloatVec (&scales)[kGroupVecs]) {
   const FloatTag d;
   const hn::RebindToUnsigned<FloatTag> du;
@@ -147,8 +156,8 @@ HWY_INLINE FloatVec AddHead(FloatVec score, FloatVec dot, float weight) {
 }
 
 template <int kHeads, bool kByteDots>
-HWY_INLINE void ScoreHeadsFp4(const IndexerScratch& scratch, std::int64_t head, const std::uint32_t* key_scales,
-                              FloatVec (&scores)[kGroupVecs]) {
+HWY_INLINE void ScoreHeadsFp4(const IndexerScratch& scratch, std::int64_t head,
+                              const std::uint32_t* key_scales, FloatVec (&scores)[kGroupVecs]) {
   const FloatTag d;
   const IntTag di;
   FloatVec dots[kHeads][kGroupVecs];
@@ -176,18 +185,20 @@ HWY_INLINE void ScoreHeadsFp4(const IndexerScratch& scratch, std::int64_t head, 
       const FloatVec scale = hn::Set(d, scratch.scales[(head + h) * kIndexBlocks + block]);
       for (int v = 0; v < kGroupVecs; ++v) {
         const FloatVec dot = hn::ConvertTo(d, hn::Add(FinishQuads<kByteDots>(sums[h][v]), offset));
-        dots[h][v] = hn::MulAdd(dot, hn::Mul(scales[v], scale), dots[h][v]);  // an exact product: fused or not is the same
+        dots[h][v] = hn::MulAdd(dot, hn::Mul(scales[v], scale),
+                                dots[h][v]);  // an exact product: fused or not is the same
       }
     }
   }
   for (int h = 0; h < kHeads; ++h) {
-    for (int v = 0; v < kGroupVecs; ++v) scores[v] = AddHead(scores[v], dots[h][v], scratch.weights[head + h]);
+    for (int v = 0; v < kGroupVecs; ++v)
+      scores[v] = AddHead(scores[v], dots[h][v], scratch.weights[head + h]);
   }
 }
 
 /// keys[dim][group] from float32 or BF16 rows.
-HWY_INLINE void DecodeKeys(const IndexKeyPool& pool, std::span<const PageId> pages, std::int64_t begin, int count,
-                           IndexerScratch& scratch) {
+HWY_INLINE void DecodeKeys(const IndexKeyPool& pool, std::span<const PageId> pages, std::int64_t begin,
+                           int count, IndexerScratch& scratch) {
   const FloatTag d;
   for (int i = 0; i < count; ++i) {
     const std::int64_t key = begin + i;
@@ -199,14 +210,16 @@ HWY_INLINE void DecodeKeys(const IndexKeyPool& pool, std::span<const PageId> pag
   for (int v = 0; v < kGroupVecs; ++v) {
     for (int dim = 0; dim < kIndexDim; dim += 4) {
       FloatVec column[4];
-      TransposeFour(d, scratch.rows + v * kLanes * kIndexDim + dim, kIndexDim, column[0], column[1], column[2], column[3]);
+      TransposeFour(d, scratch.rows + v * kLanes * kIndexDim + dim, kIndexDim, column[0], column[1],
+                    column[2], column[3]);
       for (int i = 0; i < 4; ++i) hn::Store(column[i], d, keys + (dim + i) * kGroup + v * kLanes);
     }
   }
 }
 
 template <int kHeads>
-HWY_INLINE void ScoreHeadsFloat(const IndexerScratch& scratch, std::int64_t head, FloatVec (&scores)[kGroupVecs]) {
+HWY_INLINE void ScoreHeadsFloat(const IndexerScratch& scratch, std::int64_t head,
+                                FloatVec (&scores)[kGroupVecs]) {
   const FloatTag d;
   FloatVec dots[kHeads][kGroupVecs];
   for (int h = 0; h < kHeads; ++h) {
@@ -223,7 +236,8 @@ HWY_INLINE void ScoreHeadsFloat(const IndexerScratch& scratch, std::int64_t head
     }
   }
   for (int h = 0; h < kHeads; ++h) {
-    for (int v = 0; v < kGroupVecs; ++v) scores[v] = AddHead(scores[v], dots[h][v], scratch.weights[head + h]);
+    for (int v = 0; v < kGroupVecs; ++v)
+      scores[v] = AddHead(scores[v], dots[h][v], scratch.weights[head + h]);
   }
 }
 

@@ -1,8 +1,9 @@
 /// The best `top_k` of a stream of scored indices, in memory that does not grow with the stream.
 ///
-/// A buffer of twice top_k collects what beats the threshold. When it is full, the best top_k stay and the worst of them
-/// is the new threshold; so an index costs one comparison, and rarely more. "Better" is a total order (higher score
-/// first, then lower index; NaN is the lowest score), so the selection does not depend on how the stream was cut.
+/// A buffer of twice top_k collects what beats the threshold. When it is full, the best top_k stay and the
+/// worst of them is the new threshold; so an index costs one comparison, and rarely more. "Better" is a total
+/// order (higher score first, then lower index; NaN is the lowest score), so the selection does not depend on
+/// how the stream was cut.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-/// Raw KV of a step's tokens: norm, rotate, quantise, scatter into the window pages. (source: forward pass 5.1, 5.3)
+/// Raw KV of a step's tokens: norm, rotate, quantise, scatter into the window pages. (source: forward
+/// pass 5.1, 5.3)
 #pragma once
 
 #include <cstdint>
@@ -15,10 +16,10 @@ struct KvStoreArgs {
   ConstActivations<2> kv;         ///< [T, head_dim], the output of "attn.wkv"
   std::span<const float> weight;  ///< [head_dim], "attn.kv_norm"
   float eps = 1e-6F;
-  ConstActivations<2> cosine;     ///< [T, rotary_dim / 2], of each row's position
+  ConstActivations<2> cosine;  ///< [T, rotary_dim / 2], of each row's position
   ConstActivations<2> sine;
-  RaggedBatch batch;              ///< window_pages say where; position p is row p % 256 of page p / 256
-  LatentPool window;              ///< rows_per_page 256; its format carries the precision
+  RaggedBatch batch;  ///< window_pages say where; position p is row p % 256 of page p / 256
+  LatentPool window;  ///< rows_per_page 256; its format carries the precision
 };
 
 void kv_store(const KvStoreArgs& args, CpuContext& context);

@@ -21,7 +21,8 @@ void StoreRow(const KvStoreArgs& args, std::int64_t row, float* y) {
   const bool round = pool.format.precision != Precision::kExact;
   NormaliseRow(args.kv.row(row).data(), args.weight.data(), args.eps, round, pool.format.width(), y);
   float* rotated = y + pool.format.nope;
-  rotate_pairs({rotated, static_cast<std::size_t>(pool.format.rope)}, args.cosine.row(row), args.sine.row(row));
+  rotate_pairs({rotated, static_cast<std::size_t>(pool.format.rope)}, args.cosine.row(row),
+               args.sine.row(row));
   if (round) RoundRow(rotated, pool.format.rope);
 
   const SequenceSlice& slice = args.batch.slice_of(row);

@@ -18,9 +18,11 @@ void kv_store_ref(const KvStoreArgs& args) {
     const std::span<const float> x = args.kv.row(row);
     double squares = 0.0;
     for (const float value : x) squares += static_cast<double>(value) * value;
-    const double inverse = 1.0 / std::sqrt(squares / static_cast<double>(width) + static_cast<double>(args.eps));
+    const double inverse =
+        1.0 / std::sqrt(squares / static_cast<double>(width) + static_cast<double>(args.eps));
     std::vector<float> y(width);
-    for (std::size_t i = 0; i < width; ++i) y[i] = round(static_cast<double>(args.weight[i]) * x[i] * inverse);
+    for (std::size_t i = 0; i < width; ++i)
+      y[i] = round(static_cast<double>(args.weight[i]) * x[i] * inverse);
 
     const std::span<float> rotated = std::span(y).subspan(static_cast<std::size_t>(pool.format.nope));
     rotate_pairs(rotated, args.cosine.row(row), args.sine.row(row));

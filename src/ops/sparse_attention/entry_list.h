@@ -27,23 +27,27 @@ class EntryList {
       return;
     }
     selected_ = args.selected.row(query);
-    const auto end = std::find_if(selected_.begin(), selected_.end(), [](std::int32_t entry) { return entry < 0; });
+    const auto end =
+        std::find_if(selected_.begin(), selected_.end(), [](std::int32_t entry) { return entry < 0; });
     num_compressed_ = end - selected_.begin();
   }
 
   [[nodiscard]] std::int64_t size() const { return num_window_ + num_compressed_; }
 
   [[nodiscard]] Place operator[](std::int64_t index) const {
-    if (index < num_window_) return place(args_.window, slice_.window_pages, position_ + 1 - num_window_ + index);
+    if (index < num_window_)
+      return place(args_.window, slice_.window_pages, position_ + 1 - num_window_ + index);
     const std::int64_t entry = index - num_window_;
-    return place(args_.compressed, slice_.pages, selected_.empty() ? entry : selected_[static_cast<std::size_t>(entry)]);
+    return place(args_.compressed, slice_.pages,
+                 selected_.empty() ? entry : selected_[static_cast<std::size_t>(entry)]);
   }
 
  private:
   static Place place(const LatentPool& pool, std::span<const PageId> pages, std::int64_t row) {
     const auto page_idx = static_cast<std::size_t>(row / pool.rows_per_page);
     BALEEN_DCHECK(page_idx < pages.size() && pages[page_idx] != PageId::kNone);
-    return {&pool, pool.page(static_cast<std::int64_t>(pages[page_idx])), static_cast<int>(row % pool.rows_per_page)};
+    return {&pool, pool.page(static_cast<std::int64_t>(pages[page_idx])),
+            static_cast<int>(row % pool.rows_per_page)};
   }
 
   const SparseAttentionArgs& args_;

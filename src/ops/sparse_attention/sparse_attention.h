@@ -1,13 +1,16 @@
-/// Attention over the last `window_tokens` positions and the layer's compressed entries, one softmax with a sink; one
-/// vector per entry is key and value for all heads.                        (source: forward pass 5.6, 5.7)
+/// Attention over the last `window_tokens` positions and the layer's compressed entries, one softmax with a
+/// sink; one vector per entry is key and value for all heads.                        (source: forward
+/// pass 5.6, 5.7)
 ///
-///     list of query t: positions max(0, t - window + 1) .. t in order, then compressed entries in ascending order:
+///     list of query t: positions max(0, t - window + 1) .. t in order, then compressed entries in ascending
+///     order:
 ///                      none (ratio 0), all j < (t + 1) / 128 (ratio 128), or selected[t] (ratio 4)
 ///     s_i = (q . v_i) scale;  m = running max;  Z = sum exp(s_i - m) + exp(sink - m)
 ///     o   = bf( (1 / Z) sum bf(exp(s_i - m)) v_i )        blocks of 64 list entries, as the released kernel
 ///
-/// The blocks are cut from the start of the list, so a query's result does not depend on the rest of the batch. The
-/// sink enlarges the denominator only: -inf has no effect, +inf gives zeros; a query that sees nothing gives zeros.
+/// The blocks are cut from the start of the list, so a query's result does not depend on the rest of the
+/// batch. The sink enlarges the denominator only: -inf has no effect, +inf gives zeros; a query that sees
+/// nothing gives zeros.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +32,7 @@ struct SparseAttentionArgs {
   View<const std::int32_t, 2> selected;  ///< ratio 4: [T, top_k] entry numbers, ascending, then -1
   std::span<const float> sink;           ///< [H]
   std::int64_t window_tokens = 128;
-  float scale = 0.0F;                    ///< head_dim^-1/2
+  float scale = 0.0F;  ///< head_dim^-1/2
   Precision precision = Precision::kReleased;
   Activations<3> out;  ///< [T, H, head_dim]; not q
 };

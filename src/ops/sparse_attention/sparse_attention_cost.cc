@@ -15,7 +15,8 @@ OpCost sparse_attention_cost(const SparseAttentionArgs& args) {
       std::int64_t num_entries = std::min(args.window_tokens, position + 1);
       if (args.ratio == 4) num_entries += std::min((position + 1) / 4, args.selected.extent(1));
       if (args.ratio == 128) num_entries += (position + 1) / 128;
-      cost.add_flops(MathFormat::kBF16, static_cast<double>(num_entries) * num_heads * 4 * head_dim);  // q v and p v
+      cost.add_flops(MathFormat::kBF16,
+                     static_cast<double>(num_entries) * num_heads * 4 * head_dim);  // q v and p v
       cost.read_bytes += static_cast<double>(num_entries) * row_bytes + num_heads * head_dim * 4;
       cost.write_bytes += num_heads * head_dim * 4;
     }

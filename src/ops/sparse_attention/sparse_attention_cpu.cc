@@ -1,16 +1,16 @@
 // SIMD attention. A work item is a query and a group of heads. Its list is taken in blocks of 64 entries:
 //
-//     decode      rows -> values, 8 strips of [64 rows][64 dims] for head_dim 512 (128 KB, second-level cache)
-//     per strip   turn it into keys [64 dims][64 rows] (16 KB, first level); scores[h][row] += q[h][dim] keys[dim][row]
-//     per head    running maximum, exponentials, sum
-//     per strip   out[h][dim] = out[h][dim] correction[h] + sum over rows p[h][row] values[row][dim]
+//     decode      rows -> values, 8 strips of [64 rows][64 dims] for head_dim 512 (128 KB, second-level
+//     cache) per strip   turn it into keys [64 dims][64 rows] (16 KB, first level); scores[h][row] +=
+//     q[h][dim] keys[dim][row] per head    running maximum, exponentials, sum per strip   out[h][dim] =
+//     out[h][dim] correction[h] + sum over rows p[h][row] values[row][dim]
 //
-// Both products are the same kernel: [heads, depth] times a first-level resident [depth, 64], lanes along the 64, so
-// nothing is ever added across lanes. Turning costs 28 instructions for 64 values; horizontal sums instead would cost
-// the same per head and dim strip, not once per block.
+// Both products are the same kernel: [heads, depth] times a first-level resident [depth, 64], lanes along the
+// 64, so nothing is ever added across lanes. Turning costs 28 instructions for 64 values; horizontal sums
+// instead would cost the same per head and dim strip, not once per block.
 //
-// Every head has accumulators of its own and a fixed order (dims ascending within a strip, strips ascending; rows
-// ascending within a block, blocks ascending), so grouping, tiles and threads do not show in the result.
+// Every head has accumulators of its own and a fixed order (dims ascending within a strip, strips ascending;
+// rows ascending within a block, blocks ascending), so grouping, tiles and threads do not show in the result.
 
 #include <algorithm>
 #include <cmath>
@@ -44,13 +44,13 @@ constexpr std::int64_t kTile = kBlock * kBlock;
 
 /// One thread's scratch for `num_heads` heads.
 struct AttentionScratch {
-  float* values;      ///< [head_dim / 64][64 rows][64 dims]
-  float* keys;        ///< [64 dims][64 rows], one strip at a time
-  float* scores;      ///< [heads][64], then the weights
-  float* sums;        ///< [heads][head_dim]
-  float* maximum;     ///< [heads]
+  float* values;       ///< [head_dim / 64][64 rows][64 dims]
+  float* keys;         ///< [64 dims][64 rows], one strip at a time
+  float* scores;       ///< [heads][64], then the weights
+  float* sums;         ///< [heads][head_dim]
+  float* maximum;      ///< [heads]
   float* denominator;  ///< [heads]
-  float* correction;  ///< [heads]
+  float* correction;   ///< [heads]
 
   AttentionScratch(std::int64_t num_heads, std::int64_t head_dim, Arena& arena)
       : values(arena.allocate<float>(kBlock * head_dim)),
@@ -86,8 +86,8 @@ using FloatTag = hn::CappedTag<float, 16>;
 using FloatVec = hn::Vec<FloatTag>;
 constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(FloatTag()));
 
-// 4 x 4 accumulators where there are 32 registers, 4 x 2 where there are 16: at least the eight independent chains that
-// cover a latency of 4 cycles at 2 multiply-adds a cycle, and at most 0.75 loads for each.
+// 4 x 4 accumulators where there are 32 registers, 4 x 2 where there are 16: at least the eight independent
+// chains that cover a latency of 4 cycles at 2 multiply-adds a cycle, and at most 0.75 loads for each.
 constexpr int kTileHeads = 4;
 constexpr int kTileVecs = kLanes == 16 || HWY_ARCH_ARM_A64 ? 4 : 2;
 
@@ -135,8 +135,8 @@ void Multiply(const Product& product, const float* factor, std::int64_t num_head
   for (; head < num_heads; ++head) MultiplyHeads<1>(product, factor, head);
 }
 
-/// Asks for a row's cache lines. Selected rows lie anywhere in memory, and a row is decoded in a tenth of the time that
-/// its first line needs to arrive.
+/// Asks for a row's cache lines. Selected rows lie anywhere in memory, and a row is decoded in a tenth of the
+/// time that its first line needs to arrive.
 HWY_INLINE void PrefetchRow(const EntryList& list, std::int64_t index) {
   const EntryList::Place place = list[index];
   const LatentFormat& format = place.pool->format;
@@ -174,8 +174,8 @@ void TurnStrip(const float* values, std::int64_t num_rows, float* keys) {
 }
 
 /// Scores become weights; the head's maximum, denominator and correction follow.
-void SoftmaxBlock(float* scores, std::int64_t num_rows, float scale, bool round, float& maximum, float& denominator,
-                  float& correction) {
+void SoftmaxBlock(float* scores, std::int64_t num_rows, float scale, bool round, float& maximum,
+                  float& denominator, float& correction) {
   const FloatTag d;
   const auto lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
   FloatVec largest = lowest;
@@ -197,7 +197,8 @@ void SoftmaxBlock(float* scores, std::int64_t num_rows, float scale, bool round,
   maximum = new_maximum;
 }
 
-void StoreOutput(const SparseAttentionArgs& args, const AttentionItem& item, bool round, AttentionScratch& scratch) {
+void StoreOutput(const SparseAttentionArgs& args, const AttentionItem& item, bool round,
+                 AttentionScratch& scratch) {
   const FloatTag d;
   const std::int64_t head_dim = args.q.extent(2);
   for (std::int64_t h = 0; h < item.num_heads; ++h) {
@@ -246,7 +247,8 @@ void Attend(const SparseAttentionArgs& args, const AttentionItem& item, Attentio
     }
 
     for (std::int64_t strip = 0; strip < num_strips; ++strip) {
-      Multiply({scratch.scores, kBlock, num_rows, scratch.values + strip * kTile, scratch.sums + strip * kBlock, head_dim},
+      Multiply({scratch.scores, kBlock, num_rows, scratch.values + strip * kTile,
+                scratch.sums + strip * kBlock, head_dim},
                scratch.correction, item.num_heads);
     }
   }
@@ -263,8 +265,8 @@ HWY_EXPORT(Attend);
 
 namespace {
 
-/// Groups of heads a query is cut into: one, so that its rows are decoded once, unless there are too few queries to
-/// occupy the threads.
+/// Groups of heads a query is cut into: one, so that its rows are decoded once, unless there are too few
+/// queries to occupy the threads.
 std::int64_t num_head_groups(std::int64_t num_queries, std::int64_t num_heads, int num_threads) {
   constexpr std::int64_t kQueriesPerThread = 4;  // then the last, uneven round costs at most an eighth
   if (num_queries >= kQueriesPerThread * num_threads) return 1;
@@ -274,12 +276,12 @@ std::int64_t num_head_groups(std::int64_t num_queries, std::int64_t num_heads, i
 }  // namespace
 
 std::int64_t sparse_attention_scratch_bytes(std::int64_t num_heads, std::int64_t head_dim, int num_threads) {
-  return num_threads * (AttentionScratch::bytes(num_heads, head_dim) +
-                        Arena::bytes_for<AttentionScratch>(1));
+  return num_threads * (AttentionScratch::bytes(num_heads, head_dim) + Arena::bytes_for<AttentionScratch>(1));
 }
 
 void sparse_attention_cpu(const SparseAttentionArgs& args, CpuContext& context) {
-  const std::int64_t num_queries = args.q.extent(0), num_heads = args.q.extent(1), head_dim = args.q.extent(2);
+  const std::int64_t num_queries = args.q.extent(0), num_heads = args.q.extent(1),
+                     head_dim = args.q.extent(2);
   BALEEN_CHECK_EQ(head_dim % kBlock, 0);
   BALEEN_CHECK_EQ(args.window.format.nope % kBlock, 0);
   const int num_threads = context.pool.num_threads();
@@ -291,8 +293,10 @@ void sparse_attention_cpu(const SparseAttentionArgs& args, CpuContext& context) 
   }
   context.pool.parallel_for(num_queries * num_groups, [&](std::int64_t index, int thread) {
     const std::int64_t group = index % num_groups;
-    const std::int64_t head_begin = num_heads * group / num_groups, head_end = num_heads * (group + 1) / num_groups;
-    HWY_DYNAMIC_DISPATCH(Attend)(args, {index / num_groups, head_begin, head_end - head_begin}, scratch[thread]);
+    const std::int64_t head_begin = num_heads * group / num_groups,
+                       head_end = num_heads * (group + 1) / num_groups;
+    HWY_DYNAMIC_DISPATCH(Attend)
+    (args, {index / num_groups, head_begin, head_end - head_begin}, scratch[thread]);
   });
 }
 

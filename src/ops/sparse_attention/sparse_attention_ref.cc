@@ -50,7 +50,8 @@ void attend(const SparseAttentionArgs& args, const EntryList& list, std::int64_t
   }
   denominator += std::exp(static_cast<double>(args.sink[static_cast<std::size_t>(head)]) - maximum);
   for (std::int64_t i = 0; i < head_dim; ++i) {
-    const auto value = list.size() == 0 ? 0.0F : static_cast<float>(sum[static_cast<std::size_t>(i)] / denominator);
+    const auto value =
+        list.size() == 0 ? 0.0F : static_cast<float>(sum[static_cast<std::size_t>(i)] / denominator);
     args.out(query, head, i) = round ? round_bf16(value) : value;
   }
 }
