@@ -29,6 +29,10 @@ struct ChatFlags {
   std::string think = "off";
 };
 
+std::string_view thinking_name(Thinking thinking) {
+  return thinking == Thinking::kOff ? "off" : thinking == Thinking::kHigh ? "high" : "max";
+}
+
 ChatSession::Json reply_json(const Message& message) {
   return ChatSession::Json::parse(dump_python_json(message_to_json(message)));
 }
@@ -36,7 +40,7 @@ ChatSession::Json reply_json(const Message& message) {
 /// What a reply means: strictly parsed when it is complete, otherwise reasoning and content as far as they came.
 Message reply_message(const Generated& generated, ThinkingMode mode) {
   if (generated.reason == FinishReason::kStopToken) {
-    auto parsed = parse_completion(generated.text + std::string(kEos), mode);
+    auto parsed = parse_completion(generated.text + std::string(chat_format::kEos), mode);
     if (parsed) return std::move(parsed).value();
   }
   Message message{.role = Role::kAssistant};
@@ -85,34 +89,31 @@ class ChatLoop {
   void obey(const std::string& line) {
     const Result<ChatCommand> command = parse_chat_command(line);
     if (!command) return fmt::print("{}\n", command.error());
-    std::visit([&](const auto& wanted) { run_command(wanted); }, command.value());
+    switch (command.value().kind) {
+      case ChatCommand::Kind::kHelp: return fmt::print("{}", chat_command_help());
+      case ChatCommand::Kind::kNew:
+        session_.start_anew();
+        return fmt::print("a new conversation\n");
+      case ChatCommand::Kind::kSave: return report("saved to", session_.save(command.value().file), command.value().file);
+      case ChatCommand::Kind::kLoad: return report("loaded from", session_.load(command.value().file), command.value().file);
+      case ChatCommand::Kind::kThink:
+        thinking_ = command.value().thinking;
+        return fmt::print("thinking {}\n", thinking_name(thinking_));
+      case ChatCommand::Kind::kStats: return print_stats();
+      case ChatCommand::Kind::kQuit: quit_ = true;
+    }
   }
 
-  void run_command(const chat_command::Help&) { fmt::print("{}", chat_command_help()); }
-  void run_command(const chat_command::New&) {
-    session_.start_anew();
-    fmt::print("a new conversation\n");
+  static void report(std::string_view what, const Result<std::size_t>& count, const std::filesystem::path& file) {
+    fmt::print("{}\n", count ? fmt::format("{} messages {} {}", count.value(), what, file.string()) : count.error());
   }
-  void run_command(const chat_command::Save& save) {
-    const Result<std::size_t> saved = session_.save(save.file);
-    fmt::print("{}\n", saved ? fmt::format("{} messages saved to {}", saved.value(), save.file.string()) : saved.error());
-  }
-  void run_command(const chat_command::Load& load) {
-    const Result<std::size_t> loaded = session_.load(load.file);
-    fmt::print("{}\n",
-               loaded ? fmt::format("{} messages loaded from {}", loaded.value(), load.file.string()) : loaded.error());
-  }
-  void run_command(const chat_command::Think& think) {
-    thinking_ = think.level;
-    fmt::print("thinking {}\n", think.level == Thinking::kOff ? "off" : think.level == Thinking::kHigh ? "high" : "max");
-  }
-  void run_command(const chat_command::Stats&) {
+
+  void print_stats() {
     fmt::print("{} messages, {} of {} positions in the cache\n", session_.messages().size(), conversation_.length(),
                engine_.context_tokens());
     if (!last_stats_.empty()) fmt::print("last reply: {}\n", last_stats_);
     fmt::print("{}", to_text(engine_.plan()));
   }
-  void run_command(const chat_command::Quit&) { quit_ = true; }
 
   Result<std::string> prompt() const {
     const auto json = parse_python_json(session_.messages().dump());
