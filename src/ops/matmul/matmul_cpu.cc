@@ -67,18 +67,25 @@ void PackRow(const float* x, std::int64_t num_inputs, ActivationRounding roundin
   }
 }
 
+template <MatrixFormat kFormat>
+constexpr bool kScaled = kFormat == MatrixFormat::kFp8 || kFormat == MatrixFormat::kFp4;
+
+/// Adds the products of part kPart and the parts after it to `sums`.
 template <MatrixFormat kFormat, int kRows, int kColumns, int kPart>
-HWY_INLINE void MultiplyPart(const RowBlock<kFormat> (&weights)[kColumns], const float* const (&x)[kRows],
-                             std::int64_t at, FloatVec (&sums)[kRows][kColumns]) {
+HWY_INLINE void MultiplyParts(const RowBlock<kFormat> (&weights)[kColumns], const float* const (&x)[kRows],
+                              std::int64_t at, FloatVec (&sums)[kRows][kColumns]) {
   const FloatTag d;
   FloatVec w[kColumns];
   for (int n = 0; n < kColumns; ++n) w[n] = weights[n].template Get<kPart>();
   for (int m = 0; m < kRows; ++m) {
     const auto v = hn::Load(d, x[m] + at + kPart * kLanes);
-    for (int n = 0; n < kColumns; ++n) sums[m][n] = hn::MulAdd(v, w[n], sums[m][n]);
+    for (int n = 0; n < kColumns; ++n) {
+      // The first product of a scaled block begins a sum of its own.
+      sums[m][n] = kScaled<kFormat> && kPart == 0 ? hn::Mul(v, w[n]) : hn::MulAdd(v, w[n], sums[m][n]);
+    }
   }
   if constexpr (kPart + 1 < PackedPerLane(kFormat)) {
-    MultiplyPart<kFormat, kRows, kColumns, kPart + 1>(weights, x, at, sums);
+    MultiplyParts<kFormat, kRows, kColumns, kPart + 1>(weights, x, at, sums);
   }
 }
 
@@ -104,7 +111,15 @@ void TileRow(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin)
   for (std::int64_t k = 0; k < num_inputs; k += kStep) {
     RowBlock<kFormat> weights[kColumns];
     for (int n = 0; n < kColumns; ++n) weights[n].Load(rows[n], k);
-    MultiplyPart<kFormat, kRows, kColumns, 0>(weights, x, k, sums);
+    if constexpr (kScaled<kFormat>) {
+      FloatVec block_sums[kRows][kColumns];
+      MultiplyParts<kFormat, kRows, kColumns, 0>(weights, x, k, block_sums);
+      for (int m = 0; m < kRows; ++m) {
+        for (int n = 0; n < kColumns; ++n) sums[m][n] = hn::MulAdd(block_sums[m][n], weights[n].scale, sums[m][n]);
+      }
+    } else {
+      MultiplyParts<kFormat, kRows, kColumns, 0>(weights, x, k, sums);
+    }
   }
   const std::int64_t num_columns = std::min<std::int64_t>(kColumns, tile.n_end - n_begin);
   for (int m = 0; m < kRows; ++m) {

@@ -1,8 +1,9 @@
 // Unpacks weights into float vectors, one instruction set at a time (Highway).
 //
 // A vector of 32-bit lanes is loaded from a row; each lane holds P packed values (1 float32, 2 BF16, 4 FP8, 8 FP4), so a
-// load covers a block of P * Lanes inputs. `RowBlock::Get<i>()` yields the i-th of P float vectors; which input sits in
-// which lane of it is said by `InputOf`, and activations are packed in the same order, so nothing is shuffled here.
+// load covers a block of P * Lanes inputs. `RowBlock::Get<i>()` yields the i-th of P float vectors, without its scale;
+// which input sits in which lane of it is said by `InputOf`, and activations are packed in the same order, so nothing is
+// shuffled here. `scale` multiplies the block's sum: one multiplication instead of P.
 
 #if defined(BALEEN_OPS_MATMUL_UNPACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BALEEN_OPS_MATMUL_UNPACK_INL_H_
@@ -101,7 +102,7 @@ struct RowBlock<MatrixFormat::kFp8> {
     const auto top = kPart == 3 ? words : hn::ShiftLeft<24 - 8 * (kPart == 3 ? 0 : kPart)>(words);
     const auto spread = hn::ShiftRight<4>(hn::BitCast(di, top));
     const auto bits = hn::And(spread, hn::Set(di, static_cast<std::int32_t>(0x87F00000u)));
-    return hn::Mul(hn::BitCast(FloatTag(), bits), scale);
+    return hn::BitCast(FloatTag(), bits);
   }
   static std::int64_t InputOf(std::int64_t part, std::int64_t lane) { return 4 * lane + part; }
 };
@@ -131,8 +132,7 @@ struct RowBlock<MatrixFormat::kFp4> {
     alignas(64) static constexpr float kTable[16] = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,  4.0F,  6.0F,
                                                      -0.0F, -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F};
     const auto nibble = kPart == 0 ? words : hn::ShiftRight<4 * kPart>(words);
-    const FloatVec value{_mm512_permutexvar_ps(nibble.raw, hn::Load(FloatTag(), kTable).raw)};
-    return hn::Mul(value, scale);
+    return FloatVec{_mm512_permutexvar_ps(nibble.raw, hn::Load(FloatTag(), kTable).raw)};
   }
   static std::int64_t InputOf(std::int64_t part, std::int64_t lane) { return 8 * lane + part; }
 };
@@ -142,6 +142,7 @@ struct RowBlock<MatrixFormat::kFp4> {
 template <>
 struct RowBlock<MatrixFormat::kFp4> {
   alignas(64) float values[8 * kLanes];
+  FloatVec scale;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
     const FloatTag d;
     const WordTag du;
@@ -156,7 +157,7 @@ struct RowBlock<MatrixFormat::kFp4> {
     const auto packed = hn::LoadU(db, row.codes + k / 2);
     const auto mask = hn::Set(db, 0x0F);
     const auto odd = hn::And(hn::BitCast(db, hn::ShiftRight<4>(hn::BitCast(dh, packed))), mask);
-    const FloatVec scale = GroupScales(row.group_scales + k / 32);
+    scale = GroupScales(row.group_scales + k / 32);
     const auto put = [&](auto nibbles, std::int64_t part) HWY_ATTR {
       const auto low = hn::TableLookupBytes(low_table, nibbles);
       const auto high = hn::TableLookupBytes(high_table, nibbles);
@@ -164,10 +165,10 @@ struct RowBlock<MatrixFormat::kFp4> {
       const auto second = hn::BitCast(du, hn::InterleaveUpper(db, low, high));
       const auto upper_half = hn::Set(du, 0xFFFF0000u);
       float* to = values + part * kLanes;
-      hn::Store(hn::Mul(hn::BitCast(d, hn::ShiftLeft<16>(first)), scale), d, to);
-      hn::Store(hn::Mul(hn::BitCast(d, hn::And(first, upper_half)), scale), d, to + kLanes);
-      hn::Store(hn::Mul(hn::BitCast(d, hn::ShiftLeft<16>(second)), scale), d, to + 2 * kLanes);
-      hn::Store(hn::Mul(hn::BitCast(d, hn::And(second, upper_half)), scale), d, to + 3 * kLanes);
+      hn::Store(hn::BitCast(d, hn::ShiftLeft<16>(first)), d, to);
+      hn::Store(hn::BitCast(d, hn::And(first, upper_half)), d, to + kLanes);
+      hn::Store(hn::BitCast(d, hn::ShiftLeft<16>(second)), d, to + 2 * kLanes);
+      hn::Store(hn::BitCast(d, hn::And(second, upper_half)), d, to + 3 * kLanes);
     };
     put(hn::And(packed, mask), 0);
     put(odd, 4);
