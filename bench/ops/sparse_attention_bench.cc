@@ -31,7 +31,7 @@ void attention(benchmark::State& state) {
   const int ratio = static_cast<int>(state.range(2));
   constexpr std::int64_t kHeadDim = 512;
   // Ratio 4: the selection is spread over eight times as many entries.
-  const std::int64_t start = ratio == 4 ? num_entries * 8 * 4 : num_entries * ratio;
+  const std::int64_t start = ratio == 0 ? 1000 : ratio == 4 ? num_entries * 8 * 4 : num_entries * ratio;
   const std::int64_t num_pages = (start + num_queries + kPageTokens - 1) / kPageTokens;
   const LatentFormat format{448, 64, Precision::kReleased};
   const auto table = test::shuffled_pages(num_pages, 0, 1);

@@ -7,7 +7,7 @@
 ///     selected[t] = the top_k best j, ascending; lower j wins ties; all of them if fewer are visible; rest
 ///     -1
 ///
-/// Streams over the keys: the memory does not grow with the context.
+/// Streams over the keys: the memory does not grow with the context. A NaN score counts as the lowest.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 namespace baleen {
 
 struct IndexerArgs {
-  ConstActivations<3> q;             ///< [T, H, dim], the output of "indexer.wq_b"
+  ConstActivations<3> q;             ///< [T, H, dim = 128], the output of "indexer.wq_b"
   ConstActivations<2> head_weights;  ///< [T, H], the output of "indexer.weights_proj"
   ConstActivations<2> cosine;        ///< [T, rotary_dim / 2]
   ConstActivations<2> sine;

@@ -24,12 +24,12 @@
 namespace baleen {
 
 struct SparseAttentionArgs {
-  ConstActivations<3> q;  ///< [T, H, head_dim], normalised and rotated
+  ConstActivations<3> q;  ///< [T, H, head_dim], normalised and rotated; head_dim a multiple of 64
   RaggedBatch batch;      ///< this step's window rows and entries are already stored
   LatentPool window;      ///< 256 rows a page, found through window_pages
   LatentPool compressed;  ///< 256 / ratio rows a page, found through pages; base null for ratio 0
   int ratio = 0;          ///< 0, 4 or 128
-  View<const std::int32_t, 2> selected;  ///< ratio 4: [T, top_k] entry numbers, ascending, then -1
+  View<const std::int32_t, 2> selected;  ///< ratio 4: [T, top_k] entries, ascending; the first -1 ends them
   std::span<const float> sink;           ///< [H]
   std::int64_t window_tokens = 128;
   float scale = 0.0F;  ///< head_dim^-1/2
