@@ -12,6 +12,8 @@
 #include <array>
 #include <cstring>
 
+#include <hwy/cache_control.h>
+
 #include "base/check.h"
 #include "numeric/simd_targets.h"
 
@@ -50,7 +52,7 @@ void PackRow(const float* x, std::int64_t num_inputs, ActivationRounding roundin
     }
     order[part] = hn::Load(hn::RebindToSigned<FloatTag>(), inputs);
   }
-  const auto factor = hn::Set(d, kFormat == MatrixFormat::kFp8 ? kFp8HalfBias : 1.0F);
+  const auto factor = hn::Set(d, Block::kActivationFactor);
   alignas(64) float block[kActivationBlock];
   for (std::int64_t begin = 0; begin < num_inputs; begin += kActivationBlock) {
     const float* from = x + begin;
@@ -108,9 +110,16 @@ void TileRow(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin)
   for (int m = 0; m < kRows; ++m) {
     for (int n = 0; n < kColumns; ++n) sums[m][n] = hn::Zero(d);
   }
+  // A single row of activations leaves only memory to wait for. Hardware prefetchers stop at every 4 KB page, which is a
+  // row or two; asking for the next columns' weights while these pass keeps memory busy across them.
+  constexpr std::int64_t bytes_per_step = 4 * kLanes;
+  const std::int64_t prefetch_ahead = kColumns * tile.weight->row_bytes();
   for (std::int64_t k = 0; k < num_inputs; k += kStep) {
     RowBlock<kFormat> weights[kColumns];
-    for (int n = 0; n < kColumns; ++n) weights[n].Load(rows[n], k);
+    for (int n = 0; n < kColumns; ++n) {
+      weights[n].Load(rows[n], k);
+      if constexpr (kRows == 1) hwy::Prefetch(rows[n].codes + prefetch_ahead + k * bytes_per_step / kStep);
+    }
     if constexpr (kScaled<kFormat>) {
       FloatVec block_sums[kRows][kColumns];
       MultiplyParts<kFormat, kRows, kColumns, 0>(weights, x, k, block_sums);
