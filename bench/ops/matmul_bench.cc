@@ -20,7 +20,7 @@ void product(benchmark::State& state, MatrixFormat format) {
   std::vector<std::unique_ptr<test::RandomWeight>> weights;
   double bytes = 0;
   while (bytes < kRotatedBytes && (num_rows == 1 || weights.empty())) {
-    weights.push_back(std::make_unique<test::RandomWeight>(format, num_columns, num_inputs, 1));
+    weights.push_back(std::make_unique<test::RandomWeight>(format, num_columns, num_inputs, 1, 0));
     bytes += weights.back()->matrix().total_bytes();
   }
   auto x = test::random_values(static_cast<std::size_t>(num_rows * num_inputs), 2);

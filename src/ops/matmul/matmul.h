@@ -61,8 +61,8 @@ void matmul(std::span<const MatmulProduct> products, CpuContext& context);
 /// Scratch of `matmul` for one set of packed rows.
 [[nodiscard]] std::int64_t matmul_scratch_bytes(std::int64_t num_rows, std::int64_t num_inputs);
 
-/// Cuts a product into work items for the pool: row blocks whose packed activations stay in the second-level cache,
-/// and column ranges (multiples of 8) of which every thread gets several.
+/// Cuts a product into work items for the pool: blocks of at most 96 rows, and column ranges (multiples of 8) of which
+/// every thread gets several and whose weights stay in the second-level cache while the rows pass.
 struct MatmulPartition {
   MatmulPartition(std::int64_t num_rows, std::int64_t num_columns, std::int64_t num_inputs, int num_threads);
 
