@@ -1,9 +1,9 @@
 // Unpacks weights into float vectors, one instruction set at a time (Highway).
 //
 // A vector of 32-bit lanes is loaded from a row; each lane holds P packed values (1 float32, 2 BF16, 4 FP8, 8 FP4), so a
-// load covers a block of P * Lanes inputs. `RowBlock::Get<i>()` yields the i-th of P float vectors, without its scale;
-// which input sits in which lane of it is said by `InputOf`, and activations are packed in the same order (and times
-// kActivationFactor), so nothing is shuffled here. `scale` multiplies the block's sum: one multiplication instead of P.
+// load covers a block of P * Lanes inputs. `RowBlock::Get<i>()` yields the i-th of P float vectors; which input sits
+// in which lane of it is said by `InputOf`, and activations are packed in the same order (and times kActivationFactor), so
+// nothing is shuffled here. FP8 values come scaled; for FP4 `scale` is still to multiply.
 
 #if defined(BALEEN_OPS_MATMUL_UNPACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BALEEN_OPS_MATMUL_UNPACK_INL_H_
@@ -103,7 +103,8 @@ struct RowBlock<MatrixFormat::kFp8> {
     const hn::RebindToSigned<WordTag> di;
     const auto top = kPart == 3 ? words : hn::ShiftLeft<24 - 8 * (kPart == 3 ? 0 : kPart)>(words);
     const auto spread = hn::ShiftRight<4>(hn::BitCast(di, top));
-    return hn::BitCast(FloatTag(), hn::And(spread, hn::Set(di, static_cast<std::int32_t>(0x87F00000u))));
+    const auto bits = hn::And(spread, hn::Set(di, static_cast<std::int32_t>(0x87F00000u)));
+    return hn::Mul(hn::BitCast(FloatTag(), bits), scale);
   }
   static std::int64_t InputOf(std::int64_t part, std::int64_t lane) { return 4 * lane + part; }
 };
@@ -130,7 +131,8 @@ struct RowBlock<MatrixFormat::kFp8> {
     const auto top = kPart < 2 ? hn::ShiftLeft<8>(pairs) : pairs;
     const auto spread = hn::And(hn::ShiftRight<1>(top), hn::Set(d16, static_cast<std::int16_t>(0xBF80)));
     const auto values = hn::BitCast(dh, spread);
-    return hn::PromoteTo(FloatTag(), kPart % 2 == 0 ? hn::LowerHalf(half, values) : hn::UpperHalf(half, values));
+    const auto part = kPart % 2 == 0 ? hn::LowerHalf(half, values) : hn::UpperHalf(half, values);
+    return hn::Mul(hn::PromoteTo(FloatTag(), part), scale);
   }
   static std::int64_t InputOf(std::int64_t part, std::int64_t lane) {
     return 2 * (lane + part % 2 * kLanes) + part / 2;
