@@ -17,16 +17,30 @@ std::int64_t CacheGeometry::page_bytes() const {
   return bytes;
 }
 
-std::int64_t CacheGeometry::window_page_bytes() const { return num_blocks() * latent.page_stride_bytes(kPageTokens); }
+std::int64_t CacheGeometry::window_page_bytes() const {
+  return num_blocks() * latent.page_stride_bytes(kPageTokens);
+}
+
+std::int64_t CacheGeometry::state_bytes(std::int64_t block) const {
+  if (ratio(block) == 0) return 0;
+  const std::int64_t width = main_state_width(block) + (ratio(block) == 4 ? index_state_width() : 0);
+  return 2 * ring_rows(ratio(block)) * width * std::int64_t{sizeof(float)};
+}
 
 std::int64_t CacheGeometry::state_slot_bytes() const {
-  std::int64_t floats = 0;
+  std::int64_t bytes = 0;
+  for (std::int64_t block = 0; block < num_blocks(); ++block) bytes += state_bytes(block);
+  return bytes;
+}
+
+double CacheGeometry::bytes_per_token() const {
+  double bytes = 0;
   for (std::int64_t block = 0; block < num_blocks(); ++block) {
     if (ratio(block) == 0) continue;
-    floats += 2 * ring_rows(ratio(block)) * main_state_width(block);
-    if (ratio(block) == 4) floats += 2 * ring_rows(4) * index_state_width();
+    const std::int64_t entry = latent.row_bytes() + (ratio(block) == 4 ? index_key.row_bytes() : 0);
+    bytes += static_cast<double>(entry) / ratio(block);
   }
-  return floats * static_cast<std::int64_t>(sizeof(float));
+  return bytes;
 }
 
 std::int64_t window_pages_per_sequence(const CacheGeometry& geometry, std::int64_t max_step_tokens) {
