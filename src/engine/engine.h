@@ -77,6 +77,8 @@ class Engine {
   };
 
   [[nodiscard]] std::optional<Failure> check(std::span<const StepInput> inputs);
+  /// Pages for every input's tokens, or for none.
+  [[nodiscard]] std::optional<Failure> take_pages(std::span<const StepInput> inputs);
   [[nodiscard]] ConstActivations<2> run_mtp(std::span<const StepInput> inputs, ConstActivations<3> streams);
   [[nodiscard]] std::string first_bad_layer() const;
 
