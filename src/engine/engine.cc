@@ -161,6 +161,9 @@ Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
   if (options_.mtp) {
     wanted_rows_.clear();  // the observer looks at main layers only
     output.mtp_logits = run_mtp(inputs, streams);
+    if (!all_finite({output.mtp_logits.data(), static_cast<std::size_t>(output.mtp_logits.size())})) {
+      return failure("the MTP block's logits are not numbers; its weights are damaged or leave the range of float32");
+    }
   }
   for (const StepInput& input : inputs) {
     Sequence& sequence = sequences_.at(input.sequence);
