@@ -1,5 +1,7 @@
 #include "kv_cache/geometry.h"
 
+#include <algorithm>
+
 namespace baleen {
 
 std::int64_t CacheGeometry::ring_rows(int ratio) const {
@@ -43,8 +45,15 @@ double CacheGeometry::bytes_per_token() const {
   return bytes;
 }
 
-std::int64_t window_pages_per_sequence(const CacheGeometry& geometry, std::int64_t max_step_tokens) {
-  return pages_for(max_step_tokens + geometry.window_tokens + 1) + 1;
+std::int64_t max_window_pages(const CacheGeometry& geometry, std::int64_t num_sequences,
+                              std::int64_t max_step_tokens) {
+  const std::int64_t beyond_first = geometry.window_tokens - 2;
+  const std::int64_t idle_pages = beyond_first / kPageTokens + 2;
+  // The step's tokens add most pages when every sequence takes just what makes it reach one page more.
+  const std::int64_t for_one_more = kPageTokens - beyond_first % kPageTokens;
+  const std::int64_t num_reaching = std::min(num_sequences, max_step_tokens / for_one_more);
+  const std::int64_t left = num_reaching == num_sequences ? max_step_tokens - num_reaching * for_one_more : 0;
+  return num_sequences * idle_pages + num_reaching + left / kPageTokens;
 }
 
 }  // namespace baleen

@@ -54,9 +54,11 @@ struct CacheGeometry {
   return (num_positions + kPageTokens - 1) / kPageTokens;
 }
 
-/// Window pages a sequence holds at most while a step of `max_step_tokens` runs: the step's own positions,
-/// the window before them and the position whose MTP row is still due, unaligned at both ends.
-[[nodiscard]] std::int64_t window_pages_per_sequence(const CacheGeometry& geometry,
-                                                     std::int64_t max_step_tokens);
+/// Window pages that `num_sequences` sequences hold at most, between steps and during one of
+/// `max_step_tokens` tokens over all of them, in the worst alignment. A sequence holds the window before its
+/// next position (the position before that may still be due in the MTP block) and its tokens in the step;
+/// n positions touch (n - 2) / 256 + 2 pages at most.
+[[nodiscard]] std::int64_t max_window_pages(const CacheGeometry& geometry, std::int64_t num_sequences,
+                                            std::int64_t max_step_tokens);
 
 }  // namespace baleen

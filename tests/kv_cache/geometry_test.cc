@@ -72,20 +72,42 @@ TEST(CacheGeometry, RingsHoldWhatASpeculativeStepMayTakeBack) {
   EXPECT_EQ(released("flash", 1).ring_rows(128), 256);
 }
 
-TEST(CacheGeometry, WindowPagesOfASequence) {
+TEST(CacheGeometry, PagesForPositions) {
   EXPECT_EQ(pages_for(0), 0);
   EXPECT_EQ(pages_for(256), 1);
   EXPECT_EQ(pages_for(257), 2);
-  // The most pages that positions start - 128 .. start + step - 1 touch, over every start.
-  const CacheGeometry flash = released("flash");
-  for (const std::int64_t step : {1, 2, 127, 128, 256, 384, 511, 512}) {
-    std::int64_t most = 0;
-    for (std::int64_t start = 0; start < 3 * kPageTokens; ++start) {
-      const std::int64_t first = std::max<std::int64_t>(0, start - flash.window_tokens) / kPageTokens;
-      most = std::max(most, (start + step - 1) / kPageTokens - first + 1);
+}
+
+/// The most pages that positions start - window .. start + tokens - 1 touch, over every start.
+std::int64_t most_pages(std::int64_t window, std::int64_t tokens) {
+  std::int64_t most = 0;
+  for (std::int64_t start = window; start < window + 2 * kPageTokens; ++start) {
+    most = std::max(most, (start + tokens - 1) / kPageTokens - (start - window) / kPageTokens + 1);
+  }
+  return most;
+}
+
+TEST(CacheGeometry, WindowPagesAreThoseOfTheWorstStep) {
+  for (const std::int64_t window : {2, 64, 128, 256, 300}) {
+    CacheGeometry geometry = released("tiny-flash");
+    geometry.window_tokens = window;
+    std::vector<std::int64_t> pages;  // by tokens of one sequence
+    for (std::int64_t tokens = 0; tokens <= 700; ++tokens) pages.push_back(most_pages(window, tokens));
+    std::vector<std::int64_t> most(701,
+                                   0);  // over all ways to divide so many tokens among the sequences so far
+    for (std::int64_t num_sequences = 1; num_sequences <= 4; ++num_sequences) {
+      std::vector<std::int64_t> with_one_more(701, 0);
+      for (std::size_t all = 0; all <= 700; ++all) {
+        for (std::size_t own = 0; own <= all; ++own) {
+          with_one_more[all] = std::max(with_one_more[all], pages[own] + most[all - own]);
+        }
+      }
+      most = with_one_more;
+      for (std::size_t tokens = 0; tokens <= 700; ++tokens) {
+        ASSERT_EQ(max_window_pages(geometry, num_sequences, static_cast<std::int64_t>(tokens)), most[tokens])
+            << num_sequences << " sequences, " << tokens << " tokens, window of " << window;
+      }
     }
-    EXPECT_GE(window_pages_per_sequence(flash, step), most) << step;
-    EXPECT_LE(window_pages_per_sequence(flash, step), most + 1) << step;
   }
 }
 

@@ -24,14 +24,14 @@ TEST(SequencePages, TakesPagesAsPositionsComeAndFreesWindowPagesBehind) {
   KvCache cache(one_block(), {.num_pages = 10, .num_window_pages = 3, .num_state_slots = 1});
   SequencePages pages(cache);
   ASSERT_TRUE(pages.ok());
-  ASSERT_TRUE(pages.prepare(0, 1));
+  ASSERT_TRUE(pages.reach(1));
   EXPECT_EQ(pages.pages().size(), 1u);
-  ASSERT_TRUE(pages.prepare(1, 257));
+  ASSERT_TRUE(pages.reach(257));
   EXPECT_EQ(pages.pages().size(), 2u);
-  ASSERT_TRUE(pages.prepare(257, 384));
-  ASSERT_TRUE(pages.prepare(383, 384));  // position 382, whose MTP row may be due, sees 255
+  ASSERT_TRUE(pages.reach(384));
+  pages.leave_behind(383);  // position 382, whose MTP row may be due, sees 255
   EXPECT_EQ(live_pages(pages.window_pages()), 2);
-  ASSERT_TRUE(pages.prepare(384, 385));  // 383 sees 256 and later
+  pages.leave_behind(384);  // 383 sees 256 and later
   EXPECT_EQ(live_pages(pages.window_pages()), 1);
   EXPECT_EQ(pages.window_pages()[0], PageId::kNone);
   EXPECT_EQ(live_pages(pages.pages()), 2);
@@ -40,13 +40,27 @@ TEST(SequencePages, TakesPagesAsPositionsComeAndFreesWindowPagesBehind) {
 TEST(SequencePages, TakesNothingWhenThereIsTooLittle) {
   KvCache cache(one_block(), {.num_pages = 2, .num_window_pages = 2, .num_state_slots = 2});
   SequencePages first(cache), second(cache);
-  ASSERT_TRUE(first.prepare(0, 200));
-  EXPECT_FALSE(second.prepare(0, 300));
+  ASSERT_TRUE(first.reach(200));
+  EXPECT_FALSE(second.reach(300));
   EXPECT_TRUE(second.pages().empty());
   EXPECT_EQ(cache.pages().num_free(), 1);
-  EXPECT_TRUE(second.prepare(0, 256));
-  EXPECT_FALSE(first.prepare(200, 257));
+  EXPECT_TRUE(second.reach(256));
+  EXPECT_FALSE(first.reach(257));
   EXPECT_EQ(first.pages().size(), 1u);
+}
+
+TEST(SequencePages, ShrinksToTheLastPositionsPage) {
+  KvCache cache(one_block(), {.num_pages = 4, .num_window_pages = 4, .num_state_slots = 1});
+  SequencePages pages(cache);
+  ASSERT_TRUE(pages.reach(900));
+  pages.leave_behind(500);
+  pages.shrink(513);
+  EXPECT_EQ(pages.pages().size(), 3u);
+  pages.shrink(512);
+  EXPECT_EQ(pages.pages().size(), 2u);
+  EXPECT_EQ(cache.pages().num_free(), 2);
+  EXPECT_EQ(cache.window_pages().num_free(), 3);
+  EXPECT_TRUE(pages.reach(1024));
 }
 
 TEST(SequencePages, NeedsAStateSlot) {
@@ -62,7 +76,7 @@ TEST(SequencePages, NeedsAStateSlot) {
 TEST(SequencePages, MovingMovesThePages) {
   KvCache cache(one_block(), {.num_pages = 4, .num_window_pages = 4, .num_state_slots = 2});
   SequencePages first(cache);
-  ASSERT_TRUE(first.prepare(0, 300));
+  ASSERT_TRUE(first.reach(300));
   {
     const SequencePages moved(std::move(first));
     EXPECT_EQ(moved.pages().size(), 2u);
@@ -72,7 +86,7 @@ TEST(SequencePages, MovingMovesThePages) {
   EXPECT_EQ(cache.window_pages().num_free(), 4);
   EXPECT_EQ(cache.state_slots().num_free(), 2);
   SequencePages second(cache), third(cache);
-  ASSERT_TRUE(second.prepare(0, 256));
+  ASSERT_TRUE(second.reach(256));
   third = std::move(second);
   EXPECT_EQ(third.pages().size(), 1u);
 }
@@ -82,7 +96,7 @@ struct Twin {
   SequencePages pages;
   std::int64_t length = 0;
   std::int64_t num_pages = 0;
-  std::int64_t first_window_page = 0;  ///< as of the last call, whether or not it got pages
+  std::int64_t first_window_page = 0;
 };
 
 /// Everything that must hold of all sequences together, from their lengths alone.
@@ -133,15 +147,19 @@ TEST(SequencePages, RandomStepsAgreeWithANaiveTwin) {
           Twin& twin = twins[which];
           const std::int64_t end =
               twin.length + *rc::gen::element<std::int64_t>(1, 7, 100, 255, 256, 257, 700);
-          twin.first_window_page = std::max<std::int64_t>(0, twin.length - 128) / kPageTokens;
           const std::int64_t missing = pages_for(end) - twin.num_pages;
           std::int64_t free_window_pages = cache.capacity().num_window_pages;
           for (const Twin& other : twins) free_window_pages -= other.num_pages - other.first_window_page;
           const bool fits = missing <= cache.pages().num_free() && missing <= free_window_pages;
-          RC_ASSERT(twin.pages.prepare(twin.length, end) == fits);
-          if (fits) {
+          RC_ASSERT(twin.pages.reach(end) == fits);
+          if (fits && action == 2) {
+            twin.pages.shrink(twin.length);
+            twin.num_pages = pages_for(twin.length);
+          } else if (fits) {
             twin.length = end;
-            twin.num_pages += missing;
+            twin.num_pages = pages_for(end);
+            twin.pages.leave_behind(end);
+            twin.first_window_page = std::max<std::int64_t>(0, end - 128) / kPageTokens;
           }
         }
       }
