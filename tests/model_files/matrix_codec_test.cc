@@ -91,15 +91,15 @@ TEST(MatrixCodec, WideningBeyond2To14LosesTheSmallest) {
 TEST(MatrixCodec, Bf16HoldsFp4AndFp8) {
   EXPECT_TRUE(rc::check([](std::uint64_t seed) {
     const std::vector<float> fp4 = decode(random_fp4(seed, *rc::gen::inRange(10, 230), 14).view());
-    RC_ASSERT(decode(encode(fp4, WeightFormat::kBf16).view()) == fp4);
+    RC_ASSERT(decode(encode(fp4, WeightFormat::kBF16).view()) == fp4);
     const std::vector<float> fp8 = decode(encode(random_values(seed, -4), WeightFormat::kFp8).view());
-    RC_ASSERT(decode(encode(fp8, WeightFormat::kBf16).view()) == fp8);
+    RC_ASSERT(decode(encode(fp8, WeightFormat::kBF16).view()) == fp8);
   }));
 }
 
 TEST(MatrixCodec, EncodingWhatWasDecodedChangesNothing) {
   EXPECT_TRUE(rc::check([](std::uint64_t seed) {
-    for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kFp8, WeightFormat::kFp4}) {
+    for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kFp4}) {
       const std::vector<float> once = decode(encode(random_values(seed, -6), format).view());
       RC_ASSERT(decode(encode(once, format).view()) == once);
     }

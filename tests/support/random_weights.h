@@ -12,7 +12,8 @@ namespace baleen::test {
 /// Codes are uniform over all finite ones; scales are spread over a few binades, so that a wrong scale shows.
 class RandomWeight {
  public:
-  RandomWeight(MatrixFormat format, std::int64_t rows, std::int64_t cols, std::uint32_t seed);
+  /// `offset` bytes beyond an address divisible by 64: checkpoints promise no alignment, though most have it.
+  RandomWeight(WeightFormat format, std::int64_t rows, std::int64_t cols, std::uint32_t seed, int offset = 1);
   RandomWeight(const RandomWeight&) = delete;
   RandomWeight& operator=(const RandomWeight&) = delete;
 

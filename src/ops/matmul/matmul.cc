@@ -7,10 +7,9 @@
 namespace baleen {
 namespace {
 
-// Half of a second-level cache of 1 MB (and all of one of 512 KB): the other half passes weights through.
-constexpr std::int64_t kPackedBlockBytes = 512 << 10;
-// A multiple of the kernel's six rows; below, unpacking is repeated too often to hide.
-constexpr std::int64_t kMinBlockRows = 24;
+// The kernel reads an item's weights once per six rows: a quarter of a second-level cache of 1 MB holds them. (Counted
+// as one byte a weight; BF16 then takes half of it.)
+constexpr std::int64_t kItemWeights = 256 << 10;
 constexpr std::int64_t kItemsPerThread = 6;
 constexpr std::int64_t kMaxPlannedProducts = 64;  // of one group, for the scratch estimate
 
@@ -18,12 +17,12 @@ constexpr std::int64_t kMaxPlannedProducts = 64;  // of one group, for the scrat
 
 MatmulPartition::MatmulPartition(std::int64_t num_rows, std::int64_t num_columns, std::int64_t num_inputs,
                                  int num_threads) {
-  const std::int64_t fitting = kPackedBlockBytes / (num_inputs * 4) / 6 * 6;
-  rows_per_item = std::min(num_rows, std::clamp(fitting, kMinBlockRows, kMaxBlockRows));
+  rows_per_item = std::min(num_rows, kMaxBlockRows);
   num_row_blocks = rows_per_item == 0 ? 0 : (num_rows + rows_per_item - 1) / rows_per_item;
-  // Columns are cut as finely as balance needs when there is one row block, and less when rows give items of their own.
-  const std::int64_t wanted = std::max<std::int64_t>(1, kItemsPerThread * num_threads / std::max<std::int64_t>(1, num_row_blocks));
-  columns_per_item = std::max<std::int64_t>(8, (num_columns + wanted - 1) / wanted / 8 * 8);
+  const std::int64_t wanted_items = std::max<std::int64_t>(1, kItemsPerThread * num_threads / std::max<std::int64_t>(1, num_row_blocks));
+  const std::int64_t balanced = (num_columns + wanted_items - 1) / wanted_items;
+  const std::int64_t fitting = num_rows == 1 ? balanced : std::max<std::int64_t>(32, kItemWeights / num_inputs);
+  columns_per_item = std::max<std::int64_t>(8, std::min(balanced, fitting) / 8 * 8);
   num_column_blocks = (num_columns + columns_per_item - 1) / columns_per_item;
 }
 

@@ -22,7 +22,7 @@ enum class ActivationRounding : std::uint8_t {
 
 /// Rearranges one row of activations into the order in which the kernel unpacks weights of `format`, rounding on the
 /// way. x, packed: [K] float32, not overlapping; packed 64-byte aligned.
-void pack_activations(std::span<const float> x, MatrixFormat format, ActivationRounding rounding, float* packed);
+void pack_activations(std::span<const float> x, WeightFormat format, ActivationRounding rounding, float* packed);
 
 /// y[m, n] for all m in [0, num_rows) and n in [n_begin, n_end); rounded to BF16 if `round_bf16`.
 /// packed: rows of K from pack_activations of the same format; output row m takes packed row row_index[m], or m without
@@ -61,8 +61,8 @@ void matmul(std::span<const MatmulProduct> products, CpuContext& context);
 /// Scratch of `matmul` for one set of packed rows.
 [[nodiscard]] std::int64_t matmul_scratch_bytes(std::int64_t num_rows, std::int64_t num_inputs);
 
-/// Cuts a product into work items for the pool: row blocks whose packed activations stay in the second-level cache,
-/// and column ranges (multiples of 8) of which every thread gets several.
+/// Cuts a product into work items for the pool: blocks of at most 96 rows, and column ranges (multiples of 8) of which
+/// every thread gets several and whose weights stay in the second-level cache while the rows pass.
 struct MatmulPartition {
   MatmulPartition(std::int64_t num_rows, std::int64_t num_columns, std::int64_t num_inputs, int num_threads);
 

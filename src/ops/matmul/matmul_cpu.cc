@@ -12,6 +12,8 @@
 #include <array>
 #include <cstring>
 
+#include <hwy/cache_control.h>
+
 #include "base/check.h"
 #include "numeric/simd_targets.h"
 
@@ -36,7 +38,7 @@ constexpr int TileColumns(int tile_rows) {
   return tile_rows <= 3 ? 4 : 2;
 }
 
-template <MatrixFormat kFormat>
+template <WeightFormat kFormat>
 void PackRow(const float* x, std::int64_t num_inputs, ActivationRounding rounding, float* packed) {
   const FloatTag d;
   using Block = RowBlock<kFormat>;
@@ -50,7 +52,7 @@ void PackRow(const float* x, std::int64_t num_inputs, ActivationRounding roundin
     }
     order[part] = hn::Load(hn::RebindToSigned<FloatTag>(), inputs);
   }
-  const auto factor = hn::Set(d, kFormat == MatrixFormat::kFp8 ? kFp8HalfBias : 1.0F);
+  const auto factor = hn::Set(d, Block::kActivationFactor);
   alignas(64) float block[kActivationBlock];
   for (std::int64_t begin = 0; begin < num_inputs; begin += kActivationBlock) {
     const float* from = x + begin;
@@ -67,11 +69,14 @@ void PackRow(const float* x, std::int64_t num_inputs, ActivationRounding roundin
   }
 }
 
-template <MatrixFormat kFormat>
-constexpr bool kScaled = kFormat == MatrixFormat::kFp8 || kFormat == MatrixFormat::kFp4;
+/// FP4's scale multiplies the sum over a block of inputs (8 vectors) instead of every weight. FP8 has half as many vectors
+/// to a block, and six rows would need twice the accumulators: there scaling the weights wins (prefill 165 against 110
+/// GFLOP/s on one thread of a Zen 5), as it would not for FP4 (decode 25 against 28 GB/s).
+template <WeightFormat kFormat>
+constexpr bool kScalesSum = kFormat == WeightFormat::kFp4;
 
 /// Adds the products of part kPart and the parts after it to `sums`.
-template <MatrixFormat kFormat, int kRows, int kColumns, int kPart>
+template <WeightFormat kFormat, int kRows, int kColumns, int kPart>
 HWY_INLINE void MultiplyParts(const RowBlock<kFormat> (&weights)[kColumns], const float* const (&x)[kRows],
                               std::int64_t at, FloatVec (&sums)[kRows][kColumns]) {
   const FloatTag d;
@@ -81,7 +86,7 @@ HWY_INLINE void MultiplyParts(const RowBlock<kFormat> (&weights)[kColumns], cons
     const auto v = hn::Load(d, x[m] + at + kPart * kLanes);
     for (int n = 0; n < kColumns; ++n) {
       // The first product of a scaled block begins a sum of its own.
-      sums[m][n] = kScaled<kFormat> && kPart == 0 ? hn::Mul(v, w[n]) : hn::MulAdd(v, w[n], sums[m][n]);
+      sums[m][n] = kScalesSum<kFormat> && kPart == 0 ? hn::Mul(v, w[n]) : hn::MulAdd(v, w[n], sums[m][n]);
     }
   }
   if constexpr (kPart + 1 < PackedPerLane(kFormat)) {
@@ -89,8 +94,15 @@ HWY_INLINE void MultiplyParts(const RowBlock<kFormat> (&weights)[kColumns], cons
   }
 }
 
-template <MatrixFormat kFormat, int kRows>
-void TileRow(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin) {
+/// Inputs [begin, end) of a product; accumulators wait in `carried` between one range and the next.
+struct InputRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  float* carried = nullptr;
+};
+
+template <WeightFormat kFormat, int kRows>
+void TileRow(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin, const InputRange& inputs) {
   constexpr int kColumns = TileColumns(kRows);
   constexpr std::int64_t kStep = PackedPerLane(kFormat) * kLanes;
   const FloatTag d;
@@ -106,12 +118,22 @@ void TileRow(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin)
   }
   FloatVec sums[kRows][kColumns];
   for (int m = 0; m < kRows; ++m) {
-    for (int n = 0; n < kColumns; ++n) sums[m][n] = hn::Zero(d);
+    for (int n = 0; n < kColumns; ++n) {
+      sums[m][n] = inputs.begin == 0 ? hn::Zero(d) : hn::Load(d, inputs.carried + (m * kColumns + n) * kLanes);
+    }
   }
-  for (std::int64_t k = 0; k < num_inputs; k += kStep) {
+  // Few rows of activations leave only memory to wait for. Hardware prefetchers stop at every 4 KB page, which is a row
+  // or two; asking for the next columns' weights while these pass keeps memory busy across them (one thread of a Zen 5:
+  // decode from 54% to 77% of the read bandwidth).
+  constexpr bool kPrefetch = kRows <= 4;
+  const std::int64_t next_columns = kColumns * tile.weight->row_bytes();
+  for (std::int64_t k = inputs.begin; k < inputs.end; k += kStep) {
     RowBlock<kFormat> weights[kColumns];
-    for (int n = 0; n < kColumns; ++n) weights[n].Load(rows[n], k);
-    if constexpr (kScaled<kFormat>) {
+    for (int n = 0; n < kColumns; ++n) {
+      weights[n].Load(rows[n], k);
+      if constexpr (kPrefetch) hwy::Prefetch(rows[n].codes + next_columns + k / kStep * 4 * kLanes);
+    }
+    if constexpr (kScalesSum<kFormat>) {
       FloatVec block_sums[kRows][kColumns];
       MultiplyParts<kFormat, kRows, kColumns, 0>(weights, x, k, block_sums);
       for (int m = 0; m < kRows; ++m) {
@@ -120,6 +142,12 @@ void TileRow(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin)
     } else {
       MultiplyParts<kFormat, kRows, kColumns, 0>(weights, x, k, sums);
     }
+  }
+  if (inputs.end < num_inputs) {
+    for (int m = 0; m < kRows; ++m) {
+      for (int n = 0; n < kColumns; ++n) hn::Store(sums[m][n], d, inputs.carried + (m * kColumns + n) * kLanes);
+    }
+    return;
   }
   const std::int64_t num_columns = std::min<std::int64_t>(kColumns, tile.n_end - n_begin);
   for (int m = 0; m < kRows; ++m) {
@@ -131,27 +159,45 @@ void TileRow(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin)
   }
 }
 
-template <MatrixFormat kFormat, int kRows>
+template <WeightFormat kFormat, int kRows>
 void TileRows(const MatmulTile& tile, std::int64_t m_begin) {
+  const InputRange all{0, tile.weight->cols, nullptr};
   for (std::int64_t n = tile.n_begin; n < tile.n_end; n += TileColumns(kRows)) {
-    TileRow<kFormat, kRows>(tile, m_begin, n);
+    TileRow<kFormat, kRows>(tile, m_begin, n, all);
   }
 }
 
-template <MatrixFormat kFormat>
-void TileOfFormat(const MatmulTile& tile) {
-  // Columns outside, rows inside: a column group's packed weights stay in the first-level cache while all rows pass.
-  const std::int64_t num_full = tile.num_rows / kMaxTileRows * kMaxTileRows;
+/// Many rows: six rows of activations, 1024 inputs at a time (24 KB), stay in the first-level cache while 32 columns
+/// pass; read again from the second level for every four columns they would cost 32 bytes a cycle, about all it has.
+/// Between input ranges the columns' accumulators wait in `carried` (12 KB), which costs 1 load and store in 64.
+template <WeightFormat kFormat>
+void TileManyRows(const MatmulTile& tile, std::int64_t m_begin) {
+  constexpr std::int64_t kInputsPerRange = 1024;
+  constexpr std::int64_t kColumnsPerPass = 32;
   constexpr int kColumns = TileColumns(kMaxTileRows);
-  for (std::int64_t n = tile.n_begin; num_full > 0 && n < tile.n_end; n += kColumns) {
-    for (std::int64_t m = 0; m < num_full; m += kMaxTileRows) TileRow<kFormat, kMaxTileRows>(tile, m, n);
+  alignas(64) float carried[kColumnsPerPass * kMaxTileRows * kLanes];
+  for (std::int64_t pass = tile.n_begin; pass < tile.n_end; pass += kColumnsPerPass) {
+    const std::int64_t pass_end = std::min(pass + kColumnsPerPass, tile.n_end);
+    for (std::int64_t k = 0; k < tile.weight->cols; k += kInputsPerRange) {
+      for (std::int64_t n = pass; n < pass_end; n += kColumns) {
+        TileRow<kFormat, kMaxTileRows>(
+            tile, m_begin, n,
+            {k, std::min(k + kInputsPerRange, tile.weight->cols), carried + (n - pass) * kMaxTileRows * kLanes});
+      }
+    }
   }
-  switch (tile.num_rows - num_full) {
-    case 1: return TileRows<kFormat, 1>(tile, num_full);
-    case 2: return TileRows<kFormat, 2>(tile, num_full);
-    case 3: return TileRows<kFormat, 3>(tile, num_full);
-    case 4: return TileRows<kFormat, 4>(tile, num_full);
-    case 5: return TileRows<kFormat, 5>(tile, num_full);
+}
+
+template <WeightFormat kFormat>
+void TileOfFormat(const MatmulTile& tile) {
+  std::int64_t m = 0;
+  for (; tile.num_rows - m >= kMaxTileRows; m += kMaxTileRows) TileManyRows<kFormat>(tile, m);
+  switch (tile.num_rows - m) {
+    case 1: return TileRows<kFormat, 1>(tile, m);
+    case 2: return TileRows<kFormat, 2>(tile, m);
+    case 3: return TileRows<kFormat, 3>(tile, m);
+    case 4: return TileRows<kFormat, 4>(tile, m);
+    case 5: return TileRows<kFormat, 5>(tile, m);
     default: return;
   }
 }
@@ -160,20 +206,20 @@ void TileOfFormat(const MatmulTile& tile) {
 
 void MatmulTileCpu(const MatmulTile& tile) {
   switch (tile.weight->format) {
-    case MatrixFormat::kF32: return TileOfFormat<MatrixFormat::kF32>(tile);
-    case MatrixFormat::kBF16: return TileOfFormat<MatrixFormat::kBF16>(tile);
-    case MatrixFormat::kFp8: return TileOfFormat<MatrixFormat::kFp8>(tile);
-    case MatrixFormat::kFp4: return TileOfFormat<MatrixFormat::kFp4>(tile);
+    case WeightFormat::kF32: return TileOfFormat<WeightFormat::kF32>(tile);
+    case WeightFormat::kBF16: return TileOfFormat<WeightFormat::kBF16>(tile);
+    case WeightFormat::kFp8: return TileOfFormat<WeightFormat::kFp8>(tile);
+    case WeightFormat::kFp4: return TileOfFormat<WeightFormat::kFp4>(tile);
   }
 }
 
-void PackActivationsCpu(const float* x, std::int64_t num_inputs, MatrixFormat format, ActivationRounding rounding,
+void PackActivationsCpu(const float* x, std::int64_t num_inputs, WeightFormat format, ActivationRounding rounding,
                         float* packed) {
   switch (format) {
-    case MatrixFormat::kF32: return PackRow<MatrixFormat::kF32>(x, num_inputs, rounding, packed);
-    case MatrixFormat::kBF16: return PackRow<MatrixFormat::kBF16>(x, num_inputs, rounding, packed);
-    case MatrixFormat::kFp8: return PackRow<MatrixFormat::kFp8>(x, num_inputs, rounding, packed);
-    case MatrixFormat::kFp4: return PackRow<MatrixFormat::kFp4>(x, num_inputs, rounding, packed);
+    case WeightFormat::kF32: return PackRow<WeightFormat::kF32>(x, num_inputs, rounding, packed);
+    case WeightFormat::kBF16: return PackRow<WeightFormat::kBF16>(x, num_inputs, rounding, packed);
+    case WeightFormat::kFp8: return PackRow<WeightFormat::kFp8>(x, num_inputs, rounding, packed);
+    case WeightFormat::kFp4: return PackRow<WeightFormat::kFp4>(x, num_inputs, rounding, packed);
   }
 }
 
@@ -188,7 +234,7 @@ HWY_EXPORT(PackActivationsCpu);
 
 void matmul_tile(const MatmulTile& tile) { HWY_DYNAMIC_DISPATCH(MatmulTileCpu)(tile); }
 
-void pack_activations(std::span<const float> x, MatrixFormat format, ActivationRounding rounding, float* packed) {
+void pack_activations(std::span<const float> x, WeightFormat format, ActivationRounding rounding, float* packed) {
   BALEEN_DCHECK(x.size() % kActivationBlock == 0);
   HWY_DYNAMIC_DISPATCH(PackActivationsCpu)
   (x.data(), static_cast<std::int64_t>(x.size()), format, rounding, packed);

@@ -1,9 +1,9 @@
 // Unpacks weights into float vectors, one instruction set at a time (Highway).
 //
 // A vector of 32-bit lanes is loaded from a row; each lane holds P packed values (1 float32, 2 BF16, 4 FP8, 8 FP4), so a
-// load covers a block of P * Lanes inputs. `RowBlock::Get<i>()` yields the i-th of P float vectors, without its scale;
-// which input sits in which lane of it is said by `InputOf`, and activations are packed in the same order, so nothing is
-// shuffled here. `scale` multiplies the block's sum: one multiplication instead of P.
+// load covers a block of P * Lanes inputs. `RowBlock::Get<i>()` yields the i-th of P float vectors; which input sits
+// in which lane of it is said by `InputOf`, and activations are packed in the same order (and times kActivationFactor), so
+// nothing is shuffled here. FP8 values come scaled; for FP4 `scale` is still to multiply.
 
 #if defined(BALEEN_OPS_MATMUL_UNPACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BALEEN_OPS_MATMUL_UNPACK_INL_H_
@@ -30,12 +30,8 @@ using FloatVec = hn::Vec<FloatTag>;
 using WordVec = hn::Vec<WordTag>;
 constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(FloatTag()));
 
-/// An e4m3 code moved into float32's fields reads as its value times 2^-120. Half of the missing factor goes to the
-/// scale and half to the activations, so that neither leaves float32's range; both are exact.
-constexpr float kFp8HalfBias = 0x1p60F;
-
-constexpr std::int64_t PackedPerLane(MatrixFormat format) {
-  return format == MatrixFormat::kF32 ? 1 : format == MatrixFormat::kBF16 ? 2 : format == MatrixFormat::kFp8 ? 4 : 8;
+constexpr std::int64_t PackedPerLane(WeightFormat format) {
+  return format == WeightFormat::kF32 ? 1 : format == WeightFormat::kBF16 ? 2 : format == WeightFormat::kFp8 ? 4 : 8;
 }
 
 /// Where a row is, and its scale for one block of inputs.
@@ -45,21 +41,22 @@ struct RowCursor {
   const std::uint8_t* group_scales = nullptr;
 };
 
-template <MatrixFormat kFormat>
+template <WeightFormat kFormat>
 HWY_INLINE RowCursor CursorOf(const WeightMatrix& weight, std::int64_t row) {
   RowCursor cursor{reinterpret_cast<const std::uint8_t*>(weight.data) + row * weight.row_bytes(), nullptr, nullptr};
-  if constexpr (kFormat == MatrixFormat::kFp8) {
+  if constexpr (kFormat == WeightFormat::kFp8) {
     cursor.block_scales = weight.block_scales + row / 128 * ((weight.cols + 127) / 128);
   }
-  if constexpr (kFormat == MatrixFormat::kFp4) cursor.group_scales = weight.group_scales + row * (weight.cols / 32);
+  if constexpr (kFormat == WeightFormat::kFp4) cursor.group_scales = weight.group_scales + row * (weight.cols / 32);
   return cursor;
 }
 
-template <MatrixFormat kFormat>
+template <WeightFormat kFormat>
 struct RowBlock;
 
 template <>
-struct RowBlock<MatrixFormat::kF32> {
+struct RowBlock<WeightFormat::kF32> {
+  static constexpr float kActivationFactor = 1.0F;
   FloatVec values;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
     const FloatTag d;
@@ -73,7 +70,8 @@ struct RowBlock<MatrixFormat::kF32> {
 };
 
 template <>
-struct RowBlock<MatrixFormat::kBF16> {
+struct RowBlock<WeightFormat::kBF16> {
+  static constexpr float kActivationFactor = 1.0F;
   WordVec words;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
     words = hn::BitCast(WordTag(), hn::LoadU(hn::Repartition<std::uint8_t, WordTag>(), row.codes + 2 * k));
@@ -86,13 +84,17 @@ struct RowBlock<MatrixFormat::kBF16> {
   static std::int64_t InputOf(std::int64_t part, std::int64_t lane) { return 2 * lane + part; }
 };
 
+#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SCALAR
+// An e4m3 code moved into float32's fields reads as its value times 2^-120. Half of the missing factor goes to the scale
+// and half to the activations, so that neither leaves float32's range; both are exact.
 template <>
-struct RowBlock<MatrixFormat::kFp8> {
+struct RowBlock<WeightFormat::kFp8> {
+  static constexpr float kActivationFactor = 0x1p60F;
   WordVec words;
   FloatVec scale;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
     words = hn::BitCast(WordTag(), hn::LoadU(hn::Repartition<std::uint8_t, WordTag>(), row.codes + k));
-    scale = hn::Set(FloatTag(), row.block_scales[k / 128] * kFp8HalfBias);
+    scale = hn::Set(FloatTag(), row.block_scales[k / 128] * 0x1p60F);
   }
   template <int kPart>
   HWY_INLINE FloatVec Get() const {
@@ -102,10 +104,41 @@ struct RowBlock<MatrixFormat::kFp8> {
     const auto top = kPart == 3 ? words : hn::ShiftLeft<24 - 8 * (kPart == 3 ? 0 : kPart)>(words);
     const auto spread = hn::ShiftRight<4>(hn::BitCast(di, top));
     const auto bits = hn::And(spread, hn::Set(di, static_cast<std::int32_t>(0x87F00000u)));
-    return hn::BitCast(FloatTag(), bits);
+    return hn::Mul(hn::BitCast(FloatTag(), bits), scale);
   }
   static std::int64_t InputOf(std::int64_t part, std::int64_t lane) { return 4 * lane + part; }
 };
+#else
+// An e4m3 code moved into float16's fields reads as its value times 2^-8, which the scale makes good. The conversion to
+// float32 takes subnormals in its stride; straight into float32's fields they would be subnormal there, and every
+// multiply-add that meets one takes a hundred cycles.
+template <>
+struct RowBlock<WeightFormat::kFp8> {
+  static constexpr float kActivationFactor = 1.0F;
+  hn::Vec<hn::Repartition<std::int16_t, FloatTag>> pairs;
+  FloatVec scale;
+  HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
+    const hn::Repartition<std::int16_t, FloatTag> d16;
+    pairs = hn::BitCast(d16, hn::LoadU(hn::Repartition<std::uint8_t, FloatTag>(), row.codes + k));
+    scale = hn::Set(FloatTag(), row.block_scales[k / 128] * 0x1p8F);
+  }
+  /// Parts 0 and 1: the even inputs, lower and upper half; 2 and 3: the odd ones.
+  template <int kPart>
+  HWY_INLINE FloatVec Get() const {
+    const hn::Repartition<std::int16_t, FloatTag> d16;
+    const hn::Repartition<hwy::float16_t, FloatTag> dh;
+    const hn::Half<decltype(dh)> half;
+    const auto top = kPart < 2 ? hn::ShiftLeft<8>(pairs) : pairs;
+    const auto spread = hn::And(hn::ShiftRight<1>(top), hn::Set(d16, static_cast<std::int16_t>(0xBF80)));
+    const auto values = hn::BitCast(dh, spread);
+    const auto part = kPart % 2 == 0 ? hn::LowerHalf(half, values) : hn::UpperHalf(half, values);
+    return hn::Mul(hn::PromoteTo(FloatTag(), part), scale);
+  }
+  static std::int64_t InputOf(std::int64_t part, std::int64_t lane) {
+    return 2 * (lane + part % 2 * kLanes) + part / 2;
+  }
+};
+#endif
 
 /// One e8m0 scale per 32 inputs = per 4 lanes. Code 0 is 2^-127, whose float32 bits are 0x00400000.
 HWY_INLINE FloatVec GroupScales(const std::uint8_t* scales) {
@@ -120,7 +153,8 @@ HWY_INLINE FloatVec GroupScales(const std::uint8_t* scales) {
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
 // With 16 lanes the whole e2m1 table fits one register and a permutation looks it up, whatever the upper bits are.
 template <>
-struct RowBlock<MatrixFormat::kFp4> {
+struct RowBlock<WeightFormat::kFp4> {
+  static constexpr float kActivationFactor = 1.0F;
   WordVec words;
   FloatVec scale;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
@@ -140,7 +174,8 @@ struct RowBlock<MatrixFormat::kFp4> {
 // Byte tables give the two bytes of each value's BF16 form; interleaved they are BF16 pairs, half a step from float32.
 // All eight vectors come out of shared work, so they are made together and kept in the (L1-resident) tile.
 template <>
-struct RowBlock<MatrixFormat::kFp4> {
+struct RowBlock<WeightFormat::kFp4> {
+  static constexpr float kActivationFactor = 1.0F;
   alignas(64) float values[8 * kLanes];
   FloatVec scale;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
