@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "app/engine_flags.h"
 #include "base/error.h"
 #include "model_files/inspect.h"
 
@@ -12,7 +13,7 @@ namespace baleen {
 namespace {
 
 struct Options {
-  std::string folder = "models/stories";
+  std::string folder = default_model_folder();
   bool json = false;
 };
 

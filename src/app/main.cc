@@ -21,6 +21,13 @@
 
 namespace {
 
+/// What a command printed may still lie in a buffer: only now a full disk shows.
+void flush_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    baleen::fail("standard output: writing failed; is the disk full?");
+  }
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Baleen runs DeepSeek-V4. `baleen COMMAND --help` says more of a command.", "baleen");
   app.require_subcommand(1);
@@ -38,6 +45,7 @@ int run(int argc, char** argv) {
   baleen::add_parse_chat_command(app);
   try {
     app.parse(argc, argv);
+    flush_output();
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "app/engine_flags.h"
 #include "base/error.h"
 #include "tokenizer/utf8.h"
 
@@ -76,7 +77,7 @@ void add_tokenize_command(CLI::App& app) {
   command->footer(
       "Reads {\"text\": \"...\"} or {\"ids\": [...]} from standard input, one a line, and writes\n"
       "{\"ids\": [...]} or {\"text\": \"...\"}. Special tokens in the text are recognised; none is added.");
-  auto model = std::make_shared<std::string>("models/stories");
+  auto model = std::make_shared<std::string>(default_model_folder());
   command->add_option("--model", *model, "Folder with tokenizer.json, or that file")->capture_default_str();
   command->callback([model] {
     std::ios::sync_with_stdio(false);

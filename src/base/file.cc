@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -65,14 +64,17 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t limit_
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-AtomicFileWriter::AtomicFileWriter(const std::filesystem::path& path) : path_(path) {
-  // Renaming over a device or a folder would replace it.
-  std::error_code ignored;
-  const auto status = std::filesystem::status(path, ignored);
+AtomicFileWriter::AtomicFileWriter(const std::filesystem::path& path) : path_(path), target_(path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (std::filesystem::is_directory(status)) fail("{}: is a folder; expected the name of a file to write", path.string());
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    fail("{}: not a regular file, so it cannot be replaced by one; choose another name", path.string());
+    descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (descriptor_ < 0) fail("{}: cannot open for writing: {}", path.string(), reason());
+    return;
   }
-  std::string pattern = path.string() + ".tmp-XXXXXX";
+  if (std::filesystem::exists(status)) target_ = std::filesystem::canonical(path);
+  std::string pattern = target_.string() + ".tmp-XXXXXX";
   descriptor_ = ::mkostemp(pattern.data(), O_CLOEXEC);
   if (descriptor_ < 0) {
     fail("{}: cannot write here: {}; does the folder exist, and may you write to it?", path.string(), reason());
@@ -84,7 +86,7 @@ AtomicFileWriter::AtomicFileWriter(const std::filesystem::path& path) : path_(pa
 AtomicFileWriter::~AtomicFileWriter() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
-  ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
 void AtomicFileWriter::write(std::span<const std::byte> bytes) {
@@ -101,11 +103,13 @@ void AtomicFileWriter::write(std::string_view text) {
 }
 
 void AtomicFileWriter::commit() {
-  if (::fsync(descriptor_) != 0) {
-    fail("{}: writing failed: {}; nothing was left behind", path_.string(), reason());
-  }
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    fail("{}: cannot put the finished file in place: {}", path_.string(), reason());
+  if (!temporary_.empty()) {
+    if (::fsync(descriptor_) != 0) {
+      fail("{}: writing failed: {}; nothing was left behind", path_.string(), reason());
+    }
+    if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
+      fail("{}: cannot put the finished file in place: {}", path_.string(), reason());
+    }
   }
   ::close(std::exchange(descriptor_, -1));
 }

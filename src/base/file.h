@@ -33,10 +33,11 @@ class MappedFile {
 std::string read_text_file(const std::filesystem::path& path, std::size_t limit_bytes = std::size_t{1} << 32);
 
 /// Writes a file so that it appears under `path` complete or not at all: bytes go to a temporary file in the same
-/// folder, which `commit` flushes to disk and renames. Without `commit` (an error, an exception) it is removed.
+/// folder, which `commit` flushes to disk and renames. Without `commit` (an error, an exception) it is removed. A
+/// symbolic link stays one: the file it leads to is replaced. Devices and pipes are written to as bytes come.
 class AtomicFileWriter {
  public:
-  /// Throws `Error` when the folder is absent or not writable, or when `path` is something else than a regular file.
+  /// Throws `Error` when the folder is absent or not writable, or `path` is a folder.
   explicit AtomicFileWriter(const std::filesystem::path& path);
   AtomicFileWriter(const AtomicFileWriter&) = delete;
   AtomicFileWriter& operator=(const AtomicFileWriter&) = delete;
@@ -49,7 +50,8 @@ class AtomicFileWriter {
 
  private:
   std::filesystem::path path_;
-  std::filesystem::path temporary_;
+  std::filesystem::path target_;     ///< where `path_` leads
+  std::filesystem::path temporary_;  ///< empty for devices and pipes
   int descriptor_ = -1;
 };
 
