@@ -136,7 +136,7 @@ void run_bench(const BenchFlags& flags) {
     limits = measure_machine_limits(pool);
   }
   if (!flags.json) {
-    fmt::print("{} threads, {}: {:.1f} GB/s read, {:.1f} GFLOP/s multiply-add\n{}", engine.options().num_threads,
+    fmt::print("{}, {} threads, {}: {:.1f} GB/s read, {:.1f} GFLOP/s multiply-add\n{}", processor_name(), engine.options().num_threads,
                instruction_set_in_use(), 1e-9 * limits.read_bytes_per_second, 1e-9 * limits.fma_flops_per_second,
                to_text(engine.plan()));
   }
@@ -160,7 +160,8 @@ void run_bench(const BenchFlags& flags) {
     for (const Phase& phase : phases) print_phase(phase, limits);
     return;
   }
-  nlohmann::ordered_json json{{"threads", engine.options().num_threads},
+  nlohmann::ordered_json json{{"processor", processor_name()},
+                              {"threads", engine.options().num_threads},
                               {"instruction_set", instruction_set_in_use()},
                               {"read_bytes_per_second", limits.read_bytes_per_second},
                               {"fma_flops_per_second", limits.fma_flops_per_second},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <fstream>
 #include <vector>
 
 #include "numeric/simd_targets.h"
@@ -109,6 +110,15 @@ double measure_fma(ThreadPool& pool) {
 }  // namespace
 
 MachineLimits measure_machine_limits(ThreadPool& pool) { return {measure_reads(pool), measure_fma(pool)}; }
+
+std::string processor_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
 
 }  // namespace baleen
 #endif  // HWY_ONCE

@@ -1,6 +1,8 @@
 /// What this machine can do at most, measured: the two limits that every operation is held against.
 #pragma once
 
+#include <string>
+
 #include "parallel/thread_pool.h"
 
 namespace baleen {
@@ -13,5 +15,8 @@ struct MachineLimits {
 /// Takes about a second. The best of several runs (what others take from a shared machine is not its limit), on the pool
 /// that will do the work; instruction set as limited.
 [[nodiscard]] MachineLimits measure_machine_limits(ThreadPool& pool);
+
+/// What the processor calls itself, e.g. "AMD EPYC 9554"; "unknown" where the system does not say.
+[[nodiscard]] std::string processor_name();
 
 }  // namespace baleen
