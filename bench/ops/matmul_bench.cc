@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kRotatedBytes = 192e6;
 
-void product(benchmark::State& state, MatrixFormat format) {
+void product(benchmark::State& state, WeightFormat format) {
   const std::int64_t num_rows = state.range(0), num_columns = state.range(1), num_inputs = state.range(2);
   std::vector<std::unique_ptr<test::RandomWeight>> weights;
   double bytes = 0;
@@ -53,7 +53,7 @@ void product(benchmark::State& state, MatrixFormat format) {
 }
 
 #define BALEEN_MATMUL_CASES(format)                                      \
-  BENCHMARK_CAPTURE(product, format, MatrixFormat::k##format)            \
+  BENCHMARK_CAPTURE(product, format, WeightFormat::k##format)            \
       ->Args({1, 4096, 2048})                                            \
       ->Args({4, 4096, 2048})                                            \
       ->Args({512, 2048, 2048})                                          \

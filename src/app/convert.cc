@@ -23,7 +23,7 @@ struct Options {
 std::optional<WeightFormat> format_named(const std::optional<std::string>& name) {
   if (!name) return std::nullopt;
   if (*name == "fp4") return WeightFormat::kFp4;
-  return *name == "fp8" ? WeightFormat::kFp8 : WeightFormat::kBf16;
+  return *name == "fp8" ? WeightFormat::kFp8 : WeightFormat::kBF16;
 }
 
 void run(const Options& options) {

@@ -105,16 +105,24 @@ std::optional<Failure> Engine::check(std::span<const StepInput> inputs) {
   return std::nullopt;
 }
 
-Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
-  if (auto wrong = check(inputs)) return std::move(*wrong);
+std::optional<Failure> Engine::take_pages(std::span<const StepInput> inputs) {
   for (const StepInput& input : inputs) {
     Sequence& sequence = sequences_.at(input.sequence);
     const std::int64_t end = sequence.length + static_cast<std::int64_t>(input.tokens.size());
-    if (!sequence.pages.prepare(sequence.length, end)) {
-      return failure("no room in the cache for position {}: it holds {} positions in all; ask for a larger context",
-                     end - 1, plan_.capacity.num_pages * kPageTokens);
+    if (sequence.pages.reach(end)) continue;
+    for (const StepInput& given_back : inputs) {
+      Sequence& other = sequences_.at(given_back.sequence);
+      other.pages.shrink(other.length);
     }
+    return failure("no room in the cache for position {}: it holds {} positions in all; ask for a larger context", end - 1,
+                   plan_.capacity.num_pages * kPageTokens);
   }
+  return std::nullopt;
+}
+
+Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
+  if (auto wrong = check(inputs)) return std::move(*wrong);
+  if (auto full = take_pages(inputs)) return std::move(*full);
   tokens_.clear();
   slices_.clear();
   wanted_rows_.clear();
@@ -153,9 +161,14 @@ Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
   if (options_.mtp) {
     wanted_rows_.clear();  // the observer looks at main layers only
     output.mtp_logits = run_mtp(inputs, streams);
+    if (!all_finite({output.mtp_logits.data(), static_cast<std::size_t>(output.mtp_logits.size())})) {
+      return failure("the MTP block's logits are not numbers; its weights are damaged or leave the range of float32");
+    }
   }
   for (const StepInput& input : inputs) {
-    sequences_.at(input.sequence).length += static_cast<std::int64_t>(input.tokens.size());
+    Sequence& sequence = sequences_.at(input.sequence);
+    sequence.length += static_cast<std::int64_t>(input.tokens.size());
+    sequence.pages.leave_behind(sequence.length);
   }
   return output;
 }

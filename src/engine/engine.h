@@ -61,7 +61,7 @@ class Engine {
   [[nodiscard]] std::int64_t context_tokens() const;
 
   /// Runs one step. A failure leaves every sequence as it was, except after non-finite logits (the message names the
-  /// first layer), when the sequences of the step are spoilt and must be closed. Expected failures: an id outside the
+  /// first layer, or the MTP block), when the sequences of the step are spoilt and must be closed. Expected failures: an id outside the
   /// vocabulary, more tokens than a step or the context holds, no free pages.
   [[nodiscard]] Result<StepOutput> step(std::span<const StepInput> inputs);
 
@@ -77,6 +77,8 @@ class Engine {
   };
 
   [[nodiscard]] std::optional<Failure> check(std::span<const StepInput> inputs);
+  /// Pages for every input's tokens, or for none.
+  [[nodiscard]] std::optional<Failure> take_pages(std::span<const StepInput> inputs);
   [[nodiscard]] ConstActivations<2> run_mtp(std::span<const StepInput> inputs, ConstActivations<3> streams);
   [[nodiscard]] std::string first_bad_layer() const;
 

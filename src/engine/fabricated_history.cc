@@ -35,9 +35,9 @@ void Engine::fabricate_history(SequenceId id, std::int64_t num_positions) {
   Sequence& sequence = sequences_.at(id);
   // By steps, as a prompt would come, so that window pages are taken and freed on the way.
   for (std::int64_t end = 0; end < num_positions;) {
-    const std::int64_t begin = end;
-    end = std::min(num_positions, begin + options_.max_batch_tokens);
-    if (!sequence.pages.prepare(begin, end)) fail("no room in the cache for {} positions", num_positions);
+    end = std::min(num_positions, end + options_.max_batch_tokens);
+    if (!sequence.pages.reach(end)) fail("no room in the cache for {} positions", num_positions);
+    sequence.pages.leave_behind(end);
   }
   sequence.length = num_positions;
   std::mt19937 random(1);

@@ -37,8 +37,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options) 
   // Every sequence may leave its last page part empty.
   plan.capacity.num_pages = pages_for(options.cache_tokens) + options.max_sequences - 1;
   plan.capacity.num_window_pages =
-      std::min(plan.capacity.num_pages, options.max_sequences * window_pages_per_sequence(geometry, 1) +
-                                            window_pages_per_sequence(geometry, options.max_batch_tokens));
+      std::min(plan.capacity.num_pages, max_window_pages(geometry, options.max_sequences, options.max_batch_tokens));
   plan.capacity.num_state_slots = options.max_sequences;
   plan.page_bytes = plan.capacity.num_pages * geometry.page_bytes();
   plan.window_bytes = plan.capacity.num_window_pages * geometry.window_page_bytes();

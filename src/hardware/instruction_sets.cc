@@ -10,8 +10,13 @@
 namespace baleen {
 namespace {
 
-/// Bits of all targets compiled into the kernels; a lower bit is a better target.
-std::int64_t compiled_and_supported() { return hwy::SupportedTargets() & HWY_TARGETS; }
+/// Bits of all targets compiled into the kernels that may be used; a lower bit is a better target.
+std::int64_t compiled_and_supported() {
+  const std::int64_t supported = hwy::SupportedTargets();
+  // Asking makes Highway dispatch to everything the machine has, also what was disabled, until it is told again.
+  hwy::GetChosenTarget().Update(supported);
+  return supported & HWY_TARGETS;
+}
 
 std::int64_t lowest_bit(std::int64_t bits) { return bits & -bits; }
 

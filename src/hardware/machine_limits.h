@@ -10,7 +10,8 @@ struct MachineLimits {
   double fma_flops_per_second = 0;    ///< float32 multiply-adds from registers by all threads, two FLOPs each
 };
 
-/// Takes about a second. Medians of several runs, on the pool that will do the work; instruction set as limited.
+/// Takes about a second. The best of several runs (what others take from a shared machine is not its limit), on the pool
+/// that will do the work; instruction set as limited.
 [[nodiscard]] MachineLimits measure_machine_limits(ThreadPool& pool);
 
 }  // namespace baleen

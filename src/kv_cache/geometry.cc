@@ -1,5 +1,7 @@
 #include "kv_cache/geometry.h"
 
+#include <algorithm>
+
 namespace baleen {
 
 std::int64_t CacheGeometry::ring_rows(int ratio) const {
@@ -17,20 +19,41 @@ std::int64_t CacheGeometry::page_bytes() const {
   return bytes;
 }
 
-std::int64_t CacheGeometry::window_page_bytes() const { return num_blocks() * latent.page_stride_bytes(kPageTokens); }
-
-std::int64_t CacheGeometry::state_slot_bytes() const {
-  std::int64_t floats = 0;
-  for (std::int64_t block = 0; block < num_blocks(); ++block) {
-    if (ratio(block) == 0) continue;
-    floats += 2 * ring_rows(ratio(block)) * main_state_width(block);
-    if (ratio(block) == 4) floats += 2 * ring_rows(4) * index_state_width();
-  }
-  return floats * static_cast<std::int64_t>(sizeof(float));
+std::int64_t CacheGeometry::window_page_bytes() const {
+  return num_blocks() * latent.page_stride_bytes(kPageTokens);
 }
 
-std::int64_t window_pages_per_sequence(const CacheGeometry& geometry, std::int64_t max_step_tokens) {
-  return pages_for(max_step_tokens + geometry.window_tokens + 1) + 1;
+std::int64_t CacheGeometry::state_bytes(std::int64_t block) const {
+  if (ratio(block) == 0) return 0;
+  const std::int64_t width = main_state_width(block) + (ratio(block) == 4 ? index_state_width() : 0);
+  return 2 * ring_rows(ratio(block)) * width * std::int64_t{sizeof(float)};
+}
+
+std::int64_t CacheGeometry::state_slot_bytes() const {
+  std::int64_t bytes = 0;
+  for (std::int64_t block = 0; block < num_blocks(); ++block) bytes += state_bytes(block);
+  return bytes;
+}
+
+double CacheGeometry::bytes_per_token() const {
+  double bytes = 0;
+  for (std::int64_t block = 0; block < num_blocks(); ++block) {
+    if (ratio(block) == 0) continue;
+    const std::int64_t entry = latent.row_bytes() + (ratio(block) == 4 ? index_key.row_bytes() : 0);
+    bytes += static_cast<double>(entry) / ratio(block);
+  }
+  return bytes;
+}
+
+std::int64_t max_window_pages(const CacheGeometry& geometry, std::int64_t num_sequences,
+                              std::int64_t max_step_tokens) {
+  const std::int64_t beyond_first = geometry.window_tokens - 2;
+  const std::int64_t idle_pages = beyond_first / kPageTokens + 2;
+  // The step's tokens add most pages when every sequence takes just what makes it reach one page more.
+  const std::int64_t for_one_more = kPageTokens - beyond_first % kPageTokens;
+  const std::int64_t num_reaching = std::min(num_sequences, max_step_tokens / for_one_more);
+  const std::int64_t left = num_reaching == num_sequences ? max_step_tokens - num_reaching * for_one_more : 0;
+  return num_sequences * idle_pages + num_reaching + left / kPageTokens;
 }
 
 }  // namespace baleen

@@ -1,8 +1,10 @@
-/// Every byte of the cache, from the geometry of a model alone.               (source: cache specification, design 5)
+/// Every byte of the cache, from the geometry of a model alone.               (source: cache specification,
+/// design 5)
 ///
-/// A page is 256 consecutive positions of one sequence. At one page number it owns, in every ratio-4 layer, 64 latent
-/// rows and 64 indexer keys, and in every ratio-128 layer 2 latent rows. Raw KV lives in pages of a pool of its own
-/// (256 rows in every block), freed behind the window. Unfinished compressor rows live in one slot per sequence.
+/// A page is 256 consecutive positions of one sequence. At one page number it owns, in every ratio-4 layer,
+/// 64 latent rows and 64 indexer keys, and in every ratio-128 layer 2 latent rows. Raw KV lives in pages of a
+/// pool of its own (256 rows in every block), freed behind the window. Unfinished compressor rows live in one
+/// slot per sequence.
 #pragma once
 
 #include <cstdint>
@@ -40,16 +42,23 @@ struct CacheGeometry {
   [[nodiscard]] std::int64_t page_bytes() const;         ///< compressed entries and keys, all blocks
   [[nodiscard]] std::int64_t window_page_bytes() const;  ///< raw KV, all blocks
   [[nodiscard]] std::int64_t state_slot_bytes() const;   ///< compressor rings of one sequence
-  /// Bytes a position adds to a long sequence: page_bytes() / 256.
-  [[nodiscard]] double bytes_per_token() const { return static_cast<double>(page_bytes()) / kPageTokens; }
+  [[nodiscard]] std::int64_t state_bytes(std::int64_t block) const;  ///< of those, one block's
+  /// Bytes of rows that a position adds to a long sequence. Page strides round up: memory sees page_bytes() /
+  /// 256.
+  [[nodiscard]] double bytes_per_token() const;
+  /// Raw KV rows that a query of one block may read.
+  [[nodiscard]] std::int64_t window_bytes() const { return window_tokens * latent.row_bytes(); }
 };
 
 [[nodiscard]] constexpr std::int64_t pages_for(std::int64_t num_positions) {
   return (num_positions + kPageTokens - 1) / kPageTokens;
 }
 
-/// Window pages a sequence holds at most while a step of `max_step_tokens` runs: the step's own positions, the window
-/// before them and the position whose MTP row is still due, unaligned at both ends.
-[[nodiscard]] std::int64_t window_pages_per_sequence(const CacheGeometry& geometry, std::int64_t max_step_tokens);
+/// Window pages that `num_sequences` sequences hold at most, between steps and during one of
+/// `max_step_tokens` tokens over all of them, in the worst alignment. A sequence holds the window before its
+/// next position (the position before that may still be due in the MTP block) and its tokens in the step;
+/// n positions touch (n - 2) / 256 + 2 pages at most.
+[[nodiscard]] std::int64_t max_window_pages(const CacheGeometry& geometry, std::int64_t num_sequences,
+                                            std::int64_t max_step_tokens);
 
 }  // namespace baleen

@@ -31,16 +31,9 @@ SequencePages& SequencePages::operator=(SequencePages&& other) noexcept {
 
 SequencePages::~SequencePages() { release(); }
 
-bool SequencePages::prepare(std::int64_t begin, std::int64_t end) {
+bool SequencePages::reach(std::int64_t end) {
   BALEEN_CHECK(ok());
-  BALEEN_CHECK_LE(begin, end);
-  const std::int64_t first_visible = std::max<std::int64_t>(0, begin - cache_->geometry().window_tokens);
-  for (; first_window_page_ < first_visible / kPageTokens; ++first_window_page_) {
-    PageId& page = window_pages_[static_cast<std::size_t>(first_window_page_)];
-    cache_->window_pages().free(std::exchange(page, PageId::kNone));
-  }
-  const std::int64_t wanted = pages_for(end);
-  const std::int64_t missing = wanted - static_cast<std::int64_t>(pages_.size());
+  const std::int64_t missing = pages_for(end) - static_cast<std::int64_t>(pages_.size());
   if (missing <= 0) return true;
   if (cache_->pages().num_free() < missing || cache_->window_pages().num_free() < missing) return false;
   for (std::int64_t i = 0; i < missing; ++i) {
@@ -48,6 +41,24 @@ bool SequencePages::prepare(std::int64_t begin, std::int64_t end) {
     window_pages_.push_back(*cache_->window_pages().allocate());
   }
   return true;
+}
+
+void SequencePages::shrink(std::int64_t end) {
+  const auto kept = static_cast<std::size_t>(pages_for(end));
+  BALEEN_CHECK_LE(first_window_page_, static_cast<std::int64_t>(kept));
+  for (; pages_.size() > kept; pages_.pop_back(), window_pages_.pop_back()) {
+    cache_->pages().free(pages_.back());
+    cache_->window_pages().free(window_pages_.back());
+  }
+}
+
+void SequencePages::leave_behind(std::int64_t next) {
+  const std::int64_t first_visible = std::max<std::int64_t>(0, next - cache_->geometry().window_tokens);
+  BALEEN_CHECK_LE(first_visible / kPageTokens, static_cast<std::int64_t>(window_pages_.size()));
+  for (; first_window_page_ < first_visible / kPageTokens; ++first_window_page_) {
+    PageId& page = window_pages_[static_cast<std::size_t>(first_window_page_)];
+    cache_->window_pages().free(std::exchange(page, PageId::kNone));
+  }
 }
 
 void SequencePages::release() {

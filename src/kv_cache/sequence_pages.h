@@ -2,7 +2,8 @@
 ///
 ///     positions   0 ......... 255 | 256 ....... 511 | 512 ....... 767 | 768 ..
 ///     pages       P0              | P1              | P2              |           until the sequence ends
-///     window      none (freed)    | none (freed)    | W2              |           last 128 positions and the step's own
+///     window      none (freed)    | none (freed)    | W2              |           last 128 positions and the
+///     step's own
 #pragma once
 
 #include <cstdint>
@@ -24,9 +25,12 @@ class SequencePages {
 
   [[nodiscard]] bool ok() const { return state_slot_ != PageId::kNone; }
 
-  /// Makes positions [begin, end) writable, and frees window pages that no position from `begin - 1` on can see.
-  /// False when a pool has too few pages left; nothing is taken then.
-  [[nodiscard]] bool prepare(std::int64_t begin, std::int64_t end);
+  /// Makes positions up to `end` writable. False when a pool has too few pages left; nothing is taken then.
+  [[nodiscard]] bool reach(std::int64_t end);
+  /// Gives back the pages that hold only positions from `end` on.
+  void shrink(std::int64_t end);
+  /// Gives back the window pages that no position from `next - 1` on can see.
+  void leave_behind(std::int64_t next);
 
   [[nodiscard]] std::span<const PageId> pages() const { return pages_; }
   [[nodiscard]] std::span<const PageId> window_pages() const { return window_pages_; }

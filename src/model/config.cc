@@ -21,7 +21,7 @@ constexpr std::array<std::pair<ScoringFunc, std::string_view>, 3> kScoringFuncNa
      {ScoringFunc::kSigmoid, "sigmoid"},
      {ScoringFunc::kSoftmax, "softmax"}}};
 constexpr std::array<std::pair<WeightFormat, std::string_view>, 3> kWeightFormatNames{
-    {{WeightFormat::kBf16, "bf16"}, {WeightFormat::kFp8, "fp8"}, {WeightFormat::kFp4, "fp4"}}};
+    {{WeightFormat::kBF16, "bf16"}, {WeightFormat::kFp8, "fp8"}, {WeightFormat::kFp4, "fp4"}}};
 
 enum class Presence : bool { kRequired, kOptional };
 
@@ -243,10 +243,6 @@ std::string_view layer_kind_name(LayerKind kind) {
   return "?";
 }
 
-std::string_view weight_format_name(WeightFormat format) {
-  return kWeightFormatNames[static_cast<std::size_t>(format)].second;
-}
-
 LayerKind ModelConfig::layer_kind(std::int64_t block) const {
   switch (compress_ratio(block)) {
     case 4:
@@ -322,7 +318,7 @@ ModelConfig parse_config(std::string_view text, std::string_view label) {
   reader.expect("attention_bias", false);
   reader.expect("tie_word_embeddings", false);
   const Json* quantization = reader.find("quantization_config", Presence::kOptional);
-  config.dense_format = quantization == nullptr ? WeightFormat::kBf16 : WeightFormat::kFp8;
+  config.dense_format = quantization == nullptr ? WeightFormat::kBF16 : WeightFormat::kFp8;
   if (quantization != nullptr) {
     if (!quantization->is_object()) fail("{}: \"quantization_config\": expected an object", label);
     FieldReader inner(*quantization, label);

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "numeric/weight_format.h"
+
 namespace baleen {
 
 /// What a layer's attention sees beside the sliding window, fixed by `compress_ratios`.
@@ -20,12 +22,7 @@ enum class LayerKind : std::uint8_t {
 /// How the router turns logits into scores.
 enum class ScoringFunc : std::uint8_t { kSqrtSoftplus, kSigmoid, kSoftmax };
 
-/// How a matrix is stored. FP8: E4M3 with a scale per 128x128 block. FP4: packed E2M1 with a scale per row
-/// per 32.
-enum class WeightFormat : std::uint8_t { kBf16, kFp8, kFp4 };
-
 [[nodiscard]] std::string_view layer_kind_name(LayerKind kind);          ///< "sliding window", "CSA", "HCA"
-[[nodiscard]] std::string_view weight_format_name(WeightFormat format);  ///< "bf16", "fp8", "fp4"
 
 /// YaRN; applies only to layers with a ratio other than 0.
 struct RopeScaling {

@@ -145,7 +145,9 @@ std::optional<WeightFormat> format_of(DType dtype) {
     case DType::kF8E4M3:
       return WeightFormat::kFp8;
     case DType::kBF16:
-      return WeightFormat::kBf16;
+      return WeightFormat::kBF16;
+    case DType::kF32:
+      return WeightFormat::kF32;
     default:
       return std::nullopt;
   }
@@ -171,7 +173,8 @@ std::vector<TensorSpec> tensor_table(const ModelConfig& config) { return TableBu
 
 std::vector<std::int64_t> scale_shape(const std::vector<std::int64_t>& shape, WeightFormat format) {
   switch (format) {
-    case WeightFormat::kBf16:
+    case WeightFormat::kF32:
+    case WeightFormat::kBF16:
       return {};
     case WeightFormat::kFp8:
       return {(shape[0] + kWeightBlock - 1) / kWeightBlock, (shape[1] + kWeightBlock - 1) / kWeightBlock};
@@ -192,7 +195,9 @@ std::vector<TensorHeader> stored_tensors(const TensorSpec& tensor, const Storage
   const DType scale = formats.scale_of(tensor.storage);
   const std::string weight_name = tensor.name + ".weight";
   switch (format) {
-    case WeightFormat::kBf16:
+    case WeightFormat::kF32:
+      return {{weight_name, DType::kF32, tensor.shape}};
+    case WeightFormat::kBF16:
       return {{weight_name, DType::kBF16, tensor.shape}};
     case WeightFormat::kFp8:
       return {{weight_name, DType::kF8E4M3, tensor.shape},

@@ -92,14 +92,14 @@ WeightMatrix ModelWeights::matrix(const std::string& stem) {
   const TensorInfo& tensor = checkpoint_.at(stem + ".weight");
   WeightMatrix weight{.rows = tensor.shape[0], .cols = tensor.shape[1], .data = tensor.bytes.data()};
   switch (tensor.dtype) {
-    case DType::kBF16: weight.format = MatrixFormat::kBF16; break;
-    case DType::kF32: weight.format = MatrixFormat::kF32; break;
+    case DType::kBF16: weight.format = WeightFormat::kBF16; break;
+    case DType::kF32: weight.format = WeightFormat::kF32; break;
     case DType::kF8E4M3:
-      weight.format = MatrixFormat::kFp8;
+      weight.format = WeightFormat::kFp8;
       weight.block_scales = vector(stem + ".scale").data();
       break;
     case DType::kI8:
-      weight.format = MatrixFormat::kFp4;
+      weight.format = WeightFormat::kFp4;
       weight.cols *= 2;
       weight.group_scales = reinterpret_cast<const std::uint8_t*>(checkpoint_.at(stem + ".scale").bytes.data());
       break;

@@ -41,7 +41,7 @@ PanelLoss compare(std::span<const float> before, std::span<const float> after) {
 }
 
 bool can_be_lossless(WeightFormat from, WeightFormat to) { return from > to; }
-static_assert(WeightFormat::kFp4 > WeightFormat::kFp8 && WeightFormat::kFp8 > WeightFormat::kBf16);
+static_assert(WeightFormat::kFp4 > WeightFormat::kFp8 && WeightFormat::kFp8 > WeightFormat::kBF16);
 
 class ConvertingSource final : public WeightSource {
  public:
@@ -89,7 +89,7 @@ class ConvertingSource final : public WeightSource {
                         .scale_dtype = report_.from.scale_of(tensor.storage),
                         .weight = checkpoint_.at(tensor.name + ".weight").bytes,
                         .scale = {}};
-    if (matrix.format != WeightFormat::kBf16) {
+    if (matrix.format == WeightFormat::kFp8 || matrix.format == WeightFormat::kFp4) {
       const TensorInfo& scale = checkpoint_.at(tensor.name + ".scale");
       check_scale(scale);
       matrix.scale = scale.bytes;
@@ -151,7 +151,7 @@ std::string adapted_config(const fs::path& path, const ModelConfig& config, cons
   using Json = nlohmann::ordered_json;
   Json object = Json::parse(read_text_file(path));
   object["expert_dtype"] = weight_format_name(formats.experts);
-  if (formats.dense == WeightFormat::kBf16) {
+  if (formats.dense != WeightFormat::kFp8) {
     object.erase("quantization_config");
   } else if (!object.contains("quantization_config")) {
     ModelConfig fp8 = config;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "model/forward.h"
 
 namespace baleen {
 namespace {
@@ -72,7 +73,7 @@ CheckpointReport inspect_checkpoint(const std::filesystem::path& folder) {
     report.total_bytes += tensor.size_bytes();
   }
   report.parameters = count_parameters(report.config);
-  report.kv = kv_size(report.config);
+  report.kv = cache_geometry(report.config, Precision::kReleased);
   report.mismatches = mismatches(report.config, checkpoint);
   for (const std::string& name : checkpoint.unlisted()) {
     report.mismatches.push_back(
@@ -111,12 +112,13 @@ std::string report_text(const CheckpointReport& report, std::size_t max_mismatch
          fmt::format("{:>19} in {} tensors", grouped(total.bytes), grouped(total.num_tensors)));
   }
   line("KV bytes",
-       fmt::format("{:.2f} a token at long context ({} a vector, {} an indexer key)",
-                   report.kv.bytes_per_token, report.kv.latent_row_bytes, report.kv.indexer_row_bytes));
+       fmt::format("{:.2f} a token at long context ({} a vector, {} an indexer key)", report.kv.bytes_per_token(),
+                   report.kv.latent.row_bytes(), report.kv.index_key.row_bytes()));
   line("  and a sequence",
-       fmt::format("window {} (+ {} MTP), compressor states {}", size_text(report.kv.window_bytes),
-                   size_text(report.kv.mtp_window_bytes),
-                   size_text(report.kv.csa_state_bytes + report.kv.hca_state_bytes)));
+       fmt::format("window {} (+ {} MTP), compressor states {}",
+                   size_text(c.num_hidden_layers * report.kv.window_bytes()),
+                   size_text(c.num_nextn_predict_layers * report.kv.window_bytes()),
+                   size_text(report.kv.state_slot_bytes())));
   if (report.mismatches.empty()) {
     line("config and tensors", "fit together");
     return text;
@@ -154,13 +156,14 @@ std::string report_json(const CheckpointReport& report) {
         {"mtp", report.parameters.mtp}}},
       {"bytes_by_format", by_format},
       {"kv",
-       {{"bytes_per_token", report.kv.bytes_per_token},
-        {"latent_row_bytes", report.kv.latent_row_bytes},
-        {"indexer_row_bytes", report.kv.indexer_row_bytes},
-        {"window_bytes_per_sequence", report.kv.window_bytes},
-        {"mtp_window_bytes_per_sequence", report.kv.mtp_window_bytes},
-        {"csa_state_bytes_per_sequence", report.kv.csa_state_bytes},
-        {"hca_state_bytes_per_sequence", report.kv.hca_state_bytes}}},
+       {{"bytes_per_token", report.kv.bytes_per_token()},
+        {"latent_row_bytes", report.kv.latent.row_bytes()},
+        {"indexer_row_bytes", report.kv.index_key.row_bytes()},
+        {"page_tokens", std::int64_t{kPageTokens}},
+        {"page_bytes", report.kv.page_bytes()},
+        {"window_bytes_per_sequence", c.num_hidden_layers * report.kv.window_bytes()},
+        {"mtp_window_bytes_per_sequence", c.num_nextn_predict_layers * report.kv.window_bytes()},
+        {"state_bytes_per_sequence", report.kv.state_slot_bytes()}}},
       {"mismatches", report.mismatches},
   };
   return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -41,6 +41,10 @@ float scale_at(const StoredMatrix& matrix, std::int64_t idx) {
   return value;
 }
 
+void decode_f32_row(const StoredMatrix& matrix, std::int64_t row, float* values) {
+  std::memcpy(values, matrix.weight.data() + row * matrix.cols * 4, static_cast<std::size_t>(matrix.cols) * 4);
+}
+
 void decode_bf16_row(const StoredMatrix& matrix, std::int64_t row, float* values) {
   const std::byte* source = matrix.weight.data() + row * matrix.cols * 2;
   for (std::int64_t col = 0; col < matrix.cols; ++col) {
@@ -70,6 +74,10 @@ void decode_fp4_row(const StoredMatrix& matrix, std::int64_t row, float* values)
       values[col + 1] = e2m1_to_float(pair >> 4) * scale;
     }
   }
+}
+
+void encode_f32_row(EncodedMatrix& matrix, std::int64_t row, const float* values) {
+  std::memcpy(matrix.weight.data() + row * matrix.cols * 4, values, static_cast<std::size_t>(matrix.cols) * 4);
 }
 
 void encode_bf16_row(EncodedMatrix& matrix, std::int64_t row, const float* values) {
@@ -135,7 +143,11 @@ void EncodedMatrix::reset(std::int64_t num_rows, std::int64_t num_cols, WeightFo
   format = to;
   const std::int64_t fp8_scales = (rows + kWeightBlock - 1) / kWeightBlock * (cols / kWeightBlock);
   switch (format) {
-    case WeightFormat::kBf16:
+    case WeightFormat::kF32:
+      weight.resize(static_cast<std::size_t>(rows * cols * 4));
+      scale.clear();
+      break;
+    case WeightFormat::kBF16:
       weight.resize(static_cast<std::size_t>(rows * cols * 2));
       scale.clear();
       break;
@@ -157,7 +169,10 @@ void decode_panel(const StoredMatrix& matrix, std::int64_t panel, std::span<floa
     float* target = values.data() + i * matrix.cols;
     const std::int64_t row = panel * kPanelRows + i;
     switch (matrix.format) {
-      case WeightFormat::kBf16:
+      case WeightFormat::kF32:
+        decode_f32_row(matrix, row, target);
+        break;
+      case WeightFormat::kBF16:
         decode_bf16_row(matrix, row, target);
         break;
       case WeightFormat::kFp8:
@@ -181,7 +196,8 @@ void encode_panel(EncodedMatrix& matrix, std::int64_t panel, std::span<const flo
   for (std::int64_t i = 0; i < num_rows; ++i) {
     const float* source = values.data() + i * matrix.cols;
     const std::int64_t row = panel * kPanelRows + i;
-    if (matrix.format == WeightFormat::kBf16) encode_bf16_row(matrix, row, source);
+    if (matrix.format == WeightFormat::kF32) encode_f32_row(matrix, row, source);
+    if (matrix.format == WeightFormat::kBF16) encode_bf16_row(matrix, row, source);
     if (matrix.format == WeightFormat::kFp4) encode_fp4_row(matrix, row, source);
   }
 }

@@ -19,7 +19,7 @@ inline constexpr std::int64_t kPanelRows = 128;
 struct StoredMatrix {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
-  WeightFormat format = WeightFormat::kBf16;
+  WeightFormat format = WeightFormat::kBF16;
   DType scale_dtype = DType::kF8E8M0;
   std::span<const std::byte> weight;
   std::span<const std::byte> scale;
@@ -32,7 +32,7 @@ struct StoredMatrix {
 struct EncodedMatrix {
   std::int64_t rows = 0;
   std::int64_t cols = 0;
-  WeightFormat format = WeightFormat::kBf16;
+  WeightFormat format = WeightFormat::kBF16;
   std::vector<std::byte> weight;
   std::vector<std::byte> scale;
 

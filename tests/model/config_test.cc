@@ -32,8 +32,8 @@ TEST(Config, EveryPresetRoundTrips) {
 
 TEST(Config, FormatsRoundTrip) {
   ModelConfig config = preset_config("tiny-flash");
-  config.expert_format = WeightFormat::kBf16;
-  config.dense_format = WeightFormat::kBf16;
+  config.expert_format = WeightFormat::kBF16;
+  config.dense_format = WeightFormat::kBF16;
   EXPECT_EQ(parse_config(config_text(config), "config.json"), config);
 }
 

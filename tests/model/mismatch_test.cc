@@ -42,7 +42,7 @@ TEST(Mismatches, EveryFormatIsRecognised) {
       {.experts = WeightFormat::kFp8},
       {.experts = WeightFormat::kFp8, .expert_scale = DType::kF32},  // Base checkpoints
       {.experts = WeightFormat::kFp8, .dense_scale = DType::kF32, .expert_scale = DType::kF32},
-      {.dense = WeightFormat::kBf16, .experts = WeightFormat::kBf16},
+      {.dense = WeightFormat::kBF16, .experts = WeightFormat::kBF16},
   };
   for (const StorageFormats& formats : all) {
     const TemporaryFolder folder;

@@ -90,7 +90,7 @@ TEST(TensorTable, FormatsOfOneMatrix) {
   EXPECT_EQ(text({.experts = WeightFormat::kFp8}), "x.weight F8_E4M3 [192, 256];x.scale F8_E8M0 [2, 2];");
   EXPECT_EQ(text({.experts = WeightFormat::kFp8, .expert_scale = DType::kF32}),
             "x.weight F8_E4M3 [192, 256];x.scale F32 [2, 2];");
-  EXPECT_EQ(text({.experts = WeightFormat::kBf16}), "x.weight BF16 [192, 256];");
+  EXPECT_EQ(text({.experts = WeightFormat::kBF16}), "x.weight BF16 [192, 256];");
 }
 
 TEST(TensorTable, BundledModelFits) {

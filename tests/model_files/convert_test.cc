@@ -109,7 +109,7 @@ TEST_F(Convert, Fp4ToFp8IsLosslessAndBack) {
 }
 
 TEST_F(Convert, ToBf16AndBackIsLossless) {
-  const ConvertOptions to_bf16{.experts = WeightFormat::kBf16, .dense = WeightFormat::kBf16};
+  const ConvertOptions to_bf16{.experts = WeightFormat::kBF16, .dense = WeightFormat::kBF16};
   EXPECT_TRUE(convert(in(), out(), to_bf16).lossless());
   const auto json = nlohmann::json::parse(read_text_file(out() / "config.json"));
   EXPECT_FALSE(json.contains("quantization_config"));
@@ -124,7 +124,7 @@ TEST_F(Convert, ToBf16AndBackIsLossless) {
 
 TEST_F(Convert, RoundingBf16IsAccountedFor) {
   ModelConfig config = small_config();
-  config.expert_format = config.dense_format = WeightFormat::kBf16;
+  config.expert_format = config.dense_format = WeightFormat::kBF16;
   init_checkpoint(folder_ / "bf16", config, {}, pool_);
   const ConvertReport report =
       convert(folder_ / "bf16", out(), {.experts = WeightFormat::kFp4, .dense = WeightFormat::kFp8});
@@ -148,7 +148,7 @@ TEST_F(Convert, SaysWhatRoundingLoses) {
     tensor.dtype = DType::kF32;
     bytes.assign(std::as_bytes(std::span(scales)).begin(), std::as_bytes(std::span(scales)).end());
   });
-  const ConvertReport report = convert(folder_ / "f32", out(), {.dense = WeightFormat::kBf16});
+  const ConvertReport report = convert(folder_ / "f32", out(), {.dense = WeightFormat::kBF16});
   EXPECT_EQ(report.from.dense_scale, DType::kF32);
   EXPECT_FALSE(report.lossless());
   const RoundingLoss& attention = report.changed.at(TensorRole::kAttention);
@@ -179,7 +179,7 @@ TEST_F(Convert, RefusesScalesAndWeightsThatAreNoNumbers) {
   rewrite(in(), folder_ / "code", small_config(), [](TensorHeader& tensor, std::vector<std::byte>& bytes) {
     if (tensor.name == "layers.1.attn.wkv.weight") bytes.front() = std::byte{0x7F};
   });
-  EXPECT_NE(refusal(folder_ / "code", out(), {.dense = WeightFormat::kBf16}).find("not finite"),
+  EXPECT_NE(refusal(folder_ / "code", out(), {.dense = WeightFormat::kBF16}).find("not finite"),
             std::string::npos);
   EXPECT_FALSE(fs::exists(out()));
 }

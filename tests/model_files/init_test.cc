@@ -76,7 +76,7 @@ TEST(Init, WeightsHaveTheirScale) {
   const auto decoded = [&](const std::string& stem, std::int64_t rows, std::int64_t cols,
                            WeightFormat format) {
     StoredMatrix matrix{rows, cols, format, DType::kF8E8M0, checkpoint.at(stem + ".weight").bytes, {}};
-    if (format != WeightFormat::kBf16) matrix.scale = checkpoint.at(stem + ".scale").bytes;
+    if (format != WeightFormat::kBF16) matrix.scale = checkpoint.at(stem + ".scale").bytes;
     std::vector<float> values(static_cast<std::size_t>(rows * cols));
     for (std::int64_t panel = 0; panel < matrix.num_panels(); ++panel) {
       decode_panel(matrix, panel,
@@ -86,12 +86,12 @@ TEST(Init, WeightsHaveTheirScale) {
   };
   // 128 x 256 elements and more: three standard errors of the deviation are 1.2 %, FP4 rounding adds about 1
   // %.
-  EXPECT_NEAR(decoded("embed", 512, 256, WeightFormat::kBf16).deviation, 1.0, 0.02);
-  EXPECT_NEAR(decoded("head", 512, 256, WeightFormat::kBf16).deviation, 3.0 / 16, 0.004);
+  EXPECT_NEAR(decoded("embed", 512, 256, WeightFormat::kBF16).deviation, 1.0, 0.02);
+  EXPECT_NEAR(decoded("head", 512, 256, WeightFormat::kBF16).deviation, 3.0 / 16, 0.004);
   EXPECT_NEAR(decoded("layers.0.attn.wq_a", 128, 256, WeightFormat::kFp8).deviation, 1.0 / 16, 0.002);
   EXPECT_NEAR(decoded("layers.0.ffn.experts.3.w1", 128, 256, WeightFormat::kFp4).deviation, 1.0 / 16, 0.003);
-  EXPECT_NEAR(decoded("layers.2.ffn.gate", 8, 256, WeightFormat::kBf16).deviation, 2.0 / 16, 0.01);
-  const Moments norm = decoded("norm", 1, 256, WeightFormat::kBf16);
+  EXPECT_NEAR(decoded("layers.2.ffn.gate", 8, 256, WeightFormat::kBF16).deviation, 2.0 / 16, 0.01);
+  const Moments norm = decoded("norm", 1, 256, WeightFormat::kBF16);
   EXPECT_NEAR(norm.mean, 1.0, 0.03);
   EXPECT_NEAR(norm.deviation, 0.1, 0.03);
 }

@@ -22,22 +22,6 @@ TEST(Inspect, PublishedParameterCounts) {
   EXPECT_EQ(pro.per_token, 49'779'081'059);
 }
 
-TEST(Inspect, PublishedKvSizes) {
-  const KvSize flash = kv_size(preset_config("flash"));
-  EXPECT_EQ(flash.latent_row_bytes, 584);
-  EXPECT_EQ(flash.indexer_row_bytes, 68);
-  EXPECT_EQ(flash.bytes_per_token, 21 * 652 / 4.0 + 20 * 584 / 128.0);
-  EXPECT_NEAR(flash.bytes_per_token, 3514, 0.5);
-  EXPECT_EQ(flash.window_bytes, 128 * 584 * 43);
-  EXPECT_EQ(flash.mtp_window_bytes, 128 * 584);
-  EXPECT_EQ(flash.csa_state_bytes, 1'720'320);
-  EXPECT_EQ(flash.hca_state_bytes, 10'485'760);
-  const KvSize pro = kv_size(preset_config("pro"));
-  EXPECT_NEAR(pro.bytes_per_token, 5031, 0.5);
-  EXPECT_EQ(pro.csa_state_bytes, 2'457'600);
-  EXPECT_EQ(pro.hca_state_bytes, 16'252'928);
-}
-
 class InspectFolder : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -65,6 +49,9 @@ TEST_F(InspectFolder, ReportsASoundCheckpoint) {
   EXPECT_EQ(json["parameters"]["total"], report.parameters.total);
   EXPECT_EQ(json["layers"]["HCA"], 2);
   EXPECT_TRUE(json["mismatches"].empty());
+  EXPECT_EQ(json["kv"]["bytes_per_token"], report.kv.bytes_per_token());
+  EXPECT_EQ(json["kv"]["window_bytes_per_sequence"], 5 * report.kv.window_bytes());  // layers
+  EXPECT_EQ(json["kv"]["mtp_window_bytes_per_sequence"], report.kv.window_bytes());
 }
 
 TEST_F(InspectFolder, ListsMismatches) {

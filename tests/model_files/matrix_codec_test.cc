@@ -64,12 +64,12 @@ std::vector<float> random_values(std::uint64_t seed, int exponent) {
 }
 
 TEST(MatrixCodec, WideningIsExactUpToARatioOf2To14) {
-  rc::check([](std::uint64_t seed) {
+  EXPECT_TRUE(rc::check([](std::uint64_t seed) {
     const int lowest = *rc::gen::inRange(0, 240);
     const int spread = *rc::gen::inRange(0, 15);
     const EncodedMatrix fp4 = random_fp4(seed, lowest, spread);
     RC_ASSERT(decode(widen(fp4).view()) == decode(fp4.view()));
-  });
+  }));
 }
 
 TEST(MatrixCodec, WideningScaleIsTheLargestOver64) {
@@ -89,25 +89,25 @@ TEST(MatrixCodec, WideningBeyond2To14LosesTheSmallest) {
 }
 
 TEST(MatrixCodec, Bf16HoldsFp4AndFp8) {
-  rc::check([](std::uint64_t seed) {
+  EXPECT_TRUE(rc::check([](std::uint64_t seed) {
     const std::vector<float> fp4 = decode(random_fp4(seed, *rc::gen::inRange(10, 230), 14).view());
-    RC_ASSERT(decode(encode(fp4, WeightFormat::kBf16).view()) == fp4);
+    RC_ASSERT(decode(encode(fp4, WeightFormat::kBF16).view()) == fp4);
     const std::vector<float> fp8 = decode(encode(random_values(seed, -4), WeightFormat::kFp8).view());
-    RC_ASSERT(decode(encode(fp8, WeightFormat::kBf16).view()) == fp8);
-  });
+    RC_ASSERT(decode(encode(fp8, WeightFormat::kBF16).view()) == fp8);
+  }));
 }
 
 TEST(MatrixCodec, EncodingWhatWasDecodedChangesNothing) {
-  rc::check([](std::uint64_t seed) {
-    for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kFp8, WeightFormat::kFp4}) {
+  EXPECT_TRUE(rc::check([](std::uint64_t seed) {
+    for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kFp4}) {
       const std::vector<float> once = decode(encode(random_values(seed, -6), format).view());
       RC_ASSERT(decode(encode(once, format).view()) == once);
     }
-  });
+  }));
 }
 
 TEST(MatrixCodec, RoundingStaysWithinHalfAStep) {
-  rc::check([](std::uint64_t seed) {
+  EXPECT_TRUE(rc::check([](std::uint64_t seed) {
     const std::vector<float> values = random_values(seed, *rc::gen::inRange(-10, 10));
     const EncodedMatrix fp8 = encode(values, WeightFormat::kFp8);
     const EncodedMatrix fp4 = encode(values, WeightFormat::kFp4);
@@ -120,7 +120,7 @@ TEST(MatrixCodec, RoundingStaysWithinHalfAStep) {
       RC_ASSERT(std::fabs(from8[i] - values[i]) <= std::fmax(std::fabs(values[i]) / 16, scale8 * 0x1p-10F));
       RC_ASSERT(std::fabs(from4[i] - values[i]) <= scale4 * 1.0F);  // the largest step, from 4 to 6, is 2
     }
-  });
+  }));
 }
 
 TEST(MatrixCodec, F32ScalesMultiply) {

@@ -79,7 +79,7 @@ TEST(LatentRow, OffsetsOfTheSpecification) {
 }
 
 TEST(LatentRow, EqualsTheSimulatedRounding) {
-  rc::check([] {
+  EXPECT_TRUE(rc::check([] {
     const LatentFormat format = *rc::gen::element(kReleasedRow, kSmallRow);
     const int num_rows = *rc::gen::element(2, 64, 256), row = *rc::gen::inRange(0, num_rows);
     const std::vector<float> values = bf16_values(static_cast<std::size_t>(format.width()));
@@ -89,11 +89,11 @@ TEST(LatentRow, EqualsTheSimulatedRounding) {
     decode_latent_row(format, page.data(), num_rows, row, got);
     simulate_fp8(std::span(want).first(static_cast<std::size_t>(format.nope)), kLatentBlock);
     RC_ASSERT(got == want);
-  });
+  }));
 }
 
 TEST(LatentRow, PlainFormatsKeepTheirValues) {
-  rc::check([] {
+  EXPECT_TRUE(rc::check([] {
     const Precision precision = *rc::gen::element(Precision::kBf16, Precision::kExact);
     const LatentFormat format{64, 64, precision};
     std::vector<float> values = bf16_values(128);
@@ -103,7 +103,7 @@ TEST(LatentRow, PlainFormatsKeepTheirValues) {
     std::vector<float> got(128);
     decode_latent_row(format, page.data(), 4, 3, got);
     RC_ASSERT(got == values);
-  });
+  }));
 }
 
 TEST(LatentRow, NaNStaysVisible) {
@@ -136,7 +136,7 @@ TEST(IndexKey, SizesAndOffsetsOfTheSpecification) {
 }
 
 TEST(IndexKey, EqualsTheSimulatedRounding) {
-  rc::check([] {
+  EXPECT_TRUE(rc::check([] {
     const int num_rows = *rc::gen::element(2, 64, 256), row = *rc::gen::inRange(0, num_rows);
     const std::vector<float> values = bf16_values(128);
     std::vector<std::byte> page(static_cast<std::size_t>(kReleasedKey.page_stride_bytes(num_rows)));
@@ -145,11 +145,11 @@ TEST(IndexKey, EqualsTheSimulatedRounding) {
     decode_index_key(kReleasedKey, page.data(), num_rows, row, got);
     simulate_fp4(want, kIndexerBlock);
     RC_ASSERT(got == want);
-  });
+  }));
 }
 
 TEST(IndexKey, PlainFormatsKeepTheirValues) {
-  rc::check([] {
+  EXPECT_TRUE(rc::check([] {
     const IndexKeyFormat format{128, *rc::gen::element(Precision::kBf16, Precision::kExact)};
     const std::vector<float> values = bf16_values(128);
     std::vector<std::byte> page(static_cast<std::size_t>(format.page_stride_bytes(3)));
@@ -157,7 +157,7 @@ TEST(IndexKey, PlainFormatsKeepTheirValues) {
     std::vector<float> got(128);
     decode_index_key(format, page.data(), 3, 2, got);
     RC_ASSERT(got == values);
-  });
+  }));
 }
 
 }  // namespace

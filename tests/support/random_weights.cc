@@ -7,7 +7,7 @@
 
 namespace baleen::test {
 
-RandomWeight::RandomWeight(MatrixFormat format, std::int64_t rows, std::int64_t cols, std::uint32_t seed, int offset)
+RandomWeight::RandomWeight(WeightFormat format, std::int64_t rows, std::int64_t cols, std::uint32_t seed, int offset)
     : matrix_{.format = format, .rows = rows, .cols = cols} {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0.0F, 1.0F);
@@ -16,19 +16,19 @@ RandomWeight::RandomWeight(MatrixFormat format, std::int64_t rows, std::int64_t 
   std::byte* data = aligned + offset;
   const std::int64_t count = rows * cols;
   switch (format) {
-    case MatrixFormat::kF32:
+    case WeightFormat::kF32:
       for (std::int64_t i = 0; i < count; ++i) {
         const float value = normal(random);
         std::memcpy(data + 4 * i, &value, 4);
       }
       break;
-    case MatrixFormat::kBF16:
+    case WeightFormat::kBF16:
       for (std::int64_t i = 0; i < count; ++i) {
         const Bf16Bits bits = float_to_bf16(normal(random));
         std::memcpy(data + 2 * i, &bits, 2);
       }
       break;
-    case MatrixFormat::kFp8:
+    case WeightFormat::kFp8:
       for (std::int64_t i = 0; i < count; ++i) {
         const auto code = static_cast<std::uint8_t>(random());
         data[i] = static_cast<std::byte>((code & 0x7F) == 0x7F ? 0x7E : code);
@@ -37,7 +37,7 @@ RandomWeight::RandomWeight(MatrixFormat format, std::int64_t rows, std::int64_t 
       for (float& scale : block_scales_) scale = std::ldexp(1.0F, -9 + static_cast<int>(random() % 4));
       matrix_.block_scales = block_scales_.data();
       break;
-    case MatrixFormat::kFp4:
+    case WeightFormat::kFp4:
       for (std::int64_t i = 0; i < count / 2; ++i) data[i] = static_cast<std::byte>(random());
       group_scales_.resize(static_cast<std::size_t>(rows * (cols / 32)));
       for (std::uint8_t& scale : group_scales_) scale = static_cast<std::uint8_t>(124 + random() % 5);

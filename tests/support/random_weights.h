@@ -13,7 +13,7 @@ namespace baleen::test {
 class RandomWeight {
  public:
   /// `offset` bytes beyond an address divisible by 64: checkpoints promise no alignment, though most have it.
-  RandomWeight(MatrixFormat format, std::int64_t rows, std::int64_t cols, std::uint32_t seed, int offset = 1);
+  RandomWeight(WeightFormat format, std::int64_t rows, std::int64_t cols, std::uint32_t seed, int offset = 1);
   RandomWeight(const RandomWeight&) = delete;
   RandomWeight& operator=(const RandomWeight&) = delete;
 

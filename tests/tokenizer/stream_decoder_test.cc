@@ -40,7 +40,7 @@ TEST(StreamDecoder, StreamingEqualsDecodingAtOnce) {
   const Tokenizer stories = Tokenizer::load("models/stories");
   // Bytes of UTF-8 in any order, and tokens of a real vocabulary, of which many end inside a character.
   for (const Tokenizer* tokenizer : {&bytes_only(), &stories}) {
-    rc::check([&] {
+    EXPECT_TRUE(rc::check([&] {
       const auto ids =
           *rc::gen::container<std::vector<TokenId>>(rc::gen::inRange(-1, tokenizer->vocab_size() + 1));
       StreamDecoder decoder(*tokenizer);
@@ -52,7 +52,7 @@ TEST(StreamDecoder, StreamingEqualsDecodingAtOnce) {
       }
       streamed += decoder.finish();
       RC_ASSERT(streamed == tokenizer->decode(ids));
-    });
+    }));
   }
 }
 

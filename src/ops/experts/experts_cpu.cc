@@ -93,7 +93,7 @@ MatmulPartition outer_partition(const Group& group, int num_threads) {
   return {group.num_slots, group.expert->w2.rows, group.expert->w2.cols, num_threads};
 }
 
-float* pack_tokens(const ExpertsArgs& args, MatrixFormat format, CpuContext& context) {
+float* pack_tokens(const ExpertsArgs& args, WeightFormat format, CpuContext& context) {
   const std::int64_t num_rows = args.x.extent(0), width = args.x.extent(1);
   auto* packed = context.scratch.allocate<float>(num_rows * width);
   context.pool.parallel_for(num_rows, [&](std::int64_t row, int) {
@@ -198,7 +198,7 @@ void run_inner(const ExpertsArgs& args, const Plan& plan, const Item& item, floa
                  .y_stride = kInnerColumns,
                  .round_bf16 = !exact});
   }
-  const MatrixFormat format = group.expert->w2.format;
+  const WeightFormat format = group.expert->w2.format;
   const ActivationRounding rounding = activation_rounding(format, args.precision);
   for (std::int64_t row = 0; row < item.num_rows; ++row) {
     float* inner = gate + row * kInnerColumns;

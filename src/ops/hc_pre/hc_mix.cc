@@ -11,7 +11,7 @@ void hc_mix_products(ConstActivations<3> streams, const HcWeights& weights, Acti
   BALEEN_CHECK_LE(streams.extent(1), kMaxStreams);
   BALEEN_CHECK_EQ(weights.fn.extent(1), num_inputs);
   BALEEN_DCHECK(weights.fn.dense() && (streams.extent(0) == 0 || streams[0].dense()));
-  const WeightMatrix matrix{.format = MatrixFormat::kF32,
+  const WeightMatrix matrix{.format = WeightFormat::kF32,
                             .rows = weights.fn.extent(0),
                             .cols = num_inputs,
                             .data = reinterpret_cast<const std::byte*>(weights.fn.data())};

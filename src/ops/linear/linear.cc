@@ -6,8 +6,8 @@
 
 namespace baleen {
 
-ActivationRounding activation_rounding(MatrixFormat format, Precision precision) {
-  const bool packed = format == MatrixFormat::kFp8 || format == MatrixFormat::kFp4;
+ActivationRounding activation_rounding(WeightFormat format, Precision precision) {
+  const bool packed = format == WeightFormat::kFp8 || format == WeightFormat::kFp4;
   return packed && precision == Precision::kReleased ? ActivationRounding::kFp8 : ActivationRounding::kNone;
 }
 

@@ -25,7 +25,7 @@ struct LinearArgs {
 };
 
 /// Rounding in front of weights of `format`.
-[[nodiscard]] ActivationRounding activation_rounding(MatrixFormat format, Precision precision);
+[[nodiscard]] ActivationRounding activation_rounding(WeightFormat format, Precision precision);
 
 void linear(const LinearArgs& args, CpuContext& context);
 [[nodiscard]] OpCost linear_cost(const LinearArgs& args);

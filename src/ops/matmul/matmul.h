@@ -22,7 +22,7 @@ enum class ActivationRounding : std::uint8_t {
 
 /// Rearranges one row of activations into the order in which the kernel unpacks weights of `format`, rounding on the
 /// way. x, packed: [K] float32, not overlapping; packed 64-byte aligned.
-void pack_activations(std::span<const float> x, MatrixFormat format, ActivationRounding rounding, float* packed);
+void pack_activations(std::span<const float> x, WeightFormat format, ActivationRounding rounding, float* packed);
 
 /// y[m, n] for all m in [0, num_rows) and n in [n_begin, n_end); rounded to BF16 if `round_bf16`.
 /// packed: rows of K from pack_activations of the same format; output row m takes packed row row_index[m], or m without

@@ -38,7 +38,7 @@ constexpr int TileColumns(int tile_rows) {
   return tile_rows <= 3 ? 4 : 2;
 }
 
-template <MatrixFormat kFormat>
+template <WeightFormat kFormat>
 void PackRow(const float* x, std::int64_t num_inputs, ActivationRounding rounding, float* packed) {
   const FloatTag d;
   using Block = RowBlock<kFormat>;
@@ -72,11 +72,11 @@ void PackRow(const float* x, std::int64_t num_inputs, ActivationRounding roundin
 /// FP4's scale multiplies the sum over a block of inputs (8 vectors) instead of every weight. FP8 has half as many vectors
 /// to a block, and six rows would need twice the accumulators: there scaling the weights wins (prefill 165 against 110
 /// GFLOP/s on one thread of a Zen 5), as it would not for FP4 (decode 25 against 28 GB/s).
-template <MatrixFormat kFormat>
-constexpr bool kScalesSum = kFormat == MatrixFormat::kFp4;
+template <WeightFormat kFormat>
+constexpr bool kScalesSum = kFormat == WeightFormat::kFp4;
 
 /// Adds the products of part kPart and the parts after it to `sums`.
-template <MatrixFormat kFormat, int kRows, int kColumns, int kPart>
+template <WeightFormat kFormat, int kRows, int kColumns, int kPart>
 HWY_INLINE void MultiplyParts(const RowBlock<kFormat> (&weights)[kColumns], const float* const (&x)[kRows],
                               std::int64_t at, FloatVec (&sums)[kRows][kColumns]) {
   const FloatTag d;
@@ -101,7 +101,7 @@ struct InputRange {
   float* carried = nullptr;
 };
 
-template <MatrixFormat kFormat, int kRows>
+template <WeightFormat kFormat, int kRows>
 void TileRow(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin, const InputRange& inputs) {
   constexpr int kColumns = TileColumns(kRows);
   constexpr std::int64_t kStep = PackedPerLane(kFormat) * kLanes;
@@ -159,7 +159,7 @@ void TileRow(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin,
   }
 }
 
-template <MatrixFormat kFormat, int kRows>
+template <WeightFormat kFormat, int kRows>
 void TileRows(const MatmulTile& tile, std::int64_t m_begin) {
   const InputRange all{0, tile.weight->cols, nullptr};
   for (std::int64_t n = tile.n_begin; n < tile.n_end; n += TileColumns(kRows)) {
@@ -170,7 +170,7 @@ void TileRows(const MatmulTile& tile, std::int64_t m_begin) {
 /// Many rows: six rows of activations, 1024 inputs at a time (24 KB), stay in the first-level cache while 32 columns
 /// pass; read again from the second level for every four columns they would cost 32 bytes a cycle, about all it has.
 /// Between input ranges the columns' accumulators wait in `carried` (12 KB), which costs 1 load and store in 64.
-template <MatrixFormat kFormat>
+template <WeightFormat kFormat>
 void TileManyRows(const MatmulTile& tile, std::int64_t m_begin) {
   constexpr std::int64_t kInputsPerRange = 1024;
   constexpr std::int64_t kColumnsPerPass = 32;
@@ -188,7 +188,7 @@ void TileManyRows(const MatmulTile& tile, std::int64_t m_begin) {
   }
 }
 
-template <MatrixFormat kFormat>
+template <WeightFormat kFormat>
 void TileOfFormat(const MatmulTile& tile) {
   std::int64_t m = 0;
   for (; tile.num_rows - m >= kMaxTileRows; m += kMaxTileRows) TileManyRows<kFormat>(tile, m);
@@ -206,20 +206,20 @@ void TileOfFormat(const MatmulTile& tile) {
 
 void MatmulTileCpu(const MatmulTile& tile) {
   switch (tile.weight->format) {
-    case MatrixFormat::kF32: return TileOfFormat<MatrixFormat::kF32>(tile);
-    case MatrixFormat::kBF16: return TileOfFormat<MatrixFormat::kBF16>(tile);
-    case MatrixFormat::kFp8: return TileOfFormat<MatrixFormat::kFp8>(tile);
-    case MatrixFormat::kFp4: return TileOfFormat<MatrixFormat::kFp4>(tile);
+    case WeightFormat::kF32: return TileOfFormat<WeightFormat::kF32>(tile);
+    case WeightFormat::kBF16: return TileOfFormat<WeightFormat::kBF16>(tile);
+    case WeightFormat::kFp8: return TileOfFormat<WeightFormat::kFp8>(tile);
+    case WeightFormat::kFp4: return TileOfFormat<WeightFormat::kFp4>(tile);
   }
 }
 
-void PackActivationsCpu(const float* x, std::int64_t num_inputs, MatrixFormat format, ActivationRounding rounding,
+void PackActivationsCpu(const float* x, std::int64_t num_inputs, WeightFormat format, ActivationRounding rounding,
                         float* packed) {
   switch (format) {
-    case MatrixFormat::kF32: return PackRow<MatrixFormat::kF32>(x, num_inputs, rounding, packed);
-    case MatrixFormat::kBF16: return PackRow<MatrixFormat::kBF16>(x, num_inputs, rounding, packed);
-    case MatrixFormat::kFp8: return PackRow<MatrixFormat::kFp8>(x, num_inputs, rounding, packed);
-    case MatrixFormat::kFp4: return PackRow<MatrixFormat::kFp4>(x, num_inputs, rounding, packed);
+    case WeightFormat::kF32: return PackRow<WeightFormat::kF32>(x, num_inputs, rounding, packed);
+    case WeightFormat::kBF16: return PackRow<WeightFormat::kBF16>(x, num_inputs, rounding, packed);
+    case WeightFormat::kFp8: return PackRow<WeightFormat::kFp8>(x, num_inputs, rounding, packed);
+    case WeightFormat::kFp4: return PackRow<WeightFormat::kFp4>(x, num_inputs, rounding, packed);
   }
 }
 
@@ -234,7 +234,7 @@ HWY_EXPORT(PackActivationsCpu);
 
 void matmul_tile(const MatmulTile& tile) { HWY_DYNAMIC_DISPATCH(MatmulTileCpu)(tile); }
 
-void pack_activations(std::span<const float> x, MatrixFormat format, ActivationRounding rounding, float* packed) {
+void pack_activations(std::span<const float> x, WeightFormat format, ActivationRounding rounding, float* packed) {
   BALEEN_DCHECK(x.size() % kActivationBlock == 0);
   HWY_DYNAMIC_DISPATCH(PackActivationsCpu)
   (x.data(), static_cast<std::int64_t>(x.size()), format, rounding, packed);

@@ -15,21 +15,21 @@ namespace {
 float weight_at(const WeightMatrix& weight, std::int64_t n, std::int64_t k) {
   const std::byte* row = weight.data + n * weight.row_bytes();
   switch (weight.format) {
-    case MatrixFormat::kF32: {
+    case WeightFormat::kF32: {
       float value;
       std::memcpy(&value, row + 4 * k, sizeof(value));
       return value;
     }
-    case MatrixFormat::kBF16: {
+    case WeightFormat::kBF16: {
       Bf16Bits bits;
       std::memcpy(&bits, row + 2 * k, sizeof(bits));
       return bf16_to_float(bits);
     }
-    case MatrixFormat::kFp8:
+    case WeightFormat::kFp8:
       return e4m3_to_float(static_cast<std::uint8_t>(row[k])) *
              weight.block_scales[n / kWeightBlock * ((weight.cols + kWeightBlock - 1) / kWeightBlock) +
                                  k / kWeightBlock];
-    case MatrixFormat::kFp4: {
+    case WeightFormat::kFp4: {
       const auto pair = static_cast<std::uint8_t>(row[k / 2]);
       const auto code = static_cast<std::uint8_t>(k % 2 == 0 ? pair : pair >> 4);
       return e2m1_to_float(code) * e8m0_to_float(weight.group_scales[n * (weight.cols / 32) + k / 32]);

@@ -30,8 +30,8 @@ using FloatVec = hn::Vec<FloatTag>;
 using WordVec = hn::Vec<WordTag>;
 constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(FloatTag()));
 
-constexpr std::int64_t PackedPerLane(MatrixFormat format) {
-  return format == MatrixFormat::kF32 ? 1 : format == MatrixFormat::kBF16 ? 2 : format == MatrixFormat::kFp8 ? 4 : 8;
+constexpr std::int64_t PackedPerLane(WeightFormat format) {
+  return format == WeightFormat::kF32 ? 1 : format == WeightFormat::kBF16 ? 2 : format == WeightFormat::kFp8 ? 4 : 8;
 }
 
 /// Where a row is, and its scale for one block of inputs.
@@ -41,21 +41,21 @@ struct RowCursor {
   const std::uint8_t* group_scales = nullptr;
 };
 
-template <MatrixFormat kFormat>
+template <WeightFormat kFormat>
 HWY_INLINE RowCursor CursorOf(const WeightMatrix& weight, std::int64_t row) {
   RowCursor cursor{reinterpret_cast<const std::uint8_t*>(weight.data) + row * weight.row_bytes(), nullptr, nullptr};
-  if constexpr (kFormat == MatrixFormat::kFp8) {
+  if constexpr (kFormat == WeightFormat::kFp8) {
     cursor.block_scales = weight.block_scales + row / 128 * ((weight.cols + 127) / 128);
   }
-  if constexpr (kFormat == MatrixFormat::kFp4) cursor.group_scales = weight.group_scales + row * (weight.cols / 32);
+  if constexpr (kFormat == WeightFormat::kFp4) cursor.group_scales = weight.group_scales + row * (weight.cols / 32);
   return cursor;
 }
 
-template <MatrixFormat kFormat>
+template <WeightFormat kFormat>
 struct RowBlock;
 
 template <>
-struct RowBlock<MatrixFormat::kF32> {
+struct RowBlock<WeightFormat::kF32> {
   static constexpr float kActivationFactor = 1.0F;
   FloatVec values;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
@@ -70,7 +70,7 @@ struct RowBlock<MatrixFormat::kF32> {
 };
 
 template <>
-struct RowBlock<MatrixFormat::kBF16> {
+struct RowBlock<WeightFormat::kBF16> {
   static constexpr float kActivationFactor = 1.0F;
   WordVec words;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
@@ -88,7 +88,7 @@ struct RowBlock<MatrixFormat::kBF16> {
 // An e4m3 code moved into float32's fields reads as its value times 2^-120. Half of the missing factor goes to the scale
 // and half to the activations, so that neither leaves float32's range; both are exact.
 template <>
-struct RowBlock<MatrixFormat::kFp8> {
+struct RowBlock<WeightFormat::kFp8> {
   static constexpr float kActivationFactor = 0x1p60F;
   WordVec words;
   FloatVec scale;
@@ -113,7 +113,7 @@ struct RowBlock<MatrixFormat::kFp8> {
 // float32 takes subnormals in its stride; straight into float32's fields they would be subnormal there, and every
 // multiply-add that meets one takes a hundred cycles.
 template <>
-struct RowBlock<MatrixFormat::kFp8> {
+struct RowBlock<WeightFormat::kFp8> {
   static constexpr float kActivationFactor = 1.0F;
   hn::Vec<hn::Repartition<std::int16_t, FloatTag>> pairs;
   FloatVec scale;
@@ -153,7 +153,7 @@ HWY_INLINE FloatVec GroupScales(const std::uint8_t* scales) {
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
 // With 16 lanes the whole e2m1 table fits one register and a permutation looks it up, whatever the upper bits are.
 template <>
-struct RowBlock<MatrixFormat::kFp4> {
+struct RowBlock<WeightFormat::kFp4> {
   static constexpr float kActivationFactor = 1.0F;
   WordVec words;
   FloatVec scale;
@@ -174,7 +174,7 @@ struct RowBlock<MatrixFormat::kFp4> {
 // Byte tables give the two bytes of each value's BF16 form; interleaved they are BF16 pairs, half a step from float32.
 // All eight vectors come out of shared work, so they are made together and kept in the (L1-resident) tile.
 template <>
-struct RowBlock<MatrixFormat::kFp4> {
+struct RowBlock<WeightFormat::kFp4> {
   static constexpr float kActivationFactor = 1.0F;
   alignas(64) float values[8 * kLanes];
   FloatVec scale;

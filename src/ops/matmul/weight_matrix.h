@@ -4,21 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "numeric/weight_format.h"
 #include "ops/operation/operation.h"
 
 namespace baleen {
 
-enum class MatrixFormat : std::uint8_t {
-  kF32,   ///< float32
-  kBF16,  ///< bfloat16
-  kFp8,   ///< e4m3, one float32 scale per 128 x 128 block
-  kFp4    ///< e2m1, two a byte along the input axis (low nibble first), one e8m0 scale per row and 32 inputs
-};
-
 /// W [rows = outputs N, cols = inputs K], row-major; y = x W^T. K is a multiple of 128. Not owned; data of any
 /// alignment. Scales multiply.
 struct WeightMatrix {
-  MatrixFormat format = MatrixFormat::kF32;
+  WeightFormat format = WeightFormat::kF32;
   std::int64_t rows = 0;
   std::int64_t cols = 0;
   const std::byte* data = nullptr;
@@ -27,18 +21,18 @@ struct WeightMatrix {
 
   [[nodiscard]] std::int64_t row_bytes() const {
     switch (format) {
-      case MatrixFormat::kF32: return 4 * cols;
-      case MatrixFormat::kBF16: return 2 * cols;
-      case MatrixFormat::kFp8: return cols;
-      case MatrixFormat::kFp4: return cols / 2;
+      case WeightFormat::kF32: return 4 * cols;
+      case WeightFormat::kBF16: return 2 * cols;
+      case WeightFormat::kFp8: return cols;
+      case WeightFormat::kFp4: return cols / 2;
     }
     return 0;
   }
   /// Weights and scales.
   [[nodiscard]] double total_bytes() const {
     double scales = 0;
-    if (format == MatrixFormat::kFp8) scales = 4.0 * double((rows + 127) / 128) * double((cols + 127) / 128);
-    if (format == MatrixFormat::kFp4) scales = double(rows) * double(cols / 32);
+    if (format == WeightFormat::kFp8) scales = 4.0 * double((rows + 127) / 128) * double((cols + 127) / 128);
+    if (format == WeightFormat::kFp4) scales = double(rows) * double(cols / 32);
     return double(rows) * double(row_bytes()) + scales;
   }
   /// Rows [begin, end) as a matrix. For kFp8 `begin` is a multiple of 128.
@@ -52,10 +46,10 @@ struct WeightMatrix {
   }
   [[nodiscard]] MathFormat math_format() const {
     switch (format) {
-      case MatrixFormat::kF32: return MathFormat::kF32;
-      case MatrixFormat::kBF16: return MathFormat::kBF16;
-      case MatrixFormat::kFp8: return MathFormat::kFp8;
-      case MatrixFormat::kFp4: return MathFormat::kFp4;
+      case WeightFormat::kF32: return MathFormat::kF32;
+      case WeightFormat::kBF16: return MathFormat::kBF16;
+      case WeightFormat::kFp8: return MathFormat::kFp8;
+      case WeightFormat::kFp4: return MathFormat::kFp4;
     }
     return MathFormat::kF32;
   }

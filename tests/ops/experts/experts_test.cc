@@ -24,9 +24,9 @@ constexpr int kNumExperts = 7;
 
 class Layer {
  public:
-  Layer(MatrixFormat routed, MatrixFormat shared) {
+  Layer(WeightFormat routed, WeightFormat shared) {
     for (int expert = 0; expert <= kNumExperts; ++expert) {
-      const MatrixFormat format = expert < kNumExperts ? routed : shared;
+      const WeightFormat format = expert < kNumExperts ? routed : shared;
       const auto seed = static_cast<std::uint32_t>(100 * expert);
       ExpertWeights weights{add(format, kInner, kWidth, seed), add(format, kWidth, kInner, seed + 1),
                             add(format, kInner, kWidth, seed + 2)};
@@ -42,7 +42,7 @@ class Layer {
   [[nodiscard]] const ExpertWeights& shared() const { return shared_; }
 
  private:
-  WeightMatrix add(MatrixFormat format, std::int64_t rows, std::int64_t cols, std::uint32_t seed) {
+  WeightMatrix add(WeightFormat format, std::int64_t rows, std::int64_t cols, std::uint32_t seed) {
     owned_.push_back(std::make_unique<RandomWeight>(format, rows, cols, seed));
     return owned_.back()->matrix();
   }
@@ -91,9 +91,9 @@ std::vector<float> run(const Layer& layer, const Tokens& tokens, Precision preci
 }
 
 TEST(Experts, AgreeWithPlainLoops) {
-  const std::pair<MatrixFormat, MatrixFormat> formats[] = {{MatrixFormat::kFp4, MatrixFormat::kFp8},
-                                                           {MatrixFormat::kFp8, MatrixFormat::kFp8},
-                                                           {MatrixFormat::kBF16, MatrixFormat::kBF16}};
+  const std::pair<WeightFormat, WeightFormat> formats[] = {{WeightFormat::kFp4, WeightFormat::kFp8},
+                                                           {WeightFormat::kFp8, WeightFormat::kFp8},
+                                                           {WeightFormat::kBF16, WeightFormat::kBF16}};
   for (const auto& [routed, shared] : formats) {
     const Layer layer(routed, shared);
     for (const std::int64_t num_rows : {1, 2, 9}) {
@@ -113,7 +113,7 @@ TEST(Experts, AgreeWithPlainLoops) {
 }
 
 TEST(Experts, RowsDoNotDependOnCompanyOrThreads) {
-  const Layer layer(MatrixFormat::kFp4, MatrixFormat::kFp8);
+  const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8);
   const Tokens tokens(150, 4, 8);  // more rows than one row block
   for (const Precision precision : {Precision::kExact, Precision::kBf16, Precision::kReleased}) {
     const auto whole = run(layer, tokens, precision, Kernels::kBest, 2);
@@ -125,7 +125,7 @@ TEST(Experts, RowsDoNotDependOnCompanyOrThreads) {
 }
 
 TEST(Experts, ClampActsAndZeroLimitDoesNot) {
-  const Layer layer(MatrixFormat::kBF16, MatrixFormat::kBF16);
+  const Layer layer(WeightFormat::kBF16, WeightFormat::kBF16);
   Tokens tokens(2, 2, 4);
   for (float& value : tokens.x) value *= 500.0F;
   const auto clamped = run(layer, tokens, Precision::kExact, Kernels::kBest, 1, true, 0, -1, 10.0F);
@@ -136,7 +136,7 @@ TEST(Experts, ClampActsAndZeroLimitDoesNot) {
 }
 
 TEST(Experts, NaNStaysInItsRow) {
-  const Layer layer(MatrixFormat::kFp4, MatrixFormat::kFp8);
+  const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8);
   Tokens tokens(3, 2, 6);
   tokens.x[kWidth + 3] = std::nanf("");
   const auto out = run(layer, tokens, Precision::kReleased, Kernels::kBest, 2);
@@ -148,7 +148,7 @@ TEST(Experts, NaNStaysInItsRow) {
 }
 
 TEST(Experts, CostCountsVisitedExpertsOnce) {
-  const Layer layer(MatrixFormat::kFp4, MatrixFormat::kFp8);
+  const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8);
   Tokens tokens(2, 2, 6);
   tokens.ids = {0, 1, 1, 0};
   const OpCost cost = experts_cost({.x = {tokens.x.data(), {2, kWidth}},

@@ -113,7 +113,7 @@ TEST_P(IndexerByHand, BestFirstValuesWinTiesGoToTheLowerIndex) {
 INSTANTIATE_TEST_SUITE_P(BothKernels, IndexerByHand, testing::Values(Kernels::kReference, Kernels::kBest));
 
 TEST(TopK, EqualsSorting) {
-  rc::check([] {
+  EXPECT_TRUE(rc::check([] {
     // Few distinct scores: ties everywhere.
     const auto drawn = *rc::gen::container<std::vector<int>>(rc::gen::inRange(-4, 5));
     const auto top_k = *rc::gen::inRange<std::int64_t>(1, 20);
@@ -131,7 +131,7 @@ TEST(TopK, EqualsSorting) {
     write_selection(top.best(), got);
     write_selection(all, want);
     RC_ASSERT(got == want);
-  });
+  }));
 }
 
 /// Every compiled instruction set, and AVX-512 once more with byte dot products where the machine has them.

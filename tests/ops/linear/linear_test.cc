@@ -12,8 +12,8 @@ namespace {
 constexpr std::int64_t kRows = 4, kInputs = 256, kOutputs = 130;
 
 TEST(Linear, MixedFormatsOfOneInput) {
-  const test::RandomWeight fp8(MatrixFormat::kFp8, kOutputs, kInputs, 1);
-  const test::RandomWeight bf16(MatrixFormat::kBF16, kOutputs, kInputs, 2);
+  const test::RandomWeight fp8(WeightFormat::kFp8, kOutputs, kInputs, 1);
+  const test::RandomWeight bf16(WeightFormat::kBF16, kOutputs, kInputs, 2);
   auto x = test::random_values(kRows * kInputs, 3);
   for (float& value : x) value = round_bf16(value);
   for (const Precision precision : {Precision::kExact, Precision::kBf16, Precision::kReleased}) {

@@ -17,10 +17,10 @@ namespace {
 using test::RandomWeight;
 using test::random_values;
 
-constexpr MatrixFormat kFormats[] = {MatrixFormat::kF32, MatrixFormat::kBF16, MatrixFormat::kFp8, MatrixFormat::kFp4};
+constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kFp4};
 
 struct Case {
-  MatrixFormat format;
+  WeightFormat format;
   std::int64_t target;
 };
 
@@ -95,11 +95,11 @@ TEST_P(Matmul, NonFiniteActivationsStayInTheirRow) {
 }
 
 TEST_P(Matmul, ExtremeScales) {
-  if (GetParam().format != MatrixFormat::kFp4) GTEST_SKIP() << "e8m0 group scales belong to FP4";
+  if (GetParam().format != WeightFormat::kFp4) GTEST_SKIP() << "e8m0 group scales belong to FP4";
   for (const int code : {0, 1, 254}) {
     std::vector<std::byte> data(64, std::byte{0x22});  // all ones
     std::vector<std::uint8_t> scales(4, static_cast<std::uint8_t>(code));
-    const WeightMatrix weight{.format = MatrixFormat::kFp4, .rows = 1, .cols = 128, .data = data.data(),
+    const WeightMatrix weight{.format = WeightFormat::kFp4, .rows = 1, .cols = 128, .data = data.data(),
                               .group_scales = scales.data()};
     std::vector<float> x(128, 0.0F);
     x[77] = 0.5F;
@@ -117,7 +117,7 @@ TEST_P(Matmul, NoRowsIsANoOp) {
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    for (const MatrixFormat format : kFormats) all.push_back({format, target});
+    for (const WeightFormat format : kFormats) all.push_back({format, target});
   }
   return all;
 }

@@ -1,0 +1,102 @@
+// The plan against what an engine takes: it is computed before anything is loaded, and holds.
+#include "engine/memory_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "model/forward.h"
+#include "tests/support/random_checkpoint.h"
+#include "tests/support/run_sequence.h"
+
+namespace baleen {
+namespace {
+
+TEST(MemoryPlan, IsTheSumOfItsParts) {
+  const ModelConfig config = preset_config("flash");
+  const EngineOptions options =
+      resolved({.num_threads = 2, .max_sequences = 3, .cache_tokens = 100'000}, config);
+  const MemoryPlan plan = plan_memory(config, options);
+  const CacheGeometry geometry = cache_geometry(config, Precision::kReleased);
+  EXPECT_EQ(plan.capacity.num_pages, 391 + 2);  // every sequence may leave its last page part empty
+  EXPECT_EQ(plan.capacity.num_state_slots, 3);
+  EXPECT_EQ(plan.page_bytes, plan.capacity.num_pages * geometry.page_bytes());
+  EXPECT_EQ(plan.window_bytes, plan.capacity.num_window_pages * geometry.window_page_bytes());
+  EXPECT_EQ(plan.state_bytes, 3 * geometry.state_slot_bytes());
+  EXPECT_EQ(plan.cache_bytes(), plan.capacity.total_bytes(geometry));
+  EXPECT_EQ(plan.logit_bytes, 3 * 129'280 * 4);
+  EXPECT_EQ(plan.total_bytes(),
+            plan.cache_bytes() + plan.activation_bytes + plan.scratch_bytes + plan.logit_bytes);
+}
+
+TEST(MemoryPlan, OneMillionPositionsOfFlashTakeThePublishedBytes) {
+  const ModelConfig config = preset_config("flash");
+  const MemoryPlan plan = plan_memory(config, resolved({.num_threads = 1}, config));
+  EXPECT_EQ(plan.capacity.num_pages, 4096);
+  EXPECT_NEAR(static_cast<double>(plan.page_bytes), 3.69e9,
+              0.06e9);  // 3.685 GB of rows, 1.4 % more for page strides
+}
+
+TEST(MemoryPlan, DefaultsAreTheModelsContextForOneSequence) {
+  const ModelConfig config = preset_config("tiny-flash");
+  const EngineOptions options = resolved({}, config);
+  EXPECT_EQ(options.cache_tokens, config.max_position_embeddings);
+  EXPECT_EQ(options.max_logit_rows, 1);
+  EXPECT_GE(options.num_threads, 1);
+}
+
+TEST(MemoryPlan, TextNamesEveryPart) {
+  const ModelConfig config = preset_config("tiny-flash");
+  const std::string text = to_text(plan_memory(config, resolved({.num_threads = 1}, config)));
+  for (const char* part : {"cache", "4096 pages of 256 positions", "window pages", "state slots",
+                           "activations", "scratch", "logits", "in all"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+}
+
+std::int64_t address_space_bytes() {
+  std::int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * 4096;
+}
+
+TEST(MemoryPlan, IsWhatAnEngineReserves) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers reserve memory of their own";
+#endif
+  const test::RandomCheckpoint checkpoint("tiny-real-heads", 1);
+  const std::int64_t before = address_space_bytes();
+  const Engine engine(checkpoint.path(),
+                      {.num_threads = 1, .max_batch_tokens = 2048, .max_sequences = 4, .mtp = true});
+  const std::int64_t reserved = address_space_bytes() - before;
+  const std::int64_t planned =
+      engine.plan().total_bytes() + engine.weights().mapped_bytes() + engine.weights().owned_bytes();
+  ASSERT_GT(planned, 500'000'000);
+  EXPECT_NEAR(static_cast<double>(reserved), static_cast<double>(planned),
+              8e6);  // the allocator's own, file headers
+}
+
+TEST(MemoryPlan, ScratchSufficesForTheLargestStep) {
+  // An operation that takes more than was planned stops the program.
+  for (const char* preset : {"tiny-flash", "tiny-real-heads"}) {
+    const test::RandomCheckpoint checkpoint(preset, 1);
+    for (const Precision precision : {Precision::kExact, Precision::kBf16, Precision::kReleased}) {
+      for (const int num_threads : {1, 3}) {
+        for (const std::int64_t rows : {1, 97}) {
+          Engine engine(checkpoint.path(), {.precision = precision,
+                                            .num_threads = num_threads,
+                                            .max_batch_tokens = rows,
+                                            .max_logit_rows = rows,
+                                            .cache_tokens = 256,
+                                            .mtp = true});
+          const auto tokens = test::random_tokens(2 * rows, 512, 1);
+          EXPECT_NO_THROW(
+              static_cast<void>(test::run_sequence(engine, tokens, static_cast<std::size_t>(rows))));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace baleen
