@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -65,6 +66,12 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t limit_
 }
 
 AtomicFileWriter::AtomicFileWriter(const std::filesystem::path& path) : path_(path) {
+  // Renaming over a device or a folder would replace it.
+  std::error_code ignored;
+  const auto status = std::filesystem::status(path, ignored);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    fail("{}: not a regular file, so it cannot be replaced by one; choose another name", path.string());
+  }
   std::string pattern = path.string() + ".tmp-XXXXXX";
   descriptor_ = ::mkostemp(pattern.data(), O_CLOEXEC);
   if (descriptor_ < 0) {

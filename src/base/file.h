@@ -36,7 +36,7 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t limit_
 /// folder, which `commit` flushes to disk and renames. Without `commit` (an error, an exception) it is removed.
 class AtomicFileWriter {
  public:
-  /// Throws `Error` when the folder is absent or not writable.
+  /// Throws `Error` when the folder is absent or not writable, or when `path` is something else than a regular file.
   explicit AtomicFileWriter(const std::filesystem::path& path);
   AtomicFileWriter(const AtomicFileWriter&) = delete;
   AtomicFileWriter& operator=(const AtomicFileWriter&) = delete;
