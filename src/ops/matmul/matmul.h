@@ -1,8 +1,9 @@
 /// The tile kernel under every linear operation: y[m, n] = sum_k x[m, k] * w[n, k] in float32.
 ///
 /// One output is always computed by the same chain of multiply-adds, whatever else is in the batch, however rows and
-/// columns are cut into tiles and whichever thread runs it: lane l of one vector accumulator takes its products in
-/// ascending k, and the lanes are added at the end. That is what makes logits independent of company.
+/// columns are cut into tiles and whichever thread runs it: a vector accumulator takes its products block by block in
+/// ascending k, within a block in the order in which the format unpacks on this instruction set, and its lanes are
+/// added at the end. That is what makes logits independent of company.
 #pragma once
 
 #include <cstdint>
