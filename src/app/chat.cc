@@ -58,8 +58,8 @@ class ChatLoop {
  public:
   explicit ChatLoop(const ChatFlags& flags)
       : flags_(flags),
-        tokenizer_(Tokenizer::load(flags.engine.model)),
         engine_(flags.engine.model, flags.engine.options()),
+        tokenizer_(Tokenizer::load(flags.engine.model)),
         conversation_(engine_, tokenizer_),
         session_(flags.system),
         sampling_(flags.generation.params(flags.engine.model, engine_.config().vocab_size)),
@@ -156,8 +156,8 @@ class ChatLoop {
   }
 
   const ChatFlags& flags_;
-  Tokenizer tokenizer_;
   Engine engine_;
+  Tokenizer tokenizer_;
   ConversationEngine conversation_;
   ChatSession session_;
   SamplingParams sampling_;

@@ -48,6 +48,9 @@ void EngineFlags::add_to(CLI::App& command) {
 }
 
 EngineOptions EngineFlags::options() const {
+  if (std::error_code ignored; !std::filesystem::is_directory(model, ignored)) {
+    fail("{}: no such folder; --model wants one with config.json, tokenizer.json and *.safetensors", model);
+  }
   limit_instruction_set(instruction_set);
   EngineOptions options;
   options.precision = *precision_from_name(precision);

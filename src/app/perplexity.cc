@@ -50,13 +50,13 @@ double negative_log_likelihood(Engine& engine, std::span<const TokenId> window, 
 }
 
 void run_perplexity(const PerplexityFlags& flags) {
+  EngineOptions options = flags.engine.options();
   const std::string text = read_text_file(flags.text);
   const Tokenizer tokenizer = Tokenizer::load(flags.engine.model);
   auto encoded = tokenizer.encode(text);
   if (!encoded) fail("{}: {}", flags.text, encoded.error());
   std::vector<TokenId> tokens = std::move(encoded).value();
   if (tokens.empty()) fail("{}: it is empty; there is nothing to predict", flags.text);
-  EngineOptions options = flags.engine.options();
   options.max_batch_tokens = std::min<std::int64_t>(options.max_batch_tokens, static_cast<std::int64_t>(tokens.size()) + 1);
   options.max_logit_rows = options.max_batch_tokens;
   Engine engine(flags.engine.model, options);

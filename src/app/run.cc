@@ -64,6 +64,7 @@ void print_logprobs(const Tokenizer& tokenizer, const SampledToken& token) {
 }
 
 void run_once(const RunFlags& flags) {
+  const EngineOptions options = flags.engine.options();
   const std::string text = prompt_text(flags);
   const Tokenizer tokenizer = Tokenizer::load(flags.engine.model);
   auto encoded = tokenizer.encode(flags.chat ? chat_prompt(flags, text) : text);
@@ -71,7 +72,7 @@ void run_once(const RunFlags& flags) {
   GenerationRequest request;
   request.prompt = std::move(encoded).value();
 
-  Engine engine(flags.engine.model, flags.engine.options());
+  Engine engine(flags.engine.model, options);
   const auto bos = static_cast<TokenId>(engine.config().bos_token_id);
   if (request.prompt.empty() || request.prompt.front() != bos) request.prompt.insert(request.prompt.begin(), bos);
   if (static_cast<std::int64_t>(request.prompt.size()) > engine.context_tokens()) {

@@ -28,7 +28,6 @@ class DamagedCheckpoint {
 };
 
 constexpr Bf16Bits kNaN = 0x7FC0;
-constexpr Bf16Bits kInfinity = 0x7F80;
 
 std::string failure_of(const std::filesystem::path& model, bool mtp, std::size_t chunk = 40) {
   Engine engine(
@@ -43,13 +42,12 @@ std::string failure_of(const std::filesystem::path& model, bool mtp, std::size_t
 }
 
 TEST(NonFinite, NamesTheFirstLayer) {
-  for (const Bf16Bits bits : {kNaN, kInfinity}) {
-    const DamagedCheckpoint damaged("layers.2.attn_norm.weight", bits);
-    for (const std::size_t chunk : {40, 1}) {
-      const std::string sentence = failure_of(damaged.path(), false, chunk);
-      EXPECT_NE(sentence.find("first in layer 2 (HCA)"), std::string::npos) << sentence;
-      EXPECT_NE(sentence.find("weights are damaged"), std::string::npos) << sentence;
-    }
+  // An infinity would not do: activations saturate at 448 times their scale in front of FP8 weights.
+  const DamagedCheckpoint damaged("layers.2.attn_norm.weight", kNaN);
+  for (const std::size_t chunk : {40, 1}) {
+    const std::string sentence = failure_of(damaged.path(), false, chunk);
+    EXPECT_NE(sentence.find("first in layer 2 (HCA)"), std::string::npos) << sentence;
+    EXPECT_NE(sentence.find("weights are damaged"), std::string::npos) << sentence;
   }
 }
 

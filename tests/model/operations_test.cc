@@ -202,18 +202,18 @@ TEST_P(Operations, Norm) {
 
 TEST_P(Operations, LinearOfEveryFormat) {
   const AttentionWeights& attention = block(1).attention;
-  ASSERT_EQ(attention.wq_a.format, MatrixFormat::kFp8);
+  ASSERT_EQ(attention.wq_a.format, WeightFormat::kFp8);
   EXPECT_CLOSE(linear(attention.wq_a, array("layers.1.attn_norm.y")).values, floats("layers.1.attn.wq_a.y"),
                kBf16Step);
   EXPECT_CLOSE(linear(attention.wq_b, array("layers.1.attn.wq_b.x")).values, floats("layers.1.attn.wq_b.y"),
                kBf16Step);
   EXPECT_CLOSE(linear(attention.wo_b, array("layers.1.attn.wo_b.x")).values, floats("layers.1.attn.wo_b.y"),
                kBf16Step);
-  ASSERT_EQ(attention.indexer.weights_proj.format, MatrixFormat::kBF16);
+  ASSERT_EQ(attention.indexer.weights_proj.format, WeightFormat::kBF16);
   EXPECT_CLOSE(linear(attention.indexer.weights_proj, array("layers.1.attn_norm.y")).values,
                floats("layers.1.attn.indexer.weights_proj.y"), kBf16Step);
   const ExpertWeights& expert = block(1).moe.routed[static_cast<std::size_t>(golden_->scalar("expert.id"))];
-  ASSERT_EQ(expert.w1.format, MatrixFormat::kFp4);
+  ASSERT_EQ(expert.w1.format, WeightFormat::kFp4);
   EXPECT_CLOSE(linear(expert.w1, array("expert.w1.x")).values, floats("expert.w1.y"), kBf16Step);
   EXPECT_CLOSE(linear(expert.w2, array("expert.w2.x")).values, floats("expert.w2.y"), kBf16Step);
 }

@@ -40,6 +40,10 @@ constexpr int TileColumns(int tile_rows) {
 
 template <WeightFormat kFormat>
 void PackRow(const float* x, std::int64_t num_inputs, ActivationRounding rounding, float* packed) {
+  if (kFormat == WeightFormat::kF32 && rounding == ActivationRounding::kNone) {  // already in order
+    std::memcpy(packed, x, static_cast<std::size_t>(num_inputs) * sizeof(float));
+    return;
+  }
   const FloatTag d;
   using Block = RowBlock<kFormat>;
   constexpr std::int64_t kParts = PackedPerLane(kFormat);
