@@ -171,8 +171,8 @@ TEST_F(Commands, ModelsThatAreNone) {
   const fs::path model = sharded();
   write("model/config.json", "{\"model_type\": \"gpt2\"}");
   expect_failure(logits(model, "1"), "gpt2");
-  expect_failure(baleen({"run", "--model", folder_ / "absent", "text"}), "absent: cannot open");
-  expect_failure(baleen({"chat", "--model", folder_ / "absent"}), "absent: cannot open");
+  expect_failure(baleen({"run", "--model", folder_ / "absent", "text"}), "absent: no such folder");
+  expect_failure(baleen({"chat", "--model", folder_ / "absent"}), "absent: no such folder");
   expect_failure(baleen({"bench", "--model", folder_ / "absent"}), "config.json");
 }
 
