@@ -1,0 +1,316 @@
+// The built program from outside: exit status and sentence for everything that can be wrong with what it is
+// given, and that nothing is left half-written.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "checkpoint/checkpoint.h"
+#include "tests/support/run_program.h"
+
+namespace baleen {
+namespace {
+
+namespace fs = std::filesystem;
+using test::ProgramInput;
+using test::ProgramResult;
+
+ProgramResult baleen(std::vector<std::string> arguments, const ProgramInput& input = {}) {
+  arguments.insert(arguments.begin(), BALEEN_PROGRAM);
+  return test::run_program(arguments, input);
+}
+
+/// Status 1 and a sentence that names the thing.
+void expect_failure(const ProgramResult& result, const std::string& part) {
+  EXPECT_EQ(result.status, 1) << result.err;
+  EXPECT_GT(result.err.size(), 20u);
+  EXPECT_NE(result.err.find(part), std::string::npos) << "no \"" << part << "\" in: " << result.err;
+  EXPECT_EQ(result.err.find("unexpected"), std::string::npos) << result.err;
+}
+
+class Commands : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    models_ = new test::TemporaryFolder();
+    ASSERT_EQ(
+        baleen({"init", *models_ / "sharded", "--shard-size", "1MB", "--tokenizer", "models/stories"}).status,
+        0);
+  }
+  static void TearDownTestSuite() { delete models_; }
+
+  /// A copy of a random checkpoint in several shards, to be damaged.
+  [[nodiscard]] fs::path sharded() const {
+    fs::copy(*models_ / "sharded", folder_ / "model");
+    return folder_ / "model";
+  }
+  fs::path write(const std::string& name, const std::string& text) const {
+    AtomicFileWriter writer(folder_ / name);
+    writer.write(text);
+    writer.commit();
+    return folder_ / name;
+  }
+  /// `baleen logits` into a folder of its own, which must be empty afterwards unless it succeeded.
+  [[nodiscard]] ProgramResult logits(const fs::path& model, const std::string& tokens,
+                                     std::vector<std::string> more = {}) const {
+    fs::create_directories(folder_ / "out");
+    std::vector<std::string> arguments{"logits",
+                                       "--model",
+                                       model,
+                                       "--tokens",
+                                       write("ids", tokens),
+                                       "--out",
+                                       folder_ / "out" / "logits.safetensors"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProgramResult result = baleen(arguments);
+    EXPECT_EQ(fs::is_empty(folder_ / "out"), result.status != 0);
+    return result;
+  }
+
+  const test::TemporaryFolder folder_;
+  static test::TemporaryFolder* models_;
+};
+
+test::TemporaryFolder* Commands::models_ = nullptr;
+
+const std::vector<std::string> kCommands{"run",      "chat",        "bench",      "inspect",
+                                         "init",     "convert",     "perplexity", "logits",
+                                         "tokenize", "encode-chat", "parse-chat"};
+
+TEST_F(Commands, HelpOfEveryCommand) {
+  for (const std::string& command : kCommands) {
+    const ProgramResult result = baleen({command, "--help"});
+    EXPECT_EQ(result.status, 0) << command;
+    EXPECT_NE(result.out.find("Usage: "), std::string::npos) << result.out;
+    EXPECT_EQ(result.err, "");
+  }
+  const ProgramResult all = baleen({"--help"});
+  EXPECT_EQ(all.status, 0);
+  for (const std::string& command : kCommands)
+    EXPECT_NE(all.out.find("  " + command), std::string::npos) << command;
+  EXPECT_EQ(baleen({"--version"}).out.substr(0, 7), "baleen ");
+}
+
+TEST_F(Commands, WrongUsageIsStatus2) {
+  const std::vector<std::string> wrong[] = {
+      {},
+      {"no-such-command"},
+      {"--no-such-flag"},
+      {"run"},
+      {"run", "text", "--file", "also.txt"},
+      {"run", "text", "--system", "needs --chat"},
+      {"run", "text", "--precision", "fp3"},
+      {"run", "text", "--chunk", "0"},
+      {"run", "text", "--max-tokens", "-1"},
+      {"run", "text", "--logprobs", "21"},
+      {"run", "text", "--temperature", "warm"},
+      {"logits", "--tokens", "ids"},
+      {"perplexity"},
+      {"init"},
+      {"init", "folder", "--shard-size", "0"},
+      {"convert", "in"},
+      {"convert", "in", "out", "--experts", "int4"},
+      {"tokenize", "--no-such-flag"},
+      {"encode-chat", "extra"},
+  };
+  for (const std::vector<std::string>& arguments : wrong) {
+    const ProgramResult result = baleen(arguments);
+    EXPECT_EQ(result.status, 2) << (arguments.empty() ? "" : arguments.back());
+    EXPECT_GT((result.err + result.out).size(), 20u);
+  }
+}
+
+TEST_F(Commands, LogitsOfTokens) {
+  const fs::path model = sharded();
+  EXPECT_EQ(logits(model, "1 2,3\n", {"--mtp", "--precision", "exact"}).status, 0);
+  const SafetensorsFile file(folder_ / "out" / "logits.safetensors");
+  EXPECT_EQ(file.find("logits")->type_text(), "F32 [3, 512]");
+  EXPECT_EQ(file.find("mtp_logits")->type_text(), "F32 [2, 512]");
+  // One token has no successor for the MTP block to start from.
+  EXPECT_EQ(logits(model, "1", {"--mtp"}).status, 0);
+  const SafetensorsFile single(folder_ / "out" / "logits.safetensors");
+  EXPECT_EQ(single.find("mtp_logits")->type_text(), "F32 [0, 512]");
+}
+
+TEST_F(Commands, DamagedShards) {
+  const fs::path model = sharded();
+  const auto index = nlohmann::json::parse(read_text_file(model / kIndexFileName));
+  const std::string name = index["weight_map"]["norm.weight"];
+  const fs::path shard = model / name;
+  const std::string bytes = read_text_file(shard);
+
+  fs::resize_file(shard, bytes.size() / 2);
+  expect_failure(logits(model, "1"), name);
+  expect_failure(baleen({"inspect", model}), name);
+  fs::resize_file(shard, 3);
+  expect_failure(logits(model, "1"), name);
+  fs::remove(shard);
+  expect_failure(logits(model, "1"), name);
+  fs::create_directory(shard);
+  expect_failure(logits(model, "1"), name);
+}
+
+TEST_F(Commands, AnIndexThatNamesWhatIsNotThere) {
+  const fs::path model = sharded();
+  auto index = nlohmann::json::parse(read_text_file(model / kIndexFileName));
+  const auto write_index = [&](const std::string& text) {
+    write("model/" + std::string(kIndexFileName), text);
+  };
+  index["weight_map"]["norm.weight"] = "model-00009.safetensors";
+  write_index(index.dump());
+  expect_failure(logits(model, "1"), "model-00009.safetensors");
+  index["weight_map"]["norm.weight"] = "../../etc/passwd";
+  write_index(index.dump());
+  expect_failure(logits(model, "1"), "../../etc/passwd");
+  write_index("{\"weight_map\": ");
+  expect_failure(logits(model, "1"), std::string(kIndexFileName));
+}
+
+TEST_F(Commands, ModelsThatAreNone) {
+  expect_failure(logits(folder_ / "absent", "1"), "absent");
+  expect_failure(logits(folder_.path(), "1"), "config.json");
+  const fs::path model = sharded();
+  write("model/config.json", "{\"model_type\": \"gpt2\"}");
+  expect_failure(logits(model, "1"), "gpt2");
+  expect_failure(baleen({"run", "--model", folder_ / "absent", "text"}), "absent: no such folder");
+  expect_failure(baleen({"chat", "--model", folder_ / "absent"}), "absent: no such folder");
+  expect_failure(baleen({"bench", "--model", folder_ / "absent"}), "config.json");
+}
+
+TEST_F(Commands, TokensThatAreNone) {
+  const fs::path model = sharded();
+  expect_failure(logits(model, "1 2 512"), "token id 512 at position 2: the vocabulary has ids 0 to 511");
+  expect_failure(logits(model, "1 -1"), "token id -1");
+  expect_failure(logits(model, "1 two"), "\"two\" at byte 2");
+  expect_failure(logits(model, ""), "no token ids");
+  expect_failure(baleen({"logits", "--model", model, "--tokens", folder_ / "absent", "--out", folder_ / "x"}),
+                 "absent");
+  expect_failure(baleen({"logits", "--model", model, "--tokens", folder_.path(), "--out", folder_ / "x"}),
+                 "not a regular file");
+}
+
+TEST_F(Commands, PromptsLongerThanTheContext) {
+  std::string text;
+  for (int i = 0; i < 600; ++i) text += "the fox ";
+  const fs::path file = write("long.txt", text);
+  const ProgramResult result = baleen({"run", "--file", file, "--context", "256"});
+  expect_failure(result, "the context holds 256; shorten the prompt or raise --context");
+  EXPECT_EQ(result.out, "");
+  expect_failure(baleen({"run", "text", "--context", "2000000"}), "the model has 1048576");
+}
+
+TEST_F(Commands, TextThatIsNotUtf8) {
+  const fs::path file = write("text.txt", "The fox \xC3\x28 ran.");
+  expect_failure(baleen({"run", "--file", file}), "UTF-8");
+  expect_failure(baleen({"perplexity", "--text", file}), "UTF-8");
+  expect_failure(baleen({"run", "the \xFF"}), "UTF-8");
+  expect_failure(baleen({"tokenize"}, {.in = "{\"text\": \"\xFF\"}\n"}), "line 1");
+}
+
+TEST_F(Commands, TextThatCannotBeRead) {
+  expect_failure(baleen({"run", "--file", folder_ / "absent.txt"}), "absent.txt");
+  expect_failure(baleen({"perplexity", "--text", folder_.path()}), "not a regular file");
+  expect_failure(baleen({"perplexity", "--text", write("empty.txt", "")}), "nothing to predict");
+}
+
+TEST_F(Commands, SettingsThatMakeNoSense) {
+  expect_failure(baleen({"run", "text", "--temperature", "-1"}), "temperature");
+  expect_failure(baleen({"run", "text", "--top-p", "0"}), "top_p");
+  expect_failure(baleen({"run", "text", "--isa", "MMX"}), "MMX");
+  expect_failure(baleen({"init", folder_ / "new", "--preset", "huge"}), "huge");
+  EXPECT_FALSE(fs::exists(folder_ / "new"));
+}
+
+TEST_F(Commands, PlacesThatCannotBeWritten) {
+  const fs::path model = sharded(), ids = write("ids", "1 2 3");
+  const auto logits_to = [&](const fs::path& out) {
+    return baleen({"logits", "--model", model, "--tokens", ids, "--out", out});
+  };
+  expect_failure(logits_to(folder_ / "absent" / "x"), "does the folder exist");
+  expect_failure(logits_to(ids / "x"), "cannot write here");
+  expect_failure(logits_to(folder_.path()), "is a folder");
+  expect_failure(logits_to("/proc/x"), "/proc/x");
+  if (fs::is_character_file("/dev/full")) {
+    expect_failure(logits_to("/dev/full"), "No space left");
+    EXPECT_TRUE(fs::is_character_file("/dev/full"));
+  }
+  expect_failure(baleen({"init", ids}), "is a file");
+  expect_failure(baleen({"init", ids / "x"}), "cannot create the folder");
+  expect_failure(baleen({"init", model}), "not empty");
+  expect_failure(baleen({"convert", model, model}), "the same folder");
+  expect_failure(baleen({"convert", model, folder_.path()}), "not empty");
+}
+
+TEST_F(Commands, AFullDiskLeavesNothingBehind) {
+  const fs::path model = sharded();
+  const ProgramInput full{.largest_file_bytes = 600'000};
+  expect_failure(baleen({"init", folder_ / "new"}, full), "nothing was left behind");
+  EXPECT_FALSE(fs::exists(folder_ / "new"));
+  expect_failure(baleen({"convert", model, folder_ / "new"}, full), "nothing was left behind");
+  EXPECT_FALSE(fs::exists(folder_ / "new"));
+  std::string ids;
+  for (int i = 0; i < 400; ++i) ids += "7 ";
+  fs::create_directory(folder_ / "out");
+  const fs::path out = folder_ / "out" / "logits.safetensors";
+  expect_failure(baleen({"logits", "--model", model, "--tokens", write("ids", ids), "--out", out}, full),
+                 "nothing was left behind");
+  EXPECT_TRUE(fs::is_empty(folder_ / "out"));
+}
+
+TEST_F(Commands, AFullDiskBehindStandardOutput) {
+  if (!fs::is_character_file("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  const fs::path text = write("text.txt", "The fox ran.");
+  const std::string request =
+      R"({"messages": [{"role": "user", "content": "Hello"}], "thinking_mode": "chat"})"
+      "\n";
+  const auto expect_refusal = [](std::vector<std::string> arguments, const std::string& in = "") {
+    const ProgramResult result = baleen(std::move(arguments), {.in = in, .out = "/dev/full"});
+    EXPECT_EQ(result.status, 1) << result.err;
+    EXPECT_GT(result.err.size(), 20u);
+  };
+  expect_refusal({"inspect"});
+  expect_refusal({"tokenize"}, "{\"ids\": [0]}\n");
+  expect_refusal({"encode-chat"}, request);
+  expect_refusal({"parse-chat"}, "{\"text\": \"Hello\", \"thinking_mode\": \"chat\"}\n");
+  expect_refusal({"perplexity", "--text", text});
+  expect_refusal({"run", "Once", "-n", "3"});
+}
+
+TEST_F(Commands, LinesThatAreNoRequests) {
+  expect_failure(baleen({"tokenize"}, {.in = "{\"ids\": [0]}\nhello\n"}), "line 2");
+  // The chat commands answer every line: a malformed one is their caller's business, not a failure of theirs.
+  const ProgramResult chat = baleen({"encode-chat"}, {.in = "hello\n{}\n"});
+  EXPECT_EQ(chat.status, 0);
+  EXPECT_EQ(std::ranges::count(chat.out, '\n'), 2);
+  EXPECT_EQ(chat.out.find("{\"error\""), 0u) << chat.out;
+}
+
+TEST_F(Commands, EveryDefaultModelIsFoundFromAnyFolder) {
+  const ProgramInput elsewhere{.in = "{\"ids\": [0]}\n", .working_folder = folder_.path()};
+  EXPECT_EQ(baleen({"inspect"}, elsewhere).status, 0);
+  EXPECT_EQ(baleen({"tokenize"}, elsewhere).status, 0);
+  EXPECT_EQ(baleen({"run", "Once", "-n", "2"}, elsewhere).status, 0);
+}
+
+TEST_F(Commands, AStoryAndItsFigures) {
+  const std::vector<std::string> arguments{"run", "Once upon a time", "-n", "12", "--seed", "4"};
+  const ProgramResult first = baleen(arguments), second = baleen(arguments);
+  EXPECT_EQ(first.status, 0);
+  EXPECT_GT(first.out.size(), 20u);
+  EXPECT_EQ(first.out, second.out);
+  EXPECT_NE(first.err.find("seed 4"), std::string::npos) << first.err;
+  EXPECT_EQ(baleen({"run", "Once upon a time", "-n", "2", "--quiet"}).err, "");
+
+  const ProgramResult chat = baleen({"chat", "-n", "5"}, {.in = "/help\n/stats\nHello\n/quit\nnever read\n"});
+  EXPECT_EQ(chat.status, 0) << chat.err;
+  EXPECT_NE(chat.out.find("/save FILE"), std::string::npos) << chat.out;
+
+  const ProgramResult figures =
+      baleen({"perplexity", "--json", "--text", write("text.txt", "The old fox ran home.")});
+  EXPECT_EQ(figures.status, 0) << figures.err;
+  const auto json = nlohmann::json::parse(figures.out);
+  EXPECT_EQ(json["bytes"], 21);
+  EXPECT_GT(json["nats_per_token"], 0.0);
+}
+
+}  // namespace
+}  // namespace baleen
