@@ -18,6 +18,7 @@
 #include "chat/message_json.h"
 #include "chat/parse.h"
 #include "chat/render.h"
+#include "tokenizer/utf8.h"
 
 namespace baleen {
 namespace {
@@ -74,6 +75,8 @@ class ChatLoop {
       if (line->find_first_not_of(" \t\r\n") == std::string::npos) continue;
       if (is_chat_command(*line)) {
         obey(*line);
+      } else if (const auto bad = find_invalid_utf8(*line)) {
+        fmt::print("the message is not UTF-8 at byte {}; it was not sent\n", *bad);
       } else {
         session_.add_user(*line);
         answer();

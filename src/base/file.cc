@@ -80,7 +80,9 @@ AtomicFileWriter::AtomicFileWriter(const std::filesystem::path& path) : path_(pa
     fail("{}: cannot write here: {}; does the folder exist, and may you write to it?", path.string(), reason());
   }
   temporary_ = pattern;
-  ::fchmod(descriptor_, 0644);
+  const mode_t mask = ::umask(0);  // asking is only possible by setting
+  ::umask(mask);
+  ::fchmod(descriptor_, 0666 & ~mask);
 }
 
 AtomicFileWriter::~AtomicFileWriter() {

@@ -1,5 +1,7 @@
 #include "engine/engine.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -30,6 +32,12 @@ Engine::Engine(const std::filesystem::path& folder, const EngineOptions& options
       device_(options_.num_threads, plan_.scratch_bytes, options_.kernels),
       arena_(plan_.activation_bytes + plan_.logit_bytes),
       forward_(weights_, device_, cache_, options_.precision, options_.max_batch_tokens, arena_) {
+  // Pages become resident one by one; all else is used by the first large step.
+  const double physical = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  if (static_cast<double>(plan_.total_bytes() - plan_.page_bytes) > physical) {
+    fail("a step would take {:.1f} GB beside the weights, this machine has {:.1f} GB; try a smaller --chunk",
+         1e-9 * static_cast<double>(plan_.total_bytes() - plan_.page_bytes), 1e-9 * physical);
+  }
   const ModelConfig& c = config();
   const auto streams = [&](std::int64_t rows) {
     return Activations<3>(arena_.allocate<float>(rows * c.hc_dim()), {rows, c.hc_mult, c.hidden_size});
@@ -79,6 +87,8 @@ std::int64_t Engine::context_tokens() const {
 std::optional<Failure> Engine::check(std::span<const StepInput> inputs) {
   std::int64_t num_rows = 0, num_wanted = 0;
   for (const StepInput& input : inputs) {
+    BALEEN_CHECK(sequences_.contains(input.sequence));
+    BALEEN_CHECK_EQ(std::ranges::count(inputs, input.sequence, &StepInput::sequence), 1);
     const auto count = static_cast<std::int64_t>(input.tokens.size());
     const std::int64_t length = sequences_.at(input.sequence).length;
     if (count == 0) return failure("a step without tokens for a sequence of {} positions", length);

@@ -24,7 +24,7 @@ enum class SequenceId : std::int64_t {};
 
 enum class WantedLogits : std::uint8_t { kNone, kLast, kAll };
 
-/// One sequence's part of a step: its next tokens.
+/// One sequence's part of a step: its next tokens. An open sequence, at most once in a step.
 struct StepInput {
   SequenceId sequence{};
   std::span<const TokenId> tokens;  ///< at least one

@@ -278,14 +278,14 @@ void validate(const ModelConfig& c, std::string_view label) {
   require(c.num_attention_heads % c.o_groups == 0, "\"num_attention_heads\" to be a multiple of \"o_groups\"",
           fmt::format("{} heads in {} groups", c.num_attention_heads, c.o_groups));
   require_multiple(c.group_dim(), 128, "heads per group x \"head_dim\"");
-  require_multiple(c.o_dim(), 128, "\"o_groups\" x \"o_lora_rank\"");
+  require_multiple(c.o_lora_rank, 128, "\"o_lora_rank\"");
   require(c.qk_rope_head_dim < c.head_dim, "\"qk_rope_head_dim\" below \"head_dim\"",
           fmt::format("{} of {}", c.qk_rope_head_dim, c.head_dim));
-  require_multiple(c.qk_rope_head_dim, 2, "\"qk_rope_head_dim\" (rotated in pairs)");
+  // Vectors of 16 values pass over the rotated part and over the rest of a head without tails.
+  require_multiple(c.qk_rope_head_dim, 32, "\"qk_rope_head_dim\"");
+  require_multiple(c.head_dim, 64, "\"head_dim\"");
   require_multiple(c.nope_dim(), 64, "\"head_dim\" - \"qk_rope_head_dim\" (cache rows have a scale per 64)");
-  require_multiple(c.index_head_dim, 32, "\"index_head_dim\" (cache rows have a scale per 32)");
-  require((c.index_head_dim & (c.index_head_dim - 1)) == 0,
-          "\"index_head_dim\" to be a power of two (Hadamard)", fmt::to_string(c.index_head_dim));
+  require(c.index_head_dim == 128, "\"index_head_dim\" 128", fmt::to_string(c.index_head_dim));
   require(c.qk_rope_head_dim <= c.index_head_dim, "\"qk_rope_head_dim\" within \"index_head_dim\"",
           fmt::format("{} of {}", c.qk_rope_head_dim, c.index_head_dim));
   require(c.num_experts_per_tok <= c.n_routed_experts, "\"num_experts_per_tok\" within \"n_routed_experts\"",

@@ -53,6 +53,8 @@ std::int64_t forward_scratch_bytes(const ModelConfig& config, std::int64_t max_r
                    hc_head_scratch_bytes(max_logit_rows, config.hc_mult, config.hidden_size),
                    route_scratch_bytes(config.n_routed_experts, num_threads),
                    grouped_linear_scratch_bytes(max_rows, config.o_groups, config.group_dim()),
+                   kv_store_scratch_bytes(config.head_dim, num_threads),
+                   compressor_scratch_bytes(config.head_dim, num_threads),
                    indexer_scratch_bytes(config.index_n_heads, config.index_head_dim, config.index_topk, num_threads),
                    sparse_attention_scratch_bytes(config.num_attention_heads, config.head_dim, num_threads),
                    experts_scratch_bytes(max_rows, config.num_experts_per_tok, config.hidden_size,

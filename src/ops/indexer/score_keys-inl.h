@@ -42,7 +42,13 @@ static_assert(kGroup <= kMaxGroup);
 
 /// Whether this machine has VNNI beside AVX-512. (Highway 1.0 has a target for the two, but gives the
 /// compiler the flag of another extension, so the instruction is written out below.)
-HWY_INLINE bool HasByteDots() { return (hwy::SupportedTargets() & HWY_AVX3_DL) != 0; }
+HWY_INLINE bool HasByteDots() {
+#if HWY_TARGET == HWY_AVX3
+  return __builtin_cpu_supports("avx512vnni") != 0;
+#else
+  return false;
+#endif
+}
 
 /// Adds to every 32-bit lane the product of its four unsigned bytes of `keys` with the four signed bytes of
 /// `query`. Up to eight of them may run before `FinishQuads`: without byte dot products the sums stay in
