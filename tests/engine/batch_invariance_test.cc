@@ -12,8 +12,8 @@
 namespace baleen {
 namespace {
 
-/// Beyond a page, two blocks of 128, and for the indexer far more entries than its top-k.
-constexpr std::int64_t kNumTokens = 300;
+/// Beyond the first page, also when its window rows are given back (at 384), and far more entries than top-k.
+constexpr std::int64_t kNumTokens = 390;
 
 const test::RandomCheckpoint& tiny_flash() {
   static const test::RandomCheckpoint checkpoint("tiny-flash");
@@ -40,14 +40,15 @@ class BatchInvariance : public testing::TestWithParam<Precision> {};
 TEST_P(BatchInvariance, ChunksAndThreadsDoNotShow) {
   const std::vector<TokenId> tokens = test::random_tokens(kNumTokens, 512, 1);
   std::optional<test::SequenceLogits> whole;
-  for (const int num_threads : {1, 2}) {
+  for (const int num_threads : {2, 1}) {
     Engine engine(tiny_flash().path(), options(GetParam(), num_threads));
-    for (const std::size_t chunk : {300, 1, 7, 64, 256}) {
+    for (const std::size_t chunk : {390, 1, 7, 64, 256}) {
+      if (num_threads == 1 && chunk == 1) continue;  // half of the time, and the most like chunks of 7
       const test::SequenceLogits logits = test::run_sequence(engine, tokens, chunk);
       if (!whole) {
         whole = logits;
-        ASSERT_EQ(whole->main.size(), 300u * 512);
-        ASSERT_EQ(whole->mtp.size(), 299u * 512);
+        ASSERT_EQ(whole->main.size(), 390u * 512);
+        ASSERT_EQ(whole->mtp.size(), 389u * 512);
       }
       expect_same(logits, *whole, fmt::format("chunks of {}, {} threads", chunk, num_threads));
     }
@@ -139,7 +140,7 @@ TEST_P(BatchInvariance, AnyCutsOfAnyTwoSequencesDoNotShow) {
     };
     std::vector<Fed> both(2);
     for (Fed& one : both) {
-      one.tokens = test::random_tokens(*rc::gen::inRange<std::int64_t>(1, 270), 512,
+      one.tokens = test::random_tokens(*rc::gen::inRange<std::int64_t>(1, 400), 512,
                                        *rc::gen::arbitrary<std::uint32_t>());
       one.id = *engine.open();
     }
