@@ -1,5 +1,6 @@
-// The tile kernel on projections of the released models: decode (M = 1) in GB/s of weights, prefill in GFLOP/s.
-// Each case is verified against the reference first; weights rotate over more than the last-level cache.
+// The tile kernel on projections of the released models: decode (M = 1) in GB/s of weights, prefill in
+// GFLOP/s. Each case is verified against the reference first; weights rotate over more than the last-level
+// cache.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -48,16 +49,18 @@ void product(benchmark::State& state, WeightFormat format) {
   }
   const OpCost cost = matmul_cost(weights[0]->matrix(), num_rows);
   const auto iterations = static_cast<double>(state.iterations());
-  state.counters["GB/s"] = benchmark::Counter(cost.read_bytes * iterations * 1e-9, benchmark::Counter::kIsRate);
-  state.counters["GFLOP/s"] = benchmark::Counter(cost.total_flops() * iterations * 1e-9, benchmark::Counter::kIsRate);
+  state.counters["GB/s"] =
+      benchmark::Counter(cost.read_bytes * iterations * 1e-9, benchmark::Counter::kIsRate);
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(cost.total_flops() * iterations * 1e-9, benchmark::Counter::kIsRate);
 }
 
-#define BALEEN_MATMUL_CASES(format)                                      \
-  BENCHMARK_CAPTURE(product, format, WeightFormat::k##format)            \
-      ->Args({1, 4096, 2048})                                            \
-      ->Args({4, 4096, 2048})                                            \
-      ->Args({512, 2048, 2048})                                          \
-      ->UseRealTime()                                                    \
+#define BALEEN_MATMUL_CASES(format)                           \
+  BENCHMARK_CAPTURE(product, format, WeightFormat::k##format) \
+      ->Args({1, 4096, 2048})                                 \
+      ->Args({4, 4096, 2048})                                 \
+      ->Args({512, 2048, 2048})                               \
+      ->UseRealTime()                                         \
       ->MinTime(0.3)
 BALEEN_MATMUL_CASES(Fp4);
 BALEEN_MATMUL_CASES(Fp8);

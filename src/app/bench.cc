@@ -30,8 +30,8 @@ struct BenchFlags {
 struct Phase {
   std::string name;
   std::int64_t tokens = 0;
-  double seconds = 0;          ///< total
-  double median_seconds = 0;   ///< of one step
+  double seconds = 0;         ///< total
+  double median_seconds = 0;  ///< of one step
   std::map<std::string_view, OpRecord> records;
   OpRecord total;
 };
@@ -55,7 +55,8 @@ Phase measure(Engine& engine, SequenceId sequence, const std::string& name, std:
   engine.device().profile().clear();
   std::vector<double> steps;
   for (std::size_t begin = 0; begin < tokens.size(); begin += static_cast<std::size_t>(step_tokens)) {
-    const auto part = tokens.subspan(begin, std::min(tokens.size() - begin, static_cast<std::size_t>(step_tokens)));
+    const auto part =
+        tokens.subspan(begin, std::min(tokens.size() - begin, static_cast<std::size_t>(step_tokens)));
     const StepInput input{sequence, part, WantedLogits::kLast};
     const auto start = std::chrono::steady_clock::now();
     const Result<StepOutput> output = engine.step({&input, 1});
@@ -79,15 +80,17 @@ struct Figures {
 
 Figures figures(const OpCost& cost, double seconds, const MachineLimits& limits) {
   const double bytes = cost.total_bytes() / seconds, flops = cost.total_flops() / seconds;
-  return {bytes * 1e-9, flops * 1e-9, bytes / limits.read_bytes_per_second, flops / limits.fma_flops_per_second};
+  return {bytes * 1e-9, flops * 1e-9, bytes / limits.read_bytes_per_second,
+          flops / limits.fma_flops_per_second};
 }
 
 void print_phase(const Phase& phase, const MachineLimits& limits) {
   const double steps_seconds = phase.seconds;
-  fmt::print("\n{}: {} tokens in {:.3f} s, {:.1f} tokens/s, {:.3f} ms a step (median)\n", phase.name, phase.tokens,
-             steps_seconds, static_cast<double>(phase.tokens) / steps_seconds, 1e3 * phase.median_seconds);
-  fmt::print("{:<18}{:>8}{:>12}{:>8}{:>10}{:>11}{:>9}{:>9}\n", "operation", "calls", "ms", "share", "GB/s", "GFLOP/s",
-             "of read", "of FMA");
+  fmt::print("\n{}: {} tokens in {:.3f} s, {:.1f} tokens/s, {:.3f} ms a step (median)\n", phase.name,
+             phase.tokens, steps_seconds, static_cast<double>(phase.tokens) / steps_seconds,
+             1e3 * phase.median_seconds);
+  fmt::print("{:<18}{:>8}{:>12}{:>8}{:>10}{:>11}{:>9}{:>9}\n", "operation", "calls", "ms", "share", "GB/s",
+             "GFLOP/s", "of read", "of FMA");
   std::vector<std::pair<std::string_view, OpRecord>> rows(phase.records.begin(), phase.records.end());
   std::ranges::sort(rows, [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   rows.emplace_back("all", phase.total);
@@ -95,8 +98,8 @@ void print_phase(const Phase& phase, const MachineLimits& limits) {
   for (const auto& [name, record] : rows) {
     const Figures f = figures(record.cost, record.seconds, limits);
     fmt::print("{:<18}{:>8}{:>12.3f}{:>7.1f}%{:>10.2f}{:>11.1f}{:>8.0f}%{:>8.0f}%\n", name, record.calls,
-               1e3 * record.seconds, 100 * record.seconds / steps_seconds, f.gb_per_second, f.gflop_per_second,
-               100 * f.read_share, 100 * f.fma_share);
+               1e3 * record.seconds, 100 * record.seconds / steps_seconds, f.gb_per_second,
+               f.gflop_per_second, 100 * f.read_share, 100 * f.fma_share);
   }
 }
 
@@ -118,7 +121,8 @@ nlohmann::ordered_json to_json(const Phase& phase, const MachineLimits& limits) 
                               {"seconds", phase.seconds},
                               {"median_step_seconds", phase.median_seconds},
                               {"operations", nlohmann::ordered_json::array()}};
-  for (const auto& [name, record] : phase.records) json["operations"].push_back(row(name, record, record.seconds));
+  for (const auto& [name, record] : phase.records)
+    json["operations"].push_back(row(name, record, record.seconds));
   json["all"] = row("all", phase.total, phase.seconds);
   return json;
 }
@@ -136,12 +140,13 @@ void run_bench(const BenchFlags& flags) {
     limits = measure_machine_limits(pool);
   }
   if (!flags.json) {
-    fmt::print("{}, {} threads, {}: {:.1f} GB/s read, {:.1f} GFLOP/s multiply-add\n{}", processor_name(), engine.options().num_threads,
-               instruction_set_in_use(), 1e-9 * limits.read_bytes_per_second, 1e-9 * limits.fma_flops_per_second,
-               to_text(engine.plan()));
+    fmt::print("{}, {} threads, {}: {:.1f} GB/s read, {:.1f} GFLOP/s multiply-add\n{}", processor_name(),
+               engine.options().num_threads, instruction_set_in_use(), 1e-9 * limits.read_bytes_per_second,
+               1e-9 * limits.fma_flops_per_second, to_text(engine.plan()));
   }
   const SequenceId sequence = *engine.open();
-  const std::vector<TokenId> tokens = some_tokens(flags.prompt + flags.decode + 1, engine.config().vocab_size);
+  const std::vector<TokenId> tokens =
+      some_tokens(flags.prompt + flags.decode + 1, engine.config().vocab_size);
   const std::span<const TokenId> all(tokens);
   if (flags.at > 0) engine.fabricate_history(sequence, flags.at);
   // The first step reads the weights from disk; it is not measured.
@@ -154,7 +159,8 @@ void run_bench(const BenchFlags& flags) {
   }
   if (flags.decode > 0) {
     const auto rest = all.subspan(1 + static_cast<std::size_t>(flags.prompt));
-    phases.push_back(measure(engine, sequence, fmt::format("decode at {}", engine.length(sequence)), rest, 1));
+    phases.push_back(
+        measure(engine, sequence, fmt::format("decode at {}", engine.length(sequence)), rest, 1));
   }
   if (!flags.json) {
     for (const Phase& phase : phases) print_phase(phase, limits);
@@ -174,7 +180,8 @@ void run_bench(const BenchFlags& flags) {
 
 void add_bench_command(CLI::App& app) {
   auto flags = std::make_shared<BenchFlags>();
-  CLI::App* command = app.add_subcommand("bench", "Time of every operation against this machine's measured limits");
+  CLI::App* command =
+      app.add_subcommand("bench", "Time of every operation against this machine's measured limits");
   flags->engine.add_to(*command);
   command->add_option("--prompt", flags->prompt, "Prompt tokens to measure; 0: none")
       ->check(CLI::NonNegativeNumber)

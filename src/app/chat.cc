@@ -38,7 +38,8 @@ ChatSession::Json reply_json(const Message& message) {
   return ChatSession::Json::parse(dump_python_json(message_to_json(message)));
 }
 
-/// What a reply means: strictly parsed when it is complete, otherwise reasoning and content as far as they came.
+/// What a reply means: strictly parsed when it is complete, otherwise reasoning and content as far as they
+/// came.
 Message reply_message(const Generated& generated, ThinkingMode mode) {
   if (generated.reason == FinishReason::kStopToken) {
     auto parsed = parse_completion(generated.text + std::string(chat_format::kEos), mode);
@@ -49,7 +50,8 @@ Message reply_message(const Generated& generated, ThinkingMode mode) {
   auto deltas = splitter.feed(generated.text);
   for (auto& delta : splitter.finish()) deltas.push_back(std::move(delta));
   for (const StreamSplitter::Delta& delta : deltas) {
-    (delta.kind == StreamSplitter::Kind::kReasoning ? message.reasoning_content : message.content) += delta.text;
+    (delta.kind == StreamSplitter::Kind::kReasoning ? message.reasoning_content : message.content) +=
+        delta.text;
   }
   return message;
 }
@@ -64,10 +66,13 @@ class ChatLoop {
         conversation_(engine_, tokenizer_),
         session_(flags.system),
         sampling_(flags.generation.params(flags.engine.model, engine_.config().vocab_size)),
-        thinking_(flags.think == "off" ? Thinking::kOff : flags.think == "high" ? Thinking::kHigh : Thinking::kMax) {}
+        thinking_(flags.think == "off"    ? Thinking::kOff
+                  : flags.think == "high" ? Thinking::kHigh
+                                          : Thinking::kMax) {}
 
   void run() {
-    if (::isatty(STDIN_FILENO) == 1) fmt::print("{}: type a message, /help for commands, Ctrl-D to leave\n", flags_.engine.model);
+    if (::isatty(STDIN_FILENO) == 1)
+      fmt::print("{}: type a message, /help for commands, Ctrl-D to leave\n", flags_.engine.model);
     LineReader reader("> ");
     while (!quit_) {
       const std::optional<std::string> line = reader.read();
@@ -93,27 +98,34 @@ class ChatLoop {
     const Result<ChatCommand> command = parse_chat_command(line);
     if (!command) return fmt::print("{}\n", command.error());
     switch (command.value().kind) {
-      case ChatCommand::Kind::kHelp: return fmt::print("{}", chat_command_help());
+      case ChatCommand::Kind::kHelp:
+        return fmt::print("{}", chat_command_help());
       case ChatCommand::Kind::kNew:
         session_.start_anew();
         return fmt::print("a new conversation\n");
-      case ChatCommand::Kind::kSave: return report("saved to", session_.save(command.value().file), command.value().file);
-      case ChatCommand::Kind::kLoad: return report("loaded from", session_.load(command.value().file), command.value().file);
+      case ChatCommand::Kind::kSave:
+        return report("saved to", session_.save(command.value().file), command.value().file);
+      case ChatCommand::Kind::kLoad:
+        return report("loaded from", session_.load(command.value().file), command.value().file);
       case ChatCommand::Kind::kThink:
         thinking_ = command.value().thinking;
         return fmt::print("thinking {}\n", thinking_name(thinking_));
-      case ChatCommand::Kind::kStats: return print_stats();
-      case ChatCommand::Kind::kQuit: quit_ = true;
+      case ChatCommand::Kind::kStats:
+        return print_stats();
+      case ChatCommand::Kind::kQuit:
+        quit_ = true;
     }
   }
 
-  static void report(std::string_view what, const Result<std::size_t>& count, const std::filesystem::path& file) {
-    fmt::print("{}\n", count ? fmt::format("{} messages {} {}", count.value(), what, file.string()) : count.error());
+  static void report(std::string_view what, const Result<std::size_t>& count,
+                     const std::filesystem::path& file) {
+    fmt::print("{}\n",
+               count ? fmt::format("{} messages {} {}", count.value(), what, file.string()) : count.error());
   }
 
   void print_stats() {
-    fmt::print("{} messages, {} of {} positions in the cache\n", session_.messages().size(), conversation_.length(),
-               engine_.context_tokens());
+    fmt::print("{} messages, {} of {} positions in the cache\n", session_.messages().size(),
+               conversation_.length(), engine_.context_tokens());
     if (!last_stats_.empty()) fmt::print("last reply: {}\n", last_stats_);
     fmt::print("{}", to_text(engine_.plan()));
   }

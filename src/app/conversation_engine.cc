@@ -20,7 +20,8 @@ Result<Generated> ConversationEngine::reply(const std::string& prompt, Generatio
     return failure("the conversation has {} tokens, the context holds {}; /new starts another", tokens.size(),
                    engine_.context_tokens());
   }
-  const bool continues = sequence_ && seen_.size() < tokens.size() && std::equal(seen_.begin(), seen_.end(), tokens.begin());
+  const bool continues =
+      sequence_ && seen_.size() < tokens.size() && std::equal(seen_.begin(), seen_.end(), tokens.begin());
   if (!continues) start_anew();
   request.prompt.assign(tokens.begin() + static_cast<std::ptrdiff_t>(seen_.size()), tokens.end());
   request.history = seen_;

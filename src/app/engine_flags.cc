@@ -25,7 +25,8 @@ std::string default_model_folder() {
 
 void add_model_option(CLI::App& command, std::string& model) {
   model = default_model_folder();
-  command.add_option("--model,-m", model, "Folder with config.json, tokenizer.json and *.safetensors")->capture_default_str();
+  command.add_option("--model,-m", model, "Folder with config.json, tokenizer.json and *.safetensors")
+      ->capture_default_str();
 }
 
 void EngineFlags::add_to(CLI::App& command) {
@@ -36,14 +37,17 @@ void EngineFlags::add_to(CLI::App& command) {
       ->check(CLI::IsMember({"exact", "bf16", "released"}))
       ->capture_default_str();
   command.add_option("--threads,-t", threads, "Threads; 0: every processor")->capture_default_str();
-  command.add_option("--chunk", chunk, "Prompt tokens a step")->check(CLI::PositiveNumber)->capture_default_str();
+  command.add_option("--chunk", chunk, "Prompt tokens a step")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   command.add_option("--context", context, "Positions the cache holds; 0: the model's whole context")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   command.add_option("--kernels", kernels, "best: SIMD; reference: plain loops (slow)")
       ->check(CLI::IsMember({"best", "reference"}))
       ->capture_default_str();
-  command.add_option("--isa", instruction_set, "Widest instruction set to use, e.g. AVX2; best: the machine's")
+  command
+      .add_option("--isa", instruction_set, "Widest instruction set to use, e.g. AVX2; best: the machine's")
       ->capture_default_str();
 }
 

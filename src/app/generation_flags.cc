@@ -12,7 +12,9 @@
 namespace baleen {
 namespace {
 
-double rate(std::int64_t count, double seconds) { return seconds > 0 ? static_cast<double>(count) / seconds : 0.0; }
+double rate(std::int64_t count, double seconds) {
+  return seconds > 0 ? static_cast<double>(count) / seconds : 0.0;
+}
 
 /// A number of generation_config.json, if the file and the number are there.
 std::optional<double> recommended(const std::filesystem::path& folder, const char* name) {
@@ -22,27 +24,38 @@ std::optional<double> recommended(const std::filesystem::path& folder, const cha
   const auto json = nlohmann::json::parse(read_text_file(path, 1 << 20), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) fail("{}: not a JSON object", path.string());
   if (!json.contains(name)) return std::nullopt;
-  if (!json[name].is_number()) fail("{}: \"{}\" is {}, a number was expected", path.string(), name, json[name].dump());
+  if (!json[name].is_number())
+    fail("{}: \"{}\" is {}, a number was expected", path.string(), name, json[name].dump());
   return json[name].get<double>();
 }
 
 }  // namespace
 
 void GenerationFlags::add_to(CLI::App& command) {
-  command.add_option("--temperature", temperature, "0 takes the likeliest token; unset: as the model's folder recommends");
-  command.add_option("--top-k", sampling.top_k, "Keep the k likeliest tokens; 0 keeps all")->capture_default_str();
+  command.add_option("--temperature", temperature,
+                     "0 takes the likeliest token; unset: as the model's folder recommends");
+  command.add_option("--top-k", sampling.top_k, "Keep the k likeliest tokens; 0 keeps all")
+      ->capture_default_str();
   command.add_option("--top-p", top_p, "Keep the likeliest tokens that hold this share of the probability");
-  command.add_option("--min-p", sampling.min_p, "Keep tokens at least this fraction as likely as the likeliest")
+  command
+      .add_option("--min-p", sampling.min_p, "Keep tokens at least this fraction as likely as the likeliest")
       ->capture_default_str();
-  command.add_option("--repetition-penalty", sampling.repetition_penalty, "Above 1: tokens seen before become less likely")
+  command
+      .add_option("--repetition-penalty", sampling.repetition_penalty,
+                  "Above 1: tokens seen before become less likely")
       ->capture_default_str();
-  command.add_option("--frequency-penalty", sampling.frequency_penalty, "Subtracted per earlier appearance in the reply")
+  command
+      .add_option("--frequency-penalty", sampling.frequency_penalty,
+                  "Subtracted per earlier appearance in the reply")
       ->capture_default_str();
-  command.add_option("--presence-penalty", sampling.presence_penalty, "Subtracted once from tokens of the reply")
+  command
+      .add_option("--presence-penalty", sampling.presence_penalty, "Subtracted once from tokens of the reply")
       ->capture_default_str();
   command.add_option("--seed", sampling.seed, "Same seed, same text");
   command.add_option("--stop", stops, "End before this text; may be given several times");
-  command.add_option("--max-tokens,-n", max_tokens, "Tokens to generate at most; 0: as many as the context holds")
+  command
+      .add_option("--max-tokens,-n", max_tokens,
+                  "Tokens to generate at most; 0: as many as the context holds")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
 }
@@ -59,17 +72,22 @@ SamplingParams GenerationFlags::params(const std::filesystem::path& folder, std:
 std::string speed_text(const Generated& generated) {
   // The first token comes out of the prompt; decoding made the others.
   const auto num_tokens = static_cast<std::int64_t>(generated.tokens.size());
-  return fmt::format("{} prompt tokens in {:.2f} s ({:.0f}/s), {} tokens in {:.2f} s ({:.1f}/s)", generated.prompt_tokens,
-                     generated.prompt_seconds, rate(generated.prompt_tokens, generated.prompt_seconds), num_tokens,
+  return fmt::format("{} prompt tokens in {:.2f} s ({:.0f}/s), {} tokens in {:.2f} s ({:.1f}/s)",
+                     generated.prompt_tokens, generated.prompt_seconds,
+                     rate(generated.prompt_tokens, generated.prompt_seconds), num_tokens,
                      generated.decode_seconds, rate(num_tokens - 1, generated.decode_seconds));
 }
 
 std::string_view reason_text(FinishReason reason) {
   switch (reason) {
-    case FinishReason::kStopToken: return "stopped";
-    case FinishReason::kStopString: return "stop string";
-    case FinishReason::kLength: return "token limit";
-    case FinishReason::kCancelled: return "interrupted";
+    case FinishReason::kStopToken:
+      return "stopped";
+    case FinishReason::kStopString:
+      return "stop string";
+    case FinishReason::kLength:
+      return "token limit";
+    case FinishReason::kCancelled:
+      return "interrupted";
   }
   return "?";
 }

@@ -54,7 +54,8 @@ void run_logits(const LogitsFlags& flags) {
   Progress progress("logits", "tokens", num_tokens);
   for (std::int64_t begin = 0; begin < num_tokens; begin += options.max_batch_tokens) {
     const std::int64_t count = std::min(options.max_batch_tokens, num_tokens - begin);
-    const StepInput input{sequence, {tokens.data() + begin, static_cast<std::size_t>(count)}, WantedLogits::kAll};
+    const StepInput input{
+        sequence, {tokens.data() + begin, static_cast<std::size_t>(count)}, WantedLogits::kAll};
     const Result<StepOutput> output = engine.step({&input, 1});
     if (!output) fail("{}: {}", flags.engine.model, output.error());
     append("logits", bytes_of(output.value().logits));
@@ -71,8 +72,10 @@ void add_logits_command(CLI::App& app) {
   auto flags = std::make_shared<LogitsFlags>();
   CLI::App* command = app.add_subcommand("logits", "Logits of every position of a token sequence");
   flags->engine.add_to(*command);
-  command->add_option("--tokens", flags->tokens, "File of token ids separated by spaces, commas or newlines")->required();
-  command->add_option("--out", flags->out, "safetensors file to write: logits [T, vocab] float32")->required();
+  command->add_option("--tokens", flags->tokens, "File of token ids separated by spaces, commas or newlines")
+      ->required();
+  command->add_option("--out", flags->out, "safetensors file to write: logits [T, vocab] float32")
+      ->required();
   command->add_flag("--mtp", flags->mtp, "Also write mtp_logits [T - 1, vocab] of the MTP block");
   command->callback([flags] { run_logits(*flags); });
 }

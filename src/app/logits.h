@@ -1,4 +1,5 @@
-/// `baleen logits`: a file of token ids to a safetensors file of logits, for comparison with other implementations.
+/// `baleen logits`: a file of token ids to a safetensors file of logits, for comparison with other
+/// implementations.
 #pragma once
 
 #include <CLI/CLI.hpp>

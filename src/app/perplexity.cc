@@ -27,14 +27,16 @@ struct PerplexityFlags {
 };
 
 /// Sum of -log p over the tokens of `window` after its first.
-double negative_log_likelihood(Engine& engine, std::span<const TokenId> window, Progress& progress, std::int64_t done) {
+double negative_log_likelihood(Engine& engine, std::span<const TokenId> window, Progress& progress,
+                               std::int64_t done) {
   const SequenceId sequence = *engine.open();
   const auto length = static_cast<std::int64_t>(window.size()) - 1;  // the last token is only predicted
   const std::int64_t chunk = engine.options().max_batch_tokens;
   double sum = 0;
   for (std::int64_t begin = 0; begin < length; begin += chunk) {
     const std::int64_t count = std::min(chunk, length - begin);
-    const StepInput input{sequence, window.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)),
+    const StepInput input{sequence,
+                          window.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)),
                           WantedLogits::kAll};
     const Result<StepOutput> output = engine.step({&input, 1});
     if (!output) fail("{}", output.error());
@@ -43,7 +45,8 @@ double negative_log_likelihood(Engine& engine, std::span<const TokenId> window, 
       const TokenId next = window[static_cast<std::size_t>(begin + row + 1)];
       sum += log_sum_exp(logits, logit_extremes(logits).max) - logits[static_cast<std::size_t>(next)];
     }
-    progress.update(done + begin + count, fmt::format("{:.4f} nats/token", sum / static_cast<double>(begin + count)));
+    progress.update(done + begin + count,
+                    fmt::format("{:.4f} nats/token", sum / static_cast<double>(begin + count)));
   }
   engine.close(sequence);
   return sum;
@@ -57,7 +60,8 @@ void run_perplexity(const PerplexityFlags& flags) {
   if (!encoded) fail("{}: {}", flags.text, encoded.error());
   std::vector<TokenId> tokens = std::move(encoded).value();
   if (tokens.empty()) fail("{}: it is empty; there is nothing to predict", flags.text);
-  options.max_batch_tokens = std::min<std::int64_t>(options.max_batch_tokens, static_cast<std::int64_t>(tokens.size()) + 1);
+  options.max_batch_tokens =
+      std::min<std::int64_t>(options.max_batch_tokens, static_cast<std::int64_t>(tokens.size()) + 1);
   options.max_logit_rows = options.max_batch_tokens;
   Engine engine(flags.engine.model, options);
   const auto bos = static_cast<TokenId>(engine.config().bos_token_id);
@@ -85,8 +89,8 @@ void run_perplexity(const PerplexityFlags& flags) {
                            .dump());
     return;
   }
-  fmt::print("{} tokens, {} bytes: {:.4f} nats/token, {:.4f} bits/byte, perplexity {:.3f}\n", tokens.size(), text.size(),
-             per_token, bits_per_byte, std::exp(per_token));
+  fmt::print("{} tokens, {} bytes: {:.4f} nats/token, {:.4f} bits/byte, perplexity {:.3f}\n", tokens.size(),
+             text.size(), per_token, bits_per_byte, std::exp(per_token));
 }
 
 }  // namespace

@@ -4,7 +4,8 @@
 
 namespace baleen {
 
-ReplyPrinter::ReplyPrinter(ThinkingMode mode, std::FILE* out) : splitter_(mode), out_(out), style_(text_style(out)) {}
+ReplyPrinter::ReplyPrinter(ThinkingMode mode, std::FILE* out)
+    : splitter_(mode), out_(out), style_(text_style(out)) {}
 
 void ReplyPrinter::feed(std::string_view text) {
   for (const StreamSplitter::Delta& delta : splitter_.feed(text)) show(delta);
@@ -20,7 +21,8 @@ void ReplyPrinter::show(const StreamSplitter::Delta& delta) {
   const bool reasoning = delta.kind == StreamSplitter::Kind::kReasoning;
   if (reasoning && !in_reasoning_) fmt::print(out_, "{}", style_.dim);
   // Without styles a blank line alone would not tell the plan from the answer.
-  if (!reasoning && in_reasoning_) fmt::print(out_, "{}{}\n", style_.plain, style_.plain.empty() ? "\n---\n" : "\n");
+  if (!reasoning && in_reasoning_)
+    fmt::print(out_, "{}{}\n", style_.plain, style_.plain.empty() ? "\n---\n" : "\n");
   in_reasoning_ = reasoning;
   fmt::print(out_, "{}", delta.text);
   at_line_start_ = delta.text.ends_with('\n');

@@ -1,4 +1,5 @@
-/// Shows a chat reply as it arrives: reasoning dimmed and apart from the answer, tool calls as the model wrote them.
+/// Shows a chat reply as it arrives: reasoning dimmed and apart from the answer, tool calls as the model
+/// wrote them.
 #pragma once
 
 #include <cstdio>

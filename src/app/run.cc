@@ -74,10 +74,11 @@ void run_once(const RunFlags& flags) {
 
   Engine engine(flags.engine.model, options);
   const auto bos = static_cast<TokenId>(engine.config().bos_token_id);
-  if (request.prompt.empty() || request.prompt.front() != bos) request.prompt.insert(request.prompt.begin(), bos);
+  if (request.prompt.empty() || request.prompt.front() != bos)
+    request.prompt.insert(request.prompt.begin(), bos);
   if (static_cast<std::int64_t>(request.prompt.size()) > engine.context_tokens()) {
-    fail("prompt: {} tokens, the context holds {}; shorten the prompt{}", request.prompt.size(), engine.context_tokens(),
-         flags.engine.context > 0 ? " or raise --context" : "");
+    fail("prompt: {} tokens, the context holds {}; shorten the prompt{}", request.prompt.size(),
+         engine.context_tokens(), flags.engine.context > 0 ? " or raise --context" : "");
   }
   request.sampling = flags.generation.params(flags.engine.model, engine.config().vocab_size);
   request.stops = flags.generation.stops;
@@ -86,7 +87,8 @@ void run_once(const RunFlags& flags) {
 
   const InterruptFlag interrupt;
   ReplyPrinter reply(flags.chat ? thinking_mode(flags) : ThinkingMode::kChat, stdout);
-  auto progress = std::make_unique<Progress>("prompt", "tokens", static_cast<std::int64_t>(request.prompt.size()));
+  auto progress =
+      std::make_unique<Progress>("prompt", "tokens", static_cast<std::int64_t>(request.prompt.size()));
   GenerationCallbacks callbacks;
   callbacks.cancelled = [&] { return interrupt.raised(); };
   callbacks.on_prompt = [&](std::int64_t done, std::int64_t total) {
@@ -109,8 +111,8 @@ void run_once(const RunFlags& flags) {
   }
   if (!generated) fail("{}: {}", flags.engine.model, generated.error());
   if (!flags.quiet) {
-    fmt::print(stderr, "[{}; {}; seed {}]\n", speed_text(generated.value()), reason_text(generated.value().reason),
-               generated.value().seed);
+    fmt::print(stderr, "[{}; {}; seed {}]\n", speed_text(generated.value()),
+               reason_text(generated.value().reason), generated.value().seed);
   }
 }
 

@@ -19,13 +19,15 @@ std::vector<TokenId> read_token_file(const std::filesystem::path& path) {
     TokenId token = 0;
     const auto [stop, error] = std::from_chars(text.data() + at, text.data() + end, token);
     if (error != std::errc() || stop != text.data() + end) {
-      fail("{}: \"{}\" at byte {} is not a token id; expected numbers separated by spaces, commas or newlines",
-           path.string(), text.substr(at, std::min<std::size_t>(end - at, 40)), at);
+      fail(
+          "{}: \"{}\" at byte {} is not a token id; expected numbers separated by spaces, commas or newlines",
+          path.string(), text.substr(at, std::min<std::size_t>(end - at, 40)), at);
     }
     tokens.push_back(token);
     at = end;
   }
-  if (tokens.empty()) fail("{}: no token ids in it; expected numbers separated by spaces, commas or newlines", path.string());
+  if (tokens.empty())
+    fail("{}: no token ids in it; expected numbers separated by spaces, commas or newlines", path.string());
   return tokens;
 }
 

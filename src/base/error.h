@@ -1,8 +1,9 @@
 /// Errors are values where they are expected and one exception type where an operation cannot go on.
 ///
-/// `Error` ends loading or start-up: bad checkpoint, bad option, no memory. It is thrown below and caught in `app/`,
-/// which prints the sentence and exits with status 1. Its text says what, where, expected, found and what to try.
-/// `Result<T>` carries an expected failure (a malformed completion, a full pool) back to the caller.
+/// `Error` ends loading or start-up: bad checkpoint, bad option, no memory. It is thrown below and caught in
+/// `app/`, which prints the sentence and exits with status 1. Its text says what, where, expected, found and
+/// what to try. `Result<T>` carries an expected failure (a malformed completion, a full pool) back to the
+/// caller.
 #pragma once
 
 #include <fmt/format.h>

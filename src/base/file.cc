@@ -67,7 +67,8 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t limit_
 AtomicFileWriter::AtomicFileWriter(const std::filesystem::path& path) : path_(path), target_(path) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
-  if (std::filesystem::is_directory(status)) fail("{}: is a folder; expected the name of a file to write", path.string());
+  if (std::filesystem::is_directory(status))
+    fail("{}: is a folder; expected the name of a file to write", path.string());
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (descriptor_ < 0) fail("{}: cannot open for writing: {}", path.string(), reason());
@@ -77,7 +78,8 @@ AtomicFileWriter::AtomicFileWriter(const std::filesystem::path& path) : path_(pa
   std::string pattern = target_.string() + ".tmp-XXXXXX";
   descriptor_ = ::mkostemp(pattern.data(), O_CLOEXEC);
   if (descriptor_ < 0) {
-    fail("{}: cannot write here: {}; does the folder exist, and may you write to it?", path.string(), reason());
+    fail("{}: cannot write here: {}; does the folder exist, and may you write to it?", path.string(),
+         reason());
   }
   temporary_ = pattern;
   const mode_t mask = ::umask(0);  // asking is only possible by setting

@@ -10,8 +10,8 @@
 
 namespace baleen {
 
-/// A file mapped read-only for its whole life. Pages are read from disk as they are touched, and shared with every
-/// other process that maps the file. An empty file maps to an empty span.
+/// A file mapped read-only for its whole life. Pages are read from disk as they are touched, and shared with
+/// every other process that maps the file. An empty file maps to an empty span.
 class MappedFile {
  public:
   /// Throws `Error` when the file is absent, unreadable or not a regular file.
@@ -32,9 +32,10 @@ class MappedFile {
 /// The whole file as text. Throws `Error` when it cannot be read, or is larger than `limit_bytes`.
 std::string read_text_file(const std::filesystem::path& path, std::size_t limit_bytes = std::size_t{1} << 32);
 
-/// Writes a file so that it appears under `path` complete or not at all: bytes go to a temporary file in the same
-/// folder, which `commit` flushes to disk and renames. Without `commit` (an error, an exception) it is removed. A
-/// symbolic link stays one: the file it leads to is replaced. Devices and pipes are written to as bytes come.
+/// Writes a file so that it appears under `path` complete or not at all: bytes go to a temporary file in the
+/// same folder, which `commit` flushes to disk and renames. Without `commit` (an error, an exception) it is
+/// removed. A symbolic link stays one: the file it leads to is replaced. Devices and pipes are written to as
+/// bytes come.
 class AtomicFileWriter {
  public:
   /// Throws `Error` when the folder is absent or not writable, or `path` is a folder.

@@ -40,7 +40,8 @@ void Progress::update(std::int64_t done, const std::string& note) {
   std::string line = fmt::format("{}: {}", job_, done);
   if (total_ > 0) line += fmt::format("/{}", total_);
   line += fmt::format(" {}, {:.1f}/s", unit_, rate);
-  if (total_ > done && rate > 0) line += ", " + duration_text(static_cast<double>(total_ - done) / rate) + " left";
+  if (total_ > done && rate > 0)
+    line += ", " + duration_text(static_cast<double>(total_ - done) / rate) + " left";
   if (!note.empty()) line += ", " + note;
   if (terminal_) {
     fmt::print(stderr, "\r\033[K{}", line);

@@ -1,4 +1,5 @@
-/// Progress of a long job: one line that rewrites itself on a terminal, a plain line every few seconds elsewhere.
+/// Progress of a long job: one line that rewrites itself on a terminal, a plain line every few seconds
+/// elsewhere.
 #pragma once
 
 #include <chrono>
@@ -7,8 +8,8 @@
 
 namespace baleen {
 
-/// Not thread-safe; one job, one object. Prints to standard error, at most ten times a second on a terminal and
-/// every five seconds otherwise; a job that ends sooner than the first plain line prints nothing.
+/// Not thread-safe; one job, one object. Prints to standard error, at most ten times a second on a terminal
+/// and every five seconds otherwise; a job that ends sooner than the first plain line prints nothing.
 class Progress {
  public:
   /// `unit` is a plural noun ("tokens"). `total` 0 means unknown.

@@ -8,8 +8,8 @@ CpuDevice::CpuDevice(int num_threads, std::int64_t scratch_bytes, Kernels kernel
     : pool_(num_threads), scratch_(scratch_bytes), context_{pool_, scratch_, kernels} {}
 
 template <class Args>
-void CpuDevice::run(std::string_view name, void (*operation)(const Args&, CpuContext&), OpCost (*cost)(const Args&),
-                    const Args& args) {
+void CpuDevice::run(std::string_view name, void (*operation)(const Args&, CpuContext&),
+                    OpCost (*cost)(const Args&), const Args& args) {
   if (!profiling_) return operation(args, context_);
   const auto start = std::chrono::steady_clock::now();
   operation(args, context_);

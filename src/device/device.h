@@ -1,5 +1,5 @@
-/// A device runs operations: the forward pass is written once against this interface. The CPU runs them at once; others
-/// may queue them, or only write down what they were asked.
+/// A device runs operations: the forward pass is written once against this interface. The CPU runs them at
+/// once; others may queue them, or only write down what they were asked.
 #pragma once
 
 #include "ops/compressor/compressor.h"

@@ -33,7 +33,8 @@ Engine::Engine(const std::filesystem::path& folder, const EngineOptions& options
       arena_(plan_.activation_bytes + plan_.logit_bytes),
       forward_(weights_, device_, cache_, options_.precision, options_.max_batch_tokens, arena_) {
   // Pages become resident one by one; all else is used by the first large step.
-  const double physical = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  const double physical =
+      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
   if (static_cast<double>(plan_.total_bytes() - plan_.page_bytes) > physical) {
     fail("a step would take {:.1f} GB beside the weights, this machine has {:.1f} GB; try a smaller --chunk",
          1e-9 * static_cast<double>(plan_.total_bytes() - plan_.page_bytes), 1e-9 * physical);
@@ -93,8 +94,8 @@ std::optional<Failure> Engine::check(std::span<const StepInput> inputs) {
     const std::int64_t length = sequences_.at(input.sequence).length;
     if (count == 0) return failure("a step without tokens for a sequence of {} positions", length);
     if (length + count > config().max_position_embeddings) {
-      return failure("{} positions and {} more tokens: the model's context is {}; shorten the prompt", length, count,
-                     config().max_position_embeddings);
+      return failure("{} positions and {} more tokens: the model's context is {}; shorten the prompt", length,
+                     count, config().max_position_embeddings);
     }
     for (std::int64_t i = 0; i < count; ++i) {
       const TokenId token = input.tokens[static_cast<std::size_t>(i)];
@@ -110,7 +111,8 @@ std::optional<Failure> Engine::check(std::span<const StepInput> inputs) {
     return failure("a step of {} tokens: this engine takes 1 to {}", num_rows, options_.max_batch_tokens);
   }
   if (num_wanted > options_.max_logit_rows) {
-    return failure("logits of {} rows in one step: this engine has room for {}", num_wanted, options_.max_logit_rows);
+    return failure("logits of {} rows in one step: this engine has room for {}", num_wanted,
+                   options_.max_logit_rows);
   }
   return std::nullopt;
 }
@@ -124,8 +126,9 @@ std::optional<Failure> Engine::take_pages(std::span<const StepInput> inputs) {
       Sequence& other = sequences_.at(given_back.sequence);
       other.pages.shrink(other.length);
     }
-    return failure("no room in the cache for position {}: it holds {} positions in all; ask for a larger context", end - 1,
-                   plan_.capacity.num_pages * kPageTokens);
+    return failure(
+        "no room in the cache for position {}: it holds {} positions in all; ask for a larger context",
+        end - 1, plan_.capacity.num_pages * kPageTokens);
   }
   return std::nullopt;
 }
@@ -148,8 +151,9 @@ Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
                        .pages = sequence.pages.pages(),
                        .window_pages = sequence.pages.window_pages(),
                        .state_slot = sequence.pages.state_slot()});
-    const std::int64_t first_wanted =
-        input.wanted == WantedLogits::kAll ? 0 : input.wanted == WantedLogits::kLast ? count - 1 : count;
+    const std::int64_t first_wanted = input.wanted == WantedLogits::kAll    ? 0
+                                      : input.wanted == WantedLogits::kLast ? count - 1
+                                                                            : count;
     for (std::int64_t i = first_wanted; i < count; ++i) wanted_rows_.push_back(first_row + i);
   }
   const Activations<3> streams = forward_.run({.tokens = tokens_, .slices = slices_});
@@ -172,7 +176,8 @@ Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
     wanted_rows_.clear();  // the observer looks at main layers only
     output.mtp_logits = run_mtp(inputs, streams);
     if (!all_finite({output.mtp_logits.data(), static_cast<std::size_t>(output.mtp_logits.size())})) {
-      return failure("the MTP block's logits are not numbers; its weights are damaged or leave the range of float32");
+      return failure(
+          "the MTP block's logits are not numbers; its weights are damaged or leave the range of float32");
     }
   }
   for (const StepInput& input : inputs) {
@@ -199,7 +204,8 @@ ConstActivations<2> Engine::run_mtp(std::span<const StepInput> inputs, ConstActi
     }
     std::ranges::copy(row_of(streams, slice.first_row + slice.num_tokens - 1), sequence.last_stream);
     if (row == first_row) continue;
-    const std::int64_t skipped = slice.num_tokens - (row - first_row);  // a sequence's first token predicts nothing
+    const std::int64_t skipped =
+        slice.num_tokens - (row - first_row);  // a sequence's first token predicts nothing
     tokens.insert(tokens.end(), inputs[i].tokens.begin() + skipped, inputs[i].tokens.end());
     slices.push_back(slice);
     slices.back().first_row = first_row;
@@ -209,7 +215,8 @@ ConstActivations<2> Engine::run_mtp(std::span<const StepInput> inputs, ConstActi
     for (std::int64_t r = first_row; r < row; ++r) wanted.push_back(r);
   }
   if (tokens.empty()) return {};
-  const Activations<3> own = forward_.run_mtp({.tokens = tokens, .slices = slices}, mtp_inputs_.slice(0, row), 0);
+  const Activations<3> own =
+      forward_.run_mtp({.tokens = tokens, .slices = slices}, mtp_inputs_.slice(0, row), 0);
   const auto num_wanted = static_cast<std::int64_t>(wanted.size());
   if (num_wanted == 0) return {};
   for (std::int64_t i = 0; i < num_wanted; ++i) {
@@ -222,7 +229,8 @@ ConstActivations<2> Engine::run_mtp(std::span<const StepInput> inputs, ConstActi
 
 std::string Engine::first_bad_layer() const {
   if (!bad_block_) return "every layer's output is finite, the head's is not";
-  return fmt::format("first in layer {} ({})", *bad_block_, layer_kind_name(config().layer_kind(*bad_block_)));
+  return fmt::format("first in layer {} ({})", *bad_block_,
+                     layer_kind_name(config().layer_kind(*bad_block_)));
 }
 
 }  // namespace baleen

@@ -1,7 +1,8 @@
 /// One step on one rank: a ragged batch of sequences in, logits out.
 ///
-/// A sequence is opened, fed with tokens in steps of any size (prompt chunks and single tokens mixed with those of other
-/// sequences), and closed. Its logits are the same to the bit however it was cut and whatever ran beside it.
+/// A sequence is opened, fed with tokens in steps of any size (prompt chunks and single tokens mixed with
+/// those of other sequences), and closed. Its logits are the same to the bit however it was cut and whatever
+/// ran beside it.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +34,9 @@ struct StepInput {
 
 /// Valid until the next step.
 struct StepOutput {
-  ConstActivations<2> logits;      ///< [wanted rows in batch order, V]
-  /// Engines with `mtp`: row r predicts the token after next of a position whose successor is known: positions
-  /// start - 1 .. end - 2 of every input that wants kAll (from 0 in a sequence's first step).
+  ConstActivations<2> logits;  ///< [wanted rows in batch order, V]
+  /// Engines with `mtp`: row r predicts the token after next of a position whose successor is known:
+  /// positions start - 1 .. end - 2 of every input that wants kAll (from 0 in a sequence's first step).
   ConstActivations<2> mtp_logits;
 };
 
@@ -60,13 +61,14 @@ class Engine {
   /// Positions one sequence can have when it has the cache to itself.
   [[nodiscard]] std::int64_t context_tokens() const;
 
-  /// Runs one step. A failure leaves every sequence as it was, except after non-finite logits (the message names the
-  /// first layer, or the MTP block), when the sequences of the step are spoilt and must be closed. Expected failures: an id outside the
-  /// vocabulary, more tokens than a step or the context holds, no free pages.
+  /// Runs one step. A failure leaves every sequence as it was, except after non-finite logits (the message
+  /// names the first layer, or the MTP block), when the sequences of the step are spoilt and must be closed.
+  /// Expected failures: an id outside the vocabulary, more tokens than a step or the context holds, no free
+  /// pages.
   [[nodiscard]] Result<StepOutput> step(std::span<const StepInput> inputs);
 
-  /// For benchmarks: makes an empty sequence look as if it had seen `num_positions` tokens, with random cache rows.
-  /// Throws `Error` when the cache has no room for them.
+  /// For benchmarks: makes an empty sequence look as if it had seen `num_positions` tokens, with random cache
+  /// rows. Throws `Error` when the cache has no room for them.
   void fabricate_history(SequenceId sequence, std::int64_t num_positions);
 
  private:

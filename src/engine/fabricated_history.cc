@@ -1,5 +1,5 @@
-// Made-up history for benchmarks: a sequence at a far position whose cache holds plausible rows, without the hours that
-// computing them would take.
+// Made-up history for benchmarks: a sequence at a far position whose cache holds plausible rows, without the
+// hours that computing them would take.
 
 #include <random>
 
@@ -12,7 +12,8 @@ namespace {
 constexpr int kDistinctRows = 512;  // cycled: enough that scores differ and that ties are rare
 
 template <class Pool, class Encode>
-void fill_pages(const Pool& pool, std::span<const PageId> pages, int width, std::mt19937& random, Encode encode) {
+void fill_pages(const Pool& pool, std::span<const PageId> pages, int width, std::mt19937& random,
+                Encode encode) {
   if (pool.base == nullptr) return;
   std::normal_distribution<float> normal(0.0F, 1.0F);
   std::vector<float> values(static_cast<std::size_t>(kDistinctRows * width));
@@ -45,8 +46,8 @@ void Engine::fabricate_history(SequenceId id, std::int64_t num_positions) {
     const int width = static_cast<int>(config().head_dim);
     fill_pages(cache_.window(block), sequence.pages.window_pages(), width, random, encode_latent_row);
     fill_pages(cache_.compressed(block), sequence.pages.pages(), width, random, encode_latent_row);
-    fill_pages(cache_.index_keys(block), sequence.pages.pages(), static_cast<int>(config().index_head_dim), random,
-               encode_index_key);
+    fill_pages(cache_.index_keys(block), sequence.pages.pages(), static_cast<int>(config().index_head_dim),
+               random, encode_index_key);
   }
 }
 

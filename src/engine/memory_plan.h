@@ -13,21 +13,21 @@ namespace baleen {
 
 struct EngineOptions {
   Precision precision = Precision::kReleased;
-  int num_threads = 0;                   ///< 0: every processor of this process
-  std::int64_t max_batch_tokens = 512;   ///< rows of one step
-  std::int64_t max_logit_rows = 0;       ///< rows of one step that may want logits; 0: max_sequences
+  int num_threads = 0;                  ///< 0: every processor of this process
+  std::int64_t max_batch_tokens = 512;  ///< rows of one step
+  std::int64_t max_logit_rows = 0;      ///< rows of one step that may want logits; 0: max_sequences
   std::int64_t max_sequences = 1;
-  /// Positions that the page pool holds, over all sequences; 0: the model's whole context once. Memory becomes resident
-  /// only as positions are written.
+  /// Positions that the page pool holds, over all sequences; 0: the model's whole context once. Memory
+  /// becomes resident only as positions are written.
   std::int64_t cache_tokens = 0;
-  bool mtp = false;                      ///< also run the MTP block over every step
+  bool mtp = false;  ///< also run the MTP block over every step
   Kernels kernels = Kernels::kBest;
 };
 
 /// Bytes, all from config and options.
 struct MemoryPlan {
   CacheCapacity capacity;
-  std::int64_t page_bytes = 0;         ///< of all pages
+  std::int64_t page_bytes = 0;  ///< of all pages
   std::int64_t window_bytes = 0;
   std::int64_t state_bytes = 0;
   std::int64_t activation_bytes = 0;
@@ -40,8 +40,8 @@ struct MemoryPlan {
   }
 };
 
-/// Fills the zeros of `options`, and throws `Error` for values that cannot be met (more cache than the model's context
-/// for each sequence, no rows, MTP without a MTP block).
+/// Fills the zeros of `options`, and throws `Error` for values that cannot be met (more cache than the
+/// model's context for each sequence, no rows, MTP without a MTP block).
 [[nodiscard]] EngineOptions resolved(EngineOptions options, const ModelConfig& config);
 
 /// `options` resolved.

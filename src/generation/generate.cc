@@ -11,12 +11,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 /// The text side of a reply: bytes to characters to what no stop string can take back.
 class TextStream {
  public:
-  TextStream(const Tokenizer& tokenizer, const GenerationRequest& request, const GenerationCallbacks& callbacks)
+  TextStream(const Tokenizer& tokenizer, const GenerationRequest& request,
+             const GenerationCallbacks& callbacks)
       : decoder_(tokenizer), stops_(request.stops), callbacks_(callbacks) {}
 
   /// True when a stop string is complete.
@@ -46,7 +49,8 @@ class TextStream {
 /// Feeds the prompt; logits of its last token, or nothing when cancelled.
 Result<std::optional<std::span<const float>>> prefill(Engine& engine, SequenceId sequence,
                                                       std::span<const TokenId> prompt,
-                                                      const GenerationCallbacks& callbacks, std::int64_t& fed) {
+                                                      const GenerationCallbacks& callbacks,
+                                                      std::int64_t& fed) {
   const auto chunk = static_cast<std::size_t>(engine.options().max_batch_tokens);
   std::span<const float> logits;
   for (std::size_t begin = 0; begin < prompt.size(); begin += chunk) {

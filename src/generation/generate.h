@@ -20,9 +20,9 @@ struct GenerationRequest {
   /// Ids of the sequence before `prompt`: they count for the repetition penalty.
   std::span<const TokenId> history;
   SamplingParams sampling;
-  std::vector<std::string> stops;        ///< stop strings, not shown
-  std::vector<TokenId> stop_tokens;      ///< end the reply, not shown
-  std::int64_t max_tokens = 0;           ///< 0: as many as the context holds
+  std::vector<std::string> stops;    ///< stop strings, not shown
+  std::vector<TokenId> stop_tokens;  ///< end the reply, not shown
+  std::int64_t max_tokens = 0;       ///< 0: as many as the context holds
 };
 
 enum class FinishReason : std::uint8_t { kStopToken, kStopString, kLength, kCancelled };
@@ -41,14 +41,14 @@ struct Generated {
 };
 
 struct GenerationCallbacks {
-  std::function<void(std::string_view text)> on_text;           ///< more text to show
-  std::function<void(const SampledToken& token)> on_token;      ///< every token, before its text
+  std::function<void(std::string_view text)> on_text;                    ///< more text to show
+  std::function<void(const SampledToken& token)> on_token;               ///< every token, before its text
   std::function<void(std::int64_t done, std::int64_t total)> on_prompt;  ///< after each prompt chunk
-  std::function<bool()> cancelled;                              ///< asked between steps
+  std::function<bool()> cancelled;                                       ///< asked between steps
 };
 
-/// Continues `sequence` of `engine`. Fails as Engine::step and Sampler::sample do; the sequence then keeps what it has
-/// seen and must be closed. Callbacks may be empty.
+/// Continues `sequence` of `engine`. Fails as Engine::step and Sampler::sample do; the sequence then keeps
+/// what it has seen and must be closed. Callbacks may be empty.
 Result<Generated> generate(Engine& engine, const Tokenizer& tokenizer, SequenceId sequence,
                            const GenerationRequest& request, const GenerationCallbacks& callbacks);
 

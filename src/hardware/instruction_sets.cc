@@ -13,7 +13,8 @@ namespace {
 /// Bits of all targets compiled into the kernels that may be used; a lower bit is a better target.
 std::int64_t compiled_and_supported() {
   const std::int64_t supported = hwy::SupportedTargets();
-  // Asking makes Highway dispatch to everything the machine has, also what was disabled, until it is told again.
+  // Asking makes Highway dispatch to everything the machine has, also what was disabled, until it is told
+  // again.
   hwy::GetChosenTarget().Update(supported);
   return supported & HWY_TARGETS;
 }
@@ -39,7 +40,8 @@ void limit_instruction_set(std::string_view name) {
     hwy::DisableTargets(target - 1);
     return;
   }
-  fail("instruction set \"{}\": this machine and build have {}", name, fmt::join(available_instruction_sets(), ", "));
+  fail("instruction set \"{}\": this machine and build have {}", name,
+       fmt::join(available_instruction_sets(), ", "));
 }
 
 std::string instruction_set_in_use() { return hwy::TargetName(lowest_bit(compiled_and_supported())); }

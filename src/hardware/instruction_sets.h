@@ -7,11 +7,13 @@
 
 namespace baleen {
 
-/// Names of those that were compiled in and that this machine has, best first: "AVX3" (AVX-512), "AVX2", "SSE4", "NEON".
+/// Names of those that were compiled in and that this machine has, best first: "AVX3" (AVX-512), "AVX2",
+/// "SSE4", "NEON".
 [[nodiscard]] std::vector<std::string> available_instruction_sets();
 
-/// Makes kernels use `name` and nothing wider, from now on; "best" takes the limit away. Throws `Error` for a name that
-/// is not available. Call before any kernel runs: results differ in the last bits between instruction sets.
+/// Makes kernels use `name` and nothing wider, from now on; "best" takes the limit away. Throws `Error` for a
+/// name that is not available. Call before any kernel runs: results differ in the last bits between
+/// instruction sets.
 void limit_instruction_set(std::string_view name);
 
 /// The one in use.

@@ -21,15 +21,16 @@ namespace baleen::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Adds up `count` words, a multiple of 256, through four independent sums. Hardware prefetchers stop at page ends; a
-/// reader that asks ahead itself is faster, and what kernels do is held against the faster one.
+/// Adds up `count` words, a multiple of 256, through four independent sums. Hardware prefetchers stop at page
+/// ends; a reader that asks ahead itself is faster, and what kernels do is held against the faster one.
 std::uint32_t SumWords(const std::uint32_t* words, std::int64_t count) {
   const hn::CappedTag<std::uint32_t, 16> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   constexpr std::int64_t kPrefetchWords = 1024;
   auto a = hn::Zero(d), b = a, c = a, e = a;
   for (std::int64_t i = 0; i < count; i += 4 * lanes) {
-    for (std::int64_t line = 0; line < 4 * lanes; line += 16) hwy::Prefetch(words + i + line + kPrefetchWords);
+    for (std::int64_t line = 0; line < 4 * lanes; line += 16)
+      hwy::Prefetch(words + i + line + kPrefetchWords);
     a = hn::Add(a, hn::LoadU(d, words + i));
     b = hn::Add(b, hn::LoadU(d, words + i + lanes));
     c = hn::Add(c, hn::LoadU(d, words + i + 2 * lanes));
@@ -38,7 +39,8 @@ std::uint32_t SumWords(const std::uint32_t* words, std::int64_t count) {
   return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(a, b), hn::Add(c, e))));
 }
 
-/// Ten independent chains: enough for a latency of five cycles at two a cycle. Returns FLOPs done; `sink` keeps them.
+/// Ten independent chains: enough for a latency of five cycles at two a cycle. Returns FLOPs done; `sink`
+/// keeps them.
 double MultiplyAdd(std::int64_t rounds, float* sink) {
   const hn::CappedTag<float, 16> d;
   constexpr int kChains = 10;

@@ -8,12 +8,12 @@
 namespace baleen {
 
 struct MachineLimits {
-  double read_bytes_per_second = 0;   ///< streaming reads from memory by all threads
-  double fma_flops_per_second = 0;    ///< float32 multiply-adds from registers by all threads, two FLOPs each
+  double read_bytes_per_second = 0;  ///< streaming reads from memory by all threads
+  double fma_flops_per_second = 0;   ///< float32 multiply-adds from registers by all threads, two FLOPs each
 };
 
-/// Takes about a second. The best of several runs (what others take from a shared machine is not its limit), on the pool
-/// that will do the work; instruction set as limited.
+/// Takes about a second. The best of several runs (what others take from a shared machine is not its limit),
+/// on the pool that will do the work; instruction set as limited.
 [[nodiscard]] MachineLimits measure_machine_limits(ThreadPool& pool);
 
 /// What the processor calls itself, e.g. "AMD EPYC 9554"; "unknown" where the system does not say.

@@ -26,7 +26,8 @@ KvCache::KvCache(CacheGeometry geometry, CacheCapacity capacity)
     begin.compressed = offset;
     offset += capacity_.num_pages * geometry_.latent.page_stride_bytes(entries);
     begin.main_state = in_slot;
-    in_slot += 2 * geometry_.ring_rows(ratio) * geometry_.main_state_width(block) * std::int64_t{sizeof(float)};
+    in_slot +=
+        2 * geometry_.ring_rows(ratio) * geometry_.main_state_width(block) * std::int64_t{sizeof(float)};
     if (ratio != 4) continue;
     begin.index_keys = offset;
     offset += capacity_.num_pages * geometry_.index_key.page_stride_bytes(entries);
@@ -39,8 +40,8 @@ KvCache::KvCache(CacheGeometry geometry, CacheCapacity capacity)
 }
 
 LatentPool KvCache::window(std::int64_t block) const {
-  return {buffer_.data() + at(block).window, geometry_.latent.page_stride_bytes(kPageTokens), int{kPageTokens},
-          geometry_.latent};
+  return {buffer_.data() + at(block).window, geometry_.latent.page_stride_bytes(kPageTokens),
+          int{kPageTokens}, geometry_.latent};
 }
 
 LatentPool KvCache::compressed(std::int64_t block) const {

@@ -1,4 +1,5 @@
-/// The cache's memory and who uses which part of it: three pools (pages, window pages, state slots) over one buffer.
+/// The cache's memory and who uses which part of it: three pools (pages, window pages, state slots) over one
+/// buffer.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,8 @@ struct CacheCapacity {
   }
 };
 
-/// Memory is reserved at once and becomes resident as pages are first written. Recycled pages keep old bytes: what may
-/// be read is decided by positions, never by content. Not thread-safe.
+/// Memory is reserved at once and becomes resident as pages are first written. Recycled pages keep old bytes:
+/// what may be read is decided by positions, never by content. Not thread-safe.
 class KvCache {
  public:
   /// Throws `Error` when the memory cannot be had.
@@ -55,7 +56,9 @@ class KvCache {
     std::int64_t index_state = 0;  ///< within a slot
   };
 
-  [[nodiscard]] const BlockOffsets& at(std::int64_t block) const { return offsets_[static_cast<std::size_t>(block)]; }
+  [[nodiscard]] const BlockOffsets& at(std::int64_t block) const {
+    return offsets_[static_cast<std::size_t>(block)];
+  }
   [[nodiscard]] CompressorState state(std::int64_t offset, int ratio, std::int64_t width) const;
 
   CacheGeometry geometry_;

@@ -1,4 +1,5 @@
-/// Hands out the pages of one pool. Lowest free number first after a fresh start, last freed first afterwards.
+/// Hands out the pages of one pool. Lowest free number first after a fresh start, last freed first
+/// afterwards.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,8 @@
 /// The pages of one sequence.
 ///
 ///     positions   0 ......... 255 | 256 ....... 511 | 512 ....... 767 | 768 ..
-///     pages       P0              | P1              | P2              |           until the sequence ends
-///     window      none (freed)    | none (freed)    | W2              |           last 128 positions and the
-///     step's own
+///     pages       P0              | P1              | P2              |    until the sequence ends
+///     window      none (freed)    | none (freed)    | W2              |    the last 128 and the step's own
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ enum class LayerKind : std::uint8_t {
 /// How the router turns logits into scores.
 enum class ScoringFunc : std::uint8_t { kSqrtSoftplus, kSigmoid, kSoftmax };
 
-[[nodiscard]] std::string_view layer_kind_name(LayerKind kind);          ///< "sliding window", "CSA", "HCA"
+[[nodiscard]] std::string_view layer_kind_name(LayerKind kind);  ///< "sliding window", "CSA", "HCA"
 
 /// YaRN; applies only to layers with a ratio other than 0.
 struct RopeScaling {

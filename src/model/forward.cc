@@ -22,9 +22,12 @@ View<T, 3> heads(View<T, 2> x, std::int64_t num_heads) {
 
 RouteScoring scoring_of(ScoringFunc scoring) {
   switch (scoring) {
-    case ScoringFunc::kSqrtSoftplus: return RouteScoring::kSqrtSoftplus;
-    case ScoringFunc::kSigmoid: return RouteScoring::kSigmoid;
-    case ScoringFunc::kSoftmax: return RouteScoring::kSoftmax;
+    case ScoringFunc::kSqrtSoftplus:
+      return RouteScoring::kSqrtSoftplus;
+    case ScoringFunc::kSigmoid:
+      return RouteScoring::kSigmoid;
+    case ScoringFunc::kSoftmax:
+      return RouteScoring::kSoftmax;
   }
   return RouteScoring::kSqrtSoftplus;
 }
@@ -36,30 +39,32 @@ CacheGeometry cache_geometry(const ModelConfig& config, Precision precision, std
   for (std::int64_t block = 0; block < config.num_blocks(); ++block) {
     geometry.ratios.push_back(static_cast<int>(config.compress_ratio(block)));
   }
-  geometry.latent = {static_cast<int>(config.nope_dim()), static_cast<int>(config.qk_rope_head_dim), precision};
+  geometry.latent = {static_cast<int>(config.nope_dim()), static_cast<int>(config.qk_rope_head_dim),
+                     precision};
   geometry.index_key = {static_cast<int>(config.index_head_dim), precision};
   geometry.window_tokens = config.sliding_window;
   geometry.max_draft_tokens = max_draft_tokens;
   return geometry;
 }
 
-std::int64_t forward_scratch_bytes(const ModelConfig& config, std::int64_t max_rows, std::int64_t max_logit_rows,
-                                   int num_threads) {
+std::int64_t forward_scratch_bytes(const ModelConfig& config, std::int64_t max_rows,
+                                   std::int64_t max_logit_rows, int num_threads) {
   const std::int64_t widest_input = std::max({config.hidden_size, config.q_lora_rank, config.o_dim()});
-  return std::max({linear_scratch_bytes(max_rows, widest_input),
-                   // h_proj of the MTP block sees every stream as a row.
-                   linear_scratch_bytes(max_rows * config.hc_mult, config.hidden_size),
-                   hc_pre_scratch_bytes(max_rows, config.hc_mult, config.hidden_size),
-                   hc_head_scratch_bytes(max_logit_rows, config.hc_mult, config.hidden_size),
-                   route_scratch_bytes(config.n_routed_experts, num_threads),
-                   grouped_linear_scratch_bytes(max_rows, config.o_groups, config.group_dim()),
-                   kv_store_scratch_bytes(config.head_dim, num_threads),
-                   compressor_scratch_bytes(config.head_dim, num_threads),
-                   indexer_scratch_bytes(config.index_n_heads, config.index_head_dim, config.index_topk, num_threads),
-                   sparse_attention_scratch_bytes(config.num_attention_heads, config.head_dim, num_threads),
-                   experts_scratch_bytes(max_rows, config.num_experts_per_tok, config.hidden_size,
-                                         config.moe_intermediate_size, config.n_routed_experts, num_threads),
-                   linear_scratch_bytes(max_logit_rows, config.hidden_size)});
+  return std::max(
+      {linear_scratch_bytes(max_rows, widest_input),
+       // h_proj of the MTP block sees every stream as a row.
+       linear_scratch_bytes(max_rows * config.hc_mult, config.hidden_size),
+       hc_pre_scratch_bytes(max_rows, config.hc_mult, config.hidden_size),
+       hc_head_scratch_bytes(max_logit_rows, config.hc_mult, config.hidden_size),
+       route_scratch_bytes(config.n_routed_experts, num_threads),
+       grouped_linear_scratch_bytes(max_rows, config.o_groups, config.group_dim()),
+       kv_store_scratch_bytes(config.head_dim, num_threads),
+       compressor_scratch_bytes(config.head_dim, num_threads),
+       indexer_scratch_bytes(config.index_n_heads, config.index_head_dim, config.index_topk, num_threads),
+       sparse_attention_scratch_bytes(config.num_attention_heads, config.head_dim, num_threads),
+       experts_scratch_bytes(max_rows, config.num_experts_per_tok, config.hidden_size,
+                             config.moe_intermediate_size, config.n_routed_experts, num_threads),
+       linear_scratch_bytes(max_logit_rows, config.hidden_size)});
 }
 
 Forward::Forward(const ModelWeights& weights, Device& device, const KvCache& cache, Precision precision,
@@ -75,8 +80,9 @@ Forward::Forward(const ModelWeights& weights, Device& device, const KvCache& cac
                         static_cast<float>(scaling.beta_fast), static_cast<float>(scaling.beta_slow)};
   const auto rotary_dim = static_cast<int>(config_.qk_rope_head_dim);
   frequencies_[kPlain] = rope_frequencies(static_cast<float>(config_.rope_theta), rotary_dim, nullptr);
-  frequencies_[kCompressed] = rope_frequencies(static_cast<float>(config_.compress_rope_theta), rotary_dim,
-                                               scaling.original_max_position_embeddings > 0 ? &yarn : nullptr);
+  frequencies_[kCompressed] =
+      rope_frequencies(static_cast<float>(config_.compress_rope_theta), rotary_dim,
+                       scaling.original_max_position_embeddings > 0 ? &yarn : nullptr);
 }
 
 void Forward::prepare_angles(const RaggedBatch& batch) {
@@ -110,8 +116,11 @@ Activations<3> Forward::run_mtp(const RaggedBatch& batch, ConstActivations<3> st
   // Y[s] = bf(e_proj(enorm(e)) + h_proj(hnorm(X[s]))): the embedding's term is the same for all streams.
   const Activations<2> embedded = rows(buffers_.u, num_rows);
   const Activations<2> embedded_term = rows(buffers_.f, num_rows);
-  device_.embed({.tokens = batch.tokens, .table = weights_.embedding(), .out = {embedded.data(), {num_rows, 1, width}}});
-  device_.rms_norm({.x = embedded, .weight = weights.enorm, .eps = eps, .precision = precision_, .y = embedded});
+  device_.embed({.tokens = batch.tokens,
+                 .table = weights_.embedding(),
+                 .out = {embedded.data(), {num_rows, 1, width}}});
+  device_.rms_norm(
+      {.x = embedded, .weight = weights.enorm, .eps = eps, .precision = precision_, .y = embedded});
   const LinearOutput e_output{&weights.e_proj, embedded_term};
   device_.linear({.x = embedded, .outputs = {&e_output, 1}, .precision = precision_});
 
@@ -161,12 +170,14 @@ void Forward::run_block(std::int64_t block, const RaggedBatch& batch, Activation
   if (observer_ != nullptr) observer_(observer_context_, block, streams);
 }
 
-void Forward::project_queries(const AttentionWeights& weights, LayerKind kind, std::int64_t num_rows, int angles) {
+void Forward::project_queries(const AttentionWeights& weights, LayerKind kind, std::int64_t num_rows,
+                              int angles) {
   const float eps = static_cast<float>(config_.rms_norm_eps);
   const Activations<2> latent = rows(buffers_.q_latent, num_rows);
   const Activations<2> q = rows(buffers_.q, num_rows);
   device_.rms_norm({.x = latent, .weight = weights.q_norm, .eps = eps, .precision = precision_, .y = latent});
-  const std::array<LinearOutput, 2> outputs{{{&weights.wq_b, q}, {&weights.indexer.wq_b, rows(buffers_.index_q, num_rows)}}};
+  const std::array<LinearOutput, 2> outputs{
+      {{&weights.wq_b, q}, {&weights.indexer.wq_b, rows(buffers_.index_q, num_rows)}}};
   device_.linear({.x = latent,
                   .outputs = std::span(outputs).first(kind == LayerKind::kCsa ? 2 : 1),
                   .precision = precision_});
@@ -183,8 +194,9 @@ void Forward::compress(std::int64_t block, const RaggedBatch& batch) {
   const AttentionWeights& weights = weights_.block(block).attention;
   const std::int64_t num_rows = batch.num_rows();
   const auto ratio = static_cast<int>(config_.compress_ratio(block));
-  const auto pool = [&](const CompressorWeights& compressor, const Activations<2>& kv, const Activations<2>& gate,
-                        const CompressorState& state, const LatentPool& latent, const IndexKeyPool& index_key) {
+  const auto pool = [&](const CompressorWeights& compressor, const Activations<2>& kv,
+                        const Activations<2>& gate, const CompressorState& state, const LatentPool& latent,
+                        const IndexKeyPool& index_key) {
     device_.compressor({.kv = rows(kv, num_rows, compressor.wkv.rows),
                         .gate = rows(gate, num_rows, compressor.wgate.rows),
                         .ape = compressor.ape,
@@ -198,7 +210,8 @@ void Forward::compress(std::int64_t block, const RaggedBatch& batch) {
                         .latent = latent,
                         .index_key = index_key});
   };
-  pool(weights.compressor, buffers_.main_kv, buffers_.main_gate, cache_.main_state(block), cache_.compressed(block), {});
+  pool(weights.compressor, buffers_.main_kv, buffers_.main_gate, cache_.main_state(block),
+       cache_.compressed(block), {});
   if (ratio == 4) {
     pool(weights.indexer.compressor, buffers_.index_kv, buffers_.index_gate, cache_.index_state(block), {},
          cache_.index_keys(block));
@@ -264,8 +277,10 @@ void Forward::attention(std::int64_t block, const RaggedBatch& batch) {
                 .inverse = true,
                 .precision = precision_});
   const Activations<2> grouped = rows(buffers_.grouped, num_rows);
-  device_.grouped_linear(
-      {.x = heads(attended, config_.o_groups), .weight = &weights.wo_a, .y = grouped, .precision = precision_});
+  device_.grouped_linear({.x = heads(attended, config_.o_groups),
+                          .weight = &weights.wo_a,
+                          .y = grouped,
+                          .precision = precision_});
   const LinearOutput output{&weights.wo_b, rows(buffers_.f, num_rows)};
   device_.linear({.x = grouped, .outputs = {&output, 1}, .precision = precision_});
 }
@@ -300,7 +315,8 @@ void Forward::moe(std::int64_t block, const RaggedBatch& batch) {
                    .out = rows(buffers_.f, num_rows)});
 }
 
-void Forward::head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm, Activations<2> out) {
+void Forward::head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm,
+                   Activations<2> out) {
   const Activations<2> y = rows(buffers_.u, streams.extent(0));
   device_.hc_head({.streams = streams,
                    .weights = hc,
@@ -308,8 +324,11 @@ void Forward::head(ConstActivations<3> streams, const HcWeights& hc, std::span<c
                    .hc_eps = static_cast<float>(config_.hc_eps),
                    .precision = precision_,
                    .y = y});
-  device_.rms_norm(
-      {.x = y, .weight = norm, .eps = static_cast<float>(config_.rms_norm_eps), .precision = precision_, .y = y});
+  device_.rms_norm({.x = y,
+                    .weight = norm,
+                    .eps = static_cast<float>(config_.rms_norm_eps),
+                    .precision = precision_,
+                    .y = y});
   device_.lm_head({.x = y, .weight = &weights_.head(), .logits = out});
 }
 

@@ -1,4 +1,5 @@
-/// The forward pass, written once as a sequence of operations on a device.   (source: forward-pass specification 3 to 8)
+/// The forward pass, written once as a sequence of operations on a device.   (source: forward-pass
+/// specification 3 to 8)
 #pragma once
 
 #include <cstdint>
@@ -25,16 +26,17 @@ namespace baleen {
 class Forward {
  public:
   /// All three must outlive this. `arena` has forward_buffer_bytes(config, max_rows) left.
-  Forward(const ModelWeights& weights, Device& device, const KvCache& cache, Precision precision, std::int64_t max_rows,
-          Arena& arena);
+  Forward(const ModelWeights& weights, Device& device, const KvCache& cache, Precision precision,
+          std::int64_t max_rows, Arena& arena);
 
-  /// Runs the main layers over a batch of at most max_rows rows; returns the residual streams [T, n, d] after the last
-  /// one, valid until the next call. Cache rows of the batch's positions are written on the way.
+  /// Runs the main layers over a batch of at most max_rows rows; returns the residual streams [T, n, d] after
+  /// the last one, valid until the next call. Cache rows of the batch's positions are written on the way.
   [[nodiscard]] Activations<3> run(const RaggedBatch& batch);
 
-  /// Runs MTP block `depth` over positions whose streams are known: row t holds the stream of its position and
-  /// batch.tokens[t] is the token after it. Returns the block's own streams, valid until the next call.
-  [[nodiscard]] Activations<3> run_mtp(const RaggedBatch& batch, ConstActivations<3> streams, std::int64_t depth);
+  /// Runs MTP block `depth` over positions whose streams are known: row t holds the stream of its position
+  /// and batch.tokens[t] is the token after it. Returns the block's own streams, valid until the next call.
+  [[nodiscard]] Activations<3> run_mtp(const RaggedBatch& batch, ConstActivations<3> streams,
+                                       std::int64_t depth);
 
   /// Logits [R, V] of R rows of streams [R, n, d], R at most max_rows.
   void logits(ConstActivations<3> streams, Activations<2> out);
@@ -55,7 +57,8 @@ class Forward {
   void compress(std::int64_t block, const RaggedBatch& batch);
   void project_queries(const AttentionWeights& weights, LayerKind kind, std::int64_t num_rows, int angles);
   void moe(std::int64_t block, const RaggedBatch& batch);
-  void head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm, Activations<2> out);
+  void head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm,
+            Activations<2> out);
 
   const ModelWeights& weights_;
   const ModelConfig& config_;

@@ -8,7 +8,9 @@ namespace {
 /// Calls place(view, extents) for every buffer: once to add up bytes, once to allocate.
 template <class Buffers, class Place>
 void lay_out(Buffers& b, const ModelConfig& c, std::int64_t rows, Place place) {
-  const auto matrix = [&](auto& view, std::int64_t width) { place(view, std::array<std::int64_t, 2>{rows, width}); };
+  const auto matrix = [&](auto& view, std::int64_t width) {
+    place(view, std::array<std::int64_t, 2>{rows, width});
+  };
   const std::array<std::int64_t, 3> streams{rows, c.hc_mult, c.hidden_size};
   place(b.streams, streams);
   place(b.mtp_streams, streams);

@@ -15,23 +15,23 @@ struct ForwardBuffers {
   /// Allocates from `arena`, which has `forward_buffer_bytes` left.
   ForwardBuffers(const ModelConfig& config, std::int64_t max_rows, Arena& arena);
 
-  Activations<3> streams;        ///< [R, n, d] residual streams of the main layers
-  Activations<3> mtp_streams;    ///< [R, n, d] of the MTP block
-  Activations<2> u;              ///< [R, d] what a half-block sees, before and after its norm
-  Activations<2> f;              ///< [R, d] what it returns
-  Activations<2> post;           ///< [R, n]
-  Activations<3> comb;           ///< [R, n, n]
-  Activations<2> q_latent;       ///< [R, R_q]
-  Activations<2> q;              ///< [R, H c]
-  Activations<2> kv;             ///< [R, c]
-  Activations<2> attended;       ///< [R, H c]
-  Activations<2> grouped;        ///< [R, G R_o]
-  Activations<2> main_kv;        ///< [R, 2 c] compressor products (c of them with ratio 128)
-  Activations<2> main_gate;      ///< [R, 2 c]
-  Activations<2> index_kv;       ///< [R, 2 c_I]
-  Activations<2> index_gate;     ///< [R, 2 c_I]
-  Activations<2> index_q;        ///< [R, H_I c_I]
-  Activations<2> index_weights;  ///< [R, H_I]
+  Activations<3> streams;            ///< [R, n, d] residual streams of the main layers
+  Activations<3> mtp_streams;        ///< [R, n, d] of the MTP block
+  Activations<2> u;                  ///< [R, d] what a half-block sees, before and after its norm
+  Activations<2> f;                  ///< [R, d] what it returns
+  Activations<2> post;               ///< [R, n]
+  Activations<3> comb;               ///< [R, n, n]
+  Activations<2> q_latent;           ///< [R, R_q]
+  Activations<2> q;                  ///< [R, H c]
+  Activations<2> kv;                 ///< [R, c]
+  Activations<2> attended;           ///< [R, H c]
+  Activations<2> grouped;            ///< [R, G R_o]
+  Activations<2> main_kv;            ///< [R, 2 c] compressor products (c of them with ratio 128)
+  Activations<2> main_gate;          ///< [R, 2 c]
+  Activations<2> index_kv;           ///< [R, 2 c_I]
+  Activations<2> index_gate;         ///< [R, 2 c_I]
+  Activations<2> index_q;            ///< [R, H_I c_I]
+  Activations<2> index_weights;      ///< [R, H_I]
   View<std::int32_t, 2> selected;    ///< [R, K_I]
   Activations<2> router_logits;      ///< [R, E]
   View<std::int32_t, 2> expert_ids;  ///< [R, k]

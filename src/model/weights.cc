@@ -15,11 +15,14 @@ namespace {
 // Scales are a sixteenth of FP4 weights. Up to here reading them all takes milliseconds.
 constexpr std::int64_t kScaleBytesReadAtLoad = 16 << 20;
 
-bool is_scale(const TensorInfo& tensor) { return tensor.dtype == DType::kF8E8M0 || tensor.name.ends_with(".scale"); }
+bool is_scale(const TensorInfo& tensor) {
+  return tensor.dtype == DType::kF8E8M0 || tensor.name.ends_with(".scale");
+}
 
 }  // namespace
 
-ModelWeights::ModelWeights(const std::filesystem::path& folder) : config_(load_config(folder)), checkpoint_(folder) {
+ModelWeights::ModelWeights(const std::filesystem::path& folder)
+    : config_(load_config(folder)), checkpoint_(folder) {
   check_tensors(config_, checkpoint_);
   check_scales();
   for (const TensorInfo& tensor : checkpoint_.tensors()) mapped_bytes_ += tensor.size_bytes();
@@ -37,8 +40,9 @@ ModelWeights::ModelWeights(const std::filesystem::path& folder) : config_(load_c
   norm_ = vector("norm.weight");
   hc_head_ = hyper_connection("hc_head");
   for (std::int64_t block = 0; block < config_.num_blocks(); ++block) {
-    const std::string prefix = config_.is_mtp(block) ? fmt::format("mtp.{}.", block - config_.num_hidden_layers)
-                                                     : fmt::format("layers.{}.", block);
+    const std::string prefix = config_.is_mtp(block)
+                                   ? fmt::format("mtp.{}.", block - config_.num_hidden_layers)
+                                   : fmt::format("layers.{}.", block);
     blocks_.push_back({.hc_attn = hyper_connection(prefix + "hc_attn"),
                        .hc_ffn = hyper_connection(prefix + "hc_ffn"),
                        .attn_norm = vector(prefix + "attn_norm.weight"),
@@ -92,8 +96,12 @@ WeightMatrix ModelWeights::matrix(const std::string& stem) {
   const TensorInfo& tensor = checkpoint_.at(stem + ".weight");
   WeightMatrix weight{.rows = tensor.shape[0], .cols = tensor.shape[1], .data = tensor.bytes.data()};
   switch (tensor.dtype) {
-    case DType::kBF16: weight.format = WeightFormat::kBF16; break;
-    case DType::kF32: weight.format = WeightFormat::kF32; break;
+    case DType::kBF16:
+      weight.format = WeightFormat::kBF16;
+      break;
+    case DType::kF32:
+      weight.format = WeightFormat::kF32;
+      break;
     case DType::kF8E4M3:
       weight.format = WeightFormat::kFp8;
       weight.block_scales = vector(stem + ".scale").data();
@@ -101,9 +109,11 @@ WeightMatrix ModelWeights::matrix(const std::string& stem) {
     case DType::kI8:
       weight.format = WeightFormat::kFp4;
       weight.cols *= 2;
-      weight.group_scales = reinterpret_cast<const std::uint8_t*>(checkpoint_.at(stem + ".scale").bytes.data());
+      weight.group_scales =
+          reinterpret_cast<const std::uint8_t*>(checkpoint_.at(stem + ".scale").bytes.data());
       break;
-    default: fail("{}: tensor \"{}\": {} cannot be a matrix", tensor.file, tensor.name, tensor.type_text());
+    default:
+      fail("{}: tensor \"{}\": {} cannot be a matrix", tensor.file, tensor.name, tensor.type_text());
   }
   return weight;
 }
@@ -112,7 +122,9 @@ HcWeights ModelWeights::hyper_connection(const std::string& stem) {
   const TensorInfo& fn = checkpoint_.at(stem + "_fn");
   const auto* values = reinterpret_cast<const float*>(fn.bytes.data());
   if (reinterpret_cast<std::uintptr_t>(values) % alignof(float) != 0) values = widened(fn).data();
-  return {.fn = {values, {fn.shape[0], fn.shape[1]}}, .base = vector(stem + "_base"), .scale = vector(stem + "_scale")};
+  return {.fn = {values, {fn.shape[0], fn.shape[1]}},
+          .base = vector(stem + "_base"),
+          .scale = vector(stem + "_scale")};
 }
 
 CompressorWeights ModelWeights::compressor(const std::string& prefix) {
@@ -134,7 +146,8 @@ AttentionWeights ModelWeights::attention(const std::string& prefix, std::int64_t
                            .wo_b = matrix(prefix + "wo_b"),
                            .compressor = {},
                            .indexer = {}};
-  if (config_.layer_kind(block) != LayerKind::kSlidingWindow) weights.compressor = compressor(prefix + "compressor.");
+  if (config_.layer_kind(block) != LayerKind::kSlidingWindow)
+    weights.compressor = compressor(prefix + "compressor.");
   if (config_.layer_kind(block) == LayerKind::kCsa) {
     weights.indexer = {.wq_b = matrix(prefix + "indexer.wq_b"),
                        .weights_proj = matrix(prefix + "indexer.weights_proj"),

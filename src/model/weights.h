@@ -1,5 +1,6 @@
-/// A checkpoint's tensors bound to the places where the forward pass wants them. Matrices stay packed where the file's
-/// map has them; small vectors (norms, sinks, biases, FP8 block scales, hash tables) are widened into memory of ours.
+/// A checkpoint's tensors bound to the places where the forward pass wants them. Matrices stay packed where
+/// the file's map has them; small vectors (norms, sinks, biases, FP8 block scales, hash tables) are widened
+/// into memory of ours.
 #pragma once
 
 #include <cstdint>
@@ -82,9 +83,9 @@ struct MtpWeights {
 /// Owns the maps and the widened vectors; not movable, because everything points into it.
 class ModelWeights {
  public:
-  /// Reads headers and small tensors; checks every tensor against the config and every scale for NaN, unless scales
-  /// are so many that reading them would cost more than a look at the first token (`inspect --verify` then does).
-  /// Throws `Error` with a sentence for whatever does not fit.
+  /// Reads headers and small tensors; checks every tensor against the config and every scale for NaN, unless
+  /// scales are so many that reading them would cost more than a look at the first token (`inspect --verify`
+  /// then does). Throws `Error` with a sentence for whatever does not fit.
   explicit ModelWeights(const std::filesystem::path& folder);
   ModelWeights(const ModelWeights&) = delete;
   ModelWeights& operator=(const ModelWeights&) = delete;
@@ -95,8 +96,12 @@ class ModelWeights {
   [[nodiscard]] std::span<const float> norm() const { return norm_; }
   [[nodiscard]] const HcWeights& hc_head() const { return hc_head_; }
   /// Main layers, then MTP blocks.
-  [[nodiscard]] const BlockWeights& block(std::int64_t block) const { return blocks_[static_cast<std::size_t>(block)]; }
-  [[nodiscard]] const MtpWeights& mtp(std::int64_t depth) const { return mtp_[static_cast<std::size_t>(depth)]; }
+  [[nodiscard]] const BlockWeights& block(std::int64_t block) const {
+    return blocks_[static_cast<std::size_t>(block)];
+  }
+  [[nodiscard]] const MtpWeights& mtp(std::int64_t depth) const {
+    return mtp_[static_cast<std::size_t>(depth)];
+  }
 
   /// Bytes of the checkpoint's tensors (mapped), and of what was widened or realigned (owned).
   [[nodiscard]] std::int64_t mapped_bytes() const { return mapped_bytes_; }

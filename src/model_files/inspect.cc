@@ -111,14 +111,13 @@ std::string report_text(const CheckpointReport& report, std::size_t max_mismatch
     line(fmt::format("  {}", format),
          fmt::format("{:>19} in {} tensors", grouped(total.bytes), grouped(total.num_tensors)));
   }
-  line("KV bytes",
-       fmt::format("{:.2f} a token at long context ({} a vector, {} an indexer key)", report.kv.bytes_per_token(),
-                   report.kv.latent.row_bytes(), report.kv.index_key.row_bytes()));
-  line("  and a sequence",
-       fmt::format("window {} (+ {} MTP), compressor states {}",
-                   size_text(c.num_hidden_layers * report.kv.window_bytes()),
-                   size_text(c.num_nextn_predict_layers * report.kv.window_bytes()),
-                   size_text(report.kv.state_slot_bytes())));
+  line("KV bytes", fmt::format("{:.2f} a token at long context ({} a vector, {} an indexer key)",
+                               report.kv.bytes_per_token(), report.kv.latent.row_bytes(),
+                               report.kv.index_key.row_bytes()));
+  line("  and a sequence", fmt::format("window {} (+ {} MTP), compressor states {}",
+                                       size_text(c.num_hidden_layers * report.kv.window_bytes()),
+                                       size_text(c.num_nextn_predict_layers * report.kv.window_bytes()),
+                                       size_text(report.kv.state_slot_bytes())));
   if (report.mismatches.empty()) {
     line("config and tensors", "fit together");
     return text;

@@ -36,7 +36,7 @@ struct CheckpointReport {
   std::int64_t total_bytes = 0;
   ParameterCount parameters;
   std::map<std::string, FormatTotal> by_format;  ///< "BF16", "FP4 (packed in I8)", "FP8 E4M3", ...
-  CacheGeometry kv;  ///< in released precision
+  CacheGeometry kv;                              ///< in released precision
   std::vector<std::string> mismatches;  ///< one sentence each; empty for a checkpoint that can be run
 };
 

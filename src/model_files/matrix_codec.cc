@@ -42,7 +42,8 @@ float scale_at(const StoredMatrix& matrix, std::int64_t idx) {
 }
 
 void decode_f32_row(const StoredMatrix& matrix, std::int64_t row, float* values) {
-  std::memcpy(values, matrix.weight.data() + row * matrix.cols * 4, static_cast<std::size_t>(matrix.cols) * 4);
+  std::memcpy(values, matrix.weight.data() + row * matrix.cols * 4,
+              static_cast<std::size_t>(matrix.cols) * 4);
 }
 
 void decode_bf16_row(const StoredMatrix& matrix, std::int64_t row, float* values) {
@@ -77,7 +78,8 @@ void decode_fp4_row(const StoredMatrix& matrix, std::int64_t row, float* values)
 }
 
 void encode_f32_row(EncodedMatrix& matrix, std::int64_t row, const float* values) {
-  std::memcpy(matrix.weight.data() + row * matrix.cols * 4, values, static_cast<std::size_t>(matrix.cols) * 4);
+  std::memcpy(matrix.weight.data() + row * matrix.cols * 4, values,
+              static_cast<std::size_t>(matrix.cols) * 4);
 }
 
 void encode_bf16_row(EncodedMatrix& matrix, std::int64_t row, const float* values) {

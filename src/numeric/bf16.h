@@ -15,7 +15,8 @@ using Bf16Bits = std::uint16_t;
 
 [[nodiscard]] inline Bf16Bits float_to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
-  if (std::isnan(value)) return static_cast<Bf16Bits>((bits >> 16) | 0x0040u);  // quiet, payload's top bits kept
+  if (std::isnan(value))
+    return static_cast<Bf16Bits>((bits >> 16) | 0x0040u);  // quiet, payload's top bits kept
   return static_cast<Bf16Bits>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
 }
 

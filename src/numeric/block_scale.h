@@ -1,5 +1,5 @@
-/// Block quantisation with power-of-two scales: the released activation, cache and weight formats share this rule.
-/// (source: forward-pass specification, "Power-of-two scale" and "Block quantisation")
+/// Block quantisation with power-of-two scales: the released activation, cache and weight formats share this
+/// rule. (source: forward-pass specification, "Power-of-two scale" and "Block quantisation")
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ std::uint8_t quantise_fp8_block(std::span<const float> values, std::span<std::ui
 /// The same for e2m1, one code a byte (not packed). NaN is treated as zero.
 std::uint8_t quantise_fp4_block(std::span<const float> values, std::span<std::uint8_t> codes);
 
-/// values[i] <- e4m3(values[i] / s) * s in blocks of `block` (the last may be shorter). Reference for the SIMD forms.
+/// values[i] <- e4m3(values[i] / s) * s in blocks of `block` (the last may be shorter). Reference for the
+/// SIMD forms.
 void simulate_fp8(std::span<float> values, int block);
 
 /// values[i] <- e2m1(values[i] / s) * s in blocks of `block`.

@@ -13,13 +13,17 @@ enum class DType : std::uint8_t { kF32, kBF16, kF8E4M3, kF8E8M0, kI8, kU8, kI32,
 [[nodiscard]] constexpr std::int64_t dtype_bytes(DType type) {
   switch (type) {
     case DType::kF32:
-    case DType::kI32: return 4;
-    case DType::kBF16: return 2;
-    case DType::kI64: return 8;
+    case DType::kI32:
+      return 4;
+    case DType::kBF16:
+      return 2;
+    case DType::kI64:
+      return 8;
     case DType::kF8E4M3:
     case DType::kF8E8M0:
     case DType::kI8:
-    case DType::kU8: return 1;
+    case DType::kU8:
+      return 1;
   }
   return 0;
 }

@@ -1,4 +1,5 @@
-/// float8 e4m3fn: sign, 4 exponent bits (bias 7), 3 mantissa bits; no infinities, NaN is 0x7F / 0xFF, maximum 448.
+/// float8 e4m3fn: sign, 4 exponent bits (bias 7), 3 mantissa bits; no infinities, NaN is 0x7F / 0xFF, maximum
+/// 448.
 #pragma once
 
 #include <bit>

@@ -15,17 +15,21 @@ void encode_index_key(const IndexKeyFormat& format, std::byte* page, int rows_pe
   BALEEN_DCHECK(static_cast<int>(values.size()) == format.dim);
   std::byte* data = page + row * format.data_bytes();
   switch (format.precision) {
-    case Precision::kExact: std::memcpy(data, values.data(), values.size_bytes()); return;
+    case Precision::kExact:
+      std::memcpy(data, values.data(), values.size_bytes());
+      return;
     case Precision::kBf16:
       for (std::size_t i = 0; i < values.size(); ++i) {
         const Bf16Bits bits = float_to_bf16(values[i]);
         std::memcpy(data + i * sizeof(bits), &bits, sizeof(bits));
       }
       return;
-    case Precision::kReleased: break;
+    case Precision::kReleased:
+      break;
   }
   auto* packed = reinterpret_cast<std::uint8_t*>(data);
-  auto* scales = reinterpret_cast<std::uint8_t*>(page + rows_per_page * format.data_bytes() + row * format.scale_bytes());
+  auto* scales = reinterpret_cast<std::uint8_t*>(page + rows_per_page * format.data_bytes() +
+                                                 row * format.scale_bytes());
   std::array<std::uint8_t, kIndexerBlock> codes;
   for (int block = 0; block < format.dim / kIndexerBlock; ++block) {
     const auto begin = static_cast<std::size_t>(block) * kIndexerBlock;
@@ -41,7 +45,9 @@ void decode_index_key(const IndexKeyFormat& format, const std::byte* page, int r
   BALEEN_DCHECK(static_cast<int>(values.size()) == format.dim);
   const std::byte* data = page + row * format.data_bytes();
   switch (format.precision) {
-    case Precision::kExact: std::memcpy(values.data(), data, values.size_bytes()); return;
+    case Precision::kExact:
+      std::memcpy(values.data(), data, values.size_bytes());
+      return;
     case Precision::kBf16:
       for (std::size_t i = 0; i < values.size(); ++i) {
         Bf16Bits bits;
@@ -49,11 +55,12 @@ void decode_index_key(const IndexKeyFormat& format, const std::byte* page, int r
         values[i] = bf16_to_float(bits);
       }
       return;
-    case Precision::kReleased: break;
+    case Precision::kReleased:
+      break;
   }
   const auto* packed = reinterpret_cast<const std::uint8_t*>(data);
-  const auto* scales =
-      reinterpret_cast<const std::uint8_t*>(page + rows_per_page * format.data_bytes() + row * format.scale_bytes());
+  const auto* scales = reinterpret_cast<const std::uint8_t*>(page + rows_per_page * format.data_bytes() +
+                                                             row * format.scale_bytes());
   for (std::size_t i = 0; i < values.size(); ++i) {
     const auto code = static_cast<std::uint8_t>(i % 2 == 0 ? packed[i / 2] : packed[i / 2] >> 4);
     values[i] = e2m1_to_float(code) * e8m0_to_float(scales[i / kIndexerBlock]);

@@ -1,7 +1,7 @@
-/// Cache rows of indexer keys, after norm, rotation and Hadamard transform. In `released` precision: 64 bytes of packed
-/// e2m1 (low nibble = even dimension) and one e8m0 scale per 32 dimensions, 68 bytes for 128 dimensions. A page holds
-/// the codes of all its rows first, the scales after them. `bf16` and `exact` rows are plain arrays.
-/// (source: cache specification 2.4; lossless against the released rounding)
+/// Cache rows of indexer keys, after norm, rotation and Hadamard transform. In `released` precision: 64 bytes
+/// of packed e2m1 (low nibble = even dimension) and one e8m0 scale per 32 dimensions, 68 bytes for 128
+/// dimensions. A page holds the codes of all its rows first, the scales after them. `bf16` and `exact` rows
+/// are plain arrays. (source: cache specification 2.4; lossless against the released rounding)
 #pragma once
 
 #include <cstddef>
@@ -19,9 +19,12 @@ struct IndexKeyFormat {
 
   [[nodiscard]] constexpr std::int64_t data_bytes() const {
     switch (precision) {
-      case Precision::kExact: return std::int64_t{4} * dim;
-      case Precision::kBf16: return std::int64_t{2} * dim;
-      case Precision::kReleased: return dim / 2;
+      case Precision::kExact:
+        return std::int64_t{4} * dim;
+      case Precision::kBf16:
+        return std::int64_t{2} * dim;
+      case Precision::kReleased:
+        return dim / 2;
     }
     return 0;
   }

@@ -1,12 +1,12 @@
-/// Cache rows of latent KV vectors: one vector of `nope + rope` values per position or compressed entry, key and value
-/// for all heads. In `released` precision it is the 584-byte row of the field's kernels (for 448 + 64):
+/// Cache rows of latent KV vectors: one vector of `nope + rope` values per position or compressed entry, key
+/// and value for all heads. In `released` precision it is the 584-byte row of the field's kernels (448 + 64):
 ///
 ///     page of B rows:  B x [ nope e4m3 codes | rope x bf16 ]  then  B x [ e8m0 scale per 64 codes, padded to 8 ]
 ///     nope of row t at t * 576,  rope at t * 576 + 448,  scales at B * 576 + t * 8;  used bytes B * 584
 ///
-/// The page stride is the used bytes rounded up to a multiple of the data stride (576), so that consecutive pages are
-/// one strided array of rows. It loses nothing against the released code's BF16 buffers. `bf16` and `exact` rows are
-/// plain arrays of BF16 and float32. (source: cache specification 2.1, 2.3)
+/// The page stride is the used bytes rounded up to a multiple of the data stride (576), so that consecutive
+/// pages are one strided array of rows. It loses nothing against the released code's BF16 buffers. `bf16` and
+/// `exact` rows are plain arrays of BF16 and float32. (source: cache specification 2.1, 2.3)
 #pragma once
 
 #include <cstddef>
@@ -28,9 +28,12 @@ struct LatentFormat {
   /// Bytes of a row's values, without its scales: 576 for 448 + 64 in `released`.
   [[nodiscard]] constexpr std::int64_t data_bytes() const {
     switch (precision) {
-      case Precision::kExact: return std::int64_t{4} * width();
-      case Precision::kBf16: return std::int64_t{2} * width();
-      case Precision::kReleased: return nope + std::int64_t{2} * rope;
+      case Precision::kExact:
+        return std::int64_t{4} * width();
+      case Precision::kBf16:
+        return std::int64_t{2} * width();
+      case Precision::kReleased:
+        return nope + std::int64_t{2} * rope;
     }
     return 0;
   }
@@ -54,8 +57,9 @@ struct LatentPool {
   [[nodiscard]] std::byte* page(std::int64_t page_idx) const { return base + page_idx * page_stride_bytes; }
 };
 
-/// Writes `values` (width() of them, already normalised and rotated) as row `row` of the page of `rows_per_page` rows
-/// at `page`. `released`: the leading part is quantised to FP8 in blocks of 64, the rest rounded to BF16.
+/// Writes `values` (width() of them, already normalised and rotated) as row `row` of the page of
+/// `rows_per_page` rows at `page`. `released`: the leading part is quantised to FP8 in blocks of 64, the rest
+/// rounded to BF16.
 void encode_latent_row(const LatentFormat& format, std::byte* page, int rows_per_page, int row,
                        std::span<const float> values);
 

@@ -16,10 +16,14 @@ enum class WeightFormat : std::uint8_t {
 /// "f32", "bf16", "fp8", "fp4"
 [[nodiscard]] constexpr std::string_view weight_format_name(WeightFormat format) {
   switch (format) {
-    case WeightFormat::kF32: return "f32";
-    case WeightFormat::kBF16: return "bf16";
-    case WeightFormat::kFp8: return "fp8";
-    case WeightFormat::kFp4: return "fp4";
+    case WeightFormat::kF32:
+      return "f32";
+    case WeightFormat::kBF16:
+      return "bf16";
+    case WeightFormat::kFp8:
+      return "fp8";
+    case WeightFormat::kFp4:
+      return "fp4";
   }
   return "?";
 }

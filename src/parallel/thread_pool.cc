@@ -7,8 +7,8 @@
 namespace baleen {
 namespace {
 
-// A decode step starts a few hundred loops some ten microseconds apart; a sleeping thread needs about fifty to wake.
-// So a thread that has run out of work looks for more for about that long before it sleeps.
+// A decode step starts a few hundred loops some ten microseconds apart; a sleeping thread needs about fifty
+// to wake. So a thread that has run out of work looks for more for about that long before it sleeps.
 constexpr int kSpins = 20000;
 
 void pause_briefly() {
@@ -24,7 +24,8 @@ void pause_briefly() {
 ThreadPool::ThreadPool(int num_threads) : num_threads_(num_threads) {
   BALEEN_CHECK_LE(1, num_threads);
   threads_.reserve(static_cast<std::size_t>(num_threads - 1));
-  for (int thread = 1; thread < num_threads; ++thread) threads_.emplace_back([this, thread] { work(thread); });
+  for (int thread = 1; thread < num_threads; ++thread)
+    threads_.emplace_back([this, thread] { work(thread); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -34,14 +35,15 @@ ThreadPool::~ThreadPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-// A thread takes part in a loop only if it comes through the gate before the caller, out of items, closes it. So a
-// thread that the system has put aside never holds up a loop whose work the others have done.
+// A thread takes part in a loop only if it comes through the gate before the caller, out of items, closes it.
+// So a thread that the system has put aside never holds up a loop whose work the others have done.
 void ThreadPool::run(std::int64_t count, Call call, void* context) {
   call_ = call;
   context_ = context;
   count_ = count;
   next_.store(0, std::memory_order_relaxed);
-  gate_.store((gate_.load(std::memory_order_relaxed) & ~(kClosed | kInsideMask)) + kLoop, std::memory_order_release);
+  gate_.store((gate_.load(std::memory_order_relaxed) & ~(kClosed | kInsideMask)) + kLoop,
+              std::memory_order_release);
   announced_.fetch_add(1, std::memory_order_release);
   announced_.notify_all();
   drain(0);

@@ -1,5 +1,5 @@
-/// A fixed set of threads for short parallel loops. Which thread runs which item is up to chance, so a kernel must
-/// compute each item in an order of its own (design: "results do not depend on company").
+/// A fixed set of threads for short parallel loops. Which thread runs which item is up to chance, so a kernel
+/// must compute each item in an order of its own (design: "results do not depend on company").
 #pragma once
 
 #include <atomic>
@@ -21,8 +21,8 @@ class ThreadPool {
 
   [[nodiscard]] int num_threads() const { return num_threads_; }
 
-  /// Calls body(item, thread) for every item in [0, count), thread in [0, num_threads); returns when all are done.
-  /// `body` must not throw. Only one loop at a time, started by one thread; loops do not nest.
+  /// Calls body(item, thread) for every item in [0, count), thread in [0, num_threads); returns when all are
+  /// done. `body` must not throw. Only one loop at a time, started by one thread; loops do not nest.
   template <class Body>
   void parallel_for(std::int64_t count, Body&& body) {
     if (count <= 0) return;

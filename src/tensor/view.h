@@ -34,11 +34,7 @@ class View {
   }
 
   /// A view of values is a view of constant values.
-  operator View<const T, Rank>() const
-    requires(!std::is_const_v<T>)
-  {
-    return {data_, extents_, strides_};
-  }
+  operator View<const T, Rank>() const requires(!std::is_const_v<T>) { return {data_, extents_, strides_}; }
 
   [[nodiscard]] T* data() const { return data_; }
   [[nodiscard]] std::int64_t extent(int axis) const { return extents_[axis]; }
@@ -73,9 +69,7 @@ class View {
   }
 
   /// The sub-array at `index` of the first axis.
-  [[nodiscard]] View<T, Rank - 1> operator[](std::int64_t index) const
-    requires(Rank > 1)
-  {
+  [[nodiscard]] View<T, Rank - 1> operator[](std::int64_t index) const requires(Rank > 1) {
     BALEEN_DCHECK(index >= 0 && index < extents_[0]);
     typename View<T, Rank - 1>::Extents extents;
     typename View<T, Rank - 1>::Extents strides;
@@ -87,9 +81,7 @@ class View {
   }
 
   /// Row `index` of a matrix as a span.
-  [[nodiscard]] std::span<T> row(std::int64_t index) const
-    requires(Rank == 2)
-  {
+  [[nodiscard]] std::span<T> row(std::int64_t index) const requires(Rank == 2) {
     BALEEN_DCHECK(index >= 0 && index < extents_[0]);
     return {data_ + index * strides_[0], static_cast<std::size_t>(extents_[1])};
   }

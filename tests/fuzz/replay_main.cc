@@ -1,4 +1,5 @@
-// Runs a fuzz target over the files of its corpus folders, so that every found input stays a test without libFuzzer.
+// Runs a fuzz target over the files of its corpus folders, so that every found input stays a test without
+// libFuzzer.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>

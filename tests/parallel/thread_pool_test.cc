@@ -30,7 +30,8 @@ TEST(ThreadPool, ThousandsOfShortLoopsAndSleepsBetween) {
   ThreadPool pool(4);
   std::vector<std::int64_t> sums(4, 0);
   for (int loop = 0; loop < 5000; ++loop) {
-    pool.parallel_for(5, [&](std::int64_t item, int thread) { sums[static_cast<std::size_t>(thread)] += item; });
+    pool.parallel_for(5,
+                      [&](std::int64_t item, int thread) { sums[static_cast<std::size_t>(thread)] += item; });
     if (loop % 1000 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   EXPECT_EQ(std::accumulate(sums.begin(), sums.end(), std::int64_t{0}), 5000 * 10);

@@ -35,21 +35,25 @@ std::string difference(std::span<const float> got, std::span<const float> want, 
       worst_at = i;
     }
   }
-  const double relative_norm = want_square > 0 ? std::sqrt(error_square / want_square) : std::sqrt(error_square);
-  const bool elements_good = num_bad == 0 || (tolerance.norm > 0 && tolerance.absolute == 0 && tolerance.relative == 0);
+  const double relative_norm =
+      want_square > 0 ? std::sqrt(error_square / want_square) : std::sqrt(error_square);
+  const bool elements_good =
+      num_bad == 0 || (tolerance.norm > 0 && tolerance.absolute == 0 && tolerance.relative == 0);
   if (elements_good && (tolerance.norm == 0 || relative_norm <= tolerance.norm)) return "";
   const double cosine = got_square > 0 && want_square > 0 ? dot / std::sqrt(got_square * want_square) : 1.0;
-  return fmt::format("{} of {} elements out of bounds; worst at {}: got {}, want {} (off by {:.3g}); relative norm {:.3g}, "
-                     "1 - cosine {:.3g}",
-                     num_bad, got.size(), worst_at, got[worst_at], want[worst_at], worst, relative_norm, 1 - cosine);
+  return fmt::format(
+      "{} of {} elements out of bounds; worst at {}: got {}, want {} (off by {:.3g}); relative norm {:.3g}, "
+      "1 - cosine {:.3g}",
+      num_bad, got.size(), worst_at, got[worst_at], want[worst_at], worst, relative_norm, 1 - cosine);
 }
 
 std::string bit_difference(std::span<const float> got, std::span<const float> want) {
   if (got.size() != want.size()) return fmt::format("{} elements, {} expected", got.size(), want.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
     if (std::bit_cast<std::uint32_t>(got[i]) != std::bit_cast<std::uint32_t>(want[i])) {
-      return fmt::format("at {}: got {} ({:#010x}), want {} ({:#010x})", i, got[i], std::bit_cast<std::uint32_t>(got[i]),
-                         want[i], std::bit_cast<std::uint32_t>(want[i]));
+      return fmt::format("at {}: got {} ({:#010x}), want {} ({:#010x})", i, got[i],
+                         std::bit_cast<std::uint32_t>(got[i]), want[i],
+                         std::bit_cast<std::uint32_t>(want[i]));
     }
   }
   return "";

@@ -1,5 +1,5 @@
-/// The one comparator of the test suite: non-finite positions first, then absolute, relative and cosine error, with
-/// the worst coordinate and both values in the message.
+/// The one comparator of the test suite: non-finite positions first, then absolute, relative and cosine
+/// error, with the worst coordinate and both values in the message.
 #pragma once
 
 #include <span>
@@ -15,7 +15,8 @@ struct Tolerance {
 
 /// Empty when `got` agrees with `want`; otherwise a sentence for the failure message.
 /// NaN must meet NaN and infinity the same infinity. All-zero tolerance asks for equal values (-0 equals 0).
-[[nodiscard]] std::string difference(std::span<const float> got, std::span<const float> want, Tolerance tolerance);
+[[nodiscard]] std::string difference(std::span<const float> got, std::span<const float> want,
+                                     Tolerance tolerance);
 
 /// Equality to the bit, NaN payloads included.
 [[nodiscard]] std::string bit_difference(std::span<const float> got, std::span<const float> want);

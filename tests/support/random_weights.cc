@@ -7,12 +7,14 @@
 
 namespace baleen::test {
 
-RandomWeight::RandomWeight(WeightFormat format, std::int64_t rows, std::int64_t cols, std::uint32_t seed, int offset)
+RandomWeight::RandomWeight(WeightFormat format, std::int64_t rows, std::int64_t cols, std::uint32_t seed,
+                           int offset)
     : matrix_{.format = format, .rows = rows, .cols = cols} {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0.0F, 1.0F);
   data_.resize(static_cast<std::size_t>(rows * matrix_.row_bytes() + 64 + offset));
-  auto* aligned = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(data_.data()) + 63) / 64 * 64);
+  auto* aligned =
+      reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(data_.data()) + 63) / 64 * 64);
   std::byte* data = aligned + offset;
   const std::int64_t count = rows * cols;
   switch (format) {

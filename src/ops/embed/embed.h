@@ -1,5 +1,5 @@
-/// Token embedding, repeated on the stream axis: out[t, s, :] = table[tokens[t], :].   (source: tensor
-/// "embed.weight")
+/// Token embedding, repeated on the stream axis: out[t, s, :] = table[tokens[t], :].
+/// (source: tensor "embed.weight")
 #pragma once
 
 #include <span>

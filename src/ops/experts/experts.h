@@ -1,4 +1,5 @@
-/// Mixture of experts: grouped products over each token's chosen experts, clamped SwiGLU, weighted sum, plus the shared
+/// Mixture of experts: grouped products over each token's chosen experts, clamped SwiGLU, weighted sum, plus
+/// the shared
 /// expert that every token visits.                                        (source: forward pass 6.2, 6.3)
 ///
 ///     g = w1 x, v = w3 x (BF16);  g <- min(g, limit), v <- clamp(v, -limit, limit)  (limit 0: no clamp)
@@ -24,14 +25,14 @@ struct ExpertWeights {
 };
 
 struct ExpertsArgs {
-  ConstActivations<2> x;                 ///< [T, d]
-  View<const std::int32_t, 2> ids;       ///< [T, k], each in [0, E)
-  ConstActivations<2> weights;           ///< [T, k]
+  ConstActivations<2> x;                  ///< [T, d]
+  View<const std::int32_t, 2> ids;        ///< [T, k], each in [0, E)
+  ConstActivations<2> weights;            ///< [T, k]
   std::span<const ExpertWeights> routed;  ///< [E], one format for all
   const ExpertWeights* shared = nullptr;  ///< null: none
   float swiglu_limit = 0.0F;
   Precision precision = Precision::kReleased;
-  Activations<2> out;                    ///< [T, d]; not x
+  Activations<2> out;  ///< [T, d]; not x
 };
 
 void experts(const ExpertsArgs& args, CpuContext& context);
@@ -39,7 +40,8 @@ void experts_ref(const ExpertsArgs& args);
 void experts_cpu(const ExpertsArgs& args, CpuContext& context);
 /// Bytes count every visited expert once.
 [[nodiscard]] OpCost experts_cost(const ExpertsArgs& args);
-[[nodiscard]] std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected, std::int64_t width,
-                                                 std::int64_t inner_width, std::int64_t num_experts, int num_threads);
+[[nodiscard]] std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,
+                                                 std::int64_t width, std::int64_t inner_width,
+                                                 std::int64_t num_experts, int num_threads);
 
 }  // namespace baleen

@@ -1,8 +1,8 @@
-// Grouped experts on the CPU. Token-expert pairs ("slots") are sorted by expert; the shared expert is one more group
-// that holds every token. Three parallel loops: (1) gate, up, SwiGLU and packing for w2, by expert, row block and 128
-// inner columns; (2) w2 by expert, row block and column range; (3) the sum per token in ascending expert order.
-// Splitting by 128 inner columns lets one item quantise its own activation blocks, so nothing waits between the two
-// halves of an expert but the one loop boundary.
+// Grouped experts on the CPU. Token-expert pairs ("slots") are sorted by expert; the shared expert is one
+// more group that holds every token. Three parallel loops: (1) gate, up, SwiGLU and packing for w2, by
+// expert, row block and 128 inner columns; (2) w2 by expert, row block and column range; (3) the sum per
+// token in ascending expert order. Splitting by 128 inner columns lets one item quantise its own activation
+// blocks, so nothing waits between the two halves of an expert but the one loop boundary.
 
 #include "ops/experts/experts.h"
 
@@ -28,7 +28,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace baleen::HWY_NAMESPACE {
 
-/// out[i] = bf(weight * silu(min(gate[i], limit)) * clamp(up[i])); count a multiple of 16; not rounded if `exact`.
+/// out[i] = bf(weight * silu(min(gate[i], limit)) * clamp(up[i])); count a multiple of 16; not rounded if
+/// `exact`.
 void SwiGluCpu(const float* gate, const float* up, std::int64_t count, float limit, float weight, bool exact,
                float* out) {
   const hn::CappedTag<float, 16> d;
@@ -97,7 +98,8 @@ float* pack_tokens(const ExpertsArgs& args, WeightFormat format, CpuContext& con
   const std::int64_t num_rows = args.x.extent(0), width = args.x.extent(1);
   auto* packed = context.scratch.allocate<float>(num_rows * width);
   context.pool.parallel_for(num_rows, [&](std::int64_t row, int) {
-    pack_activations(args.x.row(row), format, activation_rounding(format, args.precision), packed + row * width);
+    pack_activations(args.x.row(row), format, activation_rounding(format, args.precision),
+                     packed + row * width);
   });
   return packed;
 }
@@ -124,7 +126,8 @@ Plan make_plan(const ExpertsArgs& args, CpuContext& context) {
   for (std::int64_t expert = 0; expert < num_experts; ++expert) {
     const std::int64_t count = std::exchange(next_of_expert[expert], slot);
     if (count > 0) {
-      plan.groups[plan.num_groups++] = {&args.routed[static_cast<std::size_t>(expert)], packed, slot, count, 0, 0};
+      plan.groups[plan.num_groups++] = {
+          &args.routed[static_cast<std::size_t>(expert)], packed, slot, count, 0, 0};
     }
     slot += count;
   }
@@ -162,7 +165,7 @@ Plan make_plan(const ExpertsArgs& args, CpuContext& context) {
 
 struct Item {
   const Group* group = nullptr;
-  std::int64_t row = 0;       ///< within the group
+  std::int64_t row = 0;  ///< within the group
   std::int64_t num_rows = 0;
   std::int64_t column = 0;
   std::int64_t num_columns = 0;
@@ -182,7 +185,8 @@ Item locate(const Plan& plan, std::int64_t item, std::int64_t Group::*first_item
 }
 
 /// Gate, up and SwiGLU of up to 128 inner columns, packed for w2.
-void run_inner(const ExpertsArgs& args, const Plan& plan, const Item& item, float* gate, float* up, float* packed_inner) {
+void run_inner(const ExpertsArgs& args, const Plan& plan, const Item& item, float* gate, float* up,
+               float* packed_inner) {
   const Group& group = *item.group;
   const std::int64_t inner_width = group.expert->w1.rows;
   const std::int64_t first_slot = group.first_slot + item.row;
@@ -203,15 +207,15 @@ void run_inner(const ExpertsArgs& args, const Plan& plan, const Item& item, floa
   for (std::int64_t row = 0; row < item.num_rows; ++row) {
     float* inner = gate + row * kInnerColumns;
     HWY_DYNAMIC_DISPATCH(SwiGluCpu)
-    (inner, up + row * kInnerColumns, item.num_columns, args.swiglu_limit, plan.weight_of_slot[first_slot + row], exact,
-     inner);
+    (inner, up + row * kInnerColumns, item.num_columns, args.swiglu_limit,
+     plan.weight_of_slot[first_slot + row], exact, inner);
     pack_activations({inner, static_cast<std::size_t>(item.num_columns)}, format, rounding,
                      packed_inner + (first_slot + row) * inner_width + item.column);
   }
 }
 
-void sum_token(const ExpertsArgs& args, const Plan& plan, const float* outputs, std::int64_t row, std::int64_t begin,
-               std::int64_t end) {
+void sum_token(const ExpertsArgs& args, const Plan& plan, const float* outputs, std::int64_t row,
+               std::int64_t begin, std::int64_t end) {
   const std::int64_t num_selected = args.ids.extent(1), width = args.x.extent(1);
   for (std::int64_t i = begin; i < end; ++i) {
     float sum = 0.0F;
@@ -240,7 +244,8 @@ void experts_cpu(const ExpertsArgs& args, CpuContext& context) {
   auto* blocks = context.scratch.allocate<float>(2 * block_floats * num_threads);
 
   context.pool.parallel_for(plan.num_inner_items, [&](std::int64_t index, int thread) {
-    const Item item = locate(plan, index, &Group::first_inner_item, inner_partition, inner_width, num_threads);
+    const Item item =
+        locate(plan, index, &Group::first_inner_item, inner_partition, inner_width, num_threads);
     float* gate = blocks + 2 * block_floats * thread;
     run_inner(args, plan, item, gate, gate + block_floats, packed_inner);
   });

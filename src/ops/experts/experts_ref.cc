@@ -19,7 +19,8 @@ Row product(const WeightMatrix& weight, const Row& x, Precision precision) {
   return y;
 }
 
-Row expert_output(const ExpertWeights& expert, const Row& x, float routing_weight, float limit, Precision precision) {
+Row expert_output(const ExpertWeights& expert, const Row& x, float routing_weight, float limit,
+                  Precision precision) {
   const Row gate = product(expert.w1, x, precision);
   const Row up = product(expert.w3, x, precision);
   Row inner(gate.size());
@@ -47,8 +48,8 @@ void experts_ref(const ExpertsArgs& args) {
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += y[i];
     };
     for (const std::int64_t slot : slots) {
-      add(expert_output(args.routed[static_cast<std::size_t>(args.ids(row, slot))], x, args.weights(row, slot),
-                        args.swiglu_limit, args.precision));
+      add(expert_output(args.routed[static_cast<std::size_t>(args.ids(row, slot))], x,
+                        args.weights(row, slot), args.swiglu_limit, args.precision));
     }
     if (args.shared != nullptr) add(expert_output(*args.shared, x, 1.0F, args.swiglu_limit, args.precision));
     for (std::size_t i = 0; i < sum.size(); ++i) {

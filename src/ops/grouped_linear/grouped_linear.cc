@@ -21,7 +21,8 @@ void grouped_linear(const GroupedLinearArgs& args, CpuContext& context) {
   const ScratchScope scope(context.scratch);
   auto* weights = context.scratch.allocate<WeightMatrix>(num_groups);
   auto* products = context.scratch.allocate<MatmulProduct>(num_groups);
-  const View<float, 3> y(args.y.data(), {args.y.extent(0), num_groups, group_rows}, {args.y.stride(0), group_rows, 1});
+  const View<float, 3> y(args.y.data(), {args.y.extent(0), num_groups, group_rows},
+                         {args.y.stride(0), group_rows, 1});
   for (std::int64_t group = 0; group < num_groups; ++group) {
     weights[group] = args.weight->slice_rows(group * group_rows, (group + 1) * group_rows);
     products[group] = {.weight = &weights[group],
@@ -40,9 +41,10 @@ OpCost grouped_linear_cost(const GroupedLinearArgs& args) {
   return all;
 }
 
-std::int64_t grouped_linear_scratch_bytes(std::int64_t num_rows, std::int64_t num_groups, std::int64_t num_inputs) {
-  return num_groups * matmul_scratch_bytes(num_rows, num_inputs) + Arena::bytes_for<WeightMatrix>(num_groups) +
-         Arena::bytes_for<MatmulProduct>(num_groups);
+std::int64_t grouped_linear_scratch_bytes(std::int64_t num_rows, std::int64_t num_groups,
+                                          std::int64_t num_inputs) {
+  return num_groups * matmul_scratch_bytes(num_rows, num_inputs) +
+         Arena::bytes_for<WeightMatrix>(num_groups) + Arena::bytes_for<MatmulProduct>(num_groups);
 }
 
 }  // namespace baleen

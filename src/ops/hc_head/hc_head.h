@@ -1,6 +1,6 @@
 /// Hyper-connections at the end: the streams become the one vector that the final norm and the LM head see.
-/// pre = sigmoid((fn x) rho scale[0] + base) + hc_eps;  y = bf(sum_j pre_j x_j).        (source: forward
-/// pass 4.4)
+/// pre = sigmoid((fn x) rho scale[0] + base) + hc_eps;  y = bf(sum_j pre_j x_j).
+/// (source: forward pass 4.4)
 #pragma once
 
 #include "ops/hc_pre/hc_pre.h"

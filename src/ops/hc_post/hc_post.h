@@ -1,5 +1,5 @@
-/// Hyper-connections, exit of a half-block: x'[k] = bf(post_k f + sum_j comb[j][k] x[j]).  (source: forward
-/// pass 4.3)
+/// Hyper-connections, exit of a half-block: x'[k] = bf(post_k f + sum_j comb[j][k] x[j]).
+/// (source: forward pass 4.3)
 #pragma once
 
 #include "numeric/dtype.h"

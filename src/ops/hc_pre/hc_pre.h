@@ -1,6 +1,5 @@
 /// Manifold-constrained hyper-connections, entry of a half-block: four residual streams become one vector,
-/// plus the weights with which `hc_post` puts the result back.                     (source: forward
-/// pass 4.1, 4.2)
+/// plus the weights with which `hc_post` puts the result back. (source: forward pass 4.1, 4.2)
 ///
 ///     rho  = rsqrt(mean(x^2) + norm_eps) over all streams;   m = (fn x) * rho                  [(2 + n) n]
 ///     pre  = sigmoid(m[0:n] scale[0] + base[0:n]) + hc_eps;  post = 2 sigmoid(m[n:2n] scale[1] + base[n:2n])

@@ -1,11 +1,9 @@
-/// Indexer: picks the compressed entries that a query of a ratio-4 layer reads.   (source: forward
-/// pass 5.5, 5.6)
+/// Indexer: picks the compressed entries that a query of a ratio-4 layer reads. (source: forward pass 5.5, 5.6)
 ///
 ///     q <- rotate, Hadamard (Sylvester order, times dim^-1/2), FP4 in blocks of 32 (`released`)
 ///     w  = bf(head_weights * dim^-1/2 * H^-1/2)
 ///     score(t, j) = sum_h w[t, h] * relu(q[t, h] . k_j),  j < (position + 1) / 4;   float32
-///     selected[t] = the top_k best j, ascending; lower j wins ties; all of them if fewer are visible; rest
-///     -1
+///     selected[t] = the top_k best j, ascending; lower j wins ties; all if fewer are visible; rest -1
 ///
 /// Streams over the keys: the memory does not grow with the context. A NaN score counts as the lowest.
 #pragma once

@@ -1,5 +1,5 @@
-/// Raw KV of a step's tokens: norm, rotate, quantise, scatter into the window pages. (source: forward
-/// pass 5.1, 5.3)
+/// Raw KV of a step's tokens: norm, rotate, quantise, scatter into the window pages.
+/// (source: forward pass 5.1, 5.3)
 #pragma once
 
 #include <cstdint>

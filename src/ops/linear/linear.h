@@ -1,8 +1,9 @@
 /// Linear layers without bias, y = x W^T, several of one input at a time.    (source: forward pass 2.4)
 ///
-/// FP8 and FP4 weights see activations rounded to e4m3 per 128 inputs (`released` only); BF16 and float32 weights see x
-/// as it is. Sums are float32; a result is rounded to BF16 unless its consumer wants float32 ("L32": router and
-/// compressor). `exact` rounds nothing. Every output keeps one order of summation whatever the batch (ops/matmul).
+/// FP8 and FP4 weights see activations rounded to e4m3 per 128 inputs (`released` only); BF16 and float32
+/// weights see x as it is. Sums are float32; a result is rounded to BF16 unless its consumer wants float32
+/// ("L32": router and compressor). `exact` rounds nothing. Every output keeps one order of summation whatever
+/// the batch (ops/matmul).
 #pragma once
 
 #include <span>

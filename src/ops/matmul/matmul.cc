@@ -7,8 +7,8 @@
 namespace baleen {
 namespace {
 
-// The kernel reads an item's weights once per six rows: a quarter of a second-level cache of 1 MB holds them. (Counted
-// as one byte a weight; BF16 then takes half of it.)
+// The kernel reads an item's weights once per six rows: a quarter of a second-level cache of 1 MB holds them.
+// (Counted as one byte a weight; BF16 then takes half of it.)
 constexpr std::int64_t kItemWeights = 256 << 10;
 constexpr std::int64_t kItemsPerThread = 6;
 constexpr std::int64_t kMaxPlannedProducts = 64;  // of one group, for the scratch estimate
@@ -19,9 +19,11 @@ MatmulPartition::MatmulPartition(std::int64_t num_rows, std::int64_t num_columns
                                  int num_threads) {
   rows_per_item = std::min(num_rows, kMaxBlockRows);
   num_row_blocks = rows_per_item == 0 ? 0 : (num_rows + rows_per_item - 1) / rows_per_item;
-  const std::int64_t wanted_items = std::max<std::int64_t>(1, kItemsPerThread * num_threads / std::max<std::int64_t>(1, num_row_blocks));
+  const std::int64_t wanted_items =
+      std::max<std::int64_t>(1, kItemsPerThread * num_threads / std::max<std::int64_t>(1, num_row_blocks));
   const std::int64_t balanced = (num_columns + wanted_items - 1) / wanted_items;
-  const std::int64_t fitting = num_rows == 1 ? balanced : std::max<std::int64_t>(32, kItemWeights / num_inputs);
+  const std::int64_t fitting =
+      num_rows == 1 ? balanced : std::max<std::int64_t>(32, kItemWeights / num_inputs);
   columns_per_item = std::max<std::int64_t>(8, std::min(balanced, fitting) / 8 * 8);
   num_column_blocks = (num_columns + columns_per_item - 1) / columns_per_item;
 }
@@ -129,8 +131,9 @@ std::int64_t matmul_scratch_bytes(std::int64_t num_rows, std::int64_t num_inputs
 OpCost matmul_cost(const WeightMatrix& weight, std::int64_t num_rows) {
   OpCost cost;
   if (num_rows == 0) return cost;
-  cost.add_flops(weight.math_format(),
-                 2.0 * static_cast<double>(num_rows) * static_cast<double>(weight.rows) * static_cast<double>(weight.cols));
+  cost.add_flops(weight.math_format(), 2.0 * static_cast<double>(num_rows) *
+                                           static_cast<double>(weight.rows) *
+                                           static_cast<double>(weight.cols));
   cost.read_bytes = weight.total_bytes() + 4.0 * static_cast<double>(num_rows * weight.cols);
   cost.write_bytes = 4.0 * static_cast<double>(num_rows * weight.rows);
   return cost;

@@ -1,9 +1,9 @@
 /// The tile kernel under every linear operation: y[m, n] = sum_k x[m, k] * w[n, k] in float32.
 ///
-/// One output is always computed by the same chain of multiply-adds, whatever else is in the batch, however rows and
-/// columns are cut into tiles and whichever thread runs it: a vector accumulator takes its products block by block in
-/// ascending k, within a block in the order in which the format unpacks on this instruction set, and its lanes are
-/// added at the end. That is what makes logits independent of company.
+/// One output is always computed by the same chain of multiply-adds, whatever else is in the batch, however
+/// rows and columns are cut into tiles and whichever thread runs it: a vector accumulator takes its products
+/// block by block in ascending k, within a block in the order in which the format unpacks on this instruction
+/// set, and its lanes are added at the end. That is what makes logits independent of company.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,14 @@ enum class ActivationRounding : std::uint8_t {
   kFp8  ///< e4m3 per 128 inputs with a power-of-two scale, and back (the released code in front of FP8/FP4 weights)
 };
 
-/// Rearranges one row of activations into the order in which the kernel unpacks weights of `format`, rounding on the
-/// way. x, packed: [K] float32, not overlapping; packed 64-byte aligned.
-void pack_activations(std::span<const float> x, WeightFormat format, ActivationRounding rounding, float* packed);
+/// Rearranges one row of activations into the order in which the kernel unpacks weights of `format`, rounding
+/// on the way. x, packed: [K] float32, not overlapping; packed 64-byte aligned.
+void pack_activations(std::span<const float> x, WeightFormat format, ActivationRounding rounding,
+                      float* packed);
 
 /// y[m, n] for all m in [0, num_rows) and n in [n_begin, n_end); rounded to BF16 if `round_bf16`.
-/// packed: rows of K from pack_activations of the same format; output row m takes packed row row_index[m], or m without
-/// an index. y: row m at y + m * y_stride, column n at index n.
+/// packed: rows of K from pack_activations of the same format; output row m takes packed row row_index[m], or
+/// m without an index. y: row m at y + m * y_stride, column n at index n.
 struct MatmulTile {
   const WeightMatrix* weight = nullptr;
   std::int64_t n_begin = 0;
@@ -41,9 +42,10 @@ struct MatmulTile {
 };
 void matmul_tile(const MatmulTile& tile);
 
-/// The specification of `matmul_tile` on unpacked activations (x rows `x_stride` apart): plain loops, double sums.
-void matmul_ref(const WeightMatrix& weight, ConstActivations<2> x, ActivationRounding rounding, bool round_bf16,
-                Activations<2> y);
+/// The specification of `matmul_tile` on unpacked activations (x rows `x_stride` apart): plain loops, double
+/// sums.
+void matmul_ref(const WeightMatrix& weight, ConstActivations<2> x, ActivationRounding rounding,
+                bool round_bf16, Activations<2> y);
 
 /// One product of a group: y = x W^T, rounded to BF16 if `round_bf16`.
 struct MatmulProduct {
@@ -51,19 +53,19 @@ struct MatmulProduct {
   ConstActivations<2> x;                 ///< [T, K]
   ActivationRounding rounding = ActivationRounding::kNone;
   bool round_bf16 = false;
-  Activations<2> y;                      ///< [T, N]
+  Activations<2> y;  ///< [T, N]
 };
 
-/// Runs all products of the group over the pool, packing first (products with the same x, format and rounding share
-/// their packed rows) and then in one parallel loop. Takes scratch for the packed rows. With Kernels::kReference:
-/// `matmul_ref` each.
+/// Runs all products of the group over the pool, packing first (products with the same x, format and rounding
+/// share their packed rows) and then in one parallel loop. Takes scratch for the packed rows. With
+/// Kernels::kReference: `matmul_ref` each.
 void matmul(std::span<const MatmulProduct> products, CpuContext& context);
 
 /// Scratch of `matmul` for one set of packed rows.
 [[nodiscard]] std::int64_t matmul_scratch_bytes(std::int64_t num_rows, std::int64_t num_inputs);
 
-/// Cuts a product into work items for the pool: blocks of at most 96 rows, and column ranges (multiples of 8) of which
-/// every thread gets several and whose weights stay in the second-level cache while the rows pass.
+/// Cuts a product into work items for the pool: blocks of at most 96 rows, and column ranges (multiples of 8)
+/// of which every thread gets several and whose weights stay in the second-level cache while the rows pass.
 struct MatmulPartition {
   MatmulPartition(std::int64_t num_rows, std::int64_t num_columns, std::int64_t num_inputs, int num_threads);
 

@@ -1,10 +1,11 @@
-// SIMD tile kernel. Registers hold M x N accumulators; per block of inputs the N rows' weights are unpacked once and
-// multiplied with M rows of activations. Every (m, n) accumulator sees the same products in the same order for every
-// M and N, so tile shapes are free.
+// SIMD tile kernel. Registers hold M x N accumulators; per block of inputs the N rows' weights are unpacked
+// once and multiplied with M rows of activations. Every (m, n) accumulator sees the same products in the same
+// order for every M and N, so tile shapes are free.
 //
-// Shapes: AVX-512 has 32 registers: 6 x 4 accumulators leave eight for weights and scales. AVX2 has 16: 6 x 2. Six rows
-// share one unpacking (2 to 5 instructions a vector), which then hides behind the multiply-adds; a single row (decode)
-// needs 8 columns so that 8 independent chains cover the latency of 4 cycles at 2 a cycle.
+// Shapes: AVX-512 has 32 registers: 6 x 4 accumulators leave eight for weights and scales. AVX2 has 16: 6 x
+// 2. Six rows share one unpacking (2 to 5 instructions a vector), which then hides behind the multiply-adds;
+// a single row (decode) needs 8 columns so that 8 independent chains cover the latency of 4 cycles at 2 a
+// cycle.
 
 #include "ops/matmul/matmul.h"
 
@@ -73,9 +74,10 @@ void PackRow(const float* x, std::int64_t num_inputs, ActivationRounding roundin
   }
 }
 
-/// FP4's scale multiplies the sum over a block of inputs (8 vectors) instead of every weight. FP8 has half as many vectors
-/// to a block, and six rows would need twice the accumulators: there scaling the weights wins (prefill 165 against 110
-/// GFLOP/s on one thread of a Zen 5), as it would not for FP4 (decode 25 against 28 GB/s).
+/// FP4's scale multiplies the sum over a block of inputs (8 vectors) instead of every weight. FP8 has half as
+/// many vectors to a block, and six rows would need twice the accumulators: there scaling the weights wins
+/// (prefill 165 against 110 GFLOP/s on one thread of a Zen 5), as it would not for FP4 (decode 25 against 28
+/// GB/s).
 template <WeightFormat kFormat>
 constexpr bool kScalesSum = kFormat == WeightFormat::kFp4;
 
@@ -123,12 +125,13 @@ void TileRow(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin,
   FloatVec sums[kRows][kColumns];
   for (int m = 0; m < kRows; ++m) {
     for (int n = 0; n < kColumns; ++n) {
-      sums[m][n] = inputs.begin == 0 ? hn::Zero(d) : hn::Load(d, inputs.carried + (m * kColumns + n) * kLanes);
+      sums[m][n] =
+          inputs.begin == 0 ? hn::Zero(d) : hn::Load(d, inputs.carried + (m * kColumns + n) * kLanes);
     }
   }
-  // Few rows of activations leave only memory to wait for. Hardware prefetchers stop at every 4 KB page, which is a row
-  // or two; asking for the next columns' weights while these pass keeps memory busy across them (one thread of a Zen 5:
-  // decode from 54% to 77% of the read bandwidth).
+  // Few rows of activations leave only memory to wait for. Hardware prefetchers stop at every 4 KB page,
+  // which is a row or two; asking for the next columns' weights while these pass keeps memory busy across
+  // them (one thread of a Zen 5: decode from 54% to 77% of the read bandwidth).
   constexpr bool kPrefetch = kRows <= 4;
   const std::int64_t next_columns = kColumns * tile.weight->row_bytes();
   for (std::int64_t k = inputs.begin; k < inputs.end; k += kStep) {
@@ -141,7 +144,8 @@ void TileRow(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin,
       FloatVec block_sums[kRows][kColumns];
       MultiplyParts<kFormat, kRows, kColumns, 0>(weights, x, k, block_sums);
       for (int m = 0; m < kRows; ++m) {
-        for (int n = 0; n < kColumns; ++n) sums[m][n] = hn::MulAdd(block_sums[m][n], weights[n].scale, sums[m][n]);
+        for (int n = 0; n < kColumns; ++n)
+          sums[m][n] = hn::MulAdd(block_sums[m][n], weights[n].scale, sums[m][n]);
       }
     } else {
       MultiplyParts<kFormat, kRows, kColumns, 0>(weights, x, k, sums);
@@ -149,7 +153,8 @@ void TileRow(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin,
   }
   if (inputs.end < num_inputs) {
     for (int m = 0; m < kRows; ++m) {
-      for (int n = 0; n < kColumns; ++n) hn::Store(sums[m][n], d, inputs.carried + (m * kColumns + n) * kLanes);
+      for (int n = 0; n < kColumns; ++n)
+        hn::Store(sums[m][n], d, inputs.carried + (m * kColumns + n) * kLanes);
     }
     return;
   }
@@ -171,9 +176,10 @@ void TileRows(const MatmulTile& tile, std::int64_t m_begin) {
   }
 }
 
-/// Many rows: six rows of activations, 1024 inputs at a time (24 KB), stay in the first-level cache while 32 columns
-/// pass; read again from the second level for every four columns they would cost 32 bytes a cycle, about all it has.
-/// Between input ranges the columns' accumulators wait in `carried` (12 KB), which costs 1 load and store in 64.
+/// Many rows: six rows of activations, 1024 inputs at a time (24 KB), stay in the first-level cache while 32
+/// columns pass; read again from the second level for every four columns they would cost 32 bytes a cycle,
+/// about all it has. Between input ranges the columns' accumulators wait in `carried` (12 KB), which costs 1
+/// load and store in 64.
 template <WeightFormat kFormat>
 void TileManyRows(const MatmulTile& tile, std::int64_t m_begin) {
   constexpr std::int64_t kInputsPerRange = 1024;
@@ -184,9 +190,9 @@ void TileManyRows(const MatmulTile& tile, std::int64_t m_begin) {
     const std::int64_t pass_end = std::min(pass + kColumnsPerPass, tile.n_end);
     for (std::int64_t k = 0; k < tile.weight->cols; k += kInputsPerRange) {
       for (std::int64_t n = pass; n < pass_end; n += kColumns) {
-        TileRow<kFormat, kMaxTileRows>(
-            tile, m_begin, n,
-            {k, std::min(k + kInputsPerRange, tile.weight->cols), carried + (n - pass) * kMaxTileRows * kLanes});
+        TileRow<kFormat, kMaxTileRows>(tile, m_begin, n,
+                                       {k, std::min(k + kInputsPerRange, tile.weight->cols),
+                                        carried + (n - pass) * kMaxTileRows * kLanes});
       }
     }
   }
@@ -197,12 +203,18 @@ void TileOfFormat(const MatmulTile& tile) {
   std::int64_t m = 0;
   for (; tile.num_rows - m >= kMaxTileRows; m += kMaxTileRows) TileManyRows<kFormat>(tile, m);
   switch (tile.num_rows - m) {
-    case 1: return TileRows<kFormat, 1>(tile, m);
-    case 2: return TileRows<kFormat, 2>(tile, m);
-    case 3: return TileRows<kFormat, 3>(tile, m);
-    case 4: return TileRows<kFormat, 4>(tile, m);
-    case 5: return TileRows<kFormat, 5>(tile, m);
-    default: return;
+    case 1:
+      return TileRows<kFormat, 1>(tile, m);
+    case 2:
+      return TileRows<kFormat, 2>(tile, m);
+    case 3:
+      return TileRows<kFormat, 3>(tile, m);
+    case 4:
+      return TileRows<kFormat, 4>(tile, m);
+    case 5:
+      return TileRows<kFormat, 5>(tile, m);
+    default:
+      return;
   }
 }
 
@@ -210,20 +222,28 @@ void TileOfFormat(const MatmulTile& tile) {
 
 void MatmulTileCpu(const MatmulTile& tile) {
   switch (tile.weight->format) {
-    case WeightFormat::kF32: return TileOfFormat<WeightFormat::kF32>(tile);
-    case WeightFormat::kBF16: return TileOfFormat<WeightFormat::kBF16>(tile);
-    case WeightFormat::kFp8: return TileOfFormat<WeightFormat::kFp8>(tile);
-    case WeightFormat::kFp4: return TileOfFormat<WeightFormat::kFp4>(tile);
+    case WeightFormat::kF32:
+      return TileOfFormat<WeightFormat::kF32>(tile);
+    case WeightFormat::kBF16:
+      return TileOfFormat<WeightFormat::kBF16>(tile);
+    case WeightFormat::kFp8:
+      return TileOfFormat<WeightFormat::kFp8>(tile);
+    case WeightFormat::kFp4:
+      return TileOfFormat<WeightFormat::kFp4>(tile);
   }
 }
 
-void PackActivationsCpu(const float* x, std::int64_t num_inputs, WeightFormat format, ActivationRounding rounding,
-                        float* packed) {
+void PackActivationsCpu(const float* x, std::int64_t num_inputs, WeightFormat format,
+                        ActivationRounding rounding, float* packed) {
   switch (format) {
-    case WeightFormat::kF32: return PackRow<WeightFormat::kF32>(x, num_inputs, rounding, packed);
-    case WeightFormat::kBF16: return PackRow<WeightFormat::kBF16>(x, num_inputs, rounding, packed);
-    case WeightFormat::kFp8: return PackRow<WeightFormat::kFp8>(x, num_inputs, rounding, packed);
-    case WeightFormat::kFp4: return PackRow<WeightFormat::kFp4>(x, num_inputs, rounding, packed);
+    case WeightFormat::kF32:
+      return PackRow<WeightFormat::kF32>(x, num_inputs, rounding, packed);
+    case WeightFormat::kBF16:
+      return PackRow<WeightFormat::kBF16>(x, num_inputs, rounding, packed);
+    case WeightFormat::kFp8:
+      return PackRow<WeightFormat::kFp8>(x, num_inputs, rounding, packed);
+    case WeightFormat::kFp4:
+      return PackRow<WeightFormat::kFp4>(x, num_inputs, rounding, packed);
   }
 }
 
@@ -238,7 +258,8 @@ HWY_EXPORT(PackActivationsCpu);
 
 void matmul_tile(const MatmulTile& tile) { HWY_DYNAMIC_DISPATCH(MatmulTileCpu)(tile); }
 
-void pack_activations(std::span<const float> x, WeightFormat format, ActivationRounding rounding, float* packed) {
+void pack_activations(std::span<const float> x, WeightFormat format, ActivationRounding rounding,
+                      float* packed) {
   BALEEN_DCHECK(x.size() % kActivationBlock == 0);
   HWY_DYNAMIC_DISPATCH(PackActivationsCpu)
   (x.data(), static_cast<std::int64_t>(x.size()), format, rounding, packed);

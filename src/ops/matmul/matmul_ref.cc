@@ -40,8 +40,8 @@ float weight_at(const WeightMatrix& weight, std::int64_t n, std::int64_t k) {
 
 }  // namespace
 
-void matmul_ref(const WeightMatrix& weight, ConstActivations<2> x, ActivationRounding rounding, bool round_bf16_output,
-                Activations<2> y) {
+void matmul_ref(const WeightMatrix& weight, ConstActivations<2> x, ActivationRounding rounding,
+                bool round_bf16_output, Activations<2> y) {
   for (std::int64_t m = 0; m < x.extent(0); ++m) {
     std::vector<float> row(x.row(m).begin(), x.row(m).end());
     if (rounding == ActivationRounding::kFp8) simulate_fp8(row, kActivationBlock);

@@ -1,9 +1,10 @@
 // Unpacks weights into float vectors, one instruction set at a time (Highway).
 //
-// A vector of 32-bit lanes is loaded from a row; each lane holds P packed values (1 float32, 2 BF16, 4 FP8, 8 FP4), so a
-// load covers a block of P * Lanes inputs. `RowBlock::Get<i>()` yields the i-th of P float vectors; which input sits
-// in which lane of it is said by `InputOf`, and activations are packed in the same order (and times kActivationFactor), so
-// nothing is shuffled here. FP8 values come scaled; for FP4 `scale` is still to multiply.
+// A vector of 32-bit lanes is loaded from a row; each lane holds P packed values (1 float32, 2 BF16, 4 FP8, 8
+// FP4), so a load covers a block of P * Lanes inputs. `RowBlock::Get<i>()` yields the i-th of P float
+// vectors; which input sits in which lane of it is said by `InputOf`, and activations are packed in the same
+// order (and times kActivationFactor), so nothing is shuffled here. FP8 values come scaled; for FP4 `scale`
+// is still to multiply.
 
 #if defined(BALEEN_OPS_MATMUL_UNPACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BALEEN_OPS_MATMUL_UNPACK_INL_H_
@@ -31,7 +32,10 @@ using WordVec = hn::Vec<WordTag>;
 constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(FloatTag()));
 
 constexpr std::int64_t PackedPerLane(WeightFormat format) {
-  return format == WeightFormat::kF32 ? 1 : format == WeightFormat::kBF16 ? 2 : format == WeightFormat::kFp8 ? 4 : 8;
+  return format == WeightFormat::kF32    ? 1
+         : format == WeightFormat::kBF16 ? 2
+         : format == WeightFormat::kFp8  ? 4
+                                         : 8;
 }
 
 /// Where a row is, and its scale for one block of inputs.
@@ -43,11 +47,13 @@ struct RowCursor {
 
 template <WeightFormat kFormat>
 HWY_INLINE RowCursor CursorOf(const WeightMatrix& weight, std::int64_t row) {
-  RowCursor cursor{reinterpret_cast<const std::uint8_t*>(weight.data) + row * weight.row_bytes(), nullptr, nullptr};
+  RowCursor cursor{reinterpret_cast<const std::uint8_t*>(weight.data) + row * weight.row_bytes(), nullptr,
+                   nullptr};
   if constexpr (kFormat == WeightFormat::kFp8) {
     cursor.block_scales = weight.block_scales + row / 128 * ((weight.cols + 127) / 128);
   }
-  if constexpr (kFormat == WeightFormat::kFp4) cursor.group_scales = weight.group_scales + row * (weight.cols / 32);
+  if constexpr (kFormat == WeightFormat::kFp4)
+    cursor.group_scales = weight.group_scales + row * (weight.cols / 32);
   return cursor;
 }
 
@@ -79,14 +85,15 @@ struct RowBlock<WeightFormat::kBF16> {
   template <int kPart>
   HWY_INLINE FloatVec Get() const {
     const WordTag du;
-    return hn::BitCast(FloatTag(), kPart == 0 ? hn::ShiftLeft<16>(words) : hn::And(words, hn::Set(du, 0xFFFF0000u)));
+    return hn::BitCast(FloatTag(),
+                       kPart == 0 ? hn::ShiftLeft<16>(words) : hn::And(words, hn::Set(du, 0xFFFF0000u)));
   }
   static std::int64_t InputOf(std::int64_t part, std::int64_t lane) { return 2 * lane + part; }
 };
 
 #if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SCALAR
-// An e4m3 code moved into float32's fields reads as its value times 2^-120. Half of the missing factor goes to the scale
-// and half to the activations, so that neither leaves float32's range; both are exact.
+// An e4m3 code moved into float32's fields reads as its value times 2^-120. Half of the missing factor goes
+// to the scale and half to the activations, so that neither leaves float32's range; both are exact.
 template <>
 struct RowBlock<WeightFormat::kFp8> {
   static constexpr float kActivationFactor = 0x1p60F;
@@ -109,13 +116,13 @@ struct RowBlock<WeightFormat::kFp8> {
   static std::int64_t InputOf(std::int64_t part, std::int64_t lane) { return 4 * lane + part; }
 };
 #else
-// An e4m3 code moved into float16's fields reads as its value times 2^-8, which the scale makes good. The conversion to
-// float32 takes subnormals in its stride; straight into float32's fields they would be subnormal there, and every
-// multiply-add that meets one takes a hundred cycles.
+// An e4m3 code moved into float16's fields reads as its value times 2^-8, which the scale makes good. The
+// conversion to float32 takes subnormals in its stride; straight into float32's fields they would be
+// subnormal there, and every multiply-add that meets one takes a hundred cycles.
 template <>
 struct RowBlock<WeightFormat::kFp8> {
   static constexpr float kActivationFactor = 1.0F;
-  hn::Vec<hn::Repartition<std::int16_t, FloatTag>> pairs;
+  hn::Vec<hn::Repartition<std::int16_t, FloatTag> > pairs;
   FloatVec scale;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
     const hn::Repartition<std::int16_t, FloatTag> d16;
@@ -151,7 +158,8 @@ HWY_INLINE FloatVec GroupScales(const std::uint8_t* scales) {
 }
 
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-// With 16 lanes the whole e2m1 table fits one register and a permutation looks it up, whatever the upper bits are.
+// With 16 lanes the whole e2m1 table fits one register and a permutation looks it up, whatever the upper bits
+// are.
 template <>
 struct RowBlock<WeightFormat::kFp4> {
   static constexpr float kActivationFactor = 1.0F;
@@ -171,8 +179,9 @@ struct RowBlock<WeightFormat::kFp4> {
   static std::int64_t InputOf(std::int64_t part, std::int64_t lane) { return 8 * lane + part; }
 };
 #else
-// Byte tables give the two bytes of each value's BF16 form; interleaved they are BF16 pairs, half a step from float32.
-// All eight vectors come out of shared work, so they are made together and kept in the (L1-resident) tile.
+// Byte tables give the two bytes of each value's BF16 form; interleaved they are BF16 pairs, half a step from
+// float32. All eight vectors come out of shared work, so they are made together and kept in the (L1-resident)
+// tile.
 template <>
 struct RowBlock<WeightFormat::kFp4> {
   static constexpr float kActivationFactor = 1.0F;

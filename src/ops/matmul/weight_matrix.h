@@ -9,8 +9,8 @@
 
 namespace baleen {
 
-/// W [rows = outputs N, cols = inputs K], row-major; y = x W^T. K is a multiple of 128. Not owned; data of any
-/// alignment. Scales multiply.
+/// W [rows = outputs N, cols = inputs K], row-major; y = x W^T. K is a multiple of 128. Not owned; data of
+/// any alignment. Scales multiply.
 struct WeightMatrix {
   WeightFormat format = WeightFormat::kF32;
   std::int64_t rows = 0;
@@ -21,10 +21,14 @@ struct WeightMatrix {
 
   [[nodiscard]] std::int64_t row_bytes() const {
     switch (format) {
-      case WeightFormat::kF32: return 4 * cols;
-      case WeightFormat::kBF16: return 2 * cols;
-      case WeightFormat::kFp8: return cols;
-      case WeightFormat::kFp4: return cols / 2;
+      case WeightFormat::kF32:
+        return 4 * cols;
+      case WeightFormat::kBF16:
+        return 2 * cols;
+      case WeightFormat::kFp8:
+        return cols;
+      case WeightFormat::kFp4:
+        return cols / 2;
     }
     return 0;
   }
@@ -46,10 +50,14 @@ struct WeightMatrix {
   }
   [[nodiscard]] MathFormat math_format() const {
     switch (format) {
-      case WeightFormat::kF32: return MathFormat::kF32;
-      case WeightFormat::kBF16: return MathFormat::kBF16;
-      case WeightFormat::kFp8: return MathFormat::kFp8;
-      case WeightFormat::kFp4: return MathFormat::kFp4;
+      case WeightFormat::kF32:
+        return MathFormat::kF32;
+      case WeightFormat::kBF16:
+        return MathFormat::kBF16;
+      case WeightFormat::kFp8:
+        return MathFormat::kFp8;
+      case WeightFormat::kFp4:
+        return MathFormat::kFp4;
     }
     return MathFormat::kF32;
   }

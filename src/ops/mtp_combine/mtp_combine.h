@@ -1,5 +1,6 @@
 /// Entry of the MTP block: every residual stream takes the embedding's term, x[s] <- bf(e + x[s]).
-/// (source: forward pass 8; e = e_proj(enorm(embedding)), x[s] = h_proj(hnorm(stream s)), both rounded by `linear`)
+/// (source: forward pass 8; e = e_proj(enorm(embedding)), x[s] = h_proj(hnorm(stream s)), both rounded by
+/// `linear`)
 #pragma once
 
 #include "numeric/dtype.h"

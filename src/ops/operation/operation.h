@@ -15,8 +15,8 @@ enum class Kernels : std::uint8_t {
   kReference  ///< plain loops: the specification
 };
 
-/// Where operations run on the CPU. Scratch taken by an operation is given back when it returns; its size is what
-/// the operation's `*_scratch_bytes` says for the largest arguments of a run.
+/// Where operations run on the CPU. Scratch taken by an operation is given back when it returns; its size is
+/// what the operation's `*_scratch_bytes` says for the largest arguments of a run.
 struct CpuContext {
   ThreadPool& pool;
   Arena& scratch;

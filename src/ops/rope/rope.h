@@ -1,6 +1,6 @@
 /// Rotary embedding of the last dimensions of every head, in place; `inverse` turns the attention output
-/// back. Interleaved pairs, float32 inside, one BF16 rounding (none in `exact`).  (source: forward
-/// pass 5.2, 5.8)
+/// back. Interleaved pairs, float32 inside, one BF16 rounding (none in `exact`).
+/// (source: forward pass 5.2, 5.8)
 #pragma once
 
 #include "numeric/dtype.h"

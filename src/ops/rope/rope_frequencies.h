@@ -14,8 +14,8 @@ struct YarnParams {
   float beta_slow = 1.0F;
 };
 
-/// f_i, i in [0, rotary_dim / 2), computed in float32 as the released code does; `yarn` null: plain base^(-2i
-/// / D).
+/// f_i, i in [0, rotary_dim / 2), computed in float32 as the released code does; `yarn` null: plain
+/// base^(-2i / D).
 [[nodiscard]] std::vector<float> rope_frequencies(float base, int rotary_dim, const YarnParams* yarn);
 
 /// cos and sin of fl32(position * f_i), [rotary_dim / 2] each. The float32 product is part of the format: at

@@ -3,8 +3,7 @@
 ///     score = sqrt(softplus(logit)) | sigmoid(logit) | softmax(logits)
 ///     ids   = hash_table[token]                                      (hash layers), or
 ///             the num_selected largest of score + bias, lower id first on ties, optionally only within the
-///             num_groups_kept best of num_groups groups (a group counts the sum of its two largest score +
-///             bias)
+///             num_groups_kept best of num_groups groups (by the sum of a group's two largest score + bias)
 ///     w     = score[ids];  divided by their sum if `normalise`;  times `scale`
 ///
 /// Weights always come from the scores without bias. softplus is linear above 20. All float32. A NaN score

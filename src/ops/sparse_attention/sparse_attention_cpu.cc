@@ -1,9 +1,10 @@
 // SIMD attention. A work item is a query and a group of heads. Its list is taken in blocks of 64 entries:
 //
-//     decode      rows -> values, 8 strips of [64 rows][64 dims] for head_dim 512 (128 KB, second-level
-//     cache) per strip   turn it into keys [64 dims][64 rows] (16 KB, first level); scores[h][row] +=
-//     q[h][dim] keys[dim][row] per head    running maximum, exponentials, sum per strip   out[h][dim] =
-//     out[h][dim] correction[h] + sum over rows p[h][row] values[row][dim]
+//     decode      rows -> values, strips of [64 rows][64 dims]: 8 for head_dim 512 (128 KB, second level)
+//     per strip   turn it into keys [64 dims][64 rows] (16 KB, first level);
+//                 scores[h][row] += q[h][dim] keys[dim][row]
+//     per head    running maximum, exponentials, sum
+//     per strip   out[h][dim] = out[h][dim] correction[h] + sum over rows p[h][row] values[row][dim]
 //
 // Both products are the same kernel: [heads, depth] times a first-level resident [depth, 64], lanes along the
 // 64, so nothing is ever added across lanes. Turning costs 28 instructions for 64 values; horizontal sums

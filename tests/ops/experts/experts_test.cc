@@ -1,5 +1,5 @@
-// Experts: the SIMD version against plain loops over formats, batch shapes and precisions; independence of company;
-// clamps, empty experts and non-finite rows.
+// Experts: the SIMD version against plain loops over formats, batch shapes and precisions; independence of
+// company; clamps, empty experts and non-finite rows.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,8 +15,8 @@
 namespace baleen {
 namespace {
 
-using test::RandomWeight;
 using test::random_values;
+using test::RandomWeight;
 
 constexpr std::int64_t kWidth = 256;
 constexpr std::int64_t kInner = 384;
@@ -53,7 +53,9 @@ class Layer {
 
 struct Tokens {
   Tokens(std::int64_t count, std::int64_t num_selected, std::uint32_t seed)
-      : num_rows(count), selected(num_selected), x(random_values(static_cast<std::size_t>(count * kWidth), seed, 0.02F)) {
+      : num_rows(count),
+        selected(num_selected),
+        x(random_values(static_cast<std::size_t>(count * kWidth), seed, 0.02F)) {
     std::mt19937 random(seed);
     for (std::int64_t row = 0; row < count; ++row) {
       std::vector<std::int32_t> order(kNumExperts - 1);  // the last expert is never visited
@@ -70,8 +72,9 @@ struct Tokens {
   std::vector<float> weights;
 };
 
-std::vector<float> run(const Layer& layer, const Tokens& tokens, Precision precision, Kernels kernels, int num_threads,
-                       bool with_shared = true, std::int64_t begin = 0, std::int64_t end = -1, float limit = 10.0F) {
+std::vector<float> run(const Layer& layer, const Tokens& tokens, Precision precision, Kernels kernels,
+                       int num_threads, bool with_shared = true, std::int64_t begin = 0,
+                       std::int64_t end = -1, float limit = 10.0F) {
   if (end < 0) end = tokens.num_rows;
   const std::int64_t num_rows = end - begin, k = tokens.selected;
   ThreadPool pool(num_threads);
@@ -102,10 +105,11 @@ TEST(Experts, AgreeWithPlainLoops) {
         const auto got = run(layer, tokens, Precision::kExact, Kernels::kBest, 2, with_shared);
         const auto want = run(layer, tokens, Precision::kExact, Kernels::kReference, 1, with_shared);
         EXPECT_CLOSE(got, want, {.norm = 3e-6});
-        // With rounding, sums that differ in the last float32 place may round to the next BF16 or e4m3 value, and a
-        // flipped e4m3 input of w2 moves every output a little: a few units of 2^-9 in norm.
+        // With rounding, sums that differ in the last float32 place may round to the next BF16 or e4m3 value,
+        // and a flipped e4m3 input of w2 moves every output a little: a few units of 2^-9 in norm.
         const auto rounded = run(layer, tokens, Precision::kReleased, Kernels::kBest, 2, with_shared);
-        const auto rounded_want = run(layer, tokens, Precision::kReleased, Kernels::kReference, 1, with_shared);
+        const auto rounded_want =
+            run(layer, tokens, Precision::kReleased, Kernels::kReference, 1, with_shared);
         EXPECT_CLOSE(rounded, rounded_want, {.norm = 4e-3});
       }
     }
@@ -129,9 +133,11 @@ TEST(Experts, ClampActsAndZeroLimitDoesNot) {
   Tokens tokens(2, 2, 4);
   for (float& value : tokens.x) value *= 500.0F;
   const auto clamped = run(layer, tokens, Precision::kExact, Kernels::kBest, 1, true, 0, -1, 10.0F);
-  EXPECT_CLOSE(clamped, run(layer, tokens, Precision::kExact, Kernels::kReference, 1, true, 0, -1, 10.0F), {.norm = 3e-6});
+  EXPECT_CLOSE(clamped, run(layer, tokens, Precision::kExact, Kernels::kReference, 1, true, 0, -1, 10.0F),
+               {.norm = 3e-6});
   const auto free = run(layer, tokens, Precision::kExact, Kernels::kBest, 1, true, 0, -1, 0.0F);
-  EXPECT_CLOSE(free, run(layer, tokens, Precision::kExact, Kernels::kReference, 1, true, 0, -1, 0.0F), {.norm = 3e-6});
+  EXPECT_CLOSE(free, run(layer, tokens, Precision::kExact, Kernels::kReference, 1, true, 0, -1, 0.0F),
+               {.norm = 3e-6});
   EXPECT_NE(test::difference(free, clamped, {.norm = 0.1}), "");
 }
 

@@ -27,10 +27,11 @@ TEST(GroupedLinear, EachGroupIsItsOwnProduct) {
         for (std::int64_t group = 0; group < kGroups; ++group) {
           std::vector<float> want(kOutputs);
           matmul_ref(weight.matrix().slice_rows(group * kOutputs, (group + 1) * kOutputs),
-                     {x.data() + (row * kGroups + group) * kInputs, {1, kInputs}}, ActivationRounding::kNone, false,
-                     {want.data(), {1, kOutputs}});
-          EXPECT_CLOSE(std::span(y).subspan(static_cast<std::size_t>((row * kGroups + group) * kOutputs), kOutputs), want,
-                       {.norm = 1e-6});
+                     {x.data() + (row * kGroups + group) * kInputs, {1, kInputs}}, ActivationRounding::kNone,
+                     false, {want.data(), {1, kOutputs}});
+          EXPECT_CLOSE(
+              std::span(y).subspan(static_cast<std::size_t>((row * kGroups + group) * kOutputs), kOutputs),
+              want, {.norm = 1e-6});
         }
       }
     }

@@ -1,5 +1,5 @@
-// The tile kernel against plain loops: every packed format, every instruction set of this machine, every tail; and its
-// promise that an output does not depend on the rest of the batch, on tiles or on threads.
+// The tile kernel against plain loops: every packed format, every instruction set of this machine, every
+// tail; and its promise that an output does not depend on the rest of the batch, on tiles or on threads.
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
@@ -14,10 +14,11 @@
 namespace baleen {
 namespace {
 
-using test::RandomWeight;
 using test::random_values;
+using test::RandomWeight;
 
-constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kFp4};
+constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kFp8,
+                                     WeightFormat::kFp4};
 
 struct Case {
   WeightFormat format;
@@ -29,8 +30,9 @@ class Matmul : public testing::TestWithParam<Case> {
   void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam().target); }
   void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
 
-  static std::vector<float> run(const WeightMatrix& weight, std::vector<float>& x, ActivationRounding rounding,
-                                bool round_bf16, int num_threads, std::int64_t row = 0, std::int64_t num_rows = -1) {
+  static std::vector<float> run(const WeightMatrix& weight, std::vector<float>& x,
+                                ActivationRounding rounding, bool round_bf16, int num_threads,
+                                std::int64_t row = 0, std::int64_t num_rows = -1) {
     const std::int64_t total = static_cast<std::int64_t>(x.size()) / weight.cols;
     if (num_rows < 0) num_rows = total;
     ThreadPool pool(num_threads);
@@ -58,7 +60,8 @@ TEST_P(Matmul, AgreesWithPlainLoops) {
           std::vector<float> want(got.size());
           matmul_ref(weight.matrix(), {x.data(), {num_rows, num_inputs}}, rounding, false,
                      {want.data(), {num_rows, num_columns}});
-          // Float32 sums of 384 products against float64 ones: a few units in the last place of the largest partial sum.
+          // Float32 sums of 384 products against float64 ones: a few units in the last place of the largest
+          // partial sum.
           ASSERT_EQ(test::difference(got, want, {.absolute = 1e-4, .relative = 1e-5}), "")
               << num_rows << " rows, " << num_columns << " columns, " << num_inputs << " inputs";
         }
@@ -99,7 +102,10 @@ TEST_P(Matmul, ExtremeScales) {
   for (const int code : {0, 1, 254}) {
     std::vector<std::byte> data(64, std::byte{0x22});  // all ones
     std::vector<std::uint8_t> scales(4, static_cast<std::uint8_t>(code));
-    const WeightMatrix weight{.format = WeightFormat::kFp4, .rows = 1, .cols = 128, .data = data.data(),
+    const WeightMatrix weight{.format = WeightFormat::kFp4,
+                              .rows = 1,
+                              .cols = 128,
+                              .data = data.data(),
                               .group_scales = scales.data()};
     std::vector<float> x(128, 0.0F);
     x[77] = 0.5F;
@@ -123,7 +129,8 @@ std::vector<Case> cases() {
 }
 
 std::string case_name(const testing::TestParamInfo<Case>& tested) {
-  const std::string format = std::array{"F32", "BF16", "FP8", "FP4"}[static_cast<std::size_t>(tested.param.format)];
+  const std::string format =
+      std::array{"F32", "BF16", "FP8", "FP4"}[static_cast<std::size_t>(tested.param.format)];
   return std::string(hwy::TargetName(tested.param.target)) + "_" + format;
 }
 
