@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
 
 namespace baleen {
 namespace {
+
+using std::string_view_literals::operator""sv;
 
 std::string replaced(std::string_view bytes) {
   std::string text;
@@ -14,8 +17,9 @@ std::string replaced(std::string_view bytes) {
 }
 
 TEST(Utf8, ValidTextPassesUnchanged) {
-  const std::string text(
-      "ascii \0 \x7F \u00E9 \u20AC \uFFFD \U0001F600 \U0010FFFF \uD7FF \uE000 end of the line", 57);
+  constexpr std::string_view kText =
+      "ascii \0 \x7F \u00E9 \u20AC \uFFFD \U0001F600 \U0010FFFF \uD7FF \uE000 end of the line"sv;
+  const std::string text(kText);
   EXPECT_EQ(find_invalid_utf8(text), std::nullopt);
   EXPECT_EQ(replaced(text), text);
 }
