@@ -1,6 +1,6 @@
 // Grouped experts on the CPU. Token-expert pairs ("slots") are sorted by expert; the shared expert is one
 // more group that holds every token. Three parallel loops: (1) gate, up, SwiGLU and packing for w2, by
-// expert, row block and 128 inner columns; (2) w2 by expert, row block and column range; (3) the sum per
+// expert, row block and 128 inner columns or a multiple; (2) w2 by expert, row block and column range; (3) the sum per
 // token in ascending expert order. Splitting by 128 inner columns lets one item quantise its own activation
 // blocks, so nothing waits between the two halves of an expert but the one loop boundary.
 
@@ -61,6 +61,9 @@ namespace {
 HWY_EXPORT(SwiGluCpu);
 
 constexpr std::int64_t kInnerColumns = kActivationBlock;
+// Few rows only wait for weights, and every item begins with some that nobody asked for ahead of time: longer items.
+constexpr std::int64_t kFewRows = 4;
+constexpr std::int64_t kFewRowsColumns = 4 * kInnerColumns;
 
 /// The tokens of one expert, and the items of the parallel loops that are its own.
 struct Group {
@@ -85,8 +88,10 @@ struct Plan {
 
 MatmulPartition inner_partition(const Group& group, int num_threads) {
   MatmulPartition partition(group.num_slots, group.expert->w1.rows, group.expert->w1.cols, num_threads);
-  partition.columns_per_item = kInnerColumns;
-  partition.num_column_blocks = group.expert->w1.rows / kInnerColumns;
+  const std::int64_t inner_width = group.expert->w1.rows;
+  partition.columns_per_item =
+      group.num_slots <= kFewRows ? std::min(kFewRowsColumns, inner_width) : kInnerColumns;
+  partition.num_column_blocks = (inner_width + partition.columns_per_item - 1) / partition.columns_per_item;
   return partition;
 }
 
@@ -184,7 +189,7 @@ Item locate(const Plan& plan, std::int64_t item, std::int64_t Group::*first_item
           std::min(partition.columns_per_item, num_columns - column)};
 }
 
-/// Gate, up and SwiGLU of up to 128 inner columns, packed for w2.
+/// Gate, up and SwiGLU of a range of inner columns, packed for w2.
 void run_inner(const ExpertsArgs& args, const Plan& plan, const Item& item, float* gate, float* up,
                float* packed_inner) {
   const Group& group = *item.group;
@@ -199,15 +204,15 @@ void run_inner(const ExpertsArgs& args, const Plan& plan, const Item& item, floa
                  .row_index = plan.token_of_slot + first_slot,
                  .num_rows = item.num_rows,
                  .y = to - item.column,
-                 .y_stride = kInnerColumns,
+                 .y_stride = item.num_columns,
                  .round_bf16 = !exact});
   }
   const WeightFormat format = group.expert->w2.format;
   const ActivationRounding rounding = activation_rounding(format, args.precision);
   for (std::int64_t row = 0; row < item.num_rows; ++row) {
-    float* inner = gate + row * kInnerColumns;
+    float* inner = gate + row * item.num_columns;
     HWY_DYNAMIC_DISPATCH(SwiGluCpu)
-    (inner, up + row * kInnerColumns, item.num_columns, args.swiglu_limit,
+    (inner, up + row * item.num_columns, item.num_columns, args.swiglu_limit,
      plan.weight_of_slot[first_slot + row], exact, inner);
     pack_activations({inner, static_cast<std::size_t>(item.num_columns)}, format, rounding,
                      packed_inner + (first_slot + row) * inner_width + item.column);
