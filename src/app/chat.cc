@@ -18,7 +18,7 @@
 #include "chat/message_json.h"
 #include "chat/parse.h"
 #include "chat/render.h"
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace baleen {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "app/engine_flags.h"
 #include "base/error.h"
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace baleen {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "chat/format.h"
-#include "chat/utf8.h"
+#include "base/utf8.h"
 
 namespace baleen {
 namespace {
@@ -20,7 +20,7 @@ std::string excerpt(std::string_view text) {
   static constexpr std::size_t kMost = 40;
   if (text.size() <= kMost) return quote_python_json(text);
   const std::string_view start = text.substr(0, kMost);
-  return quote_python_json(start.substr(0, kMost - utf8_unfinished(start))) + " and more";
+  return quote_python_json(start.substr(0, kMost - unfinished_utf8(start))) + " and more";
 }
 
 /// What Python's `\s` matches in text.

@@ -3,8 +3,8 @@
 #include <optional>
 #include <unordered_map>
 
+#include "base/utf8.h"
 #include "chat/python_json.h"
-#include "chat/utf8.h"
 
 namespace baleen {
 namespace {
@@ -58,8 +58,8 @@ class Parser {
   explicit Parser(std::string_view text) : text_(text) {}
 
   Result<PythonJson> run() {
-    if (const std::size_t valid = utf8_valid_prefix(text_); valid != text_.size()) {
-      return failure("byte {}: not valid UTF-8; JSON text must be UTF-8", valid);
+    if (const auto invalid = find_invalid_utf8(text_)) {
+      return failure("byte {}: not valid UTF-8; JSON text must be UTF-8", *invalid);
     }
     PythonJson value;
     skip_space();
@@ -78,7 +78,7 @@ class Parser {
 
   [[nodiscard]] std::string found() const {
     if (at_ >= text_.size()) return "the end of the text";
-    return quote_python_json(text_.substr(at_, utf8_length(text_.substr(at_))));
+    return quote_python_json(text_.substr(at_, next_utf8(text_.substr(at_)).size));
   }
 
   [[nodiscard]] bool next_is(char c) const { return at_ < text_.size() && text_[at_] == c; }

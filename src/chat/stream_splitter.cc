@@ -4,7 +4,7 @@
 #include <span>
 
 #include "chat/format.h"
-#include "chat/utf8.h"
+#include "base/utf8.h"
 
 namespace baleen {
 namespace {
@@ -43,7 +43,7 @@ Stop first_stop(std::string_view text, Kind kind) {
 
 /// Bytes at the end of `text` that may be the start of a stop, or of a character.
 std::size_t uncertain_bytes(std::string_view text, Kind kind) {
-  std::size_t most = utf8_unfinished(text);
+  std::size_t most = unfinished_utf8(text);
   for (const std::string_view stop : stops_of(kind)) {
     for (std::size_t size = std::min(stop.size() - 1, text.size()); size > most; --size) {
       if (text.ends_with(stop.substr(0, size))) most = size;

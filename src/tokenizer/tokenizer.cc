@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "tokenizer/byte_pair_merger.h"
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 #include "tokenizer/word_cache.h"
 
 namespace baleen {

@@ -4,7 +4,7 @@
 #include <rapidcheck.h>
 
 #include "tests/tokenizer/small_vocabulary.h"
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace baleen {
 namespace {

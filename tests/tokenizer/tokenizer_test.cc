@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tests/tokenizer/small_vocabulary.h"
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 namespace baleen {
 namespace {

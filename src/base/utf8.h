@@ -1,5 +1,5 @@
-/// UTF-8 as the tokenizer needs it: where text stops being valid, and bytes to text with U+FFFD for what is
-/// not.
+/// UTF-8: where text stops being valid, whether its last character is whole, and bytes to text with U+FFFD for
+/// what is not valid.
 #pragma once
 
 #include <cstddef>
@@ -27,6 +27,9 @@ Utf8Step next_utf8(std::string_view bytes);
 
 /// Offset of the first byte that is not part of a whole character; nothing when all of `text` is valid.
 std::optional<std::size_t> find_invalid_utf8(std::string_view text);
+
+/// Bytes (0 to 3) at the end of `text` that may become a character and are not one yet.
+std::size_t unfinished_utf8(std::string_view text);
 
 /// Appends `bytes` to `text`, each invalid part as one U+FFFD, and returns how many bytes it used. It leaves
 /// only a truncated character at the end, at most three bytes.

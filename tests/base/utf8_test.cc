@@ -1,4 +1,4 @@
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 #include <gtest/gtest.h>
 
@@ -34,6 +34,24 @@ TEST(Utf8, NamesTheFirstInvalidByte) {
 }
 
 // The example of the Unicode standard, table 3-8, and its neighbours.
+TEST(Utf8, NoCharacter) {
+  for (const char* text : {"\x80", "\xBF", "\xC0\x80", "\xC1\xBF", "\xC3(", "\xE0\x9F\xBF", "\xED\xA0\x80",
+                           "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF"}) {
+    EXPECT_EQ(next_utf8(text).kind, Utf8Step::Kind::kInvalid) << text;
+  }
+}
+
+TEST(Utf8, UnfinishedEnd) {
+  EXPECT_EQ(unfinished_utf8(""), 0u);
+  EXPECT_EQ(unfinished_utf8("a狐"), 0u);
+  EXPECT_EQ(unfinished_utf8("a\xC3"), 1u);
+  EXPECT_EQ(unfinished_utf8("a\xE7\x8B"), 2u);
+  EXPECT_EQ(unfinished_utf8("\xF0\x9F\x98"), 3u);
+  EXPECT_EQ(unfinished_utf8("\xF0\x9F\x98\x80"), 0u);
+  EXPECT_EQ(unfinished_utf8("\x80\x80\x80\x80"), 0u);
+  EXPECT_EQ(unfinished_utf8("\xE0\x9F"), 0u);  // can become nothing
+}
+
 TEST(Utf8, ReplacesMaximalSubparts) {
   EXPECT_EQ(replaced("a\xF1\x80\x80\xE1\x80\xC2"
                      "b\x80"

@@ -1,4 +1,4 @@
-#include "tokenizer/utf8.h"
+#include "base/utf8.h"
 
 #include <cstring>
 
@@ -64,6 +64,15 @@ std::optional<std::size_t> find_invalid_utf8(std::string_view text) {
     offset += step.size;
   }
   return std::nullopt;
+}
+
+std::size_t unfinished_utf8(std::string_view text) {
+  for (std::size_t back = 1; back <= 3 && back <= text.size(); ++back) {
+    const std::string_view end = text.substr(text.size() - back);
+    if ((static_cast<unsigned char>(end[0]) & 0xC0u) == 0x80u) continue;  // inside a character
+    return next_utf8(end).kind == Utf8Step::Kind::kTruncated ? back : 0;
+  }
+  return 0;
 }
 
 std::size_t append_as_utf8(std::string_view bytes, std::string& text) {
