@@ -10,7 +10,6 @@
 #include "ops/matmul/matmul.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include <hwy/cache_control.h>
@@ -52,7 +51,7 @@ void PackRow(const float* x, std::int64_t num_inputs, ActivationRounding roundin
   using Block = RowBlock<kFormat>;
   constexpr std::int64_t kParts = PackedPerLane(kFormat);
   static_assert(kParts * kLanes <= kActivationBlock && kActivationBlock % (kParts * kLanes) == 0);
-  std::array<hn::Vec<hn::RebindToSigned<FloatTag>>, kParts> order;
+  hn::Vec<hn::RebindToSigned<FloatTag>> order[kParts];
   for (std::int64_t part = 0; part < kParts; ++part) {
     alignas(64) std::int32_t inputs[kLanes];
     for (std::int64_t lane = 0; lane < kLanes; ++lane) {

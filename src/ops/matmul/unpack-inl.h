@@ -57,12 +57,14 @@ HWY_INLINE RowCursor CursorOf(const WeightMatrix& weight, std::int64_t row) {
   return cursor;
 }
 
+/// Constructors are written out: those that the compiler supplies lack the instruction set's attributes (Arm).
 template <WeightFormat kFormat>
 struct RowBlock;
 
 template <>
 struct RowBlock<WeightFormat::kF32> {
   static constexpr float kActivationFactor = 1.0F;
+  HWY_INLINE RowBlock() {}
   FloatVec values;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
     const FloatTag d;
@@ -78,6 +80,7 @@ struct RowBlock<WeightFormat::kF32> {
 template <>
 struct RowBlock<WeightFormat::kBF16> {
   static constexpr float kActivationFactor = 1.0F;
+  HWY_INLINE RowBlock() {}
   WordVec words;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
     words = hn::BitCast(WordTag(), hn::LoadU(hn::Repartition<std::uint8_t, WordTag>(), row.codes + 2 * k));
@@ -97,6 +100,7 @@ struct RowBlock<WeightFormat::kBF16> {
 template <>
 struct RowBlock<WeightFormat::kFp8> {
   static constexpr float kActivationFactor = 0x1p60F;
+  HWY_INLINE RowBlock() {}
   WordVec words;
   FloatVec scale;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
@@ -122,6 +126,7 @@ struct RowBlock<WeightFormat::kFp8> {
 template <>
 struct RowBlock<WeightFormat::kFp8> {
   static constexpr float kActivationFactor = 1.0F;
+  HWY_INLINE RowBlock() {}
   hn::Vec<hn::Repartition<std::int16_t, FloatTag> > pairs;
   FloatVec scale;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
@@ -133,13 +138,12 @@ struct RowBlock<WeightFormat::kFp8> {
   template <int kPart>
   HWY_INLINE FloatVec Get() const {
     const hn::Repartition<std::int16_t, FloatTag> d16;
-    const hn::Repartition<hwy::float16_t, FloatTag> dh;
-    const hn::Half<decltype(dh)> half;
+    const hn::Half<decltype(d16)> half16;
     const auto top = kPart < 2 ? hn::ShiftLeft<8>(pairs) : pairs;
-    const auto spread = hn::And(hn::ShiftRight<1>(top), hn::Set(d16, static_cast<std::int16_t>(0xBF80)));
-    const auto values = hn::BitCast(dh, spread);
-    const auto part = kPart % 2 == 0 ? hn::LowerHalf(half, values) : hn::UpperHalf(half, values);
-    return hn::Mul(hn::PromoteTo(FloatTag(), part), scale);
+    const auto bits = hn::And(hn::ShiftRight<1>(top), hn::Set(d16, static_cast<std::int16_t>(0xBF80)));
+    const auto part = kPart % 2 == 0 ? hn::LowerHalf(half16, bits) : hn::UpperHalf(half16, bits);
+    const auto values = hn::BitCast(hn::Rebind<hwy::float16_t, FloatTag>(), part);
+    return hn::Mul(hn::PromoteTo(FloatTag(), values), scale);
   }
   static std::int64_t InputOf(std::int64_t part, std::int64_t lane) {
     return 2 * (lane + part % 2 * kLanes) + part / 2;
@@ -163,6 +167,7 @@ HWY_INLINE FloatVec GroupScales(const std::uint8_t* scales) {
 template <>
 struct RowBlock<WeightFormat::kFp4> {
   static constexpr float kActivationFactor = 1.0F;
+  HWY_INLINE RowBlock() {}
   WordVec words;
   FloatVec scale;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
@@ -185,6 +190,7 @@ struct RowBlock<WeightFormat::kFp4> {
 template <>
 struct RowBlock<WeightFormat::kFp4> {
   static constexpr float kActivationFactor = 1.0F;
+  HWY_INLINE RowBlock() {}
   alignas(64) float values[8 * kLanes];
   FloatVec scale;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
