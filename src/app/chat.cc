@@ -14,11 +14,11 @@
 #include "app/reply_printer.h"
 #include "app/terminal.h"
 #include "base/error.h"
+#include "base/utf8.h"
 #include "chat/format.h"
 #include "chat/message_json.h"
 #include "chat/parse.h"
 #include "chat/render.h"
-#include "base/utf8.h"
 
 namespace baleen {
 namespace {

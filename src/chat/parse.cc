@@ -7,8 +7,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "chat/format.h"
 #include "base/utf8.h"
+#include "chat/format.h"
 
 namespace baleen {
 namespace {

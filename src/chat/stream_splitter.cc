@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <span>
 
-#include "chat/format.h"
 #include "base/utf8.h"
+#include "chat/format.h"
 
 namespace baleen {
 namespace {

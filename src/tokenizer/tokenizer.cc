@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
-#include "tokenizer/byte_pair_merger.h"
 #include "base/utf8.h"
+#include "tokenizer/byte_pair_merger.h"
 #include "tokenizer/word_cache.h"
 
 namespace baleen {

@@ -7,10 +7,10 @@
 
 #include <map>
 
+#include "base/utf8.h"
 #include "chat/format.h"
 #include "chat/message_json.h"
 #include "chat/parse.h"
-#include "base/utf8.h"
 
 namespace baleen {
 namespace {

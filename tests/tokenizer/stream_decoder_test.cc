@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
-#include "tests/tokenizer/small_vocabulary.h"
 #include "base/utf8.h"
+#include "tests/tokenizer/small_vocabulary.h"
 
 namespace baleen {
 namespace {

@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "tests/tokenizer/small_vocabulary.h"
 #include "base/utf8.h"
+#include "tests/tokenizer/small_vocabulary.h"
 
 namespace baleen {
 namespace {
