@@ -83,9 +83,9 @@ struct MtpWeights {
 /// Owns the maps and the widened vectors; not movable, because everything points into it.
 class ModelWeights {
  public:
-  /// Reads headers and small tensors; checks every tensor against the config and every scale for NaN, unless
-  /// scales are so many that reading them would cost more than a look at the first token (`inspect --verify`
-  /// then does). Throws `Error` with a sentence for whatever does not fit.
+  /// Reads headers and small tensors; checks every tensor against the config and every scale for NaN. Where
+  /// scales are so many that reading them would cost more than the first token, those of routed experts are left
+  /// out; a NaN among them shows in the logits, whose failure names the layer. Throws `Error` with a sentence for whatever does not fit.
   explicit ModelWeights(const std::filesystem::path& folder);
   ModelWeights(const ModelWeights&) = delete;
   ModelWeights& operator=(const ModelWeights&) = delete;
