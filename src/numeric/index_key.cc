@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "numeric/bf16.h"
+#include "numeric/bf16_array.h"
 #include "numeric/e2m1.h"
 #include "numeric/e8m0.h"
 
@@ -19,10 +19,7 @@ void encode_index_key(const IndexKeyFormat& format, std::byte* page, int rows_pe
       std::memcpy(data, values.data(), values.size_bytes());
       return;
     case Precision::kBf16:
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        const Bf16Bits bits = float_to_bf16(values[i]);
-        std::memcpy(data + i * sizeof(bits), &bits, sizeof(bits));
-      }
+      store_bf16(data, values);
       return;
     case Precision::kReleased:
       break;
@@ -49,11 +46,7 @@ void decode_index_key(const IndexKeyFormat& format, const std::byte* page, int r
       std::memcpy(values.data(), data, values.size_bytes());
       return;
     case Precision::kBf16:
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        Bf16Bits bits;
-        std::memcpy(&bits, data + i * sizeof(bits), sizeof(bits));
-        values[i] = bf16_to_float(bits);
-      }
+      load_bf16(data, values);
       return;
     case Precision::kReleased:
       break;

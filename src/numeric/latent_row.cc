@@ -3,29 +3,11 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "numeric/bf16.h"
+#include "numeric/bf16_array.h"
 #include "numeric/e4m3.h"
 #include "numeric/e8m0.h"
 
 namespace baleen {
-namespace {
-
-void store_bf16(std::byte* to, std::span<const float> values) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const Bf16Bits bits = float_to_bf16(values[i]);
-    std::memcpy(to + i * sizeof(bits), &bits, sizeof(bits));
-  }
-}
-
-void load_bf16(const std::byte* from, std::span<float> values) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    Bf16Bits bits;
-    std::memcpy(&bits, from + i * sizeof(bits), sizeof(bits));
-    values[i] = bf16_to_float(bits);
-  }
-}
-
-}  // namespace
 
 void encode_latent_row(const LatentFormat& format, std::byte* page, int rows_per_page, int row,
                        std::span<const float> values) {
