@@ -11,7 +11,7 @@ if [[ ${1-} == --preset ]]; then
   shift 2
 fi
 
-"$root/scripts/install_packages.sh"
+"$root/scripts/install_packages.sh" --test
 "$root/scripts/build.sh" "$preset"
 
 cd "$root"

@@ -7,3 +7,7 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)
+find_package(Boost 1.81 REQUIRED)
+find_package(zstd REQUIRED)
+pkg_check_modules(prometheus REQUIRED IMPORTED_TARGET prometheus-cpp-core)  # its CMake package wants curl too
+pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)

@@ -1,10 +1,16 @@
 #!/usr/bin/env bash
-# Installs what scripts/packages.txt lists and this machine lacks. With nothing missing it asks dpkg alone: no apt, no
-# network, some ten milliseconds.
+# install_packages.sh [--test]: installs what scripts/packages.txt lists and this machine lacks. With nothing missing it
+# asks dpkg alone: no apt, no network, some ten milliseconds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-mapfile -t wanted < <(sed 's/#.*//' packages.txt | tr -d ' \t' | grep .)
+if [[ ${1-} == --test ]]; then lines=$(cat packages.txt); else lines=$(grep -v '\[test\]' packages.txt); fi
+wanted=()
+while read -r name; do
+  command=${name#*|}
+  if [[ $command != "$name" ]] && command -v "$command" >/dev/null; then continue; fi
+  wanted+=("${name%|*}")
+done < <(sed 's/#.*//' <<<"$lines" | tr -d ' \t' | grep .)
 
 if ! command -v dpkg-query >/dev/null; then
   echo "install_packages.sh: this is no Debian system (no dpkg-query); install these yourself: ${wanted[*]}" >&2

@@ -15,30 +15,12 @@
 #include "base/error.h"
 #include "device/cpu_device.h"
 #include "engine/memory_plan.h"
+#include "engine/step_engine.h"
 #include "kv_cache/sequence_pages.h"
 #include "model/forward.h"
 #include "model/weights.h"
 
 namespace baleen {
-
-enum class SequenceId : std::int64_t {};
-
-enum class WantedLogits : std::uint8_t { kNone, kLast, kAll };
-
-/// One sequence's part of a step: its next tokens. An open sequence, at most once in a step.
-struct StepInput {
-  SequenceId sequence{};
-  std::span<const TokenId> tokens;  ///< at least one
-  WantedLogits wanted = WantedLogits::kLast;
-};
-
-/// Valid until the next step.
-struct StepOutput {
-  ConstActivations<2> logits;  ///< [wanted rows in batch order, V]
-  /// Engines with `mtp`: row r predicts the token after next of a position whose successor is known:
-  /// positions start - 1 .. end - 2 of every input that wants kAll (from 0 in a sequence's first step).
-  ConstActivations<2> mtp_logits;
-};
 
 /// Not thread-safe: one caller steps, all processors work.
 class Engine {

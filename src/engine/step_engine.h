@@ -1,0 +1,103 @@
+/// What a scheduler asks of an engine: sequences that share prefixes, steps over many of them, drafts. The engine of
+/// one rank implements it; tests and the simulator bring their own.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/error.h"
+#include "ops/operation/operation.h"
+#include "prefix_cache/radix_tree.h"
+#include "tensor/ragged_batch.h"
+#include "tensor/view.h"
+
+namespace baleen {
+
+enum class SequenceId : std::int64_t {};
+
+enum class WantedLogits : std::uint8_t { kNone, kLast, kAll };
+
+/// One sequence's part of a step: its next tokens. An open sequence, at most once in a step.
+struct StepInput {
+  SequenceId sequence{};
+  std::span<const TokenId> tokens;  ///< at least one
+  WantedLogits wanted = WantedLogits::kLast;
+};
+
+/// Valid until the next step.
+struct StepOutput {
+  ConstActivations<2> logits;  ///< [wanted rows in batch order, V]
+  /// Engines with `mtp`: row r predicts the token after next of a position whose successor is known:
+  /// positions start - 1 .. end - 2 of every input that wants kAll (from 0 in a sequence's first step).
+  ConstActivations<2> mtp_logits;
+};
+
+/// One more link of a chain of drafts.
+struct DraftInput {
+  SequenceId sequence{};
+  /// Depth 0: the token chosen from the sequence's last logits. Depth i: the draft of depth i - 1.
+  TokenId token = 0;
+};
+
+/// Use of the pools, in pages of 256 positions. free + cached + in_use = total.
+struct PoolUse {
+  std::int64_t total = 0, free = 0;
+  std::int64_t cached = 0;  ///< owned by the tree
+  std::int64_t in_use = 0;  ///< owned by sequences
+};
+
+struct CacheUse {
+  PoolUse pages, window_pages, state_slots;
+};
+
+/// What an engine can do at most.
+struct EngineLimits {
+  std::int64_t vocab_size = 0;
+  std::int64_t max_batch_tokens = 0;
+  std::int64_t max_logit_rows = 0;
+  std::int64_t max_sequences = 0;
+  std::int64_t max_draft_tokens = 0;  ///< 0: no drafting
+  std::int64_t context_tokens = 0;    ///< positions of one sequence that has the cache to itself
+};
+
+/// Not thread-safe: one caller.
+class StepEngine {
+ public:
+  virtual ~StepEngine() = default;
+
+  [[nodiscard]] virtual EngineLimits limits() const = 0;
+
+  /// A new sequence that will be fed `prompt`. Where the prefix cache holds a beginning of it (at most all but the
+  /// last token), the sequence starts with that: `length` tells where to go on. Empty when max_sequences are open.
+  [[nodiscard]] virtual std::optional<SequenceId> open(std::span<const TokenId> prompt) = 0;
+  /// Tokens seen, or found in the cache.
+  [[nodiscard]] virtual std::int64_t length(SequenceId sequence) const = 0;
+  /// Makes room for that many more tokens, evicting cached prefixes if need be. False, and nothing taken, when
+  /// there is none.
+  [[nodiscard]] virtual bool reserve(SequenceId sequence, std::int64_t num_tokens) = 0;
+  /// Runs one step. A failure leaves every sequence as it was, except after non-finite logits (the message
+  /// names the first layer, or the MTP block), when the sequences of the step are spoilt: close them without
+  /// keeping. Expected failures: an id outside the vocabulary, more tokens than a step or the context holds, no
+  /// free pages (never after `reserve`).
+  [[nodiscard]] virtual Result<StepOutput> step(std::span<const StepInput> inputs) = 0;
+  /// Takes back the last tokens: at most max_draft_tokens, and none from before the last step.
+  virtual void truncate(SequenceId sequence, std::int64_t length) = 0;
+  /// Runs the MTP block on one token of each input, `depth` links after the last step. Logits [inputs, V] of the
+  /// token after it, valid until the next call of anything. Wants room as for a step of depth + 1 tokens; cache rows
+  /// it writes are overwritten by the next step.
+  [[nodiscard]] virtual Result<ConstActivations<2>> draft(std::span<const DraftInput> inputs,
+                                                          std::int64_t depth) = 0;
+  /// Hands the sequence's whole pages to the prefix cache (for others, or for itself when it comes back); it goes
+  /// on with the cache's.
+  virtual void share(SequenceId sequence) = 0;
+  /// Ends the sequence. `keep`: as `share` before; otherwise its pages are freed.
+  virtual void close(SequenceId sequence, bool keep) = 0;
+
+  [[nodiscard]] virtual CacheUse cache_use() const = 0;
+  /// For a picture of the tree.
+  [[nodiscard]] virtual std::vector<RadixNodeSummary> tree(std::size_t most_nodes) const = 0;
+};
+
+}  // namespace baleen

@@ -1,0 +1,51 @@
+/// Which tokens may come next in one reply: free reasoning, then what the request asked for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "grammar/grammar.h"
+#include "tensor/ragged_batch.h"
+#include "tokenizer/tokenizer.h"
+
+namespace baleen {
+
+/// One bit per token of the model's vocabulary: bit id % 64 of word id / 64.
+using TokenMask = std::vector<std::uint64_t>;
+
+/// The vocabulary arranged for masks; made once, shared by all replies, immutable but for caches it guards itself.
+class MaskVocabulary;
+/// `vocab_size` is the model's, at least the tokenizer's: ids without a token are never allowed.
+[[nodiscard]] std::shared_ptr<const MaskVocabulary> make_mask_vocabulary(const Tokenizer& tokenizer,
+                                                                         std::int64_t vocab_size);
+
+/// What a reply must be after its reasoning.
+struct ReplyRules {
+  bool starts_in_reasoning = false;  ///< the prompt ended with `<think>`: anything goes until `</think>`
+  enum class Body : std::uint8_t {
+    kFree,       ///< any text; once a tool-call block begins, `grammar` (if any) holds until its end
+    kGrammar,    ///< `grammar`, then the end
+    kToolCalls,  ///< a tool-call block at once: `grammar`, then the end
+  } body = Body::kFree;
+  Grammar grammar;
+};
+
+/// One for each reply. Copyable: a copy tries drafts.
+class ReplyConstraint {
+ public:
+  ReplyConstraint(ReplyRules rules, std::shared_ptr<const MaskVocabulary> vocabulary);
+
+  /// False: every token is allowed now, `mask` is left alone. Otherwise sets it. At least one token is allowed; the
+  /// end token only where the reply may end.
+  [[nodiscard]] bool fill(TokenMask& mask);
+  /// Moves on. False, changing nothing, when the token is not allowed.
+  bool accept(TokenId token);
+  /// The bytes that must come next whatever is sampled; empty when there is a choice. For drafts: forced syntax
+  /// needs no model.
+  [[nodiscard]] std::string forced_bytes() const;
+};
+
+}  // namespace baleen

@@ -1,0 +1,75 @@
+/// What a client asked for, whichever protocol it spoke.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "chat/message.h"
+#include "chat/reply_reader.h"
+#include "sampling/sampling_params.h"
+#include "tensor/ragged_batch.h"
+
+namespace baleen {
+
+enum class Api : std::uint8_t { kChatCompletions, kCompletions, kResponses, kMessages };
+
+/// A refusal in every protocol's terms.
+struct ApiError {
+  int status = 400;
+  std::string type = "invalid_request_error";  ///< OpenAI's names; encoders translate
+  std::string code;                            ///< may be empty
+  std::string param;                           ///< the field, e.g. "messages[2].content"; may be empty
+  std::string message;
+};
+
+template <class T>
+using ApiResult = std::variant<T, ApiError>;
+
+struct ToolChoice {
+  enum class Kind : std::uint8_t { kAuto, kNone, kRequired, kNamed } kind = Kind::kAuto;
+  std::string name;  ///< for kNamed
+  bool parallel = true;
+};
+
+struct ResponseFormat {
+  enum class Kind : std::uint8_t { kText, kJsonObject, kJsonSchema } kind = Kind::kText;
+  std::string name;
+  PythonJson schema;  ///< for kJsonSchema
+};
+
+using RawPrompt = std::variant<std::string, std::vector<TokenId>>;
+
+struct ApiRequest {
+  Api api = Api::kChatCompletions;
+  std::string model;  ///< as asked for
+
+  // Conversation (all but kCompletions). Tools and response format stand in the first system message.
+  std::vector<Message> messages;
+  ThinkingMode thinking_mode = ThinkingMode::kThinking;
+  ReasoningEffort effort = ReasoningEffort::kDefault;
+  std::vector<DeclaredTool> tools;
+  ToolChoice tool_choice;
+  ResponseFormat response_format;
+
+  std::vector<RawPrompt> prompts;  ///< kCompletions: one or more
+  bool echo = false;               ///< kCompletions: the prompt's text first
+
+  SamplingParams sampling;            ///< where set below, else defaults of the model
+  std::optional<double> temperature;  ///< absent: the model's default
+  std::optional<double> top_p;
+  std::vector<std::string> stops;
+  std::optional<std::int64_t> max_tokens;
+  int num_choices = 1;
+  int priority = 0;
+
+  bool stream = false;
+  bool include_usage = false;  ///< OpenAI streams: a last chunk with usage
+  bool logprobs = false;
+  bool show_reasoning = true;                                 ///< false: reasoning is computed, not sent
+  std::vector<std::pair<std::string, std::string>> metadata;  ///< echoed where the protocol does
+};
+
+}  // namespace baleen

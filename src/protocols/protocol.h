@@ -1,0 +1,83 @@
+/// The protocols: JSON in to ApiRequest, reply parts out to JSON or server-sent events. Pure functions and values;
+/// nothing here knows sockets, tokens or the engine.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "protocols/api_request.h"
+
+namespace baleen {
+
+/// What parsing needs to know of the server.
+struct ApiContext {
+  std::string model;  ///< the name it serves under
+  std::int64_t vocab_size = 0;
+  int max_choices = 16;
+  bool think_by_default = false;  ///< when the request does not say
+};
+
+/// Parses a body by the path's protocol: types, ranges and contradictions are checked here, each refusal names the
+/// field. Unknown fields are passed over; known ones that cannot be honoured are refused.
+[[nodiscard]] ApiResult<ApiRequest> parse_chat_completions(std::string_view body, const ApiContext& context);
+[[nodiscard]] ApiResult<ApiRequest> parse_completions(std::string_view body, const ApiContext& context);
+[[nodiscard]] ApiResult<ApiRequest> parse_responses(std::string_view body, const ApiContext& context);
+[[nodiscard]] ApiResult<ApiRequest> parse_messages(std::string_view body, const ApiContext& context);
+/// Anthropic's count_tokens: as parse_messages, where max_tokens may be missing.
+[[nodiscard]] ApiResult<ApiRequest> parse_count_tokens(std::string_view body, const ApiContext& context);
+
+/// The error body of a protocol: {"error": {...}} or {"type": "error", "error": {...}}.
+[[nodiscard]] std::string error_body(Api api, const ApiError& error);
+/// The same in the middle of a stream, as an event.
+[[nodiscard]] std::string error_event(Api api, const ApiError& error);
+
+struct TokenText {
+  std::string bytes;
+  double logprob = 0;
+};
+struct TokenLogprobs {
+  TokenText token;
+  std::vector<TokenText> top;
+};
+
+enum class StopReason : std::uint8_t { kEnd, kStopString, kLength, kToolCalls, kCancelled };
+
+struct Usage {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t cached_tokens = 0;
+  std::int64_t reply_tokens = 0;  ///< reasoning included
+  std::int64_t reasoning_tokens = 0;
+  std::int64_t drafted_tokens = 0, accepted_tokens = 0;
+};
+
+/// Turns the parts of all choices of one request into its response. Each call returns bytes to send now: events when
+/// the request streams, nothing otherwise; `finish` returns the end of the stream, or the whole body.
+class ReplyEncoder {
+ public:
+  virtual ~ReplyEncoder() = default;
+  [[nodiscard]] virtual std::string begin() = 0;
+  /// `parts` in order, and the logprobs of the tokens behind them when asked for.
+  [[nodiscard]] virtual std::string parts(int choice, const std::vector<ReplyPart>& parts,
+                                          const std::vector<TokenLogprobs>& logprobs) = 0;
+  [[nodiscard]] virtual std::string choice_finished(int choice, StopReason reason,
+                                                    const std::string& stop_string) = 0;
+  [[nodiscard]] virtual std::string finish(const Usage& usage) = 0;
+};
+
+/// `id` is unique and plain ("8f3a..."): encoders add their prefix. `call_id(choice, call)` names tool calls.
+struct ReplyIdentity {
+  std::string id;
+  std::int64_t created_unix_seconds = 0;
+  std::string model;
+};
+/// Ids of tool calls: "call_" or "toolu_", then identity, choice and call.
+[[nodiscard]] std::string tool_call_id(Api api, const ReplyIdentity& identity, int choice,
+                                       std::size_t call_idx);
+[[nodiscard]] std::unique_ptr<ReplyEncoder> make_encoder(const ApiRequest& request,
+                                                         const ReplyIdentity& identity,
+                                                         const Usage& at_start);
+
+}  // namespace baleen

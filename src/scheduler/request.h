@@ -1,0 +1,69 @@
+/// A request as the scheduler sees it, and what it publishes about one.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "grammar/reply_constraint.h"
+#include "sampling/sampler.h"
+#include "sampling/sampling_params.h"
+#include "tensor/ragged_batch.h"
+
+namespace baleen {
+
+enum class RequestId : std::int64_t {};
+
+struct Request {
+  std::vector<TokenId> prompt;       ///< at least one token
+  SamplingParams sampling;           ///< valid for the vocabulary
+  std::vector<std::string> stops;    ///< stop strings, not shown
+  std::vector<TokenId> stop_tokens;  ///< end the reply, not shown
+  std::int64_t max_tokens = 0;       ///< 0: as many as the context holds
+  int priority = 0;                  ///< higher goes first; equals by arrival
+  std::optional<ReplyRules> rules;   ///< none: any token
+  /// Starts only after that request's prompt is in the cache (or gone): choices of one prompt compute it once.
+  std::optional<RequestId> after_prompt_of;
+};
+
+/// One sampled token. Its text may be part of a character.
+struct ReplyToken {
+  TokenId id = 0;
+  std::optional<double> logprob;
+  std::vector<TokenLogprob> top_logprobs;
+};
+
+/// What one step added to a reply: tokens, and the text that became safe to show (of these or earlier tokens).
+struct ReplyPiece {
+  std::vector<ReplyToken> tokens;
+  std::string text;
+};
+
+enum class ReplyEnd : std::uint8_t { kStopToken, kStopString, kLength, kCancelled, kFailed };
+
+struct ReplySummary {
+  ReplyEnd end = ReplyEnd::kLength;
+  std::string stop_string;  ///< which one, for kStopString
+  std::string error;        ///< for kFailed: a sentence
+  std::uint64_t seed = 0;
+  std::int64_t prompt_tokens = 0;
+  std::int64_t cached_tokens = 0;  ///< of the prompt, found in the cache at first admission
+  std::int64_t reply_tokens = 0;   ///< the stop token included
+  std::int64_t drafted_tokens = 0, accepted_tokens = 0,
+               steps = 0;  ///< of speculative decoding; decode steps taken
+  std::int64_t preemptions = 0;
+  double queue_seconds = 0;        ///< until first admitted
+  double first_token_seconds = 0;  ///< since submission
+  double total_seconds = 0;
+};
+
+/// Receives one reply, in the scheduler's thread: it must not block. `finished` comes once, last.
+class ReplySink {
+ public:
+  virtual ~ReplySink() = default;
+  virtual void piece(const ReplyPiece& piece) = 0;
+  virtual void finished(const ReplySummary& summary) = 0;
+};
+
+}  // namespace baleen
