@@ -83,6 +83,8 @@ class HttpServer {
   void drain();
   /// Ends `run` now. Any thread.
   void stop();
+  /// Runs `task` in the server's thread, soon; in the order of the calls. Any thread.
+  void post(std::function<void()> task);
   /// Runs `task` in the server's thread after a delay, unless it has stopped. Any thread.
   void after(double seconds, std::function<void()> task);
   [[nodiscard]] HttpStats stats() const;

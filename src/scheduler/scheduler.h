@@ -50,6 +50,9 @@ class Scheduler {
   /// Ends a request at the next step, wherever it is; unknown or finished ones are ignored.
   void cancel(RequestId id);
   [[nodiscard]] SchedulerStats stats() const;
+  /// Runs `task` in the loop's thread before its next turn, so that it may look at the engine. Any thread; dropped when
+  /// the loop has ended.
+  void between_turns(std::function<void()> task);
 
   /// One turn of the loop. False when there was nothing to do.
   bool turn();
