@@ -173,6 +173,7 @@ void Connection::collect_answer() {
   }
   if (!news.response) append_events(bytes, news.events, news.ended, form_);
   answer_->set_in_flight(bytes.size());
+  if (bytes.empty() && answer_is_queued_) return finish_answer();  // the end of a stream of which HEAD wants no body
   queue(bytes);
 }
 
