@@ -1,0 +1,86 @@
+/// A StepEngine over `fake_model.h` with bounded pages, window pages and slots, which complains of every misuse.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/step_engine.h"
+#include "tests/scheduler/fake_model.h"
+#include "tests/scheduler/toy_cache.h"
+
+namespace baleen {
+
+struct FakeEngineOptions {
+  std::int64_t num_pages = 1000;
+  std::int64_t num_window_pages = 1000;
+  std::int64_t max_batch_tokens = 512;
+  std::int64_t max_logit_rows = 64;
+  std::int64_t max_sequences = 16;
+  std::int64_t max_draft_tokens = 4;
+  double draft_quality = 0.7;  ///< chance that a draft sees the true logits
+};
+
+/// One input of a step, as tests look at it.
+struct FakeStepPart {
+  SequenceId sequence{};
+  std::int64_t start = 0, num_tokens = 0;
+  WantedLogits wanted = WantedLogits::kNone;
+};
+
+class FakeEngine : public StepEngine {
+ public:
+  explicit FakeEngine(const FakeEngineOptions& options) : options_(options), cache_(options.num_pages) {}
+  ~FakeEngine() override;
+
+  [[nodiscard]] EngineLimits limits() const override;
+  [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt) override;
+  [[nodiscard]] std::int64_t length(SequenceId sequence) const override;
+  [[nodiscard]] bool reserve(SequenceId sequence, std::int64_t num_tokens) override;
+  [[nodiscard]] Result<StepOutput> step(std::span<const StepInput> inputs) override;
+  void truncate(SequenceId sequence, std::int64_t length) override;
+  [[nodiscard]] Result<ConstActivations<2>> draft(std::span<const DraftInput> inputs,
+                                                  std::int64_t depth) override;
+  void share(SequenceId sequence) override;
+  void close(SequenceId sequence, bool keep) override;
+  [[nodiscard]] CacheUse cache_use() const override;
+  [[nodiscard]] std::vector<RadixNodeSummary> tree(std::size_t) const override { return {}; }
+
+  /// Called with every step before it runs; a sentence makes it fail and spoils its sequences.
+  std::function<std::string(const std::vector<FakeStepPart>&)> on_step;
+  bool drafts_fail = false;
+
+ private:
+  struct Sequence {
+    std::vector<TokenId> tokens;
+    std::vector<History> histories;  ///< after each of the tokens
+    std::vector<History> page_keys;  ///< of the pages that the cache owns, all at the beginning
+    std::int64_t private_pages = 0, window_pages = 0;
+    std::int64_t undoable_from = 0;  ///< where the last step began
+    bool stepped = false, spoilt = false;
+    std::vector<TokenId> drafts;
+
+    [[nodiscard]] std::int64_t length() const { return std::ssize(tokens); }
+    [[nodiscard]] History history() const { return histories.empty() ? kNoHistory : histories.back(); }
+    [[nodiscard]] std::int64_t capacity() const {
+      return (std::ssize(page_keys) + private_pages) * kPageTokens;
+    }
+    void push(TokenId token);
+  };
+  [[nodiscard]] Sequence& find(SequenceId sequence);
+  void set_window(Sequence& sequence, std::int64_t end);
+  [[nodiscard]] std::int64_t window_pages_for(const Sequence& sequence, std::int64_t end) const;
+
+  FakeEngineOptions options_;
+  ToyCache cache_;
+  std::map<SequenceId, Sequence> sequences_;
+  std::int64_t next_id_ = 0;
+  std::int64_t window_pages_in_use_ = 0;
+  std::vector<float> logits_;
+};
+
+}  // namespace baleen
