@@ -17,8 +17,6 @@
 namespace baleen {
 namespace {
 
-constexpr std::size_t kMaxRememberedCalls = 10000;
-constexpr std::size_t kMaxRememberedCallBytes = 64 << 20;
 constexpr double kMinStatsSeconds = 0.1, kMaxStatsSeconds = 3600;
 /// A look at whether all is done while draining.
 constexpr double kDrainLookSeconds = 0.05;
@@ -108,7 +106,6 @@ ApiServer::ApiServer(ServedModel model, Scheduler& scheduler, EngineProbe probe,
       scheduler_(scheduler),
       probe_(std::move(probe)),
       options_(std::move(options)),
-      calls_(kMaxRememberedCalls, kMaxRememberedCallBytes),
       preparer_(model_, calls_),
       started_seconds_(now_seconds()),
       instance_(random_name()),
@@ -339,7 +336,7 @@ void ApiServer::log_job(const JobReport& report) const {
   if (usage.drafted_tokens > 0) {
     drafts = fmt::format(
         ", {}/{} drafts accepted, {:.2f} tokens a step", usage.accepted_tokens, usage.drafted_tokens,
-        static_cast<double>(usage.reply_tokens) / static_cast<double>(std::max<std::int64_t>(1, steps)));
+        static_cast<double>(usage.reply_tokens - 1) / static_cast<double>(std::max<std::int64_t>(1, steps)));
   }
   fmt::print(
       stderr,

@@ -153,21 +153,17 @@ void CompletionJob::receive(std::size_t choice_idx, const ReplyPiece& piece, dou
     if (token.id == end_of_reasoning_) choice.in_reasoning = false;
   }
   const std::vector<ReplyPart> parts = read(choice, piece.text);
-  remember_calls(choice_idx, parts);
   if (!parts.empty() || !logprobs.empty())
     send(encoder_->parts(static_cast<int>(choice_idx), parts, logprobs));
 }
 
-void CompletionJob::remember_calls(std::size_t choice_idx, const std::vector<ReplyPart>& parts) {
-  Choice& choice = choices_[choice_idx];
-  for (const ReplyPart& part : parts) {
-    if (part.kind == ReplyPart::Kind::kCallBegin) {
-      choice.calls.push_back(
-          {.id = tool_call_id(request_.api.api, identity_, static_cast<int>(choice_idx), part.call_idx),
-           .name = part.text});
-    }
-    if (part.kind == ReplyPart::Kind::kCallArguments) choice.calls.back().arguments += part.text;
+void CompletionJob::remember_calls(std::size_t choice_idx) {
+  const ReplyReader& reader = choices_[choice_idx].reader;
+  std::vector<ToolCall> calls(reader.calls().begin(), reader.calls().end());
+  for (std::size_t call_idx = 0; call_idx < calls.size(); ++call_idx) {
+    calls[call_idx].id = tool_call_id(request_.api.api, identity_, static_cast<int>(choice_idx), call_idx);
   }
+  context_.calls.remember(calls, reader.raw_calls());
 }
 
 void CompletionJob::finish_choice(std::size_t choice_idx, const ReplySummary& summary) {
@@ -182,13 +178,10 @@ void CompletionJob::finish_choice(std::size_t choice_idx, const ReplySummary& su
     }
     if (request_.api.api != Api::kCompletions) {
       const std::vector<ReplyPart> rest = choice.reader.finish(summary.end != ReplyEnd::kStopToken);
-      remember_calls(choice_idx, rest);
       if (!rest.empty()) send(encoder_->parts(static_cast<int>(choice_idx), rest, {}));
-      if (!choice.reader.raw_calls().empty()) {
-        context_.calls.remember(choice.calls, std::string(choice.reader.raw_calls()));
-      }
+      remember_calls(choice_idx);
     }
-    send(encoder_->choice_finished(static_cast<int>(choice_idx), stop_reason(summary, choice.calls.size()),
+    send(encoder_->choice_finished(static_cast<int>(choice_idx), stop_reason(summary, choice.reader.num_calls()),
                                    summary.stop_string));
   }
   if (num_finished_ == choices_.size()) finish();
@@ -213,11 +206,12 @@ void CompletionJob::fail(const ApiError& error) {
   cancel();
   answered_ = true;
   report_.status = error.status;
+  std::string bytes = encoder_->failed(error);
   if (request_.api.stream) {
-    exchange_->send(error_event(request_.api.api, error));
+    exchange_->send(std::move(bytes));
     exchange_->end();
   } else {
-    exchange_->respond({.status = error.status, .body = error_body(request_.api.api, error)});
+    exchange_->respond({.status = error.status, .body = std::move(bytes)});
   }
   if (num_finished_ == choices_.size()) context_.on_done(report_);
 }

@@ -52,7 +52,6 @@ class CompletionJob : public std::enable_shared_from_this<CompletionJob> {
     ReplyReader reader;
     bool in_reasoning = false;
     std::int64_t reasoning_tokens = 0;
-    std::vector<ToolCall> calls;
     double last_piece_seconds = -1;
     bool finished = false;
     ReplySummary summary;
@@ -66,7 +65,7 @@ class CompletionJob : public std::enable_shared_from_this<CompletionJob> {
   void send(std::string bytes);
   void keep_alive();
   [[nodiscard]] std::vector<ReplyPart> read(Choice& choice, std::string_view text);
-  void remember_calls(std::size_t choice_idx, const std::vector<ReplyPart>& parts);
+  void remember_calls(std::size_t choice_idx);
   [[nodiscard]] std::vector<TokenLogprobs> logprobs_of(const Choice& choice, const ReplyPiece& piece) const;
   [[nodiscard]] Usage usage() const;
 

@@ -130,7 +130,7 @@ void Metrics::observe(const JobReport& report) {
     families_->first_token.Observe(choice.first_token_seconds);
     families_->total.Observe(choice.total_seconds);
     if (choice.drafted_tokens > 0 && choice.steps > 0) {
-      families_->tokens_per_step.Observe(static_cast<double>(choice.reply_tokens) /
+      families_->tokens_per_step.Observe(static_cast<double>(choice.reply_tokens - 1) /
                                          static_cast<double>(choice.steps));
     }
   }

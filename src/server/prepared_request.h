@@ -31,7 +31,7 @@ struct PreparedRequest {
 class RequestPreparer {
  public:
   /// All outlive this.
-  RequestPreparer(const ServedModel& model, const CallMemory& calls) : model_(model), calls_(calls) {}
+  RequestPreparer(const ServedModel& model, CallMemory& calls) : model_(model), calls_(calls) {}
 
   /// Refuses what does not fit the context or has no rendering.
   [[nodiscard]] ApiResult<PreparedRequest> prepare(ApiRequest request);
@@ -53,7 +53,7 @@ class RequestPreparer {
   [[nodiscard]] Result<Grammar> cached(std::string key, const Compile& compile);
 
   const ServedModel& model_;
-  const CallMemory& calls_;
+  CallMemory& calls_;
   std::list<KeptGrammar> grammars_;  ///< most recently used first
 };
 

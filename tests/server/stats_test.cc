@@ -62,7 +62,7 @@ TEST(Metrics, CountsRequestsAndShowsTheParts) {
   for (const char* line :
        {"baleen_requests_total{api=\"messages\",status=\"200\"} 1", "baleen_reply_tokens_total 80",
         "baleen_cache_pages{pool=\"pages\",use=\"cached\"} 3", "baleen_time_between_tokens_seconds_count 2",
-        "baleen_time_between_tokens_seconds_bucket{le=\"0.005\"} 1", "baleen_tokens_per_decode_step_sum 2.5",
+        "baleen_time_between_tokens_seconds_bucket{le=\"0.005\"} 1", "baleen_tokens_per_decode_step_sum 2.25",
         "baleen_operation_seconds_total{operation=\"linear\"} 0.5", "# TYPE baleen_requests_waiting gauge"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "\nin\n" << text;
   }
