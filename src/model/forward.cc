@@ -195,7 +195,8 @@ void Forward::compress(std::int64_t block, const RaggedBatch& batch) {
   const std::int64_t num_rows = batch.num_rows();
   const auto ratio = static_cast<int>(config_.compress_ratio(block));
   const auto pool = [&](const CompressorWeights& compressor, const Activations<2>& kv,
-                        const Activations<2>& gate, const CompressorState& state, const LatentPool& latent,
+                        const Activations<2>& gate, const CompressorState& state,
+                        const CompressorOverlap& overlap, const LatentPool& latent,
                         const IndexKeyPool& index_key) {
     device_.compressor({.kv = rows(kv, num_rows, compressor.wkv.rows),
                         .gate = rows(gate, num_rows, compressor.wgate.rows),
@@ -207,14 +208,15 @@ void Forward::compress(std::int64_t block, const RaggedBatch& batch) {
                         .precision = precision_,
                         .batch = batch,
                         .state = state,
+                        .overlap = overlap,
                         .latent = latent,
                         .index_key = index_key});
   };
   pool(weights.compressor, buffers_.main_kv, buffers_.main_gate, cache_.main_state(block),
-       cache_.compressed(block), {});
+       cache_.main_overlap(block), cache_.compressed(block), {});
   if (ratio == 4) {
-    pool(weights.indexer.compressor, buffers_.index_kv, buffers_.index_gate, cache_.index_state(block), {},
-         cache_.index_keys(block));
+    pool(weights.indexer.compressor, buffers_.index_kv, buffers_.index_gate, cache_.index_state(block),
+         cache_.index_overlap(block), {}, cache_.index_keys(block));
   }
 }
 
