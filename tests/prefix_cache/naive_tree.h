@@ -129,10 +129,10 @@ class NaiveTree {
       remove(*victim, freed);
     }
     if (options_.reserved_tails > 0) {
-      evict_windows(num_window_pages, freed, [&](const Node& node) { return !is_tail(node); });
       const std::int64_t reserved_from = oldest_reserved_access();
-      evict_windows(num_window_pages, freed,
-                    [&](const Node& node) { return records_.at(node.back()).last_access < reserved_from; });
+      evict_windows(num_window_pages, freed, [&](const Node& node) {
+        return !is_tail(node) || records_.at(node.back()).last_access < reserved_from;
+      });
     }
     evict_windows(num_window_pages, freed, [](const Node&) { return true; });
     return freed;
@@ -236,7 +236,8 @@ class NaiveTree {
   [[nodiscard]] std::int64_t oldest_reserved_access() const {
     std::vector<std::int64_t> accesses;
     for (const auto& [key, record] : records_) {
-      if (record.ends_node && !is_dead(key) && is_tail(node_at(key))) accesses.push_back(record.last_access);
+      if (!record.ends_node || is_dead(key) || record.window_lock > 0 || !is_tail(node_at(key))) continue;
+      accesses.push_back(record.last_access);
     }
     std::sort(accesses.rbegin(), accesses.rend());
     const auto reserved = static_cast<std::size_t>(options_.reserved_tails);
