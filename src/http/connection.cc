@@ -37,7 +37,8 @@ void Connection::check_deadline(Clock::time_point now) {
   if (now < deadline_ || phase_ == Phase::kClosed) return;
   const bool has_begun = phase_ == Phase::kReading && reader_.state() != RequestReader::State::kEmpty;
   if (writing_ || has_begun) ++state_.counters.timed_out;
-  if (writing_ || !has_begun) return drop();
+  if (writing_) return cut_off();
+  if (!has_begun) return drop();
   refuse({408, "request_timeout", "The request did not arrive in time.", reader_.request().path});
 }
 
@@ -155,7 +156,7 @@ void Connection::collect_answer() {
       break;
     case Answer::Fate::kTooSlow:
       ++state_.counters.dropped_slow;
-      return drop();
+      return cut_off();
     case Answer::Fate::kBroken:
       return drop();
     case Answer::Fate::kUnanswered:
@@ -173,7 +174,8 @@ void Connection::collect_answer() {
   }
   if (!news.response) append_events(bytes, news.events, news.ended, form_);
   answer_->set_in_flight(bytes.size());
-  if (bytes.empty() && answer_is_queued_) return finish_answer();  // the end of a stream of which HEAD wants no body
+  if (bytes.empty() && answer_is_queued_)
+    return finish_answer();  // the end of a stream of which HEAD wants no body
   queue(bytes);
 }
 
@@ -198,6 +200,13 @@ void Connection::linger() {
   Code ignored;
   socket_.shutdown(Socket::shutdown_send, ignored);
   wait_readable();
+}
+
+// With a reset: otherwise the system would hold what is unsent, for minutes, for a client that reads no more.
+void Connection::cut_off() {
+  Code ignored;
+  socket_.set_option(asio::socket_base::linger(true, 0), ignored);
+  drop();
 }
 
 // ---- out ----
