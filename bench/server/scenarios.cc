@@ -63,6 +63,7 @@ Tally keep_streaming(const LoadTarget& target, int num_streams, double seconds, 
   std::vector<StreamClient*> clients(running.size());
   if (beside != nullptr) clients.push_back(beside);
   while (Clock::now() < end && each_turn()) {
+    const std::int64_t errors_before = tally.errors;
     for (std::size_t i = 0; i < running.size(); ++i) {
       if (running[i] && !running[i]->finished()) continue;
       if (running[i]) tally.add(*running[i], false);
@@ -71,7 +72,7 @@ Tally keep_streaming(const LoadTarget& target, int num_streams, double seconds, 
     }
     drive(clients, std::min(end, after(0.1)));
     // A server that refuses at once must not be asked as fast as it refuses.
-    if (tally.errors > 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (tally.errors > errors_before) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   for (const auto& completion : running) {
     if (completion) tally.add(*completion, !completion->finished());

@@ -107,9 +107,11 @@ void Connection::read_request(std::string_view bytes) {
     return begin_answer();
   }
   if (after == State::kRefused) return refuse(reader_.error());
-  if (after != before)
-    allow(after == State::kHead ? state_.options.header_seconds : state_.options.body_seconds);
-  if (after != before && reader_.expects_continue() && reader_.request().body.empty()) queue(kContinue);
+  if (after != before) {
+    const HttpServerOptions& options = state_.options;
+    allow(after == State::kHead ? options.header_seconds : options.body_seconds);
+    if (reader_.expects_continue() && reader_.request().body.empty()) queue(kContinue);
+  }
   wait_readable();
 }
 
