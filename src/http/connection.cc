@@ -37,7 +37,8 @@ void Connection::check_deadline(Clock::time_point now) {
   if (now < deadline_ || phase_ == Phase::kClosed) return;
   const bool has_begun = phase_ == Phase::kReading && reader_.state() != RequestReader::State::kEmpty;
   if (writing_ || has_begun) ++state_.counters.timed_out;
-  if (writing_ || !has_begun) return drop();
+  if (writing_) return cut_off();
+  if (!has_begun) return drop();
   refuse({408, "request_timeout", "The request did not arrive in time.", reader_.request().path});
 }
 
@@ -106,9 +107,11 @@ void Connection::read_request(std::string_view bytes) {
     return begin_answer();
   }
   if (after == State::kRefused) return refuse(reader_.error());
-  if (after != before)
-    allow(after == State::kHead ? state_.options.header_seconds : state_.options.body_seconds);
-  if (after != before && reader_.expects_continue() && reader_.request().body.empty()) queue(kContinue);
+  if (after != before) {
+    const HttpServerOptions& options = state_.options;
+    allow(after == State::kHead ? options.header_seconds : options.body_seconds);
+    if (reader_.expects_continue() && reader_.request().body.empty()) queue(kContinue);
+  }
   wait_readable();
 }
 
@@ -155,7 +158,7 @@ void Connection::collect_answer() {
       break;
     case Answer::Fate::kTooSlow:
       ++state_.counters.dropped_slow;
-      return drop();
+      return cut_off();
     case Answer::Fate::kBroken:
       return drop();
     case Answer::Fate::kUnanswered:
@@ -173,7 +176,8 @@ void Connection::collect_answer() {
   }
   if (!news.response) append_events(bytes, news.events, news.ended, form_);
   answer_->set_in_flight(bytes.size());
-  if (bytes.empty() && answer_is_queued_) return finish_answer();  // the end of a stream of which HEAD wants no body
+  if (bytes.empty() && answer_is_queued_)
+    return finish_answer();  // the end of a stream of which HEAD wants no body
   queue(bytes);
 }
 
@@ -198,6 +202,13 @@ void Connection::linger() {
   Code ignored;
   socket_.shutdown(Socket::shutdown_send, ignored);
   wait_readable();
+}
+
+// With a reset: otherwise the system would hold what is unsent, for minutes, for a client that reads no more.
+void Connection::cut_off() {
+  Code ignored;
+  socket_.set_option(asio::socket_base::linger(true, 0), ignored);
+  drop();
 }
 
 // ---- out ----

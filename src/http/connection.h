@@ -59,6 +59,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void collect_answer();
   void finish_answer();
   void linger();
+  void cut_off();
 
   void queue(std::string_view bytes);
   void write_on();
