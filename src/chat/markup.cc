@@ -254,10 +254,11 @@ class TagReader {
   }
 
   bool ends_attribute(std::string_view after) {
-    static constexpr std::string_view kEnds[] = {" ", "\n", ">", "/>", "\t", "string", "name"};
-    for (const std::string_view end : kEnds) {
-      if (after.starts_with(end)) return true;
-      if (end.starts_with(after)) ran_out_ = true;
+    static constexpr std::string_view kNext[] = {">", "/>", "string", "name", "\n", "<"};
+    after.remove_prefix(std::min(after.find_first_not_of(" \t"), after.size()));
+    for (const std::string_view next : kNext) {
+      if (after.starts_with(next)) return true;
+      if (next.starts_with(after)) ran_out_ = true;
     }
     return false;
   }

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "chat/python_json.h"
+
 namespace baleen::test {
 
 struct DamagedReply {
@@ -15,7 +17,7 @@ struct DamagedReply {
 /// One shape for each place where `from` occurs, with `to` there instead, and one with all of them.
 inline void add_replaced(std::vector<DamagedReply>& shapes, std::string_view reply, std::string_view from,
                          std::string_view to) {
-  const std::string what = "'" + std::string(from) + "' as '" + std::string(to) + "'";
+  const std::string what = quote_python_json(from) + " as " + quote_python_json(to);
   std::string all(reply);
   std::size_t offset_in_all = 0, num_places = 0;
   for (std::size_t at = reply.find(from); at != std::string_view::npos;
