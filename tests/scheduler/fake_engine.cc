@@ -40,6 +40,7 @@ FakeEngine::Sequence& FakeEngine::find(SequenceId sequence) {
 std::optional<SequenceId> FakeEngine::open(std::span<const TokenId> prompt) {
   EXPECT_FALSE(prompt.empty());
   if (std::ssize(sequences_) == options_.max_sequences) return std::nullopt;
+  ++num_opened;
   const SequenceId id{next_id_++};
   Sequence& sequence = sequences_[id];
   std::vector<History> keys;

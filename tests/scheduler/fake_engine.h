@@ -53,6 +53,7 @@ class FakeEngine : public StepEngine {
   /// Called with every step before it runs; a sentence makes it fail and spoils its sequences.
   std::function<std::string(const std::vector<FakeStepPart>&)> on_step;
   bool drafts_fail = false;
+  std::int64_t num_opened = 0;  ///< sequences, since the start
 
  private:
   struct Sequence {
