@@ -133,6 +133,21 @@ TEST(Scheduler, HigherPriorityTakesTheSlotOfALowerOne) {
   EXPECT_EQ(world.scheduler.stats().preemptions, 1);
 }
 
+TEST(Scheduler, NobodyYieldsToWhatWouldNotFitAnyway) {
+  SchedulerWorld world({.pools = {.num_pages = 8}});
+  Request large = greedy(prompt_of(1400, 1), 100), small = greedy(prompt_of(300, 2), 100);
+  large.priority = 2;
+  Request waiting = greedy(prompt_of(1000, 3), 2);
+  waiting.priority = 1;
+  const auto first = world.submit(large), second = world.submit(small);
+  for (int i = 0; i < 5; ++i) world.scheduler.turn();
+  const auto third = world.submit(waiting);  // six pages are taken by a more important one
+  world.finish();
+  EXPECT_EQ(second.reply->summary->preemptions, 0);
+  EXPECT_GE(third.reply->summary->first_token_seconds, 100);
+  EXPECT_EQ(first.reply->tokens.size() + second.reply->tokens.size() + third.reply->tokens.size(), 202u);
+}
+
 TEST(Scheduler, FullQueueRefuses) {
   SchedulerWorld world({.pools = {.max_sequences = 1}}, {.max_queue = 3});
   for (std::uint64_t i = 0; i < 3; ++i) world.submit(greedy(prompt_of(3, i), 4));
