@@ -1,10 +1,8 @@
 #include "scheduler/job_board.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
-
-#include "base/check.h"
-#include "base/error.h"
 
 namespace baleen {
 namespace {
@@ -12,6 +10,17 @@ namespace {
 /// A first chunk's worth of room must be there at admission; more would take window pages that a prompt does not need
 /// at once.
 constexpr std::int64_t kFirstChunkTokens = kPageTokens;
+
+constexpr int kAnyPriority = std::numeric_limits<int>::min();
+
+Result<std::shared_ptr<const MaskVocabulary>> mask_vocabulary_of(const Tokenizer& tokenizer,
+                                                                 std::int64_t vocab_size) {
+  try {
+    return make_mask_vocabulary(tokenizer, vocab_size);
+  } catch (const Error& error) {
+    return Failure{error.what()};
+  }
+}
 
 std::int64_t pages_of(std::int64_t num_tokens) { return (num_tokens + kPageTokens - 1) / kPageTokens; }
 
@@ -25,7 +34,7 @@ JobBoard::JobBoard(StepEngine& engine, const Tokenizer& tokenizer, const Schedul
       limits_(limits),
       stats_(stats),
       max_running_(std::min({limits.max_sequences, limits.max_batch_tokens, limits.max_logit_rows})),
-      mask_vocabulary_(make_mask_vocabulary(tokenizer, limits.vocab_size)) {}
+      mask_vocabulary_(mask_vocabulary_of(tokenizer, limits.vocab_size)) {}
 
 JobBoard::~JobBoard() {
   for (const Job* job : running_) engine_.close(*job->sequence, /*keep=*/false);
@@ -51,6 +60,7 @@ std::string JobBoard::reason_to_refuse(const Request& request) const {
     return fmt::format("the prompt has token {}; ids of this vocabulary run from 0 to {}", token,
                        limits_.vocab_size - 1);
   }
+  if (request.rules && !mask_vocabulary_) return mask_vocabulary_.error();
   const auto sentences = request.sampling.validate(static_cast<std::int32_t>(limits_.vocab_size));
   return sentences.empty() ? "" : sentences.front();
 }
@@ -76,8 +86,11 @@ void JobBoard::admit() {
       continue;
     }
     Admission admission = try_admit(job);
-    while (admission == Admission::kNoRoom && !running_.empty() &&
-           (*running_.rbegin())->request.priority < job.request.priority) {
+    const auto someone_yields = [&] {
+      return !running_.empty() && (*running_.rbegin())->request.priority < job.request.priority &&
+             fits(job, job.matched_tokens, job.request.priority);
+    };
+    while (admission == Admission::kNoRoom && someone_yields()) {
       preempt(**running_.rbegin());
       job.no_room_since.reset();
       admission = try_admit(job);
@@ -106,32 +119,32 @@ JobBoard::Admission JobBoard::try_admit(Job& job) {
     end_failed(job, "the engine opens no sequence although none is open");
     return Admission::kEnded;
   }
-  const std::int64_t matched = engine_.length(*job.sequence);
+  const std::int64_t matched = job.matched_tokens = engine_.length(*job.sequence);
   const std::int64_t first_chunk = std::min(std::ssize(job.tokens) - matched, kFirstChunkTokens);
-  if (!alone && !(fits(job, matched) && engine_.reserve(*job.sequence, first_chunk))) {
+  if (!alone && !(fits(job, matched, kAnyPriority) && engine_.reserve(*job.sequence, first_chunk))) {
     engine_.close(*std::exchange(job.sequence, std::nullopt), /*keep=*/true);
     return Admission::kNoRoom;
   }
   waiting_.erase(&job);
   running_.insert(&job);
-  job.matched_tokens = matched;
   job.no_room_since.reset();
   job.may_draft = false;
   if (!job.reply) start_reply(job);
   return Admission::kRuns;
 }
 
-/// Whether all tokens of the job find pages beside those that the running ones have or need for theirs. A beginning
-/// that the cache had may be common to several: it is counted once, at its longest, which is too little where they
-/// differ; then pages run out later, and someone is preempted.
-bool JobBoard::fits(const Job& job, std::int64_t matched_tokens) const {
+bool JobBoard::fits(const Job& job, std::int64_t matched_tokens, int least_priority) const {
+  // A beginning that the cache had may be common to several jobs: it is counted once, at its longest, which is too
+  // little where they differ. Then pages run out later, and someone is preempted.
   std::int64_t own_pages = 0, longest_match = matched_tokens;
   const auto count = [&](const Job& other, std::int64_t matched) {
     own_pages += pages_of(std::ssize(other.tokens)) - matched / kPageTokens;
     longest_match = std::max(longest_match, matched);
   };
   count(job, matched_tokens);
-  for (const Job* other : running_) count(*other, other->matched_tokens);
+  for (const Job* other : running_) {
+    if (other->request.priority >= least_priority) count(*other, other->matched_tokens);
+  }
   return own_pages + longest_match / kPageTokens <= engine_.cache_use().pages.total;
 }
 
@@ -140,8 +153,9 @@ void JobBoard::start_reply(Job& job) {
   // The last token of a reply is never fed.
   const std::int64_t room = limits_.context_tokens - prompt_tokens + 1;
   const std::int64_t asked = job.request.max_tokens;
+  const auto vocabulary = job.request.rules ? mask_vocabulary_.value() : nullptr;
   job.reply.emplace(job.request, job.tokens, static_cast<std::int32_t>(limits_.vocab_size),
-                    asked > 0 ? std::min(asked, room) : room, tokenizer_, mask_vocabulary_);
+                    asked > 0 ? std::min(asked, room) : room, tokenizer_, vocabulary);
   job.summary.cached_tokens = job.matched_tokens;
   job.summary.queue_seconds = clock_() - job.submitted_at;
   stats_.prompt_tokens += prompt_tokens;

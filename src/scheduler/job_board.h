@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include "base/error.h"
 #include "scheduler/job.h"
 #include "scheduler/scheduler.h"
 
@@ -61,7 +62,9 @@ class JobBoard {
   enum class Admission { kRuns, kNoRoom, kEnded };
   [[nodiscard]] Admission try_admit(Job& job);
   [[nodiscard]] bool may_start(const Job& job) const;
-  [[nodiscard]] bool fits(const Job& job, std::int64_t matched_tokens) const;
+  /// Whether all tokens of the job find pages beside those that the running jobs have or need for theirs; jobs below
+  /// `least_priority` do not count.
+  [[nodiscard]] bool fits(const Job& job, std::int64_t matched_tokens, int least_priority) const;
   [[nodiscard]] std::string reason_to_refuse(const Request& request) const;
   void start_reply(Job& job);
 
@@ -71,7 +74,8 @@ class JobBoard {
   const EngineLimits& limits_;
   SchedulerStats& stats_;
   std::int64_t max_running_;
-  std::shared_ptr<const MaskVocabulary> mask_vocabulary_;
+  /// Or why this tokenizer has none: then requests with rules fail, and others do not care.
+  Result<std::shared_ptr<const MaskVocabulary>> mask_vocabulary_;
 
   std::map<RequestId, std::unique_ptr<Job>> jobs_;
   Jobs waiting_, running_;

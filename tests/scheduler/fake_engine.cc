@@ -8,12 +8,9 @@
 #include "base/check.h"
 
 namespace baleen {
-namespace {
 
-/// As many as a match must end with.
-constexpr std::int64_t kWindowTokens = 128;
-
-}  // namespace
+FakeEngine::FakeEngine(const FakeEngineOptions& options)
+    : options_(options), paging_(options.paging(options.pools)) {}
 
 FakeEngine::~FakeEngine() { EXPECT_TRUE(sequences_.empty()) << "sequences were left open"; }
 
@@ -21,14 +18,9 @@ EngineLimits FakeEngine::limits() const {
   return {.vocab_size = kFakeVocab,
           .max_batch_tokens = options_.max_batch_tokens,
           .max_logit_rows = options_.max_logit_rows,
-          .max_sequences = options_.max_sequences,
-          .max_draft_tokens = options_.max_draft_tokens,
-          .context_tokens = options_.num_pages * kPageTokens};
-}
-
-void FakeEngine::Sequence::push(TokenId token) {
-  histories.push_back(after(history(), token));
-  tokens.push_back(token);
+          .max_sequences = options_.pools.max_sequences,
+          .max_draft_tokens = options_.pools.max_draft_tokens,
+          .context_tokens = options_.pools.num_pages * kPageTokens};
 }
 
 FakeEngine::Sequence& FakeEngine::find(SequenceId sequence) {
@@ -39,116 +31,95 @@ FakeEngine::Sequence& FakeEngine::find(SequenceId sequence) {
 
 std::optional<SequenceId> FakeEngine::open(std::span<const TokenId> prompt) {
   EXPECT_FALSE(prompt.empty());
-  if (std::ssize(sequences_) == options_.max_sequences) return std::nullopt;
-  const SequenceId id{next_id_++};
-  Sequence& sequence = sequences_[id];
-  std::vector<History> keys;
-  History history = kNoHistory;
-  for (std::size_t i = 0; i + 1 < prompt.size(); ++i) {
-    history = after(history, prompt[i]);
-    if ((i + 1) % kPageTokens == 0) keys.push_back(history);
+  const auto id = paging_->open(prompt);
+  if (!id) return std::nullopt;
+  ++num_opened;
+  Sequence& sequence = sequences_[*id];
+  for (const TokenId token : paging_->tokens(*id)) {
+    sequence.histories.push_back(after(sequence.history(), token));
   }
-  keys.resize(cache_.match(keys));
-  for (const TokenId token : prompt.first(keys.size() * kPageTokens)) sequence.push(token);
-  sequence.page_keys = std::move(keys);
-  sequence.undoable_from = sequence.length();
+  const std::int64_t found = length(*id);
+  EXPECT_LT(found, std::ssize(prompt));
+  EXPECT_EQ(sequence.history(), after(kNoHistory, prompt.first(static_cast<std::size_t>(found))));
+  sequence.undoable_from = found;
   return id;
 }
 
-std::int64_t FakeEngine::length(SequenceId sequence) const { return sequences_.at(sequence).length(); }
+std::int64_t FakeEngine::length(SequenceId sequence) const { return std::ssize(paging_->tokens(sequence)); }
 
-std::int64_t FakeEngine::window_pages_for(const Sequence& sequence, std::int64_t end) const {
-  const std::int64_t first = std::max<std::int64_t>(0, sequence.length() - kWindowTokens) / kPageTokens;
-  return (end + kPageTokens - 1) / kPageTokens - first;
-}
-
-void FakeEngine::set_window(Sequence& sequence, std::int64_t end) {
-  const std::int64_t pages = window_pages_for(sequence, end);
-  window_pages_in_use_ += pages - sequence.window_pages;
-  sequence.window_pages = pages;
-}
-
-bool FakeEngine::reserve(SequenceId id, std::int64_t num_tokens) {
+bool FakeEngine::reserve(SequenceId sequence, std::int64_t num_tokens) {
   EXPECT_LE(1, num_tokens);
-  Sequence& sequence = find(id);
-  EXPECT_FALSE(sequence.spoilt);
-  const std::int64_t end = sequence.length() + num_tokens;
-  if (window_pages_in_use_ + window_pages_for(sequence, end) - sequence.window_pages >
-      options_.num_window_pages) {
-    return false;
-  }
-  const std::int64_t missing = (end - sequence.capacity() + kPageTokens - 1) / kPageTokens;
-  if (missing > 0) {
-    if (!cache_.take(missing)) return false;
-    sequence.private_pages += missing;
-  }
-  set_window(sequence, end);
-  return true;
+  EXPECT_FALSE(find(sequence).spoilt);
+  return paging_->reserve(sequence, num_tokens);
 }
 
-Result<StepOutput> FakeEngine::step(std::span<const StepInput> inputs) {
+std::vector<FakeStepPart> FakeEngine::checked_parts(std::span<const StepInput> inputs) {
   EXPECT_FALSE(inputs.empty());
   std::set<SequenceId> seen;
   std::vector<FakeStepPart> parts;
   std::int64_t num_tokens = 0, num_rows = 0;
   for (const StepInput& input : inputs) {
-    const Sequence& sequence = find(input.sequence);
+    const std::int64_t count = std::ssize(input.tokens), start = length(input.sequence);
     EXPECT_TRUE(seen.insert(input.sequence).second) << "a sequence twice in a step";
-    EXPECT_FALSE(input.tokens.empty());
-    EXPECT_FALSE(sequence.spoilt);
-    EXPECT_LE(sequence.length() + std::ssize(input.tokens), sequence.capacity()) << "step without reserve";
+    EXPECT_LE(1, count);
+    EXPECT_FALSE(find(input.sequence).spoilt);
+    EXPECT_LE(start + count, paging_->reserved(input.sequence)) << "step without reserve";
     for (const TokenId token : input.tokens) EXPECT_TRUE(token >= 0 && token < kFakeVocab);
-    num_tokens += std::ssize(input.tokens);
-    if (input.wanted != WantedLogits::kNone)
-      num_rows += input.wanted == WantedLogits::kAll ? std::ssize(input.tokens) : 1;
-    parts.push_back({input.sequence, sequence.length(), std::ssize(input.tokens), input.wanted});
+    num_tokens += count;
+    num_rows += input.wanted == WantedLogits::kAll ? count : input.wanted == WantedLogits::kLast ? 1 : 0;
+    parts.push_back({input.sequence, start, count, input.wanted});
   }
   EXPECT_LE(num_tokens, options_.max_batch_tokens);
   EXPECT_LE(num_rows, options_.max_logit_rows);
+  return parts;
+}
+
+Result<StepOutput> FakeEngine::step(std::span<const StepInput> inputs) {
+  const std::vector<FakeStepPart> parts = checked_parts(inputs);
   const std::string fault = on_step ? on_step(parts) : "";
   if (!fault.empty()) {
     for (const StepInput& input : inputs) find(input.sequence).spoilt = true;
     return Failure{fault};
   }
 
-  logits_.resize(static_cast<std::size_t>(num_rows * kFakeVocab));
-  float* row = logits_.data();
+  logits_.resize(static_cast<std::size_t>(options_.max_logit_rows) * kFakeVocab);
+  std::int64_t num_rows = 0;
   for (const StepInput& input : inputs) {
     Sequence& sequence = find(input.sequence);
-    sequence.undoable_from = sequence.length();
+    sequence.undoable_from = length(input.sequence);
     sequence.stepped = true;
     sequence.drafts.clear();
     for (std::size_t i = 0; i < input.tokens.size(); ++i) {
-      sequence.push(input.tokens[i]);
+      sequence.histories.push_back(after(sequence.history(), input.tokens[i]));
       if (input.wanted == WantedLogits::kNone) continue;
       if (input.wanted == WantedLogits::kLast && i + 1 < input.tokens.size()) continue;
-      fake_logits(sequence.history(), {row, kFakeVocab});
-      row += kFakeVocab;
+      fake_logits(sequence.history(), {logits_.data() + num_rows++ * kFakeVocab, kFakeVocab});
     }
-    set_window(sequence, sequence.length());
+    paging_->commit(input.sequence, input.tokens);
   }
   return StepOutput{.logits = {logits_.data(), {num_rows, kFakeVocab}}};
 }
 
-void FakeEngine::truncate(SequenceId id, std::int64_t length) {
+void FakeEngine::truncate(SequenceId id, std::int64_t length_left) {
   Sequence& sequence = find(id);
-  EXPECT_LE(length, sequence.length());
-  EXPECT_LE(sequence.length() - length, options_.max_draft_tokens);
-  EXPECT_LE(sequence.undoable_from, length) << "truncated to before the last step";
-  sequence.tokens.resize(static_cast<std::size_t>(length));
-  sequence.histories.resize(static_cast<std::size_t>(length));
+  EXPECT_LE(length_left, length(id));
+  EXPECT_LE(length(id) - length_left, options_.pools.max_draft_tokens);
+  EXPECT_LE(sequence.undoable_from, length_left) << "truncated to before the last step";
+  paging_->truncate(id, length_left);
+  sequence.histories.resize(static_cast<std::size_t>(length_left));
 }
 
 Result<ConstActivations<2>> FakeEngine::draft(std::span<const DraftInput> inputs, std::int64_t depth) {
-  EXPECT_LT(depth, options_.max_draft_tokens);
+  EXPECT_LT(depth, options_.pools.max_draft_tokens);
   EXPECT_LE(std::ssize(inputs), std::min(options_.max_batch_tokens, options_.max_logit_rows));
   if (drafts_fail) return failure("the MTP block made a NaN");
-  logits_.resize(inputs.size() * kFakeVocab);
+  logits_.resize(static_cast<std::size_t>(options_.max_logit_rows) * kFakeVocab);
   float* row = logits_.data();
   for (const DraftInput& input : inputs) {
     Sequence& sequence = find(input.sequence);
     EXPECT_TRUE(sequence.stepped) << "drafts follow a step";
-    EXPECT_LE(sequence.length() + depth + 1, sequence.capacity()) << "draft without reserve";
+    EXPECT_LE(length(input.sequence) + depth + 1, paging_->reserved(input.sequence))
+        << "draft without reserve";
     if (depth == 0) sequence.drafts.clear();
     EXPECT_EQ(std::ssize(sequence.drafts), depth) << "a chain has no holes";
     sequence.drafts.push_back(input.token);
@@ -161,37 +132,22 @@ Result<ConstActivations<2>> FakeEngine::draft(std::span<const DraftInput> inputs
 }
 
 void FakeEngine::share(SequenceId id) {
-  Sequence& sequence = find(id);
-  EXPECT_FALSE(sequence.spoilt);
-  while ((std::ssize(sequence.page_keys) + 1) * kPageTokens <= sequence.length()) {
-    const History parent = sequence.page_keys.empty() ? kNoHistory : sequence.page_keys.back();
-    const History key = sequence.histories[(sequence.page_keys.size() + 1) * kPageTokens - 1];
-    cache_.insert(parent, key);
-    sequence.page_keys.push_back(key);
-    --sequence.private_pages;
-  }
+  EXPECT_FALSE(find(id).spoilt);
+  paging_->share(id);
 }
 
 void FakeEngine::close(SequenceId id, bool keep) {
-  Sequence& sequence = find(id);
-  EXPECT_FALSE(keep && sequence.spoilt) << "a spoilt sequence must not be kept";
-  if (keep) share(id);
-  cache_.unlock(sequence.page_keys);
-  cache_.give_back(sequence.private_pages);
-  window_pages_in_use_ -= sequence.window_pages;
+  EXPECT_FALSE(keep && find(id).spoilt) << "a spoilt sequence must not be kept";
   sequences_.erase(id);
+  paging_->close(id, keep);
 }
 
 CacheUse FakeEngine::cache_use() const {
-  const PoolUse& use = cache_.use();
-  EXPECT_EQ(use.free + use.cached + use.in_use, use.total);
-  const std::int64_t open = std::ssize(sequences_);
-  return {.pages = use,
-          .window_pages = {.total = options_.num_window_pages,
-                           .free = options_.num_window_pages - window_pages_in_use_,
-                           .in_use = window_pages_in_use_},
-          .state_slots = {
-              .total = options_.max_sequences, .free = options_.max_sequences - open, .in_use = open}};
+  const CacheUse use = paging_->cache_use();
+  for (const PoolUse& pool : {use.pages, use.window_pages, use.state_slots}) {
+    EXPECT_EQ(pool.free + pool.cached + pool.in_use, pool.total);
+  }
+  return use;
 }
 
 }  // namespace baleen

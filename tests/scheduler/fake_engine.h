@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,18 +12,16 @@
 
 #include "engine/step_engine.h"
 #include "tests/scheduler/fake_model.h"
-#include "tests/scheduler/toy_cache.h"
+#include "tests/scheduler/fake_paging.h"
 
 namespace baleen {
 
 struct FakeEngineOptions {
-  std::int64_t num_pages = 1000;
-  std::int64_t num_window_pages = 1000;
+  FakePools pools;
   std::int64_t max_batch_tokens = 512;
   std::int64_t max_logit_rows = 64;
-  std::int64_t max_sequences = 16;
-  std::int64_t max_draft_tokens = 4;
   double draft_quality = 0.7;  ///< chance that a draft sees the true logits
+  std::unique_ptr<FakePaging> (*paging)(const FakePools&) = make_toy_paging;
 };
 
 /// One input of a step, as tests look at it.
@@ -34,7 +33,7 @@ struct FakeStepPart {
 
 class FakeEngine : public StepEngine {
  public:
-  explicit FakeEngine(const FakeEngineOptions& options) : options_(options), cache_(options.num_pages) {}
+  explicit FakeEngine(const FakeEngineOptions& options);
   ~FakeEngine() override;
 
   [[nodiscard]] EngineLimits limits() const override;
@@ -53,33 +52,23 @@ class FakeEngine : public StepEngine {
   /// Called with every step before it runs; a sentence makes it fail and spoils its sequences.
   std::function<std::string(const std::vector<FakeStepPart>&)> on_step;
   bool drafts_fail = false;
+  std::int64_t num_opened = 0;  ///< sequences, since the start
 
  private:
   struct Sequence {
-    std::vector<TokenId> tokens;
-    std::vector<History> histories;  ///< after each of the tokens
-    std::vector<History> page_keys;  ///< of the pages that the cache owns, all at the beginning
-    std::int64_t private_pages = 0, window_pages = 0;
+    std::vector<History> histories;  ///< after each of its tokens
     std::int64_t undoable_from = 0;  ///< where the last step began
     bool stepped = false, spoilt = false;
     std::vector<TokenId> drafts;
 
-    [[nodiscard]] std::int64_t length() const { return std::ssize(tokens); }
     [[nodiscard]] History history() const { return histories.empty() ? kNoHistory : histories.back(); }
-    [[nodiscard]] std::int64_t capacity() const {
-      return (std::ssize(page_keys) + private_pages) * kPageTokens;
-    }
-    void push(TokenId token);
   };
   [[nodiscard]] Sequence& find(SequenceId sequence);
-  void set_window(Sequence& sequence, std::int64_t end);
-  [[nodiscard]] std::int64_t window_pages_for(const Sequence& sequence, std::int64_t end) const;
+  [[nodiscard]] std::vector<FakeStepPart> checked_parts(std::span<const StepInput> inputs);
 
   FakeEngineOptions options_;
-  ToyCache cache_;
+  std::unique_ptr<FakePaging> paging_;
   std::map<SequenceId, Sequence> sequences_;
-  std::int64_t next_id_ = 0;
-  std::int64_t window_pages_in_use_ = 0;
   std::vector<float> logits_;
 };
 

@@ -32,12 +32,12 @@ Request random_request(Random& random, std::int64_t longest_prompt) {
 }
 
 FakeEngineOptions random_engine(Random& random) {
-  return {.num_pages = pick(random, 4, 24),
-          .num_window_pages = pick(random, 5, 40),
+  return {.pools = {.num_pages = pick(random, 4, 24),
+                    .num_window_pages = pick(random, 5, 40),
+                    .max_sequences = pick(random, 1, 12),
+                    .max_draft_tokens = pick(random, 0, 4)},
           .max_batch_tokens = pick(random, 1, 400),
           .max_logit_rows = pick(random, 1, 24),
-          .max_sequences = pick(random, 1, 12),
-          .max_draft_tokens = pick(random, 0, 4),
           .draft_quality = 0.6};
 }
 
@@ -129,7 +129,8 @@ INSTANTIATE_TEST_SUITE_P(Seeds, Crowd, testing::Range<std::uint64_t>(0, 40));
 
 TEST(Starvation, AmongEqualsEveryoneIsAdmittedInOrderAndTheOldestIsNeverPreempted) {
   Random random(4);
-  SchedulerWorld world({.num_pages = 10, .max_batch_tokens = 200, .max_sequences = 6}, {.max_queue = 1000});
+  SchedulerWorld world({.pools = {.num_pages = 10, .max_sequences = 6}, .max_batch_tokens = 200},
+                       {.max_queue = 1000});
   std::vector<SchedulerWorld::Submitted> replies;
   for (int i = 0; i < 300; ++i) replies.push_back(world.submit(random_request(random, 1500)));
   std::int64_t steps = world.finish();
@@ -150,7 +151,8 @@ TEST(Starvation, AmongEqualsEveryoneIsAdmittedInOrderAndTheOldestIsNeverPreempte
 
 TEST(Starvation, ALongRequestEndsWhileShortOnesKeepComing) {
   Random random(5);
-  SchedulerWorld world({.num_pages = 12, .max_batch_tokens = 128, .max_sequences = 4}, {.max_queue = 20});
+  SchedulerWorld world({.pools = {.num_pages = 12, .max_sequences = 4}, .max_batch_tokens = 128},
+                       {.max_queue = 20});
   const auto short_request = [&] {
     Request request = random_request(random, 100);
     request.max_tokens = pick(random, 1, 20);

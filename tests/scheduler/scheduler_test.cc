@@ -46,7 +46,7 @@ TEST(Scheduler, RepliesAsALoopThatTakesOneTokenAfterTheOther) {
 }
 
 TEST(Scheduler, FillsTheContextAndNotMore) {
-  SchedulerWorld world({.num_pages = 2});
+  SchedulerWorld world({.pools = {.num_pages = 2}});
   const Request endless = greedy(prompt_of(500, 1), 0), brimful = greedy(prompt_of(512, 2), 0);
   const auto first = world.submit(endless), second = world.submit(brimful);
   const auto too_long = world.submit(greedy(prompt_of(513, 3), 5));
@@ -78,7 +78,7 @@ TEST(Scheduler, RefusesWhatCanNeverRunAlone) {
 }
 
 TEST(Scheduler, ReportsLogprobsAndTimes) {
-  SchedulerWorld world({.max_sequences = 1});
+  SchedulerWorld world({.pools = {.max_sequences = 1}});
   Request request = greedy(prompt_of(600, 1), 4);
   request.sampling.num_logprobs = 3;
   const auto first = world.submit(request), second = world.submit(greedy({1}, 2));
@@ -99,7 +99,7 @@ TEST(Scheduler, ReportsLogprobsAndTimes) {
 }
 
 TEST(Scheduler, EqualsGoFirstComeFirstServedAndPriorityGoesFirst) {
-  SchedulerWorld world({.max_sequences = 1});
+  SchedulerWorld world({.pools = {.max_sequences = 1}});
   std::vector<int> order;
   const auto submit = [&](int name, int priority) {
     Request request = greedy(prompt_of(10, static_cast<std::uint64_t>(name)), 3);
@@ -117,7 +117,7 @@ TEST(Scheduler, EqualsGoFirstComeFirstServedAndPriorityGoesFirst) {
 }
 
 TEST(Scheduler, HigherPriorityTakesTheSlotOfALowerOne) {
-  SchedulerWorld world({.max_sequences = 1});
+  SchedulerWorld world({.pools = {.max_sequences = 1}});
   const Request low = greedy(prompt_of(10, 1), 50);
   Request high = greedy(prompt_of(10, 2), 3);
   high.priority = 1;
@@ -133,8 +133,23 @@ TEST(Scheduler, HigherPriorityTakesTheSlotOfALowerOne) {
   EXPECT_EQ(world.scheduler.stats().preemptions, 1);
 }
 
+TEST(Scheduler, NobodyYieldsToWhatWouldNotFitAnyway) {
+  SchedulerWorld world({.pools = {.num_pages = 8}});
+  Request large = greedy(prompt_of(1400, 1), 100), small = greedy(prompt_of(300, 2), 100);
+  large.priority = 2;
+  Request waiting = greedy(prompt_of(1000, 3), 2);
+  waiting.priority = 1;
+  const auto first = world.submit(large), second = world.submit(small);
+  for (int i = 0; i < 5; ++i) world.scheduler.turn();
+  const auto third = world.submit(waiting);  // six pages are taken by a more important one
+  world.finish();
+  EXPECT_EQ(second.reply->summary->preemptions, 0);
+  EXPECT_GE(third.reply->summary->first_token_seconds, 100);
+  EXPECT_EQ(first.reply->tokens.size() + second.reply->tokens.size() + third.reply->tokens.size(), 202u);
+}
+
 TEST(Scheduler, FullQueueRefuses) {
-  SchedulerWorld world({.max_sequences = 1}, {.max_queue = 3});
+  SchedulerWorld world({.pools = {.max_sequences = 1}}, {.max_queue = 3});
   for (std::uint64_t i = 0; i < 3; ++i) world.submit(greedy(prompt_of(3, i), 4));
   EXPECT_FALSE(world.scheduler.submit(greedy({1}, 1), std::make_shared<RecordedReply>()).has_value());
   world.scheduler.turn();  // one runs now
@@ -148,7 +163,7 @@ TEST(Scheduler, FullQueueRefuses) {
 }
 
 TEST(Scheduler, CancelsTakeEffectAtTheNextTurnWhereverTheRequestIs) {
-  SchedulerWorld world({.max_sequences = 1});
+  SchedulerWorld world({.pools = {.max_sequences = 1}});
   const auto running = world.submit(greedy(prompt_of(300, 1), 1000)), waiting = world.submit(greedy({1}, 9)),
              last = world.submit(greedy({2}, 3));
   for (int i = 0; i < 4; ++i) world.scheduler.turn();
@@ -195,7 +210,7 @@ TEST(Scheduler, SinkMaySubmitAndCancel) {
 }
 
 TEST(Scheduler, FailedStepEndsItsRequestsAndTheOthersGoOn) {
-  SchedulerWorld world({.max_sequences = 2});
+  SchedulerWorld world({.pools = {.max_sequences = 2}});
   const Request later_request = greedy(prompt_of(300, 3), 5);
   const auto first = world.submit(greedy(prompt_of(300, 1), 50)),
              second = world.submit(greedy(prompt_of(5, 2), 50)), later = world.submit(later_request);
@@ -319,7 +334,7 @@ TEST(Scheduler, ShortPromptsDoNotWaitForLongOnes) {
 
 TEST(Scheduler, PreemptsTheYoungestWhenPagesRunOutAndRepliesStayTheSame) {
   // Three replies of four pages each, and eight pages: someone must yield, and comes back.
-  SchedulerWorld world({.num_pages = 8, .max_batch_tokens = 300});
+  SchedulerWorld world({.pools = {.num_pages = 8}, .max_batch_tokens = 300});
   std::vector<Request> requests;
   std::vector<SchedulerWorld::Submitted> replies;
   std::vector<int> order;
@@ -334,11 +349,13 @@ TEST(Scheduler, PreemptsTheYoungestWhenPagesRunOutAndRepliesStayTheSame) {
   EXPECT_EQ(replies[0].reply->summary->preemptions, 0);
   EXPECT_EQ(replies[1].reply->summary->preemptions, 0);
   EXPECT_EQ(replies[2].reply->summary->preemptions, 1);
+  // It does not knock every turn: pages come back when someone ends.
+  EXPECT_EQ(world.engine.num_opened, 4);
   world.expect_everything_came_back();
 }
 
 TEST(Scheduler, LowPriorityYieldsItsPagesFirst) {
-  SchedulerWorld world({.num_pages = 8});
+  SchedulerWorld world({.pools = {.num_pages = 8}});
   std::vector<SchedulerWorld::Submitted> replies;
   for (int i = 0; i < 3; ++i) {
     Request request = greedy(prompt_of(200, static_cast<std::uint64_t>(i)), 700);
@@ -354,13 +371,13 @@ TEST(Scheduler, LowPriorityYieldsItsPagesFirst) {
 
 TEST(Scheduler, WhatDoesNotFitEvenAloneFailsWithASentence) {
   // 300 tokens in one chunk want two window pages; one at a time will do, but not none.
-  SchedulerWorld narrow({.num_pages = 8, .num_window_pages = 2});
+  SchedulerWorld narrow({.pools = {.num_pages = 8, .num_window_pages = 2}});
   const Request request = greedy(prompt_of(1000, 1), 4);
   const auto squeezed = narrow.submit(request);
   narrow.finish();
   expect_reply(*squeezed.reply, expected_reply(request, 2048));
 
-  SchedulerWorld closed({.num_pages = 8, .num_window_pages = 1});
+  SchedulerWorld closed({.pools = {.num_pages = 8, .num_window_pages = 1}});
   const auto hopeless = closed.submit(greedy(prompt_of(600, 1), 4)),
              fine = closed.submit(greedy(prompt_of(100, 2), 4));
   closed.finish();
@@ -374,7 +391,7 @@ TEST(Scheduler, WhatDoesNotFitEvenAloneFailsWithASentence) {
 }
 
 TEST(Scheduler, DrainRefusesAndFinishesWhatIsThere) {
-  SchedulerWorld world({.max_sequences = 1});
+  SchedulerWorld world({.pools = {.max_sequences = 1}});
   const auto first = world.submit(greedy({1}, 5)), second = world.submit(greedy({2}, 5));
   world.scheduler.turn();
   world.scheduler.drain();

@@ -26,7 +26,7 @@ Request request_of(std::uint64_t family) {
 }
 
 TEST(SchedulerThreads, ClientsSubmitCancelAndWatchWhileTheLoopRuns) {
-  FakeEngine engine({.num_pages = 12, .max_sequences = 5});
+  FakeEngine engine({.pools = {.num_pages = 12, .max_sequences = 5}});
   Scheduler scheduler(engine, fake_tokenizer(), {.max_queue = 30, .speculate = 2}, seconds_now);
   std::atomic<std::int64_t> accepted{0}, ended{0};
   {
@@ -63,7 +63,7 @@ TEST(SchedulerThreads, ClientsSubmitCancelAndWatchWhileTheLoopRuns) {
 }
 
 TEST(SchedulerThreads, StopCancelsWhatIsLeftAndRefusesMore) {
-  FakeEngine engine({.max_sequences = 2});
+  FakeEngine engine({.pools = {.max_sequences = 2}});
   Scheduler scheduler(engine, fake_tokenizer(), {}, seconds_now);
   std::vector<std::shared_ptr<RecordedReply>> replies;
   std::atomic<bool> begun{false};

@@ -49,10 +49,9 @@ TEST(Speculation, ChangesNoReplyWhateverTheDraftsAreWorth) {
   const std::vector<Request> requests = all_kinds();
   for (const std::int64_t speculate : {0, 1, 3, 9}) {
     for (const double quality : {0.0, 0.6, 1.0}) {
-      SchedulerWorld world({.num_pages = 40,
+      SchedulerWorld world({.pools = {.num_pages = 40, .max_sequences = 9},
                             .max_batch_tokens = 70,
                             .max_logit_rows = 20,
-                            .max_sequences = 9,
                             .draft_quality = quality},
                            {.speculate = speculate});
       std::vector<SchedulerWorld::Submitted> replies;
@@ -93,7 +92,7 @@ TEST(Speculation, PerfectDraftsSaveSteps) {
 }
 
 TEST(Speculation, DraftsNothingThatTheReplyHasNoRoomFor) {
-  SchedulerWorld world({.num_pages = 1, .draft_quality = 1}, {.speculate = 4});
+  SchedulerWorld world({.pools = {.num_pages = 1}, .draft_quality = 1}, {.speculate = 4});
   const auto two = world.submit(request_of(1, {.seed = 1}, 2));
   world.finish();
   EXPECT_EQ(two.reply->summary->drafted_tokens, 0);
