@@ -48,10 +48,11 @@ export function newConversation(now: number): Conversation {
 
 /** The first words of what the user said. */
 export function titleFrom(text: string): string {
-  const line = text.trim().replace(/\s+/g, ' ');
-  if (line.length <= kTitleLength) return line || kUntitled;
-  const cut = line.slice(0, kTitleLength);
-  return `${cut.slice(0, Math.max(cut.lastIndexOf(' '), kTitleLength / 2)).trimEnd()}…`;
+  const line = [...text.trim().replace(/\s+/g, ' ')];
+  if (line.length <= kTitleLength) return line.join('') || kUntitled;
+  const lastSpace = line.lastIndexOf(' ', kTitleLength);
+  const end = lastSpace > kTitleLength / 2 ? lastSpace : kTitleLength;
+  return `${line.slice(0, end).join('')}…`;
 }
 
 export function withUserMessage(conversation: Conversation, text: string, now: number): Conversation {
