@@ -74,9 +74,3 @@ export function withReply(conversation: Conversation, index: number, reply: Repl
 export function withToolResult(reply: Reply, callId: string, result: string): Reply {
   return { ...reply, calls: reply.calls.map((call) => (call.id === callId ? { ...call, result } : call)) };
 }
-
-/** Whether the conversation waits for what the tools said. */
-export function awaitsTools(conversation: Conversation): boolean {
-  const last = conversation.messages.at(-1);
-  return last?.role === 'assistant' && last.ending === 'tool_calls' && last.calls.length > 0;
-}
