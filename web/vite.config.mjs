@@ -1,5 +1,5 @@
 import { defineConfig } from 'vite';
-import { singleFile } from './build/single_file.mjs';
+import { singleFile } from './scripts/single_file.mjs';
 
 export default defineConfig({
   plugins: [singleFile()],

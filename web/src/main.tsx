@@ -1,16 +1,14 @@
 import { render } from 'preact';
-import { learnModel } from './chat/chat_session';
+import { greet } from './chat/chat_session';
 import { persist } from './chat/conversation_store';
 import { App } from './frame/app';
-import { reportLost, watchConnection } from './frame/connection';
+import { watchConnection } from './frame/connection';
 import { applyTheme } from './frame/theme';
 import './style/base.css';
 import './style/layout.css';
 import './style/chat.css';
 import './style/markdown.css';
 import './style/machine.css';
-
-const greet = () => learnModel().catch(reportLost);
 
 applyTheme();
 persist();

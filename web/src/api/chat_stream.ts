@@ -1,3 +1,4 @@
+import { keyHeader } from './api_key';
 import type { ChatChunk, ChatRequest } from './chat_request';
 import { Refused, Unreachable, errorMessage, refusalOf } from './errors';
 import { EventStream } from './event_stream';
@@ -22,7 +23,7 @@ export async function streamChat(
   const response = await unlessLost(
     fetch('/v1/chat/completions', {
       method: 'POST',
-      headers: { 'Content-Type': 'application/json' },
+      headers: { 'Content-Type': 'application/json', ...keyHeader() },
       body: JSON.stringify(request),
       signal,
     }),

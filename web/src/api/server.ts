@@ -1,3 +1,4 @@
+import { keyHeader } from './api_key';
 import { Refused, Unreachable, refusalOf } from './errors';
 import type { Stats } from './stats';
 
@@ -7,7 +8,7 @@ const kPatienceMs = 5000;
 async function get(path: string): Promise<Response> {
   let response: Response;
   try {
-    response = await fetch(path, { cache: 'no-store', signal: AbortSignal.timeout(kPatienceMs) });
+    response = await fetch(path, { cache: 'no-store', headers: keyHeader(), signal: AbortSignal.timeout(kPatienceMs) });
   } catch {
     throw new Unreachable();
   }

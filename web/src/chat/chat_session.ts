@@ -21,9 +21,25 @@ export const isReplying = computed(() => runs.value.some((run) => run.conversati
 
 export const model = signal<string>('');
 
-export async function learnModel(): Promise<void> {
+async function learnModel(): Promise<void> {
   const names = await fetchModels();
   model.value = names[0] ?? '';
+}
+
+/** Asks the server for its model; trouble shows in the banner. */
+export async function greet(): Promise<void> {
+  try {
+    await learnModel();
+    clearRefusal();
+  } catch (error) {
+    report(error);
+  }
+}
+
+function report(error: unknown): void {
+  if (error instanceof Unreachable) reportLost();
+  else if (error instanceof Refused) reportRefusal(error.message);
+  else console.error(error);
 }
 
 export function say(text: string): void {
@@ -107,10 +123,8 @@ async function answer(conversation: Conversation): Promise<void> {
     if (abort.signal.aborted) {
       reply = builder.finish(elapsed(), { ending: 'stopped', failure: null });
     } else {
+      report(error);
       const failure = error instanceof Error ? error.message : String(error);
-      if (error instanceof Unreachable) reportLost();
-      else if (error instanceof Refused) reportRefusal(failure);
-      else console.error(error);
       reply = builder.finish(elapsed(), { ending: 'failed', failure });
     }
   }

@@ -48,10 +48,11 @@ export function newConversation(now: number): Conversation {
 
 /** The first words of what the user said. */
 export function titleFrom(text: string): string {
-  const line = text.trim().replace(/\s+/g, ' ');
-  if (line.length <= kTitleLength) return line || kUntitled;
-  const cut = line.slice(0, kTitleLength);
-  return `${cut.slice(0, Math.max(cut.lastIndexOf(' '), kTitleLength / 2)).trimEnd()}…`;
+  const line = [...text.trim().replace(/\s+/g, ' ')];
+  if (line.length <= kTitleLength) return line.join('') || kUntitled;
+  const lastSpace = line.lastIndexOf(' ', kTitleLength);
+  const end = lastSpace > kTitleLength / 2 ? lastSpace : kTitleLength;
+  return `${line.slice(0, end).join('')}…`;
 }
 
 export function withUserMessage(conversation: Conversation, text: string, now: number): Conversation {
@@ -72,10 +73,4 @@ export function withReply(conversation: Conversation, index: number, reply: Repl
 
 export function withToolResult(reply: Reply, callId: string, result: string): Reply {
   return { ...reply, calls: reply.calls.map((call) => (call.id === callId ? { ...call, result } : call)) };
-}
-
-/** Whether the conversation waits for what the tools said. */
-export function awaitsTools(conversation: Conversation): boolean {
-  const last = conversation.messages.at(-1);
-  return last?.role === 'assistant' && last.ending === 'tool_calls' && last.calls.length > 0;
 }

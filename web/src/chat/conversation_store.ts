@@ -1,11 +1,13 @@
 /** The conversations and settings of this browser: signals, written through to localStorage. */
 import { computed, effect, signal } from '@preact/signals';
+import { apiKey } from '../api/api_key';
 import { type Conversation, kUntitled, newConversation } from './conversation';
 import { kDefaultSettings, type Settings } from './settings';
 
 const kConversationsKey = 'baleen.conversations';
 const kCurrentKey = 'baleen.current';
 const kSettingsKey = 'baleen.settings';
+const kApiKeyKey = 'baleen.api_key';
 /** Tokens arrive faster than it makes sense to write. */
 const kWriteDelayMs = 300;
 
@@ -75,6 +77,8 @@ export function deleteConversation(id: string): void {
   if (conversations.value.length === 0) startConversation();
 }
 
+apiKey.value = read(kApiKeyKey, '');
+
 /** Writes what changes from now on, and what is still to be written when the page goes. */
 export function persist(): void {
   let timer: number | undefined;
@@ -89,5 +93,6 @@ export function persist(): void {
   });
   effect(() => write(kCurrentKey, currentId.value));
   effect(() => write(kSettingsKey, settings.value));
+  effect(() => write(kApiKeyKey, apiKey.value));
   window.addEventListener('pagehide', flush);
 }

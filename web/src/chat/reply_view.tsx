@@ -41,7 +41,7 @@ function Footer({ reply, index }: { reply: Reply; index: number }): VNode {
   return (
     <footer class="reply-footer">
       <div class="actions">
-        <CopyButton text={reply.text} label="Copy this reply" />
+        {reply.text && <CopyButton text={reply.text} label="Copy this reply" />}
         <IconButton
           icon="again"
           label={reply.ending === 'failed' ? 'Retry' : 'Regenerate'}

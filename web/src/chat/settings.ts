@@ -26,18 +26,19 @@ export interface NumberControl {
   min: number;
   max: number;
   step: number;
-  slider: boolean;
+  /** Where the slider stands while nothing is set: the value that changes nothing. Absent: no slider. */
+  neutral?: number;
 }
 
 const kMostTokens = 1048576;
 
 export const kNumberControls: NumberControl[] = [
-  { key: 'temperature', field: 'temperature', label: 'Temperature', hint: 'Higher is more varied; 0 always takes the likeliest token.', min: 0, max: 2, step: 0.05, slider: true },
-  { key: 'topP', field: 'top_p', label: 'Top p', hint: 'Keeps the likeliest tokens that together reach this probability.', min: 0, max: 1, step: 0.01, slider: true },
-  { key: 'minP', field: 'min_p', label: 'Min p', hint: 'Drops tokens less likely than this share of the likeliest.', min: 0, max: 1, step: 0.01, slider: true },
-  { key: 'topK', field: 'top_k', label: 'Top k', hint: 'Keeps so many of the likeliest tokens.', min: 1, max: 1000, step: 1, slider: false },
-  { key: 'maxTokens', field: 'max_tokens', label: 'Longest reply', hint: 'In tokens, reasoning included.', min: 1, max: kMostTokens, step: 1, slider: false },
-  { key: 'seed', field: 'seed', label: 'Seed', hint: 'The same seed and prompt give the same reply.', min: 0, max: Number.MAX_SAFE_INTEGER, step: 1, slider: false },
+  { key: 'temperature', field: 'temperature', label: 'Temperature', hint: 'Higher is more varied; 0 always takes the likeliest token.', min: 0, max: 2, step: 0.05, neutral: 1 },
+  { key: 'topP', field: 'top_p', label: 'Top p', hint: 'Keeps the likeliest tokens that together reach this probability.', min: 0, max: 1, step: 0.01, neutral: 1 },
+  { key: 'minP', field: 'min_p', label: 'Min p', hint: 'Drops tokens less likely than this share of the likeliest.', min: 0, max: 1, step: 0.01, neutral: 0 },
+  { key: 'topK', field: 'top_k', label: 'Top k', hint: 'Keeps so many of the likeliest tokens.', min: 1, max: 1000, step: 1 },
+  { key: 'maxTokens', field: 'max_tokens', label: 'Longest reply', hint: 'In tokens, reasoning included.', min: 1, max: kMostTokens, step: 1 },
+  { key: 'seed', field: 'seed', label: 'Seed', hint: 'The same seed and prompt give the same reply.', min: 0, max: Number.MAX_SAFE_INTEGER, step: 1 },
 ];
 
 export const kExampleTools = JSON.stringify(

@@ -1,4 +1,6 @@
 import type { VNode } from 'preact';
+import { apiKey } from '../api/api_key';
+import { greet } from './chat_session';
 import { settings, changeSettings } from './conversation_store';
 import { kDefaultSettings, kNumberControls, readNumber, type NumberControl, type Settings } from './settings';
 import { ToolsEditor } from './tools_editor';
@@ -54,13 +56,27 @@ export function SettingsPanel(): VNode {
         />
       </fieldset>
       <ToolsEditor />
+      <fieldset>
+        <legend>API key</legend>
+        <input
+          type="password"
+          autocomplete="off"
+          aria-label="API key"
+          placeholder="None"
+          value={apiKey.value}
+          onChange={(event) => {
+            apiKey.value = event.currentTarget.value.trim();
+            void greet();
+          }}
+        />
+      </fieldset>
     </aside>
   );
 }
 
 /** A number, typed or slid; left empty, the model's own default holds. */
 function NumberField({ control }: { control: NumberControl }): VNode {
-  const { key, label, hint, min, max, step, slider } = control;
+  const { key, label, hint, min, max, step, neutral } = control;
   const value = settings.value[key];
   const set = (text: string) => changeSettings({ [key]: readNumber(text, control) });
   return (
@@ -81,7 +97,7 @@ function NumberField({ control }: { control: NumberControl }): VNode {
           event.currentTarget.value = String(settings.value[key] ?? '');
         }}
       />
-      {slider && (
+      {neutral !== undefined && (
         <input
           type="range"
           class={value === null ? 'unset' : ''}
@@ -89,7 +105,7 @@ function NumberField({ control }: { control: NumberControl }): VNode {
           min={min}
           max={max}
           step={step}
-          value={value ?? max / 2}
+          value={value ?? neutral}
           onInput={(event) => set(event.currentTarget.value)}
         />
       )}

@@ -5,7 +5,8 @@ import { prettyJson } from './pretty_json';
 
 /** What the model wants to have done, and the place to say what came of it. */
 export function ToolCalls({ reply, index, isLast }: { reply: Reply; index: number; isLast: boolean }): VNode {
-  const asks = isLast && reply.ending === 'tool_calls';
+  // A call that the limit cut short is closed by the server: it can be answered too.
+  const asks = isLast && (reply.ending === 'tool_calls' || reply.ending === 'length');
   const missing = reply.calls.filter((call) => call.result === null || call.result === '').length;
   return (
     <form

@@ -9,6 +9,9 @@ const kLabelPx = 26;
 const kLeastRowPx = 6;
 const kMostRowPx = 22;
 const kMostHeightPx = 320;
+/** Rows lower than a number are numbered now and then. */
+const kLabelHeightPx = 11;
+const kSparseLabels = 5;
 /** The faintest a cell that was used is drawn. */
 const kFaintest = 0.06;
 
@@ -75,7 +78,9 @@ function draw(canvas: HTMLCanvasElement, load: readonly number[][], grid: HeatGr
     const y = layer * grid.row;
     context.globalAlpha = 0.55;
     context.fillStyle = style.getPropertyValue('caret-color');
-    if (grid.row >= 11 || layer % 5 === 0) context.fillText(String(layer), 0, y + grid.row / 2);
+    if (grid.row >= kLabelHeightPx || layer % kSparseLabels === 0) {
+      context.fillText(String(layer), 0, Math.max(kLabelHeightPx / 2, y + grid.row / 2));
+    }
     context.fillStyle = style.color;
     const most = Math.max(1, ...row);
     row.forEach((tokens, expert) => {

@@ -10,8 +10,8 @@ export interface Sample {
   stepSeconds: number | null;
 }
 
-/** Two minutes of looks. */
-const kMostSamples = 120;
+/** A minute of looks. */
+export const kMostSamples = 60;
 /** Looks closer together than this say nothing about a rate. */
 const kLeastSeconds = 0.05;
 

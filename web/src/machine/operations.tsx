@@ -1,6 +1,6 @@
 import type { VNode } from 'preact';
 import type { Operation } from '../api/stats';
-import { compact, count, duration, percent } from './units';
+import { count, duration, percent } from './units';
 
 /** Where the time went, most first. */
 export function Operations({ operations }: { operations: readonly Operation[] }): VNode {
@@ -30,13 +30,15 @@ export function Operations({ operations }: { operations: readonly Operation[] })
 
 function Row({ operation, whole, most }: { operation: Operation; whole: number; most: number }): VNode {
   const { name, calls, seconds, bytes, flops } = operation;
-  const rate = (amount: number) => (seconds > 0 && amount > 0 ? compact(amount / seconds / 1e9) : '–');
+  const rate = (amount: number) => (seconds > 0 && amount > 0 ? (amount / seconds / 1e9).toFixed(1) : '–');
   return (
     <tr title={`${count(calls)} calls, ${duration(seconds)}`}>
       <th scope="row">{name}</th>
       <td class="share">
-        <span class="share-bar" style={{ width: `${most > 0 ? (100 * seconds) / most : 0}%` }} />
-        <span class="share-figure">{percent(seconds, whole)}</span>
+        <div>
+          <span class="share-bar" style={{ width: `${most > 0 ? (100 * seconds) / most : 0}%` }} />
+          <span class="share-figure">{percent(seconds, whole)}</span>
+        </div>
       </td>
       <td>{duration(seconds / calls)}</td>
       <td>{rate(bytes)}</td>

@@ -19,14 +19,14 @@ export function Rates({ samples, scheduler, sequences }: RatesProps): VNode {
       <div class="rate rate-wide">
         <h3>Reply tokens per second</h3>
         <p class="rate-value">{compact(last?.replyRate ?? 0)}</p>
-        <Sparkline values={samples.map(({ replyRate }) => replyRate)} label="Reply tokens per second, last two minutes" />
+        <Sparkline values={samples.map(({ replyRate }) => replyRate)} label="Reply tokens per second, last minute" />
       </div>
       <div class="rate rate-wide">
         <h3>Prompt tokens per second</h3>
         <p class="rate-value">{compact(last?.promptRate ?? 0)}</p>
         <Sparkline
           values={samples.map(({ promptRate }) => promptRate)}
-          label="Prompt tokens per second, last two minutes"
+          label="Prompt tokens per second, last minute"
         />
       </div>
       <Figure title="Running" value={count(scheduler.running)} note={`of ${count(sequences)} at most`} />

@@ -1,16 +1,16 @@
 import type { VNode } from 'preact';
+import { kMostSamples } from './history';
 import { compact } from './units';
 import { useWidth } from './use_width';
 
 const kHeight = 40;
-/** So many values fill the width; fewer stand at the right. */
-const kCapacity = 120;
 const kMarginPx = 2;
 
+/** The last minute; values fill the width from the right. */
 export function Sparkline({ values, label }: { values: readonly number[]; label: string }): VNode {
   const [ref, width] = useWidth<HTMLDivElement>();
   const most = Math.max(1, ...values);
-  const x = (index: number) => width - ((values.length - 1 - index) * width) / (kCapacity - 1);
+  const x = (index: number) => width - ((values.length - 1 - index) * width) / (kMostSamples - 1);
   const y = (value: number) => kHeight - kMarginPx - (Math.max(0, value) / most) * (kHeight - 2 * kMarginPx);
   const line = values.map((value, index) => `${x(index).toFixed(1)},${y(value).toFixed(1)}`).join(' ');
   return (
