@@ -12,6 +12,7 @@ if [[ ${1-} == --preset ]]; then
 fi
 
 "$root/scripts/install_packages.sh" --test
+"$root/scripts/install_npm.sh" web tests/web tests/clients
 "$root/scripts/build.sh" "$preset"
 
 cd "$root"
