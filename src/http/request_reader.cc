@@ -22,6 +22,15 @@ constexpr std::size_t kMaxHeaders = 128;
 constexpr std::size_t kMaxMethodLetters =
     16;  // the longest registered one that is letters only has 17 of no use here
 
+/// Whether the line before a chunk is whole in what the parser left over, which then can only be an extension whose
+/// quote stays open. Beast would wait for the quote, and charge the chunk to the limit of the body with every byte.
+bool is_stuck(std::string_view left_over) {
+  if (left_over.starts_with("\r\n")) left_over.remove_prefix(2);  // the end of the chunk before
+  const std::string_view size = left_over.substr(0, left_over.find_first_not_of("0123456789abcdefABCDEF"));
+  const bool is_last_chunk = size.find_first_not_of('0') == std::string_view::npos;  // waits for the trailers
+  return !is_last_chunk && left_over.find("\r\n") != std::string_view::npos;
+}
+
 }  // namespace
 
 /// Beast's parser with the plainest message: a request whose trailers are dropped.
@@ -174,7 +183,10 @@ void RequestReader::feed_body(std::string_view bytes, std::size_t& used) {
       unparsed_ = {};
     }
   }
-  if (state_ == State::kBody && unparsed_.size() > limits_.max_header_bytes) {
+  if (state_ != State::kBody || unparsed_.empty()) return;
+  if (is_stuck(unparsed_)) {
+    refuse(400, "bad_request", "A chunk extension is malformed.");
+  } else if (unparsed_.size() > limits_.max_header_bytes) {
     refuse(431, "header_too_large",
            fmt::format("A line between chunks or the trailers are longer than {} bytes.",
                        limits_.max_header_bytes));

@@ -120,6 +120,16 @@ TEST(RequestReader, RefusesBadChunks) {
   }
 }
 
+TEST(RequestReader, AnOpenQuoteInAnExtensionIsRefusedHoweverItComes) {
+  const std::string bytes = with_headers("Transfer-Encoding: chunked\r\n", "01;a=\"b\r\nc");
+  EXPECT_EQ(refusal(bytes), 400);
+  RequestReader reader(kLimits);
+  for (std::size_t i = 0; i < bytes.size() && reader.state() != State::kRefused; ++i)
+    reader.feed(bytes.substr(i, 1));
+  ASSERT_EQ(reader.state(), State::kRefused);
+  EXPECT_EQ(reader.error().status, 400);
+}
+
 TEST(RequestReader, RefusesAbsurdRequestLines) {
   for (const char* line :
        {"GET  / HTTP/1.1",      "GET /  HTTP/1.1",        "GET / HTTP/1.1 ",
