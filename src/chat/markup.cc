@@ -288,11 +288,11 @@ MarkupMatch match_markup(std::string_view text, bool is_final) {
 }
 
 std::span<const std::string_view> special_strings() {
+  static constexpr std::string_view kMarkers[] = {kDsml, "|DSML|tool_calls", "|DSML|function_calls",
+                                                  "|DSML|invoke", "|DSML|parameter"};
   static constexpr auto kStrings = [] {
-    std::array<std::string_view, std::size(kSpecials) + 2> strings;
-    std::ranges::transform(kSpecials, strings.begin(), &Special::text);
-    strings[std::size(kSpecials)] = kDsml;
-    strings[std::size(kSpecials) + 1] = "<|DSML|";
+    std::array<std::string_view, std::size(kSpecials) + std::size(kMarkers)> strings;
+    std::ranges::copy(kMarkers, std::ranges::transform(kSpecials, strings.begin(), &Special::text).out);
     return strings;
   }();
   return kStrings;
