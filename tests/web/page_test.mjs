@@ -1,0 +1,314 @@
+// The page in Chromium, against the server with the bundled model: `npm test` here, after a release build.
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { ChatPage, launchBrowser } from './chat_page.mjs';
+import { startServer } from './server_process.mjs';
+
+const kStory = 'Tell me a story about a fox who finds a lantern.';
+/** Longer than a page of the cache, so that the tree keeps it. */
+const kLongMessage = `Tell me a story. ${'The fox walked by the brook and the owl sang to the moon. '.repeat(40)}`;
+const kTestMs = 60_000;
+const kWholeMs = 240_000;
+
+const kTool = {
+  type: 'function',
+  function: {
+    name: 'get_weather',
+    description: 'The weather, now.',
+    parameters: {
+      type: 'object',
+      properties: { unit: { type: 'string', enum: ['celsius', 'fahrenheit'] } },
+      required: ['unit'],
+      additionalProperties: false,
+    },
+  },
+};
+
+let server;
+let browser;
+
+async function endAll() {
+  await browser?.close();
+  await server?.kill();
+}
+
+// Nothing outlives this file, whatever hangs.
+setTimeout(() => void endAll().finally(() => process.exit(1)), kWholeMs).unref();
+
+before(
+  async () => {
+    server = await startServer();
+    browser = await launchBrowser();
+  },
+  { timeout: kTestMs },
+);
+after(endAll);
+
+/** A test with a page of its own, which must stay quiet. */
+function pageTest(name, options, body) {
+  test(name, { timeout: kTestMs }, async () => {
+    const chat = await ChatPage.open(browser, server.url, options);
+    await body(chat);
+    await chat.close();
+  });
+}
+
+pageTest('a message is sent with Enter, and the reply streams in with its figures', {}, async (chat) => {
+  await chat.entry.press('Shift+Enter');
+  assert.equal(await chat.entry.inputValue(), '\n');
+  await chat.page.evaluate(() => {
+    window.lengths = new Set();
+    new MutationObserver(() => {
+      const text = document.querySelector('.reply > .markdown')?.textContent ?? '';
+      if (text) window.lengths.add(text.length);
+    }).observe(document.body, { subtree: true, childList: true, characterData: true });
+  });
+  await chat.ask(kStory);
+  const lengths = await chat.page.evaluate(() => [...window.lengths]);
+  assert.ok(lengths.length >= 3, `the text grew in ${lengths.length} steps`);
+  assert.ok(lengths[0] < lengths.at(-1), lengths.join(' '));
+  const figures = await chat.replies.last().getByRole('list', { name: 'Figures of this reply' }).innerText();
+  for (const part of [/\d+ tokens/, /tokens\/s/, /first after/, /prompt \d+, \d+ cached/]) assert.match(figures, part);
+
+  const [request] = chat.requests;
+  assert.deepEqual(request.messages, [{ role: 'user', content: kStory }]);
+  assert.equal(request.stream, true);
+  assert.deepEqual(request.thinking, { type: 'disabled' });
+});
+
+pageTest('Escape stops a reply, and the server goes on answering', {}, async (chat) => {
+  await chat.withSettings((panel) => panel.getByText('Max', { exact: true }).click());
+  await chat.say('Tell me a very long story about a whale.');
+  await chat.button('Stop').waitFor();
+  await chat.replies.locator('.markdown').first().waitFor();
+  await chat.page.keyboard.press('Escape');
+  await chat.replied();
+  await chat.page.getByText('Stopped', { exact: true }).waitFor();
+  await chat.setLongestReply(8);
+  await chat.ask('And another.');
+  await chat.page.getByText('Cut at the longest reply').waitFor();
+});
+
+pageTest('a reply is regenerated, a message edited, from the same history', {}, async (chat) => {
+  await chat.setLongestReply(24);
+  await chat.ask(kStory);
+  await chat.button('Regenerate').click();
+  await chat.button('Send').waitFor();
+  await chat.replied();
+  assert.equal(await chat.replies.count(), 1);
+  assert.deepEqual(chat.requests[1], chat.requests[0]);
+
+  await chat.page.getByText(kStory).last().hover();
+  await chat.button('Edit this message').click();
+  const editor = chat.page.getByRole('textbox', { name: 'Edit your message' });
+  await editor.fill('Tell me about an owl.');
+  await editor.press('Enter');
+  await chat.button('Send').waitFor();
+  await chat.replied();
+  assert.equal(await chat.replies.count(), 1);
+  assert.deepEqual(chat.requests[2].messages, [{ role: 'user', content: 'Tell me about an owl.' }]);
+});
+
+pageTest('a reload keeps conversations and settings; they are renamed, exported, deleted', {}, async (chat) => {
+  await chat.setLongestReply(24);
+  await chat.ask(kStory);
+  const said = await chat.answer.innerText();
+  await chat.page.reload();
+  assert.equal(await chat.answer.innerText(), said);
+  await chat.ask('Go on.');
+  assert.equal(chat.requests[1].max_tokens, 24);
+  assert.deepEqual(
+    chat.requests[1].messages.map(({ role }) => role),
+    ['user', 'assistant', 'user'],
+  );
+
+  const list = chat.page.getByRole('complementary', { name: 'Conversations' });
+  await list.getByRole('listitem').first().hover();
+  await list.getByRole('button', { name: /^Rename/ }).click();
+  await list.getByRole('textbox', { name: 'Title' }).fill('The fox');
+  await chat.page.keyboard.press('Enter');
+  await list.getByRole('button', { name: 'The fox', exact: true }).waitFor();
+
+  const [download] = await Promise.all([
+    chat.page.waitForEvent('download'),
+    list.getByRole('button', { name: 'Export The fox' }).click(),
+  ]);
+  assert.equal(download.suggestedFilename(), 'The-fox.json');
+
+  await chat.button('New conversation').first().click();
+  assert.equal(await chat.replies.count(), 0);
+  await list.getByRole('listitem').filter({ hasText: 'The fox' }).hover();
+  await list.getByRole('button', { name: 'Delete The fox' }).click();
+  await chat.button('Delete').click();
+  assert.equal(await list.getByText('The fox').count(), 0);
+});
+
+pageTest('thinking is open while it streams and folded when the answer begins', {}, async (chat) => {
+  await chat.withSettings((panel) => panel.getByText('High', { exact: true }).click());
+  await chat.say(kStory);
+  await chat.page.locator('.thinking-title[aria-expanded="true"]').waitFor();
+  await chat.replied();
+  const title = chat.page.locator('.thinking-title');
+  assert.match(await title.innerText(), /Thought\s+for \d/);
+  assert.equal(await title.getAttribute('aria-expanded'), 'false');
+  assert.equal(await chat.page.locator('.thinking-text').count(), 0);
+  await title.click();
+  assert.ok((await chat.page.locator('.thinking-text').innerText()).length > 0);
+  assert.deepEqual(chat.requests[0].thinking, { type: 'enabled' });
+  assert.equal(chat.requests[0].reasoning_effort, 'high');
+});
+
+pageTest('a forced tool call is a card; its result goes back and the model goes on', {}, async (chat) => {
+  await chat.setLongestReply(200);
+  await chat.withSettings(async (panel) => {
+    await panel.getByText('Offer tools to the model').click();
+    await panel.getByLabel('Tool declarations, JSON').fill('[{');
+    await panel.getByText(/No tools are sent/).waitFor();
+    await panel.getByLabel('Tool declarations, JSON').fill(JSON.stringify([kTool]));
+    await panel.getByLabel('Use').selectOption('required');
+  });
+  await chat.ask('What is the weather?');
+  const card = chat.page.getByRole('region', { name: 'Tool call get_weather' });
+  await card.waitFor();
+  const text = await card.locator('.call-arguments').innerText();
+  assert.ok('unit' in JSON.parse(text), text);
+  assert.match(text, /\{\n {2}"/, 'laid out over lines');
+
+  await chat.withSettings((panel) => panel.getByLabel('Use').selectOption('auto'));
+  await card.getByLabel('Result').fill('21 degrees and clear');
+  await chat.button('Continue').click();
+  await chat.replies.nth(1).waitFor();
+  await chat.replied();
+  const roles = chat.requests[1].messages.map(({ role }) => role);
+  assert.deepEqual(roles, ['user', 'assistant', 'tool']);
+  assert.equal(chat.requests[1].messages[2].content, '21 degrees and clear');
+  assert.equal(chat.requests[1].messages[2].tool_call_id, chat.requests[1].messages[1].tool_calls[0].id);
+});
+
+pageTest('the machine shows pools, tree and expert load', {}, async (chat) => {
+  await chat.setLongestReply(24);
+  await chat.ask(kLongMessage);
+  await chat.button('Machine').click();
+  const { page } = chat;
+  await page.getByRole('img', { name: /^Pages: / }).waitFor();
+  for (const pool of ['Pages', 'Window pages', 'State slots']) {
+    const words = await page.getByRole('img', { name: new RegExp(`^${pool}: `) }).getAttribute('aria-label');
+    const [used, cached, free, total] = words.replaceAll(',', '').match(/\d+/g).map(Number);
+    assert.ok(total > 0 && used + cached + free === total, words);
+  }
+
+  await page.getByRole('img', { name: /^Radix tree of [1-9]/ }).waitFor();
+  await page.locator('.node').first().hover();
+  await page.getByText(/node \d+ · [\d,]+ tokens/).waitFor();
+
+  const heat = page.locator('.heat canvas');
+  await heat.hover();
+  await page.getByText(/layer \d+, expert \d+: [\d,]+ tokens/).waitFor();
+  const drawn = await heat.evaluate((canvas) => {
+    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    return data.some((value, index) => index % 4 === 3 && value > 100);
+  });
+  assert.ok(drawn, 'the heat map has colour');
+  await page.getByRole('rowheader', { name: 'linear', exact: true }).waitFor();
+
+  // Two looks make a rate.
+  await page.locator('.sparkline polyline').first().waitFor({ state: 'attached' });
+});
+
+test('light and dark follow the system until one is chosen, and the choice is kept', { timeout: kTestMs }, async () => {
+  const chat = await ChatPage.open(browser, server.url, { colorScheme: 'light' });
+  const light = await chat.background();
+  await chat.button('Dark theme').click();
+  const dark = await chat.background();
+  assert.notEqual(dark, light);
+  await chat.page.reload();
+  assert.equal(await chat.background(), dark);
+  await chat.button('Light theme').click();
+  await chat.page.emulateMedia({ colorScheme: 'dark' });
+  await chat.button('Light theme').waitFor();
+  assert.equal(await chat.background(), dark);
+  await chat.close();
+});
+
+test('what a model writes is never run, and loads nothing', { timeout: kTestMs }, async () => {
+  const text = [
+    '<script>window.ran = 1</script><img src=x onerror="window.ran = 2">',
+    '![picture](http://192.0.2.1/a.png) [run](javascript:window.ran=3) [go](https://example.com)',
+    '`<b>code</b>` **bold** <iframe src="http://192.0.2.1/"></iframe>',
+  ].join('\n\n');
+  const reply = {
+    role: 'assistant',
+    reasoning: '',
+    text,
+    calls: [],
+    ending: 'stop',
+    failure: null,
+    figures: { firstToken: null, reasoning: null, whole: null, usage: null },
+  };
+  const conversation = { id: 'c', title: 'Hostile', changed: 1, messages: [{ role: 'user', text: '<i>hi</i>' }, reply] };
+  const storage = { 'baleen.conversations': [conversation] };
+  const chat = await ChatPage.open(browser, server.url, { storage });
+  await chat.answer.waitFor();
+  assert.equal(await chat.answer.locator('script, img, iframe, b, [onerror]').count(), 0);
+  assert.equal(await chat.answer.locator('strong').innerText(), 'bold');
+  const links = await chat.answer.locator('a').evaluateAll((all) => all.map((link) => [link.href, link.rel]));
+  assert.deepEqual(links.map(([href]) => href), ['http://192.0.2.1/a.png', 'https://example.com/']);
+  assert.ok(links.every(([, rel]) => rel.includes('noopener')));
+  assert.equal(await chat.page.evaluate(() => window.ran), undefined);
+  await chat.close();
+});
+
+test('a narrow screen has everything, and nothing sticks out', { timeout: kTestMs }, async () => {
+  const chat = await ChatPage.open(browser, server.url, { viewport: { width: 360, height: 640 } });
+  await chat.setLongestReply(24);
+  await chat.ask(kStory);
+  const sticksOut = () =>
+    chat.page.evaluate(() =>
+      [...document.querySelectorAll('body, .scroller, .machine')].some((one) => one.scrollWidth > one.clientWidth),
+    );
+  assert.equal(await sticksOut(), false);
+  await chat.button('Machine').click();
+  await chat.page.getByRole('img', { name: /^Pages: / }).waitFor();
+  assert.equal(await sticksOut(), false);
+  await chat.button('Chat').click();
+  await chat.button('Conversations').click();
+  await chat.button('New conversation').first().click();
+  assert.equal(await chat.page.getByRole('complementary', { name: 'Conversations' }).count(), 0);
+  await chat.close();
+});
+
+test('a refusal shows the sentence of the server, and can be dismissed', { timeout: kTestMs }, async () => {
+  const chat = await ChatPage.open(browser, server.url);
+  await chat.withSettings(async (panel) => {
+    await panel.getByText('Offer tools to the model').click();
+    await panel.getByLabel('Tool declarations, JSON').fill('[{"function": {"name": "f"}, "type": 3}]');
+  });
+  await chat.say('Hello');
+  const banner = chat.page.getByRole('alert');
+  await banner.waitFor();
+  assert.ok((await banner.innerText()).length > 10);
+  await chat.button('Dismiss').click();
+  assert.equal(await banner.count(), 0);
+  await chat.context.close(); // The browser writes the status 400 to its console.
+});
+
+test('a server that goes away is missed, and welcomed back', { timeout: kTestMs }, async () => {
+  const chat = await ChatPage.open(browser, server.url);
+  await chat.setLongestReply(24);
+  await chat.ask(kStory);
+  const { port } = server;
+  await server.kill();
+  await chat.say('Are you there?');
+  const banner = chat.page.getByRole('alert');
+  await banner.getByText('The server does not answer.').waitFor();
+  await chat.replies.last().getByText('The server does not answer.').waitFor();
+
+  server = await startServer(port);
+  await banner.waitFor({ state: 'detached' });
+  await chat.button('Retry').click();
+  await chat.button('Send').waitFor();
+  await chat.replied();
+  assert.ok((await chat.answer.innerText()).length > 0);
+  assert.deepEqual(chat.foreign, []);
+  await chat.context.close(); // Requests that found no server stand on its console.
+});

@@ -1,0 +1,52 @@
+/** The body of POST /v1/chat/completions, as far as this page uses it. */
+export interface ChatRequest {
+  model: string;
+  messages: ApiMessage[];
+  stream: true;
+  stream_options: { include_usage: true };
+  temperature?: number;
+  top_p?: number;
+  top_k?: number;
+  min_p?: number;
+  max_tokens?: number;
+  seed?: number;
+  thinking: { type: 'enabled' | 'disabled' };
+  reasoning_effort?: 'high' | 'max';
+  tools?: unknown[];
+  tool_choice?: 'auto' | 'none' | 'required' | { type: 'function'; function: { name: string } };
+}
+
+export type ApiMessage =
+  | { role: 'system' | 'user'; content: string }
+  | { role: 'assistant'; content: string | null; reasoning_content?: string; tool_calls?: ApiToolCall[] }
+  | { role: 'tool'; tool_call_id: string; content: string };
+
+export interface ApiToolCall {
+  id: string;
+  type: 'function';
+  function: { name: string; arguments: string };
+}
+
+/** One event of the answer. */
+export interface ChatChunk {
+  choices?: { delta?: ChatDelta; finish_reason?: string | null }[];
+  usage?: Usage | null;
+  error?: { message?: string };
+}
+
+export interface ChatDelta {
+  content?: string | null;
+  reasoning_content?: string | null;
+  tool_calls?: { index: number; id?: string; function?: { name?: string; arguments?: string } }[];
+}
+
+export interface Usage {
+  prompt_tokens: number;
+  completion_tokens: number;
+  prompt_tokens_details?: { cached_tokens?: number };
+  completion_tokens_details?: {
+    reasoning_tokens?: number;
+    accepted_prediction_tokens?: number;
+    rejected_prediction_tokens?: number;
+  };
+}

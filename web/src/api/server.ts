@@ -1,0 +1,43 @@
+import { keyHeader } from './api_key';
+import { Refused, Unreachable, refusalOf } from './errors';
+import type { Stats } from './stats';
+
+/** Longer than the server needs to answer anything but a chat. */
+const kPatienceMs = 5000;
+
+async function get(path: string): Promise<Response> {
+  let response: Response;
+  try {
+    response = await fetch(path, { cache: 'no-store', headers: keyHeader(), signal: AbortSignal.timeout(kPatienceMs) });
+  } catch {
+    throw new Unreachable();
+  }
+  if (!response.ok) throw await refusalOf(response);
+  return response;
+}
+
+async function getJson<T>(path: string): Promise<T> {
+  const response = await get(path);
+  try {
+    return (await response.json()) as T;
+  } catch {
+    throw new Refused(`The server's answer to ${path} is not JSON.`, response.status);
+  }
+}
+
+/** Whether anything answers; a server that is draining answers too, with an error of its own. */
+export async function isReachable(): Promise<boolean> {
+  try {
+    await get('/health');
+    return true;
+  } catch (error) {
+    return error instanceof Refused;
+  }
+}
+
+export async function fetchModels(): Promise<string[]> {
+  const list = await getJson<{ data?: { id: string }[] }>('/v1/models');
+  return (list.data ?? []).map((model) => model.id);
+}
+
+export const fetchStats = (): Promise<Stats> => getJson<Stats>('/stats');

@@ -1,0 +1,71 @@
+/** What GET /stats answers. Counters count since the server started. */
+export interface Stats {
+  model: { name: string; layers: number; vocab_size: number; context_tokens: number; experts: number; max_sequences: number };
+  uptime_seconds: number;
+  scheduler: SchedulerStats;
+  pools: Record<'pages' | 'window_pages' | 'state_slots', Pool>;
+  tree: TreeNode[];
+  /** Tokens by layer and expert; an empty row for a layer without counts. */
+  expert_load: number[][];
+  operations: Operation[];
+  disk: DiskStats | null;
+  http: Record<'connections' | 'accepted' | 'requests' | 'rejected' | 'timed_out' | 'dropped_slow', number>;
+}
+
+export interface SchedulerStats {
+  waiting: number;
+  running: number;
+  submitted: number;
+  finished: number;
+  cancelled: number;
+  failed: number;
+  refused: number;
+  prompt_tokens: number;
+  cached_tokens: number;
+  reply_tokens: number;
+  drafted_tokens: number;
+  accepted_tokens: number;
+  steps: number;
+  preemptions: number;
+  step_seconds: number;
+}
+
+/** free + cached + in_use = total. */
+export interface Pool {
+  total: number;
+  free: number;
+  cached: number;
+  in_use: number;
+}
+
+/** A node of the radix tree: a run of tokens, after those of its parent (-1: the root). */
+export interface TreeNode {
+  id: number;
+  parent: number;
+  tokens: number;
+  tombstone: boolean;
+  full_lock: number;
+  window_lock: number;
+  /** A counter that grows with every use of the tree. */
+  last_access: number;
+}
+
+export interface Operation {
+  name: string;
+  calls: number;
+  seconds: number;
+  bytes: number;
+  flops: number;
+}
+
+export type DiskStats = Record<
+  | 'files'
+  | 'bytes'
+  | 'budget_bytes'
+  | 'written_pages'
+  | 'read_pages'
+  | 'dropped_pages'
+  | 'rejected_files'
+  | 'evicted_files',
+  number
+>;

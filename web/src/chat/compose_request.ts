@@ -1,0 +1,66 @@
+import type { ApiMessage, ChatRequest } from '../api/chat_request';
+import type { Message, Reply } from './conversation';
+import { kNumberControls, readTools, type Settings } from './settings';
+
+/** Stands for what a tool said when the user went on without saying it: the protocol wants a result for every call. */
+const kNoResult = '(no result)';
+
+/** The request that continues `messages`. */
+export function composeRequest(model: string, messages: Message[], settings: Settings): ChatRequest {
+  const system: ApiMessage[] = settings.system.trim() ? [{ role: 'system', content: settings.system.trim() }] : [];
+  const request: ChatRequest = {
+    model,
+    messages: [...system, ...messages.flatMap(apiMessages)],
+    stream: true,
+    stream_options: { include_usage: true },
+    thinking: { type: settings.thinking === 'off' ? 'disabled' : 'enabled' },
+  };
+  if (settings.thinking !== 'off') request.reasoning_effort = settings.thinking;
+  for (const { key, field } of kNumberControls) {
+    const value = settings[key];
+    if (value !== null) request[field] = value;
+  }
+  const declared = settings.toolsOn ? readTools(settings.tools) : null;
+  if (declared && typeof declared !== 'string' && declared.tools.length > 0) {
+    request.tools = declared.tools;
+    request.tool_choice = toolChoice(settings.toolChoice, declared.names);
+  }
+  return request;
+}
+
+function toolChoice(choice: string, names: string[]): ChatRequest['tool_choice'] {
+  if (choice === 'none' || choice === 'required') return choice;
+  return names.includes(choice) ? { type: 'function', function: { name: choice } } : 'auto';
+}
+
+function apiMessages(message: Message): ApiMessage[] {
+  return message.role === 'user' ? [{ role: 'user', content: message.text }] : replyMessages(message);
+}
+
+/** A reply as the history tells it, and what its tools said. A reply that was cut short keeps what is whole. */
+function replyMessages(reply: Reply): ApiMessage[] {
+  const calls = reply.calls.filter((call) => isJson(call.arguments));
+  if (!reply.text && calls.length === 0) return [];
+  const said: ApiMessage = { role: 'assistant', content: reply.text || null };
+  if (reply.reasoning) said.reasoning_content = reply.reasoning;
+  if (calls.length > 0) {
+    said.tool_calls = calls.map(({ id, name, arguments: text }) => ({
+      id,
+      type: 'function',
+      function: { name, arguments: text },
+    }));
+  }
+  const results = calls.map(
+    (call): ApiMessage => ({ role: 'tool', tool_call_id: call.id, content: call.result ?? kNoResult }),
+  );
+  return [said, ...results];
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}

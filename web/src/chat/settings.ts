@@ -1,0 +1,110 @@
+/** What the side panel sets. null: left to the model's own default, and not sent. */
+export interface Settings {
+  system: string;
+  thinking: 'off' | 'high' | 'max';
+  temperature: number | null;
+  topP: number | null;
+  topK: number | null;
+  minP: number | null;
+  maxTokens: number | null;
+  seed: number | null;
+  /** JSON of the declarations, as typed. */
+  tools: string;
+  toolsOn: boolean;
+  /** auto, none, required, or the name of a tool. */
+  toolChoice: string;
+}
+
+export type NumberSetting = 'temperature' | 'topP' | 'topK' | 'minP' | 'maxTokens' | 'seed';
+
+export interface NumberControl {
+  key: NumberSetting;
+  /** The field of the request. */
+  field: 'temperature' | 'top_p' | 'top_k' | 'min_p' | 'max_tokens' | 'seed';
+  label: string;
+  hint: string;
+  min: number;
+  max: number;
+  step: number;
+  /** Where the slider stands while nothing is set: the value that changes nothing. Absent: no slider. */
+  neutral?: number;
+}
+
+const kMostTokens = 1048576;
+
+export const kNumberControls: NumberControl[] = [
+  { key: 'temperature', field: 'temperature', label: 'Temperature', hint: 'Higher is more varied; 0 always takes the likeliest token.', min: 0, max: 2, step: 0.05, neutral: 1 },
+  { key: 'topP', field: 'top_p', label: 'Top p', hint: 'Keeps the likeliest tokens that together reach this probability.', min: 0, max: 1, step: 0.01, neutral: 1 },
+  { key: 'minP', field: 'min_p', label: 'Min p', hint: 'Drops tokens less likely than this share of the likeliest.', min: 0, max: 1, step: 0.01, neutral: 0 },
+  { key: 'topK', field: 'top_k', label: 'Top k', hint: 'Keeps so many of the likeliest tokens.', min: 1, max: 1000, step: 1 },
+  { key: 'maxTokens', field: 'max_tokens', label: 'Longest reply', hint: 'In tokens, reasoning included.', min: 1, max: kMostTokens, step: 1 },
+  { key: 'seed', field: 'seed', label: 'Seed', hint: 'The same seed and prompt give the same reply.', min: 0, max: Number.MAX_SAFE_INTEGER, step: 1 },
+];
+
+export const kExampleTools = JSON.stringify(
+  [
+    {
+      type: 'function',
+      function: {
+        name: 'get_weather',
+        description: 'The weather in a place, now.',
+        parameters: {
+          type: 'object',
+          properties: {
+            location: { type: 'string', description: 'A town, such as Lisbon' },
+            unit: { type: 'string', enum: ['celsius', 'fahrenheit'] },
+          },
+          required: ['location'],
+        },
+      },
+    },
+  ],
+  null,
+  2,
+);
+
+export const kDefaultSettings: Settings = {
+  system: '',
+  thinking: 'off',
+  temperature: null,
+  topP: null,
+  topK: null,
+  minP: null,
+  maxTokens: null,
+  seed: null,
+  tools: kExampleTools,
+  toolsOn: false,
+  toolChoice: 'auto',
+};
+
+/** The number typed, brought into range; null when nothing usable was typed. */
+export function readNumber(text: string, control: NumberControl): number | null {
+  if (text.trim() === '') return null;
+  const value = Number(text);
+  if (!Number.isFinite(value)) return null;
+  const inRange = Math.min(Math.max(value, control.min), control.max);
+  return Number.isInteger(control.step) ? Math.round(inRange) : inRange;
+}
+
+export interface Declarations {
+  tools: unknown[];
+  names: string[];
+}
+
+/** The declarations, or a sentence that says what is wrong with them. */
+export function readTools(text: string): Declarations | string {
+  let tools: unknown;
+  try {
+    tools = JSON.parse(text);
+  } catch (error) {
+    return `Not JSON: ${(error as Error).message}`;
+  }
+  if (!Array.isArray(tools)) return 'Expected a list, [ … ], of tool declarations.';
+  const names: string[] = [];
+  for (const [index, tool] of tools.entries()) {
+    const name: unknown = (tool as { function?: { name?: unknown } } | null)?.function?.name;
+    if (typeof name !== 'string' || name === '') return `Declaration ${index + 1} has no function.name.`;
+    names.push(name);
+  }
+  return { tools, names };
+}

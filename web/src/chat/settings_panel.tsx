@@ -1,0 +1,114 @@
+import type { VNode } from 'preact';
+import { apiKey } from '../api/api_key';
+import { greet } from './chat_session';
+import { settings, changeSettings } from './conversation_store';
+import { kDefaultSettings, kNumberControls, readNumber, type NumberControl, type Settings } from './settings';
+import { ToolsEditor } from './tools_editor';
+
+const kThinking: { value: Settings['thinking']; label: string }[] = [
+  { value: 'off', label: 'Off' },
+  { value: 'high', label: 'High' },
+  { value: 'max', label: 'Max' },
+];
+
+/** Everything but the tools, back to the model's own. */
+function reset(): void {
+  const { tools, toolsOn, toolChoice } = settings.value;
+  changeSettings({ ...kDefaultSettings, tools, toolsOn, toolChoice });
+}
+
+export function SettingsPanel(): VNode {
+  return (
+    <aside class="panel settings" aria-label="Settings">
+      <fieldset>
+        <legend>Thinking</legend>
+        <div class="choice">
+          {kThinking.map(({ value, label }) => (
+            <label key={value}>
+              <input
+                type="radio"
+                name="thinking"
+                checked={settings.value.thinking === value}
+                onChange={() => changeSettings({ thinking: value })}
+              />
+              <span>{label}</span>
+            </label>
+          ))}
+        </div>
+      </fieldset>
+      <fieldset>
+        <legend>Sampling</legend>
+        {kNumberControls.map((control) => (
+          <NumberField key={control.key} control={control} />
+        ))}
+        <button type="button" class="quiet" onClick={reset}>
+          Reset
+        </button>
+      </fieldset>
+      <fieldset>
+        <legend>System prompt</legend>
+        <textarea
+          rows={4}
+          aria-label="System prompt"
+          placeholder="None"
+          value={settings.value.system}
+          onInput={(event) => changeSettings({ system: event.currentTarget.value })}
+        />
+      </fieldset>
+      <ToolsEditor />
+      <fieldset>
+        <legend>API key</legend>
+        <input
+          type="password"
+          autocomplete="off"
+          aria-label="API key"
+          placeholder="None"
+          value={apiKey.value}
+          onChange={(event) => {
+            apiKey.value = event.currentTarget.value.trim();
+            void greet();
+          }}
+        />
+      </fieldset>
+    </aside>
+  );
+}
+
+/** A number, typed or slid; left empty, the model's own default holds. */
+function NumberField({ control }: { control: NumberControl }): VNode {
+  const { key, label, hint, min, max, step, neutral } = control;
+  const value = settings.value[key];
+  const set = (text: string) => changeSettings({ [key]: readNumber(text, control) });
+  return (
+    <div class="number" title={hint}>
+      <label for={`setting-${key}`}>{label}</label>
+      <input
+        id={`setting-${key}`}
+        type="number"
+        inputMode="decimal"
+        min={min}
+        max={max}
+        step={step}
+        value={value ?? ''}
+        placeholder="default"
+        onChange={(event) => {
+          set(event.currentTarget.value);
+          // What was out of range is shown as it was taken.
+          event.currentTarget.value = String(settings.value[key] ?? '');
+        }}
+      />
+      {neutral !== undefined && (
+        <input
+          type="range"
+          class={value === null ? 'unset' : ''}
+          aria-label={`${label}, slider`}
+          min={min}
+          max={max}
+          step={step}
+          value={value ?? neutral}
+          onInput={(event) => set(event.currentTarget.value)}
+        />
+      )}
+    </div>
+  );
+}
