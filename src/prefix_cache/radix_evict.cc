@@ -8,10 +8,9 @@ EvictedPages RadixTree::evict(std::int64_t num_pages, std::int64_t num_window_pa
   EvictedPages freed;
   evict_leaves(num_pages, freed);
   if (options_.reserved_tails > 0) {
-    evict_windows(num_window_pages, freed, [](const RadixNode& node) { return !node.is_tail(); });
     const std::int64_t reserved_from = oldest_reserved_access();
     evict_windows(num_window_pages, freed,
-                  [=](const RadixNode& node) { return node.last_access < reserved_from; });
+                  [=](const RadixNode& node) { return !node.is_tail() || node.last_access < reserved_from; });
   }
   evict_windows(num_window_pages, freed, [](const RadixNode&) { return true; });
   return freed;
@@ -52,11 +51,12 @@ void RadixTree::evict_windows(std::int64_t num_window_pages, EvictedPages& freed
   }
 }
 
-// Access of the last of the tails that are kept while others can be had; those used since then are kept too.
+// Tails used then or later are reserved. Locked ones do not count: nobody can take them anyway, and many running
+// sequences shall not use up what is kept for the idle.
 std::int64_t RadixTree::oldest_reserved_access() const {
   std::int64_t tails_left = options_.reserved_tails;
   for (const RadixNode* node = window_list_.newest(); node != nullptr; node = WindowList::older(*node)) {
-    if (node->is_tail() && --tails_left == 0) return node->last_access;
+    if (node->window_lock == 0 && node->is_tail() && --tails_left == 0) return node->last_access;
   }
   return 0;
 }

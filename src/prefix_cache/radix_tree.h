@@ -38,9 +38,9 @@ namespace baleen {
 struct RadixTreeOptions {
   std::int64_t page_tokens = kPageTokens;  ///< positions of a page; tests use 1
   std::int64_t window_tokens = 128;        ///< live positions that a match must end with
-  /// Window pages kept for the ends of recent prefixes: eviction of window pages takes those first that no prefix
-  /// ends with (a leaf's end, or where an insertion ended), and leaves the last window pages of this many most
-  /// recently used prefixes alone while others can be had. 0: plain least recently used.
+  /// Window pages kept for the ends of idle prefixes: while others can be had, eviction leaves the tails (the last
+  /// window pages before a leaf's end, or before the end of an insertion) of this many most recently used prefixes
+  /// alone. Without them the least recently used window page goes, wherever it lies.
   std::int64_t reserved_tails = 0;
 };
 
