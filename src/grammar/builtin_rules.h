@@ -1,0 +1,34 @@
+/// The rules that every grammar has, at the same nodes: strings, numbers, any JSON, raw parameters. Masks for them are
+/// shared by all grammars of a vocabulary.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "grammar/char_automaton.h"
+#include "grammar/graph.h"
+
+namespace baleen {
+
+/// Each may be called; each returns after its last byte.
+struct BuiltinRules {
+  NodeId string = kNoNode;    ///< any JSON string
+  NodeId integer = kNoNode;   ///< at most kMaxWholeDigits digits
+  NodeId number = kNoNode;    ///< with fraction and exponent, of bounded length
+  NodeId value = kNoNode;     ///< any JSON
+  NodeId object = kNoNode;    ///< any JSON object
+  NodeId array = kNoNode;     ///< any JSON array
+  NodeId raw_text = kNoNode;  ///< a raw parameter's text, its closing tag and newline
+  NodeId end = kNoNode;       ///< nodes from here on belong to one grammar
+};
+
+/// To be called first on a new builder. Strings and raw texts hold no `｜DSML｜`: a tool call could not be read back.
+BuiltinRules add_builtin_rules(GraphBuilder& builder);
+
+/// A parameter's closing tag with its newline.
+[[nodiscard]] std::string_view parameter_closing();
+
+/// The texts without `｜DSML｜`, for strings that have rules of their own. Nothing: too many states.
+[[nodiscard]] std::optional<CharAutomaton> without_markup(const CharAutomaton& automaton);
+
+}  // namespace baleen

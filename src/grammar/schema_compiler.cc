@@ -1,0 +1,247 @@
+#include "grammar/schema_compiler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "chat/format.h"
+#include "grammar/schema_keywords.h"
+
+namespace baleen {
+namespace {
+
+/// Schemas within schemas, references followed.
+constexpr int kMaxSchemaNesting = 200;
+
+/// Whether `schema` has constraints besides that one.
+bool has_more_than(const PythonJson& schema, std::string_view name) {
+  return std::ranges::any_of(*schema.as_object(), [&](const PythonJson::Member& member) {
+    return member.name != name && is_constraint(member.name);
+  });
+}
+
+}  // namespace
+
+bool SchemaCompiler::is_anything(const PythonJson& schema) {
+  if (schema.is_null()) return true;
+  if (const bool* flag = schema.as_bool()) return *flag;
+  return schema.as_object() != nullptr && !has_more_than(schema, {}) && unsupported_keyword(schema).empty();
+}
+
+NodeId SchemaCompiler::wrong(const std::string& path, std::string_view what) {
+  if (!failure_) failure_ = baleen::failure("{}: {}", path, what);
+  return builder_.dead();
+}
+
+bool SchemaCompiler::check_keywords(const PythonJson& schema, const std::string& path) {
+  if (schema.as_object() == nullptr) {
+    wrong(path, fmt::format("expected a schema (an object or a boolean), found {}", schema.kind()));
+    return false;
+  }
+  const std::string_view unsupported = unsupported_keyword(schema);
+  if (!unsupported.empty()) {
+    wrong(path, fmt::format("{} is not supported; leave it out and check the reply instead", unsupported));
+    return false;
+  }
+  return true;
+}
+
+NodeId SchemaCompiler::value(const PythonJson& schema, const std::string& path, ValueForm form, NodeId next) {
+  if (failure_ || builder_.overflowed()) return next;
+  if (++steps_ > kMaxSchemaSteps) return wrong(path, "the schema is too large, or its unions multiply");
+  if (depth_ >= kMaxSchemaNesting)
+    return wrong(path, fmt::format("schemas nest deeper than {} levels, or without end", kMaxSchemaNesting));
+  if (const bool* flag = schema.as_bool(); flag != nullptr && !*flag) return builder_.dead();
+  static const PythonJson kAnything{PythonJson::Object{}};
+  const PythonJson& plain = schema.as_bool() != nullptr ? kAnything : schema;
+  if (!check_keywords(plain, path)) return next;
+
+  ++depth_;
+  NodeId begin = next;
+  const PythonJson* any_of = plain.find("anyOf") != nullptr ? plain.find("anyOf") : plain.find("oneOf");
+  if (plain.find("$ref") != nullptr && !has_more_than(plain, "$ref")) {
+    begin = reference(plain, path, form, next);
+  } else if (plain.find("$ref") != nullptr || plain.find("allOf") != nullptr) {
+    begin = composite(plain, path, form, next);
+  } else if (any_of != nullptr) {
+    const std::string_view name = plain.find("anyOf") != nullptr ? "anyOf" : "oneOf";
+    begin = has_more_than(plain, name) ? composite(plain, path, form, next)
+                                       : alternatives(plain, *any_of, path, form, next);
+  } else if (plain.find("enum") != nullptr || plain.find("const") != nullptr) {
+    begin = constants(plain, path, form, next);
+  } else {
+    std::vector<NodeId> ways;
+    for (const std::string& type : types_of(plain, path))
+      ways.push_back(of_type(plain, type, path, form, next));
+    begin = builder_.split(std::move(ways));
+  }
+  --depth_;
+  return begin;
+}
+
+NodeId SchemaCompiler::rule(std::string key, const PythonJson& schema, const std::string& path,
+                            ValueForm form, NodeId next) {
+  const auto [known, is_new] = rules_of_.try_emplace({std::move(key), form}, kNoNode);
+  if (is_new) {
+    const NodeId rule = known->second = builder_.later();
+    builder_.set_later(rule, value(schema, path, form, builder_.end_of_rule()));
+  }
+  return builder_.call(known->second, next);
+}
+
+NodeId SchemaCompiler::reference(const PythonJson& schema, const std::string& path, ValueForm form,
+                                 NodeId next) {
+  const PythonJson* target = resolve(schema, path);
+  if (target == nullptr) return next;
+  const std::string& pointer = *schema.find("$ref")->as_string();
+  return rule(pointer, *target, pointer, form, next);
+}
+
+NodeId SchemaCompiler::composite(const PythonJson& schema, const std::string& path, ValueForm form,
+                                 NodeId next) {
+  const PythonJson* all_of = schema.find("allOf");
+  const bool is_single =
+      all_of != nullptr && all_of->as_array() != nullptr && all_of->as_array()->size() == 1;
+  if (is_single && !has_more_than(schema, "allOf")) return value((*all_of->as_array())[0], path, form, next);
+  // Merging copies schemas, so a recursive one would be merged for ever; equal text is equal meaning, and a rule
+  // that calls itself by its text ends that.
+  std::string text = dump_python_json(schema);
+  static constexpr std::size_t kBytesPerStep = 200;
+  steps_ += static_cast<int>(text.size() / kBytesPerStep);
+  const PythonJson* flat = flatten(schema, path, 0);
+  if (flat == nullptr) return next;
+  return rule(std::move(text), *flat, path, form, next);
+}
+
+NodeId SchemaCompiler::alternatives(const PythonJson& schema, const PythonJson& branches,
+                                    const std::string& path, ValueForm form, NodeId next) {
+  const std::string name = &branches == schema.find("anyOf") ? "anyOf" : "oneOf";
+  const PythonJson::Array* array = branches.as_array();
+  if (array == nullptr || array->empty()) return wrong(path + "." + name, "expected an array of schemas");
+  std::vector<NodeId> ways;
+  std::vector<std::string> seen;  // equal alternatives would only double the work of following them
+  for (std::size_t i = 0; i < array->size() && !failure_; ++i) {
+    std::string text = dump_python_json((*array)[i]);
+    if (std::ranges::find(seen, text) != seen.end()) continue;
+    ways.push_back(value((*array)[i], fmt::format("{}.{}[{}]", path, name, i), form, next));
+    seen.push_back(std::move(text));
+  }
+  return builder_.split(std::move(ways));
+}
+
+std::vector<std::string> SchemaCompiler::types_of(const PythonJson& schema, const std::string& path) {
+  const PythonJson* type = schema.find("type");
+  std::vector<std::string> types;
+  if (type == nullptr) {
+    for (const PythonJson::Member& member : *schema.as_object()) {
+      const std::string name(type_of_keyword(member.name));
+      if (!name.empty() && std::ranges::find(types, name) == types.end()) types.push_back(name);
+    }
+    if (types.empty()) types = {"null", "boolean", "number", "string", "array", "object"};
+    return types;
+  }
+  PythonJson::Array names;
+  if (type->as_array() != nullptr) names = *type->as_array();
+  if (type->as_string() != nullptr) names = {*type};
+  for (const PythonJson& name : names) {
+    if (name.as_string() == nullptr || !is_type_name(*name.as_string())) {
+      wrong(path + ".type", fmt::format("expected the name of a type, found {}", dump_python_json(name)));
+      return {};
+    }
+    if (std::ranges::find(types, *name.as_string()) == types.end()) types.push_back(*name.as_string());
+  }
+  if (types.empty()) wrong(path + ".type", "expected the name of a type, or a list of such names");
+  if (std::ranges::find(types, "number") != types.end()) std::erase(types, "integer");
+  return types;
+}
+
+NodeId SchemaCompiler::of_type(const PythonJson& schema, const std::string& type, const std::string& path,
+                               ValueForm form, NodeId next) {
+  const bool is_string = type == "string";
+  if (is_string ? form == ValueForm::kNoString : form == ValueForm::kRawString) return builder_.dead();
+  if (is_string) return string(schema, path, form == ValueForm::kRawString, next);
+  if (type == "null") return builder_.literal("null", next);
+  if (type == "boolean")
+    return builder_.split({builder_.literal("true", next), builder_.literal("false", next)});
+  if (type == "integer" || type == "number") return number(schema, path, type == "integer", next);
+  return type == "array" ? array(schema, path, next) : object(schema, path, next);
+}
+
+std::optional<std::uint64_t> SchemaCompiler::size_keyword(const PythonJson& schema, std::string_view name,
+                                                          const std::string& path) {
+  const PythonJson* size = schema.find(name);
+  if (size == nullptr) return std::nullopt;
+  static constexpr std::size_t kMostDigits = 9;
+  const std::optional<Decimal> decimal =
+      size->as_number() != nullptr ? parse_decimal(size->as_number()->text) : std::nullopt;
+  if (!decimal || decimal->negative || !decimal->fraction.empty() || decimal->whole.size() > kMostDigits) {
+    wrong(fmt::format("{}.{}", path, name),
+          fmt::format("expected a whole number from 0 to 999999999, found {}", dump_python_json(*size)));
+    return std::nullopt;
+  }
+  return decimal->whole.empty() ? 0 : std::stoull(decimal->whole);
+}
+
+NodeId SchemaCompiler::constants(const PythonJson& schema, const std::string& path, ValueForm form,
+                                 NodeId next) {
+  PythonJson::Array values;
+  const PythonJson* only = schema.find("const");
+  if (const PythonJson* list = schema.find("enum")) {
+    if (list->as_array() == nullptr) return wrong(path + ".enum", "expected an array of values");
+    values = *list->as_array();
+    if (only != nullptr)
+      std::erase_if(values,
+                    [&](const PythonJson& v) { return dump_python_json(v) != dump_python_json(*only); });
+  } else {
+    values = {*only};
+  }
+  std::vector<std::string> texts;
+  for (const PythonJson& candidate : values) {
+    if (!fits_siblings(candidate, schema, path)) continue;
+    const std::string* text = candidate.as_string();
+    if (text != nullptr ? form == ValueForm::kNoString : form == ValueForm::kRawString) continue;
+    texts.push_back(form == ValueForm::kRawString ? *text + std::string(parameter_closing())
+                                                  : dump_python_json(candidate));
+    const std::string_view value_text = form == ValueForm::kRawString ? *text : texts.back();
+    if (value_text.find(chat_format::kDsml) != std::string_view::npos)
+      return wrong(path, fmt::format("a constant holds {}, which no reply may", chat_format::kDsml));
+    if (value_text.find("NaN") != std::string_view::npos ||
+        value_text.find("Infinity") != std::string_view::npos) {
+      if (candidate.as_number() != nullptr) return wrong(path, "a constant is no finite number");
+    }
+  }
+  std::vector<std::pair<std::string_view, NodeId>> literals;
+  for (const std::string& text : texts) literals.emplace_back(text, next);
+  return builder_.literals(std::move(literals));
+}
+
+bool SchemaCompiler::fits_siblings(const PythonJson& candidate, const PythonJson& schema,
+                                   const std::string& path) {
+  if (schema.find("type") != nullptr) {
+    const std::vector<std::string> types = types_of(schema, path);
+    if (std::ranges::none_of(types, [&](const std::string& type) { return has_type(candidate, type); }))
+      return false;
+  }
+  if (const std::string* text = candidate.as_string()) {
+    const std::optional<CharAutomaton> rules = string_rules(schema, path);
+    const std::u32string characters = to_characters(*text);
+    const std::uint64_t least = size_keyword(schema, "minLength", path).value_or(0);
+    const std::uint64_t most = size_keyword(schema, "maxLength", path).value_or(kUnbounded);
+    return rules && accepts(*rules, characters) && characters.size() >= least && characters.size() <= most;
+  }
+  if (const PythonJson::Number* number = candidate.as_number()) {
+    const std::optional<NumberBounds> bounds = bounds_of(schema, path);
+    if (!bounds || (!bounds->least && !bounds->most)) return bounds.has_value();
+    return accepts(bounded_number(*bounds, false), to_characters(number->text));
+  }
+  for (const PythonJson::Member& member : *schema.as_object()) {
+    const std::string_view type = type_of_keyword(member.name);
+    if (!type.empty() && has_type(candidate, type)) {
+      wrong(path,
+            fmt::format("{} beside enum or const is not supported for arrays and objects", member.name));
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace baleen

@@ -1,0 +1,207 @@
+// References resolved, and allOf made one schema.
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <utility>
+
+#include "grammar/schema_compiler.h"
+#include "grammar/schema_keywords.h"
+
+namespace baleen {
+namespace {
+
+constexpr int kMaxReferenceChain = 50;
+
+PythonJson without(const PythonJson& schema, std::string_view name) {
+  PythonJson::Object rest = *schema.as_object();
+  std::erase_if(rest, [name](const PythonJson::Member& member) { return member.name == name; });
+  return rest;
+}
+
+PythonJson all_of(const PythonJson& a, const PythonJson& b) {
+  if (SchemaCompiler::is_anything(a)) return b;
+  if (SchemaCompiler::is_anything(b)) return a;
+  return PythonJson::Object{{"allOf", PythonJson::Array{a, b}}};
+}
+
+/// `~1` and `~0` of a JSON pointer; `%20` and its like of a fragment.
+std::string unescape(std::string_view part) {
+  std::string name;
+  for (std::size_t i = 0; i < part.size(); ++i) {
+    unsigned code = 0;
+    if (part[i] == '~' && i + 1 < part.size()) {
+      name += part[++i] == '1' ? '/' : '~';
+    } else if (part[i] == '%' && i + 2 < part.size() &&
+               std::from_chars(part.data() + i + 1, part.data() + i + 3, code, 16).ptr ==
+                   part.data() + i + 3) {
+      name += static_cast<char>(code);
+      i += 2;
+    } else {
+      name += part[i];
+    }
+  }
+  return name;
+}
+
+}  // namespace
+
+const PythonJson* SchemaCompiler::keep(PythonJson value) { return &merged_.emplace_back(std::move(value)); }
+
+const PythonJson* SchemaCompiler::resolve(const PythonJson& reference, const std::string& path) {
+  const std::string* pointer = reference.find("$ref")->as_string();
+  if (pointer == nullptr || !(*pointer == "#" || pointer->starts_with("#/"))) {
+    wrong(path + ".$ref", "expected a reference within the schema, such as \"#/$defs/name\"");
+    return nullptr;
+  }
+  const PythonJson* at = &root_;
+  std::string_view rest = std::string_view(*pointer).substr(1);
+  while (!rest.empty() && at != nullptr) {
+    const std::size_t end = std::min(rest.find('/', 1), rest.size());
+    const std::string name = unescape(rest.substr(1, end - 1));
+    rest.remove_prefix(end);
+    if (const PythonJson::Array* array = at->as_array()) {
+      std::size_t i = array->size();
+      std::from_chars(name.data(), name.data() + name.size(), i);
+      at = i < array->size() ? &(*array)[i] : nullptr;
+    } else {
+      at = at->find(name);
+    }
+  }
+  if (at == nullptr)
+    wrong(path + ".$ref", fmt::format("the schema has nothing at {}", quote_python_json(*pointer)));
+  return at;
+}
+
+const PythonJson* SchemaCompiler::flatten(const PythonJson& schema, const std::string& path, int depth) {
+  if (failure_) return nullptr;
+  if (++steps_ > kMaxSchemaSteps || depth > kMaxReferenceChain) {
+    wrong(path, "its allOf and $ref lead back to themselves, or are too many");
+    return nullptr;
+  }
+  if (const bool* flag = schema.as_bool())
+    return keep(*flag ? PythonJson(PythonJson::Object{})
+                      : PythonJson(PythonJson::Object{{"enum", PythonJson::Array{}}}));
+  if (!check_keywords(schema, path)) return nullptr;
+  if (schema.find("$ref") != nullptr) {
+    const PythonJson* target = resolve(schema, path);
+    const PythonJson* flat = target == nullptr ? nullptr : flatten(*target, path, depth + 1);
+    const PythonJson* rest = flatten(*keep(without(schema, "$ref")), path, depth + 1);
+    return flat == nullptr || rest == nullptr ? nullptr : merged(*flat, *rest, path);
+  }
+  if (const PythonJson* parts = schema.find("allOf")) {
+    if (parts->as_array() == nullptr) {
+      wrong(path + ".allOf", fmt::format("expected an array of schemas, found {}", parts->kind()));
+      return nullptr;
+    }
+    const PythonJson* whole = keep(without(schema, "allOf"));
+    for (std::size_t i = 0; i < parts->as_array()->size() && whole != nullptr; ++i) {
+      const std::string part_path = fmt::format("{}.allOf[{}]", path, i);
+      const PythonJson* part = flatten((*parts->as_array())[i], part_path, depth + 1);
+      whole = part == nullptr ? nullptr : merged(*whole, *part, part_path);
+    }
+    return whole;
+  }
+  // A union beside other constraints: they hold in each of its alternatives.
+  for (const std::string_view name : {"anyOf", "oneOf"}) {
+    const PythonJson* branches = schema.find(name);
+    if (branches == nullptr || branches->as_array() == nullptr) continue;
+    const PythonJson base = without(schema, name);
+    if (is_anything(base)) continue;
+    PythonJson::Array both;
+    for (const PythonJson& branch : *branches->as_array()) both.push_back(all_of(base, branch));
+    return keep(PythonJson::Object{{"anyOf", std::move(both)}});
+  }
+  return &schema;
+}
+
+const PythonJson* SchemaCompiler::merged(const PythonJson& a, const PythonJson& b, const std::string& path) {
+  ++steps_;
+  if (a.as_object() == nullptr || b.as_object() == nullptr) return flatten(all_of(a, b), path, 0);
+  PythonJson::Object result;
+  for (const PythonJson::Member& member : *a.as_object()) {
+    const PythonJson* other = b.find(member.name);
+    if (member.name == "properties" || !is_constraint(member.name)) continue;
+    if (other == nullptr) {
+      result.push_back(member);
+      continue;
+    }
+    std::optional<PythonJson> both = merged_keyword(member.name, member.value, *other, path);
+    if (!both) {
+      wrong(path, fmt::format("two values of {} that cannot be merged into one", member.name));
+      return nullptr;
+    }
+    result.push_back({member.name, *std::move(both)});
+  }
+  for (const PythonJson::Member& member : *b.as_object()) {
+    if (member.name != "properties" && is_constraint(member.name) && a.find(member.name) == nullptr)
+      result.push_back(member);
+  }
+  if (a.find("properties") != nullptr || b.find("properties") != nullptr)
+    result.push_back({"properties", merged_properties(a, b)});
+  return keep(std::move(result));
+}
+
+PythonJson SchemaCompiler::merged_properties(const PythonJson& a, const PythonJson& b) {
+  static const PythonJson kNone{PythonJson::Object{}};
+  const auto properties_of = [](const PythonJson& schema) {
+    const PythonJson* properties = schema.find("properties");
+    return properties != nullptr && properties->as_object() != nullptr ? properties : &kNone;
+  };
+  PythonJson::Object result;
+  const auto add = [&](const PythonJson& mine, const PythonJson& other, bool shared_too) {
+    for (const auto& [name, schema] : *properties_of(mine)->as_object()) {
+      const PythonJson* elsewhere = properties_of(other)->find(name);
+      if (elsewhere != nullptr && !shared_too) continue;
+      if (elsewhere == nullptr) elsewhere = other.find("additionalProperties");
+      result.push_back({name, elsewhere != nullptr ? all_of(schema, *elsewhere) : schema});
+    }
+  };
+  add(a, b, true);
+  add(b, a, false);
+  return result;
+}
+
+std::optional<PythonJson> SchemaCompiler::merged_keyword(const std::string& name, const PythonJson& a,
+                                                         const PythonJson& b, const std::string& path) {
+  if (dump_python_json(a) == dump_python_json(b)) return a;
+  if (name == "type") {
+    PythonJson::Array types;
+    const std::vector<std::string> of_a = types_of(PythonJson::Object{{"type", a}}, path);
+    for (const std::string& type : types_of(PythonJson::Object{{"type", b}}, path)) {
+      const auto has = [&](std::string_view other) { return std::ranges::find(of_a, other) != of_a.end(); };
+      if (has(type) || (type == "integer" && has("number"))) types.emplace_back(type);
+      if (type == "number" && has("integer")) types.emplace_back("integer");
+    }
+    return types.empty() ? std::nullopt : std::optional<PythonJson>(types);
+  }
+  if (name == "additionalProperties" || name == "items" || name == "propertyNames") return all_of(a, b);
+  if (name == "anyOf" || name == "oneOf") {
+    if (a.as_array() == nullptr) return std::nullopt;
+    PythonJson::Array both;
+    for (const PythonJson& branch : *a.as_array())
+      both.push_back(all_of(branch, PythonJson::Object{{name, b}}));
+    return both;
+  }
+  if (a.as_array() != nullptr && b.as_array() != nullptr && (name == "required" || name == "enum")) {
+    PythonJson::Array result = name == "required" ? *a.as_array() : PythonJson::Array{};
+    for (const PythonJson& value : *b.as_array()) {
+      const bool in_a =
+          std::ranges::any_of(*a.as_array(), [text = dump_python_json(value)](const PythonJson& other) {
+            return dump_python_json(other) == text;
+          });
+      if (in_a == (name == "enum")) result.push_back(value);
+    }
+    return result;
+  }
+  if (a.as_number() != nullptr && b.as_number() != nullptr) {
+    const std::optional<Decimal> x = parse_decimal(a.as_number()->text),
+                                 y = parse_decimal(b.as_number()->text);
+    if (!x || !y) return std::nullopt;
+    const bool a_is_less = compare(*x, *y) < 0;
+    if (name.starts_with("min") || name == "exclusiveMinimum") return a_is_less ? b : a;
+    if (name.starts_with("max") || name == "exclusiveMaximum") return a_is_less ? a : b;
+  }
+  return std::nullopt;
+}
+
+}  // namespace baleen
