@@ -88,7 +88,7 @@ void JobBoard::admit() {
     Admission admission = try_admit(job);
     const auto someone_yields = [&] {
       return !running_.empty() && (*running_.rbegin())->request.priority < job.request.priority &&
-             fits(job, job.matched_tokens, job.request.priority);
+             fits(job, job.request.priority);
     };
     while (admission == Admission::kNoRoom && someone_yields()) {
       preempt(**running_.rbegin());
@@ -119,32 +119,32 @@ JobBoard::Admission JobBoard::try_admit(Job& job) {
     end_failed(job, "the engine opens no sequence although none is open");
     return Admission::kEnded;
   }
-  const std::int64_t matched = job.matched_tokens = engine_.length(*job.sequence);
-  const std::int64_t first_chunk = std::min(std::ssize(job.tokens) - matched, kFirstChunkTokens);
-  if (!alone && !(fits(job, matched, kAnyPriority) && engine_.reserve(*job.sequence, first_chunk))) {
-    engine_.close(*std::exchange(job.sequence, std::nullopt), /*keep=*/true);
-    return Admission::kNoRoom;
-  }
   waiting_.erase(&job);
   running_.insert(&job);
+  job.matched_tokens = engine_.length(*job.sequence);
+  const std::int64_t first_chunk = std::min(std::ssize(job.tokens) - job.matched_tokens, kFirstChunkTokens);
+  if (!alone && !(fits(job, kAnyPriority) && engine_.reserve(*job.sequence, first_chunk))) {
+    put_back(job);
+    return Admission::kNoRoom;
+  }
   job.no_room_since.reset();
   job.may_draft = false;
   if (!job.reply) start_reply(job);
   return Admission::kRuns;
 }
 
-bool JobBoard::fits(const Job& job, std::int64_t matched_tokens, int least_priority) const {
+bool JobBoard::fits(const Job& job, int least_priority) const {
+  std::int64_t own_pages = 0, longest_match = 0;
+  const auto count = [&](const Job& other) {
+    own_pages += pages_of(std::ssize(other.tokens)) - other.matched_tokens / kPageTokens;
+    longest_match = std::max(longest_match, other.matched_tokens);
+  };
+  count(job);
+  for (const Job* other : running_) {
+    if (other != &job && other->request.priority >= least_priority) count(*other);
+  }
   // A beginning that the cache had may be common to several jobs: it is counted once, at its longest, which is too
   // little where they differ. Then pages run out later, and someone is preempted.
-  std::int64_t own_pages = 0, longest_match = matched_tokens;
-  const auto count = [&](const Job& other, std::int64_t matched) {
-    own_pages += pages_of(std::ssize(other.tokens)) - matched / kPageTokens;
-    longest_match = std::max(longest_match, matched);
-  };
-  count(job, matched_tokens);
-  for (const Job* other : running_) {
-    if (other->request.priority >= least_priority) count(*other, other->matched_tokens);
-  }
   return own_pages + longest_match / kPageTokens <= engine_.cache_use().pages.total;
 }
 
@@ -172,12 +172,16 @@ bool JobBoard::reserve(Job& job, std::int64_t num_tokens) {
 }
 
 void JobBoard::preempt(Job& job) {
-  running_.erase(&job);
-  waiting_.insert(&job);
-  engine_.close(*std::exchange(job.sequence, std::nullopt), /*keep=*/true);
-  job.no_room_since = num_ended_;
+  put_back(job);
   ++job.summary.preemptions;
   ++stats_.preemptions;
+}
+
+void JobBoard::put_back(Job& job) {
+  running_.erase(&job);
+  waiting_.insert(&job);
+  job.no_room_since = num_ended_;
+  engine_.close(*std::exchange(job.sequence, std::nullopt), /*keep=*/true);
 }
 
 void JobBoard::end(Job& job, ReplyEnd end, std::string error, bool keep) {

@@ -61,10 +61,12 @@ class JobBoard {
  private:
   enum class Admission { kRuns, kNoRoom, kEnded };
   [[nodiscard]] Admission try_admit(Job& job);
+  /// From running to waiting.
+  void put_back(Job& job);
   [[nodiscard]] bool may_start(const Job& job) const;
   /// Whether all tokens of the job find pages beside those that the running jobs have or need for theirs; jobs below
   /// `least_priority` do not count.
-  [[nodiscard]] bool fits(const Job& job, std::int64_t matched_tokens, int least_priority) const;
+  [[nodiscard]] bool fits(const Job& job, int least_priority) const;
   [[nodiscard]] std::string reason_to_refuse(const Request& request) const;
   void start_reply(Job& job);
 

@@ -35,5 +35,7 @@ class FakePaging {
 
 /// Prefixes of whole pages in a map; window pages are counted, never cached.
 [[nodiscard]] std::unique_ptr<FakePaging> make_toy_paging(const FakePools& pools);
+/// The engine's SequenceTable over a cache of one small block.
+[[nodiscard]] std::unique_ptr<FakePaging> make_table_paging(const FakePools& pools);
 
 }  // namespace baleen

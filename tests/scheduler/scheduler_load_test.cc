@@ -48,11 +48,14 @@ struct Tracked {
   bool cancelled = false;
 };
 
-class Crowd : public testing::TestWithParam<std::uint64_t> {};
+using MakePaging = std::unique_ptr<FakePaging> (*)(const FakePools&);
+class Crowd : public testing::TestWithParam<std::tuple<std::uint64_t, MakePaging>> {};
 
 TEST_P(Crowd, EveryRequestEndsOnceAsIfItWereAlone) {
-  Random random(GetParam());
-  const FakeEngineOptions engine_options = random_engine(random);
+  const auto& [seed, paging] = GetParam();
+  Random random(seed);
+  FakeEngineOptions engine_options = random_engine(random);
+  engine_options.paging = paging;
   SchedulerWorld world(engine_options, {.max_queue = pick(random, 1, 60),
                                         .max_batch_tokens = pick(random, 0, 300),
                                         .speculate = pick(random, 0, 5),
@@ -125,7 +128,12 @@ TEST_P(Crowd, EveryRequestEndsOnceAsIfItWereAlone) {
   world.expect_everything_came_back();
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, Crowd, testing::Range<std::uint64_t>(0, 40));
+INSTANTIATE_TEST_SUITE_P(ToyPages, Crowd,
+                         testing::Combine(testing::Range<std::uint64_t>(0, 40),
+                                          testing::Values(make_toy_paging)));
+INSTANTIATE_TEST_SUITE_P(EnginePages, Crowd,
+                         testing::Combine(testing::Range<std::uint64_t>(40, 80),
+                                          testing::Values(make_table_paging)));
 
 TEST(Starvation, AmongEqualsEveryoneIsAdmittedInOrderAndTheOldestIsNeverPreempted) {
   Random random(4);
