@@ -42,8 +42,13 @@ export interface Conversation {
 const kTitleLength = 48;
 export const kUntitled = 'New conversation';
 
+/** Unique in this browser; `crypto.randomUUID` is absent from pages that came over plain HTTP. */
+function newId(now: number): string {
+  return `${now.toString(36)}-${Math.random().toString(36).slice(2)}`;
+}
+
 export function newConversation(now: number): Conversation {
-  return { id: crypto.randomUUID?.() ?? `c${now}-${Math.random()}`, title: kUntitled, changed: now, messages: [] };
+  return { id: newId(now), title: kUntitled, changed: now, messages: [] };
 }
 
 /** The first words of what the user said. */
