@@ -1,6 +1,6 @@
 import type { VNode } from 'preact';
 import { useState } from 'preact/hooks';
-import { IconButton, Icon } from '../frame/icons';
+import { IconButton, Icon } from '../elements/icons';
 import { kUntitled, type Conversation } from './conversation';
 import { conversations, current, currentId, deleteConversation, isSaved, keep, startConversation } from './conversation_store';
 import { exportConversation } from './export';

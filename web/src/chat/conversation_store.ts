@@ -9,7 +9,7 @@ const kCurrentKey = 'baleen.current';
 const kSettingsKey = 'baleen.settings';
 const kApiKeyKey = 'baleen.api_key';
 /** Tokens arrive faster than it makes sense to write. */
-const kWriteDelayMs = 300;
+const kWriteDelayMs = 500;
 
 function read<T>(key: string, otherwise: T): T {
   try {

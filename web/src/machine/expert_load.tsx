@@ -1,6 +1,6 @@
 import type { VNode } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { theme } from '../frame/theme';
+import { theme } from '../style/theme';
 import { cellAt, evenness, type HeatGrid } from './heat_grid';
 import { count, percent } from './units';
 import { useWidth } from './use_width';

@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { Refused, Unreachable } from '../api/errors';
 import { fetchStats } from '../api/server';
 import type { Stats } from '../api/stats';
-import { reportLost } from '../frame/connection';
+import { reportLost } from '../api/connection';
 import { Counters } from './counters';
 import { ExpertLoad } from './expert_load';
 import { RateHistory, type Sample } from './history';

@@ -5,7 +5,7 @@
 import { memo } from 'preact/compat';
 import type { ComponentChildren, VNode } from 'preact';
 import { marked, type MarkedToken, type Token, type Tokens } from 'marked';
-import { CopyButton } from '../frame/copy_button';
+import { CopyButton } from '../elements/copy_button';
 import { isSafeLink } from './safe_link';
 
 /** Paragraphs, lists and so on; only those whose source changed are rendered again while a reply grows. */
