@@ -62,7 +62,12 @@ export function titleFrom(text: string): string {
 
 export function withUserMessage(conversation: Conversation, text: string, now: number): Conversation {
   const title = conversation.title === kUntitled ? titleFrom(text) : conversation.title;
-  return { ...conversation, title, changed: now, messages: [...conversation.messages, { role: 'user', text }] };
+  return {
+    ...conversation,
+    title,
+    changed: now,
+    messages: [...conversation.messages, { role: 'user', text }],
+  };
 }
 
 /** The messages before `index`, for writing that one anew. */
@@ -70,7 +75,12 @@ export function cutBefore(conversation: Conversation, index: number): Conversati
   return { ...conversation, messages: conversation.messages.slice(0, index) };
 }
 
-export function withReply(conversation: Conversation, index: number, reply: Reply, now: number): Conversation {
+export function withReply(
+  conversation: Conversation,
+  index: number,
+  reply: Reply,
+  now: number,
+): Conversation {
   const messages = [...conversation.messages];
   messages[index] = reply;
   return { ...conversation, changed: now, messages };

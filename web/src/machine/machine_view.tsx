@@ -91,7 +91,10 @@ function Machine({ stats, samples }: Look): VNode {
         <TreePicture nodes={stats.tree} />
       </Section>
       <div class="machine-halves">
-        <Section title="Experts" note={blocks > 0 ? 'tokens routed since the start, a row for each layer' : undefined}>
+        <Section
+          title="Experts"
+          note={blocks > 0 ? 'tokens routed since the start, a row for each layer' : undefined}
+        >
           <ExpertLoad load={stats.expert_load} />
         </Section>
         <Section title="Operations" note="time since the start">
