@@ -29,6 +29,30 @@ void sample(benchmark::State& state, SamplingParams params) {
   for (auto _ : state) benchmark::DoNotOptimize(sampler.sample(logits).value().id);
 }
 
+// Under a mask that allows every n-th token: a string's inside (1), mixed (2), a few choices (10,000).
+void sample_masked(benchmark::State& state, SamplingParams params) {
+  const auto logits = logits_of_spread(3);
+  params.seed = 1;
+  Sampler sampler(params, kVocabSize);
+  std::vector<std::uint64_t> mask(kVocabSize / 64);
+  for (std::int64_t id = 0; id < kVocabSize; id += state.range(0)) {
+    mask[static_cast<std::size_t>(id / 64)] |= std::uint64_t{1} << (id % 64);
+  }
+  for (auto _ : state) benchmark::DoNotOptimize(sampler.sample(logits, mask).value().id);
+}
+
+#define BALEEN_MASKED_BENCHMARK(name, ...)                            \
+  BENCHMARK_CAPTURE(sample_masked, name, SamplingParams{__VA_ARGS__}) \
+      ->ArgName("every")                                              \
+      ->Arg(1)                                                        \
+      ->Arg(2)                                                        \
+      ->Arg(10000)                                                    \
+      ->Unit(benchmark::kMicrosecond)
+
+BALEEN_MASKED_BENCHMARK(greedy, .temperature = 0);
+BALEEN_MASKED_BENCHMARK(softmax, .temperature = 1);
+BALEEN_MASKED_BENCHMARK(top_p, .top_p = 0.95);
+
 #define BALEEN_SAMPLE_BENCHMARK(name, ...)                     \
   BENCHMARK_CAPTURE(sample, name, SamplingParams{__VA_ARGS__}) \
       ->ArgName("spread")                                      \

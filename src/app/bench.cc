@@ -144,7 +144,7 @@ void run_bench(const BenchFlags& flags) {
                engine.options().num_threads, instruction_set_in_use(), 1e-9 * limits.read_bytes_per_second,
                1e-9 * limits.fma_flops_per_second, to_text(engine.plan()));
   }
-  const SequenceId sequence = *engine.open();
+  const SequenceId sequence = *engine.open({});
   const std::vector<TokenId> tokens =
       some_tokens(flags.prompt + flags.decode + 1, engine.config().vocab_size);
   const std::span<const TokenId> all(tokens);

@@ -6,8 +6,8 @@
 namespace baleen {
 
 void ConversationEngine::start_anew() {
-  if (sequence_) engine_.close(*sequence_);
-  sequence_ = engine_.open();
+  if (sequence_) engine_.close(*sequence_, false);
+  sequence_ = engine_.open({});
   seen_.clear();
 }
 
@@ -27,7 +27,7 @@ Result<Generated> ConversationEngine::reply(const std::string& prompt, Generatio
   request.history = seen_;
   Result<Generated> generated = generate(engine_, tokenizer_, *sequence_, request, callbacks);
   if (!generated) {
-    engine_.close(*std::exchange(sequence_, std::nullopt));
+    engine_.close(*std::exchange(sequence_, std::nullopt), false);
     seen_.clear();
     return generated;
   }

@@ -50,7 +50,7 @@ void run_logits(const LogitsFlags& flags) {
       waiting.insert(waiting.end(), bytes.begin(), bytes.end());
     }
   };
-  const SequenceId sequence = *engine.open();
+  const SequenceId sequence = *engine.open({});
   Progress progress("logits", "tokens", num_tokens);
   for (std::int64_t begin = 0; begin < num_tokens; begin += options.max_batch_tokens) {
     const std::int64_t count = std::min(options.max_batch_tokens, num_tokens - begin);

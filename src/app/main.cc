@@ -16,6 +16,7 @@
 #include "app/parse_chat.h"
 #include "app/perplexity.h"
 #include "app/run.h"
+#include "app/serve.h"
 #include "app/tokenize.h"
 #include "base/error.h"
 
@@ -34,6 +35,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", "baleen " BALEEN_VERSION);
   baleen::add_run_command(app);
   baleen::add_chat_command(app);
+  baleen::add_serve_command(app);
   baleen::add_bench_command(app);
   baleen::add_inspect_command(app);
   baleen::add_init_command(app);

@@ -29,7 +29,7 @@ struct PerplexityFlags {
 /// Sum of -log p over the tokens of `window` after its first.
 double negative_log_likelihood(Engine& engine, std::span<const TokenId> window, Progress& progress,
                                std::int64_t done) {
-  const SequenceId sequence = *engine.open();
+  const SequenceId sequence = *engine.open({});
   const auto length = static_cast<std::int64_t>(window.size()) - 1;  // the last token is only predicted
   const std::int64_t chunk = engine.options().max_batch_tokens;
   double sum = 0;
@@ -48,7 +48,7 @@ double negative_log_likelihood(Engine& engine, std::span<const TokenId> window, 
     progress.update(done + begin + count,
                     fmt::format("{:.4f} nats/token", sum / static_cast<double>(begin + count)));
   }
-  engine.close(sequence);
+  engine.close(sequence, false);
   return sum;
 }
 

@@ -106,7 +106,9 @@ class Renderer {
       out += kEndThink;  // also after no reasoning: the turn before opened it
     }
     out += message.content;
-    if (!message.tool_calls.empty()) {
+    if (!message.raw_tool_calls.empty()) {
+      out += message.raw_tool_calls;
+    } else if (!message.tool_calls.empty()) {
       const Result<std::string> calls = render_tool_calls(message.tool_calls);
       if (!calls) return refused(turns_[index], calls.error());
       out += "\n\n";

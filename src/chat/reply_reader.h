@@ -11,33 +11,14 @@
 #include <vector>
 
 #include "chat/message.h"
+#include "chat/reply_part.h"
 
 namespace baleen {
-
-/// A function that the request declared.
-struct DeclaredTool {
-  std::string name;
-  PythonJson parameters;  ///< JSON schema; null when none was given
-};
-
-struct ReplyPart {
-  enum class Kind {
-    kReasoning,
-    kContent,
-    kCallBegin,      ///< text: the function's name
-    kCallArguments,  ///< text: more of the arguments' JSON
-    kCallEnd,        ///< the arguments are complete and are a JSON object
-  };
-  Kind kind;
-  std::string text;
-  std::size_t call_idx = 0;  ///< of the three kinds about calls, from 0
-  bool operator==(const ReplyPart&) const = default;
-};
 
 class ReplyReader {
  public:
   /// The reply begins right after `<think>` (kThinking) or `</think>` (kChat). Without tools, a tool-call block is
-  /// plain text.
+  /// plain text. Copies the tools.
   ReplyReader(ThinkingMode mode, std::span<const DeclaredTool> tools);
   ~ReplyReader();
   ReplyReader(ReplyReader&&) noexcept;
@@ -54,8 +35,14 @@ class ReplyReader {
   /// call in it was read without repair; empty otherwise. After `finish`.
   [[nodiscard]] std::string_view raw_calls() const;
   [[nodiscard]] std::size_t num_calls() const;
+  /// The calls that were given out, without ids; their arguments are those parts joined.
+  [[nodiscard]] std::span<const ToolCall> calls() const;
   /// Repairs made, for metrics.
   [[nodiscard]] std::size_t num_repairs() const;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace baleen

@@ -33,21 +33,23 @@ void fill_pages(const Pool& pool, std::span<const PageId> pages, int width, std:
 }  // namespace
 
 void Engine::fabricate_history(SequenceId id, std::int64_t num_positions) {
-  Sequence& sequence = sequences_.at(id);
   // By steps, as a prompt would come, so that window pages are taken and freed on the way.
-  for (std::int64_t end = 0; end < num_positions;) {
-    end = std::min(num_positions, end + options_.max_batch_tokens);
-    if (!sequence.pages.reach(end)) fail("no room in the cache for {} positions", num_positions);
-    sequence.pages.leave_behind(end);
+  const std::vector<TokenId> tokens(
+      static_cast<std::size_t>(std::min(num_positions, options_.max_batch_tokens)));
+  for (std::int64_t seen = 0; seen < num_positions;) {
+    const std::int64_t count = std::min(num_positions - seen, options_.max_batch_tokens);
+    if (!sequences_.reserve(id, count)) fail("no room in the cache for {} positions", num_positions);
+    sequences_.commit(id, std::span(tokens).first(static_cast<std::size_t>(count)));
+    seen += count;
   }
-  sequence.length = num_positions;
+  const SequenceSlice slice = sequences_.slice(id, 0, 0);
   std::mt19937 random(1);
   for (std::int64_t block = 0; block < config().num_blocks(); ++block) {
     const int width = static_cast<int>(config().head_dim);
-    fill_pages(cache_.window(block), sequence.pages.window_pages(), width, random, encode_latent_row);
-    fill_pages(cache_.compressed(block), sequence.pages.pages(), width, random, encode_latent_row);
-    fill_pages(cache_.index_keys(block), sequence.pages.pages(), static_cast<int>(config().index_head_dim),
-               random, encode_index_key);
+    fill_pages(cache_.window(block), slice.window_pages, width, random, encode_latent_row);
+    fill_pages(cache_.compressed(block), slice.pages, width, random, encode_latent_row);
+    fill_pages(cache_.index_keys(block), slice.pages, static_cast<int>(config().index_head_dim), random,
+               encode_index_key);
   }
 }
 

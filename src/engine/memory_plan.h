@@ -21,6 +21,14 @@ struct EngineOptions {
   /// becomes resident only as positions are written.
   std::int64_t cache_tokens = 0;
   bool mtp = false;  ///< also run the MTP block over every step
+  /// Tokens a step may hold beyond those that are certain, and how deep drafts go; more than 0 implies `mtp`.
+  std::int64_t max_draft_tokens = 0;
+  /// Sequences start with what earlier ones left of their prompt, and leave what they computed.
+  bool prefix_cache = false;
+  /// Window pages for cached prefixes, beyond what sequences need; 0: a default that grows with max_sequences.
+  std::int64_t cached_window_pages = 0;
+  /// Of those, how many ends of recent prefixes are evicted last (RadixTreeOptions).
+  std::int64_t reserved_tails = 0;
   Kernels kernels = Kernels::kBest;
 };
 
@@ -43,6 +51,9 @@ struct MemoryPlan {
 /// Fills the zeros of `options`, and throws `Error` for values that cannot be met (more cache than the
 /// model's context for each sequence, no rows, MTP without a MTP block).
 [[nodiscard]] EngineOptions resolved(EngineOptions options, const ModelConfig& config);
+
+/// Of an engine with these options.
+[[nodiscard]] CacheGeometry cache_geometry(const ModelConfig& config, const EngineOptions& options);
 
 /// `options` resolved.
 [[nodiscard]] MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options);

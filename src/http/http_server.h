@@ -1,37 +1,25 @@
 /// An HTTP/1.1 server with server-sent events: bounded in every header, body, queue and wait.
 ///
 /// One thread runs all connections (Boost.Asio). Handlers are called in that thread and must not block; an
-/// `Exchange` may be answered from any thread, at once or later.
+/// `Exchange` may be answered from any thread, at once or later. A connection has one request at a time: those sent
+/// ahead wait, and are answered in order. Requests that another server might read differently (RFC 9112 calls the
+/// attack request smuggling) get 400 and the connection is closed.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace baleen {
 
-struct HttpServerOptions {
-  std::string host = "127.0.0.1";
-  std::uint16_t port = 0;  ///< 0: any free one
-  std::size_t max_header_bytes = 16 << 10;
-  std::size_t max_body_bytes = 16 << 20;   ///< more gets 413
-  double header_seconds = 10;              ///< for the whole head of a request
-  double body_seconds = 60;                ///< for the whole body
-  double idle_seconds = 75;                ///< between requests of a kept-open connection
-  double write_seconds = 30;               ///< without a byte taken by the client
-  std::size_t max_unsent_bytes = 1 << 20;  ///< of one response; a client that reads no more is dropped
-  std::size_t max_connections = 8192;      ///< beyond: closed at once
-};
-
 struct HttpRequest {
-  std::string method;
-  std::string path;   ///< decoded once, without the query; never contains `..` segments
-  std::string query;  ///< undecoded
+  std::string method;  ///< capital letters; for HEAD answer as for GET: the server leaves the body out
+  std::string path;    ///< decoded once, without the query; never contains `..` segments
+  std::string query;   ///< undecoded
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
 
@@ -39,6 +27,7 @@ struct HttpRequest {
   [[nodiscard]] std::string_view header(std::string_view name) const;
 };
 
+/// The server adds `Content-Length` and `Connection`, and leaves out headers that would break the framing.
 struct HttpResponse {
   int status = 200;
   std::string content_type = "application/json";
@@ -46,46 +35,92 @@ struct HttpResponse {
   std::string body;
 };
 
+/// Why the server itself refuses a request. The message is ours: it holds no byte of the request.
+struct HttpError {
+  int status = 400;  ///< 400, 408, 413, 417, 431, 500 or 503
+  std::string code;  ///< "bad_request", "request_timeout", "body_too_large", ...
+  std::string message;
+  std::string path;  ///< of the request, once its head is known; empty before
+};
+
+/// `{"error": {"message", "type", "code"}}`; `type` is "server_error" from 500 up, else "invalid_request_error".
+HttpResponse default_error_response(const HttpError& error);
+
+using HttpErrorWriter = std::function<HttpResponse(const HttpError& error)>;
+
+struct HttpServerOptions {
+  std::string host = "127.0.0.1";           ///< an address in figures, or "localhost"
+  std::uint16_t port = 0;                   ///< 0: any free one
+  std::size_t max_header_bytes = 16 << 10;  ///< of the whole head; more gets 431
+  std::size_t max_body_bytes = 16 << 20;    ///< more gets 413
+  double header_seconds = 10;               ///< for the whole head of a request
+  double body_seconds = 60;                 ///< for the whole body
+  double idle_seconds = 75;                 ///< between requests of a kept-open connection
+  double write_seconds = 30;                ///< without a byte taken by the client
+  std::size_t max_unsent_bytes = 1 << 20;   ///< of one stream; a client that reads no more is dropped
+  std::size_t max_connections = 8192;       ///< beyond: 503 and closed at once
+  HttpErrorWriter write_error;              ///< empty: the shape of `default_error_response`
+};
+
 /// One request's answer. Either `respond`, or `begin_events` and then `send` and `end`. Any thread; calls after the
-/// client is gone do nothing.
+/// client is gone do nothing. A client that closes its side of the connection is gone. The last reference dropped
+/// without an answer sends 500, or cuts an unfinished stream short.
 class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual void respond(HttpResponse response) = 0;
   /// Starts a `text/event-stream` of chunks.
   virtual void begin_events(std::vector<std::pair<std::string, std::string>> headers) = 0;
-  /// Bytes of one or more whole events. False when the client is gone or too slow: it was dropped.
+  /// Bytes of one or more whole events; what waits is written together. False when the client is gone or too slow
+  /// (it would have more than `max_unsent_bytes` to read): it was dropped.
   virtual bool send(std::string bytes) = 0;
   virtual void end() = 0;
-  /// Called once, in the server's thread, when the client disconnects or is dropped before the answer is complete.
+  /// Called once, in the server's thread, when the client disconnects or is dropped, or the server stops, before
+  /// `respond` or `end`.
   virtual void on_gone(std::function<void()> callback) = 0;
 };
 
+/// An exception that leaves it is answered with 500.
 using HttpHandler = std::function<void(HttpRequest request, std::shared_ptr<Exchange> exchange)>;
 
 struct HttpStats {
-  std::int64_t connections = 0;  ///< open now
-  std::int64_t accepted = 0, requests = 0, rejected = 0, timed_out = 0, dropped_slow = 0;
+  std::int64_t connections = 0;      ///< open now
+  std::int64_t accepted = 0;         ///< connections ever
+  std::int64_t requests = 0;         ///< read to their end
+  std::int64_t rejected = 0;         ///< refused by the server itself, connections beyond the limit included
+  std::int64_t timed_out = 0;        ///< heads, bodies and writes; not idle connections
+  std::int64_t dropped_slow = 0;     ///< streams whose client left too much unread
+  std::int64_t accept_failures = 0;  ///< most often no free file descriptor; each is followed by a pause
 };
 
 class HttpServer {
  public:
-  /// Binds and listens. Throws `Error` when the address cannot be had.
+  /// Binds and listens, and raises the process's limit of open files as far as it may. Throws `Error` when the
+  /// address cannot be had.
   HttpServer(HttpServerOptions options, HttpHandler handler);
+  /// Not while `run` runs. Exchanges may outlive the server.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
   [[nodiscard]] std::uint16_t port() const;
-  /// Serves until `stop`.
+  /// Serves until `stop`, or until a drained server has closed its last connection.
   void run();
-  /// Accepts no more connections and closes idle ones; answers in progress go on. Any thread.
+  /// Accepts no more connections and closes idle ones; answers in progress go on. Requests that are complete only
+  /// now get 503. Any thread.
   void drain();
   /// Ends `run` now. Any thread.
   void stop();
+  /// Runs `task` in the server's thread, soon; in the order of the calls. Any thread.
+  void post(std::function<void()> task);
   /// Runs `task` in the server's thread after a delay, unless it has stopped. Any thread.
   void after(double seconds, std::function<void()> task);
+  /// Any thread.
   [[nodiscard]] HttpStats stats() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace baleen

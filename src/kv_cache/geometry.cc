@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/compressor/compressor.h"
+
 namespace baleen {
 
 std::int64_t CacheGeometry::ring_rows(int ratio) const {
@@ -19,8 +21,20 @@ std::int64_t CacheGeometry::page_bytes() const {
   return bytes;
 }
 
+std::int64_t CacheGeometry::overlap_bytes(std::int64_t block) const {
+  if (ratio(block) != 4) return 0;
+  return 2 * kOverlapRows * (latent.width() + index_key.dim) * std::int64_t{sizeof(float)};
+}
+
 std::int64_t CacheGeometry::window_page_bytes() const {
-  return num_blocks() * latent.page_stride_bytes(kPageTokens);
+  std::int64_t bytes = num_blocks() * latent.page_stride_bytes(kPageTokens);
+  for (std::int64_t block = 0; block < num_blocks(); ++block) bytes += overlap_bytes(block);
+  return bytes;
+}
+
+std::int64_t CacheGeometry::kept_tokens() const {
+  const std::int64_t whole_pages = pages_for(window_tokens) * kPageTokens;
+  return (shares_prefixes ? whole_pages : window_tokens) + max_draft_tokens;
 }
 
 std::int64_t CacheGeometry::state_bytes(std::int64_t block) const {
@@ -47,7 +61,7 @@ double CacheGeometry::bytes_per_token() const {
 
 std::int64_t max_window_pages(const CacheGeometry& geometry, std::int64_t num_sequences,
                               std::int64_t max_step_tokens) {
-  const std::int64_t beyond_first = geometry.window_tokens - 2;
+  const std::int64_t beyond_first = geometry.kept_tokens() - 2;
   const std::int64_t idle_pages = beyond_first / kPageTokens + 2;
   // The step's tokens add most pages when every sequence takes just what makes it reach one page more.
   const std::int64_t for_one_more = kPageTokens - beyond_first % kPageTokens;

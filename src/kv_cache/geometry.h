@@ -3,7 +3,8 @@
 ///
 /// A page is 256 consecutive positions of one sequence. At one page number it owns, in every ratio-4 layer,
 /// 64 latent rows and 64 indexer keys, and in every ratio-128 layer 2 latent rows. Raw KV lives in pages of a
-/// pool of its own (256 rows in every block), freed behind the window. Unfinished compressor rows live in one
+/// pool of its own (256 rows in every block), freed behind the window; such a window page also owns the
+/// compressor rows that whoever goes on after its last position needs. Unfinished compressor rows live in one
 /// slot per sequence.
 #pragma once
 
@@ -23,6 +24,8 @@ struct CacheGeometry {
   std::int64_t window_tokens = 128;
   /// Positions a speculative step may have to take back; lengthens the compressor rings.
   std::int64_t max_draft_tokens = 0;
+  /// Sequences keep the window rows of their last whole page, so that others can go on after it.
+  bool shares_prefixes = false;
 
   [[nodiscard]] std::int64_t num_blocks() const { return static_cast<std::int64_t>(ratios.size()); }
   [[nodiscard]] int ratio(std::int64_t block) const { return ratios[static_cast<std::size_t>(block)]; }
@@ -40,14 +43,22 @@ struct CacheGeometry {
   [[nodiscard]] std::int64_t index_state_width() const { return std::int64_t{2} * index_key.dim; }
 
   [[nodiscard]] std::int64_t page_bytes() const;         ///< compressed entries and keys, all blocks
-  [[nodiscard]] std::int64_t window_page_bytes() const;  ///< raw KV, all blocks
-  [[nodiscard]] std::int64_t state_slot_bytes() const;   ///< compressor rings of one sequence
+  [[nodiscard]] std::int64_t window_page_bytes() const;  ///< raw KV and overlap rows, all blocks
+  /// Compressor rows of a window page's last positions, one block's.
+  [[nodiscard]] std::int64_t overlap_bytes(std::int64_t block) const;
+  [[nodiscard]] std::int64_t state_slot_bytes() const;               ///< compressor rings of one sequence
   [[nodiscard]] std::int64_t state_bytes(std::int64_t block) const;  ///< of those, one block's
   /// Bytes of rows that a position adds to a long sequence. Page strides round up: memory sees page_bytes() /
   /// 256.
   [[nodiscard]] double bytes_per_token() const;
   /// Raw KV rows that a query of one block may read.
   [[nodiscard]] std::int64_t window_bytes() const { return window_tokens * latent.row_bytes(); }
+
+  /// Positions before a sequence's next one whose window rows are in use: what it sees, or the MTP row of the
+  /// position before it, also after a step was taken back.
+  [[nodiscard]] std::int64_t visible_tokens() const { return window_tokens + max_draft_tokens; }
+  /// Those that a sequence keeps. The last whole page begins less than two pages before the next position.
+  [[nodiscard]] std::int64_t kept_tokens() const;
 };
 
 [[nodiscard]] constexpr std::int64_t pages_for(std::int64_t num_positions) {
@@ -55,9 +66,8 @@ struct CacheGeometry {
 }
 
 /// Window pages that `num_sequences` sequences hold at most, between steps and during one of
-/// `max_step_tokens` tokens over all of them, in the worst alignment. A sequence holds the window before its
-/// next position (the position before that may still be due in the MTP block) and its tokens in the step;
-/// n positions touch (n - 2) / 256 + 2 pages at most.
+/// `max_step_tokens` tokens over all of them, in the worst alignment. A sequence holds kept_tokens() before
+/// its next position and its tokens in the step; n positions touch (n - 2) / 256 + 2 pages at most.
 [[nodiscard]] std::int64_t max_window_pages(const CacheGeometry& geometry, std::int64_t num_sequences,
                                             std::int64_t max_step_tokens);
 

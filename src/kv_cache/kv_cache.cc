@@ -1,10 +1,27 @@
 #include "kv_cache/kv_cache.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
 
 namespace baleen {
+namespace {
+
+std::int64_t overlap_page_bytes(std::int64_t width) {
+  return 2 * kOverlapRows * width * std::int64_t{sizeof(float)};
+}
+
+/// Copies the last rows of a window page to where a ring has their positions.
+void restore_ring(const CompressorOverlap& overlap, const CompressorState& state, PageId window_page,
+                  std::int32_t slot, std::int64_t end) {
+  for (std::int64_t position = end - kOverlapRows; position < end; ++position) {
+    std::copy_n(overlap.kv_row(window_page, position), overlap.width, state.kv_row(slot, position));
+    std::copy_n(overlap.gate_row(window_page, position), overlap.width, state.gate_row(slot, position));
+  }
+}
+
+}  // namespace
 
 KvCache::KvCache(CacheGeometry geometry, CacheCapacity capacity)
     : geometry_(std::move(geometry)),
@@ -16,21 +33,26 @@ KvCache::KvCache(CacheGeometry geometry, CacheCapacity capacity)
   // One block's pages lie together, pool after pool; states last, one slot's blocks together.
   std::int64_t offset = 0;
   std::int64_t in_slot = 0;
+  const auto pages = [&](std::int64_t stride_bytes) {
+    return place(page_parts_, offset, capacity_.num_pages, stride_bytes);
+  };
+  const auto window_pages = [&](std::int64_t stride_bytes) {
+    return place(window_page_parts_, offset, capacity_.num_window_pages, stride_bytes);
+  };
   for (std::int64_t block = 0; block < geometry_.num_blocks(); ++block) {
     const int ratio = geometry_.ratio(block);
     const int entries = geometry_.entries_per_page(block);
     BlockOffsets& begin = offsets_.emplace_back();
-    begin.window = offset;
-    offset += capacity_.num_window_pages * geometry_.latent.page_stride_bytes(kPageTokens);
+    begin.window = window_pages(geometry_.latent.page_stride_bytes(kPageTokens));
     if (ratio == 0) continue;
-    begin.compressed = offset;
-    offset += capacity_.num_pages * geometry_.latent.page_stride_bytes(entries);
+    begin.compressed = pages(geometry_.latent.page_stride_bytes(entries));
     begin.main_state = in_slot;
     in_slot +=
         2 * geometry_.ring_rows(ratio) * geometry_.main_state_width(block) * std::int64_t{sizeof(float)};
     if (ratio != 4) continue;
-    begin.index_keys = offset;
-    offset += capacity_.num_pages * geometry_.index_key.page_stride_bytes(entries);
+    begin.index_keys = pages(geometry_.index_key.page_stride_bytes(entries));
+    begin.main_overlap = window_pages(overlap_page_bytes(geometry_.latent.width()));
+    begin.index_overlap = window_pages(overlap_page_bytes(geometry_.index_key.dim));
     begin.index_state = in_slot;
     in_slot += 2 * geometry_.ring_rows(ratio) * geometry_.index_state_width() * std::int64_t{sizeof(float)};
   }
@@ -71,6 +93,71 @@ CompressorState KvCache::main_state(std::int64_t block) const {
 CompressorState KvCache::index_state(std::int64_t block) const {
   BALEEN_CHECK(geometry_.ratio(block) == 4);
   return state(at(block).index_state, 4, geometry_.index_state_width());
+}
+
+CompressorOverlap KvCache::overlap(std::int64_t offset, std::int64_t width) const {
+  return {reinterpret_cast<float*>(buffer_.data() + offset),
+          overlap_page_bytes(width) / std::int64_t{sizeof(float)}, width};
+}
+
+CompressorOverlap KvCache::main_overlap(std::int64_t block) const {
+  if (geometry_.ratio(block) != 4) return {};
+  return overlap(at(block).main_overlap, geometry_.latent.width());
+}
+
+CompressorOverlap KvCache::index_overlap(std::int64_t block) const {
+  if (geometry_.ratio(block) != 4) return {};
+  return overlap(at(block).index_overlap, geometry_.index_key.dim);
+}
+
+void KvCache::restore_rings(PageId window_page, std::int32_t state_slot, std::int64_t end) const {
+  BALEEN_CHECK_EQ(end % kPageTokens, 0);
+  for (std::int64_t block = 0; block < geometry_.num_blocks(); ++block) {
+    if (geometry_.ratio(block) != 4) continue;
+    restore_ring(main_overlap(block), main_state(block), window_page, state_slot, end);
+    restore_ring(index_overlap(block), index_state(block), window_page, state_slot, end);
+  }
+}
+
+std::int64_t KvCache::place(std::vector<PagePart>& parts, std::int64_t& end, std::int64_t num_pages,
+                            std::int64_t stride_bytes) {
+  parts.push_back({end, stride_bytes});
+  end += num_pages * stride_bytes;
+  return parts.back().offset;
+}
+
+void KvCache::read(const std::vector<PagePart>& parts, PageId page, std::span<std::byte> to) const {
+  std::size_t at = 0;
+  for (const PagePart& part : parts) {
+    const auto size = static_cast<std::size_t>(part.stride_bytes);
+    const std::byte* from =
+        buffer_.data() + part.offset + static_cast<std::int64_t>(page) * part.stride_bytes;
+    std::ranges::copy(std::span(from, size), to.subspan(at, size).begin());
+    at += size;
+  }
+  BALEEN_CHECK_EQ(at, to.size());
+}
+
+void KvCache::write(const std::vector<PagePart>& parts, PageId page, std::span<const std::byte> from) const {
+  std::size_t at = 0;
+  for (const PagePart& part : parts) {
+    const auto size = static_cast<std::size_t>(part.stride_bytes);
+    std::ranges::copy(from.subspan(at, size),
+                      buffer_.data() + part.offset + static_cast<std::int64_t>(page) * part.stride_bytes);
+    at += size;
+  }
+  BALEEN_CHECK_EQ(at, from.size());
+}
+
+void KvCache::read_page(PageId page, std::span<std::byte> to) const { read(page_parts_, page, to); }
+void KvCache::write_page(PageId page, std::span<const std::byte> from) const {
+  write(page_parts_, page, from);
+}
+void KvCache::read_window_page(PageId page, std::span<std::byte> to) const {
+  read(window_page_parts_, page, to);
+}
+void KvCache::write_window_page(PageId page, std::span<const std::byte> from) const {
+  write(window_page_parts_, page, from);
 }
 
 }  // namespace baleen

@@ -4,6 +4,9 @@
 
 #include <cstdint>
 
+#include <span>
+#include <vector>
+
 #include "kv_cache/geometry.h"
 #include "kv_cache/page_allocator.h"
 #include "ops/compressor/compressor.h"
@@ -41,6 +44,18 @@ class KvCache {
   /// Rings of a block's main compressor; of the indexer's (ratio 4 only).
   [[nodiscard]] CompressorState main_state(std::int64_t block) const;
   [[nodiscard]] CompressorState index_state(std::int64_t block) const;
+  /// Rows that the window pages of a ratio-4 block carry; base null for others.
+  [[nodiscard]] CompressorOverlap main_overlap(std::int64_t block) const;
+  [[nodiscard]] CompressorOverlap index_overlap(std::int64_t block) const;
+
+  /// Fills the rings of a slot for a sequence that goes on after `window_page`, whose positions end before `end`.
+  void restore_rings(PageId window_page, std::int32_t state_slot, std::int64_t end) const;
+
+  /// A page as bytes, block after block: geometry().page_bytes() and window_page_bytes() of them.
+  void read_page(PageId page, std::span<std::byte> to) const;
+  void write_page(PageId page, std::span<const std::byte> from) const;
+  void read_window_page(PageId page, std::span<std::byte> to) const;
+  void write_window_page(PageId page, std::span<const std::byte> from) const;
 
   PageAllocator& pages() { return pages_; }
   PageAllocator& window_pages() { return window_pages_; }
@@ -52,6 +67,8 @@ class KvCache {
     std::int64_t window = 0;
     std::int64_t compressed = 0;
     std::int64_t index_keys = 0;
+    std::int64_t main_overlap = 0;
+    std::int64_t index_overlap = 0;
     std::int64_t main_state = 0;   ///< within a slot
     std::int64_t index_state = 0;  ///< within a slot
   };
@@ -60,10 +77,24 @@ class KvCache {
     return offsets_[static_cast<std::size_t>(block)];
   }
   [[nodiscard]] CompressorState state(std::int64_t offset, int ratio, std::int64_t width) const;
+  [[nodiscard]] CompressorOverlap overlap(std::int64_t offset, std::int64_t width) const;
+
+  /// One block's part of every page of a pool: page p at offset + p * stride_bytes.
+  struct PagePart {
+    std::int64_t offset = 0;
+    std::int64_t stride_bytes = 0;
+  };
+  /// The place of a part in the buffer for the next `num_pages` pages.
+  static std::int64_t place(std::vector<PagePart>& parts, std::int64_t& end, std::int64_t num_pages,
+                            std::int64_t stride_bytes);
+  void read(const std::vector<PagePart>& parts, PageId page, std::span<std::byte> to) const;
+  void write(const std::vector<PagePart>& parts, PageId page, std::span<const std::byte> from) const;
 
   CacheGeometry geometry_;
   CacheCapacity capacity_;
   std::vector<BlockOffsets> offsets_;
+  std::vector<PagePart> page_parts_;
+  std::vector<PagePart> window_page_parts_;
   std::int64_t states_begin_ = 0;
   Buffer buffer_;
   PageAllocator pages_;

@@ -15,6 +15,8 @@ SequencePages::SequencePages(SequencePages&& other) noexcept
       state_slot_(std::exchange(other.state_slot_, PageId::kNone)),
       pages_(std::move(other.pages_)),
       window_pages_(std::move(other.window_pages_)),
+      num_borrowed_(other.num_borrowed_),
+      num_adopted_(other.num_adopted_),
       first_window_page_(other.first_window_page_) {
   other.pages_.clear();
   other.window_pages_.clear();
@@ -25,47 +27,116 @@ SequencePages& SequencePages::operator=(SequencePages&& other) noexcept {
   std::swap(state_slot_, other.state_slot_);
   std::swap(pages_, other.pages_);
   std::swap(window_pages_, other.window_pages_);
+  std::swap(num_borrowed_, other.num_borrowed_);
+  std::swap(num_adopted_, other.num_adopted_);
   std::swap(first_window_page_, other.first_window_page_);
   return *this;
 }
 
 SequencePages::~SequencePages() { release(); }
 
+void SequencePages::borrow(std::span<const PageId> pages, std::span<const PageId> window_pages) {
+  BALEEN_CHECK(ok() && pages_.empty());
+  BALEEN_CHECK_EQ(pages.size(), window_pages.size());
+  const auto num_pages = static_cast<std::int64_t>(pages.size());
+  hand_over(pages, window_pages, num_pages * kPageTokens);
+}
+
+void SequencePages::adopt(std::vector<PageId> pages, std::int64_t window_begin) {
+  BALEEN_CHECK(ok() && pages_.empty());
+  BALEEN_CHECK_EQ(window_begin % kPageTokens, 0);
+  pages_ = std::move(pages);
+  num_adopted_ = static_cast<std::int64_t>(pages_.size());
+  first_window_page_ = window_begin / kPageTokens;
+  BALEEN_CHECK_LE(first_window_page_, num_adopted_);
+  window_pages_.assign(static_cast<std::size_t>(first_window_page_), PageId::kNone);
+}
+
+void SequencePages::hand_over(std::span<const PageId> pages, std::span<const PageId> window_pages,
+                              std::int64_t next) {
+  const auto count = static_cast<std::int64_t>(pages.size());
+  BALEEN_CHECK_LE(num_borrowed_, count);
+  pages_.resize(std::max(pages_.size(), pages.size()), PageId::kNone);
+  window_pages_.resize(std::max(window_pages_.size(), window_pages.size()), PageId::kNone);
+  std::ranges::copy(pages, pages_.begin());
+  const auto first = static_cast<std::size_t>(std::min(first_window_page_, count));
+  std::ranges::copy(window_pages.subspan(first), window_pages_.begin() + static_cast<std::ptrdiff_t>(first));
+  num_borrowed_ = count;
+  leave_behind(next);
+  for (std::int64_t i = first_window_page_; i < count; ++i) {
+    BALEEN_CHECK(window_pages_[static_cast<std::size_t>(i)] != PageId::kNone);
+  }
+}
+
+PageCounts SequencePages::missing(std::int64_t end) const {
+  const auto beyond = [end](const std::vector<PageId>& table) {
+    return std::max<std::int64_t>(0, pages_for(end) - static_cast<std::int64_t>(table.size()));
+  };
+  return {beyond(pages_), beyond(window_pages_)};
+}
+
 bool SequencePages::reach(std::int64_t end) {
   BALEEN_CHECK(ok());
-  const std::int64_t missing = pages_for(end) - static_cast<std::int64_t>(pages_.size());
-  if (missing <= 0) return true;
-  if (cache_->pages().num_free() < missing || cache_->window_pages().num_free() < missing) return false;
-  for (std::int64_t i = 0; i < missing; ++i) {
-    pages_.push_back(*cache_->pages().allocate());
+  const PageCounts more = missing(end);
+  if (cache_->pages().num_free() < more.pages || cache_->window_pages().num_free() < more.window_pages) {
+    return false;
+  }
+  for (std::int64_t i = 0; i < more.pages; ++i) pages_.push_back(*cache_->pages().allocate());
+  for (std::int64_t i = 0; i < more.window_pages; ++i) {
     window_pages_.push_back(*cache_->window_pages().allocate());
   }
   return true;
 }
 
 void SequencePages::shrink(std::int64_t end) {
-  const auto kept = static_cast<std::size_t>(pages_for(end));
-  BALEEN_CHECK_LE(first_window_page_, static_cast<std::int64_t>(kept));
-  for (; pages_.size() > kept; pages_.pop_back(), window_pages_.pop_back()) {
+  const std::int64_t kept = pages_for(end);
+  BALEEN_CHECK_LE(std::max(first_window_page_, num_borrowed_), kept);
+  for (; static_cast<std::int64_t>(pages_.size()) > std::max(kept, num_adopted_); pages_.pop_back()) {
     cache_->pages().free(pages_.back());
+  }
+  for (; static_cast<std::int64_t>(window_pages_.size()) > kept; window_pages_.pop_back()) {
     cache_->window_pages().free(window_pages_.back());
   }
 }
 
 void SequencePages::leave_behind(std::int64_t next) {
-  const std::int64_t first_visible = std::max<std::int64_t>(0, next - cache_->geometry().window_tokens);
-  BALEEN_CHECK_LE(first_visible / kPageTokens, static_cast<std::int64_t>(window_pages_.size()));
-  for (; first_window_page_ < first_visible / kPageTokens; ++first_window_page_) {
+  const CacheGeometry& geometry = cache_->geometry();
+  const auto page_of = [](std::int64_t position) {
+    return std::max<std::int64_t>(0, position) / kPageTokens;
+  };
+  // What is borrowed was there before the sequence: a step that is taken back does not reach below it.
+  const std::int64_t seen_next = std::max(num_borrowed_ * kPageTokens, next - geometry.max_draft_tokens);
+  const std::int64_t first_seen = page_of(seen_next - geometry.window_tokens);
+  const std::int64_t first_kept = page_of(next - geometry.kept_tokens());
+  BALEEN_CHECK_LE(first_kept, static_cast<std::int64_t>(window_pages_.size()));
+  drop_window_pages(std::max(std::min(first_seen, num_borrowed_), first_kept));
+}
+
+void SequencePages::leave_tail(std::int64_t num_pages) {
+  drop_window_pages(num_pages - pages_for(cache_->geometry().window_tokens));
+}
+
+void SequencePages::drop_window_pages(std::int64_t first_kept) {
+  for (; first_window_page_ < first_kept; ++first_window_page_) {
     PageId& page = window_pages_[static_cast<std::size_t>(first_window_page_)];
-    cache_->window_pages().free(std::exchange(page, PageId::kNone));
+    if (first_window_page_ >= num_borrowed_) cache_->window_pages().free(page);
+    page = PageId::kNone;
   }
+}
+
+PageCounts SequencePages::owned() const {
+  const std::int64_t first_own_window = std::max(first_window_page_, num_borrowed_);
+  return {static_cast<std::int64_t>(pages_.size()) - num_borrowed_,
+          std::max<std::int64_t>(0, static_cast<std::int64_t>(window_pages_.size()) - first_own_window)};
 }
 
 void SequencePages::release() {
   if (!ok()) return;
-  for (const PageId page : pages_) cache_->pages().free(page);
-  for (const PageId page : window_pages_) {
-    if (page != PageId::kNone) cache_->window_pages().free(page);
+  for (std::size_t i = static_cast<std::size_t>(num_borrowed_); i < pages_.size(); ++i) {
+    cache_->pages().free(pages_[i]);
+  }
+  for (std::size_t i = static_cast<std::size_t>(num_borrowed_); i < window_pages_.size(); ++i) {
+    if (window_pages_[i] != PageId::kNone) cache_->window_pages().free(window_pages_[i]);
   }
   cache_->state_slots().free(state_slot_);
 }

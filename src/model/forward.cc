@@ -74,7 +74,8 @@ Forward::Forward(const ModelWeights& weights, Device& device, const KvCache& cac
       device_(device),
       cache_(cache),
       precision_(precision),
-      buffers_(config_, max_rows, arena) {
+      buffers_(config_, max_rows, arena),
+      expert_load_(static_cast<std::size_t>(config_.num_blocks() * config_.n_routed_experts)) {
   const RopeScaling& scaling = config_.rope_scaling;
   const YarnParams yarn{static_cast<float>(scaling.factor), scaling.original_max_position_embeddings,
                         static_cast<float>(scaling.beta_fast), static_cast<float>(scaling.beta_slow)};
@@ -195,7 +196,8 @@ void Forward::compress(std::int64_t block, const RaggedBatch& batch) {
   const std::int64_t num_rows = batch.num_rows();
   const auto ratio = static_cast<int>(config_.compress_ratio(block));
   const auto pool = [&](const CompressorWeights& compressor, const Activations<2>& kv,
-                        const Activations<2>& gate, const CompressorState& state, const LatentPool& latent,
+                        const Activations<2>& gate, const CompressorState& state,
+                        const CompressorOverlap& overlap, const LatentPool& latent,
                         const IndexKeyPool& index_key) {
     device_.compressor({.kv = rows(kv, num_rows, compressor.wkv.rows),
                         .gate = rows(gate, num_rows, compressor.wgate.rows),
@@ -207,14 +209,15 @@ void Forward::compress(std::int64_t block, const RaggedBatch& batch) {
                         .precision = precision_,
                         .batch = batch,
                         .state = state,
+                        .overlap = overlap,
                         .latent = latent,
                         .index_key = index_key});
   };
   pool(weights.compressor, buffers_.main_kv, buffers_.main_gate, cache_.main_state(block),
-       cache_.compressed(block), {});
+       cache_.main_overlap(block), cache_.compressed(block), {});
   if (ratio == 4) {
-    pool(weights.indexer.compressor, buffers_.index_kv, buffers_.index_gate, cache_.index_state(block), {},
-         cache_.index_keys(block));
+    pool(weights.indexer.compressor, buffers_.index_kv, buffers_.index_gate, cache_.index_state(block),
+         cache_.index_overlap(block), {}, cache_.index_keys(block));
   }
 }
 
@@ -305,6 +308,7 @@ void Forward::moe(std::int64_t block, const RaggedBatch& batch) {
                  .num_groups_kept = static_cast<int>(config_.topk_group),
                  .ids = ids,
                  .weights = routing_weights});
+  count_experts(block, ids);
   device_.experts({.x = x,
                    .ids = ids,
                    .weights = routing_weights,
@@ -313,6 +317,13 @@ void Forward::moe(std::int64_t block, const RaggedBatch& batch) {
                    .swiglu_limit = static_cast<float>(config_.swiglu_limit),
                    .precision = precision_,
                    .out = rows(buffers_.f, num_rows)});
+}
+
+void Forward::count_experts(std::int64_t block, View<const std::int32_t, 2> ids) {
+  std::int64_t* load = expert_load_.data() + block * config_.n_routed_experts;
+  for (std::int64_t row = 0; row < ids.extent(0); ++row) {
+    for (const std::int32_t expert : ids.row(row)) ++load[expert];
+  }
 }
 
 void Forward::head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm,

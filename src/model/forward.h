@@ -42,6 +42,11 @@ class Forward {
   void logits(ConstActivations<3> streams, Activations<2> out);
   void mtp_logits(ConstActivations<3> streams, std::int64_t depth, Activations<2> out);
 
+  /// How many tokens were sent to each routed expert since the start [blocks, E]; every run counts.
+  [[nodiscard]] View<const std::int64_t, 2> expert_load() const {
+    return {expert_load_.data(), {config_.num_blocks(), config_.n_routed_experts}};
+  }
+
   /// Called after each block with its streams, if set: tests and the search for the first non-finite layer.
   using BlockObserver = void (*)(void* context, std::int64_t block, ConstActivations<3> streams);
   void observe_blocks(BlockObserver observer, void* context) {
@@ -57,6 +62,7 @@ class Forward {
   void compress(std::int64_t block, const RaggedBatch& batch);
   void project_queries(const AttentionWeights& weights, LayerKind kind, std::int64_t num_rows, int angles);
   void moe(std::int64_t block, const RaggedBatch& batch);
+  void count_experts(std::int64_t block, View<const std::int32_t, 2> ids);
   void head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm,
             Activations<2> out);
 
@@ -67,6 +73,7 @@ class Forward {
   Precision precision_;
   ForwardBuffers buffers_;
   std::vector<float> frequencies_[2];  ///< 0: plain, 1: YaRN with the compress base
+  std::vector<std::int64_t> expert_load_;
   BlockObserver observer_ = nullptr;
   void* observer_context_ = nullptr;
 };

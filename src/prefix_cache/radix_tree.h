@@ -12,32 +12,35 @@
 ///                                                      dead          live leaf
 ///
 /// Invariants
-///  1. full_lock >= window_lock >= 0; a tombstone has window_lock 0. The root has both at 1 for ever, no pages, and
-///     is in no list.
+///  1. full_lock >= window_lock >= 0; a tombstone has window_lock 0. A lock holds every node up to the root, so a
+///     node's full_lock is at least the sum of its children's. The root has both at 1 for ever, no pages, and is
+///     in no list.
 ///  2. Every other node is in the full list; in the window list iff it is no tombstone.
-///  3. A leaf is no tombstone, except while its full lock is held and its window was released early.
-///  4. In each list a child is more recently used than its parent.
+///  3. A leaf is no tombstone, except while its full lock is held.
+///  4. Both lists are in the order of last access. Using a node uses its ancestors just before it, so eviction of
+///     window pages eats a prefix from the root's side, where the window no longer reaches.
 ///  5. Every page that the tree owns is in use in its allocator, and in one place.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "kv_cache/page_allocator.h"
+#include "prefix_cache/lru_list.h"
+#include "prefix_cache/radix_node.h"
 #include "tensor/ragged_batch.h"
 
 namespace baleen {
 
-class RadixNode;
-
 struct RadixTreeOptions {
   std::int64_t page_tokens = kPageTokens;  ///< positions of a page; tests use 1
   std::int64_t window_tokens = 128;        ///< live positions that a match must end with
-  /// Window pages kept for the ends of recent prefixes: while others can be had, eviction leaves the last window
-  /// page before the end of each of this many most recently used prefixes alone.
+  /// Window pages kept for the ends of idle prefixes: while others can be had, eviction leaves the tails (the last
+  /// window pages before a leaf's end, or before the end of an insertion) of this many most recently used prefixes
+  /// alone. Without them the least recently used window page goes, wherever it lies.
   std::int64_t reserved_tails = 0;
 };
 
@@ -85,17 +88,23 @@ class RadixTree {
   RadixTree(const RadixTree&) = delete;
   RadixTree& operator=(const RadixTree&) = delete;
 
-  /// Only whole pages of `tokens` count. Touches the path up to the result. May split a node.
+  /// Only whole pages of `tokens` count. Touches the path up to the result. May split a node. The result is safe
+  /// from eviction once it is locked.
   [[nodiscard]] PrefixMatch match(std::span<const TokenId> tokens);
 
+  /// Locks the path from the root to the end of `node`, and window pages of its last window_tokens positions, which
+  /// must be live: those of a match are, and of an insertion if the last window_tokens brought their window pages.
   [[nodiscard]] PrefixLock lock(RadixNode* node);
   void unlock(const PrefixLock& lock);
-  /// Gives up the window's share of the lock, once: for a sequence that has moved more than a window past it.
+  /// Gives up the window's share of the lock, once: for a sequence that has moved more than a window past it. The
+  /// window pages of a leaf that no other lock holds are freed at once.
   void release_window(PrefixLock& lock);
 
   /// Takes over the pages of `tokens` (whole pages; both lists as long as that). Window pages of positions below
-  /// `window_evicted_tokens` (whole pages) are kNone. Pages below `protected_tokens` are the tree's already.
-  /// Duplicates go back to their pools.
+  /// `window_evicted_tokens` (whole pages) are kNone. Pages below `protected_tokens` are the tree's already, and
+  /// held by a lock on the node that ends there. Duplicates go back to their pools; a tombstone takes the incoming
+  /// window pages. When all window pages are kNone, tokens that were not there are not inserted: their pages are
+  /// freed, and the path ends before them.
   PrefixInsertion insert(std::span<const TokenId> tokens, std::span<const PageId> pages,
                          std::span<const PageId> window_pages, std::int64_t protected_tokens,
                          std::int64_t window_evicted_tokens);
@@ -103,22 +112,86 @@ class RadixTree {
   /// Frees at least that many pages of each pool, or all that are not locked.
   EvictedPages evict(std::int64_t num_pages, std::int64_t num_window_pages);
 
-  /// Called with a node whose window pages, or all of whose pages, are about to be freed.
+  /// Called with a node whose window pages, or all of whose pages, are about to be freed, except when the tree
+  /// ends. Must not call the tree.
   using EvictionObserver = std::function<void(const RadixNode& node, bool window_only)>;
-  void observe_evictions(EvictionObserver observer);
+  void observe_evictions(EvictionObserver observer) { observer_ = std::move(observer); }
 
-  /// Pages owned, and of those the ones that no lock protects.
-  [[nodiscard]] std::int64_t num_pages() const;
-  [[nodiscard]] std::int64_t num_window_pages() const;
-  [[nodiscard]] std::int64_t evictable_pages() const;
-  [[nodiscard]] std::int64_t evictable_window_pages() const;
+  /// Pages owned, and of those the ones that no lock protects. O(1).
+  [[nodiscard]] std::int64_t num_pages() const { return full_use_.evictable + full_use_.locked; }
+  [[nodiscard]] std::int64_t num_window_pages() const { return window_use_.evictable + window_use_.locked; }
+  [[nodiscard]] std::int64_t evictable_pages() const { return full_use_.evictable; }
+  [[nodiscard]] std::int64_t evictable_window_pages() const { return window_use_.evictable; }
 
+  /// Breadth first.
   [[nodiscard]] std::vector<RadixNodeSummary> summary(std::size_t most_nodes) const;
   /// Stops the program when an invariant is broken. O(tree).
   void check_integrity() const;
-};
 
-/// The tokens from the root to the end of `node`.
-[[nodiscard]] std::vector<TokenId> tokens_to(const RadixNode& node);
+ private:
+  using FullList = LruList<&RadixNode::full_links>;
+  using WindowList = LruList<&RadixNode::window_links>;
+
+  /// Pages of one pool that the tree owns.
+  struct Use {
+    std::int64_t evictable = 0, locked = 0;
+    [[nodiscard]] friend bool operator==(const Use&, const Use&) = default;
+  };
+
+  /// What an insertion brings. Spans hold one entry a page; positions here and below count pages.
+  struct Incoming {
+    std::span<const TokenId> tokens;
+    std::span<const PageId> pages, window_pages;
+    std::int64_t num_protected = 0, num_window_evicted = 0;
+  };
+
+  enum class Touch : std::uint8_t { kNo, kYes };
+
+  /// How far the tree knows some tokens.
+  [[nodiscard]] RadixNode* child_at(const RadixNode& node, std::span<const TokenId> tokens) const;
+  [[nodiscard]] std::int64_t shared_pages(const RadixNode& node, std::span<const TokenId> tokens) const;
+  [[nodiscard]] std::span<const TokenId> first_page(const RadixNode& node) const;
+  PrefixMatch path_to(RadixNode* node, Touch touches);
+
+  /// Changes of a node. The counters leave it out while its locks or pages change.
+  void leave_counters(const RadixNode& node) { add_to_counters(node, -1); }
+  void enter_counters(const RadixNode& node) { add_to_counters(node, 1); }
+  void add_to_counters(const RadixNode& node, std::int64_t sign);
+  void touch(RadixNode& node);
+  /// Returns the new upper part.
+  RadixNode* split(RadixNode& node, std::int64_t num_upper_pages);
+  RadixNode* add_child(RadixNode& parent, std::span<const TokenId> tokens, std::span<const PageId> pages,
+                       std::span<const PageId> window_pages);
+  void drop_window_lock(const PrefixLock& lock);
+
+  /// Parts of an insertion.
+  void merge(RadixNode& node, const Incoming& incoming, std::int64_t begin);
+  void revive(RadixNode& node, std::span<const PageId> pages, std::span<const PageId> window_pages);
+  /// Returns where the path ends.
+  RadixNode* append(RadixNode& node, const Incoming& incoming, std::int64_t begin);
+
+  /// Parts of an eviction.
+  void evict_leaves(std::int64_t num_pages, EvictedPages& freed);
+  template <class MayEvict>
+  void evict_windows(std::int64_t num_window_pages, EvictedPages& freed, MayEvict may_evict);
+  [[nodiscard]] std::int64_t oldest_reserved_access() const;
+  void free_window(RadixNode& node, EvictedPages& freed);
+  /// Returns the parent.
+  RadixNode* remove_leaf(RadixNode& leaf, EvictedPages& freed);
+  void remove_dead_leaves(RadixNode* node, EvictedPages& freed);
+
+  PageAllocator& page_pool_;
+  PageAllocator& window_pool_;
+  RadixTreeOptions options_;
+  std::int64_t tail_pages_;  ///< a window, in whole pages
+  RadixNode root_;
+  FullList full_list_;
+  WindowList window_list_;
+  Use full_use_, window_use_;
+  EvictionObserver observer_;
+  std::int64_t clock_ = 0;  ///< of last_access
+  std::int64_t last_id_ = 0;
+  std::uint64_t last_window_end_ = 0;
+};
 
 }  // namespace baleen

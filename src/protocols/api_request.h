@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -46,16 +47,17 @@ struct ApiRequest {
   Api api = Api::kChatCompletions;
   std::string model;  ///< as asked for
 
-  // Conversation (all but kCompletions). Tools and response format stand in the first system message.
+  // Conversation (all but kCompletions). Tools and response format stand in the first message too, which then is the
+  // system's. A last message of the assistant (`wo_eos`) is one that the reply continues, past its reasoning.
   std::vector<Message> messages;
   ThinkingMode thinking_mode = ThinkingMode::kThinking;
   ReasoningEffort effort = ReasoningEffort::kDefault;
-  std::vector<DeclaredTool> tools;
+  std::vector<DeclaredTool> tools;  ///< that the reply may call; the prompt may declare more
   ToolChoice tool_choice;
   ResponseFormat response_format;
 
   std::vector<RawPrompt> prompts;  ///< kCompletions: one or more
-  bool echo = false;               ///< kCompletions: the prompt's text first
+  bool echo = false;               ///< kCompletions: the encoder wants the prompt's text as a first part
 
   SamplingParams sampling;            ///< where set below, else defaults of the model
   std::optional<double> temperature;  ///< absent: the model's default
@@ -68,8 +70,8 @@ struct ApiRequest {
   bool stream = false;
   bool include_usage = false;  ///< OpenAI streams: a last chunk with usage
   bool logprobs = false;
-  bool show_reasoning = true;                                 ///< false: reasoning is computed, not sent
-  std::vector<std::pair<std::string, std::string>> metadata;  ///< echoed where the protocol does
+  bool show_reasoning = true;   ///< false: reasoning is computed, not sent
+  PythonJson::Object repeated;  ///< kResponses: fields that the response repeats, as the client wrote them
 };
 
 }  // namespace baleen

@@ -31,8 +31,6 @@ struct ApiContext {
 
 /// The error body of a protocol: {"error": {...}} or {"type": "error", "error": {...}}.
 [[nodiscard]] std::string error_body(Api api, const ApiError& error);
-/// The same in the middle of a stream, as an event.
-[[nodiscard]] std::string error_event(Api api, const ApiError& error);
 
 struct TokenText {
   std::string bytes;
@@ -54,26 +52,31 @@ struct Usage {
 };
 
 /// Turns the parts of all choices of one request into its response. Each call returns bytes to send now: events when
-/// the request streams, nothing otherwise; `finish` returns the end of the stream, or the whole body.
+/// the request streams, nothing otherwise; `finish` returns the end of the stream, or the whole body. What it returns
+/// is valid UTF-8 and JSON whatever bytes came in. Choices are numbered through: those of the first prompt, then those
+/// of the next. A reply that streams costs no memory for its text, except in responses, whose last event repeats it.
 class ReplyEncoder {
  public:
   virtual ~ReplyEncoder() = default;
   [[nodiscard]] virtual std::string begin() = 0;
-  /// `parts` in order, and the logprobs of the tokens behind them when asked for.
+  /// `parts` in order, and the logprobs of the tokens that came with them, when asked for; either may be empty.
   [[nodiscard]] virtual std::string parts(int choice, const std::vector<ReplyPart>& parts,
                                           const std::vector<TokenLogprobs>& logprobs) = 0;
   [[nodiscard]] virtual std::string choice_finished(int choice, StopReason reason,
                                                     const std::string& stop_string) = 0;
   [[nodiscard]] virtual std::string finish(const Usage& usage) = 0;
+  /// Instead of `finish`: the event that ends a broken stream, or the error's body.
+  [[nodiscard]] virtual std::string failed(const ApiError& error) = 0;
 };
 
-/// `id` is unique and plain ("8f3a..."): encoders add their prefix. `call_id(choice, call)` names tool calls.
+/// `id` is unique and plain ("8f3a..."): encoders add their prefix.
 struct ReplyIdentity {
   std::string id;
   std::int64_t created_unix_seconds = 0;
   std::string model;
+  std::string fingerprint = "fp_baleen";  ///< same value, same seed: same text (OpenAI's system_fingerprint)
 };
-/// Ids of tool calls: "call_" or "toolu_", then identity, choice and call.
+/// Ids of tool calls: "call_" or "toolu_", then identity, choice and call. Letters, digits and _.
 [[nodiscard]] std::string tool_call_id(Api api, const ReplyIdentity& identity, int choice,
                                        std::size_t call_idx);
 [[nodiscard]] std::unique_ptr<ReplyEncoder> make_encoder(const ApiRequest& request,

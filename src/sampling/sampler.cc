@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "sampling/philox.h"
-#include "sampling/softmax_weights.h"
+#include "sampling/token_mask.h"
 
 namespace baleen {
 namespace {
@@ -19,8 +19,8 @@ std::uint64_t system_seed() {
   return std::uint64_t{device()} << 32 | device();
 }
 
-TokenId first_index_of(std::span<const float> logits, float value) {
-  return static_cast<TokenId>(std::find(logits.begin(), logits.end(), value) - logits.begin());
+std::size_t first_index_of(std::span<const float> logits, float value) {
+  return static_cast<std::size_t>(std::find(logits.begin(), logits.end(), value) - logits.begin());
 }
 
 Failure bad_logits(std::span<const float> logits, const LogitExtremes& extremes) {
@@ -43,7 +43,7 @@ Sampler::Sampler(SamplingParams params, std::int32_t vocab_size)
   BALEEN_CHECK_LE(1, vocab_size);
   BALEEN_CHECK(params_.validate(vocab_size).empty());
   if (params_.penalises()) history_.emplace(vocab_size);
-  if (params_.adjusts_logits()) adjusted_.resize(static_cast<std::size_t>(vocab_size));
+  if (params_.adjusts_logits()) scores_.resize(static_cast<std::size_t>(vocab_size));
 }
 
 void Sampler::observe_prompt(std::span<const TokenId> ids) {
@@ -51,14 +51,11 @@ void Sampler::observe_prompt(std::span<const TokenId> ids) {
   if (history_) history_->observe_prompt(ids);
 }
 
-Result<SampledToken> Sampler::sample(std::span<const float> logits) {
-  BALEEN_CHECK_EQ(logits.size(), static_cast<std::size_t>(vocab_size_));
+Result<SampledToken> Sampler::sample(std::span<const float> logits, std::span<const std::uint64_t> mask) {
   const LogitExtremes raw = logit_extremes(logits);
-  if (raw.has_nan || std::isinf(raw.max)) return bad_logits(logits, raw);
-
-  const std::span<const float> scores = adjusted(logits);
-  const float max = params_.adjusts_logits() ? logit_extremes(scores).max : raw.max;
-  SampledToken token{.id = params_.greedy() ? first_index_of(scores, max) : draw(scores, max)};
+  const Result<TokenId> id = choose(logits, raw, mask, num_sampled_);
+  if (!id) return Failure{id.error()};
+  SampledToken token{.id = id.value()};
   if (params_.num_logprobs != SamplingParams::kNoLogprobs) {
     const double log_sum = log_sum_exp(logits, raw.max);
     token.logprob = logits[static_cast<std::size_t>(token.id)] - log_sum;
@@ -70,18 +67,42 @@ Result<SampledToken> Sampler::sample(std::span<const float> logits) {
   return token;
 }
 
-std::span<const float> Sampler::adjusted(std::span<const float> logits) {
-  if (!params_.adjusts_logits()) return logits;
-  std::copy(logits.begin(), logits.end(), adjusted_.begin());
-  for (const auto& [id, bias] : params_.logit_bias) {
-    float& logit = adjusted_[static_cast<std::size_t>(id)];
-    if (!std::isinf(logit)) logit = finite_logit(logit + bias);
-  }
-  if (history_) history_->penalise(params_, adjusted_);
-  return adjusted_;
+Result<TokenId> Sampler::preview(std::span<const float> logits, std::span<const std::uint64_t> mask,
+                                 std::uint64_t ahead) {
+  return choose(logits, logit_extremes(logits), mask, num_sampled_ + ahead);
 }
 
-TokenId Sampler::draw(std::span<const float> logits, float max) {
+Result<TokenId> Sampler::choose(std::span<const float> logits, const LogitExtremes& raw,
+                                std::span<const std::uint64_t> mask, std::uint64_t draw_idx) {
+  BALEEN_CHECK_EQ(logits.size(), static_cast<std::size_t>(vocab_size_));
+  if (raw.has_nan || std::isinf(raw.max)) return bad_logits(logits, raw);
+
+  std::span<const float> scores = adjusted(logits);
+  if (!mask.empty()) {
+    scores_.resize(logits.size());
+    scores = std::span(scores_).first(gather_allowed(scores, mask, scores_));
+    if (scores.empty()) return failure("the mask allows none of the {} tokens", logits.size());
+  }
+  const bool as_they_came = mask.empty() && !params_.adjusts_logits();
+  const float max = as_they_came ? raw.max : logit_extremes(scores).max;
+  if (std::isinf(max))
+    return failure("the {} tokens that the mask allows all have logit -infinity", scores.size());
+  const std::size_t chosen = params_.greedy() ? first_index_of(scores, max) : draw(scores, max, draw_idx);
+  return mask.empty() ? static_cast<TokenId>(chosen) : allowed_token(mask, chosen);
+}
+
+std::span<const float> Sampler::adjusted(std::span<const float> logits) {
+  if (!params_.adjusts_logits()) return logits;
+  std::copy(logits.begin(), logits.end(), scores_.begin());
+  for (const auto& [id, bias] : params_.logit_bias) {
+    float& logit = scores_[static_cast<std::size_t>(id)];
+    if (!std::isinf(logit)) logit = finite_logit(logit + bias);
+  }
+  if (history_) history_->penalise(params_, scores_);
+  return scores_;
+}
+
+std::size_t Sampler::draw(std::span<const float> logits, float max, std::uint64_t draw_idx) {
   const double temperature = params_.temperature;
   CandidateCut cut = min_p_cut(max, temperature, params_.min_p);
   if (params_.top_k > 0) cut = cut_finder_.top_k(logits, cut, params_.top_k);
@@ -105,7 +126,7 @@ TokenId Sampler::draw(std::span<const float> logits, float max) {
     total += chunk_mass_[chunk_idx];
   }
 
-  double target = uniform_draw(seed_, num_sampled_) * total;
+  double target = uniform_draw(seed_, draw_idx) * total;
   std::size_t chunk_idx = 0, last_with_mass = 0;
   for (; chunk_idx < chunk_mass_.size() && target >= chunk_mass_[chunk_idx]; ++chunk_idx) {
     if (chunk_mass_[chunk_idx] > 0) last_with_mass = chunk_idx;
@@ -121,7 +142,7 @@ TokenId Sampler::draw(std::span<const float> logits, float max) {
     if (target < weights[i]) break;
     target -= weights[i];
   }
-  return static_cast<TokenId>(chunk_idx * kWeightChunk + chosen);
+  return chunk_idx * kWeightChunk + chosen;
 }
 
 void Sampler::find_top_logprobs(std::span<const float> logits, double log_sum) {

@@ -3,6 +3,7 @@
 /// Order of operations, that of vLLM: logit bias, repetition penalty, frequency penalty, presence penalty; at
 /// temperature 0 the largest logit, the lowest id among equals; else temperature, min-p, top-k, top-p, and
 /// one draw from the softmax of what is left. Each of the three filters works on what the one before left.
+/// A mask comes before everything but the penalties: the rest happens as if the vocabulary held only what it allows.
 ///
 /// Logprobs are those of the model: the log-softmax of the logits as they came, before all of the above.
 #pragma once
@@ -16,6 +17,7 @@
 #include "base/error.h"
 #include "sampling/candidate_cut.h"
 #include "sampling/sampling_params.h"
+#include "sampling/softmax_weights.h"
 #include "sampling/token_history.h"
 #include "tensor/ragged_batch.h"
 
@@ -52,16 +54,26 @@ class Sampler {
   /// Ids inside the vocabulary. Matters to the repetition penalty only; may come in pieces.
   void observe_prompt(std::span<const TokenId> ids);
 
-  /// Chooses from [vocab_size] logits, and counts the choice as output. Fails, changing nothing, on logits
-  /// that are NaN or +infinity, or all -infinity; -infinity otherwise means never.
-  Result<SampledToken> sample(std::span<const float> logits);
+  /// Chooses from [vocab_size] logits, and counts the choice as output. `mask` has a bit per token (bit id % 64 of
+  /// word id / 64): tokens whose bit is 0 are never drawn; an empty mask allows all. Fails, changing nothing, on
+  /// logits that are NaN or +infinity, or -infinity for all that is allowed; -infinity otherwise means never.
+  Result<SampledToken> sample(std::span<const float> logits, std::span<const std::uint64_t> mask = {});
+
+  /// What `sample` would choose with the draw that comes `ahead` draws after the next, counting nothing. For drafts: a
+  /// guess at logits that is close to them mostly gives the same token. Penalties see the output up to now.
+  [[nodiscard]] Result<TokenId> preview(std::span<const float> logits, std::span<const std::uint64_t> mask,
+                                        std::uint64_t ahead);
 
   /// The seed in use, given or taken: it repeats the text.
   [[nodiscard]] std::uint64_t seed() const { return seed_; }
 
  private:
+  /// `raw` are the extremes of `logits`.
+  [[nodiscard]] Result<TokenId> choose(std::span<const float> logits, const LogitExtremes& raw,
+                                       std::span<const std::uint64_t> mask, std::uint64_t draw_idx);
   [[nodiscard]] std::span<const float> adjusted(std::span<const float> logits);
-  [[nodiscard]] TokenId draw(std::span<const float> logits, float max);
+  /// Index of the token, not its id where `logits` are those of a mask.
+  [[nodiscard]] std::size_t draw(std::span<const float> logits, float max, std::uint64_t draw_idx);
   void find_top_logprobs(std::span<const float> logits, double log_sum);
 
   SamplingParams params_;
@@ -69,7 +81,7 @@ class Sampler {
   std::uint64_t seed_;
   std::uint64_t num_sampled_ = 0;
   std::optional<TokenHistory> history_;  // only with a penalty
-  std::vector<float> adjusted_;          // only with a penalty or a bias
+  std::vector<float> scores_;            // only with a penalty, a bias or a mask
   std::vector<double> chunk_mass_;       // of each kWeightChunk tokens
   CutFinder cut_finder_;
   std::array<TokenLogprob, SamplingParams::kMaxLogprobs> top_{};

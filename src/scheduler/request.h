@@ -27,7 +27,7 @@ struct Request {
   std::optional<RequestId> after_prompt_of;
 };
 
-/// One sampled token. Its text may be part of a character.
+/// One sampled token, unless it ended the reply as a stop token. Its text may be part of a character.
 struct ReplyToken {
   TokenId id = 0;
   std::optional<double> logprob;
@@ -50,8 +50,8 @@ struct ReplySummary {
   std::int64_t prompt_tokens = 0;
   std::int64_t cached_tokens = 0;  ///< of the prompt, found in the cache at first admission
   std::int64_t reply_tokens = 0;   ///< the stop token included
-  std::int64_t drafted_tokens = 0, accepted_tokens = 0,
-               steps = 0;  ///< of speculative decoding; decode steps taken
+  std::int64_t drafted_tokens = 0, accepted_tokens = 0;  ///< of speculative decoding
+  std::int64_t steps = 0;  ///< that decoded: (reply_tokens - 1) / steps tokens a step
   std::int64_t preemptions = 0;
   double queue_seconds = 0;        ///< until first admitted
   double first_token_seconds = 0;  ///< since submission

@@ -7,13 +7,15 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
-#include <string>
 
 #include "engine/step_engine.h"
 #include "scheduler/request.h"
+#include "scheduler/scheduler_stats.h"
 #include "tokenizer/tokenizer.h"
 
 namespace baleen {
+
+class Inbox;
 
 struct SchedulerOptions {
   std::int64_t max_queue = 256;       ///< requests waiting for admission; one more is refused
@@ -23,33 +25,31 @@ struct SchedulerOptions {
   std::int64_t prefill_share_tokens = 0;
 };
 
-/// Counters since the start, and the state now.
-struct SchedulerStats {
-  std::int64_t waiting = 0, running = 0;
-  std::int64_t submitted = 0, finished = 0, cancelled = 0, failed = 0, refused = 0;
-  std::int64_t prompt_tokens = 0, cached_tokens = 0, reply_tokens = 0;
-  std::int64_t drafted_tokens = 0, accepted_tokens = 0;
-  std::int64_t steps = 0, preemptions = 0;
-  double step_seconds = 0;
-  CacheUse cache;
-};
-
-/// `submit`, `cancel` and `stats` may be called from any thread; the rest from the one that runs the loop.
+/// `turn` and `run` belong to one thread, which then is the only one that touches the engine and calls sinks. All else
+/// may be called from any thread, sinks included.
+///
+/// No request makes the loop fail: whatever is wrong with one ends it with a sentence, and an exception from a sink
+/// counts as a cancellation.
 class Scheduler {
  public:
   /// Seconds since some moment; tests bring a virtual one.
   using Clock = std::function<double()>;
 
-  Scheduler(StepEngine& engine, const Tokenizer& tokenizer, SchedulerOptions options, Clock clock);
+  /// Engine and tokenizer outlive the scheduler, and the clock may be called from any thread.
+  Scheduler(StepEngine& engine, const Tokenizer& tokenizer, const SchedulerOptions& options, Clock clock);
+  /// Closes the sequences of what still runs; its sinks hear nothing more. `run` leaves nothing behind.
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
   /// Queues a request. Empty when the queue is full or the loop is draining; the sink is then never called.
   [[nodiscard]] std::optional<RequestId> submit(Request request, std::shared_ptr<ReplySink> sink);
-  /// Ends a request at the next step, wherever it is; unknown or finished ones are ignored.
+  /// Ends a request at the next turn, wherever it is; unknown or finished ones are ignored.
   void cancel(RequestId id);
   [[nodiscard]] SchedulerStats stats() const;
+  /// Runs `task` in the loop's thread before its next turn, so that it may look at the engine. Any thread; dropped when
+  /// the loop has ended.
+  void between_turns(std::function<void()> task);
 
   /// One turn of the loop. False when there was nothing to do.
   bool turn();
@@ -58,6 +58,13 @@ class Scheduler {
   /// From now on nothing is admitted to the queue; `idle()` tells when all is done.
   void drain();
   [[nodiscard]] bool idle() const;
+
+ private:
+  struct Loop;
+
+  Clock clock_;
+  std::unique_ptr<Inbox> inbox_;
+  std::unique_ptr<Loop> loop_;
 };
 
 }  // namespace baleen

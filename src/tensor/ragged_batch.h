@@ -29,6 +29,11 @@ struct SequenceSlice {
   std::span<const PageId> window_pages;
   /// Which block of the compressor-state pool is this sequence's.
   std::int32_t state_slot = 0;
+  /// No window rows exist before this position: it and later ones see the window from here on.
+  std::int64_t window_begin = 0;
+  /// Compressed entries and indexer keys of positions below exist already, and are others' too: they are not
+  /// written. Whole pages.
+  std::int64_t entries_until = 0;
 };
 
 struct RaggedBatch {

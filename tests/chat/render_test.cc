@@ -63,6 +63,35 @@ TEST(Render, ArgumentsTooDeepOrWithHalfASurrogateStayRaw) {
   }
 }
 
+TEST(Render, RawToolCallsAreRenderedAsTheyAre) {
+  Message raw = call(R"({"a": 1})");
+  raw.content = "c";
+  raw.raw_tool_calls = "\n\n<anything>";
+  const std::string prompt = render_prompt(std::vector{message(Role::kUser, "u"), raw}, {}).value();
+  EXPECT_TRUE(prompt.ends_with("</think>c\n\n<anything>" + std::string(chat_format::kEos))) << prompt;
+}
+
+// Clients of other APIs do not send back what they were not shown.
+TEST(Render, HistoriesWithoutReasoningRenderInBothModes) {
+  Message declares = message(Role::kSystem, "s"), answer = message(Role::kTool, "r");
+  declares.tools.push_back(PythonJson::Object{{"name", "f"}});
+  const std::vector<Message> messages = {declares, message(Role::kUser, "u"),      call("{}"),
+                                         answer,   message(Role::kAssistant, "a"), message(Role::kUser, "v")};
+  const std::string thinking = render_prompt(messages, {}).value();
+  const std::string chat = render_prompt(messages, {.thinking_mode = ThinkingMode::kChat}).value();
+  // Tools keep the reasoning of every turn: it is there and empty.
+  EXPECT_NE(thinking.find("<｜Assistant｜><think></think>\n\n<｜DSML｜tool_calls>"), std::string::npos)
+      << thinking;
+  EXPECT_NE(thinking.find("</tool_result><｜Assistant｜><think></think>a<｜end"), std::string::npos)
+      << thinking;
+  EXPECT_TRUE(thinking.ends_with("<｜User｜>v<｜Assistant｜><think>"));
+  EXPECT_NE(chat.find("<｜Assistant｜></think>\n\n<｜DSML｜tool_calls>"), std::string::npos) << chat;
+  EXPECT_TRUE(chat.ends_with("<｜User｜>v<｜Assistant｜></think>"));
+  for (const bool drop : {true, false}) {
+    EXPECT_TRUE(render_prompt(std::span(messages).subspan(1), {.drop_thinking = drop}).ok());
+  }
+}
+
 TEST(Render, ContextIsSubtractedByItsOwnLength) {
   // The whole loses the developer, the context alone does not (its last user turn is one): as in the
   // original, what is rendered then starts one turn too late.

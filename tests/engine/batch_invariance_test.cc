@@ -71,12 +71,12 @@ TEST_P(BatchInvariance, CompanyDoesNotShow) {
     std::size_t fed = 0;
   };
   std::vector<Other> others;
-  const SequenceId sequence = *engine.open();
+  const SequenceId sequence = *engine.open({});
   test::SequenceLogits got;
   std::uint32_t num_opened = 0;
   for (std::size_t fed = 0; fed < tokens.size();) {
     while (others.size() < kCompany && random() % 2 == 0) {
-      others.push_back({*engine.open(), test::random_tokens(1 + random() % 400, 512, 100 + num_opened++)});
+      others.push_back({*engine.open({}), test::random_tokens(1 + random() % 400, 512, 100 + num_opened++)});
     }
     const std::size_t count =
         std::min<std::size_t>(random() % 3 == 0 ? 1 : 1 + random() % 40, tokens.size() - fed);
@@ -96,7 +96,7 @@ TEST_P(BatchInvariance, CompanyDoesNotShow) {
     fed += count;
     std::erase_if(others, [&](const Other& other) {
       if (other.fed < other.tokens.size()) return false;
-      engine.close(other.id);
+      engine.close(other.id, false);
       return true;
     });
   }
@@ -121,7 +121,7 @@ TEST_P(BatchInvariance, WhatIsWantedDoesNotShow) {
   const std::vector<TokenId> tokens = test::random_tokens(60, 512, 1);
   Engine engine(tiny_flash().path(), options(GetParam(), 2));
   const test::SequenceLogits all = test::run_sequence(engine, tokens, 60);
-  const SequenceId sequence = *engine.open();
+  const SequenceId sequence = *engine.open({});
   EXPECT_TRUE(test::step(engine, sequence, std::span(tokens).first(59), WantedLogits::kNone).logits.empty());
   const StepOutput last = test::step(engine, sequence, std::span(tokens).last(1), WantedLogits::kLast);
   EXPECT_SAME_BITS(last.logits.row(0), std::span(all.main).last(512));
@@ -142,7 +142,7 @@ TEST_P(BatchInvariance, AnyCutsOfAnyTwoSequencesDoNotShow) {
     for (Fed& one : both) {
       one.tokens = test::random_tokens(*rc::gen::inRange<std::int64_t>(1, 400), 512,
                                        *rc::gen::arbitrary<std::uint32_t>());
-      one.id = *engine.open();
+      one.id = *engine.open({});
     }
     while (std::ranges::any_of(both, [](const Fed& one) { return one.fed < one.tokens.size(); })) {
       std::vector<StepInput> inputs;
@@ -168,7 +168,7 @@ TEST_P(BatchInvariance, AnyCutsOfAnyTwoSequencesDoNotShow) {
         mtp_row += num_mtp;
       }
     }
-    for (const Fed& one : both) engine.close(one.id);
+    for (const Fed& one : both) engine.close(one.id, false);
     for (const Fed& one : both) {
       const test::SequenceLogits want = test::run_sequence(engine, one.tokens, one.tokens.size());
       RC_ASSERT(test::bit_difference(one.got.main, want.main) == "");

@@ -52,10 +52,10 @@ std::vector<float> last_logits(Engine& engine, SequenceId sequence, std::span<co
 TEST(Engine, RefusesAStepWithASentenceAndChangesNothing) {
   Engine engine(three_layers().path(), options(1, 1024, 100));
   const std::vector<TokenId> tokens = test::random_tokens(101, 512, 1);
-  const std::vector<float> want = last_logits(engine, *engine.open(), std::span(tokens).first(50));
-  engine.close(SequenceId{0});
+  const std::vector<float> want = last_logits(engine, *engine.open({}), std::span(tokens).first(50));
+  engine.close(SequenceId{0}, false);
 
-  const SequenceId sequence = *engine.open();
+  const SequenceId sequence = *engine.open({});
   static_cast<void>(test::step(engine, sequence, std::span(tokens).first(20)));
   const auto expect = [&](const std::string& sentence, const std::string& part) {
     EXPECT_NE(sentence.find(part), std::string::npos) << sentence;
@@ -75,7 +75,7 @@ TEST(Engine, StopsAtTheModelsContext) {
   Engine engine(checkpoint.path(), options(1, 0));
   EXPECT_EQ(engine.context_tokens(), 300);
   const std::vector<TokenId> tokens = test::random_tokens(301, 512, 1);
-  const SequenceId sequence = *engine.open();
+  const SequenceId sequence = *engine.open({});
   EXPECT_NE(refusal(engine, sequence, tokens).find("the model's context is 300"), std::string::npos);
   EXPECT_EQ(refusal(engine, sequence, std::span(tokens).first(300)), "");
   EXPECT_NE(refusal(engine, sequence, std::span(tokens).last(1)), "");
@@ -85,30 +85,30 @@ TEST(Engine, StopsAtTheModelsContext) {
 TEST(Engine, StopsWhenPagesAreOutAndGoesOnWhenTheyComeBack) {
   const std::vector<TokenId> tokens = test::random_tokens(400, 512, 1);
   Engine roomy(three_layers().path(), options(1, 1024));
-  const SequenceId undisturbed = *roomy.open();
+  const SequenceId undisturbed = *roomy.open({});
   static_cast<void>(last_logits(roomy, undisturbed, std::span(tokens).first(256)));
   const std::vector<float> want = last_logits(roomy, undisturbed, std::span(tokens).subspan(256, 1));
 
   Engine engine(three_layers().path(), options(2, 256));  // two pages
-  const SequenceId first = *engine.open(), second = *engine.open();
-  EXPECT_EQ(engine.open(), std::nullopt);
+  const SequenceId first = *engine.open({}), second = *engine.open({});
+  EXPECT_EQ(engine.open({}), std::nullopt);
   EXPECT_EQ(refusal(engine, first, std::span(tokens).first(256)), "");
   EXPECT_EQ(refusal(engine, second, std::span(tokens).first(10)), "");
   const std::string sentence = refusal(engine, first, std::span(tokens).subspan(256, 1));
   EXPECT_NE(sentence.find("no room in the cache for position 256"), std::string::npos) << sentence;
-  engine.close(second);
+  engine.close(second, false);
   EXPECT_SAME_BITS(last_logits(engine, first, std::span(tokens).subspan(256, 1)), want);
 }
 
 TEST(Engine, AStepThatFailsForOneTakesNothingForOthers) {
   const std::vector<TokenId> tokens = test::random_tokens(400, 512, 1);
   Engine engine(three_layers().path(), options(2, 512));  // three pages
-  const SequenceId first = *engine.open(), second = *engine.open();
+  const SequenceId first = *engine.open({}), second = *engine.open({});
   const StepInput both[] = {{first, std::span(tokens).first(257), WantedLogits::kNone},
                             {second, std::span(tokens).first(255), WantedLogits::kNone}};
   ASSERT_EQ(refusal(engine, both), "");
-  engine.close(first);
-  const SequenceId third = *engine.open();
+  engine.close(first, false);
+  const SequenceId third = *engine.open({});
   const StepInput too_much[] = {{third, std::span(tokens).first(100), WantedLogits::kNone},
                                 {second, std::span(tokens).first(400), WantedLogits::kNone}};
   ASSERT_NE(refusal(engine, too_much), "");  // one page and two more of two
@@ -122,7 +122,7 @@ TEST(Engine, WindowPagesSufficeForSequencesThatComeOneAfterTheOther) {
   Engine engine(three_layers().path(), options(kSequences, kSequences * 1024));
   const std::vector<TokenId> tokens = test::random_tokens(512, 512, 1);
   for (std::int64_t i = 0; i < kSequences; ++i) {
-    const SequenceId sequence = *engine.open();
+    const SequenceId sequence = *engine.open({});
     for (int chunk = 0; chunk < 2; ++chunk)
       EXPECT_EQ(refusal(engine, sequence, tokens), "") << "sequence " << i;
   }
@@ -135,7 +135,7 @@ TEST(Engine, WindowPagesSufficeForTheWorstAlignment) {
   const std::vector<TokenId> tokens = test::random_tokens(383, 512, 1);
   std::vector<StepInput> inputs;
   for (std::int64_t i = 0; i < kSequences; ++i) {
-    const SequenceId sequence = *engine.open();
+    const SequenceId sequence = *engine.open({});
     EXPECT_EQ(refusal(engine, sequence, tokens), "");
     inputs.push_back({sequence, std::span(tokens).first(130), WantedLogits::kNone});
   }

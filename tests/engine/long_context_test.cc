@@ -29,7 +29,7 @@ TEST(LongContext, TwentyThousandTokensInFourWindowPages) {
   EXPECT_LE(engine.plan().capacity.num_window_pages, 4);
   EXPECT_EQ(engine.plan().capacity.num_pages, 79);
   const std::vector<TokenId> tokens = test::random_tokens(512, 512, 1);
-  const SequenceId sequence = *engine.open();
+  const SequenceId sequence = *engine.open({});
   for (std::int64_t fed = 0; fed < kTokens;) {
     const auto count = std::min<std::int64_t>(512, kTokens - fed);
     const StepOutput output = test::step(
@@ -48,7 +48,7 @@ test::SequenceLogits after(std::int64_t history, std::size_t chunk, Kernels kern
   with.kernels = kernels;
   with.precision = Precision::kExact;
   Engine engine(three_layers().path(), with);
-  const SequenceId sequence = *engine.open();
+  const SequenceId sequence = *engine.open({});
   engine.fabricate_history(sequence, history);
   return test::feed(engine, sequence, test::random_tokens(12, 512, 1), chunk);
 }
@@ -78,7 +78,7 @@ TEST(LongContext, ATextAcrossTheOriginalContextReadsAsAtTheBeginning) {
     EngineOptions with = options(1 << 20);
     with.precision = Precision::kExact;
     Engine engine(checkpoint.path(), with);
-    const SequenceId sequence = *engine.open();
+    const SequenceId sequence = *engine.open({});
     engine.fabricate_history(sequence, history);
     const std::vector<TokenId> tokens = test::random_tokens(542, 512, 1);
     static_cast<void>(test::step(engine, sequence, std::span(tokens).first(512), WantedLogits::kNone));
@@ -92,7 +92,7 @@ TEST(LongContext, ATextAcrossTheOriginalContextReadsAsAtTheBeginning) {
 
 TEST(LongContext, TheLastPositionOfTheContext) {
   Engine engine(three_layers().path(), options(1 << 20));
-  const SequenceId sequence = *engine.open();
+  const SequenceId sequence = *engine.open({});
   engine.fabricate_history(sequence, (1 << 20) - 2);
   const std::vector<TokenId> tokens = test::random_tokens(3, 512, 1);
   EXPECT_NO_THROW(static_cast<void>(test::feed(engine, sequence, std::span(tokens).first(2), 2)));

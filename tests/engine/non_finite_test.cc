@@ -66,15 +66,15 @@ TEST(NonFinite, ASpoiltSequenceLeavesNothingBehind) {
   const DamagedCheckpoint damaged("embed.weight", kNaN);  // the row of token 0
   Engine engine(damaged.path(),
                 {.num_threads = 1, .max_batch_tokens = 8, .max_sequences = 2, .cache_tokens = 256});
-  const SequenceId sound = *engine.open(), spoilt = *engine.open();
+  const SequenceId sound = *engine.open({}), spoilt = *engine.open({});
   const std::vector<TokenId> tokens{1, 2, 3}, bad{0};
   const StepInput both[] = {{sound, tokens, WantedLogits::kLast}, {spoilt, bad, WantedLogits::kLast}};
   EXPECT_FALSE(engine.step(both));
-  engine.close(sound);
-  engine.close(spoilt);
+  engine.close(sound, false);
+  engine.close(spoilt, false);
   // Slots and pages that NaN went through are as good as new.
-  EXPECT_NO_THROW(static_cast<void>(test::step(engine, *engine.open(), tokens, WantedLogits::kLast)));
-  EXPECT_NO_THROW(static_cast<void>(test::step(engine, *engine.open(), tokens, WantedLogits::kLast)));
+  EXPECT_NO_THROW(static_cast<void>(test::step(engine, *engine.open({}), tokens, WantedLogits::kLast)));
+  EXPECT_NO_THROW(static_cast<void>(test::step(engine, *engine.open({}), tokens, WantedLogits::kLast)));
 }
 
 }  // namespace

@@ -30,12 +30,12 @@ class Generate : public testing::Test {
   }
   static Result<Generated> try_reply(Engine& engine, const GenerationRequest& request,
                                      const GenerationCallbacks& callbacks = {}) {
-    const SequenceId sequence = *engine.open();
+    const SequenceId sequence = *engine.open({});
     Result<Generated> generated = generate(engine, *tokenizer_, sequence, request, callbacks);
     if (generated) {
       EXPECT_EQ(engine.length(sequence), generated.value().fed_tokens);
     }
-    engine.close(sequence);
+    engine.close(sequence, false);
     return generated;
   }
   static Generated reply(const GenerationRequest& request, const GenerationCallbacks& callbacks = {}) {

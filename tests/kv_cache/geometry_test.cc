@@ -40,7 +40,10 @@ TEST(CacheGeometry, FlashAndProTakeThePublishedBytes) {
   EXPECT_EQ(flash.bytes_per_token(), 21 * (584 + 68) / 4.0 + 20 * 584 / 128.0);
   EXPECT_NEAR(flash.bytes_per_token(), 3'514, 0.5);
   EXPECT_EQ(flash.page_bytes(), 21 * (37'440 + 4'352) + 20 * 1'728);
-  EXPECT_EQ(flash.window_page_bytes(), 44 * 149'760);  // 43 layers and the MTP block
+  // Rows of 43 layers and the MTP block; of 21 layers' last 4 positions 512 + 128 floats of kv and of gate.
+  EXPECT_EQ(flash.window_page_bytes(), 44 * 149'760 + 21 * 4 * 2 * (512 + 128) * 4);
+  EXPECT_EQ(flash.overlap_bytes(2), 4 * 2 * (512 + 128) * 4);
+  EXPECT_EQ(flash.overlap_bytes(3), 0);
   EXPECT_EQ(43 * flash.window_bytes(), 128 * 584 * 43);
   EXPECT_EQ(flash.state_bytes(0), 0);
   EXPECT_EQ(21 * flash.state_bytes(2), 1'720'320);
@@ -91,8 +94,11 @@ TEST(CacheGeometry, WindowPagesAreThoseOfTheWorstStep) {
   for (const std::int64_t window : {2, 64, 128, 256, 300}) {
     CacheGeometry geometry = released("tiny-flash");
     geometry.window_tokens = window;
+    geometry.max_draft_tokens = window % 3;
     std::vector<std::int64_t> pages;  // by tokens of one sequence
-    for (std::int64_t tokens = 0; tokens <= 700; ++tokens) pages.push_back(most_pages(window, tokens));
+    for (std::int64_t tokens = 0; tokens <= 700; ++tokens) {
+      pages.push_back(most_pages(geometry.kept_tokens(), tokens));
+    }
     std::vector<std::int64_t> most(701,
                                    0);  // over all ways to divide so many tokens among the sequences so far
     for (std::int64_t num_sequences = 1; num_sequences <= 4; ++num_sequences) {
@@ -107,6 +113,22 @@ TEST(CacheGeometry, WindowPagesAreThoseOfTheWorstStep) {
         ASSERT_EQ(max_window_pages(geometry, num_sequences, static_cast<std::int64_t>(tokens)), most[tokens])
             << num_sequences << " sequences, " << tokens << " tokens, window of " << window;
       }
+    }
+  }
+}
+
+TEST(CacheGeometry, SequencesThatShareKeepTheirLastWholePage) {
+  CacheGeometry geometry = released("tiny-flash");
+  geometry.window_tokens = 128;
+  EXPECT_EQ(geometry.kept_tokens(), 128);
+  geometry.shares_prefixes = true;
+  geometry.max_draft_tokens = 2;
+  EXPECT_EQ(geometry.kept_tokens(), 258);
+  for (std::int64_t next = 256; next < 1200; ++next) {
+    for (std::int64_t taken_back = 0; taken_back <= 2; ++taken_back) {
+      const std::int64_t last_whole_page = (next - taken_back) / kPageTokens - 1;
+      EXPECT_LE(std::max<std::int64_t>(0, next - geometry.kept_tokens()) / kPageTokens,
+                std::max<std::int64_t>(0, last_whole_page));
     }
   }
 }

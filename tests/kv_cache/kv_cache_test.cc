@@ -35,6 +35,15 @@ std::vector<Range> reachable(const KvCache& cache) {
   };
   for (std::int64_t block = 0; block < geometry.num_blocks(); ++block) {
     pool(cache.window(block), capacity.num_window_pages);
+    const auto overlap = [&](const CompressorOverlap& view) {
+      if (view.base == nullptr) return;
+      for (std::int64_t page = 0; page < capacity.num_window_pages; ++page) {
+        const auto* begin = reinterpret_cast<const std::byte*>(view.kv_row(static_cast<PageId>(page), 252));
+        ranges.emplace_back(begin, begin + view.page_stride * std::int64_t{sizeof(float)});
+      }
+    };
+    overlap(cache.main_overlap(block));
+    overlap(cache.index_overlap(block));
     if (geometry.ratio(block) == 0) continue;
     pool(cache.compressed(block), capacity.num_pages);
     rings(cache.main_state(block));
@@ -75,6 +84,53 @@ TEST_P(KvCacheLayout, BlocksHaveOnlyThePoolsOfTheirRatio) {
   EXPECT_EQ(cache.compressed(2).rows_per_page, 2);
   EXPECT_EQ(cache.index_keys(2).base, nullptr);
   EXPECT_EQ(cache.window(3).rows_per_page, 256);
+}
+
+/// Writes every byte of a page, and of a window page, through the views; other pages stay as they are.
+TEST_P(KvCacheLayout, PagesGoOutAndComeBackWhole) {
+  KvCache cache(small_geometry(GetParam()), {.num_pages = 3, .num_window_pages = 4, .num_state_slots = 1});
+  const auto bytes = [](std::int64_t size, int seed) {
+    std::vector<std::byte> values(static_cast<std::size_t>(size));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<std::byte>(i * 7 + i / 251 + seed);
+    return values;
+  };
+  const auto page = bytes(cache.geometry().page_bytes(), 1),
+             window = bytes(cache.geometry().window_page_bytes(), 2);
+  cache.write_page(PageId{1}, page);
+  cache.write_window_page(PageId{2}, window);
+  std::vector<std::byte> got(page.size());
+  cache.read_page(PageId{1}, got);
+  EXPECT_EQ(got, page);
+  for (const PageId other : {PageId{0}, PageId{2}}) {
+    cache.read_page(other, got);
+    EXPECT_EQ(got, std::vector<std::byte>(page.size()));
+  }
+  got.resize(window.size());
+  cache.read_window_page(PageId{2}, got);
+  EXPECT_EQ(got, window);
+  cache.read_window_page(PageId{1}, got);
+  EXPECT_EQ(got, std::vector<std::byte>(window.size()));
+  EXPECT_EQ(cache.window(3).page(2)[5],
+            window[static_cast<std::size_t>(cache.geometry().window_page_bytes() -
+                                            cache.window(3).page_stride_bytes + 5)]);
+}
+
+TEST_P(KvCacheLayout, RingsAreRestoredFromTheEndOfAPage) {
+  KvCache cache(small_geometry(GetParam()), {.num_pages = 1, .num_window_pages = 2, .num_state_slots = 2});
+  const CompressorOverlap main = cache.main_overlap(1), index = cache.index_overlap(1);
+  for (std::int64_t position = 764; position < 768; ++position) {
+    main.kv_row(PageId{1}, position)[3] = static_cast<float>(position);
+    main.gate_row(PageId{1}, position)[main.width - 1] = static_cast<float>(position + 1000);
+    index.kv_row(PageId{1}, position)[0] = static_cast<float>(position + 2000);
+  }
+  cache.restore_rings(PageId{1}, 1, 768);
+  for (std::int64_t position = 764; position < 768; ++position) {
+    EXPECT_EQ(cache.main_state(1).kv_row(1, position)[3], static_cast<float>(position));
+    EXPECT_EQ(cache.main_state(1).gate_row(1, position)[main.width - 1], static_cast<float>(position + 1000));
+    EXPECT_EQ(cache.index_state(1).kv_row(1, position)[0], static_cast<float>(position + 2000));
+    EXPECT_EQ(cache.main_state(1).kv_row(0, position)[3], 0.0F);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryPrecision, KvCacheLayout,

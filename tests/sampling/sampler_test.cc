@@ -217,6 +217,106 @@ TEST(Sampler, BadLogitsAreNamedAndChangeNothing) {
     EXPECT_EQ(sampler.sample(good).value().id, undisturbed.sample(good).value().id);
 }
 
+std::vector<std::uint64_t> mask_of(const std::vector<bool>& allowed) {
+  std::vector<std::uint64_t> mask((allowed.size() + 63) / 64);
+  for (std::size_t id = 0; id < allowed.size(); ++id)
+    mask[id / 64] |= std::uint64_t{allowed[id]} << (id % 64);
+  return mask;
+}
+
+TEST(Sampler, MaskIsAsIfOtherTokensWereImpossible) {
+  constexpr std::int32_t kVocabSize = 1000;  // the last word of the mask is partly used
+  std::mt19937 random(21);
+  const SamplingParams kinds[] = {{.temperature = 0},
+                                  {.temperature = 0.8, .seed = 3},
+                                  {.top_k = 5, .seed = 3},
+                                  {.top_p = 0.7, .seed = 3},
+                                  {.min_p = 0.2, .seed = 3},
+                                  {.repetition_penalty = 1.3, .frequency_penalty = 0.5, .seed = 3},
+                                  {.seed = 3, .num_logprobs = 2, .logit_bias = {{7, 4.0}, {500, 3.0}}}};
+  for (const SamplingParams& params : kinds) {
+    Sampler masked(params, kVocabSize), impossible(params, kVocabSize);
+    for (int draw = 0; draw < 60; ++draw) {
+      std::vector<float> logits(kVocabSize);
+      for (float& logit : logits) logit = static_cast<float>(random() % 1000) / 100;
+      std::vector<bool> allowed(kVocabSize);
+      const unsigned share = draw % 4 == 0 ? 1 : draw % 4 == 1 ? 300 : 999;
+      for (std::size_t id = 0; id < allowed.size(); ++id)
+        allowed[id] = random() % 1000 < share || (id < 640 && share == 999);
+      allowed[static_cast<std::size_t>(random() % kVocabSize)] = true;
+      std::vector<std::uint64_t> mask = mask_of(allowed);
+      mask.back() |= ~std::uint64_t{0} << (kVocabSize % 64);  // bits past the vocabulary mean nothing
+      auto kept = logits;
+      for (std::size_t id = 0; id < allowed.size(); ++id)
+        if (!allowed[id]) kept[id] = -kInfinity;
+      const SampledToken got = masked.sample(logits, mask).value(), want = impossible.sample(kept).value();
+      ASSERT_EQ(got.id, want.id);
+      if (!got.logprob) continue;
+      // Logprobs stay those of the model.
+      ASSERT_EQ(got.top_logprobs[0].id, std::max_element(logits.begin(), logits.end()) - logits.begin());
+    }
+  }
+}
+
+TEST(Sampler, MaskThatLeavesNothingFailsAndChangesNothing) {
+  const std::vector<float> logits{1, -kInfinity, 3};
+  Sampler sampler({.seed = 4}, 3), undisturbed({.seed = 4}, 3);
+  EXPECT_EQ(sampler.sample(logits, mask_of({false, false, false})).error(),
+            "the mask allows none of the 3 tokens");
+  EXPECT_EQ(sampler.sample(logits, mask_of({false, true, false})).error(),
+            "the 1 tokens that the mask allows all have logit -infinity");
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(sampler.sample(logits).value().id, undisturbed.sample(logits).value().id);
+  }
+}
+
+TEST(Sampler, MaskedDrawsFollowTheSoftmaxOfTheAllowed) {
+  constexpr int kNumDraws = 100000;
+  const std::vector<float> logits{1.0f, 0.0f, 2.0f, 5.0f, 0.5f};
+  const auto mask = mask_of({true, true, true, false, true});
+  Sampler sampler({.seed = 42}, 5);
+  std::vector<int> counts(5);
+  for (int i = 0; i < kNumDraws; ++i)
+    ++counts[static_cast<std::size_t>(sampler.sample(logits, mask).value().id)];
+  EXPECT_EQ(counts[3], 0);
+  // 3 degrees of freedom: chance alone exceeds 32 once in two million.
+  EXPECT_LT(chi_square(counts, softmax({1.0f, 0.0f, 2.0f, -kInfinity, 0.5f}, 1.0), kNumDraws), 32);
+}
+
+TEST(Sampler, PreviewIsTheDrawThatWillCome) {
+  constexpr std::int32_t kVocabSize = 400;
+  std::mt19937 random(17);
+  std::vector<std::vector<float>> rows(5, std::vector<float>(kVocabSize));
+  for (auto& row : rows)
+    for (float& logit : row) logit = static_cast<float>(random() % 1000) / 300;
+  std::vector<bool> allowed(kVocabSize);
+  for (std::size_t id = 0; id < allowed.size(); ++id) allowed[id] = id % 3 == 0;
+  const auto mask = mask_of(allowed);
+  // A repetition penalty that knows only the prompt's tokens would not do: the output changes it between draws.
+  const SamplingParams kinds[] = {
+      {.temperature = 0}, {.seed = 8}, {.top_p = 0.8, .seed = 8, .logit_bias = {{3, 2.0}}}};
+  for (const SamplingParams& params : kinds) {
+    Sampler sampler(params, kVocabSize);
+    for (int round = 0; round < 20; ++round) {
+      std::vector<TokenId> previews;
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        previews.push_back(
+            sampler.preview(rows[i], i % 2 == 0 ? mask : std::vector<std::uint64_t>(), i).value());
+      }
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        EXPECT_EQ(sampler.sample(rows[i], i % 2 == 0 ? mask : std::vector<std::uint64_t>()).value().id,
+                  previews[i]);
+      }
+    }
+  }
+  Sampler penalised({.repetition_penalty = 1.5, .presence_penalty = 0.5, .seed = 8}, kVocabSize);
+  const TokenId first = penalised.sample(rows[0]).value().id;
+  EXPECT_TRUE(first >= 0);
+  const TokenId next = penalised.preview(rows[1], {}, 0).value();
+  EXPECT_EQ(penalised.preview(rows[1], {}, 0).value(), next);  // counts nothing
+  EXPECT_EQ(penalised.sample(rows[1]).value().id, next);
+}
+
 TEST(Sampler, ExtremeFiniteLogitsAndParametersAreSafe) {
   constexpr float kLargest = std::numeric_limits<float>::max();
   const std::vector<float> logits{kLargest, -kLargest, 0.0f, kLargest};

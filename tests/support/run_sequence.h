@@ -52,9 +52,9 @@ inline SequenceLogits feed(Engine& engine, SequenceId sequence, std::span<const 
 
 /// The same in a sequence of its own.
 inline SequenceLogits run_sequence(Engine& engine, std::span<const TokenId> tokens, std::size_t chunk) {
-  const SequenceId sequence = *engine.open();
+  const SequenceId sequence = *engine.open({});
   const SequenceLogits logits = feed(engine, sequence, tokens, chunk);
-  engine.close(sequence);
+  engine.close(sequence, false);
   return logits;
 }
 

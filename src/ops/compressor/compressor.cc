@@ -12,6 +12,7 @@ void compressor(const CompressorArgs& args, CpuContext& context) {
   BALEEN_CHECK_EQ(args.state.width, (overlap ? 2 : 1) * head_dim);
   BALEEN_CHECK_EQ(args.state.ring_rows % args.ratio, 0);
   BALEEN_CHECK_LE((overlap ? 2 : 1) * args.ratio, args.state.ring_rows);
+  BALEEN_CHECK(args.overlap.base == nullptr || (overlap && args.overlap.width == head_dim));
   BALEEN_CHECK_EQ(args.kv.extent(0), args.batch.num_rows());
   BALEEN_CHECK_EQ(args.kv.extent(1), args.state.width);
   BALEEN_CHECK(args.gate.extents() == args.kv.extents());

@@ -10,8 +10,13 @@
 /// per sequence: token t in row t mod ring, gate with `ape` added. Entries that complete in this step are
 /// made from the step's own rows and, for positions before it, from the ring: the same numbers however the
 /// prompt was cut.
+///
+/// A ring belongs to one sequence, a page may be continued by many. So what an overlapping compressor carries
+/// across the end of a page is also kept beside its window rows: of the page's last 4 tokens the first halves,
+/// which the next block pools. Ratio 128 carries nothing: no block is open there.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "numeric/index_key.h"
@@ -37,6 +42,24 @@ struct CompressorState {
   }
 };
 
+/// Positions of a page whose rows the page after it needs.
+inline constexpr std::int64_t kOverlapRows = 4;
+
+/// One layer's overlap rows: window page p starts at base + p * page_stride; kv [4, width], then gate [4, width].
+struct CompressorOverlap {
+  float* base = nullptr;
+  std::int64_t page_stride = 0;  ///< floats between window pages
+  std::int64_t width = 0;        ///< h
+
+  /// `position` is one of the last 4 of its page.
+  [[nodiscard]] float* kv_row(PageId page, std::int64_t position) const {
+    return base + static_cast<std::int64_t>(page) * page_stride + position % kOverlapRows * width;
+  }
+  [[nodiscard]] float* gate_row(PageId page, std::int64_t position) const {
+    return kv_row(page, position) + kOverlapRows * width;
+  }
+};
+
 struct CompressorArgs {
   ConstActivations<2> kv;              ///< [T, w h] float32, unrounded product with "compressor.wkv"
   Activations<2> gate;                 ///< [T, w h] product with "compressor.wgate"; `ape` is added in place
@@ -48,6 +71,7 @@ struct CompressorArgs {
   Precision precision = Precision::kReleased;
   RaggedBatch batch;
   CompressorState state;
+  CompressorOverlap overlap;  ///< of the same compressor, found through window_pages; base null: not kept
   /// Exactly one of the two has a base: entry j is row j % rows_per_page of page pages[j / rows_per_page].
   LatentPool latent;       ///< main compressor
   IndexKeyPool index_key;  ///< the indexer's own compressor

@@ -111,10 +111,16 @@ HWY_EXPORT(MakeEntry);
 
 namespace {
 
-/// The last rows of every sequence go to its ring, after all entries have been made from what was there.
+/// The last rows of every sequence go to its ring, after all entries have been made from what was there; the
+/// last of every page also to the page.
 void keep_row(const CompressorArgs& args, std::int64_t row) {
   const SequenceSlice& slice = args.batch.slice_of(row);
   const std::int64_t position = slice.start + row - slice.first_row;
+  if (args.overlap.base != nullptr && is_overlap(position)) {
+    const PageId page = slice.window_pages[static_cast<std::size_t>(position / kPageTokens)];
+    std::copy_n(args.kv.row(row).data(), args.overlap.width, args.overlap.kv_row(page, position));
+    std::copy_n(args.gate.row(row).data(), args.overlap.width, args.overlap.gate_row(page, position));
+  }
   if (position < slice.start + slice.num_tokens - args.state.ring_rows) return;
   std::ranges::copy(args.kv.row(row), args.state.kv_row(slice.state_slot, position));
   std::ranges::copy(args.gate.row(row), args.state.gate_row(slice.state_slot, position));

@@ -80,6 +80,18 @@ void keep_rows(const CompressorArgs& args, const SequenceSlice& slice) {
   }
 }
 
+void keep_overlap(const CompressorArgs& args, const SequenceSlice& slice) {
+  for (std::int64_t i = 0; i < slice.num_tokens; ++i) {
+    const std::int64_t position = slice.start + i;
+    if (!is_overlap(position)) continue;
+    const PageId page = slice.window_pages[static_cast<std::size_t>(position / kPageTokens)];
+    for (std::int64_t column = 0; column < args.overlap.width; ++column) {
+      args.overlap.kv_row(page, position)[column] = args.kv(slice.first_row + i, column);
+      args.overlap.gate_row(page, position)[column] = args.gate(slice.first_row + i, column);
+    }
+  }
+}
+
 }  // namespace
 
 void compressor_ref(const CompressorArgs& args) {
@@ -88,6 +100,7 @@ void compressor_ref(const CompressorArgs& args) {
     for (std::int64_t j = first_entry(slice, args.ratio); j < end_entry(slice, args.ratio); ++j)
       make_entry(args, slice, j);
     keep_rows(args, slice);
+    if (args.overlap.base != nullptr) keep_overlap(args, slice);
   }
 }
 

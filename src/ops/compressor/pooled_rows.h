@@ -1,6 +1,7 @@
 /// Which rows a compressed entry is pooled from, and where it is stored.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -38,10 +39,20 @@ struct PooledRows {
   }
 };
 
-/// Entries that complete in this step: [first_entry, end_entry) of each sequence.
-inline std::int64_t first_entry(const SequenceSlice& slice, int ratio) { return slice.start / ratio; }
+/// Entries that complete in this step and do not exist yet: [first_entry, end_entry) of each sequence.
 inline std::int64_t end_entry(const SequenceSlice& slice, int ratio) {
   return (slice.start + slice.num_tokens) / ratio;
+}
+inline std::int64_t first_entry(const SequenceSlice& slice, int ratio) {
+  return std::min(std::max(slice.start, slice.entries_until) / ratio, end_entry(slice, ratio));
+}
+
+/// Whether the row of `position` is carried to the next page.
+inline bool is_overlap(std::int64_t position) { return position % kPageTokens >= kPageTokens - kOverlapRows; }
+/// How many of the positions before `end` are.
+inline std::int64_t num_overlap_rows(std::int64_t end) {
+  return end / kPageTokens * kOverlapRows +
+         std::max<std::int64_t>(0, end % kPageTokens - (kPageTokens - kOverlapRows));
 }
 
 /// A page of `Pool` and the row in it that an entry of a sequence is.

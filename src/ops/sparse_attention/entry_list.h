@@ -19,7 +19,7 @@ class EntryList {
 
   EntryList(const SparseAttentionArgs& args, std::int64_t query)
       : args_(args), slice_(args.batch.slice_of(query)), position_(slice_.start + query - slice_.first_row) {
-    num_window_ = std::min(args.window_tokens, position_ + 1);
+    num_window_ = std::min(args.window_tokens, position_ + 1 - slice_.window_begin);
     if (args.ratio == 0) return;
     const std::int64_t num_visible = (position_ + 1) / args.ratio;
     if (args.ratio != 4) {

@@ -1,7 +1,8 @@
 /// Attention over the last `window_tokens` positions and the layer's compressed entries, one softmax with a
 /// sink; one vector per entry is key and value for all heads. (source: forward pass 5.6, 5.7)
 ///
-///     list of query t: positions max(0, t - window + 1) .. t in order, then compressed entries, ascending:
+///     list of query t: positions max(window_begin, t - window + 1) .. t in order (window_begin: of the slice),
+///                      then compressed entries, ascending:
 ///                      none (ratio 0), all j < (t + 1) / 128 (ratio 128), or selected[t] (ratio 4)
 ///     s_i = (q . v_i) scale;  m = running max;  Z = sum exp(s_i - m) + exp(sink - m)
 ///     o   = bf( (1 / Z) sum bf(exp(s_i - m)) v_i )        blocks of 64 list entries, as the released kernel

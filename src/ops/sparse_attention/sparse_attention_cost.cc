@@ -12,7 +12,7 @@ OpCost sparse_attention_cost(const SparseAttentionArgs& args) {
   for (const SequenceSlice& slice : args.batch.slices) {
     for (std::int64_t position = slice.start; position < slice.start + slice.num_tokens; ++position) {
       // The selection's length follows from the position, so that nothing is read that does not exist yet.
-      std::int64_t num_entries = std::min(args.window_tokens, position + 1);
+      std::int64_t num_entries = std::min(args.window_tokens, position + 1 - slice.window_begin);
       if (args.ratio == 4) num_entries += std::min((position + 1) / 4, args.selected.extent(1));
       if (args.ratio == 128) num_entries += (position + 1) / 128;
       cost.add_flops(MathFormat::kBF16,

@@ -38,6 +38,8 @@ class Layer {
         weight_(test::random_values(static_cast<std::size_t>(shape.head_dim), 12)),
         ring_rows_(shape.ratio == 4 ? 8 : 128),
         state_(static_cast<std::size_t>(num_slots * 2 * ring_rows_ * shape.width()), std::nanf("")),
+        overlap_(static_cast<std::size_t>(shape.ratio == 4 ? num_pages * overlap_stride() : 0),
+                 std::nanf("")),
         latent_({shape.head_dim - kRope, kRope, shape.precision}, 256 / shape.ratio, num_pages),
         keys_({128, shape.precision}, 64, num_pages) {}
 
@@ -63,18 +65,18 @@ class Layer {
     ThreadPool pool(num_threads);
     Arena scratch(compressor_scratch_bytes(shape_.head_dim, num_threads));
     CpuContext context{pool, scratch, kernels};
-    const CompressorArgs args{
-        .kv = {kv.data(), {num_rows, shape_.width()}},
-        .gate = {gate.data(), {num_rows, shape_.width()}},
-        .ape = {ape_.data(), {shape_.ratio, shape_.width()}},
-        .norm_weight = weight_,
-        .frequencies = frequencies_,
-        .ratio = shape_.ratio,
-        .precision = shape_.precision,
-        .batch = {tokens, slices},
-        .state = {state_.data(), 2 * ring_rows_ * shape_.width(), ring_rows_, shape_.width()},
-        .latent = shape_.indexer ? LatentPool{} : latent_.pool(),
-        .index_key = shape_.indexer ? keys_.pool() : IndexKeyPool{}};
+    const CompressorArgs args{.kv = {kv.data(), {num_rows, shape_.width()}},
+                              .gate = {gate.data(), {num_rows, shape_.width()}},
+                              .ape = {ape_.data(), {shape_.ratio, shape_.width()}},
+                              .norm_weight = weight_,
+                              .frequencies = frequencies_,
+                              .ratio = shape_.ratio,
+                              .precision = shape_.precision,
+                              .batch = {tokens, slices},
+                              .state = rings(),
+                              .overlap = overlap(),
+                              .latent = shape_.indexer ? LatentPool{} : latent_.pool(),
+                              .index_key = shape_.indexer ? keys_.pool() : IndexKeyPool{}};
     compressor(args, context);
   }
 
@@ -89,18 +91,33 @@ class Layer {
   }
   [[nodiscard]] std::vector<float>& ape() { return ape_; }
 
+  [[nodiscard]] CompressorState rings() {
+    return {state_.data(), 2 * ring_rows_ * shape_.width(), ring_rows_, shape_.width()};
+  }
+  [[nodiscard]] CompressorOverlap overlap() {
+    return {overlap_.empty() ? nullptr : overlap_.data(), overlap_stride(), shape_.head_dim};
+  }
+  /// Overlap rows of the first pages; empty without any.
+  [[nodiscard]] std::span<const float> overlap_values(std::size_t num_pages) const {
+    const auto count = num_pages * static_cast<std::size_t>(overlap_stride());
+    return std::span(overlap_).first(std::min(overlap_.size(), count));
+  }
+
  private:
+  [[nodiscard]] std::int64_t overlap_stride() const { return 2 * kOverlapRows * shape_.head_dim; }
+
   Shape shape_;
   std::vector<float> frequencies_;
   std::vector<float> ape_, weight_;
   std::int64_t ring_rows_;
   std::vector<float> state_;
+  std::vector<float> overlap_;
   test::LatentPages latent_;
   test::IndexKeyPages keys_;
 };
 
 SequenceSlice sequence(std::int64_t start, std::span<const PageId> pages, std::int32_t slot = 0) {
-  return {0, 0, start, pages, {}, slot};
+  return {0, 0, start, pages, pages, slot};
 }
 
 /// y / rms(y) of the first values, which are not rotated.
@@ -234,7 +251,8 @@ TEST_P(CompressorSimd, ChunksThreadsAndCompanyDoNotShow) {
     const auto same = [&](const std::vector<std::int64_t>& pieces) {
       Layer cut(shape, 2, 7);
       feed_in_pieces(cut, shape, 0, pages, other_pages, kv, gate, pieces);
-      std::string difference;
+      std::string difference =
+          test::bit_difference(cut.overlap_values(pages.size()), whole.overlap_values(pages.size()));
       for (std::int64_t j = 0; j < kTokens / shape.ratio && difference.empty(); ++j) {
         difference = test::bit_difference(cut.entry(pages, j), whole.entry(pages, j));
       }
@@ -285,6 +303,77 @@ TEST_P(CompressorSimd, NaNStaysVisible) {
     Layer layer(shape, 1, 1);
     layer.step({{sequence(0, pages), kv, gate}}, 1);
     EXPECT_TRUE(std::isnan(layer.entry(pages, 0)[5]));
+  }
+}
+
+/// Another sequence goes on where a page of the first one ends: with rings that hold nothing but that page's
+/// overlap rows it makes the same entries.
+TEST_P(CompressorSimd, APagesOverlapRowsAreAllThatGoingOnAfterItNeeds) {
+  const std::vector<PageId> pages = test::shuffled_pages(3, 0, 1);
+  for (const Kernels kernels : {Kernels::kBest, Kernels::kReference}) {
+    for (const Shape& shape :
+         {Shape{4, 128, false, Precision::kExact}, {4, 128, true, Precision::kReleased}}) {
+      constexpr std::int64_t kTokens = 530, kBegin = 256;
+      const auto width = static_cast<std::size_t>(shape.width());
+      const std::vector<float> kv = test::random_values(static_cast<std::size_t>(kTokens) * width, 3);
+      const std::vector<float> gate = test::random_values(kv.size(), 4, 4.0F);
+      Layer layer(shape, 2, 3);
+      layer.step({{sequence(0, pages), kv, gate}}, 1, kernels);
+      std::vector<std::vector<float>> want;
+      for (std::int64_t j = 0; j < kTokens / 4; ++j) want.push_back(layer.entry(pages, j));
+
+      const CompressorOverlap overlap = layer.overlap();
+      const CompressorState rings = layer.rings();
+      for (std::int64_t position = kBegin - kOverlapRows; position < kBegin; ++position) {
+        std::copy_n(overlap.kv_row(pages[0], position), overlap.width, rings.kv_row(1, position));
+        std::copy_n(overlap.gate_row(pages[0], position), overlap.width, rings.gate_row(1, position));
+      }
+      const auto rest = [&](const std::vector<float>& all) { return std::span(all).subspan(kBegin * width); };
+      layer.step({{sequence(kBegin, pages, 1), rest(kv), rest(gate)}}, 1, kernels);
+      for (std::int64_t j = 0; j < kTokens / 4; ++j) {
+        EXPECT_SAME_BITS(layer.entry(pages, j), want[static_cast<std::size_t>(j)]) << j;
+      }
+    }
+  }
+}
+
+TEST_P(CompressorSimd, OverlapRowsHoldTheFirstHalvesWithTheBias) {
+  const std::vector<PageId> pages{PageId{1}, PageId{0}};
+  const Shape shape{4, 128, false, Precision::kExact};
+  const std::vector<float> kv = test::random_values(300 * 256, 3), gate = test::random_values(300 * 256, 4);
+  Layer layer(shape, 1, 2), plain(shape, 1, 2);
+  layer.step({{sequence(0, pages), kv, gate}}, 1);
+  plain.step({{sequence(0, pages), kv, gate}}, 1, Kernels::kReference);
+  EXPECT_SAME_BITS(layer.overlap_values(2), plain.overlap_values(2));
+  for (std::size_t t = 252; t < 256; ++t) {
+    for (std::size_t i = 0; i < 128; ++i) {
+      const auto position = static_cast<std::int64_t>(t);
+      EXPECT_EQ(layer.overlap().kv_row(PageId{1}, position)[i], kv[t * 256 + i]);
+      EXPECT_EQ(layer.overlap().gate_row(PageId{1}, position)[i],
+                gate[t * 256 + i] + layer.ape()[t % 4 * 256 + i]);
+    }
+  }
+  EXPECT_TRUE(std::isnan(layer.overlap().kv_row(PageId{0}, 252)[0]));  // the second page is not full
+}
+
+TEST_P(CompressorSimd, EntriesThatExistAreLeftAlone) {
+  const std::vector<PageId> pages{PageId{0}, PageId{1}, PageId{2}};
+  for (const Kernels kernels : {Kernels::kBest, Kernels::kReference}) {
+    for (const int ratio : {4, 128}) {
+      const Shape shape{ratio, 128, false, Precision::kExact};
+      const std::vector<float> kv = test::random_values(static_cast<std::size_t>(600 * shape.width()), 3);
+      Layer layer(shape, 1, 3);
+      SequenceSlice replayed = sequence(0, pages);
+      replayed.entries_until = 512;
+      layer.step({{replayed, kv, kv}}, 1, kernels);
+      for (std::int64_t j = 0; j < 600 / ratio; ++j) {
+        EXPECT_EQ(std::isnan(layer.entry(pages, j)[0]), j < 512 / ratio) << j;
+      }
+      // Rows are kept for what comes after: an entry of the next step is there.
+      const std::vector<float> more = test::random_values(static_cast<std::size_t>(40 * shape.width()), 5);
+      layer.step({{sequence(600, pages), more, more}}, 1, kernels);
+      EXPECT_FALSE(std::isnan(layer.entry(pages, 639 / ratio)[0]));
+    }
   }
 }
 

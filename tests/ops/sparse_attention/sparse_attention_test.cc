@@ -133,6 +133,20 @@ TEST_P(SparseAttentionByHand, NothingSelectedLeavesTheWindowAndNothingAtAllGives
                std::vector<float>(128, 0.0F), {});
 }
 
+TEST_P(SparseAttentionByHand, TheWindowBeginsWhereTheSliceSays) {
+  Layer layer(0, 128, Precision::kExact, 0, 1);
+  layer.fill(20, 41);  // earlier rows are NaN
+  const std::vector<float> q = test::random_values(2 * 128, 5), sink{0.3F};
+  SequenceSlice slice = slice_at(layer, 39, 2);
+  slice.window_begin = 20;
+  const std::vector<float> got = run(layer, {1, {slice}, q, {}, sink}, 1, GetParam());
+  EXPECT_SAME_BITS(
+      std::span(got).last(128),
+      run(layer, {1, {slice_at(layer, 40, 1)}, std::span(q).last(128), {}, sink, 21}, 1, GetParam()));
+  slice.window_begin = 0;
+  EXPECT_TRUE(std::isnan(run(layer, {1, {slice}, q, {}, sink}, 1, GetParam())[0]));
+}
+
 TEST_P(SparseAttentionByHand, NaNStaysVisible) {
   Layer layer(0, 128, Precision::kExact, 0, 1);
   layer.fill(0, 100);

@@ -1,0 +1,229 @@
+#include "app/serve.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "app/engine_flags.h"
+#include "app/generation_flags.h"
+#include "app/shutdown_signal.h"
+#include "engine/engine.h"
+#include "grammar/reply_constraint.h"
+#include "scheduler/scheduler.h"
+#include "server/api_server.h"
+#include "tokenizer/tokenizer.h"
+
+namespace baleen {
+namespace {
+
+constexpr std::size_t kMostTreeNodes = 512;  // more than a picture can show
+
+struct ServeFlags {
+  EngineFlags engine;
+  HttpServerOptions http;
+  SchedulerOptions scheduler;
+  std::int64_t max_sequences = 64;
+  std::int64_t max_batch_tokens = 512;
+  std::int64_t cached_window_pages = 0;
+  std::int64_t reserved_tails = 16;
+  std::string cache_dir;
+  std::int64_t cache_disk_bytes = std::int64_t{10} << 30;
+  std::string cache_windows = "all";
+  std::int64_t cache_checkpoint_pages = 8;
+  std::string name;
+  std::string api_key_file;
+  double drain_seconds = 30;
+  bool think = false;
+  bool quiet = false;
+  bool log_text = false;
+  bool no_prefix_cache = false;
+};
+
+void add_network_options(CLI::App& command, ServeFlags& flags) {
+  command.add_option("--host", flags.http.host, "Address to listen at; 0.0.0.0: every one of this machine")
+      ->capture_default_str();
+  flags.http.port = 8080;
+  command.add_option("--port,-p", flags.http.port, "0: any free one, printed at start")
+      ->capture_default_str();
+  command.add_option("--api-key-file", flags.api_key_file,
+                     "One key a line; requests must then bring one of them");
+  command.add_option("--max-body-bytes", flags.http.max_body_bytes, "Largest request")->capture_default_str();
+  command.add_option("--max-connections", flags.http.max_connections, "Open at a time")
+      ->capture_default_str();
+  command
+      .add_option("--drain-seconds", flags.drain_seconds,
+                  "After SIGTERM or Ctrl-C, wait so long for replies to end")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+}
+
+void add_scheduling_options(CLI::App& command, ServeFlags& flags) {
+  command.add_option("--max-sequences", flags.max_sequences, "Replies at a time")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command.add_option("--max-batch-tokens", flags.max_batch_tokens, "Tokens of one step, over all sequences")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command.add_option("--max-queue", flags.scheduler.max_queue, "Requests that wait; more are answered 429")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command
+      .add_option("--speculate", flags.scheduler.speculate,
+                  "Tokens that the model's MTP block drafts for each step; the text stays the same")
+      ->check(CLI::Range(0, 16))
+      ->capture_default_str();
+}
+
+void add_cache_options(CLI::App& command, ServeFlags& flags) {
+  command.add_flag("--no-prefix-cache", flags.no_prefix_cache, "Compute every prompt from its first token");
+  command
+      .add_option(
+          "--cached-window-pages", flags.cached_window_pages,
+          "Window pages for cached prefixes, beside those of running sequences; 0: as the engine thinks best")
+      ->check(CLI::NonNegativeNumber);
+  command
+      .add_option("--reserved-tails", flags.reserved_tails,
+                  "Ends of recent conversations whose window rows are evicted last")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command.add_option("--cache-dir", flags.cache_dir, "Keep prefixes on disk here; they survive a restart");
+  command.add_option("--cache-disk-bytes", flags.cache_disk_bytes, "Budget of that folder")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      .add_option("--cache-windows", flags.cache_windows,
+                  "Window rows on disk: of all pages, at checkpoints, or none (recomputed after a hit)")
+      ->check(CLI::IsMember({"all", "checkpoints", "none"}))
+      ->capture_default_str();
+  command
+      .add_option("--cache-checkpoint-pages", flags.cache_checkpoint_pages,
+                  "Pages from checkpoint to checkpoint")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+}
+
+WindowPolicy window_policy(const std::string& name) {
+  if (name == "checkpoints") return WindowPolicy::kCheckpoints;
+  return name == "none" ? WindowPolicy::kNone : WindowPolicy::kAll;
+}
+
+EngineOptions engine_options(const ServeFlags& flags) {
+  EngineOptions options = flags.engine.options();
+  options.max_batch_tokens = flags.max_batch_tokens;
+  options.max_sequences = flags.max_sequences;
+  options.max_draft_tokens = flags.scheduler.speculate;
+  // Every running sequence may want a row for its token and each of its drafts.
+  options.max_logit_rows =
+      std::min(options.max_batch_tokens, options.max_sequences * (1 + flags.scheduler.speculate));
+  options.prefix_cache = !flags.no_prefix_cache;
+  options.cached_window_pages = flags.cached_window_pages;
+  options.reserved_tails = flags.reserved_tails;
+  if (!flags.cache_dir.empty()) {
+    if (flags.no_prefix_cache) fail("--cache-dir keeps prefixes, --no-prefix-cache forbids them; choose one");
+    options.disk = EngineDiskOptions{.folder = flags.cache_dir,
+                                     .budget_bytes = flags.cache_disk_bytes,
+                                     .window_policy = window_policy(flags.cache_windows),
+                                     .checkpoint_pages = flags.cache_checkpoint_pages};
+  }
+  return options;
+}
+
+ServedModel served_model(const ServeFlags& flags, const Engine& engine, const Tokenizer& tokenizer) {
+  const ModelConfig& config = engine.config();
+  const SamplingParams defaults = GenerationFlags{}.params(flags.engine.model, config.vocab_size);
+  ServedModel model;
+  model.name =
+      flags.name.empty()
+          ? std::filesystem::absolute(std::filesystem::path(flags.engine.model) / "").parent_path().filename()
+          : flags.name;
+  model.tokenizer = &tokenizer;
+  model.masks = make_mask_vocabulary(tokenizer, config.vocab_size);
+  model.limits = engine.limits();
+  model.bos = static_cast<TokenId>(config.bos_token_id);
+  model.eos = static_cast<TokenId>(config.eos_token_id);
+  model.temperature = defaults.temperature;
+  model.top_p = defaults.top_p;
+  model.think_by_default = flags.think;
+  model.num_layers = config.num_hidden_layers;
+  model.num_experts = config.n_routed_experts;
+  model.created_unix_seconds = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  return model;
+}
+
+EngineView view_of(Engine& engine, std::int64_t disk_budget_bytes) {
+  EngineView view;
+  view.tree = engine.tree(kMostTreeNodes);
+  view.expert_load = engine.expert_load();
+  for (const auto& [name, record] : engine.device().profile().records()) {
+    view.operations.push_back({.name = std::string(name),
+                               .calls = record.calls,
+                               .seconds = record.seconds,
+                               .bytes = record.cost.total_bytes(),
+                               .flops = record.cost.total_flops()});
+  }
+  view.disk = engine.disk_stats();
+  view.disk_budget_bytes = disk_budget_bytes;
+  return view;
+}
+
+double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void serve(ServeFlags flags) {
+  ApiServerOptions options{.http = flags.http, .log_requests = !flags.quiet, .log_text = flags.log_text};
+  if (!flags.api_key_file.empty()) options.keys = ApiKeys(flags.api_key_file);
+  // Before any thread starts, so that all of them leave these signals to the one that waits for them.
+  ShutdownSignal shutdown;
+
+  const Tokenizer tokenizer = Tokenizer::load(flags.engine.model);
+  Engine engine(flags.engine.model, engine_options(flags));
+  engine.device().set_profiling(true);
+  flags.scheduler.max_batch_tokens = flags.max_batch_tokens;
+  Scheduler scheduler(engine, tokenizer, flags.scheduler, steady_seconds);
+  const auto probe = [&engine, budget = flags.cache_disk_bytes] { return view_of(engine, budget); };
+  ApiServer server(served_model(flags, engine, tokenizer), scheduler, probe, std::move(options));
+
+  const std::jthread loop([&scheduler](const std::stop_token& stop) { scheduler.run(stop); });
+  shutdown.on_first([&] {
+    fmt::print(stderr, "baleen: shutting down, replies have {} s to end; once more: at once\n",
+               flags.drain_seconds);
+    server.drain(flags.drain_seconds);
+  });
+  shutdown.on_second([&] { server.stop(); });
+  if (!flags.quiet) fmt::print(stderr, "{}", to_text(engine.plan()));
+  const bool wildcard = flags.http.host == "0.0.0.0" || flags.http.host == "::";
+  if (!options.keys.required() && wildcard) {
+    fmt::print(
+        stderr,
+        "baleen: listening at every address without --api-key-file: anyone who reaches it may use it\n");
+  }
+  fmt::print("listening on http://{}:{}\n", flags.http.host, server.port());
+  std::fflush(stdout);
+  server.run();
+}
+
+}  // namespace
+
+void add_serve_command(CLI::App& app) {
+  auto* command = app.add_subcommand("serve", "Serve the model: OpenAI and Anthropic APIs, and a chat page");
+  auto flags = std::make_shared<ServeFlags>();
+  flags->engine.add_to(*command);
+  add_network_options(*command, *flags);
+  add_scheduling_options(*command, *flags);
+  add_cache_options(*command, *flags);
+  command->add_option("--name", flags->name, "What clients call the model; otherwise its folder's name");
+  command->add_flag("--think", flags->think, "Think in conversations whose request does not say");
+  command->add_flag("--quiet,-q", flags->quiet, "No line for each request");
+  command->add_flag("--log-text", flags->log_text, "Print the bodies of requests too");
+  command->callback([flags] { serve(*flags); });
+}
+
+}  // namespace baleen

@@ -1,0 +1,35 @@
+/// SIGTERM and Ctrl-C for a server: the first asks it to end, the second insists.
+#pragma once
+
+#include <csignal>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace baleen {
+
+/// Made before any other thread: it blocks both signals in the threads that follow and waits for them in one of its
+/// own. One at a time.
+class ShutdownSignal {
+ public:
+  ShutdownSignal();
+  /// Lets the signals act as before.
+  ~ShutdownSignal();
+  ShutdownSignal(const ShutdownSignal&) = delete;
+  ShutdownSignal& operator=(const ShutdownSignal&) = delete;
+
+  /// Called in this object's thread. A signal that came before is not lost.
+  void on_first(std::function<void()> callback);
+  void on_second(std::function<void()> callback);
+
+ private:
+  void wait(const std::stop_token& stop);
+
+  sigset_t signals_;
+  sigset_t previous_;
+  std::mutex mutex_;
+  std::function<void()> first_, second_;
+  std::jthread thread_;  // last: it uses all of the above
+};
+
+}  // namespace baleen

@@ -1,0 +1,31 @@
+/// What a reply consists of, and the tools that its calls may name.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "chat/python_json.h"
+
+namespace baleen {
+
+/// A function that the request declared.
+struct DeclaredTool {
+  std::string name;
+  PythonJson parameters;  ///< JSON schema; null when none was given
+};
+
+struct ReplyPart {
+  enum class Kind {
+    kReasoning,
+    kContent,
+    kCallBegin,      ///< text: the function's name
+    kCallArguments,  ///< text: more of the arguments' JSON
+    kCallEnd,        ///< the arguments are complete and are a JSON object
+  };
+  Kind kind;
+  std::string text;
+  std::size_t call_idx = 0;  ///< of the three kinds about calls, from 0
+  bool operator==(const ReplyPart&) const = default;
+};
+
+}  // namespace baleen

@@ -1,0 +1,44 @@
+/// What a reader of a reply gives out, joined and numbered.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "chat/message.h"
+#include "chat/reply_part.h"
+#include "chat/reply_text.h"
+
+namespace baleen {
+
+/// Collects parts until they are taken; neighbours of one kind become one part. Text comes without markup.
+class ReplyParts {
+ public:
+  void add_reasoning(std::string_view text) { add_text(ReplyPart::Kind::kReasoning, reasoning.add(text)); }
+  void add_content(std::string_view text) { add_text(ReplyPart::Kind::kContent, content.add(text)); }
+  void end_reasoning() { add_text(ReplyPart::Kind::kReasoning, reasoning.finish()); }
+  void end_content() { add_text(ReplyPart::Kind::kContent, content.finish()); }
+
+  void begin_call(const std::string& name);
+  void add_arguments(std::string_view json);
+  void end_call();
+
+  /// Markup was taken out of the text here.
+  void note_markup();
+
+  [[nodiscard]] std::vector<ReplyPart> take();
+  [[nodiscard]] std::span<const ToolCall> calls() const { return calls_; }
+
+  ReplyText reasoning;
+  ReplyText content;
+  std::size_t num_repairs = 0;
+
+ private:
+  void add_text(ReplyPart::Kind kind, std::string_view text);
+
+  std::vector<ReplyPart> parts_;
+  std::vector<ToolCall> calls_;
+};
+
+}  // namespace baleen

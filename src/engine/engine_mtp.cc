@@ -1,0 +1,109 @@
+// The MTP block, over the rows of a step and in chains of drafts.
+//
+// Its row of position p takes the stream of p and the token p + 1. So the row of a step's last position comes with
+// the next step, or with a draft, which guesses the token; the step after it writes the row again.
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "engine/engine.h"
+
+namespace baleen {
+
+Failure Engine::bad_mtp_block() {
+  return failure(
+      "the MTP block's logits are not numbers; its weights are damaged or leave the range of float32");
+}
+
+ConstActivations<2> Engine::run_mtp(std::span<const StepInput> inputs, ConstActivations<3> streams) {
+  std::vector<TokenId> tokens;
+  std::vector<SequenceSlice> slices;
+  std::vector<std::int64_t> wanted;
+  std::int64_t row = 0;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const SequenceSlice& slice = slices_[i];
+    const std::int64_t first_row = row;
+    // A sequence's own first position has no stream before it: it is at the beginning, or behind a found prefix.
+    const bool has_stream_before = slice.start > sequences_.opened_at(inputs[i].sequence);
+    if (has_stream_before) {
+      std::copy_n(last_streams_.at(slice.state_slot, slice.start - 1), config().hc_dim(),
+                  mtp_inputs_[row++].data());
+    }
+    for (std::int64_t t = 0; t < slice.num_tokens; ++t) {
+      const std::span<const float> stream = row_of(streams, slice.first_row + t);
+      if (t + 1 < slice.num_tokens) std::ranges::copy(stream, mtp_inputs_[row++].data());
+      if (t >= slice.num_tokens - last_streams_.rows()) {
+        std::ranges::copy(stream, last_streams_.at(slice.state_slot, slice.start + t));
+      }
+    }
+    if (row == first_row) continue;
+    const std::int64_t start = has_stream_before ? slice.start - 1 : slice.start;
+    tokens.insert(tokens.end(), inputs[i].tokens.end() - (row - first_row), inputs[i].tokens.end());
+    slices.push_back(slice);
+    slices.back().first_row = first_row;
+    slices.back().num_tokens = row - first_row;
+    slices.back().start = start;
+    if (inputs[i].wanted != WantedLogits::kAll) continue;
+    for (std::int64_t r = first_row; r < row; ++r) wanted.push_back(r);
+  }
+  if (tokens.empty()) return {};
+  const Activations<3> own =
+      forward_.run_mtp({.tokens = tokens, .slices = slices}, mtp_inputs_.slice(0, row), 0);
+  const auto num_wanted = static_cast<std::int64_t>(wanted.size());
+  if (num_wanted == 0) return {};
+  for (std::int64_t i = 0; i < num_wanted; ++i) {
+    std::ranges::copy(row_of(own, wanted[static_cast<std::size_t>(i)]), wanted_streams_[i].data());
+  }
+  const Activations<2> out = mtp_logits_.slice(0, num_wanted);
+  forward_.mtp_logits(wanted_streams_.slice(0, num_wanted), 0, out);
+  return out;
+}
+
+Result<ConstActivations<2>> Engine::draft(std::span<const DraftInput> inputs, std::int64_t depth) {
+  const auto num_rows = static_cast<std::int64_t>(inputs.size());
+  BALEEN_CHECK(depth >= 0 && depth < options_.max_draft_tokens);
+  if (num_rows == 0 || num_rows > std::min(options_.max_logit_rows, options_.max_batch_tokens)) {
+    return failure("drafts for {} sequences: this engine takes 1 to {}", num_rows,
+                   std::min(options_.max_logit_rows, options_.max_batch_tokens));
+  }
+  std::vector<TokenId> tokens;
+  std::vector<SequenceSlice> slices;
+  for (const DraftInput& input : inputs) {
+    const std::int64_t length = sequences_.length(input.sequence);
+    BALEEN_CHECK_LT(sequences_.opened_at(input.sequence), length);
+    if (auto bad = check_token(input.token, length + depth)) return std::move(*bad);
+    if (sequences_.reserved(input.sequence) < length + depth) return no_room(length + depth - 1);
+    SequenceSlice slice = sequences_.slice(input.sequence, static_cast<std::int64_t>(tokens.size()), 1);
+    slice.start = length - 1 + depth;
+    const float* stream =
+        depth == 0 ? last_streams_.at(slice.state_slot, length - 1) : draft_streams_[slice.state_slot].data();
+    std::copy_n(stream, config().hc_dim(), mtp_inputs_[slice.first_row].data());
+    tokens.push_back(input.token);
+    slices.push_back(slice);
+  }
+  wanted_rows_.clear();
+  const Activations<3> own =
+      forward_.run_mtp({.tokens = tokens, .slices = slices}, mtp_inputs_.slice(0, num_rows), 0);
+  for (const SequenceSlice& slice : slices) {
+    std::ranges::copy(row_of(own, slice.first_row), draft_streams_[slice.state_slot].data());
+  }
+  const Activations<2> out = mtp_logits_.slice(0, num_rows);
+  forward_.mtp_logits(own, 0, out);
+  if (!all_finite({out.data(), static_cast<std::size_t>(out.size())})) return bad_mtp_block();
+  return ConstActivations<2>(out);
+}
+
+void Engine::clear_due_mtp_row(SequenceId sequence) {
+  const SequenceSlice slice = sequences_.slice(sequence, 0, 0);
+  if (slice.start == 0 || slice.start % kPageTokens != 0) return;
+  const PageId page = slice.window_pages[static_cast<std::size_t>(slice.start / kPageTokens - 1)];
+  if (page == PageId::kNone || slice.start == sequences_.shared_tokens(sequence)) return;
+  const std::vector<float> zeros(static_cast<std::size_t>(config().head_dim));
+  for (std::int64_t block = config().num_hidden_layers; block < config().num_blocks(); ++block) {
+    const LatentPool pool = cache_.window(block);
+    encode_latent_row(pool.format, pool.page(static_cast<std::int64_t>(page)), pool.rows_per_page,
+                      pool.rows_per_page - 1, zeros);
+  }
+}
+
+}  // namespace baleen

@@ -1,0 +1,118 @@
+// A step: check, take pages, lay out the batch, run, pick the rows that are wanted.
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "engine/engine.h"
+
+namespace baleen {
+
+std::optional<Failure> Engine::check_token(TokenId token, std::int64_t position) const {
+  if (token >= 0 && token < config().vocab_size) return std::nullopt;
+  return failure("token id {} at position {}: the vocabulary has ids 0 to {}", token, position,
+                 config().vocab_size - 1);
+}
+
+std::optional<Failure> Engine::check(std::span<const StepInput> inputs) const {
+  std::int64_t num_rows = 0, num_wanted = 0;
+  for (const StepInput& input : inputs) {
+    BALEEN_CHECK(sequences_.contains(input.sequence));
+    BALEEN_CHECK_EQ(std::ranges::count(inputs, input.sequence, &StepInput::sequence), 1);
+    const auto count = static_cast<std::int64_t>(input.tokens.size());
+    const std::int64_t length = sequences_.length(input.sequence);
+    if (count == 0) return failure("a step without tokens for a sequence of {} positions", length);
+    if (length + count > config().max_position_embeddings) {
+      return failure("{} positions and {} more tokens: the model's context is {}; shorten the prompt", length,
+                     count, config().max_position_embeddings);
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (auto bad = check_token(input.tokens[static_cast<std::size_t>(i)], length + i)) return bad;
+    }
+    num_rows += count;
+    num_wanted += input.wanted == WantedLogits::kAll ? count : input.wanted == WantedLogits::kLast ? 1 : 0;
+  }
+  if (num_rows == 0 || num_rows > options_.max_batch_tokens) {
+    return failure("a step of {} tokens: this engine takes 1 to {}", num_rows, options_.max_batch_tokens);
+  }
+  if (num_wanted > options_.max_logit_rows) {
+    return failure("logits of {} rows in one step: this engine has room for {}", num_wanted,
+                   options_.max_logit_rows);
+  }
+  return std::nullopt;
+}
+
+Failure Engine::no_room(std::int64_t position) const {
+  return failure(
+      "no room in the cache for position {}: it holds {} positions in all; ask for a larger context",
+      position, plan_.capacity.num_pages * kPageTokens);
+}
+
+std::optional<Failure> Engine::take_pages(std::span<const StepInput> inputs) {
+  std::vector<std::int64_t> reserved_before;
+  for (const StepInput& input : inputs) {
+    const auto count = static_cast<std::int64_t>(input.tokens.size());
+    reserved_before.push_back(sequences_.reserved(input.sequence));
+    if (sequences_.reserve(input.sequence, count)) continue;
+    for (std::size_t i = 0; i < reserved_before.size(); ++i) {
+      sequences_.give_back(inputs[i].sequence, reserved_before[i]);
+    }
+    return no_room(sequences_.length(input.sequence) + count - 1);
+  }
+  return std::nullopt;
+}
+
+void Engine::lay_out(std::span<const StepInput> inputs) {
+  tokens_.clear();
+  slices_.clear();
+  wanted_rows_.clear();
+  bad_block_.reset();
+  for (const StepInput& input : inputs) {
+    const auto first_row = static_cast<std::int64_t>(tokens_.size());
+    const auto count = static_cast<std::int64_t>(input.tokens.size());
+    tokens_.insert(tokens_.end(), input.tokens.begin(), input.tokens.end());
+    slices_.push_back(sequences_.slice(input.sequence, first_row, count));
+    const std::int64_t first_wanted = input.wanted == WantedLogits::kAll    ? 0
+                                      : input.wanted == WantedLogits::kLast ? count - 1
+                                                                            : count;
+    for (std::int64_t i = first_wanted; i < count; ++i) wanted_rows_.push_back(first_row + i);
+  }
+}
+
+Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
+  if (auto wrong = check(inputs)) return std::move(*wrong);
+  if (auto full = take_pages(inputs)) return std::move(*full);
+  lay_out(inputs);
+  const Activations<3> streams = forward_.run({.tokens = tokens_, .slices = slices_});
+
+  const auto num_wanted = static_cast<std::int64_t>(wanted_rows_.size());
+  for (std::int64_t i = 0; i < num_wanted; ++i) {
+    std::ranges::copy(row_of(streams, wanted_rows_[static_cast<std::size_t>(i)]), wanted_streams_[i].data());
+  }
+  StepOutput output;
+  if (num_wanted > 0) {
+    const Activations<2> out = logits_.slice(0, num_wanted);
+    forward_.logits(wanted_streams_.slice(0, num_wanted), out);
+    output.logits = out;
+    if (!all_finite({out.data(), static_cast<std::size_t>(out.size())})) {
+      return failure("the logits are not numbers: {}; the weights are damaged or leave the range of float32",
+                     first_bad_layer());
+    }
+  }
+  if (options_.mtp) {
+    wanted_rows_.clear();  // the observer looks at main layers only
+    output.mtp_logits = run_mtp(inputs, streams);
+    if (!all_finite({output.mtp_logits.data(), static_cast<std::size_t>(output.mtp_logits.size())})) {
+      return bad_mtp_block();
+    }
+  }
+  for (const StepInput& input : inputs) sequences_.commit(input.sequence, input.tokens);
+  return output;
+}
+
+std::string Engine::first_bad_layer() const {
+  if (!bad_block_) return "every layer's output is finite, the head's is not";
+  return fmt::format("first in layer {} ({})", *bad_block_,
+                     layer_kind_name(config().layer_kind(*bad_block_)));
+}
+
+}  // namespace baleen

@@ -1,0 +1,28 @@
+/// The residual streams of the last positions of every sequence: what the MTP block will want of them.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/view.h"
+
+namespace baleen {
+
+/// Position p of a slot lies in row p mod rows. A view of memory that somebody else owns.
+class KeptStreams {
+ public:
+  KeptStreams() = default;
+  /// streams: [slots x rows, n, d]. A step that is taken back leaves the stream before it in place when it had
+  /// at most rows - 1 tokens.
+  KeptStreams(Activations<3> streams, std::int64_t rows) : streams_(streams), rows_(rows) {}
+
+  [[nodiscard]] float* at(std::int64_t slot, std::int64_t position) const {
+    return streams_[slot * rows_ + position % rows_].data();
+  }
+  [[nodiscard]] std::int64_t rows() const { return rows_; }
+
+ private:
+  Activations<3> streams_;
+  std::int64_t rows_ = 0;
+};
+
+}  // namespace baleen

@@ -1,0 +1,180 @@
+#include "engine/sequence_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace baleen {
+namespace {
+
+PoolUse pool_use(const PageAllocator& pool, std::int64_t cached, std::int64_t in_use) {
+  const PoolUse use{pool.num_pages(), pool.num_free(), cached, in_use};
+  BALEEN_CHECK_EQ(use.free + use.cached + use.in_use, use.total);
+  return use;
+}
+
+}  // namespace
+
+SequenceTable::SequenceTable(KvCache& cache, std::int64_t reserved_tails) : cache_(cache) {
+  if (!cache.geometry().shares_prefixes) return;
+  const RadixTreeOptions options{.window_tokens = cache.geometry().window_tokens,
+                                 .reserved_tails = reserved_tails};
+  tree_ = std::make_unique<RadixTree>(cache.pages(), cache.window_pages(), options);
+}
+
+SequenceTable::~SequenceTable() {
+  while (!sequences_.empty()) close(sequences_.begin()->first, false);
+}
+
+std::optional<SequenceId> SequenceTable::open(std::span<const TokenId> prompt) {
+  SequencePages pages(cache_);
+  if (!pages.ok()) return std::nullopt;
+  Sequence sequence{.pages = std::move(pages)};
+  if (tree_ && !prompt.empty()) start_from_cache(sequence, prompt);
+  const auto id = static_cast<SequenceId>(next_id_++);
+  sequences_.emplace(id, std::move(sequence));
+  return id;
+}
+
+void SequenceTable::start_from_cache(Sequence& sequence, std::span<const TokenId> prompt) {
+  const PrefixMatch match = tree_->match(prompt.first(prompt.size() - 1));  // a token is left to compute
+  if (match.num_tokens == 0) return;
+  sequence.lock = tree_->lock(match.node);
+  sequence.pages.borrow(match.pages, match.window_pages);
+  cache_.restore_rings(match.window_pages.back(), sequence.pages.state_slot(), match.num_tokens);
+  sequence.tokens.assign(prompt.begin(), prompt.begin() + match.num_tokens);
+  sequence.opened_at = sequence.step_begin = match.num_tokens;
+}
+
+std::int64_t SequenceTable::length(SequenceId id) const {
+  return static_cast<std::int64_t>(sequences_.at(id).tokens.size());
+}
+std::span<const TokenId> SequenceTable::tokens(SequenceId id) const { return sequences_.at(id).tokens; }
+std::int64_t SequenceTable::opened_at(SequenceId id) const { return sequences_.at(id).opened_at; }
+
+std::int64_t SequenceTable::shared_tokens(SequenceId id) const {
+  return sequences_.at(id).pages.num_borrowed() * kPageTokens;
+}
+
+bool SequenceTable::reserve(SequenceId id, std::int64_t num_tokens) {
+  SequencePages& pages = sequences_.at(id).pages;
+  const std::int64_t end = length(id) + num_tokens;
+  return pages.reach(end) || (make_room(pages.missing(end)) && pages.reach(end));
+}
+
+bool SequenceTable::make_room(PageCounts wanted) {
+  if (!tree_) return false;
+  const auto pages_short = [&] {
+    return std::max<std::int64_t>(0, wanted.pages - cache_.pages().num_free());
+  };
+  const auto windows_short = [&] {
+    return std::max<std::int64_t>(0, wanted.window_pages - cache_.window_pages().num_free());
+  };
+  if (pages_short() > tree_->evictable_pages()) return false;
+  // The lock is given up late: a leaf would lose its window pages with it, and be found by nobody any more.
+  if (windows_short() > tree_->evictable_window_pages()) release_windows_behind();
+  if (windows_short() > tree_->evictable_window_pages()) return false;
+  tree_->evict(pages_short(), windows_short());
+  return pages_short() == 0 && windows_short() == 0;
+}
+
+void SequenceTable::release_windows_behind() {
+  for (auto& [id, sequence] : sequences_) {
+    if (!sequence.lock || sequence.lock->window_released || sequence.pages.sees_borrowed()) continue;
+    tree_->release_window(*sequence.lock);
+  }
+}
+
+std::int64_t SequenceTable::reserved(SequenceId id) const {
+  return static_cast<std::int64_t>(sequences_.at(id).pages.window_pages().size()) * kPageTokens;
+}
+
+void SequenceTable::give_back(SequenceId id, std::int64_t num_positions) {
+  BALEEN_CHECK_LE(length(id), num_positions);
+  sequences_.at(id).pages.shrink(num_positions);
+}
+
+SequenceSlice SequenceTable::slice(SequenceId id, std::int64_t first_row, std::int64_t num_tokens) const {
+  const Sequence& sequence = sequences_.at(id);
+  return {.first_row = first_row,
+          .num_tokens = num_tokens,
+          .start = length(id),
+          .pages = sequence.pages.pages(),
+          .window_pages = sequence.pages.window_pages(),
+          .state_slot = sequence.pages.state_slot()};
+}
+
+void SequenceTable::commit(SequenceId id, std::span<const TokenId> tokens) {
+  Sequence& sequence = sequences_.at(id);
+  sequence.step_begin = length(id);
+  sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
+  sequence.pages.leave_behind(length(id));
+}
+
+void SequenceTable::truncate(SequenceId id, std::int64_t length) {
+  Sequence& sequence = sequences_.at(id);
+  const auto old_length = static_cast<std::int64_t>(sequence.tokens.size());
+  BALEEN_CHECK_LE(old_length - cache_.geometry().max_draft_tokens, length);
+  BALEEN_CHECK_LE(sequence.step_begin, length);
+  BALEEN_CHECK_LE(sequence.pages.num_borrowed() * kPageTokens, length);
+  BALEEN_CHECK_LE(length, old_length);
+  sequence.tokens.resize(static_cast<std::size_t>(length));
+  sequence.pages.shrink(length);
+}
+
+void SequenceTable::share(SequenceId id) {
+  Sequence& sequence = sequences_.at(id);
+  SequencePages& pages = sequence.pages;
+  const std::int64_t num_pages = length(id) / kPageTokens;
+  if (!tree_ || num_pages <= pages.num_borrowed()) return;
+  pages.leave_tail(num_pages);
+  const auto count = static_cast<std::size_t>(num_pages);
+  const PrefixInsertion inserted =
+      tree_->insert(std::span(sequence.tokens).first(count * kPageTokens), pages.pages().first(count),
+                    pages.window_pages().first(count), pages.num_borrowed() * kPageTokens,
+                    pages.first_window_page() * kPageTokens);
+  BALEEN_CHECK_EQ(inserted.path.num_tokens, num_pages * kPageTokens);
+  const PrefixLock lock = tree_->lock(inserted.path.node);
+  if (sequence.lock) tree_->unlock(*sequence.lock);
+  sequence.lock = lock;
+  pages.hand_over(inserted.path.pages, inserted.path.window_pages, length(id));
+}
+
+void SequenceTable::close(SequenceId id, bool keep) {
+  if (keep) share(id);
+  const Sequence& sequence = sequences_.at(id);
+  if (sequence.lock) tree_->unlock(*sequence.lock);
+  sequences_.erase(id);
+}
+
+PageCounts SequenceTable::owned() const {
+  PageCounts sum;
+  for (const auto& [id, sequence] : sequences_) {
+    const PageCounts own = sequence.pages.owned();
+    sum.pages += own.pages;
+    sum.window_pages += own.window_pages;
+  }
+  return sum;
+}
+
+CacheUse SequenceTable::cache_use() const {
+  const PageCounts own = owned();
+  return {pool_use(cache_.pages(), tree_ ? tree_->num_pages() : 0, own.pages),
+          pool_use(cache_.window_pages(), tree_ ? tree_->num_window_pages() : 0, own.window_pages),
+          pool_use(cache_.state_slots(), 0, static_cast<std::int64_t>(sequences_.size()))};
+}
+
+std::vector<RadixNodeSummary> SequenceTable::tree(std::size_t most_nodes) const {
+  return tree_ ? tree_->summary(most_nodes) : std::vector<RadixNodeSummary>();
+}
+
+void SequenceTable::check_integrity() const {
+  cache_.pages().check_integrity();
+  cache_.window_pages().check_integrity();
+  cache_.state_slots().check_integrity();
+  if (tree_) tree_->check_integrity();
+  static_cast<void>(cache_use());
+}
+
+}  // namespace baleen

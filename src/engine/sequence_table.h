@@ -1,0 +1,100 @@
+/// Which sequences are open and whose pages are whose: everything about sequences that is not the forward pass.
+///
+/// A sequence that is opened with a prompt starts with what the prefix cache holds of it: it **borrows** those
+/// pages, a lock keeps them, and the compressor rows at their end go to its own rings. What it computes itself lies
+/// in pages of its own until they are **shared**: then the tree takes them over, the sequence goes on with the
+/// tree's (which may be older pages of the same tokens), and the lock moves to their end.
+///
+///     positions   0 ............... 511 | 512 ...... 767 | 768 ....
+///     pages       T0        T1          | P2             | P3           T: the tree's, P: the sequence's
+///     window      -         T1          | P2             | P3           -: nobody's concern here
+///                 └ borrowed, locked ──┘ └ whole: to share ┘
+///
+/// Content of a page follows from the tokens up to its end alone (the engine's batch invariance), so it does not
+/// matter to anyone whose computation a page stems from. One exception: the MTP row of a page's last position needs
+/// the token after it. In a shared page it may be of another continuation, or zero; a draft that sees it can be
+/// worse for it, and nothing else.
+///
+/// Pool accounts: free + cached + in_use = total in each, checked whenever it is asked for.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/step_engine.h"
+#include "kv_cache/kv_cache.h"
+#include "kv_cache/sequence_pages.h"
+#include "prefix_cache/radix_tree.h"
+
+namespace baleen {
+
+/// Not thread-safe. Ids are of open sequences.
+class SequenceTable {
+ public:
+  /// Shares prefixes iff the cache's geometry says so. `cache` outlives this. `reserved_tails`: see
+  /// RadixTreeOptions.
+  explicit SequenceTable(KvCache& cache, std::int64_t reserved_tails = 0);
+  ~SequenceTable();
+
+  /// As StepEngine::open.
+  [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt);
+  [[nodiscard]] bool contains(SequenceId id) const { return sequences_.contains(id); }
+  [[nodiscard]] std::int64_t length(SequenceId id) const;
+  /// All tokens so far.
+  [[nodiscard]] std::span<const TokenId> tokens(SequenceId id) const;
+  /// Positions before were found in the cache; the sequence's own steps began here.
+  [[nodiscard]] std::int64_t opened_at(SequenceId id) const;
+
+  /// Positions before belong to the tree.
+  [[nodiscard]] std::int64_t shared_tokens(SequenceId id) const;
+
+  /// As StepEngine::reserve.
+  [[nodiscard]] bool reserve(SequenceId id, std::int64_t num_tokens);
+  /// Positions there is room for.
+  [[nodiscard]] std::int64_t reserved(SequenceId id) const;
+  /// Gives back the room beyond `num_positions`, at least the sequence's length.
+  void give_back(SequenceId id, std::int64_t num_positions);
+
+  /// The sequence's part of a step of its next `num_tokens` tokens. Valid until the sequence changes.
+  [[nodiscard]] SequenceSlice slice(SequenceId id, std::int64_t first_row, std::int64_t num_tokens) const;
+  /// The step was computed: these are the sequence's next tokens.
+  void commit(SequenceId id, std::span<const TokenId> tokens);
+  /// As StepEngine::truncate. Not below what was shared or found.
+  void truncate(SequenceId id, std::int64_t length);
+
+  /// As StepEngine::share and close.
+  void share(SequenceId id);
+  void close(SequenceId id, bool keep);
+
+  [[nodiscard]] CacheUse cache_use() const;
+  [[nodiscard]] std::vector<RadixNodeSummary> tree(std::size_t most_nodes) const;
+  /// Stops the program when an invariant of the pools or of the tree is broken. O(everything).
+  void check_integrity() const;
+
+ private:
+  struct Sequence {
+    SequencePages pages;
+    std::vector<TokenId> tokens;
+    std::int64_t opened_at = 0;
+    std::int64_t step_begin = 0;     ///< length before the last step
+    std::optional<PrefixLock> lock;  ///< of what is borrowed
+  };
+
+  void start_from_cache(Sequence& sequence, std::span<const TokenId> prompt);
+  /// Frees pages for `wanted` by evicting prefixes. False, and nothing evicted, when that is not enough.
+  [[nodiscard]] bool make_room(PageCounts wanted);
+  /// Locks on window pages that their sequences can no longer see.
+  void release_windows_behind();
+  [[nodiscard]] PageCounts owned() const;
+
+  KvCache& cache_;
+  std::unique_ptr<RadixTree> tree_;  ///< null without prefix sharing
+  std::map<SequenceId, Sequence> sequences_;
+  std::int64_t next_id_ = 0;
+};
+
+}  // namespace baleen

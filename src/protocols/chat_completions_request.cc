@@ -1,0 +1,146 @@
+#include "protocols/chat_messages.h"
+#include "protocols/conversation.h"
+#include "protocols/protocol.h"
+#include "protocols/requested_format.h"
+#include "protocols/requested_sampling.h"
+#include "protocols/requested_thinking.h"
+#include "protocols/requested_tools.h"
+
+namespace baleen {
+namespace {
+
+RequestedTools read_tools(const RequestFields& fields) {
+  RequestedTools tools;
+  const PythonJson::Array* list = fields.list("tools", kMaxTools);
+  for (std::size_t i = 0; list != nullptr && i < list->size() && !fields.error(); ++i) {
+    const RequestFields tool((*list)[i], fields.path("tools", i), fields.error());
+    if (tool.required_text("type") != "function") {
+      tool.expected("type", "\"function\"");
+      break;
+    }
+    const auto function = tool.fields("function");
+    if (!function) {
+      tool.expected("function", "an object with a name");
+      break;
+    }
+    // The inner object goes into the prompt as it came: that is what the model was trained on.
+    add_tool(*function, "parameters", *tool.find("function"), tools);
+  }
+  return tools;
+}
+
+/// {"type": "function", "function": {"name": ...}}
+std::string function_name(const RequestFields& wrapped) {
+  if (wrapped.required_text("type") != "function") wrapped.expected("type", "\"function\"");
+  const auto function = wrapped.fields("function");
+  if (!function) return wrapped.expected("function", "an object with a name"), "";
+  return function->required_name("name");
+}
+
+void read_allowed_tools(const RequestFields& choice, ApiRequest& request) {
+  const auto allowed = choice.fields("allowed_tools");
+  if (!allowed) return choice.expected("allowed_tools", "an object with mode and tools");
+  set_tool_choice(*allowed, "mode", allowed->required_text("mode"), request.tool_choice);
+  const PythonJson::Array* list = allowed->list("tools", kMaxTools);
+  if (list == nullptr) return allowed->expected("tools", "an array");
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < list->size() && !choice.error(); ++i) {
+    names.push_back(function_name(RequestFields((*list)[i], allowed->path("tools", i), choice.error())));
+  }
+  allow_only(*allowed, "tools", names, request.tools);
+}
+
+void read_tool_choice(const RequestFields& fields, ApiRequest& request) {
+  request.tool_choice.parallel = fields.flag("parallel_tool_calls").value_or(true);
+  const PythonJson* value = fields.find("tool_choice");
+  if (value == nullptr) return;
+  if (const std::string* word = value->as_string()) {
+    set_tool_choice(fields, "tool_choice", *word, request.tool_choice);
+  } else if (const auto choice = fields.fields("tool_choice")) {
+    if (choice->required_text("type") == "allowed_tools") {
+      read_allowed_tools(*choice, request);
+    } else {
+      request.tool_choice.kind = ToolChoice::Kind::kNamed;
+      request.tool_choice.name = function_name(*choice);
+    }
+  }
+  check_tool_choice(fields, "tool_choice", request);
+}
+
+/// OpenAI's reasoning_effort; DeepSeek's thinking and thinking_mode; the template arguments of other servers.
+void read_thinking(const RequestFields& fields, bool by_default, ApiRequest& request) {
+  RequestedThinking thinking{.effort = read_effort(fields, "reasoning_effort")};
+  if (const auto object = fields.fields("thinking")) {
+    const std::string type = object->required_text("type");
+    if (type != "enabled" && type != "disabled") object->expected("type", "enabled or disabled");
+    set_switch(fields, "thinking", type == "enabled", thinking);
+  }
+  if (const std::string* mode = fields.text("thinking_mode")) {
+    if (*mode != "thinking" && *mode != "chat") fields.expected("thinking_mode", "thinking or chat");
+    set_switch(fields, "thinking_mode", *mode == "thinking", thinking);
+  }
+  if (const auto arguments = fields.fields("chat_template_kwargs")) {
+    for (const char* name : {"thinking", "enable_thinking"}) {
+      if (const auto on = arguments->flag(name)) set_switch(*arguments, name, *on, thinking);
+    }
+  }
+  settle_thinking(fields, "reasoning_effort", thinking, by_default, request);
+  request.show_reasoning = fields.flag("include_reasoning").value_or(true);
+}
+
+void read_logprobs(const RequestFields& fields, ApiRequest& request) {
+  request.logprobs = fields.flag("logprobs").value_or(false);
+  const auto top = fields.integer("top_logprobs", 0, SamplingParams::kMaxLogprobs);
+  if (top && !request.logprobs) return fields.refuse("top_logprobs", "only with \"logprobs\": true");
+  if (request.logprobs) request.sampling.num_logprobs = static_cast<int>(top.value_or(0));
+}
+
+void read_max_tokens(const RequestFields& fields, ApiRequest& request) {
+  request.max_tokens = fields.integer("max_completion_tokens", 1, kMaxTokensLimit);
+  const auto older = fields.integer("max_tokens", 1, kMaxTokensLimit);
+  if (older && request.max_tokens.value_or(*older) != *older) {
+    fields.refuse("max_tokens", "contradicts max_completion_tokens; send one of them");
+  }
+  if (older) request.max_tokens = older;
+}
+
+void refuse_unsupported(const RequestFields& fields) {
+  fields.refuse_if_present("functions", "is the older form; send tools");
+  fields.refuse_if_present("function_call", "is the older form; send tool_choice");
+  fields.refuse_if_present("audio", "this model writes text alone");
+  fields.refuse_if_present("web_search_options", "this server searches nothing; declare a tool for it");
+  fields.refuse_if_present("moderation", "this server moderates nothing");
+  const PythonJson::Array* modalities = fields.list("modalities", kMaxTools);
+  for (std::size_t i = 0; modalities != nullptr && i < modalities->size(); ++i) {
+    const std::string* text = (*modalities)[i].as_string();
+    if (text == nullptr || *text != "text") fields.refuse("modalities", "this model writes text alone");
+  }
+}
+
+}  // namespace
+
+ApiResult<ApiRequest> parse_chat_completions(std::string_view body, const ApiContext& context) {
+  return parse_body(body, context.model, [&](const RequestFields& fields, ApiRequest& request) {
+    request.api = Api::kChatCompletions;
+    refuse_unsupported(fields);
+    read_chat_messages(fields, request.messages);
+    RequestedTools tools = read_tools(fields);
+    request.tools = tools.declared;
+    read_tool_choice(fields, request);
+    if (const auto format = fields.fields("response_format")) {
+      read_format(*format, "json_schema", true, request.response_format);
+    }
+    read_thinking(fields, context.think_by_default, request);
+    read_common_sampling(fields, request);
+    read_completion_sampling(fields, context, request);
+    read_logprobs(fields, request);
+    read_max_tokens(fields, request);
+    read_stream_options(fields, request);
+    check_metadata(fields);
+    (void)fields.text("user");
+    (void)fields.flag("store");
+    if (!fields.error()) arrange_conversation(fields, "messages", std::move(tools), request);
+  });
+}
+
+}  // namespace baleen

@@ -1,0 +1,101 @@
+#include <fmt/format.h>
+
+#include "protocols/protocol.h"
+#include "protocols/requested_sampling.h"
+
+namespace baleen {
+namespace {
+
+/// What the API has always written when not told how much.
+constexpr std::int64_t kDefaultMaxTokens = 16;
+constexpr std::size_t kMaxPrompts = 128;
+
+class PromptReader {
+ public:
+  PromptReader(const RequestFields& fields, const ApiContext& context, std::vector<RawPrompt>& prompts)
+      : fields_(fields), context_(context), prompts_(prompts) {}
+
+  /// A string, strings, tokens, or lists of tokens: the first element tells.
+  void read() {
+    const PythonJson* value = fields_.find("prompt");
+    if (value == nullptr) return fields_.expected("prompt", "a string, tokens, or an array of either");
+    if (const std::string* text = value->as_string()) {
+      prompts_.emplace_back(*text);
+      return;
+    }
+    const PythonJson::Array* list = value->as_array();
+    if (list == nullptr) return fields_.expected("prompt", "a string, tokens, or an array of either");
+    if (list->empty()) return fields_.refuse("prompt", "is an empty array");
+    if (list->front().as_number() != nullptr) return read_tokens(*list, "prompt");
+    if (list->size() > kMaxPrompts) {
+      return fields_.refuse("prompt",
+                            fmt::format("{} prompts, where at most {} are taken", list->size(), kMaxPrompts));
+    }
+    for (std::size_t i = 0; i < list->size() && !fields_.error(); ++i) {
+      read_one((*list)[i], fmt::format("prompt[{}]", i));
+    }
+  }
+
+ private:
+  void read_one(const PythonJson& value, const std::string& path) {
+    if (const std::string* text = value.as_string()) {
+      prompts_.emplace_back(*text);
+    } else if (const PythonJson::Array* tokens = value.as_array()) {
+      read_tokens(*tokens, path);
+    } else {
+      refuse(path, fmt::format("expected a string or an array of tokens, found {}", describe(&value)));
+    }
+  }
+
+  void read_tokens(const PythonJson::Array& list, const std::string& path) {
+    if (list.empty()) return refuse(path, "is an empty array; a prompt needs a token");
+    std::vector<TokenId> tokens;
+    tokens.reserve(list.size());
+    for (const PythonJson& value : list) {
+      const std::optional<std::int64_t> token = whole_number(value);
+      if (!token || *token < 0 || *token >= context_.vocab_size) {
+        return refuse(fmt::format("{}[{}]", path, tokens.size()),
+                      fmt::format("expected a token id from 0 to {}, found {}", context_.vocab_size - 1,
+                                  describe(&value)));
+      }
+      tokens.push_back(static_cast<TokenId>(*token));
+    }
+    prompts_.emplace_back(std::move(tokens));
+  }
+
+  void refuse(const std::string& path, std::string_view sentence) {
+    if (!fields_.error()) fields_.error() = invalid_request(path, sentence);
+  }
+
+  const RequestFields& fields_;
+  const ApiContext& context_;
+  std::vector<RawPrompt>& prompts_;
+};
+
+}  // namespace
+
+ApiResult<ApiRequest> parse_completions(std::string_view body, const ApiContext& context) {
+  return parse_body(body, context.model, [&](const RequestFields& fields, ApiRequest& request) {
+    request.api = Api::kCompletions;
+    request.thinking_mode = ThinkingMode::kChat;
+    PromptReader(fields, context, request.prompts).read();
+    fields.refuse_if_present("suffix", "this model continues text and cannot fill a gap in it");
+    read_common_sampling(fields, request);
+    read_completion_sampling(fields, context, request);
+    const auto best_of = fields.integer("best_of", 1, context.max_choices);
+    if (best_of && *best_of > request.num_choices) {
+      fields.refuse("best_of", "above n would hide choices; ask for n of them and choose");
+    }
+    request.max_tokens = fields.integer("max_tokens", 1, kMaxTokensLimit).value_or(kDefaultMaxTokens);
+    const auto logprobs = fields.integer("logprobs", 0, SamplingParams::kMaxLogprobs);
+    request.logprobs = logprobs.has_value();
+    if (logprobs) request.sampling.num_logprobs = static_cast<int>(*logprobs);
+    request.echo = fields.flag("echo").value_or(false);
+    if (request.echo && request.logprobs)
+      fields.refuse("logprobs", "not with echo: a prompt's tokens get no logprobs");
+    read_stream_options(fields, request);
+    (void)fields.text("user");
+  });
+}
+
+}  // namespace baleen

@@ -1,0 +1,13 @@
+/// The conversation of an Anthropic messages request.
+#pragma once
+
+#include "protocols/request_fields.h"
+
+namespace baleen {
+
+/// Reads `system` and `messages`. Blocks of a user message become tool messages and user texts in their order; those of
+/// an assistant message its reasoning, text and calls. A last assistant message is one to continue. Signatures of
+/// thinking are not verified; redacted thinking says nothing that this model could read and is left out.
+void read_messages_conversation(const RequestFields& fields, std::vector<Message>& messages);
+
+}  // namespace baleen

@@ -1,0 +1,122 @@
+#include "protocols/conversation.h"
+#include "protocols/messages_content.h"
+#include "protocols/protocol.h"
+#include "protocols/requested_format.h"
+#include "protocols/requested_sampling.h"
+#include "protocols/requested_thinking.h"
+#include "protocols/requested_tools.h"
+
+namespace baleen {
+namespace {
+
+void refuse_unsupported(const RequestFields& fields) {
+  fields.refuse_if_present("container", "this server runs no containers");
+  const PythonJson::Array* servers = fields.list("mcp_servers", kMaxTools);
+  if (servers != nullptr && !servers->empty()) {
+    fields.refuse("mcp_servers", "this server connects to no others; declare their tools in tools");
+  }
+}
+
+RequestedTools read_tools(const RequestFields& fields) {
+  RequestedTools tools;
+  const PythonJson::Array* list = fields.list("tools", kMaxTools);
+  for (std::size_t i = 0; list != nullptr && i < list->size() && !fields.error(); ++i) {
+    const RequestFields tool((*list)[i], fields.path("tools", i), fields.error());
+    const std::string* type = tool.text("type");
+    if (type != nullptr && *type != "custom") {
+      tool.expected("type", "\"custom\"; this server runs no tools of its own");
+      break;
+    }
+    if (tool.object("input_schema") == nullptr) {
+      tool.expected("input_schema", "a JSON schema");
+      break;
+    }
+    add_tool(tool, "input_schema", function_in_prompt(tool, "input_schema"), tools);
+  }
+  return tools;
+}
+
+void read_tool_choice(const RequestFields& fields, ApiRequest& request) {
+  const auto choice = fields.fields("tool_choice");
+  if (!choice) return;
+  request.tool_choice.parallel = !choice->flag("disable_parallel_tool_use").value_or(false);
+  const std::string type = choice->required_text("type");
+  using Kind = ToolChoice::Kind;
+  if (type == "any") {
+    request.tool_choice.kind = Kind::kRequired;
+  } else if (type == "none") {
+    request.tool_choice.kind = Kind::kNone;
+  } else if (type == "tool") {
+    request.tool_choice.kind = Kind::kNamed;
+    request.tool_choice.name = choice->required_name("name");
+  } else if (type != "auto") {
+    choice->expected("type", "auto, any, tool or none");
+  }
+  check_tool_choice(fields, "tool_choice", request);
+}
+
+/// This protocol thinks only when asked to. A budget is taken as a wish: the model has no way to keep one.
+void read_thinking(const RequestFields& fields, const std::string& effort, ApiRequest& request) {
+  RequestedThinking thinking{.on = false, .effort = effort};
+  if (const auto object = fields.fields("thinking")) {
+    const std::string type = object->required_text("type");
+    if (type == "enabled") {
+      if (!object->has("budget_tokens")) object->expected("budget_tokens", "a number of tokens");
+      (void)object->integer("budget_tokens", 1, kMaxTokensLimit);
+    } else if (type != "disabled" && type != "adaptive") {
+      object->expected("type", "enabled, disabled or adaptive");
+    }
+    thinking.on = type != "disabled";
+    if (const std::string* display = object->text("display")) {
+      if (*display != "summarized" && *display != "omitted")
+        object->expected("display", "summarized or omitted");
+      request.show_reasoning = *display != "omitted";
+    }
+  }
+  settle_thinking(fields, "output_config.effort", thinking, false, request);
+}
+
+void read_output_config(const RequestFields& fields, ApiRequest& request, std::string& effort) {
+  if (const auto config = fields.fields("output_config")) {
+    effort = read_effort(*config, "effort");
+    if (const auto format = config->fields("format"))
+      read_format(*format, "", false, request.response_format);
+  }
+  // Where the format stood before it moved into output_config.
+  if (const auto format = fields.fields("output_format"))
+    read_format(*format, "", false, request.response_format);
+}
+
+ApiResult<ApiRequest> parse(std::string_view body, const ApiContext& context, bool needs_max_tokens) {
+  return parse_body(body, context.model, [&](const RequestFields& fields, ApiRequest& request) {
+    request.api = Api::kMessages;
+    refuse_unsupported(fields);
+    read_messages_conversation(fields, request.messages);
+    RequestedTools tools = read_tools(fields);
+    request.tools = tools.declared;
+    read_tool_choice(fields, request);
+    std::string effort;
+    read_output_config(fields, request, effort);
+    read_thinking(fields, effort, request);
+    read_common_sampling(fields, request);
+    (void)fields.list("stop_sequences", kMaxStops);
+    read_stops(fields, "stop_sequences", request);
+    request.max_tokens = fields.integer("max_tokens", 1, kMaxTokensLimit);
+    if (needs_max_tokens && !request.max_tokens) fields.expected("max_tokens", "a number of tokens");
+    request.stream = fields.flag("stream").value_or(false);
+    (void)fields.object("metadata");
+    if (!fields.error()) arrange_conversation(fields, "messages", std::move(tools), request);
+  });
+}
+
+}  // namespace
+
+ApiResult<ApiRequest> parse_messages(std::string_view body, const ApiContext& context) {
+  return parse(body, context, true);
+}
+
+ApiResult<ApiRequest> parse_count_tokens(std::string_view body, const ApiContext& context) {
+  return parse(body, context, false);
+}
+
+}  // namespace baleen

@@ -1,0 +1,85 @@
+#include "protocols/reply_json.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace baleen {
+namespace {
+
+ReplyJson token_json(const TokenText& token) {
+  ReplyJson bytes = ReplyJson::array();
+  for (const char byte : token.bytes) bytes.push_back(static_cast<unsigned char>(byte));
+  return {{"token", token.bytes}, {"logprob", printable_logprob(token.logprob)}, {"bytes", std::move(bytes)}};
+}
+
+}  // namespace
+
+std::string json_text(const ReplyJson& json) {
+  return json.dump(-1, ' ', false, ReplyJson::error_handler_t::replace);
+}
+
+ReplyJson to_reply_json(const PythonJson& value) {
+  if (const bool* flag = value.as_bool()) return *flag;
+  if (const std::string* text = value.as_string()) return *text;
+  if (const PythonJson::Number* number = value.as_number()) {
+    ReplyJson parsed = ReplyJson::parse(number->text, nullptr, false);
+    return parsed.is_discarded() ? ReplyJson() : parsed;
+  }
+  if (const PythonJson::Array* array = value.as_array()) {
+    ReplyJson result = ReplyJson::array();
+    for (const PythonJson& element : *array) result.push_back(to_reply_json(element));
+    return result;
+  }
+  if (const PythonJson::Object* object = value.as_object()) {
+    // Names differ already, so there is no need to look for each before it is added.
+    ReplyJson::object_t result;
+    for (const PythonJson::Member& member : *object) {
+      result.emplace_back(member.name, to_reply_json(member.value));
+    }
+    return result;
+  }
+  return {};
+}
+
+std::string data_event(const ReplyJson& json) { return fmt::format("data: {}\n\n", json_text(json)); }
+
+std::string typed_event(const ReplyJson& json) {
+  return fmt::format("event: {}\ndata: {}\n\n", json["type"].get_ref<const std::string&>(), json_text(json));
+}
+
+std::string_view finish_reason(StopReason reason) {
+  switch (reason) {
+    case StopReason::kEnd:
+    case StopReason::kStopString:
+      return "stop";
+    case StopReason::kToolCalls:
+      return "tool_calls";
+    case StopReason::kLength:
+    case StopReason::kCancelled:
+      break;
+  }
+  return "length";
+}
+
+double printable_logprob(double logprob) {
+  constexpr double kLowest = -9999;
+  return logprob > kLowest ? std::min(logprob, 0.0) : kLowest;  // NaN is not above
+}
+
+ReplyJson logprob_json(const TokenLogprobs& token) {
+  ReplyJson json = token_json(token.token);
+  ReplyJson& top = json["top_logprobs"] = ReplyJson::array();
+  for (const TokenText& other : token.top) top.push_back(token_json(other));
+  return json;
+}
+
+ReplyJson openai_error(const ApiError& error) {
+  const auto or_null = [](const std::string& text) { return text.empty() ? ReplyJson() : ReplyJson(text); };
+  return {{"message", error.message},
+          {"type", error.type},
+          {"param", or_null(error.param)},
+          {"code", or_null(error.code)}};
+}
+
+}  // namespace baleen

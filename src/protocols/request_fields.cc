@@ -1,0 +1,202 @@
+#include "protocols/request_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace baleen {
+namespace {
+
+/// Sentences quote what they found up to here.
+constexpr std::size_t kMaxQuotedBytes = 60;
+
+/// Whole doubles are exact up to here.
+constexpr double kMaxExactDouble = 9007199254740992.0;
+
+bool is_name_character(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+}
+
+}  // namespace
+
+ApiError invalid_request(std::string path, std::string_view sentence) {
+  std::string message = path.empty() ? std::string(sentence) : fmt::format("{}: {}", path, sentence);
+  return {.status = 400, .param = std::move(path), .message = std::move(message)};
+}
+
+std::optional<double> real_number(const PythonJson& value) {
+  const PythonJson::Number* number = value.as_number();
+  if (number == nullptr) return std::nullopt;
+  const std::string_view text = number->text;
+  if (text == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  if (text == "Infinity") return std::numeric_limits<double>::infinity();
+  if (text == "-Infinity") return -std::numeric_limits<double>::infinity();
+  double result = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), result);
+  // Only integers with hundreds of digits get here.
+  if (read.ec != std::errc()) return std::numeric_limits<double>::infinity();
+  return result;
+}
+
+std::optional<std::int64_t> whole_number(const PythonJson& value) {
+  const PythonJson::Number* number = value.as_number();
+  if (number == nullptr) return std::nullopt;
+  const char* const end = number->text.data() + number->text.size();
+  std::int64_t result = 0;
+  const auto read = std::from_chars(number->text.data(), end, result);
+  if (read.ec == std::errc() && read.ptr == end) return result;
+  const double real = *real_number(value);
+  if (!(std::fabs(real) <= kMaxExactDouble) || real != std::floor(real)) return std::nullopt;
+  return static_cast<std::int64_t>(real);
+}
+
+std::string describe(std::string_view text) {
+  if (text.size() <= kMaxQuotedBytes) return quote_python_json(text);
+  return fmt::format("a string of {} bytes", text.size());
+}
+
+std::string describe(const PythonJson* value) {
+  if (value == nullptr) return "nothing";
+  if (const std::string* text = value->as_string()) return describe(*text);
+  if (const PythonJson::Number* number = value->as_number()) {
+    if (number->text.size() <= kMaxQuotedBytes) return number->text;
+    return fmt::format("a number of {} digits", number->text.size());
+  }
+  return std::string(value->kind());
+}
+
+RequestFields::RequestFields(const PythonJson& object, std::string path, FirstError& error)
+    : object_(object), path_(std::move(path)), error_(error) {
+  if (object_.as_object() == nullptr && !error_) {
+    error_ = invalid_request(path_, fmt::format("expected an object, found {}", describe(&object_)));
+  }
+}
+
+const PythonJson* RequestFields::find(std::string_view name) const {
+  const PythonJson* value = object_.find(name);
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+std::string RequestFields::path(std::string_view name) const {
+  if (name.empty()) return path_;
+  return path_.empty() ? std::string(name) : fmt::format("{}.{}", path_, name);
+}
+
+std::string RequestFields::path(std::string_view name, std::size_t idx) const {
+  return fmt::format("{}[{}]", path(name), idx);
+}
+
+void RequestFields::refuse(std::string_view name, std::string_view sentence) const {
+  if (!error_) error_ = invalid_request(path(name), sentence);
+}
+
+void RequestFields::expected(std::string_view name, std::string_view what) const {
+  refuse(name,
+         fmt::format("expected {}, found {}", what, describe(name.empty() ? &object_ : object_.find(name))));
+}
+
+void RequestFields::refuse_if_present(std::string_view name, std::string_view sentence) const {
+  if (has(name)) refuse(name, sentence);
+}
+
+const std::string* RequestFields::text(std::string_view name) const {
+  const PythonJson* value = find(name);
+  if (value == nullptr) return nullptr;
+  if (value->as_string() == nullptr) expected(name, "a string");
+  return value->as_string();
+}
+
+std::string RequestFields::required_text(std::string_view name) const {
+  const std::string* value = text(name);
+  if (value == nullptr) expected(name, "a string");
+  return value == nullptr ? "" : *value;
+}
+
+std::optional<bool> RequestFields::flag(std::string_view name) const {
+  const PythonJson* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  if (value->as_bool() != nullptr) return *value->as_bool();
+  expected(name, "true or false");
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> RequestFields::integer(std::string_view name, std::int64_t min,
+                                                   std::int64_t max) const {
+  const PythonJson* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  const std::optional<std::int64_t> result = whole_number(*value);
+  if (result && *result >= min && *result <= max) return result;
+  expected(name, fmt::format("a whole number from {} to {}", min, max));
+  return std::nullopt;
+}
+
+std::optional<double> RequestFields::number(std::string_view name, double min, double max) const {
+  const PythonJson* value = find(name);
+  if (value == nullptr) return std::nullopt;
+  const std::optional<double> result = real_number(*value);
+  if (result && *result >= min && *result <= max) return result;  // false for NaN
+  expected(name, fmt::format("a number from {} to {}", min, max));
+  return std::nullopt;
+}
+
+const PythonJson::Array* RequestFields::list(std::string_view name, std::size_t max_size) const {
+  const PythonJson* value = find(name);
+  if (value == nullptr) return nullptr;
+  const PythonJson::Array* result = value->as_array();
+  if (result == nullptr) {
+    expected(name, "an array");
+  } else if (result->size() > max_size) {
+    refuse(name, fmt::format("{} elements, where at most {} are taken", result->size(), max_size));
+    return nullptr;
+  }
+  return result;
+}
+
+const PythonJson::Object* RequestFields::object(std::string_view name) const {
+  const PythonJson* value = find(name);
+  if (value == nullptr) return nullptr;
+  if (value->as_object() == nullptr) expected(name, "an object");
+  return value->as_object();
+}
+
+std::optional<RequestFields> RequestFields::fields(std::string_view name) const {
+  if (object(name) == nullptr) return std::nullopt;
+  return RequestFields(*find(name), path(name), error_);
+}
+
+std::string RequestFields::required_name(std::string_view name) const {
+  std::string result = required_text(name);
+  const bool good =
+      !result.empty() && result.size() <= kMaxNameBytes && std::ranges::all_of(result, is_name_character);
+  if (!good) expected(name, fmt::format("1 to {} letters, digits, - or _", kMaxNameBytes));
+  return result;
+}
+
+ApiResult<ApiRequest> parse_body(
+    std::string_view body, std::string_view served_model,
+    const std::function<void(const RequestFields& fields, ApiRequest& request)>& read) {
+  const Result<PythonJson> json = parse_python_json(body);
+  if (!json) return invalid_request("", fmt::format("the body is not JSON: {}", json.error()));
+  if (json.value().as_object() == nullptr) {
+    return invalid_request("",
+                           fmt::format("the body must be a JSON object, not {}", describe(&json.value())));
+  }
+  FirstError error;
+  const RequestFields fields(json.value(), "", error);
+  ApiRequest request;
+  request.model = fields.required_text("model");
+  if (!error && request.model != served_model) {
+    return ApiError{.status = 404,
+                    .code = "model_not_found",
+                    .param = "model",
+                    .message = fmt::format("model: {} is not served here; this server has \"{}\"",
+                                           describe(fields.find("model")), served_model)};
+  }
+  if (!error) read(fields, request);
+  if (error) return *std::move(error);
+  return request;
+}
+
+}  // namespace baleen

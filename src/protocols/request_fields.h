@@ -1,0 +1,86 @@
+/// Typed reading of a request's JSON: every getter checks, and the first thing wrong stays as the refusal.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "protocols/api_request.h"
+
+namespace baleen {
+
+/// The refusal of one request: set once, by what is found wrong first.
+using FirstError = std::optional<ApiError>;
+
+/// The fields of one object. Null counts as absent, as in all these protocols. After a refusal getters go on returning
+/// what they can (or nothing), so that parsing code needs no branches; its caller looks at the error in the end.
+/// Points into the JSON and the error given; cheap to make.
+class RequestFields {
+ public:
+  /// `path` names the object in sentences, e.g. "messages[2]"; empty for the body itself. Refuses what is no object.
+  RequestFields(const PythonJson& object, std::string path, FirstError& error);
+
+  /// The field's value; nullptr when absent or null.
+  [[nodiscard]] const PythonJson* find(std::string_view name) const;
+  [[nodiscard]] bool has(std::string_view name) const { return find(name) != nullptr; }
+
+  [[nodiscard]] const std::string* text(std::string_view name) const;
+  /// Refuses when absent; empty then.
+  [[nodiscard]] std::string required_text(std::string_view name) const;
+  [[nodiscard]] std::optional<bool> flag(std::string_view name) const;
+  /// Takes 7 and 7.0, not 7.5.
+  [[nodiscard]] std::optional<std::int64_t> integer(std::string_view name, std::int64_t min,
+                                                    std::int64_t max) const;
+  [[nodiscard]] std::optional<double> number(std::string_view name, double min, double max) const;
+  /// nullptr when absent. Refuses more than `max_size` elements.
+  [[nodiscard]] const PythonJson::Array* list(std::string_view name, std::size_t max_size) const;
+  [[nodiscard]] const PythonJson::Object* object(std::string_view name) const;
+  /// The fields of an object that may be absent.
+  [[nodiscard]] std::optional<RequestFields> fields(std::string_view name) const;
+  /// A name of a function or schema: letters, digits, - and _, at most `kMaxNameBytes`. Refuses when absent.
+  [[nodiscard]] std::string required_name(std::string_view name) const;
+
+  /// "messages[2].content"; the object's own path for an empty name.
+  [[nodiscard]] std::string path(std::string_view name = {}) const;
+  /// "messages[2].content[3]".
+  [[nodiscard]] std::string path(std::string_view name, std::size_t idx) const;
+
+  /// Refuses the field; `sentence` goes on after "path: ".
+  void refuse(std::string_view name, std::string_view sentence) const;
+  /// "path: expected ..., found ..."; names a string's text, of anything else the kind.
+  void expected(std::string_view name, std::string_view what) const;
+  /// Refuses the field if it is there.
+  void refuse_if_present(std::string_view name, std::string_view sentence) const;
+
+  [[nodiscard]] FirstError& error() const { return error_; }
+
+ private:
+  const PythonJson& object_;
+  std::string path_;
+  FirstError& error_;
+};
+
+inline constexpr std::size_t kMaxNameBytes = 128;
+
+/// A refusal about the value at `path`: "path: sentence".
+[[nodiscard]] ApiError invalid_request(std::string path, std::string_view sentence);
+
+/// The value of a number; nothing when it is no whole number that an int64 holds.
+[[nodiscard]] std::optional<std::int64_t> whole_number(const PythonJson& value);
+/// nothing when `value` is no number; NaN and infinities are numbers here, which no range takes.
+[[nodiscard]] std::optional<double> real_number(const PythonJson& value);
+
+/// For sentences: a short string or number as it is, of anything else the kind; "nothing" for nullptr.
+[[nodiscard]] std::string describe(const PythonJson* value);
+[[nodiscard]] std::string describe(std::string_view text);
+
+/// Reads a body: JSON, an object, the model served. `read` then takes its fields into the request.
+[[nodiscard]] ApiResult<ApiRequest> parse_body(
+    std::string_view body, std::string_view served_model,
+    const std::function<void(const RequestFields& fields, ApiRequest& request)>& read);
+
+}  // namespace baleen

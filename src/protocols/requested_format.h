@@ -1,0 +1,17 @@
+/// Structured output: OpenAI's response_format and text.format, Anthropic's output_config.format.
+#pragma once
+
+#include "protocols/request_fields.h"
+
+namespace baleen {
+
+/// Reads `format`, of type text, json_object or json_schema. The schema's fields (name, schema) stand in `nested` if it
+/// names a field, else beside the type. `needs_name`: OpenAI's schemas have a name.
+void read_format(const RequestFields& format, std::string_view nested, bool needs_name,
+                 ResponseFormat& result);
+
+/// What the prompt says of the format; null for none. A model that is told nothing and then held to JSON starts badly,
+/// so a bare JSON object is announced as the schema of one.
+[[nodiscard]] PythonJson format_in_prompt(const ResponseFormat& format);
+
+}  // namespace baleen

@@ -1,0 +1,32 @@
+/// Whether and how hard to think, from the many ways of asking for it.
+#pragma once
+
+#include "protocols/protocol.h"
+#include "protocols/request_fields.h"
+
+namespace baleen {
+
+/// What a request says: a switch, a level, both or neither.
+struct RequestedThinking {
+  std::optional<bool> on;
+  std::string effort;  ///< as given; empty when not given
+};
+
+/// Reads a field that is one of none, minimal, low, medium, high, xhigh, max; empty when absent.
+[[nodiscard]] std::string read_effort(const RequestFields& fields, std::string_view name);
+
+/// A second switch that disagrees with the first is refused; `name` is the field it stands in.
+void set_switch(const RequestFields& fields, std::string_view name, bool on, RequestedThinking& thinking);
+
+/// The model has three levels: no thinking, thinking, thinking with the prompt's maximum-effort prefix.
+///
+///     effort               alone            switched on      switched off
+///     (absent)             the default      thinking         no thinking
+///     none, minimal        no thinking      refused; min.    no thinking
+///                                           is thinking
+///     low, medium, high    thinking         thinking         no thinking
+///     xhigh, max           maximum          maximum          no thinking
+void settle_thinking(const RequestFields& fields, std::string_view effort_field,
+                     const RequestedThinking& thinking, bool by_default, ApiRequest& request);
+
+}  // namespace baleen

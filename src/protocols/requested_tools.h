@@ -1,0 +1,38 @@
+/// Tools and tool_choice, after each protocol's own wrapping is taken off.
+#pragma once
+
+#include <vector>
+
+#include "protocols/request_fields.h"
+
+namespace baleen {
+
+inline constexpr std::size_t kMaxTools = 512;
+
+/// What a request declares: `functions` stand in the prompt as they are here, in this order.
+struct RequestedTools {
+  std::vector<PythonJson> functions;   ///< {"name", "description", "parameters", ...}
+  std::vector<DeclaredTool> declared;  ///< the same, checked
+};
+
+/// Adds a function. `function` holds its fields: name, description and, under `schema_field`, the schema of its
+/// arguments. Refuses bad names, a name twice, and schemas that are not of an object.
+void add_tool(const RequestFields& function, std::string_view schema_field, PythonJson in_prompt,
+              RequestedTools& tools);
+
+/// A function object as the prompt shows it, from fields that the protocol wraps differently.
+[[nodiscard]] PythonJson function_in_prompt(const RequestFields& function, std::string_view schema_field);
+
+/// One choice: "auto", "none" or "required". Refuses other words.
+void set_tool_choice(const RequestFields& fields, std::string_view name, std::string_view word,
+                     ToolChoice& choice);
+
+/// Leaves in `tools` only those of these names: the prompt still declares all, the reply may call these.
+/// Refuses names that are not declared.
+void allow_only(const RequestFields& fields, std::string_view name, const std::vector<std::string>& names,
+                std::vector<DeclaredTool>& tools);
+
+/// Refuses a choice that the tools cannot meet: calls required without tools, a name that is not declared.
+void check_tool_choice(const RequestFields& fields, std::string_view name, const ApiRequest& request);
+
+}  // namespace baleen

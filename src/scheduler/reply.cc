@@ -1,0 +1,73 @@
+#include "scheduler/reply.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+
+namespace baleen {
+
+Reply::Reply(const Request& request, std::span<const TokenId> prompt, std::int32_t vocab_size,
+             std::int64_t max_tokens, const Tokenizer& tokenizer,
+             const std::shared_ptr<const MaskVocabulary>& vocabulary)
+    : stop_tokens_(request.stop_tokens),
+      stops_(request.stops),
+      max_tokens_(max_tokens),
+      sampler_(request.sampling, vocab_size),
+      decoder_(tokenizer),
+      stop_detector_(request.stops) {
+  sampler_.observe_prompt(prompt);
+  if (request.rules) constraint_.emplace(*request.rules, vocabulary);
+}
+
+Result<TokenId> Reply::sample(std::span<const float> logits) {
+  BALEEN_CHECK(!end_);
+  const Result<SampledToken> sampled = sampler_.sample(logits, mask_of(constraint_));
+  if (!sampled) return Failure{sampled.error()};
+  const SampledToken& token = sampled.value();
+  ++num_tokens_;
+  if (is_stop(token.id)) {
+    end_ = ReplyEnd::kStopToken;
+    return token.id;
+  }
+  if (constraint_) BALEEN_CHECK(constraint_->accept(token.id));
+  piece_.tokens.push_back({token.id, token.logprob, {token.top_logprobs.begin(), token.top_logprobs.end()}});
+  show(decoder_.push(token.id));
+  if (!end_ && tokens_left() == 0) end_ = ReplyEnd::kLength;
+  return token.id;
+}
+
+ReplyPiece Reply::take_piece(bool last) {
+  if (last && end_ != ReplyEnd::kStopString) {
+    show(decoder_.finish());
+    piece_.text += stop_detector_.finish();
+  }
+  return std::exchange(piece_, {});
+}
+
+bool Reply::extend(DraftChain& chain, std::span<const float> logits) {
+  const auto mask = mask_of(chain.constraint);
+  const Result<TokenId> guess = sampler_.preview(logits, mask, chain.tokens.size());
+  if (!guess || is_stop(guess.value())) return false;
+  if (chain.constraint && !chain.constraint->accept(guess.value())) return false;
+  chain.tokens.push_back(guess.value());
+  return true;
+}
+
+std::span<const std::uint64_t> Reply::mask_of(std::optional<ReplyConstraint>& constraint) {
+  if (!constraint || !constraint->fill(mask_)) return {};
+  return mask_;
+}
+
+bool Reply::is_stop(TokenId token) const {
+  return std::ranges::find(stop_tokens_, token) != stop_tokens_.end();
+}
+
+void Reply::show(const std::string& text) {
+  piece_.text += stop_detector_.feed(text);
+  if (!stop_detector_.stopped() || end_) return;
+  end_ = ReplyEnd::kStopString;
+  stop_string_ = stops_[stop_detector_.stop_idx()];
+}
+
+}  // namespace baleen

@@ -1,0 +1,73 @@
+/// The reply of one request while it grows: which token comes next, what it may show, whether it is over. Knows no
+/// engine and no pages, and survives a preemption as it is.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "generation/stop_detector.h"
+#include "grammar/reply_constraint.h"
+#include "sampling/sampler.h"
+#include "scheduler/request.h"
+#include "tokenizer/stream_decoder.h"
+#include "tokenizer/tokenizer.h"
+
+namespace baleen {
+
+/// Guesses at the next tokens of a reply, one after the other.
+struct DraftChain {
+  std::vector<TokenId> tokens;
+  std::optional<ReplyConstraint> constraint;  ///< as it will be after `tokens`
+};
+
+class Reply {
+ public:
+  /// `request`'s own prompt does not matter, `prompt` does. At most `max_tokens` >= 1 tokens. The tokenizer outlives
+  /// the reply.
+  Reply(const Request& request, std::span<const TokenId> prompt, std::int32_t vocab_size,
+        std::int64_t max_tokens, const Tokenizer& tokenizer,
+        const std::shared_ptr<const MaskVocabulary>& vocabulary);
+
+  /// The next token, from the logits after everything before it. Fails as `Sampler::sample` does. Not after the end.
+  [[nodiscard]] Result<TokenId> sample(std::span<const float> logits);
+
+  /// How it ended, once it has.
+  [[nodiscard]] std::optional<ReplyEnd> end() const { return end_; }
+  [[nodiscard]] const std::string& stop_string() const { return stop_string_; }
+  [[nodiscard]] std::int64_t num_tokens() const { return num_tokens_; }
+  [[nodiscard]] std::int64_t tokens_left() const { return max_tokens_ - num_tokens_; }
+  [[nodiscard]] std::uint64_t seed() const { return sampler_.seed(); }
+
+  /// What came since the last call. `last`: nothing will follow, so text held back comes too.
+  [[nodiscard]] ReplyPiece take_piece(bool last);
+
+  [[nodiscard]] DraftChain begin_drafts() const { return {.constraint = constraint_}; }
+  /// Guesses one token more, with the draw that will choose it, from the draft model's logits. False, changing
+  /// nothing, when the logits are no good or the reply would be over.
+  [[nodiscard]] bool extend(DraftChain& chain, std::span<const float> logits);
+
+ private:
+  [[nodiscard]] std::span<const std::uint64_t> mask_of(std::optional<ReplyConstraint>& constraint);
+  [[nodiscard]] bool is_stop(TokenId token) const;
+  void show(const std::string& text);
+
+  std::vector<TokenId> stop_tokens_;
+  std::vector<std::string> stops_;
+  std::int64_t max_tokens_;
+  Sampler sampler_;
+  std::optional<ReplyConstraint> constraint_;
+  TokenMask mask_;
+  StreamDecoder decoder_;
+  StopDetector stop_detector_;
+  std::int64_t num_tokens_ = 0;
+  ReplyPiece piece_;
+  std::optional<ReplyEnd> end_;
+  std::string stop_string_;
+};
+
+}  // namespace baleen

@@ -1,0 +1,102 @@
+#include "scheduler/scheduler.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "scheduler/inbox.h"
+#include "scheduler/job_board.h"
+#include "scheduler/step_runner.h"
+
+namespace baleen {
+namespace {
+
+EngineLimits within(EngineLimits limits, const SchedulerOptions& options) {
+  if (options.max_batch_tokens > 0) {
+    limits.max_batch_tokens = std::min(limits.max_batch_tokens, options.max_batch_tokens);
+  }
+  return limits;
+}
+
+StepBudget budget_of(const EngineLimits& limits, const SchedulerOptions& options) {
+  const std::int64_t share =
+      options.prefill_share_tokens > 0 ? options.prefill_share_tokens : limits.max_batch_tokens / 2;
+  return {.max_batch_tokens = limits.max_batch_tokens,
+          .max_logit_rows = limits.max_logit_rows,
+          .prefill_share_tokens = std::max<std::int64_t>(share, 1)};
+}
+
+}  // namespace
+
+/// What the loop's thread owns.
+struct Scheduler::Loop {
+  Loop(StepEngine& step_engine, const Tokenizer& tokenizer, const SchedulerOptions& options,
+       const Clock& clock)
+      : engine(step_engine),
+        limits(within(engine.limits(), options)),
+        board(engine, tokenizer, clock, limits, stats),
+        runner(engine, board, clock, budget_of(limits, options),
+               std::min(options.speculate, limits.max_draft_tokens), stats) {}
+
+  void take(Inbox::Contents contents) {
+    for (Submission& submission : contents.submissions) board.add(std::move(submission));
+    for (const RequestId id : contents.cancellations) board.cancel(id);
+  }
+  void publish(Inbox& inbox) {
+    stats.running = std::ssize(board.running());
+    stats.waiting = board.num_waiting();
+    stats.cache = engine.cache_use();
+    inbox.publish(stats);
+  }
+
+  StepEngine& engine;
+  EngineLimits limits;
+  SchedulerStats stats;
+  JobBoard board;
+  StepRunner runner;
+};
+
+Scheduler::Scheduler(StepEngine& engine, const Tokenizer& tokenizer, const SchedulerOptions& options,
+                     Clock clock)
+    : clock_(std::move(clock)),
+      inbox_(std::make_unique<Inbox>(options.max_queue)),
+      loop_(std::make_unique<Loop>(engine, tokenizer, options, clock_)) {
+  loop_->publish(*inbox_);
+}
+
+Scheduler::~Scheduler() = default;
+
+std::optional<RequestId> Scheduler::submit(Request request, std::shared_ptr<ReplySink> sink) {
+  return inbox_->submit(std::move(request), std::move(sink), clock_());
+}
+void Scheduler::cancel(RequestId id) { inbox_->cancel(id); }
+SchedulerStats Scheduler::stats() const { return inbox_->stats(); }
+void Scheduler::drain() { inbox_->drain(); }
+bool Scheduler::idle() const { return inbox_->idle(); }
+
+bool Scheduler::turn() {
+  Inbox::Contents contents = inbox_->take();
+  const bool anything_came = !contents.empty();
+  loop_->take(std::move(contents));
+  try {
+    loop_->board.admit();
+    loop_->runner.run();
+  } catch (const std::exception& exception) {
+    // Out of memory, or a bug: nobody knows what state the sequences are in.
+    loop_->board.fail_running(exception.what());
+  }
+  loop_->publish(*inbox_);
+  return anything_came || !loop_->board.empty();
+}
+
+void Scheduler::run(std::stop_token stop) {
+  while (!stop.stop_requested()) {
+    if (!turn()) inbox_->wait(stop);
+  }
+  drain();
+  loop_->take(inbox_->take());
+  loop_->board.cancel_all();
+  loop_->publish(*inbox_);
+}
+
+}  // namespace baleen

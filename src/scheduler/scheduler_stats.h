@@ -1,0 +1,22 @@
+/// Counters of a scheduler since its start, and its state now.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/step_engine.h"
+
+namespace baleen {
+
+/// submitted = waiting + running + finished + cancelled + failed. Refused ones were never submitted.
+struct SchedulerStats {
+  std::int64_t waiting = 0, running = 0;
+  std::int64_t submitted = 0, finished = 0, cancelled = 0, failed = 0, refused = 0;
+  std::int64_t prompt_tokens = 0, cached_tokens = 0;  ///< of requests when first admitted
+  std::int64_t reply_tokens = 0;
+  std::int64_t drafted_tokens = 0, accepted_tokens = 0;
+  std::int64_t steps = 0, preemptions = 0;
+  double step_seconds = 0;  ///< in the engine, drafts included
+  CacheUse cache;
+};
+
+}  // namespace baleen

@@ -1,0 +1,169 @@
+#include "scheduler/step_runner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace baleen {
+
+void StepRunner::run() {
+  std::vector<Part> parts = plan();
+  make_room(parts);
+  if (parts.empty()) return;
+
+  const double begin = clock_();
+  draft(parts);
+  std::vector<StepInput> inputs;
+  for (const Part& part : parts) inputs.push_back(part.input(engine_.length(*part.job->sequence)));
+  const Result<StepOutput> output = engine_.step(inputs);
+  stats_.step_seconds += clock_() - begin;
+  ++stats_.steps;
+
+  if (!output) {
+    // What could be wrong with one request alone was refused before; what is left spoils every sequence of the step.
+    for (const Part& part : parts) board_.end_failed(*part.job, output.error());
+    return;
+  }
+  std::int64_t row = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::int64_t num_rows = inputs[i].wanted == WantedLogits::kNone   ? 0
+                                  : inputs[i].wanted == WantedLogits::kLast ? 1
+                                                                            : std::ssize(inputs[i].tokens);
+    take_logits(parts[i], output.value().logits.slice(row, row + num_rows));
+    row += num_rows;
+  }
+}
+
+StepInput StepRunner::Part::input(std::int64_t start) const {
+  if (!fed.empty()) return {*job->sequence, fed, WantedLogits::kAll};
+  const auto unseen = std::span(job->tokens).subspan(static_cast<std::size_t>(start));
+  const auto tokens = unseen.first(static_cast<std::size_t>(share.num_tokens));
+  return {*job->sequence, tokens, tokens.size() == unseen.size() ? WantedLogits::kLast : WantedLogits::kNone};
+}
+
+std::vector<StepRunner::Part> StepRunner::plan() const {
+  std::vector<StepDemand> demands;
+  for (const Job* job : board_.running()) {
+    const std::int64_t start = engine_.length(*job->sequence);
+    // A step with d drafts samples up to d + 1 tokens.
+    const std::int64_t drafts = job->may_draft ? std::min(most_drafts_, job->reply->tokens_left() - 1) : 0;
+    demands.push_back({start, std::ssize(job->tokens) - start, drafts});
+  }
+  const std::vector<StepShare> shares = plan_step(demands, budget_);
+  std::vector<Part> parts;
+  auto job = board_.running().begin();
+  for (const StepShare& share : shares) {
+    if (share.num_tokens > 0) parts.push_back({.job = *job, .share = share});
+    ++job;
+  }
+  return parts;
+}
+
+void StepRunner::make_room(std::vector<Part>& parts) {
+  // The most important first: whom it preempts comes later, and has then lost its sequence.
+  std::vector<Part> with_room;
+  for (Part& part : parts) {
+    if (part.job->sequence && make_room(part)) with_room.push_back(std::move(part));
+  }
+  parts = std::move(with_room);
+}
+
+bool StepRunner::make_room(Part& part) {
+  Job& job = *part.job;
+  StepShare& share = part.share;
+  // Nobody is preempted for a guess.
+  if (share.num_drafts > 0 && engine_.reserve(*job.sequence, share.num_tokens + share.num_drafts))
+    return true;
+  share.num_drafts = 0;
+  if (board_.reserve(job, share.num_tokens)) return true;
+  if (board_.running().size() > 1) {
+    board_.preempt(job);
+    return false;
+  }
+  // A shorter chunk needs fewer window pages at once.
+  const std::int64_t to_end_of_page = kPageTokens - engine_.length(*job.sequence) % kPageTokens;
+  share.num_tokens = std::min(share.num_tokens, to_end_of_page);
+  if (board_.reserve(job, share.num_tokens)) return true;
+  board_.end_failed(job,
+                    fmt::format("the cache has no room for {} tokens, though the request has it to itself "
+                                "({} pages of {} tokens); shorten the prompt or enlarge the cache",
+                                job.tokens.size(), engine_.cache_use().pages.total, kPageTokens));
+  return false;
+}
+
+void StepRunner::draft(std::vector<Part>& parts) {
+  std::vector<Part*> chains;
+  for (Part& part : parts) {
+    if (part.share.num_drafts == 0) continue;
+    part.drafts = part.job->reply->begin_drafts();
+    chains.push_back(&part);
+  }
+  std::vector<DraftInput> inputs;
+  for (std::int64_t depth = 0; !chains.empty(); ++depth) {
+    inputs.clear();
+    for (const Part* part : chains) {
+      const TokenId newest = depth == 0 ? part->job->tokens.back() : part->drafts.tokens.back();
+      inputs.push_back({*part->job->sequence, newest});
+    }
+    const Result<ConstActivations<2>> logits = engine_.draft(inputs, depth);
+    if (!logits) break;  // the step goes on with the drafts it has
+    std::vector<Part*> unfinished;
+    for (std::size_t i = 0; i < chains.size(); ++i) {
+      Part& part = *chains[i];
+      if (!part.job->reply->extend(part.drafts, logits.value().row(static_cast<std::int64_t>(i)))) continue;
+      if (depth + 1 < part.share.num_drafts) unfinished.push_back(&part);
+    }
+    chains = std::move(unfinished);
+  }
+  for (Part& part : parts) {
+    if (part.drafts.tokens.empty()) continue;
+    part.fed.push_back(part.job->tokens.back());
+    part.fed.insert(part.fed.end(), part.drafts.tokens.begin(), part.drafts.tokens.end());
+  }
+}
+
+void StepRunner::take_logits(Part& part, const ConstActivations<2>& rows) {
+  Job& job = *part.job;
+  if (part.share.num_tokens > 1 || !job.prompt_was_cached) {
+    engine_.share(*job.sequence);
+    job.prompt_was_cached = engine_.length(*job.sequence) >= job.summary.prompt_tokens;
+  }
+  if (rows.extent(0) == 0) return;
+
+  const bool decodes = job.reply->num_tokens() > 0 && part.share.num_tokens == 1;
+  if (decodes) ++job.summary.steps;
+  std::string error = sample(part, rows);
+  if (!error.empty()) return board_.end_failed(job, std::move(error));
+  job.may_draft = true;
+  const std::int64_t seen = std::ssize(job.tokens) - 1;
+  if (!part.fed.empty() && engine_.length(*job.sequence) > seen) engine_.truncate(*job.sequence, seen);
+
+  if (const auto end = job.reply->end()) return board_.end(job, *end, "", /*keep=*/true);
+  job.publish(/*last=*/false);
+  if (job.sink_threw) board_.end(job, ReplyEnd::kCancelled, "", /*keep=*/true);
+}
+
+std::string StepRunner::sample(Part& part, const ConstActivations<2>& rows) {
+  Job& job = *part.job;
+  const std::vector<TokenId>& drafts = part.drafts.tokens;
+  const bool first = job.reply->num_tokens() == 0;
+  std::size_t num_accepted = 0;
+  for (std::int64_t row = 0; row < rows.extent(0); ++row) {
+    const Result<TokenId> token = job.reply->sample(rows.row(row));
+    if (!token) return token.error();
+    job.tokens.push_back(token.value());
+    ++stats_.reply_tokens;
+    if (num_accepted == drafts.size() || token.value() != drafts[num_accepted]) break;
+    ++num_accepted;
+    if (job.reply->end()) break;
+  }
+  if (first) job.summary.first_token_seconds = clock_() - job.submitted_at;
+  job.summary.drafted_tokens += std::ssize(drafts);
+  job.summary.accepted_tokens += static_cast<std::int64_t>(num_accepted);
+  stats_.drafted_tokens += std::ssize(drafts);
+  stats_.accepted_tokens += static_cast<std::int64_t>(num_accepted);
+  return "";
+}
+
+}  // namespace baleen

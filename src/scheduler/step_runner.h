@@ -1,0 +1,61 @@
+/// One step of the running jobs: plan, make room, draft, run the engine, sample, publish.
+///
+/// Speculation is lossless by exact match. A draft for the n-th token of a reply is chosen with the very draw that
+/// will choose the n-th token; after the step the tokens are sampled one by one, from logits and with draws, penalties
+/// and masks that are those of a run without drafts, and a draft counts only while it equals what was sampled.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "scheduler/job_board.h"
+#include "scheduler/step_plan.h"
+
+namespace baleen {
+
+class StepRunner {
+ public:
+  /// At most `most_drafts` a request and step. All referenced outlive the runner.
+  StepRunner(StepEngine& engine, JobBoard& board, const Scheduler::Clock& clock, const StepBudget& budget,
+             std::int64_t most_drafts, SchedulerStats& stats)
+      : engine_(engine),
+        board_(board),
+        clock_(clock),
+        budget_(budget),
+        most_drafts_(most_drafts),
+        stats_(stats) {}
+
+  /// Nothing when nobody runs.
+  void run();
+
+ private:
+  struct Part {
+    Job* job = nullptr;
+    StepShare share;
+    DraftChain drafts;
+    std::vector<TokenId> fed;  ///< the newest token and the drafts, where there are drafts
+    [[nodiscard]] StepInput input(std::int64_t start) const;
+  };
+
+  [[nodiscard]] std::vector<Part> plan() const;
+  /// Shrinks or drops parts for which there is no room; jobs may be preempted, or fail.
+  void make_room(std::vector<Part>& parts);
+  [[nodiscard]] bool make_room(Part& part);
+  void draft(std::vector<Part>& parts);
+  /// Everything that follows from the logits of the part's rows; the job may end.
+  void take_logits(Part& part, const ConstActivations<2>& rows);
+  /// Samples from row after row, as long as each sampled token is the draft that the next row follows. Empty, or a
+  /// sentence.
+  [[nodiscard]] std::string sample(Part& part, const ConstActivations<2>& rows);
+
+  StepEngine& engine_;
+  JobBoard& board_;
+  const Scheduler::Clock& clock_;
+  StepBudget budget_;
+  std::int64_t most_drafts_;
+  SchedulerStats& stats_;
+};
+
+}  // namespace baleen

@@ -1,0 +1,259 @@
+#include "server/completion_job.h"
+
+#include <chrono>
+#include <utility>
+
+#include "chat/format.h"
+
+namespace baleen {
+namespace {
+
+/// Proxies drop streams on which nothing comes for a minute; a long prompt may take longer.
+constexpr double kKeepAliveSeconds = 15;
+
+/// What proxies write in their logs for a client that left.
+constexpr int kClientGone = 499;
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+StopReason stop_reason(const ReplySummary& summary, std::size_t num_calls) {
+  switch (summary.end) {
+    case ReplyEnd::kStopToken:
+      return num_calls > 0 ? StopReason::kToolCalls : StopReason::kEnd;
+    case ReplyEnd::kStopString:
+      return StopReason::kStopString;
+    case ReplyEnd::kCancelled:
+      return StopReason::kCancelled;
+    case ReplyEnd::kLength:
+    case ReplyEnd::kFailed:
+      break;
+  }
+  return StopReason::kLength;
+}
+
+ThinkingMode reader_mode(const PreparedRequest& request) {
+  return request.starts_in_reasoning ? ThinkingMode::kThinking : ThinkingMode::kChat;
+}
+
+/// Tools as the reply may call them: none where the client forbade it, so that a call is plain text.
+std::span<const DeclaredTool> callable_tools(const ApiRequest& api) {
+  if (api.tool_choice.kind == ToolChoice::Kind::kNone) return {};
+  return api.tools;
+}
+
+}  // namespace
+
+/// Carries what the scheduler publishes to the HTTP thread.
+class CompletionJob::Sink : public ReplySink {
+ public:
+  Sink(std::shared_ptr<CompletionJob> job, std::size_t choice_idx)
+      : job_(std::move(job)), choice_idx_(choice_idx) {}
+
+  void piece(const ReplyPiece& piece) override {
+    job_->context_.http.post([job = job_, idx = choice_idx_, piece, seconds = now_seconds()] {
+      job->receive(idx, piece, seconds);
+    });
+  }
+  void finished(const ReplySummary& summary) override {
+    job_->context_.http.post([job = job_, idx = choice_idx_, summary] { job->finish_choice(idx, summary); });
+  }
+
+ private:
+  std::shared_ptr<CompletionJob> job_;
+  std::size_t choice_idx_;
+};
+
+CompletionJob::CompletionJob(const JobContext& context, PreparedRequest request, ReplyIdentity identity,
+                             std::shared_ptr<Exchange> exchange)
+    : context_(context),
+      request_(std::move(request)),
+      identity_(std::move(identity)),
+      exchange_(std::move(exchange)),
+      end_of_reasoning_(context_.model.tokenizer->id_of(chat_format::kEndThink)) {
+  for (std::size_t i = 0; i < request_.choices.size(); ++i) {
+    choices_.push_back({.id = {},
+                        .reader = ReplyReader(reader_mode(request_), callable_tools(request_.api)),
+                        .in_reasoning = request_.starts_in_reasoning});
+  }
+  Usage at_start;
+  at_start.prompt_tokens = request_.prompt_tokens;
+  encoder_ = make_encoder(request_.api, identity_, at_start);
+  report_.api = request_.api.api;
+  report_.stream = request_.api.stream;
+}
+
+bool CompletionJob::start() {
+  // All or none: a request that is half admitted would wait for ever for its other half.
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    Request& request = request_.choices[i];
+    const std::size_t first_of_prompt =
+        request_.prompt_of(i) * static_cast<std::size_t>(request_.api.num_choices);
+    if (i != first_of_prompt) request.after_prompt_of = choices_[first_of_prompt].id;
+    choices_[i].id =
+        context_.scheduler.submit(std::move(request), std::make_shared<Sink>(shared_from_this(), i));
+    if (choices_[i].id) continue;
+    cancel();
+    answered_ = true;  // by the caller; what the cancelled choices still publish is passed over
+    return false;
+  }
+  exchange_->on_gone([weak = weak_from_this()] {
+    const auto job = weak.lock();
+    if (!job) return;
+    job->report_.status = kClientGone;
+    job->cancel();
+  });
+  if (request_.api.stream) {
+    exchange_->begin_events({});
+    send(encoder_->begin());
+    keep_alive();
+  }
+  for (std::size_t i = 0; i < choices_.size() && request_.api.echo; ++i) {
+    const ReplyPart text{.kind = ReplyPart::Kind::kContent,
+                         .text = request_.prompt_texts[request_.prompt_of(i)]};
+    send(encoder_->parts(static_cast<int>(i), {text}, {}));
+  }
+  return true;
+}
+
+std::vector<ReplyPart> CompletionJob::read(Choice& choice, std::string_view text) {
+  if (request_.api.api == Api::kCompletions) {
+    if (text.empty()) return {};
+    return {{.kind = ReplyPart::Kind::kContent, .text = std::string(text)}};
+  }
+  return choice.reader.feed(text);
+}
+
+std::vector<TokenLogprobs> CompletionJob::logprobs_of(const Choice& choice, const ReplyPiece& piece) const {
+  std::vector<TokenLogprobs> result;
+  if (!request_.api.logprobs || choice.in_reasoning) return result;
+  const auto text_of = [&](TokenId id, double logprob) {
+    return TokenText{std::string(context_.model.tokenizer->bytes_of(id)), logprob};
+  };
+  for (const ReplyToken& token : piece.tokens) {
+    if (!token.logprob || token.id == context_.model.eos) continue;
+    TokenLogprobs& entry = result.emplace_back(TokenLogprobs{text_of(token.id, *token.logprob), {}});
+    for (const TokenLogprob& other : token.top_logprobs)
+      entry.top.push_back(text_of(other.id, other.logprob));
+  }
+  return result;
+}
+
+void CompletionJob::receive(std::size_t choice_idx, const ReplyPiece& piece, double seconds) {
+  if (answered_) return;
+  Choice& choice = choices_[choice_idx];
+  if (choice.last_piece_seconds >= 0)
+    report_.token_gaps_seconds.push_back(seconds - choice.last_piece_seconds);
+  choice.last_piece_seconds = seconds;
+  const std::vector<TokenLogprobs> logprobs = logprobs_of(choice, piece);
+  for (const ReplyToken& token : piece.tokens) {
+    if (!choice.in_reasoning) break;
+    ++choice.reasoning_tokens;
+    if (token.id == end_of_reasoning_) choice.in_reasoning = false;
+  }
+  const std::vector<ReplyPart> parts = read(choice, piece.text);
+  if (!parts.empty() || !logprobs.empty())
+    send(encoder_->parts(static_cast<int>(choice_idx), parts, logprobs));
+}
+
+void CompletionJob::remember_calls(std::size_t choice_idx) {
+  const ReplyReader& reader = choices_[choice_idx].reader;
+  std::vector<ToolCall> calls(reader.calls().begin(), reader.calls().end());
+  for (std::size_t call_idx = 0; call_idx < calls.size(); ++call_idx) {
+    calls[call_idx].id = tool_call_id(request_.api.api, identity_, static_cast<int>(choice_idx), call_idx);
+  }
+  context_.calls.remember(calls, reader.raw_calls());
+}
+
+void CompletionJob::finish_choice(std::size_t choice_idx, const ReplySummary& summary) {
+  Choice& choice = choices_[choice_idx];
+  choice.finished = true;
+  choice.summary = summary;
+  ++num_finished_;
+  report_.choices.push_back(summary);
+  if (!answered_) {
+    if (summary.end == ReplyEnd::kFailed) {
+      return fail({.status = 500, .type = "server_error", .message = summary.error});
+    }
+    if (request_.api.api != Api::kCompletions) {
+      const std::vector<ReplyPart> rest = choice.reader.finish(summary.end != ReplyEnd::kStopToken);
+      if (!rest.empty()) send(encoder_->parts(static_cast<int>(choice_idx), rest, {}));
+      remember_calls(choice_idx);
+    }
+    send(encoder_->choice_finished(static_cast<int>(choice_idx), stop_reason(summary, choice.reader.num_calls()),
+                                   summary.stop_string));
+  }
+  if (num_finished_ == choices_.size()) finish();
+}
+
+void CompletionJob::finish() {
+  report_.usage = usage();
+  if (!answered_) {
+    answered_ = true;
+    std::string bytes = encoder_->finish(report_.usage);
+    if (request_.api.stream) {
+      exchange_->send(std::move(bytes));
+      exchange_->end();
+    } else {
+      exchange_->respond({.body = std::move(bytes)});
+    }
+  }
+  context_.on_done(report_);
+}
+
+void CompletionJob::fail(const ApiError& error) {
+  cancel();
+  answered_ = true;
+  report_.status = error.status;
+  std::string bytes = encoder_->failed(error);
+  if (request_.api.stream) {
+    exchange_->send(std::move(bytes));
+    exchange_->end();
+  } else {
+    exchange_->respond({.status = error.status, .body = std::move(bytes)});
+  }
+  if (num_finished_ == choices_.size()) context_.on_done(report_);
+}
+
+void CompletionJob::cancel() {
+  for (const Choice& choice : choices_) {
+    if (choice.id && !choice.finished) context_.scheduler.cancel(*choice.id);
+  }
+}
+
+void CompletionJob::send(std::string bytes) {
+  if (bytes.empty() || answered_) return;
+  if (!exchange_->send(std::move(bytes))) {
+    answered_ = true;
+    report_.status = kClientGone;
+    cancel();
+  }
+}
+
+void CompletionJob::keep_alive() {
+  context_.http.after(kKeepAliveSeconds, [weak = weak_from_this()] {
+    const auto job = weak.lock();
+    if (!job || job->answered_) return;
+    job->send(": keep-alive\n\n");
+    job->keep_alive();
+  });
+}
+
+Usage CompletionJob::usage() const {
+  Usage usage;
+  usage.prompt_tokens = request_.prompt_tokens;
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    const ReplySummary& summary = choices_[i].summary;
+    // The prompt is counted once for all its choices, and so is what the cache held of it.
+    if (i % static_cast<std::size_t>(request_.api.num_choices) == 0)
+      usage.cached_tokens += summary.cached_tokens;
+    usage.reply_tokens += summary.reply_tokens;
+    usage.reasoning_tokens += choices_[i].reasoning_tokens;
+    usage.drafted_tokens += summary.drafted_tokens;
+    usage.accepted_tokens += summary.accepted_tokens;
+  }
+  return usage;
+}
+
+}  // namespace baleen

@@ -1,0 +1,84 @@
+/// One API request while it runs: its choices in the scheduler, its answer at the client.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "chat/call_memory.h"
+#include "chat/reply_reader.h"
+#include "http/http_server.h"
+#include "protocols/protocol.h"
+#include "scheduler/scheduler.h"
+#include "server/prepared_request.h"
+#include "server/served_model.h"
+
+namespace baleen {
+
+/// What happened to a request, for metrics and the log line.
+struct JobReport {
+  Api api = Api::kChatCompletions;
+  bool stream = false;
+  int status = 200;
+  Usage usage;
+  std::vector<ReplySummary> choices;
+  std::vector<double> token_gaps_seconds;  ///< between the steps that brought tokens, all choices
+};
+
+struct JobContext {
+  const ServedModel& model;
+  Scheduler& scheduler;
+  HttpServer& http;
+  CallMemory& calls;
+  std::function<void(const JobReport&)> on_done;  ///< in the HTTP thread
+};
+
+/// Lives in the HTTP thread; what the scheduler publishes is posted there. Keeps itself alive until it is answered.
+class CompletionJob : public std::enable_shared_from_this<CompletionJob> {
+ public:
+  CompletionJob(const JobContext& context, PreparedRequest request, ReplyIdentity identity,
+                std::shared_ptr<Exchange> exchange);
+
+  /// Submits all choices. False when the queue is full: nothing was submitted, and the exchange is unanswered.
+  [[nodiscard]] bool start();
+
+ private:
+  class Sink;
+  struct Choice {
+    std::optional<RequestId> id;
+    ReplyReader reader;
+    bool in_reasoning = false;
+    std::int64_t reasoning_tokens = 0;
+    double last_piece_seconds = -1;
+    bool finished = false;
+    ReplySummary summary;
+  };
+
+  void receive(std::size_t choice_idx, const ReplyPiece& piece, double seconds);
+  void finish_choice(std::size_t choice_idx, const ReplySummary& summary);
+  void finish();
+  void fail(const ApiError& error);
+  void cancel();
+  void send(std::string bytes);
+  void keep_alive();
+  [[nodiscard]] std::vector<ReplyPart> read(Choice& choice, std::string_view text);
+  void remember_calls(std::size_t choice_idx);
+  [[nodiscard]] std::vector<TokenLogprobs> logprobs_of(const Choice& choice, const ReplyPiece& piece) const;
+  [[nodiscard]] Usage usage() const;
+
+  JobContext context_;
+  PreparedRequest request_;
+  ReplyIdentity identity_;
+  std::shared_ptr<Exchange> exchange_;
+  std::unique_ptr<ReplyEncoder> encoder_;
+  std::vector<Choice> choices_;
+  std::optional<TokenId> end_of_reasoning_;
+  std::size_t num_finished_ = 0;
+  bool answered_ = false;
+  JobReport report_;
+};
+
+}  // namespace baleen

@@ -1,0 +1,34 @@
+/// What the page and the metrics show of the engine, copied out between two steps.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "disk_tier/disk_tier.h"
+#include "engine/step_engine.h"
+
+namespace baleen {
+
+struct OperationTime {
+  std::string name;
+  std::int64_t calls = 0;
+  double seconds = 0;
+  double bytes = 0;
+  double flops = 0;
+};
+
+struct EngineView {
+  std::vector<RadixNodeSummary> tree;
+  std::vector<std::vector<std::int64_t>> expert_load;  ///< routed tokens by block and expert
+  std::vector<OperationTime> operations;               ///< empty unless profiling is on
+  std::optional<DiskTierStats> disk;
+  std::int64_t disk_budget_bytes = 0;
+};
+
+/// Called in the scheduler's thread.
+using EngineProbe = std::function<EngineView()>;
+
+}  // namespace baleen

@@ -1,0 +1,176 @@
+#include "server/metrics.h"
+
+#include <fmt/format.h>
+#include <prometheus/counter.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <vector>
+
+namespace baleen {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::Histogram;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+const Histogram::BucketBoundaries kLongSeconds = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
+                                                  2.5,   5,    10,    30,   60,  120,  300};
+const Histogram::BucketBoundaries kGapSeconds = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
+                                                 0.1,   0.25,   0.5,   1,    2.5};
+const Histogram::BucketBoundaries kTokensPerStep = {1, 1.25, 1.5, 1.75, 2, 2.5, 3, 4, 6, 8};
+
+std::string_view api_name(Api api) {
+  switch (api) {
+    case Api::kChatCompletions:
+      return "chat_completions";
+    case Api::kCompletions:
+      return "completions";
+    case Api::kResponses:
+      return "responses";
+    case Api::kMessages:
+      return "messages";
+  }
+  return "?";
+}
+
+/// One family of counters or gauges that the parts keep themselves.
+class FamilyList {
+ public:
+  FamilyList& add(MetricType type, std::string name, std::string help) {
+    families_.push_back({std::move(name), std::move(help), type, {}});
+    return *this;
+  }
+  FamilyList& value(double value, std::vector<ClientMetric::Label> labels = {}) {
+    ClientMetric metric;
+    metric.label = std::move(labels);
+    if (families_.back().type == MetricType::Counter) {
+      metric.counter.value = value;
+    } else {
+      metric.gauge.value = value;
+    }
+    families_.back().metric.push_back(std::move(metric));
+    return *this;
+  }
+  FamilyList& counter(std::string name, std::string help, std::int64_t count) {
+    return add(MetricType::Counter, std::move(name), std::move(help)).value(static_cast<double>(count));
+  }
+  FamilyList& gauge(std::string name, std::string help, std::int64_t count) {
+    return add(MetricType::Gauge, std::move(name), std::move(help)).value(static_cast<double>(count));
+  }
+  [[nodiscard]] std::vector<MetricFamily>& families() { return families_; }
+
+ private:
+  std::vector<MetricFamily> families_;
+};
+
+void add_pools(FamilyList& list, const CacheUse& cache) {
+  list.add(MetricType::Gauge, "baleen_cache_pages", "Pages of a cache pool by what they are used for");
+  const auto pool = [&](const std::string& name, const PoolUse& use) {
+    list.value(static_cast<double>(use.free), {{"pool", name}, {"use", "free"}});
+    list.value(static_cast<double>(use.cached), {{"pool", name}, {"use", "cached"}});
+    list.value(static_cast<double>(use.in_use), {{"pool", name}, {"use", "sequences"}});
+  };
+  pool("pages", cache.pages);
+  pool("window_pages", cache.window_pages);
+  pool("state_slots", cache.state_slots);
+}
+
+void add_disk(FamilyList& list, const DiskTierStats& disk) {
+  list.gauge("baleen_disk_files", "Files of the disk tier", disk.num_files)
+      .gauge("baleen_disk_bytes", "Bytes of the disk tier's files", disk.file_bytes)
+      .counter("baleen_disk_written_pages_total", "Pages written to disk", disk.written_pages)
+      .counter("baleen_disk_read_pages_total", "Pages read from disk", disk.read_pages)
+      .counter("baleen_disk_dropped_pages_total", "Pages not written because the queue was full",
+               disk.dropped_pages)
+      .counter("baleen_disk_rejected_files_total", "Damaged or foreign files ignored", disk.rejected_files)
+      .counter("baleen_disk_evicted_files_total", "Files removed to keep the budget", disk.evicted_files);
+}
+
+}  // namespace
+
+struct Metrics::Families {
+  prometheus::Registry registry;
+  prometheus::Family<prometheus::Counter>& requests = prometheus::BuildCounter()
+                                                          .Name("baleen_requests_total")
+                                                          .Help("API requests by protocol and HTTP status")
+                                                          .Register(registry);
+  prometheus::Histogram& queue =
+      histogram("baleen_queue_seconds", "From submission to admission", kLongSeconds);
+  prometheus::Histogram& first_token =
+      histogram("baleen_time_to_first_token_seconds", "From submission to the first token", kLongSeconds);
+  prometheus::Histogram& token_gap =
+      histogram("baleen_time_between_tokens_seconds", "Between the steps that brought tokens", kGapSeconds);
+  prometheus::Histogram& total =
+      histogram("baleen_request_seconds", "From submission to the end", kLongSeconds);
+  prometheus::Histogram& tokens_per_step =
+      histogram("baleen_tokens_per_decode_step",
+                "Tokens of a reply over its decode steps: the gain of drafting", kTokensPerStep);
+
+ private:
+  prometheus::Histogram& histogram(const char* name, const char* help,
+                                   const Histogram::BucketBoundaries& bounds) {
+    return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, bounds);
+  }
+};
+
+Metrics::Metrics() : families_(std::make_unique<Families>()) {}
+Metrics::~Metrics() = default;
+
+void Metrics::observe(const JobReport& report) {
+  families_->requests
+      .Add({{"api", std::string(api_name(report.api))}, {"status", std::to_string(report.status)}})
+      .Increment();
+  for (const double gap : report.token_gaps_seconds) families_->token_gap.Observe(gap);
+  for (const ReplySummary& choice : report.choices) {
+    if (choice.reply_tokens == 0) continue;
+    families_->queue.Observe(choice.queue_seconds);
+    families_->first_token.Observe(choice.first_token_seconds);
+    families_->total.Observe(choice.total_seconds);
+    if (choice.drafted_tokens > 0 && choice.steps > 0) {
+      families_->tokens_per_step.Observe(static_cast<double>(choice.reply_tokens - 1) /
+                                         static_cast<double>(choice.steps));
+    }
+  }
+}
+
+std::string Metrics::text(const SchedulerStats& stats, const EngineView& engine,
+                          const HttpStats& http) const {
+  FamilyList list;
+  list.gauge("baleen_requests_waiting", "Requests in the queue", stats.waiting)
+      .gauge("baleen_requests_running", "Requests with a sequence", stats.running)
+      .counter("baleen_requests_finished_total", "Replies that ended by themselves or by a limit",
+               stats.finished)
+      .counter("baleen_requests_cancelled_total", "Requests cancelled or left by their client",
+               stats.cancelled)
+      .counter("baleen_requests_failed_total", "Requests that failed", stats.failed)
+      .counter("baleen_requests_refused_total", "Requests refused because the queue was full", stats.refused)
+      .counter("baleen_prompt_tokens_total", "Tokens of prompts", stats.prompt_tokens)
+      .counter("baleen_cached_tokens_total", "Of those, found in the prefix cache", stats.cached_tokens)
+      .counter("baleen_reply_tokens_total", "Tokens sampled", stats.reply_tokens)
+      .counter("baleen_drafted_tokens_total", "Tokens drafted by the MTP block", stats.drafted_tokens)
+      .counter("baleen_accepted_tokens_total", "Drafted tokens that were accepted", stats.accepted_tokens)
+      .counter("baleen_steps_total", "Engine steps", stats.steps)
+      .counter("baleen_preemptions_total", "Sequences put back because pages ran out", stats.preemptions);
+  list.add(MetricType::Counter, "baleen_step_seconds_total", "Time in engine steps")
+      .value(stats.step_seconds);
+  add_pools(list, stats.cache);
+  if (engine.disk) add_disk(list, *engine.disk);
+  list.add(MetricType::Counter, "baleen_operation_seconds_total", "Time in an operation of the forward pass");
+  for (const OperationTime& operation : engine.operations)
+    list.value(operation.seconds, {{"operation", operation.name}});
+  list.gauge("baleen_http_connections", "Open connections", http.connections)
+      .counter("baleen_http_accepted_total", "Connections accepted", http.accepted)
+      .counter("baleen_http_requests_total", "HTTP requests read", http.requests)
+      .counter("baleen_http_rejected_total", "HTTP requests refused before any handler", http.rejected)
+      .counter("baleen_http_timed_out_total", "Connections closed for being slow", http.timed_out)
+      .counter("baleen_http_dropped_slow_total", "Streams dropped because their client did not read",
+               http.dropped_slow);
+  std::vector<MetricFamily> families = families_->registry.Collect();
+  std::ranges::move(list.families(), std::back_inserter(families));
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+}  // namespace baleen

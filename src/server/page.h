@@ -1,0 +1,11 @@
+/// The chat page, built from web/ and carried in the binary.
+#pragma once
+
+#include <string_view>
+
+namespace baleen {
+
+/// One HTML file that loads nothing else. Lives as long as the program.
+[[nodiscard]] std::string_view page_html();
+
+}  // namespace baleen

@@ -1,0 +1,176 @@
+#include "server/prepared_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "chat/format.h"
+#include "chat/render.h"
+
+namespace baleen {
+namespace {
+
+constexpr std::size_t kMaxKeptGrammars = 64;
+
+ApiError bad_request(std::string param, std::string message) {
+  return {.status = 400, .param = std::move(param), .message = std::move(message)};
+}
+
+/// Requests without a seed get none; of several choices each has its own draws.
+SamplingParams sampling_of(const ApiRequest& request, const ServedModel& model, int choice) {
+  SamplingParams sampling = request.sampling;
+  sampling.temperature = request.temperature.value_or(model.temperature);
+  sampling.top_p = request.top_p.value_or(model.top_p);
+  if (sampling.seed) *sampling.seed += static_cast<std::uint64_t>(choice);
+  return sampling;
+}
+
+bool may_call_tools(const ApiRequest& request) {
+  return !request.tools.empty() && request.tool_choice.kind != ToolChoice::Kind::kNone;
+}
+
+/// Names, schemas and mode: what a compiled grammar depends on.
+std::string tools_key(std::span<const ToolGrammar> tools, bool parallel) {
+  std::string key = parallel ? "calls" : "call";
+  for (const ToolGrammar& tool : tools) {
+    key += fmt::format("\n{} {}", quote_python_json(tool.name), dump_python_json(tool.parameters));
+  }
+  return key;
+}
+
+}  // namespace
+
+bool starts_in_reasoning(const ApiRequest& request) {
+  if (request.api == Api::kCompletions || request.thinking_mode != ThinkingMode::kThinking) return false;
+  if (request.messages.empty()) return true;
+  const Message& last = request.messages.back();
+  return last.role != Role::kAssistant && !last.task;
+}
+
+ApiResult<std::vector<TokenId>> RequestPreparer::conversation_tokens(const ApiRequest& request) const {
+  std::vector<Message> messages = request.messages;
+  for (Message& message : messages) {
+    if (message.tool_calls.empty()) continue;
+    if (auto raw = calls_.recall(message.tool_calls)) message.raw_tool_calls = std::move(*raw);
+  }
+  const RenderOptions options{.thinking_mode = request.thinking_mode, .reasoning_effort = request.effort};
+  Result<std::string> text = render_prompt(messages, options);
+  if (!text) return bad_request("messages", text.error());
+  auto tokens = model_.tokenizer->encode(text.value());
+  if (!tokens) return bad_request("messages", tokens.error());
+  return std::move(tokens).value();
+}
+
+ApiResult<std::vector<TokenId>> RequestPreparer::raw_tokens(const RawPrompt& prompt,
+                                                            std::size_t prompt_idx) const {
+  std::vector<TokenId> tokens;
+  if (const auto* text = std::get_if<std::string>(&prompt)) {
+    auto encoded = model_.tokenizer->encode(*text);
+    if (!encoded) return bad_request(fmt::format("prompt[{}]", prompt_idx), encoded.error());
+    tokens = std::move(encoded).value();
+  } else {
+    tokens = std::get<std::vector<TokenId>>(prompt);
+  }
+  if (tokens.empty() || tokens.front() != model_.bos) tokens.insert(tokens.begin(), model_.bos);
+  return tokens;
+}
+
+template <class Compile>
+Result<Grammar> RequestPreparer::cached(std::string key, const Compile& compile) {
+  const auto found = std::ranges::find(grammars_, key, &KeptGrammar::key);
+  if (found != grammars_.end()) {
+    grammars_.splice(grammars_.begin(), grammars_, found);
+    return found->grammar;
+  }
+  Result<Grammar> compiled = compile();
+  if (!compiled) return compiled;
+  grammars_.push_front({std::move(key), compiled.value()});
+  if (grammars_.size() > kMaxKeptGrammars) grammars_.pop_back();
+  return compiled;
+}
+
+ApiResult<std::optional<ReplyRules>> RequestPreparer::rules_of(const ApiRequest& request) {
+  ReplyRules rules{.starts_in_reasoning = starts_in_reasoning(request)};
+  const bool formatted = request.response_format.kind != ResponseFormat::Kind::kText;
+  if (may_call_tools(request)) {
+    const bool must = request.tool_choice.kind != ToolChoice::Kind::kAuto;
+    if (formatted && !must) {
+      return bad_request(
+          "response_format",
+          "response_format is a JSON format and the tools may be called as well; choose one with "
+          "tool_choice \"none\" or \"required\"");
+    }
+    std::vector<ToolGrammar> tools;
+    for (const DeclaredTool& tool : request.tools) {
+      const bool wanted =
+          request.tool_choice.kind != ToolChoice::Kind::kNamed || tool.name == request.tool_choice.name;
+      if (wanted) tools.push_back({tool.name, tool.parameters});
+    }
+    const bool parallel = request.tool_choice.parallel;
+    auto grammar = cached(tools_key(tools, parallel), [&] { return tool_calls_grammar(tools, parallel); });
+    if (!grammar) return bad_request("tools", grammar.error());
+    rules.body = must ? ReplyRules::Body::kToolCalls : ReplyRules::Body::kFree;
+    rules.grammar = std::move(grammar).value();
+    return std::optional(std::move(rules));
+  }
+  if (!formatted) return std::optional<ReplyRules>();
+  rules.body = ReplyRules::Body::kGrammar;
+  if (request.response_format.kind == ResponseFormat::Kind::kJsonObject) {
+    rules.grammar = json_object_grammar();
+    return std::optional(std::move(rules));
+  }
+  const PythonJson& schema = request.response_format.schema;
+  auto grammar = cached("schema\n" + dump_python_json(schema), [&] { return json_schema_grammar(schema); });
+  if (!grammar) return bad_request("response_format", grammar.error());
+  rules.grammar = std::move(grammar).value();
+  return std::optional(std::move(rules));
+}
+
+ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {
+  PreparedRequest prepared;
+  auto rules = rules_of(request);
+  if (auto* error = std::get_if<ApiError>(&rules)) return std::move(*error);
+  prepared.starts_in_reasoning = starts_in_reasoning(request);
+
+  const bool raw = request.api == Api::kCompletions;
+  const std::size_t num_prompts = raw ? request.prompts.size() : 1;
+  for (std::size_t i = 0; i < num_prompts; ++i) {
+    auto encoded = raw ? raw_tokens(request.prompts[i], i) : conversation_tokens(request);
+    if (auto* error = std::get_if<ApiError>(&encoded)) return std::move(*error);
+    const auto& tokens = std::get<std::vector<TokenId>>(encoded);
+    const auto count = static_cast<std::int64_t>(tokens.size());
+    if (count >= model_.limits.context_tokens) {
+      return ApiError{
+          .status = 400,
+          .code = "context_length_exceeded",
+          .param = raw ? "prompt" : "messages",
+          .message = fmt::format("the prompt has {} tokens, the context holds {} and the reply needs at "
+                                 "least one; shorten the prompt",
+                                 count, model_.limits.context_tokens)};
+    }
+    prepared.prompt_tokens += count;
+    for (const TokenId token : tokens) {
+      if (token >= 0 && token < model_.limits.vocab_size) continue;
+      return bad_request("prompt", fmt::format("token id {}: the vocabulary has ids 0 to {}", token,
+                                               model_.limits.vocab_size - 1));
+    }
+    if (request.echo) prepared.prompt_texts.push_back(model_.tokenizer->decode(std::span(tokens).subspan(1)));
+    for (int choice = 0; choice < request.num_choices; ++choice) {
+      prepared.choices.push_back({.prompt = tokens,
+                                  .sampling = sampling_of(request, model_, choice),
+                                  .stops = request.stops,
+                                  .stop_tokens = {model_.eos},
+                                  .max_tokens = request.max_tokens.value_or(0),
+                                  .priority = request.priority,
+                                  .rules = std::get<std::optional<ReplyRules>>(rules)});
+    }
+  }
+  const std::vector<std::string> wrong =
+      prepared.choices.front().sampling.validate(static_cast<std::int32_t>(model_.limits.vocab_size));
+  if (!wrong.empty()) return bad_request("", wrong.front());
+  prepared.api = std::move(request);
+  return prepared;
+}
+
+}  // namespace baleen

@@ -1,0 +1,63 @@
+/// From what a client asked to what the scheduler runs: prompts rendered and tokenised, grammars compiled.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "chat/call_memory.h"
+#include "protocols/protocol.h"
+#include "scheduler/request.h"
+#include "server/served_model.h"
+
+namespace baleen {
+
+struct PreparedRequest {
+  ApiRequest api;
+  std::vector<Request> choices;  ///< of the first prompt, then of the next; `after_prompt_of` not set
+  std::vector<std::string> prompt_texts;  ///< one a prompt, for `echo`; else empty
+  std::int64_t prompt_tokens = 0;         ///< over all prompts, each counted once
+  bool starts_in_reasoning = false;
+
+  /// Which prompt a choice belongs to.
+  [[nodiscard]] std::size_t prompt_of(std::size_t choice) const {
+    return choice / static_cast<std::size_t>(api.num_choices);
+  }
+};
+
+/// Keeps compiled grammars of recent requests. For one thread.
+class RequestPreparer {
+ public:
+  /// All outlive this.
+  RequestPreparer(const ServedModel& model, CallMemory& calls) : model_(model), calls_(calls) {}
+
+  /// Refuses what does not fit the context or has no rendering.
+  [[nodiscard]] ApiResult<PreparedRequest> prepare(ApiRequest request);
+
+  /// The tokens of a conversation's prompt.
+  [[nodiscard]] ApiResult<std::vector<TokenId>> conversation_tokens(const ApiRequest& request) const;
+
+ private:
+  struct KeptGrammar {
+    std::string key;
+    Grammar grammar;
+  };
+
+  [[nodiscard]] ApiResult<std::vector<TokenId>> raw_tokens(const RawPrompt& prompt,
+                                                           std::size_t prompt_idx) const;
+  /// None when any token may come.
+  [[nodiscard]] ApiResult<std::optional<ReplyRules>> rules_of(const ApiRequest& request);
+  template <class Compile>
+  [[nodiscard]] Result<Grammar> cached(std::string key, const Compile& compile);
+
+  const ServedModel& model_;
+  CallMemory& calls_;
+  std::list<KeptGrammar> grammars_;  ///< most recently used first
+};
+
+/// Whether the reply begins inside `<think>`.
+[[nodiscard]] bool starts_in_reasoning(const ApiRequest& request);
+
+}  // namespace baleen

@@ -1,0 +1,29 @@
+/// The model behind the server, as its requests need to know it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "engine/step_engine.h"
+#include "grammar/reply_constraint.h"
+#include "tokenizer/tokenizer.h"
+
+namespace baleen {
+
+struct ServedModel {
+  std::string name;                             ///< what clients call it
+  const Tokenizer* tokenizer = nullptr;         ///< outlives the server
+  std::shared_ptr<const MaskVocabulary> masks;  ///< of that tokenizer
+  EngineLimits limits;
+  TokenId bos = 0;
+  TokenId eos = 1;
+  double temperature = 1.0;  ///< for requests that do not say
+  double top_p = 1.0;
+  bool think_by_default = false;
+  std::int64_t num_layers = 0;
+  std::int64_t num_experts = 0;
+  std::int64_t created_unix_seconds = 0;
+};
+
+}  // namespace baleen

@@ -1,0 +1,98 @@
+#include "server/stats.h"
+
+#include <nlohmann/json.hpp>
+
+namespace baleen {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json pool_json(const PoolUse& pool) {
+  return {{"total", pool.total}, {"free", pool.free}, {"cached", pool.cached}, {"in_use", pool.in_use}};
+}
+
+Json scheduler_json(const SchedulerStats& stats) {
+  return {{"waiting", stats.waiting},
+          {"running", stats.running},
+          {"submitted", stats.submitted},
+          {"finished", stats.finished},
+          {"cancelled", stats.cancelled},
+          {"failed", stats.failed},
+          {"refused", stats.refused},
+          {"prompt_tokens", stats.prompt_tokens},
+          {"cached_tokens", stats.cached_tokens},
+          {"reply_tokens", stats.reply_tokens},
+          {"drafted_tokens", stats.drafted_tokens},
+          {"accepted_tokens", stats.accepted_tokens},
+          {"steps", stats.steps},
+          {"preemptions", stats.preemptions},
+          {"step_seconds", stats.step_seconds}};
+}
+
+Json tree_json(const std::vector<RadixNodeSummary>& tree) {
+  Json nodes = Json::array();
+  for (const RadixNodeSummary& node : tree) {
+    nodes.push_back({{"id", node.id},
+                     {"parent", node.parent},
+                     {"tokens", node.num_tokens},
+                     {"tombstone", node.tombstone},
+                     {"full_lock", node.full_lock},
+                     {"window_lock", node.window_lock},
+                     {"last_access", node.last_access}});
+  }
+  return nodes;
+}
+
+Json disk_json(const EngineView& engine) {
+  if (!engine.disk) return nullptr;
+  const DiskTierStats& disk = *engine.disk;
+  return {{"files", disk.num_files},
+          {"bytes", disk.file_bytes},
+          {"budget_bytes", engine.disk_budget_bytes},
+          {"written_pages", disk.written_pages},
+          {"read_pages", disk.read_pages},
+          {"dropped_pages", disk.dropped_pages},
+          {"rejected_files", disk.rejected_files},
+          {"evicted_files", disk.evicted_files}};
+}
+
+}  // namespace
+
+std::string stats_json(const ServedModel& model, const SchedulerStats& scheduler, const EngineView& engine,
+                       const HttpStats& http, double uptime_seconds) {
+  Json operations = Json::array();
+  for (const OperationTime& operation : engine.operations) {
+    operations.push_back({{"name", operation.name},
+                          {"calls", operation.calls},
+                          {"seconds", operation.seconds},
+                          {"bytes", operation.bytes},
+                          {"flops", operation.flops}});
+  }
+  const Json stats = {{"model",
+                       {{"name", model.name},
+                        {"layers", model.num_layers},
+                        {"vocab_size", model.limits.vocab_size},
+                        {"context_tokens", model.limits.context_tokens},
+                        {"experts", model.num_experts},
+                        {"max_sequences", model.limits.max_sequences}}},
+                      {"uptime_seconds", uptime_seconds},
+                      {"scheduler", scheduler_json(scheduler)},
+                      {"pools",
+                       {{"pages", pool_json(scheduler.cache.pages)},
+                        {"window_pages", pool_json(scheduler.cache.window_pages)},
+                        {"state_slots", pool_json(scheduler.cache.state_slots)}}},
+                      {"tree", tree_json(engine.tree)},
+                      {"expert_load", engine.expert_load},
+                      {"operations", operations},
+                      {"disk", disk_json(engine)},
+                      {"http",
+                       {{"connections", http.connections},
+                        {"accepted", http.accepted},
+                        {"requests", http.requests},
+                        {"rejected", http.rejected},
+                        {"timed_out", http.timed_out},
+                        {"dropped_slow", http.dropped_slow}}}};
+  return stats.dump();
+}
+
+}  // namespace baleen

@@ -1,0 +1,17 @@
+/// The state of the server as JSON: pools, tree, queue, time per operation.
+#pragma once
+
+#include <string>
+
+#include "http/http_server.h"
+#include "scheduler/scheduler.h"
+#include "server/engine_view.h"
+#include "server/served_model.h"
+
+namespace baleen {
+
+/// The body of `GET /stats`; docs/server.md lists its fields.
+[[nodiscard]] std::string stats_json(const ServedModel& model, const SchedulerStats& scheduler,
+                                     const EngineView& engine, const HttpStats& http, double uptime_seconds);
+
+}  // namespace baleen

@@ -1,0 +1,126 @@
+// What goldens do not show: several choices, hidden reasoning, failures, usage, what a response repeats.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "request_cases.h"
+#include "sample_reply.h"
+
+namespace baleen {
+namespace {
+
+using Json = nlohmann::json;
+
+TEST(Encoder, CallIdsArePlainAndDiffer) {
+  EXPECT_EQ(tool_call_id(Api::kChatCompletions, sample_identity(), 1, 2), "call_8f3a_1_2");
+  EXPECT_EQ(tool_call_id(Api::kMessages, sample_identity(), 0, 0), "toolu_8f3a_0_0");
+}
+
+TEST(Encoder, ChoicesAreKeptApart) {
+  ApiRequest request;
+  request.num_choices = 2;
+  const auto encoder = make_encoder(request, sample_identity(), {});
+  EXPECT_EQ(encoder->parts(1, {content("b")}, {}), "");
+  EXPECT_EQ(encoder->parts(0, {content("a")}, {}), "");
+  EXPECT_EQ(encoder->choice_finished(1, StopReason::kLength, ""), "");
+  EXPECT_EQ(encoder->choice_finished(0, StopReason::kEnd, ""), "");
+  const Json body = Json::parse(encoder->finish({}));
+  EXPECT_EQ(body["choices"][0]["message"]["content"], "a");
+  EXPECT_EQ(body["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(body["choices"][1]["index"], 1);
+  EXPECT_EQ(body["choices"][1]["message"]["content"], "b");
+  EXPECT_EQ(body["choices"][1]["finish_reason"], "length");
+}
+
+TEST(Encoder, CompletionsNumberChoicesThroughAllPrompts) {
+  ApiRequest request{.api = Api::kCompletions, .prompts = {"p", "q"}, .num_choices = 2};
+  const auto encoder = make_encoder(request, sample_identity(), {});
+  EXPECT_EQ(encoder->parts(3, {content("d")}, {}), "");
+  const Json body = Json::parse(encoder->finish({}));
+  ASSERT_EQ(body["choices"].size(), 4u);
+  EXPECT_EQ(body["choices"][3]["text"], "d");
+}
+
+TEST(Encoder, HiddenReasoning) {
+  const std::vector<Piece> pieces = {{{reasoning("secret"), content("a")}, {}}};
+  for (const bool stream : {true, false}) {
+    for (const Api api : {Api::kChatCompletions, Api::kResponses, Api::kMessages}) {
+      ApiRequest request{.api = api, .stream = stream};
+      request.show_reasoning = false;
+      EXPECT_EQ(encoded(request, pieces, StopReason::kEnd).find("secret"), std::string::npos);
+    }
+  }
+  // This protocol keeps the block, with its signature, so that the client can send it back.
+  ApiRequest request{.api = Api::kMessages};
+  request.show_reasoning = false;
+  const Json body = Json::parse(encoded(request, pieces, StopReason::kEnd));
+  EXPECT_EQ(body["content"][0]["type"], "thinking");
+  EXPECT_EQ(body["content"][0]["thinking"], "");
+  EXPECT_NE(body["content"][0]["signature"], "");
+}
+
+TEST(Encoder, Failures) {
+  const ApiError error{.status = 500, .type = "server_error", .message = "broke"};
+  for (const Api api : {Api::kChatCompletions, Api::kCompletions, Api::kResponses, Api::kMessages}) {
+    EXPECT_EQ(make_encoder({.api = api}, sample_identity(), {})->failed(error), error_body(api, error));
+  }
+  const auto failed = [&](Api api) {
+    const auto encoder = make_encoder({.api = api, .stream = true}, sample_identity(), {});
+    (void)encoder->begin();
+    return encoder->failed(error);
+  };
+  EXPECT_EQ(failed(Api::kChatCompletions),
+            "data: " + error_body(Api::kChatCompletions, error) + "\n\ndata: [DONE]\n\n");
+  EXPECT_EQ(failed(Api::kMessages), "event: error\ndata: " + error_body(Api::kMessages, error) + "\n\n");
+  const std::string event = failed(Api::kResponses);
+  ASSERT_TRUE(event.starts_with("event: response.failed\ndata: {")) << event;
+  const Json data = Json::parse(event.substr(event.find('{')));
+  EXPECT_EQ(data["sequence_number"], 2);
+  EXPECT_EQ(data["response"]["status"], "failed");
+  EXPECT_EQ(data["response"]["error"]["message"], "broke");
+}
+
+TEST(Encoder, NoUsageUnlessAskedFor) {
+  const std::string stream = encoded({.stream = true}, {{{content("a")}, {}}}, StopReason::kEnd);
+  EXPECT_EQ(stream.find("usage"), std::string::npos);
+  EXPECT_TRUE(stream.ends_with("data: [DONE]\n\n"));
+}
+
+TEST(Encoder, AResponseRepeatsItsRequest) {
+  const ApiRequest request = accepted(parse_responses, R"({"model": "m", "input": "x", "instructions": "i",
+    "tools": [{"type": "function", "name": "f", "parameters": {"z": 1, "a": NaN}, "strict": true}],
+    "tool_choice": "required", "metadata": {"k": "v"}, "temperature": 0.5, "store": true,
+    "text": {"verbosity": "low"}, "reasoning": {"effort": "low"}})");
+  const nlohmann::ordered_json body = nlohmann::ordered_json::parse(encoded(request, {}, StopReason::kEnd));
+  EXPECT_EQ(body["instructions"], "i");
+  EXPECT_EQ(body["tools"][0]["parameters"].dump(), R"({"z":1,"a":null})");
+  EXPECT_EQ(body["tool_choice"], "required");
+  EXPECT_EQ(body["metadata"]["k"], "v");
+  EXPECT_EQ(body["temperature"], 0.5);
+  EXPECT_EQ(body["store"], false);
+  EXPECT_EQ(body["text"].dump(), R"({"verbosity":"low","format":{"type":"text"}})");
+  EXPECT_EQ(body["reasoning"]["effort"], "low");
+  EXPECT_EQ(body["output"].size(), 0u);
+}
+
+TEST(Encoder, AnItemCutByTheLimitIsIncomplete) {
+  const Json body =
+      Json::parse(encoded({.api = Api::kResponses}, {{{content("a")}, {}}}, StopReason::kLength));
+  EXPECT_EQ(body["status"], "incomplete");
+  EXPECT_EQ(body["incomplete_details"]["reason"], "max_output_tokens");
+  EXPECT_EQ(body["output"][0]["status"], "incomplete");
+}
+
+TEST(Encoder, LogprobsStayFinite) {
+  ApiRequest request;
+  request.logprobs = true;
+  const double infinity = std::numeric_limits<double>::infinity();
+  const std::vector<Piece> pieces = {
+      {{content("ab")}, {{.token = {"a", -infinity}, .top = {}}, {.token = {"b", std::nan("")}, .top = {}}}}};
+  const Json body = Json::parse(encoded(request, pieces, StopReason::kEnd));
+  EXPECT_EQ(body["choices"][0]["logprobs"]["content"][0]["logprob"], -9999);
+  EXPECT_EQ(body["choices"][0]["logprobs"]["content"][1]["logprob"], -9999);
+}
+
+}  // namespace
+}  // namespace baleen

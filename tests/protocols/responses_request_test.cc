@@ -1,0 +1,136 @@
+// Responses requests.
+#include "request_cases.h"
+
+namespace baleen {
+namespace {
+
+const std::string kBase = R"("model": "m", "input": "hi")";
+
+ApiRequest with(const std::string& fields) {
+  return accepted(parse_responses, "{" + kBase + ", " + fields + "}");
+}
+
+TEST(ResponsesRequest, StringInput) {
+  const ApiRequest request =
+      with(R"("instructions": "be brief", "max_output_tokens": 9, "stream": true, "store": true,
+    "temperature": 1, "metadata": {"a": "b"}, "reasoning": {"effort": "high", "summary": "auto"},
+    "include": ["reasoning.encrypted_content", "message.output_text.logprobs"], "top_logprobs": 2)");
+  EXPECT_EQ(request.api, Api::kResponses);
+  ASSERT_EQ(request.messages.size(), 2u);
+  EXPECT_EQ(request.messages[0].role, Role::kSystem);
+  EXPECT_EQ(request.messages[0].content, "be brief");
+  EXPECT_EQ(request.messages[1].content, "hi");
+  EXPECT_EQ(request.max_tokens, 9);
+  EXPECT_TRUE(request.stream && request.logprobs);
+  EXPECT_EQ(request.sampling.num_logprobs, 2);
+  EXPECT_EQ(request.thinking_mode, ThinkingMode::kThinking);
+  EXPECT_EQ(request.effort, ReasoningEffort::kHigh);
+  EXPECT_EQ(with(R"("reasoning": {"effort": "none"})").thinking_mode, ThinkingMode::kChat);
+}
+
+TEST(ResponsesRequest, ItemsBecomeTurns) {
+  const ApiRequest request = accepted(parse_responses, R"({"model": "m", "input": [
+    {"role": "developer", "content": "d"},
+    {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]},
+    {"type": "reasoning", "id": "rs", "summary": [], "content": [{"type": "reasoning_text", "text": "r1"}]},
+    {"type": "message", "id": "msg", "status": "completed", "role": "assistant",
+     "content": [{"type": "output_text", "text": "t1", "annotations": []}]},
+    {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+    {"type": "function_call", "call_id": "c2", "name": "g", "arguments": "{\"x\":1}"},
+    {"type": "function_call_output", "call_id": "c1", "output": "o1"},
+    {"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "o2"}]},
+    {"type": "reasoning", "summary": [{"type": "summary_text", "text": "r2"}], "encrypted_content": null},
+    {"type": "function_call", "call_id": "c3", "name": "f", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c3", "output": ""},
+    {"role": "assistant", "content": "t2"},
+    {"role": "assistant", "content": "t3"},
+    {"role": "user", "content": "again"}]})");
+  const std::vector<Message>& m = request.messages;
+  ASSERT_EQ(m.size(), 10u);
+  EXPECT_EQ(m[0].role, Role::kSystem);
+  EXPECT_EQ(m[1].content, "a\n\nb");
+  EXPECT_EQ(m[2].role, Role::kAssistant);
+  EXPECT_EQ(m[2].reasoning_content, "r1");
+  EXPECT_EQ(m[2].content, "t1");
+  ASSERT_EQ(m[2].tool_calls.size(), 2u);
+  EXPECT_EQ(m[2].tool_calls[1].id, "c2");
+  EXPECT_EQ(m[2].tool_calls[1].arguments, "{\"x\":1}");
+  EXPECT_EQ(m[3].role, Role::kTool);
+  EXPECT_EQ(m[3].tool_call_id, "c1");
+  EXPECT_EQ(m[4].content, "o2");
+  EXPECT_EQ(m[5].reasoning_content, "r2");
+  EXPECT_EQ(m[5].tool_calls.size(), 1u);
+  EXPECT_EQ(m[7].content, "t2");
+  EXPECT_EQ(m[8].content, "t3");
+}
+
+TEST(ResponsesRequest, ToolsAndFormat) {
+  const std::string tools = R"("tools": [{"type": "function", "name": "f", "parameters": {"type": "object"},
+    "strict": true, "description": "d"}, {"type": "function", "name": "g", "parameters": null, "strict": null}])";
+  const ApiRequest request = with(tools + R"(, "tool_choice": {"type": "function", "name": "f"},
+    "parallel_tool_calls": false)");
+  // One order whatever the client's, without what is not for the model.
+  EXPECT_EQ(dump_python_json(request.messages[0].tools[0]),
+            R"({"name": "f", "description": "d", "parameters": {"type": "object"}})");
+  EXPECT_EQ(dump_python_json(request.messages[0].tools[1]), R"({"name": "g"})");
+  EXPECT_EQ(request.tool_choice.kind, ToolChoice::Kind::kNamed);
+  EXPECT_EQ(request.tool_choice.name, "f");
+  EXPECT_FALSE(request.tool_choice.parallel);
+  const ApiRequest allowed = with(tools + R"(, "tool_choice": {"type": "allowed_tools", "mode": "auto",
+    "tools": [{"type": "function", "name": "g"}]})");
+  EXPECT_EQ(allowed.tools.size(), 1u);
+  EXPECT_EQ(allowed.tool_choice.kind, ToolChoice::Kind::kAuto);
+  const ApiRequest schema =
+      with(R"("text": {"verbosity": "low", "format": {"type": "json_schema", "name": "s",
+    "schema": {"type": "object"}, "strict": true}})");
+  EXPECT_EQ(schema.response_format.kind, ResponseFormat::Kind::kJsonSchema);
+  EXPECT_EQ(schema.response_format.name, "s");
+}
+
+TEST(ResponsesRequest, Refusals) {
+  const auto with_item = [](const std::string& item) { return R"("input": [)" + item + "]"; };
+  expect_refusals(
+      parse_responses, kBase,
+      {
+          {R"("input": null)", "input", "found null"},
+          {R"("input": [])", "input", "is empty"},
+          {R"("input": 7)", "input", "a string or an array"},
+          {with_item("7"), "input[0]", "an object"},
+          {with_item(R"({"type": "item_reference", "id": "x"})"), "input[0].type", "keeps no items"},
+          {with_item(R"({"type": "web_search_call"})"), "input[0].type",
+           "function_call_output, found \"web_search_call\""},
+          {with_item(R"({"role": "wizard", "content": "x"})"), "input[0].role", "system or developer"},
+          {with_item(R"({"role": "user"})"), "input[0].content", "found nothing"},
+          {with_item(R"({"role": "user", "content": [{"type": "input_image"}]})"), "input[0].content[0].type",
+           "reads text"},
+          {with_item(R"({"type": "function_call", "name": "f", "arguments": "{}"})"), "input[0].call_id",
+           "a string"},
+          {with_item(R"({"type": "function_call", "call_id": "c", "name": "f", "arguments": "3"})"),
+           "input[0].arguments", "not of a number"},
+          {with_item(R"({"type": "function_call_output", "call_id": "c"})"), "input[0].output",
+           "found nothing"},
+          {with_item(R"({"role": "assistant", "content": "x"})"), "input", "ends with an assistant message"},
+          {R"("instructions": [])", "instructions", "a string"},
+          {R"("previous_response_id": "r")", "previous_response_id", "keeps no state"},
+          {R"("conversation": "c")", "conversation", "keeps no state"},
+          {R"("background": true)", "background", "keeps no state"},
+          {R"("prompt": {"id": "p"})", "prompt", "keeps no prompts"},
+          {R"("context_management": [{"type": "compaction"}])", "context_management", "does not shorten"},
+          {R"("tools": [{"type": "web_search"}])", "tools[0].type",
+           "runs no tools of its own, found \"web_search\""},
+          {R"("tools": [{"type": "function"}])", "tools[0].name", "a string"},
+          {R"("tool_choice": "required")", "tool_choice", "no tools"},
+          {R"("tool_choice": {"type": "function", "name": "f"})", "tool_choice", "not among"},
+          {R"("tool_choice": {"type": "file_search"})", "tool_choice.type", "function or allowed_tools"},
+          {R"("text": {"format": {"type": "grammar"}})", "text.format.type",
+           "json_schema, found \"grammar\""},
+          {R"("text": {"format": {"type": "json_schema", "schema": {}}})", "text.format.name",
+           "found nothing"},
+          {R"("reasoning": {"effort": 7})", "reasoning.effort", "a string"},
+          {R"("max_output_tokens": 0)", "max_output_tokens", "from 1"},
+          {R"("top_logprobs": 21)", "top_logprobs", "from 0 to 20"},
+      });
+}
+
+}  // namespace
+}  // namespace baleen

@@ -1,0 +1,75 @@
+/// A StepEngine over `fake_model.h` with bounded pages, window pages and slots, which complains of every misuse.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/step_engine.h"
+#include "tests/scheduler/fake_model.h"
+#include "tests/scheduler/fake_paging.h"
+
+namespace baleen {
+
+struct FakeEngineOptions {
+  FakePools pools;
+  std::int64_t max_batch_tokens = 512;
+  std::int64_t max_logit_rows = 64;
+  double draft_quality = 0.7;  ///< chance that a draft sees the true logits
+  std::unique_ptr<FakePaging> (*paging)(const FakePools&) = make_toy_paging;
+};
+
+/// One input of a step, as tests look at it.
+struct FakeStepPart {
+  SequenceId sequence{};
+  std::int64_t start = 0, num_tokens = 0;
+  WantedLogits wanted = WantedLogits::kNone;
+};
+
+class FakeEngine : public StepEngine {
+ public:
+  explicit FakeEngine(const FakeEngineOptions& options);
+  ~FakeEngine() override;
+
+  [[nodiscard]] EngineLimits limits() const override;
+  [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt) override;
+  [[nodiscard]] std::int64_t length(SequenceId sequence) const override;
+  [[nodiscard]] bool reserve(SequenceId sequence, std::int64_t num_tokens) override;
+  [[nodiscard]] Result<StepOutput> step(std::span<const StepInput> inputs) override;
+  void truncate(SequenceId sequence, std::int64_t length) override;
+  [[nodiscard]] Result<ConstActivations<2>> draft(std::span<const DraftInput> inputs,
+                                                  std::int64_t depth) override;
+  void share(SequenceId sequence) override;
+  void close(SequenceId sequence, bool keep) override;
+  [[nodiscard]] CacheUse cache_use() const override;
+  [[nodiscard]] std::vector<RadixNodeSummary> tree(std::size_t) const override { return {}; }
+
+  /// Called with every step before it runs; a sentence makes it fail and spoils its sequences.
+  std::function<std::string(const std::vector<FakeStepPart>&)> on_step;
+  bool drafts_fail = false;
+  std::int64_t num_opened = 0;  ///< sequences, since the start
+
+ private:
+  struct Sequence {
+    std::vector<History> histories;  ///< after each of its tokens
+    std::int64_t undoable_from = 0;  ///< where the last step began
+    bool stepped = false, spoilt = false;
+    std::vector<TokenId> drafts;
+
+    [[nodiscard]] History history() const { return histories.empty() ? kNoHistory : histories.back(); }
+  };
+  [[nodiscard]] Sequence& find(SequenceId sequence);
+  [[nodiscard]] std::vector<FakeStepPart> checked_parts(std::span<const StepInput> inputs);
+
+  FakeEngineOptions options_;
+  std::unique_ptr<FakePaging> paging_;
+  std::map<SequenceId, Sequence> sequences_;
+  std::vector<float> logits_;
+};
+
+}  // namespace baleen

@@ -1,0 +1,88 @@
+#include "tests/scheduler/fake_model.h"
+
+#include <algorithm>
+
+#include "generation/stop_detector.h"
+#include "grammar/reply_constraint.h"
+#include "tests/tokenizer/small_vocabulary.h"
+#include "tokenizer/stream_decoder.h"
+
+namespace baleen {
+namespace {
+
+std::uint64_t mixed(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+const Tokenizer& fake_tokenizer() {
+  static const Tokenizer tokenizer = [] {
+    nlohmann::json json = small_vocabulary({});
+    json["added_tokens"].push_back(added_token(kEndToken, "<end>", /*special=*/true, /*normalized=*/false));
+    return Tokenizer::parse(json.dump(), "fake");
+  }();
+  return tokenizer;
+}
+
+History after(History history, TokenId token) {
+  return mixed(history + 0x9E3779B97F4A7C15 * (static_cast<std::uint64_t>(token) + 1));
+}
+
+History after(History history, std::span<const TokenId> tokens) {
+  for (const TokenId token : tokens) history = after(history, token);
+  return history;
+}
+
+double fake_chance(History history, std::uint64_t what) {
+  return static_cast<double>(mixed(history ^ mixed(what)) >> 11) * 0x1p-53;
+}
+
+void fake_logits(History history, std::span<float> logits) {
+  for (std::size_t id = 0; id < logits.size(); ++id) {
+    const bool likely = id >= 'a' && id <= 'h';
+    logits[id] = static_cast<float>(6 * fake_chance(history, id) + (likely ? 5 : 0));
+  }
+}
+
+ExpectedReply expected_reply(const Request& request, std::int64_t context_tokens) {
+  ExpectedReply reply;
+  Sampler sampler(request.sampling, kFakeVocab);
+  sampler.observe_prompt(request.prompt);
+  std::optional<ReplyConstraint> constraint;
+  if (request.rules) {
+    constraint.emplace(*request.rules, make_mask_vocabulary(fake_tokenizer(), kFakeVocab));
+  }
+  StreamDecoder decoder(fake_tokenizer());
+  StopDetector stops(request.stops);
+  const std::int64_t room = context_tokens - std::ssize(request.prompt) + 1;
+  const std::int64_t most = request.max_tokens > 0 ? std::min(request.max_tokens, room) : room;
+  History history = after(kNoHistory, request.prompt);
+  std::vector<float> logits(kFakeVocab);
+  TokenMask mask;
+  while (std::ssize(reply.tokens) < most) {
+    fake_logits(history, logits);
+    const bool masked = constraint && constraint->fill(mask);
+    const TokenId token = sampler.sample(logits, masked ? mask : TokenMask()).value().id;
+    if (std::ranges::find(request.stop_tokens, token) != request.stop_tokens.end()) {
+      reply.end = ReplyEnd::kStopToken;
+      break;
+    }
+    if (constraint) constraint->accept(token);
+    reply.tokens.push_back(token);
+    history = after(history, token);
+    reply.text += stops.feed(decoder.push(token));
+    if (stops.stopped()) {
+      reply.end = ReplyEnd::kStopString;
+      reply.stop_string = request.stops[stops.stop_idx()];
+      return reply;
+    }
+  }
+  reply.text += stops.feed(decoder.finish());
+  reply.text += stops.finish();
+  return reply;
+}
+
+}  // namespace baleen

@@ -1,0 +1,38 @@
+/// A model whose logits are a hash of every token before: whoever loses, repeats or reorders one gets other replies.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "scheduler/request.h"
+#include "tokenizer/tokenizer.h"
+
+namespace baleen {
+
+/// Bytes are tokens 0 to 255, and `<end>` is 256; two more ids have no token, as in real checkpoints.
+inline constexpr TokenId kEndToken = 256;
+inline constexpr std::int32_t kFakeVocab = 259;
+[[nodiscard]] const Tokenizer& fake_tokenizer();
+
+/// Hash of a sequence of tokens.
+using History = std::uint64_t;
+inline constexpr History kNoHistory = 0x6A09E667F3BCC908;
+[[nodiscard]] History after(History history, TokenId token);
+[[nodiscard]] History after(History history, std::span<const TokenId> tokens);
+
+/// [kFakeVocab] logits of the token after `history`. Eight letters are likelier than the rest.
+void fake_logits(History history, std::span<float> logits);
+/// Uniform in [0, 1), a function of both.
+[[nodiscard]] double fake_chance(History history, std::uint64_t what);
+
+/// What a reply must be, by a loop that knows no scheduler: one token after the other.
+struct ExpectedReply {
+  std::vector<TokenId> tokens;  ///< without the stop token
+  std::string text;
+  ReplyEnd end = ReplyEnd::kLength;
+  std::string stop_string;
+};
+[[nodiscard]] ExpectedReply expected_reply(const Request& request, std::int64_t context_tokens);
+
+}  // namespace baleen

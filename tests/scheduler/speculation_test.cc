@@ -1,0 +1,181 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "tests/scheduler/scheduler_world.h"
+
+namespace baleen {
+namespace {
+
+Request request_of(std::uint64_t family, const SamplingParams& sampling, std::int64_t max_tokens) {
+  Request request;
+  request.prompt = prompt_of(20 + static_cast<std::int64_t>(family % 300), family);
+  request.sampling = sampling;
+  request.max_tokens = max_tokens;
+  return request;
+}
+
+/// Every way of choosing a token, with ways of ending.
+std::vector<Request> all_kinds() {
+  std::vector<Request> requests;
+  std::uint64_t family = 0;
+  for (SamplingParams sampling : {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 0.7},
+                                  SamplingParams{.top_k = 7}, SamplingParams{.top_p = 0.8, .min_p = 0.01}}) {
+    for (const bool penalised : {false, true}) {
+      sampling.seed = 100 + family;
+      if (penalised) {
+        sampling.repetition_penalty = 1.1;
+        sampling.frequency_penalty = 0.3;
+        sampling.presence_penalty = 0.2;
+        sampling.logit_bias = {{'q', 7.0}, {'a', -2.0}};
+      }
+      for (const bool ruled : {false, true}) {
+        requests.push_back(request_of(++family, sampling, 60));
+        if (ruled) requests.back().rules.emplace();
+        requests.push_back(request_of(++family, sampling, 200));
+        if (ruled) requests.back().rules.emplace();
+        requests.back().stops = {"ace", "cc"};
+        requests.back().stop_tokens = {'z', kEndToken};
+      }
+    }
+  }
+  return requests;
+}
+
+TEST(Speculation, ChangesNoReplyWhateverTheDraftsAreWorth) {
+  const std::vector<Request> requests = all_kinds();
+  for (const std::int64_t speculate : {0, 1, 3, 9}) {
+    for (const double quality : {0.0, 0.6, 1.0}) {
+      SchedulerWorld world({.pools = {.num_pages = 40, .max_sequences = 9},
+                            .max_batch_tokens = 70,
+                            .max_logit_rows = 20,
+                            .draft_quality = quality},
+                           {.speculate = speculate});
+      std::vector<SchedulerWorld::Submitted> replies;
+      for (const Request& request : requests) replies.push_back(world.submit(request));
+      world.finish();
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        SCOPED_TRACE(testing::Message() << "request " << i << ", " << speculate << " drafts of " << quality);
+        expect_reply(*replies[i].reply, expected_reply(requests[i], 40 * kPageTokens));
+        const ReplySummary& summary = *replies[i].reply->summary;
+        EXPECT_LE(summary.accepted_tokens, summary.drafted_tokens);
+        // A step gives what it accepts and one token more, unless the reply ends with an accepted one.
+        const std::int64_t given = 1 + summary.steps + summary.accepted_tokens;
+        EXPECT_TRUE(summary.reply_tokens == given || summary.reply_tokens == given - 1);
+      }
+      const SchedulerStats stats = world.scheduler.stats();
+      EXPECT_EQ(stats.drafted_tokens > 0, speculate > 0);
+      if (speculate > 0 && quality == 1) {
+        EXPECT_LT(9 * stats.drafted_tokens, 10 * stats.accepted_tokens);  // penalties do not see drafts
+      }
+      world.expect_everything_came_back();
+    }
+  }
+}
+
+TEST(Speculation, PerfectDraftsSaveSteps) {
+  SchedulerWorld world({.draft_quality = 1}, {.speculate = 3});
+  const auto submitted = world.submit(request_of(1, {.seed = 1}, 41));
+  world.finish();
+  const ReplySummary& summary = *submitted.reply->summary;
+  EXPECT_EQ(summary.steps, 10);  // the prompt's step gives the first token, each other four
+  EXPECT_EQ(summary.drafted_tokens, 30);
+  EXPECT_EQ(summary.accepted_tokens, 30);
+  const SchedulerStats stats = world.scheduler.stats();
+  EXPECT_EQ(stats.steps, 11);
+  EXPECT_EQ(stats.reply_tokens, 41);
+  EXPECT_EQ(stats.drafted_tokens, 30);
+  EXPECT_EQ(stats.accepted_tokens, 30);
+}
+
+TEST(Speculation, DraftsNothingThatTheReplyHasNoRoomFor) {
+  SchedulerWorld world({.pools = {.num_pages = 1}, .draft_quality = 1}, {.speculate = 4});
+  const auto two = world.submit(request_of(1, {.seed = 1}, 2));
+  world.finish();
+  EXPECT_EQ(two.reply->summary->drafted_tokens, 0);
+  const auto four = world.submit(request_of(1, {.seed = 1}, 4));
+  world.finish();
+  EXPECT_EQ(four.reply->summary->drafted_tokens, 2);
+  Request full = request_of(1, {.seed = 1}, 0);
+  full.prompt = prompt_of(250, 5);
+  const auto to_the_brim = world.submit(full);
+  world.finish();
+  expect_reply(*to_the_brim.reply, expected_reply(full, kPageTokens));
+}
+
+TEST(Speculation, GoesOnWithoutDraftsWhenTheyFail) {
+  SchedulerWorld world({.draft_quality = 1}, {.speculate = 3});
+  world.engine.drafts_fail = true;
+  const Request request = request_of(1, {.seed = 1}, 20);
+  const auto submitted = world.submit(request);
+  world.finish();
+  expect_reply(*submitted.reply, expected_reply(request, 256000));
+  EXPECT_EQ(submitted.reply->summary->drafted_tokens, 0);
+}
+
+/// Probabilities of top-k 3 after `history`, by token.
+std::map<TokenId, double> probabilities_after(History history) {
+  std::vector<float> logits(kFakeVocab);
+  fake_logits(history, logits);
+  std::vector<TokenId> order(kFakeVocab);
+  std::iota(order.begin(), order.end(), 0);
+  const auto logit = [&](TokenId id) { return logits[static_cast<std::size_t>(id)]; };
+  std::ranges::sort(order, [&](TokenId a, TokenId b) { return logit(a) > logit(b); });
+  order.resize(3);
+  std::map<TokenId, double> probabilities;
+  double total = 0;
+  for (const TokenId id : order) total += std::exp(logit(id) - logit(order[0]));
+  for (const TokenId id : order) probabilities[id] = std::exp(logit(id) - logit(order[0])) / total;
+  return probabilities;
+}
+
+TEST(Speculation, DistributionIsExact) {
+  // All 27 replies of three tokens, the latter two drafted by a model that is often wrong, against their
+  // probabilities.
+  constexpr int kNumSeeds = 6000;
+  const auto prompt = prompt_of(9, 77);
+  std::map<std::vector<TokenId>, double> probabilities;
+  const History start = after(kNoHistory, prompt);
+  for (const auto& [first, p] : probabilities_after(start)) {
+    const History second_history = after(start, first);
+    for (const auto& [second, q] : probabilities_after(second_history)) {
+      for (const auto& [third, r] : probabilities_after(after(second_history, second))) {
+        probabilities[{first, second, third}] = p * q * r;
+      }
+    }
+  }
+  SchedulerWorld world({.draft_quality = 0.5}, {.max_queue = kNumSeeds, .speculate = 3});
+  std::vector<std::shared_ptr<RecordedReply>> replies;
+  for (int seed = 0; seed < kNumSeeds; ++seed) {
+    Request request;
+    request.prompt = prompt;
+    request.sampling = {.top_k = 3, .seed = seed};
+    request.max_tokens = 4;  // room for two drafts after the first token
+    replies.push_back(world.submit(std::move(request)).reply);
+  }
+  world.finish();
+  std::map<std::vector<TokenId>, int> counts;
+  for (const auto& reply : replies) {
+    auto ids = reply->ids();
+    ids.resize(3);
+    ++counts[ids];
+  }
+  double chi_square = 0;
+  for (const auto& [ids, probability] : probabilities) {
+    const double expected = probability * kNumSeeds;
+    EXPECT_GT(expected, 5);
+    chi_square += (counts[ids] - expected) * (counts[ids] - expected) / expected;
+    counts.erase(ids);
+  }
+  EXPECT_TRUE(counts.empty()) << "a reply that cannot be";
+  EXPECT_LT(chi_square, 78);  // 26 degrees of freedom: chance alone exceeds that once in two million
+  const SchedulerStats stats = world.scheduler.stats();
+  EXPECT_LT(0, stats.accepted_tokens);
+  EXPECT_LT(stats.accepted_tokens, stats.drafted_tokens);
+}
+
+}  // namespace
+}  // namespace baleen

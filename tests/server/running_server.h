@@ -1,0 +1,97 @@
+/// The whole server in this process, on the bundled model and a free port of the loopback.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "engine/engine.h"
+#include "scheduler/scheduler.h"
+#include "server/api_server.h"
+#include "tests/support/http_client.h"
+#include "tokenizer/tokenizer.h"
+
+namespace baleen::test {
+
+struct RunningServerOptions {
+  EngineOptions engine{.num_threads = 1,
+                       .max_batch_tokens = 256,
+                       .max_sequences = 8,
+                       .cache_tokens = 16384,
+                       .prefix_cache = true};
+  SchedulerOptions scheduler;
+  ApiServerOptions server{.log_requests = false};
+};
+
+inline double steady_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+class RunningServer {
+ public:
+  explicit RunningServer(RunningServerOptions options = {})
+      : tokenizer_(Tokenizer::load("models/stories")),
+        engine_("models/stories", with_drafts(options)),
+        scheduler_(engine_, tokenizer_, options.scheduler, steady_seconds),
+        server_(
+            model(), scheduler_, [this] { return view(); }, std::move(options.server)),
+        loop_([this](const std::stop_token& stop) { scheduler_.run(stop); }),
+        http_([this] { server_.run(); }) {}
+  ~RunningServer() {
+    server_.stop();
+    http_.join();
+  }
+  RunningServer(const RunningServer&) = delete;
+  RunningServer& operator=(const RunningServer&) = delete;
+
+  [[nodiscard]] std::uint16_t port() const { return server_.port(); }
+  ApiServer& server() { return server_; }
+  void join() {
+    http_.join(), http_ = std::thread([] {});
+  }
+
+  HttpReply get(std::string_view path) { return http_request(port(), "GET", path); }
+  HttpReply post(std::string_view path, const nlohmann::json& body, const HttpHeaders& headers = {}) {
+    return http_request(port(), "POST", path, body.dump(), headers);
+  }
+  /// The JSON of a reply that must be a success.
+  nlohmann::json ask(std::string_view path, const nlohmann::json& body) {
+    const HttpReply reply = post(path, body);
+    if (reply.status != 200) throw std::runtime_error(reply.head + reply.body);
+    return nlohmann::json::parse(reply.body);
+  }
+  nlohmann::json stats() { return nlohmann::json::parse(get("/stats").body); }
+
+ private:
+  static EngineOptions with_drafts(RunningServerOptions& options) {
+    options.engine.max_draft_tokens = options.scheduler.speculate;
+    options.engine.max_logit_rows = options.engine.max_sequences * (1 + options.scheduler.speculate);
+    return options.engine;
+  }
+  ServedModel model() {
+    return {.name = "stories",
+            .tokenizer = &tokenizer_,
+            .masks = make_mask_vocabulary(tokenizer_, engine_.config().vocab_size),
+            .limits = engine_.limits(),
+            .num_layers = engine_.config().num_hidden_layers};
+  }
+  EngineView view() {
+    EngineView view;
+    view.tree = engine_.tree(100);
+    view.expert_load = engine_.expert_load();
+    return view;
+  }
+
+  Tokenizer tokenizer_;
+  Engine engine_;
+  Scheduler scheduler_;
+  ApiServer server_;
+  std::jthread loop_;
+  std::thread http_;
+};
+
+}  // namespace baleen::test

@@ -1,0 +1,72 @@
+#include "server/stats.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "server/metrics.h"
+
+namespace baleen {
+namespace {
+
+SchedulerStats some_stats() {
+  SchedulerStats stats;
+  stats.waiting = 2;
+  stats.reply_tokens = 80;
+  stats.step_seconds = 1.5;
+  stats.cache.pages = {.total = 10, .free = 5, .cached = 3, .in_use = 2};
+  return stats;
+}
+
+EngineView some_view() {
+  EngineView view;
+  view.tree.push_back({.id = 4, .parent = -1, .num_tokens = 512, .tombstone = true, .last_access = 9});
+  view.expert_load = {{1, 2}, {}};
+  view.operations.push_back({.name = "linear", .calls = 7, .seconds = 0.5, .bytes = 1e9, .flops = 2e9});
+  return view;
+}
+
+TEST(Stats, HasWhatThePageDraws) {
+  ServedModel model;
+  model.name = "quoted \"name\"";
+  model.num_layers = 6;
+  EngineView view = some_view();
+  auto json = nlohmann::json::parse(stats_json(model, some_stats(), view, HttpStats{.connections = 1}, 12.5));
+  EXPECT_EQ(json["model"]["name"], "quoted \"name\"");
+  EXPECT_EQ(json["model"]["layers"], 6);
+  EXPECT_EQ(json["uptime_seconds"], 12.5);
+  EXPECT_EQ(json["scheduler"]["waiting"], 2);
+  EXPECT_EQ(json["pools"]["pages"]["cached"], 3);
+  EXPECT_EQ(json["tree"][0]["tokens"], 512);
+  EXPECT_EQ(json["tree"][0]["tombstone"], true);
+  EXPECT_EQ(json["expert_load"][0][1], 2);
+  EXPECT_TRUE(json["expert_load"][1].is_array());
+  EXPECT_EQ(json["operations"][0]["name"], "linear");
+  EXPECT_TRUE(json["disk"].is_null());
+  EXPECT_EQ(json["http"]["connections"], 1);
+
+  view.disk = DiskTierStats{.num_files = 3};
+  view.disk_budget_bytes = 100;
+  json = nlohmann::json::parse(stats_json(model, some_stats(), view, {}, 0));
+  EXPECT_EQ(json["disk"]["files"], 3);
+  EXPECT_EQ(json["disk"]["budget_bytes"], 100);
+}
+
+TEST(Metrics, CountsRequestsAndShowsTheParts) {
+  Metrics metrics;
+  JobReport report{.api = Api::kMessages, .status = 200};
+  report.choices.push_back({.reply_tokens = 10, .drafted_tokens = 8, .accepted_tokens = 6, .steps = 4});
+  report.token_gaps_seconds = {0.004, 0.02};
+  metrics.observe(report);
+  const std::string text = metrics.text(some_stats(), some_view(), {});
+  for (const char* line :
+       {"baleen_requests_total{api=\"messages\",status=\"200\"} 1", "baleen_reply_tokens_total 80",
+        "baleen_cache_pages{pool=\"pages\",use=\"cached\"} 3", "baleen_time_between_tokens_seconds_count 2",
+        "baleen_time_between_tokens_seconds_bucket{le=\"0.005\"} 1", "baleen_tokens_per_decode_step_sum 2.25",
+        "baleen_operation_seconds_total{operation=\"linear\"} 0.5", "# TYPE baleen_requests_waiting gauge"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << "\nin\n" << text;
+  }
+}
+
+}  // namespace
+}  // namespace baleen
