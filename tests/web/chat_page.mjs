@@ -75,7 +75,10 @@ export class ChatPage {
 
   /** Waits for the figures under the last reply: it is over then. */
   async replied() {
-    await this.replies.last().getByRole('list', { name: 'Figures of this reply' }).waitFor({ state: 'attached' });
+    await this.replies
+      .last()
+      .getByRole('list', { name: 'Figures of this reply' })
+      .waitFor({ state: 'attached' });
   }
 
   async ask(text) {

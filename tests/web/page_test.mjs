@@ -68,7 +68,8 @@ pageTest('a message is sent with Enter, and the reply streams in with its figure
   assert.ok(lengths.length >= 3, `the text grew in ${lengths.length} steps`);
   assert.ok(lengths[0] < lengths.at(-1), lengths.join(' '));
   const figures = await chat.replies.last().getByRole('list', { name: 'Figures of this reply' }).innerText();
-  for (const part of [/\d+ tokens/, /tokens\/s/, /first after/, /prompt \d+, \d+ cached/]) assert.match(figures, part);
+  for (const part of [/\d+ tokens/, /tokens\/s/, /first after/, /prompt \d+, \d+ cached/])
+    assert.match(figures, part);
 
   const [request] = chat.requests;
   assert.deepEqual(request.messages, [{ role: 'user', content: kStory }]);
@@ -109,39 +110,43 @@ pageTest('a reply is regenerated, a message edited, from the same history', {}, 
   assert.deepEqual(chat.requests[2].messages, [{ role: 'user', content: 'Tell me about an owl.' }]);
 });
 
-pageTest('a reload keeps conversations and settings; they are renamed, exported, deleted', {}, async (chat) => {
-  await chat.setLongestReply(24);
-  await chat.ask(kStory);
-  const said = await chat.answer.innerText();
-  await chat.page.reload();
-  assert.equal(await chat.answer.innerText(), said);
-  await chat.ask('Go on.');
-  assert.equal(chat.requests[1].max_tokens, 24);
-  assert.deepEqual(
-    chat.requests[1].messages.map(({ role }) => role),
-    ['user', 'assistant', 'user'],
-  );
+pageTest(
+  'a reload keeps conversations and settings; they are renamed, exported, deleted',
+  {},
+  async (chat) => {
+    await chat.setLongestReply(24);
+    await chat.ask(kStory);
+    const said = await chat.answer.innerText();
+    await chat.page.reload();
+    assert.equal(await chat.answer.innerText(), said);
+    await chat.ask('Go on.');
+    assert.equal(chat.requests[1].max_tokens, 24);
+    assert.deepEqual(
+      chat.requests[1].messages.map(({ role }) => role),
+      ['user', 'assistant', 'user'],
+    );
 
-  const list = chat.page.getByRole('complementary', { name: 'Conversations' });
-  await list.getByRole('listitem').first().hover();
-  await list.getByRole('button', { name: /^Rename/ }).click();
-  await list.getByRole('textbox', { name: 'Title' }).fill('The fox');
-  await chat.page.keyboard.press('Enter');
-  await list.getByRole('button', { name: 'The fox', exact: true }).waitFor();
+    const list = chat.page.getByRole('complementary', { name: 'Conversations' });
+    await list.getByRole('listitem').first().hover();
+    await list.getByRole('button', { name: /^Rename/ }).click();
+    await list.getByRole('textbox', { name: 'Title' }).fill('The fox');
+    await chat.page.keyboard.press('Enter');
+    await list.getByRole('button', { name: 'The fox', exact: true }).waitFor();
 
-  const [download] = await Promise.all([
-    chat.page.waitForEvent('download'),
-    list.getByRole('button', { name: 'Export The fox' }).click(),
-  ]);
-  assert.equal(download.suggestedFilename(), 'The-fox.json');
+    const [download] = await Promise.all([
+      chat.page.waitForEvent('download'),
+      list.getByRole('button', { name: 'Export The fox' }).click(),
+    ]);
+    assert.equal(download.suggestedFilename(), 'The-fox.json');
 
-  await chat.button('New conversation').first().click();
-  assert.equal(await chat.replies.count(), 0);
-  await list.getByRole('listitem').filter({ hasText: 'The fox' }).hover();
-  await list.getByRole('button', { name: 'Delete The fox' }).click();
-  await chat.button('Delete').click();
-  assert.equal(await list.getByText('The fox').count(), 0);
-});
+    await chat.button('New conversation').first().click();
+    assert.equal(await chat.replies.count(), 0);
+    await list.getByRole('listitem').filter({ hasText: 'The fox' }).hover();
+    await list.getByRole('button', { name: 'Delete The fox' }).click();
+    await chat.button('Delete').click();
+    assert.equal(await list.getByText('The fox').count(), 0);
+  },
+);
 
 pageTest('thinking is open while it streams and folded when the answer begins', {}, async (chat) => {
   await chat.withSettings((panel) => panel.getByText('High', { exact: true }).click());
@@ -215,20 +220,24 @@ pageTest('the machine shows pools, tree and expert load', {}, async (chat) => {
   await page.locator('.sparkline polyline').first().waitFor({ state: 'attached' });
 });
 
-test('light and dark follow the system until one is chosen, and the choice is kept', { timeout: kTestMs }, async () => {
-  const chat = await ChatPage.open(browser, server.url, { colorScheme: 'light' });
-  const light = await chat.background();
-  await chat.button('Dark theme').click();
-  const dark = await chat.background();
-  assert.notEqual(dark, light);
-  await chat.page.reload();
-  assert.equal(await chat.background(), dark);
-  await chat.button('Light theme').click();
-  await chat.page.emulateMedia({ colorScheme: 'dark' });
-  await chat.button('Light theme').waitFor();
-  assert.equal(await chat.background(), dark);
-  await chat.close();
-});
+test(
+  'light and dark follow the system until one is chosen, and the choice is kept',
+  { timeout: kTestMs },
+  async () => {
+    const chat = await ChatPage.open(browser, server.url, { colorScheme: 'light' });
+    const light = await chat.background();
+    await chat.button('Dark theme').click();
+    const dark = await chat.background();
+    assert.notEqual(dark, light);
+    await chat.page.reload();
+    assert.equal(await chat.background(), dark);
+    await chat.button('Light theme').click();
+    await chat.page.emulateMedia({ colorScheme: 'dark' });
+    await chat.button('Light theme').waitFor();
+    assert.equal(await chat.background(), dark);
+    await chat.close();
+  },
+);
 
 test('what a model writes is never run, and loads nothing', { timeout: kTestMs }, async () => {
   const text = [
@@ -245,14 +254,22 @@ test('what a model writes is never run, and loads nothing', { timeout: kTestMs }
     failure: null,
     figures: { firstToken: null, reasoning: null, whole: null, usage: null },
   };
-  const conversation = { id: 'c', title: 'Hostile', changed: 1, messages: [{ role: 'user', text: '<i>hi</i>' }, reply] };
+  const conversation = {
+    id: 'c',
+    title: 'Hostile',
+    changed: 1,
+    messages: [{ role: 'user', text: '<i>hi</i>' }, reply],
+  };
   const storage = { 'baleen.conversations': [conversation] };
   const chat = await ChatPage.open(browser, server.url, { storage });
   await chat.answer.waitFor();
   assert.equal(await chat.answer.locator('script, img, iframe, b, [onerror]').count(), 0);
   assert.equal(await chat.answer.locator('strong').innerText(), 'bold');
   const links = await chat.answer.locator('a').evaluateAll((all) => all.map((link) => [link.href, link.rel]));
-  assert.deepEqual(links.map(([href]) => href), ['http://192.0.2.1/a.png', 'https://example.com/']);
+  assert.deepEqual(
+    links.map(([href]) => href),
+    ['http://192.0.2.1/a.png', 'https://example.com/'],
+  );
   assert.ok(links.every(([, rel]) => rel.includes('noopener')));
   assert.equal(await chat.page.evaluate(() => window.ran), undefined);
   await chat.close();
@@ -264,7 +281,9 @@ test('a narrow screen has everything, and nothing sticks out', { timeout: kTestM
   await chat.ask(kStory);
   const sticksOut = () =>
     chat.page.evaluate(() =>
-      [...document.querySelectorAll('body, .scroller, .machine')].some((one) => one.scrollWidth > one.clientWidth),
+      [...document.querySelectorAll('body, .scroller, .machine')].some(
+        (one) => one.scrollWidth > one.clientWidth,
+      ),
     );
   assert.equal(await sticksOut(), false);
   await chat.button('Machine').click();

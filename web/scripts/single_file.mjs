@@ -36,8 +36,10 @@ export function singleFile() {
       page.source = String(page.source)
         .replace(/\s*<script type="module"[^>]*><\/script>/, '')
         .replace(/\s*<link rel="stylesheet"[^>]*>/, '')
-        .replace('<meta charset="utf-8" />', (tag) =>
-          `${tag}\n    <meta http-equiv="Content-Security-Policy" content="${policy}" />`)
+        .replace(
+          '<meta charset="utf-8" />',
+          (tag) => `${tag}\n    <meta http-equiv="Content-Security-Policy" content="${policy}" />`,
+        )
         .replace('</head>', () => `  <style>${style}</style>\n  </head>`)
         .replace('</body>', () => `  <script type="module">${script}</script>\n  </body>`);
       delete bundle[scripts[0].fileName];

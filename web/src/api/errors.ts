@@ -24,6 +24,7 @@ export function errorMessage(body: unknown): string | null {
 
 export async function refusalOf(response: Response): Promise<Refused> {
   const body: unknown = await response.json().catch(() => null);
-  const message = errorMessage(body) ?? `The server answered ${response.status} ${response.statusText}`.trim();
+  const message =
+    errorMessage(body) ?? `The server answered ${response.status} ${response.statusText}`.trim();
   return new Refused(message, response.status);
 }

@@ -8,7 +8,11 @@ const kPatienceMs = 5000;
 async function get(path: string): Promise<Response> {
   let response: Response;
   try {
-    response = await fetch(path, { cache: 'no-store', headers: keyHeader(), signal: AbortSignal.timeout(kPatienceMs) });
+    response = await fetch(path, {
+      cache: 'no-store',
+      headers: keyHeader(),
+      signal: AbortSignal.timeout(kPatienceMs),
+    });
   } catch {
     throw new Unreachable();
   }

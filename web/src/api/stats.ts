@@ -1,6 +1,13 @@
 /** What GET /stats answers. Counters count since the server started. */
 export interface Stats {
-  model: { name: string; layers: number; vocab_size: number; context_tokens: number; experts: number; max_sequences: number };
+  model: {
+    name: string;
+    layers: number;
+    vocab_size: number;
+    context_tokens: number;
+    experts: number;
+    max_sequences: number;
+  };
   uptime_seconds: number;
   scheduler: SchedulerStats;
   pools: Record<'pages' | 'window_pages' | 'state_slots', Pool>;

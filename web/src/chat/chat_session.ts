@@ -3,9 +3,16 @@ import { computed, signal } from '@preact/signals';
 import { Refused, Unreachable } from '../api/errors';
 import { streamChat } from '../api/chat_stream';
 import { fetchModels } from '../api/server';
-import { reportLost, reportRefusal, clearRefusal } from '../frame/connection';
+import { reportLost, reportRefusal, clearRefusal } from '../api/connection';
 import { composeRequest } from './compose_request';
-import { cutBefore, withReply, withToolResult, withUserMessage, type Conversation, type Reply } from './conversation';
+import {
+  cutBefore,
+  withReply,
+  withToolResult,
+  withUserMessage,
+  type Conversation,
+  type Reply,
+} from './conversation';
 import { conversations, current, keep, settings } from './conversation_store';
 import { ReplyBuilder } from './reply_builder';
 

@@ -56,7 +56,7 @@ export function ChatView(): VNode {
           })}
         </div>
       </div>
-      <Composer key={conversation.id} />
+      <Composer key={conversation.id} conversationId={conversation.id} />
     </main>
   );
 }

@@ -7,7 +7,9 @@ const kNoResult = '(no result)';
 
 /** The request that continues `messages`. */
 export function composeRequest(model: string, messages: Message[], settings: Settings): ChatRequest {
-  const system: ApiMessage[] = settings.system.trim() ? [{ role: 'system', content: settings.system.trim() }] : [];
+  const system: ApiMessage[] = settings.system.trim()
+    ? [{ role: 'system', content: settings.system.trim() }]
+    : [];
   const request: ChatRequest = {
     model,
     messages: [...system, ...messages.flatMap(apiMessages)],

@@ -1,15 +1,22 @@
 import type { VNode } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { IconButton } from '../frame/icons';
+import { IconButton } from '../elements/icons';
 import { isReplying, say, stop } from './chat_session';
 import { fitHeight, sendsOn } from './text_entry';
 
-export function Composer(): VNode {
-  const [text, setText] = useState('');
+/** What is written and not yet sent, by conversation: it outlives a look at another one. */
+const drafts = new Map<string, string>();
+
+export function Composer({ conversationId }: { conversationId: string }): VNode {
+  const [text, setShownText] = useState(drafts.get(conversationId) ?? '');
   const area = useRef<HTMLTextAreaElement>(null);
   useLayoutEffect(() => fitHeight(area.current), [text]);
   useLayoutEffect(() => area.current?.focus({ preventScroll: true }), []);
 
+  const setText = (next: string) => {
+    drafts.set(conversationId, next);
+    setShownText(next);
+  };
   const send = () => {
     if (isReplying.value || text.trim() === '') return;
     say(text);

@@ -42,8 +42,13 @@ export interface Conversation {
 const kTitleLength = 48;
 export const kUntitled = 'New conversation';
 
+/** Unique in this browser; `crypto.randomUUID` is absent from pages that came over plain HTTP. */
+function newId(now: number): string {
+  return `${now.toString(36)}-${Math.random().toString(36).slice(2)}`;
+}
+
 export function newConversation(now: number): Conversation {
-  return { id: crypto.randomUUID?.() ?? `c${now}-${Math.random()}`, title: kUntitled, changed: now, messages: [] };
+  return { id: newId(now), title: kUntitled, changed: now, messages: [] };
 }
 
 /** The first words of what the user said. */
@@ -57,7 +62,12 @@ export function titleFrom(text: string): string {
 
 export function withUserMessage(conversation: Conversation, text: string, now: number): Conversation {
   const title = conversation.title === kUntitled ? titleFrom(text) : conversation.title;
-  return { ...conversation, title, changed: now, messages: [...conversation.messages, { role: 'user', text }] };
+  return {
+    ...conversation,
+    title,
+    changed: now,
+    messages: [...conversation.messages, { role: 'user', text }],
+  };
 }
 
 /** The messages before `index`, for writing that one anew. */
@@ -65,7 +75,12 @@ export function cutBefore(conversation: Conversation, index: number): Conversati
   return { ...conversation, messages: conversation.messages.slice(0, index) };
 }
 
-export function withReply(conversation: Conversation, index: number, reply: Reply, now: number): Conversation {
+export function withReply(
+  conversation: Conversation,
+  index: number,
+  reply: Reply,
+  now: number,
+): Conversation {
   const messages = [...conversation.messages];
   messages[index] = reply;
   return { ...conversation, changed: now, messages };

@@ -1,8 +1,16 @@
 import type { VNode } from 'preact';
 import { useState } from 'preact/hooks';
-import { IconButton, Icon } from '../frame/icons';
+import { IconButton, Icon } from '../elements/icons';
 import { kUntitled, type Conversation } from './conversation';
-import { conversations, current, currentId, deleteConversation, isSaved, keep, startConversation } from './conversation_store';
+import {
+  conversations,
+  current,
+  currentId,
+  deleteConversation,
+  isSaved,
+  keep,
+  startConversation,
+} from './conversation_store';
 import { exportConversation } from './export';
 
 export function ConversationList({ onOpen }: { onOpen: () => void }): VNode {
@@ -83,7 +91,11 @@ function Entry({ conversation, onOpen }: { conversation: Conversation; onOpen: (
         {conversation.title}
       </button>
       <div class="actions">
-        <IconButton icon="pencil" label={`Rename ${conversation.title}`} onClick={() => setTitle(conversation.title)} />
+        <IconButton
+          icon="pencil"
+          label={`Rename ${conversation.title}`}
+          onClick={() => setTitle(conversation.title)}
+        />
         <IconButton
           icon="down"
           label={`Export ${conversation.title}`}

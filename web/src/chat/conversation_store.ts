@@ -9,7 +9,7 @@ const kCurrentKey = 'baleen.current';
 const kSettingsKey = 'baleen.settings';
 const kApiKeyKey = 'baleen.api_key';
 /** Tokens arrive faster than it makes sense to write. */
-const kWriteDelayMs = 300;
+const kWriteDelayMs = 500;
 
 function read<T>(key: string, otherwise: T): T {
   try {
@@ -53,7 +53,10 @@ export const current = computed<Conversation>(
     conversations.value.find(({ id }) => id === currentId.value) ?? (conversations.value[0] as Conversation),
 );
 
-export const settings = signal<Settings>({ ...kDefaultSettings, ...read<Partial<Settings>>(kSettingsKey, {}) });
+export const settings = signal<Settings>({
+  ...kDefaultSettings,
+  ...read<Partial<Settings>>(kSettingsKey, {}),
+});
 
 export function changeSettings(changes: Partial<Settings>): void {
   settings.value = { ...settings.value, ...changes };
@@ -61,12 +64,16 @@ export function changeSettings(changes: Partial<Settings>): void {
 
 /** Replaces a conversation by its newer self; one that was deleted meanwhile stays deleted. */
 export function keep(conversation: Conversation): void {
-  conversations.value = conversations.value.map((other) => (other.id === conversation.id ? conversation : other));
+  conversations.value = conversations.value.map((other) =>
+    other.id === conversation.id ? conversation : other,
+  );
 }
 
 /** Opens an empty conversation: the one that is there, or a new one. */
 export function startConversation(): void {
-  const empty = conversations.value.find(({ messages, title }) => messages.length === 0 && title === kUntitled);
+  const empty = conversations.value.find(
+    ({ messages, title }) => messages.length === 0 && title === kUntitled,
+  );
   const fresh = empty ?? newConversation(Date.now());
   conversations.value = [fresh, ...conversations.value.filter((other) => other !== fresh)];
   currentId.value = fresh.id;

@@ -25,7 +25,9 @@ export function tokensPerSecond(figures: Figures): number | null {
   const { usage, whole, firstToken } = figures;
   if (!usage || whole === null || firstToken === null) return null;
   const elapsed = whole - firstToken;
-  return elapsed > 0 && usage.completion_tokens > 1 ? ((usage.completion_tokens - 1) * kThousand) / elapsed : null;
+  return elapsed > 0 && usage.completion_tokens > 1
+    ? ((usage.completion_tokens - 1) * kThousand) / elapsed
+    : null;
 }
 
 export interface Figure {
@@ -40,8 +42,10 @@ export function figureLine(figures: Figures): Figure[] {
   const count = (value: number) => value.toLocaleString('en');
   if (usage) line.push({ label: 'Tokens of the reply', text: `${count(usage.completion_tokens)} tokens` });
   const rate = tokensPerSecond(figures);
-  if (rate !== null) line.push({ label: 'Rate of decoding', text: `${rate.toFixed(rate < 100 ? 1 : 0)} tokens/s` });
-  if (firstToken !== null) line.push({ label: 'Time to the first token', text: `first after ${seconds(firstToken)}` });
+  if (rate !== null)
+    line.push({ label: 'Rate of decoding', text: `${rate.toFixed(rate < 100 ? 1 : 0)} tokens/s` });
+  if (firstToken !== null)
+    line.push({ label: 'Time to the first token', text: `first after ${seconds(firstToken)}` });
   if (usage) {
     const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
     line.push({
@@ -52,7 +56,10 @@ export function figureLine(figures: Figures): Figure[] {
     const accepted = details?.accepted_prediction_tokens ?? 0;
     const drafted = accepted + (details?.rejected_prediction_tokens ?? 0);
     if (drafted > 0) {
-      line.push({ label: 'Drafted tokens that were accepted', text: `${count(accepted)} of ${count(drafted)} drafts` });
+      line.push({
+        label: 'Drafted tokens that were accepted',
+        text: `${count(accepted)} of ${count(drafted)} drafts`,
+      });
     }
   }
   return line;

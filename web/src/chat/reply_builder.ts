@@ -61,7 +61,11 @@ export class ReplyBuilder {
     this.note({ reasoning: elapsed - this.reasoningBegan });
   }
 
-  private addToCall(delta: { index: number; id?: string; function?: { name?: string; arguments?: string } }): void {
+  private addToCall(delta: {
+    index: number;
+    id?: string;
+    function?: { name?: string; arguments?: string };
+  }): void {
     const calls = [...this.reply.calls];
     const call = calls[delta.index] ?? { id: `call_${delta.index}`, name: '', arguments: '', result: null };
     calls[delta.index] = {

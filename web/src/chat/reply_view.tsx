@@ -1,7 +1,7 @@
 import type { VNode } from 'preact';
 import { memo } from 'preact/compat';
-import { CopyButton } from '../frame/copy_button';
-import { IconButton } from '../frame/icons';
+import { CopyButton } from '../elements/copy_button';
+import { IconButton } from '../elements/icons';
 import { Markdown } from '../markdown/markdown';
 import { isReplying, regenerate } from './chat_session';
 import type { Reply } from './conversation';

@@ -58,17 +58,19 @@ export function SettingsPanel(): VNode {
       <ToolsEditor />
       <fieldset>
         <legend>API key</legend>
-        <input
-          type="password"
-          autocomplete="off"
-          aria-label="API key"
-          placeholder="None"
-          value={apiKey.value}
-          onChange={(event) => {
-            apiKey.value = event.currentTarget.value.trim();
-            void greet();
-          }}
-        />
+        <form onSubmit={(event) => event.preventDefault()}>
+          <input
+            type="password"
+            autocomplete="off"
+            aria-label="API key"
+            placeholder="None"
+            value={apiKey.value}
+            onChange={(event) => {
+              apiKey.value = event.currentTarget.value.trim();
+              void greet();
+            }}
+          />
+        </form>
       </fieldset>
     </aside>
   );

@@ -1,6 +1,6 @@
 import type { VNode } from 'preact';
 import { useState } from 'preact/hooks';
-import { Icon } from '../frame/icons';
+import { Icon } from '../elements/icons';
 import { Markdown } from '../markdown/markdown';
 import type { Reply } from './conversation';
 import { seconds } from './figures';

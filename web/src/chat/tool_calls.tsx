@@ -17,7 +17,12 @@ export function ToolCalls({ reply, index, isLast }: { reply: Reply; index: numbe
       }}
     >
       {reply.calls.map((call) => (
-        <Card key={call.id} call={call} asks={asks} onResult={(text) => setToolResult(index, call.id, text)} />
+        <Card
+          key={call.id}
+          call={call}
+          asks={asks}
+          onResult={(text) => setToolResult(index, call.id, text)}
+        />
       ))}
       {asks && (
         <div class="calls-foot">
@@ -31,7 +36,15 @@ export function ToolCalls({ reply, index, isLast }: { reply: Reply; index: numbe
   );
 }
 
-function Card({ call, asks, onResult }: { call: ToolCall; asks: boolean; onResult: (text: string) => void }): VNode {
+function Card({
+  call,
+  asks,
+  onResult,
+}: {
+  call: ToolCall;
+  asks: boolean;
+  onResult: (text: string) => void;
+}): VNode {
   return (
     <section class="call" aria-label={`Tool call ${call.name}`}>
       <header>

@@ -1,7 +1,7 @@
 import type { VNode } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { CopyButton } from '../frame/copy_button';
-import { IconButton } from '../frame/icons';
+import { CopyButton } from '../elements/copy_button';
+import { IconButton } from '../elements/icons';
 import { isReplying, resay } from './chat_session';
 import type { UserMessage } from './conversation';
 import { fitHeight, sendsOn } from './text_entry';

@@ -6,8 +6,8 @@ import { SettingsPanel } from '../chat/settings_panel';
 import { model } from '../chat/chat_session';
 import { MachineView } from '../machine/machine_view';
 import { Banner } from './banner';
-import { IconButton, Mark } from './icons';
-import { switchTheme, theme } from './theme';
+import { IconButton, Mark } from '../elements/icons';
+import { switchTheme, theme } from '../style/theme';
 
 type View = 'chat' | 'machine';
 

@@ -1,8 +1,8 @@
 import type { VNode } from 'preact';
 import { retry } from '../chat/chat_session';
 import { current } from '../chat/conversation_store';
-import { clearRefusal, isLost, look, refusal } from './connection';
-import { IconButton } from './icons';
+import { clearRefusal, isLost, look, refusal } from '../api/connection';
+import { IconButton } from '../elements/icons';
 
 /** One line at the top while the server is away, or after it has refused something. */
 export function Banner(): VNode | null {

@@ -1,6 +1,6 @@
 import type { VNode } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { theme } from '../frame/theme';
+import { theme } from '../style/theme';
 import { cellAt, evenness, type HeatGrid } from './heat_grid';
 import { count, percent } from './units';
 import { useWidth } from './use_width';
@@ -21,8 +21,15 @@ export function ExpertLoad({ load }: { load: readonly number[][] }): VNode {
   const canvas = useRef<HTMLCanvasElement>(null);
   const [pointed, setPointed] = useState<{ layer: number; expert: number } | null>(null);
   const columns = Math.max(0, ...load.map((row) => row.length));
-  const rowPx = Math.max(kLeastRowPx, Math.min(kMostRowPx, Math.floor(kMostHeightPx / Math.max(1, load.length))));
-  const grid: HeatGrid = { left: kLabelPx, cell: columns > 0 ? Math.max(0, width - kLabelPx) / columns : 0, row: rowPx };
+  const rowPx = Math.max(
+    kLeastRowPx,
+    Math.min(kMostRowPx, Math.floor(kMostHeightPx / Math.max(1, load.length))),
+  );
+  const grid: HeatGrid = {
+    left: kLabelPx,
+    cell: columns > 0 ? Math.max(0, width - kLabelPx) / columns : 0,
+    row: rowPx,
+  };
   const colours = theme.value;
 
   useLayoutEffect(() => {

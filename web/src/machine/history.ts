@@ -43,7 +43,8 @@ export class RateHistory {
         at: stats.uptime_seconds,
         replyRate: (now.reply_tokens - then.reply_tokens) / elapsed,
         // Tokens from the cache cost no step: they are not counted as work.
-        promptRate: (now.prompt_tokens - now.cached_tokens - (then.prompt_tokens - then.cached_tokens)) / elapsed,
+        promptRate:
+          (now.prompt_tokens - now.cached_tokens - (then.prompt_tokens - then.cached_tokens)) / elapsed,
         stepSeconds: steps > 0 ? (now.step_seconds - then.step_seconds) / steps : null,
       },
     ];

@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { Refused, Unreachable } from '../api/errors';
 import { fetchStats } from '../api/server';
 import type { Stats } from '../api/stats';
-import { reportLost } from '../frame/connection';
+import { reportLost } from '../api/connection';
 import { Counters } from './counters';
 import { ExpertLoad } from './expert_load';
 import { RateHistory, type Sample } from './history';
@@ -91,7 +91,10 @@ function Machine({ stats, samples }: Look): VNode {
         <TreePicture nodes={stats.tree} />
       </Section>
       <div class="machine-halves">
-        <Section title="Experts" note={blocks > 0 ? 'tokens routed since the start, a row for each layer' : undefined}>
+        <Section
+          title="Experts"
+          note={blocks > 0 ? 'tokens routed since the start, a row for each layer' : undefined}
+        >
           <ExpertLoad load={stats.expert_load} />
         </Section>
         <Section title="Operations" note="time since the start">

@@ -48,7 +48,12 @@ export function DiskTier({ disk }: { disk: DiskStats }): VNode {
     <div class="bars disk">
       <div class="bar">
         <span class="bar-label">Disk</span>
-        <div class="stack" role="img" aria-label={`Disk: ${words} of ${bytes(disk.budget_bytes)}`} title={words}>
+        <div
+          class="stack"
+          role="img"
+          aria-label={`Disk: ${words} of ${bytes(disk.budget_bytes)}`}
+          title={words}
+        >
           <span class="of-cached" style={{ width: `${Math.min(100, share)}%` }} />
         </div>
         <span class="bar-figure">
@@ -56,8 +61,9 @@ export function DiskTier({ disk }: { disk: DiskStats }): VNode {
         </span>
       </div>
       <p class="bar-note">
-        {count(disk.files)} files; pages written {count(disk.written_pages)}, read {count(disk.read_pages)}, dropped{' '}
-        {count(disk.dropped_pages)}; files rejected {count(disk.rejected_files)}, evicted {count(disk.evicted_files)}
+        {count(disk.files)} files; pages written {count(disk.written_pages)}, read {count(disk.read_pages)},
+        dropped {count(disk.dropped_pages)}; files rejected {count(disk.rejected_files)}, evicted{' '}
+        {count(disk.evicted_files)}
       </p>
     </div>
   );

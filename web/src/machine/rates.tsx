@@ -19,7 +19,10 @@ export function Rates({ samples, scheduler, sequences }: RatesProps): VNode {
       <div class="rate rate-wide">
         <h3>Reply tokens per second</h3>
         <p class="rate-value">{compact(last?.replyRate ?? 0)}</p>
-        <Sparkline values={samples.map(({ replyRate }) => replyRate)} label="Reply tokens per second, last minute" />
+        <Sparkline
+          values={samples.map(({ replyRate }) => replyRate)}
+          label="Reply tokens per second, last minute"
+        />
       </div>
       <div class="rate rate-wide">
         <h3>Prompt tokens per second</h3>
@@ -31,7 +34,11 @@ export function Rates({ samples, scheduler, sequences }: RatesProps): VNode {
       </div>
       <Figure title="Running" value={count(scheduler.running)} note={`of ${count(sequences)} at most`} />
       <Figure title="Waiting" value={count(scheduler.waiting)} note="in the queue" />
-      <Figure title="Step" value={step === null ? '–' : duration(step)} note={`${count(scheduler.steps)} so far`} />
+      <Figure
+        title="Step"
+        value={step === null ? '–' : duration(step)}
+        note={`${count(scheduler.steps)} so far`}
+      />
       <Figure
         title="From the cache"
         value={percent(scheduler.cached_tokens, scheduler.prompt_tokens)}
@@ -39,7 +46,9 @@ export function Rates({ samples, scheduler, sequences }: RatesProps): VNode {
       />
       <Figure
         title="Drafts accepted"
-        value={scheduler.drafted_tokens > 0 ? percent(scheduler.accepted_tokens, scheduler.drafted_tokens) : '–'}
+        value={
+          scheduler.drafted_tokens > 0 ? percent(scheduler.accepted_tokens, scheduler.drafted_tokens) : '–'
+        }
         note={scheduler.drafted_tokens > 0 ? `of ${compact(scheduler.drafted_tokens)}` : 'none were made'}
       />
     </section>

@@ -50,7 +50,8 @@ export function layOutTree(nodes: readonly TreeNode[], width: number): TreeLayou
   // A stack, not recursion: a prefix may be split into any number of nodes. Children are pushed last first.
   const open: { node: TreeNode; parent: TreeBox | null; isFirst: boolean }[] = [];
   const push = (list: TreeNode[], parent: TreeBox | null) => {
-    for (let i = list.length - 1; i >= 0; i -= 1) open.push({ node: list[i] as TreeNode, parent, isFirst: i === 0 });
+    for (let i = list.length - 1; i >= 0; i -= 1)
+      open.push({ node: list[i] as TreeNode, parent, isFirst: i === 0 });
   };
   push(roots, null);
   for (let next = open.pop(); next; next = open.pop()) {

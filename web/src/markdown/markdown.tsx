@@ -5,7 +5,7 @@
 import { memo } from 'preact/compat';
 import type { ComponentChildren, VNode } from 'preact';
 import { marked, type MarkedToken, type Token, type Tokens } from 'marked';
-import { CopyButton } from '../frame/copy_button';
+import { CopyButton } from '../elements/copy_button';
 import { isSafeLink } from './safe_link';
 
 /** Paragraphs, lists and so on; only those whose source changed are rendered again while a reply grows. */
@@ -63,7 +63,9 @@ function renderBlocks(tokens: Token[]): ComponentChildren {
 function renderList(list: Tokens.List): VNode {
   const items = list.items.map((item) => (
     <li class={item.task ? 'task' : undefined}>
-      {item.task && <input type="checkbox" checked={item.checked} disabled aria-label={item.checked ? 'done' : 'open'} />}
+      {item.task && (
+        <input type="checkbox" checked={item.checked} disabled aria-label={item.checked ? 'done' : 'open'} />
+      )}
       {renderBlocks(item.tokens)}
     </li>
   ));
@@ -72,7 +74,9 @@ function renderList(list: Tokens.List): VNode {
 
 function renderTable(table: Tokens.Table): VNode {
   const cells = (row: Tokens.TableCell[], Cell: 'td' | 'th') =>
-    row.map((cell) => <Cell style={cell.align ? { textAlign: cell.align } : undefined}>{renderInline(cell.tokens)}</Cell>);
+    row.map((cell) => (
+      <Cell style={cell.align ? { textAlign: cell.align } : undefined}>{renderInline(cell.tokens)}</Cell>
+    ));
   return (
     <div class="wide">
       <table>

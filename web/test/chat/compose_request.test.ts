@@ -48,13 +48,18 @@ test('every setting has its field', () => {
 });
 
 test('tools that do not parse are not sent, and a tool that is gone is not forced', () => {
-  expect(composeRequest('m', [said], { ...kDefaultSettings, toolsOn: true, tools: '[{' }).tools).toBeUndefined();
+  expect(
+    composeRequest('m', [said], { ...kDefaultSettings, toolsOn: true, tools: '[{' }).tools,
+  ).toBeUndefined();
   const other = composeRequest('m', [said], { ...kDefaultSettings, toolsOn: true, toolChoice: 'gone' });
   expect(other.tool_choice).toBe('auto');
 });
 
 test('a tool call is followed by what the tool said', () => {
-  const history = [said, reply({ reasoning: 'hm', ending: 'tool_calls', calls: [call('{"a":1}', '21 degrees')] })];
+  const history = [
+    said,
+    reply({ reasoning: 'hm', ending: 'tool_calls', calls: [call('{"a":1}', '21 degrees')] }),
+  ];
   expect(composeRequest('m', history, kDefaultSettings).messages.slice(1)).toEqual([
     {
       role: 'assistant',

@@ -35,5 +35,8 @@ test('operations leave the conversation before them as it was', () => {
 
 test('a tool result goes to its call alone', () => {
   const calls = ['a', 'b'].map((id) => ({ id, name: 'f', arguments: '{}', result: null }));
-  expect(withToolResult({ ...kEmptyReply, calls }, 'b', '4').calls.map(({ result }) => result)).toEqual([null, '4']);
+  expect(withToolResult({ ...kEmptyReply, calls }, 'b', '4').calls.map(({ result }) => result)).toEqual([
+    null,
+    '4',
+  ]);
 });

@@ -28,9 +28,17 @@ test('the line says what is known and no more', () => {
     '20 of 25 drafts',
   ]);
   expect(figureLine(kNoFigures)).toEqual([]);
-  expect(figureLine({ ...kNoFigures, firstToken: 1234 }).map(({ text }) => text)).toEqual(['first after 1.2 s']);
+  expect(figureLine({ ...kNoFigures, firstToken: 1234 }).map(({ text }) => text)).toEqual([
+    'first after 1.2 s',
+  ]);
 });
 
 test('times have a sensible number of digits', () => {
-  expect([4.4, 999, 1000, 59_900, 61_000].map(seconds)).toEqual(['4 ms', '999 ms', '1.0 s', '59.9 s', '61 s']);
+  expect([4.4, 999, 1000, 59_900, 61_000].map(seconds)).toEqual([
+    '4 ms',
+    '999 ms',
+    '1.0 s',
+    '59.9 s',
+    '61 s',
+  ]);
 });

@@ -32,7 +32,10 @@ test('parallel tool calls grow side by side', () => {
   const builder = new ReplyBuilder();
   builder.add(delta({ tool_calls: [{ index: 0, id: 'call_a', function: { name: 'f', arguments: '' } }] }), 1);
   builder.add(delta({ tool_calls: [{ index: 0, function: { arguments: '{"x"' } }] }), 2);
-  builder.add(delta({ tool_calls: [{ index: 1, id: 'call_b', function: { name: 'g', arguments: '{' } }] }), 3);
+  builder.add(
+    delta({ tool_calls: [{ index: 1, id: 'call_b', function: { name: 'g', arguments: '{' } }] }),
+    3,
+  );
   builder.add(delta({ tool_calls: [{ index: 0, function: { arguments: ':1}' } }] }), 4);
   builder.add(delta({ tool_calls: [{ index: 1, function: { arguments: '}' } }] }), 5);
   builder.add(end('tool_calls'), 6);

@@ -1,5 +1,11 @@
 import { expect, test } from 'vitest';
-import { kDefaultSettings, kNumberControls, readNumber, readTools, type NumberControl } from '../../src/chat/settings';
+import {
+  kDefaultSettings,
+  kNumberControls,
+  readNumber,
+  readTools,
+  type NumberControl,
+} from '../../src/chat/settings';
 
 const control = (key: string) => kNumberControls.find((one) => one.key === key) as NumberControl;
 

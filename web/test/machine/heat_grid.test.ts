@@ -11,7 +11,13 @@ test('the cell under a point', () => {
 });
 
 test('no cell beside the map, nor in a layer without counts', () => {
-  for (const [x, y] of [[19, 0], [50, 0], [25, 7], [25, 15], [25, -1]] as const) {
+  for (const [x, y] of [
+    [19, 0],
+    [50, 0],
+    [25, 7],
+    [25, 15],
+    [25, -1],
+  ] as const) {
     expect(cellAt(kGrid, kLoad, x, y)).toBeNull();
   }
   expect(cellAt({ ...kGrid, cell: 0 }, kLoad, 30, 1)).toBeNull();

@@ -3,7 +3,14 @@ import type { SchedulerStats, Stats } from '../../src/api/stats';
 import { RateHistory } from '../../src/machine/history';
 
 function look(uptime: number, counters: Partial<SchedulerStats>): Stats {
-  const scheduler = { prompt_tokens: 0, cached_tokens: 0, reply_tokens: 0, steps: 0, step_seconds: 0, ...counters };
+  const scheduler = {
+    prompt_tokens: 0,
+    cached_tokens: 0,
+    reply_tokens: 0,
+    steps: 0,
+    step_seconds: 0,
+    ...counters,
+  };
   return { uptime_seconds: uptime, scheduler } as Stats;
 }
 
@@ -15,7 +22,9 @@ test('rates are differences over the time of the server', () => {
     look(12, { reply_tokens: 150, prompt_tokens: 600, cached_tokens: 512, steps: 50, step_seconds: 1 }),
   );
   expect(history.samples).toEqual([{ at: 12, replyRate: 25, promptRate: 44, stepSeconds: 0.02 }]);
-  history.add(look(13, { reply_tokens: 150, prompt_tokens: 600, cached_tokens: 512, steps: 50, step_seconds: 1 }));
+  history.add(
+    look(13, { reply_tokens: 150, prompt_tokens: 600, cached_tokens: 512, steps: 50, step_seconds: 1 }),
+  );
   expect(history.samples.at(-1)).toEqual({ at: 13, replyRate: 0, promptRate: 0, stepSeconds: null });
 });
 

@@ -13,11 +13,16 @@ function someTree(size: number): TreeNode[] {
     state = (state * 48271) % 2147483647;
     return state % below;
   };
-  return Array.from({ length: size }, (_, i) => node(i, i === 0 ? -1 : draw(i + 1) - 1, 256 * (1 + draw(20))));
+  return Array.from({ length: size }, (_, i) =>
+    node(i, i === 0 ? -1 : draw(i + 1) - 1, 256 * (1 + draw(20))),
+  );
 }
 
 test('the first child goes on in the row, the others open rows below', () => {
-  const { boxes, rows } = layOutTree([node(1, -1, 512), node(2, 1, 256), node(3, 1, 256), node(4, -1, 256)], 600);
+  const { boxes, rows } = layOutTree(
+    [node(1, -1, 512), node(2, 1, 256), node(3, 1, 256), node(4, -1, 256)],
+    600,
+  );
   expect(rows).toBe(3);
   expect(boxes.map(({ node: { id }, row }) => [id, row])).toEqual([
     [1, 0],

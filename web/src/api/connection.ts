@@ -1,6 +1,6 @@
 /** Whether the server is there, and what it last refused. */
 import { signal } from '@preact/signals';
-import { isReachable } from '../api/server';
+import { isReachable } from './server';
 
 export const isLost = signal(false);
 export const refusal = signal<string | null>(null);
