@@ -15,7 +15,6 @@
 #include "app/generation_flags.h"
 #include "app/shutdown_signal.h"
 #include "engine/engine.h"
-#include "grammar/reply_constraint.h"
 #include "scheduler/scheduler.h"
 #include "server/api_server.h"
 #include "tokenizer/tokenizer.h"
@@ -114,6 +113,8 @@ WindowPolicy window_policy(const std::string& name) {
   return name == "none" ? WindowPolicy::kNone : WindowPolicy::kAll;
 }
 
+void warn(const std::string& sentence) { fmt::print(stderr, "baleen: {}\n", sentence); }
+
 EngineOptions engine_options(const ServeFlags& flags) {
   EngineOptions options = flags.engine.options();
   options.max_batch_tokens = flags.max_batch_tokens;
@@ -127,10 +128,11 @@ EngineOptions engine_options(const ServeFlags& flags) {
   options.reserved_tails = flags.reserved_tails;
   if (!flags.cache_dir.empty()) {
     if (flags.no_prefix_cache) fail("--cache-dir keeps prefixes, --no-prefix-cache forbids them; choose one");
-    options.disk = EngineDiskOptions{.folder = flags.cache_dir,
-                                     .budget_bytes = flags.cache_disk_bytes,
-                                     .window_policy = window_policy(flags.cache_windows),
-                                     .checkpoint_pages = flags.cache_checkpoint_pages};
+    options.disk = DiskCacheOptions{.folder = flags.cache_dir,
+                                    .budget_bytes = flags.cache_disk_bytes,
+                                    .window_policy = window_policy(flags.cache_windows),
+                                    .checkpoint_pages = flags.cache_checkpoint_pages,
+                                    .warn = warn};
   }
   return options;
 }
@@ -144,7 +146,6 @@ ServedModel served_model(const ServeFlags& flags, const Engine& engine, const To
           ? std::filesystem::absolute(std::filesystem::path(flags.engine.model) / "").parent_path().filename()
           : flags.name;
   model.tokenizer = &tokenizer;
-  model.masks = make_mask_vocabulary(tokenizer, config.vocab_size);
   model.limits = engine.limits();
   model.bos = static_cast<TokenId>(config.bos_token_id);
   model.eos = static_cast<TokenId>(config.eos_token_id);
@@ -160,7 +161,10 @@ ServedModel served_model(const ServeFlags& flags, const Engine& engine, const To
 EngineView view_of(Engine& engine, std::int64_t disk_budget_bytes) {
   EngineView view;
   view.tree = engine.tree(kMostTreeNodes);
-  view.expert_load = engine.expert_load();
+  const View<const std::int64_t, 2> load = engine.expert_load();
+  for (std::int64_t block = 0; block < load.extent(0); ++block) {
+    view.expert_load.emplace_back(load.row(block).begin(), load.row(block).end());
+  }
   for (const auto& [name, record] : engine.device().profile().records()) {
     view.operations.push_back({.name = std::string(name),
                                .calls = record.calls,

@@ -181,8 +181,8 @@ void CompletionJob::finish_choice(std::size_t choice_idx, const ReplySummary& su
       if (!rest.empty()) send(encoder_->parts(static_cast<int>(choice_idx), rest, {}));
       remember_calls(choice_idx);
     }
-    send(encoder_->choice_finished(static_cast<int>(choice_idx), stop_reason(summary, choice.reader.num_calls()),
-                                   summary.stop_string));
+    send(encoder_->choice_finished(static_cast<int>(choice_idx),
+                                   stop_reason(summary, choice.reader.num_calls()), summary.stop_string));
   }
   if (num_finished_ == choices_.size()) finish();
 }

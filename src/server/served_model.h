@@ -2,19 +2,16 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "engine/step_engine.h"
-#include "grammar/reply_constraint.h"
 #include "tokenizer/tokenizer.h"
 
 namespace baleen {
 
 struct ServedModel {
-  std::string name;                             ///< what clients call it
-  const Tokenizer* tokenizer = nullptr;         ///< outlives the server
-  std::shared_ptr<const MaskVocabulary> masks;  ///< of that tokenizer
+  std::string name;                      ///< what clients call it
+  const Tokenizer* tokenizer = nullptr;  ///< outlives the server
   EngineLimits limits;
   TokenId bos = 0;
   TokenId eos = 1;

@@ -75,14 +75,12 @@ class RunningServer {
   ServedModel model() {
     return {.name = "stories",
             .tokenizer = &tokenizer_,
-            .masks = make_mask_vocabulary(tokenizer_, engine_.config().vocab_size),
             .limits = engine_.limits(),
             .num_layers = engine_.config().num_hidden_layers};
   }
   EngineView view() {
     EngineView view;
     view.tree = engine_.tree(100);
-    view.expert_load = engine_.expert_load();
     return view;
   }
 
