@@ -6,8 +6,16 @@
 set(BALEEN_WARNINGS -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Werror
     -Wno-missing-field-initializers -Wno-restrict)
 
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  list(APPEND BALEEN_WARNINGS -Wno-unknown-warning-option)
+endif()
+
 function(baleen_compile_options target)
   target_compile_options(${target} PRIVATE ${BALEEN_WARNINGS})
+  if(BALEEN_FUZZERS)
+    # Without it the fuzzer would be guided by the paths through its own file alone.
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
   if(BALEEN_SANITIZE)
     target_compile_options(${target} PUBLIC -fsanitize=${BALEEN_SANITIZE} -fno-omit-frame-pointer
                                             -fno-sanitize-recover=all)

@@ -17,7 +17,7 @@
 namespace baleen {
 namespace {
 
-constexpr double kMinStatsSeconds = 0.1, kMaxStatsSeconds = 3600;
+constexpr double kMinStatsSeconds = 0.01, kMaxStatsSeconds = 3600;
 /// A look at whether all is done while draining.
 constexpr double kDrainLookSeconds = 0.05;
 
@@ -49,6 +49,16 @@ ApiResult<ApiRequest> parse_body(Api api, std::string_view body, const ApiContex
 std::string random_name() {
   std::random_device device;
   return fmt::format("{:08x}{:08x}", device(), device());
+}
+
+/// What the HTTP server itself refuses, in the shape of the protocol that was spoken.
+HttpServerOptions with_protocol_errors(HttpServerOptions options) {
+  options.write_error = [](const HttpError& error) {
+    ApiError refusal{.status = error.status, .code = error.code, .message = error.message};
+    if (error.status >= 500) refusal.type = "server_error";
+    return HttpResponse{.status = error.status, .body = error_body(api_of(error.path), refusal)};
+  };
+  return options;
 }
 
 /// The number after `name=` in a query; `otherwise` when there is none.
@@ -109,7 +119,7 @@ ApiServer::ApiServer(ServedModel model, Scheduler& scheduler, EngineProbe probe,
       preparer_(model_, calls_),
       started_seconds_(now_seconds()),
       instance_(random_name()),
-      http_(options_.http,
+      http_(with_protocol_errors(options_.http),
             [this](HttpRequest request, std::shared_ptr<Exchange> exchange) {
               handle(std::move(request), exchange);
             }),
@@ -122,7 +132,9 @@ void ApiServer::handle(HttpRequest request, const std::shared_ptr<Exchange>& exc
   for (const Route& candidate : routes()) {
     const bool rest = candidate.with_rest && request.path.starts_with(std::string(candidate.path) + "/");
     if (request.path != candidate.path && !rest) continue;
-    if (request.method == candidate.method) route = &candidate;
+    // The HTTP server leaves the body of an answer to HEAD out.
+    if (request.method == candidate.method || (request.method == "HEAD" && candidate.method == "GET"))
+      route = &candidate;
     allowed = candidate.method;
   }
   if (route == nullptr && !allowed.empty()) {
