@@ -7,7 +7,7 @@
 /// version is ignored with a warning, removed, and never trusted.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -17,24 +17,16 @@
 #include <string>
 #include <vector>
 
+#include "disk_tier/page_file.h"
+#include "disk_tier/page_key.h"
 #include "tensor/ragged_batch.h"
 
 namespace baleen {
 
-/// 128-bit hash of a page's content and of all before it.
-struct PageKey {
-  std::uint64_t high = 0, low = 0;
-  [[nodiscard]] friend bool operator==(const PageKey&, const PageKey&) = default;
-};
-
-/// Key before the first page. `fingerprint` says which model, precision and cache layout made the pages.
-[[nodiscard]] PageKey root_key(std::string_view fingerprint);
-[[nodiscard]] PageKey page_key(const PageKey& parent, std::span<const TokenId> page_tokens);
-
 /// Which pages take their window rows (most of the bytes) to disk.
 enum class WindowPolicy : std::uint8_t {
   kAll,          ///< every page: a hit may end anywhere
-  kCheckpoints,  ///< pages at multiples of `checkpoint_pages` and ends of prefixes: a hit ends at one of them
+  kCheckpoints,  ///< every `checkpoint_pages`-th page and ends of prefixes: a hit ends at one of them
   kNone,         ///< none: a hit recomputes the rows of the last window
 };
 
@@ -50,45 +42,56 @@ struct DiskTierOptions {
                                   << 20;  ///< waiting to be written; pages beyond are not kept
 };
 
-struct StoredPage {
-  std::vector<std::byte> page;
-  std::vector<std::byte> window;  ///< empty when the file has no window rows
-};
-
 struct DiskTierStats {
   std::int64_t num_files = 0, file_bytes = 0;
-  std::int64_t written_pages = 0, read_pages = 0, dropped_pages = 0, rejected_files = 0, evicted_files = 0;
+  std::int64_t queued_pages = 0, queued_bytes = 0;
+  std::int64_t written_pages = 0, read_pages = 0;
+  std::int64_t dropped_pages = 0;   ///< the queue was full, or the disk
+  std::int64_t rejected_files = 0;  ///< damaged, foreign, or of another version
+  std::int64_t evicted_files = 0;   ///< for the budget
 };
 
-/// Writes in a thread of its own; the other members are for one thread.
+/// Writes in a thread of its own; the other members are for one thread, except `stats`.
+///
+/// The least recently used file goes first. A page is of no use without those before it, so whoever stores or loads
+/// several pages of a prefix does best to begin with the last: then the ends of prefixes go before their beginnings.
 class DiskTier {
  public:
-  /// Scans the folder. `warn` gets a sentence for each file that is ignored, from either thread. Throws `Error` when
-  /// the folder cannot be used, or another process uses it.
-  DiskTier(DiskTierOptions options, std::function<void(const std::string&)> warn);
+  using Warn = std::function<void(const std::string&)>;
+
+  /// Reads names and headers of all files. `warn` gets a sentence for each file that is ignored, and when writing
+  /// begins to fail or works again, from either thread. Throws `Error` when the folder cannot be used, or another
+  /// process uses it.
+  DiskTier(DiskTierOptions options, Warn warn);
   /// Writes what is queued.
   ~DiskTier();
   DiskTier(const DiskTier&) = delete;
   DiskTier& operator=(const DiskTier&) = delete;
 
   enum class Presence : std::uint8_t { kAbsent, kPage, kPageAndWindow };
-  /// From the index in memory: the file itself may yet prove bad.
+  /// From memory, queued pages included: the file itself may yet prove bad.
   [[nodiscard]] Presence presence(const PageKey& key) const;
 
   /// Whether the policy wants window rows of page number `page_idx` (0-based), the last of its prefix or not.
   [[nodiscard]] bool wants_window(std::int64_t page_idx, bool ends_prefix) const;
 
-  /// Queues a page; a page that is there with as much is left alone. False when the queue is full.
+  /// Queues a page; `window` may be empty. A page that is there with as much is marked as used and left alone. False
+  /// when the queue is full: the page is dropped.
   bool store(const PageKey& key, std::span<const TokenId> tokens, std::vector<std::byte> page,
              std::vector<std::byte> window);
 
-  /// Reads and verifies; nothing when there is no such file or it is bad. Marks it as used.
+  /// Reads and verifies, or takes it from the queue; nothing when there is no such page or its file is bad, which is
+  /// then removed. Marks it as used.
   [[nodiscard]] std::optional<StoredPage> load(const PageKey& key, std::span<const TokenId> tokens);
 
-  /// Waits until all that is queued is on disk.
+  /// Waits until all that is queued is on disk, or dropped.
   void flush();
   [[nodiscard]] DiskTierStats stats() const;
   [[nodiscard]] const DiskTierOptions& options() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace baleen
