@@ -39,8 +39,8 @@ struct RadixTreeOptions {
   std::int64_t page_tokens = kPageTokens;  ///< positions of a page; tests use 1
   std::int64_t window_tokens = 128;        ///< live positions that a match must end with
   /// Window pages kept for the ends of idle prefixes: while others can be had, eviction leaves the tails (the last
-  /// window pages before a leaf's end, or before the end of an insertion) of this many most recently used prefixes
-  /// alone. Without them the least recently used window page goes, wherever it lies.
+  /// window pages before a leaf's end, or before the end of an insertion that went on in several ways) of this many
+  /// most recently used prefixes alone. Without them the least recently used window page goes, wherever it lies.
   std::int64_t reserved_tails = 0;
 };
 

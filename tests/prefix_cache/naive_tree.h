@@ -170,7 +170,8 @@ class NaiveTree {
   }
   [[nodiscard]] bool is_leaf(const Prefix& end) const { return extensions(end).empty(); }
   [[nodiscard]] bool is_tail(const Node& node) const {
-    return records_.at(node.back()).ends_insertion || is_leaf(node.back());
+    const std::size_t num_children = extensions(node.back()).size();
+    return num_children == 0 || (num_children > 1 && records_.at(node.back()).ends_insertion);
   }
 
   /// The node that holds `page`.
