@@ -3,20 +3,9 @@
 #include <utility>
 
 #include "chat/json_repair.h"
+#include "chat/white_space.h"
 
 namespace baleen {
-namespace {
-
-constexpr std::string_view kSpace = " \t\n\r";
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
-}
-
-}  // namespace
-
 void ArgumentWriter::begin_value(std::string_view key, std::optional<bool> is_string) {
   key_ = key;
   is_string_ = is_string;
@@ -29,7 +18,7 @@ void ArgumentWriter::begin_value(std::string_view key, std::optional<bool> is_st
 }
 
 void ArgumentWriter::append(std::string_view text) {
-  has_text_ |= text.find_first_not_of(kSpace) != std::string_view::npos;
+  has_text_ |= !is_blank(text);
   if (is_dropped_) return;
   waiting_ += text;
   if (!streams_ || !has_text_) return;
@@ -48,7 +37,7 @@ void ArgumentWriter::end_value(End end) {
     out_ += '"';
   } else if (end == End::kCut) {
     ++num_repairs_;
-  } else if (!trimmed(waiting_).empty() || types_.only_string()) {
+  } else if (!is_blank(waiting_) || types_.only_string()) {
     const std::string value = json_of(waiting_);
     write_key();
     out_ += value;

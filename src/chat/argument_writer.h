@@ -35,7 +35,7 @@ class ArgumentWriter {
   [[nodiscard]] bool has_key(std::string_view key) const { return keys_.contains(std::string(key)); }
   [[nodiscard]] bool has_keys() const { return !keys_.empty(); }
   /// The value being written has no text yet but white space.
-  [[nodiscard]] bool is_blank() const { return !has_text_; }
+  [[nodiscard]] bool value_is_blank() const { return !has_text_; }
   [[nodiscard]] std::string_view key() const { return key_; }
   /// What is new since the last time.
   [[nodiscard]] std::string take_text();

@@ -1,7 +1,8 @@
 #include "chat/drafted_block.h"
 
-#include <string_view>
 #include <utility>
+
+#include "chat/white_space.h"
 
 namespace baleen {
 
@@ -23,7 +24,7 @@ DraftedBlock::Verdict DraftedBlock::add(Markup stretch, bool is_declared) {
 bool DraftedBlock::fits(const Markup& stretch, bool is_declared) const {
   switch (stretch.kind) {
     case Kind::kText:
-      return is_in_value_ || stretch.raw.find_first_not_of(" \t\n\r") == std::string::npos;
+      return is_in_value_ || is_blank(stretch.raw);
     case Kind::kCalls:
       return stretch.is_closing ? !is_closed_ : stretches_.empty();
     case Kind::kInvoke:

@@ -1,7 +1,7 @@
 /// A tool-call block within reasoning: a call that the model forgot to close its reasoning for, or a thought about one.
 #pragma once
 
-#include <span>
+#include <utility>
 #include <vector>
 
 #include "chat/markup.h"

@@ -5,19 +5,12 @@
 
 #include "chat/format.h"
 #include "chat/markup_scanner.h"
+#include "chat/white_space.h"
 
 namespace baleen {
 namespace {
 
 using Kind = Markup::Kind;
-
-constexpr std::string_view kSpace = " \t\n\r";
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
-}
 
 }  // namespace
 
@@ -87,7 +80,7 @@ InvokeReader::Verdict InvokeReader::feed_value(const Markup& stretch, bool is_de
     return Verdict::kGoesOn;
   }
   const bool is_repeated = stretch.opens(Kind::kParameter) && place_ == Place::kValue && arguments_ &&
-                           arguments_->is_blank() && key_of(stretch) == arguments_->key();
+                           arguments_->value_is_blank() && key_of(stretch) == arguments_->key();
   if (is_repeated || stretch.kind == Kind::kCut) {
     ++parts_.num_repairs;
   } else if (stretch.kind == Kind::kText || arguments_) {
@@ -136,8 +129,8 @@ void InvokeReader::add_value(std::string_view text) {
 
 InvokeReader::Verdict InvokeReader::end(Verdict verdict, bool cut) {
   if (arguments_) {
-    const bool is_object = !cut && !arguments_->has_keys() && !trimmed(loose_text_).empty() &&
-                           arguments_->take_object(loose_text_);
+    const bool is_object =
+        !cut && !arguments_->has_keys() && !is_blank(loose_text_) && arguments_->take_object(loose_text_);
     if (is_object) loose_text_.clear();
     arguments_->close();
     flush_arguments();

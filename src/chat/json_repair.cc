@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "chat/white_space.h"
+
 namespace baleen {
 namespace {
 
@@ -45,7 +47,7 @@ class Repairer {
   }
 
   void skip_space() {
-    while (!at_end() && std::string_view(" \t\n\r").find(text_[at_]) != std::string_view::npos) ++at_;
+    while (!at_end() && kWhiteSpace.find(text_[at_]) != std::string_view::npos) ++at_;
   }
 
   bool value(int depth) {

@@ -6,6 +6,7 @@
 
 #include "base/utf8.h"
 #include "chat/format.h"
+#include "chat/white_space.h"
 
 namespace baleen {
 namespace {
@@ -49,7 +50,7 @@ constexpr std::string_view kWideBar = "｜";
 constexpr std::string_view kDoubleQuotes[] = {"\"", "“", "”", "„", "＂"};
 constexpr std::string_view kSingleQuotes[] = {"'", "‘", "’", "`"};
 
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+bool is_space(char c) { return kWhiteSpace.find(c) != std::string_view::npos; }
 
 bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';

@@ -11,6 +11,7 @@
 #include "chat/markup_scanner.h"
 #include "chat/parse.h"
 #include "chat/reply_parts.h"
+#include "chat/white_space.h"
 
 namespace baleen {
 
@@ -166,10 +167,7 @@ class ReplyReader::State {
   /// White space around a name does not matter.
   [[nodiscard]] const DeclaredTool* tool_of(const Markup& invoke) const {
     if (!invoke.name) return nullptr;
-    std::string_view name = *invoke.name;
-    while (name.starts_with(' ')) name.remove_prefix(1);
-    while (name.ends_with(' ')) name.remove_suffix(1);
-    const auto found = std::ranges::find(tools_, name, &DeclaredTool::name);
+    const auto found = std::ranges::find(tools_, trimmed(*invoke.name), &DeclaredTool::name);
     return found == tools_.end() ? nullptr : &*found;
   }
 

@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "chat/markup.h"
+#include "chat/white_space.h"
 
 namespace baleen {
 namespace {
 
-constexpr std::string_view kSpace = " \t\n\r";
 constexpr std::size_t kMostNewlines = 2;
 constexpr std::size_t kTailBytes = 40;  // longer than any special string
 
@@ -26,7 +26,7 @@ bool ends_like_start_of_special(std::string_view text) {
 std::string ReplyText::add(std::string_view text) {
   std::string out;
   if (is_after_paragraph_) {
-    text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
+    text.remove_prefix(std::min(text.find_first_not_of(kWhiteSpace), text.size()));
     if (text.empty()) return out;
     if (!tail_.empty()) out = "\n\n";
     is_after_paragraph_ = false;
