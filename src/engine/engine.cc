@@ -7,8 +7,17 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "hardware/instruction_sets.h"
+#include "model/identity.h"
 
 namespace baleen {
+
+namespace {
+
+/// Changes when pages of the same tokens get other bytes.
+constexpr int kPageLayoutVersion = 1;
+
+}  // namespace
 
 bool all_finite(std::span<const float> values) {
   // x - x is 0 for every finite x and NaN otherwise; a sum of such differences vectorises, a branch does not.
@@ -22,7 +31,8 @@ Engine::Engine(const std::filesystem::path& folder, const EngineOptions& options
       options_(resolved(options, weights_.config())),
       plan_(plan_memory(config(), options_)),
       cache_(cache_geometry(config(), options_), plan_.capacity),
-      sequences_(cache_, options_.reserved_tails),
+      disk_(open_disk_tier()),
+      sequences_(cache_, options_.reserved_tails, disk_.get()),
       device_(options_.num_threads, plan_.scratch_bytes, options_.kernels),
       arena_(plan_.activation_bytes + plan_.logit_bytes),
       forward_(weights_, device_, cache_, options_.precision, options_.max_batch_tokens, arena_) {
@@ -43,6 +53,31 @@ Engine::Engine(const std::filesystem::path& folder, const EngineOptions& options
         }
       },
       this);
+}
+
+std::unique_ptr<DiskTier> Engine::open_disk_tier() const {
+  if (!options_.disk) return nullptr;
+  const DiskCacheOptions& disk = *options_.disk;
+  // All that decides what bytes a page has for given tokens.
+  const std::string kernels =
+      options_.kernels == Kernels::kReference ? "reference" : instruction_set_in_use();
+  const std::string fingerprint =
+      fmt::format("layout {} {} {} {} {}", kPageLayoutVersion, precision_name(options_.precision), kernels,
+                  checkpoint_identity(weights_.checkpoint()), options_.mtp ? "mtp" : "main");
+  return std::make_unique<DiskTier>(
+      DiskTierOptions{.folder = disk.folder,
+                      .budget_bytes = disk.budget_bytes,
+                      .window_policy = disk.window_policy,
+                      .checkpoint_pages = disk.checkpoint_pages,
+                      .fingerprint = fingerprint,
+                      .page_bytes = cache_.geometry().page_bytes(),
+                      .window_page_bytes = cache_.geometry().window_page_bytes(),
+                      .max_queued_bytes = disk.max_queued_bytes},
+      disk.warn ? disk.warn : [](const std::string&) {});
+}
+
+std::optional<DiskTierStats> Engine::disk_stats() const {
+  return disk_ ? std::optional(disk_->stats()) : std::nullopt;
 }
 
 void Engine::allocate_activations() {
@@ -87,15 +122,8 @@ bool Engine::reserve(SequenceId sequence, std::int64_t num_tokens) {
 }
 void Engine::truncate(SequenceId sequence, std::int64_t length) { sequences_.truncate(sequence, length); }
 
-void Engine::share(SequenceId sequence) {
-  if (options_.mtp) clear_due_mtp_row(sequence);
-  sequences_.share(sequence);
-}
-
-void Engine::close(SequenceId sequence, bool keep) {
-  if (keep) share(sequence);
-  sequences_.close(sequence, false);
-}
+void Engine::share(SequenceId sequence) { sequences_.share(sequence); }
+void Engine::close(SequenceId sequence, bool keep) { sequences_.close(sequence, keep); }
 
 CacheUse Engine::cache_use() const { return sequences_.cache_use(); }
 std::vector<RadixNodeSummary> Engine::tree(std::size_t most_nodes) const {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,6 +40,8 @@ class Engine final : public StepEngine {
   CpuDevice& device() { return device_; }
   /// How many tokens each block sent to each routed expert since the start [blocks, E]; drafts count too.
   [[nodiscard]] View<const std::int64_t, 2> expert_load() const { return forward_.expert_load(); }
+  /// Nothing without a disk tier.
+  [[nodiscard]] std::optional<DiskTierStats> disk_stats() const;
   /// Positions one sequence can have when it has the cache to itself.
   [[nodiscard]] std::int64_t context_tokens() const;
 
@@ -60,6 +63,7 @@ class Engine final : public StepEngine {
   void fabricate_history(SequenceId sequence, std::int64_t num_positions);
 
  private:
+  [[nodiscard]] std::unique_ptr<DiskTier> open_disk_tier() const;
   void allocate_activations();
   [[nodiscard]] std::optional<Failure> check(std::span<const StepInput> inputs) const;
   [[nodiscard]] std::optional<Failure> check_token(TokenId token, std::int64_t position) const;
@@ -72,13 +76,15 @@ class Engine final : public StepEngine {
 
   /// The MTP block over a step, and logits of its rows where all are wanted.
   [[nodiscard]] ConstActivations<2> run_mtp(std::span<const StepInput> inputs, ConstActivations<3> streams);
-  /// The MTP row of the last position waits for the next token: others must not find old bytes there.
-  void clear_due_mtp_row(SequenceId sequence);
+  /// Where a step ends with a page, the MTP row of its last position waits for the next token: whoever gets the
+  /// page meanwhile must not find old bytes there.
+  void clear_due_mtp_rows();
 
   ModelWeights weights_;
   EngineOptions options_;
   MemoryPlan plan_;
   KvCache cache_;
+  std::unique_ptr<DiskTier> disk_;
   SequenceTable sequences_;
   CpuDevice device_;
   Arena arena_;

@@ -93,16 +93,17 @@ Result<ConstActivations<2>> Engine::draft(std::span<const DraftInput> inputs, st
   return ConstActivations<2>(out);
 }
 
-void Engine::clear_due_mtp_row(SequenceId sequence) {
-  const SequenceSlice slice = sequences_.slice(sequence, 0, 0);
-  if (slice.start == 0 || slice.start % kPageTokens != 0) return;
-  const PageId page = slice.window_pages[static_cast<std::size_t>(slice.start / kPageTokens - 1)];
-  if (page == PageId::kNone || slice.start == sequences_.shared_tokens(sequence)) return;
+void Engine::clear_due_mtp_rows() {
   const std::vector<float> zeros(static_cast<std::size_t>(config().head_dim));
-  for (std::int64_t block = config().num_hidden_layers; block < config().num_blocks(); ++block) {
-    const LatentPool pool = cache_.window(block);
-    encode_latent_row(pool.format, pool.page(static_cast<std::int64_t>(page)), pool.rows_per_page,
-                      pool.rows_per_page - 1, zeros);
+  for (const SequenceSlice& slice : slices_) {
+    const std::int64_t end = slice.start + slice.num_tokens;
+    if (end % kPageTokens != 0) continue;
+    const auto page =
+        static_cast<std::int64_t>(slice.window_pages[static_cast<std::size_t>(end / kPageTokens - 1)]);
+    for (std::int64_t block = config().num_hidden_layers; block < config().num_blocks(); ++block) {
+      const LatentPool pool = cache_.window(block);
+      encode_latent_row(pool.format, pool.page(page), pool.rows_per_page, pool.rows_per_page - 1, zeros);
+    }
   }
 }
 

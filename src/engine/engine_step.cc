@@ -101,6 +101,7 @@ Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
   if (options_.mtp) {
     wanted_rows_.clear();  // the observer looks at main layers only
     output.mtp_logits = run_mtp(inputs, streams);
+    clear_due_mtp_rows();
     if (!all_finite({output.mtp_logits.data(), static_cast<std::size_t>(output.mtp_logits.size())})) {
       return bad_mtp_block();
     }

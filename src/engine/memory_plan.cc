@@ -47,6 +47,7 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
     fail("cached window pages: {} asked for, {} of them reserved; none is the least possible",
          options.cached_window_pages, options.reserved_tails);
   }
+  options.prefix_cache |= options.disk.has_value();
   if (!options.prefix_cache) {
     options.cached_window_pages = options.reserved_tails = 0;
   } else if (options.cached_window_pages == 0) {

@@ -2,14 +2,29 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
 #include <string>
 
+#include "disk_tier/disk_tier.h"
 #include "kv_cache/kv_cache.h"
 #include "model/config.h"
 #include "numeric/dtype.h"
 #include "ops/operation/operation.h"
 
 namespace baleen {
+
+/// Pages on disk beside those in memory.
+struct DiskCacheOptions {
+  std::filesystem::path folder;
+  std::int64_t budget_bytes = 0;
+  WindowPolicy window_policy = WindowPolicy::kAll;
+  std::int64_t checkpoint_pages = DiskTierOptions().checkpoint_pages;
+  std::int64_t max_queued_bytes = DiskTierOptions().max_queued_bytes;
+  std::function<void(const std::string&)>
+      warn;  ///< of files that are ignored, from any thread; none: silence
+};
 
 struct EngineOptions {
   Precision precision = Precision::kReleased;
@@ -29,6 +44,7 @@ struct EngineOptions {
   std::int64_t cached_window_pages = 0;
   /// Of those, how many ends of recent prefixes are evicted last (RadixTreeOptions).
   std::int64_t reserved_tails = 0;
+  std::optional<DiskCacheOptions> disk;  ///< implies `prefix_cache`
   Kernels kernels = Kernels::kBest;
 };
 

@@ -16,11 +16,15 @@ PoolUse pool_use(const PageAllocator& pool, std::int64_t cached, std::int64_t in
 
 }  // namespace
 
-SequenceTable::SequenceTable(KvCache& cache, std::int64_t reserved_tails) : cache_(cache) {
+SequenceTable::SequenceTable(KvCache& cache, std::int64_t reserved_tails, DiskTier* disk) : cache_(cache) {
+  BALEEN_CHECK(disk == nullptr || cache.geometry().shares_prefixes);
   if (!cache.geometry().shares_prefixes) return;
   const RadixTreeOptions options{.window_tokens = cache.geometry().window_tokens,
                                  .reserved_tails = reserved_tails};
   tree_ = std::make_unique<RadixTree>(cache.pages(), cache.window_pages(), options);
+  if (disk == nullptr) return;
+  archive_ = std::make_unique<PageArchive>(cache, *disk);
+  tree_->observe_evictions([this](const RadixNode& node, bool) { archive_->offer(node); });
 }
 
 SequenceTable::~SequenceTable() {
@@ -31,20 +35,31 @@ std::optional<SequenceId> SequenceTable::open(std::span<const TokenId> prompt) {
   SequencePages pages(cache_);
   if (!pages.ok()) return std::nullopt;
   Sequence sequence{.pages = std::move(pages)};
-  if (tree_ && !prompt.empty()) start_from_cache(sequence, prompt);
+  if (tree_ && !prompt.empty()) start_from_cache(sequence, prompt.first(prompt.size() - 1));
   const auto id = static_cast<SequenceId>(next_id_++);
   sequences_.emplace(id, std::move(sequence));
   return id;
 }
 
-void SequenceTable::start_from_cache(Sequence& sequence, std::span<const TokenId> prompt) {
-  const PrefixMatch match = tree_->match(prompt.first(prompt.size() - 1));  // a token is left to compute
-  if (match.num_tokens == 0) return;
-  sequence.lock = tree_->lock(match.node);
-  sequence.pages.borrow(match.pages, match.window_pages);
-  cache_.restore_rings(match.window_pages.back(), sequence.pages.state_slot(), match.num_tokens);
-  sequence.tokens.assign(prompt.begin(), prompt.begin() + match.num_tokens);
-  sequence.opened_at = sequence.step_begin = match.num_tokens;
+void SequenceTable::start_from_cache(Sequence& sequence, std::span<const TokenId> prefix) {
+  PrefixMatch found = tree_->match(prefix);
+  if (found.num_tokens > 0) move_lock(sequence, found.node);
+  if (archive_) found = extend_from_disk(sequence, prefix, std::move(found));
+  if (found.num_tokens > 0) {
+    sequence.pages.borrow(found.pages, found.window_pages);
+    cache_.restore_rings(found.window_pages.back(), sequence.pages.state_slot(), found.num_tokens);
+  }
+  sequence.opened_at = found.num_tokens;
+  if (archive_ && archive_->replays()) start_replay(sequence, prefix);
+  sequence.tokens.assign(prefix.begin(), prefix.begin() + sequence.opened_at);
+  sequence.keys.resize(std::min(sequence.keys.size(), sequence.tokens.size() / kPageTokens));
+  sequence.step_begin = sequence.opened_at;
+}
+
+void SequenceTable::move_lock(Sequence& sequence, RadixNode* node) {
+  const PrefixLock lock = tree_->lock(node);
+  if (sequence.lock) tree_->unlock(*sequence.lock);
+  sequence.lock = lock;
 }
 
 std::int64_t SequenceTable::length(SequenceId id) const {
@@ -102,13 +117,17 @@ SequenceSlice SequenceTable::slice(SequenceId id, std::int64_t first_row, std::i
           .start = length(id),
           .pages = sequence.pages.pages(),
           .window_pages = sequence.pages.window_pages(),
-          .state_slot = sequence.pages.state_slot()};
+          .state_slot = sequence.pages.state_slot(),
+          .window_begin = sequence.replay_end > 0 ? sequence.opened_at : 0,
+          .entries_until = sequence.replay_end};
 }
 
 void SequenceTable::commit(SequenceId id, std::span<const TokenId> tokens) {
   Sequence& sequence = sequences_.at(id);
   sequence.step_begin = length(id);
   sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
+  // Before window rows are left behind.
+  if (archive_) archive(sequence, sequence.step_begin / kPageTokens, length(id) / kPageTokens, false);
   sequence.pages.leave_behind(length(id));
 }
 
@@ -120,6 +139,7 @@ void SequenceTable::truncate(SequenceId id, std::int64_t length) {
   BALEEN_CHECK_LE(sequence.pages.num_borrowed() * kPageTokens, length);
   BALEEN_CHECK_LE(length, old_length);
   sequence.tokens.resize(static_cast<std::size_t>(length));
+  sequence.keys.resize(std::min(sequence.keys.size(), static_cast<std::size_t>(length / kPageTokens)));
   sequence.pages.shrink(length);
 }
 
@@ -127,7 +147,8 @@ void SequenceTable::share(SequenceId id) {
   Sequence& sequence = sequences_.at(id);
   SequencePages& pages = sequence.pages;
   const std::int64_t num_pages = length(id) / kPageTokens;
-  if (!tree_ || num_pages <= pages.num_borrowed()) return;
+  if (!tree_ || num_pages <= pages.num_borrowed() || length(id) < sequence.replay_end) return;
+  if (archive_) archive(sequence, num_pages - 1, num_pages, true);
   pages.leave_tail(num_pages);
   const auto count = static_cast<std::size_t>(num_pages);
   const PrefixInsertion inserted =
@@ -135,9 +156,7 @@ void SequenceTable::share(SequenceId id) {
                     pages.window_pages().first(count), pages.num_borrowed() * kPageTokens,
                     pages.first_window_page() * kPageTokens);
   BALEEN_CHECK_EQ(inserted.path.num_tokens, num_pages * kPageTokens);
-  const PrefixLock lock = tree_->lock(inserted.path.node);
-  if (sequence.lock) tree_->unlock(*sequence.lock);
-  sequence.lock = lock;
+  move_lock(sequence, inserted.path.node);
   pages.hand_over(inserted.path.pages, inserted.path.window_pages, length(id));
 }
 

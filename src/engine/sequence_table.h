@@ -15,6 +15,16 @@
 /// the token after it. In a shared page it may be of another continuation, or zero; a draft that sees it can be
 /// worse for it, and nothing else.
 ///
+/// With a disk tier, pages go to disk when they are full, and what the tree does not hold of a prompt is looked up
+/// there. Pages that come without window rows need a **replay**: the sequence is opened so far before their end that
+/// feeding the tokens in between computes the last window's rows again. Every block needs a window more of the block
+/// below it, so that far is a window a block:
+///
+///     position        Q                                   P          entries below P exist and stay
+///     block 0         [~~~~~~~|===========================]          ~ sees a window that begins at Q: inexact
+///     block 1         [~~~~~~~~~~~~~~~|===================]          = exact
+///     last block      [~~~~~~~~~~~~~~~~~~~~~~~|===========]          exact for a window before P
+///
 /// Pool accounts: free + cached + in_use = total in each, checked whenever it is asked for.
 #pragma once
 
@@ -25,6 +35,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/page_archive.h"
 #include "engine/step_engine.h"
 #include "kv_cache/kv_cache.h"
 #include "kv_cache/sequence_pages.h"
@@ -36,8 +47,8 @@ namespace baleen {
 class SequenceTable {
  public:
   /// Shares prefixes iff the cache's geometry says so. `cache` outlives this. `reserved_tails`: see
-  /// RadixTreeOptions.
-  explicit SequenceTable(KvCache& cache, std::int64_t reserved_tails = 0);
+  /// RadixTreeOptions. `disk` (wants prefix sharing) outlives this too.
+  explicit SequenceTable(KvCache& cache, std::int64_t reserved_tails = 0, DiskTier* disk = nullptr);
   ~SequenceTable();
 
   /// As StepEngine::open.
@@ -82,9 +93,31 @@ class SequenceTable {
     std::int64_t opened_at = 0;
     std::int64_t step_begin = 0;     ///< length before the last step
     std::optional<PrefixLock> lock;  ///< of what is borrowed
+    std::int64_t replay_end = 0;     ///< P of a replay
+    std::vector<PageKey> keys;       ///< of its first whole pages, with a disk tier
   };
 
-  void start_from_cache(Sequence& sequence, std::span<const TokenId> prompt);
+  /// Pages of the pools that were filled from disk: those after a prefix that the tree has.
+  struct LoadedPages {
+    std::int64_t end = 0;  ///< number of the page after them
+    std::vector<PageId> pages;
+    PageId window_page = PageId::kNone;  ///< of the last
+  };
+
+  void start_from_cache(Sequence& sequence, std::span<const TokenId> prefix);
+  /// Locks what the tree has in common with a sequence, instead of what was locked.
+  void move_lock(Sequence& sequence, RadixNode* node);
+  /// Makes the tree hold what the disk has beyond `found`, which is locked; returns all of it.
+  [[nodiscard]] PrefixMatch extend_from_disk(Sequence& sequence, std::span<const TokenId> prefix,
+                                             PrefixMatch found);
+  /// Begins a replay, where one would save anything.
+  void start_replay(Sequence& sequence, std::span<const TokenId> prefix);
+  [[nodiscard]] std::optional<LoadedPages> load_from_disk(std::span<const PageKey> keys,
+                                                          std::span<const TokenId> prefix, std::int64_t first,
+                                                          bool window, std::int64_t least_end);
+  void free(const LoadedPages& loaded);
+  /// Offers the pages [first, end) of a sequence to the disk.
+  void archive(Sequence& sequence, std::int64_t first, std::int64_t end, bool ends_prefix);
   /// Frees pages for `wanted` by evicting prefixes. False, and nothing evicted, when that is not enough.
   [[nodiscard]] bool make_room(PageCounts wanted);
   /// Locks on window pages that their sequences can no longer see.
@@ -92,7 +125,8 @@ class SequenceTable {
   [[nodiscard]] PageCounts owned() const;
 
   KvCache& cache_;
-  std::unique_ptr<RadixTree> tree_;  ///< null without prefix sharing
+  std::unique_ptr<RadixTree> tree_;       ///< null without prefix sharing
+  std::unique_ptr<PageArchive> archive_;  ///< null without a disk tier
   std::map<SequenceId, Sequence> sequences_;
   std::int64_t next_id_ = 0;
 };

@@ -16,7 +16,7 @@ SequencePages::SequencePages(SequencePages&& other) noexcept
       pages_(std::move(other.pages_)),
       window_pages_(std::move(other.window_pages_)),
       num_borrowed_(other.num_borrowed_),
-      num_adopted_(other.num_adopted_),
+      num_filled_(other.num_filled_),
       first_window_page_(other.first_window_page_) {
   other.pages_.clear();
   other.window_pages_.clear();
@@ -28,7 +28,7 @@ SequencePages& SequencePages::operator=(SequencePages&& other) noexcept {
   std::swap(pages_, other.pages_);
   std::swap(window_pages_, other.window_pages_);
   std::swap(num_borrowed_, other.num_borrowed_);
-  std::swap(num_adopted_, other.num_adopted_);
+  std::swap(num_filled_, other.num_filled_);
   std::swap(first_window_page_, other.first_window_page_);
   return *this;
 }
@@ -42,14 +42,15 @@ void SequencePages::borrow(std::span<const PageId> pages, std::span<const PageId
   hand_over(pages, window_pages, num_pages * kPageTokens);
 }
 
-void SequencePages::adopt(std::vector<PageId> pages, std::int64_t window_begin) {
-  BALEEN_CHECK(ok() && pages_.empty());
+void SequencePages::adopt(std::span<const PageId> pages, std::int64_t window_begin) {
+  BALEEN_CHECK(ok() && static_cast<std::int64_t>(pages_.size()) == num_borrowed_);
   BALEEN_CHECK_EQ(window_begin % kPageTokens, 0);
-  pages_ = std::move(pages);
-  num_adopted_ = static_cast<std::int64_t>(pages_.size());
+  pages_.insert(pages_.end(), pages.begin(), pages.end());
+  num_filled_ = static_cast<std::int64_t>(pages_.size());
+  drop_window_pages(num_borrowed_);
   first_window_page_ = window_begin / kPageTokens;
-  BALEEN_CHECK_LE(first_window_page_, num_adopted_);
-  window_pages_.assign(static_cast<std::size_t>(first_window_page_), PageId::kNone);
+  BALEEN_CHECK(num_borrowed_ <= first_window_page_ && first_window_page_ <= num_filled_);
+  window_pages_.resize(static_cast<std::size_t>(first_window_page_), PageId::kNone);
 }
 
 void SequencePages::hand_over(std::span<const PageId> pages, std::span<const PageId> window_pages,
@@ -91,7 +92,7 @@ bool SequencePages::reach(std::int64_t end) {
 void SequencePages::shrink(std::int64_t end) {
   const std::int64_t kept = pages_for(end);
   BALEEN_CHECK_LE(std::max(first_window_page_, num_borrowed_), kept);
-  for (; static_cast<std::int64_t>(pages_.size()) > std::max(kept, num_adopted_); pages_.pop_back()) {
+  for (; static_cast<std::int64_t>(pages_.size()) > std::max(kept, num_filled_); pages_.pop_back()) {
     cache_->pages().free(pages_.back());
   }
   for (; static_cast<std::int64_t>(window_pages_.size()) > kept; window_pages_.pop_back()) {

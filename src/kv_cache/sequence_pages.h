@@ -37,9 +37,9 @@ class SequencePages {
   /// Begins a sequence, which has no pages yet, with pages of the prefix cache. Of the window pages only those
   /// that the next position can see are looked at.
   void borrow(std::span<const PageId> pages, std::span<const PageId> window_pages);
-  /// Begins a sequence with pages of its own that are full; window rows exist from position `window_begin` (a
-  /// page's first) on.
-  void adopt(std::vector<PageId> pages, std::int64_t window_begin);
+  /// Goes on with pages of its own that are full, but without window rows: those will exist from position
+  /// `window_begin` (a page's first) on.
+  void adopt(std::span<const PageId> pages, std::int64_t window_begin);
   /// From now on the first pages are the prefix cache's: these. At least as many as before. `next` is the
   /// sequence's next position.
   void hand_over(std::span<const PageId> pages, std::span<const PageId> window_pages, std::int64_t next);
@@ -76,7 +76,7 @@ class SequencePages {
   std::vector<PageId> pages_;
   std::vector<PageId> window_pages_;
   std::int64_t num_borrowed_ = 0;
-  std::int64_t num_adopted_ = 0;
+  std::int64_t num_filled_ = 0;  ///< pages that are full whatever the length is
   std::int64_t first_window_page_ = 0;
 };
 

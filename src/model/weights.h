@@ -95,6 +95,7 @@ class ModelWeights {
   [[nodiscard]] const WeightMatrix& head() const { return head_; }
   [[nodiscard]] std::span<const float> norm() const { return norm_; }
   [[nodiscard]] const HcWeights& hc_head() const { return hc_head_; }
+  [[nodiscard]] const Checkpoint& checkpoint() const { return checkpoint_; }
   /// Main layers, then MTP blocks.
   [[nodiscard]] const BlockWeights& block(std::int64_t block) const {
     return blocks_[static_cast<std::size_t>(block)];
