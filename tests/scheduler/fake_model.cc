@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "chat/format.h"
 #include "generation/stop_detector.h"
 #include "grammar/reply_constraint.h"
 #include "tests/tokenizer/small_vocabulary.h"
@@ -9,6 +10,9 @@
 
 namespace baleen {
 namespace {
+
+/// How much likelier the letters a to h are; and the tokens that end something.
+constexpr double kLetterLogit = 5, kEndLogit = 3;
 
 std::uint64_t mixed(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
@@ -21,7 +25,11 @@ std::uint64_t mixed(std::uint64_t x) {
 const Tokenizer& fake_tokenizer() {
   static const Tokenizer tokenizer = [] {
     nlohmann::json json = small_vocabulary({});
-    json["added_tokens"].push_back(added_token(kEndToken, "<end>", /*special=*/true, /*normalized=*/false));
+    const auto add = [&](TokenId id, std::string_view text, bool special) {
+      json["added_tokens"].push_back(added_token(id, std::string(text), special, /*normalized=*/false));
+    };
+    add(kEndToken, chat_format::kEos, /*special=*/true);
+    add(kEndThinkToken, chat_format::kEndThink, /*special=*/false);
     return Tokenizer::parse(json.dump(), "fake");
   }();
   return tokenizer;
@@ -42,19 +50,26 @@ double fake_chance(History history, std::uint64_t what) {
 
 void fake_logits(History history, std::span<float> logits) {
   for (std::size_t id = 0; id < logits.size(); ++id) {
-    const bool likely = id >= 'a' && id <= 'h';
-    logits[id] = static_cast<float>(6 * fake_chance(history, id) + (likely ? 5 : 0));
+    const bool letter = id >= 'a' && id <= 'h', end = id == kEndThinkToken || id == '"' || id == '}';
+    logits[id] = static_cast<float>(6 * fake_chance(history, id) + (letter ? kLetterLogit
+                                                                    : end  ? kEndLogit
+                                                                           : 0));
   }
+}
+
+ReplyRules json_rules(bool starts_in_reasoning) {
+  return {.starts_in_reasoning = starts_in_reasoning,
+          .body = ReplyRules::Body::kGrammar,
+          .grammar = json_object_grammar()};
 }
 
 ExpectedReply expected_reply(const Request& request, std::int64_t context_tokens) {
   ExpectedReply reply;
   Sampler sampler(request.sampling, kFakeVocab);
   sampler.observe_prompt(request.prompt);
+  static const auto vocabulary = make_mask_vocabulary(fake_tokenizer(), kFakeVocab);
   std::optional<ReplyConstraint> constraint;
-  if (request.rules) {
-    constraint.emplace(*request.rules, make_mask_vocabulary(fake_tokenizer(), kFakeVocab));
-  }
+  if (request.rules) constraint.emplace(*request.rules, vocabulary);
   StreamDecoder decoder(fake_tokenizer());
   StopDetector stops(request.stops);
   const std::int64_t room = context_tokens - std::ssize(request.prompt) + 1;

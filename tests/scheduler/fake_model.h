@@ -10,8 +10,9 @@
 
 namespace baleen {
 
-/// Bytes are tokens 0 to 255, and `<end>` is 256; two more ids have no token, as in real checkpoints.
-inline constexpr TokenId kEndToken = 256;
+/// Bytes are tokens 0 to 255, then come the end of a reply and of its reasoning; the last id has no token, as in real
+/// checkpoints.
+inline constexpr TokenId kEndToken = 256, kEndThinkToken = 257;
 inline constexpr std::int32_t kFakeVocab = 259;
 [[nodiscard]] const Tokenizer& fake_tokenizer();
 
@@ -25,6 +26,9 @@ inline constexpr History kNoHistory = 0x6A09E667F3BCC908;
 void fake_logits(History history, std::span<float> logits);
 /// Uniform in [0, 1), a function of both.
 [[nodiscard]] double fake_chance(History history, std::uint64_t what);
+
+/// A JSON object, perhaps after reasoning.
+[[nodiscard]] ReplyRules json_rules(bool starts_in_reasoning);
 
 /// What a reply must be, by a loop that knows no scheduler: one token after the other.
 struct ExpectedReply {

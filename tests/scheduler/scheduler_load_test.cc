@@ -26,7 +26,7 @@ Request random_request(Random& random, std::int64_t longest_prompt) {
   if (pick(random, 0, 4) == 0) request.sampling.repetition_penalty = 1.2;
   if (pick(random, 0, 4) == 0) request.stops = {"abc", "fe"};
   if (pick(random, 0, 4) == 0) request.stop_tokens = {'d', kEndToken};
-  if (pick(random, 0, 6) == 0) request.rules.emplace();
+  if (pick(random, 0, 6) == 0) request.rules = json_rules(pick(random, 0, 1) == 0);
   request.max_tokens = pick(random, 0, 30) == 0 ? pick(random, 200, 600) : pick(random, 1, 50);
   return request;
 }

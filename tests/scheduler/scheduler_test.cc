@@ -7,7 +7,9 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "chat/format.h"
 #include "tests/scheduler/scheduler_world.h"
+#include "tests/tokenizer/small_vocabulary.h"
 
 namespace baleen {
 namespace {
@@ -43,6 +45,45 @@ TEST(Scheduler, RepliesAsALoopThatTakesOneTokenAfterTheOther) {
   EXPECT_EQ(replies[3].reply->summary->end, ReplyEnd::kStopToken);
   EXPECT_EQ(replies[4].reply->summary->end, ReplyEnd::kStopString);
   world.expect_everything_came_back();
+}
+
+TEST(Scheduler, RulesHoldWhateverIsSampled) {
+  SchedulerWorld world;
+  std::vector<SchedulerWorld::Submitted> replies;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Request request = sampled(prompt_of(10, seed), {.seed = seed}, 2000);
+    request.rules = json_rules(/*starts_in_reasoning=*/seed % 2 == 1);
+    request.stop_tokens = {kEndToken};
+    replies.push_back(world.submit(request));
+  }
+  world.finish();
+  int num_complete = 0;
+  for (const auto& [id, reply] : replies) {
+    if (reply->summary->end != ReplyEnd::kStopToken) continue;
+    ++num_complete;
+    const std::size_t reasoning = reply->text.find(chat_format::kEndThink);
+    const std::string body = reasoning == std::string::npos
+                                 ? reply->text
+                                 : reply->text.substr(reasoning + chat_format::kEndThink.size());
+    EXPECT_TRUE(nlohmann::json::accept(body)) << body;
+  }
+  EXPECT_GT(num_complete, 5);
+}
+
+TEST(Scheduler, RulesWantATokenizerThatHasTheTokensForThem) {
+  const Tokenizer plain = Tokenizer::parse(small_vocabulary({}).dump(), "plain");
+  FakeEngine engine({});
+  Scheduler scheduler(engine, plain, {}, [] { return 0.0; });
+  auto ruled = std::make_shared<RecordedReply>(), free = std::make_shared<RecordedReply>();
+  Request request = greedy({1}, 3);
+  EXPECT_TRUE(scheduler.submit(request, free).has_value());
+  request.rules = json_rules(false);
+  EXPECT_TRUE(scheduler.submit(request, ruled).has_value());
+  while (scheduler.turn()) {
+  }
+  EXPECT_EQ(ruled->summary->end, ReplyEnd::kFailed);
+  EXPECT_NE(ruled->summary->error.find("the tokenizer names no end token"), std::string::npos);
+  EXPECT_EQ(free->tokens.size(), 3u);
 }
 
 TEST(Scheduler, FillsTheContextAndNotMore) {

@@ -34,9 +34,9 @@ std::vector<Request> all_kinds() {
       }
       for (const bool ruled : {false, true}) {
         requests.push_back(request_of(++family, sampling, 60));
-        if (ruled) requests.back().rules.emplace();
+        if (ruled) requests.back().rules = json_rules(family % 4 == 3);
         requests.push_back(request_of(++family, sampling, 200));
-        if (ruled) requests.back().rules.emplace();
+        if (ruled) requests.back().rules = json_rules(family % 4 == 3);
         requests.back().stops = {"ace", "cc"};
         requests.back().stop_tokens = {'z', kEndToken};
       }

@@ -1,0 +1,79 @@
+// The scheduler over a real engine with random weights: company, preemption, cache hits and drafts do not show.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "engine/engine.h"
+#include "scheduler/scheduler.h"
+#include "tests/scheduler/recorded_reply.h"
+#include "tests/support/random_checkpoint.h"
+#include "tests/support/run_sequence.h"
+
+namespace baleen {
+namespace {
+
+constexpr std::int64_t kVocab = 512;
+
+std::vector<Request> requests() {
+  const std::vector<TokenId> tokens = test::random_tokens(700, kVocab, 1);
+  std::vector<Request> all;
+  for (const std::int64_t length : {700, 30, 600, 257, 650, 1}) {
+    Request request;
+    request.prompt.assign(tokens.begin(), tokens.begin() + length);  // beginnings that the cache shares
+    request.sampling.temperature = all.size() % 3 == 0 ? 0 : 0.5;
+    request.sampling.seed = all.size();
+    if (all.size() % 2 == 1) request.sampling.repetition_penalty = 1.2;
+    request.max_tokens = 40;
+    all.push_back(std::move(request));
+  }
+  return all;
+}
+
+struct Outcome {
+  std::vector<std::vector<TokenId>> replies;
+  SchedulerStats stats;
+};
+
+Outcome run(Engine& engine, const SchedulerOptions& options, bool one_at_a_time) {
+  Scheduler scheduler(engine, fake_tokenizer(), options, [] { return 0.0; });
+  std::vector<std::shared_ptr<RecordedReply>> replies;
+  for (Request& request : requests()) {
+    replies.push_back(std::make_shared<RecordedReply>());
+    EXPECT_TRUE(scheduler.submit(std::move(request), replies.back()).has_value());
+    while (one_at_a_time && scheduler.turn()) {
+    }
+  }
+  while (scheduler.turn()) {
+  }
+  Outcome outcome{.stats = scheduler.stats()};
+  for (const auto& reply : replies) {
+    EXPECT_EQ(reply->summary->end, ReplyEnd::kLength) << reply->summary->error;
+    outcome.replies.push_back(reply->ids());
+  }
+  EXPECT_EQ(outcome.stats.cache.pages.in_use, 0);
+  return outcome;
+}
+
+TEST(SchedulerOverEngine, RepliesAreThoseOfOneRequestAtATime) {
+  const test::RandomCheckpoint checkpoint(with_layers(preset_config("tiny-flash"), 3), 5);
+  Engine alone_engine(checkpoint.path(), {.num_threads = 2, .max_batch_tokens = 512, .cache_tokens = 1024});
+  const Outcome alone = run(alone_engine, {}, /*one_at_a_time=*/true);
+
+  // Seven pages for prompts that want fourteen without sharing.
+  Engine crowded_engine(checkpoint.path(), {.num_threads = 2,
+                                            .max_batch_tokens = 200,
+                                            .max_logit_rows = 16,
+                                            .max_sequences = 4,
+                                            .cache_tokens = 7 * kPageTokens,
+                                            .mtp = true,
+                                            .max_draft_tokens = 3,
+                                            .prefix_cache = true});
+  const Outcome crowded = run(crowded_engine, {.speculate = 3}, /*one_at_a_time=*/false);
+  EXPECT_EQ(crowded.replies, alone.replies);
+  EXPECT_LT(0, crowded.stats.drafted_tokens);
+  EXPECT_LT(0, crowded.stats.cached_tokens);
+  EXPECT_EQ(alone.stats.drafted_tokens, 0);
+}
+
+}  // namespace
+}  // namespace baleen
