@@ -4,8 +4,8 @@ import { after, before, test } from 'node:test';
 
 import Anthropic from '@anthropic-ai/sdk';
 
-import { ADD, checkArguments, checkHero, HERO, LONG_TEXT, WEATHER } from './requests.mjs';
-import { CONTEXT, MODEL, startServer } from './server.mjs';
+import { startServer } from '../web/server_process.mjs';
+import { ADD, checkArguments, checkHero, CONTEXT, HERO, LONG_TEXT, MODEL, SERVER_OPTIONS, WEATHER } from './requests.mjs';
 
 const TEST = { timeout: 60_000 };
 const TOOLS = [WEATHER, ADD].map(({ parameters, ...rest }) => ({ ...rest, input_schema: parameters }));
@@ -14,10 +14,10 @@ let server;
 let client;
 
 before(async () => {
-  server = await startServer();
+  server = await startServer(0, SERVER_OPTIONS);
   client = new Anthropic({ baseURL: server.url, apiKey: 'unused', maxRetries: 0, timeout: 50_000 });
 }, { timeout: 90_000 });
-after(() => server?.stop());
+after(() => server?.kill());
 
 function params(body) {
   return { model: MODEL, max_tokens: 40, temperature: 0, ...body };

@@ -4,8 +4,8 @@ import { after, before, test } from 'node:test';
 
 import OpenAI from 'openai';
 
-import { ADD, checkArguments, checkHero, HERO, LONG_TEXT, WEATHER } from './requests.mjs';
-import { CONTEXT, MODEL, startServer } from './server.mjs';
+import { startServer } from '../web/server_process.mjs';
+import { ADD, checkArguments, checkHero, CONTEXT, HERO, LONG_TEXT, MODEL, SERVER_OPTIONS, WEATHER } from './requests.mjs';
 
 const TEST = { timeout: 60_000 };
 const TOOLS = [WEATHER, ADD].map((tool) => ({ type: 'function', function: tool }));
@@ -15,10 +15,10 @@ let server;
 let client;
 
 before(async () => {
-  server = await startServer();
+  server = await startServer(0, SERVER_OPTIONS);
   client = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: 'unused', maxRetries: 0, timeout: 50_000 });
 }, { timeout: 90_000 });
-after(() => server?.stop());
+after(() => server?.kill());
 
 function chat(body) {
   return client.chat.completions.create({ model: MODEL, temperature: 0, max_tokens: 40, ...body });

@@ -1,6 +1,12 @@
 // What both clients' tests ask of the bundled model. It is tiny, so they check facts of the protocols, not wit; where a
 // reply must have a form, the server's grammar holds the model to it.
 
+/** The name under which the bundled model is served: its folder's. */
+export const MODEL = 'stories';
+/** Positions the server's cache holds, so that a prompt can be too long. */
+export const CONTEXT = 4096;
+export const SERVER_OPTIONS = ['--context', String(CONTEXT), '--quiet'];
+
 export const WEATHER = {
   name: 'get_weather',
   description: 'Current weather of a city',
