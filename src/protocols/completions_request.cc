@@ -43,28 +43,25 @@ class PromptReader {
     } else if (const PythonJson::Array* tokens = value.as_array()) {
       read_tokens(*tokens, path);
     } else {
-      refuse(path, fmt::format("expected a string or an array of tokens, found {}", describe(&value)));
+      fields_.refuse_at(path,
+                        fmt::format("expected a string or an array of tokens, found {}", describe(&value)));
     }
   }
 
   void read_tokens(const PythonJson::Array& list, const std::string& path) {
-    if (list.empty()) return refuse(path, "is an empty array; a prompt needs a token");
+    if (list.empty()) return fields_.refuse_at(path, "is an empty array; a prompt needs a token");
     std::vector<TokenId> tokens;
     tokens.reserve(list.size());
     for (const PythonJson& value : list) {
       const std::optional<std::int64_t> token = whole_number(value);
       if (!token || *token < 0 || *token >= context_.vocab_size) {
-        return refuse(fmt::format("{}[{}]", path, tokens.size()),
-                      fmt::format("expected a token id from 0 to {}, found {}", context_.vocab_size - 1,
-                                  describe(&value)));
+        return fields_.refuse_at(fmt::format("{}[{}]", path, tokens.size()),
+                                 fmt::format("expected a token id from 0 to {}, found {}",
+                                             context_.vocab_size - 1, describe(&value)));
       }
       tokens.push_back(static_cast<TokenId>(*token));
     }
     prompts_.emplace_back(std::move(tokens));
-  }
-
-  void refuse(const std::string& path, std::string_view sentence) {
-    if (!fields_.error()) fields_.error() = invalid_request(path, sentence);
   }
 
   const RequestFields& fields_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 namespace baleen {
 namespace {
@@ -69,9 +70,7 @@ std::string describe(const PythonJson* value) {
 
 RequestFields::RequestFields(const PythonJson& object, std::string path, FirstError& error)
     : object_(object), path_(std::move(path)), error_(error) {
-  if (object_.as_object() == nullptr && !error_) {
-    error_ = invalid_request(path_, fmt::format("expected an object, found {}", describe(&object_)));
-  }
+  if (object_.as_object() == nullptr) expected("", "an object");
 }
 
 const PythonJson* RequestFields::find(std::string_view name) const {
@@ -89,7 +88,11 @@ std::string RequestFields::path(std::string_view name, std::size_t idx) const {
 }
 
 void RequestFields::refuse(std::string_view name, std::string_view sentence) const {
-  if (!error_) error_ = invalid_request(path(name), sentence);
+  refuse_at(path(name), sentence);
+}
+
+void RequestFields::refuse_at(std::string path, std::string_view sentence) const {
+  if (!error_) error_ = invalid_request(std::move(path), sentence);
 }
 
 void RequestFields::expected(std::string_view name, std::string_view what) const {

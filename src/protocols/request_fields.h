@@ -51,6 +51,8 @@ class RequestFields {
 
   /// Refuses the field; `sentence` goes on after "path: ".
   void refuse(std::string_view name, std::string_view sentence) const;
+  /// The same for a value inside the field, whose whole path is given.
+  void refuse_at(std::string path, std::string_view sentence) const;
   /// "path: expected ..., found ..."; names a string's text, of anything else the kind.
   void expected(std::string_view name, std::string_view what) const;
   /// Refuses the field if it is there.

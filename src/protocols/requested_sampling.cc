@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace baleen {
 namespace {
@@ -73,15 +75,11 @@ void read_completion_sampling(const RequestFields& fields, const ApiContext& con
 void read_stops(const RequestFields& fields, std::string_view name, ApiRequest& request) {
   const PythonJson* value = fields.find(name);
   if (value == nullptr) return;
-  const auto add = [&](const PythonJson& stop, std::string_view path) {
+  const auto add = [&](const PythonJson& stop, std::string path) {
     const std::string* text = stop.as_string();
     if (text == nullptr || text->empty() || text->size() > kMaxStopBytes) {
-      if (!fields.error()) {
-        fields.error() = invalid_request(
-            std::string(path),
-            fmt::format("expected a string of 1 to {} bytes, found {}", kMaxStopBytes, describe(&stop)));
-      }
-      return;
+      return fields.refuse_at(std::move(path), fmt::format("expected a string of 1 to {} bytes, found {}",
+                                                           kMaxStopBytes, describe(&stop)));
     }
     request.stops.push_back(*text);
   };

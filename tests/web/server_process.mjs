@@ -8,9 +8,9 @@ const kRepository = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 const kBaleen = process.env.BALEEN ?? join('build', 'release', 'src', 'app', 'baleen');
 const kStartMs = 30_000;
 
-/** Resolves when the server listens; `port` 0 takes any. */
-export async function startServer(port = 0) {
-  const child = spawn(kBaleen, ['serve', '--port', String(port), '--model', join('models', 'stories')], {
+/** Resolves when the server listens; `port` 0 takes any. `options` are further ones of the command line. */
+export async function startServer(port = 0, options = []) {
+  const child = spawn(kBaleen, ['serve', '--port', String(port), '--model', join('models', 'stories'), ...options], {
     cwd: kRepository,
     stdio: ['ignore', 'pipe', 'pipe'],
   });
