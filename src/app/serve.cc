@@ -141,10 +141,11 @@ ServedModel served_model(const ServeFlags& flags, const Engine& engine, const To
   const ModelConfig& config = engine.config();
   const SamplingParams defaults = GenerationFlags{}.params(flags.engine.model, config.vocab_size);
   ServedModel model;
-  model.name =
-      flags.name.empty()
-          ? std::filesystem::absolute(std::filesystem::path(flags.engine.model) / "").parent_path().filename()
-          : flags.name;
+  model.name = flags.name;
+  if (model.name.empty()) {
+    // The slash makes "stories/" and "stories" alike.
+    model.name = (std::filesystem::absolute(flags.engine.model) / "").parent_path().filename().string();
+  }
   model.tokenizer = &tokenizer;
   model.limits = engine.limits();
   model.bos = static_cast<TokenId>(config.bos_token_id);

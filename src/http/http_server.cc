@@ -194,6 +194,8 @@ void HttpServer::drain() {
 
 void HttpServer::stop() { impl_->state.io.stop(); }
 
+void HttpServer::post(std::function<void()> task) { impl_->state.mailbox->put(std::move(task)); }
+
 void HttpServer::after(double seconds, std::function<void()> task) {
   impl_->state.mailbox->put([this, seconds, task = std::move(task)] {
     const auto timer = std::make_shared<Timer>(impl_->state.io.get_executor());

@@ -22,6 +22,20 @@ void Inbox::cancel(RequestId id) {
   arrived_.notify_one();
 }
 
+void Inbox::leave(std::function<void()> task) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) return;
+  contents_.tasks.push_back(std::move(task));
+  arrived_.notify_one();
+}
+
+void Inbox::close() {
+  Contents dropped;  // destroyed after the lock: a task may hold the last reference to anything
+  const std::lock_guard lock(mutex_);
+  draining_ = closed_ = true;
+  dropped = std::exchange(contents_, {});
+}
+
 void Inbox::drain() {
   const std::lock_guard lock(mutex_);
   draining_ = true;

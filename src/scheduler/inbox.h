@@ -3,6 +3,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -29,14 +30,21 @@ class Inbox {
   /// Empty when `max_queue` requests wait, here or in the loop, or after `drain`. Ids rise by arrival.
   [[nodiscard]] std::optional<RequestId> submit(Request request, std::shared_ptr<ReplySink> sink, double now);
   void cancel(RequestId id);
+  /// For the loop to run; dropped after `close`.
+  void leave(std::function<void()> task);
   void drain();
+  /// The loop has ended: nobody will take anything any more.
+  void close();
 
   /// What came since the last call; the loop takes it in hand, and owes a `publish`. Cancellations are of requests
   /// taken now or before.
   struct Contents {
     std::vector<Submission> submissions;
     std::vector<RequestId> cancellations;
-    [[nodiscard]] bool empty() const { return submissions.empty() && cancellations.empty(); }
+    std::vector<std::function<void()>> tasks;
+    [[nodiscard]] bool empty() const {
+      return submissions.empty() && cancellations.empty() && tasks.empty();
+    }
   };
   [[nodiscard]] Contents take();
   /// Sleeps until something comes, or `stop`.
@@ -55,7 +63,7 @@ class Inbox {
   Contents contents_;
   SchedulerStats published_;
   std::int64_t next_id_ = 0, refused_ = 0;
-  bool draining_ = false;
+  bool draining_ = false, closed_ = false;
 };
 
 }  // namespace baleen

@@ -41,6 +41,7 @@ struct Scheduler::Loop {
   void take(Inbox::Contents contents) {
     for (Submission& submission : contents.submissions) board.add(std::move(submission));
     for (const RequestId id : contents.cancellations) board.cancel(id);
+    for (const std::function<void()>& task : contents.tasks) task();
   }
   void publish(Inbox& inbox) {
     stats.running = std::ssize(board.running());
@@ -70,6 +71,7 @@ std::optional<RequestId> Scheduler::submit(Request request, std::shared_ptr<Repl
   return inbox_->submit(std::move(request), std::move(sink), clock_());
 }
 void Scheduler::cancel(RequestId id) { inbox_->cancel(id); }
+void Scheduler::between_turns(std::function<void()> task) { inbox_->leave(std::move(task)); }
 SchedulerStats Scheduler::stats() const { return inbox_->stats(); }
 void Scheduler::drain() { inbox_->drain(); }
 bool Scheduler::idle() const { return inbox_->idle(); }
@@ -96,6 +98,7 @@ void Scheduler::run(std::stop_token stop) {
   drain();
   loop_->take(inbox_->take());
   loop_->board.cancel_all();
+  inbox_->close();
   loop_->publish(*inbox_);
 }
 
