@@ -189,7 +189,9 @@ ApiResult<ApiRequest> parse_body(
   FirstError error;
   const RequestFields fields(json.value(), "", error);
   ApiRequest request;
-  request.model = fields.required_text("model");
+  // There is one model: whoever does not name it means that one.
+  const std::string* model = fields.text("model");
+  request.model = model != nullptr ? *model : served_model;
   if (!error && request.model != served_model) {
     return ApiError{.status = 404,
                     .code = "model_not_found",
