@@ -246,7 +246,7 @@ TEST(JsonSchema, BombsAreRefusedOrHandled) {
     unions += fmt::format(
         R"({{"anyOf": [{{"properties": {{"a{}": {{}}}}}}, {{"properties": {{"b{}": {{}}}}}}]}},)", i, i);
   EXPECT_FALSE(json_schema_grammar(json(unions + R"({"type": "object"}]})")).ok());
-  for (int i = 0; i < 300'000; ++i) many += fmt::format("\"{}\",", i * 7919);
+  for (int i = 0; i < 300'000; ++i) many += fmt::format("\"{}\",", i);
   EXPECT_FALSE(json_schema_grammar(json(many + "0]}")).ok());
   for (const char* pattern : {"^(a*)*b$", "(x+x+)+y", "^((((a{0,99}){0,99}){0,99}){0,99})$",
                               "(a|b)*a(a|b){40}", "^(.*a){30}$", "^.{0,10000}$"}) {
