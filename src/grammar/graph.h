@@ -49,7 +49,7 @@ struct Node {
   Op op = Op::kReturn;
   std::uint32_t begin = 0, end = 0;  ///< kBytes: of edges; kSplit, kSetPick: of targets
   NodeId target = kNoNode;
-  NodeId exit = kNoNode;
+  NodeId exit = kNoNode;    ///< kPush of a set: its kSetNext, for heights alone
   NodeId owner = kNoNode;   ///< kCount, kSetNext, kSetAdd: a kPush
   NodeId picker = kNoNode;  ///< kSetNext
   std::uint64_t least = 0;  ///< kPush of a counter: bounds. Sets: bits

@@ -135,6 +135,7 @@ NodeId GraphBuilder::set_next(NodeId set, NodeId prefix, NodeId picker, std::uin
 
 void GraphBuilder::change_set_next(NodeId set_next, NodeId prefix, NodeId picker) {
   if (overflowed_) return;
+  graph_.nodes[graph_.nodes[set_next].owner].exit = set_next;
   graph_.nodes[set_next].target = prefix;
   graph_.nodes[set_next].picker = picker;
 }

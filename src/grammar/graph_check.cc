@@ -51,11 +51,12 @@ std::uint16_t height_of(const Graph& graph, const Node& node, const std::vector<
       return std::max(called, heights[node.exit]);
     }
     case Op::kPush:
+      return node.exit == kNoNode ? heights[node.target] : std::max(heights[node.target], heights[node.exit]);
     case Op::kSetAdd:
-      return heights[node.target];
+      return 0;  // what follows in the set was accounted for by its kPush, at the same depth
     case Op::kCount:
-      // One round may be over and another needed; a bound on both ways is the simplest that is always enough.
-      return node.least > 1 ? std::max(heights[node.target], heights[node.exit]) : heights[node.exit];
+      // Another round begins at the depth at which the first began, and needs no more than that one did.
+      return heights[node.exit];
     case Op::kSetNext: {
       std::uint16_t highest = heights[node.exit];
       const auto options = graph.targets_of(graph.nodes[node.picker]);

@@ -55,6 +55,8 @@ NodeId SchemaCompiler::value(const PythonJson& schema, const std::string& path, 
   const PythonJson& plain = schema.as_bool() != nullptr ? kAnything : schema;
   if (!check_keywords(plain, path)) return next;
 
+  if (is_anything(plain)) return anything(form, next);
+
   ++depth_;
   NodeId begin = next;
   const PythonJson* any_of = plain.find("anyOf") != nullptr ? plain.find("anyOf") : plain.find("oneOf");
@@ -76,6 +78,14 @@ NodeId SchemaCompiler::value(const PythonJson& schema, const std::string& path, 
   }
   --depth_;
   return begin;
+}
+
+NodeId SchemaCompiler::anything(ValueForm form, NodeId next) {
+  if (form == ValueForm::kRawString) return builder_.call(rules_.raw_text, next);
+  if (form == ValueForm::kJson) return builder_.call(rules_.value, next);
+  return builder_.split({builder_.call(rules_.number, next), builder_.call(rules_.object, next),
+                         builder_.call(rules_.array, next), builder_.literal("true", next),
+                         builder_.literal("false", next), builder_.literal("null", next)});
 }
 
 NodeId SchemaCompiler::rule(std::string key, const PythonJson& schema, const std::string& path,

@@ -68,6 +68,7 @@ class SchemaCompiler {
   PythonJson merged_properties(const PythonJson& a, const PythonJson& b);
   const PythonJson* keep(PythonJson value);
 
+  NodeId anything(ValueForm form, NodeId next);
   NodeId alternatives(const PythonJson& schema, const PythonJson& branches, const std::string& path,
                       ValueForm form, NodeId next);
   NodeId reference(const PythonJson& schema, const std::string& path, ValueForm form, NodeId next);

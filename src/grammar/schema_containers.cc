@@ -175,6 +175,8 @@ NodeId SchemaCompiler::array(const PythonJson& schema, const std::string& path, 
   if (items == nullptr) items = num_first == 0 ? &kTrue : &kFalse;
   const bool has_rest = items->as_bool() == nullptr || *items->as_bool();
   const auto item = [&](NodeId after) { return value(*items, items_path, ValueForm::kJson, after); };
+  const bool is_free = num_first == 0 && is_anything(*items) && least == 0 && most == kUnbounded;
+  if (is_free) return builder_.call(rules_.array, next);
   if (num_first == 0) return list('[', ']', least, has_rest ? most : 0, item, next);
 
   const NodeId closing = builder_.byte(']', next), spaced_closing = builder_.space(closing);
