@@ -391,11 +391,11 @@ TEST_F(DiskTierTest, LoadsAndWritesMeet) {
 // A child stores pages until it is killed; whatever the next process can load is right.
 TEST_F(DiskTierTest, AKilledProcessLeavesWholePages) {
   options.budget_bytes = 64 << 20;
-  options.page_bytes = 100'000;
-  options.window_page_bytes = 200'000;
-  constexpr std::uint32_t kPages = 64;
+  options.page_bytes = 50'000;
+  options.window_page_bytes = 100'000;
+  constexpr std::uint32_t kPages = 32;
   std::mt19937 random(7);
-  for (int round = 0; round < 8; ++round) {
+  for (int round = 0; round < 6; ++round) {
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <random>
+#include <span>
 #include <vector>
 
 #include "disk_tier/page_file.h"
@@ -15,14 +16,15 @@ struct TestPage {
   StoredPage content;
 };
 
-inline std::vector<std::byte> random_bytes(std::mt19937& random, std::int64_t count) {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(count));
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random() % 251);
-  return bytes;
+inline std::vector<std::byte> random_bytes(std::mt19937_64& random, std::int64_t count) {
+  std::vector<std::uint64_t> words(static_cast<std::size_t>(count) / sizeof(std::uint64_t) + 1);
+  for (std::uint64_t& word : words) word = random();
+  const auto bytes = std::as_bytes(std::span(words)).first(static_cast<std::size_t>(count));
+  return {bytes.begin(), bytes.end()};
 }
 
 inline TestPage test_page(std::uint32_t number, const PageFileShape& shape, bool with_window = true) {
-  std::mt19937 random(number);
+  std::mt19937_64 random(number);
   TestPage page;
   for (std::int64_t i = 0; i < kPageTokens; ++i) page.tokens.push_back(static_cast<TokenId>(random() % 1000));
   page.key = page_key(shape.root, page.tokens);
