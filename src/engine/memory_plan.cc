@@ -70,6 +70,10 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options) 
   plan.capacity.num_window_pages = std::min(
       plan.capacity.num_pages, max_window_pages(geometry, options.max_sequences, options.max_batch_tokens) +
                                    options.cached_window_pages);
+  plan.cached_window_pages =
+      plan.capacity.num_window_pages -
+      std::min(plan.capacity.num_window_pages,
+               max_window_pages(geometry, options.max_sequences, options.max_batch_tokens));
   plan.capacity.num_state_slots = options.max_sequences;
   plan.page_bytes = plan.capacity.num_pages * geometry.page_bytes();
   plan.window_bytes = plan.capacity.num_window_pages * geometry.window_page_bytes();
@@ -92,16 +96,18 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options) 
 std::string to_text(const MemoryPlan& plan) {
   const auto mb = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
   return fmt::format(
-      "cache        {:10.1f} MB  ({} pages of {} positions {:.1f}, {} window pages {:.1f}, {} state slots "
+      "cache        {:10.1f} MB  ({} pages of {} positions {:.1f}, {} window pages {:.1f}{}, {} state slots "
       "{:.1f})\n"
       "activations  {:10.1f} MB\n"
       "scratch      {:10.1f} MB\n"
       "logits       {:10.1f} MB\n"
       "in all       {:10.1f} MB, reserved at start and resident as it is used\n",
       mb(plan.cache_bytes()), plan.capacity.num_pages, kPageTokens, mb(plan.page_bytes),
-      plan.capacity.num_window_pages, mb(plan.window_bytes), plan.capacity.num_state_slots,
-      mb(plan.state_bytes), mb(plan.activation_bytes), mb(plan.scratch_bytes), mb(plan.logit_bytes),
-      mb(plan.total_bytes()));
+      plan.capacity.num_window_pages, mb(plan.window_bytes),
+      plan.cached_window_pages > 0 ? fmt::format(" of which {} for cached prefixes", plan.cached_window_pages)
+                                   : "",
+      plan.capacity.num_state_slots, mb(plan.state_bytes), mb(plan.activation_bytes), mb(plan.scratch_bytes),
+      mb(plan.logit_bytes), mb(plan.total_bytes()));
 }
 
 }  // namespace baleen

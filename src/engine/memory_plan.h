@@ -51,8 +51,9 @@ struct EngineOptions {
 /// Bytes, all from config and options.
 struct MemoryPlan {
   CacheCapacity capacity;
-  std::int64_t page_bytes = 0;  ///< of all pages
-  std::int64_t window_bytes = 0;
+  std::int64_t page_bytes = 0;           ///< of all pages
+  std::int64_t window_bytes = 0;         ///< of all window pages, overlap rows included
+  std::int64_t cached_window_pages = 0;  ///< of those, beyond what sequences need
   std::int64_t state_bytes = 0;
   std::int64_t activation_bytes = 0;
   std::int64_t scratch_bytes = 0;

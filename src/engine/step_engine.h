@@ -26,11 +26,11 @@ struct StepInput {
   WantedLogits wanted = WantedLogits::kLast;
 };
 
-/// Valid until the next step.
 struct StepOutput {
-  ConstActivations<2> logits;  ///< [wanted rows in batch order, V]
+  ConstActivations<2> logits;  ///< [wanted rows in batch order, V]; valid until the next step
   /// Engines with `mtp`: row r predicts the token after next of a position whose successor is known:
-  /// positions start - 1 .. end - 2 of every input that wants kAll (from 0 in a sequence's first step).
+  /// positions start - 1 .. end - 2 of every input that wants kAll (from `start` in a sequence's first step, also
+  /// behind a prefix that was found). Valid until the next step or draft.
   ConstActivations<2> mtp_logits;
 };
 
@@ -71,26 +71,32 @@ class StepEngine {
 
   /// A new sequence that will be fed `prompt`. Where the prefix cache holds a beginning of it (at most all but the
   /// last token), the sequence starts with that: `length` tells where to go on. Empty when max_sequences are open.
+  /// Pages on disk may come without the rows of the last window; the sequence then starts before their end, and
+  /// logits are exact from the position behind them on (the prompt's last token is always behind). May evict
+  /// cached prefixes, and reads from disk before it returns.
   [[nodiscard]] virtual std::optional<SequenceId> open(std::span<const TokenId> prompt) = 0;
   /// Tokens seen, or found in the cache.
   [[nodiscard]] virtual std::int64_t length(SequenceId sequence) const = 0;
-  /// Makes room for that many more tokens, evicting cached prefixes if need be. False, and nothing taken, when
-  /// there is none.
+  /// Makes room for that many more tokens, evicting cached prefixes if need be. False, and nothing taken or evicted,
+  /// when there is none.
   [[nodiscard]] virtual bool reserve(SequenceId sequence, std::int64_t num_tokens) = 0;
   /// Runs one step. A failure leaves every sequence as it was, except after non-finite logits (the message
   /// names the first layer, or the MTP block), when the sequences of the step are spoilt: close them without
   /// keeping. Expected failures: an id outside the vocabulary, more tokens than a step or the context holds, no
   /// free pages (never after `reserve`).
   [[nodiscard]] virtual Result<StepOutput> step(std::span<const StepInput> inputs) = 0;
-  /// Takes back the last tokens: at most max_draft_tokens, and none from before the last step.
+  /// Takes back the last tokens: at most max_draft_tokens, none from before the last step, and none that were shared.
+  /// Also gives back the room beyond them.
   virtual void truncate(SequenceId sequence, std::int64_t length) = 0;
   /// Runs the MTP block on one token of each input, `depth` links after the last step. Logits [inputs, V] of the
   /// token after it, valid until the next call of anything. Wants room as for a step of depth + 1 tokens; cache rows
-  /// it writes are overwritten by the next step.
+  /// it writes are overwritten by the next step. Depth goes from 0 up to max_draft_tokens - 1, without gaps for any
+  /// sequence since its last step. Fails as `step` does, for what is wrong with a token or the room.
   [[nodiscard]] virtual Result<ConstActivations<2>> draft(std::span<const DraftInput> inputs,
                                                           std::int64_t depth) = 0;
   /// Hands the sequence's whole pages to the prefix cache (for others, or for itself when it comes back); it goes
-  /// on with the cache's.
+  /// on with the cache's. Prefixes are found to where they were shared or kept, and to few places between: worth it
+  /// at the end of a prompt, while between its chunks it costs others a window page each time.
   virtual void share(SequenceId sequence) = 0;
   /// Ends the sequence. `keep`: as `share` before; otherwise its pages are freed.
   virtual void close(SequenceId sequence, bool keep) = 0;

@@ -45,6 +45,30 @@ TEST(MemoryPlan, DefaultsAreTheModelsContextForOneSequence) {
   EXPECT_GE(options.num_threads, 1);
 }
 
+TEST(MemoryPlan, CachedPrefixesAndDraftsArePartOfIt) {
+  const ModelConfig config = preset_config("flash");
+  const EngineOptions plain = resolved({.num_threads = 2, .max_sequences = 3, .mtp = true}, config);
+  EngineOptions options = plain;
+  options.prefix_cache = true;
+  options.max_draft_tokens = 2;
+  options = resolved(options, config);
+  EXPECT_GE(options.cached_window_pages, 32);
+  const MemoryPlan plan = plan_memory(config, options), without = plan_memory(config, plain);
+  const CacheGeometry geometry = cache_geometry(config, options);
+  EXPECT_TRUE(geometry.shares_prefixes);
+  EXPECT_EQ(plan.capacity.num_window_pages,
+            max_window_pages(geometry, 3, options.max_batch_tokens) + options.cached_window_pages);
+  EXPECT_EQ(plan.cached_window_pages, options.cached_window_pages);
+  EXPECT_EQ(plan.window_bytes, plan.capacity.num_window_pages * geometry.window_page_bytes());
+  EXPECT_GT(plan.state_bytes, without.state_bytes);  // longer rings
+  // Two more kept streams of each sequence, and one of its drafts.
+  EXPECT_EQ(plan.activation_bytes - without.activation_bytes, 3 * (2 + 1) * config.hc_dim() * 4);
+  EXPECT_NE(to_text(plan).find(fmt::format("{} for cached prefixes", options.cached_window_pages)),
+            std::string::npos);
+  EXPECT_EQ(without.cached_window_pages, 0);
+  EXPECT_THROW(static_cast<void>(resolved({.cached_window_pages = -1}, config)), Error);
+}
+
 TEST(MemoryPlan, TextNamesEveryPart) {
   const ModelConfig config = preset_config("tiny-flash");
   const std::string text = to_text(plan_memory(config, resolved({.num_threads = 1}, config)));
@@ -66,8 +90,11 @@ TEST(MemoryPlan, IsWhatAnEngineReserves) {
 #endif
   const test::RandomCheckpoint checkpoint("tiny-real-heads", 1);
   const std::int64_t before = address_space_bytes();
-  const Engine engine(checkpoint.path(),
-                      {.num_threads = 1, .max_batch_tokens = 2048, .max_sequences = 4, .mtp = true});
+  const Engine engine(checkpoint.path(), {.num_threads = 1,
+                                          .max_batch_tokens = 2048,
+                                          .max_sequences = 4,
+                                          .max_draft_tokens = 3,
+                                          .prefix_cache = true});
   const std::int64_t reserved = address_space_bytes() - before;
   const std::int64_t planned =
       engine.plan().total_bytes() + engine.weights().mapped_bytes() + engine.weights().owned_bytes();

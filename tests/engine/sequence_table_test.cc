@@ -1,6 +1,7 @@
 // Sequences that share prefixes, in pools that are too small.
 #include "engine/sequence_table.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "tests/engine/sequence_world.h"
+#include "tests/support/temporary_folder.h"
 
 namespace baleen {
 namespace {
@@ -132,10 +134,14 @@ TEST(SequenceTableDeathTest, WhatWasSharedIsNotTakenBack) {
 /// Random sequences over families of prompts: a few beginnings, of which most others are continuations.
 class RandomLife {
  public:
-  explicit RandomLife(std::uint32_t seed)
+  explicit RandomLife(std::uint32_t seed, DiskTier* disk = nullptr)
       : random_(seed),
         world_({.num_pages = in_range(4, 24), .num_window_pages = in_range(3, 16), .num_state_slots = 4},
-               true, in_range(0, 2)) {}
+               true, in_range(0, 2), disk) {}
+
+  /// What earlier lives were asked.
+  void remember(const std::vector<std::vector<TokenId>>& families) { families_ = families; }
+  [[nodiscard]] const std::vector<std::vector<TokenId>>& families() const { return families_; }
 
   /// One action; checks everything after it.
   void act() {
@@ -234,6 +240,37 @@ TEST(SequenceTable, NothingThatHappensShowsInWhatASequenceReads) {
   EXPECT_GT(hits, 500);
   EXPECT_GT(steps, 3000);
   EXPECT_GT(refusals, 100);
+}
+
+/// Lives that follow one another over one folder, each with all that the others left on disk, which is too small.
+TEST(SequenceTable, NothingThatHappensOnDiskShowsEither) {
+  const CacheGeometry geometry = test::geometry();
+  for (const WindowPolicy policy : {WindowPolicy::kAll, WindowPolicy::kCheckpoints, WindowPolicy::kNone}) {
+    const test::TemporaryFolder folder;
+    std::vector<std::vector<TokenId>> families;
+    std::int64_t read_pages = 0, evicted_files = 0;
+    for (std::uint32_t seed = 0; seed < 5; ++seed) {
+      DiskTier disk({.folder = folder.path(),
+                     .budget_bytes = 60'000,
+                     .window_policy = policy,
+                     .checkpoint_pages = 2,
+                     .fingerprint = "pretended",
+                     .page_bytes = geometry.page_bytes(),
+                     .window_page_bytes = geometry.window_page_bytes()},
+                    [](const std::string& sentence) { FAIL() << sentence; });
+      RandomLife life(seed, &disk);
+      life.remember(families);
+      for (int i = 0; i < 200 && !HasFailure(); ++i) life.act();
+      families = life.families();
+      read_pages += disk.stats().read_pages;
+      disk.flush();
+      evicted_files += disk.stats().evicted_files;
+    }
+    fmt::print("policy {}: {} pages read, {} files evicted\n", static_cast<int>(policy), read_pages,
+               evicted_files);
+    EXPECT_GT(read_pages, 10);
+    EXPECT_GT(evicted_files, 10);
+  }
 }
 
 }  // namespace

@@ -50,10 +50,10 @@ class PretendedModel {
     for (std::int64_t entry = 0; entry < length / 4; ++entry) {
       if (*entry_of(slice, entry) != hash(4 * entry + 3)) return false;
     }
-    for (std::int64_t t = std::max<std::int64_t>(0, length - kWindow); t < length; ++t) {
+    for (std::int64_t t = std::max(first_exact_row(slice), length - kWindow); t < length; ++t) {
       if (*window_row(slice, t) != hash(t)) return false;
     }
-    for (std::int64_t t = std::max<std::int64_t>(0, length / 4 * 4 - 4); t < length; ++t) {
+    for (std::int64_t t = std::max(slice.window_begin, length / 4 * 4 - 4); t < length; ++t) {
       if (cache_.main_state(0).kv_row(slice.state_slot, t)[0] != hash(t)) return false;
       if (cache_.index_state(0).gate_row(slice.state_slot, t)[0] != hash(t)) return false;
     }
@@ -64,8 +64,8 @@ class PretendedModel {
     const std::vector<float> hashes = prefix_hashes(all_tokens);
     for (std::int64_t t = slice.start; t < slice.start + slice.num_tokens; ++t) {
       const float hash = hashes[static_cast<std::size_t>(t)];
-      *window_row(slice, t) = hash;
-      if (t % 4 == 3) *entry_of(slice, t / 4) = hash;
+      *window_row(slice, t) = t < first_exact_row(slice) ? -1.0F : hash;
+      if (t % 4 == 3 && t >= slice.entries_until) *entry_of(slice, t / 4) = hash;
       cache_.main_state(0).kv_row(slice.state_slot, t)[0] = hash;
       cache_.index_state(0).gate_row(slice.state_slot, t)[0] = hash;
       if (t % kPageTokens < kPageTokens - kOverlapRows) continue;
@@ -76,6 +76,10 @@ class PretendedModel {
   }
 
  private:
+  /// A replay makes the last window's rows right, and earlier ones wrong.
+  [[nodiscard]] static std::int64_t first_exact_row(const SequenceSlice& slice) {
+    return std::max<std::int64_t>(0, slice.entries_until - kWindow);
+  }
   [[nodiscard]] static float* row(const LatentPool& pool, PageId page, std::int64_t row) {
     return reinterpret_cast<float*>(pool.page(static_cast<std::int64_t>(page))) + row;
   }
@@ -92,8 +96,9 @@ class PretendedModel {
 
 /// A table, its cache, and steps that are checked.
 struct World {
-  explicit World(CacheCapacity capacity, bool shares_prefixes = true, std::int64_t reserved_tails = 0)
-      : cache(geometry(shares_prefixes), capacity), table(cache, reserved_tails), model(cache) {}
+  explicit World(CacheCapacity capacity, bool shares_prefixes = true, std::int64_t reserved_tails = 0,
+                 DiskTier* disk = nullptr)
+      : cache(geometry(shares_prefixes), capacity), table(cache, reserved_tails, disk), model(cache) {}
 
   /// The next tokens of a sequence; false when there is no room.
   [[nodiscard]] bool step(SequenceId id, std::span<const TokenId> tokens) {

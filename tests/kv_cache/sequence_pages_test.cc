@@ -91,6 +91,86 @@ TEST(SequencePages, MovingMovesThePages) {
   EXPECT_EQ(third.pages().size(), 1u);
 }
 
+CacheGeometry shared_geometry() {
+  CacheGeometry geometry = one_block();
+  geometry.shares_prefixes = true;
+  geometry.max_draft_tokens = 2;
+  return geometry;
+}
+
+/// Takes pages as the prefix cache would.
+std::vector<PageId> take(PageAllocator& pool, std::size_t count) {
+  std::vector<PageId> pages;
+  for (std::size_t i = 0; i < count; ++i) pages.push_back(*pool.allocate());
+  return pages;
+}
+
+TEST(SequencePages, WhatIsBorrowedIsNotGivenBack) {
+  KvCache cache(shared_geometry(), {.num_pages = 6, .num_window_pages = 6, .num_state_slots = 1});
+  const std::vector<PageId> pages = take(cache.pages(), 3);
+  std::vector<PageId> window_pages = take(cache.window_pages(), 2);
+  window_pages.insert(window_pages.begin(), PageId::kNone);  // evicted
+  {
+    SequencePages sequence(cache);
+    sequence.borrow(pages, window_pages);
+    EXPECT_EQ(sequence.num_borrowed(), 3);
+    EXPECT_EQ(live_pages(sequence.window_pages()), 1);  // position 768 sees 641 and later
+    EXPECT_EQ(sequence.window_pages()[2], window_pages[2]);
+    ASSERT_TRUE(sequence.reach(900));
+    EXPECT_EQ(sequence.owned().pages, 1);
+    EXPECT_EQ(sequence.owned().window_pages, 1);
+    sequence.leave_behind(897);
+    EXPECT_TRUE(sequence.sees_borrowed());  // 897 - 2 sees 767, if the last two are taken back
+    sequence.leave_behind(898);
+    EXPECT_FALSE(sequence.sees_borrowed());
+  }
+  EXPECT_EQ(cache.pages().num_free(), 3);
+  EXPECT_EQ(cache.window_pages().num_free(), 4);
+}
+
+TEST(SequencePages, TheLastWholePageKeepsItsWindowRowsUntilItIsHandedOver) {
+  KvCache cache(shared_geometry(), {.num_pages = 6, .num_window_pages = 6, .num_state_slots = 1});
+  SequencePages sequence(cache);
+  ASSERT_TRUE(sequence.reach(1000));
+  sequence.leave_behind(1000);
+  EXPECT_EQ(sequence.first_window_page(), 2);  // far out of sight, but the page before 768
+  sequence.leave_tail(3);
+  EXPECT_EQ(sequence.first_window_page(), 2);
+  // The cache has other pages of the first two, and takes the third.
+  std::vector<PageId> pages = take(cache.pages(), 2);
+  pages.push_back(sequence.pages()[2]);
+  const std::vector<PageId> before(sequence.pages().begin(), sequence.pages().end());
+  cache.pages().free(before[0]);
+  cache.pages().free(before[1]);
+  sequence.hand_over(pages, std::vector<PageId>{PageId::kNone, PageId::kNone, sequence.window_pages()[2]},
+                     1000);
+  EXPECT_EQ(sequence.pages()[0], pages[0]);
+  EXPECT_EQ(sequence.pages()[3], before[3]);
+  EXPECT_FALSE(sequence.sees_borrowed());
+  EXPECT_EQ(sequence.owned().pages, 1);
+  EXPECT_EQ(sequence.owned().window_pages, 1);
+}
+
+TEST(SequencePages, FullPagesWithoutWindowRowsGetThemAsPositionsAreComputedAgain) {
+  KvCache cache(shared_geometry(), {.num_pages = 6, .num_window_pages = 3, .num_state_slots = 1});
+  {
+    SequencePages sequence(cache);
+    sequence.adopt(take(cache.pages(), 4), 512);
+    EXPECT_EQ(sequence.window_pages().size(), 2u);
+    EXPECT_EQ(sequence.missing(700).pages, 0);
+    EXPECT_EQ(sequence.missing(700).window_pages, 1);
+    ASSERT_TRUE(sequence.reach(700));
+    EXPECT_FALSE(sequence.reach(1300));  // two pages, three window pages
+    sequence.shrink(600);                // the full pages stay
+    EXPECT_EQ(sequence.pages().size(), 4u);
+    ASSERT_TRUE(sequence.reach(1200));
+    EXPECT_EQ(sequence.owned().pages, 5);
+    EXPECT_EQ(sequence.owned().window_pages, 3);
+  }
+  EXPECT_EQ(cache.pages().num_free(), 6);
+  EXPECT_EQ(cache.window_pages().num_free(), 3);
+}
+
 /// One sequence under test, and how far it is.
 struct Twin {
   SequencePages pages;
