@@ -21,6 +21,8 @@ using test::RunningServerOptions;
 
 Json user(const std::string& text) { return {{"role", "user"}, {"content", text}}; }
 
+Json says(const std::string& text) { return Json::array({user(text)}); }
+
 Json chat(const Json& messages) {
   return {{"model", "stories"}, {"messages", messages}, {"temperature", 0}, {"max_tokens", 40}};
 }
@@ -69,7 +71,7 @@ class ApiServerTest : public testing::Test {
 std::unique_ptr<RunningServer> ApiServerTest::server_;
 
 TEST_F(ApiServerTest, ChatAnswersAndAStreamSaysTheSame) {
-  const Json request = chat({user("Tell me a story about a fox.")});
+  const Json request = chat(says("Tell me a story about a fox."));
   const Json reply = server_->ask("/v1/chat/completions", request);
   const std::string text = reply["choices"][0]["message"]["content"];
   EXPECT_FALSE(text.empty());
@@ -96,7 +98,7 @@ TEST_F(ApiServerTest, AKnownPrefixIsFoundInTheCacheAndChangesNothing) {
 }
 
 TEST_F(ApiServerTest, ChoicesDifferAndASeedRepeatsThem) {
-  Json request = chat({user("Tell me a story about a bear.")});
+  Json request = chat(says("Tell me a story about a bear."));
   request["temperature"] = 1.0;
   request["n"] = 3;
   request["seed"] = 7;
@@ -108,7 +110,7 @@ TEST_F(ApiServerTest, ChoicesDifferAndASeedRepeatsThem) {
 }
 
 TEST_F(ApiServerTest, LogprobsComeWithEveryToken) {
-  Json request = chat({user("Hello!")});
+  Json request = chat(says("Hello!"));
   request["logprobs"] = true;
   request["top_logprobs"] = 3;
   request["max_tokens"] = 5;
@@ -126,8 +128,8 @@ TEST_F(ApiServerTest, LogprobsComeWithEveryToken) {
 }
 
 TEST_F(ApiServerTest, ARequiredToolIsCalledWithArgumentsOfItsSchema) {
-  Json request = chat({user("What is the weather in Paris for 3 days?")});
-  request["tools"] = {weather_tool()};
+  Json request = chat(says("What is the weather in Paris for 3 days?"));
+  request["tools"] = Json::array({weather_tool()});
   request["tool_choice"] = "required";
   request["temperature"] = 1.0;
   request["max_tokens"] = 200;
@@ -149,7 +151,7 @@ TEST_F(ApiServerTest, ARequiredToolIsCalledWithArgumentsOfItsSchema) {
 TEST_F(ApiServerTest, AnAgentsNextTurnHitsWhateverItsJsonLooksLike) {
   Json request =
       chat({{{"role", "system"}, {"content", long_text()}}, user("What is the weather in Paris?")});
-  request["tools"] = {weather_tool()};
+  request["tools"] = Json::array({weather_tool()});
   request["tool_choice"] = "required";
   request["parallel_tool_calls"] = false;
   request["max_tokens"] = 300;
@@ -174,7 +176,7 @@ TEST_F(ApiServerTest, AnAgentsNextTurnHitsWhateverItsJsonLooksLike) {
 }
 
 TEST_F(ApiServerTest, AReplyOfASchemaIsOfThatSchema) {
-  Json request = chat({user("Describe the hero of the story as JSON.")});
+  Json request = chat(says("Describe the hero of the story as JSON."));
   request["response_format"] = {
       {"type", "json_schema"},
       {"json_schema",
@@ -199,7 +201,7 @@ TEST_F(ApiServerTest, AReplyOfASchemaIsOfThatSchema) {
 }
 
 TEST_F(ApiServerTest, ThinkingIsKeptApartInEveryProtocol) {
-  Json request = chat({user("Tell me a story about an owl.")});
+  Json request = chat(says("Tell me a story about an owl."));
   request["thinking"] = {{"type", "enabled"}};
   request["max_tokens"] = 400;
   const Json message = server_->ask("/v1/chat/completions", request)["choices"][0]["message"];
@@ -210,7 +212,7 @@ TEST_F(ApiServerTest, ThinkingIsKeptApartInEveryProtocol) {
       server_->ask("/v1/messages", {{"model", "stories"},
                                     {"max_tokens", 1400},
                                     {"thinking", {{"type", "enabled"}, {"budget_tokens", 1024}}},
-                                    {"messages", {user("Tell me a story about an owl.")}}});
+                                    {"messages", says("Tell me a story about an owl.")}});
   EXPECT_EQ(anthropic["content"][0]["type"], "thinking");
   EXPECT_EQ(anthropic["role"], "assistant");
 
@@ -237,7 +239,7 @@ TEST_F(ApiServerTest, TokensGoThereAndBack) {
   EXPECT_EQ(tokens["count"], tokens["tokens"].size());
   EXPECT_EQ(server_->ask("/detokenize", {{"tokens", tokens["tokens"]}})["prompt"], "Once upon a time");
   const Json counted = server_->ask("/v1/messages/count_tokens",
-                                    {{"model", "stories"}, {"messages", {user("Once upon a time")}}});
+                                    {{"model", "stories"}, {"messages", says("Once upon a time")}});
   EXPECT_GT(counted["input_tokens"], tokens["count"]);
 }
 
@@ -249,18 +251,18 @@ TEST_F(ApiServerTest, RefusalsNameTheField) {
     const char* named;
   };
   const std::vector<Case> cases = {
-      {"/v1/chat/completions", {{"model", "gpt-4"}, {"messages", {user("hi")}}}, 404, "gpt-4"},
+      {"/v1/chat/completions", {{"model", "gpt-4"}, {"messages", says("hi")}}, 404, "gpt-4"},
       {"/v1/chat/completions", {{"model", "stories"}}, 400, "messages"},
       {"/v1/chat/completions",
-       {{"model", "stories"}, {"messages", {user("hi")}}, {"temperature", "hot"}},
+       {{"model", "stories"}, {"messages", says("hi")}, {"temperature", "hot"}},
        400,
        "temperature"},
       {"/v1/chat/completions",
-       {{"model", "stories"}, {"messages", {user("hi")}}, {"top_p", 1e300}},
+       {{"model", "stories"}, {"messages", says("hi")}, {"top_p", 1e300}},
        400,
        "top_p"},
-      {"/v1/chat/completions", {{"model", "stories"}, {"messages", {user("hi")}}, {"n", 100000}}, 400, "n"},
-      {"/v1/messages", {{"model", "stories"}, {"messages", {user("hi")}}}, 400, "max_tokens"},
+      {"/v1/chat/completions", {{"model", "stories"}, {"messages", says("hi")}, {"n", 100000}}, 400, "n"},
+      {"/v1/messages", {{"model", "stories"}, {"messages", says("hi")}}, 400, "max_tokens"},
       {"/v1/completions", {{"model", "stories"}, {"prompt", {1, 99999999}}}, 400, "prompt"},
       {"/detokenize", {{"tokens", {1, -5}}}, 400, "tokens[1]"},
       {"/tokenize", {{"text", 7}}, 400, "prompt"},
@@ -273,7 +275,7 @@ TEST_F(ApiServerTest, RefusalsNameTheField) {
   }
   std::string huge;
   for (int i = 0; i < 4000; ++i) huge += "Once upon a time there was a fox. ";
-  const HttpReply too_long = server_->post("/v1/chat/completions", chat({user(huge)}));
+  const HttpReply too_long = server_->post("/v1/chat/completions", chat(says(huge)));
   EXPECT_EQ(too_long.status, 400);
   EXPECT_EQ(Json::parse(too_long.body)["error"]["code"], "context_length_exceeded");
   EXPECT_EQ(test::http_request(server_->port(), "POST", "/v1/chat/completions", "{\"model\":").status, 400);
@@ -297,7 +299,7 @@ TEST_F(ApiServerTest, PathsAndMethods) {
 TEST_F(ApiServerTest, AClientThatLeavesFreesItsPages) {
   {
     HttpConnection connection(server_->port());
-    Json request = chat({user("Tell me a very long story.")});
+    Json request = chat(says("Tell me a very long story."));
     request["stream"] = true;
     request["max_tokens"] = 10000;
     request["stop"] = nullptr;
@@ -325,12 +327,12 @@ TEST(ApiServer, WithKeysOnlyTheirOwnersMayAsk) {
   RunningServer server(std::move(options));
   EXPECT_EQ(server.get("/health").status, 200);
   EXPECT_EQ(server.get("/stats").status, 401);
-  const Json request = chat({user("hi")});
+  const Json request = chat(says("hi"));
   EXPECT_EQ(server.post("/v1/chat/completions", request).status, 401);
   EXPECT_EQ(server.post("/v1/chat/completions", request, {{"Authorization", "Bearer wrong"}}).status, 401);
   EXPECT_EQ(server.post("/v1/chat/completions", request, {{"Authorization", "Bearer secret"}}).status, 200);
   EXPECT_EQ(server
-                .post("/v1/messages", {{"model", "stories"}, {"max_tokens", 2}, {"messages", {user("hi")}}},
+                .post("/v1/messages", {{"model", "stories"}, {"max_tokens", 2}, {"messages", says("hi")}},
                       {{"x-api-key", "secret"}})
                 .status,
             200);
@@ -341,7 +343,7 @@ TEST(ApiServer, AFullQueueIsRefusedAndDrainingEndsWhatRuns) {
   options.engine.max_sequences = 1;
   options.scheduler.max_queue = 1;
   RunningServer server(std::move(options));
-  Json request = chat({user("Tell me a story.")});
+  Json request = chat(says("Tell me a story."));
   request["stream"] = true;
   request["max_tokens"] = 3000;
   request["logit_bias"] = {{"1", -100}};
@@ -366,7 +368,7 @@ TEST(ApiServer, DraftsChangeNothingButTime) {
   RunningServer drafting(std::move(options));
   RunningServer plain;
   for (const double temperature : {0.0, 1.0}) {
-    Json request = chat({user("Tell me a story about a brave snail.")});
+    Json request = chat(says("Tell me a story about a brave snail."));
     request["temperature"] = temperature;
     request["seed"] = 11;
     request["max_tokens"] = 120;
