@@ -103,7 +103,8 @@ void Engine::allocate_activations() {
 }
 
 std::int64_t Engine::context_tokens() const {
-  return std::min(config().max_position_embeddings, plan_.capacity.num_pages * kPageTokens);
+  // The pool has more pages, so that every sequence may leave its last one part empty: not to be counted on.
+  return std::min(config().max_position_embeddings, options_.cache_tokens);
 }
 
 EngineLimits Engine::limits() const {

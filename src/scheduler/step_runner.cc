@@ -125,9 +125,10 @@ void StepRunner::draft(std::vector<Part>& parts) {
 
 void StepRunner::take_logits(Part& part, const ConstActivations<2>& rows) {
   Job& job = *part.job;
-  if (part.share.num_tokens > 1 || !job.prompt_was_cached) {
+  // Once, at the prompt's end: every end that is shared is one whose window rows others then compete for.
+  if (!job.prompt_was_cached && engine_.length(*job.sequence) >= job.summary.prompt_tokens) {
     engine_.share(*job.sequence);
-    job.prompt_was_cached = engine_.length(*job.sequence) >= job.summary.prompt_tokens;
+    job.prompt_was_cached = true;
   }
   if (rows.extent(0) == 0) return;
 
