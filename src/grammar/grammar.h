@@ -1,7 +1,7 @@
 /// What a reply may be, as a byte-level grammar: JSON of a schema, or tool calls of declared functions.
 ///
 /// A grammar is compiled once per request (and cached by its source); it says which bytes may follow, whatever the
-/// vocabulary. grammar/matcher.h walks it token by token.
+/// vocabulary. ReplyConstraint (reply_constraint.h) walks it token by token.
 #pragma once
 
 #include <memory>
@@ -28,14 +28,15 @@ using Grammar = std::shared_ptr<const CompiledGrammar>;
 
 /// JSON of a schema: type (and lists of types), properties, required, additionalProperties, items, prefixItems,
 /// minItems/maxItems, enum, const, anyOf/oneOf, allOf of objects, $ref/$defs (recursive too), minLength/maxLength,
-/// pattern (a regular subset), format date, time, date-time, uuid, minimum/maximum of integers. Properties come in
+/// pattern (a regular subset), format date, time, date-time, uuid, minimum/maximum of numbers. Properties come in
 /// the schema's order; white space is at most one space or newline with indentation. Fails, naming the place, on
-/// what it would otherwise have to ignore silently.
+/// what it would otherwise have to ignore silently, and on what is too large; docs/grammar.md lists both. Takes
+/// milliseconds, below a second whatever the schema.
 [[nodiscard]] Result<Grammar> json_schema_grammar(const PythonJson& schema);
 
 /// A tool-call block in DSML, from the blank line before `<｜DSML｜tool_calls>` to its end: one call or more
 /// (`parallel`), of these functions; string parameters raw, others JSON of their schema; required parameters there,
-/// none twice.
+/// in any order, none twice. Fails as above, and when a name cannot be written in a tag.
 [[nodiscard]] Result<Grammar> tool_calls_grammar(std::span<const ToolGrammar> tools, bool parallel);
 
 }  // namespace baleen
