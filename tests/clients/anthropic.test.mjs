@@ -5,7 +5,7 @@ import { after, before, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
 
 import { startServer } from '../web/server_process.mjs';
-import { ADD, checkArguments, checkHero, CONTEXT, HERO, LONG_TEXT, MODEL, SERVER_OPTIONS, WEATHER } from './requests.mjs';
+import { ADD, checkArguments, checkHero, HERO, LONG_TEXT, MODEL, SERVER_OPTIONS, tooLong, WEATHER } from './requests.mjs';
 
 const TEST = { timeout: 60_000 };
 const TOOLS = [WEATHER, ADD].map(({ parameters, ...rest }) => ({ ...rest, input_schema: parameters }));
@@ -156,12 +156,13 @@ test('counting tokens', TEST, async () => {
 });
 
 test('errors', TEST, async () => {
+  const too_long = tooLong(await client.models.retrieve(MODEL));
   const messages = user('x');
   const create = (body) => client.messages.create(params(body));
   await rejectsWith(create({ model: 'claude-0', messages }), 404, 'not_found_error', /model/);
   await rejectsWith(create({ messages, temperature: 9 }), 400, 'invalid_request_error', /temperature: .* found 9/);
   await rejectsWith(create({ messages, max_tokens: 0 }), 400, 'invalid_request_error', /max_tokens/);
-  await rejectsWith(create({ messages: user('fox '.repeat(2 * CONTEXT)) }), 400, 'invalid_request_error', /context holds/);
+  await rejectsWith(create({ messages: user(too_long) }), 400, 'invalid_request_error', /context holds/);
 });
 
 test('a stream can be left', TEST, async () => {

@@ -5,7 +5,7 @@ import { after, before, test } from 'node:test';
 import OpenAI from 'openai';
 
 import { startServer } from '../web/server_process.mjs';
-import { ADD, checkArguments, checkHero, CONTEXT, HERO, LONG_TEXT, MODEL, SERVER_OPTIONS, WEATHER } from './requests.mjs';
+import { ADD, checkArguments, checkHero, HERO, LONG_TEXT, MODEL, SERVER_OPTIONS, tooLong, WEATHER } from './requests.mjs';
 
 const TEST = { timeout: 60_000 };
 const TOOLS = [WEATHER, ADD].map((tool) => ({ type: 'function', function: tool }));
@@ -249,6 +249,7 @@ test('responses: structured output', TEST, async () => {
 });
 
 test('errors', TEST, async () => {
+  const too_long = tooLong(await client.models.retrieve(MODEL));
   await rejectsWith(chat({ model: 'gpt-0', messages: user('x') }), 404, (error) => {
     assert.equal(error.code, 'model_not_found');
     assert.equal(error.param, 'model');
@@ -261,7 +262,7 @@ test('errors', TEST, async () => {
   await rejectsWith(chat({ messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'data:,' } }] }] }), 400, (error) => {
     assert.equal(error.param, 'messages[0].content[0].type');
   });
-  await rejectsWith(chat({ messages: user('fox '.repeat(2 * CONTEXT)) }), 400, (error) => {
+  await rejectsWith(chat({ messages: user(too_long) }), 400, (error) => {
     assert.equal(error.code, 'context_length_exceeded');
     assert.equal(error.param, 'messages');
   });

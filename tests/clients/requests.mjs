@@ -3,9 +3,8 @@
 
 /** The name under which the bundled model is served: its folder's. */
 export const MODEL = 'stories';
-/** Positions the server's cache holds, so that a prompt can be too long. */
-export const CONTEXT = 4096;
-export const SERVER_OPTIONS = ['--context', String(CONTEXT), '--quiet'];
+/** A small cache, so that a prompt can soon be too long for it. */
+export const SERVER_OPTIONS = ['--context', '4096', '--max-sequences', '8', '--quiet'];
 
 export const WEATHER = {
   name: 'get_weather',
@@ -43,6 +42,11 @@ export const HERO = {
 
 /** A text whose prompt fills several pages of the prefix cache. */
 export const LONG_TEXT = 'The fox walked to the river and the bear followed. '.repeat(60);
+
+/** More words than the model's context has tokens; `model` is what the server says of it. */
+export function tooLong(model) {
+  return 'fox '.repeat(model.max_model_len);
+}
 
 export function checkHero(assert, text) {
   const value = JSON.parse(text);
