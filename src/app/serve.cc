@@ -210,9 +210,14 @@ void serve(ServeFlags flags) {
         stderr,
         "baleen: listening at every address without --api-key-file: anyone who reaches it may use it\n");
   }
-  fmt::print("listening on http://{}:{}\n", flags.http.host, server.port());
+  const bool brackets = flags.http.host.find(':') != std::string::npos;
+  fmt::print("listening on http://{}{}{}:{}\n", brackets ? "[" : "", flags.http.host, brackets ? "]" : "",
+             server.port());
   std::fflush(stdout);
   server.run();
+  // The server goes before the thread that waits for signals.
+  shutdown.on_first(nullptr);
+  shutdown.on_second(nullptr);
 }
 
 }  // namespace
