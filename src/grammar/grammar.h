@@ -31,7 +31,7 @@ using Grammar = std::shared_ptr<const CompiledGrammar>;
 /// pattern (a regular subset), format date, time, date-time, uuid, minimum/maximum of numbers. Properties come in
 /// the schema's order; white space is at most one space or newline with indentation. Fails, naming the place, on
 /// what it would otherwise have to ignore silently, and on what is too large; docs/grammar.md lists both. Takes
-/// milliseconds, below a second whatever the schema.
+/// milliseconds for usual schemas, and bounded time for hostile ones.
 [[nodiscard]] Result<Grammar> json_schema_grammar(const PythonJson& schema);
 
 /// A tool-call block in DSML, from the blank line before `<｜DSML｜tool_calls>` to its end: one call or more

@@ -204,9 +204,10 @@ NodeId SchemaCompiler::constants(const PythonJson& schema, const std::string& pa
   } else {
     values = {*only};
   }
+  const Siblings siblings = siblings_of(schema, path);
   std::vector<std::string> texts;
   for (const PythonJson& candidate : values) {
-    if (!fits_siblings(candidate, schema, path)) continue;
+    if (!fits(candidate, siblings, schema, path)) continue;
     const std::string* text = candidate.as_string();
     if (text != nullptr ? form == ValueForm::kNoString : form == ValueForm::kRawString) continue;
     texts.push_back(form == ValueForm::kRawString ? *text + std::string(parameter_closing())
@@ -224,32 +225,34 @@ NodeId SchemaCompiler::constants(const PythonJson& schema, const std::string& pa
   return builder_.literals(std::move(literals));
 }
 
-bool SchemaCompiler::fits_siblings(const PythonJson& candidate, const PythonJson& schema,
-                                   const std::string& path) {
-  if (schema.find("type") != nullptr) {
-    const std::vector<std::string> types = types_of(schema, path);
-    if (std::ranges::none_of(types, [&](const std::string& type) { return has_type(candidate, type); }))
-      return false;
-  }
+/// The constraints beside enum or const, read once for all its values.
+SchemaCompiler::Siblings SchemaCompiler::siblings_of(const PythonJson& schema, const std::string& path) {
+  Siblings siblings;
+  if (schema.find("type") != nullptr) siblings.types = types_of(schema, path);
+  siblings.text = string_rules(schema, path).value_or(any_text());
+  siblings.least = size_keyword(schema, "minLength", path).value_or(0);
+  siblings.most = size_keyword(schema, "maxLength", path).value_or(kUnbounded);
+  const std::optional<NumberBounds> bounds = bounds_of(schema, path);
+  if (bounds && (bounds->least || bounds->most)) siblings.number = bounded_number(*bounds, false);
+  return siblings;
+}
+
+bool SchemaCompiler::fits(const PythonJson& candidate, const Siblings& siblings, const PythonJson& schema,
+                          const std::string& path) {
+  const auto is_of = [&](const std::string& type) { return has_type(candidate, type); };
+  if (schema.find("type") != nullptr && std::ranges::none_of(siblings.types, is_of)) return false;
   if (const std::string* text = candidate.as_string()) {
-    const std::optional<CharAutomaton> rules = string_rules(schema, path);
     const std::u32string characters = to_characters(*text);
-    const std::uint64_t least = size_keyword(schema, "minLength", path).value_or(0);
-    const std::uint64_t most = size_keyword(schema, "maxLength", path).value_or(kUnbounded);
-    return rules && accepts(*rules, characters) && characters.size() >= least && characters.size() <= most;
+    return characters.size() >= siblings.least && characters.size() <= siblings.most &&
+           accepts(siblings.text, characters);
   }
-  if (const PythonJson::Number* number = candidate.as_number()) {
-    const std::optional<NumberBounds> bounds = bounds_of(schema, path);
-    if (!bounds || (!bounds->least && !bounds->most)) return bounds.has_value();
-    return accepts(bounded_number(*bounds, false), to_characters(number->text));
-  }
+  if (const PythonJson::Number* number = candidate.as_number())
+    return !siblings.number || accepts(*siblings.number, to_characters(number->text));
   for (const PythonJson::Member& member : *schema.as_object()) {
     const std::string_view type = type_of_keyword(member.name);
-    if (!type.empty() && has_type(candidate, type)) {
-      wrong(path,
-            fmt::format("{} beside enum or const is not supported for arrays and objects", member.name));
-      return false;
-    }
+    if (type.empty() || !has_type(candidate, type)) continue;
+    wrong(path, fmt::format("{} beside enum or const is not supported for arrays and objects", member.name));
+    return false;
   }
   return true;
 }

@@ -75,7 +75,15 @@ class SchemaCompiler {
   NodeId composite(const PythonJson& schema, const std::string& path, ValueForm form, NodeId next);
   NodeId rule(std::string key, const PythonJson& schema, const std::string& path, ValueForm form,
               NodeId next);
-  bool fits_siblings(const PythonJson& candidate, const PythonJson& schema, const std::string& path);
+  struct Siblings {
+    std::vector<std::string> types;
+    CharAutomaton text;
+    std::uint64_t least = 0, most = 0;
+    std::optional<CharAutomaton> number;
+  };
+  Siblings siblings_of(const PythonJson& schema, const std::string& path);
+  bool fits(const PythonJson& candidate, const Siblings& siblings, const PythonJson& schema,
+            const std::string& path);
   NodeId constants(const PythonJson& schema, const std::string& path, ValueForm form, NodeId next);
   NodeId of_type(const PythonJson& schema, const std::string& type, const std::string& path, ValueForm form,
                  NodeId next);

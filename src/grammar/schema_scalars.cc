@@ -16,6 +16,8 @@ std::optional<CharAutomaton> SchemaCompiler::string_rules(const PythonJson& sche
       wrong(where, automaton.error());
       return false;
     }
+    static constexpr int kPatternSteps = 50;  // a hostile pattern costs as much time as many schemas
+    steps_ += kPatternSteps + static_cast<int>(pattern.size() + automaton.value().states.size());
     std::optional<CharAutomaton> both = in_both(text, automaton.value());
     if (!both) {
       wrong(where, "too complex together with the other rules of the string");
