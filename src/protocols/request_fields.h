@@ -80,7 +80,7 @@ inline constexpr std::size_t kMaxNameBytes = 128;
 [[nodiscard]] std::string describe(const PythonJson* value);
 [[nodiscard]] std::string describe(std::string_view text);
 
-/// Reads a body: JSON, an object, the model served. `read` then takes its fields into the request.
+/// Reads a body: JSON, an object, the model served or none named. `read` then takes its fields into the request.
 [[nodiscard]] ApiResult<ApiRequest> parse_body(
     std::string_view body, std::string_view served_model,
     const std::function<void(const RequestFields& fields, ApiRequest& request)>& read);

@@ -17,12 +17,13 @@ TEST(RequestBody, IsJsonOfAnObject) {
               std::string::npos);
     EXPECT_NE(refused(parse, "[]").message.find("a JSON object, not an array"), std::string::npos);
     EXPECT_NE(refused(parse, std::string(100000, '[')).message.find("nested deeper"), std::string::npos);
-    EXPECT_EQ(refused(parse, "{}").param, "model");
     EXPECT_EQ(refused(parse, R"({"model": 7})").message, "model: expected a string, found 7");
   }
 }
 
-TEST(RequestBody, NamesTheModelServed) {
+TEST(RequestBody, NamesTheModelServedOrNone) {
+  EXPECT_EQ(accepted(parse_completions, R"({"prompt": "p"})").model, "m");
+  EXPECT_EQ(accepted(parse_completions, R"({"prompt": "p", "model": null})").model, "m");
   for (const RequestParser parse : kParsers) {
     const ApiError error = refused(parse, R"({"model": "gpt"})");
     EXPECT_EQ(error.status, 404);
