@@ -39,6 +39,7 @@ struct ServeFlags {
   std::string name;
   std::string api_key_file;
   double drain_seconds = 30;
+  bool any_model = false;
   bool think = false;
   bool quiet = false;
   bool log_text = false;
@@ -146,6 +147,7 @@ ServedModel served_model(const ServeFlags& flags, const Engine& engine, const To
     // The slash makes "stories/" and "stories" alike.
     model.name = (std::filesystem::absolute(flags.engine.model) / "").parent_path().filename().string();
   }
+  model.any_name = flags.any_model;
   model.tokenizer = &tokenizer;
   model.limits = engine.limits();
   model.bos = static_cast<TokenId>(config.bos_token_id);
@@ -230,6 +232,8 @@ void add_serve_command(CLI::App& app) {
   add_scheduling_options(*command, *flags);
   add_cache_options(*command, *flags);
   command->add_option("--name", flags->name, "What clients call the model; otherwise its folder's name");
+  command->add_flag("--any-model", flags->any_model,
+                    "Answer whatever model a request names: agents often ask for several");
   command->add_flag("--think", flags->think, "Think in conversations whose request does not say");
   command->add_flag("--quiet,-q", flags->quiet, "No line for each request");
   command->add_flag("--log-text", flags->log_text, "Print the bodies of requests too");

@@ -39,4 +39,8 @@ using Grammar = std::shared_ptr<const CompiledGrammar>;
 /// in any order, none twice. Fails as above, and when a name cannot be written in a tag.
 [[nodiscard]] Result<Grammar> tool_calls_grammar(std::span<const ToolGrammar> tools, bool parallel);
 
+/// Either JSON of `schema` or a tool-call block: for a reply of a format that may call tools instead.
+[[nodiscard]] Result<Grammar> json_or_tool_calls_grammar(const PythonJson& schema,
+                                                         std::span<const ToolGrammar> tools, bool parallel);
+
 }  // namespace baleen

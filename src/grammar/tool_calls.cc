@@ -140,9 +140,8 @@ class BlockCompiler {
   std::optional<Failure> failure_;
 };
 
-}  // namespace
-
-Result<Grammar> tool_calls_grammar(std::span<const ToolGrammar> tools, bool parallel) {
+/// `schema`: null for no other reply than calls.
+Result<Grammar> compile(std::span<const ToolGrammar> tools, bool parallel, const PythonJson* schema) {
   if (tools.empty()) return failure("tools: expected at least one function");
   std::map<std::string_view, std::size_t> seen;
   for (std::size_t i = 0; i < tools.size(); ++i) {
@@ -158,9 +157,24 @@ Result<Grammar> tool_calls_grammar(std::span<const ToolGrammar> tools, bool para
   GraphBuilder builder;
   const BuiltinRules rules = add_builtin_rules(builder);
   BlockCompiler compiler(builder, rules);
-  const NodeId begin = compiler.block(tools, parallel);
+  const NodeId calls = compiler.block(tools, parallel);
   if (compiler.failure()) return *compiler.failure();
-  return finish_grammar(builder, begin, rules, "tools");
+  if (schema == nullptr) return finish_grammar(builder, calls, rules, "tools");
+  SchemaCompiler json(builder, rules, *schema);
+  const NodeId value = json.value(*schema, "schema", ValueForm::kJson, builder.end_of_rule());
+  if (json.failure()) return *json.failure();
+  return finish_grammar(builder, builder.split({value, calls}), rules, "schema and tools");
+}
+
+}  // namespace
+
+Result<Grammar> tool_calls_grammar(std::span<const ToolGrammar> tools, bool parallel) {
+  return compile(tools, parallel, nullptr);
+}
+
+Result<Grammar> json_or_tool_calls_grammar(const PythonJson& schema, std::span<const ToolGrammar> tools,
+                                           bool parallel) {
+  return compile(tools, parallel, &schema);
 }
 
 }  // namespace baleen

@@ -120,7 +120,7 @@ void refuse_unsupported(const RequestFields& fields) {
 }  // namespace
 
 ApiResult<ApiRequest> parse_chat_completions(std::string_view body, const ApiContext& context) {
-  return parse_body(body, context.model, [&](const RequestFields& fields, ApiRequest& request) {
+  return parse_body(body, context, [&](const RequestFields& fields, ApiRequest& request) {
     request.api = Api::kChatCompletions;
     refuse_unsupported(fields);
     read_chat_messages(fields, request.messages);

@@ -72,7 +72,7 @@ class PromptReader {
 }  // namespace
 
 ApiResult<ApiRequest> parse_completions(std::string_view body, const ApiContext& context) {
-  return parse_body(body, context.model, [&](const RequestFields& fields, ApiRequest& request) {
+  return parse_body(body, context, [&](const RequestFields& fields, ApiRequest& request) {
     request.api = Api::kCompletions;
     request.thinking_mode = ThinkingMode::kChat;
     PromptReader(fields, context, request.prompts).read();

@@ -88,7 +88,7 @@ void read_output_config(const RequestFields& fields, ApiRequest& request, std::s
 }
 
 ApiResult<ApiRequest> parse(std::string_view body, const ApiContext& context, bool needs_max_tokens) {
-  return parse_body(body, context.model, [&](const RequestFields& fields, ApiRequest& request) {
+  return parse_body(body, context, [&](const RequestFields& fields, ApiRequest& request) {
     request.api = Api::kMessages;
     refuse_unsupported(fields);
     read_messages_conversation(fields, request.messages);

@@ -14,7 +14,8 @@ namespace baleen {
 
 /// What parsing needs to know of the server.
 struct ApiContext {
-  std::string model;  ///< the name it serves under
+  std::string model;       ///< the name it serves under
+  bool any_model = false;  ///< other names mean it too
   std::int64_t vocab_size = 0;
   int max_choices = 16;
   bool think_by_default = false;  ///< when the request does not say

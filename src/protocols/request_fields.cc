@@ -178,7 +178,7 @@ std::string RequestFields::required_name(std::string_view name) const {
 }
 
 ApiResult<ApiRequest> parse_body(
-    std::string_view body, std::string_view served_model,
+    std::string_view body, const ApiContext& context,
     const std::function<void(const RequestFields& fields, ApiRequest& request)>& read) {
   const Result<PythonJson> json = parse_python_json(body);
   if (!json) return invalid_request("", fmt::format("the body is not JSON: {}", json.error()));
@@ -191,13 +191,13 @@ ApiResult<ApiRequest> parse_body(
   ApiRequest request;
   // There is one model: whoever does not name it means that one.
   const std::string* model = fields.text("model");
-  request.model = model != nullptr ? *model : served_model;
-  if (!error && request.model != served_model) {
+  request.model = model != nullptr && !context.any_model ? *model : context.model;
+  if (!error && request.model != context.model) {
     return ApiError{.status = 404,
                     .code = "model_not_found",
                     .param = "model",
                     .message = fmt::format("model: {} is not served here; this server has \"{}\"",
-                                           describe(fields.find("model")), served_model)};
+                                           describe(fields.find("model")), context.model)};
   }
   if (!error) read(fields, request);
   if (error) return *std::move(error);

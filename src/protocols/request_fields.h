@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "protocols/api_request.h"
+#include "protocols/protocol.h"
 
 namespace baleen {
 
@@ -80,9 +81,9 @@ inline constexpr std::size_t kMaxNameBytes = 128;
 [[nodiscard]] std::string describe(const PythonJson* value);
 [[nodiscard]] std::string describe(std::string_view text);
 
-/// Reads a body: JSON, an object, the model served or none named. `read` then takes its fields into the request.
+/// Reads a body: JSON, an object, the model served (or any, where the context says so) or none named. `read` then takes its fields into the request.
 [[nodiscard]] ApiResult<ApiRequest> parse_body(
-    std::string_view body, std::string_view served_model,
+    std::string_view body, const ApiContext& context,
     const std::function<void(const RequestFields& fields, ApiRequest& request)>& read);
 
 }  // namespace baleen

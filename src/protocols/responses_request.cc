@@ -89,7 +89,7 @@ void repeat_fields(const RequestFields& fields, ApiRequest& request) {
 }  // namespace
 
 ApiResult<ApiRequest> parse_responses(std::string_view body, const ApiContext& context) {
-  return parse_body(body, context.model, [&](const RequestFields& fields, ApiRequest& request) {
+  return parse_body(body, context, [&](const RequestFields& fields, ApiRequest& request) {
     request.api = Api::kResponses;
     refuse_unsupported(fields);
     if (const std::string* instructions = fields.text("instructions")) {

@@ -359,6 +359,7 @@ void ApiServer::log_job(const JobReport& report) const {
 
 ApiContext ApiServer::api_context() const {
   return {.model = model_.name,
+          .any_model = model_.any_name,
           .vocab_size = model_.limits.vocab_size,
           .think_by_default = model_.think_by_default};
 }

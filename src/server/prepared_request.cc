@@ -30,6 +30,21 @@ bool may_call_tools(const ApiRequest& request) {
   return !request.tools.empty() && request.tool_choice.kind != ToolChoice::Kind::kNone;
 }
 
+std::vector<ToolGrammar> wanted_tools(const ApiRequest& request) {
+  std::vector<ToolGrammar> tools;
+  for (const DeclaredTool& tool : request.tools) {
+    const bool wanted =
+        request.tool_choice.kind != ToolChoice::Kind::kNamed || tool.name == request.tool_choice.name;
+    if (wanted) tools.push_back({tool.name, tool.parameters});
+  }
+  return tools;
+}
+
+PythonJson schema_of(const ResponseFormat& format) {
+  if (format.kind == ResponseFormat::Kind::kJsonSchema) return format.schema;
+  return PythonJson::Object{{"type", "object"}};
+}
+
 /// Names, schemas and mode: what a compiled grammar depends on.
 std::string tools_key(std::span<const ToolGrammar> tools, bool parallel) {
   std::string key = parallel ? "calls" : "call";
@@ -91,38 +106,38 @@ Result<Grammar> RequestPreparer::cached(std::string key, const Compile& compile)
 }
 
 ApiResult<std::optional<ReplyRules>> RequestPreparer::rules_of(const ApiRequest& request) {
-  ReplyRules rules{.starts_in_reasoning = starts_in_reasoning(request)};
   const bool formatted = request.response_format.kind != ResponseFormat::Kind::kText;
-  if (may_call_tools(request)) {
-    const bool must = request.tool_choice.kind != ToolChoice::Kind::kAuto;
-    if (formatted && !must) {
-      return bad_request(
-          "response_format",
-          "response_format is a JSON format and the tools may be called as well; choose one with "
-          "tool_choice \"none\" or \"required\"");
-    }
-    std::vector<ToolGrammar> tools;
-    for (const DeclaredTool& tool : request.tools) {
-      const bool wanted =
-          request.tool_choice.kind != ToolChoice::Kind::kNamed || tool.name == request.tool_choice.name;
-      if (wanted) tools.push_back({tool.name, tool.parameters});
-    }
-    const bool parallel = request.tool_choice.parallel;
-    auto grammar = cached(tools_key(tools, parallel), [&] { return tool_calls_grammar(tools, parallel); });
-    if (!grammar) return bad_request("tools", grammar.error());
-    rules.body = must ? ReplyRules::Body::kToolCalls : ReplyRules::Body::kFree;
+  const bool calls = may_call_tools(request);
+  if (!formatted && !calls) return std::optional<ReplyRules>();
+
+  ReplyRules rules{.starts_in_reasoning = starts_in_reasoning(request)};
+  const PythonJson schema = schema_of(request.response_format);
+  if (!calls) {
+    auto grammar = cached("schema\n" + dump_python_json(schema), [&] { return json_schema_grammar(schema); });
+    if (!grammar) return bad_request("response_format", grammar.error());
+    rules.body = ReplyRules::Body::kGrammar;
     rules.grammar = std::move(grammar).value();
     return std::optional(std::move(rules));
   }
-  if (!formatted) return std::optional<ReplyRules>();
-  rules.body = ReplyRules::Body::kGrammar;
-  if (request.response_format.kind == ResponseFormat::Kind::kJsonObject) {
-    rules.grammar = json_object_grammar();
+  const std::vector<ToolGrammar> tools = wanted_tools(request);
+  const bool parallel = request.tool_choice.parallel;
+  const bool must_call = request.tool_choice.kind != ToolChoice::Kind::kAuto;
+  if (formatted && !must_call) {
+    auto grammar = cached(tools_key(tools, parallel) + "\nschema\n" + dump_python_json(schema),
+                          [&] { return json_or_tool_calls_grammar(schema, tools, parallel); });
+    if (!grammar) return bad_request("response_format", grammar.error());
+    rules.body = ReplyRules::Body::kGrammar;
+    rules.grammar = std::move(grammar).value();
     return std::optional(std::move(rules));
   }
-  const PythonJson& schema = request.response_format.schema;
-  auto grammar = cached("schema\n" + dump_python_json(schema), [&] { return json_schema_grammar(schema); });
-  if (!grammar) return bad_request("response_format", grammar.error());
+  auto grammar = cached(tools_key(tools, parallel), [&] { return tool_calls_grammar(tools, parallel); });
+  if (!grammar) {
+    // A call that nobody demanded may be read tolerantly, and refused by the tool: better than refusing every request
+    // of an agent whose schemas use a rare keyword.
+    if (!must_call) return std::optional<ReplyRules>();
+    return bad_request("tools", grammar.error());
+  }
+  rules.body = must_call ? ReplyRules::Body::kToolCalls : ReplyRules::Body::kFree;
   rules.grammar = std::move(grammar).value();
   return std::optional(std::move(rules));
 }

@@ -11,6 +11,7 @@ namespace baleen {
 
 struct ServedModel {
   std::string name;                      ///< what clients call it
+  bool any_name = false;                 ///< whatever they call it
   const Tokenizer* tokenizer = nullptr;  ///< outlives the server
   EngineLimits limits;
   TokenId bos = 0;

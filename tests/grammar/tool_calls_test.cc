@@ -77,6 +77,18 @@ TEST(ToolCalls, OneCallOrMany) {
   EXPECT_FALSE(accepts_text(tool_calls_grammar(tools(), false).value(), two));
 }
 
+TEST(ToolCalls, OrJsonOfASchema) {
+  const PythonJson schema = parse_python_json(R"({"type": "integer"})").value();
+  const Grammar grammar = json_or_tool_calls_grammar(schema, tools(), true).value();
+  EXPECT_TRUE(accepts_text(grammar, "17"));
+  EXPECT_FALSE(accepts_text(grammar, "\"17\""));
+  EXPECT_FALSE(accepts_text(grammar, "17\n\n<｜DSML｜tool_calls>\n"));
+  const ToolGrammar free{.name = "f", .parameters = {}};
+  const Grammar either = json_or_tool_calls_grammar(schema, {&free, 1}, false).value();
+  EXPECT_TRUE(accepts_text(either, call("", "f")));
+  EXPECT_FALSE(json_or_tool_calls_grammar(parse_python_json(R"({"not": {}})").value(), tools(), true).ok());
+}
+
 TEST(ToolCalls, WithoutASchemaAnythingGoes) {
   const std::vector<ToolGrammar> free = {{"f", PythonJson()}};
   const Grammar grammar = tool_calls_grammar(free, false).value();

@@ -57,15 +57,29 @@ TEST(ReservedTails, TailsOfRunningSequencesDoNotCount) {
   cache.tree.unlock(lock);
 }
 
-TEST(ReservedTails, AnEarlierTurnsEndIsATailToo) {
+TEST(ReservedTails, AnEndThatOneContinuationWentPastIsNone) {
   SmallCache cache(8);
   Tokens turns = token_range(0, 8);
   (void)cache.insert(turns);
   (void)cache.insert(token_range(0, 16));
   EXPECT_EQ(cache.tree.evict(0, 8).window_pages, 8);
   turns.push_back(99);  // another answer to the first turn
+  EXPECT_EQ(cache.match(turns).num_tokens, 0);
+  EXPECT_EQ(cache.match(token_range(0, 16)).num_tokens, 16);
+}
+
+TEST(ReservedTails, AnEndThatWentOnInTwoWaysIsOne) {
+  SmallCache cache(8);
+  Tokens turns = token_range(0, 8), branch = turns;
+  (void)cache.insert(turns);
+  (void)cache.insert(token_range(0, 16));
+  for (TokenId token = 100; token < 108; ++token) branch.push_back(token);
+  (void)cache.insert(branch);
+  EXPECT_EQ(cache.tree.evict(0, 12).window_pages, 12);  // three bodies
+  turns.push_back(99);
   EXPECT_EQ(cache.match(turns).num_tokens, 8);
   EXPECT_EQ(cache.match(token_range(0, 16)).num_tokens, 16);
+  EXPECT_EQ(cache.match(branch).num_tokens, 16);
 }
 
 TEST(Locks, ReleasingTheWindowOfALeafFreesItAtOnce) {

@@ -282,19 +282,22 @@ TEST(Scheduler, ExceptionOfTheEngineStaysInTheLoop) {
   world.expect_everything_came_back();
 }
 
-TEST(Scheduler, FollowersHitWhatEarlierChunksShared) {
+TEST(Scheduler, FollowersHitAPromptAsSoonAsItIsIn) {
   SchedulerWorld world({.max_batch_tokens = 256});
   const auto prompt = prompt_of(1030, 1);
-  const auto first = world.submit(greedy(prompt, 1));
+  const auto first = world.submit(greedy(prompt, 50));
   for (int i = 0; i < 3; ++i) world.scheduler.turn();
-  const auto second = world.submit(greedy(prompt, 1));
-  world.scheduler.turn();
+  const auto early = world.submit(greedy(prompt, 50));
+  for (int i = 0; i < 3; ++i) world.scheduler.turn();
+  const auto late = world.submit(greedy(prompt, 50));
   world.finish();
   EXPECT_EQ(first.reply->summary->cached_tokens, 0);
-  EXPECT_EQ(second.reply->summary->cached_tokens, 768);
-  EXPECT_EQ(second.reply->ids(), first.reply->ids());
-  EXPECT_EQ(world.scheduler.stats().prompt_tokens, 2060);
-  EXPECT_EQ(world.scheduler.stats().cached_tokens, 768);
+  EXPECT_EQ(early.reply->summary->cached_tokens, 0);
+  EXPECT_EQ(late.reply->summary->cached_tokens, 1024);
+  EXPECT_EQ(early.reply->ids(), first.reply->ids());
+  EXPECT_EQ(late.reply->ids(), first.reply->ids());
+  EXPECT_EQ(world.scheduler.stats().prompt_tokens, 3090);
+  EXPECT_EQ(world.scheduler.stats().cached_tokens, 1024);
 }
 
 TEST(Scheduler, ChoicesOfOnePromptComputeItOnce) {

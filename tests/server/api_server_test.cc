@@ -306,7 +306,8 @@ TEST_F(ApiServerTest, AClientThatLeavesFreesItsPages) {
     request["logit_bias"] = {{"1", -100}};  // no end token
     connection.send("POST", "/v1/chat/completions", request.dump());
     ASSERT_EQ(connection.read_head().status, 200);
-    ASSERT_TRUE(connection.next_event().has_value());
+    ASSERT_TRUE(connection.next_event().has_value());  // the role, said at once
+    ASSERT_TRUE(connection.next_event().has_value());  // the first text
     EXPECT_EQ(server_->stats()["scheduler"]["running"], 1);
   }
   const double deadline = test::steady_seconds() + 20;
