@@ -19,6 +19,9 @@ export function launchBrowser() {
   return chromium.launch({ executablePath, args: kFlags, timeout: kPatienceMs });
 }
 
+/** Some sixty tokens a second. */
+const kSlowBytesPerSecond = 16_000;
+
 export class ChatPage {
   /** Chats that were asked for: the bodies, in order. */
   requests = [];
@@ -45,6 +48,15 @@ export class ChatPage {
     });
     await self.page.goto(`${url}${path}`);
     return self;
+  }
+
+  /** From now on replies arrive at a reading pace: the bundled model is quicker than the eye, and than this test. */
+  async slowDown() {
+    const session = await this.context.newCDPSession(this.page);
+    await session.send('Network.enable');
+    await session.send('Network.emulateNetworkConditions', {
+      offline: false, latency: 0, uploadThroughput: -1, downloadThroughput: kSlowBytesPerSecond,
+    });
   }
 
   /** Closes the page; it must have been quiet, and have spoken to its own server only. */

@@ -79,6 +79,7 @@ pageTest('a message is sent with Enter, and the reply streams in with its figure
 
 pageTest('Escape stops a reply, and the server goes on answering', {}, async (chat) => {
   await chat.withSettings((panel) => panel.getByText('Max', { exact: true }).click());
+  await chat.slowDown();
   await chat.say('Tell me a very long story about a whale.');
   await chat.button('Stop').waitFor();
   await chat.replies.locator('.markdown').first().waitFor();
@@ -150,6 +151,7 @@ pageTest(
 
 pageTest('thinking is open while it streams and folded when the answer begins', {}, async (chat) => {
   await chat.withSettings((panel) => panel.getByText('High', { exact: true }).click());
+  await chat.slowDown();
   await chat.say(kStory);
   await chat.page.locator('.thinking-title[aria-expanded="true"]').waitFor();
   await chat.replied();
