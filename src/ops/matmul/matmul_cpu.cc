@@ -2,10 +2,10 @@
 // once and multiplied with M rows of activations. Every (m, n) accumulator sees the same products in the same
 // order for every M and N, so tile shapes are free.
 //
-// Shapes: AVX-512 has 32 registers: 6 x 4 accumulators leave eight for weights and scales. AVX2 has 16: 6 x
-// 2. Six rows share one unpacking (2 to 5 instructions a vector), which then hides behind the multiply-adds;
-// a single row (decode) needs 8 columns so that 8 independent chains cover the latency of 4 cycles at 2 a
-// cycle.
+// Shapes: AVX-512 has 32 registers: 4 x 4 accumulators leave sixteen for unpacked weights, scales and activations; with 6
+// rows the compiler spills accumulators (prefill of the bundled model 5.3 against 6.6 thousand tokens/s, of bench-1b 216
+// against 229). AVX2 has 16: 6 x 2. Rows share one unpacking (2 to 5 instructions a vector); a single row (decode) needs 8
+// columns so that 8 independent chains cover the latency of 4 cycles at 2 a cycle.
 
 #include "ops/matmul/matmul.h"
 
@@ -29,8 +29,8 @@ HWY_BEFORE_NAMESPACE();
 namespace baleen::HWY_NAMESPACE {
 namespace {
 
-constexpr int kMaxTileRows = 6;
 constexpr bool kManyRegisters = kLanes == 16 || HWY_ARCH_ARM_A64;
+constexpr int kMaxTileRows = kManyRegisters ? 4 : 6;
 
 template <WeightFormat kFormat>
 constexpr int TileColumns(int tile_rows) {
@@ -77,7 +77,7 @@ void PackRow(const float* x, std::int64_t num_inputs, ActivationRounding roundin
 }
 
 /// FP4's scale multiplies the sum over a block of inputs (8 vectors) instead of every weight. FP8 has half as
-/// many vectors to a block, and six rows would need twice the accumulators: there scaling the weights wins
+/// many vectors to a block, and many rows would need twice the accumulators: there scaling the weights wins
 /// (prefill 165 against 110 GFLOP/s on one thread of a Zen 5), as it would not for FP4 (decode 25 against 28
 /// GB/s).
 template <WeightFormat kFormat>
@@ -212,9 +212,9 @@ void TileRows(const MatmulTile& tile, std::int64_t m_begin) {
   }
 }
 
-/// Many rows: six rows of activations, 1024 inputs at a time (24 KB), stay in the first-level cache while 32
-/// columns pass; read again from the second level for every four columns they would cost 32 bytes a cycle,
-/// about all it has. Between input ranges the columns' accumulators wait in `carried` (12 KB), which costs 1
+/// Many rows: a tile's rows of activations, 1024 inputs at a time (16 to 24 KB), stay in the first-level cache while 32
+/// columns pass; read again from the second level for every four columns they would cost 32 bytes a cycle or more,
+/// about all it has. Between input ranges the columns' accumulators wait in `carried` (at most 12 KB), which costs 1
 /// load and store in 64.
 template <WeightFormat kFormat>
 void TileManyRows(const MatmulTile& tile, std::int64_t m_begin) {
