@@ -228,6 +228,7 @@ void add_serve_command(CLI::App& app) {
   auto* command = app.add_subcommand("serve", "Serve the model: OpenAI and Anthropic APIs, and a chat page");
   auto flags = std::make_shared<ServeFlags>();
   flags->engine.add_to(*command);
+  command->remove_option(command->get_option("--chunk"));  // the scheduler cuts prompts: --max-batch-tokens
   add_network_options(*command, *flags);
   add_scheduling_options(*command, *flags);
   add_cache_options(*command, *flags);
