@@ -42,9 +42,7 @@ class Inbox {
     std::vector<Submission> submissions;
     std::vector<RequestId> cancellations;
     std::vector<std::function<void()>> tasks;
-    [[nodiscard]] bool empty() const {
-      return submissions.empty() && cancellations.empty() && tasks.empty();
-    }
+    [[nodiscard]] bool empty() const { return submissions.empty() && cancellations.empty() && tasks.empty(); }
   };
   [[nodiscard]] Contents take();
   /// Sleeps until something comes, or `stop`.
