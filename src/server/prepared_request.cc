@@ -110,14 +110,17 @@ ApiResult<std::optional<ReplyRules>> RequestPreparer::rules_of(const ApiRequest&
   const bool calls = may_call_tools(request);
   if (!formatted && !calls) return std::optional<ReplyRules>();
 
-  ReplyRules rules{.starts_in_reasoning = starts_in_reasoning(request)};
+  const auto held_to = [&](ReplyRules::Body body, Result<Grammar>& grammar) {
+    return std::optional(ReplyRules{starts_in_reasoning(request), body, std::move(grammar).value()});
+  };
   const PythonJson schema = schema_of(request.response_format);
   if (!calls) {
-    auto grammar = cached("schema\n" + dump_python_json(schema), [&] { return json_schema_grammar(schema); });
+    const bool any_object = request.response_format.kind == ResponseFormat::Kind::kJsonObject;
+    auto grammar = any_object ? Result<Grammar>(json_object_grammar())
+                              : cached("schema\n" + dump_python_json(schema),
+                                       [&] { return json_schema_grammar(schema); });
     if (!grammar) return bad_request("response_format", grammar.error());
-    rules.body = ReplyRules::Body::kGrammar;
-    rules.grammar = std::move(grammar).value();
-    return std::optional(std::move(rules));
+    return held_to(ReplyRules::Body::kGrammar, grammar);
   }
   const std::vector<ToolGrammar> tools = wanted_tools(request);
   const bool parallel = request.tool_choice.parallel;
@@ -126,20 +129,14 @@ ApiResult<std::optional<ReplyRules>> RequestPreparer::rules_of(const ApiRequest&
     auto grammar = cached(tools_key(tools, parallel) + "\nschema\n" + dump_python_json(schema),
                           [&] { return json_or_tool_calls_grammar(schema, tools, parallel); });
     if (!grammar) return bad_request("response_format", grammar.error());
-    rules.body = ReplyRules::Body::kGrammar;
-    rules.grammar = std::move(grammar).value();
-    return std::optional(std::move(rules));
+    return held_to(ReplyRules::Body::kGrammar, grammar);
   }
   auto grammar = cached(tools_key(tools, parallel), [&] { return tool_calls_grammar(tools, parallel); });
-  if (!grammar) {
-    // A call that nobody demanded may be read tolerantly, and refused by the tool: better than refusing every request
-    // of an agent whose schemas use a rare keyword.
-    if (!must_call) return std::optional<ReplyRules>();
-    return bad_request("tools", grammar.error());
-  }
-  rules.body = must_call ? ReplyRules::Body::kToolCalls : ReplyRules::Body::kFree;
-  rules.grammar = std::move(grammar).value();
-  return std::optional(std::move(rules));
+  if (grammar) return held_to(must_call ? ReplyRules::Body::kToolCalls : ReplyRules::Body::kFree, grammar);
+  if (must_call) return bad_request("tools", grammar.error());
+  // A call that nobody demanded may be read tolerantly, and refused by the tool: better than refusing every request
+  // of an agent whose schemas use a rare keyword.
+  return std::optional<ReplyRules>();
 }
 
 ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {

@@ -32,6 +32,13 @@ TEST(RequestBody, NamesTheModelServedOrNone) {
   }
 }
 
+TEST(RequestBody, MayNameAnyModelWhereTheServerSaysSo) {
+  const ApiContext context{.model = "m", .any_model = true, .vocab_size = 100};
+  const auto request = parse_completions(R"({"prompt": "p", "model": "gpt"})", context);
+  ASSERT_TRUE(std::holds_alternative<ApiRequest>(request));
+  EXPECT_EQ(std::get<ApiRequest>(request).model, "m");
+}
+
 TEST(RequestFields, WholeNumbers) {
   const auto read = [](const char* text) { return whole_number(parse_python_json(text).value()); };
   EXPECT_EQ(read("7"), 7);

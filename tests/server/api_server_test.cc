@@ -200,6 +200,36 @@ TEST_F(ApiServerTest, AReplyOfASchemaIsOfThatSchema) {
   }
 }
 
+TEST_F(ApiServerTest, AFormatAndToolsTogetherGiveOneOrTheOther) {
+  Json request = chat(says("What is the weather in Paris for 3 days?"));
+  request["tools"] = Json::array({weather_tool()});
+  request["response_format"] = {{"type", "json_schema"},
+                                {"json_schema", {{"name", "n"}, {"schema", {{"type", "integer"}}}}}};
+  request["max_tokens"] = 300;
+  request["temperature"] = 1.0;
+  for (int seed = 0; seed < 5; ++seed) {
+    request["seed"] = seed;
+    const Json choice = server_->ask("/v1/chat/completions", request)["choices"][0];
+    if (choice["finish_reason"] == "tool_calls") {
+      EXPECT_TRUE(choice["message"]["content"].is_null() || choice["message"]["content"] == "");
+    } else if (choice["finish_reason"] == "stop") {
+      EXPECT_TRUE(Json::parse(choice["message"]["content"].get<std::string>()).is_number_integer());
+    }
+  }
+}
+
+TEST_F(ApiServerTest, ARareSchemaIsRefusedOnlyWhereACallIsDemanded) {
+  Json request = chat(says("Hello!"));
+  Json tool = weather_tool();
+  tool["function"]["parameters"]["properties"]["city"] = {{"not", {{"type", "integer"}}}};
+  request["tools"] = Json::array({tool});
+  EXPECT_EQ(server_->post("/v1/chat/completions", request).status, 200);
+  request["tool_choice"] = "required";
+  const HttpReply refused = server_->post("/v1/chat/completions", request);
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("tools"), std::string::npos) << refused.body;
+}
+
 TEST_F(ApiServerTest, ThinkingIsKeptApartInEveryProtocol) {
   Json request = chat(says("Tell me a story about an owl."));
   request["thinking"] = {{"type", "enabled"}};
