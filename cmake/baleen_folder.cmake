@@ -10,8 +10,13 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   list(APPEND BALEEN_WARNINGS -Wno-unknown-warning-option)
 endif()
 
+# In .cu files the host compiler's warnings come through nvcc, whose own code does not pass all of ours.
+set(BALEEN_CUDA_WARNINGS --Werror all-warnings -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers,-Wno-restrict
+    -Xcudafe=--diag_suppress=554)  # conversions of const views to themselves, in templates
+
 function(baleen_compile_options target)
-  target_compile_options(${target} PRIVATE ${BALEEN_WARNINGS})
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${BALEEN_WARNINGS}>
+                                           $<$<COMPILE_LANGUAGE:CUDA>:${BALEEN_CUDA_WARNINGS}>)
   if(BALEEN_FUZZERS)
     # Without it the fuzzer would be guided by the paths through its own file alone.
     target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
@@ -23,10 +28,14 @@ function(baleen_compile_options target)
   endif()
 endfunction()
 
-# baleen_folder(NAME ops/linear SOURCES linear.cc ... USES base tensor ... LIBRARIES PkgConfig::hwy ...)
-# defines baleen_ops_linear; `#include "ops/linear/linear.h"` works in every target that uses ops/linear.
+# baleen_folder(NAME ops/linear SOURCES linear.cc ... CUDA_SOURCES linear_sm90.cu ... USES base tensor ... LIBRARIES
+# PkgConfig::hwy ...) defines baleen_ops_linear; `#include "ops/linear/linear.h"` works in every target that uses
+# ops/linear. CUDA_SOURCES are left out of builds without CUDA.
 function(baleen_folder)
-  cmake_parse_arguments(FOLDER "" "NAME" "SOURCES;USES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(FOLDER "" "NAME" "SOURCES;CUDA_SOURCES;USES;LIBRARIES" ${ARGN})
+  if(BALEEN_CUDA)
+    list(APPEND FOLDER_SOURCES ${FOLDER_CUDA_SOURCES})
+  endif()
   string(REPLACE "/" "_" flat ${FOLDER_NAME})
   set(target baleen_${flat})
   set(root ${CMAKE_BINARY_DIR}/include_roots/${flat})
@@ -60,6 +69,13 @@ function(baleen_test)
   add_test(NAME ${TEST_NAME} COMMAND ${flat} ${TEST_ARGUMENTS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 endfunction()
 
+# The same for a test of kernels: left out of builds without CUDA; its cases skip themselves where there is no GPU.
+function(baleen_cuda_test)
+  if(BALEEN_CUDA)
+    baleen_test(${ARGN})
+  endif()
+endfunction()
+
 # baleen_fuzzer(NAME safetensors_fuzz SOURCE safetensors_fuzz.cc USES checkpoint CORPUS dir): with clang and
 # BALEEN_FUZZERS a libFuzzer program; always a ctest that replays the corpus through the same entry point.
 function(baleen_fuzzer)
@@ -77,6 +93,20 @@ function(baleen_fuzzer)
   target_link_libraries(${FUZZ_NAME}_replay PRIVATE ${FUZZ_USES})
   baleen_compile_options(${FUZZ_NAME}_replay)
   add_test(NAME fuzz/${FUZZ_NAME} COMMAND ${FUZZ_NAME}_replay ${FUZZ_CORPUS})
+endfunction()
+
+# baleen_cuda_benchmark(NAME linear_sm90_bench SOURCES ... USES ...): a program under bench/ that verifies a kernel and times
+# it; it prints rows of CSV.
+function(baleen_cuda_benchmark)
+  cmake_parse_arguments(BENCH "" "NAME" "SOURCES;USES;LIBRARIES" ${ARGN})
+  if(NOT BALEEN_CUDA)
+    return()
+  endif()
+  list(TRANSFORM BENCH_USES REPLACE "/" "_")
+  list(TRANSFORM BENCH_USES PREPEND baleen_)
+  add_executable(${BENCH_NAME} ${BENCH_SOURCES})
+  target_link_libraries(${BENCH_NAME} PRIVATE ${BENCH_USES} ${BENCH_LIBRARIES})
+  baleen_compile_options(${BENCH_NAME})
 endfunction()
 
 # baleen_benchmark(NAME linear_bench SOURCES ... USES ...): one Google Benchmark program under bench/.

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "tensor/view.h"
+#include "tensor/activations.h"
 
 namespace baleen {
 

@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "ops/operation/operation.h"
 #include "prefix_cache/radix_tree.h"
+#include "tensor/activations.h"
 #include "tensor/ragged_batch.h"
-#include "tensor/view.h"
 
 namespace baleen {
 

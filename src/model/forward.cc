@@ -15,9 +15,8 @@ constexpr int kCompressed = 1;
 
 int angles_of(LayerKind kind) { return kind == LayerKind::kSlidingWindow ? kPlain : kCompressed; }
 
-template <class T>
-View<T, 3> heads(View<T, 2> x, std::int64_t num_heads) {
-  return {x.data(), {x.extent(0), num_heads, x.extent(1) / num_heads}};
+Activations<3> heads(const Activations<2>& x, std::int64_t num_heads) {
+  return x.reshaped<3>({x.extent(0), num_heads, x.extent(1) / num_heads});
 }
 
 RouteScoring scoring_of(ScoringFunc scoring) {

@@ -1,6 +1,7 @@
 #include "model/forward_buffers.h"
 
 #include <array>
+#include <type_traits>
 
 namespace baleen {
 namespace {
@@ -48,19 +49,18 @@ std::int64_t element_count(const auto& extents) {
 }  // namespace
 
 ForwardBuffers::ForwardBuffers(const ModelConfig& config, std::int64_t max_rows, Arena& arena) {
-  lay_out(*this, config, max_rows,
-          [&]<class T, int Rank>(View<T, Rank>& view, const typename View<T, Rank>::Extents& extents) {
-            view = {arena.allocate<T>(element_count(extents)), extents};
-          });
+  lay_out(*this, config, max_rows, [&](auto& view, const auto& extents) {
+    using Element = std::remove_pointer_t<decltype(view.data())>;
+    view = {arena.allocate<Element>(element_count(extents)), extents};
+  });
 }
 
 std::int64_t forward_buffer_bytes(const ModelConfig& config, std::int64_t max_rows) {
   ForwardBuffers shapes;
   std::int64_t bytes = 0;
-  lay_out(shapes, config, max_rows,
-          [&]<class T, int Rank>(View<T, Rank>& /*view*/, const typename View<T, Rank>::Extents& extents) {
-            bytes += Arena::bytes_for<T>(element_count(extents));
-          });
+  lay_out(shapes, config, max_rows, [&](auto& view, const auto& extents) {
+    bytes += Arena::bytes_for<std::remove_pointer_t<decltype(view.data())>>(element_count(extents));
+  });
   return bytes;
 }
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "model/config.h"
+#include "tensor/activations.h"
 #include "tensor/buffer.h"
-#include "tensor/view.h"
 
 namespace baleen {
 
@@ -44,16 +44,18 @@ struct ForwardBuffers {
 
 /// The first `count` rows of a buffer for more, as a dense array of `width` columns.
 template <class T>
-[[nodiscard]] View<T, 2> rows(const View<T, 2>& buffer, std::int64_t count, std::int64_t width) {
-  return {buffer.data(), {count, width}};
-}
-template <class T>
 [[nodiscard]] View<T, 2> rows(const View<T, 2>& buffer, std::int64_t count) {
+  return {buffer.data(), {count, buffer.extent(1)}};
+}
+[[nodiscard]] inline Activations<2> rows(const Activations<2>& buffer, std::int64_t count,
+                                         std::int64_t width) {
+  return buffer.reshaped<2>({count, width});
+}
+[[nodiscard]] inline Activations<2> rows(const Activations<2>& buffer, std::int64_t count) {
   return rows(buffer, count, buffer.extent(1));
 }
-template <class T>
-[[nodiscard]] View<T, 3> rows(const View<T, 3>& buffer, std::int64_t count) {
-  return {buffer.data(), {count, buffer.extent(1), buffer.extent(2)}};
+[[nodiscard]] inline Activations<3> rows(const Activations<3>& buffer, std::int64_t count) {
+  return buffer.reshaped<3>({count, buffer.extent(1), buffer.extent(2)});
 }
 
 }  // namespace baleen

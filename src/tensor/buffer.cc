@@ -1,38 +1,31 @@
 #include "tensor/buffer.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
-#include "base/error.h"
 
 namespace baleen {
 
-Buffer::Buffer(std::int64_t size_bytes) : size_bytes_(size_bytes) {
+Buffer::Buffer(std::int64_t size_bytes, Memory& memory) : memory_(&memory), size_bytes_(size_bytes) {
   BALEEN_CHECK_LE(0, size_bytes);
-  if (size_bytes == 0) return;
-  void* address = ::mmap(nullptr, static_cast<std::size_t>(size_bytes), PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (address == MAP_FAILED) {
-    fail("cannot get {:.1f} MB of memory from the system; try a smaller context or fewer tokens a step",
-         static_cast<double>(size_bytes) / 1e6);
-  }
-  data_ = static_cast<std::byte*>(address);
+  if (size_bytes > 0) data_ = memory.allocate(size_bytes);
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_bytes_(std::exchange(other.size_bytes_, 0)) {}
+    : memory_(other.memory_),
+      data_(std::exchange(other.data_, nullptr)),
+      size_bytes_(std::exchange(other.size_bytes_, 0)) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(memory_, other.memory_);
   std::swap(data_, other.data_);
   std::swap(size_bytes_, other.size_bytes_);
   return *this;
 }
 
 Buffer::~Buffer() {
-  if (data_ != nullptr) ::munmap(data_, static_cast<std::size_t>(size_bytes_));
+  if (data_ != nullptr) memory_->release(data_, size_bytes_);
 }
 
 std::byte* Arena::allocate_bytes(std::int64_t count) {

@@ -40,6 +40,7 @@ class View {
   [[nodiscard]] std::int64_t extent(int axis) const { return extents_[axis]; }
   [[nodiscard]] std::int64_t stride(int axis) const { return strides_[axis]; }
   [[nodiscard]] const Extents& extents() const { return extents_; }
+  [[nodiscard]] const Extents& strides() const { return strides_; }
   [[nodiscard]] std::int64_t size() const {
     std::int64_t product = 1;
     for (const std::int64_t extent : extents_) product *= extent;
@@ -100,11 +101,5 @@ class View {
   Extents extents_{};
   Extents strides_{};
 };
-
-/// Activations on the CPU are float32 in every precision; in `bf16` and `released` they hold BF16 values.
-template <int Rank>
-using Activations = View<float, Rank>;
-template <int Rank>
-using ConstActivations = View<const float, Rank>;
 
 }  // namespace baleen

@@ -22,8 +22,8 @@
 #include "numeric/index_key.h"
 #include "numeric/latent_row.h"
 #include "ops/operation/operation.h"
+#include "tensor/activations.h"
 #include "tensor/ragged_batch.h"
-#include "tensor/view.h"
 
 namespace baleen {
 
@@ -80,6 +80,7 @@ struct CompressorArgs {
 void compressor(const CompressorArgs& args, CpuContext& context);
 void compressor_ref(const CompressorArgs& args);
 void compressor_cpu(const CompressorArgs& args, CpuContext& context);
+void compressor_sm90(const CompressorArgs& args, CudaContext& context);
 [[nodiscard]] OpCost compressor_cost(const CompressorArgs& args);
 [[nodiscard]] std::int64_t compressor_scratch_bytes(std::int64_t head_dim, int num_threads);
 

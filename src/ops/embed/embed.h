@@ -6,8 +6,8 @@
 
 #include "numeric/bf16.h"
 #include "ops/operation/operation.h"
+#include "tensor/activations.h"
 #include "tensor/ragged_batch.h"
-#include "tensor/view.h"
 
 namespace baleen {
 
@@ -20,6 +20,7 @@ struct EmbedArgs {
 void embed(const EmbedArgs& args, CpuContext& context);
 void embed_ref(const EmbedArgs& args);
 void embed_cpu(const EmbedArgs& args, CpuContext& context);
+void embed_sm90(const EmbedArgs& args, CudaContext& context);
 [[nodiscard]] OpCost embed_cost(const EmbedArgs& args);
 
 }  // namespace baleen

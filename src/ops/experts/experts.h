@@ -14,6 +14,7 @@
 
 #include "numeric/dtype.h"
 #include "ops/matmul/matmul.h"
+#include "tensor/fp8_rows.h"
 
 namespace baleen {
 
@@ -26,6 +27,7 @@ struct ExpertWeights {
 
 struct ExpertsArgs {
   ConstActivations<2> x;                  ///< [T, d]
+  Fp8Rows x_fp8{};                        ///< x for FP8 products, where somebody has made it
   View<const std::int32_t, 2> ids;        ///< [T, k], each in [0, E)
   ConstActivations<2> weights;            ///< [T, k]
   std::span<const ExpertWeights> routed;  ///< [E], one format for all
@@ -38,6 +40,9 @@ struct ExpertsArgs {
 void experts(const ExpertsArgs& args, CpuContext& context);
 void experts_ref(const ExpertsArgs& args);
 void experts_cpu(const ExpertsArgs& args, CpuContext& context);
+/// Weights of all experts are laid out evenly: expert e's w1 starts e times the distance between those of experts 0 and 1
+/// behind expert 0's, and so w2, w3 and the scales. An id of -1 is of a padding row and visits nobody.
+void experts_sm90(const ExpertsArgs& args, CudaContext& context);
 /// Bytes count every visited expert once.
 [[nodiscard]] OpCost experts_cost(const ExpertsArgs& args);
 [[nodiscard]] std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,

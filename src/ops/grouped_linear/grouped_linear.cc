@@ -26,7 +26,7 @@ void grouped_linear(const GroupedLinearArgs& args, CpuContext& context) {
   for (std::int64_t group = 0; group < num_groups; ++group) {
     weights[group] = args.weight->slice_rows(group * group_rows, (group + 1) * group_rows);
     products[group] = {.weight = &weights[group],
-                       .x = group_of(args.x, group),
+                       .x = group_of(args.x.f32(), group),
                        .round_bf16 = args.precision != Precision::kExact,
                        .y = group_of(y, group)};
   }

@@ -16,7 +16,8 @@
 
 #include "numeric/dtype.h"
 #include "ops/operation/operation.h"
-#include "tensor/view.h"
+#include "ops/rms_norm/rms_norm.h"
+#include "tensor/activations.h"
 
 namespace baleen {
 
@@ -46,6 +47,8 @@ struct HcPreArgs {
 void hc_pre(const HcPreArgs& args, CpuContext& context);
 void hc_pre_ref(const HcPreArgs& args);
 void hc_pre_cpu(const HcPreArgs& args, CpuContext& context);
+/// As hc_pre(pre) followed by rms_norm(norm), whose x and y are pre.u.
+void hc_pre_norm_sm90(const HcPreArgs& pre, const RmsNormArgs& norm, CudaContext& context);
 [[nodiscard]] OpCost hc_pre_cost(const HcPreArgs& args);
 /// Scratch for T rows of n streams of width d.
 [[nodiscard]] std::int64_t hc_pre_scratch_bytes(std::int64_t num_rows, std::int64_t num_streams,

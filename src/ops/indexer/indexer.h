@@ -12,8 +12,8 @@
 
 #include "numeric/index_key.h"
 #include "ops/operation/operation.h"
+#include "tensor/activations.h"
 #include "tensor/ragged_batch.h"
-#include "tensor/view.h"
 
 namespace baleen {
 
@@ -31,6 +31,7 @@ struct IndexerArgs {
 void indexer(const IndexerArgs& args, CpuContext& context);
 void indexer_ref(const IndexerArgs& args);
 void indexer_cpu(const IndexerArgs& args, CpuContext& context);
+void indexer_sm90(const IndexerArgs& args, CudaContext& context);
 [[nodiscard]] OpCost indexer_cost(const IndexerArgs& args);
 [[nodiscard]] std::int64_t indexer_scratch_bytes(std::int64_t num_heads, std::int64_t dim, std::int64_t top_k,
                                                  int num_threads);

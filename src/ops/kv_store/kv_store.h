@@ -7,8 +7,8 @@
 
 #include "numeric/latent_row.h"
 #include "ops/operation/operation.h"
+#include "tensor/activations.h"
 #include "tensor/ragged_batch.h"
-#include "tensor/view.h"
 
 namespace baleen {
 
@@ -25,6 +25,7 @@ struct KvStoreArgs {
 void kv_store(const KvStoreArgs& args, CpuContext& context);
 void kv_store_ref(const KvStoreArgs& args);
 void kv_store_cpu(const KvStoreArgs& args, CpuContext& context);
+void kv_store_sm90(const KvStoreArgs& args, CudaContext& context);
 [[nodiscard]] OpCost kv_store_cost(const KvStoreArgs& args);
 [[nodiscard]] std::int64_t kv_store_scratch_bytes(std::int64_t head_dim, int num_threads);
 

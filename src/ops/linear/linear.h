@@ -10,6 +10,7 @@
 
 #include "numeric/dtype.h"
 #include "ops/matmul/matmul.h"
+#include "tensor/fp8_rows.h"
 
 namespace baleen {
 
@@ -21,6 +22,7 @@ struct LinearOutput {
 
 struct LinearArgs {
   ConstActivations<2> x;                  ///< [T, K]
+  Fp8Rows x_fp8{};                        ///< x for FP8 products, where somebody has made it
   std::span<const LinearOutput> outputs;  ///< at most 8
   Precision precision = Precision::kReleased;
 };
@@ -29,6 +31,7 @@ struct LinearArgs {
 [[nodiscard]] ActivationRounding activation_rounding(WeightFormat format, Precision precision);
 
 void linear(const LinearArgs& args, CpuContext& context);
+void linear_sm90(const LinearArgs& args, CudaContext& context);
 [[nodiscard]] OpCost linear_cost(const LinearArgs& args);
 /// Packed rows of two formats at most.
 [[nodiscard]] std::int64_t linear_scratch_bytes(std::int64_t num_rows, std::int64_t num_inputs);

@@ -11,7 +11,7 @@
 
 #include "numeric/dtype.h"
 #include "ops/matmul/weight_matrix.h"
-#include "tensor/view.h"
+#include "tensor/activations.h"
 
 namespace baleen {
 

@@ -23,6 +23,9 @@ struct CpuContext {
   Kernels kernels = Kernels::kBest;
 };
 
+/// Where operations run on a CUDA device: cuda/cuda_context.h.
+struct CudaContext;
+
 /// Gives back, at the end of a scope, whatever was taken from an arena since its beginning.
 class ScratchScope {
  public:

@@ -9,7 +9,9 @@
 
 #include "numeric/dtype.h"
 #include "ops/operation/operation.h"
-#include "tensor/view.h"
+#include "ops/rope/rope.h"
+#include "tensor/activations.h"
+#include "tensor/fp8_rows.h"
 
 namespace baleen {
 
@@ -19,11 +21,16 @@ struct RmsNormArgs {
   float eps = 1e-6F;
   Precision precision = Precision::kReleased;
   Activations<2> y;  ///< [rows, width]; may be x
+  Fp8Rows y_fp8{};   ///< y for FP8 products, written too where a device has buffers for it
 };
 
 void rms_norm(const RmsNormArgs& args, CpuContext& context);
 void rms_norm_ref(const RmsNormArgs& args);
 void rms_norm_cpu(const RmsNormArgs& args, CpuContext& context);
+/// Norm and rotation of every head in one pass: as rms_norm(norm) followed by rope(turn), whose x is norm.y, whose heads
+/// are norm's rows.
+void rms_norm_rope_sm90(const RmsNormArgs& norm, const RopeArgs& turn, CudaContext& context);
+void rms_norm_sm90(const RmsNormArgs& args, CudaContext& context);
 [[nodiscard]] OpCost rms_norm_cost(const RmsNormArgs& args);
 
 }  // namespace baleen

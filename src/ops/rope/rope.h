@@ -6,7 +6,7 @@
 #include "numeric/dtype.h"
 #include "ops/operation/operation.h"
 #include "ops/rope/rope_frequencies.h"
-#include "tensor/view.h"
+#include "tensor/activations.h"
 
 namespace baleen {
 

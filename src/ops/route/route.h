@@ -14,8 +14,8 @@
 #include <span>
 
 #include "ops/operation/operation.h"
+#include "tensor/activations.h"
 #include "tensor/ragged_batch.h"
-#include "tensor/view.h"
 
 namespace baleen {
 
@@ -31,13 +31,16 @@ struct RouteArgs {
   std::span<const TokenId> tokens{};         ///< [T], used with hash_table
   int num_groups = 1;                        ///< divides E
   int num_groups_kept = 1;
-  View<std::int32_t, 2> ids;  ///< out [T, k], best first; hash order with a table
-  Activations<2> weights;     ///< out [T, k]
+  View<std::int32_t, 2>
+      ids;  ///< out [T, k], best first; hash order with a table. -1 for padding rows of a device batch
+  Activations<2> weights;          ///< out [T, k]
+  std::span<std::int64_t> load{};  ///< [E], or empty: each entry grows by the rows that go to its expert
 };
 
 void route(const RouteArgs& args, CpuContext& context);
 void route_ref(const RouteArgs& args);
 void route_cpu(const RouteArgs& args, CpuContext& context);
+void route_sm90(const RouteArgs& args, CudaContext& context);
 [[nodiscard]] OpCost route_cost(const RouteArgs& args);
 [[nodiscard]] std::int64_t route_scratch_bytes(std::int64_t num_experts, int num_threads);
 

@@ -17,8 +17,9 @@
 
 #include "numeric/latent_row.h"
 #include "ops/operation/operation.h"
+#include "ops/rope/rope.h"
+#include "tensor/activations.h"
 #include "tensor/ragged_batch.h"
-#include "tensor/view.h"
 
 namespace baleen {
 
@@ -39,6 +40,8 @@ struct SparseAttentionArgs {
 void sparse_attention(const SparseAttentionArgs& args, CpuContext& context);
 void sparse_attention_ref(const SparseAttentionArgs& args);
 void sparse_attention_cpu(const SparseAttentionArgs& args, CpuContext& context);
+/// Also turns the result back: as if followed by rope(turn), whose x is `out` and which is inverse.
+void sparse_attention_rope_sm90(const SparseAttentionArgs& args, const RopeArgs& turn, CudaContext& context);
 [[nodiscard]] OpCost sparse_attention_cost(const SparseAttentionArgs& args);
 [[nodiscard]] std::int64_t sparse_attention_scratch_bytes(std::int64_t num_heads, std::int64_t head_dim,
                                                           int num_threads);

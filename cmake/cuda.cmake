@@ -1,0 +1,31 @@
+# CUDA: compiled in where nvcc is found. The runtime is linked statically and finds the driver at run time, so the same
+# binary starts on machines without either.
+
+option(BALEEN_CUDA "Build the kernels for Hopper GPUs (on by default where nvcc 12.3 or later is)" ON)
+if(CMAKE_CROSSCOMPILING OR BALEEN_SANITIZE OR BALEEN_FUZZERS)
+  set(BALEEN_CUDA OFF)
+endif()
+if(BALEEN_CUDA)
+  find_program(BALEEN_NVCC nvcc HINTS /usr/local/cuda/bin $ENV{CUDA_HOME}/bin)
+  if(NOT BALEEN_NVCC)
+    message(STATUS "no nvcc: building without CUDA")
+    set(BALEEN_CUDA OFF)
+  endif()
+endif()
+
+if(BALEEN_CUDA)
+  set(CMAKE_CUDA_COMPILER ${BALEEN_NVCC})
+  set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+  set(CMAKE_CUDA_ARCHITECTURES OFF)  # sm_90a, which this CMake has no name for, is in the flags
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+  if(CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+  endif()
+  enable_language(CUDA)
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  set(CMAKE_CUDA_EXTENSIONS OFF)
+  # Warpgroup instructions need the architecture's own variant; -lineinfo lets profilers name lines.
+  add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-gencode=arch=compute_90a,code=sm_90a;--expt-relaxed-constexpr;-lineinfo>")
+  find_package(CUDAToolkit REQUIRED)
+endif()

@@ -1,0 +1,25 @@
+/// Where operations run on a CUDA device.
+///
+/// An `*_sm90` variant of an operation gets the same arguments as its siblings. Every pointer in them is a device
+/// address, and activations are BF16 where the CPU's hold BF16 values (float32 arrays stay float32), with two
+/// exceptions: `RaggedBatch` lies in host memory, its device form is `CudaContext::batch`; and the descriptions of
+/// weights (`WeightMatrix`, `LinearOutput`, spans of `ExpertWeights`) are host structs that hold device addresses.
+/// A variant only queues work on `stream`: no synchronisation, no allocation, no copies to or from the host, so that
+/// it can be captured in a graph.
+#pragma once
+
+#include "cuda/device_batch.h"
+#include "tensor/buffer.h"
+
+struct CUstream_st;  // cudaStream_t without the toolkit's headers
+
+namespace baleen {
+
+struct CudaContext {
+  CUstream_st* stream = nullptr;
+  Arena& scratch;     ///< device memory; what an operation takes it gives back when its launches are queued
+  DeviceBatch batch;  ///< of the step
+  int num_sms = 132;
+};
+
+}  // namespace baleen

@@ -1,0 +1,35 @@
+/// Blocks of a cluster.  (PTX: barrier.cluster, mapa, %cluster_ctarank)
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/ptx/mbarrier.h"
+
+namespace baleen::ptx {
+
+__device__ inline std::uint32_t cluster_rank() {
+  std::uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+__device__ inline void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+__device__ inline void cluster_sync() {
+  cluster_arrive();
+  cluster_wait();
+}
+
+/// The address, for any load or store, of `pointer`'s place in the shared memory of block `rank` of the cluster.
+template <class T>
+__device__ inline T* in_block(T* pointer, std::uint32_t rank) {
+  std::uint64_t address;
+  asm volatile("mapa.u64 %0, %1, %2;"
+               : "=l"(address)
+               : "l"(reinterpret_cast<std::uint64_t>(pointer)), "r"(rank));
+  return reinterpret_cast<T*>(address);
+}
+
+}  // namespace baleen::ptx

@@ -1,0 +1,15 @@
+/// Programmatic dependent launch: a kernel starts while its predecessor still runs.  (PTX: griddepcontrol)
+#pragma once
+
+namespace baleen::ptx {
+
+/// Before the first access to anything that an earlier kernel writes (or still reads, if it is written here). At once
+/// when the kernel was launched the ordinary way.
+__device__ inline void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+/// The next kernel may be launched; what this one writes is seen by it only after its own wait.
+__device__ inline void launch_next_kernel() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+}  // namespace baleen::ptx

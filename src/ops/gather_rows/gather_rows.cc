@@ -1,0 +1,32 @@
+#include "ops/gather_rows/gather_rows.h"
+
+#include <cstring>
+
+#include "base/check.h"
+
+namespace baleen {
+namespace {
+
+std::int64_t row_bytes(const GatherRowsArgs& args) {
+  return args.from.extent(1) * size_of(args.from.element_type());
+}
+
+}  // namespace
+
+void gather_rows(const GatherRowsArgs& args, CpuContext& /*context*/) {
+  const std::int64_t bytes = row_bytes(args);
+  for (const RowPair& pair : args.pairs) {
+    BALEEN_DCHECK(pair.from < args.from.extent(0) && pair.to < args.to.extent(0));
+    std::memcpy(args.to.address() + pair.to * bytes, args.from.address() + pair.from * bytes,
+                static_cast<std::size_t>(bytes));
+  }
+}
+
+OpCost gather_rows_cost(const GatherRowsArgs& args) {
+  OpCost cost;
+  cost.read_bytes = cost.write_bytes =
+      static_cast<double>(row_bytes(args)) * static_cast<double>(args.pairs.size());
+  return cost;
+}
+
+}  // namespace baleen

@@ -1,0 +1,28 @@
+/// Copies rows from one array to another: to[pairs[i].to] = from[pairs[i].from]. What a step hands to the head, to the MTP
+/// block and to the next step. No row is written twice; the arrays do not overlap.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "ops/operation/operation.h"
+#include "tensor/activations.h"
+
+namespace baleen {
+
+struct RowPair {
+  std::int32_t from = 0;
+  std::int32_t to = 0;
+};
+
+struct GatherRowsArgs {
+  ConstActivations<2> from;        ///< dense
+  std::span<const RowPair> pairs;  ///< in host memory on every device; read before the call returns
+  Activations<2> to;               ///< dense, as wide as `from` and of its type
+};
+
+void gather_rows(const GatherRowsArgs& args, CpuContext& context);
+void gather_rows_sm90(const GatherRowsArgs& args, CudaContext& context);
+[[nodiscard]] OpCost gather_rows_cost(const GatherRowsArgs& args);
+
+}  // namespace baleen
