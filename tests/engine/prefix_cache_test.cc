@@ -228,10 +228,10 @@ TEST(ExpertLoad, CountsEveryTokenOfEveryBlock) {
   const SequenceId sequence = *engine.open({});
   static_cast<void>(test::step(engine, sequence, test::random_tokens(100, kVocab, 1), WantedLogits::kNone));
   const auto load = engine.expert_load();
-  ASSERT_EQ(load.extent(0), engine.config().num_blocks());
-  for (std::int64_t block = 0; block < load.extent(0); ++block) {
+  ASSERT_EQ(static_cast<std::int64_t>(load.size()), engine.config().num_blocks());
+  for (std::int64_t block = 0; block < engine.config().num_blocks(); ++block) {
     std::int64_t sum = 0;
-    for (const std::int64_t tokens : load.row(block)) sum += tokens;
+    for (const std::int64_t tokens : load[static_cast<std::size_t>(block)]) sum += tokens;
     const std::int64_t rows = engine.config().is_mtp(block) ? 99 : 100;
     EXPECT_EQ(sum, rows * engine.config().num_experts_per_tok) << block;
   }
