@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "cuda/cuda_error.h"
+#include "cuda/gpu_limits.h"
 
 namespace baleen {
 namespace {
@@ -49,6 +50,14 @@ std::string why_not_cuda(int index) {
                        device.major, device.minor);
   }
   return "";
+}
+
+DeviceCeilings measure_cuda_ceilings(int index) {
+  select_device(index);
+  const CudaStream stream;
+  const cudaDeviceProp device = properties(index);
+  const GpuLimits limits = measure_gpu_limits(stream.get(), device.multiProcessorCount);
+  return {device.name, limits.copy_bytes_per_second, limits.bf16_flops_per_second, limits.fp8_flops_per_second};
 }
 
 CudaDevice::CudaDevice(int index, const DeviceOptions& options)

@@ -26,6 +26,8 @@ namespace baleen {
 /// Scratch of the largest operation of a step.
 [[nodiscard]] std::int64_t cuda_scratch_bytes(const StepShape& shape);
 
+[[nodiscard]] DeviceCeilings measure_cuda_ceilings(int index);
+
 /// The GPU is the calling thread's current device from then on; one thread at a time.
 class CudaDevice final : public Device {
  public:

@@ -68,6 +68,15 @@ std::int64_t scratch_bytes(DeviceKind kind, const StepShape& shape, int num_thre
 #endif
 }
 
+DeviceCeilings measure_device_ceilings(const DeviceChoice& choice) {
+  if (choice.kind == DeviceKind::kCpu) fail("device ceilings: only of CUDA devices; hardware/ measures the CPU's");
+#ifdef BALEEN_CUDA
+  return measure_cuda_ceilings(choice.index);
+#else
+  fail_without_cuda();
+#endif
+}
+
 std::unique_ptr<Device> make_device(const DeviceChoice& choice, const DeviceOptions& options) {
   if (choice.kind == DeviceKind::kCpu) {
     return std::make_unique<CpuDevice>(options.num_threads, options.scratch_bytes, options.kernels);

@@ -19,6 +19,15 @@ struct DeviceOptions {
   Kernels kernels = Kernels::kBest;
 };
 
+/// What a CUDA device can do at most, measured. Throws `Error` as make_device does.
+struct DeviceCeilings {
+  std::string name;
+  double bytes_per_second = 0;  ///< of a copy, read and written
+  double bf16_flops_per_second = 0;
+  double fp8_flops_per_second = 0;
+};
+[[nodiscard]] DeviceCeilings measure_device_ceilings(const DeviceChoice& choice);
+
 /// Throws `Error` when the device cannot be used or has no memory left for its scratch.
 [[nodiscard]] std::unique_ptr<Device> make_device(const DeviceChoice& choice, const DeviceOptions& options);
 
