@@ -27,6 +27,8 @@ class CpuDevice final : public Device {
   void synchronise() override {}
   StepRows begin(const RaggedBatch& batch) override { return {batch.num_rows(), batch.tokens}; }
   void run(StepPart /*part*/, const std::function<void()>& operations) override { operations(); }
+  void capture(StepPart /*part*/, std::int64_t /*num_rows*/,
+               const std::function<void(const StepRows&)>& /*operations*/) override {}
 
   void embed(const EmbedArgs& args) override;
   void rope_angles(const RopeAnglesArgs& args) override;

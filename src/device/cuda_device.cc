@@ -89,8 +89,9 @@ std::int64_t CudaDevice::padded_rows(std::int64_t num_rows) const {
 
 void CudaDevice::synchronise() { check_cuda(cudaStreamSynchronize(stream_.get()), "running a step"); }
 
-StepRows CudaDevice::begin(const RaggedBatch& batch) {
-  const std::int64_t num_rows = padded_rows(batch.num_rows());
+StepRows CudaDevice::begin(const RaggedBatch& batch) { return begin(batch, padded_rows(batch.num_rows())); }
+
+StepRows CudaDevice::begin(const RaggedBatch& batch, std::int64_t num_rows) {
   // A replayed step is captured for as many sequences as rows: which of them are there, the batch says.
   const std::int64_t num_sequences =
       num_rows <= kMaxGraphRows ? num_rows : static_cast<std::int64_t>(batch.slices.size());
@@ -98,17 +99,24 @@ StepRows CudaDevice::begin(const RaggedBatch& batch) {
   return {num_rows, {context_.batch.tokens, static_cast<std::size_t>(num_rows)}};
 }
 
+std::unique_ptr<CudaGraph>& CudaDevice::graph_of(StepPart part, std::int64_t num_rows) {
+  return graphs_[static_cast<std::size_t>(part)][static_cast<std::size_t>(num_rows)];
+}
+
 void CudaDevice::run(StepPart part, const std::function<void()>& operations) {
-  const auto num_rows = static_cast<std::size_t>(context_.batch.num_rows);
-  if (profiling_ || num_rows > static_cast<std::size_t>(kMaxGraphRows)) return operations();
-  std::unique_ptr<CudaGraph>& graph = graphs_[static_cast<std::size_t>(part)][num_rows];
-  if (graph == nullptr) {
-    // Once for real: kernels set their attributes and load on their first launch, which a capture does not allow.
-    operations();
-    graph = std::make_unique<CudaGraph>(stream_.get(), operations);
-    return;
-  }
-  graph->launch(stream_.get());
+  const std::int64_t num_rows = context_.batch.num_rows;
+  if (profiling_ || num_rows > kMaxGraphRows || graph_of(part, num_rows) == nullptr) return operations();
+  graph_of(part, num_rows)->launch(stream_.get());
+}
+
+void CudaDevice::capture(StepPart part, std::int64_t num_rows,
+                         const std::function<void(const StepRows&)>& operations) {
+  BALEEN_CHECK(num_rows <= kMaxGraphRows && num_rows == padded_rows(num_rows));
+  const StepRows rows = begin({}, num_rows);
+  // Once for real: kernels load and set their attributes at their first launch, which a capture does not allow.
+  operations(rows);
+  graph_of(part, num_rows) = std::make_unique<CudaGraph>(stream_.get(), [&] { operations(rows); });
+  synchronise();
 }
 
 template <class Launch, class Cost>

@@ -1,6 +1,5 @@
-/// One NVIDIA Hopper GPU. Operations are queued on a stream; steps of up to kMaxGraphRows rows are captured as CUDA graphs,
-/// one for each part of a step and bucket of rows, at their first use, and replayed from then on: between layers the
-/// host does nothing.
+/// One NVIDIA Hopper GPU. Operations are queued on a stream; steps of few rows can be captured as CUDA graphs, one for each
+/// part of a step and bucket of rows, and are replayed from then on: between layers the host does nothing.
 #pragma once
 
 #include <array>
@@ -44,6 +43,8 @@ class CudaDevice final : public Device {
   void synchronise() override;
   StepRows begin(const RaggedBatch& batch) override;
   void run(StepPart part, const std::function<void()>& operations) override;
+  void capture(StepPart part, std::int64_t num_rows,
+               const std::function<void(const StepRows&)>& operations) override;
 
   void embed(const EmbedArgs& args) override;
   void rope_angles(const RopeAnglesArgs& args) override;
@@ -81,6 +82,9 @@ class CudaDevice final : public Device {
     CudaEvent begin, end;
   };
   static constexpr int kNumParts = static_cast<int>(StepPart::kCount);
+
+  [[nodiscard]] StepRows begin(const RaggedBatch& batch, std::int64_t num_rows);
+  [[nodiscard]] std::unique_ptr<CudaGraph>& graph_of(StepPart part, std::int64_t num_rows);
 
   /// Queues an operation; `cost` is called when times are wanted.
   template <class Launch, class Cost>

@@ -62,10 +62,12 @@ class Device {
 
   /// The operations that follow are over `batch`, until the next call.
   virtual StepRows begin(const RaggedBatch& batch) = 0;
-  /// Calls `operations`, which calls operations of this device over the current batch. A device may remember them and
-  /// do the same again without calling, when it is asked for the same part with as many rows: they must depend on
-  /// nothing else.
+  /// Calls `operations`, which calls operations of this device over the current batch; or does without calling what was
+  /// captured for this part and as many rows.
   virtual void run(StepPart part, const std::function<void()>& operations) = 0;
+  /// Prepares steps of `num_rows` rows (one of padded_rows), where that makes them quicker: `operations` is what they will
+  /// do, and depends on nothing but the part and the rows given to it. May call it, over rows of padding alone.
+  virtual void capture(StepPart part, std::int64_t num_rows, const std::function<void(const StepRows&)>& operations) = 0;
 
   virtual void embed(const EmbedArgs& args) = 0;
   virtual void rope_angles(const RopeAnglesArgs& args) = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/progress.h"
 #include "device/make_device.h"
 #include "hardware/instruction_sets.h"
 #include "model/identity.h"
@@ -74,6 +75,7 @@ Engine::Engine(std::unique_ptr<ModelWeights> weights, const EngineOptions& optio
                options_.precision, options_.max_batch_tokens, arena_),
       host_arena_(plan_.host_logit_bytes, device_->host_visible_memory()) {
   allocate_activations();
+  capture_steps();
 }
 
 std::unique_ptr<DiskTier> Engine::open_disk_tier() const {
@@ -129,6 +131,21 @@ void Engine::allocate_activations() {
   if (options_.max_draft_tokens > 0) draft_streams_ = streams(options_.max_sequences);
   // The plan is a promise: what was reserved is what was computed.
   BALEEN_CHECK_EQ(arena_.peak_bytes(), plan_.activation_bytes + plan_.logit_bytes);
+}
+
+void Engine::capture_steps() {
+  if (options_.device.kind == DeviceKind::kCpu) return;
+  const std::int64_t most_rows = std::min(
+      {options_.max_sequences * (1 + options_.max_draft_tokens), options_.max_batch_tokens, kMaxGraphRows});
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t rows = 1; rows <= most_rows; ++rows) {
+    if (sizes.empty() || device_->padded_rows(rows) > sizes.back()) sizes.push_back(device_->padded_rows(rows));
+  }
+  Progress progress("capturing steps", "sizes", static_cast<std::int64_t>(sizes.size()));
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    forward_.capture(sizes[i], options_.mtp, options_.mtp ? stacked(mtp_inputs_) : ConstActivations<3>());
+    progress.update(static_cast<std::int64_t>(i + 1));
+  }
 }
 
 void Engine::gather(ConstActivations<2> from, std::span<const RowPair> pairs, Activations<2> to) {

@@ -69,6 +69,8 @@ class Engine final : public StepEngine {
  private:
   [[nodiscard]] std::unique_ptr<DiskTier> open_disk_tier() const;
   void allocate_activations();
+  /// Prepares the sizes that decoding steps have, with a progress line.
+  void capture_steps();
   /// Rows of n d values as streams [rows, n, d].
   [[nodiscard]] ConstActivations<3> stacked(const ConstActivations<2>& streams) const;
   [[nodiscard]] std::optional<Failure> check(std::span<const StepInput> inputs) const;

@@ -116,31 +116,44 @@ void Forward::prepare_angles(const Step& step) {
   }
 }
 
+Activations<3> Forward::run_main(const Step& step) {
+  const Activations<3> streams = rows(buffers_.streams, step.rows.num_rows);
+  prepare_angles(step);
+  device_.embed({.tokens = step.rows.tokens, .table = weights_.embedding, .out = streams});
+  run_blocks(0, config_.num_hidden_layers, step, streams);
+  return streams;
+}
+
+Activations<3> Forward::run_mtp(const Step& step, ConstActivations<3> streams, std::int64_t depth) {
+  const Activations<3> out = rows(buffers_.mtp_streams, step.rows.num_rows);
+  prepare_angles(step);
+  combine_for_mtp(weights_.mtp[static_cast<std::size_t>(depth)], step, streams.slice(0, step.rows.num_rows), out);
+  const std::int64_t block = config_.num_hidden_layers + depth;
+  run_blocks(block, block + 1, step, out);
+  return out;
+}
+
 Activations<3> Forward::run(const RaggedBatch& batch) {
   BALEEN_CHECK_LE(batch.num_rows(), buffers_.u.extent(0));
   const Step step{batch, device_.begin(batch)};
-  const Activations<3> streams = rows(buffers_.streams, step.rows.num_rows);
-  device_.run(StepPart::kMain, [&] {
-    prepare_angles(step);
-    device_.embed({.tokens = step.rows.tokens, .table = weights_.embedding, .out = streams});
-    run_blocks(0, config_.num_hidden_layers, step, streams);
-  });
-  return streams.slice(0, batch.num_rows());
+  device_.run(StepPart::kMain, [&] { static_cast<void>(run_main(step)); });
+  return rows(buffers_.streams, batch.num_rows());
 }
 
 Activations<3> Forward::run_mtp(const RaggedBatch& batch, ConstActivations<3> streams, std::int64_t depth) {
   BALEEN_CHECK_LE(batch.num_rows(), buffers_.u.extent(0));
   BALEEN_CHECK(streams.extent(0) >= device_.padded_rows(batch.num_rows()) && streams.dense());
   const Step step{batch, device_.begin(batch)};
-  const Activations<3> out = rows(buffers_.mtp_streams, step.rows.num_rows);
-  device_.run(StepPart::kMtp, [&] {
-    prepare_angles(step);
-    combine_for_mtp(weights_.mtp[static_cast<std::size_t>(depth)], step,
-                    streams.slice(0, step.rows.num_rows), out);
-    const std::int64_t block = config_.num_hidden_layers + depth;
-    run_blocks(block, block + 1, step, out);
-  });
-  return out.slice(0, batch.num_rows());
+  device_.run(StepPart::kMtp, [&] { static_cast<void>(run_mtp(step, streams, depth)); });
+  return rows(buffers_.mtp_streams, batch.num_rows());
+}
+
+void Forward::capture(std::int64_t num_rows, bool mtp, ConstActivations<3> mtp_streams) {
+  device_.capture(StepPart::kMain, num_rows,
+                  [&](const StepRows& padding) { static_cast<void>(run_main({{}, padding})); });
+  if (!mtp) return;
+  device_.capture(StepPart::kMtp, num_rows,
+                  [&](const StepRows& padding) { static_cast<void>(run_mtp({{}, padding}, mtp_streams, 0)); });
 }
 
 /// Y[s] = bf(e_proj(enorm(e)) + h_proj(hnorm(X[s]))): the embedding's term is the same for all streams.

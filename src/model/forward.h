@@ -41,6 +41,10 @@ class Forward {
   [[nodiscard]] Activations<3> run_mtp(const RaggedBatch& batch, ConstActivations<3> streams,
                                        std::int64_t depth);
 
+  /// Prepares steps of `num_rows` rows, of the main layers and with `mtp` of the MTP block, so that the device runs them as
+  /// quickly as it can. `mtp_streams` is what run_mtp will be given.
+  void capture(std::int64_t num_rows, bool mtp, ConstActivations<3> mtp_streams);
+
   /// Logits [R, V] of R rows of streams [R, n, d], R at most max_rows.
   void logits(ConstActivations<3> streams, Activations<2> out);
   void mtp_logits(ConstActivations<3> streams, std::int64_t depth, Activations<2> out);
@@ -64,6 +68,8 @@ class Forward {
     StepRows rows;
   };
 
+  [[nodiscard]] Activations<3> run_main(const Step& step);
+  [[nodiscard]] Activations<3> run_mtp(const Step& step, ConstActivations<3> streams, std::int64_t depth);
   /// Rotation angles of the batch's positions, both variants.
   void prepare_angles(const Step& step);
   /// Blocks [begin, end) over `streams`.

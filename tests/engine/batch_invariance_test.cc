@@ -8,6 +8,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
+#include "tests/support/test_device.h"
 
 namespace baleen {
 namespace {
@@ -21,7 +22,8 @@ const test::RandomCheckpoint& tiny_flash() {
 }
 
 EngineOptions options(Precision precision, int num_threads, std::int64_t max_sequences = 1) {
-  return {.precision = precision,
+  return {.device = test::device(),
+          .precision = precision,
           .num_threads = num_threads,
           .max_batch_tokens = 512,
           .max_logit_rows = 512,

@@ -5,6 +5,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
+#include "tests/support/test_device.h"
 
 namespace baleen {
 namespace {
@@ -17,7 +18,8 @@ const test::RandomCheckpoint& three_layers() {
 }
 
 EngineOptions options(Precision precision, std::int64_t max_draft_tokens = 3) {
-  return {.precision = precision,
+  return {.device = test::device(),
+          .precision = precision,
           .num_threads = 2,
           .max_batch_tokens = 600,
           .max_logit_rows = 600,

@@ -4,6 +4,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
+#include "tests/support/test_device.h"
 
 namespace baleen {
 namespace {
@@ -15,7 +16,8 @@ const test::RandomCheckpoint& three_layers() {
 }
 
 EngineOptions options(std::int64_t cache_tokens) {
-  return {.num_threads = 2,
+  return {.device = test::device(),
+          .num_threads = 2,
           .max_batch_tokens = 512,
           .max_logit_rows = 32,
           .cache_tokens = cache_tokens,

@@ -53,7 +53,8 @@ TEST(MemoryPlan, CachedPrefixesAndDraftsArePartOfIt) {
   options.max_draft_tokens = 2;
   options = resolved(options, config);
   EXPECT_GE(options.cached_window_pages, 32);
-  const MemoryPlan plan = plan_memory(config, StorageFormats(), options), without = plan_memory(config, StorageFormats(), plain);
+  const MemoryPlan plan = plan_memory(config, StorageFormats(), options),
+                   without = plan_memory(config, StorageFormats(), plain);
   const CacheGeometry geometry = cache_geometry(config, options);
   EXPECT_TRUE(geometry.shares_prefixes);
   EXPECT_EQ(plan.capacity.num_window_pages,
@@ -71,7 +72,8 @@ TEST(MemoryPlan, CachedPrefixesAndDraftsArePartOfIt) {
 
 TEST(MemoryPlan, TextNamesEveryPart) {
   const ModelConfig config = preset_config("tiny-flash");
-  const std::string text = to_text(plan_memory(config, StorageFormats(), resolved({.num_threads = 1}, config)));
+  const std::string text =
+      to_text(plan_memory(config, StorageFormats(), resolved({.num_threads = 1}, config)));
   for (const char* part : {"cache", "4096 pages of 256 positions", "window pages", "state slots",
                            "activations", "scratch", "logits", "in all"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
