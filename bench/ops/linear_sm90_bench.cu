@@ -11,6 +11,7 @@
 #include "bench/support/cublaslt.h"
 #include "bench/support/cuda_bench.h"
 #include "numeric/e4m3.h"
+#include "ops/linear/fp8_products.h"
 #include "ops/linear/linear.h"
 #include "ops/linear/quantise_rows_sm90.h"
 #include "tests/support/test_cuda.h"
@@ -176,12 +177,36 @@ void run(const Layer& layer, std::int64_t tokens, CublasLt& cublaslt) {
   }
 }
 
+/// The two kernels beside each other, where one takes over from the other.
+void compare_kernels(const Layer& layer, std::int64_t tokens) {
+  test::TestCuda cuda(std::int64_t{128} << 20);
+  const Operands operands = make_operands(cuda, layer, tokens);
+  const std::int64_t total = std::accumulate(layer.outputs.begin(), layer.outputs.end(), std::int64_t{0});
+  const double flops = 2.0 * static_cast<double>(tokens * total * layer.inputs);
+  for (const auto products : {fp8_products_few, fp8_products_many}) {
+    const Timing timing =
+        time_launches(cuda.context().stream, static_cast<int>(operands.stacked.size()), [&](int i) {
+          const auto outputs = outputs_of(operands, i);
+          products(outputs, operands.x, tokens, cuda.context());
+        });
+    report(products == fp8_products_few ? "few" : "many",
+           fmt::format("{} {}x{}x{}", layer.name, tokens, total, layer.inputs), timing,
+           static_cast<double>(total * layer.inputs), flops);
+  }
+}
+
 }  // namespace
 }  // namespace baleen::bench
 
-int main() {
+int main(int argc, char** argv) {
   using namespace baleen;
   try {
+    if (argc == 2 && std::strcmp(argv[1], "--crossover") == 0) {
+      for (const std::int64_t tokens : {64, 128, 192, 256, 512}) {
+        for (const bench::Layer& layer : bench::layers()) bench::compare_kernels(layer, tokens);
+      }
+      return 0;
+    }
     bench::CublasLt cublaslt;
     if (!cublaslt.found()) fmt::print("# no cuBLASLt here: name it in BALEEN_CUBLASLT\n");
     for (const std::int64_t tokens :

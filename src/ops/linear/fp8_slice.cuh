@@ -20,8 +20,6 @@ __device__ inline void start_slice(float (&d)[kTokens / 2], const void* weights,
   constexpr int kStepBytes = 32;  // inputs of one instruction
   const std::uint64_t a = ptx::wgmma_descriptor(weights, ptx::SmemSwizzle::k128B, kSwizzleGroupBytes);
   const std::uint64_t b = ptx::wgmma_descriptor(tokens, ptx::SmemSwizzle::k128B, kSwizzleGroupBytes);
-#pragma unroll
-  for (int i = 0; i < kTokens / 2; ++i) ptx::wgmma_hold(d[i]);
   ptx::wgmma_fence();
 #pragma unroll
   for (int step = 0; step < kSliceInputs / kStepBytes; ++step) {
@@ -29,11 +27,9 @@ __device__ inline void start_slice(float (&d)[kTokens / 2], const void* weights,
     ptx::wgmma_e4m3<kTokens>(d, a + offset, b + offset, step > 0);
   }
   ptx::wgmma_commit();
-#pragma unroll
-  for (int i = 0; i < kTokens / 2; ++i) ptx::wgmma_hold(d[i]);
 }
 
-/// sum += slice * s_x * s_w. `token_scales`: of the tile's tokens, in shared memory.
+/// sum += slice * s_x * s_w, when the slice has been waited for. `token_scales`: of the tile's tokens, in shared memory.
 template <int kTokens>
 __device__ inline void add_slice(float (&sum)[kTokens / 2], float (&slice)[kTokens / 2],
                                  const float* token_scales, float weight_scale) {

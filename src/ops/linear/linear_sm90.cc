@@ -13,6 +13,9 @@ namespace {
 
 static_assert(kMaxProducts <= kMaxMatmulBf16Products);
 
+/// Up to here reading the weights takes longer than multiplying, or the larger tiles are too few to fill the device.
+constexpr std::int64_t kFewTokens = 192;
+
 /// Scales of a block of inputs, of one token after the other, begin on 16 bytes.
 std::int64_t scale_stride(std::int64_t num_rows) { return (num_rows + 3) / 4 * 4; }
 
@@ -50,7 +53,8 @@ void run_fp8(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64
     for (const LinearOutput& output : outputs) {
       if (num_segments(output.weight->rows, num_inputs) == segments) group.add(output);
     }
-    if (!group.outputs().empty()) fp8_products_few(group.outputs(), x, num_rows, context);
+    if (group.outputs().empty()) continue;
+    (num_rows <= kFewTokens ? fp8_products_few : fp8_products_many)(group.outputs(), x, num_rows, context);
   }
 }
 
