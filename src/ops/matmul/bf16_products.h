@@ -39,7 +39,7 @@ struct Bf16Work {
 /// The same as a kernel's parameter.
 struct Bf16Products {
   struct Product {
-    CUtensorMap weight;  ///< boxes of 128 bytes of K
+    CUtensorMap weight;  ///< boxes of tile_outputs rows
     std::byte* y;
     std::int64_t y_stride;  ///< in elements
     std::int32_t num_outputs;
@@ -56,15 +56,22 @@ struct Bf16Products {
   std::int32_t num_rows;
   std::int32_t num_slices;
   std::int32_t segment_slices;
+  std::int32_t num_groups;
   std::int32_t group_outputs;
 };
 
-/// `tile_outputs`: of a tile, loaded in boxes of `box_outputs`; x in boxes of `box_tokens`.
-[[nodiscard]] Bf16Products make_products(const Bf16Work& work, int tile_outputs, int box_outputs,
-                                         int box_tokens);
+/// How a kernel cuts them.
+struct Bf16Boxes {
+  int tile_outputs;  ///< of a tile; its weights are loaded as one box
+  int weight_bytes;  ///< of a box's rows: 128 or 64, which is also the span of the swizzle
+  int tokens;        ///< of a box of x, whose rows are 128 bytes
+};
+[[nodiscard]] Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes);
 
-/// Few rows: all weights once, as fast as memory gives them.
+/// Few rows: all weights pass once, as fast as memory gives them.
 void bf16_stream_sm90(const Bf16Work& work, CudaContext& context);
+/// Many rows: as fast as the tensor cores multiply.
+void bf16_tile_sm90(const Bf16Work& work, CudaContext& context);
 
 /// Work of any size, by the kernel that suits it.
 void run_bf16_sm90(const Bf16Work& work, CudaContext& context);

@@ -11,22 +11,19 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "cuda/cuda_error.h"
 #include "cuda/ptx/cluster.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/tma.h"
 #include "cuda/widen_e4m3.cuh"
 #include "ops/matmul/bf16_device.cuh"
+#include "ops/matmul/bf16_launch.h"
 
 namespace baleen {
 namespace {
 
 enum class StreamKind : std::uint8_t { kBf16Tiles, kBf16Segments, kFp8Tiles };
 
-constexpr int kSharedBytes = 227 << 10;  // of a block
-constexpr int kWarpThreads = 32;
-constexpr int kWarpsPerWarpgroup = kWarpgroupThreads / kWarpThreads;
 constexpr int kClusterBlocks = 4;
 
 template <StreamKind kKind, int kTokens>
@@ -169,30 +166,6 @@ __device__ void produce(const Route<S>& route, const Ring<S>& ring, int first_to
   }
 }
 
-/// A thread's part of the A operand for 64 inputs: four instructions' worth of widened weights. `row`: of the tile, the
-/// thread's first; `quad`: lane % 4, which pair of every 8 inputs is its own.
-template <class S>
-__device__ inline void widen_operand(std::uint32_t (&a)[kMmasPerBox][4], const std::byte* weights, int half,
-                                     int row, int quad, std::uint32_t multiplier) {
-  const auto pair_at = [&](int r, int chunk, int offset) {
-    const std::byte* at =
-        weights + r * kBoxRowBytes + ((chunk ^ (row % kGroupRows)) * kMmaInputs) + offset + 2 * quad;
-    return widen_e4m3_pair(*reinterpret_cast<const std::uint16_t*>(at), multiplier);
-  };
-#pragma unroll
-  for (int i = 0; i < kMmasPerBox; ++i) {
-    const int chunk = half * kMmasPerBox + i;  // of 16 codes, which are one instruction's inputs
-    a[i][0] = pair_at(row, chunk, 0);
-    a[i][2] = pair_at(row, chunk, 8);
-    if constexpr (S::kHalfOperand) {
-      a[i][1] = a[i][3] = 0;
-    } else {
-      a[i][1] = pair_at(row + kGroupRows, chunk, 0);
-      a[i][3] = pair_at(row + kGroupRows, chunk, 8);
-    }
-  }
-}
-
 /// What a thread of a multiplying warpgroup is.
 struct Place {
   int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroupThreads;
@@ -200,12 +173,6 @@ struct Place {
   int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
   int quad = lane % 4;
 };
-
-/// Of accumulator i of thread t of a warpgroup: row of the operand, column of the tokens (ptx/wgmma_bf16.h).
-__device__ inline int operand_row(int thread, int i) {
-  return thread / kWarpThreads * 16 + thread % kWarpThreads / 4 + (i % 4 < 2 ? 0 : kGroupRows);
-}
-__device__ inline int token_column(int thread, int i) { return i / 4 * 8 + thread % 4 * 2 + i % 2; }
 
 /// FP8 weights of one tile, all slices in one chain.
 template <class S, int kTokens>
@@ -230,7 +197,8 @@ __device__ void multiply_fp8(float (&d)[kTokens / 2], const Route<S>& route, con
 #pragma unroll
     for (int half = 0; half < kBoxesPerSlice; ++half) {
       std::uint32_t a[kMmasPerBox][4];
-      widen_operand<S>(a, ring.weights(stage), half, row, place.quad, multiplier);
+      widen_operand<kBoxRowBytes, S::kHalfOperand>(a, ring.weights(stage), half * kMmasPerBox, row,
+                                                   place.quad, multiplier);
       const std::uint64_t b = ptx::wgmma_descriptor(ring.tokens(stage) + half * S::kTokenBoxBytes,
                                                     ptx::SmemSwizzle::k128B, kGroupBytes);
       ptx::wgmma_fence();
@@ -383,26 +351,17 @@ __global__ void __launch_bounds__(Stream<kKind, kTokens>::kThreads, 1)
 template <StreamKind kKind, int kTokens>
 void launch(const Bf16Work& work, int tile_outputs, CudaContext& context) {
   using S = Stream<kKind, kTokens>;
-  const Bf16Products parameters = make_products(work, tile_outputs, tile_outputs, kTokens);
-  check_cuda(cudaFuncSetAttribute(bf16_stream<kKind, kTokens>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  S::kDynamicBytes),
-             "asking for shared memory");
+  const Bf16Products parameters =
+      make_products(work, {.tile_outputs = tile_outputs, .weight_bytes = kBoxRowBytes, .tokens = kTokens});
   const auto token_tiles = static_cast<unsigned>((work.num_rows + kTokens - 1) / kTokens);
   const int blocks =
       S::kSegments ? parameters.num_tiles * kClusterBlocks : std::min(parameters.num_tiles, context.num_sms);
-  cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {kClusterBlocks, 1, 1};
-  cudaLaunchConfig_t config = {};
-  config.gridDim = {static_cast<unsigned>(blocks), token_tiles, 1};
-  config.blockDim = {S::kThreads, 1, 1};
-  config.dynamicSmemBytes = S::kDynamicBytes;
-  config.stream = context.stream;
-  config.attrs = attributes;
-  config.numAttrs = S::kSegments ? 2 : 1;
-  check_cuda(cudaLaunchKernelEx(&config, bf16_stream<kKind, kTokens>, parameters), "bf16_stream");
+  launch_bf16({.kernel = bf16_stream<kKind, kTokens>,
+               .grid = {static_cast<unsigned>(blocks), token_tiles, 1},
+               .threads = S::kThreads,
+               .shared_bytes = S::kDynamicBytes,
+               .cluster_blocks = S::kSegments ? kClusterBlocks : 1},
+              parameters, context);
 }
 
 template <StreamKind kKind>
