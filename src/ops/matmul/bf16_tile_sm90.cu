@@ -1,0 +1,272 @@
+// Products of many tokens: tiles of 128 outputs by up to 256 tokens, as fast as the tensor cores multiply.
+//
+// A pair of blocks (a cluster) works on neighbouring tiles of the same tokens: each loads its own weights and one half of
+// x, which the copy engine writes into both. In a block one thread keeps the ring of stages (64 inputs) full and two
+// warpgroups multiply 64 outputs each. FP8 weights are widened on their way from shared memory into operand registers,
+// while the tensor cores work on the stage before. Products with segments keep two sets of sums: the segment's and the total.
+#include <algorithm>
+
+#include "base/check.h"
+#include "cuda/ptx/cluster.h"
+#include "cuda/ptx/grid_dependency.h"
+#include "cuda/ptx/mbarrier.h"
+#include "cuda/ptx/setmaxnreg.h"
+#include "cuda/ptx/tma.h"
+#include "ops/matmul/bf16_device.cuh"
+#include "ops/matmul/bf16_launch.h"
+
+namespace baleen {
+namespace {
+
+constexpr int kPair = 2;         // blocks of a cluster
+constexpr int kMultipliers = 2;  // warpgroups; one more loads
+constexpr int kThreads = (kMultipliers + 1) * kWarpgroupThreads;
+constexpr int kTileOutputs = kMultipliers * kMmaOutputs;
+constexpr int kStepsPerSlice = kBoxesPerSlice;
+
+template <bool kFp8Weights, int kTileTokens, bool kHasSegments>
+struct Tile {
+  static constexpr bool kFp8 = kFp8Weights;
+  static constexpr int kTokens = kTileTokens;
+  static constexpr bool kSegments = kHasSegments;
+
+  static constexpr int kWeightRowBytes = kFp8 ? kBoxInputs : 2 * kBoxInputs;
+  static constexpr int kWeightBytes = kTileOutputs * kWeightRowBytes;
+  static constexpr int kHalfTokenBytes = kTokens / kPair * kBoxRowBytes;
+  static constexpr int kStageBytes = kWeightBytes + kPair * kHalfTokenBytes;
+  static constexpr int kSlackBytes = 2048;  // alignment, barriers
+  static constexpr int kStages = (kSharedBytes - kSlackBytes) / kStageBytes;
+  static constexpr int kDynamicBytes = kStages * kStageBytes + kGroupBytes;
+};
+
+/// A place in the ring, and how often it was passed.
+template <int kStages>
+struct RingPlace {
+  int stage = 0;
+  std::uint32_t parity = 0;
+
+  __device__ void advance() {
+    if (++stage == kStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+template <class T>
+struct Ring {
+  std::byte* stages;
+  std::uint64_t* full;
+  std::uint64_t* empty;  ///< free in both blocks
+
+  __device__ std::byte* weights(int stage) const { return stages + stage * T::kStageBytes; }
+  __device__ std::byte* tokens(int stage) const { return weights(stage) + T::kWeightBytes; }
+  /// By every warp that has read it, to both blocks, each of which writes to both.
+  __device__ void release(int stage, int lane) const {
+    if (lane < kPair) ptx::mbarrier_arrive_cluster(&empty[stage], static_cast<std::uint32_t>(lane));
+  }
+};
+
+/// A pair's tiles: neighbours of one group. Pairs of a group come first, so that its x is read from memory once; then
+/// tokens, then groups.
+struct Walk {
+  int group_tiles, group_pairs, token_tiles, num_items;
+
+  __host__ __device__ Walk(const Bf16Products& work, int tile_tokens) {
+    const int num_groups = work.num_groups;
+    group_tiles = work.num_tiles / num_groups;
+    group_pairs = (group_tiles + kPair - 1) / kPair;
+    token_tiles = (work.num_rows + tile_tokens - 1) / tile_tokens;
+    num_items = group_pairs * token_tiles * num_groups;
+  }
+};
+
+struct Item {
+  int group, tile, first_token;
+  bool real;  ///< false: the odd one out of a group, which only helps its neighbour
+
+  __device__ Item(const Walk& walk, int item, int rank, int tile_tokens) {
+    const int in_group = item % walk.group_pairs * kPair + rank;
+    group = item / walk.group_pairs / walk.token_tiles;
+    tile = group * walk.group_tiles + in_group;
+    first_token = item / walk.group_pairs % walk.token_tiles * tile_tokens;
+    real = in_group < walk.group_tiles;
+  }
+};
+
+__device__ inline int first_item() { return static_cast<int>(blockIdx.x) / kPair; }
+__device__ inline int item_stride() { return static_cast<int>(gridDim.x) / kPair; }
+
+/// One thread.
+template <class T>
+__device__ void load_tiles(const Bf16Products& work, const Walk& walk, const Ring<T>& ring, int rank) {
+  constexpr std::uint16_t kBoth = (1 << kPair) - 1;
+  RingPlace<T::kStages> place;
+  for (int index = first_item(); index < walk.num_items; index += item_stride()) {
+    const Item item(walk, index, rank, T::kTokens);
+    const Bf16Products::Product& product = product_of(work, item.tile);
+    const int row = (item.tile - product.first_tile) * kTileOutputs;
+    const int first_token = item.first_token + rank * (T::kTokens / kPair);
+    for (int step = 0; step < work.num_slices * kStepsPerSlice; ++step, place.advance()) {
+      std::uint64_t* full = &ring.full[place.stage];
+      ptx::mbarrier_wait(&ring.empty[place.stage], place.parity ^ 1);
+      ptx::mbarrier_arrive_expect(full, T::kStageBytes);
+      ptx::tma_load(ring.weights(place.stage), product.weight, full, step * T::kWeightRowBytes, row);
+      ptx::tma_load_multicast(ring.tokens(place.stage) + rank * T::kHalfTokenBytes, work.x, full,
+                              step * kBoxRowBytes, first_token, item.group, kBoth);
+    }
+  }
+}
+
+/// 64 outputs of every tile.
+template <class T>
+__device__ void multiply_tiles(const Bf16Products& work, const Walk& walk, const Ring<T>& ring, int rank) {
+  constexpr int kSums = T::kTokens / 2;
+  const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroupThreads;
+  const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
+  const int lane = thread % kWarpThreads;
+  const int num_steps = work.num_slices * kStepsPerSlice;
+  const int segment_steps = work.segment_slices * kStepsPerSlice;
+  RingPlace<T::kStages> place;
+  for (int index = first_item(); index < walk.num_items; index += item_stride()) {
+    const Item item(walk, index, rank, T::kTokens);
+    const float* scales = nullptr;
+    if constexpr (T::kFp8)
+      scales = work.block_scales + static_cast<std::int64_t>(item.real ? item.tile : 0) * work.num_slices;
+    float lane_scale = 0;  // of slice `lane` of every 32
+    float d[kSums];
+    [[maybe_unused]] float total[T::kSegments ? kSums : 1];
+    for (int segment_begin = 0; segment_begin < num_steps; segment_begin += segment_steps) {
+      const int segment_end = min(segment_begin + segment_steps, num_steps);
+      int previous = -1;  // stage still being read
+      for (int step = segment_begin; step < segment_end; ++step, place.advance()) {
+        ptx::mbarrier_wait(&ring.full[place.stage], place.parity);
+        const std::byte* x = ring.tokens(place.stage);
+        if constexpr (T::kFp8) {
+          const int slice = step / kStepsPerSlice;
+          if (step % (kWarpThreads * kStepsPerSlice) == 0 && slice + lane < work.num_slices) {
+            lane_scale = __ldg(scales + slice + lane);
+          }
+          const std::uint32_t multiplier =
+              e4m3_multiplier(__shfl_sync(0xFFFFFFFF, lane_scale, slice % kWarpThreads));
+          std::uint32_t a[kMmasPerBox][4];
+          widen_operand<T::kWeightRowBytes, false>(a, ring.weights(place.stage), 0,
+                                                   warpgroup * kMmaOutputs + operand_row(thread, 0), lane % 4,
+                                                   multiplier);
+          const std::uint64_t b = ptx::wgmma_descriptor(x, ptx::SmemSwizzle::k128B, kGroupBytes);
+          ptx::wgmma_fence();
+#pragma unroll
+          for (int i = 0; i < kMmasPerBox; ++i) {
+            ptx::wgmma_bf16<T::kTokens>(d, a[i], b + i * (kMmaBytes / 16), step > segment_begin || i > 0);
+          }
+        } else {
+          ptx::wgmma_fence();
+          multiply_box<T::kTokens>(d,
+                                   ring.weights(place.stage) + warpgroup * kMmaOutputs * T::kWeightRowBytes,
+                                   x, step > segment_begin);
+        }
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<1>();
+        if (previous >= 0) ring.release(previous, lane);
+        previous = place.stage;
+      }
+      ptx::wgmma_wait<0>();
+      hold(d);
+      ring.release(previous, lane);
+      if constexpr (T::kSegments) {
+#pragma unroll
+        for (int i = 0; i < kSums; ++i) total[i] = segment_begin == 0 ? d[i] : total[i] + d[i];
+      }
+    }
+    if (!item.real) continue;
+    const Bf16Products::Product& product = product_of(work, item.tile);
+    const int first_output = (item.tile - product.first_tile) * kTileOutputs + warpgroup * kMmaOutputs;
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) {
+      const int output = first_output + operand_row(thread, i);
+      const int token = item.first_token + token_column(thread, i);
+      if (output < product.num_outputs && token < work.num_rows) {
+        store_output(product, token, output, T::kSegments ? total[T::kSegments ? i : 0] : d[i]);
+      }
+    }
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads, 1) bf16_tile(const __grid_constant__ Bf16Products work) {
+  extern __shared__ std::byte dynamic[];
+  __shared__ std::uint64_t full[T::kStages], empty[T::kStages];
+  const Ring<T> ring{dynamic + (-ptx::shared_address(dynamic) & (kGroupBytes - 1)), full, empty};
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < T::kStages; ++stage) {
+      ptx::mbarrier_init(&full[stage], 1);
+      ptx::mbarrier_init(&empty[stage], kPair * kMultipliers * kWarpsPerWarpgroup);
+    }
+    ptx::fence_mbarrier_init();
+    ptx::launch_next_kernel();
+  }
+  ptx::cluster_sync();
+  ptx::wait_for_previous_kernel();
+  const Walk walk(work, T::kTokens);
+  const int rank = static_cast<int>(ptx::cluster_rank());
+  if (threadIdx.x / kWarpgroupThreads == kMultipliers) {
+    ptx::registers_down_to<24>();
+    if (threadIdx.x % kWarpgroupThreads == 0) load_tiles(work, walk, ring, rank);
+  } else {
+    ptx::registers_up_to<240>();
+    multiply_tiles(work, walk, ring, rank);
+  }
+  ptx::cluster_sync();  // nobody leaves while its neighbour still frees its stages
+}
+
+/// How long the chip takes, in tokens of a tile.
+int rounds_times_tokens(const Bf16Work& work, int tile_tokens, int num_sms) {
+  std::int64_t tiles = 0;
+  for (const Bf16Work::Output& output : work.outputs) {
+    tiles += (output.weight->rows + kTileOutputs - 1) / kTileOutputs;
+  }
+  const std::int64_t pairs = (tiles / work.num_groups + kPair - 1) / kPair * work.num_groups;
+  const std::int64_t items = pairs * ((work.num_rows + tile_tokens - 1) / tile_tokens);
+  const std::int64_t clusters = num_sms / kPair;
+  return static_cast<int>((items + clusters - 1) / clusters * tile_tokens);
+}
+
+template <bool kFp8, int kTokens, bool kSegments>
+void launch(const Bf16Work& work, CudaContext& context) {
+  using T = Tile<kFp8, kTokens, kSegments>;
+  const Bf16Products parameters = make_products(
+      work, {.tile_outputs = kTileOutputs, .weight_bytes = T::kWeightRowBytes, .tokens = kTokens / kPair});
+  const int items = Walk(parameters, kTokens).num_items;
+  launch_bf16({.kernel = bf16_tile<T>,
+               .grid = {static_cast<unsigned>(kPair * std::min(items, context.num_sms / kPair)), 1, 1},
+               .threads = kThreads,
+               .shared_bytes = T::kDynamicBytes,
+               .cluster_blocks = kPair},
+              parameters, context);
+}
+
+/// With tiles of kTokens, or half as many where that is done sooner. (A halved tile works at about 0.85 of the rate.)
+template <bool kFp8, int kTokens, bool kSegments>
+void launch_best(const Bf16Work& work, CudaContext& context) {
+  if (rounds_times_tokens(work, kTokens / 2, context.num_sms) <
+      0.85 * rounds_times_tokens(work, kTokens, context.num_sms)) {
+    launch<kFp8, kTokens / 2, kSegments>(work, context);
+  } else {
+    launch<kFp8, kTokens, kSegments>(work, context);
+  }
+}
+
+}  // namespace
+
+void bf16_tile_sm90(const Bf16Work& work, CudaContext& context) {
+  if (work.outputs.front().weight->format == WeightFormat::kFp8) {
+    BALEEN_CHECK(work.outputs.size() == 1 && work.num_segments == 1);
+    launch_best<true, 256, false>(work, context);
+  } else if (work.num_segments == 1) {
+    launch_best<false, 256, false>(work, context);
+  } else {
+    launch_best<false, 128, true>(work, context);
+  }
+}
+
+}  // namespace baleen
