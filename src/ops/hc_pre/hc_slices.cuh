@@ -1,0 +1,57 @@
+/// How a hyper-connection site is cut over the blocks of a cluster and the warps of a block.
+///
+/// A cluster works on some tokens, each of its blocks ("ranks") on a slice of the channels, the same channels of all four
+/// streams. A slice is whole blocks of 128 channels (so that the scales of FP8 rows lie within it) and goes to the warps
+/// in chunks of 32 channels, chunk c to warp c % 8. The cut depends on the width alone: so does the order in which
+/// products are added, and a token's results are the same in any company.
+#pragma once
+
+#include <cstdint>
+
+namespace baleen {
+
+inline constexpr int kHcStreams = 4;
+inline constexpr int kHcMixes = (2 + kHcStreams) * kHcStreams;
+inline constexpr int kHcBlock = 128;
+inline constexpr int kHcChunk = 32;
+inline constexpr int kHcChunksPerBlock = kHcBlock / kHcChunk;
+inline constexpr int kHcStreamWarps = 8;  ///< warps that work on streams; one more does Sinkhorn
+inline constexpr int kHcStreamThreads = 32 * kHcStreamWarps;
+inline constexpr int kHcMaxRanks = 16;
+inline constexpr int kHcMaxSlice = 1024;     ///< channels of a rank
+inline constexpr int kHcOctet = 8;           ///< tokens that a matrix instruction takes
+inline constexpr int kHcMaxBatchUnits = 4;   ///< (octet, chunk) pairs that a warp holds of one batch of tokens
+inline constexpr int kHcMaxBatchTokens = kHcMaxBatchUnits * kHcOctet;
+
+/// Blocks of the cluster for streams of that width.
+__host__ __device__ constexpr int hc_ranks(int width) {
+  return width / kHcBlock < kHcMaxRanks ? width / kHcBlock : kHcMaxRanks;
+}
+
+/// Chunks that a warp has at most.
+__host__ __device__ constexpr int hc_chunks_per_warp(int width) {
+  const int blocks = (width / kHcBlock + hc_ranks(width) - 1) / hc_ranks(width);
+  return (blocks * kHcChunksPerBlock + kHcStreamWarps - 1) / kHcStreamWarps;
+}
+
+/// The channels of one rank.
+struct HcSlice {
+  int first_channel;
+  int num_blocks;
+
+  __device__ HcSlice(int width, int rank) {
+    const int blocks = width / kHcBlock;
+    const int ranks = hc_ranks(width);
+    const int begin = rank * blocks / ranks;
+    first_channel = begin * kHcBlock;
+    num_blocks = (rank + 1) * blocks / ranks - begin;
+  }
+  [[nodiscard]] __device__ int num_channels() const { return num_blocks * kHcBlock; }
+  [[nodiscard]] __device__ int num_chunks() const { return num_blocks * kHcChunksPerBlock; }
+  /// Warps that have a chunk.
+  [[nodiscard]] __device__ int num_warps() const {
+    return num_chunks() < kHcStreamWarps ? num_chunks() : kHcStreamWarps;
+  }
+};
+
+}  // namespace baleen
