@@ -47,7 +47,8 @@ void launch_in_pieces(const GatherRowsArgs& args, std::int64_t row_bytes, CudaCo
   const auto parts =
       static_cast<unsigned>((units_per_row + kThreads * kUnitsPerThread - 1) / (kThreads * kUnitsPerThread));
   for (std::size_t first = 0; first < args.pairs.size(); first += kPairsPerLaunch) {
-    const auto piece = args.pairs.subspan(first, std::min<std::size_t>(kPairsPerLaunch, args.pairs.size() - first));
+    const auto piece =
+        args.pairs.subspan(first, std::min<std::size_t>(kPairsPerLaunch, args.pairs.size() - first));
     RowPairs rows{};
     std::ranges::copy(piece, rows.pairs);
     launch_kernel("gather_rows", gather_rows_kernel<Unit>,

@@ -13,7 +13,7 @@
 namespace baleen {
 namespace {
 
-constexpr int kPiece = 8;                         // values of a 16-byte load
+constexpr int kPiece = 8;                          // values of a 16-byte load
 constexpr int kPieceStride = kPiece * kWarpLanes;  // from a lane's piece to its next
 constexpr int kRowsPerBlock = 4;
 
