@@ -45,6 +45,8 @@ struct AttentionLaunch {
   int nope, rope;
 };
 
+inline constexpr int kTilesNope = 448, kTilesRope = 64, kTilesWidth = kTilesNope + kTilesRope;
+
 /// Whether `attention_tiles` can run it: rows of 448 + 64, addresses that the copy engine accepts.
 [[nodiscard]] bool fits_tiles(const AttentionLaunch& launch);
 void attention_tiles(const AttentionLaunch& launch, CudaContext& context);

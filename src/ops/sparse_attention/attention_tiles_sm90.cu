@@ -9,6 +9,7 @@
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/setmaxnreg.h"
 #include "cuda/tensor_map.h"
+#include "ops/operation/operation.h"
 #include "ops/sparse_attention/tile_consumer.cuh"
 #include "ops/sparse_attention/tile_producer.cuh"
 

@@ -19,6 +19,10 @@ RowPool row_pool(const LatentPool& pool) {
 
 }  // namespace
 
+std::int64_t sparse_attention_sm90_scratch_bytes(std::int64_t head_dim) {
+  return head_dim == sm90::kTilesWidth ? sm90::attention_tiles_scratch_bytes() : 0;
+}
+
 void sparse_attention_rope_sm90(const SparseAttentionArgs& args, const RopeArgs& turn, CudaContext& context) {
   const LatentFormat& format = args.window.format;
   BALEEN_CHECK(args.precision == Precision::kReleased && format.precision == Precision::kReleased);

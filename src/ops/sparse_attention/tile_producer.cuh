@@ -12,6 +12,7 @@
 #include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/tma.h"
 #include "cuda/widen_e4m3.cuh"
+#include "numeric/block_scale.h"
 #include "ops/sparse_attention/tile_smem.cuh"
 
 namespace baleen::sm90 {
@@ -141,18 +142,16 @@ class KeyProducer {
                                        int piece) {
     const std::uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
     std::uint32_t values[8];
-    const __nv_bfloat162 multiplier = multiplier_of(min(scale, kLargestScale));
+    const std::uint32_t multiplier = multiplier_of(min(scale, kLargestScale));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       values[2 * i] = widen_e4m3_pair(words[i], multiplier);
       values[2 * i + 1] = widen_e4m3_pair(words[i] >> 16, multiplier);
     }
     if (scale > kLargestScale) {  // no multiplier is that large: the rest in a second step
-      const __nv_bfloat162 rest = power_of_two(scale - kLargestScale + kE8m0Bias, scale == kE8m0NaN);
+      const std::uint32_t rest = power_of_two(scale - kLargestScale + kE8m0Bias, scale == kE8m0NaN);
 #pragma unroll
-      for (std::uint32_t& value : values) {
-        value = std::bit_cast<std::uint32_t>(__hmul2(std::bit_cast<__nv_bfloat162>(value), rest));
-      }
+      for (std::uint32_t& value : values) value = ptx::multiply_bf16_pair(value, rest);
     }
     *reinterpret_cast<uint4*>(chunk_of(tile, entry, 2 * piece)) = {values[0], values[1], values[2],
                                                                    values[3]};
@@ -164,14 +163,13 @@ class KeyProducer {
   static constexpr std::uint32_t kLargestScale = kE8m0Bias + 7;  ///< of `e4m3_multiplier`
 
   /// 2^(code - 127), twice.
-  __device__ static __nv_bfloat162 power_of_two(std::uint32_t code, bool nan = false) {
+  __device__ static std::uint32_t power_of_two(std::uint32_t code, bool nan = false) {
     constexpr int kBf16ExponentShift = 7;
     constexpr std::uint32_t kNaN = 0x7FC0;
-    const std::uint32_t bits = nan ? kNaN : code << kBf16ExponentShift;
-    return std::bit_cast<__nv_bfloat162>(bits | bits << 16);
+    return (nan ? kNaN : code << kBf16ExponentShift) * 0x10001u;
   }
   /// `e4m3_multiplier` of an e8m0 scale.
-  __device__ static __nv_bfloat162 multiplier_of(std::uint32_t scale) {
+  __device__ static std::uint32_t multiplier_of(std::uint32_t scale) {
     constexpr std::uint32_t kBiasDifference = 120;
     return power_of_two(scale + kBiasDifference);
   }

@@ -11,7 +11,7 @@
 namespace baleen::sm90 {
 
 inline constexpr int kGroupHeads = 64;  ///< rows of a matrix instruction
-inline constexpr int kNope = 448, kRope = 64, kWidth = kNope + kRope;
+inline constexpr int kNope = kTilesNope, kRope = kTilesRope, kWidth = kTilesWidth;
 inline constexpr int kDataBytes = kNope + 2 * kRope, kScaleBytes = 8;
 inline constexpr int kTileDims = 64;  ///< 128 bytes of BF16: a tile's row
 inline constexpr int kDimTiles = kWidth / kTileDims;

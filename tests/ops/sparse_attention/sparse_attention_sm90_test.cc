@@ -209,7 +209,7 @@ TEST(SparseAttentionSm90, AgreesWithTheReference) {
     for (const int ratio : {0, 4, 128}) {
       const Layer layer(ratio, geometry.head_dim, 0, 620);
       for (const std::int64_t start : {0, 3, 62, 127, 254, 511}) {
-        if (geometry.num_heads >= 64 && start % 2 == 0 && start != 0) continue;
+        if (geometry.num_heads >= 64 && start != 3 && start != 511) continue;
         constexpr std::int64_t kRows = 3, kTopK = 71;
         Step step = step_at(layer, geometry.num_heads, start, kRows, kTopK);
         step.sink[0] = -kInfinity;
