@@ -17,8 +17,8 @@ namespace baleen::sm90 {
 namespace {
 
 // Of the 168 registers a thread that 384 threads start with.
-constexpr int kProducerRegisters = 72;
-constexpr int kConsumerRegisters = 216;
+constexpr int kProducerRegisters = 88;
+constexpr int kConsumerRegisters = 208;
 
 __global__ void __launch_bounds__(kTileThreads, 1)
     attention_tiles_kernel(const __grid_constant__ AttentionLaunch launch,
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   constexpr unsigned kConsumerWarps = kWarpgroupThreads / kWarpLanes;
   if (threadIdx.x == 0) {
     ptx::tma_prefetch_map(q_map);
-    ptx::mbarrier_init(&smem.q_full, 1);
+    ptx::mbarrier_init(&smem.q_full, 2);
     ptx::mbarrier_init(&smem.q_empty, kConsumers * kConsumerWarps);
     for (int stage = 0; stage < kStages; ++stage) {
       ptx::mbarrier_init(&smem.keys_full[stage], kWarpgroupThreads);

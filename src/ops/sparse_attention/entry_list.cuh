@@ -4,6 +4,7 @@
 /// kernel can run ahead of each other.
 #pragma once
 
+#include "cuda/warp_reduce.cuh"
 #include "ops/sparse_attention/attention_launch.h"
 
 namespace baleen::sm90 {
@@ -51,17 +52,21 @@ struct EntryList {
   }
 
  private:
+  /// Up to the first negative one. Many reads at a time: each waits as long as all of them.
   __device__ static int count_selected(const std::int32_t* selected, int top_k) {
-    constexpr int kLanes = 32;
-    const int lane = static_cast<int>(threadIdx.x) % kLanes;
-    int end = top_k;
-    for (int i = lane; i < top_k; i += kLanes) {
-      if (selected[i] < 0) {
-        end = i;
-        break;
+    constexpr int kReads = 16;
+    const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+    for (int begin = 0; begin < top_k; begin += kReads * kWarpLanes) {
+      int end = top_k;
+#pragma unroll
+      for (int i = kReads - 1; i >= 0; --i) {
+        const int at = begin + i * kWarpLanes + lane;
+        if (at < top_k && selected[at] < 0) end = at;
       }
+      end = __reduce_min_sync(kAllLanes, end);
+      if (end < top_k) return end;
     }
-    return __reduce_min_sync(0xFFFFFFFFu, end);
+    return top_k;
   }
 };
 

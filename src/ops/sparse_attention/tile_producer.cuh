@@ -33,14 +33,14 @@ class KeyProducer {
          task += static_cast<int>(gridDim.x), ++num_done) {
       const int item = task / plan_.parts, part = task % plan_.parts;
       const int query = item / plan_.groups, group = item % plan_.groups;
+      if (thread_ == 0) load_queries(query, group, num_done);
       EntryList list = EntryList::of(launch_, query);
       const int num_blocks = (list.size + kBlockEntries - 1) / kBlockEntries;
       const BlockRange blocks = plan_.range(num_blocks, part);
       if (thread_ == 0) {
-        ptx::mbarrier_wait(&smem_.q_empty, num_done % 2 ^ 1);
-        smem_.tasks[num_done % 2] = {
-            query, group, item, part, list.size, blocks, plan_.first_run(num_blocks), num_blocks};
-        load_queries(query, group, blocks);
+        smem_.tasks[num_done % 2] = {query,     group,  item,       part,
+                                     list.size, blocks, num_blocks, plan_.first_run(num_blocks)};
+        ptx::mbarrier_arrive(&smem_.q_full);
       }
       list.size = min(list.size, blocks.end * kBlockEntries);  // nothing beyond is asked for
       fill(list, blocks);
@@ -52,11 +52,8 @@ class KeyProducer {
   static constexpr int kHalfRows = kWarpgroupThreads / kRowThreads;
   static constexpr int kCodeBlocks = kNope / kLatentBlock;
 
-  __device__ void load_queries(int query, int group, BlockRange blocks) {
-    if (blocks.begin >= blocks.end) {
-      ptx::mbarrier_arrive(&smem_.q_full);
-      return;
-    }
+  __device__ void load_queries(int query, int group, int num_done) {
+    ptx::mbarrier_wait(&smem_.q_empty, num_done % 2 ^ 1);
     ptx::mbarrier_arrive_expect(&smem_.q_full, kDimTiles * kTileBytes);
     for (int tile = 0; tile < kDimTiles; ++tile) {
       ptx::tma_load(smem_.q[tile], q_map_, &smem_.q_full, tile * kTileDims * 2, group * kGroupHeads, query);

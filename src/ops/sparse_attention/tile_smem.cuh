@@ -4,7 +4,7 @@
 ///     keys     2 stages of 8 tiles [64 entries][64 dims] BF16; rows of 128 bytes, swizzled as the copy engine does
 ///     weights  of the block in the stage with that number, as operand registers: written by one warpgroup, read by both
 ///
-///     q_full        copy engine -> consumers         q_empty      consumers, scores done -> producer
+///     q_full        copy engine, task known -> consumers         q_empty      consumers, scores done -> producer
 ///     keys_full[s]  producer -> consumers            keys_empty[s][w]  consumer w has used its half of the dims -> producer
 ///     weights_full[s]  the consumer that computed them -> both
 ///
@@ -30,8 +30,8 @@ struct TaskInfo {
   int part;
   int list_size;
   BlockRange blocks;
-  int first_run;  ///< blocks of the item's part 0
-  int num_blocks;
+  int num_blocks;  ///< of the item
+  int first_run;   ///< of them, its part 0's
 };
 
 struct TileSmem {
