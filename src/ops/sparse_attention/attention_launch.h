@@ -1,0 +1,57 @@
+/// What the kernels of attention are told, and the two that there are.
+///
+///     attention_tiles   rows of 448 + 64 values on the tensor cores: what the released models run
+///     attention_any     every other geometry, plain loops: small models
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cuda/cuda_context.h"
+#include "numeric/bf16.h"
+
+namespace baleen::sm90 {
+
+inline constexpr int kBlockEntries = 64;  ///< blocks are cut from the start of the list
+
+/// A `LatentPool` of `released` rows as kernels see it.
+struct RowPool {
+  const std::byte* base;
+  std::int64_t page_stride_bytes;
+  int rows_shift;  ///< rows a page: 1 << rows_shift
+};
+
+struct AttentionLaunch {
+  DeviceBatch batch;
+  RowPool window;
+  RowPool compressed;
+  int ratio;
+  const std::int32_t* selected;  ///< [T, top_k]
+  std::int64_t selected_stride;
+  int top_k;
+  int window_tokens;
+
+  const Bf16Bits* q;  ///< [T, heads, nope + rope]
+  std::int64_t q_row_stride, q_head_stride;
+  Bf16Bits* out;
+  std::int64_t out_row_stride, out_head_stride;
+  const float* sink;
+  float scale_log2;     ///< softmax's scale times log2(e): exponentials are powers of two
+  const float* cosine;  ///< [T, rope / 2]
+  const float* sine;
+  std::int64_t angle_stride;
+
+  int num_rows, num_heads;
+  int nope, rope;
+};
+
+inline constexpr int kTilesNope = 448, kTilesRope = 64, kTilesWidth = kTilesNope + kTilesRope;
+
+/// Whether `attention_tiles` can run it: rows of 448 + 64, addresses that the copy engine accepts.
+[[nodiscard]] bool fits_tiles(const AttentionLaunch& launch);
+void attention_tiles(const AttentionLaunch& launch, CudaContext& context);
+[[nodiscard]] std::int64_t attention_tiles_scratch_bytes();
+
+void attention_any(const AttentionLaunch& launch, CudaContext& context);
+
+}  // namespace baleen::sm90

@@ -1,0 +1,48 @@
+/// Shared memory of attention on tiles, and who waits for whom.
+///
+///     q        8 tiles [64 heads][64 dims], by the copy engine
+///     keys     2 stages of 8 tiles [64 entries][64 dims] BF16; rows of 128 bytes, swizzled as the copy engine does
+///     weights  of the block in the stage with that number, as operand registers: written by one warpgroup, read by both
+///
+///     q_full        copy engine, task known -> consumers         q_empty      consumers, scores done -> producer
+///     keys_full[s]  producer -> consumers            keys_empty[s][w]  consumer w has used its half of the dims -> producer
+///     weights_full[s]  the consumer that computed them -> both
+///
+/// Weights need no barrier of their own to become free: whoever writes block n + 2's has waited for its keys, which the
+/// producer wrote when both consumers were done with block n.
+#pragma once
+
+#include "ops/sparse_attention/tile_work.cuh"
+
+namespace baleen::sm90 {
+
+inline constexpr int kConsumers = 2;  ///< warpgroups; each owns 256 dims of the sums
+inline constexpr int kStages = 2;
+inline constexpr int kTileBytes = kBlockEntries * kTileDims * 2;
+inline constexpr int kConsumerTiles = kDimTiles / kConsumers;
+inline constexpr int kDepth = 16;  ///< of a matrix instruction
+inline constexpr int kTileThreads = (kConsumers + 1) * kWarpgroupThreads;
+
+/// What the producer found out about a task.
+struct TaskInfo {
+  int query, group;
+  int item;
+  int part;
+  int list_size;
+  BlockRange blocks;
+  int num_blocks;  ///< of the item
+  int first_run;   ///< of them, its part 0's
+};
+
+struct TileSmem {
+  std::byte q[kDimTiles][kTileBytes];
+  std::byte keys[kStages][kDimTiles][kTileBytes];
+  uint4 weights[kStages][kBlockEntries / kDepth][kWarpgroupThreads];
+  float2 softmax[kStages][kGroupHeads];  ///< maximum and sum of the block's weights
+  TaskInfo tasks[2];
+  std::uint64_t q_full, q_empty;
+  std::uint64_t keys_full[kStages], keys_empty[kStages][kConsumers];
+  std::uint64_t weights_full[kStages];
+};
+
+}  // namespace baleen::sm90

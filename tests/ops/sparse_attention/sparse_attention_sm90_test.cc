@@ -1,0 +1,364 @@
+// Attention on the device against the reference, and that neither chunks, company nor launch shapes show in its bits.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "ops/rope/rope.h"
+#include "ops/sparse_attention/sparse_attention.h"
+#include "tests/support/cache_pages.h"
+#include "tests/support/compare.h"
+#include "tests/support/random_weights.h"
+#include "tests/support/test_cuda.h"
+
+namespace baleen {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr int kRope = 64;
+
+/// Weights are rounded to BF16 below different maxima (the block's here, the running one there): one in 2^9 each, in both.
+constexpr test::Tolerance kTolerance{.norm = 3e-3};
+
+std::vector<float> bf16_values(std::size_t count, std::uint32_t seed, float deviation = 1.0F) {
+  std::vector<float> values = test::random_values(count, seed, deviation);
+  for (float& value : values) value = round_bf16(value);
+  return values;
+}
+
+/// A layer's pools with the pages of one sequence. Window rows exist from `begin` on, entries of all positions; what is
+/// not written is NaN.
+struct Layer {
+  int ratio;
+  LatentFormat format;
+  std::vector<PageId> pages, window_pages;
+  test::LatentPages window, compressed;
+
+  Layer(int layer_ratio, int head_dim, std::int64_t begin, std::int64_t end)
+      : ratio(layer_ratio),
+        format{head_dim - kRope, kRope, Precision::kReleased},
+        pages(test::shuffled_pages(end / kPageTokens + 1, 0, 1)),
+        window_pages(static_cast<std::size_t>(begin / kPageTokens), PageId::kNone),
+        window(format, 256, end / kPageTokens + 1 - begin / kPageTokens),
+        compressed(format, ratio == 0 ? 1 : 256 / ratio, ratio == 0 ? 1 : end / kPageTokens + 1) {
+    for (const PageId page : test::shuffled_pages(end / kPageTokens + 1 - begin / kPageTokens, 0, 2)) {
+      window_pages.push_back(page);
+    }
+    const auto width = static_cast<std::size_t>(head_dim);
+    constexpr std::int64_t kOffsets = 4096;
+    const std::vector<float> values = test::random_values(width + kOffsets, 3, 1.5F);
+    for (std::int64_t position = begin; position < end; ++position) {
+      test::write_row(window.pool(), window_pages, position,
+                      std::span(values).subspan(static_cast<std::size_t>(position * 37 % kOffsets), width));
+    }
+    for (std::int64_t entry = 0; ratio != 0 && entry < end / ratio; ++entry) {
+      test::write_row(compressed.pool(), pages, entry,
+                      std::span(values).subspan(static_cast<std::size_t>(entry * 53 % kOffsets), width));
+    }
+  }
+  [[nodiscard]] SequenceSlice slice(std::int64_t start, std::int64_t num_tokens,
+                                    std::int64_t first_row = 0) const {
+    return {first_row, num_tokens, start, pages, window_pages};
+  }
+};
+
+/// Queries, selections and sinks of a step of `num_rows` rows.
+struct Step {
+  std::int64_t num_heads = 1;
+  std::vector<SequenceSlice> slices;
+  std::vector<float> q;
+  std::vector<std::int32_t> selected = {};
+  std::vector<float> sink;
+  std::int64_t window_tokens = 128;
+  std::int32_t padding_rows = 0;
+
+  [[nodiscard]] std::int64_t num_rows() const { return slices.back().first_row + slices.back().num_tokens; }
+};
+
+std::vector<float> angles(std::int64_t num_rows, std::uint32_t seed) {
+  return test::random_values(static_cast<std::size_t>(num_rows * kRope / 2), seed, 0.7F);
+}
+
+/// By the references, one after the other.
+std::vector<float> want(const Layer& layer, const Step& step) {
+  const std::int64_t head_dim = layer.format.width(), num_rows = step.num_rows();
+  const std::vector<TokenId> tokens(static_cast<std::size_t>(num_rows));
+  std::vector<float> out(step.q.size());
+  const Activations<3> out_view(out.data(), {num_rows, step.num_heads, head_dim});
+  sparse_attention_ref({.q = {step.q.data(), {num_rows, step.num_heads, head_dim}},
+                        .batch = {tokens, step.slices},
+                        .window = layer.window.pool(),
+                        .compressed = layer.ratio == 0 ? LatentPool{} : layer.compressed.pool(),
+                        .ratio = layer.ratio,
+                        .selected = {step.selected.data(),
+                                     {num_rows, static_cast<std::int64_t>(step.selected.size()) / num_rows}},
+                        .sink = step.sink,
+                        .window_tokens = step.window_tokens,
+                        .scale = 1.0F / std::sqrt(static_cast<float>(head_dim)),
+                        .out = out_view});
+  const std::vector<float> cosine = angles(num_rows, 11), sine = angles(num_rows, 12);
+  rope_ref({.x = out_view,
+            .cosine = {cosine.data(), {num_rows, kRope / 2}},
+            .sine = {sine.data(), {num_rows, kRope / 2}},
+            .inverse = true});
+  return out;
+}
+
+/// On the device; `row_of_angles`: which of the references' angles row 0 has. Pools begin `offset` bytes behind an
+/// aligned address. With padding rows, their output too.
+std::vector<float> run(const Layer& layer, const Step& step, std::int64_t row_of_angles = 0,
+                       std::int64_t offset = 0) {
+  test::TestCuda cuda;
+  const std::int64_t head_dim = layer.format.width(), rows = step.num_rows() + step.padding_rows;
+  const auto upload_pool = [&](const test::LatentPages& pages) {
+    LatentPool pool = pages.pool();
+    const auto size = static_cast<std::int64_t>(pages.bytes().size());
+    pool.base = cuda.allocate<std::byte>(size + offset) + offset;
+    cuda.memory().upload(pool.base, pages.bytes());
+    return pool;
+  };
+  const std::vector<TokenId> tokens(static_cast<std::size_t>(step.num_rows()));
+  const RaggedBatch batch{tokens, step.slices};
+  cuda.set_batch(batch, step.padding_rows);
+  const std::int64_t width = step.num_heads * head_dim;
+  std::vector<float> q = step.q;
+  q.resize(static_cast<std::size_t>(rows * width), 1.0F);
+  const std::int64_t top_k = static_cast<std::int64_t>(step.selected.size()) / step.num_rows();
+  std::vector<std::int32_t> selected = step.selected;
+  selected.resize(static_cast<std::size_t>(rows * top_k), 0x7FFFFFFF);
+  Bf16Bits* out = cuda.allocate<Bf16Bits>(rows * width);
+  const auto upload_angles = [&](std::uint32_t seed) {
+    const std::vector<float> all = angles(row_of_angles + rows, seed);
+    return cuda.upload(std::span(all).subspan(static_cast<std::size_t>(row_of_angles * kRope / 2)));
+  };
+  const SparseAttentionArgs args{
+      .q =
+          ConstActivations<3>(View<const Bf16Bits, 3>(cuda.upload_bf16(q), {rows, step.num_heads, head_dim})),
+      .batch = batch,
+      .window = upload_pool(layer.window),
+      .compressed = layer.ratio == 0 ? LatentPool{} : upload_pool(layer.compressed),
+      .ratio = layer.ratio,
+      .selected = {cuda.upload(selected), {rows, top_k}},
+      .sink = {cuda.upload(step.sink), step.sink.size()},
+      .window_tokens = step.window_tokens,
+      .scale = 1.0F / std::sqrt(static_cast<float>(head_dim)),
+      .out = View<Bf16Bits, 3>(out, {rows, step.num_heads, head_dim})};
+  const RopeArgs turn{.x = args.out,
+                      .cosine = {upload_angles(11), {rows, kRope / 2}},
+                      .sine = {upload_angles(12), {rows, kRope / 2}},
+                      .inverse = true};
+  sparse_attention_rope_sm90(args, turn, cuda.context());
+  cuda.synchronise();
+  return cuda.download_bf16(out, rows * width);
+}
+
+/// Ascending entries below what the row sees, then -1; every third row selects nothing.
+std::vector<std::int32_t> selections(std::int64_t start, std::int64_t num_rows, std::int64_t top_k) {
+  std::vector<std::int32_t> selected(static_cast<std::size_t>(num_rows * top_k), -1);
+  for (std::int64_t row = 0; row < num_rows; ++row) {
+    const std::int64_t num_visible = (start + row + 1) / 4;
+    if (row % 3 == 2) continue;
+    const std::int64_t count = std::min(top_k - row % 2, num_visible);
+    for (std::int64_t i = 0; i < count; ++i) {
+      selected[static_cast<std::size_t>(row * top_k + i)] =
+          static_cast<std::int32_t>(num_visible * i / count);
+    }
+  }
+  return selected;
+}
+
+/// `num_rows` rows of the layer's sequence from `start` on.
+Step step_at(const Layer& layer, std::int64_t num_heads, std::int64_t start, std::int64_t num_rows,
+             std::int64_t top_k) {
+  Step step{.num_heads = num_heads, .slices = {layer.slice(start, num_rows)}};
+  step.q = bf16_values(static_cast<std::size_t>(num_rows * num_heads * layer.format.width()), 9, 2.0F);
+  if (layer.ratio == 4) step.selected = selections(start, num_rows, top_k);
+  step.sink = test::random_values(static_cast<std::size_t>(num_heads), 3);
+  return step;
+}
+
+/// Rows [begin, end) of a step whose only slice starts at `start`, with row `company` behind them as another sequence.
+Step part_of(const Layer& layer, const Step& step, std::int64_t begin, std::int64_t end,
+             std::int64_t company) {
+  const std::int64_t start = step.slices[0].start, num_rows = step.num_rows();
+  const auto q_row = static_cast<std::int64_t>(step.q.size()) / num_rows;
+  const auto top_k = static_cast<std::int64_t>(step.selected.size()) / num_rows;
+  Step part{.num_heads = step.num_heads,
+            .slices = {layer.slice(start + begin, end - begin), layer.slice(start + company, 1, end - begin)},
+            .sink = step.sink,
+            .window_tokens = step.window_tokens};
+  const auto append_rows = [&](std::int64_t from, std::int64_t to) {
+    part.q.insert(part.q.end(), step.q.begin() + from * q_row, step.q.begin() + to * q_row);
+    part.selected.insert(part.selected.end(), step.selected.begin() + from * top_k,
+                         step.selected.begin() + to * top_k);
+  };
+  append_rows(begin, end);
+  append_rows(company, company + 1);
+  return part;
+}
+
+struct Geometry {
+  std::int64_t num_heads;
+  int head_dim;
+};
+
+TEST(SparseAttentionSm90, AgreesWithTheReference) {
+  BALEEN_NEEDS_GPU();
+  for (const Geometry geometry : {Geometry{4, 128}, {9, 192}, {8, 512}, {64, 512}, {80, 512}, {128, 512}}) {
+    for (const int ratio : {0, 4, 128}) {
+      const Layer layer(ratio, geometry.head_dim, 0, 620);
+      for (const std::int64_t start : {0, 3, 62, 127, 254, 511}) {
+        if (geometry.num_heads >= 64 && start != 3 && start != 511) continue;
+        constexpr std::int64_t kRows = 3, kTopK = 71;
+        Step step = step_at(layer, geometry.num_heads, start, kRows, kTopK);
+        step.sink[0] = -kInfinity;
+        step.sink[1] = kInfinity;
+        EXPECT_CLOSE(run(layer, step), want(layer, step), kTolerance)
+            << geometry.num_heads << " x " << geometry.head_dim << ", ratio " << ratio << ", position "
+            << start;
+      }
+    }
+  }
+}
+
+TEST(SparseAttentionSm90, AgreesOnTheReleasedShapes) {
+  BALEEN_NEEDS_GPU();
+  {
+    const Layer layer(4, 512, 2600, 2900);
+    const Step step = step_at(layer, 64, 2800, 2, 512);
+    EXPECT_CLOSE(run(layer, step), want(layer, step), kTolerance);
+  }
+  {
+    const Layer layer(128, 512, 131'000, 131'200);  // 1,024 entries
+    const Step step = step_at(layer, 64, 131'190, 2, 0);
+    EXPECT_CLOSE(run(layer, step), want(layer, step), kTolerance);
+  }
+}
+
+TEST(SparseAttentionSm90, ManyRowsAtOnce) {  // several items for each block of threads, of every length
+  BALEEN_NEEDS_GPU();
+  const Layer layer(4, 512, 0, 400);
+  const Step step = step_at(layer, 8, 0, 397, 71);
+  EXPECT_CLOSE(run(layer, step), want(layer, step), kTolerance);
+}
+
+TEST(SparseAttentionSm90, ChunksCompanyAndLaunchShapesDoNotShow) {
+  BALEEN_NEEDS_GPU();
+  constexpr std::int64_t kStart = 2'800, kRows = 150, kTopK = 512;
+  for (const Geometry geometry : {Geometry{8, 128}, {64, 512}, {128, 512}}) {
+    for (const int ratio : {0, 4, 128}) {
+      const Layer layer(ratio, geometry.head_dim, kStart - 128, kStart + kRows);
+      const Step all = step_at(layer, geometry.num_heads, kStart, kRows, kTopK);
+      const std::vector<float> got = run(layer, all);
+      const auto row_size = static_cast<std::int64_t>(got.size()) / kRows;
+      for (const std::int64_t chunk : {1, 2, 7, 40}) {
+        const std::int64_t begin = chunk % 5;
+        for (const std::int64_t repeat : {0, 1}) {
+          const std::int64_t from = begin + repeat * chunk;
+          const std::vector<float> part = run(layer, part_of(layer, all, from, from + chunk, 140), from);
+          EXPECT_SAME_BITS(std::span(part).first(static_cast<std::size_t>(chunk * row_size)),
+                           std::span(got).subspan(static_cast<std::size_t>(from * row_size),
+                                                  static_cast<std::size_t>(chunk * row_size)))
+              << geometry.num_heads << " x " << geometry.head_dim << ", ratio " << ratio << ", chunks of "
+              << chunk;
+        }
+      }
+    }
+  }
+}
+
+TEST(SparseAttentionSm90, LongListsDoNotShowHowTheyAreCut) {  // more blocks than a split has room for
+  BALEEN_NEEDS_GPU();
+  const Layer layer(128, 512, 999'800, 1'000'060);
+  const Step all = step_at(layer, 64, 1'000'000, 36, 0);
+  const std::vector<float> got = run(layer, all);
+  const auto row_size = static_cast<std::int64_t>(got.size()) / 36;
+  for (const std::int64_t chunk : {1, 3, 9}) {
+    const std::vector<float> part = run(layer, part_of(layer, all, 5, 5 + chunk, 30), 5);
+    EXPECT_SAME_BITS(std::span(part).first(static_cast<std::size_t>(chunk * row_size)),
+                     std::span(got).subspan(static_cast<std::size_t>(5 * row_size),
+                                            static_cast<std::size_t>(chunk * row_size)))
+        << "chunks of " << chunk;
+  }
+}
+
+TEST(SparseAttentionSm90, NothingToSeeGivesZeros) {
+  BALEEN_NEEDS_GPU();
+  for (const Geometry geometry : {Geometry{8, 128}, {64, 512}}) {
+    const Layer layer(4, geometry.head_dim, 0, 40);
+    for (const std::int64_t rows : {1, 30}) {
+      Step step = step_at(layer, geometry.num_heads, 5, rows, 16);
+      std::fill(step.selected.begin(), step.selected.end(), -1);
+      EXPECT_CLOSE(run(layer, step), want(layer, step), kTolerance);  // the window alone
+      step.window_tokens = 0;
+      EXPECT_CLOSE(run(layer, step), std::vector<float>(step.q.size(), 0.0F), {});
+      for (float& sink : step.sink) sink = -kInfinity;
+      EXPECT_CLOSE(run(layer, step), std::vector<float>(step.q.size(), 0.0F), {});
+    }
+  }
+}
+
+TEST(SparseAttentionSm90, TheWindowBeginsWhereTheSliceSays) {
+  BALEEN_NEEDS_GPU();
+  for (const Geometry geometry : {Geometry{8, 128}, {64, 512}}) {
+    const Layer layer(0, geometry.head_dim, 20, 60);  // earlier rows are NaN
+    Step step = step_at(layer, geometry.num_heads, 39, 3, 0);
+    step.slices[0].window_begin = 20;
+    EXPECT_CLOSE(run(layer, step), want(layer, step), kTolerance);
+  }
+}
+
+TEST(SparseAttentionSm90, PaddingRowsAreFinite) {
+  BALEEN_NEEDS_GPU();
+  for (const Geometry geometry : {Geometry{8, 128}, {64, 512}}) {
+    const Layer layer(4, geometry.head_dim, 0, 300);
+    for (const std::int32_t padding : {3, 20}) {
+      Step step = step_at(layer, geometry.num_heads, 290, 2, 64);
+      const std::vector<float> alone = run(layer, step);
+      step.padding_rows = padding;
+      const std::vector<float> got = run(layer, step);
+      EXPECT_SAME_BITS(std::span(got).first(alone.size()), alone);
+      for (const float value : got) ASSERT_TRUE(std::isfinite(value));
+    }
+  }
+}
+
+TEST(SparseAttentionSm90, PoolsAtOddAddresses) {
+  BALEEN_NEEDS_GPU();
+  const Layer layer(4, 512, 0, 300);
+  const Step step = step_at(layer, 8, 290, 2, 64);
+  for (const std::int64_t offset :
+       {16, 48, 8, 2}) {  // the last two are no multiples of what the fast kernel reads
+    EXPECT_CLOSE(run(layer, step, 0, offset), want(layer, step), kTolerance) << offset;
+  }
+}
+
+TEST(SparseAttentionSm90, LargeAndSmallScales) {
+  BALEEN_NEEDS_GPU();
+  Layer layer(0, 512, 0, 40);
+  for (std::int64_t position = 0; position < 40; ++position) {
+    std::vector<float> values = test::random_values(512, 70 + static_cast<std::uint32_t>(position), 1e-3F);
+    values[5] = 3e7F;    // its block's scale is 2^17
+    values[70] = 1e-6F;  // others in this one are rounded away or tiny
+    for (std::size_t i = 71; i < 128; ++i) values[i] = 1e-8F * static_cast<float>(i);
+    test::write_row(layer.window.pool(), layer.window_pages, position, values);
+  }
+  Step step = step_at(layer, 64, 30, 2, 0);
+  for (std::size_t i = 0; i < step.q.size(); ++i) {
+    if (i % 512 < 64) step.q[i] = 0;  // scores stay small
+  }
+  EXPECT_CLOSE(run(layer, step), want(layer, step), kTolerance);
+}
+
+TEST(SparseAttentionSm90, NaNStaysVisible) {
+  BALEEN_NEEDS_GPU();
+  const Layer layer(0, 512, 0, 200);
+  Step step = step_at(layer, 64, 150, 1, 0);
+  step.q[3 * 512 + 7] = std::nanf("");
+  const std::vector<float> out = run(layer, step);
+  for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(std::isnan(out[i]), i / 512 == 3) << i;
+}
+
+}  // namespace
+}  // namespace baleen
