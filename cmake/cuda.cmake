@@ -22,10 +22,14 @@ if(BALEEN_CUDA)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
   endif()
   enable_language(CUDA)
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 knows of nvcc's C++20 with Microsoft's compiler alone
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  endif()
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   set(CMAKE_CUDA_EXTENSIONS OFF)
-  # Warpgroup instructions need the architecture's own variant; -lineinfo lets profilers name lines.
-  add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-gencode=arch=compute_90a,code=sm_90a;--expt-relaxed-constexpr;-lineinfo>")
+  # Warpgroup instructions need the architecture's own variant; -lineinfo lets profilers name lines. fmt 9 believes that nvcc has no
+  # constexpr and then uses it all the same.
+  add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-gencode=arch=compute_90a,code=sm_90a;--expt-relaxed-constexpr;-lineinfo;-DFMT_USE_CONSTEXPR=1>")
   find_package(CUDAToolkit REQUIRED)
 endif()
