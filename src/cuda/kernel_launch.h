@@ -1,0 +1,46 @@
+/// Launching a kernel that may start while its predecessor still runs.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "cuda/cuda_error.h"
+
+namespace baleen {
+
+struct LaunchShape {
+  dim3 grid;
+  int threads = 0;                ///< of a block
+  std::int64_t shared_bytes = 0;  ///< dynamic
+  int cluster = 1;                ///< blocks of a cluster, along x
+};
+
+/// Queues `kernel` as a programmatic dependent of whatever is before it on `stream`: it begins with what does not depend
+/// on that and calls `wait_for_previous_kernel` (ptx/grid_dependency.h) before all else. `name` is for the error.
+template <class... Params, class... Args>
+void launch_kernel(const char* name, void (*kernel)(Params...), const LaunchShape& shape, CUstream_st* stream,
+                   Args&&... args) {
+  constexpr std::int64_t kWithoutAsking = 48 << 10;
+  if (shape.shared_bytes > kWithoutAsking) {
+    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    static_cast<int>(shape.shared_bytes)),
+               name);
+  }
+  cudaLaunchAttribute attributes[2];
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = shape.grid;
+  config.blockDim = dim3(static_cast<unsigned>(shape.threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(shape.shared_bytes);
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = 2;
+  check_cuda(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...), name);
+}
+
+}  // namespace baleen
