@@ -48,5 +48,9 @@ void experts_sm90(const ExpertsArgs& args, CudaContext& context);
 [[nodiscard]] std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,
                                                  std::int64_t width, std::int64_t inner_width,
                                                  std::int64_t num_experts, int num_threads);
+/// Enough for any number of rows up to `num_rows` and any format of weights.
+[[nodiscard]] std::int64_t experts_sm90_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,
+                                                      std::int64_t width, std::int64_t inner_width,
+                                                      std::int64_t num_experts);
 
 }  // namespace baleen
