@@ -196,7 +196,15 @@ void serve(ServeFlags flags) {
   const auto probe = [&engine, budget = flags.cache_disk_bytes] { return view_of(engine, budget); };
   ApiServer server(served_model(flags, engine, tokenizer), scheduler, probe, std::move(options));
 
-  const std::jthread loop([&scheduler](const std::stop_token& stop) { scheduler.run(stop); });
+  std::string lost_device;
+  std::jthread loop([&](const std::stop_token& stop) {
+    try {
+      scheduler.run(stop);
+    } catch (const LostDevice& lost) {
+      lost_device = lost.what();
+      server.drain(flags.drain_seconds);  // every reply has ended, with this error
+    }
+  });
   shutdown.on_first([&] {
     fmt::print(stderr, "baleen: shutting down, replies have {} s to end; once more: at once\n",
                flags.drain_seconds);
@@ -218,6 +226,9 @@ void serve(ServeFlags flags) {
   // The server goes before the thread that waits for signals.
   shutdown.on_first(nullptr);
   shutdown.on_second(nullptr);
+  loop.request_stop();
+  loop.join();
+  if (!lost_device.empty()) fail("{}", lost_device);
 }
 
 }  // namespace

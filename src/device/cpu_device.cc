@@ -71,5 +71,8 @@ void CpuDevice::lm_head(const LmHeadArgs& args) { call("lm_head", baleen::lm_hea
 void CpuDevice::gather_rows(const GatherRowsArgs& args) {
   call("gather_rows", baleen::gather_rows, gather_rows_cost, args);
 }
+void CpuDevice::sample(const SampleArgs& args) {
+  call<SampleArgs>("sample", [](const SampleArgs& a, CpuContext&) { sample_ref(a); }, sample_cost, args);
+}
 
 }  // namespace baleen

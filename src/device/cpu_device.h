@@ -48,6 +48,7 @@ class CpuDevice final : public Device {
   void mtp_combine(const MtpCombineArgs& args) override;
   void lm_head(const LmHeadArgs& args) override;
   void gather_rows(const GatherRowsArgs& args) override;
+  void sample(const SampleArgs& args) override;
 
   /// The clock and the cost functions take a microsecond or two an operation.
   void set_profiling(bool on) override { profiling_ = on; }

@@ -163,6 +163,7 @@ BALEEN_QUEUE(experts, ExpertsArgs)
 BALEEN_QUEUE(mtp_combine, MtpCombineArgs)
 BALEEN_QUEUE(lm_head, LmHeadArgs)
 BALEEN_QUEUE(gather_rows, GatherRowsArgs)
+BALEEN_QUEUE(sample, SampleArgs)
 
 #undef BALEEN_QUEUE
 

@@ -64,6 +64,7 @@ class CudaDevice final : public Device {
   void mtp_combine(const MtpCombineArgs& args) override;
   void lm_head(const LmHeadArgs& args) override;
   void gather_rows(const GatherRowsArgs& args) override;
+  void sample(const SampleArgs& args) override;
 
   void hc_pre_norm(const HcPreArgs& pre, const RmsNormArgs& norm) override;
   void hc_post_pre_norm(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm) override;

@@ -25,6 +25,7 @@
 #include "ops/rope/rope.h"
 #include "ops/rope/rope_angles.h"
 #include "ops/route/route.h"
+#include "ops/sample/sample.h"
 #include "ops/sparse_attention/sparse_attention.h"
 #include "tensor/activations.h"
 #include "tensor/memory.h"
@@ -87,6 +88,7 @@ class Device {
   virtual void mtp_combine(const MtpCombineArgs& args) = 0;
   virtual void lm_head(const LmHeadArgs& args) = 0;
   virtual void gather_rows(const GatherRowsArgs& args) = 0;
+  virtual void sample(const SampleArgs& args) = 0;
 
   // Operations that a device may fuse. What they mean is the sequence.
 

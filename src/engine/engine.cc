@@ -119,6 +119,7 @@ void Engine::allocate_activations() {
     return plan_.host_logit_bytes == 0 ? nullptr : host_arena_.allocate<float>(options_.max_logit_rows * c.vocab_size);
   };
   wanted_streams_ = streams(options_.max_logit_rows);
+  chosen_ = {arena_.allocate<TokenId>(options_.max_logit_rows), static_cast<std::size_t>(options_.max_logit_rows)};
   logits_ = logits();
   host_logits_ = host_logits();
   if (options_.mtp) {
@@ -131,6 +132,15 @@ void Engine::allocate_activations() {
   if (options_.max_draft_tokens > 0) draft_streams_ = streams(options_.max_sequences);
   // The plan is a promise: what was reserved is what was computed.
   BALEEN_CHECK_EQ(arena_.peak_bytes(), plan_.activation_bytes + plan_.logit_bytes);
+}
+
+std::span<const TokenId> Engine::choose(const Activations<2>& logits, std::span<const SampleRow> draws) {
+  const std::span<TokenId> ids = chosen_.first(draws.size());
+  device_->sample({.logits = logits, .rows = draws, .ids = ids});
+  host_chosen_.resize(draws.size());
+  device_->memory().download(std::as_writable_bytes(std::span(host_chosen_)),
+                             reinterpret_cast<const std::byte*>(ids.data()));
+  return host_chosen_;
 }
 
 void Engine::capture_steps() {
@@ -170,7 +180,8 @@ EngineLimits Engine::limits() const {
           .max_logit_rows = options_.max_logit_rows,
           .max_sequences = options_.max_sequences,
           .max_draft_tokens = options_.max_draft_tokens,
-          .context_tokens = context_tokens()};
+          .context_tokens = context_tokens(),
+          .chooses = options_.device.kind == DeviceKind::kCuda};
 }
 
 std::optional<SequenceId> Engine::open(std::span<const TokenId> prompt) { return sequences_.open(prompt); }

@@ -55,8 +55,7 @@ class Engine final : public StepEngine {
   [[nodiscard]] bool reserve(SequenceId sequence, std::int64_t num_tokens) override;
   [[nodiscard]] Result<StepOutput> step(std::span<const StepInput> inputs) override;
   void truncate(SequenceId sequence, std::int64_t length) override;
-  [[nodiscard]] Result<ConstActivations<2>> draft(std::span<const DraftInput> inputs,
-                                                  std::int64_t depth) override;
+  [[nodiscard]] Result<DraftOutput> draft(std::span<const DraftInput> inputs, std::int64_t depth) override;
   void share(SequenceId sequence) override;
   void close(SequenceId sequence, bool keep) override;
   [[nodiscard]] CacheUse cache_use() const override;
@@ -89,6 +88,8 @@ class Engine final : public StepEngine {
   void gather(ConstActivations<2> from, std::span<const RowPair> pairs, Activations<2> to);
   /// Logits where the host can read them, once the device has them.
   [[nodiscard]] ConstActivations<2> read_back(const Activations<2>& logits, float* host_copy);
+  /// The tokens that `draws` choose from as many rows of logits, without these leaving the device.
+  [[nodiscard]] std::span<const TokenId> choose(const Activations<2>& logits, std::span<const SampleRow> draws);
   /// Where a step ends with a page, the MTP row of its last position waits for the next token: whoever gets the
   /// page meanwhile must not find old bytes there.
   void clear_due_mtp_rows();
@@ -108,6 +109,8 @@ class Engine final : public StepEngine {
   Arena host_arena_;                  ///< memory that both can reach, on a device whose memory the host cannot
   float* host_logits_ = nullptr;      ///< [max_logit_rows, V] there
   float* host_mtp_logits_ = nullptr;
+  std::span<TokenId> chosen_;         ///< [max_logit_rows]
+  std::vector<TokenId> host_chosen_;  ///< the same
 
   // Engines with `mtp`.
   Activations<2> mtp_logits_;

@@ -44,7 +44,7 @@ ConstActivations<2> Engine::run_mtp(std::span<const StepInput> inputs, ConstActi
     slices.back().first_row = first_row;
     slices.back().num_tokens = row - first_row;
     slices.back().start = start;
-    if (inputs[i].wanted != WantedLogits::kAll) continue;
+    if (inputs[i].wanted != WantedLogits::kAll || !inputs[i].wants_mtp_logits) continue;
     for (std::int64_t r = first_row; r < row; ++r) {
       wanted.push_back(pair(r, static_cast<std::int64_t>(wanted.size())));
     }
@@ -62,7 +62,7 @@ ConstActivations<2> Engine::run_mtp(std::span<const StepInput> inputs, ConstActi
   return read_back(out, host_mtp_logits_);
 }
 
-Result<ConstActivations<2>> Engine::draft(std::span<const DraftInput> inputs, std::int64_t depth) {
+Result<DraftOutput> Engine::draft(std::span<const DraftInput> inputs, std::int64_t depth) {
   const auto num_rows = static_cast<std::int64_t>(inputs.size());
   BALEEN_CHECK(depth >= 0 && depth < options_.max_draft_tokens);
   if (num_rows == 0 || num_rows > std::min(options_.max_logit_rows, options_.max_batch_tokens)) {
@@ -90,9 +90,19 @@ Result<ConstActivations<2>> Engine::draft(std::span<const DraftInput> inputs, st
   gather(flat<float>(own), own_rows, draft_streams_);
   const Activations<2> out = mtp_logits_.slice(0, num_rows);
   forward_.mtp_logits(own, 0, out);
-  const ConstActivations<2> logits = read_back(out, host_mtp_logits_);
-  if (!all_finite(logits)) return bad_mtp_block();
-  return logits;
+  DraftOutput output;
+  std::vector<SampleRow> draws;
+  for (const DraftInput& input : inputs) {
+    if (input.draw) draws.push_back(*input.draw);
+  }
+  if (std::ssize(draws) == num_rows) {
+    output.chosen = choose(out, draws);
+    if (std::ranges::find(output.chosen, kNoToken) != output.chosen.end()) return bad_mtp_block();
+  } else {
+    output.logits = read_back(out, host_mtp_logits_);
+    if (!all_finite(output.logits)) return bad_mtp_block();
+  }
+  return output;
 }
 
 void Engine::clear_due_mtp_rows() {

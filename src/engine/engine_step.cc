@@ -93,8 +93,17 @@ Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
   if (num_wanted > 0) {
     const Activations<2> out = logits_.slice(0, num_wanted);
     forward_.logits(stacked(wanted_streams_.slice(0, num_wanted)), out);
-    output.logits = read_back(out, host_logits_);
-    if (!all_finite(output.logits)) {
+    std::vector<SampleRow> draws;
+    for (const StepInput& input : inputs) draws.insert(draws.end(), input.draws.begin(), input.draws.end());
+    bool finite = true;
+    if (std::ssize(draws) == num_wanted) {
+      output.chosen = choose(out, draws);
+      finite = std::ranges::find(output.chosen, kNoToken) == output.chosen.end();
+    } else {
+      output.logits = read_back(out, host_logits_);
+      finite = all_finite(output.logits);
+    }
+    if (!finite) {
       return failure("the logits are not numbers: {}; the weights are damaged or leave the range of float32",
                      first_bad_layer());
     }

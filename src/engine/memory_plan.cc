@@ -90,6 +90,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,
     return Arena::bytes_for<std::byte>(rows * config.hc_dim() * size_of(activation_type(device)));
   };
   plan.activation_bytes += streams(options.max_logit_rows);
+  plan.activation_bytes += Arena::bytes_for<TokenId>(options.max_logit_rows);  // those that are chosen
   if (options.mtp) {  // the rows of a step put in MTP order, and the last ones of each sequence
     plan.activation_bytes += streams(padded_rows(device, options.max_batch_tokens));
     plan.activation_bytes += streams(options.max_sequences * (options.max_draft_tokens + 1));

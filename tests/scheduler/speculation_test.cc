@@ -49,9 +49,11 @@ TEST(Speculation, ChangesNoReplyWhateverTheDraftsAreWorth) {
   const std::vector<Request> requests = all_kinds();
   for (const std::int64_t speculate : {0, 1, 3, 9}) {
     for (const double quality : {0.0, 0.6, 1.0}) {
+      const bool chooses = quality > 0;
       SchedulerWorld world({.pools = {.num_pages = 40, .max_sequences = 9},
                             .max_batch_tokens = 70,
                             .max_logit_rows = 20,
+                            .chooses = chooses,
                             .draft_quality = quality},
                            {.speculate = speculate});
       std::vector<SchedulerWorld::Submitted> replies;
@@ -66,6 +68,7 @@ TEST(Speculation, ChangesNoReplyWhateverTheDraftsAreWorth) {
         const std::int64_t given = 1 + summary.steps + summary.accepted_tokens;
         EXPECT_TRUE(summary.reply_tokens == given || summary.reply_tokens == given - 1);
       }
+      EXPECT_EQ(world.engine.num_chosen > 0, chooses);
       const SchedulerStats stats = world.scheduler.stats();
       EXPECT_EQ(stats.drafted_tokens > 0, speculate > 0);
       if (speculate > 0 && quality == 1) {
