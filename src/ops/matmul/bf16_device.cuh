@@ -56,6 +56,28 @@ __device__ inline void multiply_box(float (&d)[kTokens / 2], const std::byte* we
   }
 }
 
+/// The same with the weights in registers, as a group of its own.
+template <int kTokens>
+__device__ inline void multiply_operand(float (&d)[kTokens / 2], const std::uint32_t (&a)[kMmasPerBox][4],
+                                        const std::byte* x, bool accumulate) {
+  const std::uint64_t b = ptx::wgmma_descriptor(x, ptx::SmemSwizzle::k128B, kGroupBytes);
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int i = 0; i < kMmasPerBox; ++i) {
+    ptx::wgmma_bf16<kTokens>(d, a[i], b + i * (kMmaBytes / 16), accumulate || i > 0);
+  }
+  ptx::wgmma_commit();
+}
+
+/// Keeps an operand's registers from being used for anything else up to here: once its instructions are done.
+__device__ inline void hold_operand(const std::uint32_t (&a)[kMmasPerBox][4]) {
+#pragma unroll
+  for (const auto& fragment : a) {
+#pragma unroll
+    for (const std::uint32_t word : fragment) ptx::wgmma_hold_operand(word);
+  }
+}
+
 /// Where a row's 16-byte chunk lies in a box that TMA swizzled over its rows of 128 or 64 bytes.
 template <int kRowBytes>
 __device__ inline int swizzled_chunk(int row, int chunk) {

@@ -186,6 +186,7 @@ __device__ void multiply_fp8(float (&d)[kTokens / 2], const Route<S>& route, con
   const float* scales =
       work.block_scales + static_cast<std::int64_t>(tile * S::kTileOutputs / kSliceInputs) * work.num_slices;
   float lane_scale = 0;  // of slice `lane` of every 32
+  std::uint32_t a[kBoxesPerSlice][kMmasPerBox][4];
   for (int slice = 0; slice < work.num_slices; ++slice) {
     const int step = first_step + slice, stage = step % S::kStages;
     if (slice % kWarpThreads == 0 && slice + place.lane < work.num_slices) {
@@ -196,18 +197,12 @@ __device__ void multiply_fp8(float (&d)[kTokens / 2], const Route<S>& route, con
     ring.wait_full(step);
 #pragma unroll
     for (int half = 0; half < kBoxesPerSlice; ++half) {
-      std::uint32_t a[kMmasPerBox][4];
-      widen_operand<kBoxRowBytes, S::kHalfOperand>(a, ring.weights(stage), half * kMmasPerBox, row,
+      widen_operand<kBoxRowBytes, S::kHalfOperand>(a[half], ring.weights(stage), half * kMmasPerBox, row,
                                                    place.quad, multiplier);
-      const std::uint64_t b = ptx::wgmma_descriptor(ring.tokens(stage) + half * S::kTokenBoxBytes,
-                                                    ptx::SmemSwizzle::k128B, kGroupBytes);
-      ptx::wgmma_fence();
-#pragma unroll
-      for (int i = 0; i < kMmasPerBox; ++i) {
-        ptx::wgmma_bf16<kTokens>(d, a[i], b + i * (kMmaBytes / 16), slice > 0 || half > 0 || i > 0);
-      }
-      ptx::wgmma_commit();
+      multiply_operand<kTokens>(d, a[half], ring.tokens(stage) + half * S::kTokenBoxBytes,
+                                slice > 0 || half > 0);
       ptx::wgmma_wait<1>();  // the half before, whose registers come next
+      hold_operand(a[1 - half]);
       if (half == 0 && slice > 0) ring.release(step - 1, place.lane);
     }
   }

@@ -14,6 +14,7 @@
 #include "cuda/ptx/tma.h"
 #include "ops/matmul/bf16_device.cuh"
 #include "ops/matmul/bf16_launch.h"
+#include "ops/matmul/bf16_store.cuh"
 
 namespace baleen {
 namespace {
@@ -35,8 +36,9 @@ struct Tile {
   static constexpr int kHalfTokenBytes = kTokens / kPair * kBoxRowBytes;
   static constexpr int kStageBytes = kWeightBytes + kPair * kHalfTokenBytes;
   static constexpr int kSlackBytes = 2048;  // alignment, barriers
-  static constexpr int kStages = (kSharedBytes - kSlackBytes) / kStageBytes;
-  static constexpr int kDynamicBytes = kStages * kStageBytes + kGroupBytes;
+  static constexpr int kStagings = kMultipliers * kStagingBytes;
+  static constexpr int kStages = (kSharedBytes - kStagings - kSlackBytes) / kStageBytes;
+  static constexpr int kDynamicBytes = kStages * kStageBytes + kStagings + kGroupBytes;
 };
 
 /// A place in the ring, and how often it was passed.
@@ -118,13 +120,55 @@ __device__ void load_tiles(const Bf16Products& work, const Walk& walk, const Rin
   }
 }
 
+/// d = the sum over steps [begin, end), whole slices, of a warpgroup's 64 outputs.
+template <class T>
+__device__ void multiply_segment(float (&d)[T::kTokens / 2], const Bf16Products& work, const Ring<T>& ring,
+                                 RingPlace<T::kStages>& place, const float* scales, int begin, int end,
+                                 int thread, int warpgroup) {
+  const int lane = thread % kWarpThreads;
+  [[maybe_unused]] float lane_scale = 0;  // of slice `lane` of every 32
+  [[maybe_unused]] std::uint32_t multiplier = 0;
+  [[maybe_unused]] std::uint32_t a[kStepsPerSlice][kMmasPerBox][4];
+  int previous = -1;  // stage still being read
+  for (int slice = begin / kStepsPerSlice; slice < end / kStepsPerSlice; ++slice) {
+    if constexpr (T::kFp8) {
+      if (slice % kWarpThreads == 0 && slice + lane < work.num_slices)
+        lane_scale = __ldg(scales + slice + lane);
+      multiplier = e4m3_multiplier(__shfl_sync(0xFFFFFFFF, lane_scale, slice % kWarpThreads));
+    }
+#pragma unroll
+    for (int half = 0; half < kStepsPerSlice; ++half, place.advance()) {
+      const bool accumulate = slice * kStepsPerSlice + half > begin;
+      ptx::mbarrier_wait(&ring.full[place.stage], place.parity);
+      const std::byte* x = ring.tokens(place.stage);
+      if constexpr (T::kFp8) {
+        widen_operand<T::kWeightRowBytes, false>(a[half], ring.weights(place.stage), 0,
+                                                 warpgroup * kMmaOutputs + operand_row(thread, 0), lane % 4,
+                                                 multiplier);
+        multiply_operand<T::kTokens>(d, a[half], x, accumulate);
+      } else {
+        ptx::wgmma_fence();
+        multiply_box<T::kTokens>(d, ring.weights(place.stage) + warpgroup * kMmaOutputs * T::kWeightRowBytes,
+                                 x, accumulate);
+        ptx::wgmma_commit();
+      }
+      ptx::wgmma_wait<1>();
+      if constexpr (T::kFp8) hold_operand(a[1 - half]);
+      if (previous >= 0) ring.release(previous, lane);
+      previous = place.stage;
+    }
+  }
+  ptx::wgmma_wait<0>();
+  hold(d);
+  ring.release(previous, lane);
+}
+
 /// 64 outputs of every tile.
 template <class T>
 __device__ void multiply_tiles(const Bf16Products& work, const Walk& walk, const Ring<T>& ring, int rank) {
   constexpr int kSums = T::kTokens / 2;
   const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroupThreads;
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
-  const int lane = thread % kWarpThreads;
   const int num_steps = work.num_slices * kStepsPerSlice;
   const int segment_steps = work.segment_slices * kStepsPerSlice;
   RingPlace<T::kStages> place;
@@ -133,46 +177,11 @@ __device__ void multiply_tiles(const Bf16Products& work, const Walk& walk, const
     const float* scales = nullptr;
     if constexpr (T::kFp8)
       scales = work.block_scales + static_cast<std::int64_t>(item.real ? item.tile : 0) * work.num_slices;
-    float lane_scale = 0;  // of slice `lane` of every 32
     float d[kSums];
     [[maybe_unused]] float total[T::kSegments ? kSums : 1];
     for (int segment_begin = 0; segment_begin < num_steps; segment_begin += segment_steps) {
       const int segment_end = min(segment_begin + segment_steps, num_steps);
-      int previous = -1;  // stage still being read
-      for (int step = segment_begin; step < segment_end; ++step, place.advance()) {
-        ptx::mbarrier_wait(&ring.full[place.stage], place.parity);
-        const std::byte* x = ring.tokens(place.stage);
-        if constexpr (T::kFp8) {
-          const int slice = step / kStepsPerSlice;
-          if (step % (kWarpThreads * kStepsPerSlice) == 0 && slice + lane < work.num_slices) {
-            lane_scale = __ldg(scales + slice + lane);
-          }
-          const std::uint32_t multiplier =
-              e4m3_multiplier(__shfl_sync(0xFFFFFFFF, lane_scale, slice % kWarpThreads));
-          std::uint32_t a[kMmasPerBox][4];
-          widen_operand<T::kWeightRowBytes, false>(a, ring.weights(place.stage), 0,
-                                                   warpgroup * kMmaOutputs + operand_row(thread, 0), lane % 4,
-                                                   multiplier);
-          const std::uint64_t b = ptx::wgmma_descriptor(x, ptx::SmemSwizzle::k128B, kGroupBytes);
-          ptx::wgmma_fence();
-#pragma unroll
-          for (int i = 0; i < kMmasPerBox; ++i) {
-            ptx::wgmma_bf16<T::kTokens>(d, a[i], b + i * (kMmaBytes / 16), step > segment_begin || i > 0);
-          }
-        } else {
-          ptx::wgmma_fence();
-          multiply_box<T::kTokens>(d,
-                                   ring.weights(place.stage) + warpgroup * kMmaOutputs * T::kWeightRowBytes,
-                                   x, step > segment_begin);
-        }
-        ptx::wgmma_commit();
-        ptx::wgmma_wait<1>();
-        if (previous >= 0) ring.release(previous, lane);
-        previous = place.stage;
-      }
-      ptx::wgmma_wait<0>();
-      hold(d);
-      ring.release(previous, lane);
+      multiply_segment(d, work, ring, place, scales, segment_begin, segment_end, thread, warpgroup);
       if constexpr (T::kSegments) {
 #pragma unroll
         for (int i = 0; i < kSums; ++i) total[i] = segment_begin == 0 ? d[i] : total[i] + d[i];
@@ -181,15 +190,15 @@ __device__ void multiply_tiles(const Bf16Products& work, const Walk& walk, const
     if (!item.real) continue;
     const Bf16Products::Product& product = product_of(work, item.tile);
     const int first_output = (item.tile - product.first_tile) * kTileOutputs + warpgroup * kMmaOutputs;
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) {
-      const int output = first_output + operand_row(thread, i);
-      const int token = item.first_token + token_column(thread, i);
-      if (output < product.num_outputs && token < work.num_rows) {
-        store_output(product, token, output, T::kSegments ? total[T::kSegments ? i : 0] : d[i]);
-      }
+    std::byte* staging = ring.stages + T::kStages * T::kStageBytes + warpgroup * kStagingBytes;
+    const auto barrier = static_cast<std::uint32_t>(1 + warpgroup);
+    if constexpr (T::kSegments) {
+      store_sums(product, total, staging, first_output, item.first_token, work.num_rows, thread, barrier);
+    } else {
+      store_sums(product, d, staging, first_output, item.first_token, work.num_rows, thread, barrier);
     }
   }
+  if (thread == 0) ptx::tma_store_wait<0>();  // shared memory outlives the copies from it
 }
 
 template <class T>
@@ -234,8 +243,10 @@ int rounds_times_tokens(const Bf16Work& work, int tile_tokens, int num_sms) {
 template <bool kFp8, int kTokens, bool kSegments>
 void launch(const Bf16Work& work, CudaContext& context) {
   using T = Tile<kFp8, kTokens, kSegments>;
-  const Bf16Products parameters = make_products(
-      work, {.tile_outputs = kTileOutputs, .weight_bytes = T::kWeightRowBytes, .tokens = kTokens / kPair});
+  const Bf16Products parameters = make_products(work, {.tile_outputs = kTileOutputs,
+                                                       .weight_bytes = T::kWeightRowBytes,
+                                                       .tokens = kTokens / kPair,
+                                                       .stores_boxes = true});
   const int items = Walk(parameters, kTokens).num_items;
   launch_bf16({.kernel = bf16_tile<T>,
                .grid = {static_cast<unsigned>(kPair * std::min(items, context.num_sms / kPair)), 1, 1},
