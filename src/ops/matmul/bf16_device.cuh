@@ -26,6 +26,11 @@ constexpr int kWarpThreads = 32;
 constexpr int kWarpgroupThreads = 128;
 constexpr int kWarpsPerWarpgroup = kWarpgroupThreads / kWarpThreads;
 
+/// The first place in dynamic shared memory where swizzled boxes may lie.
+__device__ inline std::byte* align_to_group(std::byte* dynamic) {
+  return dynamic + (-ptx::shared_address(dynamic) & (kGroupBytes - 1));
+}
+
 /// Which product a tile belongs to.
 __device__ inline const Bf16Products::Product& product_of(const Bf16Products& work, int tile) {
   int which = work.num_products - 1;

@@ -73,9 +73,11 @@ struct Bf16Boxes {
 };
 [[nodiscard]] Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes);
 
-/// Few rows: all weights pass once, as fast as memory gives them.
+/// Few rows, one segment: all weights pass once, as fast as memory gives them.
 void bf16_stream_sm90(const Bf16Work& work, CudaContext& context);
-/// Many rows: as fast as the tensor cores multiply.
+/// Few rows, kMaxSegments: the same with the segments side by side.
+void bf16_split_sm90(const Bf16Work& work, CudaContext& context);
+/// Many rows, any segments: as fast as the tensor cores multiply.
 void bf16_tile_sm90(const Bf16Work& work, CudaContext& context);
 
 /// Work of any size, by the kernel that suits it.

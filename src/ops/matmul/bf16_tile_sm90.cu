@@ -14,6 +14,7 @@
 #include "cuda/ptx/tma.h"
 #include "ops/matmul/bf16_device.cuh"
 #include "ops/matmul/bf16_launch.h"
+#include "ops/matmul/bf16_ring.cuh"
 #include "ops/matmul/bf16_store.cuh"
 
 namespace baleen {
@@ -41,33 +42,12 @@ struct Tile {
   static constexpr int kDynamicBytes = kStages * kStageBytes + kStagings + kGroupBytes;
 };
 
-/// A place in the ring, and how often it was passed.
-template <int kStages>
-struct RingPlace {
-  int stage = 0;
-  std::uint32_t parity = 0;
-
-  __device__ void advance() {
-    if (++stage == kStages) {
-      stage = 0;
-      parity ^= 1;
-    }
+/// By every warp that has read a stage, to both blocks, each of which writes to both.
+__device__ inline void release_pair(const Ring& ring, int stage, int lane) {
+  if (lane < kPair) {
+    ptx::mbarrier_arrive_cluster_after_reads(&ring.barriers.empty[stage], static_cast<std::uint32_t>(lane));
   }
-};
-
-template <class T>
-struct Ring {
-  std::byte* stages;
-  std::uint64_t* full;
-  std::uint64_t* empty;  ///< free in both blocks
-
-  __device__ std::byte* weights(int stage) const { return stages + stage * T::kStageBytes; }
-  __device__ std::byte* tokens(int stage) const { return weights(stage) + T::kWeightBytes; }
-  /// By every warp that has read it, to both blocks, each of which writes to both.
-  __device__ void release(int stage, int lane) const {
-    if (lane < kPair) ptx::mbarrier_arrive_cluster(&empty[stage], static_cast<std::uint32_t>(lane));
-  }
-};
+}
 
 /// A pair's tiles: neighbours of one group. Pairs of a group come first, so that its x is read from memory once; then
 /// tokens, then groups.
@@ -101,20 +81,20 @@ __device__ inline int item_stride() { return static_cast<int>(gridDim.x) / kPair
 
 /// One thread.
 template <class T>
-__device__ void load_tiles(const Bf16Products& work, const Walk& walk, const Ring<T>& ring, int rank) {
+__device__ void load_tiles(const Bf16Products& work, const Walk& walk, const Ring& ring, int rank) {
   constexpr std::uint16_t kBoth = (1 << kPair) - 1;
-  RingPlace<T::kStages> place;
+  RingPlace place;
   for (int index = first_item(); index < walk.num_items; index += item_stride()) {
     const Item item(walk, index, rank, T::kTokens);
     const Bf16Products::Product& product = product_of(work, item.tile);
     const int row = (item.tile - product.first_tile) * kTileOutputs;
     const int first_token = item.first_token + rank * (T::kTokens / kPair);
-    for (int step = 0; step < work.num_slices * kStepsPerSlice; ++step, place.advance()) {
-      std::uint64_t* full = &ring.full[place.stage];
-      ptx::mbarrier_wait(&ring.empty[place.stage], place.parity ^ 1);
+    for (int step = 0; step < work.num_slices * kStepsPerSlice; ++step, place.advance(T::kStages)) {
+      std::uint64_t* full = ring.full(place);
+      ring.wait_empty(place);
       ptx::mbarrier_arrive_expect(full, T::kStageBytes);
-      ptx::tma_load(ring.weights(place.stage), product.weight, full, step * T::kWeightRowBytes, row);
-      ptx::tma_load_multicast(ring.tokens(place.stage) + rank * T::kHalfTokenBytes, work.x, full,
+      ptx::tma_load(ring.weights(place), product.weight, full, step * T::kWeightRowBytes, row);
+      ptx::tma_load_multicast(ring.tokens(place) + rank * T::kHalfTokenBytes, work.x, full,
                               step * kBoxRowBytes, first_token, item.group, kBoth);
     }
   }
@@ -122,9 +102,9 @@ __device__ void load_tiles(const Bf16Products& work, const Walk& walk, const Rin
 
 /// d = the sum over steps [begin, end), whole slices, of a warpgroup's 64 outputs.
 template <class T>
-__device__ void multiply_segment(float (&d)[T::kTokens / 2], const Bf16Products& work, const Ring<T>& ring,
-                                 RingPlace<T::kStages>& place, const float* scales, int begin, int end,
-                                 int thread, int warpgroup) {
+__device__ void multiply_segment(float (&d)[T::kTokens / 2], const Bf16Products& work, const Ring& ring,
+                                 RingPlace& place, const float* scales, int begin, int end, int thread,
+                                 int warpgroup) {
   const int lane = thread % kWarpThreads;
   [[maybe_unused]] float lane_scale = 0;  // of slice `lane` of every 32
   [[maybe_unused]] std::uint32_t multiplier = 0;
@@ -137,41 +117,41 @@ __device__ void multiply_segment(float (&d)[T::kTokens / 2], const Bf16Products&
       multiplier = e4m3_multiplier(__shfl_sync(0xFFFFFFFF, lane_scale, slice % kWarpThreads));
     }
 #pragma unroll
-    for (int half = 0; half < kStepsPerSlice; ++half, place.advance()) {
+    for (int half = 0; half < kStepsPerSlice; ++half, place.advance(T::kStages)) {
       const bool accumulate = slice * kStepsPerSlice + half > begin;
-      ptx::mbarrier_wait(&ring.full[place.stage], place.parity);
-      const std::byte* x = ring.tokens(place.stage);
+      ring.wait_full(place);
+      const std::byte* x = ring.tokens(place);
       if constexpr (T::kFp8) {
-        widen_operand<T::kWeightRowBytes, false>(a[half], ring.weights(place.stage), 0,
+        widen_operand<T::kWeightRowBytes, false>(a[half], ring.weights(place), 0,
                                                  warpgroup * kMmaOutputs + operand_row(thread, 0), lane % 4,
                                                  multiplier);
         multiply_operand<T::kTokens>(d, a[half], x, accumulate);
       } else {
         ptx::wgmma_fence();
-        multiply_box<T::kTokens>(d, ring.weights(place.stage) + warpgroup * kMmaOutputs * T::kWeightRowBytes,
-                                 x, accumulate);
+        multiply_box<T::kTokens>(d, ring.weights(place) + warpgroup * kMmaOutputs * T::kWeightRowBytes, x,
+                                 accumulate);
         ptx::wgmma_commit();
       }
       ptx::wgmma_wait<1>();
       if constexpr (T::kFp8) hold_operand(a[1 - half]);
-      if (previous >= 0) ring.release(previous, lane);
+      if (previous >= 0) release_pair(ring, previous, lane);
       previous = place.stage;
     }
   }
   ptx::wgmma_wait<0>();
   hold(d);
-  ring.release(previous, lane);
+  release_pair(ring, previous, lane);
 }
 
 /// 64 outputs of every tile.
 template <class T>
-__device__ void multiply_tiles(const Bf16Products& work, const Walk& walk, const Ring<T>& ring, int rank) {
+__device__ void multiply_tiles(const Bf16Products& work, const Walk& walk, const Ring& ring, int rank) {
   constexpr int kSums = T::kTokens / 2;
   const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroupThreads;
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
   const int num_steps = work.num_slices * kStepsPerSlice;
   const int segment_steps = work.segment_slices * kStepsPerSlice;
-  RingPlace<T::kStages> place;
+  RingPlace place;
   for (int index = first_item(); index < walk.num_items; index += item_stride()) {
     const Item item(walk, index, rank, T::kTokens);
     const float* scales = nullptr;
@@ -181,7 +161,7 @@ __device__ void multiply_tiles(const Bf16Products& work, const Walk& walk, const
     [[maybe_unused]] float total[T::kSegments ? kSums : 1];
     for (int segment_begin = 0; segment_begin < num_steps; segment_begin += segment_steps) {
       const int segment_end = min(segment_begin + segment_steps, num_steps);
-      multiply_segment(d, work, ring, place, scales, segment_begin, segment_end, thread, warpgroup);
+      multiply_segment<T>(d, work, ring, place, scales, segment_begin, segment_end, thread, warpgroup);
       if constexpr (T::kSegments) {
 #pragma unroll
         for (int i = 0; i < kSums; ++i) total[i] = segment_begin == 0 ? d[i] : total[i] + d[i];
@@ -204,14 +184,10 @@ __device__ void multiply_tiles(const Bf16Products& work, const Walk& walk, const
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1) bf16_tile(const __grid_constant__ Bf16Products work) {
   extern __shared__ std::byte dynamic[];
-  __shared__ std::uint64_t full[T::kStages], empty[T::kStages];
-  const Ring<T> ring{dynamic + (-ptx::shared_address(dynamic) & (kGroupBytes - 1)), full, empty};
+  __shared__ RingBarriers barriers;
+  const Ring ring{align_to_group(dynamic), barriers, T::kStages, T::kWeightBytes, T::kStageBytes};
   if (threadIdx.x == 0) {
-    for (int stage = 0; stage < T::kStages; ++stage) {
-      ptx::mbarrier_init(&full[stage], 1);
-      ptx::mbarrier_init(&empty[stage], kPair * kMultipliers * kWarpsPerWarpgroup);
-    }
-    ptx::fence_mbarrier_init();
+    barriers.init(T::kStages, kPair * kMultipliers * kWarpsPerWarpgroup);
     ptx::launch_next_kernel();
   }
   ptx::cluster_sync();
@@ -220,10 +196,10 @@ __global__ void __launch_bounds__(kThreads, 1) bf16_tile(const __grid_constant__
   const int rank = static_cast<int>(ptx::cluster_rank());
   if (threadIdx.x / kWarpgroupThreads == kMultipliers) {
     ptx::registers_down_to<24>();
-    if (threadIdx.x % kWarpgroupThreads == 0) load_tiles(work, walk, ring, rank);
+    if (threadIdx.x % kWarpgroupThreads == 0) load_tiles<T>(work, walk, ring, rank);
   } else {
     ptx::registers_up_to<240>();
-    multiply_tiles(work, walk, ring, rank);
+    multiply_tiles<T>(work, walk, ring, rank);
   }
   ptx::cluster_sync();  // nobody leaves while its neighbour still frees its stages
 }

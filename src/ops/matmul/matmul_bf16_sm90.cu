@@ -75,10 +75,12 @@ Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes) {
 void run_bf16_sm90(const Bf16Work& work, CudaContext& context) {
   constexpr std::int64_t kFewRows = 128;
   if (work.num_rows == 0) return;
-  if (work.num_rows <= kFewRows) {
+  if (work.num_rows > kFewRows) {
+    bf16_tile_sm90(work, context);
+  } else if (work.num_segments == 1) {
     bf16_stream_sm90(work, context);
   } else {
-    bf16_tile_sm90(work, context);
+    bf16_split_sm90(work, context);
   }
 }
 
