@@ -26,6 +26,11 @@ constexpr int kWarpThreads = 32;
 constexpr int kWarpgroupThreads = 128;
 constexpr int kWarpsPerWarpgroup = kWarpgroupThreads / kWarpThreads;
 
+/// The first place in dynamic shared memory where swizzled boxes may lie.
+__device__ inline std::byte* align_to_group(std::byte* dynamic) {
+  return dynamic + (-ptx::shared_address(dynamic) & (kGroupBytes - 1));
+}
+
 /// Which product a tile belongs to.
 __device__ inline const Bf16Products::Product& product_of(const Bf16Products& work, int tile) {
   int which = work.num_products - 1;
@@ -53,6 +58,28 @@ __device__ inline void multiply_box(float (&d)[kTokens / 2], const std::byte* we
   for (int i = 0; i < kMmasPerBox; ++i) {
     constexpr int kStep = kMmaBytes / 16;
     ptx::wgmma_bf16<kTokens>(d, a + i * kStep, b + i * kStep, accumulate || i > 0);
+  }
+}
+
+/// The same with the weights in registers, as a group of its own.
+template <int kTokens>
+__device__ inline void multiply_operand(float (&d)[kTokens / 2], const std::uint32_t (&a)[kMmasPerBox][4],
+                                        const std::byte* x, bool accumulate) {
+  const std::uint64_t b = ptx::wgmma_descriptor(x, ptx::SmemSwizzle::k128B, kGroupBytes);
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int i = 0; i < kMmasPerBox; ++i) {
+    ptx::wgmma_bf16<kTokens>(d, a[i], b + i * (kMmaBytes / 16), accumulate || i > 0);
+  }
+  ptx::wgmma_commit();
+}
+
+/// Keeps an operand's registers from being used for anything else up to here: once its instructions are done.
+__device__ inline void hold_operand(const std::uint32_t (&a)[kMmasPerBox][4]) {
+#pragma unroll
+  for (const auto& fragment : a) {
+#pragma unroll
+    for (const std::uint32_t word : fragment) ptx::wgmma_hold_operand(word);
   }
 }
 

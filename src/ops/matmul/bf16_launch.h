@@ -15,7 +15,7 @@ struct Bf16Launch {
   dim3 grid;
   int threads;
   int shared_bytes;
-  int cluster_blocks;
+  int cluster_blocks = 1;
 };
 
 /// Lets the kernel start while its predecessor ends.

@@ -16,6 +16,8 @@
 namespace baleen {
 
 constexpr int kSliceInputs = 128;
+/// y leaves a warpgroup in pieces of 64 outputs of as many tokens as these bytes hold.
+constexpr int kStagingBytes = 8192;
 /// Of weights with few outputs: otherwise a decode step would leave most of the chip idle. (The last may be empty.)
 constexpr int kMaxSegments = 8;
 
@@ -40,11 +42,13 @@ struct Bf16Work {
 struct Bf16Products {
   struct Product {
     CUtensorMap weight;  ///< boxes of tile_outputs rows
+    CUtensorMap y_map;   ///< boxes of 128 bytes of a row
     std::byte* y;
     std::int64_t y_stride;  ///< in elements
     std::int32_t num_outputs;
     std::int32_t first_tile;  ///< tiles of all products are numbered through
     bool y_is_bf16;
+    bool y_has_map;  ///< it lies as the copy engine wants it
   };
 
   CUtensorMap x;  ///< (byte, row, group): boxes of 128 bytes of K
@@ -62,15 +66,18 @@ struct Bf16Products {
 
 /// How a kernel cuts them.
 struct Bf16Boxes {
-  int tile_outputs;  ///< of a tile; its weights are loaded as one box
-  int weight_bytes;  ///< of a box's rows: 128 or 64, which is also the span of the swizzle
-  int tokens;        ///< of a box of x, whose rows are 128 bytes
+  int tile_outputs;           ///< of a tile; its weights are loaded as one box
+  int weight_bytes;           ///< of a box's rows: 128 or 64, which is also the span of the swizzle
+  int tokens;                 ///< of a box of x, whose rows are 128 bytes
+  bool stores_boxes = false;  ///< y too, where it can
 };
 [[nodiscard]] Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes);
 
-/// Few rows: all weights pass once, as fast as memory gives them.
+/// Few rows, one segment: all weights pass once, as fast as memory gives them.
 void bf16_stream_sm90(const Bf16Work& work, CudaContext& context);
-/// Many rows: as fast as the tensor cores multiply.
+/// Few rows, kMaxSegments: the same with the segments side by side.
+void bf16_split_sm90(const Bf16Work& work, CudaContext& context);
+/// Many rows, any segments: as fast as the tensor cores multiply.
 void bf16_tile_sm90(const Bf16Work& work, CudaContext& context);
 
 /// Work of any size, by the kernel that suits it.

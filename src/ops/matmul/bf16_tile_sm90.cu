@@ -14,6 +14,8 @@
 #include "cuda/ptx/tma.h"
 #include "ops/matmul/bf16_device.cuh"
 #include "ops/matmul/bf16_launch.h"
+#include "ops/matmul/bf16_ring.cuh"
+#include "ops/matmul/bf16_store.cuh"
 
 namespace baleen {
 namespace {
@@ -35,37 +37,17 @@ struct Tile {
   static constexpr int kHalfTokenBytes = kTokens / kPair * kBoxRowBytes;
   static constexpr int kStageBytes = kWeightBytes + kPair * kHalfTokenBytes;
   static constexpr int kSlackBytes = 2048;  // alignment, barriers
-  static constexpr int kStages = (kSharedBytes - kSlackBytes) / kStageBytes;
-  static constexpr int kDynamicBytes = kStages * kStageBytes + kGroupBytes;
+  static constexpr int kStagings = kMultipliers * kStagingBytes;
+  static constexpr int kStages = (kSharedBytes - kStagings - kSlackBytes) / kStageBytes;
+  static constexpr int kDynamicBytes = kStages * kStageBytes + kStagings + kGroupBytes;
 };
 
-/// A place in the ring, and how often it was passed.
-template <int kStages>
-struct RingPlace {
-  int stage = 0;
-  std::uint32_t parity = 0;
-
-  __device__ void advance() {
-    if (++stage == kStages) {
-      stage = 0;
-      parity ^= 1;
-    }
+/// By every warp that has read a stage, to both blocks, each of which writes to both.
+__device__ inline void release_pair(const Ring& ring, int stage, int lane) {
+  if (lane < kPair) {
+    ptx::mbarrier_arrive_cluster_after_reads(&ring.barriers.empty[stage], static_cast<std::uint32_t>(lane));
   }
-};
-
-template <class T>
-struct Ring {
-  std::byte* stages;
-  std::uint64_t* full;
-  std::uint64_t* empty;  ///< free in both blocks
-
-  __device__ std::byte* weights(int stage) const { return stages + stage * T::kStageBytes; }
-  __device__ std::byte* tokens(int stage) const { return weights(stage) + T::kWeightBytes; }
-  /// By every warp that has read it, to both blocks, each of which writes to both.
-  __device__ void release(int stage, int lane) const {
-    if (lane < kPair) ptx::mbarrier_arrive_cluster(&empty[stage], static_cast<std::uint32_t>(lane));
-  }
-};
+}
 
 /// A pair's tiles: neighbours of one group. Pairs of a group come first, so that its x is read from memory once; then
 /// tokens, then groups.
@@ -99,80 +81,87 @@ __device__ inline int item_stride() { return static_cast<int>(gridDim.x) / kPair
 
 /// One thread.
 template <class T>
-__device__ void load_tiles(const Bf16Products& work, const Walk& walk, const Ring<T>& ring, int rank) {
+__device__ void load_tiles(const Bf16Products& work, const Walk& walk, const Ring& ring, int rank) {
   constexpr std::uint16_t kBoth = (1 << kPair) - 1;
-  RingPlace<T::kStages> place;
+  RingPlace place;
   for (int index = first_item(); index < walk.num_items; index += item_stride()) {
     const Item item(walk, index, rank, T::kTokens);
     const Bf16Products::Product& product = product_of(work, item.tile);
     const int row = (item.tile - product.first_tile) * kTileOutputs;
     const int first_token = item.first_token + rank * (T::kTokens / kPair);
-    for (int step = 0; step < work.num_slices * kStepsPerSlice; ++step, place.advance()) {
-      std::uint64_t* full = &ring.full[place.stage];
-      ptx::mbarrier_wait(&ring.empty[place.stage], place.parity ^ 1);
+    for (int step = 0; step < work.num_slices * kStepsPerSlice; ++step, place.advance(T::kStages)) {
+      std::uint64_t* full = ring.full(place);
+      ring.wait_empty(place);
       ptx::mbarrier_arrive_expect(full, T::kStageBytes);
-      ptx::tma_load(ring.weights(place.stage), product.weight, full, step * T::kWeightRowBytes, row);
-      ptx::tma_load_multicast(ring.tokens(place.stage) + rank * T::kHalfTokenBytes, work.x, full,
+      ptx::tma_load(ring.weights(place), product.weight, full, step * T::kWeightRowBytes, row);
+      ptx::tma_load_multicast(ring.tokens(place) + rank * T::kHalfTokenBytes, work.x, full,
                               step * kBoxRowBytes, first_token, item.group, kBoth);
     }
   }
 }
 
+/// d = the sum over steps [begin, end), whole slices, of a warpgroup's 64 outputs.
+template <class T>
+__device__ void multiply_segment(float (&d)[T::kTokens / 2], const Bf16Products& work, const Ring& ring,
+                                 RingPlace& place, const float* scales, int begin, int end, int thread,
+                                 int warpgroup) {
+  const int lane = thread % kWarpThreads;
+  [[maybe_unused]] float lane_scale = 0;  // of slice `lane` of every 32
+  [[maybe_unused]] std::uint32_t multiplier = 0;
+  [[maybe_unused]] std::uint32_t a[kStepsPerSlice][kMmasPerBox][4];
+  int previous = -1;  // stage still being read
+  for (int slice = begin / kStepsPerSlice; slice < end / kStepsPerSlice; ++slice) {
+    if constexpr (T::kFp8) {
+      if (slice % kWarpThreads == 0 && slice + lane < work.num_slices)
+        lane_scale = __ldg(scales + slice + lane);
+      multiplier = e4m3_multiplier(__shfl_sync(0xFFFFFFFF, lane_scale, slice % kWarpThreads));
+    }
+#pragma unroll
+    for (int half = 0; half < kStepsPerSlice; ++half, place.advance(T::kStages)) {
+      const bool accumulate = slice * kStepsPerSlice + half > begin;
+      ring.wait_full(place);
+      const std::byte* x = ring.tokens(place);
+      if constexpr (T::kFp8) {
+        widen_operand<T::kWeightRowBytes, false>(a[half], ring.weights(place), 0,
+                                                 warpgroup * kMmaOutputs + operand_row(thread, 0), lane % 4,
+                                                 multiplier);
+        multiply_operand<T::kTokens>(d, a[half], x, accumulate);
+      } else {
+        ptx::wgmma_fence();
+        multiply_box<T::kTokens>(d, ring.weights(place) + warpgroup * kMmaOutputs * T::kWeightRowBytes, x,
+                                 accumulate);
+        ptx::wgmma_commit();
+      }
+      ptx::wgmma_wait<1>();
+      if constexpr (T::kFp8) hold_operand(a[1 - half]);
+      if (previous >= 0) release_pair(ring, previous, lane);
+      previous = place.stage;
+    }
+  }
+  ptx::wgmma_wait<0>();
+  hold(d);
+  release_pair(ring, previous, lane);
+}
+
 /// 64 outputs of every tile.
 template <class T>
-__device__ void multiply_tiles(const Bf16Products& work, const Walk& walk, const Ring<T>& ring, int rank) {
+__device__ void multiply_tiles(const Bf16Products& work, const Walk& walk, const Ring& ring, int rank) {
   constexpr int kSums = T::kTokens / 2;
   const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroupThreads;
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
-  const int lane = thread % kWarpThreads;
   const int num_steps = work.num_slices * kStepsPerSlice;
   const int segment_steps = work.segment_slices * kStepsPerSlice;
-  RingPlace<T::kStages> place;
+  RingPlace place;
   for (int index = first_item(); index < walk.num_items; index += item_stride()) {
     const Item item(walk, index, rank, T::kTokens);
     const float* scales = nullptr;
     if constexpr (T::kFp8)
       scales = work.block_scales + static_cast<std::int64_t>(item.real ? item.tile : 0) * work.num_slices;
-    float lane_scale = 0;  // of slice `lane` of every 32
     float d[kSums];
     [[maybe_unused]] float total[T::kSegments ? kSums : 1];
     for (int segment_begin = 0; segment_begin < num_steps; segment_begin += segment_steps) {
       const int segment_end = min(segment_begin + segment_steps, num_steps);
-      int previous = -1;  // stage still being read
-      for (int step = segment_begin; step < segment_end; ++step, place.advance()) {
-        ptx::mbarrier_wait(&ring.full[place.stage], place.parity);
-        const std::byte* x = ring.tokens(place.stage);
-        if constexpr (T::kFp8) {
-          const int slice = step / kStepsPerSlice;
-          if (step % (kWarpThreads * kStepsPerSlice) == 0 && slice + lane < work.num_slices) {
-            lane_scale = __ldg(scales + slice + lane);
-          }
-          const std::uint32_t multiplier =
-              e4m3_multiplier(__shfl_sync(0xFFFFFFFF, lane_scale, slice % kWarpThreads));
-          std::uint32_t a[kMmasPerBox][4];
-          widen_operand<T::kWeightRowBytes, false>(a, ring.weights(place.stage), 0,
-                                                   warpgroup * kMmaOutputs + operand_row(thread, 0), lane % 4,
-                                                   multiplier);
-          const std::uint64_t b = ptx::wgmma_descriptor(x, ptx::SmemSwizzle::k128B, kGroupBytes);
-          ptx::wgmma_fence();
-#pragma unroll
-          for (int i = 0; i < kMmasPerBox; ++i) {
-            ptx::wgmma_bf16<T::kTokens>(d, a[i], b + i * (kMmaBytes / 16), step > segment_begin || i > 0);
-          }
-        } else {
-          ptx::wgmma_fence();
-          multiply_box<T::kTokens>(d,
-                                   ring.weights(place.stage) + warpgroup * kMmaOutputs * T::kWeightRowBytes,
-                                   x, step > segment_begin);
-        }
-        ptx::wgmma_commit();
-        ptx::wgmma_wait<1>();
-        if (previous >= 0) ring.release(previous, lane);
-        previous = place.stage;
-      }
-      ptx::wgmma_wait<0>();
-      hold(d);
-      ring.release(previous, lane);
+      multiply_segment<T>(d, work, ring, place, scales, segment_begin, segment_end, thread, warpgroup);
       if constexpr (T::kSegments) {
 #pragma unroll
         for (int i = 0; i < kSums; ++i) total[i] = segment_begin == 0 ? d[i] : total[i] + d[i];
@@ -181,28 +170,24 @@ __device__ void multiply_tiles(const Bf16Products& work, const Walk& walk, const
     if (!item.real) continue;
     const Bf16Products::Product& product = product_of(work, item.tile);
     const int first_output = (item.tile - product.first_tile) * kTileOutputs + warpgroup * kMmaOutputs;
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) {
-      const int output = first_output + operand_row(thread, i);
-      const int token = item.first_token + token_column(thread, i);
-      if (output < product.num_outputs && token < work.num_rows) {
-        store_output(product, token, output, T::kSegments ? total[T::kSegments ? i : 0] : d[i]);
-      }
+    std::byte* staging = ring.stages + T::kStages * T::kStageBytes + warpgroup * kStagingBytes;
+    const auto barrier = static_cast<std::uint32_t>(1 + warpgroup);
+    if constexpr (T::kSegments) {
+      store_sums(product, total, staging, first_output, item.first_token, work.num_rows, thread, barrier);
+    } else {
+      store_sums(product, d, staging, first_output, item.first_token, work.num_rows, thread, barrier);
     }
   }
+  if (thread == 0) ptx::tma_store_wait<0>();  // shared memory outlives the copies from it
 }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads, 1) bf16_tile(const __grid_constant__ Bf16Products work) {
   extern __shared__ std::byte dynamic[];
-  __shared__ std::uint64_t full[T::kStages], empty[T::kStages];
-  const Ring<T> ring{dynamic + (-ptx::shared_address(dynamic) & (kGroupBytes - 1)), full, empty};
+  __shared__ RingBarriers barriers;
+  const Ring ring{align_to_group(dynamic), barriers, T::kStages, T::kWeightBytes, T::kStageBytes};
   if (threadIdx.x == 0) {
-    for (int stage = 0; stage < T::kStages; ++stage) {
-      ptx::mbarrier_init(&full[stage], 1);
-      ptx::mbarrier_init(&empty[stage], kPair * kMultipliers * kWarpsPerWarpgroup);
-    }
-    ptx::fence_mbarrier_init();
+    barriers.init(T::kStages, kPair * kMultipliers * kWarpsPerWarpgroup);
     ptx::launch_next_kernel();
   }
   ptx::cluster_sync();
@@ -211,10 +196,10 @@ __global__ void __launch_bounds__(kThreads, 1) bf16_tile(const __grid_constant__
   const int rank = static_cast<int>(ptx::cluster_rank());
   if (threadIdx.x / kWarpgroupThreads == kMultipliers) {
     ptx::registers_down_to<24>();
-    if (threadIdx.x % kWarpgroupThreads == 0) load_tiles(work, walk, ring, rank);
+    if (threadIdx.x % kWarpgroupThreads == 0) load_tiles<T>(work, walk, ring, rank);
   } else {
     ptx::registers_up_to<240>();
-    multiply_tiles(work, walk, ring, rank);
+    multiply_tiles<T>(work, walk, ring, rank);
   }
   ptx::cluster_sync();  // nobody leaves while its neighbour still frees its stages
 }
@@ -234,8 +219,10 @@ int rounds_times_tokens(const Bf16Work& work, int tile_tokens, int num_sms) {
 template <bool kFp8, int kTokens, bool kSegments>
 void launch(const Bf16Work& work, CudaContext& context) {
   using T = Tile<kFp8, kTokens, kSegments>;
-  const Bf16Products parameters = make_products(
-      work, {.tile_outputs = kTileOutputs, .weight_bytes = T::kWeightRowBytes, .tokens = kTokens / kPair});
+  const Bf16Products parameters = make_products(work, {.tile_outputs = kTileOutputs,
+                                                       .weight_bytes = T::kWeightRowBytes,
+                                                       .tokens = kTokens / kPair,
+                                                       .stores_boxes = true});
   const int items = Walk(parameters, kTokens).num_items;
   launch_bf16({.kernel = bf16_tile<T>,
                .grid = {static_cast<unsigned>(kPair * std::min(items, context.num_sms / kPair)), 1, 1},

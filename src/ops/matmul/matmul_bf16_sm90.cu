@@ -10,7 +10,7 @@
 namespace baleen {
 namespace {
 
-constexpr int kTokenBoxBytes = 128;  // of 64 inputs; the span of the swizzle
+constexpr int kBoxBytes = 128;  // of a row of x or y: the span of the swizzle
 
 /// From here on every SM has outputs of its own.
 constexpr std::int64_t kManyOutputs = 8192;
@@ -28,7 +28,7 @@ Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes) {
   Bf16Products parameters{};
   parameters.x = make_tensor_map(work.x, work.num_groups, work.group_stride * kElementBytes, work.num_rows,
                                  work.num_inputs * kElementBytes, work.row_stride * kElementBytes,
-                                 boxes.tokens, kTokenBoxBytes, TileSwizzle::k128B);
+                                 boxes.tokens, kBoxBytes, TileSwizzle::k128B);
   const TileSwizzle weight_swizzle = boxes.weight_bytes == 128 ? TileSwizzle::k128B : TileSwizzle::k64B;
   for (const Bf16Work::Output& output : work.outputs) {
     const WeightMatrix& weight = *output.weight;
@@ -37,14 +37,23 @@ Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes) {
     BALEEN_CHECK_EQ(weight.cols, work.num_inputs);
     BALEEN_CHECK_EQ(output.y.extent(0), work.num_rows);
     BALEEN_CHECK_EQ(output.y.extent(1), weight.rows);
-    parameters.products[parameters.num_products++] = {
-        .weight = make_tensor_map(weight.data, weight.rows, weight.row_bytes(), weight.row_bytes(),
-                                  boxes.tile_outputs, boxes.weight_bytes, weight_swizzle),
-        .y = output.y.address(),
-        .y_stride = output.y.stride(0),
-        .num_outputs = static_cast<std::int32_t>(weight.rows),
-        .first_tile = parameters.num_tiles,
-        .y_is_bf16 = output.y.element_type() == ElementType::kBf16};
+    const std::int64_t y_size = size_of(output.y.element_type());
+    const std::int64_t y_row_bytes = output.y.stride(0) * y_size;
+    Bf16Products::Product& product = parameters.products[parameters.num_products++];
+    product = {.weight = make_tensor_map(weight.data, weight.rows, weight.row_bytes(), weight.row_bytes(),
+                                         boxes.tile_outputs, boxes.weight_bytes, weight_swizzle),
+               .y = output.y.address(),
+               .y_stride = output.y.stride(0),
+               .num_outputs = static_cast<std::int32_t>(weight.rows),
+               .first_tile = parameters.num_tiles,
+               .y_is_bf16 = output.y.element_type() == ElementType::kBf16,
+               .y_has_map = boxes.stores_boxes && aligned(output.y.address()) && y_row_bytes % 16 == 0};
+    if (product.y_has_map) {
+      constexpr int kStagedOutputs = 64;
+      product.y_map = make_tensor_map(product.y, work.num_rows, weight.rows * y_size, y_row_bytes,
+                                      static_cast<int>(kStagingBytes / (kStagedOutputs * y_size)), kBoxBytes,
+                                      TileSwizzle::k128B);
+    }
     parameters.num_tiles +=
         static_cast<std::int32_t>((weight.rows + boxes.tile_outputs - 1) / boxes.tile_outputs);
     parameters.block_scales = weight.block_scales;
@@ -66,10 +75,12 @@ Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes) {
 void run_bf16_sm90(const Bf16Work& work, CudaContext& context) {
   constexpr std::int64_t kFewRows = 128;
   if (work.num_rows == 0) return;
-  if (work.num_rows <= kFewRows) {
+  if (work.num_rows > kFewRows) {
+    bf16_tile_sm90(work, context);
+  } else if (work.num_segments == 1) {
     bf16_stream_sm90(work, context);
   } else {
-    bf16_tile_sm90(work, context);
+    bf16_split_sm90(work, context);
   }
 }
 

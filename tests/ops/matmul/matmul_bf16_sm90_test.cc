@@ -41,13 +41,16 @@ class Products {
   }
 
   /// Rows [begin, end) of every product, read back as float32, row-major [end - begin, N]. The row after the last
-  /// column has `kMargin` more values, which must stay as they were.
+  /// column has a few more values, which must stay as they were; some strides suit the copy engine.
   std::vector<std::vector<float>> run(std::int64_t begin, std::int64_t end) {
-    constexpr std::int64_t kMargin = 3;
+    const std::int64_t multiple = (end - begin) % 2 == 0 ? 8 : 1;
+    const auto stride_of = [&](const WeightMatrix& weight) {
+      return (weight.rows + 3 + multiple - 1) / multiple * multiple;
+    };
     std::vector<MatmulBf16> products;
     std::vector<std::byte*> outputs;
     for (const WeightMatrix& weight : device_weights_) {
-      const std::int64_t stride = weight.rows + kMargin;
+      const std::int64_t stride = stride_of(weight);
       outputs.push_back(cuda_.allocate<std::byte>((end - begin) * stride * size_of(y_type_)));
       const Activations<2>::Extents extents{end - begin, weight.rows}, strides{stride, 1};
       const Activations<2> y =
@@ -64,7 +67,7 @@ class Products {
     cuda_.synchronise();
     std::vector<std::vector<float>> results;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      const std::int64_t stride = device_weights_[i].rows + kMargin, count = (end - begin) * stride;
+      const std::int64_t stride = stride_of(device_weights_[i]), count = (end - begin) * stride;
       const std::vector<float> padded =
           y_type_ == ElementType::kF32
               ? cuda_.download(reinterpret_cast<const float*>(outputs[i]), count)
