@@ -67,8 +67,9 @@ void launch_hc_site(HcSiteArgs args, CudaContext& context) {
   const auto shared_bytes = [&](int buffers, int octets) {
     return static_cast<std::int64_t>(sizeof(HcSiteShared)) + hc_slot_bytes(buffers, octets * chunks);
   };
-  check_cuda(cudaFuncSetAttribute(hc_site_kernel<kLeaving>, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
-             "hc_site");
+  check_cuda(
+      cudaFuncSetAttribute(hc_site_kernel<kLeaving>, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+      "hc_site");
   check_cuda(cudaFuncSetAttribute(hc_site_kernel<kLeaving>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   static_cast<int>(shared_bytes(2, most_octets))),
              "hc_site");

@@ -18,9 +18,9 @@ inline constexpr int kHcChunksPerBlock = kHcBlock / kHcChunk;
 inline constexpr int kHcStreamWarps = 8;  ///< warps that work on streams; one more does Sinkhorn
 inline constexpr int kHcStreamThreads = 32 * kHcStreamWarps;
 inline constexpr int kHcMaxRanks = 16;
-inline constexpr int kHcMaxSlice = 1024;     ///< channels of a rank
-inline constexpr int kHcOctet = 8;           ///< tokens that a matrix instruction takes
-inline constexpr int kHcMaxBatchUnits = 4;   ///< (octet, chunk) pairs that a warp holds of one batch of tokens
+inline constexpr int kHcMaxSlice = 1024;    ///< channels of a rank
+inline constexpr int kHcOctet = 8;          ///< tokens that a matrix instruction takes
+inline constexpr int kHcMaxBatchUnits = 4;  ///< (octet, chunk) pairs that a warp holds of one batch of tokens
 inline constexpr int kHcMaxBatchTokens = kHcMaxBatchUnits * kHcOctet;
 
 /// Blocks of the cluster for streams of that width.

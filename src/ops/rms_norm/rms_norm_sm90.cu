@@ -44,7 +44,8 @@ __device__ float block_sum(float value) {
   return sum;
 }
 
-__global__ void __launch_bounds__(kMaxThreads) rms_norm_kernel(const __grid_constant__ RmsNormKernelArgs args) {
+__global__ void __launch_bounds__(kMaxThreads)
+    rms_norm_kernel(const __grid_constant__ RmsNormKernelArgs args) {
   ptx::launch_next_kernel();
   ptx::wait_for_previous_kernel();
   const std::int64_t row = blockIdx.x;
@@ -114,12 +115,12 @@ void rms_norm_sm90(const RmsNormArgs& args, CudaContext& context) {
   if (num_rows == 0) return;
   const int pieces = static_cast<int>(width) / kValues;
   const int threads = std::min(kMaxThreads, (pieces + kWarpLanes - 1) / kWarpLanes * kWarpLanes);
-  launch_kernel("rms_norm", rms_norm_kernel,
-                {.grid = dim3(static_cast<unsigned>(num_rows)), .threads = threads}, context.stream,
-                RmsNormKernelArgs{args.x.bf16().data(), args.x.stride(0),
-                                  args.weight.empty() ? nullptr : args.weight.data(), args.eps,
-                                  args.y.bf16().data(), args.y.stride(0), args.y_fp8,
-                                  static_cast<int>(width)});
+  launch_kernel(
+      "rms_norm", rms_norm_kernel, {.grid = dim3(static_cast<unsigned>(num_rows)), .threads = threads},
+      context.stream,
+      RmsNormKernelArgs{args.x.bf16().data(), args.x.stride(0),
+                        args.weight.empty() ? nullptr : args.weight.data(), args.eps, args.y.bf16().data(),
+                        args.y.stride(0), args.y_fp8, static_cast<int>(width)});
 }
 
 }  // namespace baleen
