@@ -36,8 +36,9 @@ class RandomArrays {
     T* array = cuda_.allocate<T>(count);
     for (std::int64_t done = 0; done < count; done += kPattern) {
       const auto bytes = static_cast<std::size_t>(std::min(kPattern, count - done)) * sizeof(T);
-      check_cuda(cudaMemcpyAsync(array + done, pattern, bytes, cudaMemcpyDeviceToDevice, cuda_.context().stream),
-                 "filling an array");
+      check_cuda(
+          cudaMemcpyAsync(array + done, pattern, bytes, cudaMemcpyDeviceToDevice, cuda_.context().stream),
+          "filling an array");
     }
     return array;
   }
@@ -61,8 +62,10 @@ struct Inputs {
     const HcWeights weights{{random.floats(kMixes * kStreams * kWidth), {kMixes, kStreams * kWidth}},
                             {random.floats(kMixes), static_cast<std::size_t>(kMixes)},
                             {random.floats(3), 3}};
-    pre = {.streams = View<const Bf16Bits, 3>(streams), .weights = weights, .u = y, .post = post, .comb = comb};
-    norm = {.x = View<const Bf16Bits, 2>(y), .weight = {random.floats(kWidth), kWidth}, .y = y, .y_fp8 = y_fp8};
+    pre = {
+        .streams = View<const Bf16Bits, 3>(streams), .weights = weights, .u = y, .post = post, .comb = comb};
+    norm = {
+        .x = View<const Bf16Bits, 2>(y), .weight = {random.floats(kWidth), kWidth}, .y = y, .y_fp8 = y_fp8};
     leave = {.f = View<const Bf16Bits, 2>(f),
              .post = View<const float, 2>(post),
              .comb = View<const float, 3>(comb),
@@ -91,25 +94,27 @@ struct Inputs {
 
 void bench_rows(test::TestCuda& cuda, std::int64_t rows) {
   RandomArrays random(cuda);
-  const double t = static_cast<double>(rows), row_bytes = 2.0 * kWidth, weight_bytes = 4.0 * kMixes * kStreams * kWidth;
+  const double t = static_cast<double>(rows), row_bytes = 2.0 * kWidth,
+               weight_bytes = 4.0 * kMixes * kStreams * kWidth;
   const int num_inputs = inputs_beyond_l2(9 * row_bytes * t + weight_bytes);
   std::vector<Inputs> inputs;
   for (int i = 0; i < num_inputs; ++i) inputs.emplace_back(cuda, random, rows);
   CudaContext& context = cuda.context();
   const std::string shape = fmt::format("T={} d={}", rows, kWidth);
-  const auto time = [&](const char* name, const std::string& of, double bytes, double flops, const auto& launch) {
+  const auto time = [&](const char* name, const std::string& of, double bytes, double flops,
+                        const auto& launch) {
     report(name, of, time_launches(context.stream, num_inputs, launch), bytes, flops);
   };
   const auto at = [&](int i) -> Inputs& { return inputs[static_cast<std::size_t>(i)]; };
   const double stream_bytes = kStreams * row_bytes * t, y_bytes = 1.5 * row_bytes * t;
   const double flops = 2.0 * kMixes * kStreams * kWidth * t;
 
-  time("hc_post_pre_norm", shape, 2 * stream_bytes + row_bytes * t + y_bytes + weight_bytes, flops, [&](int i) {
-    hc_post_pre_norm_sm90(at(i).leave, at(i).pre, at(i).norm, context);
-  });
+  time("hc_post_pre_norm", shape, 2 * stream_bytes + row_bytes * t + y_bytes + weight_bytes, flops,
+       [&](int i) { hc_post_pre_norm_sm90(at(i).leave, at(i).pre, at(i).norm, context); });
   time("hc_pre_norm", shape, stream_bytes + y_bytes + weight_bytes, flops,
        [&](int i) { hc_pre_norm_sm90(at(i).pre, at(i).norm, context); });
-  time("hc_post", shape, 2 * stream_bytes + row_bytes * t, 0, [&](int i) { hc_post_sm90(at(i).leave, context); });
+  time("hc_post", shape, 2 * stream_bytes + row_bytes * t, 0,
+       [&](int i) { hc_post_sm90(at(i).leave, context); });
   if (rows <= 64) {
     time("hc_head", shape, stream_bytes + row_bytes * t + weight_bytes / 6, flops / 6,
          [&](int i) { hc_head_sm90(at(i).head, context); });
@@ -141,9 +146,10 @@ void bench_queries(test::TestCuda& cuda, std::int64_t rows) {
   const Timing timing = time_launches(cuda.context().stream, num_inputs, [&](int i) {
     Bf16Bits* x = q[static_cast<std::size_t>(i)];
     const View<Bf16Bits, 2> per_head(x, {heads, kHeadWidth});
-    rms_norm_rope_sm90({.x = View<const Bf16Bits, 2>(per_head), .y = per_head},
-                       {.x = View<Bf16Bits, 3>(x, {rows, kHeads, kHeadWidth}), .cosine = angles, .sine = angles},
-                       cuda.context());
+    rms_norm_rope_sm90(
+        {.x = View<const Bf16Bits, 2>(per_head), .y = per_head},
+        {.x = View<Bf16Bits, 3>(x, {rows, kHeads, kHeadWidth}), .cosine = angles, .sine = angles},
+        cuda.context());
   });
   report("rms_norm_rope", fmt::format("T={} heads={}x{}", rows, kHeads, kHeadWidth), timing, bytes, 0);
 }

@@ -16,7 +16,8 @@
 
 namespace baleen::test {
 
-[[nodiscard]] inline std::vector<float> random_bf16(std::int64_t count, std::uint32_t seed, float deviation = 1.0F) {
+[[nodiscard]] inline std::vector<float> random_bf16(std::int64_t count, std::uint32_t seed,
+                                                    float deviation = 1.0F) {
   std::vector<float> values = random_values(static_cast<std::size_t>(count), seed, deviation);
   for (float& value : values) value = round_bf16(value);
   return values;
@@ -77,12 +78,11 @@ struct HcSiteProblem {
                            .y = y_view,
                            .y_fp8 = y_fp8};
     if (leaving) {
-      hc_post_pre_norm_sm90(
-          {.f = View<const Bf16Bits, 2>(cuda.upload_bf16(part(f, width)), {count, width}),
-           .post = View<const float, 2>(old_post, {count, n}),
-           .comb = View<const float, 3>(old_comb, {count, n, n}),
-           .streams = streams_view},
-          pre, norm, cuda.context());
+      hc_post_pre_norm_sm90({.f = View<const Bf16Bits, 2>(cuda.upload_bf16(part(f, width)), {count, width}),
+                             .post = View<const float, 2>(old_post, {count, n}),
+                             .comb = View<const float, 3>(old_comb, {count, n, n}),
+                             .streams = streams_view},
+                            pre, norm, cuda.context());
     } else {
       hc_pre_norm_sm90(pre, norm, cuda.context());
     }
@@ -106,8 +106,8 @@ struct HcSiteProblem {
                    .streams = {want_streams.data(), {rows, n, width}}});
     }
     const Tolerance one_rounding{.absolute = 1e-5, .relative = 0x1p-7, .norm = 1e-4};
-    std::string text = named("streams", test::difference(got.streams, want_streams,
-                                                         leaving ? one_rounding : Tolerance{}));
+    std::string text =
+        named("streams", test::difference(got.streams, want_streams, leaving ? one_rounding : Tolerance{}));
     std::vector<float> after = got.streams;
     std::vector<float> u(static_cast<std::size_t>(rows * width)), want_post(got.post.size()),
         want_comb(got.comb.size());
@@ -158,11 +158,13 @@ struct HcSiteProblem {
 /// Row `row` of `many` is row 0 of `one`, to the bit.
 inline std::string row_difference(const HcSiteResults& many, const HcSiteResults& one, std::int64_t row) {
   const auto differ = [row](const std::vector<float>& all, const std::vector<float>& alone) {
-    return bit_difference(std::span(all).subspan(static_cast<std::size_t>(row) * alone.size(), alone.size()), alone);
+    return bit_difference(std::span(all).subspan(static_cast<std::size_t>(row) * alone.size(), alone.size()),
+                          alone);
   };
-  for (const auto& [name, message] :
-       {std::pair{"streams: ", differ(many.streams, one.streams)}, {"post: ", differ(many.post, one.post)},
-        {"comb: ", differ(many.comb, one.comb)}, {"y: ", differ(many.y, one.y)}}) {
+  for (const auto& [name, message] : {std::pair{"streams: ", differ(many.streams, one.streams)},
+                                      {"post: ", differ(many.post, one.post)},
+                                      {"comb: ", differ(many.comb, one.comb)},
+                                      {"y: ", differ(many.y, one.y)}}) {
     if (!message.empty()) return name + message;
   }
   return "";

@@ -21,7 +21,8 @@ __global__ void embed_kernel(const TokenId* tokens, const Bf16Bits* table, Bf16B
   const std::int64_t row = blockIdx.x;
   const Bf16Bits* const from = table + std::int64_t{tokens[row]} * width;
   Bf16Bits* const to = out + row * num_streams * width;
-  for (int i = kValues * static_cast<int>(threadIdx.x); i < width; i += kValues * static_cast<int>(blockDim.x)) {
+  for (int i = kValues * static_cast<int>(threadIdx.x); i < width;
+       i += kValues * static_cast<int>(blockDim.x)) {
     const uint4 values = *reinterpret_cast<const uint4*>(from + i);
     for (int j = 0; j < num_streams; ++j) *reinterpret_cast<uint4*>(to + j * width + i) = values;
   }

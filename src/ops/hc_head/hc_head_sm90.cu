@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / kWarpLanes;
-constexpr int kValues = 8;  // of a thread at a time
+constexpr int kValues = 8;             // of a thread at a time
 constexpr int kSums = kHcStreams + 1;  // products and squares
 
 struct HcHeadKernelArgs {
@@ -104,12 +104,11 @@ void hc_head_sm90(const HcHeadArgs& args, CudaContext& context) {
   BALEEN_CHECK(args.weights.fn.extent(0) == kHcStreams && args.weights.fn.extent(1) == kHcStreams * width);
   BALEEN_CHECK(args.y.extent(0) == num_rows && args.y.extent(1) == width && args.y.stride(0) % kValues == 0);
   if (num_rows == 0) return;
-  launch_kernel("hc_head", hc_head_kernel, {.grid = dim3(static_cast<unsigned>(num_rows)), .threads = kThreads},
-                context.stream,
-                HcHeadKernelArgs{args.streams.bf16().data(), args.weights.fn.data(),
-                                 args.weights.base.data(), args.weights.scale.data(), args.norm_eps,
-                                 args.hc_eps, args.y.bf16().data(), args.y.stride(0),
-                                 static_cast<int>(width)});
+  launch_kernel("hc_head", hc_head_kernel,
+                {.grid = dim3(static_cast<unsigned>(num_rows)), .threads = kThreads}, context.stream,
+                HcHeadKernelArgs{args.streams.bf16().data(), args.weights.fn.data(), args.weights.base.data(),
+                                 args.weights.scale.data(), args.norm_eps, args.hc_eps, args.y.bf16().data(),
+                                 args.y.stride(0), static_cast<int>(width)});
 }
 
 }  // namespace baleen

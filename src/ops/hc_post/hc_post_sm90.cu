@@ -61,9 +61,8 @@ void hc_post_sm90(const HcPostArgs& args, CudaContext& context) {
   BALEEN_CHECK(args.streams.dense() && args.f.dense() && args.post.dense() && args.comb.dense());
   if (num_rows == 0) return;
   const std::int64_t blocks = (num_rows * (width / kChannels) + kThreads - 1) / kThreads;
-  launch_kernel("hc_post", hc_post_kernel,
-                {.grid = dim3(static_cast<unsigned>(blocks)), .threads = kThreads}, context.stream,
-                args.f.bf16().data(), args.post.f32().data(), args.comb.f32().data(),
+  launch_kernel("hc_post", hc_post_kernel, {.grid = dim3(static_cast<unsigned>(blocks)), .threads = kThreads},
+                context.stream, args.f.bf16().data(), args.post.f32().data(), args.comb.f32().data(),
                 args.streams.bf16().data(), num_rows, static_cast<int>(width));
 }
 

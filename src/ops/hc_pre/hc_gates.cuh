@@ -1,6 +1,7 @@
 /// The small arithmetic of a hyper-connection site, for one token in one thread.    (source: forward pass 4.1, 4.2)
 #pragma once
 
+#include "cuda/ptx/approximate.h"
 #include "ops/hc_pre/hc_slices.cuh"
 
 namespace baleen {
@@ -23,15 +24,16 @@ __device__ inline void sinkhorn(float (&c)[kHcStreams][kHcStreams], int iteratio
     float sum = 0.0F;
 #pragma unroll
     for (int k = 0; k < n; ++k) sum += c[j][k] = expf(c[j][k] - largest);
+    const float inverse = ptx::reciprocal(sum);
 #pragma unroll
-    for (int k = 0; k < n; ++k) c[j][k] = c[j][k] / sum + eps;
+    for (int k = 0; k < n; ++k) c[j][k] = fmaf(c[j][k], inverse, eps);
   }
 #pragma unroll
   for (int k = 0; k < n; ++k) {
     float sum = eps;
 #pragma unroll
     for (int j = 0; j < n; ++j) sum += c[j][k];
-    column[k] = __fdividef(1.0F, sum);
+    column[k] = ptx::reciprocal(sum);
   }
 #pragma unroll 1
   for (int i = 1; i < iterations; ++i) {
@@ -43,7 +45,7 @@ __device__ inline void sinkhorn(float (&c)[kHcStreams][kHcStreams], int iteratio
         sum = fmaf(c[j][k], column[k], sum);
         c[j][k] *= column[k];
       }
-      row[j] = __fdividef(1.0F, sum);
+      row[j] = ptx::reciprocal(sum);
     }
 #pragma unroll
     for (int k = 0; k < n; ++k) {
@@ -53,7 +55,7 @@ __device__ inline void sinkhorn(float (&c)[kHcStreams][kHcStreams], int iteratio
         sum = fmaf(c[j][k], row[j], sum);
         c[j][k] *= row[j];
       }
-      column[k] = __fdividef(1.0F, sum);
+      column[k] = ptx::reciprocal(sum);
     }
   }
 #pragma unroll

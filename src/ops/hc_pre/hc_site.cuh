@@ -38,10 +38,10 @@ namespace baleen {
 
 struct HcSiteArgs {
   // Of the half-block that is left; null where none is.
-  const std::uint16_t* f = nullptr;   ///< [T, d]
-  const float* left_post = nullptr;   ///< [T, 4]
-  const float* left_comb = nullptr;   ///< [T, 4, 4]
-  std::uint16_t* streams = nullptr;   ///< [T, 4, d], written where a half-block is left
+  const std::uint16_t* f = nullptr;  ///< [T, d]
+  const float* left_post = nullptr;  ///< [T, 4]
+  const float* left_comb = nullptr;  ///< [T, 4, 4]
+  std::uint16_t* streams = nullptr;  ///< [T, 4, d], written where a half-block is left
   // Of the one that is entered.
   const float* fn = nullptr;
   const float* base = nullptr;
@@ -66,8 +66,8 @@ struct HcSiteArgs {
 
 /// Two warpgroups with streams, and one of which a warp does Sinkhorn, so that registers can be moved to the others.
 inline constexpr int kHcSiteThreads = kHcStreamThreads + 128;
-inline constexpr int kHcStreamRegisters = 216;
-inline constexpr int kHcMixRegisters = 72;
+inline constexpr int kHcStreamRegisters = 232;
+inline constexpr int kHcMixRegisters = 40;
 
 /// What a thread has of a token's eight channels, 16 bytes each: x, then x', of every stream; f, then u.
 inline constexpr int kHcPieces = kHcStreams + 1;
@@ -84,11 +84,13 @@ struct HcSiteShared {
   /// Of each rank, for `post` and `comb` of the tokens that this rank owns; batches alternate.
   float owned_products[2][kHcMaxBatchTokens + kHcMaxRanks][kHcMixes - kHcStreams];
   float pre[kHcMaxBatchTokens][kHcStreams];
+  float comb_logits[kHcMaxBatchTokens][kHcStreams * kHcStreams];  ///< of the tokens that this rank owns
   float warp_u_squares[kHcStreamWarps][kHcMaxBatchTokens];
   float u_squares[kHcMaxRanks][kHcMaxBatchTokens];  ///< of each rank
   /// comb, then post, of the half-block that is left; batches alternate.
   float left[2][kHcMaxBatchTokens][kHcStreams * kHcStreams + kHcStreams];
   float norm_weight[kHcMaxSlice];
+  float pre_base[kHcStreams], pre_scale;
   std::uint64_t products_arrived;
   std::uint64_t u_squares_arrived;
 };
@@ -98,27 +100,20 @@ __host__ __device__ constexpr std::int64_t hc_slot_bytes(int buffers, int units)
   return std::int64_t{buffers} * units * kHcPieces * kHcStreamThreads * 16;
 }
 
-/// Rank that owns token `token` of a batch, and its index among the tokens that the rank owns.
-__device__ inline int hc_owner(int token, int ranks) { return token % ranks; }
-__device__ inline int hc_owned_index(int token, int ranks) { return token / ranks; }
-
-template <bool kLeaving>
+template <bool kLeaving, int kWidth>
 class HcSite {
  public:
   __device__ HcSite(const HcSiteArgs& args, std::byte* memory)
       : args_(args),
         shared_(*reinterpret_cast<HcSiteShared*>(memory)),
         slots_(reinterpret_cast<uint4*>(memory + sizeof(HcSiteShared))),
-        ranks_(hc_ranks(args.width)),
-        rank_(static_cast<int>(ptx::cluster_rank())),
-        slice_(args.width, rank_),
-        chunks_per_warp_(hc_chunks_per_warp(args.width)),
+        slice_(args.width, static_cast<int>(ptx::cluster_rank())),
         thread_(static_cast<int>(threadIdx.x)),
         warp_(thread_ / kWarpLanes),
         lane_(thread_ % kWarpLanes),
         group_(lane_ / 4),
         quarter_(lane_ % 4) {
-    const int cluster = static_cast<int>(blockIdx.x) / ranks_;
+    const int cluster = static_cast<int>(blockIdx.x) / slice_.ranks();
     const int rows_per_cluster = args.octets_per_cluster * kHcOctet;
     first_row_ = cluster * rows_per_cluster;
     end_row_ = min(args.num_rows, first_row_ + rows_per_cluster);
@@ -150,6 +145,10 @@ class HcSite {
   [[nodiscard]] __device__ int batch_tokens(int batch) const {
     return min(batch_rows_, end_row_ - batch_row(batch));
   }
+  /// Rank t % ranks owns token t of a batch, its token number t / ranks; so many at most.
+  [[nodiscard]] __device__ int most_owned() const {
+    return (kHcMaxBatchTokens + slice_.ranks() - 1) / slice_.ranks();
+  }
   [[nodiscard]] __device__ static int num_octets(int tokens) { return (tokens + kHcOctet - 1) / kHcOctet; }
 
   // ---- Warps 0 to 7.
@@ -158,21 +157,28 @@ class HcSite {
 
   /// This thread's piece `piece`, or that of another thread.
   [[nodiscard]] __device__ uint4* slot(int batch, int octet, int chunk_index, int piece, int thread) const {
-    const int unit = (batch % 2 * args_.octets_per_batch + octet) * chunks_per_warp_ + chunk_index;
+    const int unit = (batch % 2 * args_.octets_per_batch + octet) * slice_.chunks_per_warp() + chunk_index;
     return slots_ + (unit * kHcPieces + piece) * kHcStreamThreads + thread;
   }
-  [[nodiscard]] __device__ int channel_of_chunk(int chunk) const {
-    return slice_.first_channel + chunk * kHcChunk + quarter_ * 8;
+  /// First of this thread's eight channels in its warp's chunk number `index`.
+  [[nodiscard]] __device__ int channel_of_chunk(int index) const {
+    return slice_.first_channel() + (warp_ + index * kHcStreamWarps) * kHcChunk + quarter_ * 8;
+  }
+  /// Where row `row` has that channel of its first stream.
+  [[nodiscard]] __device__ std::uint16_t* stream_values(int row, int channel) const {
+    return args_.streams + std::int64_t{row} * (kHcStreams * slice_.width()) + channel;
   }
 
   __device__ void run_streams() {
     for (int i = 4 * thread_; i < slice_.num_channels(); i += 4 * kHcStreamThreads) {
       *reinterpret_cast<float4*>(shared_.norm_weight + i) =
-          *reinterpret_cast<const float4*>(args_.norm_weight + slice_.first_channel + i);
+          *reinterpret_cast<const float4*>(args_.norm_weight + slice_.first_channel() + i);
     }
+    if (thread_ < kHcStreams) shared_.pre_base[thread_] = args_.base[thread_];
+    if (thread_ == 0) shared_.pre_scale = args_.scale[0];
     HcFragments fragments;
-    if (chunks_per_warp_ == 1 && warp_ < slice_.num_chunks()) {
-      fragments.load(args_.fn + channel_of_chunk(warp_), args_.width, lane_);
+    if (slice_.chunks_per_warp() == 1 && slice_.has_chunk(warp_, 0)) {
+      fragments.load(args_.fn + channel_of_chunk(0), slice_.width(), lane_);
     }
     ptx::cluster_wait();
     ptx::wait_for_previous_kernel();
@@ -201,17 +207,18 @@ class HcSite {
     for (int octet = 0; octet < num_octets(tokens); ++octet) {
       const int token = octet * kHcOctet + group_;
       const bool valid = token < tokens;
-      const std::int64_t row = valid ? row0 + token : row0;
-      for (int chunk = warp_, i = 0; chunk < slice_.num_chunks(); chunk += kHcStreamWarps, ++i) {
-        const int channel = channel_of_chunk(chunk);
+      const int row = valid ? row0 + token : row0;
+      for (int i = 0; slice_.has_chunk(warp_, i); ++i) {
+        const int channel = channel_of_chunk(i);
+        const std::uint16_t* const x = stream_values(row, channel);
+        uint4* const to = slot(batch, octet, i, 0, thread_);
 #pragma unroll
         for (int j = 0; j < kHcStreams; ++j) {
-          ptx::cp_async_16(slot(batch, octet, i, j, thread_),
-                           args_.streams + (row * kHcStreams + j) * args_.width + channel, valid);
+          ptx::cp_async_16(to + j * kHcStreamThreads, x + j * slice_.width(), valid);
         }
         if constexpr (kLeaving) {
-          ptx::cp_async_16(slot(batch, octet, i, kHcPieceF, thread_), args_.f + row * args_.width + channel,
-                           valid);
+          ptx::cp_async_16(to + kHcPieceF * kHcStreamThreads,
+                           args_.f + std::int64_t{row} * slice_.width() + channel, valid);
         }
       }
     }
@@ -231,8 +238,11 @@ class HcSite {
   /// Streams out of the half-block that is left, their products and squares. Overwrites x with x' in the slots.
   __device__ void multiply_batch(int batch, HcFragments& fragments) {
     const int tokens = batch_tokens(batch);
-    for (int chunk = warp_, i = 0; chunk < slice_.num_chunks(); chunk += kHcStreamWarps, ++i) {
-      if (chunks_per_warp_ > 1) fragments.load(args_.fn + channel_of_chunk(chunk), args_.width, lane_);
+    for (int i = 0; slice_.has_chunk(warp_, i); ++i) {
+      if (slice_.chunks_per_warp() > 1) {
+        fragments.load(args_.fn + channel_of_chunk(i), slice_.width(), lane_);
+      }
+#pragma unroll 1
       for (int octet = 0; octet < num_octets(tokens); ++octet) {
         HcSums sums;
         float squares = 0.0F;
@@ -242,11 +252,11 @@ class HcSite {
         if constexpr (kLeaving) {
           const int token = octet * kHcOctet + group_;
           if (token < tokens) {
-            const std::int64_t row = batch_row(batch) + token;
+            std::uint16_t* const x = stream_values(batch_row(batch) + token, channel_of_chunk(i));
+            const uint4* const from = slot(batch, octet, i, 0, thread_);
 #pragma unroll
             for (int j = 0; j < kHcStreams; ++j) {
-              *reinterpret_cast<uint4*>(args_.streams + (row * kHcStreams + j) * args_.width +
-                                        channel_of_chunk(chunk)) = *slot(batch, octet, i, j, thread_);
+              *reinterpret_cast<uint4*>(x + j * slice_.width()) = from[j * kHcStreamThreads];
             }
           }
         }
@@ -321,6 +331,7 @@ class HcSite {
   /// Four of a token's sums, of all warps.
   [[nodiscard]] __device__ float4 block_sums(int token, int first) const {
     float4 sum = *reinterpret_cast<const float4*>(&shared_.warp_sums[0][token][first]);
+#pragma unroll
     for (int warp = 1; warp < slice_.num_warps(); ++warp) {
       const float4 more = *reinterpret_cast<const float4*>(&shared_.warp_sums[warp][token][first]);
       sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
@@ -328,24 +339,26 @@ class HcSite {
     return sum;
   }
 
+  /// A lane has a token, a warp the ranks that are its own number modulo 8 and four of the products for the token's owner.
   __device__ void send_products(int batch) {
-    const int tokens = batch_tokens(batch);
+    const int token = lane_;
+    if (token >= batch_tokens(batch)) return;
     std::uint64_t* const arrived = &shared_.products_arrived;
-    for (int item = thread_; item < tokens * ranks_; item += kHcStreamThreads) {
-      const int token = item / ranks_, to = item % ranks_;
-      float squares = shared_.warp_sums[0][token][0];
-      for (int warp = 1; warp < slice_.num_warps(); ++warp) squares += shared_.warp_sums[warp][token][0];
-      ptx::store_async(reinterpret_cast<float4*>(shared_.gate_products[rank_][token]), block_sums(token, 4),
+    const float4 products = block_sums(token, 4);
+    float squares = shared_.warp_sums[0][token][0];
+#pragma unroll
+    for (int warp = 1; warp < slice_.num_warps(); ++warp) squares += shared_.warp_sums[warp][token][0];
+    for (int to = warp_; to < slice_.ranks(); to += kHcStreamWarps) {
+      ptx::store_async(reinterpret_cast<float4*>(shared_.gate_products[slice_.rank()][token]), products,
                        arrived, to);
-      ptx::store_async(&shared_.squares[rank_][token], squares, arrived, to);
+      ptx::store_async(&shared_.squares[slice_.rank()][token], squares, arrived, to);
     }
     constexpr int kQuads = (kHcMixes - kHcStreams) / 4;
-    const int most_owned = (kHcMaxBatchTokens + ranks_ - 1) / ranks_;
-    for (int item = thread_; item < tokens * kQuads; item += kHcStreamThreads) {
-      const int token = item / kQuads, quad = item % kQuads;
-      float* to = shared_.owned_products[batch % 2][rank_ * most_owned + hc_owned_index(token, ranks_)];
-      ptx::store_async(reinterpret_cast<float4*>(to + 4 * quad), block_sums(token, 8 + 4 * quad), arrived,
-                       hc_owner(token, ranks_));
+    static_assert(kQuads <= kHcStreamWarps);
+    if (warp_ < kQuads) {
+      float* to = shared_.owned_products[batch % 2][slice_.rank() * most_owned() + token / slice_.ranks()];
+      ptx::store_async(reinterpret_cast<float4*>(to + 4 * warp_), block_sums(token, 8 + 4 * warp_), arrived,
+                       token % slice_.ranks());
     }
   }
 
@@ -353,18 +366,20 @@ class HcSite {
   __device__ void compute_pre(int batch) {
     const int token = warp_ * kHcOctet + group_;
     if (warp_ * kHcOctet >= batch_tokens(batch)) return;
-    const float scale = args_.scale[0], base = args_.base[quarter_];
     ptx::mbarrier_wait_cluster(&shared_.products_arrived, batch % 2);
     float product = 0.0F;
-    for (int rank = 0; rank < ranks_; ++rank) product += shared_.gate_products[rank][token][quarter_];
-    shared_.pre[token][quarter_] = sigmoid(product * rho(token) * scale + base) + args_.hc_eps;
+#pragma unroll
+    for (int rank = 0; rank < slice_.ranks(); ++rank) product += shared_.gate_products[rank][token][quarter_];
+    shared_.pre[token][quarter_] =
+        sigmoid(product * rho(token) * shared_.pre_scale + shared_.pre_base[quarter_]) + args_.hc_eps;
   }
 
   /// Of a token whose squares have arrived.
   [[nodiscard]] __device__ float rho(int token) const {
     float squares = 0.0F;
-    for (int rank = 0; rank < ranks_; ++rank) squares += shared_.squares[rank][token];
-    return inverse_rms(squares, kHcStreams * args_.width, args_.norm_eps);
+#pragma unroll
+    for (int rank = 0; rank < slice_.ranks(); ++rank) squares += shared_.squares[rank][token];
+    return inverse_rms(squares, kHcStreams * slice_.width(), args_.norm_eps);
   }
 
   /// u = bf(sum_j pre_j x_j) into the slots, and its squares.
@@ -373,13 +388,13 @@ class HcSite {
       const int token = octet * kHcOctet + group_;
       const float4 pre = *reinterpret_cast<const float4*>(shared_.pre[token]);
       float squares = 0.0F;
-      for (int chunk = warp_, i = 0; chunk < slice_.num_chunks(); chunk += kHcStreamWarps, ++i) {
+      for (int i = 0; slice_.has_chunk(warp_, i); ++i) {
         const float weights[kHcStreams] = {pre.x, pre.y, pre.z, pre.w};
         float u[8] = {};
 #pragma unroll
         for (int j = 0; j < kHcStreams; ++j) {
           float x[8];
-          unpack_bf16(*slot(batch, octet, i, j, thread_), x);
+          unpack_bf16(slot(batch, octet, i, 0, thread_)[j * kHcStreamThreads], x);
 #pragma unroll
           for (int c = 0; c < 8; ++c) u[c] = fmaf(weights[j], x[c], u[c]);
         }
@@ -395,11 +410,13 @@ class HcSite {
   }
 
   __device__ void send_u_squares(int batch) {
-    for (int item = thread_; item < batch_tokens(batch) * ranks_; item += kHcStreamThreads) {
-      const int token = item / ranks_, to = item % ranks_;
-      float squares = shared_.warp_u_squares[0][token];
-      for (int warp = 1; warp < slice_.num_warps(); ++warp) squares += shared_.warp_u_squares[warp][token];
-      ptx::store_async(&shared_.u_squares[rank_][token], squares, &shared_.u_squares_arrived, to);
+    const int token = lane_;
+    if (token >= batch_tokens(batch)) return;
+    float squares = shared_.warp_u_squares[0][token];
+#pragma unroll
+    for (int warp = 1; warp < slice_.num_warps(); ++warp) squares += shared_.warp_u_squares[warp][token];
+    for (int to = warp_; to < slice_.ranks(); to += kHcStreamWarps) {
+      ptx::store_async(&shared_.u_squares[slice_.rank()][token], squares, &shared_.u_squares_arrived, to);
     }
   }
 
@@ -407,14 +424,16 @@ class HcSite {
   __device__ void write_batch(int batch) {
     constexpr int kHalf = kWarpLanes / 2;
     const int half_warp = thread_ / kHalf, half_lane = lane_ % kHalf;
-    const int num_items = batch_tokens(batch) * slice_.num_blocks;
+    const int num_items = batch_tokens(batch) * slice_.num_blocks();
     ptx::mbarrier_wait_cluster(&shared_.u_squares_arrived, batch % 2);
     for (int first = 2 * warp_; first < num_items; first += kHcStreamThreads / kHalf) {
       const int item = first + half_warp % 2;
       const bool valid = item < num_items;
-      const int token = valid ? item / slice_.num_blocks : 0, block = valid ? item % slice_.num_blocks : 0;
-      const float squares = warp_sum<kHalf>(half_lane < ranks_ ? shared_.u_squares[half_lane][token] : 0.0F);
-      const float inverse = inverse_rms(squares, args_.width, args_.rms_eps);
+      const int token = valid ? item / slice_.num_blocks() : 0,
+                block = valid ? item % slice_.num_blocks() : 0;
+      const float squares =
+          warp_sum<kHalf>(half_lane < slice_.ranks() ? shared_.u_squares[half_lane][token] : 0.0F);
+      const float inverse = inverse_rms(squares, slice_.width(), args_.rms_eps);
 
       // The eight channels lie where the thread that made them has its slot.
       const int chunk = block * kHcChunksPerBlock + half_lane / 4;
@@ -426,99 +445,88 @@ class HcSite {
       for (int c = 0; c < 8; ++c) y[c] = weight[c] * (y[c] * inverse);
       const uint4 words = pack_bf16(y);
       const std::int64_t row = batch_row(batch) + token;
-      const int column = slice_.first_channel + block * kHcBlock + half_lane * 8;
+      const int column = slice_.first_channel() + block * kHcBlock + half_lane * 8;
       if (valid) *reinterpret_cast<uint4*>(args_.y + row * args_.y_stride + column) = words;
       if (args_.y_fp8.codes != nullptr) {
         unpack_bf16(words, y);
         const Fp8Piece<8> piece = quantise_fp8_block(y);
-        if (valid) store_fp8_piece(args_.y_fp8, row, args_.width, column, piece);
+        if (valid) store_fp8_piece(args_.y_fp8, row, slice_.width(), column, piece);
       }
     }
   }
 
-  // ---- Warp 8: `post` and `comb` of the tokens that this rank owns, a lane each.
+  // ---- Warp 8: `post` and `comb` of the tokens that this rank owns.
 
   __device__ void run_mixes() {
-    constexpr int n = kHcStreams;
-    float base[kHcMixes - n];
-#pragma unroll
-    for (int i = 0; i < kHcMixes - n; ++i) base[i] = args_.base[n + i];
-    const float post_scale = args_.scale[1], comb_scale = args_.scale[2];
+    constexpr int n = kHcStreams, kOwnedMixes = kHcMixes - n;
+    // Lanes 0 to 3 have the logits of `post`, the next 16 those of `comb`.
+    const bool has_mix = lane_ < kOwnedMixes;
+    const float base = has_mix ? args_.base[n + lane_] : 0.0F, scale = args_.scale[lane_ < n ? 1 : 2];
     ptx::cluster_wait();
     ptx::wait_for_previous_kernel();
     if (warp_ > kHcStreamWarps) return;
     for (int batch = 0; batch < num_batches_; ++batch) {
       const int tokens = batch_tokens(batch);
-      const int num_owned = (tokens - rank_ + ranks_ - 1) / ranks_;
+      const int num_owned = (tokens - slice_.rank() + slice_.ranks() - 1) / slice_.ranks();
       if (lane_ == 0) {
-        constexpr int kToAll = (n + 1) * sizeof(float), kToOwner = (kHcMixes - n) * sizeof(float);
+        constexpr int kToAll = (n + 1) * sizeof(float), kToOwner = kOwnedMixes * sizeof(float);
         ptx::mbarrier_arrive_expect(&shared_.products_arrived,
-                                    ranks_ * (tokens * kToAll + num_owned * kToOwner));
+                                    slice_.ranks() * (tokens * kToAll + num_owned * kToOwner));
       }
       ptx::mbarrier_wait_cluster(&shared_.products_arrived, batch % 2);
       // Every rank has sent these products, so all squares of the batch before are in.
       if (lane_ == 0) {
-        ptx::mbarrier_arrive_expect(&shared_.u_squares_arrived, ranks_ * tokens * sizeof(float));
+        ptx::mbarrier_arrive_expect(&shared_.u_squares_arrived, slice_.ranks() * tokens * sizeof(float));
       }
-      if (lane_ < num_owned) {
-        float mixes[kHcMixes - n];
-        sum_owned(batch, mixes);
-        const int token = lane_ * ranks_ + rank_;
-        const float inverse = rho(token);
-        const std::int64_t row = batch_row(batch) + token;
-        float post[n], comb[n][n];
+      for (int index = 0; index < num_owned; ++index) {
+        const int token = index * slice_.ranks() + slice_.rank();
+        float product = 0.0F;
 #pragma unroll
-        for (int j = 0; j < n; ++j) {
-          post[j] = 2.0F * sigmoid(mixes[j] * inverse * post_scale + base[j]);
-#pragma unroll
-          for (int k = 0; k < n; ++k) {
-            const int i = (1 + j) * n + k;
-            comb[j][k] = mixes[i] * inverse * comb_scale + base[i];
-          }
+        for (int rank = 0; rank < slice_.ranks(); ++rank) {
+          const float* products = shared_.owned_products[batch % 2][rank * most_owned() + index];
+          if (has_mix) product += products[lane_];
         }
-        *reinterpret_cast<float4*>(args_.post + row * n) = {post[0], post[1], post[2], post[3]};
-        sinkhorn(comb, args_.sinkhorn_iterations, args_.hc_eps);
-#pragma unroll
-        for (int j = 0; j < n; ++j) {
-          *reinterpret_cast<float4*>(args_.comb + (row * n + j) * n) = {comb[j][0], comb[j][1], comb[j][2],
-                                                                        comb[j][3]};
-        }
+        const float logit = product * rho(token) * scale + base;
+        if (lane_ < n) args_.post[std::int64_t{batch_row(batch) + token} * n + lane_] = 2.0F * sigmoid(logit);
+        if (lane_ >= n && has_mix) shared_.comb_logits[index][lane_ - n] = logit;
       }
+      __syncwarp();
+      if (lane_ < num_owned)
+        write_comb(shared_.comb_logits[lane_], batch_row(batch) + lane_ * slice_.ranks() + slice_.rank());
       __syncwarp();
     }
   }
 
-  __device__ void sum_owned(int batch, float (&mixes)[kHcMixes - kHcStreams]) const {
-    const int most_owned = (kHcMaxBatchTokens + ranks_ - 1) / ranks_;
+  __device__ void write_comb(const float* logits, int row) const {
+    constexpr int n = kHcStreams;
+    float comb[n][n];
 #pragma unroll
-    for (float& mix : mixes) mix = 0.0F;
-    for (int rank = 0; rank < ranks_; ++rank) {
-      const float* products = shared_.owned_products[batch % 2][rank * most_owned + lane_];
+    for (int j = 0; j < n; ++j) {
+      const float4 quad = *reinterpret_cast<const float4*>(logits + j * n);
+      comb[j][0] = quad.x, comb[j][1] = quad.y, comb[j][2] = quad.z, comb[j][3] = quad.w;
+    }
+    sinkhorn(comb, args_.sinkhorn_iterations, args_.hc_eps);
+    float* const to = args_.comb + std::int64_t{row} * (n * n);
 #pragma unroll
-      for (int i = 0; i < kHcMixes - kHcStreams; i += 4) {
-        const float4 quad = *reinterpret_cast<const float4*>(products + i);
-        mixes[i] += quad.x, mixes[i + 1] += quad.y, mixes[i + 2] += quad.z, mixes[i + 3] += quad.w;
-      }
+    for (int j = 0; j < n; ++j) {
+      *reinterpret_cast<float4*>(to + j * n) = {comb[j][0], comb[j][1], comb[j][2], comb[j][3]};
     }
   }
 
   const HcSiteArgs& args_;
   HcSiteShared& shared_;
   uint4* const slots_;
-  const int ranks_;
-  const int rank_;
-  const HcSlice slice_;
-  const int chunks_per_warp_;
+  const HcSlice<kWidth> slice_;
   const int thread_, warp_, lane_;
   const int group_;    ///< token of an octet
   const int quarter_;  ///< eight channels of a chunk
   int first_row_, end_row_, batch_rows_, num_batches_;
 };
 
-template <bool kLeaving>
+template <bool kLeaving, int kWidth>
 __global__ void __launch_bounds__(kHcSiteThreads, 1) hc_site_kernel(const __grid_constant__ HcSiteArgs args) {
   extern __shared__ __align__(128) std::byte hc_site_memory[];
-  HcSite<kLeaving>(args, hc_site_memory).run();
+  HcSite<kLeaving, kWidth>(args, hc_site_memory).run();
 }
 
 }  // namespace baleen

@@ -43,7 +43,7 @@ namespace baleen {
 }
 
 /// Clusters of that many blocks that the device runs at once.
-template <bool kLeaving>
+template <bool kLeaving, int kWidth>
 [[nodiscard]] int hc_resident_clusters(int ranks, std::int64_t shared_bytes) {
   cudaLaunchAttribute attribute;
   attribute.id = cudaLaunchAttributeClusterDimension;
@@ -55,36 +55,43 @@ template <bool kLeaving>
   config.attrs = &attribute;
   config.numAttrs = 1;
   int clusters = 0;
-  check_cuda(cudaOccupancyMaxActiveClusters(&clusters, hc_site_kernel<kLeaving>, &config), "hc_site");
+  check_cuda(cudaOccupancyMaxActiveClusters(&clusters, hc_site_kernel<kLeaving, kWidth>, &config), "hc_site");
   return std::max(1, clusters);
 }
 
-template <bool kLeaving>
-void launch_hc_site(HcSiteArgs args, CudaContext& context) {
-  if (args.num_rows == 0) return;
+template <bool kLeaving, int kWidth>
+void launch_hc_site_of(HcSiteArgs args, CudaContext& context) {
+  const auto kernel = hc_site_kernel<kLeaving, kWidth>;
   const int ranks = hc_ranks(args.width), chunks = hc_chunks_per_warp(args.width);
   const int most_octets = std::max(1, kHcMaxBatchUnits / chunks);
   const auto shared_bytes = [&](int buffers, int octets) {
     return static_cast<std::int64_t>(sizeof(HcSiteShared)) + hc_slot_bytes(buffers, octets * chunks);
   };
-  check_cuda(cudaFuncSetAttribute(hc_site_kernel<kLeaving>, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
-             "hc_site");
-  check_cuda(cudaFuncSetAttribute(hc_site_kernel<kLeaving>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1), "hc_site");
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   static_cast<int>(shared_bytes(2, most_octets))),
              "hc_site");
 
   const int octets = (args.num_rows + kHcOctet - 1) / kHcOctet;
-  const int resident = hc_resident_clusters<kLeaving>(ranks, shared_bytes(2, most_octets));
+  const int resident = hc_resident_clusters<kLeaving, kWidth>(ranks, shared_bytes(2, most_octets));
   args.octets_per_cluster = (octets + resident - 1) / resident;
   args.octets_per_batch = std::min(args.octets_per_cluster, most_octets);
   const int clusters = (octets + args.octets_per_cluster - 1) / args.octets_per_cluster;
   const int buffers = args.octets_per_batch < args.octets_per_cluster ? 2 : 1;
-  launch_kernel("hc_site", hc_site_kernel<kLeaving>,
+  launch_kernel("hc_site", kernel,
                 {.grid = dim3(static_cast<unsigned>(clusters * ranks)),
                  .threads = kHcSiteThreads,
                  .shared_bytes = shared_bytes(buffers, args.octets_per_batch),
                  .cluster = ranks},
                 context.stream, args);
+}
+
+template <bool kLeaving>
+void launch_hc_site(const HcSiteArgs& args, CudaContext& context) {
+  constexpr int kFlashWidth = 4096;
+  if (args.num_rows == 0) return;
+  if (args.width == kFlashWidth) return launch_hc_site_of<kLeaving, kFlashWidth>(args, context);
+  launch_hc_site_of<kLeaving, 0>(args, context);
 }
 
 }  // namespace baleen

@@ -18,9 +18,9 @@ inline constexpr int kHcChunksPerBlock = kHcBlock / kHcChunk;
 inline constexpr int kHcStreamWarps = 8;  ///< warps that work on streams; one more does Sinkhorn
 inline constexpr int kHcStreamThreads = 32 * kHcStreamWarps;
 inline constexpr int kHcMaxRanks = 16;
-inline constexpr int kHcMaxSlice = 1024;     ///< channels of a rank
-inline constexpr int kHcOctet = 8;           ///< tokens that a matrix instruction takes
-inline constexpr int kHcMaxBatchUnits = 4;   ///< (octet, chunk) pairs that a warp holds of one batch of tokens
+inline constexpr int kHcMaxSlice = 1024;    ///< channels of a rank
+inline constexpr int kHcOctet = 8;          ///< tokens that a matrix instruction takes
+inline constexpr int kHcMaxBatchUnits = 4;  ///< (octet, chunk) pairs that a warp holds of one batch of tokens
 inline constexpr int kHcMaxBatchTokens = kHcMaxBatchUnits * kHcOctet;
 
 /// Blocks of the cluster for streams of that width.
@@ -34,24 +34,40 @@ __host__ __device__ constexpr int hc_chunks_per_warp(int width) {
   return (blocks * kHcChunksPerBlock + kHcStreamWarps - 1) / kHcStreamWarps;
 }
 
-/// The channels of one rank.
-struct HcSlice {
-  int first_channel;
-  int num_blocks;
+/// The part of one rank. `kWidth` 0: streams of the width that it is told, else of that one, which leaves no arithmetic to
+/// the kernel.
+template <int kWidth>
+class HcSlice {
+ public:
+  __device__ HcSlice(int width, int rank) : width_(width), rank_(rank) {}
 
-  __device__ HcSlice(int width, int rank) {
-    const int blocks = width / kHcBlock;
-    const int ranks = hc_ranks(width);
-    const int begin = rank * blocks / ranks;
-    first_channel = begin * kHcBlock;
-    num_blocks = (rank + 1) * blocks / ranks - begin;
+  [[nodiscard]] __device__ int width() const { return kWidth > 0 ? kWidth : width_; }
+  [[nodiscard]] __device__ int rank() const { return rank_; }
+  [[nodiscard]] __device__ int ranks() const { return hc_ranks(width()); }
+  [[nodiscard]] __device__ int chunks_per_warp() const { return hc_chunks_per_warp(width()); }
+
+  [[nodiscard]] __device__ int first_channel() const { return first_block(rank_) * kHcBlock; }
+  [[nodiscard]] __device__ int num_channels() const { return num_blocks() * kHcBlock; }
+  [[nodiscard]] __device__ int num_blocks() const {
+    if (blocks() % ranks() == 0) return blocks() / ranks();
+    return first_block(rank_ + 1) - first_block(rank_);
   }
-  [[nodiscard]] __device__ int num_channels() const { return num_blocks * kHcBlock; }
-  [[nodiscard]] __device__ int num_chunks() const { return num_blocks * kHcChunksPerBlock; }
+  [[nodiscard]] __device__ int num_chunks() const { return num_blocks() * kHcChunksPerBlock; }
   /// Warps that have a chunk.
   [[nodiscard]] __device__ int num_warps() const {
     return num_chunks() < kHcStreamWarps ? num_chunks() : kHcStreamWarps;
   }
+  /// Whether warp `warp` has a chunk number `index`, which is chunk warp + 8 index.
+  [[nodiscard]] __device__ bool has_chunk(int warp, int index) const {
+    if (num_chunks() == chunks_per_warp() * kHcStreamWarps) return index < chunks_per_warp();
+    return warp + index * kHcStreamWarps < num_chunks();
+  }
+
+ private:
+  [[nodiscard]] __device__ int blocks() const { return width() / kHcBlock; }
+  [[nodiscard]] __device__ int first_block(int rank) const { return rank * blocks() / ranks(); }
+
+  int width_, rank_;
 };
 
 }  // namespace baleen

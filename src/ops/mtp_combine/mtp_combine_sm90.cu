@@ -13,8 +13,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kChannels = 8;  // of a thread
 
-__global__ void mtp_combine_kernel(const std::uint16_t* embedded, std::uint16_t* streams, std::int64_t num_rows,
-                                   int num_streams, int width) {
+__global__ void mtp_combine_kernel(const std::uint16_t* embedded, std::uint16_t* streams,
+                                   std::int64_t num_rows, int num_streams, int width) {
   ptx::launch_next_kernel();
   ptx::wait_for_previous_kernel();
   const int pieces = width / kChannels;

@@ -23,7 +23,7 @@ struct NormRopeArgs {
   const float* cosine;
   const float* sine;
   float eps;
-  float direction;  // of the turn: 1 or -1
+  float direction;         // of the turn: 1 or -1
   std::int64_t num_heads;  // of all tokens
   int heads_per_token;
   int width;

@@ -1,7 +1,5 @@
-// A block has a row; a thread eight values, and as many again at a distance of the block's width. The block's width, hence
-// the order of the sum, depends on the row's alone.
-
-#include <algorithm>
+// A row belongs to as few warps as can hold it, 32 values a lane; a row of one warp shares its block with others, and meets
+// nobody. The number of warps, hence the order of the sum, depends on the row's width alone.
 
 #include "base/check.h"
 #include "cuda/bf16_vector.cuh"
@@ -17,9 +15,11 @@ namespace baleen {
 namespace {
 
 constexpr int kValues = 8;  // of a thread at a time
-constexpr int kMaxThreads = 512;
-constexpr int kMaxPieces = 4;  // of eight values, of a thread
-constexpr int kMaxWidth = kValues * kMaxThreads * kMaxPieces;
+constexpr int kPieces = 4;  // of eight values, of a thread
+constexpr int kWarpWidth = kValues * kPieces * kWarpLanes;
+constexpr int kMaxWarps = 16;   // of a row
+constexpr int kNarrowRows = 8;  // of a block, where a row has one warp
+constexpr int kMaxWidth = kWarpWidth * kMaxWarps;
 
 struct RmsNormKernelArgs {
   const std::uint16_t* x;
@@ -29,39 +29,55 @@ struct RmsNormKernelArgs {
   std::uint16_t* y;
   std::int64_t y_stride;
   Fp8Rows y_fp8;
+  std::int64_t num_rows;
   int width;
+  int row_warps;
 };
 
-/// Over the block, in a fixed order; every thread gets it.
-__device__ float block_sum(float value) {
-  __shared__ float warp_sums[kMaxThreads / kWarpLanes];
-  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
+/// Over the warps of a row, in a fixed order; every thread gets it.
+__device__ float row_sum(float value, int row_warps) {
   value = warp_sum(value);
-  if (threadIdx.x % kWarpLanes == 0) warp_sums[warp] = value;
+  if (row_warps == 1) return value;
+  __shared__ float warp_sums[kMaxWarps];
+  if (threadIdx.x % kWarpLanes == 0) warp_sums[threadIdx.x / kWarpLanes] = value;
   __syncthreads();
   float sum = 0.0F;
-  for (int i = 0; i < static_cast<int>(blockDim.x) / kWarpLanes; ++i) sum += warp_sums[i];
+  for (int i = 0; i < row_warps; ++i) sum += warp_sums[i];
   return sum;
 }
 
-__global__ void __launch_bounds__(kMaxThreads) rms_norm_kernel(const __grid_constant__ RmsNormKernelArgs args) {
+__global__ void __launch_bounds__(kMaxWarps* kWarpLanes)
+    rms_norm_kernel(const __grid_constant__ RmsNormKernelArgs args) {
   ptx::launch_next_kernel();
-  ptx::wait_for_previous_kernel();
-  const std::int64_t row = blockIdx.x;
-  const int stride = kValues * static_cast<int>(blockDim.x);
-  const int first = kValues * static_cast<int>(threadIdx.x);
+  const int row_threads = args.row_warps * kWarpLanes;
+  const int rows_per_block = static_cast<int>(blockDim.x) / row_threads;
+  const std::int64_t row =
+      std::int64_t{blockIdx.x} * rows_per_block + static_cast<int>(threadIdx.x) / row_threads;
+  if (row >= args.num_rows) return;  // whole warps, of rows that meet nobody
+  const int stride = kValues * row_threads;
+  const int first = kValues * (static_cast<int>(threadIdx.x) % row_threads);
   const std::uint16_t* const x = args.x + row * args.x_stride;
   const bool step_by_step = args.weight == nullptr;
 
-  uint4 words[kMaxPieces] = {};
+  float4 weight[kPieces][2] = {};
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    const int column = first + i * stride;
+    if (step_by_step || column >= args.width) continue;
+    weight[i][0] = *reinterpret_cast<const float4*>(args.weight + column);
+    weight[i][1] = *reinterpret_cast<const float4*>(args.weight + column + 4);
+  }
+  ptx::wait_for_previous_kernel();
+
+  uint4 words[kPieces] = {};
   float sum = 0.0F;
 #pragma unroll
-  for (int i = 0; i < kMaxPieces; ++i) {
+  for (int i = 0; i < kPieces; ++i) {
     const int column = first + i * stride;
     if (column < args.width) words[i] = *reinterpret_cast<const uint4*>(x + column);
   }
 #pragma unroll
-  for (int i = 0; i < kMaxPieces; ++i) {
+  for (int i = 0; i < kPieces; ++i) {
     float values[kValues];
     unpack_bf16(words[i], values);
     if (step_by_step) {
@@ -71,12 +87,12 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_kernel(const __grid_cons
       for (const float value : values) sum = fmaf(value, value, sum);
     }
   }
-  sum = block_sum(sum);
+  sum = row_sum(sum, args.row_warps);
   const float inverse = step_by_step ? inverse_rms_step_by_step(sum, args.width, args.eps)
                                      : inverse_rms(sum, args.width, args.eps);
 
 #pragma unroll
-  for (int i = 0; i < kMaxPieces; ++i) {
+  for (int i = 0; i < kPieces; ++i) {
     if (i * stride >= args.width) break;
     const int column = first + i * stride;
     const bool valid = column < args.width;
@@ -84,12 +100,11 @@ __global__ void __launch_bounds__(kMaxThreads) rms_norm_kernel(const __grid_cons
     unpack_bf16(words[i], values);
 #pragma unroll
     for (float& value : values) value *= inverse;
-    if (!step_by_step && valid) {
-      const float4 low = *reinterpret_cast<const float4*>(args.weight + column);
-      const float4 high = *reinterpret_cast<const float4*>(args.weight + column + 4);
-      const float weight[kValues] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    if (!step_by_step) {
+      const float4 low = weight[i][0], high = weight[i][1];
+      const float weights[kValues] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
 #pragma unroll
-      for (int c = 0; c < kValues; ++c) values[c] *= weight[c];
+      for (int c = 0; c < kValues; ++c) values[c] *= weights[c];
     }
     const uint4 rounded = pack_bf16(values);
     if (valid) *reinterpret_cast<uint4*>(args.y + row * args.y_stride + column) = rounded;
@@ -112,14 +127,16 @@ void rms_norm_sm90(const RmsNormArgs& args, CudaContext& context) {
   BALEEN_CHECK(args.weight.empty() || static_cast<std::int64_t>(args.weight.size()) == width);
   BALEEN_CHECK(!args.y_fp8 || width % kFp8RowBlock == 0);
   if (num_rows == 0) return;
-  const int pieces = static_cast<int>(width) / kValues;
-  const int threads = std::min(kMaxThreads, (pieces + kWarpLanes - 1) / kWarpLanes * kWarpLanes);
-  launch_kernel("rms_norm", rms_norm_kernel,
-                {.grid = dim3(static_cast<unsigned>(num_rows)), .threads = threads}, context.stream,
-                RmsNormKernelArgs{args.x.bf16().data(), args.x.stride(0),
-                                  args.weight.empty() ? nullptr : args.weight.data(), args.eps,
-                                  args.y.bf16().data(), args.y.stride(0), args.y_fp8,
-                                  static_cast<int>(width)});
+  const int row_warps = static_cast<int>((width + kWarpWidth - 1) / kWarpWidth);
+  const int rows_per_block = row_warps == 1 ? kNarrowRows : 1;
+  const std::int64_t blocks = (num_rows + rows_per_block - 1) / rows_per_block;
+  launch_kernel(
+      "rms_norm", rms_norm_kernel,
+      {.grid = dim3(static_cast<unsigned>(blocks)), .threads = rows_per_block * row_warps * kWarpLanes},
+      context.stream,
+      RmsNormKernelArgs{args.x.bf16().data(), args.x.stride(0),
+                        args.weight.empty() ? nullptr : args.weight.data(), args.eps, args.y.bf16().data(),
+                        args.y.stride(0), args.y_fp8, num_rows, static_cast<int>(width), row_warps});
 }
 
 }  // namespace baleen

@@ -45,9 +45,10 @@ TEST(HcHeadSm90, AgreesWithTheReferenceInAnyCompany) {
     Problem problem(rows, width);
     const std::vector<float> got = problem.run(cuda, 0, rows);
     std::vector<float> want(got.size());
-    hc_head_ref({.streams = {problem.streams.data(), {rows, 4, width}},
-                 .weights = {.fn = {problem.fn.data(), {4, 4 * width}}, .base = problem.base, .scale = problem.scale},
-                 .y = {want.data(), {rows, width}}});
+    hc_head_ref(
+        {.streams = {problem.streams.data(), {rows, 4, width}},
+         .weights = {.fn = {problem.fn.data(), {4, 4 * width}}, .base = problem.base, .scale = problem.scale},
+         .y = {want.data(), {rows, width}}});
     EXPECT_CLOSE(got, want, {.absolute = 2e-5, .relative = 0x1p-7, .norm = 5e-4}) << rows << " of " << width;
     if (rows > 1) {
       EXPECT_SAME_BITS(problem.run(cuda, rows - 1, rows),

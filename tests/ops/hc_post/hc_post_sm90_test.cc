@@ -15,7 +15,8 @@ TEST(HcPostSm90, AgreesWithTheReference) {
        {std::pair<std::int64_t, std::int64_t>{0, 64}, {1, 8}, {3, 136}, {5, 4096}}) {
     TestCuda cuda;
     HcSiteProblem problem(rows, 128);  // for its rows of post and comb
-    std::vector<float> streams = test::random_bf16(rows * 4 * width, 11), f = test::random_bf16(rows * width, 12);
+    std::vector<float> streams = test::random_bf16(rows * 4 * width, 11),
+                       f = test::random_bf16(rows * width, 12);
     Bf16Bits* device_streams = cuda.upload_bf16(streams);
     hc_post_sm90({.f = View<const Bf16Bits, 2>(cuda.upload_bf16(f), {rows, width}),
                   .post = View<const float, 2>(cuda.upload(problem.post), {rows, 4}),
@@ -60,7 +61,8 @@ TEST(HcPostPreNormSm90, ManyBatchesInPlace) {
 
 TEST(HcPostPreNormSm90, RowsDoNotDependOnCompany) {
   BALEEN_NEEDS_GPU();
-  for (const auto& [rows, width] : {std::pair<std::int64_t, std::int64_t>{900, 256}, {600, 4096}, {40, 7168}}) {
+  for (const auto& [rows, width] :
+       {std::pair<std::int64_t, std::int64_t>{900, 256}, {600, 4096}, {40, 7168}}) {
     TestCuda cuda;
     HcSiteProblem problem(rows, width);
     const HcSiteResults all = problem.run(cuda, kLeaving, 0, rows);

@@ -71,7 +71,8 @@ TEST(HcPreNormSm90, NonFiniteStreamsSpoilTheirOwnRowOnly) {
       HcSiteProblem alone(1, 256);
       HcSiteResults want;
       const auto cut = [row](const std::vector<float>& values, std::size_t count) {
-        const auto first = values.begin() + static_cast<std::ptrdiff_t>(row) * static_cast<std::ptrdiff_t>(count);
+        const auto first =
+            values.begin() + static_cast<std::ptrdiff_t>(row) * static_cast<std::ptrdiff_t>(count);
         return std::vector<float>(first, first + static_cast<std::ptrdiff_t>(count));
       };
       want = {cut(clean.streams, 1024), cut(clean.post, 4), cut(clean.comb, 16), cut(clean.y, 256), {}, {}};

@@ -8,7 +8,8 @@ namespace {
 
 TEST(MtpCombineSm90, AddsTheTermToEveryStream) {
   BALEEN_NEEDS_GPU();
-  for (const auto& [rows, width] : {std::pair<std::int64_t, std::int64_t>{0, 8}, {1, 8}, {3, 136}, {65, 4096}}) {
+  for (const auto& [rows, width] :
+       {std::pair<std::int64_t, std::int64_t>{0, 8}, {1, 8}, {3, 136}, {65, 4096}}) {
     test::TestCuda cuda;
     const std::int64_t n = 4;
     std::vector<float> term = test::random_values(static_cast<std::size_t>(rows * width), 1);
@@ -21,7 +22,8 @@ TEST(MtpCombineSm90, AddsTheTermToEveryStream) {
                      cuda.context());
     cuda.synchronise();
     for (std::size_t i = 0; i < streams.size(); ++i) {
-      const auto row = static_cast<std::int64_t>(i) / (n * width), column = static_cast<std::int64_t>(i) % width;
+      const auto row = static_cast<std::int64_t>(i) / (n * width),
+                 column = static_cast<std::int64_t>(i) % width;
       streams[i] = round_bf16(term[static_cast<std::size_t>(row * width + column)] + streams[i]);
     }
     EXPECT_SAME_BITS(cuda.download_bf16(device_streams, rows * n * width), streams);

@@ -73,7 +73,8 @@ TEST(RmsNormSm90, AgreesWithTheReferenceWithAndWithoutWeight) {
             e8m0_to_float(quantise_fp8_block(std::span(got).subspan(begin, kActivationBlock), want_codes));
         const std::int64_t row = first / width, block = first % width / kActivationBlock;
         ASSERT_EQ(scales[static_cast<std::size_t>(block * scale_stride + row)], scale) << row << ' ' << block;
-        for (std::size_t i = 0; i < want_codes.size(); ++i) ASSERT_EQ(codes[begin + i], want_codes[i]) << begin + i;
+        for (std::size_t i = 0; i < want_codes.size(); ++i)
+          ASSERT_EQ(codes[begin + i], want_codes[i]) << begin + i;
       }
 
       // The row alone, in place.
@@ -113,7 +114,8 @@ TEST(RmsNormRopeSm90, AgreesWithNormThenRope) {
   struct Shape {
     std::int64_t tokens, heads, width, pairs;
   };
-  for (const Shape& s : {Shape{0, 4, 128, 32}, {1, 8, 128, 32}, {3, 5, 512, 32}, {70, 64, 512, 32}, {2, 3, 64, 32}}) {
+  for (const Shape& s :
+       {Shape{0, 4, 128, 32}, {1, 8, 128, 32}, {3, 5, 512, 32}, {70, 64, 512, 32}, {2, 3, 64, 32}}) {
     for (const bool inverse : {false, true}) {
       SCOPED_TRACE(testing::Message() << s.tokens << " tokens, " << s.heads << " heads of " << s.width);
       TestCuda cuda;
