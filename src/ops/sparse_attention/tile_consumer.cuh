@@ -25,7 +25,7 @@ class TileConsumer {
       : launch_(launch),
         plan_(plan),
         smem_(smem),
-        consumer_(static_cast<int>(threadIdx.x) / kWarpgroupThreads),
+        consumer_(uniform(static_cast<int>(threadIdx.x) / kWarpgroupThreads)),
         thread_(static_cast<int>(threadIdx.x) % kWarpgroupThreads),
         lane_(thread_ % kWarpLanes),
         row_(thread_ / kWarpLanes * 16 + lane_ / 4) {}
@@ -36,22 +36,24 @@ class TileConsumer {
          task += static_cast<int>(gridDim.x), ++num_done) {
       ptx::mbarrier_wait(&smem_.q_full, num_done % 2);
       const TaskInfo& info = smem_.tasks[num_done % 2];
+      const BlockRange blocks{uniform(info.blocks.begin), uniform(info.blocks.end)};
+      // Parts after the first leave each block's result by itself.
+      const int first_slot =
+          uniform(info.part == 0 ? 0 : info.item * plan_.slots + 1 + blocks.begin - info.first_run);
+      const int list_size = uniform(info.list_size);
       float sums[kConsumerTiles][kTileSums] = {};
       SoftmaxState states[2];
-      const int num_blocks = info.blocks.end - info.blocks.begin;
+      const int num_blocks = blocks.end - blocks.begin;
       const int first_own = (consumer_ ^ num_begun_) % 2;
       if (first_own >= num_blocks) release(&smem_.q_empty);
       for (int i = 0; i < num_blocks; i += 2) {
         const int own = i + first_own;
         if (own < num_blocks) {
-          weigh(num_begun_ + own, info.list_size - (info.blocks.begin + own) * kBlockEntries);
+          weigh(num_begun_ + own, list_size - (blocks.begin + own) * kBlockEntries);
           if (own + 2 >= num_blocks) release(&smem_.q_empty);
         }
         for (int j = i; j < min(i + 2, num_blocks); ++j) {
-          // Parts after the first leave each block's result by itself.
-          const int slot =
-              info.part == 0 ? 0 : info.item * plan_.slots + 1 + info.blocks.begin + j - info.first_run;
-          gather(num_begun_ + j, slot, sums, states);
+          gather(num_begun_ + j, first_slot == 0 ? 0 : first_slot + j, sums, states);
         }
       }
       num_begun_ += num_blocks;
@@ -145,38 +147,58 @@ class TileConsumer {
       plan_.partials.softmax[slot * kGroupHeads + row_] = softmax[0];
       plan_.partials.softmax[slot * kGroupHeads + row_ + 8] = softmax[1];
     }
+    const std::uint64_t values = ptx::wgmma_descriptor(smem_.keys[stage][consumer_ * kConsumerTiles],
+                                                       ptx::SmemSwizzle::k128B, kRowGroupBytes);
+    float block[2][kSliceSums];
+    multiply(weights, values, 0, block[0]);
 #pragma unroll
-    for (int tile = 0; tile < kConsumerTiles; ++tile) {
-      const int dim_tile = consumer_ * kConsumerTiles + tile;
-      const std::uint64_t values =
-          ptx::wgmma_descriptor(smem_.keys[stage][dim_tile], ptx::SmemSwizzle::k128B, kRowGroupBytes);
-      float block[kTileSums];
-      ptx::wgmma_fence();
-#pragma unroll
-      for (int step = 0; step < kBlockEntries / kDepth; ++step) {
-        constexpr int kStepBytes = kDepth * kTileDims * 2;
-        ptx::wgmma_bf16<kTileDims, true>(block, weights[step], values + step * kStepBytes / 16, step != 0);
+    for (int slice = 0; slice < kSlices; ++slice) {
+      float(&done)[kSliceSums] = block[slice % 2];
+      if (slice + 1 < kSlices) {
+        multiply(weights, values, slice + 1, block[(slice + 1) % 2]);
+        ptx::wgmma_wait<1>();
+      } else {
+        ptx::wgmma_wait<0>();
       }
-      ptx::wgmma_commit();
-      ptx::wgmma_wait<0>();
 #pragma unroll
-      for (float& value : block) ptx::wgmma_hold(value);
-      if (tile == kConsumerTiles - 1) release(&smem_.keys_empty[stage][consumer_]);
+      for (float& value : done) ptx::wgmma_hold(value);
+      if (slice == kSlices - 1) release(&smem_.keys_empty[stage][consumer_]);
       if (slot == 0) {
 #pragma unroll
-        for (int i = 0; i < kTileSums; ++i) {
-          sums[tile][i] = SoftmaxState::merged(sums[tile][i], block[i], factors[i % 4 / 2]);
+        for (int i = 0; i < kSliceSums; ++i) {
+          float& sum = sums[slice * kSliceDims / kTileDims][slice * kSliceSums % kTileSums + i];
+          sum = SoftmaxState::merged(sum, done[i], factors[i % 4 / 2]);
         }
       } else {
-        leave(slot, dim_tile, block);
+        leave<kSliceSums>(slot, consumer_ * kConsumerTiles + slice * kSliceDims / kTileDims,
+                          slice * kSliceSums % kTileSums, done);
       }
     }
   }
 
-  __device__ void leave(int slot, int dim_tile, const float (&values)[kTileSums]) const {
-    float4* to = plan_.partials.tile(slot, dim_tile, thread_);
+  static constexpr int kSliceDims = 32;
+  static constexpr int kSliceSums = kSliceDims / 2;
+  static constexpr int kSlices = kConsumerTiles * kTileDims / kSliceDims;
+
+  /// Begins weights times values for a slice of this consumer's dims.
+  __device__ static void multiply(const std::uint32_t (&weights)[kBlockEntries / kDepth][4],
+                                  std::uint64_t values, int slice, float (&block)[kSliceSums]) {
+    const int bytes = slice * kSliceDims / kTileDims * kTileBytes + slice * kSliceDims % kTileDims * 2;
+    ptx::wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < kTileSums; i += 4) {
+    for (int step = 0; step < kBlockEntries / kDepth; ++step) {
+      constexpr int kStepBytes = kDepth * kTileDims * 2;
+      ptx::wgmma_bf16<kSliceDims, true>(block, weights[step], values + (bytes + step * kStepBytes) / 16,
+                                        step != 0);
+    }
+    ptx::wgmma_commit();
+  }
+
+  template <int kCount>
+  __device__ void leave(int slot, int dim_tile, int first, const float (&values)[kCount]) const {
+    float4* to = plan_.partials.tile(slot, dim_tile, thread_) + first / 4 * kWarpgroupThreads;
+#pragma unroll
+    for (int i = 0; i < kCount; i += 4) {
       to[i / 4 * kWarpgroupThreads] = {values[i], values[i + 1], values[i + 2], values[i + 3]};
     }
   }
@@ -199,7 +221,7 @@ class TileConsumer {
       }
 #pragma unroll
       for (int tile = 0; tile < kConsumerTiles; ++tile)
-        leave(slot, consumer_ * kConsumerTiles + tile, sums[tile]);
+        leave(slot, consumer_ * kConsumerTiles + tile, 0, sums[tile]);
       return;
     }
     float inverse[2];

@@ -36,7 +36,8 @@ class KeyProducer {
       if (thread_ == 0) load_queries(query, group, num_done);
       EntryList list = EntryList::of(launch_, query);
       const int num_blocks = (list.size + kBlockEntries - 1) / kBlockEntries;
-      const BlockRange blocks = plan_.range(num_blocks, part);
+      BlockRange blocks = plan_.range(num_blocks, part);
+      blocks = {uniform(blocks.begin), uniform(blocks.end)};
       if (thread_ == 0) {
         smem_.tasks[num_done % 2] = {query,     group,  item,       part,
                                      list.size, blocks, num_blocks, plan_.first_run(num_blocks)};

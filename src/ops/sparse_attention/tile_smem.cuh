@@ -34,6 +34,9 @@ struct TaskInfo {
   int first_run;   ///< of them, its part 0's
 };
 
+/// The same value, which all lanes have, known to the compiler as such: loops and descriptors then take uniform registers.
+__device__ inline int uniform(int value) { return __shfl_sync(kAllLanes, value, 0); }
+
 struct TileSmem {
   std::byte q[kDimTiles][kTileBytes];
   std::byte keys[kStages][kDimTiles][kTileBytes];
