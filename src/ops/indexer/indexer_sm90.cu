@@ -70,9 +70,13 @@ void launch(void (*kernel)(Args), dim3 grid, int threads, std::size_t shared_byt
 
 template <int kQueries, int kWarpgroups>
 void launch_scores(ScoreArgs args, std::int64_t num_blocks, int num_splits, const CudaContext& context) {
-  // Room for a round of keys, and for as many candidates as come before half of the keys stay out.
-  constexpr std::int64_t kRoundKeys = kWarpgroups * kTileKeys, kMaxCandidates = 2304;
-  args.capacity = static_cast<int>(std::min(4 * std::int64_t{args.top_k}, kMaxCandidates) + kRoundKeys);
+  // Besides the keys between two checks there is room for so many candidates that dropping them is rare, and so few that
+  // two blocks of several queries fit into a multiprocessor.
+  constexpr std::int64_t kKeysBetweenChecks = std::int64_t{kRoundsPerCheck} * kWarpgroups * kTileKeys;
+  constexpr std::int64_t kMaxCandidates = 2176;
+  static_assert(kMaxCandidates > kMaxTopK);
+  args.capacity =
+      static_cast<int>(std::min(4 * std::int64_t{args.top_k}, kMaxCandidates) + kKeysBetweenChecks);
   const std::size_t shared_bytes =
       sizeof(ScoreSpace<kQueries>) + sizeof(Candidate) * kQueries * args.capacity;
   launch(score_kernel<kQueries, kWarpgroups>,

@@ -90,8 +90,9 @@ __device__ inline void widen_rows(const PackedRows& rows, int block, const std::
                                   std::uint32_t (&a)[kSteps][4], float (&factors)[kRowsPerLane]) {
 #pragma unroll
   for (int i = 0; i < kRowsPerLane; ++i) {
-    const std::uint32_t pairs = __vmaxu4(rows.scales[i], rows.scales[i] >> 16);
-    const std::uint32_t largest = max(pairs & 0xFFu, pairs >> 8 & 0xFFu);
+    constexpr std::uint32_t kEvenBytes = 0x00FF00FFu;
+    const std::uint32_t pairs = __vmaxu2(rows.scales[i] & kEvenBytes, rows.scales[i] >> 8 & kEvenBytes);
+    const std::uint32_t largest = max(pairs & 0xFFu, pairs >> 16);
     const std::uint32_t own = rows.scales[i] >> (8 * block) & 0xFFu;
     const std::uint64_t table = magnitudes[min(largest - own, kNumMagnitudes - 1u)];
     const auto low = static_cast<std::uint32_t>(table), high = static_cast<std::uint32_t>(table >> 32);

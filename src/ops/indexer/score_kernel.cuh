@@ -13,6 +13,7 @@
 
 #include "cuda/device_batch.h"
 #include "cuda/ptx/grid_dependency.h"
+#include "cuda/ptx/saturate.h"
 #include "cuda/ptx/wgmma.h"
 #include "cuda/ptx/wgmma_e4m3.h"
 #include "ops/indexer/candidates.cuh"
@@ -22,6 +23,8 @@
 namespace baleen::index_kernels {
 
 inline constexpr int kWarpgroup = 128;
+/// Rounds (a tile a warpgroup) between looks at whether candidates have run full; so much room they need.
+inline constexpr int kRoundsPerCheck = 4;
 
 /// The best of each split of a row's keys, for the kernel that merges them.
 struct SplitLists {
@@ -78,7 +81,7 @@ __device__ inline void sum_heads(const float (&products)[kQueries * 32], const f
 #pragma unroll
       for (int head = 0; head < 16; ++head) {
         const float product = products[query * 32 + head / 2 * 4 + i * 2 + head % 2];
-        sum = fmaf(weights[query][head], __saturatef(product * power_of_two(-kSumBits)), sum);
+        sum = fmaf(weights[query][head], ptx::multiply_saturated(product, power_of_two(-kSumBits)), sum);
       }
       sums[query][i] = sum;
     }
@@ -121,6 +124,28 @@ __device__ inline void multiply(const std::uint32_t (&a)[kSteps][4], std::uint64
   ptx::wgmma_wait<0>();
 #pragma unroll
   for (float& product : products) ptx::wgmma_hold(product);
+}
+
+/// By a warp: appends a lane's candidates that are `wanted` to those of its query; whether they ran beyond `limit`.
+template <int kQueries>
+__device__ inline bool append(const bool (&wanted)[kRowsPerLane], const float (&scores)[kRowsPerLane],
+                              const std::int32_t (&keys)[kRowsPerLane], int limit, Candidate* candidates,
+                              int* count) {
+  unsigned wanting[kRowsPerLane];
+#pragma unroll
+  for (int i = 0; i < kRowsPerLane; ++i) wanting[i] = __ballot_sync(kAllLanes, wanted[i]);
+  if ((wanting[0] | wanting[1]) == 0) return false;
+  // Of the lanes that share the query, the first makes room for all.
+  constexpr unsigned kSharing = kQueries == 1 ? kAllLanes : 0x11111111u;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, leader = kQueries == 1 ? 0 : lane % kBlocks;
+  const unsigned sharing = kSharing << leader, before = (1u << lane) - 1;
+  const unsigned first = wanting[0] & sharing, second = wanting[1] & sharing;
+  int begin = 0;
+  if (lane == leader && (first | second) != 0) begin = atomicAdd(count, __popc(first) + __popc(second));
+  begin = __shfl_sync(kAllLanes, begin, leader);
+  if (wanted[0]) candidates[begin + __popc(first & before)] = candidate(scores[0], keys[0]);
+  if (wanted[1]) candidates[begin + __popc(first) + __popc(second & before)] = candidate(scores[1], keys[1]);
+  return begin + __popc(first) + __popc(second) > limit;
 }
 
 /// By the whole block: where candidates of queries [first, last) have run beyond `limit`, keeps the best top_k or a little
@@ -169,7 +194,7 @@ __device__ void score_sequence(const ScoreArgs& args, int first, int last,
   // With one query all lanes of a quad have the same scores: lane 0 offers its first key, lane 1 its second.
   const auto offers = [&](int i) { return kQueries > 1 || block == i; };
   const int visible = query >= first && query < last ? space.visible[query] : 0;
-  const int limit = args.capacity - kRoundKeys;
+  const int limit = args.capacity - kRoundsPerCheck * kRoundKeys;
   Candidate* candidates = space.candidates + query * args.capacity;
   float threshold = space.thresholds[query];
   const std::uint64_t operand = ptx::wgmma_descriptor(space.queries, ptx::SmemSwizzle::k128B, 8 * kDim);
@@ -192,6 +217,7 @@ __device__ void score_sequence(const ScoreArgs& args, int first, int last,
   find_pages(begin);
   PackedRows rows = load(begin);
   find_pages(begin + 1);
+  bool full = false;
   for (int round = begin; round < end; ++round) {
     std::uint32_t a[kSteps][4];
     float factors[kRowsPerLane], products[kQueries * 32], scores[kRowsPerLane];
@@ -200,21 +226,22 @@ __device__ void score_sequence(const ScoreArgs& args, int first, int last,
     find_pages(round + 2);
     multiply<kQueries>(a, operand, products);
     sum_heads<kQueries>(products, weights, scores);
-    bool full = false;
+    std::int32_t keys[kRowsPerLane];
+    bool wanted[kRowsPerLane];
 #pragma unroll
     for (int i = 0; i < kRowsPerLane; ++i) {
-      const float score = lowest_if_nan(scores[i] * factors[i]);
-      const int key = key_of(round, i);
-      if (!offers(i) || key >= visible || score <= threshold) continue;
-      const int at = atomicAdd(&space.counts[query], 1);
-      candidates[at] = candidate(score, key);
-      full |= at >= limit;
+      keys[i] = key_of(round, i);
+      scores[i] = lowest_if_nan(scores[i] * factors[i]);
+      wanted[i] = offers(i) && keys[i] < visible && !(scores[i] <= threshold);
     }
-    if (__syncthreads_or(full) != 0) {
+    full |= append<kQueries>(wanted, scores, keys, limit, candidates, &space.counts[query]);
+    if ((round - begin) % kRoundsPerCheck == kRoundsPerCheck - 1 && __syncthreads_or(full) != 0) {
       make_room<kQueries, kWarpgroups * kWarpgroup>(args, first, last, limit, space);
       threshold = space.thresholds[query];
+      full = false;
     }
   }
+  __syncthreads();
 }
 
 /// By the whole block: the best top_k of query `query` of the block to `selected`, or to the split's list.
@@ -293,7 +320,6 @@ __global__ __launch_bounds__(kWarpgroups* kWarpgroup,
     while (last < kQueries && space.sequences[last] == space.sequences[first]) ++last;
     score_sequence<kQueries, kWarpgroups>(args, first, last, weights, space);
   }
-  __syncthreads();
   for (int query = 0; query < kQueries; ++query) {
     if (space.visible[query] > 0) finish_query<kQueries, kThreads>(args, query, first_row + query, space);
   }
