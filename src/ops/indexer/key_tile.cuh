@@ -17,7 +17,7 @@ inline constexpr int kRowsPerLane = 2;       ///< of a tile: l / 4 and l / 4 + 8
 /// A layer's pool: pages of 2^log2_rows rows.
 struct KeyPages {
   const std::byte* base;
-  std::int64_t page_stride_bytes;
+  std::uint32_t page_stride_bytes;
   int log2_rows;
 };
 
@@ -63,7 +63,8 @@ __device__ inline PackedRows load_rows(const KeyPages& pool, const PageId (&page
   const int rows_per_page = 1 << pool.log2_rows;
 #pragma unroll
   for (int i = 0; i < kRowsPerLane; ++i) {
-    const std::byte* page = pool.base + static_cast<std::int64_t>(pages[i]) * pool.page_stride_bytes;
+    const std::byte* page =
+        pool.base + std::uint64_t{static_cast<std::uint32_t>(pages[i])} * pool.page_stride_bytes;
     const int row = keys[i] & (rows_per_page - 1);
     rows.codes[i] = *reinterpret_cast<const uint4*>(page + row * kCodeBytes + block * (kBlock / 2));
     rows.scales[i] =

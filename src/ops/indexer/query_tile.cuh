@@ -153,8 +153,8 @@ __device__ inline int write_row(const float (&x)[kBlock], int block, int row, st
 }
 
 /// By the whole block, without a barrier: query `row` of the step into `tile` (kQueryBytes, 1024-byte aligned) and its
-/// weights, times the heads' scales, into `weights`: of head 8 g + 2 c + e at 16 c + 2 g + e, as lanes c of a quad hold
-/// columns of a product.
+/// weights, times the heads' scales, into `weights` [4][4][4]: lane c of a quad holds heads 8 g + 2 c + e of a product, and
+/// finds the weight of the i-th of them, i = 2 g + e, at [i / 4][c][i % 4].
 template <int kThreads>
 __device__ void prepare_query(const QueryInputs& inputs, std::int64_t row, std::byte* tile, float* weights) {
   constexpr int kRowsAtOnce = kThreads / kBlocks;
@@ -189,7 +189,7 @@ __device__ void prepare_query(const QueryInputs& inputs, std::int64_t row, std::
       weight =
           weight * e8m0_value(static_cast<std::uint32_t>(row_code)) * power_of_two(kSumBits - kHeadroomBits);
     }
-    weights[head % 8 / 2 * 16 + head / 8 * 2 + head % 2] = weight;
+    weights[head / 16 * 16 + head % 8 / 2 * 4 + head / 8 % 2 * 2 + head % 2] = weight;
   }
 }
 
