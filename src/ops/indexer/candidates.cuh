@@ -106,7 +106,7 @@ __device__ Candidate bound_of_best(const Candidate* candidates, int count, int k
     if (thread < kWarp) find_bin(keep - above, space);
     __syncthreads();
     first += static_cast<Candidate>(space.bin) << shift;
-    last = min(last, first + ((Candidate{1} << shift) - 1));
+    last = first + min(last - first, (Candidate{1} << shift) - 1);
     above += space.above;
     if (shift == 0 || above + space.inside <= most) return first;
   }

@@ -70,9 +70,13 @@ void launch(void (*kernel)(Args), dim3 grid, int threads, std::size_t shared_byt
 
 template <int kQueries, int kWarpgroups>
 void launch_scores(ScoreArgs args, std::int64_t num_blocks, int num_splits, const CudaContext& context) {
-  // Room for a round of keys, and for as many candidates as come before half of the keys stay out.
-  constexpr std::int64_t kRoundKeys = kWarpgroups * kTileKeys, kMaxCandidates = 2304;
-  args.capacity = static_cast<int>(std::min(4 * std::int64_t{args.top_k}, kMaxCandidates) + kRoundKeys);
+  // Besides the keys between two checks there is room for so many candidates that dropping them is rare, and so few that
+  // two blocks of several queries fit into a multiprocessor.
+  constexpr std::int64_t kKeysBetweenChecks = std::int64_t{kRoundsPerCheck} * kWarpgroups * kTileKeys;
+  constexpr std::int64_t kMaxCandidates = 2176;
+  static_assert(kMaxCandidates > kMaxTopK);
+  args.capacity =
+      static_cast<int>(std::min(4 * std::int64_t{args.top_k}, kMaxCandidates) + kKeysBetweenChecks);
   const std::size_t shared_bytes =
       sizeof(ScoreSpace<kQueries>) + sizeof(Candidate) * kQueries * args.capacity;
   launch(score_kernel<kQueries, kWarpgroups>,
@@ -140,7 +144,7 @@ void indexer_sm90(const IndexerArgs& args, CudaContext& context) {
                  .weight_factor =
                      static_cast<float>(1.0 / std::sqrt(double{kDim} * static_cast<double>(num_heads)))},
       .pool = {.base = args.keys.base,
-               .page_stride_bytes = args.keys.page_stride_bytes,
+               .page_stride_bytes = static_cast<std::uint32_t>(args.keys.page_stride_bytes),
                .log2_rows = std::countr_zero(static_cast<unsigned>(args.keys.rows_per_page))},
       .batch = context.batch,
       .selected = args.selected.data(),
@@ -157,7 +161,8 @@ void indexer_sm90(const IndexerArgs& args, CudaContext& context) {
 
   constexpr int kListsForOneBlock = 8;
   const int ranks = num_splits > kListsForOneBlock ? kMergeCluster : 1;
-  const std::int64_t candidates = std::max<std::int64_t>((num_splits + ranks - 1) / ranks, ranks) * top_k;
+  const std::int64_t candidates = std::max((num_splits + ranks - 1) / ranks * top_k,
+                                           std::int64_t{ranks} * most_of_block(static_cast<int>(top_k)));
   launch(merge_kernel, dim3(static_cast<unsigned>(ranks), static_cast<unsigned>(num_rows)), kMergeThreads,
          sizeof(MergeSpace) + sizeof(Candidate) * candidates, ranks,
          MergeArgs{.lists = lists,

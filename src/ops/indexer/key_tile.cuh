@@ -17,7 +17,7 @@ inline constexpr int kRowsPerLane = 2;       ///< of a tile: l / 4 and l / 4 + 8
 /// A layer's pool: pages of 2^log2_rows rows.
 struct KeyPages {
   const std::byte* base;
-  std::int64_t page_stride_bytes;
+  std::uint32_t page_stride_bytes;
   int log2_rows;
 };
 
@@ -63,7 +63,8 @@ __device__ inline PackedRows load_rows(const KeyPages& pool, const PageId (&page
   const int rows_per_page = 1 << pool.log2_rows;
 #pragma unroll
   for (int i = 0; i < kRowsPerLane; ++i) {
-    const std::byte* page = pool.base + static_cast<std::int64_t>(pages[i]) * pool.page_stride_bytes;
+    const std::byte* page =
+        pool.base + std::uint64_t{static_cast<std::uint32_t>(pages[i])} * pool.page_stride_bytes;
     const int row = keys[i] & (rows_per_page - 1);
     rows.codes[i] = *reinterpret_cast<const uint4*>(page + row * kCodeBytes + block * (kBlock / 2));
     rows.scales[i] =
@@ -90,8 +91,9 @@ __device__ inline void widen_rows(const PackedRows& rows, int block, const std::
                                   std::uint32_t (&a)[kSteps][4], float (&factors)[kRowsPerLane]) {
 #pragma unroll
   for (int i = 0; i < kRowsPerLane; ++i) {
-    const std::uint32_t pairs = __vmaxu4(rows.scales[i], rows.scales[i] >> 16);
-    const std::uint32_t largest = max(pairs & 0xFFu, pairs >> 8 & 0xFFu);
+    constexpr std::uint32_t kEvenBytes = 0x00FF00FFu;
+    const std::uint32_t pairs = __vmaxu2(rows.scales[i] & kEvenBytes, rows.scales[i] >> 8 & kEvenBytes);
+    const std::uint32_t largest = max(pairs & 0xFFu, pairs >> 16);
     const std::uint32_t own = rows.scales[i] >> (8 * block) & 0xFFu;
     const std::uint64_t table = magnitudes[min(largest - own, kNumMagnitudes - 1u)];
     const auto low = static_cast<std::uint32_t>(table), high = static_cast<std::uint32_t>(table >> 32);

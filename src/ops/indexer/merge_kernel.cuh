@@ -26,6 +26,9 @@ struct MergeArgs {
   int num_splits;
 };
 
+/// What a block of a cluster may leave to the first one: a little more than the best top_k is found faster.
+__host__ __device__ constexpr int most_of_block(int top_k) { return top_k + top_k / 4; }
+
 struct MergeSpace {
   SelectionSpace selection;
   int count;
@@ -57,17 +60,23 @@ __device__ inline void gather_lists(const MergeArgs& args, std::int64_t row, int
   }
 }
 
-/// By the first block of a cluster: what the others have kept joins its own.
-__device__ inline void gather_cluster(int ranks, MergeSpace& space) {
-  for (int rank = 1; rank < ranks; ++rank) {
-    const MergeSpace& other = *ptx::in_block(&space, static_cast<std::uint32_t>(rank));
-    const int count = other.count, before = space.count;
-    for (int i = static_cast<int>(threadIdx.x); i < count; i += kMergeThreads)
-      space.candidates[before + i] = other.candidates[i];
-    __syncthreads();
-    if (threadIdx.x == 0) space.count = before + count;
-    __syncthreads();
+/// By the first block of a cluster: what the others have kept joins its own, a few warps for each of them.
+__device__ inline void gather_cluster(MergeSpace& space) {
+  constexpr int kThreadsEach = kMergeThreads / kMergeCluster;
+  const int thread = static_cast<int>(threadIdx.x), rank = thread / kThreadsEach;
+  const MergeSpace& other = *ptx::in_block(&space, static_cast<std::uint32_t>(rank));
+  int before = 0, count = 0;
+  for (int i = 0; i <= rank; ++i) {
+    before += count;
+    count = ptx::in_block(&space, static_cast<std::uint32_t>(i))->count;
   }
+  if (rank > 0) {
+    for (int i = thread % kThreadsEach; i < count; i += kThreadsEach)
+      space.candidates[before + i] = other.candidates[i];
+  }
+  __syncthreads();
+  if (thread == kMergeThreads - 1) space.count = before + count;
+  __syncthreads();
 }
 
 /// Grid: (blocks of a row, rows); the blocks of a row are a cluster.
@@ -80,7 +89,8 @@ __global__ __launch_bounds__(kMergeThreads) void merge_kernel(const __grid_const
   ptx::wait_for_previous_kernel();
   ptx::launch_next_kernel();
   const int visible = num_visible(args.batch.positions[row]);
-  if (visible <= args.top_k) return;  // all were selected; the same for the whole cluster
+  // Selected already; the same for the whole cluster.
+  if (visible <= args.top_k || args.lists.counts[row * args.num_splits] == kDone) return;
   __syncthreads();
   gather_lists(args, row, rank, ranks, space);
   __syncthreads();
@@ -93,7 +103,7 @@ __global__ __launch_bounds__(kMergeThreads) void merge_kernel(const __grid_const
       if (threadIdx.x == 0) space.count = kept;
     }
     ptx::cluster_sync();
-    if (rank == 0) gather_cluster(ranks, space);
+    if (rank == 0) gather_cluster(space);
     ptx::cluster_sync();  // shared memory is there until it has been read
     if (rank != 0) return;
   }

@@ -40,8 +40,8 @@ __device__ inline float power_of_two(int exponent) {
 
 /// 2^(code - 127); NaN for 255.
 __device__ inline float e8m0_value(std::uint32_t code) {
-  if (code == 0xFFu) return __uint_as_float(0x7FC00000u);
-  return code == 0 ? __uint_as_float(0x00400000u) : __uint_as_float(code << 23);
+  constexpr std::uint32_t kNan = 0x7FC00000u, kSmallest = 0x00400000u;  // 2^-127 is subnormal
+  return __uint_as_float(code == 0xFFu ? kNan : max(code << 23, kSmallest));
 }
 
 /// The rows of the step whose queries a block scores.
@@ -79,14 +79,21 @@ __device__ inline float round_to_bf16(float value) { return __bfloat162float(__f
 /// Rotates the pairs of block `block` of a row that are among the last 2 num_pairs dims.
 __device__ inline void rotate_block(float (&x)[kBlock], int block, const float* cosine, const float* sine,
                                     int num_pairs) {
-  const int first_pair = kDim / 2 - num_pairs;
+  constexpr int kPairs = kBlock / 2;
+  const int first = block * kPairs - (kDim / 2 - num_pairs);
+  float c[kPairs], s[kPairs];  // loads first: they wait for memory together
 #pragma unroll
-  for (int i = 0; i < kBlock / 2; ++i) {
-    const int pair = block * (kBlock / 2) + i - first_pair;
-    if (pair < 0) continue;
-    const float a = x[2 * i], b = x[2 * i + 1], c = cosine[pair], s = sine[pair];
-    x[2 * i] = round_to_bf16(__fsub_rn(__fmul_rn(a, c), __fmul_rn(b, s)));
-    x[2 * i + 1] = round_to_bf16(__fadd_rn(__fmul_rn(a, s), __fmul_rn(b, c)));
+  for (int i = 0; i < kPairs; ++i) {
+    c[i] = first + i >= 0 ? cosine[first + i] : 0.0F;
+    s[i] = first + i >= 0 ? sine[first + i] : 0.0F;
+  }
+#pragma unroll
+  for (int i = 0; i < kPairs; ++i) {
+    const float a = x[2 * i], b = x[2 * i + 1];
+    const float even = round_to_bf16(__fsub_rn(__fmul_rn(a, c[i]), __fmul_rn(b, s[i])));
+    const float odd = round_to_bf16(__fadd_rn(__fmul_rn(a, s[i]), __fmul_rn(b, c[i])));
+    x[2 * i] = first + i >= 0 ? even : a;
+    x[2 * i + 1] = first + i >= 0 ? odd : b;
   }
 }
 
@@ -146,8 +153,8 @@ __device__ inline int write_row(const float (&x)[kBlock], int block, int row, st
 }
 
 /// By the whole block, without a barrier: query `row` of the step into `tile` (kQueryBytes, 1024-byte aligned) and its
-/// weights, times the heads' scales, into `weights`: of head 8 g + 2 c + e at 16 c + 2 g + e, as lanes c of a quad hold
-/// columns of a product.
+/// weights, times the heads' scales, into `weights` [4][4][4]: lane c of a quad holds heads 8 g + 2 c + e of a product, and
+/// finds the weight of the i-th of them, i = 2 g + e, at [i / 4][c][i % 4].
 template <int kThreads>
 __device__ void prepare_query(const QueryInputs& inputs, std::int64_t row, std::byte* tile, float* weights) {
   constexpr int kRowsAtOnce = kThreads / kBlocks;
@@ -182,7 +189,7 @@ __device__ void prepare_query(const QueryInputs& inputs, std::int64_t row, std::
       weight =
           weight * e8m0_value(static_cast<std::uint32_t>(row_code)) * power_of_two(kSumBits - kHeadroomBits);
     }
-    weights[head % 8 / 2 * 16 + head / 8 * 2 + head % 2] = weight;
+    weights[head / 16 * 16 + head % 8 / 2 * 4 + head / 8 % 2 * 2 + head % 2] = weight;
   }
 }
 

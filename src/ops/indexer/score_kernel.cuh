@@ -14,20 +14,25 @@
 #include "cuda/device_batch.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/wgmma.h"
-#include "cuda/ptx/wgmma_e4m3.h"
 #include "ops/indexer/candidates.cuh"
 #include "ops/indexer/key_tile.cuh"
 #include "ops/indexer/query_tile.cuh"
+#include "ops/indexer/score_tile.cuh"
 
 namespace baleen::index_kernels {
 
 inline constexpr int kWarpgroup = 128;
+/// Fewest keys of a split, if there are so many: with fewer, merging takes longer than scoring.
+inline constexpr int kMinSplitKeys = 1024;
+/// Rounds (a tile a warpgroup) between looks at whether candidates have run full; so much room they need.
+inline constexpr int kRoundsPerCheck = 4;
 
 /// The best of each split of a row's keys, for the kernel that merges them.
 struct SplitLists {
   Candidate* candidates;  ///< [rows][splits][top_k]
-  std::int32_t* counts;   ///< [rows][splits]
+  std::int32_t* counts;   ///< [rows][splits]; the first is kDone where the first split has had all keys
 };
+inline constexpr std::int32_t kDone = -1;
 
 struct ScoreArgs {
   QueryInputs inputs;
@@ -47,80 +52,37 @@ __device__ inline int num_visible(std::int32_t position) { return (position + 1)
 template <int kQueries>
 struct ScoreSpace {
   alignas(1024) std::byte queries[kQueries][kQueryBytes];  ///< in the end the bitmap of the selection
-  alignas(16) float weights[kQueries][kHeads];
+  alignas(16) float weights[kQueries][kHeads];             ///< as prepare_query orders them
   std::uint64_t magnitudes[kNumMagnitudes];
   SelectionSpace selection;
   int counts[kQueries];
   float thresholds[kQueries];      ///< NaN until candidates were dropped
   std::int32_t visible[kQueries];  ///< of queries that need scores, else 0
   std::int32_t sequences[kQueries];
+  bool alone[kQueries];  ///< this split has all keys of the query
   alignas(16) Candidate candidates[];
 };
 
-/// A lane's scores of a tile: after `sum_heads` it holds whole sums of its two keys for one query.
+/// By a warp: appends a lane's candidates that are `wanted` to those of its query; whether they ran beyond `limit`.
 template <int kQueries>
-__device__ inline int query_of_lane() {
-  static_assert(kQueries == 1 || kQueries == 4);
-  const int lane = static_cast<int>(threadIdx.x);
-  return kQueries == 1 ? 0 : lane % 2 * 2 + lane / 2 % 2;
-}
-
-/// Sums over heads: in the lane in ascending order, then over the quad as (0 + 1) + (2 + 3).
-template <int kQueries>
-__device__ inline void sum_heads(const float (&products)[kQueries * 32], const float (&weights)[kQueries][16],
-                                 float (&scores)[kRowsPerLane]) {
-  float sums[kQueries][kRowsPerLane];
+__device__ inline bool append(const bool (&wanted)[kRowsPerLane], const float (&scores)[kRowsPerLane],
+                              const std::int32_t (&keys)[kRowsPerLane], int limit, Candidate* candidates,
+                              int* count) {
+  unsigned wanting[kRowsPerLane];
 #pragma unroll
-  for (int query = 0; query < kQueries; ++query) {
-#pragma unroll
-    for (int i = 0; i < kRowsPerLane; ++i) {
-      float sum = 0.0F;
-#pragma unroll
-      for (int head = 0; head < 16; ++head) {
-        const float product = products[query * 32 + head / 2 * 4 + i * 2 + head % 2];
-        sum = fmaf(weights[query][head], __saturatef(product * power_of_two(-kSumBits)), sum);
-      }
-      sums[query][i] = sum;
-    }
-  }
-  if constexpr (kQueries == 1) {
-#pragma unroll
-    for (int i = 0; i < kRowsPerLane; ++i) {
-      const float pair = sums[0][i] + __shfl_xor_sync(kAllLanes, sums[0][i], 1);
-      scores[i] = pair + __shfl_xor_sync(kAllLanes, pair, 2);
-    }
-  } else {
-    // Instead of all sums everywhere, each exchange halves the queries that a lane is left with.
-    const bool odd = (threadIdx.x & 1) != 0, upper = (threadIdx.x & 2) != 0;
-#pragma unroll
-    for (int i = 0; i < kRowsPerLane; ++i) {
-      float pairs[2];
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const float given = odd ? sums[j][i] : sums[2 + j][i];
-        pairs[j] = (odd ? sums[2 + j][i] : sums[j][i]) + __shfl_xor_sync(kAllLanes, given, 1);
-      }
-      const float given = upper ? pairs[0] : pairs[1];
-      scores[i] = (upper ? pairs[1] : pairs[0]) + __shfl_xor_sync(kAllLanes, given, 2);
-    }
-  }
-}
-
-/// Products of a tile of keys with all heads of kQueries queries.
-template <int kQueries>
-__device__ inline void multiply(const std::uint32_t (&a)[kSteps][4], std::uint64_t queries,
-                                float (&products)[kQueries * 32]) {
-  constexpr int kColumns = kQueries * kHeads;
-  constexpr std::uint64_t kStepUnits = kDim / kSteps / 16;  // of a descriptor's address
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step) {
-    ptx::wgmma_fence();  // each: a step's keys may still be widened while the steps before it run
-    ptx::wgmma_e4m3<kColumns>(products, a[step], queries + step * kStepUnits, step > 0);
-  }
-  ptx::wgmma_commit();
-  ptx::wgmma_wait<0>();
-#pragma unroll
-  for (float& product : products) ptx::wgmma_hold(product);
+  for (int i = 0; i < kRowsPerLane; ++i) wanting[i] = __ballot_sync(kAllLanes, wanted[i]);
+  if ((wanting[0] | wanting[1]) == 0) return false;
+  // Of the lanes that share the query, the first makes room for all.
+  constexpr unsigned kSharing = kQueries == 1 ? kAllLanes : 0x11111111u;
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, leader = kQueries == 1 ? 0 : lane % kBlocks;
+  const unsigned sharing = kSharing << leader, before = (1u << lane) - 1;
+  const unsigned first = wanting[0] & sharing, second = wanting[1] & sharing;
+  int begin = 0;
+  if (lane == leader && (first | second) != 0) begin = atomicAdd(count, __popc(first) + __popc(second));
+  begin = __shfl_sync(kAllLanes, begin, leader);
+  if (wanted[0]) candidates[begin + __popc(first & before)] = candidate(scores[0], keys[0]);
+  if (wanted[1]) candidates[begin + __popc(first) + __popc(second & before)] = candidate(scores[1], keys[1]);
+  return begin + __popc(first) + __popc(second) > limit;
 }
 
 /// By the whole block: where candidates of queries [first, last) have run beyond `limit`, keeps the best top_k or a little
@@ -150,71 +112,108 @@ __device__ void make_room(const ScoreArgs& args, int first, int last, int limit,
   }
 }
 
-/// By the whole block: this split's part of the keys of queries [first, last), which are of one sequence.
+/// A split's part of the keys of some queries of one sequence.
+struct SplitRounds {
+  int num_keys;  ///< that the queries see, in all splits
+  int begin, end;
+  bool alone;  ///< the first split has all of them
+};
+
+template <int kRoundKeys>
+__device__ inline SplitRounds split_rounds(int num_keys) {
+  const int splits = static_cast<int>(gridDim.y), split = static_cast<int>(blockIdx.y);
+  const int all = (num_keys + kRoundKeys - 1) / kRoundKeys;
+  const int each = max(kMinSplitKeys / kRoundKeys, (all + splits - 1) / splits);
+  const int begin = min(all, each * split);
+  return {num_keys, begin, min(all, begin + each), all <= each};
+}
+
+/// The next run of queries of one sequence that begins at `first`: its end, and what they see together.
+template <int kQueries>
+__device__ inline int end_of_run(int first, const ScoreSpace<kQueries>& space, int& num_keys) {
+  num_keys = 0;
+  int last = first;
+  for (; last < kQueries && space.sequences[last] == space.sequences[first]; ++last)
+    num_keys = max(num_keys, space.visible[last]);
+  return last;
+}
+
+/// By the whole block: the keys of `rounds` for queries [first, last), which are of one sequence. Begins after a barrier and
+/// ends with one.
 template <int kQueries, int kWarpgroups>
-__device__ void score_sequence(const ScoreArgs& args, int first, int last,
-                               const float (&weights)[kQueries][16], ScoreSpace<kQueries>& space) {
+__device__ void score_run(const ScoreArgs& args, int first, int last, const SplitRounds& rounds,
+                          ScoreSpace<kQueries>& space) {
   constexpr int kRoundKeys = kWarpgroups * kTileKeys;
   const int thread = static_cast<int>(threadIdx.x);
   const int block = thread % kBlocks;
   const PageId* pages = args.batch.sequences[space.sequences[first]].pages;
-  int num_keys = 0;
-  for (int query = first; query < last; ++query) num_keys = max(num_keys, space.visible[query]);
-  const std::int64_t num_rounds = (num_keys + kRoundKeys - 1) / kRoundKeys;
-  const auto begin = static_cast<int>(num_rounds * blockIdx.y / gridDim.y);
-  const auto end = static_cast<int>(num_rounds * (blockIdx.y + 1) / gridDim.y);
-  if (begin == end) return;
 
   const int query = query_of_lane<kQueries>();
-  // With one query all lanes of a quad have the same scores: lane 0 offers its first key, lane 1 its second.
+  // With one query lane 0 of a quad offers its first key, lane 1 its second.
   const auto offers = [&](int i) { return kQueries > 1 || block == i; };
   const int visible = query >= first && query < last ? space.visible[query] : 0;
-  const int limit = args.capacity - kRoundKeys;
+  const int limit = args.capacity - kRoundsPerCheck * kRoundKeys;
   Candidate* candidates = space.candidates + query * args.capacity;
   float threshold = space.thresholds[query];
   const std::uint64_t operand = ptx::wgmma_descriptor(space.queries, ptx::SmemSwizzle::k128B, 8 * kDim);
 
   const int lane_key =
       thread / kWarpgroup * kTileKeys + thread % kWarpgroup / kWarp * 16 + thread % kWarp / 4;
+  const int last_key = rounds.num_keys - 1;
   const auto key_of = [&](int round, int i) { return round * kRoundKeys + lane_key + 8 * i; };
   PageId page_ids[kRowsPerLane];
   const auto find_pages = [&](int round) {
 #pragma unroll
     for (int i = 0; i < kRowsPerLane; ++i)
-      page_ids[i] = pages[min(key_of(round, i), num_keys - 1) >> args.pool.log2_rows];
+      page_ids[i] = pages[min(key_of(round, i), last_key) >> args.pool.log2_rows];
   };
+  PackedRows rows;
   const auto load = [&](int round) {
-    const std::int32_t keys[kRowsPerLane] = {min(key_of(round, 0), num_keys - 1),
-                                             min(key_of(round, 1), num_keys - 1)};
-    return load_rows(args.pool, page_ids, keys, block);
+    const std::int32_t keys[kRowsPerLane] = {min(key_of(round, 0), last_key),
+                                             min(key_of(round, 1), last_key)};
+    rows = load_rows(args.pool, page_ids, keys, block);
   };
-  // Keys are loaded a round ahead, their pages' numbers two.
-  find_pages(begin);
-  PackedRows rows = load(begin);
-  find_pages(begin + 1);
-  for (int round = begin; round < end; ++round) {
-    std::uint32_t a[kSteps][4];
-    float factors[kRowsPerLane], products[kQueries * 32], scores[kRowsPerLane];
-    widen_rows(rows, block, space.magnitudes, a, factors);
-    rows = load(round + 1);
-    find_pages(round + 2);
-    multiply<kQueries>(a, operand, products);
-    sum_heads<kQueries>(products, weights, scores);
-    bool full = false;
+  // While a round is multiplied, the next one is widened, the one after it on its way, and its successor's pages are looked
+  // up. Beyond the end the last key stands in.
+  std::uint32_t a[kSteps][4];
+  float factors[kRowsPerLane];
+  find_pages(rounds.begin);
+  load(rounds.begin);
+  find_pages(rounds.begin + 1);
+  widen_rows(rows, block, space.magnitudes, a, factors);
+  load(rounds.begin + 1);
+  find_pages(rounds.begin + 2);
+  bool full = false;
+  for (int round = rounds.begin; round < rounds.end; ++round) {
+    Products<kQueries> products;
+    begin_products<kQueries>(a, operand, products);
+    std::uint32_t next_a[kSteps][4];
+    float next_factors[kRowsPerLane], scores[kRowsPerLane];
+    widen_rows(rows, block, space.magnitudes, next_a, next_factors);
+    load(round + 2);
+    find_pages(round + 3);
+    finish_products<kQueries>(products);
+    sum_heads<kQueries>(products, space.weights, scores);
+    std::int32_t keys[kRowsPerLane];
+    bool wanted[kRowsPerLane];
 #pragma unroll
     for (int i = 0; i < kRowsPerLane; ++i) {
-      const float score = lowest_if_nan(scores[i] * factors[i]);
-      const int key = key_of(round, i);
-      if (!offers(i) || key >= visible || score <= threshold) continue;
-      const int at = atomicAdd(&space.counts[query], 1);
-      candidates[at] = candidate(score, key);
-      full |= at >= limit;
+      keys[i] = key_of(round, i);
+      scores[i] = lowest_if_nan(scores[i] * factors[i]);
+      wanted[i] = offers(i) && keys[i] < visible && !(scores[i] <= threshold);
     }
-    if (__syncthreads_or(full) != 0) {
+    full |= append<kQueries>(wanted, scores, keys, limit, candidates, &space.counts[query]);
+    if ((round - rounds.begin) % kRoundsPerCheck == kRoundsPerCheck - 1 && __syncthreads_or(full) != 0) {
       make_room<kQueries, kWarpgroups * kWarpgroup>(args, first, last, limit, space);
       threshold = space.thresholds[query];
+      full = false;
     }
+#pragma unroll
+    for (int i = 0; i < kSteps * 4; ++i) a[i / 4][i % 4] = next_a[i / 4][i % 4];
+#pragma unroll
+    for (int i = 0; i < kRowsPerLane; ++i) factors[i] = next_factors[i];
   }
+  __syncthreads();
 }
 
 /// By the whole block: the best top_k of query `query` of the block to `selected`, or to the split's list.
@@ -226,14 +225,16 @@ __device__ void finish_query(const ScoreArgs& args, int query, std::int64_t row,
   const Candidate bound =
       count > args.top_k ? bound_of_best<kThreads>(candidates, count, args.top_k, args.top_k, space.selection)
                          : 0;
-  if (gridDim.y == 1) {
+  const std::int64_t list = row * gridDim.y + blockIdx.y;
+  if (space.alone[query]) {
+    if (blockIdx.y != 0) return;
     write_ascending<kThreads>(bound, candidates, count, space.visible[query],
                               reinterpret_cast<std::uint32_t*>(space.queries), sizeof(space.queries) / 4,
                               args.selected + row * args.selected_stride, args.top_k, space.selection);
+    if (gridDim.y > 1 && threadIdx.x == 0) args.lists.counts[list] = kDone;
     return;
   }
   if (bound != 0) count = drop_below<kThreads>(bound, candidates, count, space.selection);
-  const std::int64_t list = row * gridDim.y + blockIdx.y;
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) {
     args.lists.candidates[list * args.top_k + i] = candidates[i];
   }
@@ -246,7 +247,7 @@ template <int kQueries, int kWarpgroups>
 __global__ __launch_bounds__(kWarpgroups* kWarpgroup,
                              kWarpgroups == 1 ? 2
                                               : 1) void score_kernel(const __grid_constant__ ScoreArgs args) {
-  constexpr int kThreads = kWarpgroups * kWarpgroup;
+  constexpr int kThreads = kWarpgroups * kWarpgroup, kRoundKeys = kWarpgroups * kTileKeys;
   extern __shared__ __align__(1024) std::byte shared[];
   auto& space = *reinterpret_cast<ScoreSpace<kQueries>*>(shared);
   const int thread = static_cast<int>(threadIdx.x);
@@ -255,43 +256,46 @@ __global__ __launch_bounds__(kWarpgroups* kWarpgroup,
   ptx::wait_for_previous_kernel();
   ptx::launch_next_kernel();
 
-  bool any = false;
-#pragma unroll
-  for (int query = 0; query < kQueries; ++query) {
-    const std::int64_t row = first_row + query;
+  if (thread < kQueries) {
+    const std::int64_t row = first_row + thread;
     const bool exists = row < args.batch.num_rows;
     const int visible = exists ? num_visible(args.batch.positions[row]) : 0;
-    const bool scored = visible > args.top_k;
-    if (thread == 0) {
-      space.counts[query] = 0;
-      space.thresholds[query] = __uint_as_float(0x7FC00000u);
-      space.visible[query] = scored ? visible : 0;
-      space.sequences[query] = exists ? args.batch.sequence_of[row] : -1;
-    }
-    if (exists && !scored && blockIdx.y == 0) {
-      write_all<kThreads>(visible, args.selected + row * args.selected_stride, args.top_k);
-    }
-    any |= scored;
+    space.counts[thread] = 0;
+    space.thresholds[thread] = __uint_as_float(0x7FC00000u);
+    space.visible[thread] = visible > args.top_k ? visible : 0;
+    space.sequences[thread] = exists ? args.batch.sequence_of[row] : -1;
   }
-  if (!any) return;
-#pragma unroll
-  for (int query = 0; query < kQueries; ++query) {
-    // Beyond the last row stands that row once more; nothing becomes of its scores.
-    const std::int64_t row = min(first_row + query, static_cast<std::int64_t>(args.batch.num_rows) - 1);
-    prepare_query<kThreads>(args.inputs, row, space.queries[query], space.weights[query]);
-  }
-  ptx::fence_proxy_async();
   __syncthreads();
-
-  float weights[kQueries][16];
-#pragma unroll
-  for (int query = 0; query < kQueries; ++query) {
-#pragma unroll
-    for (int i = 0; i < 16; ++i) weights[query][i] = space.weights[query][thread % kBlocks * 16 + i];
+  bool scored = false;
+  for (int first = 0, num_keys = 0; first < kQueries;) {
+    const int last = end_of_run(first, space, num_keys);
+    const SplitRounds rounds = split_rounds<kRoundKeys>(num_keys);
+    scored |= rounds.begin < rounds.end;
+    if (thread >= first && thread < last) space.alone[thread] = rounds.alone;
+    first = last;
   }
-  for (int first = 0, last = 0; first < kQueries; first = last) {
-    while (last < kQueries && space.sequences[last] == space.sequences[first]) ++last;
-    score_sequence<kQueries, kWarpgroups>(args, first, last, weights, space);
+  if (blockIdx.y == 0) {
+    for (int query = 0; query < kQueries; ++query) {
+      const std::int64_t row = first_row + query;
+      if (row >= args.batch.num_rows || space.visible[query] > 0) continue;
+      write_all<kThreads>(num_visible(args.batch.positions[row]), args.selected + row * args.selected_stride,
+                          args.top_k);
+    }
+  }
+  if (scored) {
+    for (int query = 0; query < kQueries; ++query) {
+      // Beyond the last row stands that row once more; nothing becomes of its scores.
+      const std::int64_t row = min(first_row + query, static_cast<std::int64_t>(args.batch.num_rows) - 1);
+      prepare_query<kThreads>(args.inputs, row, space.queries[query], space.weights[query]);
+    }
+    ptx::fence_proxy_async();
+    __syncthreads();
+    for (int first = 0, num_keys = 0; first < kQueries;) {
+      const int last = end_of_run(first, space, num_keys);
+      const SplitRounds rounds = split_rounds<kRoundKeys>(num_keys);
+      if (rounds.begin < rounds.end) score_run<kQueries, kWarpgroups>(args, first, last, rounds, space);
+      first = last;
+    }
   }
   __syncthreads();
   for (int query = 0; query < kQueries; ++query) {
