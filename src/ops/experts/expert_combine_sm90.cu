@@ -73,7 +73,7 @@ void combine_experts_sm90(const ExpertsArgs& args, const DispatchExtents& extent
       .out = args.out.bf16().data(),
       .width = width,
       .num_selected = static_cast<std::int32_t>(extents.num_selected),
-      .shared_row = extents.has_shared ? static_cast<std::int32_t>(extents.num_slots()) : -1};
+      .shared_row = extents.has_shared ? static_cast<std::int32_t>(extents.first_shared_row()) : -1};
   const auto threads = static_cast<int>(std::min<std::int64_t>(kMaxThreads, width / kValuesPerThread));
   launch_kernel(
       "combining experts", combine_kernel,

@@ -1,8 +1,9 @@
 /// The first of the three kernels of experts_sm90: who visits whom, and the visitors' rows side by side.
 ///
 /// A *visit* is a (token, slot) pair. Visits are ordered by expert, then token, then slot; a visit's place in that order is
-/// its *row* in everything between dispatch and combination. The shared expert's rows, one a token, begin at
-/// `num_slots()`. Rows of one expert are cut into *token tiles*, those of the shared expert first.
+/// its *row* in everything between dispatch and combination. An expert's first row is a multiple of four, as TMA wants
+/// the scales of rows; rows left out are nobody's. The shared expert's rows, one a token, begin at `first_shared_row()`.
+/// Rows of one expert are cut into *token tiles*, those of the shared expert first.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,9 @@
 
 namespace baleen {
 
-/// Up to `tile_tokens` rows of one expert.
+inline constexpr int kRowAlignment = 4;
+
+/// Up to `tile_tokens` rows of one expert; the first is a multiple of kRowAlignment.
 struct TokenTile {
   std::int32_t expert;  ///< the number of routed experts: the shared one
   std::int32_t first_row;
@@ -27,10 +30,11 @@ struct DispatchExtents {
   std::int64_t num_selected = 0;  ///< slots of a token
   std::int64_t num_experts = 0;   ///< routed
   bool has_shared = false;
-  int tile_tokens = 0;
+  int tile_tokens = 0;  ///< a multiple of kRowAlignment
 
   [[nodiscard]] std::int64_t num_slots() const { return num_tokens * num_selected; }
-  [[nodiscard]] std::int64_t num_rows() const { return num_slots() + (has_shared ? num_tokens : 0); }
+  [[nodiscard]] std::int64_t first_shared_row() const;
+  [[nodiscard]] std::int64_t num_rows() const { return first_shared_row() + (has_shared ? num_tokens : 0); }
   [[nodiscard]] std::int64_t max_tiles() const;
 };
 

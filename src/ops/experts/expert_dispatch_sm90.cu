@@ -10,6 +10,11 @@
 
 namespace baleen {
 
+std::int64_t DispatchExtents::first_shared_row() const {
+  const std::int64_t experts = std::min(num_slots(), num_experts);  // that are visited at most
+  return (num_slots() + (kRowAlignment - 1) * experts + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+}
+
 std::int64_t DispatchExtents::max_tiles() const {
   const std::int64_t routed = std::min(num_slots(), num_experts + num_slots() / tile_tokens);
   return routed + (has_shared ? (num_tokens + tile_tokens - 1) / tile_tokens : 0);
@@ -33,6 +38,7 @@ struct DispatchParams {
   std::int32_t num_experts;
   std::int32_t tokens_per_block;
   std::int32_t tile_tokens;
+  std::int32_t first_shared_row;
   bool has_shared;
   DispatchPlan plan;
   Fp8Rows rows;
@@ -53,11 +59,9 @@ __device__ int block_exclusive_sum(int value, int* warp_sums) {
 /// `count` rows from `first_row` on, cut into tiles of nearly the same size.
 __device__ void write_tiles(TokenTile* to, int expert, int first_row, int count, int tile_tokens) {
   const int num_tiles = (count + tile_tokens - 1) / tile_tokens;
-  for (int i = 0; i < num_tiles; ++i) {
-    const int begin = static_cast<int>(static_cast<std::int64_t>(count) * i / num_tiles);
-    const int end = static_cast<int>(static_cast<std::int64_t>(count) * (i + 1) / num_tiles);
-    to[i] = {expert, first_row + begin, end - begin, 0};
-  }
+  const std::int64_t units = (count + kRowAlignment - 1) / kRowAlignment;
+  const auto cut = [&](int i) { return min(count, kRowAlignment * static_cast<int>(units * i / num_tiles)); };
+  for (int i = 0; i < num_tiles; ++i) to[i] = {expert, first_row + cut(i), cut(i + 1) - cut(i), 0};
 }
 
 struct QuantisedWord {
@@ -111,7 +115,8 @@ __global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams
   for (int i = thread; i < num_own; i += kThreads) own_ids[i] = p.ids[first_slot + i];
   __syncthreads();
   const int count = thread < p.num_experts ? visits[thread] : 0;
-  const int first_row = block_exclusive_sum(count, warp_sums);
+  const int first_row =
+      block_exclusive_sum((count + kRowAlignment - 1) / kRowAlignment * kRowAlignment, warp_sums);
   if (thread < p.num_experts) visits_before[thread] += first_row;
   __syncthreads();
 
@@ -124,7 +129,8 @@ __global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams
     }
     if (thread == kThreads - 1) {
       *p.plan.num_tiles = first_tile + tiles;
-      if (p.has_shared) write_tiles(p.plan.tiles, p.num_experts, num_slots, p.num_tokens, p.tile_tokens);
+      if (p.has_shared)
+        write_tiles(p.plan.tiles, p.num_experts, p.first_shared_row, p.num_tokens, p.tile_tokens);
     }
   }
   for (std::int64_t i = blockIdx.x * kThreads + thread; i < p.plan.num_counters;
@@ -143,7 +149,8 @@ __global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams
     p.plan.row_of_slot[first_slot + i] = row;
   }
   if (p.has_shared) {
-    for (int i = thread; i < num_tokens; i += kThreads) p.plan.row_weight[num_slots + first_token + i] = 1.0F;
+    for (int i = thread; i < num_tokens; i += kThreads)
+      p.plan.row_weight[p.first_shared_row + first_token + i] = 1.0F;
   }
   __syncthreads();
   if (p.rows.codes == nullptr) return;
@@ -169,7 +176,7 @@ __global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams
         const int row = own_rows[token * p.num_selected + slot];
         if (row >= 0) store(words[i], row, block);
       }
-      if (p.has_shared) store(words[i], num_slots + first_token + token, block);
+      if (p.has_shared) store(words[i], p.first_shared_row + first_token + token, block);
     }
   }
 }
@@ -192,6 +199,7 @@ void dispatch_experts_sm90(const ExpertsArgs& args, const DispatchExtents& exten
                               .num_experts = static_cast<int>(extents.num_experts),
                               .tokens_per_block = tokens_per_block,
                               .tile_tokens = extents.tile_tokens,
+                              .first_shared_row = static_cast<int>(extents.first_shared_row()),
                               .has_shared = extents.has_shared,
                               .plan = plan,
                               .rows = rows};

@@ -4,7 +4,7 @@ namespace baleen {
 namespace {
 
 /// One group of two warpgroups: 256 rows an item, each warpgroup with two blocks of sums in registers.
-using ManyTokens = ProductShape<1, 2, 2, 3, 16, 64, 240, 24, 16, 32, 64, 96, 112>;
+using ManyTokens = ProductShape<1, 2, 2, 3, 16, 64, 232, 40, 16, 32, 64, 96, 112>;
 
 }  // namespace
 

@@ -24,32 +24,28 @@ template <class Shape>
 class WeightScales<Shape, WeightFormat::kFp4> {
  public:
   __device__ WeightScales(const ItemMatrix (&halves)[2], int row_in_half, int num_slices)
-      : last_slice_(num_slices - 1), shift_(8 * (threadIdx.x % 4)) {
+      : num_slices_(num_slices), shift_(8 * (threadIdx.x % 4)) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      base_[half] = reinterpret_cast<const std::uint32_t*>(
-          static_cast<const std::uint8_t*>(halves[half].matrix->scales) +
-          halves[half].expert * halves[half].matrix->scale_distance);
+      const ItemMatrix& matrix = halves[half];
+      const int row =
+          (matrix.row < matrix.num_rows ? matrix.row : 0) + row_in_half;  // a half is within or beyond
+      words_[half] =
+          reinterpret_cast<const std::uint32_t*>(static_cast<const std::uint8_t*>(matrix.matrix->scales) +
+                                                 matrix.expert * matrix.matrix->scale_distance) +
+          static_cast<std::int64_t>(row) * num_slices;
 #pragma unroll
       for (int block = 0; block < Shape::kBlocks; ++block) {
-        const int row = halves[half].row + row_in_half + block * Shape::kBlockRows;
-        offset_[block][half] = min(row, halves[half].num_rows - 1) * num_slices;
-      }
-    }
-    // The largest of a row: the four threads that share it look at a quarter each.
-#pragma unroll
-    for (int block = 0; block < Shape::kBlocks; ++block) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
+        const std::uint32_t* row_words = words_[half] + block * Shape::kBlockRows * num_slices;
+        // The largest of a row: the four threads that share it look at a quarter each.
         std::uint32_t largest = 0;
-        const std::uint32_t* words = base_[half] + offset_[block][half];
 #pragma unroll 8
-        for (int i = threadIdx.x % 4; i < num_slices; i += 4) largest = __vmaxu4(largest, words[i]);
+        for (int i = threadIdx.x % 4; i < num_slices; i += 4) largest = __vmaxu4(largest, row_words[i]);
         largest = __vmaxu4(largest, __shfl_xor_sync(kAllLanes, largest, 1));
         largest = __vmaxu4(largest, __shfl_xor_sync(kAllLanes, largest, 2));
         largest = __vmaxu4(largest, largest >> 16);
-        top_[block][half] = static_cast<int>(max(largest & 0xFFu, largest >> 8 & 0xFFu));
-        next_[block][half] = words[0];
+        tops_ |= max(largest & 0xFFu, largest >> 8 & 0xFFu) << 8 * (2 * block + half);
+        next_[block][half] = row_words[0];
       }
     }
   }
@@ -57,27 +53,32 @@ class WeightScales<Shape, WeightFormat::kFp4> {
   /// The table for this thread's group of slice `slice`, and starts the way to the next slice's.
   __device__ WidenedMagnitudes table(const WidenedMagnitudes* tables, int block, int half, int slice) {
     const int scale = static_cast<int>(next_[block][half] >> shift_ & 0xFFu);
-    next_[block][half] = base_[half][offset_[block][half] + min(slice + 1, last_slice_)];
-    return tables[widened_table(scale, top_[block][half])];
+    next_[block][half] =
+        words_[half][block * Shape::kBlockRows * num_slices_ + min(slice + 1, num_slices_ - 1)];
+    return tables[widened_table(scale, top(block, half))];
   }
 
   /// What a row's sum is multiplied by at the end.
   __device__ float row_factor(int block, int half) const {
-    const int top = top_[block][half];
     constexpr int kNaN = 255;
     constexpr float kSmallest = 0x1p-127F;  // code 0
-    const float largest = top == kNaN ? __uint_as_float(0x7FC00000u)
-                          : top == 0  ? kSmallest
-                                      : __uint_as_float(static_cast<std::uint32_t>(top) << 23);
+    const int code = top(block, half);
+    const float largest = code == kNaN ? __uint_as_float(0x7FC00000u)
+                          : code == 0  ? kSmallest
+                                       : __uint_as_float(static_cast<std::uint32_t>(code) << 23);
     return largest * (1.0F / static_cast<float>(1 << kTopExponent));
   }
 
  private:
-  const std::uint32_t* base_[2];  ///< words of a slice's four codes
-  int offset_[Shape::kBlocks][2];
-  int top_[Shape::kBlocks][2];
+  __device__ int top(int block, int half) const {
+    return static_cast<int>(tops_ >> 8 * (2 * block + half) & 0xFFu);
+  }
+
+  static_assert(2 * Shape::kBlocks <= 4, "tops_ has four bytes");
+  const std::uint32_t* words_[2];  ///< of block 0: a word is a slice's four codes
   std::uint32_t next_[Shape::kBlocks][2];
-  int last_slice_;
+  std::uint32_t tops_ = 0;  ///< a row's largest code, a byte each
+  int num_slices_;
   int shift_;
 };
 

@@ -28,6 +28,7 @@ struct Bf16Params {
   Bf16Bits* inner;
   Bf16Bits* y;
   std::int32_t num_slots;
+  std::int32_t first_shared_row;
   std::int32_t num_selected;
   std::int32_t width;
   std::int32_t inner_width;
@@ -43,7 +44,7 @@ struct Visit {
 /// Slots first, then one visit a token to the shared expert. False: nobody's.
 __device__ bool find_visit(const Bf16Params& p, int index, Visit& visit) {
   if (index >= p.num_slots) {
-    visit = {-1, index - p.num_slots, index};
+    visit = {-1, index - p.num_slots, p.first_shared_row + index - p.num_slots};
     return true;
   }
   visit = {p.ids[index], index / p.num_selected, p.row_of_slot[index]};
@@ -128,16 +129,18 @@ void bf16_expert_products_sm90(const ExpertsArgs& args, const DispatchExtents& e
                           .inner = inner,
                           .y = y,
                           .num_slots = static_cast<std::int32_t>(extents.num_slots()),
+                          .first_shared_row = static_cast<std::int32_t>(extents.first_shared_row()),
                           .num_selected = static_cast<std::int32_t>(extents.num_selected),
                           .width = static_cast<std::int32_t>(first.w1.cols),
                           .inner_width = static_cast<std::int32_t>(first.w1.rows),
                           .swiglu_limit = args.swiglu_limit};
+  const std::int64_t visits = extents.num_slots() + (extents.has_shared ? extents.num_tokens : 0);
   const auto launch = [&](void (*kernel)(Bf16Params), std::int64_t outputs) {
-    launch_kernel("multiplying BF16 experts", kernel,
-                  {.grid = dim3(static_cast<unsigned>(extents.num_rows()),
-                                static_cast<unsigned>(outputs / kOutputsPerBlock)),
-                   .threads = kWarps * kWarpLanes},
-                  context.stream, params);
+    launch_kernel(
+        "multiplying BF16 experts", kernel,
+        {.grid = dim3(static_cast<unsigned>(visits), static_cast<unsigned>(outputs / kOutputsPerBlock)),
+         .threads = kWarps * kWarpLanes},
+        context.stream, params);
   };
   launch(inner_kernel, params.inner_width);
   launch(down_kernel, params.width);
