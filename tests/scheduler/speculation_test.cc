@@ -49,11 +49,10 @@ TEST(Speculation, ChangesNoReplyWhateverTheDraftsAreWorth) {
   const std::vector<Request> requests = all_kinds();
   for (const std::int64_t speculate : {0, 1, 3, 9}) {
     for (const double quality : {0.0, 0.6, 1.0}) {
-      const bool chooses = quality > 0;
       SchedulerWorld world({.pools = {.num_pages = 40, .max_sequences = 9},
                             .max_batch_tokens = 70,
                             .max_logit_rows = 20,
-                            .chooses = chooses,
+                            .chooses = quality > 0,  // in steps without penalties and rules
                             .draft_quality = quality},
                            {.speculate = speculate});
       std::vector<SchedulerWorld::Submitted> replies;
@@ -68,7 +67,6 @@ TEST(Speculation, ChangesNoReplyWhateverTheDraftsAreWorth) {
         const std::int64_t given = 1 + summary.steps + summary.accepted_tokens;
         EXPECT_TRUE(summary.reply_tokens == given || summary.reply_tokens == given - 1);
       }
-      EXPECT_EQ(world.engine.num_chosen > 0, chooses);
       const SchedulerStats stats = world.scheduler.stats();
       EXPECT_EQ(stats.drafted_tokens > 0, speculate > 0);
       if (speculate > 0 && quality == 1) {
@@ -76,6 +74,21 @@ TEST(Speculation, ChangesNoReplyWhateverTheDraftsAreWorth) {
       }
       world.expect_everything_came_back();
     }
+  }
+}
+
+TEST(Speculation, TokensThatTheEngineChoosesAreTheSame) {
+  std::vector<Request> requests = all_kinds();
+  std::erase_if(requests, [](const Request& request) { return request.rules || request.sampling.adjusts_logits(); });
+  for (const std::int64_t speculate : {0, 3}) {
+    SchedulerWorld world({.chooses = true}, {.speculate = speculate});
+    std::vector<SchedulerWorld::Submitted> replies;
+    for (const Request& request : requests) replies.push_back(world.submit(request));
+    world.finish();
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      expect_reply(*replies[i].reply, expected_reply(requests[i], 256000));
+    }
+    EXPECT_GT(world.engine.num_chosen, 0);
   }
 }
 
