@@ -53,8 +53,8 @@ class Forward {
   /// the device.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() const;
 
-  /// Called after each block with its streams, if set: tests and the search for the first non-finite layer. Not by
-  /// devices that repeat a step without calling its operations.
+  /// Called after each block of the main layers with its streams, if set: tests and the search for the first non-finite
+  /// layer.
   using BlockObserver = void (*)(void* context, std::int64_t block, ConstActivations<3> streams);
   void observe_blocks(BlockObserver observer, void* context) {
     observer_ = observer;

