@@ -73,8 +73,10 @@ struct Bf16Boxes {
 };
 [[nodiscard]] Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes);
 
-/// Few rows, one segment: all weights pass once, as fast as memory gives them.
+/// Few rows, one segment, BF16 weights: all pass once, as fast as memory gives them.
 void bf16_stream_sm90(const Bf16Work& work, CudaContext& context);
+/// The same with FP8 weights.
+void bf16_stream_fp8_sm90(const Bf16Work& work, CudaContext& context);
 /// Few rows, kMaxSegments: the same with the segments side by side.
 void bf16_split_sm90(const Bf16Work& work, CudaContext& context);
 /// Many rows, any segments: as fast as the tensor cores multiply.

@@ -122,9 +122,9 @@ __device__ void multiply_segment(float (&d)[T::kTokens / 2], const Bf16Products&
       ring.wait_full(place);
       const std::byte* x = ring.tokens(place);
       if constexpr (T::kFp8) {
-        widen_operand<T::kWeightRowBytes, false>(a[half], ring.weights(place), 0,
-                                                 warpgroup * kMmaOutputs + operand_row(thread, 0), lane % 4,
-                                                 multiplier);
+        widen_operand<T::kWeightRowBytes>(a[half], ring.weights(place), 0,
+                                          warpgroup * kMmaOutputs + operand_row(thread, 0), lane % 4,
+                                          multiplier);
         multiply_operand<T::kTokens>(d, a[half], x, accumulate);
       } else {
         ptx::wgmma_fence();

@@ -47,7 +47,8 @@ Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes) {
                .num_outputs = static_cast<std::int32_t>(weight.rows),
                .first_tile = parameters.num_tiles,
                .y_is_bf16 = output.y.element_type() == ElementType::kBf16,
-               .y_has_map = boxes.stores_boxes && aligned(output.y.address()) && y_row_bytes % 16 == 0};
+               .y_has_map = boxes.stores_boxes && aligned(output.y.address()) && y_row_bytes % 16 == 0 &&
+                            weight.rows * y_size % 16 == 0};
     if (product.y_has_map) {
       constexpr int kStagedOutputs = 64;
       product.y_map = make_tensor_map(product.y, work.num_rows, weight.rows * y_size, y_row_bytes,
@@ -77,6 +78,8 @@ void run_bf16_sm90(const Bf16Work& work, CudaContext& context) {
   if (work.num_rows == 0) return;
   if (work.num_rows > kFewRows) {
     bf16_tile_sm90(work, context);
+  } else if (work.outputs.front().weight->format == WeightFormat::kFp8) {
+    bf16_stream_fp8_sm90(work, context);
   } else if (work.num_segments == 1) {
     bf16_stream_sm90(work, context);
   } else {
