@@ -22,65 +22,53 @@ struct StreamStages {
   static constexpr int kStages = kFitting < kMaxStages ? kFitting : kMaxStages;
 };
 
-/// The loads of a block, a slice at a time: all slices of a tile, then the next tile.
-template <class S>
-struct LoadCursor {
-  const Bf16Products& work;
-  const Ring& ring;
-  int first_token;
-  int tile, row, group, slice = 0;
-  const CUtensorMap* weight;
+/// The slices of a block's tiles, one after the other: calls load(place, tile, slice) for each once its stage is free.
+template <class S, class Load>
+__device__ inline void for_each_slice(const Bf16Products& work, const Ring& ring, Load load) {
   RingPlace place;
-
-  __device__ LoadCursor(const Bf16Products& products, const Ring& stages, int token)
-      : work(products), ring(stages), first_token(token) {
-    enter(static_cast<int>(blockIdx.x));
-  }
-  __device__ void enter(int next_tile) {
-    tile = next_tile;
-    const Bf16Products::Product& product = product_of(work, tile);
-    weight = &product.weight;
-    row = (tile - product.first_tile) * S::kTileOutputs;
-    group = tile * S::kTileOutputs / work.group_outputs;
-  }
-  __device__ bool done() const { return tile >= work.num_tiles; }
-  __device__ void advance() {
-    place.advance(S::kStages);
-    if (++slice < work.num_slices) return;
-    slice = 0;
-    enter(tile + static_cast<int>(gridDim.x));
-  }
-  __device__ void load_weights() const {
-    ptx::mbarrier_arrive_expect(ring.full(place), S::kStageBytes);
-#pragma unroll
-    for (int box = 0; box < S::kWeightBoxes; ++box) {
-      ptx::tma_load(ring.weights(place) + box * S::kWeightBoxBytes, *weight, ring.full(place),
-                    (slice * S::kWeightBoxes + box) * kBoxRowBytes, row, ptx::L2Hint::kEvictFirst);
+  for (int tile = static_cast<int>(blockIdx.x); tile < work.num_tiles; tile += static_cast<int>(gridDim.x)) {
+    for (int slice = 0; slice < work.num_slices; ++slice, place.advance(S::kStages)) {
+      ring.wait_empty(place);
+      load(place, tile, slice);
     }
-  }
-  __device__ void load_tokens() const {
-#pragma unroll
-    for (int box = 0; box < kBoxesPerSlice; ++box) {
-      ptx::tma_load(ring.tokens(place) + box * S::kTokenBoxBytes, work.x, ring.full(place),
-                    (slice * kBoxesPerSlice + box) * kBoxRowBytes, first_token, group,
-                    ptx::L2Hint::kEvictLast);
-    }
-  }
-};
-
-/// One thread. The weights of the first round are on their way before the previous kernel has ended.
-template <class S>
-__device__ void load_tiles(const Bf16Products& work, const Ring& ring, int first_token) {
-  LoadCursor<S> weights(work, ring, first_token), tokens(work, ring, first_token);
-  for (int stage = 0; stage < S::kStages && !weights.done(); ++stage, weights.advance())
-    weights.load_weights();
-  ptx::wait_for_previous_kernel();
-  for (int stage = 0; stage < S::kStages && !tokens.done(); ++stage, tokens.advance()) tokens.load_tokens();
-  for (; !tokens.done(); tokens.advance()) {
-    ring.wait_empty(tokens.place);
-    tokens.load_weights();
-    tokens.load_tokens();
   }
 }
+
+/// One thread: weights, which may be on their way before the previous kernel has ended.
+template <class S>
+__device__ inline void load_weights(const Bf16Products& work, const Ring& ring) {
+  for_each_slice<S>(work, ring, [&](const RingPlace& place, int tile, int slice) {
+    const Bf16Products::Product& product = product_of(work, tile);
+    ptx::mbarrier_arrive_expect(ring.full(place), S::kWeightBytes);
+    ptx::tma_load(ring.weights(place), product.weight, ring.full(place), 0,
+                  (tile - product.first_tile) * S::kTileOutputs, slice * S::kWeightBoxes,
+                  ptx::L2Hint::kEvictFirst);
+  });
+}
+
+/// One thread of another warp: x.
+template <class S>
+__device__ inline void load_tokens(const Bf16Products& work, const Ring& ring, int first_token) {
+  ptx::wait_for_previous_kernel();
+  int first_column = 0;
+  for_each_slice<S>(work, ring, [&](const RingPlace& place, int tile, int slice) {
+    if (slice == 0) first_column = tile * S::kTileOutputs / work.group_outputs * work.group_columns;
+    ptx::mbarrier_arrive_expect(ring.full(place), S::kStageBytes - S::kWeightBytes);
+    ptx::tma_load(ring.tokens(place), work.x, ring.full(place), 0, first_token,
+                  first_column + slice * kBoxesPerSlice, ptx::L2Hint::kEvictLast);
+  });
+}
+
+/// By the warps after those that multiply.
+template <class S>
+__device__ inline void load_tiles(const Bf16Products& work, const Ring& ring, int first_token,
+                                  int first_thread) {
+  const int thread = static_cast<int>(threadIdx.x) - first_thread;
+  if (thread == 0) load_weights<S>(work, ring);
+  if (thread == kWarpThreads) load_tokens<S>(work, ring, first_token);
+}
+
+/// Warps that load_tiles wants.
+constexpr int kLoaders = 2;
 
 }  // namespace baleen

@@ -1,6 +1,7 @@
 // Products of few tokens with FP8 weights: widened to BF16 on their way from shared memory into operand registers.
 //
-// Blocks walk over tiles of 64 outputs; a producer thread keeps a ring of slices (weights and x) full. Widening takes a
+// Blocks walk over tiles of 64 outputs; two threads keep a ring of slices full, of
+// weights and of x. Widening takes a
 // warpgroup several times as long as multiplying, and the sums of a tile are one chain over all of K: so the warpgroups
 // take turns. Each widens a slice or two while others widen or multiply theirs, waits until the sums come round, adds its
 // products, and hands them on through shared memory.
@@ -25,7 +26,7 @@ struct Fp8Stream
   /// As many as have registers for their slices of operand and the sums.
   static constexpr int kWarpgroups = kMaxTokens <= 32 ? 4 : 3;
   static constexpr int kMultipliers = kWarpgroups * kWarpgroupThreads;
-  static constexpr int kThreads = kMultipliers + kWarpThreads;
+  static constexpr int kThreads = kMultipliers + kLoaders * kWarpThreads;
   static constexpr int kSumsBytes = kMmaOutputs * kMaxTokens * static_cast<int>(sizeof(float));
   static constexpr int kDynamicBytes = Fp8Stream::kStages * Fp8Stream::kStageBytes + kSumsBytes + kGroupBytes;
 };
@@ -134,7 +135,7 @@ __global__ void __launch_bounds__(S::kThreads, 1) bf16_stream_fp8(const __grid_c
   const Ring ring{align_to_group(dynamic), barriers, S::kStages, S::kWeightBytes, S::kStageBytes};
   const Relay<S> relay{reinterpret_cast<float4*>(ring.stages + S::kStages * S::kStageBytes)};
   if (threadIdx.x == 0) {
-    barriers.init(S::kStages, kWarpsPerWarpgroup);
+    barriers.init(S::kStages, kLoaders, kWarpsPerWarpgroup);
     ptx::launch_next_kernel();
   }
   __syncthreads();
@@ -143,16 +144,19 @@ __global__ void __launch_bounds__(S::kThreads, 1) bf16_stream_fp8(const __grid_c
     ptx::wait_for_previous_kernel();
     take_turns<S>(work, ring, relay, static_cast<int>(threadIdx.x) / kWarpgroupThreads,
                   static_cast<int>(threadIdx.x) % kWarpgroupThreads, first_token);
-  } else if (threadIdx.x == S::kMultipliers) {
-    load_tiles<S>(work, ring, first_token);
+  } else {
+    load_tiles<S>(work, ring, first_token, S::kMultipliers);
   }
 }
 
 template <int kTokens, int kTurnSlices>
 void launch(const Bf16Work& work, CudaContext& context) {
   using S = Fp8Stream<kTokens, kTurnSlices>;
-  const Bf16Products parameters =
-      make_products(work, {.tile_outputs = S::kTileOutputs, .weight_bytes = kBoxRowBytes, .tokens = kTokens});
+  const Bf16Products parameters = make_products(work, {.tile_outputs = S::kTileOutputs,
+                                                       .weight_bytes = kBoxRowBytes,
+                                                       .weight_columns = S::kWeightBoxes,
+                                                       .tokens = kTokens,
+                                                       .token_columns = kBoxesPerSlice});
   launch_bf16({.kernel = bf16_stream_fp8<S>,
                .grid = {static_cast<unsigned>(std::min(parameters.num_tiles, context.num_sms)),
                         static_cast<unsigned>((work.num_rows + kTokens - 1) / kTokens), 1},

@@ -1,7 +1,7 @@
 // Products of few tokens with many outputs in BF16: every weight passes once through shared memory, as fast as memory
 // gives it.
 //
-// Blocks walk over tiles of 128 outputs. A producer thread keeps a ring of slices (weights and x) full; two warpgroups
+// Blocks walk over tiles of 128 outputs. Two threads keep a ring of slices full, of weights and of x; two warpgroups
 // multiply 64 outputs each.
 #include <algorithm>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kWarpgroups = 2;
 constexpr int kMultipliers = kWarpgroups * kWarpgroupThreads;
-constexpr int kThreads = kMultipliers + kWarpThreads;
+constexpr int kThreads = kMultipliers + kLoaders * kWarpThreads;
 constexpr int kSlackBytes = 2048;  // alignment, barriers
 
 template <int kTokens>
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads, 1) bf16_stream(const __grid_constant
   __shared__ RingBarriers barriers;
   const Ring ring{align_to_group(dynamic), barriers, S::kStages, S::kWeightBytes, S::kStageBytes};
   if (threadIdx.x == 0) {
-    barriers.init(S::kStages, kWarpgroups * kWarpsPerWarpgroup);
+    barriers.init(S::kStages, kLoaders, kWarpgroups * kWarpsPerWarpgroup);
     ptx::launch_next_kernel();
   }
   __syncthreads();
@@ -74,16 +74,19 @@ __global__ void __launch_bounds__(kThreads, 1) bf16_stream(const __grid_constant
   if (threadIdx.x < kMultipliers) {
     ptx::wait_for_previous_kernel();
     multiply_tiles<S>(work, ring, first_token);
-  } else if (threadIdx.x == kMultipliers) {
-    load_tiles<S>(work, ring, first_token);
+  } else {
+    load_tiles<S>(work, ring, first_token, kMultipliers);
   }
 }
 
 template <int kTokens>
 void launch(const Bf16Work& work, CudaContext& context) {
   using S = Stages<kTokens>;
-  const Bf16Products parameters =
-      make_products(work, {.tile_outputs = S::kTileOutputs, .weight_bytes = kBoxRowBytes, .tokens = kTokens});
+  const Bf16Products parameters = make_products(work, {.tile_outputs = S::kTileOutputs,
+                                                       .weight_bytes = kBoxRowBytes,
+                                                       .weight_columns = S::kWeightBoxes,
+                                                       .tokens = kTokens,
+                                                       .token_columns = kBoxesPerSlice});
   launch_bf16({.kernel = bf16_stream<S>,
                .grid = {static_cast<unsigned>(std::min(parameters.num_tiles, context.num_sms)),
                         static_cast<unsigned>((work.num_rows + kTokens - 1) / kTokens), 1},

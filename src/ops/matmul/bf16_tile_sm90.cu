@@ -93,9 +93,9 @@ __device__ void load_tiles(const Bf16Products& work, const Walk& walk, const Rin
       std::uint64_t* full = ring.full(place);
       ring.wait_empty(place);
       ptx::mbarrier_arrive_expect(full, T::kStageBytes);
-      ptx::tma_load(ring.weights(place), product.weight, full, step * T::kWeightRowBytes, row);
-      ptx::tma_load_multicast(ring.tokens(place) + rank * T::kHalfTokenBytes, work.x, full,
-                              step * kBoxRowBytes, first_token, item.group, kBoth);
+      ptx::tma_load(ring.weights(place), product.weight, full, 0, row, step);
+      ptx::tma_load_multicast(ring.tokens(place) + rank * T::kHalfTokenBytes, work.x, full, 0, first_token,
+                              item.group * work.group_columns + step, kBoth);
     }
   }
 }
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(kThreads, 1) bf16_tile(const __grid_constant__
   __shared__ RingBarriers barriers;
   const Ring ring{align_to_group(dynamic), barriers, T::kStages, T::kWeightBytes, T::kStageBytes};
   if (threadIdx.x == 0) {
-    barriers.init(T::kStages, kPair * kMultipliers * kWarpsPerWarpgroup);
+    barriers.init(T::kStages, 1, kPair * kMultipliers * kWarpsPerWarpgroup);
     ptx::launch_next_kernel();
   }
   ptx::cluster_sync();
@@ -221,7 +221,9 @@ void launch(const Bf16Work& work, CudaContext& context) {
   using T = Tile<kFp8, kTokens, kSegments>;
   const Bf16Products parameters = make_products(work, {.tile_outputs = kTileOutputs,
                                                        .weight_bytes = T::kWeightRowBytes,
+                                                       .weight_columns = 1,
                                                        .tokens = kTokens / kPair,
+                                                       .token_columns = 1,
                                                        .stores_boxes = true});
   const int items = Walk(parameters, kTokens).num_items;
   launch_bf16({.kernel = bf16_tile<T>,
