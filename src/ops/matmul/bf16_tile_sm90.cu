@@ -204,8 +204,11 @@ __global__ void __launch_bounds__(kThreads, 1) bf16_tile(const __grid_constant__
   ptx::cluster_sync();  // nobody leaves while its neighbour still frees its stages
 }
 
-/// How long the chip takes, in tokens of a tile.
-int rounds_times_tokens(const Bf16Work& work, int tile_tokens, int num_sms) {
+/// What a tile costs beyond its tokens (filling the ring, storing y, weights that fewer tokens share), in tokens.
+constexpr int kTileOverhead = 40;
+
+/// How long the chip takes with tiles of so many tokens, in tokens.
+std::int64_t estimated_time(const Bf16Work& work, int tile_tokens, int num_sms) {
   std::int64_t tiles = 0;
   for (const Bf16Work::Output& output : work.outputs) {
     tiles += (output.weight->rows + kTileOutputs - 1) / kTileOutputs;
@@ -213,7 +216,7 @@ int rounds_times_tokens(const Bf16Work& work, int tile_tokens, int num_sms) {
   const std::int64_t pairs = (tiles / work.num_groups + kPair - 1) / kPair * work.num_groups;
   const std::int64_t items = pairs * ((work.num_rows + tile_tokens - 1) / tile_tokens);
   const std::int64_t clusters = num_sms / kPair;
-  return static_cast<int>((items + clusters - 1) / clusters * tile_tokens);
+  return (items + clusters - 1) / clusters * (tile_tokens + kTileOverhead);
 }
 
 template <bool kFp8, int kTokens, bool kSegments>
@@ -234,15 +237,17 @@ void launch(const Bf16Work& work, CudaContext& context) {
               parameters, context);
 }
 
-/// With tiles of kTokens, or half as many where that is done sooner. (A halved tile works at about 0.85 of the rate.)
-template <bool kFp8, int kTokens, bool kSegments>
+/// With the tile that is done soonest, largest first.
+template <bool kFp8, bool kSegments, int kTokens, int... kSmaller>
 void launch_best(const Bf16Work& work, CudaContext& context) {
-  if (rounds_times_tokens(work, kTokens / 2, context.num_sms) <
-      0.85 * rounds_times_tokens(work, kTokens, context.num_sms)) {
-    launch<kFp8, kTokens / 2, kSegments>(work, context);
-  } else {
-    launch<kFp8, kTokens, kSegments>(work, context);
+  if constexpr (sizeof...(kSmaller) > 0) {
+    const std::int64_t others = std::min({estimated_time(work, kSmaller, context.num_sms)...});
+    if (others < estimated_time(work, kTokens, context.num_sms)) {
+      launch_best<kFp8, kSegments, kSmaller...>(work, context);
+      return;
+    }
   }
+  launch<kFp8, kTokens, kSegments>(work, context);
 }
 
 }  // namespace
@@ -250,11 +255,12 @@ void launch_best(const Bf16Work& work, CudaContext& context) {
 void bf16_tile_sm90(const Bf16Work& work, CudaContext& context) {
   if (work.outputs.front().weight->format == WeightFormat::kFp8) {
     BALEEN_CHECK(work.outputs.size() == 1 && work.num_segments == 1);
-    launch_best<true, 256, false>(work, context);
+    launch_best<true, false, 256, 128>(work, context);
   } else if (work.num_segments == 1) {
-    launch_best<false, 256, false>(work, context);
+    launch_best<false, false, 256, 128>(work, context);
   } else {
-    launch_best<false, 128, true>(work, context);
+    launch_best<false, true, 192, 128, 64>(  // 256 tokens have no registers for two sets of sums
+        work, context);
   }
 }
 
