@@ -92,8 +92,8 @@ __device__ inline int swizzled_chunk(int row, int chunk) {
 
 /// A thread's part of the A operand for 64 inputs, widened from FP8: four instructions' worth, from 16-byte chunk
 /// `first_chunk` of the box on. `row`: of the box, the thread's first; `quad`: lane % 4, which pair of every 8 inputs is its
-/// own. kHalfOperand: every other group of 8 rows of the operand is zero.
-template <int kRowBytes, bool kHalfOperand>
+/// own.
+template <int kRowBytes>
 __device__ inline void widen_operand(std::uint32_t (&a)[kMmasPerBox][4], const std::byte* weights,
                                      int first_chunk, int row, int quad, std::uint32_t multiplier) {
   const std::byte* pairs = weights + row * kRowBytes + 2 * quad;
@@ -106,9 +106,9 @@ __device__ inline void widen_operand(std::uint32_t (&a)[kMmasPerBox][4], const s
     constexpr int kUpper = kMmaInputs / 2, kBelow = kGroupRows * kRowBytes;
     const int chunk = first_chunk + i;  // 16 codes are one instruction's inputs
     a[i][0] = pair_at(chunk, 0);
-    a[i][1] = kHalfOperand ? 0 : pair_at(chunk, kBelow);
+    a[i][1] = pair_at(chunk, kBelow);
     a[i][2] = pair_at(chunk, kUpper);
-    a[i][3] = kHalfOperand ? 0 : pair_at(chunk, kBelow + kUpper);
+    a[i][3] = pair_at(chunk, kBelow + kUpper);
   }
 }
 

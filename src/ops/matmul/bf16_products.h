@@ -38,11 +38,12 @@ struct Bf16Work {
   std::span<const Output> outputs;
 };
 
-/// The same as a kernel's parameter.
+/// The same as a kernel's parameter. Matrices that are loaded are seen as columns of 128 (or 64) bytes, the span of the
+/// swizzle: coordinates (0, row, column). A box of several columns lies in shared memory column after column.
 struct Bf16Products {
   struct Product {
-    CUtensorMap weight;  ///< boxes of tile_outputs rows
-    CUtensorMap y_map;   ///< boxes of 128 bytes of a row
+    CUtensorMap weight;
+    CUtensorMap y_map;  ///< boxes of 128 bytes of a row
     std::byte* y;
     std::int64_t y_stride;  ///< in elements
     std::int32_t num_outputs;
@@ -51,7 +52,7 @@ struct Bf16Products {
     bool y_has_map;  ///< it lies as the copy engine wants it
   };
 
-  CUtensorMap x;  ///< (byte, row, group): boxes of 128 bytes of K
+  CUtensorMap x;
   Product products[kMaxMatmulBf16Products];
   const float* block_scales;  ///< of FP8 weights, which come alone
   std::int32_t num_products;
@@ -62,19 +63,24 @@ struct Bf16Products {
   std::int32_t segment_slices;
   std::int32_t num_groups;
   std::int32_t group_outputs;
+  std::int32_t group_columns;  ///< of x, from group to group
 };
 
 /// How a kernel cuts them.
 struct Bf16Boxes {
-  int tile_outputs;           ///< of a tile; its weights are loaded as one box
-  int weight_bytes;           ///< of a box's rows: 128 or 64, which is also the span of the swizzle
-  int tokens;                 ///< of a box of x, whose rows are 128 bytes
+  int tile_outputs;    ///< rows of a tile, and of a box of weights
+  int weight_bytes;    ///< of K, of a column of weights: 128 or 64, which is also the span of the swizzle
+  int weight_columns;  ///< of a box
+  int tokens;          ///< rows of a box of x
+  int token_columns;   ///< of a box, of 128 bytes each
   bool stores_boxes = false;  ///< y too, where it can
 };
 [[nodiscard]] Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes);
 
-/// Few rows, one segment: all weights pass once, as fast as memory gives them.
+/// Few rows, one segment, BF16 weights: all pass once, as fast as memory gives them.
 void bf16_stream_sm90(const Bf16Work& work, CudaContext& context);
+/// The same with FP8 weights.
+void bf16_stream_fp8_sm90(const Bf16Work& work, CudaContext& context);
 /// Few rows, kMaxSegments: the same with the segments side by side.
 void bf16_split_sm90(const Bf16Work& work, CudaContext& context);
 /// Many rows, any segments: as fast as the tensor cores multiply.

@@ -1,4 +1,4 @@
-/// A ring of stages in shared memory between the thread that loads and the warps that multiply.
+/// A ring of stages in shared memory between the threads that load and the warps that multiply.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +27,10 @@ struct RingBarriers {
   std::uint64_t full[kMaxStages];
   std::uint64_t empty[kMaxStages];
 
-  /// By one thread. `readers`: arrivals that free a stage.
-  __device__ void init(int num_stages, int readers) {
+  /// By one thread. `loaders`: threads that each load a part of a stage; `readers`: arrivals that free it.
+  __device__ void init(int num_stages, int loaders, int readers) {
     for (int stage = 0; stage < num_stages; ++stage) {
-      ptx::mbarrier_init(&full[stage], 1);
+      ptx::mbarrier_init(&full[stage], static_cast<std::uint32_t>(loaders));
       ptx::mbarrier_init(&empty[stage], static_cast<std::uint32_t>(readers));
     }
     ptx::fence_mbarrier_init();

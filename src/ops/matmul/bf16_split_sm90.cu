@@ -3,8 +3,8 @@
 // Four warpgroups of a block each work on segments of their own, all eight in one block, or four in each of a pair of
 // blocks (a cluster). A tile has as few outputs (8 to 64, in steps of 8) as it takes to occupy every SM: its rows are the
 // first of an operand of 64, the others are whatever lies behind them in shared memory and are ignored. The segments' sums
-// meet in (distributed) shared memory and are added in order. A producer warp keeps a ring of slices full; the weights of
-// the first round, usually all, are on their way before the previous kernel has ended.
+// meet in (distributed) shared memory and are added in order. Two threads keep a ring full, of weights and of x; the
+// weights of the first round, usually all, are on their way before the previous kernel has ended.
 #include <algorithm>
 
 #include "base/check.h"
@@ -20,45 +20,59 @@ namespace {
 
 constexpr int kWarpgroups = 4;
 constexpr int kMultipliers = kWarpgroups * kWarpgroupThreads;
-constexpr int kThreads = kMultipliers + kWarpThreads;
+constexpr int kLoaders = 2;  // warps: weights, x
+constexpr int kThreads = kMultipliers + kLoaders * kWarpThreads;
 constexpr int kWarpRows = 16;  // of an operand
 
 /// How shared memory is laid out: ring, sums, and a margin for the rows of the last operand that are not there.
 struct SplitMemory {
-  int box_bytes, token_box_bytes, weight_bytes, stage_bytes, num_stages, segment_sums, sums_offset,
+  int stage_slices;  ///< as many of a segment as leave enough stages
+  int column_bytes, token_column_bytes, weight_bytes, stage_bytes, num_stages, segment_sums, sums_offset,
       total_bytes;
 
   /// `segments`: of the block.
-  __host__ __device__ SplitMemory(int tile_outputs, int tokens, int segments) {
+  __host__ __device__ SplitMemory(int tile_outputs, int tokens, int segment_slices, int segments) {
     constexpr int kMargin = kMmaOutputs * kBoxRowBytes, kSlack = 2048;
-    box_bytes = tile_outputs * kBoxRowBytes;
-    token_box_bytes = tokens * kBoxRowBytes;
-    weight_bytes = kBoxesPerSlice * box_bytes;
-    stage_bytes = weight_bytes + kBoxesPerSlice * token_box_bytes;
+    column_bytes = tile_outputs * kBoxRowBytes;
+    token_column_bytes = tokens * kBoxRowBytes;
     segment_sums = (tile_outputs + kWarpRows - 1) / kWarpRows * kWarpRows * tokens;
     const int sums_bytes = segments * segment_sums * static_cast<int>(sizeof(float));
-    const int fitting = (kSharedBytes - sums_bytes - kMargin - kSlack) / stage_bytes;
-    num_stages = fitting < kMaxStages ? fitting : kMaxStages;
+    const int ring_bytes = kSharedBytes - sums_bytes - kMargin - kSlack;
+    const int slice_bytes = kBoxesPerSlice * (column_bytes + token_column_bytes);
+    stage_slices = segment_slices;
+    while (stage_slices > 1 &&
+           (segment_slices % stage_slices != 0 || ring_bytes / (stage_slices * slice_bytes) < kWarpgroups)) {
+      --stage_slices;
+    }
+    weight_bytes = stage_slices * kBoxesPerSlice * column_bytes;
+    stage_bytes = stage_slices * slice_bytes;
+    num_stages = ring_bytes / stage_bytes < kMaxStages ? ring_bytes / stage_bytes : kMaxStages;
     sums_offset = num_stages * stage_bytes;
     total_bytes = sums_offset + sums_bytes + kMargin + kGroupBytes;
   }
 };
 
-/// The slices of a block, in the order in which they arrive: of every warpgroup's first segment in turn, then of the second.
+/// The stages of a block, in the order in which they are filled: of every warpgroup's first segment in turn, then of the
+/// second.
 template <int kBlocks>
-struct SliceOrder {
+struct StageOrder {
   static constexpr int kRounds = kMaxSegments / (kBlocks * kWarpgroups);
 
-  int num_slices, segment_slices, rank;
+  int num_slices, segment_slices, stage_slices, rank;
   int round = 0, index = 0, warpgroup = 0;
 
-  __device__ SliceOrder(const Bf16Products& work, int block_rank)
-      : num_slices(work.num_slices), segment_slices(work.segment_slices), rank(block_rank) {
+  __device__ StageOrder(const Bf16Products& work, const SplitMemory& memory, int block_rank)
+      : num_slices(work.num_slices),
+        segment_slices(work.segment_slices),
+        stage_slices(memory.stage_slices),
+        rank(block_rank) {
     skip_missing();
   }
   __device__ bool done() const { return round == kRounds; }
-  __device__ int segment() const { return (rank * kWarpgroups + warpgroup) * kRounds + round; }
-  __device__ int slice() const { return segment() * segment_slices + index; }
+  __device__ int first_slice() const {
+    return ((rank * kWarpgroups + warpgroup) * kRounds + round) * segment_slices + index;
+  }
+  __device__ int slices() const { return min(stage_slices, num_slices - first_slice()); }
   __device__ void advance() {
     step();
     skip_missing();
@@ -68,12 +82,13 @@ struct SliceOrder {
   __device__ void step() {
     if (++warpgroup < kWarpgroups) return;
     warpgroup = 0;
-    if (++index < segment_slices) return;
+    index += stage_slices;
+    if (index < segment_slices) return;
     index = 0;
     ++round;
   }
   __device__ void skip_missing() {
-    while (!done() && slice() >= num_slices) step();
+    while (!done() && first_slice() >= num_slices) step();
   }
 };
 
@@ -85,37 +100,33 @@ struct Split {
   const Bf16Products::Product& product;
   int rank, first_output, first_token;
 
-  __device__ void load_weights(const RingPlace& place, int slice) const {
-    ptx::mbarrier_arrive_expect(ring.full(place), static_cast<std::uint32_t>(memory.stage_bytes));
-#pragma unroll
-    for (int box = 0; box < kBoxesPerSlice; ++box) {
-      ptx::tma_load(ring.weights(place) + box * memory.box_bytes, product.weight, ring.full(place),
-                    (slice * kBoxesPerSlice + box) * kBoxRowBytes, first_output, ptx::L2Hint::kEvictFirst);
+  /// Calls load(place, first column) for every stage once it is free. (Columns beyond K arrive as zeros.)
+  template <class Load>
+  __device__ void for_each_stage(Load load) const {
+    RingPlace place;
+    for (StageOrder<kBlocks> order(work, memory, rank); !order.done();
+         order.advance(), place.advance(ring.num_stages)) {
+      ring.wait_empty(place);
+      load(place, order.first_slice() * kBoxesPerSlice);
     }
   }
-  __device__ void load_tokens(const RingPlace& place, int slice) const {
-#pragma unroll
-    for (int box = 0; box < kBoxesPerSlice; ++box) {
-      ptx::tma_load(ring.tokens(place) + box * memory.token_box_bytes, work.x, ring.full(place),
-                    (slice * kBoxesPerSlice + box) * kBoxRowBytes, first_token, 0, ptx::L2Hint::kEvictLast);
-    }
+  /// One thread: weights, which may be on their way before the previous kernel has ended.
+  __device__ void load_weights() const {
+    for_each_stage([&](const RingPlace& place, int column) {
+      ptx::mbarrier_arrive_expect(ring.full(place), static_cast<std::uint32_t>(memory.weight_bytes));
+      ptx::tma_load(ring.weights(place), product.weight, ring.full(place), 0, first_output, column,
+                    ptx::L2Hint::kEvictFirst);
+    });
   }
-  /// One thread.
-  __device__ void load() const {
-    SliceOrder<kBlocks> weights(work, rank), tokens(work, rank);
-    RingPlace weights_place, place;
-    for (int stage = 0; stage < ring.num_stages && !weights.done(); ++stage, weights.advance()) {
-      load_weights(weights_place, weights.slice());
-      weights_place.advance(ring.num_stages);
-    }
+  /// One thread of another warp: x.
+  __device__ void load_tokens() const {
     ptx::wait_for_previous_kernel();
-    for (int stage = 0; !tokens.done(); ++stage, tokens.advance(), place.advance(ring.num_stages)) {
-      if (stage >= ring.num_stages) {
-        ring.wait_empty(place);
-        load_weights(place, tokens.slice());
-      }
-      load_tokens(place, tokens.slice());
-    }
+    for_each_stage([&](const RingPlace& place, int column) {
+      ptx::mbarrier_arrive_expect(ring.full(place),
+                                  static_cast<std::uint32_t>(memory.stage_bytes - memory.weight_bytes));
+      ptx::tma_load(ring.tokens(place), work.x, ring.full(place), 0, first_token, column,
+                    ptx::L2Hint::kEvictLast);
+    });
   }
 
   /// One warpgroup: the sums of its segments to `sums`, in the order of its accumulators.
@@ -123,31 +134,31 @@ struct Split {
     const int lane = thread % kWarpThreads;
     const int num_threads = memory.segment_sums / (kTokens / 2);  // that hold rows of the tile
     RingPlace place;
-    SliceOrder<kBlocks> order(work, rank);
-    for (int round = 0; round < SliceOrder<kBlocks>::kRounds; ++round) {
+    StageOrder<kBlocks> order(work, memory, rank);
+    for (int round = 0; round < StageOrder<kBlocks>::kRounds; ++round) {
       float d[kTokens / 2] = {};
       bool accumulate = false;
-      int previous = -1;  // stage still being read
       for (; order.round == round; order.advance(), place.advance(ring.num_stages)) {
         if (order.warpgroup != warpgroup) continue;
         ring.wait_full(place);
-        ptx::wgmma_fence();
+        const std::byte *weights = ring.weights(place), *x = ring.tokens(place);
+        for (int slice = order.slices(); slice > 0; --slice) {
+          ptx::wgmma_fence();
 #pragma unroll
-        for (int box = 0; box < kBoxesPerSlice; ++box) {
-          multiply_box<kTokens>(d, ring.weights(place) + box * memory.box_bytes,
-                                ring.tokens(place) + box * memory.token_box_bytes, accumulate || box > 0);
+          for (int box = 0; box < kBoxesPerSlice; ++box) {
+            multiply_box<kTokens>(d, weights, x, accumulate || box > 0);
+            weights += memory.column_bytes;
+            x += memory.token_column_bytes;
+          }
+          ptx::wgmma_commit();
+          accumulate = true;
         }
-        ptx::wgmma_commit();
-        accumulate = true;
-        ptx::wgmma_wait<1>();
-        if (previous >= 0) ring.release(previous, lane);
-        previous = place.stage;
+        ptx::wgmma_wait<0>();
+        hold(d);
+        ring.release(place.stage, lane);
       }
-      ptx::wgmma_wait<0>();
-      hold(d);
-      if (previous >= 0) ring.release(previous, lane);
       if (thread >= num_threads) continue;
-      const int segment = warpgroup * SliceOrder<kBlocks>::kRounds + round;  // of the block
+      const int segment = warpgroup * StageOrder<kBlocks>::kRounds + round;  // of the block
 #pragma unroll
       for (int i = 0; i < kTokens / 2; ++i) {
         sums[segment * memory.segment_sums + i * num_threads + thread] = d[i];
@@ -189,12 +200,12 @@ template <int kTokens, int kBlocks>
 __global__ void __launch_bounds__(kThreads, 1) bf16_split(const __grid_constant__ Bf16Products work) {
   extern __shared__ std::byte dynamic[];
   __shared__ RingBarriers barriers;
-  const SplitMemory memory(work.tile_outputs, kTokens, kMaxSegments / kBlocks);
+  const SplitMemory memory(work.tile_outputs, kTokens, work.segment_slices, kMaxSegments / kBlocks);
   std::byte* base = align_to_group(dynamic);
   const Ring ring{base, barriers, memory.num_stages, memory.weight_bytes, memory.stage_bytes};
   auto* sums = reinterpret_cast<float*>(base + memory.sums_offset);
   if (threadIdx.x == 0) {
-    barriers.init(memory.num_stages, kWarpsPerWarpgroup);
+    barriers.init(memory.num_stages, kLoaders, kWarpsPerWarpgroup);
     ptx::launch_next_kernel();
   }
   __syncthreads();
@@ -212,7 +223,9 @@ __global__ void __launch_bounds__(kThreads, 1) bf16_split(const __grid_constant_
     ptx::wait_for_previous_kernel();
     split.multiply(sums, warpgroup, static_cast<int>(threadIdx.x) % kWarpgroupThreads);
   } else if (threadIdx.x == kMultipliers) {
-    split.load();
+    split.load_weights();
+  } else if (threadIdx.x == kMultipliers + kWarpThreads) {
+    split.load_tokens();
   }
   __syncwarp();
   if constexpr (kBlocks == 1) {
@@ -258,13 +271,20 @@ SplitShape best_shape(const Bf16Work& work, int tokens, int num_sms) {
 
 template <int kTokens, int kBlocks>
 void launch(const Bf16Work& work, int tile_outputs, CudaContext& context) {
+  const auto num_slices = static_cast<int>(work.num_inputs / kSliceInputs);
+  const SplitMemory memory(tile_outputs, kTokens, (num_slices + kMaxSegments - 1) / kMaxSegments,
+                           kMaxSegments / kBlocks);
   const Bf16Products parameters =
-      make_products(work, {.tile_outputs = tile_outputs, .weight_bytes = kBoxRowBytes, .tokens = kTokens});
+      make_products(work, {.tile_outputs = tile_outputs,
+                           .weight_bytes = kBoxRowBytes,
+                           .weight_columns = memory.stage_slices * kBoxesPerSlice,
+                           .tokens = kTokens,
+                           .token_columns = memory.stage_slices * kBoxesPerSlice});
   launch_bf16({.kernel = bf16_split<kTokens, kBlocks>,
                .grid = {static_cast<unsigned>(parameters.num_tiles * kBlocks),
                         static_cast<unsigned>((work.num_rows + kTokens - 1) / kTokens), 1},
                .threads = kThreads,
-               .shared_bytes = SplitMemory(tile_outputs, kTokens, kMaxSegments / kBlocks).total_bytes,
+               .shared_bytes = memory.total_bytes,
                .cluster_blocks = kBlocks},
               parameters, context);
 }

@@ -1,4 +1,5 @@
-/// Sums of a warpgroup (64 outputs of some tokens) to y: transposed in shared memory, from there by the copy engine.
+/// Sums of a warpgroup (64 outputs of some tokens) to y: value by value, or transposed in shared memory and from there by the
+/// copy engine.
 #pragma once
 
 #include "cuda/ptx/mbarrier.h"
@@ -48,6 +49,17 @@ __device__ inline void stage_f32(std::byte* staging, const float (&sums)[kSums],
   }
 }
 
+/// Value by value: a warp writes 8 outputs of 4 tokens at once.
+template <int kSums>
+__device__ inline void store_each(const Bf16Products::Product& product, const float (&sums)[kSums],
+                                  int first_output, int first_token, int num_rows, int thread) {
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) {
+    const int output = first_output + operand_row(thread, i), token = first_token + token_column(thread, i);
+    if (output < product.num_outputs && token < num_rows) store_output(product, token, output, sums[i]);
+  }
+}
+
 /// By all threads of a warpgroup, `barrier` where they meet. y's columns `first_output` + 0 to 63, as far as there
 /// are any.
 template <int kSums>
@@ -56,11 +68,7 @@ __device__ inline void store_sums(const Bf16Products::Product& product, const fl
                                   int thread, std::uint32_t barrier) {
   constexpr int kTokens = 2 * kSums;
   if (!product.y_has_map) {
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) {
-      const int output = first_output + operand_row(thread, i), token = first_token + token_column(thread, i);
-      if (output < product.num_outputs && token < num_rows) store_output(product, token, output, sums[i]);
-    }
+    store_each(product, sums, first_output, first_token, num_rows, thread);
     return;
   }
   const auto stage_and_store = [&](auto stage, int tokens, int boxes, int box_outputs) {

@@ -93,9 +93,9 @@ __device__ void load_tiles(const Bf16Products& work, const Walk& walk, const Rin
       std::uint64_t* full = ring.full(place);
       ring.wait_empty(place);
       ptx::mbarrier_arrive_expect(full, T::kStageBytes);
-      ptx::tma_load(ring.weights(place), product.weight, full, step * T::kWeightRowBytes, row);
-      ptx::tma_load_multicast(ring.tokens(place) + rank * T::kHalfTokenBytes, work.x, full,
-                              step * kBoxRowBytes, first_token, item.group, kBoth);
+      ptx::tma_load(ring.weights(place), product.weight, full, 0, row, step);
+      ptx::tma_load_multicast(ring.tokens(place) + rank * T::kHalfTokenBytes, work.x, full, 0, first_token,
+                              item.group * work.group_columns + step, kBoth);
     }
   }
 }
@@ -122,9 +122,9 @@ __device__ void multiply_segment(float (&d)[T::kTokens / 2], const Bf16Products&
       ring.wait_full(place);
       const std::byte* x = ring.tokens(place);
       if constexpr (T::kFp8) {
-        widen_operand<T::kWeightRowBytes, false>(a[half], ring.weights(place), 0,
-                                                 warpgroup * kMmaOutputs + operand_row(thread, 0), lane % 4,
-                                                 multiplier);
+        widen_operand<T::kWeightRowBytes>(a[half], ring.weights(place), 0,
+                                          warpgroup * kMmaOutputs + operand_row(thread, 0), lane % 4,
+                                          multiplier);
         multiply_operand<T::kTokens>(d, a[half], x, accumulate);
       } else {
         ptx::wgmma_fence();
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(kThreads, 1) bf16_tile(const __grid_constant__
   __shared__ RingBarriers barriers;
   const Ring ring{align_to_group(dynamic), barriers, T::kStages, T::kWeightBytes, T::kStageBytes};
   if (threadIdx.x == 0) {
-    barriers.init(T::kStages, kPair * kMultipliers * kWarpsPerWarpgroup);
+    barriers.init(T::kStages, 1, kPair * kMultipliers * kWarpsPerWarpgroup);
     ptx::launch_next_kernel();
   }
   ptx::cluster_sync();
@@ -204,8 +204,11 @@ __global__ void __launch_bounds__(kThreads, 1) bf16_tile(const __grid_constant__
   ptx::cluster_sync();  // nobody leaves while its neighbour still frees its stages
 }
 
-/// How long the chip takes, in tokens of a tile.
-int rounds_times_tokens(const Bf16Work& work, int tile_tokens, int num_sms) {
+/// What a tile costs beyond its tokens (filling the ring, storing y, weights that fewer tokens share), in tokens.
+constexpr int kTileOverhead = 40;
+
+/// How long the chip takes with tiles of so many tokens, in tokens.
+std::int64_t estimated_time(const Bf16Work& work, int tile_tokens, int num_sms) {
   std::int64_t tiles = 0;
   for (const Bf16Work::Output& output : work.outputs) {
     tiles += (output.weight->rows + kTileOutputs - 1) / kTileOutputs;
@@ -213,7 +216,7 @@ int rounds_times_tokens(const Bf16Work& work, int tile_tokens, int num_sms) {
   const std::int64_t pairs = (tiles / work.num_groups + kPair - 1) / kPair * work.num_groups;
   const std::int64_t items = pairs * ((work.num_rows + tile_tokens - 1) / tile_tokens);
   const std::int64_t clusters = num_sms / kPair;
-  return static_cast<int>((items + clusters - 1) / clusters * tile_tokens);
+  return (items + clusters - 1) / clusters * (tile_tokens + kTileOverhead);
 }
 
 template <bool kFp8, int kTokens, bool kSegments>
@@ -221,7 +224,9 @@ void launch(const Bf16Work& work, CudaContext& context) {
   using T = Tile<kFp8, kTokens, kSegments>;
   const Bf16Products parameters = make_products(work, {.tile_outputs = kTileOutputs,
                                                        .weight_bytes = T::kWeightRowBytes,
+                                                       .weight_columns = 1,
                                                        .tokens = kTokens / kPair,
+                                                       .token_columns = 1,
                                                        .stores_boxes = true});
   const int items = Walk(parameters, kTokens).num_items;
   launch_bf16({.kernel = bf16_tile<T>,
@@ -232,15 +237,17 @@ void launch(const Bf16Work& work, CudaContext& context) {
               parameters, context);
 }
 
-/// With tiles of kTokens, or half as many where that is done sooner. (A halved tile works at about 0.85 of the rate.)
-template <bool kFp8, int kTokens, bool kSegments>
+/// With the tile that is done soonest, largest first.
+template <bool kFp8, bool kSegments, int kTokens, int... kSmaller>
 void launch_best(const Bf16Work& work, CudaContext& context) {
-  if (rounds_times_tokens(work, kTokens / 2, context.num_sms) <
-      0.85 * rounds_times_tokens(work, kTokens, context.num_sms)) {
-    launch<kFp8, kTokens / 2, kSegments>(work, context);
-  } else {
-    launch<kFp8, kTokens, kSegments>(work, context);
+  if constexpr (sizeof...(kSmaller) > 0) {
+    const std::int64_t others = std::min({estimated_time(work, kSmaller, context.num_sms)...});
+    if (others < estimated_time(work, kTokens, context.num_sms)) {
+      launch_best<kFp8, kSegments, kSmaller...>(work, context);
+      return;
+    }
   }
+  launch<kFp8, kTokens, kSegments>(work, context);
 }
 
 }  // namespace
@@ -248,11 +255,12 @@ void launch_best(const Bf16Work& work, CudaContext& context) {
 void bf16_tile_sm90(const Bf16Work& work, CudaContext& context) {
   if (work.outputs.front().weight->format == WeightFormat::kFp8) {
     BALEEN_CHECK(work.outputs.size() == 1 && work.num_segments == 1);
-    launch_best<true, 256, false>(work, context);
+    launch_best<true, false, 256, 128>(work, context);
   } else if (work.num_segments == 1) {
-    launch_best<false, 256, false>(work, context);
+    launch_best<false, false, 256, 128>(work, context);
   } else {
-    launch_best<false, 128, true>(work, context);
+    launch_best<false, true, 192, 128, 64>(  // 256 tokens have no registers for two sets of sums
+        work, context);
   }
 }
 

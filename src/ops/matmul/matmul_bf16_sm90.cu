@@ -21,14 +21,16 @@ bool aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(poin
 
 Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes) {
   constexpr std::int64_t kElementBytes = 2;
-  BALEEN_CHECK(work.num_inputs % kSliceInputs == 0 && aligned(work.x) && work.row_stride % 8 == 0 &&
-               work.group_stride % 8 == 0);
+  const std::int64_t group_bytes = work.group_stride * kElementBytes;
+  BALEEN_CHECK(work.num_inputs % kSliceInputs == 0 && aligned(work.x) && work.row_stride % 8 == 0);
+  BALEEN_CHECK(work.num_groups == 1 || group_bytes % kBoxBytes == 0);
   BALEEN_CHECK(!work.outputs.empty() &&
                work.outputs.size() <= static_cast<std::size_t>(kMaxMatmulBf16Products));
   Bf16Products parameters{};
-  parameters.x = make_tensor_map(work.x, work.num_groups, work.group_stride * kElementBytes, work.num_rows,
-                                 work.num_inputs * kElementBytes, work.row_stride * kElementBytes,
-                                 boxes.tokens, kBoxBytes, TileSwizzle::k128B);
+  const std::int64_t x_bytes = (work.num_groups - 1) * group_bytes + work.num_inputs * kElementBytes;
+  parameters.x = make_tensor_map(work.x, x_bytes / kBoxBytes, kBoxBytes, work.num_rows, kBoxBytes,
+                                 work.row_stride * kElementBytes, boxes.tokens, kBoxBytes, TileSwizzle::k128B,
+                                 boxes.token_columns);
   const TileSwizzle weight_swizzle = boxes.weight_bytes == 128 ? TileSwizzle::k128B : TileSwizzle::k64B;
   for (const Bf16Work::Output& output : work.outputs) {
     const WeightMatrix& weight = *output.weight;
@@ -40,14 +42,17 @@ Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes) {
     const std::int64_t y_size = size_of(output.y.element_type());
     const std::int64_t y_row_bytes = output.y.stride(0) * y_size;
     Bf16Products::Product& product = parameters.products[parameters.num_products++];
-    product = {.weight = make_tensor_map(weight.data, weight.rows, weight.row_bytes(), weight.row_bytes(),
-                                         boxes.tile_outputs, boxes.weight_bytes, weight_swizzle),
-               .y = output.y.address(),
-               .y_stride = output.y.stride(0),
-               .num_outputs = static_cast<std::int32_t>(weight.rows),
-               .first_tile = parameters.num_tiles,
-               .y_is_bf16 = output.y.element_type() == ElementType::kBf16,
-               .y_has_map = boxes.stores_boxes && aligned(output.y.address()) && y_row_bytes % 16 == 0};
+    product = {
+        .weight = make_tensor_map(weight.data, weight.row_bytes() / boxes.weight_bytes, boxes.weight_bytes,
+                                  weight.rows, boxes.weight_bytes, weight.row_bytes(), boxes.tile_outputs,
+                                  boxes.weight_bytes, weight_swizzle, boxes.weight_columns),
+        .y = output.y.address(),
+        .y_stride = output.y.stride(0),
+        .num_outputs = static_cast<std::int32_t>(weight.rows),
+        .first_tile = parameters.num_tiles,
+        .y_is_bf16 = output.y.element_type() == ElementType::kBf16,
+        .y_has_map = boxes.stores_boxes && aligned(output.y.address()) && y_row_bytes % 16 == 0 &&
+                     weight.rows * y_size % 16 == 0};
     if (product.y_has_map) {
       constexpr int kStagedOutputs = 64;
       product.y_map = make_tensor_map(product.y, work.num_rows, weight.rows * y_size, y_row_bytes,
@@ -66,6 +71,7 @@ Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes) {
   // A tile lies in one group.
   BALEEN_CHECK(work.num_groups == 1 ||
                (work.outputs.size() == 1 && all_outputs % (work.num_groups * boxes.tile_outputs) == 0));
+  parameters.group_columns = static_cast<std::int32_t>(group_bytes / kBoxBytes);
   parameters.num_groups = static_cast<std::int32_t>(work.num_groups);
   parameters.group_outputs = work.num_groups == 1 ? std::numeric_limits<std::int32_t>::max()
                                                   : static_cast<std::int32_t>(all_outputs / work.num_groups);
@@ -77,6 +83,8 @@ void run_bf16_sm90(const Bf16Work& work, CudaContext& context) {
   if (work.num_rows == 0) return;
   if (work.num_rows > kFewRows) {
     bf16_tile_sm90(work, context);
+  } else if (work.outputs.front().weight->format == WeightFormat::kFp8) {
+    bf16_stream_fp8_sm90(work, context);
   } else if (work.num_segments == 1) {
     bf16_stream_sm90(work, context);
   } else {

@@ -85,7 +85,7 @@ class GroupedLinearSm90 : public testing::TestWithParam<WeightFormat> {};
 TEST_P(GroupedLinearSm90, AgreesWithPlainLoops) {
   BALEEN_NEEDS_GPU();
   for (const std::int64_t num_rows : {1, 8, 9, 17, 40, 64, 65, 140, 300}) {
-    for (const Shape& shape : {Shape{num_rows, 3, 128, 128}, Shape{num_rows, 2, 640, 256}}) {
+    for (const Shape& shape : {Shape{num_rows, 3, 128, 128}, Shape{num_rows, 2, 384, 256}}) {
       test::TestCuda cuda;
       const test::RandomWeight weight(GetParam(), shape.num_groups * shape.group_outputs, shape.num_inputs,
                                       2);
@@ -95,6 +95,22 @@ TEST_P(GroupedLinearSm90, AgreesWithPlainLoops) {
       EXPECT_CLOSE(grouped.run(0, num_rows, ElementType::kBf16), grouped.reference(true), {.norm = kBf16Norm})
           << num_rows << " rows, " << shape.num_groups << " groups";
     }
+  }
+}
+
+TEST_P(GroupedLinearSm90, BlocksWalkOverTiles) {
+  BALEEN_NEEDS_GPU();
+  for (const std::int64_t num_rows : {2, 50}) {
+    const Shape shape{num_rows, 5, 256, 3584};  // 280 tiles of 64 outputs
+    test::TestCuda cuda;
+    const test::RandomWeight weight(GetParam(), shape.num_groups * shape.group_outputs, shape.num_inputs, 4);
+    Grouped grouped(cuda, shape, weight.matrix());
+    if (num_rows == 2) {
+      EXPECT_CLOSE(grouped.run(0, num_rows, ElementType::kF32), grouped.reference(false), {.norm = kF32Norm});
+    }
+    const auto whole = grouped.run(0, num_rows, ElementType::kF32);
+    ASSERT_SAME_BITS(grouped.run(0, 1, ElementType::kF32),
+                     std::span(whole).first(static_cast<std::size_t>(weight.matrix().rows)));
   }
 }
 
