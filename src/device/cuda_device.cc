@@ -159,7 +159,6 @@ BALEEN_QUEUE(compressor, CompressorArgs)
 BALEEN_QUEUE(indexer, IndexerArgs)
 BALEEN_QUEUE(grouped_linear, GroupedLinearArgs)
 BALEEN_QUEUE(route, RouteArgs)
-BALEEN_QUEUE(experts, ExpertsArgs)
 BALEEN_QUEUE(mtp_combine, MtpCombineArgs)
 BALEEN_QUEUE(lm_head, LmHeadArgs)
 BALEEN_QUEUE(gather_rows, GatherRowsArgs)
@@ -172,6 +171,10 @@ namespace {
 OpCost sum(OpCost first, const OpCost& second) { return first += second; }
 
 }  // namespace
+
+void CudaDevice::experts(const ExpertsArgs& args) {
+  call("experts", [&] { experts_sm90(args, context_); }, [&] { return expected_experts_cost(args); });
+}
 
 void CudaDevice::hc_pre_norm(const HcPreArgs& pre, const RmsNormArgs& norm) {
   call(

@@ -7,6 +7,8 @@
 
 #include "base/file.h"
 #include "device/cuda_device.h"
+#include "model/presets.h"
+#include "model_files/made_up.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
@@ -144,6 +146,26 @@ TEST(CudaGraphs, ReplayedStepsAreTheSameToTheBit) {
     EXPECT_SAME_BITS(got.mtp, want.mtp) << chunk;
   }
   EXPECT_GT(queued.device().profile().total().calls, 0);
+}
+
+/// The released geometry, cut to few layers and experts: sizes at which kernels choose other paths than for tiny models.
+TEST(CudaFlash, QueuedAndReplayedStepsAndChunksAgreeToTheBit) {
+  BALEEN_NEEDS_USABLE_GPU();
+  const ModelConfig config = with_experts(with_layers(preset_config("flash"), 4), 12);
+  ThreadPool pool(8);
+  EngineOptions with = options(kGpu, 4);
+  with.max_logit_rows = 300;
+  Engine replayed(made_up_weights(config, 1, pool), with);
+  const std::vector<TokenId> tokens = test::random_tokens(300, config.vocab_size, 5);
+  const test::SequenceLogits whole = test::run_sequence(replayed, tokens, tokens.size());
+  for (const std::size_t chunk : {1, 4, 70}) {
+    const test::SequenceLogits got = test::run_sequence(replayed, std::span(tokens).first(140), chunk);
+    EXPECT_SAME_BITS(got.main, std::span(whole.main).first(got.main.size())) << chunk;
+    EXPECT_SAME_BITS(got.mtp, std::span(whole.mtp).first(got.mtp.size())) << chunk;
+  }
+  replayed.device().set_profiling(true);
+  const test::SequenceLogits queued = test::run_sequence(replayed, std::span(tokens).first(20), 1);
+  EXPECT_SAME_BITS(queued.main, std::span(whole.main).first(queued.main.size()));
 }
 
 TEST(CudaPlan, WhatWasPlannedIsWhatIsTaken) {

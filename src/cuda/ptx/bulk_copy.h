@@ -16,22 +16,6 @@ __device__ inline void bulk_load(void* to, const void* from, std::uint32_t bytes
       : "memory");
 }
 
-/// From this block's shared memory to the place of `to` in block `rank` of the cluster; the bytes count on that block's
-/// `barrier`. Multiples of 16. Neither block may end before the copy has.
-__device__ inline void bulk_send(void* to, const void* from, std::uint32_t bytes, std::uint64_t* barrier,
-                                 std::uint32_t rank) {
-  asm volatile(
-      "{\n"
-      ".reg .b32 remote, remote_barrier;\n"
-      "mapa.shared::cluster.u32 remote, %0, %4;\n"
-      "mapa.shared::cluster.u32 remote_barrier, %3, %4;\n"
-      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [remote], [%1], %2, "
-      "[remote_barrier];\n"
-      "}\n" ::"r"(shared_address(to)),
-      "r"(shared_address(from)), "r"(bytes), "r"(shared_address(barrier)), "r"(rank)
-      : "memory");
-}
-
 /// Bytes that a kernel to come will read, into L2.
 __device__ inline void bulk_prefetch_l2(const void* from, std::uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");

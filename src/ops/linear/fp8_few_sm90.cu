@@ -1,8 +1,8 @@
 // FP8 products for few tokens: bound by the bytes of the weights.
 //
 // A cluster owns a tile of 128 weight rows and up to 64 tokens, each of its blocks a segment of the inputs. In a block
-// one warp loads and two warpgroups multiply, 64 rows each. At the end every block sends each other one the rows that the
-// other is to finish, and adds the segments of its own rows in order. Without segments a block takes tile after tile.
+// one warp loads and two warpgroups multiply, 64 rows each. At the end every block reads its share of the rows from all
+// blocks and adds the segments in order. Without segments a block takes tile after tile.
 //
 //        K ──►  segment 0     segment 1     segment 2     segment 3
 //    128 rows  ┌───────────┬─────────────┬─────────────┬────────────┐        block r of the cluster finishes
@@ -10,7 +10,7 @@
 //              └───────────┴─────────────┴─────────────┴────────────┘
 //
 // Memory must never idle: weights do not depend on the kernel before this one, so the stages of shared memory are filled
-// and the slices after them asked into L2 before it has ended.
+// with them before it has ended.
 
 #include <algorithm>
 
@@ -33,29 +33,21 @@ constexpr int kConsumers = 32 * kConsumerWarps;
 constexpr int kThreads = kConsumers + 32;
 constexpr int kConsumerBarrier = 1;
 constexpr int kSwizzleAlignment = 1024;
-/// Slices of a block that are asked into L2 ahead of its stages: with 132 blocks 25 MB, half of the L2.
-constexpr int kSlicesAhead = 12;
 /// Two blocks share a multiprocessor: of this kernel, or one of it and one of the next.
 constexpr int kBlocksPerSm = 2;
 
 /// Shared memory of a block for tiles of `kTokens` tokens.
 template <int kTokens>
 struct FewMemory {
-  static constexpr int kStages = kTokens <= 16 ? 5 : kTokens <= 32 ? 4 : 3;
+  static constexpr int kStages = kTokens <= 8 ? 6 : kTokens <= 16 ? 5 : kTokens <= 32 ? 4 : 3;
   static constexpr int kTokenTileBytes = kTokens * kSliceInputs;
-  static constexpr int kSums = kTileRows * kTokens;
 
-  /// Both for sums: [rows of a block of the cluster][token][row], and what the blocks sent: [segment][token][row].
-  union {
-    std::uint8_t weights[kStages][kWeightTileBytes];
-    float sums[kSums];  ///< when the last slice has been multiplied
-  };
+  std::uint8_t weights[kStages][kWeightTileBytes];
   std::uint8_t tokens[kStages][kTokenTileBytes];
-  float received[kSums];
+  float sums[kTokens][kTileRows];  ///< of the segment, rows where `place_of_row` says
   float token_scales[kStages][kTokens];
   std::uint64_t full[kStages];
   std::uint64_t empty[kStages];
-  std::uint64_t all_received;
 };
 
 /// A block's work: a segment of tiles, slice after slice, the tiles `step` apart.
@@ -95,49 +87,61 @@ struct FewTile {
   }
 };
 
+/// Goes through a block's slices and the stages they use. One thread loads for the whole block: no divisions on its way.
+template <int kTokens>
+struct FewCursor {
+  const Fp8Products& all;
+  const FewWork& work;
+  int index;
+  FewTile tile;
+  int slice = 0;  ///< of the segment
+  RingPosition<FewMemory<kTokens>::kStages> ring;
+
+  __device__ FewCursor(const Fp8Products& products, const FewWork& block)
+      : all(products), work(block), index(block.first), tile(products, block.first, kTokens) {}
+  [[nodiscard]] __device__ int input() const { return (work.first_slice + slice) * kSliceInputs; }
+  __device__ void advance() {
+    ring.advance();
+    if (++slice == work.num_slices) {
+      slice = 0;
+      index += work.step;
+      if (index < work.tiles) tile = FewTile(all, index, kTokens);
+    }
+  }
+};
+
 /// One thread: keeps the stages full.
 template <int kTokens>
 __device__ void load_slices(const Fp8Products& all, const FewWork& work, FewMemory<kTokens>& memory) {
   using Memory = FewMemory<kTokens>;
-  const auto tile_of = [&](int i) {
-    return FewTile(all, work.first + i / work.num_slices * work.step, kTokens);
-  };
-  const auto slice_of = [&](int i) { return work.first_slice + i % work.num_slices; };
-  const auto scale_bytes = [&](const FewTile& tile) {
+  using Cursor = FewCursor<kTokens>;
+  const auto scale_bytes = [&](const Cursor& at) {
     return static_cast<std::uint32_t>(
-        4 * min(static_cast<std::int64_t>(kTokens), all.scale_stride - tile.first_token));
+        4 * min(static_cast<std::int64_t>(kTokens), all.scale_stride - at.tile.first_token));
   };
-  const auto prefetch = [&](int i) {
-    const FewTile tile = tile_of(i);
-    ptx::tma_prefetch_l2(all.weights[tile.product], slice_of(i) * kSliceInputs, tile.first_output);
+  const auto load_weights = [&](const Cursor& at) {
+    std::uint64_t* full = &memory.full[at.ring.stage];
+    ptx::mbarrier_arrive_expect(full, kWeightTileBytes + Memory::kTokenTileBytes + scale_bytes(at));
+    ptx::tma_load(memory.weights[at.ring.stage], all.weights[at.tile.product], full, at.input(),
+                  at.tile.first_output, ptx::L2Hint::kEvictFirst);
   };
-  const auto load_weights = [&](int i) {
-    const FewTile tile = tile_of(i);
-    std::uint64_t* full = &memory.full[i % Memory::kStages];
-    ptx::mbarrier_arrive_expect(full, kWeightTileBytes + Memory::kTokenTileBytes + scale_bytes(tile));
-    ptx::tma_load(memory.weights[i % Memory::kStages], all.weights[tile.product], full,
-                  slice_of(i) * kSliceInputs, tile.first_output, ptx::L2Hint::kEvictFirst);
-  };
-  const auto load_tokens = [&](int i) {
-    const FewTile tile = tile_of(i);
-    const int stage = i % Memory::kStages;
-    ptx::tma_load(memory.tokens[stage], all.tokens, &memory.full[stage], slice_of(i) * kSliceInputs,
-                  tile.first_token);
-    ptx::bulk_load(memory.token_scales[stage],
-                   all.token_scales + slice_of(i) * all.scale_stride + tile.first_token, scale_bytes(tile),
-                   &memory.full[stage]);
+  const auto load_tokens = [&](const Cursor& at) {
+    std::uint64_t* full = &memory.full[at.ring.stage];
+    ptx::tma_load(memory.tokens[at.ring.stage], all.tokens, full, at.input(), at.tile.first_token);
+    ptx::bulk_load(memory.token_scales[at.ring.stage],
+                   all.token_scales + (work.first_slice + at.slice) * all.scale_stride + at.tile.first_token,
+                   scale_bytes(at), full);
   };
 
   const int total = work.total_slices(), at_once = min(Memory::kStages, total);
-  for (int i = 0; i < at_once; ++i) load_weights(i);
-  for (int i = at_once; i < min(at_once + kSlicesAhead, total); ++i) prefetch(i);
+  Cursor weights(all, work), tokens(all, work);
+  for (int i = 0; i < at_once; ++i, weights.advance()) load_weights(weights);
   ptx::wait_for_previous_kernel();
-  for (int i = 0; i < at_once; ++i) load_tokens(i);
-  for (int i = at_once; i < total; ++i) {
-    ptx::mbarrier_wait(&memory.empty[i % Memory::kStages], (i / Memory::kStages + 1) % 2);
-    load_weights(i);
-    load_tokens(i);
-    if (i + kSlicesAhead < total) prefetch(i + kSlicesAhead);
+  for (int i = 0; i < at_once; ++i, tokens.advance()) load_tokens(tokens);
+  for (int i = at_once; i < total; ++i, weights.advance()) {
+    ptx::mbarrier_wait(&memory.empty[weights.ring.stage], (weights.ring.round + 1) % 2);
+    load_weights(weights);
+    load_tokens(weights);
   }
 }
 
@@ -151,80 +155,106 @@ __device__ float load_weight_scales(const Fp8Products& all, const FewWork& work,
   return slice + lane < work.num_slices ? __ldg(scales + slice + lane) : 0.0F;
 }
 
-/// The warpgroup's 64 rows of a segment's sum. `done`: slices of the tiles before. `weight_scales`: of the first slices.
+/// sum += slice * s_x * s_w. `token_scales`: of the tile's tokens, which are the columns.
+template <int kTokens>
+__device__ inline void add_slice(float (&sum)[kTokens / 2], float (&slice)[kTokens / 2],
+                                 const float* token_scales, float weight_scale) {
+  const int first_token = 2 * static_cast<int>(threadIdx.x % 4);
+#pragma unroll
+  for (int i = 0; i < kTokens / 2; i += 4) {
+    // Not all at once: scales read early would cost registers.
+#pragma unroll
+    for (int j = 0; j < 16 && i % 16 == 0 && i + j < kTokens / 2; ++j) ptx::wgmma_hold(slice[i + j]);
+    const float2 s_x = *reinterpret_cast<const float2*>(token_scales + 2 * i + first_token);
+    const float scale[2] = {s_x.x * weight_scale, s_x.y * weight_scale};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) sum[i + j] = fmaf(slice[i + j], scale[j % 2], sum[i + j]);
+  }
+}
+
+/// The warpgroup's 64 rows of a segment's sum. `weight_scales`: of the first slices.
 template <int kTokens>
 __device__ void multiply_slices(const Fp8Products& all, const FewWork& work, const FewTile& tile,
-                                FewMemory<kTokens>& memory, int done, float weight_scales,
-                                float (&sum)[kTokens / 2]) {
-  using Memory = FewMemory<kTokens>;
-  const int warpgroup = static_cast<int>(threadIdx.x) / 128;
+                                FewMemory<kTokens>& memory, RingPosition<FewMemory<kTokens>::kStages>& at,
+                                float weight_scales, float (&sum)[kTokens / 2]) {
+  // The shuffle tells the compiler that it is the same for a warp.
+  const int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 128, 0);
   float product[kTokens / 2];
 #pragma unroll
   for (int i = 0; i < kTokens / 2; ++i) sum[i] = 0.0F;
-  for (int slice = 0; slice < work.num_slices; ++slice) {
+  for (int slice = 0; slice < work.num_slices; ++slice, at.advance()) {
     if (slice > 0 && slice % 32 == 0) weight_scales = load_weight_scales(all, work, tile, slice);
-    const int stage = (done + slice) % Memory::kStages;
-    ptx::mbarrier_wait(&memory.full[stage], (done + slice) / Memory::kStages % 2);
-    start_slice<kTokens>(product, memory.weights[stage] + warpgroup * kWarpgroupRows * kSliceInputs,
-                         memory.tokens[stage]);
+    ptx::mbarrier_wait(&memory.full[at.stage], at.round % 2);
+    start_slice<kTokens>(product, memory.weights[at.stage] + warpgroup * kWarpgroupRows * kSliceInputs,
+                         memory.tokens[at.stage]);
     ptx::wgmma_wait<0>();
-    add_slice<kTokens>(sum, product, memory.token_scales[stage],
+    add_slice<kTokens>(sum, product, memory.token_scales[at.stage],
                        __shfl_sync(0xFFFFFFFFu, weight_scales, slice % 32));
     __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(&memory.empty[stage]);
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(&memory.empty[at.stage]);
   }
 }
 
 /// Rows of a token lie permuted within 32, so that the lanes of a warp, which hold eight rows of four pairs of tokens,
-/// meet no bank twice. Eight rows stay together. `rows`: of a token, at least 16.
-__device__ inline int place_of_row(int row, int token, int rows) {
-  return row ^ (token / 2 % 4 * 8 & (rows - 1));
-}
+/// meet no bank twice. Eight rows stay together.
+__device__ inline int place_of_row(int row, int token) { return row ^ (token / 2 % 4 * 8); }
 
-/// Sums of a thread to shared memory, by the block that finishes them.
 template <int kTokens>
-__device__ void put_sums(float* to, int segments, int num_tokens, const float (&sum)[kTokens / 2]) {
-  constexpr int kWarpRows = 16;
+__device__ void put_sums(FewMemory<kTokens>& memory, const float (&sum)[kTokens / 2]) {
   const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
-  const int rows = kTileRows / segments;
-  to += warp * kWarpRows / rows * num_tokens * rows;
-  const int first_row = warp * kWarpRows % rows + lane / 4;
+  const int token = 2 * (lane % 4), row = 16 * warp + lane / 4;
+  float* upper = &memory.sums[token][place_of_row(row, token)];
+  float* lower = &memory.sums[token][place_of_row(row + 8, token)];
 #pragma unroll
-  for (int i = 0; i < kTokens / 2; ++i) {
-    const int token = 8 * (i / 4) + 2 * (lane % 4) + i % 2;
-    const int row = first_row + (i % 4 < 2 ? 0 : 8);
-    if (token < num_tokens) to[token * rows + place_of_row(row, token, rows)] = sum[i];
+  for (int i = 0; i < kTokens / 2; i += 4) {
+    upper[2 * i * kTileRows] = sum[i];
+    upper[(2 * i + 1) * kTileRows] = sum[i + 1];
+    lower[2 * i * kTileRows] = sum[i + 2];
+    lower[(2 * i + 1) * kTileRows] = sum[i + 3];
   }
 }
 
-/// Adds the segments of this block's rows, `from`: [segment][token][row], and writes them, eight outputs of a token at a
-/// time.
+__device__ inline float4 operator+(const float4& a, const float4& b) {
+  return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
+}
+
+/// Adds the segments of this block's rows and writes them, four outputs of a token at a time.
+template <int kTokens>
 __device__ void finish_rows(const Fp8Products& all, const FewWork& work, const FewTile& tile,
-                            const float* from, int num_tokens) {
-  constexpr int kVector = 8;
+                            FewMemory<kTokens>& memory) {
+  constexpr int kVector = 4;
   const Fp8Product& product = all.products[tile.product];
+  const int num_tokens = min(kTokens, all.num_tokens - tile.first_token);
   const int rows = kTileRows / work.segments;
-  const int vectors = rows / kVector;
-  for (int i = static_cast<int>(threadIdx.x); i < num_tokens * vectors; i += kConsumers) {
-    const int token = i / vectors, row = i % vectors * kVector;
-    const int output = tile.first_output + work.segment * rows + row;
+  const int vectors_shift = __ffs(rows / kVector) - 1;  // a power of two
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < num_tokens << vectors_shift; i += kConsumers) {
+    const int token = i >> vectors_shift;
+    const int row = work.segment * rows + (i - (token << vectors_shift)) * kVector;
+    const int output = tile.first_output + row;
     if (output >= product.num_outputs) continue;
-    const auto* vector =
-        reinterpret_cast<const float4*>(from + token * rows + place_of_row(row, token, rows));
-    float4 low = vector[0], high = vector[1];
-    for (int segment = 1; segment < work.segments; ++segment) {
-      vector += num_tokens * rows / 4;
-      low = {low.x + vector[0].x, low.y + vector[0].y, low.z + vector[0].z, low.w + vector[0].w};
-      high = {high.x + vector[1].x, high.y + vector[1].y, high.z + vector[1].z, high.w + vector[1].w};
+    const auto* from = reinterpret_cast<const float4*>(&memory.sums[token][place_of_row(row, token)]);
+    float4 total;
+    if (work.segments == 1) {
+      total = *from;
+    } else {
+      float4 parts[kMaxSegments];  // all asked for before the first is used
+#pragma unroll
+      for (int segment = 0; segment < kMaxSegments; ++segment) {
+        if (segment < work.segments) parts[segment] = ptx::load_from_block(from, segment);
+      }
+      total = parts[0];
+#pragma unroll
+      for (int segment = 1; segment < kMaxSegments; ++segment) {
+        if (segment < work.segments) total = total + parts[segment];
+      }
     }
     const std::int64_t at = (tile.first_token + token) * product.y_stride + output;
     if (product.y_f32) {
-      auto* y = reinterpret_cast<float4*>(reinterpret_cast<float*>(product.y) + at);
-      y[0] = low;
-      y[1] = high;
+      *reinterpret_cast<float4*>(reinterpret_cast<float*>(product.y) + at) = total;
     } else {
-      const float values[kVector] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-      *reinterpret_cast<uint4*>(reinterpret_cast<__nv_bfloat16*>(product.y) + at) = pack_bf16(values);
+      *reinterpret_cast<uint2*>(reinterpret_cast<__nv_bfloat16*>(product.y) + at) = {
+          pack_bf16(total.x, total.y), pack_bf16(total.z, total.w)};
     }
   }
 }
@@ -232,41 +262,22 @@ __device__ void finish_rows(const Fp8Products& all, const FewWork& work, const F
 /// The consumers of a block: their tiles, or the one tile of a cluster.
 template <int kTokens>
 __device__ void consume(const Fp8Products& all, const FewWork& work, FewMemory<kTokens>& memory) {
-  const auto meet = [] { ptx::named_barrier_sync(kConsumerBarrier, kConsumers); };
-  FewTile tile(all, work.first, kTokens);
-  float weight_scales = load_weight_scales(all, work, tile, 0);
-  int done = 0;
-  for (int index = work.first; index < work.tiles; index += work.step, done += work.num_slices) {
-    const FewTile next(all, min(index + work.step, work.tiles - 1), kTokens);
-    const float next_scales = load_weight_scales(all, work, next, 0);
+  RingPosition<FewMemory<kTokens>::kStages> at;
+  const auto tile = [&](int index) { return FewTile(all, min(index, work.tiles - 1), kTokens); };
+  float weight_scales = load_weight_scales(all, work, tile(work.first), 0);
+  for (int index = work.first; index < work.tiles; index += work.step) {
+    const float next_scales = load_weight_scales(all, work, tile(index + work.step), 0);
     float sum[kTokens / 2];
-    multiply_slices<kTokens>(all, work, tile, memory, done, weight_scales, sum);
-    const int num_tokens = min(kTokens, all.num_tokens - tile.first_token);
-    if (work.segments == 1) {
-      put_sums<kTokens>(memory.received, 1, num_tokens, sum);
-      meet();
-      finish_rows(all, work, tile, memory.received, num_tokens);
-      meet();  // before the sums of the next tile
+    multiply_slices<kTokens>(all, work, tile(index), memory, at, weight_scales, sum);
+    put_sums<kTokens>(memory, sum);
+    if (work.segments > 1) {
+      __syncwarp();
+      ptx::cluster_sync();
     } else {
-      meet();  // all have read the weights that the sums replace
-      put_sums<kTokens>(memory.sums, work.segments, num_tokens, sum);
-      ptx::fence_proxy_async();
-      meet();
-      ptx::cluster_wait();  // every block of the cluster expects its sums
-      const auto to = static_cast<int>(threadIdx.x);
-      const int count = kTileRows / work.segments * num_tokens;
-      if (to < work.segments) {
-        ptx::bulk_send(memory.received + work.segment * count, memory.sums + to * count,
-                       static_cast<std::uint32_t>(4 * count), &memory.all_received,
-                       static_cast<std::uint32_t>(to));
-      }
-      __syncwarp();
-      ptx::mbarrier_wait(&memory.all_received, 0);
-      __syncwarp();
-      ptx::cluster_arrive();
-      finish_rows(all, work, tile, memory.received, num_tokens);
+      ptx::named_barrier_sync(kConsumerBarrier, kConsumers);
     }
-    tile = next;
+    finish_rows<kTokens>(all, work, tile(index), memory);
+    if (work.segments == 1) ptx::named_barrier_sync(kConsumerBarrier, kConsumers);
     weight_scales = next_scales;
   }
 }
@@ -279,7 +290,6 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   const std::uint32_t misaligned = ptx::shared_address(shared) % kSwizzleAlignment;
   auto& memory = *reinterpret_cast<Memory*>(shared + (kSwizzleAlignment - misaligned) % kSwizzleAlignment);
   const FewWork work(all, kTokens);
-  const bool clustered = work.segments > 1;
 
   ptx::launch_next_kernel();
   if (threadIdx.x == 0) {
@@ -287,35 +297,27 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
       ptx::mbarrier_init(&memory.full[stage], 1);
       ptx::mbarrier_init(&memory.empty[stage], kConsumerWarps);
     }
-    ptx::mbarrier_init(&memory.all_received, 1);
     ptx::fence_mbarrier_init();
-    if (clustered) {
-      const FewTile tile(all, work.first, kTokens);
-      const int num_tokens = min(kTokens, all.num_tokens - tile.first_token);
-      ptx::mbarrier_arrive_expect(&memory.all_received,
-                                  static_cast<std::uint32_t>(4 * kTileRows * num_tokens));
-    }
   }
   __syncthreads();
-  // First phase of the cluster's barrier: its blocks may send to one another. Second phase: nothing is under way.
-  if (clustered) ptx::cluster_arrive();
   if (threadIdx.x >= kConsumers) {
     if (threadIdx.x == kConsumers) load_slices<kTokens>(all, work, memory);
     __syncwarp();
-    if (clustered) {
-      ptx::cluster_wait();
-      ptx::cluster_arrive();
-    }
+    if (work.segments > 1) ptx::cluster_sync();  // that of the consumers
   } else {
     consume<kTokens>(all, work, memory);
   }
-  if (clustered) ptx::cluster_wait();
+  if (work.segments > 1) {
+    __syncwarp();
+    ptx::cluster_arrive_relaxed();
+    ptx::cluster_wait();  // nobody reads this block's sums any more
+  }
 }
 
 template <int kTokens>
 void launch_few(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_tokens,
                 CudaContext& context) {
-  const Fp8Products all = describe_products(outputs, x, num_tokens, kTokens);
+  const Fp8Products all = describe_products(outputs, x, num_tokens, kTileRows, kTokens);
   const std::int64_t tiles = all.num_tiles * ((num_tokens + kTokens - 1) / kTokens);
   const std::int64_t resident = std::int64_t{kBlocksPerSm} * context.num_sms;
   const std::int64_t blocks = all.num_segments > 1 ? tiles * all.num_segments : std::min(tiles, resident);

@@ -1,15 +1,16 @@
 // FP8 products for many tokens: bound by the tensor cores.
 //
-// Blocks stay and take tile after tile. A cluster of two works on two neighbouring tiles of weight rows and the same 128
-// tokens: each loads its own weights and half of the tokens, which go to both. In a block one warp loads, and two
-// warpgroups multiply, 64 weight rows each.
+// Blocks stay and take tile after tile. A cluster of four works on two neighbouring tiles of weight rows and two of
+// tokens, 128 each. What two blocks share, each loads one half of, for both: so a block asks L2 for half of what it
+// multiplies. In a block one warp loads, and two warpgroups multiply, 64 tokens each: tokens are the rows of D here, so
+// that a thread has two of their scales and not 32.
 //
-//                     tokens 0 .. 63 (block 0 loads)   64 .. 127 (block 1 loads)
-//                    ┌───────────────────────────────┬──────────────────────────┐
-//    block 0  128 x K│                               │                          │ warpgroup 0: rows 0 .. 63
-//                    │                               │                          │ warpgroup 1: rows 64 .. 127
-//    block 1  128 x K│                               │                          │
-//                    └───────────────────────────────┴──────────────────────────┘
+//                             tokens 0 .. 127    tokens 128 .. 255
+//                            ┌──────────────────┬──────────────────┐
+//    weight rows 0 .. 127    │     block 0      │     block 1      │
+//                            ├──────────────────┼──────────────────┤
+//    weight rows 128 .. 255  │     block 2      │     block 3      │
+//                            └──────────────────┴──────────────────┘
 
 #include <algorithm>
 
@@ -30,33 +31,37 @@
 namespace baleen {
 namespace {
 
-constexpr int kTokens = 128;  ///< of a tile
-constexpr int kCluster = 2;
-constexpr int kLoadedTokens = kTokens / kCluster;
+constexpr int kTokens = 128;     ///< of a tile
+constexpr int kClusterSide = 2;  ///< tiles of weights, and tiles of tokens
+constexpr int kCluster = kClusterSide * kClusterSide;
+constexpr int kLoadedTokens = kTokens / kClusterSide;
+constexpr int kLoadedRows = kTileRows / kClusterSide;
 constexpr int kWarpgroup = 128;
 constexpr int kConsumers = 2;
 constexpr int kThreads = kWarpgroup * (kConsumers + 1);
 constexpr int kStages = 5;
-constexpr int kSums = kTokens / 2;  ///< of a thread
+constexpr int kSums = kTileRows / 2;  ///< of a thread
 constexpr int kTokenTileBytes = kTokens * kSliceInputs;
-constexpr int kResultBytes =
-    kTokens * kWarpgroupRows * 2;  ///< of a warpgroup, BF16: a row of 128 bytes for each token
+constexpr int kResultRowBytes = 128;  ///< of a token: half a tile's outputs in BF16
+constexpr int kResultHalfBytes = kWarpgroupRows * kResultRowBytes;
 constexpr int kSwizzleAlignment = 1024;
 /// 65,536 registers: the loading warps give theirs to those that multiply.
 constexpr int kLoaderRegisters = 40, kConsumerRegisters = 232;
-/// Token tiles that are worked on together, so that weights and tokens in use stay in L2.
-constexpr int kTokenTilesAtOnce = 8;
+/// Pairs of token tiles that are worked on together, so that weights and tokens in use stay in L2.
+constexpr int kTokenPairsAtOnce = 4;
 
 struct ManyMemory {
   std::uint8_t weights[kStages][kWeightTileBytes];
   std::uint8_t tokens[kStages][kTokenTileBytes];
-  std::uint8_t results[kConsumers][kResultBytes];
+  std::uint8_t results[kConsumers][2 * kResultHalfBytes];
   float token_scales[kStages][kTokens];
   std::uint64_t full[kStages];
-  std::uint64_t empty[kStages];  ///< counts the warps of both blocks
+  std::uint64_t empty[kStages];  ///< counts the warps of the three blocks whose stages this one fills
 };
 
-/// Maps of the outputs in BF16, in boxes of kTokens rows x 128 bytes.
+constexpr int kSharedBytes = sizeof(ManyMemory) + kSwizzleAlignment;
+
+/// Maps of the outputs in BF16, in boxes of kWarpgroupRows tokens x kResultRowBytes.
 struct OutputMaps {
   CUtensorMap y[kMaxProducts];
 };
@@ -66,63 +71,61 @@ struct ManyTask {
   int product;
   int first_output;
   int first_token;
-  bool beyond;  ///< the partner's tile is the last one; this block helps to load
+  bool beyond;  ///< the last weights or tokens; this block helps to load
 };
 
-__device__ int number_of_pairs(const Fp8Products& all) {
-  return (all.num_tiles + 1) / kCluster * ((all.num_tokens + kTokens - 1) / kTokens);
-}
+/// Of weight tiles times those of tokens: the work of a cluster.
+struct ManyWork {
+  int weight_pairs;
+  int token_pairs;
 
-/// Pair after pair of weight tiles for a few token tiles, then the next few.
-__device__ ManyTask task_of(const Fp8Products& all, int pair, int rank) {
-  const int weight_pairs = (all.num_tiles + 1) / kCluster;
-  const int token_tiles = (all.num_tokens + kTokens - 1) / kTokens;
-  const int pass = pair / (kTokenTilesAtOnce * weight_pairs);
-  const int width = min(kTokenTilesAtOnce, token_tiles - pass * kTokenTilesAtOnce);
-  const int within = pair - pass * kTokenTilesAtOnce * weight_pairs;
-  const int tile = within / width * kCluster + rank;
-  ManyTask task;
-  task.beyond = tile >= all.num_tiles;
-  task.product = product_of_tile(all, min(tile, all.num_tiles - 1));
-  task.first_output = (tile - all.products[task.product].first_tile) * kTileRows;
-  task.first_token = (pass * kTokenTilesAtOnce + within % width) * kTokens;
-  return task;
-}
+  __host__ __device__ explicit ManyWork(const Fp8Products& all)
+      : weight_pairs((all.num_tiles + kClusterSide - 1) / kClusterSide),
+        token_pairs((all.num_tokens + kClusterSide * kTokens - 1) / (kClusterSide * kTokens)) {}
+  __host__ __device__ int size() const { return weight_pairs * token_pairs; }
 
-/// Where in the ring a slice is: slices count on from tile to tile.
-struct RingPosition {
-  int stage = 0;
-  std::uint32_t round = 0;
-  __device__ void advance() {
-    if (++stage == kStages) {
-      stage = 0;
-      ++round;
-    }
+  /// Pair after pair of weight tiles for a few pairs of token tiles, then the next few.
+  __device__ ManyTask task(const Fp8Products& all, int index, int rank) const {
+    const int pass = index / (kTokenPairsAtOnce * weight_pairs);
+    const int width = min(kTokenPairsAtOnce, token_pairs - pass * kTokenPairsAtOnce);
+    const int within = index - pass * kTokenPairsAtOnce * weight_pairs;
+    const int tile = within / width * kClusterSide + rank / kClusterSide;
+    ManyTask task;
+    task.product = product_of_tile(all, min(tile, all.num_tiles - 1));
+    task.first_output = (tile - all.products[task.product].first_tile) * kTileRows;
+    task.first_token =
+        ((pass * kTokenPairsAtOnce + within % width) * kClusterSide + rank % kClusterSide) * kTokens;
+    task.beyond = tile >= all.num_tiles || task.first_token >= all.num_tokens;
+    return task;
   }
 };
 
 /// One thread: keeps the stages full.
-__device__ void load_tiles(const Fp8Products& all, ManyMemory& memory, int first_pair, int pair_step,
-                           int rank) {
-  constexpr auto kBothBlocks = static_cast<std::uint16_t>((1 << kCluster) - 1);
-  constexpr int kLoadedBytes = kLoadedTokens * kSliceInputs;
-  RingPosition at;
-  const int num_pairs = number_of_pairs(all);
-  for (int pair = first_pair; pair < num_pairs; pair += pair_step) {
-    const ManyTask task = task_of(all, pair, rank);
-    const auto row = static_cast<std::int64_t>(task.first_token);
-    const auto scale_bytes =
-        static_cast<std::uint32_t>(4 * min(static_cast<std::int64_t>(kTokens), all.scale_stride - row));
+__device__ void load_tiles(const Fp8Products& all, ManyMemory& memory, int first, int step, int rank) {
+  const int row = rank / kClusterSide, column = rank % kClusterSide;
+  const auto same_weights = static_cast<std::uint16_t>(0b0011 << kClusterSide * row);
+  const auto same_tokens = static_cast<std::uint16_t>(0b0101 << column);
+  RingPosition<kStages> at;
+  const ManyWork work(all);
+  for (int index = first; index < work.size(); index += step) {
+    const ManyTask task = work.task(all, index, rank);
+    const auto token = static_cast<std::int64_t>(task.first_token);
+    const auto scale_bytes = static_cast<std::uint32_t>(
+        4 * max(std::int64_t{0}, min(static_cast<std::int64_t>(kTokens), all.scale_stride - token)));
     for (int slice = 0; slice < all.num_slices; ++slice, at.advance()) {
       const int input = slice * kSliceInputs;
       std::uint64_t* full = &memory.full[at.stage];
       ptx::mbarrier_wait(&memory.empty[at.stage], (at.round + 1) % 2);
       ptx::mbarrier_arrive_expect(full, kWeightTileBytes + kTokenTileBytes + scale_bytes);
-      ptx::tma_load(memory.weights[at.stage], all.weights[task.product], full, input, task.first_output);
-      ptx::tma_load_multicast(memory.tokens[at.stage] + rank * kLoadedBytes, all.tokens, full, input,
-                              task.first_token + rank * kLoadedTokens, kBothBlocks);
-      ptx::bulk_load(memory.token_scales[at.stage], all.token_scales + slice * all.scale_stride + row,
-                     scale_bytes, full);
+      ptx::tma_load_multicast(memory.weights[at.stage] + column * kLoadedRows * kSliceInputs,
+                              all.weights[task.product], full, input,
+                              task.first_output + column * kLoadedRows, same_weights);
+      ptx::tma_load_multicast(memory.tokens[at.stage] + row * kLoadedTokens * kSliceInputs, all.tokens, full,
+                              input, task.first_token + row * kLoadedTokens, same_tokens);
+      if (scale_bytes > 0) {
+        ptx::bulk_load(memory.token_scales[at.stage], all.token_scales + slice * all.scale_stride + token,
+                       scale_bytes, full);
+      }
     }
   }
 }
@@ -130,21 +133,31 @@ __device__ void load_tiles(const Fp8Products& all, ManyMemory& memory, int first
 /// The products of one warpgroup with the slices of a ring.
 struct SliceReader {
   ManyMemory& memory;
-  RingPosition at;
+  RingPosition<kStages> at;
   int warpgroup;
+  int rank;
+  int first_token;  ///< of this thread's two: the other is the eighth after it
+  int experiment;
 
   /// Waits for the next slice and starts its product.
-  __device__ void start(const RingPosition& position, float (&d)[kSums]) const {
+  __device__ void start(const RingPosition<kStages>& position, float (&d)[kSums]) const {
     ptx::mbarrier_wait(&memory.full[position.stage], position.round % 2);
-    start_slice<kTokens>(d, memory.weights[position.stage] + warpgroup * kWarpgroupRows * kSliceInputs,
-                         memory.tokens[position.stage]);
+    if (experiment & 16) asm volatile("bar.sync %0, 256;" ::"r"(3 + warpgroup) : "memory");
+    start_slice<kTileRows>(d, memory.tokens[position.stage] + warpgroup * kWarpgroupRows * kSliceInputs,
+                           memory.weights[position.stage]);
+    if (experiment & 16) asm volatile("bar.arrive %0, 256;" ::"r"(4 - warpgroup) : "memory");
   }
-  /// Adds a finished product and gives the stage back, to both blocks that load into it.
+  /// Adds a finished product and gives the stage back to the blocks that load into it: all but the one across.
   __device__ void finish(float (&sum)[kSums], float (&d)[kSums], float weight_scale) {
-    add_slice<kTokens>(sum, d, memory.token_scales[at.stage], weight_scale);
+    const float* s_x = memory.token_scales[at.stage] + first_token;
+    const float upper = s_x[0] * weight_scale, lower = s_x[8] * weight_scale;
+    hold_slice(d);
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) sum[i] = fmaf(d[i], i % 4 < 2 ? upper : lower, sum[i]);
     __syncwarp();
     const std::uint32_t lane = threadIdx.x % 32;
-    if (lane < kCluster) ptx::mbarrier_arrive_cluster(&memory.empty[at.stage], lane);
+    const auto across = static_cast<std::uint32_t>(kCluster - 1 - rank);
+    if (lane < kCluster && lane != across) ptx::mbarrier_arrive_cluster_read(&memory.empty[at.stage], lane);
     at.advance();
   }
 };
@@ -155,7 +168,7 @@ __device__ void multiply_tile(SliceReader& reader, const float* weight_scales, i
   float even[kSums], odd[kSums];
 #pragma unroll
   for (int i = 0; i < kSums; ++i) sum[i] = 0.0F;
-  RingPosition next = reader.at;
+  RingPosition<kStages> next = reader.at;
   reader.start(next, even);
   // Nothing is asked inside about what is under way: the compiler would wait for all of it where paths meet.
   int slice = 0;
@@ -201,44 +214,46 @@ __device__ void multiply_tile_segmented(SliceReader& reader, const float* weight
   }
 }
 
-/// The warpgroup's 64 outputs of every token, through shared memory and the copy engine.
+/// The warpgroup's 64 tokens, through shared memory and the copy engine.
 __device__ void store_bf16(const CUtensorMap& map, std::uint8_t* results, const ManyTask& task, int warpgroup,
                            const float (&sum)[kSums]) {
-  constexpr int kRowBytes = 2 * kWarpgroupRows;
   constexpr int kChunkBytes = 16;
   const std::uint32_t barrier = 1 + static_cast<std::uint32_t>(warpgroup);
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroup, warp = thread / 32, lane = thread % 32;
   if (thread == 0) ptx::tma_store_wait<0>();  // the tile before this one has left
   ptx::named_barrier_sync(barrier, kWarpgroup);
-  // Two groups of eight tokens at a time, sixteen outputs of the warp each. Chunks lie where the copy engine's swizzle
+  // Sixteen tokens of the warp and sixteen outputs at a time. Chunks of eight outputs lie where the copy engine's swizzle
   // looks for them.
-  const int token = lane / 16 * 8 + lane % 8;
-  const int chunk = (2 * warp + lane / 8 % 2) ^ (lane % 8);
+  std::uint8_t* row = results + (warp * 16 + lane % 16) * kResultRowBytes;
 #pragma unroll
   for (int i = 0; i < kSums; i += 8) {
     const std::uint32_t values[4] = {pack_bf16(sum[i], sum[i + 1]), pack_bf16(sum[i + 2], sum[i + 3]),
                                      pack_bf16(sum[i + 4], sum[i + 5]), pack_bf16(sum[i + 6], sum[i + 7])};
-    ptx::stmatrix_x4_transposed(results + (2 * i + token) * kRowBytes + chunk * kChunkBytes, values);
+    const int chunk = i / 4 % 8 + lane / 16, half = i / 32;
+    ptx::stmatrix_x4(row + half * kResultHalfBytes + (chunk ^ lane % 8) * kChunkBytes, values);
   }
   ptx::fence_proxy_async();
   ptx::named_barrier_sync(barrier, kWarpgroup);
   if (thread == 0) {
-    ptx::tma_store(map, results, 2 * (task.first_output + warpgroup * kWarpgroupRows), task.first_token);
+    for (int half = 0; half < 2; ++half) {
+      ptx::tma_store(map, results + half * kResultHalfBytes, 2 * task.first_output + half * kResultRowBytes,
+                     task.first_token + warpgroup * kWarpgroupRows);
+    }
     ptx::tma_store_commit();
   }
 }
 
 /// Outputs kept in float32, which few layers want.
-__device__ void store_f32(const Fp8Product& product, const ManyTask& task, int num_tokens, int warpgroup,
+__device__ void store_f32(const Fp8Product& product, const ManyTask& task, int num_tokens, int first_token,
                           const float (&sum)[kSums]) {
-  const int thread = static_cast<int>(threadIdx.x) % kWarpgroup, warp = thread / 32, lane = thread % 32;
-  const int row = task.first_output + warpgroup * kWarpgroupRows + 16 * warp + lane / 4;
+  const int column = 2 * static_cast<int>(threadIdx.x % 4);
 #pragma unroll
-  for (int i = 0; i < kSums; ++i) {
-    const int token = task.first_token + 8 * (i / 4) + 2 * (lane % 4) + i % 2;
-    const int output = row + (i % 4 < 2 ? 0 : 8);
+  for (int i = 0; i < kSums; i += 2) {
+    const int token = task.first_token + first_token + (i % 4 < 2 ? 0 : 8);
+    const int output = task.first_output + 2 * (i - i % 4) + column;
     if (token < num_tokens && output < product.num_outputs) {
-      reinterpret_cast<float*>(product.y)[token * product.y_stride + output] = sum[i];
+      float* y = reinterpret_cast<float*>(product.y) + token * product.y_stride + output;
+      *reinterpret_cast<float2*>(y) = {sum[i], sum[i + 1]};
     }
   }
 }
@@ -252,15 +267,16 @@ __global__ void __launch_bounds__(kThreads, 1)
   auto& memory =
       *reinterpret_cast<ManyMemory*>(shared + (kSwizzleAlignment - misaligned) % kSwizzleAlignment);
   const int rank = static_cast<int>(ptx::cluster_rank());
-  const int first_pair = static_cast<int>(blockIdx.x) / kCluster;
-  const int pair_step = static_cast<int>(gridDim.x) / kCluster;
-  const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
+  const int first = static_cast<int>(blockIdx.x) / kCluster;
+  const int step = static_cast<int>(gridDim.x) / kCluster;
+  // The shuffle tells the compiler that it is the same for a warp.
+  const int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
 
   ptx::launch_next_kernel();
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < kStages; ++stage) {
       ptx::mbarrier_init(&memory.full[stage], 1);
-      ptx::mbarrier_init(&memory.empty[stage], kCluster * kConsumers * kWarpgroup / 32);
+      ptx::mbarrier_init(&memory.empty[stage], (kCluster - 1) * kConsumers * kWarpgroup / 32);
     }
     ptx::fence_mbarrier_init();
   }
@@ -269,13 +285,16 @@ __global__ void __launch_bounds__(kThreads, 1)
 
   if (warpgroup == kConsumers) {
     ptx::registers_down_to<kLoaderRegisters>();
-    if (threadIdx.x == kConsumers * kWarpgroup) load_tiles(all, memory, first_pair, pair_step, rank);
+    if (threadIdx.x == kConsumers * kWarpgroup) load_tiles(all, memory, first, step, rank);
   } else {
     ptx::registers_up_to<kConsumerRegisters>();
-    SliceReader reader{memory, {}, warpgroup};
-    const int num_pairs = number_of_pairs(all);
-    for (int pair = first_pair; pair < num_pairs; pair += pair_step) {
-      const ManyTask task = task_of(all, pair, rank);
+    SliceReader reader{
+        memory,        {}, warpgroup, rank, static_cast<int>(threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4),
+        all.experiment};
+    if ((all.experiment & 16) && warpgroup == 1) asm volatile("bar.arrive 3, 256;" ::: "memory");
+    const ManyWork work(all);
+    for (int index = first; index < work.size(); index += step) {
+      const ManyTask task = work.task(all, index, rank);
       const Fp8Product& product = all.products[task.product];
       // Beyond the last tile the copy engine brings zeros; any scale does.
       const std::int64_t scale_row = task.beyond ? 0 : task.first_output / kTileRows;
@@ -288,7 +307,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       }
       if (task.beyond) continue;
       if (product.y_f32) {
-        store_f32(product, task, all.num_tokens, warpgroup, sum);
+        store_f32(product, task, all.num_tokens, reader.first_token, sum);
       } else {
         store_bf16(maps.y[task.product], memory.results[warpgroup], task, warpgroup, sum);
       }
@@ -296,30 +315,57 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (threadIdx.x % kWarpgroup == 0) ptx::tma_store_wait<0>();
   }
   __syncwarp();
-  ptx::cluster_sync();  // the partner's copies and arrivals have come
+  ptx::cluster_sync();  // the others' copies and arrivals have come
+}
+
+/// Clusters that run at once: as many as the groups of multiprocessors have whole places for. More would wait for one of
+/// these to end.
+template <bool kSegmented>
+int resident_clusters() {
+  static const int count = [] {
+    const auto kernel = fp8_products_many_kernel<kSegmented>;
+    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
+               "allowing shared memory");
+    cudaLaunchAttribute cluster;
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {kCluster, 1, 1};
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(kCluster);
+    config.blockDim = dim3(kThreads);
+    config.dynamicSmemBytes = kSharedBytes;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    int clusters = 0;
+    check_cuda(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config), "asking how many clusters fit");
+    return clusters;
+  }();
+  return count;
+}
+
+template <bool kSegmented>
+void launch_many(const Fp8Products& all, const OutputMaps& maps, CudaContext& context) {
+  const int clusters = std::min(ManyWork(all).size(), resident_clusters<kSegmented>());
+  launch_kernel("FP8 products for many tokens", fp8_products_many_kernel<kSegmented>,
+                {.grid = dim3(static_cast<unsigned>(clusters * kCluster)),
+                 .threads = kThreads,
+                 .shared_bytes = kSharedBytes,
+                 .cluster = kCluster},
+                context.stream, all, maps);
 }
 
 }  // namespace
 
 void fp8_products_many(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_tokens,
                        CudaContext& context) {
-  const Fp8Products all = describe_products(outputs, x, num_tokens, kLoadedTokens);
+  const Fp8Products all = describe_products(outputs, x, num_tokens, kLoadedRows, kLoadedTokens);
   OutputMaps maps{};
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].keep_f32) continue;
     const Activations<2>& y = outputs[i].y;
-    maps.y[i] = make_tensor_map(y.address(), num_tokens, 2 * y.extent(1), 2 * y.stride(0), kTokens,
-                                2 * kWarpgroupRows, TileSwizzle::k128B);
+    maps.y[i] = make_tensor_map(y.address(), num_tokens, 2 * y.extent(1), 2 * y.stride(0), kWarpgroupRows,
+                                kResultRowBytes, TileSwizzle::k128B);
   }
-  const std::int64_t pairs = (all.num_tiles + 1) / kCluster * ((num_tokens + kTokens - 1) / kTokens);
-  const auto clusters = std::min<std::int64_t>(pairs, context.num_sms / kCluster);
-  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(clusters * kCluster)),
-                          .threads = kThreads,
-                          .shared_bytes = sizeof(ManyMemory) + kSwizzleAlignment,
-                          .cluster = kCluster};
-  launch_kernel("FP8 products for many tokens",
-                all.num_segments > 1 ? fp8_products_many_kernel<true> : fp8_products_many_kernel<false>,
-                shape, context.stream, all, maps);
+  (all.num_segments > 1 ? launch_many<true> : launch_many<false>)(all, maps, context);
 }
 
 }  // namespace baleen

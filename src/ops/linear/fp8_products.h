@@ -47,7 +47,7 @@ struct Fp8Product {
 
 /// Parameter of the kernels. All products have the same K and are cut into as many segments.
 struct Fp8Products {
-  CUtensorMap weights[kMaxProducts];  ///< boxes of kTileRows x kSliceInputs
+  CUtensorMap weights[kMaxProducts];  ///< in boxes of the kernel's rows x kSliceInputs
   CUtensorMap tokens;                 ///< the codes of x, in boxes of the kernel's tokens x kSliceInputs
   Fp8Product products[kMaxProducts];
   const float* token_scales;  ///< [K / 128, scale_stride]
@@ -57,6 +57,7 @@ struct Fp8Products {
   std::int32_t num_tokens;
   std::int32_t num_slices;
   std::int32_t num_segments;
+  std::int32_t experiment;
 };
 
 /// Which product a tile belongs to.
@@ -73,8 +74,9 @@ void fp8_products_few(std::span<const LinearOutput> outputs, const Fp8Rows& x, s
 void fp8_products_many(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_tokens,
                        CudaContext& context);
 
-/// The parameter of a launch for `outputs`, which agree in K and in the number of segments. `box_tokens`: tokens of a tile.
+/// The parameter of a launch for `outputs`, which agree in K and in the number of segments. Boxes: what one copy loads.
+inline int g_experiment = 0;
 [[nodiscard]] Fp8Products describe_products(std::span<const LinearOutput> outputs, const Fp8Rows& x,
-                                            std::int64_t num_tokens, int box_tokens);
+                                            std::int64_t num_tokens, int box_rows, int box_tokens);
 
 }  // namespace baleen
