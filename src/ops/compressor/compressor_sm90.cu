@@ -125,15 +125,27 @@ class Worker {
   };
   __device__ Rows load(int block) const {
     Rows rows;
+    constexpr int kRun =
+        Shape::kOverlaps ? kRatio : kRowsPerThread;  // rows that lie one after the other in the ring
 #pragma unroll
-    for (int i = 0; i < kRowsPerThread; ++i) {
-      const int position = position_of(block, i);
-      const int column = Shape::kOverlaps && i >= kRatio ? channel + p.head_dim : channel;
-      // Before the sequence there is nothing: any row stands in for it, and `pool` leaves it out.
-      const Source from = source(position < 0 ? item.sequence.start : position);
-      rows.kv[i] = Channels::load(from.kv + column);
-      rows.gate[i] = Channels::load(from.gate + column);
-      rows.bias[i] = Channels::load(bias_row(max(position, 0)) + column);
+    for (int first = 0; first < kRowsPerThread; first += kRun) {
+      const int column = Shape::kOverlaps && first >= kRatio ? channel + p.head_dim : channel;
+      // Before the sequence there is nothing: the step's first rows stand in for it, and `pool` leaves them out.
+      const int begin = position_of(block, first);
+      const Source of_step = step_row(begin < 0 ? item.sequence.start : begin);
+      const Source of_ring = ring_row(max(begin, 0));
+#pragma unroll
+      for (int i = 0; i < kRun; ++i) {
+        const bool stored = begin >= 0 && begin + i < item.sequence.start;
+        const std::int64_t in_ring = i * p.state.width + column;
+        const float* kv =
+            stored ? of_ring.kv + in_ring : of_step.kv + (begin < 0 ? 0 : i * p.kv_stride) + column;
+        const float* gate =
+            stored ? of_ring.gate + in_ring : of_step.gate + (begin < 0 ? 0 : i * p.gate_stride) + column;
+        rows.kv[first + i] = Channels::load(kv);
+        rows.gate[first + i] = Channels::load(gate);
+        rows.bias[first + i] = Channels::load(bias_row(max(begin, 0)) + i * p.state.width + column);
+      }
     }
     return rows;
   }
@@ -157,14 +169,15 @@ class Worker {
     for (int i = 0; i < kRowsPerThread; ++i) {
 #pragma unroll
       for (int j = 0; j < kPiece; ++j) {
-        const float weight = expf(gate[i].value[j] - maximum.value[j]);
+        // Its error grows with the distance from the maximum, and what it weighs falls faster.
+        const float weight = __expf(gate[i].value[j] - maximum.value[j]);
         weights.value[j] += weight;
         sums.value[j] = fmaf(weight, kv[i].value[j], sums.value[j]);
       }
     }
     if constexpr (!Shape::kOverlaps) over_groups_sum(weights, sums);
 #pragma unroll
-    for (int j = 0; j < kPiece; ++j) sums.value[j] /= weights.value[j];
+    for (int j = 0; j < kPiece; ++j) sums.value[j] = __fdividef(sums.value[j], weights.value[j]);
     return sums;
   }
 
@@ -180,7 +193,7 @@ class Worker {
       for (int i = 0; i < kRowsAtOnce; ++i) {
         const int position = from + i * Shape::kRowGroups;
         if (position >= end) break;
-        const Source step = source(position);
+        const Source step = step_row(position);
 #pragma unroll
         for (int half = 0; half < kHalves; ++half) {
           const int column = channel + half * p.head_dim;
@@ -210,7 +223,7 @@ class Worker {
     const PageId page = item.sequence.window_pages[first / static_cast<int>(kPageTokens)];
     float* rows = p.overlap.base + static_cast<std::int64_t>(page) * p.overlap.page_stride + channel;
     for (int position = first; position < last; ++position) {
-      const Source step = source(position);
+      const Source step = step_row(position);
       Channels gate = Channels::load(step.gate + channel);
       gate += Channels::load(bias_row(position) + channel);
       float* row = rows + position % static_cast<int>(kOverlapRows) * p.overlap.width;
@@ -236,14 +249,14 @@ class Worker {
   }
   __device__ const float* bias_row(int position) const { return p.ape + position % kRatio * p.state.width; }
 
-  /// In the step or, of earlier positions, in the ring.
-  __device__ Source source(int position) const {
+  __device__ Source step_row(int position) const {
     const std::int64_t row = item.sequence.first_row + position - item.sequence.start;
-    const float* stored = p.state.base + item.sequence.state_slot * p.state.slot_stride +
-                          position % static_cast<int>(p.state.ring_rows) * p.state.width;
-    const bool of_step = position >= item.sequence.start;
-    return {of_step ? p.kv + row * p.kv_stride : stored,
-            of_step ? p.gate + row * p.gate_stride : stored + p.state.ring_rows * p.state.width};
+    return {p.kv + row * p.kv_stride, p.gate + row * p.gate_stride};
+  }
+  __device__ Source ring_row(int position) const {
+    const float* kv = p.state.base + item.sequence.state_slot * p.state.slot_stride +
+                      position % static_cast<int>(p.state.ring_rows) * p.state.width;
+    return {kv, kv + p.state.ring_rows * p.state.width};
   }
 
   // A warp holds two row groups, lane l and l + 16 the same channels: they meet first, then the warps in shared memory.

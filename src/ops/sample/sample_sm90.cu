@@ -215,7 +215,8 @@ class RowSampler {
 
   __device__ void keep_top_p() {
     const Share all = share_of_row(lowest_);
-    shorten(TopP{static_cast<std::uint64_t>(ceil(how_.top_p * static_cast<double>(all.mass)))}, all);
+    const auto mass = static_cast<std::uint64_t>(ceil(how_.top_p * static_cast<double>(all.mass)));
+    shorten(TopP{::min(mass, all.mass)}, all);
   }
 
   /// The token in whose share the draw falls, to the warp that holds it; kNoToken to all others.
