@@ -290,24 +290,33 @@ void bench_sample(std::int64_t num_rows, const std::string& name, const SampleRo
 }  // namespace
 }  // namespace baleen
 
-int main() {
+/// With an argument, only those benchmarks whose name contains it.
+int main(int argc, char** argv) {
   using namespace baleen;
+  const std::string wanted = argc > 1 ? argv[1] : "";
+  const auto run = [&](const std::string& name, std::int64_t num_rows, auto&& benchmark) {
+    if (fmt::format("{} T={}", name, num_rows).find(wanted) != std::string::npos) benchmark();
+  };
   for (const std::int64_t num_rows : {1, 64, 4096}) {
-    bench_rope_angles(num_rows);
-    bench_kv_store(num_rows);
+    run("rope_angles", num_rows, [&] { bench_rope_angles(num_rows); });
+    run("kv_store", num_rows, [&] { bench_kv_store(num_rows); });
     for (const bool completes : {false, true}) {
       if (num_rows > 64 && !completes) continue;
-      bench_compressor(num_rows, 4, 512, false, completes);
-      bench_compressor(num_rows, 4, 128, true, completes);
-      bench_compressor(num_rows, 128, 512, false, completes);
+      const std::string kind = completes ? "completing" : "open";
+      run("compressor-4 " + kind, num_rows, [&] { bench_compressor(num_rows, 4, 512, false, completes); });
+      run("compressor-keys " + kind, num_rows, [&] { bench_compressor(num_rows, 4, 128, true, completes); });
+      run("compressor-128 " + kind, num_rows,
+          [&] { bench_compressor(num_rows, 128, 512, false, completes); });
     }
-    bench_route(num_rows);
+    run("route", num_rows, [&] { bench_route(num_rows); });
     if (num_rows > 64) continue;
-    bench_gather_rows(num_rows);
-    bench_sample(num_rows, "greedy", {});
-    bench_sample(num_rows, "plain", {.temperature = 1.0, .uniform = 0.37});
-    bench_sample(num_rows, "top-p 0.95", {.temperature = 0.6, .top_p = 0.95, .uniform = 0.37});
-    bench_sample(num_rows, "top-k 50, top-p 0.9",
-                 {.temperature = 0.7, .top_k = 50, .top_p = 0.9, .uniform = 0.37});
+    run("gather_rows", num_rows, [&] { bench_gather_rows(num_rows); });
+    const auto sample = [&](const std::string& name, const SampleRow& how) {
+      run("sample " + name, num_rows, [&] { bench_sample(num_rows, name, how); });
+    };
+    sample("greedy", {});
+    sample("plain", {.temperature = 1.0, .uniform = 0.37});
+    sample("top-p 0.95", {.temperature = 0.6, .top_p = 0.95, .uniform = 0.37});
+    sample("top-k 50 top-p 0.9", {.temperature = 0.7, .top_k = 50, .top_p = 0.9, .uniform = 0.37});
   }
 }

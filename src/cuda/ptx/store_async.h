@@ -34,6 +34,17 @@ __device__ inline void store_async(float4* to, const float4& value, std::uint64_
       : "memory");
 }
 
+}
+
+__device__ inline void store_async(uint4* to, const uint4& value, std::uint64_t* barrier,
+                                   std::uint32_t rank) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
+          cluster_address(to, rank)),
+      "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w), "r"(cluster_address(barrier, rank))
+      : "memory");
+}
+
 /// `mbarrier_wait` for what other blocks of the cluster did.
 __device__ inline void mbarrier_wait_cluster(std::uint64_t* barrier, std::uint32_t parity) {
   std::uint32_t done = 0;

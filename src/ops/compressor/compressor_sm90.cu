@@ -34,6 +34,9 @@ struct PoolShape {
   static constexpr int kSlice = kOverlaps ? 0 : kLatentBlock;
   static constexpr int kMaxThreads = kOverlaps ? kMaxHeadDim / kPiece : kSlice / kPiece * kRowGroups;
 
+  /// Of a multiprocessor: enough rows in flight, and registers for a thread's 8 x 3 x 4 values.
+  static constexpr int kMinBlocks = kOverlaps ? 4 : 2;
+
   static constexpr int threads(int head_dim) { return kOverlaps ? head_dim / kPiece : kMaxThreads; }
   static constexpr int cluster(int head_dim) { return kOverlaps ? 1 : head_dim / kSlice; }
 };
@@ -115,19 +118,46 @@ class Worker {
     return block >= max(item.sequence.start, item.sequence.entries_until) / kRatio && block < end / kRatio;
   }
 
-  /// Pools block `block` (and where entries overlap the one before it): the entry's four channels. With row groups, the
-  /// first warp has the result, twice.
-  __device__ Channels pool(int block) const {
-    Channels kv[kRowsPerThread], gate[kRowsPerThread];
+  /// The rows that entry `block` pools (where entries overlap, those of the block before it too). No branches, and nothing
+  /// waits: all loads are in flight together.
+  struct Rows {
+    Channels kv[kRowsPerThread], gate[kRowsPerThread], bias[kRowsPerThread];
+  };
+  __device__ Rows load(int block) const {
+    Rows rows;
+    constexpr int kRun =
+        Shape::kOverlaps ? kRatio : kRowsPerThread;  // rows that lie one after the other in the ring
+#pragma unroll
+    for (int first = 0; first < kRowsPerThread; first += kRun) {
+      const int column = Shape::kOverlaps && first >= kRatio ? channel + p.head_dim : channel;
+      // Before the sequence there is nothing: the step's first rows stand in for it, and `pool` leaves them out.
+      const int begin = position_of(block, first);
+      const Source of_step = step_row(begin < 0 ? item.sequence.start : begin);
+      const Source of_ring = ring_row(max(begin, 0));
+#pragma unroll
+      for (int i = 0; i < kRun; ++i) {
+        const bool stored = begin >= 0 && begin + i < item.sequence.start;
+        const std::int64_t in_ring = i * p.state.width + column;
+        const float* kv =
+            stored ? of_ring.kv + in_ring : of_step.kv + (begin < 0 ? 0 : i * p.kv_stride) + column;
+        const float* gate =
+            stored ? of_ring.gate + in_ring : of_step.gate + (begin < 0 ? 0 : i * p.gate_stride) + column;
+        rows.kv[first + i] = Channels::load(kv);
+        rows.gate[first + i] = Channels::load(gate);
+        rows.bias[first + i] = Channels::load(bias_row(max(begin, 0)) + i * p.state.width + column);
+      }
+    }
+    return rows;
+  }
+
+  /// The entry's four channels. With row groups, the first warp has them, twice.
+  __device__ Channels pool(int block, Rows& rows) const {
+    Channels(&kv)[kRowsPerThread] = rows.kv, (&gate)[kRowsPerThread] = rows.gate;
 #pragma unroll
     for (int i = 0; i < kRowsPerThread; ++i) {
-      int position = kRatio * block + kRowsPerThread * group + i;
-      int column = channel;
-      if constexpr (Shape::kOverlaps) {
-        position -= kRatio;
-        if (i >= kRatio) column += p.head_dim;
-      }
-      load(position, column, kv[i], gate[i]);
+      const int position = position_of(block, i);
+      if (position >= item.sequence.start) gate[i] += rows.bias[i];  // in the ring it is added already
+      if (position < 0) kv[i] = Channels::filled(0.0F), gate[i] = Channels::filled(-INFINITY);
     }
     Channels maximum = gate[0];
 #pragma unroll
@@ -139,14 +169,15 @@ class Worker {
     for (int i = 0; i < kRowsPerThread; ++i) {
 #pragma unroll
       for (int j = 0; j < kPiece; ++j) {
-        const float weight = expf(gate[i].value[j] - maximum.value[j]);
+        // Its error grows with the distance from the maximum, and what it weighs falls faster.
+        const float weight = __expf(gate[i].value[j] - maximum.value[j]);
         weights.value[j] += weight;
         sums.value[j] = fmaf(weight, kv[i].value[j], sums.value[j]);
       }
     }
     if constexpr (!Shape::kOverlaps) over_groups_sum(weights, sums);
 #pragma unroll
-    for (int j = 0; j < kPiece; ++j) sums.value[j] /= weights.value[j];
+    for (int j = 0; j < kPiece; ++j) sums.value[j] = __fdividef(sums.value[j], weights.value[j]);
     return sums;
   }
 
@@ -157,14 +188,18 @@ class Worker {
     float* ring = p.state.base + item.sequence.state_slot * p.state.slot_stride;
     const std::int64_t to_gate = p.state.ring_rows * p.state.width;
     for (int from = first + group; from < end; from += kRowsAtOnce * Shape::kRowGroups) {
-      Channels kv[kRowsAtOnce][kHalves], gate[kRowsAtOnce][kHalves];
+      Channels kv[kRowsAtOnce][kHalves], gate[kRowsAtOnce][kHalves], bias[kRowsAtOnce][kHalves];
 #pragma unroll
       for (int i = 0; i < kRowsAtOnce; ++i) {
         const int position = from + i * Shape::kRowGroups;
         if (position >= end) break;
+        const Source step = step_row(position);
 #pragma unroll
         for (int half = 0; half < kHalves; ++half) {
-          load_from_step(position, channel + half * p.head_dim, kv[i][half], gate[i][half]);
+          const int column = channel + half * p.head_dim;
+          kv[i][half] = Channels::load(step.kv + column);
+          gate[i][half] = Channels::load(step.gate + column);
+          bias[i][half] = Channels::load(bias_row(position) + column);
         }
       }
 #pragma unroll
@@ -174,6 +209,7 @@ class Worker {
         float* row = ring + position % static_cast<int>(p.state.ring_rows) * p.state.width + channel;
 #pragma unroll
         for (int half = 0; half < kHalves; ++half) {
+          gate[i][half] += bias[i][half];
           kv[i][half].store(row + half * p.head_dim);
           gate[i][half].store(row + to_gate + half * p.head_dim);
         }
@@ -187,10 +223,11 @@ class Worker {
     const PageId page = item.sequence.window_pages[first / static_cast<int>(kPageTokens)];
     float* rows = p.overlap.base + static_cast<std::int64_t>(page) * p.overlap.page_stride + channel;
     for (int position = first; position < last; ++position) {
-      Channels kv, gate;
-      load_from_step(position, channel, kv, gate);
+      const Source step = step_row(position);
+      Channels gate = Channels::load(step.gate + channel);
+      gate += Channels::load(bias_row(position) + channel);
       float* row = rows + position % static_cast<int>(kOverlapRows) * p.overlap.width;
-      kv.store(row);
+      Channels::load(step.kv + channel).store(row);
       gate.store(row + kOverlapRows * p.overlap.width);
     }
   }
@@ -201,30 +238,28 @@ class Worker {
  private:
   static constexpr int kRowsAtOnce = 4;
 
-  __device__ void load_from_step(int position, int column, Channels& kv, Channels& gate) const {
-    const std::int64_t row = item.sequence.first_row + position - item.sequence.start;
-    kv = Channels::load(p.kv + row * p.kv_stride + column);
-    gate = Channels::load(p.gate + row * p.gate_stride + column);
-    gate += Channels::load(p.ape + position % kRatio * p.state.width + column);
-  }
+  /// Where a position's kv and gate lie.
+  struct Source {
+    const float* kv;
+    const float* gate;
+  };
 
-  /// From the step or, of earlier positions, from the ring. Before the sequence there is nothing: weight 0.
-  __device__ void load(int position, int column, Channels& kv, Channels& gate) const {
-    if (position >= item.sequence.start) {
-      load_from_step(position, column, kv, gate);
-    } else if (position >= 0) {
-      const float* row = p.state.base + item.sequence.state_slot * p.state.slot_stride +
-                         position % static_cast<int>(p.state.ring_rows) * p.state.width + column;
-      kv = Channels::load(row);
-      gate = Channels::load(row + p.state.ring_rows * p.state.width);
-    } else {
-      kv = Channels::filled(0.0F);
-      gate = Channels::filled(-INFINITY);
-    }
+  __device__ int position_of(int block, int i) const {
+    return kRatio * (Shape::kOverlaps ? block - 1 : block) + kRowsPerThread * group + i;
+  }
+  __device__ const float* bias_row(int position) const { return p.ape + position % kRatio * p.state.width; }
+
+  __device__ Source step_row(int position) const {
+    const std::int64_t row = item.sequence.first_row + position - item.sequence.start;
+    return {p.kv + row * p.kv_stride, p.gate + row * p.gate_stride};
+  }
+  __device__ Source ring_row(int position) const {
+    const float* kv = p.state.base + item.sequence.state_slot * p.state.slot_stride +
+                      position % static_cast<int>(p.state.ring_rows) * p.state.width;
+    return {kv, kv + p.state.ring_rows * p.state.width};
   }
 
   // A warp holds two row groups, lane l and l + 16 the same channels: they meet first, then the warps in shared memory.
-
   __device__ Channels over_groups_maximum(Channels maximum) const {
     constexpr int kWarps = Shape::kMaxThreads / kWarpLanes;
     __shared__ float of_warp[kWarps][kLatentBlock];
@@ -338,7 +373,8 @@ template <int kRatio>
 __device__ void make_entry(const CompressorParams& p, const StepItem& item, const Worker<kRatio>& worker,
                            int block) {
   const int channel = worker.channel;
-  // Nothing here waits for the rows.
+  typename Worker<kRatio>::Rows rows = worker.load(block);
+  // While they are on their way, what does not need them.
   const Channels weight = Channels::load(p.norm_weight + channel);
   const int rows_per_page = p.index_key.base != nullptr ? p.index_key.rows_per_page : p.latent.rows_per_page;
   const PageId page = item.sequence.pages[block / rows_per_page];
@@ -351,7 +387,7 @@ __device__ void make_entry(const CompressorParams& p, const StepItem& item, cons
     second = rope_angle(p.frequencies[pair + 1], kRatio * block);
   }
 
-  Channels entry = worker.pool(block);
+  Channels entry = worker.pool(block, rows);
   float squares = 0.0F;
 #pragma unroll
   for (int i = 0; i < kPiece; ++i) {
@@ -378,7 +414,7 @@ __device__ void make_entry(const CompressorParams& p, const StepItem& item, cons
 }
 
 template <int kRatio>
-__global__ void __launch_bounds__(PoolShape<kRatio>::kMaxThreads)
+__global__ void __launch_bounds__(PoolShape<kRatio>::kMaxThreads, PoolShape<kRatio>::kMinBlocks)
     compressor_kernel(const __grid_constant__ CompressorParams p) {
   ptx::launch_next_kernel();
   ptx::wait_for_previous_kernel();

@@ -1,11 +1,11 @@
-// A cluster of eight blocks a row: its 128 warps hold the row in registers, each a run of ids, so that memory is read once and
-// a pass over the vocabulary costs a microsecond however many are needed. Passes meet on a board: every warp writes its part
-// into every block's shared memory, and after one barrier of the cluster every warp adds all parts up, in one order.
+// A cluster of eight blocks a row: its 128 warps hold the row in registers, each a run of ids, so that memory is read once
+// however many passes over the vocabulary are needed. Passes meet on a board: every warp sends its part to every block of
+// the cluster, and every warp adds up all parts, in one order.
 //
-// Top-k and top-p look for a threshold by halving, a pass each time, until one logit separates what is enough from what is
-// not: about a dozen passes. That takes no histogram, no sorting and no memory, and its time is bounded whatever the logits
-// are: after 16 passes the bits of the float are halved instead of its value, which takes 32. Equals at the threshold are
-// counted off in order of id.
+// Top-k and top-p look for a threshold by halving the range of values that it must lie in, a pass each time. When few
+// candidates are left in the range, each gets a thread, which adds up what comes before it. That takes no histogram, and the
+// time is bounded whatever the logits are: after 16 passes the bits of the float are halved instead of its value, which
+// takes 32. Equals that are too many for threads are counted off in order of id.
 
 #include <algorithm>
 #include <cmath>
@@ -18,6 +18,8 @@
 #include "cuda/ordered_float.cuh"
 #include "cuda/ptx/cluster.h"
 #include "cuda/ptx/grid_dependency.h"
+#include "cuda/ptx/mbarrier.h"
+#include "cuda/ptx/store_async.h"
 #include "cuda/warp_reduce.cuh"
 #include "ops/sample/sample.h"
 
@@ -33,6 +35,7 @@ constexpr int kMaxVocab = kWarpsPerRow * kWarpLanes * kMaxSteps;
 constexpr int kRowsPerLaunch = 64;                                             // 2 KB of parameters
 constexpr std::int64_t kSharedBytes = std::int64_t{4} * kThreads * kMaxSteps;  // weights
 constexpr int kPassesByValue = 16;
+constexpr int kFew = 128;  // candidates that get a thread each
 
 /// `SampleRow`, worked out.
 struct DeviceSampleRow {
@@ -52,10 +55,38 @@ struct SampleParams {
   DeviceSampleRow rows[kRowsPerLaunch];
 };
 
-/// How many candidates, and their probability in units of the likeliest's.
+/// How many candidates, and their probability: the likeliest's is kUnits. Integers: any order of additions gives one sum.
 struct Share {
-  double mass;
+  std::uint64_t mass;
   std::int32_t count;
+};
+constexpr int kHighBits = 14, kLowBits = 24;  // of a unit's logarithm, see PackedShare
+constexpr double kUnits = static_cast<double>(std::uint64_t{1} << (kHighBits + kLowBits));
+
+/// A share as a warp tells it. Sums of a row's 128 fit each of the words, so that a warp adds them up by its reductions of
+/// 32-bit integers.
+struct PackedShare {
+  std::uint32_t high;  ///< of the mass, in units of 2^-14: at most 2^31 in a row
+  std::uint32_t low;   ///< the rest, in units of 2^-38: 24 bits
+  std::uint32_t count;
+
+  /// `mass` of a lane, at most kMaxSteps.
+  __device__ static PackedShare sum_of_warp(float mass, int count) {
+    constexpr float kHigh = 1 << kHighBits, kLow = 1 << kLowBits;
+    const float scaled = mass * kHigh, whole = truncf(scaled);
+    PackedShare sum =
+        of_warp({static_cast<std::uint32_t>(whole), static_cast<std::uint32_t>((scaled - whole) * kLow),
+                 static_cast<std::uint32_t>(count)});
+    sum.high += sum.low >> kLowBits;
+    sum.low &= (1u << kLowBits) - 1;
+    return sum;
+  }
+  __device__ static PackedShare of_warp(const PackedShare& mine) {
+    return {__reduce_add_sync(kAllLanes, mine.high), __reduce_add_sync(kAllLanes, mine.low),
+            __reduce_add_sync(kAllLanes, mine.count)};
+  }
+  __device__ std::uint64_t mass() const { return (std::uint64_t{high} << kLowBits) + low; }
+  __device__ Share share() const { return {mass(), static_cast<std::int32_t>(count)}; }
 };
 
 /// Of some logits: the order of the largest and its id (the lowest of equals), and the order of the smallest.
@@ -65,10 +96,24 @@ struct Extremes {
   std::uint32_t worst;
 };
 
-/// What the warps of a row tell each other. Shares have two sides: one is written while the other may still be read.
+/// A candidate near the end of a prefix, or the last one kept.
+struct Candidate {
+  std::uint32_t order;
+  std::uint32_t id;
+  float weight;
+
+  __device__ bool before(const Candidate& other) const {
+    return order > other.order || (order == other.order && id < other.id);
+  }
+};
+
+/// What the warps of a row tell each other, 16 bytes each. It has two sides: one is written while the other may still be
+/// read, and before a side is written again everybody has told something on the other one.
 struct Board {
-  Extremes extremes[kWarpsPerRow];
-  Share shares[2][kWarpsPerRow];
+  uint4 parts[2][kWarpsPerRow];
+  uint4 few[kFew];
+  std::uint64_t barriers[2];
+  Candidate last;  ///< this block's finding
 };
 
 struct TopK {
@@ -79,10 +124,11 @@ struct TopK {
 };
 
 struct TopP {
-  double mass;
+  std::uint64_t mass;
   __device__ bool reached(const Share& share) const { return share.mass >= mass; }
   __device__ int wanted(const Share& above, float weight) const {
-    const double count = ceil((mass - above.mass) / static_cast<double>(weight));
+    const double count =
+        ceil(static_cast<double>(mass - above.mass) / (kUnits * static_cast<double>(weight)));
     return static_cast<int>(fmin(fmax(count, 1.0), static_cast<double>(kMaxVocab)));
   }
 };
@@ -133,14 +179,13 @@ class RowSampler {
     constexpr std::uint32_t kOrderOfNan = 0xFFFFFFFFu;
     const Extremes mine = of_warp({has_nan ? kOrderOfNan : order_of_float(largest),
                                    static_cast<std::uint32_t>(id_of(step)), order_of_float(smallest)});
-    if (lane_ < kBlocksPerRow) *ptx::in_block(&board_.extremes[warp_], lane_) = mine;
-    ptx::cluster_sync();
-    Extremes row = board_.extremes[lane_];
+    const uint4* parts = exchange({mine.best, mine.id, mine.worst, 0});
+    Extremes row{parts[lane_].x, parts[lane_].y, parts[lane_].z};
 #pragma unroll
     for (int i = kWarpLanes; i < kWarpsPerRow; i += kWarpLanes) {
-      const Extremes& other = board_.extremes[i + lane_];
-      if (other.best > row.best) row.best = other.best, row.id = other.id;  // ids rise with i
-      row.worst = min(row.worst, other.worst);
+      const uint4 other = parts[i + lane_];
+      if (other.x > row.best) row.best = other.x, row.id = other.y;  // ids rise with i
+      row.worst = min(row.worst, other.z);
     }
     row = of_warp(row);
     max_order_ = row.best;
@@ -170,28 +215,33 @@ class RowSampler {
 
   __device__ void keep_top_p() {
     const Share all = share_of_row(lowest_);
-    shorten(TopP{how_.top_p * all.mass}, all);
+    const auto mass = static_cast<std::uint64_t>(ceil(how_.top_p * static_cast<double>(all.mass)));
+    shorten(TopP{::min(mass, all.mass)}, all);
   }
 
   /// The token in whose share the draw falls, to the warp that holds it; kNoToken to all others.
   __device__ TokenId draw() {
-    const Share* shares = exchange(share_of_warp(lowest_));
+    const uint4* parts = exchange(share_of_warp(lowest_));
+    const auto mass_of = [&](int warp) {
+      return static_cast<double>(PackedShare{parts[warp].x, parts[warp].y, 0}.mass()) / kUnits;
+    };
     constexpr int kPerLane = kWarpsPerRow / kWarpLanes;
     double mass = 0.0;
 #pragma unroll
-    for (int i = 0; i < kPerLane; ++i) mass += shares[lane_ * kPerLane + i].mass;
+    for (int i = 0; i < kPerLane; ++i) mass += mass_of(lane_ * kPerLane + i);
     double target = how_.uniform * warp_sum(mass);
     const int first = kPerLane * pick(mass, target);
-    const int warp = first + pick(lane_ < kPerLane ? shares[first + lane_ % kPerLane].mass : 0.0, target);
+    const int warp = first + pick(lane_ < kPerLane ? mass_of(first + lane_ % kPerLane) : 0.0, target);
     if (warp != warp_) return kNoToken;
 
-    double mass_of_step = 0.0;  // of step `lane_`; every lane begins at a bank of its own
+    // Lane k adds up step k, in four sums; every lane begins at a bank of its own.
+    double sums[4] = {};
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < kWarpLanes; ++i) {
-      mass_of_step += static_cast<double>(weights_[lane_ * kWarpLanes + (lane_ + i) % kWarpLanes]);
+      sums[i % 4] += static_cast<double>(weights_[lane_ * kWarpLanes + (lane_ + i) % kWarpLanes]);
     }
-    const int step = pick(mass_of_step, target);
+    const int step = pick((sums[0] + sums[1]) + (sums[2] + sums[3]), target);
     const int lane = pick(static_cast<double>(weights_[step * kWarpLanes + lane_]), target);
     return (warp_ * p_.steps + step) * kWarpLanes + lane;
   }
@@ -211,7 +261,7 @@ class RowSampler {
   }
 
   /// Of this warp's candidates whose order is at least `least`.
-  __device__ Share share_of_warp(std::uint32_t least) const {
+  __device__ PackedShare share_of_warp(std::uint32_t least) const {
     const float threshold = float_of_order(least);
     float mass = 0.0F;
     int count = 0;
@@ -221,26 +271,50 @@ class RowSampler {
       mass += inside ? weight(k) : 0.0F;
       count += inside ? 1 : 0;
     }
-    return {warp_sum(static_cast<double>(mass)), __reduce_add_sync(kAllLanes, count)};
+    return PackedShare::sum_of_warp(mass, count);
   }
 
-  /// Every warp's share, once all have given theirs.
-  __device__ const Share* exchange(const Share& mine) {
-    side_ ^= 1;
-    if (lane_ < kBlocksPerRow) *ptx::in_block(&board_.shares[side_][warp_], lane_) = mine;
-    ptx::cluster_sync();
-    return board_.shares[side_];
+  /// A phase of the board in which every block of the cluster is sent `bytes`: the barrier to send them to.
+  __device__ std::uint64_t* begin_phase(std::uint32_t bytes) {
+    std::uint64_t* barrier = &board_.barriers[phase_ % 2];
+    if (threadIdx.x == 0) ptx::mbarrier_arrive_expect(barrier, bytes);
+    return barrier;
+  }
+  __device__ void end_phase() {
+    ptx::mbarrier_wait_cluster(&board_.barriers[phase_ % 2], static_cast<std::uint32_t>(phase_ / 2 % 2));
+    ++phase_;
+  }
+
+  /// Every warp's part, once all have told theirs.
+  __device__ const uint4* exchange(const uint4& mine) {
+    uint4* side = board_.parts[phase_ % 2];
+    std::uint64_t* barrier = begin_phase(sizeof(board_.parts[0]));
+    if (lane_ < kBlocksPerRow)
+      ptx::store_async(&side[warp_], mine, barrier, static_cast<std::uint32_t>(lane_));
+    end_phase();
+    return side;
+  }
+  __device__ const uint4* exchange(const PackedShare& mine) {
+    return exchange(uint4{mine.high, mine.low, mine.count, 0});
   }
 
   __device__ Share share_of_row(std::uint32_t least) {
-    const Share* shares = exchange(share_of_warp(least));
-    Share sum{0.0, 0};
+    const uint4* parts = exchange(share_of_warp(least));
+    PackedShare sum{0, 0, 0};
 #pragma unroll
     for (int i = 0; i < kWarpsPerRow; i += kWarpLanes) {
-      sum.mass += shares[i + lane_].mass;
-      sum.count += shares[i + lane_].count;
+      const uint4 part = parts[i + lane_];
+      sum.high += part.x, sum.low += part.y, sum.count += part.z;
     }
-    return {warp_sum(sum.mass), __reduce_add_sync(kAllLanes, sum.count)};
+    return PackedShare::of_warp(sum).share();
+  }
+
+  /// Of numbers that every warp has: the sum of those of the warps before this one.
+  __device__ int sum_before(std::uint32_t mine) {
+    const uint4* parts = exchange(uint4{mine, 0, 0, 0});
+    std::uint32_t sum = 0;
+    for (int i = lane_; i < warp_; i += kWarpLanes) sum += parts[i].x;
+    return static_cast<int>(__reduce_add_sync(kAllLanes, sum));
   }
 
   /// Keeps the shortest prefix of the candidates that reaches `goal`. `all` of them do.
@@ -248,8 +322,8 @@ class RowSampler {
   __device__ void shorten(const Goal& goal, const Share& all) {
     // What is not below `low` reaches the goal, what is not below `high` does not.
     std::uint32_t low = lowest_, high = max_order_ + 1;
-    Share at_low = all, at_high{0.0, 0};
-    for (int pass = 0; at_low.count - at_high.count > 1 && high - low > 1; ++pass) {
+    Share at_low = all, at_high{0, 0};
+    for (int pass = 0; at_low.count - at_high.count > kFew && high - low > 1; ++pass) {
       std::uint32_t middle = low + (high - low) / 2;
       if (pass < kPassesByValue) {
         const std::uint32_t by_value =
@@ -263,34 +337,96 @@ class RowSampler {
         high = middle, at_high = share;
       }
     }
-    lowest_ = low;
-    const int equals = at_low.count - at_high.count;
-    const int wanted = equals > 1 ? goal.wanted(at_high, weight_of(float_of_order(low))) : 1;
-    drop_below(float_of_order(low), wanted < equals, wanted);
-  }
-
-  /// And, if `some_equals`, of the candidates equal to `least` all but the first `wanted` in order of id.
-  __device__ void drop_below(float least, bool some_equals, int wanted) {
-    int rank = 0;  // of the next equal in this warp
-    if (some_equals) {
-      int equals = 0;
-#pragma unroll
-      for (int k = 0; k < kMaxSteps; ++k) equals += logits_[k] == least ? 1 : 0;
-      const Share* shares = exchange({0.0, __reduce_add_sync(kAllLanes, equals)});
-      for (int i = lane_; i < warp_; i += kWarpLanes) rank += shares[i].count;
-      rank = __reduce_add_sync(kAllLanes, rank);
-    }
-    const unsigned lanes_below = (1u << lane_) - 1;
+    const int num_left = at_low.count - at_high.count;
+    const Candidate last = num_left <= kFew
+                               ? last_of_few(goal, low, high, at_high, num_left)
+                               : equal_number(low, goal.wanted(at_high, weight_of(float_of_order(low))));
+    lowest_ = last.order;
+    const float least = float_of_order(last.order);
 #pragma unroll
     for (int k = 0; k < kMaxSteps; ++k) {
-      bool keep = logits_[k] >= least;
-      if (some_equals) {
-        const unsigned equal = __ballot_sync(kAllLanes, logits_[k] == least);
-        if (logits_[k] == least) keep = rank + __popc(equal & lanes_below) < wanted;
-        rank += __popc(equal);
-      }
+      const bool keep = logits_[k] > least || (logits_[k] == least && id_of(k) <= static_cast<int>(last.id));
       if (!keep) logits_[k] = -INFINITY, weight(k) = 0.0F;
     }
+  }
+
+  /// The last candidate of the shortest prefix that reaches `goal`, among `count` with low <= order < high; `above` them
+  /// does not reach it.
+  template <class Goal>
+  __device__ Candidate last_of_few(const Goal& goal, std::uint32_t low, std::uint32_t high,
+                                   const Share& above, int count) {
+    const float lowest = float_of_order(low), beyond = float_of_order(high);
+    std::uint32_t steps_left = 0;  // of this lane, a bit each
+#pragma unroll
+    for (int k = 0; k < kMaxSteps; ++k) {
+      if (logits_[k] >= lowest && logits_[k] < beyond) steps_left |= 1u << k;
+    }
+    int slot = sum_before(__reduce_add_sync(kAllLanes, static_cast<unsigned>(__popc(steps_left))));
+    std::uint64_t* barrier = begin_phase(static_cast<std::uint32_t>(count * sizeof(uint4)));
+#pragma unroll
+    for (int k = 0; k < kMaxSteps; ++k) {
+      const bool is_left = (steps_left >> k & 1u) != 0;
+      const unsigned left = __ballot_sync(kAllLanes, is_left);
+      if (is_left) tell_candidate(k, slot + __popc(left & lanes_below()), barrier);
+      slot += __popc(left);
+    }
+    end_phase();
+
+    // A thread a candidate: is the goal still to be reached when everything before it is taken?
+    const auto candidate_at = [&](int i) {
+      const uint4 words = board_.few[i];
+      return Candidate{words.x, words.y, __uint_as_float(words.z)};
+    };
+    Share before = above;
+    Candidate candidate{};
+    const bool has_one = static_cast<int>(threadIdx.x) < count;
+    if (has_one) {
+      candidate = candidate_at(static_cast<int>(threadIdx.x));
+      float mass = 0.0F;
+      for (int i = 0; i < count; ++i) {
+        const Candidate other = candidate_at(i);
+        const bool ahead = other.before(candidate);
+        mass += ahead ? other.weight : 0.0F;
+        before.count += ahead ? 1 : 0;
+      }
+      before.mass += static_cast<std::uint64_t>(static_cast<double>(mass) * kUnits);
+    }
+    const bool is_kept = has_one && !goal.reached(before);
+    const int num_kept = __syncthreads_count(is_kept ? 1 : 0);
+    if (is_kept && before.count - above.count == num_kept - 1) board_.last = candidate;
+    __syncthreads();
+    return board_.last;
+  }
+
+  __device__ void tell_candidate(int k, int slot, std::uint64_t* barrier) {
+    const uint4 words{order_of_float(logits_[k]), static_cast<std::uint32_t>(id_of(k)),
+                      __float_as_uint(weight(k)), 0};
+#pragma unroll 1
+    for (std::uint32_t block = 0; block < kBlocksPerRow; ++block) {
+      ptx::store_async(&board_.few[slot], words, barrier, block);
+    }
+  }
+
+  __device__ unsigned lanes_below() const { return (1u << lane_) - 1; }
+
+  /// Candidate `number` (from 1) in order of id of those equal to a logit.
+  __device__ Candidate equal_number(std::uint32_t order, int number) {
+    const float logit = float_of_order(order);
+    int equals = 0;
+#pragma unroll
+    for (int k = 0; k < kMaxSteps; ++k) equals += logits_[k] == logit ? 1 : 0;
+    int rank = 1 + sum_before(__reduce_add_sync(kAllLanes, static_cast<unsigned>(equals)));
+    std::uint32_t id = 0;  // in one lane of the row the one that is looked for
+#pragma unroll
+    for (int k = 0; k < kMaxSteps; ++k) {
+      const unsigned equal = __ballot_sync(kAllLanes, logits_[k] == logit);
+      if (logits_[k] == logit && rank + __popc(equal & lanes_below()) == number)
+        id = static_cast<std::uint32_t>(id_of(k));
+      rank += __popc(equal);
+    }
+    const uint4* parts = exchange(uint4{__reduce_max_sync(kAllLanes, id), 0, 0, 0});
+    for (int i = lane_; i < kWarpsPerRow; i += kWarpLanes) id = max(id, parts[i].x);
+    return {order, __reduce_max_sync(kAllLanes, id), 0.0F};
   }
 
   const SampleParams& p_;
@@ -302,13 +438,17 @@ class RowSampler {
   float logits_[kMaxSteps];
   std::uint32_t max_order_ = 0;
   std::uint32_t lowest_ = 0;  ///< order of a float: no candidate is below
-  int side_ = 0;              ///< of the board, last written
+  int phase_ = 0;             ///< of the board
 };
 
 __global__ void __launch_bounds__(kThreads, 2) sample_kernel(const __grid_constant__ SampleParams p) {
   __shared__ Board board;
   extern __shared__ float weights[];
   ptx::launch_next_kernel();
+  if (threadIdx.x == 0) {
+    for (std::uint64_t& barrier : board.barriers) ptx::mbarrier_init(&barrier, 1);
+    ptx::fence_mbarrier_init();
+  }
   ptx::cluster_sync();  // all blocks of the row are there to be written to
   ptx::wait_for_previous_kernel();
   const int row = static_cast<int>(blockIdx.x) / kBlocksPerRow;
