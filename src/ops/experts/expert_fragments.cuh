@@ -1,8 +1,8 @@
 /// A operands of FP8 instructions from tiles of packed weights in shared memory.
 ///
-/// A warpgroup multiplies 64 weight rows by 128 inputs (a *slice*) in four instructions. Thread 4 g + q of warp w has rows
-/// g + 8 w of both halves of the tile, and of each the slice's inputs [32 q, 32 q + 32): one scale group. They lie
-/// together in memory, so a thread loads them in one or two accesses, and a group's scale concerns one thread.
+/// A warpgroup multiplies 64 weight rows by 128 inputs (a *slice*) in four instructions. Thread 4 g + q of warp w has row
+/// 8 w + fragment_row(g) of both halves of the tile, and of each the slice's inputs [32 q, 32 q + 32): one scale group. They
+/// lie together in memory, so a thread loads them in one or two accesses, and a group's scale concerns one thread.
 /// Instruction i takes inputs 32 q + 8 i .. + 7 of every thread; the activations are laid out to match (`product_word`).
 ///
 /// FP4: e2m1 times a power of two is an e4m3 number, exactly, over 15 binades. A row's largest scale is given 2^6 (6 * 64 =
@@ -59,22 +59,31 @@ __device__ inline void widen_e2m1(std::uint32_t codes, const WidenedMagnitudes& 
            (ptx::byte_permute<0x7362>(even, codes) & kSigns);
 }
 
-/// One row's 32 codes of FP4 of this thread: 16 bytes at `from`.
-__device__ inline void load_fp4_row(const std::uint8_t* from, const WidenedMagnitudes& table, int half,
-                                    WeightFragment& to) {
-  const uint4 codes = *reinterpret_cast<const uint4*>(from);
+/// Of eight rows, that of the g-th quarter of a warp. Two neighbours' differ in bits 0 and 2, so that eight threads find their
+/// chunks in different banks, in either format: in a tile that TMA has swizzled, chunk c (16 bytes) of row r is at
+/// c ^ r % 8.
+__device__ inline int fragment_row(int g) { return (g >> 1) ^ (g & 1) * 5; }
+
+__device__ inline uint4 load_chunk(const std::uint8_t* row, int row_in_tile, int chunk) {
+  return *reinterpret_cast<const uint4*>(row + 16 * (chunk ^ (row_in_tile & 7)));
+}
+
+/// This thread's 32 codes of FP4 of one row and slice `slice` of two.
+__device__ inline void load_fp4_row(const std::uint8_t* row, int row_in_tile, int slice, int q,
+                                    const WidenedMagnitudes& table, int half, WeightFragment& to) {
+  const uint4 codes = load_chunk(row, row_in_tile, 4 * slice + q);
   widen_e2m1(codes.x, table, to.a[0][half], to.a[0][half + 2]);
   widen_e2m1(codes.y, table, to.a[1][half], to.a[1][half + 2]);
   widen_e2m1(codes.z, table, to.a[2][half], to.a[2][half + 2]);
   widen_e2m1(codes.w, table, to.a[3][half], to.a[3][half + 2]);
 }
 
-/// One row's 32 codes of FP8: chunks 2 q and 2 q + 1 of the row's eight of 16 bytes, which TMA has swizzled.
+/// This thread's 32 codes of FP8 of one row.
 __device__ inline void load_fp8_row(const std::uint8_t* row, int row_in_tile, int q, int half,
                                     WeightFragment& to) {
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
-    const uint4 codes = *reinterpret_cast<const uint4*>(row + 16 * ((2 * q + j) ^ (row_in_tile & 7)));
+    const uint4 codes = load_chunk(row, row_in_tile, 2 * q + j);
     to.a[2 * j][half] = codes.x;
     to.a[2 * j][half + 2] = codes.y;
     to.a[2 * j + 1][half] = codes.z;

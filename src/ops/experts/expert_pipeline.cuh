@@ -29,6 +29,7 @@ struct ProductShape {
   static constexpr int kScaleBoxTokens = kScaleBoxTokens_;
   static constexpr int kConsumerRegisters = kConsumerRegisters_;  ///< 0: as the launch gives them
   static constexpr int kProducerRegisters = kProducerRegisters_;
+  static constexpr int kMaxTokensAhead = 64;  ///< up to here a second set of weights fits in registers
   using TokenCounts = std::integer_sequence<int, kTokenCounts...>;  ///< widths of the instructions, ascending
   static constexpr int kMaxTokens = std::max({kTokenCounts...});
 
@@ -193,7 +194,7 @@ class Producer {
       }
       ptx::mbarrier_wait(&group_.empty[position_.slot], position_.parity ^ 1);
       ptx::mbarrier_arrive_expect(&group_.full[position_.slot], bytes);
-      load_weights<kFormat>(halves, stage, position_.slot);
+      load_weights(halves, stage, position_.slot);
       position_.advance();
       if (!ready && tokens_ready()) {
         ptx::fence_proxy_async_all();
@@ -219,19 +220,12 @@ class Producer {
     }
   }
 
-  template <WeightFormat kFormat>
   __device__ void load_weights(const ItemMatrix (&halves)[2], int stage, int slot) {
-    constexpr int kSlices = kSlicesPerStage<kFormat>;
-    constexpr int kSliceBytes = Shape::kStageRowBytes / kSlices;  // of a row
+    constexpr auto kHint = Shape::kWholeBlocks ? ptx::L2Hint::kNormal : ptx::L2Hint::kEvictFirst;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int slice = 0; slice < kSlices; ++slice) {
-        std::uint8_t* to = stages_[slot] + half * Shape::kHalfBytes + slice * Shape::kHalfRows * kSliceBytes;
-        ptx::tma_load(to, halves[half].matrix->map, &group_.full[slot],
-                      (stage * kSlices + slice) * kSliceBytes, halves[half].row, halves[half].expert,
-                      Shape::kWholeBlocks ? ptx::L2Hint::kNormal : ptx::L2Hint::kEvictFirst);
-      }
+      ptx::tma_load(stages_[slot] + half * Shape::kHalfBytes, halves[half].matrix->map, &group_.full[slot],
+                    stage * Shape::kStageRowBytes, halves[half].row, halves[half].expert, kHint);
     }
   }
 

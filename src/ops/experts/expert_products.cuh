@@ -19,42 +19,51 @@ __device__ inline float to_bf16_and_back(float value) { return __bfloat162float(
 template <class Shape, WeightFormat kFormat>
 class WeightScales;
 
-/// FP4: a code per row and 32 inputs; this thread's are those of its quarter of a slice.
+/// FP4: a code per row and 32 inputs. Each of the four threads that share up to four rows loads the codes of one of them,
+/// kSlices slices at a time and as many ahead, and they hand each other what they need.
 template <class Shape>
 class WeightScales<Shape, WeightFormat::kFp4> {
  public:
   __device__ WeightScales(const ItemMatrix (&halves)[2], int row_in_half, int num_slices)
-      : num_slices_(num_slices), shift_(8 * (threadIdx.x % 4)) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const ItemMatrix& matrix = halves[half];
-      const int row =
-          (matrix.row < matrix.num_rows ? matrix.row : 0) + row_in_half;  // a half is within or beyond
-      words_[half] =
-          reinterpret_cast<const std::uint32_t*>(static_cast<const std::uint8_t*>(matrix.matrix->scales) +
-                                                 matrix.expert * matrix.matrix->scale_distance) +
-          static_cast<std::int64_t>(row) * num_slices;
-#pragma unroll
-      for (int block = 0; block < Shape::kBlocks; ++block) {
-        const std::uint32_t* row_words = words_[half] + block * Shape::kBlockRows * num_slices;
-        // The largest of a row: the four threads that share it look at a quarter each.
-        std::uint32_t largest = 0;
+      : num_slices_(num_slices) {
+    const int own = threadIdx.x % 4;  // row 2 b + h: block b, half h
+    const ItemMatrix matrix = own % 2 == 0 ? halves[0] : halves[1];
+    const int row = (matrix.row < matrix.num_rows ? matrix.row : 0) +
+                    row_in_half +  // a half is within or beyond
+                    own / 2 % Shape::kBlocks * Shape::kBlockRows;
+    words_ = reinterpret_cast<const std::uint32_t*>(static_cast<const std::uint8_t*>(matrix.matrix->scales) +
+                                                    matrix.expert * matrix.matrix->scale_distance) +
+             static_cast<std::int64_t>(row) * num_slices;
+    load(0, now_);
+    load(kSlices, ahead_);
+    std::uint32_t largest = 0;
 #pragma unroll 8
-        for (int i = threadIdx.x % 4; i < num_slices; i += 4) largest = __vmaxu4(largest, row_words[i]);
-        largest = __vmaxu4(largest, __shfl_xor_sync(kAllLanes, largest, 1));
-        largest = __vmaxu4(largest, __shfl_xor_sync(kAllLanes, largest, 2));
-        largest = __vmaxu4(largest, largest >> 16);
-        tops_ |= max(largest & 0xFFu, largest >> 8 & 0xFFu) << 8 * (2 * block + half);
-        next_[block][half] = row_words[0];
-      }
+    for (int slice = 0; slice < num_slices; slice += kSlices) {
+      std::uint32_t words[kSlices];
+      load(slice, words);
+#pragma unroll
+      for (const std::uint32_t word : words) largest = __vmaxu4(largest, word);
     }
+    largest = __vmaxu4(largest, largest >> 16);
+    const std::uint32_t top = max(largest & 0xFFu, largest >> 8 & 0xFFu) << 8 * own;
+    tops_ = top | __shfl_xor_sync(kAllLanes, top, 1);
+    tops_ |= __shfl_xor_sync(kAllLanes, tops_, 2);
   }
 
-  /// The table for this thread's group of slice `slice`, and starts the way to the next slice's.
-  __device__ WidenedMagnitudes table(const WidenedMagnitudes* tables, int block, int half, int slice) {
-    const int scale = static_cast<int>(next_[block][half] >> shift_ & 0xFFu);
-    next_[block][half] =
-        words_[half][block * Shape::kBlockRows * num_slices_ + min(slice + 1, num_slices_ - 1)];
+  /// Before the tables of a slice; slices come in ascending order.
+  __device__ void reach(int slice) {
+    if (slice % kSlices != 0 || slice == 0) return;
+#pragma unroll
+    for (int i = 0; i < kSlices; ++i) now_[i] = ahead_[i];
+    load(slice + kSlices, ahead_);
+  }
+
+  /// The table for this thread's group of slice `slice`; `slice_in_stage` is its last bit.
+  __device__ WidenedMagnitudes table(const WidenedMagnitudes* tables, int block, int half, int slice,
+                                     int slice_in_stage) const {
+    const std::uint32_t own = slice % kSlices < 2 ? now_[slice_in_stage] : now_[2 + slice_in_stage];
+    const std::uint32_t word = __shfl_sync(kAllLanes, own, 2 * block + half, 4);
+    const int scale = static_cast<int>(word >> 8 * (threadIdx.x % 4) & 0xFFu);
     return tables[widened_table(scale, top(block, half))];
   }
 
@@ -70,16 +79,31 @@ class WeightScales<Shape, WeightFormat::kFp4> {
   }
 
  private:
+  static constexpr int kSlices = 4;  ///< a word each: four groups of 32
+
   __device__ int top(int block, int half) const {
     return static_cast<int>(tops_ >> 8 * (2 * block + half) & 0xFFu);
   }
+  /// Words of slices [first, first + kSlices); beyond the last one any of the row's.
+  __device__ void load(int first, std::uint32_t (&to)[kSlices]) const {
+    if (num_slices_ % kSlices == 0) {
+      const uint4 words = *reinterpret_cast<const uint4*>(words_ + min(first, num_slices_ - kSlices));
+      to[0] = words.x;
+      to[1] = words.y;
+      to[2] = words.z;
+      to[3] = words.w;
+    } else {
+#pragma unroll
+      for (int i = 0; i < kSlices; ++i) to[i] = words_[min(first + i, num_slices_ - 1)];
+    }
+  }
 
-  static_assert(2 * Shape::kBlocks <= 4, "tops_ has four bytes");
-  const std::uint32_t* words_[2];  ///< of block 0: a word is a slice's four codes
-  std::uint32_t next_[Shape::kBlocks][2];
-  std::uint32_t tops_ = 0;  ///< a row's largest code, a byte each
+  static_assert(2 * Shape::kBlocks <= 4, "four threads share the rows, and tops_ has four bytes");
+  const std::uint32_t* words_;  ///< of the row whose codes this thread loads
+  std::uint32_t now_[kSlices];
+  std::uint32_t ahead_[kSlices];
+  std::uint32_t tops_;  ///< the largest code of each row, a byte each
   int num_slices_;
-  int shift_;
 };
 
 /// FP8: a factor per 128 x 128 block, the same for all rows of a half.
@@ -123,7 +147,7 @@ class Consumer {
         tables_(memory.tables),
         thread_(threadIdx.x % Shape::kGroupThreads),
         row_in_half_(thread_ / 128 * Shape::kBlocks * Shape::kBlockRows + thread_ % 128 / kWarpLanes * 8 +
-                     thread_ % kWarpLanes / 4) {}
+                     fragment_row(thread_ % kWarpLanes / 4)) {}
 
   template <WeightFormat kFormat>
   __device__ void consume(const ProductItem& item) {
@@ -146,15 +170,18 @@ class Consumer {
                                 int slice_in_stage, int slice, int block, WeightFragment& to) {
     const int q = thread_ % 4;
     const int row = row_in_half_ + block * Shape::kBlockRows;
+    if constexpr (kFormat == WeightFormat::kFp4) {
+      if (block == 0 && slice_in_stage == 0) scales.reach(slice);
+    }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const std::uint8_t* rows = stage + half * Shape::kHalfBytes;
+      const std::uint8_t* own = rows + row * Shape::kStageRowBytes;
       if constexpr (kFormat == WeightFormat::kFp4) {
-        constexpr int kRowBytes = kFp8RowBlock / 2;
-        load_fp4_row(rows + (slice_in_stage * Shape::kHalfRows + row) * kRowBytes + 16 * q,
-                     scales.table(tables_, block, half, slice), half, to);
+        load_fp4_row(own, row, slice_in_stage, q, scales.table(tables_, block, half, slice, slice_in_stage),
+                     half, to);
       } else {
-        load_fp8_row(rows + row * Shape::kStageRowBytes, row, q, half, to);
+        load_fp8_row(own, row, q, half, to);
       }
     }
   }
@@ -194,9 +221,10 @@ class Consumer {
 
     float acc[Shape::kBlocks][kTokens / 2] = {};
     float partial[kTokens / 2] = {};
-    // The weights of the next step are made while the tensor core works on those of this one, where steps of a stage go in
-    // pairs: registers of instructions under way are not to be copied.
-    constexpr bool kAhead = kSteps % 2 == 0;
+    // The weights of the next step are made while the tensor core works on those of this one, where registers suffice and steps
+    // of a stage go in pairs (registers of instructions under way are not to be copied). Elsewhere the other warpgroups work
+    // meanwhile.
+    constexpr bool kAhead = kSteps % 2 == 0 && kTokens <= Shape::kMaxTokensAhead;
     WeightFragment fragments[2];
     if constexpr (kAhead) {
       ptx::mbarrier_wait(&group_.full[position_.slot], position_.parity);
@@ -205,11 +233,7 @@ class Consumer {
     for (int stage = 0; stage < num_stages; ++stage) {
       const int slot = position_.slot;
       const std::uint8_t* memory = stages_[slot];
-      if constexpr (!kAhead) {
-        static_assert(kSteps == 1);
-        ptx::mbarrier_wait(&group_.full[slot], position_.parity);
-        load_fragment<kFormat>(scales, memory, 0, stage, 0, fragments[0]);
-      }
+      if constexpr (!kAhead) ptx::mbarrier_wait(&group_.full[slot], position_.parity);
       position_.advance();
       float2 weight_factors{};
 #pragma unroll
@@ -218,10 +242,16 @@ class Consumer {
         const std::uint64_t tokens =
             ptx::wgmma_descriptor(memory + 2 * Shape::kHalfBytes + slice_in_stage * Shape::kSliceTokenBytes,
                                   ptx::SmemSwizzle::k128B, 1024);
+        constexpr int kFragments = kAhead ? 2 : 1;
+        if constexpr (!kAhead) {
+          load_fragment<kFormat>(scales, memory, slice_in_stage, stage * kSlices + slice_in_stage, block,
+                                 fragments[0]);
+        }
         ptx::wgmma_fence();
 #pragma unroll
         for (int i = 0; i < kInstructions; ++i) {
-          ptx::wgmma_e4m3<kTokens>(partial, fragments[step % 2].a[i], tokens + i * kInstructionStep, i > 0);
+          ptx::wgmma_e4m3<kTokens>(partial, fragments[step % kFragments].a[i], tokens + i * kInstructionStep,
+                                   i > 0);
         }
         ptx::wgmma_commit();
         if constexpr (kAhead) {

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::int64_t kFewTokens = 64;  // up to here weights are streamed for a few tokens each
 constexpr int kBlock = 128;              // values that share an activation scale
+constexpr int kStageRowBytes = 128;      // of a weight row, in one box
 
 const ProductShapeFacts& facts_for(std::int64_t num_tokens) {
   return num_tokens <= kFewTokens ? kFewTokensFacts : kManyTokensFacts;
@@ -109,7 +110,7 @@ ExpertMatrix describe(std::span<const ExpertWeights> experts, WeightMatrix Exper
   if (fp4) BALEEN_CHECK_EQ(reinterpret_cast<std::uintptr_t>(first.group_scales) % 16, 0);
   return {.map = make_tensor_map(first.data, static_cast<std::int64_t>(experts.size()),
                                  expert_distance(experts, which), first.rows, row_bytes, row_bytes, half_rows,
-                                 fp4 ? kBlock / 2 : kBlock, fp4 ? TileSwizzle::kNone : TileSwizzle::k128B),
+                                 kStageRowBytes, TileSwizzle::k128B),
           .scales = fp4 ? static_cast<const void*>(first.group_scales) : first.block_scales,
           .scale_distance = scale_distance(experts, which)};
 }

@@ -216,7 +216,7 @@ std::vector<float> reference(const Layer& layer, const Tokens& tokens, const Opt
 
 // The tensor core adds FP8 products with some 14 bits; sums that differ in the last places may round to the next BF16 or e4m3
 // value, and a flipped e4m3 input of w2 moves every output a little: a few units of 2^-9 in norm.
-constexpr test::Tolerance kRounded{.norm = 5e-3};
+constexpr test::Tolerance kRounded{.norm = 8e-3};
 
 TEST(ExpertsSm90, AgreeWithPlainLoops) {
   BALEEN_NEEDS_GPU();
