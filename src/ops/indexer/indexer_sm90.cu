@@ -79,9 +79,10 @@ void launch_scores(ScoreArgs args, std::int64_t num_blocks, int num_splits, cons
       static_cast<int>(std::min(4 * std::int64_t{args.top_k}, kMaxCandidates) + kKeysBetweenChecks);
   const std::size_t shared_bytes =
       sizeof(ScoreSpace<kQueries>) + sizeof(Candidate) * kQueries * args.capacity;
-  launch(score_kernel<kQueries, kWarpgroups>,
-         dim3(static_cast<unsigned>(num_blocks), static_cast<unsigned>(num_splits)), kWarpgroups * kWarpgroup,
-         shared_bytes, 1, args, context, "indexer: scores");
+  const auto kernel = args.pool.log2_rows == kLog2TileKeys ? score_kernel<kQueries, kWarpgroups, true>
+                                                           : score_kernel<kQueries, kWarpgroups, false>;
+  launch(kernel, dim3(static_cast<unsigned>(num_blocks), static_cast<unsigned>(num_splits)),
+         kWarpgroups * kWarpgroup, shared_bytes, 1, args, context, "indexer: scores");
 }
 
 void check_args(const IndexerArgs& args, const CudaContext& context) {

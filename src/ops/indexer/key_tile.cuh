@@ -11,8 +11,9 @@
 namespace baleen::index_kernels {
 
 inline constexpr int kCodeBytes = kDim / 2;  ///< of a key
-inline constexpr int kTileKeys = 64;         ///< that a warpgroup multiplies at a time
-inline constexpr int kRowsPerLane = 2;       ///< of a tile: l / 4 and l / 4 + 8 of the warp's sixteen
+inline constexpr int kLog2TileKeys = 6;
+inline constexpr int kTileKeys = 1 << kLog2TileKeys;  ///< that a warpgroup multiplies at a time
+inline constexpr int kRowsPerLane = 2;  ///< of a tile: l / 4 and l / 4 + 8 of the warp's sixteen
 
 /// A layer's pool: pages of 2^log2_rows rows.
 struct KeyPages {
@@ -57,21 +58,52 @@ constexpr MagnitudeTable magnitude_table() {
 
 __constant__ constexpr MagnitudeTable kMagnitudes = magnitude_table();
 
-__device__ inline PackedRows load_rows(const KeyPages& pool, const PageId (&pages)[kRowsPerLane],
-                                       const std::int32_t (&keys)[kRowsPerLane], int block) {
-  PackedRows rows;
-  const int rows_per_page = 1 << pool.log2_rows;
+/// A lane's rows of one tile after another. Where a page is a tile (64 rows, the engine's size) finding them is one lookup a
+/// tile and their places in the page are fixed.
+template <bool kPageIsTile>
+class KeyStream {
+ public:
+  /// `lane_key`: the lane's first key in tile 0. `num_keys`: beyond the last one it stands in.
+  __device__ KeyStream(const KeyPages& pool, const PageId* pages, int lane_key, int block, int num_keys)
+      : pool_(pool), pages_(pages), lane_key_(lane_key), block_(block), last_key_(num_keys - 1) {}
+
+  /// Looks up where the tile's keys are.
+  __device__ void find(int tile) {
 #pragma unroll
-  for (int i = 0; i < kRowsPerLane; ++i) {
-    const std::byte* page =
-        pool.base + std::uint64_t{static_cast<std::uint32_t>(pages[i])} * pool.page_stride_bytes;
-    const int row = keys[i] & (rows_per_page - 1);
-    rows.codes[i] = *reinterpret_cast<const uint4*>(page + row * kCodeBytes + block * (kBlock / 2));
-    rows.scales[i] =
-        *reinterpret_cast<const std::uint32_t*>(page + rows_per_page * kCodeBytes + row * kBlocks);
+    for (int i = 0; i < kLookups; ++i) {
+      const int page = kPageIsTile ? min(tile, last_key_ / kTileKeys) : key_of(tile, i) >> pool_.log2_rows;
+      found_[i] = pages_[page];
+    }
   }
-  return rows;
-}
+
+  /// Begins to load the tile that was found last.
+  __device__ PackedRows load(int tile) const {
+    PackedRows rows;
+    const int rows_per_page = kPageIsTile ? kTileKeys : 1 << pool_.log2_rows;
+#pragma unroll
+    for (int i = 0; i < kRowsPerLane; ++i) {
+      const auto page = std::uint64_t{static_cast<std::uint32_t>(found_[kPageIsTile ? 0 : i])};
+      const std::byte* base = pool_.base + page * pool_.page_stride_bytes;
+      const int row = kPageIsTile ? lane_key_ + 8 * i : key_of(tile, i) & (rows_per_page - 1);
+      rows.codes[i] = *reinterpret_cast<const uint4*>(base + row * kCodeBytes + block_ * (kBlock / 2));
+      rows.scales[i] =
+          *reinterpret_cast<const std::uint32_t*>(base + rows_per_page * kCodeBytes + row * kBlocks);
+    }
+    return rows;
+  }
+
+ private:
+  static constexpr int kLookups = kPageIsTile ? 1 : kRowsPerLane;
+
+  __device__ int key_of(int tile, int i) const {
+    return min(tile * kTileKeys + lane_key_ + 8 * i, last_key_);
+  }
+
+  const KeyPages& pool_;
+  const PageId* pages_;
+  int lane_key_, block_, last_key_;
+  PageId found_[kLookups];
+};
 
 /// Eight codes (the first lowest) to eight bytes of e4m3.
 __device__ inline void widen(std::uint32_t codes, std::uint32_t low_magnitudes, std::uint32_t high_magnitudes,

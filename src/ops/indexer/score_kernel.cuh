@@ -54,6 +54,7 @@ struct ScoreSpace {
   alignas(1024) std::byte queries[kQueries][kQueryBytes];  ///< in the end the bitmap of the selection
   alignas(16) float weights[kQueries][kHeads];             ///< as prepare_query orders them
   std::uint64_t magnitudes[kNumMagnitudes];
+  std::uint32_t zero;
   SelectionSpace selection;
   int counts[kQueries];
   float thresholds[kQueries];      ///< NaN until candidates were dropped
@@ -138,81 +139,98 @@ __device__ inline int end_of_run(int first, const ScoreSpace<kQueries>& space, i
   return last;
 }
 
-/// By the whole block: the keys of `rounds` for queries [first, last), which are of one sequence. Begins after a barrier and
-/// ends with one.
-template <int kQueries, int kWarpgroups>
-__device__ void score_run(const ScoreArgs& args, int first, int last, const SplitRounds& rounds,
-                          ScoreSpace<kQueries>& space) {
-  constexpr int kRoundKeys = kWarpgroups * kTileKeys;
+/// By the whole block: the queries as operand of the products.
+template <int kQueries, int kThreads>
+__device__ void prepare_queries(const ScoreArgs& args, std::int64_t first_row, ScoreSpace<kQueries>& space) {
+  for (int query = 0; query < kQueries; ++query) {
+    // Beyond the last row stands that row once more; nothing becomes of its scores.
+    const std::int64_t row = min(first_row + query, static_cast<std::int64_t>(args.batch.num_rows) - 1);
+    prepare_query<kThreads>(args.inputs, row, space.queries[query], space.weights[query]);
+  }
+  ptx::fence_proxy_async();
+  __syncthreads();
+}
+
+/// By the whole block: the keys of `rounds` for queries [first, last), which are of one sequence. `prepared`: the queries are
+/// in place; else they are prepared while the first keys are on their way. Begins after a barrier and ends with one.
+template <int kQueries, int kWarpgroups, bool kPageIsTile>
+__device__ void score_run(const ScoreArgs& args, std::int64_t first_row, int first, int last,
+                          const SplitRounds& rounds, bool prepared, ScoreSpace<kQueries>& space) {
+  constexpr int kThreads = kWarpgroups * kWarpgroup, kRoundKeys = kWarpgroups * kTileKeys;
   const int thread = static_cast<int>(threadIdx.x);
   const int block = thread % kBlocks;
-  const PageId* pages = args.batch.sequences[space.sequences[first]].pages;
+  const int warpgroup = thread / kWarpgroup, lane_key = thread % kWarpgroup / kWarp * 16 + thread % kWarp / 4;
+  const auto tile_of = [&](int round) { return round * kWarpgroups + warpgroup; };
+  KeyStream<kPageIsTile> stream(args.pool, args.batch.sequences[space.sequences[first]].pages, lane_key,
+                                block, rounds.num_keys);
+  stream.find(tile_of(rounds.begin));
+  PackedRows rows = stream.load(tile_of(rounds.begin));
+  stream.find(tile_of(rounds.begin + 1));
+  if (!prepared) prepare_queries<kQueries, kThreads>(args, first_row, space);
 
   const int query = query_of_lane<kQueries>();
-  // With one query lane 0 of a quad offers its first key, lane 1 its second.
-  const auto offers = [&](int i) { return kQueries > 1 || block == i; };
   const int visible = query >= first && query < last ? space.visible[query] : 0;
   const int limit = args.capacity - kRoundsPerCheck * kRoundKeys;
   Candidate* candidates = space.candidates + query * args.capacity;
   float threshold = space.thresholds[query];
-  const std::uint64_t operand = ptx::wgmma_descriptor(space.queries, ptx::SmemSwizzle::k128B, 8 * kDim);
-
-  const int lane_key =
-      thread / kWarpgroup * kTileKeys + thread % kWarpgroup / kWarp * 16 + thread % kWarp / 4;
-  const int last_key = rounds.num_keys - 1;
-  const auto key_of = [&](int round, int i) { return round * kRoundKeys + lane_key + 8 * i; };
-  PageId page_ids[kRowsPerLane];
-  const auto find_pages = [&](int round) {
-#pragma unroll
-    for (int i = 0; i < kRowsPerLane; ++i)
-      page_ids[i] = pages[min(key_of(round, i), last_key) >> args.pool.log2_rows];
-  };
-  PackedRows rows;
-  const auto load = [&](int round) {
-    const std::int32_t keys[kRowsPerLane] = {min(key_of(round, 0), last_key),
-                                             min(key_of(round, 1), last_key)};
-    rows = load_rows(args.pool, page_ids, keys, block);
-  };
-  // While a round is multiplied, the next one is widened, the one after it on its way, and its successor's pages are looked
-  // up. Beyond the end the last key stands in.
-  std::uint32_t a[kSteps][4];
-  float factors[kRowsPerLane];
-  find_pages(rounds.begin);
-  load(rounds.begin);
-  find_pages(rounds.begin + 1);
-  widen_rows(rows, block, space.magnitudes, a, factors);
-  load(rounds.begin + 1);
-  find_pages(rounds.begin + 2);
   bool full = false;
-  for (int round = rounds.begin; round < rounds.end; ++round) {
-    Products<kQueries> products;
-    begin_products<kQueries>(a, operand, products);
-    std::uint32_t next_a[kSteps][4];
-    float next_factors[kRowsPerLane], scores[kRowsPerLane];
-    widen_rows(rows, block, space.magnitudes, next_a, next_factors);
-    load(round + 2);
-    find_pages(round + 3);
-    finish_products<kQueries>(products);
-    sum_heads<kQueries>(products, space.weights, scores);
+  const auto offer = [&](int round, const LaneSums<kQueries>& sums, const float(&factors)[kRowsPerLane]) {
+    float scores[kRowsPerLane];
+    sum_quad<kQueries>(sums, scores);
     std::int32_t keys[kRowsPerLane];
     bool wanted[kRowsPerLane];
 #pragma unroll
     for (int i = 0; i < kRowsPerLane; ++i) {
-      keys[i] = key_of(round, i);
+      keys[i] = tile_of(round) * kTileKeys + lane_key + 8 * i;
       scores[i] = lowest_if_nan(scores[i] * factors[i]);
-      wanted[i] = offers(i) && keys[i] < visible && !(scores[i] <= threshold);
+      // With one query lane 0 of a quad offers its first key, lane 1 its second.
+      const bool own = kQueries > 1 || block == i;
+      wanted[i] = own && keys[i] < visible && !(scores[i] <= threshold);
     }
     full |= append<kQueries>(wanted, scores, keys, limit, candidates, &space.counts[query]);
-    if ((round - rounds.begin) % kRoundsPerCheck == kRoundsPerCheck - 1 && __syncthreads_or(full) != 0) {
-      make_room<kQueries, kWarpgroups * kWarpgroup>(args, first, last, limit, space);
+  };
+
+  // While a round is multiplied, the next one is widened, the one after it on its way, its successor's pages are looked up,
+  // and the sums of the one before are compared. Beyond the end the last key stands in.
+  //
+  // The tensor core reads `a` while `next_a` is made, so they must not share registers: the `or` with a zero of which the
+  // assembler does not know keeps it from joining them, upon which it would let the products finish first.
+  const std::uint32_t zero = space.zero;
+  std::uint32_t a[kSteps][4];
+  float factors[kRowsPerLane], last_factors[kRowsPerLane];
+  LaneSums<kQueries> sums;
+  widen_rows(rows, block, space.magnitudes, a, factors);
+  rows = stream.load(tile_of(rounds.begin + 1));
+  stream.find(tile_of(rounds.begin + 2));
+  const std::uint64_t operand = ptx::wgmma_descriptor(space.queries, ptx::SmemSwizzle::k128B, 8 * kDim);
+  for (int round = rounds.begin; round < rounds.end; ++round) {
+    const int begun = round - rounds.begin;
+    if (begun > 1 && begun % kRoundsPerCheck == 1 && __syncthreads_or(full) != 0) {
+      make_room<kQueries, kThreads>(args, first, last, limit, space);
       threshold = space.thresholds[query];
       full = false;
     }
+    Products<kQueries> products;
+    begin_products<kQueries>(a, operand, products);
+    std::uint32_t next_a[kSteps][4];
+    float next_factors[kRowsPerLane];
+    widen_rows(rows, block, space.magnitudes, next_a, next_factors);
+    rows = stream.load(tile_of(round + 2));
+    stream.find(tile_of(round + 3));
 #pragma unroll
-    for (int i = 0; i < kSteps * 4; ++i) a[i / 4][i % 4] = next_a[i / 4][i % 4];
+    for (int i = 0; i < kSteps * 4; ++i) ptx::wgmma_hold(next_a[i / 4][i % 4]);
+    if (begun > 0) offer(round - 1, sums, last_factors);
+    finish_products<kQueries>(products);
+    sum_lane<kQueries>(products, space.weights, sums);
 #pragma unroll
-    for (int i = 0; i < kRowsPerLane; ++i) factors[i] = next_factors[i];
+    for (int i = 0; i < kRowsPerLane; ++i) {
+      last_factors[i] = factors[i];
+      factors[i] = next_factors[i];
+    }
+#pragma unroll
+    for (int i = 0; i < kSteps * 4; ++i) a[i / 4][i % 4] = next_a[i / 4][i % 4] | zero;
   }
+  offer(rounds.end - 1, sums, last_factors);
   __syncthreads();
 }
 
@@ -243,7 +261,7 @@ __device__ void finish_query(const ScoreArgs& args, int query, std::int64_t row,
 }
 
 /// Grid: (blocks of kQueries rows, splits of their keys).
-template <int kQueries, int kWarpgroups>
+template <int kQueries, int kWarpgroups, bool kPageIsTile>
 __global__ __launch_bounds__(kWarpgroups* kWarpgroup,
                              kWarpgroups == 1 ? 2
                                               : 1) void score_kernel(const __grid_constant__ ScoreArgs args) {
@@ -256,6 +274,7 @@ __global__ __launch_bounds__(kWarpgroups* kWarpgroup,
   ptx::wait_for_previous_kernel();
   ptx::launch_next_kernel();
 
+  if (thread == 0) space.zero = 0;
   if (thread < kQueries) {
     const std::int64_t row = first_row + thread;
     const bool exists = row < args.batch.num_rows;
@@ -283,17 +302,14 @@ __global__ __launch_bounds__(kWarpgroups* kWarpgroup,
     }
   }
   if (scored) {
-    for (int query = 0; query < kQueries; ++query) {
-      // Beyond the last row stands that row once more; nothing becomes of its scores.
-      const std::int64_t row = min(first_row + query, static_cast<std::int64_t>(args.batch.num_rows) - 1);
-      prepare_query<kThreads>(args.inputs, row, space.queries[query], space.weights[query]);
-    }
-    ptx::fence_proxy_async();
-    __syncthreads();
+    bool prepared = false;
     for (int first = 0, num_keys = 0; first < kQueries;) {
       const int last = end_of_run(first, space, num_keys);
       const SplitRounds rounds = split_rounds<kRoundKeys>(num_keys);
-      if (rounds.begin < rounds.end) score_run<kQueries, kWarpgroups>(args, first, last, rounds, space);
+      if (rounds.begin < rounds.end) {
+        score_run<kQueries, kWarpgroups, kPageIsTile>(args, first_row, first, last, rounds, prepared, space);
+        prepared = true;
+      }
       first = last;
     }
   }

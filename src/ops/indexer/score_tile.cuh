@@ -37,7 +37,31 @@ __device__ inline void finish_products(Products<kQueries>& products) {
   for (float& product : products) ptx::wgmma_hold(product);
 }
 
-/// The query whose scores a lane has after sum_heads. With one query all lanes of a quad have the same.
+/// A lane's sums over its heads, of its two keys for each query.
+template <int kQueries>
+using LaneSums = float[kQueries][kRowsPerLane];
+
+/// sum_h w_h relu(product_h) over the lane's heads in ascending order.
+template <int kQueries>
+__device__ inline void sum_lane(const Products<kQueries>& products, const float (&weights)[kQueries][kHeads],
+                                LaneSums<kQueries>& sums) {
+  const int block = static_cast<int>(threadIdx.x) % kBlocks;
+#pragma unroll
+  for (int head = 0; head < kHeads / kBlocks; ++head) {
+#pragma unroll
+    for (int query = 0; query < kQueries; ++query) {
+      const float weight = weights[query][head / 4 * 16 + block * 4 + head % 4];
+#pragma unroll
+      for (int i = 0; i < kRowsPerLane; ++i) {
+        const float product = products[query * 32 + head / 2 * 4 + i * 2 + head % 2];
+        const float positive = ptx::multiply_saturated(product, power_of_two(-kSumBits));
+        sums[query][i] = fmaf(weight, positive, head == 0 ? 0.0F : sums[query][i]);
+      }
+    }
+  }
+}
+
+/// The query whose scores a lane has after sum_quad. With one query all lanes of a quad have the same.
 template <int kQueries>
 __device__ inline int query_of_lane() {
   static_assert(kQueries == 1 || kQueries == 4);
@@ -45,39 +69,18 @@ __device__ inline int query_of_lane() {
   return kQueries == 1 ? 0 : lane % 2 * 2 + lane / 2 % 2;
 }
 
-/// sum_h w_h relu(product_h) of a lane's two keys: over the lane's heads in ascending order, then over the quad as
-/// (0 + 1) + (2 + 3).
+/// Over the quad as (0 + 1) + (2 + 3): whole sums, of the lane's two keys for its query.
 template <int kQueries>
-__device__ inline void sum_heads(const Products<kQueries>& products, const float (&weights)[kQueries][kHeads],
-                                 float (&scores)[kRowsPerLane]) {
-  const int lane = static_cast<int>(threadIdx.x);
-  float sums[kQueries][kRowsPerLane] = {};
-#pragma unroll
-  for (int query = 0; query < kQueries; ++query) {
-    const float4* own = reinterpret_cast<const float4*>(weights[query]) + lane % kBlocks;
-#pragma unroll
-    for (int group = 0; group < kHeads / kBlocks; group += 4) {
-      const float4 four = own[group];
-      const float weight[4] = {four.x, four.y, four.z, four.w};
-#pragma unroll
-      for (int head = 0; head < 4; ++head) {
-#pragma unroll
-        for (int i = 0; i < kRowsPerLane; ++i) {
-          const float product = products[query * 32 + (group + head) / 2 * 4 + i * 2 + head % 2];
-          const float positive = ptx::multiply_saturated(product, power_of_two(-kSumBits));
-          sums[query][i] = fmaf(weight[head], positive, sums[query][i]);
-        }
-      }
-    }
-  }
+__device__ inline void sum_quad(const LaneSums<kQueries>& sums, float (&whole)[kRowsPerLane]) {
   if constexpr (kQueries == 1) {
 #pragma unroll
     for (int i = 0; i < kRowsPerLane; ++i) {
       const float pair = sums[0][i] + __shfl_xor_sync(kAllLanes, sums[0][i], 1);
-      scores[i] = pair + __shfl_xor_sync(kAllLanes, pair, 2);
+      whole[i] = pair + __shfl_xor_sync(kAllLanes, pair, 2);
     }
   } else {
     // Instead of all sums everywhere, each exchange halves the queries that a lane is left with.
+    const int lane = static_cast<int>(threadIdx.x);
     const bool odd = lane % 2 != 0, upper = lane / 2 % 2 != 0;
 #pragma unroll
     for (int i = 0; i < kRowsPerLane; ++i) {
@@ -88,7 +91,7 @@ __device__ inline void sum_heads(const Products<kQueries>& products, const float
         pairs[j] = (odd ? sums[2 + j][i] : sums[j][i]) + __shfl_xor_sync(kAllLanes, given, 1);
       }
       const float given = upper ? pairs[0] : pairs[1];
-      scores[i] = (upper ? pairs[1] : pairs[0]) + __shfl_xor_sync(kAllLanes, given, 2);
+      whole[i] = (upper ? pairs[1] : pairs[0]) + __shfl_xor_sync(kAllLanes, given, 2);
     }
   }
 }
