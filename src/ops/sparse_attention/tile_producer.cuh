@@ -13,9 +13,8 @@
 #include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/tma.h"
-#include "cuda/widen_e4m3.cuh"
-#include "numeric/block_scale.h"
 #include "ops/sparse_attention/tile_smem.cuh"
+#include "ops/sparse_attention/widen_rows.cuh"
 
 namespace baleen::sm90 {
 
@@ -41,8 +40,8 @@ class KeyProducer {
       BlockRange blocks = plan_.range(num_blocks, part);
       blocks = {uniform(blocks.begin), uniform(blocks.end)};
       if (thread_ == 0) {
-        smem_.tasks[num_done % 2] = {query,     group,  item,       part,
-                                     list.size, blocks, num_blocks, plan_.first_run(num_blocks)};
+        smem_.tasks[num_done % 2] = {
+            query, group, list.size, blocks, plan_.shares(num_blocks) ? item * plan_.slots : -1, part != 0};
         ptx::mbarrier_arrive(&smem_.q_full);
       }
       list.size = min(list.size, blocks.end * kBlockEntries);  // nothing beyond is asked for
@@ -168,11 +167,6 @@ class KeyProducer {
     return __byte_perm(scales.x, scales.y, static_cast<unsigned>(block)) & 0xFF;
   }
 
-  /// 16-byte chunk `chunk` of row `entry` of a tile.
-  __device__ static std::byte* chunk_of(std::byte* tile, int entry, int chunk) {
-    return tile + entry * 128 + ((chunk ^ entry % 8) << 4);
-  }
-
   /// The last tile is BF16 already.
   __device__ void copy_rope(const std::byte* data, int stage, int entry, int piece) {
     for (int chunk = piece; chunk < kRope * 2 / 16; chunk += kRowThreads) {
@@ -181,48 +175,12 @@ class KeyProducer {
     }
   }
 
-  /// With a scale of at most kLargestScale; `multiply_large` does the rest.
-  __device__ static void store_widened(const uint4& codes, std::uint32_t scale, std::byte* tile, int entry,
-                                       int piece) {
-    const std::uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
-    std::uint32_t values[8];
-    const std::uint32_t multiplier = power_of_two(min(scale, kLargestScale) + kBiasDifference);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      values[2 * i] = widen_e4m3_pair(words[i], multiplier);
-      values[2 * i + 1] = widen_e4m3_pair(words[i] >> 16, multiplier);
-    }
-    *reinterpret_cast<uint4*>(chunk_of(tile, entry, 2 * piece)) = {values[0], values[1], values[2],
-                                                                   values[3]};
-    *reinterpret_cast<uint4*>(chunk_of(tile, entry, 2 * piece + 1)) = {values[4], values[5], values[6],
-                                                                       values[7]};
-  }
-
-  /// Values of 2^8 and more times 448, which no model has: multiplied once more.
   __device__ void multiply_large(uint2 scales, int stage, int entry, int piece) {
-    constexpr std::uint32_t kLargest = kLargestScale * 0x01010101u;
-    if ((__vcmpgtu4(scales.x, kLargest) | __vcmpgtu4(scales.y & 0xFFFFFFu, kLargest)) == 0) return;
+    constexpr std::uint32_t kLargest = kLargestScale * 0x01010101u, kAllButPadding = 0xFFFFFFu;
+    if ((__vcmpgtu4(scales.x, kLargest) | __vcmpgtu4(scales.y & kAllButPadding, kLargest)) == 0) return;
     for (int i = 0; i < kCodeBlocks; ++i) {
-      const std::uint32_t scale = scale_of(scales, i);
-      if (scale <= kLargestScale) continue;
-      const std::uint32_t rest = power_of_two(scale - kLargestScale + kE8m0Bias, scale == kE8m0NaN);
-      for (int chunk = 2 * piece; chunk < 2 * piece + 2; ++chunk) {
-        auto* values = reinterpret_cast<uint4*>(chunk_of(smem_.keys[stage][i], entry, chunk));
-        *values = {ptx::multiply_bf16_pair(values->x, rest), ptx::multiply_bf16_pair(values->y, rest),
-                   ptx::multiply_bf16_pair(values->z, rest), ptx::multiply_bf16_pair(values->w, rest)};
-      }
+      multiply_by_rest(scale_of(scales, i), smem_.keys[stage][i], entry, piece);
     }
-  }
-
-  static constexpr std::uint32_t kE8m0Bias = 127, kE8m0NaN = 255;
-  static constexpr std::uint32_t kBiasDifference = 120;          ///< in `e4m3_multiplier`
-  static constexpr std::uint32_t kLargestScale = kE8m0Bias + 7;  ///< that it can take
-
-  /// 2^(code - 127), twice.
-  __device__ static std::uint32_t power_of_two(std::uint32_t code, bool nan = false) {
-    constexpr int kBf16ExponentShift = 7;
-    constexpr std::uint32_t kNaN = 0x7FC0;
-    return (nan ? kNaN : code << kBf16ExponentShift) * 0x10001u;
   }
 
   const AttentionLaunch& launch_;
