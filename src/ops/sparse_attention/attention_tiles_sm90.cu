@@ -10,6 +10,7 @@
 #include "cuda/ptx/setmaxnreg.h"
 #include "cuda/tensor_map.h"
 #include "ops/operation/operation.h"
+#include "ops/sparse_attention/gather_tiles.h"
 #include "ops/sparse_attention/tile_consumer.cuh"
 #include "ops/sparse_attention/tile_producer.cuh"
 
@@ -51,49 +52,11 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   }
 }
 
-/// Takes an item's results in list order; a warpgroup has one tile of dims.
-__global__ void __launch_bounds__(kWarpgroupThreads)
-    merge_partials_kernel(const __grid_constant__ AttentionLaunch launch,
-                          const __grid_constant__ WorkPlan plan) {
-  ptx::wait_for_previous_kernel();
-  ptx::launch_next_kernel();
-  const int dim_tile = static_cast<int>(blockIdx.x), item = static_cast<int>(blockIdx.y);
-  const int thread = static_cast<int>(threadIdx.x);
-  const int row = thread / kWarpLanes * 16 + thread % kWarpLanes / 4;
-  const int count = plan.partials.counts[item];
-  if (count == 0) return;
-  float sums[kTileSums] = {};
-  SoftmaxState states[2];
-#pragma unroll 2
-  for (int slot = item * plan.slots; slot < item * plan.slots + count; ++slot) {
-    const float4* from = plan.partials.tile(slot, dim_tile, thread);
-    float4 block[kTileSums / 4];
-#pragma unroll
-    for (int i = 0; i < kTileSums / 4; ++i) block[i] = __ldcg(from + i * kWarpgroupThreads);
-    MergeFactors factors[2];
-#pragma unroll
-    for (int head = 0; head < 2; ++head) {
-      const float2 softmax = __ldcg(plan.partials.softmax + slot * kGroupHeads + row + 8 * head);
-      factors[head] = states[head].merge(softmax.x, softmax.y);
-    }
-#pragma unroll
-    for (int i = 0; i < kTileSums / 4; ++i) {
-      sums[4 * i] = SoftmaxState::merged(sums[4 * i], block[i].x, factors[0]);
-      sums[4 * i + 1] = SoftmaxState::merged(sums[4 * i + 1], block[i].y, factors[0]);
-      sums[4 * i + 2] = SoftmaxState::merged(sums[4 * i + 2], block[i].z, factors[1]);
-      sums[4 * i + 3] = SoftmaxState::merged(sums[4 * i + 3], block[i].w, factors[1]);
-    }
-  }
-  float inverse[2];
-  const int query = item / plan.groups, group = item % plan.groups;
-  inverse_denominators(launch, group, row, states, false, inverse);
-  store_tile(launch, query, group, dim_tile, thread, sums, inverse);
-}
-
-constexpr std::int64_t kSlotBytes = std::int64_t{4} * kGroupHeads * kWidth;
-/// Below this many parts an item, merging costs what the cut saves.
+/// With fewer parts an item, one kernel is quicker than two.
 constexpr int kMinParts = 8;
-constexpr int kMaxSlots = 264;
+/// Blocks that wait for their values. An item of eight parts then has room for a list at 2^20 tokens, ratio 128.
+constexpr int kMaxSlots = 2112;
+constexpr std::int64_t kSlotWords = kBlockSteps * kWarpgroupThreads;
 
 }  // namespace
 
@@ -111,9 +74,7 @@ bool fits_tiles(const AttentionLaunch& launch) {
 }
 
 std::int64_t attention_tiles_scratch_bytes() {
-  return Arena::bytes_for<std::byte>(kMaxSlots * kSlotBytes) +
-         Arena::bytes_for<float2>(std::int64_t{kMaxSlots} * kGroupHeads) +
-         Arena::bytes_for<std::int32_t>(kMaxSlots);
+  return Arena::bytes_for<uint4>(kMaxSlots * kSlotWords) + Arena::bytes_for<float2>(kMaxSlots * kGroupHeads);
 }
 
 void attention_tiles(const AttentionLaunch& launch, CudaContext& context) {
@@ -124,10 +85,8 @@ void attention_tiles(const AttentionLaunch& launch, CudaContext& context) {
   const ScratchScope scope(context.scratch);
   if (plan.parts > 1) {
     plan.slots = kMaxSlots / plan.items;
-    BALEEN_CHECK(plan.slots >= 2);
-    plan.partials = {reinterpret_cast<float4*>(context.scratch.allocate<std::byte>(kMaxSlots * kSlotBytes)),
-                     context.scratch.allocate<float2>(std::int64_t{kMaxSlots} * kGroupHeads),
-                     context.scratch.allocate<std::int32_t>(kMaxSlots)};
+    plan.waiting = {context.scratch.allocate<uint4>(kMaxSlots * kSlotWords),
+                    context.scratch.allocate<float2>(kMaxSlots * kGroupHeads)};
   }
   const CUtensorMap q_map =
       make_tensor_map(launch.q, launch.num_rows, launch.q_row_stride * 2, launch.num_heads, kWidth * 2,
@@ -138,11 +97,7 @@ void attention_tiles(const AttentionLaunch& launch, CudaContext& context) {
                  .threads = kTileThreads,
                  .shared_bytes = kSharedBytes},
                 context.stream, launch, q_map, plan);
-  if (plan.parts > 1) {
-    launch_kernel("merge_partials", merge_partials_kernel,
-                  {.grid = dim3(kDimTiles, static_cast<unsigned>(plan.items)), .threads = kWarpgroupThreads},
-                  context.stream, launch, plan);
-  }
+  if (plan.parts > 1) gather_tiles(launch, plan, context);
 }
 
 }  // namespace baleen::sm90

@@ -6,7 +6,6 @@
 #include "cuda/bf16_vector.cuh"
 #include "cuda/warp_reduce.cuh"
 #include "ops/sparse_attention/block_merge.cuh"
-#include "ops/sparse_attention/tile_work.cuh"
 
 namespace baleen::sm90 {
 
@@ -19,14 +18,13 @@ __device__ inline float inverse_denominator(float denominator, float maximum, fl
 
 /// Of a thread's two heads, `row` and `row` + 8 of `group`; `nothing` to see gives zeros.
 __device__ inline void inverse_denominators(const AttentionLaunch& launch, int group, int row,
-                                            const SoftmaxState (&states)[2], bool nothing,
-                                            float (&inverse)[2]) {
+                                            const SoftmaxState& state, bool nothing, float (&inverse)[2]) {
 #pragma unroll
   for (int which = 0; which < 2; ++which) {
     const int head = min(group * kGroupHeads + row + 8 * which, launch.num_heads - 1);
     inverse[which] =
         nothing ? 0.0F
-                : inverse_denominator(states[which].denominator, states[which].maximum, launch.sink[head]);
+                : inverse_denominator(state.denominator[which], state.maximum[which], launch.sink[head]);
   }
 }
 

@@ -37,41 +37,41 @@ class TileConsumer {
       ptx::mbarrier_wait(&smem_.q_full, num_done % 2);
       const TaskInfo& info = smem_.tasks[num_done % 2];
       const BlockRange blocks{uniform(info.blocks.begin), uniform(info.blocks.end)};
-      // Parts after the first leave each block's result by itself.
-      const int first_slot =
-          uniform(info.part == 0 ? 0 : info.item * plan_.slots + 1 + blocks.begin - info.first_run);
-      const int list_size = uniform(info.list_size);
-      float sums[kConsumerTiles][kTileSums] = {};
-      SoftmaxState states[2];
+      const int list_size = uniform(info.list_size), first_slot = uniform(info.first_slot);
       const int num_blocks = blocks.end - blocks.begin;
       const int first_own = (consumer_ ^ num_begun_) % 2;
+      float sums[kConsumerSums] = {};
+      SoftmaxState state;
       if (first_own >= num_blocks) release(&smem_.q_empty);
       for (int i = 0; i < num_blocks; i += 2) {
         const int own = i + first_own;
         if (own < num_blocks) {
-          weigh(num_begun_ + own, list_size - (blocks.begin + own) * kBlockEntries);
+          const int block = blocks.begin + own;
+          weigh(num_begun_ + own, list_size - block * kBlockEntries,
+                first_slot < 0 ? -1 : first_slot + block);
           if (own + 2 >= num_blocks) release(&smem_.q_empty);
         }
-        for (int j = i; j < min(i + 2, num_blocks); ++j) {
-          gather(num_begun_ + j, first_slot == 0 ? 0 : first_slot + j, sums, states);
-        }
+        if (first_slot >= 0) continue;
+        for (int j = i; j < min(i + 2, num_blocks); ++j) gather(num_begun_ + j, sums, state);
       }
       num_begun_ += num_blocks;
-      if (info.part == 0) finish(info, sums, states);
+      if (first_slot < 0 && !info.nothing) finish(info, sums, state);
     }
   }
 
  private:
+  static constexpr int kConsumerSums = kConsumerTiles * kTileSums;
+
   /// Once for each warp.
   __device__ void release(std::uint64_t* barrier) const {
     __syncwarp();
     if (lane_ == 0) ptx::mbarrier_arrive(barrier);
   }
 
-  /// Scores of block `number`, of which the first `num_valid` entries exist, to weights.
-  __device__ void weigh(int number, int num_valid) {
+  /// Scores of block `number`, of which the first `num_valid` entries exist, to weights: for both consumers, or for slot
+  /// `slot` where that is not negative.
+  __device__ void weigh(int number, int num_valid, int slot) {
     const int stage = number % kStages, parity = number / kStages % 2;
-    constexpr int kRowGroupBytes = 1024;
     ptx::mbarrier_wait(&smem_.keys_full[stage], parity);
     const std::uint64_t q = ptx::wgmma_descriptor(smem_.q, ptx::SmemSwizzle::k128B, kRowGroupBytes);
     const std::uint64_t keys =
@@ -89,20 +89,22 @@ class TileConsumer {
 #pragma unroll
     for (float& score : scores) ptx::wgmma_hold(score);
 
+    if (slot >= 0) {  // nobody else wants the keys
+      for (auto& barrier : smem_.keys_empty[stage]) release(&barrier);
+    }
     if (num_valid < kBlockEntries) {
 #pragma unroll
       for (int i = 0; i < kTileSums; ++i) {
         if (8 * (i / 4) + 2 * (lane_ % 4) + i % 2 >= num_valid) scores[i] = -INFINITY;
       }
     }
+    float2* softmax = slot < 0 ? smem_.softmax[stage] : plan_.waiting.heads(slot);
 #pragma unroll
     for (int head = 0; head < 2; ++head) {
       float maximum = -INFINITY;
 #pragma unroll
-      for (int i = 0; i < kTileSums; i += 4) {
-        maximum = fmaxf(maximum, fmaxf(scores[i + 2 * head], scores[i + 2 * head + 1]));
-      }
-      maximum = warp_max<4>(maximum) * launch_.scale_log2;
+      for (int i = 2 * head; i < kTileSums; i += 4) maximum = fmaxf(maximum, fmaxf(scores[i], scores[i + 1]));
+      maximum = ceilf(warp_max<4>(maximum) * launch_.scale_log2);
       float sum = 0;
 #pragma unroll
       for (int i = 2 * head; i < kTileSums; i += i % 2 == 0 ? 1 : 3) {
@@ -110,126 +112,57 @@ class TileConsumer {
         sum += scores[i];
       }
       sum = warp_sum<4>(sum);
-      if (lane_ % 4 == 0) smem_.softmax[stage][row_ + 8 * head] = {maximum, sum};
+      if (lane_ % 4 == 0) softmax[row_ + 8 * head] = {maximum, sum};
     }
+    uint4* weights = slot < 0 ? &smem_.weights[stage][0][thread_] : plan_.waiting.block(slot, thread_);
 #pragma unroll
-    for (int step = 0; step < kBlockEntries / kDepth; ++step) {
+    for (int step = 0; step < kBlockSteps; ++step) {
       const float* score = scores + 8 * step;
-      smem_.weights[stage][step][thread_] = {pack_bf16(score[0], score[1]), pack_bf16(score[2], score[3]),
-                                             pack_bf16(score[4], score[5]), pack_bf16(score[6], score[7])};
+      weights[step * kWarpgroupThreads] = {pack_bf16(score[0], score[1]), pack_bf16(score[2], score[3]),
+                                           pack_bf16(score[4], score[5]), pack_bf16(score[6], score[7])};
     }
-    ptx::mbarrier_arrive(&smem_.weights_full[stage]);
+    if (slot < 0) ptx::mbarrier_arrive(&smem_.weights_full[stage]);
   }
 
-  /// Adds block `number`'s weights times values to this consumer's dims; slot > 0: leaves them there instead.
-  __device__ void gather(int number, int slot, float (&sums)[kConsumerTiles][kTileSums],
-                         SoftmaxState (&states)[2]) {
+  /// Adds block `number`'s weights times values to this consumer's dims.
+  __device__ void gather(int number, float (&sums)[kConsumerSums], SoftmaxState& state) {
     const int stage = number % kStages, parity = number / kStages % 2;
-    constexpr int kRowGroupBytes = 1024;
     ptx::mbarrier_wait(&smem_.keys_full[stage], parity);
     ptx::mbarrier_wait(&smem_.weights_full[stage], parity);
-    std::uint32_t weights[kBlockEntries / kDepth][4];
+    BlockWeights weights;
 #pragma unroll
-    for (int step = 0; step < kBlockEntries / kDepth; ++step) {
+    for (int step = 0; step < kBlockSteps; ++step) {
       const uint4 words = smem_.weights[stage][step][thread_];
       weights[step][0] = words.x;
       weights[step][1] = words.y;
       weights[step][2] = words.z;
       weights[step][3] = words.w;
     }
-    const float2 softmax[2] = {smem_.softmax[stage][row_], smem_.softmax[stage][row_ + 8]};
-    MergeFactors factors[2];
-    if (slot == 0) {
-#pragma unroll
-      for (int head = 0; head < 2; ++head)
-        factors[head] = states[head].merge(softmax[head].x, softmax[head].y);
-    } else if (consumer_ == 0 && lane_ % 4 == 0) {
-      plan_.partials.softmax[slot * kGroupHeads + row_] = softmax[0];
-      plan_.partials.softmax[slot * kGroupHeads + row_ + 8] = softmax[1];
-    }
-    const std::uint64_t values = ptx::wgmma_descriptor(smem_.keys[stage][consumer_ * kConsumerTiles],
-                                                       ptx::SmemSwizzle::k128B, kRowGroupBytes);
-    float block[2][kSliceSums];
-    multiply(weights, values, 0, block[0]);
-#pragma unroll
-    for (int slice = 0; slice < kSlices; ++slice) {
-      float(&done)[kSliceSums] = block[slice % 2];
-      if (slice + 1 < kSlices) {
-        multiply(weights, values, slice + 1, block[(slice + 1) % 2]);
-        ptx::wgmma_wait<1>();
-      } else {
-        ptx::wgmma_wait<0>();
-      }
-#pragma unroll
-      for (float& value : done) ptx::wgmma_hold(value);
-      if (slice == kSlices - 1) release(&smem_.keys_empty[stage][consumer_]);
-      if (slot == 0) {
-#pragma unroll
-        for (int i = 0; i < kSliceSums; ++i) {
-          float& sum = sums[slice * kSliceDims / kTileDims][slice * kSliceSums % kTileSums + i];
-          sum = SoftmaxState::merged(sum, done[i], factors[i % 4 / 2]);
-        }
-      } else {
-        leave<kSliceSums>(slot, consumer_ * kConsumerTiles + slice * kSliceDims / kTileDims,
-                          slice * kSliceSums % kTileSums, done);
-      }
-    }
-  }
-
-  static constexpr int kSliceDims = 32;
-  static constexpr int kSliceSums = kSliceDims / 2;
-  static constexpr int kSlices = kConsumerTiles * kTileDims / kSliceDims;
-
-  /// Begins weights times values for a slice of this consumer's dims.
-  __device__ static void multiply(const std::uint32_t (&weights)[kBlockEntries / kDepth][4],
-                                  std::uint64_t values, int slice, float (&block)[kSliceSums]) {
-    const int bytes = slice * kSliceDims / kTileDims * kTileBytes + slice * kSliceDims % kTileDims * 2;
+    state.merge({smem_.softmax[stage][row_], smem_.softmax[stage][row_ + 8]}, weights, sums);
+    const std::uint64_t values = ptx::wgmma_transposed_descriptor(
+        smem_.keys[stage][consumer_ * kConsumerTiles], ptx::SmemSwizzle::k128B, kRowGroupBytes, kTileBytes);
     ptx::wgmma_fence();
 #pragma unroll
-    for (int step = 0; step < kBlockEntries / kDepth; ++step) {
-      constexpr int kStepBytes = kDepth * kTileDims * 2;
-      ptx::wgmma_bf16<kSliceDims, true>(block, weights[step], values + (bytes + step * kStepBytes) / 16,
-                                        step != 0);
+    for (int step = 0; step < kBlockSteps; ++step) {
+      constexpr int kStepBytes = kDepth / 8 * kRowGroupBytes;
+      ptx::wgmma_bf16<kConsumerTiles * kTileDims, true>(sums, weights[step], values + step * kStepBytes / 16,
+                                                        true);
     }
     ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+#pragma unroll
+    for (float& sum : sums) ptx::wgmma_hold(sum);
+    release(&smem_.keys_empty[stage][consumer_]);
   }
 
-  template <int kCount>
-  __device__ void leave(int slot, int dim_tile, int first, const float (&values)[kCount]) const {
-    float4* to = plan_.partials.tile(slot, dim_tile, thread_) + first / 4 * kWarpgroupThreads;
-#pragma unroll
-    for (int i = 0; i < kCount; i += 4) {
-      to[i / 4 * kWarpgroupThreads] = {values[i], values[i + 1], values[i + 2], values[i + 3]};
-    }
-  }
-
-  /// Of part 0: the output, or the state that the other parts' blocks are merged into.
-  __device__ void finish(const TaskInfo& info, const float (&sums)[kConsumerTiles][kTileSums],
-                         const SoftmaxState (&states)[2]) const {
-    const int num_left = info.num_blocks - info.first_run;
-    if (plan_.parts > 1 && consumer_ == 0 && thread_ == 0) {
-      plan_.partials.counts[info.item] = num_left == 0 ? 0 : 1 + num_left;
-    }
-    if (num_left > 0) {
-      const int slot = info.item * plan_.slots;
-      if (consumer_ == 0 && lane_ % 4 == 0) {
-#pragma unroll
-        for (int head = 0; head < 2; ++head) {
-          plan_.partials.softmax[slot * kGroupHeads + row_ + 8 * head] = {states[head].maximum,
-                                                                          states[head].denominator};
-        }
-      }
-#pragma unroll
-      for (int tile = 0; tile < kConsumerTiles; ++tile)
-        leave(slot, consumer_ * kConsumerTiles + tile, 0, sums[tile]);
-      return;
-    }
+  __device__ void finish(const TaskInfo& info, const float (&sums)[kConsumerSums],
+                         const SoftmaxState& state) const {
     float inverse[2];
-    inverse_denominators(launch_, info.group, row_, states, info.num_blocks == 0, inverse);
+    inverse_denominators(launch_, info.group, row_, state, info.list_size == 0, inverse);
 #pragma unroll
     for (int tile = 0; tile < kConsumerTiles; ++tile) {
-      store_tile(launch_, info.query, info.group, consumer_ * kConsumerTiles + tile, thread_, sums[tile],
-                 inverse);
+      store_tile(launch_, info.query, info.group, consumer_ * kConsumerTiles + tile, thread_,
+                 sums + tile * kTileSums, inverse);
     }
   }
 

@@ -1,9 +1,11 @@
 /// The producer warpgroup of attention on tiles: finds the rows of a query's list and writes them as BF16 keys.
 ///
 /// Four threads share a row, 32 rows at a time are half a block. Thread t of a row takes codes 16 t .. of each 64 that
-/// share a scale, so that two of its 16-byte stores with those of the neighbouring row touch all banks. A row's codes stay
-/// in registers on their way: when one piece is widened, the same piece of the row 32 further on is asked for. Its page is
-/// asked for one half earlier, and its number in the selection another half earlier.
+/// share a scale, so that two of its 16-byte stores with those of the neighbouring row touch all banks.
+///
+/// Codes are asked for a block ahead, 28 KB in flight: those of the first half into registers, of the second into shared
+/// memory. As soon as a piece is widened, the same piece of the next block is asked for. A row's page is asked for another
+/// block earlier, and its number in the selection another.
 #pragma once
 
 #include <cuda.h>
@@ -11,9 +13,8 @@
 #include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/tma.h"
-#include "cuda/widen_e4m3.cuh"
-#include "numeric/block_scale.h"
 #include "ops/sparse_attention/tile_smem.cuh"
+#include "ops/sparse_attention/widen_rows.cuh"
 
 namespace baleen::sm90 {
 
@@ -39,8 +40,8 @@ class KeyProducer {
       BlockRange blocks = plan_.range(num_blocks, part);
       blocks = {uniform(blocks.begin), uniform(blocks.end)};
       if (thread_ == 0) {
-        smem_.tasks[num_done % 2] = {query,     group,  item,       part,
-                                     list.size, blocks, num_blocks, plan_.first_run(num_blocks)};
+        smem_.tasks[num_done % 2] = {
+            query, group, list.size, blocks, plan_.shares(num_blocks) ? item * plan_.slots : -1, part != 0};
         ptx::mbarrier_arrive(&smem_.q_full);
       }
       list.size = min(list.size, blocks.end * kBlockEntries);  // nothing beyond is asked for
@@ -66,110 +67,120 @@ class KeyProducer {
             kScaleBytes};
   }
 
-  __device__ void fill(const EntryList& list, BlockRange blocks) {
-    const int piece = thread_ % kRowThreads;
-    int index = blocks.begin * kBlockEntries + thread_ / kRowThreads;
+  /// What a thread knows of its row in half a block to come.
+  struct RowAhead {
+    int row;        ///< two blocks ahead
+    PageId page;    ///< of that
+    int row_after;  ///< three blocks ahead
+  };
 
-    int row = list.row(index);
-    RowPlace here = place(list, index, row, list.page(launch_, index, row));
-    uint4 codes[kCodeBlocks];
-#pragma unroll
-    for (int i = 0; i < kCodeBlocks; ++i) codes[i] = load_codes(here, i, piece);
-    uint2 scales = load_scales(here);
-    row = list.row(index + kHalfRows);
-    PageId page = list.page(launch_, index + kHalfRows, row);
-    int row_after = list.row(index + 2 * kHalfRows);
-
-    for (int half = 2 * blocks.begin; half < 2 * blocks.end; ++half, index += kHalfRows) {
-      const int stage = num_filled_ % kStages;
-      if (half % 2 == 0) {
-        const int parity = num_filled_ / kStages % 2 ^ 1;
-        for (int consumer = 0; consumer < kConsumers; ++consumer) {
-          ptx::mbarrier_wait(&smem_.keys_empty[stage][consumer], parity);
-        }
-      }
-      const int entry = half % 2 * kHalfRows + thread_ / kRowThreads;
-      copy_rope(here, stage, entry, piece);
-
-      const RowPlace next = place(list, index + kHalfRows, row, page);
-      row = row_after;
-      page = list.page(launch_, index + 2 * kHalfRows, row);
-      row_after = list.row(index + 3 * kHalfRows);
-      const uint2 next_scales = load_scales(next);
-#pragma unroll
-      for (int i = 0; i < kCodeBlocks; ++i) {
-        const std::uint32_t scale = __byte_perm(scales.x, scales.y, i) & 0xFF;
-        store_widened(codes[i], scale, smem_.keys[stage][i], entry, piece);
-        codes[i] = load_codes(next, i, piece);
-      }
-      scales = next_scales;
-      here = next;
-
-      if (half % 2 == 1) {
-        ptx::cp_async_wait<0>();
-        ptx::fence_proxy_async();
-        ptx::mbarrier_arrive(&smem_.keys_full[stage]);
-        ++num_filled_;
-      }
-    }
+  /// Where the row at `index` is, which `ahead` was about; asks for the page and the number of those to come.
+  __device__ RowPlace advance(const EntryList& list, int index, RowAhead& ahead) const {
+    const RowPlace next = place(list, index, ahead.row, ahead.page);
+    ahead.row = ahead.row_after;
+    ahead.page = list.page(launch_, index + kBlockEntries, ahead.row);
+    ahead.row_after = list.row(index + 2 * kBlockEntries);
+    return next;
   }
 
-  __device__ static uint4 load_codes(const RowPlace& place, int block, int piece) {
-    if (place.data == nullptr) return {0, 0, 0, 0};
-    return __ldcg(reinterpret_cast<const uint4*>(place.data + block * kLatentBlock) + piece);
+  __device__ void fill(const EntryList& list, BlockRange blocks) {
+    if (blocks.begin >= blocks.end) return;
+    const int piece = thread_ % kRowThreads, entry = thread_ / kRowThreads;
+    int index = blocks.begin * kBlockEntries + entry;  // of the first half
+
+    RowAhead ahead[2];
+    const std::byte* data[2];  // of the block that is on its way
+    uint2 scales[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int at = index + half * kHalfRows;
+      const int row = list.row(at);
+      ahead[half].row = list.row(at + kBlockEntries);
+      ahead[half].row_after = list.row(at + 2 * kBlockEntries);
+      const RowPlace first = place(list, at, row, list.page(launch_, at, row));
+      ahead[half].page = list.page(launch_, at + kBlockEntries, ahead[half].row);
+      data[half] = first.data;
+      scales[half] = load_scales(first);
+    }
+    uint4 codes[kCodeBlocks];
+#pragma unroll
+    for (int i = 0; i < kCodeBlocks; ++i) {
+      codes[i] = load_codes(data[0], i, piece);
+      copy_codes(data[1], i, piece);
+    }
+    ptx::cp_async_commit();
+
+    for (int block = blocks.begin; block < blocks.end; ++block, ++num_filled_) {
+      const int stage = num_filled_ % kStages, parity = num_filled_ / kStages % 2 ^ 1;
+      for (int consumer = 0; consumer < kConsumers; ++consumer) {
+        ptx::mbarrier_wait(&smem_.keys_empty[stage][consumer], parity);
+      }
+      copy_rope(data[0], stage, entry, piece);
+      copy_rope(data[1], stage, entry + kHalfRows, piece);
+      ptx::cp_async_commit();
+
+      index += kBlockEntries;
+      RowPlace next = advance(list, index, ahead[0]);
+      data[0] = next.data;
+#pragma unroll
+      for (int i = 0; i < kCodeBlocks; ++i) {
+        store_widened(codes[i], scale_of(scales[0], i), smem_.keys[stage][i], entry, piece);
+        codes[i] = load_codes(data[0], i, piece);
+      }
+      multiply_large(scales[0], stage, entry, piece);
+      scales[0] = load_scales(next);
+
+      next = advance(list, index + kHalfRows, ahead[1]);
+      data[1] = next.data;
+      ptx::cp_async_wait<1>();  // the second half's codes
+#pragma unroll
+      for (int i = 0; i < kCodeBlocks; ++i) {
+        store_widened(smem_.codes[i][thread_], scale_of(scales[1], i), smem_.keys[stage][i],
+                      entry + kHalfRows, piece);
+        copy_codes(data[1], i, piece);
+      }
+      ptx::cp_async_commit();
+      multiply_large(scales[1], stage, entry + kHalfRows, piece);
+      scales[1] = load_scales(next);
+
+      ptx::cp_async_wait<1>();  // the rotary part
+      ptx::fence_proxy_async();
+      ptx::mbarrier_arrive(&smem_.keys_full[stage]);
+    }
+    ptx::cp_async_wait<0>();
+  }
+
+  __device__ static uint4 load_codes(const std::byte* data, int block, int piece) {
+    if (data == nullptr) return {0, 0, 0, 0};
+    return __ldcg(reinterpret_cast<const uint4*>(data + block * kLatentBlock) + piece);
+  }
+  __device__ void copy_codes(const std::byte* data, int block, int piece) {
+    const std::byte* from = data == nullptr ? launch_.window.base : data + block * kLatentBlock + piece * 16;
+    ptx::cp_async_16(&smem_.codes[block][thread_], from, data != nullptr);
   }
   __device__ static uint2 load_scales(const RowPlace& place) {
     if (place.data == nullptr) return {0, 0};
     return __ldcg(reinterpret_cast<const uint2*>(place.scales));
   }
 
-  /// 16-byte chunk `chunk` of row `entry` of a tile.
-  __device__ static std::byte* chunk_of(std::byte* tile, int entry, int chunk) {
-    return tile + entry * 128 + ((chunk ^ entry % 8) << 4);
+  __device__ static std::uint32_t scale_of(uint2 scales, int block) {
+    return __byte_perm(scales.x, scales.y, static_cast<unsigned>(block)) & 0xFF;
   }
 
   /// The last tile is BF16 already.
-  __device__ void copy_rope(const RowPlace& place, int stage, int entry, int piece) {
+  __device__ void copy_rope(const std::byte* data, int stage, int entry, int piece) {
     for (int chunk = piece; chunk < kRope * 2 / 16; chunk += kRowThreads) {
-      const std::byte* from = place.data == nullptr ? launch_.window.base : place.data + kNope + chunk * 16;
-      ptx::cp_async_16(chunk_of(smem_.keys[stage][kDimTiles - 1], entry, chunk), from, place.data != nullptr);
+      const std::byte* from = data == nullptr ? launch_.window.base : data + kNope + chunk * 16;
+      ptx::cp_async_16(chunk_of(smem_.keys[stage][kDimTiles - 1], entry, chunk), from, data != nullptr);
     }
   }
 
-  __device__ static void store_widened(const uint4& codes, std::uint32_t scale, std::byte* tile, int entry,
-                                       int piece) {
-    const std::uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
-    std::uint32_t values[8];
-    const std::uint32_t multiplier = multiplier_of(min(scale, kLargestScale));
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      values[2 * i] = widen_e4m3_pair(words[i], multiplier);
-      values[2 * i + 1] = widen_e4m3_pair(words[i] >> 16, multiplier);
+  __device__ void multiply_large(uint2 scales, int stage, int entry, int piece) {
+    constexpr std::uint32_t kLargest = kLargestScale * 0x01010101u, kAllButPadding = 0xFFFFFFu;
+    if ((__vcmpgtu4(scales.x, kLargest) | __vcmpgtu4(scales.y & kAllButPadding, kLargest)) == 0) return;
+    for (int i = 0; i < kCodeBlocks; ++i) {
+      multiply_by_rest(scale_of(scales, i), smem_.keys[stage][i], entry, piece);
     }
-    if (scale > kLargestScale) {  // no multiplier is that large: the rest in a second step
-      const std::uint32_t rest = power_of_two(scale - kLargestScale + kE8m0Bias, scale == kE8m0NaN);
-#pragma unroll
-      for (std::uint32_t& value : values) value = ptx::multiply_bf16_pair(value, rest);
-    }
-    *reinterpret_cast<uint4*>(chunk_of(tile, entry, 2 * piece)) = {values[0], values[1], values[2],
-                                                                   values[3]};
-    *reinterpret_cast<uint4*>(chunk_of(tile, entry, 2 * piece + 1)) = {values[4], values[5], values[6],
-                                                                       values[7]};
-  }
-
-  static constexpr std::uint32_t kE8m0Bias = 127, kE8m0NaN = 255;
-  static constexpr std::uint32_t kLargestScale = kE8m0Bias + 7;  ///< of `e4m3_multiplier`
-
-  /// 2^(code - 127), twice.
-  __device__ static std::uint32_t power_of_two(std::uint32_t code, bool nan = false) {
-    constexpr int kBf16ExponentShift = 7;
-    constexpr std::uint32_t kNaN = 0x7FC0;
-    return (nan ? kNaN : code << kBf16ExponentShift) * 0x10001u;
-  }
-  /// `e4m3_multiplier` of an e8m0 scale.
-  __device__ static std::uint32_t multiplier_of(std::uint32_t scale) {
-    constexpr std::uint32_t kBiasDifference = 120;
-    return power_of_two(scale + kBiasDifference);
   }
 
   const AttentionLaunch& launch_;

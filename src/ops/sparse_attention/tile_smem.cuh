@@ -12,26 +12,23 @@
 /// producer wrote when both consumers were done with block n.
 #pragma once
 
+#include "numeric/block_scale.h"
 #include "ops/sparse_attention/tile_work.cuh"
 
 namespace baleen::sm90 {
 
 inline constexpr int kConsumers = 2;  ///< warpgroups; each owns 256 dims of the sums
 inline constexpr int kStages = 2;
-inline constexpr int kTileBytes = kBlockEntries * kTileDims * 2;
 inline constexpr int kConsumerTiles = kDimTiles / kConsumers;
-inline constexpr int kDepth = 16;  ///< of a matrix instruction
 inline constexpr int kTileThreads = (kConsumers + 1) * kWarpgroupThreads;
 
 /// What the producer found out about a task.
 struct TaskInfo {
   int query, group;
-  int item;
-  int part;
   int list_size;
   BlockRange blocks;
-  int num_blocks;  ///< of the item
-  int first_run;   ///< of them, its part 0's
+  int first_slot;  ///< of the item's weights; negative: the task does the whole item
+  bool nothing;    ///< no task of this item's has anything to do
 };
 
 /// The same value, which all lanes have, known to the compiler as such: loops and descriptors then take uniform registers.
@@ -40,8 +37,9 @@ __device__ inline int uniform(int value) { return __shfl_sync(kAllLanes, value, 
 struct TileSmem {
   std::byte q[kDimTiles][kTileBytes];
   std::byte keys[kStages][kDimTiles][kTileBytes];
-  uint4 weights[kStages][kBlockEntries / kDepth][kWarpgroupThreads];
-  float2 softmax[kStages][kGroupHeads];  ///< maximum and sum of the block's weights
+  uint4 weights[kStages][kBlockSteps][kWarpgroupThreads];
+  uint4 codes[kNope / kLatentBlock][kWarpgroupThreads];  ///< on their way to the producer's threads
+  float2 softmax[kStages][kGroupHeads];                  ///< maximum and sum of the block's weights
   TaskInfo tasks[2];
   std::uint64_t q_full, q_empty;
   std::uint64_t keys_full[kStages], keys_empty[kStages][kConsumers];

@@ -1,9 +1,8 @@
-/// How attention on tiles is cut into work, and what its thread blocks leave for each other.
+/// How attention on tiles is cut into work, and what its kernels leave for each other.
 ///
-/// An item is a query and a group of 64 heads; its list has blocks of 64 entries. With many items an item is one task.
-/// With few, so that a decode step of a few sequences fills the chip, an item is cut into `parts` tasks: the first takes a
-/// run of blocks from the start and leaves its state, the others leave each block's result, and a second kernel merges
-/// them in list order (block_merge.cuh).
+/// An item is a query and a group of 64 heads; its list has blocks of 64 entries. With many items an item is one task of
+/// one kernel. With few, so that a decode step of a few sequences fills the chip, an item's blocks are shared among `parts`
+/// tasks that leave weights alone, and a second kernel, a thread block for each 64 dims, multiplies them with the values.
 #pragma once
 
 #include "ops/sparse_attention/entry_list.cuh"
@@ -19,18 +18,20 @@ inline constexpr int kWarpgroupThreads = 128;
 /// What a thread of a warpgroup holds of 64 heads x 64 dims: the layout of ptx/wgmma_bf16.h.
 inline constexpr int kTileSums = kGroupHeads * kTileDims / kWarpgroupThreads;
 
-/// Results that wait to be merged, in scratch memory: `slots` for each item, the first for the state of its first part.
-struct Partials {
-  float4* sums;     ///< [items * slots][dim tile][kTileSums / 4][thread]: a thread's sums as it holds them
-  float2* softmax;  ///< [items * slots][head]: maximum, denominator
-  std::int32_t* counts;  ///< [items]: results to merge; 0: the item is done
+inline constexpr int kDepth = 16;  ///< of a matrix instruction
+inline constexpr int kBlockSteps = kBlockEntries / kDepth;
+inline constexpr int kTileBytes = kBlockEntries * kTileDims * 2;
+inline constexpr int kRowGroupBytes = 8 * kTileDims * 2;  ///< eight rows of a swizzled tile
 
-  static constexpr int kSumsPerSlot = kGroupHeads * kWidth / 4;
+/// Weights that wait for their values, in scratch memory: `slots` blocks for each item.
+struct WaitingWeights {
+  uint4* weights;   ///< [items * slots][kBlockSteps][thread]: operand registers
+  float2* softmax;  ///< [items * slots][head]: maximum and sum of the block's
 
-  [[nodiscard]] __device__ float4* tile(int slot, int dim_tile, int thread) const {
-    return sums + static_cast<std::int64_t>(slot) * kSumsPerSlot +
-           dim_tile * (kTileSums / 4) * kWarpgroupThreads + thread;
+  [[nodiscard]] __device__ uint4* block(int slot, int thread) const {
+    return weights + static_cast<std::int64_t>(slot) * kBlockSteps * kWarpgroupThreads + thread;
   }
+  [[nodiscard]] __device__ float2* heads(int slot) const { return softmax + slot * kGroupHeads; }
 };
 
 struct BlockRange {
@@ -41,21 +42,17 @@ struct WorkPlan {
   int groups;  ///< of heads
   int items;
   int parts;  ///< of an item
-  int slots;  ///< of an item, at least 2 if there are several parts
-  Partials partials;
+  int slots;  ///< of an item, with several parts
+  WaitingWeights waiting;
 
   [[nodiscard]] __host__ __device__ int num_tasks() const { return items * parts; }
+  /// Whether an item's weights go to its slots. One that has more blocks than slots is done by its first part.
+  [[nodiscard]] __device__ bool shares(int num_blocks) const { return parts > 1 && num_blocks <= slots; }
 
-  /// Blocks of part 0: its share, and what the slots cannot hold.
-  [[nodiscard]] __device__ int first_run(int num_blocks) const {
-    if (parts == 1) return num_blocks;
-    return max((num_blocks + parts - 1) / parts, num_blocks - (slots - 1));
-  }
   [[nodiscard]] __device__ BlockRange range(int num_blocks, int part) const {
-    const int first = first_run(num_blocks);
-    if (part == 0) return {0, first};
-    const int run = (num_blocks - first + parts - 2) / (parts - 1);
-    const int begin = min(first + (part - 1) * run, num_blocks);
+    if (!shares(num_blocks)) return part == 0 ? BlockRange{0, num_blocks} : BlockRange{};
+    const int run = (num_blocks + parts - 1) / parts;
+    const int begin = min(part * run, num_blocks);
     return {begin, min(begin + run, num_blocks)};
   }
 };
