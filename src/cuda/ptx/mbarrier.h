@@ -39,11 +39,6 @@ __device__ inline void mbarrier_arrive_cluster(std::uint64_t* barrier, std::uint
       : "memory");
 }
 
-/// The same where the other block only waits for this one's reads: earlier stores are not made visible to it, which
-/// would hold the thread up for a trip to L2.
-__device__ inline void mbarrier_arrive_cluster_after_reads(std::uint64_t* barrier, std::uint32_t cta_rank) {
-}
-
 /// The same, ordering nothing of this thread's writes for other blocks (which costs a fence): to say that something has
 /// been read.
 __device__ inline void mbarrier_arrive_cluster_read(std::uint64_t* barrier, std::uint32_t cta_rank) {
@@ -51,9 +46,6 @@ __device__ inline void mbarrier_arrive_cluster_read(std::uint64_t* barrier, std:
       "{\n"
       ".reg .b32 remote;\n"
       "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [remote];\n"
-}
-
       "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
       "}\n" ::"r"(shared_address(barrier)),
       "r"(cta_rank)

@@ -34,8 +34,6 @@ __device__ inline void store_async(float4* to, const float4& value, std::uint64_
       : "memory");
 }
 
-}
-
 __device__ inline void store_async(uint4* to, const uint4& value, std::uint64_t* barrier,
                                    std::uint32_t rank) {
   asm volatile(

@@ -45,7 +45,7 @@ struct Tile {
 /// By every warp that has read a stage, to both blocks, each of which writes to both.
 __device__ inline void release_pair(const Ring& ring, int stage, int lane) {
   if (lane < kPair) {
-    ptx::mbarrier_arrive_cluster_after_reads(&ring.barriers.empty[stage], static_cast<std::uint32_t>(lane));
+    ptx::mbarrier_arrive_cluster_read(&ring.barriers.empty[stage], static_cast<std::uint32_t>(lane));
   }
 }
 
