@@ -65,4 +65,20 @@ __device__ inline void sinkhorn(float (&c)[kHcStreams][kHcStreams], int iteratio
   }
 }
 
+/// The same from logits [4, 4] to `comb` in memory.
+__device__ inline void write_comb(const float* logits, int iterations, float eps, float* comb) {
+  constexpr int n = kHcStreams;
+  float c[n][n];
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+    const float4 row = *reinterpret_cast<const float4*>(logits + j * n);
+    c[j][0] = row.x, c[j][1] = row.y, c[j][2] = row.z, c[j][3] = row.w;
+  }
+  sinkhorn(c, iterations, eps);
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+    *reinterpret_cast<float4*>(comb + j * n) = {c[j][0], c[j][1], c[j][2], c[j][3]};
+  }
+}
+
 }  // namespace baleen

@@ -33,7 +33,7 @@ struct SplitPair {
 };
 
 /// The sums of one chunk for eight tokens, in the lanes as mma_16x8x16 leaves them.
-struct HcSums {
+struct HcProductSums {
   float high[4] = {};  ///< rows 0 to 15: upper parts
   float rest[4] = {};  ///< rows 0 to 15: middle and low parts
   float tail[4] = {};  ///< rows 16 to 23: upper parts in [0], [1], the others in [2], [3]
@@ -66,7 +66,7 @@ class HcFragments {
 
   /// Adds the products with four channels of one stream: `word0` has the first two, `word1` the others.
   __device__ void multiply(int stream, int half, std::uint32_t word0, std::uint32_t word1,
-                           HcSums& sums) const {
+                           HcProductSums& sums) const {
     const int step = 2 * stream + half;
     ptx::mma_16x8x16(sums.high, words_[step][0][0], words_[step][0][1], words_[step][1][0],
                      words_[step][1][1], word0, word1);
