@@ -31,7 +31,7 @@ inline constexpr int kHcStreamRegisters = 232;
 inline constexpr int kHcMixRegisters = 40;
 
 /// Fixed part of a block's shared memory; the slots of the streams follow.
-struct HcSiteShared {
+struct alignas(16) HcSiteShared {
   HcStreamsShared streams;
   float gate_products[kHcMaxRanks][kHcMaxBatchTokens][kHcStreams];  ///< of each rank, for `pre`
   float squares[kHcMaxRanks][kHcMaxBatchTokens];                    ///< of each rank

@@ -26,7 +26,7 @@ inline constexpr int kHcPieceF = kHcStreams;
 inline constexpr int kHcFirstProduct = 4;
 inline constexpr int kHcSums = kHcFirstProduct + kHcMixes;
 
-struct HcStreamsShared {
+struct alignas(16) HcStreamsShared {
   float warp_sums[kHcStreamWarps][kHcMaxBatchTokens][kHcSums];
   /// comb, then post, of the half-block that is left; batches alternate.
   float left[2][kHcMaxBatchTokens][kHcStreams * kHcStreams + kHcStreams];

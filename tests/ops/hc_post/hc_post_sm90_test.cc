@@ -41,7 +41,6 @@ TEST(HcPostPreNormSm90, AgreesWithTheReferences) {
                                     {40, 384},
                                     {3, 2176},
                                     {250, 2176},
-                                    {250, 2176},
                                     {9, 2048},
                                     {1, 4096},
                                     {11, 4096},
