@@ -6,7 +6,7 @@
 
 namespace baleen {
 
-__device__ inline float sigmoid(float x) { return 1.0F / (1.0F + expf(-x)); }
+__device__ inline float sigmoid(float x) { return ptx::reciprocal(1.0F + expf(-x)); }
 
 /// c <- sinkhorn(c), [source][destination].
 ///

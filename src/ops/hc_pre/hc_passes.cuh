@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kHcRowsThreads)
   if (thread >= kHcStreamThreads) {  // a warp for the gates: lane i has mix i
     const float* const row_sums = sums + row * ranks * kHcSums;
     float product = 0.0F, squares = 0.0F;
-#pragma unroll 8
+#pragma unroll 16
     for (int rank = 0; rank < ranks; ++rank) {
       squares += row_sums[rank * kHcSums];
       if (lane < kHcMixes) product += row_sums[rank * kHcSums + kHcFirstProduct + lane];

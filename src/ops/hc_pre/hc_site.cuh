@@ -242,8 +242,11 @@ class HcSite {
         if (has_mix) product += owned_products(rank, index)[lane_];
       }
       const float logit = product * rho(token) * scale + base;
-      if (lane_ < n) args_.post[std::int64_t{first_row_ + token} * n + lane_] = 2.0F * sigmoid(logit);
-      if (lane_ >= n && has_mix) shared_.comb_logits[index][lane_ - n] = logit;
+      if (lane_ >= n && has_mix) {
+        shared_.comb_logits[index][lane_ - n] = logit;
+      } else if (lane_ < n) {
+        args_.post[std::int64_t{first_row_ + token} * n + lane_] = 2.0F * sigmoid(logit);
+      }
     }
     __syncwarp();
     if (lane_ < num_owned()) {

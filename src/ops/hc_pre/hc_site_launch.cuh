@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 
 #include "base/check.h"
 #include "cuda/cuda_context.h"
@@ -43,9 +45,11 @@ namespace baleen {
   return args;
 }
 
-/// Clusters of that many blocks that the device runs at once.
+/// Clusters of that many blocks that the device runs at once. Asked once: a machine's devices are of one kind.
 template <bool kLeaving, int kWidth>
 [[nodiscard]] int hc_resident_clusters(int ranks, std::int64_t shared_bytes) {
+  static std::array<std::atomic<int>, kHcMaxRanks + 1> known{};
+  if (const int clusters = known[static_cast<std::size_t>(ranks)]; clusters > 0) return clusters;
   cudaLaunchAttribute attribute;
   attribute.id = cudaLaunchAttributeClusterDimension;
   attribute.val.clusterDim = {static_cast<unsigned>(ranks), 1, 1};
@@ -57,7 +61,7 @@ template <bool kLeaving, int kWidth>
   config.numAttrs = 1;
   int clusters = 0;
   check_cuda(cudaOccupancyMaxActiveClusters(&clusters, hc_site_kernel<kLeaving, kWidth>, &config), "hc_site");
-  return std::max(1, clusters);
+  return known[static_cast<std::size_t>(ranks)] = std::max(1, clusters);
 }
 
 /// One kernel; `tokens_per_cluster` rows at most for each of the clusters that run at once.

@@ -71,8 +71,10 @@ class HcStreams {
 
   /// Begins to copy what batch `batch`, of `tokens` rows from `first_row` on, needs.
   __device__ void copy(int batch, int first_row, int tokens) const {
-#pragma unroll 1
-    for (int octet = 0; octet < hc_octets(tokens); ++octet) {
+    // Unrolled, because a copy holds on to the registers with its addresses until it is done.
+#pragma unroll
+    for (int octet = 0; octet < kHcMaxBatchUnits; ++octet) {
+      if (octet >= hc_octets(tokens)) break;
       const int token = octet * kHcOctet + group_;
       const bool valid = token < tokens;
       const int row = valid ? first_row + token : first_row;
