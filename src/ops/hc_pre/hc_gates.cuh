@@ -6,7 +6,7 @@
 
 namespace baleen {
 
-__device__ inline float sigmoid(float x) { return 1.0F / (1.0F + expf(-x)); }
+__device__ inline float sigmoid(float x) { return ptx::reciprocal(1.0F + expf(-x)); }
 
 /// c <- sinkhorn(c), [source][destination].
 ///
@@ -62,6 +62,22 @@ __device__ inline void sinkhorn(float (&c)[kHcStreams][kHcStreams], int iteratio
   for (int j = 0; j < n; ++j) {
 #pragma unroll
     for (int k = 0; k < n; ++k) c[j][k] *= column[k];
+  }
+}
+
+/// The same from logits [4, 4] to `comb` in memory.
+__device__ inline void write_comb(const float* logits, int iterations, float eps, float* comb) {
+  constexpr int n = kHcStreams;
+  float c[n][n];
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+    const float4 row = *reinterpret_cast<const float4*>(logits + j * n);
+    c[j][0] = row.x, c[j][1] = row.y, c[j][2] = row.z, c[j][3] = row.w;
+  }
+  sinkhorn(c, iterations, eps);
+#pragma unroll
+  for (int j = 0; j < n; ++j) {
+    *reinterpret_cast<float4*>(comb + j * n) = {c[j][0], c[j][1], c[j][2], c[j][3]};
   }
 }
 

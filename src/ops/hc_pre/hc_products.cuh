@@ -33,14 +33,17 @@ struct SplitPair {
 };
 
 /// The sums of one chunk for eight tokens, in the lanes as mma_16x8x16 leaves them.
-struct HcSums {
-  float high[4] = {};  ///< rows 0 to 15: upper parts
-  float rest[4] = {};  ///< rows 0 to 15: middle and low parts
+struct HcProductSums {
+  float high[4] = {};  ///< rows 0 to 15
+  float middle[4] = {};
+  float low[4] = {};
   float tail[4] = {};  ///< rows 16 to 23: upper parts in [0], [1], the others in [2], [3]
 
   /// Of fn's row `lane / 4 + 8 third` and token `2 (lane % 4) + odd`.
   [[nodiscard]] __device__ float sum(int third, int odd) const {
-    return third < 2 ? high[2 * third + odd] + rest[2 * third + odd] : tail[odd] + tail[2 + odd];
+    if (third == 2) return tail[odd] + tail[2 + odd];
+    const int i = 2 * third + odd;
+    return high[i] + (middle[i] + low[i]);
   }
 };
 
@@ -66,16 +69,16 @@ class HcFragments {
 
   /// Adds the products with four channels of one stream: `word0` has the first two, `word1` the others.
   __device__ void multiply(int stream, int half, std::uint32_t word0, std::uint32_t word1,
-                           HcSums& sums) const {
+                           HcProductSums& sums) const {
     const int step = 2 * stream + half;
     ptx::mma_16x8x16(sums.high, words_[step][0][0], words_[step][0][1], words_[step][1][0],
                      words_[step][1][1], word0, word1);
-    ptx::mma_16x8x16(sums.rest, words_[step][0][2], words_[step][0][3], words_[step][1][2],
+    ptx::mma_16x8x16(sums.middle, words_[step][0][2], words_[step][0][3], words_[step][1][2],
                      words_[step][1][3], word0, word1);
     ptx::mma_16x8x16(sums.tail, words_[step][0][6], words_[step][0][7], words_[step][1][6],
                      words_[step][1][7], word0, word1);
-    ptx::mma_16x8x16(sums.rest, words_[step][0][4], words_[step][0][5], words_[step][1][4],
-                     words_[step][1][5], word0, word1);
+    ptx::mma_16x8x16(sums.low, words_[step][0][4], words_[step][0][5], words_[step][1][4], words_[step][1][5],
+                     word0, word1);
     ptx::mma_16x8x16(sums.tail, 0, words_[step][0][8], 0, words_[step][1][8], word0, word1);
   }
 

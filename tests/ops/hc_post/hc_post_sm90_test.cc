@@ -40,6 +40,7 @@ TEST(HcPostPreNormSm90, AgreesWithTheReferences) {
                                     {5, 256},
                                     {40, 384},
                                     {3, 2176},
+                                    {250, 2176},
                                     {9, 2048},
                                     {1, 4096},
                                     {11, 4096},
@@ -52,17 +53,17 @@ TEST(HcPostPreNormSm90, AgreesWithTheReferences) {
   }
 }
 
-TEST(HcPostPreNormSm90, ManyBatchesInPlace) {
+TEST(HcPostPreNormSm90, ManyRowsInPlace) {
   BALEEN_NEEDS_GPU();
   TestCuda cuda;
-  HcSiteProblem problem(1100, 256);
-  EXPECT_EQ(problem.difference(problem.run(cuda, kLeaving, 0, 1100, true), kLeaving), "");
+  HcSiteProblem problem(2200, 256);  // more than clusters hold at once
+  EXPECT_EQ(problem.difference(problem.run(cuda, kLeaving, 0, 2200, true), kLeaving), "");
 }
 
 TEST(HcPostPreNormSm90, RowsDoNotDependOnCompany) {
   BALEEN_NEEDS_GPU();
   for (const auto& [rows, width] :
-       {std::pair<std::int64_t, std::int64_t>{900, 256}, {600, 4096}, {40, 7168}}) {
+       {std::pair<std::int64_t, std::int64_t>{2200, 256}, {600, 4096}, {130, 7168}}) {
     TestCuda cuda;
     HcSiteProblem problem(rows, width);
     const HcSiteResults all = problem.run(cuda, kLeaving, 0, rows);
@@ -78,17 +79,19 @@ TEST(HcPostPreNormSm90, RowsDoNotDependOnCompany) {
   }
 }
 
-TEST(HcPostPreNormSm90, IsThePlainKernelsInSequence) {
+TEST(HcPostPreNormSm90, IsLeavingThenEntering) {
   BALEEN_NEEDS_GPU();
-  TestCuda cuda;
-  HcSiteProblem problem(19, 4096);
-  const HcSiteResults fused = problem.run(cuda, kLeaving, 0, 19);
-  HcSiteProblem left = problem;
-  left.streams = fused.streams;
-  const HcSiteResults entered = left.run(cuda, false, 0, 19);
-  EXPECT_SAME_BITS(fused.y, entered.y);
-  EXPECT_SAME_BITS(fused.post, entered.post);
-  EXPECT_SAME_BITS(fused.comb, entered.comb);
+  for (const std::int64_t rows : {19, 300}) {
+    TestCuda cuda;
+    HcSiteProblem problem(rows, 4096);
+    const HcSiteResults fused = problem.run(cuda, kLeaving, 0, rows);
+    HcSiteProblem left = problem;
+    left.streams = fused.streams;
+    const HcSiteResults entered = left.run(cuda, false, 0, rows);
+    EXPECT_SAME_BITS(fused.y, entered.y);
+    EXPECT_SAME_BITS(fused.post, entered.post);
+    EXPECT_SAME_BITS(fused.comb, entered.comb);
+  }
 }
 
 TEST(HcPostPreNormSm90, NaNSpoilsItsOwnRowOnly) {
