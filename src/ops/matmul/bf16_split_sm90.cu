@@ -1,11 +1,11 @@
 // Products of few tokens with few outputs: their weights are spread over the chip by cutting K into eight segments.
 //
-// Four warpgroups of a block each work on segments of their own, all eight in one block, or four in each of a pair of
-// blocks (a cluster). A tile has as few outputs (8 to 64, in steps of 8) as it takes to occupy every SM: its rows are the
+// A pair of blocks (a cluster) works on a tile: eight warpgroups, a segment each. A tile has as few outputs (8 to 64, in steps of 8) as it takes to occupy every SM: its rows are the
 // first of an operand of 64, the others are whatever lies behind them in shared memory and are ignored. The segments' sums
-// meet in (distributed) shared memory and are added in order. Two threads keep a ring full, of weights and of x; the
+// meet in distributed shared memory and are added in order. Two threads keep a ring full, of weights and of x; the
 // weights of the first round, usually all, are on their way before the previous kernel has ended.
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 #include "cuda/ptx/cluster.h"
@@ -18,11 +18,16 @@
 namespace baleen {
 namespace {
 
-constexpr int kWarpgroups = 4;
+constexpr int kPair = 2;  // blocks of a cluster
+constexpr int kWarpgroups = kMaxSegments / kPair;
 constexpr int kMultipliers = kWarpgroups * kWarpgroupThreads;
 constexpr int kLoaders = 2;  // warps: weights, x
 constexpr int kThreads = kMultipliers + kLoaders * kWarpThreads;
 constexpr int kWarpRows = 16;  // of an operand
+/// Two blocks on an SM: the next kernel's weights are on their way while this one's sums are added.
+constexpr int kBlocksPerSm = 2;
+constexpr int kBlockBytes = kSharedBytes / kBlocksPerSm;
+constexpr int kSharingTokens = 32;  // with more, registers do not suffice
 
 /// How shared memory is laid out: ring, sums, and a margin for the rows of the last operand that are not there.
 struct SplitMemory {
@@ -30,14 +35,14 @@ struct SplitMemory {
   int column_bytes, token_column_bytes, weight_bytes, stage_bytes, num_stages, segment_sums, sums_offset,
       total_bytes;
 
-  /// `segments`: of the block.
-  __host__ __device__ SplitMemory(int tile_outputs, int tokens, int segment_slices, int segments) {
+  __host__ __device__ SplitMemory(int tile_outputs, int tokens, int segment_slices) {
     constexpr int kMargin = kMmaOutputs * kBoxRowBytes, kSlack = 2048;
     column_bytes = tile_outputs * kBoxRowBytes;
     token_column_bytes = tokens * kBoxRowBytes;
     segment_sums = (tile_outputs + kWarpRows - 1) / kWarpRows * kWarpRows * tokens;
-    const int sums_bytes = segments * segment_sums * static_cast<int>(sizeof(float));
-    const int ring_bytes = kSharedBytes - sums_bytes - kMargin - kSlack;
+    const int sums_bytes = kWarpgroups * segment_sums * static_cast<int>(sizeof(float));
+    const int ring_bytes =
+        (tokens > kSharingTokens ? kSharedBytes : kBlockBytes) - sums_bytes - kMargin - kSlack;
     const int slice_bytes = kBoxesPerSlice * (column_bytes + token_column_bytes);
     stage_slices = segment_slices;
     while (stage_slices > 1 &&
@@ -52,26 +57,20 @@ struct SplitMemory {
   }
 };
 
-/// The stages of a block, in the order in which they are filled: of every warpgroup's first segment in turn, then of the
-/// second.
-template <int kBlocks>
+/// The stages of a block, in the order in which they are filled: of every warpgroup's segment in turn.
 struct StageOrder {
-  static constexpr int kRounds = kMaxSegments / (kBlocks * kWarpgroups);
+  int num_slices, segment_slices, stage_slices, first_segment;
+  int index = 0, warpgroup = 0;
 
-  int num_slices, segment_slices, stage_slices, rank;
-  int round = 0, index = 0, warpgroup = 0;
-
-  __device__ StageOrder(const Bf16Products& work, const SplitMemory& memory, int block_rank)
+  __device__ StageOrder(const Bf16Products& work, const SplitMemory& memory, int rank)
       : num_slices(work.num_slices),
         segment_slices(work.segment_slices),
         stage_slices(memory.stage_slices),
-        rank(block_rank) {
+        first_segment(rank * kWarpgroups) {
     skip_missing();
   }
-  __device__ bool done() const { return round == kRounds; }
-  __device__ int first_slice() const {
-    return ((rank * kWarpgroups + warpgroup) * kRounds + round) * segment_slices + index;
-  }
+  __device__ bool done() const { return index >= segment_slices; }
+  __device__ int first_slice() const { return (first_segment + warpgroup) * segment_slices + index; }
   __device__ int slices() const { return min(stage_slices, num_slices - first_slice()); }
   __device__ void advance() {
     step();
@@ -83,16 +82,13 @@ struct StageOrder {
     if (++warpgroup < kWarpgroups) return;
     warpgroup = 0;
     index += stage_slices;
-    if (index < segment_slices) return;
-    index = 0;
-    ++round;
   }
   __device__ void skip_missing() {
     while (!done() && first_slice() >= num_slices) step();
   }
 };
 
-template <int kTokens, int kBlocks>
+template <int kTokens>
 struct Split {
   const Bf16Products& work;
   const Ring& ring;
@@ -104,7 +100,7 @@ struct Split {
   template <class Load>
   __device__ void for_each_stage(Load load) const {
     RingPlace place;
-    for (StageOrder<kBlocks> order(work, memory, rank); !order.done();
+    for (StageOrder order(work, memory, rank); !order.done();
          order.advance(), place.advance(ring.num_stages)) {
       ring.wait_empty(place);
       load(place, order.first_slice() * kBoxesPerSlice);
@@ -129,52 +125,47 @@ struct Split {
     });
   }
 
-  /// One warpgroup: the sums of its segments to `sums`, in the order of its accumulators.
+  /// One warpgroup: the sums of its segment to `sums`, in the order of its accumulators.
   __device__ void multiply(float* sums, int warpgroup, int thread) const {
-    const int lane = thread % kWarpThreads;
     const int num_threads = memory.segment_sums / (kTokens / 2);  // that hold rows of the tile
+    float d[kTokens / 2] = {};
+    bool accumulate = false;
     RingPlace place;
-    StageOrder<kBlocks> order(work, memory, rank);
-    for (int round = 0; round < StageOrder<kBlocks>::kRounds; ++round) {
-      float d[kTokens / 2] = {};
-      bool accumulate = false;
-      for (; order.round == round; order.advance(), place.advance(ring.num_stages)) {
-        if (order.warpgroup != warpgroup) continue;
-        ring.wait_full(place);
-        const std::byte *weights = ring.weights(place), *x = ring.tokens(place);
-        for (int slice = order.slices(); slice > 0; --slice) {
-          ptx::wgmma_fence();
+    for (StageOrder order(work, memory, rank); !order.done();
+         order.advance(), place.advance(ring.num_stages)) {
+      if (order.warpgroup != warpgroup) continue;
+      ring.wait_full(place);
+      const std::byte *weights = ring.weights(place), *x = ring.tokens(place);
+      for (int slice = order.slices(); slice > 0; --slice) {
+        ptx::wgmma_fence();
 #pragma unroll
-          for (int box = 0; box < kBoxesPerSlice; ++box) {
-            multiply_box<kTokens>(d, weights, x, accumulate || box > 0);
-            weights += memory.column_bytes;
-            x += memory.token_column_bytes;
-          }
-          ptx::wgmma_commit();
-          accumulate = true;
+        for (int box = 0; box < kBoxesPerSlice; ++box) {
+          multiply_box<kTokens>(d, weights, x, accumulate || box > 0);
+          weights += memory.column_bytes;
+          x += memory.token_column_bytes;
         }
-        ptx::wgmma_wait<0>();
-        hold(d);
-        ring.release(place.stage, lane);
+        ptx::wgmma_commit();
+        accumulate = true;
       }
-      if (thread >= num_threads) continue;
-      const int segment = warpgroup * StageOrder<kBlocks>::kRounds + round;  // of the block
+      ptx::wgmma_wait<0>();
+      hold(d);
+      ring.release(place.stage, thread % kWarpThreads);
+    }
+    if (thread >= num_threads) return;
 #pragma unroll
-      for (int i = 0; i < kTokens / 2; ++i) {
-        sums[segment * memory.segment_sums + i * num_threads + thread] = d[i];
-      }
+    for (int i = 0; i < kTokens / 2; ++i) {
+      sums[warpgroup * memory.segment_sums + i * num_threads + thread] = d[i];
     }
   }
 
   /// All multiplying threads of the cluster: y from the segments' sums, added in order.
   __device__ void add_segments(const float* sums) const {
-    constexpr int kBlockSegments = kMaxSegments / kBlocks;
     const int num_segments = (work.num_slices + work.segment_slices - 1) / work.segment_slices;
     const int num_threads = memory.segment_sums / (kTokens / 2);
     const int outputs = min(work.tile_outputs, product.num_outputs - first_output);
     const int tokens = min(kTokens, work.num_rows - first_token);
     for (int at = rank * kMultipliers + static_cast<int>(threadIdx.x); at < outputs * tokens;
-         at += kBlocks * kMultipliers) {
+         at += kPair * kMultipliers) {
       const int output = at % outputs, token = at / outputs;
       const int thread = output / kWarpRows * kWarpThreads + output % kGroupRows * 4 + token % 8 / 2;
       const int i = token / 8 * 4 + output % kWarpRows / kGroupRows * 2 + token % 2;
@@ -183,8 +174,8 @@ struct Split {
 #pragma unroll
       for (int segment = 0; segment < kMaxSegments; ++segment) {
         if (segment >= num_segments) continue;
-        const float* part = first + segment % kBlockSegments * memory.segment_sums;
-        parts[segment] = kBlocks == 1 ? *part : *ptx::in_block(part, segment / kBlockSegments);
+        const float* part = first + segment % kWarpgroups * memory.segment_sums;
+        parts[segment] = *ptx::in_block(part, segment / kWarpgroups);
       }
       float sum = parts[0];
 #pragma unroll
@@ -196,11 +187,12 @@ struct Split {
   }
 };
 
-template <int kTokens, int kBlocks>
-__global__ void __launch_bounds__(kThreads, 1) bf16_split(const __grid_constant__ Bf16Products work) {
+template <int kTokens>
+__global__ void __launch_bounds__(kThreads, kTokens > kSharingTokens ? 1 : kBlocksPerSm)
+    bf16_split(const __grid_constant__ Bf16Products work) {
   extern __shared__ std::byte dynamic[];
   __shared__ RingBarriers barriers;
-  const SplitMemory memory(work.tile_outputs, kTokens, work.segment_slices, kMaxSegments / kBlocks);
+  const SplitMemory memory(work.tile_outputs, kTokens, work.segment_slices);
   std::byte* base = align_to_group(dynamic);
   const Ring ring{base, barriers, memory.num_stages, memory.weight_bytes, memory.stage_bytes};
   auto* sums = reinterpret_cast<float*>(base + memory.sums_offset);
@@ -209,15 +201,15 @@ __global__ void __launch_bounds__(kThreads, 1) bf16_split(const __grid_constant_
     ptx::launch_next_kernel();
   }
   __syncthreads();
-  const int tile = static_cast<int>(blockIdx.x) / kBlocks;
+  const int tile = static_cast<int>(blockIdx.x) / kPair;
   const Bf16Products::Product& product = product_of(work, tile);
-  const Split<kTokens, kBlocks> split{work,
-                                      ring,
-                                      memory,
-                                      product,
-                                      kBlocks == 1 ? 0 : static_cast<int>(ptx::cluster_rank()),
-                                      (tile - product.first_tile) * work.tile_outputs,
-                                      static_cast<int>(blockIdx.y) * kTokens};
+  const Split<kTokens> split{work,
+                             ring,
+                             memory,
+                             product,
+                             static_cast<int>(ptx::cluster_rank()),
+                             (tile - product.first_tile) * work.tile_outputs,
+                             static_cast<int>(blockIdx.y) * kTokens};
   const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroupThreads;
   if (warpgroup < kWarpgroups) {
     ptx::wait_for_previous_kernel();
@@ -228,75 +220,49 @@ __global__ void __launch_bounds__(kThreads, 1) bf16_split(const __grid_constant_
     split.load_tokens();
   }
   __syncwarp();
-  if constexpr (kBlocks == 1) {
-    __syncthreads();
-  } else {
-    ptx::cluster_sync();
-  }
+  ptx::cluster_sync();
   if (warpgroup < kWarpgroups) split.add_segments(sums);
-  if constexpr (kBlocks > 1) ptx::cluster_sync();  // nobody leaves while the other reads its sums
+  ptx::cluster_sync();  // nobody leaves while the other reads its sums
 }
 
-struct SplitShape {
-  int tile_outputs;
-  int num_blocks;  ///< of a cluster
-};
-
-/// The shape that takes the least time: weights come at the pace of memory, a block's bytes at the pace of an SM.
-SplitShape best_shape(const Bf16Work& work, int tokens, int num_sms) {
-  constexpr double kMemoryBytesPerUs = 4.3e6, kSmBytesPerUs = 6e4, kClusterUs = 1.0;
-  const double row_bytes = 2.0 * static_cast<double>(work.num_inputs);
-  double weight_bytes = 0;
-  for (const Bf16Work::Output& output : work.outputs) weight_bytes += output.weight->total_bytes();
-  SplitShape best{};
-  double best_us = 1e30;
-  for (const int num_blocks : {1, 2}) {
-    for (int tile = kGroupRows; tile <= kMmaOutputs; tile += kGroupRows) {
-      std::int64_t blocks = 0;
-      for (const Bf16Work::Output& output : work.outputs) blocks += (output.weight->rows + tile - 1) / tile;
-      blocks *= num_blocks * ((work.num_rows + tokens - 1) / tokens);
-      const auto rounds = static_cast<double>((blocks + num_sms - 1) / num_sms);
-      const double block_bytes =
-          row_bytes * static_cast<double>(tile + std::min<std::int64_t>(tokens, work.num_rows)) / num_blocks;
-      const double us = std::max(weight_bytes / kMemoryBytesPerUs, rounds * block_bytes / kSmBytesPerUs) +
-                        (num_blocks > 1 ? kClusterUs : 0.0);
-      if (us < best_us) {
-        best_us = us;
-        best = {tile, num_blocks};
-      }
+/// The number of outputs of a tile that takes the least time: a block's bytes come at the pace of an SM.
+int best_tile(const Bf16Work& work, int tokens, int num_sms) {
+  const std::int64_t loaded_tokens = std::min<std::int64_t>(tokens, work.num_rows);
+  const std::int64_t token_tiles = (work.num_rows + tokens - 1) / tokens;
+  int best = kMmaOutputs;
+  std::int64_t best_time = std::numeric_limits<std::int64_t>::max();
+  for (int tile = kMmaOutputs; tile > 0; tile -= kGroupRows) {
+    std::int64_t blocks = 0;
+    for (const Bf16Work::Output& output : work.outputs) {
+      blocks += kPair * token_tiles * ((output.weight->rows + tile - 1) / tile);
+    }
+    const std::int64_t time = (blocks + num_sms - 1) / num_sms * (tile + loaded_tokens);
+    if (time < best_time) {
+      best_time = time;
+      best = tile;
     }
   }
   return best;
 }
 
-template <int kTokens, int kBlocks>
-void launch(const Bf16Work& work, int tile_outputs, CudaContext& context) {
+template <int kTokens>
+void launch(const Bf16Work& work, CudaContext& context) {
   const auto num_slices = static_cast<int>(work.num_inputs / kSliceInputs);
-  const SplitMemory memory(tile_outputs, kTokens, (num_slices + kMaxSegments - 1) / kMaxSegments,
-                           kMaxSegments / kBlocks);
+  const int tile_outputs = best_tile(work, kTokens, context.num_sms);
+  const SplitMemory memory(tile_outputs, kTokens, (num_slices + kMaxSegments - 1) / kMaxSegments);
   const Bf16Products parameters =
       make_products(work, {.tile_outputs = tile_outputs,
                            .weight_bytes = kBoxRowBytes,
                            .weight_columns = memory.stage_slices * kBoxesPerSlice,
                            .tokens = kTokens,
                            .token_columns = memory.stage_slices * kBoxesPerSlice});
-  launch_bf16({.kernel = bf16_split<kTokens, kBlocks>,
-               .grid = {static_cast<unsigned>(parameters.num_tiles * kBlocks),
+  launch_bf16({.kernel = bf16_split<kTokens>,
+               .grid = {static_cast<unsigned>(parameters.num_tiles * kPair),
                         static_cast<unsigned>((work.num_rows + kTokens - 1) / kTokens), 1},
                .threads = kThreads,
                .shared_bytes = memory.total_bytes,
-               .cluster_blocks = kBlocks},
+               .cluster_blocks = kPair},
               parameters, context);
-}
-
-template <int kTokens>
-void launch_best(const Bf16Work& work, CudaContext& context) {
-  const SplitShape shape = best_shape(work, kTokens, context.num_sms);
-  if (shape.num_blocks == 1) {
-    launch<kTokens, 1>(work, shape.tile_outputs, context);
-  } else {
-    launch<kTokens, 2>(work, shape.tile_outputs, context);
-  }
 }
 
 }  // namespace
@@ -304,13 +270,13 @@ void launch_best(const Bf16Work& work, CudaContext& context) {
 void bf16_split_sm90(const Bf16Work& work, CudaContext& context) {
   BALEEN_CHECK(work.num_segments == kMaxSegments && work.num_groups == 1);
   if (work.num_rows <= 8) {
-    launch_best<8>(work, context);
+    launch<8>(work, context);
   } else if (work.num_rows <= 16) {
-    launch_best<16>(work, context);
+    launch<16>(work, context);
   } else if (work.num_rows <= 32) {
-    launch_best<32>(work, context);
+    launch<32>(work, context);
   } else {
-    launch_best<64>(work, context);
+    launch<64>(work, context);
   }
 }
 
