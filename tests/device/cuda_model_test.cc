@@ -168,6 +168,30 @@ TEST(CudaFlash, QueuedAndReplayedStepsAndChunksAgreeToTheBit) {
   EXPECT_SAME_BITS(queued.main, std::span(whole.main).first(queued.main.size()));
 }
 
+/// Hundreds of replayed steps: kernels overlap their neighbours, and what one of them does too early shows now and then.
+TEST(CudaFlash, ManyStepsBehindALongHistoryAreTheSameTwice) {
+  BALEEN_NEEDS_USABLE_GPU();
+  constexpr std::int64_t kHistory = 4096, kSteps = 300;
+  const ModelConfig config = with_experts(with_layers(preset_config("flash"), 4), 12);
+  ThreadPool pool(8);
+  Engine engine(made_up_weights(config, 1, pool), {.device = kGpu,
+                                                   .num_threads = 2,
+                                                   .max_batch_tokens = 64,
+                                                   .max_sequences = 2,
+                                                   .cache_tokens = 2 * (kHistory + 512)});
+  const std::vector<TokenId> tokens = test::random_tokens(kSteps, config.vocab_size, 5);
+  const SequenceId first = *engine.open({}), second = *engine.open({});
+  engine.fabricate_history(first, kHistory);
+  engine.fabricate_history(second, kHistory);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const std::span<const TokenId> token = std::span(tokens).subspan(i, 1);
+    const StepOutput once = test::step(engine, first, token, WantedLogits::kLast);
+    const std::vector<float> want(once.logits.data(), once.logits.data() + once.logits.size());
+    const StepOutput again = test::step(engine, second, token, WantedLogits::kLast);
+    ASSERT_SAME_BITS(std::span(again.logits.data(), want.size()), want) << "step " << i;
+  }
+}
+
 TEST(CudaPlan, WhatWasPlannedIsWhatIsTaken) {
   BALEEN_NEEDS_USABLE_GPU();
   const test::RandomCheckpoint checkpoint("tiny-real-heads");

@@ -17,6 +17,7 @@
 #include "cuda/kernel_launch.h"
 #include "cuda/ordered_float.cuh"
 #include "cuda/ptx/cluster.h"
+#include "cuda/ptx/exp2.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/store_async.h"
@@ -201,27 +202,34 @@ class RowSampler {
                                static_cast<double>(max) + how_.min_p_offset);
     const float least = __double2float_ru(lowest);
     lowest_ = ::max(lowest_, order_of_float(least));
+    float mass = 0.0F;
+    int count = 0;
 #pragma unroll
     for (int k = 0; k < kMaxSteps; ++k) {
-      if (!(logits_[k] >= least)) logits_[k] = -INFINITY;
-      weight(k) = weight_of(logits_[k]);
+      const bool keep = logits_[k] >= least;
+      const float one = keep ? weight_of(logits_[k]) : 0.0F;
+      if (!keep) logits_[k] = -INFINITY;
+      weight(k) = one;
+      mass += one;
+      count += keep ? 1 : 0;
     }
+    kept_ = PackedShare::sum_of_warp(mass, count);
   }
 
   __device__ void keep_top_k() {
-    const Share all = share_of_row(lowest_);
+    const Share all = sum_of_row(kept_);
     if (all.count > how_.top_k) shorten(TopK{how_.top_k}, all);
   }
 
   __device__ void keep_top_p() {
-    const Share all = share_of_row(lowest_);
+    const Share all = sum_of_row(kept_);
     const auto mass = static_cast<std::uint64_t>(ceil(how_.top_p * static_cast<double>(all.mass)));
     shorten(TopP{::min(mass, all.mass)}, all);
   }
 
   /// The token in whose share the draw falls, to the warp that holds it; kNoToken to all others.
   __device__ TokenId draw() {
-    const uint4* parts = exchange(share_of_warp(lowest_));
+    const uint4* parts = exchange(kept_);
     const auto mass_of = [&](int warp) {
       return static_cast<double>(PackedShare{parts[warp].x, parts[warp].y, 0}.mass()) / kUnits;
     };
@@ -250,7 +258,7 @@ class RowSampler {
   __device__ int id_of(int k) const { return (warp_ * p_.steps + k) * kWarpLanes + lane_; }
   __device__ float& weight(int k) const { return weights_[k * kWarpLanes + lane_]; }
   __device__ float weight_of(float logit) const {
-    return exp2f((logit - float_of_order(max_order_)) * how_.exponent_scale);
+    return ptx::exp2_approximate((logit - float_of_order(max_order_)) * how_.exponent_scale);
   }
 
   __device__ static Extremes of_warp(const Extremes& mine) {
@@ -298,8 +306,9 @@ class RowSampler {
     return exchange(uint4{mine.high, mine.low, mine.count, 0});
   }
 
-  __device__ Share share_of_row(std::uint32_t least) {
-    const uint4* parts = exchange(share_of_warp(least));
+  /// Of what the warps have each.
+  __device__ Share sum_of_row(const PackedShare& mine) {
+    const uint4* parts = exchange(mine);
     PackedShare sum{0, 0, 0};
 #pragma unroll
     for (int i = 0; i < kWarpsPerRow; i += kWarpLanes) {
@@ -330,7 +339,7 @@ class RowSampler {
             order_of_float(0.5F * float_of_order(low) + 0.5F * float_of_order(high));
         if (by_value > low && by_value < high) middle = by_value;
       }
-      const Share share = share_of_row(middle);
+      const Share share = sum_of_row(share_of_warp(middle));
       if (goal.reached(share)) {
         low = middle, at_low = share;
       } else {
@@ -343,11 +352,16 @@ class RowSampler {
                                : equal_number(low, goal.wanted(at_high, weight_of(float_of_order(low))));
     lowest_ = last.order;
     const float least = float_of_order(last.order);
+    float mass = 0.0F;
+    int count = 0;
 #pragma unroll
     for (int k = 0; k < kMaxSteps; ++k) {
       const bool keep = logits_[k] > least || (logits_[k] == least && id_of(k) <= static_cast<int>(last.id));
       if (!keep) logits_[k] = -INFINITY, weight(k) = 0.0F;
+      mass += keep ? weight(k) : 0.0F;
+      count += keep ? 1 : 0;
     }
+    kept_ = PackedShare::sum_of_warp(mass, count);
   }
 
   /// The last candidate of the shortest prefix that reaches `goal`, among `count` with low <= order < high; `above` them
@@ -437,6 +451,7 @@ class RowSampler {
   float* const weights_;  ///< [step][lane] of this warp
   float logits_[kMaxSteps];
   std::uint32_t max_order_ = 0;
+  PackedShare kept_{};        ///< of this warp
   std::uint32_t lowest_ = 0;  ///< order of a float: no candidate is below
   int phase_ = 0;             ///< of the board
 };
