@@ -18,20 +18,18 @@ namespace baleen::sm90 {
 namespace {
 
 // Of the 168 registers a thread that 384 threads start with.
-constexpr int kProducerRegisters = 88;
-constexpr int kConsumerRegisters = 208;
+constexpr int kProducerRegisters = 120;
+constexpr int kConsumerRegisters = 192;
 
 __global__ void __launch_bounds__(kTileThreads, 1)
     attention_tiles_kernel(const __grid_constant__ AttentionLaunch launch,
                            const __grid_constant__ CUtensorMap q_map, const __grid_constant__ WorkPlan plan) {
   extern __shared__ std::byte dynamic_shared[];
-  constexpr std::uintptr_t kAlign = 1024;  // of swizzled tiles
-  TileSmem& smem = *reinterpret_cast<TileSmem*>(
-      (reinterpret_cast<std::uintptr_t>(dynamic_shared) + kAlign - 1) / kAlign * kAlign);
+  TileSmem& smem = *reinterpret_cast<TileSmem*>(dynamic_shared + bytes_to_tile(dynamic_shared));
   constexpr unsigned kConsumerWarps = kWarpgroupThreads / kWarpLanes;
   if (threadIdx.x == 0) {
     ptx::tma_prefetch_map(q_map);
-    ptx::mbarrier_init(&smem.q_full, 2);
+    ptx::mbarrier_init(&smem.q_full, 1);
     ptx::mbarrier_init(&smem.q_empty, kConsumers * kConsumerWarps);
     for (int stage = 0; stage < kStages; ++stage) {
       ptx::mbarrier_init(&smem.keys_full[stage], kWarpgroupThreads);
@@ -91,7 +89,7 @@ void attention_tiles(const AttentionLaunch& launch, CudaContext& context) {
   const CUtensorMap q_map =
       make_tensor_map(launch.q, launch.num_rows, launch.q_row_stride * 2, launch.num_heads, kWidth * 2,
                       launch.q_head_stride * 2, kGroupHeads, kTileDims * 2, TileSwizzle::k128B);
-  constexpr std::int64_t kSharedBytes = sizeof(TileSmem) + 1024;
+  constexpr std::int64_t kSharedBytes = sizeof(TileSmem) + kRowGroupBytes;
   launch_kernel("attention_tiles", attention_tiles_kernel,
                 {.grid = dim3(static_cast<unsigned>(std::min(plan.num_tasks(), context.num_sms))),
                  .threads = kTileThreads,

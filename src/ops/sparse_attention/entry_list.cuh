@@ -42,13 +42,14 @@ struct EntryList {
     if (index >= size) return -1;
     if (index < num_window) return first_window_position + index;
     const int entry = index - num_window;
-    return selected != nullptr ? selected[entry] : entry;
+    return selected != nullptr ? __ldcg(selected + entry) : entry;
   }
   /// The page that holds `row`, which is at `index`.
   [[nodiscard]] __device__ PageId page(const AttentionLaunch& launch, int index, int row) const {
     if (row < 0) return PageId::kNone;
-    return index < num_window ? window_pages[row >> launch.window.rows_shift]
-                              : pages[row >> launch.compressed.rows_shift];
+    const PageId* page = index < num_window ? window_pages + (row >> launch.window.rows_shift)
+                                            : pages + (row >> launch.compressed.rows_shift);
+    return static_cast<PageId>(__ldcg(reinterpret_cast<const std::int32_t*>(page)));
   }
 
  private:
@@ -61,7 +62,7 @@ struct EntryList {
 #pragma unroll
       for (int i = kReads - 1; i >= 0; --i) {
         const int at = begin + i * kWarpLanes + lane;
-        if (at < top_k && selected[at] < 0) end = at;
+        if (at < top_k && __ldcg(selected + at) < 0) end = at;
       }
       end = __reduce_min_sync(kAllLanes, end);
       if (end < top_k) return end;

@@ -112,9 +112,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     gather_tiles_kernel(const __grid_constant__ AttentionLaunch launch,
                         const __grid_constant__ WorkPlan plan) {
   extern __shared__ std::byte dynamic_shared[];
-  constexpr std::uintptr_t kAlign = kRowGroupBytes;
-  Values& values = *reinterpret_cast<Values*>(
-      (reinterpret_cast<std::uintptr_t>(dynamic_shared) + kAlign - 1) / kAlign * kAlign);
+  Values& values = *reinterpret_cast<Values*>(dynamic_shared + bytes_to_tile(dynamic_shared));
   constexpr int kAhead = 4;
   const int dim_tile = static_cast<int>(blockIdx.x), item = static_cast<int>(blockIdx.y);
   const int query = item / plan.groups, group = item % plan.groups;

@@ -98,7 +98,7 @@ class TileConsumer {
         if (8 * (i / 4) + 2 * (lane_ % 4) + i % 2 >= num_valid) scores[i] = -INFINITY;
       }
     }
-    float2* softmax = slot < 0 ? smem_.softmax[stage] : plan_.waiting.heads(slot);
+    float2 softmax[2];
 #pragma unroll
     for (int head = 0; head < 2; ++head) {
       float maximum = -INFINITY;
@@ -112,16 +112,27 @@ class TileConsumer {
         sum += scores[i];
       }
       sum = warp_sum<4>(sum);
-      if (lane_ % 4 == 0) softmax[row_ + 8 * head] = {maximum, sum};
+      softmax[head] = {maximum, sum};
     }
-    uint4* weights = slot < 0 ? &smem_.weights[stage][0][thread_] : plan_.waiting.block(slot, thread_);
+    if (slot < 0) {
+      store_weights(scores, softmax, &smem_.weights[stage][0][thread_], smem_.softmax[stage]);
+      ptx::mbarrier_arrive(&smem_.weights_full[stage]);
+    } else {
+      store_weights(scores, softmax, plan_.waiting.block(slot, thread_), plan_.waiting.heads(slot));
+    }
+  }
+
+  __device__ void store_weights(const float (&values)[kTileSums], const float2 (&softmax)[2], uint4* weights,
+                                float2* heads) const {
 #pragma unroll
     for (int step = 0; step < kBlockSteps; ++step) {
-      const float* score = scores + 8 * step;
-      weights[step * kWarpgroupThreads] = {pack_bf16(score[0], score[1]), pack_bf16(score[2], score[3]),
-                                           pack_bf16(score[4], score[5]), pack_bf16(score[6], score[7])};
+      const float* value = values + 8 * step;
+      weights[step * kWarpgroupThreads] = {pack_bf16(value[0], value[1]), pack_bf16(value[2], value[3]),
+                                           pack_bf16(value[4], value[5]), pack_bf16(value[6], value[7])};
     }
-    if (slot < 0) ptx::mbarrier_arrive(&smem_.weights_full[stage]);
+    if (lane_ % 4 != 0) return;
+    heads[row_] = softmax[0];
+    heads[row_ + 8] = softmax[1];
   }
 
   /// Adds block `number`'s weights times values to this consumer's dims.

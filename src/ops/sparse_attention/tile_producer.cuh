@@ -29,23 +29,18 @@ class KeyProducer {
         thread_(static_cast<int>(threadIdx.x) % kWarpgroupThreads) {}
 
   __device__ void run() {
-    int num_done = 0;
     for (int task = static_cast<int>(blockIdx.x); task < plan_.num_tasks();
-         task += static_cast<int>(gridDim.x), ++num_done) {
+         task += static_cast<int>(gridDim.x), ++num_done_) {
       const int item = task / plan_.parts, part = task % plan_.parts;
       const int query = item / plan_.groups, group = item % plan_.groups;
-      if (thread_ == 0) load_queries(query, group, num_done);
       EntryList list = EntryList::of(launch_, query);
       const int num_blocks = (list.size + kBlockEntries - 1) / kBlockEntries;
       BlockRange blocks = plan_.range(num_blocks, part);
       blocks = {uniform(blocks.begin), uniform(blocks.end)};
-      if (thread_ == 0) {
-        smem_.tasks[num_done % 2] = {
-            query, group, list.size, blocks, plan_.shares(num_blocks) ? item * plan_.slots : -1, part != 0};
-        ptx::mbarrier_arrive(&smem_.q_full);
-      }
+      const TaskInfo info{
+          query, group, list.size, blocks, plan_.shares(num_blocks) ? item * plan_.slots : -1, part != 0};
       list.size = min(list.size, blocks.end * kBlockEntries);  // nothing beyond is asked for
-      fill(list, blocks);
+      fill(list, info);
     }
   }
 
@@ -54,11 +49,15 @@ class KeyProducer {
   static constexpr int kHalfRows = kWarpgroupThreads / kRowThreads;
   static constexpr int kCodeBlocks = kNope / kLatentBlock;
 
-  __device__ void load_queries(int query, int group, int num_done) {
-    ptx::mbarrier_wait(&smem_.q_empty, num_done % 2 ^ 1);
+  /// Queries and description of a task, once the consumers have the scores of the task before.
+  __device__ void begin(const TaskInfo& info) {
+    if (thread_ != 0) return;
+    ptx::mbarrier_wait(&smem_.q_empty, num_done_ % 2 ^ 1);
+    smem_.tasks[num_done_ % 2] = info;
     ptx::mbarrier_arrive_expect(&smem_.q_full, kDimTiles * kTileBytes);
     for (int tile = 0; tile < kDimTiles; ++tile) {
-      ptx::tma_load(smem_.q[tile], q_map_, &smem_.q_full, tile * kTileDims * 2, group * kGroupHeads, query);
+      ptx::tma_load(smem_.q[tile], q_map_, &smem_.q_full, tile * kTileDims * 2, info.group * kGroupHeads,
+                    info.query);
     }
   }
 
@@ -83,8 +82,12 @@ class KeyProducer {
     return next;
   }
 
-  __device__ void fill(const EntryList& list, BlockRange blocks) {
-    if (blocks.begin >= blocks.end) return;
+  __device__ void fill(const EntryList& list, const TaskInfo& info) {
+    const BlockRange blocks = info.blocks;
+    if (blocks.begin >= blocks.end) {
+      begin(info);
+      return;
+    }
     const int piece = thread_ % kRowThreads, entry = thread_ / kRowThreads;
     int index = blocks.begin * kBlockEntries + entry;  // of the first half
 
@@ -109,6 +112,7 @@ class KeyProducer {
       copy_codes(data[1], i, piece);
     }
     ptx::cp_async_commit();
+    begin(info);
 
     for (int block = blocks.begin; block < blocks.end; ++block, ++num_filled_) {
       const int stage = num_filled_ % kStages, parity = num_filled_ / kStages % 2 ^ 1;
@@ -188,6 +192,7 @@ class KeyProducer {
   const WorkPlan& plan_;
   TileSmem& smem_;
   int thread_;
+  int num_done_ = 0;    ///< tasks
   int num_filled_ = 0;  ///< blocks, over all tasks
 };
 

@@ -5,6 +5,7 @@
 /// tasks that leave weights alone, and a second kernel, a thread block for each 64 dims, multiplies them with the values.
 #pragma once
 
+#include "cuda/ptx/mbarrier.h"
 #include "ops/sparse_attention/entry_list.cuh"
 
 namespace baleen::sm90 {
@@ -22,6 +23,12 @@ inline constexpr int kDepth = 16;  ///< of a matrix instruction
 inline constexpr int kBlockSteps = kBlockEntries / kDepth;
 inline constexpr int kTileBytes = kBlockEntries * kTileDims * 2;
 inline constexpr int kRowGroupBytes = 8 * kTileDims * 2;  ///< eight rows of a swizzled tile
+
+/// From `shared` to the next place for a tile. (An offset, not a rounded pointer, so that the compiler still knows where it
+/// points: accesses of unknown space are slow, and a fence between them and the tensor cores waits for all reads under way.)
+__device__ inline unsigned bytes_to_tile(const std::byte* shared) {
+  return -ptx::shared_address(shared) % static_cast<unsigned>(kRowGroupBytes);
+}
 
 /// Weights that wait for their values, in scratch memory: `slots` blocks for each item.
 struct WaitingWeights {

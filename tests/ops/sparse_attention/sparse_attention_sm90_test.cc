@@ -18,8 +18,9 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int kRope = 64;
 
-/// Weights are rounded to BF16 below different maxima (the block's here, the running one there): one in 2^9 each, in both.
-constexpr test::Tolerance kTolerance{.norm = 3e-3};
+/// Weights are rounded to BF16 relative to different maxima (whole powers of two here), by up to one part in 2^8 and hardly
+/// averaged in short lists; then outputs are, twice.
+constexpr test::Tolerance kTolerance{.norm = 5e-3};
 
 std::vector<float> bf16_values(std::size_t count, std::uint32_t seed, float deviation = 1.0F) {
   std::vector<float> values = test::random_values(count, seed, deviation);
