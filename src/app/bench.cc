@@ -66,8 +66,11 @@ Phase measure(Engine& engine, std::span<const SequenceId> sequences, const std::
   std::vector<double> steps;
   for (std::size_t begin = 0; begin < tokens.size(); begin += share) {
     std::vector<StepInput> inputs;
+    const SampleRow greedy;
     for (const SequenceId sequence : sequences) {
-      inputs.push_back({sequence, tokens.subspan(begin, std::min(tokens.size() - begin, share)), WantedLogits::kLast});
+      inputs.push_back(
+          {sequence, tokens.subspan(begin, std::min(tokens.size() - begin, share)), WantedLogits::kLast});
+      if (engine.limits().chooses) inputs.back().draws = {&greedy, 1};  // as a server would
     }
     const auto start = std::chrono::steady_clock::now();
     const Result<StepOutput> output = engine.step(inputs);
@@ -155,8 +158,8 @@ Ceilings ceilings_of(const Engine& engine) {
   ThreadPool pool(engine.options().num_threads);
   const MachineLimits limits = measure_machine_limits(pool);
   return {fmt::format("{}, {} threads, {}: {:.1f} GB/s read, {:.1f} GFLOP/s multiply-add", processor_name(),
-                      engine.options().num_threads, instruction_set_in_use(), 1e-9 * limits.read_bytes_per_second,
-                      1e-9 * limits.fma_flops_per_second),
+                      engine.options().num_threads, instruction_set_in_use(),
+                      1e-9 * limits.read_bytes_per_second, 1e-9 * limits.fma_flops_per_second),
           limits};
 }
 
@@ -176,9 +179,10 @@ void run_bench(const BenchFlags& flags) {
     options.cache_tokens = flags.sequences * pages_for(wanted) * kPageTokens;
   }
   const auto engine = make_engine(flags, options);
-  if (wanted > engine->config().max_position_embeddings || wanted * flags.sequences > engine->options().cache_tokens) {
-    fail("bench: {} positions for each of {} sequences asked for, the cache holds {}, the model's context {}", wanted,
-         flags.sequences, engine->options().cache_tokens, engine->config().max_position_embeddings);
+  if (wanted > engine->config().max_position_embeddings ||
+      wanted * flags.sequences > engine->options().cache_tokens) {
+    fail("bench: {} positions for each of {} sequences asked for, the cache holds {}, the model's context {}",
+         wanted, flags.sequences, engine->options().cache_tokens, engine->config().max_position_embeddings);
   }
   const auto [machine, limits] = ceilings_of(*engine);
   if (!flags.json) fmt::print("{}\n{}", machine, to_text(engine->plan()));
@@ -198,8 +202,8 @@ void run_bench(const BenchFlags& flags) {
   // Where operations are queued, looking at each of them slows a step down: decoding is timed without, then looked at.
   const bool queued = engine->options().device.kind == DeviceKind::kCuda;
   std::vector<Phase> phases;
-  const auto measure_phase = [&](const std::string& name, std::span<const TokenId> part, std::int64_t step_tokens,
-                                 bool profile) {
+  const auto measure_phase = [&](const std::string& name, std::span<const TokenId> part,
+                                 std::int64_t step_tokens, bool profile) {
     engine->device().set_profiling(profile);
     phases.push_back(measure(*engine, sequences, name, part, step_tokens));
   };
@@ -236,9 +240,12 @@ void add_bench_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("bench", "Time of every operation against this machine's measured limits");
   flags->engine.add_to(*command);
-  command->add_option("--preset", flags->preset, "Random weights of a known geometry instead of --model, e.g. flash");
+  command->add_option("--preset", flags->preset,
+                      "Random weights of a known geometry instead of --model, e.g. flash");
   command->add_option("--layers", flags->num_layers, "With --preset: keep the first so many layers");
-  command->add_option("--sequences", flags->sequences, "Sequences at a time, each with prompt, history and decoding")
+  command
+      ->add_option("--sequences", flags->sequences,
+                   "Sequences at a time, each with prompt, history and decoding")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--prompt", flags->prompt, "Prompt tokens to measure; 0: none")
