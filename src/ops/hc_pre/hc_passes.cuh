@@ -122,6 +122,15 @@ __global__ void __launch_bounds__(kHcRowsThreads)
     const float squares = warp_sum<4>(weigh_streams(weights, x[i], u[i]));
     if (lane % 4 == 0 && channel < width) chunk_squares[channel / kHcChunk] = squares;
   }
+  float weight[kPieces][8] = {};
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    const int channel = 8 * (thread + i * kHcStreamThreads);
+    if (channel >= width) continue;
+    const float4* const from = reinterpret_cast<const float4*>(args.norm_weight + channel);
+    *reinterpret_cast<float4*>(weight[i]) = from[0];
+    *reinterpret_cast<float4*>(weight[i] + 4) = from[1];
+  }
   ptx::named_barrier_sync(1, kHcStreamThreads);
 
   // Added up as ranks and their warps do.
@@ -141,14 +150,7 @@ __global__ void __launch_bounds__(kHcRowsThreads)
   for (int i = 0; i < kPieces; ++i) {
     if (8 * i * kHcStreamThreads >= width) break;
     const int channel = 8 * (thread + i * kHcStreamThreads);
-    const bool valid = channel < width;
-    float weight[8] = {};
-    if (valid) {
-      *reinterpret_cast<float4*>(weight) = *reinterpret_cast<const float4*>(args.norm_weight + channel);
-      *reinterpret_cast<float4*>(weight + 4) =
-          *reinterpret_cast<const float4*>(args.norm_weight + channel + 4);
-    }
-    write_normed(args, width, row, channel, u[i], inverse, weight, valid);
+    write_normed(args, width, row, channel, u[i], inverse, weight[i], channel < width);
   }
 }
 

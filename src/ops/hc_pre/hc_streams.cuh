@@ -12,6 +12,7 @@
 #include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/named_barrier.h"
 #include "cuda/warp_reduce.cuh"
+#include "ops/hc_pre/hc_leave.cuh"
 #include "ops/hc_pre/hc_products.cuh"
 #include "ops/hc_pre/hc_site_args.h"
 #include "ops/hc_pre/hc_slices.cuh"
@@ -206,14 +207,9 @@ class HcStreams {
     }
 #pragma unroll
     for (int k = 0; k < n; ++k) {
+      const float column[n] = {left[k], left[n + k], left[2 * n + k], left[3 * n + k]};
       float sum[4];
-#pragma unroll
-      for (int c = 0; c < 4; ++c) sum[c] = post[k] * f[c];
-#pragma unroll
-      for (int j = 0; j < n; ++j) {
-#pragma unroll
-        for (int c = 0; c < 4; ++c) sum[c] = fmaf(left[j * n + k], x[j][c], sum[c]);
-      }
+      leave_half_block(post[k], column, f, x, sum);
       words[k] = {pack_bf16(sum[0], sum[1]), pack_bf16(sum[2], sum[3])};
     }
   }
