@@ -1,4 +1,4 @@
-// A row belongs to as few warps as can hold it, 32 values a lane; a row of one warp shares its block with others, and meets
+// A row belongs to as few warps as can hold it, 16 values a lane; a row of one warp shares its block with others, and meets
 // nobody. The number of warps, hence the order of the sum, depends on the row's width alone.
 
 #include "base/check.h"
@@ -15,9 +15,9 @@ namespace baleen {
 namespace {
 
 constexpr int kValues = 8;  // of a thread at a time
-constexpr int kPieces = 4;  // of eight values, of a thread
+constexpr int kPieces = 2;  // of eight values, of a thread
 constexpr int kWarpWidth = kValues * kPieces * kWarpLanes;
-constexpr int kMaxWarps = 16;   // of a row
+constexpr int kMaxWarps = 32;   // of a row
 constexpr int kNarrowRows = 8;  // of a block, where a row has one warp
 constexpr int kMaxWidth = kWarpWidth * kMaxWarps;
 
