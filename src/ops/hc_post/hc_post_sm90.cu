@@ -6,11 +6,12 @@
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "ops/hc_post/hc_post.h"
+#include "ops/hc_pre/hc_leave.cuh"
 
 namespace baleen {
 namespace {
 
-constexpr int kStreams = 4;
+constexpr int kStreams = kHcStreams;
 constexpr int kThreads = 256;
 constexpr int kChannels = 8;  // of a thread
 
@@ -31,22 +32,17 @@ __global__ void hc_post_kernel(const std::uint16_t* f, const float* post, const 
   unpack_bf16(*reinterpret_cast<const uint4*>(f + row * width + channel), f_values);
   const float4 post_row = *reinterpret_cast<const float4*>(post + row * kStreams);
   const float post_of[kStreams] = {post_row.x, post_row.y, post_row.z, post_row.w};
-  float4 comb_rows[kStreams];
+  float comb_of[kStreams][kStreams];  // [destination][source]
 #pragma unroll
   for (int j = 0; j < kStreams; ++j) {
-    comb_rows[j] = *reinterpret_cast<const float4*>(comb + (row * kStreams + j) * kStreams);
+    const float4 comb_row = *reinterpret_cast<const float4*>(comb + (row * kStreams + j) * kStreams);
+    comb_of[0][j] = comb_row.x, comb_of[1][j] = comb_row.y;
+    comb_of[2][j] = comb_row.z, comb_of[3][j] = comb_row.w;
   }
 #pragma unroll
   for (int k = 0; k < kStreams; ++k) {
     float sum[kChannels];
-#pragma unroll
-    for (int c = 0; c < kChannels; ++c) sum[c] = post_of[k] * f_values[c];
-#pragma unroll
-    for (int j = 0; j < kStreams; ++j) {
-      const float row_of_comb[kStreams] = {comb_rows[j].x, comb_rows[j].y, comb_rows[j].z, comb_rows[j].w};
-#pragma unroll
-      for (int c = 0; c < kChannels; ++c) sum[c] = fmaf(row_of_comb[k], x[j][c], sum[c]);
-    }
+    leave_half_block(post_of[k], comb_of[k], f_values, x, sum);
     *reinterpret_cast<uint4*>(x_row + k * width) = pack_bf16(sum);
   }
 }

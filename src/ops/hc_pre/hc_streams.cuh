@@ -1,17 +1,17 @@
 /// The streams of some tokens in the hands of a block: copied into shared memory, out of a half-block, and into the products
-/// with fn. What `hc_site_kernel` and `hc_products_kernel` share.
+/// with fn.
 ///
-/// Threads 0 to 255 hold the streams, a slice of the channels (hc_slices.cuh) of a batch of up to 32 tokens at a time. A
-/// thread always has the same eight channels of the same token of an octet, from the copy into shared memory that it makes
-/// itself to the last use: nobody waits for another's copy.
+/// A block has a slice of the channels (hc_slices.cuh) of a batch of up to 32 tokens at a time. A thread always has the same
+/// eight channels of the same token of an octet, from the copy into shared memory that it makes itself to the last use:
+/// nobody waits for another's copy.
 #pragma once
 
 #include <cstdint>
 
 #include "cuda/bf16_vector.cuh"
 #include "cuda/ptx/cp_async.h"
-#include "cuda/ptx/named_barrier.h"
 #include "cuda/warp_reduce.cuh"
+#include "ops/hc_pre/hc_leave.cuh"
 #include "ops/hc_pre/hc_products.cuh"
 #include "ops/hc_pre/hc_site_args.h"
 #include "ops/hc_pre/hc_slices.cuh"
@@ -58,9 +58,6 @@ class HcStreams {
         lane_(thread_ % kWarpLanes),
         group_(lane_ / 4),
         quarter_(lane_ % 4) {}
-
-  /// Of the 256 threads.
-  static __device__ void sync() { ptx::named_barrier_sync(1, kHcStreamThreads); }
 
   /// Of fn, where a warp's part stays in its registers; else `multiply` loads what it needs.
   __device__ void load(HcFragments& fragments) const {
@@ -206,14 +203,9 @@ class HcStreams {
     }
 #pragma unroll
     for (int k = 0; k < n; ++k) {
+      const float column[n] = {left[k], left[n + k], left[2 * n + k], left[3 * n + k]};
       float sum[4];
-#pragma unroll
-      for (int c = 0; c < 4; ++c) sum[c] = post[k] * f[c];
-#pragma unroll
-      for (int j = 0; j < n; ++j) {
-#pragma unroll
-        for (int c = 0; c < 4; ++c) sum[c] = fmaf(left[j * n + k], x[j][c], sum[c]);
-      }
+      leave_half_block(post[k], column, f, x, sum);
       words[k] = {pack_bf16(sum[0], sum[1]), pack_bf16(sum[2], sum[3])};
     }
   }
