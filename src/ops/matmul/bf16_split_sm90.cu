@@ -24,10 +24,6 @@ constexpr int kMultipliers = kWarpgroups * kWarpgroupThreads;
 constexpr int kLoaders = 2;  // warps: weights, x
 constexpr int kThreads = kMultipliers + kLoaders * kWarpThreads;
 constexpr int kWarpRows = 16;  // of an operand
-/// Two blocks on an SM: the next kernel's weights are on their way while this one's sums are added.
-constexpr int kBlocksPerSm = 2;
-constexpr int kBlockBytes = kSharedBytes / kBlocksPerSm;
-constexpr int kSharingTokens = 32;  // with more, registers do not suffice
 
 /// How shared memory is laid out: ring, sums, and a margin for the rows of the last operand that are not there.
 struct SplitMemory {
@@ -41,8 +37,7 @@ struct SplitMemory {
     token_column_bytes = tokens * kBoxRowBytes;
     segment_sums = (tile_outputs + kWarpRows - 1) / kWarpRows * kWarpRows * tokens;
     const int sums_bytes = kWarpgroups * segment_sums * static_cast<int>(sizeof(float));
-    const int ring_bytes =
-        (tokens > kSharingTokens ? kSharedBytes : kBlockBytes) - sums_bytes - kMargin - kSlack;
+    const int ring_bytes = kSharedBytes - sums_bytes - kMargin - kSlack;
     const int slice_bytes = kBoxesPerSlice * (column_bytes + token_column_bytes);
     stage_slices = segment_slices;
     while (stage_slices > 1 &&
@@ -188,8 +183,7 @@ struct Split {
 };
 
 template <int kTokens>
-__global__ void __launch_bounds__(kThreads, kTokens > kSharingTokens ? 1 : kBlocksPerSm)
-    bf16_split(const __grid_constant__ Bf16Products work) {
+__global__ void __launch_bounds__(kThreads, 1) bf16_split(const __grid_constant__ Bf16Products work) {
   extern __shared__ std::byte dynamic[];
   __shared__ RingBarriers barriers;
   const SplitMemory memory(work.tile_outputs, kTokens, work.segment_slices);
@@ -222,6 +216,7 @@ __global__ void __launch_bounds__(kThreads, kTokens > kSharingTokens ? 1 : kBloc
   __syncwarp();
   ptx::cluster_sync();
   if (warpgroup < kWarpgroups) split.add_segments(sums);
+  __syncwarp();
   ptx::cluster_sync();  // nobody leaves while the other reads its sums
 }
 

@@ -179,6 +179,7 @@ __device__ void multiply_tiles(const Bf16Products& work, const Walk& walk, const
     }
   }
   if (thread == 0) ptx::tma_store_wait<0>();  // shared memory outlives the copies from it
+  __syncwarp();
 }
 
 template <class T>
@@ -197,6 +198,7 @@ __global__ void __launch_bounds__(kThreads, 1) bf16_tile(const __grid_constant__
   if (threadIdx.x / kWarpgroupThreads == kMultipliers) {
     ptx::registers_down_to<24>();
     if (threadIdx.x % kWarpgroupThreads == 0) load_tiles<T>(work, walk, ring, rank);
+    __syncwarp();
   } else {
     ptx::registers_up_to<240>();
     multiply_tiles<T>(work, walk, ring, rank);
