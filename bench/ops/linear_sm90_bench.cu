@@ -178,13 +178,12 @@ void run(const Layer& layer, std::int64_t tokens, CublasLt& cublaslt) {
 }
 
 /// The two kernels beside each other, where one takes over from the other.
-void compare_kernels(const Layer& layer, std::int64_t tokens, bool many = true, bool few = true) {
+void compare_kernels(const Layer& layer, std::int64_t tokens) {
   test::TestCuda cuda(std::int64_t{128} << 20);
   const Operands operands = make_operands(cuda, layer, tokens);
   const std::int64_t total = std::accumulate(layer.outputs.begin(), layer.outputs.end(), std::int64_t{0});
   const double flops = 2.0 * static_cast<double>(tokens * total * layer.inputs);
   for (const auto products : {fp8_products_few, fp8_products_many}) {
-    if (products == fp8_products_many ? !many : !few) continue;
     const Timing timing =
         time_launches(cuda.context().stream, static_cast<int>(operands.stacked.size()), [&](int i) {
           const auto outputs = outputs_of(operands, i);
@@ -202,26 +201,6 @@ void compare_kernels(const Layer& layer, std::int64_t tokens, bool many = true, 
 int main(int argc, char** argv) {
   using namespace baleen;
   try {
-    if (argc == 2 && std::strcmp(argv[1], "--many") == 0) {
-      for (int e : {0, 16}) {
-        g_experiment = e;
-        fmt::print("experiment {}\n", e);
-        for (const std::int64_t tokens : {512, 4096}) {
-          for (const bench::Layer& layer : bench::layers()) bench::compare_kernels(layer, tokens, true, false);
-        }
-      }
-      return 0;
-    }
-    if (argc == 2 && std::strcmp(argv[1], "--experiment") == 0) {
-      for (const std::int64_t tokens : {1, 16, 64}) {
-        for (int e : {0, 1, 2, 4, 8, 12}) {
-          g_experiment = e;
-          fmt::print("experiment {}\n", e);
-          for (const bench::Layer& layer : bench::layers()) bench::compare_kernels(layer, tokens, false);
-        }
-      }
-      return 0;
-    }
     if (argc == 2 && std::strcmp(argv[1], "--crossover") == 0) {
       for (const std::int64_t tokens : {64, 128, 192, 256, 512}) {
         for (const bench::Layer& layer : bench::layers()) bench::compare_kernels(layer, tokens);

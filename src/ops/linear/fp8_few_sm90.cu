@@ -33,13 +33,13 @@ constexpr int kConsumers = 32 * kConsumerWarps;
 constexpr int kThreads = kConsumers + 32;
 constexpr int kConsumerBarrier = 1;
 constexpr int kSwizzleAlignment = 1024;
-/// Two blocks share a multiprocessor: of this kernel, or one of it and one of the next.
-constexpr int kBlocksPerSm = 2;
-
 /// Shared memory of a block for tiles of `kTokens` tokens.
 template <int kTokens>
 struct FewMemory {
-  static constexpr int kStages = kTokens <= 8 ? 6 : kTokens <= 16 ? 5 : kTokens <= 32 ? 4 : 3;
+  /// Two blocks share a multiprocessor, of this kernel or one of it and one of the next; with 64 tokens one has more in
+  /// flight.
+  static constexpr int kBlocksPerSm = kTokens <= 32 ? 2 : 1;
+  static constexpr int kStages = kTokens <= 8 ? 6 : kTokens <= 16 ? 5 : kTokens <= 32 ? 4 : 7;
   static constexpr int kTokenTileBytes = kTokens * kSliceInputs;
 
   std::uint8_t weights[kStages][kWeightTileBytes];
@@ -160,11 +160,9 @@ template <int kTokens>
 __device__ inline void add_slice(float (&sum)[kTokens / 2], float (&slice)[kTokens / 2],
                                  const float* token_scales, float weight_scale) {
   const int first_token = 2 * static_cast<int>(threadIdx.x % 4);
+  hold_slice(slice);
 #pragma unroll
   for (int i = 0; i < kTokens / 2; i += 4) {
-    // Not all at once: scales read early would cost registers.
-#pragma unroll
-    for (int j = 0; j < 16 && i % 16 == 0 && i + j < kTokens / 2; ++j) ptx::wgmma_hold(slice[i + j]);
     const float2 s_x = *reinterpret_cast<const float2*>(token_scales + 2 * i + first_token);
     const float scale[2] = {s_x.x * weight_scale, s_x.y * weight_scale};
 #pragma unroll
@@ -283,7 +281,7 @@ __device__ void consume(const Fp8Products& all, const FewWork& work, FewMemory<k
 }
 
 template <int kTokens>
-__global__ void __launch_bounds__(kThreads, kBlocksPerSm)
+__global__ void __launch_bounds__(kThreads, FewMemory<kTokens>::kBlocksPerSm)
     fp8_products_few_kernel(const __grid_constant__ Fp8Products all) {
   using Memory = FewMemory<kTokens>;
   extern __shared__ std::uint8_t shared[];
@@ -319,7 +317,7 @@ void launch_few(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::in
                 CudaContext& context) {
   const Fp8Products all = describe_products(outputs, x, num_tokens, kTileRows, kTokens);
   const std::int64_t tiles = all.num_tiles * ((num_tokens + kTokens - 1) / kTokens);
-  const std::int64_t resident = std::int64_t{kBlocksPerSm} * context.num_sms;
+  const std::int64_t resident = std::int64_t{FewMemory<kTokens>::kBlocksPerSm} * context.num_sms;
   const std::int64_t blocks = all.num_segments > 1 ? tiles * all.num_segments : std::min(tiles, resident);
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks)),
                           .threads = kThreads,

@@ -130,6 +130,30 @@ __device__ void load_tiles(const Fp8Products& all, ManyMemory& memory, int first
   }
 }
 
+/// Scales of a tile's weights, one slice in each lane: loaded while the tile before is multiplied.
+struct WeightScales {
+  const float* row;
+  int num_slices;
+  float held;  ///< of slice 32 i + lane, for the i in use
+
+  __device__ WeightScales(const Fp8Products& all, const ManyTask& task) : num_slices(all.num_slices) {
+    const Fp8Product& product = all.products[task.product];
+    // Beyond the last tile the copy engine brings zeros; any scale does.
+    const std::int64_t scale_row = task.beyond ? 0 : task.first_output / kTileRows;
+    row = product.weight_scales + scale_row * all.num_slices;
+    load(0);
+  }
+  __device__ void load(int first) {
+    const int slice = first + static_cast<int>(threadIdx.x % 32);
+    held = slice < num_slices ? __ldg(row + slice) : 0.0F;
+  }
+  /// Slices are asked for in ascending order.
+  __device__ float operator[](int slice) {
+    if (slice > 0 && slice % 32 == 0) load(slice);
+    return __shfl_sync(0xFFFFFFFFu, held, slice % 32);
+  }
+};
+
 /// The products of one warpgroup with the slices of a ring.
 struct SliceReader {
   ManyMemory& memory;
@@ -137,66 +161,70 @@ struct SliceReader {
   int warpgroup;
   int rank;
   int first_token;  ///< of this thread's two: the other is the eighth after it
-  int experiment;
 
-  /// Waits for the next slice and starts its product.
+  /// Waits for a slice and starts its product.
   __device__ void start(const RingPosition<kStages>& position, float (&d)[kSums]) const {
     ptx::mbarrier_wait(&memory.full[position.stage], position.round % 2);
-    if (experiment & 16) asm volatile("bar.sync %0, 256;" ::"r"(3 + warpgroup) : "memory");
     start_slice<kTileRows>(d, memory.tokens[position.stage] + warpgroup * kWarpgroupRows * kSliceInputs,
                            memory.weights[position.stage]);
-    if (experiment & 16) asm volatile("bar.arrive %0, 256;" ::"r"(4 - warpgroup) : "memory");
+  }
+  /// s_x s_w of this thread's tokens for a slice that has been started.
+  [[nodiscard]] __device__ float2 scales(float weight_scale) const {
+    const float* s_x = memory.token_scales[at.stage] + first_token;
+    return {s_x[0] * weight_scale, s_x[8] * weight_scale};
   }
   /// Adds a finished product and gives the stage back to the blocks that load into it: all but the one across.
-  __device__ void finish(float (&sum)[kSums], float (&d)[kSums], float weight_scale) {
-    const float* s_x = memory.token_scales[at.stage] + first_token;
-    const float upper = s_x[0] * weight_scale, lower = s_x[8] * weight_scale;
+  __device__ void finish(float (&sum)[kSums], float (&d)[kSums], float2 scale) {
     hold_slice(d);
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) sum[i] = fmaf(d[i], i % 4 < 2 ? upper : lower, sum[i]);
     __syncwarp();
     const std::uint32_t lane = threadIdx.x % 32;
     const auto across = static_cast<std::uint32_t>(kCluster - 1 - rank);
     if (lane < kCluster && lane != across) ptx::mbarrier_arrive_cluster_read(&memory.empty[at.stage], lane);
     at.advance();
+#pragma unroll
+    for (int i = 0; i < kSums; ++i) sum[i] = fmaf(d[i], i % 4 < 2 ? scale.x : scale.y, sum[i]);
   }
 };
 
 /// One segment: the next product is under way while a finished one is added.
-__device__ void multiply_tile(SliceReader& reader, const float* weight_scales, int num_slices,
+__device__ void multiply_tile(SliceReader& reader, WeightScales& weight_scales, int num_slices,
                               float (&sum)[kSums]) {
   float even[kSums], odd[kSums];
 #pragma unroll
   for (int i = 0; i < kSums; ++i) sum[i] = 0.0F;
   RingPosition<kStages> next = reader.at;
   reader.start(next, even);
+  float2 scale = reader.scales(weight_scales[0]);
   // Nothing is asked inside about what is under way: the compiler would wait for all of it where paths meet.
   int slice = 0;
   for (; slice + 2 < num_slices; slice += 2) {
     next.advance();
     reader.start(next, odd);
     ptx::wgmma_wait<1>();
-    reader.finish(sum, even, __ldg(weight_scales + slice));
+    reader.finish(sum, even, scale);
+    scale = reader.scales(weight_scales[slice + 1]);
     next.advance();
     reader.start(next, even);
     ptx::wgmma_wait<1>();
-    reader.finish(sum, odd, __ldg(weight_scales + slice + 1));
+    reader.finish(sum, odd, scale);
+    scale = reader.scales(weight_scales[slice + 2]);
   }
   if (slice + 1 < num_slices) {
     next.advance();
     reader.start(next, odd);
     ptx::wgmma_wait<1>();
-    reader.finish(sum, even, __ldg(weight_scales + slice));
+    reader.finish(sum, even, scale);
+    scale = reader.scales(weight_scales[slice + 1]);
     ptx::wgmma_wait<0>();
-    reader.finish(sum, odd, __ldg(weight_scales + slice + 1));
+    reader.finish(sum, odd, scale);
   } else {
     ptx::wgmma_wait<0>();
-    reader.finish(sum, even, __ldg(weight_scales + slice));
+    reader.finish(sum, even, scale);
   }
 }
 
 /// Several segments. Registers for their total are those of a second product above.
-__device__ void multiply_tile_segmented(SliceReader& reader, const float* weight_scales, int num_slices,
+__device__ void multiply_tile_segmented(SliceReader& reader, WeightScales& weight_scales, int num_slices,
                                         int segments, float (&total)[kSums]) {
   float product[kSums], sum[kSums];
   int slice = 0;
@@ -204,10 +232,10 @@ __device__ void multiply_tile_segmented(SliceReader& reader, const float* weight
 #pragma unroll
     for (int i = 0; i < kSums; ++i) sum[i] = 0.0F;
     for (const int end = segment_begin(segment + 1, segments, num_slices); slice < end; ++slice) {
-      const float weight_scale = __ldg(weight_scales + slice);
       reader.start(reader.at, product);
+      const float2 scale = reader.scales(weight_scales[slice]);
       ptx::wgmma_wait<0>();
-      reader.finish(sum, product, weight_scale);
+      reader.finish(sum, product, scale);
     }
 #pragma unroll
     for (int i = 0; i < kSums; ++i) total[i] = segment == 0 ? sum[i] : total[i] + sum[i];
@@ -289,23 +317,22 @@ __global__ void __launch_bounds__(kThreads, 1)
   } else {
     ptx::registers_up_to<kConsumerRegisters>();
     SliceReader reader{
-        memory,        {}, warpgroup, rank, static_cast<int>(threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4),
-        all.experiment};
-    if ((all.experiment & 16) && warpgroup == 1) asm volatile("bar.arrive 3, 256;" ::: "memory");
+        memory, {}, warpgroup, rank, static_cast<int>(threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4)};
     const ManyWork work(all);
+    const auto task_at = [&](int index) { return work.task(all, min(index, work.size() - 1), rank); };
+    WeightScales weight_scales(all, task_at(first));
     for (int index = first; index < work.size(); index += step) {
-      const ManyTask task = work.task(all, index, rank);
-      const Fp8Product& product = all.products[task.product];
-      // Beyond the last tile the copy engine brings zeros; any scale does.
-      const std::int64_t scale_row = task.beyond ? 0 : task.first_output / kTileRows;
-      const float* weight_scales = product.weight_scales + scale_row * all.num_slices;
+      const WeightScales next_scales(all, task_at(index + step));
       float sum[kSums];
       if constexpr (kSegmented) {
         multiply_tile_segmented(reader, weight_scales, all.num_slices, all.num_segments, sum);
       } else {
         multiply_tile(reader, weight_scales, all.num_slices, sum);
       }
+      weight_scales = next_scales;
+      const ManyTask task = task_at(index);
       if (task.beyond) continue;
+      const Fp8Product& product = all.products[task.product];
       if (product.y_f32) {
         store_f32(product, task, all.num_tokens, reader.first_token, sum);
       } else {

@@ -13,7 +13,6 @@ Fp8Products describe_products(std::span<const LinearOutput> outputs, const Fp8Ro
   Fp8Products all{};
   all.tokens = make_tensor_map(x.codes, num_tokens, num_inputs, num_inputs, box_tokens, kSliceInputs,
                                TileSwizzle::k128B);
-  all.experiment = g_experiment;
   all.token_scales = x.scales;
   all.scale_stride = x.scale_stride;
   all.num_products = static_cast<std::int32_t>(outputs.size());
@@ -24,8 +23,8 @@ Fp8Products describe_products(std::span<const LinearOutput> outputs, const Fp8Ro
     const WeightMatrix& weight = *outputs[i].weight;
     BALEEN_CHECK_EQ(weight.cols, num_inputs);
     BALEEN_CHECK_EQ(num_segments(weight.rows, num_inputs), all.num_segments);
-    all.weights[i] = make_tensor_map(weight.data, weight.rows, num_inputs, num_inputs, box_rows,
-                                     kSliceInputs, TileSwizzle::k128B);
+    all.weights[i] = make_tensor_map(weight.data, weight.rows, num_inputs, num_inputs, box_rows, kSliceInputs,
+                                     TileSwizzle::k128B);
     all.products[i] = {.weight_scales = weight.block_scales,
                        .y = outputs[i].y.address(),
                        .y_stride = outputs[i].y.stride(0),

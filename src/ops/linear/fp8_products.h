@@ -57,7 +57,6 @@ struct Fp8Products {
   std::int32_t num_tokens;
   std::int32_t num_slices;
   std::int32_t num_segments;
-  std::int32_t experiment;
 };
 
 /// Which product a tile belongs to.
@@ -75,7 +74,6 @@ void fp8_products_many(std::span<const LinearOutput> outputs, const Fp8Rows& x, 
                        CudaContext& context);
 
 /// The parameter of a launch for `outputs`, which agree in K and in the number of segments. Boxes: what one copy loads.
-inline int g_experiment = 0;
 [[nodiscard]] Fp8Products describe_products(std::span<const LinearOutput> outputs, const Fp8Rows& x,
                                             std::int64_t num_tokens, int box_rows, int box_tokens);
 
