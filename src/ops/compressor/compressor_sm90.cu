@@ -190,7 +190,7 @@ class Worker {
 
   /// Rows that a later step needs, once nobody reads what they replace. The last of every position modulo the ring.
   __device__ void keep_rows() const {
-    constexpr int kHalves = Shape::kOverlaps ? 4 : 3;
+    constexpr int kHalves = Shape::kOverlaps ? 2 : 1;
     const int first = max(item.sequence.start, end - static_cast<int>(p.state.ring_rows));
     float* ring = p.state.base + item.sequence.state_slot * p.state.slot_stride;
     const std::int64_t to_gate = p.state.ring_rows * p.state.width;

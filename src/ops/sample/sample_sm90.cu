@@ -86,6 +86,9 @@ struct PackedShare {
     return {__reduce_add_sync(kAllLanes, mine.high), __reduce_add_sync(kAllLanes, mine.low),
             __reduce_add_sync(kAllLanes, mine.count)};
   }
+  __device__ static PackedShare none() { return {0, 0, 0}; }
+  __device__ static PackedShare from(const uint4& words) { return {words.x, words.y, words.z}; }
+  __device__ uint4 words() const { return {high, low, count, 0}; }
   __device__ std::uint64_t mass() const { return (std::uint64_t{high} << kLowBits) + low; }
   __device__ Share share() const { return {mass(), static_cast<std::int32_t>(count)}; }
 };
@@ -95,6 +98,15 @@ struct Extremes {
   std::uint32_t best;
   std::uint32_t id;
   std::uint32_t worst;
+
+  __device__ static Extremes of_warp(const Extremes& mine) {
+    const std::uint32_t largest = __reduce_max_sync(kAllLanes, mine.best);
+    return {largest, __reduce_min_sync(kAllLanes, mine.best == largest ? mine.id : none().id),
+            __reduce_min_sync(kAllLanes, mine.worst)};
+  }
+  __device__ static Extremes none() { return {kBelowAllFloats, 0xFFFFFFFFu, 0xFFFFFFFFu}; }
+  __device__ static Extremes from(const uint4& words) { return {words.x, words.y, words.z}; }
+  __device__ uint4 words() const { return {best, id, worst, 0}; }
 };
 
 /// A candidate near the end of a prefix, or the last one kept.
@@ -111,8 +123,10 @@ struct Candidate {
 /// What the warps of a row tell each other, 16 bytes each. It has two sides: one is written while the other may still be
 /// read, and before a side is written again everybody has told something on the other one.
 struct Board {
-  uint4 parts[2][kWarpsPerRow];
+  uint4 of_warps[2][kWarpsPerRow];
+  uint4 of_blocks[2][kBlocksPerRow];
   uint4 few[kFew];
+  uint4 of_block[kWarpsPerBlock];  ///< this block's warps
   std::uint64_t barriers[2];
   Candidate last;  ///< this block's finding
 };
@@ -178,17 +192,9 @@ class RowSampler {
     }
     // NaN comes out on top of all: the best of the row tells whether there is a choice.
     constexpr std::uint32_t kOrderOfNan = 0xFFFFFFFFu;
-    const Extremes mine = of_warp({has_nan ? kOrderOfNan : order_of_float(largest),
-                                   static_cast<std::uint32_t>(id_of(step)), order_of_float(smallest)});
-    const uint4* parts = exchange({mine.best, mine.id, mine.worst, 0});
-    Extremes row{parts[lane_].x, parts[lane_].y, parts[lane_].z};
-#pragma unroll
-    for (int i = kWarpLanes; i < kWarpsPerRow; i += kWarpLanes) {
-      const uint4 other = parts[i + lane_];
-      if (other.x > row.best) row.best = other.x, row.id = other.y;  // ids rise with i
-      row.worst = min(row.worst, other.z);
-    }
-    row = of_warp(row);
+    const Extremes row =
+        over_row(Extremes::of_warp({has_nan ? kOrderOfNan : order_of_float(largest),
+                                    static_cast<std::uint32_t>(id_of(step)), order_of_float(smallest)}));
     max_order_ = row.best;
     lowest_ = row.worst;
     const bool has_choice = row.best < order_of_float(INFINITY) && row.best > order_of_float(-INFINITY);
@@ -217,19 +223,19 @@ class RowSampler {
   }
 
   __device__ void keep_top_k() {
-    const Share all = sum_of_row(kept_);
+    const Share all = over_row(kept_).share();
     if (all.count > how_.top_k) shorten(TopK{how_.top_k}, all);
   }
 
   __device__ void keep_top_p() {
-    const Share all = sum_of_row(kept_);
+    const Share all = over_row(kept_).share();
     const auto mass = static_cast<std::uint64_t>(ceil(how_.top_p * static_cast<double>(all.mass)));
     shorten(TopP{::min(mass, all.mass)}, all);
   }
 
   /// The token in whose share the draw falls, to the warp that holds it; kNoToken to all others.
   __device__ TokenId draw() {
-    const uint4* parts = exchange(kept_);
+    const uint4* parts = exchange(kept_.words());
     const auto mass_of = [&](int warp) {
       return static_cast<double>(PackedShare{parts[warp].x, parts[warp].y, 0}.mass()) / kUnits;
     };
@@ -261,13 +267,6 @@ class RowSampler {
     return ptx::exp2_approximate((logit - float_of_order(max_order_)) * how_.exponent_scale);
   }
 
-  __device__ static Extremes of_warp(const Extremes& mine) {
-    constexpr std::uint32_t kNoId = 0xFFFFFFFFu;
-    const std::uint32_t best = __reduce_max_sync(kAllLanes, mine.best);
-    return {best, __reduce_min_sync(kAllLanes, mine.best == best ? mine.id : kNoId),
-            __reduce_min_sync(kAllLanes, mine.worst)};
-  }
-
   /// Of this warp's candidates whose order is at least `least`.
   __device__ PackedShare share_of_warp(std::uint32_t least) const {
     const float threshold = float_of_order(least);
@@ -295,27 +294,32 @@ class RowSampler {
 
   /// Every warp's part, once all have told theirs.
   __device__ const uint4* exchange(const uint4& mine) {
-    uint4* side = board_.parts[phase_ % 2];
-    std::uint64_t* barrier = begin_phase(sizeof(board_.parts[0]));
+    uint4* side = board_.of_warps[phase_ % 2];
+    std::uint64_t* barrier = begin_phase(sizeof(board_.of_warps[0]));
     if (lane_ < kBlocksPerRow)
       ptx::store_async(&side[warp_], mine, barrier, static_cast<std::uint32_t>(lane_));
     end_phase();
     return side;
   }
-  __device__ const uint4* exchange(const PackedShare& mine) {
-    return exchange(uint4{mine.high, mine.low, mine.count, 0});
-  }
 
-  /// Of what the warps have each.
-  __device__ Share sum_of_row(const PackedShare& mine) {
-    const uint4* parts = exchange(mine);
-    PackedShare sum{0, 0, 0};
-#pragma unroll
-    for (int i = 0; i < kWarpsPerRow; i += kWarpLanes) {
-      const uint4 part = parts[i + lane_];
-      sum.high += part.x, sum.low += part.y, sum.count += part.z;
+  /// The parts of all warps together. A block's are put together before they are sent: messages cost more than barriers.
+  template <class Part>
+  __device__ Part over_row(const Part& mine) {
+    const int warp_of_block = warp_ % kWarpsPerBlock;
+    if (lane_ == 0) board_.of_block[warp_of_block] = mine.words();
+    __syncthreads();
+    uint4* side = board_.of_blocks[phase_ % 2];
+    std::uint64_t* barrier = begin_phase(sizeof(board_.of_blocks[0]));
+    if (warp_of_block == 0) {
+      const Part part = lane_ < kWarpsPerBlock ? Part::from(board_.of_block[lane_]) : Part::none();
+      const Part block = Part::of_warp(part);
+      if (lane_ < kBlocksPerRow) {
+        ptx::store_async(&side[warp_ / kWarpsPerBlock], block.words(), barrier,
+                         static_cast<std::uint32_t>(lane_));
+      }
     }
-    return PackedShare::of_warp(sum).share();
+    end_phase();
+    return Part::of_warp(lane_ < kBlocksPerRow ? Part::from(side[lane_]) : Part::none());
   }
 
   /// Of numbers that every warp has: the sum of those of the warps before this one.
@@ -339,7 +343,7 @@ class RowSampler {
             order_of_float(0.5F * float_of_order(low) + 0.5F * float_of_order(high));
         if (by_value > low && by_value < high) middle = by_value;
       }
-      const Share share = sum_of_row(share_of_warp(middle));
+      const Share share = over_row(share_of_warp(middle)).share();
       if (goal.reached(share)) {
         low = middle, at_low = share;
       } else {
@@ -376,7 +380,14 @@ class RowSampler {
       if (logits_[k] >= lowest && logits_[k] < beyond) steps_left |= 1u << k;
     }
     int slot = sum_before(__reduce_add_sync(kAllLanes, static_cast<unsigned>(__popc(steps_left))));
-    std::uint64_t* barrier = begin_phase(static_cast<std::uint32_t>(count * sizeof(uint4)));
+    // Every block sends a word even if it has no candidate: whoever goes on knows that all have read what came before.
+    __syncthreads();
+    std::uint64_t* barrier =
+        begin_phase(static_cast<std::uint32_t>(count * sizeof(uint4) + sizeof(board_.of_blocks[0])));
+    if (warp_ % kWarpsPerBlock == 0 && lane_ < kBlocksPerRow) {
+      ptx::store_async(&board_.of_blocks[phase_ % 2][warp_ / kWarpsPerBlock], uint4{}, barrier,
+                       static_cast<std::uint32_t>(lane_));
+    }
 #pragma unroll
     for (int k = 0; k < kMaxSteps; ++k) {
       const bool is_left = (steps_left >> k & 1u) != 0;
