@@ -3,15 +3,16 @@
 namespace baleen {
 namespace {
 
-/// Three groups of one warpgroup: 64 rows an item, so that one token's items are nearly even over the multiprocessors.
-using FewTokens = ProductShape<3, 1, 1, 5, 8, 16, 0, 0, 8, 16>;
+constexpr int kPlannedTiles = 520;  // of 512 visits in tiles of 16, and as many shared ones as 64 tokens have
+
+/// Three groups of one warpgroup with one block of 64 rows.
+using FewTokens = ProductShape<3, 1, 1, 5, 8, 16, 0, 0, kPlannedTiles, 8, 16>;
+/// With two blocks.
+using SomeTokens = ProductShape<3, 1, 2, 3, 8, 16, 0, 0, kPlannedTiles, 8, 16>;
 
 }  // namespace
 
-const ProductShapeFacts kFewTokensFacts = FewTokens::facts();
-
-void few_token_products(const ExpertProducts& products, WeightFormat routed_format, CudaContext& context) {
-  launch_products<FewTokens>(products, routed_format, context);
-}
+constinit const ProductVariant kFewTokens = kVariant<FewTokens>;
+constinit const ProductVariant kSomeTokens = kVariant<SomeTokens>;
 
 }  // namespace baleen

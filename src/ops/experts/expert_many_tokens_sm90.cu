@@ -3,15 +3,12 @@
 namespace baleen {
 namespace {
 
-/// One group of two warpgroups: 256 rows an item, each warpgroup with two blocks of sums in registers.
-using ManyTokens = ProductShape<1, 2, 2, 3, 16, 64, 232, 40, 16, 32, 64, 96, 112>;
+/// One group of two warpgroups with two blocks of 64 rows each: 256 rows an item. The loading warps give registers to those
+/// that multiply.
+using ManyTokens = ProductShape<1, 2, 2, 3, 16, 64, 224, 56, 0, 16, 32, 64, 96, 112>;
 
 }  // namespace
 
-const ProductShapeFacts kManyTokensFacts = ManyTokens::facts();
-
-void many_token_products(const ExpertProducts& products, WeightFormat routed_format, CudaContext& context) {
-  launch_products<ManyTokens>(products, routed_format, context);
-}
+constinit const ProductVariant kManyTokens = kVariant<ManyTokens>;
 
 }  // namespace baleen

@@ -9,9 +9,11 @@
 
 #include "cuda/ptx/bulk_copy.h"
 #include "cuda/ptx/device_flags.h"
+#include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/tma.h"
 #include "ops/experts/expert_fragments.cuh"
+#include "ops/experts/expert_plan.cuh"
 #include "ops/experts/expert_products.h"
 
 namespace baleen {
@@ -19,7 +21,7 @@ namespace baleen {
 /// A block has kGroups groups of consumers; each has a ring of its own, a producer warp, and works on items of its own. A
 /// group is kWarpgroups warpgroups that share the tokens, each with kBlocks blocks of 64 weight rows.
 template <int kGroups_, int kWarpgroups_, int kBlocks_, int kStages_, int kBoxTokens_, int kScaleBoxTokens_,
-          int kConsumerRegisters_, int kProducerRegisters_, int... kTokenCounts>
+          int kConsumerRegisters_, int kProducerRegisters_, int kPlannedTiles_, int... kTokenCounts>
 struct ProductShape {
   static constexpr int kGroups = kGroups_;
   static constexpr int kWarpgroups = kWarpgroups_;
@@ -29,6 +31,8 @@ struct ProductShape {
   static constexpr int kScaleBoxTokens = kScaleBoxTokens_;
   static constexpr int kConsumerRegisters = kConsumerRegisters_;  ///< 0: as the launch gives them
   static constexpr int kProducerRegisters = kProducerRegisters_;
+  static constexpr int kPlannedTiles =
+      kPlannedTiles_;                         ///< that blocks plan for themselves; 0: they read the plan
   static constexpr int kMaxTokensAhead = 64;  ///< up to here a second set of weights fits in registers
   using TokenCounts = std::integer_sequence<int, kTokenCounts...>;  ///< widths of the instructions, ascending
   static constexpr int kMaxTokens = std::max({kTokenCounts...});
@@ -51,10 +55,6 @@ struct ProductShape {
   static constexpr int kScaleSlots =
       ((kMaxTokens + kScaleBoxTokens - 1) / kScaleBoxTokens * kScaleBoxTokens + 31) / 32 * 32;
   static constexpr int kPitch = kHalfRows + 8;  ///< BF16 values from token to token of staged results
-
-  static constexpr ProductShapeFacts facts() {
-    return {kHalfRows, kMaxTokens, kBoxTokens, kScaleBoxTokens, kWholeBlocks};
-  }
 };
 
 /// Slices of 128 inputs in a stage.
@@ -70,11 +70,23 @@ struct GroupMemory {
   int completes_block;
 };
 
+/// A block's own plan.
+template <int kTiles>
+struct BlockPlan {
+  TokenTile tiles[kTiles];
+  int visits[kPlanThreads];
+  int warp_sums[kPlanThreads / kWarpLanes];
+  std::int32_t num_tiles;
+};
+template <>
+struct BlockPlan<0> {};
+
 template <class Shape>
 struct ProductMemory {
   alignas(1024) std::uint8_t stages[Shape::kGroups][Shape::kStages][Shape::kStageBytes];
   GroupMemory<Shape> groups[Shape::kGroups];
   WidenedMagnitudes tables[kWidenedTables];
+  BlockPlan<Shape::kPlannedTiles> plan;
 };
 
 /// A piece of work: a token tile times 2 * kHalfRows weight rows.
@@ -89,23 +101,25 @@ template <class Shape>
 struct ProductItems {
   int inner_pieces;  ///< items of a tile
   int down_pieces;
+  const TokenTile* tiles;
   int num_inner;
   int num_items;
 
-  __device__ explicit ProductItems(const ExpertProducts& p)
+  __device__ ProductItems(const ExpertProducts& p, const TokenTile* all_tiles, int num_tiles)
       : inner_pieces(p.inner_width / Shape::kHalfRows),
         down_pieces((p.width + 2 * Shape::kHalfRows - 1) / (2 * Shape::kHalfRows)),
-        num_inner(*p.num_tiles * inner_pieces),
-        num_items(num_inner + *p.num_tiles * down_pieces) {}
+        tiles(all_tiles),
+        num_inner(num_tiles * inner_pieces),
+        num_items(num_inner + num_tiles * down_pieces) {}
 
-  __device__ ProductItem at(const ExpertProducts& p, int index) const {
+  __device__ ProductItem at(int index) const {
     ProductItem item;
     item.down = index >= num_inner;
     if (item.down) index -= num_inner;
     const int pieces = item.down ? down_pieces : inner_pieces;
     item.tile_index = index / pieces;
     item.row = index % pieces * Shape::kHalfRows * (item.down ? 2 : 1);
-    const int4 tile = *reinterpret_cast<const int4*>(p.tiles + item.tile_index);
+    const int4 tile = *reinterpret_cast<const int4*>(tiles + item.tile_index);
     item.tile = {tile.x, tile.y, tile.z, tile.w};
     return item;
   }
@@ -170,8 +184,17 @@ class Producer {
 
     const std::int32_t* ready_flag = p_.blocks_ready + item.tile_index;
     const int blocks_needed = p_.inner_width / kFp8RowBlock;
-    const auto tokens_ready = [&] { return ptx::flag_read(ready_flag) >= blocks_needed; };
-    bool ready = !item.down;
+    bool ready = !item.down && dispatched_;
+    const auto look = [&] {
+      ready = ptx::flag_read(ready_flag) >= blocks_needed;
+      if (ready) ptx::fence_proxy_async_all();
+    };
+    const auto wait_for_tokens = [&] {
+      if (!dispatched_) ptx::wait_for_previous_kernel();
+      dispatched_ = true;
+      ready = !item.down;
+      while (!ready) look();
+    };
     RingPosition<Shape> tokens_position = position_;  // of the first stage that has its weights only
     int stage_of_tokens = 0;
     const auto load_tokens_until = [&](int end) {
@@ -179,12 +202,6 @@ class Producer {
         load_tokens<kSlices>(tokens, item, stage_of_tokens, boxes, scale_boxes, tokens_position.slot);
         tokens_position.advance();
       }
-    };
-    const auto wait_for_tokens = [&] {
-      while (!tokens_ready()) {
-      }
-      ptx::fence_proxy_async_all();
-      ready = true;
     };
     for (int stage = 0; stage < num_stages; ++stage) {
       // A full ring without tokens would wait for itself.
@@ -196,10 +213,7 @@ class Producer {
       ptx::mbarrier_arrive_expect(&group_.full[position_.slot], bytes);
       load_weights(halves, stage, position_.slot);
       position_.advance();
-      if (!ready && tokens_ready()) {
-        ptx::fence_proxy_async_all();
-        ready = true;
-      }
+      if (!ready && dispatched_) look();
       if (ready) load_tokens_until(stage + 1);
     }
     if (!ready) wait_for_tokens();
@@ -221,11 +235,10 @@ class Producer {
   }
 
   __device__ void load_weights(const ItemMatrix (&halves)[2], int stage, int slot) {
-    constexpr auto kHint = Shape::kWholeBlocks ? ptx::L2Hint::kNormal : ptx::L2Hint::kEvictFirst;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       ptx::tma_load(stages_[slot] + half * Shape::kHalfBytes, halves[half].matrix->map, &group_.full[slot],
-                    stage * Shape::kStageRowBytes, halves[half].row, halves[half].expert, kHint);
+                    stage * Shape::kStageRowBytes, halves[half].row, halves[half].expert);
     }
   }
 
@@ -252,6 +265,7 @@ class Producer {
   std::uint8_t (&stages_)[Shape::kStages][Shape::kStageBytes];
   GroupMemory<Shape>& group_;
   RingPosition<Shape> position_;
+  bool dispatched_ = Shape::kPlannedTiles == 0;  ///< what the previous kernel writes is there
 };
 
 }  // namespace baleen
