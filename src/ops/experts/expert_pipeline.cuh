@@ -18,24 +18,27 @@
 
 namespace baleen {
 
-/// A block has kGroups groups of consumers; each has a ring of its own, a producer warp, and works on items of its own. A
-/// group is kWarpgroups warpgroups that share the tokens, each with kBlocks blocks of 64 weight rows.
-template <int kGroups_, int kWarpgroups_, int kBlocks_, int kStages_, int kBoxTokens_, int kScaleBoxTokens_,
-          int kConsumerRegisters_, int kProducerRegisters_, int kPlannedTiles_, int... kTokenCounts>
-struct ProductShape {
-  static constexpr int kGroups = kGroups_;
-  static constexpr int kWarpgroups = kWarpgroups_;
-  static constexpr int kBlocks = kBlocks_;
-  static constexpr int kStages = kStages_;
-  static constexpr int kBoxTokens = kBoxTokens_;
-  static constexpr int kScaleBoxTokens = kScaleBoxTokens_;
-  static constexpr int kConsumerRegisters = kConsumerRegisters_;  ///< 0: as the launch gives them
-  static constexpr int kProducerRegisters = kProducerRegisters_;
-  static constexpr int kPlannedTiles =
-      kPlannedTiles_;                         ///< that blocks plan for themselves; 0: they read the plan
+/// A block has kGroups groups of consumers; each has a ring of kStages stages of its own, a producer warp, and works on items of
+/// its own. A group is kWarpgroups warpgroups that share the tokens, each with kBlocks blocks of 64 weight rows.
+///
+/// `Sizes` has these; TokenCounts, the widths of the instructions in ascending order; kBoxTokens and kSmallBoxTokens, the rows of
+/// one copy of codes, and kMaxSmallBoxes, how many small ones stand in for large ones; kScaleBoxTokens; kPlannedTiles, the
+/// tiles that blocks plan for themselves (0: they read the plan); kConsumerRegisters and kProducerRegisters (0: as the
+/// launch gives them).
+template <class Sizes>
+struct ProductShape : Sizes {
+  using Sizes::kBlocks;
+  using Sizes::kGroups;
+  using Sizes::kScaleBoxTokens;
+  using Sizes::kStages;
+  using Sizes::kWarpgroups;
+
   static constexpr int kMaxTokensAhead = 64;  ///< up to here a second set of weights fits in registers
-  using TokenCounts = std::integer_sequence<int, kTokenCounts...>;  ///< widths of the instructions, ascending
-  static constexpr int kMaxTokens = std::max({kTokenCounts...});
+  template <int... kCounts>
+  static constexpr int largest(std::integer_sequence<int, kCounts...>) {
+    return std::max({kCounts...});
+  }
+  static constexpr int kMaxTokens = largest(typename Sizes::TokenCounts{});
 
   static constexpr int kGroupThreads = 128 * kWarpgroups;
   static constexpr int kConsumers = kGroups * kGroupThreads;
@@ -174,11 +177,8 @@ class Producer {
     const int num_slices = (item.down ? p_.inner_width : p_.width) / kFp8RowBlock;
     const int num_stages = (num_slices + kSlices - 1) / kSlices;
     const Fp8RowMaps& tokens = item.down ? p_.inner_maps : p_.x_maps;
-    const int boxes = (item.tile.num_rows + Shape::kBoxTokens - 1) / Shape::kBoxTokens;
-    const int scale_boxes = (item.tile.num_rows + Shape::kScaleBoxTokens - 1) / Shape::kScaleBoxTokens;
-    const std::uint32_t bytes = 2 * Shape::kHalfBytes + kSlices * (boxes * Shape::kBoxTokens * kFp8RowBlock +
-                                                                   scale_boxes * Shape::kScaleBoxTokens *
-                                                                       static_cast<int>(sizeof(float)));
+    const TokenBoxes boxes(tokens, item.tile.num_rows);
+    const std::uint32_t bytes = 2 * Shape::kHalfBytes + kSlices * boxes.slice_bytes();
     const ItemMatrix halves[2] = {item_matrix<Shape>(p_, item, 0), item_matrix<Shape>(p_, item, 1)};
     if constexpr (kFormat == WeightFormat::kFp4) prefetch_group_scales(halves, num_slices);
 
@@ -199,7 +199,7 @@ class Producer {
     int stage_of_tokens = 0;
     const auto load_tokens_until = [&](int end) {
       for (; stage_of_tokens < end; ++stage_of_tokens) {
-        load_tokens<kSlices>(tokens, item, stage_of_tokens, boxes, scale_boxes, tokens_position.slot);
+        load_tokens<kSlices>(boxes, item, stage_of_tokens, tokens_position.slot);
         tokens_position.advance();
       }
     };
@@ -221,6 +221,27 @@ class Producer {
   }
 
  private:
+  /// How a slice of a tile's rows is copied.
+  struct TokenBoxes {
+    const CUtensorMap* codes;
+    const CUtensorMap* scales;
+    int rows;  ///< of a box
+    int count;
+    int scale_count;
+
+    __device__ TokenBoxes(const Fp8RowMaps& maps, int num_tokens) : scales(&maps.scales) {
+      const bool small = num_tokens <= Shape::kMaxSmallBoxes * Shape::kSmallBoxTokens;
+      codes = small ? &maps.small_codes : &maps.codes;
+      rows = small ? Shape::kSmallBoxTokens : Shape::kBoxTokens;
+      count = (num_tokens + rows - 1) / rows;
+      scale_count = (num_tokens + Shape::kScaleBoxTokens - 1) / Shape::kScaleBoxTokens;
+    }
+    __device__ std::uint32_t slice_bytes() const {
+      return static_cast<std::uint32_t>(count * rows * kFp8RowBlock + scale_count * Shape::kScaleBoxTokens *
+                                                                          static_cast<int>(sizeof(float)));
+    }
+  };
+
   __device__ static void prefetch_group_scales(const ItemMatrix (&halves)[2], int num_slices) {
     const int row_bytes = num_slices * (kFp8RowBlock / 32);
 #pragma unroll
@@ -243,20 +264,20 @@ class Producer {
   }
 
   template <int kSlices>
-  __device__ void load_tokens(const Fp8RowMaps& maps, const ProductItem& item, int stage, int boxes,
-                              int scale_boxes, int slot) {
+  __device__ void load_tokens(const TokenBoxes& boxes, const ProductItem& item, int stage, int slot) {
 #pragma unroll
     for (int slice = 0; slice < kSlices; ++slice) {
       const int block = stage * kSlices + slice;
       std::uint8_t* to = stages_[slot] + 2 * Shape::kHalfBytes + slice * Shape::kSliceTokenBytes;
-      for (int box = 0; box < boxes; ++box) {
-        ptx::tma_load(to + box * Shape::kBoxTokens * kFp8RowBlock, maps.codes, &group_.full[slot],
-                      block * kFp8RowBlock, item.tile.first_row + box * Shape::kBoxTokens);
+      for (int box = 0; box < boxes.count; ++box) {
+        ptx::tma_load(to + box * boxes.rows * kFp8RowBlock, *boxes.codes, &group_.full[slot],
+                      block * kFp8RowBlock, item.tile.first_row + box * boxes.rows);
       }
-      for (int box = 0; box < scale_boxes; ++box) {
-        ptx::tma_load(
-            &group_.token_scales[slot][slice][box * Shape::kScaleBoxTokens], maps.scales, &group_.full[slot],
-            static_cast<int>(sizeof(float)) * (item.tile.first_row + box * Shape::kScaleBoxTokens), block);
+      for (int box = 0; box < boxes.scale_count; ++box) {
+        ptx::tma_load(&group_.token_scales[slot][slice][box * Shape::kScaleBoxTokens], *boxes.scales,
+                      &group_.full[slot],
+                      static_cast<int>(sizeof(float)) * (item.tile.first_row + box * Shape::kScaleBoxTokens),
+                      block);
       }
     }
   }

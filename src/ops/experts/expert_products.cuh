@@ -479,8 +479,13 @@ void launch_products(const ExpertProducts& products, WeightFormat routed_format,
 }
 
 template <class Shape>
-inline constexpr ProductVariant kVariant{Shape::kHalfRows,       Shape::kMaxTokens,    Shape::kBoxTokens,
-                                         Shape::kScaleBoxTokens, Shape::kPlannedTiles, Shape::kWholeBlocks,
-                                         launch_products<Shape>};
+inline constexpr ProductVariant kVariant{.half_rows = Shape::kHalfRows,
+                                         .max_tokens = Shape::kMaxTokens,
+                                         .box_tokens = Shape::kBoxTokens,
+                                         .small_box_tokens = Shape::kSmallBoxTokens,
+                                         .scale_box_tokens = Shape::kScaleBoxTokens,
+                                         .max_planned_tiles = Shape::kPlannedTiles,
+                                         .whole_blocks = Shape::kWholeBlocks,
+                                         .launch = launch_products<Shape>};
 
 }  // namespace baleen

@@ -36,8 +36,9 @@ struct ExpertMatrices {
 
 /// FP8 rows as TMA sees them.
 struct Fp8RowMaps {
-  CUtensorMap codes;   ///< (byte, row)
-  CUtensorMap scales;  ///< (4 row, block)
+  CUtensorMap codes;        ///< (byte, row), in large boxes
+  CUtensorMap small_codes;  ///< the same in small ones
+  CUtensorMap scales;       ///< (4 row, block)
 };
 
 struct ExpertProducts {
@@ -65,7 +66,8 @@ struct ExpertProducts {
 struct ProductVariant {
   int half_rows;          ///< rows of one box of weights
   int max_tokens;         ///< of a token tile
-  int box_tokens;         ///< rows of one box of codes
+  int box_tokens;         ///< rows of a large box of codes
+  int small_box_tokens;   ///< and of a small one
   int scale_box_tokens;   ///< scales in one box
   int max_planned_tiles;  ///< that blocks plan for themselves; 0: they read the plan
   bool whole_blocks;      ///< an item of the inner half makes whole blocks of 128

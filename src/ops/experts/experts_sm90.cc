@@ -127,8 +127,11 @@ ExpertMatrices describe(std::span<const ExpertWeights> experts, int half_rows) {
 Fp8RowMaps describe(const Fp8Rows& rows, std::int64_t num_rows, std::int64_t width,
                     const ProductVariant& variant) {
   constexpr std::int64_t kScaleBytes = sizeof(float);
-  return {.codes = make_tensor_map(rows.codes, num_rows, width, width, variant.box_tokens, kBlock,
-                                   TileSwizzle::k128B),
+  const auto codes = [&](int box_tokens) {
+    return make_tensor_map(rows.codes, num_rows, width, width, box_tokens, kBlock, TileSwizzle::k128B);
+  };
+  return {.codes = codes(variant.box_tokens),
+          .small_codes = codes(variant.small_box_tokens),
           .scales = make_tensor_map(
               rows.scales, width / kBlock, rows.scale_stride * kScaleBytes, rows.scale_stride * kScaleBytes,
               1, variant.scale_box_tokens * static_cast<int>(kScaleBytes), TileSwizzle::kNone)};
