@@ -155,7 +155,7 @@ class Bench {
                  .swiglu_limit = 10.0F,
                  .out = {want.data(), {1, kWidth}}});
     std::vector<Bf16Bits> first(kWidth);
-    for (const std::int64_t num_tokens : {1, 16, 64, 65, 4096}) {
+    for (const std::int64_t num_tokens : {1, 16, 64, 65, 512, 4096}) {
       check_cuda(cudaMemsetAsync(out_, 0xFF, 2 * kMaxTokens * kWidth, stream_), "poisoning");
       launch(0, num_tokens, true);
       std::vector<Bf16Bits> got(kWidth);
@@ -182,7 +182,7 @@ class Bench {
     };
     constexpr double kExpertBytes = 3.0 * kMatrixValues * (1.0 / 2 + 1.0 / 32);
     const double shared_bytes = with_shared ? 3.0 * kMatrixValues : 0;
-    const int num_inputs = num_tokens == kMaxTokens ? 1 : 8;
+    const int num_inputs = static_cast<int>(std::clamp<std::int64_t>(kMaxTokens / num_tokens, 1, 8));
     double bytes = 0;
     for (int i = 0; i < num_inputs; ++i) {
       bytes += kExpertBytes * static_cast<double>(visited(i * num_tokens)) + shared_bytes;
@@ -246,7 +246,7 @@ int main() {
   baleen::Bench bench;
   bench.verify();
   for (const bool with_shared : {false, true}) {
-    for (const int num_tokens : {1, 4, 16, 64, 128, 512, 4096}) bench.time(num_tokens, with_shared);
+    for (const int num_tokens : {1, 4, 16, 64, 128, 512, 1024, 4096}) bench.time(num_tokens, with_shared);
   }
   return 0;
 }

@@ -17,20 +17,16 @@ __device__ inline std::int32_t flag_read(const std::int32_t* flag) {
 }
 
 __device__ inline void flag_add(std::int32_t* flag, std::int32_t count) {
-  asm volatile("fence.acq_rel.gpu;\nred.release.gpu.global.add.s32 [%0], %1;" ::"l"(flag), "r"(count)
-               : "memory");
+  asm volatile("red.release.gpu.global.add.s32 [%0], %1;" ::"l"(flag), "r"(count) : "memory");
 }
 
 /// The same, and the value before; what the others that added before wrote is visible afterwards.
 __device__ inline std::int32_t flag_fetch_add(std::int32_t* flag, std::int32_t count) {
   std::int32_t before;
-  asm volatile(
-      "fence.acq_rel.gpu;\n"
-      "atom.acq_rel.gpu.global.add.s32 %0, [%1], %2;\n"
-      "fence.acq_rel.gpu;"
-      : "=r"(before)
-      : "l"(flag), "r"(count)
-      : "memory");
+  asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(flag), "r"(count)
+               : "memory");
   return before;
 }
 

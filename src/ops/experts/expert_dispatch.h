@@ -38,6 +38,27 @@ struct DispatchExtents {
   [[nodiscard]] std::int64_t max_tiles() const;
 };
 
+/// What a plan is made of.
+struct PlanInput {
+  const std::int32_t* ids = nullptr;  ///< [T, k]
+  std::int32_t num_tokens = 0;
+  std::int32_t num_selected = 0;
+  std::int32_t num_experts = 0;
+  std::int32_t tile_tokens = 0;
+  std::int32_t first_shared_row = 0;
+  bool has_shared = false;
+
+  PlanInput() = default;
+  PlanInput(const ExpertsArgs& args, const DispatchExtents& extents)
+      : ids(args.ids.data()),
+        num_tokens(static_cast<std::int32_t>(extents.num_tokens)),
+        num_selected(static_cast<std::int32_t>(extents.num_selected)),
+        num_experts(static_cast<std::int32_t>(extents.num_experts)),
+        tile_tokens(extents.tile_tokens),
+        first_shared_row(static_cast<std::int32_t>(extents.first_shared_row())),
+        has_shared(extents.has_shared) {}
+};
+
 /// Arrays in device memory.
 struct DispatchPlan {
   std::int32_t* num_tiles = nullptr;    ///< [1]

@@ -3,15 +3,24 @@
 namespace baleen {
 namespace {
 
-/// Three groups of one warpgroup: 64 rows an item, so that one token's items are nearly even over the multiprocessors.
-using FewTokens = ProductShape<3, 1, 1, 5, 8, 16, 0, 0, 8, 16>;
+/// Three groups of one warpgroup with one block of 64 rows.
+struct FewTokenSizes {
+  static constexpr int kGroups = 3, kWarpgroups = 1, kBlocks = 1, kStages = 5;
+  using TokenCounts = std::integer_sequence<int, 8, 16>;
+  static constexpr int kBoxTokens = 8, kSmallBoxTokens = 4, kMaxSmallBoxes = 1;
+  static constexpr int kScaleBoxTokens = 16;
+  static constexpr int kPlannedTiles = 520;  // of 512 visits, and as many shared ones as 64 tokens have
+  static constexpr int kConsumerRegisters = 0, kProducerRegisters = 0;
+};
+
+/// With two blocks.
+struct SomeTokenSizes : FewTokenSizes {
+  static constexpr int kBlocks = 2, kStages = 3;
+};
 
 }  // namespace
 
-const ProductShapeFacts kFewTokensFacts = FewTokens::facts();
-
-void few_token_products(const ExpertProducts& products, WeightFormat routed_format, CudaContext& context) {
-  launch_products<FewTokens>(products, routed_format, context);
-}
+constinit const ProductVariant kFewTokens = kVariant<ProductShape<FewTokenSizes>>;
+constinit const ProductVariant kSomeTokens = kVariant<ProductShape<SomeTokenSizes>>;
 
 }  // namespace baleen

@@ -9,29 +9,36 @@
 
 #include "cuda/ptx/bulk_copy.h"
 #include "cuda/ptx/device_flags.h"
+#include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/tma.h"
 #include "ops/experts/expert_fragments.cuh"
+#include "ops/experts/expert_plan.cuh"
 #include "ops/experts/expert_products.h"
 
 namespace baleen {
 
-/// A block has kGroups groups of consumers; each has a ring of its own, a producer warp, and works on items of its own. A
-/// group is kWarpgroups warpgroups that share the tokens, each with kBlocks blocks of 64 weight rows.
-template <int kGroups_, int kWarpgroups_, int kBlocks_, int kStages_, int kBoxTokens_, int kScaleBoxTokens_,
-          int kConsumerRegisters_, int kProducerRegisters_, int... kTokenCounts>
-struct ProductShape {
-  static constexpr int kGroups = kGroups_;
-  static constexpr int kWarpgroups = kWarpgroups_;
-  static constexpr int kBlocks = kBlocks_;
-  static constexpr int kStages = kStages_;
-  static constexpr int kBoxTokens = kBoxTokens_;
-  static constexpr int kScaleBoxTokens = kScaleBoxTokens_;
-  static constexpr int kConsumerRegisters = kConsumerRegisters_;  ///< 0: as the launch gives them
-  static constexpr int kProducerRegisters = kProducerRegisters_;
+/// A block has kGroups groups of consumers; each has a ring of kStages stages of its own, a producer warp, and works on items of
+/// its own. A group is kWarpgroups warpgroups that share the tokens, each with kBlocks blocks of 64 weight rows.
+///
+/// `Sizes` has these; TokenCounts, the widths of the instructions in ascending order; kBoxTokens and kSmallBoxTokens, the rows of
+/// one copy of codes, and kMaxSmallBoxes, how many small ones stand in for large ones; kScaleBoxTokens; kPlannedTiles, the
+/// tiles that blocks plan for themselves (0: they read the plan); kConsumerRegisters and kProducerRegisters (0: as the
+/// launch gives them).
+template <class Sizes>
+struct ProductShape : Sizes {
+  using Sizes::kBlocks;
+  using Sizes::kGroups;
+  using Sizes::kScaleBoxTokens;
+  using Sizes::kStages;
+  using Sizes::kWarpgroups;
+
   static constexpr int kMaxTokensAhead = 64;  ///< up to here a second set of weights fits in registers
-  using TokenCounts = std::integer_sequence<int, kTokenCounts...>;  ///< widths of the instructions, ascending
-  static constexpr int kMaxTokens = std::max({kTokenCounts...});
+  template <int... kCounts>
+  static constexpr int largest(std::integer_sequence<int, kCounts...>) {
+    return std::max({kCounts...});
+  }
+  static constexpr int kMaxTokens = largest(typename Sizes::TokenCounts{});
 
   static constexpr int kGroupThreads = 128 * kWarpgroups;
   static constexpr int kConsumers = kGroups * kGroupThreads;
@@ -51,10 +58,6 @@ struct ProductShape {
   static constexpr int kScaleSlots =
       ((kMaxTokens + kScaleBoxTokens - 1) / kScaleBoxTokens * kScaleBoxTokens + 31) / 32 * 32;
   static constexpr int kPitch = kHalfRows + 8;  ///< BF16 values from token to token of staged results
-
-  static constexpr ProductShapeFacts facts() {
-    return {kHalfRows, kMaxTokens, kBoxTokens, kScaleBoxTokens, kWholeBlocks};
-  }
 };
 
 /// Slices of 128 inputs in a stage.
@@ -70,11 +73,23 @@ struct GroupMemory {
   int completes_block;
 };
 
+/// A block's own plan.
+template <int kTiles>
+struct BlockPlan {
+  TokenTile tiles[kTiles];
+  int visits[kPlanThreads];
+  int warp_sums[kPlanThreads / kWarpLanes];
+  std::int32_t num_tiles;
+};
+template <>
+struct BlockPlan<0> {};
+
 template <class Shape>
 struct ProductMemory {
   alignas(1024) std::uint8_t stages[Shape::kGroups][Shape::kStages][Shape::kStageBytes];
   GroupMemory<Shape> groups[Shape::kGroups];
   WidenedMagnitudes tables[kWidenedTables];
+  BlockPlan<Shape::kPlannedTiles> plan;
 };
 
 /// A piece of work: a token tile times 2 * kHalfRows weight rows.
@@ -89,23 +104,25 @@ template <class Shape>
 struct ProductItems {
   int inner_pieces;  ///< items of a tile
   int down_pieces;
+  const TokenTile* tiles;
   int num_inner;
   int num_items;
 
-  __device__ explicit ProductItems(const ExpertProducts& p)
+  __device__ ProductItems(const ExpertProducts& p, const TokenTile* all_tiles, int num_tiles)
       : inner_pieces(p.inner_width / Shape::kHalfRows),
         down_pieces((p.width + 2 * Shape::kHalfRows - 1) / (2 * Shape::kHalfRows)),
-        num_inner(*p.num_tiles * inner_pieces),
-        num_items(num_inner + *p.num_tiles * down_pieces) {}
+        tiles(all_tiles),
+        num_inner(num_tiles * inner_pieces),
+        num_items(num_inner + num_tiles * down_pieces) {}
 
-  __device__ ProductItem at(const ExpertProducts& p, int index) const {
+  __device__ ProductItem at(int index) const {
     ProductItem item;
     item.down = index >= num_inner;
     if (item.down) index -= num_inner;
     const int pieces = item.down ? down_pieces : inner_pieces;
     item.tile_index = index / pieces;
     item.row = index % pieces * Shape::kHalfRows * (item.down ? 2 : 1);
-    const int4 tile = *reinterpret_cast<const int4*>(p.tiles + item.tile_index);
+    const int4 tile = *reinterpret_cast<const int4*>(tiles + item.tile_index);
     item.tile = {tile.x, tile.y, tile.z, tile.w};
     return item;
   }
@@ -160,31 +177,31 @@ class Producer {
     const int num_slices = (item.down ? p_.inner_width : p_.width) / kFp8RowBlock;
     const int num_stages = (num_slices + kSlices - 1) / kSlices;
     const Fp8RowMaps& tokens = item.down ? p_.inner_maps : p_.x_maps;
-    const int boxes = (item.tile.num_rows + Shape::kBoxTokens - 1) / Shape::kBoxTokens;
-    const int scale_boxes = (item.tile.num_rows + Shape::kScaleBoxTokens - 1) / Shape::kScaleBoxTokens;
-    const std::uint32_t bytes = 2 * Shape::kHalfBytes + kSlices * (boxes * Shape::kBoxTokens * kFp8RowBlock +
-                                                                   scale_boxes * Shape::kScaleBoxTokens *
-                                                                       static_cast<int>(sizeof(float)));
+    const TokenBoxes boxes(tokens, item.tile.num_rows);
+    const std::uint32_t bytes = 2 * Shape::kHalfBytes + kSlices * boxes.slice_bytes();
     const ItemMatrix halves[2] = {item_matrix<Shape>(p_, item, 0), item_matrix<Shape>(p_, item, 1)};
     if constexpr (kFormat == WeightFormat::kFp4) prefetch_group_scales(halves, num_slices);
 
     const std::int32_t* ready_flag = p_.blocks_ready + item.tile_index;
     const int blocks_needed = p_.inner_width / kFp8RowBlock;
-    const auto tokens_ready = [&] { return ptx::flag_read(ready_flag) >= blocks_needed; };
-    bool ready = !item.down;
+    bool ready = !item.down && dispatched_;
+    const auto look = [&] {
+      ready = ptx::flag_read(ready_flag) >= blocks_needed;
+      if (ready) ptx::fence_proxy_async_all();
+    };
+    const auto wait_for_tokens = [&] {
+      if (!dispatched_) ptx::wait_for_previous_kernel();
+      dispatched_ = true;
+      ready = !item.down;
+      while (!ready) look();
+    };
     RingPosition<Shape> tokens_position = position_;  // of the first stage that has its weights only
     int stage_of_tokens = 0;
     const auto load_tokens_until = [&](int end) {
       for (; stage_of_tokens < end; ++stage_of_tokens) {
-        load_tokens<kSlices>(tokens, item, stage_of_tokens, boxes, scale_boxes, tokens_position.slot);
+        load_tokens<kSlices>(boxes, item, stage_of_tokens, tokens_position.slot);
         tokens_position.advance();
       }
-    };
-    const auto wait_for_tokens = [&] {
-      while (!tokens_ready()) {
-      }
-      ptx::fence_proxy_async_all();
-      ready = true;
     };
     for (int stage = 0; stage < num_stages; ++stage) {
       // A full ring without tokens would wait for itself.
@@ -196,10 +213,7 @@ class Producer {
       ptx::mbarrier_arrive_expect(&group_.full[position_.slot], bytes);
       load_weights(halves, stage, position_.slot);
       position_.advance();
-      if (!ready && tokens_ready()) {
-        ptx::fence_proxy_async_all();
-        ready = true;
-      }
+      if (!ready && dispatched_) look();
       if (ready) load_tokens_until(stage + 1);
     }
     if (!ready) wait_for_tokens();
@@ -207,6 +221,27 @@ class Producer {
   }
 
  private:
+  /// How a slice of a tile's rows is copied.
+  struct TokenBoxes {
+    const CUtensorMap* codes;
+    const CUtensorMap* scales;
+    int rows;  ///< of a box
+    int count;
+    int scale_count;
+
+    __device__ TokenBoxes(const Fp8RowMaps& maps, int num_tokens) : scales(&maps.scales) {
+      const bool small = num_tokens <= Shape::kMaxSmallBoxes * Shape::kSmallBoxTokens;
+      codes = small ? &maps.small_codes : &maps.codes;
+      rows = small ? Shape::kSmallBoxTokens : Shape::kBoxTokens;
+      count = (num_tokens + rows - 1) / rows;
+      scale_count = (num_tokens + Shape::kScaleBoxTokens - 1) / Shape::kScaleBoxTokens;
+    }
+    __device__ std::uint32_t slice_bytes() const {
+      return static_cast<std::uint32_t>(count * rows * kFp8RowBlock + scale_count * Shape::kScaleBoxTokens *
+                                                                          static_cast<int>(sizeof(float)));
+    }
+  };
+
   __device__ static void prefetch_group_scales(const ItemMatrix (&halves)[2], int num_slices) {
     const int row_bytes = num_slices * (kFp8RowBlock / 32);
 #pragma unroll
@@ -221,29 +256,28 @@ class Producer {
   }
 
   __device__ void load_weights(const ItemMatrix (&halves)[2], int stage, int slot) {
-    constexpr auto kHint = Shape::kWholeBlocks ? ptx::L2Hint::kNormal : ptx::L2Hint::kEvictFirst;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       ptx::tma_load(stages_[slot] + half * Shape::kHalfBytes, halves[half].matrix->map, &group_.full[slot],
-                    stage * Shape::kStageRowBytes, halves[half].row, halves[half].expert, kHint);
+                    stage * Shape::kStageRowBytes, halves[half].row, halves[half].expert);
     }
   }
 
   template <int kSlices>
-  __device__ void load_tokens(const Fp8RowMaps& maps, const ProductItem& item, int stage, int boxes,
-                              int scale_boxes, int slot) {
+  __device__ void load_tokens(const TokenBoxes& boxes, const ProductItem& item, int stage, int slot) {
 #pragma unroll
     for (int slice = 0; slice < kSlices; ++slice) {
       const int block = stage * kSlices + slice;
       std::uint8_t* to = stages_[slot] + 2 * Shape::kHalfBytes + slice * Shape::kSliceTokenBytes;
-      for (int box = 0; box < boxes; ++box) {
-        ptx::tma_load(to + box * Shape::kBoxTokens * kFp8RowBlock, maps.codes, &group_.full[slot],
-                      block * kFp8RowBlock, item.tile.first_row + box * Shape::kBoxTokens);
+      for (int box = 0; box < boxes.count; ++box) {
+        ptx::tma_load(to + box * boxes.rows * kFp8RowBlock, *boxes.codes, &group_.full[slot],
+                      block * kFp8RowBlock, item.tile.first_row + box * boxes.rows);
       }
-      for (int box = 0; box < scale_boxes; ++box) {
-        ptx::tma_load(
-            &group_.token_scales[slot][slice][box * Shape::kScaleBoxTokens], maps.scales, &group_.full[slot],
-            static_cast<int>(sizeof(float)) * (item.tile.first_row + box * Shape::kScaleBoxTokens), block);
+      for (int box = 0; box < boxes.scale_count; ++box) {
+        ptx::tma_load(&group_.token_scales[slot][slice][box * Shape::kScaleBoxTokens], *boxes.scales,
+                      &group_.full[slot],
+                      static_cast<int>(sizeof(float)) * (item.tile.first_row + box * Shape::kScaleBoxTokens),
+                      block);
       }
     }
   }
@@ -252,6 +286,7 @@ class Producer {
   std::uint8_t (&stages_)[Shape::kStages][Shape::kStageBytes];
   GroupMemory<Shape>& group_;
   RingPosition<Shape> position_;
+  bool dispatched_ = Shape::kPlannedTiles == 0;  ///< what the previous kernel writes is there
 };
 
 }  // namespace baleen

@@ -420,14 +420,27 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     }
     ptx::fence_mbarrier_init();
   }
-  __syncthreads();
+  const TokenTile* tiles = p.tiles;
+  const std::int32_t* num_tiles = p.num_tiles;
   ptx::launch_next_kernel();
-  ptx::wait_for_previous_kernel();
+  if constexpr (Shape::kPlannedTiles > 0) {
+    static_assert(Shape::kThreads == kPlanThreads);
+    memory.plan.visits[thread] = 0;
+    __syncthreads();
+    const ExpertPlan expert = plan_expert(p.plan_input, memory.plan.visits, memory.plan.warp_sums);
+    __syncthreads();
+    write_all_tiles(p.plan_input, expert, memory.plan.warp_sums, memory.plan.tiles, &memory.plan.num_tiles);
+    tiles = memory.plan.tiles;
+    num_tiles = &memory.plan.num_tiles;
+  } else {
+    ptx::wait_for_previous_kernel();
+  }
+  __syncthreads();
 
-  const ProductItems<Shape> items(p);
+  const ProductItems<Shape> items(p, tiles, *num_tiles);
   const auto for_each_item = [&](int group, auto&& routed, auto&& shared) {
     for (int index = items.first(group); index < items.num_items; index += items.step()) {
-      const ProductItem item = items.at(p, index);
+      const ProductItem item = items.at(index);
       if (item.tile.expert == p.num_experts) {
         shared(item);
       } else {
@@ -445,6 +458,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
         [&](const ProductItem& item) { producer.template produce<WeightFormat::kFp8>(item); });
   } else {
     if constexpr (Shape::kConsumerRegisters > 0) ptx::registers_up_to<Shape::kConsumerRegisters>();
+    if constexpr (Shape::kPlannedTiles > 0) ptx::wait_for_previous_kernel();
     Consumer<Shape> consumer(p, memory);
     for_each_item(
         thread / Shape::kGroupThreads,
@@ -463,5 +477,15 @@ void launch_products(const ExpertProducts& products, WeightFormat routed_format,
                  .shared_bytes = sizeof(ProductMemory<Shape>)},
                 context.stream, products);
 }
+
+template <class Shape>
+inline constexpr ProductVariant kVariant{.half_rows = Shape::kHalfRows,
+                                         .max_tokens = Shape::kMaxTokens,
+                                         .box_tokens = Shape::kBoxTokens,
+                                         .small_box_tokens = Shape::kSmallBoxTokens,
+                                         .scale_box_tokens = Shape::kScaleBoxTokens,
+                                         .max_planned_tiles = Shape::kPlannedTiles,
+                                         .whole_blocks = Shape::kWholeBlocks,
+                                         .launch = launch_products<Shape>};
 
 }  // namespace baleen

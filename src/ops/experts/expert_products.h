@@ -36,8 +36,9 @@ struct ExpertMatrices {
 
 /// FP8 rows as TMA sees them.
 struct Fp8RowMaps {
-  CUtensorMap codes;   ///< (byte, row)
-  CUtensorMap scales;  ///< (4 row, block)
+  CUtensorMap codes;        ///< (byte, row), in large boxes
+  CUtensorMap small_codes;  ///< the same in small ones
+  CUtensorMap scales;       ///< (4 row, block)
 };
 
 struct ExpertProducts {
@@ -45,6 +46,7 @@ struct ExpertProducts {
   ExpertMatrices shared;
   Fp8RowMaps x_maps;
   Fp8RowMaps inner_maps;
+  PlanInput plan_input;  ///< for shapes whose blocks plan for themselves
   const std::int32_t* num_tiles = nullptr;
   const TokenTile* tiles = nullptr;
   const float* row_weight = nullptr;
@@ -60,21 +62,23 @@ struct ExpertProducts {
   float swiglu_limit = 0.0F;
 };
 
-/// How the host has to cut maps and buffers for a shape of the kernel.
-struct ProductShapeFacts {
-  int half_rows;         ///< rows of one box of weights
-  int max_tokens;        ///< of a token tile
-  int box_tokens;        ///< rows of one box of codes
-  int scale_box_tokens;  ///< scales in one box
-  bool whole_blocks;     ///< an item of the inner half makes whole blocks of 128
+/// A shape of the kernel, and how the host has to cut maps and buffers for it. All shapes compute the same bits.
+struct ProductVariant {
+  int half_rows;          ///< rows of one box of weights
+  int max_tokens;         ///< of a token tile
+  int box_tokens;         ///< rows of a large box of codes
+  int small_box_tokens;   ///< and of a small one
+  int scale_box_tokens;   ///< scales in one box
+  int max_planned_tiles;  ///< that blocks plan for themselves; 0: they read the plan
+  bool whole_blocks;      ///< an item of the inner half makes whole blocks of 128
+  void (*launch)(const ExpertProducts& products, WeightFormat routed_format, CudaContext& context);
 };
 
-/// Few tokens an expert: many small items, to stream weights with all multiprocessors.
-extern const ProductShapeFacts kFewTokensFacts;
-void few_token_products(const ExpertProducts& products, WeightFormat routed_format, CudaContext& context);
-
-/// Many tokens an expert: large items, to use the weights in registers and the tokens in shared memory often.
-extern const ProductShapeFacts kManyTokensFacts;
-void many_token_products(const ExpertProducts& products, WeightFormat routed_format, CudaContext& context);
+/// For a handful of tokens: items as small as can be, so that those of a single token are nearly even over the multiprocessors.
+extern const ProductVariant kFewTokens;
+/// For a few tokens an expert: larger items, of which each has its beginning and end.
+extern const ProductVariant kSomeTokens;
+/// Larger still, and many tokens a tile: weights in registers and tokens in shared memory are used often.
+extern const ProductVariant kManyTokens;
 
 }  // namespace baleen

@@ -12,12 +12,15 @@
 namespace baleen {
 namespace {
 
-constexpr std::int64_t kFewTokens = 64;  // up to here weights are streamed for a few tokens each
-constexpr int kBlock = 128;              // values that share an activation scale
-constexpr int kStageRowBytes = 128;      // of a weight row, in one box
+constexpr std::int64_t kMostFewTokens = 8;
+constexpr std::int64_t kMostSomeTokens = 64;
+constexpr std::int64_t kMostSomeVisits = 512;
+constexpr int kBlock = 128;          // values that share an activation scale
+constexpr int kStageRowBytes = 128;  // of a weight row, in one box
 
-const ProductShapeFacts& facts_for(std::int64_t num_tokens) {
-  return num_tokens <= kFewTokens ? kFewTokensFacts : kManyTokensFacts;
+const ProductVariant& variant_for(std::int64_t num_tokens, std::int64_t num_selected) {
+  if (num_tokens > kMostSomeTokens || num_tokens * num_selected > kMostSomeVisits) return kManyTokens;
+  return num_tokens > kMostFewTokens ? kSomeTokens : kFewTokens;
 }
 
 struct ExpertScratch {
@@ -60,7 +63,7 @@ Fp8Rows lay_out_rows(Source& source, std::int64_t num_rows, std::int64_t width) 
 template <class Source>
 ExpertScratch lay_out_quantised(Source& source, const DispatchExtents& extents, std::int64_t width,
                                 std::int64_t inner_width) {
-  const bool whole_blocks = facts_for(extents.num_tokens).whole_blocks;
+  const bool whole_blocks = variant_for(extents.num_tokens, extents.num_selected).whole_blocks;
   const std::int64_t counters_per_tile = 1 + (whole_blocks ? 0 : inner_width / kBlock);
   return {
       .plan = lay_out_plan(source, extents, extents.max_tiles() * counters_per_tile),
@@ -122,27 +125,31 @@ ExpertMatrices describe(std::span<const ExpertWeights> experts, int half_rows) {
 }
 
 Fp8RowMaps describe(const Fp8Rows& rows, std::int64_t num_rows, std::int64_t width,
-                    const ProductShapeFacts& facts) {
+                    const ProductVariant& variant) {
   constexpr std::int64_t kScaleBytes = sizeof(float);
-  return {.codes = make_tensor_map(rows.codes, num_rows, width, width, facts.box_tokens, kBlock,
-                                   TileSwizzle::k128B),
+  const auto codes = [&](int box_tokens) {
+    return make_tensor_map(rows.codes, num_rows, width, width, box_tokens, kBlock, TileSwizzle::k128B);
+  };
+  return {.codes = codes(variant.box_tokens),
+          .small_codes = codes(variant.small_box_tokens),
           .scales = make_tensor_map(
               rows.scales, width / kBlock, rows.scale_stride * kScaleBytes, rows.scale_stride * kScaleBytes,
-              1, facts.scale_box_tokens * static_cast<int>(kScaleBytes), TileSwizzle::kNone)};
+              1, variant.scale_box_tokens * static_cast<int>(kScaleBytes), TileSwizzle::kNone)};
 }
 
 void quantised_products(const ExpertsArgs& args, const DispatchExtents& extents, const ExpertScratch& scratch,
                         CudaContext& context) {
   const ExpertWeights& first = args.routed[0];
   const std::int64_t width = first.w1.cols, inner_width = first.w1.rows;
-  const ProductShapeFacts& facts = facts_for(extents.num_tokens);
+  const ProductVariant& variant = variant_for(extents.num_tokens, extents.num_selected);
   if (args.shared != nullptr) check_expert(*args.shared, WeightFormat::kFp8, width, inner_width);
-  const ExpertMatrices routed = describe(args.routed, facts.half_rows);
+  const ExpertMatrices routed = describe(args.routed, variant.half_rows);
   const ExpertProducts products{
       .routed = routed,
-      .shared = args.shared != nullptr ? describe({args.shared, 1}, facts.half_rows) : routed,
-      .x_maps = describe(scratch.rows, extents.num_rows(), width, facts),
-      .inner_maps = describe(scratch.inner, extents.num_rows(), inner_width, facts),
+      .shared = args.shared != nullptr ? describe({args.shared, 1}, variant.half_rows) : routed,
+      .x_maps = describe(scratch.rows, extents.num_rows(), width, variant),
+      .inner_maps = describe(scratch.inner, extents.num_rows(), inner_width, variant),
+      .plan_input = PlanInput(args, extents),
       .num_tiles = scratch.plan.num_tiles,
       .tiles = scratch.plan.tiles,
       .row_weight = scratch.plan.row_weight,
@@ -155,11 +162,8 @@ void quantised_products(const ExpertsArgs& args, const DispatchExtents& extents,
       .inner_width = static_cast<std::int32_t>(inner_width),
       .num_experts = static_cast<std::int32_t>(extents.num_experts),
       .swiglu_limit = args.swiglu_limit};
-  if (extents.num_tokens <= kFewTokens) {
-    few_token_products(products, first.w1.format, context);
-  } else {
-    many_token_products(products, first.w1.format, context);
-  }
+  if (variant.max_planned_tiles > 0) BALEEN_CHECK(extents.max_tiles() <= variant.max_planned_tiles);
+  variant.launch(products, first.w1.format, context);
 }
 
 }  // namespace
@@ -167,13 +171,20 @@ void quantised_products(const ExpertsArgs& args, const DispatchExtents& extents,
 std::int64_t experts_sm90_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected, std::int64_t width,
                                         std::int64_t inner_width, std::int64_t num_experts) {
   const auto extents_of = [&](std::int64_t rows) {
-    return DispatchExtents{rows, num_selected, num_experts, true, facts_for(rows).max_tokens};
+    return DispatchExtents{rows, num_selected, num_experts, true, variant_for(rows, num_selected).max_tokens};
   };
-  ScratchCounter few, all, bf16;
-  (void)lay_out_quantised(few, extents_of(std::min(num_rows, kFewTokens)), width, inner_width);
-  (void)lay_out_quantised(all, extents_of(num_rows), width, inner_width);
-  (void)lay_out_bf16(bf16, extents_of(num_rows), width, inner_width);
-  return std::max({few.bytes, all.bytes, bf16.bytes});
+  // What a variant needs grows with the rows.
+  std::int64_t most = 0;
+  for (const std::int64_t rows :
+       {std::min(num_rows, kMostFewTokens),
+        std::min({num_rows, kMostSomeTokens, std::max<std::int64_t>(1, kMostSomeVisits / num_selected)}),
+        num_rows}) {
+    ScratchCounter quantised, bf16;
+    (void)lay_out_quantised(quantised, extents_of(rows), width, inner_width);
+    (void)lay_out_bf16(bf16, extents_of(rows), width, inner_width);
+    most = std::max({most, quantised.bytes, bf16.bytes});
+  }
+  return most;
 }
 
 void experts_sm90(const ExpertsArgs& args, CudaContext& context) {
@@ -181,7 +192,7 @@ void experts_sm90(const ExpertsArgs& args, CudaContext& context) {
                                 .num_selected = args.ids.extent(1),
                                 .num_experts = static_cast<std::int64_t>(args.routed.size()),
                                 .has_shared = args.shared != nullptr,
-                                .tile_tokens = facts_for(args.x.extent(0)).max_tokens};
+                                .tile_tokens = variant_for(args.x.extent(0), args.ids.extent(1)).max_tokens};
   BALEEN_CHECK(args.precision == Precision::kReleased);
   BALEEN_CHECK_EQ(args.ids.extent(0), extents.num_tokens);
   BALEEN_CHECK(args.x.dense() && args.ids.dense() && args.weights.dense() && args.out.dense());
