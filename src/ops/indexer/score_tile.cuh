@@ -1,4 +1,4 @@
-/// A tile of keys times all heads of a block's queries, and the sum over heads.
+/// A tile of keys times all heads of a group of queries, and the sum over heads.
 ///
 /// Keys are the rows (A, registers), kHeads columns a query (B, shared memory). A lane of warp w holds the products of keys
 /// 16 w + l / 4 and that + 8 with heads 8 g + 2 (l % 4) + {0, 1}.
@@ -43,7 +43,7 @@ using LaneSums = float[kQueries][kRowsPerLane];
 
 /// sum_h w_h relu(product_h) over the lane's heads in ascending order.
 template <int kQueries>
-__device__ inline void sum_lane(const Products<kQueries>& products, const float (&weights)[kQueries][kHeads],
+__device__ inline void sum_lane(const Products<kQueries>& products, const float (*weights)[kHeads],
                                 LaneSums<kQueries>& sums) {
   const int block = static_cast<int>(threadIdx.x) % kBlocks;
 #pragma unroll

@@ -1,0 +1,16 @@
+/// Bytes picked from a pair of registers.  (PTX: prmt)
+#pragma once
+
+#include <cstdint>
+
+namespace baleen::ptx {
+
+/// Byte i of the result is the one of `low` (0 to 3) and `high` (4 to 7) that nibble i of `selectors` names; the upper half of
+/// `selectors` does not matter, and bit 3 of a nibble has to be 0.
+__device__ inline std::uint32_t byte_permute(std::uint32_t low, std::uint32_t high, std::uint32_t selectors) {
+  std::uint32_t bytes;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(selectors));
+  return bytes;
+}
+
+}  // namespace baleen::ptx
