@@ -19,10 +19,10 @@ namespace {
 
 using namespace index_kernels;
 
-constexpr std::int64_t kMaxTopK = 2048;
+constexpr std::int64_t kMaxTopK = 1536;
 /// Queries of a block where neighbouring rows share a sequence, and of one where they do not.
-constexpr int kManyQueries = 4;
-constexpr int kManyBlocksPerSm = 2;
+constexpr int kManyQueries = 8;
+constexpr int kManyWarpgroups = 3;
 constexpr int kFewWarpgroups = 4;
 /// A split costs what preparing queries and selecting cost, taken to be this part of a typical scan of keys.
 constexpr double kSplitCost = 0.05;
@@ -70,13 +70,12 @@ void launch(void (*kernel)(Args), dim3 grid, int threads, std::size_t shared_byt
 
 template <int kQueries, int kWarpgroups>
 void launch_scores(ScoreArgs args, std::int64_t num_blocks, int num_splits, const CudaContext& context) {
-  // Besides the keys between two checks there is room for so many candidates that dropping them is rare, and so few that
-  // two blocks of several queries fit into a multiprocessor.
-  constexpr std::int64_t kKeysBetweenChecks = std::int64_t{kRoundsPerCheck} * kWarpgroups * kTileKeys;
-  constexpr std::int64_t kMaxCandidates = 2176;
+  // Besides the room for what comes between two checks there is some for so many candidates that dropping them is rare, and so few that
+  // those of several queries fit into shared memory.
+  constexpr std::int64_t kRoom = std::int64_t{kRoundsOfRoom} * kWarpgroups * kTileKeys;
+  constexpr std::int64_t kMaxCandidates = 1664;
   static_assert(kMaxCandidates > kMaxTopK);
-  args.capacity =
-      static_cast<int>(std::min(4 * std::int64_t{args.top_k}, kMaxCandidates) + kKeysBetweenChecks);
+  args.capacity = static_cast<int>(std::min(4 * std::int64_t{args.top_k}, kMaxCandidates) + kRoom);
   const std::size_t shared_bytes =
       sizeof(ScoreSpace<kQueries>) + sizeof(Candidate) * kQueries * args.capacity;
   const auto kernel = args.pool.log2_rows == kLog2TileKeys ? score_kernel<kQueries, kWarpgroups, true>
@@ -108,7 +107,7 @@ void check_args(const IndexerArgs& args, const CudaContext& context) {
 
 std::int64_t indexer_sm90_scratch_bytes(std::int64_t max_rows, std::int64_t top_k, int num_sms) {
   // Split rows are at most as many as the queries of kMaxWaves waves, and a row has at most a split for each block of them.
-  const std::int64_t blocks = std::int64_t{kMaxWaves} * kManyBlocksPerSm * num_sms;
+  const std::int64_t blocks = std::int64_t{kMaxWaves} * num_sms;
   const std::int64_t lists = std::min(kManyQueries * blocks, max_rows * blocks);
   return Arena::bytes_for<Candidate>(lists * top_k) + Arena::bytes_for<std::int32_t>(lists);
 }
@@ -118,11 +117,10 @@ void indexer_sm90(const IndexerArgs& args, CudaContext& context) {
   const std::int64_t num_rows = context.batch.num_rows, num_heads = args.q.extent(1),
                      top_k = args.selected.extent(1);
   if (num_rows == 0) return;
-  // Drafts and prompts give neighbouring rows the same keys; a batch of single tokens has a sequence a row.
-  const bool many = num_rows >= 3 * std::int64_t{context.batch.num_sequences};
+  // A prompt gives neighbouring rows the same keys; rows of a few tokens a sequence do not.
+  const bool many = num_rows >= kManyQueries * std::int64_t{context.batch.num_sequences};
   const std::int64_t num_blocks = many ? (num_rows + kManyQueries - 1) / kManyQueries : num_rows;
-  const std::int64_t at_once = std::int64_t{context.num_sms} * (many ? kManyBlocksPerSm : 1);
-  const int num_splits = num_splits_of(num_blocks, at_once, top_k);
+  const int num_splits = num_splits_of(num_blocks, context.num_sms, top_k);
 
   const ScratchScope scope(context.scratch);
   SplitLists lists{};
@@ -154,7 +152,7 @@ void indexer_sm90(const IndexerArgs& args, CudaContext& context) {
       .top_k = static_cast<int>(top_k),
       .capacity = 0};
   if (many) {
-    launch_scores<kManyQueries, 1>(scoring, num_blocks, num_splits, context);
+    launch_scores<kManyQueries, kManyWarpgroups>(scoring, num_blocks, num_splits, context);
   } else {
     launch_scores<1, kFewWarpgroups>(scoring, num_blocks, num_splits, context);
   }

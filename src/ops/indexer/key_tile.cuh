@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "cuda/ptx/byte_permute.h"
 #include "ops/indexer/query_tile.cuh"
 #include "tensor/ragged_batch.h"
 
@@ -22,10 +23,10 @@ struct KeyPages {
   int log2_rows;
 };
 
-/// One block of each of a lane's two keys, and the scale codes of all four blocks.
-struct PackedRows {
-  uint4 codes[kRowsPerLane];
-  std::uint32_t scales[kRowsPerLane];
+/// One block of a key, and the scale codes of all four blocks.
+struct PackedRow {
+  uint4 codes;
+  std::uint32_t scales;
 };
 
 /// The e4m3 magnitudes of the eight e2m1 magnitudes times 2^(kHeadroomBits - k), for k from 0 on; the last is all 0.
@@ -76,20 +77,17 @@ class KeyStream {
     }
   }
 
-  /// Begins to load the tile that was found last.
-  __device__ PackedRows load(int tile) const {
-    PackedRows rows;
+  /// Begins to load the lane's key `i` of the tile that was found last.
+  __device__ PackedRow load(int tile, int i) const {
     const int rows_per_page = kPageIsTile ? kTileKeys : 1 << pool_.log2_rows;
-#pragma unroll
-    for (int i = 0; i < kRowsPerLane; ++i) {
-      const auto page = std::uint64_t{static_cast<std::uint32_t>(found_[kPageIsTile ? 0 : i])};
-      const std::byte* base = pool_.base + page * pool_.page_stride_bytes;
-      const int row = kPageIsTile ? lane_key_ + 8 * i : key_of(tile, i) & (rows_per_page - 1);
-      rows.codes[i] = *reinterpret_cast<const uint4*>(base + row * kCodeBytes + block_ * (kBlock / 2));
-      rows.scales[i] =
-          *reinterpret_cast<const std::uint32_t*>(base + rows_per_page * kCodeBytes + row * kBlocks);
-    }
-    return rows;
+    const int row = kPageIsTile ? lane_key_ : key_of(tile, i) & (rows_per_page - 1);
+    const int beyond = kPageIsTile ? 8 * i : 0;
+    const auto page = std::uint64_t{static_cast<std::uint32_t>(found_[kPageIsTile ? 0 : i])};
+    const std::byte* base = pool_.base + page * pool_.page_stride_bytes;
+    const std::byte* codes = base + (row * kCodeBytes + block_ * (kBlock / 2));
+    const std::byte* scales = base + (rows_per_page * kCodeBytes + row * kBlocks);
+    return {reinterpret_cast<const uint4*>(codes)[beyond * kCodeBytes / 16],
+            reinterpret_cast<const std::uint32_t*>(scales)[beyond]};
   }
 
  private:
@@ -111,29 +109,28 @@ __device__ inline void widen(std::uint32_t codes, std::uint32_t low_magnitudes, 
   constexpr std::uint32_t kSigns = 0x80808080u;
   const std::uint32_t selectors = codes & 0x77777777u;
   const std::uint32_t shifted = codes << 4;  // signs of even codes, where the bytes want them
-  first = __byte_perm(low_magnitudes, high_magnitudes, selectors) |
-          (__byte_perm(codes, shifted, 0x1504) & kSigns);
-  second = __byte_perm(low_magnitudes, high_magnitudes, selectors >> 16) |
-           (__byte_perm(codes, shifted, 0x3726) & kSigns);
+  first = ptx::byte_permute(low_magnitudes, high_magnitudes, selectors) |
+          (ptx::byte_permute(codes, shifted, 0x1504) & kSigns);
+  second = ptx::byte_permute(low_magnitudes, high_magnitudes, selectors >> 16) |
+           (ptx::byte_permute(codes, shifted, 0x3726) & kSigns);
 }
 
-/// Fills this lane's part of the A operand and says what the sums of its two keys have to be multiplied by.
-/// `magnitudes`: kMagnitudes, in shared memory.
-__device__ inline void widen_rows(const PackedRows& rows, int block, const std::uint64_t* magnitudes,
-                                  std::uint32_t (&a)[kSteps][4], float (&factors)[kRowsPerLane]) {
+/// Fills the part of the A operand of this lane's key `i`; what the key's sums have to be multiplied by. `magnitudes`:
+/// kMagnitudes, in shared memory.
+__device__ inline float widen_row(const PackedRow& row, int i, int block, const std::uint64_t* magnitudes,
+                                  std::uint32_t (&a)[kSteps][4]) {
+  constexpr std::uint32_t kEvenBytes = 0x00FF00FFu;
+  const std::uint32_t pairs = __vmaxu2(row.scales & kEvenBytes, row.scales >> 8 & kEvenBytes);
+  const std::uint32_t largest = max(pairs & 0xFFu, pairs >> 16);
+  const std::uint32_t own = row.scales >> (8 * block) & 0xFFu;
+  const std::uint64_t table = magnitudes[min(largest - own, kNumMagnitudes - 1u)];
+  const auto low = static_cast<std::uint32_t>(table), high = static_cast<std::uint32_t>(table >> 32);
+  const std::uint32_t words[kSteps] = {row.codes.x, row.codes.y, row.codes.z, row.codes.w};
 #pragma unroll
-  for (int i = 0; i < kRowsPerLane; ++i) {
-    constexpr std::uint32_t kEvenBytes = 0x00FF00FFu;
-    const std::uint32_t pairs = __vmaxu2(rows.scales[i] & kEvenBytes, rows.scales[i] >> 8 & kEvenBytes);
-    const std::uint32_t largest = max(pairs & 0xFFu, pairs >> 16);
-    const std::uint32_t own = rows.scales[i] >> (8 * block) & 0xFFu;
-    const std::uint64_t table = magnitudes[min(largest - own, kNumMagnitudes - 1u)];
-    const auto low = static_cast<std::uint32_t>(table), high = static_cast<std::uint32_t>(table >> 32);
-    const std::uint32_t words[kSteps] = {rows.codes[i].x, rows.codes[i].y, rows.codes[i].z, rows.codes[i].w};
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) widen(words[step], low, high, a[step][i], a[step][2 + i]);
-    factors[i] = e8m0_value(largest) * power_of_two(-kHeadroomBits);
-  }
+  for (int step = 0; step < kSteps; ++step) widen(words[step], low, high, a[step][i], a[step][2 + i]);
+  // The float of which 255 is the exponent is infinite and has to become NaN; the others stay as they are.
+  const float scale = __uint_as_float(max(largest << 23, 0x00400000u));
+  return fmaf(scale, power_of_two(-kHeadroomBits), scale - scale);
 }
 
 }  // namespace baleen::index_kernels

@@ -24,8 +24,13 @@ namespace baleen::index_kernels {
 inline constexpr int kWarpgroup = 128;
 /// Fewest keys of a split, if there are so many: with fewer, merging takes longer than scoring.
 inline constexpr int kMinSplitKeys = 1024;
-/// Rounds (a tile a warpgroup) between looks at whether candidates have run full; so much room they need.
-inline constexpr int kRoundsPerCheck = 4;
+/// Rounds (a tile a warpgroup) between looks at whether candidates have run full.
+inline constexpr int kRoundsPerCheck = 2;
+/// Whose candidates there must be room for at a check: those until the next one, and the round that is then under way.
+inline constexpr int kRoundsOfRoom = kRoundsPerCheck + 1;
+/// Queries that a warpgroup multiplies a tile with at a time. Four would be the most an instruction takes; two leave room for
+/// the registers of a third warpgroup, which hides more of the others' latencies.
+inline constexpr int kMostQueriesAtOnce = 2;
 
 /// The best of each split of a row's keys, for the kernel that merges them.
 struct SplitLists {
@@ -63,28 +68,6 @@ struct ScoreSpace {
   bool alone[kQueries];  ///< this split has all keys of the query
   alignas(16) Candidate candidates[];
 };
-
-/// By a warp: appends a lane's candidates that are `wanted` to those of its query; whether they ran beyond `limit`.
-template <int kQueries>
-__device__ inline bool append(const bool (&wanted)[kRowsPerLane], const float (&scores)[kRowsPerLane],
-                              const std::int32_t (&keys)[kRowsPerLane], int limit, Candidate* candidates,
-                              int* count) {
-  unsigned wanting[kRowsPerLane];
-#pragma unroll
-  for (int i = 0; i < kRowsPerLane; ++i) wanting[i] = __ballot_sync(kAllLanes, wanted[i]);
-  if ((wanting[0] | wanting[1]) == 0) return false;
-  // Of the lanes that share the query, the first makes room for all.
-  constexpr unsigned kSharing = kQueries == 1 ? kAllLanes : 0x11111111u;
-  const int lane = static_cast<int>(threadIdx.x) % kWarp, leader = kQueries == 1 ? 0 : lane % kBlocks;
-  const unsigned sharing = kSharing << leader, before = (1u << lane) - 1;
-  const unsigned first = wanting[0] & sharing, second = wanting[1] & sharing;
-  int begin = 0;
-  if (lane == leader && (first | second) != 0) begin = atomicAdd(count, __popc(first) + __popc(second));
-  begin = __shfl_sync(kAllLanes, begin, leader);
-  if (wanted[0]) candidates[begin + __popc(first & before)] = candidate(scores[0], keys[0]);
-  if (wanted[1]) candidates[begin + __popc(first) + __popc(second & before)] = candidate(scores[1], keys[1]);
-  return begin + __popc(first) + __popc(second) > limit;
-}
 
 /// By the whole block: where candidates of queries [first, last) have run beyond `limit`, keeps the best top_k or a little
 /// more. Begins and ends with a barrier.
@@ -157,80 +140,114 @@ template <int kQueries, int kWarpgroups, bool kPageIsTile>
 __device__ void score_run(const ScoreArgs& args, std::int64_t first_row, int first, int last,
                           const SplitRounds& rounds, bool prepared, ScoreSpace<kQueries>& space) {
   constexpr int kThreads = kWarpgroups * kWarpgroup, kRoundKeys = kWarpgroups * kTileKeys;
+  constexpr int kGroupQueries = kQueries < kMostQueriesAtOnce ? kQueries : kMostQueriesAtOnce,
+                kGroups = kQueries / kGroupQueries;
   const int thread = static_cast<int>(threadIdx.x);
   const int block = thread % kBlocks;
   const int warpgroup = thread / kWarpgroup, lane_key = thread % kWarpgroup / kWarp * 16 + thread % kWarp / 4;
   const auto tile_of = [&](int round) { return round * kWarpgroups + warpgroup; };
   KeyStream<kPageIsTile> stream(args.pool, args.batch.sequences[space.sequences[first]].pages, lane_key,
                                 block, rounds.num_keys);
+  PackedRow rows[kRowsPerLane];
   stream.find(tile_of(rounds.begin));
-  PackedRows rows = stream.load(tile_of(rounds.begin));
+#pragma unroll
+  for (int i = 0; i < kRowsPerLane; ++i) rows[i] = stream.load(tile_of(rounds.begin), i);
   stream.find(tile_of(rounds.begin + 1));
   if (!prepared) prepare_queries<kQueries, kThreads>(args, first_row, space);
 
-  const int query = query_of_lane<kQueries>();
-  const int visible = query >= first && query < last ? space.visible[query] : 0;
-  const int limit = args.capacity - kRoundsPerCheck * kRoundKeys;
-  Candidate* candidates = space.candidates + query * args.capacity;
-  float threshold = space.thresholds[query];
-  bool full = false;
-  const auto offer = [&](int round, const LaneSums<kQueries>& sums, const float(&factors)[kRowsPerLane]) {
-    float scores[kRowsPerLane];
-    sum_quad<kQueries>(sums, scores);
-    std::int32_t keys[kRowsPerLane];
-    bool wanted[kRowsPerLane];
+  using Place = QuadPlace<kGroupQueries>;
+  const Place place = Place::of_lane();
+  const int limit = args.capacity - kRoundsOfRoom * kRoundKeys;
+  std::int32_t visible[kGroups];
+  float thresholds[kGroups];
 #pragma unroll
-    for (int i = 0; i < kRowsPerLane; ++i) {
-      keys[i] = tile_of(round) * kTileKeys + lane_key + 8 * i;
-      scores[i] = lowest_if_nan(scores[i] * factors[i]);
-      // With one query lane 0 of a quad offers its first key, lane 1 its second.
-      const bool own = kQueries > 1 || block == i;
-      wanted[i] = own && keys[i] < visible && !(scores[i] <= threshold);
+  for (int group = 0; group < kGroups; ++group) {
+    const int query = group * kGroupQueries + place.query;
+    visible[group] = query >= first && query < last ? space.visible[query] : 0;
+    thresholds[group] = space.thresholds[query];
+  }
+  bool full = false;
+  // Appends what may be among the best of a group that was multiplied before.
+  const auto offer = [&](int round, int group, const float(&scores)[Place::kWholeSums],
+                         const float(&factors)[kRowsPerLane]) {
+    const int query = group * kGroupQueries + place.query;
+#pragma unroll
+    for (int i = 0; i < Place::kWholeSums; ++i) {
+      const int row = place.first_key + i, key = tile_of(round) * kTileKeys + lane_key + 8 * row;
+      const float score = lowest_if_nan(scores[i] * (row == 0 ? factors[0] : factors[1]));
+      if (!place.own || round < rounds.begin || key >= visible[group] || score <= thresholds[group]) continue;
+      const int at = atomicAdd(&space.counts[query], 1);
+      space.candidates[query * args.capacity + at] = candidate(score, key);
+      full |= at >= limit;
     }
-    full |= append<kQueries>(wanted, scores, keys, limit, candidates, &space.counts[query]);
   };
 
-  // While a round is multiplied, the next one is widened, the one after it on its way, its successor's pages are looked up,
-  // and the sums of the one before are compared. Beyond the end the last key stands in.
+  // While a group is multiplied, the next round's keys are widened and those after it loaded, and the sums of the group
+  // before are compared. Beyond the end the last key stands in.
   //
-  // The tensor core reads `a` while `next_a` is made, so they must not share registers: the `or` with a zero of which the
+  // The tensor core reads `a` while `next_a` is made, so they must not share registers: the addition of a zero of which the
   // assembler does not know keeps it from joining them, upon which it would let the products finish first.
   const std::uint32_t zero = space.zero;
   std::uint32_t a[kSteps][4];
-  float factors[kRowsPerLane], last_factors[kRowsPerLane];
-  LaneSums<kQueries> sums;
-  widen_rows(rows, block, space.magnitudes, a, factors);
-  rows = stream.load(tile_of(rounds.begin + 1));
-  stream.find(tile_of(rounds.begin + 2));
-  const std::uint64_t operand = ptx::wgmma_descriptor(space.queries, ptx::SmemSwizzle::k128B, 8 * kDim);
-  for (int round = rounds.begin; round < rounds.end; ++round) {
-    const int begun = round - rounds.begin;
-    if (begun > 1 && begun % kRoundsPerCheck == 1 && __syncthreads_or(full) != 0) {
-      make_room<kQueries, kThreads>(args, first, last, limit, space);
-      threshold = space.thresholds[query];
-      full = false;
-    }
-    Products<kQueries> products;
-    begin_products<kQueries>(a, operand, products);
-    std::uint32_t next_a[kSteps][4];
-    float next_factors[kRowsPerLane];
-    widen_rows(rows, block, space.magnitudes, next_a, next_factors);
-    rows = stream.load(tile_of(round + 2));
-    stream.find(tile_of(round + 3));
+  float factors[kRowsPerLane], last_factors[kRowsPerLane] = {}, next_factors[kRowsPerLane];
+  LaneSums<kGroupQueries> sums = {};
+  float scores[Place::kWholeSums];
 #pragma unroll
-    for (int i = 0; i < kSteps * 4; ++i) ptx::wgmma_hold(next_a[i / 4][i % 4]);
-    if (begun > 0) offer(round - 1, sums, last_factors);
-    finish_products<kQueries>(products);
-    sum_lane<kQueries>(products, space.weights, sums);
+  for (int i = 0; i < kRowsPerLane; ++i) {
+    factors[i] = widen_row(rows[i], i, block, space.magnitudes, a);
+    rows[i] = stream.load(tile_of(rounds.begin + 1), i);
+  }
+  stream.find(tile_of(rounds.begin + 2));
+  int until_check = kRoundsPerCheck + 1;
+  for (int round = rounds.begin; round < rounds.end; ++round) {
+    if (--until_check == 0) {
+      until_check = kRoundsPerCheck;
+      if (__syncthreads_or(full) != 0) {
+        make_room<kQueries, kThreads>(args, first, last, limit, space);
+#pragma unroll
+        for (int group = 0; group < kGroups; ++group)
+          thresholds[group] = space.thresholds[group * kGroupQueries + place.query];
+        full = false;
+      }
+    }
+    std::uint32_t next_a[kSteps][4];
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) {
+      Products<kGroupQueries> products;
+      begin_products<kGroupQueries>(
+          a, ptx::wgmma_descriptor(space.queries[group * kGroupQueries], ptx::SmemSwizzle::k128B, 8 * kDim),
+          products);
+      sum_quad<kGroupQueries>(sums, scores);
+#pragma unroll
+      for (int i = 0; i < kRowsPerLane; ++i) {
+        if (i * kGroups / kRowsPerLane != group) continue;
+        next_factors[i] = widen_row(rows[i], i, block, space.magnitudes, next_a);
+        rows[i] = stream.load(tile_of(round + 2), i);
+#pragma unroll
+        for (int step = 0; step < kSteps; ++step) {
+          ptx::wgmma_hold(next_a[step][i]);
+          ptx::wgmma_hold(next_a[step][2 + i]);
+        }
+      }
+      if (group > 0) {
+        offer(round, group - 1, scores, factors);
+      } else {
+        offer(round - 1, kGroups - 1, scores, last_factors);  // of no round the first time
+      }
+      finish_products<kGroupQueries>(products);
+      sum_lane<kGroupQueries>(products, space.weights + group * kGroupQueries, sums);
+    }
+    stream.find(tile_of(round + 3));
 #pragma unroll
     for (int i = 0; i < kRowsPerLane; ++i) {
       last_factors[i] = factors[i];
       factors[i] = next_factors[i];
     }
 #pragma unroll
-    for (int i = 0; i < kSteps * 4; ++i) a[i / 4][i % 4] = next_a[i / 4][i % 4] | zero;
+    for (int i = 0; i < kSteps * 4; ++i) a[i / 4][i % 4] = next_a[i / 4][i % 4] + zero;
   }
-  offer(rounds.end - 1, sums, last_factors);
+  sum_quad<kGroupQueries>(sums, scores);
+  offer(rounds.end - 1, kGroups - 1, scores, last_factors);
   __syncthreads();
 }
 
@@ -263,8 +280,7 @@ __device__ void finish_query(const ScoreArgs& args, int query, std::int64_t row,
 /// Grid: (blocks of kQueries rows, splits of their keys).
 template <int kQueries, int kWarpgroups, bool kPageIsTile>
 __global__ __launch_bounds__(kWarpgroups* kWarpgroup,
-                             kWarpgroups == 1 ? 2
-                                              : 1) void score_kernel(const __grid_constant__ ScoreArgs args) {
+                             1) void score_kernel(const __grid_constant__ ScoreArgs args) {
   constexpr int kThreads = kWarpgroups * kWarpgroup, kRoundKeys = kWarpgroups * kTileKeys;
   extern __shared__ __align__(1024) std::byte shared[];
   auto& space = *reinterpret_cast<ScoreSpace<kQueries>*>(shared);

@@ -302,6 +302,28 @@ TEST(IndexerSm90, BlocksOfVeryDifferentScale) {
             kScoreError);
 }
 
+TEST(IndexerSm90, ScoresThatRiseWithTheKeyFillTheCandidatesAllTheTime) {
+  BALEEN_NEEDS_GPU();
+  constexpr std::int64_t kKeys = 6000, kStart = 4 * kKeys - 20;
+  Keys keys(kKeys, 64, 5);
+  Queries queries(17, 64, 3);
+  for (float& weight : queries.weights) weight = std::fabs(weight);
+  for (std::int64_t j = 0; j < kKeys; ++j) {
+    std::vector<float> key = keys.read(j);
+    for (float& value : key) value = std::ldexp(value, static_cast<int>(j / 100) - 30);
+    keys.write(j, key);
+  }
+  for (const std::int64_t top_k : {8, 512, 1024, 1536}) {
+    const std::vector<Part> parts{{0, 17, kStart}};
+    const Selection got = run(queries, parts, keys, top_k, 1);
+    EXPECT_LE(worst_exchange(queries, parts, keys, top_k, got, reference(queries, parts, keys, top_k)),
+              kScoreError)
+        << "top " << top_k;
+    Selection one = run(queries, {{16, 1, kStart + 16}}, keys, top_k);
+    EXPECT_EQ(one, Selection(got.end() - top_k, got.end())) << "top " << top_k;
+  }
+}
+
 TEST(IndexerSm90, FewVisibleAreAllSelected) {
   BALEEN_NEEDS_GPU();
   const Keys keys(70, 64, 5);
