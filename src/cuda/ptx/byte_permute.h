@@ -1,7 +1,4 @@
-/// Bytes of a word in another order, or replaced by their signs.  (PTX: prmt)
-}
-
-/// Bytes picked from a pair of registers.  (PTX: prmt)
+/// Bytes of a pair of words in another order, or replaced by their signs.  (PTX: prmt)
 #pragma once
 
 #include <cstdint>
@@ -17,12 +14,11 @@ __device__ inline std::uint32_t byte_permute(std::uint32_t low, std::uint32_t hi
   return result;
 }
 
-/// Byte i of the result is the one of `low` (0 to 3) and `high` (4 to 7) that nibble i of `selectors` names; the upper half of
-/// `selectors` does not matter, and bit 3 of a nibble has to be 0.
+/// The same with selectors known at run time only; their upper half does not matter.
 __device__ inline std::uint32_t byte_permute(std::uint32_t low, std::uint32_t high, std::uint32_t selectors) {
-  std::uint32_t bytes;
-  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(low), "r"(high), "r"(selectors));
-  return bytes;
+  std::uint32_t result;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(low), "r"(high), "r"(selectors));
+  return result;
 }
 
 }  // namespace baleen::ptx
