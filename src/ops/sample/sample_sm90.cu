@@ -19,22 +19,19 @@
 #include "cuda/ptx/cluster.h"
 #include "cuda/ptx/exp2.h"
 #include "cuda/ptx/grid_dependency.h"
-#include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/store_async.h"
 #include "cuda/warp_reduce.cuh"
+#include "ops/sample/candidate_shares.cuh"
+#include "ops/sample/row_board.cuh"
 #include "ops/sample/sample.h"
 
 namespace baleen {
 namespace {
 
-constexpr int kBlocksPerRow = 8;  // the largest portable cluster
-constexpr int kThreads = 512;
-constexpr int kWarpsPerBlock = kThreads / kWarpLanes;
-constexpr int kWarpsPerRow = kBlocksPerRow * kWarpsPerBlock;
 constexpr int kMaxSteps = 32;  // logits of a lane, in registers
 constexpr int kMaxVocab = kWarpsPerRow * kWarpLanes * kMaxSteps;
-constexpr int kRowsPerLaunch = 64;                                             // 2 KB of parameters
-constexpr std::int64_t kSharedBytes = std::int64_t{4} * kThreads * kMaxSteps;  // weights
+constexpr int kRowsPerLaunch = 64;                                                     // 2 KB of parameters
+constexpr std::int64_t kSharedBytes = std::int64_t{4} * kThreadsPerBlock * kMaxSteps;  // weights
 constexpr int kPassesByValue = 16;
 constexpr int kFew = 128;  // candidates that get a thread each
 
@@ -56,96 +53,10 @@ struct SampleParams {
   DeviceSampleRow rows[kRowsPerLaunch];
 };
 
-/// How many candidates, and their probability: the likeliest's is kUnits. Integers: any order of additions gives one sum.
-struct Share {
-  std::uint64_t mass;
-  std::int32_t count;
-};
-constexpr int kHighBits = 14, kLowBits = 24;  // of a unit's logarithm, see PackedShare
-constexpr double kUnits = static_cast<double>(std::uint64_t{1} << (kHighBits + kLowBits));
-
-/// A share as a warp tells it. Sums of a row's 128 fit each of the words, so that a warp adds them up by its reductions of
-/// 32-bit integers.
-struct PackedShare {
-  std::uint32_t high;  ///< of the mass, in units of 2^-14: at most 2^31 in a row
-  std::uint32_t low;   ///< the rest, in units of 2^-38: 24 bits
-  std::uint32_t count;
-
-  /// `mass` of a lane, at most kMaxSteps.
-  __device__ static PackedShare sum_of_warp(float mass, int count) {
-    constexpr float kHigh = 1 << kHighBits, kLow = 1 << kLowBits;
-    const float scaled = mass * kHigh, whole = truncf(scaled);
-    PackedShare sum =
-        of_warp({static_cast<std::uint32_t>(whole), static_cast<std::uint32_t>((scaled - whole) * kLow),
-                 static_cast<std::uint32_t>(count)});
-    sum.high += sum.low >> kLowBits;
-    sum.low &= (1u << kLowBits) - 1;
-    return sum;
-  }
-  __device__ static PackedShare of_warp(const PackedShare& mine) {
-    return {__reduce_add_sync(kAllLanes, mine.high), __reduce_add_sync(kAllLanes, mine.low),
-            __reduce_add_sync(kAllLanes, mine.count)};
-  }
-  __device__ static PackedShare none() { return {0, 0, 0}; }
-  __device__ static PackedShare from(const uint4& words) { return {words.x, words.y, words.z}; }
-  __device__ uint4 words() const { return {high, low, count, 0}; }
-  __device__ std::uint64_t mass() const { return (std::uint64_t{high} << kLowBits) + low; }
-  __device__ Share share() const { return {mass(), static_cast<std::int32_t>(count)}; }
-};
-
-/// Of some logits: the order of the largest and its id (the lowest of equals), and the order of the smallest.
-struct Extremes {
-  std::uint32_t best;
-  std::uint32_t id;
-  std::uint32_t worst;
-
-  __device__ static Extremes of_warp(const Extremes& mine) {
-    const std::uint32_t largest = __reduce_max_sync(kAllLanes, mine.best);
-    return {largest, __reduce_min_sync(kAllLanes, mine.best == largest ? mine.id : none().id),
-            __reduce_min_sync(kAllLanes, mine.worst)};
-  }
-  __device__ static Extremes none() { return {kBelowAllFloats, 0xFFFFFFFFu, 0xFFFFFFFFu}; }
-  __device__ static Extremes from(const uint4& words) { return {words.x, words.y, words.z}; }
-  __device__ uint4 words() const { return {best, id, worst, 0}; }
-};
-
-/// A candidate near the end of a prefix, or the last one kept.
-struct Candidate {
-  std::uint32_t order;
-  std::uint32_t id;
-  float weight;
-
-  __device__ bool before(const Candidate& other) const {
-    return order > other.order || (order == other.order && id < other.id);
-  }
-};
-
-/// What the warps of a row tell each other, 16 bytes each. It has two sides: one is written while the other may still be
-/// read, and before a side is written again everybody has told something on the other one.
-struct Board {
-  uint4 of_warps[2][kWarpsPerRow];
-  uint4 of_blocks[2][kBlocksPerRow];
-  uint4 few[kFew];
-  uint4 of_block[kWarpsPerBlock];  ///< this block's warps
-  std::uint64_t barriers[2];
-  Candidate last;  ///< this block's finding
-};
-
-struct TopK {
-  int k;
-  __device__ bool reached(const Share& share) const { return share.count >= k; }
-  /// How many of equal candidates to add to `above`; one has that weight.
-  __device__ int wanted(const Share& above, float /*weight*/) const { return k - above.count; }
-};
-
-struct TopP {
-  std::uint64_t mass;
-  __device__ bool reached(const Share& share) const { return share.mass >= mass; }
-  __device__ int wanted(const Share& above, float weight) const {
-    const double count =
-        ceil(static_cast<double>(mass - above.mass) / (kUnits * static_cast<double>(weight)));
-    return static_cast<int>(fmin(fmax(count, 1.0), static_cast<double>(kMaxVocab)));
-  }
+struct SharedMemory {
+  BoardMemory board;
+  uint4 few[kFew];  ///< candidates of the row
+  Candidate last;   ///< of a prefix
 };
 
 /// The first lane whose share of a line of masses, laid end to end, holds `target`; what is left of that inside it.
@@ -165,15 +76,15 @@ __device__ int pick(double mass, double& target) {
 /// What a lane does for a row: its logits in registers, -infinity once they are dropped, and their weights in shared memory.
 class RowSampler {
  public:
-  /// `weights`: of the block, one for each logit.
-  __device__ RowSampler(const SampleParams& params, const DeviceSampleRow& row, Board& board, float* weights)
+  __device__ RowSampler(const SampleParams& params, const DeviceSampleRow& row, RowBoard& board,
+                        SharedMemory& shared, float* weights)
       : p_(params),
         how_(row),
         board_(board),
-        lane_(static_cast<int>(threadIdx.x) % kWarpLanes),
-        warp_(static_cast<int>(ptx::cluster_rank()) * kWarpsPerBlock +
-              static_cast<int>(threadIdx.x) / kWarpLanes),
-        weights_(weights + static_cast<int>(threadIdx.x) / kWarpLanes * kMaxSteps * kWarpLanes) {}
+        shared_(shared),
+        lane_(board.lane()),
+        warp_(board.warp()),
+        weights_(weights + board.warp_of_block() * kMaxSteps * kWarpLanes) {}
 
   /// Reads the logits; the id of the largest, or kNoToken if there is no choice.
   __device__ TokenId load(const float* logits) {
@@ -192,9 +103,9 @@ class RowSampler {
     }
     // NaN comes out on top of all: the best of the row tells whether there is a choice.
     constexpr std::uint32_t kOrderOfNan = 0xFFFFFFFFu;
-    const Extremes row =
-        over_row(Extremes::of_warp({has_nan ? kOrderOfNan : order_of_float(largest),
-                                    static_cast<std::uint32_t>(id_of(step)), order_of_float(smallest)}));
+    const Extremes row = board_.over_row(
+        Extremes::of_warp({has_nan ? kOrderOfNan : order_of_float(largest),
+                           static_cast<std::uint32_t>(id_of(step)), order_of_float(smallest)}));
     max_order_ = row.best;
     lowest_ = row.worst;
     const bool has_choice = row.best < order_of_float(INFINITY) && row.best > order_of_float(-INFINITY);
@@ -223,19 +134,19 @@ class RowSampler {
   }
 
   __device__ void keep_top_k() {
-    const Share all = over_row(kept_).share();
+    const Share all = board_.over_row(kept_).share();
     if (all.count > how_.top_k) shorten(TopK{how_.top_k}, all);
   }
 
   __device__ void keep_top_p() {
-    const Share all = over_row(kept_).share();
+    const Share all = board_.over_row(kept_).share();
     const auto mass = static_cast<std::uint64_t>(ceil(how_.top_p * static_cast<double>(all.mass)));
     shorten(TopP{::min(mass, all.mass)}, all);
   }
 
   /// The token in whose share the draw falls, to the warp that holds it; kNoToken to all others.
   __device__ TokenId draw() {
-    const uint4* parts = exchange(kept_.words());
+    const uint4* parts = board_.exchange(kept_.words());
     const auto mass_of = [&](int warp) {
       return static_cast<double>(PackedShare{parts[warp].x, parts[warp].y, 0}.mass()) / kUnits;
     };
@@ -281,50 +192,9 @@ class RowSampler {
     return PackedShare::sum_of_warp(mass, count);
   }
 
-  /// A phase of the board in which every block of the cluster is sent `bytes`: the barrier to send them to.
-  __device__ std::uint64_t* begin_phase(std::uint32_t bytes) {
-    std::uint64_t* barrier = &board_.barriers[phase_ % 2];
-    if (threadIdx.x == 0) ptx::mbarrier_arrive_expect(barrier, bytes);
-    return barrier;
-  }
-  __device__ void end_phase() {
-    ptx::mbarrier_wait_cluster(&board_.barriers[phase_ % 2], static_cast<std::uint32_t>(phase_ / 2 % 2));
-    ++phase_;
-  }
-
-  /// Every warp's part, once all have told theirs.
-  __device__ const uint4* exchange(const uint4& mine) {
-    uint4* side = board_.of_warps[phase_ % 2];
-    std::uint64_t* barrier = begin_phase(sizeof(board_.of_warps[0]));
-    if (lane_ < kBlocksPerRow)
-      ptx::store_async(&side[warp_], mine, barrier, static_cast<std::uint32_t>(lane_));
-    end_phase();
-    return side;
-  }
-
-  /// The parts of all warps together. A block's are put together before they are sent: messages cost more than barriers.
-  template <class Part>
-  __device__ Part over_row(const Part& mine) {
-    const int warp_of_block = warp_ % kWarpsPerBlock;
-    if (lane_ == 0) board_.of_block[warp_of_block] = mine.words();
-    __syncthreads();
-    uint4* side = board_.of_blocks[phase_ % 2];
-    std::uint64_t* barrier = begin_phase(sizeof(board_.of_blocks[0]));
-    if (warp_of_block == 0) {
-      const Part part = lane_ < kWarpsPerBlock ? Part::from(board_.of_block[lane_]) : Part::none();
-      const Part block = Part::of_warp(part);
-      if (lane_ < kBlocksPerRow) {
-        ptx::store_async(&side[warp_ / kWarpsPerBlock], block.words(), barrier,
-                         static_cast<std::uint32_t>(lane_));
-      }
-    }
-    end_phase();
-    return Part::of_warp(lane_ < kBlocksPerRow ? Part::from(side[lane_]) : Part::none());
-  }
-
   /// Of numbers that every warp has: the sum of those of the warps before this one.
   __device__ int sum_before(std::uint32_t mine) {
-    const uint4* parts = exchange(uint4{mine, 0, 0, 0});
+    const uint4* parts = board_.exchange(uint4{mine, 0, 0, 0});
     std::uint32_t sum = 0;
     for (int i = lane_; i < warp_; i += kWarpLanes) sum += parts[i].x;
     return static_cast<int>(__reduce_add_sync(kAllLanes, sum));
@@ -343,7 +213,7 @@ class RowSampler {
             order_of_float(0.5F * float_of_order(low) + 0.5F * float_of_order(high));
         if (by_value > low && by_value < high) middle = by_value;
       }
-      const Share share = over_row(share_of_warp(middle)).share();
+      const Share share = board_.over_row(share_of_warp(middle)).share();
       if (goal.reached(share)) {
         low = middle, at_low = share;
       } else {
@@ -380,14 +250,7 @@ class RowSampler {
       if (logits_[k] >= lowest && logits_[k] < beyond) steps_left |= 1u << k;
     }
     int slot = sum_before(__reduce_add_sync(kAllLanes, static_cast<unsigned>(__popc(steps_left))));
-    // Every block sends a word even if it has no candidate: whoever goes on knows that all have read what came before.
-    __syncthreads();
-    std::uint64_t* barrier =
-        begin_phase(static_cast<std::uint32_t>(count * sizeof(uint4) + sizeof(board_.of_blocks[0])));
-    if (warp_ % kWarpsPerBlock == 0 && lane_ < kBlocksPerRow) {
-      ptx::store_async(&board_.of_blocks[phase_ % 2][warp_ / kWarpsPerBlock], uint4{}, barrier,
-                       static_cast<std::uint32_t>(lane_));
-    }
+    std::uint64_t* barrier = board_.begin_phase_of_blocks(static_cast<std::uint32_t>(count * sizeof(uint4)));
 #pragma unroll
     for (int k = 0; k < kMaxSteps; ++k) {
       const bool is_left = (steps_left >> k & 1u) != 0;
@@ -395,11 +258,11 @@ class RowSampler {
       if (is_left) tell_candidate(k, slot + __popc(left & lanes_below()), barrier);
       slot += __popc(left);
     }
-    end_phase();
+    board_.end_phase();
 
     // A thread a candidate: is the goal still to be reached when everything before it is taken?
     const auto candidate_at = [&](int i) {
-      const uint4 words = board_.few[i];
+      const uint4 words = shared_.few[i];
       return Candidate{words.x, words.y, __uint_as_float(words.z)};
     };
     Share before = above;
@@ -418,9 +281,9 @@ class RowSampler {
     }
     const bool is_kept = has_one && !goal.reached(before);
     const int num_kept = __syncthreads_count(is_kept ? 1 : 0);
-    if (is_kept && before.count - above.count == num_kept - 1) board_.last = candidate;
+    if (is_kept && before.count - above.count == num_kept - 1) shared_.last = candidate;
     __syncthreads();
-    return board_.last;
+    return shared_.last;
   }
 
   __device__ void tell_candidate(int k, int slot, std::uint64_t* barrier) {
@@ -428,7 +291,7 @@ class RowSampler {
                       __float_as_uint(weight(k)), 0};
 #pragma unroll 1
     for (std::uint32_t block = 0; block < kBlocksPerRow; ++block) {
-      ptx::store_async(&board_.few[slot], words, barrier, block);
+      ptx::store_async(&shared_.few[slot], words, barrier, block);
     }
   }
 
@@ -449,14 +312,15 @@ class RowSampler {
         id = static_cast<std::uint32_t>(id_of(k));
       rank += __popc(equal);
     }
-    const uint4* parts = exchange(uint4{__reduce_max_sync(kAllLanes, id), 0, 0, 0});
+    const uint4* parts = board_.exchange(uint4{__reduce_max_sync(kAllLanes, id), 0, 0, 0});
     for (int i = lane_; i < kWarpsPerRow; i += kWarpLanes) id = max(id, parts[i].x);
     return {order, __reduce_max_sync(kAllLanes, id), 0.0F};
   }
 
   const SampleParams& p_;
   const DeviceSampleRow& how_;
-  Board& board_;
+  RowBoard& board_;
+  SharedMemory& shared_;
   const int lane_;
   const int warp_;        ///< of the row's
   float* const weights_;  ///< [step][lane] of this warp
@@ -464,22 +328,18 @@ class RowSampler {
   std::uint32_t max_order_ = 0;
   PackedShare kept_{};        ///< of this warp
   std::uint32_t lowest_ = 0;  ///< order of a float: no candidate is below
-  int phase_ = 0;             ///< of the board
 };
 
-__global__ void __launch_bounds__(kThreads, 2) sample_kernel(const __grid_constant__ SampleParams p) {
-  __shared__ Board board;
+__global__ void __launch_bounds__(kThreadsPerBlock, 2) sample_kernel(const __grid_constant__ SampleParams p) {
+  __shared__ SharedMemory shared;
   extern __shared__ float weights[];
   ptx::launch_next_kernel();
-  if (threadIdx.x == 0) {
-    for (std::uint64_t& barrier : board.barriers) ptx::mbarrier_init(&barrier, 1);
-    ptx::fence_mbarrier_init();
-  }
+  RowBoard board(shared.board);
   ptx::cluster_sync();  // all blocks of the row are there to be written to
   ptx::wait_for_previous_kernel();
   const int row = static_cast<int>(blockIdx.x) / kBlocksPerRow;
   const DeviceSampleRow& how = p.rows[row];
-  RowSampler sampler(p, how, board, weights);
+  RowSampler sampler(p, how, board, shared, weights);
   const TokenId best = sampler.load(p.logits + row * p.stride);
   if (best == kNoToken || how.exponent_scale == 0.0F) {
     if (ptx::cluster_rank() == 0 && threadIdx.x == 0) p.ids[row] = best;
@@ -522,7 +382,7 @@ void sample_sm90(const SampleArgs& args, CudaContext& context) {
     }
     launch_kernel("sample", sample_kernel,
                   {.grid = dim3(static_cast<unsigned>(count * kBlocksPerRow)),
-                   .threads = kThreads,
+                   .threads = kThreadsPerBlock,
                    .shared_bytes = kSharedBytes,
                    .cluster = kBlocksPerRow},
                   context.stream, params);
