@@ -3,7 +3,6 @@
 
 #include <cstdint>
 
-#include "cuda/ordered_float.cuh"
 #include "cuda/warp_reduce.cuh"
 
 namespace baleen {
@@ -13,8 +12,8 @@ struct Share {
   std::uint64_t mass;
   std::int32_t count;
 };
-constexpr int kHighBits = 14, kLowBits = 24;  // of a unit's logarithm, see PackedShare
-constexpr double kUnits = static_cast<double>(std::uint64_t{1} << (kHighBits + kLowBits));
+inline constexpr int kHighBits = 14, kLowBits = 24;  // of a unit, see PackedShare
+inline constexpr double kUnits = static_cast<double>(std::uint64_t{1} << (kHighBits + kLowBits));
 
 /// A share as a warp tells it. Sums of a row's 128 fit each of the words, so that a warp adds them up by its reductions of
 /// 32-bit integers.
@@ -38,9 +37,6 @@ struct PackedShare {
     return {__reduce_add_sync(kAllLanes, mine.high), __reduce_add_sync(kAllLanes, mine.low),
             __reduce_add_sync(kAllLanes, mine.count)};
   }
-  __device__ static PackedShare none() { return {0, 0, 0}; }
-  __device__ static PackedShare from(const uint4& words) { return {words.x, words.y, words.z}; }
-  __device__ uint4 words() const { return {high, low, count, 0}; }
   __device__ std::uint64_t mass() const { return (std::uint64_t{high} << kLowBits) + low; }
   __device__ Share share() const { return {mass(), static_cast<std::int32_t>(count)}; }
 };
@@ -50,15 +46,6 @@ struct Extremes {
   std::uint32_t best;
   std::uint32_t id;
   std::uint32_t worst;
-
-  __device__ static Extremes of_warp(const Extremes& mine) {
-    const std::uint32_t largest = __reduce_max_sync(kAllLanes, mine.best);
-    return {largest, __reduce_min_sync(kAllLanes, mine.best == largest ? mine.id : none().id),
-            __reduce_min_sync(kAllLanes, mine.worst)};
-  }
-  __device__ static Extremes none() { return {kBelowAllFloats, 0xFFFFFFFFu, 0xFFFFFFFFu}; }
-  __device__ static Extremes from(const uint4& words) { return {words.x, words.y, words.z}; }
-  __device__ uint4 words() const { return {best, id, worst, 0}; }
 };
 
 /// A candidate near the end of a prefix, or the last one kept.
@@ -85,10 +72,10 @@ struct TopP {
   std::uint64_t mass;
   __device__ bool reached(const Share& share) const { return share.mass >= mass; }
   __device__ int wanted(const Share& above, float weight) const {
-    constexpr double kManyEquals = 1 << 30;
+    constexpr double kMostEquals = 1 << 30;
     const double count =
         ceil(static_cast<double>(mass - above.mass) / (kUnits * static_cast<double>(weight)));
-    return static_cast<int>(fmin(fmax(count, 1.0), kManyEquals));
+    return static_cast<int>(fmin(fmax(count, 1.0), kMostEquals));
   }
 };
 

@@ -19,19 +19,23 @@
 #include "cuda/ptx/cluster.h"
 #include "cuda/ptx/exp2.h"
 #include "cuda/ptx/grid_dependency.h"
+#include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/store_async.h"
 #include "cuda/warp_reduce.cuh"
 #include "ops/sample/candidate_shares.cuh"
-#include "ops/sample/row_board.cuh"
 #include "ops/sample/sample.h"
 
 namespace baleen {
 namespace {
 
+constexpr int kBlocksPerRow = 8;  // the largest portable cluster
+constexpr int kThreads = 512;
+constexpr int kWarpsPerBlock = kThreads / kWarpLanes;
+constexpr int kWarpsPerRow = kBlocksPerRow * kWarpsPerBlock;
 constexpr int kMaxSteps = 32;  // logits of a lane, in registers
 constexpr int kMaxVocab = kWarpsPerRow * kWarpLanes * kMaxSteps;
-constexpr int kRowsPerLaunch = 64;                                                     // 2 KB of parameters
-constexpr std::int64_t kSharedBytes = std::int64_t{4} * kThreadsPerBlock * kMaxSteps;  // weights
+constexpr int kRowsPerLaunch = 64;                                             // 2 KB of parameters
+constexpr std::int64_t kSharedBytes = std::int64_t{4} * kThreads * kMaxSteps;  // weights
 constexpr int kPassesByValue = 16;
 constexpr int kFew = 128;  // candidates that get a thread each
 
@@ -53,10 +57,13 @@ struct SampleParams {
   DeviceSampleRow rows[kRowsPerLaunch];
 };
 
-struct SharedMemory {
-  BoardMemory board;
-  uint4 few[kFew];  ///< candidates of the row
-  Candidate last;   ///< of a prefix
+/// What the warps of a row tell each other, 16 bytes each. It has two sides: one is written while the other may still be
+/// read, and before a side is written again everybody has told something on the other one.
+struct Board {
+  uint4 parts[2][kWarpsPerRow];
+  uint4 few[kFew];
+  std::uint64_t barriers[2];
+  Candidate last;  ///< this block's finding
 };
 
 /// The first lane whose share of a line of masses, laid end to end, holds `target`; what is left of that inside it.
@@ -76,15 +83,15 @@ __device__ int pick(double mass, double& target) {
 /// What a lane does for a row: its logits in registers, -infinity once they are dropped, and their weights in shared memory.
 class RowSampler {
  public:
-  __device__ RowSampler(const SampleParams& params, const DeviceSampleRow& row, RowBoard& board,
-                        SharedMemory& shared, float* weights)
+  /// `weights`: of the block, one for each logit.
+  __device__ RowSampler(const SampleParams& params, const DeviceSampleRow& row, Board& board, float* weights)
       : p_(params),
         how_(row),
         board_(board),
-        shared_(shared),
-        lane_(board.lane()),
-        warp_(board.warp()),
-        weights_(weights + board.warp_of_block() * kMaxSteps * kWarpLanes) {}
+        lane_(static_cast<int>(threadIdx.x) % kWarpLanes),
+        warp_(static_cast<int>(ptx::cluster_rank()) * kWarpsPerBlock +
+              static_cast<int>(threadIdx.x) / kWarpLanes),
+        weights_(weights + static_cast<int>(threadIdx.x) / kWarpLanes * kMaxSteps * kWarpLanes) {}
 
   /// Reads the logits; the id of the largest, or kNoToken if there is no choice.
   __device__ TokenId load(const float* logits) {
@@ -103,9 +110,17 @@ class RowSampler {
     }
     // NaN comes out on top of all: the best of the row tells whether there is a choice.
     constexpr std::uint32_t kOrderOfNan = 0xFFFFFFFFu;
-    const Extremes row = board_.over_row(
-        Extremes::of_warp({has_nan ? kOrderOfNan : order_of_float(largest),
-                           static_cast<std::uint32_t>(id_of(step)), order_of_float(smallest)}));
+    const Extremes mine = of_warp({has_nan ? kOrderOfNan : order_of_float(largest),
+                                   static_cast<std::uint32_t>(id_of(step)), order_of_float(smallest)});
+    const uint4* parts = exchange({mine.best, mine.id, mine.worst, 0});
+    Extremes row{parts[lane_].x, parts[lane_].y, parts[lane_].z};
+#pragma unroll
+    for (int i = kWarpLanes; i < kWarpsPerRow; i += kWarpLanes) {
+      const uint4 other = parts[i + lane_];
+      if (other.x > row.best) row.best = other.x, row.id = other.y;  // ids rise with i
+      row.worst = min(row.worst, other.z);
+    }
+    row = of_warp(row);
     max_order_ = row.best;
     lowest_ = row.worst;
     const bool has_choice = row.best < order_of_float(INFINITY) && row.best > order_of_float(-INFINITY);
@@ -134,19 +149,19 @@ class RowSampler {
   }
 
   __device__ void keep_top_k() {
-    const Share all = board_.over_row(kept_).share();
+    const Share all = sum_of_row(kept_);
     if (all.count > how_.top_k) shorten(TopK{how_.top_k}, all);
   }
 
   __device__ void keep_top_p() {
-    const Share all = board_.over_row(kept_).share();
+    const Share all = sum_of_row(kept_);
     const auto mass = static_cast<std::uint64_t>(ceil(how_.top_p * static_cast<double>(all.mass)));
     shorten(TopP{::min(mass, all.mass)}, all);
   }
 
   /// The token in whose share the draw falls, to the warp that holds it; kNoToken to all others.
   __device__ TokenId draw() {
-    const uint4* parts = board_.exchange(kept_.words());
+    const uint4* parts = exchange(kept_);
     const auto mass_of = [&](int warp) {
       return static_cast<double>(PackedShare{parts[warp].x, parts[warp].y, 0}.mass()) / kUnits;
     };
@@ -178,6 +193,13 @@ class RowSampler {
     return ptx::exp2_approximate((logit - float_of_order(max_order_)) * how_.exponent_scale);
   }
 
+  __device__ static Extremes of_warp(const Extremes& mine) {
+    constexpr std::uint32_t kNoId = 0xFFFFFFFFu;
+    const std::uint32_t best = __reduce_max_sync(kAllLanes, mine.best);
+    return {best, __reduce_min_sync(kAllLanes, mine.best == best ? mine.id : kNoId),
+            __reduce_min_sync(kAllLanes, mine.worst)};
+  }
+
   /// Of this warp's candidates whose order is at least `least`.
   __device__ PackedShare share_of_warp(std::uint32_t least) const {
     const float threshold = float_of_order(least);
@@ -192,9 +214,45 @@ class RowSampler {
     return PackedShare::sum_of_warp(mass, count);
   }
 
+  /// A phase of the board in which every block of the cluster is sent `bytes`: the barrier to send them to.
+  __device__ std::uint64_t* begin_phase(std::uint32_t bytes) {
+    std::uint64_t* barrier = &board_.barriers[phase_ % 2];
+    if (threadIdx.x == 0) ptx::mbarrier_arrive_expect(barrier, bytes);
+    return barrier;
+  }
+  __device__ void end_phase() {
+    ptx::mbarrier_wait_cluster(&board_.barriers[phase_ % 2], static_cast<std::uint32_t>(phase_ / 2 % 2));
+    ++phase_;
+  }
+
+  /// Every warp's part, once all have told theirs.
+  __device__ const uint4* exchange(const uint4& mine) {
+    uint4* side = board_.parts[phase_ % 2];
+    std::uint64_t* barrier = begin_phase(sizeof(board_.parts[0]));
+    if (lane_ < kBlocksPerRow)
+      ptx::store_async(&side[warp_], mine, barrier, static_cast<std::uint32_t>(lane_));
+    end_phase();
+    return side;
+  }
+  __device__ const uint4* exchange(const PackedShare& mine) {
+    return exchange(uint4{mine.high, mine.low, mine.count, 0});
+  }
+
+  /// Of what the warps have each.
+  __device__ Share sum_of_row(const PackedShare& mine) {
+    const uint4* parts = exchange(mine);
+    PackedShare sum{0, 0, 0};
+#pragma unroll
+    for (int i = 0; i < kWarpsPerRow; i += kWarpLanes) {
+      const uint4 part = parts[i + lane_];
+      sum.high += part.x, sum.low += part.y, sum.count += part.z;
+    }
+    return PackedShare::of_warp(sum).share();
+  }
+
   /// Of numbers that every warp has: the sum of those of the warps before this one.
   __device__ int sum_before(std::uint32_t mine) {
-    const uint4* parts = board_.exchange(uint4{mine, 0, 0, 0});
+    const uint4* parts = exchange(uint4{mine, 0, 0, 0});
     std::uint32_t sum = 0;
     for (int i = lane_; i < warp_; i += kWarpLanes) sum += parts[i].x;
     return static_cast<int>(__reduce_add_sync(kAllLanes, sum));
@@ -213,7 +271,7 @@ class RowSampler {
             order_of_float(0.5F * float_of_order(low) + 0.5F * float_of_order(high));
         if (by_value > low && by_value < high) middle = by_value;
       }
-      const Share share = board_.over_row(share_of_warp(middle)).share();
+      const Share share = sum_of_row(share_of_warp(middle));
       if (goal.reached(share)) {
         low = middle, at_low = share;
       } else {
@@ -250,7 +308,9 @@ class RowSampler {
       if (logits_[k] >= lowest && logits_[k] < beyond) steps_left |= 1u << k;
     }
     int slot = sum_before(__reduce_add_sync(kAllLanes, static_cast<unsigned>(__popc(steps_left))));
-    std::uint64_t* barrier = board_.begin_phase_of_blocks(static_cast<std::uint32_t>(count * sizeof(uint4)));
+    // Warps without candidates send nothing in the coming phase, so its end does not tell that they have read the board.
+    ptx::cluster_sync();
+    std::uint64_t* barrier = begin_phase(static_cast<std::uint32_t>(count * sizeof(uint4)));
 #pragma unroll
     for (int k = 0; k < kMaxSteps; ++k) {
       const bool is_left = (steps_left >> k & 1u) != 0;
@@ -258,11 +318,11 @@ class RowSampler {
       if (is_left) tell_candidate(k, slot + __popc(left & lanes_below()), barrier);
       slot += __popc(left);
     }
-    board_.end_phase();
+    end_phase();
 
     // A thread a candidate: is the goal still to be reached when everything before it is taken?
     const auto candidate_at = [&](int i) {
-      const uint4 words = shared_.few[i];
+      const uint4 words = board_.few[i];
       return Candidate{words.x, words.y, __uint_as_float(words.z)};
     };
     Share before = above;
@@ -281,9 +341,9 @@ class RowSampler {
     }
     const bool is_kept = has_one && !goal.reached(before);
     const int num_kept = __syncthreads_count(is_kept ? 1 : 0);
-    if (is_kept && before.count - above.count == num_kept - 1) shared_.last = candidate;
+    if (is_kept && before.count - above.count == num_kept - 1) board_.last = candidate;
     __syncthreads();
-    return shared_.last;
+    return board_.last;
   }
 
   __device__ void tell_candidate(int k, int slot, std::uint64_t* barrier) {
@@ -291,7 +351,7 @@ class RowSampler {
                       __float_as_uint(weight(k)), 0};
 #pragma unroll 1
     for (std::uint32_t block = 0; block < kBlocksPerRow; ++block) {
-      ptx::store_async(&shared_.few[slot], words, barrier, block);
+      ptx::store_async(&board_.few[slot], words, barrier, block);
     }
   }
 
@@ -312,15 +372,14 @@ class RowSampler {
         id = static_cast<std::uint32_t>(id_of(k));
       rank += __popc(equal);
     }
-    const uint4* parts = board_.exchange(uint4{__reduce_max_sync(kAllLanes, id), 0, 0, 0});
+    const uint4* parts = exchange(uint4{__reduce_max_sync(kAllLanes, id), 0, 0, 0});
     for (int i = lane_; i < kWarpsPerRow; i += kWarpLanes) id = max(id, parts[i].x);
     return {order, __reduce_max_sync(kAllLanes, id), 0.0F};
   }
 
   const SampleParams& p_;
   const DeviceSampleRow& how_;
-  RowBoard& board_;
-  SharedMemory& shared_;
+  Board& board_;
   const int lane_;
   const int warp_;        ///< of the row's
   float* const weights_;  ///< [step][lane] of this warp
@@ -328,18 +387,22 @@ class RowSampler {
   std::uint32_t max_order_ = 0;
   PackedShare kept_{};        ///< of this warp
   std::uint32_t lowest_ = 0;  ///< order of a float: no candidate is below
+  int phase_ = 0;             ///< of the board
 };
 
-__global__ void __launch_bounds__(kThreadsPerBlock, 2) sample_kernel(const __grid_constant__ SampleParams p) {
-  __shared__ SharedMemory shared;
+__global__ void __launch_bounds__(kThreads, 2) sample_kernel(const __grid_constant__ SampleParams p) {
+  __shared__ Board board;
   extern __shared__ float weights[];
   ptx::launch_next_kernel();
-  RowBoard board(shared.board);
+  if (threadIdx.x == 0) {
+    for (std::uint64_t& barrier : board.barriers) ptx::mbarrier_init(&barrier, 1);
+    ptx::fence_mbarrier_init();
+  }
   ptx::cluster_sync();  // all blocks of the row are there to be written to
   ptx::wait_for_previous_kernel();
   const int row = static_cast<int>(blockIdx.x) / kBlocksPerRow;
   const DeviceSampleRow& how = p.rows[row];
-  RowSampler sampler(p, how, board, shared, weights);
+  RowSampler sampler(p, how, board, weights);
   const TokenId best = sampler.load(p.logits + row * p.stride);
   if (best == kNoToken || how.exponent_scale == 0.0F) {
     if (ptx::cluster_rank() == 0 && threadIdx.x == 0) p.ids[row] = best;
@@ -382,7 +445,7 @@ void sample_sm90(const SampleArgs& args, CudaContext& context) {
     }
     launch_kernel("sample", sample_kernel,
                   {.grid = dim3(static_cast<unsigned>(count * kBlocksPerRow)),
-                   .threads = kThreadsPerBlock,
+                   .threads = kThreads,
                    .shared_bytes = kSharedBytes,
                    .cluster = kBlocksPerRow},
                   context.stream, params);
