@@ -11,7 +11,6 @@
 #include "cuda/kernel_launch.h"
 #include "cuda/latent_rows.cuh"
 #include "cuda/ptx/cluster.h"
-#include "cuda/ptx/exp2.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/warp_reduce.cuh"
 #include "ops/compressor/compressor.h"
@@ -35,9 +34,8 @@ struct PoolShape {
   static constexpr int kSlice = kOverlaps ? 0 : kLatentBlock;
   static constexpr int kMaxThreads = kOverlaps ? kMaxHeadDim / kPiece : kSlice / kPiece * kRowGroups;
 
-  /// Of a multiprocessor. More would not leave registers for a thread's 8 x 2 x 4 values; with fewer, a chunk of 4,096
-  /// tokens takes a second wave.
-  static constexpr int kMinBlocks = kOverlaps ? 4 : 3;
+  /// Of a multiprocessor: enough rows in flight, and registers for a thread's 8 x 3 x 4 values.
+  static constexpr int kMinBlocks = kOverlaps ? 4 : 2;
 
   static constexpr int threads(int head_dim) { return kOverlaps ? head_dim / kPiece : kMaxThreads; }
   static constexpr int cluster(int head_dim) { return kOverlaps ? 1 : head_dim / kSlice; }
@@ -123,7 +121,7 @@ class Worker {
   /// The rows that entry `block` pools (where entries overlap, those of the block before it too). No branches, and nothing
   /// waits: all loads are in flight together.
   struct Rows {
-    Channels kv[kRowsPerThread], gate[kRowsPerThread];
+    Channels kv[kRowsPerThread], gate[kRowsPerThread], bias[kRowsPerThread];
   };
   __device__ Rows load(int block) const {
     Rows rows;
@@ -146,6 +144,7 @@ class Worker {
             stored ? of_ring.gate + in_ring : of_step.gate + (begin < 0 ? 0 : i * p.gate_stride) + column;
         rows.kv[first + i] = Channels::load(kv);
         rows.gate[first + i] = Channels::load(gate);
+        rows.bias[first + i] = Channels::load(bias_row(max(begin, 0)) + i * p.state.width + column);
       }
     }
     return rows;
@@ -157,10 +156,7 @@ class Worker {
 #pragma unroll
     for (int i = 0; i < kRowsPerThread; ++i) {
       const int position = position_of(block, i);
-      const int column = Shape::kOverlaps && i >= kRatio ? channel + p.head_dim : channel;
-      // In the ring it is added already. (It comes from the L1: every entry has the same.)
-      const Channels bias = Channels::load(bias_row(max(position, 0)) + column);
-      if (position >= item.sequence.start) gate[i] += bias;
+      if (position >= item.sequence.start) gate[i] += rows.bias[i];  // in the ring it is added already
       if (position < 0) kv[i] = Channels::filled(0.0F), gate[i] = Channels::filled(-INFINITY);
     }
     Channels maximum = gate[0];
@@ -168,16 +164,13 @@ class Worker {
     for (int i = 1; i < kRowsPerThread; ++i) maximum.raise_to(gate[i]);
     if constexpr (!Shape::kOverlaps) maximum = over_groups_maximum(maximum);
 
-    // exp(g - max), as a power of two of a fused product: rounding max / ln 2 shifts all exponents alike. The rest of the
-    // error grows with the distance from the maximum, and what it weighs falls faster.
-    constexpr float kLog2E = 1.44269504F;
     Channels weights = Channels::filled(0.0F), sums = weights;
 #pragma unroll
-    for (int j = 0; j < kPiece; ++j) {
-      const float shift = -maximum.value[j] * kLog2E;
+    for (int i = 0; i < kRowsPerThread; ++i) {
 #pragma unroll
-      for (int i = 0; i < kRowsPerThread; ++i) {
-        const float weight = ptx::exp2_approximate(fmaf(gate[i].value[j], kLog2E, shift));
+      for (int j = 0; j < kPiece; ++j) {
+        // Its error grows with the distance from the maximum, and what it weighs falls faster.
+        const float weight = __expf(gate[i].value[j] - maximum.value[j]);
         weights.value[j] += weight;
         sums.value[j] = fmaf(weight, kv[i].value[j], sums.value[j]);
       }

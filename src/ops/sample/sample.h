@@ -6,7 +6,7 @@
 ///     one before left), and one draw from the softmax of what is left: probabilities are summed in order of id, and the
 ///     token in whose share `uniform` falls is taken
 ///
-/// The reference and the sampler weigh in float64. The device weighs in float32 (sums of many in float64), so a draw within
+/// The reference and the sampler weigh in float64. The device weighs in float32 and adds up in fixed point, so a draw within
 /// about 1e-6 of a boundary between two shares, or a top-p that ends within as much of one, may fall to the other side.
 /// What is greedy, min-p and top-k are exact.
 #pragma once

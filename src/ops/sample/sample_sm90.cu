@@ -22,6 +22,7 @@
 #include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/store_async.h"
 #include "cuda/warp_reduce.cuh"
+#include "ops/sample/candidate_shares.cuh"
 #include "ops/sample/sample.h"
 
 namespace baleen {
@@ -56,96 +57,13 @@ struct SampleParams {
   DeviceSampleRow rows[kRowsPerLaunch];
 };
 
-/// How many candidates, and their probability: the likeliest's is kUnits. Integers: any order of additions gives one sum.
-struct Share {
-  std::uint64_t mass;
-  std::int32_t count;
-};
-constexpr int kHighBits = 14, kLowBits = 24;  // of a unit's logarithm, see PackedShare
-constexpr double kUnits = static_cast<double>(std::uint64_t{1} << (kHighBits + kLowBits));
-
-/// A share as a warp tells it. Sums of a row's 128 fit each of the words, so that a warp adds them up by its reductions of
-/// 32-bit integers.
-struct PackedShare {
-  std::uint32_t high;  ///< of the mass, in units of 2^-14: at most 2^31 in a row
-  std::uint32_t low;   ///< the rest, in units of 2^-38: 24 bits
-  std::uint32_t count;
-
-  /// `mass` of a lane, at most kMaxSteps.
-  __device__ static PackedShare sum_of_warp(float mass, int count) {
-    constexpr float kHigh = 1 << kHighBits, kLow = 1 << kLowBits;
-    const float scaled = mass * kHigh, whole = truncf(scaled);
-    PackedShare sum =
-        of_warp({static_cast<std::uint32_t>(whole), static_cast<std::uint32_t>((scaled - whole) * kLow),
-                 static_cast<std::uint32_t>(count)});
-    sum.high += sum.low >> kLowBits;
-    sum.low &= (1u << kLowBits) - 1;
-    return sum;
-  }
-  __device__ static PackedShare of_warp(const PackedShare& mine) {
-    return {__reduce_add_sync(kAllLanes, mine.high), __reduce_add_sync(kAllLanes, mine.low),
-            __reduce_add_sync(kAllLanes, mine.count)};
-  }
-  __device__ static PackedShare none() { return {0, 0, 0}; }
-  __device__ static PackedShare from(const uint4& words) { return {words.x, words.y, words.z}; }
-  __device__ uint4 words() const { return {high, low, count, 0}; }
-  __device__ std::uint64_t mass() const { return (std::uint64_t{high} << kLowBits) + low; }
-  __device__ Share share() const { return {mass(), static_cast<std::int32_t>(count)}; }
-};
-
-/// Of some logits: the order of the largest and its id (the lowest of equals), and the order of the smallest.
-struct Extremes {
-  std::uint32_t best;
-  std::uint32_t id;
-  std::uint32_t worst;
-
-  __device__ static Extremes of_warp(const Extremes& mine) {
-    const std::uint32_t largest = __reduce_max_sync(kAllLanes, mine.best);
-    return {largest, __reduce_min_sync(kAllLanes, mine.best == largest ? mine.id : none().id),
-            __reduce_min_sync(kAllLanes, mine.worst)};
-  }
-  __device__ static Extremes none() { return {kBelowAllFloats, 0xFFFFFFFFu, 0xFFFFFFFFu}; }
-  __device__ static Extremes from(const uint4& words) { return {words.x, words.y, words.z}; }
-  __device__ uint4 words() const { return {best, id, worst, 0}; }
-};
-
-/// A candidate near the end of a prefix, or the last one kept.
-struct Candidate {
-  std::uint32_t order;
-  std::uint32_t id;
-  float weight;
-
-  __device__ bool before(const Candidate& other) const {
-    return order > other.order || (order == other.order && id < other.id);
-  }
-};
-
 /// What the warps of a row tell each other, 16 bytes each. It has two sides: one is written while the other may still be
 /// read, and before a side is written again everybody has told something on the other one.
 struct Board {
-  uint4 of_warps[2][kWarpsPerRow];
-  uint4 of_blocks[2][kBlocksPerRow];
+  uint4 parts[2][kWarpsPerRow];
   uint4 few[kFew];
-  uint4 of_block[kWarpsPerBlock];  ///< this block's warps
   std::uint64_t barriers[2];
   Candidate last;  ///< this block's finding
-};
-
-struct TopK {
-  int k;
-  __device__ bool reached(const Share& share) const { return share.count >= k; }
-  /// How many of equal candidates to add to `above`; one has that weight.
-  __device__ int wanted(const Share& above, float /*weight*/) const { return k - above.count; }
-};
-
-struct TopP {
-  std::uint64_t mass;
-  __device__ bool reached(const Share& share) const { return share.mass >= mass; }
-  __device__ int wanted(const Share& above, float weight) const {
-    const double count =
-        ceil(static_cast<double>(mass - above.mass) / (kUnits * static_cast<double>(weight)));
-    return static_cast<int>(fmin(fmax(count, 1.0), static_cast<double>(kMaxVocab)));
-  }
 };
 
 /// The first lane whose share of a line of masses, laid end to end, holds `target`; what is left of that inside it.
@@ -192,9 +110,17 @@ class RowSampler {
     }
     // NaN comes out on top of all: the best of the row tells whether there is a choice.
     constexpr std::uint32_t kOrderOfNan = 0xFFFFFFFFu;
-    const Extremes row =
-        over_row(Extremes::of_warp({has_nan ? kOrderOfNan : order_of_float(largest),
-                                    static_cast<std::uint32_t>(id_of(step)), order_of_float(smallest)}));
+    const Extremes mine = of_warp({has_nan ? kOrderOfNan : order_of_float(largest),
+                                   static_cast<std::uint32_t>(id_of(step)), order_of_float(smallest)});
+    const uint4* parts = exchange({mine.best, mine.id, mine.worst, 0});
+    Extremes row{parts[lane_].x, parts[lane_].y, parts[lane_].z};
+#pragma unroll
+    for (int i = kWarpLanes; i < kWarpsPerRow; i += kWarpLanes) {
+      const uint4 other = parts[i + lane_];
+      if (other.x > row.best) row.best = other.x, row.id = other.y;  // ids rise with i
+      row.worst = min(row.worst, other.z);
+    }
+    row = of_warp(row);
     max_order_ = row.best;
     lowest_ = row.worst;
     const bool has_choice = row.best < order_of_float(INFINITY) && row.best > order_of_float(-INFINITY);
@@ -223,19 +149,19 @@ class RowSampler {
   }
 
   __device__ void keep_top_k() {
-    const Share all = over_row(kept_).share();
+    const Share all = sum_of_row(kept_);
     if (all.count > how_.top_k) shorten(TopK{how_.top_k}, all);
   }
 
   __device__ void keep_top_p() {
-    const Share all = over_row(kept_).share();
+    const Share all = sum_of_row(kept_);
     const auto mass = static_cast<std::uint64_t>(ceil(how_.top_p * static_cast<double>(all.mass)));
     shorten(TopP{::min(mass, all.mass)}, all);
   }
 
   /// The token in whose share the draw falls, to the warp that holds it; kNoToken to all others.
   __device__ TokenId draw() {
-    const uint4* parts = exchange(kept_.words());
+    const uint4* parts = exchange(kept_);
     const auto mass_of = [&](int warp) {
       return static_cast<double>(PackedShare{parts[warp].x, parts[warp].y, 0}.mass()) / kUnits;
     };
@@ -267,6 +193,13 @@ class RowSampler {
     return ptx::exp2_approximate((logit - float_of_order(max_order_)) * how_.exponent_scale);
   }
 
+  __device__ static Extremes of_warp(const Extremes& mine) {
+    constexpr std::uint32_t kNoId = 0xFFFFFFFFu;
+    const std::uint32_t best = __reduce_max_sync(kAllLanes, mine.best);
+    return {best, __reduce_min_sync(kAllLanes, mine.best == best ? mine.id : kNoId),
+            __reduce_min_sync(kAllLanes, mine.worst)};
+  }
+
   /// Of this warp's candidates whose order is at least `least`.
   __device__ PackedShare share_of_warp(std::uint32_t least) const {
     const float threshold = float_of_order(least);
@@ -294,32 +227,27 @@ class RowSampler {
 
   /// Every warp's part, once all have told theirs.
   __device__ const uint4* exchange(const uint4& mine) {
-    uint4* side = board_.of_warps[phase_ % 2];
-    std::uint64_t* barrier = begin_phase(sizeof(board_.of_warps[0]));
+    uint4* side = board_.parts[phase_ % 2];
+    std::uint64_t* barrier = begin_phase(sizeof(board_.parts[0]));
     if (lane_ < kBlocksPerRow)
       ptx::store_async(&side[warp_], mine, barrier, static_cast<std::uint32_t>(lane_));
     end_phase();
     return side;
   }
+  __device__ const uint4* exchange(const PackedShare& mine) {
+    return exchange(uint4{mine.high, mine.low, mine.count, 0});
+  }
 
-  /// The parts of all warps together. A block's are put together before they are sent: messages cost more than barriers.
-  template <class Part>
-  __device__ Part over_row(const Part& mine) {
-    const int warp_of_block = warp_ % kWarpsPerBlock;
-    if (lane_ == 0) board_.of_block[warp_of_block] = mine.words();
-    __syncthreads();
-    uint4* side = board_.of_blocks[phase_ % 2];
-    std::uint64_t* barrier = begin_phase(sizeof(board_.of_blocks[0]));
-    if (warp_of_block == 0) {
-      const Part part = lane_ < kWarpsPerBlock ? Part::from(board_.of_block[lane_]) : Part::none();
-      const Part block = Part::of_warp(part);
-      if (lane_ < kBlocksPerRow) {
-        ptx::store_async(&side[warp_ / kWarpsPerBlock], block.words(), barrier,
-                         static_cast<std::uint32_t>(lane_));
-      }
+  /// Of what the warps have each.
+  __device__ Share sum_of_row(const PackedShare& mine) {
+    const uint4* parts = exchange(mine);
+    PackedShare sum{0, 0, 0};
+#pragma unroll
+    for (int i = 0; i < kWarpsPerRow; i += kWarpLanes) {
+      const uint4 part = parts[i + lane_];
+      sum.high += part.x, sum.low += part.y, sum.count += part.z;
     }
-    end_phase();
-    return Part::of_warp(lane_ < kBlocksPerRow ? Part::from(side[lane_]) : Part::none());
+    return PackedShare::of_warp(sum).share();
   }
 
   /// Of numbers that every warp has: the sum of those of the warps before this one.
@@ -343,7 +271,7 @@ class RowSampler {
             order_of_float(0.5F * float_of_order(low) + 0.5F * float_of_order(high));
         if (by_value > low && by_value < high) middle = by_value;
       }
-      const Share share = over_row(share_of_warp(middle)).share();
+      const Share share = sum_of_row(share_of_warp(middle));
       if (goal.reached(share)) {
         low = middle, at_low = share;
       } else {
@@ -380,14 +308,9 @@ class RowSampler {
       if (logits_[k] >= lowest && logits_[k] < beyond) steps_left |= 1u << k;
     }
     int slot = sum_before(__reduce_add_sync(kAllLanes, static_cast<unsigned>(__popc(steps_left))));
-    // Every block sends a word even if it has no candidate: whoever goes on knows that all have read what came before.
-    __syncthreads();
-    std::uint64_t* barrier =
-        begin_phase(static_cast<std::uint32_t>(count * sizeof(uint4) + sizeof(board_.of_blocks[0])));
-    if (warp_ % kWarpsPerBlock == 0 && lane_ < kBlocksPerRow) {
-      ptx::store_async(&board_.of_blocks[phase_ % 2][warp_ / kWarpsPerBlock], uint4{}, barrier,
-                       static_cast<std::uint32_t>(lane_));
-    }
+    // Warps without candidates send nothing in the coming phase, so its end does not tell that they have read the board.
+    ptx::cluster_sync();
+    std::uint64_t* barrier = begin_phase(static_cast<std::uint32_t>(count * sizeof(uint4)));
 #pragma unroll
     for (int k = 0; k < kMaxSteps; ++k) {
       const bool is_left = (steps_left >> k & 1u) != 0;
