@@ -1,6 +1,6 @@
 // Attention over rows of 448 + 64 values on the tensor cores.
 //
-//     producers (8 warps)      rows of the list -> BF16 keys [64 entries][512 dims] in one of two stages
+//     producer (a warpgroup)   rows of the list -> BF16 keys [64 entries][512 dims] in one of two stages
 //     consumers (two)          scores = Q keys^T; weights = 2^(scores - maximum); sums += weights keys
 //
 // One thread block an SM runs through its tasks; the producer is up to two blocks of entries ahead, across tasks too.
@@ -17,8 +17,8 @@
 namespace baleen::sm90 {
 namespace {
 
-// 512 threads start with 128 each.
-constexpr int kProducerRegisters = 64;
+// Of the 168 registers a thread that 384 threads start with.
+constexpr int kProducerRegisters = 120;
 constexpr int kConsumerRegisters = 192;
 
 __global__ void __launch_bounds__(kTileThreads, 1)
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kTileThreads, 1)
     ptx::mbarrier_init(&smem.q_full, 1);
     ptx::mbarrier_init(&smem.q_empty, kConsumers * kConsumerWarps);
     for (int stage = 0; stage < kStages; ++stage) {
-      ptx::mbarrier_init(&smem.keys_full[stage], kProducerThreads);
+      ptx::mbarrier_init(&smem.keys_full[stage], kWarpgroupThreads);
       ptx::mbarrier_init(&smem.weights_full[stage], kWarpgroupThreads);
       for (auto& barrier : smem.keys_empty[stage]) ptx::mbarrier_init(&barrier, kConsumerWarps);
     }

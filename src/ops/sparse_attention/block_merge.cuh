@@ -22,38 +22,22 @@ namespace baleen::sm90 {
 /// A block's weights as a thread has them: operand registers of ptx/wgmma_bf16.h, for each 16 entries.
 using BlockWeights = std::uint32_t[kBlockSteps][4];
 
-/// How much of its sums a thread keeps when a block is added, of its two heads.
-struct KeptParts {
-  float part[2];
-
-  /// Of all lanes of the warp, all: nothing to do.
-  [[nodiscard]] __device__ bool whole() const {
-    return __all_sync(kAllLanes, part[0] == 1.0F && part[1] == 1.0F) != 0;
-  }
-  template <int kCount>
-  __device__ void scale(float (&sums)[kCount]) const {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) sums[i] *= part[i % 4 / 2];
-  }
-};
-
 /// Of a thread's two heads (rows `row` and `row` + 8 of a group of 64).
-struct SoftmaxState {
-  float maximum[2] = {-INFINITY, -INFINITY};
-  float denominator[2] = {};
-
-  /// Takes in a block, given the heads' maxima and sums, and brings its weights to the common maximum. The sums so far are
-  /// the caller's to scale.
-  __device__ KeptParts merge(const float2 (&block)[2], BlockWeights& weights) {
-    KeptParts kept;
+class SoftmaxState {
+ public:
+  /// Takes in a block: its weights and the sums so far are brought to the common maximum. `block`: the heads' maxima and
+  /// sums. All lanes of the warp take part.
+  template <int kCount>
+  __device__ void merge(const float2 (&block)[2], BlockWeights& weights, float (&sums)[kCount]) {
+    float kept[2];
     std::uint32_t added[2];
 #pragma unroll
     for (int head = 0; head < 2; ++head) {
       const float larger = fmaxf(maximum[head], block[head].x);
-      kept.part[head] = power(maximum[head], larger);
+      kept[head] = power(maximum[head], larger);
       const float factor = power(block[head].x, larger);
       added[head] = pack_bf16(factor, factor);
-      denominator[head] = __fmaf_rn(block[head].y, factor, __fmul_rn(denominator[head], kept.part[head]));
+      denominator[head] = __fmaf_rn(block[head].y, factor, __fmul_rn(denominator[head], kept[head]));
       maximum[head] = larger;
     }
 #pragma unroll
@@ -61,8 +45,14 @@ struct SoftmaxState {
 #pragma unroll
       for (int i = 0; i < 4; ++i) step[i] = ptx::multiply_bf16_pair(step[i], added[i % 2]);
     }
-    return kept;
+    if (__any_sync(kAllLanes, kept[0] != 1.0F || kept[1] != 1.0F)) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) sums[i] *= kept[i % 4 / 2];
+    }
   }
+
+  float maximum[2] = {-INFINITY, -INFINITY};
+  float denominator[2] = {};
 
  private:
   __device__ static float power(float maximum, float larger) {

@@ -93,8 +93,7 @@ __device__ void add_block(const Ahead& block, const std::byte* values, float (&s
     weights[step][2] = block.weights[step].z;
     weights[step][3] = block.weights[step].w;
   }
-  const KeptParts kept = state.merge(block.softmax, weights);
-  if (!kept.whole()) kept.scale(sums);
+  state.merge(block.softmax, weights, sums);
   const std::uint64_t descriptor =
       ptx::wgmma_transposed_descriptor(values, ptx::SmemSwizzle::k128B, kRowGroupBytes, kTileBytes);
   ptx::wgmma_fence();

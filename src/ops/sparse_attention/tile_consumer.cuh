@@ -40,16 +40,19 @@ class TileConsumer {
       const int list_size = uniform(info.list_size), first_slot = uniform(info.first_slot);
       const int num_blocks = blocks.end - blocks.begin;
       const int first_own = (consumer_ ^ num_begun_) % 2;
-      Sums sums = {};
+      float sums[kConsumerSums] = {};
       SoftmaxState state;
       if (first_own >= num_blocks) release(&smem_.q_empty);
-      for (int i = 0; i < num_blocks; ++i) {
-        if (i % 2 == first_own) {
-          const int block = blocks.begin + i;
-          weigh(num_begun_ + i, list_size - block * kBlockEntries, first_slot < 0 ? -1 : first_slot + block);
-          if (i + 2 >= num_blocks) release(&smem_.q_empty);
+      for (int i = 0; i < num_blocks; i += 2) {
+        const int own = i + first_own;
+        if (own < num_blocks) {
+          const int block = blocks.begin + own;
+          weigh(num_begun_ + own, list_size - block * kBlockEntries,
+                first_slot < 0 ? -1 : first_slot + block);
+          if (own + 2 >= num_blocks) release(&smem_.q_empty);
         }
-        if (first_slot < 0) gather(num_begun_ + i, sums, state);
+        if (first_slot >= 0) continue;
+        for (int j = i; j < min(i + 2, num_blocks); ++j) gather(num_begun_ + j, sums, state);
       }
       num_begun_ += num_blocks;
       if (first_slot < 0 && !info.nothing) finish(info, sums, state);
@@ -57,9 +60,7 @@ class TileConsumer {
   }
 
  private:
-  // An instruction's sums are at most half of what 512 threads start with.
-  static constexpr int kSpans = 2, kSpanTiles = kConsumerTiles / kSpans;
-  using Sums = float[kSpans][kSpanTiles * kTileSums];
+  static constexpr int kConsumerSums = kConsumerTiles * kTileSums;
 
   /// Once for each warp.
   __device__ void release(std::uint64_t* barrier) const {
@@ -135,7 +136,7 @@ class TileConsumer {
   }
 
   /// Adds block `number`'s weights times values to this consumer's dims.
-  __device__ void gather(int number, Sums& sums, SoftmaxState& state) {
+  __device__ void gather(int number, float (&sums)[kConsumerSums], SoftmaxState& state) {
     const int stage = number % kStages, parity = number / kStages % 2;
     ptx::mbarrier_wait(&smem_.keys_full[stage], parity);
     ptx::mbarrier_wait(&smem_.weights_full[stage], parity);
@@ -148,40 +149,31 @@ class TileConsumer {
       weights[step][2] = words.z;
       weights[step][3] = words.w;
     }
-    const KeptParts kept = state.merge({smem_.softmax[stage][row_], smem_.softmax[stage][row_ + 8]}, weights);
-    if (!kept.whole()) {
-#pragma unroll
-      for (auto& span : sums) kept.scale(span);
-    }
+    state.merge({smem_.softmax[stage][row_], smem_.softmax[stage][row_ + 8]}, weights, sums);
     const std::uint64_t values = ptx::wgmma_transposed_descriptor(
         smem_.keys[stage][consumer_ * kConsumerTiles], ptx::SmemSwizzle::k128B, kRowGroupBytes, kTileBytes);
     ptx::wgmma_fence();
 #pragma unroll
-    for (int span = 0; span < kSpans; ++span) {
-#pragma unroll
-      for (int step = 0; step < kBlockSteps; ++step) {
-        constexpr int kStepBytes = kDepth / 8 * kRowGroupBytes;
-        const int bytes = span * kSpanTiles * kTileBytes + step * kStepBytes;
-        ptx::wgmma_bf16<kSpanTiles * kTileDims, true>(sums[span], weights[step], values + bytes / 16, true);
-      }
+    for (int step = 0; step < kBlockSteps; ++step) {
+      constexpr int kStepBytes = kDepth / 8 * kRowGroupBytes;
+      ptx::wgmma_bf16<kConsumerTiles * kTileDims, true>(sums, weights[step], values + step * kStepBytes / 16,
+                                                        true);
     }
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
 #pragma unroll
-    for (auto& span : sums) {
-#pragma unroll
-      for (float& sum : span) ptx::wgmma_hold(sum);
-    }
+    for (float& sum : sums) ptx::wgmma_hold(sum);
     release(&smem_.keys_empty[stage][consumer_]);
   }
 
-  __device__ void finish(const TaskInfo& info, const Sums& sums, const SoftmaxState& state) const {
+  __device__ void finish(const TaskInfo& info, const float (&sums)[kConsumerSums],
+                         const SoftmaxState& state) const {
     float inverse[2];
     inverse_denominators(launch_, info.group, row_, state, info.list_size == 0, inverse);
 #pragma unroll
     for (int tile = 0; tile < kConsumerTiles; ++tile) {
       store_tile(launch_, info.query, info.group, consumer_ * kConsumerTiles + tile, thread_,
-                 sums[tile / kSpanTiles] + tile % kSpanTiles * kTileSums, inverse);
+                 sums + tile * kTileSums, inverse);
     }
   }
 

@@ -1,11 +1,11 @@
-/// The producer warps of attention on tiles: they find the rows of a query's list and write them as BF16 keys.
+/// The producer warpgroup of attention on tiles: finds the rows of a query's list and writes them as BF16 keys.
 ///
-/// Four threads share a row of the block. Thread t of a row takes codes 16 t .. of each 64 that share a scale, so that two of
-/// its 16-byte stores with those of the neighbouring row touch all banks.
+/// Four threads share a row, 32 rows at a time are half a block. Thread t of a row takes codes 16 t .. of each 64 that
+/// share a scale, so that two of its 16-byte stores with those of the neighbouring row touch all banks.
 ///
-/// Codes are asked for a block ahead, 28 KB in flight, and wait in registers: as soon as a piece is widened, the same piece
-/// of the next block's row is asked for. A row's page is asked for another block earlier, and its number in the selection
-/// another.
+/// Codes are asked for a block ahead, 28 KB in flight: those of the first half into registers, of the second into shared
+/// memory. As soon as a piece is widened, the same piece of the next block is asked for. A row's page is asked for another
+/// block earlier, and its number in the selection another.
 #pragma once
 
 #include <cuda.h>
@@ -26,7 +26,7 @@ class KeyProducer {
         q_map_(q_map),
         plan_(plan),
         smem_(smem),
-        thread_(static_cast<int>(threadIdx.x) - kConsumers * kWarpgroupThreads) {}
+        thread_(static_cast<int>(threadIdx.x) % kWarpgroupThreads) {}
 
   __device__ void run() {
     for (int task = static_cast<int>(blockIdx.x); task < plan_.num_tasks();
@@ -45,7 +45,8 @@ class KeyProducer {
   }
 
  private:
-  static constexpr int kRowThreads = kProducerThreads / kBlockEntries;
+  static constexpr int kRowThreads = 4;
+  static constexpr int kHalfRows = kWarpgroupThreads / kRowThreads;
   static constexpr int kCodeBlocks = kNope / kLatentBlock;
 
   /// Queries and description of a task, once the consumers have the scores of the task before.
@@ -65,6 +66,22 @@ class KeyProducer {
             kScaleBytes};
   }
 
+  /// What a thread knows of its row in half a block to come.
+  struct RowAhead {
+    int row;        ///< two blocks ahead
+    PageId page;    ///< of that
+    int row_after;  ///< three blocks ahead
+  };
+
+  /// Where the row at `index` is, which `ahead` was about; asks for the page and the number of those to come.
+  __device__ RowPlace advance(const EntryList& list, int index, RowAhead& ahead) const {
+    const RowPlace next = place(list, index, ahead.row, ahead.page);
+    ahead.row = ahead.row_after;
+    ahead.page = list.page(launch_, index + kBlockEntries, ahead.row);
+    ahead.row_after = list.row(index + 2 * kBlockEntries);
+    return next;
+  }
+
   __device__ void fill(const EntryList& list, const TaskInfo& info) {
     const BlockRange blocks = info.blocks;
     if (blocks.begin >= blocks.end) {
@@ -72,17 +89,29 @@ class KeyProducer {
       return;
     }
     const int piece = thread_ % kRowThreads, entry = thread_ / kRowThreads;
-    int index = blocks.begin * kBlockEntries + entry;
-    int row = list.row(index);
-    int row_after = list.row(index + kBlockEntries);
-    RowPlace here = place(list, index, row, list.page(launch_, index, row));
+    int index = blocks.begin * kBlockEntries + entry;  // of the first half
+
+    RowAhead ahead[2];
+    const std::byte* data[2];  // of the block that is on its way
+    uint2 scales[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int at = index + half * kHalfRows;
+      const int row = list.row(at);
+      ahead[half].row = list.row(at + kBlockEntries);
+      ahead[half].row_after = list.row(at + 2 * kBlockEntries);
+      const RowPlace first = place(list, at, row, list.page(launch_, at, row));
+      ahead[half].page = list.page(launch_, at + kBlockEntries, ahead[half].row);
+      data[half] = first.data;
+      scales[half] = load_scales(first);
+    }
     uint4 codes[kCodeBlocks];
 #pragma unroll
-    for (int i = 0; i < kCodeBlocks; ++i) codes[i] = load_codes(here.data, i, piece);
-    uint2 scales = load_scales(here);
-    row = row_after;
-    PageId page = list.page(launch_, index + kBlockEntries, row);
-    row_after = list.row(index + 2 * kBlockEntries);
+    for (int i = 0; i < kCodeBlocks; ++i) {
+      codes[i] = load_codes(data[0], i, piece);
+      copy_codes(data[1], i, piece);
+    }
+    ptx::cp_async_commit();
     begin(info);
 
     for (int block = blocks.begin; block < blocks.end; ++block, ++num_filled_) {
@@ -90,29 +119,48 @@ class KeyProducer {
       for (int consumer = 0; consumer < kConsumers; ++consumer) {
         ptx::mbarrier_wait(&smem_.keys_empty[stage][consumer], parity);
       }
-      copy_rope(here.data, stage, entry, piece);
+      copy_rope(data[0], stage, entry, piece);
+      copy_rope(data[1], stage, entry + kHalfRows, piece);
       ptx::cp_async_commit();
+
       index += kBlockEntries;
-      here = place(list, index, row, page);
-      row = row_after;
-      page = list.page(launch_, index + kBlockEntries, row);
-      row_after = list.row(index + 2 * kBlockEntries);
+      RowPlace next = advance(list, index, ahead[0]);
+      data[0] = next.data;
 #pragma unroll
       for (int i = 0; i < kCodeBlocks; ++i) {
-        store_widened(codes[i], scale_of(scales, i), smem_.keys[stage][i], entry, piece);
-        codes[i] = load_codes(here.data, i, piece);
+        store_widened(codes[i], scale_of(scales[0], i), smem_.keys[stage][i], entry, piece);
+        codes[i] = load_codes(data[0], i, piece);
       }
-      multiply_large(scales, stage, entry, piece);
-      scales = load_scales(here);
-      ptx::cp_async_wait<0>();
+      multiply_large(scales[0], stage, entry, piece);
+      scales[0] = load_scales(next);
+
+      next = advance(list, index + kHalfRows, ahead[1]);
+      data[1] = next.data;
+      ptx::cp_async_wait<1>();  // the second half's codes
+#pragma unroll
+      for (int i = 0; i < kCodeBlocks; ++i) {
+        store_widened(smem_.codes[i][thread_], scale_of(scales[1], i), smem_.keys[stage][i],
+                      entry + kHalfRows, piece);
+        copy_codes(data[1], i, piece);
+      }
+      ptx::cp_async_commit();
+      multiply_large(scales[1], stage, entry + kHalfRows, piece);
+      scales[1] = load_scales(next);
+
+      ptx::cp_async_wait<1>();  // the rotary part
       ptx::fence_proxy_async();
       ptx::mbarrier_arrive(&smem_.keys_full[stage]);
     }
+    ptx::cp_async_wait<0>();
   }
 
   __device__ static uint4 load_codes(const std::byte* data, int block, int piece) {
     if (data == nullptr) return {0, 0, 0, 0};
     return __ldcg(reinterpret_cast<const uint4*>(data + block * kLatentBlock) + piece);
+  }
+  __device__ void copy_codes(const std::byte* data, int block, int piece) {
+    const std::byte* from = data == nullptr ? launch_.window.base : data + block * kLatentBlock + piece * 16;
+    ptx::cp_async_16(&smem_.codes[block][thread_], from, data != nullptr);
   }
   __device__ static uint2 load_scales(const RowPlace& place) {
     if (place.data == nullptr) return {0, 0};

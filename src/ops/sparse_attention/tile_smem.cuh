@@ -12,6 +12,7 @@
 /// producer wrote when both consumers were done with block n.
 #pragma once
 
+#include "numeric/block_scale.h"
 #include "ops/sparse_attention/tile_work.cuh"
 
 namespace baleen::sm90 {
@@ -19,8 +20,7 @@ namespace baleen::sm90 {
 inline constexpr int kConsumers = 2;  ///< warpgroups; each owns 256 dims of the sums
 inline constexpr int kStages = 2;
 inline constexpr int kConsumerTiles = kDimTiles / kConsumers;
-inline constexpr int kProducerThreads = 2 * kWarpgroupThreads;
-inline constexpr int kTileThreads = kConsumers * kWarpgroupThreads + kProducerThreads;
+inline constexpr int kTileThreads = (kConsumers + 1) * kWarpgroupThreads;
 
 /// What the producer found out about a task.
 struct TaskInfo {
@@ -38,7 +38,8 @@ struct TileSmem {
   std::byte q[kDimTiles][kTileBytes];
   std::byte keys[kStages][kDimTiles][kTileBytes];
   uint4 weights[kStages][kBlockSteps][kWarpgroupThreads];
-  float2 softmax[kStages][kGroupHeads];  ///< maximum and sum of the block's weights
+  uint4 codes[kNope / kLatentBlock][kWarpgroupThreads];  ///< on their way to the producer's threads
+  float2 softmax[kStages][kGroupHeads];                  ///< maximum and sum of the block's weights
   TaskInfo tasks[2];
   std::uint64_t q_full, q_empty;
   std::uint64_t keys_full[kStages], keys_empty[kStages][kConsumers];
