@@ -28,8 +28,8 @@ if(BALEEN_CUDA)
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   set(CMAKE_CUDA_EXTENSIONS OFF)
-  # Warpgroup instructions need the architecture's own variant; -lineinfo lets profilers name lines. fmt 9 believes that nvcc has no
-  # constexpr and then uses it all the same.
+  # Warpgroup instructions need the architecture's own variant; -lineinfo lets profilers name lines. fmt 9 believes that
+  # nvcc has no constexpr and then uses it all the same.
   add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:-gencode=arch=compute_90a,code=sm_90a;--expt-relaxed-constexpr;-lineinfo;-DFMT_USE_CONSTEXPR=1>")
   find_package(CUDAToolkit REQUIRED)
 endif()

@@ -6,20 +6,27 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "app/engine_flags.h"
 #include "base/error.h"
+#include "device/make_device.h"
 #include "engine/engine.h"
 #include "hardware/instruction_sets.h"
 #include "hardware/machine_limits.h"
+#include "model/presets.h"
+#include "model_files/made_up.h"
 
 namespace baleen {
 namespace {
 
 struct BenchFlags {
   EngineFlags engine;
+  std::string preset;
+  std::optional<std::int64_t> num_layers;
+  std::int64_t sequences = 1;
   std::int64_t prompt = 512;
   std::int64_t decode = 32;
   std::int64_t at = 0;
@@ -49,17 +56,24 @@ std::vector<TokenId> some_tokens(std::int64_t count, std::int64_t vocab_size) {
   return tokens;
 }
 
-Phase measure(Engine& engine, SequenceId sequence, const std::string& name, std::span<const TokenId> tokens,
-              std::int64_t step_tokens) {
-  Phase phase{.name = name, .tokens = static_cast<std::int64_t>(tokens.size())};
+/// Feeds `tokens` to every sequence, step_tokens of them a step over all.
+Phase measure(Engine& engine, std::span<const SequenceId> sequences, const std::string& name,
+              std::span<const TokenId> tokens, std::int64_t step_tokens) {
+  const auto num_sequences = static_cast<std::int64_t>(sequences.size());
+  Phase phase{.name = name, .tokens = static_cast<std::int64_t>(tokens.size()) * num_sequences};
   engine.device().profile().clear();
+  const auto share = static_cast<std::size_t>(std::max<std::int64_t>(1, step_tokens / num_sequences));
   std::vector<double> steps;
-  for (std::size_t begin = 0; begin < tokens.size(); begin += static_cast<std::size_t>(step_tokens)) {
-    const auto part =
-        tokens.subspan(begin, std::min(tokens.size() - begin, static_cast<std::size_t>(step_tokens)));
-    const StepInput input{sequence, part, WantedLogits::kLast};
+  for (std::size_t begin = 0; begin < tokens.size(); begin += share) {
+    std::vector<StepInput> inputs;
+    const SampleRow greedy;
+    for (const SequenceId sequence : sequences) {
+      inputs.push_back(
+          {sequence, tokens.subspan(begin, std::min(tokens.size() - begin, share)), WantedLogits::kLast});
+      if (engine.limits().chooses) inputs.back().draws = {&greedy, 1};  // as a server would
+    }
     const auto start = std::chrono::steady_clock::now();
-    const Result<StepOutput> output = engine.step({&input, 1});
+    const Result<StepOutput> output = engine.step(inputs);
     if (!output) fail("{}", output.error());
     steps.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     phase.seconds += steps.back();
@@ -127,47 +141,90 @@ nlohmann::ordered_json to_json(const Phase& phase, const MachineLimits& limits) 
   return json;
 }
 
+/// The limits of what the engine runs on, and their name.
+struct Ceilings {
+  std::string machine;
+  MachineLimits limits;
+};
+
+Ceilings ceilings_of(const Engine& engine) {
+  if (engine.options().device.kind == DeviceKind::kCuda) {
+    const DeviceCeilings device = measure_device_ceilings(engine.options().device);
+    return {fmt::format("{}: {:.0f} GB/s copied, {:.0f} TFLOP/s BF16, {:.0f} TFLOP/s FP8", device.name,
+                        1e-9 * device.bytes_per_second, 1e-12 * device.bf16_flops_per_second,
+                        1e-12 * device.fp8_flops_per_second),
+            {device.bytes_per_second, device.fp8_flops_per_second}};
+  }
+  ThreadPool pool(engine.options().num_threads);
+  const MachineLimits limits = measure_machine_limits(pool);
+  return {fmt::format("{}, {} threads, {}: {:.1f} GB/s read, {:.1f} GFLOP/s multiply-add", processor_name(),
+                      engine.options().num_threads, instruction_set_in_use(),
+                      1e-9 * limits.read_bytes_per_second, 1e-9 * limits.fma_flops_per_second),
+          limits};
+}
+
+std::unique_ptr<Engine> make_engine(const BenchFlags& flags, const EngineOptions& options) {
+  if (flags.preset.empty()) return std::make_unique<Engine>(flags.engine.model, options);
+  ModelConfig config = preset_config(flags.preset);
+  if (flags.num_layers) config = with_layers(std::move(config), *flags.num_layers);
+  ThreadPool pool(default_num_threads());
+  return std::make_unique<Engine>(made_up_weights(config, 1, pool), options);
+}
+
 void run_bench(const BenchFlags& flags) {
   EngineOptions options = flags.engine.options();
-  Engine engine(flags.engine.model, options);
-  const std::int64_t wanted = std::max(flags.at, std::int64_t{0}) + flags.prompt + flags.decode + 1;
-  if (wanted > engine.context_tokens()) {
-    fail("bench: {} positions asked for, the context holds {}", wanted, engine.context_tokens());
+  options.max_sequences = flags.sequences;
+  const std::int64_t wanted = flags.at + flags.prompt + 2 * (flags.decode + 1);
+  if (options.cache_tokens == 0) {
+    options.cache_tokens = flags.sequences * pages_for(wanted) * kPageTokens;
   }
-  MachineLimits limits;
-  {
-    ThreadPool pool(engine.options().num_threads);
-    limits = measure_machine_limits(pool);
+  const auto engine = make_engine(flags, options);
+  if (wanted > engine->config().max_position_embeddings ||
+      wanted * flags.sequences > engine->options().cache_tokens) {
+    fail("bench: {} positions for each of {} sequences asked for, the cache holds {}, the model's context {}",
+         wanted, flags.sequences, engine->options().cache_tokens, engine->config().max_position_embeddings);
   }
-  if (!flags.json) {
-    fmt::print("{}, {} threads, {}: {:.1f} GB/s read, {:.1f} GFLOP/s multiply-add\n{}", processor_name(),
-               engine.options().num_threads, instruction_set_in_use(), 1e-9 * limits.read_bytes_per_second,
-               1e-9 * limits.fma_flops_per_second, to_text(engine.plan()));
+  const auto [machine, limits] = ceilings_of(*engine);
+  if (!flags.json) fmt::print("{}\n{}", machine, to_text(engine->plan()));
+  std::vector<SequenceId> sequences;
+  for (std::int64_t i = 0; i < flags.sequences; ++i) {
+    sequences.push_back(*engine->open({}));
+    if (flags.at > 0) engine->fabricate_history(sequences.back(), flags.at);
   }
-  const SequenceId sequence = *engine.open({});
   const std::vector<TokenId> tokens =
-      some_tokens(flags.prompt + flags.decode + 1, engine.config().vocab_size);
+      some_tokens(flags.prompt + 2 * (flags.decode + 1), engine->config().vocab_size);
   const std::span<const TokenId> all(tokens);
-  if (flags.at > 0) engine.fabricate_history(sequence, flags.at);
-  // The first step reads the weights from disk; it is not measured.
-  measure(engine, sequence, "warm-up", all.first(1), 1);
-  engine.device().set_profiling(true);
+  const std::span<const TokenId> prompt = all.first(static_cast<std::size_t>(flags.prompt));
+  const std::span<const TokenId> rest = all.subspan(prompt.size());
+  // The first steps read the weights from disk, load kernels and capture graphs; they are not measured.
+  const std::size_t num_warm_up = std::min<std::size_t>(rest.size(), 2);
+  measure(*engine, sequences, "warm-up", rest.first(num_warm_up), flags.sequences);
+  // Where operations are queued, looking at each of them slows a step down: decoding is timed without, then looked at.
+  const bool queued = engine->options().device.kind == DeviceKind::kCuda;
   std::vector<Phase> phases;
-  if (flags.prompt > 0) {
-    const auto prompt = all.subspan(1, static_cast<std::size_t>(flags.prompt));
-    phases.push_back(measure(engine, sequence, "prefill", prompt, engine.options().max_batch_tokens));
-  }
+  const auto measure_phase = [&](const std::string& name, std::span<const TokenId> part,
+                                 std::int64_t step_tokens, bool profile) {
+    engine->device().set_profiling(profile);
+    phases.push_back(measure(*engine, sequences, name, part, step_tokens));
+  };
+  if (flags.prompt > 0) measure_phase("prefill", prompt, engine->options().max_batch_tokens, true);
   if (flags.decode > 0) {
-    const auto rest = all.subspan(1 + static_cast<std::size_t>(flags.prompt));
-    phases.push_back(
-        measure(engine, sequence, fmt::format("decode at {}", engine.length(sequence)), rest, 1));
+    const auto half = rest.subspan(num_warm_up, static_cast<std::size_t>(flags.decode));
+    const std::string name = fmt::format("decode at {}", engine->length(sequences.front()));
+    measure_phase(name, half, flags.sequences, !queued);
+    if (queued) {
+      const auto looked_at = rest.subspan(num_warm_up + half.size(), std::min<std::size_t>(half.size(), 4));
+      measure_phase(name + ", operation by operation", looked_at, flags.sequences, true);
+    }
   }
   if (!flags.json) {
     for (const Phase& phase : phases) print_phase(phase, limits);
     return;
   }
-  nlohmann::ordered_json json{{"processor", processor_name()},
-                              {"threads", engine.options().num_threads},
+  nlohmann::ordered_json json{{"machine", machine},
+                              {"device", device_name(engine->options().device)},
+                              {"processor", processor_name()},
+                              {"threads", engine->options().num_threads},
                               {"instruction_set", instruction_set_in_use()},
                               {"read_bytes_per_second", limits.read_bytes_per_second},
                               {"fma_flops_per_second", limits.fma_flops_per_second},
@@ -183,6 +240,14 @@ void add_bench_command(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("bench", "Time of every operation against this machine's measured limits");
   flags->engine.add_to(*command);
+  command->add_option("--preset", flags->preset,
+                      "Random weights of a known geometry instead of --model, e.g. flash");
+  command->add_option("--layers", flags->num_layers, "With --preset: keep the first so many layers");
+  command
+      ->add_option("--sequences", flags->sequences,
+                   "Sequences at a time, each with prompt, history and decoding")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   command->add_option("--prompt", flags->prompt, "Prompt tokens to measure; 0: none")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

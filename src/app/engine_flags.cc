@@ -36,6 +36,9 @@ void EngineFlags::add_to(CLI::App& command) {
                   "exact: float32 throughout; bf16: BF16 activations; released: the released code's rounding")
       ->check(CLI::IsMember({"exact", "bf16", "released"}))
       ->capture_default_str();
+  command
+      .add_option("--device,-d", device, "cpu, cuda or cuda:N (an NVIDIA Hopper GPU); auto: a GPU if there is one")
+      ->capture_default_str();
   command.add_option("--threads,-t", threads, "Threads; 0: every processor")->capture_default_str();
   command.add_option("--chunk", chunk, "Prompt tokens a step")
       ->check(CLI::PositiveNumber)
@@ -57,6 +60,7 @@ EngineOptions EngineFlags::options() const {
   }
   limit_instruction_set(instruction_set);
   EngineOptions options;
+  options.device = device_from_name(device);
   options.precision = *precision_from_name(precision);
   options.num_threads = threads;
   options.max_batch_tokens = chunk;

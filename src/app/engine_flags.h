@@ -19,6 +19,7 @@ void add_model_option(CLI::App& command, std::string& model);
 struct EngineFlags {
   std::string model;
   std::string precision = "released";
+  std::string device = "auto";
   std::string kernels = "best";
   std::string instruction_set = "best";
   int threads = 0;

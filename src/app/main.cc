@@ -15,6 +15,7 @@
 #include "app/logits.h"
 #include "app/parse_chat.h"
 #include "app/perplexity.h"
+#include "app/plan.h"
 #include "app/run.h"
 #include "app/serve.h"
 #include "app/tokenize.h"
@@ -37,6 +38,7 @@ int run(int argc, char** argv) {
   baleen::add_chat_command(app);
   baleen::add_serve_command(app);
   baleen::add_bench_command(app);
+  baleen::add_plan_command(app);
   baleen::add_inspect_command(app);
   baleen::add_init_command(app);
   baleen::add_convert_command(app);

@@ -164,10 +164,7 @@ ServedModel served_model(const ServeFlags& flags, const Engine& engine, const To
 EngineView view_of(Engine& engine, std::int64_t disk_budget_bytes) {
   EngineView view;
   view.tree = engine.tree(kMostTreeNodes);
-  const View<const std::int64_t, 2> load = engine.expert_load();
-  for (std::int64_t block = 0; block < load.extent(0); ++block) {
-    view.expert_load.emplace_back(load.row(block).begin(), load.row(block).end());
-  }
+  view.expert_load = engine.expert_load();
   for (const auto& [name, record] : engine.device().profile().records()) {
     view.operations.push_back({.name = std::string(name),
                                .calls = record.calls,
@@ -192,13 +189,22 @@ void serve(ServeFlags flags) {
 
   const Tokenizer tokenizer = Tokenizer::load(flags.engine.model);
   Engine engine(flags.engine.model, engine_options(flags));
-  engine.device().set_profiling(true);
+  // Where operations are queued, times of single ones would keep steps from being replayed.
+  engine.device().set_profiling(engine.options().device.kind == DeviceKind::kCpu);
   flags.scheduler.max_batch_tokens = flags.max_batch_tokens;
   Scheduler scheduler(engine, tokenizer, flags.scheduler, steady_seconds);
   const auto probe = [&engine, budget = flags.cache_disk_bytes] { return view_of(engine, budget); };
   ApiServer server(served_model(flags, engine, tokenizer), scheduler, probe, std::move(options));
 
-  const std::jthread loop([&scheduler](const std::stop_token& stop) { scheduler.run(stop); });
+  std::string lost_device;
+  std::jthread loop([&](const std::stop_token& stop) {
+    try {
+      scheduler.run(stop);
+    } catch (const LostDevice& lost) {
+      lost_device = lost.what();
+      server.drain(flags.drain_seconds);  // every reply has ended, with this error
+    }
+  });
   shutdown.on_first([&] {
     fmt::print(stderr, "baleen: shutting down, replies have {} s to end; once more: at once\n",
                flags.drain_seconds);
@@ -220,6 +226,9 @@ void serve(ServeFlags flags) {
   // The server goes before the thread that waits for signals.
   shutdown.on_first(nullptr);
   shutdown.on_second(nullptr);
+  loop.request_stop();
+  loop.join();
+  if (!lost_device.empty()) fail("{}", lost_device);
 }
 
 }  // namespace

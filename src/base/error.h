@@ -20,6 +20,13 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A device that nothing works on any more (an illegal address, a launch that failed): whoever uses it should end in
+/// order.
+class LostDevice : public Error {
+ public:
+  using Error::Error;
+};
+
 /// Throws `Error` with a formatted sentence.
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {

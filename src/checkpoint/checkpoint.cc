@@ -118,6 +118,11 @@ Checkpoint::Checkpoint(const std::filesystem::path& folder) : folder_(folder) {
   }
 }
 
+Checkpoint::Checkpoint(std::string_view label, std::vector<TensorInfo> tensors, std::shared_ptr<const void> owner)
+    : folder_(label), owner_(std::move(owner)), tensors_(std::move(tensors)) {
+  std::ranges::sort(tensors_, {}, &TensorInfo::name);
+}
+
 void Checkpoint::open_shards(const std::filesystem::path& index_path) {
   const WeightMap weight_map = parse_weight_map(read_text_file(index_path), index_path.string());
   std::map<std::string_view, const SafetensorsFile*> shards;

@@ -32,6 +32,9 @@ class Checkpoint {
   /// tensor is not in the shard where the index puts it.
   explicit Checkpoint(const std::filesystem::path& folder);
 
+  /// Tensors that lie in memory, which `owner` keeps; `label` names them in messages.
+  Checkpoint(std::string_view label, std::vector<TensorInfo> tensors, std::shared_ptr<const void> owner);
+
   [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
   /// In name order.
   [[nodiscard]] const std::vector<TensorInfo>& tensors() const { return tensors_; }
@@ -48,6 +51,7 @@ class Checkpoint {
 
   std::filesystem::path folder_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::shared_ptr<const void> owner_;
   std::vector<TensorInfo> tensors_;
   std::vector<std::string> unlisted_;
 };

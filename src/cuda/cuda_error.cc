@@ -31,7 +31,7 @@ void check_cuda(cudaError_t status, const char* what, std::source_location where
   if (status == cudaSuccess) return;
   const std::string text = fmt::format("{}: CUDA says '{}' ({}, at {}:{})", what, cudaGetErrorString(status),
                                        cudaGetErrorName(status), where.file_name(), where.line());
-  if (is_sticky(status)) throw StickyCudaError(text + "; the device's context is lost, start again");
+  if (is_sticky(status)) throw LostDevice(text + "; nothing works on this device any more, start again");
   static_cast<void>(cudaGetLastError());  // not sticky: the next call shall not find it
   throw Error(text);
 }

@@ -9,14 +9,7 @@
 
 namespace baleen {
 
-/// A device error that no later call will survive (an illegal address, a launch that failed, ...): the process should
-/// end in order, everything on disk intact.
-class StickyCudaError : public Error {
- public:
-  using Error::Error;
-};
-
-/// Throws `Error` (`StickyCudaError` where the context is lost) unless `status` is success. `what`: what was being done,
+/// Throws `Error` (`LostDevice` where no later call would work) unless `status` is success. `what`: what was being done,
 /// e.g. "allocating 3.2 GB".
 void check_cuda(cudaError_t status, const char* what,
                 std::source_location where = std::source_location::current());

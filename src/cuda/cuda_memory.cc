@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstring>
+
 #include "cuda/cuda_error.h"
 
 namespace baleen {
@@ -47,6 +49,17 @@ void CudaMemory::copy(std::byte* to, const std::byte* from, std::int64_t size_by
   check_cuda(
       cudaMemcpyAsync(to, from, static_cast<std::size_t>(size_bytes), cudaMemcpyDeviceToDevice, stream_),
       "copying on the device");
+}
+
+std::byte* CudaPinnedMemory::allocate(std::int64_t size_bytes) {
+  void* data = nullptr;
+  check_cuda(cudaMallocHost(&data, static_cast<std::size_t>(size_bytes)), "getting pinned host memory");
+  std::memset(data, 0, static_cast<std::size_t>(size_bytes));
+  return static_cast<std::byte*>(data);
+}
+
+void CudaPinnedMemory::release(std::byte* data, std::int64_t /*size_bytes*/) noexcept {
+  static_cast<void>(cudaFreeHost(data));
 }
 
 }  // namespace baleen

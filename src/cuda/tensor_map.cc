@@ -66,12 +66,14 @@ CUtensorMap make_tensor_map(const void* base, std::int64_t rows, std::int64_t ro
 
 CUtensorMap make_tensor_map(const void* base, std::int64_t count, std::int64_t matrix_stride_bytes,
                             std::int64_t rows, std::int64_t row_bytes, std::int64_t stride_bytes,
-                            int box_rows, int box_bytes, TileSwizzle swizzle) {
+                            int box_rows, int box_bytes, TileSwizzle swizzle, int box_matrices) {
   return encode<3>(
       base,
       {static_cast<cuuint64_t>(row_bytes), static_cast<cuuint64_t>(rows), static_cast<cuuint64_t>(count)},
       {static_cast<cuuint64_t>(stride_bytes), static_cast<cuuint64_t>(matrix_stride_bytes)},
-      {static_cast<cuuint32_t>(box_bytes), static_cast<cuuint32_t>(box_rows), 1}, swizzle);
+      {static_cast<cuuint32_t>(box_bytes), static_cast<cuuint32_t>(box_rows),
+       static_cast<cuuint32_t>(box_matrices)},
+      swizzle);
 }
 
 }  // namespace baleen

@@ -17,10 +17,11 @@ enum class TileSwizzle : std::uint8_t { kNone, k32B, k64B, k128B };
                                           std::int64_t stride_bytes, int box_rows, int box_bytes,
                                           TileSwizzle swizzle);
 
-/// The same for `count` matrices `matrix_stride_bytes` apart (experts, groups): coordinates (byte, row, matrix).
+/// The same for `count` matrices `matrix_stride_bytes` apart (experts, groups): coordinates (byte, row, matrix); a box is
+/// the same piece of `box_matrices` of them.
 [[nodiscard]] CUtensorMap make_tensor_map(const void* base, std::int64_t count,
                                           std::int64_t matrix_stride_bytes, std::int64_t rows,
                                           std::int64_t row_bytes, std::int64_t stride_bytes, int box_rows,
-                                          int box_bytes, TileSwizzle swizzle);
+                                          int box_bytes, TileSwizzle swizzle, int box_matrices = 1);
 
 }  // namespace baleen

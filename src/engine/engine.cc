@@ -2,11 +2,11 @@
 
 #include "engine/engine.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/progress.h"
+#include "device/make_device.h"
 #include "hardware/instruction_sets.h"
 #include "model/identity.h"
 
@@ -17,53 +17,77 @@ namespace {
 /// Changes when pages of the same tokens get other bytes.
 constexpr int kPageLayoutVersion = 1;
 
+std::unique_ptr<Device> make_planned_device(const EngineOptions& options, const MemoryPlan& plan) {
+  std::unique_ptr<Device> device =
+      make_device(options.device, {.num_threads = options.num_threads,
+                                   .scratch_bytes = plan.scratch_bytes,
+                                   .max_rows = options.max_batch_tokens,
+                                   .max_sequences = options.max_sequences,
+                                   .max_pages = plan.max_table_pages,
+                                   .kernels = options.kernels});
+  // On a CPU pages become resident one by one; all else is used by the first large step.
+  const std::int64_t wanted = plan.total_bytes() - (options.device.kind == DeviceKind::kCpu ? plan.page_bytes : 0);
+  if (const std::int64_t free_bytes = device->free_bytes(); wanted > free_bytes) {
+    fail("this needs {:.2f} GB of {}, where {:.2f} GB are free:\n{}try a smaller --context, --chunk or --max-sequences",
+         1e-9 * static_cast<double>(wanted), device->name(), 1e-9 * static_cast<double>(free_bytes), to_text(plan));
+  }
+  return device;
+}
+
+std::unique_ptr<DeviceWeights> on_device(const ModelWeights& weights, Device& device) {
+  if (&device.memory() == &host_memory()) return nullptr;
+  return std::make_unique<DeviceWeights>(weights.tree(), device.memory());
+}
+
 }  // namespace
 
-bool all_finite(std::span<const float> values) {
+bool all_finite(const ConstActivations<2>& values) {
+  const auto size = static_cast<std::size_t>(values.size());
+  if (values.element_type() == ElementType::kBf16) {
+    constexpr unsigned kExponent = 0x7F80;
+    return std::ranges::none_of(std::span(values.bf16().data(), size),
+                                [](Bf16Bits bits) { return (bits & kExponent) == kExponent; });
+  }
   // x - x is 0 for every finite x and NaN otherwise; a sum of such differences vectorises, a branch does not.
   float sum = 0.0F;
-  for (const float value : values) sum += value - value;
+  for (const float value : std::span(values.data(), size)) sum += value - value;
   return sum == 0.0F;
 }
 
+ConstActivations<3> Engine::stacked(const ConstActivations<2>& streams) const {
+  return streams.reshaped<3>({streams.extent(0), config().hc_mult, config().hidden_size});
+}
+
 Engine::Engine(const std::filesystem::path& folder, const EngineOptions& options)
-    : weights_(folder),
-      options_(resolved(options, weights_.config())),
-      plan_(plan_memory(config(), options_)),
-      cache_(cache_geometry(config(), options_), plan_.capacity),
+    : Engine(std::make_unique<ModelWeights>(folder), options) {}
+
+Engine::Engine(std::unique_ptr<ModelWeights> weights, const EngineOptions& options)
+    : weights_(std::move(weights)),
+      options_(resolved(options, config())),
+      plan_(plan_memory(config(), detect_formats(config(), weights_->checkpoint()), options_)),
+      device_(make_planned_device(options_, plan_)),
+      device_weights_(on_device(*weights_, *device_)),
+      cache_(cache_geometry(config(), options_), plan_.capacity, device_->memory()),
       disk_(open_disk_tier()),
       sequences_(cache_, options_.reserved_tails, disk_.get()),
-      device_(options_.num_threads, plan_.scratch_bytes, options_.kernels),
-      arena_(plan_.activation_bytes + plan_.logit_bytes),
-      forward_(weights_, device_, cache_, options_.precision, options_.max_batch_tokens, arena_) {
-  // Pages become resident one by one; all else is used by the first large step.
-  const double physical =
-      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
-  if (static_cast<double>(plan_.total_bytes() - plan_.page_bytes) > physical) {
-    fail("a step would take {:.1f} GB beside the weights, this machine has {:.1f} GB; try a smaller --chunk",
-         1e-9 * static_cast<double>(plan_.total_bytes() - plan_.page_bytes), 1e-9 * physical);
-  }
+      arena_(plan_.activation_bytes + plan_.logit_bytes, device_->memory()),
+      forward_(config(), device_weights_ ? device_weights_->tree() : weights_->tree(), *device_, cache_,
+               options_.precision, options_.max_batch_tokens, arena_),
+      host_arena_(plan_.host_logit_bytes, device_->host_visible_memory()) {
   allocate_activations();
-  forward_.observe_blocks(
-      [](void* self, std::int64_t block, ConstActivations<3> seen) {
-        auto& engine = *static_cast<Engine*>(self);
-        if (engine.bad_block_) return;
-        for (const std::int64_t row : engine.wanted_rows_) {
-          if (row < seen.extent(0) && !all_finite(row_of(seen, row))) engine.bad_block_ = block;
-        }
-      },
-      this);
+  capture_steps();
 }
 
 std::unique_ptr<DiskTier> Engine::open_disk_tier() const {
   if (!options_.disk) return nullptr;
   const DiskCacheOptions& disk = *options_.disk;
   // All that decides what bytes a page has for given tokens.
-  const std::string kernels =
-      options_.kernels == Kernels::kReference ? "reference" : instruction_set_in_use();
+  const std::string kernels = options_.device.kind == DeviceKind::kCuda      ? "sm90"
+                              : options_.kernels == Kernels::kReference ? "reference"
+                                                                        : instruction_set_in_use();
   const std::string fingerprint =
       fmt::format("layout {} {} {} {} {}", kPageLayoutVersion, precision_name(options_.precision), kernels,
-                  checkpoint_identity(weights_.checkpoint()), options_.mtp ? "mtp" : "main");
+                  checkpoint_identity(weights_->checkpoint()), options_.mtp ? "mtp" : "main");
   return std::make_unique<DiskTier>(
       DiskTierOptions{.folder = disk.folder,
                       .budget_bytes = disk.budget_bytes,
@@ -82,24 +106,67 @@ std::optional<DiskTierStats> Engine::disk_stats() const {
 
 void Engine::allocate_activations() {
   const ModelConfig& c = config();
-  const auto streams = [&](std::int64_t rows) {
-    return Activations<3>(arena_.allocate<float>(rows * c.hc_dim()), {rows, c.hc_mult, c.hidden_size});
+  const ElementType type = device_->activation_type();
+  const auto streams = [&](std::int64_t num_rows) {
+    return Activations<2>(arena_.allocate<std::byte>(num_rows * c.hc_dim() * size_of(type)), type,
+                          {num_rows, c.hc_dim()});
   };
   const auto logits = [&] {
     return Activations<2>(arena_.allocate<float>(options_.max_logit_rows * c.vocab_size),
                           {options_.max_logit_rows, c.vocab_size});
   };
+  const auto host_logits = [&] {
+    return plan_.host_logit_bytes == 0 ? nullptr : host_arena_.allocate<float>(options_.max_logit_rows * c.vocab_size);
+  };
   wanted_streams_ = streams(options_.max_logit_rows);
+  chosen_ = {arena_.allocate<TokenId>(options_.max_logit_rows), static_cast<std::size_t>(options_.max_logit_rows)};
   logits_ = logits();
+  host_logits_ = host_logits();
   if (options_.mtp) {
     const std::int64_t rows_kept = options_.max_draft_tokens + 1;
-    mtp_inputs_ = streams(options_.max_batch_tokens);
+    mtp_inputs_ = streams(device_->padded_rows(options_.max_batch_tokens));
     last_streams_ = KeptStreams(streams(options_.max_sequences * rows_kept), rows_kept);
     mtp_logits_ = logits();
+    host_mtp_logits_ = host_logits();
   }
   if (options_.max_draft_tokens > 0) draft_streams_ = streams(options_.max_sequences);
   // The plan is a promise: what was reserved is what was computed.
   BALEEN_CHECK_EQ(arena_.peak_bytes(), plan_.activation_bytes + plan_.logit_bytes);
+}
+
+std::span<const TokenId> Engine::choose(const Activations<2>& logits, std::span<const SampleRow> draws) {
+  const std::span<TokenId> ids = chosen_.first(draws.size());
+  device_->sample({.logits = logits, .rows = draws, .ids = ids});
+  host_chosen_.resize(draws.size());
+  device_->memory().download(std::as_writable_bytes(std::span(host_chosen_)),
+                             reinterpret_cast<const std::byte*>(ids.data()));
+  return host_chosen_;
+}
+
+void Engine::capture_steps() {
+  if (options_.device.kind == DeviceKind::kCpu) return;
+  const std::int64_t most_rows = std::min(
+      {options_.max_sequences * (1 + options_.max_draft_tokens), options_.max_batch_tokens, kMaxGraphRows});
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t rows = 1; rows <= most_rows; ++rows) {
+    if (sizes.empty() || device_->padded_rows(rows) > sizes.back()) sizes.push_back(device_->padded_rows(rows));
+  }
+  Progress progress("capturing steps", "sizes", static_cast<std::int64_t>(sizes.size()));
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    forward_.capture(sizes[i], options_.mtp, options_.mtp ? stacked(mtp_inputs_) : ConstActivations<3>());
+    progress.update(static_cast<std::int64_t>(i + 1));
+  }
+}
+
+void Engine::gather(ConstActivations<2> from, std::span<const RowPair> pairs, Activations<2> to) {
+  if (!pairs.empty()) device_->gather_rows({.from = from, .pairs = pairs, .to = to});
+}
+
+ConstActivations<2> Engine::read_back(const Activations<2>& logits, float* host_copy) {
+  if (host_copy == nullptr) return logits;
+  device_->memory().download(std::as_writable_bytes(std::span(host_copy, static_cast<std::size_t>(logits.size()))),
+                             logits.address());
+  return {host_copy, logits.extents()};
 }
 
 std::int64_t Engine::context_tokens() const {
@@ -113,7 +180,8 @@ EngineLimits Engine::limits() const {
           .max_logit_rows = options_.max_logit_rows,
           .max_sequences = options_.max_sequences,
           .max_draft_tokens = options_.max_draft_tokens,
-          .context_tokens = context_tokens()};
+          .context_tokens = context_tokens(),
+          .chooses = options_.device.kind == DeviceKind::kCuda};
 }
 
 std::optional<SequenceId> Engine::open(std::span<const TokenId> prompt) { return sequences_.open(prompt); }

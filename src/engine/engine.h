@@ -14,12 +14,13 @@
 #include <vector>
 
 #include "base/error.h"
-#include "device/cpu_device.h"
+#include "device/device.h"
 #include "engine/kept_streams.h"
 #include "engine/memory_plan.h"
 #include "engine/sequence_table.h"
 #include "engine/step_engine.h"
 #include "model/forward.h"
+#include "model/device_weights.h"
 #include "model/weights.h"
 
 namespace baleen {
@@ -27,19 +28,22 @@ namespace baleen {
 /// Not thread-safe: one caller steps, all processors work.
 class Engine final : public StepEngine {
  public:
-  /// Maps the checkpoint and reserves memory by the plan. Throws `Error`.
+  /// Maps the checkpoint and reserves memory by the plan; on a device of its own memory, also copies the weights there.
+  /// Throws `Error`.
   Engine(const std::filesystem::path& folder, const EngineOptions& options);
+  /// The same of weights that are at hand.
+  Engine(std::unique_ptr<ModelWeights> weights, const EngineOptions& options);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  [[nodiscard]] const ModelConfig& config() const { return weights_.config(); }
-  [[nodiscard]] const ModelWeights& weights() const { return weights_; }
+  [[nodiscard]] const ModelConfig& config() const { return weights_->config(); }
+  [[nodiscard]] const ModelWeights& weights() const { return *weights_; }
   [[nodiscard]] const EngineOptions& options() const { return options_; }
   [[nodiscard]] const MemoryPlan& plan() const { return plan_; }
   /// Also keeps the profile of operations, if that is wanted.
-  CpuDevice& device() { return device_; }
-  /// How many tokens each block sent to each routed expert since the start [blocks, E]; drafts count too.
-  [[nodiscard]] View<const std::int64_t, 2> expert_load() const { return forward_.expert_load(); }
+  Device& device() { return *device_; }
+  /// How many tokens each block sent to each routed expert since the start, rows of [blocks, E]; drafts count too.
+  [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() const { return forward_.expert_load(); }
   /// Nothing without a disk tier.
   [[nodiscard]] std::optional<DiskTierStats> disk_stats() const;
   /// Positions one sequence can have when it has the cache to itself.
@@ -51,8 +55,7 @@ class Engine final : public StepEngine {
   [[nodiscard]] bool reserve(SequenceId sequence, std::int64_t num_tokens) override;
   [[nodiscard]] Result<StepOutput> step(std::span<const StepInput> inputs) override;
   void truncate(SequenceId sequence, std::int64_t length) override;
-  [[nodiscard]] Result<ConstActivations<2>> draft(std::span<const DraftInput> inputs,
-                                                  std::int64_t depth) override;
+  [[nodiscard]] Result<DraftOutput> draft(std::span<const DraftInput> inputs, std::int64_t depth) override;
   void share(SequenceId sequence) override;
   void close(SequenceId sequence, bool keep) override;
   [[nodiscard]] CacheUse cache_use() const override;
@@ -65,52 +68,69 @@ class Engine final : public StepEngine {
  private:
   [[nodiscard]] std::unique_ptr<DiskTier> open_disk_tier() const;
   void allocate_activations();
+  /// Prepares the sizes that decoding steps have, with a progress line.
+  void capture_steps();
+  /// Rows of n d values as streams [rows, n, d].
+  [[nodiscard]] ConstActivations<3> stacked(const ConstActivations<2>& streams) const;
   [[nodiscard]] std::optional<Failure> check(std::span<const StepInput> inputs) const;
   [[nodiscard]] std::optional<Failure> check_token(TokenId token, std::int64_t position) const;
   /// Pages for every input's tokens, or for none.
   [[nodiscard]] std::optional<Failure> take_pages(std::span<const StepInput> inputs);
   [[nodiscard]] Failure no_room(std::int64_t position) const;
   void lay_out(std::span<const StepInput> inputs);
-  [[nodiscard]] std::string first_bad_layer() const;
+  /// Runs the step again, looking at the streams after every block.
+  [[nodiscard]] std::string first_bad_layer();
   [[nodiscard]] static Failure bad_mtp_block();
 
   /// The MTP block over a step, and logits of its rows where all are wanted.
   [[nodiscard]] ConstActivations<2> run_mtp(std::span<const StepInput> inputs, ConstActivations<3> streams);
+  /// Copies rows of streams: to[pair.to] = from[pair.from].
+  void gather(ConstActivations<2> from, std::span<const RowPair> pairs, Activations<2> to);
+  /// Logits where the host can read them, once the device has them.
+  [[nodiscard]] ConstActivations<2> read_back(const Activations<2>& logits, float* host_copy);
+  /// The tokens that `draws` choose from as many rows of logits, without these leaving the device.
+  [[nodiscard]] std::span<const TokenId> choose(const Activations<2>& logits, std::span<const SampleRow> draws);
   /// Where a step ends with a page, the MTP row of its last position waits for the next token: whoever gets the
   /// page meanwhile must not find old bytes there.
   void clear_due_mtp_rows();
 
-  ModelWeights weights_;
+  std::unique_ptr<ModelWeights> weights_;
   EngineOptions options_;
   MemoryPlan plan_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<DeviceWeights> device_weights_;  ///< null where the device reads the checkpoint's map
   KvCache cache_;
   std::unique_ptr<DiskTier> disk_;
   SequenceTable sequences_;
-  CpuDevice device_;
   Arena arena_;
   Forward forward_;
-  Activations<3> wanted_streams_;  ///< [max_logit_rows, n, d]
+  Activations<2> wanted_streams_;  ///< [max_logit_rows, n d]
   Activations<2> logits_;
+  Arena host_arena_;                  ///< memory that both can reach, on a device whose memory the host cannot
+  float* host_logits_ = nullptr;      ///< [max_logit_rows, V] there
+  float* host_mtp_logits_ = nullptr;
+  std::span<TokenId> chosen_;         ///< [max_logit_rows]
+  std::vector<TokenId> host_chosen_;  ///< the same
 
   // Engines with `mtp`.
   Activations<2> mtp_logits_;
-  Activations<3> mtp_inputs_;     ///< [max_batch_tokens, n, d]
+  Activations<2> mtp_inputs_;     ///< [max_batch_tokens, n d]
   KeptStreams last_streams_;      ///< of the main layers, what a truncation may leave as last included
-  Activations<3> draft_streams_;  ///< [max_sequences, n, d] the MTP block's own, of the last `draft`
+  Activations<2> draft_streams_;  ///< [max_sequences, n d] the MTP block's own, of the last `draft`
 
   // Of the step in progress.
   std::vector<TokenId> tokens_;
   std::vector<SequenceSlice> slices_;
   std::vector<std::int64_t> wanted_rows_;
-  std::optional<std::int64_t> bad_block_;
 };
 
-/// Whether no value is infinite or NaN.
-[[nodiscard]] bool all_finite(std::span<const float> values);
+/// Whether no value is infinite or NaN. `values`: dense, in host memory.
+[[nodiscard]] bool all_finite(const ConstActivations<2>& values);
 
-/// All streams of a row.
-[[nodiscard]] inline std::span<const float> row_of(ConstActivations<3> streams, std::int64_t row) {
-  return {streams.data() + row * streams.stride(0), static_cast<std::size_t>(streams.stride(0))};
+/// The streams of all rows, a row of n d values each.
+template <class Float>
+[[nodiscard]] ActivationView<Float, 2> flat(const ActivationView<Float, 3>& streams) {
+  return streams.template reshaped<2>({streams.extent(0), streams.extent(1) * streams.extent(2)});
 }
 
 }  // namespace baleen

@@ -18,7 +18,10 @@ Failure Engine::bad_mtp_block() {
 ConstActivations<2> Engine::run_mtp(std::span<const StepInput> inputs, ConstActivations<3> streams) {
   std::vector<TokenId> tokens;
   std::vector<SequenceSlice> slices;
-  std::vector<std::int64_t> wanted;
+  std::vector<RowPair> wanted, from_last, from_step, to_last;
+  const auto pair = [](std::int64_t from, std::int64_t to) {
+    return RowPair{static_cast<std::int32_t>(from), static_cast<std::int32_t>(to)};
+  };
   std::int64_t row = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const SequenceSlice& slice = slices_[i];
@@ -26,14 +29,12 @@ ConstActivations<2> Engine::run_mtp(std::span<const StepInput> inputs, ConstActi
     // A sequence's own first position has no stream before it: it is at the beginning, or behind a found prefix.
     const bool has_stream_before = slice.start > sequences_.opened_at(inputs[i].sequence);
     if (has_stream_before) {
-      std::copy_n(last_streams_.at(slice.state_slot, slice.start - 1), config().hc_dim(),
-                  mtp_inputs_[row++].data());
+      from_last.push_back(pair(last_streams_.row(slice.state_slot, slice.start - 1), row++));
     }
     for (std::int64_t t = 0; t < slice.num_tokens; ++t) {
-      const std::span<const float> stream = row_of(streams, slice.first_row + t);
-      if (t + 1 < slice.num_tokens) std::ranges::copy(stream, mtp_inputs_[row++].data());
+      if (t + 1 < slice.num_tokens) from_step.push_back(pair(slice.first_row + t, row++));
       if (t >= slice.num_tokens - last_streams_.rows()) {
-        std::ranges::copy(stream, last_streams_.at(slice.state_slot, slice.start + t));
+        to_last.push_back(pair(slice.first_row + t, last_streams_.row(slice.state_slot, slice.start + t)));
       }
     }
     if (row == first_row) continue;
@@ -43,23 +44,25 @@ ConstActivations<2> Engine::run_mtp(std::span<const StepInput> inputs, ConstActi
     slices.back().first_row = first_row;
     slices.back().num_tokens = row - first_row;
     slices.back().start = start;
-    if (inputs[i].wanted != WantedLogits::kAll) continue;
-    for (std::int64_t r = first_row; r < row; ++r) wanted.push_back(r);
+    if (inputs[i].wanted != WantedLogits::kAll || !inputs[i].wants_mtp_logits) continue;
+    for (std::int64_t r = first_row; r < row; ++r) {
+      wanted.push_back(pair(r, static_cast<std::int64_t>(wanted.size())));
+    }
   }
+  gather(last_streams_.streams(), from_last, mtp_inputs_);
+  gather(flat(streams), from_step, mtp_inputs_);
+  gather(flat(streams), to_last, last_streams_.streams());
   if (tokens.empty()) return {};
-  const Activations<3> own =
-      forward_.run_mtp({.tokens = tokens, .slices = slices}, mtp_inputs_.slice(0, row), 0);
+  const Activations<3> own = forward_.run_mtp({.tokens = tokens, .slices = slices}, stacked(mtp_inputs_), 0);
   const auto num_wanted = static_cast<std::int64_t>(wanted.size());
   if (num_wanted == 0) return {};
-  for (std::int64_t i = 0; i < num_wanted; ++i) {
-    std::ranges::copy(row_of(own, wanted[static_cast<std::size_t>(i)]), wanted_streams_[i].data());
-  }
+  gather(flat<float>(own), wanted, wanted_streams_);
   const Activations<2> out = mtp_logits_.slice(0, num_wanted);
-  forward_.mtp_logits(wanted_streams_.slice(0, num_wanted), 0, out);
-  return out;
+  forward_.mtp_logits(stacked(wanted_streams_.slice(0, num_wanted)), 0, out);
+  return read_back(out, host_mtp_logits_);
 }
 
-Result<ConstActivations<2>> Engine::draft(std::span<const DraftInput> inputs, std::int64_t depth) {
+Result<DraftOutput> Engine::draft(std::span<const DraftInput> inputs, std::int64_t depth) {
   const auto num_rows = static_cast<std::int64_t>(inputs.size());
   BALEEN_CHECK(depth >= 0 && depth < options_.max_draft_tokens);
   if (num_rows == 0 || num_rows > std::min(options_.max_logit_rows, options_.max_batch_tokens)) {
@@ -68,6 +71,7 @@ Result<ConstActivations<2>> Engine::draft(std::span<const DraftInput> inputs, st
   }
   std::vector<TokenId> tokens;
   std::vector<SequenceSlice> slices;
+  std::vector<RowPair> stream_rows, own_rows;
   for (const DraftInput& input : inputs) {
     const std::int64_t length = sequences_.length(input.sequence);
     BALEEN_CHECK_LT(sequences_.opened_at(input.sequence), length);
@@ -75,22 +79,30 @@ Result<ConstActivations<2>> Engine::draft(std::span<const DraftInput> inputs, st
     if (sequences_.reserved(input.sequence) < length + depth) return no_room(length + depth - 1);
     SequenceSlice slice = sequences_.slice(input.sequence, static_cast<std::int64_t>(tokens.size()), 1);
     slice.start = length - 1 + depth;
-    const float* stream =
-        depth == 0 ? last_streams_.at(slice.state_slot, length - 1) : draft_streams_[slice.state_slot].data();
-    std::copy_n(stream, config().hc_dim(), mtp_inputs_[slice.first_row].data());
+    const auto row = static_cast<std::int32_t>(slice.first_row);
+    stream_rows.push_back({depth == 0 ? last_streams_.row(slice.state_slot, length - 1) : slice.state_slot, row});
+    own_rows.push_back({row, slice.state_slot});
     tokens.push_back(input.token);
     slices.push_back(slice);
   }
-  wanted_rows_.clear();
-  const Activations<3> own =
-      forward_.run_mtp({.tokens = tokens, .slices = slices}, mtp_inputs_.slice(0, num_rows), 0);
-  for (const SequenceSlice& slice : slices) {
-    std::ranges::copy(row_of(own, slice.first_row), draft_streams_[slice.state_slot].data());
-  }
+  gather(depth == 0 ? last_streams_.streams() : draft_streams_, stream_rows, mtp_inputs_);
+  const Activations<3> own = forward_.run_mtp({.tokens = tokens, .slices = slices}, stacked(mtp_inputs_), 0);
+  gather(flat<float>(own), own_rows, draft_streams_);
   const Activations<2> out = mtp_logits_.slice(0, num_rows);
   forward_.mtp_logits(own, 0, out);
-  if (!all_finite({out.data(), static_cast<std::size_t>(out.size())})) return bad_mtp_block();
-  return ConstActivations<2>(out);
+  DraftOutput output;
+  std::vector<SampleRow> draws;
+  for (const DraftInput& input : inputs) {
+    if (input.draw) draws.push_back(*input.draw);
+  }
+  if (std::ssize(draws) == num_rows) {
+    output.chosen = choose(out, draws);
+    if (std::ranges::find(output.chosen, kNoToken) != output.chosen.end()) return bad_mtp_block();
+  } else {
+    output.logits = read_back(out, host_mtp_logits_);
+    if (!all_finite(output.logits)) return bad_mtp_block();
+  }
+  return output;
 }
 
 void Engine::clear_due_mtp_rows() {
@@ -98,11 +110,9 @@ void Engine::clear_due_mtp_rows() {
   for (const SequenceSlice& slice : slices_) {
     const std::int64_t end = slice.start + slice.num_tokens;
     if (end % kPageTokens != 0) continue;
-    const auto page =
-        static_cast<std::int64_t>(slice.window_pages[static_cast<std::size_t>(end / kPageTokens - 1)]);
+    const PageId page = slice.window_pages[static_cast<std::size_t>(end / kPageTokens - 1)];
     for (std::int64_t block = config().num_hidden_layers; block < config().num_blocks(); ++block) {
-      const LatentPool pool = cache_.window(block);
-      encode_latent_row(pool.format, pool.page(page), pool.rows_per_page, pool.rows_per_page - 1, zeros);
+      cache_.write_row(cache_.window(block), page, int{kPageTokens} - 1, zeros);
     }
   }
 }

@@ -65,7 +65,6 @@ void Engine::lay_out(std::span<const StepInput> inputs) {
   tokens_.clear();
   slices_.clear();
   wanted_rows_.clear();
-  bad_block_.reset();
   for (const StepInput& input : inputs) {
     const auto first_row = static_cast<std::int64_t>(tokens_.size());
     const auto count = static_cast<std::int64_t>(input.tokens.size());
@@ -85,35 +84,61 @@ Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
   const Activations<3> streams = forward_.run({.tokens = tokens_, .slices = slices_});
 
   const auto num_wanted = static_cast<std::int64_t>(wanted_rows_.size());
-  for (std::int64_t i = 0; i < num_wanted; ++i) {
-    std::ranges::copy(row_of(streams, wanted_rows_[static_cast<std::size_t>(i)]), wanted_streams_[i].data());
+  std::vector<RowPair> pairs;
+  for (const std::int64_t row : wanted_rows_) {
+    pairs.push_back({static_cast<std::int32_t>(row), static_cast<std::int32_t>(pairs.size())});
   }
+  gather(flat<float>(streams), pairs, wanted_streams_);
   StepOutput output;
   if (num_wanted > 0) {
     const Activations<2> out = logits_.slice(0, num_wanted);
-    forward_.logits(wanted_streams_.slice(0, num_wanted), out);
-    output.logits = out;
-    if (!all_finite({out.data(), static_cast<std::size_t>(out.size())})) {
+    forward_.logits(stacked(wanted_streams_.slice(0, num_wanted)), out);
+    std::vector<SampleRow> draws;
+    for (const StepInput& input : inputs) draws.insert(draws.end(), input.draws.begin(), input.draws.end());
+    bool finite = true;
+    if (std::ssize(draws) == num_wanted) {
+      output.chosen = choose(out, draws);
+      finite = std::ranges::find(output.chosen, kNoToken) == output.chosen.end();
+    } else {
+      output.logits = read_back(out, host_logits_);
+      finite = all_finite(output.logits);
+    }
+    if (!finite) {
       return failure("the logits are not numbers: {}; the weights are damaged or leave the range of float32",
                      first_bad_layer());
     }
   }
   if (options_.mtp) {
-    wanted_rows_.clear();  // the observer looks at main layers only
     output.mtp_logits = run_mtp(inputs, streams);
     clear_due_mtp_rows();
-    if (!all_finite({output.mtp_logits.data(), static_cast<std::size_t>(output.mtp_logits.size())})) {
-      return bad_mtp_block();
-    }
+    if (!all_finite(output.mtp_logits)) return bad_mtp_block();
   }
   for (const StepInput& input : inputs) sequences_.commit(input.sequence, input.tokens);
   return output;
 }
 
-std::string Engine::first_bad_layer() const {
-  if (!bad_block_) return "every layer's output is finite, the head's is not";
-  return fmt::format("first in layer {} ({})", *bad_block_,
-                     layer_kind_name(config().layer_kind(*bad_block_)));
+std::string Engine::first_bad_layer() {
+  struct Search {
+    Engine& engine;
+    std::optional<std::int64_t> bad_block;
+  } search{*this, std::nullopt};
+  forward_.observe_blocks(
+      [](void* context, std::int64_t block, ConstActivations<3> streams) {
+        auto& [engine, bad_block] = *static_cast<Search*>(context);
+        if (bad_block) return;
+        std::vector<std::byte> row(static_cast<std::size_t>(streams.stride(0) * size_of(streams.element_type())));
+        for (const std::int64_t wanted : engine.wanted_rows_) {
+          engine.device_->memory().download(row, streams.slice(wanted, wanted + 1).address());
+          const ConstActivations<2> values(row.data(), streams.element_type(), {1, streams.stride(0)});
+          if (!all_finite(values)) bad_block = block;
+        }
+      },
+      &search);
+  static_cast<void>(forward_.run({.tokens = tokens_, .slices = slices_}));
+  forward_.observe_blocks(nullptr, nullptr);
+  if (!search.bad_block) return "every layer's output is finite, the head's is not";
+  return fmt::format("first in layer {} ({})", *search.bad_block,
+                     layer_kind_name(config().layer_kind(*search.bad_block)));
 }
 
 }  // namespace baleen

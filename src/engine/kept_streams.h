@@ -11,17 +11,18 @@ namespace baleen {
 class KeptStreams {
  public:
   KeptStreams() = default;
-  /// streams: [slots x rows, n, d]. A step that is taken back leaves the stream before it in place when it had
+  /// streams: [slots x rows, n d]. A step that is taken back leaves the stream before it in place when it had
   /// at most rows - 1 tokens.
-  KeptStreams(Activations<3> streams, std::int64_t rows) : streams_(streams), rows_(rows) {}
+  KeptStreams(Activations<2> streams, std::int64_t rows) : streams_(streams), rows_(rows) {}
 
-  [[nodiscard]] float* at(std::int64_t slot, std::int64_t position) const {
-    return streams_[slot * rows_ + position % rows_].data();
+  [[nodiscard]] const Activations<2>& streams() const { return streams_; }
+  [[nodiscard]] std::int32_t row(std::int64_t slot, std::int64_t position) const {
+    return static_cast<std::int32_t>(slot * rows_ + position % rows_);
   }
   [[nodiscard]] std::int64_t rows() const { return rows_; }
 
  private:
-  Activations<3> streams_;
+  Activations<2> streams_;
   std::int64_t rows_ = 0;
 };
 

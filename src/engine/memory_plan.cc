@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "model/device_weights.h"
 #include "model/forward.h"
 #include "parallel/thread_pool.h"
 
@@ -23,6 +24,10 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
   }
   if (options.max_batch_tokens < 1)
     fail("tokens a step: {} asked for, at least 1 possible", options.max_batch_tokens);
+  if (options.device.kind == DeviceKind::kCuda && options.precision != Precision::kReleased) {
+    fail("a CUDA device computes in released precision only, not in {}; --device cpu has all",
+         precision_name(options.precision));
+  }
   if (options.max_sequences < 1) fail("sequences: {} asked for, at least 1 possible", options.max_sequences);
   if (options.max_draft_tokens < 0 || options.max_draft_tokens > kMostDraftTokens) {
     fail("draft tokens: {} asked for, 0 to {} possible", options.max_draft_tokens, kMostDraftTokens);
@@ -62,7 +67,8 @@ CacheGeometry cache_geometry(const ModelConfig& config, const EngineOptions& opt
   return geometry;
 }
 
-MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options) {
+MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats, const EngineOptions& options) {
+  const DeviceKind device = options.device.kind;
   const CacheGeometry geometry = cache_geometry(config, options);
   MemoryPlan plan;
   // Every sequence may leave its last page part empty.
@@ -78,36 +84,59 @@ MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options) 
   plan.page_bytes = plan.capacity.num_pages * geometry.page_bytes();
   plan.window_bytes = plan.capacity.num_window_pages * geometry.window_page_bytes();
   plan.state_bytes = plan.capacity.num_state_slots * geometry.state_slot_bytes();
-  plan.activation_bytes = forward_buffer_bytes(config, options.max_batch_tokens);
-  const auto streams = [&](std::int64_t rows) { return Arena::bytes_for<float>(rows * config.hc_dim()); };
+  plan.activation_bytes = forward_buffer_bytes(config, padded_rows(device, options.max_batch_tokens),
+                                               activation_type(device));
+  const auto streams = [&](std::int64_t rows) {
+    return Arena::bytes_for<std::byte>(rows * config.hc_dim() * size_of(activation_type(device)));
+  };
   plan.activation_bytes += streams(options.max_logit_rows);
+  plan.activation_bytes += Arena::bytes_for<TokenId>(options.max_logit_rows);  // those that are chosen
   if (options.mtp) {  // the rows of a step put in MTP order, and the last ones of each sequence
-    plan.activation_bytes += streams(options.max_batch_tokens);
+    plan.activation_bytes += streams(padded_rows(device, options.max_batch_tokens));
     plan.activation_bytes += streams(options.max_sequences * (options.max_draft_tokens + 1));
   }
   if (options.max_draft_tokens > 0) plan.activation_bytes += streams(options.max_sequences);
-  plan.scratch_bytes =
-      forward_scratch_bytes(config, options.max_batch_tokens, options.max_logit_rows, options.num_threads);
+  const std::int64_t max_positions =
+      std::min(config.max_position_embeddings, plan.capacity.num_pages * kPageTokens);
+  plan.max_table_pages = pages_for(max_positions);
+  plan.scratch_bytes = scratch_bytes(
+      device,
+      step_shape(config, padded_rows(device, options.max_batch_tokens), options.max_logit_rows,
+                 options.max_sequences, max_positions),
+      options.num_threads);
   plan.logit_bytes =
       (options.mtp ? 2 : 1) * Arena::bytes_for<float>(options.max_logit_rows * config.vocab_size);
+  if (device == DeviceKind::kCuda) {
+    plan.weight_bytes = device_weight_bytes(config, formats);
+    plan.overhead_bytes = kCudaOverheadBytes;
+    plan.host_logit_bytes = plan.logit_bytes;
+  }
   return plan;
 }
 
 std::string to_text(const MemoryPlan& plan) {
   const auto mb = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
-  return fmt::format(
+  const std::string weights =
+      plan.weight_bytes == 0 ? "" : fmt::format("weights      {:10.1f} MB\n", mb(plan.weight_bytes));
+  const std::string overhead =
+      plan.overhead_bytes == 0
+          ? ""
+          : fmt::format("CUDA         {:10.1f} MB  (context, kernels, captured graphs)\n", mb(plan.overhead_bytes));
+  return weights + fmt::format(
       "cache        {:10.1f} MB  ({} pages of {} positions {:.1f}, {} window pages {:.1f}{}, {} state slots "
       "{:.1f})\n"
       "activations  {:10.1f} MB\n"
       "scratch      {:10.1f} MB\n"
       "logits       {:10.1f} MB\n"
-      "in all       {:10.1f} MB, reserved at start and resident as it is used\n",
+      "{}"
+      "in all       {:10.1f} MB, reserved at start{}\n",
       mb(plan.cache_bytes()), plan.capacity.num_pages, kPageTokens, mb(plan.page_bytes),
       plan.capacity.num_window_pages, mb(plan.window_bytes),
       plan.cached_window_pages > 0 ? fmt::format(" of which {} for cached prefixes", plan.cached_window_pages)
                                    : "",
       plan.capacity.num_state_slots, mb(plan.state_bytes), mb(plan.activation_bytes), mb(plan.scratch_bytes),
-      mb(plan.logit_bytes), mb(plan.total_bytes()));
+      mb(plan.logit_bytes), overhead, mb(plan.total_bytes()),
+      plan.weight_bytes == 0 ? " and resident as it is used" : "");
 }
 
 }  // namespace baleen

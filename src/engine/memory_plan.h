@@ -9,7 +9,9 @@
 
 #include "disk_tier/disk_tier.h"
 #include "kv_cache/kv_cache.h"
+#include "device/device_kind.h"
 #include "model/config.h"
+#include "model/tensor_table.h"
 #include "numeric/dtype.h"
 #include "ops/operation/operation.h"
 
@@ -27,6 +29,7 @@ struct DiskCacheOptions {
 };
 
 struct EngineOptions {
+  DeviceChoice device;
   Precision precision = Precision::kReleased;
   int num_threads = 0;                  ///< 0: every processor of this process
   std::int64_t max_batch_tokens = 512;  ///< rows of one step
@@ -58,10 +61,14 @@ struct MemoryPlan {
   std::int64_t activation_bytes = 0;
   std::int64_t scratch_bytes = 0;
   std::int64_t logit_bytes = 0;
+  std::int64_t weight_bytes = 0;     ///< on a device of its own memory; the CPU maps the checkpoint
+  std::int64_t overhead_bytes = 0;   ///< a CUDA device's context, modules and graphs
+  std::int64_t host_logit_bytes = 0; ///< in host memory: not part of the total
+  std::int64_t max_table_pages = 0;  ///< pages of the longest sequence
 
   [[nodiscard]] std::int64_t cache_bytes() const { return page_bytes + window_bytes + state_bytes; }
   [[nodiscard]] std::int64_t total_bytes() const {
-    return cache_bytes() + activation_bytes + scratch_bytes + logit_bytes;
+    return weight_bytes + cache_bytes() + activation_bytes + scratch_bytes + logit_bytes + overhead_bytes;
   }
 };
 
@@ -72,8 +79,9 @@ struct MemoryPlan {
 /// Of an engine with these options.
 [[nodiscard]] CacheGeometry cache_geometry(const ModelConfig& config, const EngineOptions& options);
 
-/// `options` resolved.
-[[nodiscard]] MemoryPlan plan_memory(const ModelConfig& config, const EngineOptions& options);
+/// `options` resolved; `formats` of the checkpoint.
+[[nodiscard]] MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,
+                                     const EngineOptions& options);
 
 /// A few lines for people: cache by pool with its positions, activations, scratch, logits.
 [[nodiscard]] std::string to_text(const MemoryPlan& plan);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "ops/operation/operation.h"
+#include "ops/sample/sample.h"
 #include "prefix_cache/radix_tree.h"
 #include "tensor/activations.h"
 #include "tensor/ragged_batch.h"
@@ -24,12 +24,17 @@ struct StepInput {
   SequenceId sequence{};
   std::span<const TokenId> tokens;  ///< at least one
   WantedLogits wanted = WantedLogits::kLast;
+  /// How the token after each wanted row is to be chosen, by engines that can (`EngineLimits::chooses`).
+  std::span<const SampleRow> draws = {};
+  bool wants_mtp_logits = true;  ///< with kAll, of engines with `mtp`
 };
 
 struct StepOutput {
-  ConstActivations<2> logits;  ///< [wanted rows in batch order, V]; valid until the next step
+  ConstActivations<2> logits;  ///< [wanted rows in batch order, V]; valid until the next step. Empty where all are chosen
+  /// Where every wanted row of the step came with its draw: the tokens, in the same order.
+  std::span<const TokenId> chosen = {};
   /// Engines with `mtp`: row r predicts the token after next of a position whose successor is known:
-  /// positions start - 1 .. end - 2 of every input that wants kAll (from `start` in a sequence's first step, also
+  /// positions start - 1 .. end - 2 of every input that wants them (from `start` in a sequence's first step, also
   /// behind a prefix that was found). Valid until the next step or draft.
   ConstActivations<2> mtp_logits;
 };
@@ -39,6 +44,13 @@ struct DraftInput {
   SequenceId sequence{};
   /// Depth 0: the token chosen from the sequence's last logits. Depth i: the draft of depth i - 1.
   TokenId token = 0;
+  std::optional<SampleRow> draw = std::nullopt;  ///< how the next draft is to be chosen, as StepInput::draws
+};
+
+/// One row an input, as of a step: logits, or what was chosen.
+struct DraftOutput {
+  ConstActivations<2> logits;
+  std::span<const TokenId> chosen = {};
 };
 
 /// Use of the pools, in pages of 256 positions. free + cached + in_use = total.
@@ -60,6 +72,7 @@ struct EngineLimits {
   std::int64_t max_sequences = 0;
   std::int64_t max_draft_tokens = 0;  ///< 0: no drafting
   std::int64_t context_tokens = 0;    ///< positions of one sequence that has the cache to itself
+  bool chooses = false;               ///< takes draws: logits need not leave the device
 };
 
 /// Not thread-safe: one caller.
@@ -89,11 +102,10 @@ class StepEngine {
   /// Also gives back the room beyond them.
   virtual void truncate(SequenceId sequence, std::int64_t length) = 0;
   /// Runs the MTP block on one token of each input, `depth` links after the last step. Logits [inputs, V] of the
-  /// token after it, valid until the next call of anything. Wants room as for a step of depth + 1 tokens; cache rows
+  /// token after it, or that token where every input has a draw, valid until the next call of anything. Wants room as for a step of depth + 1 tokens; cache rows
   /// it writes are overwritten by the next step. Depth goes from 0 up to max_draft_tokens - 1, without gaps for any
   /// sequence since its last step. Fails as `step` does, for what is wrong with a token or the room.
-  [[nodiscard]] virtual Result<ConstActivations<2>> draft(std::span<const DraftInput> inputs,
-                                                          std::int64_t depth) = 0;
+  [[nodiscard]] virtual Result<DraftOutput> draft(std::span<const DraftInput> inputs, std::int64_t depth) = 0;
   /// Hands the sequence's whole pages to the prefix cache (for others, or for itself when it comes back); it goes
   /// on with the cache's. Prefixes are found to where they were shared or kept, and to few places between: worth it
   /// at the end of a prompt, while between its chunks it costs others a window page each time.

@@ -46,25 +46,55 @@ class TextStream {
   std::string text_;
 };
 
-/// Feeds the prompt; logits of its last token, or nothing when cancelled.
-Result<std::optional<std::span<const float>>> prefill(Engine& engine, SequenceId sequence,
-                                                      std::span<const TokenId> prompt,
-                                                      const GenerationCallbacks& callbacks,
-                                                      std::int64_t& fed) {
-  const auto chunk = static_cast<std::size_t>(engine.options().max_batch_tokens);
-  std::span<const float> logits;
-  for (std::size_t begin = 0; begin < prompt.size(); begin += chunk) {
-    if (callbacks.cancelled && callbacks.cancelled()) return std::optional<std::span<const float>>();
-    const auto tokens = prompt.subspan(begin, std::min(chunk, prompt.size() - begin));
-    const bool last = begin + tokens.size() == prompt.size();
-    const StepInput input{sequence, tokens, last ? WantedLogits::kLast : WantedLogits::kNone};
-    const Result<StepOutput> output = engine.step({&input, 1});
+/// Feeds tokens and draws the next: by the engine where it chooses and the logits are wanted by nobody, else from them.
+class NextToken {
+ public:
+  NextToken(Engine& engine, SequenceId sequence, Sampler& sampler)
+      : engine_(engine), sequence_(sequence), sampler_(sampler), chooses_(engine.limits().chooses) {}
+
+  /// Tokens whose successor does not matter.
+  Result<StepOutput> feed(std::span<const TokenId> tokens) {
+    const StepInput input{sequence_, tokens, WantedLogits::kNone};
+    return engine_.step({&input, 1});
+  }
+  Result<SampledToken> after(std::span<const TokenId> tokens) {
+    StepInput input{sequence_, tokens, WantedLogits::kLast};
+    const std::optional<SampleRow> draw = chooses_ ? sampler_.draw_row(0) : std::nullopt;
+    if (draw) input.draws = {&*draw, 1};
+    const Result<StepOutput> output = engine_.step({&input, 1});
     if (!output) return Failure{output.error()};
+    if (output.value().chosen.empty()) return sampler_.sample(output.value().logits.row(0));
+    const TokenId id = output.value().chosen.front();
+    sampler_.take(id);
+    return SampledToken{.id = id};
+  }
+
+ private:
+  Engine& engine_;
+  SequenceId sequence_;
+  Sampler& sampler_;
+  bool chooses_;
+};
+
+/// Feeds the prompt; the token after it, or nothing when cancelled.
+Result<std::optional<SampledToken>> prefill(NextToken& next, std::size_t chunk,
+                                            std::span<const TokenId> prompt,
+                                            const GenerationCallbacks& callbacks, std::int64_t& fed) {
+  std::optional<SampledToken> sampled;
+  for (std::size_t begin = 0; begin < prompt.size(); begin += chunk) {
+    if (callbacks.cancelled && callbacks.cancelled()) return std::optional<SampledToken>();
+    const auto tokens = prompt.subspan(begin, std::min(chunk, prompt.size() - begin));
+    if (begin + tokens.size() == prompt.size()) {
+      const Result<SampledToken> first = next.after(tokens);
+      if (!first) return Failure{first.error()};
+      sampled = first.value();
+    } else if (const Result<StepOutput> output = next.feed(tokens); !output) {
+      return Failure{output.error()};
+    }
     fed += static_cast<std::int64_t>(tokens.size());
     if (callbacks.on_prompt) callbacks.on_prompt(fed, static_cast<std::int64_t>(prompt.size()));
-    if (last) logits = output.value().logits.row(0);
   }
-  return std::optional(logits);
+  return sampled;
 }
 
 }  // namespace
@@ -78,19 +108,20 @@ Result<Generated> generate(Engine& engine, const Tokenizer& tokenizer, SequenceI
   Generated result;
   result.seed = sampler.seed();
   result.prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
-  auto prefilled = prefill(engine, sequence, request.prompt, callbacks, result.fed_tokens);
+  NextToken next(engine, sequence, sampler);
+  const auto chunk = static_cast<std::size_t>(engine.options().max_batch_tokens);
+  auto prefilled = prefill(next, chunk, request.prompt, callbacks, result.fed_tokens);
   if (!prefilled) return Failure{prefilled.error()};
   TextStream text(tokenizer, request, callbacks);
   if (!prefilled.value()) {
     result.reason = FinishReason::kCancelled;
     return result;
   }
-  std::span<const float> logits = *prefilled.value();
+  Result<SampledToken> sampled = *prefilled.value();
   const std::int64_t room = engine.context_tokens() - engine.length(sequence) + 1;
   const std::int64_t most = request.max_tokens > 0 ? std::min(request.max_tokens, room) : room;
   auto decode_start = start;
   while (static_cast<std::int64_t>(result.tokens.size()) < most) {
-    Result<SampledToken> sampled = sampler.sample(logits);
     if (!sampled) return Failure{sampled.error()};
     const TokenId token = sampled.value().id;
     result.tokens.push_back(token);
@@ -112,11 +143,8 @@ Result<Generated> generate(Engine& engine, const Tokenizer& tokenizer, SequenceI
       break;
     }
     if (static_cast<std::int64_t>(result.tokens.size()) == most) break;
-    const StepInput input{sequence, {&result.tokens.back(), 1}, WantedLogits::kLast};
-    const Result<StepOutput> output = engine.step({&input, 1});
-    if (!output) return Failure{output.error()};
+    sampled = next.after({&result.tokens.back(), 1});
     ++result.fed_tokens;
-    logits = output.value().logits.row(0);
   }
   result.decode_seconds = seconds_since(decode_start);
   result.text = text.finish();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 
@@ -13,20 +14,24 @@ std::int64_t overlap_page_bytes(std::int64_t width) {
 }
 
 /// Copies the last rows of a window page to where a ring has their positions.
-void restore_ring(const CompressorOverlap& overlap, const CompressorState& state, PageId window_page,
+void restore_ring(Memory& memory, const CompressorOverlap& overlap, const CompressorState& state, PageId window_page,
                   std::int32_t slot, std::int64_t end) {
+  const auto copy_row = [&](float* to, const float* from) {
+    memory.copy(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from),
+                overlap.width * std::int64_t{sizeof(float)});
+  };
   for (std::int64_t position = end - kOverlapRows; position < end; ++position) {
-    std::copy_n(overlap.kv_row(window_page, position), overlap.width, state.kv_row(slot, position));
-    std::copy_n(overlap.gate_row(window_page, position), overlap.width, state.gate_row(slot, position));
+    copy_row(state.kv_row(slot, position), overlap.kv_row(window_page, position));
+    copy_row(state.gate_row(slot, position), overlap.gate_row(window_page, position));
   }
 }
 
 }  // namespace
 
-KvCache::KvCache(CacheGeometry geometry, CacheCapacity capacity)
+KvCache::KvCache(CacheGeometry geometry, CacheCapacity capacity, Memory& memory)
     : geometry_(std::move(geometry)),
       capacity_(capacity),
-      buffer_(capacity.total_bytes(geometry_)),
+      buffer_(capacity.total_bytes(geometry_), memory),
       pages_(capacity.num_pages),
       window_pages_(capacity.num_window_pages),
       state_slots_(capacity.num_state_slots) {
@@ -114,8 +119,8 @@ void KvCache::restore_rings(PageId window_page, std::int32_t state_slot, std::in
   BALEEN_CHECK_EQ(end % kPageTokens, 0);
   for (std::int64_t block = 0; block < geometry_.num_blocks(); ++block) {
     if (geometry_.ratio(block) != 4) continue;
-    restore_ring(main_overlap(block), main_state(block), window_page, state_slot, end);
-    restore_ring(index_overlap(block), index_state(block), window_page, state_slot, end);
+    restore_ring(memory(), main_overlap(block), main_state(block), window_page, state_slot, end);
+    restore_ring(memory(), index_overlap(block), index_state(block), window_page, state_slot, end);
   }
 }
 
@@ -132,7 +137,7 @@ void KvCache::read(const std::vector<PagePart>& parts, PageId page, std::span<st
     const auto size = static_cast<std::size_t>(part.stride_bytes);
     const std::byte* from =
         buffer_.data() + part.offset + static_cast<std::int64_t>(page) * part.stride_bytes;
-    std::ranges::copy(std::span(from, size), to.subspan(at, size).begin());
+    memory().download(to.subspan(at, size), from);
     at += size;
   }
   BALEEN_CHECK_EQ(at, to.size());
@@ -142,11 +147,26 @@ void KvCache::write(const std::vector<PagePart>& parts, PageId page, std::span<c
   std::size_t at = 0;
   for (const PagePart& part : parts) {
     const auto size = static_cast<std::size_t>(part.stride_bytes);
-    std::ranges::copy(from.subspan(at, size),
-                      buffer_.data() + part.offset + static_cast<std::int64_t>(page) * part.stride_bytes);
+    memory().upload(buffer_.data() + part.offset + static_cast<std::int64_t>(page) * part.stride_bytes,
+                    from.subspan(at, size));
     at += size;
   }
   BALEEN_CHECK_EQ(at, from.size());
+}
+
+void KvCache::write_row(const LatentPool& pool, PageId page, int row, std::span<const float> values) const {
+  // Values and scales of a row lie apart in a page. Rows are encoded in a page of our own and copied piece by piece.
+  const LatentFormat& format = pool.format;
+  std::vector<std::byte> own(static_cast<std::size_t>(pool.page_stride_bytes));
+  encode_latent_row(format, own.data(), pool.rows_per_page, row, values);
+  const auto copy_piece = [&](std::int64_t offset, std::int64_t size) {
+    memory().upload(pool.page(static_cast<std::int64_t>(page)) + offset,
+                    std::span(own).subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(size)));
+  };
+  copy_piece(row * format.data_bytes(), format.data_bytes());
+  if (format.scale_bytes() > 0) {
+    copy_piece(pool.rows_per_page * format.data_bytes() + row * format.scale_bytes(), format.scale_bytes());
+  }
 }
 
 void KvCache::read_page(PageId page, std::span<std::byte> to) const { read(page_parts_, page, to); }

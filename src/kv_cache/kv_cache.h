@@ -29,8 +29,8 @@ struct CacheCapacity {
 /// what may be read is decided by positions, never by content. Not thread-safe.
 class KvCache {
  public:
-  /// Throws `Error` when the memory cannot be had.
-  KvCache(CacheGeometry geometry, CacheCapacity capacity);
+  /// Throws `Error` when `memory`, which must outlive this, has not as much.
+  KvCache(CacheGeometry geometry, CacheCapacity capacity, Memory& memory = host_memory());
 
   [[nodiscard]] const CacheGeometry& geometry() const { return geometry_; }
   [[nodiscard]] const CacheCapacity& capacity() const { return capacity_; }
@@ -56,6 +56,10 @@ class KvCache {
   void write_page(PageId page, std::span<const std::byte> from) const;
   void read_window_page(PageId page, std::span<std::byte> to) const;
   void write_window_page(PageId page, std::span<const std::byte> from) const;
+  /// Overwrites row `row` of a page of one pool of this cache with `values`, as the operations would store them.
+  void write_row(const LatentPool& pool, PageId page, int row, std::span<const float> values) const;
+  /// Where the pools lie.
+  [[nodiscard]] Memory& memory() const { return buffer_.memory(); }
 
   PageAllocator& pages() { return pages_; }
   PageAllocator& window_pages() { return window_pages_; }

@@ -46,128 +46,187 @@ CacheGeometry cache_geometry(const ModelConfig& config, Precision precision, std
   return geometry;
 }
 
-std::int64_t forward_scratch_bytes(const ModelConfig& config, std::int64_t max_rows,
-                                   std::int64_t max_logit_rows, int num_threads) {
-  const std::int64_t widest_input = std::max({config.hidden_size, config.q_lora_rank, config.o_dim()});
-  return std::max(
-      {linear_scratch_bytes(max_rows, widest_input),
-       // h_proj of the MTP block sees every stream as a row.
-       linear_scratch_bytes(max_rows * config.hc_mult, config.hidden_size),
-       hc_pre_scratch_bytes(max_rows, config.hc_mult, config.hidden_size),
-       hc_head_scratch_bytes(max_logit_rows, config.hc_mult, config.hidden_size),
-       route_scratch_bytes(config.n_routed_experts, num_threads),
-       grouped_linear_scratch_bytes(max_rows, config.o_groups, config.group_dim()),
-       kv_store_scratch_bytes(config.head_dim, num_threads),
-       compressor_scratch_bytes(config.head_dim, num_threads),
-       indexer_scratch_bytes(config.index_n_heads, config.index_head_dim, config.index_topk, num_threads),
-       sparse_attention_scratch_bytes(config.num_attention_heads, config.head_dim, num_threads),
-       experts_scratch_bytes(max_rows, config.num_experts_per_tok, config.hidden_size,
-                             config.moe_intermediate_size, config.n_routed_experts, num_threads),
-       linear_scratch_bytes(max_logit_rows, config.hidden_size)});
+StepShape step_shape(const ModelConfig& config, std::int64_t max_rows, std::int64_t max_logit_rows,
+                     std::int64_t max_sequences, std::int64_t max_positions) {
+  return {.max_rows = max_rows,
+          .max_logit_rows = max_logit_rows,
+          .max_sequences = max_sequences,
+          .max_positions = max_positions,
+          .hidden_size = config.hidden_size,
+          .hc_mult = config.hc_mult,
+          .num_attention_heads = config.num_attention_heads,
+          .head_dim = config.head_dim,
+          .q_lora_rank = config.q_lora_rank,
+          .o_groups = config.o_groups,
+          .group_dim = config.group_dim(),
+          .o_dim = config.o_dim(),
+          .index_n_heads = config.index_n_heads,
+          .index_head_dim = config.index_head_dim,
+          .index_topk = config.index_topk,
+          .n_routed_experts = config.n_routed_experts,
+          .num_experts_per_tok = config.num_experts_per_tok,
+          .moe_intermediate_size = config.moe_intermediate_size,
+          .vocab_size = config.vocab_size};
 }
 
-Forward::Forward(const ModelWeights& weights, Device& device, const KvCache& cache, Precision precision,
-                 std::int64_t max_rows, Arena& arena)
-    : weights_(weights),
-      config_(weights.config()),
+Forward::Forward(const ModelConfig& config, const WeightTree& weights, Device& device, const KvCache& cache,
+                 Precision precision, std::int64_t max_rows, Arena& arena)
+    : config_(config),
+      weights_(weights),
       device_(device),
       cache_(cache),
       precision_(precision),
-      buffers_(config_, max_rows, arena),
-      expert_load_(static_cast<std::size_t>(config_.num_blocks() * config_.n_routed_experts)) {
+      buffers_(config_, device.padded_rows(max_rows), device.activation_type(), arena) {
   const RopeScaling& scaling = config_.rope_scaling;
   const YarnParams yarn{static_cast<float>(scaling.factor), scaling.original_max_position_embeddings,
                         static_cast<float>(scaling.beta_fast), static_cast<float>(scaling.beta_slow)};
   const auto rotary_dim = static_cast<int>(config_.qk_rope_head_dim);
-  frequencies_[kPlain] = rope_frequencies(static_cast<float>(config_.rope_theta), rotary_dim, nullptr);
-  frequencies_[kCompressed] =
-      rope_frequencies(static_cast<float>(config_.compress_rope_theta), rotary_dim,
-                       scaling.original_max_position_embeddings > 0 ? &yarn : nullptr);
+  const auto upload = [&](int kind, double base, const YarnParams* scaled) {
+    const std::vector<float> values = rope_frequencies(static_cast<float>(base), rotary_dim, scaled);
+    device_.memory().upload(reinterpret_cast<std::byte*>(buffers_.frequencies[kind]),
+                            std::as_bytes(std::span(values)));
+  };
+  upload(kPlain, config_.rope_theta, nullptr);
+  upload(kCompressed, config_.compress_rope_theta,
+         scaling.original_max_position_embeddings > 0 ? &yarn : nullptr);
 }
 
-void Forward::prepare_angles(const RaggedBatch& batch) {
-  for (const SequenceSlice& slice : batch.slices) {
-    for (std::int64_t i = 0; i < slice.num_tokens; ++i) {
-      for (const int variant : {kPlain, kCompressed}) {
-        rope_angles(frequencies_[variant], slice.start + i, buffers_.cosine[variant].row(slice.first_row + i),
-                    buffers_.sine[variant].row(slice.first_row + i));
-      }
-    }
+std::span<const float> Forward::frequencies(int kind) const {
+  return {buffers_.frequencies[kind], static_cast<std::size_t>(config_.qk_rope_head_dim / 2)};
+}
+
+std::vector<std::vector<std::int64_t>> Forward::expert_load() const {
+  std::vector<std::vector<std::int64_t>> load(
+      static_cast<std::size_t>(config_.num_blocks()),
+      std::vector<std::int64_t>(static_cast<std::size_t>(config_.n_routed_experts)));
+  for (std::size_t block = 0; block < load.size(); ++block) {
+    device_.memory().download(
+        std::as_writable_bytes(std::span(load[block])),
+        reinterpret_cast<const std::byte*>(buffers_.expert_load + block * load[block].size()));
   }
+  return load;
+}
+
+void Forward::prepare_angles(const Step& step) {
+  for (const int kind : {kPlain, kCompressed}) {
+    device_.rope_angles({.frequencies = frequencies(kind),
+                         .batch = step.batch,
+                         .cosine = rows(buffers_.cosine[kind], step.rows.num_rows),
+                         .sine = rows(buffers_.sine[kind], step.rows.num_rows)});
+  }
+}
+
+Activations<3> Forward::run_main(const Step& step) {
+  const Activations<3> streams = rows(buffers_.streams, step.rows.num_rows);
+  prepare_angles(step);
+  device_.embed({.tokens = step.rows.tokens, .table = weights_.embedding, .out = streams});
+  run_blocks(0, config_.num_hidden_layers, step, streams);
+  return streams;
+}
+
+Activations<3> Forward::run_mtp(const Step& step, ConstActivations<3> streams, std::int64_t depth) {
+  const Activations<3> out = rows(buffers_.mtp_streams, step.rows.num_rows);
+  prepare_angles(step);
+  combine_for_mtp(weights_.mtp[static_cast<std::size_t>(depth)], step, streams.slice(0, step.rows.num_rows), out);
+  const std::int64_t block = config_.num_hidden_layers + depth;
+  run_blocks(block, block + 1, step, out);
+  return out;
 }
 
 Activations<3> Forward::run(const RaggedBatch& batch) {
   BALEEN_CHECK_LE(batch.num_rows(), buffers_.u.extent(0));
-  const Activations<3> streams = rows(buffers_.streams, batch.num_rows());
-  prepare_angles(batch);
-  device_.embed({.tokens = batch.tokens, .table = weights_.embedding(), .out = streams});
-  for (std::int64_t block = 0; block < config_.num_hidden_layers; ++block) run_block(block, batch, streams);
-  return streams;
+  const Step step{batch, device_.begin(batch)};
+  if (observer_ != nullptr) {
+    static_cast<void>(run_main(step));  // a repeated step would not call the observer
+  } else {
+    device_.run(StepPart::kMain, [&] { static_cast<void>(run_main(step)); });
+  }
+  return rows(buffers_.streams, batch.num_rows());
 }
 
 Activations<3> Forward::run_mtp(const RaggedBatch& batch, ConstActivations<3> streams, std::int64_t depth) {
-  const std::int64_t num_rows = batch.num_rows(), num_streams = config_.hc_mult, width = config_.hidden_size;
-  BALEEN_CHECK_LE(num_rows, buffers_.u.extent(0));
-  BALEEN_CHECK(streams.extent(0) == num_rows && streams.dense());
-  const MtpWeights& weights = weights_.mtp(depth);
-  const float eps = static_cast<float>(config_.rms_norm_eps);
-  prepare_angles(batch);
+  BALEEN_CHECK_LE(batch.num_rows(), buffers_.u.extent(0));
+  BALEEN_CHECK(streams.extent(0) >= device_.padded_rows(batch.num_rows()) && streams.dense());
+  const Step step{batch, device_.begin(batch)};
+  device_.run(StepPart::kMtp, [&] { static_cast<void>(run_mtp(step, streams, depth)); });
+  return rows(buffers_.mtp_streams, batch.num_rows());
+}
 
-  // Y[s] = bf(e_proj(enorm(e)) + h_proj(hnorm(X[s]))): the embedding's term is the same for all streams.
+void Forward::capture(std::int64_t num_rows, bool mtp, ConstActivations<3> mtp_streams) {
+  device_.capture(StepPart::kMain, num_rows,
+                  [&](const StepRows& padding) { static_cast<void>(run_main({{}, padding})); });
+  if (!mtp) return;
+  device_.capture(StepPart::kMtp, num_rows,
+                  [&](const StepRows& padding) { static_cast<void>(run_mtp({{}, padding}, mtp_streams, 0)); });
+}
+
+/// Y[s] = bf(e_proj(enorm(e)) + h_proj(hnorm(X[s]))): the embedding's term is the same for all streams.
+void Forward::combine_for_mtp(const MtpWeights& weights, const Step& step, ConstActivations<3> streams,
+                              Activations<3> out) {
+  const std::int64_t num_rows = step.rows.num_rows, num_streams = config_.hc_mult, width = config_.hidden_size;
+  const float eps = static_cast<float>(config_.rms_norm_eps);
   const Activations<2> embedded = rows(buffers_.u, num_rows);
   const Activations<2> embedded_term = rows(buffers_.f, num_rows);
-  device_.embed({.tokens = batch.tokens,
-                 .table = weights_.embedding(),
-                 .out = {embedded.data(), {num_rows, 1, width}}});
+  device_.embed({.tokens = step.rows.tokens,
+                 .table = weights_.embedding,
+                 .out = embedded.reshaped<3>({num_rows, 1, width})});
   device_.rms_norm(
       {.x = embedded, .weight = weights.enorm, .eps = eps, .precision = precision_, .y = embedded});
   const LinearOutput e_output{&weights.e_proj, embedded_term};
   device_.linear({.x = embedded, .outputs = {&e_output, 1}, .precision = precision_});
 
-  const Activations<3> out = rows(buffers_.mtp_streams, num_rows);
   const std::int64_t stream_rows = num_rows * num_streams;
-  const ConstActivations<2> flat{streams.data(), {stream_rows, width}};
-  const Activations<2> flat_out{out.data(), {stream_rows, width}};
-  const Activations<2> normed{buffers_.streams.data(), {stream_rows, width}};  // the main pass is over
+  const ConstActivations<2> flat = streams.reshaped<2>({stream_rows, width});
+  const Activations<2> flat_out = out.reshaped<2>({stream_rows, width});
+  // The main pass is over: its buffer is free.
+  const Activations<2> normed = rows(buffers_.streams, num_rows).reshaped<2>({stream_rows, width});
   device_.rms_norm({.x = flat, .weight = weights.hnorm, .eps = eps, .precision = precision_, .y = normed});
   const LinearOutput h_output{&weights.h_proj, flat_out};
   device_.linear({.x = normed, .outputs = {&h_output, 1}, .precision = precision_});
   device_.mtp_combine({.embedded = embedded_term, .precision = precision_, .streams = out});
-
-  run_block(config_.num_hidden_layers + depth, batch, out);
-  return out;
 }
 
-void Forward::run_block(std::int64_t block, const RaggedBatch& batch, Activations<3> streams) {
-  const BlockWeights& weights = weights_.block(block);
-  const std::int64_t num_rows = batch.num_rows();
+void Forward::run_blocks(std::int64_t begin, std::int64_t end, const Step& step, Activations<3> streams) {
+  const std::int64_t num_rows = step.rows.num_rows;
   const float norm_eps = static_cast<float>(config_.rms_norm_eps);
   const Activations<2> u = rows(buffers_.u, num_rows);
-  const Activations<2> f = rows(buffers_.f, num_rows);
   const Activations<2> post = rows(buffers_.post, num_rows);
   const Activations<3> comb = rows(buffers_.comb, num_rows);
-  const auto enter = [&](const HcWeights& hc, std::span<const float> norm) {
-    device_.hc_pre({.streams = streams,
-                    .weights = hc,
-                    .norm_eps = norm_eps,
-                    .hc_eps = static_cast<float>(config_.hc_eps),
-                    .sinkhorn_iterations = static_cast<int>(config_.hc_sinkhorn_iters),
-                    .precision = precision_,
-                    .u = u,
-                    .post = post,
-                    .comb = comb});
-    device_.rms_norm({.x = u, .weight = norm, .eps = norm_eps, .precision = precision_, .y = u});
+  const auto entry = [&](const HcWeights& hc) {
+    return HcPreArgs{.streams = streams,
+                     .weights = hc,
+                     .norm_eps = norm_eps,
+                     .hc_eps = static_cast<float>(config_.hc_eps),
+                     .sinkhorn_iterations = static_cast<int>(config_.hc_sinkhorn_iters),
+                     .precision = precision_,
+                     .u = u,
+                     .post = post,
+                     .comb = comb};
   };
-  const auto leave = [&] {
-    device_.hc_post({.f = f, .post = post, .comb = comb, .precision = precision_, .streams = streams});
+  const auto norm = [&](std::span<const float> weight) {
+    return RmsNormArgs{
+        .x = u, .weight = weight, .eps = norm_eps, .precision = precision_, .y = u, .y_fp8 = buffers_.u_fp8};
   };
-  enter(weights.hc_attn, weights.attn_norm);
-  attention(block, batch);
-  leave();
-  enter(weights.hc_ffn, weights.ffn_norm);
-  moe(block, batch);
-  leave();
-  if (observer_ != nullptr) observer_(observer_context_, block, streams);
+  const HcPostArgs exit{.f = rows(buffers_.f, num_rows),
+                        .post = post,
+                        .comb = comb,
+                        .precision = precision_,
+                        .streams = streams};
+  for (std::int64_t block = begin; block < end; ++block) {
+    const BlockWeights& weights = weights_.block(block);
+    // A half-block is left and the next one entered in one operation, unless somebody wants to look between.
+    if (block == begin || observer_ != nullptr) device_.hc_pre_norm(entry(weights.hc_attn), norm(weights.attn_norm));
+    attention(block, step);
+    device_.hc_post_pre_norm(exit, entry(weights.hc_ffn), norm(weights.ffn_norm));
+    moe(block, step);
+    if (block + 1 == end || observer_ != nullptr) {
+      device_.hc_post(exit);
+    } else {
+      const BlockWeights& next = weights_.block(block + 1);
+      device_.hc_post_pre_norm(exit, entry(next.hc_attn), norm(next.attn_norm));
+    }
+    if (observer_ != nullptr) observer_(observer_context_, block, streams);
+  }
 }
 
 void Forward::project_queries(const AttentionWeights& weights, LayerKind kind, std::int64_t num_rows,
@@ -175,24 +234,30 @@ void Forward::project_queries(const AttentionWeights& weights, LayerKind kind, s
   const float eps = static_cast<float>(config_.rms_norm_eps);
   const Activations<2> latent = rows(buffers_.q_latent, num_rows);
   const Activations<2> q = rows(buffers_.q, num_rows);
-  device_.rms_norm({.x = latent, .weight = weights.q_norm, .eps = eps, .precision = precision_, .y = latent});
+  device_.rms_norm({.x = latent,
+                    .weight = weights.q_norm,
+                    .eps = eps,
+                    .precision = precision_,
+                    .y = latent,
+                    .y_fp8 = buffers_.q_latent_fp8});
   const std::array<LinearOutput, 2> outputs{
       {{&weights.wq_b, q}, {&weights.indexer.wq_b, rows(buffers_.index_q, num_rows)}}};
   device_.linear({.x = latent,
+                  .x_fp8 = buffers_.q_latent_fp8,
                   .outputs = std::span(outputs).first(kind == LayerKind::kCsa ? 2 : 1),
                   .precision = precision_});
-  const Activations<2> per_head{q.data(), {num_rows * config_.num_attention_heads, config_.head_dim}};
-  device_.rms_norm({.x = per_head, .weight = {}, .eps = eps, .precision = precision_, .y = per_head});
-  device_.rope({.x = heads(q, config_.num_attention_heads),
-                .cosine = rows(buffers_.cosine[angles], num_rows),
-                .sine = rows(buffers_.sine[angles], num_rows),
-                .inverse = false,
-                .precision = precision_});
+  const Activations<2> per_head = q.reshaped<2>({num_rows * config_.num_attention_heads, config_.head_dim});
+  device_.rms_norm_rope({.x = per_head, .weight = {}, .eps = eps, .precision = precision_, .y = per_head},
+                        {.x = heads(q, config_.num_attention_heads),
+                         .cosine = rows(buffers_.cosine[angles], num_rows),
+                         .sine = rows(buffers_.sine[angles], num_rows),
+                         .inverse = false,
+                         .precision = precision_});
 }
 
-void Forward::compress(std::int64_t block, const RaggedBatch& batch) {
+void Forward::compress(std::int64_t block, const Step& step) {
   const AttentionWeights& weights = weights_.block(block).attention;
-  const std::int64_t num_rows = batch.num_rows();
+  const std::int64_t num_rows = step.rows.num_rows;
   const auto ratio = static_cast<int>(config_.compress_ratio(block));
   const auto pool = [&](const CompressorWeights& compressor, const Activations<2>& kv,
                         const Activations<2>& gate, const CompressorState& state,
@@ -203,10 +268,10 @@ void Forward::compress(std::int64_t block, const RaggedBatch& batch) {
                         .ape = compressor.ape,
                         .norm_weight = compressor.norm,
                         .eps = static_cast<float>(config_.rms_norm_eps),
-                        .frequencies = frequencies_[kCompressed],
+                        .frequencies = frequencies(kCompressed),
                         .ratio = ratio,
                         .precision = precision_,
-                        .batch = batch,
+                        .batch = step.batch,
                         .state = state,
                         .overlap = overlap,
                         .latent = latent,
@@ -220,11 +285,11 @@ void Forward::compress(std::int64_t block, const RaggedBatch& batch) {
   }
 }
 
-void Forward::attention(std::int64_t block, const RaggedBatch& batch) {
+void Forward::attention(std::int64_t block, const Step& step) {
   const AttentionWeights& weights = weights_.block(block).attention;
   const LayerKind kind = config_.layer_kind(block);
   const int angles = angles_of(kind);
-  const std::int64_t num_rows = batch.num_rows();
+  const std::int64_t num_rows = step.rows.num_rows;
   const Activations<2> x = rows(buffers_.u, num_rows);
   const ConstActivations<2> cosine = rows(buffers_.cosine[angles], num_rows);
   const ConstActivations<2> sine = rows(buffers_.sine[angles], num_rows);
@@ -239,7 +304,9 @@ void Forward::attention(std::int64_t block, const RaggedBatch& batch) {
        {&index.wgate, rows(buffers_.index_gate, num_rows, index.wgate.rows), true},
        {&weights.indexer.weights_proj, rows(buffers_.index_weights, num_rows)}}};
   const std::size_t num_projections = kind == LayerKind::kCsa ? 7 : kind == LayerKind::kHca ? 4 : 2;
-  device_.linear({.x = x, .outputs = std::span(projections).first(num_projections), .precision = precision_});
+  device_.linear({.x = x,
+                  .x_fp8 = buffers_.u_fp8,
+                  .outputs = std::span(projections).first(num_projections), .precision = precision_});
 
   project_queries(weights, kind, num_rows, angles);
   device_.kv_store({.kv = rows(buffers_.kv, num_rows),
@@ -247,9 +314,9 @@ void Forward::attention(std::int64_t block, const RaggedBatch& batch) {
                     .eps = static_cast<float>(config_.rms_norm_eps),
                     .cosine = cosine,
                     .sine = sine,
-                    .batch = batch,
+                    .batch = step.batch,
                     .window = cache_.window(block)});
-  if (kind != LayerKind::kSlidingWindow) compress(block, batch);
+  if (kind != LayerKind::kSlidingWindow) compress(block, step);
   const View<std::int32_t, 2> selected = rows(buffers_.selected, num_rows);
   if (kind == LayerKind::kCsa) {
     device_.indexer({.q = heads(rows(buffers_.index_q, num_rows), config_.index_n_heads),
@@ -257,13 +324,13 @@ void Forward::attention(std::int64_t block, const RaggedBatch& batch) {
                      .cosine = cosine,
                      .sine = sine,
                      .precision = precision_,
-                     .batch = batch,
+                     .batch = step.batch,
                      .keys = cache_.index_keys(block),
                      .selected = selected});
   }
   const Activations<2> attended = rows(buffers_.attended, num_rows);
-  device_.sparse_attention({.q = heads(rows(buffers_.q, num_rows), config_.num_attention_heads),
-                            .batch = batch,
+  device_.sparse_attention_rope({.q = heads(rows(buffers_.q, num_rows), config_.num_attention_heads),
+                            .batch = step.batch,
                             .window = cache_.window(block),
                             .compressed = cache_.compressed(block),
                             .ratio = static_cast<int>(config_.compress_ratio(block)),
@@ -272,12 +339,12 @@ void Forward::attention(std::int64_t block, const RaggedBatch& batch) {
                             .window_tokens = config_.sliding_window,
                             .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
                             .precision = precision_,
-                            .out = heads(attended, config_.num_attention_heads)});
-  device_.rope({.x = heads(attended, config_.num_attention_heads),
-                .cosine = cosine,
-                .sine = sine,
-                .inverse = true,
-                .precision = precision_});
+                            .out = heads(attended, config_.num_attention_heads)},
+                           {.x = heads(attended, config_.num_attention_heads),
+                            .cosine = cosine,
+                            .sine = sine,
+                            .inverse = true,
+                            .precision = precision_});
   const Activations<2> grouped = rows(buffers_.grouped, num_rows);
   device_.grouped_linear({.x = heads(attended, config_.o_groups),
                           .weight = &weights.wo_a,
@@ -287,9 +354,9 @@ void Forward::attention(std::int64_t block, const RaggedBatch& batch) {
   device_.linear({.x = grouped, .outputs = {&output, 1}, .precision = precision_});
 }
 
-void Forward::moe(std::int64_t block, const RaggedBatch& batch) {
+void Forward::moe(std::int64_t block, const Step& step) {
   const MoeWeights& weights = weights_.block(block).moe;
-  const std::int64_t num_rows = batch.num_rows();
+  const std::int64_t num_rows = step.rows.num_rows;
   const Activations<2> x = rows(buffers_.u, num_rows);
   const Activations<2> logits = rows(buffers_.router_logits, num_rows);
   const View<std::int32_t, 2> ids = rows(buffers_.expert_ids, num_rows);
@@ -302,13 +369,15 @@ void Forward::moe(std::int64_t block, const RaggedBatch& batch) {
                  .scale = static_cast<float>(config_.routed_scaling_factor),
                  .bias = weights.bias,
                  .hash_table = weights.hash_table,
-                 .tokens = batch.tokens,
+                 .tokens = step.rows.tokens,
                  .num_groups = static_cast<int>(config_.n_group),
                  .num_groups_kept = static_cast<int>(config_.topk_group),
                  .ids = ids,
-                 .weights = routing_weights});
-  count_experts(block, ids);
+                 .weights = routing_weights,
+                 .load = {buffers_.expert_load + block * config_.n_routed_experts,
+                          static_cast<std::size_t>(config_.n_routed_experts)}});
   device_.experts({.x = x,
+                   .x_fp8 = buffers_.u_fp8,
                    .ids = ids,
                    .weights = routing_weights,
                    .routed = weights.routed,
@@ -316,13 +385,6 @@ void Forward::moe(std::int64_t block, const RaggedBatch& batch) {
                    .swiglu_limit = static_cast<float>(config_.swiglu_limit),
                    .precision = precision_,
                    .out = rows(buffers_.f, num_rows)});
-}
-
-void Forward::count_experts(std::int64_t block, View<const std::int32_t, 2> ids) {
-  std::int64_t* load = expert_load_.data() + block * config_.n_routed_experts;
-  for (std::int64_t row = 0; row < ids.extent(0); ++row) {
-    for (const std::int32_t expert : ids.row(row)) ++load[expert];
-  }
 }
 
 void Forward::head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm,
@@ -339,15 +401,15 @@ void Forward::head(ConstActivations<3> streams, const HcWeights& hc, std::span<c
                     .eps = static_cast<float>(config_.rms_norm_eps),
                     .precision = precision_,
                     .y = y});
-  device_.lm_head({.x = y, .weight = &weights_.head(), .logits = out});
+  device_.lm_head({.x = y, .weight = &weights_.head, .logits = out});
 }
 
 void Forward::logits(ConstActivations<3> streams, Activations<2> out) {
-  head(streams, weights_.hc_head(), weights_.norm(), out);
+  head(streams, weights_.hc_head, weights_.norm, out);
 }
 
 void Forward::mtp_logits(ConstActivations<3> streams, std::int64_t depth, Activations<2> out) {
-  const MtpWeights& weights = weights_.mtp(depth);
+  const MtpWeights& weights = weights_.mtp[static_cast<std::size_t>(depth)];
   head(streams, weights.hc_head, weights.norm, out);
 }
 

@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "device/device.h"
+#include "device/step_shape.h"
 #include "kv_cache/kv_cache.h"
 #include "model/forward_buffers.h"
-#include "model/weights.h"
+#include "model/config.h"
+#include "model/weight_tree.h"
 #include "numeric/dtype.h"
 #include "tensor/ragged_batch.h"
 
@@ -19,15 +21,16 @@ namespace baleen {
 [[nodiscard]] CacheGeometry cache_geometry(const ModelConfig& config, Precision precision,
                                            std::int64_t max_draft_tokens = 0);
 
-/// Scratch of the largest operation of a step of `max_rows` rows, of which `max_logit_rows` want logits.
-[[nodiscard]] std::int64_t forward_scratch_bytes(const ModelConfig& config, std::int64_t max_rows,
-                                                 std::int64_t max_logit_rows, int num_threads);
+/// Extents of a step of `max_rows` rows, of which `max_logit_rows` want logits, for a device's scratch.
+[[nodiscard]] StepShape step_shape(const ModelConfig& config, std::int64_t max_rows, std::int64_t max_logit_rows,
+                                   std::int64_t max_sequences, std::int64_t max_positions);
 
 class Forward {
  public:
-  /// All three must outlive this. `arena` has forward_buffer_bytes(config, max_rows) left.
-  Forward(const ModelWeights& weights, Device& device, const KvCache& cache, Precision precision,
-          std::int64_t max_rows, Arena& arena);
+  /// All of them must outlive this; weights, cache and `arena`, which has forward_buffer_bytes(config, max_rows,
+  /// device.activation_type()) left, lie in the device's memory.
+  Forward(const ModelConfig& config, const WeightTree& weights, Device& device, const KvCache& cache,
+          Precision precision, std::int64_t max_rows, Arena& arena);
 
   /// Runs the main layers over a batch of at most max_rows rows; returns the residual streams [T, n, d] after
   /// the last one, valid until the next call. Cache rows of the batch's positions are written on the way.
@@ -38,16 +41,20 @@ class Forward {
   [[nodiscard]] Activations<3> run_mtp(const RaggedBatch& batch, ConstActivations<3> streams,
                                        std::int64_t depth);
 
+  /// Prepares steps of `num_rows` rows, of the main layers and with `mtp` of the MTP block, so that the device runs them as
+  /// quickly as it can. `mtp_streams` is what run_mtp will be given.
+  void capture(std::int64_t num_rows, bool mtp, ConstActivations<3> mtp_streams);
+
   /// Logits [R, V] of R rows of streams [R, n, d], R at most max_rows.
   void logits(ConstActivations<3> streams, Activations<2> out);
   void mtp_logits(ConstActivations<3> streams, std::int64_t depth, Activations<2> out);
 
-  /// How many tokens were sent to each routed expert since the start [blocks, E]; every run counts.
-  [[nodiscard]] View<const std::int64_t, 2> expert_load() const {
-    return {expert_load_.data(), {config_.num_blocks(), config_.n_routed_experts}};
-  }
+  /// How many tokens were sent to each routed expert since the start, as rows of [blocks, E]; every run counts. Waits for
+  /// the device.
+  [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() const;
 
-  /// Called after each block with its streams, if set: tests and the search for the first non-finite layer.
+  /// Called after each block of the main layers with its streams, if set: tests and the search for the first non-finite
+  /// layer.
   using BlockObserver = void (*)(void* context, std::int64_t block, ConstActivations<3> streams);
   void observe_blocks(BlockObserver observer, void* context) {
     observer_ = observer;
@@ -55,25 +62,34 @@ class Forward {
   }
 
  private:
+  /// A batch as the operations get it: on a device that pads, with more rows than the caller has.
+  struct Step {
+    RaggedBatch batch;
+    StepRows rows;
+  };
+
+  [[nodiscard]] Activations<3> run_main(const Step& step);
+  [[nodiscard]] Activations<3> run_mtp(const Step& step, ConstActivations<3> streams, std::int64_t depth);
   /// Rotation angles of the batch's positions, both variants.
-  void prepare_angles(const RaggedBatch& batch);
-  void run_block(std::int64_t block, const RaggedBatch& batch, Activations<3> streams);
-  void attention(std::int64_t block, const RaggedBatch& batch);
-  void compress(std::int64_t block, const RaggedBatch& batch);
+  void prepare_angles(const Step& step);
+  /// Blocks [begin, end) over `streams`.
+  void run_blocks(std::int64_t begin, std::int64_t end, const Step& step, Activations<3> streams);
+  void combine_for_mtp(const MtpWeights& weights, const Step& step, ConstActivations<3> streams,
+                       Activations<3> out);
+  void attention(std::int64_t block, const Step& step);
+  void compress(std::int64_t block, const Step& step);
   void project_queries(const AttentionWeights& weights, LayerKind kind, std::int64_t num_rows, int angles);
-  void moe(std::int64_t block, const RaggedBatch& batch);
-  void count_experts(std::int64_t block, View<const std::int32_t, 2> ids);
+  void moe(std::int64_t block, const Step& step);
+  [[nodiscard]] std::span<const float> frequencies(int kind) const;
   void head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm,
             Activations<2> out);
 
-  const ModelWeights& weights_;
   const ModelConfig& config_;
+  const WeightTree& weights_;
   Device& device_;
   const KvCache& cache_;
   Precision precision_;
   ForwardBuffers buffers_;
-  std::vector<float> frequencies_[2];  ///< 0: plain, 1: YaRN with the compress base
-  std::vector<std::int64_t> expert_load_;
   BlockObserver observer_ = nullptr;
   void* observer_context_ = nullptr;
 };

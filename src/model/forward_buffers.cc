@@ -1,67 +1,102 @@
 #include "model/forward_buffers.h"
 
-#include <array>
-#include <type_traits>
+#include <algorithm>
+
+#include "base/check.h"
 
 namespace baleen {
 namespace {
 
-/// Calls place(view, extents) for every buffer: once to add up bytes, once to allocate.
-template <class Buffers, class Place>
-void lay_out(Buffers& b, const ModelConfig& c, std::int64_t rows, Place place) {
-  const auto matrix = [&](auto& view, std::int64_t width) {
-    place(view, std::array<std::int64_t, 2>{rows, width});
-  };
-  const std::array<std::int64_t, 3> streams{rows, c.hc_mult, c.hidden_size};
-  place(b.streams, streams);
-  place(b.mtp_streams, streams);
-  matrix(b.u, c.hidden_size);
-  matrix(b.f, c.hidden_size);
-  matrix(b.post, c.hc_mult);
-  place(b.comb, std::array<std::int64_t, 3>{rows, c.hc_mult, c.hc_mult});
-  matrix(b.q_latent, c.q_lora_rank);
-  matrix(b.q, c.q_dim());
-  matrix(b.kv, c.head_dim);
-  matrix(b.attended, c.q_dim());
-  matrix(b.grouped, c.o_dim());
-  matrix(b.main_kv, 2 * c.head_dim);
-  matrix(b.main_gate, 2 * c.head_dim);
-  matrix(b.index_kv, 2 * c.index_head_dim);
-  matrix(b.index_gate, 2 * c.index_head_dim);
-  matrix(b.index_q, c.index_q_dim());
-  matrix(b.index_weights, c.index_n_heads);
-  matrix(b.selected, c.index_topk);
-  matrix(b.router_logits, c.n_routed_experts);
-  matrix(b.expert_ids, c.num_experts_per_tok);
-  matrix(b.expert_weights, c.num_experts_per_tok);
-  for (int variant = 0; variant < 2; ++variant) {
-    matrix(b.cosine[variant], c.qk_rope_head_dim / 2);
-    matrix(b.sine[variant], c.qk_rope_head_dim / 2);
-  }
-}
+constexpr std::int64_t kFp8Block = 128;
+constexpr std::int64_t kScaleRows = 4;  // scale strides are multiples of it
 
-std::int64_t element_count(const auto& extents) {
-  std::int64_t count = 1;
-  for (const std::int64_t extent : extents) count *= extent;
-  return count;
-}
+/// Adds up bytes, or allocates as many: one order for both, so that a plan is what will be taken.
+class Layout {
+ public:
+  Layout(const ModelConfig& config, std::int64_t max_rows, ElementType type, Arena* arena)
+      : config_(config), rows_(max_rows), type_(type), arena_(arena) {}
+
+  void place(ForwardBuffers& b) {
+    const ModelConfig& c = config_;
+    values(b.streams, c.hc_mult, c.hidden_size);
+    values(b.mtp_streams, c.hc_mult, c.hidden_size);
+    values(b.u, c.hidden_size);
+    fp8(b.u_fp8, c.hidden_size);
+    values(b.f, c.hidden_size);
+    floats(b.post, c.hc_mult);
+    activations(b.comb, ElementType::kF32, {rows_, c.hc_mult, c.hc_mult});
+    values(b.q_latent, c.q_lora_rank);
+    fp8(b.q_latent_fp8, c.q_lora_rank);
+    values(b.q, c.q_dim());
+    values(b.kv, c.head_dim);
+    values(b.attended, c.q_dim());
+    values(b.grouped, c.o_dim());
+    floats(b.main_kv, 2 * c.head_dim);
+    floats(b.main_gate, 2 * c.head_dim);
+    floats(b.index_kv, 2 * c.index_head_dim);
+    floats(b.index_gate, 2 * c.index_head_dim);
+    values(b.index_q, c.index_q_dim());
+    values(b.index_weights, c.index_n_heads);
+    integers(b.selected, c.index_topk);
+    floats(b.router_logits, c.n_routed_experts);
+    integers(b.expert_ids, c.num_experts_per_tok);
+    floats(b.expert_weights, c.num_experts_per_tok);
+    for (int variant = 0; variant < 2; ++variant) {
+      floats(b.cosine[variant], c.qk_rope_head_dim / 2);
+      floats(b.sine[variant], c.qk_rope_head_dim / 2);
+      b.frequencies[variant] = take<float>(c.qk_rope_head_dim / 2);
+    }
+    b.expert_load = take<std::int64_t>(c.num_blocks() * c.n_routed_experts);
+  }
+
+  [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+
+ private:
+  template <class T>
+  T* take(std::int64_t count) {
+    bytes_ += Arena::bytes_for<T>(count);
+    return arena_ == nullptr ? nullptr : arena_->allocate<T>(count);
+  }
+
+  template <int Rank>
+  void activations(Activations<Rank>& view, ElementType type, const std::array<std::int64_t, Rank>& extents) {
+    std::int64_t count = 1;
+    for (const std::int64_t extent : extents) count *= extent;
+    view = {take<std::byte>(count * size_of(type)), type, extents};
+  }
+  void values(Activations<2>& view, std::int64_t width) { activations<2>(view, type_, {rows_, width}); }
+  void values(Activations<3>& view, std::int64_t count, std::int64_t width) {
+    activations<3>(view, type_, {rows_, count, width});
+  }
+  void floats(Activations<2>& view, std::int64_t width) { activations<2>(view, ElementType::kF32, {rows_, width}); }
+  void integers(View<std::int32_t, 2>& view, std::int64_t width) {
+    view = {take<std::int32_t>(rows_ * width), {rows_, width}};
+  }
+  void fp8(Fp8Rows& rows, std::int64_t width) {
+    if (type_ != ElementType::kBf16) return;
+    rows.codes = take<std::uint8_t>(rows_ * width);
+    rows.scale_stride = (rows_ + kScaleRows - 1) / kScaleRows * kScaleRows;
+    rows.scales = take<float>(width / kFp8Block * rows.scale_stride);
+  }
+
+  const ModelConfig& config_;
+  std::int64_t rows_;
+  ElementType type_;
+  Arena* arena_;  ///< null: only add up
+  std::int64_t bytes_ = 0;
+};
 
 }  // namespace
 
-ForwardBuffers::ForwardBuffers(const ModelConfig& config, std::int64_t max_rows, Arena& arena) {
-  lay_out(*this, config, max_rows, [&](auto& view, const auto& extents) {
-    using Element = std::remove_pointer_t<decltype(view.data())>;
-    view = {arena.allocate<Element>(element_count(extents)), extents};
-  });
+ForwardBuffers::ForwardBuffers(const ModelConfig& config, std::int64_t max_rows, ElementType type, Arena& arena) {
+  Layout(config, max_rows, type, &arena).place(*this);
 }
 
-std::int64_t forward_buffer_bytes(const ModelConfig& config, std::int64_t max_rows) {
+std::int64_t forward_buffer_bytes(const ModelConfig& config, std::int64_t max_rows, ElementType type) {
   ForwardBuffers shapes;
-  std::int64_t bytes = 0;
-  lay_out(shapes, config, max_rows, [&](auto& view, const auto& extents) {
-    bytes += Arena::bytes_for<std::remove_pointer_t<decltype(view.data())>>(element_count(extents));
-  });
-  return bytes;
+  Layout layout(config, max_rows, type, nullptr);
+  layout.place(shapes);
+  return layout.bytes();
 }
 
 }  // namespace baleen

@@ -22,7 +22,10 @@ bool is_scale(const TensorInfo& tensor) {
 }  // namespace
 
 ModelWeights::ModelWeights(const std::filesystem::path& folder)
-    : config_(load_config(folder)), checkpoint_(folder) {
+    : ModelWeights{load_config(folder), Checkpoint(folder)} {}  // braces: the config is read first
+
+ModelWeights::ModelWeights(ModelConfig config, Checkpoint checkpoint)
+    : config_(std::move(config)), checkpoint_(std::move(checkpoint)) {
   check_tensors(config_, checkpoint_);
   check_scales();
   for (const TensorInfo& tensor : checkpoint_.tensors()) mapped_bytes_ += tensor.size_bytes();
@@ -35,22 +38,22 @@ ModelWeights::ModelWeights(const std::filesystem::path& folder)
     owned_bytes_ += static_cast<std::int64_t>(embed.bytes.size());
     rows = realigned_.back().data();
   }
-  embedding_ = {rows, {config_.vocab_size, config_.hidden_size}};
-  head_ = matrix("head");
-  norm_ = vector("norm.weight");
-  hc_head_ = hyper_connection("hc_head");
+  tree_.embedding = {rows, {config_.vocab_size, config_.hidden_size}};
+  tree_.head = matrix("head");
+  tree_.norm = vector("norm.weight");
+  tree_.hc_head = hyper_connection("hc_head");
   for (std::int64_t block = 0; block < config_.num_blocks(); ++block) {
     const std::string prefix = config_.is_mtp(block)
                                    ? fmt::format("mtp.{}.", block - config_.num_hidden_layers)
                                    : fmt::format("layers.{}.", block);
-    blocks_.push_back({.hc_attn = hyper_connection(prefix + "hc_attn"),
+    tree_.blocks.push_back({.hc_attn = hyper_connection(prefix + "hc_attn"),
                        .hc_ffn = hyper_connection(prefix + "hc_ffn"),
                        .attn_norm = vector(prefix + "attn_norm.weight"),
                        .ffn_norm = vector(prefix + "ffn_norm.weight"),
                        .attention = attention(prefix + "attn.", block),
                        .moe = moe(prefix + "ffn.", block)});
     if (config_.is_mtp(block)) {
-      mtp_.push_back({.e_proj = matrix(prefix + "e_proj"),
+      tree_.mtp.push_back({.e_proj = matrix(prefix + "e_proj"),
                       .h_proj = matrix(prefix + "h_proj"),
                       .enorm = vector(prefix + "enorm.weight"),
                       .hnorm = vector(prefix + "hnorm.weight"),

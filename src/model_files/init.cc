@@ -1,142 +1,11 @@
 #include "model_files/init.h"
 
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <string_view>
-#include <vector>
-
-#include "base/check.h"
 #include "model/tensor_table.h"
 #include "model_files/folder.h"
-#include "model_files/random.h"
+#include "model_files/random_weights.h"
 #include "model_files/weight_stream.h"
-#include "numeric/bf16.h"
 
 namespace baleen {
-namespace {
-
-/// mean + deviation * normal; a deviation of 0 stands for inverse_root * (last extent)^-1/2.
-struct Distribution {
-  std::string_view suffix;  ///< of the tensor's name
-  float mean;
-  float deviation;
-  float inverse_root;
-};
-
-/// The first suffix that fits counts. Scales and sinks of the size that trained models show; router and head
-/// wide enough that top-k and logits have clear winners.
-constexpr std::array<Distribution, 10> kDistributions{{
-    {"norm.weight", 1.0F, 0.1F, 0.0F},
-    {"embed.weight", 0.0F, 1.0F, 0.0F},
-    {"head.weight", 0.0F, 0.0F, 3.0F},
-    {"gate.weight", 0.0F, 0.0F, 2.0F},
-    {"gate.bias", 0.0F, 0.2F, 0.0F},
-    {"attn_sink", 0.0F, 1.0F, 0.0F},
-    {".ape", 0.0F, 0.5F, 0.0F},
-    {"_base", 0.0F, 0.3F, 0.0F},
-    {"_scale", 1.0F, 0.2F, 0.0F},
-    {"", 0.0F, 0.0F, 1.0F},
-}};
-
-Distribution distribution_of(const TensorSpec& tensor) {
-  const auto found =
-      std::find_if(kDistributions.begin(), kDistributions.end(), [&](const Distribution& candidate) {
-        return std::string_view(tensor.name).ends_with(candidate.suffix);
-      });
-  Distribution distribution = *found;
-  if (distribution.deviation == 0) {
-    distribution.deviation = distribution.inverse_root / std::sqrt(static_cast<float>(tensor.shape.back()));
-  }
-  return distribution;
-}
-
-class RandomSource final : public WeightSource {
- public:
-  RandomSource(const ModelConfig& config, const StorageFormats& formats, std::uint64_t seed, ThreadPool& pool)
-      : config_(config),
-        formats_(formats),
-        seed_(seed),
-        pool_(pool),
-        scratch_(static_cast<std::size_t>(pool.num_threads())) {}
-
-  void write_plain(const TensorSpec& tensor, const Sink& sink) override {
-    switch (tensor.storage) {
-      case Storage::kI64:
-        return write_hash_table(tensor, sink);
-      case Storage::kF32:
-        return write_values<float>(tensor, sink, [](float value) { return value; });
-      default:
-        return write_values<Bf16Bits>(tensor, sink, float_to_bf16);
-    }
-  }
-
-  void encode(const TensorSpec& tensor, EncodedMatrix& encoded) override {
-    encoded.reset(tensor.shape[0], tensor.shape[1], formats_.of(tensor.storage));
-    const CounterRandom random(seed_, tensor.name);
-    const Distribution distribution = distribution_of(tensor);
-    const StoredMatrix geometry = encoded.view();
-    pool_.parallel_for(geometry.num_panels(), [&](std::int64_t panel, int thread) {
-      std::vector<float>& values = scratch_[static_cast<std::size_t>(thread)];
-      values.resize(static_cast<std::size_t>(geometry.panel_rows(panel) * geometry.cols));
-      fill(random, distribution, panel * kPanelRows * geometry.cols, values);
-      encode_panel(encoded, panel, values);
-    });
-  }
-
- private:
-  static void fill(const CounterRandom& random, const Distribution& distribution, std::int64_t begin,
-                   std::span<float> values) {
-    auto idx = static_cast<std::uint64_t>(begin);
-    for (float& value : values) value = distribution.mean + distribution.deviation * random.normal(idx++);
-  }
-
-  /// In pieces, since an embedding may be larger than everything else that is held.
-  template <class T, class Round>
-  void write_values(const TensorSpec& tensor, const Sink& sink, Round round) {
-    constexpr std::int64_t kPiece = 1 << 16;
-    constexpr std::int64_t kPiecesAtOnce = 64;
-    const CounterRandom random(seed_, tensor.name);
-    const Distribution distribution = distribution_of(tensor);
-    std::vector<T> stored;
-    for (std::int64_t begin = 0; begin < tensor.num_elements(); begin += kPiece * kPiecesAtOnce) {
-      const std::int64_t count = std::min(kPiece * kPiecesAtOnce, tensor.num_elements() - begin);
-      stored.resize(static_cast<std::size_t>(count));
-      pool_.parallel_for((count + kPiece - 1) / kPiece, [&](std::int64_t piece, int thread) {
-        std::vector<float>& values = scratch_[static_cast<std::size_t>(thread)];
-        values.resize(static_cast<std::size_t>(std::min(kPiece, count - piece * kPiece)));
-        fill(random, distribution, begin + piece * kPiece, values);
-        std::transform(values.begin(), values.end(), stored.begin() + piece * kPiece, round);
-      });
-      sink(std::as_bytes(std::span(stored)));
-    }
-  }
-
-  /// Each row the first k experts of a random permutation of its own.
-  void write_hash_table(const TensorSpec& tensor, const Sink& sink) {
-    const std::int64_t k = tensor.shape[1];
-    const CounterRandom random(seed_, tensor.name);
-    std::vector<std::int64_t> experts(static_cast<std::size_t>(config_.n_routed_experts));
-    for (std::size_t i = 0; i < experts.size(); ++i) experts[i] = static_cast<std::int64_t>(i);
-    std::vector<std::int64_t> ids;
-    ids.reserve(static_cast<std::size_t>(tensor.num_elements()));
-    for (std::int64_t i = 0; i < tensor.num_elements(); ++i) {
-      const auto place = static_cast<std::uint64_t>(i % k);
-      const std::uint64_t left = experts.size() - place;
-      std::swap(experts[place], experts[place + random.bits(static_cast<std::uint64_t>(i)) % left]);
-      ids.push_back(experts[place]);
-    }
-    sink(std::as_bytes(std::span(ids)));
-  }
-
-  const ModelConfig& config_;
-  StorageFormats formats_;
-  std::uint64_t seed_;
-  ThreadPool& pool_;
-  std::vector<std::vector<float>> scratch_;  ///< one a thread
-};
-
-}  // namespace
 
 std::int64_t init_checkpoint(const std::filesystem::path& folder, const ModelConfig& config,
                              const InitOptions& options, ThreadPool& pool) {
@@ -150,8 +19,7 @@ std::int64_t init_checkpoint(const std::filesystem::path& folder, const ModelCon
                   .job = "init"};
   if (!options.tokenizer.empty()) plan.other_files = tokenizer_files(options.tokenizer);
   plan.other_files.push_back({"config.json", config_text(config)});
-  RandomSource source(config, plan.formats, options.seed, pool);
-  write_weights(plan, source);
+  write_weights(plan, *make_random_weights(config, plan.formats, options.seed, pool));
   return stored_bytes(plan.table, plan.formats);
 }
 

@@ -1,5 +1,4 @@
-/// Random checkpoints in the released layout, scaled so that activations, routing and index scores are well
-/// spread.
+/// Random checkpoints in the released layout.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +16,7 @@ struct InitOptions {
   bool force = false;                    ///< write into a folder that is not empty
 };
 
-/// Norms are around 1, matrices have deviation K^-1/2, the router 2 d^-1/2, the head 3 d^-1/2, hash rows are
-/// distinct experts. The bytes depend on config and seed alone, not on the threads. Memory: one matrix.
+/// Weights as `make_random_weights` makes them. The bytes depend on config and seed alone, not on the threads. Memory: one matrix.
 /// Throws `Error`, leaving nothing behind, when the folder cannot be used or the disk is full.
 /// Returns the bytes of the tensors.
 std::int64_t init_checkpoint(const std::filesystem::path& folder, const ModelConfig& config,

@@ -72,6 +72,20 @@ Result<TokenId> Sampler::preview(std::span<const float> logits, std::span<const 
   return choose(logits, logit_extremes(logits), mask, num_sampled_ + ahead);
 }
 
+std::optional<SampleRow> Sampler::draw_row(std::uint64_t ahead) const {
+  if (params_.adjusts_logits() || params_.num_logprobs != SamplingParams::kNoLogprobs) return std::nullopt;
+  return SampleRow{.temperature = params_.temperature,
+                   .top_k = params_.top_k,
+                   .top_p = params_.top_p,
+                   .min_p = params_.min_p,
+                   .uniform = uniform_draw(seed_, num_sampled_ + ahead)};
+}
+
+void Sampler::take(TokenId id) {
+  BALEEN_CHECK(id >= 0 && id < vocab_size_ && !history_);
+  ++num_sampled_;
+}
+
 Result<TokenId> Sampler::choose(std::span<const float> logits, const LogitExtremes& raw,
                                 std::span<const std::uint64_t> mask, std::uint64_t draw_idx) {
   BALEEN_CHECK_EQ(logits.size(), static_cast<std::size_t>(vocab_size_));

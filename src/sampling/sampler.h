@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "ops/sample/sample.h"
 #include "sampling/candidate_cut.h"
 #include "sampling/sampling_params.h"
 #include "sampling/softmax_weights.h"
@@ -63,6 +64,12 @@ class Sampler {
   /// guess at logits that is close to them mostly gives the same token. Penalties see the output up to now.
   [[nodiscard]] Result<TokenId> preview(std::span<const float> logits, std::span<const std::uint64_t> mask,
                                         std::uint64_t ahead);
+
+  /// How somebody else may make the draw that comes `ahead` draws after the next, as `sample` would; nothing where more
+  /// than a row of logits decides it (penalties, biases) or where logprobs are wanted.
+  [[nodiscard]] std::optional<SampleRow> draw_row(std::uint64_t ahead) const;
+  /// Counts `id`, chosen by somebody else by `draw_row(0)`, as output.
+  void take(TokenId id);
 
   /// The seed in use, given or taken: it repeats the text.
   [[nodiscard]] std::uint64_t seed() const { return seed_; }

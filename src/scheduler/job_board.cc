@@ -78,6 +78,10 @@ void JobBoard::fail_running(const std::string& error) {
   while (!running_.empty()) end_failed(**running_.begin(), error);
 }
 
+void JobBoard::fail_all(const std::string& error) {
+  while (!jobs_.empty()) end_failed(*jobs_.begin()->second, error);
+}
+
 void JobBoard::admit() {
   for (auto next = waiting_.begin(); next != waiting_.end();) {
     Job& job = **next;

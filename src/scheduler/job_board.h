@@ -57,6 +57,8 @@ class JobBoard {
     end(job, ReplyEnd::kFailed, std::move(error), /*keep=*/false);
   }
   void fail_running(const std::string& error);
+  /// Those that wait too.
+  void fail_all(const std::string& error);
 
  private:
   enum class Admission { kRuns, kNoRoom, kEnded };

@@ -24,17 +24,30 @@ Result<TokenId> Reply::sample(std::span<const float> logits) {
   BALEEN_CHECK(!end_);
   const Result<SampledToken> sampled = sampler_.sample(logits, mask_of(constraint_));
   if (!sampled) return Failure{sampled.error()};
-  const SampledToken& token = sampled.value();
+  append(sampled.value());
+  return sampled.value().id;
+}
+
+std::optional<SampleRow> Reply::draw_row(std::uint64_t ahead) const {
+  return constraint_ ? std::nullopt : sampler_.draw_row(ahead);
+}
+
+void Reply::take(TokenId token) {
+  BALEEN_CHECK(!end_ && !constraint_);
+  sampler_.take(token);
+  append({.id = token});
+}
+
+void Reply::append(const SampledToken& token) {
   ++num_tokens_;
   if (is_stop(token.id)) {
     end_ = ReplyEnd::kStopToken;
-    return token.id;
+    return;
   }
   if (constraint_) BALEEN_CHECK(constraint_->accept(token.id));
   piece_.tokens.push_back({token.id, token.logprob, {token.top_logprobs.begin(), token.top_logprobs.end()}});
   show(decoder_.push(token.id));
   if (!end_ && tokens_left() == 0) end_ = ReplyEnd::kLength;
-  return token.id;
 }
 
 ReplyPiece Reply::take_piece(bool last) {
@@ -51,6 +64,12 @@ bool Reply::extend(DraftChain& chain, std::span<const float> logits) {
   if (!guess || is_stop(guess.value())) return false;
   if (chain.constraint && !chain.constraint->accept(guess.value())) return false;
   chain.tokens.push_back(guess.value());
+  return true;
+}
+
+bool Reply::extend(DraftChain& chain, TokenId guess) const {
+  if (is_stop(guess)) return false;
+  chain.tokens.push_back(guess);
   return true;
 }
 

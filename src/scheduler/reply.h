@@ -36,6 +36,11 @@ class Reply {
   /// The next token, from the logits after everything before it. Fails as `Sampler::sample` does. Not after the end.
   [[nodiscard]] Result<TokenId> sample(std::span<const float> logits);
 
+  /// How an engine that chooses may choose the token after the next `ahead` ones; nothing where it takes more than logits.
+  [[nodiscard]] std::optional<SampleRow> draw_row(std::uint64_t ahead) const;
+  /// The next token, chosen by `draw_row(0)`.
+  void take(TokenId token);
+
   /// How it ended, once it has.
   [[nodiscard]] std::optional<ReplyEnd> end() const { return end_; }
   [[nodiscard]] const std::string& stop_string() const { return stop_string_; }
@@ -50,9 +55,13 @@ class Reply {
   /// Guesses one token more, with the draw that will choose it, from the draft model's logits. False, changing
   /// nothing, when the logits are no good or the reply would be over.
   [[nodiscard]] bool extend(DraftChain& chain, std::span<const float> logits);
+  /// The same with a guess made by `draw_row`.
+  [[nodiscard]] bool extend(DraftChain& chain, TokenId guess) const;
 
  private:
   [[nodiscard]] std::span<const std::uint64_t> mask_of(std::optional<ReplyConstraint>& constraint);
+  /// Text, rules and end, after a token was chosen.
+  void append(const SampledToken& token);
   [[nodiscard]] bool is_stop(TokenId token) const;
   void show(const std::string& text);
 

@@ -83,6 +83,9 @@ bool Scheduler::turn() {
   try {
     loop_->board.admit();
     loop_->runner.run();
+  } catch (const LostDevice& lost) {
+    loop_->board.fail_all(lost.what());
+    throw;
   } catch (const std::exception& exception) {
     // Out of memory, or a bug: nobody knows what state the sequences are in.
     loop_->board.fail_running(exception.what());
@@ -92,14 +95,26 @@ bool Scheduler::turn() {
 }
 
 void Scheduler::run(std::stop_token stop) {
-  while (!stop.stop_requested()) {
-    if (!turn()) inbox_->wait(stop);
+  const auto end = [&](const std::string& error) {
+    drain();
+    loop_->take(inbox_->take());
+    if (error.empty()) {
+      loop_->board.cancel_all();
+    } else {
+      loop_->board.fail_all(error);
+    }
+    inbox_->close();
+    loop_->publish(*inbox_);
+  };
+  try {
+    while (!stop.stop_requested()) {
+      if (!turn()) inbox_->wait(stop);
+    }
+  } catch (const LostDevice& lost) {
+    end(lost.what());
+    throw;
   }
-  drain();
-  loop_->take(inbox_->take());
-  loop_->board.cancel_all();
-  inbox_->close();
-  loop_->publish(*inbox_);
+  end("");
 }
 
 }  // namespace baleen

@@ -51,7 +51,8 @@ class Scheduler {
   /// the loop has ended.
   void between_turns(std::function<void()> task);
 
-  /// One turn of the loop. False when there was nothing to do.
+  /// One turn of the loop. False when there was nothing to do. Throws `LostDevice`, with which every request has failed
+  /// then.
   bool turn();
   /// Turns, and sleeps while there is nothing to do, until `stop`; then cancels what is left.
   void run(std::stop_token stop);

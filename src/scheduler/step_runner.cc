@@ -16,6 +16,7 @@ void StepRunner::run() {
   draft(parts);
   std::vector<StepInput> inputs;
   for (const Part& part : parts) inputs.push_back(part.input(engine_.length(*part.job->sequence)));
+  ask_for_tokens(parts, inputs);
   const Result<StepOutput> output = engine_.step(inputs);
   stats_.step_seconds += clock_() - begin;
   ++stats_.steps;
@@ -27,16 +28,40 @@ void StepRunner::run() {
   }
   std::int64_t row = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const std::int64_t num_rows = inputs[i].wanted == WantedLogits::kNone   ? 0
-                                  : inputs[i].wanted == WantedLogits::kLast ? 1
-                                                                            : std::ssize(inputs[i].tokens);
-    take_logits(parts[i], output.value().logits.slice(row, row + num_rows));
-    row += num_rows;
+    const std::int64_t count = num_wanted(inputs[i]);
+    const StepOutput& out = output.value();
+    Rows rows{.count = count};
+    if (out.chosen.empty()) {
+      rows.logits = out.logits.slice(row, row + count);
+    } else {
+      rows.chosen = out.chosen.subspan(static_cast<std::size_t>(row), static_cast<std::size_t>(count));
+    }
+    take_rows(parts[i], rows);
+    row += count;
   }
 }
 
+std::int64_t StepRunner::num_wanted(const StepInput& input) {
+  if (input.wanted == WantedLogits::kNone) return 0;
+  return input.wanted == WantedLogits::kLast ? 1 : std::ssize(input.tokens);
+}
+
+void StepRunner::ask_for_tokens(std::vector<Part>& parts, std::vector<StepInput>& inputs) const {
+  if (!chooses_) return;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    for (std::int64_t ahead = 0; ahead < num_wanted(inputs[i]); ++ahead) {
+      const auto draw = parts[i].job->reply->draw_row(static_cast<std::uint64_t>(ahead));
+      if (!draw) return;
+      parts[i].draws.push_back(*draw);
+    }
+  }
+  for (std::size_t i = 0; i < parts.size(); ++i) inputs[i].draws = parts[i].draws;
+}
+
 StepInput StepRunner::Part::input(std::int64_t start) const {
-  if (!fed.empty()) return {*job->sequence, fed, WantedLogits::kAll};
+  if (!fed.empty()) {
+    return {.sequence = *job->sequence, .tokens = fed, .wanted = WantedLogits::kAll, .wants_mtp_logits = false};
+  }
   const auto unseen = std::span(job->tokens).subspan(static_cast<std::size_t>(start));
   const auto tokens = unseen.first(static_cast<std::size_t>(share.num_tokens));
   return {*job->sequence, tokens, tokens.size() == unseen.size() ? WantedLogits::kLast : WantedLogits::kNone};
@@ -104,14 +129,19 @@ void StepRunner::draft(std::vector<Part>& parts) {
     inputs.clear();
     for (const Part* part : chains) {
       const TokenId newest = depth == 0 ? part->job->tokens.back() : part->drafts.tokens.back();
-      inputs.push_back({*part->job->sequence, newest});
+      DraftInput& input = inputs.emplace_back(DraftInput{*part->job->sequence, newest});
+      if (chooses_) input.draw = part->job->reply->draw_row(part->drafts.tokens.size());
     }
-    const Result<ConstActivations<2>> logits = engine_.draft(inputs, depth);
-    if (!logits) break;  // the step goes on with the drafts it has
+    const Result<DraftOutput> output = engine_.draft(inputs, depth);
+    if (!output) break;  // the step goes on with the drafts it has
+    const auto& [logits, chosen] = output.value();
     std::vector<Part*> unfinished;
     for (std::size_t i = 0; i < chains.size(); ++i) {
       Part& part = *chains[i];
-      if (!part.job->reply->extend(part.drafts, logits.value().row(static_cast<std::int64_t>(i)))) continue;
+      Reply& reply = *part.job->reply;
+      const bool extended = chosen.empty() ? reply.extend(part.drafts, logits.row(static_cast<std::int64_t>(i)))
+                                           : reply.extend(part.drafts, chosen[i]);
+      if (!extended) continue;
       if (depth + 1 < part.share.num_drafts) unfinished.push_back(&part);
     }
     chains = std::move(unfinished);
@@ -123,14 +153,14 @@ void StepRunner::draft(std::vector<Part>& parts) {
   }
 }
 
-void StepRunner::take_logits(Part& part, const ConstActivations<2>& rows) {
+void StepRunner::take_rows(Part& part, const Rows& rows) {
   Job& job = *part.job;
   // Once, at the prompt's end: every end that is shared is one whose window rows others then compete for.
   if (!job.prompt_was_cached && engine_.length(*job.sequence) >= job.summary.prompt_tokens) {
     engine_.share(*job.sequence);
     job.prompt_was_cached = true;
   }
-  if (rows.extent(0) == 0) return;
+  if (rows.count == 0) return;
 
   const bool decodes = job.reply->num_tokens() > 0 && part.share.num_tokens == 1;
   if (decodes) ++job.summary.steps;
@@ -145,17 +175,24 @@ void StepRunner::take_logits(Part& part, const ConstActivations<2>& rows) {
   if (job.sink_threw) board_.end(job, ReplyEnd::kCancelled, "", /*keep=*/true);
 }
 
-std::string StepRunner::sample(Part& part, const ConstActivations<2>& rows) {
+std::string StepRunner::sample(Part& part, const Rows& rows) {
   Job& job = *part.job;
   const std::vector<TokenId>& drafts = part.drafts.tokens;
   const bool first = job.reply->num_tokens() == 0;
   std::size_t num_accepted = 0;
-  for (std::int64_t row = 0; row < rows.extent(0); ++row) {
-    const Result<TokenId> token = job.reply->sample(rows.row(row));
-    if (!token) return token.error();
-    job.tokens.push_back(token.value());
+  for (std::int64_t row = 0; row < rows.count; ++row) {
+    TokenId token = kNoToken;
+    if (rows.chosen.empty()) {
+      const Result<TokenId> sampled = job.reply->sample(rows.logits.row(row));
+      if (!sampled) return sampled.error();
+      token = sampled.value();
+    } else {
+      token = rows.chosen[static_cast<std::size_t>(row)];
+      job.reply->take(token);
+    }
+    job.tokens.push_back(token);
     ++stats_.reply_tokens;
-    if (num_accepted == drafts.size() || token.value() != drafts[num_accepted]) break;
+    if (num_accepted == drafts.size() || token != drafts[num_accepted]) break;
     ++num_accepted;
     if (job.reply->end()) break;
   }

@@ -25,6 +25,7 @@ class StepRunner {
         clock_(clock),
         budget_(budget),
         most_drafts_(most_drafts),
+        chooses_(engine.limits().chooses),
         stats_(stats) {}
 
   /// Nothing when nobody runs.
@@ -35,7 +36,8 @@ class StepRunner {
     Job* job = nullptr;
     StepShare share;
     DraftChain drafts;
-    std::vector<TokenId> fed;  ///< the newest token and the drafts, where there are drafts
+    std::vector<TokenId> fed;      ///< the newest token and the drafts, where there are drafts
+    std::vector<SampleRow> draws;  ///< of the rows it wants, where the engine is to choose
     [[nodiscard]] StepInput input(std::int64_t start) const;
   };
 
@@ -44,17 +46,27 @@ class StepRunner {
   void make_room(std::vector<Part>& parts);
   [[nodiscard]] bool make_room(Part& part);
   void draft(std::vector<Part>& parts);
-  /// Everything that follows from the logits of the part's rows; the job may end.
-  void take_logits(Part& part, const ConstActivations<2>& rows);
-  /// Samples from row after row, as long as each sampled token is the draft that the next row follows. Empty, or a
-  /// sentence.
-  [[nodiscard]] std::string sample(Part& part, const ConstActivations<2>& rows);
+  [[nodiscard]] static std::int64_t num_wanted(const StepInput& input);
+  /// Lets the engine choose, if it can and nobody in the step needs logits.
+  void ask_for_tokens(std::vector<Part>& parts, std::vector<StepInput>& inputs) const;
+
+  /// What a step says of a part's rows: logits, or the tokens chosen from them.
+  struct Rows {
+    ConstActivations<2> logits;
+    std::span<const TokenId> chosen;
+    std::int64_t count = 0;
+  };
+  /// Everything that follows from the part's rows; the job may end.
+  void take_rows(Part& part, const Rows& rows);
+  /// Takes a token from row after row, as long as each is the draft that the next row follows. Empty, or a sentence.
+  [[nodiscard]] std::string sample(Part& part, const Rows& rows);
 
   StepEngine& engine_;
   JobBoard& board_;
   const Scheduler::Clock& clock_;
   StepBudget budget_;
   std::int64_t most_drafts_;
+  bool chooses_;  ///< the engine, tokens
   SchedulerStats& stats_;
 };
 

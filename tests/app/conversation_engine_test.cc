@@ -6,6 +6,8 @@
 
 #include "chat/render.h"
 
+#include "tests/support/test_device.h"
+
 namespace baleen {
 namespace {
 
@@ -48,7 +50,8 @@ class Conversation : public testing::Test {
     return reply(conversation, text);
   }
   static EngineOptions options(std::int64_t cache_tokens = 1024) {
-    return {.num_threads = 2, .max_batch_tokens = 256, .cache_tokens = cache_tokens};
+    return {
+        .device = test::device(), .num_threads = 2, .max_batch_tokens = 256, .cache_tokens = cache_tokens};
   }
 
   static Tokenizer* tokenizer_;
@@ -118,7 +121,8 @@ TEST_F(Conversation, AReplyCutOffByItsReaderCanBeContinued) {
 }
 
 TEST_F(Conversation, AnInterruptedPromptIsReadAgainFromWhereItWas) {
-  Engine engine("models/stories", {.num_threads = 2, .max_batch_tokens = 8, .cache_tokens = 1024});
+  Engine engine("models/stories",
+                {.device = test::device(), .num_threads = 2, .max_batch_tokens = 8, .cache_tokens = 1024});
   ConversationEngine conversation(engine, *tokenizer_);
   const std::string text =
       prompt({user("Tell me a story about a fox and a hen and a bear who meet by the river.")});

@@ -8,6 +8,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
+#include "tests/support/test_device.h"
 
 namespace baleen {
 namespace {
@@ -21,7 +22,8 @@ const test::RandomCheckpoint& tiny_flash() {
 }
 
 EngineOptions options(Precision precision, int num_threads, std::int64_t max_sequences = 1) {
-  return {.precision = precision,
+  return {.device = test::device(),
+          .precision = precision,
           .num_threads = num_threads,
           .max_batch_tokens = 512,
           .max_logit_rows = 512,
@@ -161,8 +163,8 @@ TEST_P(BatchInvariance, AnyCutsOfAnyTwoSequencesDoNotShow) {
       for (std::size_t i = 0; i < inputs.size(); ++i) {
         const auto count = static_cast<std::int64_t>(inputs[i].tokens.size());
         const std::int64_t num_mtp = fed[i]->fed == 0 ? count - 1 : count;
-        fed[i]->got.append({output.value().logits.slice(row, row + count),
-                            output.value().mtp_logits.slice(mtp_row, mtp_row + num_mtp)});
+        fed[i]->got.append({.logits = output.value().logits.slice(row, row + count),
+                            .mtp_logits = output.value().mtp_logits.slice(mtp_row, mtp_row + num_mtp)});
         fed[i]->fed += inputs[i].tokens.size();
         row += count;
         mtp_row += num_mtp;

@@ -6,6 +6,7 @@
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/test_device.h"
 
 namespace baleen {
 namespace {
@@ -19,7 +20,8 @@ const test::RandomCheckpoint& three_layers() {
 }
 
 EngineOptions options(Precision precision) {
-  return {.precision = precision,
+  return {.device = test::device(),
+          .precision = precision,
           .num_threads = 2,
           .max_batch_tokens = 2000,
           .max_logit_rows = 600,

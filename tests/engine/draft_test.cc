@@ -5,6 +5,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
+#include "tests/support/test_device.h"
 
 namespace baleen {
 namespace {
@@ -17,7 +18,8 @@ const test::RandomCheckpoint& three_layers() {
 }
 
 EngineOptions options(Precision precision, std::int64_t max_draft_tokens = 3) {
-  return {.precision = precision,
+  return {.device = test::device(),
+          .precision = precision,
           .num_threads = 2,
           .max_batch_tokens = 600,
           .max_logit_rows = 600,
@@ -33,9 +35,9 @@ std::span<const float> row(const std::vector<float>& logits, std::int64_t positi
 
 std::vector<float> draft(Engine& engine, SequenceId sequence, TokenId token, std::int64_t depth) {
   const DraftInput input{sequence, token};
-  const Result<ConstActivations<2>> logits = engine.draft({&input, 1}, depth);
-  if (!logits) throw std::runtime_error(logits.error());
-  const auto values = logits.value().row(0);
+  const Result<DraftOutput> output = engine.draft({&input, 1}, depth);
+  if (!output) throw std::runtime_error(output.error());
+  const auto values = output.value().logits.row(0);
   return {values.begin(), values.end()};
 }
 
@@ -74,7 +76,7 @@ TEST_P(Drafts, CompanyDoesNotShow) {
     const auto together = engine.draft(inputs, depth);
     ASSERT_TRUE(together);
     for (std::int64_t i = 0; i < 3; ++i) {
-      EXPECT_SAME_BITS(together.value().row(i), alone[depth][static_cast<std::size_t>(2 - i)]);
+      EXPECT_SAME_BITS(together.value().logits.row(i), alone[depth][static_cast<std::size_t>(2 - i)]);
     }
   }
 }
@@ -106,7 +108,7 @@ TEST_P(Drafts, NeitherChainsNorStepsTakenBackShow) {
       const StepOutput output = test::step(engine, sequence, step);
       const auto certain = static_cast<std::int64_t>(1 + right);
       const std::int64_t mtp_rows = certain - (fed == 0 ? 1 : 0);
-      got.append({output.logits.slice(0, certain), output.mtp_logits.slice(0, mtp_rows)});
+      got.append({.logits = output.logits.slice(0, certain), .mtp_logits = output.mtp_logits.slice(0, mtp_rows)});
       fed += 1 + right;
       engine.truncate(sequence, static_cast<std::int64_t>(fed));
       RC_ASSERT(engine.length(sequence) == static_cast<std::int64_t>(fed));
@@ -128,8 +130,8 @@ TEST(DraftFailures, AreSentences) {
   static_cast<void>(test::feed(engine, sequence, tokens, 256));
   const auto failure = [&](TokenId token, std::int64_t depth) {
     const DraftInput input{sequence, token};
-    const auto logits = engine.draft({&input, 1}, depth);
-    return logits ? "" : logits.error();
+    const auto drafted = engine.draft({&input, 1}, depth);
+    return drafted ? "" : drafted.error();
   };
   EXPECT_NE(failure(kVocab, 0).find("token id 512 at position 256"), std::string::npos);
   EXPECT_EQ(failure(5, 0), "");  // writes position 255

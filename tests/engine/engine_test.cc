@@ -9,6 +9,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
+#include "tests/support/test_device.h"
 
 namespace baleen {
 namespace {
@@ -26,7 +27,8 @@ const test::RandomCheckpoint& three_layers() {
 
 EngineOptions options(std::int64_t max_sequences, std::int64_t cache_tokens,
                       std::int64_t max_batch_tokens = 512) {
-  return {.num_threads = 1,
+  return {.device = test::device(),
+          .num_threads = 1,
           .max_batch_tokens = max_batch_tokens,
           .max_logit_rows = std::min<std::int64_t>(max_batch_tokens, 64),
           .max_sequences = max_sequences,
@@ -151,7 +153,7 @@ TEST(Engine, OptionsThatCannotBeMet) {
     }
     return std::string();
   };
-  EXPECT_NE(refused({.num_threads = -1}).find("1 to 1024"), std::string::npos);
+  EXPECT_NE(refused({.device = test::device(), .num_threads = -1}).find("1 to 1024"), std::string::npos);
   EXPECT_NE(refused({.max_batch_tokens = 0}).find("tokens a step"), std::string::npos);
   EXPECT_NE(refused({.max_sequences = 0}).find("sequences"), std::string::npos);
   EXPECT_NE(refused({.max_batch_tokens = 8, .max_logit_rows = 9}).find("9 rows"), std::string::npos);
@@ -161,7 +163,7 @@ TEST(Engine, OptionsThatCannotBeMet) {
   config.compress_ratios.pop_back();
   const test::RandomCheckpoint without_mtp(config);
   EXPECT_THROW(Engine(without_mtp.path(), {.mtp = true}), Error);
-  EXPECT_NO_THROW(Engine(without_mtp.path(), {.num_threads = 1}));
+  EXPECT_NO_THROW(Engine(without_mtp.path(), {.device = test::device(), .num_threads = 1}));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
+#include "tests/support/test_device.h"
 
 namespace baleen {
 namespace {
@@ -15,7 +16,8 @@ const test::RandomCheckpoint& three_layers() {
 }
 
 EngineOptions options(std::int64_t cache_tokens) {
-  return {.num_threads = 2,
+  return {.device = test::device(),
+          .num_threads = 2,
           .max_batch_tokens = 512,
           .max_logit_rows = 32,
           .cache_tokens = cache_tokens,
@@ -54,6 +56,7 @@ test::SequenceLogits after(std::int64_t history, std::size_t chunk, Kernels kern
 }
 
 TEST(LongContext, CutsDoNotShowAcrossTheOriginalContext) {
+  BALEEN_CPU_ONLY();
   for (const std::int64_t history : {65'530, 131'064}) {
     const test::SequenceLogits whole = after(history, 12);
     for (const std::size_t chunk : {1, 5}) {
@@ -65,12 +68,14 @@ TEST(LongContext, CutsDoNotShowAcrossTheOriginalContext) {
 }
 
 TEST(LongContext, SimdAgreesWithPlainLoopsBeyondTheOriginalContext) {
+  BALEEN_CPU_ONLY();
   EXPECT_CLOSE(after(70'000, 12).main, after(70'000, 12, Kernels::kReference).main, {.norm = 1e-5});
 }
 
 /// Rotary positions are relative: in layers that see the window alone, a text reads the same wherever it
 /// stands, once what was before it is out of sight.
 TEST(LongContext, ATextAcrossTheOriginalContextReadsAsAtTheBeginning) {
+  BALEEN_CPU_ONLY();
   ModelConfig config = with_layers(preset_config("tiny-flash"), 3);
   config.compress_ratios = {0, 0, 0, 0};
   const test::RandomCheckpoint checkpoint(config);

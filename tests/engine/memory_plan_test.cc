@@ -16,7 +16,7 @@ TEST(MemoryPlan, IsTheSumOfItsParts) {
   const ModelConfig config = preset_config("flash");
   const EngineOptions options =
       resolved({.num_threads = 2, .max_sequences = 3, .cache_tokens = 100'000}, config);
-  const MemoryPlan plan = plan_memory(config, options);
+  const MemoryPlan plan = plan_memory(config, StorageFormats(), options);
   const CacheGeometry geometry = cache_geometry(config, Precision::kReleased);
   EXPECT_EQ(plan.capacity.num_pages, 391 + 2);  // every sequence may leave its last page part empty
   EXPECT_EQ(plan.capacity.num_state_slots, 3);
@@ -31,7 +31,7 @@ TEST(MemoryPlan, IsTheSumOfItsParts) {
 
 TEST(MemoryPlan, OneMillionPositionsOfFlashTakeThePublishedBytes) {
   const ModelConfig config = preset_config("flash");
-  const MemoryPlan plan = plan_memory(config, resolved({.num_threads = 1}, config));
+  const MemoryPlan plan = plan_memory(config, StorageFormats(), resolved({.num_threads = 1}, config));
   EXPECT_EQ(plan.capacity.num_pages, 4096);
   EXPECT_NEAR(static_cast<double>(plan.page_bytes), 3.69e9,
               0.06e9);  // 3.685 GB of rows, 1.4 % more for page strides
@@ -53,7 +53,8 @@ TEST(MemoryPlan, CachedPrefixesAndDraftsArePartOfIt) {
   options.max_draft_tokens = 2;
   options = resolved(options, config);
   EXPECT_GE(options.cached_window_pages, 32);
-  const MemoryPlan plan = plan_memory(config, options), without = plan_memory(config, plain);
+  const MemoryPlan plan = plan_memory(config, StorageFormats(), options),
+                   without = plan_memory(config, StorageFormats(), plain);
   const CacheGeometry geometry = cache_geometry(config, options);
   EXPECT_TRUE(geometry.shares_prefixes);
   EXPECT_EQ(plan.capacity.num_window_pages,
@@ -71,7 +72,8 @@ TEST(MemoryPlan, CachedPrefixesAndDraftsArePartOfIt) {
 
 TEST(MemoryPlan, TextNamesEveryPart) {
   const ModelConfig config = preset_config("tiny-flash");
-  const std::string text = to_text(plan_memory(config, resolved({.num_threads = 1}, config)));
+  const std::string text =
+      to_text(plan_memory(config, StorageFormats(), resolved({.num_threads = 1}, config)));
   for (const char* part : {"cache", "4096 pages of 256 positions", "window pages", "state slots",
                            "activations", "scratch", "logits", "in all"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
+#include "tests/support/test_device.h"
 
 namespace baleen {
 namespace {
@@ -30,9 +31,12 @@ class DamagedCheckpoint {
 constexpr Bf16Bits kNaN = 0x7FC0;
 
 std::string failure_of(const std::filesystem::path& model, bool mtp, std::size_t chunk = 40) {
-  Engine engine(
-      model,
-      {.num_threads = 1, .max_batch_tokens = 64, .max_logit_rows = 64, .cache_tokens = 256, .mtp = mtp});
+  Engine engine(model, {.device = test::device(),
+                        .num_threads = 1,
+                        .max_batch_tokens = 64,
+                        .max_logit_rows = 64,
+                        .cache_tokens = 256,
+                        .mtp = mtp});
   try {
     static_cast<void>(test::run_sequence(engine, test::random_tokens(40, 512, 1), chunk));
   } catch (const std::runtime_error& error) {
@@ -64,8 +68,11 @@ TEST(NonFinite, NamesTheMtpBlock) {
 
 TEST(NonFinite, ASpoiltSequenceLeavesNothingBehind) {
   const DamagedCheckpoint damaged("embed.weight", kNaN);  // the row of token 0
-  Engine engine(damaged.path(),
-                {.num_threads = 1, .max_batch_tokens = 8, .max_sequences = 2, .cache_tokens = 256});
+  Engine engine(damaged.path(), {.device = test::device(),
+                                 .num_threads = 1,
+                                 .max_batch_tokens = 8,
+                                 .max_sequences = 2,
+                                 .cache_tokens = 256});
   const SequenceId sound = *engine.open({}), spoilt = *engine.open({});
   const std::vector<TokenId> tokens{1, 2, 3}, bad{0};
   const StepInput both[] = {{sound, tokens, WantedLogits::kLast}, {spoilt, bad, WantedLogits::kLast}};

@@ -6,6 +6,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
+#include "tests/support/test_device.h"
 
 namespace baleen {
 namespace {
@@ -13,7 +14,8 @@ namespace {
 constexpr std::int64_t kVocab = 512;
 
 EngineOptions options(Precision precision, std::int64_t num_pages, std::int64_t cached_window_pages) {
-  return {.precision = precision,
+  return {.device = test::device(),
+          .precision = precision,
           .num_threads = 2,
           .max_batch_tokens = 600,
           .max_logit_rows = 600,
@@ -24,7 +26,8 @@ EngineOptions options(Precision precision, std::int64_t num_pages, std::int64_t 
 }
 
 EngineOptions cold_options(Precision precision) {
-  return {.precision = precision,
+  return {.device = test::device(),
+          .precision = precision,
           .num_threads = 2,
           .max_batch_tokens = 2000,
           .max_logit_rows = 2000,
@@ -212,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(EveryPrecision, PrefixCache,
 
 TEST(PrefixCacheOff, NothingIsFoundAndNothingKept) {
   const test::RandomCheckpoint checkpoint(with_layers(preset_config("tiny-flash"), 3), 5);
-  Engine engine(checkpoint.path(), {.num_threads = 1, .cache_tokens = 1024});
+  Engine engine(checkpoint.path(), {.device = test::device(), .num_threads = 1, .cache_tokens = 1024});
   const std::vector<TokenId> tokens = test::random_tokens(512, kVocab, 1);
   const SequenceId first = *engine.open(tokens);
   static_cast<void>(test::step(engine, first, tokens, WantedLogits::kNone));
@@ -224,14 +227,15 @@ TEST(PrefixCacheOff, NothingIsFoundAndNothingKept) {
 
 TEST(ExpertLoad, CountsEveryTokenOfEveryBlock) {
   const test::RandomCheckpoint checkpoint("tiny-flash", 3);
-  Engine engine(checkpoint.path(), {.num_threads = 1, .cache_tokens = 1024, .mtp = true});
+  Engine engine(checkpoint.path(),
+                {.device = test::device(), .num_threads = 1, .cache_tokens = 1024, .mtp = true});
   const SequenceId sequence = *engine.open({});
   static_cast<void>(test::step(engine, sequence, test::random_tokens(100, kVocab, 1), WantedLogits::kNone));
   const auto load = engine.expert_load();
-  ASSERT_EQ(load.extent(0), engine.config().num_blocks());
-  for (std::int64_t block = 0; block < load.extent(0); ++block) {
+  ASSERT_EQ(static_cast<std::int64_t>(load.size()), engine.config().num_blocks());
+  for (std::int64_t block = 0; block < engine.config().num_blocks(); ++block) {
     std::int64_t sum = 0;
-    for (const std::int64_t tokens : load.row(block)) sum += tokens;
+    for (const std::int64_t tokens : load[static_cast<std::size_t>(block)]) sum += tokens;
     const std::int64_t rows = engine.config().is_mtp(block) ? 99 : 100;
     EXPECT_EQ(sum, rows * engine.config().num_experts_per_tok) << block;
   }

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/test_device.h"
+
 namespace baleen {
 namespace {
 
@@ -13,7 +15,9 @@ class Generate : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     tokenizer_ = new Tokenizer(Tokenizer::load("models/stories"));
-    engine_ = new Engine("models/stories", {.num_threads = 2, .max_batch_tokens = 512, .cache_tokens = 512});
+    engine_ = new Engine(
+        "models/stories",
+        {.device = test::device(), .num_threads = 2, .max_batch_tokens = 512, .cache_tokens = 512});
   }
   static void TearDownTestSuite() {
     delete engine_;
@@ -76,7 +80,9 @@ TEST_F(Generate, PromptChunksDoNotShow) {
   request.sampling.seed = 11;
   const Generated whole = reply(request);
   for (const std::int64_t chunk : {1, 3}) {
-    Engine engine("models/stories", {.num_threads = 1, .max_batch_tokens = chunk, .cache_tokens = 256});
+    Engine engine(
+        "models/stories",
+        {.device = test::device(), .num_threads = 1, .max_batch_tokens = chunk, .cache_tokens = 256});
     EXPECT_EQ(try_reply(engine, request).value().tokens, whole.tokens) << "chunks of " << chunk;
   }
 }
@@ -143,7 +149,8 @@ TEST_F(Generate, AStoryEndsByItself) {
 }
 
 TEST_F(Generate, CancelledWhileReadingThePrompt) {
-  Engine engine("models/stories", {.num_threads = 1, .max_batch_tokens = 2, .cache_tokens = 256});
+  Engine engine("models/stories",
+                {.device = test::device(), .num_threads = 1, .max_batch_tokens = 2, .cache_tokens = 256});
   std::int64_t fed = 0;
   bool anything = false;
   const Generated cancelled = try_reply(engine, greedy(40),
@@ -169,7 +176,8 @@ TEST_F(Generate, CancelledInTheReplyKeepsWhatWasSaid) {
 }
 
 TEST_F(Generate, EndsWhereTheContextEnds) {
-  Engine engine("models/stories", {.num_threads = 2, .max_batch_tokens = 256, .cache_tokens = 256});
+  Engine engine("models/stories",
+                {.device = test::device(), .num_threads = 2, .max_batch_tokens = 256, .cache_tokens = 256});
   GenerationRequest request = greedy(0);
   request.stop_tokens.clear();
   while (request.prompt.size() < 250) request.prompt.push_back(request.prompt[request.prompt.size() - 4]);

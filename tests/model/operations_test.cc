@@ -79,7 +79,7 @@ class Operations : public test::EveryTarget {
   }
 
   const ModelConfig& config() const { return weights_->config(); }
-  const BlockWeights& block(std::int64_t layer) const { return weights_->block(layer); }
+  const BlockWeights& block(std::int64_t layer) const { return weights_->tree().block(layer); }
   float eps() const { return static_cast<float>(config().rms_norm_eps); }
   /// `golden` as rows.
   static Array array(const std::string& name) { return {golden_->floats(name), golden_->shape(name)[0]}; }
@@ -180,17 +180,17 @@ TEST_P(Operations, HyperConnectionExit) {
 TEST_P(Operations, HyperConnectionHeadAndLogits) {
   Array streams = array("hc_head.x"), y(kNumLast, config().hidden_size);
   device_.hc_head({.streams = streams.heads(config().hc_mult),
-                   .weights = weights_->hc_head(),
+                   .weights = weights_->tree().hc_head,
                    .norm_eps = eps(),
                    .hc_eps = static_cast<float>(config().hc_eps),
                    .precision = kReleased,
                    .y = y.view()});
   EXPECT_CLOSE(y.values, floats("hc_head.y"), kBf16Step);
-  EXPECT_CLOSE(norm(array("hc_head.y"), weights_->norm()).values, floats("norm.y"), kBf16Step);
+  EXPECT_CLOSE(norm(array("hc_head.y"), weights_->tree().norm).values, floats("norm.y"), kBf16Step);
 
   Array normed = array("norm.y"), logits(2, config().vocab_size);
   device_.lm_head({.x = normed.view().slice(kNumLast - 2, kNumLast),
-                   .weight = &weights_->head(),
+                   .weight = &weights_->tree().head,
                    .logits = logits.view()});
   EXPECT_CLOSE(logits.values, floats("logits"), {.absolute = 2e-5, .relative = 1e-5});
 }

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "sampling/softmax_weights.h"
 #include "tests/support/run_sequence.h"
+#include "tests/support/test_device.h"
 
 namespace baleen {
 namespace {
@@ -25,8 +26,11 @@ double negative_log_likelihood(std::span<const TokenId> tokens, std::span<const 
 TEST(Stories, NegativeLogLikelihoodIsThatOfTheReferenceForwardPass) {
   const auto stories = nlohmann::json::parse(read_text_file("tests/model/goldens/stories_nll.json"));
   ASSERT_EQ(stories.size(), 20u);
-  Engine engine("models/stories",
-                {.num_threads = 2, .max_batch_tokens = 512, .max_logit_rows = 512, .cache_tokens = 1024});
+  Engine engine("models/stories", {.device = test::device(),
+                                   .num_threads = 2,
+                                   .max_batch_tokens = 512,
+                                   .max_logit_rows = 512,
+                                   .cache_tokens = 1024});
   double ours = 0, reference = 0;
   std::size_t num_predicted = 0;
   for (const auto& story : stories) {

@@ -20,7 +20,8 @@ EngineLimits FakeEngine::limits() const {
           .max_logit_rows = options_.max_logit_rows,
           .max_sequences = options_.pools.max_sequences,
           .max_draft_tokens = options_.pools.max_draft_tokens,
-          .context_tokens = options_.pools.num_pages * kPageTokens};
+          .context_tokens = options_.pools.num_pages * kPageTokens,
+          .chooses = options_.chooses};
 }
 
 FakeEngine::Sequence& FakeEngine::find(SequenceId sequence) {
@@ -97,7 +98,18 @@ Result<StepOutput> FakeEngine::step(std::span<const StepInput> inputs) {
     }
     paging_->commit(input.sequence, input.tokens);
   }
+  std::vector<SampleRow> draws;
+  for (const StepInput& input : inputs) draws.insert(draws.end(), input.draws.begin(), input.draws.end());
+  EXPECT_TRUE(draws.empty() || options_.chooses);
+  if (num_rows > 0 && std::ssize(draws) == num_rows) return StepOutput{.chosen = choose(draws)};
   return StepOutput{.logits = {logits_.data(), {num_rows, kFakeVocab}}};
+}
+
+std::span<const TokenId> FakeEngine::choose(std::span<const SampleRow> draws) {
+  chosen_.resize(draws.size());
+  sample_ref({.logits = {logits_.data(), {std::ssize(draws), kFakeVocab}}, .rows = draws, .ids = chosen_});
+  num_chosen += std::ssize(draws);
+  return chosen_;
 }
 
 void FakeEngine::truncate(SequenceId id, std::int64_t length_left) {
@@ -109,7 +121,7 @@ void FakeEngine::truncate(SequenceId id, std::int64_t length_left) {
   sequence.histories.resize(static_cast<std::size_t>(length_left));
 }
 
-Result<ConstActivations<2>> FakeEngine::draft(std::span<const DraftInput> inputs, std::int64_t depth) {
+Result<DraftOutput> FakeEngine::draft(std::span<const DraftInput> inputs, std::int64_t depth) {
   EXPECT_LT(depth, options_.pools.max_draft_tokens);
   EXPECT_LE(std::ssize(inputs), std::min(options_.max_batch_tokens, options_.max_logit_rows));
   if (drafts_fail) return failure("the MTP block made a NaN");
@@ -128,7 +140,12 @@ Result<ConstActivations<2>> FakeEngine::draft(std::span<const DraftInput> inputs
     fake_logits(knows ? history : ~history, {row, kFakeVocab});
     row += kFakeVocab;
   }
-  return ConstActivations<2>{logits_.data(), {std::ssize(inputs), kFakeVocab}};
+  std::vector<SampleRow> draws;
+  for (const DraftInput& input : inputs) {
+    if (input.draw) draws.push_back(*input.draw);
+  }
+  if (draws.size() == inputs.size()) return DraftOutput{.chosen = choose(draws)};
+  return DraftOutput{.logits = {logits_.data(), {std::ssize(inputs), kFakeVocab}}};
 }
 
 void FakeEngine::share(SequenceId id) {

@@ -20,6 +20,7 @@ struct FakeEngineOptions {
   FakePools pools;
   std::int64_t max_batch_tokens = 512;
   std::int64_t max_logit_rows = 64;
+  bool chooses = false;        ///< takes draws, as an engine on a GPU does
   double draft_quality = 0.7;  ///< chance that a draft sees the true logits
   std::unique_ptr<FakePaging> (*paging)(const FakePools&) = make_toy_paging;
 };
@@ -42,8 +43,7 @@ class FakeEngine : public StepEngine {
   [[nodiscard]] bool reserve(SequenceId sequence, std::int64_t num_tokens) override;
   [[nodiscard]] Result<StepOutput> step(std::span<const StepInput> inputs) override;
   void truncate(SequenceId sequence, std::int64_t length) override;
-  [[nodiscard]] Result<ConstActivations<2>> draft(std::span<const DraftInput> inputs,
-                                                  std::int64_t depth) override;
+  [[nodiscard]] Result<DraftOutput> draft(std::span<const DraftInput> inputs, std::int64_t depth) override;
   void share(SequenceId sequence) override;
   void close(SequenceId sequence, bool keep) override;
   [[nodiscard]] CacheUse cache_use() const override;
@@ -53,8 +53,12 @@ class FakeEngine : public StepEngine {
   std::function<std::string(const std::vector<FakeStepPart>&)> on_step;
   bool drafts_fail = false;
   std::int64_t num_opened = 0;  ///< sequences, since the start
+  std::int64_t num_chosen = 0;  ///< tokens
 
  private:
+  /// What `draws` choose from the first rows of logits_.
+  std::span<const TokenId> choose(std::span<const SampleRow> draws);
+
   struct Sequence {
     std::vector<History> histories;  ///< after each of its tokens
     std::int64_t undoable_from = 0;  ///< where the last step began
@@ -70,6 +74,7 @@ class FakeEngine : public StepEngine {
   std::unique_ptr<FakePaging> paging_;
   std::map<SequenceId, Sequence> sequences_;
   std::vector<float> logits_;
+  std::vector<TokenId> chosen_;
 };
 
 }  // namespace baleen

@@ -282,6 +282,20 @@ TEST(Scheduler, ExceptionOfTheEngineStaysInTheLoop) {
   world.expect_everything_came_back();
 }
 
+TEST(Scheduler, ALostDeviceFailsEveryRequestAndEndsTheLoop) {
+  SchedulerWorld world({.pools = {.max_sequences = 1}});
+  const auto running = world.submit(greedy(prompt_of(5, 1), 50)), waiting = world.submit(greedy(prompt_of(5, 2), 50));
+  world.engine.on_step = [](const auto&) -> std::string { throw LostDevice("an illegal address"); };
+  EXPECT_THROW(world.scheduler.run({}), LostDevice);
+  for (const auto& request : {running, waiting}) {
+    ASSERT_TRUE(request.reply->summary.has_value());
+    EXPECT_EQ(request.reply->summary->end, ReplyEnd::kFailed);
+    EXPECT_EQ(request.reply->summary->error, "an illegal address");
+  }
+  EXPECT_FALSE(world.scheduler.submit(greedy(prompt_of(5, 3), 5), std::make_shared<RecordedReply>()));
+  world.expect_everything_came_back();
+}
+
 TEST(Scheduler, FollowersHitAPromptAsSoonAsItIsIn) {
   SchedulerWorld world({.max_batch_tokens = 256});
   const auto prompt = prompt_of(1030, 1);

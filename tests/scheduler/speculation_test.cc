@@ -52,6 +52,7 @@ TEST(Speculation, ChangesNoReplyWhateverTheDraftsAreWorth) {
       SchedulerWorld world({.pools = {.num_pages = 40, .max_sequences = 9},
                             .max_batch_tokens = 70,
                             .max_logit_rows = 20,
+                            .chooses = quality > 0,  // in steps without penalties and rules
                             .draft_quality = quality},
                            {.speculate = speculate});
       std::vector<SchedulerWorld::Submitted> replies;
@@ -73,6 +74,21 @@ TEST(Speculation, ChangesNoReplyWhateverTheDraftsAreWorth) {
       }
       world.expect_everything_came_back();
     }
+  }
+}
+
+TEST(Speculation, TokensThatTheEngineChoosesAreTheSame) {
+  std::vector<Request> requests = all_kinds();
+  std::erase_if(requests, [](const Request& request) { return request.rules || request.sampling.adjusts_logits(); });
+  for (const std::int64_t speculate : {0, 3}) {
+    SchedulerWorld world({.chooses = true}, {.speculate = speculate});
+    std::vector<SchedulerWorld::Submitted> replies;
+    for (const Request& request : requests) replies.push_back(world.submit(request));
+    world.finish();
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      expect_reply(*replies[i].reply, expected_reply(requests[i], 256000));
+    }
+    EXPECT_GT(world.engine.num_chosen, 0);
   }
 }
 

@@ -1,4 +1,4 @@
-/// Bytes of a word in another order, or replaced by their signs.  (PTX: prmt)
+/// Bytes of a pair of words in another order, or replaced by their signs.  (PTX: prmt)
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,13 @@ template <std::uint32_t kSelector>
 __device__ inline std::uint32_t byte_permute(std::uint32_t low, std::uint32_t high = 0) {
   std::uint32_t result;
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(low), "r"(high), "n"(kSelector));
+  return result;
+}
+
+/// The same with selectors known at run time only; their upper half does not matter.
+__device__ inline std::uint32_t byte_permute(std::uint32_t low, std::uint32_t high, std::uint32_t selectors) {
+  std::uint32_t result;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(result) : "r"(low), "r"(high), "r"(selectors));
   return result;
 }
 

@@ -16,6 +16,10 @@ __device__ inline std::uint32_t cluster_rank() {
 __device__ inline void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
+/// Orders no writes of this thread.
+__device__ inline void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
 __device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 __device__ inline void cluster_sync() {
   cluster_arrive();
@@ -30,6 +34,21 @@ __device__ inline T* in_block(T* pointer, std::uint32_t rank) {
                : "=l"(address)
                : "l"(reinterpret_cast<std::uint64_t>(pointer)), "r"(rank));
   return reinterpret_cast<T*>(address);
+}
+
+/// From `pointer`'s place in the shared memory of block `rank`.
+__device__ inline float4 load_from_block(const float4* pointer, std::uint32_t rank) {
+  float4 value;
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %4, %5;\n"
+      "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [remote];\n"
+      "}\n"
+      : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+      : "r"(shared_address(pointer)), "r"(rank)
+      : "memory");
+  return value;
 }
 
 }  // namespace baleen::ptx

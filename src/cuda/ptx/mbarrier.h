@@ -39,6 +39,19 @@ __device__ inline void mbarrier_arrive_cluster(std::uint64_t* barrier, std::uint
       : "memory");
 }
 
+/// The same, ordering nothing of this thread's writes for other blocks (which costs a fence): to say that something has
+/// been read.
+__device__ inline void mbarrier_arrive_cluster_read(std::uint64_t* barrier, std::uint32_t cta_rank) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
+      "}\n" ::"r"(shared_address(barrier)),
+      "r"(cta_rank)
+      : "memory");
+}
+
 /// One arrival, and that many bytes will be written by the copy engine before the phase ends.
 __device__ inline void mbarrier_arrive_expect(std::uint64_t* barrier, std::uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),

@@ -55,6 +55,26 @@ __device__ inline void tma_load_multicast(void* to, const CUtensorMap& map, std:
       : "memory");
 }
 
+/// The box that a `tma_load` to come will ask for, into L2.
+__device__ inline void tma_prefetch_l2(const CUtensorMap& map, int byte, int row) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(
+                   reinterpret_cast<std::uint64_t>(&map)),
+               "r"(byte), "r"(row)
+               : "memory");
+}
+
+__device__ inline void tma_load_multicast(void* to, const CUtensorMap& map, std::uint64_t* barrier, int byte,
+                                          int row, int matrix, std::uint16_t cta_mask,
+                                          L2Hint hint = L2Hint::kNormal) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::"
+      "cache_hint "
+      "[%0], [%1, {%3, %4, %5}], [%2], %6, %7;" ::"r"(shared_address(to)),
+      "l"(reinterpret_cast<std::uint64_t>(&map)), "r"(shared_address(barrier)), "r"(byte), "r"(row),
+      "r"(matrix), "h"(cta_mask), "l"(static_cast<std::uint64_t>(hint))
+      : "memory");
+}
+
 /// From shared memory to the box at (byte, row); bytes outside the matrix are dropped. Then `tma_store_commit`.
 __device__ inline void tma_store(const CUtensorMap& map, const void* from, int byte, int row) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(

@@ -17,6 +17,11 @@ __device__ inline void wgmma_wait() {
 }
 /// Keeps the compiler from moving an accumulator's reads and writes across the instructions that own it.
 __device__ inline void wgmma_hold(float& d) { asm volatile("" : "+f"(d)::"memory"); }
+/// The same for an operand in registers: made before what follows.
+__device__ inline void wgmma_hold(std::uint32_t& a) { asm volatile("" : "+r"(a)::"memory"); }
+
+/// The same for a register of the A operand, which the instructions read until they are done.
+__device__ inline void wgmma_hold_operand(std::uint32_t a) { asm volatile("" ::"r"(a) : "memory"); }
 
 enum class SmemSwizzle : std::uint64_t { kNone = 0, k128B = 1, k64B = 2, k32B = 3 };
 

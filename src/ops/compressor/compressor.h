@@ -61,8 +61,9 @@ struct CompressorOverlap {
 };
 
 struct CompressorArgs {
-  ConstActivations<2> kv;              ///< [T, w h] float32, unrounded product with "compressor.wkv"
-  Activations<2> gate;                 ///< [T, w h] product with "compressor.wgate"; `ape` is added in place
+  ConstActivations<2> kv;  ///< [T, w h] float32, unrounded product with "compressor.wkv"
+  Activations<2>
+      gate;  ///< [T, w h] float32, product with "compressor.wgate"; not to be used after the call, which may add `ape` in place
   View<const float, 2> ape;            ///< [ratio, w h]
   std::span<const float> norm_weight;  ///< [h]
   float eps = 1e-6F;

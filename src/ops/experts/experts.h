@@ -45,8 +45,14 @@ void experts_cpu(const ExpertsArgs& args, CpuContext& context);
 void experts_sm90(const ExpertsArgs& args, CudaContext& context);
 /// Bytes count every visited expert once.
 [[nodiscard]] OpCost experts_cost(const ExpertsArgs& args);
+/// The same without looking at the ids, for where they cannot be read: what routing without preferences would visit.
+[[nodiscard]] OpCost expected_experts_cost(const ExpertsArgs& args);
 [[nodiscard]] std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,
                                                  std::int64_t width, std::int64_t inner_width,
                                                  std::int64_t num_experts, int num_threads);
+/// Enough for any number of rows up to `num_rows` and any format of weights.
+[[nodiscard]] std::int64_t experts_sm90_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,
+                                                      std::int64_t width, std::int64_t inner_width,
+                                                      std::int64_t num_experts);
 
 }  // namespace baleen

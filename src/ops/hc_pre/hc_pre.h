@@ -53,5 +53,7 @@ void hc_pre_norm_sm90(const HcPreArgs& pre, const RmsNormArgs& norm, CudaContext
 /// Scratch for T rows of n streams of width d.
 [[nodiscard]] std::int64_t hc_pre_scratch_bytes(std::int64_t num_rows, std::int64_t num_streams,
                                                 std::int64_t width);
+/// Of hc_pre_norm_sm90 and hc_post_pre_norm_sm90.
+[[nodiscard]] std::int64_t hc_pre_sm90_scratch_bytes(std::int64_t num_rows, std::int64_t width);
 
 }  // namespace baleen

@@ -166,6 +166,10 @@ void route_cpu(const RouteArgs& args, CpuContext& context) {
                      route_row(args, t, scratch + thread * scratch_floats(num_experts));
                    }
                  });
+  if (args.load.empty()) return;
+  for (std::int64_t t = 0; t < args.ids.extent(0); ++t) {
+    for (const std::int32_t id : args.ids.row(t)) ++args.load[static_cast<std::size_t>(id)];
+  }
 }
 
 std::int64_t route_scratch_bytes(std::int64_t num_experts, int num_threads) {

@@ -56,7 +56,7 @@ class SoftmaxState {
 
  private:
   __device__ static float power(float maximum, float larger) {
-    return maximum == larger ? 1.0F : ptx::exp2_approx(maximum - larger);
+    return maximum == larger ? 1.0F : ptx::exp2_approximate(maximum - larger);
   }
 };
 

@@ -108,7 +108,7 @@ class TileConsumer {
       float sum = 0;
 #pragma unroll
       for (int i = 2 * head; i < kTileSums; i += i % 2 == 0 ? 1 : 3) {
-        scores[i] = ptx::exp2_approx(fmaf(scores[i], launch_.scale_log2, -maximum));
+        scores[i] = ptx::exp2_approximate(fmaf(scores[i], launch_.scale_log2, -maximum));
         sum += scores[i];
       }
       sum = warp_sum<4>(sum);

@@ -164,6 +164,19 @@ TEST_P(Route, HashTablesChooseButScoresWeigh) {
   EXPECT_FLOAT_EQ(problem.weights[0] + problem.weights[1], 1.5F);
 }
 
+TEST_P(Route, LoadGrowsByTheRowsOfEachExpert) {
+  Problem problem(50, 24, 5);
+  std::vector<std::int64_t> load(24, 7), want(24, 7), reference(24, 7);
+  RouteArgs args = problem.args();
+  args.load = load;
+  run(args, 2);
+  for (const std::int32_t id : problem.ids) ++want[static_cast<std::size_t>(id)];
+  EXPECT_EQ(load, want);
+  args.load = reference;
+  route_ref(args);
+  EXPECT_EQ(reference, want);
+}
+
 TEST_P(Route, LargeAndSmallLogits) {
   Problem problem(1, 16, 6);
   problem.logits = {-1e30F, -80,     -50, -20,     -10, -1e-6F, 0,     1e-6F,

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# test_gpu.sh [--programs FILE.tar.gz] PART...: what a machine with a Hopper GPU can prove. Writes logs and results to $OUT
+# (default: build/gpu_results). Parts:
+#   kernels   every kernel against its reference
+#   models    whole models against the CPU; the engine's tests on the GPU
+#   sanitize  the kernel tests' small cases under compute-sanitizer's four tools
+#   bench     every kernel's benchmark, as one CSV with machine, clocks and revision
+#   layers    Flash geometry: as many layers as fit, decode and prefill, operation by operation
+# Exits with 1 when a test failed. Without --programs it takes the programs of build/release.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+root=$PWD
+programs=""
+if [[ ${1-} == --programs ]]; then
+  programs=$(mktemp -d)
+  tar -C "$programs" -xzf "${2:?"--programs needs the archive of scripts/pack_gpu_programs.sh"}"
+  export LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  shift 2
+fi
+[[ $# -gt 0 ]] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
+out=${OUT:-build/gpu_results}
+mkdir -p "$out"
+out=$(realpath "$out")
+failed=0
+
+program() {  # program NAME: where it is
+  if [[ -n $programs ]]; then echo "$programs/$1"; else find build/release -type f -name "$1" -perm -u+x | head -n 1; fi
+}
+names() {  # names PATTERN: of all programs like it
+  if [[ -n $programs ]]; then find "$programs" -maxdepth 1 -name "$1"; else find build/release -type f -name "$1" -perm -u+x; fi |
+    sed 's|.*/||' | sort
+}
+check() {  # check LABEL COMMAND...: one line of verdict, the output in a log
+  local label=$1 start=$SECONDS
+  shift
+  if timeout -k 5 "${LIMIT:-120}" "$@" >>"$out/tests.log" 2>&1; then
+    echo "passed  $label ($((SECONDS - start)) s)"
+  else
+    echo "FAILED  $label ($((SECONDS - start)) s)"
+    failed=1
+  fi
+}
+
+kernels() {
+  for name in $(names '*_sm90_test'); do check "$name" "$(program "$name")" --gtest_brief=1; done
+}
+
+models() {
+  for name in $(names 'device_cuda_*_test'); do check "$name" "$(program "$name")" --gtest_output="xml:$out/$name.xml"; done
+  # The GPU computes in released precision alone; reference kernels and threads are the CPU's.
+  BALEEN_TEST_DEVICE=cuda RC_PARAMS=max_success=10 LIMIT=300 check engine_on_device "$(program engine_on_device_test)" \
+    --gtest_brief=1 --gtest_filter='-*exact*:*bf16*:*Exact*:*Bf16*'
+}
+
+sanitize() {
+  for name in $(names '*_sm90_test'); do
+    for tool in memcheck racecheck synccheck initcheck; do
+      check "$tool $name" compute-sanitizer --tool "$tool" --error-exitcode 1 --kernel-regex kns=baleen \
+        "$(program "$name")" --gtest_brief=1 --gtest_filter="${SANITIZE_FILTER:-*Small*:*Tail*:*OneRow*}"
+    done
+  done
+}
+
+bench() {
+  local gpu revision
+  gpu=$(nvidia-smi --query-gpu=name,clocks.max.sm,clocks.max.mem --format=csv,noheader | tr -d ' ' | tr , ';')
+  revision=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+  {
+    echo "kernel,shape,median_us,spread_us,gb_per_s,tflop_per_s,against,machine,revision,date"
+    for name in $(names '*_sm90_bench'); do
+      timeout -k 5 120 "$(program "$name")" 2>>"$out/bench.log" | grep -E '^[^,]+(,[^,]*){6}$' |
+        sed "s/\$/,$gpu,$revision,$(date -u +%F)/"
+    done
+  } >"$out/kernels.csv"
+  column -s, -t "$out/kernels.csv" | cut -c1-150
+}
+
+layers() {
+  local baleen
+  baleen=$(program baleen)
+  for sequences in 1 64; do
+    "$baleen" bench --device cuda --preset flash --layers "${LAYERS:-30}" --sequences "$sequences" --at 4096 --prompt 0 \
+      --decode 32 --chunk 512 --json >>"$out/layers.jsonl" 2>>"$out/bench.log" || failed=1
+  done
+  "$baleen" bench --device cuda --preset flash --layers "${LAYERS:-30}" --prompt 8192 --decode 0 --chunk 8192 --json \
+    >>"$out/layers.jsonl" 2>>"$out/bench.log" || failed=1
+  python3 "$root/scripts/print_layers.py" "$out/layers.jsonl"
+}
+
+nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,memory.used --format=csv | tee "$out/gpu.csv"
+for part in "$@"; do
+  case $part in
+    kernels | models | sanitize | bench | layers) "$part" ;;
+    *) echo "test_gpu.sh: no part '$part'" >&2; exit 2 ;;
+  esac
+done
+exit "$failed"

@@ -1,0 +1,193 @@
+#include "app/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "app/engine_flags.h"
+#include "base/error.h"
+#include "checkpoint/checkpoint.h"
+#include "device/make_device.h"
+#include "engine/memory_plan.h"
+#include "hardware/device_profile.h"
+#include "model/presets.h"
+
+namespace baleen {
+namespace {
+
+struct PlanFlags {
+  std::string device = "h200";
+  std::string model;
+  std::string preset;
+  std::optional<std::int64_t> num_layers;
+  std::int64_t max_sequences = 1;
+  std::int64_t max_batch_tokens = 4096;
+  std::int64_t context = 0;
+  std::int64_t drafts = 0;
+  bool no_prefix_cache = false;
+  bool json = false;
+};
+
+/// A model to plan for: its geometry and how its matrices are stored.
+struct PlannedModel {
+  std::string name;
+  ModelConfig config;
+  StorageFormats formats;
+};
+
+PlannedModel model_of(const PlanFlags& flags) {
+  PlannedModel model;
+  if (!flags.preset.empty()) {
+    model = {flags.preset, preset_config(flags.preset), {}};
+    model.formats = {.dense = model.config.dense_format, .experts = model.config.expert_format};
+  } else {
+    model = {flags.model, load_config(flags.model), {}};
+    model.formats = detect_formats(model.config, Checkpoint(flags.model));
+  }
+  if (flags.num_layers) model.config = with_layers(std::move(model.config), *flags.num_layers);
+  return model;
+}
+
+/// A device by its profile, or the one that is here.
+struct PlannedDevice {
+  std::string name;
+  DeviceChoice choice;
+  std::int64_t memory_bytes = 0;
+};
+
+PlannedDevice device_of(const std::string& name) {
+  if (const DeviceProfile* profile = find_device_profile(name)) {
+    return {std::string(profile->description), {DeviceKind::kCuda, 0}, profile->memory_bytes};
+  }
+  const DeviceChoice choice = device_from_name(name);
+  const auto device = make_device(choice, {});
+  return {device->name(), choice, device->free_bytes()};
+}
+
+EngineOptions engine_options(const PlanFlags& flags, const DeviceChoice& device, const ModelConfig& config) {
+  EngineOptions options;
+  options.device = device;
+  options.max_sequences = flags.max_sequences;
+  options.max_batch_tokens = flags.max_batch_tokens;
+  options.cache_tokens = flags.context;
+  options.max_draft_tokens = flags.drafts;
+  options.prefix_cache = !flags.no_prefix_cache;
+  return resolved(options, config);
+}
+
+/// The largest value of [0, most] for which `fits`, which holds for all smaller values too; -1 when it holds for none.
+template <class Fits>
+std::int64_t largest(std::int64_t most, Fits&& fits) {
+  std::int64_t low = -1, high = most;
+  while (low < high) {
+    const std::int64_t middle = low + (high - low + 1) / 2;
+    if (fits(middle)) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+/// What could be changed, and by how much, as sentences.
+std::string advice(const PlanFlags& flags, const PlannedModel& model, const PlannedDevice& device, bool fits) {
+  const auto total = [&](const PlanFlags& changed, const ModelConfig& config) {
+    return plan_memory(config, model.formats, engine_options(changed, device.choice, config)).total_bytes();
+  };
+  PlanFlags changed = flags;
+  const std::int64_t most_tokens = model.config.max_position_embeddings * flags.max_sequences;
+  const std::int64_t pages = largest(most_tokens / kPageTokens, [&](std::int64_t count) {
+    changed.context = std::max<std::int64_t>(1, count * kPageTokens);
+    return total(changed, model.config) <= device.memory_bytes;
+  });
+  if (pages > 0) {
+    return fmt::format("{}with --context {}{} would fit: positions over all sequences\n", fits ? "up to " : "",
+                       pages * kPageTokens, pages * kPageTokens == most_tokens ? " (all the model has)" : "");
+  }
+  const std::int64_t layers = largest(model.config.num_hidden_layers - 1, [&](std::int64_t count) {
+    PlanFlags small = flags;
+    small.context = kPageTokens;
+    return count == 0 || total(small, with_layers(model.config, count)) <= device.memory_bytes;
+  });
+  return fmt::format(
+      "no context fits: weights, activations and scratch alone are too much. {} of {} layers would fit (--layers, for "
+      "benchmarks); fewer --max-batch-tokens take less\n",
+      layers, model.config.num_hidden_layers);
+}
+
+void run_plan(const PlanFlags& flags) {
+  const PlannedModel model = model_of(flags);
+  const PlannedDevice device = device_of(flags.device);
+  const EngineOptions options = engine_options(flags, device.choice, model.config);
+  const MemoryPlan plan = plan_memory(model.config, model.formats, options);
+  const CacheGeometry geometry = cache_geometry(model.config, options);
+  const bool fits = plan.total_bytes() <= device.memory_bytes;
+  if (flags.json) {
+    const nlohmann::ordered_json json{{"model", model.name},
+                                      {"device", device.name},
+                                      {"memory_bytes", device.memory_bytes},
+                                      {"fits", fits},
+                                      {"weight_bytes", plan.weight_bytes},
+                                      {"page_bytes", plan.page_bytes},
+                                      {"window_bytes", plan.window_bytes},
+                                      {"state_bytes", plan.state_bytes},
+                                      {"activation_bytes", plan.activation_bytes},
+                                      {"scratch_bytes", plan.scratch_bytes},
+                                      {"logit_bytes", plan.logit_bytes},
+                                      {"overhead_bytes", plan.overhead_bytes},
+                                      {"total_bytes", plan.total_bytes()},
+                                      {"cache_bytes_per_token", geometry.bytes_per_token()}};
+    fmt::print("{}\n", json.dump());
+    return;
+  }
+  constexpr double kGB = 1e-9;
+  fmt::print("{}: {} layers, {} routed experts, on {}\n", model.name, model.config.num_hidden_layers,
+             model.config.n_routed_experts, device.name);
+  fmt::print("{} sequences, {} positions in all, steps of {} tokens{}; {:.2f} KB of cache a position\n\n",
+             options.max_sequences, options.cache_tokens, options.max_batch_tokens,
+             options.max_draft_tokens > 0 ? fmt::format(", {} drafts", options.max_draft_tokens) : "",
+             1e-3 * geometry.bytes_per_token());
+  fmt::print("{}\n", to_text(plan));
+  const double free = static_cast<double>(device.memory_bytes - plan.total_bytes()) * kGB;
+  if (fits) {
+    fmt::print("fits in {:.1f} GB, {:.1f} GB are left; ", static_cast<double>(device.memory_bytes) * kGB, free);
+  } else {
+    fmt::print("does not fit in {:.1f} GB: {:.1f} GB too much; ", static_cast<double>(device.memory_bytes) * kGB, -free);
+  }
+  fmt::print("{}", advice(flags, model, device, fits));
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& app) {
+  auto flags = std::make_shared<PlanFlags>();
+  CLI::App* command = app.add_subcommand("plan", "Memory a model takes on a device, before anything is loaded");
+  add_model_option(*command, flags->model);
+  command->add_option("--preset", flags->preset, "A known geometry instead of --model, e.g. flash or pro");
+  command->add_option("--layers", flags->num_layers, "Keep the first so many layers");
+  std::string known = "cpu, cuda:N, or one that need not be here:";
+  for (const DeviceProfile& profile : device_profiles()) known += fmt::format("\n  {}: {}", profile.name, profile.description);
+  command->add_option("--device,-d", flags->device, known)->capture_default_str();
+  command->add_option("--max-sequences", flags->max_sequences, "Replies at a time")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--max-batch-tokens", flags->max_batch_tokens, "Tokens of one step, over all sequences")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--context", flags->context, "Positions the cache holds; 0: the model's whole context")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--speculate", flags->drafts, "Tokens drafted for each step")
+      ->check(CLI::Range(0, 16))
+      ->capture_default_str();
+  command->add_flag("--no-prefix-cache", flags->no_prefix_cache, "No pages for cached prefixes");
+  command->add_flag("--json", flags->json, "One JSON line");
+  command->callback([flags] { run_plan(*flags); });
+}
+
+}  // namespace baleen

@@ -1,0 +1,106 @@
+#include <algorithm>
+#include <array>
+
+#include "cuda/cuda_error.h"
+#include "cuda/cuda_memory.h"
+#include "cuda/cuda_stream.h"
+#include "cuda/gpu_limits.h"
+#include "cuda/ptx/wgmma.h"
+#include "cuda/ptx/wgmma_bf16.h"
+#include "cuda/ptx/wgmma_e4m3.h"
+#include "tensor/buffer.h"
+
+namespace baleen {
+namespace {
+
+constexpr int kRepeats = 9;
+constexpr int kTileRows = 64;   // of A
+constexpr int kTileColumns = 256;
+constexpr int kTileBytes = 128;  // along K: one swizzled row
+constexpr int kSteps = 4096;     // of 128 bytes each
+constexpr int kWarpgroups = 2;
+
+/// Products of one pair of tiles, over and over. Codes are random, and finite in both formats.
+template <bool kFp8>
+__global__ void __launch_bounds__(128 * kWarpgroups, 1) multiply_tiles(float* out) {
+  extern __shared__ unsigned char shared[];
+  auto* tiles = reinterpret_cast<unsigned char*>((reinterpret_cast<std::uintptr_t>(shared) + 1023) & ~std::uintptr_t{1023});
+  constexpr int kBytes = (kTileRows * kWarpgroups + kTileColumns) * kTileBytes;
+  unsigned state = threadIdx.x * 2654435761U + 12345U;
+  for (int i = static_cast<int>(threadIdx.x) * 4; i < kBytes; i += static_cast<int>(blockDim.x) * 4) {
+    state = state * 1664525U + 1013904223U;
+    *reinterpret_cast<unsigned*>(tiles + i) = kFp8 ? state & 0xB7B7B7B7U : (state & 0x807F807FU) | 0x3F003F00U;
+  }
+  ptx::fence_proxy_async();
+  __syncthreads();
+  const int warpgroup = static_cast<int>(threadIdx.x) / 128;
+  const std::uint64_t a = ptx::wgmma_descriptor(tiles + warpgroup * kTileRows * kTileBytes, ptx::SmemSwizzle::k128B, 1024);
+  const std::uint64_t b =
+      ptx::wgmma_descriptor(tiles + kWarpgroups * kTileRows * kTileBytes, ptx::SmemSwizzle::k128B, 1024);
+  float d[kTileColumns / 2] = {};
+  for (int step = 0; step < kSteps; ++step) {
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int piece = 0; piece < 4; ++piece) {
+      if constexpr (kFp8) {
+        ptx::wgmma_e4m3<kTileColumns>(d, a + 2 * piece, b + 2 * piece, true);
+      } else {
+        ptx::wgmma_bf16<kTileColumns>(d, a + 2 * piece, b + 2 * piece, true);
+      }
+    }
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+  }
+  float sum = 0;
+  for (const float value : d) sum += value;
+  out[blockIdx.x * blockDim.x + threadIdx.x] = sum;
+}
+
+template <class Work>
+double median_seconds(cudaStream_t stream, Work&& work) {
+  std::array<double, kRepeats> seconds{};
+  work();
+  for (double& time : seconds) {
+    CudaEvent begin, end;
+    begin.record(stream);
+    work();
+    end.record(stream);
+    end.wait();
+    time = begin.seconds_until(end);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds[kRepeats / 2];
+}
+
+template <bool kFp8>
+double tensor_flops(cudaStream_t stream, int num_sms, float* out) {
+  constexpr int kSharedBytes = (kTileRows * kWarpgroups + kTileColumns) * kTileBytes + 1024;
+  check_cuda(cudaFuncSetAttribute(multiply_tiles<kFp8>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
+             "measuring the GPU");
+  const double seconds = median_seconds(stream, [&] {
+    multiply_tiles<kFp8><<<num_sms, 128 * kWarpgroups, kSharedBytes, stream>>>(out);
+    check_launch("multiply_tiles");
+  });
+  const double per_step = 2.0 * kTileRows * kTileColumns * (kFp8 ? kTileBytes : kTileBytes / 2);
+  return per_step * kSteps * kWarpgroups * num_sms / seconds;
+}
+
+}  // namespace
+
+GpuLimits measure_gpu_limits(cudaStream_t stream, int num_sms) {
+  std::size_t free_bytes = 0, total_bytes = 0;
+  check_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory");
+  constexpr std::int64_t kCopyBytes = std::int64_t{1} << 30;
+  const std::int64_t size = std::min(kCopyBytes, static_cast<std::int64_t>(free_bytes / 4) / 1024 * 1024);
+  CudaMemory memory(stream);
+  const Buffer from(size, memory), to(size, memory);
+  GpuLimits limits;
+  limits.copy_bytes_per_second =
+      2.0 * static_cast<double>(size) / median_seconds(stream, [&] { memory.copy(to.data(), from.data(), size); });
+  auto* out = reinterpret_cast<float*>(to.data());
+  limits.bf16_flops_per_second = tensor_flops<false>(stream, num_sms, out);
+  limits.fp8_flops_per_second = tensor_flops<true>(stream, num_sms, out);
+  return limits;
+}
+
+}  // namespace baleen

@@ -1,0 +1,99 @@
+/// Latent cache rows (numeric/latent_row.h, `released` precision) as kernels write them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+#include "cuda/bf16_vector.cuh"
+#include "cuda/row_quantise.cuh"
+#include "cuda/warp_reduce.cuh"
+#include "numeric/latent_row.h"
+#include "tensor/ragged_batch.h"
+
+namespace baleen {
+
+/// A pool with its row's geometry worked out.
+struct DeviceLatentPool {
+  std::byte* base = nullptr;
+  std::int64_t page_stride_bytes = 0;
+  std::int32_t rows_per_page = 0;
+  std::int32_t data_bytes = 0;
+  std::int32_t scale_bytes = 0;
+  std::int32_t nope = 0;
+
+  DeviceLatentPool() = default;
+  explicit DeviceLatentPool(const LatentPool& pool)
+      : base(pool.base),
+        page_stride_bytes(pool.page_stride_bytes),
+        rows_per_page(pool.rows_per_page),
+        data_bytes(static_cast<std::int32_t>(pool.format.data_bytes())),
+        scale_bytes(static_cast<std::int32_t>(pool.format.scale_bytes())),
+        nope(pool.format.nope) {
+    BALEEN_CHECK(pool.format.precision == Precision::kReleased);
+    BALEEN_CHECK_EQ(pool.format.nope % kLatentBlock, 0);
+  }
+
+  __device__ std::byte* data(PageId page, int row) const {
+    return base + static_cast<std::int64_t>(page) * page_stride_bytes + row * data_bytes;
+  }
+  __device__ std::uint8_t* scales(PageId page, int row) const {
+    return reinterpret_cast<std::uint8_t*>(base + static_cast<std::int64_t>(page) * page_stride_bytes +
+                                           rows_per_page * data_bytes + row * scale_bytes);
+  }
+};
+
+/// Writes a lane's values, which are elements column, column + 1, ... of row `row` of `page`, already BF16 values: e4m3
+/// codes with a scale per 64 below `nope`, BF16 from there on. The 64 of a block lie in neighbouring lanes, kValues in
+/// each; all lanes of the warp take part, those without `write` in the shuffles alone.
+template <int kValues>
+__device__ void store_latent_values(const DeviceLatentPool& pool, PageId page, int row, int column,
+                                    const float (&values)[kValues], bool write) {
+  static_assert(kValues == 4 || kValues == 8);
+  float amax = 0.0F;
+#pragma unroll
+  for (int i = 0; i < kValues; ++i) amax = fmaxf(amax, fabsf(values[i]));
+  amax = warp_max<kLatentBlock / kValues>(amax);
+  if (!write) return;
+
+  if (column >= pool.nope) {
+    std::byte* to = pool.data(page, row) + pool.nope + 2 * (column - pool.nope);
+    if constexpr (kValues == 8) {
+      *reinterpret_cast<uint4*>(to) = pack_bf16(values);
+    } else {
+      *reinterpret_cast<uint2*>(to) = {pack_bf16(values[0], values[1]), pack_bf16(values[2], values[3])};
+    }
+    return;
+  }
+  const float scale = fp8_scale(amax), inverse = inverse_scale(scale);
+  std::uint32_t codes[kValues / 4];
+#pragma unroll
+  for (int i = 0; i < kValues; i += 4) {
+    codes[i / 4] = to_e4m3x4(values[i] * inverse, values[i + 1] * inverse, values[i + 2] * inverse,
+                             values[i + 3] * inverse);
+  }
+  std::byte* to = pool.data(page, row) + column;
+  if constexpr (kValues == 8) {
+    *reinterpret_cast<uint2*>(to) = {codes[0], codes[1]};
+  } else {
+    *reinterpret_cast<std::uint32_t*>(to) = codes[0];
+  }
+  constexpr int kExponentShift = 23;  // a power of two's e8m0 code is its exponent field
+  if (column % kLatentBlock == 0) {
+    pool.scales(page, row)[column / kLatentBlock] =
+        static_cast<std::uint8_t>(__float_as_uint(scale) >> kExponentShift);
+  }
+}
+
+/// `round_bf16` of numeric/bf16.h.
+__device__ inline float rounded_to_bf16(float value) { return __bfloat162float(__float2bfloat16_rn(value)); }
+
+/// Turns the pair (a, b), every product and sum rounded by itself as in `rotate_pairs`.
+__device__ inline void rotate_pair(float& a, float& b, float cosine, float sine) {
+  const float turned_a = __fsub_rn(__fmul_rn(a, cosine), __fmul_rn(b, sine));
+  const float turned_b = __fadd_rn(__fmul_rn(a, sine), __fmul_rn(b, cosine));
+  a = turned_a;
+  b = turned_b;
+}
+
+}  // namespace baleen

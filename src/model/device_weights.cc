@@ -1,0 +1,151 @@
+#include "model/device_weights.h"
+
+#include <string_view>
+
+#include "base/check.h"
+#include "base/progress.h"
+
+namespace baleen {
+namespace {
+
+constexpr std::int64_t kFp8Block = 128;
+constexpr std::int64_t kFp4Group = 32;
+
+/// Calls visit(address, bytes) for every array of a tree, where `address` is a reference to the array's pointer.
+template <class Visit>
+class ArrayWalk {
+ public:
+  explicit ArrayWalk(Visit visit) : visit_(visit) {}
+
+  void tree(WeightTree& t) {
+    view(t.embedding);
+    matrix(t.head);
+    vector(t.norm);
+    hyper_connection(t.hc_head);
+    for (BlockWeights& block : t.blocks) {
+      hyper_connection(block.hc_attn);
+      hyper_connection(block.hc_ffn);
+      vector(block.attn_norm);
+      vector(block.ffn_norm);
+      attention(block.attention);
+      moe(block.moe);
+    }
+    for (MtpWeights& mtp : t.mtp) {
+      matrix(mtp.e_proj);
+      matrix(mtp.h_proj);
+      vector(mtp.enorm);
+      vector(mtp.hnorm);
+      vector(mtp.norm);
+      hyper_connection(mtp.hc_head);
+    }
+  }
+
+ private:
+  template <class T>
+  void array(const T*& data, std::int64_t count) {
+    if (data == nullptr || count == 0) return;
+    const auto* bytes = reinterpret_cast<const std::byte*>(data);
+    visit_(bytes, count * static_cast<std::int64_t>(sizeof(T)));
+    data = reinterpret_cast<const T*>(bytes);
+  }
+  void vector(std::span<const float>& values) {
+    const float* data = values.data();
+    array(data, static_cast<std::int64_t>(values.size()));
+    values = {data, values.size()};
+  }
+  template <class T>
+  void view(View<const T, 2>& values) {
+    const T* data = values.data();
+    array(data, values.size());
+    values = {data, values.extents()};
+  }
+  static std::int64_t num_blocks(std::int64_t count) { return (count + kFp8Block - 1) / kFp8Block; }
+  void scales(WeightMatrix& m) {
+    if (m.format == WeightFormat::kFp8) array(m.block_scales, num_blocks(m.rows) * num_blocks(m.cols));
+    if (m.format == WeightFormat::kFp4) array(m.group_scales, m.rows * (m.cols / kFp4Group));
+  }
+  void matrix(WeightMatrix& m) {
+    array(m.data, m.rows * m.row_bytes());
+    scales(m);
+  }
+  void hyper_connection(HcWeights& hc) {
+    view(hc.fn);
+    vector(hc.base);
+    vector(hc.scale);
+  }
+  void compressor(CompressorWeights& c) {
+    view(c.ape);
+    matrix(c.wkv);
+    matrix(c.wgate);
+    vector(c.norm);
+  }
+  void attention(AttentionWeights& a) {
+    vector(a.sink);
+    for (WeightMatrix* m : {&a.wq_a, &a.wq_b, &a.wkv, &a.wo_a, &a.wo_b, &a.indexer.wq_b, &a.indexer.weights_proj}) {
+      matrix(*m);
+    }
+    vector(a.q_norm);
+    vector(a.kv_norm);
+    compressor(a.compressor);
+    compressor(a.indexer.compressor);
+  }
+  void moe(MoeWeights& w) {
+    matrix(w.gate);
+    vector(w.bias);
+    view(w.hash_table);
+    for (WeightMatrix ExpertWeights::* part : {&ExpertWeights::w1, &ExpertWeights::w3, &ExpertWeights::w2}) {
+      for (ExpertWeights& expert : w.routed) array((expert.*part).data, (expert.*part).rows * (expert.*part).row_bytes());
+      for (ExpertWeights& expert : w.routed) scales(expert.*part);
+      if (w.has_shared) matrix(w.shared.*part);
+    }
+  }
+
+  Visit visit_;
+};
+
+template <class Visit>
+void walk(WeightTree& tree, Visit visit) {
+  ArrayWalk<Visit>(visit).tree(tree);
+}
+
+std::int64_t arena_bytes(const WeightTree& host) {
+  WeightTree tree = host;
+  std::int64_t bytes = 0;
+  walk(tree, [&](const std::byte*& /*data*/, std::int64_t size) { bytes += Arena::bytes_for<std::byte>(size); });
+  return bytes;
+}
+
+/// Of one stored tensor: see `ModelWeights`, which widens vectors and FP8 scales to float32 and tables to int32.
+std::int64_t stored_on_device(const TensorHeader& stored, const TensorSpec& spec, const StorageFormats& formats) {
+  const bool block_scale = std::string_view(stored.name).ends_with(".scale") &&
+                           spec.is_matrix() && formats.of(spec.storage) == WeightFormat::kFp8;
+  const bool vector = stored.shape.size() < 2 || std::string_view(stored.name).ends_with("ape");
+  const std::int64_t element =
+      block_scale || vector || stored.dtype == DType::kI64 ? 4 : dtype_bytes(stored.dtype);
+  return Arena::bytes_for<std::byte>(stored.num_elements() * element);
+}
+
+}  // namespace
+
+std::int64_t device_weight_bytes(const ModelConfig& config, const StorageFormats& formats) {
+  std::int64_t bytes = 0;
+  for (const TensorSpec& spec : tensor_table(config)) {
+    for (const TensorHeader& stored : stored_tensors(spec, formats)) bytes += stored_on_device(stored, spec, formats);
+  }
+  return bytes;
+}
+
+DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory)
+    : tree_(host), arena_(arena_bytes(host), memory) {
+  constexpr std::int64_t kMegabyte = 1'000'000;
+  Progress progress("loading weights", "MB", arena_.size_bytes() / kMegabyte);
+  walk(tree_, [&](const std::byte*& data, std::int64_t size) {
+    auto* copy = arena_.allocate<std::byte>(size);
+    memory.upload(copy, {data, static_cast<std::size_t>(size)});
+    data = copy;
+    progress.update(arena_.mark() / kMegabyte);
+  });
+  BALEEN_CHECK_EQ(arena_.peak_bytes(), arena_.size_bytes());
+}
+
+}  // namespace baleen

@@ -1,0 +1,87 @@
+/// A model's weights as views, bound to the places where the forward pass wants them. Who owns them, and in which memory
+/// they lie, is not said here: `ModelWeights` has them in a checkpoint's map, `DeviceWeights` on a device.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "numeric/bf16.h"
+#include "ops/experts/experts.h"
+#include "ops/hc_pre/hc_pre.h"
+#include "ops/matmul/weight_matrix.h"
+#include "tensor/view.h"
+
+namespace baleen {
+
+/// "compressor.*": ratio r, entries of width h, w = 2 for r = 4 and 1 for r = 128.
+struct CompressorWeights {
+  View<const float, 2> ape;     ///< [r, w h]
+  WeightMatrix wkv;             ///< [w h, d] BF16
+  WeightMatrix wgate;           ///< [w h, d] BF16
+  std::span<const float> norm;  ///< [h]
+};
+
+struct IndexerWeights {
+  WeightMatrix wq_b;          ///< [H_I c_I, R_q]
+  WeightMatrix weights_proj;  ///< [H_I, d] BF16
+  CompressorWeights compressor;
+};
+
+/// "attn.*"
+struct AttentionWeights {
+  std::span<const float> sink;     ///< [H]
+  WeightMatrix wq_a;               ///< [R_q, d]
+  std::span<const float> q_norm;   ///< [R_q]
+  WeightMatrix wq_b;               ///< [H c, R_q]
+  WeightMatrix wkv;                ///< [c, d]
+  std::span<const float> kv_norm;  ///< [c]
+  WeightMatrix wo_a;               ///< [G R_o, H c / G]
+  WeightMatrix wo_b;               ///< [d, G R_o]
+  CompressorWeights compressor;    ///< ratio 4 and 128
+  IndexerWeights indexer;          ///< ratio 4
+};
+
+/// "ffn.*"
+struct MoeWeights {
+  WeightMatrix gate;                       ///< [E, d] BF16
+  std::span<const float> bias;             ///< [E], empty in hash layers
+  View<const std::int32_t, 2> hash_table;  ///< [V, k], empty elsewhere
+  std::vector<ExpertWeights> routed;
+  ExpertWeights shared;
+  bool has_shared = false;
+};
+
+/// "layers.N.*" or "mtp.N.*"
+struct BlockWeights {
+  HcWeights hc_attn;
+  HcWeights hc_ffn;
+  std::span<const float> attn_norm;
+  std::span<const float> ffn_norm;
+  AttentionWeights attention;
+  MoeWeights moe;
+};
+
+/// What a MTP block has beside its block.
+struct MtpWeights {
+  WeightMatrix e_proj;           ///< [d, d]
+  WeightMatrix h_proj;           ///< [d, d]
+  std::span<const float> enorm;  ///< [d]
+  std::span<const float> hnorm;  ///< [d]
+  std::span<const float> norm;   ///< [d]
+  HcWeights hc_head;
+};
+
+/// All of a model.
+struct WeightTree {
+  View<const Bf16Bits, 2> embedding;  ///< [V, d]
+  WeightMatrix head;                  ///< [V, d]
+  std::span<const float> norm;        ///< [d]
+  HcWeights hc_head;
+  std::vector<BlockWeights> blocks;  ///< main layers, then MTP blocks
+  std::vector<MtpWeights> mtp;
+
+  [[nodiscard]] const BlockWeights& block(std::int64_t block) const { return blocks[static_cast<std::size_t>(block)]; }
+};
+
+}  // namespace baleen

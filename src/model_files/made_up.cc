@@ -1,0 +1,74 @@
+#include "model_files/made_up.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+#include "model/tensor_table.h"
+#include "model_files/random_weights.h"
+
+namespace baleen {
+namespace {
+
+/// Weight and scale of one tensor, or a plain tensor's bytes alone.
+struct Bytes {
+  std::vector<std::byte> weight;
+  std::vector<std::byte> scale;
+};
+
+/// "layers.3.ffn.experts.17.w1" as "layers.#.ffn.experts.#.w1", with its shape: HCA and CSA compressors differ in it.
+std::string kind_of(const TensorSpec& tensor) {
+  std::string kind;
+  for (const char c : tensor.name) {
+    if (std::isdigit(static_cast<unsigned char>(c)) == 0 || (!kind.empty() && kind.back() != '.' && kind.back() != '#')) {
+      kind += c;
+    } else if (kind.back() != '#') {
+      kind += '#';
+    }
+  }
+  for (const std::int64_t extent : tensor.shape) kind += fmt::format(" {}", extent);
+  return kind;
+}
+
+Bytes make(const TensorSpec& tensor, WeightSource& source) {
+  Bytes bytes;
+  if (tensor.is_matrix()) {
+    EncodedMatrix encoded;
+    source.encode(tensor, encoded);
+    return {std::move(encoded.weight), std::move(encoded.scale)};
+  }
+  source.write_plain(tensor, [&](std::span<const std::byte> piece) {
+    bytes.weight.insert(bytes.weight.end(), piece.begin(), piece.end());
+  });
+  return bytes;
+}
+
+}  // namespace
+
+std::unique_ptr<ModelWeights> made_up_weights(const ModelConfig& config, std::uint64_t seed, ThreadPool& pool) {
+  validate(config, "made-up weights");
+  const StorageFormats formats{.dense = config.dense_format, .experts = config.expert_format};
+  const auto source = make_random_weights(config, formats, seed, pool);
+  auto kinds = std::make_shared<std::map<std::string, Bytes>>();
+  const std::vector<TensorSpec> table = tensor_table(config);
+  Progress progress("making up weights", "tensors", static_cast<std::int64_t>(table.size()));
+  std::int64_t done = 0;
+  std::vector<TensorInfo> tensors;
+  for (const TensorSpec& spec : table) {
+    progress.update(done++, spec.name);
+    const auto [kind, is_new] = kinds->try_emplace(kind_of(spec));
+    if (is_new) kind->second = make(spec, *source);
+    bool is_scale = false;  // the second tensor of a matrix
+    for (TensorHeader& header : stored_tensors(spec, formats)) {
+      const std::vector<std::byte>& bytes = is_scale ? kind->second.scale : kind->second.weight;
+      tensors.push_back({std::move(header), bytes, "made-up weights"});
+      is_scale = true;
+    }
+  }
+  return std::make_unique<ModelWeights>(config, Checkpoint("made-up weights", std::move(tensors), std::move(kinds)));
+}
+
+}  // namespace baleen

@@ -1,0 +1,491 @@
+/// The products kernel: expert_products.h says what it computes, expert_pipeline.cuh how weights and tokens come.
+#pragma once
+
+#include "cuda/bf16_vector.cuh"
+#include "cuda/kernel_launch.h"
+#include "cuda/ptx/grid_dependency.h"
+#include "cuda/ptx/named_barrier.h"
+#include "cuda/ptx/setmaxnreg.h"
+#include "cuda/ptx/wgmma.h"
+#include "cuda/ptx/wgmma_e4m3.h"
+#include "cuda/warp_reduce.cuh"
+#include "ops/experts/expert_pipeline.cuh"
+
+namespace baleen {
+
+__device__ inline float to_bf16_and_back(float value) { return __bfloat162float(__float2bfloat16_rn(value)); }
+
+/// Scales of one thread's weight rows, row `first_row` + 32 b of half h in matrix [b][h].
+template <class Shape, WeightFormat kFormat>
+class WeightScales;
+
+/// FP4: a code per row and 32 inputs. Each of the four threads that share up to four rows loads the codes of one of them,
+/// kSlices slices at a time and as many ahead, and they hand each other what they need.
+template <class Shape>
+class WeightScales<Shape, WeightFormat::kFp4> {
+ public:
+  __device__ WeightScales(const ItemMatrix (&halves)[2], int row_in_half, int num_slices)
+      : num_slices_(num_slices) {
+    const int own = threadIdx.x % 4;  // row 2 b + h: block b, half h
+    const ItemMatrix matrix = own % 2 == 0 ? halves[0] : halves[1];
+    const int row = (matrix.row < matrix.num_rows ? matrix.row : 0) +
+                    row_in_half +  // a half is within or beyond
+                    own / 2 % Shape::kBlocks * Shape::kBlockRows;
+    words_ = reinterpret_cast<const std::uint32_t*>(static_cast<const std::uint8_t*>(matrix.matrix->scales) +
+                                                    matrix.expert * matrix.matrix->scale_distance) +
+             static_cast<std::int64_t>(row) * num_slices;
+    load(0, now_);
+    load(kSlices, ahead_);
+    std::uint32_t largest = 0;
+#pragma unroll 8
+    for (int slice = 0; slice < num_slices; slice += kSlices) {
+      std::uint32_t words[kSlices];
+      load(slice, words);
+#pragma unroll
+      for (const std::uint32_t word : words) largest = __vmaxu4(largest, word);
+    }
+    largest = __vmaxu4(largest, largest >> 16);
+    const std::uint32_t top = max(largest & 0xFFu, largest >> 8 & 0xFFu) << 8 * own;
+    tops_ = top | __shfl_xor_sync(kAllLanes, top, 1);
+    tops_ |= __shfl_xor_sync(kAllLanes, tops_, 2);
+  }
+
+  /// Before the tables of a slice; slices come in ascending order.
+  __device__ void reach(int slice) {
+    if (slice % kSlices != 0 || slice == 0) return;
+#pragma unroll
+    for (int i = 0; i < kSlices; ++i) now_[i] = ahead_[i];
+    load(slice + kSlices, ahead_);
+  }
+
+  /// The table for this thread's group of slice `slice`; `slice_in_stage` is its last bit.
+  __device__ WidenedMagnitudes table(const WidenedMagnitudes* tables, int block, int half, int slice,
+                                     int slice_in_stage) const {
+    const std::uint32_t own = slice % kSlices < 2 ? now_[slice_in_stage] : now_[2 + slice_in_stage];
+    const std::uint32_t word = __shfl_sync(kAllLanes, own, 2 * block + half, 4);
+    const int scale = static_cast<int>(word >> 8 * (threadIdx.x % 4) & 0xFFu);
+    return tables[widened_table(scale, top(block, half))];
+  }
+
+  /// What a row's sum is multiplied by at the end.
+  __device__ float row_factor(int block, int half) const {
+    constexpr int kNaN = 255;
+    constexpr float kSmallest = 0x1p-127F;  // code 0
+    const int code = top(block, half);
+    const float largest = code == kNaN ? __uint_as_float(0x7FC00000u)
+                          : code == 0  ? kSmallest
+                                       : __uint_as_float(static_cast<std::uint32_t>(code) << 23);
+    return largest * (1.0F / static_cast<float>(1 << kTopExponent));
+  }
+
+ private:
+  static constexpr int kSlices = 4;  ///< a word each: four groups of 32
+
+  __device__ int top(int block, int half) const {
+    return static_cast<int>(tops_ >> 8 * (2 * block + half) & 0xFFu);
+  }
+  /// Words of slices [first, first + kSlices); beyond the last one any of the row's.
+  __device__ void load(int first, std::uint32_t (&to)[kSlices]) const {
+    if (num_slices_ % kSlices == 0) {
+      const uint4 words = *reinterpret_cast<const uint4*>(words_ + min(first, num_slices_ - kSlices));
+      to[0] = words.x;
+      to[1] = words.y;
+      to[2] = words.z;
+      to[3] = words.w;
+    } else {
+#pragma unroll
+      for (int i = 0; i < kSlices; ++i) to[i] = words_[min(first + i, num_slices_ - 1)];
+    }
+  }
+
+  static_assert(2 * Shape::kBlocks <= 4, "four threads share the rows, and tops_ has four bytes");
+  const std::uint32_t* words_;  ///< of the row whose codes this thread loads
+  std::uint32_t now_[kSlices];
+  std::uint32_t ahead_[kSlices];
+  std::uint32_t tops_;  ///< the largest code of each row, a byte each
+  int num_slices_;
+};
+
+/// FP8: a factor per 128 x 128 block, the same for all rows of a half.
+template <class Shape>
+class WeightScales<Shape, WeightFormat::kFp8> {
+ public:
+  __device__ WeightScales(const ItemMatrix (&halves)[2], int, int num_slices) : last_slice_(num_slices - 1) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = min(halves[half].row, halves[half].num_rows - 1);
+      base_[half] = static_cast<const float*>(halves[half].matrix->scales) +
+                    halves[half].expert * halves[half].matrix->scale_distance +
+                    static_cast<std::int64_t>(row / kFp8RowBlock) * num_slices;
+      next_[half] = base_[half][0];
+    }
+  }
+  /// Of slice `slice`, and starts the way to the next slice's.
+  __device__ float2 factors(int slice) {
+    const float2 result = {next_[0], next_[1]};
+#pragma unroll
+    for (int half = 0; half < 2; ++half) next_[half] = base_[half][min(slice + 1, last_slice_)];
+    return result;
+  }
+  __device__ float row_factor(int, int) const { return 1.0F; }
+
+ private:
+  const float* base_[2];
+  float next_[2];
+  int last_slice_;
+};
+
+/// One thread of a group of consumers.
+template <class Shape>
+class Consumer {
+ public:
+  __device__ Consumer(const ExpertProducts& p, ProductMemory<Shape>& memory)
+      : p_(p),
+        group_index_(threadIdx.x / Shape::kGroupThreads),
+        stages_(memory.stages[group_index_]),
+        group_(memory.groups[group_index_]),
+        tables_(memory.tables),
+        thread_(threadIdx.x % Shape::kGroupThreads),
+        row_in_half_(thread_ / 128 * Shape::kBlocks * Shape::kBlockRows + thread_ % 128 / kWarpLanes * 8 +
+                     fragment_row(thread_ % kWarpLanes / 4)) {}
+
+  template <WeightFormat kFormat>
+  __device__ void consume(const ProductItem& item) {
+    multiply_sized<kFormat>(item, typename Shape::TokenCounts{});
+    if (!item.down) finish_inner(item);
+  }
+
+ private:
+  __device__ void group_barrier() { ptx::named_barrier_sync(1 + group_index_, Shape::kGroupThreads); }
+
+  /// With the narrowest instruction that holds the tile's tokens.
+  template <WeightFormat kFormat, int... kTokenCounts>
+  __device__ void multiply_sized(const ProductItem& item, std::integer_sequence<int, kTokenCounts...>) {
+    const int num_tokens = item.tile.num_rows;
+    (void)((num_tokens <= kTokenCounts && (multiply<kFormat, kTokenCounts>(item), true)) || ...);
+  }
+
+  template <WeightFormat kFormat>
+  __device__ void load_fragment(WeightScales<Shape, kFormat>& scales, const std::uint8_t* stage,
+                                int slice_in_stage, int slice, int block, WeightFragment& to) {
+    const int q = thread_ % 4;
+    const int row = row_in_half_ + block * Shape::kBlockRows;
+    if constexpr (kFormat == WeightFormat::kFp4) {
+      if (block == 0 && slice_in_stage == 0) scales.reach(slice);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::uint8_t* rows = stage + half * Shape::kHalfBytes;
+      const std::uint8_t* own = rows + row * Shape::kStageRowBytes;
+      if constexpr (kFormat == WeightFormat::kFp4) {
+        load_fp4_row(own, row, slice_in_stage, q, scales.table(tables_, block, half, slice, slice_in_stage),
+                     half, to);
+      } else {
+        load_fp8_row(own, row, q, half, to);
+      }
+    }
+  }
+
+  /// acc += partial times scales of a slice.
+  template <WeightFormat kFormat, int kTokens>
+  __device__ void promote(float (&acc)[kTokens / 2], const float (&partial)[kTokens / 2],
+                          const float* token_scales, float2 weight_factors) {
+    const float* own = token_scales + 2 * (thread_ % 4);
+#pragma unroll
+    for (int i = 0; i < kTokens / 8; ++i) {
+      const float2 s = *reinterpret_cast<const float2*>(own + 8 * i);
+      if constexpr (kFormat == WeightFormat::kFp4) {
+        acc[4 * i] = fmaf(partial[4 * i], s.x, acc[4 * i]);
+        acc[4 * i + 1] = fmaf(partial[4 * i + 1], s.y, acc[4 * i + 1]);
+        acc[4 * i + 2] = fmaf(partial[4 * i + 2], s.x, acc[4 * i + 2]);
+        acc[4 * i + 3] = fmaf(partial[4 * i + 3], s.y, acc[4 * i + 3]);
+      } else {
+        acc[4 * i] = fmaf(partial[4 * i], s.x * weight_factors.x, acc[4 * i]);
+        acc[4 * i + 1] = fmaf(partial[4 * i + 1], s.y * weight_factors.x, acc[4 * i + 1]);
+        acc[4 * i + 2] = fmaf(partial[4 * i + 2], s.x * weight_factors.y, acc[4 * i + 2]);
+        acc[4 * i + 3] = fmaf(partial[4 * i + 3], s.y * weight_factors.y, acc[4 * i + 3]);
+      }
+    }
+  }
+
+  template <WeightFormat kFormat, int kTokens>
+  __device__ void multiply(const ProductItem& item) {
+    constexpr int kSlices = kSlicesPerStage<kFormat>;
+    constexpr int kSteps = kSlices * Shape::kBlocks;
+    constexpr int kInstructions = 4;           // of 32 inputs, in a slice
+    constexpr int kInstructionStep = 32 / 16;  // in the descriptor's units of 16 bytes
+    const int num_slices = (item.down ? p_.inner_width : p_.width) / kFp8RowBlock;
+    const int num_stages = (num_slices + kSlices - 1) / kSlices;
+    const ItemMatrix halves[2] = {item_matrix<Shape>(p_, item, 0), item_matrix<Shape>(p_, item, 1)};
+    WeightScales<Shape, kFormat> scales(halves, row_in_half_, num_slices);
+
+    float acc[Shape::kBlocks][kTokens / 2] = {};
+    float partial[kTokens / 2] = {};
+    // The weights of the next step are made while the tensor core works on those of this one, where registers suffice and steps
+    // of a stage go in pairs (registers of instructions under way are not to be copied). Elsewhere the other warpgroups work
+    // meanwhile.
+    constexpr bool kAhead = kSteps % 2 == 0 && kTokens <= Shape::kMaxTokensAhead;
+    WeightFragment fragments[2];
+    if constexpr (kAhead) {
+      ptx::mbarrier_wait(&group_.full[position_.slot], position_.parity);
+      load_fragment<kFormat>(scales, stages_[position_.slot], 0, 0, 0, fragments[0]);
+    }
+    for (int stage = 0; stage < num_stages; ++stage) {
+      const int slot = position_.slot;
+      const std::uint8_t* memory = stages_[slot];
+      if constexpr (!kAhead) ptx::mbarrier_wait(&group_.full[slot], position_.parity);
+      position_.advance();
+      float2 weight_factors{};
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        const int slice_in_stage = step / Shape::kBlocks, block = step % Shape::kBlocks;
+        const std::uint64_t tokens =
+            ptx::wgmma_descriptor(memory + 2 * Shape::kHalfBytes + slice_in_stage * Shape::kSliceTokenBytes,
+                                  ptx::SmemSwizzle::k128B, 1024);
+        constexpr int kFragments = kAhead ? 2 : 1;
+        if constexpr (!kAhead) {
+          load_fragment<kFormat>(scales, memory, slice_in_stage, stage * kSlices + slice_in_stage, block,
+                                 fragments[0]);
+        }
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < kInstructions; ++i) {
+          ptx::wgmma_e4m3<kTokens>(partial, fragments[step % kFragments].a[i], tokens + i * kInstructionStep,
+                                   i > 0);
+        }
+        ptx::wgmma_commit();
+        if constexpr (kAhead) {
+          const int next_step = step + 1 < kSteps ? step + 1 : 0;
+          const std::uint8_t* next_memory = memory;  // after the last stage the last again, for nobody
+          if (next_step == 0 && stage + 1 < num_stages) {
+            ptx::mbarrier_wait(&group_.full[position_.slot], position_.parity);
+            next_memory = stages_[position_.slot];
+          }
+          const int next_slice = next_step / Shape::kBlocks;
+          load_fragment<kFormat>(scales, next_memory, next_slice,
+                                 (stage + (next_step == 0)) * kSlices + next_slice,
+                                 next_step % Shape::kBlocks, fragments[(step + 1) % 2]);
+        }
+        if constexpr (kFormat == WeightFormat::kFp8) {
+          if (block == 0) weight_factors = scales.factors(stage);
+        }
+        ptx::wgmma_wait<0>();
+#pragma unroll
+        for (float& value : partial) ptx::wgmma_hold(value);
+        promote<kFormat, kTokens>(acc[block], partial, group_.token_scales[slot][slice_in_stage],
+                                  weight_factors);
+      }
+      __syncwarp();
+      if (thread_ % kWarpLanes == 0) ptx::mbarrier_arrive(&group_.empty[slot]);
+    }
+
+#pragma unroll
+    for (int block = 0; block < Shape::kBlocks; ++block) {
+#pragma unroll
+      for (int i = 0; i < kTokens / 2; ++i) acc[block][i] *= scales.row_factor(block, i % 4 / 2);
+    }
+    if (item.down) {
+      store_down<kTokens>(item, acc);
+    } else {
+      stage_inner<kTokens>(item, acc);
+    }
+  }
+
+  /// Clamped SwiGLU times the routing weight, rounded to BF16, to `results`.
+  template <int kTokens>
+  __device__ void stage_inner(const ProductItem& item, const float (&acc)[Shape::kBlocks][kTokens / 2]) {
+    const float limit = p_.swiglu_limit;
+#pragma unroll
+    for (int i = 0; i < kTokens / 4; ++i) {
+      const int token = i / 2 * 8 + thread_ % 4 * 2 + i % 2;
+      if (token >= item.tile.num_rows) continue;
+      const float routing_weight = p_.row_weight[item.tile.first_row + token];
+#pragma unroll
+      for (int block = 0; block < Shape::kBlocks; ++block) {
+        float gate = to_bf16_and_back(acc[block][i / 2 * 4 + i % 2]);
+        float up = to_bf16_and_back(acc[block][i / 2 * 4 + i % 2 + 2]);
+        if (limit > 0.0F) {  // comparisons that let NaN pass
+          gate = gate > limit ? limit : gate;
+          up = up > limit ? limit : up < -limit ? -limit : up;
+        }
+        const float activated = routing_weight * (gate / (1.0F + expf(-gate)) * up);
+        group_.results[token * Shape::kPitch + row_in_half_ + block * Shape::kBlockRows] =
+            __float2bfloat16_rn(activated);
+      }
+    }
+    group_barrier();
+  }
+
+  /// Rounds to BF16 and writes to y, through `results`, one half of the rows after the other.
+  template <int kTokens>
+  __device__ void store_down(const ProductItem& item, const float (&acc)[Shape::kBlocks][kTokens / 2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int i = 0; i < kTokens / 4; ++i) {
+        const int token = i / 2 * 8 + thread_ % 4 * 2 + i % 2;
+        if (token >= item.tile.num_rows) continue;
+#pragma unroll
+        for (int block = 0; block < Shape::kBlocks; ++block) {
+          group_.results[token * Shape::kPitch + row_in_half_ + block * Shape::kBlockRows] =
+              __float2bfloat16_rn(acc[block][i / 2 * 4 + i % 2 + 2 * half]);
+        }
+      }
+      group_barrier();
+      copy_results(item, p_.y, p_.width, item.row + half * Shape::kHalfRows);
+      group_barrier();
+    }
+  }
+
+  /// `results` to columns [column, column + kHalfRows) of the tile's rows of `to`.
+  __device__ void copy_results(const ProductItem& item, Bf16Bits* to, int width, int column) {
+    constexpr int kVector = 8;
+    constexpr int kVectors = Shape::kHalfRows / kVector;  // of a token
+    if (column >= width) return;
+    for (int i = thread_; i < item.tile.num_rows * kVectors; i += Shape::kGroupThreads) {
+      const int token = i / kVectors, vector = i % kVectors;
+      *reinterpret_cast<uint4*>(to + static_cast<std::int64_t>(item.tile.first_row + token) * width + column +
+                                vector * kVector) =
+          *reinterpret_cast<const uint4*>(group_.results + token * Shape::kPitch + vector * kVector);
+    }
+  }
+
+  /// Quantises the blocks of 128 that this item completes, and says so.
+  __device__ void finish_inner(const ProductItem& item) {
+    const int block = item.row / kFp8RowBlock;
+    if constexpr (Shape::kWholeBlocks) {
+      quantise_inner(item, block, [&](int token, int column) {
+        return *reinterpret_cast<const uint2*>(group_.results + token * Shape::kPitch + column);
+      });
+    } else {
+      copy_results(item, p_.inner_bf16, p_.inner_width, item.row);
+      group_barrier();
+      if (thread_ == 0) {
+        const int before =
+            ptx::flag_fetch_add(p_.parts_done + item.tile_index * (p_.inner_width / kFp8RowBlock) + block, 1);
+        group_.completes_block = before == kFp8RowBlock / Shape::kHalfRows - 1 ? 1 : 0;
+      }
+      group_barrier();
+      if (group_.completes_block == 0) return;
+      quantise_inner(item, block, [&](int token, int column) {
+        return __ldcg(reinterpret_cast<const uint2*>(
+            p_.inner_bf16 + static_cast<std::int64_t>(item.tile.first_row + token) * p_.inner_width +
+            block * kFp8RowBlock + column));
+      });
+    }
+    ptx::fence_proxy_async_all();
+    group_barrier();
+    if (thread_ == 0) ptx::flag_add(p_.blocks_ready + item.tile_index, 1);
+  }
+
+  /// `load(token, column)`: four BF16 values of the block.
+  template <class Load>
+  __device__ void quantise_inner(const ProductItem& item, int block, Load load) {
+    const int lane = thread_ % kWarpLanes;
+    for (int token = thread_ / kWarpLanes; token < item.tile.num_rows;
+         token += Shape::kGroupThreads / kWarpLanes) {
+      const uint2 words = load(token, 4 * lane);
+      const float values[4] = {bf16_low(words.x), bf16_high(words.x), bf16_low(words.y), bf16_high(words.y)};
+      const Fp8Piece<4> piece = quantise_fp8_block(values);
+      const std::int64_t row = item.tile.first_row + token;
+      reinterpret_cast<std::uint32_t*>(p_.inner.codes + row * p_.inner_width +
+                                       block * kFp8RowBlock)[product_word(lane)] = piece.codes[0];
+      if (lane == 0) p_.inner.scales[block * p_.inner.scale_stride + row] = piece.scale;
+    }
+  }
+
+  const ExpertProducts& p_;
+  int group_index_;
+  std::uint8_t (&stages_)[Shape::kStages][Shape::kStageBytes];
+  GroupMemory<Shape>& group_;
+  const WidenedMagnitudes* tables_;
+  int thread_;       ///< in the group
+  int row_in_half_;  ///< of block 0
+  RingPosition<Shape> position_;
+};
+
+template <class Shape, WeightFormat kRouted>
+__global__ void __launch_bounds__(Shape::kThreads, 1)
+    expert_products_kernel(const __grid_constant__ ExpertProducts p) {
+  extern __shared__ __align__(1024) std::uint8_t raw[];
+  ProductMemory<Shape>& memory = *reinterpret_cast<ProductMemory<Shape>*>(raw);
+  const int thread = threadIdx.x;
+  if (thread < kWidenedTables) memory.tables[thread] = widened_magnitudes(thread);
+  if (thread == 0) {
+    for (GroupMemory<Shape>& group : memory.groups) {
+      for (int stage = 0; stage < Shape::kStages; ++stage) {
+        ptx::mbarrier_init(&group.full[stage], 1);
+        ptx::mbarrier_init(&group.empty[stage], Shape::kGroupThreads / kWarpLanes);
+      }
+    }
+    ptx::fence_mbarrier_init();
+  }
+  const TokenTile* tiles = p.tiles;
+  const std::int32_t* num_tiles = p.num_tiles;
+  ptx::launch_next_kernel();
+  if constexpr (Shape::kPlannedTiles > 0) {
+    static_assert(Shape::kThreads == kPlanThreads);
+    memory.plan.visits[thread] = 0;
+    __syncthreads();
+    const ExpertPlan expert = plan_expert(p.plan_input, memory.plan.visits, memory.plan.warp_sums);
+    __syncthreads();
+    write_all_tiles(p.plan_input, expert, memory.plan.warp_sums, memory.plan.tiles, &memory.plan.num_tiles);
+    tiles = memory.plan.tiles;
+    num_tiles = &memory.plan.num_tiles;
+  } else {
+    ptx::wait_for_previous_kernel();
+  }
+  __syncthreads();
+
+  const ProductItems<Shape> items(p, tiles, *num_tiles);
+  const auto for_each_item = [&](int group, auto&& routed, auto&& shared) {
+    for (int index = items.first(group); index < items.num_items; index += items.step()) {
+      const ProductItem item = items.at(index);
+      if (item.tile.expert == p.num_experts) {
+        shared(item);
+      } else {
+        routed(item);
+      }
+    }
+  };
+  if (thread >= Shape::kConsumers) {
+    if constexpr (Shape::kProducerRegisters > 0) ptx::registers_down_to<Shape::kProducerRegisters>();
+    const int group = (thread - Shape::kConsumers) / kWarpLanes;
+    if (group >= Shape::kGroups || thread % kWarpLanes != 0) return;
+    Producer<Shape> producer(p, memory, group);
+    for_each_item(
+        group, [&](const ProductItem& item) { producer.template produce<kRouted>(item); },
+        [&](const ProductItem& item) { producer.template produce<WeightFormat::kFp8>(item); });
+  } else {
+    if constexpr (Shape::kConsumerRegisters > 0) ptx::registers_up_to<Shape::kConsumerRegisters>();
+    if constexpr (Shape::kPlannedTiles > 0) ptx::wait_for_previous_kernel();
+    Consumer<Shape> consumer(p, memory);
+    for_each_item(
+        thread / Shape::kGroupThreads,
+        [&](const ProductItem& item) { consumer.template consume<kRouted>(item); },
+        [&](const ProductItem& item) { consumer.template consume<WeightFormat::kFp8>(item); });
+  }
+}
+
+template <class Shape>
+void launch_products(const ExpertProducts& products, WeightFormat routed_format, CudaContext& context) {
+  const auto kernel = routed_format == WeightFormat::kFp4 ? expert_products_kernel<Shape, WeightFormat::kFp4>
+                                                          : expert_products_kernel<Shape, WeightFormat::kFp8>;
+  launch_kernel("multiplying experts", kernel,
+                {.grid = dim3(static_cast<unsigned>(context.num_sms)),
+                 .threads = Shape::kThreads,
+                 .shared_bytes = sizeof(ProductMemory<Shape>)},
+                context.stream, products);
+}
+
+template <class Shape>
+inline constexpr ProductVariant kVariant{.half_rows = Shape::kHalfRows,
+                                         .max_tokens = Shape::kMaxTokens,
+                                         .box_tokens = Shape::kBoxTokens,
+                                         .small_box_tokens = Shape::kSmallBoxTokens,
+                                         .scale_box_tokens = Shape::kScaleBoxTokens,
+                                         .max_planned_tiles = Shape::kPlannedTiles,
+                                         .whole_blocks = Shape::kWholeBlocks,
+                                         .launch = launch_products<Shape>};
+
+}  // namespace baleen

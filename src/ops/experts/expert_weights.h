@@ -1,0 +1,22 @@
+/// Experts' matrices at even distances in device memory.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/check.h"
+#include "ops/experts/experts.h"
+
+namespace baleen {
+
+/// Bytes from one expert's matrix `which` to the next one's.
+[[nodiscard]] inline std::int64_t expert_distance(std::span<const ExpertWeights> experts,
+                                                  WeightMatrix ExpertWeights::*which) {
+  if (experts.size() < 2) return (experts[0].*which).rows * (experts[0].*which).row_bytes();
+  const std::int64_t distance = (experts[1].*which).data - (experts[0].*which).data;
+  BALEEN_CHECK((experts.back().*which).data - (experts[0].*which).data ==
+               distance * static_cast<std::int64_t>(experts.size() - 1));
+  return distance;
+}
+
+}  // namespace baleen

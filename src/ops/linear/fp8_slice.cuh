@@ -1,0 +1,52 @@
+/// The step both kernels are made of: one slice of inputs on the tensor core, and its place in the sum.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/ptx/wgmma.h"
+#include "cuda/ptx/wgmma_e4m3.h"
+#include "ops/linear/fp8_products.h"
+
+namespace baleen {
+
+inline constexpr int kWarpgroupRows = 64;  ///< of A that one warpgroup multiplies
+inline constexpr std::uint32_t kSwizzleGroupBytes = 8 * kSliceInputs;
+inline constexpr int kWeightTileBytes = kTileRows * kSliceInputs;
+
+/// Where in the ring of stages a slice is: slices count on from tile to tile.
+template <int kStages>
+struct RingPosition {
+  int stage = 0;
+  std::uint32_t round = 0;
+  __device__ void advance() {
+    if (++stage == kStages) {
+      stage = 0;
+      ++round;
+    }
+  }
+};
+
+/// Starts D [64, kColumns] = A B^T over one slice and commits it. Tiles as the copy engine leaves them with a 128-byte
+/// swizzle. The bits of a sum are the same whichever of weights and tokens is A.
+template <int kColumns>
+__device__ inline void start_slice(float (&d)[kColumns / 2], const void* a_tile, const void* b_tile) {
+  constexpr int kStepBytes = 32;  // inputs of one instruction
+  const std::uint64_t a = ptx::wgmma_descriptor(a_tile, ptx::SmemSwizzle::k128B, kSwizzleGroupBytes);
+  const std::uint64_t b = ptx::wgmma_descriptor(b_tile, ptx::SmemSwizzle::k128B, kSwizzleGroupBytes);
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int step = 0; step < kSliceInputs / kStepBytes; ++step) {
+    const auto offset = static_cast<std::uint64_t>(step * kStepBytes / 16);
+    ptx::wgmma_e4m3<kColumns>(d, a + offset, b + offset, step > 0);
+  }
+  ptx::wgmma_commit();
+}
+
+/// Before the first use of a product that has been waited for.
+template <int kSums>
+__device__ inline void hold_slice(float (&slice)[kSums]) {
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) ptx::wgmma_hold(slice[i]);
+}
+
+}  // namespace baleen
