@@ -28,7 +28,7 @@ struct TaskInfo {
   int list_size;
   BlockRange blocks;
   int first_slot;  ///< of the item's weights; negative: the task does the whole item
-  bool nothing;    ///< no task of this item's has anything to do
+  bool nothing;    ///< to do: another task does the whole item
 };
 
 /// The same value, which all lanes have, known to the compiler as such: loops and descriptors then take uniform registers.

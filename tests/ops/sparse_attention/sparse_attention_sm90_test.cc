@@ -269,7 +269,7 @@ TEST(SparseAttentionSm90, ChunksCompanyAndLaunchShapesDoNotShow) {
   }
 }
 
-TEST(SparseAttentionSm90, LongListsDoNotShowHowTheyAreCut) {  // more blocks than a split has room for
+TEST(SparseAttentionSm90, LongListsDoNotShowHowTheyAreCut) {  // 125 blocks: many rounds of values
   BALEEN_NEEDS_GPU();
   const Layer layer(128, 512, 999'800, 1'000'060);
   const Step all = step_at(layer, 64, 1'000'000, 36, 0);
