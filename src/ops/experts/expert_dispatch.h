@@ -17,7 +17,7 @@ namespace baleen {
 inline constexpr int kRowAlignment = 4;
 
 /// Up to `tile_tokens` rows of one expert; the first is a multiple of kRowAlignment.
-struct TokenTile {
+struct alignas(16) TokenTile {
   std::int32_t expert;  ///< the number of routed experts: the shared one
   std::int32_t first_row;
   std::int32_t num_rows;

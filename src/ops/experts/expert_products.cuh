@@ -28,9 +28,9 @@ class WeightScales<Shape, WeightFormat::kFp4> {
       : num_slices_(num_slices) {
     const int own = threadIdx.x % 4;  // row 2 b + h: block b, half h
     const ItemMatrix matrix = own % 2 == 0 ? halves[0] : halves[1];
-    const int row = (matrix.row < matrix.num_rows ? matrix.row : 0) +
-                    row_in_half +  // a half is within or beyond
-                    own / 2 % Shape::kBlocks * Shape::kBlockRows;
+    const int first_row =
+        matrix.row < matrix.num_rows ? matrix.row : 0;  // a half is within the matrix or beyond
+    const int row = first_row + row_in_half + own / 2 % Shape::kBlocks * Shape::kBlockRows;
     words_ = reinterpret_cast<const std::uint32_t*>(static_cast<const std::uint8_t*>(matrix.matrix->scales) +
                                                     matrix.expert * matrix.matrix->scale_distance) +
              static_cast<std::int64_t>(row) * num_slices;
