@@ -55,14 +55,6 @@ __device__ inline void tma_load_multicast(void* to, const CUtensorMap& map, std:
       : "memory");
 }
 
-/// The box that a `tma_load` to come will ask for, into L2.
-__device__ inline void tma_prefetch_l2(const CUtensorMap& map, int byte, int row) {
-  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(
-                   reinterpret_cast<std::uint64_t>(&map)),
-               "r"(byte), "r"(row)
-               : "memory");
-}
-
 __device__ inline void tma_load_multicast(void* to, const CUtensorMap& map, std::uint64_t* barrier, int byte,
                                           int row, int matrix, std::uint16_t cta_mask,
                                           L2Hint hint = L2Hint::kNormal) {

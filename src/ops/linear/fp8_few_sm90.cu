@@ -33,6 +33,7 @@ constexpr int kConsumers = 32 * kConsumerWarps;
 constexpr int kThreads = kConsumers + 32;
 constexpr int kConsumerBarrier = 1;
 constexpr int kSwizzleAlignment = 1024;
+
 /// Shared memory of a block for tiles of `kTokens` tokens.
 template <int kTokens>
 struct FewMemory {
