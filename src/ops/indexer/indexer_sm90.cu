@@ -70,8 +70,8 @@ void launch(void (*kernel)(Args), dim3 grid, int threads, std::size_t shared_byt
 
 template <int kQueries, int kWarpgroups>
 void launch_scores(ScoreArgs args, std::int64_t num_blocks, int num_splits, const CudaContext& context) {
-  // Besides the room for what comes between two checks there is some for so many candidates that dropping them is rare, and so few that
-  // those of several queries fit into shared memory.
+  // Room for what comes between two checks, and beside it for so many candidates that dropping them is rare; more than
+  // that, of several queries, do not fit into shared memory.
   constexpr std::int64_t kRoom = std::int64_t{kRoundsOfRoom} * kWarpgroups * kTileKeys;
   constexpr std::int64_t kMaxCandidates = 2112;
   static_assert(kMaxCandidates > kMaxTopK);
