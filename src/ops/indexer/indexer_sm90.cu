@@ -19,10 +19,10 @@ namespace {
 
 using namespace index_kernels;
 
-constexpr std::int64_t kMaxTopK = 1536;
+constexpr std::int64_t kMaxTopK = 2048;
 /// Queries of a block where neighbouring rows share a sequence, and of one where they do not.
 constexpr int kManyQueries = 8;
-constexpr int kManyWarpgroups = 3;
+constexpr int kManyWarpgroups = 2;
 constexpr int kFewWarpgroups = 4;
 /// A split costs what preparing queries and selecting cost, taken to be this part of a typical scan of keys.
 constexpr double kSplitCost = 0.05;
@@ -70,10 +70,10 @@ void launch(void (*kernel)(Args), dim3 grid, int threads, std::size_t shared_byt
 
 template <int kQueries, int kWarpgroups>
 void launch_scores(ScoreArgs args, std::int64_t num_blocks, int num_splits, const CudaContext& context) {
-  // Besides the room for what comes between two checks there is some for so many candidates that dropping them is rare, and so few that
-  // those of several queries fit into shared memory.
+  // Room for what comes between two checks, and beside it for so many candidates that dropping them is rare; more than
+  // that, of several queries, do not fit into shared memory.
   constexpr std::int64_t kRoom = std::int64_t{kRoundsOfRoom} * kWarpgroups * kTileKeys;
-  constexpr std::int64_t kMaxCandidates = 1664;
+  constexpr std::int64_t kMaxCandidates = 2112;
   static_assert(kMaxCandidates > kMaxTopK);
   args.capacity = static_cast<int>(std::min(4 * std::int64_t{args.top_k}, kMaxCandidates) + kRoom);
   const std::size_t shared_bytes =
