@@ -24,6 +24,7 @@ struct Fp8Stream
   static constexpr int kTurnSlices = kSlicesOfATurn;
   /// As many as have registers for their slices of operand and the sums.
   static constexpr int kWarpgroups = kMaxTokens <= 32 ? 4 : 3;
+  static_assert(Fp8Stream::kStages >= kWarpgroups * kTurnSlices);
   static constexpr int kMultipliers = kWarpgroups * kWarpgroupThreads;
   static constexpr int kThreads = kMultipliers + kLoaders * kWarpThreads;
   static constexpr int kSumsBytes = kMmaOutputs * kMaxTokens * static_cast<int>(sizeof(float));
@@ -64,6 +65,8 @@ struct Relay {
 };
 
 /// The turns of one warpgroup over all tiles of the block.
+/// (Stages pass from warpgroup to warpgroup. A wait for one cannot take an older phase for its own: at its last turn the
+/// warpgroup had the sums of all turns before, and the ring holds more slices than a round of turns.)
 template <class S>
 __device__ void take_turns(const Bf16Products& work, const Ring& ring, const Relay<S>& relay, int warpgroup,
                            int thread, int first_token) {
