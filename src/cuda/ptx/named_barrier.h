@@ -10,4 +10,9 @@ __device__ inline void named_barrier_sync(std::uint32_t id, std::uint32_t thread
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
+/// The same without waiting for the others.
+__device__ inline void named_barrier_arrive(std::uint32_t id, std::uint32_t threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
 }  // namespace baleen::ptx

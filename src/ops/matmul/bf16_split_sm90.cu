@@ -46,13 +46,16 @@ struct SplitMemory {
     }
     weight_bytes = stage_slices * kBoxesPerSlice * column_bytes;
     stage_bytes = stage_slices * slice_bytes;
-    num_stages = ring_bytes / stage_bytes < kMaxStages ? ring_bytes / stage_bytes : kMaxStages;
+    const int fitting = ring_bytes / stage_bytes;
+    num_stages = (fitting < kMaxStages ? fitting : kMaxStages) / kWarpgroups * kWarpgroups;
     sums_offset = num_stages * stage_bytes;
     total_bytes = sums_offset + sums_bytes + kMargin + kGroupBytes;
   }
 };
 
-/// The stages of a block, in the order in which they are filled: of every warpgroup's segment in turn.
+/// A block's stages in the order in which they are filled: of every warpgroup's segment in turn. The ring has a multiple of
+/// kWarpgroups stages, so a stage is always the same warpgroup's, which therefore sees each of its phases; where K ends
+/// early, stages are passed over, never reassigned.
 struct StageOrder {
   int num_slices, segment_slices, stage_slices, first_segment;
   int index = 0, warpgroup = 0;
@@ -61,25 +64,15 @@ struct StageOrder {
       : num_slices(work.num_slices),
         segment_slices(work.segment_slices),
         stage_slices(memory.stage_slices),
-        first_segment(rank * kWarpgroups) {
-    skip_missing();
-  }
+        first_segment(rank * kWarpgroups) {}
   __device__ bool done() const { return index >= segment_slices; }
   __device__ int first_slice() const { return (first_segment + warpgroup) * segment_slices + index; }
+  /// None or less where K ended before.
   __device__ int slices() const { return min(stage_slices, num_slices - first_slice()); }
   __device__ void advance() {
-    step();
-    skip_missing();
-  }
-
- private:
-  __device__ void step() {
     if (++warpgroup < kWarpgroups) return;
     warpgroup = 0;
     index += stage_slices;
-  }
-  __device__ void skip_missing() {
-    while (!done() && first_slice() >= num_slices) step();
   }
 };
 
@@ -97,6 +90,7 @@ struct Split {
     RingPlace place;
     for (StageOrder order(work, memory, rank); !order.done();
          order.advance(), place.advance(ring.num_stages)) {
+      if (order.slices() <= 0) continue;
       ring.wait_empty(place);
       load(place, order.first_slice() * kBoxesPerSlice);
     }
@@ -128,7 +122,7 @@ struct Split {
     RingPlace place;
     for (StageOrder order(work, memory, rank); !order.done();
          order.advance(), place.advance(ring.num_stages)) {
-      if (order.warpgroup != warpgroup) continue;
+      if (order.warpgroup != warpgroup || order.slices() <= 0) continue;
       ring.wait_full(place);
       const std::byte *weights = ring.weights(place), *x = ring.tokens(place);
       for (int slice = order.slices(); slice > 0; --slice) {
@@ -245,6 +239,7 @@ void launch(const Bf16Work& work, CudaContext& context) {
   const auto num_slices = static_cast<int>(work.num_inputs / kSliceInputs);
   const int tile_outputs = best_tile(work, kTokens, context.num_sms);
   const SplitMemory memory(tile_outputs, kTokens, (num_slices + kMaxSegments - 1) / kMaxSegments);
+  BALEEN_CHECK(memory.num_stages > 0);
   const Bf16Products parameters =
       make_products(work, {.tile_outputs = tile_outputs,
                            .weight_bytes = kBoxRowBytes,

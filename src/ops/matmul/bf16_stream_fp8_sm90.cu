@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "cuda/ptx/named_barrier.h"
 #include "ops/matmul/bf16_launch.h"
 #include "ops/matmul/bf16_load.cuh"
 #include "ops/matmul/bf16_store.cuh"
@@ -15,22 +16,19 @@ namespace baleen {
 namespace {
 
 constexpr int kSlackBytes = 4096;  // alignment, barriers
-constexpr int kWarpgroups = 3;
-constexpr int kMultipliers = kWarpgroups * kWarpgroupThreads;
-constexpr int kThreads = kMultipliers + kLoaders * kWarpThreads;
-
-/// Two blocks on an SM, where registers suffice: one widens while the other hands its sums on, and the next kernel's weights
-/// are on their way while this one ends.
-constexpr int blocks_per_sm(int tokens) { return tokens <= 16 ? 2 : 1; }
-constexpr int sums_bytes(int tokens) { return kMmaOutputs * tokens * static_cast<int>(sizeof(float)); }
 
 template <int kMaxTokens, int kSlicesOfATurn>
 struct Fp8Stream
     : StreamStages<kMmaOutputs, 1, kMaxTokens,
-                   kSharedBytes / blocks_per_sm(kMaxTokens) - kSlackBytes - sums_bytes(kMaxTokens)> {
+                   kSharedBytes - kSlackBytes - kMmaOutputs * kMaxTokens* static_cast<int>(sizeof(float))> {
   static constexpr int kTurnSlices = kSlicesOfATurn;
-  static constexpr int kDynamicBytes =
-      Fp8Stream::kStages * Fp8Stream::kStageBytes + sums_bytes(kMaxTokens) + kGroupBytes;
+  /// As many as have registers for their slices of operand and the sums.
+  static constexpr int kWarpgroups = kMaxTokens <= 32 ? 4 : 3;
+  static_assert(Fp8Stream::kStages >= kWarpgroups * kTurnSlices);
+  static constexpr int kMultipliers = kWarpgroups * kWarpgroupThreads;
+  static constexpr int kThreads = kMultipliers + kLoaders * kWarpThreads;
+  static constexpr int kSumsBytes = kMmaOutputs * kMaxTokens * static_cast<int>(sizeof(float));
+  static constexpr int kDynamicBytes = Fp8Stream::kStages * Fp8Stream::kStageBytes + kSumsBytes + kGroupBytes;
 };
 
 /// The sums of a tile on their way from turn to turn: thread t of a warpgroup leaves them to thread t of the next.
@@ -38,16 +36,15 @@ template <class S>
 struct Relay {
   static constexpr int kSums = S::kTokens / 2;
   float4* sums;
-  std::uint64_t*
-      turns;  ///< [kWarpgroups]: a phase ends when it is that warpgroup's turn. They go round through all tiles.
 
-  /// (A loop around the wait also keeps the compiler from widening after it, when everybody waits for us.)
-  __device__ void wait(int warpgroup, std::uint32_t parity) const {
-    ptx::mbarrier_wait(&turns[warpgroup], parity);
+  /// Named barriers 1 to kWarpgroups: it is that warpgroup's turn. The turn goes round through all tiles.
+  static __device__ std::uint32_t barrier(int warpgroup) { return static_cast<std::uint32_t>(1 + warpgroup); }
+
+  __device__ void wait(int warpgroup) const {
+    ptx::named_barrier_sync(barrier(warpgroup), 2 * kWarpgroupThreads);
   }
-  __device__ void pass_on(int warpgroup, int lane) const {
-    __syncwarp();
-    if (lane == 0) ptx::mbarrier_arrive(&turns[(warpgroup + 1) % kWarpgroups]);
+  __device__ void pass_on(int warpgroup) const {
+    ptx::named_barrier_arrive(barrier((warpgroup + 1) % S::kWarpgroups), 2 * kWarpgroupThreads);
   }
   __device__ void read(float (&d)[kSums], int thread) const {
 #pragma unroll
@@ -68,19 +65,18 @@ struct Relay {
 };
 
 /// The turns of one warpgroup over all tiles of the block.
+/// (Stages pass from warpgroup to warpgroup. A wait for one cannot take an older phase for its own: at its last turn the
+/// warpgroup had the sums of all turns before, and the ring holds more slices than a round of turns.)
 template <class S>
 __device__ void take_turns(const Bf16Products& work, const Ring& ring, const Relay<S>& relay, int warpgroup,
                            int thread, int first_token) {
   const int lane = thread % kWarpThreads;
   const int num_turns = work.num_slices / S::kTurnSlices;  // of a tile
   int whose = 0;                                           // the turn is
-  float lane_scale = 0;                                    // of slice `lane` of 32
-  std::uint32_t parity = 0;                                // of the own turn
   RingPlace place;
   for (int tile = static_cast<int>(blockIdx.x); tile < work.num_tiles; tile += static_cast<int>(gridDim.x)) {
     const float* scales = work.block_scales +
                           static_cast<std::int64_t>(tile * S::kTileOutputs / kSliceInputs) * work.num_slices;
-    int scales_until = 0;  // slices whose scales some lane holds
     for (int turn = 0; turn < num_turns; ++turn) {
       RingPlace places[S::kTurnSlices];
 #pragma unroll
@@ -89,20 +85,13 @@ __device__ void take_turns(const Bf16Products& work, const Ring& ring, const Rel
         place.advance(S::kStages);
       }
       const bool mine = whose == warpgroup;
-      whose = whose + 1 == kWarpgroups ? 0 : whose + 1;
+      whose = whose + 1 == S::kWarpgroups ? 0 : whose + 1;
       if (!mine) continue;
 
-      const int first_slice = turn * S::kTurnSlices;
-      if (first_slice + S::kTurnSlices > scales_until) {
-        scales_until = first_slice / kWarpThreads * kWarpThreads + kWarpThreads;
-        const int slice = scales_until - kWarpThreads + lane;
-        if (slice < work.num_slices) lane_scale = __ldg(scales + slice);
-      }
       std::uint32_t a[S::kTurnSlices][kBoxesPerSlice][kMmasPerBox][4];
 #pragma unroll
       for (int i = 0; i < S::kTurnSlices; ++i) {
-        const std::uint32_t multiplier =
-            e4m3_multiplier(__shfl_sync(0xFFFFFFFF, lane_scale, (first_slice + i) % kWarpThreads));
+        const std::uint32_t multiplier = e4m3_multiplier(__ldg(scales + turn * S::kTurnSlices + i));
         ring.wait_full(places[i]);
 #pragma unroll
         for (int half = 0; half < kBoxesPerSlice; ++half) {
@@ -111,8 +100,7 @@ __device__ void take_turns(const Bf16Products& work, const Ring& ring, const Rel
         }
       }
       float d[S::kTokens / 2] = {};
-      relay.wait(warpgroup, parity);
-      parity ^= 1;
+      if (turn > 0 || tile != static_cast<int>(blockIdx.x)) relay.wait(warpgroup);
       if (turn > 0) relay.read(d, thread);
 #pragma unroll
       for (int i = 0; i < S::kTurnSlices; ++i) {
@@ -132,7 +120,7 @@ __device__ void take_turns(const Bf16Products& work, const Ring& ring, const Rel
       }
       const bool last = turn + 1 == num_turns;
       if (!last) relay.write(d, thread);
-      relay.pass_on(warpgroup, lane);
+      if (!last || tile + static_cast<int>(gridDim.x) < work.num_tiles) relay.pass_on(warpgroup);
       if (last) {
         const Bf16Products::Product& product = product_of(work, tile);
         store_each(product, d, (tile - product.first_tile) * S::kTileOutputs, first_token, work.num_rows,
@@ -143,28 +131,23 @@ __device__ void take_turns(const Bf16Products& work, const Ring& ring, const Rel
 }
 
 template <class S>
-__global__ void __launch_bounds__(kThreads, blocks_per_sm(S::kTokens))
-    bf16_stream_fp8(const __grid_constant__ Bf16Products work) {
+__global__ void __launch_bounds__(S::kThreads, 1) bf16_stream_fp8(const __grid_constant__ Bf16Products work) {
   extern __shared__ std::byte dynamic[];
   __shared__ RingBarriers barriers;
-  __shared__ std::uint64_t turns[kWarpgroups];
   const Ring ring{align_to_group(dynamic), barriers, S::kStages, S::kWeightBytes, S::kStageBytes};
-  const Relay<S> relay{reinterpret_cast<float4*>(ring.stages + S::kStages * S::kStageBytes), turns};
+  const Relay<S> relay{reinterpret_cast<float4*>(ring.stages + S::kStages * S::kStageBytes)};
   if (threadIdx.x == 0) {
-    for (std::uint64_t& turn : turns) ptx::mbarrier_init(&turn, kWarpsPerWarpgroup);
     barriers.init(S::kStages, kLoaders, kWarpsPerWarpgroup);
     ptx::launch_next_kernel();
   }
   __syncthreads();
-  // The first turn is the first warpgroup's.
-  if (threadIdx.x < kWarpsPerWarpgroup) ptx::mbarrier_arrive(&turns[0]);
   const int first_token = static_cast<int>(blockIdx.y) * S::kTokens;
-  if (threadIdx.x < kMultipliers) {
+  if (threadIdx.x < S::kMultipliers) {
     ptx::wait_for_previous_kernel();
     take_turns<S>(work, ring, relay, static_cast<int>(threadIdx.x) / kWarpgroupThreads,
                   static_cast<int>(threadIdx.x) % kWarpgroupThreads, first_token);
   } else {
-    load_tiles<S>(work, ring, first_token, kMultipliers);
+    load_tiles<S>(work, ring, first_token, S::kMultipliers);
   }
 }
 
@@ -177,10 +160,9 @@ void launch(const Bf16Work& work, CudaContext& context) {
                                                        .tokens = kTokens,
                                                        .token_columns = kBoxesPerSlice});
   launch_bf16({.kernel = bf16_stream_fp8<S>,
-               .grid = {static_cast<unsigned>(
-                            std::min(parameters.num_tiles, blocks_per_sm(kTokens) * context.num_sms)),
+               .grid = {static_cast<unsigned>(std::min(parameters.num_tiles, context.num_sms)),
                         static_cast<unsigned>((work.num_rows + kTokens - 1) / kTokens), 1},
-               .threads = kThreads,
+               .threads = S::kThreads,
                .shared_bytes = S::kDynamicBytes},
               parameters, context);
 }
