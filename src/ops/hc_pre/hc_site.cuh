@@ -1,23 +1,16 @@
-/// A hyper-connection site in one kernel and one pass over the streams: out of a half-block (`hc_post`), into the next
-/// (`hc_pre`), its norm, and the rows as FP8 products want them. For as many rows as clusters hold at once.
+/// A hyper-connection site in two kernels: out of a half-block (`hc_post`), into the next (`hc_pre`), its norm, and the rows
+/// as FP8 products want them.
 ///
-/// A cluster takes up to 32 tokens, each of its blocks a slice of the channels (hc_slices.cuh):
-///
-///   1. x' = bf(post f + comb^T x) goes to memory and, in registers, into the products with fn (hc_streams.cuh). fn is in
-///      registers before the kernel waits for its predecessor, up to width 4096.
-///   2. Every rank gets every rank's products for `pre` and its squares; those for `post` and `comb` go to the one rank
-///      that owns the token, whose ninth warp does Sinkhorn while the others go on. Ranks store into each other's shared
-///      memory and wait by bytes (ptx/store_async.h).
-///   3. u = bf(sum_j pre_j x'_j), and its squares are exchanged likewise.
-///   4. y = bf(w u rho), to memory, with its FP8 codes; half a warp has 128 channels of a token.
+/// `hc_products_kernel` leaves the half-block and writes what every rank's slice adds to squares and products; a block has
+/// one rank and an equal part of the rows, and waits for nobody. `hc_rows_kernel` has a row a block: it adds up the sums and
+/// does the rest, Sinkhorn in a warp of its own beside the weighted sum.
 #pragma once
 
 #include <cstdint>
 
-#include "cuda/ptx/cluster.h"
+#include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/grid_dependency.h"
-#include "cuda/ptx/setmaxnreg.h"
-#include "cuda/ptx/store_async.h"
+#include "cuda/ptx/named_barrier.h"
 #include "ops/hc_pre/hc_gates.cuh"
 #include "ops/hc_pre/hc_rows.cuh"
 #include "ops/hc_pre/hc_streams.cuh"
@@ -25,251 +18,142 @@
 
 namespace baleen {
 
-/// Two warpgroups with streams, and one of which a warp does Sinkhorn, so that registers can be moved to the others.
-inline constexpr int kHcSiteThreads = kHcStreamThreads + 128;
-inline constexpr int kHcStreamRegisters = 232;
-inline constexpr int kHcMixRegisters = 40;
-
-/// Fixed part of a block's shared memory; the slots of the streams follow.
-struct alignas(16) HcSiteShared {
-  HcStreamsShared streams;
-  float gate_products[kHcMaxRanks][kHcMaxBatchTokens][kHcStreams];  ///< of each rank, for `pre`
-  float squares[kHcMaxRanks][kHcMaxBatchTokens];                    ///< of each rank
-  /// Of each rank, for `post` and `comb` of the tokens that this rank owns.
-  float owned_products[kHcMaxBatchTokens + kHcMaxRanks][kHcMixes - kHcStreams];
-  float comb_logits[kHcMaxBatchTokens][kHcStreams * kHcStreams];  ///< of the tokens that this rank owns
-  float pre[kHcMaxBatchTokens][kHcStreams];
-  float warp_u_squares[kHcStreamWarps][kHcMaxBatchTokens];
-  float u_squares[kHcMaxRanks][kHcMaxBatchTokens];  ///< of each rank
-  float norm_weight[kHcMaxSlice];
-  float pre_base[kHcStreams], pre_scale;
-  std::uint64_t products_arrived;
-  std::uint64_t u_squares_arrived;
-};
-
+/// `sums`: [T, ranks, kHcSums]
 template <bool kLeaving, int kWidth>
-class HcSite {
- public:
-  __device__ HcSite(const HcSiteArgs& args, int tokens_per_cluster, std::byte* memory)
-      : args_(args),
-        shared_(*reinterpret_cast<HcSiteShared*>(memory)),
-        slice_(args.width, static_cast<int>(ptx::cluster_rank())),
-        streams_(args, slice_, shared_.streams, memory + sizeof(HcSiteShared), hc_octets(tokens_per_cluster)),
-        thread_(static_cast<int>(threadIdx.x)),
-        warp_(thread_ / kWarpLanes),
-        lane_(thread_ % kWarpLanes),
-        group_(lane_ / 4),
-        quarter_(lane_ % 4),
-        first_row_(static_cast<int>(blockIdx.x) / slice_.ranks() * tokens_per_cluster),
-        tokens_(min(tokens_per_cluster, args.num_rows - first_row_)) {}
-
-  __device__ void run() {
-    if (thread_ == 0) {
-      ptx::mbarrier_init(&shared_.products_arrived, 1);
-      ptx::mbarrier_init(&shared_.u_squares_arrived, 1);
-      ptx::fence_mbarrier_init();
-    }
-    ptx::cluster_arrive();
-    ptx::launch_next_kernel();
-    if (warp_ < kHcStreamWarps) {
-      ptx::registers_up_to<kHcStreamRegisters>();
-      run_streams();
-    } else {
-      ptx::registers_down_to<kHcMixRegisters>();
-      run_mixes();
-    }
-  }
-
- private:
-  // Rank t % ranks owns token t, its token number t / ranks.
-  [[nodiscard]] __device__ int num_owned() const {
-    return (tokens_ - slice_.rank() + slice_.ranks() - 1) / slice_.ranks();
-  }
-  [[nodiscard]] __device__ int owned_token(int index) const { return index * slice_.ranks() + slice_.rank(); }
-  /// Products of rank `rank` for the owner's token number `index`.
-  [[nodiscard]] __device__ float* owned_products(int rank, int index) const {
-    const int most_owned = (kHcMaxBatchTokens + slice_.ranks() - 1) / slice_.ranks();
-    return shared_.owned_products[rank * most_owned + index];
-  }
-
-  /// Of a token whose squares have arrived.
-  [[nodiscard]] __device__ float rho(int token) const {
-    float squares = 0.0F;
-#pragma unroll
-    for (int rank = 0; rank < slice_.ranks(); ++rank) squares += shared_.squares[rank][token];
-    return inverse_rms(squares, kHcStreams * slice_.width(), args_.norm_eps);
-  }
-
-  // ---- Warps 0 to 7.
-
-  __device__ void run_streams() {
-    for (int i = 4 * thread_; i < slice_.num_channels(); i += 4 * kHcStreamThreads) {
-      *reinterpret_cast<float4*>(shared_.norm_weight + i) =
-          *reinterpret_cast<const float4*>(args_.norm_weight + slice_.first_channel() + i);
-    }
-    if (thread_ < kHcStreams) shared_.pre_base[thread_] = args_.base[thread_];
-    if (thread_ == 0) shared_.pre_scale = args_.scale[0];
-    HcFragments fragments;
-    streams_.load(fragments);
-    ptx::cluster_wait();
-    ptx::wait_for_previous_kernel();
-
-    streams_.copy(0, first_row_, tokens_);
-    ptx::cp_async_wait<0>();
-    streams_.sync();
-    streams_.multiply(0, first_row_, tokens_, fragments);
-    streams_.sync();
-    send_products();
-    compute_pre();
-    streams_.sync();
-    weigh();
-    streams_.sync();
-    send_u_squares();
-    write();
-  }
-
-  /// A lane has a token, a warp the ranks that are its own number modulo 8 and four of the products for the token's owner.
-  __device__ void send_products() {
-    const int token = lane_;
-    if (token >= tokens_) return;
-    std::uint64_t* const arrived = &shared_.products_arrived;
-    const float4 products = streams_.block_sums(token, kHcFirstProduct);
-    const float squares = streams_.block_squares(token);
-    for (int to = warp_; to < slice_.ranks(); to += kHcStreamWarps) {
-      ptx::store_async(reinterpret_cast<float4*>(shared_.gate_products[slice_.rank()][token]), products,
-                       arrived, to);
-      ptx::store_async(&shared_.squares[slice_.rank()][token], squares, arrived, to);
-    }
-    constexpr int kQuads = (kHcMixes - kHcStreams) / 4;
-    static_assert(kQuads <= kHcStreamWarps);
-    if (warp_ < kQuads) {
-      float* const to = owned_products(slice_.rank(), token / slice_.ranks()) + 4 * warp_;
-      ptx::store_async(reinterpret_cast<float4*>(to),
-                       streams_.block_sums(token, kHcFirstProduct + kHcStreams + 4 * warp_), arrived,
-                       token % slice_.ranks());
-    }
-  }
-
-  /// A warp has eight tokens, a lane one stream of a token.
-  __device__ void compute_pre() {
-    const int token = warp_ * kHcOctet + group_;
-    if (warp_ * kHcOctet >= tokens_) return;
-    ptx::mbarrier_wait_cluster(&shared_.products_arrived, 0);
-    float product = 0.0F;
-#pragma unroll
-    for (int rank = 0; rank < slice_.ranks(); ++rank) product += shared_.gate_products[rank][token][quarter_];
-    shared_.pre[token][quarter_] =
-        sigmoid(product * rho(token) * shared_.pre_scale + shared_.pre_base[quarter_]) + args_.hc_eps;
-  }
-
-  /// u = bf(sum_j pre_j x_j) over f in the slots, and its squares.
-  __device__ void weigh() {
-#pragma unroll 1
-    for (int octet = 0; octet < hc_octets(tokens_); ++octet) {
-      const int token = octet * kHcOctet + group_;
-      const float4 pre = *reinterpret_cast<const float4*>(shared_.pre[token]);
-      float squares = 0.0F;
-      for (int i = 0; slice_.has_chunk(warp_, i); ++i) {
-        uint4* const pieces = streams_.slot(0, octet, i, thread_);
-        uint4 x[kHcStreams];
-#pragma unroll
-        for (int j = 0; j < kHcStreams; ++j) x[j] = pieces[j * kHcStreamThreads];
-        squares += warp_sum<4>(weigh_streams(pre, x, pieces[kHcPieceF * kHcStreamThreads]));
-      }
-      if (quarter_ == 0) shared_.warp_u_squares[warp_][token] = squares;
-    }
-  }
-
-  __device__ void send_u_squares() {
-    const int token = lane_;
-    if (token >= tokens_) return;
-    float squares = 0.0F;
-#pragma unroll
-    for (int warp = 0; warp < slice_.num_warps(); ++warp) squares += shared_.warp_u_squares[warp][token];
-    for (int to = warp_; to < slice_.ranks(); to += kHcStreamWarps) {
-      ptx::store_async(&shared_.u_squares[slice_.rank()][token], squares, &shared_.u_squares_arrived, to);
-    }
-  }
-
-  /// Norm, rounding and stores: half a warp has 128 channels of a token, a lane eight.
-  __device__ void write() {
-    constexpr int kHalf = kWarpLanes / 2;
-    const int half_lane = lane_ % kHalf;
-    const int num_items = tokens_ * slice_.num_blocks();
-    ptx::mbarrier_wait_cluster(&shared_.u_squares_arrived, 0);
-#pragma unroll 1
-    for (int first = 2 * warp_; first < num_items; first += kHcStreamThreads / kHalf) {
-      const int item = first + lane_ / kHalf;
-      const bool valid = item < num_items;
-      const int token = valid ? item / slice_.num_blocks() : 0,
-                block = valid ? item % slice_.num_blocks() : 0;
-      const float squares =
-          warp_sum<kHalf>(half_lane < slice_.ranks() ? shared_.u_squares[half_lane][token] : 0.0F);
-      const float inverse = inverse_rms(squares, slice_.width(), args_.rms_eps);
-      // The eight channels lie where the thread that made them has its slot.
-      const int chunk = block * kHcChunksPerBlock + half_lane / 4;
-      const int maker = chunk % kHcStreamWarps * kWarpLanes + token % kHcOctet * 4 + half_lane % 4;
-      const uint4 u =
-          streams_.slot(0, token / kHcOctet, chunk / kHcStreamWarps, maker)[kHcPieceF * kHcStreamThreads];
-      const int channel = block * kHcBlock + half_lane * 8;
-      write_normed(args_, slice_.width(), first_row_ + token, slice_.first_channel() + channel, u, inverse,
-                   shared_.norm_weight + channel, valid);
-    }
-  }
-
-  // ---- Warp 8: `post` and `comb` of the tokens that this rank owns.
-
-  __device__ void run_mixes() {
-    constexpr int n = kHcStreams, kOwnedMixes = kHcMixes - n;
-    // Lanes 0 to 3 have the logits of `post`, the next 16 those of `comb`.
-    const bool has_mix = lane_ < kOwnedMixes;
-    const float base = has_mix ? args_.base[n + lane_] : 0.0F, scale = args_.scale[lane_ < n ? 1 : 2];
-    ptx::cluster_wait();
-    ptx::wait_for_previous_kernel();
-    if (warp_ > kHcStreamWarps) return;
-    if (lane_ == 0) {
-      constexpr int kToAll = (n + 1) * sizeof(float), kToOwner = kOwnedMixes * sizeof(float);
-      ptx::mbarrier_arrive_expect(&shared_.products_arrived,
-                                  slice_.ranks() * (tokens_ * kToAll + num_owned() * kToOwner));
-      ptx::mbarrier_arrive_expect(&shared_.u_squares_arrived, slice_.ranks() * tokens_ * sizeof(float));
-    }
-    ptx::mbarrier_wait_cluster(&shared_.products_arrived, 0);
-    for (int index = 0; index < num_owned(); ++index) {
-      const int token = owned_token(index);
-      float product = 0.0F;
-#pragma unroll
-      for (int rank = 0; rank < slice_.ranks(); ++rank) {
-        if (has_mix) product += owned_products(rank, index)[lane_];
-      }
-      const float logit = product * rho(token) * scale + base;
-      if (lane_ >= n && has_mix) {
-        shared_.comb_logits[index][lane_ - n] = logit;
-      } else if (lane_ < n) {
-        args_.post[std::int64_t{first_row_ + token} * n + lane_] = 2.0F * sigmoid(logit);
-      }
-    }
-    __syncwarp();
-    if (lane_ < num_owned()) {
-      write_comb(shared_.comb_logits[lane_], args_.sinkhorn_iterations, args_.hc_eps,
-                 args_.comb + std::int64_t{first_row_ + owned_token(lane_)} * (n * n));
-    }
-  }
-
-  const HcSiteArgs& args_;
-  HcSiteShared& shared_;
-  const HcSlice<kWidth> slice_;
-  const HcStreams<kLeaving, kWidth> streams_;
-  const int thread_, warp_, lane_;
-  const int group_;    ///< token of an octet
-  const int quarter_;  ///< eight channels of a chunk
-  const int first_row_, tokens_;
-};
-
-template <bool kLeaving, int kWidth>
-__global__ void __launch_bounds__(kHcSiteThreads, 1)
-    hc_site_kernel(const __grid_constant__ HcSiteArgs args, int tokens_per_cluster) {
+__global__ void __launch_bounds__(kHcStreamThreads, 1)
+    hc_products_kernel(const __grid_constant__ HcSiteArgs args, int rows_per_block, int octets_per_batch,
+                       float* sums) {
   extern __shared__ __align__(128) std::byte hc_memory[];
-  HcSite<kLeaving, kWidth>(args, tokens_per_cluster, hc_memory).run();
+  auto& shared = *reinterpret_cast<HcStreamsShared*>(hc_memory);
+  const int ranks = hc_ranks(kWidth > 0 ? kWidth : args.width);
+  const HcSlice<kWidth> slice(args.width, static_cast<int>(blockIdx.x) % ranks);
+  const HcStreams<kLeaving, kWidth> streams(args, slice, shared, hc_memory + sizeof(HcStreamsShared),
+                                            octets_per_batch);
+  const int first_row = static_cast<int>(blockIdx.x) / ranks * rows_per_block;
+  const int end_row = min(args.num_rows, first_row + rows_per_block);
+  const int batch_rows = octets_per_batch * kHcOctet;
+  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes,
+            lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+
+  ptx::launch_next_kernel();
+  HcFragments fragments;
+  streams.load(fragments);
+  ptx::wait_for_previous_kernel();
+  streams.copy(0, first_row, min(batch_rows, end_row - first_row));
+  for (int batch = 0, row = first_row; row < end_row; ++batch, row += batch_rows) {
+    const int tokens = min(batch_rows, end_row - row);
+    ptx::cp_async_wait<0>();
+    __syncthreads();
+    const int next_row = row + batch_rows;
+    if (next_row < end_row) streams.copy(batch + 1, next_row, min(batch_rows, end_row - next_row));
+    streams.multiply(batch, row, tokens, fragments);
+    __syncthreads();
+    static_assert(kHcSums <= 4 * kHcStreamWarps);
+    if (4 * warp < kHcSums && lane < tokens) {
+      float* const to = sums + (std::int64_t{row + lane} * ranks + slice.rank()) * kHcSums;
+      if (warp == 0) {
+        to[0] = streams.block_squares(lane);
+      } else {
+        *reinterpret_cast<float4*>(to + 4 * warp) = streams.block_sums(lane, 4 * warp);
+      }
+    }
+  }
+}
+
+inline constexpr int kHcRowsThreads = kHcStreamThreads + kWarpLanes;
+
+template <int kWidth>
+__global__ void __launch_bounds__(kHcRowsThreads)
+    hc_rows_kernel(const __grid_constant__ HcSiteArgs args, const float* sums) {
+  constexpr int n = kHcStreams;
+  constexpr int kMostChannels = kWidth > 0 ? kWidth : kHcMaxRanks * kHcMaxSlice;
+  constexpr int kPieces = kMostChannels / (8 * kHcStreamThreads);  // of eight channels, of a thread
+  __shared__ __align__(16) float pre[n];
+  __shared__ __align__(16) float comb_logits[n * n];
+  __shared__ float chunk_squares[kMostChannels / kHcChunk];
+  const int width = kWidth > 0 ? kWidth : args.width;
+  const int ranks = hc_ranks(width);
+  const std::int64_t row = blockIdx.x;
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarpLanes;
+  ptx::launch_next_kernel();
+  ptx::wait_for_previous_kernel();
+
+  if (thread >= kHcStreamThreads) {  // a warp for the gates: lane i has mix i
+    const float* const row_sums = sums + row * ranks * kHcSums;
+    float product = 0.0F, squares = 0.0F;
+#pragma unroll 16
+    for (int rank = 0; rank < ranks; ++rank) {
+      squares += row_sums[rank * kHcSums];
+      if (lane < kHcMixes) product += row_sums[rank * kHcSums + kHcFirstProduct + lane];
+    }
+    const float inverse = inverse_rms(squares, n * width, args.norm_eps);
+    if (lane < kHcMixes) {
+      const float logit = product * inverse * args.scale[min(lane / n, 2)] + args.base[lane];
+      if (lane < n) {
+        pre[lane] = sigmoid(logit) + args.hc_eps;
+      } else if (lane < 2 * n) {
+        args.post[row * n + lane - n] = 2.0F * sigmoid(logit);
+      } else {
+        comb_logits[lane - 2 * n] = logit;
+      }
+    }
+    __syncthreads();
+    if (lane == 0) {
+      write_comb(comb_logits, args.sinkhorn_iterations, args.hc_eps, args.comb + row * (n * n));
+    }
+    return;
+  }
+
+  uint4 x[kPieces][n];
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    const int channel = 8 * (thread + i * kHcStreamThreads);
+    if (channel >= width) continue;
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      x[i][j] = *reinterpret_cast<const uint4*>(args.streams + (row * n + j) * width + channel);
+    }
+  }
+  __syncthreads();
+  const float4 weights = *reinterpret_cast<const float4*>(pre);
+  uint4 u[kPieces];
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    if (8 * i * kHcStreamThreads >= width) break;
+    const int channel = 8 * (thread + i * kHcStreamThreads);
+    const float squares = warp_sum<4>(weigh_streams(weights, x[i], u[i]));
+    if (lane % 4 == 0 && channel < width) chunk_squares[channel / kHcChunk] = squares;
+  }
+  float weight[kPieces][8] = {};
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    const int channel = 8 * (thread + i * kHcStreamThreads);
+    if (channel >= width) continue;
+    const float4* const from = reinterpret_cast<const float4*>(args.norm_weight + channel);
+    *reinterpret_cast<float4*>(weight[i]) = from[0];
+    *reinterpret_cast<float4*>(weight[i] + 4) = from[1];
+  }
+  ptx::named_barrier_sync(1, kHcStreamThreads);
+
+  // Added up as ranks and their warps do.
+  constexpr int kHalf = kWarpLanes / 2;
+  float squares = 0.0F;
+  if (lane % kHalf < ranks) {
+    const HcSlice<kWidth> slice(args.width, lane % kHalf);
+    const float* const of_rank = chunk_squares + slice.first_channel() / kHcChunk;
+    for (int warp = 0; warp < slice.num_warps(); ++warp) {
+      float warp_squares = 0.0F;
+      for (int i = 0; slice.has_chunk(warp, i); ++i) warp_squares += of_rank[warp + i * kHcStreamWarps];
+      squares += warp_squares;
+    }
+  }
+  const float inverse = inverse_rms(warp_sum<kHalf>(squares), width, args.rms_eps);
+#pragma unroll
+  for (int i = 0; i < kPieces; ++i) {
+    if (8 * i * kHcStreamThreads >= width) break;
+    const int channel = 8 * (thread + i * kHcStreamThreads);
+    write_normed(args, width, row, channel, u[i], inverse, weight[i], channel < width);
+  }
 }
 
 }  // namespace baleen

@@ -1,9 +1,8 @@
-/// How a hyper-connection site is cut over the blocks of a cluster and the warps of a block.
+/// How a hyper-connection site is cut over blocks and warps.
 ///
-/// A cluster works on some tokens, each of its blocks ("ranks") on a slice of the channels, the same channels of all four
-/// streams. A slice is whole blocks of 128 channels (so that the scales of FP8 rows lie within it) and goes to the warps
-/// in chunks of 32 channels, chunk c to warp c % 8. The cut depends on the width alone: so does the order in which
-/// products are added, and a token's results are the same in any company.
+/// The channels, the same of all four streams, are cut into up to 16 slices, of "ranks", each for a block. A slice is whole
+/// blocks of 128 channels and goes to the warps in chunks of 32 channels, chunk c to warp c % 8. The cut depends on the width
+/// alone: so does the order in which products are added, and a token's results are the same in any company.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@ inline constexpr int kHcMixes = (2 + kHcStreams) * kHcStreams;
 inline constexpr int kHcBlock = 128;
 inline constexpr int kHcChunk = 32;
 inline constexpr int kHcChunksPerBlock = kHcBlock / kHcChunk;
-inline constexpr int kHcStreamWarps = 8;  ///< warps that work on streams; one more does Sinkhorn
+inline constexpr int kHcStreamWarps = 8;  ///< of a block
 inline constexpr int kHcStreamThreads = 32 * kHcStreamWarps;
 inline constexpr int kHcMaxRanks = 16;
 inline constexpr int kHcMaxSlice = 1024;    ///< channels of a rank
@@ -23,7 +22,7 @@ inline constexpr int kHcOctet = 8;          ///< tokens that a matrix instructio
 inline constexpr int kHcMaxBatchUnits = 4;  ///< (octet, chunk) pairs that a warp holds of one batch of tokens
 inline constexpr int kHcMaxBatchTokens = kHcMaxBatchUnits * kHcOctet;
 
-/// Blocks of the cluster for streams of that width.
+/// Slices of streams of that width.
 __host__ __device__ constexpr int hc_ranks(int width) {
   return width / kHcBlock < kHcMaxRanks ? width / kHcBlock : kHcMaxRanks;
 }

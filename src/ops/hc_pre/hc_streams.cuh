@@ -1,16 +1,15 @@
 /// The streams of some tokens in the hands of a block: copied into shared memory, out of a half-block, and into the products
-/// with fn. What `hc_site_kernel` and `hc_products_kernel` share.
+/// with fn.
 ///
-/// Threads 0 to 255 hold the streams, a slice of the channels (hc_slices.cuh) of a batch of up to 32 tokens at a time. A
-/// thread always has the same eight channels of the same token of an octet, from the copy into shared memory that it makes
-/// itself to the last use: nobody waits for another's copy.
+/// A block has a slice of the channels (hc_slices.cuh) of a batch of up to 32 tokens at a time. A thread always has the same
+/// eight channels of the same token of an octet, from the copy into shared memory that it makes itself to the last use:
+/// nobody waits for another's copy.
 #pragma once
 
 #include <cstdint>
 
 #include "cuda/bf16_vector.cuh"
 #include "cuda/ptx/cp_async.h"
-#include "cuda/ptx/named_barrier.h"
 #include "cuda/warp_reduce.cuh"
 #include "ops/hc_pre/hc_leave.cuh"
 #include "ops/hc_pre/hc_products.cuh"
@@ -59,9 +58,6 @@ class HcStreams {
         lane_(thread_ % kWarpLanes),
         group_(lane_ / 4),
         quarter_(lane_ % 4) {}
-
-  /// Of the 256 threads.
-  static __device__ void sync() { ptx::named_barrier_sync(1, kHcStreamThreads); }
 
   /// Of fn, where a warp's part stays in its registers; else `multiply` loads what it needs.
   __device__ void load(HcFragments& fragments) const {

@@ -1,5 +1,5 @@
-// A row belongs to as few warps as can hold it, 16 values a lane; a row of one warp shares its block with others, and meets
-// nobody. The number of warps, hence the order of the sum, depends on the row's width alone.
+// A row belongs to as few warps as can hold it, 16 values a lane, and shares its block with others if it is short. The
+// number of warps, hence the order of the sum, depends on the row's width alone.
 
 #include "base/check.h"
 #include "cuda/bf16_vector.cuh"
@@ -17,8 +17,8 @@ namespace {
 constexpr int kValues = 8;  // of a thread at a time
 constexpr int kPieces = 2;  // of eight values, of a thread
 constexpr int kWarpWidth = kValues * kPieces * kWarpLanes;
-constexpr int kMaxWarps = 32;   // of a row
-constexpr int kNarrowRows = 8;  // of a block, where a row has one warp
+constexpr int kMaxWarps = 32;  // of a row
+constexpr int kFullBlock = 8;  // warps of a block, where a row has fewer
 constexpr int kMaxWidth = kWarpWidth * kMaxWarps;
 
 struct RmsNormKernelArgs {
@@ -39,10 +39,12 @@ __device__ float row_sum(float value, int row_warps) {
   value = warp_sum(value);
   if (row_warps == 1) return value;
   __shared__ float warp_sums[kMaxWarps];
-  if (threadIdx.x % kWarpLanes == 0) warp_sums[threadIdx.x / kWarpLanes] = value;
+  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
+  if (threadIdx.x % kWarpLanes == 0) warp_sums[warp] = value;
   __syncthreads();
+  const int first = warp / row_warps * row_warps;
   float sum = 0.0F;
-  for (int i = 0; i < row_warps; ++i) sum += warp_sums[i];
+  for (int i = 0; i < row_warps; ++i) sum += warp_sums[first + i];
   return sum;
 }
 
@@ -51,9 +53,10 @@ __global__ void __launch_bounds__(kMaxWarps* kWarpLanes)
   ptx::launch_next_kernel();
   const int row_threads = args.row_warps * kWarpLanes;
   const int rows_per_block = static_cast<int>(blockDim.x) / row_threads;
-  const std::int64_t row =
+  const std::int64_t row_here =
       std::int64_t{blockIdx.x} * rows_per_block + static_cast<int>(threadIdx.x) / row_threads;
-  if (row >= args.num_rows) return;  // whole warps, of rows that meet nobody
+  const bool exists = row_here < args.num_rows;
+  const std::int64_t row = exists ? row_here : args.num_rows - 1;
   const int stride = kValues * row_threads;
   const int first = kValues * (static_cast<int>(threadIdx.x) % row_threads);
   const std::uint16_t* const x = args.x + row * args.x_stride;
@@ -95,7 +98,7 @@ __global__ void __launch_bounds__(kMaxWarps* kWarpLanes)
   for (int i = 0; i < kPieces; ++i) {
     if (i * stride >= args.width) break;
     const int column = first + i * stride;
-    const bool valid = column < args.width;
+    const bool valid = exists && column < args.width;
     float values[kValues];
     unpack_bf16(words[i], values);
 #pragma unroll
@@ -128,7 +131,7 @@ void rms_norm_sm90(const RmsNormArgs& args, CudaContext& context) {
   BALEEN_CHECK(!args.y_fp8 || width % kFp8RowBlock == 0);
   if (num_rows == 0) return;
   const int row_warps = static_cast<int>((width + kWarpWidth - 1) / kWarpWidth);
-  const int rows_per_block = row_warps == 1 ? kNarrowRows : 1;
+  const int rows_per_block = row_warps < kFullBlock ? kFullBlock / row_warps : 1;
   const std::int64_t blocks = (num_rows + rows_per_block - 1) / rows_per_block;
   launch_kernel(
       "rms_norm", rms_norm_kernel,
