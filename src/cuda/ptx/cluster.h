@@ -13,7 +13,9 @@ __device__ inline std::uint32_t cluster_rank() {
   return rank;
 }
 
+/// Warps arrive whole: lanes that an `if` has set apart wait for each other first.
 __device__ inline void cluster_arrive() {
+  __syncwarp();
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
 /// Orders no writes of this thread.

@@ -13,7 +13,6 @@
 #include <cstdint>
 
 #include "cuda/ptx/byte_permute.h"
-#include "cuda/ptx/byte_permute.h"
 #include "cuda/row_quantise.cuh"
 #include "numeric/weight_format.h"
 
