@@ -4,4 +4,4 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 command -v clang-format >/dev/null || { echo "check_format.sh: clang-format is missing; apt-get install clang-format" >&2; exit 1; }
 
-find src tests bench -name '*.cc' -o -name '*.h' | sort | xargs clang-format --dry-run -Werror
+find src tests bench -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' | sort | xargs clang-format --dry-run -Werror

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# pack_gpu_programs.sh FILE.tar.gz: builds everything that scripts/test_gpu.sh runs and packs it, with the libraries that a
+# pack_gpu_programs.sh FILE.tar.xz: builds everything that scripts/test_gpu.sh runs and packs it, with the libraries that a
 # bare machine lacks, for a machine with a GPU that need not be able to build.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-archive=$(realpath -m "${1:?"which archive? e.g. build/gpu_programs.tar.gz"}")
+archive=$(realpath -m "${1:?"which archive? e.g. build/gpu_programs.tar.xz"}")
 build=build/release
 
 scripts/build.sh release
@@ -11,12 +11,12 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/lib"
 find "$build" -type f -perm -u+x \( -path "$build/src/app/baleen" -o -path '*tests/ops/*_sm90_test' -o -name 'device_cuda_*_test' \
-  -o -name engine_on_device_test -o -name '*_sm90_bench' -o -name load_bench \) -exec cp -t "$folder" {} +
+  -o -name engine_on_device_test -o -name '*_sm90_bench' \) -exec cp -t "$folder" {} +
 for program in "$folder"/*; do
   [[ -f $program ]] || continue
   strip "$program"
   # The C and C++ runtimes are everywhere, and must be those of the machine.
   ldd "$program" | awk '$3 ~ /^\// {print $3}' | grep -vE '/lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s)\.so' || true
 done | sort -u | xargs -r cp -Lt "$folder/lib"
-tar -C "$folder" -czf "$archive" .
+tar -C "$folder" -cf - . | xz -T0 -5 >"$archive"
 du -h "$archive"

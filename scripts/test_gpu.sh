@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# test_gpu.sh [--programs FILE.tar.gz] PART...: what a machine with a Hopper GPU can prove. Writes logs and results to $OUT
+# test_gpu.sh [--programs FILE.tar.xz] PART...: what a machine with a Hopper GPU can prove. Writes logs and results to $OUT
 # (default: build/gpu_results). Parts:
 #   kernels   every kernel against its reference
 #   models    whole models against the CPU; the engine's tests on the GPU
 #   sanitize  the kernel tests' small cases under compute-sanitizer's four tools
 #   bench     every kernel's benchmark, as one CSV with machine, clocks and revision
-#   layers    Flash geometry: as many layers as fit, decode and prefill, operation by operation
+#   layers    Flash geometry cut to $LAYERS layers (36 fit an H200): decode and prefill, operation by operation
 # Exits with 1 when a test failed. Without --programs it takes the programs of build/release.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -13,7 +13,7 @@ root=$PWD
 programs=""
 if [[ ${1-} == --programs ]]; then
   programs=$(mktemp -d)
-  tar -C "$programs" -xzf "${2:?"--programs needs the archive of scripts/pack_gpu_programs.sh"}"
+  tar -C "$programs" -xf "${2:?"--programs needs the archive of scripts/pack_gpu_programs.sh"}"
   export LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   shift 2
 fi
@@ -64,11 +64,11 @@ sanitize() {
 bench() {
   local gpu revision
   gpu=$(nvidia-smi --query-gpu=name,clocks.max.sm,clocks.max.mem --format=csv,noheader | tr -d ' ' | tr , ';')
-  revision=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+  revision=${REVISION:-$(git rev-parse --short HEAD 2>/dev/null || echo unknown)}
   {
     echo "kernel,shape,median_us,spread_us,gb_per_s,tflop_per_s,against,machine,revision,date"
     for name in $(names '*_sm90_bench'); do
-      timeout -k 5 120 "$(program "$name")" 2>>"$out/bench.log" | grep -E '^[^,]+(,[^,]*){6}$' |
+      timeout -k 5 "${LIMIT:-120}" "$(program "$name")" 2>>"$out/bench.log" | grep -E '^[^,]+(,[^,]*){6}$' |
         sed "s/\$/,$gpu,$revision,$(date -u +%F)/"
     done
   } >"$out/kernels.csv"

@@ -37,7 +37,8 @@ void EngineFlags::add_to(CLI::App& command) {
       ->check(CLI::IsMember({"exact", "bf16", "released"}))
       ->capture_default_str();
   command
-      .add_option("--device,-d", device, "cpu, cuda or cuda:N (an NVIDIA Hopper GPU); auto: a GPU if there is one")
+      .add_option("--device,-d", device,
+                  "cpu, cuda or cuda:N (an NVIDIA Hopper GPU); auto: a GPU if there is one")
       ->capture_default_str();
   command.add_option("--threads,-t", threads, "Threads; 0: every processor")->capture_default_str();
   command.add_option("--chunk", chunk, "Prompt tokens a step")

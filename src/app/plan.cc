@@ -95,7 +95,8 @@ std::int64_t largest(std::int64_t most, Fits&& fits) {
 }
 
 /// What could be changed, and by how much, as sentences.
-std::string advice(const PlanFlags& flags, const PlannedModel& model, const PlannedDevice& device, bool fits) {
+std::string advice(const PlanFlags& flags, const PlannedModel& model, const PlannedDevice& device,
+                   bool fits) {
   const auto total = [&](const PlanFlags& changed, const ModelConfig& config) {
     return plan_memory(config, model.formats, engine_options(changed, device.choice, config)).total_bytes();
   };
@@ -106,8 +107,9 @@ std::string advice(const PlanFlags& flags, const PlannedModel& model, const Plan
     return total(changed, model.config) <= device.memory_bytes;
   });
   if (pages > 0) {
-    return fmt::format("{}with --context {}{} would fit: positions over all sequences\n", fits ? "up to " : "",
-                       pages * kPageTokens, pages * kPageTokens == most_tokens ? " (all the model has)" : "");
+    return fmt::format("{}with --context {}{} would fit: positions over all sequences\n",
+                       fits ? "up to " : "", pages * kPageTokens,
+                       pages * kPageTokens == most_tokens ? " (all the model has)" : "");
   }
   const std::int64_t layers = largest(model.config.num_hidden_layers - 1, [&](std::int64_t count) {
     PlanFlags small = flags;
@@ -115,7 +117,8 @@ std::string advice(const PlanFlags& flags, const PlannedModel& model, const Plan
     return count == 0 || total(small, with_layers(model.config, count)) <= device.memory_bytes;
   });
   return fmt::format(
-      "no context fits: weights, activations and scratch alone are too much. {} of {} layers would fit (--layers, for "
+      "no context fits: weights, activations and scratch alone are too much. {} of {} layers would fit "
+      "(--layers, for "
       "benchmarks); fewer --max-batch-tokens take less\n",
       layers, model.config.num_hidden_layers);
 }
@@ -155,9 +158,11 @@ void run_plan(const PlanFlags& flags) {
   fmt::print("{}\n", to_text(plan));
   const double free = static_cast<double>(device.memory_bytes - plan.total_bytes()) * kGB;
   if (fits) {
-    fmt::print("fits in {:.1f} GB, {:.1f} GB are left; ", static_cast<double>(device.memory_bytes) * kGB, free);
+    fmt::print("fits in {:.1f} GB, {:.1f} GB are left; ", static_cast<double>(device.memory_bytes) * kGB,
+               free);
   } else {
-    fmt::print("does not fit in {:.1f} GB: {:.1f} GB too much; ", static_cast<double>(device.memory_bytes) * kGB, -free);
+    fmt::print("does not fit in {:.1f} GB: {:.1f} GB too much; ",
+               static_cast<double>(device.memory_bytes) * kGB, -free);
   }
   fmt::print("{}", advice(flags, model, device, fits));
 }
@@ -166,12 +171,14 @@ void run_plan(const PlanFlags& flags) {
 
 void add_plan_command(CLI::App& app) {
   auto flags = std::make_shared<PlanFlags>();
-  CLI::App* command = app.add_subcommand("plan", "Memory a model takes on a device, before anything is loaded");
+  CLI::App* command =
+      app.add_subcommand("plan", "Memory a model takes on a device, before anything is loaded");
   add_model_option(*command, flags->model);
   command->add_option("--preset", flags->preset, "A known geometry instead of --model, e.g. flash or pro");
   command->add_option("--layers", flags->num_layers, "Keep the first so many layers");
   std::string known = "cpu, cuda:N, or one that need not be here:";
-  for (const DeviceProfile& profile : device_profiles()) known += fmt::format("\n  {}: {}", profile.name, profile.description);
+  for (const DeviceProfile& profile : device_profiles())
+    known += fmt::format("\n  {}: {}", profile.name, profile.description);
   command->add_option("--device,-d", flags->device, known)->capture_default_str();
   command->add_option("--max-sequences", flags->max_sequences, "Replies at a time")
       ->check(CLI::PositiveNumber)

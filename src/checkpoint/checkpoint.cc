@@ -118,7 +118,8 @@ Checkpoint::Checkpoint(const std::filesystem::path& folder) : folder_(folder) {
   }
 }
 
-Checkpoint::Checkpoint(std::string_view label, std::vector<TensorInfo> tensors, std::shared_ptr<const void> owner)
+Checkpoint::Checkpoint(std::string_view label, std::vector<TensorInfo> tensors,
+                       std::shared_ptr<const void> owner)
     : folder_(label), owner_(std::move(owner)), tensors_(std::move(tensors)) {
   std::ranges::sort(tensors_, {}, &TensorInfo::name);
 }

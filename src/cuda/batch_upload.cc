@@ -70,7 +70,8 @@ DeviceBatch BatchUpload::upload(const RaggedBatch& batch, std::int64_t num_rows,
   }
   std::fill(sequences + sequence, sequences + num_sequences, DeviceSequence{});
   const std::int64_t used = layout_.pages + num_pages * std::int64_t{sizeof(PageId)};
-  check_cuda(cudaMemcpyAsync(on_device_.data(), host, static_cast<std::size_t>(used), cudaMemcpyHostToDevice, stream_),
+  check_cuda(cudaMemcpyAsync(on_device_.data(), host, static_cast<std::size_t>(used), cudaMemcpyHostToDevice,
+                             stream_),
              "copying a batch to the device");
   staging.copied.record(stream_);
   const std::byte* device = on_device_.data();

@@ -23,7 +23,8 @@ class BatchUpload {
 
   /// Queues the copy and returns the batch as kernels will see it, padded to num_rows and num_sequences. Waits only when
   /// the host is two batches ahead.
-  [[nodiscard]] DeviceBatch upload(const RaggedBatch& batch, std::int64_t num_rows, std::int64_t num_sequences);
+  [[nodiscard]] DeviceBatch upload(const RaggedBatch& batch, std::int64_t num_rows,
+                                   std::int64_t num_sequences);
 
   [[nodiscard]] std::int64_t device_bytes() const { return on_device_.size_bytes(); }
 

@@ -24,6 +24,8 @@ CudaGraph::CudaGraph(cudaStream_t stream, const std::function<void()>& work) {
 
 CudaGraph::~CudaGraph() { static_cast<void>(cudaGraphExecDestroy(exec_)); }
 
-void CudaGraph::launch(cudaStream_t stream) const { check_cuda(cudaGraphLaunch(exec_, stream), "replaying a step"); }
+void CudaGraph::launch(cudaStream_t stream) const {
+  check_cuda(cudaGraphLaunch(exec_, stream), "replaying a step");
+}
 
 }  // namespace baleen

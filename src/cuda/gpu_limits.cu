@@ -14,7 +14,7 @@ namespace baleen {
 namespace {
 
 constexpr int kRepeats = 9;
-constexpr int kTileRows = 64;   // of A
+constexpr int kTileRows = 64;  // of A
 constexpr int kTileColumns = 256;
 constexpr int kTileBytes = 128;  // along K: one swizzled row
 constexpr int kSteps = 4096;     // of 128 bytes each
@@ -24,17 +24,20 @@ constexpr int kWarpgroups = 2;
 template <bool kFp8>
 __global__ void __launch_bounds__(128 * kWarpgroups, 1) multiply_tiles(float* out) {
   extern __shared__ unsigned char shared[];
-  auto* tiles = reinterpret_cast<unsigned char*>((reinterpret_cast<std::uintptr_t>(shared) + 1023) & ~std::uintptr_t{1023});
+  auto* tiles = reinterpret_cast<unsigned char*>((reinterpret_cast<std::uintptr_t>(shared) + 1023) &
+                                                 ~std::uintptr_t{1023});
   constexpr int kBytes = (kTileRows * kWarpgroups + kTileColumns) * kTileBytes;
   unsigned state = threadIdx.x * 2654435761U + 12345U;
   for (int i = static_cast<int>(threadIdx.x) * 4; i < kBytes; i += static_cast<int>(blockDim.x) * 4) {
     state = state * 1664525U + 1013904223U;
-    *reinterpret_cast<unsigned*>(tiles + i) = kFp8 ? state & 0xB7B7B7B7U : (state & 0x807F807FU) | 0x3F003F00U;
+    *reinterpret_cast<unsigned*>(tiles + i) =
+        kFp8 ? state & 0xB7B7B7B7U : (state & 0x807F807FU) | 0x3F003F00U;
   }
   ptx::fence_proxy_async();
   __syncthreads();
   const int warpgroup = static_cast<int>(threadIdx.x) / 128;
-  const std::uint64_t a = ptx::wgmma_descriptor(tiles + warpgroup * kTileRows * kTileBytes, ptx::SmemSwizzle::k128B, 1024);
+  const std::uint64_t a =
+      ptx::wgmma_descriptor(tiles + warpgroup * kTileRows * kTileBytes, ptx::SmemSwizzle::k128B, 1024);
   const std::uint64_t b =
       ptx::wgmma_descriptor(tiles + kWarpgroups * kTileRows * kTileBytes, ptx::SmemSwizzle::k128B, 1024);
   float d[kTileColumns / 2] = {};
@@ -75,8 +78,9 @@ double median_seconds(cudaStream_t stream, Work&& work) {
 template <bool kFp8>
 double tensor_flops(cudaStream_t stream, int num_sms, float* out) {
   constexpr int kSharedBytes = (kTileRows * kWarpgroups + kTileColumns) * kTileBytes + 1024;
-  check_cuda(cudaFuncSetAttribute(multiply_tiles<kFp8>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
-             "measuring the GPU");
+  check_cuda(
+      cudaFuncSetAttribute(multiply_tiles<kFp8>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
+      "measuring the GPU");
   const double seconds = median_seconds(stream, [&] {
     multiply_tiles<kFp8><<<num_sms, 128 * kWarpgroups, kSharedBytes, stream>>>(out);
     check_launch("multiply_tiles");
@@ -95,8 +99,8 @@ GpuLimits measure_gpu_limits(cudaStream_t stream, int num_sms) {
   CudaMemory memory(stream);
   const Buffer from(size, memory), to(size, memory);
   GpuLimits limits;
-  limits.copy_bytes_per_second =
-      2.0 * static_cast<double>(size) / median_seconds(stream, [&] { memory.copy(to.data(), from.data(), size); });
+  limits.copy_bytes_per_second = 2.0 * static_cast<double>(size) /
+                                 median_seconds(stream, [&] { memory.copy(to.data(), from.data(), size); });
   auto* out = reinterpret_cast<float*>(to.data());
   limits.bf16_flops_per_second = tensor_flops<false>(stream, num_sms, out);
   limits.fp8_flops_per_second = tensor_flops<true>(stream, num_sms, out);

@@ -7,7 +7,8 @@ namespace baleen {
 
 struct GpuLimits {
   double copy_bytes_per_second = 0;  ///< device to device, bytes read plus bytes written
-  double bf16_flops_per_second = 0;  ///< dense products on the tensor cores, operands in shared memory, random data
+  double bf16_flops_per_second =
+      0;  ///< dense products on the tensor cores, operands in shared memory, random data
   double fp8_flops_per_second = 0;
 };
 

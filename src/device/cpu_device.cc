@@ -17,7 +17,8 @@ std::int64_t cpu_scratch_bytes(const StepShape& shape, int num_threads) {
        hc_head_scratch_bytes(shape.max_logit_rows, shape.hc_mult, shape.hidden_size),
        route_scratch_bytes(shape.n_routed_experts, num_threads),
        grouped_linear_scratch_bytes(shape.max_rows, shape.o_groups, shape.group_dim),
-       kv_store_scratch_bytes(shape.head_dim, num_threads), compressor_scratch_bytes(shape.head_dim, num_threads),
+       kv_store_scratch_bytes(shape.head_dim, num_threads),
+       compressor_scratch_bytes(shape.head_dim, num_threads),
        indexer_scratch_bytes(shape.index_n_heads, shape.index_head_dim, shape.index_topk, num_threads),
        sparse_attention_scratch_bytes(shape.num_attention_heads, shape.head_dim, num_threads),
        experts_scratch_bytes(shape.max_rows, shape.num_experts_per_tok, shape.hidden_size,
@@ -32,7 +33,7 @@ CpuDevice::CpuDevice(int num_threads, std::int64_t scratch_bytes, Kernels kernel
 
 template <class Args>
 void CpuDevice::call(std::string_view name, void (*operation)(const Args&, CpuContext&),
-                    OpCost (*cost)(const Args&), const Args& args) {
+                     OpCost (*cost)(const Args&), const Args& args) {
   if (!profiling_) return operation(args, context_);
   const auto start = std::chrono::steady_clock::now();
   operation(args, context_);
@@ -72,7 +73,8 @@ void CpuDevice::gather_rows(const GatherRowsArgs& args) {
   call("gather_rows", baleen::gather_rows, gather_rows_cost, args);
 }
 void CpuDevice::sample(const SampleArgs& args) {
-  call<SampleArgs>("sample", [](const SampleArgs& a, CpuContext&) { sample_ref(a); }, sample_cost, args);
+  call<SampleArgs>(
+      "sample", [](const SampleArgs& a, CpuContext&) { sample_ref(a); }, sample_cost, args);
 }
 
 }  // namespace baleen

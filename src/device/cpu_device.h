@@ -58,7 +58,7 @@ class CpuDevice final : public Device {
  private:
   template <class Args>
   void call(std::string_view name, void (*operation)(const Args&, CpuContext&), OpCost (*cost)(const Args&),
-           const Args& args);
+            const Args& args);
 
   ThreadPool pool_;
   Arena scratch_;

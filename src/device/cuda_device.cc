@@ -38,16 +38,16 @@ std::string why_not_cuda(int index) {
     int driver = 0;
     static_cast<void>(cudaDriverGetVersion(&driver));
     if (driver == 0) return "no NVIDIA driver is installed here";
-    return fmt::format("the NVIDIA driver is for CUDA {}.{}, this program needs {}.{}; update the driver", driver / 1000,
-                       driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    return fmt::format("the NVIDIA driver is for CUDA {}.{}, this program needs {}.{}; update the driver",
+                       driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
   }
   if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0)) return "no GPU was found";
   if (status != cudaSuccess) return fmt::format("CUDA says '{}'", cudaGetErrorString(status));
   if (index >= count) return fmt::format("there are {} GPUs, numbered from 0", count);
   const cudaDeviceProp device = properties(index);
   if (device.major != kHopperMajor) {
-    return fmt::format("{} has compute capability {}.{}; the kernels need 9.0 (Hopper: H100, H200)", device.name,
-                       device.major, device.minor);
+    return fmt::format("{} has compute capability {}.{}; the kernels need 9.0 (Hopper: H100, H200)",
+                       device.name, device.major, device.minor);
   }
   return "";
 }
@@ -57,7 +57,8 @@ DeviceCeilings measure_cuda_ceilings(int index) {
   const CudaStream stream;
   const cudaDeviceProp device = properties(index);
   const GpuLimits limits = measure_gpu_limits(stream.get(), device.multiProcessorCount);
-  return {device.name, limits.copy_bytes_per_second, limits.bf16_flops_per_second, limits.fp8_flops_per_second};
+  return {device.name, limits.copy_bytes_per_second, limits.bf16_flops_per_second,
+          limits.fp8_flops_per_second};
 }
 
 CudaDevice::CudaDevice(int index, const DeviceOptions& options)
@@ -65,7 +66,8 @@ CudaDevice::CudaDevice(int index, const DeviceOptions& options)
       memory_(stream_.get()),
       scratch_(options.scratch_bytes, memory_),
       upload_({.max_rows = padded_rows(options.max_rows),
-               .max_sequences = std::max(options.max_sequences, std::min(kMaxGraphRows, padded_rows(options.max_rows))),
+               .max_sequences =
+                   std::max(options.max_sequences, std::min(kMaxGraphRows, padded_rows(options.max_rows))),
                .max_pages = options.max_sequences * options.max_pages},
               memory_, pinned_memory_, stream_.get()),
       context_{stream_.get(), scratch_, {}, properties(index).multiProcessorCount} {
@@ -136,15 +138,16 @@ OpProfile& CudaDevice::profile() {
 
 void CudaDevice::read_times() {
   synchronise();
-  for (const Timed& timed : timed_) profile_.add(timed.name, timed.begin.seconds_until(timed.end), timed.cost);
+  for (const Timed& timed : timed_)
+    profile_.add(timed.name, timed.begin.seconds_until(timed.end), timed.cost);
   timed_.clear();
 }
 
 // Every operation: its kernels, and its cost for the profile.
 
-#define BALEEN_QUEUE(operation, Args)                                                        \
-  void CudaDevice::operation(const Args& args) {                                             \
-    call(                                                                                    \
+#define BALEEN_QUEUE(operation, Args)                                                                   \
+  void CudaDevice::operation(const Args& args) {                                                        \
+    call(                                                                                               \
         #operation, [&] { operation##_sm90(args, context_); }, [&] { return operation##_cost(args); }); \
   }
 
@@ -173,7 +176,8 @@ OpCost sum(OpCost first, const OpCost& second) { return first += second; }
 }  // namespace
 
 void CudaDevice::experts(const ExpertsArgs& args) {
-  call("experts", [&] { experts_sm90(args, context_); }, [&] { return expected_experts_cost(args); });
+  call(
+      "experts", [&] { experts_sm90(args, context_); }, [&] { return expected_experts_cost(args); });
 }
 
 void CudaDevice::hc_pre_norm(const HcPreArgs& pre, const RmsNormArgs& norm) {
@@ -202,8 +206,12 @@ void CudaDevice::sparse_attention_rope(const SparseAttentionArgs& args, const Ro
 
 // The single halves of fused operations: the forward pass never asks for them.
 
-void CudaDevice::hc_pre(const HcPreArgs& /*args*/) { check_failed("hc_pre", "only with its norm", __FILE__, __LINE__); }
-void CudaDevice::rope(const RopeArgs& /*args*/) { check_failed("rope", "only after its norm", __FILE__, __LINE__); }
+void CudaDevice::hc_pre(const HcPreArgs& /*args*/) {
+  check_failed("hc_pre", "only with its norm", __FILE__, __LINE__);
+}
+void CudaDevice::rope(const RopeArgs& /*args*/) {
+  check_failed("rope", "only after its norm", __FILE__, __LINE__);
+}
 void CudaDevice::sparse_attention(const SparseAttentionArgs& /*args*/) {
   check_failed("sparse_attention", "only with its rotation", __FILE__, __LINE__);
 }

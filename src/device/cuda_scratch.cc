@@ -9,15 +9,14 @@ namespace baleen {
 std::int64_t cuda_scratch_bytes(const StepShape& shape) {
   constexpr int kHopperSms = 132;  // of the SXM parts; others have fewer
   const std::int64_t widest_input = std::max({shape.hidden_size, shape.q_lora_rank, shape.o_dim});
-  return std::max(
-      {linear_sm90_scratch_bytes(shape.max_rows, widest_input),
-       // h_proj of the MTP block sees every stream as a row.
-       linear_sm90_scratch_bytes(shape.max_rows * shape.hc_mult, shape.hidden_size),
-       hc_pre_sm90_scratch_bytes(shape.max_rows, shape.hidden_size),
-       indexer_sm90_scratch_bytes(shape.max_rows, shape.index_topk, kHopperSms),
-       sparse_attention_sm90_scratch_bytes(shape.head_dim),
-       experts_sm90_scratch_bytes(shape.max_rows, shape.num_experts_per_tok, shape.hidden_size,
-                                  shape.moe_intermediate_size, shape.n_routed_experts)});
+  return std::max({linear_sm90_scratch_bytes(shape.max_rows, widest_input),
+                   // h_proj of the MTP block sees every stream as a row.
+                   linear_sm90_scratch_bytes(shape.max_rows * shape.hc_mult, shape.hidden_size),
+                   hc_pre_sm90_scratch_bytes(shape.max_rows, shape.hidden_size),
+                   indexer_sm90_scratch_bytes(shape.max_rows, shape.index_topk, kHopperSms),
+                   sparse_attention_sm90_scratch_bytes(shape.head_dim),
+                   experts_sm90_scratch_bytes(shape.max_rows, shape.num_experts_per_tok, shape.hidden_size,
+                                              shape.moe_intermediate_size, shape.n_routed_experts)});
 }
 
 }  // namespace baleen

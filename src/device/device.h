@@ -34,8 +34,8 @@ namespace baleen {
 
 /// A batch as the device has it.
 struct StepRows {
-  std::int64_t num_rows = 0;         ///< of the batch, and perhaps some of padding behind them
-  std::span<const TokenId> tokens;   ///< [num_rows], where operations read them
+  std::int64_t num_rows = 0;        ///< of the batch, and perhaps some of padding behind them
+  std::span<const TokenId> tokens;  ///< [num_rows], where operations read them
 };
 
 /// Sequences of operations that are run again and again with other batches.
@@ -68,7 +68,8 @@ class Device {
   virtual void run(StepPart part, const std::function<void()>& operations) = 0;
   /// Prepares steps of `num_rows` rows (one of padded_rows), where that makes them quicker: `operations` is what they will
   /// do, and depends on nothing but the part and the rows given to it. May call it, over rows of padding alone.
-  virtual void capture(StepPart part, std::int64_t num_rows, const std::function<void(const StepRows&)>& operations) = 0;
+  virtual void capture(StepPart part, std::int64_t num_rows,
+                       const std::function<void(const StepRows&)>& operations) = 0;
 
   virtual void embed(const EmbedArgs& args) = 0;
   virtual void rope_angles(const RopeAnglesArgs& args) = 0;

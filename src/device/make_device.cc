@@ -14,7 +14,8 @@ namespace {
 
 #ifndef BALEEN_CUDA
 [[noreturn]] void fail_without_cuda() {
-  fail("this program was built without CUDA: build it where nvcc 12.3 or later is found, or use --device cpu");
+  fail(
+      "this program was built without CUDA: build it where nvcc 12.3 or later is found, or use --device cpu");
 }
 #endif
 
@@ -69,7 +70,8 @@ std::int64_t scratch_bytes(DeviceKind kind, const StepShape& shape, int num_thre
 }
 
 DeviceCeilings measure_device_ceilings(const DeviceChoice& choice) {
-  if (choice.kind == DeviceKind::kCpu) fail("device ceilings: only of CUDA devices; hardware/ measures the CPU's");
+  if (choice.kind == DeviceKind::kCpu)
+    fail("device ceilings: only of CUDA devices; hardware/ measures the CPU's");
 #ifdef BALEEN_CUDA
   return measure_cuda_ceilings(choice.index);
 #else

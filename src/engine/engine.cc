@@ -18,18 +18,21 @@ namespace {
 constexpr int kPageLayoutVersion = 1;
 
 std::unique_ptr<Device> make_planned_device(const EngineOptions& options, const MemoryPlan& plan) {
-  std::unique_ptr<Device> device =
-      make_device(options.device, {.num_threads = options.num_threads,
-                                   .scratch_bytes = plan.scratch_bytes,
-                                   .max_rows = options.max_batch_tokens,
-                                   .max_sequences = options.max_sequences,
-                                   .max_pages = plan.max_table_pages,
-                                   .kernels = options.kernels});
+  std::unique_ptr<Device> device = make_device(options.device, {.num_threads = options.num_threads,
+                                                                .scratch_bytes = plan.scratch_bytes,
+                                                                .max_rows = options.max_batch_tokens,
+                                                                .max_sequences = options.max_sequences,
+                                                                .max_pages = plan.max_table_pages,
+                                                                .kernels = options.kernels});
   // On a CPU pages become resident one by one; all else is used by the first large step.
-  const std::int64_t wanted = plan.total_bytes() - (options.device.kind == DeviceKind::kCpu ? plan.page_bytes : 0);
+  const std::int64_t wanted =
+      plan.total_bytes() - (options.device.kind == DeviceKind::kCpu ? plan.page_bytes : 0);
   if (const std::int64_t free_bytes = device->free_bytes(); wanted > free_bytes) {
-    fail("this needs {:.2f} GB of {}, where {:.2f} GB are free:\n{}try a smaller --context, --chunk or --max-sequences",
-         1e-9 * static_cast<double>(wanted), device->name(), 1e-9 * static_cast<double>(free_bytes), to_text(plan));
+    fail(
+        "this needs {:.2f} GB of {}, where {:.2f} GB are free:\n{}try a smaller --context, --chunk or "
+        "--max-sequences",
+        1e-9 * static_cast<double>(wanted), device->name(), 1e-9 * static_cast<double>(free_bytes),
+        to_text(plan));
   }
   return device;
 }
@@ -82,7 +85,7 @@ std::unique_ptr<DiskTier> Engine::open_disk_tier() const {
   if (!options_.disk) return nullptr;
   const DiskCacheOptions& disk = *options_.disk;
   // All that decides what bytes a page has for given tokens.
-  const std::string kernels = options_.device.kind == DeviceKind::kCuda      ? "sm90"
+  const std::string kernels = options_.device.kind == DeviceKind::kCuda ? "sm90"
                               : options_.kernels == Kernels::kReference ? "reference"
                                                                         : instruction_set_in_use();
   const std::string fingerprint =
@@ -116,10 +119,12 @@ void Engine::allocate_activations() {
                           {options_.max_logit_rows, c.vocab_size});
   };
   const auto host_logits = [&] {
-    return plan_.host_logit_bytes == 0 ? nullptr : host_arena_.allocate<float>(options_.max_logit_rows * c.vocab_size);
+    return plan_.host_logit_bytes == 0 ? nullptr
+                                       : host_arena_.allocate<float>(options_.max_logit_rows * c.vocab_size);
   };
   wanted_streams_ = streams(options_.max_logit_rows);
-  chosen_ = {arena_.allocate<TokenId>(options_.max_logit_rows), static_cast<std::size_t>(options_.max_logit_rows)};
+  chosen_ = {arena_.allocate<TokenId>(options_.max_logit_rows),
+             static_cast<std::size_t>(options_.max_logit_rows)};
   logits_ = logits();
   host_logits_ = host_logits();
   if (options_.mtp) {
@@ -149,7 +154,8 @@ void Engine::capture_steps() {
       {options_.max_sequences * (1 + options_.max_draft_tokens), options_.max_batch_tokens, kMaxGraphRows});
   std::vector<std::int64_t> sizes;
   for (std::int64_t rows = 1; rows <= most_rows; ++rows) {
-    if (sizes.empty() || device_->padded_rows(rows) > sizes.back()) sizes.push_back(device_->padded_rows(rows));
+    if (sizes.empty() || device_->padded_rows(rows) > sizes.back())
+      sizes.push_back(device_->padded_rows(rows));
   }
   Progress progress("capturing steps", "sizes", static_cast<std::int64_t>(sizes.size()));
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -164,8 +170,9 @@ void Engine::gather(ConstActivations<2> from, std::span<const RowPair> pairs, Ac
 
 ConstActivations<2> Engine::read_back(const Activations<2>& logits, float* host_copy) {
   if (host_copy == nullptr) return logits;
-  device_->memory().download(std::as_writable_bytes(std::span(host_copy, static_cast<std::size_t>(logits.size()))),
-                             logits.address());
+  device_->memory().download(
+      std::as_writable_bytes(std::span(host_copy, static_cast<std::size_t>(logits.size()))),
+      logits.address());
   return {host_copy, logits.extents()};
 }
 

@@ -19,8 +19,8 @@
 #include "engine/memory_plan.h"
 #include "engine/sequence_table.h"
 #include "engine/step_engine.h"
-#include "model/forward.h"
 #include "model/device_weights.h"
+#include "model/forward.h"
 #include "model/weights.h"
 
 namespace baleen {
@@ -89,7 +89,8 @@ class Engine final : public StepEngine {
   /// Logits where the host can read them, once the device has them.
   [[nodiscard]] ConstActivations<2> read_back(const Activations<2>& logits, float* host_copy);
   /// The tokens that `draws` choose from as many rows of logits, without these leaving the device.
-  [[nodiscard]] std::span<const TokenId> choose(const Activations<2>& logits, std::span<const SampleRow> draws);
+  [[nodiscard]] std::span<const TokenId> choose(const Activations<2>& logits,
+                                                std::span<const SampleRow> draws);
   /// Where a step ends with a page, the MTP row of its last position waits for the next token: whoever gets the
   /// page meanwhile must not find old bytes there.
   void clear_due_mtp_rows();
@@ -106,8 +107,8 @@ class Engine final : public StepEngine {
   Forward forward_;
   Activations<2> wanted_streams_;  ///< [max_logit_rows, n d]
   Activations<2> logits_;
-  Arena host_arena_;                  ///< memory that both can reach, on a device whose memory the host cannot
-  float* host_logits_ = nullptr;      ///< [max_logit_rows, V] there
+  Arena host_arena_;              ///< memory that both can reach, on a device whose memory the host cannot
+  float* host_logits_ = nullptr;  ///< [max_logit_rows, V] there
   float* host_mtp_logits_ = nullptr;
   std::span<TokenId> chosen_;         ///< [max_logit_rows]
   std::vector<TokenId> host_chosen_;  ///< the same

@@ -80,7 +80,8 @@ Result<DraftOutput> Engine::draft(std::span<const DraftInput> inputs, std::int64
     SequenceSlice slice = sequences_.slice(input.sequence, static_cast<std::int64_t>(tokens.size()), 1);
     slice.start = length - 1 + depth;
     const auto row = static_cast<std::int32_t>(slice.first_row);
-    stream_rows.push_back({depth == 0 ? last_streams_.row(slice.state_slot, length - 1) : slice.state_slot, row});
+    stream_rows.push_back(
+        {depth == 0 ? last_streams_.row(slice.state_slot, length - 1) : slice.state_slot, row});
     own_rows.push_back({row, slice.state_slot});
     tokens.push_back(input.token);
     slices.push_back(slice);

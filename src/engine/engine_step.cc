@@ -126,7 +126,8 @@ std::string Engine::first_bad_layer() {
       [](void* context, std::int64_t block, ConstActivations<3> streams) {
         auto& [engine, bad_block] = *static_cast<Search*>(context);
         if (bad_block) return;
-        std::vector<std::byte> row(static_cast<std::size_t>(streams.stride(0) * size_of(streams.element_type())));
+        std::vector<std::byte> row(
+            static_cast<std::size_t>(streams.stride(0) * size_of(streams.element_type())));
         for (const std::int64_t wanted : engine.wanted_rows_) {
           engine.device_->memory().download(row, streams.slice(wanted, wanted + 1).address());
           const ConstActivations<2> values(row.data(), streams.element_type(), {1, streams.stride(0)});

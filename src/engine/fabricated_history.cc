@@ -12,8 +12,8 @@ namespace {
 constexpr int kDistinctRows = 512;  // cycled: enough that scores differ and that ties are rare
 
 template <class Pool, class Encode>
-void fill_pages(Memory& memory, const Pool& pool, std::span<const PageId> pages, int width, std::mt19937& random,
-                Encode encode) {
+void fill_pages(Memory& memory, const Pool& pool, std::span<const PageId> pages, int width,
+                std::mt19937& random, Encode encode) {
   if (pool.base == nullptr) return;
   std::normal_distribution<float> normal(0.0F, 1.0F);
   std::vector<float> values(static_cast<std::size_t>(kDistinctRows * width));
@@ -50,8 +50,8 @@ void Engine::fabricate_history(SequenceId id, std::int64_t num_positions) {
     const int width = static_cast<int>(config().head_dim);
     fill_pages(cache_.memory(), cache_.window(block), slice.window_pages, width, random, encode_latent_row);
     fill_pages(cache_.memory(), cache_.compressed(block), slice.pages, width, random, encode_latent_row);
-    fill_pages(cache_.memory(), cache_.index_keys(block), slice.pages, static_cast<int>(config().index_head_dim), random,
-               encode_index_key);
+    fill_pages(cache_.memory(), cache_.index_keys(block), slice.pages,
+               static_cast<int>(config().index_head_dim), random, encode_index_key);
   }
 }
 

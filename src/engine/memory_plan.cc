@@ -67,7 +67,8 @@ CacheGeometry cache_geometry(const ModelConfig& config, const EngineOptions& opt
   return geometry;
 }
 
-MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats, const EngineOptions& options) {
+MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,
+                       const EngineOptions& options) {
   const DeviceKind device = options.device.kind;
   const CacheGeometry geometry = cache_geometry(config, options);
   MemoryPlan plan;
@@ -84,8 +85,8 @@ MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,
   plan.page_bytes = plan.capacity.num_pages * geometry.page_bytes();
   plan.window_bytes = plan.capacity.num_window_pages * geometry.window_page_bytes();
   plan.state_bytes = plan.capacity.num_state_slots * geometry.state_slot_bytes();
-  plan.activation_bytes = forward_buffer_bytes(config, padded_rows(device, options.max_batch_tokens),
-                                               activation_type(device));
+  plan.activation_bytes =
+      forward_buffer_bytes(config, padded_rows(device, options.max_batch_tokens), activation_type(device));
   const auto streams = [&](std::int64_t rows) {
     return Arena::bytes_for<std::byte>(rows * config.hc_dim() * size_of(activation_type(device)));
   };
@@ -99,11 +100,10 @@ MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,
   const std::int64_t max_positions =
       std::min(config.max_position_embeddings, plan.capacity.num_pages * kPageTokens);
   plan.max_table_pages = pages_for(max_positions);
-  plan.scratch_bytes = scratch_bytes(
-      device,
-      step_shape(config, padded_rows(device, options.max_batch_tokens), options.max_logit_rows,
-                 options.max_sequences, max_positions),
-      options.num_threads);
+  plan.scratch_bytes = scratch_bytes(device,
+                                     step_shape(config, padded_rows(device, options.max_batch_tokens),
+                                                options.max_logit_rows, options.max_sequences, max_positions),
+                                     options.num_threads);
   plan.logit_bytes =
       (options.mtp ? 2 : 1) * Arena::bytes_for<float>(options.max_logit_rows * config.vocab_size);
   if (device == DeviceKind::kCuda) {
@@ -121,22 +121,25 @@ std::string to_text(const MemoryPlan& plan) {
   const std::string overhead =
       plan.overhead_bytes == 0
           ? ""
-          : fmt::format("CUDA         {:10.1f} MB  (context, kernels, captured graphs)\n", mb(plan.overhead_bytes));
+          : fmt::format("CUDA         {:10.1f} MB  (context, kernels, captured graphs)\n",
+                        mb(plan.overhead_bytes));
   return weights + fmt::format(
-      "cache        {:10.1f} MB  ({} pages of {} positions {:.1f}, {} window pages {:.1f}{}, {} state slots "
-      "{:.1f})\n"
-      "activations  {:10.1f} MB\n"
-      "scratch      {:10.1f} MB\n"
-      "logits       {:10.1f} MB\n"
-      "{}"
-      "in all       {:10.1f} MB, reserved at start{}\n",
-      mb(plan.cache_bytes()), plan.capacity.num_pages, kPageTokens, mb(plan.page_bytes),
-      plan.capacity.num_window_pages, mb(plan.window_bytes),
-      plan.cached_window_pages > 0 ? fmt::format(" of which {} for cached prefixes", plan.cached_window_pages)
-                                   : "",
-      plan.capacity.num_state_slots, mb(plan.state_bytes), mb(plan.activation_bytes), mb(plan.scratch_bytes),
-      mb(plan.logit_bytes), overhead, mb(plan.total_bytes()),
-      plan.weight_bytes == 0 ? " and resident as it is used" : "");
+                       "cache        {:10.1f} MB  ({} pages of {} positions {:.1f}, {} window pages "
+                       "{:.1f}{}, {} state slots "
+                       "{:.1f})\n"
+                       "activations  {:10.1f} MB\n"
+                       "scratch      {:10.1f} MB\n"
+                       "logits       {:10.1f} MB\n"
+                       "{}"
+                       "in all       {:10.1f} MB, reserved at start{}\n",
+                       mb(plan.cache_bytes()), plan.capacity.num_pages, kPageTokens, mb(plan.page_bytes),
+                       plan.capacity.num_window_pages, mb(plan.window_bytes),
+                       plan.cached_window_pages > 0
+                           ? fmt::format(" of which {} for cached prefixes", plan.cached_window_pages)
+                           : "",
+                       plan.capacity.num_state_slots, mb(plan.state_bytes), mb(plan.activation_bytes),
+                       mb(plan.scratch_bytes), mb(plan.logit_bytes), overhead, mb(plan.total_bytes()),
+                       plan.weight_bytes == 0 ? " and resident as it is used" : "");
 }
 
 }  // namespace baleen

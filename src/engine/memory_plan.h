@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
+#include "device/device_kind.h"
 #include "disk_tier/disk_tier.h"
 #include "kv_cache/kv_cache.h"
-#include "device/device_kind.h"
 #include "model/config.h"
 #include "model/tensor_table.h"
 #include "numeric/dtype.h"
@@ -61,10 +61,10 @@ struct MemoryPlan {
   std::int64_t activation_bytes = 0;
   std::int64_t scratch_bytes = 0;
   std::int64_t logit_bytes = 0;
-  std::int64_t weight_bytes = 0;     ///< on a device of its own memory; the CPU maps the checkpoint
-  std::int64_t overhead_bytes = 0;   ///< a CUDA device's context, modules and graphs
-  std::int64_t host_logit_bytes = 0; ///< in host memory: not part of the total
-  std::int64_t max_table_pages = 0;  ///< pages of the longest sequence
+  std::int64_t weight_bytes = 0;      ///< on a device of its own memory; the CPU maps the checkpoint
+  std::int64_t overhead_bytes = 0;    ///< a CUDA device's context, modules and graphs
+  std::int64_t host_logit_bytes = 0;  ///< in host memory: not part of the total
+  std::int64_t max_table_pages = 0;   ///< pages of the longest sequence
 
   [[nodiscard]] std::int64_t cache_bytes() const { return page_bytes + window_bytes + state_bytes; }
   [[nodiscard]] std::int64_t total_bytes() const {

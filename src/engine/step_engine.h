@@ -30,7 +30,8 @@ struct StepInput {
 };
 
 struct StepOutput {
-  ConstActivations<2> logits;  ///< [wanted rows in batch order, V]; valid until the next step. Empty where all are chosen
+  ConstActivations<2>
+      logits;  ///< [wanted rows in batch order, V]; valid until the next step. Empty where all are chosen
   /// Where every wanted row of the step came with its draw: the tokens, in the same order.
   std::span<const TokenId> chosen = {};
   /// Engines with `mtp`: row r predicts the token after next of a position whose successor is known:

@@ -14,8 +14,8 @@ std::int64_t overlap_page_bytes(std::int64_t width) {
 }
 
 /// Copies the last rows of a window page to where a ring has their positions.
-void restore_ring(Memory& memory, const CompressorOverlap& overlap, const CompressorState& state, PageId window_page,
-                  std::int32_t slot, std::int64_t end) {
+void restore_ring(Memory& memory, const CompressorOverlap& overlap, const CompressorState& state,
+                  PageId window_page, std::int32_t slot, std::int64_t end) {
   const auto copy_row = [&](float* to, const float* from) {
     memory.copy(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from),
                 overlap.width * std::int64_t{sizeof(float)});

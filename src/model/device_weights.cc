@@ -81,7 +81,8 @@ class ArrayWalk {
   }
   void attention(AttentionWeights& a) {
     vector(a.sink);
-    for (WeightMatrix* m : {&a.wq_a, &a.wq_b, &a.wkv, &a.wo_a, &a.wo_b, &a.indexer.wq_b, &a.indexer.weights_proj}) {
+    for (WeightMatrix* m :
+         {&a.wq_a, &a.wq_b, &a.wkv, &a.wo_a, &a.wo_b, &a.indexer.wq_b, &a.indexer.weights_proj}) {
       matrix(*m);
     }
     vector(a.q_norm);
@@ -93,8 +94,9 @@ class ArrayWalk {
     matrix(w.gate);
     vector(w.bias);
     view(w.hash_table);
-    for (WeightMatrix ExpertWeights::* part : {&ExpertWeights::w1, &ExpertWeights::w3, &ExpertWeights::w2}) {
-      for (ExpertWeights& expert : w.routed) array((expert.*part).data, (expert.*part).rows * (expert.*part).row_bytes());
+    for (WeightMatrix ExpertWeights::*part : {&ExpertWeights::w1, &ExpertWeights::w3, &ExpertWeights::w2}) {
+      for (ExpertWeights& expert : w.routed)
+        array((expert.*part).data, (expert.*part).rows * (expert.*part).row_bytes());
       for (ExpertWeights& expert : w.routed) scales(expert.*part);
       if (w.has_shared) matrix(w.shared.*part);
     }
@@ -111,14 +113,16 @@ void walk(WeightTree& tree, Visit visit) {
 std::int64_t arena_bytes(const WeightTree& host) {
   WeightTree tree = host;
   std::int64_t bytes = 0;
-  walk(tree, [&](const std::byte*& /*data*/, std::int64_t size) { bytes += Arena::bytes_for<std::byte>(size); });
+  walk(tree,
+       [&](const std::byte*& /*data*/, std::int64_t size) { bytes += Arena::bytes_for<std::byte>(size); });
   return bytes;
 }
 
 /// Of one stored tensor: see `ModelWeights`, which widens vectors and FP8 scales to float32 and tables to int32.
-std::int64_t stored_on_device(const TensorHeader& stored, const TensorSpec& spec, const StorageFormats& formats) {
-  const bool block_scale = std::string_view(stored.name).ends_with(".scale") &&
-                           spec.is_matrix() && formats.of(spec.storage) == WeightFormat::kFp8;
+std::int64_t stored_on_device(const TensorHeader& stored, const TensorSpec& spec,
+                              const StorageFormats& formats) {
+  const bool block_scale = std::string_view(stored.name).ends_with(".scale") && spec.is_matrix() &&
+                           formats.of(spec.storage) == WeightFormat::kFp8;
   const bool vector = stored.shape.size() < 2 || std::string_view(stored.name).ends_with("ape");
   const std::int64_t element =
       block_scale || vector || stored.dtype == DType::kI64 ? 4 : dtype_bytes(stored.dtype);
@@ -130,7 +134,8 @@ std::int64_t stored_on_device(const TensorHeader& stored, const TensorSpec& spec
 std::int64_t device_weight_bytes(const ModelConfig& config, const StorageFormats& formats) {
   std::int64_t bytes = 0;
   for (const TensorSpec& spec : tensor_table(config)) {
-    for (const TensorHeader& stored : stored_tensors(spec, formats)) bytes += stored_on_device(stored, spec, formats);
+    for (const TensorHeader& stored : stored_tensors(spec, formats))
+      bytes += stored_on_device(stored, spec, formats);
   }
   return bytes;
 }

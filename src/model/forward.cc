@@ -127,7 +127,8 @@ Activations<3> Forward::run_main(const Step& step) {
 Activations<3> Forward::run_mtp(const Step& step, ConstActivations<3> streams, std::int64_t depth) {
   const Activations<3> out = rows(buffers_.mtp_streams, step.rows.num_rows);
   prepare_angles(step);
-  combine_for_mtp(weights_.mtp[static_cast<std::size_t>(depth)], step, streams.slice(0, step.rows.num_rows), out);
+  combine_for_mtp(weights_.mtp[static_cast<std::size_t>(depth)], step, streams.slice(0, step.rows.num_rows),
+                  out);
   const std::int64_t block = config_.num_hidden_layers + depth;
   run_blocks(block, block + 1, step, out);
   return out;
@@ -153,17 +154,20 @@ Activations<3> Forward::run_mtp(const RaggedBatch& batch, ConstActivations<3> st
 }
 
 void Forward::capture(std::int64_t num_rows, bool mtp, ConstActivations<3> mtp_streams) {
-  device_.capture(StepPart::kMain, num_rows,
-                  [&](const StepRows& padding) { static_cast<void>(run_main({{}, padding})); });
+  device_.capture(StepPart::kMain, num_rows, [&](const StepRows& padding) {
+    static_cast<void>(run_main({{}, padding}));
+  });
   if (!mtp) return;
-  device_.capture(StepPart::kMtp, num_rows,
-                  [&](const StepRows& padding) { static_cast<void>(run_mtp({{}, padding}, mtp_streams, 0)); });
+  device_.capture(StepPart::kMtp, num_rows, [&](const StepRows& padding) {
+    static_cast<void>(run_mtp({{}, padding}, mtp_streams, 0));
+  });
 }
 
 /// Y[s] = bf(e_proj(enorm(e)) + h_proj(hnorm(X[s]))): the embedding's term is the same for all streams.
 void Forward::combine_for_mtp(const MtpWeights& weights, const Step& step, ConstActivations<3> streams,
                               Activations<3> out) {
-  const std::int64_t num_rows = step.rows.num_rows, num_streams = config_.hc_mult, width = config_.hidden_size;
+  const std::int64_t num_rows = step.rows.num_rows, num_streams = config_.hc_mult,
+                     width = config_.hidden_size;
   const float eps = static_cast<float>(config_.rms_norm_eps);
   const Activations<2> embedded = rows(buffers_.u, num_rows);
   const Activations<2> embedded_term = rows(buffers_.f, num_rows);
@@ -215,7 +219,8 @@ void Forward::run_blocks(std::int64_t begin, std::int64_t end, const Step& step,
   for (std::int64_t block = begin; block < end; ++block) {
     const BlockWeights& weights = weights_.block(block);
     // A half-block is left and the next one entered in one operation, unless somebody wants to look between.
-    if (block == begin || observer_ != nullptr) device_.hc_pre_norm(entry(weights.hc_attn), norm(weights.attn_norm));
+    if (block == begin || observer_ != nullptr)
+      device_.hc_pre_norm(entry(weights.hc_attn), norm(weights.attn_norm));
     attention(block, step);
     device_.hc_post_pre_norm(exit, entry(weights.hc_ffn), norm(weights.ffn_norm));
     moe(block, step);
@@ -306,7 +311,8 @@ void Forward::attention(std::int64_t block, const Step& step) {
   const std::size_t num_projections = kind == LayerKind::kCsa ? 7 : kind == LayerKind::kHca ? 4 : 2;
   device_.linear({.x = x,
                   .x_fp8 = buffers_.u_fp8,
-                  .outputs = std::span(projections).first(num_projections), .precision = precision_});
+                  .outputs = std::span(projections).first(num_projections),
+                  .precision = precision_});
 
   project_queries(weights, kind, num_rows, angles);
   device_.kv_store({.kv = rows(buffers_.kv, num_rows),
@@ -330,21 +336,21 @@ void Forward::attention(std::int64_t block, const Step& step) {
   }
   const Activations<2> attended = rows(buffers_.attended, num_rows);
   device_.sparse_attention_rope({.q = heads(rows(buffers_.q, num_rows), config_.num_attention_heads),
-                            .batch = step.batch,
-                            .window = cache_.window(block),
-                            .compressed = cache_.compressed(block),
-                            .ratio = static_cast<int>(config_.compress_ratio(block)),
-                            .selected = kind == LayerKind::kCsa ? selected : View<std::int32_t, 2>(),
-                            .sink = weights.sink,
-                            .window_tokens = config_.sliding_window,
-                            .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
-                            .precision = precision_,
-                            .out = heads(attended, config_.num_attention_heads)},
-                           {.x = heads(attended, config_.num_attention_heads),
-                            .cosine = cosine,
-                            .sine = sine,
-                            .inverse = true,
-                            .precision = precision_});
+                                 .batch = step.batch,
+                                 .window = cache_.window(block),
+                                 .compressed = cache_.compressed(block),
+                                 .ratio = static_cast<int>(config_.compress_ratio(block)),
+                                 .selected = kind == LayerKind::kCsa ? selected : View<std::int32_t, 2>(),
+                                 .sink = weights.sink,
+                                 .window_tokens = config_.sliding_window,
+                                 .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
+                                 .precision = precision_,
+                                 .out = heads(attended, config_.num_attention_heads)},
+                                {.x = heads(attended, config_.num_attention_heads),
+                                 .cosine = cosine,
+                                 .sine = sine,
+                                 .inverse = true,
+                                 .precision = precision_});
   const Activations<2> grouped = rows(buffers_.grouped, num_rows);
   device_.grouped_linear({.x = heads(attended, config_.o_groups),
                           .weight = &weights.wo_a,

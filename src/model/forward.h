@@ -9,8 +9,8 @@
 #include "device/device.h"
 #include "device/step_shape.h"
 #include "kv_cache/kv_cache.h"
-#include "model/forward_buffers.h"
 #include "model/config.h"
+#include "model/forward_buffers.h"
 #include "model/weight_tree.h"
 #include "numeric/dtype.h"
 #include "tensor/ragged_batch.h"
@@ -22,8 +22,9 @@ namespace baleen {
                                            std::int64_t max_draft_tokens = 0);
 
 /// Extents of a step of `max_rows` rows, of which `max_logit_rows` want logits, for a device's scratch.
-[[nodiscard]] StepShape step_shape(const ModelConfig& config, std::int64_t max_rows, std::int64_t max_logit_rows,
-                                   std::int64_t max_sequences, std::int64_t max_positions);
+[[nodiscard]] StepShape step_shape(const ModelConfig& config, std::int64_t max_rows,
+                                   std::int64_t max_logit_rows, std::int64_t max_sequences,
+                                   std::int64_t max_positions);
 
 class Forward {
  public:

@@ -68,7 +68,9 @@ class Layout {
   void values(Activations<3>& view, std::int64_t count, std::int64_t width) {
     activations<3>(view, type_, {rows_, count, width});
   }
-  void floats(Activations<2>& view, std::int64_t width) { activations<2>(view, ElementType::kF32, {rows_, width}); }
+  void floats(Activations<2>& view, std::int64_t width) {
+    activations<2>(view, ElementType::kF32, {rows_, width});
+  }
   void integers(View<std::int32_t, 2>& view, std::int64_t width) {
     view = {take<std::int32_t>(rows_ * width), {rows_, width}};
   }
@@ -88,7 +90,8 @@ class Layout {
 
 }  // namespace
 
-ForwardBuffers::ForwardBuffers(const ModelConfig& config, std::int64_t max_rows, ElementType type, Arena& arena) {
+ForwardBuffers::ForwardBuffers(const ModelConfig& config, std::int64_t max_rows, ElementType type,
+                               Arena& arena) {
   Layout(config, max_rows, type, &arena).place(*this);
 }
 

@@ -81,7 +81,9 @@ struct WeightTree {
   std::vector<BlockWeights> blocks;  ///< main layers, then MTP blocks
   std::vector<MtpWeights> mtp;
 
-  [[nodiscard]] const BlockWeights& block(std::int64_t block) const { return blocks[static_cast<std::size_t>(block)]; }
+  [[nodiscard]] const BlockWeights& block(std::int64_t block) const {
+    return blocks[static_cast<std::size_t>(block)];
+  }
 };
 
 }  // namespace baleen

@@ -47,18 +47,18 @@ ModelWeights::ModelWeights(ModelConfig config, Checkpoint checkpoint)
                                    ? fmt::format("mtp.{}.", block - config_.num_hidden_layers)
                                    : fmt::format("layers.{}.", block);
     tree_.blocks.push_back({.hc_attn = hyper_connection(prefix + "hc_attn"),
-                       .hc_ffn = hyper_connection(prefix + "hc_ffn"),
-                       .attn_norm = vector(prefix + "attn_norm.weight"),
-                       .ffn_norm = vector(prefix + "ffn_norm.weight"),
-                       .attention = attention(prefix + "attn.", block),
-                       .moe = moe(prefix + "ffn.", block)});
+                            .hc_ffn = hyper_connection(prefix + "hc_ffn"),
+                            .attn_norm = vector(prefix + "attn_norm.weight"),
+                            .ffn_norm = vector(prefix + "ffn_norm.weight"),
+                            .attention = attention(prefix + "attn.", block),
+                            .moe = moe(prefix + "ffn.", block)});
     if (config_.is_mtp(block)) {
       tree_.mtp.push_back({.e_proj = matrix(prefix + "e_proj"),
-                      .h_proj = matrix(prefix + "h_proj"),
-                      .enorm = vector(prefix + "enorm.weight"),
-                      .hnorm = vector(prefix + "hnorm.weight"),
-                      .norm = vector(prefix + "norm.weight"),
-                      .hc_head = hyper_connection(prefix + "hc_head")});
+                           .h_proj = matrix(prefix + "h_proj"),
+                           .enorm = vector(prefix + "enorm.weight"),
+                           .hnorm = vector(prefix + "hnorm.weight"),
+                           .norm = vector(prefix + "norm.weight"),
+                           .hc_head = hyper_connection(prefix + "hc_head")});
     }
   }
 }

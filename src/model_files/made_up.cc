@@ -23,7 +23,8 @@ struct Bytes {
 std::string kind_of(const TensorSpec& tensor) {
   std::string kind;
   for (const char c : tensor.name) {
-    if (std::isdigit(static_cast<unsigned char>(c)) == 0 || (!kind.empty() && kind.back() != '.' && kind.back() != '#')) {
+    if (std::isdigit(static_cast<unsigned char>(c)) == 0 ||
+        (!kind.empty() && kind.back() != '.' && kind.back() != '#')) {
       kind += c;
     } else if (kind.back() != '#') {
       kind += '#';
@@ -48,7 +49,8 @@ Bytes make(const TensorSpec& tensor, WeightSource& source) {
 
 }  // namespace
 
-std::unique_ptr<ModelWeights> made_up_weights(const ModelConfig& config, std::uint64_t seed, ThreadPool& pool) {
+std::unique_ptr<ModelWeights> made_up_weights(const ModelConfig& config, std::uint64_t seed,
+                                              ThreadPool& pool) {
   validate(config, "made-up weights");
   const StorageFormats formats{.dense = config.dense_format, .experts = config.expert_format};
   const auto source = make_random_weights(config, formats, seed, pool);
@@ -68,7 +70,8 @@ std::unique_ptr<ModelWeights> made_up_weights(const ModelConfig& config, std::ui
       is_scale = true;
     }
   }
-  return std::make_unique<ModelWeights>(config, Checkpoint("made-up weights", std::move(tensors), std::move(kinds)));
+  return std::make_unique<ModelWeights>(config,
+                                        Checkpoint("made-up weights", std::move(tensors), std::move(kinds)));
 }
 
 }  // namespace baleen

@@ -60,7 +60,8 @@ void StepRunner::ask_for_tokens(std::vector<Part>& parts, std::vector<StepInput>
 
 StepInput StepRunner::Part::input(std::int64_t start) const {
   if (!fed.empty()) {
-    return {.sequence = *job->sequence, .tokens = fed, .wanted = WantedLogits::kAll, .wants_mtp_logits = false};
+    return {
+        .sequence = *job->sequence, .tokens = fed, .wanted = WantedLogits::kAll, .wants_mtp_logits = false};
   }
   const auto unseen = std::span(job->tokens).subspan(static_cast<std::size_t>(start));
   const auto tokens = unseen.first(static_cast<std::size_t>(share.num_tokens));
@@ -139,8 +140,9 @@ void StepRunner::draft(std::vector<Part>& parts) {
     for (std::size_t i = 0; i < chains.size(); ++i) {
       Part& part = *chains[i];
       Reply& reply = *part.job->reply;
-      const bool extended = chosen.empty() ? reply.extend(part.drafts, logits.row(static_cast<std::int64_t>(i)))
-                                           : reply.extend(part.drafts, chosen[i]);
+      const bool extended = chosen.empty()
+                                ? reply.extend(part.drafts, logits.row(static_cast<std::int64_t>(i)))
+                                : reply.extend(part.drafts, chosen[i]);
       if (!extended) continue;
       if (depth + 1 < part.share.num_drafts) unfinished.push_back(&part);
     }

@@ -34,7 +34,8 @@ EngineOptions options(DeviceChoice device, std::int64_t max_sequences = 1) {
 class CudaModel : public testing::TestWithParam<const char*> {};
 
 /// ||got - want|| / ||want|| of every position, in order.
-std::vector<double> errors_by_position(std::span<const float> got, std::span<const float> want, std::size_t width) {
+std::vector<double> errors_by_position(std::span<const float> got, std::span<const float> want,
+                                       std::size_t width) {
   std::vector<double> errors;
   for (std::size_t begin = 0; begin < want.size(); begin += width) {
     double difference = 0, norm = 0;
@@ -73,10 +74,12 @@ TEST_P(CudaModel, DiffersFromTheReferenceLittleMoreThanTheCpuDoes) {
   const auto gpu = errors_by_position(logits(options(kGpu)), want, width);
   for (const auto& [begin, end] : {std::pair{0, 60}, {60, 130}, {130, 420}}) {
     const auto part = [&](const std::vector<double>& errors) {
-      return std::span(errors).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+      return std::span(errors).subspan(static_cast<std::size_t>(begin),
+                                       static_cast<std::size_t>(end - begin));
     };
-    fmt::print("positions {} to {}: median {:.3f} (CPU {:.3f}), nine of ten below {:.3f} ({:.3f})\n", begin, end,
-               quantile(part(gpu), 0.5), quantile(part(cpu), 0.5), quantile(part(gpu), 0.9), quantile(part(cpu), 0.9));
+    fmt::print("positions {} to {}: median {:.3f} (CPU {:.3f}), nine of ten below {:.3f} ({:.3f})\n", begin,
+               end, quantile(part(gpu), 0.5), quantile(part(cpu), 0.5), quantile(part(gpu), 0.9),
+               quantile(part(cpu), 0.9));
   }
   EXPECT_LT(quantile(gpu, 0.5), 2 * quantile(cpu, 0.5));
 }

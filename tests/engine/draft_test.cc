@@ -108,7 +108,8 @@ TEST_P(Drafts, NeitherChainsNorStepsTakenBackShow) {
       const StepOutput output = test::step(engine, sequence, step);
       const auto certain = static_cast<std::int64_t>(1 + right);
       const std::int64_t mtp_rows = certain - (fed == 0 ? 1 : 0);
-      got.append({.logits = output.logits.slice(0, certain), .mtp_logits = output.mtp_logits.slice(0, mtp_rows)});
+      got.append(
+          {.logits = output.logits.slice(0, certain), .mtp_logits = output.mtp_logits.slice(0, mtp_rows)});
       fed += 1 + right;
       engine.truncate(sequence, static_cast<std::int64_t>(fed));
       RC_ASSERT(engine.length(sequence) == static_cast<std::int64_t>(fed));

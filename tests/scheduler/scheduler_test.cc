@@ -284,7 +284,8 @@ TEST(Scheduler, ExceptionOfTheEngineStaysInTheLoop) {
 
 TEST(Scheduler, ALostDeviceFailsEveryRequestAndEndsTheLoop) {
   SchedulerWorld world({.pools = {.max_sequences = 1}});
-  const auto running = world.submit(greedy(prompt_of(5, 1), 50)), waiting = world.submit(greedy(prompt_of(5, 2), 50));
+  const auto running = world.submit(greedy(prompt_of(5, 1), 50)),
+             waiting = world.submit(greedy(prompt_of(5, 2), 50));
   world.engine.on_step = [](const auto&) -> std::string { throw LostDevice("an illegal address"); };
   EXPECT_THROW(world.scheduler.run({}), LostDevice);
   for (const auto& request : {running, waiting}) {

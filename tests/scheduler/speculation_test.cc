@@ -79,7 +79,8 @@ TEST(Speculation, ChangesNoReplyWhateverTheDraftsAreWorth) {
 
 TEST(Speculation, TokensThatTheEngineChoosesAreTheSame) {
   std::vector<Request> requests = all_kinds();
-  std::erase_if(requests, [](const Request& request) { return request.rules || request.sampling.adjusts_logits(); });
+  std::erase_if(requests,
+                [](const Request& request) { return request.rules || request.sampling.adjusts_logits(); });
   for (const std::int64_t speculate : {0, 3}) {
     SchedulerWorld world({.chooses = true}, {.speculate = speculate});
     std::vector<SchedulerWorld::Submitted> replies;

@@ -52,8 +52,8 @@ __device__ inline void widen_e2m1(std::uint32_t codes, const WidenedMagnitudes& 
   const std::uint32_t magnitudes = codes & 0x77777777u;
   // Signs of codes 1, 3, 5, 7 are at the top of a byte; of 0, 2, 4, 6 they are after a shift.
   const std::uint32_t even = codes << 4;
-  first =
-      ptx::byte_permute(table.low, table.high, magnitudes) | (ptx::byte_permute<0x5140>(even, codes) & kSigns);
+  first = ptx::byte_permute(table.low, table.high, magnitudes) |
+          (ptx::byte_permute<0x5140>(even, codes) & kSigns);
   second = ptx::byte_permute(table.low, table.high, magnitudes >> 16) |
            (ptx::byte_permute<0x7362>(even, codes) & kSigns);
 }

@@ -37,7 +37,8 @@ OpCost expected_experts_cost(const ExpertsArgs& args) {
   const OpCost none = expert_cost(args.routed.front(), 0), one = expert_cost(args.routed.front(), 1);
   const double visits = num_rows * static_cast<double>(args.ids.extent(1));
   OpCost cost;
-  for (std::size_t format = 0; format < cost.flops.size(); ++format) cost.flops[format] = visits * one.flops[format];
+  for (std::size_t format = 0; format < cost.flops.size(); ++format)
+    cost.flops[format] = visits * one.flops[format];
   cost.read_bytes = visited * none.read_bytes + visits * (one.read_bytes - none.read_bytes);
   cost.write_bytes = visits * one.write_bytes;
   if (args.shared != nullptr) cost += expert_cost(*args.shared, args.x.extent(0));
