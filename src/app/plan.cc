@@ -63,6 +63,11 @@ PlannedDevice device_of(const std::string& name) {
   if (const DeviceProfile* profile = find_device_profile(name)) {
     return {std::string(profile->description), {DeviceKind::kCuda, 0}, profile->memory_bytes};
   }
+  if (name != "cpu" && !name.starts_with("cuda") && name != "auto") {
+    std::string known;
+    for (const DeviceProfile& profile : device_profiles()) known += fmt::format(", {}", profile.name);
+    fail("--device {}: there are cpu, cuda, cuda:N, auto{}", name, known);
+  }
   const DeviceChoice choice = device_from_name(name);
   const auto device = make_device(choice, {});
   return {device->name(), choice, device->free_bytes()};
@@ -106,10 +111,10 @@ std::string advice(const PlanFlags& flags, const PlannedModel& model, const Plan
     changed.context = std::max<std::int64_t>(1, count * kPageTokens);
     return total(changed, model.config) <= device.memory_bytes;
   });
+  if (pages * kPageTokens >= most_tokens) return "every position the model has would fit\n";
   if (pages > 0) {
-    return fmt::format("{}with --context {}{} would fit: positions over all sequences\n",
-                       fits ? "up to " : "", pages * kPageTokens,
-                       pages * kPageTokens == most_tokens ? " (all the model has)" : "");
+    return fmt::format("--context {} {}: positions over all sequences\n", pages * kPageTokens,
+                       fits ? "would still fit" : "would fit");
   }
   const std::int64_t layers = largest(model.config.num_hidden_layers - 1, [&](std::int64_t count) {
     PlanFlags small = flags;

@@ -312,5 +312,25 @@ TEST_F(Commands, AStoryAndItsFigures) {
   EXPECT_GT(json["nats_per_token"], 0.0);
 }
 
+TEST_F(Commands, PlansForMachinesThatAreNotHere) {
+  const ProgramResult flash = baleen({"plan", "--device", "h200", "--preset", "flash"});
+  if (flash.err.find("built without CUDA") != std::string::npos) GTEST_SKIP() << flash.err;
+  EXPECT_EQ(flash.status, 0) << flash.err;
+  for (const char* part : {"3.51 KB of cache a position", "does not fit", "39 of 43 layers would fit"}) {
+    EXPECT_NE(flash.out.find(part), std::string::npos) << part << " in " << flash.out;
+  }
+  const ProgramResult part = baleen({"plan", "--device", "h200", "--preset", "flash", "--layers", "36"});
+  EXPECT_NE(part.out.find("every position the model has would fit"), std::string::npos) << part.out;
+  const ProgramResult bundled = baleen({"plan", "--device", "h100", "--model", "models/stories", "--json"});
+  EXPECT_NE(bundled.out.find("\"fits\":true"), std::string::npos) << bundled.out << bundled.err;
+}
+
+TEST_F(Commands, DevicesThatAreNone) {
+  expect_failure(baleen({"run", "x", "--device", "gpu"}), "there are cpu, cuda, cuda:N");
+  expect_failure(baleen({"bench", "--device", "cuda:77"}), "--device cuda:77");
+  expect_failure(baleen({"plan", "--device", "h300", "--preset", "flash"}), "h200");
+  expect_failure(baleen({"plan", "--preset", "nope"}), "no preset");
+}
+
 }  // namespace
 }  // namespace baleen
