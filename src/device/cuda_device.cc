@@ -91,7 +91,11 @@ std::int64_t CudaDevice::padded_rows(std::int64_t num_rows) const {
 
 void CudaDevice::synchronise() { check_cuda(cudaStreamSynchronize(stream_.get()), "running a step"); }
 
-StepRows CudaDevice::begin(const RaggedBatch& batch) { return begin(batch, padded_rows(batch.num_rows())); }
+StepRows CudaDevice::begin(const RaggedBatch& batch) {
+  // Another thread than the one that made the device may run steps, and every thread has a current GPU of its own.
+  check_cuda(cudaSetDevice(index_), "selecting the GPU");
+  return begin(batch, padded_rows(batch.num_rows()));
+}
 
 StepRows CudaDevice::begin(const RaggedBatch& batch, std::int64_t num_rows) {
   // A replayed step is captured for as many sequences as rows: which of them are there, the batch says.

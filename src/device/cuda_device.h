@@ -27,7 +27,7 @@ namespace baleen {
 
 [[nodiscard]] DeviceCeilings measure_cuda_ceilings(int index);
 
-/// The GPU is the calling thread's current device from then on; one thread at a time.
+/// One thread at a time; the GPU becomes its current one.
 class CudaDevice final : public Device {
  public:
   /// Throws `Error` when the GPU cannot be used or has no room for scratch and batch.
