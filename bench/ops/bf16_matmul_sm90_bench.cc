@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "bench/support/cublaslt_bf16.h"
 #include "bench/support/cuda_bench.h"
 #include "bf16_matmul_reference.h"
-#include "cublaslt_bf16.h"
 #include "cuda/cuda_context.h"
 #include "cuda/cuda_error.h"
 #include "cuda/cuda_memory.h"
@@ -169,7 +169,7 @@ class Bench {
   CudaMemory memory_;
   Arena scratch_;
   CudaContext context_;
-  bench::CublasLt blas_;
+  bench::CublasLtBf16 blas_;
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/support/cublaslt.h"
+#include "bench/support/cublaslt_fp8.h"
 #include "bench/support/cuda_bench.h"
 #include "numeric/e4m3.h"
 #include "ops/linear/fp8_products.h"
@@ -145,7 +145,7 @@ void verify(test::TestCuda& cuda, const Layer& layer, const Operands& operands, 
   }
 }
 
-void run(const Layer& layer, std::int64_t tokens, CublasLt& cublaslt) {
+void run(const Layer& layer, std::int64_t tokens, CublasLtFp8& cublaslt) {
   test::TestCuda cuda(std::int64_t{128} << 20);
   cudaStream_t stream = cuda.context().stream;
   const Operands operands = make_operands(cuda, layer, tokens);
@@ -156,10 +156,10 @@ void run(const Layer& layer, std::int64_t tokens, CublasLt& cublaslt) {
   const std::string shape = fmt::format("{} {}x{}x{}", layer.name, tokens, total, layer.inputs);
   const int rotations = static_cast<int>(operands.stacked.size());
 
-  const CublasLt::Plan plan = cublaslt.found()
-                                  ? cublaslt.best(stream, tokens, total, layer.inputs, operands.stacked,
-                                                  operands.x.codes, operands.y[0].address())
-                                  : CublasLt::Plan{};
+  const CublasLtFp8::Plan plan = cublaslt.found()
+                                     ? cublaslt.best(stream, tokens, total, layer.inputs, operands.stacked,
+                                                     operands.x.codes, operands.y[0].address())
+                                     : CublasLtFp8::Plan{};
   const Timing ours = time_launches(stream, rotations, [&](int i) {
     const auto outputs = outputs_of(operands, i);
     linear_sm90({.x = operands.x_bf16, .x_fp8 = operands.x, .outputs = outputs}, cuda.context());
@@ -207,7 +207,7 @@ int main(int argc, char** argv) {
       }
       return 0;
     }
-    bench::CublasLt cublaslt;
+    bench::CublasLtFp8 cublaslt;
     if (!cublaslt.found()) fmt::print("# no cuBLASLt here: name it in BALEEN_CUBLASLT\n");
     for (const std::int64_t tokens :
          {std::int64_t{1}, std::int64_t{16}, std::int64_t{64}, std::int64_t{256}, bench::kMaxTokens}) {
