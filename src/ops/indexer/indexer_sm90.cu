@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "cuda/cuda_context.h"
-#include "cuda/cuda_error.h"
+#include "cuda/kernel_launch.h"
 #include "ops/indexer/indexer.h"
 #include "ops/indexer/merge_kernel.cuh"
 #include "ops/indexer/score_kernel.cuh"
@@ -46,28 +46,6 @@ int num_splits_of(std::int64_t num_blocks, std::int64_t at_once, std::int64_t to
   return static_cast<int>(best);
 }
 
-/// Launches that may begin before the kernel ahead of them has ended.
-template <class Args>
-void launch(void (*kernel)(Args), dim3 grid, int threads, std::size_t shared_bytes, int cluster,
-            const Args& args, const CudaContext& context, const char* name) {
-  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(shared_bytes)),
-             name);
-  cudaLaunchAttribute attributes[2];
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = context.stream;
-  config.attrs = attributes;
-  config.numAttrs = 2;
-  check_cuda(cudaLaunchKernelEx(&config, kernel, args), name);
-}
-
 template <int kQueries, int kWarpgroups>
 void launch_scores(ScoreArgs args, std::int64_t num_blocks, int num_splits, const CudaContext& context) {
   // Room for what comes between two checks, and beside it for so many candidates that dropping them is rare; more than
@@ -80,8 +58,11 @@ void launch_scores(ScoreArgs args, std::int64_t num_blocks, int num_splits, cons
       sizeof(ScoreSpace<kQueries>) + sizeof(Candidate) * kQueries * args.capacity;
   const auto kernel = args.pool.log2_rows == kLog2TileKeys ? score_kernel<kQueries, kWarpgroups, true>
                                                            : score_kernel<kQueries, kWarpgroups, false>;
-  launch(kernel, dim3(static_cast<unsigned>(num_blocks), static_cast<unsigned>(num_splits)),
-         kWarpgroups * kWarpgroup, shared_bytes, 1, args, context, "indexer: scores");
+  launch_kernel("indexer: scores", kernel,
+                {.grid = dim3(static_cast<unsigned>(num_blocks), static_cast<unsigned>(num_splits)),
+                 .threads = kWarpgroups * kWarpgroup,
+                 .shared_bytes = static_cast<std::int64_t>(shared_bytes)},
+                context.stream, args);
 }
 
 void check_args(const IndexerArgs& args, const CudaContext& context) {
@@ -162,15 +143,19 @@ void indexer_sm90(const IndexerArgs& args, CudaContext& context) {
   const int ranks = num_splits > kListsForOneBlock ? kMergeCluster : 1;
   const std::int64_t candidates = std::max((num_splits + ranks - 1) / ranks * top_k,
                                            std::int64_t{ranks} * most_of_block(static_cast<int>(top_k)));
-  launch(merge_kernel, dim3(static_cast<unsigned>(ranks), static_cast<unsigned>(num_rows)), kMergeThreads,
-         sizeof(MergeSpace) + sizeof(Candidate) * candidates, ranks,
-         MergeArgs{.lists = lists,
-                   .batch = context.batch,
-                   .selected = args.selected.data(),
-                   .selected_stride = args.selected.stride(0),
-                   .top_k = static_cast<int>(top_k),
-                   .num_splits = num_splits},
-         context, "indexer: merge");
+  launch_kernel(
+      "indexer: merging", merge_kernel,
+      {.grid = dim3(static_cast<unsigned>(ranks), static_cast<unsigned>(num_rows)),
+       .threads = kMergeThreads,
+       .shared_bytes = static_cast<std::int64_t>(sizeof(MergeSpace) + sizeof(Candidate) * candidates),
+       .cluster = static_cast<int>(ranks)},
+      context.stream,
+      MergeArgs{.lists = lists,
+                .batch = context.batch,
+                .selected = args.selected.data(),
+                .selected_stride = args.selected.stride(0),
+                .top_k = static_cast<int>(top_k),
+                .num_splits = num_splits});
 }
 
 }  // namespace baleen
