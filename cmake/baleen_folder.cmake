@@ -73,6 +73,8 @@ endfunction()
 function(baleen_cuda_test)
   if(BALEEN_CUDA)
     baleen_test(${ARGN})
+    cmake_parse_arguments(TEST "" "NAME" "" ${ARGN})
+    set_tests_properties(${TEST_NAME} PROPERTIES SKIP_REGULAR_EXPRESSION "[[]  SKIPPED []] [0-9]+ test")
   endif()
 endfunction()
 
