@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""print_layers.py FILE.jsonl: what `baleen bench --json` recorded, one table a phase, with time by layer."""
+"""print_layers.py FILE.jsonl: what `baleen bench --json` recorded, one table a phase, with the time of a layer (the head's share included)."""
 import json
 import sys
 
@@ -8,7 +8,8 @@ for line in open(sys.argv[1]):
     print(run["machine"])
     for phase in run["phases"]:
         print(f'\n{phase["phase"]}: {phase["tokens"]} tokens, {phase["tokens"] / phase["seconds"]:.1f} tokens/s, '
-              f'{1e3 * phase["median_step_seconds"]:.3f} ms a step')
+              f'{1e3 * phase["median_step_seconds"]:.3f} ms a step'
+              + (f', {1e3 * phase["median_step_seconds"] / run["layers"]:.3f} ms a layer' if "layers" in run else ""))
         rows = sorted(phase["operations"], key=lambda row: -row["seconds"]) + [phase["all"]]
         for row in rows:
             if row["seconds"] > 0 and row["calls"] > 0:

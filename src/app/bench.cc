@@ -98,13 +98,13 @@ Figures figures(const OpCost& cost, double seconds, const MachineLimits& limits)
           flops / limits.fma_flops_per_second};
 }
 
-void print_phase(const Phase& phase, const MachineLimits& limits) {
+void print_phase(const Phase& phase, const MachineLimits& limits, const std::string& arithmetic) {
   const double steps_seconds = phase.seconds;
   fmt::print("\n{}: {} tokens in {:.3f} s, {:.1f} tokens/s, {:.3f} ms a step (median)\n", phase.name,
              phase.tokens, steps_seconds, static_cast<double>(phase.tokens) / steps_seconds,
              1e3 * phase.median_seconds);
   fmt::print("{:<18}{:>8}{:>12}{:>8}{:>10}{:>11}{:>9}{:>9}\n", "operation", "calls", "ms", "share", "GB/s",
-             "GFLOP/s", "of read", "of FMA");
+             "GFLOP/s", "of read", "of " + arithmetic);
   std::vector<std::pair<std::string_view, OpRecord>> rows(phase.records.begin(), phase.records.end());
   std::ranges::sort(rows, [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   rows.emplace_back("all", phase.total);
@@ -145,6 +145,7 @@ nlohmann::ordered_json to_json(const Phase& phase, const MachineLimits& limits) 
 struct Ceilings {
   std::string machine;
   MachineLimits limits;
+  std::string arithmetic;  ///< what the second limit is: "FMA" on a CPU, "FP8" products on a GPU
 };
 
 Ceilings ceilings_of(const Engine& engine) {
@@ -153,14 +154,15 @@ Ceilings ceilings_of(const Engine& engine) {
     return {fmt::format("{}: {:.0f} GB/s copied, {:.0f} TFLOP/s BF16, {:.0f} TFLOP/s FP8", device.name,
                         1e-9 * device.bytes_per_second, 1e-12 * device.bf16_flops_per_second,
                         1e-12 * device.fp8_flops_per_second),
-            {device.bytes_per_second, device.fp8_flops_per_second}};
+            {device.bytes_per_second, device.fp8_flops_per_second},
+            "FP8"};
   }
   ThreadPool pool(engine.options().num_threads);
   const MachineLimits limits = measure_machine_limits(pool);
   return {fmt::format("{}, {} threads, {}: {:.1f} GB/s read, {:.1f} GFLOP/s multiply-add", processor_name(),
                       engine.options().num_threads, instruction_set_in_use(),
                       1e-9 * limits.read_bytes_per_second, 1e-9 * limits.fma_flops_per_second),
-          limits};
+          limits, "FMA"};
 }
 
 std::unique_ptr<Engine> make_engine(const BenchFlags& flags, const EngineOptions& options) {
@@ -184,7 +186,7 @@ void run_bench(const BenchFlags& flags) {
     fail("bench: {} positions for each of {} sequences asked for, the cache holds {}, the model's context {}",
          wanted, flags.sequences, engine->options().cache_tokens, engine->config().max_position_embeddings);
   }
-  const auto [machine, limits] = ceilings_of(*engine);
+  const auto [machine, limits, arithmetic] = ceilings_of(*engine);
   if (!flags.json) fmt::print("{}\n{}", machine, to_text(engine->plan()));
   std::vector<SequenceId> sequences;
   for (std::int64_t i = 0; i < flags.sequences; ++i) {
@@ -218,11 +220,13 @@ void run_bench(const BenchFlags& flags) {
     }
   }
   if (!flags.json) {
-    for (const Phase& phase : phases) print_phase(phase, limits);
+    for (const Phase& phase : phases) print_phase(phase, limits, arithmetic);
     return;
   }
   nlohmann::ordered_json json{{"machine", machine},
                               {"device", device_name(engine->options().device)},
+                              {"layers", engine->config().num_hidden_layers},
+                              {"arithmetic_peak", arithmetic},
                               {"processor", processor_name()},
                               {"threads", engine->options().num_threads},
                               {"instruction_set", instruction_set_in_use()},

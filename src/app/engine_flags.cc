@@ -61,7 +61,9 @@ EngineOptions EngineFlags::options() const {
   }
   limit_instruction_set(instruction_set);
   EngineOptions options;
-  options.device = device_from_name(device);
+  // What only the CPU has, nobody who left the choice to us should be refused.
+  const bool cpu_only = precision != "released" || kernels != "best";
+  options.device = device_from_name(device == "auto" && cpu_only ? "cpu" : device);
   options.precision = *precision_from_name(precision);
   options.num_threads = threads;
   options.max_batch_tokens = chunk;

@@ -26,8 +26,6 @@ class BatchUpload {
   [[nodiscard]] DeviceBatch upload(const RaggedBatch& batch, std::int64_t num_rows,
                                    std::int64_t num_sequences);
 
-  [[nodiscard]] std::int64_t device_bytes() const { return on_device_.size_bytes(); }
-
  private:
   /// Byte offsets of the arrays.
   struct Layout {

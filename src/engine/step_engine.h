@@ -30,8 +30,8 @@ struct StepInput {
 };
 
 struct StepOutput {
-  ConstActivations<2>
-      logits;  ///< [wanted rows in batch order, V]; valid until the next step. Empty where all are chosen
+  /// [wanted rows in batch order, V]; valid until the next step. Empty where all tokens are chosen.
+  ConstActivations<2> logits;
   /// Where every wanted row of the step came with its draw: the tokens, in the same order.
   std::span<const TokenId> chosen = {};
   /// Engines with `mtp`: row r predicts the token after next of a position whose successor is known:
@@ -103,8 +103,8 @@ class StepEngine {
   /// Also gives back the room beyond them.
   virtual void truncate(SequenceId sequence, std::int64_t length) = 0;
   /// Runs the MTP block on one token of each input, `depth` links after the last step. Logits [inputs, V] of the
-  /// token after it, or that token where every input has a draw, valid until the next call of anything. Wants room as for a step of depth + 1 tokens; cache rows
-  /// it writes are overwritten by the next step. Depth goes from 0 up to max_draft_tokens - 1, without gaps for any
+  /// token after it, or that token where every input has a draw, valid until the next call of anything. Wants room as
+  /// for a step of depth + 1 tokens; cache rows it writes are overwritten by the next step. Depth goes from 0 up to max_draft_tokens - 1, without gaps for any
   /// sequence since its last step. Fails as `step` does, for what is wrong with a token or the room.
   [[nodiscard]] virtual Result<DraftOutput> draft(std::span<const DraftInput> inputs, std::int64_t depth) = 0;
   /// Hands the sequence's whole pages to the prefix cache (for others, or for itself when it comes back); it goes

@@ -22,10 +22,4 @@ __device__ inline void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-/// An arrival on `barrier` once this thread's copies so far are done; it does not raise the pending count.
-__device__ inline void cp_async_mbarrier_arrive(std::uint64_t* barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier))
-               : "memory");
-}
-
 }  // namespace baleen::ptx

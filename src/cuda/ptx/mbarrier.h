@@ -27,20 +27,8 @@ __device__ inline void mbarrier_arrive(std::uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-/// On the barrier at the same place in block `cta_rank` of the cluster.
-__device__ inline void mbarrier_arrive_cluster(std::uint64_t* barrier, std::uint32_t cta_rank) {
-  asm volatile(
-      "{\n"
-      ".reg .b32 remote;\n"
-      "mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
-      "}\n" ::"r"(shared_address(barrier)),
-      "r"(cta_rank)
-      : "memory");
-}
-
-/// The same, ordering nothing of this thread's writes for other blocks (which costs a fence): to say that something has
-/// been read.
+/// On the barrier at the same place in block `cta_rank` of the cluster, ordering nothing of this thread's writes for other
+/// blocks (which would cost a fence): to say that something has been read.
 __device__ inline void mbarrier_arrive_cluster_read(std::uint64_t* barrier, std::uint32_t cta_rank) {
   asm volatile(
       "{\n"
