@@ -10,7 +10,8 @@ namespace baleen {
 /// whoever needs them makes them. Not owned.
 struct Fp8Rows {
   std::uint8_t* codes = nullptr;  ///< [T, K], 16-byte aligned
-  float* scales = nullptr;        ///< [K / 128, scale_stride], 16-byte aligned: of row t, block b at b * scale_stride + t
+  float* scales =
+      nullptr;  ///< [K / 128, scale_stride], 16-byte aligned: of row t, block b at b * scale_stride + t
   std::int64_t scale_stride = 0;  ///< >= T, a multiple of 4
 
   [[nodiscard]] explicit operator bool() const { return codes != nullptr; }
