@@ -10,7 +10,8 @@ namespace baleen {
 namespace {
 
 bool same_name(std::string_view a, std::string_view b) {
-  return std::ranges::equal(a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+  return std::ranges::equal(
+      a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
 }
 
 /// Between two points, over the logarithm of rows; what one of them does not say is the other's.
@@ -33,9 +34,11 @@ EfficiencyPoint between(const EfficiencyPoint& low, const EfficiencyPoint& high,
 
 EfficiencyPoint DeviceProfile::efficiency_of(std::string_view operation, double num_rows) const {
   EfficiencyPoint point;
-  if (const auto found = operations.find(operation); found != operations.end() && !found->second.points.empty()) {
+  if (const auto found = operations.find(operation);
+      found != operations.end() && !found->second.points.empty()) {
     const std::vector<EfficiencyPoint>& points = found->second.points;
-    const auto above = std::ranges::find_if(points, [&](const EfficiencyPoint& p) { return p.num_rows >= num_rows; });
+    const auto above =
+        std::ranges::find_if(points, [&](const EfficiencyPoint& p) { return p.num_rows >= num_rows; });
     if (above == points.end()) {
       point = points.back();
     } else if (above == points.begin()) {
@@ -53,7 +56,8 @@ EfficiencyPoint DeviceProfile::efficiency_of(std::string_view operation, double 
 std::span<const DeviceProfile> device_profiles() {
   static const std::vector<DeviceProfile> profiles = [] {
     std::vector<DeviceProfile> read;
-    for (const BuiltInProfile& file : built_in_profiles()) read.push_back(parse_device_profile(file.text, file.name));
+    for (const BuiltInProfile& file : built_in_profiles())
+      read.push_back(parse_device_profile(file.text, file.name));
     return read;
   }();
   return profiles;
@@ -61,7 +65,8 @@ std::span<const DeviceProfile> device_profiles() {
 
 const DeviceProfile* find_device_profile(std::string_view name) {
   const std::span<const DeviceProfile> all = device_profiles();
-  const auto found = std::ranges::find_if(all, [&](const DeviceProfile& p) { return same_name(p.name, name); });
+  const auto found =
+      std::ranges::find_if(all, [&](const DeviceProfile& p) { return same_name(p.name, name); });
   return found == all.end() ? nullptr : &*found;
 }
 

@@ -18,11 +18,11 @@ enum class PeakFormat : std::uint8_t { kFp32, kTf32, kBf16, kFp8, kFp4, kInt8, k
 
 /// One level of a topology, from the innermost outwards.
 struct LinkLevel {
-  std::int64_t size = 1;              ///< devices that reach each other over it
-  double bytes_per_second = 0;        ///< of one device, one way
-  double latency_seconds = 0;         ///< of a message
-  double efficiency = 1;              ///< share of the rate that long messages reach
-  bool mesh = false;                  ///< a link for each peer: a group of n uses (n - 1) of (size - 1)
+  std::int64_t size = 1;        ///< devices that reach each other over it
+  double bytes_per_second = 0;  ///< of one device, one way
+  double latency_seconds = 0;   ///< of a message
+  double efficiency = 1;        ///< share of the rate that long messages reach
+  bool mesh = false;            ///< a link for each peer: a group of n uses (n - 1) of (size - 1)
 };
 
 /// Shares of the peaks that kernels of one operation reach at a number of rows; 0: not said.
@@ -44,8 +44,9 @@ struct OperationEfficiency {
 struct DeviceProfile {
   std::string name;         ///< as on the command line
   std::string description;  ///< one line
-  bool is_cpu = false;      ///< runs the CPU's operations: float32 activations, nothing fused, weights from a map
-  std::array<double, static_cast<std::size_t>(PeakFormat::kCount)> peak_flops{};  ///< per second; 0: it lacks the format
+  bool is_cpu = false;  ///< runs the CPU's operations: float32 activations, nothing fused, weights from a map
+  std::array<double, static_cast<std::size_t>(PeakFormat::kCount)>
+      peak_flops{};  ///< per second; 0: it lacks the format
   double scalar_ops_per_second = 0;
   std::int64_t memory_bytes = 0;  ///< that programs can have
   double memory_bytes_per_second = 0;
@@ -58,7 +59,7 @@ struct DeviceProfile {
   double collective_seconds = 0;  ///< of a message, beside its links' latencies
   std::vector<LinkLevel> links;
   double host_seconds_per_step = 0;
-  std::int64_t reserved_bytes = 0;  ///< contexts, graphs, libraries
+  std::int64_t reserved_bytes = 0;             ///< contexts, graphs, libraries
   std::map<std::string, std::string> sources;  ///< figure to where it is from
 
   [[nodiscard]] double peak(PeakFormat format) const { return peak_flops[static_cast<std::size_t>(format)]; }

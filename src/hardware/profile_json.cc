@@ -45,7 +45,8 @@ class Fields {
   void take(const std::string& name, std::int64_t& value, double least = 0) {
     auto number = static_cast<double>(value);
     take(name, number, least);
-    if (number != std::floor(number) || number > 9e18) fail("{}.{}: expected a whole number, found {}", label_, name, number);
+    if (number != std::floor(number) || number > 9e18)
+      fail("{}.{}: expected a whole number, found {}", label_, name, number);
     value = static_cast<std::int64_t>(number);
   }
   void take(const std::string& name, std::string& value) {
@@ -138,7 +139,8 @@ Json points_json(const std::vector<EfficiencyPoint>& points) {
 
 DeviceProfile parse_device_profile(std::string_view text, std::string_view label) {
   const Json json = Json::parse(text, nullptr, false, true);
-  if (json.is_discarded()) fail("{}: not JSON; a device profile looks like those of `baleen simulate --list-devices`", label);
+  if (json.is_discarded())
+    fail("{}: not JSON; a device profile looks like those of `baleen simulate --list-devices`", label);
   DeviceProfile profile;
   Fields fields(json, std::string(label));
   fields.take("name", profile.name);
@@ -161,7 +163,8 @@ DeviceProfile parse_device_profile(std::string_view text, std::string_view label
     entries.end();
   }
   if (const Json* operations = fields.find("operations")) {
-    if (!operations->is_object()) fail("{}.operations: expected an object, found {}", label, operations->type_name());
+    if (!operations->is_object())
+      fail("{}.operations: expected an object, found {}", label, operations->type_name());
     for (const auto& [name, value] : operations->items())
       profile.operations[name] = read_operation(value, fmt::format("{}.operations.{}", label, name));
   }
@@ -173,7 +176,8 @@ DeviceProfile parse_device_profile(std::string_view text, std::string_view label
     for (std::size_t i = 0; i < links->size(); ++i) {
       profile.links.push_back(read_link((*links)[i], fmt::format("{}.links[{}]", label, i)));
       if (i > 0 && profile.links[i - 1].size >= profile.links[i].size)
-        fail("{}.links[{}].size: expected more than the {} of the level within", label, i, profile.links[i - 1].size);
+        fail("{}.links[{}].size: expected more than the {} of the level within", label, i,
+             profile.links[i - 1].size);
     }
   }
   fields.take("host_seconds_per_step", profile.host_seconds_per_step);

@@ -86,7 +86,7 @@ OpTime TimeModel::operation_time(const GraphOp& op) const {
                                                        : profile_.eager_seconds;
   const double work = std::max(time.compute_seconds, time.memory_seconds);
   time.seconds = time.static_seconds + work;
-  time.bound = time.static_seconds > work                         ? Bound::kLatency
+  time.bound = time.static_seconds > work                    ? Bound::kLatency
                : time.memory_seconds >= time.compute_seconds ? Bound::kMemory
                                                              : Bound::kCompute;
   return time;

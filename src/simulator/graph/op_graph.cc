@@ -25,8 +25,8 @@ struct ShapeBatch {
 /// The engine's step (engine/engine_step.cc, engine_mtp.cc) without a cache.
 class StepRecorder {
  public:
-  StepRecorder(const RankModel& model, const RankBatch& batch, const Workload& workload, const GraphOptions& options,
-               OpGraph& graph)
+  StepRecorder(const RankModel& model, const RankBatch& batch, const Workload& workload,
+               const GraphOptions& options, OpGraph& graph)
       : model_(model),
         batch_(batch),
         workload_(workload),
@@ -36,7 +36,8 @@ class StepRecorder {
                device_.memory()),
         max_rows_(std::max(num_rows(batch), num_logit_rows(batch))),
         arena_(forward_buffer_bytes(model.rank_config(), max_rows_, options.activations), device_.memory()),
-        forward_(model.rank_config(), model.weights(), device_, cache_, Precision::kReleased, max_rows_, arena_),
+        forward_(model.rank_config(), model.weights(), device_, cache_, Precision::kReleased, max_rows_,
+                 arena_),
         type_(options.activations) {}
 
   void record() {
@@ -46,6 +47,7 @@ class StepRecorder {
     const ShapeBatch step(batch_);
     device_.enter(GraphPart::kLayers);
     const Activations<3> streams = forward_.run(step.view());
+    if (!model_.stage().last) return;
     if (graph_.num_logit_rows > 0) {
       device_.enter(GraphPart::kHead);
       gather(graph_.num_logit_rows);

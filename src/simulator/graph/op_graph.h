@@ -30,13 +30,13 @@ enum class GraphPart : std::uint8_t { kLayers, kHead, kDraft };
 
 /// One call of an operation or, with a group of more than one, a message.
 struct GraphOp {
-  std::string_view name;         ///< as `Device` calls it: "linear", "experts", "all_reduce"
-  std::string detail;            ///< which one, or its arguments' shapes: "wq_a wkv [4096 x 4096 -> 1536]"
-  std::int64_t block = -1;       ///< layer or MTP block; -1: none
+  std::string_view name;    ///< as `Device` calls it: "linear", "experts", "all_reduce"
+  std::string detail;       ///< which one, or its arguments' shapes: "wq_a wkv [4096 x 4096 -> 1536]"
+  std::int64_t block = -1;  ///< layer or MTP block; -1: none
   GraphPart part = GraphPart::kLayers;
-  double num_rows = 0;           ///< tokens that it works on: how well a kernel does depends on it
-  OpCost cost;                   ///< of an operation
-  Collective collective;         ///< of a message
+  double num_rows = 0;    ///< tokens that it works on: how well a kernel does depends on it
+  OpCost cost;            ///< of an operation
+  Collective collective;  ///< of a message
 
   [[nodiscard]] bool is_collective() const { return collective.group_size > 1; }
 };
@@ -53,7 +53,8 @@ struct OpGraph {
 /// How a device runs the forward pass.
 struct GraphOptions {
   ElementType activations = ElementType::kBf16;
-  bool fuses = true;  ///< runs norms, rotations and the mixing between half-blocks as the GPU of this program does
+  bool fuses =
+      true;  ///< runs norms, rotations and the mixing between half-blocks as the GPU of this program does
 };
 
 /// Runs the engine's forward pass over `batch` on a device that only writes down what it is asked. `workload` tells of

@@ -22,8 +22,9 @@ struct ParallelPlan {
   std::int64_t o_proj_tp = 0;
   std::int64_t lmhead_tp = 0;
   std::int64_t redundant_experts = 0;  ///< copies beyond one of each, in every layer
-  bool sequence_parallel = false;      ///< between attention and attention, ranks of a tp group share out the tokens
-  bool dual_batch_overlap = false;     ///< two micro-batches, one computing while the other communicates
+  bool sequence_parallel =
+      false;  ///< between attention and attention, ranks of a tp group share out the tokens
+  bool dual_batch_overlap = false;  ///< two micro-batches, one computing while the other communicates
 
   /// Ranks of one pipeline stage.
   [[nodiscard]] std::int64_t stage_ranks() const { return dp * tp; }

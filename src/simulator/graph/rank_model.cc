@@ -11,25 +11,54 @@ std::int64_t shared_expert_tp(const ModelConfig& config, const ParallelPlan& pla
   return same_tokens && config.moe_intermediate_size % (plan.tp * kWeightBlock) == 0 ? plan.tp : 1;
 }
 
+ModelConfig stage_config(const ModelConfig& config, const Stage& stage) {
+  ModelConfig own = config;
+  own.num_hidden_layers = stage.end - stage.begin;
+  own.num_hash_layers =
+      std::clamp<std::int64_t>(config.num_hash_layers - stage.begin, 0, own.num_hidden_layers);
+  if (!stage.last) own.num_nextn_predict_layers = 0;
+  const auto ratios = config.compress_ratios.begin();
+  own.compress_ratios.assign(ratios + stage.begin, ratios + stage.end);
+  own.compress_ratios.insert(own.compress_ratios.end(), ratios + config.num_hidden_layers,
+                             ratios + config.num_hidden_layers + own.num_nextn_predict_layers);
+  return own;
+}
+
 RankModel::RankModel(const ModelConfig& config, const StorageFormats& formats, const ParallelPlan& plan)
-    : config_(config), rank_config_(config), formats_(formats), plan_(plan) {
-  rank_config_.num_attention_heads = config.num_attention_heads / plan.tp;
-  rank_config_.o_groups = std::max<std::int64_t>(1, config.o_groups / plan.tp);
-  const std::int64_t width = config.hidden_size;
-  weights_.embedding = {reinterpret_cast<const Bf16Bits*>(memory_.allocate(2 * config.vocab_size * width)),
-                        {config.vocab_size, width}};
-  weights_.head = matrix((config.vocab_size + plan.lmhead_tp - 1) / plan.lmhead_tp, width, WeightFormat::kBF16);
-  weights_.norm = vector(width);
-  weights_.hc_head = mixing(config.hc_mult, 1);
-  weights_.blocks.reserve(static_cast<std::size_t>(config.num_blocks()));
-  for (std::int64_t block = 0; block < config.num_blocks(); ++block) add_block(block);
-  for (std::int64_t i = 0; i < config.num_nextn_predict_layers; ++i) add_mtp_block();
+    : RankModel(config, formats, plan, {.begin = 0, .end = config.num_hidden_layers}) {}
+
+RankModel::RankModel(const ModelConfig& config, const StorageFormats& formats, const ParallelPlan& plan,
+                     const Stage& stage)
+    : config_(stage_config(config, stage)),
+      rank_config_(config_),
+      formats_(formats),
+      plan_(plan),
+      stage_(stage) {
+  rank_config_.num_attention_heads = config_.num_attention_heads / plan.tp;
+  rank_config_.o_groups = std::max<std::int64_t>(1, config_.o_groups / plan.tp);
+  const std::int64_t width = config_.hidden_size;
+  if (stage.first || config_.num_nextn_predict_layers > 0) {
+    weights_.embedding = {reinterpret_cast<const Bf16Bits*>(memory_.allocate(2 * config_.vocab_size * width)),
+                          {config_.vocab_size, width}};
+  }
+  if (stage.last) {
+    weights_.head =
+        matrix((config_.vocab_size + plan.lmhead_tp - 1) / plan.lmhead_tp, width, WeightFormat::kBF16);
+    weights_.norm = vector(width);
+    weights_.hc_head = mixing(config_.hc_mult, 1);
+  }
+  weights_.blocks.reserve(static_cast<std::size_t>(config_.num_blocks()));
+  for (std::int64_t block = 0; block < config_.num_blocks(); ++block) add_block(block);
+  for (std::int64_t i = 0; i < config_.num_nextn_predict_layers; ++i) add_mtp_block();
   note_places();
 }
 
 WeightMatrix RankModel::matrix(std::int64_t rows, std::int64_t cols, WeightFormat format) {
   WeightMatrix matrix{.format = format, .rows = rows, .cols = cols};
   matrix.data = memory_.allocate(rows * matrix.row_bytes());
+  if (format == WeightFormat::kFp8) matrix.block_scales = reinterpret_cast<const float*>(memory_.allocate(1));
+  if (format == WeightFormat::kFp4)
+    matrix.group_scales = reinterpret_cast<const std::uint8_t*>(memory_.allocate(1));
   return matrix;
 }
 
@@ -92,7 +121,8 @@ void RankModel::add_block(std::int64_t block) {
   moe.routed.assign(static_cast<std::size_t>(plan_.local_experts(c)),
                     expert(c.moe_intermediate_size / plan_.moe_tp, formats_.experts));
   moe.has_shared = c.n_shared_experts > 0;
-  if (moe.has_shared) moe.shared = expert(c.moe_intermediate_size / shared_expert_tp(c, plan_), formats_.dense);
+  if (moe.has_shared)
+    moe.shared = expert(c.moe_intermediate_size / shared_expert_tp(c, plan_), formats_.dense);
   weights_.blocks.push_back(std::move(weights));
 }
 

@@ -19,27 +19,39 @@ struct MatrixPlace {
   std::int64_t block = -1;  ///< -1: of no block
 };
 
+/// Consecutive layers of a pipeline stage: the first one embeds, the last one has MTP blocks and the head.
+struct Stage {
+  std::int64_t begin = 0;  ///< layer
+  std::int64_t end = 0;    ///< layer after the last
+  bool first = true;
+  bool last = true;
+};
+
+/// The model of `stage` alone, as a config.
+[[nodiscard]] ModelConfig stage_config(const ModelConfig& config, const Stage& stage);
+
 /// Heads, vocabulary and the shared expert as the tensor-parallel group splits them; of routed experts the slots of one
 /// rank, with their part of the inner width. Indexer, compressors, norms, mixing and the router are whole on every rank.
 class RankModel {
  public:
-  /// `plan` resolved and legal.
+  /// `plan` resolved and legal. The whole model.
   RankModel(const ModelConfig& config, const StorageFormats& formats, const ParallelPlan& plan);
+  RankModel(const ModelConfig& config, const StorageFormats& formats, const ParallelPlan& plan,
+            const Stage& stage);
   RankModel(const RankModel&) = delete;
   RankModel& operator=(const RankModel&) = delete;
 
-  /// The whole model's.
+  /// All heads; the stage's layers.
   [[nodiscard]] const ModelConfig& config() const { return config_; }
   /// With this rank's heads.
   [[nodiscard]] const ModelConfig& rank_config() const { return rank_config_; }
   [[nodiscard]] const ParallelPlan& plan() const { return plan_; }
+  [[nodiscard]] const Stage& stage() const { return stage_; }
   [[nodiscard]] const StorageFormats& formats() const { return formats_; }
   /// Addresses mean nothing.
   [[nodiscard]] const WeightTree& weights() const { return weights_; }
   /// Null for a matrix that is not one of `weights()`.
   [[nodiscard]] const MatrixPlace* place_of(const WeightMatrix* matrix) const;
-  /// Of layers routed by token id: from the whole model.
-  [[nodiscard]] bool is_hash_routed(std::int64_t block) const { return config_.is_hash_routed(block); }
 
  private:
   [[nodiscard]] WeightMatrix matrix(std::int64_t rows, std::int64_t cols, WeightFormat format);
@@ -55,6 +67,7 @@ class RankModel {
   ModelConfig rank_config_;
   StorageFormats formats_;
   ParallelPlan plan_;
+  Stage stage_;
   UnbackedMemory memory_;
   WeightTree weights_;
   std::unordered_map<const WeightMatrix*, MatrixPlace> places_;

@@ -16,11 +16,6 @@ constexpr std::int64_t kMostTokensByVisit = 256;
 
 std::string shape(const WeightMatrix& weight) { return fmt::format("[{} -> {}]", weight.cols, weight.rows); }
 
-template <class View>
-View first_rows(const View& view, std::int64_t count) {
-  return view.slice(0, count);
-}
-
 /// The same argument over its first rows.
 HcPreArgs first_rows(HcPreArgs args, std::int64_t count) {
   args.streams = args.streams.slice(0, count);
@@ -54,8 +49,8 @@ double expected_ranks(double num_experts, double num_ranks, double num_chosen) {
 
 }  // namespace
 
-RecordingDevice::RecordingDevice(const RankModel& model, const Workload& workload, const GraphOptions& options,
-                                 OpGraph& graph)
+RecordingDevice::RecordingDevice(const RankModel& model, const Workload& workload,
+                                 const GraphOptions& options, OpGraph& graph)
     : model_(model), plan_(model.plan()), workload_(workload), options_(options), graph_(graph) {}
 
 void RecordingDevice::add(std::string_view operation, std::string detail, std::int64_t num_rows,
@@ -82,6 +77,7 @@ std::int64_t RecordingDevice::kept(std::int64_t rows) const {
 }
 
 void RecordingDevice::embed(const EmbedArgs& args) {
+  if (args.table.empty()) return;  // of a stage that gets its streams from the one before
   const std::int64_t rows = kept(args.out.extent(0));
   add("embed", fmt::format("{} streams", args.out.extent(1)), rows,
       embed_cost({.tokens = args.tokens.first(static_cast<std::size_t>(rows)),
@@ -145,12 +141,13 @@ void RecordingDevice::kv_store(const KvStoreArgs& args) {
 }
 
 void RecordingDevice::compressor(const CompressorArgs& args) {
-  add("compressor", fmt::format("ratio {}, width {}", args.ratio, args.norm_weight.size()),
-      args.kv.extent(0), compressor_cost(args));
+  add("compressor", fmt::format("ratio {}, width {}", args.ratio, args.norm_weight.size()), args.kv.extent(0),
+      compressor_cost(args));
 }
 
 void RecordingDevice::indexer(const IndexerArgs& args) {
-  add("indexer", fmt::format("{} heads x {}, top {}", args.q.extent(1), args.q.extent(2), args.selected.extent(1)),
+  add("indexer",
+      fmt::format("{} heads x {}, top {}", args.q.extent(1), args.q.extent(2), args.selected.extent(1)),
       args.q.extent(0), indexer_cost(args));
 }
 
@@ -183,10 +180,11 @@ void RecordingDevice::grouped_linear(const GroupedLinearArgs& args) {
   weight.cols = c.group_dim();
   const ElementType type = args.x.element_type();
   add("grouped_linear", fmt::format("{} {} groups {}", place->name, groups, shape(weight)), num_rows,
-      grouped_linear_cost({.x = ConstActivations<3>(args.x.address(), type, {num_rows, groups, c.group_dim()}),
-                           .weight = &weight,
-                           .y = Activations<2>(args.y.address(), type, {num_rows, weight.rows}),
-                           .precision = args.precision}));
+      grouped_linear_cost(
+          {.x = ConstActivations<3>(args.x.address(), type, {num_rows, groups, c.group_dim()}),
+           .weight = &weight,
+           .y = Activations<2>(args.y.address(), type, {num_rows, weight.rows}),
+           .precision = args.precision}));
 }
 
 void RecordingDevice::project_output(const LinearArgs& args) {
@@ -196,7 +194,8 @@ void RecordingDevice::project_output(const LinearArgs& args) {
   WeightMatrix weight = *given.weight;
   weight.cols = c.o_groups / plan_.o_proj_tp * c.o_lora_rank;
   const ElementType type = args.x.element_type();
-  const LinearOutput output{&weight, Activations<2>(given.y.address(), given.y.element_type(), {num_rows, weight.rows})};
+  const LinearOutput output{
+      &weight, Activations<2>(given.y.address(), given.y.element_type(), {num_rows, weight.rows})};
   add("linear", fmt::format("wo_b {}", shape(weight)), num_rows,
       linear_cost({.x = ConstActivations<2>(args.x.address(), type, {num_rows, weight.cols}),
                    .outputs = {&output, 1},
@@ -225,8 +224,8 @@ void RecordingDevice::messages_before_experts(std::int64_t num_rows) {
   const double row_bytes = width + width / kWeightBlock;  // e4m3 and power-of-two scales
   const double remote = (ranks - 1) / ranks;
   const double by_visit = rows * chosen * row_bytes * remote;
-  const double by_rank = rows * expected_ranks(static_cast<double>(c.n_routed_experts), ranks, chosen) * remote *
-                         (row_bytes + 8 * chosen);
+  const double by_rank = rows * expected_ranks(static_cast<double>(c.n_routed_experts), ranks, chosen) *
+                         remote * (row_bytes + 8 * chosen);
   add_message(CollectiveKind::kAllToAll, plan_.ep, num_rows <= kMostTokensByVisit ? by_visit : by_rank);
   add_message(CollectiveKind::kAllGather, plan_.moe_tp, rows * chosen / ranks * row_bytes);
 }
@@ -243,7 +242,7 @@ void RecordingDevice::messages_after_experts(std::int64_t num_rows) {
 void RecordingDevice::experts(const ExpertsArgs& args) {
   const ModelConfig& c = model_.config();
   const std::int64_t own_rows = args.x.extent(0);
-  const double imbalance = model_.is_hash_routed(block_) ? workload_.hash_imbalance : workload_.imbalance;
+  const double imbalance = c.is_hash_routed(block_) ? workload_.hash_imbalance : workload_.imbalance;
   // Ranks with the same tokens compute what they have for all of them and add up; others send tokens to where experts are.
   const bool same_tokens = plan_.dp == 1 && !plan_.sequence_parallel;
   const std::int64_t num_rows = same_tokens ? own_rows : share_of(own_rows, plan_.tp);
@@ -262,14 +261,18 @@ void RecordingDevice::experts(const ExpertsArgs& args) {
   add("experts",
       fmt::format("{} of {} experts, {:.0f} visits{}", plan_.local_experts(c), c.n_routed_experts, visits,
                   args.shared != nullptr ? ", shared" : ""),
-      static_cast<std::int64_t>(std::ceil(visits / chosen)), experts_cost(own, {visits, visited}));
+      num_rows,
+      routed_experts_cost(own, visits, visited) + shared_expert_cost(own, static_cast<double>(num_rows)) +
+          combine_cost(own, same_tokens ? visits : static_cast<double>(num_rows) * chosen,
+                       static_cast<double>(num_rows)));
   if (!same_tokens) {
     messages_after_experts(num_rows);
     if (!plan_.sequence_parallel) {  // every rank of the tensor-parallel group goes on with all tokens
       add_message(CollectiveKind::kAllGather, plan_.tp, 2.0 * static_cast<double>(num_rows * c.hidden_size));
     }
   } else {
-    add_message(CollectiveKind::kAllReduce, plan_.stage_ranks(), 4.0 * static_cast<double>(own_rows * c.hidden_size));
+    add_message(CollectiveKind::kAllReduce, plan_.stage_ranks(),
+                4.0 * static_cast<double>(own_rows * c.hidden_size));
   }
 }
 
@@ -301,7 +304,8 @@ void RecordingDevice::hc_pre_norm(const HcPreArgs& pre, const RmsNormArgs& norm)
   add("hc_pre_norm", "", rows, hc_pre_norm_cost(first_rows(pre, rows), first_rows(norm, rows)));
 }
 
-void RecordingDevice::hc_post_pre_norm(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm) {
+void RecordingDevice::hc_post_pre_norm(const HcPostArgs& post, const HcPreArgs& pre,
+                                       const RmsNormArgs& norm) {
   const std::int64_t rows = kept(pre.u.extent(0));
   if (!options_.fuses) {
     hc_post(post);
@@ -318,8 +322,8 @@ void RecordingDevice::rms_norm_rope(const RmsNormArgs& norm, const RopeArgs& tur
 
 void RecordingDevice::sparse_attention_rope(const SparseAttentionArgs& args, const RopeArgs& turn) {
   if (!options_.fuses) return Device::sparse_attention_rope(args, turn);
-  add("sparse_attention_rope", fmt::format("{} heads, ratio {}", args.q.extent(1), args.ratio), args.q.extent(0),
-      sparse_attention_rope_cost(args, turn));
+  add("sparse_attention_rope", fmt::format("{} heads, ratio {}", args.q.extent(1), args.ratio),
+      args.q.extent(0), sparse_attention_rope_cost(args, turn));
 }
 
 }  // namespace baleen

@@ -14,7 +14,8 @@ namespace baleen {
 class RecordingDevice final : public Device {
  public:
   /// Appends to `graph`. All outlive this.
-  RecordingDevice(const RankModel& model, const Workload& workload, const GraphOptions& options, OpGraph& graph);
+  RecordingDevice(const RankModel& model, const Workload& workload, const GraphOptions& options,
+                  OpGraph& graph);
 
   /// What follows belongs to `part`.
   void enter(GraphPart part) { part_ = part; }

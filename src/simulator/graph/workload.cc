@@ -29,7 +29,8 @@ void validate(const Workload& workload, const ModelConfig& config) {
     fail("--num-queries {}: 1 to {} are possible", workload.num_queries, kMostQueries);
   }
   if (workload.query_length < 1) fail("--query-length {}: at least 1 is possible", workload.query_length);
-  if (workload.context_length < 0) fail("--context-length {}: 0 is the least possible", workload.context_length);
+  if (workload.context_length < 0)
+    fail("--context-length {}: 0 is the least possible", workload.context_length);
   if (workload.num_mtp_tokens < 0 || workload.num_mtp_tokens > kMostDrafts) {
     fail("--num-mtp-tokens {}: 0 to {} are possible", workload.num_mtp_tokens, kMostDrafts);
   }
@@ -45,7 +46,8 @@ void validate(const Workload& workload, const ModelConfig& config) {
     if (!(rate >= 0 && rate <= 1)) fail("--mtp-acceptance {}: rates lie in 0 to 1", rate);
   }
   if (!(workload.prefix_cache_hit_rate >= 0 && workload.prefix_cache_hit_rate < 1)) {
-    fail("--prefix-cache-hit-rate {}: at least 0 and less than 1 is possible", workload.prefix_cache_hit_rate);
+    fail("--prefix-cache-hit-rate {}: at least 0 and less than 1 is possible",
+         workload.prefix_cache_hit_rate);
   }
   for (const double imbalance : {workload.imbalance, workload.hash_imbalance}) {
     if (!(imbalance >= 1 && std::isfinite(imbalance)))

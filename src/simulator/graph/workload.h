@@ -15,11 +15,12 @@ struct Workload {
   std::int64_t query_length = 1;    ///< new tokens of each; while decoding 1, and the drafts
   std::int64_t context_length = 0;  ///< positions of each that are cached before
   bool decode = false;
-  std::int64_t num_mtp_tokens = 0;        ///< drafted for each step of decoding
-  std::vector<double> mtp_acceptance;     ///< of draft i, given that those before it were accepted; the last one holds for the rest
-  double prefix_cache_hit_rate = 0;       ///< of a prompt's tokens, in [0, 1); not while decoding
-  double imbalance = 1;                   ///< heaviest rank's share of routed tokens over the mean, >= 1
-  double hash_imbalance = 1;              ///< the same in layers routed by token id
+  std::int64_t num_mtp_tokens = 0;  ///< drafted for each step of decoding
+  std::vector<double>
+      mtp_acceptance;  ///< of draft i, given that those before it were accepted; the last one holds for the rest
+  double prefix_cache_hit_rate = 0;  ///< of a prompt's tokens, in [0, 1); not while decoding
+  double imbalance = 1;              ///< heaviest rank's share of routed tokens over the mean, >= 1
+  double hash_imbalance = 1;         ///< the same in layers routed by token id
 
   /// Tokens that a step of decoding yields for each query on average: 1 + a1 + a1 a2 + ...
   [[nodiscard]] double tokens_per_step() const;
