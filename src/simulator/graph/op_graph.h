@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,8 +54,11 @@ struct OpGraph {
 /// How a device runs the forward pass.
 struct GraphOptions {
   ElementType activations = ElementType::kBf16;
-  bool fuses =
-      true;  ///< runs norms, rotations and the mixing between half-blocks as the GPU of this program does
+  /// Runs norms, rotations and the mixing between half-blocks as the GPU of this program does.
+  bool fuses = true;
+  /// How many of a block's experts the step visits, where that is known: recorded ids. Otherwise as many as routing without
+  /// preferences would.
+  std::function<double(std::int64_t block)> visited_experts = nullptr;
 };
 
 /// Runs the engine's forward pass over `batch` on a device that only writes down what it is asked. `workload` tells of

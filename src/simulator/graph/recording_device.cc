@@ -251,7 +251,9 @@ void RecordingDevice::experts(const ExpertsArgs& args) {
   const double visits = all_rows * chosen / static_cast<double>(plan_.ep) * (plan_.ep > 1 ? imbalance : 1);
   const double slots = static_cast<double>(plan_.local_experts(c));
   const double visited =
-      slots * (1 - std::pow(1 - chosen / static_cast<double>(c.n_routed_experts), all_rows));
+      options_.visited_experts
+          ? options_.visited_experts(block_)
+          : slots * (1 - std::pow(1 - chosen / static_cast<double>(c.n_routed_experts), all_rows));
   if (!same_tokens) messages_before_experts(num_rows);
   ExpertsArgs own = args;
   own.x = args.x.slice(0, num_rows);
