@@ -6,6 +6,7 @@
 #include "model/presets.h"
 #include "model/tensor_table.h"
 #include "simulator/graph/op_graph.h"
+#include "simulator/graph/v32_geometry.h"
 
 namespace baleen {
 namespace {
@@ -17,6 +18,7 @@ struct Known {
   double cache_mb_4k, cache_mb_64k, cache_mb_1m;
   std::int64_t cache_held_1m;
   double gflops_1m, gflops_fp8_1m;
+  double share_of_v32_flops, share_of_v32_cache;
 };
 
 constexpr Known kFlash{.preset = "flash",
@@ -28,7 +30,9 @@ constexpr Known kFlash{.preset = "flash",
                        .cache_mb_1m = 479.5,
                        .cache_held_1m = 3'688'172'544,
                        .gflops_1m = 140.3,
-                       .gflops_fp8_1m = 123.6};
+                       .gflops_fp8_1m = 123.6,
+                       .share_of_v32_flops = 0.103,
+                       .share_of_v32_cache = 0.0732};
 constexpr Known kPro{.preset = "pro",
                      .bytes_beside_experts = 29'174'270'072,
                      .bytes_of_experts = 835'530'522'624,
@@ -38,8 +42,9 @@ constexpr Known kPro{.preset = "pro",
                      .cache_mb_1m = 705.6,
                      .cache_held_1m = 5'280'404'480,
                      .gflops_1m = 303.2,
-                     .gflops_fp8_1m = 327.6};
-constexpr double kV32GFlopsAt1M = 1196.7;
+                     .gflops_fp8_1m = 327.6,
+                     .share_of_v32_flops = 0.274,
+                     .share_of_v32_cache = 0.1048};
 
 class KnownAnswers : public testing::TestWithParam<Known> {
  protected:
@@ -80,12 +85,23 @@ TEST_P(KnownAnswers, CacheThatOneTokenReads) {
 TEST_P(KnownAnswers, FlopsOfATokenAtAMillion) {
   const OpCost cost = token_at(1 << 20);
   EXPECT_NEAR(1e-9 * cost.matrix_flops(), GetParam().gflops_1m, 0.05);
-  // What an FP8 product takes is one, wider ones two, FP4 on both sides a half.
-  const auto of = [&](MathFormat format) { return cost.flops[static_cast<std::size_t>(format)]; };
-  const double fp8 =
-      2 * (of(MathFormat::kF32) + of(MathFormat::kBF16)) + of(MathFormat::kFp8) + of(MathFormat::kFp4) / 2;
+  const double fp8 = fp8_equivalent_flops(cost);
   EXPECT_NEAR(1e-9 * fp8, GetParam().gflops_fp8_1m, 0.05);
-  EXPECT_NEAR(1e-9 * fp8 / kV32GFlopsAt1M, GetParam().gflops_fp8_1m / kV32GFlopsAt1M, 1e-4);
+  EXPECT_NEAR(fp8 / fp8_equivalent_flops(v32_token_cost(1 << 20)), GetParam().share_of_v32_flops, 5e-4);
+}
+
+TEST_P(KnownAnswers, CacheHeldAtAMillion) {
+  const CacheGeometry geometry = cache_geometry(config_, Precision::kReleased);
+  // Entries and keys of all positions, and the main layers' windows.
+  const double held = geometry.bytes_per_token() * (1 << 20) +
+                      static_cast<double>(config_.num_hidden_layers * geometry.window_bytes());
+  EXPECT_NEAR(held, static_cast<double>(GetParam().cache_held_1m), 1);
+  EXPECT_NEAR(held / static_cast<double>(v32_cache_bytes(1 << 20)), GetParam().share_of_v32_cache, 5e-4);
+}
+
+TEST(V32Geometry, TheFigureThatTheReportComparesWith) {
+  EXPECT_NEAR(1e-9 * fp8_equivalent_flops(v32_token_cost(1 << 20)), 1196.7, 0.05);
+  EXPECT_NEAR(1e-9 * static_cast<double>(v32_cache_bytes(1 << 20)), 50.4, 0.05);
 }
 
 INSTANTIATE_TEST_SUITE_P(Released, KnownAnswers, testing::Values(kFlash, kPro),
