@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "app/simulate_search.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -103,6 +104,7 @@ void add_simulate_command(CLI::App& app) {
         ->expected(0, 1)
         ->group("");
   }
+  add_simulate_search_command(*command);
   command->require_subcommand(0, 1);
   command->callback([flags, ignored, command] {
     if (command->get_subcommands().empty()) run_simulate(*flags, *ignored);

@@ -46,12 +46,20 @@ SimulatedModel SimulatedModelFlags::load() const {
   return loaded;
 }
 
-void DeploymentFlags::add_to(CLI::App& command) {
+void DeviceFlags::add_to(CLI::App& command) {
   model.add_to(command);
   std::string known = "One of these, or a .json file of a profile:";
   for (const DeviceProfile& profile : device_profiles())
     known += fmt::format("\n  {}: {}", profile.name, profile.description);
   command.add_option("--device,-d", device, known)->capture_default_str();
+  command
+      .add_option("--reserved-memory-gb", reserved_gb,
+                  "GB of a device that are not for the model (the profile's)")
+      ->check(CLI::NonNegativeNumber);
+}
+
+void DeploymentFlags::add_to(CLI::App& command) {
+  DeviceFlags::add_to(command);
   const auto count = [&](const char* names, std::int64_t& value, const char* text) {
     command.add_option(names, value, text)->check(CLI::NonNegativeNumber);
   };
@@ -70,13 +78,9 @@ void DeploymentFlags::add_to(CLI::App& command) {
                    "Ranks of a tp group share out the tokens between attention and attention");
   command.add_flag("--dbo", plan.dual_batch_overlap,
                    "Two micro-batches: one computes while the other communicates");
-  command
-      .add_option("--reserved-memory-gb", reserved_gb,
-                  "GB of a device that are not for the model (the profile's)")
-      ->check(CLI::NonNegativeNumber);
 }
 
-DeviceProfile DeploymentFlags::load_device() const {
+DeviceProfile DeviceFlags::load_device() const {
   DeviceProfile profile = load_device_profile(device);
   constexpr double kGB = 1e9;
   if (reserved_gb > 0) profile.reserved_bytes = static_cast<std::int64_t>(reserved_gb * kGB);

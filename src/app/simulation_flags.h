@@ -20,15 +20,20 @@ struct SimulatedModelFlags {
   [[nodiscard]] SimulatedModel load() const;
 };
 
-struct DeploymentFlags {
+struct DeviceFlags {
   SimulatedModelFlags model;
   std::string device = "h200";
-  ParallelPlan plan;
   double reserved_gb = 0;
 
   void add_to(CLI::App& command);
   /// Throws `Error`.
   [[nodiscard]] DeviceProfile load_device() const;
+};
+
+struct DeploymentFlags : DeviceFlags {
+  ParallelPlan plan;
+
+  void add_to(CLI::App& command);
   /// Resolved; throws `Error` with every rule it breaks.
   [[nodiscard]] ParallelPlan legal_plan(const ModelConfig& config) const;
 };
