@@ -146,6 +146,7 @@ DeviceProfile parse_device_profile(std::string_view text, std::string_view label
   fields.take("name", profile.name);
   fields.take("description", profile.description);
   fields.take("is_cpu", profile.is_cpu);
+  fields.take("fuses", profile.fuses);
   if (const Json* peaks = fields.find("peak_flops")) {
     Fields entries(*peaks, fmt::format("{}.peak_flops", label));
     for (std::size_t i = 0; i < kFormatNames.size(); ++i)
@@ -204,6 +205,7 @@ DeviceProfile parse_device_profile(std::string_view text, std::string_view label
 std::string profile_text(const DeviceProfile& profile) {
   Json json{{"name", profile.name}, {"description", profile.description}};
   if (profile.is_cpu) json["is_cpu"] = true;
+  if (profile.fuses) json["fuses"] = true;
   for (std::size_t i = 0; i < kFormatNames.size(); ++i) {
     if (profile.peak_flops[i] > 0) json["peak_flops"][std::string(kFormatNames[i])] = profile.peak_flops[i];
   }

@@ -84,6 +84,7 @@ OpTime TimeModel::operation_time(const GraphOp& op) const {
   time.static_seconds = efficiency.static_seconds >= 0 ? efficiency.static_seconds
                         : graph_                       ? profile_.graph_seconds
                                                        : profile_.eager_seconds;
+  time.static_seconds *= op.num_kernels;
   const double work = std::max(time.compute_seconds, time.memory_seconds);
   time.seconds = time.static_seconds + work;
   time.bound = time.static_seconds > work                    ? Bound::kLatency

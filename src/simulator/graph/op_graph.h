@@ -36,6 +36,8 @@ struct GraphOp {
   std::int64_t block = -1;  ///< layer or MTP block; -1: none
   GraphPart part = GraphPart::kLayers;
   double num_rows = 0;    ///< tokens that it works on: how well a kernel does depends on it
+  /// Kernels that do it where nothing is fused: an operation on several weights has one for each.
+  int num_kernels = 1;
   OpCost cost;            ///< of an operation
   Collective collective;  ///< of a message
 
