@@ -89,6 +89,7 @@ OperationEfficiency read_operation(const Json& json, const std::string& label) {
   Fields fields(json, label);
   fields.take("overlaps_scalar", operation.overlaps_scalar);
   fields.take("rows_per_tile", operation.rows_per_tile);
+  fields.take("heads_per_tile", operation.heads_per_tile);
   if (const Json* points = fields.find("points")) {
     if (!points->is_array()) fail("{}.points: expected a list, found {}", label, points->type_name());
     for (std::size_t i = 0; i < points->size(); ++i) {
@@ -221,6 +222,7 @@ std::string profile_text(const DeviceProfile& profile) {
     Json entry;
     if (operation.overlaps_scalar) entry["overlaps_scalar"] = true;
     if (operation.rows_per_tile > 0) entry["rows_per_tile"] = operation.rows_per_tile;
+    if (operation.heads_per_tile > 0) entry["heads_per_tile"] = operation.heads_per_tile;
     entry["points"] = points_json(operation.points);
     json["operations"][name] = std::move(entry);
   }

@@ -158,6 +158,7 @@ void RecordingDevice::indexer(const IndexerArgs& args) {
 void RecordingDevice::sparse_attention(const SparseAttentionArgs& args) {
   add("sparse_attention", fmt::format("{} heads, ratio {}", args.q.extent(1), args.ratio), args.q.extent(0),
       sparse_attention_cost(args));
+  graph_.ops.back().num_heads = static_cast<double>(args.q.extent(1));
 }
 
 std::int64_t RecordingDevice::output_rows(std::int64_t num_rows) const {
@@ -250,7 +251,8 @@ void RecordingDevice::experts(const ExpertsArgs& args) {
   // Ranks with the same tokens compute what they have for all of them and add up; others send tokens to where experts are.
   const bool same_tokens = plan_.dp == 1 && !plan_.sequence_parallel;
   const std::int64_t num_rows = same_tokens ? own_rows : share_of(own_rows, plan_.tp);
-  const auto all_rows = static_cast<double>(own_rows * plan_.dp);
+  const std::int64_t groups = workload_.active_groups > 0 ? workload_.active_groups : plan_.dp;
+  const auto all_rows = static_cast<double>(own_rows * groups);
   const auto chosen = static_cast<double>(c.num_experts_per_tok);
   const double visits = all_rows * chosen / static_cast<double>(plan_.ep) * (plan_.ep > 1 ? imbalance : 1);
   const double slots = static_cast<double>(plan_.local_experts(c));
@@ -331,6 +333,7 @@ void RecordingDevice::sparse_attention_rope(const SparseAttentionArgs& args, con
   if (!options_.fuses) return Device::sparse_attention_rope(args, turn);
   add("sparse_attention_rope", fmt::format("{} heads, ratio {}", args.q.extent(1), args.ratio),
       args.q.extent(0), sparse_attention_rope_cost(args, turn));
+  graph_.ops.back().num_heads = static_cast<double>(args.q.extent(1));
 }
 
 }  // namespace baleen

@@ -20,6 +20,7 @@ T* unread() {
 
 double serving_metric(const PublishedRow& row, const DeploymentEstimate& estimate, const std::string& name) {
   if (name == "ttft_ms") return kMilliseconds * estimate.ttft_seconds;
+  if (name == "itl_ms") return kMilliseconds * estimate.tpot_seconds * tokens_per_step(row.load);
   if (name == "tpot_ms") return kMilliseconds * estimate.tpot_seconds;
   if (name == "total_tokens_per_second") {
     return estimate.requests_per_second * static_cast<double>(row.load.prompt_tokens + row.load.reply_tokens);
@@ -51,6 +52,7 @@ GraphOp attention_op(const AttentionShape& shape) {
   args.window.base = args.compressed.base = unread<std::byte>();
   return {.name = "sparse_attention",
           .num_rows = static_cast<double>(shape.num_rows),
+          .num_heads = static_cast<double>(shape.num_heads),
           .cost = sparse_attention_cost(args)};
 }
 

@@ -68,6 +68,7 @@ void read_serving(const RowReader& reader, PublishedRow& row) {
   load.need("prompt_tokens", row.load.prompt_tokens);
   load.need("reply_tokens", row.load.reply_tokens);
   load.need("concurrency", row.load.concurrency);
+  load.take("max_running", row.load.max_running);
   load.take("num_mtp_tokens", row.load.num_mtp_tokens);
   load.take("mtp_acceptance", row.load.mtp_acceptance);
   row.plan = resolved(row.plan, row.model.config);
