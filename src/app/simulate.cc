@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/simulate_search.h"
+#include "app/simulate_train.h"
 #include "app/simulate_validate.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
@@ -106,6 +107,7 @@ void add_simulate_command(CLI::App& app) {
         ->group("");
   }
   add_simulate_search_command(*command);
+  add_simulate_train_command(*command);
   add_simulate_validate_command(*command);
   command->require_subcommand(0, 1);
   command->callback([flags, ignored, command] {
