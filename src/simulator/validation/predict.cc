@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "ops/experts/experts.h"
+#include "ops/linear/linear.h"
 #include "ops/operation/expected_distinct.h"
 #include "ops/sparse_attention/sparse_attention.h"
 #include "simulator/validation/published_set.h"
@@ -83,6 +84,17 @@ GraphOp experts_op(const ExpertsShape& shape) {
           .cost = routed_experts_cost(args, tokens * chosen / ranks, visited)};
 }
 
+GraphOp linear_op(const LinearShape& shape) {
+  const WeightMatrix weight = matrix(shape.num_outputs, shape.num_inputs, shape.format);
+  const LinearOutput output{&weight,
+                            {unread<std::byte>(), ElementType::kBf16, {shape.num_rows, shape.num_outputs}}};
+  return {.name = "linear",
+          .num_rows = static_cast<double>(shape.num_rows),
+          .cost = linear_cost(
+              {.x = {unread<const std::byte>(), ElementType::kBf16, {shape.num_rows, shape.num_inputs}},
+               .outputs = {&output, 1}})};
+}
+
 double kernel_seconds(const PublishedRow& row, const DeviceProfile& device) {
   const TimeModel times(device, true);
   switch (row.kind) {
@@ -90,6 +102,8 @@ double kernel_seconds(const PublishedRow& row, const DeviceProfile& device) {
       return times.time_of(attention_op(row.attention)).seconds;
     case PublishedKind::kExperts:
       return times.time_of(experts_op(row.experts)).seconds;
+    case PublishedKind::kLinear:
+      return times.time_of(linear_op(row.linear)).seconds;
     default:
       return times.collective_seconds(row.message);
   }

@@ -96,6 +96,15 @@ void read_experts(const RowReader& reader, ExpertsShape& shape) {
   shape.format = format_named(format, reader.label() + ".format");
 }
 
+void read_linear(const RowReader& reader, LinearShape& shape) {
+  reader.need("num_rows", shape.num_rows);
+  reader.need("num_outputs", shape.num_outputs);
+  reader.need("num_inputs", shape.num_inputs);
+  std::string format = "fp8";
+  reader.take("format", format);
+  shape.format = format_named(format, reader.label() + ".format");
+}
+
 void read_message(const RowReader& reader, Collective& message) {
   std::string kind;
   reader.need("kind", kind);
@@ -126,6 +135,9 @@ PublishedRow read_row(const RowReader& reader) {
   } else if (reader.has("experts")) {
     row.kind = PublishedKind::kExperts;
     read_experts(reader.at("experts"), row.experts);
+  } else if (reader.has("linear")) {
+    row.kind = PublishedKind::kLinear;
+    read_linear(reader.at("linear"), row.linear);
   } else if (reader.has("message")) {
     row.kind = PublishedKind::kMessage;
     read_message(reader.at("message"), row.message);

@@ -14,6 +14,7 @@ enum class PublishedKind : std::uint8_t {
   kServing,    ///< a deployment under load
   kAttention,  ///< one call of sparse attention
   kExperts,    ///< one call of the experts of a rank
+  kLinear,     ///< one linear layer, or several of one shape side by side
   kMessage     ///< one collective
 };
 
@@ -37,6 +38,14 @@ struct ExpertsShape {
   WeightFormat format = WeightFormat::kFp8;
 };
 
+/// Of kLinear: rows times [outputs, inputs].
+struct LinearShape {
+  std::int64_t num_rows = 1;
+  std::int64_t num_outputs = 0;
+  std::int64_t num_inputs = 0;
+  WeightFormat format = WeightFormat::kFp8;
+};
+
 struct PublishedMetric {
   std::string name;  ///< "ttft_ms", "tpot_ms", "total_tokens_per_second_per_device", "us"
   double value = 0;
@@ -54,6 +63,7 @@ struct PublishedRow {
   ServingLoad load;
   AttentionShape attention;
   ExpertsShape experts;
+  LinearShape linear;
   Collective message;
   std::vector<PublishedMetric> published;
   std::string source;

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -8,8 +9,10 @@
 namespace baleen {
 
 std::string validation_table(const std::vector<ValidatedRow>& rows) {
-  std::string text = fmt::format("{:<5}{:<62}{:<14}{:>11}{:>11}{:>8}\n", "id", "what", "figure", "published",
-                                 "predicted", "error");
+  std::size_t width = 0;
+  for (const ValidatedRow& row : rows) width = std::max(width, row.row.title.size() + 2);
+  std::string text = fmt::format("{:<5}{:<{}}{:<14}{:>11}{:>11}{:>8}\n", "id", "what", width, "figure",
+                                 "published", "predicted", "error");
   std::map<std::string, std::string> sources;
   std::string unknown;
   for (const ValidatedRow& row : rows) {
