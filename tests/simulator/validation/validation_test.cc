@@ -45,7 +45,9 @@ TEST(Published, MedianErrors) {
   for (const ValidatedRow& row : rows) {
     for (const PredictedMetric& metric : row.metrics) {
       EXPECT_GT(metric.predicted, 0) << row.row.id;
-      if (row.row.calibrates) EXPECT_NEAR(metric.error(), 0, 0.02) << row.row.id;
+      if (row.row.calibrates) {
+        EXPECT_NEAR(metric.error(), 0, 0.02) << row.row.id;
+      }
     }
   }
 }
