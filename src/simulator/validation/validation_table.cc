@@ -13,26 +13,31 @@ std::string validation_table(const std::vector<ValidatedRow>& rows) {
   for (const ValidatedRow& row : rows) width = std::max(width, row.row.title.size() + 2);
   std::string text = fmt::format("{:<5}{:<{}}{:<14}{:>11}{:>11}{:>8}\n", "id", "what", width, "figure",
                                  "published", "predicted", "error");
-  std::map<std::string, std::string> sources;
-  std::string unknown;
+  std::map<std::string, std::string> sources, unknown;  // to the rows they are of
+  const auto note = [](std::map<std::string, std::string>& notes, const std::string& about,
+                       const std::string& id) {
+    std::string& ids = notes[about];
+    ids += (ids.empty() ? "" : ", ") + id;
+  };
   for (const ValidatedRow& row : rows) {
     for (const PredictedMetric& metric : row.metrics) {
       const std::string name = metric.name == "total_tokens_per_second_per_device" ? "tokens/s/dev"
                                : metric.name == "total_tokens_per_second"          ? "tokens/s"
                                                                                    : metric.name;
-      text += fmt::format("{:<5}{:<62}{:<14}{:>11.4g}{:>11.4g}{:>+7.0f}%{}\n", row.row.id, row.row.title,
-                          name, metric.published, metric.predicted, 100 * metric.error(),
+      text += fmt::format("{:<5}{:<{}}{:<14}{:>11.4g}{:>11.4g}{:>+7.0f}%{}\n", row.row.id, row.row.title,
+                          width, name, metric.published, metric.predicted, 100 * metric.error(),
                           row.row.calibrates ? "  calibrates" : "");
     }
-    std::string& ids = sources[row.row.source];
-    ids += (ids.empty() ? "" : ", ") + row.row.id;
-    if (!row.row.unknown.empty()) unknown += fmt::format("  {}: {}\n", row.row.id, row.row.unknown);
+    note(sources, row.row.source, row.row.id);
+    if (!row.row.unknown.empty()) note(unknown, row.row.unknown, row.row.id);
   }
   text += fmt::format("\nmedian error of deployments {:.0f}%; of kernels that calibrate nothing {:.0f}%\n",
                       100 * median_error(rows, true), 100 * median_error(rows, false));
   text += "\nsources\n";
   for (const auto& [source, ids] : sources) text += fmt::format("  {}: {}\n", ids, source);
-  return text + "\nwhat is not known\n" + unknown;
+  text += "\nwhat is not known\n";
+  for (const auto& [what, ids] : unknown) text += fmt::format("  {}: {}\n", ids, what);
+  return text;
 }
 
 std::string validation_json(const std::vector<ValidatedRow>& rows) {
