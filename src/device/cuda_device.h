@@ -42,6 +42,9 @@ class CudaDevice final : public Device {
   [[nodiscard]] std::int64_t padded_rows(std::int64_t num_rows) const override;
   void synchronise() override;
   StepRows begin(const RaggedBatch& batch) override;
+  StepRows begin(const RaggedBatch& batch, std::span<const TokenId> chosen) override;
+  void set_mark(int mark) override;
+  void wait_for(int mark) override;
   void run(StepPart part, const std::function<void()>& operations) override;
   void capture(StepPart part, std::int64_t num_rows,
                const std::function<void(const StepRows&)>& operations) override;
@@ -88,7 +91,7 @@ class CudaDevice final : public Device {
   };
   static constexpr int kNumParts = static_cast<int>(StepPart::kCount);
 
-  [[nodiscard]] StepRows begin(const RaggedBatch& batch, std::int64_t num_rows);
+  [[nodiscard]] StepRows begin_padded(const RaggedBatch& batch, std::int64_t num_rows);
   [[nodiscard]] std::unique_ptr<CudaGraph>& graph_of(StepPart part, std::int64_t num_rows);
 
   /// Queues an operation; `cost` is called when times are wanted.
@@ -111,6 +114,7 @@ class CudaDevice final : public Device {
   bool capturing_ = false;
   bool side_is_busy_ = false;  ///< something beside has not been joined yet
   std::array<std::vector<std::unique_ptr<CudaGraph>>, kNumParts> graphs_;  ///< by part and rows
+  std::array<CudaEvent, kNumMarks> marks_;
   bool profiling_ = false;
   std::vector<Timed> timed_;
   OpProfile profile_;

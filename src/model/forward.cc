@@ -135,15 +135,20 @@ Activations<3> Forward::run_mtp(const Step& step, ConstActivations<3> streams, s
   return out;
 }
 
-Activations<3> Forward::run(const RaggedBatch& batch) {
-  BALEEN_CHECK_LE(batch.num_rows(), buffers_.u.extent(0));
-  const Step step{batch, device_.begin(batch)};
+Activations<3> Forward::run(const RaggedBatch& batch) { return run_step({batch, device_.begin(batch)}); }
+
+Activations<3> Forward::run(const RaggedBatch& batch, std::span<const TokenId> chosen) {
+  return run_step({batch, device_.begin(batch, chosen)});
+}
+
+Activations<3> Forward::run_step(const Step& step) {
+  BALEEN_CHECK_LE(step.rows.num_rows, buffers_.u.extent(0));
   if (observer_ != nullptr) {
     static_cast<void>(run_main(step));  // a repeated step would not call the observer
   } else {
     device_.run(StepPart::kMain, [&] { static_cast<void>(run_main(step)); });
   }
-  return rows(buffers_.streams, batch.num_rows());
+  return rows(buffers_.streams, step.batch.num_rows());
 }
 
 Activations<3> Forward::run_mtp(const RaggedBatch& batch, ConstActivations<3> streams, std::int64_t depth) {
