@@ -9,7 +9,6 @@
 #include "cuda/chosen_tokens.h"
 #include "cuda/cuda_error.h"
 #include "cuda/gpu_limits.h"
-#include "cuda/l2_prefetch.h"
 
 namespace baleen {
 namespace {
@@ -161,20 +160,6 @@ void CudaDevice::join() {
   if (!side_is_busy_) return;
   make_wait(stream_, side_stream_, side_done_);
   side_is_busy_ = false;
-}
-
-void CudaDevice::expect(std::span<const WeightMatrix* const> weights) {
-  if (!capturing_) return;
-  std::array<std::span<const std::byte>, kMaxPrefetchRanges> ranges;
-  BALEEN_CHECK_LE(weights.size(), ranges.size());
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    const WeightMatrix& weight = *weights[i];
-    ranges[i] = {weight.data, static_cast<std::size_t>(weight.rows * weight.row_bytes())};
-  }
-  const auto prefetch = [&] {
-    prefetch_to_l2(std::span(ranges).first(weights.size()), current_->num_sms, current_->stream);
-  };
-  current_ == &context_ ? beside(prefetch) : prefetch();
 }
 
 template <class Launch, class Cost>

@@ -51,7 +51,6 @@ class CudaDevice final : public Device {
 
   void beside(const std::function<void()>& operations) override;
   void join() override;
-  void expect(std::span<const WeightMatrix* const> weights) override;
 
   void embed(const EmbedArgs& args) override;
   void rope_angles(const RopeAnglesArgs& args) override;

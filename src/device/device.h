@@ -85,8 +85,6 @@ class Device {
   virtual void beside(const std::function<void()>& operations) { operations(); }
   /// What follows takes effect after all that was called beside.
   virtual void join() {}
-  /// Operations that are called soon read these weights: a device may bring them nearer while others leave memory idle.
-  virtual void expect(std::span<const WeightMatrix* const> /*weights*/) {}
 
   virtual void embed(const EmbedArgs& args) = 0;
   virtual void rope_angles(const RopeAnglesArgs& args) = 0;

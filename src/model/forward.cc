@@ -238,11 +238,6 @@ void Forward::run_blocks(std::int64_t begin, std::int64_t end, const Step& step,
     }
     if (observer_ != nullptr) observer_(observer_context_, block, streams);
   }
-  device_.join();
-}
-
-void Forward::expect(std::initializer_list<const WeightMatrix*> weights) {
-  device_.expect({weights.begin(), weights.size()});
 }
 
 void Forward::project_latent(const WeightMatrix& weight, const Activations<2>& out) {
@@ -343,10 +338,7 @@ void Forward::attention(std::int64_t block, const Step& step) {
   if (kind == LayerKind::kCsa) {
     project_latent(weights.indexer.wq_b, rows(buffers_.index_q, num_rows));
     device_.join();  // the keys that this step completes are among those to select from
-    device_.beside([&] {
-      make_queries(weights, num_rows, angles);
-      expect({&weights.wo_a});
-    });
+    device_.beside([&] { make_queries(weights, num_rows, angles); });
     device_.indexer({.q = heads(rows(buffers_.index_q, num_rows), config_.index_n_heads),
                      .head_weights = rows(buffers_.index_weights, num_rows),
                      .cosine = cosine,
@@ -359,7 +351,6 @@ void Forward::attention(std::int64_t block, const Step& step) {
     make_queries(weights, num_rows, angles);
   }
   device_.join();
-  if (kind != LayerKind::kCsa) expect({&weights.wo_a});
   const Activations<2> attended = rows(buffers_.attended, num_rows);
   device_.sparse_attention_rope({.q = heads(rows(buffers_.q, num_rows), config_.num_attention_heads),
                                  .batch = step.batch,
@@ -382,11 +373,8 @@ void Forward::attention(std::int64_t block, const Step& step) {
                           .weight = &weights.wo_a,
                           .y = grouped,
                           .precision = precision_});
-  expect({&weights.wo_b});
   const LinearOutput output{&weights.wo_b, rows(buffers_.f, num_rows)};
   device_.linear({.x = grouped, .outputs = {&output, 1}, .precision = precision_});
-  const MoeWeights& moe = weights_.block(block).moe;
-  if (moe.has_shared) expect({&moe.shared.w1, &moe.shared.w3, &moe.shared.w2});
 }
 
 void Forward::moe(std::int64_t block, const Step& step) {

@@ -87,7 +87,6 @@ class Forward {
   void project_latent(const WeightMatrix& weight, const Activations<2>& out);
   /// The heads' queries, normed and turned.
   void make_queries(const AttentionWeights& weights, std::int64_t num_rows, int angles);
-  void expect(std::initializer_list<const WeightMatrix*> weights);
   void moe(std::int64_t block, const Step& step);
   [[nodiscard]] std::span<const float> frequencies(int kind) const;
   void head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm,
