@@ -37,7 +37,6 @@ class CudaEvent {
   }
 
   void record(cudaStream_t stream) { check_cuda(cudaEventRecord(event_, stream), "recording an event"); }
-  [[nodiscard]] cudaEvent_t get() const { return event_; }
   void wait() const { check_cuda(cudaEventSynchronize(event_), "waiting for the GPU"); }
   /// Both recorded and reached.
   [[nodiscard]] double seconds_until(const CudaEvent& end) const {

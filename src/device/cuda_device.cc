@@ -21,12 +21,6 @@ cudaDeviceProp properties(int index) {
   return device;
 }
 
-/// `later` goes on behind what `earlier` has been given so far.
-void make_wait(const CudaStream& later, const CudaStream& earlier, CudaEvent& event) {
-  event.record(earlier.get());
-  check_cuda(cudaStreamWaitEvent(later.get(), event.get(), 0), "making a stream wait for another");
-}
-
 int select_device(int index) {
   if (const std::string why = why_not_cuda(index); !why.empty()) fail("cuda:{}: {}", index, why);
   check_cuda(cudaSetDevice(index), "selecting the GPU");
@@ -77,8 +71,7 @@ CudaDevice::CudaDevice(int index, const DeviceOptions& options)
                    std::max(options.max_sequences, std::min(kMaxGraphRows, padded_rows(options.max_rows))),
                .max_pages = options.max_sequences * options.max_pages},
               memory_, pinned_memory_, stream_.get()),
-      context_{stream_.get(), scratch_, {}, properties(index).multiProcessorCount},
-      side_context_{side_stream_.get(), no_scratch_, {}, context_.num_sms} {
+      context_{stream_.get(), scratch_, {}, properties(index).multiProcessorCount} {
   for (auto& graphs : graphs_) graphs.resize(static_cast<std::size_t>(kMaxGraphRows) + 1);
 }
 
@@ -119,7 +112,7 @@ StepRows CudaDevice::begin_padded(const RaggedBatch& batch, std::int64_t num_row
   // A replayed step is captured for as many sequences as rows: which of them are there, the batch says.
   const std::int64_t num_sequences =
       num_rows <= kMaxGraphRows ? num_rows : static_cast<std::int64_t>(batch.slices.size());
-  context_.batch = side_context_.batch = upload_.upload(batch, num_rows, num_sequences);
+  context_.batch = upload_.upload(batch, num_rows, num_sequences);
   return {num_rows, {context_.batch.tokens, static_cast<std::size_t>(num_rows)}};
 }
 
@@ -139,27 +132,8 @@ void CudaDevice::capture(StepPart part, std::int64_t num_rows,
   const StepRows rows = begin_padded({}, num_rows);
   // Once for real: kernels load and set their attributes at their first launch, which a capture does not allow.
   operations(rows);
-  capturing_ = true;
   graph_of(part, num_rows) = std::make_unique<CudaGraph>(stream_.get(), [&] { operations(rows); });
-  capturing_ = false;
   synchronise();
-}
-
-void CudaDevice::beside(const std::function<void()>& operations) {
-  // Steps that are queued are large, or looked at one operation after the other.
-  if (!capturing_) return operations();
-  BALEEN_CHECK(current_ == &context_);
-  make_wait(side_stream_, stream_, forked_);
-  current_ = &side_context_;
-  operations();
-  current_ = &context_;
-  side_is_busy_ = true;
-}
-
-void CudaDevice::join() {
-  if (!side_is_busy_) return;
-  make_wait(stream_, side_stream_, side_done_);
-  side_is_busy_ = false;
 }
 
 template <class Launch, class Cost>
@@ -186,10 +160,10 @@ void CudaDevice::read_times() {
 
 // Every operation: its kernels, and its cost for the profile.
 
-#define BALEEN_QUEUE(operation, Args)                                                                    \
-  void CudaDevice::operation(const Args& args) {                                                         \
-    call(                                                                                                \
-        #operation, [&] { operation##_sm90(args, *current_); }, [&] { return operation##_cost(args); }); \
+#define BALEEN_QUEUE(operation, Args)                                                                   \
+  void CudaDevice::operation(const Args& args) {                                                        \
+    call(                                                                                               \
+        #operation, [&] { operation##_sm90(args, context_); }, [&] { return operation##_cost(args); }); \
   }
 
 BALEEN_QUEUE(embed, EmbedArgs)
@@ -218,30 +192,30 @@ OpCost sum(OpCost first, const OpCost& second) { return first += second; }
 
 void CudaDevice::experts(const ExpertsArgs& args) {
   call(
-      "experts", [&] { experts_sm90(args, *current_); }, [&] { return expected_experts_cost(args); });
+      "experts", [&] { experts_sm90(args, context_); }, [&] { return expected_experts_cost(args); });
 }
 
 void CudaDevice::hc_pre_norm(const HcPreArgs& pre, const RmsNormArgs& norm) {
   call(
-      "hc_pre_norm", [&] { hc_pre_norm_sm90(pre, norm, *current_); },
+      "hc_pre_norm", [&] { hc_pre_norm_sm90(pre, norm, context_); },
       [&] { return sum(hc_pre_cost(pre), rms_norm_cost(norm)); });
 }
 
 void CudaDevice::hc_post_pre_norm(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm) {
   call(
-      "hc_post_pre_norm", [&] { hc_post_pre_norm_sm90(post, pre, norm, *current_); },
+      "hc_post_pre_norm", [&] { hc_post_pre_norm_sm90(post, pre, norm, context_); },
       [&] { return sum(sum(hc_post_cost(post), hc_pre_cost(pre)), rms_norm_cost(norm)); });
 }
 
 void CudaDevice::rms_norm_rope(const RmsNormArgs& norm, const RopeArgs& turn) {
   call(
-      "rms_norm_rope", [&] { rms_norm_rope_sm90(norm, turn, *current_); },
+      "rms_norm_rope", [&] { rms_norm_rope_sm90(norm, turn, context_); },
       [&] { return sum(rms_norm_cost(norm), rope_cost(turn)); });
 }
 
 void CudaDevice::sparse_attention_rope(const SparseAttentionArgs& args, const RopeArgs& turn) {
   call(
-      "sparse_attention_rope", [&] { sparse_attention_rope_sm90(args, turn, *current_); },
+      "sparse_attention_rope", [&] { sparse_attention_rope_sm90(args, turn, context_); },
       [&] { return sum(sparse_attention_cost(args), rope_cost(turn)); });
 }
 

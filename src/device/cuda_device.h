@@ -49,9 +49,6 @@ class CudaDevice final : public Device {
   void capture(StepPart part, std::int64_t num_rows,
                const std::function<void(const StepRows&)>& operations) override;
 
-  void beside(const std::function<void()>& operations) override;
-  void join() override;
-
   void embed(const EmbedArgs& args) override;
   void rope_angles(const RopeAnglesArgs& args) override;
   void hc_pre(const HcPreArgs& args) override;
@@ -105,13 +102,6 @@ class CudaDevice final : public Device {
   Arena scratch_;
   BatchUpload upload_;
   CudaContext context_;
-  CudaStream side_stream_;
-  Arena no_scratch_;
-  CudaContext side_context_;          ///< of operations beside others
-  CudaContext* current_ = &context_;  ///< where operations are queued
-  CudaEvent forked_, side_done_;
-  bool capturing_ = false;
-  bool side_is_busy_ = false;  ///< something beside has not been joined yet
   std::array<std::vector<std::unique_ptr<CudaGraph>>, kNumParts> graphs_;  ///< by part and rows
   std::array<CudaEvent, kNumMarks> marks_;
   bool profiling_ = false;

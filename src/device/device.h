@@ -80,12 +80,6 @@ class Device {
   virtual void capture(StepPart part, std::int64_t num_rows,
                        const std::function<void(const StepRows&)>& operations) = 0;
 
-  /// Calls `operations`. Those in it take effect after all that was called before, also beside, and may take it at the same
-  /// time as what is called from here to `join`: neither reads what the other writes. They need no scratch.
-  virtual void beside(const std::function<void()>& operations) { operations(); }
-  /// What follows takes effect after all that was called beside.
-  virtual void join() {}
-
   virtual void embed(const EmbedArgs& args) = 0;
   virtual void rope_angles(const RopeAnglesArgs& args) = 0;
   virtual void hc_pre(const HcPreArgs& args) = 0;

@@ -12,7 +12,6 @@ namespace {
 
 constexpr int kPlain = 0;
 constexpr int kCompressed = 1;
-constexpr int kIndexedRatio = 4;  ///< of layers that select their entries
 
 int angles_of(LayerKind kind) { return kind == LayerKind::kSlidingWindow ? kPlain : kCompressed; }
 
@@ -240,18 +239,23 @@ void Forward::run_blocks(std::int64_t begin, std::int64_t end, const Step& step,
   }
 }
 
-void Forward::project_latent(const WeightMatrix& weight, const Activations<2>& out) {
-  const LinearOutput output{&weight, out};
-  device_.linear({.x = rows(buffers_.q_latent, out.extent(0)),
-                  .x_fp8 = buffers_.q_latent_fp8,
-                  .outputs = {&output, 1},
-                  .precision = precision_});
-}
-
-void Forward::make_queries(const AttentionWeights& weights, std::int64_t num_rows, int angles) {
+void Forward::project_queries(const AttentionWeights& weights, LayerKind kind, std::int64_t num_rows,
+                              int angles) {
   const float eps = static_cast<float>(config_.rms_norm_eps);
+  const Activations<2> latent = rows(buffers_.q_latent, num_rows);
   const Activations<2> q = rows(buffers_.q, num_rows);
-  project_latent(weights.wq_b, q);
+  device_.rms_norm({.x = latent,
+                    .weight = weights.q_norm,
+                    .eps = eps,
+                    .precision = precision_,
+                    .y = latent,
+                    .y_fp8 = buffers_.q_latent_fp8});
+  const std::array<LinearOutput, 2> outputs{
+      {{&weights.wq_b, q}, {&weights.indexer.wq_b, rows(buffers_.index_q, num_rows)}}};
+  device_.linear({.x = latent,
+                  .x_fp8 = buffers_.q_latent_fp8,
+                  .outputs = std::span(outputs).first(kind == LayerKind::kCsa ? 2 : 1),
+                  .precision = precision_});
   const Activations<2> per_head = q.reshaped<2>({num_rows * config_.num_attention_heads, config_.head_dim});
   device_.rms_norm_rope({.x = per_head, .weight = {}, .eps = eps, .precision = precision_, .y = per_head},
                         {.x = heads(q, config_.num_attention_heads),
@@ -265,18 +269,6 @@ void Forward::compress(std::int64_t block, const Step& step) {
   const AttentionWeights& weights = weights_.block(block).attention;
   const std::int64_t num_rows = step.rows.num_rows;
   const auto ratio = static_cast<int>(config_.compress_ratio(block));
-  const CompressorWeights& main = weights.compressor;
-  const CompressorWeights& index = weights.indexer.compressor;
-  const std::array<LinearOutput, 5> projections{
-      {{&main.wkv, rows(buffers_.main_kv, num_rows, main.wkv.rows), true},
-       {&main.wgate, rows(buffers_.main_gate, num_rows, main.wgate.rows), true},
-       {&index.wkv, rows(buffers_.index_kv, num_rows, index.wkv.rows), true},
-       {&index.wgate, rows(buffers_.index_gate, num_rows, index.wgate.rows), true},
-       {&weights.indexer.weights_proj, rows(buffers_.index_weights, num_rows)}}};
-  device_.linear({.x = rows(buffers_.u, num_rows),
-                  .x_fp8 = buffers_.u_fp8,
-                  .outputs = std::span(projections).first(ratio == kIndexedRatio ? 5 : 2),
-                  .precision = precision_});
   const auto pool = [&](const CompressorWeights& compressor, const Activations<2>& kv,
                         const Activations<2>& gate, const CompressorState& state,
                         const CompressorOverlap& overlap, const LatentPool& latent,
@@ -295,10 +287,10 @@ void Forward::compress(std::int64_t block, const Step& step) {
                         .latent = latent,
                         .index_key = index_key});
   };
-  pool(main, buffers_.main_kv, buffers_.main_gate, cache_.main_state(block), cache_.main_overlap(block),
-       cache_.compressed(block), {});
-  if (ratio == kIndexedRatio) {
-    pool(index, buffers_.index_kv, buffers_.index_gate, cache_.index_state(block),
+  pool(weights.compressor, buffers_.main_kv, buffers_.main_gate, cache_.main_state(block),
+       cache_.main_overlap(block), cache_.compressed(block), {});
+  if (ratio == 4) {
+    pool(weights.indexer.compressor, buffers_.index_kv, buffers_.index_gate, cache_.index_state(block),
          cache_.index_overlap(block), {}, cache_.index_keys(block));
   }
 }
@@ -308,37 +300,36 @@ void Forward::attention(std::int64_t block, const Step& step) {
   const LayerKind kind = config_.layer_kind(block);
   const int angles = angles_of(kind);
   const std::int64_t num_rows = step.rows.num_rows;
+  const Activations<2> x = rows(buffers_.u, num_rows);
   const ConstActivations<2> cosine = rows(buffers_.cosine[angles], num_rows);
   const ConstActivations<2> sine = rows(buffers_.sine[angles], num_rows);
-  const float eps = static_cast<float>(config_.rms_norm_eps);
-  if (kind != LayerKind::kSlidingWindow) device_.beside([&] { compress(block, step); });
-  const Activations<2> latent = rows(buffers_.q_latent, num_rows);
-  const std::array<LinearOutput, 2> projections{
-      {{&weights.wq_a, latent}, {&weights.wkv, rows(buffers_.kv, num_rows)}}};
-  device_.linear({.x = rows(buffers_.u, num_rows),
+  const CompressorWeights& main = weights.compressor;
+  const CompressorWeights& index = weights.indexer.compressor;
+  const std::array<LinearOutput, 7> projections{
+      {{&weights.wq_a, rows(buffers_.q_latent, num_rows)},
+       {&weights.wkv, rows(buffers_.kv, num_rows)},
+       {&main.wkv, rows(buffers_.main_kv, num_rows, main.wkv.rows), true},
+       {&main.wgate, rows(buffers_.main_gate, num_rows, main.wgate.rows), true},
+       {&index.wkv, rows(buffers_.index_kv, num_rows, index.wkv.rows), true},
+       {&index.wgate, rows(buffers_.index_gate, num_rows, index.wgate.rows), true},
+       {&weights.indexer.weights_proj, rows(buffers_.index_weights, num_rows)}}};
+  const std::size_t num_projections = kind == LayerKind::kCsa ? 7 : kind == LayerKind::kHca ? 4 : 2;
+  device_.linear({.x = x,
                   .x_fp8 = buffers_.u_fp8,
-                  .outputs = projections,
+                  .outputs = std::span(projections).first(num_projections),
                   .precision = precision_});
-  device_.beside([&] {
-    device_.kv_store({.kv = rows(buffers_.kv, num_rows),
-                      .weight = weights.kv_norm,
-                      .eps = eps,
-                      .cosine = cosine,
-                      .sine = sine,
-                      .batch = step.batch,
-                      .window = cache_.window(block)});
-  });
-  device_.rms_norm({.x = latent,
-                    .weight = weights.q_norm,
-                    .eps = eps,
-                    .precision = precision_,
-                    .y = latent,
-                    .y_fp8 = buffers_.q_latent_fp8});
+
+  project_queries(weights, kind, num_rows, angles);
+  device_.kv_store({.kv = rows(buffers_.kv, num_rows),
+                    .weight = weights.kv_norm,
+                    .eps = static_cast<float>(config_.rms_norm_eps),
+                    .cosine = cosine,
+                    .sine = sine,
+                    .batch = step.batch,
+                    .window = cache_.window(block)});
+  if (kind != LayerKind::kSlidingWindow) compress(block, step);
   const View<std::int32_t, 2> selected = rows(buffers_.selected, num_rows);
   if (kind == LayerKind::kCsa) {
-    project_latent(weights.indexer.wq_b, rows(buffers_.index_q, num_rows));
-    device_.join();  // the keys that this step completes are among those to select from
-    device_.beside([&] { make_queries(weights, num_rows, angles); });
     device_.indexer({.q = heads(rows(buffers_.index_q, num_rows), config_.index_n_heads),
                      .head_weights = rows(buffers_.index_weights, num_rows),
                      .cosine = cosine,
@@ -347,10 +338,7 @@ void Forward::attention(std::int64_t block, const Step& step) {
                      .batch = step.batch,
                      .keys = cache_.index_keys(block),
                      .selected = selected});
-  } else {
-    make_queries(weights, num_rows, angles);
   }
-  device_.join();
   const Activations<2> attended = rows(buffers_.attended, num_rows);
   device_.sparse_attention_rope({.q = heads(rows(buffers_.q, num_rows), config_.num_attention_heads),
                                  .batch = step.batch,

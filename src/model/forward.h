@@ -81,12 +81,8 @@ class Forward {
   void combine_for_mtp(const MtpWeights& weights, const Step& step, ConstActivations<3> streams,
                        Activations<3> out);
   void attention(std::int64_t block, const Step& step);
-  /// What compression needs of the tokens, and the entries that they complete.
   void compress(std::int64_t block, const Step& step);
-  /// out = latent W^T, of the queries' latent.
-  void project_latent(const WeightMatrix& weight, const Activations<2>& out);
-  /// The heads' queries, normed and turned.
-  void make_queries(const AttentionWeights& weights, std::int64_t num_rows, int angles);
+  void project_queries(const AttentionWeights& weights, LayerKind kind, std::int64_t num_rows, int angles);
   void moe(std::int64_t block, const Step& step);
   [[nodiscard]] std::span<const float> frequencies(int kind) const;
   void head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm,
