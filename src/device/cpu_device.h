@@ -1,9 +1,8 @@
 /// The CPU: runs every operation at once, on a pool of threads, in the caller's memory.
 #pragma once
 
-#include <vector>
-
 #include <cstdint>
+#include <vector>
 
 #include "device/device.h"
 #include "device/op_profile.h"

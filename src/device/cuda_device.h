@@ -85,6 +85,7 @@ class CudaDevice final : public Device {
     OpCost cost;
     CudaEvent begin, end;
   };
+  static constexpr unsigned kWaitAsleep = cudaEventBlockingSync | cudaEventDisableTiming;
   static constexpr int kNumParts = static_cast<int>(StepPart::kCount);
 
   [[nodiscard]] StepRows begin_padded(const RaggedBatch& batch, std::int64_t num_rows);
@@ -103,7 +104,7 @@ class CudaDevice final : public Device {
   BatchUpload upload_;
   CudaContext context_;
   std::array<std::vector<std::unique_ptr<CudaGraph>>, kNumParts> graphs_;  ///< by part and rows
-  std::array<CudaEvent, kNumMarks> marks_;
+  std::array<CudaEvent, kNumMarks> marks_{CudaEvent(kWaitAsleep), CudaEvent(kWaitAsleep)};
   bool profiling_ = false;
   std::vector<Timed> timed_;
   OpProfile profile_;
