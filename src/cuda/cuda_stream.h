@@ -26,7 +26,8 @@ class CudaStream {
 /// A place in a stream, with the time when it was reached. Movable.
 class CudaEvent {
  public:
-  explicit CudaEvent(unsigned flags = cudaEventDefault) {
+  CudaEvent() : CudaEvent(cudaEventDefault) {}
+  explicit CudaEvent(unsigned flags) {
     check_cuda(cudaEventCreateWithFlags(&event_, flags), "making an event");
   }
   CudaEvent(CudaEvent&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
