@@ -213,6 +213,12 @@ void CudaDevice::rms_norm_rope(const RmsNormArgs& norm, const RopeArgs& turn) {
       [&] { return sum(rms_norm_cost(norm), rope_cost(turn)); });
 }
 
+void CudaDevice::rms_norm_kv_store(const RmsNormArgs& norm, const KvStoreArgs& store) {
+  call(
+      "rms_norm_kv_store", [&] { rms_norm_kv_store_sm90(norm, store, context_); },
+      [&] { return sum(rms_norm_cost(norm), kv_store_cost(store)); });
+}
+
 void CudaDevice::sparse_attention_rope(const SparseAttentionArgs& args, const RopeArgs& turn) {
   call(
       "sparse_attention_rope", [&] { sparse_attention_rope_sm90(args, turn, context_); },

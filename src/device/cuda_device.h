@@ -72,6 +72,7 @@ class CudaDevice final : public Device {
   void hc_pre_norm(const HcPreArgs& pre, const RmsNormArgs& norm) override;
   void hc_post_pre_norm(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm) override;
   void rms_norm_rope(const RmsNormArgs& norm, const RopeArgs& turn) override;
+  void rms_norm_kv_store(const RmsNormArgs& norm, const KvStoreArgs& store) override;
   void sparse_attention_rope(const SparseAttentionArgs& args, const RopeArgs& turn) override;
 
   /// Profiled operations are queued one by one, with events around them: steps are not replayed meanwhile.

@@ -117,6 +117,11 @@ class Device {
     rms_norm(norm);
     rope(turn);
   }
+  /// Independent of each other.
+  virtual void rms_norm_kv_store(const RmsNormArgs& norm, const KvStoreArgs& store) {
+    rms_norm(norm);
+    kv_store(store);
+  }
   /// turn.x is args.out.
   virtual void sparse_attention_rope(const SparseAttentionArgs& args, const RopeArgs& turn) {
     sparse_attention(args);
