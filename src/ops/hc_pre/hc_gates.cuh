@@ -65,8 +65,8 @@ __device__ inline void sinkhorn(float (&c)[kHcStreams][kHcStreams], int iteratio
   }
 }
 
-/// The same from logits [4, 4] to `comb` in memory, if it is `wanted`.
-__device__ inline void write_comb(const float* logits, int iterations, float eps, float* comb, bool wanted) {
+/// The same from logits [4, 4] to `comb` in memory.
+__device__ inline void write_comb(const float* logits, int iterations, float eps, float* comb) {
   constexpr int n = kHcStreams;
   float c[n][n];
 #pragma unroll
@@ -77,7 +77,7 @@ __device__ inline void write_comb(const float* logits, int iterations, float eps
   sinkhorn(c, iterations, eps);
 #pragma unroll
   for (int j = 0; j < n; ++j) {
-    if (wanted) *reinterpret_cast<float4*>(comb + j * n) = {c[j][0], c[j][1], c[j][2], c[j][3]};
+    *reinterpret_cast<float4*>(comb + j * n) = {c[j][0], c[j][1], c[j][2], c[j][3]};
   }
 }
 

@@ -60,92 +60,88 @@ __global__ void __launch_bounds__(kHcStreamThreads, 1)
   }
 }
 
-#ifndef PROBE_REHEARSALS
-#define PROBE_REHEARSALS 1
-#endif
-inline constexpr int kHcRehearsals = PROBE_REHEARSALS;
 inline constexpr int kHcRowsThreads = kHcStreamThreads + kWarpLanes;
 
 template <int kWidth>
-struct HcRowsShared {
-  static constexpr int kMostChannels = kWidth > 0 ? kWidth : kHcMaxRanks* kHcMaxSlice;
-  alignas(16) float pre[kHcStreams];
-  alignas(16) float comb_logits[kHcStreams * kHcStreams];
-  float chunk_squares[kMostChannels / kHcChunk];
-};
-
-/// The warp for the gates. `real`: else nothing is read or written outside of the block.
-template <int kWidth>
-__device__ void make_gates(const HcSiteArgs& args, const float* sums, bool real,
-                           HcRowsShared<kWidth>& shared) {
+__global__ void __launch_bounds__(kHcRowsThreads)
+    hc_rows_kernel(const __grid_constant__ HcSiteArgs args, const float* sums) {
   constexpr int n = kHcStreams;
-  const int width = kWidth > 0 ? kWidth : args.width, ranks = hc_ranks(width);
-  const std::int64_t row = blockIdx.x;
-  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
-  const float* const row_sums = sums + row * ranks * kHcSums;
-  float product = 0.0F, squares = 0.0F;
-#pragma unroll 16
-  for (int rank = 0; rank < ranks; ++rank) {
-    if (!real) continue;
-    squares += row_sums[rank * kHcSums];
-    if (lane < kHcMixes) product += row_sums[rank * kHcSums + kHcFirstProduct + lane];
-  }
-  const float inverse = inverse_rms(squares, n * width, args.norm_eps);
-  if (lane < kHcMixes) {
-    const float logit = product * inverse * args.scale[min(lane / n, 2)] + args.base[lane];
-    if (lane < n) {
-      shared.pre[lane] = sigmoid(logit) + args.hc_eps;
-    } else if (lane < 2 * n) {
-      const float post = 2.0F * sigmoid(logit);
-      if (real) args.post[row * n + lane - n] = post;
-    } else {
-      shared.comb_logits[lane - 2 * n] = logit;
-    }
-  }
-  __syncthreads();
-  if (lane == 0) {
-    const float* from = shared.comb_logits;
-    write_comb(from, real ? args.sinkhorn_iterations : 1, args.hc_eps, args.comb + row * (n * n), real);
-  }
-}
-
-/// The other warps.
-template <int kWidth>
-__device__ void weigh_row(const HcSiteArgs& args, bool real, HcRowsShared<kWidth>& shared) {
-  constexpr int kPieces = HcRowsShared<kWidth>::kMostChannels / (8 * kHcStreamThreads);  // of eight channels
-  constexpr int n = kHcStreams;
-  const int width = kWidth > 0 ? kWidth : args.width, ranks = hc_ranks(width);
+  constexpr int kMostChannels = kWidth > 0 ? kWidth : kHcMaxRanks * kHcMaxSlice;
+  constexpr int kPieces = kMostChannels / (8 * kHcStreamThreads);  // of eight channels, of a thread
+  __shared__ __align__(16) float pre[n];
+  __shared__ __align__(16) float comb_logits[n * n];
+  __shared__ float chunk_squares[kMostChannels / kHcChunk];
+  const int width = kWidth > 0 ? kWidth : args.width;
+  const int ranks = hc_ranks(width);
   const std::int64_t row = blockIdx.x;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarpLanes;
-  uint4 x[kPieces][n] = {};
+  ptx::launch_next_kernel();
+  // The weights of a layer come from memory: on their way before the previous kernel has ended, where registers hold them.
+  constexpr bool kWeightsAhead = kWidth > 0;
+  const bool has_mix = thread >= kHcStreamThreads && lane < kHcMixes;
+  const float mix_scale = has_mix ? args.scale[min(lane / n, 2)] : 0.0F,
+              mix_base = has_mix ? args.base[lane] : 0.0F;
+  float weight[kPieces][8] = {};
+  const auto load_weights = [&] {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const int channel = 8 * (thread + i * kHcStreamThreads);
+      if (thread >= kHcStreamThreads || channel >= width) continue;
+      const float4* const from = reinterpret_cast<const float4*>(args.norm_weight + channel);
+      *reinterpret_cast<float4*>(weight[i]) = from[0];
+      *reinterpret_cast<float4*>(weight[i] + 4) = from[1];
+    }
+  };
+  if constexpr (kWeightsAhead) load_weights();
+  ptx::wait_for_previous_kernel();
+
+  if (thread >= kHcStreamThreads) {  // a warp for the gates: lane i has mix i
+    const float* const row_sums = sums + row * ranks * kHcSums;
+    float product = 0.0F, squares = 0.0F;
+#pragma unroll 16
+    for (int rank = 0; rank < ranks; ++rank) {
+      squares += row_sums[rank * kHcSums];
+      if (lane < kHcMixes) product += row_sums[rank * kHcSums + kHcFirstProduct + lane];
+    }
+    const float inverse = inverse_rms(squares, n * width, args.norm_eps);
+    if (lane < kHcMixes) {
+      const float logit = product * inverse * mix_scale + mix_base;
+      if (lane < n) {
+        pre[lane] = sigmoid(logit) + args.hc_eps;
+      } else if (lane < 2 * n) {
+        args.post[row * n + lane - n] = 2.0F * sigmoid(logit);
+      } else {
+        comb_logits[lane - 2 * n] = logit;
+      }
+    }
+    __syncthreads();
+    if (lane == 0) {
+      write_comb(comb_logits, args.sinkhorn_iterations, args.hc_eps, args.comb + row * (n * n));
+    }
+    return;
+  }
+
+  uint4 x[kPieces][n];
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) {
     const int channel = 8 * (thread + i * kHcStreamThreads);
-    if (channel >= width || !real) continue;
+    if (channel >= width) continue;
 #pragma unroll
     for (int j = 0; j < n; ++j) {
       x[i][j] = *reinterpret_cast<const uint4*>(args.streams + (row * n + j) * width + channel);
     }
   }
   __syncthreads();
-  const float4 weights = *reinterpret_cast<const float4*>(shared.pre);
+  const float4 weights = *reinterpret_cast<const float4*>(pre);
   uint4 u[kPieces];
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) {
     if (8 * i * kHcStreamThreads >= width) break;
     const int channel = 8 * (thread + i * kHcStreamThreads);
     const float squares = warp_sum<4>(weigh_streams(weights, x[i], u[i]));
-    if (lane % 4 == 0 && channel < width) shared.chunk_squares[channel / kHcChunk] = squares;
+    if (lane % 4 == 0 && channel < width) chunk_squares[channel / kHcChunk] = squares;
   }
-  float weight[kPieces][8] = {};
-#pragma unroll
-  for (int i = 0; i < kPieces; ++i) {
-    const int channel = 8 * (thread + i * kHcStreamThreads);
-    if (channel >= width) continue;
-    const float4* const from = reinterpret_cast<const float4*>(args.norm_weight + channel);
-    *reinterpret_cast<float4*>(weight[i]) = from[0];
-    *reinterpret_cast<float4*>(weight[i] + 4) = from[1];
-  }
+  if constexpr (!kWeightsAhead) load_weights();
   ptx::named_barrier_sync(1, kHcStreamThreads);
 
   // Added up as ranks and their warps do.
@@ -153,7 +149,7 @@ __device__ void weigh_row(const HcSiteArgs& args, bool real, HcRowsShared<kWidth
   float squares = 0.0F;
   if (lane % kHalf < ranks) {
     const HcSlice<kWidth> slice(args.width, lane % kHalf);
-    const float* const of_rank = shared.chunk_squares + slice.first_channel() / kHcChunk;
+    const float* const of_rank = chunk_squares + slice.first_channel() / kHcChunk;
     for (int warp = 0; warp < slice.num_warps(); ++warp) {
       float warp_squares = 0.0F;
       for (int i = 0; slice.has_chunk(warp, i); ++i) warp_squares += of_rank[warp + i * kHcStreamWarps];
@@ -165,29 +161,7 @@ __device__ void weigh_row(const HcSiteArgs& args, bool real, HcRowsShared<kWidth
   for (int i = 0; i < kPieces; ++i) {
     if (8 * i * kHcStreamThreads >= width) break;
     const int channel = 8 * (thread + i * kHcStreamThreads);
-    write_normed(args, width, row, channel, u[i], inverse, weight[i], real && channel < width);
-  }
-}
-
-/// With few rows most of the time would go by while instructions, and the weights of the norm, come from L2. So while the
-/// kernel before is still running, a block goes through everything once on nothing.
-constexpr int kHcRehearsedRows = 64;
-
-template <int kWidth>
-__global__ void __launch_bounds__(kHcRowsThreads)
-    hc_rows_kernel(const __grid_constant__ HcSiteArgs args, const float* sums) {
-  __shared__ HcRowsShared<kWidth> shared;
-  ptx::launch_next_kernel();
-#pragma unroll 1
-  for (int pass = args.num_rows <= kHcRehearsedRows ? kHcRehearsals : 0; pass >= 0; --pass) {
-    const bool real = pass == 0;
-    if (real) ptx::wait_for_previous_kernel();
-    if (threadIdx.x >= kHcStreamThreads) {
-      make_gates<kWidth>(args, sums, real, shared);
-    } else {
-      weigh_row<kWidth>(args, real, shared);
-    }
-    if (!real) __syncthreads();
+    write_normed(args, width, row, channel, u[i], inverse, weight[i], channel < width);
   }
 }
 
