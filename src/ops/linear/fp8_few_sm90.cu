@@ -13,6 +13,7 @@
 // with them before it has ended.
 
 #include <algorithm>
+#include <type_traits>
 
 #include "cuda/bf16_vector.cuh"
 #include "cuda/kernel_launch.h"
@@ -35,20 +36,36 @@ constexpr int kConsumerBarrier = 1;
 constexpr int kSwizzleAlignment = 1024;
 
 /// Shared memory of a block for tiles of `kTokens` tokens.
-template <int kTokens>
+template <int kTokens, bool kClustered>
 struct FewMemory {
-  /// Two blocks share a multiprocessor, of this kernel or one of it and one of the next; with 64 tokens one has more in
-  /// flight.
-  static constexpr int kBlocksPerSm = kTokens <= 32 ? 2 : 1;
-  static constexpr int kStages = kTokens <= 8 ? 6 : kTokens <= 16 ? 5 : kTokens <= 32 ? 4 : 7;
+  /// Two blocks share a multiprocessor, of this kernel or one of it and one of the next. Clusters of blocks that fill one
+  /// each would find too few whole groups of free ones.
+  static constexpr int kBlocksPerSm = kTokens <= 32 || kClustered ? 2 : 1;
+  static constexpr int kStages = kTokens <= 8    ? 6
+                                 : kTokens <= 16 ? 5 + kClustered
+                                 : kTokens <= 32 ? 4 + kClustered
+                                                 : (kClustered ? 4 : 7);
   static constexpr int kTokenTileBytes = kTokens * kSliceInputs;
+  using Sums = float[kTokens][kTileRows];  ///< of the segment, rows where `place_of_row` says
+  struct Nothing {};
 
-  std::uint8_t weights[kStages][kWeightTileBytes];
+  union {
+    std::uint8_t weights[kStages][kWeightTileBytes];
+    Sums sums_after_weights;  ///< of a cluster: its one tile has been multiplied
+  };
   std::uint8_t tokens[kStages][kTokenTileBytes];
-  float sums[kTokens][kTileRows];  ///< of the segment, rows where `place_of_row` says
+  std::conditional_t<kClustered, Nothing, Sums> own_sums;
   float token_scales[kStages][kTokens];
   std::uint64_t full[kStages];
   std::uint64_t empty[kStages];
+
+  __device__ Sums& sums() {
+    if constexpr (kClustered) {
+      return sums_after_weights;
+    } else {
+      return own_sums;
+    }
+  }
 };
 
 /// A block's work: a segment of tiles, slice after slice, the tiles `step` apart.
@@ -89,14 +106,14 @@ struct FewTile {
 };
 
 /// Goes through a block's slices and the stages they use. One thread loads for the whole block: no divisions on its way.
-template <int kTokens>
+template <int kTokens, bool kClustered>
 struct FewCursor {
   const Fp8Products& all;
   const FewWork& work;
   int index;
   FewTile tile;
   int slice = 0;  ///< of the segment
-  RingPosition<FewMemory<kTokens>::kStages> ring;
+  RingPosition<FewMemory<kTokens, kClustered>::kStages> ring;
 
   __device__ FewCursor(const Fp8Products& products, const FewWork& block)
       : all(products), work(block), index(block.first), tile(products, block.first, kTokens) {}
@@ -112,10 +129,11 @@ struct FewCursor {
 };
 
 /// One thread: keeps the stages full.
-template <int kTokens>
-__device__ void load_slices(const Fp8Products& all, const FewWork& work, FewMemory<kTokens>& memory) {
-  using Memory = FewMemory<kTokens>;
-  using Cursor = FewCursor<kTokens>;
+template <int kTokens, bool kClustered>
+__device__ void load_slices(const Fp8Products& all, const FewWork& work,
+                            FewMemory<kTokens, kClustered>& memory) {
+  using Memory = FewMemory<kTokens, kClustered>;
+  using Cursor = FewCursor<kTokens, kClustered>;
   const auto scale_bytes = [&](const Cursor& at) {
     return static_cast<std::uint32_t>(
         4 * min(static_cast<std::int64_t>(kTokens), all.scale_stride - at.tile.first_token));
@@ -172,20 +190,26 @@ __device__ inline void add_slice(float (&sum)[kTokens / 2], float (&slice)[kToke
 }
 
 /// The warpgroup's 64 rows of a segment's sum. `weight_scales`: of the first slices.
-template <int kTokens>
+template <int kTokens, bool kClustered>
 __device__ void multiply_slices(const Fp8Products& all, const FewWork& work, const FewTile& tile,
-                                FewMemory<kTokens>& memory, RingPosition<FewMemory<kTokens>::kStages>& at,
+                                FewMemory<kTokens, kClustered>& memory,
+                                RingPosition<FewMemory<kTokens, kClustered>::kStages>& at,
                                 float weight_scales, float (&sum)[kTokens / 2]) {
   // The shuffle tells the compiler that it is the same for a warp.
   const int warpgroup = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 128, 0);
+  using Memory = FewMemory<kTokens, kClustered>;
+  const std::uint64_t weights =
+      slice_descriptor(memory.weights[0] + warpgroup * kWarpgroupRows * kSliceInputs);
+  const std::uint64_t tokens = slice_descriptor(memory.tokens[0]);
   float product[kTokens / 2];
 #pragma unroll
   for (int i = 0; i < kTokens / 2; ++i) sum[i] = 0.0F;
   for (int slice = 0; slice < work.num_slices; ++slice, at.advance()) {
     if (slice > 0 && slice % 32 == 0) weight_scales = load_weight_scales(all, work, tile, slice);
     ptx::mbarrier_wait(&memory.full[at.stage], at.round % 2);
-    start_slice<kTokens>(product, memory.weights[at.stage] + warpgroup * kWarpgroupRows * kSliceInputs,
-                         memory.tokens[at.stage]);
+    const auto stage = static_cast<std::uint64_t>(at.stage);
+    start_slice<kTokens>(product, weights + stage * (kWeightTileBytes / 16),
+                         tokens + stage * (Memory::kTokenTileBytes / 16));
     ptx::wgmma_wait<0>();
     add_slice<kTokens>(sum, product, memory.token_scales[at.stage],
                        __shfl_sync(0xFFFFFFFFu, weight_scales, slice % 32));
@@ -198,12 +222,12 @@ __device__ void multiply_slices(const Fp8Products& all, const FewWork& work, con
 /// meet no bank twice. Eight rows stay together.
 __device__ inline int place_of_row(int row, int token) { return row ^ (token / 2 % 4 * 8); }
 
-template <int kTokens>
-__device__ void put_sums(FewMemory<kTokens>& memory, const float (&sum)[kTokens / 2]) {
+template <int kTokens, bool kClustered>
+__device__ void put_sums(FewMemory<kTokens, kClustered>& memory, const float (&sum)[kTokens / 2]) {
   const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
   const int token = 2 * (lane % 4), row = 16 * warp + lane / 4;
-  float* upper = &memory.sums[token][place_of_row(row, token)];
-  float* lower = &memory.sums[token][place_of_row(row + 8, token)];
+  float* upper = &memory.sums()[token][place_of_row(row, token)];
+  float* lower = &memory.sums()[token][place_of_row(row + 8, token)];
 #pragma unroll
   for (int i = 0; i < kTokens / 2; i += 4) {
     upper[2 * i * kTileRows] = sum[i];
@@ -218,9 +242,9 @@ __device__ inline float4 operator+(const float4& a, const float4& b) {
 }
 
 /// Adds the segments of this block's rows and writes them, four outputs of a token at a time.
-template <int kTokens>
+template <int kTokens, bool kClustered>
 __device__ void finish_rows(const Fp8Products& all, const FewWork& work, const FewTile& tile,
-                            FewMemory<kTokens>& memory) {
+                            FewMemory<kTokens, kClustered>& memory) {
   constexpr int kVector = 4;
   const Fp8Product& product = all.products[tile.product];
   const int num_tokens = min(kTokens, all.num_tokens - tile.first_token);
@@ -232,20 +256,22 @@ __device__ void finish_rows(const Fp8Products& all, const FewWork& work, const F
     const int row = work.segment * rows + (i - (token << vectors_shift)) * kVector;
     const int output = tile.first_output + row;
     if (output >= product.num_outputs) continue;
-    const auto* from = reinterpret_cast<const float4*>(&memory.sums[token][place_of_row(row, token)]);
+    const auto* from = reinterpret_cast<const float4*>(&memory.sums()[token][place_of_row(row, token)]);
     float4 total;
-    if (work.segments == 1) {
+    if constexpr (!kClustered) {
       total = *from;
     } else {
-      float4 parts[kMaxSegments];  // all asked for before the first is used
+      constexpr int kAtOnce = 4;  // asked for before the first is used
+      for (int first = 0; first < work.segments; first += kAtOnce) {
+        float4 parts[kAtOnce];
 #pragma unroll
-      for (int segment = 0; segment < kMaxSegments; ++segment) {
-        if (segment < work.segments) parts[segment] = ptx::load_from_block(from, segment);
-      }
-      total = parts[0];
+        for (int i = 0; i < kAtOnce; ++i) {
+          if (first + i < work.segments) parts[i] = ptx::load_from_block(from, first + i);
+        }
 #pragma unroll
-      for (int segment = 1; segment < kMaxSegments; ++segment) {
-        if (segment < work.segments) total = total + parts[segment];
+        for (int i = 0; i < kAtOnce; ++i) {
+          if (first + i < work.segments) total = first + i == 0 ? parts[i] : total + parts[i];
+        }
       }
     }
     const std::int64_t at = (tile.first_token + token) * product.y_stride + output;
@@ -259,32 +285,35 @@ __device__ void finish_rows(const Fp8Products& all, const FewWork& work, const F
 }
 
 /// The consumers of a block: their tiles, or the one tile of a cluster.
-template <int kTokens>
-__device__ void consume(const Fp8Products& all, const FewWork& work, FewMemory<kTokens>& memory) {
-  RingPosition<FewMemory<kTokens>::kStages> at;
+template <int kTokens, bool kClustered>
+__device__ void consume(const Fp8Products& all, const FewWork& work, FewMemory<kTokens, kClustered>& memory) {
+  RingPosition<FewMemory<kTokens, kClustered>::kStages> at;
   const auto tile = [&](int index) { return FewTile(all, min(index, work.tiles - 1), kTokens); };
   float weight_scales = load_weight_scales(all, work, tile(work.first), 0);
   for (int index = work.first; index < work.tiles; index += work.step) {
     const float next_scales = load_weight_scales(all, work, tile(index + work.step), 0);
     float sum[kTokens / 2];
-    multiply_slices<kTokens>(all, work, tile(index), memory, at, weight_scales, sum);
-    put_sums<kTokens>(memory, sum);
-    if (work.segments > 1) {
-      __syncwarp();
+    multiply_slices<kTokens, kClustered>(all, work, tile(index), memory, at, weight_scales, sum);
+    __syncwarp();
+    if constexpr (kClustered) {
+      ptx::named_barrier_sync(kConsumerBarrier,
+                              kConsumers);  // all have read the weights that the sums replace
+      put_sums<kTokens, kClustered>(memory, sum);
       ptx::cluster_sync();
     } else {
+      put_sums<kTokens, kClustered>(memory, sum);
       ptx::named_barrier_sync(kConsumerBarrier, kConsumers);
     }
-    finish_rows<kTokens>(all, work, tile(index), memory);
-    if (work.segments == 1) ptx::named_barrier_sync(kConsumerBarrier, kConsumers);
+    finish_rows<kTokens, kClustered>(all, work, tile(index), memory);
+    if constexpr (!kClustered) ptx::named_barrier_sync(kConsumerBarrier, kConsumers);
     weight_scales = next_scales;
   }
 }
 
-template <int kTokens>
-__global__ void __launch_bounds__(kThreads, FewMemory<kTokens>::kBlocksPerSm)
+template <int kTokens, bool kClustered>
+__global__ void __launch_bounds__(kThreads, FewMemory<kTokens, kClustered>::kBlocksPerSm)
     fp8_products_few_kernel(const __grid_constant__ Fp8Products all) {
-  using Memory = FewMemory<kTokens>;
+  using Memory = FewMemory<kTokens, kClustered>;
   extern __shared__ std::uint8_t shared[];
   const std::uint32_t misaligned = ptx::shared_address(shared) % kSwizzleAlignment;
   auto& memory = *reinterpret_cast<Memory*>(shared + (kSwizzleAlignment - misaligned) % kSwizzleAlignment);
@@ -300,31 +329,37 @@ __global__ void __launch_bounds__(kThreads, FewMemory<kTokens>::kBlocksPerSm)
   }
   __syncthreads();
   if (threadIdx.x >= kConsumers) {
-    if (threadIdx.x == kConsumers) load_slices<kTokens>(all, work, memory);
+    if (threadIdx.x == kConsumers) load_slices<kTokens, kClustered>(all, work, memory);
     __syncwarp();
-    if (work.segments > 1) ptx::cluster_sync();  // that of the consumers
+    if constexpr (kClustered) ptx::cluster_sync();  // that of the consumers
   } else {
-    consume<kTokens>(all, work, memory);
+    consume<kTokens, kClustered>(all, work, memory);
   }
-  if (work.segments > 1) {
+  if constexpr (kClustered) {
     __syncwarp();
     ptx::cluster_arrive_relaxed();
     ptx::cluster_wait();  // nobody reads this block's sums any more
   }
 }
 
+template <int kTokens, bool kClustered>
+void launch_few(const Fp8Products& all, std::int64_t num_tokens, CudaContext& context) {
+  const std::int64_t tiles = all.num_tiles * ((num_tokens + kTokens - 1) / kTokens);
+  const std::int64_t resident = std::int64_t{FewMemory<kTokens, kClustered>::kBlocksPerSm} * context.num_sms;
+  const std::int64_t blocks = kClustered ? tiles * all.num_segments : std::min(tiles, resident);
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks)),
+                          .threads = kThreads,
+                          .shared_bytes = sizeof(FewMemory<kTokens, kClustered>) + kSwizzleAlignment,
+                          .cluster = all.num_segments};
+  launch_kernel("FP8 products for few tokens", fp8_products_few_kernel<kTokens, kClustered>, shape,
+                context.stream, all);
+}
+
 template <int kTokens>
 void launch_few(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_tokens,
                 CudaContext& context) {
   const Fp8Products all = describe_products(outputs, x, num_tokens, kTileRows, kTokens);
-  const std::int64_t tiles = all.num_tiles * ((num_tokens + kTokens - 1) / kTokens);
-  const std::int64_t resident = std::int64_t{FewMemory<kTokens>::kBlocksPerSm} * context.num_sms;
-  const std::int64_t blocks = all.num_segments > 1 ? tiles * all.num_segments : std::min(tiles, resident);
-  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(blocks)),
-                          .threads = kThreads,
-                          .shared_bytes = sizeof(FewMemory<kTokens>) + kSwizzleAlignment,
-                          .cluster = all.num_segments};
-  launch_kernel("FP8 products for few tokens", fp8_products_few_kernel<kTokens>, shape, context.stream, all);
+  (all.num_segments > 1 ? launch_few<kTokens, true> : launch_few<kTokens, false>)(all, num_tokens, context);
 }
 
 }  // namespace

@@ -1,16 +1,17 @@
 // FP8 products for many tokens: bound by the tensor cores.
 //
-// Blocks stay and take tile after tile. A cluster of four works on two neighbouring tiles of weight rows and two of
-// tokens, 128 each. What two blocks share, each loads one half of, for both: so a block asks L2 for half of what it
-// multiplies. In a block one warp loads, and two warpgroups multiply, 64 tokens each: tokens are the rows of D here, so
-// that a thread has two of their scales and not 32.
+// Blocks stay and take tile after tile. A cluster of two works on two neighbouring tiles of weight rows and the same 128
+// tokens, of which each block loads one half, for both. In a block one warp loads, and two warpgroups multiply, 64 tokens
+// each: tokens are the rows of D here, so that a thread has two of their scales and not 32.
 //
-//                             tokens 0 .. 127    tokens 128 .. 255
-//                            ┌──────────────────┬──────────────────┐
-//    weight rows 0 .. 127    │     block 0      │     block 1      │
-//                            ├──────────────────┼──────────────────┤
-//    weight rows 128 .. 255  │     block 2      │     block 3      │
-//                            └──────────────────┴──────────────────┘
+//                             tokens 0 .. 63 (loaded by block 0)   64 .. 127 (by block 1)
+//                            ┌───────────────────────────────────┬───────────────────────┐
+//    weight rows 0 .. 127    │ block 0: warpgroup 0              │ warpgroup 1           │
+//                            ├───────────────────────────────────┼───────────────────────┤
+//    weight rows 128 .. 255  │ block 1: warpgroup 0              │ warpgroup 1           │
+//                            └───────────────────────────────────┴───────────────────────┘
+//
+// Clusters of four, two tiles by two, ask L2 for a third less, but fewer blocks fit on the device.
 
 #include <algorithm>
 
@@ -31,11 +32,9 @@
 namespace baleen {
 namespace {
 
-constexpr int kTokens = 128;     ///< of a tile
-constexpr int kClusterSide = 2;  ///< tiles of weights, and tiles of tokens
-constexpr int kCluster = kClusterSide * kClusterSide;
-constexpr int kLoadedTokens = kTokens / kClusterSide;
-constexpr int kLoadedRows = kTileRows / kClusterSide;
+constexpr int kTokens = 128;  ///< of a tile
+constexpr int kCluster = 2;
+constexpr int kLoadedTokens = kTokens / kCluster;
 constexpr int kWarpgroup = 128;
 constexpr int kConsumers = 2;
 constexpr int kThreads = kWarpgroup * (kConsumers + 1);
@@ -47,8 +46,8 @@ constexpr int kResultHalfBytes = kWarpgroupRows * kResultRowBytes;
 constexpr int kSwizzleAlignment = 1024;
 /// 65,536 registers: the loading warps give theirs to those that multiply.
 constexpr int kLoaderRegisters = 40, kConsumerRegisters = 232;
-/// Pairs of token tiles that are worked on together, so that weights and tokens in use stay in L2.
-constexpr int kTokenPairsAtOnce = 4;
+/// Token tiles that are worked on together, so that weights and tokens in use stay in L2.
+constexpr int kTokenTilesAtOnce = 8;
 
 struct ManyMemory {
   std::uint8_t weights[kStages][kWeightTileBytes];
@@ -56,7 +55,7 @@ struct ManyMemory {
   std::uint8_t results[kConsumers][2 * kResultHalfBytes];
   float token_scales[kStages][kTokens];
   std::uint64_t full[kStages];
-  std::uint64_t empty[kStages];  ///< counts the warps of the three blocks whose stages this one fills
+  std::uint64_t empty[kStages];  ///< counts the warps of both blocks
 };
 
 constexpr int kSharedBytes = sizeof(ManyMemory) + kSwizzleAlignment;
@@ -71,61 +70,54 @@ struct ManyTask {
   int product;
   int first_output;
   int first_token;
-  bool beyond;  ///< the last weights or tokens; this block helps to load
+  bool beyond;  ///< the partner's tile is the last one; this block helps to load
 };
 
-/// Of weight tiles times those of tokens: the work of a cluster.
+/// Pairs of weight tiles times token tiles: each is a cluster's work.
 struct ManyWork {
   int weight_pairs;
-  int token_pairs;
+  int token_tiles;
 
   __host__ __device__ explicit ManyWork(const Fp8Products& all)
-      : weight_pairs((all.num_tiles + kClusterSide - 1) / kClusterSide),
-        token_pairs((all.num_tokens + kClusterSide * kTokens - 1) / (kClusterSide * kTokens)) {}
-  __host__ __device__ int size() const { return weight_pairs * token_pairs; }
+      : weight_pairs((all.num_tiles + kCluster - 1) / kCluster),
+        token_tiles((all.num_tokens + kTokens - 1) / kTokens) {}
+  __host__ __device__ int size() const { return weight_pairs * token_tiles; }
 
-  /// Pair after pair of weight tiles for a few pairs of token tiles, then the next few.
+  /// Pair after pair of weight tiles for a few token tiles, then the next few.
   __device__ ManyTask task(const Fp8Products& all, int index, int rank) const {
-    const int pass = index / (kTokenPairsAtOnce * weight_pairs);
-    const int width = min(kTokenPairsAtOnce, token_pairs - pass * kTokenPairsAtOnce);
-    const int within = index - pass * kTokenPairsAtOnce * weight_pairs;
-    const int tile = within / width * kClusterSide + rank / kClusterSide;
+    const int pass = index / (kTokenTilesAtOnce * weight_pairs);
+    const int width = min(kTokenTilesAtOnce, token_tiles - pass * kTokenTilesAtOnce);
+    const int within = index - pass * kTokenTilesAtOnce * weight_pairs;
+    const int tile = within / width * kCluster + rank;
     ManyTask task;
     task.product = product_of_tile(all, min(tile, all.num_tiles - 1));
     task.first_output = (tile - all.products[task.product].first_tile) * kTileRows;
-    task.first_token =
-        ((pass * kTokenPairsAtOnce + within % width) * kClusterSide + rank % kClusterSide) * kTokens;
-    task.beyond = tile >= all.num_tiles || task.first_token >= all.num_tokens;
+    task.first_token = (pass * kTokenTilesAtOnce + within % width) * kTokens;
+    task.beyond = tile >= all.num_tiles;
     return task;
   }
 };
 
 /// One thread: keeps the stages full.
 __device__ void load_tiles(const Fp8Products& all, ManyMemory& memory, int first, int step, int rank) {
-  const int row = rank / kClusterSide, column = rank % kClusterSide;
-  const auto same_weights = static_cast<std::uint16_t>(0b0011 << kClusterSide * row);
-  const auto same_tokens = static_cast<std::uint16_t>(0b0101 << column);
+  constexpr auto kBothBlocks = static_cast<std::uint16_t>((1 << kCluster) - 1);
   RingPosition<kStages> at;
   const ManyWork work(all);
   for (int index = first; index < work.size(); index += step) {
     const ManyTask task = work.task(all, index, rank);
     const auto token = static_cast<std::int64_t>(task.first_token);
-    const auto scale_bytes = static_cast<std::uint32_t>(
-        4 * max(std::int64_t{0}, min(static_cast<std::int64_t>(kTokens), all.scale_stride - token)));
+    const auto scale_bytes =
+        static_cast<std::uint32_t>(4 * min(static_cast<std::int64_t>(kTokens), all.scale_stride - token));
     for (int slice = 0; slice < all.num_slices; ++slice, at.advance()) {
       const int input = slice * kSliceInputs;
       std::uint64_t* full = &memory.full[at.stage];
       ptx::mbarrier_wait(&memory.empty[at.stage], (at.round + 1) % 2);
       ptx::mbarrier_arrive_expect(full, kWeightTileBytes + kTokenTileBytes + scale_bytes);
-      ptx::tma_load_multicast(memory.weights[at.stage] + column * kLoadedRows * kSliceInputs,
-                              all.weights[task.product], full, input,
-                              task.first_output + column * kLoadedRows, same_weights);
-      ptx::tma_load_multicast(memory.tokens[at.stage] + row * kLoadedTokens * kSliceInputs, all.tokens, full,
-                              input, task.first_token + row * kLoadedTokens, same_tokens);
-      if (scale_bytes > 0) {
-        ptx::bulk_load(memory.token_scales[at.stage], all.token_scales + slice * all.scale_stride + token,
-                       scale_bytes, full);
-      }
+      ptx::tma_load(memory.weights[at.stage], all.weights[task.product], full, input, task.first_output);
+      ptx::tma_load_multicast(memory.tokens[at.stage] + rank * kLoadedTokens * kSliceInputs, all.tokens, full,
+                              input, task.first_token + rank * kLoadedTokens, kBothBlocks);
+      ptx::bulk_load(memory.token_scales[at.stage], all.token_scales + slice * all.scale_stride + token,
+                     scale_bytes, full);
     }
   }
 }
@@ -157,29 +149,35 @@ struct WeightScales {
 /// The products of one warpgroup with the slices of a ring.
 struct SliceReader {
   ManyMemory& memory;
-  RingPosition<kStages> at;
-  int warpgroup;
-  int rank;
-  int first_token;  ///< of this thread's two: the other is the eighth after it
+  std::uint64_t tokens;   ///< descriptor of the warpgroup's in stage 0
+  std::uint64_t weights;  ///< the same
+  int first_token;        ///< of this thread's two: the other is the eighth after it
+  RingPosition<kStages> at{};
+
+  __device__ SliceReader(ManyMemory& shared, int warpgroup)
+      : memory(shared),
+        tokens(slice_descriptor(shared.tokens[0] + warpgroup * kWarpgroupRows * kSliceInputs)),
+        weights(slice_descriptor(shared.weights[0])),
+        first_token(static_cast<int>(threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4)) {}
 
   /// Waits for a slice and starts its product.
   __device__ void start(const RingPosition<kStages>& position, float (&d)[kSums]) const {
+    const auto stage = static_cast<std::uint64_t>(position.stage);
     ptx::mbarrier_wait(&memory.full[position.stage], position.round % 2);
-    start_slice<kTileRows>(d, memory.tokens[position.stage] + warpgroup * kWarpgroupRows * kSliceInputs,
-                           memory.weights[position.stage]);
+    start_slice<kTileRows>(d, tokens + stage * (kTokenTileBytes / 16),
+                           weights + stage * (kWeightTileBytes / 16));
   }
   /// s_x s_w of this thread's tokens for a slice that has been started.
   [[nodiscard]] __device__ float2 scales(float weight_scale) const {
     const float* s_x = memory.token_scales[at.stage] + first_token;
     return {s_x[0] * weight_scale, s_x[8] * weight_scale};
   }
-  /// Adds a finished product and gives the stage back to the blocks that load into it: all but the one across.
+  /// Adds a finished product and gives the stage back, to both blocks that load into it.
   __device__ void finish(float (&sum)[kSums], float (&d)[kSums], float2 scale) {
     hold_slice(d);
     __syncwarp();
     const std::uint32_t lane = threadIdx.x % 32;
-    const auto across = static_cast<std::uint32_t>(kCluster - 1 - rank);
-    if (lane < kCluster && lane != across) ptx::mbarrier_arrive_cluster_read(&memory.empty[at.stage], lane);
+    if (lane < kCluster) ptx::mbarrier_arrive_cluster_read(&memory.empty[at.stage], lane);
     at.advance();
 #pragma unroll
     for (int i = 0; i < kSums; ++i) sum[i] = fmaf(d[i], i % 4 < 2 ? scale.x : scale.y, sum[i]);
@@ -304,7 +302,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < kStages; ++stage) {
       ptx::mbarrier_init(&memory.full[stage], 1);
-      ptx::mbarrier_init(&memory.empty[stage], (kCluster - 1) * kConsumers * kWarpgroup / 32);
+      ptx::mbarrier_init(&memory.empty[stage], kCluster * kConsumers * kWarpgroup / 32);
     }
     ptx::fence_mbarrier_init();
   }
@@ -316,8 +314,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (threadIdx.x == kConsumers * kWarpgroup) load_tiles(all, memory, first, step, rank);
   } else {
     ptx::registers_up_to<kConsumerRegisters>();
-    SliceReader reader{
-        memory, {}, warpgroup, rank, static_cast<int>(threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4)};
+    SliceReader reader(memory, warpgroup);
     const ManyWork work(all);
     const auto task_at = [&](int index) { return work.task(all, min(index, work.size() - 1), rank); };
     WeightScales weight_scales(all, task_at(first));
@@ -342,36 +339,12 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (threadIdx.x % kWarpgroup == 0) ptx::tma_store_wait<0>();
   }
   __syncwarp();
-  ptx::cluster_sync();  // the others' copies and arrivals have come
-}
-
-/// Clusters that run at once: as many as the groups of multiprocessors have whole places for. More would wait for one of
-/// these to end.
-template <bool kSegmented>
-int resident_clusters() {
-  static const int count = [] {
-    const auto kernel = fp8_products_many_kernel<kSegmented>;
-    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
-               "allowing shared memory");
-    cudaLaunchAttribute cluster;
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {kCluster, 1, 1};
-    cudaLaunchConfig_t config{};
-    config.gridDim = dim3(kCluster);
-    config.blockDim = dim3(kThreads);
-    config.dynamicSmemBytes = kSharedBytes;
-    config.attrs = &cluster;
-    config.numAttrs = 1;
-    int clusters = 0;
-    check_cuda(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config), "asking how many clusters fit");
-    return clusters;
-  }();
-  return count;
+  ptx::cluster_sync();  // the partner's copies and arrivals have come
 }
 
 template <bool kSegmented>
 void launch_many(const Fp8Products& all, const OutputMaps& maps, CudaContext& context) {
-  const int clusters = std::min(ManyWork(all).size(), resident_clusters<kSegmented>());
+  const int clusters = std::min(ManyWork(all).size(), context.num_sms / kCluster);
   launch_kernel("FP8 products for many tokens", fp8_products_many_kernel<kSegmented>,
                 {.grid = dim3(static_cast<unsigned>(clusters * kCluster)),
                  .threads = kThreads,
@@ -384,7 +357,7 @@ void launch_many(const Fp8Products& all, const OutputMaps& maps, CudaContext& co
 
 void fp8_products_many(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_tokens,
                        CudaContext& context) {
-  const Fp8Products all = describe_products(outputs, x, num_tokens, kLoadedRows, kLoadedTokens);
+  const Fp8Products all = describe_products(outputs, x, num_tokens, kTileRows, kLoadedTokens);
   OutputMaps maps{};
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].keep_f32) continue;

@@ -26,13 +26,16 @@ struct RingPosition {
   }
 };
 
-/// Starts D [64, kColumns] = A B^T over one slice and commits it. Tiles as the copy engine leaves them with a 128-byte
-/// swizzle. The bits of a sum are the same whichever of weights and tokens is A.
+/// Descriptor of a tile of a slice, as the copy engine leaves it with a 128-byte swizzle.
+__device__ inline std::uint64_t slice_descriptor(const void* tile) {
+  return ptx::wgmma_descriptor(tile, ptx::SmemSwizzle::k128B, kSwizzleGroupBytes);
+}
+
+/// Starts D [64, kColumns] = A B^T over one slice and commits it. The bits of a sum are the same whichever of weights and
+/// tokens is A.
 template <int kColumns>
-__device__ inline void start_slice(float (&d)[kColumns / 2], const void* a_tile, const void* b_tile) {
+__device__ inline void start_slice(float (&d)[kColumns / 2], std::uint64_t a, std::uint64_t b) {
   constexpr int kStepBytes = 32;  // inputs of one instruction
-  const std::uint64_t a = ptx::wgmma_descriptor(a_tile, ptx::SmemSwizzle::k128B, kSwizzleGroupBytes);
-  const std::uint64_t b = ptx::wgmma_descriptor(b_tile, ptx::SmemSwizzle::k128B, kSwizzleGroupBytes);
   ptx::wgmma_fence();
 #pragma unroll
   for (int step = 0; step < kSliceInputs / kStepBytes; ++step) {
