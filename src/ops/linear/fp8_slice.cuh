@@ -11,7 +11,6 @@ namespace baleen {
 
 inline constexpr int kWarpgroupRows = 64;  ///< of A that one warpgroup multiplies
 inline constexpr std::uint32_t kSwizzleGroupBytes = 8 * kSliceInputs;
-inline constexpr int kWeightTileBytes = kTileRows * kSliceInputs;
 
 /// Where in the ring of stages a slice is: slices count on from tile to tile.
 template <int kStages>

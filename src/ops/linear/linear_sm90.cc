@@ -45,19 +45,6 @@ class Group {
   std::size_t size_ = 0;
 };
 
-void run_fp8(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_rows,
-             CudaContext& context) {
-  const std::int64_t num_inputs = outputs.front().weight->cols;
-  for (int segments = 1; segments <= kMaxSegments; segments *= 2) {
-    Group group;
-    for (const LinearOutput& output : outputs) {
-      if (num_segments(output.weight->rows, num_inputs) == segments) group.add(output);
-    }
-    if (group.outputs().empty()) continue;
-    (num_rows <= kFewTokens ? fp8_products_few : fp8_products_many)(group.outputs(), x, num_rows, context);
-  }
-}
-
 void run_bf16(std::span<const LinearOutput> outputs, ConstActivations<2> x, CudaContext& context) {
   std::array<MatmulBf16, kMaxProducts> products;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -94,7 +81,7 @@ void linear_sm90(const LinearArgs& args, CudaContext& context) {
     }
     BALEEN_CHECK(aligned(x.codes) && aligned(x.scales) && x.scale_stride % 4 == 0);
     BALEEN_CHECK_LE(num_rows, x.scale_stride);
-    run_fp8(fp8.outputs(), x, num_rows, context);
+    (num_rows <= kFewTokens ? fp8_products_few : fp8_products_many)(fp8.outputs(), x, num_rows, context);
   }
   if (!bf16.outputs().empty()) run_bf16(bf16.outputs(), args.x, context);
 }
