@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/support/cublaslt_fp8.h"
@@ -239,15 +242,23 @@ int main(int argc, char** argv) {
       }
       return 0;
     }
+    // Numbers: of tokens. Names: of layers.
+    std::vector<std::int64_t> token_counts;
+    std::vector<std::string> names;
+    for (const char* argument : std::span(argv + 1, argv + argc)) {
+      if (const std::int64_t tokens = std::atoll(argument); tokens > 0) {
+        token_counts.push_back(tokens);
+      } else {
+        names.emplace_back(argument);
+      }
+    }
+    if (token_counts.empty()) token_counts = {1, 16, 64, 256, bench::kMaxTokens};
     bench::CublasLtFp8 cublaslt;
     if (!cublaslt.found()) fmt::print("# no cuBLASLt here: name it in BALEEN_CUBLASLT\n");
-    std::vector<std::int64_t> token_counts{1, 16, 64, 256, bench::kMaxTokens};
-    if (argc > 1) {
-      token_counts.clear();
-      for (int i = 1; i < argc; ++i) token_counts.push_back(std::atoll(argv[i]));
-    }
     for (const std::int64_t tokens : token_counts) {
-      for (const bench::Layer& layer : bench::layers()) bench::run(layer, tokens, cublaslt);
+      for (const bench::Layer& layer : bench::layers()) {
+        if (names.empty() || std::ranges::count(names, layer.name) > 0) bench::run(layer, tokens, cublaslt);
+      }
     }
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());

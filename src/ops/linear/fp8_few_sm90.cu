@@ -7,7 +7,7 @@
 //
 //        K ──►  stage 0        stage 1        stage 2
 //    32 rows   ┌──────────────┬──────────────┬──────────────┬──
-//    of W      │ 2 or 4 slices│              │              │      block r of a cluster loads chunk r of the stage's
+//    of W      │ two slices   │              │              │      block r of a cluster loads chunk r of the stage's
 //              └──────────────┴──────────────┴──────────────┴──    tokens into all blocks
 //
 // Memory must never idle: weights do not depend on the kernel before this one, so the stages of shared memory are filled
@@ -26,7 +26,7 @@
 #include "ops/linear/fp8_slice.cuh"
 
 #ifndef FP8_CLUSTER
-#define FP8_CLUSTER 4
+#define FP8_CLUSTER 1
 #endif
 
 namespace baleen {
@@ -38,14 +38,17 @@ constexpr int kThreads = kConsumers + 32;
 constexpr int kBlocksPerSm = 2;
 constexpr int kSwizzleAlignment = 1024;
 
-/// A block's tile of kTokens x kRows, and its shared memory.
-template <int kTokens, int kRows>
+/// A block's tile, and its shared memory.
+template <int kTileTokens, int kTileRows>
 struct FewShape {
+  static constexpr int kRows = kTileRows;
+  static constexpr int kTokens = kTileTokens;
   static constexpr int kCluster = kTokens <= 16 ? 1 : FP8_CLUSTER;
-  static constexpr int kStageSlices = kTokens <= 16 ? 4 : 2;
+  static constexpr int kStageSlices = 2;
+  static constexpr int kScaleTokens = std::max(kTokens, 16);  ///< copies begin on 128 bytes
   static constexpr int kWeightBytes = kStageSlices * kRows * kSliceInputs;
   static constexpr int kTokenBytes = kStageSlices * kTokens * kSliceInputs;
-  static constexpr int kScaleBytes = kStageSlices * kTokens * 4;
+  static constexpr int kScaleBytes = kStageSlices * kScaleTokens * 4;
   static constexpr int kStageBytes = kWeightBytes + kTokenBytes + kScaleBytes;
   static constexpr int kStages = (104 << 10) / kStageBytes;
   /// What one copy loads of a stage's tokens.
@@ -57,7 +60,7 @@ struct FewShape {
     /// First: the tensor core reads 64 tokens from where a slice of fewer begins. What follows them is multiplied in vain.
     std::uint8_t tokens[kStages][kStageSlices][kTokens * kSliceInputs];
     std::uint8_t weights[kStages][kStageSlices][kRows * kSliceInputs];
-    float token_scales[kStages][kStageSlices][kTokens];
+    float token_scales[kStages][kStageSlices][kScaleTokens];
     std::uint64_t full[kStages];
     std::uint64_t empty[kStages];  ///< counts the warps of the cluster
   };
@@ -178,52 +181,127 @@ __device__ float load_weight_scales(const Fp8Products& all, const FewTile& tile,
   return slice + lane < all.num_slices ? __ldg(scales + slice + lane) : 0.0F;
 }
 
-/// The sums of a tile. `weight_scales`: of the first slices.
-template <class Shape, int kSums>
-__device__ void multiply_tile(const Fp8Products& all, const FewTile& tile, typename Shape::Memory& memory,
-                              typename Shape::Ring& at, float weight_scales, float (&sum)[kSums]) {
-  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
-  const int token = 16 * warp + lane / 4;
-  const bool has_tokens = tile.first_token + 16 * warp < all.num_tokens;
-  const std::uint64_t first_tokens = slice_descriptor(memory.tokens);
-  const std::uint64_t first_weights = slice_descriptor(memory.weights);
+/// Goes through the stages of a block's tiles.
+template <class Shape>
+struct StageReader {
+  static constexpr int kSums = Shape::kRows / 2;  ///< of a thread, and a slice
+  using Products = float[Shape::kStageSlices][kSums];
+  /// s_x s_w of this thread's two tokens.
+  struct Scales {
+    float upper[Shape::kStageSlices];
+    float lower[Shape::kStageSlices];
+  };
+
+  typename Shape::Memory& memory;
+  std::uint64_t tokens;   ///< descriptor of stage 0
+  std::uint64_t weights;  ///< the same
+  int token;              ///< of this thread's two: the other is the eighth after it
+  typename Shape::Ring at{};
+
+  __device__ explicit StageReader(typename Shape::Memory& shared)
+      : memory(shared),
+        tokens(slice_descriptor(shared.tokens)),
+        weights(slice_descriptor(shared.weights)),
+        token(static_cast<int>(threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4)) {}
+
+  /// Waits for a stage and starts its products: side by side, because one of so few columns is soon done, but late.
+  __device__ void start(const typename Shape::Ring& position, Products& products) const {
+    constexpr int kStepBytes = 32;  // inputs of one instruction
+    ptx::mbarrier_wait(&memory.full[position.stage], position.round % 2);
+    const std::uint64_t first = static_cast<std::uint64_t>(position.stage) * Shape::kStageSlices;
+    ptx::wgmma_fence();
 #pragma unroll
-  for (int i = 0; i < kSums; ++i) sum[i] = 0.0F;
-#pragma unroll 1
-  for (int slice = 0; slice < all.num_slices; slice += Shape::kStageSlices, at.advance()) {
-    if (slice > 0 && slice % 32 == 0) weight_scales = load_weight_scales(all, tile, slice);
-    ptx::mbarrier_wait(&memory.full[at.stage], at.round % 2);
-    float product[Shape::kStageSlices][kSums];
+    for (int step = 0; step < kSliceInputs / kStepBytes; ++step) {
 #pragma unroll
-    for (int i = 0; i < Shape::kStageSlices; ++i) {
-      const auto index = static_cast<std::uint64_t>(at.stage * Shape::kStageSlices + i);
-      start_slice<2 * kSums>(product[i], first_tokens + index * (sizeof(memory.tokens[0][0]) / 16),
-                             first_weights + index * (sizeof(memory.weights[0][0]) / 16));
+      for (int i = 0; i < Shape::kStageSlices; ++i) {
+        const std::uint64_t offset = step * kStepBytes / 16, slice = first + static_cast<std::uint64_t>(i);
+        ptx::wgmma_e4m3<Shape::kRows>(
+            products[i], tokens + slice * (sizeof(memory.tokens[0][0]) / 16) + offset,
+            weights + slice * (sizeof(memory.weights[0][0]) / 16) + offset, step > 0);
+      }
     }
-    float upper[Shape::kStageSlices], lower[Shape::kStageSlices];
+    ptx::wgmma_commit();
+  }
+  /// Of a stage that has been started. `weight_scales`: of the slices from a multiple of 32 on.
+  [[nodiscard]] __device__ Scales scales(int slice, float weight_scales) const {
+    Scales found;
 #pragma unroll
     for (int i = 0; i < Shape::kStageSlices; ++i) {
       const float weight_scale = __shfl_sync(0xFFFFFFFFu, weight_scales, (slice + i) % 32);
-      const float* s_x = &memory.token_scales[at.stage][i][0];
-      upper[i] = has_tokens ? s_x[token] * weight_scale : 0.0F;
-      lower[i] = has_tokens ? s_x[token + 8] * weight_scale : 0.0F;
+      // Tokens beyond the tile have those of another stage, and sums that nobody stores.
+      const float* s_x = &memory.token_scales[at.stage][i][token % Shape::kScaleTokens];
+      found.upper[i] = s_x[0] * weight_scale;
+      found.lower[i] = s_x[8] * weight_scale;
     }
-    ptx::wgmma_wait<0>();
+    return found;
+  }
+  /// Adds the first `count` products of a stage, which have been waited for, and gives the stage back.
+  __device__ void finish(float (&sum)[kSums], Products& products, const Scales& scale,
+                         int count = Shape::kStageSlices) {
 #pragma unroll
-    for (int i = 0; i < Shape::kStageSlices; ++i) hold_slice(product[i]);
+    for (int i = 0; i < Shape::kStageSlices; ++i) hold_slice(products[i]);
     __syncwarp();
+    const std::uint32_t lane = threadIdx.x % 32;
     if constexpr (Shape::kCluster == 1) {
       if (lane == 0) ptx::mbarrier_arrive(&memory.empty[at.stage]);
     } else {
       if (lane < Shape::kCluster) ptx::mbarrier_arrive_cluster_read(&memory.empty[at.stage], lane);
     }
-    if (!has_tokens) continue;
+    at.advance();
 #pragma unroll
     for (int i = 0; i < Shape::kStageSlices; ++i) {
-      if (slice + i >= all.num_slices) break;
+      if (i >= count) break;
 #pragma unroll
-      for (int j = 0; j < kSums; ++j) sum[j] = fmaf(product[i][j], j % 4 < 2 ? upper[i] : lower[i], sum[j]);
+      for (int j = 0; j < kSums; ++j) {
+        sum[j] = fmaf(products[i][j], j % 4 < 2 ? scale.upper[i] : scale.lower[i], sum[j]);
+      }
     }
+  }
+};
+
+/// The sums of a tile: the next stage's products are under way while those of one are added. `weight_scales`: of the first
+/// slices.
+template <class Shape, int kSums>
+__device__ void multiply_tile(const Fp8Products& all, const FewTile& tile, StageReader<Shape>& reader,
+                              float weight_scales, float (&sum)[kSums]) {
+  constexpr int kStep = Shape::kStageSlices;
+  const int num_slices = all.num_slices;
+  typename StageReader<Shape>::Products even, odd;
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) sum[i] = 0.0F;
+  const auto scales = [&](int slice) {
+    if (slice > 0 && slice % 32 == 0) weight_scales = load_weight_scales(all, tile, slice);
+    return reader.scales(slice, weight_scales);
+  };
+  typename Shape::Ring next = reader.at;
+  reader.start(next, even);
+  auto scale = scales(0);
+  // Nothing is asked inside about what is under way: the compiler would wait for all of it where paths meet.
+  int slice = 0;
+#pragma unroll 1
+  for (; slice + 2 * kStep < num_slices; slice += 2 * kStep) {
+    next.advance();
+    reader.start(next, odd);
+    ptx::wgmma_wait<1>();
+    reader.finish(sum, even, scale);
+    scale = scales(slice + kStep);
+    next.advance();
+    reader.start(next, even);
+    ptx::wgmma_wait<1>();
+    reader.finish(sum, odd, scale);
+    scale = scales(slice + 2 * kStep);
+  }
+  if (slice + kStep < num_slices) {
+    next.advance();
+    reader.start(next, odd);
+    ptx::wgmma_wait<1>();
+    reader.finish(sum, even, scale);
+    scale = scales(slice + kStep);
+    ptx::wgmma_wait<0>();
+    reader.finish(sum, odd, scale, num_slices - slice - kStep);
+  } else {
+    ptx::wgmma_wait<0>();
+    reader.finish(sum, even, scale, num_slices - slice);
   }
 }
 
@@ -273,15 +351,17 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   } else {
     __syncthreads();
   }
-  if (threadIdx.x >= kConsumers) {
+  // The shuffle tells the compiler that it is the same for a warp: it then computes descriptors once and not 32 times.
+  const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
+  if (warp == kConsumerWarps) {
     if (threadIdx.x == kConsumers) load_stages<Shape>(all, token_scales, tiles, work, memory);
   } else {
-    typename Shape::Ring at;
+    StageReader<Shape> reader(memory);
     float weight_scales = load_weight_scales(all, tiles[work.first], 0);
     for (int index = work.first; index < work.size; index += work.step) {
       const float next_scales = load_weight_scales(all, tiles[min(index + work.step, work.size - 1)], 0);
       float sum[kRows / 2];
-      multiply_tile<Shape>(all, tiles[index], memory, at, weight_scales, sum);
+      multiply_tile<Shape>(all, tiles[index], reader, weight_scales, sum);
       store_tile(all, tiles[index], sum);
       weight_scales = next_scales;
     }
@@ -303,7 +383,7 @@ void launch_few(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::in
                                              .token_slices = Shape::kLoadedSlices});
   const CUtensorMap token_scales =
       make_tensor_map(x.scales, all.num_slices, 4 * x.scale_stride, 4 * x.scale_stride, Shape::kStageSlices,
-                      4 * kTokens, TileSwizzle::kNone);
+                      4 * Shape::kScaleTokens, TileSwizzle::kNone);
   const std::int64_t tiles =
       (all.num_tiles + Shape::kCluster - 1) / Shape::kCluster * ((num_tokens + kTokens - 1) / kTokens);
   const std::int64_t resident = std::int64_t{kBlocksPerSm} * context.num_sms / Shape::kCluster;

@@ -51,8 +51,8 @@ constexpr int kSwizzleAlignment = 1024;
 constexpr int kResultOutputs = 64;  ///< that a warp rearranges at once, of 16 tokens
 constexpr int kResultTokens = 16;
 constexpr int kResultRowBytes = 2 * kResultOutputs;
-/// 65,536 registers: the loading warps give theirs to those that multiply.
-constexpr int kLoaderRegisters = 32, kConsumerRegisters = 240;
+/// The loading warps give theirs to those that multiply. Together no more than 168 a thread, what a launch of so many gets.
+constexpr int kLoaderRegisters = 24, kConsumerRegisters = 240;
 /// The first barrier of those at which warpgroups take turns.
 constexpr int kTurnBarrier = 1;
 /// Tokens that are worked on together, so that weights and tokens in use stay in L2.
