@@ -52,25 +52,11 @@ constexpr int kResultOutputs = 64;  ///< that a warp rearranges at once, of 16 t
 constexpr int kResultTokens = 16;
 constexpr int kResultRowBytes = 2 * kResultOutputs;
 /// The loading warps give theirs to those that multiply. Together no more than 168 a thread, what a launch of so many gets.
-constexpr int kLoaderRegisters = 24, kConsumerRegisters = 240;
+constexpr int kLoaderRegisters = 40, kConsumerRegisters = 232;
 /// The first barrier of those at which warpgroups take turns.
 constexpr int kTurnBarrier = 1;
 /// Tokens that are worked on together, so that weights and tokens in use stay in L2.
 constexpr int kTokensAtOnce = 2048;
-
-/// Shared memory of a block whose warpgroups have `kPieces` of 64 tokens.
-template <int kPieces>
-struct ManyMemory {
-  static constexpr int kTokens = kConsumers * kPieces * kPieceTokens;
-  static constexpr int kStages = kPieces == 1 ? 6 : 4;
-
-  std::uint8_t weights[kStages][kTileBytes];
-  std::uint8_t tokens[kStages][kTokens * kSliceInputs];
-  std::uint8_t results[kConsumerWarps][kResultTokens * kResultRowBytes];
-  float token_scales[kStages][kTokens];
-  std::uint64_t full[kStages];
-  std::uint64_t empty[kStages];  ///< counts the warps of both blocks
-};
 
 /// A block's tile.
 struct ManyTask {
@@ -78,6 +64,24 @@ struct ManyTask {
   int first_output;
   int first_token;
   bool beyond;  ///< the partner's tile is the last one; this block helps to load
+};
+
+/// Shared memory of a block whose warpgroups have `kPieces` of 64 tokens.
+template <int kPieces>
+struct ManyMemory {
+  static constexpr int kTokens = kConsumers * kPieces * kPieceTokens;
+  static constexpr int kStages = kPieces == 1 ? 6 : 4;
+  /// The loading thread is at most as many tiles ahead as there are stages.
+  static constexpr int kTasks = kStages + 1;
+
+  std::uint8_t weights[kStages][kTileBytes];
+  std::uint8_t tokens[kStages][kTokens * kSliceInputs];
+  std::uint8_t results[kConsumerWarps][kResultTokens * kResultRowBytes];
+  float token_scales[kStages][kTokens];
+  float weight_scale[kStages];
+  ManyTask tasks[kTasks];
+  std::uint64_t full[kStages];
+  std::uint64_t empty[kStages];  ///< counts the warps of both blocks
 };
 
 /// Pairs of weight tiles times token tiles: each is a cluster's work.
@@ -108,7 +112,8 @@ struct ManyWork {
   }
 };
 
-/// One thread: keeps the stages full.
+/// One thread: keeps the stages full, and says of what tile the first slice of each is: where that is takes divisions, for
+/// which those who multiply have no time.
 template <int kPieces>
 __device__ void load_tiles(const Fp8Products& all, ManyMemory<kPieces>& memory, int first, int step,
                            int rank) {
@@ -116,48 +121,33 @@ __device__ void load_tiles(const Fp8Products& all, ManyMemory<kPieces>& memory, 
   constexpr auto kBothBlocks = static_cast<std::uint16_t>((1 << kCluster) - 1);
   constexpr int kLoadedTokens = Memory::kTokens / kCluster;
   RingPosition<Memory::kStages> at;
+  RingPosition<Memory::kTasks> task_at;
   const ManyWork<kPieces> work(all);
-  for (int index = first; index < work.size(); index += step) {
+  for (int index = first; index < work.size(); index += step, task_at.advance()) {
     const ManyTask task = work.task(all, index, rank);
     const auto token = static_cast<std::int64_t>(task.first_token);
     const auto scale_bytes = static_cast<std::uint32_t>(
         4 * min(static_cast<std::int64_t>(Memory::kTokens), all.scale_stride - token));
+    // Beyond the last tile the copy engine brings zeros; any scale does.
+    const std::int64_t scale_row = task.beyond ? 0 : task.first_output / kScaleRows;
+    const float* weight_scales = all.products[task.product].weight_scales + scale_row * all.num_slices;
+    float weight_scale = __ldg(weight_scales);
     for (int slice = 0; slice < all.num_slices; ++slice, at.advance()) {
+      const float next_scale = __ldg(weight_scales + min(slice + 1, all.num_slices - 1));
       std::uint64_t* full = &memory.full[at.stage];
       ptx::mbarrier_wait(&memory.empty[at.stage], (at.round + 1) % 2);
+      if (slice == 0) memory.tasks[task_at.stage] = task;
+      memory.weight_scale[at.stage] = weight_scale;
       ptx::mbarrier_arrive_expect(full, kTileBytes + sizeof(memory.tokens[0]) + scale_bytes);
       ptx::tma_load_multicast(memory.tokens[at.stage] + rank * kLoadedTokens * kSliceInputs, all.tokens, full,
                               0, task.first_token + rank * kLoadedTokens, slice, kBothBlocks);
       ptx::tma_load(memory.weights[at.stage], all.weights[task.product], full, 0, task.first_output, slice);
       ptx::bulk_load(memory.token_scales[at.stage], all.token_scales + slice * all.scale_stride + token,
                      scale_bytes, full);
+      weight_scale = next_scale;
     }
   }
 }
-
-/// Scales of a tile's weights, one slice in each lane: loaded while the tile before is multiplied.
-struct WeightScales {
-  const float* row;
-  int num_slices;
-  float held;  ///< of slice 32 i + lane, for the i in use
-
-  __device__ WeightScales(const Fp8Products& all, const ManyTask& task) : num_slices(all.num_slices) {
-    const Fp8Product& product = all.products[task.product];
-    // Beyond the last tile the copy engine brings zeros; any scale does.
-    const std::int64_t scale_row = task.beyond ? 0 : task.first_output / kScaleRows;
-    row = product.weight_scales + scale_row * all.num_slices;
-    load(0);
-  }
-  __device__ void load(int first) {
-    const int slice = first + static_cast<int>(threadIdx.x % 32);
-    held = slice < num_slices ? __ldg(row + slice) : 0.0F;
-  }
-  /// Slices are asked for in ascending order.
-  __device__ float operator[](int slice) {
-    if (slice > 0 && slice % 32 == 0) load(slice);
-    return __shfl_sync(0xFFFFFFFFu, held, slice % 32);
-  }
-};
 
 /// The order in which the two warpgroups start products.
 struct Turns {
@@ -177,12 +167,12 @@ struct Turns {
   }
 };
 
-/// The tile's sums of one warpgroup. `first_token`: of this thread's in the block's first piece; it has the eighth after it
-/// too, and the same of the second piece.
+/// The tile's sums of one warpgroup, whose first slice has been waited for. `first_token`: of this thread's in the block's
+/// first piece; it has the eighth after it too, and the same of the second piece.
 template <int kPieces>
 __device__ void multiply_tile(ManyMemory<kPieces>& memory, RingPosition<ManyMemory<kPieces>::kStages>& at,
                               const Turns& turns, int warpgroup, int first_token, int num_slices,
-                              WeightScales& weight_scales, float (&sum)[kPieces][kPieceSums]) {
+                              float (&sum)[kPieces][kPieceSums]) {
   const std::uint64_t first_tokens = slice_descriptor(memory.tokens[0] + warpgroup * kPieces * kPieceBytes);
   const std::uint64_t first_weights = slice_descriptor(memory.weights[0]);
 #pragma unroll
@@ -191,26 +181,31 @@ __device__ void multiply_tile(ManyMemory<kPieces>& memory, RingPosition<ManyMemo
     for (int i = 0; i < kPieceSums; ++i) sum[piece][i] = 0.0F;
   }
 #pragma unroll 1
-  for (int slice = 0; slice < num_slices; ++slice, at.advance()) {
+  for (int slice = 0; slice < num_slices; ++slice) {
     const auto stage = static_cast<std::uint64_t>(at.stage);
     const std::uint64_t tokens = first_tokens + stage * (sizeof(memory.tokens[0]) / 16);
     const std::uint64_t weights = first_weights + stage * (kTileBytes / 16);
-    const float weight_scale = weight_scales[slice];
-    ptx::mbarrier_wait(&memory.full[at.stage], at.round % 2);
+    std::uint64_t* empty = &memory.empty[at.stage];
+    const float weight_scale = memory.weight_scale[at.stage];
+    const float* s_x = memory.token_scales[at.stage] + first_token;
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {
       float product[kPieceSums];
       turns.await();
       start_slice<kTileRows>(product, tokens + static_cast<std::uint64_t>(piece * kPieceBytes / 16), weights);
       turns.pass();
-      const float* s_x = memory.token_scales[at.stage] + first_token + piece * kPieceTokens;
-      const float upper = s_x[0] * weight_scale, lower = s_x[8] * weight_scale;
+      const float upper = s_x[piece * kPieceTokens] * weight_scale;
+      const float lower = s_x[piece * kPieceTokens + 8] * weight_scale;
+      if (piece == kPieces - 1) {
+        at.advance();
+        if (slice + 1 < num_slices) ptx::mbarrier_wait(&memory.full[at.stage], at.round % 2);
+      }
       ptx::wgmma_wait<0>();
       hold_slice(product);
       if (piece == kPieces - 1) {  // the stage goes back to both blocks that load into it
         __syncwarp();
         const std::uint32_t lane = threadIdx.x % 32;
-        if (lane < kCluster) ptx::mbarrier_arrive_cluster_read(&memory.empty[at.stage], lane);
+        if (lane < kCluster) ptx::mbarrier_arrive_cluster_read(empty, lane);
       }
 #pragma unroll
       for (int i = 0; i < kPieceSums; ++i) {
@@ -296,19 +291,16 @@ __global__ void __launch_bounds__(kThreads, 1)
   } else {
     ptx::registers_up_to<kConsumerRegisters>();
     const Turns turns(warpgroup);
-    const ManyWork<kPieces> work(all);
-    const auto task_at = [&](int index) { return work.task(all, min(index, work.size() - 1), rank); };
     const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
     const int first_warp_token = warpgroup * kPieces * kPieceTokens + warp % 4 * kResultTokens;
     RingPosition<Memory::kStages> at;
-    WeightScales weight_scales(all, task_at(first));
-    for (int index = first; index < work.size(); index += step) {
-      const WeightScales next_scales(all, task_at(index + step));
+    RingPosition<Memory::kTasks> task_at;
+    for (int index = first, end = ManyWork<kPieces>(all).size(); index < end;
+         index += step, task_at.advance()) {
+      ptx::mbarrier_wait(&memory.full[at.stage], at.round % 2);
+      const ManyTask task = memory.tasks[task_at.stage];
       float sum[kPieces][kPieceSums];
-      multiply_tile<kPieces>(memory, at, turns, warpgroup, first_warp_token + lane / 4, all.num_slices,
-                             weight_scales, sum);
-      weight_scales = next_scales;
-      const ManyTask task = task_at(index);
+      multiply_tile<kPieces>(memory, at, turns, warpgroup, first_warp_token + lane / 4, all.num_slices, sum);
       if (task.beyond) continue;
       const Fp8Product& product = all.products[task.product];
 #pragma unroll
