@@ -12,8 +12,8 @@
 //    weight rows 128 .. 255  │ block 1: warpgroup 0              │ warpgroup 1            │
 //                            └───────────────────────────────────┴────────────────────────┘
 //
-// A warpgroup has registers for the sums of its pieces and one product, which it waits for and adds: the tensor core is kept
-// busy by the other one meanwhile. They take turns to start, or both would wait and add at the same times.
+// A warpgroup has registers for the sums of two pieces and one product, which it waits for and adds: the tensor core is kept
+// busy by the other one meanwhile.
 
 #include <algorithm>
 
@@ -23,16 +23,11 @@
 #include "cuda/ptx/cluster.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/mbarrier.h"
-#include "cuda/ptx/named_barrier.h"
 #include "cuda/ptx/setmaxnreg.h"
 #include "cuda/ptx/stmatrix.h"
 #include "cuda/ptx/tma.h"
 #include "ops/linear/fp8_products.h"
 #include "ops/linear/fp8_slice.cuh"
-
-#ifndef FP8_TURNS
-#define FP8_TURNS 1
-#endif
 
 namespace baleen {
 namespace {
@@ -53,8 +48,6 @@ constexpr int kResultTokens = 16;
 constexpr int kResultRowBytes = 2 * kResultOutputs;
 /// The loading warps give theirs to those that multiply. Together no more than 168 a thread, what a launch of so many gets.
 constexpr int kLoaderRegisters = 40, kConsumerRegisters = 232;
-/// The first barrier of those at which warpgroups take turns.
-constexpr int kTurnBarrier = 1;
 /// Tokens that are worked on together, so that weights and tokens in use stay in L2.
 constexpr int kTokensAtOnce = 2048;
 
@@ -149,29 +142,11 @@ __device__ void load_tiles(const Fp8Products& all, ManyMemory<kPieces>& memory, 
   }
 }
 
-/// The order in which the two warpgroups start products.
-struct Turns {
-  std::uint32_t own;
-  std::uint32_t other;
-
-  __device__ explicit Turns(int warpgroup)
-      : own(static_cast<std::uint32_t>(kTurnBarrier + warpgroup)),
-        other(static_cast<std::uint32_t>(kTurnBarrier + 1 - warpgroup)) {
-    if (FP8_TURNS && warpgroup == 1) pass();  // the first is that of warpgroup 0
-  }
-  __device__ void await() const {
-    if (FP8_TURNS) ptx::named_barrier_sync(own, kConsumers * kWarpgroup);
-  }
-  __device__ void pass() const {
-    if (FP8_TURNS) ptx::named_barrier_arrive(other, kConsumers * kWarpgroup);
-  }
-};
-
 /// The tile's sums of one warpgroup, whose first slice has been waited for. `first_token`: of this thread's in the block's
 /// first piece; it has the eighth after it too, and the same of the second piece.
 template <int kPieces>
 __device__ void multiply_tile(ManyMemory<kPieces>& memory, RingPosition<ManyMemory<kPieces>::kStages>& at,
-                              const Turns& turns, int warpgroup, int first_token, int num_slices,
+                              int warpgroup, int first_token, int num_slices,
                               float (&sum)[kPieces][kPieceSums]) {
   const std::uint64_t first_tokens = slice_descriptor(memory.tokens[0] + warpgroup * kPieces * kPieceBytes);
   const std::uint64_t first_weights = slice_descriptor(memory.weights[0]);
@@ -191,9 +166,7 @@ __device__ void multiply_tile(ManyMemory<kPieces>& memory, RingPosition<ManyMemo
 #pragma unroll
     for (int piece = 0; piece < kPieces; ++piece) {
       float product[kPieceSums];
-      turns.await();
       start_slice<kTileRows>(product, tokens + static_cast<std::uint64_t>(piece * kPieceBytes / 16), weights);
-      turns.pass();
       const float upper = s_x[piece * kPieceTokens] * weight_scale;
       const float lower = s_x[piece * kPieceTokens + 8] * weight_scale;
       if (piece == kPieces - 1) {
@@ -290,7 +263,6 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (threadIdx.x == kConsumers * kWarpgroup) load_tiles<kPieces>(all, memory, first, step, rank);
   } else {
     ptx::registers_up_to<kConsumerRegisters>();
-    const Turns turns(warpgroup);
     const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
     const int first_warp_token = warpgroup * kPieces * kPieceTokens + warp % 4 * kResultTokens;
     RingPosition<Memory::kStages> at;
@@ -300,7 +272,7 @@ __global__ void __launch_bounds__(kThreads, 1)
       ptx::mbarrier_wait(&memory.full[at.stage], at.round % 2);
       const ManyTask task = memory.tasks[task_at.stage];
       float sum[kPieces][kPieceSums];
-      multiply_tile<kPieces>(memory, at, turns, warpgroup, first_warp_token + lane / 4, all.num_slices, sum);
+      multiply_tile<kPieces>(memory, at, warpgroup, first_warp_token + lane / 4, all.num_slices, sum);
       if (task.beyond) continue;
       const Fp8Product& product = all.products[task.product];
 #pragma unroll
