@@ -1,14 +1,12 @@
 // FP8 products for few tokens: bound by the bytes of the weights.
 //
-// A block owns 32 weight rows (16 where there are few) and up to 64 tokens, and goes through all inputs: rows are the
-// columns of D here, so that a tile can be as narrow as it takes to occupy every multiprocessor. One warp loads and one
-// warpgroup multiplies, a few slices at once. Blocks that have more than a few tokens form clusters: they have the same
-// tokens, and each loads a share of them, for all.
+// A block owns 16, 32 or 64 weight rows and up to 64 tokens, and goes through all inputs. Rows are the columns of D here, so
+// that a tile can be as narrow as it takes to occupy every multiprocessor. One warp loads and one warpgroup multiplies.
 //
 //        K ──►  stage 0        stage 1        stage 2
-//    32 rows   ┌──────────────┬──────────────┬──────────────┬──
-//    of W      │ two slices   │              │              │      block r of a cluster loads chunk r of the stage's
-//              └──────────────┴──────────────┴──────────────┴──    tokens into all blocks
+//    rows      ┌──────────────┬──────────────┬──────────────┬──
+//    of W      │ 1 or 2 slices│              │              │
+//              └──────────────┴──────────────┴──────────────┴──
 //
 // Memory must never idle: weights do not depend on the kernel before this one, so the stages of shared memory are filled
 // with them before it has ended, and two blocks share a multiprocessor, of this kernel or one of it and one of the next.
@@ -17,17 +15,12 @@
 
 #include "cuda/bf16_vector.cuh"
 #include "cuda/kernel_launch.h"
-#include "cuda/ptx/cluster.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/tma.h"
 #include "cuda/tensor_map.h"
 #include "ops/linear/fp8_products.h"
 #include "ops/linear/fp8_slice.cuh"
-
-#ifndef FP8_CLUSTER
-#define FP8_CLUSTER 1
-#endif
 
 namespace baleen {
 namespace {
@@ -43,18 +36,14 @@ template <int kTileTokens, int kTileRows>
 struct FewShape {
   static constexpr int kRows = kTileRows;
   static constexpr int kTokens = kTileTokens;
-  static constexpr int kCluster = kTokens <= 16 ? 1 : FP8_CLUSTER;
-  static constexpr int kStageSlices = 2;
-  static constexpr int kScaleTokens = std::max(kTokens, 16);  ///< copies begin on 128 bytes
+  /// More would take more registers than two blocks a multiprocessor have.
+  static constexpr int kStageSlices = kRows == 64 ? 1 : 2;
+  static constexpr int kScaleTokens = std::max(kTokens, 32 / kStageSlices);  ///< copies begin on 128 bytes
   static constexpr int kWeightBytes = kStageSlices * kRows * kSliceInputs;
   static constexpr int kTokenBytes = kStageSlices * kTokens * kSliceInputs;
   static constexpr int kScaleBytes = kStageSlices * kScaleTokens * 4;
   static constexpr int kStageBytes = kWeightBytes + kTokenBytes + kScaleBytes;
   static constexpr int kStages = (104 << 10) / kStageBytes;
-  /// What one copy loads of a stage's tokens.
-  static constexpr int kLoadedSlices = kCluster == 1 ? kStageSlices : 1;
-  static constexpr int kLoadedTokens = kTokens * kStageSlices / kCluster / kLoadedSlices;
-  static_assert(kCluster == 1 || kCluster >= kStageSlices);
 
   struct Memory {
     /// First: the tensor core reads 64 tokens from where a slice of fewer begins. What follows them is multiplied in vain.
@@ -62,84 +51,63 @@ struct FewShape {
     std::uint8_t weights[kStages][kStageSlices][kRows * kSliceInputs];
     float token_scales[kStages][kStageSlices][kScaleTokens];
     std::uint64_t full[kStages];
-    std::uint64_t empty[kStages];  ///< counts the warps of the cluster
+    std::uint64_t empty[kStages];  ///< counts the warps that multiply
   };
   using Ring = RingPosition<kStages>;
-};
-
-/// A block's tiles: those of its cluster lie side by side, and the cluster's next are `step` clusters on.
-template <class Shape>
-struct FewWork {
-  int first;
-  int step;
-  int size;  ///< of all clusters
-  int rank;
-
-  __device__ explicit FewWork(const Fp8Products& all, int token_tiles)
-      : first(static_cast<int>(blockIdx.x) / Shape::kCluster),
-        step(static_cast<int>(gridDim.x) / Shape::kCluster),
-        size((all.num_tiles + Shape::kCluster - 1) / Shape::kCluster * token_tiles),
-        rank(Shape::kCluster > 1 ? static_cast<int>(ptx::cluster_rank()) : 0) {}
 };
 
 /// Where a tile is. Tiles of the same weights follow one another.
 struct FewTile {
   int product;
-  int first_output;  ///< beyond the last one where the cluster has a block too many: it helps to load
+  int first_output;
   int first_token;
 };
 
-struct FewTiles {
+/// A block's tiles: every gridDim.x-th.
+template <class Shape>
+struct FewWork {
   const Fp8Products& all;
   int token_tiles;
-  int tokens;
-  int rows;
-  int cluster;
-  int rank;
+  int size;  ///< of all blocks
+
+  __device__ explicit FewWork(const Fp8Products& products)
+      : all(products),
+        token_tiles((products.num_tokens + Shape::kTokens - 1) / Shape::kTokens),
+        size(products.num_tiles * token_tiles) {}
   __device__ FewTile operator[](int index) const {
-    const int weights = token_tiles == 1 ? index : index / token_tiles;
-    const int tile = weights * cluster + rank;
-    FewTile found;
-    found.product = product_of_tile(all, min(tile, all.num_tiles - 1));
-    found.first_output = (tile - all.products[found.product].first_tile) * rows;
-    found.first_token = (index - weights * token_tiles) * tokens;
-    return found;
+    const int tile = token_tiles == 1 ? index : index / token_tiles;
+    const int product = product_of_tile(all, tile);
+    return {product, (tile - all.products[product].first_tile) * Shape::kRows,
+            (index - tile * token_tiles) * Shape::kTokens};
   }
 };
 
-/// Goes through a block's slices and the stages they use. One thread loads for the whole block: no divisions on its way.
+/// Goes through a block's slices and the stages they use.
 template <class Shape>
 struct FewCursor {
-  const FewTiles& tiles;
   const FewWork<Shape>& work;
-  int num_slices;
-  int index;
+  int index = static_cast<int>(blockIdx.x);
   FewTile tile;
   int slice = 0;
-  typename Shape::Ring ring;
+  typename Shape::Ring ring{};
 
-  __device__ FewCursor(const FewTiles& all_tiles, const FewWork<Shape>& block)
-      : tiles(all_tiles),
-        work(block),
-        num_slices(all_tiles.all.num_slices),
-        index(block.first),
-        tile(all_tiles[block.first]) {}
+  __device__ explicit FewCursor(const FewWork<Shape>& block) : work(block), tile(block[index]) {}
   [[nodiscard]] __device__ bool at_end() const { return index >= work.size; }
   __device__ void advance() {
     ring.advance();
     slice += Shape::kStageSlices;
-    if (slice >= num_slices) {
+    if (slice >= work.all.num_slices) {
       slice = 0;
-      index += work.step;
-      if (!at_end()) tile = tiles[index];
+      index += static_cast<int>(gridDim.x);
+      if (!at_end()) tile = work[index];
     }
   }
 };
 
 /// One thread: keeps the stages full.
 template <class Shape>
-__device__ void load_stages(const Fp8Products& all, const CUtensorMap& token_scales, const FewTiles& tiles,
-                            const FewWork<Shape>& work, typename Shape::Memory& memory) {
+__device__ void load_stages(const Fp8Products& all, const CUtensorMap& token_scales,
+                            typename Shape::Memory& memory) {
   using Cursor = FewCursor<Shape>;
   const auto load_weights = [&](const Cursor& at) {
     std::uint64_t* full = &memory.full[at.ring.stage];
@@ -150,18 +118,11 @@ __device__ void load_stages(const Fp8Products& all, const CUtensorMap& token_sca
   const auto load_tokens = [&](const Cursor& at) {
     std::uint64_t* full = &memory.full[at.ring.stage];
     ptx::tma_load(memory.token_scales[at.ring.stage], token_scales, full, 4 * at.tile.first_token, at.slice);
-    if constexpr (Shape::kCluster == 1) {
-      ptx::tma_load(memory.tokens[at.ring.stage], all.tokens, full, 0, at.tile.first_token, at.slice);
-    } else {
-      constexpr int kChunks = Shape::kCluster / Shape::kStageSlices;  // of a slice
-      constexpr auto kAllBlocks = static_cast<std::uint16_t>((1 << Shape::kCluster) - 1);
-      const int slice = work.rank / kChunks, token = work.rank % kChunks * Shape::kLoadedTokens;
-      ptx::tma_load_multicast(memory.tokens[at.ring.stage][slice] + token * kSliceInputs, all.tokens, full, 0,
-                              at.tile.first_token + token, at.slice + slice, kAllBlocks);
-    }
+    ptx::tma_load(memory.tokens[at.ring.stage], all.tokens, full, 0, at.tile.first_token, at.slice);
   };
 
-  Cursor weights(tiles, work), tokens(tiles, work);
+  const FewWork<Shape> work(all);
+  Cursor weights(work), tokens(work);
   for (int i = 0; i < Shape::kStages && !weights.at_end(); ++i, weights.advance()) load_weights(weights);
   ptx::wait_for_previous_kernel();
   for (int i = 0; i < Shape::kStages && !tokens.at_end(); ++i, tokens.advance()) load_tokens(tokens);
@@ -176,8 +137,8 @@ __device__ void load_stages(const Fp8Products& all, const CUtensorMap& token_sca
 __device__ float load_weight_scales(const Fp8Products& all, const FewTile& tile, int slice) {
   const Fp8Product& product = all.products[tile.product];
   const int lane = static_cast<int>(threadIdx.x % 32);
-  const int row = min(tile.first_output, product.num_outputs - 1) / kScaleRows;
-  const float* scales = product.weight_scales + static_cast<std::int64_t>(row) * all.num_slices;
+  const float* scales =
+      product.weight_scales + static_cast<std::int64_t>(tile.first_output / kScaleRows) * all.num_slices;
   return slice + lane < all.num_slices ? __ldg(scales + slice + lane) : 0.0F;
 }
 
@@ -241,12 +202,7 @@ struct StageReader {
 #pragma unroll
     for (int i = 0; i < Shape::kStageSlices; ++i) hold_slice(products[i]);
     __syncwarp();
-    const std::uint32_t lane = threadIdx.x % 32;
-    if constexpr (Shape::kCluster == 1) {
-      if (lane == 0) ptx::mbarrier_arrive(&memory.empty[at.stage]);
-    } else {
-      if (lane < Shape::kCluster) ptx::mbarrier_arrive_cluster_read(&memory.empty[at.stage], lane);
-    }
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(&memory.empty[at.stage]);
     at.advance();
 #pragma unroll
     for (int i = 0; i < Shape::kStageSlices; ++i) {
@@ -334,41 +290,34 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   extern __shared__ std::uint8_t shared[];
   const std::uint32_t misaligned = ptx::shared_address(shared) % kSwizzleAlignment;
   auto& memory = *reinterpret_cast<Memory*>(shared + (kSwizzleAlignment - misaligned) % kSwizzleAlignment);
-  const int token_tiles = (all.num_tokens + kTokens - 1) / kTokens;
-  const FewWork<Shape> work(all, token_tiles);
-  const FewTiles tiles{all, token_tiles, kTokens, kRows, Shape::kCluster, work.rank};
 
   ptx::launch_next_kernel();
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < Shape::kStages; ++stage) {
       ptx::mbarrier_init(&memory.full[stage], 1);
-      ptx::mbarrier_init(&memory.empty[stage], Shape::kCluster * kConsumerWarps);
+      ptx::mbarrier_init(&memory.empty[stage], kConsumerWarps);
     }
     ptx::fence_mbarrier_init();
   }
-  if constexpr (Shape::kCluster > 1) {
-    ptx::cluster_sync();
-  } else {
-    __syncthreads();
-  }
+  __syncthreads();
   // The shuffle tells the compiler that it is the same for a warp: it then computes descriptors once and not 32 times.
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp == kConsumerWarps) {
-    if (threadIdx.x == kConsumers) load_stages<Shape>(all, token_scales, tiles, work, memory);
+    if (threadIdx.x == kConsumers) load_stages<Shape>(all, token_scales, memory);
   } else {
     StageReader<Shape> reader(memory);
-    float weight_scales = load_weight_scales(all, tiles[work.first], 0);
-    for (int index = work.first; index < work.size; index += work.step) {
-      const float next_scales = load_weight_scales(all, tiles[min(index + work.step, work.size - 1)], 0);
+    const FewWork<Shape> work(all);
+    FewTile tile = work[static_cast<int>(blockIdx.x)];
+    float weight_scales = load_weight_scales(all, tile, 0);
+    for (int index = static_cast<int>(blockIdx.x); index < work.size; index += static_cast<int>(gridDim.x)) {
+      const FewTile next = work[min(index + static_cast<int>(gridDim.x), work.size - 1)];
+      const float next_scales = load_weight_scales(all, next, 0);
       float sum[kRows / 2];
-      multiply_tile<Shape>(all, tiles[index], reader, weight_scales, sum);
-      store_tile(all, tiles[index], sum);
+      multiply_tile<Shape>(all, tile, reader, weight_scales, sum);
+      store_tile(all, tile, sum);
+      tile = next;
       weight_scales = next_scales;
     }
-  }
-  if constexpr (Shape::kCluster > 1) {
-    __syncwarp();
-    ptx::cluster_sync();  // the others' arrivals have come
   }
 }
 
@@ -376,21 +325,18 @@ template <int kTokens, int kRows>
 void launch_few(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_tokens,
                 CudaContext& context) {
   using Shape = FewShape<kTokens, kRows>;
-  const Fp8Products all = describe_products(outputs, x, num_tokens,
-                                            {.rows = kRows,
-                                             .row_slices = Shape::kStageSlices,
-                                             .tokens = Shape::kLoadedTokens,
-                                             .token_slices = Shape::kLoadedSlices});
+  constexpr int kSlices = Shape::kStageSlices;
+  const Fp8Products all =
+      describe_products(outputs, x, num_tokens,
+                        {.rows = kRows, .row_slices = kSlices, .tokens = kTokens, .token_slices = kSlices});
   const CUtensorMap token_scales =
-      make_tensor_map(x.scales, all.num_slices, 4 * x.scale_stride, 4 * x.scale_stride, Shape::kStageSlices,
+      make_tensor_map(x.scales, all.num_slices, 4 * x.scale_stride, 4 * x.scale_stride, kSlices,
                       4 * Shape::kScaleTokens, TileSwizzle::kNone);
-  const std::int64_t tiles =
-      (all.num_tiles + Shape::kCluster - 1) / Shape::kCluster * ((num_tokens + kTokens - 1) / kTokens);
-  const std::int64_t resident = std::int64_t{kBlocksPerSm} * context.num_sms / Shape::kCluster;
-  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(std::min(tiles, resident) * Shape::kCluster)),
+  const std::int64_t tiles = all.num_tiles * ((num_tokens + kTokens - 1) / kTokens);
+  const std::int64_t resident = std::int64_t{kBlocksPerSm} * context.num_sms;
+  const LaunchShape shape{.grid = dim3(static_cast<unsigned>(std::min(tiles, resident))),
                           .threads = kThreads,
-                          .shared_bytes = sizeof(typename Shape::Memory) + kSwizzleAlignment,
-                          .cluster = Shape::kCluster};
+                          .shared_bytes = sizeof(typename Shape::Memory) + kSwizzleAlignment};
   launch_kernel("FP8 products for few tokens", fp8_products_few_kernel<kTokens, kRows>, shape, context.stream,
                 all, token_scales);
 }
@@ -413,12 +359,15 @@ void launch_few(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::in
 
 void fp8_products_few(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_tokens,
                       CudaContext& context) {
-  constexpr int kNarrow = 16, kWide = 32;
   std::int64_t rows = 0;
   for (const LinearOutput& output : outputs) rows += output.weight->rows;
-  // Blocks for three multiprocessors in four are enough.
-  const bool wide = 4 * rows >= 3 * std::int64_t{kWide} * context.num_sms;
-  (wide ? launch_few<kWide> : launch_few<kNarrow>)(outputs, x, num_tokens, context);
+  // The widest tiles of which there is one for three multiprocessors in four.
+  const auto enough = [&](int tile_rows) {
+    return 4 * rows >= std::int64_t{3} * tile_rows * context.num_sms;
+  };
+  (enough(64)   ? launch_few<64>
+   : enough(32) ? launch_few<32>
+                : launch_few<16>)(outputs, x, num_tokens, context);
 }
 
 }  // namespace baleen
