@@ -142,115 +142,49 @@ __device__ void load_tiles(const Fp8Products& all, ManyMemory<kPieces>& memory, 
   }
 }
 
-/// The slices of a ring as one warpgroup multiplies them.
+/// The tile's sums of one warpgroup, whose first slice has been waited for. `first_token`: of this thread's in the block's
+/// first piece; it has the eighth after it too, and the same of the second piece.
 template <int kPieces>
-struct SliceReader {
-  using Memory = ManyMemory<kPieces>;
-  using Ring = RingPosition<Memory::kStages>;
-  /// s_x s_w of a thread's tokens of a piece.
-  struct Scales {
-    float upper;
-    float lower;
-  };
-
-  Memory& memory;
-  std::uint64_t tokens;   ///< descriptor of the warpgroup's in stage 0
-  std::uint64_t weights;  ///< the same
-  int first_token;        ///< of this thread's in the block's first piece; it has the eighth after it too
-  Ring at{};
-
-  __device__ SliceReader(Memory& shared, int warpgroup)
-      : memory(shared),
-        tokens(slice_descriptor(shared.tokens[0] + warpgroup * kPieces * kPieceBytes)),
-        weights(slice_descriptor(shared.weights[0])),
-        first_token(warpgroup * kPieces * kPieceTokens +
-                    static_cast<int>(threadIdx.x % kWarpgroup / 32 * kResultTokens + threadIdx.x % 32 / 4)) {}
-
-  __device__ void wait(const Ring& position) const {
-    ptx::mbarrier_wait(&memory.full[position.stage], position.round % 2);
-  }
-  /// Of a slice that has been waited for.
-  __device__ Scales start(const Ring& position, int piece, float (&product)[kPieceSums]) const {
-    const auto stage = static_cast<std::uint64_t>(position.stage);
-    start_slice<kTileRows>(product,
-                           tokens + stage * (sizeof(memory.tokens[0]) / 16) +
-                               static_cast<std::uint64_t>(piece * kPieceBytes / 16),
-                           weights + stage * (kTileBytes / 16));
-    const float s_w = memory.weight_scale[position.stage];
-    const float* s_x = memory.token_scales[position.stage] + first_token + piece * kPieceTokens;
-    return {s_x[0] * s_w, s_x[8] * s_w};
-  }
-  /// Gives a stage whose products have been waited for back to both blocks that load into it.
-  __device__ void release(int stage) const {
-    __syncwarp();
-    const std::uint32_t lane = threadIdx.x % 32;
-    if (lane < kCluster) ptx::mbarrier_arrive_cluster_read(&memory.empty[stage], lane);
-  }
-  __device__ static void add(float (&sum)[kPieceSums], const float (&product)[kPieceSums],
-                             const Scales& scales) {
+__device__ void multiply_tile(ManyMemory<kPieces>& memory, RingPosition<ManyMemory<kPieces>::kStages>& at,
+                              int warpgroup, int first_token, int num_slices,
+                              float (&sum)[kPieces][kPieceSums]) {
+  const std::uint64_t first_tokens = slice_descriptor(memory.tokens[0] + warpgroup * kPieces * kPieceBytes);
+  const std::uint64_t first_weights = slice_descriptor(memory.weights[0]);
 #pragma unroll
-    for (int i = 0; i < kPieceSums; ++i) {
-      sum[i] = fmaf(product[i], i % 4 < 2 ? scales.upper : scales.lower, sum[i]);
-    }
+  for (int piece = 0; piece < kPieces; ++piece) {
+#pragma unroll
+    for (int i = 0; i < kPieceSums; ++i) sum[piece][i] = 0.0F;
   }
-};
-
-/// The sums of a tile whose first slice has been waited for. Two pieces leave registers for one product.
-__device__ void multiply_tile(SliceReader<2>& reader, int num_slices, float (&sum)[2][kPieceSums]) {
 #pragma unroll 1
   for (int slice = 0; slice < num_slices; ++slice) {
-    const auto here = reader.at;
-    reader.at.advance();
-    float product[kPieceSums];
-    auto scales = reader.start(here, 0, product);
-    ptx::wgmma_wait<0>();
-    hold_slice(product);
-    reader.add(sum[0], product, scales);
-    scales = reader.start(here, 1, product);
-    if (slice + 1 < num_slices) reader.wait(reader.at);
-    ptx::wgmma_wait<0>();
-    hold_slice(product);
-    reader.release(here.stage);
-    reader.add(sum[1], product, scales);
-  }
-}
-
-/// One piece leaves them for two: the next product is under way while one is added.
-__device__ void multiply_tile(SliceReader<1>& reader, int num_slices, float (&sum)[1][kPieceSums]) {
-  float even[kPieceSums], odd[kPieceSums];
-  const auto finish = [&](float(&product)[kPieceSums], const SliceReader<1>::Scales& scales) {
-    hold_slice(product);
-    reader.release(reader.at.stage);
-    reader.at.advance();
-    reader.add(sum[0], product, scales);
-  };
-  auto next = reader.at;
-  auto scales = reader.start(next, 0, even), next_scales = scales;
-  const auto start_next = [&](float(&product)[kPieceSums]) {
-    next.advance();
-    reader.wait(next);
-    next_scales = reader.start(next, 0, product);
-    ptx::wgmma_wait<1>();
-  };
-  // Nothing is asked inside about what is under way: the compiler would wait for all of it where paths meet.
-  int slice = 0;
-#pragma unroll 1
-  for (; slice + 2 < num_slices; slice += 2) {
-    start_next(odd);
-    finish(even, scales);
-    scales = next_scales;
-    start_next(even);
-    finish(odd, scales);
-    scales = next_scales;
-  }
-  if (slice + 1 < num_slices) {
-    start_next(odd);
-    finish(even, scales);
-    ptx::wgmma_wait<0>();
-    finish(odd, next_scales);
-  } else {
-    ptx::wgmma_wait<0>();
-    finish(even, scales);
+    const auto stage = static_cast<std::uint64_t>(at.stage);
+    const std::uint64_t tokens = first_tokens + stage * (sizeof(memory.tokens[0]) / 16);
+    const std::uint64_t weights = first_weights + stage * (kTileBytes / 16);
+    std::uint64_t* empty = &memory.empty[at.stage];
+    const float weight_scale = memory.weight_scale[at.stage];
+    const float* s_x = memory.token_scales[at.stage] + first_token;
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece) {
+      float product[kPieceSums];
+      start_slice<kTileRows>(product, tokens + static_cast<std::uint64_t>(piece * kPieceBytes / 16), weights);
+      const float upper = s_x[piece * kPieceTokens] * weight_scale;
+      const float lower = s_x[piece * kPieceTokens + 8] * weight_scale;
+      if (piece == kPieces - 1) {
+        at.advance();
+        if (slice + 1 < num_slices) ptx::mbarrier_wait(&memory.full[at.stage], at.round % 2);
+      }
+      ptx::wgmma_wait<0>();
+      hold_slice(product);
+      if (piece == kPieces - 1) {  // the stage goes back to both blocks that load into it
+        __syncwarp();
+        const std::uint32_t lane = threadIdx.x % 32;
+        if (lane < kCluster) ptx::mbarrier_arrive_cluster_read(empty, lane);
+      }
+#pragma unroll
+      for (int i = 0; i < kPieceSums; ++i) {
+        sum[piece][i] = fmaf(product[i], i % 4 < 2 ? upper : lower, sum[piece][i]);
+      }
+    }
   }
 }
 
@@ -329,16 +263,16 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (threadIdx.x == kConsumers * kWarpgroup) load_tiles<kPieces>(all, memory, first, step, rank);
   } else {
     ptx::registers_up_to<kConsumerRegisters>();
-    SliceReader<kPieces> reader(memory, warpgroup);
-    const int warp = static_cast<int>(threadIdx.x / 32);
+    const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
     const int first_warp_token = warpgroup * kPieces * kPieceTokens + warp % 4 * kResultTokens;
+    RingPosition<Memory::kStages> at;
     RingPosition<Memory::kTasks> task_at;
     for (int index = first, end = ManyWork<kPieces>(all).size(); index < end;
          index += step, task_at.advance()) {
-      reader.wait(reader.at);
+      ptx::mbarrier_wait(&memory.full[at.stage], at.round % 2);
       const ManyTask task = memory.tasks[task_at.stage];
-      float sum[kPieces][kPieceSums] = {};
-      multiply_tile(reader, all.num_slices, sum);
+      float sum[kPieces][kPieceSums];
+      multiply_tile<kPieces>(memory, at, warpgroup, first_warp_token + lane / 4, all.num_slices, sum);
       if (task.beyond) continue;
       const Fp8Product& product = all.products[task.product];
 #pragma unroll

@@ -1,4 +1,4 @@
-/// The step both kernels are made of: one slice of inputs on the tensor core, and its place in the sum.
+/// What both kernels are made of: slices of inputs in a ring of stages, and their products on the tensor core.
 #pragma once
 
 #include <cstdint>
