@@ -41,16 +41,14 @@ class KeyProducer {
     Numbered numbered;
     Paged paged;
     Placed next, here;
+    uint4 codes[kCodeBlocks] = {};
     int num_reached = 0;  // tasks
     while ((here.bits & kEndOfTasks) == 0) {
       const Placed after = placed(paged);
       paged = page_of(numbered);
       numbered = number_of(walk);
       begin_tasks(walk.num_opened(), num_reached);
-#ifdef SYNCW
-      __syncwarp();
-#endif
-      widen(here, next.data);
+      widen(here, next.data, codes);
       if ((here.bits & kOpensTask) != 0) begin_tasks(walk.num_opened(), ++num_reached);
       here = next;
       next = after;
@@ -141,27 +139,26 @@ class KeyProducer {
   }
 
   /// Writes `half`, whose codes are here, and asks for those of the next row in their place.
-  __device__ void widen(const Placed& half, const std::byte* next_data) {
+  __device__ void widen(const Placed& half, const std::byte* next_data, uint4 (&codes)[kCodeBlocks]) {
     const int stage = num_filled_ % kStages, parity = num_filled_ / kStages % 2 ^ 1;
     if ((half.bits & kOpensBlock) != 0) {
       for (auto& barrier : smem_.keys_empty[stage]) ptx::mbarrier_wait(&barrier, parity);
     }
-    const int entry = ((half.bits & kUpperHalf) != 0 ? kHalfEntries : 0) + entry_;
-    const bool has_rows = (half.bits & kHasRows) != 0;
-    ptx::cp_async_wait<0>();  // the codes
-    if (has_rows) copy_rope(half.data, stage, entry);
-    ptx::cp_async_commit();
+    if ((half.bits & kHasRows) != 0) {
+      const int entry = ((half.bits & kUpperHalf) != 0 ? kHalfEntries : 0) + entry_;
+      copy_rope(half.data, stage, entry);
 #pragma unroll
-    for (int i = 0; i < kCodeBlocks; ++i) {
-      if (has_rows) {
-        store_widened(smem_.codes[i][thread_], scale_of(half.scales, i), smem_.keys[stage][i], entry, piece_);
+      for (int i = 0; i < kCodeBlocks; ++i) {
+        store_widened(codes[i], scale_of(half.scales, i), smem_.keys[stage][i], entry, piece_);
+        codes[i] = load_codes(next_data, i);
       }
-      copy_codes(next_data, i);
+      multiply_large(half.scales, stage, entry);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kCodeBlocks; ++i) codes[i] = load_codes(next_data, i);
     }
-    ptx::cp_async_commit();
-    if (has_rows) multiply_large(half.scales, stage, entry);
     if ((half.bits & kClosesBlock) == 0) return;
-    ptx::cp_async_wait<1>();  // the rotary part
+    ptx::cp_async_wait_all();
     ptx::fence_proxy_async();
     if ((half.bits & kSharedHalf) != 0 && thread_ == 0) {
       ptx::mbarrier_arrive_expect(&smem_.keys_full[stage], kDimTiles * kTileBytes / 2);
@@ -182,9 +179,9 @@ class KeyProducer {
                             &smem_.keys_full[stage], rank_ ^ 1);
   }
 
-  __device__ void copy_codes(const std::byte* data, int block) {
-    const std::byte* from = data == nullptr ? launch_.window.base : data + block * kLatentBlock + piece_ * 16;
-    ptx::cp_async_16(&smem_.codes[block][thread_], from, data != nullptr);
+  [[nodiscard]] __device__ uint4 load_codes(const std::byte* data, int block) const {
+    if (data == nullptr) return {0, 0, 0, 0};
+    return __ldcg(reinterpret_cast<const uint4*>(data + block * kLatentBlock) + piece_);
   }
 
   __device__ static std::uint32_t scale_of(uint2 scales, int block) {

@@ -15,7 +15,6 @@
 /// producer wrote when both consumers were done with block n.
 #pragma once
 
-#include "numeric/block_scale.h"
 #include "ops/sparse_attention/tile_work.cuh"
 
 namespace baleen::sm90 {
@@ -43,9 +42,8 @@ struct TileSmem {
   std::byte q[kDimTiles][kTileBytes];
   std::byte keys[kStages][kDimTiles][kTileBytes];
   uint4 weights[kStages][kBlockSteps][kWarpgroupThreads];
-  uint4 codes[kNope / kLatentBlock][kWarpgroupThreads];  ///< on their way to the producer's threads
-  float2 softmax[kStages][kGroupHeads];                  ///< maximum and sum of the block's weights
-  TaskInfo opened[kOpenTasks];                           ///< the producer's own
+  float2 softmax[kStages][kGroupHeads];  ///< maximum and sum of the block's weights
+  TaskInfo opened[kOpenTasks];           ///< the producer's own
   TaskInfo tasks[2];
   std::uint64_t q_full, q_empty;
   std::uint64_t keys_full[kStages], keys_empty[kStages][kConsumers];
