@@ -61,21 +61,6 @@ __device__ inline bool mbarrier_try_wait(std::uint64_t* barrier, std::uint32_t p
   return done != 0;
 }
 
-/// The same without waiting at all.
-__device__ inline bool mbarrier_test_wait(std::uint64_t* barrier, std::uint32_t parity) {
-  std::uint32_t done;
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
-      "selp.b32 %0, 1, 0, done;\n"
-      "}\n"
-      : "=r"(done)
-      : "r"(shared_address(barrier)), "r"(parity)
-      : "memory");
-  return done != 0;
-}
-
 /// Until the phase of that parity is complete. A fresh barrier is in phase 0; waiting for parity 1 returns at once.
 __device__ inline void mbarrier_wait(std::uint64_t* barrier, std::uint32_t parity) {
   while (!mbarrier_try_wait(barrier, parity)) {

@@ -18,12 +18,8 @@ namespace baleen::sm90 {
 namespace {
 
 // Of the 168 registers a thread that 384 threads start with.
-#ifndef PR
-#define PR 120
-#define CR 192
-#endif
-constexpr int kProducerRegisters = PR;
-constexpr int kConsumerRegisters = CR;
+constexpr int kProducerRegisters = 120;
+constexpr int kConsumerRegisters = 192;
 
 __global__ void __launch_bounds__(kTileThreads, 1)
     attention_tiles_kernel(const __grid_constant__ AttentionLaunch launch,
@@ -38,13 +34,11 @@ __global__ void __launch_bounds__(kTileThreads, 1)
     for (int stage = 0; stage < kStages; ++stage) {
       ptx::mbarrier_init(&smem.keys_full[stage], kWarpgroupThreads);
       ptx::mbarrier_init(&smem.weights_full[stage], kWarpgroupThreads);
-      for (auto& barrier : smem.keys_empty[stage]) {
-        ptx::mbarrier_init(&barrier, kConsumerWarps * (plan.in_pairs ? 2 : 1));
-      }
+      for (auto& barrier : smem.keys_empty[stage]) ptx::mbarrier_init(&barrier, kConsumerWarps);
     }
     ptx::fence_mbarrier_init();
   }
-  ptx::cluster_sync();
+  __syncthreads();
   ptx::wait_for_previous_kernel();
   ptx::launch_next_kernel();
   if (threadIdx.x >= kConsumers * kWarpgroupThreads) {
@@ -54,7 +48,6 @@ __global__ void __launch_bounds__(kTileThreads, 1)
     ptx::registers_up_to<kConsumerRegisters>();
     TileConsumer(launch, plan, smem).run();
   }
-  ptx::cluster_sync();  // the other of the pair may still say that it has read
 }
 
 /// With fewer parts an item, one kernel is quicker than two.
@@ -62,15 +55,6 @@ constexpr int kMinParts = 8;
 /// Blocks that wait for their values. An item of eight parts then has room for a list at 2^20 tokens, ratio 128.
 constexpr int kMaxSlots = 2112;
 constexpr std::int64_t kSlotWords = kBlockSteps * kWarpgroupThreads;
-
-/// Whether items next to each other see the same rows: groups of heads of a query, or rows of a sequence that attend to all
-/// compressed entries (two rows of most sequences, then).
-bool share_keys(const AttentionLaunch& launch, const WorkPlan& plan) {
-  if (plan.parts > 1 || plan.items == 1) return false;
-  if (plan.groups % 2 == 0) return true;
-  return plan.groups == 1 && launch.ratio != 0 && launch.ratio != 4 &&
-         launch.num_rows >= 2 * launch.batch.num_sequences;
-}
 
 }  // namespace
 
@@ -96,23 +80,20 @@ void attention_tiles(const AttentionLaunch& launch, CudaContext& context) {
   plan.groups = (launch.num_heads + kGroupHeads - 1) / kGroupHeads;
   plan.items = launch.num_rows * plan.groups;
   plan.parts = plan.items * kMinParts <= context.num_sms ? context.num_sms / plan.items : 1;
-  plan.in_pairs = share_keys(launch, plan);
   const ScratchScope scope(context.scratch);
   if (plan.parts > 1) {
     plan.slots = kMaxSlots / plan.items;
     plan.waiting = {context.scratch.allocate<uint4>(kMaxSlots * kSlotWords),
                     context.scratch.allocate<float2>(kMaxSlots * kGroupHeads)};
   }
-  const int num_blocks = plan.in_pairs ? context.num_sms / 2 * 2 : context.num_sms;
   const CUtensorMap q_map =
       make_tensor_map(launch.q, launch.num_rows, launch.q_row_stride * 2, launch.num_heads, kWidth * 2,
                       launch.q_head_stride * 2, kGroupHeads, kTileDims * 2, TileSwizzle::k128B);
   constexpr std::int64_t kSharedBytes = sizeof(TileSmem) + kRowGroupBytes;
   launch_kernel("attention_tiles", attention_tiles_kernel,
-                {.grid = dim3(static_cast<unsigned>(std::min(plan.num_tasks(), num_blocks))),
+                {.grid = dim3(static_cast<unsigned>(std::min(plan.num_tasks(), context.num_sms))),
                  .threads = kTileThreads,
-                 .shared_bytes = kSharedBytes,
-                 .cluster = plan.in_pairs ? 2 : 1},
+                 .shared_bytes = kSharedBytes},
                 context.stream, launch, q_map, plan);
   if (plan.parts > 1) gather_tiles(launch, plan, context);
 }

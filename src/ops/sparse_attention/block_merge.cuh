@@ -22,47 +22,33 @@ namespace baleen::sm90 {
 /// A block's weights as a thread has them: operand registers of ptx/wgmma_bf16.h, for each 16 entries.
 using BlockWeights = std::uint32_t[kBlockSteps][4];
 
-/// What a block's weights, and the sums so far, are multiplied with: for a thread's two heads.
-class MergeFactors {
- public:
-  __device__ MergeFactors(const float (&kept)[2], const float (&added)[2])
-      : kept_{kept[0], kept[1]}, added_{pack_bf16(added[0], added[0]), pack_bf16(added[1], added[1])} {}
-
-  __device__ void scale(BlockWeights& weights) const {
-#pragma unroll
-    for (auto& step : weights) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) step[i] = ptx::multiply_bf16_pair(step[i], added_[i % 2]);
-    }
-  }
-  /// Most blocks leave the sums of all of a warp's lanes, which take part, as they are.
-  template <int kCount>
-  __device__ void scale(float (&sums)[kCount]) const {
-    if (!__any_sync(kAllLanes, kept_[0] != 1.0F || kept_[1] != 1.0F)) return;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) sums[i] *= kept_[i % 4 / 2];
-  }
-
- private:
-  float kept_[2];
-  std::uint32_t added_[2];
-};
-
 /// Of a thread's two heads (rows `row` and `row` + 8 of a group of 64).
 class SoftmaxState {
  public:
-  /// Takes in a block, whose heads' maxima and sums are `block`. Its weights and the sums so far are the caller's to scale.
-  [[nodiscard]] __device__ MergeFactors merge(const float2 (&block)[2]) {
-    float kept[2], added[2];
+  /// Takes in a block: its weights and the sums so far are brought to the common maximum. `block`: the heads' maxima and
+  /// sums. All lanes of the warp take part.
+  template <int kCount>
+  __device__ void merge(const float2 (&block)[2], BlockWeights& weights, float (&sums)[kCount]) {
+    float kept[2];
+    std::uint32_t added[2];
 #pragma unroll
     for (int head = 0; head < 2; ++head) {
       const float larger = fmaxf(maximum[head], block[head].x);
       kept[head] = power(maximum[head], larger);
-      added[head] = power(block[head].x, larger);
-      denominator[head] = __fmaf_rn(block[head].y, added[head], __fmul_rn(denominator[head], kept[head]));
+      const float factor = power(block[head].x, larger);
+      added[head] = pack_bf16(factor, factor);
+      denominator[head] = __fmaf_rn(block[head].y, factor, __fmul_rn(denominator[head], kept[head]));
       maximum[head] = larger;
     }
-    return {kept, added};
+#pragma unroll
+    for (auto& step : weights) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) step[i] = ptx::multiply_bf16_pair(step[i], added[i % 2]);
+    }
+    if (__any_sync(kAllLanes, kept[0] != 1.0F || kept[1] != 1.0F)) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) sums[i] *= kept[i % 4 / 2];
+    }
   }
 
   float maximum[2] = {-INFINITY, -INFINITY};

@@ -20,20 +20,17 @@ struct EntryList {
   /// Of a whole warp, which all get the same. A padding row's is empty.
   __device__ static EntryList of(const AttentionLaunch& launch, int query) {
     EntryList list;
-    // The selection is asked for before the reads that depend on each other.
-    if (launch.ratio == 4) list.selected = launch.selected + query * launch.selected_stride;
     const int position = launch.batch.positions[query];
+    if (position < 0) return list;
     const DeviceSequence& sequence = launch.batch.sequences[launch.batch.sequence_of[query]];
-    FirstSelected first;
-    if (launch.ratio == 4) first.load(list.selected, launch.top_k);
     list.window_pages = sequence.window_pages;
     list.pages = sequence.pages;
-    if (position < 0) return list;
     list.num_window = min(launch.window_tokens, position + 1 - sequence.window_begin);
     list.first_window_position = position + 1 - list.num_window;
     list.size = list.num_window;
     if (launch.ratio == 4) {
-      list.size += first.count(list.selected, launch.top_k);
+      list.selected = launch.selected + query * launch.selected_stride;
+      list.size += count_selected(list.selected, launch.top_k);
     } else if (launch.ratio != 0) {
       list.size += (position + 1) / launch.ratio;
     }
@@ -56,36 +53,22 @@ struct EntryList {
   }
 
  private:
-  /// How many entries are selected: those before the first negative one. Many reads at a time: each waits as long as all.
-  class FirstSelected {
-   public:
-    __device__ void load(const std::int32_t* selected, int top_k) {
+  /// Up to the first negative one. Many reads at a time: each waits as long as all of them.
+  __device__ static int count_selected(const std::int32_t* selected, int top_k) {
+    constexpr int kReads = 16;
+    const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+    for (int begin = 0; begin < top_k; begin += kReads * kWarpLanes) {
+      int end = top_k;
 #pragma unroll
-      for (int i = 0; i < kReads; ++i) entries_[i] = entry(selected, i * kWarpLanes + lane(), top_k);
-    }
-    [[nodiscard]] __device__ int count(const std::int32_t* selected, int top_k) {
-      for (int begin = 0;; begin += kReads * kWarpLanes) {
-        int end = top_k;
-#pragma unroll
-        for (int i = kReads - 1; i >= 0; --i) {
-          if (entries_[i] < 0) end = begin + i * kWarpLanes + lane();
-        }
-        end = __reduce_min_sync(kAllLanes, end);
-        if (end < top_k || begin + kReads * kWarpLanes >= top_k) return min(end, top_k);
-        load(selected + begin + kReads * kWarpLanes, top_k - begin - kReads * kWarpLanes);
+      for (int i = kReads - 1; i >= 0; --i) {
+        const int at = begin + i * kWarpLanes + lane;
+        if (at < top_k && __ldcg(selected + at) < 0) end = at;
       }
+      end = __reduce_min_sync(kAllLanes, end);
+      if (end < top_k) return end;
     }
-
-   private:
-    static constexpr int kReads = 8;
-
-    __device__ static int lane() { return static_cast<int>(threadIdx.x) % kWarpLanes; }
-    __device__ static std::int32_t entry(const std::int32_t* selected, int at, int top_k) {
-      return at < top_k ? __ldcg(selected + at) : -1;
-    }
-
-    std::int32_t entries_[kReads];
-  };
+    return top_k;
+  }
 };
 
 /// Where a row's values and scales lie; null for no row.

@@ -1,7 +1,6 @@
 // Weights times values for a few items: a thread block for each item and 64 dims. Its values are widened while the kernel
 // before still computes weights: all of the list at once, where it is not longer than 16 blocks.
 #include "cuda/kernel_launch.h"
-#include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/wgmma.h"
 #include "cuda/ptx/wgmma_bf16.h"
@@ -22,45 +21,50 @@ using Values = std::byte[kRoundBlocks][kTileBytes];
 /// Writes entries [64 first_block, 64 (first_block + num_blocks)) of the list, 64 dims each.
 __device__ void widen_values(const AttentionLaunch& launch, const EntryList& list, int dim_tile,
                              int first_block, int num_blocks, Values& values) {
-  constexpr int kBatch = kRoundBlocks * kBlockEntries * kPieces / kThreads;  // reads that a thread waits for together
-  const int count = num_blocks * kBlockEntries * kPieces, begin = static_cast<int>(threadIdx.x);
-  const int piece = begin % kPieces;
-  int rows[kBatch];
-  PageId pages[kBatch];
-  uint4 codes[kBatch] = {};
-  std::uint32_t scales[kBatch] = {};
-  const auto index_of = [&](int i) { return first_block * kBlockEntries + (begin + i * kThreads) / kPieces; };
-  const auto entry_of = [&](int i) { return index_of(i) % kBlockEntries; };
-  const auto tile_of = [&](int i) { return values[(begin + i * kThreads) / kPieces / kBlockEntries]; };
+  constexpr int kBatch = 8;  // reads that a thread waits for together
+  const int count = num_blocks * kBlockEntries * kPieces;
+  const bool rotary = dim_tile == kDimTiles - 1;
+  for (int begin = static_cast<int>(threadIdx.x); begin < count; begin += kBatch * kThreads) {
+    int rows[kBatch];
+    PageId pages[kBatch];
+    uint4 data[kBatch][2] = {};
+    std::uint32_t scales[kBatch] = {};
+    const auto index_of = [&](int i) {
+      return first_block * kBlockEntries + (begin + i * kThreads) / kPieces;
+    };
 #pragma unroll
-  for (int i = 0; i < kBatch; ++i) rows[i] = begin + i * kThreads < count ? list.row(index_of(i)) : -1;
+    for (int i = 0; i < kBatch; ++i) rows[i] = list.row(index_of(i));
 #pragma unroll
-  for (int i = 0; i < kBatch; ++i) pages[i] = list.page(launch, index_of(i), rows[i]);
+    for (int i = 0; i < kBatch; ++i) pages[i] = list.page(launch, index_of(i), rows[i]);
 #pragma unroll
-  for (int i = 0; i < kBatch; ++i) {
-    if (begin + i * kThreads >= count) break;
-    const RowPlace place(index_of(i) < list.num_window ? launch.window : launch.compressed, pages[i], rows[i],
-                         kDataBytes, kScaleBytes);
-    const bool exists = place.data != nullptr;
-    if (dim_tile == kDimTiles - 1) {  // BF16 already
-      for (int chunk = 2 * piece; chunk < 2 * piece + 2; ++chunk) {
-        ptx::cp_async_16(chunk_of(tile_of(i), entry_of(i), chunk),
-                         exists ? place.data + kNope + chunk * 16 : launch.window.base, exists);
+    for (int i = 0; i < kBatch; ++i) {
+      const RowPlace place(index_of(i) < list.num_window ? launch.window : launch.compressed, pages[i],
+                           rows[i], kDataBytes, kScaleBytes);
+      if (place.data == nullptr) continue;
+      const int piece = (begin + i * kThreads) % kPieces;
+      if (rotary) {
+        const auto* from = reinterpret_cast<const uint4*>(place.data + kNope) + 2 * piece;
+        data[i][0] = __ldcg(from);
+        data[i][1] = __ldcg(from + 1);
+      } else {
+        data[i][0] = __ldcg(reinterpret_cast<const uint4*>(place.data + dim_tile * kLatentBlock) + piece);
+        scales[i] = static_cast<std::uint32_t>(place.scales[dim_tile]);
       }
-    } else if (exists) {
-      codes[i] = __ldcg(reinterpret_cast<const uint4*>(place.data + dim_tile * kLatentBlock) + piece);
-      scales[i] = static_cast<std::uint32_t>(place.scales[dim_tile]);
     }
-  }
-  if (dim_tile == kDimTiles - 1) {
-    ptx::cp_async_wait_all();
-    return;
-  }
 #pragma unroll
-  for (int i = 0; i < kBatch; ++i) {
-    if (begin + i * kThreads >= count) break;
-    store_widened(codes[i], scales[i], tile_of(i), entry_of(i), piece);
-    multiply_by_rest(scales[i], tile_of(i), entry_of(i), piece);
+    for (int i = 0; i < kBatch; ++i) {
+      const int at = begin + i * kThreads;
+      if (at >= count) break;
+      const int entry = at / kPieces % kBlockEntries, piece = at % kPieces;
+      std::byte* tile = values[at / kPieces / kBlockEntries];
+      if (rotary) {
+        *reinterpret_cast<uint4*>(chunk_of(tile, entry, 2 * piece)) = data[i][0];
+        *reinterpret_cast<uint4*>(chunk_of(tile, entry, 2 * piece + 1)) = data[i][1];
+      } else {
+        store_widened(data[i][0], scales[i], tile, entry, piece);
+        multiply_by_rest(scales[i], tile, entry, piece);
+      }
+    }
   }
 }
 
@@ -79,17 +83,8 @@ struct Ahead {
   }
 };
 
-__device__ void wait_for_sums(float (&sums)[kTileSums]) {
-  ptx::wgmma_wait<0>();
-#pragma unroll
-  for (float& sum : sums) ptx::wgmma_hold(sum);
-}
-
-/// Queues a block's weights times values behind those of the block before.
 __device__ void add_block(const Ahead& block, const std::byte* values, float (&sums)[kTileSums],
                           SoftmaxState& state) {
-  const MergeFactors factors = state.merge(block.softmax);
-  wait_for_sums(sums);
   BlockWeights weights;
 #pragma unroll
   for (int step = 0; step < kBlockSteps; ++step) {
@@ -98,8 +93,7 @@ __device__ void add_block(const Ahead& block, const std::byte* values, float (&s
     weights[step][2] = block.weights[step].z;
     weights[step][3] = block.weights[step].w;
   }
-  factors.scale(weights);
-  factors.scale(sums);
+  state.merge(block.softmax, weights, sums);
   const std::uint64_t descriptor =
       ptx::wgmma_transposed_descriptor(values, ptx::SmemSwizzle::k128B, kRowGroupBytes, kTileBytes);
   ptx::wgmma_fence();
@@ -109,6 +103,9 @@ __device__ void add_block(const Ahead& block, const std::byte* values, float (&s
     ptx::wgmma_bf16<kTileDims, true>(sums, weights[step], descriptor + step * kStepBytes / 16, true);
   }
   ptx::wgmma_commit();
+  ptx::wgmma_wait<0>();
+#pragma unroll
+  for (float& sum : sums) ptx::wgmma_hold(sum);
 }
 
 __global__ void __launch_bounds__(kThreads, 1)
@@ -116,7 +113,7 @@ __global__ void __launch_bounds__(kThreads, 1)
                         const __grid_constant__ WorkPlan plan) {
   extern __shared__ std::byte dynamic_shared[];
   Values& values = *reinterpret_cast<Values*>(dynamic_shared + bytes_to_tile(dynamic_shared));
-  constexpr int kAhead = 3;
+  constexpr int kAhead = 4;
   const int dim_tile = static_cast<int>(blockIdx.x), item = static_cast<int>(blockIdx.y);
   const int query = item / plan.groups, group = item % plan.groups;
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
@@ -133,10 +130,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     widen_values(launch, list, dim_tile, begin, count, values);
     ptx::fence_proxy_async();
     __syncthreads();
-    if (begin == 0) {
-      ptx::wait_for_previous_kernel();
-      ptx::launch_next_kernel();
-    }
+    if (begin == 0) ptx::wait_for_previous_kernel();
     if (threadIdx.x >= kWarpgroupThreads) continue;
     const int slot = item * plan.slots + begin;
     Ahead ahead[kAhead];
@@ -153,7 +147,6 @@ __global__ void __launch_bounds__(kThreads, 1)
         add_block(now, values[block + i], sums, state);
       }
     }
-    wait_for_sums(sums);
   }
   ptx::wait_for_previous_kernel();
   ptx::launch_next_kernel();

@@ -8,7 +8,6 @@
 #pragma once
 
 #include "cuda/bf16_vector.cuh"
-#include "cuda/ptx/cluster.h"
 #include "cuda/ptx/exp2.h"
 #include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/wgmma.h"
@@ -29,8 +28,7 @@ class TileConsumer {
         consumer_(uniform(static_cast<int>(threadIdx.x) / kWarpgroupThreads)),
         thread_(static_cast<int>(threadIdx.x) % kWarpgroupThreads),
         lane_(thread_ % kWarpLanes),
-        row_(thread_ / kWarpLanes * 16 + lane_ / 4),
-        other_rank_(ptx::cluster_rank() ^ 1) {}
+        row_(thread_ / kWarpLanes * 16 + lane_ / 4) {}
 
   __device__ void run() {
     int num_done = 0;
@@ -45,16 +43,6 @@ class TileConsumer {
       float sums[kConsumerSums] = {};
       SoftmaxState state;
       if (first_own >= num_blocks) release(&smem_.q_empty);
-#ifdef BALEEN_LIST_ORDER
-      for (int i = 0; i < num_blocks; ++i) {
-        if (i % 2 == first_own) {
-          const int block = blocks.begin + i;
-          weigh(num_begun_ + i, list_size - block * kBlockEntries, first_slot < 0 ? -1 : first_slot + block);
-          if (i + 2 >= num_blocks) release(&smem_.q_empty);
-        }
-        if (first_slot < 0) gather(num_begun_ + i, sums, state);
-      }
-#else
       for (int i = 0; i < num_blocks; i += 2) {
         const int own = i + first_own;
         if (own < num_blocks) {
@@ -66,9 +54,7 @@ class TileConsumer {
         if (first_slot >= 0) continue;
         for (int j = i; j < min(i + 2, num_blocks); ++j) gather(num_begun_ + j, sums, state);
       }
-#endif
       num_begun_ += num_blocks;
-      for (int i = uniform(info.pair_end) - blocks.end; i > 0; --i) pass(num_begun_++);
       if (first_slot < 0 && !info.nothing) finish(info, sums, state);
     }
   }
@@ -80,21 +66,6 @@ class TileConsumer {
   __device__ void release(std::uint64_t* barrier) const {
     __syncwarp();
     if (lane_ == 0) ptx::mbarrier_arrive(barrier);
-  }
-
-  __device__ void release_keys(int stage, int consumer) const {
-    std::uint64_t* barrier = &smem_.keys_empty[stage][consumer];
-    release(barrier);
-    if (plan_.in_pairs && lane_ == 0) ptx::mbarrier_arrive_cluster_read(barrier, other_rank_);
-  }
-
-  /// Block `number`, which the pair's other list alone has.
-  __device__ void pass(int number) const {
-    const int stage = number % kStages, parity = number / kStages % 2;
-    ptx::mbarrier_wait(&smem_.keys_full[stage], parity);
-    if (number % 2 == consumer_) ptx::mbarrier_arrive(&smem_.weights_full[stage]);
-    ptx::mbarrier_wait(&smem_.weights_full[stage], parity);
-    release_keys(stage, consumer_);
   }
 
   /// Scores of block `number`, of which the first `num_valid` entries exist, to weights: for both consumers, or for slot
@@ -119,7 +90,7 @@ class TileConsumer {
     for (float& score : scores) ptx::wgmma_hold(score);
 
     if (slot >= 0) {  // nobody else wants the keys
-      for (int consumer = 0; consumer < kConsumers; ++consumer) release_keys(stage, consumer);
+      for (auto& barrier : smem_.keys_empty[stage]) release(&barrier);
     }
     if (num_valid < kBlockEntries) {
 #pragma unroll
@@ -178,9 +149,7 @@ class TileConsumer {
       weights[step][2] = words.z;
       weights[step][3] = words.w;
     }
-    const MergeFactors factors = state.merge({smem_.softmax[stage][row_], smem_.softmax[stage][row_ + 8]});
-    factors.scale(weights);
-    factors.scale(sums);
+    state.merge({smem_.softmax[stage][row_], smem_.softmax[stage][row_ + 8]}, weights, sums);
     const std::uint64_t values = ptx::wgmma_transposed_descriptor(
         smem_.keys[stage][consumer_ * kConsumerTiles], ptx::SmemSwizzle::k128B, kRowGroupBytes, kTileBytes);
     ptx::wgmma_fence();
@@ -194,7 +163,7 @@ class TileConsumer {
     ptx::wgmma_wait<0>();
 #pragma unroll
     for (float& sum : sums) ptx::wgmma_hold(sum);
-    release_keys(stage, consumer_);
+    release(&smem_.keys_empty[stage][consumer_]);
   }
 
   __device__ void finish(const TaskInfo& info, const float (&sums)[kConsumerSums],
@@ -212,8 +181,7 @@ class TileConsumer {
   const WorkPlan& plan_;
   TileSmem& smem_;
   int consumer_, thread_, lane_;
-  int row_;              ///< head of the group, of the thread's first
-  unsigned other_rank_;  ///< in the pair
+  int row_;            ///< head of the group, of the thread's first
   int num_begun_ = 0;  ///< blocks, over all tasks
 };
 

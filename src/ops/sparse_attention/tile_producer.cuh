@@ -1,23 +1,18 @@
-/// The producer warpgroup of attention on tiles: finds the rows of the queries' lists and writes them as BF16 keys.
+/// The producer warpgroup of attention on tiles: finds the rows of a query's list and writes them as BF16 keys.
 ///
-/// It writes half a block at a time, 32 rows, four threads each. Thread t of a row takes codes 16 t .. of each 64 that share
-/// a scale, so that two of its 16-byte stores with those of the neighbouring row touch all banks.
+/// Four threads share a row, 32 rows at a time are half a block. Thread t of a row takes codes 16 t .. of each 64 that
+/// share a scale, so that two of its 16-byte stores with those of the neighbouring row touch all banks.
 ///
-/// Finding a row is a chain of reads. So half blocks pass through five steps, each one ahead of the next, across tasks: the
-/// row's number in the selection, its page, the row into L2, its codes into registers, and widened into the stage. As soon
-/// as a piece is widened, the same piece of the next half is asked for.
-///
-/// A half that the other thread block of the pair needs too goes there by the copy engine, eight rows of 64 dims at a time.
+/// Codes are asked for a block ahead, 28 KB in flight: those of the first half into registers, of the second into shared
+/// memory. As soon as a piece is widened, the same piece of the next block is asked for. A row's page is asked for another
+/// block earlier, and its number in the selection another.
 #pragma once
 
 #include <cuda.h>
 
-#include "cuda/ptx/bulk_copy.h"
-#include "cuda/ptx/cluster.h"
 #include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/tma.h"
-#include "ops/sparse_attention/list_walk.cuh"
 #include "ops/sparse_attention/tile_smem.cuh"
 #include "ops/sparse_attention/widen_rows.cuh"
 
@@ -31,157 +26,145 @@ class KeyProducer {
         q_map_(q_map),
         plan_(plan),
         smem_(smem),
-        rank_(ptx::cluster_rank()),
-        thread_(static_cast<int>(threadIdx.x) % kWarpgroupThreads),
-        entry_(thread_ / kRowThreads),
-        piece_(thread_ % kRowThreads) {}
+        thread_(static_cast<int>(threadIdx.x) % kWarpgroupThreads) {}
 
   __device__ void run() {
-    ListWalk walk(launch_, plan_, smem_.opened, rank_);
-    Numbered numbered;
-    Paged paged;
-    Placed next, here;
-    uint4 codes[kCodeBlocks] = {};
-    int num_reached = 0;  // tasks
-    while ((here.bits & kEndOfTasks) == 0) {
-      const Placed after = placed(paged);
-      paged = page_of(numbered);
-      numbered = number_of(walk);
-      begin_tasks(walk.num_opened(), num_reached);
-      widen(here, next.data, codes);
-      if ((here.bits & kOpensTask) != 0) begin_tasks(walk.num_opened(), ++num_reached);
-      here = next;
-      next = after;
-      walk.advance();
+    for (int task = static_cast<int>(blockIdx.x); task < plan_.num_tasks();
+         task += static_cast<int>(gridDim.x), ++num_done_) {
+      const int item = task / plan_.parts, part = task % plan_.parts;
+      const int query = item / plan_.groups, group = item % plan_.groups;
+      EntryList list = EntryList::of(launch_, query);
+      const int num_blocks = (list.size + kBlockEntries - 1) / kBlockEntries;
+      BlockRange blocks = plan_.range(num_blocks, part);
+      blocks = {uniform(blocks.begin), uniform(blocks.end)};
+      const TaskInfo info{
+          query, group, list.size, blocks, plan_.shares(num_blocks) ? item * plan_.slots : -1, part != 0};
+      list.size = min(list.size, blocks.end * kBlockEntries);  // nothing beyond is asked for
+      fill(list, info);
     }
   }
 
  private:
   static constexpr int kRowThreads = 4;
+  static constexpr int kHalfRows = kWarpgroupThreads / kRowThreads;
   static constexpr int kCodeBlocks = kNope / kLatentBlock;
-  static constexpr int kWarpRows = kWarpLanes / kRowThreads;
-  static_assert(kHalfEntries * kRowThreads == kWarpgroupThreads);
 
-  /// What a thread knows of its row in a half block to come.
-  struct Numbered {
-    unsigned bits = 0;
-    int row = -1;  ///< on its way; -1 for none
-    bool in_window = false;
-    const PageId* pages = nullptr;
-  };
-  struct Paged {
-    unsigned bits = 0;
-    int row = -1;
-    bool in_window = false;
-    PageId page = PageId::kNone;  ///< on its way
-  };
-  struct Placed {
-    unsigned bits = 0;
-    const std::byte* data = nullptr;  ///< null for no row
-    uint2 scales = {0, 0};            ///< on their way
-  };
-
-  __device__ Numbered number_of(const ListWalk& walk) const {
-    Numbered next{walk.bits(), -1, false, nullptr};
-    if ((next.bits & kHasRows) == 0) return next;
-    const EntryList& list = walk.list();
-    const int index = walk.index() + ((next.bits & kUpperHalf) != 0 ? kHalfEntries : 0) + entry_;
-    next.row = list.row(index);
-    next.in_window = index < list.num_window;
-    next.pages = next.in_window ? list.window_pages : list.pages;
-    return next;
-  }
-
-  __device__ Paged page_of(const Numbered& half) const {
-    Paged next{half.bits, half.row, half.in_window, PageId::kNone};
-    if (half.row < 0) return next;
-    const int shift = half.in_window ? launch_.window.rows_shift : launch_.compressed.rows_shift;
-    next.page =
-        static_cast<PageId>(__ldcg(reinterpret_cast<const std::int32_t*>(half.pages + (half.row >> shift))));
-    return next;
-  }
-
-  __device__ Placed placed(const Paged& half) const {
-    const RowPlace place(half.in_window ? launch_.window : launch_.compressed, half.page, half.row, kDataBytes,
-                         kScaleBytes);
-    Placed next{half.bits, place.data, {0, 0}};
-    if (place.data == nullptr) return next;
-#ifndef NOPF
-    if (piece_ == 0) ptx::bulk_prefetch_l2(place.data, kDataBytes);
-#endif
-    next.scales = __ldcg(reinterpret_cast<const uint2*>(place.scales));
-    return next;
-  }
-
-  /// Queries and descriptions of opened tasks, each once the consumers have the scores of the task before; those before
-  /// number `must` even if that has to be waited for.
-  __device__ void begin_tasks(int num_opened, int must) {
+  /// Queries and description of a task, once the consumers have the scores of the task before.
+  __device__ void begin(const TaskInfo& info) {
     if (thread_ != 0) return;
-    for (; num_begun_ < num_opened; ++num_begun_) {
-      const int parity = num_begun_ % 2 ^ 1;
-      if (num_begun_ < must) {
-        ptx::mbarrier_wait(&smem_.q_empty, parity);
-      } else if (!ptx::mbarrier_test_wait(&smem_.q_empty, parity)) {
-        return;
-      }
-      const TaskInfo& info = smem_.opened[num_begun_ % kOpenTasks];
-      smem_.tasks[num_begun_ % 2] = info;
-      if (info.blocks.begin >= info.blocks.end) {
-        ptx::mbarrier_arrive(&smem_.q_full);
-        continue;
-      }
-      ptx::mbarrier_arrive_expect(&smem_.q_full, kDimTiles * kTileBytes);
-      for (int tile = 0; tile < kDimTiles; ++tile) {
-        ptx::tma_load(smem_.q[tile], q_map_, &smem_.q_full, tile * kTileDims * 2, info.group * kGroupHeads,
-                      info.query);
-      }
+    ptx::mbarrier_wait(&smem_.q_empty, num_done_ % 2 ^ 1);
+    smem_.tasks[num_done_ % 2] = info;
+    ptx::mbarrier_arrive_expect(&smem_.q_full, kDimTiles * kTileBytes);
+    for (int tile = 0; tile < kDimTiles; ++tile) {
+      ptx::tma_load(smem_.q[tile], q_map_, &smem_.q_full, tile * kTileDims * 2, info.group * kGroupHeads,
+                    info.query);
     }
   }
 
-  /// Writes `half`, whose codes are here, and asks for those of the next row in their place.
-  __device__ void widen(const Placed& half, const std::byte* next_data, uint4 (&codes)[kCodeBlocks]) {
-    const int stage = num_filled_ % kStages, parity = num_filled_ / kStages % 2 ^ 1;
-    if ((half.bits & kOpensBlock) != 0) {
-      for (auto& barrier : smem_.keys_empty[stage]) ptx::mbarrier_wait(&barrier, parity);
+  [[nodiscard]] __device__ RowPlace place(const EntryList& list, int index, int row, PageId page) const {
+    return {index < list.num_window ? launch_.window : launch_.compressed, page, row, kDataBytes,
+            kScaleBytes};
+  }
+
+  /// What a thread knows of its row in half a block to come.
+  struct RowAhead {
+    int row;        ///< two blocks ahead
+    PageId page;    ///< of that
+    int row_after;  ///< three blocks ahead
+  };
+
+  /// Where the row at `index` is, which `ahead` was about; asks for the page and the number of those to come.
+  __device__ RowPlace advance(const EntryList& list, int index, RowAhead& ahead) const {
+    const RowPlace next = place(list, index, ahead.row, ahead.page);
+    ahead.row = ahead.row_after;
+    ahead.page = list.page(launch_, index + kBlockEntries, ahead.row);
+    ahead.row_after = list.row(index + 2 * kBlockEntries);
+    return next;
+  }
+
+  __device__ void fill(const EntryList& list, const TaskInfo& info) {
+    const BlockRange blocks = info.blocks;
+    if (blocks.begin >= blocks.end) {
+      begin(info);
+      return;
     }
-    if ((half.bits & kHasRows) != 0) {
-      const int entry = ((half.bits & kUpperHalf) != 0 ? kHalfEntries : 0) + entry_;
-      copy_rope(half.data, stage, entry);
+    const int piece = thread_ % kRowThreads, entry = thread_ / kRowThreads;
+    int index = blocks.begin * kBlockEntries + entry;  // of the first half
+
+    RowAhead ahead[2];
+    const std::byte* data[2];  // of the block that is on its way
+    uint2 scales[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int at = index + half * kHalfRows;
+      const int row = list.row(at);
+      ahead[half].row = list.row(at + kBlockEntries);
+      ahead[half].row_after = list.row(at + 2 * kBlockEntries);
+      const RowPlace first = place(list, at, row, list.page(launch_, at, row));
+      ahead[half].page = list.page(launch_, at + kBlockEntries, ahead[half].row);
+      data[half] = first.data;
+      scales[half] = load_scales(first);
+    }
+    uint4 codes[kCodeBlocks];
+#pragma unroll
+    for (int i = 0; i < kCodeBlocks; ++i) {
+      codes[i] = load_codes(data[0], i, piece);
+      copy_codes(data[1], i, piece);
+    }
+    ptx::cp_async_commit();
+    begin(info);
+
+    for (int block = blocks.begin; block < blocks.end; ++block, ++num_filled_) {
+      const int stage = num_filled_ % kStages, parity = num_filled_ / kStages % 2 ^ 1;
+      for (int consumer = 0; consumer < kConsumers; ++consumer) {
+        ptx::mbarrier_wait(&smem_.keys_empty[stage][consumer], parity);
+      }
+      copy_rope(data[0], stage, entry, piece);
+      copy_rope(data[1], stage, entry + kHalfRows, piece);
+      ptx::cp_async_commit();
+
+      index += kBlockEntries;
+      RowPlace next = advance(list, index, ahead[0]);
+      data[0] = next.data;
 #pragma unroll
       for (int i = 0; i < kCodeBlocks; ++i) {
-        store_widened(codes[i], scale_of(half.scales, i), smem_.keys[stage][i], entry, piece_);
-        codes[i] = load_codes(next_data, i);
+        store_widened(codes[i], scale_of(scales[0], i), smem_.keys[stage][i], entry, piece);
+        codes[i] = load_codes(data[0], i, piece);
       }
-      multiply_large(half.scales, stage, entry);
-    } else {
+      multiply_large(scales[0], stage, entry, piece);
+      scales[0] = load_scales(next);
+
+      next = advance(list, index + kHalfRows, ahead[1]);
+      data[1] = next.data;
+      ptx::cp_async_wait<1>();  // the second half's codes
 #pragma unroll
-      for (int i = 0; i < kCodeBlocks; ++i) codes[i] = load_codes(next_data, i);
-    }
-    if ((half.bits & kClosesBlock) == 0) return;
-    ptx::cp_async_wait_all();
-    ptx::fence_proxy_async();
-    if ((half.bits & kSharedHalf) != 0 && thread_ == 0) {
-      ptx::mbarrier_arrive_expect(&smem_.keys_full[stage], kDimTiles * kTileBytes / 2);
-    } else {
+      for (int i = 0; i < kCodeBlocks; ++i) {
+        store_widened(smem_.codes[i][thread_], scale_of(scales[1], i), smem_.keys[stage][i],
+                      entry + kHalfRows, piece);
+        copy_codes(data[1], i, piece);
+      }
+      ptx::cp_async_commit();
+      multiply_large(scales[1], stage, entry + kHalfRows, piece);
+      scales[1] = load_scales(next);
+
+      ptx::cp_async_wait<1>();  // the rotary part
+      ptx::fence_proxy_async();
       ptx::mbarrier_arrive(&smem_.keys_full[stage]);
     }
-    if ((half.bits & kSharedHalf) != 0) send(stage);
-    ++num_filled_;
+    ptx::cp_async_wait<0>();
   }
 
-  /// This warp's eight rows of each tile to the other thread block of the pair. Its stage is free if the one here is.
-  __device__ void send(int stage) {
-    __syncwarp();
-    const int tile = thread_ % kWarpLanes;
-    if (tile >= kDimTiles) return;
-    const int first_row = static_cast<int>(rank_) * kHalfEntries + thread_ / kWarpLanes * kWarpRows;
-    ptx::bulk_copy_to_block(smem_.keys[stage][tile] + first_row * kTileDims * 2, kRowGroupBytes,
-                            &smem_.keys_full[stage], rank_ ^ 1);
-  }
-
-  [[nodiscard]] __device__ uint4 load_codes(const std::byte* data, int block) const {
+  __device__ static uint4 load_codes(const std::byte* data, int block, int piece) {
     if (data == nullptr) return {0, 0, 0, 0};
-    return __ldcg(reinterpret_cast<const uint4*>(data + block * kLatentBlock) + piece_);
+    return __ldcg(reinterpret_cast<const uint4*>(data + block * kLatentBlock) + piece);
+  }
+  __device__ void copy_codes(const std::byte* data, int block, int piece) {
+    const std::byte* from = data == nullptr ? launch_.window.base : data + block * kLatentBlock + piece * 16;
+    ptx::cp_async_16(&smem_.codes[block][thread_], from, data != nullptr);
+  }
+  __device__ static uint2 load_scales(const RowPlace& place) {
+    if (place.data == nullptr) return {0, 0};
+    return __ldcg(reinterpret_cast<const uint2*>(place.scales));
   }
 
   __device__ static std::uint32_t scale_of(uint2 scales, int block) {
@@ -189,18 +172,18 @@ class KeyProducer {
   }
 
   /// The last tile is BF16 already.
-  __device__ void copy_rope(const std::byte* data, int stage, int entry) {
-    for (int chunk = piece_; chunk < kRope * 2 / 16; chunk += kRowThreads) {
+  __device__ void copy_rope(const std::byte* data, int stage, int entry, int piece) {
+    for (int chunk = piece; chunk < kRope * 2 / 16; chunk += kRowThreads) {
       const std::byte* from = data == nullptr ? launch_.window.base : data + kNope + chunk * 16;
       ptx::cp_async_16(chunk_of(smem_.keys[stage][kDimTiles - 1], entry, chunk), from, data != nullptr);
     }
   }
 
-  __device__ void multiply_large(uint2 scales, int stage, int entry) {
+  __device__ void multiply_large(uint2 scales, int stage, int entry, int piece) {
     constexpr std::uint32_t kLargest = kLargestScale * 0x01010101u, kAllButPadding = 0xFFFFFFu;
     if ((__vcmpgtu4(scales.x, kLargest) | __vcmpgtu4(scales.y & kAllButPadding, kLargest)) == 0) return;
     for (int i = 0; i < kCodeBlocks; ++i) {
-      multiply_by_rest(scale_of(scales, i), smem_.keys[stage][i], entry, piece_);
+      multiply_by_rest(scale_of(scales, i), smem_.keys[stage][i], entry, piece);
     }
   }
 
@@ -208,9 +191,8 @@ class KeyProducer {
   const CUtensorMap& q_map_;
   const WorkPlan& plan_;
   TileSmem& smem_;
-  unsigned rank_;  ///< in the pair
-  int thread_, entry_, piece_;
-  int num_begun_ = 0;   ///< tasks
+  int thread_;
+  int num_done_ = 0;    ///< tasks
   int num_filled_ = 0;  ///< blocks, over all tasks
 };
 

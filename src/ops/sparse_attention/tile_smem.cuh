@@ -8,13 +8,11 @@
 ///     keys_full[s]  producer -> consumers            keys_empty[s][w]  consumer w has used its half of the dims -> producer
 ///     weights_full[s]  the consumer that computed them -> both
 ///
-/// In a pair of thread blocks (list_walk.cuh) keys_full also counts the bytes of the half that the other one sends, and
-/// keys_empty the consumers of both: stages go round together.
-///
 /// Weights need no barrier of their own to become free: whoever writes block n + 2's has waited for its keys, which the
 /// producer wrote when both consumers were done with block n.
 #pragma once
 
+#include "numeric/block_scale.h"
 #include "ops/sparse_attention/tile_work.cuh"
 
 namespace baleen::sm90 {
@@ -22,7 +20,6 @@ namespace baleen::sm90 {
 inline constexpr int kConsumers = 2;  ///< warpgroups; each owns 256 dims of the sums
 inline constexpr int kStages = 2;
 inline constexpr int kConsumerTiles = kDimTiles / kConsumers;
-inline constexpr int kOpenTasks = 8;  ///< that the producer may be ahead of the consumers
 inline constexpr int kTileThreads = (kConsumers + 1) * kWarpgroupThreads;
 
 /// What the producer found out about a task.
@@ -30,7 +27,6 @@ struct TaskInfo {
   int query, group;
   int list_size;
   BlockRange blocks;
-  int pair_end;    ///< of the blocks of the pair's longer list
   int first_slot;  ///< of the item's weights; negative: the task does the whole item
   bool nothing;    ///< to do: another task does the whole item
 };
@@ -42,8 +38,8 @@ struct TileSmem {
   std::byte q[kDimTiles][kTileBytes];
   std::byte keys[kStages][kDimTiles][kTileBytes];
   uint4 weights[kStages][kBlockSteps][kWarpgroupThreads];
-  float2 softmax[kStages][kGroupHeads];  ///< maximum and sum of the block's weights
-  TaskInfo opened[kOpenTasks];           ///< the producer's own
+  uint4 codes[kNope / kLatentBlock][kWarpgroupThreads];  ///< on their way to the producer's threads
+  float2 softmax[kStages][kGroupHeads];                  ///< maximum and sum of the block's weights
   TaskInfo tasks[2];
   std::uint64_t q_full, q_empty;
   std::uint64_t keys_full[kStages], keys_empty[kStages][kConsumers];

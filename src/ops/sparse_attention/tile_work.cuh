@@ -51,15 +51,8 @@ struct WorkPlan {
   int parts;  ///< of an item
   int slots;  ///< of an item, with several parts
   WaitingWeights waiting;
-  bool in_pairs;  ///< thread blocks share keys two by two; an odd number of items is rounded up
 
-  [[nodiscard]] __host__ __device__ int num_tasks() const {
-    return items * parts + (in_pairs && items % 2 != 0 ? 1 : 0);
-  }
-  [[nodiscard]] __device__ int item_of(int task) const { return task / parts; }
-  [[nodiscard]] __device__ int part_of(int task) const { return task % parts; }
-  [[nodiscard]] __device__ int query_of(int task) const { return item_of(task) / groups; }
-  [[nodiscard]] __device__ int group_of(int task) const { return item_of(task) % groups; }
+  [[nodiscard]] __host__ __device__ int num_tasks() const { return items * parts; }
   /// Whether an item's weights go to its slots. One that has more blocks than slots is done by its first part.
   [[nodiscard]] __device__ bool shares(int num_blocks) const { return parts > 1 && num_blocks <= slots; }
 
