@@ -6,10 +6,14 @@
 /// Codes are asked for a block ahead, 28 KB in flight: those of the first half into registers, of the second into shared
 /// memory. As soon as a piece is widened, the same piece of the next block is asked for. A row's page is asked for another
 /// block earlier, and its number in the selection another.
+///
+/// In a pair it widens a half of each block alone, and the copy engine takes that to the other thread block.
 #pragma once
 
 #include <cuda.h>
 
+#include "cuda/ptx/bulk_copy.h"
+#include "cuda/ptx/cluster.h"
 #include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/tma.h"
@@ -18,6 +22,8 @@
 
 namespace baleen::sm90 {
 
+/// kInPairs: of a pair of thread blocks (tile_smem.cuh).
+template <bool kInPairs>
 class KeyProducer {
  public:
   __device__ KeyProducer(const AttentionLaunch& launch, const CUtensorMap& q_map, const WorkPlan& plan,
@@ -40,13 +46,20 @@ class KeyProducer {
       const TaskInfo info{
           query, group, list.size, blocks, plan_.shares(num_blocks) ? item * plan_.slots : -1, part != 0};
       list.size = min(list.size, blocks.end * kBlockEntries);  // nothing beyond is asked for
-      fill(list, info);
+      if (blocks.begin >= blocks.end) {
+        begin(info);
+      } else if constexpr (kInPairs) {
+        fill_halves(list, info);
+      } else {
+        fill(list, info);
+      }
     }
   }
 
  private:
   static constexpr int kRowThreads = 4;
   static constexpr int kHalfRows = kWarpgroupThreads / kRowThreads;
+  static constexpr int kWarpRows = kWarpLanes / kRowThreads;  ///< eight: a row group of a swizzled tile
   static constexpr int kCodeBlocks = kNope / kLatentBlock;
 
   /// Queries and description of a task, once the consumers have the scores of the task before.
@@ -82,12 +95,17 @@ class KeyProducer {
     return next;
   }
 
+  /// Waits until the stage of the next block is free.
+  [[nodiscard]] __device__ int free_stage() const {
+    const int stage = num_filled_ % kStages, parity = num_filled_ / kStages % 2 ^ 1;
+    for (int consumer = 0; consumer < kConsumers; ++consumer) {
+      ptx::mbarrier_wait(&smem_.keys_empty[stage][consumer], parity);
+    }
+    return stage;
+  }
+
   __device__ void fill(const EntryList& list, const TaskInfo& info) {
     const BlockRange blocks = info.blocks;
-    if (blocks.begin >= blocks.end) {
-      begin(info);
-      return;
-    }
     const int piece = thread_ % kRowThreads, entry = thread_ / kRowThreads;
     int index = blocks.begin * kBlockEntries + entry;  // of the first half
 
@@ -115,10 +133,7 @@ class KeyProducer {
     begin(info);
 
     for (int block = blocks.begin; block < blocks.end; ++block, ++num_filled_) {
-      const int stage = num_filled_ % kStages, parity = num_filled_ / kStages % 2 ^ 1;
-      for (int consumer = 0; consumer < kConsumers; ++consumer) {
-        ptx::mbarrier_wait(&smem_.keys_empty[stage][consumer], parity);
-      }
+      const int stage = free_stage();
       copy_rope(data[0], stage, entry, piece);
       copy_rope(data[1], stage, entry + kHalfRows, piece);
       ptx::cp_async_commit();
@@ -152,6 +167,58 @@ class KeyProducer {
       ptx::mbarrier_arrive(&smem_.keys_full[stage]);
     }
     ptx::cp_async_wait<0>();
+  }
+
+  /// The half of every block that is this thread block's to widen; a row's codes wait in registers.
+  __device__ void fill_halves(const EntryList& list, const TaskInfo& info) {
+    const int rank = static_cast<int>(ptx::cluster_rank());
+    const int piece = thread_ % kRowThreads, entry = rank * kHalfRows + thread_ / kRowThreads;
+    int index = info.blocks.begin * kBlockEntries + entry;
+    const int row = list.row(index);
+    RowAhead ahead;
+    ahead.row = list.row(index + kBlockEntries);
+    ahead.row_after = list.row(index + 2 * kBlockEntries);
+    const RowPlace first = place(list, index, row, list.page(launch_, index, row));
+    ahead.page = list.page(launch_, index + kBlockEntries, ahead.row);
+    const std::byte* data = first.data;
+    uint2 scales = load_scales(first);
+    uint4 codes[kCodeBlocks];
+#pragma unroll
+    for (int i = 0; i < kCodeBlocks; ++i) codes[i] = load_codes(data, i, piece);
+    begin(info);
+
+    for (int block = info.blocks.begin; block < info.blocks.end; ++block, ++num_filled_) {
+      const int stage = free_stage();
+      copy_rope(data, stage, entry, piece);
+      ptx::cp_async_commit();
+      index += kBlockEntries;
+      const RowPlace next = advance(list, index, ahead);
+      data = next.data;
+#pragma unroll
+      for (int i = 0; i < kCodeBlocks; ++i) {
+        store_widened(codes[i], scale_of(scales, i), smem_.keys[stage][i], entry, piece);
+        codes[i] = load_codes(data, i, piece);
+      }
+      multiply_large(scales, stage, entry, piece);
+      scales = load_scales(next);
+      ptx::cp_async_wait<0>();
+      ptx::fence_proxy_async();
+      if (thread_ == 0) {
+        ptx::mbarrier_arrive_expect(&smem_.keys_full[stage], kDimTiles * kTileBytes / 2);
+      } else {
+        ptx::mbarrier_arrive(&smem_.keys_full[stage]);
+      }
+      send_rows(stage, rank);
+    }
+  }
+
+  /// The eight rows of this warp to the other thread block of the pair, a lane for each tile.
+  __device__ void send_rows(int stage, int rank) {
+    __syncwarp();
+    const int tile = thread_ % kWarpLanes, row_group = rank * kHalfRows / kWarpRows + thread_ / kWarpLanes;
+    if (tile >= kDimTiles) return;
+    ptx::bulk_copy_to_block(smem_.keys[stage][tile] + row_group * kRowGroupBytes, kRowGroupBytes,
+                            &smem_.keys_full[stage], static_cast<unsigned>(rank) ^ 1U);
   }
 
   __device__ static uint4 load_codes(const std::byte* data, int block, int piece) {

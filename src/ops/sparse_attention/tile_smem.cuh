@@ -8,6 +8,10 @@
 ///     keys_full[s]  producer -> consumers            keys_empty[s][w]  consumer w has used its half of the dims -> producer
 ///     weights_full[s]  the consumer that computed them -> both
 ///
+/// Two thread blocks of a cluster that work at groups of heads of the same query are a pair: they share keys. Each widens half
+/// of every block and sends it to the same place in the other's shared memory. keys_full then counts the bytes that come
+/// from there as well, and keys_empty the consumers of both.
+///
 /// Weights need no barrier of their own to become free: whoever writes block n + 2's has waited for its keys, which the
 /// producer wrote when both consumers were done with block n.
 #pragma once
