@@ -3,8 +3,8 @@
 //     producer (a warpgroup)   rows of the list -> BF16 keys [64 entries][512 dims] in one of two stages
 //     consumers (two)          scores = Q keys^T; weights = 2^(scores - maximum); sums += weights keys
 //
-// One thread block an SM runs through its tasks; the producer is up to two blocks of entries ahead, across tasks too. With an
-// even number of groups of heads, thread blocks work in pairs at the same query and share keys.
+// One thread block an SM runs through its tasks; the producer is up to two blocks of entries ahead, across tasks too. Thread
+// blocks whose tasks see the same rows work in pairs and share keys.
 #include "base/check.h"
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
@@ -65,6 +65,15 @@ constexpr int kMinParts = 8;
 constexpr int kMaxSlots = 2112;
 constexpr std::int64_t kSlotWords = kBlockSteps * kWarpgroupThreads;
 
+/// Whether items next to each other see the same rows: groups of heads of a query, or rows of a sequence that attend to all
+/// compressed entries (two rows of most sequences, then).
+bool share_keys(const AttentionLaunch& launch, const WorkPlan& plan) {
+  if (plan.parts > 1 || plan.items == 1) return false;
+  if (plan.groups % 2 == 0) return true;
+  return plan.groups == 1 && launch.ratio != 0 && launch.ratio != 4 &&
+         launch.num_rows >= 2 * launch.batch.num_sequences;
+}
+
 }  // namespace
 
 bool fits_tiles(const AttentionLaunch& launch) {
@@ -99,14 +108,14 @@ void attention_tiles(const AttentionLaunch& launch, CudaContext& context) {
       make_tensor_map(launch.q, launch.num_rows, launch.q_row_stride * 2, launch.num_heads, kWidth * 2,
                       launch.q_head_stride * 2, kGroupHeads, kTileDims * 2, TileSwizzle::k128B);
   constexpr std::int64_t kSharedBytes = sizeof(TileSmem) + kRowGroupBytes;
-  // Neighbouring tasks are groups of heads of one query.
-  const bool in_pairs = plan.parts == 1 && plan.groups % 2 == 0;
-  const int num_blocks = std::min(plan.num_tasks(), in_pairs ? context.num_sms / 2 * 2 : context.num_sms);
-  launch_kernel("attention_tiles", in_pairs ? attention_tiles_kernel<true> : attention_tiles_kernel<false>,
-                {.grid = dim3(static_cast<unsigned>(num_blocks)),
+  plan.in_pairs = share_keys(launch, plan);
+  const int most_blocks = plan.in_pairs ? context.num_sms / 2 * 2 : context.num_sms;
+  launch_kernel("attention_tiles",
+                plan.in_pairs ? attention_tiles_kernel<true> : attention_tiles_kernel<false>,
+                {.grid = dim3(static_cast<unsigned>(std::min(plan.num_tasks(), most_blocks))),
                  .threads = kTileThreads,
                  .shared_bytes = kSharedBytes,
-                 .cluster = in_pairs ? 2 : 1},
+                 .cluster = plan.in_pairs ? 2 : 1},
                 context.stream, launch, q_map, plan);
   if (plan.parts > 1) gather_tiles(launch, plan, context);
 }

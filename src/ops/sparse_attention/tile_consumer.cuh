@@ -55,6 +55,9 @@ class TileConsumer {
         if (first_slot < 0) gather(num_begun_ + i, sums, state);
       }
       num_begun_ += num_blocks;
+      if constexpr (kInPairs) {
+        for (int i = uniform(info.pair_end) - blocks.end; i > 0; --i) pass(num_begun_++);
+      }
       if (first_slot < 0 && !info.nothing) finish(info, sums, state);
     }
   }
@@ -74,6 +77,15 @@ class TileConsumer {
     if constexpr (kInPairs) {
       if (lane_ == 0) ptx::mbarrier_arrive_cluster_read(barrier, ptx::cluster_rank() ^ 1);
     }
+  }
+
+  /// Block `number`, which the pair's other list alone has.
+  __device__ void pass(int number) const {
+    const int stage = number % kStages, parity = number / kStages % 2;
+    ptx::mbarrier_wait(&smem_.keys_full[stage], parity);
+    if (number % 2 == consumer_) ptx::mbarrier_arrive(&smem_.weights_full[stage]);
+    ptx::mbarrier_wait(&smem_.weights_full[stage], parity);
+    release_keys(stage, consumer_);
   }
 
   /// Scores of block `number`, of which the first `num_valid` entries exist, to weights: for both consumers, or for slot
