@@ -1,13 +1,14 @@
 /// The two consumer warpgroups of attention on tiles.
 ///
 /// They take turns at scores: each computes those of every second block and its weights. Both then add weights times
-/// values, each for its half of the dims, block after block in list order. While one waits for its scores or takes
-/// exponentials, the tensor cores work for the other.
+/// values, each for its half of the dims. All of it in list order, so that a block's stage is free as early as can be: while
+/// one computes a block's weights, the other still adds the block before.
 ///
 /// A thread holds two heads (row and row + 8 of the instruction's 64) and, of each tile of 64 dims, 16 values of both.
 #pragma once
 
 #include "cuda/bf16_vector.cuh"
+#include "cuda/ptx/cluster.h"
 #include "cuda/ptx/exp2.h"
 #include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/wgmma.h"
@@ -19,6 +20,8 @@
 
 namespace baleen::sm90 {
 
+/// kInPairs: of a pair of thread blocks (tile_smem.cuh).
+template <bool kInPairs>
 class TileConsumer {
  public:
   __device__ TileConsumer(const AttentionLaunch& launch, const WorkPlan& plan, TileSmem& smem)
@@ -43,18 +46,18 @@ class TileConsumer {
       float sums[kConsumerSums] = {};
       SoftmaxState state;
       if (first_own >= num_blocks) release(&smem_.q_empty);
-      for (int i = 0; i < num_blocks; i += 2) {
-        const int own = i + first_own;
-        if (own < num_blocks) {
-          const int block = blocks.begin + own;
-          weigh(num_begun_ + own, list_size - block * kBlockEntries,
-                first_slot < 0 ? -1 : first_slot + block);
-          if (own + 2 >= num_blocks) release(&smem_.q_empty);
+      for (int i = 0; i < num_blocks; ++i) {
+        if (i % 2 == first_own) {
+          const int block = blocks.begin + i;
+          weigh(num_begun_ + i, list_size - block * kBlockEntries, first_slot < 0 ? -1 : first_slot + block);
+          if (i + 2 >= num_blocks) release(&smem_.q_empty);
         }
-        if (first_slot >= 0) continue;
-        for (int j = i; j < min(i + 2, num_blocks); ++j) gather(num_begun_ + j, sums, state);
+        if (first_slot < 0) gather(num_begun_ + i, sums, state);
       }
       num_begun_ += num_blocks;
+      if constexpr (kInPairs) {
+        for (int i = uniform(info.pair_end) - blocks.end; i > 0; --i) pass(num_begun_++);
+      }
       if (first_slot < 0 && !info.nothing) finish(info, sums, state);
     }
   }
@@ -66,6 +69,23 @@ class TileConsumer {
   __device__ void release(std::uint64_t* barrier) const {
     __syncwarp();
     if (lane_ == 0) ptx::mbarrier_arrive(barrier);
+  }
+
+  __device__ void release_keys(int stage, int consumer) const {
+    std::uint64_t* barrier = &smem_.keys_empty[stage][consumer];
+    release(barrier);
+    if constexpr (kInPairs) {
+      if (lane_ == 0) ptx::mbarrier_arrive_cluster_read(barrier, ptx::cluster_rank() ^ 1);
+    }
+  }
+
+  /// Block `number`, which the pair's other list alone has.
+  __device__ void pass(int number) const {
+    const int stage = number % kStages, parity = number / kStages % 2;
+    ptx::mbarrier_wait(&smem_.keys_full[stage], parity);
+    if (number % 2 == consumer_) ptx::mbarrier_arrive(&smem_.weights_full[stage]);
+    ptx::mbarrier_wait(&smem_.weights_full[stage], parity);
+    release_keys(stage, consumer_);
   }
 
   /// Scores of block `number`, of which the first `num_valid` entries exist, to weights: for both consumers, or for slot
@@ -90,7 +110,7 @@ class TileConsumer {
     for (float& score : scores) ptx::wgmma_hold(score);
 
     if (slot >= 0) {  // nobody else wants the keys
-      for (auto& barrier : smem_.keys_empty[stage]) release(&barrier);
+      for (int consumer = 0; consumer < kConsumers; ++consumer) release_keys(stage, consumer);
     }
     if (num_valid < kBlockEntries) {
 #pragma unroll
@@ -163,7 +183,7 @@ class TileConsumer {
     ptx::wgmma_wait<0>();
 #pragma unroll
     for (float& sum : sums) ptx::wgmma_hold(sum);
-    release(&smem_.keys_empty[stage][consumer_]);
+    release_keys(stage, consumer_);
   }
 
   __device__ void finish(const TaskInfo& info, const float (&sums)[kConsumerSums],

@@ -247,7 +247,7 @@ TEST(SparseAttentionSm90, ManyRowsAtOnce) {  // several items for each block of 
 TEST(SparseAttentionSm90, ChunksCompanyAndLaunchShapesDoNotShow) {
   BALEEN_NEEDS_GPU();
   constexpr std::int64_t kStart = 2'800, kRows = 150, kTopK = 512;
-  for (const Geometry geometry : {Geometry{8, 128}, {64, 512}, {128, 512}}) {
+  for (const Geometry geometry : {Geometry{8, 128}, {64, 512}, {80, 512}, {128, 512}}) {
     for (const int ratio : {0, 4, 128}) {
       const Layer layer(ratio, geometry.head_dim, kStart - 128, kStart + kRows);
       const Step all = step_at(layer, geometry.num_heads, kStart, kRows, kTopK);
@@ -286,7 +286,7 @@ TEST(SparseAttentionSm90, LongListsDoNotShowHowTheyAreCut) {  // 125 blocks: man
 
 TEST(SparseAttentionSm90, NothingToSeeGivesZeros) {
   BALEEN_NEEDS_GPU();
-  for (const Geometry geometry : {Geometry{8, 128}, {64, 512}}) {
+  for (const Geometry geometry : {Geometry{8, 128}, {64, 512}, {128, 512}}) {
     const Layer layer(4, geometry.head_dim, 0, 40);
     for (const std::int64_t rows : {1, 30}) {
       Step step = step_at(layer, geometry.num_heads, 5, rows, 16);
@@ -312,7 +312,7 @@ TEST(SparseAttentionSm90, TheWindowBeginsWhereTheSliceSays) {
 
 TEST(SparseAttentionSm90, PaddingRowsAreFinite) {
   BALEEN_NEEDS_GPU();
-  for (const Geometry geometry : {Geometry{8, 128}, {64, 512}}) {
+  for (const Geometry geometry : {Geometry{8, 128}, {64, 512}, {128, 512}}) {
     const Layer layer(4, geometry.head_dim, 0, 300);
     for (const std::int32_t padding : {3, 20}) {
       Step step = step_at(layer, geometry.num_heads, 290, 2, 64);
