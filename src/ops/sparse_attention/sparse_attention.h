@@ -42,7 +42,10 @@ void sparse_attention_ref(const SparseAttentionArgs& args);
 void sparse_attention_cpu(const SparseAttentionArgs& args, CpuContext& context);
 /// Also turns the result back: as if followed by rope(turn), whose x is `out` and which is inverse.
 void sparse_attention_rope_sm90(const SparseAttentionArgs& args, const RopeArgs& turn, CudaContext& context);
-[[nodiscard]] std::int64_t sparse_attention_sm90_scratch_bytes(std::int64_t head_dim);
+/// For steps of up to `max_rows` rows of up to `max_sequences` sequences with up to `max_positions` positions each.
+[[nodiscard]] std::int64_t sparse_attention_sm90_scratch_bytes(std::int64_t head_dim, std::int64_t max_rows,
+                                                               std::int64_t max_sequences,
+                                                               std::int64_t max_positions);
 [[nodiscard]] OpCost sparse_attention_cost(const SparseAttentionArgs& args);
 [[nodiscard]] std::int64_t sparse_attention_scratch_bytes(std::int64_t num_heads, std::int64_t head_dim,
                                                           int num_threads);

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "ops/sparse_attention/attention_launch.h"
 #include "ops/sparse_attention/sparse_attention.h"
+#include "ops/sparse_attention/widened_runs.h"
 
 namespace baleen {
 namespace {
@@ -19,8 +20,11 @@ RowPool row_pool(const LatentPool& pool) {
 
 }  // namespace
 
-std::int64_t sparse_attention_sm90_scratch_bytes(std::int64_t head_dim) {
-  return head_dim == sm90::kTilesWidth ? sm90::attention_tiles_scratch_bytes() : 0;
+std::int64_t sparse_attention_sm90_scratch_bytes(std::int64_t head_dim, std::int64_t max_rows,
+                                                 std::int64_t max_sequences, std::int64_t max_positions) {
+  return head_dim == sm90::kTilesWidth
+             ? sm90::attention_by_runs_scratch_bytes(max_rows, max_sequences, max_positions)
+             : 0;
 }
 
 void sparse_attention_rope_sm90(const SparseAttentionArgs& args, const RopeArgs& turn, CudaContext& context) {
@@ -66,7 +70,7 @@ void sparse_attention_rope_sm90(const SparseAttentionArgs& args, const RopeArgs&
                                .nope = format.nope,
                                .rope = format.rope};
   if (sm90::fits_tiles(launch)) {
-    sm90::attention_tiles(launch, context);
+    sm90::attention_by_runs(launch, args.batch, context);
   } else {
     sm90::attention_any(launch, context);
   }

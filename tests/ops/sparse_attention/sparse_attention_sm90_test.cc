@@ -269,6 +269,38 @@ TEST(SparseAttentionSm90, ChunksCompanyAndLaunchShapesDoNotShow) {
   }
 }
 
+/// Steps of more than 256 rows read cache rows that were widened once; here every other sequence, of one row, does not.
+TEST(SparseAttentionSm90, WidenedRowsDoNotShow) {
+  BALEEN_NEEDS_GPU();
+  constexpr std::int64_t kStart = 2'800, kRows = 300, kTopK = 512;
+  for (const std::int64_t num_heads : {24, 128}) {
+    for (const int ratio : {0, 4, 128}) {
+      const Layer layer(ratio, 512, kStart - 128, kStart + kRows);
+      const Step all = step_at(layer, num_heads, kStart, kRows, kTopK);
+      const std::vector<float> got = run(layer, all);
+      const auto row_size = static_cast<std::int64_t>(got.size()) / kRows;
+      for (const auto& [from, chunk] : {std::pair<std::int64_t, std::int64_t>{0, 150}, {3, 290}}) {
+        const std::vector<float> part = run(layer, part_of(layer, all, from, from + chunk, 140), from);
+        EXPECT_SAME_BITS(std::span(part).first(static_cast<std::size_t>(chunk * row_size)),
+                         std::span(got).subspan(static_cast<std::size_t>(from * row_size),
+                                                static_cast<std::size_t>(chunk * row_size)))
+            << num_heads << " heads, ratio " << ratio << ", " << chunk << " rows";
+      }
+    }
+  }
+}
+
+TEST(SparseAttentionSm90, SeveralSequencesWidenTogether) {
+  BALEEN_NEEDS_GPU();
+  const Layer layer(4, 512, 0, 900);
+  const Step all = step_at(layer, 64, 0, 880, 71);
+  const std::vector<float> got = run(layer, all);
+  Step step = all;
+  step.slices = {layer.slice(0, 301), layer.slice(301, 180, 301), layer.slice(481, 2, 481),
+                 layer.slice(483, 1, 483), layer.slice(484, 396, 484)};
+  EXPECT_SAME_BITS(run(layer, step), got);
+}
+
 TEST(SparseAttentionSm90, LongListsDoNotShowHowTheyAreCut) {  // 125 blocks: many rounds of values
   BALEEN_NEEDS_GPU();
   const Layer layer(128, 512, 999'800, 1'000'060);
@@ -349,7 +381,16 @@ TEST(SparseAttentionSm90, LargeAndSmallScales) {
   for (std::size_t i = 0; i < step.q.size(); ++i) {
     if (i % 512 < 64) step.q[i] = 0;  // scores stay small
   }
-  EXPECT_CLOSE(run(layer, step), want(layer, step), kTolerance);
+  const std::vector<float> got = run(layer, step);
+  EXPECT_CLOSE(got, want(layer, step), kTolerance);
+
+  Step many{.num_heads = 64, .slices = {}, .sink = step.sink};  // the same two rows, again and again
+  for (std::int64_t row = 0; row < 300; row += 2) {
+    many.slices.push_back(layer.slice(30, 2, row));
+    many.q.insert(many.q.end(), step.q.begin(), step.q.end());
+  }
+  const std::vector<float> widened = run(layer, many);
+  EXPECT_SAME_BITS(std::span(widened).first(got.size()), got);
 }
 
 TEST(SparseAttentionSm90, NaNStaysVisible) {
