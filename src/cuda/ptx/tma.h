@@ -43,14 +43,6 @@ __device__ inline void tma_load(void* to, const CUtensorMap& map, std::uint64_t*
       : "memory");
 }
 
-/// A box that will be loaded, into L2.
-__device__ inline void tma_prefetch_l2(const CUtensorMap& map, int byte, int row, int matrix) {
-  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(
-                   reinterpret_cast<std::uint64_t>(&map)),
-               "r"(byte), "r"(row), "r"(matrix)
-               : "memory");
-}
-
 /// The same box to every block of the cluster whose bit is set, at the same place, on its own barrier.
 __device__ inline void tma_load_multicast(void* to, const CUtensorMap& map, std::uint64_t* barrier, int byte,
                                           int row, std::uint16_t cta_mask, L2Hint hint = L2Hint::kNormal) {

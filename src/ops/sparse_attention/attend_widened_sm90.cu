@@ -7,7 +7,6 @@
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/setmaxnreg.h"
-#include "cuda/tensor_map.h"
 #include "ops/sparse_attention/widened_consumer.cuh"
 #include "ops/sparse_attention/widened_producer.cuh"
 
@@ -20,14 +19,12 @@ constexpr int kConsumerRegisters = 216;
 
 __global__ void __launch_bounds__(kTileThreads, 1)
     attend_widened_kernel(const __grid_constant__ AttentionLaunch launch,
-                          const __grid_constant__ WidenedRun run, const __grid_constant__ CUtensorMap q_map,
-                          int groups) {
+                          const __grid_constant__ WidenedRun run, int groups) {
   extern __shared__ std::byte dynamic_shared[];
   WidenedSmem& smem = *reinterpret_cast<WidenedSmem*>(dynamic_shared + bytes_to_tile(dynamic_shared));
   constexpr unsigned kConsumerWarps = kWarpgroupThreads / kWarpLanes;
   if (threadIdx.x == 0) {
-    ptx::tma_prefetch_map(q_map);
-    ptx::mbarrier_init(&smem.q_full, 1);
+    ptx::mbarrier_init(&smem.q_full, kConsumers * kWarpgroupThreads);
     ptx::mbarrier_init(&smem.q_empty, kConsumers * kConsumerWarps);
     for (int stage = 0; stage < kStages; ++stage) {
       for (int half = 0; half < kConsumers; ++half) {
@@ -43,10 +40,10 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   ptx::launch_next_kernel();
   if (threadIdx.x >= kConsumers * kWarpgroupThreads) {
     ptx::registers_down_to<kProducerRegisters>();
-    WidenedProducer(launch, run, q_map, groups, smem).run();
+    WidenedProducer(launch, run, groups, smem).run();
   } else {
     ptx::registers_up_to<kConsumerRegisters>();
-    WidenedConsumer(launch, groups, smem).run();
+    WidenedConsumer(launch, run, groups, smem).run();
   }
 }
 
@@ -54,14 +51,11 @@ __global__ void __launch_bounds__(kTileThreads, 1)
 
 void attend_widened(const AttentionLaunch& launch, const WidenedRun& run, CudaContext& context) {
   const int groups = (launch.num_heads + kGroupHeads - 1) / kGroupHeads;
-  const CUtensorMap q_map =
-      make_tensor_map(launch.q, launch.num_rows, launch.q_row_stride * 2, launch.num_heads, kWidth * 2,
-                      launch.q_head_stride * 2, kGroupHeads, kTileDims * 2, TileSwizzle::k128B);
   launch_kernel("attend_widened", attend_widened_kernel,
                 {.grid = dim3(static_cast<unsigned>(std::min(launch.num_rows * groups, context.num_sms))),
                  .threads = kTileThreads,
                  .shared_bytes = sizeof(WidenedSmem) + kRowGroupBytes},
-                context.stream, launch, run, q_map, groups);
+                context.stream, launch, run, groups);
 }
 
 }  // namespace baleen::sm90

@@ -23,8 +23,10 @@ namespace baleen::sm90 {
 
 class WidenedConsumer {
  public:
-  __device__ WidenedConsumer(const AttentionLaunch& launch, int groups, WidenedSmem& smem)
+  __device__ WidenedConsumer(const AttentionLaunch& launch, const WidenedRun& run, int groups,
+                             WidenedSmem& smem)
       : launch_(launch),
+        run_(run),
         groups_(groups),
         smem_(smem),
         consumer_(uniform(static_cast<int>(threadIdx.x) / kWarpgroupThreads)),
@@ -33,22 +35,10 @@ class WidenedConsumer {
         row_(thread_ / kWarpLanes * 16 + lane_ / 4) {}
 
   __device__ void run() {
-    const int num_tasks = launch_.num_rows * groups_;
-    int num_done = 0;
-    for (int task = static_cast<int>(blockIdx.x); task < num_tasks;
-         task += static_cast<int>(gridDim.x), ++num_done) {
-      ptx::mbarrier_wait(&smem_.q_full, num_done % 2);
-      const WidenedTask& info = smem_.tasks[num_done % 2];
-      const int list_size = uniform(info.list_size);
-      Sums sums = {};
-      SoftmaxState state;
-      if (consumer_ == 0) {
-        add_even_first(list_size, sums, state);
-      } else {
-        add_odd_first(list_size, sums, state);
-      }
-      num_begun_ += blocks_of(list_size);
-      finish(info, sums, state);
+    if (consumer_ == 0) {
+      run_as<0>();
+    } else {
+      run_as<1>();
     }
   }
 
@@ -67,18 +57,60 @@ class WidenedConsumer {
     return (list_size + kBlockEntries - 1) / kBlockEntries;
   }
 
+  [[nodiscard]] __device__ int size_of(int task) const {
+    return uniform(__ldcg(&run_.queries[task / groups_].size));
+  }
+
+  template <int kConsumer>
+  __device__ void run_as() {
+    const int num_tasks = launch_.num_rows * groups_;
+    int task = static_cast<int>(blockIdx.x), list_size = size_of(task);
+    Scores scores;
+#ifdef EARLY
+    ptx::mbarrier_wait(&smem_.q_full, 0);
+    if (kConsumer == 0 && list_size > 0) begin_scores(0, scores);
+#endif
+    for (int num_done = 0; task < num_tasks;) {
+      const int next_task = task + static_cast<int>(gridDim.x);
+      const int next_size = next_task < num_tasks ? size_of(next_task) : 0;
+      Sums sums = {};
+      SoftmaxState state;
+#ifndef EARLY
+      ptx::mbarrier_wait(&smem_.q_full, num_done % 2);
+#endif
+      if (kConsumer == 0) {
+        add_even_first(list_size, scores, sums, state);
+      } else {
+        add_odd_first(list_size, sums, state);
+      }
+      num_begun_ += blocks_of(list_size);
+      ++num_done;
+#ifdef EARLY
+      if (next_task < num_tasks) ptx::mbarrier_wait(&smem_.q_full, num_done % 2);
+      // Consumer 0 begins the scores of a task's first block before it stores the results of the task before.
+      if (kConsumer == 0 && next_size > 0) begin_scores(num_begun_, scores);
+#endif
+      finish(task, list_size, sums, state);
+      task = next_task;
+      list_size = next_size;
+    }
+  }
+
   /// Once for each warp.
   __device__ void release(std::uint64_t* barrier) const {
     __syncwarp();
     if (lane_ == 0) ptx::mbarrier_arrive(barrier);
   }
 
-  __device__ void add_even_first(int list_size, Sums& sums, SoftmaxState& state) {
+  /// The scores of block 0 are under way.
+  __device__ void add_even_first(int list_size, Scores& scores, Sums& sums, SoftmaxState& state) {
     const int num_blocks = blocks_of(list_size);
     if (num_blocks == 0) release(&smem_.q_empty);
     for (int i = 0; i < num_blocks; i += 2) {
-      Scores scores;
       Weights weights;
+#ifdef EARLY
+      if (i > 0)
+#endif
       begin_scores(num_begun_ + i, scores);
       ptx::wgmma_wait<0>();
       hold(scores);
@@ -108,6 +140,15 @@ class WidenedConsumer {
       hold(scores);
       if (i + 3 >= num_blocks) release(&smem_.q_empty);
       weigh(scores, list_size - (i + 1) * kBlockEntries, num_begun_ + i + 1, odd);
+      finish_adding(num_begun_ + i, even, sums);
+#elif PREFILL_POLICY == 2
+      begin_scores(num_begun_ + i + 1, scores);
+      ptx::wgmma_wait<0>();
+      hold(scores);
+      if (i + 3 >= num_blocks) release(&smem_.q_empty);
+      weigh(scores, list_size - (i + 1) * kBlockEntries, num_begun_ + i + 1, odd);
+      take(num_begun_ + i, even);
+      begin_adding(num_begun_ + i, even, sums, state);
       finish_adding(num_begun_ + i, even, sums);
 #else
       take(num_begun_ + i, even);
@@ -218,17 +259,19 @@ class WidenedConsumer {
     release(&smem_.keys_empty[number % kStages][consumer_]);
   }
 
-  __device__ void finish(const WidenedTask& info, const Sums& sums, const SoftmaxState& state) const {
+  __device__ void finish(int task, int list_size, const Sums& sums, const SoftmaxState& state) const {
+    const int query = task / groups_, group = task % groups_;
     float inverse[2];
-    inverse_denominators(launch_, info.group, row_, state, info.list_size == 0, inverse);
+    inverse_denominators(launch_, group, row_, state, list_size == 0, inverse);
 #pragma unroll
     for (int tile = 0; tile < kConsumerTiles; ++tile) {
-      store_tile(launch_, info.query, info.group, consumer_ * kConsumerTiles + tile, thread_,
-                 sums + tile * kTileSums, inverse);
+      store_tile(launch_, query, group, consumer_ * kConsumerTiles + tile, thread_, sums + tile * kTileSums,
+                 inverse);
     }
   }
 
   const AttentionLaunch& launch_;
+  const WidenedRun& run_;
   int groups_;
   WidenedSmem& smem_;
   int consumer_, thread_, lane_;

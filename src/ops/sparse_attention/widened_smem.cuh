@@ -1,10 +1,10 @@
 /// Shared memory of attention over widened rows, and who waits for whom.
 ///
-///     q        8 tiles [64 heads][64 dims], by the copy engine
+///     q        8 tiles [64 heads][64 dims]
 ///     keys     2 stages of 8 tiles [64 entries][64 dims]; rows of 128 bytes, swizzled as the copy engine does
 ///     weights  of the block in the stage with that number, as operand registers: written by one consumer for the other
 ///
-///     q_full           copy engine, task known -> consumers    q_empty  consumers, scores done -> producer
+///     q_full           producer's copies -> consumers          q_empty  consumers, scores done -> producer
 ///     keys_full[s][h]  producer's copies of dims 256 h .. -> who computes scores
 ///     keys_empty[s][h] consumer h, who owns those dims, has used them as values -> producer
 ///     weights_full[s]  the consumer that computed them -> the other
@@ -19,17 +19,11 @@
 
 namespace baleen::sm90 {
 
-struct WidenedTask {
-  int query, group;
-  int list_size;
-};
-
 struct WidenedSmem {
   std::byte q[kDimTiles][kTileBytes];
   std::byte keys[kStages][kDimTiles][kTileBytes];
   uint4 weights[kStages][kBlockSteps][kWarpgroupThreads];
   float2 softmax[kStages][kGroupHeads];  ///< maximum and sum of the block's weights
-  WidenedTask tasks[2];
   std::uint64_t q_full, q_empty;
   std::uint64_t keys_full[kStages][kConsumers], keys_empty[kStages][kConsumers];
   std::uint64_t weights_full[kStages];
