@@ -14,8 +14,8 @@ namespace baleen::sm90 {
 namespace {
 
 // Of the 168 registers a thread that 384 threads start with.
-constexpr int kProducerRegisters = 72;
-constexpr int kConsumerRegisters = 216;
+constexpr int kProducerRegisters = 56;
+constexpr int kConsumerRegisters = 224;
 
 __global__ void __launch_bounds__(kTileThreads, 1)
     attend_widened_kernel(const __grid_constant__ AttentionLaunch launch,

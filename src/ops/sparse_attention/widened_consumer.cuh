@@ -51,6 +51,7 @@ class WidenedConsumer {
   struct Weights {
     BlockWeights values;
     float2 softmax[2];
+    float kept[2];  ///< what the sums so far are multiplied with
   };
 
   [[nodiscard]] __device__ static int blocks_of(int list_size) {
@@ -107,21 +108,25 @@ class WidenedConsumer {
     const int num_blocks = blocks_of(list_size);
     if (num_blocks == 0) release(&smem_.q_empty);
     for (int i = 0; i < num_blocks; i += 2) {
-      Weights weights;
+      Weights even, odd;
 #ifdef EARLY
       if (i > 0)
 #endif
-      begin_scores(num_begun_ + i, scores);
+        begin_scores(num_begun_ + i, scores);
       ptx::wgmma_wait<0>();
       hold(scores);
       if (i + 2 >= num_blocks) release(&smem_.q_empty);
-      weigh(scores, list_size - i * kBlockEntries, num_begun_ + i, weights);
-      begin_adding(num_begun_ + i, weights, sums, state);
-      finish_adding(num_begun_ + i, weights, sums);
+      weigh(scores, list_size - i * kBlockEntries, num_begun_ + i, even);
+      state.take_in(even.softmax, even.values, even.kept);
+      begin_adding(num_begun_ + i, even, sums);
+      if (i + 1 < num_blocks) {
+        take(num_begun_ + i + 1, odd);
+        state.take_in(odd.softmax, odd.values, odd.kept);
+      }
+      finish_adding(num_begun_ + i, even, sums);
       if (i + 1 == num_blocks) break;
-      take(num_begun_ + i + 1, weights);
-      begin_adding(num_begun_ + i + 1, weights, sums, state);
-      finish_adding(num_begun_ + i + 1, weights, sums);
+      begin_adding(num_begun_ + i + 1, odd, sums);
+      finish_adding(num_begun_ + i + 1, odd, sums);
     }
   }
 
@@ -132,41 +137,24 @@ class WidenedConsumer {
     for (; i + 1 < num_blocks; i += 2) {
       Scores scores;
       Weights even, odd;
-#if PREFILL_POLICY == 1
-      begin_scores(num_begun_ + i + 1, scores);
-      take(num_begun_ + i, even);
-      begin_adding(num_begun_ + i, even, sums, state);
-      ptx::wgmma_wait<1>();
-      hold(scores);
-      if (i + 3 >= num_blocks) release(&smem_.q_empty);
-      weigh(scores, list_size - (i + 1) * kBlockEntries, num_begun_ + i + 1, odd);
-      finish_adding(num_begun_ + i, even, sums);
-#elif PREFILL_POLICY == 2
       begin_scores(num_begun_ + i + 1, scores);
       ptx::wgmma_wait<0>();
       hold(scores);
       if (i + 3 >= num_blocks) release(&smem_.q_empty);
       weigh(scores, list_size - (i + 1) * kBlockEntries, num_begun_ + i + 1, odd);
       take(num_begun_ + i, even);
-      begin_adding(num_begun_ + i, even, sums, state);
+      state.take_in(even.softmax, even.values, even.kept);
+      begin_adding(num_begun_ + i, even, sums);
+      state.take_in(odd.softmax, odd.values, odd.kept);
       finish_adding(num_begun_ + i, even, sums);
-#else
-      take(num_begun_ + i, even);
-      begin_adding(num_begun_ + i, even, sums, state);
-      finish_adding(num_begun_ + i, even, sums);
-      begin_scores(num_begun_ + i + 1, scores);
-      ptx::wgmma_wait<0>();
-      hold(scores);
-      if (i + 3 >= num_blocks) release(&smem_.q_empty);
-      weigh(scores, list_size - (i + 1) * kBlockEntries, num_begun_ + i + 1, odd);
-#endif
-      begin_adding(num_begun_ + i + 1, odd, sums, state);
+      begin_adding(num_begun_ + i + 1, odd, sums);
       finish_adding(num_begun_ + i + 1, odd, sums);
     }
     if (i == num_blocks) return;
     Weights last;
     take(num_begun_ + i, last);
-    begin_adding(num_begun_ + i, last, sums, state);
+    state.take_in(last.softmax, last.values, last.kept);
+    begin_adding(num_begun_ + i, last, sums);
     finish_adding(num_begun_ + i, last, sums);
   }
 
@@ -230,8 +218,8 @@ class WidenedConsumer {
   }
 
   /// Queues block `number`'s weights times values, for this consumer's dims.
-  __device__ void begin_adding(int number, Weights& weights, Sums& sums, SoftmaxState& state) {
-    state.merge(weights.softmax, weights.values, sums);
+  __device__ void begin_adding(int number, const Weights& weights, Sums& sums) {
+    SoftmaxState::scale(sums, weights.kept);
     const std::uint64_t values =
         ptx::wgmma_transposed_descriptor(smem_.keys[number % kStages][consumer_ * kConsumerTiles],
                                          ptx::SmemSwizzle::k128B, kRowGroupBytes, kTileBytes);
