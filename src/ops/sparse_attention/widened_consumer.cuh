@@ -1,8 +1,8 @@
 /// The two consumer warpgroups of attention over widened rows.
 ///
-/// Consumer 0 computes scores and weights of a list's even blocks, consumer 1 of the odd ones; both add weights times values,
-/// block after block in list order, each for its half of the dims. Consumer 1 begins its block's scores before it adds the
-/// block before, and its weights while that is being added.
+/// Consumer 0 computes scores and weights of a list's even blocks, consumer 1 of the odd ones, side by side; then both add
+/// weights times values, block after block in list order, each for its half of the dims. What a block needs besides its
+/// values is brought into registers while the block before is being added.
 ///
 /// A thread holds two heads (row and row + 8 of the instruction's 64) and, of each tile of 64 dims, 16 values of both.
 #pragma once
@@ -16,10 +16,6 @@
 #include "ops/sparse_attention/widened_smem.cuh"
 
 namespace baleen::sm90 {
-
-#ifndef PREFILL_POLICY
-#define PREFILL_POLICY 1
-#endif
 
 class WidenedConsumer {
  public:
@@ -67,34 +63,30 @@ class WidenedConsumer {
     const int num_tasks = launch_.num_rows * groups_;
     int task = static_cast<int>(blockIdx.x), list_size = size_of(task);
     Scores scores;
-#ifdef EARLY
-    ptx::mbarrier_wait(&smem_.q_full, 0);
-    if (kConsumer == 0 && list_size > 0) begin_scores(0, scores);
-#endif
-    for (int num_done = 0; task < num_tasks;) {
+    begin_task<kConsumer>(0, list_size, scores);
+    for (int num_done = 1; task < num_tasks; ++num_done) {
       const int next_task = task + static_cast<int>(gridDim.x);
       const int next_size = next_task < num_tasks ? size_of(next_task) : 0;
       Sums sums = {};
       SoftmaxState state;
-#ifndef EARLY
-      ptx::mbarrier_wait(&smem_.q_full, num_done % 2);
-#endif
-      if (kConsumer == 0) {
+      if constexpr (kConsumer == 0) {
         add_even_first(list_size, scores, sums, state);
       } else {
         add_odd_first(list_size, sums, state);
       }
       num_begun_ += blocks_of(list_size);
-      ++num_done;
-#ifdef EARLY
-      if (next_task < num_tasks) ptx::mbarrier_wait(&smem_.q_full, num_done % 2);
-      // Consumer 0 begins the scores of a task's first block before it stores the results of the task before.
-      if (kConsumer == 0 && next_size > 0) begin_scores(num_begun_, scores);
-#endif
+      if (next_task < num_tasks) begin_task<kConsumer>(num_done, next_size, scores);
       finish(task, list_size, sums, state);
       task = next_task;
       list_size = next_size;
     }
+  }
+
+  /// Consumer 0 begins the scores of a task's first block before it stores the results of the task before.
+  template <int kConsumer>
+  __device__ void begin_task(int number, int list_size, Scores& scores) {
+    ptx::mbarrier_wait(&smem_.q_full, number % 2);
+    if (kConsumer == 0 && list_size > 0) begin_scores(num_begun_, scores);
   }
 
   /// Once for each warp.
@@ -109,10 +101,7 @@ class WidenedConsumer {
     if (num_blocks == 0) release(&smem_.q_empty);
     for (int i = 0; i < num_blocks; i += 2) {
       Weights even, odd;
-#ifdef EARLY
-      if (i > 0)
-#endif
-        begin_scores(num_begun_ + i, scores);
+      if (i > 0) begin_scores(num_begun_ + i, scores);
       ptx::wgmma_wait<0>();
       hold(scores);
       if (i + 2 >= num_blocks) release(&smem_.q_empty);
@@ -163,7 +152,7 @@ class WidenedConsumer {
     for (float& score : scores) ptx::wgmma_hold(score);
   }
 
-  /// Queues the products of queries and keys of block `number`, dims in order, as soon as each half is there.
+  /// Queues the products of queries and keys of block `number`, dims in order.
   __device__ void begin_scores(int number, Scores& scores) {
     const int stage = number % kStages, parity = number / kStages % 2;
     const std::uint64_t q = ptx::wgmma_descriptor(smem_.q, ptx::SmemSwizzle::k128B, kRowGroupBytes);

@@ -63,7 +63,7 @@ class WidenedProducer {
   /// Reads alone, side by side: what they mean is worked out a block later.
   [[nodiscard]] __device__ Selection selection(const WidenedQuery& list, int task, int first) const {
     Selection selection{};
-    if (launch_.ratio != 4) return selection;
+    if (launch_.ratio != 4 || list.size == list.num_window) return selection;
     const std::int32_t* selected = launch_.selected + task / groups_ * launch_.selected_stride;
 #pragma unroll
     for (int i = 0; i < kQuarters; ++i) {
