@@ -31,10 +31,23 @@ class WidenedConsumer {
         row_(thread_ / kWarpLanes * 16 + lane_ / 4) {}
 
   __device__ void run() {
-    if (consumer_ == 0) {
-      run_as<0>();
-    } else {
-      run_as<1>();
+    const int num_tasks = launch_.num_rows * groups_;
+    int task = static_cast<int>(blockIdx.x), list_size = size_of(task);
+    for (int num_done = 0; task < num_tasks; ++num_done) {
+      const int next_task = task + static_cast<int>(gridDim.x);
+      const int next_size = next_task < num_tasks ? size_of(next_task) : 0;
+      ptx::mbarrier_wait(&smem_.q_full, num_done % 2);
+      Sums sums = {};
+      SoftmaxState state;
+      if (consumer_ == 0) {
+        add_even_first(list_size, sums, state);
+      } else {
+        add_odd_first(list_size, sums, state);
+      }
+      num_begun_ += blocks_of(list_size);
+      finish(task, list_size, sums, state);
+      task = next_task;
+      list_size = next_size;
     }
   }
 
@@ -58,50 +71,19 @@ class WidenedConsumer {
     return uniform(__ldcg(&run_.queries[task / groups_].size));
   }
 
-  template <int kConsumer>
-  __device__ void run_as() {
-    const int num_tasks = launch_.num_rows * groups_;
-    int task = static_cast<int>(blockIdx.x), list_size = size_of(task);
-    Scores scores;
-    begin_task<kConsumer>(0, list_size, scores);
-    for (int num_done = 1; task < num_tasks; ++num_done) {
-      const int next_task = task + static_cast<int>(gridDim.x);
-      const int next_size = next_task < num_tasks ? size_of(next_task) : 0;
-      Sums sums = {};
-      SoftmaxState state;
-      if constexpr (kConsumer == 0) {
-        add_even_first(list_size, scores, sums, state);
-      } else {
-        add_odd_first(list_size, sums, state);
-      }
-      num_begun_ += blocks_of(list_size);
-      if (next_task < num_tasks) begin_task<kConsumer>(num_done, next_size, scores);
-      finish(task, list_size, sums, state);
-      task = next_task;
-      list_size = next_size;
-    }
-  }
-
-  /// Consumer 0 begins the scores of a task's first block before it stores the results of the task before.
-  template <int kConsumer>
-  __device__ void begin_task(int number, int list_size, Scores& scores) {
-    ptx::mbarrier_wait(&smem_.q_full, number % 2);
-    if (kConsumer == 0 && list_size > 0) begin_scores(num_begun_, scores);
-  }
-
   /// Once for each warp.
   __device__ void release(std::uint64_t* barrier) const {
     __syncwarp();
     if (lane_ == 0) ptx::mbarrier_arrive(barrier);
   }
 
-  /// The scores of block 0 are under way.
-  __device__ void add_even_first(int list_size, Scores& scores, Sums& sums, SoftmaxState& state) {
+  __device__ void add_even_first(int list_size, Sums& sums, SoftmaxState& state) {
     const int num_blocks = blocks_of(list_size);
     if (num_blocks == 0) release(&smem_.q_empty);
     for (int i = 0; i < num_blocks; i += 2) {
+      Scores scores;
       Weights even, odd;
-      if (i > 0) begin_scores(num_begun_ + i, scores);
+      begin_scores(num_begun_ + i, scores);
       ptx::wgmma_wait<0>();
       hold(scores);
       if (i + 2 >= num_blocks) release(&smem_.q_empty);

@@ -27,6 +27,9 @@ class WidenedProducer {
     int task = static_cast<int>(blockIdx.x);
     WidenedQuery list = list_of(task);
     Selection ahead = selection(list, task, 0);
+#ifndef NO_STAGGER
+    begin_later(num_tasks, list.size);
+#endif
     for (int num_done = 0; task < num_tasks; ++num_done) {
       const int next_task = task + step;
       const WidenedQuery next_list = list_of(min(next_task, num_tasks - 1));
@@ -54,6 +57,18 @@ class WidenedProducer {
   struct Sources {
     const std::byte* rows[kQuarters];  ///< null: zeros
   };
+
+  /// Tasks of a prompt take equally long: thread blocks that begin together store results and fetch queries at the same
+  /// moments, and memory is idle in between. Those that have a task fewer than others begin later, up to a task's time.
+  __device__ static void begin_later(int num_tasks, int list_size) {
+    constexpr long long kBlockCycles = 2800;  // about what a block of entries takes
+    const int blocks = static_cast<int>(gridDim.x), busier = num_tasks % blocks;
+    const int place = static_cast<int>(blockIdx.x) - busier;
+    if (busier == 0 || place < 0) return;
+    const long long task_cycles = list_size / kBlockEntries * kBlockCycles;
+    const long long until = clock64() + task_cycles * place / (blocks - busier);
+    while (clock64() < until) __nanosleep(100);
+  }
 
   [[nodiscard]] __device__ WidenedQuery list_of(int task) const {
     const int4 words = __ldcg(reinterpret_cast<const int4*>(run_.queries + task / groups_));
