@@ -27,9 +27,7 @@ class WidenedProducer {
     int task = static_cast<int>(blockIdx.x);
     WidenedQuery list = list_of(task);
     Selection ahead = selection(list, task, 0);
-#ifndef NO_STAGGER
     begin_later(num_tasks, list.size);
-#endif
     for (int num_done = 0; task < num_tasks; ++num_done) {
       const int next_task = task + step;
       const WidenedQuery next_list = list_of(min(next_task, num_tasks - 1));

@@ -11,7 +11,7 @@ namespace {
 
 /// Steps of up to this many rows may be captured in graphs, which meet other batches when they are replayed.
 constexpr std::int64_t kMaxGraphRows = 256;
-/// 134 MB of scratch. Beyond, BF16 rows come from memory rather than from L2, and are no quicker than codes.
+/// 134 MB of scratch: the entries of half a million positions. More gain little, their rows come from memory.
 constexpr std::int64_t kMaxWidenedRows = std::int64_t{1} << 17;
 /// Reads of a row that pay for widening it.
 constexpr std::int64_t kWorthwhileReads = 4;
