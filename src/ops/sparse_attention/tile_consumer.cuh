@@ -7,14 +7,13 @@
 /// A thread holds two heads (row and row + 8 of the instruction's 64) and, of each tile of 64 dims, 16 values of both.
 #pragma once
 
-#include "cuda/bf16_vector.cuh"
 #include "cuda/ptx/cluster.h"
-#include "cuda/ptx/exp2.h"
 #include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/wgmma.h"
 #include "cuda/ptx/wgmma_bf16.h"
 #include "cuda/warp_reduce.cuh"
 #include "ops/sparse_attention/block_merge.cuh"
+#include "ops/sparse_attention/block_weights.cuh"
 #include "ops/sparse_attention/finish_output.cuh"
 #include "ops/sparse_attention/tile_smem.cuh"
 
@@ -112,28 +111,8 @@ class TileConsumer {
     if (slot >= 0) {  // nobody else wants the keys
       for (int consumer = 0; consumer < kConsumers; ++consumer) release_keys(stage, consumer);
     }
-    if (num_valid < kBlockEntries) {
-#pragma unroll
-      for (int i = 0; i < kTileSums; ++i) {
-        if (8 * (i / 4) + 2 * (lane_ % 4) + i % 2 >= num_valid) scores[i] = -INFINITY;
-      }
-    }
     float2 softmax[2];
-#pragma unroll
-    for (int head = 0; head < 2; ++head) {
-      float maximum = -INFINITY;
-#pragma unroll
-      for (int i = 2 * head; i < kTileSums; i += 4) maximum = fmaxf(maximum, fmaxf(scores[i], scores[i + 1]));
-      maximum = ceilf(warp_max<4>(maximum) * launch_.scale_log2);
-      float sum = 0;
-#pragma unroll
-      for (int i = 2 * head; i < kTileSums; i += i % 2 == 0 ? 1 : 3) {
-        scores[i] = ptx::exp2_approximate(fmaf(scores[i], launch_.scale_log2, -maximum));
-        sum += scores[i];
-      }
-      sum = warp_sum<4>(sum);
-      softmax[head] = {maximum, sum};
-    }
+    weigh_scores(scores, num_valid, launch_.scale_log2, softmax);
     if (slot < 0) {
       store_weights(scores, softmax, &smem_.weights[stage][0][thread_], smem_.softmax[stage]);
       ptx::mbarrier_arrive(&smem_.weights_full[stage]);
@@ -146,9 +125,7 @@ class TileConsumer {
                                 float2* heads) const {
 #pragma unroll
     for (int step = 0; step < kBlockSteps; ++step) {
-      const float* value = values + 8 * step;
-      weights[step * kWarpgroupThreads] = {pack_bf16(value[0], value[1]), pack_bf16(value[2], value[3]),
-                                           pack_bf16(value[4], value[5]), pack_bf16(value[6], value[7])};
+      weights[step * kWarpgroupThreads] = pack_weights(values + 8 * step);
     }
     if (lane_ % 4 != 0) return;
     heads[row_] = softmax[0];
