@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "app/report_file.h"
 #include "app/simulate_search.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "simulator/report/step_report.h"
 
 namespace baleen {
@@ -20,6 +20,7 @@ struct SimulateFlags {
   Workload workload;
   std::string performance = "measured";
   std::string trace;
+  std::string html;
   bool by_shape = false;
   bool json = false;
   bool list_devices = false;
@@ -38,16 +39,13 @@ void run_simulate(const SimulateFlags& flags, const std::vector<std::string>& ig
   const DeviceProfile device = flags.deployment.load_device();
   validate(flags.workload, model.config);
   const ParallelPlan plan = flags.deployment.legal_plan(model.config);
-  const StepEstimate estimate = estimate_step(
-      model, plan, flags.workload, device,
-      flags.performance == "analytic" ? PerformanceModel::kAnalytic : PerformanceModel::kMeasured);
-  const StepReport report{model, plan, flags.workload, device, estimate};
-  if (!flags.trace.empty()) {
-    AtomicFileWriter writer(flags.trace);
-    writer.write(chrome_trace(report));
-    writer.commit();
-    fmt::print(stderr, "{} written: open it in chrome://tracing or a viewer like it\n", flags.trace);
-  }
+  const PerformanceModel performance =
+      flags.performance == "analytic" ? PerformanceModel::kAnalytic : PerformanceModel::kMeasured;
+  const StepEstimate estimate = estimate_step(model, plan, flags.workload, device, performance);
+  const StepReport report{model, plan, flags.workload, device, estimate, performance};
+  if (!flags.trace.empty())
+    write_report_file(flags.trace, chrome_trace(report), "chrome://tracing or a viewer like it");
+  if (!flags.html.empty()) write_report_file(flags.html, step_html(report), "a browser");
   if (flags.json) {
     fmt::print("{}\n", step_json(report));
     return;
@@ -91,6 +89,7 @@ void add_simulate_command(CLI::App& app) {
       ->check(CLI::IsMember({"measured", "analytic"}))
       ->capture_default_str();
   command->add_option("--trace,--chrome-trace", flags->trace, "Write a time line for chrome://tracing");
+  command->add_option("--html", flags->html, "Write a page with plots and tables, for a browser");
   command->add_flag("--dump-input-shapes", flags->by_shape, "A row of the table for each shape");
   command->add_flag("--json", flags->json, "One JSON line instead of tables");
   command->add_flag("--list-devices", flags->list_devices, "Known devices, and nothing else");

@@ -6,8 +6,10 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "app/report_file.h"
 #include "app/simulation_flags.h"
-#include "simulator/report/step_report.h"
+#include "simulator/report/figure_text.h"
+#include "simulator/report/search_report.h"
 #include "simulator/search/plan_search.h"
 
 namespace baleen {
@@ -21,20 +23,9 @@ struct SearchFlags {
   double ttft_ms = 0;
   double tpot_ms = 0;
   std::int64_t top = 10;
+  std::string html;
   bool json = false;
 };
-
-std::string plan_of(const Candidate& candidate) {
-  std::string text = candidate.num_instances == 1 ? "" : fmt::format("{} x ", candidate.num_instances);
-  text += to_text(candidate.plan);
-  if (candidate.prefill_plan) {
-    text += fmt::format(
-        " | prefill {}{}",
-        candidate.num_prefill_instances == 1 ? "" : fmt::format("{} x ", candidate.num_prefill_instances),
-        to_text(*candidate.prefill_plan));
-  }
-  return text;
-}
 
 void print_candidates(const std::vector<Candidate>& candidates, std::size_t most) {
   fmt::print("{:>12}{:>11}{:>12}{:>12}{:>8}{:>8}{:>9}  {}\n", "tokens/s/dev", "tok/s/user", "first token",
@@ -43,7 +34,7 @@ void print_candidates(const std::vector<Candidate>& candidates, std::size_t most
     const Candidate& c = candidates[i];
     fmt::print("{:>12.1f}{:>11.1f}{:>12}{:>12}{:>8}{:>8}{:>9.1f}  {}\n", c.tokens_per_second_per_device,
                c.tokens_per_second_per_user, seconds_text(c.ttft_seconds), seconds_text(c.tpot_seconds),
-               c.concurrency, c.num_mtp_tokens, 1e-9 * static_cast<double>(c.memory_bytes), plan_of(c));
+               c.concurrency, c.num_mtp_tokens, 1e-9 * static_cast<double>(c.memory_bytes), to_text(c));
   }
 }
 
@@ -74,6 +65,9 @@ void run_search(SearchFlags flags) {
   const SearchResult result = search_plans(model, device, flags.options, pool);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto most = static_cast<std::size_t>(flags.top);
+  if (!flags.html.empty())
+    write_report_file(flags.html, search_html({model, device, flags.options, result}, flags.top),
+                      "a browser");
   if (flags.json) {
     nlohmann::ordered_json json{{"model", model.name},
                                 {"device", device.name},
@@ -133,6 +127,7 @@ void add_simulate_search_command(CLI::App& simulate) {
   command->add_flag("--disaggregate", options.disaggregate,
                     "Also prefill and decoding on devices of their own");
   command->add_option("--top", flags->top, "Rows to show")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--html", flags->html, "Write a page with plots and tables, for a browser");
   command->add_flag("--json", flags->json, "One JSON line");
   command->callback([flags] { run_search(*flags); });
 }
