@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "app/simulation_flags.h"
 #include "base/error.h"
 #include "simulator/report/step_report.h"
+#include "simulator/search/nearest_fit.h"
 
 namespace baleen {
 namespace {
@@ -48,9 +50,13 @@ void run_simulate(const SimulateFlags& flags, const std::vector<std::string>& ig
   if (!flags.html.empty()) write_report_file(flags.html, step_html(report), "a browser");
   if (flags.json) {
     fmt::print("{}\n", step_json(report));
-    return;
+  } else {
+    fmt::print("{}", step_table(report, flags.by_shape ? TableRows::kByShape : TableRows::kByOperation));
   }
-  fmt::print("{}", step_table(report, flags.by_shape ? TableRows::kByShape : TableRows::kByOperation));
+  if (!estimate.fits()) {
+    std::fflush(stdout);
+    fail("{}", to_text(nearest_fit(model, plan, flags.workload, device, estimate), flags.workload));
+  }
 }
 
 }  // namespace

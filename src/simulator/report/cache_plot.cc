@@ -31,10 +31,9 @@ std::vector<CacheBytes> cache_bytes_by_context(const SimulatedModel& model) {
 
 Figure cache_figure(const SimulatedModel& model, std::int64_t num_positions) {
   const std::vector<CacheBytes> all = cache_bytes_by_context(model);
-  PlotLine held{.style = "c-memory", .label = "held"},
-      read{.style = "c-compute", .label = "read for a token"};
+  PlotLine held{.style = "c-memory", .label = "held"}, read{.style = "c-compute", .label = "read a token"};
   PlotLine v32_held{.style = "c-memory dashed", .label = "V3.2 held"};
-  PlotLine v32_read{.style = "c-compute dashed", .label = "V3.2 read for a token"};
+  PlotLine v32_read{.style = "c-compute dashed", .label = "V3.2 read a token"};
   Table table{.id = "cache",
               .caption = "Bytes of the key-value cache of a sequence",
               .columns = {{"positions"}, {"held, MB"}, {"read, MB"}, {"V3.2 held, MB"}, {"V3.2 read, MB"}}};

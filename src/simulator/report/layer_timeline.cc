@@ -60,7 +60,9 @@ std::vector<Figure> layer_figures(const StepReport& report) {
   std::vector<Figure> figures;
   for (const Layer& layer : layers) {
     std::vector<Bar> bars;
+    std::set<Bound> bounds;
     for (const OpEstimate* op : layer.ops) {
+      bounds.insert(op->time.bound);
       bars.push_back({.label = short_name(op->op),
                       .pieces = {{op->start_seconds - layer.begin(), op->time.seconds,
                                   std::string(bound_style(op->time.bound)),
@@ -76,10 +78,11 @@ std::vector<Figure> layer_figures(const StepReport& report) {
                           Axis(Scale::kLinear, 0, longest, "time since the layer began",
                                [](double v) { return si_text(v, "s"); }),
                           fmt::format("Time line of layer {}", layer.number)),
-         .caption =
-             fmt::format("{} operations and messages in {}, from its first matrix to that of the next layer.",
-                         layer.ops.size(), si_text(layer.end() - layer.begin(), "s")),
-         .legend = bound_legend()});
+         .caption = fmt::format(
+             "{} operations and messages in {}, from its first matrix to that of the next layer{}.",
+             layer.ops.size(), si_text(layer.end() - layer.begin(), "s"),
+             report.plan.dual_batch_overlap ? "; gaps are waits for the other micro-batch" : ""),
+         .legend = bound_legend(bounds)});
   }
   return figures;
 }

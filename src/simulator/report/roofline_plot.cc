@@ -45,19 +45,22 @@ std::string_view bound_style(Bound bound) {
   return "";
 }
 
-std::vector<LegendEntry> bound_legend() {
+std::vector<LegendEntry> bound_legend(const std::set<Bound>& bounds) {
   std::vector<LegendEntry> entries;
-  for (const Bound bound : {Bound::kMemory, Bound::kCompute, Bound::kLatency, Bound::kCommunication})
+  for (const Bound bound : bounds)
     entries.push_back({std::string(bound_style(bound)), fmt::format("bound by {}", bound_name(bound))});
   return entries;
 }
 
 Figure roofline_figure(const StepReport& report) {
   std::vector<OperationSum> shown;
+  std::set<Bound> bounds;
   double all_seconds = 0;
   for (const OperationSum& sum : operation_sums(report.estimate, TableRows::kByOperation)) {
     all_seconds += sum.seconds;
-    if (sum.flops > 0 && sum.bytes > 0) shown.push_back(sum);
+    if (sum.flops == 0 || sum.bytes == 0) continue;
+    shown.push_back(sum);
+    bounds.insert(sum.bound());
   }
   const double bandwidth = report.device.memory_bytes_per_second;
   const std::map<double, std::string> peaks = ceilings(report.device);
@@ -101,11 +104,9 @@ Figure roofline_figure(const StepReport& report) {
   return {.id = "roofline",
           .title = "Roofline",
           .svg = plot.svg("Roofline: each operation's arithmetic intensity against the rate that it reaches"),
-          .caption = fmt::format(
-              "What each operation reaches under the peaks of {}; areas grow with time. Names that would "
-              "meet others are left out: hover, or see the table.",
-              report.device.description),
-          .legend = bound_legend()};
+          .caption = fmt::format("What each operation reaches under the peaks of {}; areas grow with time.",
+                                 report.device.description),
+          .legend = bound_legend(bounds)};
 }
 
 }  // namespace baleen

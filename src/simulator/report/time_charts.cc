@@ -66,10 +66,12 @@ Figure operations_figure(const StepReport& report) {
 Figure places_figure(const StepReport& report) {
   std::map<StepPlace, std::array<double, kNumBounds>> seconds;
   std::map<StepPlace, std::set<std::int64_t>> layers;
+  std::set<Bound> bounds;
   for (const StageEstimate& stage : report.estimate.stages) {
     for (const OpEstimate& op : stage.ops) {
       const StepPlace place = place_of(report.model.config, stage.stage, op.op);
       seconds[place][static_cast<std::size_t>(op.time.bound)] += op.time.seconds;
+      bounds.insert(op.time.bound);
       if (place != StepPlace::kOutside) layers[place].insert(model_layer(stage.stage, op.op));
     }
   }
@@ -105,7 +107,7 @@ Figure places_figure(const StepReport& report) {
       .caption =
           "All layers of a kind together, number of layers x mean time of one; colours say what bounds the "
           "operations within.",
-      .legend = bound_legend()};
+      .legend = bound_legend(bounds)};
   if (report.estimate.host_seconds > 0 || report.estimate.send_seconds > 0)
     figure.legend.push_back({"c-other", "outside of operations"});
   figure.svg = bar_chart(bars, Axis(Scale::kLinear, 0, most, "time in a step", tick_seconds),

@@ -26,7 +26,7 @@ struct PlotMark {
 struct PlotLine {
   std::vector<XyPoint> points;  ///< by rising x
   std::string style;
-  std::string label;  ///< along it, near its right end
+  std::string label;  ///< beside the plot where it reaches its right end, otherwise along it
   std::string title;
 };
 
@@ -34,7 +34,7 @@ class XyPlot {
  public:
   XyPlot(Axis x, Axis y) : x_(std::move(x)), y_(std::move(y)) {}
 
-  /// Marks outside of the axes are left out; of labels that meet, the one that was added first stays.
+  /// Marks outside of the axes are left out; labels that would meet move away, the later ones first.
   void add(PlotMark mark) { marks_.push_back(std::move(mark)); }
   void add(PlotLine line) { lines_.push_back(std::move(line)); }
   /// Many small ones without words.
