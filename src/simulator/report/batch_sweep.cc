@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "simulator/report/figure_text.h"
 #include "simulator/report/xy_plot.h"
@@ -104,21 +103,23 @@ Figure batch_figure(const StepReport& report, const std::vector<BatchPoint>& poi
   }
   std::ranges::sort(line.points, {}, &XyPoint::x);
   plot.add(std::move(line));
-  const BatchPoint& last = points.back();
-  const std::string caption =
-      decode ? fmt::format(
-                   "Each point is a number of queries on this plan; with {} each device yields {:.0f} "
-                   "tokens/s and "
-                   "each user gets {:.1f}. Further up is cheaper, further right is quicker.",
-                   queries_text(last.num_queries), last.tokens_per_second_per_device,
-                   last.tokens_per_second_per_user)
-             : "Each point is a number of queries that are prefilled at once on this plan. Further up is "
-               "cheaper, further "
-               "left is quicker.";
+  const auto last = std::ranges::find_if(points.rbegin(), points.rend(), &BatchPoint::fits);
+  std::string caption =
+      "Each point is a number of queries that are prefilled at once on this plan. Further up is cheaper, "
+      "further left is quicker.";
+  if (last == points.rend()) {
+    caption = "No number of queries fits into memory with this plan.";
+  } else if (decode) {
+    caption = fmt::format(
+        "Each point is a number of queries on this plan; with {} each device yields {:.0f} tokens/s and each "
+        "user gets {:.1f}. Further up is cheaper, further right is quicker.",
+        queries_text(last->num_queries), last->tokens_per_second_per_device,
+        last->tokens_per_second_per_user);
+  }
   return {.id = "throughput",
           .title = "Throughput against latency",
           .svg = plot.svg("Throughput of a device against what a user waits, by number of queries"),
-          .caption = caption,
+          .caption = std::move(caption),
           .table = table_of(report, points)};
 }
 

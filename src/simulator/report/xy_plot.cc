@@ -45,13 +45,16 @@ class XyDrawing {
                            plot.left, y, plot.right, y);
       words("tick", plot.left - kTickGap, y + 0.35 * kFont, "end", tick.text);
     }
+    double words_end = 0;
     for (const Tick& tick : x_.ticks(kTicksX)) {
       const double x = px(tick.value);
       text_ += fmt::format(R"(<line class="grid" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)", x,
                            plot.top, x, plot.bottom);
-      // Words at the ends stay within the drawing.
-      const double half = text_width(tick.text, kFont) / 2;
-      words("tick", std::min(x, kWidth - half), plot.bottom + 18, "middle", tick.text);
+      // Words at the ends stay within the drawing, and words that would meet the one before are left out.
+      const double half = text_width(tick.text, kFont) / 2, at = std::min(x, kWidth - half);
+      if (at - half < words_end) continue;
+      words("tick", at, plot.bottom + 18, "middle", tick.text);
+      words_end = at + half;
     }
     text_ += fmt::format(R"(<rect class="frame" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"/>)",
                          plot.left, plot.top, plot.right - plot.left, plot.bottom - plot.top);
