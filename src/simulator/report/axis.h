@@ -28,7 +28,8 @@ class Axis {
 
   /// Where `value` lies between both ends: 0 to 1 for what the axis spans.
   [[nodiscard]] double share_of(double value) const;
-  [[nodiscard]] bool spans(double value) const { return value >= low_ && value <= high_; }
+  /// But for rounding.
+  [[nodiscard]] bool spans(double value) const;
   /// About `wanted` of them, never more than twice as many.
   [[nodiscard]] std::vector<Tick> ticks(int wanted) const;
   [[nodiscard]] double low() const { return low_; }

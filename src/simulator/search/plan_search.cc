@@ -141,7 +141,7 @@ std::vector<Candidate> pareto_front(const std::vector<Candidate>& ranked) {
   return front;
 }
 
-void check(const SearchOptions& options) {
+void check(const SearchOptions& options, const ModelConfig& config) {
   constexpr std::int64_t kMostDevices = 4096;
   if (options.num_devices < 1 || options.num_devices > kMostDevices)
     fail("--num-devices {}: 1 to {} are possible", options.num_devices, kMostDevices);
@@ -150,8 +150,18 @@ void check(const SearchOptions& options) {
          options.load.reply_tokens);
   if (options.ttft_limit_seconds < 0 || options.tpot_limit_seconds < 0)
     fail("limits of latency: not below 0");
-  if (options.max_concurrency < 1)
-    fail("--max-concurrency {}: at least 1 is possible", options.max_concurrency);
+  constexpr std::int64_t kMostRequests = 1 << 20;
+  if (options.max_concurrency < 1 || options.max_concurrency > kMostRequests)
+    fail("--max-concurrency {}: 1 to {} are possible", options.max_concurrency, kMostRequests);
+  const std::int64_t most = config.max_position_embeddings;
+  if (options.load.prompt_tokens > most || options.load.reply_tokens > most - options.load.prompt_tokens)
+    fail("--isl {} --osl {}: the model has {} positions for both", options.load.prompt_tokens,
+         options.load.reply_tokens, most);
+  validate(Workload{.mtp_acceptance = options.load.mtp_acceptance,
+                    .prefix_cache_hit_rate = options.load.prefix_cache_hit_rate,
+                    .imbalance = options.load.imbalance,
+                    .hash_imbalance = options.load.hash_imbalance},
+           config);
 }
 
 }  // namespace
@@ -189,7 +199,7 @@ std::vector<ParallelPlan> legal_plans(const ModelConfig& config, std::int64_t nu
 
 SearchResult search_plans(const SimulatedModel& model, const DeviceProfile& device,
                           const SearchOptions& options, ThreadPool& pool) {
-  check(options);
+  check(options, model.config);
   SearchResult result;
   std::vector<PlanTimes> plans;
   for (const std::int64_t size : divisors(options.num_devices)) {

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "model/presets.h"
 
@@ -22,13 +24,18 @@ SearchOptions options() {
           .load = {.prompt_tokens = 2048, .reply_tokens = 256},
           .ttft_limit_seconds = 1,
           .tpot_limit_seconds = 0.03,
-          .max_concurrency = 64,
+          .max_concurrency = 32,
           .max_drafts = 1};
 }
 
 SearchResult search(const SearchOptions& wanted, int num_threads = 2, const DeviceProfile& device = h200()) {
   ThreadPool pool(num_threads);
   return search_plans(flash(), device, wanted, pool);
+}
+
+const SearchResult& usual() {
+  static const SearchResult result = search(options());
+  return result;
 }
 
 void expect_equal(const std::vector<Candidate>& a, const std::vector<Candidate>& b) {
@@ -46,7 +53,7 @@ void expect_equal(const std::vector<Candidate>& a, const std::vector<Candidate>&
 
 TEST(PlanSearch, RankedWithinLimitsMemoryAndRules) {
   const SearchOptions wanted = options();
-  const SearchResult result = search(wanted);
+  const SearchResult& result = usual();
   ASSERT_GT(result.ranked.size(), 50u);
   double before = std::numeric_limits<double>::infinity();
   for (const Candidate& c : result.ranked) {
@@ -64,7 +71,7 @@ TEST(PlanSearch, RankedWithinLimitsMemoryAndRules) {
 }
 
 TEST(PlanSearch, NothingIsBetterInBothThanTheFront) {
-  const SearchResult result = search(options());
+  const SearchResult& result = usual();
   ASSERT_GT(result.pareto.size(), 2u);
   const auto better = [](const Candidate& a, const Candidate& b) {
     return a.tokens_per_second_per_device >= b.tokens_per_second_per_device &&
@@ -116,7 +123,7 @@ TEST(PlanSearch, LimitsThatNothingMeetsGiveReasons) {
 
 TEST(PlanSearch, TighterLimitsNeverGiveMore) {
   SearchOptions wanted = options();
-  const SearchResult loose = search(wanted);
+  const SearchResult& loose = usual();
   wanted.tpot_limit_seconds = 0.005;
   const SearchResult tight = search(wanted);
   ASSERT_FALSE(tight.ranked.empty());
