@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "app/report_file.h"
 #include "app/simulation_flags.h"
+#include "base/error.h"
 #include "simulator/report/figure_text.h"
 #include "simulator/report/search_report.h"
 #include "simulator/search/plan_search.h"
@@ -16,6 +18,8 @@ namespace baleen {
 namespace {
 
 constexpr double kMilliseconds = 1e-3;
+constexpr double kMostMilliseconds = 1e9;
+constexpr std::int64_t kMostRows = 1 << 20;  ///< of a step, and of a table
 
 struct SearchFlags {
   DeviceFlags device;
@@ -55,6 +59,22 @@ nlohmann::ordered_json to_json(const Candidate& c) {
   return json;
 }
 
+void print_result(const SearchFlags& flags, const SimulatedModel& model, const DeviceProfile& device,
+                  const SearchResult& result, double seconds) {
+  fmt::print("{} on {} x {}: prompts of {} tokens, replies of {}; {} deployments in {:.1f} s\n\n", model.name,
+             flags.options.num_devices, device.description, flags.options.load.prompt_tokens,
+             flags.options.load.reply_tokens, result.num_evaluated, seconds);
+  if (result.ranked.empty()) {
+    fmt::print("nothing is within these limits\n");
+  } else {
+    print_candidates(result.ranked, static_cast<std::size_t>(flags.top));
+    fmt::print("\nPareto front: none is better both for a device and for a user\n");
+    print_candidates(result.pareto, result.pareto.size());
+  }
+  fmt::print("\nleft out:\n");
+  for (const auto& [reason, count] : result.excluded) fmt::print("{:>6}  {}\n", count, reason);
+}
+
 void run_search(SearchFlags flags) {
   const SimulatedModel model = flags.device.model.load();
   const DeviceProfile device = flags.device.load_device();
@@ -78,21 +98,15 @@ void run_search(SearchFlags flags) {
     for (std::size_t i = 0; i < std::min(most, result.ranked.size()); ++i)
       json["ranked"].push_back(to_json(result.ranked[i]));
     for (const Candidate& candidate : result.pareto) json["pareto"].push_back(to_json(candidate));
-    fmt::print("{}\n", json.dump());
-    return;
-  }
-  fmt::print("{} on {} x {}: prompts of {} tokens, replies of {}; {} deployments in {:.1f} s\n\n", model.name,
-             flags.options.num_devices, device.description, flags.options.load.prompt_tokens,
-             flags.options.load.reply_tokens, result.num_evaluated, seconds);
-  if (result.ranked.empty()) {
-    fmt::print("nothing fits these limits\n");
+    fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   } else {
-    print_candidates(result.ranked, most);
-    fmt::print("\nPareto front: none is better both for a device and for a user\n");
-    print_candidates(result.pareto, result.pareto.size());
+    print_result(flags, model, device, result, seconds);
   }
-  fmt::print("\nleft out:\n");
-  for (const auto& [reason, count] : result.excluded) fmt::print("{:>6}  {}\n", count, reason);
+  if (result.ranked.empty()) {
+    std::fflush(stdout);
+    fail("no plan of {} devices is within these limits; what was left out, and why, is above",
+         flags.options.num_devices);
+  }
 }
 
 }  // namespace
@@ -107,10 +121,10 @@ void add_simulate_search_command(CLI::App& simulate) {
   command->add_option("--isl", options.load.prompt_tokens, "Tokens of a prompt")->capture_default_str();
   command->add_option("--osl", options.load.reply_tokens, "Tokens of a reply")->capture_default_str();
   command->add_option("--ttft", flags->ttft_ms, "Limit for the first token, ms; 0: none")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0.0, kMostMilliseconds))
       ->capture_default_str();
   command->add_option("--tpot", flags->tpot_ms, "Limit for each token after it, ms; 0: none")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0.0, kMostMilliseconds))
       ->capture_default_str();
   command->add_option("--max-concurrency", options.max_concurrency, "Requests at a time of one instance")
       ->capture_default_str();
@@ -122,11 +136,13 @@ void add_simulate_search_command(CLI::App& simulate) {
                    "Share of first, second, ... drafts that are accepted")
       ->delimiter(',');
   command->add_option("--max-batch-tokens", options.load.max_batch_tokens, "Tokens of a step of prefill")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(std::int64_t{1}, kMostRows))
       ->capture_default_str();
   command->add_flag("--disaggregate", options.disaggregate,
                     "Also prefill and decoding on devices of their own");
-  command->add_option("--top", flags->top, "Rows to show")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--top", flags->top, "Rows to show")
+      ->check(CLI::Range(std::int64_t{1}, kMostRows))
+      ->capture_default_str();
   command->add_option("--html", flags->html, "Write a page with plots and tables, for a browser");
   command->add_flag("--json", flags->json, "One JSON line");
   command->callback([flags] { run_search(*flags); });

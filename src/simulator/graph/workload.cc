@@ -30,6 +30,12 @@ void validate(const Workload& workload, const ModelConfig& config) {
     fail("--num-queries {}: 1 to {} are possible", workload.num_queries, kMostQueries);
   }
   if (workload.query_length < 1) fail("--query-length {}: at least 1 is possible", workload.query_length);
+  if (workload.decode && workload.query_length != 1) {
+    fail(
+        "--query-length {} with --decode: a step of decoding has one new token a query, and --num-mtp-tokens "
+        "drafts",
+        workload.query_length);
+  }
   if (workload.context_length < 0)
     fail("--context-length {}: 0 is the least possible", workload.context_length);
   if (workload.num_mtp_tokens < 0 || workload.num_mtp_tokens > kMostDrafts) {

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
+#include <map>
+#include <vector>
 
 #include "simulator/search/plan_search.h"
 
@@ -24,32 +27,72 @@ std::optional<std::int64_t> largest(std::int64_t low, std::int64_t high,
   return low;
 }
 
+/// Whether stages like these hold `workload`.
+bool fits(const SimulatedModel& model, const ParallelPlan& plan, const std::vector<Stage>& stages,
+          const Workload& workload, const DeviceProfile& device) {
+  const RankLoad load = rank_load(rank_batch(workload, plan), workload);
+  return std::ranges::all_of(stages, [&](const Stage& stage) {
+    return rank_memory(RankModel(model.config, model.formats, plan, stage), load, device).total() <=
+           device.memory_bytes;
+  });
+}
+
+std::vector<Stage> even_stages(const ModelConfig& config, const ParallelPlan& plan) {
+  std::vector<Stage> stages;
+  for (std::int64_t s = 0; s < plan.pp; ++s) {
+    stages.push_back({.begin = s * config.num_hidden_layers / plan.pp,
+                      .end = (s + 1) * config.num_hidden_layers / plan.pp,
+                      .first = s == 0,
+                      .last = s + 1 == plan.pp});
+  }
+  return stages;
+}
+
+/// The quickest plan of so many devices that fits.
+std::optional<ParallelPlan> plan_that_fits(const SimulatedModel& model, std::int64_t num_devices,
+                                           const Workload& workload, const DeviceProfile& device) {
+  std::map<std::string, std::int64_t> excluded;
+  std::multimap<double, ParallelPlan> by_time;
+  for (const ParallelPlan& plan : legal_plans(model.config, num_devices, excluded)) {
+    if (!fits(model, plan, even_stages(model.config, plan), workload, device)) continue;
+    // Plans compare about the same with a part of a very large workload.
+    constexpr std::int64_t kTypicalQueries = 64;
+    Workload typical = workload;
+    typical.num_queries = std::min(workload.num_queries, plan.dp * kTypicalQueries);
+    by_time.emplace(estimate_step(model, plan, typical, device).seconds, plan);
+  }
+  for (const auto& [seconds, plan] : by_time) {
+    if (estimate_step(model, plan, workload, device).fits()) return plan;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 NearestFit nearest_fit(const SimulatedModel& model, const ParallelPlan& plan, const Workload& workload,
                        const DeviceProfile& device, const StepEstimate& estimate, std::int64_t max_devices) {
   NearestFit nearest{.missing_bytes = estimate.memory_bytes - estimate.device_memory_bytes};
-  const auto fits = [&](const Workload& work) { return estimate_step(model, plan, work, device).fits(); };
+  std::vector<Stage> stages;
+  for (const StageEstimate& stage : estimate.stages) stages.push_back(stage.stage);
   nearest.num_queries = largest(1, workload.num_queries - 1, [&](std::int64_t count) {
     Workload fewer = workload;
     fewer.num_queries = count;
-    return fits(fewer);
+    return fits(model, plan, stages, fewer, device);
   });
   nearest.context_length = largest(0, workload.context_length - 1, [&](std::int64_t length) {
     Workload shorter = workload;
     shorter.context_length = length;
-    return fits(shorter);
+    return fits(model, plan, stages, shorter, device);
   });
-  for (std::int64_t count = plan.num_devices; count <= max_devices && !nearest.plan; count *= 2) {
-    double quickest = std::numeric_limits<double>::infinity();
-    std::map<std::string, std::int64_t> excluded;
-    for (const ParallelPlan& candidate : legal_plans(model.config, count, excluded)) {
-      const StepEstimate other = estimate_step(model, candidate, workload, device);
-      if (!other.fits() || other.seconds >= quickest) continue;
-      quickest = other.seconds;
-      nearest.plan = candidate;
-    }
+  if (!workload.decode) {
+    nearest.query_length = largest(1, workload.query_length - 1, [&](std::int64_t length) {
+      Workload shorter = workload;
+      shorter.query_length = length;
+      return fits(model, plan, stages, shorter, device);
+    });
   }
+  for (std::int64_t count = plan.num_devices; count <= max_devices && !nearest.plan; count *= 2)
+    nearest.plan = plan_that_fits(model, count, workload, device);
   return nearest;
 }
 
@@ -64,6 +107,9 @@ std::string to_text(const NearestFit& fit, const Workload& workload) {
   if (fit.context_length)
     ways.push_back(fmt::format("with all queries, {} positions of context instead of {}", *fit.context_length,
                                workload.context_length));
+  if (fit.query_length)
+    ways.push_back(fmt::format("with all queries, chunks of {} tokens instead of {}", *fit.query_length,
+                               workload.query_length));
   if (ways.empty()) return text + "; neither another plan, fewer queries nor a shorter context would help";
   return fmt::format("{}; {}", text, fmt::join(ways, "; "));
 }

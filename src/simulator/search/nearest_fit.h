@@ -15,6 +15,8 @@ struct NearestFit {
       plan;  ///< same workload: on as many devices, otherwise on twice as many, and so on
   std::optional<std::int64_t> num_queries;     ///< same plan: the most that fit
   std::optional<std::int64_t> context_length;  ///< same plan and queries: the longest that fits
+  std::optional<std::int64_t>
+      query_length;  ///< same plan, context and queries, not while decoding: the longest prompt
 };
 
 /// Plans of up to `max_devices` are tried. `estimate` is that of `plan` and does not fit.

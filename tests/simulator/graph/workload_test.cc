@@ -67,6 +67,7 @@ TEST(Workload, WhatMeansNothing) {
   expect_error({.num_queries = kHuge}, "--num-queries");
   expect_error({.query_length = 0}, "--query-length 0");
   expect_error({.query_length = kHuge}, "--query-length");
+  expect_error({.query_length = 2, .decode = true}, "--query-length 2 with --decode");
   expect_error({.context_length = -1}, "--context-length -1");
   expect_error({.context_length = kHuge}, "the model has 1048576");
   expect_error({.query_length = kHuge, .context_length = kHuge}, "the model has 1048576");

@@ -60,6 +60,16 @@ TEST(NearestFit, WeightsAloneWantMoreDevices) {
   EXPECT_NE(text.find("8 devices: "), std::string::npos) << text;
 }
 
+TEST(NearestFit, PromptsComeInChunks) {
+  const Advised a = advise("flash", {.num_devices = 4, .tp = 4}, {.num_queries = 8, .query_length = 1 << 19});
+  ASSERT_TRUE(a.fit.query_length);
+  Workload work = a.workload;
+  work.query_length = *a.fit.query_length;
+  EXPECT_TRUE(a.estimate(a.plan, work).fits());
+  work.query_length += 256;
+  EXPECT_FALSE(a.estimate(a.plan, work).fits());
+}
+
 TEST(NearestFit, WhereNothingHelpsItSaysSo) {
   const Advised a = advise("pro", {.num_devices = 2, .tp = 2}, {.context_length = 8192, .decode = true}, 4);
   EXPECT_FALSE(a.fit.plan);
