@@ -48,6 +48,10 @@ struct DeploymentEstimate {
 [[nodiscard]] double prefill_seconds(const SimulatedModel& model, const ParallelPlan& plan,
                                      const ServingLoad& load, const DeviceProfile& device);
 
+/// Of the fullest device with all requests at their longest, and room for a step of prefill beside them.
+[[nodiscard]] std::int64_t deployment_memory_bytes(const SimulatedModel& model, const ParallelPlan& plan,
+                                                   const ServingLoad& load, const DeviceProfile& device);
+
 /// A step of decoding in the middle of replies.
 [[nodiscard]] StepEstimate decode_step(const SimulatedModel& model, const ParallelPlan& plan,
                                        const ServingLoad& load, const DeviceProfile& device);

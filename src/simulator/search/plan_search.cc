@@ -52,14 +52,16 @@ class PlanSearch {
     ServingLoad load = options_.load;
     load.concurrency = concurrency;
     load.num_mtp_tokens = drafts;
-    const StepEstimate step = decode_step(model_, times.plan, load, device_);
-    const DeploymentEstimate estimate =
-        steady_state(load, times.plan.dp, alone ? 0 : times.prefill_seconds, step);
+    if (alone) load.max_batch_tokens = 1;  // prompts are prefilled elsewhere
     ++result.num_evaluated;
-    if (!step.fits()) {
+    const std::int64_t memory_bytes = deployment_memory_bytes(model_, times.plan, load, device_);
+    if (memory_bytes > device_.memory_bytes) {
       ++result.excluded[kNoMemory];
       return false;
     }
+    const StepEstimate step = decode_step(model_, times.plan, load, device_);
+    const DeploymentEstimate estimate =
+        steady_state(load, times.plan.dp, alone ? 0 : times.prefill_seconds, step);
     if (!alone && over(estimate.ttft_seconds, options_.ttft_limit_seconds)) {
       ++result.excluded[kTooLate];
       return false;
@@ -78,7 +80,7 @@ class PlanSearch {
                              .tokens_per_second_per_device = estimate.requests_per_second * reply /
                                                              static_cast<double>(times.plan.num_devices),
                              .tokens_per_second_per_user = 1 / estimate.tpot_seconds,
-                             .memory_bytes = step.memory_bytes});
+                             .memory_bytes = memory_bytes});
     return true;
   }
 
@@ -214,7 +216,7 @@ SearchResult search_plans(const SimulatedModel& model, const DeviceProfile& devi
     ServingLoad one = options.load;
     one.concurrency = times.plan.dp;
     // Whatever does not fit with one request a group does not with more.
-    if (!decode_step(model, times.plan, one, device).fits()) {
+    if (deployment_memory_bytes(model, times.plan, one, device) > device.memory_bytes) {
       ++own.excluded[kNoMemory];
     } else {
       times.prefill_seconds = prefill_seconds(model, times.plan, options.load, device);

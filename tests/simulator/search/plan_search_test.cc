@@ -62,6 +62,11 @@ TEST(PlanSearch, RankedWithinLimitsMemoryAndRules) {
     EXPECT_LE(c.ttft_seconds, wanted.ttft_limit_seconds);
     EXPECT_LE(c.tpot_seconds, wanted.tpot_limit_seconds);
     EXPECT_LE(c.memory_bytes, h200().memory_bytes);
+    ServingLoad load = wanted.load;
+    load.concurrency = c.concurrency;
+    load.num_mtp_tokens = c.num_mtp_tokens;
+    EXPECT_EQ(c.memory_bytes, deployment_memory_bytes(flash(), c.plan, load, h200()))
+        << "of the longest replies, and prefill";
     EXPECT_TRUE(violations(c.plan, flash().config).empty());
     EXPECT_EQ(c.num_instances * c.plan.num_devices, wanted.num_devices);
     EXPECT_LE(c.concurrency, wanted.max_concurrency);
