@@ -44,7 +44,9 @@ void run_simulate(const SimulateFlags& flags, const std::vector<std::string>& ig
   const PerformanceModel performance =
       flags.performance == "analytic" ? PerformanceModel::kAnalytic : PerformanceModel::kMeasured;
   const StepEstimate estimate = estimate_step(model, plan, flags.workload, device, performance);
-  const StepReport report{model, plan, flags.workload, device, estimate, performance};
+  StepReport report{model, plan, flags.workload, device, estimate, performance, {}};
+  if (!estimate.fits())
+    report.advice = to_text(nearest_fit(model, plan, flags.workload, device, estimate), flags.workload);
   if (!flags.trace.empty())
     write_report_file(flags.trace, chrome_trace(report), "chrome://tracing or a viewer like it");
   if (!flags.html.empty()) write_report_file(flags.html, step_html(report), "a browser");
@@ -55,7 +57,7 @@ void run_simulate(const SimulateFlags& flags, const std::vector<std::string>& ig
   }
   if (!estimate.fits()) {
     std::fflush(stdout);
-    fail("{}", to_text(nearest_fit(model, plan, flags.workload, device, estimate), flags.workload));
+    fail("{}", report.advice);
   }
 }
 

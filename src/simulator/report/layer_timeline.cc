@@ -61,8 +61,19 @@ std::vector<Figure> layer_figures(const StepReport& report) {
   for (const Layer& layer : layers) {
     std::vector<Bar> bars;
     std::set<Bound> bounds;
+    Table table{.id = fmt::format("layer-{}-operations", layer.number),
+                .caption = fmt::format("Operations of layer {}", layer.number),
+                .columns = {{.name = "operation", .is_figure = false},
+                            {"begins, µs"},
+                            {"takes, µs"},
+                            {.name = "bound by", .is_figure = false}}};
     for (const OpEstimate* op : layer.ops) {
       bounds.insert(op->time.bound);
+      const double begin = op->start_seconds - layer.begin();
+      table.rows.push_back({{fmt::format("{} {}", op->op.name, op->op.detail), {}},
+                            {fmt::format("{:.2f}", 1e6 * begin), begin},
+                            {fmt::format("{:.2f}", 1e6 * op->time.seconds), op->time.seconds},
+                            {std::string(bound_name(op->time.bound)), {}}});
       bars.push_back({.label = short_name(op->op),
                       .pieces = {{op->start_seconds - layer.begin(), op->time.seconds,
                                   std::string(bound_style(op->time.bound)),
@@ -82,7 +93,8 @@ std::vector<Figure> layer_figures(const StepReport& report) {
              "{} operations and messages in {}, from its first matrix to that of the next layer{}.",
              layer.ops.size(), si_text(layer.end() - layer.begin(), "s"),
              report.plan.dual_batch_overlap ? "; gaps are waits for the other micro-batch" : ""),
-         .legend = bound_legend(bounds)});
+         .legend = bound_legend(bounds),
+         .table = std::move(table)});
   }
   return figures;
 }

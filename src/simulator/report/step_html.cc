@@ -115,11 +115,12 @@ std::string step_html(const StepReport& report) {
       fmt::format("{}. {}.", to_text(report.plan), workload_text(work)));
   const StepEstimate& e = report.estimate;
   if (!e.fits()) {
-    page.add_warning(
-        fmt::format("This does not fit: a device needs {} GB and has {}; {} GB are missing.",
-                    gigabytes_text(static_cast<double>(e.memory_bytes)),
-                    gigabytes_text(static_cast<double>(e.device_memory_bytes)),
-                    gigabytes_text(static_cast<double>(e.memory_bytes - e.device_memory_bytes))));
+    const auto missing = static_cast<double>(e.memory_bytes - e.device_memory_bytes);
+    const std::string warning =
+        report.advice.empty()
+            ? fmt::format("this does not fit: {} GB are missing on a device", gigabytes_text(missing))
+            : report.advice;
+    page.add_warning(fmt::format("Memory: {}.", warning));
   }
   page.add_key_figures(key_figures(report));
   std::vector<Figure> figures{operations_figure(report),

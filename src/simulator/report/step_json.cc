@@ -73,6 +73,7 @@ std::string step_json(const StepReport& report) {
   }
   json["device_memory_bytes"] = e.device_memory_bytes;
   json["fits"] = e.fits();
+  if (!report.advice.empty()) json["advice"] = report.advice;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

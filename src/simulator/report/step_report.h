@@ -16,6 +16,7 @@ struct StepReport {
   const DeviceProfile& device;
   const StepEstimate& estimate;
   PerformanceModel performance = PerformanceModel::kMeasured;
+  std::string advice;  ///< a sentence where memory does not suffice: what would do
 };
 
 /// How rows of the table come together: by operation, or by operation and which of them with its shapes.

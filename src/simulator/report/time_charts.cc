@@ -77,6 +77,11 @@ Figure places_figure(const StepReport& report) {
   }
   std::vector<Bar> bars;
   double most = 0;
+  Table table{.id = "places",
+              .caption = "Time by part of the model, µs",
+              .columns = {{.name = "part", .is_figure = false}, {"layers"}, {"in all"}}};
+  for (std::size_t b = 0; b < kNumBounds; ++b)
+    table.columns.push_back({fmt::format("bound by {}", bound_name(static_cast<Bound>(b)))});
   for (const auto& [place, by_bound] : seconds) {
     Bar bar{.label = std::string(place_name(place))};
     for (std::size_t b = 0; b < by_bound.size(); ++b) {
@@ -91,6 +96,10 @@ Figure places_figure(const StepReport& report) {
     bar.figure = has_layers ? fmt::format("{} · {} x {}", si_text(bar.end(), "s"), count,
                                           si_text(bar.end() / count, "s"))
                             : si_text(bar.end(), "s");
+    const auto microseconds = [](double time) { return Cell{fmt::format("{:.1f}", 1e6 * time), time}; };
+    table.rows.push_back(
+        {{bar.label, {}}, {has_layers ? fmt::format("{}", count) : "–", count}, microseconds(bar.end())});
+    for (const double time : by_bound) table.rows.back().push_back(microseconds(time));
     bars.push_back(std::move(bar));
   }
   for (const auto& [name, time] :
@@ -107,7 +116,8 @@ Figure places_figure(const StepReport& report) {
       .caption =
           "All layers of a kind together, number of layers x mean time of one; colours say what bounds the "
           "operations within.",
-      .legend = bound_legend(bounds)};
+      .legend = bound_legend(bounds),
+      .table = std::move(table)};
   if (report.estimate.host_seconds > 0 || report.estimate.send_seconds > 0)
     figure.legend.push_back({"c-other", "outside of operations"});
   figure.svg = bar_chart(bars, Axis(Scale::kLinear, 0, most, "time in a step", tick_seconds),
