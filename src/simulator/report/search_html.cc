@@ -29,9 +29,10 @@ std::string title_of(const Candidate& c) {
                      c.tokens_per_second_per_user, si_text(c.ttft_seconds, "s"));
 }
 
-/// All candidates as dots, those of the front as marks with the number of requests at a time.
+/// All candidates as dots, those of the front as marks with the number of requests at a time, `joined` by a line or not.
 Figure candidates_figure(const SearchReport& report, std::string id, std::string title, std::string axis,
-                         double (*x_of)(const Candidate&), const TickText& tick_text, double limit) {
+                         double (*x_of)(const Candidate&), const TickText& tick_text, double limit,
+                         bool joined) {
   Range x, y;
   std::vector<XyPoint> dots;
   for (const Candidate& c : report.result.ranked) {
@@ -53,7 +54,7 @@ Figure candidates_figure(const SearchReport& report, std::string id, std::string
         .at = at, .style = "c-memory", .title = title_of(c), .label = fmt::format("{}", c.concurrency)});
   }
   std::ranges::sort(line.points, {}, &XyPoint::x);
-  plot.add(std::move(line));
+  if (joined) plot.add(std::move(line));
   return {.id = std::move(id), .title = title, .svg = plot.svg(title)};
 }
 
@@ -135,7 +136,7 @@ std::string search_html(const SearchReport& report, std::int64_t num_rows) {
         report, "pareto-plot", "Throughput against speed for a user", "tokens/s for each user",
         [](const Candidate& c) { return c.tokens_per_second_per_user; },
         [](double v) { return fmt::format("{:g}", v); },
-        options.tpot_limit_seconds > 0 ? 1 / options.tpot_limit_seconds : 0);
+        options.tpot_limit_seconds > 0 ? 1 / options.tpot_limit_seconds : 0, true);
     front.caption =
         "Every dot is a plan with a batch and drafts; nothing is better than those of the line both for a "
         "device "
@@ -143,8 +144,9 @@ std::string search_html(const SearchReport& report, std::int64_t num_rows) {
     Figure first = candidates_figure(
         report, "ttft-plot", "Throughput against the first token", "time to first token",
         [](const Candidate& c) { return c.ttft_seconds; }, [](double v) { return si_text(v, "s"); },
-        options.ttft_limit_seconds);
-    first.caption = "The same candidates, and the same front, by the mean time until a reply begins.";
+        options.ttft_limit_seconds, false);
+    first.caption =
+        "The same candidates by the mean time until a reply begins; marks are those of the front.";
     page.add_figures({std::move(front), std::move(first)});
     page.add_table(candidate_table("pareto", "Pareto front", result.pareto, result.pareto.size()));
     page.add_table(candidate_table("ranked", "Most tokens/s for a device", result.ranked,
