@@ -2,17 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "app/report_file.h"
 #include "app/simulate_search.h"
 #include "app/simulate_train.h"
 #include "app/simulate_validate.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "simulator/report/step_report.h"
+#include "simulator/search/nearest_fit.h"
 
 namespace baleen {
 namespace {
@@ -22,6 +24,7 @@ struct SimulateFlags {
   Workload workload;
   std::string performance = "measured";
   std::string trace;
+  std::string html;
   bool by_shape = false;
   bool json = false;
   bool list_devices = false;
@@ -40,21 +43,24 @@ void run_simulate(const SimulateFlags& flags, const std::vector<std::string>& ig
   const DeviceProfile device = flags.deployment.load_device();
   validate(flags.workload, model.config);
   const ParallelPlan plan = flags.deployment.legal_plan(model.config);
-  const StepEstimate estimate = estimate_step(
-      model, plan, flags.workload, device,
-      flags.performance == "analytic" ? PerformanceModel::kAnalytic : PerformanceModel::kMeasured);
-  const StepReport report{model, plan, flags.workload, device, estimate};
-  if (!flags.trace.empty()) {
-    AtomicFileWriter writer(flags.trace);
-    writer.write(chrome_trace(report));
-    writer.commit();
-    fmt::print(stderr, "{} written: open it in chrome://tracing or a viewer like it\n", flags.trace);
-  }
+  const PerformanceModel performance =
+      flags.performance == "analytic" ? PerformanceModel::kAnalytic : PerformanceModel::kMeasured;
+  const StepEstimate estimate = estimate_step(model, plan, flags.workload, device, performance);
+  StepReport report{model, plan, flags.workload, device, estimate, performance, {}};
+  if (!estimate.fits())
+    report.advice = to_text(nearest_fit(model, plan, flags.workload, device, estimate), flags.workload);
+  if (!flags.trace.empty())
+    write_report_file(flags.trace, chrome_trace(report), "chrome://tracing or a viewer like it");
+  if (!flags.html.empty()) write_report_file(flags.html, step_html(report), "a browser");
   if (flags.json) {
     fmt::print("{}\n", step_json(report));
-    return;
+  } else {
+    fmt::print("{}", step_table(report, flags.by_shape ? TableRows::kByShape : TableRows::kByOperation));
   }
-  fmt::print("{}", step_table(report, flags.by_shape ? TableRows::kByShape : TableRows::kByOperation));
+  if (!estimate.fits()) {
+    std::fflush(stdout);
+    fail("{}", report.advice);
+  }
 }
 
 }  // namespace
@@ -93,6 +99,7 @@ void add_simulate_command(CLI::App& app) {
       ->check(CLI::IsMember({"measured", "analytic"}))
       ->capture_default_str();
   command->add_option("--trace,--chrome-trace", flags->trace, "Write a time line for chrome://tracing");
+  command->add_option("--html", flags->html, "Write a page with plots and tables, for a browser");
   command->add_flag("--dump-input-shapes", flags->by_shape, "A row of the table for each shape");
   command->add_flag("--json", flags->json, "One JSON line instead of tables");
   command->add_flag("--list-devices", flags->list_devices, "Known devices, and nothing else");

@@ -3,17 +3,23 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "app/report_file.h"
 #include "app/simulation_flags.h"
-#include "simulator/report/step_report.h"
+#include "base/error.h"
+#include "simulator/report/figure_text.h"
+#include "simulator/report/search_report.h"
 #include "simulator/search/plan_search.h"
 
 namespace baleen {
 namespace {
 
 constexpr double kMilliseconds = 1e-3;
+constexpr double kMostMilliseconds = 1e9;
+constexpr std::int64_t kMostRows = 1 << 20;  ///< of a step, and of a table
 
 struct SearchFlags {
   DeviceFlags device;
@@ -21,20 +27,9 @@ struct SearchFlags {
   double ttft_ms = 0;
   double tpot_ms = 0;
   std::int64_t top = 10;
+  std::string html;
   bool json = false;
 };
-
-std::string plan_of(const Candidate& candidate) {
-  std::string text = candidate.num_instances == 1 ? "" : fmt::format("{} x ", candidate.num_instances);
-  text += to_text(candidate.plan);
-  if (candidate.prefill_plan) {
-    text += fmt::format(
-        " | prefill {}{}",
-        candidate.num_prefill_instances == 1 ? "" : fmt::format("{} x ", candidate.num_prefill_instances),
-        to_text(*candidate.prefill_plan));
-  }
-  return text;
-}
 
 void print_candidates(const std::vector<Candidate>& candidates, std::size_t most) {
   fmt::print("{:>12}{:>11}{:>12}{:>12}{:>8}{:>8}{:>9}  {}\n", "tokens/s/dev", "tok/s/user", "first token",
@@ -43,7 +38,7 @@ void print_candidates(const std::vector<Candidate>& candidates, std::size_t most
     const Candidate& c = candidates[i];
     fmt::print("{:>12.1f}{:>11.1f}{:>12}{:>12}{:>8}{:>8}{:>9.1f}  {}\n", c.tokens_per_second_per_device,
                c.tokens_per_second_per_user, seconds_text(c.ttft_seconds), seconds_text(c.tpot_seconds),
-               c.concurrency, c.num_mtp_tokens, 1e-9 * static_cast<double>(c.memory_bytes), plan_of(c));
+               c.concurrency, c.num_mtp_tokens, 1e-9 * static_cast<double>(c.memory_bytes), to_text(c));
   }
 }
 
@@ -64,6 +59,22 @@ nlohmann::ordered_json to_json(const Candidate& c) {
   return json;
 }
 
+void print_result(const SearchFlags& flags, const SimulatedModel& model, const DeviceProfile& device,
+                  const SearchResult& result, double seconds) {
+  fmt::print("{} on {} x {}: prompts of {} tokens, replies of {}; {} deployments in {:.1f} s\n\n", model.name,
+             flags.options.num_devices, device.description, flags.options.load.prompt_tokens,
+             flags.options.load.reply_tokens, result.num_evaluated, seconds);
+  if (result.ranked.empty()) {
+    fmt::print("nothing is within these limits\n");
+  } else {
+    print_candidates(result.ranked, static_cast<std::size_t>(flags.top));
+    fmt::print("\nPareto front: none is better both for a device and for a user\n");
+    print_candidates(result.pareto, result.pareto.size());
+  }
+  fmt::print("\nleft out:\n");
+  for (const auto& [reason, count] : result.excluded) fmt::print("{:>6}  {}\n", count, reason);
+}
+
 void run_search(SearchFlags flags) {
   const SimulatedModel model = flags.device.model.load();
   const DeviceProfile device = flags.device.load_device();
@@ -74,6 +85,9 @@ void run_search(SearchFlags flags) {
   const SearchResult result = search_plans(model, device, flags.options, pool);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto most = static_cast<std::size_t>(flags.top);
+  if (!flags.html.empty())
+    write_report_file(flags.html, search_html({model, device, flags.options, result}, flags.top),
+                      "a browser");
   if (flags.json) {
     nlohmann::ordered_json json{{"model", model.name},
                                 {"device", device.name},
@@ -84,21 +98,15 @@ void run_search(SearchFlags flags) {
     for (std::size_t i = 0; i < std::min(most, result.ranked.size()); ++i)
       json["ranked"].push_back(to_json(result.ranked[i]));
     for (const Candidate& candidate : result.pareto) json["pareto"].push_back(to_json(candidate));
-    fmt::print("{}\n", json.dump());
-    return;
-  }
-  fmt::print("{} on {} x {}: prompts of {} tokens, replies of {}; {} deployments in {:.1f} s\n\n", model.name,
-             flags.options.num_devices, device.description, flags.options.load.prompt_tokens,
-             flags.options.load.reply_tokens, result.num_evaluated, seconds);
-  if (result.ranked.empty()) {
-    fmt::print("nothing fits these limits\n");
+    fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   } else {
-    print_candidates(result.ranked, most);
-    fmt::print("\nPareto front: none is better both for a device and for a user\n");
-    print_candidates(result.pareto, result.pareto.size());
+    print_result(flags, model, device, result, seconds);
   }
-  fmt::print("\nleft out:\n");
-  for (const auto& [reason, count] : result.excluded) fmt::print("{:>6}  {}\n", count, reason);
+  if (result.ranked.empty()) {
+    std::fflush(stdout);
+    fail("no plan of {} devices is within these limits; what was left out, and why, is above",
+         flags.options.num_devices);
+  }
 }
 
 }  // namespace
@@ -113,10 +121,10 @@ void add_simulate_search_command(CLI::App& simulate) {
   command->add_option("--isl", options.load.prompt_tokens, "Tokens of a prompt")->capture_default_str();
   command->add_option("--osl", options.load.reply_tokens, "Tokens of a reply")->capture_default_str();
   command->add_option("--ttft", flags->ttft_ms, "Limit for the first token, ms; 0: none")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0.0, kMostMilliseconds))
       ->capture_default_str();
   command->add_option("--tpot", flags->tpot_ms, "Limit for each token after it, ms; 0: none")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0.0, kMostMilliseconds))
       ->capture_default_str();
   command->add_option("--max-concurrency", options.max_concurrency, "Requests at a time of one instance")
       ->capture_default_str();
@@ -128,11 +136,14 @@ void add_simulate_search_command(CLI::App& simulate) {
                    "Share of first, second, ... drafts that are accepted")
       ->delimiter(',');
   command->add_option("--max-batch-tokens", options.load.max_batch_tokens, "Tokens of a step of prefill")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(std::int64_t{1}, kMostRows))
       ->capture_default_str();
   command->add_flag("--disaggregate", options.disaggregate,
                     "Also prefill and decoding on devices of their own");
-  command->add_option("--top", flags->top, "Rows to show")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_option("--top", flags->top, "Rows to show")
+      ->check(CLI::Range(std::int64_t{1}, kMostRows))
+      ->capture_default_str();
+  command->add_option("--html", flags->html, "Write a page with plots and tables, for a browser");
   command->add_flag("--json", flags->json, "One JSON line");
   command->callback([flags] { run_search(*flags); });
 }

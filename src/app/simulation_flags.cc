@@ -13,6 +13,8 @@ namespace baleen {
 
 namespace {
 
+constexpr double kMostGigabytes = 1e5;
+
 bool has_tensors(const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(folder)) return false;
   return std::ranges::any_of(std::filesystem::directory_iterator(folder),
@@ -55,13 +57,13 @@ void DeviceFlags::add_to(CLI::App& command) {
   command
       .add_option("--reserved-memory-gb", reserved_gb,
                   "GB of a device that are not for the model (the profile's)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0.0, kMostGigabytes));
 }
 
 void DeploymentFlags::add_to(CLI::App& command) {
   DeviceFlags::add_to(command);
   const auto count = [&](const char* names, std::int64_t& value, const char* text) {
-    command.add_option(names, value, text)->check(CLI::NonNegativeNumber);
+    command.add_option(names, value, text)->check(CLI::Range(std::int64_t{0}, kMostRanks));
   };
   count("--num-devices,--world-size", plan.num_devices, "Devices in all: pp x dp x tp");
   count("--tp,--tp-size", plan.tp, "Ranks that share an attention's heads (1)");

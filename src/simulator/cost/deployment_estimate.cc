@@ -17,9 +17,10 @@ Workload decode_workload(const ServingLoad& load) {
           .hash_imbalance = load.hash_imbalance};
 }
 
-/// Memory for requests at their longest, with steps of prefill beside.
-std::int64_t memory_bytes(const SimulatedModel& model, const ParallelPlan& plan, const ServingLoad& load,
-                          const DeviceProfile& device) {
+}  // namespace
+
+std::int64_t deployment_memory_bytes(const SimulatedModel& model, const ParallelPlan& plan,
+                                     const ServingLoad& load, const DeviceProfile& device) {
   const std::int64_t sequences = (load.concurrency + plan.dp - 1) / plan.dp;
   const RankLoad rank{.num_sequences = sequences,
                       .cached_positions = load.prompt_tokens + load.reply_tokens,
@@ -36,8 +37,6 @@ std::int64_t memory_bytes(const SimulatedModel& model, const ParallelPlan& plan,
                    .last = true};
   return rank_memory(RankModel(model.config, model.formats, plan, last), rank, device).total();
 }
-
-}  // namespace
 
 double prefill_seconds(const SimulatedModel& model, const ParallelPlan& plan, const ServingLoad& load,
                        const DeviceProfile& device, PrefillGroups groups) {
@@ -96,7 +95,7 @@ DeploymentEstimate estimate_deployment(const SimulatedModel& model, const Parall
   if (load.max_running > 0) high = std::min(high, load.max_running);
   while (low < high) {
     running.concurrency = low + (high - low + 1) / 2;
-    if (memory_bytes(model, plan, running, device) <= device.memory_bytes) {
+    if (deployment_memory_bytes(model, plan, running, device) <= device.memory_bytes) {
       low = running.concurrency;
     } else {
       high = running.concurrency - 1;
@@ -106,7 +105,7 @@ DeploymentEstimate estimate_deployment(const SimulatedModel& model, const Parall
   DeploymentEstimate estimate =
       steady_state(running, prefill_seconds(model, plan, running, device, PrefillGroups::kOne),
                    decode_step(model, plan, running, device));
-  estimate.memory_bytes = memory_bytes(model, plan, running, device);
+  estimate.memory_bytes = deployment_memory_bytes(model, plan, running, device);
   const auto waiting = static_cast<double>(load.concurrency - running.concurrency);
   estimate.ttft_seconds += waiting / estimate.requests_per_second;
   return estimate;

@@ -60,6 +60,10 @@ enum class PrefillGroups : std::uint8_t { kOne, kAll };
 /// Tokens that a step of decoding yields for each request on average.
 [[nodiscard]] double tokens_per_step(const ServingLoad& load);
 
+/// Of the fullest device with all requests at their longest, and room for a step of prefill beside them.
+[[nodiscard]] std::int64_t deployment_memory_bytes(const SimulatedModel& model, const ParallelPlan& plan,
+                                                   const ServingLoad& load, const DeviceProfile& device);
+
 /// A step of decoding in the middle of replies.
 [[nodiscard]] StepEstimate decode_step(const SimulatedModel& model, const ParallelPlan& plan,
                                        const ServingLoad& load, const DeviceProfile& device);

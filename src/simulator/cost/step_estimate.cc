@@ -1,6 +1,7 @@
 #include "simulator/cost/step_estimate.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace baleen {
@@ -10,27 +11,39 @@ GraphOptions graph_options(const DeviceProfile& device) {
   return {.activations = device.is_cpu ? ElementType::kF32 : ElementType::kBf16, .fuses = device.fuses};
 }
 
-/// Operations one after the other; with two micro-batches what one of them sends hides behind what the other computes.
+/// Each micro-batch runs its operations one after the other; the device computes for one of them at a time, and its links
+/// carry messages of one at a time. Whoever can begin first does.
 void schedule(StageEstimate& estimate, const OpGraph& graph, const TimeModel& times,
               std::int64_t micro_batches) {
-  double start = 0;
-  for (const GraphOp& op : graph.ops) {
-    const OpTime time = times.time_of(op);
+  struct Chain {
+    std::size_t next = 0;
+    double free_at = 0;
+  };
+  std::vector<OpTime> op_times;
+  for (const GraphOp& op : graph.ops) op_times.push_back(times.time_of(op));
+  std::vector<Chain> chains(static_cast<std::size_t>(micro_batches));
+  double device_free_at = 0, links_free_at = 0;
+  estimate.ops.reserve(graph.ops.size() * chains.size());
+  while (estimate.ops.size() < graph.ops.size() * chains.size()) {
+    std::size_t first = 0;
+    double earliest = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < chains.size(); ++i) {
+      if (chains[i].next == graph.ops.size()) continue;
+      const bool sends = graph.ops[chains[i].next].is_collective();
+      const double start = std::max(chains[i].free_at, sends ? links_free_at : device_free_at);
+      if (start < earliest) {
+        earliest = start;
+        first = i;
+      }
+    }
+    Chain& chain = chains[first];
+    const GraphOp& op = graph.ops[chain.next];
+    const OpTime& time = op_times[chain.next++];
+    chain.free_at = (op.is_collective() ? links_free_at : device_free_at) = earliest + time.seconds;
     (op.is_collective() ? estimate.communication_seconds : estimate.compute_seconds) += time.seconds;
-    estimate.ops.push_back({op, time, start});
-    start += time.seconds;
+    estimate.ops.push_back({op, time, earliest, static_cast<std::int64_t>(first)});
+    estimate.seconds = std::max(estimate.seconds, chain.free_at);
   }
-  const double compute = estimate.compute_seconds, communication = estimate.communication_seconds;
-  if (micro_batches == 1) {
-    estimate.seconds = compute + communication;
-    return;
-  }
-  const auto blocks =
-      static_cast<double>(std::max<std::int64_t>(1, estimate.stage.end - estimate.stage.begin));
-  const double exposed = std::min(compute, communication) / blocks;
-  estimate.compute_seconds *= 2;
-  estimate.communication_seconds *= 2;
-  estimate.seconds = std::max(2 * compute, 2 * communication) + exposed;
 }
 
 /// Bounds of `count` consecutive ranges of `weights` whose largest sum is as small as can be.

@@ -22,12 +22,13 @@ struct SimulatedModel {
 struct OpEstimate {
   GraphOp op;
   OpTime time;
-  double start_seconds = 0;  ///< since its stage began
+  double start_seconds = 0;      ///< since its stage began
+  std::int64_t micro_batch = 0;  ///< that it works on
 };
 
 struct StageEstimate {
   Stage stage;
-  std::vector<OpEstimate> ops;
+  std::vector<OpEstimate> ops;       ///< by rising start
   double compute_seconds = 0;        ///< of operations
   double communication_seconds = 0;  ///< of messages
   double seconds = 0;                ///< of both, as they overlap

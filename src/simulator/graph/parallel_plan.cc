@@ -49,11 +49,12 @@ std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig&
                                     {"--moe-tp", plan.moe_tp},
                                     {"--o-proj-tp", plan.o_proj_tp},
                                     {"--lmhead-tp", plan.lmhead_tp}}) {
-    if (value < 1) found.push_back(fmt::format("{} {}: at least 1 is possible", name, value));
+    if (value < 1 || value > kMostRanks)
+      found.push_back(fmt::format("{} {}: 1 to {} are possible", name, value, kMostRanks));
   }
-  if (plan.redundant_experts < 0) {
+  if (plan.redundant_experts < 0 || plan.redundant_experts > kMostRanks) {
     found.push_back(
-        fmt::format("--redundant-experts {}: none is the least possible", plan.redundant_experts));
+        fmt::format("--redundant-experts {}: 0 to {} are possible", plan.redundant_experts, kMostRanks));
   }
   if (!found.empty()) return found;
 

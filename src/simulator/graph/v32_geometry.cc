@@ -41,6 +41,10 @@ std::int64_t v32_cache_bytes(std::int64_t num_positions) {
   return kLayers * (kLatentRowBytes + kIndexRowBytes) * num_positions;
 }
 
+std::int64_t v32_cache_read_bytes(std::int64_t num_positions) {
+  return kLayers * (kLatentRowBytes * std::min(num_positions, kTopK) + kIndexRowBytes * num_positions);
+}
+
 double fp8_equivalent_flops(const OpCost& cost) {
   const auto of = [&](MathFormat format) { return cost.flops[static_cast<std::size_t>(format)]; };
   return 2 * (of(MathFormat::kF32) + of(MathFormat::kBF16)) + of(MathFormat::kFp8) + of(MathFormat::kFp4) / 2;

@@ -25,10 +25,17 @@ double Workload::tokens_per_step() const {
 void validate(const Workload& workload, const ModelConfig& config) {
   constexpr std::int64_t kMostQueries = 1 << 20;
   constexpr std::int64_t kMostDrafts = 16;
+  constexpr std::int64_t kMostRows = 1 << 26;
   if (workload.num_queries < 1 || workload.num_queries > kMostQueries) {
     fail("--num-queries {}: 1 to {} are possible", workload.num_queries, kMostQueries);
   }
   if (workload.query_length < 1) fail("--query-length {}: at least 1 is possible", workload.query_length);
+  if (workload.decode && workload.query_length != 1) {
+    fail(
+        "--query-length {} with --decode: a step of decoding has one new token a query, and --num-mtp-tokens "
+        "drafts",
+        workload.query_length);
+  }
   if (workload.context_length < 0)
     fail("--context-length {}: 0 is the least possible", workload.context_length);
   if (workload.num_mtp_tokens < 0 || workload.num_mtp_tokens > kMostDrafts) {
@@ -37,10 +44,17 @@ void validate(const Workload& workload, const ModelConfig& config) {
   if (workload.num_mtp_tokens > 0 && config.num_nextn_predict_layers == 0) {
     fail("--num-mtp-tokens {}: this model has no MTP block", workload.num_mtp_tokens);
   }
-  const std::int64_t end = workload.context_length + workload.query_length + workload.num_mtp_tokens;
-  if (end > config.max_position_embeddings) {
-    fail("{} positions of context and {} new ones: the model has {}", workload.context_length,
-         workload.query_length + workload.num_mtp_tokens, config.max_position_embeddings);
+  // Without sums that could overflow.
+  const std::int64_t most = config.max_position_embeddings;
+  if (workload.query_length > most || workload.context_length > most ||
+      workload.context_length + workload.query_length + workload.num_mtp_tokens > most) {
+    fail("--context-length {} --query-length {}{}: the model has {} positions", workload.context_length,
+         workload.query_length,
+         workload.num_mtp_tokens > 0 ? fmt::format(" and {} drafts", workload.num_mtp_tokens) : "", most);
+  }
+  if (workload.num_queries * (workload.query_length + workload.num_mtp_tokens) > kMostRows) {
+    fail("{} queries of {} tokens: a step of at most {} rows can be simulated", workload.num_queries,
+         workload.query_length + workload.num_mtp_tokens, kMostRows);
   }
   for (const double rate : workload.mtp_acceptance) {
     if (!(rate >= 0 && rate <= 1)) fail("--mtp-acceptance {}: rates lie in 0 to 1", rate);

@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "simulator/report/step_places.h"
 #include "simulator/report/step_report.h"
 
 namespace baleen {
@@ -18,9 +19,13 @@ Json named(std::string_view kind, std::int64_t process, std::int64_t thread, con
 std::string chrome_trace(const StepReport& report) {
   enum Thread : std::int64_t { kOperations, kMessages };
   Json events = Json::array();
+  const StepEstimate& estimate = report.estimate;
+  const double between = estimate.stages.size() > 1
+                             ? estimate.send_seconds / static_cast<double>(estimate.stages.size() - 1)
+                             : 0;
   double begin = 0;
-  for (std::size_t s = 0; s < report.estimate.stages.size(); ++s) {
-    const StageEstimate& stage = report.estimate.stages[s];
+  for (std::size_t s = 0; s < estimate.stages.size(); ++s) {
+    const StageEstimate& stage = estimate.stages[s];
     const auto process = static_cast<std::int64_t>(s);
     events.push_back(
         named("process_name", process, kOperations,
@@ -38,14 +43,16 @@ std::string chrome_trace(const StepReport& report) {
            {"cat", bound_name(op.time.bound)},
            {"args",
             {{"detail", op.op.detail},
-             {"layer", op.op.block},
+             {"layer", model_layer(stage.stage, op.op)},
+             {"micro_batch", op.micro_batch},
              {"rows", op.op.num_rows},
              {"flops", op.op.cost.total_flops()},
              {"bytes", op.op.is_collective() ? op.op.collective.bytes : op.op.cost.total_bytes()}}}});
     }
-    begin += stage.seconds;
+    begin += stage.seconds + between;
   }
-  return Json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump();
+  return Json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}.dump(
+      -1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace baleen

@@ -28,7 +28,10 @@ Json workload_json(const Workload& workload) {
           {"context_length", workload.context_length},
           {"decode", workload.decode},
           {"num_mtp_tokens", workload.num_mtp_tokens},
-          {"tokens_per_step", workload.decode ? workload.tokens_per_step() : 0}};
+          {"tokens_per_step", workload.decode ? workload.tokens_per_step() : 0},
+          {"prefix_cache_hit_rate", workload.prefix_cache_hit_rate},
+          {"imbalance", workload.imbalance},
+          {"hash_imbalance", workload.hash_imbalance}};
 }
 
 }  // namespace
@@ -70,7 +73,8 @@ std::string step_json(const StepReport& report) {
   }
   json["device_memory_bytes"] = e.device_memory_bytes;
   json["fits"] = e.fits();
-  return json.dump();
+  if (!report.advice.empty()) json["advice"] = report.advice;
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace baleen

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "simulator/cost/step_estimate.h"
+#include "simulator/report/figure_text.h"
 
 namespace baleen {
 
@@ -14,6 +15,8 @@ struct StepReport {
   const Workload& workload;
   const DeviceProfile& device;
   const StepEstimate& estimate;
+  PerformanceModel performance = PerformanceModel::kMeasured;
+  std::string advice;  ///< a sentence where memory does not suffice: what would do
 };
 
 /// How rows of the table come together: by operation, or by operation and which of them with its shapes.
@@ -28,7 +31,10 @@ enum class TableRows : std::uint8_t { kByOperation, kByShape };
 /// Operations and messages on a time line, a process for each stage, for chrome://tracing and its kin.
 [[nodiscard]] std::string chrome_trace(const StepReport& report);
 
-/// "12.3 us", "4.56 ms"
-[[nodiscard]] std::string seconds_text(double seconds);
+/// A page in one file: plots of the step and around it, and the tables. Runs the plan with other numbers of queries, too.
+[[nodiscard]] std::string step_html(const StepReport& report);
+
+/// "8 queries decode, 4096 positions of context"
+[[nodiscard]] std::string workload_text(const Workload& workload);
 
 }  // namespace baleen

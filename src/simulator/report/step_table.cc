@@ -11,28 +11,9 @@ namespace {
 
 constexpr double kGB = 1e-9;
 
-std::string count_text(double count) {
-  constexpr std::array<const char*, 6> kUnits{"", "K", "M", "G", "T", "P"};
-  std::size_t unit = 0;
-  while (std::abs(count) >= 1000 && unit + 1 < kUnits.size()) {
-    count /= 1000;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{:.0f}", count) : fmt::format("{:.2f} {}", count, kUnits[unit]);
-}
-
 std::string head_text(const StepReport& report) {
-  const Workload& w = report.workload;
-  std::string work = w.decode
-                         ? fmt::format("{} quer{} decode, {} positions of context", w.num_queries,
-                                       w.num_queries == 1 ? "y" : "ies", w.context_length)
-                         : fmt::format("{} quer{} of {} tokens, {} positions of context", w.num_queries,
-                                       w.num_queries == 1 ? "y" : "ies", w.query_length, w.context_length);
-  if (w.decode && w.num_mtp_tokens > 0)
-    work += fmt::format(", {} draft{}, {:.2f} tokens a step", w.num_mtp_tokens,
-                        w.num_mtp_tokens == 1 ? "" : "s", w.tokens_per_step());
   return fmt::format("{} on {}\n{}; {}\n\n", report.model.name, report.device.description,
-                     to_text(report.plan), work);
+                     to_text(report.plan), workload_text(report.workload));
 }
 
 std::string totals_text(const StepReport& report) {
@@ -88,10 +69,15 @@ std::string memory_text(const StepReport& report) {
 
 }  // namespace
 
-std::string seconds_text(double seconds) {
-  if (seconds < 1e-3) return fmt::format("{:.1f} us", 1e6 * seconds);
-  if (seconds < 1) return fmt::format("{:.3f} ms", 1e3 * seconds);
-  return fmt::format("{:.3f} s", seconds);
+std::string workload_text(const Workload& w) {
+  std::string text = w.decode ? fmt::format("{} decode, {} positions of context", queries_text(w.num_queries),
+                                            w.context_length)
+                              : fmt::format("{} of {} tokens, {} positions of context",
+                                            queries_text(w.num_queries), w.query_length, w.context_length);
+  if (w.decode && w.num_mtp_tokens > 0)
+    text += fmt::format(", {} draft{}, {:.2f} tokens a step", w.num_mtp_tokens,
+                        w.num_mtp_tokens == 1 ? "" : "s", w.tokens_per_step());
+  return text;
 }
 
 Bound OperationSum::bound() const {

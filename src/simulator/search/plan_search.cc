@@ -53,13 +53,16 @@ class PlanSearch {
     ServingLoad load = options_.load;
     load.concurrency = concurrency;
     load.num_mtp_tokens = drafts;
-    const StepEstimate step = decode_step(model_, times.plan, load, device_);
-    const DeploymentEstimate estimate = steady_state(load, alone ? 0 : times.prefill_seconds, step);
+    if (alone) load.max_batch_tokens = 1;  // prompts are prefilled elsewhere
     ++result.num_evaluated;
-    if (!step.fits()) {
+    const std::int64_t memory_bytes = deployment_memory_bytes(model_, times.plan, load, device_);
+    if (memory_bytes > device_.memory_bytes) {
       ++result.excluded[kNoMemory];
       return false;
     }
+    const StepEstimate step = decode_step(model_, times.plan, load, device_);
+    const DeploymentEstimate estimate =
+        steady_state(load, alone ? 0 : times.prefill_seconds, step);
     if (!alone && over(estimate.ttft_seconds, options_.ttft_limit_seconds)) {
       ++result.excluded[kTooLate];
       return false;
@@ -78,7 +81,7 @@ class PlanSearch {
                              .tokens_per_second_per_device = estimate.requests_per_second * reply /
                                                              static_cast<double>(times.plan.num_devices),
                              .tokens_per_second_per_user = 1 / estimate.tpot_seconds,
-                             .memory_bytes = step.memory_bytes});
+                             .memory_bytes = memory_bytes});
     return true;
   }
 
@@ -141,7 +144,7 @@ std::vector<Candidate> pareto_front(const std::vector<Candidate>& ranked) {
   return front;
 }
 
-void check(const SearchOptions& options) {
+void check(const SearchOptions& options, const ModelConfig& config) {
   constexpr std::int64_t kMostDevices = 4096;
   if (options.num_devices < 1 || options.num_devices > kMostDevices)
     fail("--num-devices {}: 1 to {} are possible", options.num_devices, kMostDevices);
@@ -150,8 +153,18 @@ void check(const SearchOptions& options) {
          options.load.reply_tokens);
   if (options.ttft_limit_seconds < 0 || options.tpot_limit_seconds < 0)
     fail("limits of latency: not below 0");
-  if (options.max_concurrency < 1)
-    fail("--max-concurrency {}: at least 1 is possible", options.max_concurrency);
+  constexpr std::int64_t kMostRequests = 1 << 20;
+  if (options.max_concurrency < 1 || options.max_concurrency > kMostRequests)
+    fail("--max-concurrency {}: 1 to {} are possible", options.max_concurrency, kMostRequests);
+  const std::int64_t most = config.max_position_embeddings;
+  if (options.load.prompt_tokens > most || options.load.reply_tokens > most - options.load.prompt_tokens)
+    fail("--isl {} --osl {}: the model has {} positions for both", options.load.prompt_tokens,
+         options.load.reply_tokens, most);
+  validate(Workload{.mtp_acceptance = options.load.mtp_acceptance,
+                    .prefix_cache_hit_rate = options.load.prefix_cache_hit_rate,
+                    .imbalance = options.load.imbalance,
+                    .hash_imbalance = options.load.hash_imbalance},
+           config);
 }
 
 }  // namespace
@@ -189,7 +202,7 @@ std::vector<ParallelPlan> legal_plans(const ModelConfig& config, std::int64_t nu
 
 SearchResult search_plans(const SimulatedModel& model, const DeviceProfile& device,
                           const SearchOptions& options, ThreadPool& pool) {
-  check(options);
+  check(options, model.config);
   SearchResult result;
   std::vector<PlanTimes> plans;
   for (const std::int64_t size : divisors(options.num_devices)) {
@@ -204,7 +217,7 @@ SearchResult search_plans(const SimulatedModel& model, const DeviceProfile& devi
     ServingLoad one = options.load;
     one.concurrency = times.plan.dp;
     // Whatever does not fit with one request a group does not with more.
-    if (!decode_step(model, times.plan, one, device).fits()) {
+    if (deployment_memory_bytes(model, times.plan, one, device) > device.memory_bytes) {
       ++own.excluded[kNoMemory];
     } else {
       times.prefill_seconds = prefill_seconds(model, times.plan, options.load, device, PrefillGroups::kOne);

@@ -1,0 +1,11 @@
+/// A device's figures and where each is from.
+#pragma once
+
+#include "hardware/device_profile.h"
+#include "simulator/report/html_page.h"
+
+namespace baleen {
+
+[[nodiscard]] Table device_table(const DeviceProfile& device);
+
+}  // namespace baleen

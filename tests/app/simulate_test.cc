@@ -1,0 +1,75 @@
+// `baleen simulate` from outside: exit status, sentences, files.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "tests/support/run_program.h"
+
+namespace baleen {
+namespace {
+
+using test::ProgramResult;
+
+ProgramResult simulate(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), {BALEEN_PROGRAM, "simulate"});
+  return test::run_program(arguments, {});
+}
+
+void expect_failure(const ProgramResult& result, int status, const std::string& part) {
+  EXPECT_EQ(result.status, status) << result.err;
+  EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("unexpected"), std::string::npos) << result.err;
+}
+
+TEST(Simulate, TableAndJson) {
+  const ProgramResult table = simulate({"flash", "--num-devices", "4", "--tp", "4", "--decode"});
+  EXPECT_EQ(table.status, 0) << table.err;
+  EXPECT_TRUE(table.err.empty()) << table.err;
+  for (const char* part : {"Name ", "\nexperts ", "time per token", "weights", "are left"})
+    EXPECT_NE(table.out.find(part), std::string::npos) << part;
+  const ProgramResult json = simulate({"flash", "--num-devices", "4", "--tp", "4", "--decode", "--json"});
+  EXPECT_EQ(json.status, 0);
+  EXPECT_EQ(nlohmann::json::parse(json.out)["plan"]["tp"], 4);
+}
+
+TEST(Simulate, WritesFilesWholeOrNotAtAll) {
+  const test::TemporaryFolder folder;
+  const std::string html = folder / "step.html", trace = folder / "step.json";
+  EXPECT_EQ(simulate({"tiny-flash", "--decode", "--html", html, "--trace", trace}).status, 0);
+  EXPECT_TRUE(read_text_file(html).ends_with("</html>\n"));
+  EXPECT_TRUE(nlohmann::json::accept(read_text_file(trace)));
+  expect_failure(simulate({"tiny-flash", "--decode", "--html", folder / "absent" / "step.html"}), 1,
+                 "absent");
+}
+
+TEST(Simulate, WhatDoesNotFitSaysWhatWould) {
+  const std::vector<std::string> arguments{"pro", "--num-devices", "2", "--tp", "2", "--decode"};
+  ProgramResult result = simulate(arguments);
+  expect_failure(result, 1, "GB are missing on a device; 8 devices: ");
+  EXPECT_NE(result.out.find("too much"), std::string::npos) << "the table is printed all the same";
+}
+
+TEST(Simulate, WrongUsageAndWorkloadsThatMeanNothing) {
+  expect_failure(simulate({"--num-queries", "many"}), 2, "--num-queries");
+  expect_failure(simulate({"--tp", "-1"}), 2, "not in range 0 to 65536");
+  expect_failure(simulate({"--reserved-memory-gb", "1e300"}), 2, "--reserved-memory-gb");
+  expect_failure(simulate({"--no-such-option"}), 2, "--no-such-option");
+  expect_failure(simulate({"--num-queries", "-1"}), 1, "--num-queries -1");
+  expect_failure(simulate({"--decode", "--query-length", "3"}), 1, "--query-length 3 with --decode");
+  expect_failure(simulate({"--context-length", "9000000000000000000"}), 1, "the model has 1048576 positions");
+  expect_failure(simulate({"--tp", "3"}), 1, "--tp 3: 64 heads");
+  expect_failure(simulate({"--device", "h2000"}), 1, "mi300x");
+  expect_failure(simulate({"no-such-model"}), 1, "pro");
+}
+
+TEST(SimulateSearch, LimitsThatNothingMeets) {
+  const ProgramResult result = simulate({"search", "--num-devices", "2", "--ttft", "0.001"});
+  expect_failure(result, 1, "no plan of 2 devices is within these limits");
+  EXPECT_NE(result.out.find("first token after the limit"), std::string::npos);
+  expect_failure(simulate({"search", "--osl", "0"}), 1, "--osl 0");
+  expect_failure(simulate({"search", "--ttft", "-1"}), 2, "--ttft");
+}
+
+}  // namespace
+}  // namespace baleen

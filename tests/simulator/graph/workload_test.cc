@@ -1,0 +1,89 @@
+#include "simulator/graph/workload.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "base/error.h"
+#include "model/presets.h"
+
+namespace baleen {
+namespace {
+
+void expect_error(const Workload& workload, const std::string& part) {
+  try {
+    validate(workload, preset_config("flash"));
+    ADD_FAILURE() << "accepted: " << part;
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+
+TEST(Workload, TokensOfAStep) {
+  EXPECT_DOUBLE_EQ(Workload{}.tokens_per_step(), 1);
+  EXPECT_DOUBLE_EQ((Workload{.num_mtp_tokens = 2, .mtp_acceptance = {0.8, 0.5}}.tokens_per_step()),
+                   1 + 0.8 + 0.4);
+  EXPECT_DOUBLE_EQ((Workload{.num_mtp_tokens = 3, .mtp_acceptance = {0.5}}.tokens_per_step()), 1.875)
+      << "the last rate holds for the rest";
+  EXPECT_DOUBLE_EQ((Workload{.num_mtp_tokens = 4}.tokens_per_step()), 1 + 0.9 + 0.54 + 0.216 + 0.0432);
+  EXPECT_DOUBLE_EQ((Workload{.num_mtp_tokens = 5, .mtp_acceptance = {1}}.tokens_per_step()), 6);
+  EXPECT_DOUBLE_EQ((Workload{.num_mtp_tokens = 5, .mtp_acceptance = {0}}.tokens_per_step()), 1);
+}
+
+TEST(Workload, QueriesAreSharedOutAndRoundedUp) {
+  const ParallelPlan plan{.dp = 4};
+  EXPECT_EQ(rank_batch({.num_queries = 10}, plan).size(), 3u);
+  EXPECT_EQ(rank_batch({.num_queries = 1}, plan).size(), 1u);
+  EXPECT_EQ(rank_batch({.num_queries = 8}, plan).size(), 2u);
+}
+
+TEST(Workload, HitsMoveTokensToTheContext) {
+  Workload work{.query_length = 1000, .context_length = 24, .prefix_cache_hit_rate = 0.3337};
+  RankBatch batch = rank_batch(work, {.dp = 1});
+  EXPECT_EQ(batch.front().start, 24 + 333);
+  EXPECT_EQ(batch.front().num_tokens, 667);
+  EXPECT_EQ(batch.front().num_logits, 1);
+  work.decode = true;
+  work.num_mtp_tokens = 2;
+  work.query_length = 1;
+  batch = rank_batch(work, {.dp = 1});
+  EXPECT_EQ(batch.front().start, 24) << "not while decoding";
+  EXPECT_EQ(batch.front().num_tokens, 3);
+  EXPECT_EQ(num_logit_rows(batch), 3);
+}
+
+TEST(Workload, AtLeastOneTokenIsLeft) {
+  const RankBatch batch = rank_batch({.query_length = 1, .prefix_cache_hit_rate = 0.999}, {.dp = 1});
+  EXPECT_EQ(num_rows(batch), 1);
+}
+
+TEST(Workload, WhatMeansNothing) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(),
+               infinity = std::numeric_limits<double>::infinity();
+  constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+  EXPECT_NO_THROW(validate(Workload{}, preset_config("flash")));
+  expect_error({.num_queries = 0}, "--num-queries 0");
+  expect_error({.num_queries = -3}, "--num-queries -3");
+  expect_error({.num_queries = kHuge}, "--num-queries");
+  expect_error({.query_length = 0}, "--query-length 0");
+  expect_error({.query_length = kHuge}, "--query-length");
+  expect_error({.query_length = 2, .decode = true}, "--query-length 2 with --decode");
+  expect_error({.context_length = -1}, "--context-length -1");
+  expect_error({.context_length = kHuge}, "the model has 1048576");
+  expect_error({.query_length = kHuge, .context_length = kHuge}, "the model has 1048576");
+  expect_error({.context_length = 1 << 20}, "the model has 1048576");
+  expect_error({.num_queries = 1 << 20, .query_length = 1 << 20}, "rows");
+  expect_error({.decode = true, .num_mtp_tokens = -1}, "--num-mtp-tokens -1");
+  expect_error({.decode = true, .num_mtp_tokens = 17}, "--num-mtp-tokens 17");
+  for (const double rate : {-0.1, 1.1, nan})
+    expect_error({.mtp_acceptance = {0.5, rate}}, "--mtp-acceptance");
+  for (const double rate : {-0.1, 1.0, nan})
+    expect_error({.prefix_cache_hit_rate = rate}, "--prefix-cache-hit-rate");
+  for (const double imbalance : {0.9, -1.0, nan, infinity}) {
+    expect_error({.imbalance = imbalance}, "imbalance");
+    expect_error({.hash_imbalance = imbalance}, "imbalance");
+  }
+}
+
+}  // namespace
+}  // namespace baleen

@@ -1,0 +1,209 @@
+// The HTML reports in Chromium, opened from disk without a network. Needs the program ($BALEEN, or the release build) and the
+// packages of tests/web.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+
+const kRepository = dirname(dirname(dirname(dirname(fileURLToPath(import.meta.url)))));
+const kBaleen = process.env.BALEEN ?? join(kRepository, 'build', 'release', 'src', 'app', 'baleen');
+const kTestMs = 60_000;
+const { chromium } = createRequire(join(kRepository, 'tests', 'web', 'package.json'))('playwright-core');
+
+/** Decoding, drafts on a pipeline with micro-batches, prefill, a CPU-sized model, and one that does not fit. */
+const kSteps = {
+  decode: ['flash', '--num-devices', '4', '--tp', '4', '--decode', '--context-length', '8192'],
+  pipeline: ['pro', '--device', 'gb300', '--num-devices', '16', '--tp', '4', '--pp', '2', '--dbo', '--decode',
+    '--num-queries', '64', '--num-mtp-tokens', '2', '--context-length', '65536'],
+  prefill: ['flash', '--num-devices', '4', '--query-length', '8192', '--num-queries', '4'],
+  tiny: ['tiny-flash', '--decode', '--context-length', '100'],
+  full: ['pro', '--num-devices', '2', '--tp', '2', '--decode', '--context-length', '8192'],
+};
+const kPlots = ['roofline', 'throughput', 'cache-plot'];
+
+let browser;
+let folder;
+const figures = {};
+
+/** Status 1 is a deployment that does not fit: its report is written all the same. */
+function simulate(options) {
+  try {
+    return execFileSync(kBaleen, ['simulate', ...options], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
+  } catch (error) {
+    assert.equal(error.status, 1);
+    return error.stdout;
+  }
+}
+const fileOf = (name) => join(folder, `${name} & <report>.html`);
+
+before(
+  async () => {
+    folder = mkdtempSync(join(tmpdir(), 'baleen-report-'));
+    for (const [name, options] of Object.entries(kSteps))
+      figures[name] = JSON.parse(simulate([...options, '--html', fileOf(name), '--json']));
+    figures.search = JSON.parse(
+      simulate(['search', '--num-devices', '4', '--ttft', '2000', '--tpot', '50', '--top', '7', '--html', fileOf('search'), '--json']),
+    );
+    const executablePath = execFileSync('which', ['chromium'], { encoding: 'utf8' }).trim();
+    browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] });
+  },
+  { timeout: kTestMs },
+);
+after(async () => {
+  await browser?.close();
+  if (folder) rmSync(folder, { recursive: true });
+});
+
+/** A page that must stay quiet and ask for nothing but its own file. */
+async function withPage(name, options, body) {
+  const context = await browser.newContext({ offline: true, ...options });
+  const page = await context.newPage();
+  const trouble = [];
+  const requests = [];
+  page.on('console', (message) => trouble.push(message.text()));
+  page.on('pageerror', (error) => trouble.push(error.message));
+  page.on('request', (request) => requests.push(request.url()));
+  const url = pathToFileURL(fileOf(name)).href;
+  await page.goto(url);
+  await body(page);
+  assert.deepEqual(trouble, []);
+  assert.deepEqual(requests.filter((it) => it !== 'data:,'), [url]);
+  await context.close();
+}
+
+/** Rows of a table: what is shown, and the exact figures. */
+const rowsOf = (page, id) =>
+  page.locator(`#${id} tbody tr`).evaluateAll((rows) =>
+    rows.map((row) => [...row.cells].map((cell) => ({ text: cell.textContent, value: Number(cell.dataset.value) }))),
+  );
+
+for (const name of [...Object.keys(kSteps), 'search']) {
+  test(`${name}: words of every drawing can be read, marks lie within the axes`, { timeout: kTestMs }, () =>
+    withPage(name, { viewport: { width: 1400, height: 900 } }, async (page) => {
+      const drawings = await page.locator('figure svg').evaluateAll((all) =>
+        all.map((svg) => {
+          const box = (it) => {
+            const { left, top, right, bottom } = it.getBoundingClientRect();
+            return { left, top, right, bottom, text: it.textContent };
+          };
+          return {
+            name: svg.getAttribute('aria-label'),
+            own: box(svg),
+            frame: [...svg.querySelectorAll('.frame')].map(box)[0],
+            words: [...svg.querySelectorAll('text')].map(box),
+            marks: [...svg.querySelectorAll('circle, rect.piece, polyline')].map(box),
+            inAxes: [...svg.querySelectorAll('circle')].map((it) => {
+              const { left, top, right, bottom } = it.getBoundingClientRect();
+              return { x: (left + right) / 2, y: (top + bottom) / 2 };
+            }),
+          };
+        }),
+      );
+      assert.ok(drawings.length >= 2);
+      for (const { name: what, own, frame, words, marks, inAxes } of drawings) {
+        assert.ok(what, 'a drawing without a name');
+        assert.ok(words.length >= 4, `${what}: ${words.length} words`);
+        const inside = (outer, it) =>
+          it.left >= outer.left - 1 && it.right <= outer.right + 1 && it.top >= outer.top - 1 && it.bottom <= outer.bottom + 1;
+        for (const word of words) assert.ok(inside(own, word), `${what}: "${word.text}" is cut`);
+        for (const mark of marks) assert.ok(inside(own, mark), `${what}: a mark is cut: ${mark.text}`);
+        if (frame) {
+          for (const { x, y } of inAxes)
+            assert.ok(x >= frame.left - 1 && x <= frame.right + 1 && y >= frame.top - 1 && y <= frame.bottom + 1, what);
+        }
+        // Boxes of glyphs reach above and below what is inked.
+        const kEmpty = 3;
+        words.forEach((a, i) => {
+          for (const b of words.slice(i + 1)) {
+            const meet = a.left < b.right && b.left < a.right && a.top + kEmpty < b.bottom - kEmpty && b.top + kEmpty < a.bottom - kEmpty;
+            assert.ok(!meet, `${what}: "${a.text}" meets "${b.text}"`);
+          }
+        });
+      }
+    }));
+
+  for (const [width, colorScheme] of [[400, 'dark'], [1000, 'light'], [2400, 'light']]) {
+    test(`${name}: nothing overflows a page of ${width} pixels`, { timeout: kTestMs }, () =>
+      withPage(name, { viewport: { width, height: 900 }, colorScheme }, async (page) => {
+        const across = await page.evaluate(() => document.documentElement.scrollWidth);
+        assert.ok(across <= width, `${across} pixels`);
+        const [ink, paper] = await page.evaluate(() => {
+          const { color, backgroundColor } = getComputedStyle(document.body);
+          return [color, backgroundColor].map((it) => it.match(/\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0));
+        });
+        assert.ok(colorScheme === 'dark' ? ink > paper + 300 : paper > ink + 300, `${ink} on ${paper}`);
+      }));
+  }
+}
+
+for (const name of Object.keys(kSteps)) {
+  test(`${name}: bars and tables are those of --json`, { timeout: kTestMs }, () =>
+    withPage(name, { viewport: { width: 1400, height: 900 } }, async (page) => {
+      const { operations, memory, fits } = figures[name];
+      assert.equal(await page.locator('#operations-chart g.bar').count(), operations.length);
+      assert.equal(await page.locator('#memory-chart g.bar').count(), memory.length);
+      assert.equal(await page.locator('[role=alert]').count(), fits ? 0 : 1);
+      for (const plot of kPlots)
+        assert.ok((await page.locator(`#${plot} :is(circle, polyline)`).count()) >= (fits ? 4 : 2), plot);
+      const rows = await rowsOf(page, 'operations');
+      assert.deepEqual(
+        rows.map(([label, total, , calls, , bound, flops, bytes]) => ({
+          name: label.text, calls: calls.value, seconds: total.value, bound: bound.text, flops: flops.value, bytes: bytes.value,
+        })),
+        operations,
+      );
+      rows.forEach(([, total, mean, calls, , , gflop, mb], i) => {
+        const { seconds, flops, bytes } = operations[i];
+        assert.equal(total.text, (1e6 * seconds).toFixed(1));
+        assert.equal(calls.text, String(operations[i].calls));
+        assert.ok(Math.abs(Number(mean.text) - (1e6 * seconds) / operations[i].calls) < 0.0051);
+        assert.ok(Math.abs(Number(gflop.text) - 1e-9 * flops) < 0.00051);
+        assert.ok(Math.abs(Number(mb.text) - 1e-6 * bytes) < 0.00051);
+      });
+      const parts = await rowsOf(page, 'memory');
+      memory.forEach(({ bytes, total }, stage) => {
+        assert.deepEqual(
+          parts.map((row) => row[stage + 1].value),
+          [...Object.values(bytes), total, figures[name].device_memory_bytes],
+        );
+      });
+    }));
+}
+
+test('search: the front and the ranking are those of --json', { timeout: kTestMs }, () =>
+  withPage('search', {}, async (page) => {
+    const { ranked, pareto } = figures.search;
+    assert.equal(ranked.length, 7);
+    for (const [id, list] of [['ranked', ranked], ['pareto', pareto]]) {
+      assert.deepEqual(
+        (await rowsOf(page, id)).map((row) => row.slice(1).map((cell) => cell.value)),
+        list.map((it) => [it.tokens_per_second_per_device, it.tokens_per_second_per_user, it.ttft_seconds, it.tpot_seconds,
+          it.concurrency, it.num_mtp_tokens, it.memory_bytes]),
+      );
+    }
+    assert.equal(await page.locator('#pareto-plot circle').count(), pareto.length);
+  }));
+
+test('columns sort by figures, and by words', { timeout: kTestMs }, () =>
+  withPage('decode', {}, async (page) => {
+    const column = async (index) => (await rowsOf(page, 'operations')).map((row) => row[index]);
+    await page.locator('#operations').getByRole('button', { name: 'calls' }).click();
+    let calls = (await column(3)).map((cell) => cell.value);
+    assert.deepEqual(calls, [...calls].sort((a, b) => b - a));
+    await page.locator('#operations').getByRole('button', { name: 'calls' }).click();
+    calls = (await column(3)).map((cell) => cell.value);
+    assert.deepEqual(calls, [...calls].sort((a, b) => a - b));
+    await page.locator('#operations').getByRole('button', { name: 'operation' }).click();
+    const names = (await column(0)).map((cell) => cell.text);
+    assert.deepEqual(names, [...names].sort((a, b) => a.localeCompare(b)));
+  }));
+
+test('nothing is lost without the script', { timeout: kTestMs }, () =>
+  withPage('decode', { javaScriptEnabled: false }, async (page) => {
+    assert.ok((await page.locator('#operations tbody tr').count()) > 10);
+    assert.ok(await page.locator('#roofline svg').isVisible());
+  }));
