@@ -33,7 +33,7 @@ struct ProductShape : Sizes {
   using Sizes::kStages;
   using Sizes::kWarpgroups;
 
-  static constexpr int kMaxTokensAhead = 64;  ///< up to here a second set of weights fits in registers
+  static constexpr int kMaxTokensAhead = 96;  ///< up to here a second set of weights fits in registers
   template <int... kCounts>
   static constexpr int largest(std::integer_sequence<int, kCounts...>) {
     return std::max({kCounts...});

@@ -291,29 +291,37 @@ class Consumer {
     }
   }
 
-  /// Clamped SwiGLU times the routing weight, rounded to BF16, to `results`.
+  /// Of this thread's columns of sums: column i of 8 j + 2 q + e, i = 2 j + e.
+  __device__ int token_of(int i) const { return i / 2 * 8 + thread_ % 4 * 2 + i % 2; }
+
+  /// Clamped SwiGLU times the routing weight, rounded to BF16, to `results`. The fast exponential and quotient are off by a
+  /// few units of 2^-23, which the rounding to 2^-9 hides.
   template <int kTokens>
   __device__ void stage_inner(const ProductItem& item, const float (&acc)[Shape::kBlocks][kTokens / 2]) {
-    const float limit = p_.swiglu_limit;
+    const float limit = p_.swiglu_limit > 0.0F ? p_.swiglu_limit : __int_as_float(0x7F800000);
+    float routing_weight[kTokens / 4];
 #pragma unroll
     for (int i = 0; i < kTokens / 4; ++i) {
-      const int token = i / 2 * 8 + thread_ % 4 * 2 + i % 2;
-      if (token >= item.tile.num_rows) continue;
-      const float routing_weight = p_.row_weight[item.tile.first_row + token];
+      routing_weight[i] = p_.row_weight[item.tile.first_row + min(token_of(i), item.tile.num_rows - 1)];
+    }
+#pragma unroll
+    for (int i = 0; i < kTokens / 4; ++i) {
 #pragma unroll
       for (int block = 0; block < Shape::kBlocks; ++block) {
         float gate = to_bf16_and_back(acc[block][i / 2 * 4 + i % 2]);
         float up = to_bf16_and_back(acc[block][i / 2 * 4 + i % 2 + 2]);
-        if (limit > 0.0F) {  // comparisons that let NaN pass
-          gate = gate > limit ? limit : gate;
-          up = up > limit ? limit : up < -limit ? -limit : up;
-        }
-        const float activated = routing_weight * (gate / (1.0F + expf(-gate)) * up);
-        group_.results[token * Shape::kPitch + row_in_half_ + block * Shape::kBlockRows] =
-            __float2bfloat16_rn(activated);
+        gate = gate > limit ? limit : gate;  // comparisons that let NaN pass
+        up = up > limit ? limit : up < -limit ? -limit : up;
+        const float activated = routing_weight[i] * (__fdividef(gate, 1.0F + __expf(-gate)) * up);
+        if (token_of(i) < item.tile.num_rows) result(token_of(i), block) = __float2bfloat16_rn(activated);
       }
     }
     group_barrier();
+  }
+
+  /// Where this thread's value of `results` goes.
+  __device__ __nv_bfloat16& result(int token, int block) {
+    return group_.results[token * Shape::kPitch + row_in_half_ + block * Shape::kBlockRows];
   }
 
   /// Rounds to BF16 and writes to y, through `results`, one half of the rows after the other.
@@ -323,12 +331,10 @@ class Consumer {
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
       for (int i = 0; i < kTokens / 4; ++i) {
-        const int token = i / 2 * 8 + thread_ % 4 * 2 + i % 2;
-        if (token >= item.tile.num_rows) continue;
+        if (token_of(i) >= item.tile.num_rows) continue;
 #pragma unroll
         for (int block = 0; block < Shape::kBlocks; ++block) {
-          group_.results[token * Shape::kPitch + row_in_half_ + block * Shape::kBlockRows] =
-              __float2bfloat16_rn(acc[block][i / 2 * 4 + i % 2 + 2 * half]);
+          result(token_of(i), block) = __float2bfloat16_rn(acc[block][i / 2 * 4 + i % 2 + 2 * half]);
         }
       }
       group_barrier();

@@ -347,6 +347,20 @@ TEST(ExpertsSm90, ScalesFifteenBinadesApartAreExact) {
   EXPECT_CLOSE(run(cuda, layer, tokens), reference(layer, tokens), kRounded);
 }
 
+TEST(ExpertsSm90, ScalesFartherApartCountAsNothing) {
+  BALEEN_NEEDS_GPU();
+  TestCuda cuda;
+  Layer layer(cuda, {});
+  const Tokens tokens(layer.geometry(), 9, 3, 18);
+  // What is dropped is below 2^-14 of the row's largest values.
+  layer.change_group_scales(cuda, [&](std::int64_t row, std::uint8_t* scales, std::int64_t groups) {
+    for (std::int64_t i = 0; i < groups; ++i) {
+      scales[i] = static_cast<std::uint8_t>(i == row % groups ? 127 : (row + i) % 3 == 0 ? 0 : 127 - 17);
+    }
+  });
+  EXPECT_CLOSE(run(cuda, layer, tokens), reference(layer, tokens), kRounded);
+}
+
 TEST(ExpertsSm90, NaNStaysInItsRow) {
   BALEEN_NEEDS_GPU();
   TestCuda cuda;
