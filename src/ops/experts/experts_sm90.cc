@@ -12,7 +12,7 @@
 namespace baleen {
 namespace {
 
-constexpr std::int64_t kMostFewTokens = 1;
+constexpr std::int64_t kMostFewTokens = 8;
 constexpr std::int64_t kMostSomeTokens = 64;
 constexpr std::int64_t kMostSomeVisits = 512;
 constexpr int kBlock = 128;          // values that share an activation scale
