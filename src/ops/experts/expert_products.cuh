@@ -9,11 +9,10 @@
 #include "cuda/ptx/wgmma.h"
 #include "cuda/ptx/wgmma_e4m3.h"
 #include "cuda/warp_reduce.cuh"
+#include "ops/experts/expert_activation.cuh"
 #include "ops/experts/expert_pipeline.cuh"
 
 namespace baleen {
-
-__device__ inline float to_bf16_and_back(float value) { return __bfloat162float(__float2bfloat16_rn(value)); }
 
 /// Scales of one thread's weight rows, row `first_row` + 32 b of half h in matrix [b][h].
 template <class Shape, WeightFormat kFormat>
@@ -68,15 +67,7 @@ class WeightScales<Shape, WeightFormat::kFp4> {
   }
 
   /// What a row's sum is multiplied by at the end.
-  __device__ float row_factor(int block, int half) const {
-    constexpr int kNaN = 255;
-    constexpr float kSmallest = 0x1p-127F;  // code 0
-    const int code = top(block, half);
-    const float largest = code == kNaN ? __uint_as_float(0x7FC00000u)
-                          : code == 0  ? kSmallest
-                                       : __uint_as_float(static_cast<std::uint32_t>(code) << 23);
-    return largest * (1.0F / static_cast<float>(1 << kTopExponent));
-  }
+  __device__ float row_factor(int block, int half) const { return fp4_row_factor(top(block, half)); }
 
  private:
   static constexpr int kSlices = 4;  ///< a word each: four groups of 32
@@ -294,11 +285,10 @@ class Consumer {
   /// Of this thread's columns of sums: column i of 8 j + 2 q + e, i = 2 j + e.
   __device__ int token_of(int i) const { return i / 2 * 8 + thread_ % 4 * 2 + i % 2; }
 
-  /// Clamped SwiGLU times the routing weight, rounded to BF16, to `results`. The fast exponential and quotient are off by a
-  /// few units of 2^-23, which the rounding to 2^-9 hides.
+  /// The activation of gate and up, to `results`.
   template <int kTokens>
   __device__ void stage_inner(const ProductItem& item, const float (&acc)[Shape::kBlocks][kTokens / 2]) {
-    const float limit = p_.swiglu_limit > 0.0F ? p_.swiglu_limit : __int_as_float(0x7F800000);
+    const float limit = clamp_limit(p_.swiglu_limit);
     float routing_weight[kTokens / 4];
 #pragma unroll
     for (int i = 0; i < kTokens / 4; ++i) {
@@ -308,12 +298,9 @@ class Consumer {
     for (int i = 0; i < kTokens / 4; ++i) {
 #pragma unroll
       for (int block = 0; block < Shape::kBlocks; ++block) {
-        float gate = to_bf16_and_back(acc[block][i / 2 * 4 + i % 2]);
-        float up = to_bf16_and_back(acc[block][i / 2 * 4 + i % 2 + 2]);
-        gate = gate > limit ? limit : gate;  // comparisons that let NaN pass
-        up = up > limit ? limit : up < -limit ? -limit : up;
-        const float activated = routing_weight[i] * (__fdividef(gate, 1.0F + __expf(-gate)) * up);
-        if (token_of(i) < item.tile.num_rows) result(token_of(i), block) = __float2bfloat16_rn(activated);
+        const __nv_bfloat16 activated =
+            activate(acc[block][i / 2 * 4 + i % 2], acc[block][i / 2 * 4 + i % 2 + 2], limit, routing_weight[i]);
+        if (token_of(i) < item.tile.num_rows) result(token_of(i), block) = activated;
       }
     }
     group_barrier();

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "cuda/tensor_map.h"
 #include "ops/experts/expert_dispatch.h"
+#include "ops/experts/expert_one_token.h"
 #include "ops/experts/expert_products.h"
 #include "ops/experts/expert_weights.h"
 #include "ops/experts/experts.h"
@@ -96,15 +97,6 @@ void check_expert(const ExpertWeights& expert, WeightFormat format, std::int64_t
   check_matrix(expert.w2, format, width, inner_width);
 }
 
-/// Elements from one expert's scales to the next one's.
-std::int64_t scale_distance(std::span<const ExpertWeights> experts, WeightMatrix ExpertWeights::*which) {
-  if (experts.size() < 2) return 0;
-  const WeightMatrix& first = experts[0].*which;
-  const WeightMatrix& second = experts[1].*which;
-  return first.format == WeightFormat::kFp4 ? second.group_scales - first.group_scales
-                                            : second.block_scales - first.block_scales;
-}
-
 ExpertMatrix describe(std::span<const ExpertWeights> experts, WeightMatrix ExpertWeights::*which,
                       int half_rows) {
   const WeightMatrix& first = experts[0].*which;
@@ -115,7 +107,7 @@ ExpertMatrix describe(std::span<const ExpertWeights> experts, WeightMatrix Exper
                                  expert_distance(experts, which), first.rows, row_bytes, row_bytes, half_rows,
                                  kStageRowBytes, TileSwizzle::k128B),
           .scales = fp4 ? static_cast<const void*>(first.group_scales) : first.block_scales,
-          .scale_distance = scale_distance(experts, which)};
+          .scale_distance = expert_scale_distance(experts, which)};
 }
 
 ExpertMatrices describe(std::span<const ExpertWeights> experts, int half_rows) {
@@ -142,7 +134,6 @@ void quantised_products(const ExpertsArgs& args, const DispatchExtents& extents,
   const ExpertWeights& first = args.routed[0];
   const std::int64_t width = first.w1.cols, inner_width = first.w1.rows;
   const ProductVariant& variant = variant_for(extents.num_tokens, extents.num_selected);
-  if (args.shared != nullptr) check_expert(*args.shared, WeightFormat::kFp8, width, inner_width);
   const ExpertMatrices routed = describe(args.routed, variant.half_rows);
   const ExpertProducts products{
       .routed = routed,
@@ -214,6 +205,12 @@ void experts_sm90(const ExpertsArgs& args, CudaContext& context) {
     return;
   }
   BALEEN_CHECK(first.w1.format == WeightFormat::kFp4 || first.w1.format == WeightFormat::kFp8);
+  if (args.shared != nullptr) check_expert(*args.shared, WeightFormat::kFp8, width, inner_width);
+  if (extents.num_tokens == 1 && one_token_experts_fit(extents.num_selected, extents.has_shared)) {
+    auto* inner = context.scratch.allocate<Bf16Bits>(one_token_inner_values(extents.num_selected, inner_width));
+    one_token_experts_sm90(args, inner, context);
+    return;
+  }
   const ExpertScratch scratch = lay_out_quantised(context.scratch, extents, width, inner_width);
   dispatch_experts_sm90(args, extents, scratch.plan, scratch.rows, context);
   quantised_products(args, extents, scratch, context);
