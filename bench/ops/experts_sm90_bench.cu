@@ -242,14 +242,9 @@ class Bench {
 }  // namespace
 }  // namespace baleen
 
-int main(int argc, char** argv) {
+int main() {
   baleen::Bench bench;
   bench.verify();
-  if (argc > 1) {
-    for (const bool with_shared : {false, true})
-      for (int i = 1; i < argc; ++i) bench.time(std::atoi(argv[i]), with_shared);
-    return 0;
-  }
   for (const bool with_shared : {false, true}) {
     for (const int num_tokens : {1, 4, 16, 64, 128, 512, 1024, 4096}) bench.time(num_tokens, with_shared);
   }

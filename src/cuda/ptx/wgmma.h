@@ -36,9 +36,9 @@ __device__ inline std::uint64_t wgmma_descriptor(const void* tile, SmemSwizzle s
 }
 
 /// Of a tile of eight rows whose K axis is contiguous in chunks of 16 bytes only: row r of chunk c at
-/// c * chunk_stride_bytes + 16 r. A stride below 128 makes chunks overlap, for fewer rows than eight: the last ones are then of
-/// no use. To step along K, add whole chunk strides / 16.
-__device__ inline std::uint64_t wgmma_descriptor_unswizzled(const void* tile, std::uint32_t chunk_stride_bytes) {
+/// c * chunk_stride_bytes + 16 r. To step along K, add whole chunk strides / 16.
+__device__ inline std::uint64_t wgmma_descriptor_unswizzled(const void* tile,
+                                                            std::uint32_t chunk_stride_bytes) {
   return static_cast<std::uint64_t>((shared_address(tile) & 0x3FFFFu) >> 4) |
          static_cast<std::uint64_t>(chunk_stride_bytes >> 4) << 16;
 }

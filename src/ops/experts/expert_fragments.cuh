@@ -78,7 +78,8 @@ __device__ inline uint4 load_chunk(const std::uint8_t* row, int row_in_tile, int
 }
 
 /// This thread's 32 codes of FP4 of one row and slice, widened with `table`.
-__device__ inline void widen_fp4(const uint4& codes, const WidenedMagnitudes& table, int half, WeightFragment& to) {
+__device__ inline void widen_fp4(const uint4& codes, const WidenedMagnitudes& table, int half,
+                                 WeightFragment& to) {
   widen_e2m1(codes.x, table, to.a[0][half], to.a[0][half + 2]);
   widen_e2m1(codes.y, table, to.a[1][half], to.a[1][half + 2]);
   widen_e2m1(codes.z, table, to.a[2][half], to.a[2][half + 2]);

@@ -14,17 +14,15 @@
 namespace baleen {
 namespace {
 
-// Both kernels' blocks are meant to be on a multiprocessor at the same time.
 constexpr int kMaxGroups = 4;
 constexpr int kMaxThreads = kMaxGroups * kGroupThreads;
-constexpr int kBlocksPerSm = 2;
+constexpr int kRegisterBlocks =
+    2;  // blocks of a multiprocessor that registers suffice for, though shared memory does not
 
-constexpr int kInnerGroups = 3;      // of a block of the first kernel, for routed experts; one more is for the shared one
-constexpr int kSharedPieceRows = 16;  // of w1 and w3 each, so that the bytes of a piece are a routed one's in FP4
-#ifndef X_COLUMNS
-#define X_COLUMNS 1
-#endif
-constexpr int kXColumns = X_COLUMNS;
+constexpr int kInnerGroups =
+    3;  // of a block of the first kernel, for routed experts; one more is for the shared one
+constexpr int kSharedPieceRows =
+    16;  // of w1 and w3 each, so that the bytes of a piece are a routed one's in FP4
 
 struct OneTokenParams {
   ExpertRows gate, up, down;  ///< of the routed experts
@@ -45,25 +43,28 @@ struct OneTokenParams {
   [[nodiscard]] __host__ __device__ int num_pairs() const { return (num_selected + 1) / 2; }
   /// Where the shared expert's visit comes.
   [[nodiscard]] __host__ __device__ int shared_visit() const { return 2 * num_pairs(); }
-  [[nodiscard]] __host__ __device__ int num_visits() const { return has_shared ? shared_visit() + 1 : num_selected; }
+  [[nodiscard]] __host__ __device__ int num_visits() const {
+    return has_shared ? shared_visit() + 1 : num_selected;
+  }
 };
 
 /// Slices of a row of `num_values`, up to a whole stage of FP4.
-__host__ __device__ constexpr int padded_slices(int num_values) { return (num_values / kFp8RowBlock + 1) / 2 * 2; }
+__host__ __device__ constexpr int padded_slices(int num_values) {
+  return (num_values / kFp8RowBlock + 1) / 2 * 2;
+}
 
 /// Where column `column` of chunk `chunk` of slice `slice` is.
-template <int kColumns>
 __device__ std::uint8_t* column_chunk(std::uint8_t* columns, int slice, int chunk, int column) {
-  return columns + kChunkBytes * ((slice * kSliceChunks + chunk) * kColumns + column);
+  return columns + kChunkBytes * ((slice * kSliceChunks + chunk) * kProductColumns + column);
 }
 
 /// Word `source` of a slice to its place for the products.
-template <int kColumns>
-__device__ void store_column_word(std::uint8_t* columns, int slice, int column, int source, std::uint32_t codes) {
+__device__ void store_column_word(std::uint8_t* columns, int slice, int column, int source,
+                                  std::uint32_t codes) {
   constexpr int kChunkWords = kChunkBytes / 4;
   const int word = product_word(source);
   reinterpret_cast<std::uint32_t*>(
-      column_chunk<kColumns>(columns, slice, word / kChunkWords, column))[word % kChunkWords] = codes;
+      column_chunk(columns, slice, word / kChunkWords, column))[word % kChunkWords] = codes;
 }
 
 __device__ int warp_index() { return static_cast<int>(threadIdx.x) / kWarpLanes; }
@@ -99,20 +100,21 @@ __device__ void quantise_x(const OneTokenParams& p, std::uint8_t* columns, float
       codes = piece.codes[0];
       scale = piece.scale;
     }
-    store_column_word<kXColumns>(columns, slice, 0, lane, slice < num_slices ? codes : 0);
+    store_column_word(columns, slice, 0, lane, slice < num_slices ? codes : 0);
     if (lane == 0) scales[slice] = slice < num_slices ? scale : 0.0F;
   }
 }
 
 /// Both products' first: a = silu(w1 x) (w3 x) of all visits. Blocks share them in pieces of 32 rows of w1 and as many of w3.
 template <WeightFormat kRouted, int kStages>
-__global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm) inner_kernel(const __grid_constant__ OneTokenParams p) {
+__global__ void __launch_bounds__(kMaxThreads, kRegisterBlocks)
+    inner_kernel(const __grid_constant__ OneTokenParams p) {
   extern __shared__ __align__(1024) std::uint8_t rings[];
   __shared__ WidenedMagnitudes tables[kWidenedTables];
   const int num_groups = static_cast<int>(blockDim.x) / kGroupThreads;
   std::uint8_t* const x_columns = rings + num_groups * kStages * kGroupStageBytes;
-  auto* const x_scales = reinterpret_cast<float*>(x_columns + padded_slices(p.width) * kFp8RowBlock * kXColumns +
-                                                  kProductColumns * kChunkBytes);
+  auto* const x_scales =
+      reinterpret_cast<float*>(x_columns + padded_slices(p.width) * kFp8RowBlock * kProductColumns);
   const int row = row_in_piece();
   if (threadIdx.x < kWidenedTables) tables[threadIdx.x] = widened_magnitudes(static_cast<int>(threadIdx.x));
   const auto prepare = [&] {
@@ -146,7 +148,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm) inner_kernel(const 
     prepare();
     while (first_row < p.inner_width) {
       float acc[4];
-      product.template multiply<kXColumns>(tables, x_columns, x_scale, acc);
+      product.multiply(tables, x_columns, x_scale, acc);
       finish(acc, p.shared_visit(), first_row, 1.0F, valid);
       first_row += static_cast<int>(gridDim.x) * kSharedPieceRows;
       if (first_row < p.inner_width) begin(first_row);
@@ -175,7 +177,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm) inner_kernel(const 
       if (expert >= 0) {
         const float routing_weight = p.weights[visit];
         float acc[4];
-        product.template multiply<kXColumns>(tables, x_columns, x_scale, acc);
+        product.multiply(tables, x_columns, x_scale, acc);
         finish(acc, visit, item % num_pieces * kPieceRows, routing_weight, true);
       }
       item += static_cast<int>(gridDim.x) * kInnerGroups;
@@ -195,7 +197,8 @@ __device__ void quantise_inner(const OneTokenParams& p, std::uint8_t* columns, f
   const int num_blocks = padded * kProductColumns;
 #pragma unroll 2
   for (int first = warp_index() * kBlocksOfWarp; first < num_blocks; first += num_warps * kBlocksOfWarp) {
-    const int block = first + lane_index() / kLanes;  // kProductColumns is a multiple of kBlocksOfWarp: within
+    const int block =
+        first + lane_index() / kLanes;  // kProductColumns is a multiple of kBlocksOfWarp: within
     const int slice = block / kProductColumns, column = block % kProductColumns;
     const bool inside = slice < num_slices && column < p.num_visits();
     const Bf16Bits* from = p.inner + static_cast<std::int64_t>(inside ? column : 0) * p.inner_width +
@@ -203,13 +206,13 @@ __device__ void quantise_inner(const OneTokenParams& p, std::uint8_t* columns, f
     float values[kValues];
 #pragma unroll
     for (int i = 0; i < kValues / 8; ++i) {
-      unpack_bf16(*reinterpret_cast<const uint4*>(from + 8 * i), reinterpret_cast<float(&)[8]>(values[8 * i]));
+      unpack_bf16(*reinterpret_cast<const uint4*>(from + 8 * i),
+                  reinterpret_cast<float(&)[8]>(values[8 * i]));
     }
     const Fp8Piece<kValues> piece = quantise_fp8_block(values);
 #pragma unroll
     for (int i = 0; i < kValues / 4; ++i) {
-      store_column_word<kProductColumns>(columns, slice, column, lane * (kValues / 4) + i,
-                                         inside ? piece.codes[i] : 0);
+      store_column_word(columns, slice, column, lane * (kValues / 4) + i, inside ? piece.codes[i] : 0);
     }
     if (lane == 0) scales[slice * kProductColumns + column] = inside ? piece.scale : 0.0F;
   }
@@ -236,7 +239,8 @@ __device__ void order_visits(const OneTokenParams& p, int* order, int* count) {
 /// The other: y = w2 a of all visits, and their sum. A block has 32 columns of `out`; warpgroup w of it the rows of visits
 /// 2 w and 2 w + 1, the last one the shared expert's.
 template <WeightFormat kRouted, int kStages>
-__global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm) down_kernel(const __grid_constant__ OneTokenParams p) {
+__global__ void __launch_bounds__(kMaxThreads, kRegisterBlocks)
+    down_kernel(const __grid_constant__ OneTokenParams p) {
   extern __shared__ __align__(1024) std::uint8_t rings[];
   __shared__ WidenedMagnitudes tables[kWidenedTables];
   __shared__ float y[kProductColumns][kPieceRows];
@@ -244,7 +248,8 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm) down_kernel(const _
   __shared__ int num_visits;
   const int num_groups = static_cast<int>(blockDim.x) / kGroupThreads;
   std::uint8_t* const columns = rings + num_groups * kStages * kGroupStageBytes;
-  auto* const scales = reinterpret_cast<float*>(columns + padded_slices(p.inner_width) * kFp8RowBlock * kProductColumns);
+  auto* const scales =
+      reinterpret_cast<float*>(columns + padded_slices(p.inner_width) * kFp8RowBlock * kProductColumns);
   const int first_row = static_cast<int>(blockIdx.x) * kPieceRows, row = row_in_piece();
   if (threadIdx.x < kWidenedTables) tables[threadIdx.x] = widened_magnitudes(static_cast<int>(threadIdx.x));
   if (warp_index() == 0) order_visits(p, order, &num_visits);
@@ -257,7 +262,7 @@ __global__ void __launch_bounds__(kMaxThreads, kBlocksPerSm) down_kernel(const _
     ptx::fence_proxy_async();
     __syncthreads();
     float acc[4];
-    product.template multiply<kProductColumns>(
+    product.multiply(
         tables, columns,
         [&](int slice) {
           return *reinterpret_cast<const float2*>(scales + slice * kProductColumns + own_columns);
@@ -309,12 +314,13 @@ void launch_both(const OneTokenParams& p, CudaContext& context) {
   const int pieces = (p.num_selected * (p.inner_width / kPieceRows) + kInnerGroups - 1) / kInnerGroups;
   const int rounds = (pieces + context.num_sms - 1) / context.num_sms;
   const int inner_groups = kInnerGroups + shared_groups;
-  launch_kernel("multiplying a token's experts, w1 and w3", inner_kernel<kRouted, kStages>,
-                {.grid = dim3(static_cast<unsigned>((pieces + rounds - 1) / rounds)),
-                 .threads = inner_groups * kGroupThreads,
-                 .shared_bytes = rings(inner_groups) + padded_slices(p.width) * (kFp8RowBlock * kXColumns + 4) +
-                                 kProductColumns * kChunkBytes},
-                context.stream, p);
+  launch_kernel(
+      "multiplying a token's experts, w1 and w3", inner_kernel<kRouted, kStages>,
+      {.grid = dim3(static_cast<unsigned>((pieces + rounds - 1) / rounds)),
+       .threads = inner_groups * kGroupThreads,
+       .shared_bytes = rings(inner_groups) + padded_slices(p.width) * (kFp8RowBlock * kProductColumns +
+                                                                       static_cast<int>(sizeof(float)))},
+      context.stream, p);
   const int down_groups = p.num_pairs() + shared_groups;
   launch_kernel("multiplying a token's experts, w2", down_kernel<kRouted, kStages>,
                 {.grid = dim3(static_cast<unsigned>(p.width / kPieceRows)),
@@ -358,13 +364,13 @@ void one_token_experts_sm90(const ExpertsArgs& args, Bf16Bits* inner, CudaContex
                               .num_selected = static_cast<std::int32_t>(args.ids.extent(1)),
                               .has_shared = args.shared != nullptr,
                               .swiglu_limit = args.swiglu_limit};
-  // What the rings of two blocks leave of shared memory is for the activations.
   constexpr int kStages = 3, kStagesWithoutShared = 4;
   const bool fp4 = first.w1.format == WeightFormat::kFp4;
-  const auto launch = args.shared != nullptr
-                          ? (fp4 ? launch_both<WeightFormat::kFp4, kStages> : launch_both<WeightFormat::kFp8, kStages>)
-                          : (fp4 ? launch_both<WeightFormat::kFp4, kStagesWithoutShared>
-                                 : launch_both<WeightFormat::kFp8, kStagesWithoutShared>);
+  const auto launch =
+      args.shared != nullptr
+          ? (fp4 ? launch_both<WeightFormat::kFp4, kStages> : launch_both<WeightFormat::kFp8, kStages>)
+          : (fp4 ? launch_both<WeightFormat::kFp4, kStagesWithoutShared>
+                 : launch_both<WeightFormat::kFp8, kStagesWithoutShared>);
   launch(params, context);
 }
 

@@ -5,7 +5,7 @@
 /// which a thread sees its own part only, so nobody waits for anybody.
 ///
 /// Columns of activations lie in shared memory without a swizzle: chunk c (16 bytes) of slice s, column n at
-/// 16 ((8 s + c) kColumns + n). Fewer columns than the instruction's eight are allowed: the others read what follows.
+/// 16 (8 (8 s + c) + n). What is in columns that nobody wants does not matter.
 #pragma once
 
 #include <cstdint>
@@ -173,16 +173,16 @@ class RowProduct {
   }
 
   /// acc[2 half + i]: of this thread's row of that half, column 2 q + i. `column_scales(slice)`: the two columns'.
-  template <int kColumns, class ColumnScales>
-  __device__ void multiply(const WidenedMagnitudes* tables, const std::uint8_t* columns, ColumnScales column_scales,
-                           float (&acc)[4]) {
-    constexpr int kInstructions = 4;  // of two chunks, in a slice
-    constexpr int kSliceStep = kSliceChunks * kColumns;
-    constexpr int kInstructionStep = 2 * kColumns;
+  template <class ColumnScales>
+  __device__ void multiply(const WidenedMagnitudes* tables, const std::uint8_t* columns,
+                           ColumnScales column_scales, float (&acc)[4]) {
+    constexpr int kInstructions = 4;                       // of two chunks, in a slice
+    constexpr int kInstructionStep = 2 * kProductColumns;  // in the descriptor's units, which are chunks
+    constexpr int kSliceStep = kSliceChunks * kProductColumns;
     scales_.find_tops();
 #pragma unroll
     for (float& value : acc) value = 0.0F;
-    const std::uint64_t first = ptx::wgmma_descriptor_unswizzled(columns, kColumns * kChunkBytes);
+    const std::uint64_t first = ptx::wgmma_descriptor_unswizzled(columns, kProductColumns * kChunkBytes);
     int slot = 0;
 #pragma unroll 1
     for (int stage = 0; stage < num_stages_; ++stage) {
@@ -194,7 +194,8 @@ class RowProduct {
         float partial[4];
         load(tables, slot, slice, fragment);
         if (slice == kSlices - 1) copy(stage + kStages, slot);
-        const std::uint64_t descriptor = first + static_cast<std::uint64_t>((stage * kSlices + slice) * kSliceStep);
+        const std::uint64_t descriptor =
+            first + static_cast<std::uint64_t>((stage * kSlices + slice) * kSliceStep);
         ptx::wgmma_fence();
 #pragma unroll
         for (int i = 0; i < kInstructions; ++i) {

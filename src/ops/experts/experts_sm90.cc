@@ -13,15 +13,14 @@
 namespace baleen {
 namespace {
 
-constexpr std::int64_t kMostFewTokens = 8;
-constexpr std::int64_t kMostSomeTokens = 64;
-constexpr std::int64_t kMostSomeVisits = 512;
+constexpr std::int64_t kMostFewTokens = 64;
+constexpr std::int64_t kMostFewVisits = 512;
 constexpr int kBlock = 128;          // values that share an activation scale
 constexpr int kStageRowBytes = 128;  // of a weight row, in one box
 
 const ProductVariant& variant_for(std::int64_t num_tokens, std::int64_t num_selected) {
-  if (num_tokens > kMostSomeTokens || num_tokens * num_selected > kMostSomeVisits) return kManyTokens;
-  return num_tokens > kMostFewTokens ? kSomeTokens : kFewTokens;
+  const bool few = num_tokens <= kMostFewTokens && num_tokens * num_selected <= kMostFewVisits;
+  return few ? kFewTokens : kManyTokens;
 }
 
 struct ExpertScratch {
@@ -165,10 +164,9 @@ std::int64_t experts_sm90_scratch_bytes(std::int64_t num_rows, std::int64_t num_
     return DispatchExtents{rows, num_selected, num_experts, true, variant_for(rows, num_selected).max_tokens};
   };
   // What a variant needs grows with the rows.
-  std::int64_t most = 0;
+  std::int64_t most = Arena::bytes_for<Bf16Bits>(one_token_inner_values(num_selected, inner_width));
   for (const std::int64_t rows :
-       {std::min(num_rows, kMostFewTokens),
-        std::min({num_rows, kMostSomeTokens, std::max<std::int64_t>(1, kMostSomeVisits / num_selected)}),
+       {std::min({num_rows, kMostFewTokens, std::max<std::int64_t>(1, kMostFewVisits / num_selected)}),
         num_rows}) {
     ScratchCounter quantised, bf16;
     (void)lay_out_quantised(quantised, extents_of(rows), width, inner_width);
@@ -207,7 +205,8 @@ void experts_sm90(const ExpertsArgs& args, CudaContext& context) {
   BALEEN_CHECK(first.w1.format == WeightFormat::kFp4 || first.w1.format == WeightFormat::kFp8);
   if (args.shared != nullptr) check_expert(*args.shared, WeightFormat::kFp8, width, inner_width);
   if (extents.num_tokens == 1 && one_token_experts_fit(extents.num_selected, extents.has_shared)) {
-    auto* inner = context.scratch.allocate<Bf16Bits>(one_token_inner_values(extents.num_selected, inner_width));
+    auto* inner =
+        context.scratch.allocate<Bf16Bits>(one_token_inner_values(extents.num_selected, inner_width));
     one_token_experts_sm90(args, inner, context);
     return;
   }
