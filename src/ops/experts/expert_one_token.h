@@ -2,9 +2,9 @@
 ///
 /// Every multiprocessor streams an equal share of the visited experts' rows. There is no ring that warps hand each other:
 /// a thread copies the weights that it will itself put into registers (expert_row_product.cuh), and begins as soon as it knows
-/// the ids. The second kernel starts while the first one runs and fills its rings with rows of w2 meanwhile, so
-/// memory does not pause between them. It takes all visits of its columns, one column of the instruction for each, and adds
-/// them itself.
+/// the ids. A block of the second kernel starts where one of the first has ended, and fills its rings with rows of w2
+/// while it waits for the others. It takes all visits of its columns, one column of the instruction for each, and adds them
+/// itself.
 #pragma once
 
 #include <cstdint>

@@ -16,13 +16,12 @@ namespace {
 
 constexpr int kMaxGroups = 4;
 constexpr int kMaxThreads = kMaxGroups * kGroupThreads;
-constexpr int kRegisterBlocks =
-    2;  // blocks of a multiprocessor that registers suffice for, though shared memory does not
+constexpr int kRegisterBlocks = 2;  // that registers suffice for (shared memory does for one)
 
-constexpr int kInnerGroups =
-    3;  // of a block of the first kernel, for routed experts; one more is for the shared one
-constexpr int kSharedPieceRows =
-    16;  // of w1 and w3 each, so that the bytes of a piece are a routed one's in FP4
+// A block of the first kernel has that many groups for routed experts and one more for the shared one, whose pieces have rows
+// (of w1 and w3 each) for the bytes of a routed one's in FP4.
+constexpr int kInnerGroups = 3;
+constexpr int kSharedPieceRows = 16;
 
 struct OneTokenParams {
   ExpertRows gate, up, down;  ///< of the routed experts
