@@ -16,7 +16,6 @@ namespace {
 
 constexpr int kMaxGroups = 4;
 constexpr int kMaxThreads = kMaxGroups * kGroupThreads;
-constexpr int kRegisterBlocks = 2;  // that registers suffice for (shared memory does for one)
 
 // A block of the first kernel has that many groups for routed experts and one more for the shared one, whose pieces have rows
 // (of w1 and w3 each) for the bytes of a routed one's in FP4.
@@ -106,8 +105,7 @@ __device__ void quantise_x(const OneTokenParams& p, std::uint8_t* columns, float
 
 /// Both products' first: a = silu(w1 x) (w3 x) of all visits. Blocks share them in pieces of 32 rows of w1 and as many of w3.
 template <WeightFormat kRouted, int kStages>
-__global__ void __launch_bounds__(kMaxThreads, kRegisterBlocks)
-    inner_kernel(const __grid_constant__ OneTokenParams p) {
+__global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_constant__ OneTokenParams p) {
   extern __shared__ __align__(1024) std::uint8_t rings[];
   __shared__ WidenedMagnitudes tables[kWidenedTables];
   const int num_groups = static_cast<int>(blockDim.x) / kGroupThreads;
@@ -238,8 +236,7 @@ __device__ void order_visits(const OneTokenParams& p, int* order, int* count) {
 /// The other: y = w2 a of all visits, and their sum. A block has 32 columns of `out`; warpgroup w of it the rows of visits
 /// 2 w and 2 w + 1, the last one the shared expert's.
 template <WeightFormat kRouted, int kStages>
-__global__ void __launch_bounds__(kMaxThreads, kRegisterBlocks)
-    down_kernel(const __grid_constant__ OneTokenParams p) {
+__global__ void __launch_bounds__(kMaxThreads, 1) down_kernel(const __grid_constant__ OneTokenParams p) {
   extern __shared__ __align__(1024) std::uint8_t rings[];
   __shared__ WidenedMagnitudes tables[kWidenedTables];
   __shared__ float y[kProductColumns][kPieceRows];
