@@ -35,6 +35,14 @@ __device__ inline std::uint64_t wgmma_descriptor(const void* tile, SmemSwizzle s
          static_cast<std::uint64_t>(swizzle) << 62;
 }
 
+/// Of a tile of eight rows whose K axis is contiguous in chunks of 16 bytes only: row r of chunk c at
+/// c * chunk_stride_bytes + 16 r. To step along K, add whole chunk strides / 16.
+__device__ inline std::uint64_t wgmma_descriptor_unswizzled(const void* tile,
+                                                            std::uint32_t chunk_stride_bytes) {
+  return static_cast<std::uint64_t>((shared_address(tile) & 0x3FFFFu) >> 4) |
+         static_cast<std::uint64_t>(chunk_stride_bytes >> 4) << 16;
+}
+
 /// Of an operand that is taken transposed: its M or N axis is contiguous, 64 (32, 16) values to a swizzled row, one such row
 /// for each value of K, eight rows to a group. `group_stride_bytes`: from eight values of K to the next eight;
 /// `span_stride_bytes`: from one row's values of M or N to the next row's. To step along K, add bytes / 16.

@@ -83,10 +83,10 @@ __global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams
   ptx::launch_next_kernel();
 
   for (int i = thread; i < num_own; i += kThreads) own_ids[i] = p.input.ids[first_slot + i];
-  for (int slot = thread; slot < first_slot; slot += kThreads) {
-    const int id = p.input.ids[slot];
-    if (id >= 0) atomicAdd(&next_row[id], 1);
-  }
+  for_each_visit(p.input, [&](int slot, int id) {
+    atomicAdd(&visits[id], 1);
+    if (slot < first_slot) atomicAdd(&next_row[id], 1);
+  });
   const ExpertPlan expert = plan_expert(p.input, visits, warp_sums);
   if (thread < num_experts) next_row[thread] += expert.first_row;
   __syncthreads();

@@ -45,6 +45,16 @@ __device__ inline WidenedMagnitudes widened_magnitudes(int index) {
 /// Of a group with scale code `scale` in a row whose largest is `top`.
 __device__ inline int widened_table(int scale, int top) { return max(kExactBinades + scale - top, 0); }
 
+/// What the sum of a row whose largest scale code is `top` is multiplied by at the end.
+__device__ inline float fp4_row_factor(int top) {
+  constexpr int kNaN = 255;
+  constexpr float kSmallest = 0x1p-127F;  // code 0
+  const float largest = top == kNaN ? __uint_as_float(0x7FC00000u)
+                        : top == 0  ? kSmallest
+                                    : __uint_as_float(static_cast<std::uint32_t>(top) << 23);
+  return largest * (1.0F / static_cast<float>(1 << kTopExponent));
+}
+
 /// Eight codes of e2m1 (lowest nibble first) to eight of e4m3.
 __device__ inline void widen_e2m1(std::uint32_t codes, const WidenedMagnitudes& table, std::uint32_t& first,
                                   std::uint32_t& second) {
@@ -67,27 +77,33 @@ __device__ inline uint4 load_chunk(const std::uint8_t* row, int row_in_tile, int
   return *reinterpret_cast<const uint4*>(row + 16 * (chunk ^ (row_in_tile & 7)));
 }
 
-/// This thread's 32 codes of FP4 of one row and slice `slice` of two.
-__device__ inline void load_fp4_row(const std::uint8_t* row, int row_in_tile, int slice, int q,
-                                    const WidenedMagnitudes& table, int half, WeightFragment& to) {
-  const uint4 codes = load_chunk(row, row_in_tile, 4 * slice + q);
+/// This thread's 32 codes of FP4 of one row and slice, widened with `table`.
+__device__ inline void widen_fp4(const uint4& codes, const WidenedMagnitudes& table, int half,
+                                 WeightFragment& to) {
   widen_e2m1(codes.x, table, to.a[0][half], to.a[0][half + 2]);
   widen_e2m1(codes.y, table, to.a[1][half], to.a[1][half + 2]);
   widen_e2m1(codes.z, table, to.a[2][half], to.a[2][half + 2]);
   widen_e2m1(codes.w, table, to.a[3][half], to.a[3][half + 2]);
 }
 
-/// This thread's 32 codes of FP8 of one row.
+/// Chunk `j` of two of this thread's 32 codes of FP8 of one row.
+__device__ inline void place_fp8(const uint4& codes, int j, int half, WeightFragment& to) {
+  to.a[2 * j][half] = codes.x;
+  to.a[2 * j][half + 2] = codes.y;
+  to.a[2 * j + 1][half] = codes.z;
+  to.a[2 * j + 1][half + 2] = codes.w;
+}
+
+/// Of slice `slice` of two.
+__device__ inline void load_fp4_row(const std::uint8_t* row, int row_in_tile, int slice, int q,
+                                    const WidenedMagnitudes& table, int half, WeightFragment& to) {
+  widen_fp4(load_chunk(row, row_in_tile, 4 * slice + q), table, half, to);
+}
+
 __device__ inline void load_fp8_row(const std::uint8_t* row, int row_in_tile, int q, int half,
                                     WeightFragment& to) {
 #pragma unroll
-  for (int j = 0; j < 2; ++j) {
-    const uint4 codes = load_chunk(row, row_in_tile, 2 * q + j);
-    to.a[2 * j][half] = codes.x;
-    to.a[2 * j][half + 2] = codes.y;
-    to.a[2 * j + 1][half] = codes.z;
-    to.a[2 * j + 1][half + 2] = codes.w;
-  }
+  for (int j = 0; j < 2; ++j) place_fp8(load_chunk(row, row_in_tile, 2 * q + j), j, half, to);
 }
 
 }  // namespace baleen

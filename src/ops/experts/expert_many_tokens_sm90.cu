@@ -10,6 +10,7 @@ struct ManyTokenSizes {
   static constexpr int kBoxTokens = 56, kSmallBoxTokens = 16, kMaxSmallBoxes = 3;
   static constexpr int kScaleBoxTokens = 64;
   static constexpr int kPlannedTiles = 0;
+  static constexpr int kScaleWarps = 3;
   // The loading warps give registers to those that multiply.
   static constexpr int kConsumerRegisters = 224, kProducerRegisters = 56;
 };

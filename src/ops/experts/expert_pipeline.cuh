@@ -23,17 +23,21 @@ namespace baleen {
 ///
 /// `Sizes` has these; TokenCounts, the widths of the instructions in ascending order; kBoxTokens and kSmallBoxTokens, the rows of
 /// one copy of codes, and kMaxSmallBoxes, how many small ones stand in for large ones; kScaleBoxTokens; kPlannedTiles, the
-/// tiles that blocks plan for themselves (0: they read the plan); kConsumerRegisters and kProducerRegisters (0: as the
+/// tiles that blocks plan for themselves (0: they read the plan); kScaleWarps, that prepare FP4 scales (0: consumers do it
+/// themselves; expert_scale_warps.cuh); kConsumerRegisters and kProducerRegisters (0: as the
 /// launch gives them).
 template <class Sizes>
 struct ProductShape : Sizes {
   using Sizes::kBlocks;
   using Sizes::kGroups;
   using Sizes::kScaleBoxTokens;
+  using Sizes::kScaleWarps;
   using Sizes::kStages;
   using Sizes::kWarpgroups;
 
-  static constexpr int kMaxTokensAhead = 64;  ///< up to here a second set of weights fits in registers
+  // Up to here a second set of weights fits in registers, widened or as it comes from memory.
+  static constexpr int kMaxTokensAhead = 64;
+  static constexpr int kMaxTokensLoadedAhead = 96;
   template <int... kCounts>
   static constexpr int largest(std::integer_sequence<int, kCounts...>) {
     return std::max({kCounts...});
@@ -57,6 +61,7 @@ struct ProductShape : Sizes {
   static_assert(kStageBytes % 1024 == 0 && kSliceTokenBytes % 1024 == 0);
   static constexpr int kScaleSlots =
       ((kMaxTokens + kScaleBoxTokens - 1) / kScaleBoxTokens * kScaleBoxTokens + 31) / 32 * 32;
+  static constexpr int kScaleStages = kScaleWarps > 0 ? kStages : 1;
   static constexpr int kPitch = kHalfRows + 8;  ///< BF16 values from token to token of staged results
 };
 
@@ -68,6 +73,10 @@ template <class Shape>
 struct GroupMemory {
   alignas(128) float token_scales[Shape::kStages][Shape::kMaxSlices][Shape::kScaleSlots];
   alignas(16) __nv_bfloat16 results[Shape::kMaxTokens * Shape::kPitch];
+  // Where there are scale warps. Of a stage's FP4 rows and groups, the table's place in bytes; of an item's rows, the largest scale
+  // (in its first stage).
+  alignas(8) std::uint8_t table_offsets[Shape::kScaleStages][2 * Shape::kHalfRows][2 * kFp8RowBlock / 32];
+  std::uint8_t tops[Shape::kScaleStages][2 * Shape::kHalfRows];
   std::uint64_t full[Shape::kStages];
   std::uint64_t empty[Shape::kStages];
   int completes_block;

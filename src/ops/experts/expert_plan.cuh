@@ -24,19 +24,33 @@ __device__ inline int block_exclusive_sum(int value, int* warp_sums) {
   return before;
 }
 
+/// `count(slot, id)` for this thread's share of the slots whose ids are not of padding; loads go ahead of it.
+template <class Count>
+__device__ void for_each_visit(const PlanInput& input, Count count) {
+  constexpr int kLoads = 8;
+  const int num_slots = input.num_tokens * input.num_selected;
+  for (int first = static_cast<int>(threadIdx.x); first < num_slots; first += kLoads * kPlanThreads) {
+    int ids[kLoads];
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int slot = first + i * kPlanThreads;
+      ids[i] = slot < num_slots ? input.ids[slot] : -1;
+    }
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      if (ids[i] >= 0) count(first + i * kPlanThreads, ids[i]);
+    }
+  }
+}
+
 /// The part of a plan that the thread of one expert knows.
 struct ExpertPlan {
   int visits;
   int first_row;
 };
 
-/// `visits`: [num_experts] of shared memory, zero. Ends without a barrier.
-__device__ inline ExpertPlan plan_expert(const PlanInput& input, int* visits, int* warp_sums) {
-  const int num_slots = input.num_tokens * input.num_selected;
-  for (int slot = threadIdx.x; slot < num_slots; slot += kPlanThreads) {
-    const int id = input.ids[slot];
-    if (id >= 0) atomicAdd(&visits[id], 1);
-  }
+/// `visits`: [num_experts] of shared memory: every expert's, once the block's threads have met. Ends without a barrier.
+__device__ inline ExpertPlan plan_expert(const PlanInput& input, const int* visits, int* warp_sums) {
   __syncthreads();
   const int count = static_cast<int>(threadIdx.x) < input.num_experts ? visits[threadIdx.x] : 0;
   return {count, block_exclusive_sum((count + kRowAlignment - 1) / kRowAlignment * kRowAlignment, warp_sums)};

@@ -9,131 +9,12 @@
 #include "cuda/ptx/wgmma.h"
 #include "cuda/ptx/wgmma_e4m3.h"
 #include "cuda/warp_reduce.cuh"
+#include "ops/experts/expert_activation.cuh"
 #include "ops/experts/expert_pipeline.cuh"
+#include "ops/experts/expert_scale_warps.cuh"
+#include "ops/experts/expert_weight_scales.cuh"
 
 namespace baleen {
-
-__device__ inline float to_bf16_and_back(float value) { return __bfloat162float(__float2bfloat16_rn(value)); }
-
-/// Scales of one thread's weight rows, row `first_row` + 32 b of half h in matrix [b][h].
-template <class Shape, WeightFormat kFormat>
-class WeightScales;
-
-/// FP4: a code per row and 32 inputs. Each of the four threads that share up to four rows loads the codes of one of them,
-/// kSlices slices at a time and as many ahead, and they hand each other what they need.
-template <class Shape>
-class WeightScales<Shape, WeightFormat::kFp4> {
- public:
-  __device__ WeightScales(const ItemMatrix (&halves)[2], int row_in_half, int num_slices)
-      : num_slices_(num_slices) {
-    const int own = threadIdx.x % 4;  // row 2 b + h: block b, half h
-    const ItemMatrix matrix = own % 2 == 0 ? halves[0] : halves[1];
-    const int first_row =
-        matrix.row < matrix.num_rows ? matrix.row : 0;  // a half is within the matrix or beyond
-    const int row = first_row + row_in_half + own / 2 % Shape::kBlocks * Shape::kBlockRows;
-    words_ = reinterpret_cast<const std::uint32_t*>(static_cast<const std::uint8_t*>(matrix.matrix->scales) +
-                                                    matrix.expert * matrix.matrix->scale_distance) +
-             static_cast<std::int64_t>(row) * num_slices;
-    load(0, now_);
-    load(kSlices, ahead_);
-    std::uint32_t largest = 0;
-#pragma unroll 8
-    for (int slice = 0; slice < num_slices; slice += kSlices) {
-      std::uint32_t words[kSlices];
-      load(slice, words);
-#pragma unroll
-      for (const std::uint32_t word : words) largest = __vmaxu4(largest, word);
-    }
-    largest = __vmaxu4(largest, largest >> 16);
-    const std::uint32_t top = max(largest & 0xFFu, largest >> 8 & 0xFFu) << 8 * own;
-    tops_ = top | __shfl_xor_sync(kAllLanes, top, 1);
-    tops_ |= __shfl_xor_sync(kAllLanes, tops_, 2);
-  }
-
-  /// Before the tables of a slice; slices come in ascending order.
-  __device__ void reach(int slice) {
-    if (slice % kSlices != 0 || slice == 0) return;
-#pragma unroll
-    for (int i = 0; i < kSlices; ++i) now_[i] = ahead_[i];
-    load(slice + kSlices, ahead_);
-  }
-
-  /// The table for this thread's group of slice `slice`; `slice_in_stage` is its last bit.
-  __device__ WidenedMagnitudes table(const WidenedMagnitudes* tables, int block, int half, int slice,
-                                     int slice_in_stage) const {
-    const std::uint32_t own = slice % kSlices < 2 ? now_[slice_in_stage] : now_[2 + slice_in_stage];
-    const std::uint32_t word = __shfl_sync(kAllLanes, own, 2 * block + half, 4);
-    const int scale = static_cast<int>(word >> 8 * (threadIdx.x % 4) & 0xFFu);
-    return tables[widened_table(scale, top(block, half))];
-  }
-
-  /// What a row's sum is multiplied by at the end.
-  __device__ float row_factor(int block, int half) const {
-    constexpr int kNaN = 255;
-    constexpr float kSmallest = 0x1p-127F;  // code 0
-    const int code = top(block, half);
-    const float largest = code == kNaN ? __uint_as_float(0x7FC00000u)
-                          : code == 0  ? kSmallest
-                                       : __uint_as_float(static_cast<std::uint32_t>(code) << 23);
-    return largest * (1.0F / static_cast<float>(1 << kTopExponent));
-  }
-
- private:
-  static constexpr int kSlices = 4;  ///< a word each: four groups of 32
-
-  __device__ int top(int block, int half) const {
-    return static_cast<int>(tops_ >> 8 * (2 * block + half) & 0xFFu);
-  }
-  /// Words of slices [first, first + kSlices); beyond the last one any of the row's.
-  __device__ void load(int first, std::uint32_t (&to)[kSlices]) const {
-    if (num_slices_ % kSlices == 0) {
-      const uint4 words = *reinterpret_cast<const uint4*>(words_ + min(first, num_slices_ - kSlices));
-      to[0] = words.x;
-      to[1] = words.y;
-      to[2] = words.z;
-      to[3] = words.w;
-    } else {
-#pragma unroll
-      for (int i = 0; i < kSlices; ++i) to[i] = words_[min(first + i, num_slices_ - 1)];
-    }
-  }
-
-  static_assert(2 * Shape::kBlocks <= 4, "four threads share the rows, and tops_ has four bytes");
-  const std::uint32_t* words_;  ///< of the row whose codes this thread loads
-  std::uint32_t now_[kSlices];
-  std::uint32_t ahead_[kSlices];
-  std::uint32_t tops_;  ///< the largest code of each row, a byte each
-  int num_slices_;
-};
-
-/// FP8: a factor per 128 x 128 block, the same for all rows of a half.
-template <class Shape>
-class WeightScales<Shape, WeightFormat::kFp8> {
- public:
-  __device__ WeightScales(const ItemMatrix (&halves)[2], int, int num_slices) : last_slice_(num_slices - 1) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = min(halves[half].row, halves[half].num_rows - 1);
-      base_[half] = static_cast<const float*>(halves[half].matrix->scales) +
-                    halves[half].expert * halves[half].matrix->scale_distance +
-                    static_cast<std::int64_t>(row / kFp8RowBlock) * num_slices;
-      next_[half] = base_[half][0];
-    }
-  }
-  /// Of slice `slice`, and starts the way to the next slice's.
-  __device__ float2 factors(int slice) {
-    const float2 result = {next_[0], next_[1]};
-#pragma unroll
-    for (int half = 0; half < 2; ++half) next_[half] = base_[half][min(slice + 1, last_slice_)];
-    return result;
-  }
-  __device__ float row_factor(int, int) const { return 1.0F; }
-
- private:
-  const float* base_[2];
-  float next_[2];
-  int last_slice_;
-};
 
 /// One thread of a group of consumers.
 template <class Shape>
@@ -165,23 +46,45 @@ class Consumer {
     (void)((num_tokens <= kTokenCounts && (multiply<kFormat, kTokenCounts>(item), true)) || ...);
   }
 
+  /// A step's weights as they lie in memory, with what widens them.
   template <WeightFormat kFormat>
-  __device__ void load_fragment(WeightScales<Shape, kFormat>& scales, const std::uint8_t* stage,
-                                int slice_in_stage, int slice, int block, WeightFragment& to) {
+  struct PackedWeights {
+    uint4 codes[2][kFormat == WeightFormat::kFp4 ? 1 : 2];  ///< of either half
+    WidenedMagnitudes tables[2];
+  };
+
+  template <WeightFormat kFormat>
+  __device__ PackedWeights<kFormat> load_weights(WeightScales<Shape, kFormat>& scales, int slot,
+                                                 int slice_in_stage, int slice, int block) const {
     const int q = thread_ % 4;
     const int row = row_in_half_ + block * Shape::kBlockRows;
+    PackedWeights<kFormat> weights;
     if constexpr (kFormat == WeightFormat::kFp4) {
-      if (block == 0 && slice_in_stage == 0) scales.reach(slice);
+      if (block == 0 && slice_in_stage == 0) scales.reach(slice, slot);
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const std::uint8_t* rows = stage + half * Shape::kHalfBytes;
-      const std::uint8_t* own = rows + row * Shape::kStageRowBytes;
+      const std::uint8_t* own = stages_[slot] + half * Shape::kHalfBytes + row * Shape::kStageRowBytes;
       if constexpr (kFormat == WeightFormat::kFp4) {
-        load_fp4_row(own, row, slice_in_stage, q, scales.table(tables_, block, half, slice, slice_in_stage),
-                     half, to);
+        weights.codes[half][0] = load_chunk(own, row, 4 * slice_in_stage + q);
+        weights.tables[half] = scales.table(tables_, block, half, slice, slice_in_stage, slot);
       } else {
-        load_fp8_row(own, row, q, half, to);
+#pragma unroll
+        for (int j = 0; j < 2; ++j) weights.codes[half][j] = load_chunk(own, row, 2 * q + j);
+      }
+    }
+    return weights;
+  }
+
+  template <WeightFormat kFormat>
+  __device__ static void make_fragment(const PackedWeights<kFormat>& weights, WeightFragment& to) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if constexpr (kFormat == WeightFormat::kFp4) {
+        widen_fp4(weights.codes[half][0], weights.tables[half], half, to);
+      } else {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) place_fp8(weights.codes[half][j], j, half, to);
       }
     }
   }
@@ -209,7 +112,7 @@ class Consumer {
   }
 
   template <WeightFormat kFormat, int kTokens>
-  __device__ void multiply(const ProductItem& item) {
+  __device__ __forceinline__ void multiply(const ProductItem& item) {
     constexpr int kSlices = kSlicesPerStage<kFormat>;
     constexpr int kSteps = kSlices * Shape::kBlocks;
     constexpr int kInstructions = 4;           // of 32 inputs, in a slice
@@ -217,55 +120,54 @@ class Consumer {
     const int num_slices = (item.down ? p_.inner_width : p_.width) / kFp8RowBlock;
     const int num_stages = (num_slices + kSlices - 1) / kSlices;
     const ItemMatrix halves[2] = {item_matrix<Shape>(p_, item, 0), item_matrix<Shape>(p_, item, 1)};
-    WeightScales<Shape, kFormat> scales(halves, row_in_half_, num_slices);
+    WeightScales<Shape, kFormat> scales(group_, halves, row_in_half_, num_slices);
 
     float acc[Shape::kBlocks][kTokens / 2] = {};
     float partial[kTokens / 2] = {};
-    // The weights of the next step are made while the tensor core works on those of this one, where registers suffice and steps
-    // of a stage go in pairs (registers of instructions under way are not to be copied). Elsewhere the other warpgroups work
-    // meanwhile.
-    constexpr bool kAhead = kSteps % 2 == 0 && kTokens <= Shape::kMaxTokensAhead;
+    // While the tensor core works on a step's weights those of the next one are loaded, and also widened where registers suffice
+    // for two sets of them and the steps of a stage go in pairs (registers of instructions under way are not to be copied).
+    constexpr bool kWidenAhead = kSteps % 2 == 0 && kTokens <= Shape::kMaxTokensAhead;
+    constexpr bool kLoadAhead =
+        kWidenAhead || (kFormat == WeightFormat::kFp4 && kTokens <= Shape::kMaxTokensLoadedAhead);
     WeightFragment fragments[2];
-    if constexpr (kAhead) {
-      ptx::mbarrier_wait(&group_.full[position_.slot], position_.parity);
-      load_fragment<kFormat>(scales, stages_[position_.slot], 0, 0, 0, fragments[0]);
-    }
+    PackedWeights<kFormat> weights;
+    // Of step `step` of stage `stage`, which is in `slot`.
+    const auto load = [&](int stage, int slot, int step) {
+      const int slice_in_stage = step / Shape::kBlocks;
+      weights = load_weights<kFormat>(scales, slot, slice_in_stage, stage * kSlices + slice_in_stage,
+                                      step % Shape::kBlocks);
+    };
+    ptx::mbarrier_wait(&group_.full[position_.slot], position_.parity);
+    if constexpr (kLoadAhead) load(0, position_.slot, 0);
+    if constexpr (kWidenAhead) make_fragment<kFormat>(weights, fragments[0]);
     for (int stage = 0; stage < num_stages; ++stage) {
       const int slot = position_.slot;
-      const std::uint8_t* memory = stages_[slot];
-      if constexpr (!kAhead) ptx::mbarrier_wait(&group_.full[slot], position_.parity);
       position_.advance();
       float2 weight_factors{};
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
         const int slice_in_stage = step / Shape::kBlocks, block = step % Shape::kBlocks;
-        const std::uint64_t tokens =
-            ptx::wgmma_descriptor(memory + 2 * Shape::kHalfBytes + slice_in_stage * Shape::kSliceTokenBytes,
-                                  ptx::SmemSwizzle::k128B, 1024);
-        constexpr int kFragments = kAhead ? 2 : 1;
-        if constexpr (!kAhead) {
-          load_fragment<kFormat>(scales, memory, slice_in_stage, stage * kSlices + slice_in_stage, block,
-                                 fragments[0]);
-        }
+        const std::uint64_t tokens = ptx::wgmma_descriptor(
+            stages_[slot] + 2 * Shape::kHalfBytes + slice_in_stage * Shape::kSliceTokenBytes,
+            ptx::SmemSwizzle::k128B, 1024);
+        WeightFragment& fragment = fragments[kWidenAhead ? step % 2 : 0];
+        if constexpr (!kLoadAhead) load(stage, slot, step);
+        if constexpr (!kWidenAhead) make_fragment<kFormat>(weights, fragment);
         ptx::wgmma_fence();
 #pragma unroll
         for (int i = 0; i < kInstructions; ++i) {
-          ptx::wgmma_e4m3<kTokens>(partial, fragments[step % kFragments].a[i], tokens + i * kInstructionStep,
-                                   i > 0);
+          ptx::wgmma_e4m3<kTokens>(partial, fragment.a[i], tokens + i * kInstructionStep, i > 0);
         }
         ptx::wgmma_commit();
-        if constexpr (kAhead) {
-          const int next_step = step + 1 < kSteps ? step + 1 : 0;
-          const std::uint8_t* next_memory = memory;  // after the last stage the last again, for nobody
-          if (next_step == 0 && stage + 1 < num_stages) {
-            ptx::mbarrier_wait(&group_.full[position_.slot], position_.parity);
-            next_memory = stages_[position_.slot];
-          }
-          const int next_slice = next_step / Shape::kBlocks;
-          load_fragment<kFormat>(scales, next_memory, next_slice,
-                                 (stage + (next_step == 0)) * kSlices + next_slice,
-                                 next_step % Shape::kBlocks, fragments[(step + 1) % 2]);
+        int next_stage = stage, next_slot = slot;
+        if (step == kSteps - 1 && stage + 1 < num_stages) {
+          next_stage = stage + 1;
+          next_slot = position_.slot;
+          ptx::mbarrier_wait(&group_.full[position_.slot], position_.parity);
         }
+        // After the last step of all for nobody.
+        if constexpr (kLoadAhead) load(next_stage, next_slot, (step + 1) % kSteps);
+        if constexpr (kWidenAhead) make_fragment<kFormat>(weights, fragments[(step + 1) % 2]);
         if constexpr (kFormat == WeightFormat::kFp8) {
           if (block == 0) weight_factors = scales.factors(stage);
         }
@@ -281,8 +183,9 @@ class Consumer {
 
 #pragma unroll
     for (int block = 0; block < Shape::kBlocks; ++block) {
+      const float factors[2] = {scales.row_factor(block, 0), scales.row_factor(block, 1)};
 #pragma unroll
-      for (int i = 0; i < kTokens / 2; ++i) acc[block][i] *= scales.row_factor(block, i % 4 / 2);
+      for (int i = 0; i < kTokens / 2; ++i) acc[block][i] *= factors[i % 4 / 2];
     }
     if (item.down) {
       store_down<kTokens>(item, acc);
@@ -291,29 +194,33 @@ class Consumer {
     }
   }
 
-  /// Clamped SwiGLU times the routing weight, rounded to BF16, to `results`.
+  /// Of this thread's columns of sums: column i of 8 j + 2 q + e, i = 2 j + e.
+  __device__ int token_of(int i) const { return i / 2 * 8 + thread_ % 4 * 2 + i % 2; }
+
+  /// The activation of gate and up, to `results`.
   template <int kTokens>
   __device__ void stage_inner(const ProductItem& item, const float (&acc)[Shape::kBlocks][kTokens / 2]) {
-    const float limit = p_.swiglu_limit;
+    const float limit = clamp_limit(p_.swiglu_limit);
+    float routing_weight[kTokens / 4];
 #pragma unroll
     for (int i = 0; i < kTokens / 4; ++i) {
-      const int token = i / 2 * 8 + thread_ % 4 * 2 + i % 2;
-      if (token >= item.tile.num_rows) continue;
-      const float routing_weight = p_.row_weight[item.tile.first_row + token];
+      routing_weight[i] = p_.row_weight[item.tile.first_row + min(token_of(i), item.tile.num_rows - 1)];
+    }
+#pragma unroll
+    for (int i = 0; i < kTokens / 4; ++i) {
 #pragma unroll
       for (int block = 0; block < Shape::kBlocks; ++block) {
-        float gate = to_bf16_and_back(acc[block][i / 2 * 4 + i % 2]);
-        float up = to_bf16_and_back(acc[block][i / 2 * 4 + i % 2 + 2]);
-        if (limit > 0.0F) {  // comparisons that let NaN pass
-          gate = gate > limit ? limit : gate;
-          up = up > limit ? limit : up < -limit ? -limit : up;
-        }
-        const float activated = routing_weight * (gate / (1.0F + expf(-gate)) * up);
-        group_.results[token * Shape::kPitch + row_in_half_ + block * Shape::kBlockRows] =
-            __float2bfloat16_rn(activated);
+        const __nv_bfloat16 activated = activate(acc[block][i / 2 * 4 + i % 2],
+                                                 acc[block][i / 2 * 4 + i % 2 + 2], limit, routing_weight[i]);
+        if (token_of(i) < item.tile.num_rows) result(token_of(i), block) = activated;
       }
     }
     group_barrier();
+  }
+
+  /// Where this thread's value of `results` goes.
+  __device__ __nv_bfloat16& result(int token, int block) {
+    return group_.results[token * Shape::kPitch + row_in_half_ + block * Shape::kBlockRows];
   }
 
   /// Rounds to BF16 and writes to y, through `results`, one half of the rows after the other.
@@ -323,12 +230,10 @@ class Consumer {
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
       for (int i = 0; i < kTokens / 4; ++i) {
-        const int token = i / 2 * 8 + thread_ % 4 * 2 + i % 2;
-        if (token >= item.tile.num_rows) continue;
+        if (token_of(i) >= item.tile.num_rows) continue;
 #pragma unroll
         for (int block = 0; block < Shape::kBlocks; ++block) {
-          group_.results[token * Shape::kPitch + row_in_half_ + block * Shape::kBlockRows] =
-              __float2bfloat16_rn(acc[block][i / 2 * 4 + i % 2 + 2 * half]);
+          result(token_of(i), block) = __float2bfloat16_rn(acc[block][i / 2 * 4 + i % 2 + 2 * half]);
         }
       }
       group_barrier();
@@ -414,7 +319,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   if (thread == 0) {
     for (GroupMemory<Shape>& group : memory.groups) {
       for (int stage = 0; stage < Shape::kStages; ++stage) {
-        ptx::mbarrier_init(&group.full[stage], 1);
+        ptx::mbarrier_init(&group.full[stage], 1 + Shape::kScaleWarps);
         ptx::mbarrier_init(&group.empty[stage], Shape::kGroupThreads / kWarpLanes);
       }
     }
@@ -427,6 +332,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     static_assert(Shape::kThreads == kPlanThreads);
     memory.plan.visits[thread] = 0;
     __syncthreads();
+    for_each_visit(p.plan_input, [&](int, int id) { atomicAdd(&memory.plan.visits[id], 1); });
     const ExpertPlan expert = plan_expert(p.plan_input, memory.plan.visits, memory.plan.warp_sums);
     __syncthreads();
     write_all_tiles(p.plan_input, expert, memory.plan.warp_sums, memory.plan.tiles, &memory.plan.num_tiles);
@@ -451,6 +357,16 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   if (thread >= Shape::kConsumers) {
     if constexpr (Shape::kProducerRegisters > 0) ptx::registers_down_to<Shape::kProducerRegisters>();
     const int group = (thread - Shape::kConsumers) / kWarpLanes;
+    if constexpr (Shape::kScaleWarps > 0) {
+      static_assert(Shape::kGroups + Shape::kScaleWarps == 4 && Shape::kPlannedTiles == 0);
+      if (group >= Shape::kGroups) {
+        ScaleWriter<Shape> writer(p, memory);
+        for_each_item(
+            0, [&](const ProductItem& item) { writer.template produce<kRouted>(item); },
+            [&](const ProductItem& item) { writer.template produce<WeightFormat::kFp8>(item); });
+        return;
+      }
+    }
     if (group >= Shape::kGroups || thread % kWarpLanes != 0) return;
     Producer<Shape> producer(p, memory, group);
     for_each_item(

@@ -74,11 +74,9 @@ struct ProductVariant {
   void (*launch)(const ExpertProducts& products, WeightFormat routed_format, CudaContext& context);
 };
 
-/// For a handful of tokens: items as small as can be, so that those of a single token are nearly even over the multiprocessors.
+/// For a few tokens an expert: groups of a block that are at different places of their items.
 extern const ProductVariant kFewTokens;
-/// For a few tokens an expert: larger items, of which each has its beginning and end.
-extern const ProductVariant kSomeTokens;
-/// Larger still, and many tokens a tile: weights in registers and tokens in shared memory are used often.
+/// Larger items, and many tokens a tile: weights in registers and tokens in shared memory are used often.
 extern const ProductVariant kManyTokens;
 
 }  // namespace baleen

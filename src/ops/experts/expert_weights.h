@@ -19,4 +19,14 @@ namespace baleen {
   return distance;
 }
 
+/// Elements from one expert's scales to the next one's.
+[[nodiscard]] inline std::int64_t expert_scale_distance(std::span<const ExpertWeights> experts,
+                                                        WeightMatrix ExpertWeights::*which) {
+  if (experts.size() < 2) return 0;
+  const WeightMatrix& first = experts[0].*which;
+  const WeightMatrix& second = experts[1].*which;
+  return first.format == WeightFormat::kFp4 ? second.group_scales - first.group_scales
+                                            : second.block_scales - first.block_scales;
+}
+
 }  // namespace baleen

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "cuda/tensor_map.h"
 #include "ops/experts/expert_dispatch.h"
+#include "ops/experts/expert_one_token.h"
 #include "ops/experts/expert_products.h"
 #include "ops/experts/expert_weights.h"
 #include "ops/experts/experts.h"
@@ -12,15 +13,14 @@
 namespace baleen {
 namespace {
 
-constexpr std::int64_t kMostFewTokens = 8;
-constexpr std::int64_t kMostSomeTokens = 64;
-constexpr std::int64_t kMostSomeVisits = 512;
+constexpr std::int64_t kMostFewTokens = 64;
+constexpr std::int64_t kMostFewVisits = 512;
 constexpr int kBlock = 128;          // values that share an activation scale
 constexpr int kStageRowBytes = 128;  // of a weight row, in one box
 
 const ProductVariant& variant_for(std::int64_t num_tokens, std::int64_t num_selected) {
-  if (num_tokens > kMostSomeTokens || num_tokens * num_selected > kMostSomeVisits) return kManyTokens;
-  return num_tokens > kMostFewTokens ? kSomeTokens : kFewTokens;
+  const bool few = num_tokens <= kMostFewTokens && num_tokens * num_selected <= kMostFewVisits;
+  return few ? kFewTokens : kManyTokens;
 }
 
 struct ExpertScratch {
@@ -96,15 +96,6 @@ void check_expert(const ExpertWeights& expert, WeightFormat format, std::int64_t
   check_matrix(expert.w2, format, width, inner_width);
 }
 
-/// Elements from one expert's scales to the next one's.
-std::int64_t scale_distance(std::span<const ExpertWeights> experts, WeightMatrix ExpertWeights::*which) {
-  if (experts.size() < 2) return 0;
-  const WeightMatrix& first = experts[0].*which;
-  const WeightMatrix& second = experts[1].*which;
-  return first.format == WeightFormat::kFp4 ? second.group_scales - first.group_scales
-                                            : second.block_scales - first.block_scales;
-}
-
 ExpertMatrix describe(std::span<const ExpertWeights> experts, WeightMatrix ExpertWeights::*which,
                       int half_rows) {
   const WeightMatrix& first = experts[0].*which;
@@ -115,7 +106,7 @@ ExpertMatrix describe(std::span<const ExpertWeights> experts, WeightMatrix Exper
                                  expert_distance(experts, which), first.rows, row_bytes, row_bytes, half_rows,
                                  kStageRowBytes, TileSwizzle::k128B),
           .scales = fp4 ? static_cast<const void*>(first.group_scales) : first.block_scales,
-          .scale_distance = scale_distance(experts, which)};
+          .scale_distance = expert_scale_distance(experts, which)};
 }
 
 ExpertMatrices describe(std::span<const ExpertWeights> experts, int half_rows) {
@@ -142,7 +133,6 @@ void quantised_products(const ExpertsArgs& args, const DispatchExtents& extents,
   const ExpertWeights& first = args.routed[0];
   const std::int64_t width = first.w1.cols, inner_width = first.w1.rows;
   const ProductVariant& variant = variant_for(extents.num_tokens, extents.num_selected);
-  if (args.shared != nullptr) check_expert(*args.shared, WeightFormat::kFp8, width, inner_width);
   const ExpertMatrices routed = describe(args.routed, variant.half_rows);
   const ExpertProducts products{
       .routed = routed,
@@ -174,10 +164,9 @@ std::int64_t experts_sm90_scratch_bytes(std::int64_t num_rows, std::int64_t num_
     return DispatchExtents{rows, num_selected, num_experts, true, variant_for(rows, num_selected).max_tokens};
   };
   // What a variant needs grows with the rows.
-  std::int64_t most = 0;
+  std::int64_t most = Arena::bytes_for<Bf16Bits>(one_token_inner_values(num_selected, inner_width));
   for (const std::int64_t rows :
-       {std::min(num_rows, kMostFewTokens),
-        std::min({num_rows, kMostSomeTokens, std::max<std::int64_t>(1, kMostSomeVisits / num_selected)}),
+       {std::min({num_rows, kMostFewTokens, std::max<std::int64_t>(1, kMostFewVisits / num_selected)}),
         num_rows}) {
     ScratchCounter quantised, bf16;
     (void)lay_out_quantised(quantised, extents_of(rows), width, inner_width);
@@ -214,6 +203,13 @@ void experts_sm90(const ExpertsArgs& args, CudaContext& context) {
     return;
   }
   BALEEN_CHECK(first.w1.format == WeightFormat::kFp4 || first.w1.format == WeightFormat::kFp8);
+  if (args.shared != nullptr) check_expert(*args.shared, WeightFormat::kFp8, width, inner_width);
+  if (extents.num_tokens == 1 && one_token_experts_fit(extents.num_selected, extents.has_shared)) {
+    auto* inner =
+        context.scratch.allocate<Bf16Bits>(one_token_inner_values(extents.num_selected, inner_width));
+    one_token_experts_sm90(args, inner, context);
+    return;
+  }
   const ExpertScratch scratch = lay_out_quantised(context.scratch, extents, width, inner_width);
   dispatch_experts_sm90(args, extents, scratch.plan, scratch.rows, context);
   quantised_products(args, extents, scratch, context);

@@ -245,7 +245,7 @@ TEST(ExpertsSm90, GeometriesOfSmallModels) {
   const Geometry geometries[] = {{256, 128, 8}, {256, 256, 16}, {128, 128, 3}, {384, 640, 4}, {640, 384, 4}};
   for (const Geometry& geometry : geometries) {
     const Layer layer(cuda, geometry);
-    for (const std::int64_t num_rows : {3, 80}) {
+    for (const std::int64_t num_rows : {1, 3, 80}) {
       SCOPED_TRACE(fmt::format("{} wide, {} inside, {} rows", geometry.width, geometry.inner, num_rows));
       const Tokens tokens(geometry, num_rows, 2, 6);
       EXPECT_CLOSE(run(cuda, layer, tokens), reference(layer, tokens), kRounded);
@@ -275,6 +275,33 @@ TEST(ExpertsSm90, RowsDoNotDependOnCompany) {
   }
 }
 
+TEST(ExpertsSm90, ATokenAloneIsTheSame) {
+  BALEEN_NEEDS_GPU();
+  TestCuda cuda;
+  // Also odd numbers of slices, and more slots than the kernels of a single token take.
+  for (const WeightFormat routed : {WeightFormat::kFp4, WeightFormat::kFp8}) {
+    for (const auto& [width, inner] : {std::pair{512, 384}, {384, 128}, {128, 1152}}) {
+      const Geometry geometry{.width = width, .inner = inner, .num_experts = 12, .routed = routed};
+      const Layer layer(cuda, geometry);
+      for (const std::int64_t num_selected : {1, 2, 5, 6, 8, 9}) {
+        Tokens tokens(geometry, 3, num_selected, 31);
+        tokens.ids[static_cast<std::size_t>(2 * num_selected - 1)] = -1;  // row 1 has a slot less
+        for (const bool with_shared : {false, true}) {
+          const auto whole = run(cuda, layer, tokens, {.with_shared = with_shared});
+          for (const std::int64_t row : {0, 1}) {
+            SCOPED_TRACE(fmt::format("{} weights, {} x {}, {} slots, {} shared expert, row {}",
+                                     weight_format_name(routed), width, inner, num_selected,
+                                     with_shared ? "with" : "without", row));
+            EXPECT_SAME_BITS(run(cuda, layer, tokens.cut(row, row + 1), {.with_shared = with_shared}),
+                             std::span(whole).subspan(static_cast<std::size_t>(row * width),
+                                                      static_cast<std::size_t>(width)));
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(ExpertsSm90, QuantisedRowsAreTheSame) {
   BALEEN_NEEDS_GPU();
   TestCuda cuda;
@@ -301,8 +328,10 @@ TEST(ExpertsSm90, PaddingRowsVisitNobody) {
     for (const float value : std::span(got).subspan(count)) EXPECT_TRUE(std::isfinite(value));
     // Nobody visits anybody.
     std::fill(padded.ids.begin(), padded.ids.end(), -1);
-    const auto none = run(cuda, layer, padded, {.with_shared = false});
-    EXPECT_EQ(none, std::vector<float>(none.size(), 0.0F));
+    for (const Tokens& deserted : {padded, padded.cut(0, 1)}) {
+      const auto none = run(cuda, layer, deserted, {.with_shared = false});
+      EXPECT_EQ(none, std::vector<float>(none.size(), 0.0F));
+    }
   }
 }
 
@@ -342,6 +371,20 @@ TEST(ExpertsSm90, ScalesFifteenBinadesApartAreExact) {
   layer.change_group_scales(cuda, [&](std::int64_t row, std::uint8_t* scales, std::int64_t groups) {
     for (std::int64_t i = 0; i < groups; ++i) {
       scales[i] = static_cast<std::uint8_t>(113 + (row % 2 == 0 ? random() % 15 : 14 * (random() % 2)));
+    }
+  });
+  EXPECT_CLOSE(run(cuda, layer, tokens), reference(layer, tokens), kRounded);
+}
+
+TEST(ExpertsSm90, ScalesFartherApartCountAsNothing) {
+  BALEEN_NEEDS_GPU();
+  TestCuda cuda;
+  Layer layer(cuda, {});
+  const Tokens tokens(layer.geometry(), 9, 3, 18);
+  // What is dropped is below 2^-14 of the row's largest values.
+  layer.change_group_scales(cuda, [&](std::int64_t row, std::uint8_t* scales, std::int64_t groups) {
+    for (std::int64_t i = 0; i < groups; ++i) {
+      scales[i] = static_cast<std::uint8_t>(i == row % groups ? 127 : (row + i) % 3 == 0 ? 0 : 127 - 17);
     }
   });
   EXPECT_CLOSE(run(cuda, layer, tokens), reference(layer, tokens), kRounded);
