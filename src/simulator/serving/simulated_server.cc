@@ -146,9 +146,9 @@ bool SimulatedServer::plan() {
 
 std::optional<double> SimulatedServer::begin_steps(double now, double horizon) {
   now_ = now;
-  take_arrived();
   const std::int64_t preemptions_before = lineup_.num_preemptions();
   const std::size_t gone_before = gone_.size();
+  take_arrived();
   lineup_.admit();
   while (!plan()) {
     // Whoever was planned has been refused.
