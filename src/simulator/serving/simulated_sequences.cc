@@ -44,9 +44,19 @@ void SimulatedSequences::tell(Sequence& sequence) const {
   sequence.told = sequence.length;
 }
 
+bool SimulatedSequences::may_release(const Sequence& sequence) const {
+  const CacheGeometry& geometry = cache_.geometry();
+  // The two distances at which SequencePages::leave_behind lets pages go, borrowed ones and its own.
+  const auto passes_page = [&](std::int64_t distance) {
+    return (sequence.length - distance) / kPageTokens != (sequence.told - distance) / kPageTokens;
+  };
+  return sequence.told != sequence.length &&
+         (passes_page(geometry.kept_tokens()) || passes_page(geometry.visible_tokens()));
+}
+
 void SimulatedSequences::tell_all() const {
   for (Sequence& sequence : sequences_) {
-    if (sequence.is_open) tell(sequence);
+    if (sequence.is_open && may_release(sequence)) tell(sequence);
   }
 }
 
@@ -56,11 +66,8 @@ bool SimulatedSequences::reserve(SequenceId id, std::int64_t num_tokens) {
   if (end <= sequence.reserved) return true;
   // Sequences that were not told yet can only make more pages free.
   const std::int64_t most_missing = pages_for(end) - pages_for(sequence.reserved);
-  if (std::min(cache_.pages().num_free(), cache_.window_pages().num_free()) < most_missing) {
-    tell_all();
-  } else {
-    tell(sequence);
-  }
+  if (std::min(cache_.pages().num_free(), cache_.window_pages().num_free()) < most_missing) tell_all();
+  tell(sequence);
   if (!table_.reserve(sequence.in_table, num_tokens)) return false;
   sequence.reserved = table_.reserved(sequence.in_table);
   return true;

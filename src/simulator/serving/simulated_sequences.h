@@ -57,6 +57,9 @@ class SimulatedSequences final : public SequenceKeeper {
   [[nodiscard]] std::span<const TokenId> tokens(const TokenStream& stream, std::int64_t begin,
                                                 std::int64_t end) const;
   void tell(Sequence& sequence) const;
+  /// Whether pages could come back once the table knows all tokens.
+  [[nodiscard]] bool may_release(const Sequence& sequence) const;
+  /// Of all sequences, what pages that come back depend on.
   void tell_all() const;
 
   ImaginaryMemory memory_;

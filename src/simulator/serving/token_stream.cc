@@ -1,6 +1,7 @@
 #include "simulator/serving/token_stream.h"
 
 #include <algorithm>
+#include <array>
 
 namespace baleen {
 namespace {
@@ -14,18 +15,30 @@ std::uint64_t mixed(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
+using Group = std::array<TokenId, kTokensPerHash>;
+
+Group group_of(std::uint64_t key, std::int64_t number) {
+  const std::uint64_t hash = mixed(key + static_cast<std::uint64_t>(number) * 0x9E3779B97F4A7C15);
+  Group group;
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    group[i] = static_cast<TokenId>(hash >> (8 * i)) & (kTokenStreamVocab - 1);
+  }
+  return group;
+}
+
 void fill_from(std::uint64_t stream, std::int64_t begin, std::span<TokenId> tokens) {
   const std::uint64_t key = mixed(stream + 0x9E3779B97F4A7C15);
-  const auto end = begin + std::ssize(tokens);
-  for (std::int64_t position = begin; position < end;) {
-    const std::int64_t group = position / kTokensPerHash;
-    const std::uint64_t hash = mixed(key + static_cast<std::uint64_t>(group) * 0x9E3779B97F4A7C15);
-    const std::int64_t group_end = std::min(end, (group + 1) * kTokensPerHash);
-    for (; position < group_end; ++position) {
-      const auto byte = static_cast<unsigned>(position % kTokensPerHash);
-      tokens[static_cast<std::size_t>(position - begin)] =
-          static_cast<TokenId>(hash >> (8 * byte)) & (kTokenStreamVocab - 1);
+  for (std::int64_t position = begin; !tokens.empty();) {
+    const Group group = group_of(key, position / kTokensPerHash);
+    const auto first = static_cast<std::size_t>(position % kTokensPerHash);
+    const std::size_t count = std::min(group.size() - first, tokens.size());
+    if (count == group.size()) {
+      std::ranges::copy(group, tokens.begin());  // of a known size: a few instructions
+    } else {
+      std::ranges::copy(std::span(group).subspan(first, count), tokens.begin());
     }
+    tokens = tokens.subspan(count);
+    position += static_cast<std::int64_t>(count);
   }
 }
 
