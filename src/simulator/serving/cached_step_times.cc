@@ -50,11 +50,11 @@ double CachedStepTimes::look_up(Cells& cells, std::span<const StepPart> parts, C
 }
 
 double CachedStepTimes::step_seconds(std::span<const StepPart> parts) {
-  return look_up(steps_, parts, [&] { return exact_.step_seconds(parts); });
+  return look_up(steps_, parts, [&] { return exact_->step_seconds(parts); });
 }
 
 double CachedStepTimes::draft_seconds(std::span<const StepPart> chains) {
-  return look_up(drafts_, chains, [&] { return exact_.draft_seconds(chains); });
+  return look_up(drafts_, chains, [&] { return exact_->draft_seconds(chains); });
 }
 
 }  // namespace baleen

@@ -12,7 +12,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
+#include <utility>
 
 #include "simulator/serving/step_features.h"
 
@@ -27,9 +29,8 @@ struct StepGrid {
 
 class CachedStepTimes final : public StepTimes {
  public:
-  /// `exact` outlives this.
-  CachedStepTimes(StepTimes& exact, const AttentionReach& reach, const StepGrid& grid = {})
-      : exact_(exact), reach_(reach), grid_(grid) {}
+  CachedStepTimes(std::shared_ptr<StepTimes> exact, const AttentionReach& reach, const StepGrid& grid = {})
+      : exact_(std::move(exact)), reach_(reach), grid_(grid) {}
 
   [[nodiscard]] double step_seconds(std::span<const StepPart> parts) override;
   [[nodiscard]] double draft_seconds(std::span<const StepPart> chains) override;
@@ -48,7 +49,7 @@ class CachedStepTimes final : public StepTimes {
   template <class Compute>
   double look_up(Cells& cells, std::span<const StepPart> parts, Compute&& compute);
 
-  StepTimes& exact_;
+  std::shared_ptr<StepTimes> exact_;
   AttentionReach reach_;
   StepGrid grid_;
   Cells steps_, drafts_;

@@ -4,31 +4,12 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/error.h"
 
 namespace baleen {
 namespace {
 
 /// Looking at the pools costs as much as a few steps.
 constexpr std::int64_t kStepsBetweenLooks = 64;
-
-void check(const ServerSetup& setup) {
-  BALEEN_CHECK(setup.times != nullptr);
-  const EngineLimits& limits = setup.limits;
-  if (limits.max_batch_tokens < 1 || limits.max_sequences < 1 || limits.max_logit_rows < 1) {
-    fail("a server of {} sequences, {} tokens and {} logit rows a step: at least one of each is possible",
-         limits.max_sequences, limits.max_batch_tokens, limits.max_logit_rows);
-  }
-  if (limits.context_tokens < 1 || setup.capacity.num_pages < 1 || setup.capacity.num_window_pages < 1 ||
-      setup.capacity.num_state_slots < limits.max_sequences) {
-    fail(
-        "a cache of {} pages, {} window pages and {} state slots for {} sequences and a context of {} "
-        "tokens: at "
-        "least one page of each kind, one token and a slot for every sequence are possible",
-        setup.capacity.num_pages, setup.capacity.num_window_pages, setup.capacity.num_state_slots,
-        limits.max_sequences, limits.context_tokens);
-  }
-}
 
 /// `setup`, once it is checked: what is made of it comes after.
 ServerSetup checked(ServerSetup setup) {

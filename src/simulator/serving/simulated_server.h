@@ -13,25 +13,14 @@
 #include <vector>
 
 #include "scheduler/lineup.h"
-#include "scheduler/scheduler_options.h"
 #include "scheduler/step_planner.h"
 #include "simulator/serving/acceptance.h"
+#include "simulator/serving/server_setup.h"
 #include "simulator/serving/serving_record.h"
 #include "simulator/serving/simulated_sequences.h"
-#include "simulator/serving/step_times.h"
 #include "simulator/serving/workload.h"
 
 namespace baleen {
-
-/// An engine to simulate.
-struct ServerSetup {
-  CacheGeometry geometry;
-  CacheCapacity capacity;
-  std::int64_t reserved_tails = 0;  ///< see RadixTreeOptions
-  EngineLimits limits;              ///< the vocabulary does not matter
-  SchedulerOptions scheduler;
-  std::shared_ptr<StepTimes> times;
-};
 
 struct SimulatedJob : Contender {
   explicit SimulatedJob(const ServingRequest& of);
