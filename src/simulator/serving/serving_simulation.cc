@@ -24,7 +24,7 @@ struct ComesLater {
 
 class Simulation {
  public:
-  Simulation(const ServingOptions& options, Workload& workload) : options_(options), workload_(workload) {
+  Simulation(const ServingOptions& options, RequestSource& workload) : options_(options), source_(workload) {
     const bool two_pools = options.decode.has_value();
     if (two_pools && !(options.link.bytes_per_second > 0 && options.link.latency_seconds >= 0)) {
       fail(
@@ -98,7 +98,7 @@ class Simulation {
 
   /// Of those that come whatever happens, one is known ahead.
   void fetch_next() {
-    const auto request = workload_.next();
+    const auto request = source_.next();
     if (!request) return;
     BALEEN_CHECK_LE(now_, request->arrival);
     last_fetched_ = request->number;
@@ -133,7 +133,7 @@ class Simulation {
     const auto number = static_cast<std::size_t>(job.request.number);
     result_.requests.resize(std::max(result_.requests.size(), number + 1));
     result_.requests[number] = job.record;
-    if (const auto next = workload_.after(job.request, now_)) arrivals_.push(*next);
+    if (const auto next = source_.after(job.request, now_)) arrivals_.push(*next);
     if (++num_ended_ % kEndedBetweenReports == 0 && options_.on_progress) options_.on_progress(num_ended_);
   }
 
@@ -153,7 +153,7 @@ class Simulation {
   }
 
   const ServingOptions& options_;
-  Workload& workload_;
+  RequestSource& source_;
   ServingResult result_;
   std::deque<Place> servers_;
   std::priority_queue<ServingRequest, std::vector<ServingRequest>, ComesLater> arrivals_;
@@ -178,7 +178,7 @@ std::int64_t transfer_bytes(const CacheGeometry& geometry, std::int64_t num_toke
   return bytes;
 }
 
-ServingResult simulate_serving(const ServingOptions& options, Workload& workload) {
+ServingResult simulate_serving(const ServingOptions& options, RequestSource& workload) {
   return Simulation(options, workload).run();
 }
 

@@ -14,7 +14,7 @@
 
 #include "simulator/serving/serving_record.h"
 #include "simulator/serving/simulated_server.h"
-#include "simulator/serving/workload.h"
+#include "simulator/serving/request_source.h"
 
 namespace baleen {
 
@@ -39,6 +39,6 @@ struct ServingOptions {
 };
 
 /// Until every request has ended. Throws `Error` for options that make no sense.
-[[nodiscard]] ServingResult simulate_serving(const ServingOptions& options, Workload& workload);
+[[nodiscard]] ServingResult simulate_serving(const ServingOptions& options, RequestSource& workload);
 
 }  // namespace baleen

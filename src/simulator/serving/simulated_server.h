@@ -18,7 +18,7 @@
 #include "simulator/serving/server_setup.h"
 #include "simulator/serving/serving_record.h"
 #include "simulator/serving/simulated_sequences.h"
-#include "simulator/serving/workload.h"
+#include "simulator/serving/request_source.h"
 
 namespace baleen {
 

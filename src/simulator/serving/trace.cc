@@ -141,9 +141,9 @@ ServingRequest request_of(const Fields& fields, const Line& line, StreamNames& n
   return request;
 }
 
-class TraceWorkload final : public Workload {
+class TraceRequests final : public RequestSource {
  public:
-  explicit TraceWorkload(std::vector<ServingRequest> requests) : requests_(std::move(requests)) {}
+  explicit TraceRequests(std::vector<ServingRequest> requests) : requests_(std::move(requests)) {}
 
   std::optional<ServingRequest> next() override {
     if (at_ == requests_.size()) return std::nullopt;
@@ -193,12 +193,12 @@ std::vector<ServingRequest> load_trace(const std::filesystem::path& file) {
   return parse_trace(lines, file.string());
 }
 
-std::unique_ptr<Workload> make_trace_workload(std::vector<ServingRequest> requests, double speed) {
+std::unique_ptr<RequestSource> make_trace_requests(std::vector<ServingRequest> requests, double speed) {
   if (!(speed > 0 && std::isfinite(speed))) {
     fail("speed: {}; give a positive number, 1 for as recorded", speed);
   }
   for (ServingRequest& request : requests) request.arrival /= speed;
-  return std::make_unique<TraceWorkload>(std::move(requests));
+  return std::make_unique<TraceRequests>(std::move(requests));
 }
 
 }  // namespace baleen

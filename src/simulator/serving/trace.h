@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "simulator/serving/workload.h"
+#include "simulator/serving/request_source.h"
 
 namespace baleen {
 
@@ -26,7 +26,7 @@ namespace baleen {
 [[nodiscard]] std::vector<ServingRequest> load_trace(const std::filesystem::path& file);
 
 /// Requests as recorded, `speed` times as fast.
-[[nodiscard]] std::unique_ptr<Workload> make_trace_workload(std::vector<ServingRequest> requests,
+[[nodiscard]] std::unique_ptr<RequestSource> make_trace_requests(std::vector<ServingRequest> requests,
                                                             double speed);
 
 }  // namespace baleen

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <random>
 
-#include "simulator/serving/generated_workload.h"
+#include "simulator/serving/generated_requests.h"
 #include "tests/simulator/serving/scheduler_driver.h"
 #include "tests/simulator/serving/small_server.h"
 
@@ -29,8 +29,8 @@ SmallServer any_server(Random& random) {
   return server;
 }
 
-GeneratedWorkloadOptions any_workload(Random& random) {
-  GeneratedWorkloadOptions options;
+GeneratedRequestsOptions any_workload(Random& random) {
+  GeneratedRequestsOptions options;
   options.num_requests = pick(random, 1, 60);
   options.seed = static_cast<std::uint64_t>(pick(random, 0, 1'000'000));
   options.rate = pick(random, 0, 2) == 0 ? 0 : static_cast<double>(pick(random, 1, 100));
@@ -61,10 +61,10 @@ class RandomWorkload : public testing::TestWithParam<std::uint64_t> {};
 TEST_P(RandomWorkload, GoesAsWithTheScheduler) {
   Random random(GetParam());
   const SmallServer server = any_server(random);
-  const GeneratedWorkloadOptions workload = any_workload(random);
+  const GeneratedRequestsOptions workload = any_workload(random);
   const ServingOptions options = options_for(random, server, workload.seed);
-  const ServingResult simulated = simulate_serving(options, *make_generated_workload(workload));
-  const ServingResult real = serve_with_scheduler(options, *make_generated_workload(workload));
+  const ServingResult simulated = simulate_serving(options, *make_generated_requests(workload));
+  const ServingResult real = serve_with_scheduler(options, *make_generated_requests(workload));
 
   ASSERT_EQ(simulated.requests.size(), real.requests.size());
   for (std::size_t i = 0; i < real.requests.size(); ++i) {
@@ -93,15 +93,15 @@ TEST_P(RandomWorkload, GoesAsWithTheScheduler) {
 TEST_P(RandomWorkload, GoesTheSameStepByStep) {
   Random random(GetParam());
   const SmallServer server = any_server(random);
-  const GeneratedWorkloadOptions workload = any_workload(random);
+  const GeneratedRequestsOptions workload = any_workload(random);
   ServingOptions options = options_for(random, server, workload.seed);
   if (pick(random, 0, 1) == 0) {
     options.decode = any_server(random).setup();
     options.link = {.bytes_per_second = 1e9, .latency_seconds = 1e-4};
   }
-  const ServingResult skipping = simulate_serving(options, *make_generated_workload(workload));
+  const ServingResult skipping = simulate_serving(options, *make_generated_requests(workload));
   options.skip_ahead = false;
-  const ServingResult stepping = simulate_serving(options, *make_generated_workload(workload));
+  const ServingResult stepping = simulate_serving(options, *make_generated_requests(workload));
   EXPECT_TRUE(skipping.requests == stepping.requests);
   EXPECT_TRUE(skipping.servers == stepping.servers);
   EXPECT_EQ(skipping.gaps.count(), stepping.gaps.count());

@@ -19,8 +19,8 @@ struct ComesLater {
 
 class Driver {
  public:
-  Driver(const ServingOptions& options, Workload& workload)
-      : workload_(workload),
+  Driver(const ServingOptions& options, RequestSource& workload)
+      : source_(workload),
         acceptance_(options.acceptance),
         setup_(options.server),
         engine_(setup_, acceptance_, requests_, now_),
@@ -60,7 +60,7 @@ class Driver {
   }
 
   void fetch_next() {
-    const auto next = workload_.next();
+    const auto next = source_.next();
     if (!next) return;
     last_fetched_ = next->number;
     arrivals_.push(*next);
@@ -124,10 +124,10 @@ class Driver {
   }
 
   void go_on_after(const ServingRequest& request) {
-    if (const auto next = workload_.after(request, now_)) arrivals_.push(*next);
+    if (const auto next = source_.after(request, now_)) arrivals_.push(*next);
   }
 
-  Workload& workload_;
+  RequestSource& source_;
   Acceptance acceptance_;
   ServerSetup setup_;
   double now_ = 0;
@@ -142,7 +142,7 @@ class Driver {
 
 }  // namespace
 
-ServingResult serve_with_scheduler(const ServingOptions& options, Workload& workload) {
+ServingResult serve_with_scheduler(const ServingOptions& options, RequestSource& workload) {
   return Driver(options, workload).run();
 }
 

@@ -8,6 +8,6 @@ namespace baleen {
 
 /// As simulate_serving with one pool, for small workloads. Not all of the result: `requests` (of those turned away only
 /// that they were), `gaps`, and the steps and preemptions of the server.
-[[nodiscard]] ServingResult serve_with_scheduler(const ServingOptions& options, Workload& workload);
+[[nodiscard]] ServingResult serve_with_scheduler(const ServingOptions& options, RequestSource& workload);
 
 }  // namespace baleen

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "model/presets.h"
-#include "simulator/serving/generated_workload.h"
+#include "simulator/serving/generated_requests.h"
 #include "simulator/serving/serving_figures.h"
 #include "tests/simulator/serving/small_server.h"
 
@@ -16,9 +16,9 @@ namespace baleen {
 namespace {
 
 /// Hands out these, and nothing after.
-class ListedWorkload final : public Workload {
+class ListedRequests final : public RequestSource {
  public:
-  explicit ListedWorkload(std::vector<ServingRequest> requests) : requests_(std::move(requests)) {}
+  explicit ListedRequests(std::vector<ServingRequest> requests) : requests_(std::move(requests)) {}
   std::optional<ServingRequest> next() override {
     return at_ == requests_.size() ? std::nullopt : std::optional(requests_[at_++]);
   }
@@ -38,12 +38,12 @@ ServingRequest request_at(std::int64_t number, double arrival, std::int64_t prom
 }
 
 ServingResult simulate(const ServerSetup& setup, std::vector<ServingRequest> requests) {
-  ListedWorkload workload(std::move(requests));
+  ListedRequests workload(std::move(requests));
   return simulate_serving({.server = setup}, workload);
 }
 
-ServingResult simulate(const ServerSetup& setup, const GeneratedWorkloadOptions& workload) {
-  return simulate_serving({.server = setup}, *make_generated_workload(workload));
+ServingResult simulate(const ServerSetup& setup, const GeneratedRequestsOptions& workload) {
+  return simulate_serving({.server = setup}, *make_generated_requests(workload));
 }
 
 TEST(ZeroLoad, TimeToFirstTokenIsThePrefill) {
@@ -70,7 +70,7 @@ TEST(ZeroLoad, TimeToFirstTokenIsThePrefill) {
 TEST(ClosedLoop, OneClientGetsTheSingleStream) {
   const ServingResult one = simulate(SmallServer().setup(), {request_at(0, 0, 300, 50)});
   const double seconds = one.requests[0].finished;
-  GeneratedWorkloadOptions loop{
+  GeneratedRequestsOptions loop{
       .num_requests = 20, .clients = 1, .prompt = {.mean = 300}, .output = {.mean = 50}};
   ServingResult result = simulate(SmallServer().setup(), loop);
   for (std::size_t i = 0; i < result.requests.size(); ++i) {
@@ -86,7 +86,7 @@ TEST(ClosedLoop, OneClientGetsTheSingleStream) {
 TEST(Saturation, ThroughputIsTheBatchs) {
   const SmallServer server{.num_pages = 400, .num_window_pages = 400, .max_sequences = 8};
   // One prompt token each: nothing but decoding, eight at a time, all at the same positions.
-  GeneratedWorkloadOptions crowd{
+  GeneratedRequestsOptions crowd{
       .num_requests = 800, .rate = 1e6, .prompt = {.mean = 1}, .output = {.mean = 100}};
   ServingResult result = simulate(server.setup(), crowd);
   AffineStepTimes times;
@@ -104,7 +104,7 @@ TEST(Saturation, ThroughputIsTheBatchs) {
 
 TEST(Saturation, NeverFasterThanTheBatchAllows) {
   const SmallServer server{.max_sequences = 16};
-  GeneratedWorkloadOptions crowd{.num_requests = 500,
+  GeneratedRequestsOptions crowd{.num_requests = 500,
                                  .rate = 1000,
                                  .prompt = {.mean = 200, .variation = 0.5},
                                  .output = {.mean = 60, .variation = 0.5}};
@@ -117,7 +117,7 @@ TEST(Saturation, NeverFasterThanTheBatchAllows) {
 TEST(Conservation, EveryRequestEndsOnceAndAllPagesComeBack) {
   // simulate_serving itself stops the program when a page is missing at the end.
   const SmallServer crowded{.num_pages = 20, .num_window_pages = 20, .max_sequences = 6, .max_queue = 5};
-  GeneratedWorkloadOptions options{.num_requests = 400,
+  GeneratedRequestsOptions options{.num_requests = 400,
                                    .rate = 200,
                                    .prompt = {.mean = 500, .variation = 1},
                                    .output = {.mean = 300, .variation = 1}};
@@ -130,7 +130,7 @@ TEST(Conservation, EveryRequestEndsOnceAndAllPagesComeBack) {
 }
 
 TEST(Runs, RepeatExactlyAndFollowTheSeed) {
-  GeneratedWorkloadOptions options{.num_requests = 200,
+  GeneratedRequestsOptions options{.num_requests = 200,
                                    .seed = 7,
                                    .rate = 50,
                                    .prompt = {.mean = 300, .variation = 1},
@@ -143,7 +143,7 @@ TEST(Runs, RepeatExactlyAndFollowTheSeed) {
 
 TEST(PrefixCache, FamiliesAndTurnsAreFound) {
   const SmallServer server{.num_pages = 400, .num_window_pages = 400};
-  GeneratedWorkloadOptions families{.num_requests = 60,
+  GeneratedRequestsOptions families{.num_requests = 60,
                                     .clients = 1,
                                     .prompt = {.mean = 100},
                                     .output = {.mean = 10},
@@ -158,7 +158,7 @@ TEST(PrefixCache, FamiliesAndTurnsAreFound) {
   EXPECT_GE(cold, 2);
   EXPECT_LE(cold, 4) << "a prefix is found once its branches have parted";
 
-  const GeneratedWorkloadOptions turns{
+  const GeneratedRequestsOptions turns{
       .num_requests = 5, .clients = 1, .prompt = {.mean = 300}, .output = {.mean = 200}, .turns = 5};
   const ServingResult session = simulate(server.setup(), turns);
   for (std::size_t turn = 0; turn < 5; ++turn) {
@@ -177,7 +177,7 @@ TEST(PrefixCache, FamiliesAndTurnsAreFound) {
 TEST(Speculation, CertainDraftsGiveAsManyTokensAStepAndHopelessOnesNone) {
   const SmallServer server{.max_draft_tokens = 3};
   const auto result_with = [&](std::vector<double> chain) {
-    ListedWorkload workload({request_at(0, 0, 100, 41)});
+    ListedRequests workload({request_at(0, 0, 100, 41)});
     return simulate_serving(
         {.server = server.setup(), .acceptance = Acceptance::of_chain(std::move(chain), 1)}, workload);
   };
@@ -195,7 +195,7 @@ TEST(TwoPools, TokensGoOnAfterTheTransfer) {
   const SmallServer server;
   ServingOptions options{.server = server.setup(), .decode = server.setup()};
   options.link = {.bytes_per_second = 1e8, .latency_seconds = 0.25};
-  ListedWorkload workload({request_at(0, 0, 200, 3), request_at(1, 0, 1, 1)});
+  ListedRequests workload({request_at(0, 0, 200, 3), request_at(1, 0, 1, 1)});
   const ServingResult result = simulate_serving(options, workload);
   AffineStepTimes times;
   const RequestRecord& moved = result.requests[0];
@@ -217,7 +217,7 @@ TEST(TwoPools, TransfersWaitForTheLink) {
   const SmallServer server;
   ServingOptions options{.server = server.setup(), .decode = server.setup()};
   options.link = {.bytes_per_second = 1e6, .latency_seconds = 0};
-  ListedWorkload workload({request_at(0, 0, 200, 2), request_at(1, 0, 200, 2)});
+  ListedRequests workload({request_at(0, 0, 200, 2), request_at(1, 0, 200, 2)});
   const ServingResult result = simulate_serving(options, workload);
   const double transfer = static_cast<double>(transfer_bytes(options.server.geometry, 200)) / 1e6;
   EXPECT_EQ(result.requests[0].first_token, result.requests[1].first_token);
@@ -229,12 +229,12 @@ TEST(TwoPools, ACrowdedDecodePoolPreemptsAndAllEnd) {
                          .decode = SmallServer{.num_pages = 9, .num_window_pages = 12}.setup()};
   options.decode->limits.context_tokens = options.server.limits.context_tokens;
   options.link = {.bytes_per_second = 1e9, .latency_seconds = 1e-5};
-  const GeneratedWorkloadOptions workload{.num_requests = 100,
+  const GeneratedRequestsOptions workload{.num_requests = 100,
                                           .rate = 100,
                                           .prompt = {.mean = 300, .variation = 0.3},
                                           .output = {.mean = 300, .variation = 0.3}};
   const ServingFigures figures =
-      figures_of(simulate_serving(options, *make_generated_workload(workload)), {});
+      figures_of(simulate_serving(options, *make_generated_requests(workload)), {});
   EXPECT_EQ(figures.finished, 100);
   EXPECT_GT(figures.servers[1].preemptions, 0);
 }
@@ -275,7 +275,7 @@ TEST(BadSetup, IsASentence) {
   setup.capacity.num_state_slots = 1;
   EXPECT_THROW(static_cast<void>(simulate(setup, {request_at(0, 0, 1, 1)})), Error);
   ServingOptions options{.server = SmallServer().setup(), .decode = SmallServer().setup()};
-  ListedWorkload workload({request_at(0, 0, 1, 1)});
+  ListedRequests workload({request_at(0, 0, 1, 1)});
   EXPECT_THROW(static_cast<void>(simulate_serving(options, workload)), Error) << "a link without bandwidth";
 }
 

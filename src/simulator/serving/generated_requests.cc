@@ -1,4 +1,4 @@
-#include "simulator/serving/generated_workload.h"
+#include "simulator/serving/generated_requests.h"
 
 #include <algorithm>
 #include <cmath>
@@ -23,7 +23,7 @@ void check(const LengthDistribution& lengths, const char* what) {
   }
 }
 
-void check(const GeneratedWorkloadOptions& options) {
+void check(const GeneratedRequestsOptions& options) {
   if (options.num_requests < 1) fail("requests: {} asked for; simulate at least one", options.num_requests);
   if (!(options.rate >= 0 && std::isfinite(options.rate))) {
     fail("rate: {} requests a second; give a positive number", options.rate);
@@ -45,9 +45,9 @@ void check(const GeneratedWorkloadOptions& options) {
   check(options.output, "output tokens");
 }
 
-class GeneratedWorkload final : public Workload {
+class GeneratedRequests final : public RequestSource {
  public:
-  explicit GeneratedWorkload(GeneratedWorkloadOptions options)
+  explicit GeneratedRequests(GeneratedRequestsOptions options)
       : options_(std::move(options)),
         arrivals_(options_.seed, DrawFor::kArrival),
         prompts_(options_.seed, DrawFor::kPromptTokens),
@@ -116,7 +116,7 @@ class GeneratedWorkload final : public Workload {
     return {options_.prompt.draw(prompts_, num_created_), options_.output.draw(outputs_, num_created_)};
   }
 
-  GeneratedWorkloadOptions options_;
+  GeneratedRequestsOptions options_;
   Draws arrivals_, prompts_, outputs_, families_, thinking_;
   std::int64_t num_created_ = 0, num_sessions_ = 0;
   double now_ = 0;
@@ -133,9 +133,9 @@ std::int64_t LengthDistribution::draw(const Draws& draws, std::int64_t number) c
   return std::llround(std::clamp(drawn, 1.0, kMostTokens));
 }
 
-std::unique_ptr<Workload> make_generated_workload(GeneratedWorkloadOptions options) {
+std::unique_ptr<RequestSource> make_generated_requests(GeneratedRequestsOptions options) {
   check(options);
-  return std::make_unique<GeneratedWorkload>(std::move(options));
+  return std::make_unique<GeneratedRequests>(std::move(options));
 }
 
 }  // namespace baleen

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "simulator/serving/draws.h"
-#include "simulator/serving/workload.h"
+#include "simulator/serving/request_source.h"
 
 namespace baleen {
 
@@ -22,7 +22,7 @@ struct RequestLengths {
   std::int64_t prompt_tokens = 1, output_tokens = 1;
 };
 
-struct GeneratedWorkloadOptions {
+struct GeneratedRequestsOptions {
   std::int64_t num_requests = 1000;  ///< all turns of all sessions
   std::uint64_t seed = 0;
 
@@ -46,6 +46,6 @@ struct GeneratedWorkloadOptions {
 };
 
 /// Throws `Error` for options that make no sense.
-[[nodiscard]] std::unique_ptr<Workload> make_generated_workload(GeneratedWorkloadOptions options);
+[[nodiscard]] std::unique_ptr<RequestSource> make_generated_requests(GeneratedRequestsOptions options);
 
 }  // namespace baleen

@@ -18,9 +18,9 @@ struct ServingRequest {
 };
 
 /// Not thread-safe.
-class Workload {
+class RequestSource {
  public:
-  virtual ~Workload() = default;
+  virtual ~RequestSource() = default;
   /// The next request that comes whatever happens, by rising arrival; of equal arrivals by rising number. Empty when
   /// there are no more.
   [[nodiscard]] virtual std::optional<ServingRequest> next() = 0;

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "simulator/serving/acceptance.h"
-#include "simulator/serving/generated_workload.h"
+#include "simulator/serving/generated_requests.h"
 #include "simulator/serving/trace.h"
 
 namespace baleen {
@@ -22,8 +22,8 @@ std::string error_of(const std::function<void()>& action) {
   return "";
 }
 
-std::vector<ServingRequest> all_of(const GeneratedWorkloadOptions& options) {
-  const auto workload = make_generated_workload(options);
+std::vector<ServingRequest> all_of(const GeneratedRequestsOptions& options) {
+  const auto workload = make_generated_requests(options);
   std::vector<ServingRequest> requests;
   while (const auto request = workload->next()) requests.push_back(*request);
   return requests;
@@ -66,7 +66,7 @@ TEST(Arrivals, HaveTheRateAndTheBurstiness) {
 
 TEST(Lengths, HaveTheMeanAndTheVariation) {
   std::vector<double> prompts, outputs;
-  const GeneratedWorkloadOptions options{
+  const GeneratedRequestsOptions options{
       .num_requests = kMany, .rate = 1, .prompt = {.mean = 1000, .variation = 0.5}, .output = {.mean = 200}};
   for (const ServingRequest& request : all_of(options)) {
     prompts.push_back(static_cast<double>(request.prompt_tokens));
@@ -85,7 +85,7 @@ TEST(Lengths, OfAListComeInTurn) {
 }
 
 TEST(Sessions, GoOnWithWhatWasSaid) {
-  const auto workload = make_generated_workload({.num_requests = 3,
+  const auto workload = make_generated_requests({.num_requests = 3,
                                                  .clients = 1,
                                                  .prompt = {.mean = 30},
                                                  .output = {.mean = 20},
@@ -105,7 +105,7 @@ TEST(Sessions, GoOnWithWhatWasSaid) {
 }
 
 TEST(Sessions, EndBeforeThePromptIsTooLong) {
-  const auto workload = make_generated_workload({.num_requests = 10,
+  const auto workload = make_generated_requests({.num_requests = 10,
                                                  .rate = 1,
                                                  .prompt = {.mean = 30},
                                                  .output = {.mean = 20},
@@ -117,9 +117,9 @@ TEST(Sessions, EndBeforeThePromptIsTooLong) {
   EXPECT_FALSE(workload->after(*second, 101));
 }
 
-TEST(GeneratedWorkload, RefusesNonsense) {
-  const auto error = [](const GeneratedWorkloadOptions& options) {
-    return error_of([&] { static_cast<void>(make_generated_workload(options)); });
+TEST(GeneratedRequests, RefusesNonsense) {
+  const auto error = [](const GeneratedRequestsOptions& options) {
+    return error_of([&] { static_cast<void>(make_generated_requests(options)); });
   };
   EXPECT_EQ(error({.rate = -3}), "rate: -3 requests a second; give a positive number");
   EXPECT_NE(error({.rate = std::nan("")}), "");
@@ -197,7 +197,7 @@ TEST(Trace, ComplainsWithTheLine) {
   EXPECT_EQ(error("arrival,prompt_tokens,output_tokens,family_tokens\n0,1,1,5\n"),
             "t:2: family_tokens without a family");
   EXPECT_NE(error_of([] { static_cast<void>(load_trace("no/such/file")); }), "");
-  EXPECT_NE(error_of([] { static_cast<void>(make_trace_workload({}, 0)); }), "");
+  EXPECT_NE(error_of([] { static_cast<void>(make_trace_requests({}, 0)); }), "");
 }
 
 TEST(Acceptance, FollowsTheChain) {
