@@ -22,7 +22,7 @@ void product(benchmark::State& state, WeightFormat format) {
   double bytes = 0;
   while (bytes < kRotatedBytes && (num_rows == 1 || weights.empty())) {
     weights.push_back(std::make_unique<test::RandomWeight>(format, num_columns, num_inputs, 1, 0));
-    bytes += weights.back()->matrix().total_bytes();
+    bytes += weights.back()->matrix().stored_bytes();
   }
   auto x = test::random_values(static_cast<std::size_t>(num_rows * num_inputs), 2);
   std::vector<float> y(static_cast<std::size_t>(num_rows * num_columns));
@@ -47,7 +47,8 @@ void product(benchmark::State& state, WeightFormat format) {
     run(weights[next]->matrix());
     next = (next + 1) % weights.size();
   }
-  const OpCost cost = matmul_cost(weights[0]->matrix(), num_rows);
+  const OpCost cost =
+      matmul_cost(weights[0]->matrix(), static_cast<double>(num_rows), ActivationRounding::kFp8);
   const auto iterations = static_cast<double>(state.iterations());
   state.counters["GB/s"] =
       benchmark::Counter(cost.read_bytes * iterations * 1e-9, benchmark::Counter::kIsRate);

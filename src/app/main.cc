@@ -18,6 +18,7 @@
 #include "app/plan.h"
 #include "app/run.h"
 #include "app/serve.h"
+#include "app/simulate.h"
 #include "app/tokenize.h"
 #include "base/error.h"
 
@@ -39,6 +40,7 @@ int run(int argc, char** argv) {
   baleen::add_serve_command(app);
   baleen::add_bench_command(app);
   baleen::add_plan_command(app);
+  baleen::add_simulate_command(app);
   baleen::add_inspect_command(app);
   baleen::add_init_command(app);
   baleen::add_convert_command(app);

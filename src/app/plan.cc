@@ -8,9 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "app/engine_flags.h"
+#include "app/simulation_flags.h"
 #include "base/error.h"
-#include "checkpoint/checkpoint.h"
 #include "device/make_device.h"
 #include "engine/memory_plan.h"
 #include "hardware/device_profile.h"
@@ -21,9 +20,7 @@ namespace {
 
 struct PlanFlags {
   std::string device = "h200";
-  std::string model;
-  std::string preset;
-  std::optional<std::int64_t> num_layers;
+  SimulatedModelFlags model;
   std::int64_t max_sequences = 1;
   std::int64_t max_batch_tokens = 4096;
   std::int64_t context = 0;
@@ -31,26 +28,6 @@ struct PlanFlags {
   bool no_prefix_cache = false;
   bool json = false;
 };
-
-/// A model to plan for: its geometry and how its matrices are stored.
-struct PlannedModel {
-  std::string name;
-  ModelConfig config;
-  StorageFormats formats;
-};
-
-PlannedModel model_of(const PlanFlags& flags) {
-  PlannedModel model;
-  if (!flags.preset.empty()) {
-    model = {flags.preset, preset_config(flags.preset), {}};
-    model.formats = {.dense = model.config.dense_format, .experts = model.config.expert_format};
-  } else {
-    model = {flags.model, load_config(flags.model), {}};
-    model.formats = detect_formats(model.config, Checkpoint(flags.model));
-  }
-  if (flags.num_layers) model.config = with_layers(std::move(model.config), *flags.num_layers);
-  return model;
-}
 
 /// A device by its profile, or the one that is here.
 struct PlannedDevice {
@@ -100,7 +77,7 @@ std::int64_t largest(std::int64_t most, Fits&& fits) {
 }
 
 /// What could be changed, and by how much, as sentences.
-std::string advice(const PlanFlags& flags, const PlannedModel& model, const PlannedDevice& device,
+std::string advice(const PlanFlags& flags, const SimulatedModel& model, const PlannedDevice& device,
                    bool fits) {
   const auto total = [&](const PlanFlags& changed, const ModelConfig& config) {
     return plan_memory(config, model.formats, engine_options(changed, device.choice, config)).total_bytes();
@@ -129,7 +106,7 @@ std::string advice(const PlanFlags& flags, const PlannedModel& model, const Plan
 }
 
 void run_plan(const PlanFlags& flags) {
-  const PlannedModel model = model_of(flags);
+  const SimulatedModel model = flags.model.load();
   const PlannedDevice device = device_of(flags.device);
   const EngineOptions options = engine_options(flags, device.choice, model.config);
   const MemoryPlan plan = plan_memory(model.config, model.formats, options);
@@ -178,9 +155,7 @@ void add_plan_command(CLI::App& app) {
   auto flags = std::make_shared<PlanFlags>();
   CLI::App* command =
       app.add_subcommand("plan", "Memory a model takes on a device, before anything is loaded");
-  add_model_option(*command, flags->model);
-  command->add_option("--preset", flags->preset, "A known geometry instead of --model, e.g. flash or pro");
-  command->add_option("--layers", flags->num_layers, "Keep the first so many layers");
+  flags->model.add_to(*command);
   std::string known = "cpu, cuda:N, or one that need not be here:";
   for (const DeviceProfile& profile : device_profiles())
     known += fmt::format("\n  {}: {}", profile.name, profile.description);

@@ -173,12 +173,6 @@ BALEEN_QUEUE(sample, SampleArgs)
 
 #undef BALEEN_QUEUE
 
-namespace {
-
-OpCost sum(OpCost first, const OpCost& second) { return first += second; }
-
-}  // namespace
-
 void CudaDevice::experts(const ExpertsArgs& args) {
   call(
       "experts", [&] { experts_sm90(args, context_); }, [&] { return expected_experts_cost(args); });
@@ -187,25 +181,25 @@ void CudaDevice::experts(const ExpertsArgs& args) {
 void CudaDevice::hc_pre_norm(const HcPreArgs& pre, const RmsNormArgs& norm) {
   call(
       "hc_pre_norm", [&] { hc_pre_norm_sm90(pre, norm, context_); },
-      [&] { return sum(hc_pre_cost(pre), rms_norm_cost(norm)); });
+      [&] { return hc_pre_norm_cost(pre, norm); });
 }
 
 void CudaDevice::hc_post_pre_norm(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm) {
   call(
       "hc_post_pre_norm", [&] { hc_post_pre_norm_sm90(post, pre, norm, context_); },
-      [&] { return sum(sum(hc_post_cost(post), hc_pre_cost(pre)), rms_norm_cost(norm)); });
+      [&] { return hc_post_pre_norm_cost(post, pre, norm); });
 }
 
 void CudaDevice::rms_norm_rope(const RmsNormArgs& norm, const RopeArgs& turn) {
   call(
       "rms_norm_rope", [&] { rms_norm_rope_sm90(norm, turn, context_); },
-      [&] { return sum(rms_norm_cost(norm), rope_cost(turn)); });
+      [&] { return rms_norm_rope_cost(norm, turn); });
 }
 
 void CudaDevice::sparse_attention_rope(const SparseAttentionArgs& args, const RopeArgs& turn) {
   call(
       "sparse_attention_rope", [&] { sparse_attention_rope_sm90(args, turn, context_); },
-      [&] { return sum(sparse_attention_cost(args), rope_cost(turn)); });
+      [&] { return sparse_attention_rope_cost(args, turn); });
 }
 
 // The single halves of fused operations: the forward pass never asks for them.

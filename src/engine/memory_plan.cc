@@ -81,6 +81,11 @@ EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& optio
 
 MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,
                        const EngineOptions& options) {
+  const bool copied = options.device.kind == DeviceKind::kCuda;
+  return plan_memory(config, copied ? device_weight_bytes(config, formats) : 0, options);
+}
+
+MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes, const EngineOptions& options) {
   const DeviceKind device = options.device.kind;
   const CacheGeometry geometry = cache_geometry(config, options);
   MemoryPlan plan;
@@ -119,7 +124,7 @@ MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,
   plan.logit_bytes =
       (options.mtp ? 2 : 1) * Arena::bytes_for<float>(options.max_logit_rows * config.vocab_size);
   if (device == DeviceKind::kCuda) {
-    plan.weight_bytes = device_weight_bytes(config, formats);
+    plan.weight_bytes = weight_bytes;
     plan.overhead_bytes = kCudaOverheadBytes;
     plan.host_logit_bytes = plan.logit_bytes;
   }

@@ -85,6 +85,9 @@ struct MemoryPlan {
 /// `options` resolved; `formats` of the checkpoint.
 [[nodiscard]] MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,
                                      const EngineOptions& options);
+/// The same of weights that take `weight_bytes` on a device of its own memory.
+[[nodiscard]] MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes,
+                                     const EngineOptions& options);
 
 /// A few lines for people: cache by pool with its positions, activations, scratch, logits.
 [[nodiscard]] std::string to_text(const MemoryPlan& plan);

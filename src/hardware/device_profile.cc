@@ -1,26 +1,73 @@
 #include "hardware/device_profile.h"
 
 #include <algorithm>
-#include <array>
+#include <cctype>
+#include <cmath>
+
+#include "hardware/built_in_profiles.h"
 
 namespace baleen {
 namespace {
 
-constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+bool same_name(std::string_view a, std::string_view b) {
+  return std::ranges::equal(
+      a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
 
-/// Memory as nvidia-smi shows it.
-constexpr std::array<DeviceProfile, 2> kProfiles{{
-    {"h200", "NVIDIA H200 SXM, 141 GB", 143'771 * kMiB},
-    {"h100", "NVIDIA H100 SXM, 80 GB", 81'559 * kMiB},
-}};
+/// Between two points, over the logarithm of rows; what one of them does not say is the other's.
+EfficiencyPoint between(const EfficiencyPoint& low, const EfficiencyPoint& high, double num_rows) {
+  const double share = std::log(num_rows / low.num_rows) / std::log(high.num_rows / low.num_rows);
+  const auto mix = [share](double a, double b) {
+    if (a <= 0) return b;
+    return b <= 0 ? a : a + share * (b - a);
+  };
+  EfficiencyPoint point{.num_rows = num_rows,
+                        .compute = mix(low.compute, high.compute),
+                        .memory = mix(low.memory, high.memory),
+                        .scalar = mix(low.scalar, high.scalar)};
+  if (low.static_seconds >= 0 && high.static_seconds >= 0)
+    point.static_seconds = low.static_seconds + share * (high.static_seconds - low.static_seconds);
+  return point;
+}
 
 }  // namespace
 
-std::span<const DeviceProfile> device_profiles() { return kProfiles; }
+EfficiencyPoint DeviceProfile::efficiency_of(std::string_view operation, double num_rows) const {
+  EfficiencyPoint point;
+  if (const auto found = operations.find(operation);
+      found != operations.end() && !found->second.points.empty()) {
+    const std::vector<EfficiencyPoint>& points = found->second.points;
+    const auto above =
+        std::ranges::find_if(points, [&](const EfficiencyPoint& p) { return p.num_rows >= num_rows; });
+    if (above == points.end()) {
+      point = points.back();
+    } else if (above == points.begin()) {
+      point = points.front();
+    } else {
+      point = between(*std::prev(above), *above, num_rows);
+    }
+  }
+  if (point.compute <= 0) point.compute = efficiency.compute;
+  if (point.memory <= 0) point.memory = efficiency.memory;
+  if (point.scalar <= 0) point.scalar = efficiency.scalar;
+  return point;
+}
+
+std::span<const DeviceProfile> device_profiles() {
+  static const std::vector<DeviceProfile> profiles = [] {
+    std::vector<DeviceProfile> read;
+    for (const BuiltInProfile& file : built_in_profiles())
+      read.push_back(parse_device_profile(file.text, file.name));
+    return read;
+  }();
+  return profiles;
+}
 
 const DeviceProfile* find_device_profile(std::string_view name) {
-  const auto* found = std::ranges::find(kProfiles, name, &DeviceProfile::name);
-  return found == kProfiles.end() ? nullptr : found;
+  const std::span<const DeviceProfile> all = device_profiles();
+  const auto found =
+      std::ranges::find_if(all, [&](const DeviceProfile& p) { return same_name(p.name, name); });
+  return found == all.end() ? nullptr : &*found;
 }
 
 }  // namespace baleen

@@ -110,14 +110,6 @@ void walk(WeightTree& tree, Visit visit) {
   ArrayWalk<Visit>(visit).tree(tree);
 }
 
-std::int64_t arena_bytes(const WeightTree& host) {
-  WeightTree tree = host;
-  std::int64_t bytes = 0;
-  walk(tree,
-       [&](const std::byte*& /*data*/, std::int64_t size) { bytes += Arena::bytes_for<std::byte>(size); });
-  return bytes;
-}
-
 /// Of one stored tensor: see `ModelWeights`, which widens vectors and FP8 scales to float32 and tables to int32.
 std::int64_t stored_on_device(const TensorHeader& stored, const TensorSpec& spec,
                               const StorageFormats& formats) {
@@ -131,6 +123,14 @@ std::int64_t stored_on_device(const TensorHeader& stored, const TensorSpec& spec
 
 }  // namespace
 
+std::int64_t device_weight_bytes(const WeightTree& tree) {
+  WeightTree copy = tree;
+  std::int64_t bytes = 0;
+  walk(copy,
+       [&](const std::byte*& /*data*/, std::int64_t size) { bytes += Arena::bytes_for<std::byte>(size); });
+  return bytes;
+}
+
 std::int64_t device_weight_bytes(const ModelConfig& config, const StorageFormats& formats) {
   std::int64_t bytes = 0;
   for (const TensorSpec& spec : tensor_table(config)) {
@@ -141,7 +141,7 @@ std::int64_t device_weight_bytes(const ModelConfig& config, const StorageFormats
 }
 
 DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory)
-    : tree_(host), arena_(arena_bytes(host), memory) {
+    : tree_(host), arena_(device_weight_bytes(host), memory) {
   constexpr std::int64_t kMegabyte = 1'000'000;
   Progress progress("loading weights", "MB", arena_.size_bytes() / kMegabyte);
   walk(tree_, [&](const std::byte*& data, std::int64_t size) {

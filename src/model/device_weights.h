@@ -12,6 +12,8 @@ namespace baleen {
 
 /// What `DeviceWeights` of a checkpoint of these formats takes.
 [[nodiscard]] std::int64_t device_weight_bytes(const ModelConfig& config, const StorageFormats& formats);
+/// What `DeviceWeights(tree)` takes: by its shapes, whatever lies at its addresses.
+[[nodiscard]] std::int64_t device_weight_bytes(const WeightTree& tree);
 
 /// Matrices keep their stored formats; what `WeightTree` has in float32 (norms, sinks, FP8 block scales) stays float32.
 /// Every array starts on 256 bytes. Of a block's routed experts the same arrays lie one behind the other at even

@@ -1,36 +1,82 @@
 #include <algorithm>
 
 #include "ops/compressor/pooled_rows.h"
+#include "ops/operation/argument_bytes.h"
+#include "ops/operation/index_key_ops.h"
 
 namespace baleen {
+namespace {
 
-OpCost compressor_cost(const CompressorArgs& args) {
-  const auto num_rows = static_cast<double>(args.kv.extent(0));
-  const auto width = static_cast<double>(args.state.width);
-  const auto head_dim = static_cast<double>(args.norm_weight.size());
-  const bool latent = args.latent.base != nullptr;
-  double num_entries = 0, num_kept = 0, num_overlap = 0;
-  for (const SequenceSlice& slice : args.batch.slices) {
-    num_entries += static_cast<double>(end_entry(slice, args.ratio) - first_entry(slice, args.ratio));
-    num_kept += static_cast<double>(std::min(slice.num_tokens, args.state.ring_rows));
-    if (args.overlap.base != nullptr) {
-      num_overlap += static_cast<double>(num_overlap_rows(slice.start + slice.num_tokens) -
-                                         num_overlap_rows(slice.start));
+constexpr double kFloatPairBytes = 8;  ///< a value of kv and one of gate, float32
+constexpr double kPoolOps = 6;  ///< of a pooled value: maximum, difference, exponential, two sums, product
+
+/// What the entries of one sequence are made of.
+struct Pooling {
+  double num_entries = 0;
+  double num_rows = 0;      ///< pooled, over all entries
+  double num_old_rows = 0;  ///< of them, those of positions before this step
+  double num_kept = 0;      ///< of this step's rows, those that a later step pools
+};
+
+/// `overlap`: an entry also pools the rows of the block before its own, of which there is none before entry 0.
+Pooling pooling_of(const SequenceSlice& slice, int ratio, bool overlap) {
+  const std::int64_t first = first_entry(slice, ratio), end = end_entry(slice, ratio);
+  const std::int64_t num_blocks = overlap ? 2 : 1;
+  Pooling result;
+  result.num_entries = static_cast<double>(end - first);
+  if (end > first) {
+    const std::int64_t missing = overlap && first == 0 ? 1 : 0;
+    result.num_rows = static_cast<double>(ratio * (num_blocks * (end - first) - missing));
+    // Blocks from the one before the first entry's; those behind the first entry's begin in this step.
+    for (std::int64_t block = first - num_blocks + 1 + missing; block <= first; ++block) {
+      // With overlap, the first entry's own block is pooled by the entry after it too.
+      const std::int64_t readers = overlap && block == first && end > first + 1 ? 2 : 1;
+      result.num_old_rows +=
+          static_cast<double>(readers * std::clamp<std::int64_t>(slice.start - block * ratio, 0, ratio));
     }
   }
-  const double rows_per_entry = args.ratio == 4 ? 8 : args.ratio;
-  const double row_bytes =
-      static_cast<double>(latent ? args.latent.format.row_bytes() : args.index_key.format.row_bytes());
+  const std::int64_t open_rows = (slice.start + slice.num_tokens) % ratio + (overlap ? ratio : 0);
+  result.num_kept = static_cast<double>(std::min(slice.num_tokens, open_rows));
+  return result;
+}
+
+/// After pooling: norm, rotation, and what the kind of entry asks for.
+double finish_ops(const CompressorArgs& args, double head_dim) {
+  const double rotated = kNormOps * head_dim + kRotatePairOps * static_cast<double>(args.frequencies.size());
+  if (args.latent.base != nullptr) {
+    return rotated + (args.latent.format.precision == Precision::kReleased
+                          ? kQuantiseOps * args.latent.format.nope
+                          : 0);
+  }
+  return rotated + index_key_ops(args.index_key.format);
+}
+
+}  // namespace
+
+OpCost compressor_cost(const CompressorArgs& args) {
   OpCost cost;
-  // Maximum, subtraction, exponential (about ten) and two sums for a pooled value; norm, rotation and
-  // rounding after.
-  cost.add_flops(MathFormat::kF32,
-                 num_rows * width + num_entries * (rows_per_entry * head_dim * 15 + 10 * head_dim));
-  if (!latent)
-    cost.add_flops(MathFormat::kF32, num_entries * head_dim * 7);  // log2(128) additions of the transform
-  cost.read_bytes = 4 * (2 * num_rows * width + num_entries * rows_per_entry * head_dim * 2);
-  cost.write_bytes =
-      4 * (num_rows * width + 2 * num_kept * width + 2 * num_overlap * head_dim) + num_entries * row_bytes;
+  if (args.kv.size() == 0) return cost;
+  const auto width = static_cast<double>(args.kv.extent(1));
+  const auto head_dim = static_cast<double>(args.norm_weight.size());
+  const double row_bytes = static_cast<double>(
+      args.latent.base != nullptr ? args.latent.format.row_bytes() : args.index_key.format.row_bytes());
+  cost.scalar_ops = static_cast<double>(args.kv.size());  // the position's bias
+  cost.read_bytes = bytes_of(args.kv) + bytes_of(args.gate);
+  cost.read_weights(4.0 * static_cast<double>(args.ape.size()) +
+                    norm_weight_bytes(static_cast<std::int64_t>(args.norm_weight.size())));
+  for (const SequenceSlice& slice : args.batch.slices) {
+    const Pooling pooling = pooling_of(
+        slice, args.ratio, args.kv.extent(1) == 2 * static_cast<std::int64_t>(args.norm_weight.size()));
+    cost.scalar_ops +=
+        kPoolOps * head_dim * pooling.num_rows + pooling.num_entries * finish_ops(args, head_dim);
+    cost.read_bytes += kFloatPairBytes * head_dim * pooling.num_old_rows;
+    cost.write_bytes += kFloatPairBytes * width * pooling.num_kept + row_bytes * pooling.num_entries;
+    if (args.overlap.base != nullptr) {
+      cost.write_bytes += kFloatPairBytes * head_dim *
+                          static_cast<double>(num_overlap_rows(slice.start + slice.num_tokens) -
+                                              num_overlap_rows(slice.start));
+    }
+  }
   return cost;
 }
 

@@ -1,4 +1,5 @@
 #include "ops/embed/embed.h"
+#include "ops/operation/argument_bytes.h"
 
 namespace baleen {
 
@@ -6,7 +7,7 @@ OpCost embed_cost(const EmbedArgs& args) {
   const auto rows = static_cast<double>(args.tokens.size());
   OpCost cost;
   cost.read_bytes = rows * (sizeof(TokenId) + sizeof(Bf16Bits) * static_cast<double>(args.table.extent(1)));
-  cost.write_bytes = 4.0 * static_cast<double>(args.out.size());
+  cost.write_bytes = bytes_of(args.out);
   return cost;
 }
 

@@ -43,10 +43,23 @@ void experts_cpu(const ExpertsArgs& args, CpuContext& context);
 /// Weights of all experts are laid out evenly: expert e's w1 starts e times the distance between those of experts 0 and 1
 /// behind expert 0's, and so w2, w3 and the scales. An id of -1 is of a padding row and visits nobody.
 void experts_sm90(const ExpertsArgs& args, CudaContext& context);
-/// Bytes count every visited expert once.
+/// By the ids: every expert that somebody visits is read once. The only cost that reads an argument's data.
 [[nodiscard]] OpCost experts_cost(const ExpertsArgs& args);
 /// The same without looking at the ids, for where they cannot be read: what routing without preferences would visit.
 [[nodiscard]] OpCost expected_experts_cost(const ExpertsArgs& args);
+/// Both are this, with `visits` rows that go to experts (a token to k of them) and `distinct` experts that somebody visits:
+/// the sum of the three that follow, with as many tokens as x has rows.
+[[nodiscard]] OpCost experts_cost_of(const ExpertsArgs& args, double visits, double distinct);
+
+// The parts, for ranks that hold some of the experts and see others' tokens. Of `args` they take formats, widths and element
+// types, not numbers of rows.
+
+/// Products and SwiGLU of `visits` rows; the weights of `distinct` experts. A row comes and goes once for each visit.
+[[nodiscard]] OpCost routed_experts_cost(const ExpertsArgs& args, double visits, double distinct);
+/// Nothing where there is no shared expert.
+[[nodiscard]] OpCost shared_expert_cost(const ExpertsArgs& args, double num_rows);
+/// The sum of `visits` rows and the shared expert's to `num_rows` tokens.
+[[nodiscard]] OpCost combine_cost(const ExpertsArgs& args, double visits, double num_rows);
 [[nodiscard]] std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,
                                                  std::int64_t width, std::int64_t inner_width,
                                                  std::int64_t num_experts, int num_threads);

@@ -1,48 +1,98 @@
-#include <cmath>
+#include <algorithm>
 #include <vector>
 
 #include "ops/experts/experts.h"
+#include "ops/linear/linear.h"
+#include "ops/operation/argument_bytes.h"
+#include "ops/operation/expected_distinct.h"
 
 namespace baleen {
 namespace {
 
-OpCost expert_cost(const ExpertWeights& expert, std::int64_t num_rows) {
-  OpCost cost = matmul_cost(expert.w1, num_rows);
-  cost += matmul_cost(expert.w3, num_rows);
-  cost += matmul_cost(expert.w2, num_rows);
+/// Of an inner value: two clamps, SwiGLU (exponential, sum, division, two products), routing weight, rounding.
+constexpr double kSwigluOps = 14;
+
+ActivationRounding rounding_of(const ExpertsArgs& args, const ExpertWeights& expert) {
+  return activation_rounding(expert.w1.format, args.precision);
+}
+
+/// Products and SwiGLU of `num_rows` rows, and the weights, once.
+OpCost expert_cost(const ExpertsArgs& args, const ExpertWeights& expert, double num_rows) {
+  const ActivationRounding rounding = rounding_of(args, expert);
+  OpCost cost = matmul_cost(expert.w1, num_rows, rounding);
+  cost += matmul_cost(expert.w3, num_rows, rounding);
+  cost += matmul_cost(expert.w2, num_rows, rounding);
+  cost.scalar_ops = kSwigluOps * static_cast<double>(expert.w1.rows) * num_rows;
   return cost;
+}
+
+/// Of `num_rows` rows [d] of the type of `view`.
+template <class Float>
+double row_bytes(const ActivationView<Float, 2>& view, double num_rows) {
+  return num_rows * static_cast<double>(view.extent(1) * size_of(view.element_type()));
 }
 
 }  // namespace
 
-OpCost experts_cost(const ExpertsArgs& args) {
-  std::vector<std::int64_t> visits(args.routed.size(), 0);
-  for (std::int64_t row = 0; row < args.ids.extent(0); ++row) {
-    for (std::int64_t slot = 0; slot < args.ids.extent(1); ++slot)
-      ++visits[static_cast<std::size_t>(args.ids(row, slot))];
-  }
+OpCost routed_experts_cost(const ExpertsArgs& args, double visits, double distinct) {
   OpCost cost;
-  for (std::size_t expert = 0; expert < visits.size(); ++expert)
-    cost += expert_cost(args.routed[expert], visits[expert]);
-  if (args.shared != nullptr) cost += expert_cost(*args.shared, args.x.extent(0));
+  if (visits == 0) return cost;
+  const ExpertWeights& expert = args.routed.front();
+  const auto width = static_cast<double>(args.x.extent(1));
+  cost = expert_cost(args, expert, visits);
+  cost.read_bytes = cost.weight_bytes = distinct * cost.weight_bytes;
+  if (rounding_of(args, expert) == ActivationRounding::kFp8) {
+    cost.read_bytes += fp8_row_bytes(visits, args.x.extent(1));
+    if (!args.x_fp8) cost.scalar_ops += kQuantiseOps * width * visits;
+  } else {
+    cost.read_bytes += row_bytes(args.x, visits);
+  }
+  cost.write_bytes = row_bytes(args.out, visits);
   return cost;
 }
 
-OpCost expected_experts_cost(const ExpertsArgs& args) {
-  const auto num_experts = static_cast<double>(args.routed.size());
-  const auto num_rows = static_cast<double>(args.x.extent(0));
-  const double share = static_cast<double>(args.ids.extent(1)) / num_experts;
-  const double visited = num_experts * (1 - std::pow(1 - share, num_rows));
-  // Of one expert: weights that are read once, and work that grows with the rows.
-  const OpCost none = expert_cost(args.routed.front(), 0), one = expert_cost(args.routed.front(), 1);
-  const double visits = num_rows * static_cast<double>(args.ids.extent(1));
-  OpCost cost;
-  for (std::size_t format = 0; format < cost.flops.size(); ++format)
-    cost.flops[format] = visits * one.flops[format];
-  cost.read_bytes = visited * none.read_bytes + visits * (one.read_bytes - none.read_bytes);
-  cost.write_bytes = visits * one.write_bytes;
-  if (args.shared != nullptr) cost += expert_cost(*args.shared, args.x.extent(0));
+OpCost shared_expert_cost(const ExpertsArgs& args, double num_rows) {
+  if (args.shared == nullptr || num_rows == 0) return {};
+  OpCost cost = expert_cost(args, *args.shared, num_rows);
+  cost.read_bytes += row_bytes(args.x, num_rows);
+  cost.write_bytes = row_bytes(args.out, num_rows);
   return cost;
+}
+
+OpCost combine_cost(const ExpertsArgs& args, double visits, double num_rows) {
+  const double terms = visits + (args.shared != nullptr ? num_rows : 0);
+  OpCost cost;
+  cost.scalar_ops = terms * static_cast<double>(args.out.extent(1));
+  cost.read_bytes = row_bytes(args.out, terms);
+  cost.write_bytes = row_bytes(args.out, num_rows);
+  return cost;
+}
+
+OpCost experts_cost_of(const ExpertsArgs& args, double visits, double distinct) {
+  const auto num_rows = static_cast<double>(args.x.extent(0));
+  return routed_experts_cost(args, visits, distinct) + shared_expert_cost(args, num_rows) +
+         combine_cost(args, visits, num_rows);
+}
+
+OpCost experts_cost(const ExpertsArgs& args) {
+  std::vector<bool> visited(args.routed.size());
+  double visits = 0;
+  for (std::int64_t row = 0; row < args.ids.extent(0); ++row) {
+    for (std::int64_t slot = 0; slot < args.ids.extent(1); ++slot) {
+      const std::int32_t id = args.ids(row, slot);
+      if (id < 0) continue;  // of a padding row
+      visited[static_cast<std::size_t>(id)] = true;
+      ++visits;
+    }
+  }
+  return experts_cost_of(args, visits, static_cast<double>(std::ranges::count(visited, true)));
+}
+
+OpCost expected_experts_cost(const ExpertsArgs& args) {
+  const auto num_rows = static_cast<double>(args.x.extent(0));
+  const auto num_selected = static_cast<double>(args.ids.extent(1));
+  return experts_cost_of(args, num_rows * num_selected,
+                         expected_distinct(static_cast<double>(args.routed.size()), num_selected, num_rows));
 }
 
 }  // namespace baleen

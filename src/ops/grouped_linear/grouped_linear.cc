@@ -1,6 +1,7 @@
 #include "ops/grouped_linear/grouped_linear.h"
 
 #include "base/check.h"
+#include "ops/operation/argument_bytes.h"
 
 namespace baleen {
 namespace {
@@ -34,11 +35,13 @@ void grouped_linear(const GroupedLinearArgs& args, CpuContext& context) {
 }
 
 OpCost grouped_linear_cost(const GroupedLinearArgs& args) {
-  const std::int64_t num_groups = args.x.extent(1);
-  OpCost cost = matmul_cost(args.weight->slice_rows(0, args.weight->rows / num_groups), args.x.extent(0));
-  OpCost all;
-  for (std::int64_t group = 0; group < num_groups; ++group) all += cost;
-  return all;
+  OpCost cost;
+  if (args.x.size() == 0) return cost;
+  // A row meets each matrix with its own group: as many products as with all of them stacked.
+  cost = matmul_cost(*args.weight, static_cast<double>(args.x.extent(0)), ActivationRounding::kNone);
+  cost.read_bytes += bytes_of(args.x);
+  cost.write_bytes += bytes_of(args.y);
+  return cost;
 }
 
 std::int64_t grouped_linear_scratch_bytes(std::int64_t num_rows, std::int64_t num_groups,

@@ -3,6 +3,6 @@
 
 namespace baleen {
 
-OpCost hc_head_cost(const HcHeadArgs& args) { return hc_mix_cost(args.streams, args.weights); }
+OpCost hc_head_cost(const HcHeadArgs& args) { return hc_mix_cost(args.streams, args.weights, args.y); }
 
 }  // namespace baleen

@@ -26,5 +26,8 @@ void hc_post_sm90(const HcPostArgs& args, CudaContext& context);
 void hc_post_pre_norm_sm90(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm,
                            CudaContext& context);
 [[nodiscard]] OpCost hc_post_cost(const HcPostArgs& args);
+/// Of the three in one pass: the streams are read once and written once.
+[[nodiscard]] OpCost hc_post_pre_norm_cost(const HcPostArgs& post, const HcPreArgs& pre,
+                                           const RmsNormArgs& norm);
 
 }  // namespace baleen

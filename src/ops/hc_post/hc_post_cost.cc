@@ -1,13 +1,22 @@
 #include "ops/hc_post/hc_post.h"
+#include "ops/operation/argument_bytes.h"
 
 namespace baleen {
 
 OpCost hc_post_cost(const HcPostArgs& args) {
   const auto values = static_cast<double>(args.streams.size());
   OpCost cost;
-  cost.add_flops(MathFormat::kF32, values * (2.0 * static_cast<double>(args.streams.extent(1)) + 1.0));
-  cost.read_bytes = 4.0 * (values + static_cast<double>(args.f.size() + args.post.size() + args.comb.size()));
-  cost.write_bytes = 4.0 * values;
+  // A value of a stream: one product with f, and a multiply-add for every stream.
+  cost.scalar_ops = values * (2.0 * static_cast<double>(args.streams.extent(1)) + 1.0);
+  cost.read_bytes = bytes_of(args.f) + bytes_of(args.post) + bytes_of(args.comb) + bytes_of(args.streams);
+  cost.write_bytes = bytes_of(args.streams);
+  return cost;
+}
+
+OpCost hc_post_pre_norm_cost(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm) {
+  OpCost cost = hc_post_cost(post) + hc_pre_norm_cost(pre, norm);
+  // The next half-block takes the streams as they are made.
+  cost.read_bytes -= bytes_of(pre.streams);
   return cost;
 }
 

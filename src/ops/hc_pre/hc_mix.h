@@ -41,8 +41,9 @@ void hc_mix_in_blocks(ConstActivations<3> streams, const HcWeights& weights, Cpu
 [[nodiscard]] std::int64_t hc_mix_scratch_bytes(std::int64_t num_rows, std::int64_t num_mixes,
                                                 std::int64_t num_inputs);
 
-/// Of the products, rho and the weighted sum.
-[[nodiscard]] OpCost hc_mix_cost(ConstActivations<3> streams, const HcWeights& weights);
+/// Of the products, rho and the weighted sum, which is written to `sum`.
+[[nodiscard]] OpCost hc_mix_cost(ConstActivations<3> streams, const HcWeights& weights,
+                                 ConstActivations<2> sum);
 
 /// Reference for one token: m = (fn x) rho.
 [[nodiscard]] std::vector<double> hc_mixes_ref(ConstActivations<2> streams, const HcWeights& weights,

@@ -1,26 +1,54 @@
 #include "ops/hc_pre/hc_mix.h"
+#include "ops/operation/argument_bytes.h"
 
 namespace baleen {
+namespace {
 
-OpCost hc_mix_cost(ConstActivations<3> streams, const HcWeights& weights) {
+/// For each of `count` values: sigmoid (exponential, sum, division), and a sum with hc_eps or a factor of two.
+double sigmoid_ops(double count) { return 4 * count; }
+
+/// Of one token's n x n matrix. Half a step divides n lines by their sum + eps: n (n - 1) sums, n more, n n divisions.
+double sinkhorn_ops(double n, int iterations) {
+  const double half_step = n * (n - 1) + n + n * n;
+  // maximum and sum of every row; subtraction, exponential, division and eps for every element
+  const double softmax = 2 * n * (n - 1) + 4 * n * n;
+  return softmax + half_step + (iterations - 1) * 2 * half_step;
+}
+
+}  // namespace
+
+OpCost hc_mix_cost(ConstActivations<3> streams, const HcWeights& weights, ConstActivations<2> sum) {
   OpCost cost;
-  if (streams.empty()) return cost;
+  if (streams.size() == 0) return cost;
   const auto values = static_cast<double>(streams.size());
   const auto num_mixes = static_cast<double>(weights.fn.extent(0));
-  cost.add_flops(MathFormat::kF32,
-                 values * (2.0 * num_mixes + 2.0 + 2.0));  // products, squares, weighted sum
-  cost.read_bytes =
-      4.0 * (values + static_cast<double>(weights.fn.size()) + static_cast<double>(weights.base.size()) +
-             static_cast<double>(weights.scale.size()));
-  cost.write_bytes = 4.0 * static_cast<double>(streams.extent(0) * streams.extent(2));
+  cost.add_flops(MathFormat::kF32, 2 * values * num_mixes);
+  cost.scalar_ops = values * (2 + 2);  // squares and their sum; the weighted sum
+  cost.read_bytes = bytes_of(streams);
+  cost.read_weights(4.0 * (static_cast<double>(weights.fn.size()) + static_cast<double>(weights.base.size()) +
+                           static_cast<double>(weights.scale.size())));
+  cost.write_bytes = bytes_of(sum);
   return cost;
 }
 
 OpCost hc_pre_cost(const HcPreArgs& args) {
-  OpCost cost = hc_mix_cost(args.streams, args.weights);
-  // A Sinkhorn step adds, divides and multiplies: three operations an element, two steps an iteration.
-  cost.add_flops(MathFormat::kF32, 6.0 * args.sinkhorn_iterations * static_cast<double>(args.comb.size()));
-  cost.write_bytes += 4.0 * static_cast<double>(args.post.size() + args.comb.size());
+  OpCost cost = hc_mix_cost(args.streams, args.weights, args.u);
+  const auto num_rows = static_cast<double>(args.streams.extent(0));
+  const auto num_streams = static_cast<double>(args.streams.extent(1));
+  const auto num_mixes = static_cast<double>(args.weights.fn.extent(0));
+  const double root = 3;                      // of the mean: division, eps, reciprocal root
+  const double scaled_mixes = 3 * num_mixes;  // times rho, times scale, plus base
+  cost.scalar_ops += num_rows * (root + scaled_mixes + sigmoid_ops(2 * num_streams) +
+                                 sinkhorn_ops(num_streams, args.sinkhorn_iterations));
+  cost.write_bytes += bytes_of(args.post) + bytes_of(args.comb);
+  return cost;
+}
+
+OpCost hc_pre_norm_cost(const HcPreArgs& pre, const RmsNormArgs& norm) {
+  OpCost cost = hc_pre_cost(pre) + rms_norm_cost(norm);
+  // u is written as the norm's result alone.
+  cost.read_bytes -= bytes_of(norm.x);
+  cost.write_bytes -= bytes_of(pre.u);
   return cost;
 }
 

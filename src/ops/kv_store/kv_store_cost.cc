@@ -1,16 +1,22 @@
 #include "ops/kv_store/kv_store.h"
+#include "ops/kv_store/window_write.h"
+#include "ops/operation/argument_bytes.h"
 
 namespace baleen {
 
 OpCost kv_store_cost(const KvStoreArgs& args) {
+  const LatentFormat& format = args.window.format;
   const auto num_rows = static_cast<double>(args.kv.extent(0));
-  const auto width = static_cast<double>(args.kv.extent(1));
-  const auto num_pairs = static_cast<double>(args.cosine.extent(1));
+  const double quantised = format.precision == Precision::kReleased ? format.nope : 0;
   OpCost cost;
-  // Squares and sum, two scalings; six for a pair; absolute maximum, division and rounding.
-  cost.add_flops(MathFormat::kF32, num_rows * (4 * width + 6 * num_pairs + 3 * width));
-  cost.read_bytes = 4 * (num_rows * (width + 2 * num_pairs) + width);
-  cost.write_bytes = num_rows * static_cast<double>(args.window.format.row_bytes());
+  cost.scalar_ops = num_rows * (kNormOps * static_cast<double>(args.kv.extent(1)) +
+                                kRotatePairOps * (format.rope / 2.0) + kQuantiseOps * quantised);
+  cost.read_bytes = bytes_of(args.kv);
+  cost.read_weights(norm_weight_bytes(static_cast<std::int64_t>(args.weight.size())));
+  for (const SequenceSlice& slice : args.batch.slices) {
+    cost.write_bytes +=
+        static_cast<double>(paged_window_write(slice.start, slice.num_tokens).rows * format.row_bytes());
+  }
   return cost;
 }
 

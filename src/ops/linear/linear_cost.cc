@@ -1,10 +1,27 @@
 #include "ops/linear/linear.h"
+#include "ops/operation/argument_bytes.h"
 
 namespace baleen {
 
 OpCost linear_cost(const LinearArgs& args) {
   OpCost cost;
-  for (const LinearOutput& output : args.outputs) cost += matmul_cost(*output.weight, args.x.extent(0));
+  const auto num_rows = static_cast<double>(args.x.extent(0));
+  if (num_rows == 0) return cost;
+  bool rounds = false;  // some product takes x as FP8
+  bool plain = false;   // some product takes x as it is
+  for (const LinearOutput& output : args.outputs) {
+    const ActivationRounding rounding = activation_rounding(output.weight->format, args.precision);
+    (rounding == ActivationRounding::kFp8 ? rounds : plain) = true;
+    cost += matmul_cost(*output.weight, num_rows, rounding);
+    cost.write_bytes += bytes_of(output.y);
+  }
+  if (rounds && args.x_fp8) {
+    cost.read_bytes += fp8_row_bytes(num_rows, args.x.extent(1));
+  } else if (rounds) {
+    cost.scalar_ops += kQuantiseOps * static_cast<double>(args.x.size());
+    plain = true;
+  }
+  if (plain) cost.read_bytes += bytes_of(args.x);
   return cost;
 }
 

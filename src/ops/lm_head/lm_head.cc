@@ -1,5 +1,7 @@
 #include "ops/lm_head/lm_head.h"
 
+#include "ops/operation/argument_bytes.h"
+
 namespace baleen {
 
 void lm_head(const LmHeadArgs& args, CpuContext& context) {
@@ -7,6 +9,13 @@ void lm_head(const LmHeadArgs& args, CpuContext& context) {
   matmul({&product, 1}, context);
 }
 
-OpCost lm_head_cost(const LmHeadArgs& args) { return matmul_cost(*args.weight, args.x.extent(0)); }
+OpCost lm_head_cost(const LmHeadArgs& args) {
+  OpCost cost;
+  if (args.x.size() == 0) return cost;
+  cost = matmul_cost(*args.weight, static_cast<double>(args.x.extent(0)), ActivationRounding::kNone);
+  cost.read_bytes += bytes_of(args.x);
+  cost.write_bytes += bytes_of(args.logits);
+  return cost;
+}
 
 }  // namespace baleen

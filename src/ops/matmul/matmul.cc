@@ -128,14 +128,24 @@ std::int64_t matmul_scratch_bytes(std::int64_t num_rows, std::int64_t num_inputs
   return Arena::bytes_for<float>(num_rows * num_inputs) + Arena::bytes_for<Planned>(kMaxPlannedProducts);
 }
 
-OpCost matmul_cost(const WeightMatrix& weight, std::int64_t num_rows) {
+MathFormat product_format(WeightFormat format, ActivationRounding rounding) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return MathFormat::kF32;
+    case WeightFormat::kBF16:
+      return MathFormat::kBF16;
+    case WeightFormat::kFp8:
+    case WeightFormat::kFp4:
+      return rounding == ActivationRounding::kFp8 ? MathFormat::kFp8 : MathFormat::kBF16;
+  }
+  return MathFormat::kF32;
+}
+
+OpCost matmul_cost(const WeightMatrix& weight, double num_rows, ActivationRounding rounding) {
   OpCost cost;
-  if (num_rows == 0) return cost;
-  cost.add_flops(weight.math_format(), 2.0 * static_cast<double>(num_rows) *
-                                           static_cast<double>(weight.rows) *
-                                           static_cast<double>(weight.cols));
-  cost.read_bytes = weight.total_bytes() + 4.0 * static_cast<double>(num_rows * weight.cols);
-  cost.write_bytes = 4.0 * static_cast<double>(num_rows * weight.rows);
+  cost.add_flops(product_format(weight.format, rounding),
+                 2 * num_rows * static_cast<double>(weight.rows) * static_cast<double>(weight.cols));
+  cost.read_weights(weight.stored_bytes());
   return cost;
 }
 

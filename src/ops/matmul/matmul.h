@@ -11,6 +11,7 @@
 
 #include "numeric/dtype.h"
 #include "ops/matmul/weight_matrix.h"
+#include "ops/operation/operation.h"
 #include "tensor/activations.h"
 
 namespace baleen {
@@ -79,7 +80,10 @@ struct MatmulPartition {
   [[nodiscard]] std::int64_t num_items() const { return num_row_blocks * num_column_blocks; }
 };
 
-/// FLOPs and bytes of y = x W^T.
-[[nodiscard]] OpCost matmul_cost(const WeightMatrix& weight, std::int64_t num_rows);
+/// At which rate products run: FP8 and FP4 weights that meet activations as they are act as their exact BF16 values.
+[[nodiscard]] MathFormat product_format(WeightFormat format, ActivationRounding rounding);
+/// FLOPs of y = x W^T over `num_rows` rows of x, and the weight, read once (also for no rows). x and y are counted by the
+/// operation that has them as arguments.
+[[nodiscard]] OpCost matmul_cost(const WeightMatrix& weight, double num_rows, ActivationRounding rounding);
 
 }  // namespace baleen

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "numeric/weight_format.h"
-#include "ops/operation/operation.h"
 
 namespace baleen {
 
@@ -32,10 +31,10 @@ struct WeightMatrix {
     }
     return 0;
   }
-  /// Weights and scales.
-  [[nodiscard]] double total_bytes() const {
+  /// Weights and scales as checkpoints store them: a scale is a byte (e8m0), whatever it is held in here.
+  [[nodiscard]] double stored_bytes() const {
     double scales = 0;
-    if (format == WeightFormat::kFp8) scales = 4.0 * double((rows + 127) / 128) * double((cols + 127) / 128);
+    if (format == WeightFormat::kFp8) scales = double((rows + 127) / 128) * double((cols + 127) / 128);
     if (format == WeightFormat::kFp4) scales = double(rows) * double(cols / 32);
     return double(rows) * double(row_bytes()) + scales;
   }
@@ -47,19 +46,6 @@ struct WeightMatrix {
     if (block_scales != nullptr) part.block_scales = block_scales + begin / 128 * ((cols + 127) / 128);
     if (group_scales != nullptr) part.group_scales = group_scales + begin * (cols / 32);
     return part;
-  }
-  [[nodiscard]] MathFormat math_format() const {
-    switch (format) {
-      case WeightFormat::kF32:
-        return MathFormat::kF32;
-      case WeightFormat::kBF16:
-        return MathFormat::kBF16;
-      case WeightFormat::kFp8:
-        return MathFormat::kFp8;
-      case WeightFormat::kFp4:
-        return MathFormat::kFp4;
-    }
-    return MathFormat::kF32;
   }
 };
 

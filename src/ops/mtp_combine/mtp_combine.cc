@@ -1,6 +1,7 @@
 #include "ops/mtp_combine/mtp_combine.h"
 
 #include "numeric/bf16.h"
+#include "ops/operation/argument_bytes.h"
 
 namespace baleen {
 
@@ -18,9 +19,9 @@ void mtp_combine(const MtpCombineArgs& args, CpuContext& context) {
 
 OpCost mtp_combine_cost(const MtpCombineArgs& args) {
   OpCost cost;
-  cost.add_flops(MathFormat::kF32, static_cast<double>(args.streams.size()));
-  cost.read_bytes = 4.0 * static_cast<double>(args.streams.size() + args.embedded.size());
-  cost.write_bytes = 4.0 * static_cast<double>(args.streams.size());
+  cost.scalar_ops = static_cast<double>(args.streams.size());
+  cost.read_bytes = bytes_of(args.streams) + bytes_of(args.embedded);
+  cost.write_bytes = bytes_of(args.streams);
   return cost;
 }
 

@@ -39,28 +39,59 @@ class ScratchScope {
   std::int64_t mark_;
 };
 
-/// Number format of the weights (or keys) in a product; the rate of a device differs between them.
-enum class MathFormat : std::uint8_t { kF32, kBF16, kFp8, kFp4, kCount };
+/// Number format of the operands of a matrix product; the rate of a device differs between them. A format stands for both
+/// operands: FP8 activations times FP4 weights run at the rate of FP8, and count so.
+enum class MathFormat : std::uint8_t {
+  kF32,
+  kBF16,
+  kFp8,  ///< both FP8, or FP8 activations and FP4 weights
+  kFp4,  ///< both FP4: the indexer's
+  kCount
+};
 
-/// What an operation does, from its arguments alone. A multiply-add is two FLOPs.
+/// What an operation does, from its arguments alone: what an ideal kernel computes and moves. The engine counts with these
+/// figures what it executes, the simulator what it would.
+///
+/// Every argument is moved once, as the element type says; weights as checkpoints store them (one byte a scale, BF16 norms),
+/// cache rows in their format. What a kernel reads again or pads belongs to its efficiency.
 struct OpCost {
+  /// Of matrix products; a multiply-add is two.
   std::array<double, static_cast<std::size_t>(MathFormat::kCount)> flops{};
+  /// All other arithmetic: an addition, product, division, comparison, exponential, logarithm, root, rounding is one.
+  double scalar_ops = 0;
   double read_bytes = 0;
   double write_bytes = 0;
+  double weight_bytes = 0;  ///< of read_bytes: weights; not rows that are looked up by token
+  double cache_bytes = 0;   ///< of read_bytes: rows of the key-value cache
 
-  [[nodiscard]] double total_flops() const {
+  [[nodiscard]] double matrix_flops() const {
     double sum = 0;
     for (const double part : flops) sum += part;
     return sum;
   }
+  /// All arithmetic, whatever its rate.
+  [[nodiscard]] double total_flops() const { return matrix_flops() + scalar_ops; }
   [[nodiscard]] double total_bytes() const { return read_bytes + write_bytes; }
   void add_flops(MathFormat format, double count) { flops[static_cast<std::size_t>(format)] += count; }
+  void read_weights(double bytes) {
+    read_bytes += bytes;
+    weight_bytes += bytes;
+  }
+  void read_cache(double bytes) {
+    read_bytes += bytes;
+    cache_bytes += bytes;
+  }
   OpCost& operator+=(const OpCost& other) {
     for (std::size_t i = 0; i < flops.size(); ++i) flops[i] += other.flops[i];
+    scalar_ops += other.scalar_ops;
     read_bytes += other.read_bytes;
     write_bytes += other.write_bytes;
+    weight_bytes += other.weight_bytes;
+    cache_bytes += other.cache_bytes;
     return *this;
   }
 };
+
+[[nodiscard]] inline OpCost operator+(OpCost first, const OpCost& second) { return first += second; }
 
 }  // namespace baleen

@@ -32,5 +32,7 @@ void rms_norm_cpu(const RmsNormArgs& args, CpuContext& context);
 void rms_norm_rope_sm90(const RmsNormArgs& norm, const RopeArgs& turn, CudaContext& context);
 void rms_norm_sm90(const RmsNormArgs& args, CudaContext& context);
 [[nodiscard]] OpCost rms_norm_cost(const RmsNormArgs& args);
+/// Of norm and rotation in one pass.
+[[nodiscard]] OpCost rms_norm_rope_cost(const RmsNormArgs& norm, const RopeArgs& turn);
 
 }  // namespace baleen

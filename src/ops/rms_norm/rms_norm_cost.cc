@@ -1,14 +1,27 @@
+#include "ops/operation/argument_bytes.h"
 #include "ops/rms_norm/rms_norm.h"
 
 namespace baleen {
 
 OpCost rms_norm_cost(const RmsNormArgs& args) {
-  const auto values = static_cast<double>(args.x.size());
-  const double per_value = args.weight.empty() ? 3.0 : 4.0;  // square, add, scale, and the weight
   OpCost cost;
-  cost.add_flops(MathFormat::kF32, per_value * values);
-  cost.read_bytes = 4.0 * (values + static_cast<double>(args.weight.size()));
-  cost.write_bytes = 4.0 * values;
+  if (args.x.size() == 0) return cost;
+  const auto values = static_cast<double>(args.x.size());
+  // Without a weight the fourth operation is a rounding on the way.
+  cost.scalar_ops = kNormOps * values;
+  cost.read_bytes = bytes_of(args.x);
+  cost.read_weights(norm_weight_bytes(static_cast<std::int64_t>(args.weight.size())));
+  cost.write_bytes = bytes_of(args.y);
+  if (args.y_fp8) {
+    cost.scalar_ops += kQuantiseOps * values;
+    cost.write_bytes += fp8_row_bytes(static_cast<double>(args.x.extent(0)), args.x.extent(1));
+  }
+  return cost;
+}
+
+OpCost rms_norm_rope_cost(const RmsNormArgs& norm, const RopeArgs& turn) {
+  OpCost cost = rms_norm_cost(norm);
+  cost.scalar_ops += rope_cost(turn).scalar_ops;
   return cost;
 }
 

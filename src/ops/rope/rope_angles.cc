@@ -14,9 +14,11 @@ void rope_angles(const RopeAnglesArgs& args, CpuContext& /*context*/) {
 }
 
 OpCost rope_angles_cost(const RopeAnglesArgs& args) {
+  const double angles =
+      static_cast<double>(args.batch.num_rows()) * static_cast<double>(args.frequencies.size());
   OpCost cost;
-  cost.write_bytes =
-      8.0 * static_cast<double>(args.batch.num_rows()) * static_cast<double>(args.frequencies.size());
+  cost.scalar_ops = 3 * angles;  // product, cosine, sine
+  cost.write_bytes = 2 * sizeof(float) * angles;
   return cost;
 }
 

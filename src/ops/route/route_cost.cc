@@ -1,3 +1,4 @@
+#include "ops/operation/argument_bytes.h"
 #include "ops/route/route.h"
 
 namespace baleen {
@@ -5,16 +6,20 @@ namespace baleen {
 OpCost route_cost(const RouteArgs& args) {
   const auto logits = static_cast<double>(args.logits.size());
   const auto chosen = static_cast<double>(args.ids.size());
+  constexpr double kScoreOps = 4;   // exponential, sum, logarithm, root
+  constexpr double kChoiceOps = 2;  // bias, comparison
+  constexpr double kWeightOps = 4;  // look-up, sum, division, scale
   OpCost cost;
-  // Exponential, logarithm, root and bias as one operation each; a sum, a division and a scale a weight.
-  cost.add_flops(MathFormat::kF32, 4.0 * logits + 3.0 * chosen);
-  cost.read_bytes = 4.0 * logits;
+  cost.scalar_ops = kScoreOps * logits + kWeightOps * chosen;
+  cost.read_bytes = bytes_of(args.logits);
   if (args.hash_table.empty()) {
-    cost.read_bytes += 4.0 * static_cast<double>(args.bias.size());
+    cost.scalar_ops += kChoiceOps * logits;
+    cost.read_weights(4.0 * static_cast<double>(args.bias.size()));
   } else {
-    cost.read_bytes += 4.0 * (chosen + static_cast<double>(args.tokens.size()));
+    cost.read_bytes += static_cast<double>(sizeof(std::int32_t)) * chosen +
+                       static_cast<double>(sizeof(TokenId) * args.tokens.size());
   }
-  cost.write_bytes = 8.0 * chosen;
+  cost.write_bytes = static_cast<double>(sizeof(std::int32_t)) * chosen + bytes_of(args.weights);
   return cost;
 }
 

@@ -44,6 +44,8 @@ void sparse_attention_cpu(const SparseAttentionArgs& args, CpuContext& context);
 void sparse_attention_rope_sm90(const SparseAttentionArgs& args, const RopeArgs& turn, CudaContext& context);
 [[nodiscard]] std::int64_t sparse_attention_sm90_scratch_bytes(std::int64_t head_dim);
 [[nodiscard]] OpCost sparse_attention_cost(const SparseAttentionArgs& args);
+/// Of attention and rotation in one pass.
+[[nodiscard]] OpCost sparse_attention_rope_cost(const SparseAttentionArgs& args, const RopeArgs& turn);
 [[nodiscard]] std::int64_t sparse_attention_scratch_bytes(std::int64_t num_heads, std::int64_t head_dim,
                                                           int num_threads);
 

@@ -1,26 +1,71 @@
 #include <algorithm>
 
+#include "ops/operation/argument_bytes.h"
+#include "ops/operation/expected_distinct.h"
+#include "ops/operation/position_sums.h"
 #include "ops/sparse_attention/sparse_attention.h"
 
 namespace baleen {
+namespace {
+
+constexpr int kSelectedRatio = 4;  ///< of the layers whose entries the indexer selects
+
+/// Entries that the queries of a sequence see, each for itself.
+double num_entries(const SparseAttentionArgs& args, const SequenceSlice& slice) {
+  const std::int64_t start = slice.start, end = start + slice.num_tokens;
+  // A position sees the window from `window_begin` on, as if the sequence began there.
+  std::int64_t sum = sum_of_window(end - slice.window_begin, args.window_tokens) -
+                     sum_of_window(start - slice.window_begin, args.window_tokens);
+  if (args.ratio == kSelectedRatio) {
+    const std::int64_t top_k = args.selected.extent(1);
+    sum += sum_of_selected(end, args.ratio, top_k) - sum_of_selected(start, args.ratio, top_k);
+  } else if (args.ratio != 0) {
+    sum += sum_of_visible(end, args.ratio) - sum_of_visible(start, args.ratio);
+  }
+  return static_cast<double>(sum);
+}
+
+/// Different rows among them. Where each query selects, as if it knew nothing of its neighbours: neighbours choose more
+/// alike, so these are too many rather than too few.
+double num_distinct_rows(const SparseAttentionArgs& args, const SequenceSlice& slice) {
+  const std::int64_t end = slice.start + slice.num_tokens;
+  const auto window =
+      static_cast<double>(std::min(end - slice.window_begin, args.window_tokens - 1 + slice.num_tokens));
+  if (args.ratio == 0) return window;
+  const auto visible = static_cast<double>(end / args.ratio);
+  if (args.ratio != kSelectedRatio) return window + visible;
+  return window + expected_distinct(visible, static_cast<double>(args.selected.extent(1)),
+                                    static_cast<double>(slice.num_tokens));
+}
+
+}  // namespace
 
 OpCost sparse_attention_cost(const SparseAttentionArgs& args) {
   const auto num_heads = static_cast<double>(args.q.extent(1));
   const auto head_dim = static_cast<double>(args.q.extent(2));
-  const auto row_bytes = static_cast<double>(args.window.format.row_bytes());
-  OpCost cost;
+  double entries = 0, rows = 0;
   for (const SequenceSlice& slice : args.batch.slices) {
-    for (std::int64_t position = slice.start; position < slice.start + slice.num_tokens; ++position) {
-      // The selection's length follows from the position, so that nothing is read that does not exist yet.
-      std::int64_t num_entries = std::min(args.window_tokens, position + 1 - slice.window_begin);
-      if (args.ratio == 4) num_entries += std::min((position + 1) / 4, args.selected.extent(1));
-      if (args.ratio == 128) num_entries += (position + 1) / 128;
-      cost.add_flops(MathFormat::kBF16,
-                     static_cast<double>(num_entries) * num_heads * 4 * head_dim);  // q v and p v
-      cost.read_bytes += static_cast<double>(num_entries) * row_bytes + num_heads * head_dim * 4;
-      cost.write_bytes += num_heads * head_dim * 4;
-    }
+    entries += num_entries(args, slice);
+    rows += num_distinct_rows(args, slice);
   }
+  OpCost cost;
+  if (args.q.size() == 0) return cost;
+  cost.add_flops(MathFormat::kBF16, 2 * 2 * head_dim * num_heads * entries);  // with keys, and with values
+  // A score: scale, maximum, difference, exponential, sum, rounding. A result: its division; the sink once.
+  constexpr double kScoreOps = 6;
+  cost.scalar_ops =
+      num_heads * (kScoreOps * entries + (head_dim + 1) * static_cast<double>(args.q.extent(0)));
+  // The list of a query's rows, as kernels of the field take it for window and entries alike.
+  cost.read_bytes = bytes_of(args.q) + static_cast<double>(sizeof(std::int32_t)) * entries;
+  cost.read_weights(4.0 * static_cast<double>(args.sink.size()));
+  cost.read_cache(rows * static_cast<double>(args.window.format.row_bytes()));
+  cost.write_bytes = bytes_of(args.out);
+  return cost;
+}
+
+OpCost sparse_attention_rope_cost(const SparseAttentionArgs& args, const RopeArgs& turn) {
+  OpCost cost = sparse_attention_cost(args);
+  cost.scalar_ops += rope_cost(turn).scalar_ops;
   return cost;
 }
 

@@ -73,17 +73,6 @@ TEST_P(Embed, NoTokensIsANoOp) {
   embed({.tokens = {}, .table = {table.data(), {2, 4}}, .out = {nullptr, {0, 4, 4}}}, cpu.context);
 }
 
-TEST(EmbedCost, ReadsBf16OnceAndWritesEveryStream) {
-  const std::vector<Bf16Bits> table(80);
-  const std::vector<TokenId> tokens(3);
-  std::vector<float> out(3 * 4 * 8);
-  const OpCost cost =
-      embed_cost({.tokens = tokens, .table = {table.data(), {10, 8}}, .out = {out.data(), {3, 4, 8}}});
-  EXPECT_EQ(cost.total_flops(), 0);
-  EXPECT_EQ(cost.read_bytes, 3 * (4 + 16));
-  EXPECT_EQ(cost.write_bytes, 3 * 4 * 8 * 4);
-}
-
 INSTANTIATE_TEST_SUITE_P(EveryTarget, Embed, testing::ValuesIn(test::compiled_targets()), test::target_name);
 
 }  // namespace

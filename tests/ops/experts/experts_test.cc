@@ -153,17 +153,5 @@ TEST(Experts, NaNStaysInItsRow) {
   }
 }
 
-TEST(Experts, CostCountsVisitedExpertsOnce) {
-  const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8);
-  Tokens tokens(2, 2, 6);
-  tokens.ids = {0, 1, 1, 0};
-  const OpCost cost = experts_cost({.x = {tokens.x.data(), {2, kWidth}},
-                                    .ids = {tokens.ids.data(), {2, 2}},
-                                    .weights = {tokens.weights.data(), {2, 2}},
-                                    .routed = layer.routed(),
-                                    .out = {}});
-  EXPECT_EQ(cost.total_flops(), 2.0 * 2 * 2 * 3 * kWidth * kInner);
-}
-
 }  // namespace
 }  // namespace baleen

@@ -101,14 +101,6 @@ TEST_P(HcHead, NonFiniteStreamsSpoilTheirOwnRowOnly) {
   }
 }
 
-TEST(HcHeadCost, ReadsTheStreamsAndFnOnce) {
-  Problem problem(3, 4, 32);
-  const OpCost cost = hc_head_cost(problem.args(Precision::kReleased));
-  EXPECT_EQ(cost.read_bytes, 4.0 * (3 * 128 + 4 * 128 + 4 + 1));
-  EXPECT_EQ(cost.write_bytes, 4.0 * 3 * 32);
-  EXPECT_EQ(cost.total_flops(), 3.0 * 128 * (2 * 4 + 2 + 2));
-}
-
 INSTANTIATE_TEST_SUITE_P(EveryTarget, HcHead, testing::ValuesIn(test::compiled_targets()), test::target_name);
 
 }  // namespace

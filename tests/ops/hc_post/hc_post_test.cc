@@ -140,14 +140,6 @@ TEST_P(HcPost, NonFiniteValuesStayInTheirColumn) {
   }
 }
 
-TEST(HcPostCost, ReadsAndWritesTheStreams) {
-  Problem problem(3, 4, 32);
-  const OpCost cost = hc_post_cost(problem.args(Precision::kReleased));
-  EXPECT_EQ(cost.total_flops(), 3.0 * 4 * 32 * 9);
-  EXPECT_EQ(cost.read_bytes, 4.0 * 3 * (4 * 32 + 32 + 4 + 16));
-  EXPECT_EQ(cost.write_bytes, 4.0 * 3 * 4 * 32);
-}
-
 INSTANTIATE_TEST_SUITE_P(EveryTarget, HcPost, testing::ValuesIn(test::compiled_targets()), test::target_name);
 
 }  // namespace

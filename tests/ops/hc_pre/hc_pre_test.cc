@@ -200,14 +200,6 @@ TEST_P(HcPre, NonFiniteStreamsSpoilTheirOwnRowOnly) {
   }
 }
 
-TEST(HcPreCost, ReadsTheStreamsAndFnOnce) {
-  Problem problem(3, 4, 32);
-  const OpCost cost = hc_pre_cost(problem.args(Precision::kReleased));
-  EXPECT_EQ(cost.read_bytes, 4.0 * (3 * 128 + 24 * 128 + 24 + 3));
-  EXPECT_EQ(cost.write_bytes, 4.0 * 3 * (32 + 4 + 16));
-  EXPECT_EQ(cost.total_flops(), 3.0 * 128 * (2 * 24 + 2 + 2) + 6.0 * 20 * 3 * 16);
-}
-
 INSTANTIATE_TEST_SUITE_P(EveryTarget, HcPre, testing::ValuesIn(test::compiled_targets()), test::target_name);
 
 }  // namespace

@@ -132,14 +132,6 @@ TEST_P(Rope, NonFiniteValuesStayInTheirPair) {
   EXPECT_TRUE(std::isfinite(got.x[9]) && std::isfinite(got.x[12]));
 }
 
-TEST(RopeCost, CountsTurnedValuesOnly) {
-  Problem problem(3, 4, 96, 64);
-  const OpCost cost = rope_cost(problem.args(Precision::kReleased));
-  EXPECT_EQ(cost.total_flops(), 3 * 4 * 32 * 6.0);
-  EXPECT_EQ(cost.read_bytes, 4.0 * (3 * 4 * 64 + 3 * 64));
-  EXPECT_EQ(cost.write_bytes, 4.0 * 3 * 4 * 64);
-}
-
 INSTANTIATE_TEST_SUITE_P(EveryTarget, Rope, testing::ValuesIn(test::compiled_targets()), test::target_name);
 
 }  // namespace

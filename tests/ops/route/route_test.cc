@@ -239,19 +239,6 @@ TEST_P(Route, RowsDoNotDependOnCompanyOrThreads) {
   }
 }
 
-TEST(RouteCost, CountsLogitsAndChoices) {
-  Problem problem(5, 64, 6);
-  RouteArgs args = problem.args();
-  EXPECT_EQ(route_cost(args).total_flops(), 4.0 * 5 * 64 + 3.0 * 5 * 6);
-  EXPECT_EQ(route_cost(args).read_bytes, 4.0 * (5 * 64 + 64));
-  EXPECT_EQ(route_cost(args).write_bytes, 8.0 * 5 * 6);
-  const std::vector<std::int32_t> table(60);
-  const std::vector<TokenId> tokens(5);
-  args.hash_table = {table.data(), {10, 6}};
-  args.tokens = tokens;
-  EXPECT_EQ(route_cost(args).read_bytes, 4.0 * (5 * 64 + 5 * 6 + 5));
-}
-
 INSTANTIATE_TEST_SUITE_P(EveryTarget, Route, testing::ValuesIn(test::compiled_targets()), test::target_name);
 
 }  // namespace

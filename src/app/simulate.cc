@@ -1,0 +1,114 @@
+#include "app/simulate.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/simulate_search.h"
+#include "app/simulation_flags.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "simulator/report/step_report.h"
+
+namespace baleen {
+namespace {
+
+struct SimulateFlags {
+  DeploymentFlags deployment;
+  Workload workload;
+  std::string performance = "measured";
+  std::string trace;
+  bool by_shape = false;
+  bool json = false;
+  bool list_devices = false;
+};
+
+void run_simulate(const SimulateFlags& flags, const std::vector<std::string>& ignored) {
+  if (flags.list_devices) {
+    for (const DeviceProfile& profile : device_profiles())
+      fmt::print("{:<28}{}\n", profile.name, profile.description);
+    return;
+  }
+  for (const std::string& name : ignored)
+    fmt::print(stderr, "{}: ignored; formats come from the checkpoint, and kernels are what they are\n",
+               name);
+  const SimulatedModel model = flags.deployment.model.load();
+  const DeviceProfile device = flags.deployment.load_device();
+  validate(flags.workload, model.config);
+  const ParallelPlan plan = flags.deployment.legal_plan(model.config);
+  const StepEstimate estimate = estimate_step(
+      model, plan, flags.workload, device,
+      flags.performance == "analytic" ? PerformanceModel::kAnalytic : PerformanceModel::kMeasured);
+  const StepReport report{model, plan, flags.workload, device, estimate};
+  if (!flags.trace.empty()) {
+    AtomicFileWriter writer(flags.trace);
+    writer.write(chrome_trace(report));
+    writer.commit();
+    fmt::print(stderr, "{} written: open it in chrome://tracing or a viewer like it\n", flags.trace);
+  }
+  if (flags.json) {
+    fmt::print("{}\n", step_json(report));
+    return;
+  }
+  fmt::print("{}", step_table(report, flags.by_shape ? TableRows::kByShape : TableRows::kByOperation));
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app) {
+  auto flags = std::make_shared<SimulateFlags>();
+  CLI::App* command =
+      app.add_subcommand("simulate", "Time, memory and throughput of a deployment, before there is one");
+  flags->deployment.add_to(*command);
+  Workload& work = flags->workload;
+  command->add_option("--num-queries", work.num_queries, "Queries of a step, over all devices")
+      ->capture_default_str();
+  command->add_option("--query-length", work.query_length, "New tokens of each query")->capture_default_str();
+  command
+      ->add_option("--context-length", work.context_length, "Positions of each query that are cached before")
+      ->capture_default_str();
+  command->add_flag("--decode", work.decode, "A step of decoding: one new token a query, and its drafts");
+  command->add_option("--num-mtp-tokens", work.num_mtp_tokens, "Tokens drafted for each step of decoding")
+      ->capture_default_str();
+  command
+      ->add_option("--mtp-acceptance", work.mtp_acceptance,
+                   "Share of first, second, ... drafts that are accepted (0.9,0.6,0.4,0.2)")
+      ->delimiter(',');
+  command
+      ->add_option("--prefix-cache-hit-rate", work.prefix_cache_hit_rate,
+                   "Share of a prompt's tokens that is cached")
+      ->capture_default_str();
+  command->add_option("--imbalance", work.imbalance, "Tokens of the rank that gets most over the mean")
+      ->capture_default_str();
+  command->add_option("--hash-imbalance", work.hash_imbalance, "The same in layers routed by token id")
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--performance-model", flags->performance,
+          "measured: shares of the peaks from the device's tables; analytic: the same for all operations")
+      ->check(CLI::IsMember({"measured", "analytic"}))
+      ->capture_default_str();
+  command->add_option("--trace,--chrome-trace", flags->trace, "Write a time line for chrome://tracing");
+  command->add_flag("--dump-input-shapes", flags->by_shape, "A row of the table for each shape");
+  command->add_flag("--json", flags->json, "One JSON line instead of tables");
+  command->add_flag("--list-devices", flags->list_devices, "Known devices, and nothing else");
+  auto ignored = std::make_shared<std::vector<std::string>>();
+  for (const char* name :
+       {"--compile", "--quantize-linear-action", "--quantize-attention-action", "--quantize-lmhead"}) {
+    command
+        ->add_option_function<std::string>(
+            name, [ignored, name](const std::string&) { ignored->push_back(name); },
+            "Of TensorCast: accepted and ignored")
+        ->expected(0, 1)
+        ->group("");
+  }
+  add_simulate_search_command(*command);
+  command->require_subcommand(0, 1);
+  command->callback([flags, ignored, command] {
+    if (command->get_subcommands().empty()) run_simulate(*flags, *ignored);
+  });
+}
+
+}  // namespace baleen

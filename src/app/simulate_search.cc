@@ -1,0 +1,140 @@
+#include "app/simulate_search.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "app/simulation_flags.h"
+#include "simulator/report/step_report.h"
+#include "simulator/search/plan_search.h"
+
+namespace baleen {
+namespace {
+
+constexpr double kMilliseconds = 1e-3;
+
+struct SearchFlags {
+  DeviceFlags device;
+  SearchOptions options;
+  double ttft_ms = 0;
+  double tpot_ms = 0;
+  std::int64_t top = 10;
+  bool json = false;
+};
+
+std::string plan_of(const Candidate& candidate) {
+  std::string text = candidate.num_instances == 1 ? "" : fmt::format("{} x ", candidate.num_instances);
+  text += to_text(candidate.plan);
+  if (candidate.prefill_plan) {
+    text += fmt::format(
+        " | prefill {}{}",
+        candidate.num_prefill_instances == 1 ? "" : fmt::format("{} x ", candidate.num_prefill_instances),
+        to_text(*candidate.prefill_plan));
+  }
+  return text;
+}
+
+void print_candidates(const std::vector<Candidate>& candidates, std::size_t most) {
+  fmt::print("{:>12}{:>11}{:>12}{:>12}{:>8}{:>8}{:>9}  {}\n", "tokens/s/dev", "tok/s/user", "first token",
+             "a token", "batch", "drafts", "GB", "plan");
+  for (std::size_t i = 0; i < std::min(most, candidates.size()); ++i) {
+    const Candidate& c = candidates[i];
+    fmt::print("{:>12.1f}{:>11.1f}{:>12}{:>12}{:>8}{:>8}{:>9.1f}  {}\n", c.tokens_per_second_per_device,
+               c.tokens_per_second_per_user, seconds_text(c.ttft_seconds), seconds_text(c.tpot_seconds),
+               c.concurrency, c.num_mtp_tokens, 1e-9 * static_cast<double>(c.memory_bytes), plan_of(c));
+  }
+}
+
+nlohmann::ordered_json to_json(const Candidate& c) {
+  nlohmann::ordered_json json{{"plan", to_text(c.plan)},
+                              {"instances", c.num_instances},
+                              {"concurrency", c.concurrency},
+                              {"num_mtp_tokens", c.num_mtp_tokens},
+                              {"ttft_seconds", c.ttft_seconds},
+                              {"tpot_seconds", c.tpot_seconds},
+                              {"tokens_per_second_per_device", c.tokens_per_second_per_device},
+                              {"tokens_per_second_per_user", c.tokens_per_second_per_user},
+                              {"memory_bytes", c.memory_bytes}};
+  if (c.prefill_plan) {
+    json["prefill_plan"] = to_text(*c.prefill_plan);
+    json["prefill_instances"] = c.num_prefill_instances;
+  }
+  return json;
+}
+
+void run_search(SearchFlags flags) {
+  const SimulatedModel model = flags.device.model.load();
+  const DeviceProfile device = flags.device.load_device();
+  flags.options.ttft_limit_seconds = kMilliseconds * flags.ttft_ms;
+  flags.options.tpot_limit_seconds = kMilliseconds * flags.tpot_ms;
+  ThreadPool pool(default_num_threads());
+  const auto start = std::chrono::steady_clock::now();
+  const SearchResult result = search_plans(model, device, flags.options, pool);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const auto most = static_cast<std::size_t>(flags.top);
+  if (flags.json) {
+    nlohmann::ordered_json json{{"model", model.name},
+                                {"device", device.name},
+                                {"evaluated", result.num_evaluated},
+                                {"ranked", nlohmann::ordered_json::array()},
+                                {"pareto", nlohmann::ordered_json::array()},
+                                {"excluded", result.excluded}};
+    for (std::size_t i = 0; i < std::min(most, result.ranked.size()); ++i)
+      json["ranked"].push_back(to_json(result.ranked[i]));
+    for (const Candidate& candidate : result.pareto) json["pareto"].push_back(to_json(candidate));
+    fmt::print("{}\n", json.dump());
+    return;
+  }
+  fmt::print("{} on {} x {}: prompts of {} tokens, replies of {}; {} deployments in {:.1f} s\n\n", model.name,
+             flags.options.num_devices, device.description, flags.options.load.prompt_tokens,
+             flags.options.load.reply_tokens, result.num_evaluated, seconds);
+  if (result.ranked.empty()) {
+    fmt::print("nothing fits these limits\n");
+  } else {
+    print_candidates(result.ranked, most);
+    fmt::print("\nPareto front: none is better both for a device and for a user\n");
+    print_candidates(result.pareto, result.pareto.size());
+  }
+  fmt::print("\nleft out:\n");
+  for (const auto& [reason, count] : result.excluded) fmt::print("{:>6}  {}\n", count, reason);
+}
+
+}  // namespace
+
+void add_simulate_search_command(CLI::App& simulate) {
+  auto flags = std::make_shared<SearchFlags>();
+  CLI::App* command =
+      simulate.add_subcommand("search", "All legal plans and batch sizes of so many devices, ranked");
+  flags->device.add_to(*command);
+  SearchOptions& options = flags->options;
+  command->add_option("--num-devices", options.num_devices, "Devices in all")->capture_default_str();
+  command->add_option("--isl", options.load.prompt_tokens, "Tokens of a prompt")->capture_default_str();
+  command->add_option("--osl", options.load.reply_tokens, "Tokens of a reply")->capture_default_str();
+  command->add_option("--ttft", flags->ttft_ms, "Limit for the first token, ms; 0: none")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--tpot", flags->tpot_ms, "Limit for each token after it, ms; 0: none")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--max-concurrency", options.max_concurrency, "Requests at a time of one instance")
+      ->capture_default_str();
+  command->add_option("--max-mtp-tokens", options.max_drafts, "Drafts a step, at most")
+      ->check(CLI::Range(0, 16))
+      ->capture_default_str();
+  command
+      ->add_option("--mtp-acceptance", options.load.mtp_acceptance,
+                   "Share of first, second, ... drafts that are accepted")
+      ->delimiter(',');
+  command->add_option("--max-batch-tokens", options.load.max_batch_tokens, "Tokens of a step of prefill")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_flag("--disaggregate", options.disaggregate,
+                    "Also prefill and decoding on devices of their own");
+  command->add_option("--top", flags->top, "Rows to show")->check(CLI::PositiveNumber)->capture_default_str();
+  command->add_flag("--json", flags->json, "One JSON line");
+  command->callback([flags] { run_search(*flags); });
+}
+
+}  // namespace baleen

@@ -1,0 +1,98 @@
+#include "app/simulation_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "checkpoint/checkpoint.h"
+#include "model/presets.h"
+
+namespace baleen {
+
+namespace {
+
+bool has_tensors(const std::filesystem::path& folder) {
+  if (!std::filesystem::is_directory(folder)) return false;
+  return std::ranges::any_of(std::filesystem::directory_iterator(folder),
+                             [](const auto& entry) { return entry.path().extension() == ".safetensors"; });
+}
+
+}  // namespace
+
+void SimulatedModelFlags::add_to(CLI::App& command) {
+  std::string known = "A folder with config.json, or a known geometry:";
+  for (const Preset& preset : presets()) known += fmt::format("\n  {}: {}", preset.name, preset.description);
+  command.add_option("MODEL,--model,--preset", model, known)->capture_default_str();
+  command.add_option("--layers,--num-hidden-layers-override", num_layers, "Keep the first so many layers");
+}
+
+SimulatedModel SimulatedModelFlags::load() const {
+  SimulatedModel loaded{model, {}, {}};
+  if (std::ranges::find(presets(), model, &Preset::name) != presets().end()) {
+    loaded.config = preset_config(model);
+  } else {
+    if (!std::filesystem::exists(model)) {
+      std::string names;
+      for (const Preset& preset : presets()) names += fmt::format(", {}", preset.name);
+      fail("{}: neither a folder nor a known geometry; there are {}", model, names.substr(2));
+    }
+    loaded.config = load_config(model);
+  }
+  loaded.formats = {.dense = loaded.config.dense_format, .experts = loaded.config.expert_format};
+  if (has_tensors(model)) loaded.formats = detect_formats(loaded.config, Checkpoint(model));
+  if (num_layers) loaded.config = with_layers(std::move(loaded.config), *num_layers);
+  return loaded;
+}
+
+void DeviceFlags::add_to(CLI::App& command) {
+  model.add_to(command);
+  std::string known = "One of these, or a .json file of a profile:";
+  for (const DeviceProfile& profile : device_profiles())
+    known += fmt::format("\n  {}: {}", profile.name, profile.description);
+  command.add_option("--device,-d", device, known)->capture_default_str();
+  command
+      .add_option("--reserved-memory-gb", reserved_gb,
+                  "GB of a device that are not for the model (the profile's)")
+      ->check(CLI::NonNegativeNumber);
+}
+
+void DeploymentFlags::add_to(CLI::App& command) {
+  DeviceFlags::add_to(command);
+  const auto count = [&](const char* names, std::int64_t& value, const char* text) {
+    command.add_option(names, value, text)->check(CLI::NonNegativeNumber);
+  };
+  count("--num-devices,--world-size", plan.num_devices, "Devices in all: pp x dp x tp");
+  count("--tp,--tp-size", plan.tp, "Ranks that share an attention's heads (1)");
+  count("--dp,--dp-size", plan.dp, "Groups that share the queries (what devices are left)");
+  count("--ep,--ep-size", plan.ep, "Ranks that share the experts (all of a stage)");
+  count("--pp,--pp-size", plan.pp, "Stages of a pipeline (1)");
+  count("--moe-tp,--moe-tp-size", plan.moe_tp, "Ranks that share an expert's inner width (what ep leaves)");
+  count("--o-proj-tp,--o-proj-tp-size", plan.o_proj_tp,
+        "Ranks that share the output projection's groups (tp)");
+  count("--lmhead-tp,--lmhead-tp-size", plan.lmhead_tp, "Ranks that share the vocabulary (tp)");
+  count("--redundant-experts,--enable-redundant-experts", plan.redundant_experts,
+        "Copies of experts beyond one of each, in every layer");
+  command.add_flag("--sequence-parallel,--enable-sequence-parallel", plan.sequence_parallel,
+                   "Ranks of a tp group share out the tokens between attention and attention");
+  command.add_flag("--dbo", plan.dual_batch_overlap,
+                   "Two micro-batches: one computes while the other communicates");
+}
+
+DeviceProfile DeviceFlags::load_device() const {
+  DeviceProfile profile = load_device_profile(device);
+  constexpr double kGB = 1e9;
+  if (reserved_gb > 0) profile.reserved_bytes = static_cast<std::int64_t>(reserved_gb * kGB);
+  if (profile.links.empty())
+    profile.links = {{.size = 1, .bytes_per_second = profile.memory_bytes_per_second}};
+  return profile;
+}
+
+ParallelPlan DeploymentFlags::legal_plan(const ModelConfig& config) const {
+  const ParallelPlan full = resolved(plan, config);
+  validate(full, config);
+  return full;
+}
+
+}  // namespace baleen

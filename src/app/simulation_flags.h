@@ -1,0 +1,41 @@
+/// Options that the commands of the simulator share: which model, which device, spread how. Names as in this program, and
+/// those of TensorCast as aliases.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+
+#include "simulator/cost/step_estimate.h"
+
+namespace baleen {
+
+/// A known geometry or a folder with a checkpoint, or with a config.json alone.
+struct SimulatedModelFlags {
+  std::string model = "flash";
+  std::optional<std::int64_t> num_layers;
+
+  void add_to(CLI::App& command);
+  /// Throws `Error`.
+  [[nodiscard]] SimulatedModel load() const;
+};
+
+struct DeviceFlags {
+  SimulatedModelFlags model;
+  std::string device = "h200";
+  double reserved_gb = 0;
+
+  void add_to(CLI::App& command);
+  /// Throws `Error`.
+  [[nodiscard]] DeviceProfile load_device() const;
+};
+
+struct DeploymentFlags : DeviceFlags {
+  ParallelPlan plan;
+
+  void add_to(CLI::App& command);
+  /// Resolved; throws `Error` with every rule it breaks.
+  [[nodiscard]] ParallelPlan legal_plan(const ModelConfig& config) const;
+};
+
+}  // namespace baleen

@@ -1,0 +1,253 @@
+// Device profiles as JSON text.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "hardware/device_profile.h"
+
+namespace baleen {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::array<std::string_view, static_cast<std::size_t>(PeakFormat::kCount)> kFormatNames{
+    "fp32", "tf32", "bf16", "fp8", "fp4", "int8"};
+constexpr double kMost = 1e21;  ///< of any figure: beyond every device, below what sums could not hold
+constexpr std::size_t kMaxProfileBytes = 1 << 24;
+
+/// An object of a profile that is being read: every field is taken once, and what is left over is an error.
+class Fields {
+ public:
+  Fields(const Json& json, std::string label) : json_(json), label_(std::move(label)) {
+    if (!json.is_object()) fail("{}: expected an object, found {}", label_, json.type_name());
+  }
+
+  [[nodiscard]] const Json* find(const std::string& name) {
+    known_.push_back(name);
+    const auto found = json_.find(name);
+    return found == json_.end() ? nullptr : &*found;
+  }
+  /// Keeps `value` where the field is missing.
+  void take(const std::string& name, double& value, double least = 0) {
+    const Json* found = find(name);
+    if (found == nullptr) return;
+    if (!found->is_number()) fail("{}.{}: expected a number, found {}", label_, name, found->dump());
+    const auto number = found->get<double>();
+    if (!(number >= least && number <= kMost)) {
+      fail("{}.{}: expected {} to {}, found {}", label_, name, least, kMost, found->dump());
+    }
+    value = number;
+  }
+  void take(const std::string& name, std::int64_t& value, double least = 0) {
+    auto number = static_cast<double>(value);
+    take(name, number, least);
+    if (number != std::floor(number) || number > 9e18)
+      fail("{}.{}: expected a whole number, found {}", label_, name, number);
+    value = static_cast<std::int64_t>(number);
+  }
+  void take(const std::string& name, std::string& value) {
+    const Json* found = find(name);
+    if (found == nullptr) return;
+    if (!found->is_string()) fail("{}.{}: expected a text, found {}", label_, name, found->dump());
+    value = found->get<std::string>();
+  }
+  void take(const std::string& name, bool& value) {
+    const Json* found = find(name);
+    if (found == nullptr) return;
+    if (!found->is_boolean()) fail("{}.{}: expected true or false, found {}", label_, name, found->dump());
+    value = found->get<bool>();
+  }
+  void end() const {
+    for (const auto& [name, value] : json_.items()) {
+      if (std::ranges::find(known_, name) == known_.end()) {
+        fail("{}.{}: no such field; there are {}", label_, name, fmt::join(known_, ", "));
+      }
+    }
+  }
+  [[nodiscard]] const std::string& label() const { return label_; }
+
+ private:
+  const Json& json_;
+  std::string label_;
+  std::vector<std::string> known_;
+};
+
+void read_efficiency(Fields& fields, EfficiencyPoint& point) {
+  for (const auto& [name, share] :
+       {std::pair{"compute", &point.compute}, {"memory", &point.memory}, {"scalar", &point.scalar}}) {
+    fields.take(name, *share);
+    if (*share > 4) fail("{}.{}: a share of the peak, found {}", fields.label(), name, *share);
+  }
+}
+
+OperationEfficiency read_operation(const Json& json, const std::string& label) {
+  OperationEfficiency operation;
+  Fields fields(json, label);
+  fields.take("overlaps_scalar", operation.overlaps_scalar);
+  fields.take("rows_per_tile", operation.rows_per_tile);
+  if (const Json* points = fields.find("points")) {
+    if (!points->is_array()) fail("{}.points: expected a list, found {}", label, points->type_name());
+    for (std::size_t i = 0; i < points->size(); ++i) {
+      EfficiencyPoint point;
+      Fields entry((*points)[i], fmt::format("{}.points[{}]", label, i));
+      entry.take("rows", point.num_rows, 1);
+      read_efficiency(entry, point);
+      entry.take("static_seconds", point.static_seconds);
+      entry.end();
+      if (!operation.points.empty() && operation.points.back().num_rows >= point.num_rows) {
+        fail("{}: rows {} after {}: expected rising numbers", entry.label(), point.num_rows,
+             operation.points.back().num_rows);
+      }
+      operation.points.push_back(point);
+    }
+  }
+  fields.end();
+  return operation;
+}
+
+LinkLevel read_link(const Json& json, const std::string& label) {
+  LinkLevel link;
+  Fields fields(json, label);
+  fields.take("size", link.size, 1);
+  fields.take("bytes_per_second", link.bytes_per_second, 1);
+  fields.take("latency_seconds", link.latency_seconds);
+  fields.take("efficiency", link.efficiency, 1e-6);
+  fields.take("mesh", link.mesh);
+  fields.end();
+  if (link.bytes_per_second == 0) fail("{}.bytes_per_second: missing", label);
+  return link;
+}
+
+Json points_json(const std::vector<EfficiencyPoint>& points) {
+  Json list = Json::array();
+  for (const EfficiencyPoint& point : points) {
+    Json entry{{"rows", point.num_rows}};
+    if (point.compute > 0) entry["compute"] = point.compute;
+    if (point.memory > 0) entry["memory"] = point.memory;
+    if (point.scalar > 0) entry["scalar"] = point.scalar;
+    if (point.static_seconds >= 0) entry["static_seconds"] = point.static_seconds;
+    list.push_back(std::move(entry));
+  }
+  return list;
+}
+
+}  // namespace
+
+DeviceProfile parse_device_profile(std::string_view text, std::string_view label) {
+  const Json json = Json::parse(text, nullptr, false, true);
+  if (json.is_discarded())
+    fail("{}: not JSON; a device profile looks like those of `baleen simulate --list-devices`", label);
+  DeviceProfile profile;
+  Fields fields(json, std::string(label));
+  fields.take("name", profile.name);
+  fields.take("description", profile.description);
+  fields.take("is_cpu", profile.is_cpu);
+  if (const Json* peaks = fields.find("peak_flops")) {
+    Fields entries(*peaks, fmt::format("{}.peak_flops", label));
+    for (std::size_t i = 0; i < kFormatNames.size(); ++i)
+      entries.take(std::string(kFormatNames[i]), profile.peak_flops[i]);
+    entries.end();
+  }
+  fields.take("scalar_ops_per_second", profile.scalar_ops_per_second, 1);
+  fields.take("memory_bytes", profile.memory_bytes, 1);
+  fields.take("memory_bytes_per_second", profile.memory_bytes_per_second, 1);
+  fields.take("l2_bytes", profile.l2_bytes);
+  fields.take("num_units", profile.num_units);
+  if (const Json* efficiency = fields.find("efficiency")) {
+    Fields entries(*efficiency, fmt::format("{}.efficiency", label));
+    read_efficiency(entries, profile.efficiency);
+    entries.end();
+  }
+  if (const Json* operations = fields.find("operations")) {
+    if (!operations->is_object())
+      fail("{}.operations: expected an object, found {}", label, operations->type_name());
+    for (const auto& [name, value] : operations->items())
+      profile.operations[name] = read_operation(value, fmt::format("{}.operations.{}", label, name));
+  }
+  fields.take("graph_seconds", profile.graph_seconds);
+  fields.take("eager_seconds", profile.eager_seconds);
+  fields.take("collective_seconds", profile.collective_seconds);
+  if (const Json* links = fields.find("links")) {
+    if (!links->is_array()) fail("{}.links: expected a list, found {}", label, links->type_name());
+    for (std::size_t i = 0; i < links->size(); ++i) {
+      profile.links.push_back(read_link((*links)[i], fmt::format("{}.links[{}]", label, i)));
+      if (i > 0 && profile.links[i - 1].size >= profile.links[i].size)
+        fail("{}.links[{}].size: expected more than the {} of the level within", label, i,
+             profile.links[i - 1].size);
+    }
+  }
+  fields.take("host_seconds_per_step", profile.host_seconds_per_step);
+  fields.take("reserved_bytes", profile.reserved_bytes);
+  if (const Json* sources = fields.find("sources")) {
+    Fields entries(*sources, fmt::format("{}.sources", label));
+    for (const auto& [name, value] : sources->items()) entries.take(name, profile.sources[name]);
+  }
+  fields.end();
+  for (const auto& [name, figure] : {std::pair{"memory_bytes", static_cast<double>(profile.memory_bytes)},
+                                     {"memory_bytes_per_second", profile.memory_bytes_per_second},
+                                     {"scalar_ops_per_second", profile.scalar_ops_per_second},
+                                     {"efficiency.compute", profile.efficiency.compute},
+                                     {"efficiency.memory", profile.efficiency.memory},
+                                     {"efficiency.scalar", profile.efficiency.scalar}}) {
+    if (figure <= 0) fail("{}: {} is missing, or 0", label, name);
+  }
+  if (profile.name.empty()) fail("{}: name is missing", label);
+  if (profile.peak(PeakFormat::kBf16) <= 0 && profile.peak(PeakFormat::kFp32) <= 0)
+    fail("{}: peak_flops has neither bf16 nor fp32", label);
+  return profile;
+}
+
+std::string profile_text(const DeviceProfile& profile) {
+  Json json{{"name", profile.name}, {"description", profile.description}};
+  if (profile.is_cpu) json["is_cpu"] = true;
+  for (std::size_t i = 0; i < kFormatNames.size(); ++i) {
+    if (profile.peak_flops[i] > 0) json["peak_flops"][std::string(kFormatNames[i])] = profile.peak_flops[i];
+  }
+  json["scalar_ops_per_second"] = profile.scalar_ops_per_second;
+  json["memory_bytes"] = profile.memory_bytes;
+  json["memory_bytes_per_second"] = profile.memory_bytes_per_second;
+  json["l2_bytes"] = profile.l2_bytes;
+  json["num_units"] = profile.num_units;
+  json["efficiency"] = {{"compute", profile.efficiency.compute},
+                        {"memory", profile.efficiency.memory},
+                        {"scalar", profile.efficiency.scalar}};
+  for (const auto& [name, operation] : profile.operations) {
+    Json entry;
+    if (operation.overlaps_scalar) entry["overlaps_scalar"] = true;
+    if (operation.rows_per_tile > 0) entry["rows_per_tile"] = operation.rows_per_tile;
+    entry["points"] = points_json(operation.points);
+    json["operations"][name] = std::move(entry);
+  }
+  json["graph_seconds"] = profile.graph_seconds;
+  json["eager_seconds"] = profile.eager_seconds;
+  json["collective_seconds"] = profile.collective_seconds;
+  json["links"] = Json::array();
+  for (const LinkLevel& link : profile.links) {
+    json["links"].push_back({{"size", link.size},
+                             {"bytes_per_second", link.bytes_per_second},
+                             {"latency_seconds", link.latency_seconds},
+                             {"efficiency", link.efficiency},
+                             {"mesh", link.mesh}});
+  }
+  json["host_seconds_per_step"] = profile.host_seconds_per_step;
+  json["reserved_bytes"] = profile.reserved_bytes;
+  json["sources"] = Json::object();
+  for (const auto& [figure, source] : profile.sources) json["sources"][figure] = source;
+  return json.dump(2) + "\n";
+}
+
+DeviceProfile load_device_profile(const std::string& name_or_path) {
+  if (const DeviceProfile* known = find_device_profile(name_or_path)) return *known;
+  if (name_or_path.ends_with(".json")) {
+    return parse_device_profile(read_text_file(name_or_path, kMaxProfileBytes), name_or_path);
+  }
+  std::string names;
+  for (const DeviceProfile& profile : device_profiles()) names += fmt::format(", {}", profile.name);
+  fail("no device called {}: there are {}; or name a .json file of a profile", name_or_path, names.substr(2));
+}
+
+}  // namespace baleen

@@ -1,0 +1,112 @@
+#include "simulator/cost/deployment_estimate.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace baleen {
+namespace {
+
+Workload decode_workload(const ServingLoad& load) {
+  return {.num_queries = load.concurrency,
+          .query_length = 1,
+          .context_length = load.prompt_tokens + load.reply_tokens / 2,
+          .decode = true,
+          .num_mtp_tokens = load.num_mtp_tokens,
+          .mtp_acceptance = load.mtp_acceptance,
+          .imbalance = load.imbalance,
+          .hash_imbalance = load.hash_imbalance};
+}
+
+/// Memory for requests at their longest, with steps of prefill beside.
+std::int64_t memory_bytes(const SimulatedModel& model, const ParallelPlan& plan, const ServingLoad& load,
+                          const DeviceProfile& device) {
+  const std::int64_t sequences = (load.concurrency + plan.dp - 1) / plan.dp;
+  const RankLoad rank{.num_sequences = sequences,
+                      .cached_positions = load.prompt_tokens + load.reply_tokens,
+                      .step_rows = std::max(std::min(load.max_batch_tokens, load.prompt_tokens),
+                                            sequences * (load.num_mtp_tokens + 1)),
+                      .logit_rows = sequences * (load.num_mtp_tokens + 1),
+                      .num_mtp_tokens = load.num_mtp_tokens};
+  if (plan.pp == 1) return rank_memory(RankModel(model.config, model.formats, plan), rank, device).total();
+  // The last stage has the head and the MTP block besides its layers.
+  const std::int64_t layers = (model.config.num_hidden_layers + plan.pp - 1) / plan.pp;
+  const Stage last{.begin = model.config.num_hidden_layers - layers,
+                   .end = model.config.num_hidden_layers,
+                   .first = false,
+                   .last = true};
+  return rank_memory(RankModel(model.config, model.formats, plan, last), rank, device).total();
+}
+
+}  // namespace
+
+double prefill_seconds(const SimulatedModel& model, const ParallelPlan& plan, const ServingLoad& load,
+                       const DeviceProfile& device) {
+  const auto found =
+      static_cast<std::int64_t>(static_cast<double>(load.prompt_tokens) * load.prefix_cache_hit_rate);
+  const std::int64_t tokens = load.prompt_tokens - found;
+  const std::int64_t chunk = std::min(tokens, load.max_batch_tokens);
+  const std::int64_t num_chunks = (tokens + chunk - 1) / chunk;
+  const auto seconds_behind = [&](std::int64_t context) {
+    const Workload work{.num_queries = plan.dp,
+                        .query_length = chunk,
+                        .context_length = context,
+                        .imbalance = load.imbalance,
+                        .hash_imbalance = load.hash_imbalance};
+    return estimate_step(model, plan, work, device).seconds;
+  };
+  // A chunk's time grows about evenly with what lies before it.
+  const double first = seconds_behind(found);
+  if (num_chunks == 1) return first;
+  const double last = seconds_behind(load.prompt_tokens - chunk);
+  return static_cast<double>(tokens) / static_cast<double>(chunk) * (first + last) / 2;
+}
+
+StepEstimate decode_step(const SimulatedModel& model, const ParallelPlan& plan, const ServingLoad& load,
+                         const DeviceProfile& device) {
+  return estimate_step(model, plan, decode_workload(load), device);
+}
+
+DeploymentEstimate steady_state(const ServingLoad& load, std::int64_t num_groups, double prefill_seconds,
+                                const StepEstimate& step) {
+  const double tokens_per_step = decode_workload(load).tokens_per_step();
+  const auto requests = static_cast<double>(load.concurrency);
+  const double group = std::max(1.0, requests / static_cast<double>(num_groups));
+  const auto reply = static_cast<double>(load.reply_tokens);
+  DeploymentEstimate estimate{
+      .prefill_seconds = prefill_seconds,
+      .step_seconds = step.seconds,
+      .tpot_seconds = step.seconds / tokens_per_step + (group - 1) * prefill_seconds / reply,
+      .tokens_in_flight = requests,
+      .memory_bytes = step.memory_bytes,
+      .device_memory_bytes = step.device_memory_bytes};
+  const double cycle = prefill_seconds + reply * estimate.tpot_seconds;
+  estimate.requests_per_second = requests / cycle;
+  // Prompts queue for the time that is theirs: a server of constant service time.
+  const double busy = (group - 1) * prefill_seconds / cycle;
+  const double wait = prefill_seconds * busy / (2 * (1 - busy));
+  estimate.ttft_seconds = prefill_seconds + wait + (group > 1 ? step.seconds / 2 : 0);
+  return estimate;
+}
+
+DeploymentEstimate estimate_deployment(const SimulatedModel& model, const ParallelPlan& plan,
+                                       const ServingLoad& load, const DeviceProfile& device) {
+  ServingLoad running = load;
+  std::int64_t low = 0, high = load.concurrency;  // the most requests that fit
+  while (low < high) {
+    running.concurrency = low + (high - low + 1) / 2;
+    if (memory_bytes(model, plan, running, device) <= device.memory_bytes) {
+      low = running.concurrency;
+    } else {
+      high = running.concurrency - 1;
+    }
+  }
+  running.concurrency = std::max<std::int64_t>(1, low);
+  DeploymentEstimate estimate = steady_state(running, plan.dp, prefill_seconds(model, plan, running, device),
+                                             decode_step(model, plan, running, device));
+  estimate.memory_bytes = memory_bytes(model, plan, running, device);
+  const auto waiting = static_cast<double>(load.concurrency - running.concurrency);
+  estimate.ttft_seconds += waiting / estimate.requests_per_second;
+  return estimate;
+}
+
+}  // namespace baleen

@@ -1,0 +1,64 @@
+/// A deployment in its steady state: so many requests at a time, each a prompt and a reply.     (source: simulation 9, 11)
+///
+/// Each data-parallel group keeps g requests. In the time in which one of them is prefilled and decoded, so are g - 1 others:
+/// prompts go in between steps of decoding, which makes every token wait for its share of them.
+///
+///     time per token = step / tokens a step + (g - 1) prefill / reply length
+///     cycle          = prefill + reply length x time per token;    requests/s = requests at a time / cycle
+///
+/// The serving simulation (simulator/serving) has the real scheduler instead; this is what a search can afford.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "simulator/cost/step_estimate.h"
+
+namespace baleen {
+
+/// What clients ask for.
+struct ServingLoad {
+  std::int64_t prompt_tokens = 8192;
+  std::int64_t reply_tokens = 1024;
+  std::int64_t concurrency = 1;  ///< requests at a time, over all devices
+  std::int64_t num_mtp_tokens = 0;
+  std::vector<double> mtp_acceptance;    ///< as in `Workload`
+  std::int64_t max_batch_tokens = 8192;  ///< of a step of prefill, of one data-parallel group
+  double prefix_cache_hit_rate = 0;
+  double imbalance = 1;
+  double hash_imbalance = 1;
+};
+
+struct DeploymentEstimate {
+  double prefill_seconds = 0;      ///< of a prompt by itself
+  double step_seconds = 0;         ///< of decoding
+  double ttft_seconds = 0;         ///< mean, waiting for prompts before and for room included
+  double tpot_seconds = 0;         ///< mean
+  double requests_per_second = 0;  ///< of all devices
+  double tokens_in_flight =
+      0;  ///< requests that decode at a time: less than the concurrency where memory is short
+  std::int64_t memory_bytes = 0;  ///< of the fullest device
+  std::int64_t device_memory_bytes = 0;
+
+  [[nodiscard]] bool fits() const { return memory_bytes <= device_memory_bytes; }
+};
+
+/// Time to process a prompt of `tokens` by itself on each data-parallel group at once, in chunks of at most
+/// max_batch_tokens.
+[[nodiscard]] double prefill_seconds(const SimulatedModel& model, const ParallelPlan& plan,
+                                     const ServingLoad& load, const DeviceProfile& device);
+
+/// A step of decoding in the middle of replies.
+[[nodiscard]] StepEstimate decode_step(const SimulatedModel& model, const ParallelPlan& plan,
+                                       const ServingLoad& load, const DeviceProfile& device);
+
+/// `plan` resolved and legal. Where not all requests fit into memory, as many as do run and the others wait; `fits` is false
+/// when not even one for each group does.
+[[nodiscard]] DeploymentEstimate estimate_deployment(const SimulatedModel& model, const ParallelPlan& plan,
+                                                     const ServingLoad& load, const DeviceProfile& device);
+
+/// The same of times that are known.
+[[nodiscard]] DeploymentEstimate steady_state(const ServingLoad& load, std::int64_t num_groups,
+                                              double prefill_seconds, const StepEstimate& step);
+
+}  // namespace baleen

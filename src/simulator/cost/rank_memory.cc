@@ -1,0 +1,69 @@
+#include "simulator/cost/rank_memory.h"
+
+#include <algorithm>
+
+#include "engine/memory_plan.h"
+#include "model/device_weights.h"
+#include "numeric/block_scale.h"
+
+namespace baleen {
+
+std::int64_t RankMemory::total() const {
+  std::int64_t sum = 0;
+  for (const auto& [name, bytes] : parts()) sum += bytes;
+  return sum;
+}
+
+std::vector<std::pair<std::string_view, std::int64_t>> RankMemory::parts() const {
+  return {{"weights", weights},
+          {"pages", pages},
+          {"window pages", window_pages},
+          {"compressor state", compressor_state},
+          {"activations", activations},
+          {"scratch", scratch},
+          {"logits", logits},
+          {"messages", communication},
+          {"reserved", reserved}};
+}
+
+RankLoad rank_load(const RankBatch& batch, const Workload& workload) {
+  RankLoad load{.num_sequences = std::ssize(batch),
+                .step_rows = num_rows(batch),
+                .logit_rows = num_logit_rows(batch),
+                .num_mtp_tokens = workload.decode ? workload.num_mtp_tokens : 0};
+  for (const QueryPart& part : batch)
+    load.cached_positions = std::max(load.cached_positions, part.start + part.num_tokens);
+  return load;
+}
+
+RankMemory rank_memory(const RankModel& model, const RankLoad& load, const DeviceProfile& device) {
+  const ModelConfig& c = model.config();
+  EngineOptions options;
+  options.device.kind = device.is_cpu ? DeviceKind::kCpu : DeviceKind::kCuda;
+  options.max_batch_tokens = std::max(load.step_rows, load.logit_rows);
+  options.max_logit_rows = load.logit_rows;
+  options.max_sequences = load.num_sequences;
+  options.cache_tokens = load.num_sequences * std::max<std::int64_t>(1, load.cached_positions);
+  options.max_draft_tokens = c.num_nextn_predict_layers > 0 ? load.num_mtp_tokens : 0;
+  const std::int64_t weights = device_weight_bytes(model.weights());
+  const MemoryPlan plan = plan_memory(model.rank_config(), weights, resolved(options, model.rank_config()));
+  RankMemory memory{.weights = weights,
+                    .pages = plan.page_bytes,
+                    .window_pages = plan.window_bytes,
+                    .compressor_state = plan.state_bytes,
+                    .activations = plan.activation_bytes,
+                    .scratch = plan.scratch_bytes,
+                    .logits = plan.logit_bytes,
+                    .reserved = device.reserved_bytes};
+  const ParallelPlan& spread = model.plan();
+  if (spread.stage_ranks() > 1) {
+    // Rows on their way to experts and back, of all who may send at once; partial sums of an all-reduce.
+    const std::int64_t row_bytes = c.hidden_size + c.hidden_size / kWeightBlock + 2 * c.hidden_size;
+    const std::int64_t visits = load.step_rows * spread.dp * c.num_experts_per_tok / spread.ep;
+    const std::int64_t batches = spread.dual_batch_overlap ? 2 : 1;
+    memory.communication = batches * visits * row_bytes + 4 * load.step_rows * c.hidden_size;
+  }
+  return memory;
+}
+
+}  // namespace baleen

@@ -1,0 +1,48 @@
+/// What a rank's device must hold.                                                          (source: simulation 3)
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hardware/device_profile.h"
+#include "simulator/graph/rank_model.h"
+#include "simulator/graph/workload.h"
+
+namespace baleen {
+
+/// Bytes. All but weights of other ranks and buffers for messages is the engine's own plan (engine/memory_plan.h).
+struct RankMemory {
+  std::int64_t weights = 0;
+  std::int64_t pages = 0;         ///< compressed entries and indexer keys
+  std::int64_t window_pages = 0;  ///< raw KV rows
+  std::int64_t compressor_state = 0;
+  std::int64_t activations = 0;
+  std::int64_t scratch = 0;
+  std::int64_t logits = 0;
+  std::int64_t communication = 0;
+  std::int64_t reserved = 0;  ///< contexts, graphs, libraries
+
+  [[nodiscard]] std::int64_t total() const;
+  /// Of these what grows with positions.
+  [[nodiscard]] std::int64_t cache() const { return pages + window_pages + compressor_state; }
+  /// Names as people see them.
+  [[nodiscard]] std::vector<std::pair<std::string_view, std::int64_t>> parts() const;
+};
+
+/// Of a rank that holds `cached_positions` of each of `num_sequences` sequences and takes steps of up to `step_rows` rows,
+/// `logit_rows` of which want logits.
+struct RankLoad {
+  std::int64_t num_sequences = 1;
+  std::int64_t cached_positions = 0;
+  std::int64_t step_rows = 1;
+  std::int64_t logit_rows = 1;
+  std::int64_t num_mtp_tokens = 0;
+};
+
+[[nodiscard]] RankLoad rank_load(const RankBatch& batch, const Workload& workload);
+[[nodiscard]] RankMemory rank_memory(const RankModel& model, const RankLoad& load,
+                                     const DeviceProfile& device);
+
+}  // namespace baleen

@@ -1,0 +1,137 @@
+#include "simulator/cost/step_estimate.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace baleen {
+namespace {
+
+GraphOptions graph_options(const DeviceProfile& device) {
+  return device.is_cpu ? GraphOptions{.activations = ElementType::kF32, .fuses = false} : GraphOptions{};
+}
+
+/// Operations one after the other; with two micro-batches what one of them sends hides behind what the other computes.
+void schedule(StageEstimate& estimate, const OpGraph& graph, const TimeModel& times,
+              std::int64_t micro_batches) {
+  double start = 0;
+  for (const GraphOp& op : graph.ops) {
+    const OpTime time = times.time_of(op);
+    (op.is_collective() ? estimate.communication_seconds : estimate.compute_seconds) += time.seconds;
+    estimate.ops.push_back({op, time, start});
+    start += time.seconds;
+  }
+  const double compute = estimate.compute_seconds, communication = estimate.communication_seconds;
+  if (micro_batches == 1) {
+    estimate.seconds = compute + communication;
+    return;
+  }
+  const auto blocks =
+      static_cast<double>(std::max<std::int64_t>(1, estimate.stage.end - estimate.stage.begin));
+  const double exposed = std::min(compute, communication) / blocks;
+  estimate.compute_seconds *= 2;
+  estimate.communication_seconds *= 2;
+  estimate.seconds = std::max(2 * compute, 2 * communication) + exposed;
+}
+
+/// Bounds of `count` consecutive ranges of `weights` whose largest sum is as small as can be.
+std::vector<std::int64_t> balanced_bounds(const std::vector<double>& weights, std::int64_t count) {
+  const auto fits = [&](double most) {
+    std::vector<std::int64_t> bounds{0};
+    double sum = 0;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      const auto left = static_cast<std::int64_t>(weights.size() - i);
+      const bool must_begin =
+          left == count - std::ssize(bounds) && bounds.back() != static_cast<std::int64_t>(i);
+      if (i > 0 && (sum + weights[i] > most || must_begin)) {
+        bounds.push_back(static_cast<std::int64_t>(i));
+        sum = 0;
+      }
+      sum += weights[i];
+    }
+    bounds.push_back(std::ssize(weights));
+    return bounds;
+  };
+  double low = *std::ranges::max_element(weights),
+         high = std::accumulate(weights.begin(), weights.end(), 0.0);
+  constexpr int kHalvings = 40;
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (low + high) / 2;
+    (std::ssize(fits(middle)) <= count + 1 ? high : low) = middle;
+  }
+  return fits(high);
+}
+
+std::vector<Stage> split_into_stages(const SimulatedModel& model, const ParallelPlan& plan,
+                                     const RankBatch& batch, const Workload& workload,
+                                     const DeviceProfile& device) {
+  const std::int64_t num_layers = model.config.num_hidden_layers;
+  if (plan.pp == 1) return {{.begin = 0, .end = num_layers}};
+  const RankModel whole(model.config, model.formats, plan);
+  std::vector<double> seconds(static_cast<std::size_t>(num_layers));
+  for (const OpEstimate& op : estimate_stage(whole, batch, workload, device).ops) {
+    if (op.op.block >= 0 && op.op.block < num_layers)
+      seconds[static_cast<std::size_t>(op.op.block)] += op.time.seconds;
+  }
+  const std::vector<std::int64_t> bounds = balanced_bounds(seconds, plan.pp);
+  std::vector<Stage> stages;
+  for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
+    stages.push_back(
+        {.begin = bounds[i], .end = bounds[i + 1], .first = i == 0, .last = i + 2 == bounds.size()});
+  }
+  return stages;
+}
+
+/// The part of a batch that one of `count` micro-batches has, the largest of them.
+RankBatch part_of(const RankBatch& batch, std::int64_t count) {
+  const std::int64_t queries = (std::ssize(batch) + count - 1) / count;
+  return {batch.begin(), batch.begin() + queries};
+}
+
+}  // namespace
+
+StageEstimate estimate_stage(const RankModel& model, const RankBatch& batch, const Workload& workload,
+                             const DeviceProfile& device) {
+  StageEstimate estimate{.stage = model.stage()};
+  const TimeModel times(device, workload.decode);
+  const std::int64_t micro_batches = model.plan().dual_batch_overlap && batch.size() > 1 ? 2 : 1;
+  schedule(estimate, record_step(model, part_of(batch, micro_batches), workload, graph_options(device)),
+           times, micro_batches);
+  return estimate;
+}
+
+StepEstimate estimate_step(const SimulatedModel& model, const ParallelPlan& plan, const Workload& workload,
+                           const DeviceProfile& given_device, PerformanceModel performance) {
+  DeviceProfile device = given_device;
+  if (performance == PerformanceModel::kAnalytic) device.operations.clear();
+  const RankBatch batch = rank_batch(workload, plan);
+  const std::int64_t micro_batches = std::min(plan.pp, std::ssize(batch));
+  const RankBatch part = part_of(batch, micro_batches);
+  StepEstimate estimate{.device_memory_bytes = device.memory_bytes};
+  double slowest = 0;
+  for (const Stage& stage : split_into_stages(model, plan, part, workload, device)) {
+    const RankModel rank(model.config, model.formats, plan, stage);
+    StageEstimate timed = estimate_stage(rank, part, workload, device);
+    timed.memory = rank_memory(rank, rank_load(batch, workload), device);
+    estimate.seconds += timed.seconds;
+    slowest = std::max(slowest, timed.seconds);
+    estimate.memory_bytes = std::max(estimate.memory_bytes, timed.memory.total());
+    estimate.stages.push_back(std::move(timed));
+  }
+  if (plan.pp > 1) {
+    const Collective send{CollectiveKind::kSend, plan.num_devices,
+                          2.0 * static_cast<double>(model.config.hc_dim() * num_rows(part))};
+    estimate.send_seconds =
+        static_cast<double>(plan.pp - 1) * TimeModel(device, workload.decode).collective_seconds(send);
+  }
+  estimate.host_seconds = device.host_seconds_per_step;
+  estimate.seconds =
+      std::max(estimate.seconds + estimate.send_seconds, static_cast<double>(micro_batches) * slowest) +
+      estimate.host_seconds;
+  const auto groups = static_cast<double>(std::min(plan.dp, workload.num_queries));
+  estimate.tokens = static_cast<double>(num_rows(batch)) * groups;
+  estimate.tokens_out =
+      static_cast<double>(workload.num_queries) * (workload.decode ? workload.tokens_per_step() : 1);
+  return estimate;
+}
+
+}  // namespace baleen

@@ -1,0 +1,63 @@
+/// What a step of a deployment takes: every operation's time, the step's, and the memory of the fullest device.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hardware/device_profile.h"
+#include "simulator/cost/rank_memory.h"
+#include "simulator/cost/time_model.h"
+#include "simulator/graph/op_graph.h"
+
+namespace baleen {
+
+/// A model to simulate: its geometry and how its matrices are stored.
+struct SimulatedModel {
+  std::string name;
+  ModelConfig config;
+  StorageFormats formats;
+};
+
+struct OpEstimate {
+  GraphOp op;
+  OpTime time;
+  double start_seconds = 0;  ///< since its stage began
+};
+
+struct StageEstimate {
+  Stage stage;
+  std::vector<OpEstimate> ops;
+  double compute_seconds = 0;        ///< of operations
+  double communication_seconds = 0;  ///< of messages
+  double seconds = 0;                ///< of both, as they overlap
+  RankMemory memory;
+};
+
+struct StepEstimate {
+  std::vector<StageEstimate> stages;
+  double send_seconds = 0;  ///< between stages
+  double host_seconds = 0;
+  double seconds = 0;             ///< of a step, until its tokens are there
+  double tokens = 0;              ///< processed by all devices in that time
+  double tokens_out = 0;          ///< of them tokens that clients get: decoding
+  std::int64_t memory_bytes = 0;  ///< of the fullest device
+  std::int64_t device_memory_bytes = 0;
+
+  [[nodiscard]] bool fits() const { return memory_bytes <= device_memory_bytes; }
+};
+
+/// Figures of operations come from the profile's tables, or all of them from the device's own shares of the peaks.
+enum class PerformanceModel : std::uint8_t { kMeasured, kAnalytic };
+
+/// `plan` resolved and legal, `workload` valid. Stages of a pipeline work on as many micro-batches as there are stages, when
+/// there are queries enough.
+[[nodiscard]] StepEstimate estimate_step(const SimulatedModel& model, const ParallelPlan& plan,
+                                         const Workload& workload, const DeviceProfile& device,
+                                         PerformanceModel performance = PerformanceModel::kMeasured);
+
+/// Time of one stage over any batch, for callers that keep the shapes.
+[[nodiscard]] StageEstimate estimate_stage(const RankModel& model, const RankBatch& batch,
+                                           const Workload& workload, const DeviceProfile& device);
+
+}  // namespace baleen

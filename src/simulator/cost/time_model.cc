@@ -1,0 +1,131 @@
+#include "simulator/cost/time_model.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace baleen {
+namespace {
+
+/// Messages that several algorithms could carry take the quickest.
+double all_reduce_seconds(double ranks, double bytes, double latency, double rate) {
+  const double ring = 2 * (ranks - 1) * latency + 2 * (ranks - 1) / ranks * bytes / rate;
+  const double tree = 2 * std::log2(ranks) * latency + 2 * bytes / rate;
+  const double one_shot = latency + (ranks - 1) * bytes / rate;
+  return std::min({ring, tree, one_shot});
+}
+
+}  // namespace
+
+std::string_view bound_name(Bound bound) {
+  switch (bound) {
+    case Bound::kMemory:
+      return "memory";
+    case Bound::kCompute:
+      return "compute";
+    case Bound::kLatency:
+      return "latency";
+    case Bound::kCommunication:
+      return "communication";
+  }
+  return "?";
+}
+
+OpTime TimeModel::time_of(const GraphOp& op) const {
+  if (!op.is_collective()) return operation_time(op);
+  const double seconds = collective_seconds(op.collective);
+  return {.seconds = seconds, .communication_seconds = seconds, .bound = Bound::kCommunication};
+}
+
+double TimeModel::matrix_rate(MathFormat format) const {
+  using enum PeakFormat;
+  std::array<PeakFormat, 3> from_narrow{};
+  switch (format) {
+    case MathFormat::kFp4:
+      from_narrow = {kFp4, kFp8, kBf16};
+      break;
+    case MathFormat::kFp8:
+      from_narrow = {kFp8, kBf16, kFp32};
+      break;
+    case MathFormat::kBF16:
+      from_narrow = {kBf16, kFp32, kFp32};
+      break;
+    default:
+      from_narrow = {kTf32, kFp32, kFp32};
+      break;
+  }
+  for (const PeakFormat candidate : from_narrow) {
+    if (profile_.peak(candidate) > 0) return profile_.peak(candidate);
+  }
+  return profile_.peak(kFp32);
+}
+
+OpTime TimeModel::operation_time(const GraphOp& op) const {
+  const EfficiencyPoint efficiency = profile_.efficiency_of(op.name, op.num_rows);
+  OpTime time;
+  double matrix = 0;
+  for (std::size_t f = 0; f < op.cost.flops.size(); ++f) {
+    if (op.cost.flops[f] > 0) matrix += op.cost.flops[f] / matrix_rate(static_cast<MathFormat>(f));
+  }
+  matrix /= efficiency.compute;
+  const double scalar = op.cost.scalar_ops / (profile_.scalar_ops_per_second * efficiency.scalar);
+  const auto known = profile_.operations.find(op.name);
+  const bool overlaps = known != profile_.operations.end() && known->second.overlaps_scalar;
+  double waves = 1;
+  if (known != profile_.operations.end() && known->second.rows_per_tile > 0 && profile_.num_units > 0) {
+    const double tiles = std::max(1.0, std::ceil(op.num_rows / known->second.rows_per_tile));
+    const auto units = static_cast<double>(profile_.num_units);
+    if (tiles > units) waves = std::ceil(tiles / units) * units / tiles;
+  }
+  time.compute_seconds = (overlaps ? std::max(matrix, scalar) : matrix + scalar) * waves;
+  time.memory_seconds = op.cost.total_bytes() / (profile_.memory_bytes_per_second * efficiency.memory);
+  time.static_seconds = efficiency.static_seconds >= 0 ? efficiency.static_seconds
+                        : graph_                       ? profile_.graph_seconds
+                                                       : profile_.eager_seconds;
+  const double work = std::max(time.compute_seconds, time.memory_seconds);
+  time.seconds = time.static_seconds + work;
+  time.bound = time.static_seconds > work                    ? Bound::kLatency
+               : time.memory_seconds >= time.compute_seconds ? Bound::kMemory
+                                                             : Bound::kCompute;
+  return time;
+}
+
+LinkLevel TimeModel::level_of(std::int64_t group_size) const {
+  BALEEN_CHECK(!profile_.links.empty());
+  for (const LinkLevel& level : profile_.links) {
+    if (group_size <= level.size) return level;
+  }
+  return profile_.links.back();
+}
+
+double TimeModel::collective_seconds(const Collective& collective) const {
+  if (collective.group_size <= 1) return 0;
+  const LinkLevel level = level_of(collective.group_size);
+  const auto ranks = static_cast<double>(collective.group_size);
+  double rate = level.bytes_per_second * level.efficiency;
+  if (level.mesh && level.size > 1) rate *= (ranks - 1) / static_cast<double>(level.size - 1);
+  const double latency = level.latency_seconds, bytes = collective.bytes, steps = std::log2(ranks);
+  double seconds = 0;
+  switch (collective.kind) {
+    case CollectiveKind::kAllReduce:
+      seconds = all_reduce_seconds(ranks, bytes, latency, rate);
+      break;
+    case CollectiveKind::kAllGather:
+      seconds = std::min(ranks - 1, std::ceil(steps)) * latency + (ranks - 1) * bytes / rate;
+      break;
+    case CollectiveKind::kReduceScatter:
+      seconds = std::min(ranks - 1, std::ceil(steps)) * latency + (ranks - 1) / ranks * bytes / rate;
+      break;
+    case CollectiveKind::kAllToAll:
+      seconds = std::min(ranks - 1, std::ceil(steps)) * latency + bytes / rate;
+      break;
+    case CollectiveKind::kSend:
+      seconds = latency + bytes / rate;
+      break;
+  }
+  return seconds + profile_.collective_seconds;
+}
+
+}  // namespace baleen

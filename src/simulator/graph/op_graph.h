@@ -1,0 +1,70 @@
+/// A step of one rank as the sequence of operations that it runs, each with what it costs by its contract, and of the
+/// messages between ranks that the plan needs.                              (source: simulation 2, 4; design 3)
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/operation/operation.h"
+#include "simulator/graph/rank_model.h"
+#include "simulator/graph/workload.h"
+
+namespace baleen {
+
+enum class CollectiveKind : std::uint8_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kSend };
+
+/// "all_reduce"
+[[nodiscard]] std::string_view collective_name(CollectiveKind kind);
+
+/// A message of a group of ranks.
+struct Collective {
+  CollectiveKind kind = CollectiveKind::kAllReduce;
+  std::int64_t group_size = 1;
+  double bytes = 0;  ///< what one rank puts in: of an all-to-all what leaves it, of a send the message
+};
+
+/// Parts of a step that are timed and shown apart.
+enum class GraphPart : std::uint8_t { kLayers, kHead, kDraft };
+
+/// One call of an operation or, with a group of more than one, a message.
+struct GraphOp {
+  std::string_view name;    ///< as `Device` calls it: "linear", "experts", "all_reduce"
+  std::string detail;       ///< which one, or its arguments' shapes: "wq_a wkv [4096 x 4096 -> 1536]"
+  std::int64_t block = -1;  ///< layer or MTP block; -1: none
+  GraphPart part = GraphPart::kLayers;
+  double num_rows = 0;    ///< tokens that it works on: how well a kernel does depends on it
+  OpCost cost;            ///< of an operation
+  Collective collective;  ///< of a message
+
+  [[nodiscard]] bool is_collective() const { return collective.group_size > 1; }
+};
+
+struct OpGraph {
+  std::vector<GraphOp> ops;
+  std::int64_t activation_bytes = 0;  ///< buffers of the forward pass and scratch, for a step like this
+  std::int64_t num_rows = 0;          ///< tokens of the rank's own requests
+  std::int64_t num_logit_rows = 0;
+
+  [[nodiscard]] OpCost total_cost() const;
+};
+
+/// How a device runs the forward pass.
+struct GraphOptions {
+  ElementType activations = ElementType::kBf16;
+  /// Runs norms, rotations and the mixing between half-blocks as the GPU of this program does.
+  bool fuses = true;
+  /// How many of a block's experts the step visits, where that is known: recorded ids. Otherwise as many as routing without
+  /// preferences would.
+  std::function<double(std::int64_t block)> visited_experts = nullptr;
+};
+
+/// Runs the engine's forward pass over `batch` on a device that only writes down what it is asked. `workload` tells of
+/// drafts and of how unevenly tokens visit experts; every data-parallel group is taken to have a batch like this one.
+/// Collectives follow the operations after which they are due.
+[[nodiscard]] OpGraph record_step(const RankModel& model, const RankBatch& batch, const Workload& workload,
+                                  const GraphOptions& options);
+
+}  // namespace baleen

@@ -1,0 +1,132 @@
+#include "simulator/graph/parallel_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace baleen {
+namespace {
+
+constexpr std::int64_t kScaleBlock =
+    128;  ///< inputs that share a scale: an expert's inner width is cut between them
+
+/// Of those in [1, whole] that divide `whole`, the one nearest to `wanted`.
+std::int64_t nearest_divisor(std::int64_t whole, std::int64_t wanted) {
+  std::int64_t best = 1;
+  for (std::int64_t candidate = 1; candidate <= whole; ++candidate) {
+    if (whole % candidate == 0 && std::abs(candidate - wanted) < std::abs(best - wanted)) best = candidate;
+  }
+  return best;
+}
+
+}  // namespace
+
+ParallelPlan resolved(ParallelPlan plan, const ModelConfig& config) {
+  const auto fill = [](std::int64_t& value, std::int64_t otherwise) {
+    if (value == 0) value = std::max<std::int64_t>(1, otherwise);
+  };
+  fill(plan.pp, 1);
+  fill(plan.tp, 1);
+  if (plan.num_devices == 0) plan.num_devices = plan.pp * plan.tp * std::max<std::int64_t>(1, plan.dp);
+  fill(plan.dp, plan.num_devices / std::max<std::int64_t>(1, plan.pp * plan.tp));
+  if (plan.ep == 0) plan.ep = plan.moe_tp == 0 ? plan.stage_ranks() : plan.stage_ranks() / plan.moe_tp;
+  fill(plan.ep, 1);
+  fill(plan.moe_tp, plan.ep > 0 ? plan.stage_ranks() / plan.ep : 1);
+  fill(plan.o_proj_tp, std::min(plan.tp, config.o_groups));
+  fill(plan.lmhead_tp, plan.tp);
+  return plan;
+}
+
+std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig& config) {
+  std::vector<std::string> found;
+  for (const auto& [name, value] : {std::pair{"--num-devices", plan.num_devices},
+                                    {"--tp", plan.tp},
+                                    {"--dp", plan.dp},
+                                    {"--ep", plan.ep},
+                                    {"--pp", plan.pp},
+                                    {"--moe-tp", plan.moe_tp},
+                                    {"--o-proj-tp", plan.o_proj_tp},
+                                    {"--lmhead-tp", plan.lmhead_tp}}) {
+    if (value < 1) found.push_back(fmt::format("{} {}: at least 1 is possible", name, value));
+  }
+  if (plan.redundant_experts < 0) {
+    found.push_back(
+        fmt::format("--redundant-experts {}: none is the least possible", plan.redundant_experts));
+  }
+  if (!found.empty()) return found;
+
+  const std::int64_t ranks = plan.stage_ranks();
+  if (plan.num_devices != plan.pp * ranks) {
+    found.push_back(fmt::format("{} devices, but pp {} x dp {} x tp {} = {}: for these --dp {} would fit",
+                                plan.num_devices, plan.pp, plan.dp, plan.tp, plan.pp * ranks,
+                                std::max<std::int64_t>(1, plan.num_devices / (plan.pp * plan.tp))));
+  }
+  if (config.num_attention_heads % plan.tp != 0) {
+    found.push_back(fmt::format("--tp {}: {} heads cannot be shared out evenly; {} is near", plan.tp,
+                                config.num_attention_heads,
+                                nearest_divisor(config.num_attention_heads, plan.tp)));
+  }
+  if (plan.ep * plan.moe_tp != ranks) {
+    found.push_back(fmt::format(
+        "--ep {} x --moe-tp {} = {}: experts live on the dp x tp = {} ranks of a stage; --ep {} is near",
+        plan.ep, plan.moe_tp, plan.ep * plan.moe_tp, ranks, nearest_divisor(ranks, plan.ep)));
+  }
+  const std::int64_t slots = config.n_routed_experts + plan.redundant_experts;
+  if (slots % plan.ep != 0) {
+    found.push_back(fmt::format(
+        "--ep {}: {} experts{} cannot be shared out evenly; --ep {} or --redundant-experts {} would do",
+        plan.ep, slots, plan.redundant_experts > 0 ? " with their copies" : "",
+        nearest_divisor(slots, plan.ep), plan.redundant_experts + plan.ep - slots % plan.ep));
+  }
+  const std::int64_t blocks = config.moe_intermediate_size / kScaleBlock;
+  if (config.moe_intermediate_size % (plan.moe_tp * kScaleBlock) != 0) {
+    found.push_back(fmt::format(
+        "--moe-tp {}: an expert's inner width {} is cut in multiples of {}; {} is near", plan.moe_tp,
+        config.moe_intermediate_size, kScaleBlock, nearest_divisor(blocks, plan.moe_tp)));
+  }
+  if (plan.o_proj_tp > config.o_groups || config.o_groups % plan.o_proj_tp != 0) {
+    found.push_back(
+        fmt::format("--o-proj-tp {}: the output projection has {} groups, which stay whole; {} is near",
+                    plan.o_proj_tp, config.o_groups, nearest_divisor(config.o_groups, plan.o_proj_tp)));
+  } else if (ranks % plan.o_proj_tp != 0) {
+    found.push_back(
+        fmt::format("--o-proj-tp {}: does not divide the dp x tp = {} ranks of a stage; {} is near",
+                    plan.o_proj_tp, ranks, nearest_divisor(ranks, plan.o_proj_tp)));
+  }
+  if (ranks % plan.lmhead_tp != 0) {
+    found.push_back(
+        fmt::format("--lmhead-tp {}: does not divide the dp x tp = {} ranks of a stage; {} is near",
+                    plan.lmhead_tp, ranks, nearest_divisor(ranks, plan.lmhead_tp)));
+  }
+  if (plan.pp > config.num_hidden_layers) {
+    found.push_back(fmt::format("--pp {}: the model has {} layers, a stage has one at least", plan.pp,
+                                config.num_hidden_layers));
+  }
+  return found;
+}
+
+void validate(const ParallelPlan& plan, const ModelConfig& config) {
+  const std::vector<std::string> found = violations(plan, config);
+  if (found.empty()) return;
+  fail("this plan cannot be: {}", fmt::join(found, "; "));
+}
+
+std::string to_text(const ParallelPlan& plan) {
+  std::string text = fmt::format("{} device{}: tp {}, dp {}, ep {}", plan.num_devices,
+                                 plan.num_devices == 1 ? "" : "s", plan.tp, plan.dp, plan.ep);
+  const auto add = [&](std::string_view name, std::int64_t value, std::int64_t usual) {
+    if (value != usual) text += fmt::format(", {} {}", name, value);
+  };
+  add("pp", plan.pp, 1);
+  add("moe tp", plan.moe_tp, 1);
+  add("o_proj tp", plan.o_proj_tp, plan.tp);
+  add("lm_head tp", plan.lmhead_tp, plan.tp);
+  add("redundant experts", plan.redundant_experts, 0);
+  if (plan.sequence_parallel) text += ", sequence parallel";
+  if (plan.dual_batch_overlap) text += ", two micro-batches";
+  return text;
+}
+
+}  // namespace baleen

@@ -1,0 +1,51 @@
+/// How a model is spread over devices, and which spreads can be.       (source: simulation 5; parallel MoE 12)
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+
+namespace baleen {
+
+/// num_devices = pp dp tp. Attention: dp groups of requests, each group's heads over tp ranks; KV is the same on all of
+/// them. Experts: over ep ranks of the dp tp of a stage, and each expert's inner width over the moe_tp that remain.
+/// Output projection: its groups over o_proj_tp ranks. Zero: not said, see `resolved`.
+struct ParallelPlan {
+  std::int64_t num_devices = 0;
+  std::int64_t tp = 0;
+  std::int64_t dp = 0;
+  std::int64_t ep = 0;
+  std::int64_t pp = 0;
+  std::int64_t moe_tp = 0;
+  std::int64_t o_proj_tp = 0;
+  std::int64_t lmhead_tp = 0;
+  std::int64_t redundant_experts = 0;  ///< copies beyond one of each, in every layer
+  bool sequence_parallel =
+      false;  ///< between attention and attention, ranks of a tp group share out the tokens
+  bool dual_batch_overlap = false;  ///< two micro-batches, one computing while the other communicates
+
+  /// Ranks of one pipeline stage.
+  [[nodiscard]] std::int64_t stage_ranks() const { return dp * tp; }
+  /// Slots for routed experts of a layer on one rank.
+  [[nodiscard]] std::int64_t local_experts(const ModelConfig& config) const {
+    return (config.n_routed_experts + redundant_experts) / ep;
+  }
+  bool operator==(const ParallelPlan&) const = default;
+};
+
+/// Fills the zeros: pp and tp 1, dp what devices are left, ep all ranks of a stage (what moe_tp leaves of them), o_proj_tp
+/// tp as far as groups go, lmhead_tp tp.
+[[nodiscard]] ParallelPlan resolved(ParallelPlan plan, const ModelConfig& config);
+
+/// A sentence for every rule that a resolved plan breaks, with the nearest legal value; none: the plan can be.
+[[nodiscard]] std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig& config);
+
+/// Throws `Error` with all of them, if any.
+void validate(const ParallelPlan& plan, const ModelConfig& config);
+
+/// "8 devices: tp 4, dp 2, ep 8"
+[[nodiscard]] std::string to_text(const ParallelPlan& plan);
+
+}  // namespace baleen

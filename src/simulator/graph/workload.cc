@@ -1,0 +1,85 @@
+#include "simulator/graph/workload.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "base/error.h"
+
+namespace baleen {
+
+double Workload::tokens_per_step() const {
+  double tokens = 1, accepted = 1;
+  for (std::int64_t i = 0; i < num_mtp_tokens; ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    if (mtp_acceptance.empty()) {
+      accepted *= kAssumedAcceptance[std::min(index, std::size(kAssumedAcceptance) - 1)];
+    } else {
+      accepted *= mtp_acceptance[std::min(index, mtp_acceptance.size() - 1)];
+    }
+    tokens += accepted;
+  }
+  return tokens;
+}
+
+void validate(const Workload& workload, const ModelConfig& config) {
+  constexpr std::int64_t kMostQueries = 1 << 20;
+  constexpr std::int64_t kMostDrafts = 16;
+  if (workload.num_queries < 1 || workload.num_queries > kMostQueries) {
+    fail("--num-queries {}: 1 to {} are possible", workload.num_queries, kMostQueries);
+  }
+  if (workload.query_length < 1) fail("--query-length {}: at least 1 is possible", workload.query_length);
+  if (workload.context_length < 0)
+    fail("--context-length {}: 0 is the least possible", workload.context_length);
+  if (workload.num_mtp_tokens < 0 || workload.num_mtp_tokens > kMostDrafts) {
+    fail("--num-mtp-tokens {}: 0 to {} are possible", workload.num_mtp_tokens, kMostDrafts);
+  }
+  if (workload.num_mtp_tokens > 0 && config.num_nextn_predict_layers == 0) {
+    fail("--num-mtp-tokens {}: this model has no MTP block", workload.num_mtp_tokens);
+  }
+  const std::int64_t end = workload.context_length + workload.query_length + workload.num_mtp_tokens;
+  if (end > config.max_position_embeddings) {
+    fail("{} positions of context and {} new ones: the model has {}", workload.context_length,
+         workload.query_length + workload.num_mtp_tokens, config.max_position_embeddings);
+  }
+  for (const double rate : workload.mtp_acceptance) {
+    if (!(rate >= 0 && rate <= 1)) fail("--mtp-acceptance {}: rates lie in 0 to 1", rate);
+  }
+  if (!(workload.prefix_cache_hit_rate >= 0 && workload.prefix_cache_hit_rate < 1)) {
+    fail("--prefix-cache-hit-rate {}: at least 0 and less than 1 is possible",
+         workload.prefix_cache_hit_rate);
+  }
+  for (const double imbalance : {workload.imbalance, workload.hash_imbalance}) {
+    if (!(imbalance >= 1 && std::isfinite(imbalance)))
+      fail("imbalance {}: the heaviest rank has at least the mean, 1", imbalance);
+  }
+}
+
+RankBatch rank_batch(const Workload& workload, const ParallelPlan& plan) {
+  const std::int64_t queries = (workload.num_queries + plan.dp - 1) / plan.dp;
+  QueryPart part{.start = workload.context_length, .num_tokens = workload.query_length, .num_logits = 1};
+  if (workload.decode) {
+    part.num_tokens += workload.num_mtp_tokens;
+    part.num_logits = part.num_tokens;
+  } else {
+    const auto found = static_cast<std::int64_t>(
+        std::floor(static_cast<double>(workload.query_length) * workload.prefix_cache_hit_rate));
+    part.start += found;
+    part.num_tokens -= found;
+  }
+  return RankBatch(static_cast<std::size_t>(queries), part);
+}
+
+std::int64_t num_rows(const RankBatch& batch) {
+  std::int64_t rows = 0;
+  for (const QueryPart& part : batch) rows += part.num_tokens;
+  return rows;
+}
+
+std::int64_t num_logit_rows(const RankBatch& batch) {
+  std::int64_t rows = 0;
+  for (const QueryPart& part : batch) rows += part.num_logits;
+  return rows;
+}
+
+}  // namespace baleen

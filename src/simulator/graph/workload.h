@@ -1,0 +1,51 @@
+/// What a deployment is asked to do in one step.                                   (source: simulation 1, 7)
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "simulator/graph/parallel_plan.h"
+
+namespace baleen {
+
+/// Queries are global and are shared out over dp.
+struct Workload {
+  std::int64_t num_queries = 1;
+  std::int64_t query_length = 1;    ///< new tokens of each; while decoding 1, and the drafts
+  std::int64_t context_length = 0;  ///< positions of each that are cached before
+  bool decode = false;
+  std::int64_t num_mtp_tokens = 0;  ///< drafted for each step of decoding
+  std::vector<double>
+      mtp_acceptance;  ///< of draft i, given that those before it were accepted; the last one holds for the rest
+  double prefix_cache_hit_rate = 0;  ///< of a prompt's tokens, in [0, 1); not while decoding
+  double imbalance = 1;              ///< heaviest rank's share of routed tokens over the mean, >= 1
+  double hash_imbalance = 1;         ///< the same in layers routed by token id
+
+  /// Tokens that a step of decoding yields for each query on average: 1 + a1 + a1 a2 + ...
+  [[nodiscard]] double tokens_per_step() const;
+};
+
+/// TensorCast's rates, for want of measured ones.
+inline constexpr double kAssumedAcceptance[] = {0.9, 0.6, 0.4, 0.2};
+
+/// Throws `Error` for values that mean nothing: fewer than one query or token, more positions than the model has, rates
+/// outside [0, 1].
+void validate(const Workload& workload, const ModelConfig& config);
+
+/// One sequence's part of a step.
+struct QueryPart {
+  std::int64_t start = 0;       ///< positions cached before
+  std::int64_t num_tokens = 1;  ///< new ones
+  std::int64_t num_logits = 1;  ///< of the last rows, that many want logits
+};
+
+/// What the busiest rank of a dp group computes in a step.
+using RankBatch = std::vector<QueryPart>;
+
+[[nodiscard]] RankBatch rank_batch(const Workload& workload, const ParallelPlan& plan);
+
+[[nodiscard]] std::int64_t num_rows(const RankBatch& batch);
+[[nodiscard]] std::int64_t num_logit_rows(const RankBatch& batch);
+
+}  // namespace baleen

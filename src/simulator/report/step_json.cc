@@ -1,0 +1,76 @@
+#include <nlohmann/json.hpp>
+
+#include "simulator/report/operation_sums.h"
+#include "simulator/report/step_report.h"
+
+namespace baleen {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json plan_json(const ParallelPlan& plan) {
+  return {{"num_devices", plan.num_devices},
+          {"tp", plan.tp},
+          {"dp", plan.dp},
+          {"ep", plan.ep},
+          {"pp", plan.pp},
+          {"moe_tp", plan.moe_tp},
+          {"o_proj_tp", plan.o_proj_tp},
+          {"lmhead_tp", plan.lmhead_tp},
+          {"redundant_experts", plan.redundant_experts},
+          {"sequence_parallel", plan.sequence_parallel},
+          {"dual_batch_overlap", plan.dual_batch_overlap}};
+}
+
+Json workload_json(const Workload& workload) {
+  return {{"num_queries", workload.num_queries},
+          {"query_length", workload.query_length},
+          {"context_length", workload.context_length},
+          {"decode", workload.decode},
+          {"num_mtp_tokens", workload.num_mtp_tokens},
+          {"tokens_per_step", workload.decode ? workload.tokens_per_step() : 0}};
+}
+
+}  // namespace
+
+std::string step_json(const StepReport& report) {
+  const StepEstimate& e = report.estimate;
+  Json json{{"model", report.model.name},
+            {"device", report.device.name},
+            {"plan", plan_json(report.plan)},
+            {"workload", workload_json(report.workload)},
+            {"operations", Json::array()}};
+  for (const OperationSum& sum : operation_sums(e, TableRows::kByOperation)) {
+    json["operations"].push_back({{"name", sum.name},
+                                  {"calls", sum.calls},
+                                  {"seconds", sum.seconds},
+                                  {"bound", bound_name(sum.bound())},
+                                  {"flops", sum.flops},
+                                  {"bytes", sum.bytes}});
+  }
+  json["step_seconds"] = e.seconds;
+  json["send_seconds"] = e.send_seconds;
+  json["host_seconds"] = e.host_seconds;
+  if (report.workload.decode) {
+    json["tpot_seconds"] = e.seconds / report.workload.tokens_per_step();
+    json["tokens_per_second"] = e.tokens_out / e.seconds;
+  } else {
+    json["ttft_seconds"] = e.seconds;
+    json["tokens_per_second"] = e.tokens / e.seconds;
+  }
+  json["tokens_per_second_per_device"] =
+      json["tokens_per_second"].get<double>() / static_cast<double>(report.plan.num_devices);
+  json["memory"] = Json::array();
+  for (const StageEstimate& stage : e.stages) {
+    Json parts;
+    for (const auto& [name, bytes] : stage.memory.parts()) parts[std::string(name)] = bytes;
+    json["memory"].push_back({{"layers", {stage.stage.begin, stage.stage.end}},
+                              {"bytes", parts},
+                              {"total", stage.memory.total()}});
+  }
+  json["device_memory_bytes"] = e.device_memory_bytes;
+  json["fits"] = e.fits();
+  return json.dump();
+}
+
+}  // namespace baleen

@@ -1,0 +1,245 @@
+#include "simulator/search/plan_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+
+#include "base/error.h"
+#include "model/forward.h"
+
+namespace baleen {
+namespace {
+
+constexpr const char* kTooLate = "first token after the limit";
+constexpr const char* kTooSlow = "time per token above the limit";
+constexpr const char* kNoMemory = "memory does not suffice";
+
+std::vector<std::int64_t> divisors(std::int64_t number) {
+  std::vector<std::int64_t> found;
+  for (std::int64_t i = 1; i <= number; ++i) {
+    if (number % i == 0) found.push_back(i);
+  }
+  return found;
+}
+
+/// An instance's plan with what does not depend on batch or drafts.
+struct PlanTimes {
+  ParallelPlan plan;
+  double prefill_seconds = 0;
+};
+
+/// One plan's part of the search; results come together at the end.
+class PlanSearch {
+ public:
+  PlanSearch(const SimulatedModel& model, const DeviceProfile& device, const SearchOptions& options)
+      : model_(model), device_(device), options_(options) {}
+
+  /// Batches and drafts of one plan. `alone`: decoding has the instance to itself.
+  void decode(const PlanTimes& times, bool alone, SearchResult& result) const {
+    const std::int64_t most_drafts = model_.config.num_nextn_predict_layers > 0 ? options_.max_drafts : 0;
+    for (std::int64_t drafts = 0; drafts <= most_drafts; ++drafts) {
+      for (std::int64_t concurrency = times.plan.dp;
+           concurrency <= std::max(times.plan.dp, options_.max_concurrency); concurrency *= 2) {
+        if (!try_batch(times, concurrency, drafts, alone, result))
+          break;  // larger ones are slower and need more
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] bool try_batch(const PlanTimes& times, std::int64_t concurrency, std::int64_t drafts,
+                               bool alone, SearchResult& result) const {
+    ServingLoad load = options_.load;
+    load.concurrency = concurrency;
+    load.num_mtp_tokens = drafts;
+    const StepEstimate step = decode_step(model_, times.plan, load, device_);
+    const DeploymentEstimate estimate =
+        steady_state(load, times.plan.dp, alone ? 0 : times.prefill_seconds, step);
+    ++result.num_evaluated;
+    if (!step.fits()) {
+      ++result.excluded[kNoMemory];
+      return false;
+    }
+    if (!alone && over(estimate.ttft_seconds, options_.ttft_limit_seconds)) {
+      ++result.excluded[kTooLate];
+      return false;
+    }
+    if (over(estimate.tpot_seconds, options_.tpot_limit_seconds)) {
+      ++result.excluded[kTooSlow];
+      return false;
+    }
+    const auto reply = static_cast<double>(load.reply_tokens);
+    result.ranked.push_back({.plan = times.plan,
+                             .num_instances = options_.num_devices / times.plan.num_devices,
+                             .concurrency = concurrency,
+                             .num_mtp_tokens = drafts,
+                             .ttft_seconds = estimate.ttft_seconds,
+                             .tpot_seconds = estimate.tpot_seconds,
+                             .tokens_per_second_per_device = estimate.requests_per_second * reply /
+                                                             static_cast<double>(times.plan.num_devices),
+                             .tokens_per_second_per_user = 1 / estimate.tpot_seconds,
+                             .memory_bytes = step.memory_bytes});
+    return true;
+  }
+
+  static bool over(double seconds, double limit) { return limit > 0 && seconds > limit; }
+
+  const SimulatedModel& model_;
+  const DeviceProfile& device_;
+  const SearchOptions& options_;
+};
+
+void append(SearchResult& to, SearchResult&& part) {
+  std::ranges::move(part.ranked, std::back_inserter(to.ranked));
+  for (const auto& [reason, count] : part.excluded) to.excluded[reason] += count;
+  to.num_evaluated += part.num_evaluated;
+}
+
+/// Bytes of a prompt's cache on their way from one instance to another.
+double transfer_seconds(const SimulatedModel& model, const DeviceProfile& device, const ServingLoad& load,
+                        std::int64_t num_devices) {
+  const CacheGeometry geometry = cache_geometry(model.config, Precision::kReleased);
+  const double bytes = geometry.bytes_per_token() * static_cast<double>(load.prompt_tokens) +
+                       static_cast<double>(geometry.window_bytes() * model.config.num_hidden_layers);
+  return TimeModel(device, false).collective_seconds({CollectiveKind::kSend, num_devices, bytes});
+}
+
+/// Devices shared out between instances that prefill and instances like `decoding` so that both keep pace.
+std::optional<Candidate> with_prefill_apart(Candidate decoding, const PlanTimes& prefill,
+                                            const SearchOptions& options, double transfer) {
+  const double prompts_per_instance = static_cast<double>(prefill.plan.dp) / prefill.prefill_seconds;
+  const double replies_per_instance = decoding.tokens_per_second_per_device *
+                                      static_cast<double>(decoding.plan.num_devices) /
+                                      static_cast<double>(options.load.reply_tokens);
+  double best = 0;
+  for (std::int64_t count = 1; count * prefill.plan.num_devices < options.num_devices; ++count) {
+    const std::int64_t left = options.num_devices - count * prefill.plan.num_devices;
+    const std::int64_t decoders = left / decoding.plan.num_devices;
+    const double rate = std::min(static_cast<double>(count) * prompts_per_instance,
+                                 static_cast<double>(decoders) * replies_per_instance);
+    if (rate <= best) continue;
+    best = rate;
+    decoding.num_prefill_instances = count;
+    decoding.num_instances = decoders;
+  }
+  if (best == 0) return std::nullopt;
+  decoding.prefill_plan = prefill.plan;
+  decoding.ttft_seconds = prefill.prefill_seconds + transfer;
+  decoding.tokens_per_second_per_device =
+      best * static_cast<double>(options.load.reply_tokens) / static_cast<double>(options.num_devices);
+  return decoding;
+}
+
+std::vector<Candidate> pareto_front(const std::vector<Candidate>& ranked) {
+  std::vector<Candidate> front;
+  double best_user = 0;
+  for (const Candidate& candidate : ranked) {
+    if (candidate.tokens_per_second_per_user <= best_user) continue;
+    best_user = candidate.tokens_per_second_per_user;
+    front.push_back(candidate);
+  }
+  return front;
+}
+
+void check(const SearchOptions& options) {
+  constexpr std::int64_t kMostDevices = 4096;
+  if (options.num_devices < 1 || options.num_devices > kMostDevices)
+    fail("--num-devices {}: 1 to {} are possible", options.num_devices, kMostDevices);
+  if (options.load.prompt_tokens < 1 || options.load.reply_tokens < 1)
+    fail("--isl {} --osl {}: prompts and replies have at least one token", options.load.prompt_tokens,
+         options.load.reply_tokens);
+  if (options.ttft_limit_seconds < 0 || options.tpot_limit_seconds < 0)
+    fail("limits of latency: not below 0");
+  if (options.max_concurrency < 1)
+    fail("--max-concurrency {}: at least 1 is possible", options.max_concurrency);
+}
+
+}  // namespace
+
+std::vector<ParallelPlan> legal_plans(const ModelConfig& config, std::int64_t num_devices,
+                                      std::map<std::string, std::int64_t>& excluded) {
+  std::vector<ParallelPlan> plans;
+  for (const std::int64_t pp : divisors(num_devices)) {
+    const std::int64_t ranks = num_devices / pp;
+    for (const std::int64_t tp : divisors(ranks)) {
+      for (const std::int64_t ep : divisors(ranks)) {
+        for (const bool sequence_parallel : {false, true}) {
+          for (const bool overlap : {false, true}) {
+            if ((sequence_parallel && tp == 1) || (overlap && ranks == 1)) continue;
+            const ParallelPlan plan = resolved({.num_devices = num_devices,
+                                                .tp = tp,
+                                                .ep = ep,
+                                                .pp = pp,
+                                                .sequence_parallel = sequence_parallel,
+                                                .dual_batch_overlap = overlap},
+                                               config);
+            const std::vector<std::string> broken = violations(plan, config);
+            if (broken.empty()) {
+              plans.push_back(plan);
+            } else {
+              ++excluded["plan cannot be: " + broken.front()];
+            }
+          }
+        }
+      }
+    }
+  }
+  return plans;
+}
+
+SearchResult search_plans(const SimulatedModel& model, const DeviceProfile& device,
+                          const SearchOptions& options, ThreadPool& pool) {
+  check(options);
+  SearchResult result;
+  std::vector<PlanTimes> plans;
+  for (const std::int64_t size : divisors(options.num_devices)) {
+    for (const ParallelPlan& plan : legal_plans(model.config, size, result.excluded)) plans.push_back({plan});
+  }
+  const PlanSearch search(model, device, options);
+  std::vector<Candidate> apart;  // that decode alone
+  std::mutex mutex;
+  pool.parallel_for(std::ssize(plans), [&](std::int64_t index, int /*thread*/) {
+    PlanTimes& times = plans[static_cast<std::size_t>(index)];
+    SearchResult own, alone;
+    ServingLoad one = options.load;
+    one.concurrency = times.plan.dp;
+    // Whatever does not fit with one request a group does not with more.
+    if (!decode_step(model, times.plan, one, device).fits()) {
+      ++own.excluded[kNoMemory];
+    } else {
+      times.prefill_seconds = prefill_seconds(model, times.plan, options.load, device);
+      search.decode(times, false, own);
+      if (options.disaggregate) search.decode(times, true, alone);
+    }
+    const std::scoped_lock lock(mutex);
+    append(result, std::move(own));
+    result.num_evaluated += alone.num_evaluated;
+    std::ranges::move(alone.ranked, std::back_inserter(apart));
+  });
+  if (options.disaggregate) {
+    const double transfer = transfer_seconds(model, device, options.load, options.num_devices);
+    for (const Candidate& decoding : apart) {
+      std::optional<Candidate> best;
+      for (const PlanTimes& prefill : plans) {
+        if (prefill.prefill_seconds == 0) continue;
+        if (options.ttft_limit_seconds > 0 && prefill.prefill_seconds + transfer > options.ttft_limit_seconds)
+          continue;
+        const std::optional<Candidate> both = with_prefill_apart(decoding, prefill, options, transfer);
+        if (both && (!best || both->tokens_per_second_per_device > best->tokens_per_second_per_device))
+          best = both;
+      }
+      if (best) result.ranked.push_back(*best);
+    }
+  }
+  // Threads finish in any order: equal figures are told apart by what the plan is.
+  std::ranges::sort(result.ranked, [](const Candidate& a, const Candidate& b) {
+    if (a.tokens_per_second_per_device != b.tokens_per_second_per_device)
+      return a.tokens_per_second_per_device > b.tokens_per_second_per_device;
+    if (a.tpot_seconds != b.tpot_seconds) return a.tpot_seconds < b.tpot_seconds;
+    return std::pair(to_text(a.plan), a.concurrency) < std::pair(to_text(b.plan), b.concurrency);
+  });
+  result.pareto = pareto_front(result.ranked);
+  return result;
+}
+
+}  // namespace baleen

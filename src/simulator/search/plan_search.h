@@ -1,0 +1,57 @@
+/// All legal plans and batch sizes of a number of devices, ranked under limits of latency.           (source: simulation 9)
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/thread_pool.h"
+#include "simulator/cost/deployment_estimate.h"
+
+namespace baleen {
+
+struct SearchOptions {
+  std::int64_t num_devices = 8;
+  ServingLoad load;               ///< prompt, reply, acceptance; concurrency and drafts are searched
+  double ttft_limit_seconds = 0;  ///< 0: none
+  double tpot_limit_seconds = 0;
+  std::int64_t max_concurrency = 4096;  ///< of one instance
+  std::int64_t max_drafts = 3;
+  bool disaggregate = false;  ///< also prefill and decoding on instances of their own
+};
+
+/// One way to use the devices: as many instances as there is room for, each with this plan.
+struct Candidate {
+  ParallelPlan plan;
+  std::int64_t num_instances = 1;  ///< that decode, and prefill too unless `prefill_plan` says otherwise
+  std::int64_t concurrency = 1;    ///< of one instance
+  std::int64_t num_mtp_tokens = 0;
+  std::optional<ParallelPlan> prefill_plan;  ///< of instances that prefill alone
+  std::int64_t num_prefill_instances = 0;
+  double ttft_seconds = 0;
+  double tpot_seconds = 0;
+  double tokens_per_second_per_device = 0;  ///< of replies
+  double tokens_per_second_per_user = 0;
+  std::int64_t memory_bytes = 0;
+};
+
+struct SearchResult {
+  std::vector<Candidate> ranked;  ///< within the limits, the most tokens/s a device first
+  std::vector<Candidate>
+      pareto;  ///< of (tokens/s a device, tokens/s a user): no other is better in both; by falling first
+  /// Why a plan, or a plan with a batch, is not among them, and how many.
+  std::map<std::string, std::int64_t> excluded;
+  std::int64_t num_evaluated = 0;
+};
+
+/// Throws `Error` for limits or loads that mean nothing.
+[[nodiscard]] SearchResult search_plans(const SimulatedModel& model, const DeviceProfile& device,
+                                        const SearchOptions& options, ThreadPool& pool);
+
+/// Every legal plan of an instance of `num_devices`; those that break a rule are counted in `excluded`.
+[[nodiscard]] std::vector<ParallelPlan> legal_plans(const ModelConfig& config, std::int64_t num_devices,
+                                                    std::map<std::string, std::int64_t>& excluded);
+
+}  // namespace baleen

@@ -1,0 +1,102 @@
+#include "simulator/cost/time_model.h"
+
+#include <gtest/gtest.h>
+
+namespace baleen {
+namespace {
+
+DeviceProfile device() {
+  DeviceProfile d;
+  d.name = "round figures";
+  d.peak_flops[static_cast<std::size_t>(PeakFormat::kBf16)] = 1e12;
+  d.peak_flops[static_cast<std::size_t>(PeakFormat::kFp8)] = 2e12;
+  d.scalar_ops_per_second = 1e11;
+  d.memory_bytes = 1'000'000'000;
+  d.memory_bytes_per_second = 1e11;
+  d.efficiency = {.compute = 0.5, .memory = 0.8, .scalar = 1};
+  d.graph_seconds = 1e-6;
+  d.eager_seconds = 3e-6;
+  d.links = {{.size = 8, .bytes_per_second = 1e11, .latency_seconds = 1e-6, .efficiency = 0.5},
+             {.size = 64, .bytes_per_second = 1e10, .latency_seconds = 1e-5}};
+  return d;
+}
+
+GraphOp op(double bf16_flops, double bytes, double scalar_ops = 0) {
+  GraphOp made{.name = "linear", .num_rows = 1};
+  made.cost.add_flops(MathFormat::kBF16, bf16_flops);
+  made.cost.read_bytes = bytes;
+  made.cost.scalar_ops = scalar_ops;
+  return made;
+}
+
+TEST(TimeModel, ARooflineBehindALaunch) {
+  const DeviceProfile d = device();
+  const OpTime memory = TimeModel(d, true).time_of(op(1e6, 8e6));
+  EXPECT_DOUBLE_EQ(memory.seconds, 1e-6 + 1e-4);
+  EXPECT_EQ(memory.bound, Bound::kMemory);
+  const OpTime compute = TimeModel(d, false).time_of(op(1e9, 8e6, 1e8));
+  EXPECT_DOUBLE_EQ(compute.seconds, 3e-6 + 2e-3 + 1e-3) << "matrix and scalar work add up";
+  EXPECT_EQ(compute.bound, Bound::kCompute);
+  EXPECT_EQ(TimeModel(d, true).time_of(op(0, 8)).bound, Bound::kLatency);
+}
+
+TEST(TimeModel, OverlapsWhereTheProfileSaysSo) {
+  DeviceProfile d = device();
+  d.operations["linear"].overlaps_scalar = true;
+  EXPECT_DOUBLE_EQ(TimeModel(d, true).time_of(op(1e9, 8, 1e8)).seconds, 1e-6 + 2e-3);
+}
+
+TEST(TimeModel, AFormatThatIsMissingRunsAtTheNextWiderOne) {
+  const DeviceProfile d = device();
+  GraphOp fp4{.name = "indexer", .num_rows = 1};
+  fp4.cost.add_flops(MathFormat::kFp4, 1e9);
+  EXPECT_DOUBLE_EQ(TimeModel(d, true).time_of(fp4).compute_seconds, 1e9 / (2e12 * 0.5));
+}
+
+TEST(TimeModel, TablesAreReadBetweenTheirPoints) {
+  DeviceProfile d = device();
+  d.operations["linear"].points = {{.num_rows = 1, .memory = 0.5},
+                                   {.num_rows = 100, .compute = 0.9, .memory = 0.9}};
+  EXPECT_DOUBLE_EQ(d.efficiency_of("linear", 10).memory, 0.7);
+  EXPECT_DOUBLE_EQ(d.efficiency_of("linear", 0.5).memory, 0.5);
+  EXPECT_DOUBLE_EQ(d.efficiency_of("linear", 1e6).compute, 0.9);
+  EXPECT_DOUBLE_EQ(d.efficiency_of("linear", 1).compute, 0.5) << "the device's own";
+  EXPECT_DOUBLE_EQ(d.efficiency_of("experts", 1).memory, 0.8);
+}
+
+TEST(TimeModel, TheLastWaveIsWholeToo) {
+  DeviceProfile d = device();
+  d.num_units = 10;
+  d.operations["linear"].rows_per_tile = 1;
+  GraphOp eleven = op(1e9, 0);
+  eleven.num_rows = 11;
+  EXPECT_DOUBLE_EQ(TimeModel(d, true).time_of(eleven).compute_seconds, 2e-3 * 20 / 11);
+}
+
+TEST(TimeModel, MessagesTakeTheQuickestWay) {
+  const DeviceProfile d = device();
+  const TimeModel times(d, true);
+  const double rate = 5e10, latency = 1e-6;
+  // Small ones in one shot, large ones around a ring.
+  EXPECT_DOUBLE_EQ(times.collective_seconds({CollectiveKind::kAllReduce, 4, 1e3}), latency + 3 * 1e3 / rate);
+  EXPECT_DOUBLE_EQ(times.collective_seconds({CollectiveKind::kAllReduce, 4, 1e9}),
+                   6 * latency + 1.5 * 1e9 / rate);
+  EXPECT_DOUBLE_EQ(times.collective_seconds({CollectiveKind::kAllGather, 8, 1e6}),
+                   3 * latency + 7 * 1e6 / rate);
+  EXPECT_DOUBLE_EQ(times.collective_seconds({CollectiveKind::kReduceScatter, 8, 8e6}),
+                   3 * latency + 7e6 / rate);
+  EXPECT_DOUBLE_EQ(times.collective_seconds({CollectiveKind::kSend, 2, 1e6}), latency + 1e6 / rate);
+  EXPECT_EQ(times.collective_seconds({CollectiveKind::kAllReduce, 1, 1e6}), 0);
+  // Beyond the domain, the outer level.
+  EXPECT_DOUBLE_EQ(times.collective_seconds({CollectiveKind::kSend, 16, 1e6}), 1e-5 + 1e6 / 1e10);
+}
+
+TEST(TimeModel, AMeshUsesTheLinksOfItsGroup) {
+  DeviceProfile d = device();
+  d.links.front().mesh = true;
+  EXPECT_DOUBLE_EQ(TimeModel(d, true).collective_seconds({CollectiveKind::kSend, 2, 1e6}),
+                   1e-6 + 1e6 / (5e10 / 7));
+}
+
+}  // namespace
+}  // namespace baleen

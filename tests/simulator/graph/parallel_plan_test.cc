@@ -1,0 +1,68 @@
+#include "simulator/graph/parallel_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "model/presets.h"
+
+namespace baleen {
+namespace {
+
+const ModelConfig& flash() {
+  static const ModelConfig config = preset_config("flash");
+  return config;
+}
+
+std::string only_violation(ParallelPlan plan) {
+  const std::vector<std::string> found = violations(resolved(plan, flash()), flash());
+  EXPECT_EQ(found.size(), 1U);
+  return found.empty() ? "" : found.front();
+}
+
+TEST(ParallelPlan, FillsWhatIsNotSaid) {
+  const ParallelPlan plan = resolved({.num_devices = 8, .tp = 4}, flash());
+  EXPECT_EQ(plan.dp, 2);
+  EXPECT_EQ(plan.ep, 8);
+  EXPECT_EQ(plan.moe_tp, 1);
+  EXPECT_EQ(plan.o_proj_tp, 4);
+  EXPECT_EQ(plan.pp, 1);
+  EXPECT_TRUE(violations(plan, flash()).empty());
+  EXPECT_EQ(resolved({.num_devices = 16, .tp = 16}, flash()).o_proj_tp, 8) << "no more than groups";
+  EXPECT_EQ(resolved({.num_devices = 8, .tp = 8, .moe_tp = 4}, flash()).ep, 2);
+}
+
+TEST(ParallelPlan, EveryRuleHasASentence) {
+  EXPECT_NE(only_violation({.num_devices = 8, .tp = 2, .dp = 2, .ep = 4}).find("--dp 4"), std::string::npos);
+  EXPECT_NE(
+      only_violation({.num_devices = 3, .tp = 1, .ep = 1, .moe_tp = 3, .o_proj_tp = 1}).find("--moe-tp 3"),
+      std::string::npos);
+  EXPECT_NE(only_violation({.num_devices = 16, .tp = 16, .o_proj_tp = 16}).find("8 groups"),
+            std::string::npos);
+  EXPECT_NE(only_violation({.num_devices = 6, .dp = 6, .o_proj_tp = 1}).find("--redundant-experts 2"),
+            std::string::npos);
+  EXPECT_NE(only_violation({.num_devices = 8, .dp = 8, .ep = 3, .moe_tp = 1, .redundant_experts = 2})
+                .find("ranks of a stage"),
+            std::string::npos);
+  EXPECT_NE(only_violation({.num_devices = 44, .ep = 1, .pp = 44}).find("43 layers"), std::string::npos);
+  EXPECT_NE(only_violation({.num_devices = 8, .tp = 8, .lmhead_tp = 3}).find("--lmhead-tp"),
+            std::string::npos);
+}
+
+TEST(ParallelPlan, AllBrokenRulesComeAtOnce) {
+  const ParallelPlan plan = resolved({.num_devices = 4, .tp = 3}, flash());
+  EXPECT_EQ(violations(plan, flash()).size(), 4U) << "world, heads, experts, output groups";
+  EXPECT_THROW(validate(plan, flash()), Error);
+  EXPECT_FALSE(violations({.num_devices = -1,
+                           .tp = 1,
+                           .dp = 1,
+                           .ep = 1,
+                           .pp = 1,
+                           .moe_tp = 1,
+                           .o_proj_tp = 1,
+                           .lmhead_tp = 1},
+                          flash())
+                   .empty());
+}
+
+}  // namespace
+}  // namespace baleen
