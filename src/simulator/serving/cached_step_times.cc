@@ -25,7 +25,7 @@ std::size_t CachedStepTimes::FeatureHash::operator()(const StepFeatures& f) cons
   return hash;
 }
 
-StepFeatures CachedStepTimes::cell_of(std::span<const StepPart> parts) const {
+StepFeatures CachedStepTimes::cell_of(std::span<const QueryPart> parts) const {
   StepFeatures cell = features_of(parts, reach_);
   for (std::int64_t StepFeatures::*sum :
        {&StepFeatures::num_tokens, &StepFeatures::num_parts, &StepFeatures::num_logit_rows,
@@ -39,7 +39,7 @@ StepFeatures CachedStepTimes::cell_of(std::span<const StepPart> parts) const {
 }
 
 template <class Compute>
-double CachedStepTimes::look_up(Cells& cells, std::span<const StepPart> parts, Compute&& compute) {
+double CachedStepTimes::look_up(Cells& cells, std::span<const QueryPart> parts, Compute&& compute) {
   ++num_asked_;
   const StepFeatures cell = cell_of(parts);
   const auto found = cells.find(cell);
@@ -49,11 +49,11 @@ double CachedStepTimes::look_up(Cells& cells, std::span<const StepPart> parts, C
   return cells.emplace(cell, compute()).first->second;
 }
 
-double CachedStepTimes::step_seconds(std::span<const StepPart> parts) {
+double CachedStepTimes::step_seconds(std::span<const QueryPart> parts) {
   return look_up(steps_, parts, [&] { return exact_->step_seconds(parts); });
 }
 
-double CachedStepTimes::draft_seconds(std::span<const StepPart> chains) {
+double CachedStepTimes::draft_seconds(std::span<const QueryPart> chains) {
   return look_up(drafts_, chains, [&] { return exact_->draft_seconds(chains); });
 }
 

@@ -32,8 +32,8 @@ class CachedStepTimes final : public StepTimes {
   CachedStepTimes(std::shared_ptr<StepTimes> exact, const AttentionReach& reach, const StepGrid& grid = {})
       : exact_(std::move(exact)), reach_(reach), grid_(grid) {}
 
-  [[nodiscard]] double step_seconds(std::span<const StepPart> parts) override;
-  [[nodiscard]] double draft_seconds(std::span<const StepPart> chains) override;
+  [[nodiscard]] double step_seconds(std::span<const QueryPart> parts) override;
+  [[nodiscard]] double draft_seconds(std::span<const QueryPart> chains) override;
 
   /// Times asked for, and how many of them were computed.
   [[nodiscard]] std::int64_t num_asked() const { return num_asked_; }
@@ -45,9 +45,9 @@ class CachedStepTimes final : public StepTimes {
   };
   using Cells = std::unordered_map<StepFeatures, double, FeatureHash>;
 
-  [[nodiscard]] StepFeatures cell_of(std::span<const StepPart> parts) const;
+  [[nodiscard]] StepFeatures cell_of(std::span<const QueryPart> parts) const;
   template <class Compute>
-  double look_up(Cells& cells, std::span<const StepPart> parts, Compute&& compute);
+  double look_up(Cells& cells, std::span<const QueryPart> parts, Compute&& compute);
 
   std::shared_ptr<StepTimes> exact_;
   AttentionReach reach_;

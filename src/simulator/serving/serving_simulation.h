@@ -12,9 +12,9 @@
 #include <functional>
 #include <optional>
 
+#include "simulator/serving/request_source.h"
 #include "simulator/serving/serving_record.h"
 #include "simulator/serving/simulated_server.h"
-#include "simulator/serving/request_source.h"
 
 namespace baleen {
 

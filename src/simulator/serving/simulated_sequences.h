@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "engine/sequence_table.h"
-#include "simulator/serving/imaginary_memory.h"
 #include "simulator/serving/token_stream.h"
+#include "tensor/unbacked_memory.h"
 
 namespace baleen {
 
@@ -62,7 +62,7 @@ class SimulatedSequences final : public SequenceKeeper {
   /// Of all sequences, what pages that come back depend on.
   void tell_all() const;
 
-  ImaginaryMemory memory_;
+  UnbackedMemory memory_;
   // Telling the table what was fed changes nothing that a caller can see.
   mutable KvCache cache_;
   mutable SequenceTable table_;

@@ -120,7 +120,7 @@ bool SimulatedServer::plan() {
     parts_.push_back({.job = &job, .share = share, .gives_token = gives_token});
     step_.push_back({.start = start,
                      .num_tokens = share.num_tokens + share.num_drafts,
-                     .num_logit_rows = gives_token ? 1 + share.num_drafts : 0});
+                     .num_logits = gives_token ? 1 + share.num_drafts : 0});
   }
   return !parts_.empty();
 }
@@ -146,7 +146,7 @@ std::optional<double> SimulatedServer::begin_steps(double now, double horizon) {
   count_step(now, end);
   for (num_steps_ = 1; num_steps_ < most_steps && end < horizon; ++num_steps_) {
     for (const Part& part : parts_) add_gap(*part.job, end);
-    for (StepPart& part : step_) ++part.start;
+    for (QueryPart& part : step_) ++part.start;
     const double begin = end;
     end += setup_.times->step_seconds(step_);
     count_step(begin, end);
@@ -163,7 +163,7 @@ double SimulatedServer::end_of_drafts(double now) {
     chains_.clear();
     for (std::size_t i = 0; i < parts_.size(); ++i) {
       if (parts_[i].share.num_drafts <= depth) continue;
-      chains_.push_back({.start = step_[i].start + depth, .num_tokens = 1, .num_logit_rows = 1});
+      chains_.push_back({.start = step_[i].start + depth, .num_tokens = 1, .num_logits = 1});
     }
     now += setup_.times->draft_seconds(chains_);
   }
@@ -185,7 +185,7 @@ std::int64_t SimulatedServer::num_equal_steps(bool someone_lost_room) const {
 void SimulatedServer::count_step(double begin, double end) {
   ++record_.steps;
   record_.busy_seconds += end - begin;
-  for (const StepPart& part : step_) record_.step_tokens += part.num_tokens;
+  for (const QueryPart& part : step_) record_.step_tokens += part.num_tokens;
   record_.steps_by_batch.resize(std::max(record_.steps_by_batch.size(), step_.size() + 1));
   ++record_.steps_by_batch[step_.size()];
 }

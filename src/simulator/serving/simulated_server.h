@@ -15,10 +15,10 @@
 #include "scheduler/lineup.h"
 #include "scheduler/step_planner.h"
 #include "simulator/serving/acceptance.h"
+#include "simulator/serving/request_source.h"
 #include "simulator/serving/server_setup.h"
 #include "simulator/serving/serving_record.h"
 #include "simulator/serving/simulated_sequences.h"
-#include "simulator/serving/request_source.h"
 
 namespace baleen {
 
@@ -116,7 +116,7 @@ class SimulatedServer final : private ContenderOwner {
 
   // Of the steps in progress.
   std::vector<Part> parts_;
-  std::vector<StepPart> step_, chains_;
+  std::vector<QueryPart> step_, chains_;
   std::int64_t num_steps_ = 0;
 
   ServerRecord record_;

@@ -25,7 +25,7 @@ std::int64_t sum_of_window(std::int64_t x, std::int64_t most) {
 }
 
 /// By the first terms of the sums themselves: a step that decodes is nothing else.
-void add_token(const StepPart& part, const AttentionReach& reach, StepFeatures& sum) {
+void add_token(const QueryPart& part, const AttentionReach& reach, StepFeatures& sum) {
   const std::int64_t seen = part.start + 1;
   sum.window_rows += std::min(seen, reach.window_tokens);
   sum.index_scores += seen / kFine;
@@ -35,7 +35,7 @@ void add_token(const StepPart& part, const AttentionReach& reach, StepFeatures& 
   sum.coarse_emissions += seen % kCoarse == 0 ? 1 : 0;
 }
 
-void add_chunk(const StepPart& part, const AttentionReach& reach, StepFeatures& sum) {
+void add_chunk(const QueryPart& part, const AttentionReach& reach, StepFeatures& sum) {
   const std::int64_t begin = part.start, end = part.start + part.num_tokens;
   const auto between = [&](auto&& up_to) { return up_to(end) - up_to(begin); };
   sum.window_rows += between([&](std::int64_t x) { return sum_of_window(x, reach.window_tokens); });
@@ -49,11 +49,11 @@ void add_chunk(const StepPart& part, const AttentionReach& reach, StepFeatures& 
 
 }  // namespace
 
-StepFeatures features_of(std::span<const StepPart> parts, const AttentionReach& reach) {
+StepFeatures features_of(std::span<const QueryPart> parts, const AttentionReach& reach) {
   StepFeatures sum{.num_parts = std::ssize(parts)};
-  for (const StepPart& part : parts) {
+  for (const QueryPart& part : parts) {
     sum.num_tokens += part.num_tokens;
-    sum.num_logit_rows += part.num_logit_rows;
+    sum.num_logit_rows += part.num_logits;
     if (part.num_tokens == 1) {
       add_token(part, reach, sum);
     } else {

@@ -32,6 +32,6 @@ struct StepFeatures {
   [[nodiscard]] friend bool operator==(const StepFeatures&, const StepFeatures&) = default;
 };
 
-[[nodiscard]] StepFeatures features_of(std::span<const StepPart> parts, const AttentionReach& reach);
+[[nodiscard]] StepFeatures features_of(std::span<const QueryPart> parts, const AttentionReach& reach);
 
 }  // namespace baleen

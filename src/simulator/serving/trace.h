@@ -27,6 +27,6 @@ namespace baleen {
 
 /// Requests as recorded, `speed` times as fast.
 [[nodiscard]] std::unique_ptr<RequestSource> make_trace_requests(std::vector<ServingRequest> requests,
-                                                            double speed);
+                                                                 double speed);
 
 }  // namespace baleen

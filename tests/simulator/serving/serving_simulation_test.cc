@@ -51,7 +51,7 @@ TEST(ZeroLoad, TimeToFirstTokenIsThePrefill) {
   AffineStepTimes times;
   // Two whole chunks and what is left of 1200 tokens.
   double now = 3;
-  for (const StepPart& part : {StepPart{0, 512, 0}, {512, 512, 0}, {1024, 176, 1}}) {
+  for (const QueryPart& part : {QueryPart{0, 512, 0}, {512, 512, 0}, {1024, 176, 1}}) {
     now += times.step_seconds(std::span(&part, 1));
   }
   const ServingResult result =
@@ -59,11 +59,11 @@ TEST(ZeroLoad, TimeToFirstTokenIsThePrefill) {
   EXPECT_EQ(result.requests[0].admitted, 3);
   EXPECT_EQ(result.requests[0].first_token, now);
   for (std::int64_t position = 1200; position < 1204; ++position) {
-    const StepPart part{position, 1, 1};
+    const QueryPart part{position, 1, 1};
     now += times.step_seconds(std::span(&part, 1));
   }
   EXPECT_EQ(result.requests[0].finished, now);
-  const StepPart alone{0, 1, 1};
+  const QueryPart alone{0, 1, 1};
   EXPECT_EQ(result.requests[1].first_token, 100 + times.step_seconds(std::span(&alone, 1)));
 }
 
@@ -92,7 +92,7 @@ TEST(Saturation, ThroughputIsTheBatchs) {
   AffineStepTimes times;
   double round = 0;
   for (std::int64_t position = 0; position < 100; ++position) {
-    const std::vector<StepPart> parts(8, StepPart{position, 1, 1});
+    const std::vector<QueryPart> parts(8, QueryPart{position, 1, 1});
     round += times.step_seconds(parts);
   }
   const ServingFigures figures = figures_of(std::move(result), {});
@@ -202,7 +202,7 @@ TEST(TwoPools, TokensGoOnAfterTheTransfer) {
   const auto bytes = static_cast<double>(transfer_bytes(options.server.geometry, 200));
   double now = moved.first_token + bytes / 1e8 + 0.25;
   for (std::int64_t position = 200; position < 202; ++position) {
-    const StepPart part{position, 1, 1};
+    const QueryPart part{position, 1, 1};
     now += times.step_seconds(std::span(&part, 1));
   }
   EXPECT_NEAR(moved.finished, now, 1e-12);

@@ -22,8 +22,8 @@ void expect_equal(const PoolUse& a, const PoolUse& b) {
   EXPECT_EQ(a.in_use, b.in_use);
 }
 
-TEST(ImaginaryMemory, CannotBeTouched) {
-  ImaginaryMemory memory;
+TEST(UnbackedMemory, CannotBeTouched) {
+  UnbackedMemory memory;
   constexpr std::int64_t kTerabyte = std::int64_t{1} << 40;
   std::byte* const data = memory.allocate(8 * kTerabyte);
   EXPECT_DEATH(data[kTerabyte] = std::byte{1}, "");

@@ -13,17 +13,17 @@ namespace baleen {
 /// Affine in tokens, positions and rows, with no negative coefficient.
 class AffineStepTimes final : public StepTimes {
  public:
-  double step_seconds(std::span<const StepPart> parts) override {
+  double step_seconds(std::span<const QueryPart> parts) override {
     ++num_steps;
     double seconds = 2e-3;
-    for (const StepPart& part : parts) {
+    for (const QueryPart& part : parts) {
       const auto tokens = static_cast<double>(part.num_tokens), start = static_cast<double>(part.start);
-      seconds += 1e-5 * tokens + 1e-9 * tokens * (start + tokens / 2) +
-                 3e-6 * static_cast<double>(part.num_logit_rows);
+      seconds +=
+          1e-5 * tokens + 1e-9 * tokens * (start + tokens / 2) + 3e-6 * static_cast<double>(part.num_logits);
     }
     return seconds;
   }
-  double draft_seconds(std::span<const StepPart> chains) override {
+  double draft_seconds(std::span<const QueryPart> chains) override {
     ++num_drafts;
     return 3e-4 + 1e-6 * static_cast<double>(chains.size());
   }

@@ -10,11 +10,11 @@ namespace baleen {
 namespace {
 
 /// Query by query.
-StepFeatures by_definition(std::span<const StepPart> parts, const AttentionReach& reach) {
+StepFeatures by_definition(std::span<const QueryPart> parts, const AttentionReach& reach) {
   StepFeatures sum{.num_parts = std::ssize(parts)};
-  for (const StepPart& part : parts) {
+  for (const QueryPart& part : parts) {
     sum.num_tokens += part.num_tokens;
-    sum.num_logit_rows += part.num_logit_rows;
+    sum.num_logit_rows += part.num_logits;
     for (std::int64_t seen = part.start + 1; seen <= part.start + part.num_tokens; ++seen) {
       sum.window_rows += std::min(seen, reach.window_tokens);
       sum.index_scores += seen / 4;
@@ -27,13 +27,13 @@ StepFeatures by_definition(std::span<const StepPart> parts, const AttentionReach
   return sum;
 }
 
-std::vector<StepPart> any_parts(std::int64_t most_start) {
+std::vector<QueryPart> any_parts(std::int64_t most_start) {
   const auto count = *rc::gen::inRange<std::size_t>(1, 20);
-  std::vector<StepPart> parts(count);
-  for (StepPart& part : parts) {
+  std::vector<QueryPart> parts(count);
+  for (QueryPart& part : parts) {
     part.start = *rc::gen::inRange<std::int64_t>(0, most_start);
     part.num_tokens = *rc::gen::oneOf(rc::gen::just<std::int64_t>(1), rc::gen::inRange<std::int64_t>(1, 700));
-    part.num_logit_rows = *rc::gen::inRange<std::int64_t>(0, 2);
+    part.num_logits = *rc::gen::inRange<std::int64_t>(0, 2);
   }
   return parts;
 }
@@ -48,7 +48,7 @@ TEST(StepFeatures, AreSumsOverQueries) {
 }
 
 TEST(StepFeatures, OfAPromptOf8192AreTheSpecifications) {
-  const StepPart prompt{0, 8192, 1};
+  const QueryPart prompt{0, 8192, 1};
   const StepFeatures features = features_of(std::span(&prompt, 1), {});
   EXPECT_EQ(features.index_scores, 8'386'560);
   EXPECT_EQ(features.selected_entries, 3'669'504);
@@ -60,11 +60,11 @@ TEST(StepFeatures, OfAPromptOf8192AreTheSpecifications) {
 class FeatureTimes final : public StepTimes {
  public:
   explicit FeatureTimes(double emission) : emission_(emission) {}
-  double step_seconds(std::span<const StepPart> parts) override {
+  double step_seconds(std::span<const QueryPart> parts) override {
     const StepFeatures f = features_of(parts, {});
     return sums(f) + emissions(f);
   }
-  double draft_seconds(std::span<const StepPart> chains) override { return step_seconds(chains); }
+  double draft_seconds(std::span<const QueryPart> chains) override { return step_seconds(chains); }
   [[nodiscard]] static double sums(const StepFeatures& f) {
     const auto weighted = [](std::int64_t value, double weight) {
       return static_cast<double>(value) * weight;
@@ -104,7 +104,7 @@ TEST(CachedStepTimes, AreOffByLessThanTheGrid) {
 
 TEST(CachedStepTimes, AskOncePerCell) {
   CachedStepTimes cached(std::make_shared<FeatureTimes>(1e-7), {}, {.sum_bits = 3});
-  const StepPart decode{5000, 1, 1}, nearly_alike{5004, 1, 1}, other{9000, 1, 1};
+  const QueryPart decode{5000, 1, 1}, nearly_alike{5004, 1, 1}, other{9000, 1, 1};
   const double seconds = cached.step_seconds(std::span(&decode, 1));
   EXPECT_EQ(cached.step_seconds(std::span(&nearly_alike, 1)), seconds);
   EXPECT_NE(cached.step_seconds(std::span(&other, 1)), seconds);
@@ -116,7 +116,7 @@ TEST(CachedStepTimes, SmallStepsAreExact) {
   const auto exact = std::make_shared<FeatureTimes>(1e-7);
   CachedStepTimes cached(exact, {}, {.sum_bits = 5, .emission_bits = 5});
   for (std::int64_t position = 0; position < 60; ++position) {
-    const StepPart part{position, 1, 1};
+    const QueryPart part{position, 1, 1};
     EXPECT_EQ(cached.step_seconds(std::span(&part, 1)), exact->step_seconds(std::span(&part, 1)));
   }
 }
@@ -125,7 +125,7 @@ TEST(CachedStepTimes, ForgetRatherThanGrow) {
   CachedStepTimes cached(std::make_shared<FeatureTimes>(1e-7), {}, {.sum_bits = 20, .most_cells = 4});
   for (int round = 0; round < 2; ++round) {
     for (std::int64_t position = 0; position < 8; ++position) {
-      const StepPart part{1000 * position, 1, 1};
+      const QueryPart part{1000 * position, 1, 1};
       static_cast<void>(cached.step_seconds(std::span(&part, 1)));
     }
   }

@@ -17,7 +17,7 @@ TokenId TimedEngine::token_at(const SampleRow& draw, std::int64_t position) cons
 }
 
 Result<StepOutput> TimedEngine::step(std::span<const StepInput> inputs) {
-  std::vector<StepPart> parts;
+  std::vector<QueryPart> parts;
   chosen_.clear();
   for (const StepInput& input : inputs) {
     const std::int64_t start = length(input.sequence), count = std::ssize(input.tokens);
@@ -39,7 +39,7 @@ Result<StepOutput> TimedEngine::step(std::span<const StepInput> inputs) {
 }
 
 Result<DraftOutput> TimedEngine::draft(std::span<const DraftInput> inputs, std::int64_t depth) {
-  std::vector<StepPart> chains;
+  std::vector<QueryPart> chains;
   chosen_.clear();
   for (const DraftInput& input : inputs) {
     const std::int64_t position = length(input.sequence) + depth;

@@ -1,0 +1,37 @@
+/// Step times of a deployment from the graph of its operations (simulator/cost).
+///
+/// One data-parallel group is served; the others are taken to have steps like its own at the same time, as the graph's
+/// messages between them are. A step in which everybody decodes runs from a captured graph, any other does not.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "simulator/cost/step_estimate.h"
+#include "simulator/serving/step_times.h"
+
+namespace baleen {
+
+class EstimatedStepTimes final : public StepTimes {
+ public:
+  /// `plan` resolved and legal. `drafts`: the MTP block follows every step, as it does in an engine that drafts. The
+  /// imbalances as in Workload.
+  EstimatedStepTimes(const SimulatedModel& model, const ParallelPlan& plan, const DeviceProfile& device,
+                     bool drafts, double imbalance, double hash_imbalance);
+
+  [[nodiscard]] double step_seconds(std::span<const QueryPart> parts) override;
+  [[nodiscard]] double draft_seconds(std::span<const QueryPart> chains) override;
+
+ private:
+  /// One stage after the other and what they send, with so many drafts of each sequence behind.
+  [[nodiscard]] double seconds(const RankBatch& batch, std::int64_t num_drafts, bool decodes) const;
+
+  ParallelPlan plan_;
+  DeviceProfile device_;
+  std::int64_t bytes_between_stages_ = 0;  ///< of a token
+  bool drafts_;
+  Workload workload_;  ///< all but its queries
+  std::vector<std::unique_ptr<RankModel>> stages_;
+};
+
+}  // namespace baleen
