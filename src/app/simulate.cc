@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/simulate_search.h"
+#include "app/simulate_serve.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -105,6 +106,7 @@ void add_simulate_command(CLI::App& app) {
         ->group("");
   }
   add_simulate_search_command(*command);
+  add_simulate_serve_command(*command);
   command->require_subcommand(0, 1);
   command->callback([flags, ignored, command] {
     if (command->get_subcommands().empty()) run_simulate(*flags, *ignored);

@@ -21,7 +21,7 @@
 namespace baleen {
 
 struct StepGrid {
-  int sum_bits = 5;       ///< G: 3% at most
+  int sum_bits = 4;       ///< G: 6% at most
   int emission_bits = 1;  ///< E
   /// More cells than this are forgotten, all at once: memory stays bounded.
   std::size_t most_cells = std::size_t{1} << 20;

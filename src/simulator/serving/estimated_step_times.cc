@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "simulator/serving/deployed_server.h"
+
 namespace baleen {
 
 EstimatedStepTimes::EstimatedStepTimes(const SimulatedModel& model, const ParallelPlan& plan,
@@ -11,16 +13,8 @@ EstimatedStepTimes::EstimatedStepTimes(const SimulatedModel& model, const Parall
       device_(device),
       bytes_between_stages_(2 * model.config.hc_dim()),
       drafts_(drafts),
-      workload_{.imbalance = imbalance, .hash_imbalance = hash_imbalance} {
-  const std::int64_t num_layers = model.config.num_hidden_layers;
-  for (std::int64_t stage = 0; stage < plan.pp; ++stage) {
-    const Stage layers{.begin = stage * num_layers / plan.pp,
-                       .end = (stage + 1) * num_layers / plan.pp,
-                       .first = stage == 0,
-                       .last = stage + 1 == plan.pp};
-    stages_.push_back(std::make_unique<RankModel>(model.config, model.formats, plan, layers));
-  }
-}
+      workload_{.imbalance = imbalance, .hash_imbalance = hash_imbalance},
+      stages_(stage_models(model, plan)) {}
 
 double EstimatedStepTimes::seconds(const RankBatch& batch, std::int64_t num_drafts, bool decodes) const {
   Workload workload = workload_;
