@@ -54,12 +54,10 @@ void add_load_options(CLI::App& command, ServeSimulationFlags& flags) {
                   "recorded")
       ->check(CLI::IsMember({"poisson", "gamma", "closed", "trace"}))
       ->capture_default_str();
-  command.add_option("--rate", requests.rate, "Requests (sessions, with --turns) a second, over all devices")
-      ->check(CLI::PositiveNumber);
+  command.add_option("--rate", requests.rate, "Requests (sessions, with --turns) a second, over all devices");
   command
       .add_option("--burstiness", requests.burstiness,
                   "Shape of gamma arrivals: 1 is poisson, less comes in bursts")
-      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command.add_option("--clients,--concurrency", requests.clients, "Of a closed loop, over all devices")
       ->check(CLI::PositiveNumber)
@@ -67,9 +65,7 @@ void add_load_options(CLI::App& command, ServeSimulationFlags& flags) {
   command.add_option(
       "--trace", flags.trace,
       "JSON lines or CSV: arrival, prompt_tokens, output_tokens, and session, family, family_tokens");
-  command.add_option("--speed", flags.speed, "Play the trace so many times as fast")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  command.add_option("--speed", flags.speed, "Play the trace so many times as fast")->capture_default_str();
   command.add_option("--requests", requests.num_requests, "How many to simulate, over all devices")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -140,7 +136,7 @@ void add_engine_options(CLI::App& command, ServeSimulationFlags& flags) {
   command.add_flag("--disaggregate", flags.disaggregate,
                    "Prompts and replies on devices of their own: as many each, spread alike");
   command.add_option("--link-gbps", flags.link_gbps, "Gigabits a second between them (the device's network)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1e-3, 1e6));
   command.add_option("--link-latency-us", flags.link_latency_us, "Microseconds of a transfer")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
@@ -151,7 +147,7 @@ std::unique_ptr<RequestSource> make_requests(const ServeSimulationFlags& flags, 
   if (flags.arrival == "trace") {
     if (flags.trace.empty()) throw CLI::RequiredError("--trace");
     std::vector<ServingRequest> all = load_trace(flags.trace), own;
-    // Each group has every so many-th request: whole sessions would need to be kept together.
+    // A session stays with its group, whose cache knows it.
     for (const ServingRequest& request : all) {
       if (static_cast<std::int64_t>(request.stream.own) % num_groups != 0) continue;
       own.push_back(request);
@@ -167,14 +163,15 @@ std::unique_ptr<RequestSource> make_requests(const ServeSimulationFlags& flags, 
     throw CLI::RequiredError("--rate");
   }
   if (flags.arrival == "poisson") requests.burstiness = 1;
-  requests.rate /= static_cast<double>(num_groups);
-  requests.num_requests = std::max<std::int64_t>(1, requests.num_requests / num_groups);
   requests.most_prompt_tokens = context_tokens;
   if (!flags.lengths_from.empty()) {
     for (const ServingRequest& request : load_trace(flags.lengths_from)) {
       requests.lengths.push_back({request.prompt_tokens, request.output_tokens});
     }
   }
+  check(requests);
+  requests.rate /= static_cast<double>(num_groups);
+  requests.num_requests = std::max<std::int64_t>(1, requests.num_requests / num_groups);
   return make_generated_requests(std::move(requests));
 }
 

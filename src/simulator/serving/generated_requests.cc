@@ -14,35 +14,13 @@ constexpr std::uint64_t kFirstFamily = std::uint64_t{1} << 62;
 /// Longer ones than any context are a slip of the hand.
 constexpr double kMostTokens = 1e9;
 
-void check(const LengthDistribution& lengths, const char* what) {
+void check_lengths(const LengthDistribution& lengths, const char* what) {
   if (!(lengths.mean >= 1 && lengths.mean <= kMostTokens)) {
     fail("{}: a mean of {} tokens; give 1 to {:.0e}", what, lengths.mean, kMostTokens);
   }
   if (!(lengths.variation >= 0 && lengths.variation <= 100)) {
     fail("{}: a coefficient of variation of {}; give 0 (all equal) to 100", what, lengths.variation);
   }
-}
-
-void check(const GeneratedRequestsOptions& options) {
-  if (options.num_requests < 1) fail("requests: {} asked for; simulate at least one", options.num_requests);
-  if (!(options.rate >= 0 && std::isfinite(options.rate))) {
-    fail("rate: {} requests a second; give a positive number", options.rate);
-  }
-  if (!(options.burstiness > 0 && std::isfinite(options.burstiness))) {
-    fail("burstiness: {}; give a positive number, 1 for a Poisson process", options.burstiness);
-  }
-  if (options.rate == 0 && options.clients < 1) {
-    fail("clients: {} of them; a closed loop wants at least one", options.clients);
-  }
-  if (!(options.think_seconds >= 0 && std::isfinite(options.think_seconds))) {
-    fail("thinking: {} seconds; give 0 or more", options.think_seconds);
-  }
-  if (options.families < 1 || options.family_tokens < 0 || options.turns < 1) {
-    fail("{} families with {} shared tokens, {} turns: at least 1, 0 and 1 are possible", options.families,
-         options.family_tokens, options.turns);
-  }
-  check(options.prompt, "prompt tokens");
-  check(options.output, "output tokens");
 }
 
 class GeneratedRequests final : public RequestSource {
@@ -131,6 +109,28 @@ std::int64_t LengthDistribution::draw(const Draws& draws, std::int64_t number) c
   const double drawn =
       std::exp(of_log + std::sqrt(variance_of_log) * draws.normal(static_cast<std::uint64_t>(number)));
   return std::llround(std::clamp(drawn, 1.0, kMostTokens));
+}
+
+void check(const GeneratedRequestsOptions& options) {
+  if (options.num_requests < 1) fail("requests: {} asked for; simulate at least one", options.num_requests);
+  if (!(options.rate >= 0 && std::isfinite(options.rate))) {
+    fail("rate: {} requests a second; give a positive number", options.rate);
+  }
+  if (!(options.burstiness > 0 && std::isfinite(options.burstiness))) {
+    fail("burstiness: {}; give a positive number, 1 for a Poisson process", options.burstiness);
+  }
+  if (options.rate == 0 && options.clients < 1) {
+    fail("clients: {} of them; a closed loop wants at least one", options.clients);
+  }
+  if (!(options.think_seconds >= 0 && std::isfinite(options.think_seconds))) {
+    fail("thinking: {} seconds; give 0 or more", options.think_seconds);
+  }
+  if (options.families < 1 || options.family_tokens < 0 || options.turns < 1) {
+    fail("{} families with {} shared tokens, {} turns: at least 1, 0 and 1 are possible", options.families,
+         options.family_tokens, options.turns);
+  }
+  check_lengths(options.prompt, "prompt tokens");
+  check_lengths(options.output, "output tokens");
 }
 
 std::unique_ptr<RequestSource> make_generated_requests(GeneratedRequestsOptions options) {

@@ -46,6 +46,8 @@ struct GeneratedRequestsOptions {
 };
 
 /// Throws `Error` for options that make no sense.
+void check(const GeneratedRequestsOptions& options);
+/// The same.
 [[nodiscard]] std::unique_ptr<RequestSource> make_generated_requests(GeneratedRequestsOptions options);
 
 }  // namespace baleen
