@@ -39,9 +39,8 @@ StepFeatures CachedStepTimes::cell_of(std::span<const QueryPart> parts) const {
 }
 
 template <class Compute>
-double CachedStepTimes::look_up(Cells& cells, std::span<const QueryPart> parts, Compute&& compute) {
+double CachedStepTimes::look_up(Cells& cells, const StepFeatures& cell, Compute&& compute) {
   ++num_asked_;
-  const StepFeatures cell = cell_of(parts);
   const auto found = cells.find(cell);
   if (found != cells.end()) return found->second;
   if (cells.size() == grid_.most_cells) cells.clear();
@@ -50,11 +49,13 @@ double CachedStepTimes::look_up(Cells& cells, std::span<const QueryPart> parts, 
 }
 
 double CachedStepTimes::step_seconds(std::span<const QueryPart> parts) {
-  return look_up(steps_, parts, [&] { return exact_->step_seconds(parts); });
+  return look_up(steps_, cell_of(parts), [&] { return exact_->step_seconds(parts); });
 }
 
 double CachedStepTimes::draft_seconds(std::span<const QueryPart> chains) {
-  return look_up(drafts_, chains, [&] { return exact_->draft_seconds(chains); });
+  const StepFeatures cell = cell_of(chains);
+  return look_up(drafts_, {.num_tokens = cell.num_tokens, .window_rows = cell.window_rows},
+                 [&] { return exact_->draft_seconds(chains); });
 }
 
 }  // namespace baleen

@@ -5,6 +5,8 @@
 ///     tokens, parts, logit rows, sums       G bits after the leading one: cells are 2^-G of their value wide at most
 ///     emissions                             E bits likewise: a small part of the cost, and another number every step
 ///
+/// Of drafts only tokens and window rows count: the MTP block has nothing but a window.
+///
 /// Values below 2^(G+1) are exact. The first step of a cell is computed, and stands for the cell. So where the cost is
 /// an affine function of the features with no negative coefficient, a cached time is off by less than 2^-G of the
 /// part that depends on sums and 2^-E of the part that depends on emissions; both ways, so that errors of many steps
@@ -21,7 +23,7 @@
 namespace baleen {
 
 struct StepGrid {
-  int sum_bits = 4;       ///< G: 6% at most
+  int sum_bits = 3;       ///< G: 12.5% at most
   int emission_bits = 1;  ///< E
   /// More cells than this are forgotten, all at once: memory stays bounded.
   std::size_t most_cells = std::size_t{1} << 20;
@@ -47,7 +49,7 @@ class CachedStepTimes final : public StepTimes {
 
   [[nodiscard]] StepFeatures cell_of(std::span<const QueryPart> parts) const;
   template <class Compute>
-  double look_up(Cells& cells, std::span<const QueryPart> parts, Compute&& compute);
+  double look_up(Cells& cells, const StepFeatures& cell, Compute&& compute);
 
   std::shared_ptr<StepTimes> exact_;
   AttentionReach reach_;

@@ -23,15 +23,26 @@ class EstimatedStepTimes final : public StepTimes {
   [[nodiscard]] double draft_seconds(std::span<const QueryPart> chains) override;
 
  private:
-  /// One stage after the other and what they send, with so many drafts of each sequence behind.
-  [[nodiscard]] double seconds(const RankBatch& batch, std::int64_t num_drafts, bool decodes) const;
+  /// A step with one draft of each sequence behind it, all as if in a captured graph.
+  struct DraftingStep {
+    double seconds = 0;      ///< of all
+    double mtp_seconds = 0;  ///< of the MTP block over the step's rows
+    double link_seconds = 0;
+  };
+
+  [[nodiscard]] Workload workload(bool decodes, std::int64_t num_drafts) const;
+  /// One stage after the other and what they send.
+  [[nodiscard]] double seconds(const RankBatch& batch, bool decodes) const;
+  [[nodiscard]] double send_seconds(const RankBatch& batch, bool decodes) const;
+  [[nodiscard]] DraftingStep drafting_step(const RankBatch& batch) const;
 
   ParallelPlan plan_;
   DeviceProfile device_;
   std::int64_t bytes_between_stages_ = 0;  ///< of a token
   bool drafts_;
-  Workload workload_;  ///< all but its queries
+  double imbalance_, hash_imbalance_;
   std::vector<std::unique_ptr<RankModel>> stages_;
+  std::size_t ops_of_link_ = 0;  ///< the last ones of a step with drafts
 };
 
 }  // namespace baleen

@@ -112,6 +112,13 @@ TEST(CachedStepTimes, AskOncePerCell) {
   EXPECT_EQ(cached.num_computed(), 2);
 }
 
+TEST(CachedStepTimes, OfDraftsDependOnTheWindowAlone) {
+  CachedStepTimes cached(std::make_shared<FeatureTimes>(1e-7), {});
+  const QueryPart here{5000, 1, 1}, there{90000, 1, 1};
+  EXPECT_EQ(cached.draft_seconds(std::span(&here, 1)), cached.draft_seconds(std::span(&there, 1)));
+  EXPECT_EQ(cached.num_computed(), 1);
+}
+
 TEST(CachedStepTimes, SmallStepsAreExact) {
   const auto exact = std::make_shared<FeatureTimes>(1e-7);
   CachedStepTimes cached(exact, {}, {.sum_bits = 5, .emission_bits = 5});
