@@ -35,6 +35,7 @@ struct ServeSimulationFlags {
   GeneratedRequestsOptions requests;
   std::string trace, lengths_from;
   double speed = 1;
+  double patience_seconds = kForEver;
 
   std::vector<double> mtp_acceptance{std::begin(kAssumedAcceptance), std::end(kAssumedAcceptance)};
   std::string accepted_lengths;
@@ -91,6 +92,8 @@ void add_load_options(CLI::App& command, ServeSimulationFlags& flags) {
   command
       .add_option("--think", requests.think_seconds, "Seconds from a reply to the next request, in the mean")
       ->capture_default_str();
+  command.add_option("--patience", flags.patience_seconds,
+                     "Seconds after which clients leave who have no token yet (for ever)");
   command.add_option("--seed", requests.seed, "Of all that is random")->capture_default_str();
 }
 
@@ -202,7 +205,8 @@ void run_serve_simulation(ServeSimulationFlags flags) {
   flags.server.engine.prefix_cache = !flags.no_prefix_cache;
   flags.server.scheduler.speculate = flags.server.engine.max_draft_tokens;
   ServingOptions options{.server = deployed_server(model, plan, device, flags.server),
-                         .acceptance = acceptance_of(flags)};
+                         .acceptance = acceptance_of(flags),
+                         .patience_seconds = flags.patience_seconds};
   const auto times =
       std::make_shared<CachedStepTimes>(options.server.times, options.server.reach, flags.grid);
   options.server.times = times;

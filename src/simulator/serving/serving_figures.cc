@@ -57,6 +57,7 @@ ServingFigures figures_of(ServingResult&& result, const ServiceLimits& limits) {
     end = std::max(end, request.finished);
     figures.preemptions += request.preemptions;
     if (request.end == RequestEnd::kTurnedAway) ++figures.turned_away;
+    if (request.end == RequestEnd::kAbandoned) ++figures.abandoned;
     if (request.end == RequestEnd::kRefused) ++figures.refused;
     if (request.end != RequestEnd::kFinished) continue;
     ++figures.finished;

@@ -23,7 +23,7 @@ struct ServiceLimits {
 };
 
 struct ServingFigures {
-  std::int64_t requests = 0, finished = 0, turned_away = 0, refused = 0;
+  std::int64_t requests = 0, finished = 0, turned_away = 0, abandoned = 0, refused = 0;
   double seconds = 0;  ///< from the first arrival to the last end
 
   // Of finished requests.

@@ -13,6 +13,7 @@ enum class RequestEnd : std::uint8_t {
   kUnfinished,
   kFinished,
   kTurnedAway,  ///< the queue was full
+  kAbandoned,   ///< its client would not wait for the first token any longer
   kRefused,     ///< can never run: `ServingResult::first_refusal` says why of the first one
 };
 

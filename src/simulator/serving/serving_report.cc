@@ -106,9 +106,9 @@ Json to_json(const ServerRecord& server, double seconds) {
 }  // namespace
 
 std::string to_text(const ServingFigures& figures) {
-  std::string text =
-      fmt::format("{} requests in {:.2f} s: {} finished, {} turned away, {} refused\n", figures.requests,
-                  figures.seconds, figures.finished, figures.turned_away, figures.refused);
+  std::string text = fmt::format(
+      "{} requests in {:.2f} s: {} finished, {} turned away, {} abandoned, {} refused\n", figures.requests,
+      figures.seconds, figures.finished, figures.turned_away, figures.abandoned, figures.refused);
   if (!figures.first_refusal.empty()) text += fmt::format("  first refusal: {}\n", figures.first_refusal);
   text +=
       fmt::format("throughput    {:.2f} requests/s, {:.1f} output tokens/s, {:.1f} tokens/s with prompts\n",
@@ -143,6 +143,7 @@ Json to_json(const ServingFigures& figures) {
   Json json{{"requests", figures.requests},
             {"finished", figures.finished},
             {"turned_away", figures.turned_away},
+            {"abandoned", figures.abandoned},
             {"refused", figures.refused},
             {"seconds", figures.seconds},
             {"requests_per_second", figures.per_second(figures.finished)},

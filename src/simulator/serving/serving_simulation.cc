@@ -33,13 +33,18 @@ class Simulation {
           "negative latency",
           options.link.bytes_per_second, options.link.latency_seconds);
     }
-    servers_.emplace_back(options.server, options.acceptance, /*prefill_only=*/two_pools, result_.gaps);
+    servers_.emplace_back(options.server, options.acceptance, /*prefill_only=*/two_pools,
+                          options.patience_seconds, result_.gaps);
     if (two_pools) {
-      servers_.emplace_back(*options.decode, options.acceptance, /*prefill_only=*/false, result_.gaps);
+      servers_.emplace_back(*options.decode, options.acceptance, /*prefill_only=*/false, kForEver,
+                            result_.gaps);
     }
   }
 
   ServingResult run() {
+    if (!(options_.patience_seconds > 0)) {
+      fail("patience: {} s; clients wait at least a little", options_.patience_seconds);
+    }
     fetch_next();
     for (double next = next_event(); next < kNever; next = next_event()) {
       BALEEN_CHECK_LE(now_, next);
@@ -57,8 +62,9 @@ class Simulation {
 
  private:
   struct Place {
-    Place(const ServerSetup& setup, const Acceptance& acceptance, bool prefill_only, TimeHistogram& gaps)
-        : server(setup, acceptance, prefill_only, gaps) {}
+    Place(const ServerSetup& setup, const Acceptance& acceptance, bool prefill_only, double patience_seconds,
+          TimeHistogram& gaps)
+        : server(setup, acceptance, prefill_only, patience_seconds, gaps) {}
     SimulatedServer server;
     double step_end = kNever;
   };

@@ -31,8 +31,9 @@ struct TransferLink {
 struct ServingOptions {
   ServerSetup server;  ///< the only one, or the one that prefills
   std::optional<ServerSetup> decode;
-  TransferLink link;      ///< with `decode`
-  Acceptance acceptance;  ///< of drafts
+  TransferLink link;                   ///< with `decode`
+  Acceptance acceptance;               ///< of drafts
+  double patience_seconds = kForEver;  ///< of clients, from arrival to first token
   /// Steps that must be alike are taken at once; the result is the same without.
   bool skip_ahead = true;
   std::function<void(std::int64_t num_ended)> on_progress;  ///< every few thousand requests; may be none

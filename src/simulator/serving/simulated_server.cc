@@ -28,11 +28,12 @@ SimulatedJob::SimulatedJob(const ServingRequest& of)
 }
 
 SimulatedServer::SimulatedServer(ServerSetup setup, Acceptance acceptance, bool prefill_only,
-                                 TimeHistogram& gaps)
+                                 double patience_seconds, TimeHistogram& gaps)
     : setup_(checked(std::move(setup))),
       limits_(within(setup_.limits, setup_.scheduler)),
       acceptance_(std::move(acceptance)),
       prefill_only_(prefill_only),
+      patience_seconds_(patience_seconds),
       gaps_(gaps),
       most_drafts_(most_drafts(limits_, setup_.scheduler)),
       sequences_(setup_.geometry, setup_.capacity, setup_.reserved_tails),
@@ -62,6 +63,22 @@ void SimulatedServer::take_arrived() {
     // The last token of a reply is never fed.
     const std::int64_t most_output = limits_.context_tokens - job->prompt_tokens + 1;
     job->record.output_tokens = job->tokens_left = std::min(job->request.output_tokens, most_output);
+    if (patience_seconds_ < kForEver) without_token_.push_back(static_cast<std::int64_t>(job->id));
+  }
+}
+
+SimulatedJob* SimulatedServer::longest_without_token() {
+  for (; !without_token_.empty(); without_token_.pop_front()) {
+    const auto found = jobs_.find(without_token_.front());
+    if (found != jobs_.end() && found->second->reply_tokens() == 0) return found->second.get();
+  }
+  return nullptr;
+}
+
+void SimulatedServer::take_cancellations(double now) {
+  for (SimulatedJob* job = longest_without_token(); job != nullptr; job = longest_without_token()) {
+    if (now < job->record.arrival + patience_seconds_) return;
+    release(*job, now, RequestEnd::kAbandoned);
   }
 }
 
@@ -130,6 +147,10 @@ std::optional<double> SimulatedServer::begin_steps(double now, double horizon) {
   const std::int64_t preemptions_before = lineup_.num_preemptions();
   const std::size_t gone_before = gone_.size();
   take_arrived();
+  take_cancellations(now);
+  if (const SimulatedJob* job = longest_without_token()) {
+    horizon = std::min(horizon, job->record.arrival + patience_seconds_);
+  }
   lineup_.admit();
   while (!plan()) {
     // Whoever was planned has been refused.

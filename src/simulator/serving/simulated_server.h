@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -36,11 +38,15 @@ struct SimulatedJob : Contender {
   [[nodiscard]] std::int64_t reply_tokens() const { return record.output_tokens - tokens_left; }
 };
 
+inline constexpr double kForEver = std::numeric_limits<double>::infinity();
+
 class SimulatedServer final : private ContenderOwner {
  public:
-  /// `prefill_only`: jobs leave after their first token. `gaps` outlives the server. Throws `Error` for a setup that
+  /// `prefill_only`: jobs leave after their first token. Clients who have no token for `patience_seconds` after arrival
+  /// cancel. `gaps` outlives the server. Throws `Error` for a setup that
   /// cannot be.
-  SimulatedServer(ServerSetup setup, Acceptance acceptance, bool prefill_only, TimeHistogram& gaps);
+  SimulatedServer(ServerSetup setup, Acceptance acceptance, bool prefill_only, double patience_seconds,
+                  TimeHistogram& gaps);
   SimulatedServer(const SimulatedServer&) = delete;
   SimulatedServer& operator=(const SimulatedServer&) = delete;
   ~SimulatedServer() override = default;
@@ -85,6 +91,9 @@ class SimulatedServer final : private ContenderOwner {
 
   /// Those who have come since the last turn begin to wait, or are refused.
   void take_arrived();
+  /// The earliest job that came and has no token yet; null when all have.
+  [[nodiscard]] SimulatedJob* longest_without_token();
+  void take_cancellations(double now);
   /// Fills parts_ and step_; false when nobody is in the step.
   [[nodiscard]] bool plan();
   /// How many steps, the planned one included, are the same as long as nobody comes.
@@ -102,6 +111,7 @@ class SimulatedServer final : private ContenderOwner {
   EngineLimits limits_;
   Acceptance acceptance_;
   bool prefill_only_;
+  double patience_seconds_;
   TimeHistogram& gaps_;
   std::int64_t most_drafts_;
   SimulatedSequences sequences_;
@@ -110,8 +120,9 @@ class SimulatedServer final : private ContenderOwner {
   StepPlanner planner_;
   std::vector<JobPtr> gone_;
   std::int64_t next_id_ = 0;
-  std::vector<SimulatedJob*> arrived_;  ///< since the last turn
-  std::int64_t num_queued_ = 0;         ///< waiting, as those who submit can see it
+  std::vector<SimulatedJob*> arrived_;      ///< since the last turn
+  std::deque<std::int64_t> without_token_;  ///< ids by arrival; some have a token by now, or are gone
+  std::int64_t num_queued_ = 0;             ///< waiting, as those who submit can see it
   double now_ = 0;
 
   // Of the steps in progress.

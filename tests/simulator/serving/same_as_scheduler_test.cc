@@ -5,6 +5,7 @@
 #include <random>
 
 #include "simulator/serving/generated_requests.h"
+#include "simulator/serving/serving_figures.h"
 #include "tests/simulator/serving/scheduler_driver.h"
 #include "tests/simulator/serving/small_server.h"
 
@@ -52,6 +53,7 @@ ServingOptions options_for(Random& random, const SmallServer& server, std::uint6
   options.server = server.setup();
   options.server.reserved_tails = pick(random, 0, 2);
   options.server.scheduler.prefill_share_tokens = pick(random, 0, 200);
+  if (pick(random, 0, 2) == 0) options.patience_seconds = 1e-2 * static_cast<double>(pick(random, 1, 50));
   options.acceptance = Acceptance::of_chain({0.9, 0.7, 0.5}, seed);
   return options;
 }
@@ -72,6 +74,9 @@ TEST_P(RandomWorkload, GoesAsWithTheScheduler) {
     const RequestRecord &got = simulated.requests[i], &want = real.requests[i];
     ASSERT_EQ(got.end, want.end) << simulated.first_refusal;
     EXPECT_EQ(got.arrival, want.arrival);
+    if (want.end == RequestEnd::kAbandoned) {
+      EXPECT_EQ(got.finished, want.finished);
+    }
     if (want.end != RequestEnd::kFinished) continue;
     EXPECT_EQ(got.first_token, want.first_token);
     EXPECT_EQ(got.finished, want.finished);
@@ -109,7 +114,34 @@ TEST_P(RandomWorkload, GoesTheSameStepByStep) {
   EXPECT_EQ(skipping.gaps.quantile(0.99), stepping.gaps.quantile(0.99));
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomWorkload, testing::Range<std::uint64_t>(0, 300));
+constexpr std::uint64_t kNumSeeds = 300;
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomWorkload, testing::Range<std::uint64_t>(0, kNumSeeds));
+
+TEST(RandomWorkloads, HaveEverythingInThem) {
+  ServingFigures sum;
+  std::int64_t waited = 0;
+  for (std::uint64_t seed = 0; seed < kNumSeeds; ++seed) {
+    Random random(seed);
+    const SmallServer server = any_server(random);
+    const GeneratedRequestsOptions workload = any_workload(random);
+    const ServingOptions options = options_for(random, server, workload.seed);
+    const ServingFigures figures =
+        figures_of(simulate_serving(options, *make_generated_requests(workload)), {});
+    sum.finished += figures.finished;
+    sum.turned_away += figures.turned_away;
+    sum.abandoned += figures.abandoned;
+    sum.refused += figures.refused;
+    sum.cached_tokens += figures.cached_tokens;
+    sum.accepted_tokens += figures.accepted_tokens;
+    sum.preemptions += figures.preemptions;
+    waited += figures.queue.mean > 0.1 ? 1 : 0;
+  }
+  for (const std::int64_t count :
+       {sum.finished, sum.turned_away, sum.abandoned, sum.refused, sum.cached_tokens / kPageTokens,
+        sum.accepted_tokens, sum.preemptions, waited}) {
+    EXPECT_GT(count, 20);
+  }
+}
 
 }  // namespace
 }  // namespace baleen

@@ -1,6 +1,7 @@
 #include "tests/simulator/serving/scheduler_driver.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <queue>
 
@@ -23,6 +24,7 @@ class Driver {
       : source_(workload),
         acceptance_(options.acceptance),
         setup_(options.server),
+        patience_seconds_(options.patience_seconds),
         engine_(setup_, acceptance_, requests_, now_),
         scheduler_(engine_, fake_tokenizer(), setup_.scheduler, [this] { return now_; }) {
     // Who comes during a step finds the queue as it was at its beginning, and is numbered before those whom its end brings.
@@ -33,6 +35,7 @@ class Driver {
     fetch_next();
     for (;;) {
       submit_all();
+      cancel_impatient();
       scheduler_.turn();
       if (!scheduler_.idle()) continue;
       if (arrivals_.empty()) break;
@@ -76,6 +79,12 @@ class Driver {
     now_ = end;
   }
 
+  void cancel_impatient() {
+    for (const auto& [id, number] : without_token_) {
+      if (now_ >= record(requests_[number]).arrival + patience_seconds_) scheduler_.cancel(id);
+    }
+  }
+
   void submit() {
     const ServingRequest request = arrivals_.top();
     arrivals_.pop();
@@ -90,7 +99,8 @@ class Driver {
     real.sampling.top_k = static_cast<int>(request.number) + 1;
     record(request).arrival = request.arrival;
     record(request).prompt_tokens = request.prompt_tokens;
-    if (scheduler_.submit(std::move(real), std::make_shared<Sink>(*this, request))) {
+    if (const auto id = scheduler_.submit(std::move(real), std::make_shared<Sink>(*this, request))) {
+      without_token_.emplace(*id, static_cast<std::size_t>(request.number));
       submitted_at_.resize(requests_.size());
       submitted_at_[static_cast<std::size_t>(request.number)] = now_;
       return;
@@ -102,6 +112,7 @@ class Driver {
   void came(const ServingRequest& request, double& last) {
     if (last < 0) {
       record(request).first_token = now_;
+      forget(request);
     } else {
       result_.gaps.add(now_ - last);
     }
@@ -111,7 +122,10 @@ class Driver {
   void finished(const ServingRequest& request, const ReplySummary& summary) {
     RequestRecord& of = record(request);
     const bool failed = summary.end == ReplyEnd::kFailed;
-    of.end = failed ? RequestEnd::kRefused : RequestEnd::kFinished;
+    of.end = failed                                ? RequestEnd::kRefused
+             : summary.end == ReplyEnd::kCancelled ? RequestEnd::kAbandoned
+                                                   : RequestEnd::kFinished;
+    forget(request);
     of.finished = now_;
     of.cached_tokens = summary.cached_tokens;
     of.output_tokens = summary.reply_tokens;
@@ -121,6 +135,12 @@ class Driver {
     of.admitted = submitted_at_[static_cast<std::size_t>(request.number)] + summary.queue_seconds;
     if (failed && result_.first_refusal.empty()) result_.first_refusal = summary.error;
     go_on_after(request);
+  }
+
+  void forget(const ServingRequest& request) {
+    std::erase_if(without_token_, [&](const auto& entry) {
+      return entry.second == static_cast<std::size_t>(request.number);
+    });
   }
 
   void go_on_after(const ServingRequest& request) {
@@ -134,6 +154,8 @@ class Driver {
   std::int64_t last_fetched_ = -1;
   std::vector<ServingRequest> requests_;
   std::vector<double> submitted_at_;
+  std::map<RequestId, std::size_t> without_token_;  ///< numbers
+  double patience_seconds_;
   std::priority_queue<ServingRequest, std::vector<ServingRequest>, ComesLater> arrivals_;
   ServingResult result_;
   TimedEngine engine_;

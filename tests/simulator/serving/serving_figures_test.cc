@@ -52,7 +52,8 @@ TEST(ServingFigures, OfAFewRequestsByHand) {
 
 TEST(ServingFigures, AsText) {
   const std::string text = to_text(figures_of(small_result(), {.first_token_seconds = 1.0}));
-  EXPECT_NE(text.find("4 requests in 4.00 s: 3 finished, 1 turned away, 0 refused"), std::string::npos)
+  EXPECT_NE(text.find("4 requests in 4.00 s: 3 finished, 1 turned away, 0 abandoned, 0 refused"),
+            std::string::npos)
       << text;
   EXPECT_NE(text.find("goodput       0.75 requests/s: 75.0% keep first token 1000 ms"), std::string::npos)
       << text;

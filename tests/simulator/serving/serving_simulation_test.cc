@@ -123,7 +123,7 @@ TEST(Conservation, EveryRequestEndsOnceAndAllPagesComeBack) {
                                    .output = {.mean = 300, .variation = 1}};
   const ServingFigures figures = figures_of(simulate(crowded.setup(), options), {});
   EXPECT_EQ(figures.requests, 400);
-  EXPECT_EQ(figures.finished + figures.turned_away + figures.refused, 400);
+  EXPECT_EQ(figures.finished + figures.turned_away + figures.abandoned + figures.refused, 400);
   EXPECT_GT(figures.finished, 0);
   EXPECT_GT(figures.turned_away, 0);
   EXPECT_GT(figures.preemptions, 0);
@@ -249,6 +249,29 @@ TEST(TransferBytes, AreTheSpecifications) {
   };
   EXPECT_NEAR(static_cast<double>(without_state("flash")), 32.0e6, 0.05e6);
   EXPECT_NEAR(static_cast<double>(without_state("pro")), 45.8e6, 0.05e6);
+}
+
+TEST(Patience, EndsTheWaitAndNothingElse) {
+  const SmallServer server{.max_sequences = 2};
+  const GeneratedRequestsOptions crowd{
+      .num_requests = 300, .rate = 100, .prompt = {.mean = 300}, .output = {.mean = 100}};
+  ServingOptions options{.server = server.setup(), .patience_seconds = 0.3};
+  const ServingResult result = simulate_serving(options, *make_generated_requests(crowd));
+  std::int64_t abandoned = 0;
+  for (const RequestRecord& request : result.requests) {
+    // Turns of the loop are a step apart at most; this one's longest takes less than 20 ms.
+    if (request.end == RequestEnd::kAbandoned) {
+      ++abandoned;
+      EXPECT_GE(request.finished, request.arrival + 0.3);
+      EXPECT_LE(request.finished, request.arrival + 0.32);
+    } else {
+      EXPECT_EQ(request.end, RequestEnd::kFinished);
+      EXPECT_LE(request.first_token, request.arrival + 0.32);
+    }
+  }
+  EXPECT_GT(abandoned, 100);
+  options.patience_seconds = 0;
+  EXPECT_THROW(static_cast<void>(simulate_serving(options, *make_generated_requests(crowd))), Error);
 }
 
 TEST(Refusals, SaySo) {
