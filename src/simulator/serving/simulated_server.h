@@ -38,13 +38,13 @@ struct SimulatedJob : Contender {
   [[nodiscard]] std::int64_t reply_tokens() const { return record.output_tokens - tokens_left; }
 };
 
+/// Seconds.
 inline constexpr double kForEver = std::numeric_limits<double>::infinity();
 
 class SimulatedServer final : private ContenderOwner {
  public:
   /// `prefill_only`: jobs leave after their first token. Clients who have no token for `patience_seconds` after arrival
-  /// cancel. `gaps` outlives the server. Throws `Error` for a setup that
-  /// cannot be.
+  /// cancel. `gaps` outlives the server. Throws `Error` for a setup that cannot be.
   SimulatedServer(ServerSetup setup, Acceptance acceptance, bool prefill_only, double patience_seconds,
                   TimeHistogram& gaps);
   SimulatedServer(const SimulatedServer&) = delete;
@@ -93,6 +93,7 @@ class SimulatedServer final : private ContenderOwner {
   void take_arrived();
   /// The earliest job that came and has no token yet; null when all have.
   [[nodiscard]] SimulatedJob* longest_without_token();
+  /// Those who will not wait any longer are gone.
   void take_cancellations(double now);
   /// Fills parts_ and step_; false when nobody is in the step.
   [[nodiscard]] bool plan();
