@@ -3,6 +3,8 @@
 # (default: build/gpu_results). Parts:
 #   kernels   every kernel against its reference
 #   models    whole models against the CPU; the engine's tests on the GPU
+#   commands  perplexity, logits and chat with --device cuda against the CPU
+#   serve     a server on loopback: replies over HTTP, alone, streamed and many at a time
 #   sanitize  the kernels' tests under compute-sanitizer's four tools (minutes each for some; $SANITIZE_FILTER picks cases)
 #   bench     every kernel's benchmark, as one CSV with machine, clocks and revision
 #   layers    Flash geometry cut to $LAYERS layers (36 fit an H200): decode and prefill, operation by operation
@@ -17,7 +19,7 @@ if [[ ${1-} == --programs ]]; then
   export LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   shift 2
 fi
-[[ $# -gt 0 ]] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
+[[ $# -gt 0 ]] || { sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2; }
 out=${OUT:-build/gpu_results}
 mkdir -p "$out"
 out=$(realpath "$out")
@@ -51,6 +53,9 @@ models() {
   BALEEN_TEST_DEVICE=cuda RC_PARAMS=max_success=10 LIMIT=300 check engine_on_device "$(program engine_on_device_test)" \
     --gtest_brief=1 --gtest_filter='-*exact*:*bf16*:*Exact*:*Bf16*'
 }
+
+commands() { check commands python3 "$root/scripts/check_device_program.py" "$(program baleen)" cuda commands; }
+serve() { check serve python3 "$root/scripts/check_device_program.py" "$(program baleen)" cuda serve; }
 
 sanitize() {
   for name in $(names '*_sm90_test'); do
@@ -90,7 +95,7 @@ layers() {
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,memory.used --format=csv | tee "$out/gpu.csv"
 for part in "$@"; do
   case $part in
-    kernels | models | sanitize | bench | layers) "$part" ;;
+    kernels | models | commands | serve | sanitize | bench | layers) "$part" ;;
     *) echo "test_gpu.sh: no part '$part'" >&2; exit 2 ;;
   esac
 done

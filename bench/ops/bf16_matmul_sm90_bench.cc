@@ -1,6 +1,7 @@
 // BF16 products on Hopper: the compressor's, indexer's and router's projections, the grouped output projection, logits.
 // Every case is first held against a plain kernel, then timed beside cuBLASLt's fastest of several algorithms where the
-// library is found (weights as one BF16 matrix).
+// library is found (weights as one BF16 matrix), and beside our own kernels with K cut the other way: what it costs that the
+// order of a sum must not depend on the number of rows.
 
 #include <cmath>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "cuda/cuda_memory.h"
 #include "ops/grouped_linear/grouped_linear.h"
 #include "ops/lm_head/lm_head.h"
+#include "ops/matmul/bf16_products.h"
 #include "ops/matmul/matmul_bf16_sm90.h"
 
 namespace baleen {
@@ -92,6 +94,13 @@ class Bench {
       against = fmt::format("cublasLt {:.2f} us ({:.2f}x)", best, best / timing.median_us);
     }
     bench::report(c.name, fmt::format("T={}", num_rows), timing, bytes, flops, against);
+    if (c.num_groups > 1) return;
+    const bench::Timing other = bench::time_launches(stream_, num_inputs, [&](int i) {
+      multiply_cut_otherwise(c, num_rows, inputs[static_cast<std::size_t>(i)]);
+    });
+    bench::report(
+        c.name + " cut otherwise", fmt::format("T={}", num_rows), other, bytes, flops,
+        fmt::format("ours {:.2f} us ({:.2f}x)", timing.median_us, timing.median_us / other.median_us));
   }
 
  private:
@@ -147,6 +156,31 @@ class Bench {
       first += n;
     }
     matmul_bf16_sm90(products, context_);
+  }
+
+  /// BF16 weights of one group, in one segment where there are several and the other way round.
+  void multiply_cut_otherwise(const Case& c, std::int64_t num_rows, const Input& input) {
+    std::vector<WeightMatrix> weights;
+    std::vector<Bf16Work::Output> outputs;
+    weights.reserve(c.num_outputs.size());
+    std::int64_t first = 0;
+    for (const std::int64_t n : c.num_outputs) {
+      weights.push_back({.format = WeightFormat::kBF16,
+                         .rows = n,
+                         .cols = c.num_inputs,
+                         .data = input.w + first * c.num_inputs * 2});
+      outputs.push_back({&weights.back(),
+                         Activations<2>(input.y + first * num_rows * 4, ElementType::kF32, {num_rows, n})});
+      first += n;
+    }
+    run_bf16_sm90({.x = reinterpret_cast<const std::byte*>(input.x),
+                   .num_rows = num_rows,
+                   .num_inputs = c.num_inputs,
+                   .row_stride = c.num_inputs,
+                   .group_stride = c.num_inputs,
+                   .num_segments = c.num_outputs[0] >= kManyOutputs ? kMaxSegments : 1,
+                   .outputs = outputs},
+                  context_);
   }
 
   double verify(const Case& c, std::int64_t num_rows, const Input& input, const float* scales) {

@@ -12,15 +12,17 @@ constexpr const char* kBundledModel = "models/stories";
 
 }  // namespace
 
-std::string default_model_folder() {
+std::string default_model_folder() { return checkout_path(kBundledModel); }
+
+std::string checkout_path(const std::string& path) {
   std::error_code ignored;
-  if (std::filesystem::exists(kBundledModel, ignored)) return kBundledModel;
+  if (std::filesystem::exists(path, ignored)) return path;
   std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
   while (folder.has_relative_path()) {
-    if (std::filesystem::exists(folder / kBundledModel, ignored)) return folder / kBundledModel;
+    if (std::filesystem::exists(folder / path, ignored)) return folder / path;
     folder = folder.parent_path();
   }
-  return kBundledModel;
+  return path;
 }
 
 void add_model_option(CLI::App& command, std::string& model) {

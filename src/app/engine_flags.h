@@ -13,6 +13,10 @@ namespace baleen {
 /// models/stories of the current folder or, failing that, of the checkout that the program was built in.
 [[nodiscard]] std::string default_model_folder();
 
+/// `path` in the current folder or, failing that, in the checkout that the program was built in; `path` itself where it is
+/// in neither.
+[[nodiscard]] std::string checkout_path(const std::string& path);
+
 /// Adds `--model`, with the bundled model as default.
 void add_model_option(CLI::App& command, std::string& model);
 

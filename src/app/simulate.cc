@@ -8,6 +8,8 @@
 
 #include "app/simulate_search.h"
 #include "app/simulate_serve.h"
+#include "app/simulate_train.h"
+#include "app/simulate_validate.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -107,6 +109,8 @@ void add_simulate_command(CLI::App& app) {
   }
   add_simulate_search_command(*command);
   add_simulate_serve_command(*command);
+  add_simulate_train_command(*command);
+  add_simulate_validate_command(*command);
   command->require_subcommand(0, 1);
   command->callback([flags, ignored, command] {
     if (command->get_subcommands().empty()) run_simulate(*flags, *ignored);

@@ -26,6 +26,11 @@ class BatchUpload {
   [[nodiscard]] DeviceBatch upload(const RaggedBatch& batch, std::int64_t num_rows,
                                    std::int64_t num_sequences);
 
+  /// Where the tokens of a batch are once it is on the device: an operation may put others in their place.
+  [[nodiscard]] TokenId* tokens() const {
+    return reinterpret_cast<TokenId*>(on_device_.data() + layout_.tokens);
+  }
+
  private:
   /// Byte offsets of the arrays.
   struct Layout {

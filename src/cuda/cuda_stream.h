@@ -26,7 +26,10 @@ class CudaStream {
 /// A place in a stream, with the time when it was reached. Movable.
 class CudaEvent {
  public:
-  CudaEvent() { check_cuda(cudaEventCreate(&event_), "making an event"); }
+  CudaEvent() : CudaEvent(cudaEventDefault) {}
+  explicit CudaEvent(unsigned flags) {
+    check_cuda(cudaEventCreateWithFlags(&event_, flags), "making an event");
+  }
   CudaEvent(CudaEvent&& other) noexcept : event_(std::exchange(other.event_, nullptr)) {}
   CudaEvent& operator=(CudaEvent&& other) noexcept {
     std::swap(event_, other.event_);

@@ -31,6 +31,12 @@ std::int64_t CpuDevice::free_bytes() const { return ::sysconf(_SC_PHYS_PAGES) * 
 CpuDevice::CpuDevice(int num_threads, std::int64_t scratch_bytes, Kernels kernels)
     : pool_(num_threads), scratch_(scratch_bytes), context_{pool_, scratch_, kernels} {}
 
+StepRows CpuDevice::begin(const RaggedBatch& batch, std::span<const TokenId> chosen) {
+  chosen_.clear();
+  for (const TokenId token : chosen) chosen_.push_back(std::max(token, 0));
+  return {batch.num_rows(), chosen_};
+}
+
 template <class Args>
 void CpuDevice::call(std::string_view name, void (*operation)(const Args&, CpuContext&),
                      OpCost (*cost)(const Args&), const Args& args) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "device/device.h"
 #include "device/op_profile.h"
@@ -26,6 +27,9 @@ class CpuDevice final : public Device {
   [[nodiscard]] std::int64_t padded_rows(std::int64_t num_rows) const override { return num_rows; }
   void synchronise() override {}
   StepRows begin(const RaggedBatch& batch) override { return {batch.num_rows(), batch.tokens}; }
+  StepRows begin(const RaggedBatch& batch, std::span<const TokenId> chosen) override;
+  void set_mark(int /*mark*/) override {}
+  void wait_for(int /*mark*/) override {}
   void run(StepPart /*part*/, const std::function<void()>& operations) override { operations(); }
   void capture(StepPart /*part*/, std::int64_t /*num_rows*/,
                const std::function<void(const StepRows&)>& /*operations*/) override {}
@@ -63,6 +67,7 @@ class CpuDevice final : public Device {
   ThreadPool pool_;
   Arena scratch_;
   CpuContext context_;
+  std::vector<TokenId> chosen_;  ///< of the step, where it was begun with such
   bool profiling_ = false;
   OpProfile profile_;
 };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "cuda/chosen_tokens.h"
 #include "cuda/cuda_error.h"
 #include "cuda/gpu_limits.h"
 
@@ -94,10 +95,20 @@ void CudaDevice::synchronise() { check_cuda(cudaStreamSynchronize(stream_.get())
 StepRows CudaDevice::begin(const RaggedBatch& batch) {
   // Another thread than the one that made the device may run steps, and every thread has a current GPU of its own.
   check_cuda(cudaSetDevice(index_), "selecting the GPU");
-  return begin(batch, padded_rows(batch.num_rows()));
+  return begin_padded(batch, padded_rows(batch.num_rows()));
 }
 
-StepRows CudaDevice::begin(const RaggedBatch& batch, std::int64_t num_rows) {
+StepRows CudaDevice::begin(const RaggedBatch& batch, std::span<const TokenId> chosen) {
+  BALEEN_CHECK_EQ(std::ssize(chosen), batch.num_rows());
+  const StepRows rows = begin(batch);
+  take_chosen_tokens(chosen.data(), batch.num_rows(), upload_.tokens(), stream_.get());
+  return rows;
+}
+
+void CudaDevice::set_mark(int mark) { marks_[static_cast<std::size_t>(mark)].record(stream_.get()); }
+void CudaDevice::wait_for(int mark) { marks_[static_cast<std::size_t>(mark)].wait(); }
+
+StepRows CudaDevice::begin_padded(const RaggedBatch& batch, std::int64_t num_rows) {
   // A replayed step is captured for as many sequences as rows: which of them are there, the batch says.
   const std::int64_t num_sequences =
       num_rows <= kMaxGraphRows ? num_rows : static_cast<std::int64_t>(batch.slices.size());
@@ -118,7 +129,7 @@ void CudaDevice::run(StepPart part, const std::function<void()>& operations) {
 void CudaDevice::capture(StepPart part, std::int64_t num_rows,
                          const std::function<void(const StepRows&)>& operations) {
   BALEEN_CHECK(num_rows <= kMaxGraphRows && num_rows == padded_rows(num_rows));
-  const StepRows rows = begin({}, num_rows);
+  const StepRows rows = begin_padded({}, num_rows);
   // Once for real: kernels load and set their attributes at their first launch, which a capture does not allow.
   operations(rows);
   graph_of(part, num_rows) = std::make_unique<CudaGraph>(stream_.get(), [&] { operations(rows); });
@@ -194,6 +205,12 @@ void CudaDevice::rms_norm_rope(const RmsNormArgs& norm, const RopeArgs& turn) {
   call(
       "rms_norm_rope", [&] { rms_norm_rope_sm90(norm, turn, context_); },
       [&] { return rms_norm_rope_cost(norm, turn); });
+}
+
+void CudaDevice::rms_norm_kv_store(const RmsNormArgs& norm, const KvStoreArgs& store) {
+  call(
+      "rms_norm_kv_store", [&] { rms_norm_kv_store_sm90(norm, store, context_); },
+      [&] { return sum(rms_norm_cost(norm), kv_store_cost(store)); });
 }
 
 void CudaDevice::sparse_attention_rope(const SparseAttentionArgs& args, const RopeArgs& turn) {

@@ -42,6 +42,9 @@ class CudaDevice final : public Device {
   [[nodiscard]] std::int64_t padded_rows(std::int64_t num_rows) const override;
   void synchronise() override;
   StepRows begin(const RaggedBatch& batch) override;
+  StepRows begin(const RaggedBatch& batch, std::span<const TokenId> chosen) override;
+  void set_mark(int mark) override;
+  void wait_for(int mark) override;
   void run(StepPart part, const std::function<void()>& operations) override;
   void capture(StepPart part, std::int64_t num_rows,
                const std::function<void(const StepRows&)>& operations) override;
@@ -69,6 +72,7 @@ class CudaDevice final : public Device {
   void hc_pre_norm(const HcPreArgs& pre, const RmsNormArgs& norm) override;
   void hc_post_pre_norm(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm) override;
   void rms_norm_rope(const RmsNormArgs& norm, const RopeArgs& turn) override;
+  void rms_norm_kv_store(const RmsNormArgs& norm, const KvStoreArgs& store) override;
   void sparse_attention_rope(const SparseAttentionArgs& args, const RopeArgs& turn) override;
 
   /// Profiled operations are queued one by one, with events around them: steps are not replayed meanwhile.
@@ -82,9 +86,10 @@ class CudaDevice final : public Device {
     OpCost cost;
     CudaEvent begin, end;
   };
+  static constexpr unsigned kWaitAsleep = cudaEventBlockingSync | cudaEventDisableTiming;
   static constexpr int kNumParts = static_cast<int>(StepPart::kCount);
 
-  [[nodiscard]] StepRows begin(const RaggedBatch& batch, std::int64_t num_rows);
+  [[nodiscard]] StepRows begin_padded(const RaggedBatch& batch, std::int64_t num_rows);
   [[nodiscard]] std::unique_ptr<CudaGraph>& graph_of(StepPart part, std::int64_t num_rows);
 
   /// Queues an operation; `cost` is called when times are wanted.
@@ -100,6 +105,7 @@ class CudaDevice final : public Device {
   BatchUpload upload_;
   CudaContext context_;
   std::array<std::vector<std::unique_ptr<CudaGraph>>, kNumParts> graphs_;  ///< by part and rows
+  std::array<CudaEvent, kNumMarks> marks_{CudaEvent(kWaitAsleep), CudaEvent(kWaitAsleep)};
   bool profiling_ = false;
   std::vector<Timed> timed_;
   OpProfile profile_;

@@ -44,6 +44,8 @@ enum class StepPart : std::uint8_t { kMain, kMtp, kCount };
 /// Operations take effect in the order of the calls. Arguments must stay valid until they have.
 class Device {
  public:
+  static constexpr int kNumMarks = 2;
+
   virtual ~Device() = default;
 
   /// For people: "this machine's memory", "NVIDIA H200 (cuda:0)".
@@ -63,6 +65,13 @@ class Device {
 
   /// The operations that follow are over `batch`, until the next call.
   virtual StepRows begin(const RaggedBatch& batch) = 0;
+  /// The same, with tokens that operations called before leave at `chosen` [batch.num_rows()], where both device and host
+  /// reach them; a negative one counts as 0.
+  virtual StepRows begin(const RaggedBatch& batch, std::span<const TokenId> chosen) = 0;
+  /// Marks the place behind all operations that were called so far; marks have numbers from 0 to kNumMarks - 1.
+  virtual void set_mark(int mark) = 0;
+  /// Waits until the place was reached where `mark` was set last. Throws what went wrong on the way.
+  virtual void wait_for(int mark) = 0;
   /// Calls `operations`, which calls operations of this device over the current batch; or does without calling what was
   /// captured for this part and as many rows.
   virtual void run(StepPart part, const std::function<void()>& operations) = 0;
@@ -107,6 +116,11 @@ class Device {
   virtual void rms_norm_rope(const RmsNormArgs& norm, const RopeArgs& turn) {
     rms_norm(norm);
     rope(turn);
+  }
+  /// Independent of each other.
+  virtual void rms_norm_kv_store(const RmsNormArgs& norm, const KvStoreArgs& store) {
+    rms_norm(norm);
+    kv_store(store);
   }
   /// turn.x is args.out.
   virtual void sparse_attention_rope(const SparseAttentionArgs& args, const RopeArgs& turn) {

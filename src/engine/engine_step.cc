@@ -77,22 +77,34 @@ void Engine::lay_out(std::span<const StepInput> inputs) {
   }
 }
 
-Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
-  if (auto wrong = check(inputs)) return std::move(*wrong);
-  if (auto full = take_pages(inputs)) return std::move(*full);
-  lay_out(inputs);
-  const Activations<3> streams = forward_.run({.tokens = tokens_, .slices = slices_});
+Failure Engine::not_numbers() {
+  return failure("the logits are not numbers: {}; the weights are damaged or leave the range of float32",
+                 first_bad_layer());
+}
 
+Activations<2> Engine::last_logits(ConstActivations<3> streams) {
   const auto num_wanted = static_cast<std::int64_t>(wanted_rows_.size());
   std::vector<RowPair> pairs;
   for (const std::int64_t row : wanted_rows_) {
     pairs.push_back({static_cast<std::int32_t>(row), static_cast<std::int32_t>(pairs.size())});
   }
-  gather(flat<float>(streams), pairs, wanted_streams_);
+  gather(flat(streams), pairs, wanted_streams_);
+  const Activations<2> out = logits_.slice(0, num_wanted);
+  if (num_wanted > 0) forward_.logits(stacked(wanted_streams_.slice(0, num_wanted)), out);
+  return out;
+}
+
+Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
+  BALEEN_CHECK(ahead_.empty());
+  if (auto wrong = check(inputs)) return std::move(*wrong);
+  if (auto full = take_pages(inputs)) return std::move(*full);
+  lay_out(inputs);
+  const Activations<3> streams = forward_.run({.tokens = tokens_, .slices = slices_});
+
+  const Activations<2> out = last_logits(streams);
+  const std::int64_t num_wanted = out.extent(0);
   StepOutput output;
   if (num_wanted > 0) {
-    const Activations<2> out = logits_.slice(0, num_wanted);
-    forward_.logits(stacked(wanted_streams_.slice(0, num_wanted)), out);
     std::vector<SampleRow> draws;
     for (const StepInput& input : inputs) draws.insert(draws.end(), input.draws.begin(), input.draws.end());
     bool finite = true;
@@ -103,10 +115,7 @@ Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
       output.logits = read_back(out, host_logits_);
       finite = all_finite(output.logits);
     }
-    if (!finite) {
-      return failure("the logits are not numbers: {}; the weights are damaged or leave the range of float32",
-                     first_bad_layer());
-    }
+    if (!finite) return not_numbers();
   }
   if (options_.mtp) {
     output.mtp_logits = run_mtp(inputs, streams);

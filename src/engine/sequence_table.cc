@@ -131,6 +131,12 @@ void SequenceTable::commit(SequenceId id, std::span<const TokenId> tokens) {
   sequence.pages.leave_behind(length(id));
 }
 
+void SequenceTable::name(SequenceId id, std::int64_t position, TokenId token) {
+  Sequence& sequence = sequences_.at(id);
+  BALEEN_CHECK(!archive_ && position >= sequence.pages.num_borrowed() * kPageTokens);
+  sequence.tokens.at(static_cast<std::size_t>(position)) = token;
+}
+
 void SequenceTable::truncate(SequenceId id, std::int64_t length) {
   Sequence& sequence = sequences_.at(id);
   const auto old_length = static_cast<std::int64_t>(sequence.tokens.size());

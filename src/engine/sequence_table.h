@@ -74,6 +74,9 @@ class SequenceTable {
   [[nodiscard]] SequenceSlice slice(SequenceId id, std::int64_t first_row, std::int64_t num_tokens) const;
   /// The step was computed: these are the sequence's next tokens.
   void commit(SequenceId id, std::span<const TokenId> tokens);
+  /// The token at `position` was not known when it was committed: it is `token`. (Not with a disk tier, which names pages by
+  /// their tokens when they are full.)
+  void name(SequenceId id, std::int64_t position, TokenId token);
   /// As StepEngine::truncate. Not below what was shared or found.
   void truncate(SequenceId id, std::int64_t length);
 

@@ -74,6 +74,7 @@ struct EngineLimits {
   std::int64_t max_draft_tokens = 0;  ///< 0: no drafting
   std::int64_t context_tokens = 0;    ///< positions of one sequence that has the cache to itself
   bool chooses = false;               ///< takes draws: logits need not leave the device
+  bool runs_ahead = false;            ///< chooses, and can be fed what it chose before the host has seen it
 };
 
 /// Open sequences and their room in the cache: what decides who runs needs to know no more of an engine.

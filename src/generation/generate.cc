@@ -47,10 +47,15 @@ class TextStream {
 };
 
 /// Feeds tokens and draws the next: by the engine where it chooses and the logits are wanted by nobody, else from them.
+/// An engine that runs ahead is fed the next token before it is looked at here.
 class NextToken {
  public:
   NextToken(Engine& engine, SequenceId sequence, Sampler& sampler)
-      : engine_(engine), sequence_(sequence), sampler_(sampler), chooses_(engine.limits().chooses) {}
+      : engine_(engine),
+        sequence_(sequence),
+        sampler_(sampler),
+        chooses_(engine.limits().chooses),
+        runs_ahead_(engine.limits().runs_ahead && sampler.draw_row(0).has_value()) {}
 
   /// Tokens whose successor does not matter.
   Result<StepOutput> feed(std::span<const TokenId> tokens) {
@@ -68,12 +73,45 @@ class NextToken {
     sampler_.take(id);
     return SampledToken{.id = id};
   }
+  /// The token after `newest`, the last of the reply; `last`: none will be asked for after it. Adds to `fed` what the sequence
+  /// was fed.
+  Result<SampledToken> after_newest(TokenId newest, bool last, std::int64_t& fed) {
+    if (!runs_ahead_) {
+      ++fed;
+      return after({&newest, 1});
+    }
+    const auto queue = [&](std::optional<TokenId> token) {
+      auto failed =
+          engine_.queue(sequence_, token, *sampler_.draw_row(static_cast<std::uint64_t>(num_ahead_)));
+      if (!failed) ++num_ahead_, ++fed;
+      return failed;
+    };
+    if (num_ahead_ == 0) {
+      if (auto failed = queue(newest)) return std::move(*failed);
+    }
+    // Without room for the token after it, that one fails when it is asked for.
+    if (!last) static_cast<void>(queue(std::nullopt));
+    const Result<TokenId> id = engine_.collect();
+    if (!id) return Failure{id.error()};
+    --num_ahead_;
+    sampler_.take(id.value());
+    return SampledToken{.id = id.value()};
+  }
+  /// The reply is over: nobody looks at what steps under way choose.
+  std::optional<Failure> end() {
+    for (; num_ahead_ > 0; --num_ahead_) {
+      if (const Result<TokenId> id = engine_.collect(); !id) return Failure{id.error()};
+    }
+    return std::nullopt;
+  }
 
  private:
   Engine& engine_;
   SequenceId sequence_;
   Sampler& sampler_;
   bool chooses_;
+  bool runs_ahead_;
+  int num_ahead_ = 0;  ///< steps under way
 };
 
 /// Feeds the prompt; the token after it, or nothing when cancelled.
@@ -143,9 +181,10 @@ Result<Generated> generate(Engine& engine, const Tokenizer& tokenizer, SequenceI
       break;
     }
     if (static_cast<std::int64_t>(result.tokens.size()) == most) break;
-    sampled = next.after({&result.tokens.back(), 1});
-    ++result.fed_tokens;
+    const bool last = static_cast<std::int64_t>(result.tokens.size()) + 1 == most;
+    sampled = next.after_newest(result.tokens.back(), last, result.fed_tokens);
   }
+  if (auto failed = next.end()) return std::move(*failed);
   result.decode_seconds = seconds_since(decode_start);
   result.text = text.finish();
   return result;

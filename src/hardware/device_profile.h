@@ -39,12 +39,15 @@ struct OperationEfficiency {
   std::vector<EfficiencyPoint> points;
   bool overlaps_scalar = false;  ///< scalar work runs beside matrix work instead of after it
   double rows_per_tile = 0;      ///< of the wave term; 0: none
+  double heads_per_tile = 0;  ///< attention: fewer heads, or a part of so many, cost as much as all; 0: none
 };
 
 struct DeviceProfile {
   std::string name;         ///< as on the command line
   std::string description;  ///< one line
-  bool is_cpu = false;  ///< runs the CPU's operations: float32 activations, nothing fused, weights from a map
+  bool is_cpu = false;      ///< runs the CPU's operations: float32 activations, weights from a map
+  bool fuses =
+      false;  ///< kernels are fused as this program's own are; otherwise one for each small operation
   std::array<double, static_cast<std::size_t>(PeakFormat::kCount)>
       peak_flops{};  ///< per second; 0: it lacks the format
   double scalar_ops_per_second = 0;
@@ -53,8 +56,9 @@ struct DeviceProfile {
   std::int64_t l2_bytes = 0;
   std::int64_t num_units = 0;  ///< multiprocessors, cores
   EfficiencyPoint efficiency;  ///< of operations of which nothing is known
+  /// By operation; "sparse_attention/128" is of calls with that many heads.
   std::map<std::string, OperationEfficiency, std::less<>> operations;
-  double graph_seconds = 0;       ///< of an operation within a captured graph
+  double graph_seconds = 0;       ///< of a kernel within a captured graph
   double eager_seconds = 0;       ///< of one that is launched by itself
   double collective_seconds = 0;  ///< of a message, beside its links' latencies
   std::vector<LinkLevel> links;

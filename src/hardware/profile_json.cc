@@ -89,6 +89,7 @@ OperationEfficiency read_operation(const Json& json, const std::string& label) {
   Fields fields(json, label);
   fields.take("overlaps_scalar", operation.overlaps_scalar);
   fields.take("rows_per_tile", operation.rows_per_tile);
+  fields.take("heads_per_tile", operation.heads_per_tile);
   if (const Json* points = fields.find("points")) {
     if (!points->is_array()) fail("{}.points: expected a list, found {}", label, points->type_name());
     for (std::size_t i = 0; i < points->size(); ++i) {
@@ -146,6 +147,7 @@ DeviceProfile parse_device_profile(std::string_view text, std::string_view label
   fields.take("name", profile.name);
   fields.take("description", profile.description);
   fields.take("is_cpu", profile.is_cpu);
+  fields.take("fuses", profile.fuses);
   if (const Json* peaks = fields.find("peak_flops")) {
     Fields entries(*peaks, fmt::format("{}.peak_flops", label));
     for (std::size_t i = 0; i < kFormatNames.size(); ++i)
@@ -204,6 +206,7 @@ DeviceProfile parse_device_profile(std::string_view text, std::string_view label
 std::string profile_text(const DeviceProfile& profile) {
   Json json{{"name", profile.name}, {"description", profile.description}};
   if (profile.is_cpu) json["is_cpu"] = true;
+  if (profile.fuses) json["fuses"] = true;
   for (std::size_t i = 0; i < kFormatNames.size(); ++i) {
     if (profile.peak_flops[i] > 0) json["peak_flops"][std::string(kFormatNames[i])] = profile.peak_flops[i];
   }
@@ -219,6 +222,7 @@ std::string profile_text(const DeviceProfile& profile) {
     Json entry;
     if (operation.overlaps_scalar) entry["overlaps_scalar"] = true;
     if (operation.rows_per_tile > 0) entry["rows_per_tile"] = operation.rows_per_tile;
+    if (operation.heads_per_tile > 0) entry["heads_per_tile"] = operation.heads_per_tile;
     entry["points"] = points_json(operation.points);
     json["operations"][name] = std::move(entry);
   }

@@ -134,15 +134,20 @@ Activations<3> Forward::run_mtp(const Step& step, ConstActivations<3> streams, s
   return out;
 }
 
-Activations<3> Forward::run(const RaggedBatch& batch) {
-  BALEEN_CHECK_LE(batch.num_rows(), buffers_.u.extent(0));
-  const Step step{batch, device_.begin(batch)};
+Activations<3> Forward::run(const RaggedBatch& batch) { return run_step({batch, device_.begin(batch)}); }
+
+Activations<3> Forward::run(const RaggedBatch& batch, std::span<const TokenId> chosen) {
+  return run_step({batch, device_.begin(batch, chosen)});
+}
+
+Activations<3> Forward::run_step(const Step& step) {
+  BALEEN_CHECK_LE(step.rows.num_rows, buffers_.u.extent(0));
   if (observer_ != nullptr) {
     static_cast<void>(run_main(step));  // a repeated step would not call the observer
   } else {
     device_.run(StepPart::kMain, [&] { static_cast<void>(run_main(step)); });
   }
-  return rows(buffers_.streams, batch.num_rows());
+  return rows(buffers_.streams, step.batch.num_rows());
 }
 
 Activations<3> Forward::run_mtp(const RaggedBatch& batch, ConstActivations<3> streams, std::int64_t depth) {
@@ -239,12 +244,6 @@ void Forward::project_queries(const AttentionWeights& weights, LayerKind kind, s
   const float eps = static_cast<float>(config_.rms_norm_eps);
   const Activations<2> latent = rows(buffers_.q_latent, num_rows);
   const Activations<2> q = rows(buffers_.q, num_rows);
-  device_.rms_norm({.x = latent,
-                    .weight = weights.q_norm,
-                    .eps = eps,
-                    .precision = precision_,
-                    .y = latent,
-                    .y_fp8 = buffers_.q_latent_fp8});
   const std::array<LinearOutput, 2> outputs{
       {{&weights.wq_b, q}, {&weights.indexer.wq_b, rows(buffers_.index_q, num_rows)}}};
   device_.linear({.x = latent,
@@ -314,14 +313,22 @@ void Forward::attention(std::int64_t block, const Step& step) {
                   .outputs = std::span(projections).first(num_projections),
                   .precision = precision_});
 
+  const Activations<2> latent = rows(buffers_.q_latent, num_rows);
+  const float eps = static_cast<float>(config_.rms_norm_eps);
+  device_.rms_norm_kv_store({.x = latent,
+                             .weight = weights.q_norm,
+                             .eps = eps,
+                             .precision = precision_,
+                             .y = latent,
+                             .y_fp8 = buffers_.q_latent_fp8},
+                            {.kv = rows(buffers_.kv, num_rows),
+                             .weight = weights.kv_norm,
+                             .eps = eps,
+                             .cosine = cosine,
+                             .sine = sine,
+                             .batch = step.batch,
+                             .window = cache_.window(block)});
   project_queries(weights, kind, num_rows, angles);
-  device_.kv_store({.kv = rows(buffers_.kv, num_rows),
-                    .weight = weights.kv_norm,
-                    .eps = static_cast<float>(config_.rms_norm_eps),
-                    .cosine = cosine,
-                    .sine = sine,
-                    .batch = step.batch,
-                    .window = cache_.window(block)});
   if (kind != LayerKind::kSlidingWindow) compress(block, step);
   const View<std::int32_t, 2> selected = rows(buffers_.selected, num_rows);
   if (kind == LayerKind::kCsa) {

@@ -36,6 +36,8 @@ class Forward {
   /// Runs the main layers over a batch of at most max_rows rows; returns the residual streams [T, n, d] after
   /// the last one, valid until the next call. Cache rows of the batch's positions are written on the way.
   [[nodiscard]] Activations<3> run(const RaggedBatch& batch);
+  /// The same with tokens that operations before leave at `chosen` (Device::begin).
+  [[nodiscard]] Activations<3> run(const RaggedBatch& batch, std::span<const TokenId> chosen);
 
   /// Runs MTP block `depth` over positions whose streams are known: row t holds the stream of its position
   /// and batch.tokens[t] is the token after it. Returns the block's own streams, valid until the next call.
@@ -69,6 +71,7 @@ class Forward {
     StepRows rows;
   };
 
+  [[nodiscard]] Activations<3> run_step(const Step& step);
   [[nodiscard]] Activations<3> run_main(const Step& step);
   [[nodiscard]] Activations<3> run_mtp(const Step& step, ConstActivations<3> streams, std::int64_t depth);
   /// Rotation angles of the batch's positions, both variants.

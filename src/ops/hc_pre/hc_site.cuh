@@ -76,6 +76,23 @@ __global__ void __launch_bounds__(kHcRowsThreads)
   const std::int64_t row = blockIdx.x;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarpLanes;
   ptx::launch_next_kernel();
+  // The weights of a layer come from memory: on their way before the previous kernel has ended, where registers hold them.
+  constexpr bool kWeightsAhead = kWidth > 0;
+  const bool has_mix = thread >= kHcStreamThreads && lane < kHcMixes;
+  const float mix_scale = has_mix ? args.scale[min(lane / n, 2)] : 0.0F,
+              mix_base = has_mix ? args.base[lane] : 0.0F;
+  float weight[kPieces][8] = {};
+  const auto load_weights = [&] {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const int channel = 8 * (thread + i * kHcStreamThreads);
+      if (thread >= kHcStreamThreads || channel >= width) continue;
+      const float4* const from = reinterpret_cast<const float4*>(args.norm_weight + channel);
+      *reinterpret_cast<float4*>(weight[i]) = from[0];
+      *reinterpret_cast<float4*>(weight[i] + 4) = from[1];
+    }
+  };
+  if constexpr (kWeightsAhead) load_weights();
   ptx::wait_for_previous_kernel();
 
   if (thread >= kHcStreamThreads) {  // a warp for the gates: lane i has mix i
@@ -88,7 +105,7 @@ __global__ void __launch_bounds__(kHcRowsThreads)
     }
     const float inverse = inverse_rms(squares, n * width, args.norm_eps);
     if (lane < kHcMixes) {
-      const float logit = product * inverse * args.scale[min(lane / n, 2)] + args.base[lane];
+      const float logit = product * inverse * mix_scale + mix_base;
       if (lane < n) {
         pre[lane] = sigmoid(logit) + args.hc_eps;
       } else if (lane < 2 * n) {
@@ -124,15 +141,7 @@ __global__ void __launch_bounds__(kHcRowsThreads)
     const float squares = warp_sum<4>(weigh_streams(weights, x[i], u[i]));
     if (lane % 4 == 0 && channel < width) chunk_squares[channel / kHcChunk] = squares;
   }
-  float weight[kPieces][8] = {};
-#pragma unroll
-  for (int i = 0; i < kPieces; ++i) {
-    const int channel = 8 * (thread + i * kHcStreamThreads);
-    if (channel >= width) continue;
-    const float4* const from = reinterpret_cast<const float4*>(args.norm_weight + channel);
-    *reinterpret_cast<float4*>(weight[i]) = from[0];
-    *reinterpret_cast<float4*>(weight[i] + 4) = from[1];
-  }
+  if constexpr (!kWeightsAhead) load_weights();
   ptx::named_barrier_sync(1, kHcStreamThreads);
 
   // Added up as ranks and their warps do.

@@ -20,9 +20,10 @@ namespace {
 using namespace index_kernels;
 
 constexpr std::int64_t kMaxTopK = 2048;
-/// Queries of a block where neighbouring rows share a sequence, and of one where they do not.
+/// Queries of a block where neighbouring rows share a sequence (and it has room for the best of each), else one.
 constexpr int kManyQueries = 8;
-constexpr int kManyWarpgroups = 2;
+constexpr std::int64_t kManyMaxTopK = 1536;
+constexpr int kManyWarpgroups = 3;
 constexpr int kFewWarpgroups = 4;
 /// A split costs what preparing queries and selecting cost, taken to be this part of a typical scan of keys.
 constexpr double kSplitCost = 0.05;
@@ -51,8 +52,8 @@ void launch_scores(ScoreArgs args, std::int64_t num_blocks, int num_splits, cons
   // Room for what comes between two checks, and beside it for so many candidates that dropping them is rare; more than
   // that, of several queries, do not fit into shared memory.
   constexpr std::int64_t kRoom = std::int64_t{kRoundsOfRoom} * kWarpgroups * kTileKeys;
-  constexpr std::int64_t kMaxCandidates = 2112;
-  static_assert(kMaxCandidates > kMaxTopK);
+  constexpr std::int64_t kMaxCandidates = kQueries > 1 ? 1664 : 2112;
+  static_assert(kMaxCandidates > (kQueries > 1 ? kManyMaxTopK : kMaxTopK));
   args.capacity = static_cast<int>(std::min(4 * std::int64_t{args.top_k}, kMaxCandidates) + kRoom);
   const std::size_t shared_bytes =
       sizeof(ScoreSpace<kQueries>) + sizeof(Candidate) * kQueries * args.capacity;
@@ -99,7 +100,8 @@ void indexer_sm90(const IndexerArgs& args, CudaContext& context) {
                      top_k = args.selected.extent(1);
   if (num_rows == 0) return;
   // A prompt gives neighbouring rows the same keys; rows of a few tokens a sequence do not.
-  const bool many = num_rows >= kManyQueries * std::int64_t{context.batch.num_sequences};
+  const bool many =
+      num_rows >= kManyQueries * std::int64_t{context.batch.num_sequences} && top_k <= kManyMaxTopK;
   const std::int64_t num_blocks = many ? (num_rows + kManyQueries - 1) / kManyQueries : num_rows;
   const int num_splits = num_splits_of(num_blocks, context.num_sms, top_k);
 

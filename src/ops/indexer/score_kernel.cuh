@@ -28,8 +28,9 @@ inline constexpr int kMinSplitKeys = 1024;
 inline constexpr int kRoundsPerCheck = 2;
 /// Whose candidates there must be room for at a check: those until the next one, and the round that is then under way.
 inline constexpr int kRoundsOfRoom = kRoundsPerCheck + 1;
-/// Queries that a warpgroup multiplies a tile with at a time: 256 columns are the most of an instruction.
-inline constexpr int kMostQueriesAtOnce = 4;
+/// Queries that a warpgroup multiplies a tile with at a time. Four would be the most an instruction takes; two leave room for
+/// the registers of a third warpgroup, which hides more of the others' latencies.
+inline constexpr int kMostQueriesAtOnce = 2;
 
 /// The best of each split of a row's keys, for the kernel that merges them.
 struct SplitLists {
@@ -154,30 +155,27 @@ __device__ void score_run(const ScoreArgs& args, std::int64_t first_row, int fir
   stream.find(tile_of(rounds.begin + 1));
   if (!prepared) prepare_queries<kQueries, kThreads>(args, first_row, space);
 
-  const int lane_query = query_of_lane<kGroupQueries>();
+  using Place = QuadPlace<kGroupQueries>;
+  const Place place = Place::of_lane();
   const int limit = args.capacity - kRoundsOfRoom * kRoundKeys;
   std::int32_t visible[kGroups];
   float thresholds[kGroups];
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
-    const int query = group * kGroupQueries + lane_query;
+    const int query = group * kGroupQueries + place.query;
     visible[group] = query >= first && query < last ? space.visible[query] : 0;
     thresholds[group] = space.thresholds[query];
   }
   bool full = false;
-  // Appends what may be among the best of a round that was multiplied before.
-  const auto offer = [&](int round, int group, const LaneSums<kGroupQueries>& sums,
+  // Appends what may be among the best of a group that was multiplied before.
+  const auto offer = [&](int round, int group, const float(&scores)[Place::kWholeSums],
                          const float(&factors)[kRowsPerLane]) {
-    const int query = group * kGroupQueries + lane_query;
-    float scores[kRowsPerLane];
-    sum_quad<kGroupQueries>(sums, scores);
+    const int query = group * kGroupQueries + place.query;
 #pragma unroll
-    for (int i = 0; i < kRowsPerLane; ++i) {
-      const int key = tile_of(round) * kTileKeys + lane_key + 8 * i;
-      const float score = lowest_if_nan(scores[i] * factors[i]);
-      // With one query lane 0 of a quad offers its first key, lane 1 its second.
-      const bool own = kGroupQueries > 1 || block == i;
-      if (!own || key >= visible[group] || score <= thresholds[group]) continue;
+    for (int i = 0; i < Place::kWholeSums; ++i) {
+      const int row = place.first_key + i, key = tile_of(round) * kTileKeys + lane_key + 8 * row;
+      const float score = lowest_if_nan(scores[i] * (row == 0 ? factors[0] : factors[1]));
+      if (!place.own || round < rounds.begin || key >= visible[group] || score <= thresholds[group]) continue;
       const int at = atomicAdd(&space.counts[query], 1);
       space.candidates[query * args.capacity + at] = candidate(score, key);
       full |= at >= limit;
@@ -187,12 +185,13 @@ __device__ void score_run(const ScoreArgs& args, std::int64_t first_row, int fir
   // While a group is multiplied, the next round's keys are widened and those after it loaded, and the sums of the group
   // before are compared. Beyond the end the last key stands in.
   //
-  // The tensor core reads `a` while `next_a` is made, so they must not share registers: the `or` with a zero of which the
+  // The tensor core reads `a` while `next_a` is made, so they must not share registers: the addition of a zero of which the
   // assembler does not know keeps it from joining them, upon which it would let the products finish first.
   const std::uint32_t zero = space.zero;
   std::uint32_t a[kSteps][4];
-  float factors[kRowsPerLane], last_factors[kRowsPerLane], next_factors[kRowsPerLane];
-  LaneSums<kGroupQueries> sums;
+  float factors[kRowsPerLane], last_factors[kRowsPerLane] = {}, next_factors[kRowsPerLane];
+  LaneSums<kGroupQueries> sums = {};
+  float scores[Place::kWholeSums];
 #pragma unroll
   for (int i = 0; i < kRowsPerLane; ++i) {
     factors[i] = widen_row(rows[i], i, block, space.magnitudes, a);
@@ -207,7 +206,7 @@ __device__ void score_run(const ScoreArgs& args, std::int64_t first_row, int fir
         make_room<kQueries, kThreads>(args, first, last, limit, space);
 #pragma unroll
         for (int group = 0; group < kGroups; ++group)
-          thresholds[group] = space.thresholds[group * kGroupQueries + lane_query];
+          thresholds[group] = space.thresholds[group * kGroupQueries + place.query];
         full = false;
       }
     }
@@ -218,6 +217,7 @@ __device__ void score_run(const ScoreArgs& args, std::int64_t first_row, int fir
       begin_products<kGroupQueries>(
           a, ptx::wgmma_descriptor(space.queries[group * kGroupQueries], ptx::SmemSwizzle::k128B, 8 * kDim),
           products);
+      sum_quad<kGroupQueries>(sums, scores);
 #pragma unroll
       for (int i = 0; i < kRowsPerLane; ++i) {
         if (i * kGroups / kRowsPerLane != group) continue;
@@ -230,9 +230,9 @@ __device__ void score_run(const ScoreArgs& args, std::int64_t first_row, int fir
         }
       }
       if (group > 0) {
-        offer(round, group - 1, sums, factors);
-      } else if (round > rounds.begin) {
-        offer(round - 1, kGroups - 1, sums, last_factors);
+        offer(round, group - 1, scores, factors);
+      } else {
+        offer(round - 1, kGroups - 1, scores, last_factors);  // of no round the first time
       }
       finish_products<kGroupQueries>(products);
       sum_lane<kGroupQueries>(products, space.weights + group * kGroupQueries, sums);
@@ -244,9 +244,10 @@ __device__ void score_run(const ScoreArgs& args, std::int64_t first_row, int fir
       factors[i] = next_factors[i];
     }
 #pragma unroll
-    for (int i = 0; i < kSteps * 4; ++i) a[i / 4][i % 4] = next_a[i / 4][i % 4] | zero;
+    for (int i = 0; i < kSteps * 4; ++i) a[i / 4][i % 4] = next_a[i / 4][i % 4] + zero;
   }
-  offer(rounds.end - 1, kGroups - 1, sums, last_factors);
+  sum_quad<kGroupQueries>(sums, scores);
+  offer(rounds.end - 1, kGroups - 1, scores, last_factors);
   __syncthreads();
 }
 

@@ -61,37 +61,42 @@ __device__ inline void sum_lane(const Products<kQueries>& products, const float 
   }
 }
 
-/// The query whose scores a lane has after sum_quad. With one query all lanes of a quad have the same.
+/// What a lane has after sum_quad: whole sums of one query, for kWholeSums of its two keys.
 template <int kQueries>
-__device__ inline int query_of_lane() {
-  static_assert(kQueries == 1 || kQueries == 4);
-  const int lane = static_cast<int>(threadIdx.x);
-  return kQueries == 1 ? 0 : lane % 2 * 2 + lane / 2 % 2;
-}
+struct QuadPlace {
+  static_assert(kQueries == 1 || kQueries == 2 || kQueries == 4);
+  static constexpr int kWholeSums = kQueries == 4 ? 2 : 1;
+  int query, first_key;
+  bool own;  ///< false: another lane has the same sum
 
-/// Over the quad as (0 + 1) + (2 + 3): whole sums, of the lane's two keys for its query.
+  __device__ static QuadPlace of_lane() {
+    const int odd = static_cast<int>(threadIdx.x) % 2, upper = static_cast<int>(threadIdx.x) / 2 % 2;
+    if constexpr (kQueries == 4) return {2 * odd + upper, 0, true};
+    if constexpr (kQueries == 2) return {odd, upper, true};
+    return {0, odd, upper == 0};
+  }
+};
+
+/// Over the quad as (0 + 1) + (2 + 3). Instead of all sums everywhere, each exchange halves those that a lane is left with.
 template <int kQueries>
-__device__ inline void sum_quad(const LaneSums<kQueries>& sums, float (&whole)[kRowsPerLane]) {
-  if constexpr (kQueries == 1) {
+__device__ inline void sum_quad(const LaneSums<kQueries>& sums,
+                                float (&whole)[QuadPlace<kQueries>::kWholeSums]) {
+  constexpr int kHalf = kQueries, kQuarter = kQueries / 2;  // of the sums of two keys a query
+  const bool odd = threadIdx.x % 2 != 0, upper = threadIdx.x / 2 % 2 != 0;
+  const auto sum = [&](int at) { return sums[at / kRowsPerLane][at % kRowsPerLane]; };
+  float half[kHalf];
 #pragma unroll
-    for (int i = 0; i < kRowsPerLane; ++i) {
-      const float pair = sums[0][i] + __shfl_xor_sync(kAllLanes, sums[0][i], 1);
-      whole[i] = pair + __shfl_xor_sync(kAllLanes, pair, 2);
-    }
+  for (int i = 0; i < kHalf; ++i) {
+    const float given = odd ? sum(i) : sum(kHalf + i);
+    half[i] = (odd ? sum(kHalf + i) : sum(i)) + __shfl_xor_sync(kAllLanes, given, 1);
+  }
+  if constexpr (kQuarter == 0) {
+    whole[0] = half[0] + __shfl_xor_sync(kAllLanes, half[0], 2);
   } else {
-    // Instead of all sums everywhere, each exchange halves the queries that a lane is left with.
-    const int lane = static_cast<int>(threadIdx.x);
-    const bool odd = lane % 2 != 0, upper = lane / 2 % 2 != 0;
 #pragma unroll
-    for (int i = 0; i < kRowsPerLane; ++i) {
-      float pairs[2];
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const float given = odd ? sums[j][i] : sums[2 + j][i];
-        pairs[j] = (odd ? sums[2 + j][i] : sums[j][i]) + __shfl_xor_sync(kAllLanes, given, 1);
-      }
-      const float given = upper ? pairs[0] : pairs[1];
-      whole[i] = (upper ? pairs[1] : pairs[0]) + __shfl_xor_sync(kAllLanes, given, 2);
+    for (int i = 0; i < kQuarter; ++i) {
+      const float given = upper ? half[i] : half[kQuarter + i];
+      whole[i] = (upper ? half[kQuarter + i] : half[i]) + __shfl_xor_sync(kAllLanes, given, 2);
     }
   }
 }

@@ -20,6 +20,8 @@ constexpr int kSliceInputs = 128;
 constexpr int kStagingBytes = 8192;
 /// Of weights with few outputs: otherwise a decode step would leave most of the chip idle. (The last may be empty.)
 constexpr int kMaxSegments = 8;
+/// From here on every SM has outputs of its own, and K is one segment.
+constexpr std::int64_t kManyOutputs = 8192;
 
 /// One launch, as asked for.
 struct Bf16Work {

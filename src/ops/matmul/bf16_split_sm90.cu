@@ -214,6 +214,10 @@ __global__ void __launch_bounds__(kThreads, 1) bf16_split(const __grid_constant_
   ptx::cluster_sync();  // nobody leaves while the other reads its sums
 }
 
+/// What a round of blocks takes beside its bytes (start, a trip to memory, the exchange of sums), in rows of half a K that an
+/// SM loads meanwhile.
+constexpr int kRoundRows = 32;
+
 /// The number of outputs of a tile that takes the least time: a block's bytes come at the pace of an SM.
 int best_tile(const Bf16Work& work, int tokens, int num_sms) {
   const std::int64_t loaded_tokens = std::min<std::int64_t>(tokens, work.num_rows);
@@ -225,7 +229,7 @@ int best_tile(const Bf16Work& work, int tokens, int num_sms) {
     for (const Bf16Work::Output& output : work.outputs) {
       blocks += kPair * token_tiles * ((output.weight->rows + tile - 1) / tile);
     }
-    const std::int64_t time = (blocks + num_sms - 1) / num_sms * (tile + loaded_tokens);
+    const std::int64_t time = (blocks + num_sms - 1) / num_sms * (tile + loaded_tokens + kRoundRows);
     if (time < best_time) {
       best_time = time;
       best = tile;

@@ -12,9 +12,6 @@ namespace {
 
 constexpr int kBoxBytes = 128;  // of a row of x or y: the span of the swizzle
 
-/// From here on every SM has outputs of its own.
-constexpr std::int64_t kManyOutputs = 8192;
-
 bool aligned(const void* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; }
 
 }  // namespace

@@ -1,145 +1,25 @@
-// A row belongs to as few warps as can hold it, 16 values a lane, and shares its block with others if it is short. The
-// number of warps, hence the order of the sum, depends on the row's width alone.
-
-#include "base/check.h"
-#include "cuda/bf16_vector.cuh"
 #include "cuda/cuda_context.h"
 #include "cuda/kernel_launch.h"
-#include "cuda/ptx/grid_dependency.h"
-#include "cuda/row_quantise.cuh"
-#include "cuda/warp_reduce.cuh"
-#include "ops/rms_norm/inverse_rms.cuh"
-#include "ops/rms_norm/rms_norm.h"
+#include "ops/rms_norm/rms_norm_rows.cuh"
 
 namespace baleen {
 namespace {
 
-constexpr int kValues = 8;  // of a thread at a time
-constexpr int kPieces = 2;  // of eight values, of a thread
-constexpr int kWarpWidth = kValues * kPieces * kWarpLanes;
-constexpr int kMaxWarps = 32;  // of a row
-constexpr int kFullBlock = 8;  // warps of a block, where a row has fewer
-constexpr int kMaxWidth = kWarpWidth * kMaxWarps;
+using namespace rms_norm_rows;
 
-struct RmsNormKernelArgs {
-  const std::uint16_t* x;
-  std::int64_t x_stride;
-  const float* weight;  // null: stepwise rounding
-  float eps;
-  std::uint16_t* y;
-  std::int64_t y_stride;
-  Fp8Rows y_fp8;
-  std::int64_t num_rows;
-  int width;
-  int row_warps;
-};
-
-/// Over the warps of a row, in a fixed order; every thread gets it.
-__device__ float row_sum(float value, int row_warps) {
-  value = warp_sum(value);
-  if (row_warps == 1) return value;
-  __shared__ float warp_sums[kMaxWarps];
-  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
-  if (threadIdx.x % kWarpLanes == 0) warp_sums[warp] = value;
-  __syncthreads();
-  const int first = warp / row_warps * row_warps;
-  float sum = 0.0F;
-  for (int i = 0; i < row_warps; ++i) sum += warp_sums[first + i];
-  return sum;
-}
-
-__global__ void __launch_bounds__(kMaxWarps* kWarpLanes)
-    rms_norm_kernel(const __grid_constant__ RmsNormKernelArgs args) {
+__global__ void __launch_bounds__(kMaxWarps* kWarpLanes) rms_norm_kernel(const __grid_constant__ Rows rows) {
   ptx::launch_next_kernel();
-  const int row_threads = args.row_warps * kWarpLanes;
-  const int rows_per_block = static_cast<int>(blockDim.x) / row_threads;
-  const std::int64_t row_here =
-      std::int64_t{blockIdx.x} * rows_per_block + static_cast<int>(threadIdx.x) / row_threads;
-  const bool exists = row_here < args.num_rows;
-  const std::int64_t row = exists ? row_here : args.num_rows - 1;
-  const int stride = kValues * row_threads;
-  const int first = kValues * (static_cast<int>(threadIdx.x) % row_threads);
-  const std::uint16_t* const x = args.x + row * args.x_stride;
-  const bool step_by_step = args.weight == nullptr;
-
-  float4 weight[kPieces][2] = {};
-#pragma unroll
-  for (int i = 0; i < kPieces; ++i) {
-    const int column = first + i * stride;
-    if (step_by_step || column >= args.width) continue;
-    weight[i][0] = *reinterpret_cast<const float4*>(args.weight + column);
-    weight[i][1] = *reinterpret_cast<const float4*>(args.weight + column + 4);
-  }
-  ptx::wait_for_previous_kernel();
-
-  uint4 words[kPieces] = {};
-  float sum = 0.0F;
-#pragma unroll
-  for (int i = 0; i < kPieces; ++i) {
-    const int column = first + i * stride;
-    if (column < args.width) words[i] = *reinterpret_cast<const uint4*>(x + column);
-  }
-#pragma unroll
-  for (int i = 0; i < kPieces; ++i) {
-    float values[kValues];
-    unpack_bf16(words[i], values);
-    if (step_by_step) {
-      sum += sum_of_rounded_squares(values);
-    } else {
-#pragma unroll
-      for (const float value : values) sum = fmaf(value, value, sum);
-    }
-  }
-  sum = row_sum(sum, args.row_warps);
-  const float inverse = step_by_step ? inverse_rms_step_by_step(sum, args.width, args.eps)
-                                     : inverse_rms(sum, args.width, args.eps);
-
-#pragma unroll
-  for (int i = 0; i < kPieces; ++i) {
-    if (i * stride >= args.width) break;
-    const int column = first + i * stride;
-    const bool valid = exists && column < args.width;
-    float values[kValues];
-    unpack_bf16(words[i], values);
-#pragma unroll
-    for (float& value : values) value *= inverse;
-    if (!step_by_step) {
-      const float4 low = weight[i][0], high = weight[i][1];
-      const float weights[kValues] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-#pragma unroll
-      for (int c = 0; c < kValues; ++c) values[c] *= weights[c];
-    }
-    const uint4 rounded = pack_bf16(values);
-    if (valid) *reinterpret_cast<uint4*>(args.y + row * args.y_stride + column) = rounded;
-    if (args.y_fp8.codes != nullptr) {
-      unpack_bf16(rounded, values);
-      const Fp8Piece<kValues> piece = quantise_fp8_block(values);
-      if (valid) store_fp8_piece(args.y_fp8, row, args.width, column, piece);
-    }
-  }
+  norm_rows(rows, blockIdx.x);
 }
 
 }  // namespace
 
 void rms_norm_sm90(const RmsNormArgs& args, CudaContext& context) {
-  const std::int64_t num_rows = args.x.extent(0), width = args.x.extent(1);
-  BALEEN_CHECK(args.precision == Precision::kReleased);
-  BALEEN_CHECK(args.y.extent(0) == num_rows && args.y.extent(1) == width);
-  BALEEN_CHECK(width % kValues == 0 && width <= kMaxWidth);
-  BALEEN_CHECK(args.x.stride(0) % kValues == 0 && args.y.stride(0) % kValues == 0);
-  BALEEN_CHECK(args.weight.empty() || static_cast<std::int64_t>(args.weight.size()) == width);
-  BALEEN_CHECK(!args.y_fp8 || width % kFp8RowBlock == 0);
-  if (num_rows == 0) return;
-  const int row_warps = static_cast<int>((width + kWarpWidth - 1) / kWarpWidth);
-  const int rows_per_block = row_warps < kFullBlock ? kFullBlock / row_warps : 1;
-  const std::int64_t blocks = (num_rows + rows_per_block - 1) / rows_per_block;
-  launch_kernel(
-      "rms_norm", rms_norm_kernel,
-      {.grid = dim3(static_cast<unsigned>(blocks)), .threads = rows_per_block * row_warps * kWarpLanes},
-      context.stream,
-      RmsNormKernelArgs{args.x.bf16().data(), args.x.stride(0),
-                        args.weight.empty() ? nullptr : args.weight.data(), args.eps, args.y.bf16().data(),
-                        args.y.stride(0), args.y_fp8, num_rows, static_cast<int>(width), row_warps});
+  const Rows rows = rows_of(args);
+  if (rows.num_rows == 0) return;
+  launch_kernel("rms_norm", rms_norm_kernel,
+                {.grid = dim3(static_cast<unsigned>(rows.blocks())), .threads = rows.block_threads()},
+                context.stream, rows);
 }
 
 }  // namespace baleen

@@ -1,5 +1,6 @@
-// A warp a row, an expert in 32 to a lane: scores in registers, the k largest one after the other by two reductions of the
-// warp in integers. Floats are compared as ordered integers, so that equals are equals and the lower id is found without doubt.
+// A block a row, a thread an expert. Who is chosen, an expert finds out alone: its place is the number of experts with a
+// larger key (or an equal one and a lower id). That is more comparisons than a search needs, but hardly any code: with a
+// token or two most of a kernel's time goes by while instructions are fetched that nobody has run since the layer before.
 
 #include <algorithm>
 
@@ -15,8 +16,8 @@ namespace baleen {
 namespace {
 
 constexpr int kMaxExperts = 512;
-constexpr int kMaxSelected = kWarpLanes;  // a lane each
-constexpr int kRowsPerBlock = 4;
+constexpr int kMaxWarps = kMaxExperts / kWarpLanes;
+constexpr int kMaxSelected = kWarpLanes;
 
 struct RouteParams {
   const float* logits;
@@ -39,151 +40,125 @@ struct RouteParams {
   DeviceBatch batch;
 };
 
-/// kSlots values of a lane: experts lane, lane + 32, ...
-template <int kSlots>
-__device__ void score(const RouteParams& p, float (&scores)[kSlots]) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
-  if (p.scoring == RouteScoring::kSoftmax) {
-    float largest = -INFINITY;
-#pragma unroll
-    for (int i = 0; i < kSlots; ++i) {
-      if (lane + i * kWarpLanes < p.num_experts) largest = fmaxf(largest, scores[i]);
-    }
-    largest = warp_max(largest);
-    float sum = 0.0F;
-#pragma unroll
-    for (int i = 0; i < kSlots; ++i) {
-      scores[i] = expf(scores[i] - largest);
-      if (lane + i * kWarpLanes < p.num_experts) sum += scores[i];
-    }
-    sum = warp_sum(sum);
-#pragma unroll
-    for (int i = 0; i < kSlots; ++i) scores[i] /= sum;
-    return;
-  }
-#pragma unroll
-  for (int i = 0; i < kSlots; ++i) {
-    const float z = scores[i];
-    constexpr float kLinearAbove = 20.0F;
-    scores[i] = p.scoring == RouteScoring::kSigmoid ? 1.0F / (1.0F + expf(-z))
-                                                    : sqrtf(z > kLinearAbove ? z : log1pf(expf(z)));
-  }
+/// Of the values of all threads; every thread gets it. Ends with a barrier behind the reads.
+template <class Combine, class OfWarp>
+__device__ float over_block(float value, Combine combine, OfWarp of_warp) {
+  __shared__ float of_warps[kMaxWarps];
+  value = of_warp(value);
+  if (threadIdx.x % kWarpLanes == 0) of_warps[threadIdx.x / kWarpLanes] = value;
+  __syncthreads();
+  float all = of_warps[0];
+#pragma unroll 1
+  for (int warp = 1; warp < static_cast<int>(blockDim.x) / kWarpLanes; ++warp)
+    all = combine(all, of_warps[warp]);
+  __syncthreads();
+  return all;
 }
 
-/// Takes the experts outside the num_groups_kept best groups out of the choice. `keys` of the warp: room for E floats.
-template <int kSlots>
-__device__ void drop_groups(const RouteParams& p, float* keys, std::uint32_t (&order)[kSlots]) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
-  const int size = p.num_experts / p.num_groups;
-#pragma unroll
-  for (int i = 0; i < kSlots; ++i) {
-    if (lane + i * kWarpLanes < p.num_experts) keys[lane + i * kWarpLanes] = float_of_order(order[i]);
+/// By the whole block. `exists`: the thread has an expert.
+__device__ float score(RouteScoring scoring, float z, bool exists) {
+  if (scoring == RouteScoring::kSoftmax) {
+    const float largest = over_block(
+        exists ? z : -INFINITY, [](float a, float b) { return fmaxf(a, b); },
+        [](float x) { return warp_max(x); });
+    const float weight = exists ? expf(z - largest) : 0.0F;
+    return weight / over_block(
+                        weight, [](float a, float b) { return a + b; }, [](float x) { return warp_sum(x); });
   }
-  __syncwarp();
-  // Sum of the two largest keys of a group (of the only one in a group of one).
-  const auto group_key = [&](int group) {
-    float first = -INFINITY, second = -INFINITY;
-    for (int e = group * size; e < (group + 1) * size; ++e) {
-      second = fmaxf(second, fminf(first, keys[e]));
-      first = fmaxf(first, keys[e]);
-    }
-    const float sum = size > 1 ? first + second : first;
-    return isnan(sum) ? -INFINITY : sum;
-  };
-#pragma unroll
-  for (int i = 0; i < kSlots; ++i) {
-    const int expert = lane + i * kWarpLanes;
-    if (expert >= p.num_experts) continue;
-    const int group = expert / size;
-    const float mine = group_key(group);
+  constexpr float kLinearAbove = 20.0F;
+  return scoring == RouteScoring::kSigmoid ? 1.0F / (1.0F + expf(-z))
+                                           : sqrtf(z > kLinearAbove ? z : log1pf(expf(z)));
+}
+
+/// Sum of the two largest keys of a group (of the only one in a group of one).
+__device__ float group_key(const std::uint32_t* keys, int size) {
+  float first = -INFINITY, second = -INFINITY;
+#pragma unroll 1
+  for (int i = 0; i < size; ++i) {
+    const float key = float_of_order(keys[i]);
+    second = fmaxf(second, fminf(first, key));
+    first = fmaxf(first, key);
+  }
+  const float sum = size > 1 ? first + second : first;
+  return isnan(sum) ? -INFINITY : sum;
+}
+
+/// By the whole block: takes the experts outside the num_groups_kept best groups out of the choice. `keys` [E]; `group_keys`:
+/// room for as many.
+__device__ void drop_groups(const RouteParams& p, std::uint32_t* keys, float* group_keys) {
+  const int thread = static_cast<int>(threadIdx.x), size = p.num_experts / p.num_groups;
+  if (thread < p.num_groups) group_keys[thread] = group_key(keys + thread * size, size);
+  __syncthreads();
+  if (thread < p.num_experts) {
+    const int group = thread / size;
+    const float mine = group_keys[group];
     int before = 0;
+#pragma unroll 1
     for (int other = 0; other < p.num_groups; ++other) {
-      const float key = group_key(other);
+      const float key = group_keys[other];
       before += key > mine || (other < group && key == mine) ? 1 : 0;
     }
-    if (before >= p.num_groups_kept) order[i] = kBelowAllFloats;
+    if (before >= p.num_groups_kept) keys[thread] = kBelowAllFloats;
   }
+  __syncthreads();
 }
 
-/// The expert of the largest key, the lower id of equals, to all lanes; it is taken out.
-template <int kSlots>
-__device__ int take_best(std::uint32_t (&order)[kSlots]) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
-  std::uint32_t best = order[0];
-  int slot = 0;
-#pragma unroll
-  for (int i = 1; i < kSlots; ++i) {
-    if (order[i] > best) best = order[i], slot = i;
+/// The thread's place among all keys, falling, equals by rising id.
+__device__ int place_of(const std::uint32_t* keys, int num_experts) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const std::uint32_t mine = keys[thread];
+  int place = 0;
+#pragma unroll 4
+  for (int other = 0; other < num_experts; ++other) {
+    const std::uint32_t key = keys[other];
+    place += key > mine || (key == mine && other < thread) ? 1 : 0;
   }
-  const std::uint32_t largest = __reduce_max_sync(kAllLanes, best);
-  const unsigned mine = best == largest ? static_cast<unsigned>(lane + slot * kWarpLanes) : kMaxExperts;
-  const auto id = static_cast<int>(__reduce_min_sync(kAllLanes, mine));
-#pragma unroll
-  for (int i = 0; i < kSlots; ++i) {
-    if (lane + i * kWarpLanes == id) order[i] = kBelowAllFloats;
-  }
-  return id;
+  return place;
 }
 
-template <int kSlots>
-__global__ void __launch_bounds__(kRowsPerBlock* kWarpLanes)
-    route_kernel(const __grid_constant__ RouteParams p) {
-  __shared__ float row_values[kRowsPerBlock][kSlots * kWarpLanes];
+__global__ void __launch_bounds__(kMaxExperts) route_kernel(const __grid_constant__ RouteParams p) {
+  __shared__ float scores[kMaxExperts];
+  __shared__ float group_keys[kMaxExperts];
+  __shared__ std::uint32_t keys[kMaxExperts];
+  __shared__ int chosen[kMaxSelected];
   ptx::launch_next_kernel();
-  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes,
-            warp = static_cast<int>(threadIdx.x) / kWarpLanes;
-  const int row = static_cast<int>(blockIdx.x) * kRowsPerBlock + warp;
-  float bias[kSlots];
-#pragma unroll
-  for (int i = 0; i < kSlots; ++i) {
-    const int expert = lane + i * kWarpLanes;
-    bias[i] = p.bias != nullptr && expert < p.num_experts ? p.bias[expert] : 0.0F;
-  }
+  const int thread = static_cast<int>(threadIdx.x);
+  const std::int64_t row = blockIdx.x;
+  const bool exists = thread < p.num_experts;
+  const float bias = p.bias != nullptr && exists ? p.bias[thread] : 0.0F;
   ptx::wait_for_previous_kernel();
-  if (row >= p.batch.num_rows) return;
 
-  const int position = p.batch.positions[row];
-  float scores[kSlots];
-#pragma unroll
-  for (int i = 0; i < kSlots; ++i) {
-    const int expert = lane + i * kWarpLanes;
-    scores[i] = expert < p.num_experts ? p.logits[row * p.logits_stride + expert] : 0.0F;
-  }
+  const float logit = exists ? p.logits[row * p.logits_stride + thread] : 0.0F;
   std::int32_t* ids = p.ids + row * p.ids_stride;
   float* weights = p.weights + row * p.weights_stride;
-  if (position < 0) {
-    if (lane < p.num_selected) ids[lane] = -1, weights[lane] = 0.0F;
+  if (p.batch.positions[row] < 0) {
+    if (thread < p.num_selected) ids[thread] = -1, weights[thread] = 0.0F;
     return;
   }
-  score(p, scores);
-
-  int id = 0;  // of this lane's choice
-  if (p.hash_table != nullptr) {
-    if (lane < p.num_selected) id = p.hash_table[p.batch.tokens[row] * p.hash_stride + lane];
-  } else {
-    std::uint32_t order[kSlots];
-#pragma unroll
-    for (int i = 0; i < kSlots; ++i) {
-      const float key = p.bias != nullptr ? scores[i] + bias[i] : scores[i];
-      order[i] = lane + i * kWarpLanes < p.num_experts ? order_of_float(isnan(key) ? -INFINITY : key)
-                                                       : kBelowAllFloats;
-    }
-    if (p.num_groups_kept < p.num_groups) drop_groups(p, row_values[warp], order);
-    for (int choice = 0; choice < p.num_selected; ++choice) {
-      const int best = take_best(order);
-      if (lane == choice) id = best;
-    }
+  const float own_score = score(p.scoring, logit, exists);
+  if (exists) {
+    const float key = own_score + bias;
+    scores[thread] = own_score;
+    keys[thread] = order_of_float(isnan(key) ? -INFINITY : key);
   }
-  __syncwarp();
-#pragma unroll
-  for (int i = 0; i < kSlots; ++i) row_values[warp][lane + i * kWarpLanes] = scores[i];
-  __syncwarp();
-  const float chosen = row_values[warp][id];
+  __syncthreads();
+  if (p.hash_table != nullptr) {
+    if (thread < p.num_selected) {
+      chosen[thread] = p.hash_table[p.batch.tokens[row] * p.hash_stride + thread];
+    }
+  } else {
+    if (p.num_groups_kept < p.num_groups) drop_groups(p, keys, group_keys);
+    const int place = exists ? place_of(keys, p.num_experts) : p.num_selected;
+    if (place < p.num_selected) chosen[place] = thread;
+  }
+  __syncthreads();
+  if (thread >= p.num_selected) return;
   float sum = 0.0F;
-  for (int choice = 0; choice < p.num_selected; ++choice) sum += __shfl_sync(kAllLanes, chosen, choice);
-  if (lane >= p.num_selected) return;
-  ids[lane] = id;
-  weights[lane] = (p.normalise ? chosen / sum : chosen) * p.scale;
+#pragma unroll 1
+  for (int i = 0; i < p.num_selected; ++i) sum += scores[chosen[i]];
+  const int id = chosen[thread];
+  ids[thread] = id;
+  weights[thread] = (p.normalise ? scores[id] / sum : scores[id]) * p.scale;
   if (p.load != nullptr) atomicAdd(p.load + id, 1ULL);
 }
 
@@ -219,14 +194,11 @@ void route_sm90(const RouteArgs& args, CudaContext& context) {
       .weights_stride = args.weights.stride(0),
       .load = args.load.empty() ? nullptr : reinterpret_cast<unsigned long long*>(args.load.data()),
       .batch = context.batch};
-  const auto launch = [&](auto kernel) {
-    launch_kernel("route", kernel,
-                  {.grid = dim3(static_cast<unsigned>((num_rows + kRowsPerBlock - 1) / kRowsPerBlock)),
-                   .threads = kRowsPerBlock * kWarpLanes},
-                  context.stream, params);
-  };
-  num_experts <= kMaxExperts / 2 ? launch(route_kernel<kMaxExperts / 2 / kWarpLanes>)
-                                 : launch(route_kernel<kMaxExperts / kWarpLanes>);
+  // At least as many threads as there are places to be written.
+  const auto threads = static_cast<int>((std::max<std::int64_t>(num_experts, kMaxSelected) + kWarpLanes - 1) /
+                                        kWarpLanes * kWarpLanes);
+  launch_kernel("route", route_kernel, {.grid = dim3(static_cast<unsigned>(num_rows)), .threads = threads},
+                context.stream, params);
 }
 
 }  // namespace baleen

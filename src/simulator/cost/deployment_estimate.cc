@@ -40,7 +40,7 @@ std::int64_t memory_bytes(const SimulatedModel& model, const ParallelPlan& plan,
 }  // namespace
 
 double prefill_seconds(const SimulatedModel& model, const ParallelPlan& plan, const ServingLoad& load,
-                       const DeviceProfile& device) {
+                       const DeviceProfile& device, PrefillGroups groups) {
   const auto found =
       static_cast<std::int64_t>(static_cast<double>(load.prompt_tokens) * load.prefix_cache_hit_rate);
   const std::int64_t tokens = load.prompt_tokens - found;
@@ -50,6 +50,7 @@ double prefill_seconds(const SimulatedModel& model, const ParallelPlan& plan, co
     const Workload work{.num_queries = plan.dp,
                         .query_length = chunk,
                         .context_length = context,
+                        .active_groups = groups == PrefillGroups::kOne ? 1 : plan.dp,
                         .imbalance = load.imbalance,
                         .hash_imbalance = load.hash_imbalance};
     return estimate_step(model, plan, work, device).seconds;
@@ -61,30 +62,30 @@ double prefill_seconds(const SimulatedModel& model, const ParallelPlan& plan, co
   return static_cast<double>(tokens) / static_cast<double>(chunk) * (first + last) / 2;
 }
 
+double tokens_per_step(const ServingLoad& load) { return decode_workload(load).tokens_per_step(); }
+
 StepEstimate decode_step(const SimulatedModel& model, const ParallelPlan& plan, const ServingLoad& load,
                          const DeviceProfile& device) {
   return estimate_step(model, plan, decode_workload(load), device);
 }
 
-DeploymentEstimate steady_state(const ServingLoad& load, std::int64_t num_groups, double prefill_seconds,
-                                const StepEstimate& step) {
-  const double tokens_per_step = decode_workload(load).tokens_per_step();
+DeploymentEstimate steady_state(const ServingLoad& load, double prefill_seconds, const StepEstimate& step) {
+  const double tokens_a_step = tokens_per_step(load);
   const auto requests = static_cast<double>(load.concurrency);
-  const double group = std::max(1.0, requests / static_cast<double>(num_groups));
   const auto reply = static_cast<double>(load.reply_tokens);
   DeploymentEstimate estimate{
       .prefill_seconds = prefill_seconds,
       .step_seconds = step.seconds,
-      .tpot_seconds = step.seconds / tokens_per_step + (group - 1) * prefill_seconds / reply,
+      .tpot_seconds = step.seconds / tokens_a_step + (requests - 1) * prefill_seconds / reply,
       .tokens_in_flight = requests,
       .memory_bytes = step.memory_bytes,
       .device_memory_bytes = step.device_memory_bytes};
   const double cycle = prefill_seconds + reply * estimate.tpot_seconds;
   estimate.requests_per_second = requests / cycle;
   // Prompts queue for the time that is theirs: a server of constant service time.
-  const double busy = (group - 1) * prefill_seconds / cycle;
+  const double busy = (requests - 1) * prefill_seconds / cycle;
   const double wait = prefill_seconds * busy / (2 * (1 - busy));
-  estimate.ttft_seconds = prefill_seconds + wait + (group > 1 ? step.seconds / 2 : 0);
+  estimate.ttft_seconds = prefill_seconds + wait + (requests > 1 ? step.seconds / 2 : 0);
   return estimate;
 }
 
@@ -92,6 +93,7 @@ DeploymentEstimate estimate_deployment(const SimulatedModel& model, const Parall
                                        const ServingLoad& load, const DeviceProfile& device) {
   ServingLoad running = load;
   std::int64_t low = 0, high = load.concurrency;  // the most requests that fit
+  if (load.max_running > 0) high = std::min(high, load.max_running);
   while (low < high) {
     running.concurrency = low + (high - low + 1) / 2;
     if (memory_bytes(model, plan, running, device) <= device.memory_bytes) {
@@ -101,8 +103,9 @@ DeploymentEstimate estimate_deployment(const SimulatedModel& model, const Parall
     }
   }
   running.concurrency = std::max<std::int64_t>(1, low);
-  DeploymentEstimate estimate = steady_state(running, plan.dp, prefill_seconds(model, plan, running, device),
-                                             decode_step(model, plan, running, device));
+  DeploymentEstimate estimate =
+      steady_state(running, prefill_seconds(model, plan, running, device, PrefillGroups::kOne),
+                   decode_step(model, plan, running, device));
   estimate.memory_bytes = memory_bytes(model, plan, running, device);
   const auto waiting = static_cast<double>(load.concurrency - running.concurrency);
   estimate.ttft_seconds += waiting / estimate.requests_per_second;

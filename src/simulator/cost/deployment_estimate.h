@@ -1,10 +1,14 @@
 /// A deployment in its steady state: so many requests at a time, each a prompt and a reply.     (source: simulation 9, 11)
 ///
-/// Each data-parallel group keeps g requests. In the time in which one of them is prefilled and decoded, so are g - 1 others:
-/// prompts go in between steps of decoding, which makes every token wait for its share of them.
+/// While one request is decoded, all others are prefilled once: prompts go in between steps of decoding, and every token
+/// waits for its share of them.
 ///
-///     time per token = step / tokens a step + (g - 1) prefill / reply length
+///     time per token = step / tokens a step + (requests - 1) prefill / reply length
 ///     cycle          = prefill + reply length x time per token;    requests/s = requests at a time / cycle
+///
+/// Data-parallel groups share their experts, so a step of one is a step of all. Requests end, and prompts begin, when they
+/// will: a prompt in one group finds the others without one, and they wait for it. Only instances that do nothing but
+/// prefill have prompts for all groups at once.
 ///
 /// The serving simulation (simulator/serving) has the real scheduler instead; this is what a search can afford.
 #pragma once
@@ -21,6 +25,8 @@ struct ServingLoad {
   std::int64_t prompt_tokens = 8192;
   std::int64_t reply_tokens = 1024;
   std::int64_t concurrency = 1;  ///< requests at a time, over all devices
+  std::int64_t max_running =
+      0;  ///< of them that an engine lets run, the others wait; 0: as many as memory holds
   std::int64_t num_mtp_tokens = 0;
   std::vector<double> mtp_acceptance;    ///< as in `Workload`
   std::int64_t max_batch_tokens = 8192;  ///< of a step of prefill, of one data-parallel group
@@ -43,10 +49,16 @@ struct DeploymentEstimate {
   [[nodiscard]] bool fits() const { return memory_bytes <= device_memory_bytes; }
 };
 
-/// Time to process a prompt of `tokens` by itself on each data-parallel group at once, in chunks of at most
-/// max_batch_tokens.
+/// Which data-parallel groups have a prompt when one has.
+enum class PrefillGroups : std::uint8_t { kOne, kAll };
+
+/// Time to process a prompt, or one for each group, in chunks of at most max_batch_tokens.
 [[nodiscard]] double prefill_seconds(const SimulatedModel& model, const ParallelPlan& plan,
-                                     const ServingLoad& load, const DeviceProfile& device);
+                                     const ServingLoad& load, const DeviceProfile& device,
+                                     PrefillGroups groups);
+
+/// Tokens that a step of decoding yields for each request on average.
+[[nodiscard]] double tokens_per_step(const ServingLoad& load);
 
 /// A step of decoding in the middle of replies.
 [[nodiscard]] StepEstimate decode_step(const SimulatedModel& model, const ParallelPlan& plan,
@@ -58,7 +70,7 @@ struct DeploymentEstimate {
                                                      const ServingLoad& load, const DeviceProfile& device);
 
 /// The same of times that are known.
-[[nodiscard]] DeploymentEstimate steady_state(const ServingLoad& load, std::int64_t num_groups,
-                                              double prefill_seconds, const StepEstimate& step);
+[[nodiscard]] DeploymentEstimate steady_state(const ServingLoad& load, double prefill_seconds,
+                                              const StepEstimate& step);
 
 }  // namespace baleen

@@ -7,7 +7,7 @@ namespace baleen {
 namespace {
 
 GraphOptions graph_options(const DeviceProfile& device) {
-  return device.is_cpu ? GraphOptions{.activations = ElementType::kF32, .fuses = false} : GraphOptions{};
+  return {.activations = device.is_cpu ? ElementType::kF32 : ElementType::kBf16, .fuses = device.fuses};
 }
 
 /// Operations one after the other; with two micro-batches what one of them sends hides behind what the other computes.

@@ -1,5 +1,7 @@
 #include "simulator/cost/time_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -16,6 +18,8 @@ double all_reduce_seconds(double ranks, double bytes, double latency, double rat
   const double one_shot = latency + (ranks - 1) * bytes / rate;
   return std::min({ring, tree, one_shot});
 }
+
+double padded(double count, double tile) { return std::ceil(count / tile) * tile; }
 
 }  // namespace
 
@@ -63,7 +67,10 @@ double TimeModel::matrix_rate(MathFormat format) const {
 }
 
 OpTime TimeModel::operation_time(const GraphOp& op) const {
-  const EfficiencyPoint efficiency = profile_.efficiency_of(op.name, op.num_rows);
+  // Attention may have a table for its number of heads.
+  const std::string by_heads = fmt::format("{}/{:.0f}", op.name, op.num_heads);
+  const std::string_view name = profile_.operations.contains(by_heads) ? std::string_view(by_heads) : op.name;
+  const EfficiencyPoint efficiency = profile_.efficiency_of(name, op.num_rows);
   OpTime time;
   double matrix = 0;
   for (std::size_t f = 0; f < op.cost.flops.size(); ++f) {
@@ -71,7 +78,7 @@ OpTime TimeModel::operation_time(const GraphOp& op) const {
   }
   matrix /= efficiency.compute;
   const double scalar = op.cost.scalar_ops / (profile_.scalar_ops_per_second * efficiency.scalar);
-  const auto known = profile_.operations.find(op.name);
+  const auto known = profile_.operations.find(name);
   const bool overlaps = known != profile_.operations.end() && known->second.overlaps_scalar;
   double waves = 1;
   if (known != profile_.operations.end() && known->second.rows_per_tile > 0 && profile_.num_units > 0) {
@@ -79,11 +86,14 @@ OpTime TimeModel::operation_time(const GraphOp& op) const {
     const auto units = static_cast<double>(profile_.num_units);
     if (tiles > units) waves = std::ceil(tiles / units) * units / tiles;
   }
+  if (known != profile_.operations.end() && known->second.heads_per_tile > 0 && op.num_heads > 0)
+    waves *= padded(op.num_heads, known->second.heads_per_tile) / op.num_heads;
   time.compute_seconds = (overlaps ? std::max(matrix, scalar) : matrix + scalar) * waves;
   time.memory_seconds = op.cost.total_bytes() / (profile_.memory_bytes_per_second * efficiency.memory);
   time.static_seconds = efficiency.static_seconds >= 0 ? efficiency.static_seconds
                         : graph_                       ? profile_.graph_seconds
                                                        : profile_.eager_seconds;
+  time.static_seconds *= op.num_kernels;
   const double work = std::max(time.compute_seconds, time.memory_seconds);
   time.seconds = time.static_seconds + work;
   time.bound = time.static_seconds > work                    ? Bound::kLatency

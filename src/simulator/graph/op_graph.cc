@@ -53,6 +53,11 @@ class StepRecorder {
       gather(graph_.num_logit_rows);
       choose(graph_.num_logit_rows, false);
     }
+    if (workload_.trains && model_.config().num_nextn_predict_layers > 0) {
+      device_.enter(GraphPart::kDraft);
+      static_cast<void>(forward_.run_mtp(step.view(), streams, 0));
+      choose(graph_.num_logit_rows, true);
+    }
     if (!workload_.decode || workload_.num_mtp_tokens == 0) return;
     // The MTP block follows over the rows of the step, then chains drafts, one row a sequence.
     device_.enter(GraphPart::kDraft);

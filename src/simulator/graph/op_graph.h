@@ -35,7 +35,10 @@ struct GraphOp {
   std::string detail;       ///< which one, or its arguments' shapes: "wq_a wkv [4096 x 4096 -> 1536]"
   std::int64_t block = -1;  ///< layer or MTP block; -1: none
   GraphPart part = GraphPart::kLayers;
-  double num_rows = 0;    ///< tokens that it works on: how well a kernel does depends on it
+  double num_rows = 0;  ///< tokens that it works on: how well a kernel does depends on it
+  /// Kernels that do it where nothing is fused: an operation on several weights has one for each.
+  int num_kernels = 1;
+  double num_heads = 0;   ///< that attention works on; 0: no heads
   OpCost cost;            ///< of an operation
   Collective collective;  ///< of a message
 

@@ -14,6 +14,9 @@ namespace {
 /// travels once to each rank that it visits.
 constexpr std::int64_t kMostTokensByVisit = 256;
 
+/// Dispatch, first products, SwiGLU, second product, combination; of the shared expert the three in the middle.
+constexpr int kRoutedKernels = 5, kSharedKernels = 3;
+
 std::string shape(const WeightMatrix& weight) { return fmt::format("[{} -> {}]", weight.cols, weight.rows); }
 
 /// The same argument over its first rows.
@@ -54,12 +57,13 @@ RecordingDevice::RecordingDevice(const RankModel& model, const Workload& workloa
     : model_(model), plan_(model.plan()), workload_(workload), options_(options), graph_(graph) {}
 
 void RecordingDevice::add(std::string_view operation, std::string detail, std::int64_t num_rows,
-                          const OpCost& cost) {
+                          const OpCost& cost, int num_kernels) {
   graph_.ops.push_back({.name = operation,
                         .detail = std::move(detail),
                         .block = block_,
                         .part = part_,
                         .num_rows = static_cast<double>(num_rows),
+                        .num_kernels = options_.fuses ? 1 : num_kernels,
                         .cost = cost});
 }
 
@@ -131,7 +135,7 @@ void RecordingDevice::linear(const LinearArgs& args) {
     add_message(CollectiveKind::kAllGather, plan_.tp,
                 2.0 * static_cast<double>(kept(num_rows) * args.x.extent(1)));
   }
-  add("linear", names, num_rows, linear_cost(args));
+  add("linear", names, num_rows, linear_cost(args), static_cast<int>(args.outputs.size()));
 }
 
 void RecordingDevice::rope(const RopeArgs& args) { add("rope", "", args.x.extent(0), rope_cost(args)); }
@@ -154,6 +158,7 @@ void RecordingDevice::indexer(const IndexerArgs& args) {
 void RecordingDevice::sparse_attention(const SparseAttentionArgs& args) {
   add("sparse_attention", fmt::format("{} heads, ratio {}", args.q.extent(1), args.ratio), args.q.extent(0),
       sparse_attention_cost(args));
+  graph_.ops.back().num_heads = static_cast<double>(args.q.extent(1));
 }
 
 std::int64_t RecordingDevice::output_rows(std::int64_t num_rows) const {
@@ -246,7 +251,8 @@ void RecordingDevice::experts(const ExpertsArgs& args) {
   // Ranks with the same tokens compute what they have for all of them and add up; others send tokens to where experts are.
   const bool same_tokens = plan_.dp == 1 && !plan_.sequence_parallel;
   const std::int64_t num_rows = same_tokens ? own_rows : share_of(own_rows, plan_.tp);
-  const auto all_rows = static_cast<double>(own_rows * plan_.dp);
+  const std::int64_t groups = workload_.active_groups > 0 ? workload_.active_groups : plan_.dp;
+  const auto all_rows = static_cast<double>(own_rows * groups);
   const auto chosen = static_cast<double>(c.num_experts_per_tok);
   const double visits = all_rows * chosen / static_cast<double>(plan_.ep) * (plan_.ep > 1 ? imbalance : 1);
   const double slots = static_cast<double>(plan_.local_experts(c));
@@ -266,7 +272,8 @@ void RecordingDevice::experts(const ExpertsArgs& args) {
       num_rows,
       routed_experts_cost(own, visits, visited) + shared_expert_cost(own, static_cast<double>(num_rows)) +
           combine_cost(own, same_tokens ? visits : static_cast<double>(num_rows) * chosen,
-                       static_cast<double>(num_rows)));
+                       static_cast<double>(num_rows)),
+      args.shared != nullptr ? kRoutedKernels + kSharedKernels : kRoutedKernels);
   if (!same_tokens) {
     messages_after_experts(num_rows);
     if (!plan_.sequence_parallel) {  // every rank of the tensor-parallel group goes on with all tokens
@@ -326,6 +333,7 @@ void RecordingDevice::sparse_attention_rope(const SparseAttentionArgs& args, con
   if (!options_.fuses) return Device::sparse_attention_rope(args, turn);
   add("sparse_attention_rope", fmt::format("{} heads, ratio {}", args.q.extent(1), args.ratio),
       args.q.extent(0), sparse_attention_rope_cost(args, turn));
+  graph_.ops.back().num_heads = static_cast<double>(args.q.extent(1));
 }
 
 }  // namespace baleen

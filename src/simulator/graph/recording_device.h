@@ -61,7 +61,8 @@ class RecordingDevice final : public Device {
   [[nodiscard]] OpProfile& profile() override { return profile_; }
 
  private:
-  void add(std::string_view operation, std::string detail, std::int64_t num_rows, const OpCost& cost);
+  void add(std::string_view operation, std::string detail, std::int64_t num_rows, const OpCost& cost,
+           int num_kernels = 1);
   void add_message(CollectiveKind kind, std::int64_t group_size, double bytes);
   /// Those of `rows` that a rank keeps between attention and attention.
   [[nodiscard]] std::int64_t kept(std::int64_t rows) const;

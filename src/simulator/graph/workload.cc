@@ -66,6 +66,7 @@ RankBatch rank_batch(const Workload& workload, const ParallelPlan& plan) {
         std::floor(static_cast<double>(workload.query_length) * workload.prefix_cache_hit_rate));
     part.start += found;
     part.num_tokens -= found;
+    if (workload.trains) part.num_logits = part.num_tokens;
   }
   return RankBatch(static_cast<std::size_t>(queries), part);
 }

@@ -25,7 +25,8 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
 /// An instance's plan with what does not depend on batch or drafts.
 struct PlanTimes {
   ParallelPlan plan;
-  double prefill_seconds = 0;
+  double prefill_seconds = 0;       ///< of a prompt in one group
+  double full_prefill_seconds = 0;  ///< of a prompt in each group, where nobody decodes
 };
 
 /// One plan's part of the search; results come together at the end.
@@ -53,8 +54,7 @@ class PlanSearch {
     load.concurrency = concurrency;
     load.num_mtp_tokens = drafts;
     const StepEstimate step = decode_step(model_, times.plan, load, device_);
-    const DeploymentEstimate estimate =
-        steady_state(load, times.plan.dp, alone ? 0 : times.prefill_seconds, step);
+    const DeploymentEstimate estimate = steady_state(load, alone ? 0 : times.prefill_seconds, step);
     ++result.num_evaluated;
     if (!step.fits()) {
       ++result.excluded[kNoMemory];
@@ -107,7 +107,7 @@ double transfer_seconds(const SimulatedModel& model, const DeviceProfile& device
 /// Devices shared out between instances that prefill and instances like `decoding` so that both keep pace.
 std::optional<Candidate> with_prefill_apart(Candidate decoding, const PlanTimes& prefill,
                                             const SearchOptions& options, double transfer) {
-  const double prompts_per_instance = static_cast<double>(prefill.plan.dp) / prefill.prefill_seconds;
+  const double prompts_per_instance = static_cast<double>(prefill.plan.dp) / prefill.full_prefill_seconds;
   const double replies_per_instance = decoding.tokens_per_second_per_device *
                                       static_cast<double>(decoding.plan.num_devices) /
                                       static_cast<double>(options.load.reply_tokens);
@@ -124,7 +124,7 @@ std::optional<Candidate> with_prefill_apart(Candidate decoding, const PlanTimes&
   }
   if (best == 0) return std::nullopt;
   decoding.prefill_plan = prefill.plan;
-  decoding.ttft_seconds = prefill.prefill_seconds + transfer;
+  decoding.ttft_seconds = prefill.full_prefill_seconds + transfer;
   decoding.tokens_per_second_per_device =
       best * static_cast<double>(options.load.reply_tokens) / static_cast<double>(options.num_devices);
   return decoding;
@@ -207,9 +207,13 @@ SearchResult search_plans(const SimulatedModel& model, const DeviceProfile& devi
     if (!decode_step(model, times.plan, one, device).fits()) {
       ++own.excluded[kNoMemory];
     } else {
-      times.prefill_seconds = prefill_seconds(model, times.plan, options.load, device);
+      times.prefill_seconds = prefill_seconds(model, times.plan, options.load, device, PrefillGroups::kOne);
       search.decode(times, false, own);
-      if (options.disaggregate) search.decode(times, true, alone);
+      if (options.disaggregate) {
+        times.full_prefill_seconds =
+            prefill_seconds(model, times.plan, options.load, device, PrefillGroups::kAll);
+        search.decode(times, true, alone);
+      }
     }
     const std::scoped_lock lock(mutex);
     append(result, std::move(own));
@@ -221,8 +225,9 @@ SearchResult search_plans(const SimulatedModel& model, const DeviceProfile& devi
     for (const Candidate& decoding : apart) {
       std::optional<Candidate> best;
       for (const PlanTimes& prefill : plans) {
-        if (prefill.prefill_seconds == 0) continue;
-        if (options.ttft_limit_seconds > 0 && prefill.prefill_seconds + transfer > options.ttft_limit_seconds)
+        if (prefill.full_prefill_seconds == 0) continue;
+        if (options.ttft_limit_seconds > 0 &&
+            prefill.full_prefill_seconds + transfer > options.ttft_limit_seconds)
           continue;
         const std::optional<Candidate> both = with_prefill_apart(decoding, prefill, options, transfer);
         if (both && (!best || both->tokens_per_second_per_device > best->tokens_per_second_per_device))

@@ -313,7 +313,7 @@ TEST(IndexerSm90, ScoresThatRiseWithTheKeyFillTheCandidatesAllTheTime) {
     for (float& value : key) value = std::ldexp(value, static_cast<int>(j / 100) - 30);
     keys.write(j, key);
   }
-  for (const std::int64_t top_k : {8, 512, 1024, 2048}) {
+  for (const std::int64_t top_k : {8, 512, 1024, 1536, 2048}) {
     const std::vector<Part> parts{{0, 17, kStart}};
     const Selection got = run(queries, parts, keys, top_k, 1);
     EXPECT_LE(worst_exchange(queries, parts, keys, top_k, got, reference(queries, parts, keys, top_k)),

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "ops/kv_store/kv_store.h"
+#include "ops/rms_norm/rms_norm.h"
 #include "ops/rope/rope_frequencies.h"
 #include "tests/support/cache_pages.h"
 #include "tests/support/compare.h"
@@ -29,7 +30,9 @@ class Window {
     weight_ = test::random_values(static_cast<std::size_t>(format_.width()), 2);
   }
 
-  void step(const std::vector<Part>& parts, test::TestCuda* cuda, std::int32_t padding_rows = 0) {
+  /// `norm_width`: of rows that are normed in the same launch.
+  void step(const std::vector<Part>& parts, test::TestCuda* cuda, std::int32_t padding_rows = 0,
+            std::int64_t norm_width = 0) {
     const std::vector<float> frequencies = rope_frequencies(10000.0F, kRope, nullptr);
     std::vector<float> kv, cosine, sine;
     std::vector<SequenceSlice> slices;
@@ -65,7 +68,11 @@ class Window {
     args.cosine = {cuda->upload(cosine), {all_rows, kRope / 2}};
     args.sine = {cuda->upload(sine), {all_rows, kRope / 2}};
     args.window = pool(pages);
-    kv_store_sm90(args, cuda->context());
+    if (norm_width > 0) {
+      store_beside_norm(args, norm_width, *cuda);
+    } else {
+      kv_store_sm90(args, cuda->context());
+    }
     cuda->synchronise();
     bytes_ = cuda->download(pages, static_cast<std::int64_t>(bytes_.size()));
   }
@@ -86,6 +93,37 @@ class Window {
   [[nodiscard]] std::size_t width() const { return static_cast<std::size_t>(format_.width()); }
 
  private:
+  /// The norm's rows are those of its own kernel.
+  static void store_beside_norm(const KvStoreArgs& store, std::int64_t width, test::TestCuda& cuda) {
+    const std::int64_t num_rows = store.kv.extent(0), scales = width / 128;
+    std::vector<float> x = test::random_values(static_cast<std::size_t>(num_rows * width), 9);
+    for (float& value : x) value = round_bf16(value);
+    const std::vector<float> weight = test::random_values(static_cast<std::size_t>(width), 10);
+    RmsNormArgs norm{.x = View<const Bf16Bits, 2>(cuda.upload_bf16(x), {num_rows, width}),
+                     .weight = {cuda.upload(weight), weight.size()}};
+    struct Outcome {
+      std::vector<Bf16Bits> y;
+      std::vector<std::uint8_t> codes;
+      std::vector<float> scales;
+    };
+    const auto run = [&](auto launch) {
+      auto* y = cuda.allocate<Bf16Bits>(num_rows * width);
+      norm.y = View<Bf16Bits, 2>(y, {num_rows, width});
+      norm.y_fp8 = {.codes = cuda.allocate<std::uint8_t>(num_rows * width),
+                    .scales = cuda.allocate<float>(scales * num_rows),
+                    .scale_stride = num_rows};
+      launch();
+      cuda.synchronise();
+      return Outcome{cuda.download(y, num_rows * width), cuda.download(norm.y_fp8.codes, num_rows * width),
+                     cuda.download(norm.y_fp8.scales, scales * num_rows)};
+    };
+    const Outcome got = run([&] { rms_norm_kv_store_sm90(norm, store, cuda.context()); });
+    const Outcome want = run([&] { rms_norm_sm90(norm, cuda.context()); });
+    EXPECT_EQ(got.y, want.y);
+    EXPECT_EQ(got.codes, want.codes);
+    EXPECT_EQ(got.scales, want.scales);
+  }
+
   [[nodiscard]] LatentPool pool(std::byte* base) const {
     return {base, format_.page_stride_bytes(256), 256, format_};
   }
@@ -123,6 +161,21 @@ TEST(KvStoreSm90, AgreesWithTheReference) {
           different += got.bytes()[i] != want.bytes()[i] ? 1 : 0;
         EXPECT_LE(different, (num_tokens + 2) * got.width() / 1000 + 1) << nope << " at " << start;
       }
+    }
+  }
+}
+
+TEST(KvStoreSm90, NormsInTheSameLaunchChangeNothing) {
+  BALEEN_NEEDS_GPU();
+  const std::vector<PageId> pages{PageId{6}, PageId{4}, PageId{2}};
+  for (const std::int64_t norm_width : {128, 1024, 1536, 4096}) {
+    for (const std::size_t num_tokens : {1, 9, 300}) {
+      test::TestCuda cuda(1 << 20);
+      Window together(448), alone(448);
+      const Part part{5, bf16_values(num_tokens * alone.width(), 1), pages};
+      together.step({part}, &cuda, 3, norm_width);
+      alone.step({part}, &cuda, 3);
+      EXPECT_EQ(together.bytes(), alone.bytes()) << norm_width << ", " << num_tokens << " tokens";
     }
   }
 }

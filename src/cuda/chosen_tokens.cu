@@ -1,0 +1,27 @@
+#include "cuda/chosen_tokens.h"
+
+#include "cuda/kernel_launch.h"
+#include "cuda/ptx/grid_dependency.h"
+
+namespace baleen {
+namespace {
+
+constexpr int kThreads = 128;
+
+__global__ void __launch_bounds__(kThreads)
+    take_kernel(const TokenId* chosen, std::int64_t count, TokenId* tokens) {
+  ptx::launch_next_kernel();
+  ptx::wait_for_previous_kernel();
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < count) tokens[i] = max(chosen[i], 0);
+}
+
+}  // namespace
+
+void take_chosen_tokens(const TokenId* chosen, std::int64_t count, TokenId* tokens, CUstream_st* stream) {
+  launch_kernel("taking chosen tokens", take_kernel,
+                {.grid = dim3(static_cast<unsigned>((count + kThreads - 1) / kThreads)), .threads = kThreads},
+                stream, chosen, count, tokens);
+}
+
+}  // namespace baleen
