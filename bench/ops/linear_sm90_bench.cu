@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/support/cublaslt_fp8.h"
@@ -145,6 +148,23 @@ void verify(test::TestCuda& cuda, const Layer& layer, const Operands& operands, 
   }
 }
 
+/// The medians of two launches that take turns, so that neither has the cooler chip.
+template <class First, class Second>
+std::pair<Timing, Timing> time_alternately(cudaStream_t stream, int num_inputs, const First& first,
+                                           const Second& second) {
+  constexpr int kRounds = 5, kReplays = 5;
+  std::vector<Timing> firsts, seconds;
+  for (int round = 0; round < kRounds; ++round) {
+    firsts.push_back(time_launches(stream, num_inputs, first, kReplays));
+    seconds.push_back(time_launches(stream, num_inputs, second, kReplays));
+  }
+  const auto middle = [](std::vector<Timing>& timings) {
+    std::ranges::sort(timings, {}, &Timing::median_us);
+    return timings[timings.size() / 2];
+  };
+  return {middle(firsts), middle(seconds)};
+}
+
 void run(const Layer& layer, std::int64_t tokens, CublasLtFp8& cublaslt) {
   test::TestCuda cuda(std::int64_t{128} << 20);
   cudaStream_t stream = cuda.context().stream;
@@ -156,17 +176,32 @@ void run(const Layer& layer, std::int64_t tokens, CublasLtFp8& cublaslt) {
   const std::string shape = fmt::format("{} {}x{}x{}", layer.name, tokens, total, layer.inputs);
   const int rotations = static_cast<int>(operands.stacked.size());
 
-  const CublasLtFp8::Plan plan = cublaslt.found()
-                                     ? cublaslt.best(stream, tokens, total, layer.inputs, operands.stacked,
-                                                     operands.x.codes, operands.y[0].address())
-                                     : CublasLtFp8::Plan{};
-  const Timing ours = time_launches(stream, rotations, [&](int i) {
+  const auto launch_ours = [&](int i) {
     const auto outputs = outputs_of(operands, i);
     linear_sm90({.x = operands.x_bf16, .x_fp8 = operands.x, .outputs = outputs}, cuda.context());
-  });
-  const double theirs = plan.timing.median_us;
-  report("linear_fp8", shape, ours, bytes, flops,
-         fmt::format("cublaslt {:.2f} us: {:.2f}x", theirs, theirs / ours.median_us));
+  };
+  std::string against;
+  Timing ours;
+  for (const Fp8Scales scales : {Fp8Scales::kOperand, Fp8Scales::kBlock}) {
+    if (!cublaslt.found()) break;
+    const CublasLtFp8::Plan plan = cublaslt.best(stream, scales, tokens, total, layer.inputs,
+                                                 operands.stacked, operands.x.codes, operands.y[0].address());
+    const char* name = scales == Fp8Scales::kOperand ? "cublaslt" : "; with block scales";
+    if (plan.timing.median_us == 0) {
+      against += fmt::format("{} has none", name);
+      continue;
+    }
+    const auto launch_theirs = [&](int i) {
+      cublaslt.run(plan, stream, operands.stacked[static_cast<std::size_t>(i)], operands.x.codes,
+                   operands.y[0].address());
+    };
+    const auto [mine, theirs] = time_alternately(stream, rotations, launch_ours, launch_theirs);
+    if (scales == Fp8Scales::kOperand) ours = mine;
+    against +=
+        fmt::format("{} {:.2f} us: {:.2f}x", name, theirs.median_us, theirs.median_us / mine.median_us);
+  }
+  if (ours.median_us == 0) ours = time_launches(stream, rotations, launch_ours);
+  report("linear_fp8", shape, ours, bytes, flops, against);
   if (tokens == 1 || tokens == kMaxTokens) {
     const Timing rounding = time_launches(stream, rotations, [&](int i) {
       const auto outputs = outputs_of(operands, i);
@@ -207,11 +242,23 @@ int main(int argc, char** argv) {
       }
       return 0;
     }
+    // Numbers: of tokens. Names: of layers.
+    std::vector<std::int64_t> token_counts;
+    std::vector<std::string> names;
+    for (const char* argument : std::span(argv + 1, argv + argc)) {
+      if (const std::int64_t tokens = std::atoll(argument); tokens > 0) {
+        token_counts.push_back(tokens);
+      } else {
+        names.emplace_back(argument);
+      }
+    }
+    if (token_counts.empty()) token_counts = {1, 16, 64, 256, bench::kMaxTokens};
     bench::CublasLtFp8 cublaslt;
     if (!cublaslt.found()) fmt::print("# no cuBLASLt here: name it in BALEEN_CUBLASLT\n");
-    for (const std::int64_t tokens :
-         {std::int64_t{1}, std::int64_t{16}, std::int64_t{64}, std::int64_t{256}, bench::kMaxTokens}) {
-      for (const bench::Layer& layer : bench::layers()) bench::run(layer, tokens, cublaslt);
+    for (const std::int64_t tokens : token_counts) {
+      for (const bench::Layer& layer : bench::layers()) {
+        if (names.empty() || std::ranges::count(names, layer.name) > 0) bench::run(layer, tokens, cublaslt);
+      }
     }
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());

@@ -78,7 +78,7 @@ struct Input {
 };
 
 void run(const Case& c) {
-  test::TestCuda cuda(sparse_attention_sm90_scratch_bytes(kHeadDim));
+  test::TestCuda cuda(sparse_attention_sm90_scratch_bytes(kHeadDim, 4096, 256, 1 << 20));
   const std::int64_t num_rows = c.num_sequences * c.num_tokens, width = c.num_heads * kHeadDim;
   const std::int64_t num_listed = c.ratio == 4 ? c.num_selected : c.ratio == 0 ? 0 : c.num_entries;
   // The last query sees num_entries; those before it at most a few fewer.

@@ -8,14 +8,20 @@
 
 namespace baleen::bench {
 
-/// y [T, N] BF16 = x [T, K] e4m3 times W [N, K]^T e4m3, one scale for each operand.
+/// What cuBLASLt multiplies by a scale: all of an operand, or as our kernels blocks of 128 x 128 weights and of 128 values
+/// of a token (which libraries before 12.9 do not know).
+enum class Fp8Scales { kOperand, kBlock };
+
+/// y [T, N] BF16 = x [T, K] e4m3 times W [N, K]^T e4m3.
 class CublasLtFp8 {
  public:
   CublasLtFp8() {
     if (!blas_.found()) return;
-    check_cuda(cudaMalloc(&one_, sizeof(float)), "allocating a scale");
-    const float one = 1.0F;
-    check_cuda(cudaMemcpy(one_, &one, sizeof(one), cudaMemcpyHostToDevice), "copying a scale");
+    constexpr std::size_t kScales = std::size_t{1} << 20;  // all one, more than any operand has
+    const std::vector<float> ones(kScales, 1.0F);
+    check_cuda(cudaMalloc(&ones_, kScales * sizeof(float)), "allocating scales");
+    check_cuda(cudaMemcpy(ones_, ones.data(), kScales * sizeof(float), cudaMemcpyHostToDevice),
+               "copying scales");
   }
   [[nodiscard]] bool found() const { return blas_.found(); }
 
@@ -29,17 +35,23 @@ class CublasLtFp8 {
 
   /// Times every proposal on rotating weights and keeps the best. The library wants multiples of 16 tokens: `x` and `y`
   /// have room for them.
-  Plan best(cudaStream_t stream, std::int64_t tokens, std::int64_t outputs, std::int64_t inputs,
-            const std::vector<const void*>& weights, const void* x, void* y) {
+  Plan best(cudaStream_t stream, Fp8Scales scales, std::int64_t tokens, std::int64_t outputs,
+            std::int64_t inputs, const std::vector<const void*>& weights, const void* x, void* y) {
     Plan plan;
     tokens = (tokens + 15) / 16 * 16;
     blas_.create_desc(&plan.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
     const cublasOperation_t transposed = CUBLAS_OP_T, plain = CUBLAS_OP_N;
     blas_.set_desc(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof(transposed));
     blas_.set_desc(plan.desc, CUBLASLT_MATMUL_DESC_TRANSB, &plain, sizeof(plain));
-    blas_.set_desc(plan.desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &one_, sizeof(one_));
-    blas_.set_desc(plan.desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &one_, sizeof(one_));
-    const std::int8_t fast = 1;
+    blas_.set_desc(plan.desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &ones_, sizeof(ones_));
+    blas_.set_desc(plan.desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &ones_, sizeof(ones_));
+    if (scales == Fp8Scales::kBlock) {
+      const cublasLtMatmulMatrixScale_t of_weights = CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+      const cublasLtMatmulMatrixScale_t of_tokens = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+      blas_.set_desc(plan.desc, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &of_weights, sizeof(of_weights));
+      blas_.set_desc(plan.desc, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &of_tokens, sizeof(of_tokens));
+    }
+    const std::int8_t fast = scales == Fp8Scales::kOperand;
     blas_.set_desc(plan.desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof(fast));
     blas_.create_layout(&plan.a, CUDA_R_8F_E4M3, inputs, outputs, inputs);
     blas_.create_layout(&plan.b, CUDA_R_8F_E4M3, inputs, tokens, inputs);
@@ -68,7 +80,7 @@ class CublasLtFp8 {
 
  private:
   CublasLtLibrary blas_;
-  float* one_ = nullptr;
+  float* ones_ = nullptr;
 };
 
 }  // namespace baleen::bench

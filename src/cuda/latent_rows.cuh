@@ -30,7 +30,7 @@ struct DeviceLatentPool {
         data_bytes(static_cast<std::int32_t>(pool.format.data_bytes())),
         scale_bytes(static_cast<std::int32_t>(pool.format.scale_bytes())),
         nope(pool.format.nope) {
-    BALEEN_CHECK(pool.format.precision == Precision::kReleased);
+    BALEEN_CHECK(pool.format.precision == Precision::kReleased && pool.format.layout == LatentLayout::kV4);
     BALEEN_CHECK_EQ(pool.format.nope % kLatentBlock, 0);
   }
 

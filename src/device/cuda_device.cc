@@ -210,7 +210,7 @@ void CudaDevice::rms_norm_rope(const RmsNormArgs& norm, const RopeArgs& turn) {
 void CudaDevice::rms_norm_kv_store(const RmsNormArgs& norm, const KvStoreArgs& store) {
   call(
       "rms_norm_kv_store", [&] { rms_norm_kv_store_sm90(norm, store, context_); },
-      [&] { return sum(rms_norm_cost(norm), kv_store_cost(store)); });
+      [&] { return rms_norm_cost(norm) + kv_store_cost(store); });
 }
 
 void CudaDevice::sparse_attention_rope(const SparseAttentionArgs& args, const RopeArgs& turn) {

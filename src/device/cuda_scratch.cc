@@ -14,7 +14,8 @@ std::int64_t cuda_scratch_bytes(const StepShape& shape) {
                    linear_sm90_scratch_bytes(shape.max_rows * shape.hc_mult, shape.hidden_size),
                    hc_pre_sm90_scratch_bytes(shape.max_rows, shape.hidden_size),
                    indexer_sm90_scratch_bytes(shape.max_rows, shape.index_topk, kHopperSms),
-                   sparse_attention_sm90_scratch_bytes(shape.head_dim),
+                   sparse_attention_sm90_scratch_bytes(shape.head_dim, shape.max_rows, shape.max_sequences,
+                                                       shape.max_positions),
                    experts_sm90_scratch_bytes(shape.max_rows, shape.num_experts_per_tok, shape.hidden_size,
                                               shape.moe_intermediate_size, shape.n_routed_experts)});
 }

@@ -7,6 +7,13 @@
 /// The page stride is the used bytes rounded up to a multiple of the data stride (576), so that consecutive
 /// pages are one strided array of rows. It loses nothing against the released code's BF16 buffers. `bf16` and
 /// `exact` rows are plain arrays of BF16 and float32. (source: cache specification 2.1, 2.3)
+///
+/// The rows of DeepSeek-V3.2 are a second layout, 656 bytes for 512 + 64, that no model here has: the reference of
+/// attention and its CUDA kernels read it, so that they can be held against the field's on the same rows.
+///
+///     row: [ nope e4m3 codes | float32 scale per 128 codes | rope x bf16 ]; page of B rows: B x that
+///
+/// Its key is the whole row, its value the nope part alone. Scales are any numbers; values are rounded to BF16.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +25,21 @@
 
 namespace baleen {
 
+enum class LatentLayout : std::uint8_t { kV4, kV32 };
+
+inline constexpr int kV32Block = 128;  ///< values that share a scale in V3.2's rows
+
 struct LatentFormat {
-  int nope = 0;  ///< leading values, a multiple of 64
+  int nope = 0;  ///< leading values, a multiple of 64 (V3.2: 128)
   int rope = 0;  ///< trailing, rotated values; even
   Precision precision = Precision::kReleased;
+  LatentLayout layout = LatentLayout::kV4;  ///< V3.2's in `released` alone
 
   [[nodiscard]] constexpr int width() const { return nope + rope; }
+  /// Leading values of the row that are summed up; the key is all of them.
+  [[nodiscard]] constexpr int value_width() const { return layout == LatentLayout::kV32 ? nope : width(); }
   [[nodiscard]] constexpr int num_scales() const { return nope / kLatentBlock; }
-  /// Bytes of a row's values, without its scales: 576 for 448 + 64 in `released`.
+  /// Bytes of a row's values, without its scales: 576 for 448 + 64 in `released`. V3.2's: with them.
   [[nodiscard]] constexpr std::int64_t data_bytes() const {
     switch (precision) {
       case Precision::kExact:
@@ -33,12 +47,14 @@ struct LatentFormat {
       case Precision::kBf16:
         return std::int64_t{2} * width();
       case Precision::kReleased:
-        return nope + std::int64_t{2} * rope;
+        return nope + std::int64_t{2} * rope +
+               (layout == LatentLayout::kV32 ? std::int64_t{4} * (nope / kV32Block) : 0);
     }
     return 0;
   }
   [[nodiscard]] constexpr std::int64_t scale_bytes() const {
-    return precision == Precision::kReleased ? (num_scales() + 7) / 8 * 8 : 0;
+    const bool has_scales = precision == Precision::kReleased && layout == LatentLayout::kV4;
+    return has_scales ? (num_scales() + 7) / 8 * 8 : 0;
   }
   /// 584 for 448 + 64 in `released`.
   [[nodiscard]] constexpr std::int64_t row_bytes() const { return data_bytes() + scale_bytes(); }
@@ -58,8 +74,8 @@ struct LatentPool {
 };
 
 /// Writes `values` (width() of them, already normalised and rotated) as row `row` of the page of
-/// `rows_per_page` rows at `page`. `released`: the leading part is quantised to FP8 in blocks of 64, the rest
-/// rounded to BF16.
+/// `rows_per_page` rows at `page`. `released`: the leading part is quantised to FP8 in blocks of 64 (V3.2: of 128, with
+/// scale max(amax, 1e-4) / 448), the rest rounded to BF16.
 void encode_latent_row(const LatentFormat& format, std::byte* page, int rows_per_page, int row,
                        std::span<const float> values);
 

@@ -21,6 +21,7 @@ namespace {
 
 constexpr LatentFormat kReleasedRow{448, 64, Precision::kReleased};
 constexpr LatentFormat kSmallRow{64, 64, Precision::kReleased};  // head_dim 128
+constexpr LatentFormat kV32Row{512, 64, Precision::kReleased, LatentLayout::kV32};
 constexpr IndexKeyFormat kReleasedKey{128, Precision::kReleased};
 
 /// BF16 values over many binades.
@@ -90,6 +91,33 @@ TEST(LatentRow, EqualsTheSimulatedRounding) {
     simulate_fp8(std::span(want).first(static_cast<std::size_t>(format.nope)), kLatentBlock);
     RC_ASSERT(got == want);
   }));
+}
+
+TEST(LatentRow, RowsOfV32) {
+  EXPECT_EQ(kV32Row.row_bytes(), 656);
+  EXPECT_EQ(kV32Row.page_stride_bytes(64), 64 * 656);
+  EXPECT_EQ(kV32Row.width(), 576);
+  EXPECT_EQ(kV32Row.value_width(), 512);
+  constexpr int kRows = 2, kRow = 1;
+  std::vector<std::byte> page(static_cast<std::size_t>(kV32Row.page_stride_bytes(kRows)), std::byte{0xEE});
+  std::vector<float> values(576, 0.0F), got(576);
+  values[0] = 448.0F;   // block 0: scale 1
+  values[130] = -3.0F;  // block 1: scale 3 / 448
+  values[131] = 1.5F;
+  values[512] = 1.0F + 1 / 64.0F;  // rotary: BF16
+  encode_latent_row(kV32Row, page.data(), kRows, kRow, values);
+  float scales[4];
+  std::memcpy(scales, page.data() + 656 + 512, sizeof(scales));
+  EXPECT_EQ(scales[0], 1.0F);
+  EXPECT_EQ(scales[1], 3.0F / 448);
+  EXPECT_EQ(scales[2], 1e-4F / 448);
+  EXPECT_EQ(byte_at(page, 656), float_to_e4m3(448.0F));
+  EXPECT_EQ(byte_at(page, 656 + 130), float_to_e4m3(-448.0F));
+  EXPECT_EQ(byte_at(page, 655), 0xEE);  // the row before
+  decode_latent_row(kV32Row, page.data(), kRows, kRow, got);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_EQ(got[i], round_bf16(values[i])) << i;
+  }
 }
 
 TEST(LatentRow, PlainFormatsKeepTheirValues) {

@@ -2,8 +2,7 @@
 ///
 /// The canonical order of a sum over K, to which both kernels keep, so that an output is the same to the bit whichever
 /// computes it and whatever else it computes: the tensor core sums a slice of 128 inputs from nothing; s = s_x * s_w;
-/// sum = fma(slice, s, sum) slice after slice of a segment, from zero; segments are added in order. How K is cut
-/// into segments follows from the shape of the weight alone.
+/// sum = fma(slice, s, sum) slice after slice, from zero.
 #pragma once
 
 #include <cuda.h>
@@ -20,20 +19,7 @@ namespace baleen {
 
 inline constexpr int kMaxProducts = 8;
 inline constexpr int kSliceInputs = 128;  ///< of one scale, and bytes of a row of a tile
-inline constexpr int kTileRows = 128;     ///< rows of the weight in a tile: they share one scale per slice
-inline constexpr int kMaxSegments = 8;    ///< blocks of a portable cluster
-
-/// A power of two: as many blocks share the inputs of one tile when there are few tokens that the tiles of a layer's
-/// weights occupy every multiprocessor. Never more than there are slices.
-[[nodiscard]] constexpr int num_segments(std::int64_t num_outputs, std::int64_t num_inputs) {
-  int segments = num_outputs >= 8192 ? 1 : num_outputs > 4096 ? 2 : num_outputs >= 2048 ? 4 : kMaxSegments;
-  while (segments > num_inputs / kSliceInputs) segments /= 2;
-  return segments;
-}
-/// First slice of a segment; of segment `segments`: the end.
-[[nodiscard]] constexpr int segment_begin(int segment, int segments, int num_slices) {
-  return segment * num_slices / segments;
-}
+inline constexpr int kScaleRows = 128;    ///< rows of a weight that share one scale per slice
 
 /// One weight and where its product goes.
 struct Fp8Product {
@@ -45,18 +31,17 @@ struct Fp8Product {
   bool y_f32 = false;                    ///< else BF16
 };
 
-/// Parameter of the kernels. All products have the same K and are cut into as many segments.
+/// Parameter of the kernels. All products have the same K. Maps see matrices of 128 inputs each: (byte, row, slice).
 struct Fp8Products {
-  CUtensorMap weights[kMaxProducts];  ///< in boxes of the kernel's rows x kSliceInputs
-  CUtensorMap tokens;                 ///< the codes of x, in boxes of the kernel's tokens x kSliceInputs
+  CUtensorMap weights[kMaxProducts];
+  CUtensorMap tokens;  ///< the codes of x
   Fp8Product products[kMaxProducts];
   const float* token_scales;  ///< [K / 128, scale_stride]
   std::int64_t scale_stride;
   std::int32_t num_products;
-  std::int32_t num_tiles;  ///< of all products
+  std::int32_t num_tiles;  ///< of weights, of all products
   std::int32_t num_tokens;
   std::int32_t num_slices;
-  std::int32_t num_segments;
 };
 
 /// Which product a tile belongs to.
@@ -66,15 +51,22 @@ constexpr int product_of_tile(const Fp8Products& all, int tile) {
   return product;
 }
 
-/// The few: every weight is read once for up to 64 tokens, its inputs spread over the blocks of a cluster. The many: tiles
-/// of 128 x 128, each the work of one block. Either takes any number of tokens. x: [T, K].
+/// The few: narrow tiles of weights, each read once for up to 64 tokens. The many: tiles of 128 weight rows x 256 tokens.
+/// Either takes any number of tokens. x: [T, K].
 void fp8_products_few(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_tokens,
                       CudaContext& context);
 void fp8_products_many(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_tokens,
                        CudaContext& context);
 
-/// The parameter of a launch for `outputs`, which agree in K and in the number of segments. Boxes: what one copy loads.
+/// What one copy loads.
+struct Fp8Boxes {
+  int rows;  ///< of a weight: a tile's
+  int row_slices;
+  int tokens;
+  int token_slices;
+};
+/// The parameter of a launch for `outputs`, which agree in K.
 [[nodiscard]] Fp8Products describe_products(std::span<const LinearOutput> outputs, const Fp8Rows& x,
-                                            std::int64_t num_tokens, int box_rows, int box_tokens);
+                                            std::int64_t num_tokens, const Fp8Boxes& boxes);
 
 }  // namespace baleen

@@ -1,4 +1,4 @@
-/// The step both kernels are made of: one slice of inputs on the tensor core, and its place in the sum.
+/// What both kernels are made of: slices of inputs in a ring of stages, and their products on the tensor core.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,6 @@ namespace baleen {
 
 inline constexpr int kWarpgroupRows = 64;  ///< of A that one warpgroup multiplies
 inline constexpr std::uint32_t kSwizzleGroupBytes = 8 * kSliceInputs;
-inline constexpr int kWeightTileBytes = kTileRows * kSliceInputs;
 
 /// Where in the ring of stages a slice is: slices count on from tile to tile.
 template <int kStages>
@@ -26,13 +25,16 @@ struct RingPosition {
   }
 };
 
-/// Starts D [64, kColumns] = A B^T over one slice and commits it. Tiles as the copy engine leaves them with a 128-byte
-/// swizzle. The bits of a sum are the same whichever of weights and tokens is A.
+/// Descriptor of a tile of a slice, as the copy engine leaves it with a 128-byte swizzle.
+__device__ inline std::uint64_t slice_descriptor(const void* tile) {
+  return ptx::wgmma_descriptor(tile, ptx::SmemSwizzle::k128B, kSwizzleGroupBytes);
+}
+
+/// Starts D [64, kColumns] = A B^T over one slice and commits it. The bits of a sum are the same whichever of weights and
+/// tokens is A.
 template <int kColumns>
-__device__ inline void start_slice(float (&d)[kColumns / 2], const void* a_tile, const void* b_tile) {
+__device__ inline void start_slice(float (&d)[kColumns / 2], std::uint64_t a, std::uint64_t b) {
   constexpr int kStepBytes = 32;  // inputs of one instruction
-  const std::uint64_t a = ptx::wgmma_descriptor(a_tile, ptx::SmemSwizzle::k128B, kSwizzleGroupBytes);
-  const std::uint64_t b = ptx::wgmma_descriptor(b_tile, ptx::SmemSwizzle::k128B, kSwizzleGroupBytes);
   ptx::wgmma_fence();
 #pragma unroll
   for (int step = 0; step < kSliceInputs / kStepBytes; ++step) {

@@ -1,5 +1,6 @@
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "base/check.h"
 #include "cuda/cuda_context.h"
@@ -13,8 +14,19 @@ namespace {
 
 static_assert(kMaxProducts <= kMaxMatmulBf16Products);
 
-/// Up to here reading the weights takes longer than multiplying, or the larger tiles are too few to fill the device.
-constexpr std::int64_t kFewTokens = 192;
+/// Up to kFewTokens one pass over the weights serves all tokens. Up to kFewTokensOfFewRows it is still the faster kernel where
+/// the tiles of the other, of 128 x 128, are too few to occupy the device.
+constexpr std::int64_t kFewTokens = 64;
+constexpr std::int64_t kFewTokensOfFewRows = 192;
+
+bool are_few(std::span<const LinearOutput> outputs, std::int64_t num_tokens, const CudaContext& context) {
+  if (num_tokens <= kFewTokens) return true;
+  constexpr std::int64_t kSide = 128;
+  std::int64_t tiles = 0;
+  for (const LinearOutput& output : outputs) tiles += (output.weight->rows + kSide - 1) / kSide;
+  tiles *= (num_tokens + kSide - 1) / kSide;
+  return num_tokens <= kFewTokensOfFewRows && tiles < context.num_sms;
+}
 
 /// Scales of a block of inputs, of one token after the other, begin on 16 bytes.
 std::int64_t scale_stride(std::int64_t num_rows) { return (num_rows + 3) / 4 * 4; }
@@ -44,19 +56,6 @@ class Group {
   std::array<LinearOutput, kMaxProducts> outputs_;
   std::size_t size_ = 0;
 };
-
-void run_fp8(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_rows,
-             CudaContext& context) {
-  const std::int64_t num_inputs = outputs.front().weight->cols;
-  for (int segments = 1; segments <= kMaxSegments; segments *= 2) {
-    Group group;
-    for (const LinearOutput& output : outputs) {
-      if (num_segments(output.weight->rows, num_inputs) == segments) group.add(output);
-    }
-    if (group.outputs().empty()) continue;
-    (num_rows <= kFewTokens ? fp8_products_few : fp8_products_many)(group.outputs(), x, num_rows, context);
-  }
-}
 
 void run_bf16(std::span<const LinearOutput> outputs, ConstActivations<2> x, CudaContext& context) {
   std::array<MatmulBf16, kMaxProducts> products;
@@ -94,7 +93,8 @@ void linear_sm90(const LinearArgs& args, CudaContext& context) {
     }
     BALEEN_CHECK(aligned(x.codes) && aligned(x.scales) && x.scale_stride % 4 == 0);
     BALEEN_CHECK_LE(num_rows, x.scale_stride);
-    run_fp8(fp8.outputs(), x, num_rows, context);
+    (are_few(fp8.outputs(), num_rows, context) ? fp8_products_few : fp8_products_many)(fp8.outputs(), x,
+                                                                                       num_rows, context);
   }
   if (!bf16.outputs().empty()) run_bf16(bf16.outputs(), args.x, context);
 }

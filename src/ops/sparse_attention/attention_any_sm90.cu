@@ -26,15 +26,41 @@ constexpr int kDimsPerThread = kMaxWidth / kThreads;
 __device__ float widened(Bf16Bits bits) { return bf16_low(bits); }
 __device__ float rounded(float value) { return bf16_low(pack_bf16(value, 0.0F)); }
 
-__device__ float value_of(const RowPlace& place, int nope, int dim) {
-  if (dim >= nope) return widened(reinterpret_cast<const Bf16Bits*>(place.data + nope)[dim - nope]);
-  const auto code = static_cast<__nv_fp8_storage_t>(place.data[dim]);
-  const auto scale = static_cast<int>(place.scales[dim / kLatentBlock]);
-  constexpr int kE8m0Bias = 127, kE8m0NaN = 255;
-  if (scale == kE8m0NaN) return NAN;
-  return ldexpf(__half2float(__half(__nv_cvt_fp8_to_halfraw(code, __NV_E4M3))), scale - kE8m0Bias);
+__device__ float widened(std::byte code) {
+  return __half2float(__half(__nv_cvt_fp8_to_halfraw(static_cast<__nv_fp8_storage_t>(code), __NV_E4M3)));
 }
 
+/// Value `dim` of a row of numeric/latent_row.h, by layout.
+struct V4Row {
+  __device__ static int data_bytes(const AttentionLaunch& launch) { return launch.nope + 2 * launch.rope; }
+  __device__ static int scale_bytes(const AttentionLaunch& launch) {
+    return (launch.nope / kLatentBlock + 7) / 8 * 8;
+  }
+  __device__ static int value_width(const AttentionLaunch& launch) { return launch.nope + launch.rope; }
+
+  __device__ static float value(const RowPlace& place, int nope, int dim) {
+    if (dim >= nope) return widened(reinterpret_cast<const Bf16Bits*>(place.data + nope)[dim - nope]);
+    const auto scale = static_cast<int>(place.scales[dim / kLatentBlock]);
+    constexpr int kE8m0Bias = 127, kE8m0NaN = 255;
+    return scale == kE8m0NaN ? NAN : ldexpf(widened(place.data[dim]), scale - kE8m0Bias);
+  }
+};
+
+struct V32Row {
+  __device__ static int data_bytes(const AttentionLaunch& launch) {
+    return launch.nope + launch.nope / kV32Block * static_cast<int>(sizeof(float)) + 2 * launch.rope;
+  }
+  __device__ static int scale_bytes(const AttentionLaunch& /*launch*/) { return 0; }
+  __device__ static int value_width(const AttentionLaunch& launch) { return launch.nope; }
+
+  __device__ static float value(const RowPlace& place, int nope, int dim) {
+    const auto* scales = reinterpret_cast<const float*>(place.data + nope);
+    if (dim >= nope) return widened(reinterpret_cast<const Bf16Bits*>(scales + nope / kV32Block)[dim - nope]);
+    return rounded(widened(place.data[dim]) * scales[dim / kV32Block]);
+  }
+};
+
+template <class Row>
 __global__ void __launch_bounds__(kThreads) attention_any_kernel(AttentionLaunch launch) {
   __shared__ float weights[kBlockEntries];  // scores before
   __shared__ RowPlace places[kBlockEntries];
@@ -45,8 +71,7 @@ __global__ void __launch_bounds__(kThreads) attention_any_kernel(AttentionLaunch
   const int query = static_cast<int>(blockIdx.x), head = static_cast<int>(blockIdx.y);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / kWarpLanes, lane = thread % kWarpLanes;
   const int width = launch.nope + launch.rope;
-  const int data_bytes = launch.nope + 2 * launch.rope;
-  const int scale_bytes = (launch.nope / kLatentBlock + 7) / 8 * 8;
+  const int value_width = Row::value_width(launch);
   const Bf16Bits* q = launch.q + query * launch.q_row_stride + head * launch.q_head_stride;
   const EntryList list = EntryList::of(launch, query);
 
@@ -56,15 +81,16 @@ __global__ void __launch_bounds__(kThreads) attention_any_kernel(AttentionLaunch
     const int count = min(kBlockEntries, list.size - begin);
     if (thread < count) {
       const int index = begin + thread, row = list.row(index);
-      places[thread] = RowPlace(index < list.num_window ? launch.window : launch.compressed,
-                                list.page(launch, index, row), row, data_bytes, scale_bytes);
+      places[thread] =
+          RowPlace(index < list.num_window ? launch.window : launch.compressed, list.page(launch, index, row),
+                   row, Row::data_bytes(launch), Row::scale_bytes(launch));
     }
     __syncthreads();
     for (int entry = warp; entry < count; entry += kWarps) {
       const RowPlace place = places[entry];
       float dot = 0;
       for (int dim = lane; dim < width; dim += kWarpLanes) {
-        dot = fmaf(widened(q[dim]), value_of(place, launch.nope, dim), dot);
+        dot = fmaf(widened(q[dim]), Row::value(place, launch.nope, dim), dot);
       }
       dot = warp_sum(dot);
       if (lane == 0) weights[entry] = dot * launch.scale_log2;
@@ -87,10 +113,10 @@ __global__ void __launch_bounds__(kThreads) attention_any_kernel(AttentionLaunch
 #pragma unroll
     for (int i = 0; i < kDimsPerThread; ++i) {
       const int dim = thread + i * kThreads;
-      if (dim >= width) break;
+      if (dim >= value_width) break;
       sums[i] *= factor;
       for (int entry = 0; entry < count; ++entry) {
-        sums[i] = fmaf(weights[entry], value_of(places[entry], launch.nope, dim), sums[i]);
+        sums[i] = fmaf(weights[entry], Row::value(places[entry], launch.nope, dim), sums[i]);
       }
     }
     __syncthreads();
@@ -102,11 +128,11 @@ __global__ void __launch_bounds__(kThreads) attention_any_kernel(AttentionLaunch
 #pragma unroll
   for (int i = 0; i < kDimsPerThread; ++i) {
     const int dim = thread + i * kThreads;
-    if (dim < width) out[dim] = sums[i] * factor;
+    if (dim < value_width) out[dim] = sums[i] * factor;
   }
   __syncthreads();
   Bf16Bits* to = launch.out + query * launch.out_row_stride + head * launch.out_head_stride;
-  for (int dim = 2 * thread; dim < width; dim += 2 * kThreads) {
+  for (int dim = 2 * thread; dim < value_width; dim += 2 * kThreads) {
     std::uint32_t pair = pack_bf16(out[dim], out[dim + 1]);
     if (dim >= launch.nope) {
       const std::int64_t angle = query * launch.angle_stride + (dim - launch.nope) / 2;
@@ -122,8 +148,9 @@ __global__ void __launch_bounds__(kThreads) attention_any_kernel(AttentionLaunch
 void attention_any(const AttentionLaunch& launch, CudaContext& context) {
   BALEEN_CHECK(launch.nope + launch.rope <= kMaxWidth);
   const dim3 grid(static_cast<unsigned>(launch.num_rows), static_cast<unsigned>(launch.num_heads));
-  launch_kernel("attention_any", attention_any_kernel, {.grid = grid, .threads = kThreads}, context.stream,
-                launch);
+  const auto kernel =
+      launch.layout == LatentLayout::kV32 ? attention_any_kernel<V32Row> : attention_any_kernel<V4Row>;
+  launch_kernel("attention_any", kernel, {.grid = grid, .threads = kThreads}, context.stream, launch);
 }
 
 }  // namespace baleen::sm90

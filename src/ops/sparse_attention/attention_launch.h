@@ -1,7 +1,7 @@
 /// What the kernels of attention are told, and the two that there are.
 ///
 ///     attention_tiles   rows of 448 + 64 values on the tensor cores: what the released models run
-///     attention_any     every other geometry, plain loops: small models
+///     attention_any     every other geometry, plain loops: small models, and V3.2's rows
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,7 @@
 
 #include "cuda/cuda_context.h"
 #include "numeric/bf16.h"
+#include "numeric/latent_row.h"
 
 namespace baleen::sm90 {
 
@@ -37,12 +38,13 @@ struct AttentionLaunch {
   std::int64_t out_row_stride, out_head_stride;
   const float* sink;
   float scale_log2;     ///< softmax's scale times log2(e): exponentials are powers of two
-  const float* cosine;  ///< [T, rope / 2]
+  const float* cosine;  ///< [T, rope / 2]; none for V3.2's rows
   const float* sine;
   std::int64_t angle_stride;
 
   int num_rows, num_heads;
   int nope, rope;
+  LatentLayout layout;
 };
 
 inline constexpr int kTilesNope = 448, kTilesRope = 64, kTilesWidth = kTilesNope + kTilesRope;

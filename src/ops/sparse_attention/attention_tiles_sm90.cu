@@ -3,7 +3,8 @@
 //     producer (a warpgroup)   rows of the list -> BF16 keys [64 entries][512 dims] in one of two stages
 //     consumers (two)          scores = Q keys^T; weights = 2^(scores - maximum); sums += weights keys
 //
-// One thread block an SM runs through its tasks; the producer is up to two blocks of entries ahead, across tasks too.
+// One thread block an SM runs through its tasks; the producer is up to two blocks of entries ahead, across tasks too. Thread
+// blocks whose tasks see the same rows work in pairs and share keys.
 #include "base/check.h"
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
@@ -21,6 +22,7 @@ namespace {
 constexpr int kProducerRegisters = 120;
 constexpr int kConsumerRegisters = 192;
 
+template <bool kInPairs>
 __global__ void __launch_bounds__(kTileThreads, 1)
     attention_tiles_kernel(const __grid_constant__ AttentionLaunch launch,
                            const __grid_constant__ CUtensorMap q_map, const __grid_constant__ WorkPlan plan) {
@@ -34,20 +36,27 @@ __global__ void __launch_bounds__(kTileThreads, 1)
     for (int stage = 0; stage < kStages; ++stage) {
       ptx::mbarrier_init(&smem.keys_full[stage], kWarpgroupThreads);
       ptx::mbarrier_init(&smem.weights_full[stage], kWarpgroupThreads);
-      for (auto& barrier : smem.keys_empty[stage]) ptx::mbarrier_init(&barrier, kConsumerWarps);
+      for (auto& barrier : smem.keys_empty[stage]) {
+        ptx::mbarrier_init(&barrier, (kInPairs ? 2 : 1) * kConsumerWarps);
+      }
     }
     ptx::fence_mbarrier_init();
   }
-  __syncthreads();
+  if constexpr (kInPairs) {
+    ptx::cluster_sync();
+  } else {
+    __syncthreads();
+  }
   ptx::wait_for_previous_kernel();
   ptx::launch_next_kernel();
   if (threadIdx.x >= kConsumers * kWarpgroupThreads) {
     ptx::registers_down_to<kProducerRegisters>();
-    KeyProducer(launch, q_map, plan, smem).run();
+    KeyProducer<kInPairs>(launch, q_map, plan, smem).run();
   } else {
     ptx::registers_up_to<kConsumerRegisters>();
-    TileConsumer(launch, plan, smem).run();
+    TileConsumer<kInPairs>(launch, plan, smem).run();
   }
+  if constexpr (kInPairs) ptx::cluster_sync();  // the other one may still say here that it has read
 }
 
 /// With fewer parts an item, one kernel is quicker than two.
@@ -55,6 +64,15 @@ constexpr int kMinParts = 8;
 /// Blocks that wait for their values. An item of eight parts then has room for a list at 2^20 tokens, ratio 128.
 constexpr int kMaxSlots = 2112;
 constexpr std::int64_t kSlotWords = kBlockSteps * kWarpgroupThreads;
+
+/// Whether items next to each other see the same rows: groups of heads of a query, or rows of a sequence that attend to all
+/// compressed entries (two rows of most sequences, then).
+bool share_keys(const AttentionLaunch& launch, const WorkPlan& plan) {
+  if (plan.parts > 1 || plan.items == 1) return false;
+  if (plan.groups % 2 == 0) return true;
+  return plan.groups == 1 && launch.ratio != 0 && launch.ratio != 4 &&
+         launch.num_rows >= 2 * launch.batch.num_sequences;
+}
 
 }  // namespace
 
@@ -90,10 +108,14 @@ void attention_tiles(const AttentionLaunch& launch, CudaContext& context) {
       make_tensor_map(launch.q, launch.num_rows, launch.q_row_stride * 2, launch.num_heads, kWidth * 2,
                       launch.q_head_stride * 2, kGroupHeads, kTileDims * 2, TileSwizzle::k128B);
   constexpr std::int64_t kSharedBytes = sizeof(TileSmem) + kRowGroupBytes;
-  launch_kernel("attention_tiles", attention_tiles_kernel,
-                {.grid = dim3(static_cast<unsigned>(std::min(plan.num_tasks(), context.num_sms))),
+  plan.in_pairs = share_keys(launch, plan);
+  const int most_blocks = plan.in_pairs ? context.num_sms / 2 * 2 : context.num_sms;
+  launch_kernel("attention_tiles",
+                plan.in_pairs ? attention_tiles_kernel<true> : attention_tiles_kernel<false>,
+                {.grid = dim3(static_cast<unsigned>(std::min(plan.num_tasks(), most_blocks))),
                  .threads = kTileThreads,
-                 .shared_bytes = kSharedBytes},
+                 .shared_bytes = kSharedBytes,
+                 .cluster = plan.in_pairs ? 2 : 1},
                 context.stream, launch, q_map, plan);
   if (plan.parts > 1) gather_tiles(launch, plan, context);
 }

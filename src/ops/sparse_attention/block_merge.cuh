@@ -30,6 +30,12 @@ class SoftmaxState {
   template <int kCount>
   __device__ void merge(const float2 (&block)[2], BlockWeights& weights, float (&sums)[kCount]) {
     float kept[2];
+    take_in(block, weights, kept);
+    scale(sums, kept);
+  }
+
+  /// The same in two steps. First what needs no sums: `kept` is what those so far are to be multiplied with.
+  __device__ void take_in(const float2 (&block)[2], BlockWeights& weights, float (&kept)[2]) {
     std::uint32_t added[2];
 #pragma unroll
     for (int head = 0; head < 2; ++head) {
@@ -45,6 +51,10 @@ class SoftmaxState {
 #pragma unroll
       for (int i = 0; i < 4; ++i) step[i] = ptx::multiply_bf16_pair(step[i], added[i % 2]);
     }
+  }
+
+  template <int kCount>
+  __device__ static void scale(float (&sums)[kCount], const float (&kept)[2]) {
     if (__any_sync(kAllLanes, kept[0] != 1.0F || kept[1] != 1.0F)) {
 #pragma unroll
       for (int i = 0; i < kCount; ++i) sums[i] *= kept[i % 4 / 2];

@@ -20,20 +20,22 @@ struct EntryList {
   /// Of a whole warp, which all get the same. A padding row's is empty.
   __device__ static EntryList of(const AttentionLaunch& launch, int query) {
     EntryList list;
+    // All is asked for before anything is waited for, as far as one read does not depend on another.
     const int position = launch.batch.positions[query];
-    if (position < 0) return list;
     const DeviceSequence& sequence = launch.batch.sequences[launch.batch.sequence_of[query]];
+    const int window_begin = sequence.window_begin;
     list.window_pages = sequence.window_pages;
     list.pages = sequence.pages;
-    list.num_window = min(launch.window_tokens, position + 1 - sequence.window_begin);
-    list.first_window_position = position + 1 - list.num_window;
-    list.size = list.num_window;
     if (launch.ratio == 4) {
       list.selected = launch.selected + query * launch.selected_stride;
-      list.size += count_selected(list.selected, launch.top_k);
+      list.size = count_selected(list.selected, launch.top_k);
     } else if (launch.ratio != 0) {
-      list.size += (position + 1) / launch.ratio;
+      list.size = (position + 1) / launch.ratio;
     }
+    if (position < 0) return {};
+    list.num_window = min(launch.window_tokens, position + 1 - window_begin);
+    list.first_window_position = position + 1 - list.num_window;
+    list.size += list.num_window;
     return list;
   }
 

@@ -36,7 +36,7 @@ __device__ inline std::uint32_t turned_back(std::uint32_t pair, float cosine, fl
 }
 
 /// Word k of lane j of every four lanes goes to lane k, as word j.
-__device__ inline void transpose_in_quad(std::uint32_t (&words)[4]) {
+__device__ inline void transpose_in_quad(std::uint32_t* words) {
   const auto exchange = [](std::uint32_t& first, std::uint32_t& second, int distance) {
     const bool upper = (threadIdx.x & static_cast<unsigned>(distance)) != 0;
     const std::uint32_t received = __shfl_xor_sync(0xFFFFFFFFu, upper ? first : second, distance);
@@ -49,31 +49,49 @@ __device__ inline void transpose_in_quad(std::uint32_t (&words)[4]) {
 }
 
 /// Writes 64 heads x 64 dims of a query, dim tile `tile`, that a warpgroup holds; `thread` of it. `inverse`: of the
-/// thread's two heads.
+/// thread's two heads. Step by step for all values, so that no step waits for the one before.
 __device__ inline void store_tile(const AttentionLaunch& launch, int query, int group, int tile, int thread,
                                   const float* sums, const float (&inverse)[2]) {
   const int row = thread / kWarpLanes * 16 + thread % kWarpLanes / 4, quad_lane = thread % 4;
   constexpr int kQuadDims = 32;  // after the exchange each lane of four has 8 of them
+  constexpr int kPairs = kTileDims / 8, kQuadPairs = kQuadDims / 8;
+  std::uint32_t words[2][kPairs];
 #pragma unroll
-  for (int begin = 0; begin < kTileDims; begin += kQuadDims) {
+  for (int which = 0; which < 2; ++which) {
 #pragma unroll
-    for (int which = 0; which < 2; ++which) {
-      std::uint32_t words[4];
+    for (int i = 0; i < kPairs; ++i) {
+      const float* pair = sums + i * 4 + 2 * which;
+      words[which][i] = pack_bf16(pair[0] * inverse[which], pair[1] * inverse[which]);
+    }
+  }
+  if (tile == kDimTiles - 1) {
+    float cosine[kPairs], sine[kPairs];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float* pair = sums + (begin / 8 + i) * 4 + 2 * which;
-        words[i] = pack_bf16(pair[0] * inverse[which], pair[1] * inverse[which]);
-        if (tile == kDimTiles - 1) {
-          const std::int64_t angle = query * launch.angle_stride + begin / 2 + 4 * i + quad_lane;
-          words[i] = turned_back(words[i], launch.cosine[angle], launch.sine[angle]);
-        }
+    for (int i = 0; i < kPairs; ++i) {
+      const std::int64_t angle = query * launch.angle_stride + 4 * i + quad_lane;
+      cosine[i] = __ldg(launch.cosine + angle);
+      sine[i] = __ldg(launch.sine + angle);
+    }
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      for (auto& head : words) head[i] = turned_back(head[i], cosine[i], sine[i]);
+    }
+  }
+#pragma unroll
+  for (int quad = 0; quad < kPairs; quad += kQuadPairs) {
+    for (auto& head : words) transpose_in_quad(head + quad);
+  }
+#pragma unroll
+  for (int which = 0; which < 2; ++which) {
+    const int head = group * kGroupHeads + row + 8 * which;
+    Bf16Bits* to = launch.out + query * launch.out_row_stride + head * launch.out_head_stride +
+                   tile * kTileDims + 8 * quad_lane;
+#pragma unroll
+    for (int quad = 0; quad < kPairs; quad += kQuadPairs) {
+      const std::uint32_t* word = words[which] + quad;
+      if (head < launch.num_heads) {
+        *reinterpret_cast<uint4*>(to + 8 * quad) = {word[0], word[1], word[2], word[3]};
       }
-      transpose_in_quad(words);
-      const int head = group * kGroupHeads + row + 8 * which;
-      if (head >= launch.num_heads) continue;
-      Bf16Bits* to = launch.out + query * launch.out_row_stride + head * launch.out_head_stride +
-                     tile * kTileDims + begin + 8 * quad_lane;
-      *reinterpret_cast<uint4*>(to) = {words[0], words[1], words[2], words[3]};
     }
   }
 }

@@ -10,6 +10,9 @@
 /// The blocks are cut from the start of the list, so a query's result does not depend on the rest of the
 /// batch. The sink enlarges the denominator only: -inf has no effect, +inf gives zeros; a query that sees
 /// nothing gives zeros.
+///
+/// Rows of V3.2's layout (numeric/latent_row.h) are keys of 512 + 64 values and values of 512. No model here has them; the
+/// reference and the plain loops of sm_90a take them.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +27,10 @@
 namespace baleen {
 
 struct SparseAttentionArgs {
-  ConstActivations<3> q;  ///< [T, H, head_dim], normalised and rotated; head_dim a multiple of 64
-  RaggedBatch batch;      ///< this step's window rows and entries are already stored
-  LatentPool window;      ///< 256 rows a page, found through window_pages
+  ConstActivations<3>
+      q;              ///< [T, H, head_dim], normalised and rotated; head_dim (a row's width) a multiple of 64
+  RaggedBatch batch;  ///< this step's window rows and entries are already stored
+  LatentPool window;  ///< 256 rows a page, found through window_pages
   LatentPool compressed;  ///< 256 / ratio rows a page, found through pages; base null for ratio 0
   int ratio = 0;          ///< 0, 4 or 128
   View<const std::int32_t, 2> selected;  ///< ratio 4: [T, top_k] entries, ascending; the first -1 ends them
@@ -34,7 +38,7 @@ struct SparseAttentionArgs {
   std::int64_t window_tokens = 128;
   float scale = 0.0F;  ///< head_dim^-1/2
   Precision precision = Precision::kReleased;
-  Activations<3> out;  ///< [T, H, head_dim]; not q
+  Activations<3> out;  ///< [T, H, head_dim] (V3.2: [T, H, 512]); not q
 };
 
 void sparse_attention(const SparseAttentionArgs& args, CpuContext& context);
@@ -42,7 +46,12 @@ void sparse_attention_ref(const SparseAttentionArgs& args);
 void sparse_attention_cpu(const SparseAttentionArgs& args, CpuContext& context);
 /// Also turns the result back: as if followed by rope(turn), whose x is `out` and which is inverse.
 void sparse_attention_rope_sm90(const SparseAttentionArgs& args, const RopeArgs& turn, CudaContext& context);
-[[nodiscard]] std::int64_t sparse_attention_sm90_scratch_bytes(std::int64_t head_dim);
+/// V3.2's rows, whose values are not rotated.
+void sparse_attention_sm90(const SparseAttentionArgs& args, CudaContext& context);
+/// For steps of up to `max_rows` rows of up to `max_sequences` sequences with up to `max_positions` positions each.
+[[nodiscard]] std::int64_t sparse_attention_sm90_scratch_bytes(std::int64_t head_dim, std::int64_t max_rows,
+                                                               std::int64_t max_sequences,
+                                                               std::int64_t max_positions);
 [[nodiscard]] OpCost sparse_attention_cost(const SparseAttentionArgs& args);
 /// Of attention and rotation in one pass.
 [[nodiscard]] OpCost sparse_attention_rope_cost(const SparseAttentionArgs& args, const RopeArgs& turn);

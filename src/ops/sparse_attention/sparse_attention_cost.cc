@@ -42,7 +42,8 @@ double num_distinct_rows(const SparseAttentionArgs& args, const SequenceSlice& s
 
 OpCost sparse_attention_cost(const SparseAttentionArgs& args) {
   const auto num_heads = static_cast<double>(args.q.extent(1));
-  const auto head_dim = static_cast<double>(args.q.extent(2));
+  const auto key_dim = static_cast<double>(args.q.extent(2)),
+             value_dim = static_cast<double>(args.out.extent(2));
   double entries = 0, rows = 0;
   for (const SequenceSlice& slice : args.batch.slices) {
     entries += num_entries(args, slice);
@@ -50,11 +51,12 @@ OpCost sparse_attention_cost(const SparseAttentionArgs& args) {
   }
   OpCost cost;
   if (args.q.size() == 0) return cost;
-  cost.add_flops(MathFormat::kBF16, 2 * 2 * head_dim * num_heads * entries);  // with keys, and with values
+  cost.add_flops(MathFormat::kBF16,
+                 2 * (key_dim + value_dim) * num_heads * entries);  // with keys, and with values
   // A score: scale, maximum, difference, exponential, sum, rounding. A result: its division; the sink once.
   constexpr double kScoreOps = 6;
   cost.scalar_ops =
-      num_heads * (kScoreOps * entries + (head_dim + 1) * static_cast<double>(args.q.extent(0)));
+      num_heads * (kScoreOps * entries + (value_dim + 1) * static_cast<double>(args.q.extent(0)));
   // The list of a query's rows, as kernels of the field take it for window and entries alike.
   cost.read_bytes = bytes_of(args.q) + static_cast<double>(sizeof(std::int32_t)) * entries;
   cost.read_weights(4.0 * static_cast<double>(args.sink.size()));

@@ -20,9 +20,9 @@ std::vector<float> decode(const EntryList::Place& place) {
 
 void attend(const SparseAttentionArgs& args, const EntryList& list, std::int64_t query, std::int64_t head) {
   const bool round = args.precision != Precision::kExact;
-  const std::int64_t head_dim = args.q.extent(2);
+  const std::int64_t key_width = args.q.extent(2), value_width = args.out.extent(2);
   double maximum = -std::numeric_limits<double>::infinity(), denominator = 0.0;
-  std::vector<double> sum(static_cast<std::size_t>(head_dim), 0.0);
+  std::vector<double> sum(static_cast<std::size_t>(value_width), 0.0);
   for (std::int64_t begin = 0; begin < list.size(); begin += kBlockEntries) {
     const std::int64_t end = std::min(begin + kBlockEntries, list.size());
     std::vector<std::vector<float>> rows;
@@ -31,7 +31,7 @@ void attend(const SparseAttentionArgs& args, const EntryList& list, std::int64_t
     for (std::int64_t entry = begin; entry < end; ++entry) {
       rows.push_back(decode(list[entry]));
       double dot = 0.0;
-      for (std::int64_t i = 0; i < head_dim; ++i) {
+      for (std::int64_t i = 0; i < key_width; ++i) {
         dot += static_cast<double>(args.q(query, head, i)) * rows.back()[static_cast<std::size_t>(i)];
       }
       scores.push_back(dot * args.scale);
@@ -49,7 +49,7 @@ void attend(const SparseAttentionArgs& args, const EntryList& list, std::int64_t
     maximum = new_maximum;
   }
   denominator += std::exp(static_cast<double>(args.sink[static_cast<std::size_t>(head)]) - maximum);
-  for (std::int64_t i = 0; i < head_dim; ++i) {
+  for (std::int64_t i = 0; i < value_width; ++i) {
     const auto value =
         list.size() == 0 ? 0.0F : static_cast<float>(sum[static_cast<std::size_t>(i)] / denominator);
     args.out(query, head, i) = round ? round_bf16(value) : value;

@@ -1,24 +1,26 @@
 /// The two consumer warpgroups of attention on tiles.
 ///
 /// They take turns at scores: each computes those of every second block and its weights. Both then add weights times
-/// values, each for its half of the dims, block after block in list order. While one waits for its scores or takes
-/// exponentials, the tensor cores work for the other.
+/// values, each for its half of the dims. All of it in list order, so that a block's stage is free as early as can be: while
+/// one computes a block's weights, the other still adds the block before.
 ///
 /// A thread holds two heads (row and row + 8 of the instruction's 64) and, of each tile of 64 dims, 16 values of both.
 #pragma once
 
-#include "cuda/bf16_vector.cuh"
-#include "cuda/ptx/exp2.h"
+#include "cuda/ptx/cluster.h"
 #include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/wgmma.h"
 #include "cuda/ptx/wgmma_bf16.h"
 #include "cuda/warp_reduce.cuh"
 #include "ops/sparse_attention/block_merge.cuh"
+#include "ops/sparse_attention/block_weights.cuh"
 #include "ops/sparse_attention/finish_output.cuh"
 #include "ops/sparse_attention/tile_smem.cuh"
 
 namespace baleen::sm90 {
 
+/// kInPairs: of a pair of thread blocks (tile_smem.cuh).
+template <bool kInPairs>
 class TileConsumer {
  public:
   __device__ TileConsumer(const AttentionLaunch& launch, const WorkPlan& plan, TileSmem& smem)
@@ -43,18 +45,18 @@ class TileConsumer {
       float sums[kConsumerSums] = {};
       SoftmaxState state;
       if (first_own >= num_blocks) release(&smem_.q_empty);
-      for (int i = 0; i < num_blocks; i += 2) {
-        const int own = i + first_own;
-        if (own < num_blocks) {
-          const int block = blocks.begin + own;
-          weigh(num_begun_ + own, list_size - block * kBlockEntries,
-                first_slot < 0 ? -1 : first_slot + block);
-          if (own + 2 >= num_blocks) release(&smem_.q_empty);
+      for (int i = 0; i < num_blocks; ++i) {
+        if (i % 2 == first_own) {
+          const int block = blocks.begin + i;
+          weigh(num_begun_ + i, list_size - block * kBlockEntries, first_slot < 0 ? -1 : first_slot + block);
+          if (i + 2 >= num_blocks) release(&smem_.q_empty);
         }
-        if (first_slot >= 0) continue;
-        for (int j = i; j < min(i + 2, num_blocks); ++j) gather(num_begun_ + j, sums, state);
+        if (first_slot < 0) gather(num_begun_ + i, sums, state);
       }
       num_begun_ += num_blocks;
+      if constexpr (kInPairs) {
+        for (int i = uniform(info.pair_end) - blocks.end; i > 0; --i) pass(num_begun_++);
+      }
       if (first_slot < 0 && !info.nothing) finish(info, sums, state);
     }
   }
@@ -66,6 +68,23 @@ class TileConsumer {
   __device__ void release(std::uint64_t* barrier) const {
     __syncwarp();
     if (lane_ == 0) ptx::mbarrier_arrive(barrier);
+  }
+
+  __device__ void release_keys(int stage, int consumer) const {
+    std::uint64_t* barrier = &smem_.keys_empty[stage][consumer];
+    release(barrier);
+    if constexpr (kInPairs) {
+      if (lane_ == 0) ptx::mbarrier_arrive_cluster_read(barrier, ptx::cluster_rank() ^ 1);
+    }
+  }
+
+  /// Block `number`, which the pair's other list alone has.
+  __device__ void pass(int number) const {
+    const int stage = number % kStages, parity = number / kStages % 2;
+    ptx::mbarrier_wait(&smem_.keys_full[stage], parity);
+    if (number % 2 == consumer_) ptx::mbarrier_arrive(&smem_.weights_full[stage]);
+    ptx::mbarrier_wait(&smem_.weights_full[stage], parity);
+    release_keys(stage, consumer_);
   }
 
   /// Scores of block `number`, of which the first `num_valid` entries exist, to weights: for both consumers, or for slot
@@ -90,30 +109,10 @@ class TileConsumer {
     for (float& score : scores) ptx::wgmma_hold(score);
 
     if (slot >= 0) {  // nobody else wants the keys
-      for (auto& barrier : smem_.keys_empty[stage]) release(&barrier);
-    }
-    if (num_valid < kBlockEntries) {
-#pragma unroll
-      for (int i = 0; i < kTileSums; ++i) {
-        if (8 * (i / 4) + 2 * (lane_ % 4) + i % 2 >= num_valid) scores[i] = -INFINITY;
-      }
+      for (int consumer = 0; consumer < kConsumers; ++consumer) release_keys(stage, consumer);
     }
     float2 softmax[2];
-#pragma unroll
-    for (int head = 0; head < 2; ++head) {
-      float maximum = -INFINITY;
-#pragma unroll
-      for (int i = 2 * head; i < kTileSums; i += 4) maximum = fmaxf(maximum, fmaxf(scores[i], scores[i + 1]));
-      maximum = ceilf(warp_max<4>(maximum) * launch_.scale_log2);
-      float sum = 0;
-#pragma unroll
-      for (int i = 2 * head; i < kTileSums; i += i % 2 == 0 ? 1 : 3) {
-        scores[i] = ptx::exp2_approximate(fmaf(scores[i], launch_.scale_log2, -maximum));
-        sum += scores[i];
-      }
-      sum = warp_sum<4>(sum);
-      softmax[head] = {maximum, sum};
-    }
+    weigh_scores(scores, num_valid, launch_.scale_log2, softmax);
     if (slot < 0) {
       store_weights(scores, softmax, &smem_.weights[stage][0][thread_], smem_.softmax[stage]);
       ptx::mbarrier_arrive(&smem_.weights_full[stage]);
@@ -126,9 +125,7 @@ class TileConsumer {
                                 float2* heads) const {
 #pragma unroll
     for (int step = 0; step < kBlockSteps; ++step) {
-      const float* value = values + 8 * step;
-      weights[step * kWarpgroupThreads] = {pack_bf16(value[0], value[1]), pack_bf16(value[2], value[3]),
-                                           pack_bf16(value[4], value[5]), pack_bf16(value[6], value[7])};
+      weights[step * kWarpgroupThreads] = pack_weights(values + 8 * step);
     }
     if (lane_ % 4 != 0) return;
     heads[row_] = softmax[0];
@@ -163,7 +160,7 @@ class TileConsumer {
     ptx::wgmma_wait<0>();
 #pragma unroll
     for (float& sum : sums) ptx::wgmma_hold(sum);
-    release(&smem_.keys_empty[stage][consumer_]);
+    release_keys(stage, consumer_);
   }
 
   __device__ void finish(const TaskInfo& info, const float (&sums)[kConsumerSums],

@@ -6,10 +6,14 @@
 /// Codes are asked for a block ahead, 28 KB in flight: those of the first half into registers, of the second into shared
 /// memory. As soon as a piece is widened, the same piece of the next block is asked for. A row's page is asked for another
 /// block earlier, and its number in the selection another.
+///
+/// In a pair it widens a half of each block alone, and the copy engine takes that to the other thread block.
 #pragma once
 
 #include <cuda.h>
 
+#include "cuda/ptx/bulk_copy.h"
+#include "cuda/ptx/cluster.h"
 #include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/tma.h"
@@ -18,6 +22,8 @@
 
 namespace baleen::sm90 {
 
+/// kInPairs: of a pair of thread blocks (tile_smem.cuh).
+template <bool kInPairs>
 class KeyProducer {
  public:
   __device__ KeyProducer(const AttentionLaunch& launch, const CUtensorMap& q_map, const WorkPlan& plan,
@@ -33,20 +39,39 @@ class KeyProducer {
          task += static_cast<int>(gridDim.x), ++num_done_) {
       const int item = task / plan_.parts, part = task % plan_.parts;
       const int query = item / plan_.groups, group = item % plan_.groups;
-      EntryList list = EntryList::of(launch_, query);
+      EntryList list = item < plan_.items ? EntryList::of(launch_, query) : EntryList{};
       const int num_blocks = (list.size + kBlockEntries - 1) / kBlockEntries;
       BlockRange blocks = plan_.range(num_blocks, part);
       blocks = {uniform(blocks.begin), uniform(blocks.end)};
-      const TaskInfo info{
-          query, group, list.size, blocks, plan_.shares(num_blocks) ? item * plan_.slots : -1, part != 0};
+      TaskInfo info{.query = query,
+                    .group = group,
+                    .list_size = list.size,
+                    .blocks = blocks,
+                    .pair_end = blocks.end,
+                    .first_slot = plan_.shares(num_blocks) ? item * plan_.slots : -1,
+                    .nothing = part != 0 || item >= plan_.items};
       list.size = min(list.size, blocks.end * kBlockEntries);  // nothing beyond is asked for
-      fill(list, info);
+      int first_shared = 0;
+      if constexpr (kInPairs) first_shared = compare(list, task ^ 1, query, info);
+      if (blocks.begin >= blocks.end) {
+        begin(info);
+      } else if constexpr (kInPairs) {
+        fill_halves(list, info, first_shared);
+      } else {
+        fill(list, info);
+      }
+      if constexpr (kInPairs) {
+        for (int block = blocks.end; block < info.pair_end; ++block, ++num_filled_) {
+          ptx::mbarrier_arrive(&smem_.keys_full[free_stage()]);
+        }
+      }
     }
   }
 
  private:
   static constexpr int kRowThreads = 4;
   static constexpr int kHalfRows = kWarpgroupThreads / kRowThreads;
+  static constexpr int kWarpRows = kWarpLanes / kRowThreads;  ///< eight: a row group of a swizzled tile
   static constexpr int kCodeBlocks = kNope / kLatentBlock;
 
   /// Queries and description of a task, once the consumers have the scores of the task before.
@@ -82,12 +107,34 @@ class KeyProducer {
     return next;
   }
 
+  /// With the list of the pair's other task. Both go through as many blocks as the longer one has, and share those from the
+  /// returned one on: all of the same query; of another row of the sequence the compressed ones, in lists of as many blocks.
+  __device__ int compare(EntryList& list, int other_task, int query, TaskInfo& info) const {
+    const int num_blocks = info.blocks.end, other_query = other_task / plan_.groups;
+    if (other_query == query) return 0;
+    const EntryList other = other_task < plan_.items ? EntryList::of(launch_, other_query) : EntryList{};
+    const int other_blocks = uniform((other.size + kBlockEntries - 1) / kBlockEntries);
+    info.pair_end = max(num_blocks, other_blocks);
+    if (num_blocks != other_blocks || list.selected != nullptr || list.pages != other.pages ||
+        list.num_window != other.num_window) {
+      return num_blocks;
+    }
+    // The last block may have a row more in the other list. The consumers here pass over it.
+    list.size = max(list.size, other.size);
+    return min(num_blocks, uniform((list.num_window + kBlockEntries - 1) / kBlockEntries));
+  }
+
+  /// Waits until the stage of the next block is free.
+  [[nodiscard]] __device__ int free_stage() const {
+    const int stage = num_filled_ % kStages, parity = num_filled_ / kStages % 2 ^ 1;
+    for (int consumer = 0; consumer < kConsumers; ++consumer) {
+      ptx::mbarrier_wait(&smem_.keys_empty[stage][consumer], parity);
+    }
+    return stage;
+  }
+
   __device__ void fill(const EntryList& list, const TaskInfo& info) {
     const BlockRange blocks = info.blocks;
-    if (blocks.begin >= blocks.end) {
-      begin(info);
-      return;
-    }
     const int piece = thread_ % kRowThreads, entry = thread_ / kRowThreads;
     int index = blocks.begin * kBlockEntries + entry;  // of the first half
 
@@ -115,10 +162,7 @@ class KeyProducer {
     begin(info);
 
     for (int block = blocks.begin; block < blocks.end; ++block, ++num_filled_) {
-      const int stage = num_filled_ % kStages, parity = num_filled_ / kStages % 2 ^ 1;
-      for (int consumer = 0; consumer < kConsumers; ++consumer) {
-        ptx::mbarrier_wait(&smem_.keys_empty[stage][consumer], parity);
-      }
+      const int stage = free_stage();
       copy_rope(data[0], stage, entry, piece);
       copy_rope(data[1], stage, entry + kHalfRows, piece);
       ptx::cp_async_commit();
@@ -152,6 +196,69 @@ class KeyProducer {
       ptx::mbarrier_arrive(&smem_.keys_full[stage]);
     }
     ptx::cp_async_wait<0>();
+  }
+
+  /// Half a block at a time: both of those before `first_shared`, of the others the one with this thread block's rank. A row's
+  /// codes wait in registers.
+  __device__ void fill_halves(const EntryList& list, const TaskInfo& info, int first_shared) {
+    const int rank = static_cast<int>(ptx::cluster_rank());
+    const int piece = thread_ % kRowThreads, own_entry = thread_ / kRowThreads;
+    const int num_alone = 2 * first_shared, num_halves = num_alone + info.blocks.end - first_shared;
+    const auto half_of = [&](int i) { return i < num_alone ? i : 2 * (i - first_shared) + rank; };
+    const auto index_of = [&](int i) { return half_of(i) * kHalfRows + own_entry; };
+    const auto row_of = [&](int i) { return i < num_halves ? list.row(index_of(i)) : -1; };
+    RowAhead ahead{row_of(0), PageId::kNone, row_of(1)};
+    ahead.page = list.page(launch_, index_of(0), ahead.row);
+    const auto advance_to = [&](int i) {
+      const RowPlace next = place(list, index_of(i), ahead.row, ahead.page);
+      ahead.row = ahead.row_after;
+      ahead.page = list.page(launch_, index_of(i + 1), ahead.row);
+      ahead.row_after = row_of(i + 2);
+      return next;
+    };
+    const RowPlace first = advance_to(0);
+    const std::byte* data = first.data;
+    uint2 scales = load_scales(first);
+    uint4 codes[kCodeBlocks];
+#pragma unroll
+    for (int i = 0; i < kCodeBlocks; ++i) codes[i] = load_codes(data, i, piece);
+    begin(info);
+
+    for (int i = 0; i < num_halves; ++i) {
+      const bool shared = i >= num_alone;
+      const int stage = shared || i % 2 == 0 ? free_stage() : num_filled_ % kStages;
+      const int entry = half_of(i) % 2 * kHalfRows + own_entry;
+      copy_rope(data, stage, entry, piece);
+      ptx::cp_async_commit();
+      const RowPlace next = advance_to(i + 1);
+      data = next.data;
+#pragma unroll
+      for (int k = 0; k < kCodeBlocks; ++k) {
+        store_widened(codes[k], scale_of(scales, k), smem_.keys[stage][k], entry, piece);
+        codes[k] = load_codes(data, k, piece);
+      }
+      multiply_large(scales, stage, entry, piece);
+      scales = load_scales(next);
+      if (!shared && i % 2 == 0) continue;
+      ptx::cp_async_wait<0>();
+      ptx::fence_proxy_async();
+      if (shared && thread_ == 0) {
+        ptx::mbarrier_arrive_expect(&smem_.keys_full[stage], kDimTiles * kTileBytes / 2);
+      } else {
+        ptx::mbarrier_arrive(&smem_.keys_full[stage]);
+      }
+      if (shared) send_rows(stage, rank);
+      ++num_filled_;
+    }
+  }
+
+  /// The eight rows of this warp to the other thread block of the pair, a lane for each tile.
+  __device__ void send_rows(int stage, int rank) {
+    __syncwarp();
+    const int tile = thread_ % kWarpLanes, row_group = rank * kHalfRows / kWarpRows + thread_ / kWarpLanes;
+    if (tile >= kDimTiles) return;
+    ptx::bulk_copy_to_block(smem_.keys[stage][tile] + row_group * kRowGroupBytes, kRowGroupBytes,
+                            &smem_.keys_full[stage], static_cast<unsigned>(rank) ^ 1U);
   }
 
   __device__ static uint4 load_codes(const std::byte* data, int block, int piece) {

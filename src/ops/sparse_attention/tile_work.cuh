@@ -51,8 +51,11 @@ struct WorkPlan {
   int parts;  ///< of an item
   int slots;  ///< of an item, with several parts
   WaitingWeights waiting;
+  bool in_pairs;  ///< an odd number of items is rounded up
 
-  [[nodiscard]] __host__ __device__ int num_tasks() const { return items * parts; }
+  [[nodiscard]] __host__ __device__ int num_tasks() const {
+    return items * parts + (in_pairs && items % 2 != 0 ? 1 : 0);
+  }
   /// Whether an item's weights go to its slots. One that has more blocks than slots is done by its first part.
   [[nodiscard]] __device__ bool shares(int num_blocks) const { return parts > 1 && num_blocks <= slots; }
 

@@ -329,6 +329,11 @@ void RecordingDevice::rms_norm_rope(const RmsNormArgs& norm, const RopeArgs& tur
   add("rms_norm_rope", "", turn.x.extent(0), rms_norm_rope_cost(norm, turn));
 }
 
+void RecordingDevice::rms_norm_kv_store(const RmsNormArgs& norm, const KvStoreArgs& store) {
+  if (!options_.fuses) return Device::rms_norm_kv_store(norm, store);
+  add("rms_norm_kv_store", "", store.kv.extent(0), rms_norm_cost(norm) + kv_store_cost(store));
+}
+
 void RecordingDevice::sparse_attention_rope(const SparseAttentionArgs& args, const RopeArgs& turn) {
   if (!options_.fuses) return Device::sparse_attention_rope(args, turn);
   add("sparse_attention_rope", fmt::format("{} heads, ratio {}", args.q.extent(1), args.ratio),

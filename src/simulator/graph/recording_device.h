@@ -28,6 +28,9 @@ class RecordingDevice final : public Device {
   [[nodiscard]] std::int64_t padded_rows(std::int64_t num_rows) const override { return num_rows; }
   void synchronise() override {}
   StepRows begin(const RaggedBatch& batch) override { return {batch.num_rows(), batch.tokens}; }
+  StepRows begin(const RaggedBatch& batch, std::span<const TokenId> /*chosen*/) override { return begin(batch); }
+  void set_mark(int /*mark*/) override {}
+  void wait_for(int /*mark*/) override {}
   void run(StepPart /*part*/, const std::function<void()>& operations) override { operations(); }
   void capture(StepPart /*part*/, std::int64_t /*num_rows*/,
                const std::function<void(const StepRows&)>& /*operations*/) override {}
@@ -55,6 +58,7 @@ class RecordingDevice final : public Device {
   void hc_pre_norm(const HcPreArgs& pre, const RmsNormArgs& norm) override;
   void hc_post_pre_norm(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm) override;
   void rms_norm_rope(const RmsNormArgs& norm, const RopeArgs& turn) override;
+  void rms_norm_kv_store(const RmsNormArgs& norm, const KvStoreArgs& store) override;
   void sparse_attention_rope(const SparseAttentionArgs& args, const RopeArgs& turn) override;
 
   void set_profiling(bool /*on*/) override {}

@@ -133,10 +133,10 @@ TEST(LinearSm90, AgreesWithTheReference) {
     std::int64_t num_rows, num_outputs, num_inputs;
     bool keep_f32;
   };
-  // Every tile of tokens, tails of both axes, one slice, slices that do not divide evenly into segments, 1, 2, 4 and 8
-  // segments; the shape of Flash's query latent.
+  // Every tile of tokens, tails of both axes, one slice, odd numbers of slices, more than 32; narrow and wide tiles of
+  // weights; the shape of Flash's query latent.
   for (const auto& [num_rows, num_outputs, num_inputs, keep_f32] : {Case{1, 8, 128, false},
-                                                                    {1, 136, 640, true},
+                                                                    {1, 136, 4736, true},
                                                                     {7, 256, 1408, false},
                                                                     {9, 1032, 1280, false},
                                                                     {17, 128, 384, true},
@@ -228,6 +228,23 @@ TEST(LinearSm90, RowsDoNotDependOnCompany) {
       }
     }
   }
+}
+
+/// More tiles than multiprocessors, of both axes: blocks go on from tile to tile, the last of which has no partner.
+TEST(LinearSm90, BlocksTakeSeveralTiles) {
+  BALEEN_NEEDS_GPU();
+  test::TestCuda cuda;
+  constexpr std::int64_t kRows = 2500, kOutputs = 8200, kInputs = 384;
+  const Weight weight(cuda, kOutputs, kInputs, 35);
+  const ConstActivations<2> x = upload_rows(cuda, random_rows(kRows, kInputs, 36), kInputs);
+  const Fp8Rows rows = allocate_rows(cuda, kRows, kInputs, kRows);
+  quantise_rows_sm90(x, rows, cuda.context());
+  const Result few(cuda, kRows, kOutputs, false), many(cuda, kRows, kOutputs, false);
+  const LinearOutput few_output{&weight.device, few.view}, many_output{&weight.device, many.view};
+  fp8_products_few({&few_output, 1}, rows, kRows, cuda.context());
+  fp8_products_many({&many_output, 1}, rows, kRows, cuda.context());
+  cuda.synchronise();
+  ASSERT_SAME_BITS(few.read(cuda), many.read(cuda));
 }
 
 /// Outputs of every kind at once are what each is alone; x in FP8 is taken where it is given.

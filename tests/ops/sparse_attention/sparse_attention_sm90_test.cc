@@ -36,9 +36,10 @@ struct Layer {
   std::vector<PageId> pages, window_pages;
   test::LatentPages window, compressed;
 
-  Layer(int layer_ratio, int head_dim, std::int64_t begin, std::int64_t end)
+  Layer(int layer_ratio, int head_dim, std::int64_t begin, std::int64_t end,
+        LatentLayout layout = LatentLayout::kV4)
       : ratio(layer_ratio),
-        format{head_dim - kRope, kRope, Precision::kReleased},
+        format{head_dim - kRope, kRope, Precision::kReleased, layout},
         pages(test::shuffled_pages(end / kPageTokens + 1, 0, 1)),
         window_pages(static_cast<std::size_t>(begin / kPageTokens), PageId::kNone),
         window(format, 256, end / kPageTokens + 1 - begin / kPageTokens),
@@ -83,10 +84,11 @@ std::vector<float> angles(std::int64_t num_rows, std::uint32_t seed) {
 
 /// By the references, one after the other.
 std::vector<float> want(const Layer& layer, const Step& step) {
-  const std::int64_t head_dim = layer.format.width(), num_rows = step.num_rows();
+  const std::int64_t head_dim = layer.format.width(), value_width = layer.format.value_width();
+  const std::int64_t num_rows = step.num_rows();
   const std::vector<TokenId> tokens(static_cast<std::size_t>(num_rows));
-  std::vector<float> out(step.q.size());
-  const Activations<3> out_view(out.data(), {num_rows, step.num_heads, head_dim});
+  std::vector<float> out(static_cast<std::size_t>(num_rows * step.num_heads * value_width));
+  const Activations<3> out_view(out.data(), {num_rows, step.num_heads, value_width});
   sparse_attention_ref({.q = {step.q.data(), {num_rows, step.num_heads, head_dim}},
                         .batch = {tokens, step.slices},
                         .window = layer.window.pool(),
@@ -98,6 +100,7 @@ std::vector<float> want(const Layer& layer, const Step& step) {
                         .window_tokens = step.window_tokens,
                         .scale = 1.0F / std::sqrt(static_cast<float>(head_dim)),
                         .out = out_view});
+  if (layer.format.layout == LatentLayout::kV32) return out;
   const std::vector<float> cosine = angles(num_rows, 11), sine = angles(num_rows, 12);
   rope_ref({.x = out_view,
             .cosine = {cosine.data(), {num_rows, kRope / 2}},
@@ -122,9 +125,9 @@ std::vector<float> run(const Layer& layer, const Step& step, std::int64_t row_of
   const std::vector<TokenId> tokens(static_cast<std::size_t>(step.num_rows()));
   const RaggedBatch batch{tokens, step.slices};
   cuda.set_batch(batch, step.padding_rows);
-  const std::int64_t width = step.num_heads * head_dim;
+  const std::int64_t value_width = layer.format.value_width(), width = step.num_heads * value_width;
   std::vector<float> q = step.q;
-  q.resize(static_cast<std::size_t>(rows * width), 1.0F);
+  q.resize(static_cast<std::size_t>(rows * step.num_heads * head_dim), 1.0F);
   const std::int64_t top_k = static_cast<std::int64_t>(step.selected.size()) / step.num_rows();
   std::vector<std::int32_t> selected = step.selected;
   selected.resize(static_cast<std::size_t>(rows * top_k), 0x7FFFFFFF);
@@ -144,12 +147,16 @@ std::vector<float> run(const Layer& layer, const Step& step, std::int64_t row_of
       .sink = {cuda.upload(step.sink), step.sink.size()},
       .window_tokens = step.window_tokens,
       .scale = 1.0F / std::sqrt(static_cast<float>(head_dim)),
-      .out = View<Bf16Bits, 3>(out, {rows, step.num_heads, head_dim})};
+      .out = View<Bf16Bits, 3>(out, {rows, step.num_heads, value_width})};
   const RopeArgs turn{.x = args.out,
                       .cosine = {upload_angles(11), {rows, kRope / 2}},
                       .sine = {upload_angles(12), {rows, kRope / 2}},
                       .inverse = true};
-  sparse_attention_rope_sm90(args, turn, cuda.context());
+  if (layer.format.layout == LatentLayout::kV32) {
+    sparse_attention_sm90(args, cuda.context());
+  } else {
+    sparse_attention_rope_sm90(args, turn, cuda.context());
+  }
   cuda.synchronise();
   return cuda.download_bf16(out, rows * width);
 }
@@ -223,6 +230,19 @@ TEST(SparseAttentionSm90, AgreesWithTheReference) {
   }
 }
 
+TEST(SparseAttentionSm90, AgreesOnRowsOfV32) {
+  BALEEN_NEEDS_GPU();
+  for (const int ratio : {0, 4, 128}) {
+    const Layer layer(ratio, 576, 0, 620, LatentLayout::kV32);
+    for (const std::int64_t start : {0, 62, 511}) {
+      Step step = step_at(layer, 16, start, 3, 71);
+      step.sink[0] = -kInfinity;
+      step.sink[1] = kInfinity;
+      EXPECT_CLOSE(run(layer, step), want(layer, step), kTolerance) << "ratio " << ratio << ", " << start;
+    }
+  }
+}
+
 TEST(SparseAttentionSm90, AgreesOnTheReleasedShapes) {
   BALEEN_NEEDS_GPU();
   {
@@ -247,7 +267,7 @@ TEST(SparseAttentionSm90, ManyRowsAtOnce) {  // several items for each block of 
 TEST(SparseAttentionSm90, ChunksCompanyAndLaunchShapesDoNotShow) {
   BALEEN_NEEDS_GPU();
   constexpr std::int64_t kStart = 2'800, kRows = 150, kTopK = 512;
-  for (const Geometry geometry : {Geometry{8, 128}, {64, 512}, {128, 512}}) {
+  for (const Geometry geometry : {Geometry{8, 128}, {64, 512}, {80, 512}, {128, 512}}) {
     for (const int ratio : {0, 4, 128}) {
       const Layer layer(ratio, geometry.head_dim, kStart - 128, kStart + kRows);
       const Step all = step_at(layer, geometry.num_heads, kStart, kRows, kTopK);
@@ -269,6 +289,38 @@ TEST(SparseAttentionSm90, ChunksCompanyAndLaunchShapesDoNotShow) {
   }
 }
 
+/// Steps of more than 256 rows read cache rows that were widened once; here every other sequence, of one row, does not.
+TEST(SparseAttentionSm90, WidenedRowsDoNotShow) {
+  BALEEN_NEEDS_GPU();
+  constexpr std::int64_t kStart = 2'800, kRows = 300, kTopK = 512;
+  for (const std::int64_t num_heads : {24, 128}) {
+    for (const int ratio : {0, 4, 128}) {
+      const Layer layer(ratio, 512, kStart - 128, kStart + kRows);
+      const Step all = step_at(layer, num_heads, kStart, kRows, kTopK);
+      const std::vector<float> got = run(layer, all);
+      const auto row_size = static_cast<std::int64_t>(got.size()) / kRows;
+      for (const auto& [from, chunk] : {std::pair<std::int64_t, std::int64_t>{0, 150}, {3, 290}}) {
+        const std::vector<float> part = run(layer, part_of(layer, all, from, from + chunk, 140), from);
+        EXPECT_SAME_BITS(std::span(part).first(static_cast<std::size_t>(chunk * row_size)),
+                         std::span(got).subspan(static_cast<std::size_t>(from * row_size),
+                                                static_cast<std::size_t>(chunk * row_size)))
+            << num_heads << " heads, ratio " << ratio << ", " << chunk << " rows";
+      }
+    }
+  }
+}
+
+TEST(SparseAttentionSm90, SeveralSequencesWidenTogether) {
+  BALEEN_NEEDS_GPU();
+  const Layer layer(4, 512, 0, 900);
+  const Step all = step_at(layer, 64, 0, 880, 71);
+  const std::vector<float> got = run(layer, all);
+  Step step = all;
+  step.slices = {layer.slice(0, 301), layer.slice(301, 180, 301), layer.slice(481, 2, 481),
+                 layer.slice(483, 1, 483), layer.slice(484, 396, 484)};
+  EXPECT_SAME_BITS(run(layer, step), got);
+}
+
 TEST(SparseAttentionSm90, LongListsDoNotShowHowTheyAreCut) {  // 125 blocks: many rounds of values
   BALEEN_NEEDS_GPU();
   const Layer layer(128, 512, 999'800, 1'000'060);
@@ -286,7 +338,7 @@ TEST(SparseAttentionSm90, LongListsDoNotShowHowTheyAreCut) {  // 125 blocks: man
 
 TEST(SparseAttentionSm90, NothingToSeeGivesZeros) {
   BALEEN_NEEDS_GPU();
-  for (const Geometry geometry : {Geometry{8, 128}, {64, 512}}) {
+  for (const Geometry geometry : {Geometry{8, 128}, {64, 512}, {128, 512}}) {
     const Layer layer(4, geometry.head_dim, 0, 40);
     for (const std::int64_t rows : {1, 30}) {
       Step step = step_at(layer, geometry.num_heads, 5, rows, 16);
@@ -312,7 +364,7 @@ TEST(SparseAttentionSm90, TheWindowBeginsWhereTheSliceSays) {
 
 TEST(SparseAttentionSm90, PaddingRowsAreFinite) {
   BALEEN_NEEDS_GPU();
-  for (const Geometry geometry : {Geometry{8, 128}, {64, 512}}) {
+  for (const Geometry geometry : {Geometry{8, 128}, {64, 512}, {128, 512}}) {
     const Layer layer(4, geometry.head_dim, 0, 300);
     for (const std::int32_t padding : {3, 20}) {
       Step step = step_at(layer, geometry.num_heads, 290, 2, 64);
@@ -349,7 +401,16 @@ TEST(SparseAttentionSm90, LargeAndSmallScales) {
   for (std::size_t i = 0; i < step.q.size(); ++i) {
     if (i % 512 < 64) step.q[i] = 0;  // scores stay small
   }
-  EXPECT_CLOSE(run(layer, step), want(layer, step), kTolerance);
+  const std::vector<float> got = run(layer, step);
+  EXPECT_CLOSE(got, want(layer, step), kTolerance);
+
+  Step many{.num_heads = 64, .slices = {}, .sink = step.sink};  // the same two rows, again and again
+  for (std::int64_t row = 0; row < 300; row += 2) {
+    many.slices.push_back(layer.slice(30, 2, row));
+    many.q.insert(many.q.end(), step.q.begin(), step.q.end());
+  }
+  const std::vector<float> widened = run(layer, many);
+  EXPECT_SAME_BITS(std::span(widened).first(got.size()), got);
 }
 
 TEST(SparseAttentionSm90, NaNStaysVisible) {

@@ -24,9 +24,10 @@ struct Layer {
   std::vector<PageId> pages;
   test::LatentPages window, compressed;
 
-  Layer(int layer_ratio, int head_dim, Precision precision, std::int64_t first_page, std::int64_t num_pages)
+  Layer(int layer_ratio, int head_dim, Precision precision, std::int64_t first_page, std::int64_t num_pages,
+        LatentLayout layout = LatentLayout::kV4)
       : ratio(layer_ratio),
-        format{head_dim - 64, 64, precision},
+        format{head_dim - 64, 64, precision, layout},
         pages(static_cast<std::size_t>(first_page), PageId::kNone),
         window(format, 256, num_pages),
         compressed(format, ratio == 0 ? 1 : 256 / ratio, num_pages) {
@@ -59,7 +60,8 @@ struct Step {
 std::vector<float> run(const Layer& layer, Step step, int num_threads, Kernels kernels = Kernels::kBest) {
   const std::int64_t head_dim = layer.format.width();
   const std::int64_t num_rows = static_cast<std::int64_t>(step.q.size()) / (step.num_heads * head_dim);
-  std::vector<float> out(step.q.size(), std::nanf(""));
+  const std::int64_t value_width = layer.format.value_width();
+  std::vector<float> out(static_cast<std::size_t>(num_rows * step.num_heads * value_width), std::nanf(""));
   const std::vector<TokenId> tokens(static_cast<std::size_t>(num_rows));
   ThreadPool pool(num_threads);
   Arena scratch(sparse_attention_scratch_bytes(step.num_heads, head_dim, num_threads));
@@ -75,7 +77,7 @@ std::vector<float> run(const Layer& layer, Step step, int num_threads, Kernels k
                     .window_tokens = step.window_tokens,
                     .scale = 1.0F / std::sqrt(static_cast<float>(head_dim)),
                     .precision = layer.format.precision,
-                    .out = {out.data(), {num_rows, step.num_heads, head_dim}}},
+                    .out = {out.data(), {num_rows, step.num_heads, value_width}}},
                    context);
   return out;
 }
@@ -101,6 +103,20 @@ TEST_P(SparseAttentionByHand, OneEntryAndTheSink) {
   std::vector<float> half = value;
   for (float& v : half) v /= 2;
   EXPECT_CLOSE(with_sink(static_cast<float>(score / std::sqrt(128.0))), half, {.norm = 1e-6});
+}
+
+TEST_P(SparseAttentionByHand, RowsOfV32HaveKeysWiderThanValues) {
+  Layer layer(0, 576, Precision::kReleased, 0, 1, LatentLayout::kV32);
+  layer.fill(0, 1);
+  const std::vector<float> row = test::read_row(layer.window.pool(), layer.pages, 0);
+  const std::vector<float> q = test::random_values(576, 5);
+  double score = 0;
+  for (std::size_t i = 0; i < 576; ++i) score += static_cast<double>(q[i]) * row[i];
+  const auto sink = static_cast<float>(score / std::sqrt(576.0));  // weighs as much as the entry
+  std::vector<float> want(row.begin(), row.begin() + 512);
+  for (float& value : want) value /= 2;
+  EXPECT_CLOSE(run(layer, {1, {slice_at(layer, 0, 1)}, q, {}, {&sink, 1}}, 1, GetParam()), want,
+               {.norm = 3e-3});
 }
 
 TEST_P(SparseAttentionByHand, EqualScoresGiveTheMeanOfWindowAndSelection) {
