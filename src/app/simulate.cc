@@ -9,6 +9,7 @@
 
 #include "app/report_file.h"
 #include "app/simulate_search.h"
+#include "app/simulate_serve.h"
 #include "app/simulate_train.h"
 #include "app/simulate_validate.h"
 #include "app/simulation_flags.h"
@@ -114,6 +115,7 @@ void add_simulate_command(CLI::App& app) {
         ->group("");
   }
   add_simulate_search_command(*command);
+  add_simulate_serve_command(*command);
   add_simulate_train_command(*command);
   add_simulate_validate_command(*command);
   command->require_subcommand(0, 1);

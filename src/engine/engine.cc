@@ -177,21 +177,8 @@ ConstActivations<2> Engine::read_back(const Activations<2>& logits, float* host_
   return {host_copy, logits.extents()};
 }
 
-std::int64_t Engine::context_tokens() const {
-  // The pool has more pages, so that every sequence may leave its last one part empty: not to be counted on.
-  return std::min(config().max_position_embeddings, options_.cache_tokens);
-}
-
-EngineLimits Engine::limits() const {
-  return {.vocab_size = config().vocab_size,
-          .max_batch_tokens = options_.max_batch_tokens,
-          .max_logit_rows = options_.max_logit_rows,
-          .max_sequences = options_.max_sequences,
-          .max_draft_tokens = options_.max_draft_tokens,
-          .context_tokens = context_tokens(),
-          .chooses = options_.device.kind == DeviceKind::kCuda,
-          .runs_ahead = options_.device.kind == DeviceKind::kCuda && !options_.mtp && !options_.disk};
-}
+std::int64_t Engine::context_tokens() const { return limits().context_tokens; }
+EngineLimits Engine::limits() const { return engine_limits(config(), options_); }
 
 std::optional<SequenceId> Engine::open(std::span<const TokenId> prompt) { return sequences_.open(prompt); }
 std::int64_t Engine::length(SequenceId sequence) const { return sequences_.length(sequence); }

@@ -67,6 +67,18 @@ CacheGeometry cache_geometry(const ModelConfig& config, const EngineOptions& opt
   return geometry;
 }
 
+EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& options) {
+  return {
+      .vocab_size = config.vocab_size,
+      .max_batch_tokens = options.max_batch_tokens,
+      .max_logit_rows = options.max_logit_rows,
+      .max_sequences = options.max_sequences,
+      .max_draft_tokens = options.max_draft_tokens,
+      // The pool has more pages, so that every sequence may leave its last one part empty: not to be counted on.
+      .context_tokens = std::min(config.max_position_embeddings, options.cache_tokens),
+      .chooses = options.device.kind == DeviceKind::kCuda};
+}
+
 MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,
                        const EngineOptions& options) {
   const bool copied = options.device.kind == DeviceKind::kCuda;

@@ -9,6 +9,7 @@
 
 #include "device/device_kind.h"
 #include "disk_tier/disk_tier.h"
+#include "engine/step_engine.h"
 #include "kv_cache/kv_cache.h"
 #include "model/config.h"
 #include "model/tensor_table.h"
@@ -76,8 +77,10 @@ struct MemoryPlan {
 /// model's context for each sequence, no rows, MTP without a MTP block).
 [[nodiscard]] EngineOptions resolved(EngineOptions options, const ModelConfig& config);
 
-/// Of an engine with these options.
+/// Of an engine with these options, resolved.
 [[nodiscard]] CacheGeometry cache_geometry(const ModelConfig& config, const EngineOptions& options);
+
+[[nodiscard]] EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& options);
 
 /// `options` resolved; `formats` of the checkpoint.
 [[nodiscard]] MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,

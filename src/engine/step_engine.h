@@ -77,11 +77,29 @@ struct EngineLimits {
   bool runs_ahead = false;            ///< chooses, and can be fed what it chose before the host has seen it
 };
 
+/// Open sequences and their room in the cache: what decides who runs needs to know no more of an engine.
 /// Not thread-safe: one caller.
-class StepEngine {
+class SequenceKeeper {
  public:
-  virtual ~StepEngine() = default;
+  virtual ~SequenceKeeper() = default;
 
+  /// Tokens seen, or found in the cache.
+  [[nodiscard]] virtual std::int64_t length(SequenceId sequence) const = 0;
+  /// Makes room for that many more tokens, evicting cached prefixes if need be. False, and nothing taken or evicted,
+  /// when there is none.
+  [[nodiscard]] virtual bool reserve(SequenceId sequence, std::int64_t num_tokens) = 0;
+  /// Hands the sequence's whole pages to the prefix cache (for others, or for itself when it comes back); it goes
+  /// on with the cache's. Prefixes are found to where they were shared or kept, and to few places between: worth it
+  /// at the end of a prompt, while between its chunks it costs others a window page each time.
+  virtual void share(SequenceId sequence) = 0;
+  /// Ends the sequence. `keep`: as `share` before; otherwise its pages are freed.
+  virtual void close(SequenceId sequence, bool keep) = 0;
+
+  [[nodiscard]] virtual CacheUse cache_use() const = 0;
+};
+
+class StepEngine : public SequenceKeeper {
+ public:
   [[nodiscard]] virtual EngineLimits limits() const = 0;
 
   /// A new sequence that will be fed `prompt`. Where the prefix cache holds a beginning of it (at most all but the
@@ -90,11 +108,6 @@ class StepEngine {
   /// logits are exact from the position behind them on (the prompt's last token is always behind). May evict
   /// cached prefixes, and reads from disk before it returns.
   [[nodiscard]] virtual std::optional<SequenceId> open(std::span<const TokenId> prompt) = 0;
-  /// Tokens seen, or found in the cache.
-  [[nodiscard]] virtual std::int64_t length(SequenceId sequence) const = 0;
-  /// Makes room for that many more tokens, evicting cached prefixes if need be. False, and nothing taken or evicted,
-  /// when there is none.
-  [[nodiscard]] virtual bool reserve(SequenceId sequence, std::int64_t num_tokens) = 0;
   /// Runs one step. A failure leaves every sequence as it was, except after non-finite logits (the message
   /// names the first layer, or the MTP block), when the sequences of the step are spoilt: close them without
   /// keeping. Expected failures: an id outside the vocabulary, more tokens than a step or the context holds, no
@@ -108,14 +121,6 @@ class StepEngine {
   /// for a step of depth + 1 tokens; cache rows it writes are overwritten by the next step. Depth goes from 0 up to max_draft_tokens - 1, without gaps for any
   /// sequence since its last step. Fails as `step` does, for what is wrong with a token or the room.
   [[nodiscard]] virtual Result<DraftOutput> draft(std::span<const DraftInput> inputs, std::int64_t depth) = 0;
-  /// Hands the sequence's whole pages to the prefix cache (for others, or for itself when it comes back); it goes
-  /// on with the cache's. Prefixes are found to where they were shared or kept, and to few places between: worth it
-  /// at the end of a prompt, while between its chunks it costs others a window page each time.
-  virtual void share(SequenceId sequence) = 0;
-  /// Ends the sequence. `keep`: as `share` before; otherwise its pages are freed.
-  virtual void close(SequenceId sequence, bool keep) = 0;
-
-  [[nodiscard]] virtual CacheUse cache_use() const = 0;
   /// For a picture of the tree.
   [[nodiscard]] virtual std::vector<RadixNodeSummary> tree(std::size_t most_nodes) const = 0;
 };

@@ -6,14 +6,23 @@
 namespace baleen {
 
 Job::Job(Submission&& submission)
-    : tokens(std::move(submission.request.prompt)),
-      id(submission.id),
+    : Contender{.id = submission.id,
+                .priority = submission.request.priority,
+                .after_prompt_of = submission.request.after_prompt_of,
+                .prompt_tokens = std::ssize(submission.request.prompt),
+                .num_tokens = std::ssize(submission.request.prompt)},
+      tokens(std::move(submission.request.prompt)),
       request(std::move(submission.request)),
       sink(std::move(submission.sink)),
       submitted_at(submission.submitted_at) {
   request.prompt.clear();
-  summary.prompt_tokens = std::ssize(tokens);
+  summary.prompt_tokens = prompt_tokens;
   summary.seed = request.sampling.seed.value_or(0);
+}
+
+void Job::append(TokenId token) {
+  tokens.push_back(token);
+  ++num_tokens;
 }
 
 void Job::publish(bool last) {
@@ -30,6 +39,7 @@ void Job::publish(bool last) {
 void Job::finish(ReplyEnd end, std::string error) {
   summary.end = end;
   summary.error = std::move(error);
+  summary.preemptions = preemptions;
   if (reply) {
     summary.stop_string = reply->stop_string();
     summary.seed = reply->seed();

@@ -1,17 +1,10 @@
 #include "scheduler/job_board.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace baleen {
 namespace {
-
-/// A first chunk's worth of room must be there at admission; more would take window pages that a prompt does not need
-/// at once.
-constexpr std::int64_t kFirstChunkTokens = kPageTokens;
-
-constexpr int kAnyPriority = std::numeric_limits<int>::min();
 
 Result<std::shared_ptr<const MaskVocabulary>> mask_vocabulary_of(const Tokenizer& tokenizer,
                                                                  std::int64_t vocab_size) {
@@ -22,8 +15,6 @@ Result<std::shared_ptr<const MaskVocabulary>> mask_vocabulary_of(const Tokenizer
   }
 }
 
-std::int64_t pages_of(std::int64_t num_tokens) { return (num_tokens + kPageTokens - 1) / kPageTokens; }
-
 }  // namespace
 
 JobBoard::JobBoard(StepEngine& engine, const Tokenizer& tokenizer, const Scheduler::Clock& clock,
@@ -33,19 +24,15 @@ JobBoard::JobBoard(StepEngine& engine, const Tokenizer& tokenizer, const Schedul
       clock_(clock),
       limits_(limits),
       stats_(stats),
-      max_running_(std::min({limits.max_sequences, limits.max_batch_tokens, limits.max_logit_rows})),
-      mask_vocabulary_(mask_vocabulary_of(tokenizer, limits.vocab_size)) {}
-
-JobBoard::~JobBoard() {
-  for (const Job* job : running_) engine_.close(*job->sequence, /*keep=*/false);
-}
+      mask_vocabulary_(mask_vocabulary_of(tokenizer, limits.vocab_size)),
+      lineup_(engine, *this, max_running(limits)) {}
 
 void JobBoard::add(Submission&& submission) {
   const std::string refusal = reason_to_refuse(submission.request);
   auto owned = std::make_unique<Job>(std::move(submission));
   Job& job = *owned;
   jobs_.emplace(job.id, std::move(owned));
-  waiting_.insert(&job);
+  lineup_.add(job);
   if (!refusal.empty()) end_failed(job, refusal);
 }
 
@@ -75,125 +62,43 @@ void JobBoard::cancel_all() {
 }
 
 void JobBoard::fail_running(const std::string& error) {
-  while (!running_.empty()) end_failed(**running_.begin(), error);
+  while (lineup_.num_running() > 0) end_failed(static_cast<Job&>(*lineup_.running().front()), error);
 }
 
 void JobBoard::fail_all(const std::string& error) {
   while (!jobs_.empty()) end_failed(*jobs_.begin()->second, error);
 }
 
-void JobBoard::admit() {
-  for (auto next = waiting_.begin(); next != waiting_.end();) {
-    Job& job = **next;
-    if (!may_start(job)) {
-      ++next;
-      continue;
-    }
-    Admission admission = try_admit(job);
-    const auto someone_yields = [&] {
-      return !running_.empty() && (*running_.rbegin())->request.priority < job.request.priority &&
-             fits(job, job.request.priority);
-    };
-    while (admission == Admission::kNoRoom && someone_yields()) {
-      preempt(**running_.rbegin());
-      job.no_room_since.reset();
-      admission = try_admit(job);
-    }
-    if (admission == Admission::kNoRoom) return;
-    next = waiting_.begin();
-  }
+std::optional<SequenceId> JobBoard::open(Contender& contender) {
+  return engine_.open(static_cast<Job&>(contender).tokens);
 }
 
-bool JobBoard::may_start(const Job& job) const {
-  const auto leader_id = job.request.after_prompt_of;
-  // Only an earlier request can be waited for: no circles.
-  if (!leader_id || *leader_id >= job.id) return true;
-  const auto leader = jobs_.find(*leader_id);
-  return leader == jobs_.end() || leader->second->prompt_was_cached;
+void JobBoard::refuse(Contender& contender, std::string sentence) {
+  end_failed(static_cast<Job&>(contender), std::move(sentence));
 }
 
-JobBoard::Admission JobBoard::try_admit(Job& job) {
-  const bool alone = running_.empty();
-  if (!alone && job.no_room_since == num_ended_) return Admission::kNoRoom;
-  job.no_room_since = num_ended_;
-  if (std::ssize(running_) == max_running_) return Admission::kNoRoom;
-  job.sequence = engine_.open(job.tokens);
-  if (!job.sequence) {
-    if (!alone) return Admission::kNoRoom;
-    end_failed(job, "the engine opens no sequence although none is open");
-    return Admission::kEnded;
-  }
-  waiting_.erase(&job);
-  running_.insert(&job);
-  job.matched_tokens = engine_.length(*job.sequence);
-  const std::int64_t first_chunk = std::min(std::ssize(job.tokens) - job.matched_tokens, kFirstChunkTokens);
-  if (!alone && !(fits(job, kAnyPriority) && engine_.reserve(*job.sequence, first_chunk))) {
-    put_back(job);
-    return Admission::kNoRoom;
-  }
-  job.no_room_since.reset();
-  job.may_draft = false;
-  if (!job.reply) start_reply(job);
-  return Admission::kRuns;
+const Contender* JobBoard::find(RequestId id) const {
+  const auto found = jobs_.find(id);
+  return found == jobs_.end() ? nullptr : found->second.get();
 }
 
-bool JobBoard::fits(const Job& job, int least_priority) const {
-  std::int64_t own_pages = 0, longest_match = 0;
-  const auto count = [&](const Job& other) {
-    own_pages += pages_of(std::ssize(other.tokens)) - other.matched_tokens / kPageTokens;
-    longest_match = std::max(longest_match, other.matched_tokens);
-  };
-  count(job);
-  for (const Job* other : running_) {
-    if (other != &job && other->request.priority >= least_priority) count(*other);
-  }
-  // A beginning that the cache had may be common to several jobs: it is counted once, at its longest, which is too
-  // little where they differ. Then pages run out later, and someone is preempted.
-  return own_pages + longest_match / kPageTokens <= engine_.cache_use().pages.total;
-}
-
-void JobBoard::start_reply(Job& job) {
-  const std::int64_t prompt_tokens = std::ssize(job.tokens);
+void JobBoard::started(Contender& contender) {
+  Job& job = static_cast<Job&>(contender);
+  if (job.reply) return;  // it comes back
   // The last token of a reply is never fed.
-  const std::int64_t room = limits_.context_tokens - prompt_tokens + 1;
+  const std::int64_t room = limits_.context_tokens - job.prompt_tokens + 1;
   const std::int64_t asked = job.request.max_tokens;
   const auto vocabulary = job.request.rules ? mask_vocabulary_.value() : nullptr;
   job.reply.emplace(job.request, job.tokens, static_cast<std::int32_t>(limits_.vocab_size),
                     asked > 0 ? std::min(asked, room) : room, tokenizer_, vocabulary);
   job.summary.cached_tokens = job.matched_tokens;
   job.summary.queue_seconds = clock_() - job.submitted_at;
-  stats_.prompt_tokens += prompt_tokens;
+  stats_.prompt_tokens += job.prompt_tokens;
   stats_.cached_tokens += job.matched_tokens;
 }
 
-bool JobBoard::reserve(Job& job, std::int64_t num_tokens) {
-  while (!engine_.reserve(*job.sequence, num_tokens)) {
-    Job* const least = *running_.rbegin();
-    if (least == &job) return false;
-    preempt(*least);
-  }
-  return true;
-}
-
-void JobBoard::preempt(Job& job) {
-  put_back(job);
-  ++job.summary.preemptions;
-  ++stats_.preemptions;
-}
-
-void JobBoard::put_back(Job& job) {
-  running_.erase(&job);
-  waiting_.insert(&job);
-  job.no_room_since = num_ended_;
-  engine_.close(*std::exchange(job.sequence, std::nullopt), /*keep=*/true);
-}
-
 void JobBoard::end(Job& job, ReplyEnd end, std::string error, bool keep) {
-  if (running_.erase(&job) > 0) {
-    engine_.close(*std::exchange(job.sequence, std::nullopt), keep);
-    ++num_ended_;
-  }
-  waiting_.erase(&job);
+  lineup_.remove(job, keep);
   const std::unique_ptr<Job> owned = std::move(jobs_.extract(job.id).mapped());
   if (end == ReplyEnd::kCancelled) {
     ++stats_.cancelled;

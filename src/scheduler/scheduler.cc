@@ -1,6 +1,5 @@
 #include "scheduler/scheduler.h"
 
-#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -9,24 +8,6 @@
 #include "scheduler/step_runner.h"
 
 namespace baleen {
-namespace {
-
-EngineLimits within(EngineLimits limits, const SchedulerOptions& options) {
-  if (options.max_batch_tokens > 0) {
-    limits.max_batch_tokens = std::min(limits.max_batch_tokens, options.max_batch_tokens);
-  }
-  return limits;
-}
-
-StepBudget budget_of(const EngineLimits& limits, const SchedulerOptions& options) {
-  const std::int64_t share =
-      options.prefill_share_tokens > 0 ? options.prefill_share_tokens : limits.max_batch_tokens / 2;
-  return {.max_batch_tokens = limits.max_batch_tokens,
-          .max_logit_rows = limits.max_logit_rows,
-          .prefill_share_tokens = std::max<std::int64_t>(share, 1)};
-}
-
-}  // namespace
 
 /// What the loop's thread owns.
 struct Scheduler::Loop {
@@ -35,8 +16,7 @@ struct Scheduler::Loop {
       : engine(step_engine),
         limits(within(engine.limits(), options)),
         board(engine, tokenizer, clock, limits, stats),
-        runner(engine, board, clock, budget_of(limits, options),
-               std::min(options.speculate, limits.max_draft_tokens), stats) {}
+        runner(engine, board, clock, step_budget(limits, options), most_drafts(limits, options), stats) {}
 
   void take(Inbox::Contents contents) {
     for (Submission& submission : contents.submissions) board.add(std::move(submission));
@@ -44,8 +24,9 @@ struct Scheduler::Loop {
     for (const std::function<void()>& task : contents.tasks) task();
   }
   void publish(Inbox& inbox) {
-    stats.running = std::ssize(board.running());
-    stats.waiting = board.num_waiting();
+    stats.running = board.lineup().num_running();
+    stats.waiting = board.lineup().num_waiting();
+    stats.preemptions = board.lineup().num_preemptions();
     stats.cache = engine.cache_use();
     inbox.publish(stats);
   }
@@ -81,7 +62,7 @@ bool Scheduler::turn() {
   const bool anything_came = !contents.empty();
   loop_->take(std::move(contents));
   try {
-    loop_->board.admit();
+    loop_->board.lineup().admit();
     loop_->runner.run();
   } catch (const LostDevice& lost) {
     loop_->board.fail_all(lost.what());

@@ -10,20 +10,13 @@
 
 #include "engine/step_engine.h"
 #include "scheduler/request.h"
+#include "scheduler/scheduler_options.h"
 #include "scheduler/scheduler_stats.h"
 #include "tokenizer/tokenizer.h"
 
 namespace baleen {
 
 class Inbox;
-
-struct SchedulerOptions {
-  std::int64_t max_queue = 256;       ///< requests waiting for admission; one more is refused
-  std::int64_t max_batch_tokens = 0;  ///< of a step; 0: the engine's limit
-  std::int64_t speculate = 0;         ///< draft tokens a step; at most the engine's limit
-  /// Tokens of a step that prompts may take while others decode; 0: half of max_batch_tokens.
-  std::int64_t prefill_share_tokens = 0;
-};
 
 /// `turn` and `run` belong to one thread, which then is the only one that touches the engine and calls sinks. All else
 /// may be called from any thread, sinks included.

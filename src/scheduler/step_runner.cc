@@ -8,8 +8,10 @@
 namespace baleen {
 
 void StepRunner::run() {
-  std::vector<Part> parts = plan();
-  make_room(parts);
+  std::vector<Part> parts;
+  for (const PlannedPart& part : planner_.plan()) {
+    parts.push_back({.job = static_cast<Job*>(part.contender), .share = part.share});
+  }
   if (parts.empty()) return;
 
   const double begin = clock_();
@@ -68,56 +70,6 @@ StepInput StepRunner::Part::input(std::int64_t start) const {
   return {*job->sequence, tokens, tokens.size() == unseen.size() ? WantedLogits::kLast : WantedLogits::kNone};
 }
 
-std::vector<StepRunner::Part> StepRunner::plan() const {
-  std::vector<StepDemand> demands;
-  for (const Job* job : board_.running()) {
-    const std::int64_t start = engine_.length(*job->sequence);
-    // A step with d drafts samples up to d + 1 tokens.
-    const std::int64_t drafts = job->may_draft ? std::min(most_drafts_, job->reply->tokens_left() - 1) : 0;
-    demands.push_back({start, std::ssize(job->tokens) - start, drafts});
-  }
-  const std::vector<StepShare> shares = plan_step(demands, budget_);
-  std::vector<Part> parts;
-  auto job = board_.running().begin();
-  for (const StepShare& share : shares) {
-    if (share.num_tokens > 0) parts.push_back({.job = *job, .share = share});
-    ++job;
-  }
-  return parts;
-}
-
-void StepRunner::make_room(std::vector<Part>& parts) {
-  // The most important first: whom it preempts comes later, and has then lost its sequence.
-  std::vector<Part> with_room;
-  for (Part& part : parts) {
-    if (part.job->sequence && make_room(part)) with_room.push_back(std::move(part));
-  }
-  parts = std::move(with_room);
-}
-
-bool StepRunner::make_room(Part& part) {
-  Job& job = *part.job;
-  StepShare& share = part.share;
-  // Nobody is preempted for a guess.
-  if (share.num_drafts > 0 && engine_.reserve(*job.sequence, share.num_tokens + share.num_drafts))
-    return true;
-  share.num_drafts = 0;
-  if (board_.reserve(job, share.num_tokens)) return true;
-  if (board_.running().size() > 1) {
-    board_.preempt(job);
-    return false;
-  }
-  // A shorter chunk needs fewer window pages at once.
-  const std::int64_t to_end_of_page = kPageTokens - engine_.length(*job.sequence) % kPageTokens;
-  share.num_tokens = std::min(share.num_tokens, to_end_of_page);
-  if (board_.reserve(job, share.num_tokens)) return true;
-  board_.end_failed(job,
-                    fmt::format("the cache has no room for {} tokens, though the request has it to itself "
-                                "({} pages of {} tokens); shorten the prompt or enlarge the cache",
-                                job.tokens.size(), engine_.cache_use().pages.total, kPageTokens));
-  return false;
-}
-
 void StepRunner::draft(std::vector<Part>& parts) {
   std::vector<Part*> chains;
   for (Part& part : parts) {
@@ -157,18 +109,15 @@ void StepRunner::draft(std::vector<Part>& parts) {
 
 void StepRunner::take_rows(Part& part, const Rows& rows) {
   Job& job = *part.job;
-  // Once, at the prompt's end: every end that is shared is one whose window rows others then compete for.
-  if (!job.prompt_was_cached && engine_.length(*job.sequence) >= job.summary.prompt_tokens) {
-    engine_.share(*job.sequence);
-    job.prompt_was_cached = true;
-  }
+  planner_.after_step(job);
   if (rows.count == 0) return;
 
   const bool decodes = job.reply->num_tokens() > 0 && part.share.num_tokens == 1;
   if (decodes) ++job.summary.steps;
   std::string error = sample(part, rows);
   if (!error.empty()) return board_.end_failed(job, std::move(error));
-  job.may_draft = true;
+  // A step with d drafts samples up to d + 1 tokens.
+  job.most_drafts = std::min(most_drafts_, job.reply->tokens_left() - 1);
   const std::int64_t seen = std::ssize(job.tokens) - 1;
   if (!part.fed.empty() && engine_.length(*job.sequence) > seen) engine_.truncate(*job.sequence, seen);
 
@@ -192,7 +141,7 @@ std::string StepRunner::sample(Part& part, const Rows& rows) {
       token = rows.chosen[static_cast<std::size_t>(row)];
       job.reply->take(token);
     }
-    job.tokens.push_back(token);
+    job.append(token);
     ++stats_.reply_tokens;
     if (num_accepted == drafts.size() || token != drafts[num_accepted]) break;
     ++num_accepted;

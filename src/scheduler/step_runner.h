@@ -1,4 +1,4 @@
-/// One step of the running jobs: plan, make room, draft, run the engine, sample, publish.
+/// One step of the running jobs: plan, draft, run the engine, sample, publish.
 ///
 /// Speculation is lossless by exact match. A draft for the n-th token of a reply is chosen with the very draw that
 /// will choose the n-th token; after the step the tokens are sampled one by one, from logits and with draws, penalties
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "scheduler/job_board.h"
-#include "scheduler/step_plan.h"
+#include "scheduler/step_planner.h"
 
 namespace baleen {
 
@@ -23,7 +23,7 @@ class StepRunner {
       : engine_(engine),
         board_(board),
         clock_(clock),
-        budget_(budget),
+        planner_(engine, board.lineup(), budget),
         most_drafts_(most_drafts),
         chooses_(engine.limits().chooses),
         stats_(stats) {}
@@ -41,10 +41,6 @@ class StepRunner {
     [[nodiscard]] StepInput input(std::int64_t start) const;
   };
 
-  [[nodiscard]] std::vector<Part> plan() const;
-  /// Shrinks or drops parts for which there is no room; jobs may be preempted, or fail.
-  void make_room(std::vector<Part>& parts);
-  [[nodiscard]] bool make_room(Part& part);
   void draft(std::vector<Part>& parts);
   [[nodiscard]] static std::int64_t num_wanted(const StepInput& input);
   /// Lets the engine choose, if it can and nobody in the step needs logits.
@@ -64,7 +60,7 @@ class StepRunner {
   StepEngine& engine_;
   JobBoard& board_;
   const Scheduler::Clock& clock_;
-  StepBudget budget_;
+  StepPlanner planner_;
   std::int64_t most_drafts_;
   bool chooses_;  ///< the engine, tokens
   SchedulerStats& stats_;

@@ -22,7 +22,7 @@ TEST(DeploymentEstimate, OneRequestWaitsForNobody) {
   for (const std::int64_t drafts : {0, 2}) {
     const ServingLoad load{.num_mtp_tokens = drafts, .mtp_acceptance = {0.5}};
     const DeploymentEstimate estimate = estimate_deployment(flash(), plan(4), load, h200());
-    const double prefill = prefill_seconds(flash(), plan(4), load, h200());
+    const double prefill = prefill_seconds(flash(), plan(4), load, h200(), PrefillGroups::kAll);
     const double step = decode_step(flash(), plan(4), load, h200()).seconds;
     const double tokens = drafts == 0 ? 1 : 1 + 0.5 + 0.25;
     EXPECT_DOUBLE_EQ(estimate.ttft_seconds, prefill);
@@ -67,12 +67,12 @@ TEST(DeploymentEstimate, WhereMemoryIsShortTheOthersWait) {
 
 TEST(DeploymentEstimate, ChunksOfAPromptTakeAtLeastAsLongAsItInOne) {
   ServingLoad load{.prompt_tokens = 8192, .max_batch_tokens = 8192};
-  const double whole = prefill_seconds(flash(), plan(4), load, h200());
+  const double whole = prefill_seconds(flash(), plan(4), load, h200(), PrefillGroups::kAll);
   load.max_batch_tokens = 1024;
-  EXPECT_GT(prefill_seconds(flash(), plan(4), load, h200()), whole);
+  EXPECT_GT(prefill_seconds(flash(), plan(4), load, h200(), PrefillGroups::kAll), whole);
   load.max_batch_tokens = 8192;
   load.prefix_cache_hit_rate = 0.5;
-  EXPECT_LT(prefill_seconds(flash(), plan(4), load, h200()), whole);
+  EXPECT_LT(prefill_seconds(flash(), plan(4), load, h200(), PrefillGroups::kAll), whole);
 }
 
 }  // namespace

@@ -1,0 +1,292 @@
+#include "app/simulate_serve.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/simulation_flags.h"
+#include "base/error.h"
+#include "base/progress.h"
+#include "simulator/serving/cached_step_times.h"
+#include "simulator/serving/deployed_server.h"
+#include "simulator/serving/generated_requests.h"
+#include "simulator/serving/serving_figures.h"
+#include "simulator/serving/serving_simulation.h"
+#include "simulator/serving/trace.h"
+
+namespace baleen {
+namespace {
+
+constexpr double kMilliseconds = 1e-3;
+constexpr int kMostGridBits = 20;
+
+struct ServeSimulationFlags {
+  DeploymentFlags deployment;
+  DeployedServerOptions server;
+  bool no_prefix_cache = false;
+
+  std::string arrival = "poisson";
+  GeneratedRequestsOptions requests;
+  std::string trace, lengths_from;
+  double speed = 1;
+  double patience_seconds = kForEver;
+
+  std::vector<double> mtp_acceptance{std::begin(kAssumedAcceptance), std::end(kAssumedAcceptance)};
+  std::string accepted_lengths;
+  bool disaggregate = false;
+  double link_gbps = 0, link_latency_us = 10;
+
+  double ttft_ms = 0, tpot_ms = 0;
+  StepGrid grid;
+  bool json = false;
+};
+
+void add_load_options(CLI::App& command, ServeSimulationFlags& flags) {
+  GeneratedRequestsOptions& requests = flags.requests;
+  command
+      .add_option("--arrival", flags.arrival,
+                  "poisson; gamma: in bursts; closed: each of --clients has one request under way; trace: as "
+                  "recorded")
+      ->check(CLI::IsMember({"poisson", "gamma", "closed", "trace"}))
+      ->capture_default_str();
+  command.add_option("--rate", requests.rate, "Requests (sessions, with --turns) a second, over all devices");
+  command
+      .add_option("--burstiness", requests.burstiness,
+                  "Shape of gamma arrivals: 1 is poisson, less comes in bursts")
+      ->capture_default_str();
+  command.add_option("--clients,--concurrency", requests.clients, "Of a closed loop, over all devices")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command.add_option(
+      "--trace", flags.trace,
+      "JSON lines or CSV: arrival, prompt_tokens, output_tokens, and session, family, family_tokens");
+  command.add_option("--speed", flags.speed, "Play the trace so many times as fast")->capture_default_str();
+  command.add_option("--requests", requests.num_requests, "How many to simulate, over all devices")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command.add_option("--isl", requests.prompt.mean, "Tokens of a prompt, in the mean")->capture_default_str();
+  command
+      .add_option("--isl-variation", requests.prompt.variation,
+                  "Standard deviation of prompts over their mean (log-normal); 0: all equal")
+      ->capture_default_str();
+  command.add_option("--osl", requests.output.mean, "Tokens of a reply, in the mean")->capture_default_str();
+  command.add_option("--osl-variation", requests.output.variation, "The same of replies")
+      ->capture_default_str();
+  command.add_option("--lengths-from", flags.lengths_from,
+                     "Lengths of the requests of such a trace, in turn");
+  command
+      .add_option("--shared-prefix", requests.family_tokens,
+                  "Tokens before the prompt that all requests of a family share")
+      ->capture_default_str();
+  command.add_option("--families", requests.families, "Of those, how many different ones")
+      ->capture_default_str();
+  command
+      .add_option("--turns", requests.turns, "Requests of a session; each has all before it in its prompt")
+      ->capture_default_str();
+  command
+      .add_option("--think", requests.think_seconds, "Seconds from a reply to the next request, in the mean")
+      ->capture_default_str();
+  command.add_option("--patience", flags.patience_seconds,
+                     "Seconds after which clients leave who have no token yet (for ever)");
+  command.add_option("--seed", requests.seed, "Of all that is random")->capture_default_str();
+}
+
+void add_engine_options(CLI::App& command, ServeSimulationFlags& flags) {
+  EngineOptions& engine = flags.server.engine;
+  SchedulerOptions& scheduler = flags.server.scheduler;
+  const auto count = [&](const char* name, std::int64_t& value, const char* text) {
+    command.add_option(name, value, text)->check(CLI::NonNegativeNumber)->capture_default_str();
+  };
+  command.add_option("--max-sequences", engine.max_sequences, "Replies at a time of a data-parallel group")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command.add_option("--max-batch-tokens", engine.max_batch_tokens, "Tokens of one step of a group")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      .add_option("--max-queue", scheduler.max_queue, "Requests that wait; more are turned away (all wait)")
+      ->check(CLI::PositiveNumber);
+  count("--prefill-share", scheduler.prefill_share_tokens,
+        "Tokens of a step for prompts while others decode; 0: half of it");
+  count("--context", engine.cache_tokens, "Tokens that the cache holds; 0: all that fit into memory");
+  command.add_flag("--no-prefix-cache", flags.no_prefix_cache, "Compute every prompt from its first token");
+  count("--cached-window-pages", engine.cached_window_pages,
+        "Window pages for cached prefixes; 0: as the engine thinks best");
+  count("--reserved-tails", engine.reserved_tails, "Ends of recent conversations whose window rows go last");
+  command.add_option("--num-mtp-tokens", engine.max_draft_tokens, "Tokens drafted for each step of a reply")
+      ->check(CLI::Range(0, 16))
+      ->capture_default_str();
+  command
+      .add_option("--mtp-acceptance", flags.mtp_acceptance,
+                  "Share of first, second, ... drafts that are accepted (0.9,0.6,0.4,0.2)")
+      ->delimiter(',');
+  command.add_option("--accepted-lengths", flags.accepted_lengths,
+                     "File of recorded numbers of accepted drafts, a step each; instead of shares");
+  command
+      .add_option("--imbalance", flags.server.imbalance, "Tokens of the rank that gets most over the mean")
+      ->check(CLI::Range(1.0, 1e6))
+      ->capture_default_str();
+  command
+      .add_option("--hash-imbalance", flags.server.hash_imbalance, "The same in layers routed by token id")
+      ->check(CLI::Range(1.0, 1e6))
+      ->capture_default_str();
+  command.add_flag("--disaggregate", flags.disaggregate,
+                   "Prompts and replies on devices of their own: as many each, spread alike");
+  command.add_option("--link-gbps", flags.link_gbps, "Gigabits a second between them (the device's network)")
+      ->check(CLI::Range(1e-3, 1e6));
+  command.add_option("--link-latency-us", flags.link_latency_us, "Microseconds of a transfer")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+}
+
+std::unique_ptr<RequestSource> make_requests(const ServeSimulationFlags& flags, std::int64_t num_groups,
+                                             std::int64_t context_tokens) {
+  if (flags.arrival == "trace") {
+    if (flags.trace.empty()) throw CLI::RequiredError("--trace");
+    std::vector<ServingRequest> all = load_trace(flags.trace), own;
+    // A session stays with its group, whose cache knows it.
+    for (const ServingRequest& request : all) {
+      if (static_cast<std::int64_t>(request.stream.own) % num_groups != 0) continue;
+      own.push_back(request);
+      own.back().number = std::ssize(own) - 1;
+    }
+    return make_trace_requests(std::move(own), flags.speed);
+  }
+  GeneratedRequestsOptions requests = flags.requests;
+  if (flags.arrival == "closed") {
+    requests.rate = 0;
+    requests.clients = std::max<std::int64_t>(1, requests.clients / num_groups);
+  } else if (requests.rate == 0) {
+    throw CLI::RequiredError("--rate");
+  }
+  if (flags.arrival == "poisson") requests.burstiness = 1;
+  requests.most_prompt_tokens = context_tokens;
+  if (!flags.lengths_from.empty()) {
+    for (const ServingRequest& request : load_trace(flags.lengths_from)) {
+      requests.lengths.push_back({request.prompt_tokens, request.output_tokens});
+    }
+  }
+  check(requests);
+  requests.rate /= static_cast<double>(num_groups);
+  requests.num_requests = std::max<std::int64_t>(1, requests.num_requests / num_groups);
+  return make_generated_requests(std::move(requests));
+}
+
+Acceptance acceptance_of(const ServeSimulationFlags& flags) {
+  if (flags.accepted_lengths.empty()) return Acceptance::of_chain(flags.mtp_acceptance, flags.requests.seed);
+  std::ifstream file(flags.accepted_lengths);
+  if (!file) fail("{}: cannot be read; it should have one number a line", flags.accepted_lengths);
+  std::vector<std::int64_t> lengths{std::istream_iterator<std::int64_t>(file), {}};
+  if (!file.eof()) {
+    fail("{}: after {} numbers comes something else; it should have one number a line",
+         flags.accepted_lengths, lengths.size());
+  }
+  return Acceptance::recorded(std::move(lengths), flags.requests.seed);
+}
+
+TransferLink link_of(const ServeSimulationFlags& flags, const DeviceProfile& device) {
+  constexpr double kBytesPerGbit = 1e9 / 8;
+  const LinkLevel& network = device.links.back();
+  return {.bytes_per_second = flags.link_gbps > 0 ? flags.link_gbps * kBytesPerGbit
+                                                  : network.bytes_per_second * network.efficiency,
+          .latency_seconds = 1e-6 * flags.link_latency_us};
+}
+
+void run_serve_simulation(ServeSimulationFlags flags) {
+  const SimulatedModel model = flags.deployment.model.load();
+  const DeviceProfile device = flags.deployment.load_device();
+  const ParallelPlan plan = flags.deployment.legal_plan(model.config);
+  flags.server.engine.prefix_cache = !flags.no_prefix_cache;
+  flags.server.scheduler.speculate = flags.server.engine.max_draft_tokens;
+  ServingOptions options{.server = deployed_server(model, plan, device, flags.server),
+                         .acceptance = acceptance_of(flags),
+                         .patience_seconds = flags.patience_seconds};
+  const auto times =
+      std::make_shared<CachedStepTimes>(options.server.times, options.server.reach, flags.grid);
+  options.server.times = times;
+  if (flags.disaggregate) {
+    options.decode = options.server;
+    options.link = link_of(flags, device);
+  }
+  const auto requests = make_requests(flags, plan.dp, options.server.limits.context_tokens);
+  Progress progress("simulating", "requests",
+                    flags.arrival == "trace" ? 0 : flags.requests.num_requests / plan.dp);
+  options.on_progress = [&](std::int64_t ended) { progress.update(ended); };
+  const auto start = std::chrono::steady_clock::now();
+  ServiceLimits limits;
+  if (flags.ttft_ms > 0) limits.first_token_seconds = kMilliseconds * flags.ttft_ms;
+  if (flags.tpot_ms > 0) limits.per_output_token_seconds = kMilliseconds * flags.tpot_ms;
+  const ServingFigures figures = figures_of(simulate_serving(options, *requests), limits);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+
+  const std::int64_t num_devices = plan.num_devices * (flags.disaggregate ? 2 : 1);
+  const double tokens_per_device = figures.per_second(figures.prompt_tokens + figures.output_tokens) *
+                                   static_cast<double>(plan.dp) / static_cast<double>(num_devices);
+  const EngineLimits& engine = options.server.limits;
+  if (flags.json) {
+    nlohmann::ordered_json json{{"model", model.name},
+                                {"device", device.name},
+                                {"plan", to_text(plan)},
+                                {"num_devices", num_devices},
+                                {"data_parallel_groups", plan.dp},
+                                {"max_sequences", engine.max_sequences},
+                                {"max_batch_tokens", engine.max_batch_tokens},
+                                {"cache_pages", options.server.capacity.num_pages},
+                                {"tokens_per_second_per_device", tokens_per_device},
+                                {"simulated_in_seconds", seconds},
+                                {"step_times_computed", times->num_computed()}};
+    json["group"] = to_json(figures);
+    fmt::print("{}\n", json.dump());
+    return;
+  }
+  fmt::print(
+      "{} on {} x {}{}: {}\n{} sequences and {} tokens a step; a cache of {} tokens in {} pages, {} window "
+      "pages\n",
+      model.name, num_devices, device.description, flags.disaggregate ? ", half of them for prompts" : "",
+      to_text(plan), engine.max_sequences, engine.max_batch_tokens,
+      options.server.capacity.num_pages * kPageTokens, options.server.capacity.num_pages,
+      options.server.capacity.num_window_pages);
+  if (plan.dp > 1) fmt::print("one of {} data-parallel groups, with its share of the load:\n", plan.dp);
+  fmt::print(
+      "\n{}\n{:.1f} tokens/s with prompts for each device; simulated in {:.1f} s, {} of {} step times "
+      "computed\n",
+      to_text(figures), tokens_per_device, seconds, times->num_computed(), times->num_asked());
+}
+
+}  // namespace
+
+void add_simulate_serve_command(CLI::App& simulate) {
+  auto flags = std::make_shared<ServeSimulationFlags>();
+  flags->requests.prompt.mean = 1024;
+  flags->requests.output.mean = 256;
+  flags->server.engine.max_sequences = 64;
+  flags->server.engine.max_batch_tokens = 8192;
+  flags->server.engine.reserved_tails = 16;
+  flags->server.scheduler.max_queue = std::numeric_limits<std::int64_t>::max();
+  CLI::App* command =
+      simulate.add_subcommand("serve", "Requests that come and wait, and what their clients feel");
+  flags->deployment.add_to(*command);
+  add_load_options(*command, *flags);
+  add_engine_options(*command, *flags);
+  command->add_option("--ttft", flags->ttft_ms, "Limit of goodput for the first token, ms; 0: none")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--tpot", flags->tpot_ms, "Limit of goodput for each token after it, ms; 0: none")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--step-grid", flags->grid.sum_bits,
+                   "Steps alike in so many leading bits of their sums take the time of one of them")
+      ->check(CLI::Range(0, kMostGridBits))
+      ->capture_default_str();
+  command->add_flag("--json", flags->json, "One JSON line; times in seconds");
+  command->callback([flags] { run_serve_simulation(*flags); });
+}
+
+}  // namespace baleen

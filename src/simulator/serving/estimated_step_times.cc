@@ -1,0 +1,77 @@
+#include "simulator/serving/estimated_step_times.h"
+
+#include <algorithm>
+
+#include "simulator/serving/deployed_server.h"
+
+namespace baleen {
+
+EstimatedStepTimes::EstimatedStepTimes(const SimulatedModel& model, const ParallelPlan& plan,
+                                       const DeviceProfile& device, bool drafts, double imbalance,
+                                       double hash_imbalance)
+    : plan_(plan),
+      device_(device),
+      bytes_between_stages_(2 * model.config.hc_dim()),
+      drafts_(drafts),
+      imbalance_(imbalance),
+      hash_imbalance_(hash_imbalance),
+      stages_(stage_models(model, plan)) {
+  if (!drafts) return;
+  const auto ops_with = [&](std::int64_t num_drafts) {
+    return estimate_stage(*stages_.back(), RankBatch(1), workload(true, num_drafts), device_).ops.size();
+  };
+  ops_of_link_ = ops_with(2) - ops_with(1);
+}
+
+Workload EstimatedStepTimes::workload(bool decodes, std::int64_t num_drafts) const {
+  return {.decode = decodes,
+          .num_mtp_tokens = num_drafts,
+          .imbalance = imbalance_,
+          .hash_imbalance = hash_imbalance_};
+}
+
+double EstimatedStepTimes::send_seconds(const RankBatch& batch, bool decodes) const {
+  if (plan_.pp == 1) return 0;
+  const Collective send{CollectiveKind::kSend, plan_.num_devices,
+                        static_cast<double>(bytes_between_stages_ * num_rows(batch))};
+  return static_cast<double>(plan_.pp - 1) * TimeModel(device_, decodes).collective_seconds(send);
+}
+
+double EstimatedStepTimes::seconds(const RankBatch& batch, bool decodes) const {
+  double sum = send_seconds(batch, decodes);
+  for (const auto& stage : stages_) {
+    sum += estimate_stage(*stage, batch, workload(decodes, 0), device_).seconds;
+  }
+  return sum;
+}
+
+EstimatedStepTimes::DraftingStep EstimatedStepTimes::drafting_step(const RankBatch& batch) const {
+  DraftingStep step{.seconds = send_seconds(batch, true)};
+  for (const auto& stage : stages_) {
+    const StageEstimate estimate = estimate_stage(*stage, batch, workload(true, 1), device_);
+    step.seconds += estimate.seconds;
+    if (stage != stages_.back()) continue;
+    for (std::size_t i = 0; i < estimate.ops.size(); ++i) {
+      if (estimate.ops[i].op.part != GraphPart::kDraft) continue;
+      const bool of_link = i + ops_of_link_ >= estimate.ops.size();
+      (of_link ? step.link_seconds : step.mtp_seconds) += estimate.ops[i].time.seconds;
+    }
+  }
+  return step;
+}
+
+double EstimatedStepTimes::step_seconds(std::span<const QueryPart> parts) {
+  const RankBatch batch(parts.begin(), parts.end());
+  const bool decodes =
+      std::ranges::all_of(batch, [](const QueryPart& part) { return part.num_tokens == part.num_logits; });
+  const double host = device_.host_seconds_per_step;
+  if (!drafts_) return host + seconds(batch, decodes);
+  const DraftingStep step = drafting_step(batch);
+  return host + (decodes ? step.seconds - step.link_seconds : seconds(batch, false) + step.mtp_seconds);
+}
+
+double EstimatedStepTimes::draft_seconds(std::span<const QueryPart> chains) {
+  return drafting_step({chains.begin(), chains.end()}).link_seconds;
+}
+
+}  // namespace baleen

@@ -1,0 +1,48 @@
+/// Step times of a deployment from the graph of its operations (simulator/cost).
+///
+/// One data-parallel group is served; the others are taken to have steps like its own at the same time, as the graph's
+/// messages between them are. A step in which everybody decodes runs from a captured graph, any other does not.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "simulator/cost/step_estimate.h"
+#include "simulator/serving/step_times.h"
+
+namespace baleen {
+
+class EstimatedStepTimes final : public StepTimes {
+ public:
+  /// `plan` resolved and legal. `drafts`: the MTP block follows every step, as it does in an engine that drafts. The
+  /// imbalances as in Workload.
+  EstimatedStepTimes(const SimulatedModel& model, const ParallelPlan& plan, const DeviceProfile& device,
+                     bool drafts, double imbalance, double hash_imbalance);
+
+  [[nodiscard]] double step_seconds(std::span<const QueryPart> parts) override;
+  [[nodiscard]] double draft_seconds(std::span<const QueryPart> chains) override;
+
+ private:
+  /// A step with one draft of each sequence behind it, all as if in a captured graph.
+  struct DraftingStep {
+    double seconds = 0;      ///< of all
+    double mtp_seconds = 0;  ///< of the MTP block over the step's rows
+    double link_seconds = 0;
+  };
+
+  [[nodiscard]] Workload workload(bool decodes, std::int64_t num_drafts) const;
+  /// One stage after the other and what they send.
+  [[nodiscard]] double seconds(const RankBatch& batch, bool decodes) const;
+  [[nodiscard]] double send_seconds(const RankBatch& batch, bool decodes) const;
+  [[nodiscard]] DraftingStep drafting_step(const RankBatch& batch) const;
+
+  ParallelPlan plan_;
+  DeviceProfile device_;
+  std::int64_t bytes_between_stages_ = 0;  ///< of a token
+  bool drafts_;
+  double imbalance_, hash_imbalance_;
+  std::vector<std::unique_ptr<RankModel>> stages_;
+  std::size_t ops_of_link_ = 0;  ///< the last ones of a step with drafts
+};
+
+}  // namespace baleen

@@ -1,0 +1,21 @@
+/// How long a step takes: all that the serving simulation needs to know of a model and its machine.
+#pragma once
+
+#include <span>
+
+#include "simulator/graph/workload.h"
+
+namespace baleen {
+
+/// Not thread-safe.
+class StepTimes {
+ public:
+  virtual ~StepTimes() = default;
+  /// Seconds from the start of one step to the start of the next that follows at once: the engine's and the host's
+  /// work. Finite and positive. `parts`: at least one.
+  [[nodiscard]] virtual double step_seconds(std::span<const QueryPart> parts) = 0;
+  /// Seconds of one link of chains of drafts: the MTP block over one token of each sequence, at `start`.
+  [[nodiscard]] virtual double draft_seconds(std::span<const QueryPart> chains) = 0;
+};
+
+}  // namespace baleen

@@ -1,0 +1,133 @@
+// The command from its options to its output, in this process.
+#include "app/simulate_serve.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/error.h"
+#include "hardware/device_profile.h"
+#include "tests/support/temporary_folder.h"
+
+namespace baleen {
+namespace {
+
+class SimulateServe : public testing::Test {
+ protected:
+  /// An H200 whose scratch is planned as a CPU's: builds without CUDA plan no other.
+  SimulateServe() : device_(write("device.json", "")) {
+    DeviceProfile device = load_device_profile("h200");
+    device.is_cpu = true;
+    write("device.json", profile_text(device));
+  }
+
+  std::string write(const std::string& name, const std::string& text) {
+    const std::filesystem::path path = folder_ / name;
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  /// What it prints. Throws as the command does.
+  std::string run(const std::string& options) {
+    CLI::App app;
+    add_simulate_serve_command(app);
+    testing::internal::CaptureStdout();
+    try {
+      app.parse("serve " + plan_ + " --device " + device_ + " " + options);
+    } catch (...) {
+      testing::internal::GetCapturedStdout();
+      throw;
+    }
+    return testing::internal::GetCapturedStdout();
+  }
+  nlohmann::json figures(const std::string& options) {
+    return nlohmann::json::parse(run(options + " --json"));
+  }
+  std::string error(const std::string& options) {
+    try {
+      run(options);
+    } catch (const Error& failed) {
+      return failed.what();
+    }
+    return "";
+  }
+
+  test::TemporaryFolder folder_;
+  std::string device_;
+  std::string plan_ = "--num-devices 4 --tp 4";
+};
+
+TEST_F(SimulateServe, PoissonArrivalsAtARate) {
+  const auto json = figures("--rate 20 --requests 200 --isl 500 --osl 20 --isl-variation 0.5 --ttft 1000");
+  EXPECT_EQ(json.at("group").at("finished"), 200);
+  EXPECT_NEAR(json.at("group").at("requests_per_second").get<double>(), 20, 6);
+  EXPECT_EQ(json.at("group").at("output_tokens"), 200 * 20);
+  EXPECT_GT(json.at("group").at("time_to_first_token").at("p50").get<double>(), 0);
+}
+
+TEST_F(SimulateServe, TextSaysWhatWasSimulated) {
+  const std::string text = run("--arrival closed --clients 4 --requests 20 --osl 10 --ttft 1000 --tpot 50");
+  for (const char* part : {"4 devices: tp 4", "64 sequences and 8192 tokens a step", "20 finished", "goodput",
+                           "time to first token", "batch 4-7", "for each device"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+  }
+}
+
+TEST_F(SimulateServe, GroupsShareTheLoad) {
+  plan_ = "--num-devices 8 --tp 4";
+  const auto json = figures("--arrival closed --clients 8 --requests 40 --isl 100 --osl 10");
+  EXPECT_EQ(json.at("data_parallel_groups"), 2);
+  EXPECT_EQ(json.at("group").at("finished"), 20);
+  EXPECT_EQ(json.at("group").at("server").at("steps_by_sequences").size(), 5) << "four clients each";
+}
+
+TEST_F(SimulateServe, TracesAsRecordedAndAsLengths) {
+  const std::string trace =
+      write("trace.csv", "arrival,prompt_tokens,output_tokens\n0,100,5\n10,200,7\n20,300,9\n");
+  const auto recorded = figures("--arrival trace --trace " + trace + " --speed 2");
+  EXPECT_EQ(recorded.at("group").at("finished"), 3);
+  EXPECT_EQ(recorded.at("group").at("output_tokens"), 21);
+  EXPECT_NEAR(recorded.at("group").at("seconds").get<double>(), 10, 0.5);
+  const auto lengths = figures("--rate 5 --requests 6 --lengths-from " + trace);
+  EXPECT_EQ(lengths.at("group").at("output_tokens"), 42);
+}
+
+TEST_F(SimulateServe, DraftsAndTwoPools) {
+  const auto drafts =
+      figures("--arrival closed --requests 5 --osl 101 --num-mtp-tokens 3 --mtp-acceptance 1 --isl 50");
+  EXPECT_EQ(drafts.at("group").at("server").at("steps"), 5 * (1 + 25));
+  const std::string recorded = write("accepted", "1\n1\n");
+  const auto lengths = figures(
+      "--arrival closed --requests 5 --osl 101 --num-mtp-tokens 3 --isl 50 "
+      "--accepted-lengths " +
+      recorded);
+  EXPECT_EQ(lengths.at("group").at("server").at("steps"), 5 * (1 + 50));
+  const auto pools = figures("--rate 5 --requests 30 --osl 10 --disaggregate --link-gbps 100");
+  EXPECT_EQ(pools.at("num_devices"), 8);
+  EXPECT_EQ(pools.at("group").at("prefill").at("preemptions"), 0);
+  EXPECT_GT(pools.at("group").at("decode").at("steps").get<int>(), 9);
+}
+
+TEST_F(SimulateServe, RefusesNonsense) {
+  EXPECT_EQ(error("--rate -3"), "rate: -3 requests a second; give a positive number");
+  EXPECT_THROW(run(""), CLI::RequiredError) << "--rate";
+  EXPECT_THROW(run("--arrival trace"), CLI::RequiredError) << "--trace";
+  EXPECT_THROW(run("--arrival never"), CLI::ValidationError);
+  EXPECT_THROW(run("--rate 1 --requests 0"), CLI::ValidationError);
+  EXPECT_NE(error("--arrival trace --trace no/such/file").find("no/such/file"), std::string::npos);
+  EXPECT_NE(error("--rate 1 --mtp-acceptance 2").find("2 is no probability"), std::string::npos);
+  EXPECT_NE(error("--rate 1 --accepted-lengths " + write("words", "1\ntwo\n")).find("after 1 numbers"),
+            std::string::npos);
+  EXPECT_NE(error("--rate 1 --context 900000000000").find("900000000000"), std::string::npos);
+  EXPECT_NE(error("--rate 1 --isl 0").find("prompt tokens"), std::string::npos);
+  EXPECT_NE(error("--rate 1 --arrival gamma --burstiness 0").find("burstiness"), std::string::npos);
+  // Longer than any context: every request is refused, and the report says why.
+  const std::string text = run("--rate 5 --requests 3 --isl 90000000");
+  EXPECT_NE(text.find("3 refused"), std::string::npos) << text;
+  EXPECT_NE(text.find("first refusal: the prompt has 90000000 tokens"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace baleen
