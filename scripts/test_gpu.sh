@@ -5,7 +5,7 @@
 #   models    whole models against the CPU; the engine's tests on the GPU
 #   sanitize  the kernels' tests under compute-sanitizer's four tools (minutes each for some; $SANITIZE_FILTER picks cases)
 #   bench     every kernel's benchmark, as one CSV with machine, clocks and revision
-#   calibrate a profile of this machine, h200-baleen.json (as $PROFILE says), and what it predicts against benchmarks
+#   calibrate a device profile of this machine, $PROFILE.json (h200-baleen), and its predictions against benchmarks
 #   layers    Flash geometry cut to $LAYERS layers (36 fit an H200): decode and prefill, operation by operation
 # Exits with 1 when a test failed. Without --programs it takes the programs of build/release.
 set -uo pipefail

@@ -78,7 +78,7 @@ CalibrationPlan cpu_plan(bool quick) {
 /// The released geometries, cut to what fits beside little else.
 CalibrationPlan cuda_plan(bool quick) {
   constexpr std::int64_t kFlashLayers = 8, kProLayers = 4, kProExperts = 48;
-  constexpr std::int64_t kMostPositions = 300'000;
+  constexpr std::int64_t kMostPositions = 150'000;
   CalibrationModel flash{.config = with_layers(preset_config("flash"), kFlashLayers)};
   CalibrationModel pro{.config = with_experts(with_layers(preset_config("pro"), kProLayers), kProExperts)};
   if (quick) {
@@ -92,7 +92,7 @@ CalibrationPlan cuda_plan(bool quick) {
   add_decoding(pro, std::vector<std::int64_t>{1, 8, 64, 256}, std::vector<std::int64_t>{1000, 8000},
                kMostPositions);
   add_prompts(pro, std::vector<std::int64_t>{512, 4096, 16384}, std::vector<std::int64_t>{0});
-  return {{flash, pro}, 7};
+  return {{flash, pro}, 5};
 }
 
 double median(std::vector<double> values) {
@@ -183,6 +183,20 @@ DeviceProfile cuda_ceilings(const CalibrationOptions& options) {
   return profile;
 }
 
+/// One table for an operation; where it was seen with several numbers of heads, one for each beside.
+void add_tables(const std::string& name, const std::vector<OperationSample>& samples,
+                DeviceProfile& profile) {
+  std::map<double, std::vector<OperationSample>> by_heads;
+  for (const OperationSample& sample : samples) by_heads[sample.num_heads].push_back(sample);
+  const auto add = [&](const std::string& table, const std::vector<OperationSample>& of_table) {
+    OperationEfficiency efficiency = fit_operation(of_table);
+    if (!efficiency.points.empty()) profile.operations[table] = std::move(efficiency);
+  };
+  add(name, samples);
+  if (by_heads.size() < 2) return;
+  for (const auto& [num_heads, of_heads] : by_heads) add(fmt::format("{}/{:.0f}", name, num_heads), of_heads);
+}
+
 /// Of operations that were not measured: what is usual for the others.
 void set_fallbacks(DeviceProfile& profile) {
   std::vector<double> compute, memory, launches;
@@ -224,10 +238,7 @@ DeviceProfile calibrate(const CalibrationOptions& given) {
   Measurements found;
   for (const CalibrationModel& model : plan.models)
     measure_model(options, model, plan.repetitions, profile, found);
-  for (const auto& [name, samples] : found.samples) {
-    OperationEfficiency efficiency = fit_operation(samples);
-    if (!efficiency.points.empty()) profile.operations[name] = std::move(efficiency);
-  }
+  for (const auto& [name, samples] : found.samples) add_tables(name, samples, profile);
   profile.host_seconds_per_step = median(found.host_seconds);
   set_fallbacks(profile);
   set_sources(profile, options);

@@ -2,17 +2,36 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include "simulator/cost/time_model.h"
 
 namespace baleen {
 namespace {
 
+constexpr EfficiencyPoint kFullShares{.compute = 1, .memory = 1, .scalar = 1, .static_seconds = 0};
+
 DeviceProfile with_full_shares(DeviceProfile device) {
   device.operations.clear();
-  device.efficiency = {.compute = 1, .memory = 1, .scalar = 1};
+  device.efficiency = kFullShares;
   return device;
+}
+
+/// What calls with other numbers of rows may do beside: the head's norm, of few rows, is one of many norms.
+constexpr double kLeastShareOfOneSize = 0.9;
+
+void add_call(const GraphOp& op, const OpTime& time, OperationSample& sample) {
+  sample.operation = op.name;
+  sample.num_rows = op.num_rows;
+  sample.num_heads = op.num_heads;
+  sample.num_kernels += op.num_kernels;
+  const auto same = std::ranges::find_if(sample.calls, [&](const IdealCalls& calls) {
+    return calls.compute_seconds == time.compute_seconds && calls.memory_seconds == time.memory_seconds;
+  });
+  if (same != sample.calls.end()) {
+    ++same->count;
+  } else {
+    sample.calls.push_back({1, time.compute_seconds, time.memory_seconds});
+  }
 }
 
 /// An operation that does nothing of a kind has no share in it.
@@ -25,32 +44,24 @@ double term_seconds(double ideal_seconds, double share) {
 std::vector<OperationSample> ideal_samples(std::span<const OpGraph> graphs, const DeviceProfile& device) {
   const DeviceProfile ideal = with_full_shares(device);
   const TimeModel times(ideal, true);
-  std::map<std::string_view, OperationSample> samples;
-  std::set<std::string_view> uneven;
+  std::map<std::string_view, std::map<double, OperationSample>> by_rows;  // of every operation
   for (const OpGraph& graph : graphs) {
     for (const GraphOp& op : graph.ops) {
-      if (op.is_collective()) continue;
-      OperationSample& sample = samples[op.name];
-      if (sample.calls.empty()) {
-        sample.operation = op.name;
-        sample.num_rows = op.num_rows;
-      }
-      if (sample.num_rows != op.num_rows) uneven.insert(op.name);
-      sample.num_kernels += op.num_kernels;
-      const OpTime time = times.time_of(op);
-      const auto same = std::ranges::find_if(sample.calls, [&](const IdealCalls& calls) {
-        return calls.compute_seconds == time.compute_seconds && calls.memory_seconds == time.memory_seconds;
-      });
-      if (same != sample.calls.end()) {
-        ++same->count;
-      } else {
-        sample.calls.push_back({1, time.compute_seconds, time.memory_seconds});
-      }
+      if (!op.is_collective()) add_call(op, times.time_of(op), by_rows[op.name][op.num_rows]);
     }
   }
   std::vector<OperationSample> found;
-  for (auto& [name, sample] : samples) {
-    if (!uneven.contains(name)) found.push_back(std::move(sample));
+  for (auto& [name, samples] : by_rows) {
+    double all_work = 0, most_work = -1;
+    OperationSample* largest = nullptr;
+    for (auto& [num_rows, sample] : samples) {
+      const double work = modelled_seconds(sample, kFullShares);
+      all_work += work;
+      if (work <= most_work) continue;
+      most_work = work;
+      largest = &sample;
+    }
+    if (most_work >= kLeastShareOfOneSize * all_work) found.push_back(std::move(*largest));
   }
   return found;
 }

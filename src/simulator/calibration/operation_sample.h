@@ -21,13 +21,15 @@ struct IdealCalls {
 struct OperationSample {
   std::string operation;
   double num_rows = 0;     ///< of each call
+  double num_heads = 0;    ///< of each call of attention; 0: no heads
   double num_kernels = 0;  ///< of all calls: launches, as the time model counts them
   std::vector<IdealCalls> calls;
   double seconds = 0;  ///< measured, of all of them
 };
 
 /// The operations of `graphs`, one sample for each name, `seconds` zero. Shares and tables of `device` do not matter.
-/// Operations that have calls of several numbers of rows are left out: a sum of their times tells of none.
+/// An operation that is called with several numbers of rows has the sample of those calls that do nearly all of its work, and
+/// none where there are none such: a sum of times tells of no number.
 [[nodiscard]] std::vector<OperationSample> ideal_samples(std::span<const OpGraph> graphs,
                                                          const DeviceProfile& device);
 

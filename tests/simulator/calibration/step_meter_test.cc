@@ -55,7 +55,8 @@ TEST_F(MeasuredSteps, EveryOperationHasTimeAndWork) {
     EXPECT_EQ(sample.num_rows, 3) << sample.operation;
     EXPECT_FALSE(sample.calls.empty()) << sample.operation;
   }
-  for (const char* name : {"linear", "experts", "sparse_attention", "compressor", "lm_head", "indexer"})
+  for (const char* name :
+       {"linear", "experts", "sparse_attention", "compressor", "lm_head", "indexer", "rms_norm"})
     EXPECT_NE(find(found, name), nullptr) << name;
   EXPECT_GE(found.host_seconds, 0);
 }
@@ -74,6 +75,19 @@ TEST_F(MeasuredSteps, CallsOfAWindowAreCounted) {
 /// Up to top-k entries are selected without looking at scores, which the contract counts all the same.
 TEST_F(MeasuredSteps, AnIndexerThatHasNoChoiceIsNotASample) {
   EXPECT_EQ(find(measure({.num_sequences = 1, .context = 40}), "indexer"), nullptr);
+}
+
+/// Norms of prompts, and one of the row whose logits are wanted.
+TEST(IdealSamples, AFewRowsBesideDoNotMatter) {
+  OpGraph graph;
+  for (const double num_rows : {512.0, 512.0, 1.0}) {
+    graph.ops.push_back({.name = "rms_norm", .num_rows = num_rows});
+    graph.ops.back().cost.scalar_ops = 1e4 * num_rows;
+  }
+  const std::vector<OperationSample> samples = ideal_samples(std::span(&graph, 1), one_thread());
+  ASSERT_EQ(samples.size(), 1u);
+  EXPECT_EQ(samples[0].num_rows, 512);
+  EXPECT_EQ(samples[0].num_kernels, 2);
 }
 
 TEST(IdealSamples, OperationsOfUnevenRowsAreLeftOut) {
