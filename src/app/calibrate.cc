@@ -1,13 +1,12 @@
 #include "app/calibrate.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <ctime>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "base/error.h"
 #include "base/file.h"
 #include "parallel/thread_pool.h"
 #include "simulator/calibration/calibrate.h"
@@ -24,15 +23,17 @@ struct CalibrateFlags {
 };
 
 void run_calibrate(const CalibrateFlags& flags) {
+  if (flags.name.empty()) fail("--name: a profile must have one");
+  if (!flags.output.empty() && !flags.output.ends_with(".json"))
+    fail("--output {}: profiles are found again by names that end in .json", flags.output);
   // Before the minutes that measuring takes: can the result be kept?
   std::optional<AtomicFileWriter> writer;
   if (!flags.output.empty()) writer.emplace(flags.output);
-  const std::string profile =
-      profile_text(calibrate({.device = device_from_name(flags.device),
-                              .num_threads = flags.threads,
-                              .quick = flags.quick,
-                              .name = flags.name,
-                              .date = fmt::format("{:%F}", fmt::gmtime(std::time(nullptr)))}));
+  const std::string profile = profile_text(calibrate({.device = device_from_name(flags.device),
+                                                      .num_threads = flags.threads,
+                                                      .quick = flags.quick,
+                                                      .name = flags.name,
+                                                      .date = today()}));
   if (!writer) {
     fmt::print("{}", profile);
     return;

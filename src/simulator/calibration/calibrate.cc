@@ -1,9 +1,11 @@
 #include "simulator/calibration/calibrate.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
+#include <ctime>
 #include <map>
 #include <memory>
 
@@ -56,8 +58,9 @@ CalibrationPlan cpu_plan(bool quick) {
   CalibrationModel large{.config = preset_config("bench-1b")},
       small{.config = preset_config("tiny-real-heads")};
   if (quick) {
-    constexpr std::int64_t kLayers = 4;
-    large.config = with_layers(std::move(large.config), kLayers);
+    constexpr std::int64_t kLayers = 4,
+                           kExperts = 8;  // of every kind; making weights up takes most of the time
+    large.config = with_experts(with_layers(std::move(large.config), kLayers), kExperts);
     add_decoding(large, std::vector<std::int64_t>{1, 4, 16, 64}, std::vector<std::int64_t>{3000},
                  2 * kMostPositions);
     add_prompts(large, std::vector<std::int64_t>{128, 512}, std::vector<std::int64_t>{3000});
@@ -227,6 +230,8 @@ void set_sources(DeviceProfile& profile, const CalibrationOptions& options) {
 }
 
 }  // namespace
+
+std::string today() { return fmt::format("{:%F}", fmt::gmtime(std::time(nullptr))); }
 
 DeviceProfile calibrate(const CalibrationOptions& given) {
   CalibrationOptions options = given;

@@ -19,6 +19,9 @@ struct CalibrationOptions {
   std::string date;            ///< for the sources, as "2026-11-21"
 };
 
+/// UTC, as sources have it.
+[[nodiscard]] std::string today();
+
 /// Progress on standard error. A GPU's profile takes links, memory and reserves from the program's own profile of that GPU.
 /// Throws `Error` when the device cannot be used, has no room for the models, or is a GPU that no profile is of.
 [[nodiscard]] DeviceProfile calibrate(const CalibrationOptions& options);
