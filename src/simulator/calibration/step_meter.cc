@@ -29,6 +29,12 @@ struct StepMeter::Window {
   std::map<std::string, OpRecord> records;  ///< empty without profiling
   double wall_seconds = 0;
   bool selects = true;  ///< the indexer had more entries to look at than it may select
+
+  [[nodiscard]] double operation_seconds() const {
+    double sum = 0;
+    for (const auto& [name, record] : records) sum += record.seconds;
+    return sum;
+  }
 };
 
 StepMeter::StepMeter(Engine& engine, const DeviceProfile& device)
@@ -109,19 +115,20 @@ StepMeasurement StepMeter::measure(const StepSetting& setting, int repetitions) 
     sequences.push_back(*sequence);
     if (setting.context > 0) engine_.fabricate_history(*sequence, setting.context);
   }
-  std::vector<double> walls;
+  std::vector<double> hosts;  // in no operation; negative: less than operations that are looked at take
   std::vector<Window> windows;
   for (int i = 0; i <= repetitions; ++i) {
-    const double wall = run_window(sequences, setting, false).wall_seconds;
+    // Where operations are queued, looking at each of them slows a step down.
+    const double unobserved = device_.is_cpu ? 0 : run_window(sequences, setting, false).wall_seconds;
     Window window = run_window(sequences, setting, true);
     if (i == 0) continue;
-    walls.push_back(wall);
+    hosts.push_back((device_.is_cpu ? window.wall_seconds : unobserved) - window.operation_seconds());
     windows.push_back(std::move(window));
   }
   for (const SequenceId sequence : sequences) engine_.close(sequence, false);
 
   StepMeasurement found;
-  double in_operations = 0, calls = 0;
+  double calls = 0;
   std::map<std::string, double> calls_of;
   std::vector<const Window*> by_time;
   for (const Window& window : windows) by_time.push_back(&window);
@@ -130,7 +137,6 @@ StepMeasurement StepMeter::measure(const StepSetting& setting, int repetitions) 
     std::ranges::sort(by_time, {}, [&](const Window* window) { return window->records.at(name).seconds; });
     const Window& window = *by_time[by_time.size() / 2];
     const OpRecord& record = window.records.at(name);
-    in_operations += record.seconds;
     calls += static_cast<double>(record.calls);
     if (name == "indexer" && !window.selects) continue;  // kernels skip scores that decide nothing
     for (OperationSample& sample : ideal_samples(window.graphs, device_)) {
@@ -141,14 +147,14 @@ StepMeasurement StepMeter::measure(const StepSetting& setting, int repetitions) 
     }
   }
   // Looking at an operation by itself costs a launch that a queue or a captured graph hides.
-  const double wall = median(walls);
-  const double excess = std::max(0.0, in_operations - wall) / calls;
+  const double host = median(hosts);
+  const double excess = std::max(0.0, -host) / calls;
   constexpr double kLeastKept = 0.2;  // of a measured time
   for (OperationSample& sample : found.samples) {
     sample.seconds =
         std::max(kLeastKept * sample.seconds, sample.seconds - excess * calls_of[sample.operation]);
   }
-  found.host_seconds = std::max(0.0, wall - in_operations) / static_cast<double>(steps_of_window(setting));
+  found.host_seconds = std::max(0.0, host) / static_cast<double>(steps_of_window(setting));
   return found;
 }
 
