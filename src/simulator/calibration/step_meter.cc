@@ -12,9 +12,7 @@ namespace {
 constexpr std::int64_t kIndexerRatio = 4;
 
 /// Decoding goes through every phase of the compressors that most layers with an indexer have.
-std::int64_t steps_of_window(const StepSetting& setting) {
-  return setting.num_tokens == 1 ? kIndexerRatio : 1;
-}
+std::int64_t steps_of_window(const StepSetting& setting) { return setting.decodes() ? kIndexerRatio : 1; }
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -46,7 +44,8 @@ StepMeter::StepMeter(Engine& engine, const DeviceProfile& device)
 
 std::int64_t StepMeter::positions_needed(const StepSetting& setting, int repetitions) {
   constexpr std::int64_t kRounds = 2;  // with and without looking at operations
-  return setting.context + kRounds * (repetitions + 1) * steps_of_window(setting) * setting.num_tokens;
+  return setting.context +
+         (setting.decodes() ? kRounds * (repetitions + 1) * kIndexerRatio : setting.num_tokens);
 }
 
 std::vector<TokenId> StepMeter::some_tokens(std::int64_t count) {
@@ -71,7 +70,7 @@ OpGraph StepMeter::graph_of(std::span<const SequenceId> sequences, const StepSet
       count += load[b][expert] > load_before[b][expert] ? 1 : 0;
     return count;
   };
-  return record_step(model_, batch, {.decode = setting.num_tokens == 1},
+  return record_step(model_, batch, {.decode = setting.decodes()},
                      {.activations = engine_.device().activation_type(),
                       .fuses = device_.fuses,
                       .visited_experts = visited});
@@ -107,7 +106,7 @@ StepMeter::Window StepMeter::run_window(std::span<const SequenceId> sequences, c
   return window;
 }
 
-StepMeasurement StepMeter::measure(const StepSetting& setting, int repetitions) {
+std::vector<SequenceId> StepMeter::open(const StepSetting& setting) {
   std::vector<SequenceId> sequences;
   for (std::int64_t i = 0; i < setting.num_sequences; ++i) {
     const std::optional<SequenceId> sequence = engine_.open({});
@@ -115,17 +114,34 @@ StepMeasurement StepMeter::measure(const StepSetting& setting, int repetitions) 
     sequences.push_back(*sequence);
     if (setting.context > 0) engine_.fabricate_history(*sequence, setting.context);
   }
+  return sequences;
+}
+
+void StepMeter::close(std::span<const SequenceId> sequences) {
+  for (const SequenceId sequence : sequences) engine_.close(sequence, false);
+}
+
+StepMeasurement StepMeter::measure(const StepSetting& setting, int repetitions) {
+  std::vector<SequenceId> sequences = open(setting);
   std::vector<double> hosts;  // in no operation; negative: less than operations that are looked at take
   std::vector<Window> windows;
+  const auto run = [&](bool profile) {
+    Window window = run_window(sequences, setting, profile);
+    if (!setting.decodes()) {  // the next prompt is as far in as this one was
+      close(sequences);
+      sequences = open(setting);
+    }
+    return window;
+  };
   for (int i = 0; i <= repetitions; ++i) {
     // Where operations are queued, looking at each of them slows a step down.
-    const double unobserved = device_.is_cpu ? 0 : run_window(sequences, setting, false).wall_seconds;
-    Window window = run_window(sequences, setting, true);
+    const double unobserved = device_.is_cpu ? 0 : run(false).wall_seconds;
+    Window window = run(true);
     if (i == 0) continue;
     hosts.push_back((device_.is_cpu ? window.wall_seconds : unobserved) - window.operation_seconds());
     windows.push_back(std::move(window));
   }
-  for (const SequenceId sequence : sequences) engine_.close(sequence, false);
+  close(sequences);
 
   StepMeasurement found;
   double calls = 0;

@@ -18,6 +18,7 @@ struct StepSetting {
   std::int64_t context = 0;
 
   [[nodiscard]] std::int64_t num_rows() const { return num_sequences * num_tokens; }
+  [[nodiscard]] bool decodes() const { return num_tokens == 1; }
 };
 
 /// A step in which every operation took its median time.
@@ -33,8 +34,8 @@ class StepMeter {
   StepMeter(Engine& engine, const DeviceProfile& device);
 
   /// Medians of `repetitions`, each of a step or, while decoding, of one for every phase of a compressor of ratio 4. The
-  /// first one comes twice and does not count. Sequences go on from one to the next, so the engine's cache must hold
-  /// `positions_needed` for each of them. Throws `Error` when a step fails.
+  /// first one comes before and does not count. Sequences that decode go on from one to the next, prompts begin anew; the
+  /// engine's cache must hold `positions_needed` for each of them. Throws `Error` when a step fails.
   [[nodiscard]] StepMeasurement measure(const StepSetting& setting, int repetitions);
 
   [[nodiscard]] static std::int64_t positions_needed(const StepSetting& setting, int repetitions);
@@ -42,9 +43,11 @@ class StepMeter {
  private:
   struct Window;  ///< steps that are timed together
 
+  [[nodiscard]] std::vector<SequenceId> open(const StepSetting& setting);
+  void close(std::span<const SequenceId> sequences);
   [[nodiscard]] Window run_window(std::span<const SequenceId> sequences, const StepSetting& setting,
                                   bool profile);
-  /// Of the batch that comes next.
+  /// Of the batch that came last.
   [[nodiscard]] OpGraph graph_of(std::span<const SequenceId> sequences, const StepSetting& setting,
                                  const std::vector<std::vector<std::int64_t>>& load_before) const;
   [[nodiscard]] std::vector<TokenId> some_tokens(std::int64_t count);
