@@ -216,6 +216,21 @@ void set_fallbacks(DeviceProfile& profile) {
   profile.graph_seconds = profile.eager_seconds = median(std::move(launches));
 }
 
+/// No more digits than a measurement has, for people to read.
+void round_figures(DeviceProfile& profile) {
+  const auto round = [](double& figure) { figure = std::stod(fmt::format("{:.4g}", figure)); };
+  const auto round_point = [&](EfficiencyPoint& point) {
+    for (double* figure : {&point.compute, &point.memory, &point.scalar, &point.static_seconds})
+      round(*figure);
+  };
+  for (double& peak : profile.peak_flops) round(peak);
+  for (double* figure : {&profile.scalar_ops_per_second, &profile.memory_bytes_per_second,
+                         &profile.graph_seconds, &profile.eager_seconds, &profile.host_seconds_per_step})
+    round(*figure);
+  round_point(profile.efficiency);
+  for (auto& [name, operation] : profile.operations) std::ranges::for_each(operation.points, round_point);
+}
+
 void set_sources(DeviceProfile& profile, const CalibrationOptions& options) {
   const std::string by =
       fmt::format("measured by baleen calibrate on {}, {}", profile.description, options.date);
@@ -247,6 +262,7 @@ DeviceProfile calibrate(const CalibrationOptions& given) {
   profile.host_seconds_per_step = median(found.host_seconds);
   set_fallbacks(profile);
   set_sources(profile, options);
+  round_figures(profile);
   return profile;
 }
 

@@ -139,6 +139,31 @@ TEST(FitOperation, NoiseIsNotAmplified) {
   EXPECT_TRUE(holds);
 }
 
+TEST(FitOperation, AProfileWithFittedTablesIsReadBackAsItWas) {
+  DeviceProfile profile;
+  profile.name = "measured";
+  profile.is_cpu = true;
+  profile.peak_flops[static_cast<std::size_t>(PeakFormat::kFp32)] = 1e11;
+  profile.scalar_ops_per_second = 1e11;
+  profile.memory_bytes = 1 << 30;
+  profile.memory_bytes_per_second = 1e10;
+  profile.efficiency = {.compute = 0.5, .memory = 0.5, .scalar = 0.5};
+  std::vector<OperationSample> samples{sample(1, 1e-4, 3e-4), sample(64, 2e-3, 0), sample(512, 0, 1e-3)};
+  for (OperationSample& s : samples) s.seconds = 0.0123;
+  profile.operations["linear"] = fit_operation(samples);
+  const DeviceProfile read = parse_device_profile(profile_text(profile), "test");
+  const auto& found = read.operations.at("linear").points;
+  const auto& written = profile.operations.at("linear").points;
+  ASSERT_EQ(found.size(), written.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].num_rows, written[i].num_rows);
+    EXPECT_EQ(found[i].compute, written[i].compute);
+    EXPECT_EQ(found[i].memory, written[i].memory);
+    EXPECT_EQ(found[i].scalar, written[i].scalar);
+    EXPECT_EQ(found[i].static_seconds, written[i].static_seconds);
+  }
+}
+
 TEST(FitOperation, TimesBeyondThePeaksGiveSharesThatProfilesTake) {
   OperationSample cached = sample(1, 0, 1e-3);
   cached.seconds = 6e-5;
