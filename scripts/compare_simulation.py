@@ -38,7 +38,7 @@ def measured(options, model, layers, prompt, sequences, at):
     runs = [baleen(options.program, "bench", "--json", "--device", options.engine_device, *source, "--sequences", sequences,
                    "--at", at, "--prompt", prompt, "--chunk", max(prompt, sequences, 16),
                    "--decode", 0 if prompt else DECODE_STEPS) for _ in range(options.repeat)]
-    run = sorted(runs, key=lambda run: run["phases"][0]["seconds"])[len(runs) // 2]
+    run = min(runs, key=lambda run: run["phases"][0]["seconds"])
     phase = run["phases"][-1]
     steps = 1 if prompt else phase["tokens"] / sequences
     seconds = {row["operation"]: row["seconds"] / steps for row in phase["operations"]}
@@ -74,7 +74,7 @@ def main():
     parser.add_argument("--program", default="build/release/src/app/baleen")
     parser.add_argument("--checkpoint", action="append", default=[], metavar="PRESET=FOLDER",
                         help="measure a preset by this checkpoint of it, which is as large in memory as it says")
-    parser.add_argument("--repeat", type=int, default=1, help="benchmarks of a setting, of which the median is taken")
+    parser.add_argument("--repeat", type=int, default=1, help="benchmarks of a setting, of which the quickest, the least disturbed, is taken")
     parser.add_argument("--least-share", type=float, default=0.005)
     parser.add_argument("--out", help="append a JSON line a setting")
     parser.add_argument("settings", nargs="*", default=CPU_SETTINGS)

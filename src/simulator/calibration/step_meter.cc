@@ -14,11 +14,9 @@ constexpr std::int64_t kIndexerRatio = 4;
 /// Decoding goes through every phase of the compressors that most layers with an indexer have.
 std::int64_t steps_of_window(const StepSetting& setting) { return setting.decodes() ? kIndexerRatio : 1; }
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
+/// Of sorted repetitions the one that counts: the lower quartile. What neighbours on a shared machine add is never negative
+/// and comes in bursts that can outlast half of the repetitions; the quickest one may be luck.
+std::size_t quartile(std::size_t num_repetitions) { return num_repetitions / 4; }
 
 }  // namespace
 
@@ -149,9 +147,9 @@ StepMeasurement StepMeter::measure(const StepSetting& setting, int repetitions) 
   std::vector<const Window*> by_time;
   for (const Window& window : windows) by_time.push_back(&window);
   for (const auto& [name, unused] : windows.front().records) {
-    // The repetition in which this operation took its median time, with what it had to do then.
+    // The repetition in which this operation took its typical time, with what it had to do then.
     std::ranges::sort(by_time, {}, [&](const Window* window) { return window->records.at(name).seconds; });
-    const Window& window = *by_time[by_time.size() / 2];
+    const Window& window = *by_time[quartile(by_time.size())];
     const OpRecord& record = window.records.at(name);
     calls += static_cast<double>(record.calls);
     if (name == "indexer" && !window.selects) continue;  // kernels skip scores that decide nothing
@@ -163,7 +161,8 @@ StepMeasurement StepMeter::measure(const StepSetting& setting, int repetitions) 
     }
   }
   // Looking at an operation by itself costs a launch that a queue or a captured graph hides.
-  const double host = median(hosts);
+  std::ranges::sort(hosts);
+  const double host = hosts[quartile(hosts.size())];
   const double excess = std::max(0.0, -host) / calls;
   constexpr double kLeastKept = 0.2;  // of a measured time
   for (OperationSample& sample : found.samples) {

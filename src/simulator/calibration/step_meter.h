@@ -21,7 +21,7 @@ struct StepSetting {
   [[nodiscard]] bool decodes() const { return num_tokens == 1; }
 };
 
-/// A step in which every operation took its median time.
+/// A step in which every operation took its typical time: undisturbed, and not by luck.
 struct StepMeasurement {
   std::vector<OperationSample> samples;
   double host_seconds = 0;  ///< of a step, in no operation
@@ -33,7 +33,7 @@ class StepMeter {
   /// before, and made and closed by this.
   StepMeter(Engine& engine, const DeviceProfile& device);
 
-  /// Medians of `repetitions`, each of a step or, while decoding, of one for every phase of a compressor of ratio 4. The
+  /// Lower quartiles of `repetitions`, each of a step or, while decoding, of one for every phase of a compressor of ratio 4. The
   /// first one comes before and does not count. Sequences that decode go on from one to the next, prompts begin anew; the
   /// engine's cache must hold `positions_needed` for each of them. Throws `Error` when a step fails.
   [[nodiscard]] StepMeasurement measure(const StepSetting& setting, int repetitions);
