@@ -7,6 +7,7 @@
 #   serve     a server on loopback: replies over HTTP, alone, streamed and many at a time
 #   sanitize  the kernels' tests under compute-sanitizer's four tools (minutes each for some; $SANITIZE_FILTER picks cases)
 #   bench     every kernel's benchmark, as one CSV with machine, clocks and revision
+#   calibrate a device profile of this machine, $PROFILE.json (h200-baleen), and its predictions against benchmarks
 #   layers    Flash geometry cut to $LAYERS layers (36 fit an H200): decode and prefill, operation by operation
 # Exits with 1 when a test failed. Without --programs it takes the programs of build/release.
 set -uo pipefail
@@ -19,7 +20,7 @@ if [[ ${1-} == --programs ]]; then
   export LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   shift 2
 fi
-[[ $# -gt 0 ]] || { sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2; }
+[[ $# -gt 0 ]] || { sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2; }
 out=${OUT:-build/gpu_results}
 mkdir -p "$out"
 out=$(realpath "$out")
@@ -92,10 +93,18 @@ layers() {
   python3 "$root/scripts/print_layers.py" "$out/layers.jsonl"
 }
 
+calibrate() {
+  local baleen profile=$out/${PROFILE:-h200-baleen}.json
+  baleen=$(program baleen)
+  "$baleen" calibrate --device cuda --name "${PROFILE:-h200-baleen}" --output "$profile" 2>>"$out/bench.log" || failed=1
+  python3 "$root/scripts/compare_simulation.py" --program "$baleen" --engine-device cuda --device "$profile" \
+    --out "$out/simulated.jsonl" flash:0:1:4096:8 flash:0:64:4096:8 flash:8192:1:0:8 | tee "$out/simulated.txt"
+}
+
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,memory.used --format=csv | tee "$out/gpu.csv"
 for part in "$@"; do
   case $part in
-    kernels | models | commands | serve | sanitize | bench | layers) "$part" ;;
+    kernels | models | commands | serve | sanitize | bench | calibrate | layers) "$part" ;;
     *) echo "test_gpu.sh: no part '$part'" >&2; exit 2 ;;
   esac
 done

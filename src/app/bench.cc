@@ -56,20 +56,34 @@ std::vector<TokenId> some_tokens(std::int64_t count, std::int64_t vocab_size) {
   return tokens;
 }
 
-/// Feeds `tokens` to every sequence, step_tokens of them a step over all.
+/// `tokens` as a sequence gets them: ids of its own, for with the same ones all sequences would visit the same experts.
+std::vector<TokenId> tokens_of(std::size_t sequence, std::span<const TokenId> tokens,
+                               std::int64_t vocab_size) {
+  constexpr std::int64_t kStride = 7919;  // a prime
+  std::vector<TokenId> own(tokens.begin(), tokens.end());
+  for (TokenId& token : own)
+    token = static_cast<TokenId>((token + static_cast<std::int64_t>(sequence) * kStride) % vocab_size);
+  return own;
+}
+
+/// Feeds every sequence as many tokens as `tokens` has, step_tokens of them a step over all.
 Phase measure(Engine& engine, std::span<const SequenceId> sequences, const std::string& name,
               std::span<const TokenId> tokens, std::int64_t step_tokens) {
   const auto num_sequences = static_cast<std::int64_t>(sequences.size());
   Phase phase{.name = name, .tokens = static_cast<std::int64_t>(tokens.size()) * num_sequences};
   engine.device().profile().clear();
   const auto share = static_cast<std::size_t>(std::max<std::int64_t>(1, step_tokens / num_sequences));
+  std::vector<std::vector<TokenId>> own;
+  for (std::size_t i = 0; i < sequences.size(); ++i)
+    own.push_back(tokens_of(i, tokens, engine.config().vocab_size));
   std::vector<double> steps;
   for (std::size_t begin = 0; begin < tokens.size(); begin += share) {
     std::vector<StepInput> inputs;
     const SampleRow greedy;
-    for (const SequenceId sequence : sequences) {
-      inputs.push_back(
-          {sequence, tokens.subspan(begin, std::min(tokens.size() - begin, share)), WantedLogits::kLast});
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      inputs.push_back({sequences[i],
+                        std::span(own[i]).subspan(begin, std::min(tokens.size() - begin, share)),
+                        WantedLogits::kLast});
       if (engine.limits().chooses) inputs.back().draws = {&greedy, 1};  // as a server would
     }
     const auto start = std::chrono::steady_clock::now();

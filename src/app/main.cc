@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "app/bench.h"
+#include "app/calibrate.h"
 #include "app/chat.h"
 #include "app/convert.h"
 #include "app/encode_chat.h"
@@ -39,6 +40,7 @@ int run(int argc, char** argv) {
   baleen::add_chat_command(app);
   baleen::add_serve_command(app);
   baleen::add_bench_command(app);
+  baleen::add_calibrate_command(app);
   baleen::add_plan_command(app);
   baleen::add_simulate_command(app);
   baleen::add_inspect_command(app);

@@ -8,12 +8,15 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "model/presets.h"
+#include "simulator/calibration/calibrate.h"
 
 namespace baleen {
 
 namespace {
 
 constexpr double kMostGigabytes = 1e5;
+/// The name of no profile: a measurement.
+constexpr const char* kLocalDevice = "local";
 
 bool has_tensors(const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(folder)) return false;
@@ -50,7 +53,10 @@ SimulatedModel SimulatedModelFlags::load() const {
 
 void DeviceFlags::add_to(CLI::App& command) {
   model.add_to(command);
-  std::string known = "One of these, or a .json file of a profile:";
+  std::string known =
+      "One of these, a .json file of a profile, or local: this machine's processor, measured now (baleen "
+      "calibrate keeps "
+      "what it measures):";
   for (const DeviceProfile& profile : device_profiles())
     known += fmt::format("\n  {}: {}", profile.name, profile.description);
   command.add_option("--device,-d", device, known)->capture_default_str();
@@ -83,7 +89,8 @@ void DeploymentFlags::add_to(CLI::App& command) {
 }
 
 DeviceProfile DeviceFlags::load_device() const {
-  DeviceProfile profile = load_device_profile(device);
+  DeviceProfile profile =
+      device == kLocalDevice ? calibrate({.quick = true, .date = today()}) : load_device_profile(device);
   constexpr double kGB = 1e9;
   if (reserved_gb > 0) profile.reserved_bytes = static_cast<std::int64_t>(reserved_gb * kGB);
   if (profile.links.empty())

@@ -49,8 +49,8 @@ Bytes make(const TensorSpec& tensor, WeightSource& source) {
 
 }  // namespace
 
-std::unique_ptr<ModelWeights> made_up_weights(const ModelConfig& config, std::uint64_t seed,
-                                              ThreadPool& pool) {
+std::unique_ptr<ModelWeights> made_up_weights(const ModelConfig& config, std::uint64_t seed, ThreadPool& pool,
+                                              MadeUpBytes bytes_of) {
   validate(config, "made-up weights");
   const StorageFormats formats{.dense = config.dense_format, .experts = config.expert_format};
   const auto source = make_random_weights(config, formats, seed, pool);
@@ -61,7 +61,8 @@ std::unique_ptr<ModelWeights> made_up_weights(const ModelConfig& config, std::ui
   std::vector<TensorInfo> tensors;
   for (const TensorSpec& spec : table) {
     progress.update(done++, spec.name);
-    const auto [kind, is_new] = kinds->try_emplace(kind_of(spec));
+    const auto [kind, is_new] =
+        kinds->try_emplace(bytes_of == MadeUpBytes::kShared ? kind_of(spec) : spec.name);
     if (is_new) kind->second = make(spec, *source);
     bool is_scale = false;  // the second tensor of a matrix
     for (TensorHeader& header : stored_tensors(spec, formats)) {

@@ -9,10 +9,17 @@
 
 namespace baleen {
 
-/// Tensors that differ in the number of their layer or expert alone share their bytes: a model of hundreds of
-/// gigabytes takes a few. Results mean nothing; shapes, formats and the spread of values do. Throws `Error` for a
-/// config that cannot be run.
+/// Whose bytes a made-up tensor has.
+enum class MadeUpBytes : std::uint8_t {
+  /// Tensors that differ in the number of their layer or expert alone share them: a model of hundreds of gigabytes takes a
+  /// few. On a CPU such a model is read from caches more than a real one.
+  kShared,
+  kOfEachTensor
+};
+
+/// Results mean nothing; shapes, formats and the spread of values do. Throws `Error` for a config that cannot be run.
 [[nodiscard]] std::unique_ptr<ModelWeights> made_up_weights(const ModelConfig& config, std::uint64_t seed,
-                                                            ThreadPool& pool);
+                                                            ThreadPool& pool,
+                                                            MadeUpBytes bytes = MadeUpBytes::kShared);
 
 }  // namespace baleen

@@ -74,7 +74,7 @@ test::TemporaryFolder* Commands::models_ = nullptr;
 
 const std::vector<std::string> kCommands{"run",      "chat",        "bench",      "inspect",
                                          "init",     "convert",     "perplexity", "logits",
-                                         "tokenize", "encode-chat", "parse-chat"};
+                                         "tokenize", "encode-chat", "parse-chat", "calibrate"};
 
 TEST_F(Commands, HelpOfEveryCommand) {
   for (const std::string& command : kCommands) {
@@ -111,6 +111,7 @@ TEST_F(Commands, WrongUsageIsStatus2) {
       {"convert", "in", "out", "--experts", "int4"},
       {"tokenize", "--no-such-flag"},
       {"encode-chat", "extra"},
+      {"calibrate", "--threads", "0"},
   };
   for (const std::vector<std::string>& arguments : wrong) {
     const ProgramResult result = baleen(arguments);
@@ -238,6 +239,15 @@ TEST_F(Commands, PlacesThatCannotBeWritten) {
   expect_failure(baleen({"init", model}), "not empty");
   expect_failure(baleen({"convert", model, model}), "the same folder");
   expect_failure(baleen({"convert", model, folder_.path()}), "not empty");
+}
+
+/// Before anything is measured.
+TEST_F(Commands, CalibrationsThatCannotBe) {
+  expect_failure(baleen({"calibrate", "--device", "tpu"}), "tpu");
+  expect_failure(baleen({"calibrate", "--name", ""}), "--name");
+  expect_failure(baleen({"calibrate", "--output", folder_ / "profile.txt"}), ".json");
+  expect_failure(baleen({"calibrate", "--output", folder_ / "absent" / "local.json"}),
+                 "does the folder exist");
 }
 
 TEST_F(Commands, AFullDiskLeavesNothingBehind) {

@@ -325,7 +325,12 @@ void RecordingDevice::hc_post_pre_norm(const HcPostArgs& post, const HcPreArgs& 
 }
 
 void RecordingDevice::rms_norm_rope(const RmsNormArgs& norm, const RopeArgs& turn) {
-  if (!options_.fuses) return Device::rms_norm_rope(norm, turn);
+  if (!options_.fuses) {
+    rms_norm(norm);
+    graph_.ops.back().num_rows =
+        static_cast<double>(turn.x.extent(0));  // tokens, whose heads are rows of the norm
+    return rope(turn);
+  }
   add("rms_norm_rope", "", turn.x.extent(0), rms_norm_rope_cost(norm, turn));
 }
 

@@ -1,0 +1,29 @@
+/// Measures a machine with the engine's own kernels and writes down what they reach: a device profile of it.
+///
+/// Ceilings first (memory, arithmetic), then steps of models with made-up weights, of different sizes and over a range of
+/// rows and contexts; for every operation and number of rows the shares of the ceilings that its times amount to.
+#pragma once
+
+#include <string>
+
+#include "device/device_kind.h"
+#include "hardware/device_profile.h"
+
+namespace baleen {
+
+struct CalibrationOptions {
+  DeviceChoice device;
+  int num_threads = 0;         ///< CPU; 0: every processor of this process
+  bool quick = false;          ///< fewer steps of smaller models: seconds on a CPU
+  std::string name = "local";  ///< of the profile
+  std::string date;            ///< for the sources, as "2026-11-21"
+};
+
+/// UTC, as sources have it.
+[[nodiscard]] std::string today();
+
+/// Progress on standard error. A GPU's profile takes links, memory and reserves from the program's own profile of that GPU.
+/// Throws `Error` when the device cannot be used, has no room for the models, or is a GPU that no profile is of.
+[[nodiscard]] DeviceProfile calibrate(const CalibrationOptions& options);
+
+}  // namespace baleen
