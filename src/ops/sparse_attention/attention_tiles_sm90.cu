@@ -22,7 +22,7 @@ namespace {
 constexpr int kProducerRegisters = 120;
 constexpr int kConsumerRegisters = 192;
 
-template <bool kInPairs>
+template <bool kInPairs, bool kOneQuery>
 __global__ void __launch_bounds__(kTileThreads, 1)
     attention_tiles_kernel(const __grid_constant__ AttentionLaunch launch,
                            const __grid_constant__ CUtensorMap q_map, const __grid_constant__ WorkPlan plan) {
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   ptx::launch_next_kernel();
   if (threadIdx.x >= kConsumers * kWarpgroupThreads) {
     ptx::registers_down_to<kProducerRegisters>();
-    KeyProducer<kInPairs>(launch, q_map, plan, smem).run();
+    KeyProducer<kInPairs, kOneQuery>(launch, q_map, plan, smem).run();
   } else {
     ptx::registers_up_to<kConsumerRegisters>();
     TileConsumer<kInPairs>(launch, plan, smem).run();
@@ -110,8 +110,10 @@ void attention_tiles(const AttentionLaunch& launch, CudaContext& context) {
   constexpr std::int64_t kSharedBytes = sizeof(TileSmem) + kRowGroupBytes;
   plan.in_pairs = share_keys(launch, plan);
   const int most_blocks = plan.in_pairs ? context.num_sms / 2 * 2 : context.num_sms;
-  launch_kernel("attention_tiles",
-                plan.in_pairs ? attention_tiles_kernel<true> : attention_tiles_kernel<false>,
+  const auto kernel = !plan.in_pairs         ? attention_tiles_kernel<false, false>
+                      : plan.groups % 2 == 0 ? attention_tiles_kernel<true, true>
+                                             : attention_tiles_kernel<true, false>;
+  launch_kernel("attention_tiles", kernel,
                 {.grid = dim3(static_cast<unsigned>(std::min(plan.num_tasks(), most_blocks))),
                  .threads = kTileThreads,
                  .shared_bytes = kSharedBytes,

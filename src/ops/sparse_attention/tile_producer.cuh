@@ -22,8 +22,8 @@
 
 namespace baleen::sm90 {
 
-/// kInPairs: of a pair of thread blocks (tile_smem.cuh).
-template <bool kInPairs>
+/// kInPairs: of a pair of thread blocks (tile_smem.cuh). kOneQuery: which always work at the same query.
+template <bool kInPairs, bool kOneQuery>
 class KeyProducer {
  public:
   __device__ KeyProducer(const AttentionLaunch& launch, const CUtensorMap& q_map, const WorkPlan& plan,
@@ -52,7 +52,7 @@ class KeyProducer {
                     .nothing = part != 0 || item >= plan_.items};
       list.size = min(list.size, blocks.end * kBlockEntries);  // nothing beyond is asked for
       int first_shared = 0;
-      if constexpr (kInPairs) first_shared = compare(list, task ^ 1, query, info);
+      if constexpr (kInPairs && !kOneQuery) first_shared = compare(list, task ^ 1, info);
       if (blocks.begin >= blocks.end) {
         begin(info);
       } else if constexpr (kInPairs) {
@@ -107,11 +107,10 @@ class KeyProducer {
     return next;
   }
 
-  /// With the list of the pair's other task. Both go through as many blocks as the longer one has, and share those from the
-  /// returned one on: all of the same query; of another row of the sequence the compressed ones, in lists of as many blocks.
-  __device__ int compare(EntryList& list, int other_task, int query, TaskInfo& info) const {
+  /// With the list of the pair's other task, another query's. Both go through as many blocks as the longer one has, and share
+  /// those from the returned one on: the compressed ones of the same sequence, in lists of as many blocks.
+  __device__ int compare(EntryList& list, int other_task, TaskInfo& info) const {
     const int num_blocks = info.blocks.end, other_query = other_task / plan_.groups;
-    if (other_query == query) return 0;
     const EntryList other = other_task < plan_.items ? EntryList::of(launch_, other_query) : EntryList{};
     const int other_blocks = uniform((other.size + kBlockEntries - 1) / kBlockEntries);
     info.pair_end = max(num_blocks, other_blocks);
@@ -203,8 +202,8 @@ class KeyProducer {
   __device__ void fill_halves(const EntryList& list, const TaskInfo& info, int first_shared) {
     const int rank = static_cast<int>(ptx::cluster_rank());
     const int piece = thread_ % kRowThreads, own_entry = thread_ / kRowThreads;
-    const int num_alone = 2 * first_shared, num_halves = num_alone + info.blocks.end - first_shared;
-    const auto half_of = [&](int i) { return i < num_alone ? i : 2 * (i - first_shared) + rank; };
+    const int num_alone = kOneQuery ? 0 : 2 * first_shared, num_halves = num_alone / 2 + info.blocks.end;
+    const auto half_of = [&](int i) { return i < num_alone ? i : 2 * i - num_alone + rank; };
     const auto index_of = [&](int i) { return half_of(i) * kHalfRows + own_entry; };
     const auto row_of = [&](int i) { return i < num_halves ? list.row(index_of(i)) : -1; };
     RowAhead ahead{row_of(0), PageId::kNone, row_of(1)};
