@@ -141,6 +141,7 @@ TEST(DiskUnderPressure, WhatIsEvictedComesBack) {
 }
 
 TEST(DiskOfOthers, IsNotFound) {
+  BALEEN_CPU_ONLY();  // other precisions too
   const test::TemporaryFolder folder;
   const std::vector<TokenId> tokens = test::random_tokens(600, kVocab, 1);
   leave_on_disk(with_disk(Precision::kReleased, folder.path(), WindowPolicy::kAll), tokens, 600);

@@ -265,12 +265,10 @@ class Producer {
   }
 
   __device__ void load_weights(const ItemMatrix (&halves)[2], int stage, int slot) {
-    // With few tokens a weight is read once, and must not drive what every layer needs out of L2, its kernels' code first of all.
-    constexpr ptx::L2Hint kHint = Shape::kPlannedTiles > 0 ? ptx::L2Hint::kEvictFirst : ptx::L2Hint::kNormal;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       ptx::tma_load(stages_[slot] + half * Shape::kHalfBytes, halves[half].matrix->map, &group_.full[slot],
-                    stage * Shape::kStageRowBytes, halves[half].row, halves[half].expert, kHint);
+                    stage * Shape::kStageRowBytes, halves[half].row, halves[half].expert, ptx::L2Hint::kNormal);
     }
   }
 
