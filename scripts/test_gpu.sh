@@ -5,7 +5,8 @@
 #   models    whole models against the CPU; the engine's tests on the GPU
 #   commands  perplexity, logits and chat with --device cuda against the CPU
 #   serve     a server on loopback: replies over HTTP, alone, streamed and many at a time
-#   sanitize  the kernels' tests under compute-sanitizer's four tools (minutes each for some; $SANITIZE_FILTER picks cases)
+#   sanitize  the kernels' tests under compute-sanitizer's four tools (minutes for some; $SANITIZE_PROGRAMS and
+#             $SANITIZE_FILTER pick programs and cases)
 #   bench     every kernel's benchmark, as one CSV with machine, clocks and revision
 #   calibrate a device profile of this machine, $PROFILE.json (h200-baleen), and its predictions against benchmarks
 #   layers    Flash geometry cut to $LAYERS layers (36 fit an H200): decode and prefill, operation by operation
@@ -20,7 +21,7 @@ if [[ ${1-} == --programs ]]; then
   export LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   shift 2
 fi
-[[ $# -gt 0 ]] || { sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 2; }
+[[ $# -gt 0 ]] || { sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2; }
 out=${OUT:-build/gpu_results}
 mkdir -p "$out"
 out=$(realpath "$out")
@@ -41,6 +42,7 @@ check() {  # check LABEL COMMAND...: one line of verdict, the output in a log
   else
     echo "FAILED  $label ($((SECONDS - start)) s)"
     failed=1
+    return 1
   fi
 }
 
@@ -59,11 +61,13 @@ commands() { check commands python3 "$root/scripts/check_device_program.py" "$(p
 serve() { check serve python3 "$root/scripts/check_device_program.py" "$(program baleen)" cuda serve; }
 
 sanitize() {
-  for name in $(names '*_sm90_test'); do
-    for tool in memcheck racecheck synccheck initcheck; do
+  local name tool job
+  for name in ${SANITIZE_PROGRAMS:-$(names '*_sm90_test')}; do
+    for tool in memcheck racecheck synccheck initcheck; do  # side by side: most of their time is the host's
       LIMIT=${LIMIT:-300} check "$tool $name" compute-sanitizer --tool "$tool" --error-exitcode 1 "$(program "$name")" \
-        --gtest_brief=1 --gtest_filter="${SANITIZE_FILTER:-*}"
+        --gtest_brief=1 --gtest_filter="${SANITIZE_FILTER:-*}" &
     done
+    for job in $(jobs -p); do wait "$job" || failed=1; done
   done
 }
 
