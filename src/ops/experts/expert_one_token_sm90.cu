@@ -5,6 +5,7 @@
 #include "cuda/bf16_vector.cuh"
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
+#include "cuda/ptx/named_barrier.h"
 #include "cuda/row_quantise.cuh"
 #include "ops/experts/expert_activation.cuh"
 #include "ops/experts/expert_dispatch.h"
@@ -16,6 +17,9 @@ namespace {
 
 constexpr int kMaxGroups = 4;
 constexpr int kMaxThreads = kMaxGroups * kGroupThreads;
+
+// Of the whole block, which meets from both sides of a branch.
+constexpr std::uint32_t kBlockBarrier = 1;
 
 // A block of the first kernel has that many groups for routed experts and one more for the shared one, whose pieces have rows
 // (of w1 and w3 each) for the bytes of a routed one's in FP4.
@@ -117,7 +121,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_cons
   const auto prepare = [&] {
     quantise_x(p, x_columns, x_scales);
     ptx::fence_proxy_async();
-    __syncthreads();
+    ptx::named_barrier_sync(kBlockBarrier, blockDim.x);
   };
   const auto x_scale = [&](int slice) { return make_float2(x_scales[slice], x_scales[slice]); };
   // Column 0 is the token's.
@@ -256,7 +260,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1) down_kernel(const __grid_const
     ptx::launch_next_kernel();
     quantise_inner(p, columns, scales);
     ptx::fence_proxy_async();
-    __syncthreads();
+    ptx::named_barrier_sync(kBlockBarrier, blockDim.x);
     float acc[4];
     product.multiply(
         tables, columns,

@@ -61,6 +61,8 @@ __global__ void __launch_bounds__(kHcStreamThreads, 1)
 }
 
 inline constexpr int kHcRowsThreads = kHcStreamThreads + kWarpLanes;
+/// Of the whole block, which meets from both sides of a branch, and of the threads of the streams.
+inline constexpr std::uint32_t kBlockBarrier = 2, kStreamBarrier = 1;
 
 template <int kWidth>
 __global__ void __launch_bounds__(kHcRowsThreads)
@@ -114,7 +116,7 @@ __global__ void __launch_bounds__(kHcRowsThreads)
         comb_logits[lane - 2 * n] = logit;
       }
     }
-    __syncthreads();
+    ptx::named_barrier_sync(kBlockBarrier, kHcRowsThreads);
     if (lane == 0) {
       write_comb(comb_logits, args.sinkhorn_iterations, args.hc_eps, args.comb + row * (n * n));
     }
@@ -131,7 +133,7 @@ __global__ void __launch_bounds__(kHcRowsThreads)
       x[i][j] = *reinterpret_cast<const uint4*>(args.streams + (row * n + j) * width + channel);
     }
   }
-  __syncthreads();
+  ptx::named_barrier_sync(kBlockBarrier, kHcRowsThreads);
   const float4 weights = *reinterpret_cast<const float4*>(pre);
   uint4 u[kPieces];
 #pragma unroll
@@ -142,7 +144,7 @@ __global__ void __launch_bounds__(kHcRowsThreads)
     if (lane % 4 == 0 && channel < width) chunk_squares[channel / kHcChunk] = squares;
   }
   if constexpr (!kWeightsAhead) load_weights();
-  ptx::named_barrier_sync(1, kHcStreamThreads);
+  ptx::named_barrier_sync(kStreamBarrier, kHcStreamThreads);
 
   // Added up as ranks and their warps do.
   constexpr int kHalf = kWarpLanes / 2;
