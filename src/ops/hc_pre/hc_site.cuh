@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(kHcStreamThreads, 1)
 }
 
 inline constexpr int kHcRowsThreads = kHcStreamThreads + kWarpLanes;
-/// Of the whole block, which meets from both sides of a branch, and of the threads of the streams.
-inline constexpr std::uint32_t kBlockBarrier = 2, kStreamBarrier = 1;
+/// Where the threads of the streams wait for the gates, and for each other.
+inline constexpr std::uint32_t kGatesBarrier = 2, kStreamBarrier = 1;
 
 template <int kWidth>
 __global__ void __launch_bounds__(kHcRowsThreads)
@@ -116,7 +116,8 @@ __global__ void __launch_bounds__(kHcRowsThreads)
         comb_logits[lane - 2 * n] = logit;
       }
     }
-    ptx::named_barrier_sync(kBlockBarrier, kHcRowsThreads);
+    ptx::named_barrier_arrive(kGatesBarrier, kHcRowsThreads);  // gates are there; nothing to wait for
+    __syncwarp();
     if (lane == 0) {
       write_comb(comb_logits, args.sinkhorn_iterations, args.hc_eps, args.comb + row * (n * n));
     }
@@ -133,7 +134,7 @@ __global__ void __launch_bounds__(kHcRowsThreads)
       x[i][j] = *reinterpret_cast<const uint4*>(args.streams + (row * n + j) * width + channel);
     }
   }
-  ptx::named_barrier_sync(kBlockBarrier, kHcRowsThreads);
+  ptx::named_barrier_sync(kGatesBarrier, kHcRowsThreads);
   const float4 weights = *reinterpret_cast<const float4*>(pre);
   uint4 u[kPieces];
 #pragma unroll
