@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "device/device_kind.h"
 #include "model/presets.h"
 #include "simulator/calibration/calibrate.h"
 
@@ -95,6 +96,9 @@ DeviceProfile DeviceFlags::load_device() const {
   if (reserved_gb > 0) profile.reserved_bytes = static_cast<std::int64_t>(reserved_gb * kGB);
   if (profile.links.empty())
     profile.links = {{.size = 1, .bytes_per_second = profile.memory_bytes_per_second}};
+  if (!profile.is_cpu && !built_with_cuda())
+    fmt::print(stderr,
+               "this program was built without CUDA: its kernels' scratch is not known and not counted\n");
   return profile;
 }
 

@@ -38,7 +38,10 @@ struct DeviceChoice {
 /// Largest step that is replayed.
 inline constexpr std::int64_t kMaxGraphRows = 256;
 
-/// Scratch of the largest operation. Throws `Error` for CUDA where this program was built without.
+/// Whether this program has kernels, and so knows their scratch.
+[[nodiscard]] bool built_with_cuda();
+
+/// Scratch of the largest operation; 0 for CUDA where this program was built without.
 [[nodiscard]] std::int64_t scratch_bytes(DeviceKind kind, const StepShape& shape, int num_threads);
 
 /// What a CUDA device takes beside what is planned by name: its context, modules, and captured graphs.

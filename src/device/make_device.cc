@@ -13,9 +13,11 @@ namespace baleen {
 namespace {
 
 #ifndef BALEEN_CUDA
-[[noreturn]] void fail_without_cuda() {
+[[noreturn]] void fail_without_cuda(const DeviceChoice& choice) {
   fail(
-      "this program was built without CUDA: build it where nvcc 12.3 or later is found, or use --device cpu");
+      "--device {}: this program was built without CUDA: build it where nvcc 12.3 or later is found, or use "
+      "--device cpu",
+      device_name(choice));
 }
 #endif
 
@@ -43,7 +45,7 @@ DeviceChoice device_from_name(std::string_view name) {
   if (const std::string why = why_not_cuda(choice.index); !why.empty()) fail("--device {}: {}", name, why);
   return choice;
 #else
-  fail_without_cuda();
+  fail_without_cuda(choice);
 #endif
 }
 
@@ -65,7 +67,15 @@ std::int64_t scratch_bytes(DeviceKind kind, const StepShape& shape, int num_thre
 #ifdef BALEEN_CUDA
   return cuda_scratch_bytes(shape);
 #else
-  fail_without_cuda();
+  return 0;
+#endif
+}
+
+bool built_with_cuda() {
+#ifdef BALEEN_CUDA
+  return true;
+#else
+  return false;
 #endif
 }
 
@@ -75,7 +85,7 @@ DeviceCeilings measure_device_ceilings(const DeviceChoice& choice) {
 #ifdef BALEEN_CUDA
   return measure_cuda_ceilings(choice.index);
 #else
-  fail_without_cuda();
+  fail_without_cuda(choice);
 #endif
 }
 
@@ -86,7 +96,7 @@ std::unique_ptr<Device> make_device(const DeviceChoice& choice, const DeviceOpti
 #ifdef BALEEN_CUDA
   return std::make_unique<CudaDevice>(choice.index, options);
 #else
-  fail_without_cuda();
+  fail_without_cuda(choice);
 #endif
 }
 

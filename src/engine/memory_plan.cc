@@ -135,6 +135,9 @@ std::string to_text(const MemoryPlan& plan) {
   const auto mb = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
   const std::string weights =
       plan.weight_bytes == 0 ? "" : fmt::format("weights      {:10.1f} MB\n", mb(plan.weight_bytes));
+  // A plan for a GPU by a program that has no kernels.
+  const char* scratch_note =
+      plan.weight_bytes > 0 && !built_with_cuda() ? "  (not known: built without CUDA)" : "";
   const std::string overhead =
       plan.overhead_bytes == 0
           ? ""
@@ -145,7 +148,7 @@ std::string to_text(const MemoryPlan& plan) {
                        "{:.1f}{}, {} state slots "
                        "{:.1f})\n"
                        "activations  {:10.1f} MB\n"
-                       "scratch      {:10.1f} MB\n"
+                       "scratch      {:10.1f} MB{}\n"
                        "logits       {:10.1f} MB\n"
                        "{}"
                        "in all       {:10.1f} MB, reserved at start{}\n",
@@ -155,8 +158,8 @@ std::string to_text(const MemoryPlan& plan) {
                            ? fmt::format(" of which {} for cached prefixes", plan.cached_window_pages)
                            : "",
                        plan.capacity.num_state_slots, mb(plan.state_bytes), mb(plan.activation_bytes),
-                       mb(plan.scratch_bytes), mb(plan.logit_bytes), overhead, mb(plan.total_bytes()),
-                       plan.weight_bytes == 0 ? " and resident as it is used" : "");
+                       mb(plan.scratch_bytes), scratch_note, mb(plan.logit_bytes), overhead,
+                       mb(plan.total_bytes()), plan.weight_bytes == 0 ? " and resident as it is used" : "");
 }
 
 }  // namespace baleen

@@ -339,7 +339,7 @@ TEST_F(Commands, DevicesThatAreNone) {
   expect_failure(baleen({"run", "x", "--device", "gpu"}), "there are cpu, cuda, cuda:N");
   expect_failure(baleen({"bench", "--device", "cuda:77"}), "--device cuda:77");
   expect_failure(baleen({"plan", "--device", "h300", "--preset", "flash"}), "h200");
-  expect_failure(baleen({"plan", "--preset", "nope"}), "no preset");
+  expect_failure(baleen({"plan", "--preset", "nope"}), "known geometry");
 }
 
 }  // namespace

@@ -241,7 +241,7 @@ void set_sources(DeviceProfile& profile, const CalibrationOptions& options) {
   if (!profile.is_cpu) return;  // the rest is of the profile that this one is made from
   profile.sources["scalar_ops_per_second"] = by + ": multiply-adds from registers, two each";
   profile.sources["memory_bytes"] = "as the system says";
-  profile.sources["num_units"] = "threads";
+  profile.sources["num_units"] = "threads of the thread pool";
 }
 
 }  // namespace
