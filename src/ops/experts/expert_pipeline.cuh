@@ -268,7 +268,8 @@ class Producer {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       ptx::tma_load(stages_[slot] + half * Shape::kHalfBytes, halves[half].matrix->map, &group_.full[slot],
-                    stage * Shape::kStageRowBytes, halves[half].row, halves[half].expert, ptx::L2Hint::kNormal);
+                    stage * Shape::kStageRowBytes, halves[half].row, halves[half].expert,
+                    ptx::L2Hint::kNormal);
     }
   }
 

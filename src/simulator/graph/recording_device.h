@@ -28,7 +28,9 @@ class RecordingDevice final : public Device {
   [[nodiscard]] std::int64_t padded_rows(std::int64_t num_rows) const override { return num_rows; }
   void synchronise() override {}
   StepRows begin(const RaggedBatch& batch) override { return {batch.num_rows(), batch.tokens}; }
-  StepRows begin(const RaggedBatch& batch, std::span<const TokenId> /*chosen*/) override { return begin(batch); }
+  StepRows begin(const RaggedBatch& batch, std::span<const TokenId> /*chosen*/) override {
+    return begin(batch);
+  }
   void set_mark(int /*mark*/) override {}
   void wait_for(int /*mark*/) override {}
   void run(StepPart /*part*/, const std::function<void()>& operations) override { operations(); }

@@ -61,8 +61,7 @@ class PlanSearch {
       return false;
     }
     const StepEstimate step = decode_step(model_, times.plan, load, device_);
-    const DeploymentEstimate estimate =
-        steady_state(load, alone ? 0 : times.prefill_seconds, step);
+    const DeploymentEstimate estimate = steady_state(load, alone ? 0 : times.prefill_seconds, step);
     if (!alone && over(estimate.ttft_seconds, options_.ttft_limit_seconds)) {
       ++result.excluded[kTooLate];
       return false;
