@@ -76,7 +76,7 @@ DeploymentEstimate steady_state(const ServingLoad& load, double prefill_seconds,
       .prefill_seconds = prefill_seconds,
       .step_seconds = step.seconds,
       .tpot_seconds = step.seconds / tokens_a_step + (requests - 1) * prefill_seconds / reply,
-      .tokens_in_flight = requests,
+      .requests_in_flight = requests,
       .memory_bytes = step.memory_bytes,
       .device_memory_bytes = step.device_memory_bytes};
   const double cycle = prefill_seconds + reply * estimate.tpot_seconds;

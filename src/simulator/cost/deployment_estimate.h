@@ -41,7 +41,7 @@ struct DeploymentEstimate {
   double ttft_seconds = 0;         ///< mean, waiting for prompts before and for room included
   double tpot_seconds = 0;         ///< mean
   double requests_per_second = 0;  ///< of all devices
-  double tokens_in_flight =
+  double requests_in_flight =
       0;  ///< requests that decode at a time: less than the concurrency where memory is short
   std::int64_t memory_bytes = 0;  ///< of the fullest device
   std::int64_t device_memory_bytes = 0;

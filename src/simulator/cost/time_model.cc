@@ -68,7 +68,7 @@ double TimeModel::matrix_rate(MathFormat format) const {
 
 OpTime TimeModel::operation_time(const GraphOp& op) const {
   // Attention may have a table for its number of heads.
-  const std::string by_heads = fmt::format("{}/{:.0f}", op.name, op.num_heads);
+  const std::string by_heads = op.num_heads > 0 ? fmt::format("{}/{:.0f}", op.name, op.num_heads) : "";
   const std::string_view name = profile_.operations.contains(by_heads) ? std::string_view(by_heads) : op.name;
   const EfficiencyPoint efficiency = profile_.efficiency_of(name, op.num_rows);
   OpTime time;
@@ -80,15 +80,15 @@ OpTime TimeModel::operation_time(const GraphOp& op) const {
   const double scalar = op.cost.scalar_ops / (profile_.scalar_ops_per_second * efficiency.scalar);
   const auto known = profile_.operations.find(name);
   const bool overlaps = known != profile_.operations.end() && known->second.overlaps_scalar;
-  double waves = 1;
+  double excess = 1;  // over the contract's work: a last wave that is not full, heads that are padding
   if (known != profile_.operations.end() && known->second.rows_per_tile > 0 && profile_.num_units > 0) {
     const double tiles = std::max(1.0, std::ceil(op.num_rows / known->second.rows_per_tile));
     const auto units = static_cast<double>(profile_.num_units);
-    if (tiles > units) waves = std::ceil(tiles / units) * units / tiles;
+    if (tiles > units) excess = std::ceil(tiles / units) * units / tiles;
   }
   if (known != profile_.operations.end() && known->second.heads_per_tile > 0 && op.num_heads > 0)
-    waves *= padded(op.num_heads, known->second.heads_per_tile) / op.num_heads;
-  time.compute_seconds = (overlaps ? std::max(matrix, scalar) : matrix + scalar) * waves;
+    excess *= padded(op.num_heads, known->second.heads_per_tile) / op.num_heads;
+  time.compute_seconds = (overlaps ? std::max(matrix, scalar) : matrix + scalar) * excess;
   time.memory_seconds = op.cost.total_bytes() / (profile_.memory_bytes_per_second * efficiency.memory);
   time.static_seconds = efficiency.static_seconds >= 0 ? efficiency.static_seconds
                         : graph_                       ? profile_.graph_seconds

@@ -43,7 +43,6 @@ class StepRecorder {
   void record() {
     graph_.num_rows = num_rows(batch_);
     graph_.num_logit_rows = num_logit_rows(batch_);
-    graph_.activation_bytes = arena_.size_bytes();
     const ShapeBatch step(batch_);
     device_.enter(GraphPart::kLayers);
     const Activations<3> streams = forward_.run(step.view());

@@ -47,8 +47,7 @@ struct GraphOp {
 
 struct OpGraph {
   std::vector<GraphOp> ops;
-  std::int64_t activation_bytes = 0;  ///< buffers of the forward pass and scratch, for a step like this
-  std::int64_t num_rows = 0;          ///< tokens of the rank's own requests
+  std::int64_t num_rows = 0;  ///< tokens of the rank's own requests
   std::int64_t num_logit_rows = 0;
 
   [[nodiscard]] OpCost total_cost() const;

@@ -39,8 +39,8 @@ double matrix_flops(const std::vector<OpEstimate>& ops) {
                          [](double sum, const OpEstimate& op) { return sum + op.op.cost.matrix_flops(); });
 }
 
-/// Parameters that one rank holds: of experts its slots and part of their width, of dense ones a stage's, whole (their split
-/// over tp is counted with the share of states).
+/// Parameters that one rank holds: of experts its slots and part of their width, of dense ones a stage's, which its tp
+/// ranks split and its dp groups repeat.
 struct RankParameters {
   double expert = 0;
   double dense = 0;
@@ -94,9 +94,9 @@ TrainEstimate estimate_training(const SimulatedModel& model, const ParallelPlan&
   const double gradient_bytes = load.bf16_gradients ? 2 : 4;
   const double share = held.dense / ranks;  // of dense parameters, that a rank updates
   estimate.gradient_seconds =
-      times.collective_seconds(
-          {CollectiveKind::kReduceScatter, plan.stage_ranks(), held.dense * gradient_bytes}) +
-      times.collective_seconds({CollectiveKind::kAllGather, plan.stage_ranks(), share * kComputeBytes});
+      times.collective_seconds({CollectiveKind::kReduceScatter, plan.dp,
+                                held.dense / static_cast<double>(plan.tp) * gradient_bytes}) +
+      times.collective_seconds({CollectiveKind::kAllGather, plan.dp, share * kComputeBytes});
 
   GraphOp newton_schulz{.name = "newton_schulz", .num_rows = static_cast<double>(model.config.hidden_size)};
   const double muon = optimiser.experts.muon_flops / static_cast<double>(plan.ep * plan.moe_tp) +

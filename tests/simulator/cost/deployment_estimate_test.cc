@@ -37,7 +37,7 @@ TEST(DeploymentEstimate, MoreRequestsYieldMoreAndWaitLonger) {
   for (std::int64_t concurrency = 1; concurrency <= 256; concurrency *= 4) {
     const ServingLoad load{.prompt_tokens = 1024, .reply_tokens = 512, .concurrency = concurrency};
     const DeploymentEstimate estimate = estimate_deployment(flash(), plan(2), load, h200());
-    EXPECT_EQ(estimate.tokens_in_flight, static_cast<double>(concurrency));
+    EXPECT_EQ(estimate.requests_in_flight, static_cast<double>(concurrency));
     EXPECT_GT(estimate.requests_per_second, yield);
     EXPECT_GT(estimate.tpot_seconds, token);
     EXPECT_GT(estimate.ttft_seconds, first);
@@ -56,11 +56,11 @@ TEST(DeploymentEstimate, WhereMemoryIsShortTheOthersWait) {
   ASSERT_TRUE(one.fits());
   load.concurrency = 4096;
   const DeploymentEstimate many = estimate_deployment(flash(), plan(2), load, h200());
-  EXPECT_LT(many.tokens_in_flight, 4096);
+  EXPECT_LT(many.requests_in_flight, 4096);
   EXPECT_TRUE(many.fits());
-  load.concurrency = static_cast<std::int64_t>(many.tokens_in_flight);
+  load.concurrency = static_cast<std::int64_t>(many.requests_in_flight);
   const DeploymentEstimate full = estimate_deployment(flash(), plan(2), load, h200());
-  EXPECT_EQ(full.tokens_in_flight, many.tokens_in_flight);
+  EXPECT_EQ(full.requests_in_flight, many.requests_in_flight);
   EXPECT_DOUBLE_EQ(full.requests_per_second, many.requests_per_second);
   EXPECT_GT(many.ttft_seconds, full.ttft_seconds);
 }
