@@ -10,7 +10,7 @@
 
 #include "numeric/block_scale.h"
 #include "numeric/hadamard.h"
-#include "ops/indexer/indexer.h"
+#include "ops/indexer/sm90/indexer.h"
 #include "ops/indexer/top_k.h"
 #include "ops/rope/rope_frequencies.h"
 #include "tests/support/cache_pages.h"
@@ -130,7 +130,7 @@ Selection run(const Queries& queries, const std::vector<Part>& parts, const Keys
     return some;
   };
   auto* selected = cuda.allocate<std::int32_t>(all * top_k);
-  indexer_sm90(
+  sm90::indexer(
       {.q = View<const Bf16Bits, 3>(cuda.upload_bf16(padded(queries.q, heads * kDim)), {all, heads, kDim}),
        .head_weights =
            View<const Bf16Bits, 2>(cuda.upload_bf16(padded(queries.weights, heads)), {all, heads}),
@@ -141,7 +141,7 @@ Selection run(const Queries& queries, const std::vector<Part>& parts, const Keys
        .selected = {selected, {all, top_k}}},
       cuda.context());
   cuda.synchronise();
-  EXPECT_LE(cuda.context().scratch.peak_bytes(), indexer_sm90_scratch_bytes(all, top_k, num_sms));
+  EXPECT_LE(cuda.context().scratch.peak_bytes(), sm90::indexer_scratch_bytes(all, top_k, num_sms));
   Selection result = cuda.download(selected, all * top_k);
   for (auto i = static_cast<std::size_t>(rows * top_k); i < result.size(); ++i) EXPECT_EQ(result[i], -1);
   result.resize(static_cast<std::size_t>(rows * top_k));

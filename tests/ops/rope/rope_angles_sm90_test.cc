@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "ops/rope/rope_angles.h"
 #include "ops/rope/rope_frequencies.h"
+#include "ops/rope/sm90/rope_angles.h"
 #include "tests/support/compare.h"
 #include "tests/support/test_cuda.h"
 
@@ -26,11 +26,11 @@ TEST(RopeAnglesSm90, AreTheCpusNumbers) {
     cuda.set_batch(batch, kPadding);
     auto* cosine = cuda.allocate<float>((num_rows + kPadding) * kPairs);
     auto* sine = cuda.allocate<float>((num_rows + kPadding) * kPairs);
-    rope_angles_sm90({.frequencies = {cuda.upload(frequencies), frequencies.size()},
-                      .batch = batch,
-                      .cosine = {cosine, {num_rows + kPadding, kPairs}},
-                      .sine = {sine, {num_rows + kPadding, kPairs}}},
-                     cuda.context());
+    sm90::rope_angles({.frequencies = {cuda.upload(frequencies), frequencies.size()},
+                       .batch = batch,
+                       .cosine = {cosine, {num_rows + kPadding, kPairs}},
+                       .sine = {sine, {num_rows + kPadding, kPairs}}},
+                      cuda.context());
     cuda.synchronise();
     std::vector<float> want_cosine, want_sine;
     const auto add = [&](std::int64_t position) {
