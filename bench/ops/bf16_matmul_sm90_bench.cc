@@ -19,7 +19,7 @@
 #include "ops/matmul/sm90/bf16_products.h"
 #include "ops/matmul/sm90/matmul_bf16.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 struct Case {
@@ -207,10 +207,10 @@ class Bench {
 };
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90
 
 int main() {
-  using namespace baleen;
+  using namespace baleen::sm90;
   const std::vector<Case> cases = {
       {"router gate", 1, 4096, {256}, false, false},
       {"compressor", 1, 4096, {1024, 1024}, false, false},

@@ -15,7 +15,7 @@
 #include "numeric/bf16.h"
 #include "ops/experts/sm90/experts.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 constexpr std::int64_t kWidth = 4096;
@@ -240,7 +240,7 @@ class Bench {
 };
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90
 
 int main() {
   baleen::Bench bench;

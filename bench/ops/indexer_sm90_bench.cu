@@ -12,7 +12,7 @@
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 constexpr std::int64_t kHeads = 64, kDim = 128, kTopK = 512, kPairs = 32;
@@ -189,7 +189,7 @@ bool bench_decode() {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90
 
 int main() {
   if (!baleen::test::have_gpu()) {

@@ -15,7 +15,7 @@
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 constexpr std::int64_t kHeadDim = 512, kNumPairs = 32;
@@ -235,7 +235,7 @@ std::vector<Case> cases() {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90
 
 /// Optional argument: only cases whose names contain it.
 int main(int argc, char** argv) {

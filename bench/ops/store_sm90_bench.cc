@@ -18,7 +18,7 @@
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 using bench::inputs_beyond_l2;
@@ -288,11 +288,11 @@ void bench_sample(std::int64_t num_rows, const std::string& name, const SampleRo
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90
 
 /// With an argument, only those benchmarks whose name contains it.
 int main(int argc, char** argv) {
-  using namespace baleen;
+  using namespace baleen::sm90;
   const std::string wanted = argc > 1 ? argv[1] : "";
   const auto run = [&](const std::string& name, std::int64_t num_rows, auto&& benchmark) {
     if (fmt::format("{} T={}", name, num_rows).find(wanted) != std::string::npos) benchmark();

@@ -12,7 +12,7 @@
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 constexpr int kRope = 64;
@@ -335,4 +335,4 @@ TEST(CompressorSm90, FarPositions) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

@@ -3,7 +3,7 @@
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 TEST(EmbedSm90, RepeatsTheRowOnEveryStreamAndPadsWithTokenZero) {
@@ -35,4 +35,4 @@ TEST(EmbedSm90, RepeatsTheRowOnEveryStreamAndPadsWithTokenZero) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

@@ -18,7 +18,7 @@
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 using test::random_values;
@@ -436,4 +436,4 @@ TEST(ExpertsSm90, ReleasedGeometry) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

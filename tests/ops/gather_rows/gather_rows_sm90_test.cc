@@ -7,7 +7,7 @@
 #include "ops/gather_rows/sm90/gather_rows.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 /// Rows of bytes of every width: whole 16-byte units and not, fewer and more pairs than one launch takes.
@@ -47,4 +47,4 @@ TEST(GatherRowsSm90, MovesRowsAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

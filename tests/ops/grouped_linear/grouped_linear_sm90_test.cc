@@ -12,7 +12,7 @@
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 constexpr double kF32Norm = 1e-5;   // low bits that tensor cores cut, see matmul_bf16_sm90_test.cc
@@ -187,4 +187,4 @@ TEST(GroupedLinearFp8Sm90, FlashProjection) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

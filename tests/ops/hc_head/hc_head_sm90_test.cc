@@ -5,7 +5,7 @@
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 using test::TestCuda;
@@ -76,4 +76,4 @@ TEST(HcHeadSm90, NonFiniteStreamsSpoilTheirOwnRowOnly) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

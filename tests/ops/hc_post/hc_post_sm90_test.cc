@@ -1,6 +1,6 @@
 #include "tests/support/hc_site_problem.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 using test::HcSiteProblem;
@@ -120,4 +120,4 @@ TEST(HcPostPreNormSm90, NaNSpoilsItsOwnRowOnly) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

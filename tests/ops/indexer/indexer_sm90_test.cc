@@ -17,7 +17,7 @@
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 constexpr std::int64_t kDim = 128;
@@ -399,4 +399,4 @@ TEST(IndexerSm90, FarPositions) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

@@ -10,7 +10,7 @@
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 constexpr int kRope = 64;
@@ -206,4 +206,4 @@ TEST(KvStoreSm90, CutsCompanyAndPaddingDoNotShow) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

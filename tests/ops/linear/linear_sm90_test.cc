@@ -15,7 +15,7 @@
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 using Products = void (*)(std::span<const LinearOutput>, const Fp8Rows&, std::int64_t, CudaContext&);
@@ -352,4 +352,4 @@ TEST(LinearSm90, NonFiniteRowsKeepToThemselves) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

@@ -10,7 +10,7 @@
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 TEST(LmHeadSm90, AgreesWithPlainLoops) {
@@ -39,4 +39,4 @@ TEST(LmHeadSm90, AgreesWithPlainLoops) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

@@ -13,7 +13,7 @@
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 // Tensor cores add in float32 but cut low bits where terms of 16 inputs meet: a few units in the last place of the largest
@@ -209,4 +209,4 @@ TEST(MatmulBf16Sm90, NonFiniteActivationsStayInTheirRow) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

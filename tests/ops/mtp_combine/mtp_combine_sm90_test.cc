@@ -3,7 +3,7 @@
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 TEST(MtpCombineSm90, AddsTheTermToEveryStream) {
@@ -31,4 +31,4 @@ TEST(MtpCombineSm90, AddsTheTermToEveryStream) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

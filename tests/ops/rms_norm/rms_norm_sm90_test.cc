@@ -7,7 +7,7 @@
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 using test::TestCuda;
@@ -150,4 +150,4 @@ TEST(RmsNormRopeSm90, AgreesWithNormThenRope) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

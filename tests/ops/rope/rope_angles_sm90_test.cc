@@ -7,7 +7,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 /// Both sides round a float64 function once: the same bits.
@@ -36,7 +36,7 @@ TEST(RopeAnglesSm90, AreTheCpusNumbers) {
     const auto add = [&](std::int64_t position) {
       want_cosine.resize(want_cosine.size() + kPairs);
       want_sine.resize(want_cosine.size());
-      rope_angles(frequencies, position, std::span(want_cosine).last(kPairs),
+      baleen::rope_angles(frequencies, position, std::span(want_cosine).last(kPairs),
                   std::span(want_sine).last(kPairs));
     };
     for (const SequenceSlice& slice : slices) {
@@ -49,4 +49,4 @@ TEST(RopeAnglesSm90, AreTheCpusNumbers) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

@@ -11,7 +11,7 @@
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 constexpr std::int64_t kVocab = 50;
@@ -202,4 +202,4 @@ TEST(RouteSm90, LargeAndSmallLogits) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

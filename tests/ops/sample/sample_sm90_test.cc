@@ -11,7 +11,7 @@
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -178,4 +178,4 @@ TEST(SampleSm90, RowsDoNotDependOnCompany) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

@@ -12,7 +12,7 @@
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -423,4 +423,4 @@ TEST(SparseAttentionSm90, NaNStaysVisible) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90
