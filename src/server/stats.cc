@@ -56,6 +56,19 @@ Json disk_json(const EngineView& engine) {
           {"evicted_files", disk.evicted_files}};
 }
 
+/// A row for each sample, to be short: its columns are named once.
+Json history_json(const CounterHistory& history) {
+  Json rows = Json::array();
+  for (const CounterSample& sample : history.samples()) {
+    rows.push_back({sample.uptime_seconds, sample.running, sample.waiting, sample.prompt_tokens,
+                    sample.cached_tokens, sample.reply_tokens, sample.steps, sample.step_seconds});
+  }
+  return {{"columns",
+           {"uptime_seconds", "running", "waiting", "prompt_tokens", "cached_tokens", "reply_tokens", "steps",
+            "step_seconds"}},
+          {"rows", rows}};
+}
+
 }  // namespace
 
 std::string stats_json(const ServedModel& model, const SchedulerStats& scheduler, const EngineView& engine,
@@ -68,7 +81,7 @@ std::string stats_json(const ServedModel& model, const SchedulerStats& scheduler
                           {"bytes", operation.bytes},
                           {"flops", operation.flops}});
   }
-  const Json stats = {{"model",
+  Json stats = {{"model",
                        {{"name", model.name},
                         {"layers", model.num_layers},
                         {"vocab_size", model.limits.vocab_size},
@@ -92,6 +105,7 @@ std::string stats_json(const ServedModel& model, const SchedulerStats& scheduler
                         {"rejected", http.rejected},
                         {"timed_out", http.timed_out},
                         {"dropped_slow", http.dropped_slow}}}};
+  if (history != nullptr) stats["history"] = history_json(*history);
   return stats.dump();
 }
 
