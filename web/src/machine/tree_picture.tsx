@@ -112,13 +112,9 @@ function Drawing(props: DrawingProps): VNode {
     event.preventDefault();
   };
 
+  // The listeners stand outside the drawing: an SVG element that listens for focus would take it itself.
   return (
-    <svg
-      ref={svg}
-      width={width}
-      height={layout.rows * kRowPx + kAxisPx}
-      role="tree"
-      aria-label={label}
+    <div
       onPointerOver={(event) => onActive(boxOf(event.target)?.key ?? null)}
       onPointerLeave={() => onActive(null)}
       onFocusIn={(event) => onActive(boxOf(event.target)?.key ?? null)}
@@ -128,6 +124,7 @@ function Drawing(props: DrawingProps): VNode {
       }}
       onKeyDown={onKeyDown}
     >
+      <svg ref={svg} width={width} height={layout.rows * kRowPx + kAxisPx} role="tree" aria-label={label}>
       <g transform={`translate(${kMarginPx} 0)`}>
         {layout.boxes.map((box) => (
           <Branch key={box.key} box={box} />
@@ -138,7 +135,8 @@ function Drawing(props: DrawingProps): VNode {
         {hasLabels && [...lastOfRow.values()].map((box) => <Label key={box.row} box={box} newest={newest} />)}
         <Axis scale={layout.scale} width={layout.width} y={layout.rows * kRowPx} />
       </g>
-    </svg>
+      </svg>
+    </div>
   );
 }
 
@@ -186,7 +184,7 @@ function Box({ box, isCurrent, words }: { box: TreeBox; isCurrent: boolean; word
         height={kRowPx - 2 * kInsetPx}
         rx={2}
         role="treeitem"
-        tabIndex={isCurrent ? 0 : -1}
+        tabindex={isCurrent ? 0 : -1}
         aria-label={words}
         aria-expanded={fold ? false : undefined}
         {...{ [kKeyAttribute]: box.key }}
