@@ -41,7 +41,8 @@ pageTest('two tabs keep what each other wrote, and see it', {}, async (first) =>
   await first.ask('From the first tab');
   await second.button('New conversation').first().click();
   await second.ask('From the second tab');
-  const both = (titles) => ['From the first tab', 'From the second tab'].every((title) => titles.includes(title));
+  const both = (titles) =>
+    ['From the first tab', 'From the second tab'].every((title) => titles.includes(title));
   await until(first.page, () => first.titles, both, 'the first tab lists both');
   await until(second.page, () => second.titles, both, 'the second tab lists both');
   await first.page.reload();
@@ -70,7 +71,11 @@ pageTest('a reply that streams in one tab grows in the other, which only reads',
   await writer.replies.locator('.markdown').first().waitFor();
   const reader = await writer.openTab();
   await reader.page.getByText('Another tab of this browser receives this reply.').waitFor();
-  const length = () => reader.replies.last().innerText().then((text) => text.length);
+  const length = () =>
+    reader.replies
+      .last()
+      .innerText()
+      .then((text) => text.length);
   const before = await length();
   await until(reader.page, length, (now) => now > before, 'the text grows in the other tab');
   await reader.entry.fill('Me too');
@@ -78,7 +83,12 @@ pageTest('a reply that streams in one tab grows in the other, which only reads',
   await writer.page.keyboard.press('Escape');
   await writer.replied();
   await reader.replied();
-  await until(reader.page, () => reader.button('Send').isDisabled(), (disabled) => !disabled, 'it may send now');
+  await until(
+    reader.page,
+    () => reader.button('Send').isDisabled(),
+    (disabled) => !disabled,
+    'it may send now',
+  );
   assert.equal(await reader.replies.last().innerText(), await writer.replies.last().innerText());
 });
 
@@ -135,30 +145,40 @@ pageTest('a reply that was cut goes on where it ended', {}, async (chat) => {
   assert.match(await chat.replies.last().innerText(), /12 tokens/);
 });
 
-pageTest('what was exported is imported as a new conversation; anything else is refused', {}, async (chat) => {
-  const file = (name, text) => ({ name, mimeType: 'application/json', buffer: Buffer.from(text) });
-  const picker = chat.page.locator('.list input[type=file]');
-  await picker.setInputFiles(file('bad.json', '{"turns": [{"id": 3}]}'));
-  await chat.page.getByRole('alert').getByText(/bad\.json is no conversation/).waitFor();
-  await picker.setInputFiles(file('bad.json', '<script>window.ran = 1</script>'));
-  await chat.page.getByRole('alert').getByText(/It is not JSON/).waitFor();
+pageTest(
+  'what was exported is imported as a new conversation; anything else is refused',
+  {},
+  async (chat) => {
+    const file = (name, text) => ({ name, mimeType: 'application/json', buffer: Buffer.from(text) });
+    const picker = chat.page.locator('.list input[type=file]');
+    await picker.setInputFiles(file('bad.json', '{"turns": [{"id": 3}]}'));
+    await chat.page
+      .getByRole('alert')
+      .getByText(/bad\.json is no conversation/)
+      .waitFor();
+    await picker.setInputFiles(file('bad.json', '<script>window.ran = 1</script>'));
+    await chat.page
+      .getByRole('alert')
+      .getByText(/It is not JSON/)
+      .waitFor();
 
-  const hostile = conversation('x', '<img src=x onerror="window.ran=1">', [
-    userTurn('1', null, '<script>window.ran = 2</script>'),
-    replyTurn('2', '1', '<svg onload="window.ran=3">**bold**'),
-  ]);
-  await picker.setInputFiles(file('good.json', JSON.stringify(hostile)));
-  await chat.answer.locator('strong').waitFor();
-  assert.equal(await chat.page.locator('.scroller :is(script, img, svg[onload]), .list img').count(), 0);
-  assert.equal(await chat.page.evaluate(() => window.ran), undefined);
-  await picker.setInputFiles(file('good.json', JSON.stringify(hostile)));
-  await until(
-    chat.page,
-    async () => (await chat.titles).filter((title) => title.startsWith('<img')).length,
-    (count) => count === 2,
-    'a second import is a second conversation',
-  );
-});
+    const hostile = conversation('x', '<img src=x onerror="window.ran=1">', [
+      userTurn('1', null, '<script>window.ran = 2</script>'),
+      replyTurn('2', '1', '<svg onload="window.ran=3">**bold**'),
+    ]);
+    await picker.setInputFiles(file('good.json', JSON.stringify(hostile)));
+    await chat.answer.locator('strong').waitFor();
+    assert.equal(await chat.page.locator('.scroller :is(script, img, svg[onload]), .list img').count(), 0);
+    assert.equal(await chat.page.evaluate(() => window.ran), undefined);
+    await picker.setInputFiles(file('good.json', JSON.stringify(hostile)));
+    await until(
+      chat.page,
+      async () => (await chat.titles).filter((title) => title.startsWith('<img')).length,
+      (count) => count === 2,
+      'a second import is a second conversation',
+    );
+  },
+);
 
 test('the list is searched, and grouped by dates', { timeout: kTestMs }, async () => {
   const old = conversation('a', 'Bread', [userTurn('1', null, 'How long does the dough rest?')]);
@@ -194,7 +214,10 @@ pageTest('text files are pasted and dropped; others are refused', {}, async (cha
   await chat.button('Remove a.txt').waitFor();
   await chat.button('Remove b.md').waitFor();
   await give('drop', '.scroller', 'c.bin', Buffer.from([0, 255, 254]));
-  await chat.page.getByRole('alert').getByText(/c\.bin is not a text file/).waitFor();
+  await chat.page
+    .getByRole('alert')
+    .getByText(/c\.bin is not a text file/)
+    .waitFor();
   await chat.ask('Compare');
   assert.equal(
     chat.requests[0].messages[0].content,
@@ -226,7 +249,12 @@ pageTest('the keys work, and the sheet of keys says which', {}, async (chat) => 
   await chat.page.getByLabel('Version 2 of 2').waitFor();
   await chat.replied();
   await keyboard.press('Control+Shift+KeyO');
-  await until(chat.page, () => chat.replies.count(), (count) => count === 0, 'a new conversation');
+  await until(
+    chat.page,
+    () => chat.replies.count(),
+    (count) => count === 0,
+    'a new conversation',
+  );
   await keyboard.press('Alt+ArrowDown');
   await chat.page.getByLabel('Version 2 of 2').waitFor();
   await chat.page.locator('.scroller').focus();

@@ -83,46 +83,61 @@ function everywhere(text, index) {
   return { id: `p${index}`, title: text, changed: at, system: text, turns, leaf: '2' };
 }
 
-test('what comes from outside is text: in messages, files, titles, calls, code and formulas', { timeout: 2 * kTestMs }, async () => {
-  const storage = Object.fromEntries(
-    kPayloads.map((text, index) => [`baleen.conversation.p${index}`, everywhere(text, index)]),
-  );
-  const chat = await shared.open({ storage });
-  const { page } = chat;
-  await page.locator('.entry').nth(kPayloads.length - 1).waitFor();
-  for (let index = 0; index < kPayloads.length; index += 1) {
-    // Newest first.
-    const entry = page.locator('.entry-title').nth(kPayloads.length - 1 - index);
-    await entry.click();
-    await page.locator('.thinking-title').click();
-    await page.locator('.chips summary').click();
-    const found = await page.evaluate(() => {
-      const bad = 'script, img, iframe, object, embed, link, meta, base, style, [onerror], [onload], [onmouseover]';
-      const links = [...document.querySelectorAll('#app a')].map((link) => link.href);
-      return {
-        elements: [...document.querySelectorAll('#app *')].filter((one) => one.matches(bad)).map((one) => one.outerHTML),
-        links: links.filter((href) => !/^(https?|mailto):/.test(href)),
-        ran: window.ran,
-      };
-    });
-    assert.deepEqual(found, { elements: [], links: [], ran: undefined }, kPayloads[index]);
-    const size = await page.locator('.messages').evaluate((one) => one.getBoundingClientRect().width);
-    assert.ok(size < 1200, `${size} px wide: ${kPayloads[index].slice(0, 60)}`);
-  }
-  assert.equal(await page.locator('.said-text').innerText(), kPayloads.at(-1), 'not a character is lost');
-  await chat.close(); // No error on the console, no request elsewhere.
-});
+test(
+  'what comes from outside is text: in messages, files, titles, calls, code and formulas',
+  { timeout: 2 * kTestMs },
+  async () => {
+    const storage = Object.fromEntries(
+      kPayloads.map((text, index) => [`baleen.conversation.p${index}`, everywhere(text, index)]),
+    );
+    const chat = await shared.open({ storage });
+    const { page } = chat;
+    await page
+      .locator('.entry')
+      .nth(kPayloads.length - 1)
+      .waitFor();
+    for (let index = 0; index < kPayloads.length; index += 1) {
+      // Newest first.
+      const entry = page.locator('.entry-title').nth(kPayloads.length - 1 - index);
+      await entry.click();
+      await page.locator('.thinking-title').click();
+      await page.locator('.chips summary').click();
+      const found = await page.evaluate(() => {
+        const bad =
+          'script, img, iframe, object, embed, link, meta, base, style, [onerror], [onload], [onmouseover]';
+        const links = [...document.querySelectorAll('#app a')].map((link) => link.href);
+        return {
+          elements: [...document.querySelectorAll('#app *')]
+            .filter((one) => one.matches(bad))
+            .map((one) => one.outerHTML),
+          links: links.filter((href) => !/^(https?|mailto):/.test(href)),
+          ran: window.ran,
+        };
+      });
+      assert.deepEqual(found, { elements: [], links: [], ran: undefined }, kPayloads[index]);
+      const size = await page.locator('.messages').evaluate((one) => one.getBoundingClientRect().width);
+      assert.ok(size < 1200, `${size} px wide: ${kPayloads[index].slice(0, 60)}`);
+    }
+    assert.equal(await page.locator('.said-text').innerText(), kPayloads.at(-1), 'not a character is lost');
+    await chat.close(); // No error on the console, no request elsewhere.
+  },
+);
 
-test('formulas are elements of their own kind, and what cannot be read stays as it was written', { timeout: kTestMs }, async () => {
-  const text = 'So \\(a_1^2 * b_1^2\\) costs $5 and $10.\n\n\\[ \\frac{1}{2} \\]\n\nbut \\(\\frac{\\) not, nor `\\(c\\)`.';
-  const chat = await shared.open({ storage: { 'baleen.conversation.p0': everywhere(text, 0) } });
-  const { answer } = chat;
-  await answer.locator('math').first().waitFor();
-  assert.equal(await answer.locator('math').count(), 2);
-  assert.equal(await answer.locator('msubsup').count(), 2);
-  assert.equal(await answer.locator('math[display="block"] mfrac').count(), 1);
-  assert.deepEqual(await answer.locator('code').allInnerTexts(), ['\\frac{', '\\(c\\)']);
-  assert.match(await answer.innerText(), /costs \$5 and \$10\./);
-  assert.equal(await answer.locator('em').count(), 0);
-  await chat.close();
-});
+test(
+  'formulas are elements of their own kind, and what cannot be read stays as it was written',
+  { timeout: kTestMs },
+  async () => {
+    const text =
+      'So \\(a_1^2 * b_1^2\\) costs $5 and $10.\n\n\\[ \\frac{1}{2} \\]\n\nbut \\(\\frac{\\) not, nor `\\(c\\)`.';
+    const chat = await shared.open({ storage: { 'baleen.conversation.p0': everywhere(text, 0) } });
+    const { answer } = chat;
+    await answer.locator('math').first().waitFor();
+    assert.equal(await answer.locator('math').count(), 2);
+    assert.equal(await answer.locator('msubsup').count(), 2);
+    assert.equal(await answer.locator('math[display="block"] mfrac').count(), 1);
+    assert.deepEqual(await answer.locator('code').allInnerTexts(), ['\\frac{', '\\(c\\)']);
+    assert.match(await answer.innerText(), /costs \$5 and \$10\./);
+    assert.equal(await answer.locator('em').count(), 0);
+    await chat.close();
+  },
+);

@@ -73,9 +73,11 @@ function replyMessages(reply: Reply): ApiMessage[] {
       function: { name, arguments: text },
     }));
   }
-  const results = calls.map(
-    (call): ApiMessage => ({ role: 'tool', tool_call_id: call.id, content: call.result ?? kNoResult }),
-  );
+  const results = calls.map((call): ApiMessage => ({
+    role: 'tool',
+    tool_call_id: call.id,
+    content: call.result ?? kNoResult,
+  }));
   return [said, ...results];
 }
 

@@ -68,7 +68,8 @@ function readTurns(list: unknown[], now: number): Turn[] {
     const id = asText(fields.id, `the id of ${where}`);
     const parent = fields.parent === null ? null : asText(fields.parent, `the parent of ${where}`);
     if (known.has(id)) throw new Malformed(`The id of ${where} stands twice.`);
-    if (parent !== null && !known.has(parent)) throw new Malformed(`The parent of ${where} is not before it.`);
+    if (parent !== null && !known.has(parent))
+      throw new Malformed(`The parent of ${where} is not before it.`);
     known.add(id);
     turns.push({ id, parent, at: asTime(fields.at, now), message: readMessage(fields.message, where) });
   }

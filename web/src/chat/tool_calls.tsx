@@ -17,12 +17,7 @@ export function ToolCalls({ reply, id, isLast }: { reply: Reply; id: string; isL
       }}
     >
       {reply.calls.map((call) => (
-        <Card
-          key={call.id}
-          call={call}
-          asks={asks}
-          onResult={(text) => setToolResult(id, call.id, text)}
-        />
+        <Card key={call.id} call={call} asks={asks} onResult={(text) => setToolResult(id, call.id, text)} />
       ))}
       {asks && (
         <div class="calls-foot">
@@ -51,7 +46,9 @@ function Card({
         <span class="call-kind">Tool</span>
         <code class="call-name">{call.name}</code>
       </header>
-      <pre class="call-arguments" tabIndex={0} role="group" aria-label={`Arguments of ${call.name}`}>{prettyJson(call.arguments)}</pre>
+      <pre class="call-arguments" tabIndex={0} role="group" aria-label={`Arguments of ${call.name}`}>
+        {prettyJson(call.arguments)}
+      </pre>
       {asks ? (
         <label class="call-result">
           <span>Result</span>

@@ -66,7 +66,12 @@ function Header(): VNode {
           onClick={switchTheme}
         />
         {inChat && (
-          <IconButton icon="sliders" label="Settings" expanded={settingsOpen.value} onClick={toggleSettings} />
+          <IconButton
+            icon="sliders"
+            label="Settings"
+            expanded={settingsOpen.value}
+            onClick={toggleSettings}
+          />
         )}
       </div>
     </header>

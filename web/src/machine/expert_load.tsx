@@ -108,7 +108,8 @@ function draw(
       context.globalAlpha = tokens === 0 ? kFaintest / 2 : kFaintest + (1 - kFaintest) * (tokens / most);
       context.fillRect(grid.left + expert * grid.cell, y, grid.cell - gap, grid.row - 1);
     });
-  });  if (!pointed) return;
+  });
+  if (!pointed) return;
   context.globalAlpha = 1;
   context.strokeStyle = style.getPropertyValue('caret-color');
   context.strokeRect(

@@ -11,12 +11,7 @@ export interface HeatGrid {
   row: number;
 }
 
-export function cellAt(
-  grid: HeatGrid,
-  load: readonly number[][],
-  x: number,
-  y: number,
-): HeatCell | null {
+export function cellAt(grid: HeatGrid, load: readonly number[][], x: number, y: number): HeatCell | null {
   if (grid.cell <= 0 || x < grid.left || y < 0) return null;
   const layer = Math.floor(y / grid.row);
   const expert = Math.floor((x - grid.left) / grid.cell);
@@ -24,11 +19,7 @@ export function cellAt(
 }
 
 /** The cell that an arrow key leads to, within the map; the first one from nowhere; null for other keys. */
-export function cellBeside(
-  load: readonly number[][],
-  from: HeatCell | null,
-  key: string,
-): HeatCell | null {
+export function cellBeside(load: readonly number[][], from: HeatCell | null, key: string): HeatCell | null {
   const steps: Record<string, [number, number]> = {
     ArrowUp: [-1, 0],
     ArrowDown: [1, 0],
@@ -37,7 +28,9 @@ export function cellBeside(
   };
   const step = steps[key];
   if (!step) return null;
-  const next = from ? { layer: from.layer + step[0], expert: from.expert + step[1] } : { layer: 0, expert: 0 };
+  const next = from
+    ? { layer: from.layer + step[0], expert: from.expert + step[1] }
+    : { layer: 0, expert: 0 };
   return load[next.layer]?.[next.expert] === undefined ? from : next;
 }
 

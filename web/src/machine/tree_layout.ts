@@ -109,7 +109,8 @@ export function neighbour(layout: TreeLayout, box: TreeBox, key: string): TreeBo
   const index = inRow(box.row).indexOf(box);
   const nextRow = (rows: number[]) => rows.map((row) => inRow(row)[0]).find((other) => other !== undefined);
   const steps: Record<string, () => TreeBox | undefined> = {
-    ArrowLeft: () => inRow(box.row)[index - 1] ?? (box.parent && box.parent.width > 0 ? box.parent : undefined),
+    ArrowLeft: () =>
+      inRow(box.row)[index - 1] ?? (box.parent && box.parent.width > 0 ? box.parent : undefined),
     ArrowRight: () => inRow(box.row)[index + 1],
     ArrowDown: () => nextRow(span(box.row + 1, layout.rows)),
     ArrowUp: () => nextRow(span(0, box.row).reverse()),

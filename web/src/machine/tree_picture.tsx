@@ -125,16 +125,17 @@ function Drawing(props: DrawingProps): VNode {
       onKeyDown={onKeyDown}
     >
       <svg ref={svg} width={width} height={layout.rows * kRowPx + kAxisPx} role="tree" aria-label={label}>
-      <g transform={`translate(${kMarginPx} 0)`}>
-        {layout.boxes.map((box) => (
-          <Branch key={box.key} box={box} />
-        ))}
-        {drawn.map((box) => (
-          <Box key={box.key} box={box} isCurrent={box === current} words={describe(box, newest)} />
-        ))}
-        {hasLabels && [...lastOfRow.values()].map((box) => <Label key={box.row} box={box} newest={newest} />)}
-        <Axis scale={layout.scale} width={layout.width} y={layout.rows * kRowPx} />
-      </g>
+        <g transform={`translate(${kMarginPx} 0)`}>
+          {layout.boxes.map((box) => (
+            <Branch key={box.key} box={box} />
+          ))}
+          {drawn.map((box) => (
+            <Box key={box.key} box={box} isCurrent={box === current} words={describe(box, newest)} />
+          ))}
+          {hasLabels &&
+            [...lastOfRow.values()].map((box) => <Label key={box.row} box={box} newest={newest} />)}
+          <Axis scale={layout.scale} width={layout.width} y={layout.rows * kRowPx} />
+        </g>
       </svg>
     </div>
   );
@@ -142,7 +143,9 @@ function Drawing(props: DrawingProps): VNode {
 
 const foldWords = ({ branches, nodes, tokens }: NonNullable<TreeBox['fold']>): string => {
   const more = `${count(branches)} more ${branches === 1 ? 'branch' : 'branches'}`;
-  return nodes > branches ? `${more}, ${count(nodes)} nodes, ${compact(tokens)} tokens` : `${more}, ${compact(tokens)} tokens`;
+  return nodes > branches
+    ? `${more}, ${count(nodes)} nodes, ${compact(tokens)} tokens`
+    : `${more}, ${compact(tokens)} tokens`;
 };
 
 const age = ({ last_access }: TreeNode, newest: number): string =>
@@ -190,7 +193,13 @@ function Box({ box, isCurrent, words }: { box: TreeBox; isCurrent: boolean; word
         {...{ [kKeyAttribute]: box.key }}
       />
       {fold && (
-        <text class="fold-sign" x={x + width / 2} y={middleOf(row) + 4} text-anchor="middle" aria-hidden="true">
+        <text
+          class="fold-sign"
+          x={x + width / 2}
+          y={middleOf(row) + 4}
+          text-anchor="middle"
+          aria-hidden="true"
+        >
           {`+${compact(fold.branches)}`}
         </text>
       )}

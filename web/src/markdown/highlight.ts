@@ -47,7 +47,12 @@ const lowlight = createLowlight({
   xml,
   yaml,
 });
-lowlight.registerAlias({ cpp: ['cuda', 'cu', 'cuh'], bash: ['shell', 'console'], ini: ['toml'], json: ['jsonl'] });
+lowlight.registerAlias({
+  cpp: ['cuda', 'cu', 'cuh'],
+  bash: ['shell', 'console'],
+  ini: ['toml'],
+  json: ['jsonl'],
+});
 
 /** Longer code is shown plain: while a reply grows, its last block is read again for every frame. */
 const kMostHighlighted = 40_000;

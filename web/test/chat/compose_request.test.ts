@@ -96,8 +96,10 @@ test('files stand before the text, in fences longer than any of theirs', () => {
     { name: 'a.md', text: '````js\nx\n````\n' },
     { name: 'b.txt', text: 'plain' },
   ];
-  const [message] = composeRequest('m', [{ role: 'user', text: 'compare', files }], kDefaultSettings).messages;
-  expect(message?.content).toBe(
-    'a.md:\n`````\n````js\nx\n````\n`````\n\nb.txt:\n```\nplain\n```\n\ncompare',
-  );
+  const [message] = composeRequest(
+    'm',
+    [{ role: 'user', text: 'compare', files }],
+    kDefaultSettings,
+  ).messages;
+  expect(message?.content).toBe('a.md:\n`````\n````js\nx\n````\n`````\n\nb.txt:\n```\nplain\n```\n\ncompare');
 });

@@ -56,10 +56,21 @@ const kMalformed: [string, unknown][] = [
   ['a reply without text', { messages: [{ role: 'assistant' }] }],
   ['an unknown ending', { messages: [{ role: 'assistant', text: '', ending: 'won' }] }],
   ['calls that are no list', { messages: [{ role: 'assistant', text: '', calls: 3 }] }],
-  ['a call without arguments', { messages: [{ role: 'assistant', text: '', calls: [{ id: 'a', name: 'f' }] }] }],
+  [
+    'a call without arguments',
+    { messages: [{ role: 'assistant', text: '', calls: [{ id: 'a', name: 'f' }] }] },
+  ],
   ['a file without text', { messages: [{ ...user, files: [{ name: 'a' }] }] }],
   ['an id twice', { turns: [turn, turn] }],
-  ['a parent that comes later', { turns: [{ ...turn, parent: '2' }, { ...turn, id: '2' }] }],
+  [
+    'a parent that comes later',
+    {
+      turns: [
+        { ...turn, parent: '2' },
+        { ...turn, id: '2' },
+      ],
+    },
+  ],
   ['a turn that follows itself', { turns: [{ ...turn, parent: '1' }] }],
 ];
 

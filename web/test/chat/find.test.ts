@@ -31,7 +31,10 @@ test('titles and everything that was said are searched, without case, with any w
   const list = [at(1, 'Whales', 'nothing'), at(2, 'Other', 'A long way to\nthe WHALE (c++) and back')];
   expect(search(list, '').length).toBe(2);
   expect(search(list, 'whale').map(({ excerpt }) => excerpt?.match ?? null)).toEqual([null, 'WHALE']);
-  expect(search(list, 'to the whale')[0]?.excerpt).toMatchObject({ before: 'A long way ', after: ' (c++) and back' });
+  expect(search(list, 'to the whale')[0]?.excerpt).toMatchObject({
+    before: 'A long way ',
+    after: ' (c++) and back',
+  });
   expect(search(list, '(c++)').length).toBe(1);
   for (const query of ['[', '(.*)+$', '\\', '$^']) expect(search(list, query)).toEqual([]);
 });

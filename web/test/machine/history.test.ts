@@ -49,7 +49,15 @@ test('looks at the same moment say nothing, and old ones are forgotten', () => {
 });
 
 test('what the server remembers is shown as if this page had been there', () => {
-  const columns = ['uptime_seconds', 'running', 'prompt_tokens', 'cached_tokens', 'reply_tokens', 'steps', 'step_seconds'];
+  const columns = [
+    'uptime_seconds',
+    'running',
+    'prompt_tokens',
+    'cached_tokens',
+    'reply_tokens',
+    'steps',
+    'step_seconds',
+  ];
   const rows = [0, 1, 2].map((second) => [second, 1, 10 * second, 0, 5 * second, second, 0.5 * second]);
   const history = new RateHistory();
   history.add(look(700, { reply_tokens: 1 }));

@@ -96,7 +96,12 @@ test('the first child goes on in the row, the others open rows below', () => {
     [3, 1],
     [4, 2],
   ]);
-  expect(boxes.map(({ branches, parent }) => (branches ? parent?.node.id : null))).toEqual([null, null, 1, null]);
+  expect(boxes.map(({ branches, parent }) => (branches ? parent?.node.id : null))).toEqual([
+    null,
+    null,
+    1,
+    null,
+  ]);
   expect(boxes[1]?.x).toBe(boxes[2]?.x);
   expect(boxes.map(({ end }) => end)).toEqual([512, 768, 768, 256]);
 });

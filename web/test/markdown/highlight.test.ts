@@ -21,7 +21,8 @@ test('keywords, strings and comments are told apart', () => {
 
 test('kinds are class names of the page alone', () => {
   for (const code of ['<a onclick="x">', '@media (x) {}', 'def f(): pass', '{"a": 1}'])
-    for (const { kinds } of highlight(code, 'xml')) expect(kinds).toMatch(/^(code-[\w-]+|\w+_|language-\w+| )*$/);
+    for (const { kinds } of highlight(code, 'xml'))
+      expect(kinds).toMatch(/^(code-[\w-]+|\w+_|language-\w+| )*$/);
 });
 
 test('code without end is shown plain', () => {

@@ -58,7 +58,13 @@ test('code stays as it is', () => {
 
 test('markdown around formulas keeps its meaning', () => {
   const kinds = (text: string) => parser.lexer(text).map(({ type }) => type);
-  expect(kinds('# \\(x\\)\n\ntext\n\n$$x$$\n\n- a')).toEqual(['heading', 'paragraph', 'space', 'math', 'list']);
+  expect(kinds('# \\(x\\)\n\ntext\n\n$$x$$\n\n- a')).toEqual([
+    'heading',
+    'paragraph',
+    'space',
+    'math',
+    'list',
+  ]);
   const [paragraph] = parser.lexer('a \\* b \\_ \\# *c*');
   expect(paragraph && 'tokens' in paragraph && paragraph.tokens?.map(({ type }) => type)).toContain('em');
 });

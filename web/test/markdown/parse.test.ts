@@ -2,7 +2,12 @@ import { expect, test } from 'vitest';
 import { parseMarkdown } from '../../src/markdown/parse';
 
 test('text that would take seconds, or the stack, is shown as it stands', () => {
-  for (const text of ['*a '.repeat(20_000), '_a__b '.repeat(20_000), `${'>'.repeat(50_000)}a`, '> '.repeat(9000)])
+  for (const text of [
+    '*a '.repeat(20_000),
+    '_a__b '.repeat(20_000),
+    `${'>'.repeat(50_000)}a`,
+    '> '.repeat(9000),
+  ])
     expect(parseMarkdown(text)).toBeNull();
 });
 

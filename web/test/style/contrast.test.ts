@@ -1,6 +1,10 @@
 import { expect, test } from 'vitest';
 
-const texts = import.meta.glob<string>('../../src/style/*.css', { query: '?raw', import: 'default', eager: true });
+const texts = import.meta.glob<string>('../../src/style/*.css', {
+  query: '?raw',
+  import: 'default',
+  eager: true,
+});
 const sheets = Object.entries(texts).map(([path, text]) => ({ name: path.replace(/.*\//, ''), text }));
 const base = sheets.find(({ name }) => name === 'base.css')?.text ?? '';
 
@@ -32,7 +36,9 @@ function contrast(text: Rgba, ground: Rgba): number {
 /** The colours of one theme: 0 is light, 1 dark. */
 function coloursOf(theme: 0 | 1): Map<string, Rgba> {
   const pairs = base.matchAll(/--([\w-]+): light-dark\((#\w+), (#\w+)\);/g);
-  return new Map([...pairs].map(([, name, light, dark]) => [name ?? '', parse((theme === 0 ? light : dark) ?? '')]));
+  return new Map(
+    [...pairs].map(([, name, light, dark]) => [name ?? '', parse((theme === 0 ? light : dark) ?? '')]),
+  );
 }
 
 /** What text stands on: papers, and the tints that lie over them. */
