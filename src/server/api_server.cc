@@ -120,7 +120,7 @@ ApiServer::ApiServer(ServedModel model, Scheduler& scheduler, EngineProbe probe,
       scheduler_(scheduler),
       probe_(std::move(probe)),
       options_(std::move(options)),
-      history_(kHistorySamples),
+      counter_history_(kHistorySamples),
       preparer_(model_, calls_),
       started_seconds_(now_seconds()),
       instance_(random_name()),
@@ -242,12 +242,12 @@ void ApiServer::stats(const HttpRequest& request, const std::shared_ptr<Exchange
   const bool with_history = query_number(request.query, "history", 0) > 0;
   with_engine_view([this, exchange, with_history](const EngineView& view) {
     exchange->respond({.body = stats_json(model_, scheduler_.stats(), view, http_.stats(), uptime_seconds(),
-                                          with_history ? &history_ : nullptr)});
+                                          with_history ? &counter_history_ : nullptr)});
   });
 }
 
 void ApiServer::sample_counters() {
-  history_.add(uptime_seconds(), scheduler_.stats());
+  counter_history_.add(uptime_seconds(), scheduler_.stats());
   http_.after(kSampleSeconds, [this] { sample_counters(); });
 }
 

@@ -88,8 +88,8 @@ class ApiServer {
   ApiServerOptions options_;
   CallMemory calls_;
   Metrics metrics_;
-  CounterHistory history_;  ///< used by the HTTP thread alone
-  RequestPreparer preparer_;  ///< used by the work queue's thread alone
+  CounterHistory counter_history_;  ///< used by the HTTP thread alone
+  RequestPreparer preparer_;        ///< used by the work queue's thread alone
   double started_seconds_;
   std::string instance_;  ///< random, so that ids differ between runs
   std::atomic<std::int64_t> next_id_ = 0;

@@ -48,7 +48,14 @@ function Messages(): VNode {
   const children = useMemo(() => childrenOf(conversation), [conversation]);
   const [scroller, list, onScroll] = useFollowing(`${conversation.id}/${conversation.leaf}`);
   return (
-    <div class={kScrollerClass} ref={scroller} onScroll={onScroll} tabIndex={0} aria-label="Conversation">
+    <div
+      class={kScrollerClass}
+      ref={scroller}
+      onScroll={onScroll}
+      tabIndex={0}
+      role="region"
+      aria-label="Conversation"
+    >
       <div class="messages" ref={list} role="log" aria-label="Messages" aria-busy={isReplying.value}>
         {path.length === 0 && <Welcome />}
         {path.map((turn, index) => (

@@ -1,8 +1,10 @@
 import type { VNode } from 'preact';
+import { useEffect } from 'preact/hooks';
 import { ChatView } from '../chat/chat_view';
 import { ConversationList } from '../chat/conversation_list';
 import { SettingsPanel } from '../chat/settings_panel';
 import { model } from '../chat/chat_session';
+import { current } from '../chat/conversation_store';
 import { MachineView } from '../machine/machine_view';
 import { Banner } from './banner';
 import { Help } from './help';
@@ -22,6 +24,10 @@ import { IconButton, Mark } from '../elements/icons';
 import { switchTheme, theme } from '../style/theme';
 
 export function App(): VNode {
+  const title = view.value === 'chat' ? current.value.title : 'Machine';
+  useEffect(() => {
+    document.title = `${title} · Baleen`;
+  }, [title]);
   return (
     <div class="app">
       <Header />
