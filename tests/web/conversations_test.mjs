@@ -270,6 +270,23 @@ pageTest('the keys work, and the sheet of keys says which', {}, async (chat) => 
   await chat.page.getByRole('img', { name: /^Pages: / }).waitFor();
 });
 
+test('a browser that keeps nothing says so, and chats', { timeout: kTestMs }, async () => {
+  const chat = await shared.open();
+  await chat.context.addInitScript(() => {
+    for (const name of ['localStorage', 'sessionStorage'])
+      Object.defineProperty(window, name, {
+        get() {
+          throw new DOMException('denied', 'SecurityError');
+        },
+      });
+  });
+  await chat.page.reload();
+  await chat.setLongestReply(4);
+  await chat.ask('Hello');
+  await chat.page.getByText(/This browser keeps no more/).waitFor();
+  await chat.close();
+});
+
 test('of four hundred messages only those near the view are rendered', { timeout: kTestMs }, async () => {
   const turns = Array.from({ length: 400 }, (_, index) => {
     const [id, parent] = [`${index}`, index === 0 ? null : `${index - 1}`];

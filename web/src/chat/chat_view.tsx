@@ -46,7 +46,7 @@ function Messages(): VNode {
   const conversation = current.value;
   const path = useMemo(() => pathOf(conversation), [conversation]);
   const children = useMemo(() => childrenOf(conversation), [conversation]);
-  const [scroller, list, onScroll] = useFollowing(`${conversation.id}/${conversation.leaf}`);
+  const [scroller, list, onScroll] = useFollowing(`${conversation.id}/${conversation.turns.length}`);
   return (
     <div
       class={kScrollerClass}
@@ -72,7 +72,7 @@ function Messages(): VNode {
   );
 }
 
-/** Keeps the end in view while it grows, unless the user has scrolled away; `shown` names what is at the end. */
+/** Keeps the end in view while it grows, unless the user has scrolled away; goes there whenever `shown` changes. */
 function useFollowing(shown: string) {
   const scroller = useRef<HTMLDivElement>(null);
   const list = useRef<HTMLDivElement>(null);

@@ -12,6 +12,17 @@ export const kOldRecord = 'baleen.conversations';
 /** The part of `Storage` that is used. */
 export type RecordStorage = Pick<Storage, 'getItem' | 'setItem' | 'removeItem' | 'key' | 'length'>;
 
+/** Where the browser's is closed: empty, and every write fails. */
+export const kNoStorage: RecordStorage = {
+  length: 0,
+  key: () => null,
+  getItem: () => null,
+  setItem: () => {
+    throw new Error('This browser keeps nothing for this page.');
+  },
+  removeItem: () => {},
+};
+
 export class ConversationRecords {
   /** The text of each record as this tab last read or wrote it. */
   private seen = new Map<string, string>();

@@ -1,7 +1,8 @@
 /** The conversations and settings of this browser: signals, kept in localStorage and shared with other tabs. */
 import { computed, effect, signal } from '@preact/signals';
 import { kUntitled, closed, lastSaid, newConversation, type Conversation } from './conversation';
-import { ConversationRecords, kRecordPrefix } from './conversation_records';
+import { ConversationRecords, kNoStorage, kRecordPrefix } from './conversation_records';
+import { browserStorage } from '../storage/browser_storage';
 import { keptValue } from '../storage/kept_value';
 import { readSettings, type Settings } from './settings';
 
@@ -9,7 +10,9 @@ const kCurrentKey = 'baleen.current';
 /** Tokens arrive faster than it makes sense to write. */
 const kWriteDelayMs = 500;
 
-const records = new ConversationRecords(localStorage);
+const lasting = browserStorage('localStorage');
+const ofThisTab = browserStorage('sessionStorage');
+const records = new ConversationRecords(lasting ?? kNoStorage);
 
 /** False when the browser refuses: private mode, or no room left. */
 export const isSaved = signal(true);
@@ -31,7 +34,7 @@ if (conversations.value.length === 0) conversations.value = [newConversation(Dat
 
 /** Each tab shows its own; a new tab begins with what was last shown in any. */
 export const currentId = signal<string>(
-  sessionStorage.getItem(kCurrentKey) ?? localStorage.getItem(kCurrentKey) ?? '',
+  ofThisTab?.getItem(kCurrentKey) ?? lasting?.getItem(kCurrentKey) ?? '',
 );
 
 export const current = computed<Conversation>(
@@ -94,7 +97,7 @@ function flush(all: readonly Conversation[]): void {
 
 function followOtherTabs(): void {
   window.addEventListener('storage', ({ storageArea, key, newValue }) => {
-    if (storageArea !== localStorage || !key?.startsWith(kRecordPrefix)) return;
+    if (storageArea !== lasting || !key?.startsWith(kRecordPrefix)) return;
     const id = key.slice(kRecordPrefix.length);
     const mine = conversations.value.find((other) => other.id === id);
     const next = records.takeOver(id, newValue, mine);
@@ -106,8 +109,8 @@ function followOtherTabs(): void {
 
 function remember(id: string): void {
   try {
-    sessionStorage.setItem(kCurrentKey, id);
-    localStorage.setItem(kCurrentKey, id);
+    ofThisTab?.setItem(kCurrentKey, id);
+    lasting?.setItem(kCurrentKey, id);
   } catch {
     // The next visit opens the newest conversation.
   }
