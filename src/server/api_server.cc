@@ -18,6 +18,9 @@ namespace baleen {
 namespace {
 
 constexpr double kMinStatsSeconds = 0.01, kMaxStatsSeconds = 3600;
+/// The rates of the last ten minutes.
+constexpr double kSampleSeconds = 1;
+constexpr std::size_t kHistorySamples = 601;
 /// A look at whether all is done while draining.
 constexpr double kDrainLookSeconds = 0.05;
 
@@ -95,6 +98,7 @@ struct ApiServer::Route {
 std::span<const ApiServer::Route> ApiServer::routes() {
   static constexpr std::array kRoutes = {
       Route{"GET", "/", &ApiServer::page, true},
+      Route{"GET", "/notices.txt", &ApiServer::notices, true},
       Route{"GET", "/health", &ApiServer::health, true},
       Route{"GET", "/ready", &ApiServer::ready, true},
       Route{"GET", "/v1/models", &ApiServer::models, false, true},
@@ -116,6 +120,7 @@ ApiServer::ApiServer(ServedModel model, Scheduler& scheduler, EngineProbe probe,
       scheduler_(scheduler),
       probe_(std::move(probe)),
       options_(std::move(options)),
+      counter_history_(kHistorySamples),
       preparer_(model_, calls_),
       started_seconds_(now_seconds()),
       instance_(random_name()),
@@ -123,7 +128,9 @@ ApiServer::ApiServer(ServedModel model, Scheduler& scheduler, EngineProbe probe,
             [this](HttpRequest request, std::shared_ptr<Exchange> exchange) {
               handle(std::move(request), exchange);
             }),
-      work_(options_.max_preparing) {}
+      work_(options_.max_preparing) {
+  http_.post([this] { sample_counters(); });
+}
 
 void ApiServer::handle(HttpRequest request, const std::shared_ptr<Exchange>& exchange) {
   const Api api = api_of(request.path);
@@ -185,6 +192,12 @@ void ApiServer::page(const HttpRequest&, const std::shared_ptr<Exchange>& exchan
        .body = std::string(page_html())});
 }
 
+void ApiServer::notices(const HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
+  exchange->respond({.content_type = "text/plain; charset=utf-8",
+                     .headers = {{"X-Content-Type-Options", "nosniff"}},
+                     .body = std::string(page_notices())});
+}
+
 void ApiServer::health(const HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
   exchange->respond({.body = R"({"status":"ok"})"});
 }
@@ -226,10 +239,16 @@ void ApiServer::stats(const HttpRequest& request, const std::shared_ptr<Exchange
     exchange->begin_events({});
     return send_stats(exchange, std::clamp(interval, kMinStatsSeconds, kMaxStatsSeconds));
   }
-  with_engine_view([this, exchange](const EngineView& view) {
-    exchange->respond(
-        {.body = stats_json(model_, scheduler_.stats(), view, http_.stats(), uptime_seconds())});
+  const bool with_history = query_number(request.query, "history", 0) > 0;
+  with_engine_view([this, exchange, with_history](const EngineView& view) {
+    exchange->respond({.body = stats_json(model_, scheduler_.stats(), view, http_.stats(), uptime_seconds(),
+                                          with_history ? &counter_history_ : nullptr)});
   });
+}
+
+void ApiServer::sample_counters() {
+  counter_history_.add(uptime_seconds(), scheduler_.stats());
+  http_.after(kSampleSeconds, [this] { sample_counters(); });
 }
 
 void ApiServer::send_stats(const std::shared_ptr<Exchange>& exchange, double interval_seconds) {

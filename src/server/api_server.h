@@ -18,6 +18,7 @@
 #include "scheduler/scheduler.h"
 #include "server/api_keys.h"
 #include "server/completion_job.h"
+#include "server/counter_history.h"
 #include "server/engine_view.h"
 #include "server/metrics.h"
 #include "server/prepared_request.h"
@@ -56,6 +57,7 @@ class ApiServer {
   [[nodiscard]] bool admits(const HttpRequest& request) const;
 
   void page(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void notices(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void health(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void ready(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void models(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
@@ -70,6 +72,8 @@ class ApiServer {
   void prepare(Api api, const std::shared_ptr<Exchange>& exchange, std::function<void()> task);
   void start(PreparedRequest request, const std::shared_ptr<Exchange>& exchange);
   void send_stats(const std::shared_ptr<Exchange>& exchange, double interval_seconds);
+  /// Notes the counters now and every second from then on.
+  void sample_counters();
   /// Copies the engine's state out between two steps, then calls `use` in the HTTP thread.
   void with_engine_view(std::function<void(const EngineView&)> use);
   void refuse(const std::shared_ptr<Exchange>& exchange, Api api, const ApiError& error) const;
@@ -84,7 +88,8 @@ class ApiServer {
   ApiServerOptions options_;
   CallMemory calls_;
   Metrics metrics_;
-  RequestPreparer preparer_;  ///< used by the work queue's thread alone
+  CounterHistory counter_history_;  ///< used by the HTTP thread alone
+  RequestPreparer preparer_;        ///< used by the work queue's thread alone
   double started_seconds_;
   std::string instance_;  ///< random, so that ids differ between runs
   std::atomic<std::int64_t> next_id_ = 0;

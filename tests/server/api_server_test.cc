@@ -321,9 +321,20 @@ TEST_F(ApiServerTest, PathsAndMethods) {
   EXPECT_EQ(server_->get("/v1/models/other").status, 404);
   EXPECT_NE(server_->get("/metrics").body.find("baleen_reply_tokens_total"), std::string::npos);
   EXPECT_NE(server_->get("/").body.find("<html"), std::string::npos);
+  const HttpReply notices = server_->get("/notices.txt");
+  EXPECT_EQ(notices.status, 200);
+  EXPECT_NE(notices.head.find("text/plain"), std::string::npos);
+  EXPECT_NE(notices.body.find("preact"), std::string::npos);
   const HttpReply foreign = test::http_request(server_->port(), "POST", "/v1/chat/completions", "{}",
                                                {{"Origin", "https://example.org"}});
   EXPECT_EQ(foreign.status, 403);
+}
+
+TEST_F(ApiServerTest, CountersHaveAPastWhenItIsRequested) {
+  EXPECT_FALSE(server_->stats().contains("history"));
+  const Json history = Json::parse(server_->get("/stats?history=1").body)["history"];
+  ASSERT_FALSE(history["rows"].empty());
+  EXPECT_EQ(history["rows"][0].size(), history["columns"].size());
 }
 
 TEST_F(ApiServerTest, AClientThatLeavesFreesItsPages) {

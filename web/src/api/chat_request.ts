@@ -18,7 +18,14 @@ export interface ChatRequest {
 
 export type ApiMessage =
   | { role: 'system' | 'user'; content: string }
-  | { role: 'assistant'; content: string | null; reasoning_content?: string; tool_calls?: ApiToolCall[] }
+  | {
+      role: 'assistant';
+      content: string | null;
+      reasoning_content?: string;
+      tool_calls?: ApiToolCall[];
+      /** The last message: go on where it ends. */
+      prefix?: true;
+    }
   | { role: 'tool'; tool_call_id: string; content: string };
 
 export interface ApiToolCall {
