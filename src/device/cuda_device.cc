@@ -99,9 +99,10 @@ StepRows CudaDevice::begin(const RaggedBatch& batch) {
 }
 
 StepRows CudaDevice::begin(const RaggedBatch& batch, std::span<const TokenId> chosen) {
-  BALEEN_CHECK_EQ(std::ssize(chosen), batch.num_rows());
   const StepRows rows = begin(batch);
-  take_chosen_tokens(chosen.data(), batch.num_rows(), upload_.tokens(), stream_.get());
+  if (std::ranges::any_of(batch.tokens, is_chosen_token)) {
+    take_chosen_tokens(chosen.data(), batch.num_rows(), upload_.tokens(), stream_.get());
+  }
   return rows;
 }
 

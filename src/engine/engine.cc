@@ -77,7 +77,8 @@ Engine::Engine(std::unique_ptr<ModelWeights> weights, const EngineOptions& optio
       forward_(config(), device_weights_ ? device_weights_->tree() : weights_->tree(), *device_, cache_,
                options_.precision, options_.max_batch_tokens, arena_),
       host_arena_(plan_.host_logit_bytes, device_->host_visible_memory()),
-      ahead_chosen_(kMaxAhead * sizeof(TokenId), device_->host_visible_memory()) {
+      queued_choices_(std::int64_t{kMaxQueued} * options_.max_logit_rows * std::int64_t{sizeof(TokenId)},
+                      device_->host_visible_memory()) {
   allocate_activations();
   capture_steps();
 }
@@ -189,8 +190,6 @@ void Engine::truncate(SequenceId sequence, std::int64_t length) { sequences_.tru
 
 void Engine::share(SequenceId sequence) { sequences_.share(sequence); }
 void Engine::close(SequenceId sequence, bool keep) {
-  BALEEN_CHECK(ahead_.empty() || !keep);  // what steps under way are fed is not known yet
-  std::erase_if(ahead_, [&](const QueuedStep& step) { return step.sequence == sequence; });
   sequences_.close(sequence, keep);
 }
 

@@ -36,7 +36,7 @@ class Forward {
   /// Runs the main layers over a batch of at most max_rows rows; returns the residual streams [T, n, d] after
   /// the last one, valid until the next call. Cache rows of the batch's positions are written on the way.
   [[nodiscard]] Activations<3> run(const RaggedBatch& batch);
-  /// The same with tokens that operations before leave at `chosen` (Device::begin).
+  /// The same of a batch with tokens that operations called before leave at `chosen` (Device::begin).
   [[nodiscard]] Activations<3> run(const RaggedBatch& batch, std::span<const TokenId> chosen);
 
   /// Runs MTP block `depth` over positions whose streams are known: row t holds the stream of its position

@@ -24,6 +24,9 @@ class TablePaging : public FakePaging {
   bool reserve(SequenceId id, std::int64_t num_tokens) override { return table_.reserve(id, num_tokens); }
   std::int64_t reserved(SequenceId id) const override { return table_.reserved(id); }
   void commit(SequenceId id, std::span<const TokenId> tokens) override { table_.commit(id, tokens); }
+  void extend(SequenceId id, std::span<const TokenId> tokens) override { table_.extend(id, tokens); }
+  void name(SequenceId id, std::int64_t position, TokenId token) override { table_.name(id, position, token); }
+  void settle(SequenceId id, std::int64_t length) override { table_.settle(id, length); }
   void truncate(SequenceId id, std::int64_t length) override { table_.truncate(id, length); }
   void share(SequenceId id) override { table_.share(id); }
   void close(SequenceId id, bool keep) override {
