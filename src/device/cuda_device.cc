@@ -9,6 +9,7 @@
 #include "cuda/chosen_tokens.h"
 #include "cuda/cuda_error.h"
 #include "cuda/gpu_limits.h"
+#include "tensor/captured_rows.h"
 
 namespace baleen {
 namespace {

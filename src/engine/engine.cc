@@ -9,6 +9,7 @@
 #include "device/make_device.h"
 #include "hardware/instruction_sets.h"
 #include "model/identity.h"
+#include "tensor/captured_rows.h"
 
 namespace baleen {
 

@@ -4,12 +4,10 @@
 
 #include "base/check.h"
 #include "base/progress.h"
+#include "numeric/block_scale.h"
 
 namespace baleen {
 namespace {
-
-constexpr std::int64_t kFp8Block = 128;
-constexpr std::int64_t kFp4Group = 32;
 
 /// Calls visit(address, bytes) for every array of a tree, where `address` is a reference to the array's pointer.
 template <class Visit>
@@ -59,10 +57,10 @@ class ArrayWalk {
     array(data, values.size());
     values = {data, values.extents()};
   }
-  static std::int64_t num_blocks(std::int64_t count) { return (count + kFp8Block - 1) / kFp8Block; }
+  static std::int64_t num_blocks(std::int64_t count) { return (count + kWeightBlock - 1) / kWeightBlock; }
   void scales(WeightMatrix& m) {
     if (m.format == WeightFormat::kFp8) array(m.block_scales, num_blocks(m.rows) * num_blocks(m.cols));
-    if (m.format == WeightFormat::kFp4) array(m.group_scales, m.rows * (m.cols / kFp4Group));
+    if (m.format == WeightFormat::kFp4) array(m.group_scales, m.rows * (m.cols / kIndexerBlock));
   }
   void matrix(WeightMatrix& m) {
     array(m.data, m.rows * m.row_bytes());

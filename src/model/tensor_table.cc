@@ -11,8 +11,6 @@
 namespace baleen {
 namespace {
 
-constexpr std::int64_t kFp4Block = kIndexerBlock;
-
 /// Appends the tensors of one block, or of the top level, under a name prefix.
 class TableBuilder {
  public:
@@ -179,7 +177,7 @@ std::vector<std::int64_t> scale_shape(const std::vector<std::int64_t>& shape, We
     case WeightFormat::kFp8:
       return {(shape[0] + kWeightBlock - 1) / kWeightBlock, (shape[1] + kWeightBlock - 1) / kWeightBlock};
     case WeightFormat::kFp4:
-      return {shape[0], shape[1] / kFp4Block};
+      return {shape[0], shape[1] / kIndexerBlock};
   }
   return {};
 }

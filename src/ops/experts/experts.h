@@ -28,7 +28,7 @@ struct ExpertWeights {
 struct ExpertsArgs {
   ConstActivations<2> x;                  ///< [T, d]
   Fp8Rows x_fp8{};                        ///< x for FP8 products, where somebody has made it
-  View<const std::int32_t, 2> ids;        ///< [T, k], each in [0, E)
+  View<const std::int32_t, 2> ids;        ///< [T, k], each in [0, E), or -1: no expert, contributes nothing
   ConstActivations<2> weights;            ///< [T, k]
   std::span<const ExpertWeights> routed;  ///< [E], one format for all
   const ExpertWeights* shared = nullptr;  ///< null: none
@@ -41,7 +41,7 @@ void experts(const ExpertsArgs& args, CpuContext& context);
 void experts_ref(const ExpertsArgs& args);
 void experts_cpu(const ExpertsArgs& args, CpuContext& context);
 /// Weights of all experts are laid out evenly: expert e's w1 starts e times the distance between those of experts 0 and 1
-/// behind expert 0's, and so w2, w3 and the scales. An id of -1 is of a padding row and visits nobody.
+/// behind expert 0's, and so w2, w3 and the scales.
 void experts_sm90(const ExpertsArgs& args, CudaContext& context);
 /// By the ids: every expert that somebody visits is read once. The only cost that reads an argument's data.
 [[nodiscard]] OpCost experts_cost(const ExpertsArgs& args);
