@@ -83,20 +83,20 @@ class TableBuilder {
     add_norm("attn.kv_norm", c_.head_dim);
     add("attn.wo_a", {c_.o_dim(), c_.group_dim()}, Storage::kDense, TensorRole::kAttention);
     add("attn.wo_b", {c_.hidden_size, c_.o_dim()}, Storage::kDense, TensorRole::kAttention);
-    const std::int64_t ratio = c_.compress_ratio(block_);
-    if (ratio != 0) add_compressor("attn.compressor", ratio, c_.head_dim, TensorRole::kCompressor);
-    if (ratio == 4) {
+    const AttentionShape shape = c_.attention(block_);
+    if (shape.compresses()) add_compressor("attn.compressor", shape, c_.head_dim, TensorRole::kCompressor);
+    if (shape.indexed) {
       add("attn.indexer.wq_b", {c_.index_q_dim(), c_.q_lora_rank}, Storage::kDense, TensorRole::kIndexer);
       add("attn.indexer.weights_proj.weight", {c_.index_n_heads, c_.hidden_size}, Storage::kBf16,
           TensorRole::kIndexer);
-      add_compressor("attn.indexer.compressor", ratio, c_.index_head_dim, TensorRole::kIndexer);
+      if (shape.compresses()) add_compressor("attn.indexer.compressor", shape, c_.index_head_dim, TensorRole::kIndexer);
     }
   }
 
-  /// At ratio 4 a token serves its own block and the next one, with separate columns for each.
-  void add_compressor(std::string_view name, std::int64_t ratio, std::int64_t width, TensorRole role) {
-    const std::int64_t columns = ratio == 4 ? 2 * width : width;
-    add(fmt::format("{}.ape", name), {ratio, columns}, Storage::kF32, role);
+  /// Where entries overlap, a token serves its own entry and the next one, with separate columns for each.
+  void add_compressor(std::string_view name, const AttentionShape& shape, std::int64_t width, TensorRole role) {
+    const std::int64_t columns = shape.compressor_columns(width);
+    add(fmt::format("{}.ape", name), {shape.ratio, columns}, Storage::kF32, role);
     add(fmt::format("{}.wkv.weight", name), {columns, c_.hidden_size}, Storage::kBf16, role);
     add(fmt::format("{}.wgate.weight", name), {columns, c_.hidden_size}, Storage::kBf16, role);
     add_norm(fmt::format("{}.norm", name), width, role);

@@ -149,9 +149,9 @@ AttentionWeights ModelWeights::attention(const std::string& prefix, std::int64_t
                            .wo_b = matrix(prefix + "wo_b"),
                            .compressor = {},
                            .indexer = {}};
-  if (config_.layer_kind(block) != LayerKind::kSlidingWindow)
-    weights.compressor = compressor(prefix + "compressor.");
-  if (config_.layer_kind(block) == LayerKind::kCsa) {
+  const AttentionShape shape = config_.attention(block);
+  if (shape.compresses()) weights.compressor = compressor(prefix + "compressor.");
+  if (shape.indexed) {
     weights.indexer = {.wq_b = matrix(prefix + "indexer.wq_b"),
                        .weights_proj = matrix(prefix + "indexer.weights_proj"),
                        .compressor = compressor(prefix + "indexer.compressor.")};

@@ -6,7 +6,7 @@ namespace {
 
 /// One small block: the table asks for nothing else of a model.
 CacheGeometry small_geometry(const FakePools& pools) {
-  return {.ratios = {4},
+  return {.blocks = {{.ratio = 4, .overlaps = true, .has_index_keys = true}},
           .latent = {64, 64, Precision::kReleased},
           .index_key = {128, Precision::kReleased},
           .max_draft_tokens = pools.max_draft_tokens,

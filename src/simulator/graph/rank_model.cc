@@ -72,9 +72,9 @@ HcWeights RankModel::mixing(std::int64_t num_mixes, std::int64_t num_scales) {
           .scale = vector(num_scales)};
 }
 
-CompressorWeights RankModel::compressor(std::int64_t ratio, std::int64_t width) {
-  const std::int64_t columns = ratio == 4 ? 2 * width : width;
-  return {.ape = {vector(ratio * columns).data(), {ratio, columns}},
+CompressorWeights RankModel::compressor(const AttentionShape& shape, std::int64_t width) {
+  const std::int64_t columns = shape.compressor_columns(width);
+  return {.ape = {vector(shape.ratio * columns).data(), {shape.ratio, columns}},
           .wkv = matrix(columns, config_.hidden_size, WeightFormat::kBF16),
           .wgate = matrix(columns, config_.hidden_size, WeightFormat::kBF16),
           .norm = vector(width)};
@@ -101,12 +101,12 @@ void RankModel::add_block(std::int64_t block) {
   attention.kv_norm = vector(c.head_dim);
   attention.wo_a = matrix(rank_config_.o_dim(), rank_config_.group_dim(), formats_.dense);
   attention.wo_b = matrix(c.hidden_size, rank_config_.o_dim(), formats_.dense);
-  const std::int64_t ratio = c.compress_ratio(block);
-  if (ratio != 0) attention.compressor = compressor(ratio, c.head_dim);
-  if (ratio == 4) {
+  const AttentionShape shape = c.attention(block);
+  if (shape.compresses()) attention.compressor = compressor(shape, c.head_dim);
+  if (shape.indexed) {
     attention.indexer = {.wq_b = matrix(c.index_q_dim(), c.q_lora_rank, formats_.dense),
                          .weights_proj = matrix(c.index_n_heads, c.hidden_size, WeightFormat::kBF16),
-                         .compressor = compressor(ratio, c.index_head_dim)};
+                         .compressor = compressor(shape, c.index_head_dim)};
   }
 
   MoeWeights& moe = weights.moe;

@@ -57,7 +57,7 @@ class RankModel {
   [[nodiscard]] WeightMatrix matrix(std::int64_t rows, std::int64_t cols, WeightFormat format);
   [[nodiscard]] std::span<const float> vector(std::int64_t size);
   [[nodiscard]] HcWeights mixing(std::int64_t num_mixes, std::int64_t num_scales);
-  [[nodiscard]] CompressorWeights compressor(std::int64_t ratio, std::int64_t width);
+  [[nodiscard]] CompressorWeights compressor(const AttentionShape& shape, std::int64_t width);
   [[nodiscard]] ExpertWeights expert(std::int64_t inner_width, WeightFormat format);
   void add_block(std::int64_t block);
   void add_mtp_block();
