@@ -129,11 +129,14 @@ std::int64_t device_weight_bytes(const WeightTree& tree) {
   return bytes;
 }
 
-std::int64_t device_weight_bytes(const ModelConfig& config, const StorageFormats& formats) {
+std::int64_t device_weight_bytes(const ModelConfig& config, const StorageFormats& formats,
+                                 const RankShare& share) {
   std::int64_t bytes = 0;
-  for (const TensorSpec& spec : tensor_table(config)) {
+  for (const TensorSpec& spec : rank_table(config, share)) {
+    const std::int64_t count =
+        spec.role == TensorRole::kRoutedExpert ? share.num_experts(config.n_routed_experts) : 1;
     for (const TensorHeader& stored : stored_tensors(spec, formats))
-      bytes += stored_on_device(stored, spec, formats);
+      bytes += count * stored_on_device(stored, spec, formats);
   }
   return bytes;
 }
