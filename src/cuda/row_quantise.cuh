@@ -9,10 +9,11 @@
 
 #include <cstdint>
 
-#include "numeric/block_scale.h"
 #include "tensor/fp8_rows.h"
 
 namespace baleen {
+
+inline constexpr int kFp8RowBlock = 128;  ///< values that share a scale
 
 /// 2^ceil(log2(max(amax, 1e-4) / 448)).
 __device__ inline float fp8_scale(float amax) {
@@ -46,7 +47,7 @@ struct Fp8Piece {
 template <int kValues>
 __device__ Fp8Piece<kValues> quantise_fp8_block(const float (&values)[kValues]) {
   static_assert(kValues == 4 || kValues == 8 || kValues == 16);
-  constexpr int kLanes = kActivationBlock / kValues;
+  constexpr int kLanes = kFp8RowBlock / kValues;
   float amax = 0.0F;
 #pragma unroll
   for (int i = 0; i < kValues; ++i) amax = fmaxf(amax, fabsf(values[i]));
@@ -77,7 +78,7 @@ __device__ void store_fp8_piece(const Fp8Rows& rows, std::int64_t row, std::int6
   } else {
     *reinterpret_cast<uint4*>(codes) = {piece.codes[0], piece.codes[1], piece.codes[2], piece.codes[3]};
   }
-  if (column % kActivationBlock == 0) rows.scales[column / kActivationBlock * rows.scale_stride + row] = piece.scale;
+  if (column % kFp8RowBlock == 0) rows.scales[column / kFp8RowBlock * rows.scale_stride + row] = piece.scale;
 }
 
 }  // namespace baleen

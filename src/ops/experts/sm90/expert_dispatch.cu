@@ -47,7 +47,7 @@ struct QuantisedWord {
 /// This lane's four values of block `block` of token `token`.
 __device__ QuantisedWord load_word(const DispatchParams& p, std::int64_t token, int block) {
   const int lane = threadIdx.x % kWarpLanes;
-  const std::int64_t column = static_cast<std::int64_t>(block) * kActivationBlock + 4 * lane;
+  const std::int64_t column = static_cast<std::int64_t>(block) * kFp8RowBlock + 4 * lane;
   if (p.x_fp8.codes != nullptr) {
     return {*reinterpret_cast<const std::uint32_t*>(p.x_fp8.codes + token * p.width + column),
             p.x_fp8.scales[block * p.x_fp8.scale_stride + token]};
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams
   __syncthreads();
   if (p.rows.codes == nullptr) return;
 
-  const int blocks = static_cast<int>(p.width / kActivationBlock);
+  const int blocks = static_cast<int>(p.width / kFp8RowBlock);
   const int to_word = product_word(lane);
   const auto store = [&](const QuantisedWord& word, std::int64_t row, int block) {
     reinterpret_cast<std::uint32_t*>(p.rows.codes + row * p.width)[block * kWarpLanes + to_word] = word.codes;

@@ -52,7 +52,7 @@ struct OneTokenParams {
 
 /// Slices of a row of `num_values`, up to a whole stage of FP4.
 __host__ __device__ constexpr int padded_slices(int num_values) {
-  return (num_values / kActivationBlock + 1) / 2 * 2;
+  return (num_values / kFp8RowBlock + 1) / 2 * 2;
 }
 
 /// Where column `column` of chunk `chunk` of slice `slice` is.
@@ -84,17 +84,17 @@ __device__ std::uint8_t* group_ring(std::uint8_t* rings) {
 
 /// x as codes in the products' order, and its scales.
 __device__ void quantise_x(const OneTokenParams& p, std::uint8_t* columns, float* scales) {
-  const int num_slices = p.width / kActivationBlock, padded = padded_slices(p.width);
+  const int num_slices = p.width / kFp8RowBlock, padded = padded_slices(p.width);
   const int num_warps = static_cast<int>(blockDim.x) / kWarpLanes;
 #pragma unroll 4
   for (int slice = warp_index(); slice < padded; slice += num_warps) {
     const int lane = lane_index();
-    const int column = min(slice, num_slices - 1) * kActivationBlock + 4 * lane;
+    const int column = min(slice, num_slices - 1) * kFp8RowBlock + 4 * lane;
     std::uint32_t codes;
     float scale;
     if (p.x_fp8.codes != nullptr) {
       codes = *reinterpret_cast<const std::uint32_t*>(p.x_fp8.codes + column);
-      scale = p.x_fp8.scales[column / kActivationBlock * p.x_fp8.scale_stride];
+      scale = p.x_fp8.scales[column / kFp8RowBlock * p.x_fp8.scale_stride];
     } else {
       const uint2 words = *reinterpret_cast<const uint2*>(p.x + column);
       const float values[4] = {bf16_low(words.x), bf16_high(words.x), bf16_low(words.y), bf16_high(words.y)};
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_cons
   const int num_groups = static_cast<int>(blockDim.x) / kGroupThreads;
   std::uint8_t* const x_columns = rings + num_groups * kStages * kGroupStageBytes;
   auto* const x_scales =
-      reinterpret_cast<float*>(x_columns + padded_slices(p.width) * kActivationBlock * kProductColumns);
+      reinterpret_cast<float*>(x_columns + padded_slices(p.width) * kFp8RowBlock * kProductColumns);
   const int row = row_in_piece();
   if (threadIdx.x < kWidenedTables) tables[threadIdx.x] = widened_magnitudes(static_cast<int>(threadIdx.x));
   const auto prepare = [&] {
@@ -190,9 +190,9 @@ __global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_cons
 /// The rows `inner` as codes in the products' order, a column each, and their scales [slice][column].
 __device__ void quantise_inner(const OneTokenParams& p, std::uint8_t* columns, float* scales) {
   constexpr int kValues = 16;  // of a lane
-  constexpr int kLanes = kActivationBlock / kValues;
+  constexpr int kLanes = kFp8RowBlock / kValues;
   constexpr int kBlocksOfWarp = kWarpLanes / kLanes;
-  const int num_slices = p.inner_width / kActivationBlock, padded = padded_slices(p.inner_width);
+  const int num_slices = p.inner_width / kFp8RowBlock, padded = padded_slices(p.inner_width);
   const int num_warps = static_cast<int>(blockDim.x) / kWarpLanes;
   const int lane = lane_index() % kLanes;
   const int num_blocks = padded * kProductColumns;
@@ -203,7 +203,7 @@ __device__ void quantise_inner(const OneTokenParams& p, std::uint8_t* columns, f
     const int slice = block / kProductColumns, column = block % kProductColumns;
     const bool inside = slice < num_slices && column < p.num_visits();
     const Bf16Bits* from = p.inner + static_cast<std::int64_t>(inside ? column : 0) * p.inner_width +
-                           (inside ? slice : 0) * kActivationBlock + kValues * lane;
+                           (inside ? slice : 0) * kFp8RowBlock + kValues * lane;
     float values[kValues];
 #pragma unroll
     for (int i = 0; i < kValues / 8; ++i) {
@@ -249,7 +249,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1) down_kernel(const __grid_const
   const int num_groups = static_cast<int>(blockDim.x) / kGroupThreads;
   std::uint8_t* const columns = rings + num_groups * kStages * kGroupStageBytes;
   auto* const scales =
-      reinterpret_cast<float*>(columns + padded_slices(p.inner_width) * kActivationBlock * kProductColumns);
+      reinterpret_cast<float*>(columns + padded_slices(p.inner_width) * kFp8RowBlock * kProductColumns);
   const int first_row = static_cast<int>(blockIdx.x) * kPieceRows, row = row_in_piece();
   if (threadIdx.x < kWidenedTables) tables[threadIdx.x] = widened_magnitudes(static_cast<int>(threadIdx.x));
   if (warp_index() == 0) order_visits(p, order, &num_visits);
@@ -318,7 +318,7 @@ void launch_both(const OneTokenParams& p, CudaContext& context) {
       "multiplying a token's experts, w1 and w3", inner_kernel<kRouted, kStages>,
       {.grid = dim3(static_cast<unsigned>((pieces + rounds - 1) / rounds)),
        .threads = inner_groups * kGroupThreads,
-       .shared_bytes = rings(inner_groups) + padded_slices(p.width) * (kActivationBlock * kProductColumns +
+       .shared_bytes = rings(inner_groups) + padded_slices(p.width) * (kFp8RowBlock * kProductColumns +
                                                                        static_cast<int>(sizeof(float)))},
       context.stream, p);
   const int down_groups = p.num_pairs() + shared_groups;
@@ -326,7 +326,7 @@ void launch_both(const OneTokenParams& p, CudaContext& context) {
                 {.grid = dim3(static_cast<unsigned>(p.width / kPieceRows)),
                  .threads = down_groups * kGroupThreads,
                  .shared_bytes = rings(down_groups) + padded_slices(p.inner_width) * kProductColumns *
-                                                          (kActivationBlock + static_cast<int>(sizeof(float)))},
+                                                          (kFp8RowBlock + static_cast<int>(sizeof(float)))},
                 context.stream, p);
 }
 

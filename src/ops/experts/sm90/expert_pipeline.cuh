@@ -49,14 +49,14 @@ struct ProductShape : Sizes {
   static constexpr int kThreads = kConsumers + 128;
   static constexpr int kBlockRows = 32;  ///< of a block of 64, from each half of the item
   static constexpr int kHalfRows = kBlockRows * kBlocks * kWarpgroups;
-  static constexpr bool kWholeBlocks = kHalfRows == kActivationBlock;
-  static_assert(kActivationBlock % kHalfRows == 0);
+  static constexpr bool kWholeBlocks = kHalfRows == kFp8RowBlock;
+  static_assert(kFp8RowBlock % kHalfRows == 0);
 
   // A stage is 128 bytes of every weight row: one slice of FP8, two of FP4.
   static constexpr int kStageRowBytes = 128;
   static constexpr int kMaxSlices = 2;
   static constexpr int kHalfBytes = kHalfRows * kStageRowBytes;
-  static constexpr int kSliceTokenBytes = kMaxTokens * kActivationBlock;
+  static constexpr int kSliceTokenBytes = kMaxTokens * kFp8RowBlock;
   static constexpr int kStageBytes = 2 * kHalfBytes + kMaxSlices * kSliceTokenBytes;
   static_assert(kStageBytes % 1024 == 0 && kSliceTokenBytes % 1024 == 0);
   static constexpr int kScaleSlots =
@@ -75,7 +75,7 @@ struct GroupMemory {
   alignas(16) __nv_bfloat16 results[Shape::kMaxTokens * Shape::kPitch];
   // Where there are scale warps. Of a stage's FP4 rows and groups, the table's place in bytes; of an item's rows, the largest scale
   // (in its first stage).
-  alignas(8) std::uint8_t table_offsets[Shape::kScaleStages][2 * Shape::kHalfRows][2 * kActivationBlock / 32];
+  alignas(8) std::uint8_t table_offsets[Shape::kScaleStages][2 * Shape::kHalfRows][2 * kFp8RowBlock / 32];
   std::uint8_t tops[Shape::kScaleStages][2 * Shape::kHalfRows];
   std::uint64_t full[Shape::kStages];
   std::uint64_t empty[Shape::kStages];
@@ -183,7 +183,7 @@ class Producer {
   template <WeightFormat kFormat>
   __device__ void produce(const ProductItem& item) {
     constexpr int kSlices = kSlicesPerStage<kFormat>;
-    const int num_slices = (item.down ? p_.inner_width : p_.width) / kActivationBlock;
+    const int num_slices = (item.down ? p_.inner_width : p_.width) / kFp8RowBlock;
     const int num_stages = (num_slices + kSlices - 1) / kSlices;
     const Fp8RowMaps& tokens = item.down ? p_.inner_maps : p_.x_maps;
     const TokenBoxes boxes(tokens, item.tile.num_rows);
@@ -192,7 +192,7 @@ class Producer {
     if constexpr (kFormat == WeightFormat::kFp4) prefetch_group_scales(halves, num_slices);
 
     const std::int32_t* ready_flag = p_.blocks_ready + item.tile_index;
-    const int blocks_needed = p_.inner_width / kActivationBlock;
+    const int blocks_needed = p_.inner_width / kFp8RowBlock;
     bool ready = !item.down && dispatched_;
     const auto look = [&] {
       ready = ptx::flag_read(ready_flag) >= blocks_needed;
@@ -246,13 +246,13 @@ class Producer {
       scale_count = (num_tokens + Shape::kScaleBoxTokens - 1) / Shape::kScaleBoxTokens;
     }
     __device__ std::uint32_t slice_bytes() const {
-      return static_cast<std::uint32_t>(count * rows * kActivationBlock + scale_count * Shape::kScaleBoxTokens *
+      return static_cast<std::uint32_t>(count * rows * kFp8RowBlock + scale_count * Shape::kScaleBoxTokens *
                                                                           static_cast<int>(sizeof(float)));
     }
   };
 
   __device__ static void prefetch_group_scales(const ItemMatrix (&halves)[2], int num_slices) {
-    const int row_bytes = num_slices * (kActivationBlock / 32);
+    const int row_bytes = num_slices * (kFp8RowBlock / 32);
 #pragma unroll
     for (const ItemMatrix& half : halves) {
       const int rows = min(Shape::kHalfRows, half.num_rows - half.row);
@@ -280,8 +280,8 @@ class Producer {
       const int block = stage * kSlices + slice;
       std::uint8_t* to = stages_[slot] + 2 * Shape::kHalfBytes + slice * Shape::kSliceTokenBytes;
       for (int box = 0; box < boxes.count; ++box) {
-        ptx::tma_load(to + box * boxes.rows * kActivationBlock, *boxes.codes, &group_.full[slot],
-                      block * kActivationBlock, item.tile.first_row + box * boxes.rows);
+        ptx::tma_load(to + box * boxes.rows * kFp8RowBlock, *boxes.codes, &group_.full[slot],
+                      block * kFp8RowBlock, item.tile.first_row + box * boxes.rows);
       }
       for (int box = 0; box < boxes.scale_count; ++box) {
         ptx::tma_load(&group_.token_scales[slot][slice][box * Shape::kScaleBoxTokens], *boxes.scales,

@@ -117,7 +117,7 @@ class Consumer {
     constexpr int kSteps = kSlices * Shape::kBlocks;
     constexpr int kInstructions = 4;           // of 32 inputs, in a slice
     constexpr int kInstructionStep = 32 / 16;  // in the descriptor's units of 16 bytes
-    const int num_slices = (item.down ? p_.inner_width : p_.width) / kActivationBlock;
+    const int num_slices = (item.down ? p_.inner_width : p_.width) / kFp8RowBlock;
     const int num_stages = (num_slices + kSlices - 1) / kSlices;
     const ItemMatrix halves[2] = {item_matrix<Shape>(p_, item, 0), item_matrix<Shape>(p_, item, 1)};
     WeightScales<Shape, kFormat> scales(group_, halves, row_in_half_, num_slices);
@@ -257,7 +257,7 @@ class Consumer {
 
   /// Quantises the blocks of 128 that this item completes, and says so.
   __device__ void finish_inner(const ProductItem& item) {
-    const int block = item.row / kActivationBlock;
+    const int block = item.row / kFp8RowBlock;
     if constexpr (Shape::kWholeBlocks) {
       quantise_inner(item, block, [&](int token, int column) {
         return *reinterpret_cast<const uint2*>(group_.results + token * Shape::kPitch + column);
@@ -267,15 +267,15 @@ class Consumer {
       group_barrier();
       if (thread_ == 0) {
         const int before =
-            ptx::flag_fetch_add(p_.parts_done + item.tile_index * (p_.inner_width / kActivationBlock) + block, 1);
-        group_.completes_block = before == kActivationBlock / Shape::kHalfRows - 1 ? 1 : 0;
+            ptx::flag_fetch_add(p_.parts_done + item.tile_index * (p_.inner_width / kFp8RowBlock) + block, 1);
+        group_.completes_block = before == kFp8RowBlock / Shape::kHalfRows - 1 ? 1 : 0;
       }
       group_barrier();
       if (group_.completes_block == 0) return;
       quantise_inner(item, block, [&](int token, int column) {
         return __ldcg(reinterpret_cast<const uint2*>(
             p_.inner_bf16 + static_cast<std::int64_t>(item.tile.first_row + token) * p_.inner_width +
-            block * kActivationBlock + column));
+            block * kFp8RowBlock + column));
       });
     }
     ptx::fence_proxy_async_all();
@@ -294,7 +294,7 @@ class Consumer {
       const Fp8Piece<4> piece = quantise_fp8_block(values);
       const std::int64_t row = item.tile.first_row + token;
       reinterpret_cast<std::uint32_t*>(p_.inner.codes + row * p_.inner_width +
-                                       block * kActivationBlock)[product_word(lane)] = piece.codes[0];
+                                       block * kFp8RowBlock)[product_word(lane)] = piece.codes[0];
       if (lane == 0) p_.inner.scales[block * p_.inner.scale_stride + row] = piece.scale;
     }
   }

@@ -14,7 +14,6 @@
 #include "cuda/ptx/wgmma.h"
 #include "cuda/ptx/wgmma_e4m3.h"
 #include "cuda/warp_reduce.cuh"
-#include "numeric/block_scale.h"
 #include "ops/experts/sm90/expert_fragments.cuh"
 #include "tensor/fp8_rows.h"
 
@@ -24,7 +23,7 @@ inline constexpr int kProductColumns = 8;
 inline constexpr int kPieceRows = 32;  ///< of a half
 inline constexpr int kGroupThreads = 128;
 inline constexpr int kChunkBytes = 16;
-inline constexpr int kSliceChunks = kActivationBlock / kChunkBytes;
+inline constexpr int kSliceChunks = kFp8RowBlock / kChunkBytes;
 
 // A stage of the ring is 128 bytes of a row: one slice of FP8, two of FP4.
 inline constexpr int kStageBytes = 128;
@@ -48,7 +47,7 @@ struct WeightRow {
 
 template <WeightFormat kFormat>
 __device__ WeightRow expert_row(const ExpertRows& matrix, int expert, int row, int num_inputs, bool valid) {
-  const int num_slices = num_inputs / kActivationBlock;
+  const int num_slices = num_inputs / kFp8RowBlock;
   if constexpr (kFormat == WeightFormat::kFp4) {
     return {matrix.codes + expert * matrix.code_distance + static_cast<std::int64_t>(row) * (num_inputs / 2),
             static_cast<const std::uint8_t*>(matrix.scales) + expert * matrix.scale_distance +
@@ -57,7 +56,7 @@ __device__ WeightRow expert_row(const ExpertRows& matrix, int expert, int row, i
   } else {
     return {matrix.codes + expert * matrix.code_distance + static_cast<std::int64_t>(row) * num_inputs,
             static_cast<const float*>(matrix.scales) + expert * matrix.scale_distance +
-                static_cast<std::int64_t>(row / kActivationBlock) * num_slices,
+                static_cast<std::int64_t>(row / kFp8RowBlock) * num_slices,
             valid};
   }
 }
@@ -162,7 +161,7 @@ class RowProduct {
 
   /// Starts the weights' way.
   __device__ void begin(const WeightRow (&rows)[2], int num_inputs) {
-    num_slices_ = num_inputs / kActivationBlock;
+    num_slices_ = num_inputs / kFp8RowBlock;
     num_stages_ = (num_slices_ + kSlices - 1) / kSlices;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {

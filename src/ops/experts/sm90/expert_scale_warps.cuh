@@ -48,7 +48,7 @@ class ScaleWriter {
 
   template <WeightFormat kFormat>
   __device__ void produce(const ProductItem& item) {
-    const int num_slices = (item.down ? p_.inner_width : p_.width) / kActivationBlock;
+    const int num_slices = (item.down ? p_.inner_width : p_.width) / kFp8RowBlock;
     if constexpr (kFormat == WeightFormat::kFp4) {
       write_offsets(item, num_slices);
     } else {

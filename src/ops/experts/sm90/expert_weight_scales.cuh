@@ -135,7 +135,7 @@ class WeightScales<Shape, WeightFormat::kFp8, kPrepared> {
       const int row = min(halves[half].row, halves[half].num_rows - 1);
       base_[half] = static_cast<const float*>(halves[half].matrix->scales) +
                     halves[half].expert * halves[half].matrix->scale_distance +
-                    static_cast<std::int64_t>(row / kActivationBlock) * num_slices;
+                    static_cast<std::int64_t>(row / kFp8RowBlock) * num_slices;
       next_[half] = base_[half][0];
     }
   }

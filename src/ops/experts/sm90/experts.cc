@@ -3,7 +3,6 @@
 
 #include "base/check.h"
 #include "cuda/tensor_map.h"
-#include "numeric/block_scale.h"
 #include "ops/experts/sm90/expert_dispatch.h"
 #include "ops/experts/sm90/expert_one_token.h"
 #include "ops/experts/sm90/expert_products.h"
@@ -16,6 +15,7 @@ namespace {
 
 constexpr std::int64_t kMostFewTokens = 64;
 constexpr std::int64_t kMostFewVisits = 512;
+constexpr int kBlock = 128;          // values that share an activation scale
 constexpr int kStageRowBytes = 128;  // of a weight row, in one box
 
 const ProductVariant& variant_for(std::int64_t num_tokens, std::int64_t num_selected) {
@@ -55,7 +55,7 @@ template <class Source>
 Fp8Rows lay_out_rows(Source& source, std::int64_t num_rows, std::int64_t width) {
   const std::int64_t stride = (num_rows + 3) / 4 * 4;
   return {.codes = source.template allocate<std::uint8_t>(num_rows * width),
-          .scales = source.template allocate<float>(width / kActivationBlock * stride),
+          .scales = source.template allocate<float>(width / kBlock * stride),
           .scale_stride = stride};
 }
 
@@ -64,7 +64,7 @@ template <class Source>
 ExpertScratch lay_out_quantised(Source& source, const DispatchExtents& extents, std::int64_t width,
                                 std::int64_t inner_width) {
   const bool whole_blocks = variant_for(extents.num_tokens, extents.num_selected).whole_blocks;
-  const std::int64_t counters_per_tile = 1 + (whole_blocks ? 0 : inner_width / kActivationBlock);
+  const std::int64_t counters_per_tile = 1 + (whole_blocks ? 0 : inner_width / kBlock);
   return {
       .plan = lay_out_plan(source, extents, extents.max_tiles() * counters_per_tile),
       .rows = lay_out_rows(source, extents.num_rows(), width),
@@ -119,12 +119,12 @@ Fp8RowMaps describe(const Fp8Rows& rows, std::int64_t num_rows, std::int64_t wid
                     const ProductVariant& variant) {
   constexpr std::int64_t kScaleBytes = sizeof(float);
   const auto codes = [&](int box_tokens) {
-    return make_tensor_map(rows.codes, num_rows, width, width, box_tokens, kActivationBlock, TileSwizzle::k128B);
+    return make_tensor_map(rows.codes, num_rows, width, width, box_tokens, kBlock, TileSwizzle::k128B);
   };
   return {.codes = codes(variant.box_tokens),
           .small_codes = codes(variant.small_box_tokens),
           .scales = make_tensor_map(
-              rows.scales, width / kActivationBlock, rows.scale_stride * kScaleBytes, rows.scale_stride * kScaleBytes,
+              rows.scales, width / kBlock, rows.scale_stride * kScaleBytes, rows.scale_stride * kScaleBytes,
               1, variant.scale_box_tokens * static_cast<int>(kScaleBytes), TileSwizzle::kNone)};
 }
 
@@ -189,8 +189,8 @@ void experts(const ExpertsArgs& args, CudaContext& context) {
   const ExpertWeights& first = args.routed[0];
   const std::int64_t width = first.w1.cols, inner_width = first.w1.rows;
   BALEEN_CHECK_EQ(args.x.extent(1), width);
-  BALEEN_CHECK_EQ(width % kActivationBlock, 0);
-  BALEEN_CHECK_EQ(inner_width % kActivationBlock, 0);
+  BALEEN_CHECK_EQ(width % kBlock, 0);
+  BALEEN_CHECK_EQ(inner_width % kBlock, 0);
   check_expert(first, first.w1.format, width, inner_width);
 
   const ScratchScope scope(context.scratch);

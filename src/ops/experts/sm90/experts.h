@@ -9,7 +9,7 @@
 namespace baleen::sm90 {
 
 /// Weights of all experts are laid out evenly: expert e's w1 starts e times the distance between those of experts 0 and 1
-/// behind expert 0's, and so w2, w3 and the scales.
+/// behind expert 0's, and so w2, w3 and the scales. An id of -1 is of a padding row and visits nobody.
 void experts(const ExpertsArgs& args, CudaContext& context);
 /// Enough for any number of rows up to `num_rows` and any format of weights.
 [[nodiscard]] std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,
