@@ -190,9 +190,7 @@ bool Engine::reserve(SequenceId sequence, std::int64_t num_tokens) {
 void Engine::truncate(SequenceId sequence, std::int64_t length) { sequences_.truncate(sequence, length); }
 
 void Engine::share(SequenceId sequence) { sequences_.share(sequence); }
-void Engine::close(SequenceId sequence, bool keep) {
-  sequences_.close(sequence, keep);
-}
+void Engine::close(SequenceId sequence, bool keep) { sequences_.close(sequence, keep); }
 
 CacheUse Engine::cache_use() const { return sequences_.cache_use(); }
 std::vector<RadixNodeSummary> Engine::tree(std::size_t most_nodes) const {

@@ -126,9 +126,9 @@ class Engine final : public StepEngine {
   // Of steps under way.
   struct QueuedPart {
     SequenceId sequence{};
-    std::int64_t begin = 0, end = 0;              ///< positions
+    std::int64_t begin = 0, end = 0;  ///< positions
     std::int64_t first_choice = 0, num_choices = 0;
-    std::optional<std::int64_t> source;           ///< choice of the step before that is its only token
+    std::optional<std::int64_t> source;  ///< choice of the step before that is its only token
   };
   struct QueuedStep {
     std::vector<QueuedPart> parts;

@@ -1,4 +1,5 @@
-// Steps begun ahead: while the host looks at what one step chose, the next runs already, fed on the device with those choices.
+// Steps begun ahead: while the host looks at what one step chose, the next runs already, fed on the device
+// with those choices.
 
 #include <algorithm>
 
@@ -97,12 +98,14 @@ void Engine::lay_out(const QueuedStep& step) {
     if (!sequences_.contains(part.sequence)) continue;
     const auto first_row = std::ssize(tokens_);
     const std::int64_t num_tokens = part.end - part.begin;
-    const auto tokens = sequences_.tokens(part.sequence)
-                            .subspan(static_cast<std::size_t>(part.begin), static_cast<std::size_t>(num_tokens));
+    const auto tokens =
+        sequences_.tokens(part.sequence)
+            .subspan(static_cast<std::size_t>(part.begin), static_cast<std::size_t>(num_tokens));
     tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
     slices_.push_back(sequences_.slice(part.sequence, first_row, num_tokens));
     slices_.back().start = part.begin;
-    for (std::int64_t i = num_tokens - part.num_choices; i < num_tokens; ++i) wanted_rows_.push_back(first_row + i);
+    for (std::int64_t i = num_tokens - part.num_choices; i < num_tokens; ++i)
+      wanted_rows_.push_back(first_row + i);
   }
 }
 

@@ -78,8 +78,8 @@ class SequenceTable {
   void extend(SequenceId id, std::span<const TokenId> tokens);
   /// The token at `position`, not settled yet, is `token`.
   void name(SequenceId id, std::int64_t position, TokenId token);
-  /// All positions before `length` were computed and their tokens are known: they may be shared and archived, and pages
-  /// behind their window are freed.
+  /// All positions before `length` were computed and their tokens are known: they may be shared and archived,
+  /// and pages behind their window are freed.
   void settle(SequenceId id, std::int64_t length);
   /// As StepEngine::truncate. Not below what was shared or found.
   void truncate(SequenceId id, std::int64_t length);

@@ -46,8 +46,8 @@ class TextStream {
   std::string text_;
 };
 
-/// Feeds tokens and draws the next: by the engine where it chooses and nothing else needs the logits, else from them.
-/// An engine that runs ahead is fed the next token before it is looked at here.
+/// Feeds tokens and draws the next: by the engine where it chooses and nothing else needs the logits, else
+/// from them. An engine that runs ahead is fed the next token before it is looked at here.
 class NextToken {
  public:
   NextToken(Engine& engine, SequenceId sequence, Sampler& sampler)

@@ -40,7 +40,8 @@ std::int64_t CacheGeometry::kept_tokens() const {
 
 std::int64_t CacheGeometry::state_bytes(std::int64_t block) const {
   if (!this->block(block).compresses()) return 0;
-  const std::int64_t width = main_state_width(block) + (this->block(block).has_index_keys ? index_state_width(block) : 0);
+  const std::int64_t width =
+      main_state_width(block) + (this->block(block).has_index_keys ? index_state_width(block) : 0);
   return 2 * ring_rows(block) * width * std::int64_t{sizeof(float)};
 }
 
@@ -54,7 +55,8 @@ double CacheGeometry::bytes_per_token() const {
   double bytes = 0;
   for (std::int64_t block = 0; block < num_blocks(); ++block) {
     if (this->block(block).ratio == 0) continue;
-    const std::int64_t entry = latent.row_bytes() + (this->block(block).has_index_keys ? index_key.row_bytes() : 0);
+    const std::int64_t entry =
+        latent.row_bytes() + (this->block(block).has_index_keys ? index_key.row_bytes() : 0);
     bytes += static_cast<double>(entry) / this->block(block).ratio;
   }
   return bytes;

@@ -38,14 +38,16 @@ struct CacheGeometry {
   bool shares_prefixes = false;
 
   [[nodiscard]] std::int64_t num_blocks() const { return static_cast<std::int64_t>(blocks.size()); }
-  [[nodiscard]] const BlockCache& block(std::int64_t block) const { return blocks[static_cast<std::size_t>(block)]; }
+  [[nodiscard]] const BlockCache& block(std::int64_t block) const {
+    return blocks[static_cast<std::size_t>(block)];
+  }
 
   /// Entries of `block` in a page: 64, 2, or 0 in the released models.
   [[nodiscard]] int entries_per_page(std::int64_t block) const {
     return this->block(block).ratio == 0 ? 0 : static_cast<int>(kPageTokens / this->block(block).ratio);
   }
-  /// Rows a compressor ring keeps: those of the open entry, of the one before it where entries overlap, and what may be
-  /// taken back.
+  /// Rows a compressor ring keeps: those of the open entry, of the one before it where entries overlap, and
+  /// what may be taken back.
   [[nodiscard]] std::int64_t ring_rows(std::int64_t block) const;
   /// Floats of the kv (or gate) part of one ring row.
   [[nodiscard]] std::int64_t main_state_width(std::int64_t block) const {

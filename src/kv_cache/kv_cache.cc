@@ -63,7 +63,8 @@ KvCache::KvCache(CacheGeometry geometry, CacheCapacity capacity, Memory& memory)
     }
     if (!kept.has_index_keys || !kept.compresses()) continue;
     begin.index_state = in_slot;
-    in_slot += 2 * geometry_.ring_rows(block) * geometry_.index_state_width(block) * std::int64_t{sizeof(float)};
+    in_slot +=
+        2 * geometry_.ring_rows(block) * geometry_.index_state_width(block) * std::int64_t{sizeof(float)};
   }
   states_begin_ = offset;
   BALEEN_CHECK_EQ(in_slot, geometry_.state_slot_bytes());

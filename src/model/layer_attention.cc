@@ -47,14 +47,16 @@ AttentionShape attention_of(const ModelConfig& config, std::int64_t block) {
 
 std::string why_not_runnable(const AttentionShape& shape) {
   if (shape.ratio == 1) {
-    return "attention over every position's own row (ratio 1, as DeepSeek-V3.2 has): the operations select from compressed "
+    return "attention over every position's own row (ratio 1, as DeepSeek-V3.2 has): the operations select "
+           "from compressed "
            "entries; expected 0, 4 or 128";
   }
   if (shape.ratio != 0 && shape.ratio != kFineRatio && shape.ratio != kCoarseRatio) {
     return fmt::format("expected 0, 4 or 128, found {}", shape.ratio);
   }
   if (shape.window_tokens != kWindowTokens) {
-    return fmt::format("a window of {} positions; the operations have one of {}", shape.window_tokens, kWindowTokens);
+    return fmt::format("a window of {} positions; the operations have one of {}", shape.window_tokens,
+                       kWindowTokens);
   }
   if (shape.indexed && shape.index_dim != kIndexDim) {
     return fmt::format("indexer keys of {} values; the operations have {}", shape.index_dim, kIndexDim);

@@ -1,11 +1,13 @@
-/// The attention of one layer as a value: all that cache, weights, operations, inspection and simulation need to know of it.
-/// Computed from the config here and nowhere else.                        (source: forward-pass specification 4)
+/// The attention of one layer as a value: all that cache, weights, operations, inspection and simulation need
+/// to know of it. Computed from the config here and nowhere else.                        (source:
+/// forward-pass specification 4)
 ///
 ///     ratio r = 0         a query sees the raw rows of its window alone
-///     r > 0               also entries, each pooled from r positions; entry j is complete with position r (j + 1) - 1
-///     r = 1               an entry is a position's own row: attention over all positions, as DeepSeek-V3.2 has
+/// r > 0               also entries, each pooled from r positions; entry j is complete with position r (j +
+/// 1) - 1
+/// r = 1               an entry is a position's own row: attention over all positions, as DeepSeek-V3.2 has
 ///     overlaps            an entry pools the r positions before its own as well, through separate columns
-///     indexed             an indexer scores all entries, and a query sees the top_k best; otherwise all of them
+/// indexed             an indexer scores all entries, and a query sees the top_k best; otherwise all of them
 #pragma once
 
 #include <cstdint>
@@ -40,7 +42,7 @@ struct AttentionShape {
   std::int64_t top_k = 0;  ///< where indexed
 
   std::int64_t num_heads = 0, head_dim = 0;
-  std::int64_t rope_dim = 0;  ///< the last dims of a head and of an indexer key
+  std::int64_t rope_dim = 0;                    ///< the last dims of a head and of an indexer key
   std::int64_t index_heads = 0, index_dim = 0;  ///< where indexed
   LatentLayout layout = LatentLayout::kV4;
   RopeKind rope = RopeKind::kPlain;
@@ -52,7 +54,9 @@ struct AttentionShape {
   /// Whether entries are pooled, and so a compressor has weights and rings.
   [[nodiscard]] bool compresses() const { return ratio > 1; }
   /// Columns of a compressor whose entries are `width` wide.
-  [[nodiscard]] std::int64_t compressor_columns(std::int64_t width) const { return overlaps ? 2 * width : width; }
+  [[nodiscard]] std::int64_t compressor_columns(std::int64_t width) const {
+    return overlaps ? 2 * width : width;
+  }
   /// Entries of a sequence of `num_positions`.
   [[nodiscard]] std::int64_t num_entries(std::int64_t num_positions) const {
     return has_entries() ? num_positions / ratio : 0;

@@ -36,8 +36,8 @@ std::string_view split_name(TensorSplit split) {
   return "?";
 }
 
-std::vector<std::int64_t> rank_shape(std::vector<std::int64_t> shape, TensorSplit split, const RankShare& share,
-                                     std::int64_t num_groups) {
+std::vector<std::int64_t> rank_shape(std::vector<std::int64_t> shape, TensorSplit split,
+                                     const RankShare& share, std::int64_t num_groups) {
   const std::int64_t group_parts = std::min(share.tp, num_groups);
   switch (split) {
     case TensorSplit::kReplicated:

@@ -1,4 +1,5 @@
-/// How a tensor splits over ranks, and one rank's share of a model.                    (source: parallel MoE 2, 12)
+/// How a tensor splits over ranks, and one rank's share of a model.                    (source: parallel MoE
+/// 2, 12)
 #pragma once
 
 #include <cstdint>
@@ -9,15 +10,16 @@ namespace baleen {
 
 /// Which extent of a tensor is divided, and by what. "Rows" are outputs, "columns" inputs.
 enum class TensorSplit : std::uint8_t {
-  kReplicated,     ///< whole on every rank
-  kHeads,          ///< rows by attention head, over tp
-  kOutputGroups,   ///< [G R_o, H c / G]: rows by group of heads, over tp; with more ranks than groups, a group's columns too
+  kReplicated,  ///< whole on every rank
+  kHeads,       ///< rows by attention head, over tp
+  /// [G R_o, H c / G]: rows by group of heads, over tp; with more ranks than groups, a group's columns too.
+  kOutputGroups,
   kGroupColumns,   ///< [d, G R_o]: columns by group of heads, over tp
   kVocabulary,     ///< rows by token, over lm_head_tp; the last rank may have fewer
   kSharedRows,     ///< rows of the shared expert's inner width, over shared_tp
   kSharedColumns,  ///< columns of it
-  kExpertRows,     ///< by expert over the ranks that hold experts; rows of an expert's inner width over moe_tp
-  kExpertColumns   ///< the same with columns
+  kExpertRows,    ///< by expert over the ranks that hold experts; rows of an expert's inner width over moe_tp
+  kExpertColumns  ///< the same with columns
 };
 
 [[nodiscard]] std::string_view split_name(TensorSplit split);
@@ -39,8 +41,8 @@ struct RankShare {
   bool operator==(const RankShare&) const = default;
 };
 
-/// A rank's part of a tensor [rows, columns...] or [rows] with `num_groups` groups of heads. The extents divide, but for the
-/// vocabulary's.
+/// A rank's part of a tensor [rows, columns...] or [rows] with `num_groups` groups of heads. The extents
+/// divide, but for the vocabulary's.
 [[nodiscard]] std::vector<std::int64_t> rank_shape(std::vector<std::int64_t> shape, TensorSplit split,
                                                    const RankShare& share, std::int64_t num_groups);
 

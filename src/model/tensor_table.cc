@@ -50,14 +50,14 @@ class TableBuilder {
 
   void reserve() {
     constexpr std::int64_t kMostBesideExperts = 40;  // a ratio-4 layer has 25, the MTP block 27
-    table_.reserve(
-        static_cast<std::size_t>(c_.num_blocks() * (kMostBesideExperts + 3 * num_experts_)));
+    table_.reserve(static_cast<std::size_t>(c_.num_blocks() * (kMostBesideExperts + 3 * num_experts_)));
   }
 
   void add(std::string_view name, Shape shape, Storage storage, TensorRole role,
            TensorSplit split = TensorSplit::kReplicated) {
     table_.push_back({fmt::format("{}{}", prefix_, name),
-                      rank_shape(std::move(shape), split, share_, c_.o_groups), storage, role, block_, split});
+                      rank_shape(std::move(shape), split, share_, c_.o_groups), storage, role, block_,
+                      split});
   }
   void add_norm(std::string_view name, std::int64_t width, TensorRole role = TensorRole::kNorm) {
     add(fmt::format("{}.weight", name), {width}, Storage::kBf16, role);
@@ -104,12 +104,14 @@ class TableBuilder {
       add("attn.indexer.wq_b", {c_.index_q_dim(), c_.q_lora_rank}, Storage::kDense, TensorRole::kIndexer);
       add("attn.indexer.weights_proj.weight", {c_.index_n_heads, c_.hidden_size}, Storage::kBf16,
           TensorRole::kIndexer);
-      if (shape.compresses()) add_compressor("attn.indexer.compressor", shape, c_.index_head_dim, TensorRole::kIndexer);
+      if (shape.compresses())
+        add_compressor("attn.indexer.compressor", shape, c_.index_head_dim, TensorRole::kIndexer);
     }
   }
 
   /// Where entries overlap, a token serves its own entry and the next one, with separate columns for each.
-  void add_compressor(std::string_view name, const AttentionShape& shape, std::int64_t width, TensorRole role) {
+  void add_compressor(std::string_view name, const AttentionShape& shape, std::int64_t width,
+                      TensorRole role) {
     const std::int64_t columns = shape.compressor_columns(width);
     add(fmt::format("{}.ape", name), {shape.ratio, columns}, Storage::kF32, role);
     add(fmt::format("{}.wkv.weight", name), {columns, c_.hidden_size}, Storage::kBf16, role);
@@ -132,7 +134,8 @@ class TableBuilder {
     }
   }
 
-  void add_swiglu(std::string_view name, Storage storage, TensorRole role, TensorSplit rows, TensorSplit columns) {
+  void add_swiglu(std::string_view name, Storage storage, TensorRole role, TensorSplit rows,
+                  TensorSplit columns) {
     add(fmt::format("{}.w1", name), {c_.moe_intermediate_size, c_.hidden_size}, storage, role, rows);
     add(fmt::format("{}.w2", name), {c_.hidden_size, c_.moe_intermediate_size}, storage, role, columns);
     add(fmt::format("{}.w3", name), {c_.moe_intermediate_size, c_.hidden_size}, storage, role, rows);

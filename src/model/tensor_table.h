@@ -1,7 +1,7 @@
-/// Every tensor of a model, derived from its config: the one place that knows the released names, the shapes, how they are
-/// stored and how they split over ranks. The checkpoint's check, binding, device copies, `inspect`, the memory plan and the
-/// simulator's ranks all read it.
-/// (source: checkpoint specification, "Tensor table")
+/// Every tensor of a model, derived from its config: the one place that knows the released names, the shapes,
+/// how they are stored and how they split over ranks. The checkpoint's check, binding, device copies,
+/// `inspect`, the memory plan and the simulator's ranks all read it. (source: checkpoint specification,
+/// "Tensor table")
 #pragma once
 
 #include <cstdint>
@@ -67,8 +67,8 @@ struct StorageFormats {
 /// In the order of a forward pass: embedding, layers, head, MTP blocks.
 [[nodiscard]] std::vector<TensorSpec> tensor_table(const ModelConfig& config);
 
-/// The same of one rank, with its shapes. Of a block's routed experts, which are all alike, the first stands for
-/// `share.num_experts`.
+/// The same of one rank, with its shapes. Of a block's routed experts, which are all alike, the first stands
+/// for `share.num_experts`.
 [[nodiscard]] std::vector<TensorSpec> rank_table(const ModelConfig& config, const RankShare& share);
 
 /// "layers.3." or "mtp.0."

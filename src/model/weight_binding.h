@@ -1,4 +1,5 @@
-/// Where the forward pass wants each tensor of the table: the one place that knows both the names and the tree.
+/// Where the forward pass wants each tensor of the table: the one place that knows both the names and the
+/// tree.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,7 @@ class WeightSource {
 };
 
 /// The tree of a rank's share of a model.
-[[nodiscard]] WeightTree bind_weights(const ModelConfig& config, const RankShare& share, WeightSource& source);
+[[nodiscard]] WeightTree bind_weights(const ModelConfig& config, const RankShare& share,
+                                      WeightSource& source);
 
 }  // namespace baleen

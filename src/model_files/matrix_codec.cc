@@ -15,7 +15,6 @@
 namespace baleen {
 namespace {
 
-
 std::array<float, 256> make_e4m3_table() {
   std::array<float, 256> table{};
   for (std::size_t code = 0; code < table.size(); ++code)

@@ -7,8 +7,8 @@
 
 namespace baleen {
 
-/// Times in seconds, of one clock. A step that has ended counts as under way until it is collected, so on a device that
-/// runs beside the host idle time between two queued steps is not seen here.
+/// Times in seconds, of one clock. A step that has ended counts as under way until it is collected, so on a
+/// device that runs beside the host idle time between two queued steps is not seen here.
 class EngineTime {
  public:
   explicit EngineTime(SchedulerStats& stats) : stats_(stats) {}

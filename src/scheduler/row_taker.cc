@@ -15,7 +15,8 @@ void RowTaker::take(Job& job, const StepPart& part, const PartRows& rows) {
   // A step with d drafts samples up to d + 1 tokens.
   job.most_drafts = std::min(most_drafts_, job.reply->tokens_left() - 1);
   const std::int64_t seen = std::ssize(job.tokens) - 1;
-  if (!part.drafts.tokens.empty() && engine_.length(*job.sequence) > seen) engine_.truncate(*job.sequence, seen);
+  if (!part.drafts.tokens.empty() && engine_.length(*job.sequence) > seen)
+    engine_.truncate(*job.sequence, seen);
 
   if (const auto end = job.reply->end()) return board_.end(job, *end, "", /*keep=*/true);
   job.publish(/*last=*/false);

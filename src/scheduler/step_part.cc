@@ -29,7 +29,7 @@ bool StepPart::let_engine_choose(const Job& job) {
 }
 
 StepInput StepPart::input() const {
-  const WantedLogits wanted = !wants_row               ? WantedLogits::kNone
+  const WantedLogits wanted = !wants_row              ? WantedLogits::kNone
                               : drafts.tokens.empty() ? WantedLogits::kLast
                                                       : WantedLogits::kAll;
   return {.sequence = sequence, .tokens = fed, .wanted = wanted, .draws = draws, .wants_mtp_logits = false};

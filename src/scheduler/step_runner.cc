@@ -29,7 +29,8 @@ void StepRunner::run() {
 StepRunner::Parts StepRunner::parts_of(std::span<const PlannedPart> plan) const {
   Parts parts;
   for (const PlannedPart& part : plan) {
-    parts.emplace_back(static_cast<Job&>(*part.contender), part.share, engine_.length(*part.contender->sequence));
+    parts.emplace_back(static_cast<Job&>(*part.contender), part.share,
+                       engine_.length(*part.contender->sequence));
   }
   return parts;
 }
@@ -102,7 +103,8 @@ void StepRunner::take(Parts& parts, const Result<StepOutput>& output) {
     if (output) {
       taker_.take(*job, part, rows);
     } else {
-      // What could be wrong with one request alone was refused before; what is left spoils every sequence of the step.
+      // What could be wrong with one request alone was refused before; what is left spoils every sequence of
+      // the step.
       board_.end_failed(*job, output.error());
     }
   }

@@ -1,14 +1,15 @@
 /// Steps of the running jobs: plan, draft, run the engine, take what it gives.
 ///
-/// Where the engine runs ahead, the next step is planned and begun while one is under way. What it needs of the one before
-/// are tokens that the device chooses; it goes ahead if nothing on the host decides any of them (masks, penalties,
-/// logprobs, drafts) and there is room without taking any from running jobs.
+/// Where the engine runs ahead, the next step is planned and begun while one is under way. What it needs of
+/// the one before are tokens that the device chooses; it goes ahead if nothing on the host decides any of
+/// them (masks, penalties, logprobs, drafts) and there is room without taking any from running jobs.
 ///
 ///     turn k        plan n+1, queue it        collect n, publish its tokens
 ///     device    ... step n ....................│ step n+1 ...
 ///
-/// A reply that ends with a token of step n then has a row too many in step n+1. Its sequence is closed as it was before
-/// that row, and the row's token is dropped: a result counts only while its job runs on the sequence that it was for.
+/// A reply that ends with a token of step n then has a row too many in step n+1. Its sequence is closed as it
+/// was before that row, and the row's token is dropped: a result counts only while its job runs on the
+/// sequence that it was for.
 #pragma once
 
 #include <cstdint>

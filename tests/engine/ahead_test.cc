@@ -100,7 +100,8 @@ TEST(Ahead, SequencesMayJoinLeaveAndGoOnSideBySide) {
   const std::vector<TokenId> prompt = test::random_tokens(30, kVocab, 3);
   const auto alone = [&](std::size_t length, std::size_t count) {
     const SequenceId id = *engine.open({});
-    std::vector<TokenId> tokens{best(test::step(engine, id, std::span(prompt).first(length), WantedLogits::kLast))};
+    std::vector<TokenId> tokens{
+        best(test::step(engine, id, std::span(prompt).first(length), WantedLogits::kLast))};
     while (tokens.size() < count) {
       tokens.push_back(best(test::step(engine, id, std::span(tokens).last(1), WantedLogits::kLast)));
     }
@@ -122,7 +123,9 @@ TEST(Ahead, SequencesMayJoinLeaveAndGoOnSideBySide) {
     for (std::size_t i = 0; i < receivers.size(); ++i) receivers[i]->push_back(output.value().chosen[i]);
   };
   const auto part = [](SequenceId id, std::span<const TokenId> tokens, WantedLogits wanted,
-                       std::span<const SampleRow> draws) { return StepInput{id, tokens, wanted, draws}; };
+                       std::span<const SampleRow> draws) {
+    return StepInput{id, tokens, wanted, draws};
+  };
   const std::vector first{part(a, std::span(prompt).first(20), WantedLogits::kLast, draw),
                           part(b, std::span(prompt).first(11), WantedLogits::kNone, {})};
   ASSERT_FALSE(engine.queue(first));
@@ -130,7 +133,8 @@ TEST(Ahead, SequencesMayJoinLeaveAndGoOnSideBySide) {
                            part(a, go_on, WantedLogits::kLast, draw)};
   ASSERT_FALSE(engine.queue(second));
   collect({&got_a});
-  const std::vector third{part(a, go_on, WantedLogits::kLast, draw), part(b, go_on, WantedLogits::kLast, draw)};
+  const std::vector third{part(a, go_on, WantedLogits::kLast, draw),
+                          part(b, go_on, WantedLogits::kLast, draw)};
   ASSERT_FALSE(engine.queue(third));
   collect({&got_b, &got_a});
   engine.close(b, true);
@@ -158,7 +162,8 @@ TEST(Ahead, OneStepMayChooseForSomeAndHaveLogitsOfOthers) {
   engine.close(a, false);
   engine.close(b, false);
   const SequenceId again = *engine.open({});
-  EXPECT_SAME_BITS(values(test::step(engine, again, std::span(prompt).first(20), WantedLogits::kLast).logits), of_a);
+  EXPECT_SAME_BITS(values(test::step(engine, again, std::span(prompt).first(20), WantedLogits::kLast).logits),
+                   of_a);
   engine.close(again, false);
   EXPECT_EQ(best(test::step(engine, *engine.open({}), prompt, WantedLogits::kLast)), of_b);
 }

@@ -47,11 +47,14 @@ TEST(MemoryPlan, DefaultsAreTheModelsContextForOneSequence) {
 
 TEST(EngineLimits, AGpuChoosesTokensAndRunsAheadUnlessTheMtpBlockLooksAtThem) {
   const ModelConfig config = preset_config("flash");
-  const auto limits = [&](const EngineOptions& options) { return engine_limits(config, resolved(options, config)); };
+  const auto limits = [&](const EngineOptions& options) {
+    return engine_limits(config, resolved(options, config));
+  };
   const DeviceChoice gpu{DeviceKind::kCuda, 0};
   EXPECT_TRUE(limits({.device = gpu}).chooses);
   EXPECT_TRUE(limits({.device = gpu}).runs_ahead);
-  EXPECT_TRUE(limits({.device = gpu, .prefix_cache = true, .disk = DiskCacheOptions{.folder = "pages"}}).runs_ahead);
+  EXPECT_TRUE(
+      limits({.device = gpu, .prefix_cache = true, .disk = DiskCacheOptions{.folder = "pages"}}).runs_ahead);
   EXPECT_FALSE(limits({.device = gpu, .mtp = true}).runs_ahead);
   EXPECT_FALSE(limits({.device = gpu, .choose_on_device = false}).runs_ahead);
   EXPECT_FALSE(limits({}).chooses);

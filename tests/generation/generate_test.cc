@@ -212,8 +212,7 @@ TEST_F(Generate, RunsAheadOfTheHostWithTheSameReply) {
       const std::int64_t heard = static_cast<std::int64_t>(request.prompt.size()) + num_tokens++;
       if (ahead.length(sequence) > heard) ++num_ahead;
     };
-    const Generated got =
-        generate(ahead, *tokenizer_, sequence, request, {.on_token = on_token}).value();
+    const Generated got = generate(ahead, *tokenizer_, sequence, request, {.on_token = on_token}).value();
     EXPECT_EQ(got.tokens, want.tokens);
     EXPECT_EQ(got.text, want.text);
     EXPECT_EQ(got.fed_tokens, want.fed_tokens);

@@ -12,7 +12,9 @@ namespace baleen {
 namespace {
 
 CacheGeometry small_geometry(Precision precision) {
-  return {.blocks = {{}, {4, true, true}, {128}, {}}, .latent = {64, 64, precision}, .index_key = {128, precision}};
+  return {.blocks = {{}, {4, true, true}, {128}, {}},
+          .latent = {64, 64, precision},
+          .index_key = {128, precision}};
 }
 
 using Range = std::pair<const std::byte*, const std::byte*>;

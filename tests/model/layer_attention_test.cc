@@ -76,12 +76,14 @@ TEST(LayerAttention, WhatNoOperationHasIsRefusedWithASentence) {
     validate(config, "config.json");
     FAIL() << "not refused";
   } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()),
-              "config.json: \"compress_ratios\", entry 5: attention over every position's own row (ratio 1, as "
-              "DeepSeek-V3.2 has): the operations select from compressed entries; expected 0, 4 or 128");
+    EXPECT_EQ(
+        std::string(error.what()),
+        "config.json: \"compress_ratios\", entry 5: attention over every position's own row (ratio 1, as "
+        "DeepSeek-V3.2 has): the operations select from compressed entries; expected 0, 4 or 128");
   }
   EXPECT_EQ(why_not_runnable({.window_tokens = 128, .ratio = 16}), "expected 0, 4 or 128, found 16");
-  EXPECT_EQ(why_not_runnable({.window_tokens = 64}), "a window of 64 positions; the operations have one of 128");
+  EXPECT_EQ(why_not_runnable({.window_tokens = 64}),
+            "a window of 64 positions; the operations have one of 128");
 }
 
 }  // namespace

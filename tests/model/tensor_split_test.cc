@@ -22,7 +22,8 @@ std::map<std::string, Shape> shapes(const ModelConfig& config, const RankShare& 
 
 TEST(TensorSplit, FlashOverTwoRanks) {
   // 64 heads of 512 in 8 groups, latents of 1,024, 4,096 wide; experts of 2,048.
-  auto of = shapes(preset_config("flash"), {.tp = 2, .lm_head_tp = 2, .shared_tp = 2, .moe_tp = 2, .local_experts = 64});
+  auto of = shapes(preset_config("flash"),
+                   {.tp = 2, .lm_head_tp = 2, .shared_tp = 2, .moe_tp = 2, .local_experts = 64});
   EXPECT_EQ(of["layers.2.attn.attn_sink"], (Shape{32}));
   EXPECT_EQ(of["layers.2.attn.wq_a"], (Shape{1024, 4096}));
   EXPECT_EQ(of["layers.2.attn.wq_b"], (Shape{32 * 512, 1024}));

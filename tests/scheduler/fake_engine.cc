@@ -67,7 +67,8 @@ std::vector<FakeStepPart> FakeEngine::checked_parts(std::span<const StepInput> i
     EXPECT_FALSE(find(input.sequence).spoilt);
     EXPECT_LE(start + count, paging_->reserved(input.sequence)) << "step without reserve";
     for (const TokenId token : input.tokens) {
-      EXPECT_TRUE((token >= 0 && token < kFakeVocab) || (token == kNoToken && count == 1 && !under_way_.empty()));
+      EXPECT_TRUE((token >= 0 && token < kFakeVocab) ||
+                  (token == kNoToken && count == 1 && !under_way_.empty()));
     }
     num_tokens += count;
     num_rows += input.wanted == WantedLogits::kAll ? count : input.wanted == WantedLogits::kLast ? 1 : 0;

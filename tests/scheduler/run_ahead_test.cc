@@ -59,7 +59,8 @@ Outcome run(const std::vector<Request>& requests, bool runs_ahead) {
   SchedulerWorld world({.pools = {.max_draft_tokens = 0}, .max_batch_tokens = 128, .runs_ahead = runs_ahead});
   Outcome outcome;
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    EXPECT_TRUE(world.scheduler.submit(requests[i], std::make_shared<Listener>(i, outcome.events)).has_value());
+    EXPECT_TRUE(
+        world.scheduler.submit(requests[i], std::make_shared<Listener>(i, outcome.events)).has_value());
   }
   world.finish();
   world.expect_everything_came_back();
@@ -102,7 +103,8 @@ SchedulerStats timed_run(bool runs_ahead, const SamplingParams& sampling = {.tem
     return std::string();
   };
   for (std::uint64_t i = 0; i < 4; ++i) {
-    const auto reply = world.submit({.prompt = prompt_of(5, i), .sampling = sampling, .max_tokens = 50}).reply;
+    const auto reply =
+        world.submit({.prompt = prompt_of(5, i), .sampling = sampling, .max_tokens = 50}).reply;
     reply->on_piece = [&] { world.now += 0.001; };
   }
   while (world.scheduler.turn()) {
@@ -121,7 +123,8 @@ TEST(RunAhead, TheEngineIsNotIdleBetweenSteps) {
 
 TEST(RunAhead, AStepWaitsForWhatTheHostDecides) {
   SchedulerWorld world({.pools = {.max_draft_tokens = 0}, .runs_ahead = true});
-  const auto plain = world.submit({.prompt = prompt_of(5, 1), .sampling = {.temperature = 0}, .max_tokens = 30});
+  const auto plain =
+      world.submit({.prompt = prompt_of(5, 1), .sampling = {.temperature = 0}, .max_tokens = 30});
   const auto ruled = world.submit({.prompt = prompt_of(5, 2),
                                    .sampling = {.temperature = 1, .repetition_penalty = 1.2, .seed = 3},
                                    .max_tokens = 20});
@@ -149,7 +152,8 @@ TEST(RunAhead, AFailedStepFailsItsRequestsAndLaterOnesRun) {
   SchedulerWorld world({.pools = {.max_sequences = 2, .max_draft_tokens = 0}, .runs_ahead = true});
   const Request later_request{.prompt = prompt_of(300, 3), .sampling = {.temperature = 0}, .max_tokens = 5};
   const auto first = world.submit({.prompt = prompt_of(300, 1), .max_tokens = 50}),
-             second = world.submit({.prompt = prompt_of(5, 2), .max_tokens = 50}), later = world.submit(later_request);
+             second = world.submit({.prompt = prompt_of(5, 2), .max_tokens = 50}),
+             later = world.submit(later_request);
   int steps = 0;
   world.engine.on_step = [&](const auto&) -> std::string { return ++steps == 3 ? "layer 7 made a NaN" : ""; };
   world.finish();

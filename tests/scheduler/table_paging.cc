@@ -25,7 +25,9 @@ class TablePaging : public FakePaging {
   std::int64_t reserved(SequenceId id) const override { return table_.reserved(id); }
   void commit(SequenceId id, std::span<const TokenId> tokens) override { table_.commit(id, tokens); }
   void extend(SequenceId id, std::span<const TokenId> tokens) override { table_.extend(id, tokens); }
-  void name(SequenceId id, std::int64_t position, TokenId token) override { table_.name(id, position, token); }
+  void name(SequenceId id, std::int64_t position, TokenId token) override {
+    table_.name(id, position, token);
+  }
   void settle(SequenceId id, std::int64_t length) override { table_.settle(id, length); }
   void truncate(SequenceId id, std::int64_t length) override { table_.truncate(id, length); }
   void share(SequenceId id) override { table_.share(id); }

@@ -84,8 +84,8 @@ class ToyPaging : public FakePaging {
 
   void share(SequenceId id) override {
     Sequence& sequence = sequences_.at(id);
-    for (std::int64_t begin; (begin = std::ssize(sequence.page_keys) * kPageTokens) + kPageTokens <=
-                             sequence.settled;) {
+    for (std::int64_t begin;
+         (begin = std::ssize(sequence.page_keys) * kPageTokens) + kPageTokens <= sequence.settled;) {
       const History parent = sequence.page_keys.empty() ? kNoHistory : sequence.page_keys.back();
       const auto page = std::span(sequence.tokens).subspan(static_cast<std::size_t>(begin), kPageTokens);
       sequence.page_keys.push_back(after(parent, page));

@@ -82,7 +82,7 @@ struct Plan {
   std::int64_t num_outer_items = 0;
   std::int32_t* token_of_slot = nullptr;
   float* weight_of_slot = nullptr;
-  std::int32_t* slots_of_token = nullptr;  ///< [T, k], in ascending expert order
+  std::int32_t* slots_of_token = nullptr;      ///< [T, k], in ascending expert order
   std::int32_t* num_slots_of_token = nullptr;  ///< [T], at most k of them
   std::int64_t first_shared_slot = 0;
 };

@@ -33,7 +33,8 @@ class ShapeSource final : public WeightSource {
     const WeightFormat format = spec.is_matrix() ? formats_.of(spec.storage) : WeightFormat::kBF16;
     WeightMatrix matrix{.format = format, .rows = spec.shape[0], .cols = spec.shape[1]};
     matrix.data = memory_.allocate(matrix.rows * matrix.row_bytes());
-    if (format == WeightFormat::kFp8) matrix.block_scales = reinterpret_cast<const float*>(memory_.allocate(1));
+    if (format == WeightFormat::kFp8)
+      matrix.block_scales = reinterpret_cast<const float*>(memory_.allocate(1));
     if (format == WeightFormat::kFp4)
       matrix.group_scales = reinterpret_cast<const std::uint8_t*>(memory_.allocate(1));
     return matrix;
@@ -44,7 +45,9 @@ class ShapeSource final : public WeightSource {
   }
   View<const float, 2> table(const std::string& name) override { return view<float>(name); }
   View<const Bf16Bits, 2> embedding(const std::string& name) override { return view<Bf16Bits>(name); }
-  View<const std::int32_t, 2> hash_table(const std::string& name) override { return view<std::int32_t>(name); }
+  View<const std::int32_t, 2> hash_table(const std::string& name) override {
+    return view<std::int32_t>(name);
+  }
   std::vector<ExpertWeights> experts(const std::string& prefix, std::int64_t count) override {
     return std::vector<ExpertWeights>(static_cast<std::size_t>(count), expert(prefix + "0."));
   }

@@ -108,7 +108,7 @@ double transfer_seconds(const SimulatedModel& model, const DeviceProfile& device
 
 /// Devices shared out between instances that prefill and instances like `decoding` so that both keep pace.
 std::optional<DeploymentCandidate> with_prefill_apart(DeploymentCandidate decoding, const PlanTimes& prefill,
-                                            const SearchOptions& options, double transfer) {
+                                                      const SearchOptions& options, double transfer) {
   const double prompts_per_instance = static_cast<double>(prefill.plan.dp) / prefill.full_prefill_seconds;
   const double replies_per_instance = decoding.tokens_per_second_per_device *
                                       static_cast<double>(decoding.plan.num_devices) /
@@ -241,7 +241,8 @@ SearchResult search_plans(const SimulatedModel& model, const DeviceProfile& devi
         if (options.ttft_limit_seconds > 0 &&
             prefill.full_prefill_seconds + transfer > options.ttft_limit_seconds)
           continue;
-        const std::optional<DeploymentCandidate> both = with_prefill_apart(decoding, prefill, options, transfer);
+        const std::optional<DeploymentCandidate> both =
+            with_prefill_apart(decoding, prefill, options, transfer);
         if (both && (!best || both->tokens_per_second_per_device > best->tokens_per_second_per_device))
           best = both;
       }

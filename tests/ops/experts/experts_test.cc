@@ -141,7 +141,8 @@ TEST(Experts, AnIdOfMinusOneContributesNothing) {
       const auto got = run(layer, tokens, Precision::kReleased, kernels, 2, with_shared);
       EXPECT_CLOSE(got, run(layer, weightless, Precision::kReleased, kernels, 2, with_shared), {});
       if (with_shared) continue;
-      for (std::int64_t i = 0; i < kWidth; ++i) EXPECT_EQ(got[static_cast<std::size_t>(2 * kWidth + i)], 0.0F);
+      for (std::int64_t i = 0; i < kWidth; ++i)
+        EXPECT_EQ(got[static_cast<std::size_t>(2 * kWidth + i)], 0.0F);
     }
   }
 }

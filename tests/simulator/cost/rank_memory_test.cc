@@ -64,14 +64,20 @@ std::vector<KnownWeights> known_weights() {
     return std::vector<Stage>{{.begin = 0, .end = cut, .first = true, .last = false},
                               {.begin = cut, .end = end, .first = false, .last = true}};
   };
-  return {{"flash", one, {}, {159602253312}},   {"flash", tp8, {}, {22061715968}},
-          {"flash", tp2, {}, {25089334784}},    {"flash", moe_tp, {}, {14304984576}},
+  return {{"flash", one, {}, {159602253312}},
+          {"flash", tp8, {}, {22061715968}},
+          {"flash", tp2, {}, {25089334784}},
+          {"flash", moe_tp, {}, {14304984576}},
           {"flash", stages, two(22, 43), {8110512640, 8430035968}},
-          {"flash", tp16, {}, {12329705984}},   {"flash", apart, {}, {24511299072}},
-          {"pro", one, {}, {864701953024}},     {"pro", tp8, {}, {112929848832}},
-          {"pro", tp2, {}, {123842299392}},     {"pro", moe_tp, {}, {66736426496}},
+          {"flash", tp16, {}, {12329705984}},
+          {"flash", apart, {}, {24511299072}},
+          {"pro", one, {}, {864701953024}},
+          {"pro", tp8, {}, {112929848832}},
+          {"pro", tp2, {}, {123842299392}},
+          {"pro", moe_tp, {}, {66736426496}},
           {"pro", stages, two(31, 61), {36199297792, 36742208256}},
-          {"pro", tp16, {}, {63072515072}},     {"pro", apart, {}, {120347102720}}};
+          {"pro", tp16, {}, {63072515072}},
+          {"pro", apart, {}, {120347102720}}};
 }
 
 TEST(RankMemory, WeightsOfRanksToTheByte) {

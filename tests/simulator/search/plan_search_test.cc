@@ -85,7 +85,8 @@ TEST(PlanSearch, NothingIsBetterInBothThanTheFront) {
             a.tokens_per_second_per_user > b.tokens_per_second_per_user);
   };
   for (const DeploymentCandidate& front : result.pareto) {
-    for (const DeploymentCandidate& other : result.ranked) EXPECT_FALSE(better(other, front)) << to_text(other.plan);
+    for (const DeploymentCandidate& other : result.ranked)
+      EXPECT_FALSE(better(other, front)) << to_text(other.plan);
   }
   // And whatever is not on it is beaten, or equalled, by something on it.
   for (const DeploymentCandidate& other : result.ranked) {
