@@ -75,7 +75,7 @@ struct ModelConfig {
     return compress_ratios[static_cast<std::size_t>(block)];
   }
   /// The layer's attention as a value: what everything but this struct and its file should look at.
-  [[nodiscard]] AttentionShape attention(std::int64_t block) const { return attention_of(*this, block); }
+  [[nodiscard]] LayerAttention attention(std::int64_t block) const { return attention_of(*this, block); }
   [[nodiscard]] LayerKind layer_kind(std::int64_t block) const { return attention(block).kind(); }
   /// Among the main layers.
   [[nodiscard]] std::int64_t num_layers_of(LayerKind kind) const;

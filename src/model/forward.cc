@@ -236,7 +236,7 @@ void Forward::run_blocks(std::int64_t begin, std::int64_t end, const Step& step,
   }
 }
 
-void Forward::project_queries(const AttentionWeights& weights, const AttentionShape& shape,
+void Forward::project_queries(const AttentionWeights& weights, const LayerAttention& shape,
                               std::int64_t num_rows) {
   const float eps = static_cast<float>(config_.rms_norm_eps);
   const Activations<2> latent = rows(buffers_.q_latent, num_rows);
@@ -256,7 +256,7 @@ void Forward::project_queries(const AttentionWeights& weights, const AttentionSh
                          .precision = precision_});
 }
 
-void Forward::compress(std::int64_t block, const AttentionShape& shape, const Step& step) {
+void Forward::compress(std::int64_t block, const LayerAttention& shape, const Step& step) {
   const AttentionWeights& weights = weights_.block(block).attention;
   const std::int64_t num_rows = step.rows.num_rows;
   const auto pool = [&](const CompressorWeights& compressor, const Activations<2>& kv,
@@ -287,7 +287,7 @@ void Forward::compress(std::int64_t block, const AttentionShape& shape, const St
 
 void Forward::attention(std::int64_t block, const Step& step) {
   const AttentionWeights& weights = weights_.block(block).attention;
-  const AttentionShape shape = config_.attention(block);
+  const LayerAttention shape = config_.attention(block);
   const std::size_t angles = index_of(shape.rope);
   const std::int64_t num_rows = step.rows.num_rows;
   const Activations<2> x = rows(buffers_.u, num_rows);

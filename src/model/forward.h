@@ -81,8 +81,8 @@ class Forward {
   void combine_for_mtp(const MtpWeights& weights, const Step& step, ConstActivations<3> streams,
                        Activations<3> out);
   void attention(std::int64_t block, const Step& step);
-  void compress(std::int64_t block, const AttentionShape& shape, const Step& step);
-  void project_queries(const AttentionWeights& weights, const AttentionShape& shape, std::int64_t num_rows);
+  void compress(std::int64_t block, const LayerAttention& shape, const Step& step);
+  void project_queries(const AttentionWeights& weights, const LayerAttention& shape, std::int64_t num_rows);
   void moe(std::int64_t block, const Step& step);
   [[nodiscard]] std::span<const float> frequencies(RopeKind kind) const;
   void head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm,

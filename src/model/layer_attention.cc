@@ -26,8 +26,8 @@ std::string_view layer_kind_name(LayerKind kind) {
   return "?";
 }
 
-AttentionShape attention_of(const ModelConfig& config, std::int64_t block) {
-  AttentionShape shape{.window_tokens = config.sliding_window,
+LayerAttention attention_of(const ModelConfig& config, std::int64_t block) {
+  LayerAttention shape{.window_tokens = config.sliding_window,
                        .ratio = config.compress_ratio(block),
                        .num_heads = config.num_attention_heads,
                        .head_dim = config.head_dim,
@@ -45,7 +45,7 @@ AttentionShape attention_of(const ModelConfig& config, std::int64_t block) {
   return shape;
 }
 
-std::string why_not_runnable(const AttentionShape& shape) {
+std::string why_not_runnable(const LayerAttention& shape) {
   if (shape.ratio == 1) {
     return "attention over every position's own row (ratio 1, as DeepSeek-V3.2 has): the operations select "
            "from compressed "

@@ -34,7 +34,7 @@ enum class LayerKind : std::uint8_t {
 enum class RopeKind : std::uint8_t { kPlain, kScaled };
 inline constexpr int kNumRopeKinds = 2;
 
-struct AttentionShape {
+struct LayerAttention {
   std::int64_t window_tokens = 0;  ///< raw rows that a query sees, its own included; 0: none
   std::int64_t ratio = 0;
   bool overlaps = false;
@@ -64,13 +64,13 @@ struct AttentionShape {
   /// What the block keeps in the cache beside its window rows.
   [[nodiscard]] BlockCache cache() const { return {static_cast<int>(ratio), overlaps, indexed}; }
 
-  bool operator==(const AttentionShape&) const = default;
+  bool operator==(const LayerAttention&) const = default;
 };
 
 /// Of a layer or MTP block; any ratio of the config has a shape, whether it can be run or not.
-[[nodiscard]] AttentionShape attention_of(const ModelConfig& config, std::int64_t block);
+[[nodiscard]] LayerAttention attention_of(const ModelConfig& config, std::int64_t block);
 
 /// A sentence for a shape that the operations do not have; empty for one that can be run.
-[[nodiscard]] std::string why_not_runnable(const AttentionShape& shape);
+[[nodiscard]] std::string why_not_runnable(const LayerAttention& shape);
 
 }  // namespace baleen

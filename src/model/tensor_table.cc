@@ -98,7 +98,7 @@ class TableBuilder {
         TensorSplit::kOutputGroups);
     add("attn.wo_b", {c_.hidden_size, c_.o_dim()}, Storage::kDense, TensorRole::kAttention,
         TensorSplit::kGroupColumns);
-    const AttentionShape shape = c_.attention(block_);
+    const LayerAttention shape = c_.attention(block_);
     if (shape.compresses()) add_compressor("attn.compressor", shape, c_.head_dim, TensorRole::kCompressor);
     if (shape.indexed) {
       add("attn.indexer.wq_b", {c_.index_q_dim(), c_.q_lora_rank}, Storage::kDense, TensorRole::kIndexer);
@@ -110,7 +110,7 @@ class TableBuilder {
   }
 
   /// Where entries overlap, a token serves its own entry and the next one, with separate columns for each.
-  void add_compressor(std::string_view name, const AttentionShape& shape, std::int64_t width,
+  void add_compressor(std::string_view name, const LayerAttention& shape, std::int64_t width,
                       TensorRole role) {
     const std::int64_t columns = shape.compressor_columns(width);
     add(fmt::format("{}.ape", name), {shape.ratio, columns}, Storage::kF32, role);

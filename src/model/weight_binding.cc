@@ -10,7 +10,7 @@ namespace {
 /// Binds the tensors under the names of one model.
 class Binder {
  public:
-  Binder(const ModelConfig& config, const RankShare& share, WeightSource& source)
+  Binder(const ModelConfig& config, const RankShare& share, TensorSource& source)
       : config_(config), share_(share), source_(source) {}
 
   WeightTree tree() {
@@ -49,7 +49,7 @@ class Binder {
             .norm = source_.vector(prefix + "norm.weight")};
   }
 
-  AttentionWeights attention(const std::string& prefix, const AttentionShape& shape) {
+  AttentionWeights attention(const std::string& prefix, const LayerAttention& shape) {
     AttentionWeights weights{.sink = source_.vector(prefix + "attn_sink"),
                              .wq_a = source_.matrix(prefix + "wq_a"),
                              .q_norm = source_.vector(prefix + "q_norm.weight"),
@@ -94,22 +94,22 @@ class Binder {
 
   const ModelConfig& config_;
   const RankShare& share_;
-  WeightSource& source_;
+  TensorSource& source_;
 };
 
 }  // namespace
 
-ExpertWeights WeightSource::expert(const std::string& prefix) {
+ExpertWeights TensorSource::expert(const std::string& prefix) {
   return {.w1 = matrix(prefix + "w1"), .w2 = matrix(prefix + "w2"), .w3 = matrix(prefix + "w3")};
 }
 
-std::vector<ExpertWeights> WeightSource::experts(const std::string& prefix, std::int64_t count) {
+std::vector<ExpertWeights> TensorSource::experts(const std::string& prefix, std::int64_t count) {
   std::vector<ExpertWeights> all;
   for (std::int64_t e = 0; e < count; ++e) all.push_back(expert(fmt::format("{}{}.", prefix, e)));
   return all;
 }
 
-WeightTree bind_weights(const ModelConfig& config, const RankShare& share, WeightSource& source) {
+WeightTree bind_weights(const ModelConfig& config, const RankShare& share, TensorSource& source) {
   return Binder(config, share, source).tree();
 }
 

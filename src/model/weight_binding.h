@@ -13,9 +13,9 @@
 namespace baleen {
 
 /// Gives arrays by the names of the table (model/tensor_table.h): a checkpoint's, or shapes without bytes.
-class WeightSource {
+class TensorSource {
  public:
-  virtual ~WeightSource() = default;
+  virtual ~TensorSource() = default;
   /// `stem` without ".weight".
   [[nodiscard]] virtual WeightMatrix matrix(const std::string& stem) = 0;
   [[nodiscard]] virtual std::span<const float> vector(const std::string& name) = 0;
@@ -29,6 +29,6 @@ class WeightSource {
 
 /// The tree of a rank's share of a model.
 [[nodiscard]] WeightTree bind_weights(const ModelConfig& config, const RankShare& share,
-                                      WeightSource& source);
+                                      TensorSource& source);
 
 }  // namespace baleen

@@ -20,7 +20,7 @@
 namespace baleen {
 
 /// Owns the maps and the widened vectors; not movable, because everything points into it.
-class ModelWeights final : private WeightSource {
+class ModelWeights final : private TensorSource {
  public:
   /// Reads headers and small tensors; checks every tensor against the config and every scale for NaN. Where
   /// scales are so many that reading them would cost more than the first token, those of routed experts are left

@@ -14,9 +14,9 @@ namespace {
 
 TEST(LayerAttention, ReleasedLayers) {
   const ModelConfig flash = preset_config("flash");
-  const AttentionShape window = flash.attention(0), fine = flash.attention(2), coarse = flash.attention(3);
-  EXPECT_EQ(window, (AttentionShape{.window_tokens = 128, .num_heads = 64, .head_dim = 512, .rope_dim = 64}));
-  EXPECT_EQ(fine, (AttentionShape{.window_tokens = 128,
+  const LayerAttention window = flash.attention(0), fine = flash.attention(2), coarse = flash.attention(3);
+  EXPECT_EQ(window, (LayerAttention{.window_tokens = 128, .num_heads = 64, .head_dim = 512, .rope_dim = 64}));
+  EXPECT_EQ(fine, (LayerAttention{.window_tokens = 128,
                                   .ratio = 4,
                                   .overlaps = true,
                                   .indexed = true,
@@ -27,14 +27,14 @@ TEST(LayerAttention, ReleasedLayers) {
                                   .index_heads = 64,
                                   .index_dim = 128,
                                   .rope = RopeKind::kScaled}));
-  EXPECT_EQ(coarse, (AttentionShape{.window_tokens = 128,
+  EXPECT_EQ(coarse, (LayerAttention{.window_tokens = 128,
                                     .ratio = 128,
                                     .num_heads = 64,
                                     .head_dim = 512,
                                     .rope_dim = 64,
                                     .rope = RopeKind::kScaled}));
   EXPECT_EQ(flash.attention(43), window);  // the MTP block
-  for (const AttentionShape& shape : {window, fine, coarse}) EXPECT_EQ(why_not_runnable(shape), "");
+  for (const LayerAttention& shape : {window, fine, coarse}) EXPECT_EQ(why_not_runnable(shape), "");
   EXPECT_EQ(fine.compressor_columns(512), 1024);
   EXPECT_EQ(coarse.compressor_columns(512), 512);
   EXPECT_EQ(fine.num_entries(1023), 255);
@@ -52,7 +52,7 @@ ModelConfig like_v32() {
 
 TEST(LayerAttention, AListOfLayersLikeV32IsAConfig) {
   const ModelConfig config = like_v32();
-  const AttentionShape shape = config.attention(5);
+  const LayerAttention shape = config.attention(5);
   EXPECT_EQ(shape.window_tokens, 0);
   EXPECT_TRUE(shape.indexed);
   EXPECT_FALSE(shape.compresses());

@@ -17,7 +17,7 @@ std::int64_t shared_expert_tp(const ModelConfig& config, const ParallelPlan& pla
 namespace {
 
 /// Arrays of a table's shapes at addresses that mean nothing.
-class ShapeSource final : public WeightSource {
+class ShapeSource final : public TensorSource {
  public:
   ShapeSource(std::vector<TensorSpec> table, const StorageFormats& formats, Memory& memory)
       : formats_(formats), memory_(memory) {
