@@ -46,8 +46,8 @@ class TextStream {
   std::string text_;
 };
 
-/// Feeds tokens and draws the next: by the engine where it chooses and the logits are wanted by nobody, else from them.
-/// An engine that runs ahead is fed the next token before it is looked at here.
+/// Feeds tokens and draws the next: by the engine where it chooses and nothing else needs the logits, else
+/// from them. An engine that runs ahead is fed the next token before it is looked at here.
 class NextToken {
  public:
   NextToken(Engine& engine, SequenceId sequence, Sampler& sampler)
@@ -80,27 +80,29 @@ class NextToken {
       ++fed;
       return after({&newest, 1});
     }
-    const auto queue = [&](std::optional<TokenId> token) {
-      auto failed =
-          engine_.queue(sequence_, token, *sampler_.draw_row(static_cast<std::uint64_t>(num_ahead_)));
+    const auto queue = [&](TokenId token) {
+      const std::optional<SampleRow> draw = sampler_.draw_row(static_cast<std::uint64_t>(num_ahead_));
+      const StepInput input{sequence_, {&token, 1}, WantedLogits::kLast, {&*draw, 1}};
+      auto failed = engine_.queue({&input, 1});
       if (!failed) ++num_ahead_, ++fed;
       return failed;
     };
     if (num_ahead_ == 0) {
       if (auto failed = queue(newest)) return std::move(*failed);
     }
-    // Without room for the token after it, that one fails when it is asked for.
-    if (!last) static_cast<void>(queue(std::nullopt));
-    const Result<TokenId> id = engine_.collect();
-    if (!id) return Failure{id.error()};
+    // Without room for the token after it, that one fails when it is wanted.
+    if (!last) static_cast<void>(queue(kNoToken));
+    const Result<StepOutput> output = engine_.collect();
     --num_ahead_;
-    sampler_.take(id.value());
-    return SampledToken{.id = id.value()};
+    if (!output) return Failure{output.error()};
+    const TokenId id = output.value().chosen.front();
+    sampler_.take(id);
+    return SampledToken{.id = id};
   }
   /// The reply is over: nobody looks at what steps under way choose.
   std::optional<Failure> end() {
     for (; num_ahead_ > 0; --num_ahead_) {
-      if (const Result<TokenId> id = engine_.collect(); !id) return Failure{id.error()};
+      if (const Result<StepOutput> output = engine_.collect(); !output) return Failure{output.error()};
     }
     return std::nullopt;
   }
@@ -160,7 +162,10 @@ Result<Generated> generate(Engine& engine, const Tokenizer& tokenizer, SequenceI
   const std::int64_t most = request.max_tokens > 0 ? std::min(request.max_tokens, room) : room;
   auto decode_start = start;
   while (static_cast<std::int64_t>(result.tokens.size()) < most) {
-    if (!sampled) return Failure{sampled.error()};
+    if (!sampled) {
+      static_cast<void>(next.end());
+      return Failure{sampled.error()};
+    }
     const TokenId token = sampled.value().id;
     result.tokens.push_back(token);
     if (result.tokens.size() == 1) {

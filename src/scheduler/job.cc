@@ -1,5 +1,6 @@
 #include "scheduler/job.h"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -22,7 +23,13 @@ Job::Job(Submission&& submission)
 
 void Job::append(TokenId token) {
   tokens.push_back(token);
-  ++num_tokens;
+  count_tokens();
+}
+
+void Job::count_tokens() {
+  // The last token of a reply is never fed.
+  const std::int64_t most_fed = reply ? std::max<std::int64_t>(reply->tokens_left() - 1, 0) : 0;
+  num_tokens = std::ssize(tokens) + std::min(num_pending, most_fed);
 }
 
 void Job::publish(bool last) {

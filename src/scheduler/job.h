@@ -28,6 +28,8 @@ struct Job : Contender {
   ReplySummary summary;
 
   void append(TokenId token);
+  /// Makes `num_tokens` follow from the tokens and `num_pending`.
+  void count_tokens();
   /// Hands on what the reply has grown by. A sink that throws is not called again but for the end.
   void publish(bool last);
   /// The summary's numbers are complete but for the reply's and the contender's own.

@@ -82,6 +82,16 @@ const Contender* JobBoard::find(RequestId id) const {
   return found == jobs_.end() ? nullptr : found->second.get();
 }
 
+Job* JobBoard::find(RequestId id, SequenceId sequence) const {
+  const auto found = jobs_.find(id);
+  return found != jobs_.end() && found->second->sequence == sequence ? found->second.get() : nullptr;
+}
+
+void JobBoard::stopped(Contender& contender) {
+  contender.num_pending = 0;
+  static_cast<Job&>(contender).count_tokens();
+}
+
 void JobBoard::started(Contender& contender) {
   Job& job = static_cast<Job&>(contender);
   if (job.reply) return;  // it comes back

@@ -72,7 +72,7 @@ bool Scheduler::turn() {
     loop_->board.fail_running(exception.what());
   }
   loop_->publish(*inbox_);
-  return anything_came || !loop_->board.empty();
+  return anything_came || !loop_->board.empty() || loop_->runner.under_way();
 }
 
 void Scheduler::run(std::stop_token stop) {

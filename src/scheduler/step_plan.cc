@@ -51,6 +51,7 @@ std::vector<StepShare> plan_step(std::span<const StepDemand> demands, const Step
       prompt_wants.push_back(demands[i].remaining);
       continue;
     }
+    if (demands[i].remaining == 0) continue;
     shares[i].num_tokens = 1;
     --spare_tokens;
     if (demands[i].most_drafts == 0) continue;

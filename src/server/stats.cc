@@ -26,7 +26,8 @@ Json scheduler_json(const SchedulerStats& stats) {
           {"accepted_tokens", stats.accepted_tokens},
           {"steps", stats.steps},
           {"preemptions", stats.preemptions},
-          {"step_seconds", stats.step_seconds}};
+          {"step_seconds", stats.step_seconds},
+          {"idle_seconds", stats.idle_seconds}};
 }
 
 Json tree_json(const std::vector<RadixNodeSummary>& tree) {

@@ -19,6 +19,6 @@ struct SearchReport {
 [[nodiscard]] std::string search_html(const SearchReport& report, std::int64_t num_rows);
 
 /// Its instances and their plans: "2 x 4 devices: tp 4, dp 1, ep 4"
-[[nodiscard]] std::string to_text(const Candidate& candidate);
+[[nodiscard]] std::string to_text(const DeploymentCandidate& candidate);
 
 }  // namespace baleen
