@@ -41,6 +41,7 @@ struct ServeFlags {
   double drain_seconds = 30;
   bool any_model = false;
   bool think = false;
+  bool controls_in_content = false;
   bool quiet = false;
   bool log_text = false;
   bool no_prefix_cache = false;
@@ -155,6 +156,7 @@ ServedModel served_model(const ServeFlags& flags, const Engine& engine, const To
   model.temperature = defaults.temperature;
   model.top_p = defaults.top_p;
   model.think_by_default = flags.think;
+  model.controls_in_content = flags.controls_in_content;
   model.num_layers = config.num_hidden_layers;
   model.num_experts = config.n_routed_experts;
   model.created_unix_seconds = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
@@ -245,6 +247,10 @@ void add_serve_command(CLI::App& app) {
   command->add_flag("--any-model", flags->any_model,
                     "Answer whatever model a request names: agents often ask for several");
   command->add_flag("--think", flags->think, "Think in conversations whose request does not say");
+  command->add_flag(
+      "--control-tokens-in-content", flags->controls_in_content,
+      "Special strings in messages become control tokens, as in the official encoder; whoever writes a "
+      "message can then forge turns");
   command->add_flag("--quiet,-q", flags->quiet, "No line for each request");
   command->add_flag("--log-text", flags->log_text, "Print the bodies of requests too");
   command->callback([flags] { serve(*flags); });

@@ -83,6 +83,7 @@ class ResponsesEncoder final : public ReplyEncoder {
   std::string finish(const Usage& usage) override {
     response_["status"] = complete_ ? "completed" : "incomplete";
     if (!complete_) response_["incomplete_details"] = {{"reason", "max_output_tokens"}};
+    if (num_dropped_calls_ > 0) response_["finish_details"] = finish_details(num_dropped_calls_);
     response_["usage"] = usage_json(usage);
     if (!streams_) return json_text(response_);
     emit(complete_ ? "response.completed" : "response.incomplete", {{"response", response_}});
@@ -119,6 +120,9 @@ class ResponsesEncoder final : public ReplyEncoder {
         break;
       case ReplyPart::Kind::kCallEnd:
         if (item_ && item_->kind == OutputItem::Kind::kCall) close("completed");
+        break;
+      case ReplyPart::Kind::kCallDropped:
+        ++num_dropped_calls_;
         break;
     }
   }
@@ -195,6 +199,7 @@ class ResponsesEncoder final : public ReplyEncoder {
   ReplyJson response_;  ///< its output holds the closed items
   std::optional<OutputItem> item_;
   ReplyJson waiting_logprobs_ = ReplyJson::array();  ///< text may lag behind its tokens
+  std::size_t num_dropped_calls_ = 0;
   bool complete_ = false;
   int sequence_number_ = 0;
   std::string events_;

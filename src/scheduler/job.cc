@@ -35,7 +35,7 @@ void Job::count_tokens() {
 void Job::publish(bool last) {
   if (!reply || sink_threw) return;
   const ReplyPiece piece = reply->take_piece(last);
-  if (piece.tokens.empty() && piece.text.empty()) return;
+  if (piece.tokens.empty() && piece.text.text.empty()) return;
   try {
     sink->piece(piece);
   } catch (const std::exception&) {

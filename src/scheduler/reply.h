@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "generation/stop_detector.h"
+#include "generation/reply_stream.h"
 #include "grammar/reply_constraint.h"
 #include "sampling/sampler.h"
 #include "scheduler/request.h"
-#include "tokenizer/stream_decoder.h"
 #include "tokenizer/tokenizer.h"
 
 namespace baleen {
@@ -63,7 +62,7 @@ class Reply {
   /// Text, rules and end, after a token was chosen.
   void append(const SampledToken& token);
   [[nodiscard]] bool is_stop(TokenId token) const;
-  void show(const std::string& text);
+  void show(const MarkedText& text);
 
   std::vector<TokenId> stop_tokens_;
   std::vector<std::string> stops_;
@@ -71,8 +70,7 @@ class Reply {
   Sampler sampler_;
   std::optional<ReplyConstraint> constraint_;
   TokenMask mask_;
-  StreamDecoder decoder_;
-  StopDetector stop_detector_;
+  ReplyStream stream_;
   std::int64_t num_tokens_ = 0;
   ReplyPiece piece_;
   std::optional<ReplyEnd> end_;

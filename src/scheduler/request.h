@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/marked_text.h"
 #include "grammar/reply_constraint.h"
 #include "sampling/sampler.h"
 #include "sampling/sampling_params.h"
@@ -37,7 +38,7 @@ struct ReplyToken {
 /// What one step added to a reply: tokens, and the text that became safe to show (of these or earlier tokens).
 struct ReplyPiece {
   std::vector<ReplyToken> tokens;
-  std::string text;
+  MarkedText text;
 };
 
 enum class ReplyEnd : std::uint8_t { kStopToken, kStopString, kLength, kCancelled, kFailed };

@@ -37,7 +37,7 @@ ThinkingMode reader_mode(const PreparedRequest& request) {
   return request.starts_in_reasoning ? ThinkingMode::kThinking : ThinkingMode::kChat;
 }
 
-/// Tools as the reply may call them: none where the client forbade it, so that a call is plain text.
+/// Tools as the reply may call them: none where the client forbade it.
 std::span<const DeclaredTool> callable_tools(const ApiRequest& api) {
   if (api.tool_choice.kind == ToolChoice::Kind::kNone) return {};
   return api.tools;
@@ -71,11 +71,13 @@ CompletionJob::CompletionJob(const JobContext& context, PreparedRequest request,
       request_(std::move(request)),
       identity_(std::move(identity)),
       exchange_(std::move(exchange)),
-      end_of_reasoning_(context_.model.tokenizer->id_of(chat_format::kEndThink)) {
+      end_of_reasoning_(context_.model.tokenizer->id_of(chat_format::kEndThink)),
+      begin_of_call_(context_.model.tokenizer->id_of(chat_format::kDsml)) {
   for (std::size_t i = 0; i < request_.choices.size(); ++i) {
-    choices_.push_back({.id = {},
-                        .reader = ReplyReader(reader_mode(request_), callable_tools(request_.api)),
-                        .in_reasoning = request_.starts_in_reasoning});
+    choices_.push_back(
+        {.id = {},
+         .reader = ReplyReader(reader_mode(request_), callable_tools(request_.api), request_.enforcement),
+         .in_reasoning = request_.starts_in_reasoning});
   }
   Usage at_start;
   at_start.prompt_tokens = request_.prompt_tokens;
@@ -117,27 +119,28 @@ bool CompletionJob::start() {
   return true;
 }
 
-std::vector<ReplyPart> CompletionJob::read(Choice& choice, std::string_view text) {
+std::vector<ReplyPart> CompletionJob::read(Choice& choice, const MarkedText& text) {
   if (request_.api.api == Api::kCompletions) {
-    if (text.empty()) return {};
-    return {{.kind = ReplyPart::Kind::kContent, .text = std::string(text)}};
+    if (text.text.empty()) return {};
+    return {{.kind = ReplyPart::Kind::kContent, .text = text.text}};
   }
   return choice.reader.feed(text);
 }
 
-std::vector<TokenLogprobs> CompletionJob::logprobs_of(const Choice& choice, const ReplyPiece& piece) const {
-  std::vector<TokenLogprobs> result;
-  if (!request_.api.logprobs || choice.in_reasoning) return result;
+std::vector<TokenLogprobs> CompletionJob::logprobs_of(Choice& choice, const ReplyPiece& piece) const {
+  if (!request_.api.logprobs || choice.in_reasoning) return {};
   const auto text_of = [&](TokenId id, double logprob) {
     return TokenText{std::string(context_.model.tokenizer->bytes_of(id)), logprob};
   };
+  const bool may_call = request_.api.api != Api::kCompletions;
   for (const ReplyToken& token : piece.tokens) {
     if (!token.logprob || token.id == context_.model.eos) continue;
-    TokenLogprobs& entry = result.emplace_back(TokenLogprobs{text_of(token.id, *token.logprob), {}});
+    TokenLogprobs entry{text_of(token.id, *token.logprob), {}};
     for (const TokenLogprob& other : token.top_logprobs)
       entry.top.push_back(text_of(other.id, other.logprob));
+    choice.logprobs.add(std::move(entry), may_call && token.id == begin_of_call_);
   }
-  return result;
+  return choice.logprobs.take();
 }
 
 void CompletionJob::receive(std::size_t choice_idx, const ReplyPiece& piece, double seconds) {
@@ -181,6 +184,8 @@ void CompletionJob::finish_choice(std::size_t choice_idx, const ReplySummary& su
       if (!rest.empty()) send(encoder_->parts(static_cast<int>(choice_idx), rest, {}));
       remember_calls(choice_idx);
     }
+    const std::vector<TokenLogprobs> logprobs = choice.logprobs.finish();
+    if (!logprobs.empty()) send(encoder_->parts(static_cast<int>(choice_idx), {}, logprobs));
     send(encoder_->choice_finished(static_cast<int>(choice_idx),
                                    stop_reason(summary, choice.reader.num_calls()), summary.stop_string));
   }

@@ -13,6 +13,7 @@
 #include "http/http_server.h"
 #include "protocols/protocol.h"
 #include "scheduler/scheduler.h"
+#include "server/content_logprobs.h"
 #include "server/prepared_request.h"
 #include "server/served_model.h"
 
@@ -51,6 +52,7 @@ class CompletionJob : public std::enable_shared_from_this<CompletionJob> {
     std::optional<RequestId> id;
     ReplyReader reader;
     bool in_reasoning = false;
+    ContentLogprobs logprobs;
     std::int64_t reasoning_tokens = 0;
     double last_piece_seconds = -1;
     bool finished = false;
@@ -64,9 +66,10 @@ class CompletionJob : public std::enable_shared_from_this<CompletionJob> {
   void cancel();
   void send(std::string bytes);
   void keep_alive();
-  [[nodiscard]] std::vector<ReplyPart> read(Choice& choice, std::string_view text);
+  [[nodiscard]] std::vector<ReplyPart> read(Choice& choice, const MarkedText& text);
   void remember_calls(std::size_t choice_idx);
-  [[nodiscard]] std::vector<TokenLogprobs> logprobs_of(const Choice& choice, const ReplyPiece& piece) const;
+  /// Of the tokens of content, as far as it is known that they are.
+  [[nodiscard]] std::vector<TokenLogprobs> logprobs_of(Choice& choice, const ReplyPiece& piece) const;
   [[nodiscard]] Usage usage() const;
 
   JobContext context_;
@@ -75,7 +78,7 @@ class CompletionJob : public std::enable_shared_from_this<CompletionJob> {
   std::shared_ptr<Exchange> exchange_;
   std::unique_ptr<ReplyEncoder> encoder_;
   std::vector<Choice> choices_;
-  std::optional<TokenId> end_of_reasoning_;
+  std::optional<TokenId> end_of_reasoning_, begin_of_call_;
   std::size_t num_finished_ = 0;
   bool answered_ = false;
   JobReport report_;

@@ -54,6 +54,12 @@ std::string tools_key(std::span<const ToolGrammar> tools, bool parallel) {
   return key;
 }
 
+/// What the rules of a reply are to its reader.
+CallEnforcement enforcement_of(const std::optional<ReplyRules>& rules) {
+  if (!rules || rules->grammar == nullptr) return CallEnforcement::kNone;
+  return rules->body == ReplyRules::Body::kFree ? CallEnforcement::kFromToken : CallEnforcement::kWholeBody;
+}
+
 }  // namespace
 
 bool starts_in_reasoning(const ApiRequest& request) {
@@ -70,9 +76,10 @@ ApiResult<std::vector<TokenId>> RequestPreparer::conversation_tokens(const ApiRe
     if (auto raw = calls_.recall(message.tool_calls)) message.raw_tool_calls = std::move(*raw);
   }
   const RenderOptions options{.thinking_mode = request.thinking_mode, .reasoning_effort = request.effort};
-  Result<std::string> text = render_prompt(messages, options);
-  if (!text) return bad_request("messages", text.error());
-  auto tokens = model_.tokenizer->encode(text.value());
+  const Result<MarkedText> prompt = render_marked_prompt(messages, options);
+  if (!prompt) return bad_request("messages", prompt.error());
+  auto tokens = model_.controls_in_content ? model_.tokenizer->encode(prompt.value().text)
+                                           : model_.tokenizer->encode(prompt.value());
   if (!tokens) return bad_request("messages", tokens.error());
   return std::move(tokens).value();
 }
@@ -108,11 +115,16 @@ Result<Grammar> RequestPreparer::cached(std::string key, const Compile& compile)
 ApiResult<std::optional<ReplyRules>> RequestPreparer::rules_of(const ApiRequest& request) {
   const bool formatted = request.response_format.kind != ResponseFormat::Kind::kText;
   const bool calls = may_call_tools(request);
+  const bool forbids_calls = !calls && !request.tools.empty();
+  const auto held_to = [&](ReplyRules::Body body, Result<Grammar>& grammar) {
+    return std::optional(
+        ReplyRules{starts_in_reasoning(request), body, std::move(grammar).value(), forbids_calls});
+  };
+  if (!formatted && forbids_calls)
+    return std::optional(
+        ReplyRules{.starts_in_reasoning = starts_in_reasoning(request), .forbids_calls = true});
   if (!formatted && !calls) return std::optional<ReplyRules>();
 
-  const auto held_to = [&](ReplyRules::Body body, Result<Grammar>& grammar) {
-    return std::optional(ReplyRules{starts_in_reasoning(request), body, std::move(grammar).value()});
-  };
   const PythonJson schema = schema_of(request.response_format);
   if (!calls) {
     const bool any_object = request.response_format.kind == ResponseFormat::Kind::kJsonObject;
@@ -144,6 +156,7 @@ ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {
   auto rules = rules_of(request);
   if (auto* error = std::get_if<ApiError>(&rules)) return std::move(*error);
   prepared.starts_in_reasoning = starts_in_reasoning(request);
+  prepared.enforcement = enforcement_of(std::get<std::optional<ReplyRules>>(rules));
 
   const bool raw = request.api == Api::kCompletions;
   const std::size_t num_prompts = raw ? request.prompts.size() : 1;

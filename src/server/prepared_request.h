@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "chat/call_memory.h"
+#include "chat/reply_reader.h"
 #include "protocols/protocol.h"
 #include "scheduler/request.h"
 #include "server/served_model.h"
@@ -20,6 +21,7 @@ struct PreparedRequest {
   std::vector<std::string> prompt_texts;  ///< one a prompt, for `echo`; else empty
   std::int64_t prompt_tokens = 0;         ///< over all prompts, each counted once
   bool starts_in_reasoning = false;
+  CallEnforcement enforcement = CallEnforcement::kNone;  ///< what the rules are to a reader of the reply
 
   /// Which prompt a choice belongs to.
   [[nodiscard]] std::size_t prompt_of(std::size_t choice) const {
