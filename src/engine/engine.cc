@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/lost_maps.h"
 #include "base/progress.h"
 #include "device/make_device.h"
 #include "hardware/instruction_sets.h"
@@ -80,6 +81,7 @@ Engine::Engine(std::unique_ptr<ModelWeights> weights, const EngineOptions& optio
       ahead_chosen_(kMaxAhead * sizeof(TokenId), device_->host_visible_memory()) {
   allocate_activations();
   capture_steps();
+  check_maps();
 }
 
 std::unique_ptr<DiskTier> Engine::open_disk_tier() const {
