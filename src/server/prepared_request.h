@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <list>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -27,7 +28,7 @@ struct PreparedRequest {
   }
 };
 
-/// Keeps compiled grammars of recent requests. For one thread.
+/// Keeps compiled grammars of recent requests. Thread-safe.
 class RequestPreparer {
  public:
   /// All outlive this.
@@ -54,6 +55,7 @@ class RequestPreparer {
 
   const ServedModel& model_;
   CallMemory& calls_;
+  std::mutex mutex_;                 ///< guards `grammars_`; nothing is compiled under it
   std::list<KeptGrammar> grammars_;  ///< most recently used first
 };
 
