@@ -16,8 +16,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/progress.h"
+#include "base/standard_streams.h"
 #include "chat/render.h"
 #include "generation/generate.h"
+#include "log/log.h"
 
 namespace baleen {
 namespace {
@@ -64,11 +66,12 @@ Result<std::vector<TokenId>> encoded_prompt(const RunFlags& flags, const Tokeniz
 }
 
 void print_logprobs(const Tokenizer& tokenizer, const SampledToken& token) {
-  fmt::print(stderr, "{:>8} {:9.4f} {:?}", token.id, *token.logprob, tokenizer.bytes_of(token.id));
+  std::string line =
+      fmt::format("{:>8} {:9.4f} {:?}", token.id, *token.logprob, tokenizer.bytes_of(token.id));
   for (const TokenLogprob& other : token.top_logprobs) {
-    fmt::print(stderr, "  {:?} {:.4f}", tokenizer.bytes_of(other.id), other.logprob);
+    line += fmt::format("  {:?} {:.4f}", tokenizer.bytes_of(other.id), other.logprob);
   }
-  fmt::print(stderr, "\n");
+  log_line(line);
 }
 
 void run_once(const RunFlags& flags) {
@@ -106,7 +109,7 @@ void run_once(const RunFlags& flags) {
   callbacks.on_text = [&](std::string_view piece) {
     if (flags.chat) return reply.feed(piece);
     fmt::print("{}", piece);
-    std::fflush(stdout);
+    flush_checked(stdout);
   };
   if (request.sampling.num_logprobs >= 0) {
     callbacks.on_token = [&](const SampledToken& token) { print_logprobs(tokenizer, token); };
@@ -119,8 +122,8 @@ void run_once(const RunFlags& flags) {
   }
   if (!generated) fail("{}: {}", flags.engine.model, generated.error());
   if (!flags.quiet) {
-    fmt::print(stderr, "[{}; {}; seed {}]\n", speed_text(generated.value()),
-               reason_text(generated.value().reason), generated.value().seed);
+    log_line("[{}; {}; seed {}]", speed_text(generated.value()), reason_text(generated.value().reason),
+             generated.value().seed);
   }
 }
 

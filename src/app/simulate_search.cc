@@ -10,6 +10,7 @@
 #include "app/report_file.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
+#include "base/standard_streams.h"
 #include "simulator/report/figure_text.h"
 #include "simulator/report/search_report.h"
 #include "simulator/search/plan_search.h"
@@ -103,7 +104,7 @@ void run_search(SearchFlags flags) {
     print_result(flags, model, device, result, seconds);
   }
   if (result.ranked.empty()) {
-    std::fflush(stdout);
+    flush_checked(stdout);
     fail("no plan of {} devices is within these limits; what was left out, and why, is above",
          flags.options.num_devices);
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/work_budget.h"
 #include "grammar/pattern_syntax.h"
 
 namespace baleen {
@@ -103,6 +104,7 @@ class Nfa {
       cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
       for (std::size_t k = 0; k + 1 < cuts.size(); ++k) {
         work += subset.size();
+        spend_work(std::ssize(subset));
         if (work > kMaxSubsetWork) return std::nullopt;
         std::vector<std::uint32_t> reached;
         for (const std::uint32_t s : subset) {
@@ -132,6 +134,7 @@ class Nfa {
  private:
   /// With all that is reached without reading; only states that read or accept are kept.
   [[nodiscard]] std::vector<std::uint32_t> closure(std::vector<std::uint32_t> work) const {
+    spend_work(std::ssize(states_) / 64 + 4 * std::ssize(work));
     std::vector<bool> seen(states_.size());
     std::vector<std::uint32_t> kept;
     while (!work.empty()) {
@@ -142,6 +145,7 @@ class Nfa {
       if (states_[s].accepts || !states_[s].ranges.empty()) {
         kept.push_back(s);
       } else {
+        spend_work(std::ssize(states_[s].targets));
         work.insert(work.end(), states_[s].targets.begin(), states_[s].targets.end());
       }
     }

@@ -1,5 +1,6 @@
 // Objects and arrays of a schema.
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "chat/format.h"
@@ -74,14 +75,16 @@ std::optional<ObjectShape> SchemaCompiler::object_shape(const PythonJson& schema
       wrong(path + ".required", fmt::format("expected an array of names, found {}", required->kind()));
       return std::nullopt;
     }
+    std::map<std::string_view, std::size_t> places;
+    for (std::size_t i = 0; i < shape.properties.size(); ++i) places.emplace(shape.properties[i].name, i);
     for (const PythonJson& name : *required->as_array()) {
       if (name.as_string() == nullptr) {
         wrong(path + ".required", fmt::format("expected an array of names, found {} in it", name.kind()));
         return std::nullopt;
       }
-      const auto known = std::ranges::find(shape.properties, *name.as_string(), &ObjectShape::Property::name);
-      if (known != shape.properties.end()) {
-        known->required = true;
+      const auto known = places.find(*name.as_string());
+      if (known != places.end()) {
+        shape.properties[known->second].required = true;
       } else {
         shape.properties.push_back({*name.as_string(), additional != nullptr ? additional : &kTrue,
                                     path + ".required." + *name.as_string(), true});

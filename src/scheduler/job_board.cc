@@ -1,6 +1,7 @@
 #include "scheduler/job_board.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace baleen {
@@ -28,12 +29,19 @@ JobBoard::JobBoard(StepEngine& engine, const Tokenizer& tokenizer, const Schedul
       lineup_(engine, *this, max_running(limits)) {}
 
 void JobBoard::add(Submission&& submission) {
-  const std::string refusal = reason_to_refuse(submission.request);
-  auto owned = std::make_unique<Job>(std::move(submission));
-  Job& job = *owned;
-  jobs_.emplace(job.id, std::move(owned));
-  lineup_.add(job);
-  if (!refusal.empty()) end_failed(job, refusal);
+  const RequestId id = submission.id;
+  const std::shared_ptr<ReplySink> sink = submission.sink;
+  try {
+    const std::string refusal = reason_to_refuse(submission.request);
+    auto owned = std::make_unique<Job>(std::move(submission));
+    Job& job = *owned;
+    jobs_.emplace(id, std::move(owned));
+    lineup_.add(job);
+    if (!refusal.empty()) end_failed(job, refusal);
+  } catch (const std::bad_alloc&) {
+    jobs_.erase(id);
+    sink->finished({.end = ReplyEnd::kFailed, .error = "the server is short of memory"});
+  }
 }
 
 std::string JobBoard::reason_to_refuse(const Request& request) const {
@@ -62,7 +70,10 @@ void JobBoard::cancel_all() {
 }
 
 void JobBoard::fail_running(const std::string& error) {
-  while (lineup_.num_running() > 0) end_failed(static_cast<Job&>(*lineup_.running().front()), error);
+  for (auto next = jobs_.begin(); next != jobs_.end();) {
+    Job& job = *(next++)->second;
+    if (!lineup_.waits(job)) end_failed(job, error);
+  }
 }
 
 void JobBoard::fail_all(const std::string& error) {

@@ -47,7 +47,8 @@ class Scheduler {
   /// One turn of the loop. False when there was nothing to do. Throws `LostDevice`, with which every request has failed
   /// then.
   bool turn();
-  /// Turns, and sleeps while there is nothing to do, until `stop`; then cancels what is left.
+  /// Turns, and sleeps while there is nothing to do, until `stop`; then cancels what is left. Throws what a
+  /// turn throws, with which every request has failed then.
   void run(std::stop_token stop);
   /// From now on nothing is admitted to the queue; `idle()` tells when all is done.
   void drain();

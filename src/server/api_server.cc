@@ -7,9 +7,11 @@
 #include <charconv>
 #include <chrono>
 #include <ctime>
+#include <iterator>
 #include <random>
 #include <utility>
 
+#include "log/log.h"
 #include "server/page.h"
 #include "server/stats.h"
 #include "server/token_routes.h"
@@ -21,8 +23,6 @@ constexpr double kMinStatsSeconds = 0.01, kMaxStatsSeconds = 3600;
 /// The rates of the last ten minutes.
 constexpr double kSampleSeconds = 1;
 constexpr std::size_t kHistorySamples = 601;
-/// A look at whether all is done while draining.
-constexpr double kDrainLookSeconds = 0.05;
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -78,12 +78,18 @@ double query_number(std::string_view query, std::string_view name, double otherw
   return otherwise;
 }
 
-/// A page of another origin must not use a server that trusts everyone on this machine.
-bool foreign_origin(const HttpRequest& request) {
-  const std::string_view origin = request.header("origin");
-  if (origin.empty()) return false;
-  const std::size_t scheme = origin.find("://");
-  return scheme == std::string_view::npos || origin.substr(scheme + 3) != request.header("host");
+HttpResponse refusal(Api api, const ApiError& error) {
+  HttpResponse response{.status = error.status, .body = error_body(api, error)};
+  if (error.status == 429 || error.status == 503) response.headers.emplace_back("Retry-After", "1");
+  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
+}
+
+ApiError shutting_down() {
+  return {.status = 503,
+          .type = "server_error",
+          .code = "shutting_down",
+          .message = "the server is shutting down; try another"};
 }
 
 }  // namespace
@@ -91,18 +97,28 @@ bool foreign_origin(const HttpRequest& request) {
 struct ApiServer::Route {
   std::string_view method, path;
   Handler handler;
-  bool open_to_all = false;  ///< without a key
-  bool with_rest = false;    ///< also for longer paths
+  bool open_to_all = false;     ///< without a key
+  bool while_draining = false;  ///< how the server is may be asked to its end
+  bool with_rest = false;       ///< also for longer paths
+
+  [[nodiscard]] bool has_path(std::string_view wanted) const {
+    return wanted == path ||
+           (with_rest && wanted.starts_with(path) && wanted.substr(path.size()).starts_with('/'));
+  }
+  /// The HTTP server leaves the body of an answer to HEAD out.
+  [[nodiscard]] bool has_method(std::string_view wanted) const {
+    return wanted == method || (wanted == "HEAD" && method == "GET");
+  }
 };
 
 std::span<const ApiServer::Route> ApiServer::routes() {
   static constexpr std::array kRoutes = {
       Route{"GET", "/", &ApiServer::page, true},
       Route{"GET", "/notices.txt", &ApiServer::notices, true},
-      Route{"GET", "/health", &ApiServer::health, true},
-      Route{"GET", "/ready", &ApiServer::ready, true},
-      Route{"GET", "/v1/models", &ApiServer::models, false, true},
-      Route{"GET", "/metrics", &ApiServer::metrics},
+      Route{"GET", "/health", &ApiServer::health, true, true},
+      Route{"GET", "/ready", &ApiServer::ready, true, true},
+      Route{"GET", "/v1/models", &ApiServer::models, false, false, true},
+      Route{"GET", "/metrics", &ApiServer::metrics, false, true},
       Route{"GET", "/stats", &ApiServer::stats},
       Route{"POST", "/v1/chat/completions", &ApiServer::complete},
       Route{"POST", "/v1/completions", &ApiServer::complete},
@@ -120,68 +136,73 @@ ApiServer::ApiServer(ServedModel model, Scheduler& scheduler, EngineProbe probe,
       scheduler_(scheduler),
       probe_(std::move(probe)),
       options_(std::move(options)),
+      access_(options_.access, options_.http.host),
       counter_history_(kHistorySamples),
       preparer_(model_, calls_),
       started_seconds_(now_seconds()),
       instance_(random_name()),
-      http_(with_protocol_errors(options_.http),
+      http_(http_options(),
             [this](HttpRequest request, std::shared_ptr<Exchange> exchange) {
-              handle(std::move(request), exchange);
+              handle(std::move(request), std::move(exchange));
             }),
-      work_(options_.max_preparing) {
+      preparation_(options_.preparation) {
   http_.post([this] { sample_counters(); });
 }
 
-void ApiServer::handle(HttpRequest request, const std::shared_ptr<Exchange>& exchange) {
-  const Api api = api_of(request.path);
+HttpServerOptions ApiServer::http_options() const {
+  HttpServerOptions options = with_protocol_errors(options_.http);
+  options.check_head = [this](const HttpRequest& head) { return check_head(head); };
+  return options;
+}
+
+std::optional<HttpResponse> ApiServer::check_head(const HttpRequest& head) const {
+  if (const auto error = access_.refuse_source(head)) return refusal(api_of(head.path), *error);
+  std::optional<HttpResponse> answer = check_route(head);
+  if (!answer || head.method == "OPTIONS") return answer;
+  std::ranges::copy(access_.cors_headers(head), std::back_inserter(answer->headers));
+  return answer;
+}
+
+std::optional<HttpResponse> ApiServer::check_route(const HttpRequest& head) const {
+  const Api api = api_of(head.path);
   const Route* route = nullptr;
   std::string allowed;
   for (const Route& candidate : routes()) {
-    const bool rest = candidate.with_rest && request.path.starts_with(std::string(candidate.path) + "/");
-    if (request.path != candidate.path && !rest) continue;
-    // The HTTP server leaves the body of an answer to HEAD out.
-    if (request.method == candidate.method || (request.method == "HEAD" && candidate.method == "GET"))
-      route = &candidate;
-    allowed = candidate.method;
+    if (!candidate.has_path(head.path)) continue;
+    if (candidate.has_method(head.method)) route = &candidate;
+    allowed = fmt::format("{}{}, OPTIONS", candidate.method, candidate.method == "GET" ? ", HEAD" : "");
   }
-  if (route == nullptr && !allowed.empty()) {
-    const ApiError error{.status = 405,
-                         .message = fmt::format("{} wants the method {}", request.path, allowed)};
-    return exchange->respond(
-        {.status = 405, .headers = {{"Allow", allowed}}, .body = error_body(api, error)});
+  if (allowed.empty()) {
+    return refusal(
+        api,
+        {.status = 404, .code = "not_found", .message = fmt::format("there is nothing at {}", head.path)});
   }
+  if (head.method == "OPTIONS") return access_.answer_options(head, allowed);
   if (route == nullptr) {
-    return refuse(
-        exchange, api,
-        {.status = 404, .code = "not_found", .message = fmt::format("there is nothing at {}", request.path)});
+    HttpResponse response =
+        refusal(api, {.status = 405, .message = fmt::format("{} wants the method {}", head.path, allowed)});
+    response.headers.emplace_back("Allow", allowed);
+    return response;
   }
-  if (foreign_origin(request)) {
-    return refuse(
-        exchange, api,
-        {.status = 403, .type = "permission_error", .message = "pages of another origin may not ask"});
-  }
-  if (!route->open_to_all && !admits(request)) {
-    return refuse(exchange, api,
-                  {.status = 401,
-                   .type = "authentication_error",
-                   .code = "invalid_api_key",
-                   .message = "a valid API key is needed: Authorization: Bearer KEY, or x-api-key: KEY"});
-  }
-  (this->*route->handler)(request, exchange);
+  if (draining_ && !route->while_draining) return refusal(api, shutting_down());
+  if (route->open_to_all) return std::nullopt;
+  if (const auto error = access_.refuse_key(head)) return refusal(api, *error);
+  return std::nullopt;
 }
 
-bool ApiServer::admits(const HttpRequest& request) const {
-  return options_.keys.admits(presented_key(request.header("authorization"), request.header("x-api-key")));
+void ApiServer::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
+  exchange = with_headers(std::move(exchange), access_.cors_headers(request));
+  for (const Route& route : routes()) {
+    if (route.has_path(request.path) && route.has_method(request.method))
+      return (this->*route.handler)(request, exchange);
+  }
 }
 
 void ApiServer::refuse(const std::shared_ptr<Exchange>& exchange, Api api, const ApiError& error) const {
-  HttpResponse response{.status = error.status, .body = error_body(api, error)};
-  if (error.status == 429) response.headers.emplace_back("Retry-After", "1");
-  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
-  exchange->respond(std::move(response));
+  exchange->respond(refusal(api, error));
 }
 
-void ApiServer::page(const HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
+void ApiServer::page(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
   exchange->respond(
       {.content_type = "text/html; charset=utf-8",
        .headers = {{"Content-Security-Policy",
@@ -192,22 +213,22 @@ void ApiServer::page(const HttpRequest&, const std::shared_ptr<Exchange>& exchan
        .body = std::string(page_html())});
 }
 
-void ApiServer::notices(const HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
+void ApiServer::notices(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
   exchange->respond({.content_type = "text/plain; charset=utf-8",
                      .headers = {{"X-Content-Type-Options", "nosniff"}},
                      .body = std::string(page_notices())});
 }
 
-void ApiServer::health(const HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
+void ApiServer::health(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
   exchange->respond({.body = R"({"status":"ok"})"});
 }
 
-void ApiServer::ready(const HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
+void ApiServer::ready(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
   if (draining_) return exchange->respond({.status = 503, .body = R"({"status":"draining"})"});
   exchange->respond({.body = R"({"status":"ready"})"});
 }
 
-void ApiServer::models(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+void ApiServer::models(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
   constexpr std::string_view kList = "/v1/models";
   const std::string entry = model_json(model_);
   if (request.path == kList) {
@@ -226,17 +247,20 @@ void ApiServer::with_engine_view(std::function<void(const EngineView&)> use) {
       [this, use = std::move(use)] { http_.post([view = probe_(), use] { use(view); }); });
 }
 
-void ApiServer::metrics(const HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
+void ApiServer::metrics(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
   with_engine_view([this, exchange](const EngineView& view) {
     exchange->respond({.content_type = "text/plain; version=0.0.4; charset=utf-8",
                        .body = metrics_.text(scheduler_.stats(), view, http_.stats())});
   });
 }
 
-void ApiServer::stats(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+void ApiServer::stats(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
   if (query_number(request.query, "stream", 0) > 0) {
     const double interval = query_number(request.query, "interval", 1);
+    exchange->do_not_await();
     exchange->begin_events({});
+    watchers_.insert(exchange);
+    exchange->on_gone([this, watcher = std::weak_ptr(exchange)] { watchers_.erase(watcher.lock()); });
     return send_stats(exchange, std::clamp(interval, kMinStatsSeconds, kMaxStatsSeconds));
   }
   const bool with_history = query_number(request.query, "history", 0) > 0;
@@ -253,44 +277,44 @@ void ApiServer::sample_counters() {
 
 void ApiServer::send_stats(const std::shared_ptr<Exchange>& exchange, double interval_seconds) {
   with_engine_view([this, exchange, interval_seconds](const EngineView& view) {
+    if (!watchers_.contains(exchange)) return;
     const std::string json = stats_json(model_, scheduler_.stats(), view, http_.stats(), uptime_seconds());
-    if (!exchange->send("data: " + json + "\n\n")) return;
-    if (draining_) return exchange->end();
+    if (!exchange->send("data: " + json + "\n\n")) {
+      watchers_.erase(exchange);
+      return;
+    }
     http_.after(interval_seconds,
                 [this, exchange, interval_seconds] { send_stats(exchange, interval_seconds); });
   });
 }
 
-void ApiServer::prepare(Api api, const std::shared_ptr<Exchange>& exchange, std::function<void()> task) {
-  if (work_.push(std::move(task))) return;
-  refuse(exchange, api,
-         {.status = 429,
-          .type = "rate_limit_error",
-          .code = "queue_full",
-          .message = "too many requests at once; try again in a moment"});
+void ApiServer::prepare(Api api, HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
+                        std::function<void(std::string_view body)> task) {
+  PreparationTask preparing;
+  preparing.body = std::move(request.body);
+  preparing.body_share = std::move(request.body_share);
+  preparing.run = std::move(task);
+  preparing.refuse = [this, api, exchange](const ApiError& error) { refuse(exchange, api, error); };
+  preparation_.add(std::move(preparing));
 }
 
-void ApiServer::complete(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+void ApiServer::complete(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
   const Api api = api_of(request.path);
-  if (draining_) {
-    return refuse(
-        exchange, api,
-        {.status = 503, .type = "server_error", .message = "the server is shutting down; try another"});
-  }
-  if (options_.log_text) fmt::print(stderr, "{} {}\n", request.path, request.body);
-  prepare(api, exchange, [this, api, body = request.body, exchange] {
+  if (options_.log_text) log_line("{} {}", request.path, request.body);
+  prepare(api, request, exchange, [this, api, exchange](std::string_view body) {
     auto parsed = parse_body(api, body, api_context());
     if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(exchange, api, *error);
     auto prepared = preparer_.prepare(std::get<ApiRequest>(std::move(parsed)));
     if (const auto* error = std::get_if<ApiError>(&prepared)) return refuse(exchange, api, *error);
-    http_.post([this, request = std::get<PreparedRequest>(std::move(prepared)), exchange] {
-      start(request, exchange);
+    http_.post([this, request = std::get<PreparedRequest>(std::move(prepared)), exchange]() mutable {
+      start(std::move(request), exchange);
     });
   });
 }
 
 void ApiServer::start(PreparedRequest request, const std::shared_ptr<Exchange>& exchange) {
   const Api api = request.api.api;
+  if (draining_) return refuse(exchange, api, shutting_down());
   const ReplyIdentity identity{.id = fmt::format("{}{:06x}", instance_, next_id_++),
                                .created_unix_seconds = std::time(nullptr),
                                .model = model_.name};
@@ -311,8 +335,8 @@ void ApiServer::start(PreparedRequest request, const std::shared_ptr<Exchange>& 
           .message = "the queue is full; try again in a moment"});
 }
 
-void ApiServer::count_tokens(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
-  prepare(Api::kMessages, exchange, [this, body = request.body, exchange] {
+void ApiServer::count_tokens(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+  prepare(Api::kMessages, request, exchange, [this, exchange](std::string_view body) {
     auto parsed = parse_count_tokens(body, api_context());
     if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(exchange, Api::kMessages, *error);
     auto tokens = preparer_.conversation_tokens(std::get<ApiRequest>(parsed));
@@ -322,8 +346,8 @@ void ApiServer::count_tokens(const HttpRequest& request, const std::shared_ptr<E
   });
 }
 
-void ApiServer::tokenize(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
-  prepare(Api::kChatCompletions, exchange, [this, body = request.body, exchange] {
+void ApiServer::tokenize(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+  prepare(Api::kChatCompletions, request, exchange, [this, exchange](std::string_view body) {
     auto reply = tokenize_reply(body, model_, preparer_, api_context());
     if (const auto* error = std::get_if<ApiError>(&reply))
       return refuse(exchange, Api::kChatCompletions, *error);
@@ -331,8 +355,8 @@ void ApiServer::tokenize(const HttpRequest& request, const std::shared_ptr<Excha
   });
 }
 
-void ApiServer::detokenize(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
-  prepare(Api::kChatCompletions, exchange, [this, body = request.body, exchange] {
+void ApiServer::detokenize(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+  prepare(Api::kChatCompletions, request, exchange, [this, exchange](std::string_view body) {
     auto reply = detokenize_reply(body, model_);
     if (const auto* error = std::get_if<ApiError>(&reply))
       return refuse(exchange, Api::kChatCompletions, *error);
@@ -343,14 +367,11 @@ void ApiServer::detokenize(const HttpRequest& request, const std::shared_ptr<Exc
 void ApiServer::drain(double seconds) {
   draining_ = true;
   scheduler_.drain();
+  http_.post([this] {
+    for (const auto& watcher : std::exchange(watchers_, {})) watcher->end();
+  });
   http_.drain();
-  http_.post([this, deadline = now_seconds() + seconds] { stop_when_idle(deadline); });
-}
-
-void ApiServer::stop_when_idle(double deadline) {
-  // Replies whose last bytes are on their way have a connection that is not idle.
-  if ((scheduler_.idle() && http_.stats().connections == 0) || now_seconds() >= deadline) return http_.stop();
-  http_.after(kDrainLookSeconds, [this, deadline] { stop_when_idle(deadline); });
+  http_.after(seconds, [this] { http_.stop(); });
 }
 
 void ApiServer::log_job(const JobReport& report) const {
@@ -369,9 +390,8 @@ void ApiServer::log_job(const JobReport& report) const {
         ", {}/{} drafts accepted, {:.2f} tokens a step", usage.accepted_tokens, usage.drafted_tokens,
         static_cast<double>(usage.reply_tokens - 1) / static_cast<double>(std::max<std::int64_t>(1, steps)));
   }
-  fmt::print(
-      stderr,
-      "{:%F %T} {} {} {} prompt tokens ({} cached), {} reply tokens, first after {:.3f} s, all {:.3f} s{}\n",
+  log_line(
+      "{:%F %T} {} {} {} prompt tokens ({} cached), {} reply tokens, first after {:.3f} s, all {:.3f} s{}",
       fmt::localtime(std::time(nullptr)), report.status, report.stream ? "stream" : "reply",
       usage.prompt_tokens, usage.cached_tokens, usage.reply_tokens, first, seconds, drafts);
 }

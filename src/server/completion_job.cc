@@ -1,9 +1,11 @@
 #include "server/completion_job.h"
 
 #include <chrono>
+#include <exception>
 #include <utility>
 
 #include "chat/format.h"
+#include "log/log.h"
 
 namespace baleen {
 namespace {
@@ -53,11 +55,13 @@ class CompletionJob::Sink : public ReplySink {
 
   void piece(const ReplyPiece& piece) override {
     job_->context_.http.post([job = job_, idx = choice_idx_, piece, seconds = now_seconds()] {
-      job->receive(idx, piece, seconds);
+      job->guarded([&] { job->receive(idx, piece, seconds); });
     });
   }
   void finished(const ReplySummary& summary) override {
-    job_->context_.http.post([job = job_, idx = choice_idx_, summary] { job->finish_choice(idx, summary); });
+    job_->context_.http.post([job = job_, idx = choice_idx_, summary] {
+      job->guarded([&] { job->finish_choice(idx, summary); });
+    });
   }
 
  private:
@@ -86,7 +90,35 @@ CompletionJob::CompletionJob(const JobContext& context, PreparedRequest request,
   report_.stream = request_.api.stream;
 }
 
+template <class Step>
+void CompletionJob::guarded(const Step& step) {
+  try {
+    step();
+  } catch (const std::exception& exception) {
+    if (answered_) return;
+    log_line("baleen: a reply was cut short: {}", exception.what());
+    try {
+      fail({.status = 503,
+            .type = "server_error",
+            .code = "out_of_memory",
+            .message = "the server is short of memory; try again in a moment"});
+    } catch (const std::exception&) {
+      exchange_.reset();  // ends the answer without its last chunk
+    }
+  }
+}
+
 bool CompletionJob::start() {
+  try {
+    return submit_all();
+  } catch (const std::exception&) {
+    answered_ = true;
+    cancel();
+    throw;
+  }
+}
+
+bool CompletionJob::submit_all() {
   // All or none: a request that is half admitted would wait for ever for its other half.
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     Request& request = request_.choices[i];
@@ -179,6 +211,11 @@ void CompletionJob::finish_choice(std::size_t choice_idx, const ReplySummary& su
     if (summary.end == ReplyEnd::kFailed) {
       return fail({.status = 500, .type = "server_error", .message = summary.error});
     }
+    if (summary.end == ReplyEnd::kCancelled) {  // not by the client, which is still there
+      return fail({.status = 503,
+                   .type = "server_error",
+                   .message = "the server had to cut this reply short; its log may say why"});
+    }
     if (request_.api.api != Api::kCompletions) {
       const std::vector<ReplyPart> rest = choice.reader.finish(summary.end != ReplyEnd::kStopToken);
       if (!rest.empty()) send(encoder_->parts(static_cast<int>(choice_idx), rest, {}));
@@ -208,8 +245,8 @@ void CompletionJob::finish() {
 }
 
 void CompletionJob::fail(const ApiError& error) {
-  cancel();
   answered_ = true;
+  cancel();
   report_.status = error.status;
   std::string bytes = encoder_->failed(error);
   if (request_.api.stream) {

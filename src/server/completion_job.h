@@ -43,7 +43,8 @@ class CompletionJob : public std::enable_shared_from_this<CompletionJob> {
   CompletionJob(const JobContext& context, PreparedRequest request, ReplyIdentity identity,
                 std::shared_ptr<Exchange> exchange);
 
-  /// Submits all choices. False when the queue is full: nothing was submitted, and the exchange is unanswered.
+  /// Submits all choices. False when the queue is full: nothing was submitted, and the exchange is
+  /// unanswered. Where an exception leaves it, what was submitted is cancelled.
   [[nodiscard]] bool start();
 
  private:
@@ -63,6 +64,11 @@ class CompletionJob : public std::enable_shared_from_this<CompletionJob> {
   void finish_choice(std::size_t choice_idx, const ReplySummary& summary);
   void finish();
   void fail(const ApiError& error);
+  /// Runs a step that the scheduler has posted. One that cannot get memory fails the request, which would
+  /// otherwise go on with a hole in its text.
+  template <class Step>
+  void guarded(const Step& step);
+  [[nodiscard]] bool submit_all();
   void cancel();
   void send(std::string bytes);
   void keep_alive();

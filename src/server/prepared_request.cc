@@ -100,13 +100,17 @@ ApiResult<std::vector<TokenId>> RequestPreparer::raw_tokens(const RawPrompt& pro
 
 template <class Compile>
 Result<Grammar> RequestPreparer::cached(std::string key, const Compile& compile) {
-  const auto found = std::ranges::find(grammars_, key, &KeptGrammar::key);
-  if (found != grammars_.end()) {
-    grammars_.splice(grammars_.begin(), grammars_, found);
-    return found->grammar;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::ranges::find(grammars_, key, &KeptGrammar::key);
+    if (found != grammars_.end()) {
+      grammars_.splice(grammars_.begin(), grammars_, found);
+      return found->grammar;
+    }
   }
   Result<Grammar> compiled = compile();
   if (!compiled) return compiled;
+  const std::lock_guard lock(mutex_);
   grammars_.push_front({std::move(key), compiled.value()});
   if (grammars_.size() > kMaxKeptGrammars) grammars_.pop_back();
   return compiled;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <list>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -29,7 +30,7 @@ struct PreparedRequest {
   }
 };
 
-/// Keeps compiled grammars of recent requests. For one thread.
+/// Keeps compiled grammars of recent requests. Thread-safe.
 class RequestPreparer {
  public:
   /// All outlive this.
@@ -56,6 +57,7 @@ class RequestPreparer {
 
   const ServedModel& model_;
   CallMemory& calls_;
+  std::mutex mutex_;                 ///< guards `grammars_`; nothing is compiled under it
   std::list<KeptGrammar> grammars_;  ///< most recently used first
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/utf8.h"
+#include "base/work_budget.h"
 #include "tokenizer/byte_pair_merger.h"
 #include "tokenizer/word_cache.h"
 
@@ -14,6 +15,9 @@ namespace baleen {
 namespace {
 
 using Json = nlohmann::json;
+
+/// Of a byte of prose.
+constexpr std::int64_t kWorkPerByte = 4;
 
 std::vector<AddedToken> select(const std::vector<AddedToken>& tokens, bool normalized) {
   std::vector<AddedToken> selected;
@@ -101,6 +105,7 @@ Result<std::vector<TokenId>> Tokenizer::encode_between(std::string_view text, co
     return failure("text is not valid UTF-8 at byte {} (0x{:02X})", *invalid,
                    static_cast<unsigned char>(text[*invalid]));
   }
+  spend_work(kWorkPerByte * std::ssize(text));
   std::vector<TokenId> ids;
   ids.reserve(text.size() / 4 + 8);  // prose has four to five bytes a token
   WordCache cache(text.size());

@@ -425,7 +425,7 @@ TEST(ApiServer, WithKeysOnlyTheirOwnersMayAsk) {
   const test::TemporaryFolder folder;
   std::ofstream(folder / "keys") << "secret\n";
   RunningServerOptions options;
-  options.server.keys = ApiKeys(folder / "keys");
+  options.server.access.keys = ApiKeys(folder / "keys");
   RunningServer server(std::move(options));
   EXPECT_EQ(server.get("/health").status, 200);
   EXPECT_EQ(server.get("/stats").status, 401);
