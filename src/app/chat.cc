@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <exception>
 #include <memory>
 #include <string>
 
@@ -79,7 +80,7 @@ class ChatLoop {
       if (!line) break;
       if (line->find_first_not_of(" \t\r\n") == std::string::npos) continue;
       if (is_chat_command(*line)) {
-        obey(*line);
+        obey_and_go_on(*line);
       } else if (const auto bad = find_invalid_utf8(*line)) {
         fmt::print("the message is not UTF-8 at byte {}; it was not sent\n", *bad);
       } else {
@@ -90,6 +91,15 @@ class ChatLoop {
   }
 
  private:
+  /// Whatever goes wrong in a command, the conversation stays.
+  void obey_and_go_on(const std::string& line) {
+    try {
+      obey(line);
+    } catch (const std::exception& error) {
+      fmt::print("the command failed: {}; the conversation goes on\n", error.what());
+    }
+  }
+
   [[nodiscard]] ThinkingMode mode() const {
     return thinking_ == Thinking::kOff ? ThinkingMode::kChat : ThinkingMode::kThinking;
   }
@@ -131,9 +141,7 @@ class ChatLoop {
   }
 
   Result<MarkedText> prompt() const {
-    const auto json = parse_python_json(session_.messages().dump());
-    if (!json) return failure("{}", json.error());
-    const auto messages = messages_from_json(json.value());
+    const auto messages = session_.chat_messages();
     if (!messages) return failure("{}", messages.error());
     RenderOptions options;
     options.thinking_mode = mode();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "app/provenance.h"
 #include "app/report_file.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
@@ -87,7 +88,8 @@ void run_search(SearchFlags flags) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto most = static_cast<std::size_t>(flags.top);
   if (!flags.html.empty())
-    write_report_file(flags.html, search_html({model, device, flags.options, result}, flags.top),
+    write_report_file(flags.html,
+                      search_html({model, device, flags.options, result}, flags.top, provenance()),
                       "a browser");
   if (flags.json) {
     nlohmann::ordered_json json{{"model", model.name},
