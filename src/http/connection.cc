@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
+#include <ctime>
 #include <exception>
 
 namespace baleen {
@@ -147,6 +148,7 @@ void Connection::refuse(HttpError error) {
   phase_ = Phase::kAnswering;
   answer_is_queued_ = true;
   form_.keep_alive = false;
+  form_.unix_seconds = std::time(nullptr);
   const HttpErrorWriter& write_error = state_.options.write_error;
   queue(write_response(write_error ? write_error(error) : default_error_response(error), form_));
 }
@@ -168,6 +170,7 @@ void Connection::collect_answer() {
   Answer::News news = answer_->collect();
   answer_is_queued_ = news.ended;
   if (state_.draining) form_.keep_alive = false;
+  form_.unix_seconds = std::time(nullptr);
   std::string bytes;
   if (news.response) bytes = write_response(*news.response, form_);
   if (news.begun) {

@@ -17,7 +17,10 @@ void StepRunner::run() {
   const double begin = clock_();
   draft(parts);
   std::vector<StepInput> inputs;
-  for (const Part& part : parts) inputs.push_back(part.input(engine_.length(*part.job->sequence)));
+  for (Part& part : parts) {
+    part.start = engine_.length(*part.job->sequence);
+    inputs.push_back(part.input());
+  }
   ask_for_tokens(parts, inputs);
   const Result<StepOutput> output = engine_.step(inputs);
   stats_.step_seconds += clock_() - begin;
@@ -51,6 +54,7 @@ std::int64_t StepRunner::num_wanted(const StepInput& input) {
 void StepRunner::ask_for_tokens(std::vector<Part>& parts, std::vector<StepInput>& inputs) const {
   if (!chooses_) return;
   for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i].job->wants_all_rows) return;
     for (std::int64_t ahead = 0; ahead < num_wanted(inputs[i]); ++ahead) {
       const auto draw = parts[i].job->reply->draw_row(static_cast<std::uint64_t>(ahead));
       if (!draw) return;
@@ -60,13 +64,16 @@ void StepRunner::ask_for_tokens(std::vector<Part>& parts, std::vector<StepInput>
   for (std::size_t i = 0; i < parts.size(); ++i) inputs[i].draws = parts[i].draws;
 }
 
-StepInput StepRunner::Part::input(std::int64_t start) const {
+StepInput StepRunner::Part::input() const {
   if (!fed.empty()) {
     return {
         .sequence = *job->sequence, .tokens = fed, .wanted = WantedLogits::kAll, .wants_mtp_logits = false};
   }
   const auto unseen = std::span(job->tokens).subspan(static_cast<std::size_t>(start));
   const auto tokens = unseen.first(static_cast<std::size_t>(share.num_tokens));
+  if (job->wants_all_rows) {
+    return {.sequence = *job->sequence, .tokens = tokens, .wanted = WantedLogits::kAll, .wants_mtp_logits = false};
+  }
   return {*job->sequence, tokens, tokens.size() == unseen.size() ? WantedLogits::kLast : WantedLogits::kNone};
 }
 
@@ -107,10 +114,31 @@ void StepRunner::draft(std::vector<Part>& parts) {
   }
 }
 
-void StepRunner::take_rows(Part& part, const Rows& rows) {
+std::string StepRunner::score(const Part& part, const Rows& rows) {
+  Job& job = *part.job;
+  const std::int64_t end = std::min(part.start + rows.count + 1, job.prompt_tokens);
+  for (; job.num_scored < end; ++job.num_scored) {
+    const TokenId token = job.tokens[static_cast<std::size_t>(job.num_scored)];
+    std::string error = job.reply->score_prompt(rows.logits.row(job.num_scored - 1 - part.start), token);
+    if (!error.empty()) return error;
+  }
+  return "";
+}
+
+void StepRunner::take_rows(Part& part, Rows rows) {
   Job& job = *part.job;
   planner_.after_step(job);
+  const std::int64_t done = engine_.length(*job.sequence);
+  if (done < job.prompt_tokens) job.report_progress(done);
+  if (job.wants_all_rows) {
+    std::string error = score(part, rows);
+    if (!error.empty()) return board_.end_failed(job, std::move(error));
+    if (part.start + rows.count < job.num_tokens) return job.publish(/*last=*/false);
+    job.wants_all_rows = false;
+    rows = {.logits = rows.logits.slice(rows.count - 1, rows.count), .count = 1};
+  }
   if (rows.count == 0) return;
+  if (job.request.no_reply) return board_.end(job, ReplyEnd::kLength, "", /*keep=*/true);
 
   const bool decodes = job.reply->num_tokens() > 0 && part.share.num_tokens == 1;
   if (decodes) ++job.summary.steps;

@@ -38,7 +38,8 @@ class StepRunner {
     DraftChain drafts;
     std::vector<TokenId> fed;      ///< the newest token and the drafts, where there are drafts
     std::vector<SampleRow> draws;  ///< of the rows it wants, where the engine is to choose
-    [[nodiscard]] StepInput input(std::int64_t start) const;
+    std::int64_t start = 0;        ///< tokens that its sequence has seen before the step
+    [[nodiscard]] StepInput input() const;
   };
 
   void draft(std::vector<Part>& parts);
@@ -53,7 +54,9 @@ class StepRunner {
     std::int64_t count = 0;
   };
   /// Everything that follows from the part's rows; the job may end.
-  void take_rows(Part& part, const Rows& rows);
+  void take_rows(Part& part, Rows rows);
+  /// Reports the logprobs of the prompt's tokens that rows of it predict. Empty, or a sentence.
+  [[nodiscard]] static std::string score(const Part& part, const Rows& rows);
   /// Takes a token from row after row, as long as each is the draft that the next row follows. Empty, or a sentence.
   [[nodiscard]] std::string sample(Part& part, const Rows& rows);
 

@@ -10,6 +10,7 @@
 #include <random>
 #include <utility>
 
+#include "server/labelled_exchange.h"
 #include "server/page.h"
 #include "server/stats.h"
 #include "server/token_routes.h"
@@ -23,6 +24,14 @@ constexpr double kDrainLookSeconds = 0.05;
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Clients that are given this server's address where their API's would end in /v1 leave it out.
+std::string with_version(std::string path) {
+  for (const std::string_view api : {"/chat/completions", "/completions", "/responses", "/messages", "/models"}) {
+    if (path == api || path.starts_with(std::string(api) + "/")) return "/v1" + path;
+  }
+  return path;
 }
 
 Api api_of(std::string_view path) {
@@ -56,7 +65,7 @@ HttpServerOptions with_protocol_errors(HttpServerOptions options) {
   options.write_error = [](const HttpError& error) {
     ApiError refusal{.status = error.status, .code = error.code, .message = error.message};
     if (error.status >= 500) refusal.type = "server_error";
-    return HttpResponse{.status = error.status, .body = error_body(api_of(error.path), refusal)};
+    return HttpResponse{.status = error.status, .body = error_body(api_of(with_version(error.path)), refusal)};
   };
   return options;
 }
@@ -90,6 +99,7 @@ struct ApiServer::Route {
   Handler handler;
   bool open_to_all = false;  ///< without a key
   bool with_rest = false;    ///< also for longer paths
+  bool exact = true;         ///< for the path itself
 };
 
 std::span<const ApiServer::Route> ApiServer::routes() {
@@ -103,6 +113,8 @@ std::span<const ApiServer::Route> ApiServer::routes() {
       Route{"POST", "/v1/chat/completions", &ApiServer::complete},
       Route{"POST", "/v1/completions", &ApiServer::complete},
       Route{"POST", "/v1/responses", &ApiServer::complete},
+      Route{"GET", "/v1/responses", &ApiServer::kept_response, false, true, false},
+      Route{"DELETE", "/v1/responses", &ApiServer::kept_response, false, true, false},
       Route{"POST", "/v1/messages", &ApiServer::complete},
       Route{"POST", "/v1/messages/count_tokens", &ApiServer::count_tokens},
       Route{"POST", "/tokenize", &ApiServer::tokenize},
@@ -116,6 +128,7 @@ ApiServer::ApiServer(ServedModel model, Scheduler& scheduler, EngineProbe probe,
       scheduler_(scheduler),
       probe_(std::move(probe)),
       options_(std::move(options)),
+      responses_(options_.responses),
       preparer_(model_, calls_),
       started_seconds_(now_seconds()),
       instance_(random_name()),
@@ -125,13 +138,16 @@ ApiServer::ApiServer(ServedModel model, Scheduler& scheduler, EngineProbe probe,
             }),
       work_(options_.max_preparing) {}
 
-void ApiServer::handle(HttpRequest request, const std::shared_ptr<Exchange>& exchange) {
+void ApiServer::handle(HttpRequest request, const std::shared_ptr<Exchange>& unlabelled) {
+  const std::shared_ptr<Exchange> exchange =
+      labelled_exchange(unlabelled, request_id_of(request, fmt::format("req_{}{:06x}", instance_, next_id_++)));
+  request.path = with_version(std::move(request.path));
   const Api api = api_of(request.path);
   const Route* route = nullptr;
   std::string allowed;
   for (const Route& candidate : routes()) {
     const bool rest = candidate.with_rest && request.path.starts_with(std::string(candidate.path) + "/");
-    if (request.path != candidate.path && !rest) continue;
+    if (!rest && (request.path != candidate.path || !candidate.exact)) continue;
     // The HTTP server leaves the body of an answer to HEAD out.
     if (request.method == candidate.method || (request.method == "HEAD" && candidate.method == "GET"))
       route = &candidate;
@@ -141,7 +157,7 @@ void ApiServer::handle(HttpRequest request, const std::shared_ptr<Exchange>& exc
     const ApiError error{.status = 405,
                          .message = fmt::format("{} wants the method {}", request.path, allowed)};
     return exchange->respond(
-        {.status = 405, .headers = {{"Allow", allowed}}, .body = error_body(api, error)});
+        {.status = 405, .headers = {{"Allow", allowed}}, .body = error_body(api, error, request_id_of(*exchange))});
   }
   if (route == nullptr) {
     return refuse(
@@ -168,7 +184,7 @@ bool ApiServer::admits(const HttpRequest& request) const {
 }
 
 void ApiServer::refuse(const std::shared_ptr<Exchange>& exchange, Api api, const ApiError& error) const {
-  HttpResponse response{.status = error.status, .body = error_body(api, error)};
+  HttpResponse response{.status = error.status, .body = error_body(api, error, request_id_of(*exchange))};
   if (error.status == 429) response.headers.emplace_back("Retry-After", "1");
   if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   exchange->respond(std::move(response));
@@ -259,9 +275,11 @@ void ApiServer::complete(const HttpRequest& request, const std::shared_ptr<Excha
         {.status = 503, .type = "server_error", .message = "the server is shutting down; try another"});
   }
   if (options_.log_text) fmt::print(stderr, "{} {}\n", request.path, request.body);
-  prepare(api, exchange, [this, api, body = request.body, exchange] {
-    auto parsed = parse_body(api, body, api_context());
+  prepare(api, exchange, [this, api, body = request.body, owner = owner_of(request), exchange] {
+    const OwnResponses earlier(responses_, owner);
+    auto parsed = parse_body(api, body, api_context(owner, responses_.keeps() ? &earlier : nullptr));
     if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(exchange, api, *error);
+    note_ignored(*exchange, std::get<ApiRequest>(parsed).ignored);
     auto prepared = preparer_.prepare(std::get<ApiRequest>(std::move(parsed)));
     if (const auto* error = std::get_if<ApiError>(&prepared)) return refuse(exchange, api, *error);
     http_.post([this, request = std::get<PreparedRequest>(std::move(prepared)), exchange] {
@@ -274,11 +292,14 @@ void ApiServer::start(PreparedRequest request, const std::shared_ptr<Exchange>& 
   const Api api = request.api.api;
   const ReplyIdentity identity{.id = fmt::format("{}{:06x}", instance_, next_id_++),
                                .created_unix_seconds = std::time(nullptr),
-                               .model = model_.name};
+                               .model = model_.name,
+                               .request_id = request_id_of(*exchange)};
   const JobContext context{.model = model_,
                            .scheduler = scheduler_,
                            .http = http_,
                            .calls = calls_,
+                           .responses = responses_,
+                           .keep_alive_seconds = options_.keep_alive_seconds,
                            .on_done = [this](const JobReport& report) {
                              metrics_.observe(report);
                              log_job(report);
@@ -290,6 +311,26 @@ void ApiServer::start(PreparedRequest request, const std::shared_ptr<Exchange>& 
           .type = "rate_limit_error",
           .code = "queue_full",
           .message = "the queue is full; try again in a moment"});
+}
+
+std::string ApiServer::owner_of(const HttpRequest& request) const {
+  if (!options_.keys.required()) return "";
+  return std::string(presented_key(request.header("authorization"), request.header("x-api-key")));
+}
+
+void ApiServer::kept_response(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+  const std::string id = request.path.substr(std::string_view("/v1/responses/").size());
+  const std::string owner = owner_of(request);
+  const bool erases = request.method == "DELETE";
+  std::optional<std::string> body;
+  if (!erases) {
+    body = responses_.find(owner, id);
+  } else if (responses_.erase(owner, id)) {
+    body = fmt::format(R"({{"id":"{}","object":"response","deleted":true}})", id);
+  }
+  if (body) return exchange->respond({.body = *std::move(body)});
+  refuse(exchange, Api::kResponses,
+         {.status = 404, .message = fmt::format("Response with id '{}' not found.", id)});
 }
 
 void ApiServer::count_tokens(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
@@ -352,16 +393,19 @@ void ApiServer::log_job(const JobReport& report) const {
   }
   fmt::print(
       stderr,
-      "{:%F %T} {} {} {} prompt tokens ({} cached), {} reply tokens, first after {:.3f} s, all {:.3f} s{}\n",
-      fmt::localtime(std::time(nullptr)), report.status, report.stream ? "stream" : "reply",
+      "{:%F %T} {} {} {} {} prompt tokens ({} cached), {} reply tokens, first after {:.3f} s, all {:.3f} s{}\n",
+      fmt::localtime(std::time(nullptr)), report.request_id, report.status, report.stream ? "stream" : "reply",
       usage.prompt_tokens, usage.cached_tokens, usage.reply_tokens, first, seconds, drafts);
 }
 
-ApiContext ApiServer::api_context() const {
+ApiContext ApiServer::api_context(std::string client_key, const EarlierResponses* earlier) const {
   return {.model = model_.name,
           .any_model = model_.any_name,
           .vocab_size = model_.limits.vocab_size,
-          .think_by_default = model_.think_by_default};
+          .max_replies = std::max<std::int64_t>(1, scheduler_.max_queue()),
+          .think_by_default = model_.think_by_default,
+          .client_key = std::move(client_key),
+          .earlier = earlier};
 }
 
 double ApiServer::uptime_seconds() const { return now_seconds() - started_seconds_; }

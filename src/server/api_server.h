@@ -21,6 +21,7 @@
 #include "server/engine_view.h"
 #include "server/metrics.h"
 #include "server/prepared_request.h"
+#include "server/response_store.h"
 #include "server/served_model.h"
 #include "server/work_queue.h"
 
@@ -32,6 +33,8 @@ struct ApiServerOptions {
   std::size_t max_preparing = 64;  ///< requests between socket and scheduler
   bool log_requests = true;        ///< a line on standard error for each, without any of its text
   bool log_text = false;           ///< the bodies too
+  ResponseStoreOptions responses;  ///< those that clients may refer to later
+  double keep_alive_seconds = 5;   ///< of silence before a stream says that it lives
 };
 
 class ApiServer {
@@ -54,6 +57,8 @@ class ApiServer {
   static std::span<const Route> routes();
   void handle(HttpRequest request, const std::shared_ptr<Exchange>& exchange);
   [[nodiscard]] bool admits(const HttpRequest& request) const;
+  /// The key that the request's responses belong to; empty where no key is needed.
+  [[nodiscard]] std::string owner_of(const HttpRequest& request) const;
 
   void page(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void health(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
@@ -62,6 +67,7 @@ class ApiServer {
   void metrics(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void stats(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void complete(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void kept_response(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void count_tokens(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void tokenize(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void detokenize(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
@@ -75,7 +81,7 @@ class ApiServer {
   void refuse(const std::shared_ptr<Exchange>& exchange, Api api, const ApiError& error) const;
   void log_job(const JobReport& report) const;
   void stop_when_idle(double deadline);
-  [[nodiscard]] ApiContext api_context() const;
+  [[nodiscard]] ApiContext api_context(std::string client_key = {}, const EarlierResponses* earlier = nullptr) const;
   [[nodiscard]] double uptime_seconds() const;
 
   ServedModel model_;
@@ -83,6 +89,7 @@ class ApiServer {
   EngineProbe probe_;
   ApiServerOptions options_;
   CallMemory calls_;
+  ResponseStore responses_;
   Metrics metrics_;
   RequestPreparer preparer_;  ///< used by the work queue's thread alone
   double started_seconds_;
