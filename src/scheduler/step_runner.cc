@@ -133,7 +133,11 @@ void StepRunner::take_rows(Part& part, Rows rows) {
   if (job.wants_all_rows) {
     std::string error = score(part, rows);
     if (!error.empty()) return board_.end_failed(job, std::move(error));
-    if (part.start + rows.count < job.num_tokens) return job.publish(/*last=*/false);
+    if (part.start + rows.count < job.num_tokens) {
+      job.publish(/*last=*/false);
+      if (job.sink_threw) board_.end(job, ReplyEnd::kCancelled, "", /*keep=*/true);
+      return;
+    }
     job.wants_all_rows = false;
     rows = {.logits = rows.logits.slice(rows.count - 1, rows.count), .count = 1};
   }
