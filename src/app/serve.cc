@@ -40,6 +40,7 @@ struct ServeFlags {
   std::int64_t cache_disk_bytes = std::int64_t{10} << 30;
   std::string cache_windows = "all";
   std::int64_t cache_checkpoint_pages = 8;
+  ResponseStoreOptions responses;
   std::string name;
   std::string api_key_file;
   std::vector<std::string> allowed_hosts;
@@ -79,6 +80,14 @@ void add_network_options(CLI::App& command, ServeFlags& flags) {
                   "After SIGTERM, SIGHUP or Ctrl-C, wait so long for replies to end")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+}
+
+void add_response_options(CLI::App& command, ServeFlags& flags) {
+  command
+      .add_option("--kept-responses", flags.responses.max_responses,
+                  "Responses that clients may go on from by their id; 0: none are kept")
+      ->capture_default_str();
+  command.add_option("--kept-response-bytes", flags.responses.max_bytes, "Memory for them")->capture_default_str();
 }
 
 void add_scheduling_options(CLI::App& command, ServeFlags& flags) {
@@ -201,6 +210,7 @@ double steady_seconds() {
 
 void serve(ServeFlags flags) {
   ApiServerOptions options{.http = flags.http, .log_requests = !flags.quiet, .log_text = flags.log_text};
+  options.responses = flags.responses;
   if (!flags.api_key_file.empty()) options.access.keys = ApiKeys(flags.api_key_file);
   options.access.allowed_hosts = flags.allowed_hosts;
   options.access.cors_origins = flags.cors_origins;
@@ -259,6 +269,7 @@ void add_serve_command(CLI::App& app) {
   flags->engine.add_to(*command);
   command->remove_option(command->get_option("--chunk"));  // the scheduler cuts prompts: --max-batch-tokens
   add_network_options(*command, *flags);
+  add_response_options(*command, *flags);
   add_scheduling_options(*command, *flags);
   add_cache_options(*command, *flags);
   command->add_option("--name", flags->name, "What clients call the model; otherwise its folder's name");

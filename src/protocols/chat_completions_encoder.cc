@@ -62,6 +62,10 @@ class ChatCompletionsEncoder final : public ReplyEncoder {
     return envelope_.body(std::move(choices), usage);
   }
 
+  std::string progress(std::int64_t done, std::int64_t total) const override {
+    return envelope_.progress(done, total);
+  }
+
   std::string failed(const ApiError& error) override {
     return envelope_.failed(Api::kChatCompletions, error);
   }

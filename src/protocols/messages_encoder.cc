@@ -84,8 +84,10 @@ class MessagesEncoder final : public ReplyEncoder {
     return take_events();
   }
 
+  std::string keep_alive() const override { return typed_event({{"type", "ping"}}); }
+
   std::string failed(const ApiError& error) override {
-    const std::string body = error_body(Api::kMessages, error);
+    const std::string body = error_body(Api::kMessages, error, identity_.request_id);
     return streams_ ? fmt::format("event: error\ndata: {}\n\n", body) : body;
   }
 
@@ -103,7 +105,7 @@ class MessagesEncoder final : public ReplyEncoder {
       case ReplyPart::Kind::kContent:
         if (part.text.empty()) break;
         if (block_ != Block::kText)
-          open(Block::kText, {{"type", "text"}, {"text", ""}, {"citations", nullptr}});
+          open(Block::kText, {{"type", "text"}, {"text", ""}});
         grow({{"type", "text_delta"}, {"text", part.text}}, part.text);
         break;
       case ReplyPart::Kind::kCallBegin:

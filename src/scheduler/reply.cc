@@ -49,6 +49,15 @@ void Reply::append(const SampledToken& token) {
   if (!end_ && tokens_left() == 0) end_ = ReplyEnd::kLength;
 }
 
+std::string Reply::score_prompt(std::span<const float> logits, TokenId token) {
+  const Result<SampledToken> scored = sampler_.score(logits, token);
+  if (!scored) return scored.error();
+  const SampledToken& found = scored.value();
+  piece_.prompt_tokens.push_back(
+      {found.id, found.logprob, {found.top_logprobs.begin(), found.top_logprobs.end()}});
+  return "";
+}
+
 ReplyPiece Reply::take_piece(bool last) {
   if (last) show(stream_.finish());
   return std::exchange(piece_, {});

@@ -40,6 +40,9 @@ class Reply {
   /// The next token, chosen by `draw_row(0)`.
   void take(TokenId token);
 
+  /// Reports the logprob of a token of the prompt, from the logits after all before it. Empty, or a sentence.
+  [[nodiscard]] std::string score_prompt(std::span<const float> logits, TokenId token);
+
   /// How it ended, once it has.
   [[nodiscard]] std::optional<ReplyEnd> end() const { return end_; }
   [[nodiscard]] const std::string& stop_string() const { return stop_string_; }

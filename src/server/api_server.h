@@ -25,6 +25,7 @@
 #include "server/metrics.h"
 #include "server/preparation.h"
 #include "server/prepared_request.h"
+#include "server/response_store.h"
 #include "server/served_model.h"
 
 namespace baleen {
@@ -33,8 +34,10 @@ struct ApiServerOptions {
   HttpServerOptions http;
   AccessOptions access;
   PreparationLimits preparation;
-  bool log_requests = true;  ///< a line of the log for each, without any of its text
-  bool log_text = false;     ///< the bodies too
+  ResponseStoreOptions responses;  ///< those that clients may refer to later
+  bool log_requests = true;        ///< a line of the log for each, without any of its text
+  bool log_text = false;           ///< the bodies too
+  double keep_alive_seconds = 5;   ///< of silence before a stream says that it lives
 };
 
 class ApiServer {
@@ -57,9 +60,14 @@ class ApiServer {
 
   static std::span<const Route> routes();
   /// Everything that may be said of a request without its body.
-  [[nodiscard]] std::optional<HttpResponse> check_head(const HttpRequest& head) const;
-  [[nodiscard]] std::optional<HttpResponse> check_route(const HttpRequest& head) const;
+  [[nodiscard]] std::optional<HttpResponse> check_head(const HttpRequest& head);
+  [[nodiscard]] std::optional<HttpResponse> check_route(const HttpRequest& head, std::string_view path,
+                                                        std::string_view request_id) const;
   void handle(HttpRequest request, std::shared_ptr<Exchange> exchange);
+  /// The client's own, or a new one.
+  [[nodiscard]] std::string new_request_id(const HttpRequest& head);
+  /// The key that the request's responses belong to; empty where no key is needed.
+  [[nodiscard]] std::string owner_of(const HttpRequest& request) const;
 
   void page(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void notices(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
@@ -69,6 +77,7 @@ class ApiServer {
   void metrics(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void stats(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void complete(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void kept_response(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void count_tokens(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void tokenize(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void detokenize(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
@@ -84,8 +93,9 @@ class ApiServer {
   void with_engine_view(std::function<void(const EngineView&)> use);
   void refuse(const std::shared_ptr<Exchange>& exchange, Api api, const ApiError& error) const;
   void log_job(const JobReport& report) const;
-  [[nodiscard]] HttpServerOptions http_options() const;
-  [[nodiscard]] ApiContext api_context() const;
+  [[nodiscard]] HttpServerOptions http_options();
+  [[nodiscard]] ApiContext api_context(std::string client_key = {},
+                                       const EarlierResponses* earlier = nullptr) const;
   [[nodiscard]] double uptime_seconds() const;
 
   ServedModel model_;
@@ -93,6 +103,7 @@ class ApiServer {
   EngineProbe probe_;
   ApiServerOptions options_;
   CallMemory calls_;
+  ResponseStore responses_;
   Metrics metrics_;
   Access access_;
   CounterHistory counter_history_;  ///< used by the HTTP thread alone

@@ -1,7 +1,9 @@
-/// Which tokens of a reply have logprobs to show: those of content, not those of a tool call's markup.
+/// Which tokens of a reply are its content: logprobs are reported for those alone, not for the markup of tool calls nor
+/// for a stop string.
 #pragma once
 
-#include <string_view>
+#include <cstddef>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -9,31 +11,35 @@
 
 namespace baleen {
 
-/// A tool call takes the rest of the reply, from the blank line and the `<` before its first `｜DSML｜` token on. So
-/// tokens of white space and `<` wait for the one after them.
+/// Tokens wait until content covers their first byte. Content comes before the calls, so counting bytes is enough.
 class ContentLogprobs {
  public:
-  /// `begins_call`: the token is `｜DSML｜`.
-  void add(TokenLogprobs token, bool begins_call) {
-    is_in_call_ |= begins_call;
-    if (is_in_call_) {
-      waiting_.clear();
-      return;
-    }
-    const bool may_lead = token.token.bytes.find_first_not_of(" \t\r\n<") == std::string_view::npos;
-    waiting_.push_back(std::move(token));
-    if (may_lead) return;
-    ready_.insert(ready_.end(), std::move_iterator(waiting_.begin()), std::move_iterator(waiting_.end()));
-    waiting_.clear();
+  void add(TokenLogprobs token) { waiting_.push_back(std::move(token)); }
+
+  /// The tokens of so many more bytes of content.
+  [[nodiscard]] std::vector<TokenLogprobs> take(std::size_t content_bytes) {
+    std::vector<TokenLogprobs> tokens;
+    content_end_ += content_bytes;
+    while (!waiting_.empty() && next_begin_ < content_end_) pop_into(tokens);
+    return tokens;
   }
-  /// Those that became certain.
-  [[nodiscard]] std::vector<TokenLogprobs> take() { return std::exchange(ready_, {}); }
-  /// The reply is over: those that waited.
-  [[nodiscard]] std::vector<TokenLogprobs> finish() { return std::exchange(waiting_, {}); }
+  /// All that waits: of a reply that ends with content.
+  [[nodiscard]] std::vector<TokenLogprobs> rest() {
+    std::vector<TokenLogprobs> tokens;
+    while (!waiting_.empty()) pop_into(tokens);
+    return tokens;
+  }
 
  private:
-  std::vector<TokenLogprobs> ready_, waiting_;
-  bool is_in_call_ = false;
+  void pop_into(std::vector<TokenLogprobs>& tokens) {
+    next_begin_ += waiting_.front().token.bytes.size();
+    tokens.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+
+  std::deque<TokenLogprobs> waiting_;
+  std::size_t next_begin_ = 0;   ///< of the first that waits, in bytes of the reply after its reasoning
+  std::size_t content_end_ = 0;  ///< bytes of content so far
 };
 
 }  // namespace baleen

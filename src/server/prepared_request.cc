@@ -85,7 +85,8 @@ ApiResult<std::vector<TokenId>> RequestPreparer::conversation_tokens(const ApiRe
 }
 
 ApiResult<std::vector<TokenId>> RequestPreparer::raw_tokens(const RawPrompt& prompt,
-                                                            std::size_t prompt_idx) const {
+                                                            std::size_t prompt_idx,
+                                                            std::size_t& num_added) const {
   std::vector<TokenId> tokens;
   if (const auto* text = std::get_if<std::string>(&prompt)) {
     auto encoded = model_.tokenizer->encode(*text);
@@ -94,7 +95,8 @@ ApiResult<std::vector<TokenId>> RequestPreparer::raw_tokens(const RawPrompt& pro
   } else {
     tokens = std::get<std::vector<TokenId>>(prompt);
   }
-  if (tokens.empty() || tokens.front() != model_.bos) tokens.insert(tokens.begin(), model_.bos);
+  num_added = tokens.empty() || tokens.front() != model_.bos ? 1 : 0;
+  if (num_added > 0) tokens.insert(tokens.begin(), model_.bos);
   return tokens;
 }
 
@@ -129,6 +131,12 @@ ApiResult<std::optional<ReplyRules>> RequestPreparer::rules_of(const ApiRequest&
         ReplyRules{.starts_in_reasoning = starts_in_reasoning(request), .forbids_calls = true});
   if (!formatted && !calls) return std::optional<ReplyRules>();
 
+  if (request.response_format.kind == ResponseFormat::Kind::kPattern) {
+    const std::string& pattern = request.response_format.pattern;
+    auto grammar = cached("pattern\n" + pattern, [&] { return pattern_grammar(pattern); });
+    if (!grammar) return bad_request("response_format", grammar.error());
+    return held_to(ReplyRules::Body::kGrammar, grammar);
+  }
   const PythonJson schema = schema_of(request.response_format);
   if (!calls) {
     const bool any_object = request.response_format.kind == ResponseFormat::Kind::kJsonObject;
@@ -165,11 +173,13 @@ ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {
   const bool raw = request.api == Api::kCompletions;
   const std::size_t num_prompts = raw ? request.prompts.size() : 1;
   for (std::size_t i = 0; i < num_prompts; ++i) {
-    auto encoded = raw ? raw_tokens(request.prompts[i], i) : conversation_tokens(request);
+    std::size_t num_added = 0;
+    auto encoded = raw ? raw_tokens(request.prompts[i], i, num_added) : conversation_tokens(request);
     if (auto* error = std::get_if<ApiError>(&encoded)) return std::move(*error);
     const auto& tokens = std::get<std::vector<TokenId>>(encoded);
     const auto count = static_cast<std::int64_t>(tokens.size());
-    if (count >= model_.limits.context_tokens) {
+    const bool no_reply = request.max_tokens == 0;
+    if (count >= model_.limits.context_tokens + (no_reply ? 1 : 0)) {
       return ApiError{
           .status = 400,
           .code = "context_length_exceeded",
@@ -184,13 +194,20 @@ ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {
       return bad_request("prompt", fmt::format("token id {}: the vocabulary has ids 0 to {}", token,
                                                model_.limits.vocab_size - 1));
     }
-    if (request.echo) prepared.prompt_texts.push_back(model_.tokenizer->decode(std::span(tokens).subspan(1)));
+    if (request.echo) {
+      prepared.added_tokens.push_back(num_added);
+      prepared.prompt_texts.push_back(
+          model_.tokenizer->decode(std::span(tokens).subspan(prepared.added_tokens.back())));
+    }
     for (int choice = 0; choice < request.num_choices; ++choice) {
       prepared.choices.push_back({.prompt = tokens,
                                   .sampling = sampling_of(request, model_, choice),
                                   .stops = request.stops,
                                   .stop_tokens = {model_.eos},
                                   .max_tokens = request.max_tokens.value_or(0),
+                                  .score_prompt = request.echo && request.logprobs,
+                                  .no_reply = no_reply,
+                                  .wants_progress = request.include_progress,
                                   .priority = request.priority,
                                   .rules = std::get<std::optional<ReplyRules>>(rules)});
     }

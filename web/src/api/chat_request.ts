@@ -3,7 +3,7 @@ export interface ChatRequest {
   model: string;
   messages: ApiMessage[];
   stream: true;
-  stream_options: { include_usage: true };
+  stream_options: { include_usage: true; include_progress?: true };
   temperature?: number;
   top_p?: number;
   top_k?: number;
@@ -38,6 +38,8 @@ export interface ApiToolCall {
 export interface ChatChunk {
   choices?: { delta?: ChatDelta; finish_reason?: string | null }[];
   usage?: Usage | null;
+  /** Only with include_progress: how much of the prompt is computed. */
+  progress?: { prefilled_tokens: number; prompt_tokens: number };
   error?: { message?: string };
 }
 
