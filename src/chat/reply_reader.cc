@@ -20,13 +20,6 @@ using namespace chat_format;
 /// How an enforced body begins that is calls.
 constexpr std::string_view kEnforcedBlock = "\n\n<｜DSML｜";
 
-/// The text of a block without its tags.
-std::string plain_text(const ReadBlock& block) {
-  std::string text;
-  for (const BlockItem& item : block.items) text += item.text;
-  return text;
-}
-
 bool is_all_calls(const ReadBlock& block) {
   return block.has_calls && std::ranges::all_of(block.items, [](const BlockItem& item) {
            return item.kind == BlockItem::Kind::kCall ||
@@ -173,8 +166,11 @@ class ReplyReader::State {
   void end_draft_as_thought(Place next) {
     const ReadBlock thought = read_block(std::exchange(held_, {}), tools_, true);
     ++parts.num_repairs;
+    for (const BlockItem& item : thought.items) {
+      parts.note_markup();
+      parts.add_reasoning(item.text);
+    }
     parts.note_markup();
-    parts.add_reasoning(plain_text(thought));
     draft_end_.reset();
     place_ = next;
     if (next == Place::kReasoning) return;
