@@ -73,7 +73,7 @@ Json history_json(const CounterHistory& history) {
 }  // namespace
 
 std::string stats_json(const ServedModel& model, const SchedulerStats& scheduler, const EngineView& engine,
-                       const HttpStats& http, double uptime_seconds) {
+                       const HttpStats& http, double uptime_seconds, const CounterHistory* history) {
   Json operations = Json::array();
   for (const OperationTime& operation : engine.operations) {
     operations.push_back({{"name", operation.name},
