@@ -64,7 +64,7 @@ class ChatLoop {
       : flags_(flags),
         engine_(flags.engine.model, flags.engine.options()),
         tokenizer_(Tokenizer::load(flags.engine.model)),
-        conversation_(engine_, tokenizer_),
+        conversation_(engine_, tokenizer_, flags.generation.controls_in_content),
         session_(flags.system),
         sampling_(flags.generation.params(flags.engine.model, engine_.config().vocab_size)),
         thinking_(flags.think == "off"    ? Thinking::kOff
@@ -140,17 +140,17 @@ class ChatLoop {
     fmt::print("{}", to_text(engine_.plan()));
   }
 
-  Result<std::string> prompt() const {
+  Result<MarkedText> prompt() const {
     const auto messages = session_.chat_messages();
     if (!messages) return failure("{}", messages.error());
     RenderOptions options;
     options.thinking_mode = mode();
     if (thinking_ == Thinking::kMax) options.reasoning_effort = ReasoningEffort::kMax;
-    return render_prompt(messages.value(), options);
+    return render_marked_prompt(messages.value(), options);
   }
 
   void answer() {
-    const Result<std::string> text = prompt();
+    const Result<MarkedText> text = prompt();
     if (!text) return give_up(text.error());
     const InterruptFlag interrupt;
     ReplyPrinter printer(mode(), stdout);
@@ -199,6 +199,7 @@ void add_chat_command(CLI::App& app) {
       ->check(CLI::IsMember({"off", "high", "max"}))
       ->capture_default_str();
   flags->generation.add_to(*command);
+  flags->generation.add_controls_in_content_to(*command);
   flags->engine.add_to(*command);
   command->callback([flags] { ChatLoop(*flags).run(); });
 }

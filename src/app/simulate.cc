@@ -15,6 +15,8 @@
 #include "app/simulate_validate.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
+#include "base/standard_streams.h"
+#include "log/log.h"
 #include "simulator/report/step_report.h"
 #include "simulator/search/nearest_fit.h"
 
@@ -39,8 +41,7 @@ void run_simulate(const SimulateFlags& flags, const std::vector<std::string>& ig
     return;
   }
   for (const std::string& name : ignored)
-    fmt::print(stderr, "{}: ignored; formats come from the checkpoint, and kernels are what they are\n",
-               name);
+    log_line("{}: ignored; formats come from the checkpoint, and kernels are what they are", name);
   const SimulatedModel model = flags.deployment.model.load();
   const DeviceProfile device = flags.deployment.load_device();
   validate(flags.workload, model.config);
@@ -60,7 +61,7 @@ void run_simulate(const SimulateFlags& flags, const std::vector<std::string>& ig
     fmt::print("{}", step_table(report, flags.by_shape ? TableRows::kByShape : TableRows::kByOperation));
   }
   if (!estimate.fits()) {
-    std::fflush(stdout);
+    flush_checked(stdout);
     fail("{}", report.advice);
   }
 }

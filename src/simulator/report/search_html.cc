@@ -23,7 +23,7 @@ struct Range {
   }
 };
 
-std::string title_of(const Candidate& c) {
+std::string title_of(const DeploymentCandidate& c) {
   return fmt::format("{}; {} at a time, {} drafts: {} tokens/s a device, {} a user, first token {}",
                      to_text(c), c.concurrency, c.num_mtp_tokens,
                      significant_text(c.tokens_per_second_per_device),
@@ -32,11 +32,11 @@ std::string title_of(const Candidate& c) {
 
 /// All candidates as dots, those of the front as marks with the number of requests at a time, `joined` by a line or not.
 Figure candidates_figure(const SearchReport& report, std::string id, std::string title, std::string axis,
-                         double (*x_of)(const Candidate&), const TickText& tick_text, double limit,
+                         double (*x_of)(const DeploymentCandidate&), const TickText& tick_text, double limit,
                          bool joined) {
   Range x, y;
   std::vector<XyPoint> dots;
-  for (const Candidate& c : report.result.ranked) {
+  for (const DeploymentCandidate& c : report.result.ranked) {
     dots.push_back({x_of(c), c.tokens_per_second_per_device});
     x.hold(x_of(c));
     y.hold(c.tokens_per_second_per_device);
@@ -48,7 +48,7 @@ Figure candidates_figure(const SearchReport& report, std::string id, std::string
   plot.add_dots(dots);
   if (limit > 0) plot.mark_x(limit, "limit");
   PlotLine line{.style = "thin c-memory", .title = "Pareto front"};
-  for (const Candidate& c : report.result.pareto) {
+  for (const DeploymentCandidate& c : report.result.pareto) {
     const XyPoint at{x_of(c), c.tokens_per_second_per_device};
     line.points.push_back(at);
     plot.add(PlotMark{
@@ -59,7 +59,7 @@ Figure candidates_figure(const SearchReport& report, std::string id, std::string
   return {.id = std::move(id), .title = title, .svg = plot.svg(title)};
 }
 
-Table candidate_table(std::string id, std::string caption, const std::vector<Candidate>& candidates,
+Table candidate_table(std::string id, std::string caption, const std::vector<DeploymentCandidate>& candidates,
                       std::size_t most) {
   Table table{.id = std::move(id),
               .caption = std::move(caption),
@@ -79,7 +79,7 @@ Table candidate_table(std::string id, std::string caption, const std::vector<Can
     return Cell{significant_text(value * unit), value};
   };
   for (std::size_t i = 0; i < std::min(most, candidates.size()); ++i) {
-    const Candidate& c = candidates[i];
+    const DeploymentCandidate& c = candidates[i];
     table.rows.push_back({{to_text(c), {}},
                           estimated(c.tokens_per_second_per_device, 1),
                           estimated(c.tokens_per_second_per_user, 1),
@@ -103,7 +103,7 @@ std::string limits_text(const SearchOptions& options) {
 
 }  // namespace
 
-std::string to_text(const Candidate& candidate) {
+std::string to_text(const DeploymentCandidate& candidate) {
   std::string text = candidate.num_instances == 1 ? "" : fmt::format("{} x ", candidate.num_instances);
   text += to_text(candidate.plan);
   if (candidate.prefill_plan) {
@@ -127,8 +127,8 @@ std::string search_html(const SearchReport& report, std::int64_t num_rows, const
   if (result.ranked.empty()) {
     page.add_warning("Nothing fits these limits; the last table says what was left out, and why.");
   } else {
-    const Candidate& best = result.ranked.front();
-    const Candidate& quickest = result.pareto.back();
+    const DeploymentCandidate& best = result.ranked.front();
+    const DeploymentCandidate& quickest = result.pareto.back();
     page.add_key_figures(
         {{"Most for a device", significant_text(best.tokens_per_second_per_device),
           "tokens/s: " + to_text(best)},
@@ -139,7 +139,7 @@ std::string search_html(const SearchReport& report, std::int64_t num_rows, const
           "tokens/s: " + to_text(quickest)}});
     Figure front = candidates_figure(
         report, "pareto-plot", "Throughput against speed for a user", "tokens/s for each user",
-        [](const Candidate& c) { return c.tokens_per_second_per_user; },
+        [](const DeploymentCandidate& c) { return c.tokens_per_second_per_user; },
         [](double v) { return fmt::format("{:g}", v); },
         options.tpot_limit_seconds > 0 ? 1 / options.tpot_limit_seconds : 0, true);
     front.caption =
@@ -148,7 +148,7 @@ std::string search_html(const SearchReport& report, std::int64_t num_rows, const
         "and for a user. Numbers are requests at a time of an instance.";
     Figure first = candidates_figure(
         report, "ttft-plot", "Throughput against the first token", "time to first token",
-        [](const Candidate& c) { return c.ttft_seconds; }, [](double v) { return si_text(v, "s"); },
+        [](const DeploymentCandidate& c) { return c.ttft_seconds; }, [](double v) { return si_text(v, "s"); },
         options.ttft_limit_seconds, false);
     first.caption =
         "The same candidates by the mean time until a reply begins; marks are those of the front.";

@@ -21,6 +21,6 @@ struct SearchReport {
                                       const Provenance& provenance);
 
 /// Its instances and their plans: "2 x 4 devices: tp 4, dp 1, ep 4"
-[[nodiscard]] std::string to_text(const Candidate& candidate);
+[[nodiscard]] std::string to_text(const DeploymentCandidate& candidate);
 
 }  // namespace baleen
