@@ -27,7 +27,7 @@ constexpr int kFewestColumns = 8, kMostColumns = 4000, kFewestRows = 2, kMostRow
 constexpr const char* kBracketedPasteOn = "\033[?2004h";
 constexpr const char* kBracketedPasteOff = "\033[?2004l";
 constexpr const char* kTooLong =
-    "the text has more than 4 MiB and was dropped; `baleen run --chat --file FILE` takes long ones\n";
+    "the text has more than 1 MiB and was dropped; `baleen run --chat --file FILE` takes long ones\n";
 
 bool is_terminal(std::FILE* file) { return ::isatty(::fileno(file)) == 1; }
 
@@ -194,6 +194,8 @@ struct LineReader::Editor {
 LineReader::LineReader(std::string prompt, std::FILE* in, std::FILE* out) : in_(in), out_(out) {
   if (!is_terminal(in) || !is_terminal(out)) return;
   prompt_ = prompt;
+  std::setvbuf(in, nullptr, _IONBF,
+               0);  // plain lines take no more than themselves from what the editor reads
   if (!fits_the_editor(window_of(in))) return;
   // The line editor counts columns and deletes characters by the locale; without UTF-8 in it, it would split
   // them.
@@ -218,6 +220,12 @@ std::optional<std::string> LineReader::read_edited() {
   std::string text;
   editor_->goes_on = false;
   for (;;) {
+    // The library takes the window's size over at every line.
+    if (!fits_the_editor(window_of(in_))) {
+      const std::optional<std::string> rest = read_plain();
+      if (!rest && text.empty()) return std::nullopt;
+      return text + rest.value_or("");
+    }
     const auto line = editor_->line();
     const bool too_long = editor_->too_long || (line && text.size() + line->size() > kLongestTextBytes);
     if (editor_->dropped || too_long) {

@@ -30,7 +30,7 @@ class LineReader {
   /// than `kLongestTextBytes`, with a sentence.
   [[nodiscard]] std::optional<std::string> read();
 
-  static constexpr std::size_t kLongestTextBytes = std::size_t{4} << 20;
+  static constexpr std::size_t kLongestTextBytes = std::size_t{1} << 20;
 
  private:
   struct Editor;

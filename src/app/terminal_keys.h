@@ -24,7 +24,7 @@ class TerminalKeys {
   /// Forgets what of a paste is left.
   void drop_paste();
 
-  static constexpr std::size_t kMostPastedBytes = std::size_t{4} << 20;
+  static constexpr std::size_t kMostPastedBytes = std::size_t{1} << 20;
 
  private:
   enum class Wait { kForEver, kShortly };

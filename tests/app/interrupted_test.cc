@@ -50,7 +50,7 @@ int interrupted(const std::vector<std::string>& command, const fs::path& folder,
 class Interrupted : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_EQ(test::run_program({BALEEN_PROGRAM, "init", folder_ / "in", "--preset", "tiny-pro"}).status, 0);
+    ASSERT_EQ(test::run_program({BALEEN_PROGRAM, "init", folder_ / "in"}).status, 0);
     ASSERT_EQ(test::run_program({BALEEN_PROGRAM, "init", folder_ / "out", "--seed", "2"}).status, 0);
     config_ = read_text_file(folder_ / "out" / "config.json");
     weights_ = read_text_file(folder_ / "out" / "model.safetensors");
