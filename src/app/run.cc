@@ -45,16 +45,24 @@ ThinkingMode thinking_mode(const RunFlags& flags) {
   return flags.think == "off" ? ThinkingMode::kChat : ThinkingMode::kThinking;
 }
 
-std::string chat_prompt(const RunFlags& flags, std::string text) {
+MarkedText chat_prompt(const RunFlags& flags, std::string text) {
   std::vector<Message> messages;
   if (!flags.system.empty()) messages.push_back({.role = Role::kSystem, .content = flags.system});
   messages.push_back({.role = Role::kUser, .content = std::move(text)});
   RenderOptions options;
   options.thinking_mode = thinking_mode(flags);
   if (flags.think == "max") options.reasoning_effort = ReasoningEffort::kMax;
-  auto rendered = render_prompt(messages, options);
+  auto rendered = render_marked_prompt(messages, options);
   if (!rendered) fail("prompt: {}", rendered.error());
   return std::move(rendered).value();
+}
+
+/// A raw prompt is the whole text, control tokens included; of a conversation only the format's own are.
+Result<std::vector<TokenId>> encoded_prompt(const RunFlags& flags, const Tokenizer& tokenizer,
+                                            std::string text) {
+  if (!flags.chat) return tokenizer.encode(text);
+  const MarkedText prompt = chat_prompt(flags, std::move(text));
+  return flags.generation.controls_in_content ? tokenizer.encode(prompt.text) : tokenizer.encode(prompt);
 }
 
 void print_logprobs(const Tokenizer& tokenizer, const SampledToken& token) {
@@ -70,7 +78,7 @@ void run_once(const RunFlags& flags) {
   const EngineOptions options = flags.engine.options();
   const std::string text = prompt_text(flags);
   const Tokenizer tokenizer = Tokenizer::load(flags.engine.model);
-  auto encoded = tokenizer.encode(flags.chat ? chat_prompt(flags, text) : text);
+  auto encoded = encoded_prompt(flags, tokenizer, text);
   if (!encoded) fail("prompt: {}", encoded.error());
   GenerationRequest request;
   request.prompt = std::move(encoded).value();
@@ -139,6 +147,7 @@ void add_run_command(CLI::App& app) {
                    "Print each token's logprob and this many alternatives to standard error")
       ->check(CLI::Range(0, SamplingParams::kMaxLogprobs));
   flags->generation.add_to(*command);
+  flags->generation.add_controls_in_content_to(*command)->needs("--chat");
   flags->engine.add_to(*command);
   command->callback([flags] {
     if (flags->prompt.empty() && flags->file.empty()) throw CLI::RequiredError("prompt (text, - or --file)");

@@ -40,6 +40,7 @@ struct ServeFlags {
   std::int64_t cache_disk_bytes = std::int64_t{10} << 30;
   std::string cache_windows = "all";
   std::int64_t cache_checkpoint_pages = 8;
+  ResponseStoreOptions responses;
   std::string name;
   std::string api_key_file;
   std::vector<std::string> allowed_hosts;
@@ -47,6 +48,7 @@ struct ServeFlags {
   double drain_seconds = 30;
   bool any_model = false;
   bool think = false;
+  bool controls_in_content = false;
   bool quiet = false;
   bool log_text = false;
   bool no_prefix_cache = false;
@@ -78,6 +80,14 @@ void add_network_options(CLI::App& command, ServeFlags& flags) {
                   "After SIGTERM, SIGHUP or Ctrl-C, wait so long for replies to end")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+}
+
+void add_response_options(CLI::App& command, ServeFlags& flags) {
+  command
+      .add_option("--kept-responses", flags.responses.max_responses,
+                  "Responses that clients may go on from by their id; 0: none are kept")
+      ->capture_default_str();
+  command.add_option("--kept-response-bytes", flags.responses.max_bytes, "Memory for them")->capture_default_str();
 }
 
 void add_scheduling_options(CLI::App& command, ServeFlags& flags) {
@@ -171,6 +181,7 @@ ServedModel served_model(const ServeFlags& flags, const Engine& engine, const To
   model.temperature = defaults.temperature;
   model.top_p = defaults.top_p;
   model.think_by_default = flags.think;
+  model.controls_in_content = flags.controls_in_content;
   model.num_layers = config.num_hidden_layers;
   model.num_experts = config.n_routed_experts;
   model.created_unix_seconds = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
@@ -199,6 +210,7 @@ double steady_seconds() {
 
 void serve(ServeFlags flags) {
   ApiServerOptions options{.http = flags.http, .log_requests = !flags.quiet, .log_text = flags.log_text};
+  options.responses = flags.responses;
   if (!flags.api_key_file.empty()) options.access.keys = ApiKeys(flags.api_key_file);
   options.access.allowed_hosts = flags.allowed_hosts;
   options.access.cors_origins = flags.cors_origins;
@@ -257,12 +269,17 @@ void add_serve_command(CLI::App& app) {
   flags->engine.add_to(*command);
   command->remove_option(command->get_option("--chunk"));  // the scheduler cuts prompts: --max-batch-tokens
   add_network_options(*command, *flags);
+  add_response_options(*command, *flags);
   add_scheduling_options(*command, *flags);
   add_cache_options(*command, *flags);
   command->add_option("--name", flags->name, "What clients call the model; otherwise its folder's name");
   command->add_flag("--any-model", flags->any_model,
                     "Answer whatever model a request names: agents often ask for several");
   command->add_flag("--think", flags->think, "Think in conversations whose request does not say");
+  command->add_flag(
+      "--control-tokens-in-content", flags->controls_in_content,
+      "Special strings in messages become control tokens, as in the official encoder; whoever writes a "
+      "message can then forge turns");
   command->add_flag("--quiet,-q", flags->quiet, "No line for each request");
   command->add_flag("--log-text", flags->log_text, "Print the bodies of requests too");
   command->callback([flags] { serve(*flags); });

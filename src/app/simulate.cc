@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "app/provenance.h"
 #include "app/report_file.h"
 #include "app/simulate_search.h"
 #include "app/simulate_serve.h"
@@ -53,7 +54,7 @@ void run_simulate(const SimulateFlags& flags, const std::vector<std::string>& ig
     report.advice = to_text(nearest_fit(model, plan, flags.workload, device, estimate), flags.workload);
   if (!flags.trace.empty())
     write_report_file(flags.trace, chrome_trace(report), "chrome://tracing or a viewer like it");
-  if (!flags.html.empty()) write_report_file(flags.html, step_html(report), "a browser");
+  if (!flags.html.empty()) write_report_file(flags.html, step_html(report, provenance()), "a browser");
   if (flags.json) {
     fmt::print("{}\n", step_json(report));
   } else {

@@ -240,8 +240,7 @@ SchemaCompiler::Siblings SchemaCompiler::siblings_of(const PythonJson& schema, c
   siblings.text = string_rules(schema, path).value_or(any_text());
   siblings.least = size_keyword(schema, "minLength", path).value_or(0);
   siblings.most = size_keyword(schema, "maxLength", path).value_or(kUnbounded);
-  const std::optional<NumberBounds> bounds = bounds_of(schema, path);
-  if (bounds && (bounds->least || bounds->most)) siblings.number = bounded_number(*bounds, false);
+  if (has_number_rules(schema)) siblings.number = number_rules(schema, path, false);
   return siblings;
 }
 

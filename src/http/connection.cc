@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
+#include <ctime>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -205,6 +206,7 @@ void Connection::refuse(HttpError error) {
   phase_ = Phase::kAnswering;
   answer_has_begun_ = answer_is_queued_ = true;
   form_.keep_alive = false;
+  form_.unix_seconds = std::time(nullptr);
   const HttpErrorWriter& write_error = state_.options.write_error;
   HttpResponse response = write_error ? write_error(error) : default_error_response(error);
   if (error.status == 503) response.headers.emplace_back("Retry-After", "1");
@@ -229,6 +231,7 @@ void Connection::collect_answer() {
   answer_is_queued_ = news.ended;
   if (!answer_->awaited()) set_owed(false);
   if (state_.draining) form_.keep_alive = false;
+  form_.unix_seconds = std::time(nullptr);
   std::string bytes;
   if (news.response) bytes = write_response(*news.response, form_);
   if (news.begun) {

@@ -156,15 +156,18 @@ void RequestReader::check_head() {
   }
   std::optional<Target> target = parse_target(parser_->target());
   if (!target || (target->path == "*" && method != "OPTIONS")) {
-    return bad("The request's target is not a plain path that begins with '/'.");
+    return bad("The request's target is not a plain path that begins with '/', nor http://HOST before one.");
   }
   request_.path = std::move(target->path);
   request_.query = std::move(target->query);
+  const std::string& authority = target->authority;
 
   int hosts = 0, lengths = 0, encodings = 0;
   for (const auto& [name, value] : request_.headers) {
     if (same_header(name, "Host")) {
       ++hosts;
+      // A reader that goes by the other one of the two would see another site.
+      if (!authority.empty() && !same_header(value, authority)) return bad("The target and the Host header differ.");
       if (value.find_first_of(" \t,/@\\?#") != std::string::npos) return bad("The Host header is malformed.");
     } else if (same_header(name, "Content-Length")) {
       ++lengths;

@@ -81,7 +81,11 @@ void JobBoard::fail_all(const std::string& error) {
 }
 
 std::optional<SequenceId> JobBoard::open(Contender& contender) {
-  return engine_.open(static_cast<Job&>(contender).tokens);
+  const Job& job = static_cast<Job&>(contender);
+  std::span<const TokenId> tokens = job.tokens;
+  // What the cache holds has no logits: a scored prompt may begin with the part of it that is scored already.
+  if (job.wants_all_rows) tokens = tokens.first(static_cast<std::size_t>(job.num_scored));
+  return engine_.open(tokens);
 }
 
 void JobBoard::refuse(Contender& contender, std::string sentence) {
@@ -91,6 +95,16 @@ void JobBoard::refuse(Contender& contender, std::string sentence) {
 const Contender* JobBoard::find(RequestId id) const {
   const auto found = jobs_.find(id);
   return found == jobs_.end() ? nullptr : found->second.get();
+}
+
+Job* JobBoard::find(RequestId id, SequenceId sequence) const {
+  const auto found = jobs_.find(id);
+  return found != jobs_.end() && found->second->sequence == sequence ? found->second.get() : nullptr;
+}
+
+void JobBoard::stopped(Contender& contender) {
+  contender.num_pending = 0;
+  static_cast<Job&>(contender).count_tokens();
 }
 
 void JobBoard::started(Contender& contender) {

@@ -141,6 +141,7 @@ void Lineup::put_back(Contender& contender) {
   waiting_.insert(&contender);
   contender.no_room_since = num_ended_;
   sequences_.close(*std::exchange(contender.sequence, std::nullopt), /*keep=*/true);
+  owner_.stopped(contender);
 }
 
 }  // namespace baleen

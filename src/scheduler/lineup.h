@@ -27,6 +27,8 @@ class ContenderOwner {
   [[nodiscard]] virtual std::optional<SequenceId> open(Contender& contender) = 0;
   /// It runs now, maybe not for the first time.
   virtual void started(Contender& contender) = 0;
+  /// It waits again; what steps under way choose for it is dropped.
+  virtual void stopped(Contender& contender) = 0;
   /// It can never run, as the sentence says: to be removed.
   virtual void refuse(Contender& contender, std::string sentence) = 0;
   /// Null when it is gone.

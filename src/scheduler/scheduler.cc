@@ -61,6 +61,8 @@ std::optional<RequestId> Scheduler::submit(Request request, std::shared_ptr<Repl
 }
 void Scheduler::cancel(RequestId id) { inbox_->cancel(id); }
 void Scheduler::between_turns(std::function<void()> task) { inbox_->leave(std::move(task)); }
+std::int64_t Scheduler::max_queue() const { return inbox_->max_queue(); }
+
 SchedulerStats Scheduler::stats() const { return inbox_->stats(); }
 void Scheduler::drain() { inbox_->drain(); }
 bool Scheduler::idle() const { return inbox_->idle(); }
@@ -80,7 +82,7 @@ bool Scheduler::turn() {
     loop_->board.fail_running(exception.what());
   }
   loop_->publish(*inbox_);
-  return anything_came || !loop_->board.empty();
+  return anything_came || !loop_->board.empty() || loop_->runner.under_way();
 }
 
 void Scheduler::run(std::stop_token stop) {

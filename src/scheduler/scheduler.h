@@ -37,6 +37,8 @@ class Scheduler {
 
   /// Queues a request. Empty when the queue is full or the loop is draining; the sink is then never called.
   [[nodiscard]] std::optional<RequestId> submit(Request request, std::shared_ptr<ReplySink> sink);
+  /// Requests that may wait at a time.
+  [[nodiscard]] std::int64_t max_queue() const;
   /// Ends a request at the next turn, wherever it is; unknown or finished ones are ignored.
   void cancel(RequestId id);
   [[nodiscard]] SchedulerStats stats() const;

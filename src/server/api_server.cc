@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "log/log.h"
+#include "server/labelled_exchange.h"
 #include "server/page.h"
 #include "server/stats.h"
 #include "server/token_routes.h"
@@ -20,9 +21,20 @@ namespace baleen {
 namespace {
 
 constexpr double kMinStatsSeconds = 0.01, kMaxStatsSeconds = 3600;
+/// The rates of the last ten minutes.
+constexpr double kSampleSeconds = 1;
+constexpr std::size_t kHistorySamples = 601;
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Clients that are given this server's address where their API's would end in /v1 leave it out.
+std::string with_version(std::string path) {
+  for (const std::string_view api : {"/chat/completions", "/completions", "/responses", "/messages", "/models"}) {
+    if (path == api || path.starts_with(std::string(api) + "/")) return "/v1" + path;
+  }
+  return path;
 }
 
 Api api_of(std::string_view path) {
@@ -56,7 +68,7 @@ HttpServerOptions with_protocol_errors(HttpServerOptions options) {
   options.write_error = [](const HttpError& error) {
     ApiError refusal{.status = error.status, .code = error.code, .message = error.message};
     if (error.status >= 500) refusal.type = "server_error";
-    return HttpResponse{.status = error.status, .body = error_body(api_of(error.path), refusal)};
+    return HttpResponse{.status = error.status, .body = error_body(api_of(with_version(error.path)), refusal)};
   };
   return options;
 }
@@ -75,8 +87,8 @@ double query_number(std::string_view query, std::string_view name, double otherw
   return otherwise;
 }
 
-HttpResponse refusal(Api api, const ApiError& error) {
-  HttpResponse response{.status = error.status, .body = error_body(api, error)};
+HttpResponse refusal(Api api, const ApiError& error, std::string_view request_id) {
+  HttpResponse response{.status = error.status, .body = error_body(api, error, request_id)};
   if (error.status == 429 || error.status == 503) response.headers.emplace_back("Retry-After", "1");
   if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;
@@ -97,9 +109,10 @@ struct ApiServer::Route {
   bool open_to_all = false;     ///< without a key
   bool while_draining = false;  ///< how the server is may be asked to its end
   bool with_rest = false;       ///< also for longer paths
+  bool exact = true;            ///< for the path itself
 
   [[nodiscard]] bool has_path(std::string_view wanted) const {
-    return wanted == path ||
+    return (exact && wanted == path) ||
            (with_rest && wanted.starts_with(path) && wanted.substr(path.size()).starts_with('/'));
   }
   /// The HTTP server leaves the body of an answer to HEAD out.
@@ -111,6 +124,7 @@ struct ApiServer::Route {
 std::span<const ApiServer::Route> ApiServer::routes() {
   static constexpr std::array kRoutes = {
       Route{"GET", "/", &ApiServer::page, true},
+      Route{"GET", "/notices.txt", &ApiServer::notices, true},
       Route{"GET", "/health", &ApiServer::health, true, true},
       Route{"GET", "/ready", &ApiServer::ready, true, true},
       Route{"GET", "/v1/models", &ApiServer::models, false, false, true},
@@ -119,6 +133,8 @@ std::span<const ApiServer::Route> ApiServer::routes() {
       Route{"POST", "/v1/chat/completions", &ApiServer::complete},
       Route{"POST", "/v1/completions", &ApiServer::complete},
       Route{"POST", "/v1/responses", &ApiServer::complete},
+      Route{"GET", "/v1/responses", &ApiServer::kept_response, false, false, true, false},
+      Route{"DELETE", "/v1/responses", &ApiServer::kept_response, false, false, true, false},
       Route{"POST", "/v1/messages", &ApiServer::complete},
       Route{"POST", "/v1/messages/count_tokens", &ApiServer::count_tokens},
       Route{"POST", "/tokenize", &ApiServer::tokenize},
@@ -132,7 +148,9 @@ ApiServer::ApiServer(ServedModel model, Scheduler& scheduler, EngineProbe probe,
       scheduler_(scheduler),
       probe_(std::move(probe)),
       options_(std::move(options)),
+      responses_(options_.responses),
       access_(options_.access, options_.http.host),
+      counter_history_(kHistorySamples),
       preparer_(model_, calls_),
       started_seconds_(now_seconds()),
       instance_(random_name()),
@@ -140,51 +158,69 @@ ApiServer::ApiServer(ServedModel model, Scheduler& scheduler, EngineProbe probe,
             [this](HttpRequest request, std::shared_ptr<Exchange> exchange) {
               handle(std::move(request), std::move(exchange));
             }),
-      preparation_(options_.preparation) {}
+      preparation_(options_.preparation) {
+  http_.post([this] { sample_counters(); });
+}
 
-HttpServerOptions ApiServer::http_options() const {
+HttpServerOptions ApiServer::http_options() {
   HttpServerOptions options = with_protocol_errors(options_.http);
   options.check_head = [this](const HttpRequest& head) { return check_head(head); };
   return options;
 }
 
-std::optional<HttpResponse> ApiServer::check_head(const HttpRequest& head) const {
-  if (const auto error = access_.refuse_source(head)) return refusal(api_of(head.path), *error);
-  std::optional<HttpResponse> answer = check_route(head);
-  if (!answer || head.method == "OPTIONS") return answer;
-  std::ranges::copy(access_.cors_headers(head), std::back_inserter(answer->headers));
+std::string ApiServer::new_request_id(const HttpRequest& head) {
+  return request_id_of(head, fmt::format("req_{}{:06x}", instance_, next_id_++));
+}
+
+std::optional<HttpResponse> ApiServer::check_head(const HttpRequest& head) {
+  const std::string request_id = new_request_id(head), path = with_version(head.path);
+  std::optional<HttpResponse> answer;
+  if (const auto error = access_.refuse_source(head)) {
+    answer = refusal(api_of(path), *error, request_id);
+  } else {
+    answer = check_route(head, path, request_id);
+    if (answer && head.method != "OPTIONS")
+      std::ranges::copy(access_.cors_headers(head), std::back_inserter(answer->headers));
+  }
+  if (answer) std::ranges::copy(request_id_headers(request_id), std::back_inserter(answer->headers));
   return answer;
 }
 
-std::optional<HttpResponse> ApiServer::check_route(const HttpRequest& head) const {
-  const Api api = api_of(head.path);
+std::optional<HttpResponse> ApiServer::check_route(const HttpRequest& head, std::string_view path,
+                                                   std::string_view request_id) const {
+  const Api api = api_of(path);
   const Route* route = nullptr;
   std::string allowed;
   for (const Route& candidate : routes()) {
-    if (!candidate.has_path(head.path)) continue;
+    if (!candidate.has_path(path)) continue;
     if (candidate.has_method(head.method)) route = &candidate;
-    allowed = fmt::format("{}{}, OPTIONS", candidate.method, candidate.method == "GET" ? ", HEAD" : "");
+    allowed += fmt::format("{}{}, ", candidate.method, candidate.method == "GET" ? ", HEAD" : "");
   }
   if (allowed.empty()) {
     return refusal(
-        api,
-        {.status = 404, .code = "not_found", .message = fmt::format("there is nothing at {}", head.path)});
+        api, {.status = 404, .code = "not_found", .message = fmt::format("there is nothing at {}", head.path)},
+        request_id);
+  }
+  allowed += "OPTIONS";
   }
   if (head.method == "OPTIONS") return access_.answer_options(head, allowed);
   if (route == nullptr) {
     HttpResponse response =
-        refusal(api, {.status = 405, .message = fmt::format("{} wants the method {}", head.path, allowed)});
+        refusal(api, {.status = 405, .message = fmt::format("{} wants the method {}", head.path, allowed)},
+                request_id);
     response.headers.emplace_back("Allow", allowed);
     return response;
   }
-  if (draining_ && !route->while_draining) return refusal(api, shutting_down());
+  if (draining_ && !route->while_draining) return refusal(api, shutting_down(), request_id);
   if (route->open_to_all) return std::nullopt;
-  if (const auto error = access_.refuse_key(head)) return refusal(api, *error);
+  if (const auto error = access_.refuse_key(head)) return refusal(api, *error, request_id);
   return std::nullopt;
 }
 
 void ApiServer::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
-  exchange = with_headers(std::move(exchange), access_.cors_headers(request));
+  exchange = labelled_exchange(with_headers(std::move(exchange), access_.cors_headers(request)),
+                               new_request_id(request));
+  request.path = with_version(std::move(request.path));
   for (const Route& route : routes()) {
     if (route.has_path(request.path) && route.has_method(request.method))
       return (this->*route.handler)(request, exchange);
@@ -192,7 +228,7 @@ void ApiServer::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) 
 }
 
 void ApiServer::refuse(const std::shared_ptr<Exchange>& exchange, Api api, const ApiError& error) const {
-  exchange->respond(refusal(api, error));
+  exchange->respond(refusal(api, error, request_id_of(*exchange)));
 }
 
 void ApiServer::page(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
@@ -204,6 +240,12 @@ void ApiServer::page(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
                    {"X-Content-Type-Options", "nosniff"},
                    {"Cache-Control", "no-cache"}},
        .body = std::string(page_html())});
+}
+
+void ApiServer::notices(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
+  exchange->respond({.content_type = "text/plain; charset=utf-8",
+                     .headers = {{"X-Content-Type-Options", "nosniff"}},
+                     .body = std::string(page_notices())});
 }
 
 void ApiServer::health(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
@@ -250,10 +292,16 @@ void ApiServer::stats(HttpRequest& request, const std::shared_ptr<Exchange>& exc
     exchange->on_gone([this, watcher = std::weak_ptr(exchange)] { watchers_.erase(watcher.lock()); });
     return send_stats(exchange, std::clamp(interval, kMinStatsSeconds, kMaxStatsSeconds));
   }
-  with_engine_view([this, exchange](const EngineView& view) {
-    exchange->respond(
-        {.body = stats_json(model_, scheduler_.stats(), view, http_.stats(), uptime_seconds())});
+  const bool with_history = query_number(request.query, "history", 0) > 0;
+  with_engine_view([this, exchange, with_history](const EngineView& view) {
+    exchange->respond({.body = stats_json(model_, scheduler_.stats(), view, http_.stats(), uptime_seconds(),
+                                          with_history ? &counter_history_ : nullptr)});
   });
+}
+
+void ApiServer::sample_counters() {
+  counter_history_.add(uptime_seconds(), scheduler_.stats());
+  http_.after(kSampleSeconds, [this] { sample_counters(); });
 }
 
 void ApiServer::send_stats(const std::shared_ptr<Exchange>& exchange, double interval_seconds) {
@@ -282,9 +330,11 @@ void ApiServer::prepare(Api api, HttpRequest& request, const std::shared_ptr<Exc
 void ApiServer::complete(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
   const Api api = api_of(request.path);
   if (options_.log_text) log_line("{} {}", request.path, request.body);
-  prepare(api, request, exchange, [this, api, exchange](std::string_view body) {
-    auto parsed = parse_body(api, body, api_context());
+  prepare(api, request, exchange, [this, api, owner = owner_of(request), exchange](std::string_view body) {
+    const OwnResponses earlier(responses_, owner);
+    auto parsed = parse_body(api, body, api_context(owner, responses_.keeps() ? &earlier : nullptr));
     if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(exchange, api, *error);
+    note_ignored(*exchange, std::get<ApiRequest>(parsed).ignored);
     auto prepared = preparer_.prepare(std::get<ApiRequest>(std::move(parsed)));
     if (const auto* error = std::get_if<ApiError>(&prepared)) return refuse(exchange, api, *error);
     http_.post([this, request = std::get<PreparedRequest>(std::move(prepared)), exchange]() mutable {
@@ -298,11 +348,14 @@ void ApiServer::start(PreparedRequest request, const std::shared_ptr<Exchange>& 
   if (draining_) return refuse(exchange, api, shutting_down());
   const ReplyIdentity identity{.id = fmt::format("{}{:06x}", instance_, next_id_++),
                                .created_unix_seconds = std::time(nullptr),
-                               .model = model_.name};
+                               .model = model_.name,
+                               .request_id = request_id_of(*exchange)};
   const JobContext context{.model = model_,
                            .scheduler = scheduler_,
                            .http = http_,
                            .calls = calls_,
+                           .responses = responses_,
+                           .keep_alive_seconds = options_.keep_alive_seconds,
                            .on_done = [this](const JobReport& report) {
                              metrics_.observe(report);
                              log_job(report);
@@ -314,6 +367,26 @@ void ApiServer::start(PreparedRequest request, const std::shared_ptr<Exchange>& 
           .type = "rate_limit_error",
           .code = "queue_full",
           .message = "the queue is full; try again in a moment"});
+}
+
+std::string ApiServer::owner_of(const HttpRequest& request) const {
+  if (!access_.keys_required()) return "";
+  return std::string(presented_key(request.header("authorization"), request.header("x-api-key")));
+}
+
+void ApiServer::kept_response(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+  const std::string id = request.path.substr(std::string_view("/v1/responses/").size());
+  const std::string owner = owner_of(request);
+  const bool erases = request.method == "DELETE";
+  std::optional<std::string> body;
+  if (!erases) {
+    body = responses_.find(owner, id);
+  } else if (responses_.erase(owner, id)) {
+    body = fmt::format(R"({{"id":"{}","object":"response","deleted":true}})", id);
+  }
+  if (body) return exchange->respond({.body = *std::move(body)});
+  refuse(exchange, Api::kResponses,
+         {.status = 404, .message = fmt::format("Response with id '{}' not found.", id)});
 }
 
 void ApiServer::count_tokens(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
@@ -372,16 +445,19 @@ void ApiServer::log_job(const JobReport& report) const {
         static_cast<double>(usage.reply_tokens - 1) / static_cast<double>(std::max<std::int64_t>(1, steps)));
   }
   log_line(
-      "{:%F %T} {} {} {} prompt tokens ({} cached), {} reply tokens, first after {:.3f} s, all {:.3f} s{}",
-      fmt::localtime(std::time(nullptr)), report.status, report.stream ? "stream" : "reply",
+      "{:%F %T} {} {} {} {} prompt tokens ({} cached), {} reply tokens, first after {:.3f} s, all {:.3f} s{}",
+      fmt::localtime(std::time(nullptr)), report.request_id, report.status, report.stream ? "stream" : "reply",
       usage.prompt_tokens, usage.cached_tokens, usage.reply_tokens, first, seconds, drafts);
 }
 
-ApiContext ApiServer::api_context() const {
+ApiContext ApiServer::api_context(std::string client_key, const EarlierResponses* earlier) const {
   return {.model = model_.name,
           .any_model = model_.any_name,
           .vocab_size = model_.limits.vocab_size,
-          .think_by_default = model_.think_by_default};
+          .max_replies = std::max<std::int64_t>(1, scheduler_.max_queue()),
+          .think_by_default = model_.think_by_default,
+          .client_key = std::move(client_key),
+          .earlier = earlier};
 }
 
 double ApiServer::uptime_seconds() const { return now_seconds() - started_seconds_; }

@@ -20,10 +20,12 @@
 #include "scheduler/scheduler.h"
 #include "server/access.h"
 #include "server/completion_job.h"
+#include "server/counter_history.h"
 #include "server/engine_view.h"
 #include "server/metrics.h"
 #include "server/preparation.h"
 #include "server/prepared_request.h"
+#include "server/response_store.h"
 #include "server/served_model.h"
 
 namespace baleen {
@@ -32,8 +34,10 @@ struct ApiServerOptions {
   HttpServerOptions http;
   AccessOptions access;
   PreparationLimits preparation;
-  bool log_requests = true;  ///< a line of the log for each, without any of its text
-  bool log_text = false;     ///< the bodies too
+  ResponseStoreOptions responses;  ///< those that clients may refer to later
+  bool log_requests = true;        ///< a line of the log for each, without any of its text
+  bool log_text = false;           ///< the bodies too
+  double keep_alive_seconds = 5;   ///< of silence before a stream says that it lives
 };
 
 class ApiServer {
@@ -56,17 +60,24 @@ class ApiServer {
 
   static std::span<const Route> routes();
   /// Everything that may be said of a request without its body.
-  [[nodiscard]] std::optional<HttpResponse> check_head(const HttpRequest& head) const;
-  [[nodiscard]] std::optional<HttpResponse> check_route(const HttpRequest& head) const;
+  [[nodiscard]] std::optional<HttpResponse> check_head(const HttpRequest& head);
+  [[nodiscard]] std::optional<HttpResponse> check_route(const HttpRequest& head, std::string_view path,
+                                                        std::string_view request_id) const;
   void handle(HttpRequest request, std::shared_ptr<Exchange> exchange);
+  /// The client's own, or a new one.
+  [[nodiscard]] std::string new_request_id(const HttpRequest& head);
+  /// The key that the request's responses belong to; empty where no key is needed.
+  [[nodiscard]] std::string owner_of(const HttpRequest& request) const;
 
   void page(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void notices(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void health(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void ready(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void models(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void metrics(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void stats(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void complete(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void kept_response(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void count_tokens(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void tokenize(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void detokenize(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
@@ -76,12 +87,15 @@ class ApiServer {
                std::function<void(std::string_view body)> task);
   void start(PreparedRequest request, const std::shared_ptr<Exchange>& exchange);
   void send_stats(const std::shared_ptr<Exchange>& exchange, double interval_seconds);
+  /// Notes the counters now and every second from then on.
+  void sample_counters();
   /// Copies the engine's state out between two steps, then calls `use` in the HTTP thread.
   void with_engine_view(std::function<void(const EngineView&)> use);
   void refuse(const std::shared_ptr<Exchange>& exchange, Api api, const ApiError& error) const;
   void log_job(const JobReport& report) const;
-  [[nodiscard]] HttpServerOptions http_options() const;
-  [[nodiscard]] ApiContext api_context() const;
+  [[nodiscard]] HttpServerOptions http_options();
+  [[nodiscard]] ApiContext api_context(std::string client_key = {},
+                                       const EarlierResponses* earlier = nullptr) const;
   [[nodiscard]] double uptime_seconds() const;
 
   ServedModel model_;
@@ -89,8 +103,10 @@ class ApiServer {
   EngineProbe probe_;
   ApiServerOptions options_;
   CallMemory calls_;
+  ResponseStore responses_;
   Metrics metrics_;
   Access access_;
+  CounterHistory counter_history_;  ///< used by the HTTP thread alone
   RequestPreparer preparer_;
   double started_seconds_;
   std::string instance_;  ///< random, so that ids differ between runs

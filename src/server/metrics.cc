@@ -156,8 +156,11 @@ std::string Metrics::text(const SchedulerStats& stats, const EngineView& engine,
       .counter("baleen_accepted_tokens_total", "Drafted tokens that were accepted", stats.accepted_tokens)
       .counter("baleen_steps_total", "Engine steps", stats.steps)
       .counter("baleen_preemptions_total", "Sequences put back because pages ran out", stats.preemptions);
-  list.add(MetricType::Counter, "baleen_step_seconds_total", "Time in engine steps")
+  list.add(MetricType::Counter, "baleen_step_seconds_total", "Time with an engine step under way")
       .value(stats.step_seconds);
+  list.add(MetricType::Counter, "baleen_engine_idle_seconds_total",
+           "Time with requests but no engine step under way")
+      .value(stats.idle_seconds);
   add_pools(list, stats.cache);
   if (engine.disk) add_disk(list, *engine.disk);
   list.add(MetricType::Counter, "baleen_operation_seconds_total", "Time in an operation of the forward pass");
