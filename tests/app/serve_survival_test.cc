@@ -104,9 +104,9 @@ TEST(ServeLog, TextFromOutsideForgesNothing) {
   const ErrorFile err;
   {
     ServerProcess server(serve({"--log-text"}), [&] { err.take(); });
-    const HttpReply refused = test::http_request(
-        server.port(), "POST", "/v1/completions",
-        "{\"prompt\": \"\x1B[2J\n2026-01-01 00:00:00 200 forged\n\x1B]0;title\x07\"}");
+    const HttpReply refused =
+        test::http_request(server.port(), "POST", "/v1/completions",
+                           "{\"prompt\": \"\x1B[2J\n2026-01-01 00:00:00 200 forged\n\x1B]0;title\x07\"}");
     EXPECT_EQ(refused.status, 400) << "control characters in a JSON string";
     EXPECT_EQ(server.end(SIGTERM), 0);
   }
