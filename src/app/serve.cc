@@ -15,6 +15,7 @@
 #include "app/engine_flags.h"
 #include "app/generation_flags.h"
 #include "app/shutdown_signal.h"
+#include "base/memory_reserve.h"
 #include "base/standard_streams.h"
 #include "engine/engine.h"
 #include "log/log.h"
@@ -87,7 +88,8 @@ void add_response_options(CLI::App& command, ServeFlags& flags) {
       .add_option("--kept-responses", flags.responses.max_responses,
                   "Responses that clients may go on from by their id; 0: none are kept")
       ->capture_default_str();
-  command.add_option("--kept-response-bytes", flags.responses.max_bytes, "Memory for them")->capture_default_str();
+  command.add_option("--kept-response-bytes", flags.responses.max_bytes, "Memory for them")
+      ->capture_default_str();
 }
 
 void add_scheduling_options(CLI::App& command, ServeFlags& flags) {
@@ -216,6 +218,7 @@ void serve(ServeFlags flags) {
   options.access.cors_origins = flags.cors_origins;
   const bool keys_required = options.access.keys.required();
   // Before any thread starts, so that all of them leave these signals to the one that waits for them.
+  fill_memory_reserve();
   ShutdownSignal shutdown;
   const LogThread log;
 

@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/memory_reserve.h"
+
 namespace baleen {
 namespace {
 
@@ -46,6 +48,7 @@ void Connection::guarded(const Step& step) {
 
 void Connection::give_up() {
   ++state_.counters.failures;
+  fill_memory_reserve();
   try {
     if (phase_ == Phase::kReading || (phase_ == Phase::kAnswering && !answer_has_begun_)) {
       early_ = {};

@@ -32,7 +32,7 @@ bool is_plain(std::string_view character, Utf8Step::Kind kind) {
 
 }  // namespace
 
-std::string escaped(std::string_view text) {
+std::string escaped_line(std::string_view text) {
   std::string line;
   line.reserve(text.size());
   while (!text.empty()) {

@@ -26,7 +26,7 @@ std::shared_ptr<LogQueue> log_queue() {
 /// Escaping makes at most four bytes of one.
 std::string whole_line(std::string_view text) {
   constexpr std::size_t kMostText = kMaxLogLineBytes / 4 - 64;
-  std::string line = escaped(text.substr(0, kMostText));
+  std::string line = escaped_line(text.substr(0, kMostText));
   if (text.size() > kMostText) line += fmt::format(" ... ({} bytes more)", text.size() - kMostText);
   return line + "\n";
 }

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "base/memory_reserve.h"
 #include "base/work_budget.h"
 #include "log/log.h"
 
@@ -44,6 +45,7 @@ bool run_within(const PreparationTask& task, std::int64_t work) {
   } catch (const WorkExceeded&) {
     return false;
   } catch (const std::bad_alloc&) {
+    fill_memory_reserve();
     refuse(task, {.status = 503,
                   .type = "server_error",
                   .code = "out_of_memory",

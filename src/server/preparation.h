@@ -28,7 +28,7 @@ struct PreparationLimits {
   std::size_t max_waiting = 64;             ///< of each lane; more get 429
   std::size_t small_body_bytes = 64 << 10;  ///< larger ones begin in the patient lane
   std::int64_t quick_work = 2'000'000;      ///< of a request in the quick lane: some 20 ms
-  std::int64_t patient_work = 200'000'000;  ///< in the patient one, more gets 400: some seconds
+  std::int64_t patient_work = 100'000'000;  ///< in the patient one, more gets 400: some seconds
   int patient_threads = 2;
 };
 

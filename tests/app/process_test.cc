@@ -94,12 +94,12 @@ TEST(Process, AFullOrClosedStandardOutputIsAFailureWithASentence) {
   for (const bool full : {true, false}) {
     EXPECT_EQ(run(kPrints,
                   [&] {
+                    lead_to(err.c_str(), STDERR_FILENO);  // first: it must not get the closed stream's number
                     if (full) {
                       lead_to("/dev/full", STDOUT_FILENO);
                     } else {
                       ::close(STDOUT_FILENO);
                     }
-                    lead_to(err.c_str(), STDERR_FILENO);
                   }),
               1);
     EXPECT_GT(std::filesystem::file_size(err), 20U);

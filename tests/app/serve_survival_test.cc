@@ -104,9 +104,9 @@ TEST(ServeLog, TextFromOutsideForgesNothing) {
   const ErrorFile err;
   {
     ServerProcess server(serve({"--log-text"}), [&] { err.take(); });
-    const HttpReply refused = test::http_request(
-        server.port(), "POST", "/v1/completions",
-        "{\"prompt\": \"\x1B[2J\n2026-01-01 00:00:00 200 forged\n\x1B]0;title\x07\"}");
+    const HttpReply refused =
+        test::http_request(server.port(), "POST", "/v1/completions",
+                           "{\"prompt\": \"\x1B[2J\n2026-01-01 00:00:00 200 forged\n\x1B]0;title\x07\"}");
     EXPECT_EQ(refused.status, 400) << "control characters in a JSON string";
     EXPECT_EQ(server.end(SIGTERM), 0);
   }
@@ -163,9 +163,9 @@ TEST(ServeSurvival, WeightsCutShortFailTheRequestsAndEndItInOrder) {
   ASSERT_EQ(connection.read_head().status, 200);
   ASSERT_TRUE(connection.next_event());
   std::filesystem::resize_file(model / "model.safetensors", 4096);
-  std::string last;
-  while (const auto event = connection.next_event()) last = *event;
-  EXPECT_NE(last.find("model.safetensors"), std::string::npos) << last;
+  std::string events;
+  while (const auto event = connection.next_event()) events += *event + "\n";
+  EXPECT_NE(events.find("model.safetensors"), std::string::npos) << events.substr(0, 1000);
   EXPECT_EQ(server.end(0), 1);
   EXPECT_NE(text_of(err.path).find("model.safetensors"), std::string::npos) << text_of(err.path);
 }
