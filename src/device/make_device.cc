@@ -5,9 +5,9 @@
 
 #include "base/error.h"
 #include "device/cpu_device.h"
+#include "tensor/captured_rows.h"
 #ifdef BALEEN_CUDA
 #include "device/cuda_device.h"
-#include "tensor/captured_rows.h"
 #endif
 
 namespace baleen {
