@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/json.h"
 
 namespace baleen {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 using Json = ChatSession::Json;
 
 constexpr std::size_t kLargestFileBytes = std::size_t{256} << 20;
-// Deeper than any tool's schema; bounded because writing JSON out again takes stack for every level.
+// Deeper than any tool's schema.
 constexpr int kDeepestNesting = 200;
 
 constexpr std::array<std::string_view, 6> kRoles{"system",    "developer", "user",
@@ -44,18 +45,9 @@ std::optional<std::string> problem_of(const Json& message) {
 
 Result<Json> parse(const std::filesystem::path& path) {
   const std::string text = read_text_file(path, kLargestFileBytes);
-  bool too_deep = false;
-  const auto watch_depth = [&](int depth, Json::parse_event_t, Json&) {
-    too_deep = too_deep || depth > kDeepestNesting;
-    return !too_deep;
-  };
-  try {
-    Json file = Json::parse(text, watch_depth);
-    if (too_deep) return failure("{}: nested more than {} levels deep", path.string(), kDeepestNesting);
-    return file;
-  } catch (const Json::parse_error& error) {
-    return failure("{}: not JSON: stopped making sense at byte {}", path.string(), error.byte);
-  }
+  Result<Json> file = parse_ordered_json(text, {.max_depth = kDeepestNesting});
+  if (!file) return failure("{}: not JSON: {}", path.string(), file.error());
+  return file;
 }
 
 }  // namespace

@@ -5,23 +5,22 @@
 #include <memory>
 
 #include "app/engine_flags.h"
+#include "app/options.h"
 #include "base/file.h"
 #include "simulator/validation/published_set.h"
 
 namespace baleen {
 
-void add_simulate_validate_command(CLI::App& simulate) {
+void add_simulate_validate_command(Options& simulate) {
   struct Flags {
     std::string file = checkout_path("tests/simulator/published.json");
     bool json = false;
   };
   auto flags = std::make_shared<Flags>();
-  CLI::App* command =
-      simulate.add_subcommand("validate", "What others published, and what the simulator says");
-  command->add_option("FILE", flags->file, "Rows as in tests/simulator/published.json")
-      ->capture_default_str();
-  command->add_flag("--json", flags->json, "One JSON line");
-  command->callback([flags] {
+  Options command = simulate.command("validate", "What others published, and what the simulator says");
+  command.path("FILE", flags->file, "Rows as in tests/simulator/published.json");
+  command.flag("--json", flags->json, "One JSON line");
+  command.action([flags] {
     const std::vector<ValidatedRow> rows =
         validate_published(parse_published(read_text_file(flags->file), flags->file));
     fmt::print("{}\n", flags->json ? validation_json(rows) : validation_table(rows));
