@@ -28,9 +28,9 @@ function(baleen_compile_options target)
   endif()
 endfunction()
 
-# baleen_folder(NAME ops/linear SOURCES linear.cc ... CUDA_SOURCES linear_sm90.cu ... USES base tensor ... LIBRARIES
+# baleen_folder(NAME ops/linear SOURCES linear.cc ... USES base tensor ... LIBRARIES
 # PkgConfig::hwy ...) defines baleen_ops_linear; `#include "ops/linear/linear.h"` works in every target that uses
-# ops/linear. CUDA_SOURCES are left out of builds without CUDA.
+# ops/linear. CUDA_SOURCES are left out of builds without CUDA; kernels of a GPU architecture are folders of their own (ops/linear/sm90).
 function(baleen_folder)
   cmake_parse_arguments(FOLDER "" "NAME" "SOURCES;CUDA_SOURCES;USES;LIBRARIES" ${ARGN})
   if(BALEEN_CUDA)

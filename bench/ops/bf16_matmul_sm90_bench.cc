@@ -14,12 +14,12 @@
 #include "cuda/cuda_context.h"
 #include "cuda/cuda_error.h"
 #include "cuda/cuda_memory.h"
-#include "ops/grouped_linear/grouped_linear.h"
+#include "ops/grouped_linear/sm90/grouped_linear.h"
 #include "ops/lm_head/lm_head.h"
-#include "ops/matmul/bf16_products.h"
-#include "ops/matmul/matmul_bf16_sm90.h"
+#include "ops/matmul/sm90/bf16_products.h"
+#include "ops/matmul/sm90/matmul_bf16.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 struct Case {
@@ -135,7 +135,7 @@ class Bench {
                                 .cols = c.num_inputs,
                                 .data = input.w,
                                 .block_scales = scales};
-      grouped_linear_sm90(
+      sm90::grouped_linear(
           {.x = ConstActivations<3>(x, ElementType::kBf16, {num_rows, c.num_groups, c.num_inputs}),
            .weight = &weight,
            .y = Activations<2>(input.y, type, {num_rows, c.num_outputs[0]})},
@@ -155,7 +155,7 @@ class Bench {
            .y = Activations<2>(input.y + first * num_rows * size_of(type), type, {num_rows, n})});
       first += n;
     }
-    matmul_bf16_sm90(products, context_);
+    sm90::matmul_bf16(products, context_);
   }
 
   /// BF16 weights of one group, in one segment where there are several and the other way round.
@@ -173,14 +173,14 @@ class Bench {
                          Activations<2>(input.y + first * num_rows * 4, ElementType::kF32, {num_rows, n})});
       first += n;
     }
-    run_bf16_sm90({.x = reinterpret_cast<const std::byte*>(input.x),
-                   .num_rows = num_rows,
-                   .num_inputs = c.num_inputs,
-                   .row_stride = c.num_inputs,
-                   .group_stride = c.num_inputs,
-                   .num_segments = c.num_outputs[0] >= kManyOutputs ? kMaxSegments : 1,
-                   .outputs = outputs},
-                  context_);
+    sm90::run_bf16({.x = reinterpret_cast<const std::byte*>(input.x),
+                    .num_rows = num_rows,
+                    .num_inputs = c.num_inputs,
+                    .row_stride = c.num_inputs,
+                    .group_stride = c.num_inputs,
+                    .num_segments = c.num_outputs[0] >= kManyOutputs ? kMaxSegments : 1,
+                    .outputs = outputs},
+                   context_);
   }
 
   double verify(const Case& c, std::int64_t num_rows, const Input& input, const float* scales) {
@@ -207,10 +207,10 @@ class Bench {
 };
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90
 
 int main() {
-  using namespace baleen;
+  using namespace baleen::sm90;
   const std::vector<Case> cases = {
       {"router gate", 1, 4096, {256}, false, false},
       {"compressor", 1, 4096, {1024, 1024}, false, false},

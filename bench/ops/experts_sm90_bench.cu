@@ -13,9 +13,9 @@
 #include "cuda/cuda_context.h"
 #include "cuda/cuda_memory.h"
 #include "numeric/bf16.h"
-#include "ops/experts/experts.h"
+#include "ops/experts/sm90/experts.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 constexpr std::int64_t kWidth = 4096;
@@ -105,14 +105,14 @@ class Bench {
   }
 
   void launch(std::int64_t first_token, std::int64_t num_tokens, bool with_shared) {
-    experts_sm90({.x = View<const Bf16Bits, 2>(x_ + first_token * kWidth, {num_tokens, kWidth}),
-                  .ids = {device_ids_ + first_token * kSelected, {num_tokens, kSelected}},
-                  .weights = {weights_ + first_token * kSelected, {num_tokens, kSelected}},
-                  .routed = routed_,
-                  .shared = with_shared ? &shared_ : nullptr,
-                  .swiglu_limit = 10.0F,
-                  .out = View<Bf16Bits, 2>(out_, {num_tokens, kWidth})},
-                 context_);
+    sm90::experts({.x = View<const Bf16Bits, 2>(x_ + first_token * kWidth, {num_tokens, kWidth}),
+                   .ids = {device_ids_ + first_token * kSelected, {num_tokens, kSelected}},
+                   .weights = {weights_ + first_token * kSelected, {num_tokens, kSelected}},
+                   .routed = routed_,
+                   .shared = with_shared ? &shared_ : nullptr,
+                   .swiglu_limit = 10.0F,
+                   .out = View<Bf16Bits, 2>(out_, {num_tokens, kWidth})},
+                  context_);
   }
 
   /// The first token against plain loops, and the same bits among 16, 64 and 4096.
@@ -204,7 +204,7 @@ class Bench {
     return stream;
   }
   static std::int64_t scratch_bytes() {
-    return experts_sm90_scratch_bytes(kMaxTokens, kSelected, kWidth, kInner, kExperts);
+    return sm90::experts_scratch_bytes(kMaxTokens, kSelected, kWidth, kInner, kExperts);
   }
   std::byte* keep(std::int64_t bytes) {
     buffers_.emplace_back(bytes, memory_);
@@ -240,7 +240,7 @@ class Bench {
 };
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90
 
 int main() {
   baleen::Bench bench;

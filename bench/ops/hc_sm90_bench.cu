@@ -4,10 +4,12 @@
 #include <functional>
 
 #include "bench/support/cuda_bench.h"
-#include "ops/embed/embed.h"
-#include "ops/hc_head/hc_head.h"
-#include "ops/hc_post/hc_post.h"
-#include "ops/mtp_combine/mtp_combine.h"
+#include "ops/embed/sm90/embed.h"
+#include "ops/hc_head/sm90/hc_head.h"
+#include "ops/hc_post/sm90/hc_post.h"
+#include "ops/hc_pre/sm90/hc_pre.h"
+#include "ops/mtp_combine/sm90/mtp_combine.h"
+#include "ops/rms_norm/sm90/rms_norm.h"
 #include "tests/support/hc_site_problem.h"
 
 namespace baleen::bench {
@@ -110,19 +112,19 @@ void bench_rows(test::TestCuda& cuda, std::int64_t rows) {
   const double flops = 2.0 * kMixes * kStreams * kWidth * t;
 
   time("hc_post_pre_norm", shape, 2 * stream_bytes + row_bytes * t + y_bytes + weight_bytes, flops,
-       [&](int i) { hc_post_pre_norm_sm90(at(i).leave, at(i).pre, at(i).norm, context); });
+       [&](int i) { sm90::hc_post_pre_norm(at(i).leave, at(i).pre, at(i).norm, context); });
   time("hc_pre_norm", shape, stream_bytes + y_bytes + weight_bytes, flops,
-       [&](int i) { hc_pre_norm_sm90(at(i).pre, at(i).norm, context); });
+       [&](int i) { sm90::hc_pre_norm(at(i).pre, at(i).norm, context); });
   time("hc_post", shape, 2 * stream_bytes + row_bytes * t, 0,
-       [&](int i) { hc_post_sm90(at(i).leave, context); });
+       [&](int i) { sm90::hc_post(at(i).leave, context); });
   if (rows <= 64) {
     time("hc_head", shape, stream_bytes + row_bytes * t + weight_bytes / 6, flops / 6,
-         [&](int i) { hc_head_sm90(at(i).head, context); });
+         [&](int i) { sm90::hc_head(at(i).head, context); });
   }
   time("rms_norm", fmt::format("T={} width={} fp8", rows, kLatent), 5.0 * kLatent * t, 0,
-       [&](int i) { rms_norm_sm90(at(i).latent_norm, context); });
+       [&](int i) { sm90::rms_norm(at(i).latent_norm, context); });
   time("mtp_combine", shape, 2 * stream_bytes + row_bytes * t, 0, [&](int i) {
-    mtp_combine_sm90({.embedded = View<const Bf16Bits, 2>(at(i).f), .streams = at(i).streams}, context);
+    sm90::mtp_combine({.embedded = View<const Bf16Bits, 2>(at(i).f), .streams = at(i).streams}, context);
   });
 
   constexpr std::int64_t kVocabulary = 16384;
@@ -132,7 +134,7 @@ void bench_rows(test::TestCuda& cuda, std::int64_t rows) {
   const std::vector<SequenceSlice> slices = {{.num_tokens = rows}};
   cuda.set_batch({.tokens = tokens, .slices = slices});
   time("embed", shape, stream_bytes + row_bytes * t, 0,
-       [&](int i) { embed_sm90({.table = table, .out = at(i).streams}, context); });
+       [&](int i) { sm90::embed({.table = table, .out = at(i).streams}, context); });
 }
 
 void bench_queries(test::TestCuda& cuda, std::int64_t rows) {
@@ -146,7 +148,7 @@ void bench_queries(test::TestCuda& cuda, std::int64_t rows) {
   const Timing timing = time_launches(cuda.context().stream, num_inputs, [&](int i) {
     Bf16Bits* x = q[static_cast<std::size_t>(i)];
     const View<Bf16Bits, 2> per_head(x, {heads, kHeadWidth});
-    rms_norm_rope_sm90(
+    sm90::rms_norm_rope(
         {.x = View<const Bf16Bits, 2>(per_head), .y = per_head},
         {.x = View<Bf16Bits, 3>(x, {rows, kHeads, kHeadWidth}), .cosine = angles, .sine = angles},
         cuda.context());

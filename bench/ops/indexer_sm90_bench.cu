@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "bench/support/cuda_bench.h"
-#include "ops/indexer/indexer.h"
+#include "ops/indexer/sm90/indexer.h"
 #include "tests/support/cache_pages.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 constexpr std::int64_t kHeads = 64, kDim = 128, kTopK = 512, kPairs = 32;
@@ -40,7 +40,7 @@ __global__ void fill_pages(std::byte* base, std::int64_t num_pages, std::int64_t
 class Workload {
  public:
   Workload(std::int64_t max_rows, std::int64_t num_sequences, std::int64_t num_keys)
-      : cuda_(indexer_sm90_scratch_bytes(max_rows, kTopK, 132)),
+      : cuda_(sm90::indexer_scratch_bytes(max_rows, kTopK, 132)),
         pages_each_((num_keys + kPageKeys - 1) / kPageKeys + 1),
         table_(test::shuffled_pages(num_sequences * pages_each_, 0, 1)) {
     const IndexKeyFormat format;
@@ -75,13 +75,13 @@ class Workload {
   void launch(const DeviceBatch& batch) {
     cuda_.context().batch = batch;
     const std::int64_t rows = batch.num_rows;
-    indexer_sm90({.q = View<const Bf16Bits, 3>(q_, {rows, kHeads, kDim}),
-                  .head_weights = View<const Bf16Bits, 2>(weights_, {rows, kHeads}),
-                  .cosine = {cosine_, {rows, kPairs}},
-                  .sine = {sine_, {rows, kPairs}},
-                  .keys = keys_,
-                  .selected = {selected_, {rows, kTopK}}},
-                 cuda_.context());
+    sm90::indexer({.q = View<const Bf16Bits, 3>(q_, {rows, kHeads, kDim}),
+                   .head_weights = View<const Bf16Bits, 2>(weights_, {rows, kHeads}),
+                   .cosine = {cosine_, {rows, kPairs}},
+                   .sine = {sine_, {rows, kPairs}},
+                   .keys = keys_,
+                   .selected = {selected_, {rows, kTopK}}},
+                  cuda_.context());
   }
 
   /// Whether row `row` of the batch last made and run has what the reference selects, but for two near ties at most.
@@ -189,7 +189,7 @@ bool bench_decode() {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90
 
 int main() {
   if (!baleen::test::have_gpu()) {

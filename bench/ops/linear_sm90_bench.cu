@@ -14,9 +14,9 @@
 #include "bench/support/cublaslt_fp8.h"
 #include "bench/support/cuda_bench.h"
 #include "numeric/e4m3.h"
-#include "ops/linear/fp8_products.h"
-#include "ops/linear/linear.h"
-#include "ops/linear/quantise_rows_sm90.h"
+#include "ops/linear/sm90/fp8_products.h"
+#include "ops/linear/sm90/linear.h"
+#include "ops/linear/sm90/quantise_rows.h"
 #include "tests/support/test_cuda.h"
 
 namespace baleen::bench {
@@ -96,8 +96,8 @@ Operands make_operands(test::TestCuda& cuda, const Layer& layer, std::int64_t to
       reinterpret_cast<const std::byte*>(cuda.upload_bf16(x)), ElementType::kBf16, {tokens, layer.inputs}};
   operands.x = {cuda.allocate<std::uint8_t>(padded * layer.inputs), cuda.allocate<float>(slices * padded),
                 padded};
-  quantise_rows_sm90({operands.x_bf16.address(), ElementType::kBf16, {padded, layer.inputs}}, operands.x,
-                     cuda.context());
+  sm90::quantise_rows({operands.x_bf16.address(), ElementType::kBf16, {padded, layer.inputs}}, operands.x,
+                      cuda.context());
   auto* y = cuda.allocate<Bf16Bits>(padded * total);
   for (const std::int64_t outputs : layer.outputs) {
     operands.y.push_back(View<Bf16Bits, 2>(y, {tokens, outputs}));
@@ -117,7 +117,7 @@ std::vector<LinearOutput> outputs_of(const Operands& operands, int rotation) {
 /// Some outputs against the sum in double; stops the program when one is wrong.
 void verify(test::TestCuda& cuda, const Layer& layer, const Operands& operands, std::int64_t tokens) {
   const auto outputs = outputs_of(operands, 0);
-  linear_sm90({.x = operands.x_bf16, .x_fp8 = operands.x, .outputs = outputs}, cuda.context());
+  sm90::linear({.x = operands.x_bf16, .x_fp8 = operands.x, .outputs = outputs}, cuda.context());
   const auto codes = cuda.download(operands.x.codes, tokens * layer.inputs);
   const auto scales = cuda.download(operands.x.scales, layer.inputs / 128 * operands.x.scale_stride);
   for (const LinearOutput& output : outputs) {
@@ -178,7 +178,7 @@ void run(const Layer& layer, std::int64_t tokens, CublasLtFp8& cublaslt) {
 
   const auto launch_ours = [&](int i) {
     const auto outputs = outputs_of(operands, i);
-    linear_sm90({.x = operands.x_bf16, .x_fp8 = operands.x, .outputs = outputs}, cuda.context());
+    sm90::linear({.x = operands.x_bf16, .x_fp8 = operands.x, .outputs = outputs}, cuda.context());
   };
   std::string against;
   Timing ours;
@@ -205,7 +205,7 @@ void run(const Layer& layer, std::int64_t tokens, CublasLtFp8& cublaslt) {
   if (tokens == 1 || tokens == kMaxTokens) {
     const Timing rounding = time_launches(stream, rotations, [&](int i) {
       const auto outputs = outputs_of(operands, i);
-      linear_sm90({.x = operands.x_bf16, .outputs = outputs}, cuda.context());
+      sm90::linear({.x = operands.x_bf16, .outputs = outputs}, cuda.context());
     });
     report("linear_fp8 of BF16", shape, rounding, bytes + 3.0 * static_cast<double>(tokens * layer.inputs),
            flops);

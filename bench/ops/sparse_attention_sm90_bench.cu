@@ -9,13 +9,13 @@
 
 #include "bench/support/cuda_bench.h"
 #include "ops/rope/rope.h"
-#include "ops/sparse_attention/sparse_attention.h"
+#include "ops/sparse_attention/sm90/sparse_attention.h"
 #include "tests/support/cache_pages.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 constexpr std::int64_t kHeadDim = 512, kNumPairs = 32;
@@ -78,7 +78,7 @@ struct Input {
 };
 
 void run(const Case& c) {
-  test::TestCuda cuda(sparse_attention_sm90_scratch_bytes(kHeadDim, 4096, 256, 1 << 20));
+  test::TestCuda cuda(sm90::sparse_attention_scratch_bytes(kHeadDim, 4096, 256, 1 << 20));
   const std::int64_t num_rows = c.num_sequences * c.num_tokens, width = c.num_heads * kHeadDim;
   const std::int64_t num_listed = c.ratio == 4 ? c.num_selected : c.ratio == 0 ? 0 : c.num_entries;
   // The last query sees num_entries; those before it at most a few fewer.
@@ -161,7 +161,7 @@ void run(const Case& c) {
   const auto launch = [&](int i) {
     const Input& input = inputs[static_cast<std::size_t>(i)];
     cuda.context().batch = input.batch;
-    sparse_attention_rope_sm90(input.args, input.turn, cuda.context());
+    sm90::sparse_attention_rope(input.args, input.turn, cuda.context());
   };
 
   // The last row of the last input.
@@ -235,7 +235,7 @@ std::vector<Case> cases() {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90
 
 /// Optional argument: only cases whose names contain it.
 int main(int argc, char** argv) {

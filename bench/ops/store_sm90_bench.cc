@@ -8,17 +8,17 @@
 
 #include "base/check.h"
 #include "bench/support/cuda_bench.h"
-#include "ops/compressor/compressor.h"
-#include "ops/gather_rows/gather_rows.h"
-#include "ops/kv_store/kv_store.h"
-#include "ops/rope/rope_angles.h"
+#include "ops/compressor/sm90/compressor.h"
+#include "ops/gather_rows/sm90/gather_rows.h"
+#include "ops/kv_store/sm90/kv_store.h"
 #include "ops/rope/rope_frequencies.h"
-#include "ops/route/route.h"
-#include "ops/sample/sample.h"
+#include "ops/rope/sm90/rope_angles.h"
+#include "ops/route/sm90/route.h"
+#include "ops/sample/sm90/sample.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 using bench::inputs_beyond_l2;
@@ -86,7 +86,7 @@ void bench_rope_angles(std::int64_t num_rows) {
                             .cosine = {cosine, {num_rows, kRope / 2}},
                             .sine = {sine, {num_rows, kRope / 2}}};
   const auto timing =
-      time_launches(cuda.context().stream, 16, [&](int) { rope_angles_sm90(args, cuda.context()); });
+      time_launches(cuda.context().stream, 16, [&](int) { sm90::rope_angles(args, cuda.context()); });
   report("rope_angles", shape_name(num_rows, ""), timing, static_cast<double>(8 * num_rows * kRope / 2), 0);
 }
 
@@ -125,7 +125,7 @@ void bench_kv_store(std::int64_t num_rows) {
     inputs.push_back(args);
   }
   const auto timing = time_launches(cuda.context().stream, num_inputs, [&](int i) {
-    kv_store_sm90(inputs[static_cast<std::size_t>(i)], cuda.context());
+    sm90::kv_store(inputs[static_cast<std::size_t>(i)], cuda.context());
   });
   verify("kv_store", cuda.download(inputs[0].window.base, static_cast<std::int64_t>(want.size())), want);
   report("kv_store", shape_name(num_rows, ""), timing, bytes, 0);
@@ -191,11 +191,11 @@ void bench_compressor(std::int64_t num_rows, int ratio, std::int64_t head_dim, b
   }
   compressor_ref(args_of(kv.data(), ref_gate.data(), ape.data(), weight.data(), frequencies.data(),
                          ref_state.data(), ref_overlap.data(), want.data()));
-  compressor_sm90(inputs[0], cuda.context());
+  sm90::compressor(inputs[0], cuda.context());
   std::byte* pages = indexer ? inputs[0].index_key.base : inputs[0].latent.base;
   verify("compressor", cuda.download(pages, static_cast<std::int64_t>(want.size())), want);
   const auto timing = time_launches(cuda.context().stream, num_inputs, [&](int i) {
-    compressor_sm90(inputs[static_cast<std::size_t>(i)], cuda.context());
+    sm90::compressor(inputs[static_cast<std::size_t>(i)], cuda.context());
   });
   report(fmt::format("compressor 1:{} {}", ratio, indexer ? "keys" : "latent"),
          shape_name(num_rows, num_rows > 64 ? ""
@@ -234,7 +234,7 @@ void bench_route(std::int64_t num_rows) {
     inputs.push_back(there);
   }
   const auto timing = time_launches(cuda.context().stream, num_inputs, [&](int i) {
-    route_sm90(inputs[static_cast<std::size_t>(i)], cuda.context());
+    sm90::route(inputs[static_cast<std::size_t>(i)], cuda.context());
   });
   if (cuda.download(inputs[0].ids.data(), num_rows * kSelected) != want) fail("route: ids differ");
   report("route", shape_name(num_rows, "E=256 k=6"), timing, bytes, 0);
@@ -257,7 +257,7 @@ void bench_gather_rows(std::int64_t num_rows) {
          .to = View<Bf16Bits, 2>(cuda.allocate<Bf16Bits>(num_rows * kWidth), {num_rows, kWidth})});
   }
   const auto timing = time_launches(cuda.context().stream, num_inputs, [&](int i) {
-    gather_rows_sm90(inputs[static_cast<std::size_t>(i)], cuda.context());
+    sm90::gather_rows(inputs[static_cast<std::size_t>(i)], cuda.context());
   });
   report("gather_rows", shape_name(num_rows, "of 32 KB"), timing, bytes, 0);
 }
@@ -276,7 +276,7 @@ void bench_sample(std::int64_t num_rows, const std::string& name, const SampleRo
                       .ids = {cuda.allocate<TokenId>(num_rows), rows.size()}});
   }
   const auto timing = time_launches(cuda.context().stream, num_inputs, [&](int i) {
-    sample_sm90(inputs[static_cast<std::size_t>(i)], cuda.context());
+    sm90::sample(inputs[static_cast<std::size_t>(i)], cuda.context());
   });
   std::vector<TokenId> want(static_cast<std::size_t>(std::min<std::int64_t>(num_rows, 8)));
   sample_ref({.logits = {logits.data(), {static_cast<std::int64_t>(want.size()), kVocab}},
@@ -288,11 +288,11 @@ void bench_sample(std::int64_t num_rows, const std::string& name, const SampleRo
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90
 
 /// With an argument, only those benchmarks whose name contains it.
 int main(int argc, char** argv) {
-  using namespace baleen;
+  using namespace baleen::sm90;
   const std::string wanted = argc > 1 ? argv[1] : "";
   const auto run = [&](const std::string& name, std::int64_t num_rows, auto&& benchmark) {
     if (fmt::format("{} T={}", name, num_rows).find(wanted) != std::string::npos) benchmark();

@@ -9,6 +9,24 @@
 #include "cuda/chosen_tokens.h"
 #include "cuda/cuda_error.h"
 #include "cuda/gpu_limits.h"
+#include "ops/compressor/sm90/compressor.h"
+#include "ops/embed/sm90/embed.h"
+#include "ops/experts/sm90/experts.h"
+#include "ops/gather_rows/sm90/gather_rows.h"
+#include "ops/grouped_linear/sm90/grouped_linear.h"
+#include "ops/hc_head/sm90/hc_head.h"
+#include "ops/hc_post/sm90/hc_post.h"
+#include "ops/hc_pre/sm90/hc_pre.h"
+#include "ops/indexer/sm90/indexer.h"
+#include "ops/kv_store/sm90/kv_store.h"
+#include "ops/linear/sm90/linear.h"
+#include "ops/lm_head/sm90/lm_head.h"
+#include "ops/mtp_combine/sm90/mtp_combine.h"
+#include "ops/rms_norm/sm90/rms_norm.h"
+#include "ops/rope/sm90/rope_angles.h"
+#include "ops/route/sm90/route.h"
+#include "ops/sample/sm90/sample.h"
+#include "ops/sparse_attention/sm90/sparse_attention.h"
 
 namespace baleen {
 namespace {
@@ -160,10 +178,10 @@ void CudaDevice::read_times() {
 
 // Every operation: its kernels, and its cost for the profile.
 
-#define BALEEN_QUEUE(operation, Args)                                                                   \
-  void CudaDevice::operation(const Args& args) {                                                        \
-    call(                                                                                               \
-        #operation, [&] { operation##_sm90(args, context_); }, [&] { return operation##_cost(args); }); \
+#define BALEEN_QUEUE(operation, Args)                                                                  \
+  void CudaDevice::operation(const Args& args) {                                                       \
+    call(                                                                                              \
+        #operation, [&] { sm90::operation(args, context_); }, [&] { return operation##_cost(args); }); \
   }
 
 BALEEN_QUEUE(embed, EmbedArgs)
@@ -186,36 +204,36 @@ BALEEN_QUEUE(sample, SampleArgs)
 
 void CudaDevice::experts(const ExpertsArgs& args) {
   call(
-      "experts", [&] { experts_sm90(args, context_); }, [&] { return expected_experts_cost(args); });
+      "experts", [&] { sm90::experts(args, context_); }, [&] { return expected_experts_cost(args); });
 }
 
 void CudaDevice::hc_pre_norm(const HcPreArgs& pre, const RmsNormArgs& norm) {
   call(
-      "hc_pre_norm", [&] { hc_pre_norm_sm90(pre, norm, context_); },
+      "hc_pre_norm", [&] { sm90::hc_pre_norm(pre, norm, context_); },
       [&] { return hc_pre_norm_cost(pre, norm); });
 }
 
 void CudaDevice::hc_post_pre_norm(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm) {
   call(
-      "hc_post_pre_norm", [&] { hc_post_pre_norm_sm90(post, pre, norm, context_); },
+      "hc_post_pre_norm", [&] { sm90::hc_post_pre_norm(post, pre, norm, context_); },
       [&] { return hc_post_pre_norm_cost(post, pre, norm); });
 }
 
 void CudaDevice::rms_norm_rope(const RmsNormArgs& norm, const RopeArgs& turn) {
   call(
-      "rms_norm_rope", [&] { rms_norm_rope_sm90(norm, turn, context_); },
+      "rms_norm_rope", [&] { sm90::rms_norm_rope(norm, turn, context_); },
       [&] { return rms_norm_rope_cost(norm, turn); });
 }
 
 void CudaDevice::rms_norm_kv_store(const RmsNormArgs& norm, const KvStoreArgs& store) {
   call(
-      "rms_norm_kv_store", [&] { rms_norm_kv_store_sm90(norm, store, context_); },
+      "rms_norm_kv_store", [&] { sm90::rms_norm_kv_store(norm, store, context_); },
       [&] { return rms_norm_cost(norm) + kv_store_cost(store); });
 }
 
 void CudaDevice::sparse_attention_rope(const SparseAttentionArgs& args, const RopeArgs& turn) {
   call(
-      "sparse_attention_rope", [&] { sparse_attention_rope_sm90(args, turn, context_); },
+      "sparse_attention_rope", [&] { sm90::sparse_attention_rope(args, turn, context_); },
       [&] { return sparse_attention_rope_cost(args, turn); });
 }
 

@@ -81,7 +81,6 @@ struct CompressorArgs {
 void compressor(const CompressorArgs& args, CpuContext& context);
 void compressor_ref(const CompressorArgs& args);
 void compressor_cpu(const CompressorArgs& args, CpuContext& context);
-void compressor_sm90(const CompressorArgs& args, CudaContext& context);
 [[nodiscard]] OpCost compressor_cost(const CompressorArgs& args);
 [[nodiscard]] std::int64_t compressor_scratch_bytes(std::int64_t head_dim, int num_threads);
 

@@ -20,7 +20,6 @@ struct EmbedArgs {
 void embed(const EmbedArgs& args, CpuContext& context);
 void embed_ref(const EmbedArgs& args);
 void embed_cpu(const EmbedArgs& args, CpuContext& context);
-void embed_sm90(const EmbedArgs& args, CudaContext& context);
 [[nodiscard]] OpCost embed_cost(const EmbedArgs& args);
 
 }  // namespace baleen

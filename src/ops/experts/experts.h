@@ -40,9 +40,6 @@ struct ExpertsArgs {
 void experts(const ExpertsArgs& args, CpuContext& context);
 void experts_ref(const ExpertsArgs& args);
 void experts_cpu(const ExpertsArgs& args, CpuContext& context);
-/// Weights of all experts are laid out evenly: expert e's w1 starts e times the distance between those of experts 0 and 1
-/// behind expert 0's, and so w2, w3 and the scales. An id of -1 is of a padding row and visits nobody.
-void experts_sm90(const ExpertsArgs& args, CudaContext& context);
 /// By the ids: every expert that somebody visits is read once. The only cost that reads an argument's data.
 [[nodiscard]] OpCost experts_cost(const ExpertsArgs& args);
 /// The same without looking at the ids, for where they cannot be read: what routing without preferences would visit.
@@ -63,9 +60,5 @@ void experts_sm90(const ExpertsArgs& args, CudaContext& context);
 [[nodiscard]] std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,
                                                  std::int64_t width, std::int64_t inner_width,
                                                  std::int64_t num_experts, int num_threads);
-/// Enough for any number of rows up to `num_rows` and any format of weights.
-[[nodiscard]] std::int64_t experts_sm90_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,
-                                                      std::int64_t width, std::int64_t inner_width,
-                                                      std::int64_t num_experts);
 
 }  // namespace baleen

@@ -22,7 +22,6 @@ struct GatherRowsArgs {
 };
 
 void gather_rows(const GatherRowsArgs& args, CpuContext& context);
-void gather_rows_sm90(const GatherRowsArgs& args, CudaContext& context);
 [[nodiscard]] OpCost gather_rows_cost(const GatherRowsArgs& args);
 
 }  // namespace baleen

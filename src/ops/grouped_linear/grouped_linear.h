@@ -15,7 +15,6 @@ struct GroupedLinearArgs {
 };
 
 void grouped_linear(const GroupedLinearArgs& args, CpuContext& context);
-void grouped_linear_sm90(const GroupedLinearArgs& args, CudaContext& context);
 [[nodiscard]] OpCost grouped_linear_cost(const GroupedLinearArgs& args);
 [[nodiscard]] std::int64_t grouped_linear_scratch_bytes(std::int64_t num_rows, std::int64_t num_groups,
                                                         std::int64_t num_inputs);

@@ -19,7 +19,6 @@ struct HcHeadArgs {
 void hc_head(const HcHeadArgs& args, CpuContext& context);
 void hc_head_ref(const HcHeadArgs& args);
 void hc_head_cpu(const HcHeadArgs& args, CpuContext& context);
-void hc_head_sm90(const HcHeadArgs& args, CudaContext& context);
 [[nodiscard]] OpCost hc_head_cost(const HcHeadArgs& args);
 [[nodiscard]] std::int64_t hc_head_scratch_bytes(std::int64_t num_rows, std::int64_t num_streams,
                                                  std::int64_t width);

@@ -20,11 +20,6 @@ struct HcPostArgs {
 void hc_post(const HcPostArgs& args, CpuContext& context);
 void hc_post_ref(const HcPostArgs& args);
 void hc_post_cpu(const HcPostArgs& args, CpuContext& context);
-void hc_post_sm90(const HcPostArgs& args, CudaContext& context);
-/// From one half-block to the next in one pass over the streams: as hc_post(post), then hc_pre(pre) on the same streams,
-/// then rms_norm(norm), whose x and y are pre.u. pre.post may be post.post, pre.comb post.comb.
-void hc_post_pre_norm_sm90(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm,
-                           CudaContext& context);
 [[nodiscard]] OpCost hc_post_cost(const HcPostArgs& args);
 /// Of the three in one pass: the streams are read once and written once.
 [[nodiscard]] OpCost hc_post_pre_norm_cost(const HcPostArgs& post, const HcPreArgs& pre,

@@ -47,15 +47,11 @@ struct HcPreArgs {
 void hc_pre(const HcPreArgs& args, CpuContext& context);
 void hc_pre_ref(const HcPreArgs& args);
 void hc_pre_cpu(const HcPreArgs& args, CpuContext& context);
-/// As hc_pre(pre) followed by rms_norm(norm), whose x and y are pre.u.
-void hc_pre_norm_sm90(const HcPreArgs& pre, const RmsNormArgs& norm, CudaContext& context);
 [[nodiscard]] OpCost hc_pre_cost(const HcPreArgs& args);
 /// Of the two in one pass: u is not written in between.
 [[nodiscard]] OpCost hc_pre_norm_cost(const HcPreArgs& pre, const RmsNormArgs& norm);
 /// Scratch for T rows of n streams of width d.
 [[nodiscard]] std::int64_t hc_pre_scratch_bytes(std::int64_t num_rows, std::int64_t num_streams,
                                                 std::int64_t width);
-/// Of hc_pre_norm_sm90 and hc_post_pre_norm_sm90.
-[[nodiscard]] std::int64_t hc_pre_sm90_scratch_bytes(std::int64_t num_rows, std::int64_t width);
 
 }  // namespace baleen

@@ -31,11 +31,8 @@ struct IndexerArgs {
 void indexer(const IndexerArgs& args, CpuContext& context);
 void indexer_ref(const IndexerArgs& args);
 void indexer_cpu(const IndexerArgs& args, CpuContext& context);
-void indexer_sm90(const IndexerArgs& args, CudaContext& context);
 [[nodiscard]] OpCost indexer_cost(const IndexerArgs& args);
 [[nodiscard]] std::int64_t indexer_scratch_bytes(std::int64_t num_heads, std::int64_t dim, std::int64_t top_k,
                                                  int num_threads);
-/// Of the device, for steps of up to `max_rows` rows, whatever the contexts.
-[[nodiscard]] std::int64_t indexer_sm90_scratch_bytes(std::int64_t max_rows, std::int64_t top_k, int num_sms);
 
 }  // namespace baleen

@@ -26,9 +26,6 @@ struct KvStoreArgs {
 void kv_store(const KvStoreArgs& args, CpuContext& context);
 void kv_store_ref(const KvStoreArgs& args);
 void kv_store_cpu(const KvStoreArgs& args, CpuContext& context);
-void kv_store_sm90(const KvStoreArgs& args, CudaContext& context);
-/// Both, of the same tokens and independent of each other, in one launch.
-void rms_norm_kv_store_sm90(const RmsNormArgs& norm, const KvStoreArgs& store, CudaContext& context);
 [[nodiscard]] OpCost kv_store_cost(const KvStoreArgs& args);
 [[nodiscard]] std::int64_t kv_store_scratch_bytes(std::int64_t head_dim, int num_threads);
 

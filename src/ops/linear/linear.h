@@ -31,12 +31,8 @@ struct LinearArgs {
 [[nodiscard]] ActivationRounding activation_rounding(WeightFormat format, Precision precision);
 
 void linear(const LinearArgs& args, CpuContext& context);
-/// FP8 and BF16 weights, 16-byte aligned like x and y; N of an FP8 weight is a multiple of 8.
-void linear_sm90(const LinearArgs& args, CudaContext& context);
 [[nodiscard]] OpCost linear_cost(const LinearArgs& args);
 /// Packed rows of two formats at most.
 [[nodiscard]] std::int64_t linear_scratch_bytes(std::int64_t num_rows, std::int64_t num_inputs);
-/// FP8 rows of x, for callers that have none.
-[[nodiscard]] std::int64_t linear_sm90_scratch_bytes(std::int64_t max_rows, std::int64_t max_inputs);
 
 }  // namespace baleen

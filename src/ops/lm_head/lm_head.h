@@ -12,7 +12,6 @@ struct LmHeadArgs {
 };
 
 void lm_head(const LmHeadArgs& args, CpuContext& context);
-void lm_head_sm90(const LmHeadArgs& args, CudaContext& context);
 [[nodiscard]] OpCost lm_head_cost(const LmHeadArgs& args);
 
 }  // namespace baleen

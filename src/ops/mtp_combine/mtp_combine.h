@@ -17,7 +17,6 @@ struct MtpCombineArgs {
 
 /// A plain loop that compilers vectorise: it is its own reference.
 void mtp_combine(const MtpCombineArgs& args, CpuContext& context);
-void mtp_combine_sm90(const MtpCombineArgs& args, CudaContext& context);
 [[nodiscard]] OpCost mtp_combine_cost(const MtpCombineArgs& args);
 
 }  // namespace baleen

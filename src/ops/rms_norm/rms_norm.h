@@ -27,10 +27,6 @@ struct RmsNormArgs {
 void rms_norm(const RmsNormArgs& args, CpuContext& context);
 void rms_norm_ref(const RmsNormArgs& args);
 void rms_norm_cpu(const RmsNormArgs& args, CpuContext& context);
-/// Norm and rotation of every head in one pass: as rms_norm(norm) followed by rope(turn), whose x is norm.y, whose heads
-/// are norm's rows.
-void rms_norm_rope_sm90(const RmsNormArgs& norm, const RopeArgs& turn, CudaContext& context);
-void rms_norm_sm90(const RmsNormArgs& args, CudaContext& context);
 [[nodiscard]] OpCost rms_norm_cost(const RmsNormArgs& args);
 /// Of norm and rotation in one pass.
 [[nodiscard]] OpCost rms_norm_rope_cost(const RmsNormArgs& norm, const RopeArgs& turn);

@@ -18,7 +18,6 @@ struct RopeAnglesArgs {
 };
 
 void rope_angles(const RopeAnglesArgs& args, CpuContext& context);
-void rope_angles_sm90(const RopeAnglesArgs& args, CudaContext& context);
 [[nodiscard]] OpCost rope_angles_cost(const RopeAnglesArgs& args);
 
 }  // namespace baleen

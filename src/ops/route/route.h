@@ -40,7 +40,6 @@ struct RouteArgs {
 void route(const RouteArgs& args, CpuContext& context);
 void route_ref(const RouteArgs& args);
 void route_cpu(const RouteArgs& args, CpuContext& context);
-void route_sm90(const RouteArgs& args, CudaContext& context);
 [[nodiscard]] OpCost route_cost(const RouteArgs& args);
 [[nodiscard]] std::int64_t route_scratch_bytes(std::int64_t num_experts, int num_threads);
 

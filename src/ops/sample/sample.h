@@ -42,7 +42,6 @@ struct SampleArgs {
 inline constexpr double kGreedyTemperature = 1e-5;
 
 void sample_ref(const SampleArgs& args);
-void sample_sm90(const SampleArgs& args, CudaContext& context);
 [[nodiscard]] OpCost sample_cost(const SampleArgs& args);
 
 }  // namespace baleen

@@ -44,14 +44,6 @@ struct SparseAttentionArgs {
 void sparse_attention(const SparseAttentionArgs& args, CpuContext& context);
 void sparse_attention_ref(const SparseAttentionArgs& args);
 void sparse_attention_cpu(const SparseAttentionArgs& args, CpuContext& context);
-/// Also turns the result back: as if followed by rope(turn), whose x is `out` and which is inverse.
-void sparse_attention_rope_sm90(const SparseAttentionArgs& args, const RopeArgs& turn, CudaContext& context);
-/// V3.2's rows, whose values are not rotated.
-void sparse_attention_sm90(const SparseAttentionArgs& args, CudaContext& context);
-/// For steps of up to `max_rows` rows of up to `max_sequences` sequences with up to `max_positions` positions each.
-[[nodiscard]] std::int64_t sparse_attention_sm90_scratch_bytes(std::int64_t head_dim, std::int64_t max_rows,
-                                                               std::int64_t max_sequences,
-                                                               std::int64_t max_positions);
 [[nodiscard]] OpCost sparse_attention_cost(const SparseAttentionArgs& args);
 /// Of attention and rotation in one pass.
 [[nodiscard]] OpCost sparse_attention_rope_cost(const SparseAttentionArgs& args, const RopeArgs& turn);

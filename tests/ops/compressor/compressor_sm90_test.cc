@@ -5,14 +5,14 @@
 #include <random>
 #include <vector>
 
-#include "ops/compressor/compressor.h"
+#include "ops/compressor/sm90/compressor.h"
 #include "ops/rope/rope_frequencies.h"
 #include "tests/support/cache_pages.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 constexpr int kRope = 64;
@@ -81,9 +81,9 @@ class Layer {
     float* state = cuda->upload(state_);
     float* overlap = cuda->upload(overlap_);
     std::byte* pages = cuda->upload(pages_);
-    compressor_sm90(args(both, both + width, 2 * width, num_rows + padding_rows, batch, cuda->upload(ape_),
-                         cuda->upload(weight_), cuda->upload(frequencies_), state, overlap, pages),
-                    cuda->context());
+    sm90::compressor(args(both, both + width, 2 * width, num_rows + padding_rows, batch, cuda->upload(ape_),
+                          cuda->upload(weight_), cuda->upload(frequencies_), state, overlap, pages),
+                     cuda->context());
     cuda->synchronise();
     state_ = cuda->download(state, static_cast<std::int64_t>(state_.size()));
     overlap_ = cuda->download(overlap, static_cast<std::int64_t>(overlap_.size()));
@@ -335,4 +335,4 @@ TEST(CompressorSm90, FarPositions) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

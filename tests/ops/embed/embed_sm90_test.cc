@@ -1,9 +1,9 @@
-#include "ops/embed/embed.h"
+#include "ops/embed/sm90/embed.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 TEST(EmbedSm90, RepeatsTheRowOnEveryStreamAndPadsWithTokenZero) {
@@ -20,9 +20,9 @@ TEST(EmbedSm90, RepeatsTheRowOnEveryStreamAndPadsWithTokenZero) {
       const std::vector<SequenceSlice> slices = {{.num_tokens = 5}};
       cuda.set_batch({.tokens = tokens, .slices = slices}, 2);
       Bf16Bits* out = cuda.allocate<Bf16Bits>(7 * streams * width);
-      embed_sm90({.table = {cuda.upload(bits), {kVocabulary, width}},
-                  .out = View<Bf16Bits, 3>(out, {7, streams, width})},
-                 cuda.context());
+      sm90::embed({.table = {cuda.upload(bits), {kVocabulary, width}},
+                   .out = View<Bf16Bits, 3>(out, {7, streams, width})},
+                  cuda.context());
       cuda.synchronise();
       const std::vector<TokenId> padded = {39, 0, 7, 7, 1, 0, 0};
       std::vector<float> want(static_cast<std::size_t>(7 * streams * width));
@@ -35,4 +35,4 @@ TEST(EmbedSm90, RepeatsTheRowOnEveryStreamAndPadsWithTokenZero) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

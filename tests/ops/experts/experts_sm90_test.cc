@@ -13,12 +13,12 @@
 
 #include "numeric/block_scale.h"
 #include "numeric/e8m0.h"
-#include "ops/experts/experts.h"
+#include "ops/experts/sm90/experts.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 using test::random_values;
@@ -184,17 +184,17 @@ std::vector<float> run(TestCuda& cuda, const Layer& layer, const Tokens& tokens,
   const float* weights = cuda.upload(tokens.weights);
   const std::int64_t k = tokens.selected;
   EXPECT_LE(
-      experts_sm90_scratch_bytes(num_rows, k, width, layer.geometry().inner, layer.geometry().num_experts),
+      sm90::experts_scratch_bytes(num_rows, k, width, layer.geometry().inner, layer.geometry().num_experts),
       cuda.context().scratch.size_bytes());
-  experts_sm90({.x = View<const Bf16Bits, 2>(x, {num_rows, width}),
-                .x_fp8 = x_fp8,
-                .ids = {ids, {num_rows, k}},
-                .weights = {weights, {num_rows, k}},
-                .routed = layer.device(),
-                .shared = options.with_shared ? &layer.device_shared() : nullptr,
-                .swiglu_limit = options.limit,
-                .out = View<Bf16Bits, 2>(out, {num_rows, width})},
-               cuda.context());
+  sm90::experts({.x = View<const Bf16Bits, 2>(x, {num_rows, width}),
+                 .x_fp8 = x_fp8,
+                 .ids = {ids, {num_rows, k}},
+                 .weights = {weights, {num_rows, k}},
+                 .routed = layer.device(),
+                 .shared = options.with_shared ? &layer.device_shared() : nullptr,
+                 .swiglu_limit = options.limit,
+                 .out = View<Bf16Bits, 2>(out, {num_rows, width})},
+                cuda.context());
   EXPECT_LE(cuda.context().scratch.peak_bytes(), cuda.context().scratch.size_bytes());
   EXPECT_EQ(cuda.context().scratch.mark(), 0);
   cuda.synchronise();
@@ -412,12 +412,12 @@ TEST(ExpertsSm90, NobodyAtAll) {
   BALEEN_NEEDS_GPU();
   TestCuda cuda;
   const Layer layer(cuda, {});
-  experts_sm90({.x = View<const Bf16Bits, 2>(nullptr, {0, 256}),
-                .ids = {nullptr, {0, 2}},
-                .weights = {static_cast<const float*>(nullptr), {0, 2}},
-                .routed = layer.device(),
-                .out = View<Bf16Bits, 2>(nullptr, {0, 256})},
-               cuda.context());
+  sm90::experts({.x = View<const Bf16Bits, 2>(nullptr, {0, 256}),
+                 .ids = {nullptr, {0, 2}},
+                 .weights = {static_cast<const float*>(nullptr), {0, 2}},
+                 .routed = layer.device(),
+                 .out = View<Bf16Bits, 2>(nullptr, {0, 256})},
+                cuda.context());
   cuda.synchronise();
 }
 
@@ -436,4 +436,4 @@ TEST(ExpertsSm90, ReleasedGeometry) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

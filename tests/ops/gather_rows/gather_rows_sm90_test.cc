@@ -4,10 +4,10 @@
 #include <random>
 #include <vector>
 
-#include "ops/gather_rows/gather_rows.h"
+#include "ops/gather_rows/sm90/gather_rows.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 /// Rows of bytes of every width: whole 16-byte units and not, fewer and more pairs than one launch takes.
@@ -30,10 +30,10 @@ TEST(GatherRowsSm90, MovesRowsAndNothingElse) {
 
         test::TestCuda cuda(1 << 20);
         auto* to = cuda.allocate<std::byte>(kRows * row_bytes);
-        gather_rows_sm90({.from = {static_cast<const std::byte*>(cuda.upload(from)), type, {kRows, width}},
-                          .pairs = pairs,
-                          .to = {to, type, {kRows, width}}},
-                         cuda.context());
+        sm90::gather_rows({.from = {static_cast<const std::byte*>(cuda.upload(from)), type, {kRows, width}},
+                           .pairs = pairs,
+                           .to = {to, type, {kRows, width}}},
+                          cuda.context());
         cuda.synchronise();
         std::vector<std::byte> want(from.size(), std::byte{0xFF});
         for (const RowPair& pair : pairs) {
@@ -47,4 +47,4 @@ TEST(GatherRowsSm90, MovesRowsAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "numeric/e4m3.h"
-#include "ops/grouped_linear/grouped_linear.h"
+#include "ops/grouped_linear/sm90/grouped_linear.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 constexpr double kF32Norm = 1e-5;   // low bits that tensor cores cut, see matmul_bf16_sm90_test.cc
@@ -45,11 +45,11 @@ class Grouped {
   std::vector<float> run(std::int64_t begin, std::int64_t end, ElementType y_type) {
     const std::int64_t count = (end - begin) * weight_.rows;
     auto* y = cuda_.allocate<std::byte>(count * size_of(y_type));
-    grouped_linear_sm90({.x = View<const Bf16Bits, 3>(device_x_ + begin * row_size(),
-                                                      {end - begin, shape_.num_groups, shape_.num_inputs}),
-                         .weight = &device_weight_,
-                         .y = Activations<2>(y, y_type, {end - begin, weight_.rows})},
-                        cuda_.context());
+    sm90::grouped_linear({.x = View<const Bf16Bits, 3>(device_x_ + begin * row_size(),
+                                                       {end - begin, shape_.num_groups, shape_.num_inputs}),
+                          .weight = &device_weight_,
+                          .y = Activations<2>(y, y_type, {end - begin, weight_.rows})},
+                         cuda_.context());
     cuda_.synchronise();
     return y_type == ElementType::kF32 ? cuda_.download(reinterpret_cast<const float*>(y), count)
                                        : cuda_.download_bf16(reinterpret_cast<const Bf16Bits*>(y), count);
@@ -160,10 +160,10 @@ TEST(GroupedLinearFp8Sm90, EveryCodeIsExact) {
                                                 .data = codes.data(),
                                                 .block_scales = scales.data()});
       auto* y = cuda.allocate<float>(num_rows * kOutputs);
-      grouped_linear_sm90({.x = View<const Bf16Bits, 3>(cuda.upload_bf16(x), {num_rows, 1, kInputs}),
-                           .weight = &weight,
-                           .y = Activations<2>(y, {num_rows, kOutputs})},
-                          cuda.context());
+      sm90::grouped_linear({.x = View<const Bf16Bits, 3>(cuda.upload_bf16(x), {num_rows, 1, kInputs}),
+                            .weight = &weight,
+                            .y = Activations<2>(y, {num_rows, kOutputs})},
+                           cuda.context());
       const auto got = cuda.download(y, num_rows * kOutputs);
       for (std::int64_t row = 0; row < num_rows; ++row) {
         for (std::int64_t n = 0; n < kOutputs; ++n) {
@@ -187,4 +187,4 @@ TEST(GroupedLinearFp8Sm90, FlashProjection) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

@@ -1,11 +1,11 @@
 #include <cmath>
 
-#include "ops/hc_head/hc_head.h"
+#include "ops/hc_head/sm90/hc_head.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 using test::TestCuda;
@@ -22,12 +22,12 @@ struct Problem {
     const auto part = std::span(streams).subspan(static_cast<std::size_t>(begin * 4 * width),
                                                  static_cast<std::size_t>(count * 4 * width));
     Bf16Bits* y = cuda.allocate<Bf16Bits>(count * width);
-    hc_head_sm90({.streams = View<const Bf16Bits, 3>(cuda.upload_bf16(part), {count, 4, width}),
-                  .weights = {.fn = {cuda.upload(fn), {4, 4 * width}},
-                              .base = {cuda.upload(base), base.size()},
-                              .scale = {cuda.upload(scale), scale.size()}},
-                  .y = View<Bf16Bits, 2>(y, {count, width})},
-                 cuda.context());
+    sm90::hc_head({.streams = View<const Bf16Bits, 3>(cuda.upload_bf16(part), {count, 4, width}),
+                   .weights = {.fn = {cuda.upload(fn), {4, 4 * width}},
+                               .base = {cuda.upload(base), base.size()},
+                               .scale = {cuda.upload(scale), scale.size()}},
+                   .y = View<Bf16Bits, 2>(y, {count, width})},
+                  cuda.context());
     cuda.synchronise();
     return cuda.download_bf16(y, count * width);
   }
@@ -76,4 +76,4 @@ TEST(HcHeadSm90, NonFiniteStreamsSpoilTheirOwnRowOnly) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

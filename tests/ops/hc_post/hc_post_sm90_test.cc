@@ -1,6 +1,6 @@
 #include "tests/support/hc_site_problem.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 using test::HcSiteProblem;
@@ -13,11 +13,11 @@ constexpr bool kLeaving = true;
 std::vector<float> leave(TestCuda& cuda, const HcSiteProblem& problem) {
   const std::int64_t rows = problem.rows, width = problem.width;
   Bf16Bits* streams = cuda.upload_bf16(problem.streams);
-  hc_post_sm90({.f = View<const Bf16Bits, 2>(cuda.upload_bf16(problem.f), {rows, width}),
-                .post = View<const float, 2>(cuda.upload(problem.post), {rows, 4}),
-                .comb = View<const float, 3>(cuda.upload(problem.comb), {rows, 4, 4}),
-                .streams = View<Bf16Bits, 3>(streams, {rows, 4, width})},
-               cuda.context());
+  sm90::hc_post({.f = View<const Bf16Bits, 2>(cuda.upload_bf16(problem.f), {rows, width}),
+                 .post = View<const float, 2>(cuda.upload(problem.post), {rows, 4}),
+                 .comb = View<const float, 3>(cuda.upload(problem.comb), {rows, 4, 4}),
+                 .streams = View<Bf16Bits, 3>(streams, {rows, 4, width})},
+                cuda.context());
   cuda.synchronise();
   return cuda.download_bf16(streams, rows * 4 * width);
 }
@@ -120,4 +120,4 @@ TEST(HcPostPreNormSm90, NaNSpoilsItsOwnRowOnly) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

@@ -2,7 +2,7 @@
 
 #include "tests/support/hc_site_problem.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 using test::HcSiteProblem;
@@ -95,4 +95,4 @@ TEST(HcPreNormSm90, NoRowsIsANoOp) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

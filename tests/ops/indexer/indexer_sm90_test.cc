@@ -10,14 +10,14 @@
 
 #include "numeric/block_scale.h"
 #include "numeric/hadamard.h"
-#include "ops/indexer/indexer.h"
+#include "ops/indexer/sm90/indexer.h"
 #include "ops/indexer/top_k.h"
 #include "ops/rope/rope_frequencies.h"
 #include "tests/support/cache_pages.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 constexpr std::int64_t kDim = 128;
@@ -130,7 +130,7 @@ Selection run(const Queries& queries, const std::vector<Part>& parts, const Keys
     return some;
   };
   auto* selected = cuda.allocate<std::int32_t>(all * top_k);
-  indexer_sm90(
+  sm90::indexer(
       {.q = View<const Bf16Bits, 3>(cuda.upload_bf16(padded(queries.q, heads * kDim)), {all, heads, kDim}),
        .head_weights =
            View<const Bf16Bits, 2>(cuda.upload_bf16(padded(queries.weights, heads)), {all, heads}),
@@ -141,7 +141,7 @@ Selection run(const Queries& queries, const std::vector<Part>& parts, const Keys
        .selected = {selected, {all, top_k}}},
       cuda.context());
   cuda.synchronise();
-  EXPECT_LE(cuda.context().scratch.peak_bytes(), indexer_sm90_scratch_bytes(all, top_k, num_sms));
+  EXPECT_LE(cuda.context().scratch.peak_bytes(), sm90::indexer_scratch_bytes(all, top_k, num_sms));
   Selection result = cuda.download(selected, all * top_k);
   for (auto i = static_cast<std::size_t>(rows * top_k); i < result.size(); ++i) EXPECT_EQ(result[i], -1);
   result.resize(static_cast<std::size_t>(rows * top_k));
@@ -399,4 +399,4 @@ TEST(IndexerSm90, FarPositions) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

@@ -2,15 +2,15 @@
 
 #include <vector>
 
-#include "ops/kv_store/kv_store.h"
-#include "ops/rms_norm/rms_norm.h"
+#include "ops/kv_store/sm90/kv_store.h"
+#include "ops/rms_norm/sm90/rms_norm.h"
 #include "ops/rope/rope_frequencies.h"
 #include "tests/support/cache_pages.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 constexpr int kRope = 64;
@@ -71,7 +71,7 @@ class Window {
     if (norm_width > 0) {
       store_beside_norm(args, norm_width, *cuda);
     } else {
-      kv_store_sm90(args, cuda->context());
+      sm90::kv_store(args, cuda->context());
     }
     cuda->synchronise();
     bytes_ = cuda->download(pages, static_cast<std::int64_t>(bytes_.size()));
@@ -117,8 +117,8 @@ class Window {
       return Outcome{cuda.download(y, num_rows * width), cuda.download(norm.y_fp8.codes, num_rows * width),
                      cuda.download(norm.y_fp8.scales, scales * num_rows)};
     };
-    const Outcome got = run([&] { rms_norm_kv_store_sm90(norm, store, cuda.context()); });
-    const Outcome want = run([&] { rms_norm_sm90(norm, cuda.context()); });
+    const Outcome got = run([&] { sm90::rms_norm_kv_store(norm, store, cuda.context()); });
+    const Outcome want = run([&] { sm90::rms_norm(norm, cuda.context()); });
     EXPECT_EQ(got.y, want.y);
     EXPECT_EQ(got.codes, want.codes);
     EXPECT_EQ(got.scales, want.scales);
@@ -206,4 +206,4 @@ TEST(KvStoreSm90, CutsCompanyAndPaddingDoNotShow) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

@@ -8,14 +8,14 @@
 
 #include "numeric/bf16.h"
 #include "numeric/block_scale.h"
-#include "ops/linear/fp8_products.h"
-#include "ops/linear/linear.h"
-#include "ops/linear/quantise_rows_sm90.h"
+#include "ops/linear/sm90/fp8_products.h"
+#include "ops/linear/sm90/linear.h"
+#include "ops/linear/sm90/quantise_rows.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 using Products = void (*)(std::span<const LinearOutput>, const Fp8Rows&, std::int64_t, CudaContext&);
@@ -107,7 +107,7 @@ TEST(LinearSm90, QuantisedRowsAreTheReference) {
     x[391 % x.size()] = std::numeric_limits<float>::quiet_NaN();
     const std::int64_t stride = (num_rows + 7) / 4 * 4;
     const Fp8Rows rows = allocate_rows(cuda, num_rows, num_inputs, stride);
-    quantise_rows_sm90(upload_rows(cuda, x, num_inputs), rows, cuda.context());
+    sm90::quantise_rows(upload_rows(cuda, x, num_inputs), rows, cuda.context());
     cuda.synchronise();
     const auto codes = cuda.download(rows.codes, num_rows * num_inputs);
     const auto scales = cuda.download(rows.scales, num_inputs / 128 * stride);
@@ -152,7 +152,7 @@ TEST(LinearSm90, AgreesWithTheReference) {
     const auto x = random_rows(num_rows, num_inputs, 12);
     const Result result(cuda, num_rows, num_outputs, keep_f32);
     const LinearOutput output{&weight.device, result.view, keep_f32};
-    linear_sm90({.x = upload_rows(cuda, x, num_inputs), .outputs = {&output, 1}}, cuda.context());
+    sm90::linear({.x = upload_rows(cuda, x, num_inputs), .outputs = {&output, 1}}, cuda.context());
     cuda.synchronise();
     SCOPED_TRACE(testing::Message() << num_rows << " x " << num_outputs << " x " << num_inputs);
     EXPECT_CLOSE(result.read(cuda), reference(weight.host, x, keep_f32), keep_f32 ? kCloseF32 : kClose);
@@ -178,7 +178,7 @@ TEST(LinearSm90, ExactWhereSumsAreExact) {
   for (float& value : x) value = static_cast<float>(static_cast<int>(random() % 7) - 3);
   const auto want = reference(weight.host, x, true);
   const Fp8Rows rows = allocate_rows(cuda, kRows, kInputs, 152);
-  quantise_rows_sm90(upload_rows(cuda, x, kInputs), rows, cuda.context());
+  sm90::quantise_rows(upload_rows(cuda, x, kInputs), rows, cuda.context());
   for (const Products products : {fp8_products_few, fp8_products_many}) {
     const Result result(cuda, kRows, kOutputs, true);
     const LinearOutput output{&weight.device, result.view, true};
@@ -199,7 +199,7 @@ TEST(LinearSm90, RowsDoNotDependOnCompany) {
     const ConstActivations<2> x = upload_rows(cuda, random_rows(kRows, num_inputs, 32), num_inputs);
     const Result whole(cuda, kRows, num_outputs, true);
     const LinearOutput all_rows{&weight.device, whole.view, true};
-    linear_sm90({.x = x, .outputs = {&all_rows, 1}}, cuda.context());
+    sm90::linear({.x = x, .outputs = {&all_rows, 1}}, cuda.context());
     const std::vector<float> want = whole.read(cuda);
 
     for (const Products products : {fp8_products_few, fp8_products_many}) {
@@ -215,7 +215,7 @@ TEST(LinearSm90, RowsDoNotDependOnCompany) {
                                        {0, 300}}) {
         const std::int64_t count = end - begin, stride = (count + 3) / 4 * 4;
         const Fp8Rows rows = allocate_rows(cuda, count, num_inputs, stride);
-        quantise_rows_sm90(x.slice(begin, end), rows, cuda.context());
+        sm90::quantise_rows(x.slice(begin, end), rows, cuda.context());
         const Result part(cuda, count, num_outputs, true);
         const LinearOutput output{&weight.device, part.view, true};
         products({&output, 1}, rows, count, cuda.context());
@@ -238,7 +238,7 @@ TEST(LinearSm90, BlocksTakeSeveralTiles) {
   const Weight weight(cuda, kOutputs, kInputs, 35);
   const ConstActivations<2> x = upload_rows(cuda, random_rows(kRows, kInputs, 36), kInputs);
   const Fp8Rows rows = allocate_rows(cuda, kRows, kInputs, kRows);
-  quantise_rows_sm90(x, rows, cuda.context());
+  sm90::quantise_rows(x, rows, cuda.context());
   const Result few(cuda, kRows, kOutputs, false), many(cuda, kRows, kOutputs, false);
   const LinearOutput few_output{&weight.device, few.view}, many_output{&weight.device, many.view};
   fp8_products_few({&few_output, 1}, rows, kRows, cuda.context());
@@ -265,7 +265,7 @@ TEST(LinearSm90, SeveralOutputsOfOneInput) {
     for (const Weight* weight : {&a, &b, &c, &d}) {
       const Result result(cuda, num_rows, weight->device.rows, false);
       const LinearOutput output{&weight->device, result.view};
-      linear_sm90({.x = x_device, .outputs = {&output, 1}}, cuda.context());
+      sm90::linear({.x = x_device, .outputs = {&output, 1}}, cuda.context());
       alone.push_back(result.read(cuda));
     }
     const Result y_a(cuda, num_rows, 1024, false), y_b(cuda, num_rows, 520, false),
@@ -276,8 +276,8 @@ TEST(LinearSm90, SeveralOutputsOfOneInput) {
                                     {&c.device, y_c.view},
                                     {&d.device, y_d.view}};
     const Fp8Rows rows = allocate_rows(cuda, num_rows, kInputs, (num_rows + 11) / 4 * 4);
-    quantise_rows_sm90(x_device, rows, cuda.context());
-    linear_sm90({.x = x_device, .x_fp8 = rows, .outputs = outputs}, cuda.context());
+    sm90::quantise_rows(x_device, rows, cuda.context());
+    sm90::linear({.x = x_device, .x_fp8 = rows, .outputs = outputs}, cuda.context());
     cuda.synchronise();
     EXPECT_SAME_BITS(y_a.read(cuda), alone[0]);
     EXPECT_SAME_BITS(y_b.read(cuda), alone[1]);
@@ -299,14 +299,14 @@ TEST(LinearSm90, WritesIntoWiderRowsAndNoRowsAtAll) {
   const Result dense(cuda, kRows, kOutputs, false);
   const LinearOutput plain{&weight.device, dense.view};
   const ConstActivations<2> x_device = upload_rows(cuda, x, kInputs);
-  linear_sm90({.x = x_device, .outputs = {&plain, 1}}, cuda.context());
+  sm90::linear({.x = x_device, .outputs = {&plain, 1}}, cuda.context());
   const auto want = dense.read(cuda);
 
   auto* wide = cuda.allocate<Bf16Bits>(kRows * kStride);
   const LinearOutput output{&weight.device, View<Bf16Bits, 2>(wide, {kRows, kOutputs}, {kStride, 1})};
   for (const std::int64_t count : {std::int64_t{0}, kRows}) {
     const LinearOutput first_rows{&weight.device, output.y.slice(0, count)};
-    linear_sm90({.x = x_device.slice(0, count), .outputs = {&first_rows, 1}}, cuda.context());
+    sm90::linear({.x = x_device.slice(0, count), .outputs = {&first_rows, 1}}, cuda.context());
     cuda.synchronise();
     const auto got = cuda.download(wide, kRows * kStride);
     for (std::int64_t row = 0; row < kRows; ++row) {
@@ -332,7 +332,7 @@ TEST(LinearSm90, NonFiniteRowsKeepToThemselves) {
   const auto run = [&] {
     const Result result(cuda, kRows, kOutputs, false);
     const LinearOutput output{&weight.device, result.view};
-    linear_sm90({.x = upload_rows(cuda, x, kInputs), .outputs = {&output, 1}}, cuda.context());
+    sm90::linear({.x = upload_rows(cuda, x, kInputs), .outputs = {&output, 1}}, cuda.context());
     return result.read(cuda);
   };
   const auto clean = run();
@@ -352,4 +352,4 @@ TEST(LinearSm90, NonFiniteRowsKeepToThemselves) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

@@ -5,12 +5,12 @@
 #include <span>
 #include <vector>
 
-#include "ops/lm_head/lm_head.h"
+#include "ops/lm_head/sm90/lm_head.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 TEST(LmHeadSm90, AgreesWithPlainLoops) {
@@ -26,10 +26,10 @@ TEST(LmHeadSm90, AgreesWithPlainLoops) {
     device.data =
         cuda.upload(std::span(device.data, static_cast<std::size_t>(vocabulary * device.row_bytes())));
     auto* logits = cuda.allocate<float>(num_rows * vocabulary);
-    lm_head_sm90({.x = View<const Bf16Bits, 2>(cuda.upload_bf16(x), {num_rows, width}),
-                  .weight = &device,
-                  .logits = Activations<2>(logits, {num_rows, vocabulary})},
-                 cuda.context());
+    sm90::lm_head({.x = View<const Bf16Bits, 2>(cuda.upload_bf16(x), {num_rows, width}),
+                   .weight = &device,
+                   .logits = Activations<2>(logits, {num_rows, vocabulary})},
+                  cuda.context());
     std::vector<float> want(static_cast<std::size_t>(num_rows * vocabulary));
     matmul_ref(weight.matrix(), {x.data(), {num_rows, width}}, ActivationRounding::kNone, false,
                {want.data(), {num_rows, vocabulary}});
@@ -39,4 +39,4 @@ TEST(LmHeadSm90, AgreesWithPlainLoops) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "ops/matmul/matmul.h"
-#include "ops/matmul/matmul_bf16_sm90.h"
+#include "ops/matmul/sm90/matmul_bf16.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 // Tensor cores add in float32 but cut low bits where terms of 16 inputs meet: a few units in the last place of the largest
@@ -63,7 +63,7 @@ class Products {
            .x = View<const Bf16Bits, 2>(device_x_ + begin * num_inputs_, {end - begin, num_inputs_}),
            .y = y});
     }
-    matmul_bf16_sm90(products, cuda_.context());
+    sm90::matmul_bf16(products, cuda_.context());
     cuda_.synchronise();
     std::vector<std::vector<float>> results;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -199,7 +199,7 @@ TEST(MatmulBf16Sm90, NonFiniteActivationsStayInTheirRow) {
   const MatmulBf16 product{.weight = &device,
                            .x = View<const Bf16Bits, 2>(cuda.upload_bf16(x), {kRows, kInputs}),
                            .y = Activations<2>(y, {kRows, kOutputs})};
-  matmul_bf16_sm90({&product, 1}, cuda.context());
+  sm90::matmul_bf16({&product, 1}, cuda.context());
   const auto got = cuda.download(y, kRows * kOutputs);
   for (std::size_t n = 0; n < kOutputs; ++n) {
     EXPECT_TRUE(std::isfinite(got[n]));
@@ -209,4 +209,4 @@ TEST(MatmulBf16Sm90, NonFiniteActivationsStayInTheirRow) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

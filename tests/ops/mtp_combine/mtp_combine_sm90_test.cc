@@ -1,9 +1,9 @@
-#include "ops/mtp_combine/mtp_combine.h"
+#include "ops/mtp_combine/sm90/mtp_combine.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 TEST(MtpCombineSm90, AddsTheTermToEveryStream) {
@@ -17,9 +17,9 @@ TEST(MtpCombineSm90, AddsTheTermToEveryStream) {
     for (float& value : term) value = round_bf16(value);
     for (float& value : streams) value = round_bf16(value);
     Bf16Bits* device_streams = cuda.upload_bf16(streams);
-    mtp_combine_sm90({.embedded = View<const Bf16Bits, 2>(cuda.upload_bf16(term), {rows, width}),
-                      .streams = View<Bf16Bits, 3>(device_streams, {rows, n, width})},
-                     cuda.context());
+    sm90::mtp_combine({.embedded = View<const Bf16Bits, 2>(cuda.upload_bf16(term), {rows, width}),
+                       .streams = View<Bf16Bits, 3>(device_streams, {rows, n, width})},
+                      cuda.context());
     cuda.synchronise();
     for (std::size_t i = 0; i < streams.size(); ++i) {
       const auto row = static_cast<std::int64_t>(i) / (n * width),
@@ -31,4 +31,4 @@ TEST(MtpCombineSm90, AddsTheTermToEveryStream) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

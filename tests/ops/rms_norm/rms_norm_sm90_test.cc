@@ -2,12 +2,12 @@
 
 #include "numeric/block_scale.h"
 #include "numeric/e8m0.h"
-#include "ops/rms_norm/rms_norm.h"
+#include "ops/rms_norm/sm90/rms_norm.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 using test::TestCuda;
@@ -56,7 +56,7 @@ TEST(RmsNormSm90, AgreesWithTheReferenceWithAndWithoutWeight) {
         args.y_fp8 = {cuda.allocate<std::uint8_t>(rows * width),
                       cuda.allocate<float>(width / kActivationBlock * scale_stride), scale_stride};
       }
-      rms_norm_sm90(args, cuda.context());
+      sm90::rms_norm(args, cuda.context());
       cuda.synchronise();
       const std::vector<float> got = cuda.download_bf16(y, rows * width);
       // Roundings to BF16: the last (and with a weight the only) one may go the other way.
@@ -83,7 +83,7 @@ TEST(RmsNormSm90, AgreesWithTheReferenceWithAndWithoutWeight) {
       one.x = View<const Bf16Bits, 2>(alone, {1, width});
       one.y = View<Bf16Bits, 2>(alone, {1, width});
       one.y_fp8 = {};
-      rms_norm_sm90(one, cuda.context());
+      sm90::rms_norm(one, cuda.context());
       cuda.synchronise();
       EXPECT_SAME_BITS(cuda.download_bf16(alone, width),
                        std::span(got).subspan(static_cast<std::size_t>((rows - 1) * width)));
@@ -101,10 +101,10 @@ TEST(RmsNormSm90, NonFiniteRowsAndRowsOfZeros) {
   std::vector<float> want(x.size());
   rms_norm_ref({.x = {x.data(), {4, 128}}, .weight = weight, .y = {want.data(), {4, 128}}});
   Bf16Bits* y = cuda.allocate<Bf16Bits>(4 * 128);
-  rms_norm_sm90({.x = View<const Bf16Bits, 2>(cuda.upload_bf16(x), {4, 128}),
-                 .weight = {cuda.upload(weight), 128},
-                 .y = View<Bf16Bits, 2>(y, {4, 128})},
-                cuda.context());
+  sm90::rms_norm({.x = View<const Bf16Bits, 2>(cuda.upload_bf16(x), {4, 128}),
+                  .weight = {cuda.upload(weight), 128},
+                  .y = View<Bf16Bits, 2>(y, {4, 128})},
+                 cuda.context());
   cuda.synchronise();
   EXPECT_CLOSE(cuda.download_bf16(y, 4 * 128), want, {.relative = 0x1p-7});
 }
@@ -128,12 +128,12 @@ TEST(RmsNormRopeSm90, AgreesWithNormThenRope) {
       }
       Bf16Bits* q = cuda.upload_bf16(x);
       const View<Bf16Bits, 2> rows_view(q, {rows, s.width});
-      rms_norm_rope_sm90({.x = View<const Bf16Bits, 2>(rows_view), .y = rows_view},
-                         {.x = View<Bf16Bits, 3>(q, {s.tokens, s.heads, s.width}),
-                          .cosine = View<const float, 2>(cuda.upload(cosine), {s.tokens, s.pairs}),
-                          .sine = View<const float, 2>(cuda.upload(sine), {s.tokens, s.pairs}),
-                          .inverse = inverse},
-                         cuda.context());
+      sm90::rms_norm_rope({.x = View<const Bf16Bits, 2>(rows_view), .y = rows_view},
+                          {.x = View<Bf16Bits, 3>(q, {s.tokens, s.heads, s.width}),
+                           .cosine = View<const float, 2>(cuda.upload(cosine), {s.tokens, s.pairs}),
+                           .sine = View<const float, 2>(cuda.upload(sine), {s.tokens, s.pairs}),
+                           .inverse = inverse},
+                          cuda.context());
       rms_norm_ref({.x = {x.data(), {rows, s.width}}, .y = {x.data(), {rows, s.width}}});
       rope_ref({.x = {x.data(), {s.tokens, s.heads, s.width}},
                 .cosine = {cosine.data(), {s.tokens, s.pairs}},
@@ -150,4 +150,4 @@ TEST(RmsNormRopeSm90, AgreesWithNormThenRope) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

@@ -2,12 +2,12 @@
 
 #include <vector>
 
-#include "ops/rope/rope_angles.h"
 #include "ops/rope/rope_frequencies.h"
+#include "ops/rope/sm90/rope_angles.h"
 #include "tests/support/compare.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 /// Both sides round a float64 function once: the same bits.
@@ -26,17 +26,17 @@ TEST(RopeAnglesSm90, AreTheCpusNumbers) {
     cuda.set_batch(batch, kPadding);
     auto* cosine = cuda.allocate<float>((num_rows + kPadding) * kPairs);
     auto* sine = cuda.allocate<float>((num_rows + kPadding) * kPairs);
-    rope_angles_sm90({.frequencies = {cuda.upload(frequencies), frequencies.size()},
-                      .batch = batch,
-                      .cosine = {cosine, {num_rows + kPadding, kPairs}},
-                      .sine = {sine, {num_rows + kPadding, kPairs}}},
-                     cuda.context());
+    sm90::rope_angles({.frequencies = {cuda.upload(frequencies), frequencies.size()},
+                       .batch = batch,
+                       .cosine = {cosine, {num_rows + kPadding, kPairs}},
+                       .sine = {sine, {num_rows + kPadding, kPairs}}},
+                      cuda.context());
     cuda.synchronise();
     std::vector<float> want_cosine, want_sine;
     const auto add = [&](std::int64_t position) {
       want_cosine.resize(want_cosine.size() + kPairs);
       want_sine.resize(want_cosine.size());
-      rope_angles(frequencies, position, std::span(want_cosine).last(kPairs),
+      baleen::rope_angles(frequencies, position, std::span(want_cosine).last(kPairs),
                   std::span(want_sine).last(kPairs));
     };
     for (const SequenceSlice& slice : slices) {
@@ -49,4 +49,4 @@ TEST(RopeAnglesSm90, AreTheCpusNumbers) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

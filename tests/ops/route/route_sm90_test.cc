@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "ops/route/route.h"
+#include "ops/route/sm90/route.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 constexpr std::int64_t kVocab = 50;
@@ -71,7 +71,7 @@ struct Problem {
     there.ids = {ids, {rows, shape.selected}};
     there.weights = {weights, {rows, shape.selected}};
     there.load = {load, choice.load.size()};
-    route_sm90(there, cuda.context());
+    sm90::route(there, cuda.context());
     cuda.synchronise();
     choice.ids = cuda.download(ids, rows * shape.selected);
     choice.weights = cuda.download(weights, rows * shape.selected);
@@ -202,4 +202,4 @@ TEST(RouteSm90, LargeAndSmallLogits) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

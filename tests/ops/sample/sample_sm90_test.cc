@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "ops/sample/sample.h"
+#include "ops/sample/sm90/sample.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -30,7 +30,7 @@ std::vector<TokenId> on_device(const std::vector<float>& logits, const std::vect
   test::TestCuda cuda(1 << 20);
   const auto num_rows = static_cast<std::int64_t>(rows.size());
   auto* ids = cuda.allocate<TokenId>(num_rows);
-  sample_sm90(
+  sm90::sample(
       {.logits = {cuda.upload(logits), {num_rows, static_cast<std::int64_t>(logits.size()) / num_rows}},
        .rows = rows,
        .ids = {ids, rows.size()}},
@@ -178,4 +178,4 @@ TEST(SampleSm90, RowsDoNotDependOnCompany) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

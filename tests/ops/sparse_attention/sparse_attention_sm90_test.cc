@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "ops/rope/rope.h"
-#include "ops/sparse_attention/sparse_attention.h"
+#include "ops/sparse_attention/sm90/sparse_attention.h"
 #include "tests/support/cache_pages.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
 #include "tests/support/test_cuda.h"
 
-namespace baleen {
+namespace baleen::sm90 {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -153,9 +153,9 @@ std::vector<float> run(const Layer& layer, const Step& step, std::int64_t row_of
                       .sine = {upload_angles(12), {rows, kRope / 2}},
                       .inverse = true};
   if (layer.format.layout == LatentLayout::kV32) {
-    sparse_attention_sm90(args, cuda.context());
+    sm90::sparse_attention(args, cuda.context());
   } else {
-    sparse_attention_rope_sm90(args, turn, cuda.context());
+    sm90::sparse_attention_rope(args, turn, cuda.context());
   }
   cuda.synchronise();
   return cuda.download_bf16(out, rows * width);
@@ -423,4 +423,4 @@ TEST(SparseAttentionSm90, NaNStaysVisible) {
 }
 
 }  // namespace
-}  // namespace baleen
+}  // namespace baleen::sm90

@@ -1,0 +1,11 @@
+/// Hopper (sm_90a) kernels of embed. What pointers and activations are there: cuda/cuda_context.h.
+#pragma once
+
+#include "cuda/cuda_context.h"
+#include "ops/embed/embed.h"
+
+namespace baleen::sm90 {
+
+void embed(const EmbedArgs& args, CudaContext& context);
+
+}  // namespace baleen::sm90

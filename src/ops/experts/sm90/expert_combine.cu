@@ -1,0 +1,84 @@
+#include "base/check.h"
+#include "cuda/bf16_vector.cuh"
+#include "cuda/kernel_launch.h"
+#include "cuda/ptx/grid_dependency.h"
+#include "cuda/warp_reduce.cuh"
+#include "ops/experts/sm90/expert_dispatch.h"
+
+#include <algorithm>
+
+namespace baleen::sm90 {
+namespace {
+
+constexpr int kMaxThreads = 512;
+constexpr int kValuesPerThread = 8;  // 16 bytes
+
+struct CombineParams {
+  const std::int32_t* row_of_slot;
+  const Bf16Bits* y;
+  Bf16Bits* out;
+  std::int64_t width;
+  std::int32_t num_selected;
+  std::int32_t shared_row;  ///< of token 0; -1: there is none
+};
+
+/// One block a token.
+__global__ void __launch_bounds__(kMaxThreads) combine_kernel(const CombineParams p) {
+  // The token's rows in ascending order, which is that of the experts.
+  __shared__ std::int32_t rows[kWarpLanes];
+  __shared__ int num_rows;
+  ptx::launch_next_kernel();
+  ptx::wait_for_previous_kernel();
+  const std::int64_t token = blockIdx.x;
+  if (threadIdx.x < kWarpLanes) {
+    const int lane = static_cast<int>(threadIdx.x);
+    const int row = lane < p.num_selected ? p.row_of_slot[token * p.num_selected + lane] : -1;
+    int place = 0;
+    for (int other = 0; other < p.num_selected; ++other) {
+      const int other_row = __shfl_sync(kAllLanes, row, other);
+      place += other_row >= 0 && other_row < row ? 1 : 0;
+    }
+    if (row >= 0) rows[place] = row;
+    if (lane == 0) num_rows = 0;
+    __syncwarp();
+    if (row >= 0) atomicAdd(&num_rows, 1);
+  }
+  __syncthreads();
+  const int count = num_rows;
+  for (std::int64_t column = threadIdx.x * kValuesPerThread; column < p.width;
+       column += blockDim.x * kValuesPerThread) {
+    float sum[kValuesPerThread] = {};
+    const auto add = [&](std::int64_t row) {
+      float values[kValuesPerThread];
+      unpack_bf16(*reinterpret_cast<const uint4*>(p.y + row * p.width + column), values);
+#pragma unroll
+      for (int i = 0; i < kValuesPerThread; ++i) sum[i] += values[i];
+    };
+#pragma unroll 4
+    for (int i = 0; i < count; ++i) add(rows[i]);
+    if (p.shared_row >= 0) add(p.shared_row + token);
+    *reinterpret_cast<uint4*>(p.out + token * p.width + column) = pack_bf16(sum);
+  }
+}
+
+}  // namespace
+
+void combine_experts(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
+                     const Bf16Bits* y, CudaContext& context) {
+  BALEEN_CHECK(extents.num_selected <= kWarpLanes);
+  const std::int64_t width = args.out.extent(1);
+  const CombineParams params{
+      .row_of_slot = plan.row_of_slot,
+      .y = y,
+      .out = args.out.bf16().data(),
+      .width = width,
+      .num_selected = static_cast<std::int32_t>(extents.num_selected),
+      .shared_row = extents.has_shared ? static_cast<std::int32_t>(extents.first_shared_row()) : -1};
+  const auto threads = static_cast<int>(std::min<std::int64_t>(kMaxThreads, width / kValuesPerThread));
+  launch_kernel(
+      "combining experts", combine_kernel,
+      {.grid = dim3(static_cast<unsigned>(extents.num_tokens)), .threads = (threads + 31) / 32 * 32},
+      context.stream, params);
+}
+
+}  // namespace baleen::sm90

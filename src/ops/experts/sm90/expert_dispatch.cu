@@ -1,0 +1,167 @@
+#include "base/check.h"
+#include "cuda/bf16_vector.cuh"
+#include "cuda/kernel_launch.h"
+#include "cuda/ptx/grid_dependency.h"
+#include "cuda/row_quantise.cuh"
+#include "cuda/warp_reduce.cuh"
+#include "ops/experts/sm90/expert_dispatch.h"
+#include "ops/experts/sm90/expert_plan.cuh"
+
+#include <algorithm>
+
+namespace baleen::sm90 {
+
+std::int64_t DispatchExtents::first_shared_row() const {
+  const std::int64_t experts = std::min(num_slots(), num_experts);  // that are visited at most
+  return (num_slots() + (kRowAlignment - 1) * experts + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+}
+
+std::int64_t DispatchExtents::max_tiles() const {
+  const std::int64_t routed = std::min(num_slots(), num_experts + num_slots() / tile_tokens);
+  return routed + (has_shared ? (num_tokens + tile_tokens - 1) / tile_tokens : 0);
+}
+
+namespace {
+
+constexpr int kThreads = kPlanThreads;
+constexpr int kWarps = kThreads / kWarpLanes;
+constexpr int kBlocksPerSm = 2;    // each counts all ids anew
+constexpr int kLoadsInFlight = 4;  // blocks of 128 values that a warp has under way
+
+struct DispatchParams {
+  PlanInput input;
+  const Bf16Bits* x;
+  Fp8Rows x_fp8;
+  const float* weights;
+  std::int64_t width;
+  std::int32_t tokens_per_block;
+  DispatchPlan plan;
+  Fp8Rows rows;
+};
+
+struct QuantisedWord {
+  std::uint32_t codes;
+  float scale;
+};
+
+/// This lane's four values of block `block` of token `token`.
+__device__ QuantisedWord load_word(const DispatchParams& p, std::int64_t token, int block) {
+  const int lane = threadIdx.x % kWarpLanes;
+  const std::int64_t column = static_cast<std::int64_t>(block) * kFp8RowBlock + 4 * lane;
+  if (p.x_fp8.codes != nullptr) {
+    return {*reinterpret_cast<const std::uint32_t*>(p.x_fp8.codes + token * p.width + column),
+            p.x_fp8.scales[block * p.x_fp8.scale_stride + token]};
+  }
+  const uint2 words = *reinterpret_cast<const uint2*>(p.x + token * p.width + column);
+  const float values[4] = {bf16_low(words.x), bf16_high(words.x), bf16_low(words.y), bf16_high(words.y)};
+  const Fp8Piece<4> piece = quantise_fp8_block(values);
+  return {piece.codes[0], piece.scale};
+}
+
+/// A block plans for its own tokens: it counts all visits, and those of tokens before its own.
+__global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams p) {
+  extern __shared__ int shared[];
+  __shared__ int warp_sums[kWarps];
+  const int num_experts = p.input.num_experts, num_selected = p.input.num_selected;
+  int* const visits = shared;  // [E]
+  int* const next_row =
+      visits + num_experts;  // [E]: visits of earlier blocks' tokens; then the first row of this block's
+  int* const own_ids = next_row + num_experts;
+  int* const own_rows = own_ids + p.tokens_per_block * num_selected;
+  const int thread = threadIdx.x, warp = thread / kWarpLanes, lane = thread % kWarpLanes;
+  const int first_token = blockIdx.x * p.tokens_per_block;
+  const int num_tokens = min(p.tokens_per_block, p.input.num_tokens - first_token);
+  const int first_slot = first_token * num_selected;
+  const int num_own = num_tokens * num_selected;
+  for (int expert = thread; expert < num_experts; expert += kThreads) {
+    visits[expert] = 0;
+    next_row[expert] = 0;
+  }
+  __syncthreads();
+  // In this order: the products' blocks read `ids`, which an earlier kernel writes, before they wait for this one.
+  ptx::wait_for_previous_kernel();
+  ptx::launch_next_kernel();
+
+  for (int i = thread; i < num_own; i += kThreads) own_ids[i] = p.input.ids[first_slot + i];
+  for_each_visit(p.input, [&](int slot, int id) {
+    atomicAdd(&visits[id], 1);
+    if (slot < first_slot) atomicAdd(&next_row[id], 1);
+  });
+  const ExpertPlan expert = plan_expert(p.input, visits, warp_sums);
+  if (thread < num_experts) next_row[thread] += expert.first_row;
+  __syncthreads();
+  if (blockIdx.x == 0) write_all_tiles(p.input, expert, warp_sums, p.plan.tiles, p.plan.num_tiles);
+  for (std::int64_t i = blockIdx.x * kThreads + thread; i < p.plan.num_counters;
+       i += static_cast<std::int64_t>(gridDim.x) * kThreads) {
+    p.plan.counters[i] = 0;
+  }
+  for (int i = thread; i < num_own; i += kThreads) {
+    const int id = own_ids[i];
+    int row = -1;
+    if (id >= 0) {
+      row = next_row[id];
+      for (int earlier = 0; earlier < i; ++earlier) row += own_ids[earlier] == id ? 1 : 0;
+      p.plan.row_weight[row] = p.weights[first_slot + i];
+    }
+    own_rows[i] = row;
+    p.plan.row_of_slot[first_slot + i] = row;
+  }
+  if (p.input.has_shared) {
+    for (int i = thread; i < num_tokens; i += kThreads)
+      p.plan.row_weight[p.input.first_shared_row + first_token + i] = 1.0F;
+  }
+  __syncthreads();
+  if (p.rows.codes == nullptr) return;
+
+  const int blocks = static_cast<int>(p.width / kFp8RowBlock);
+  const int to_word = product_word(lane);
+  const auto store = [&](const QuantisedWord& word, std::int64_t row, int block) {
+    reinterpret_cast<std::uint32_t*>(p.rows.codes + row * p.width)[block * kWarpLanes + to_word] = word.codes;
+    if (lane == 0) p.rows.scales[block * p.rows.scale_stride + row] = word.scale;
+  };
+  for (int item = warp * kLoadsInFlight; item < num_tokens * blocks; item += kWarps * kLoadsInFlight) {
+    QuantisedWord words[kLoadsInFlight];
+#pragma unroll
+    for (int i = 0; i < kLoadsInFlight; ++i) {
+      const int one = min(item + i, num_tokens * blocks - 1);
+      words[i] = load_word(p, first_token + one / blocks, one % blocks);
+    }
+#pragma unroll
+    for (int i = 0; i < kLoadsInFlight; ++i) {
+      const int token = (item + i) / blocks, block = (item + i) % blocks;
+      if (token >= num_tokens) break;
+      for (int slot = 0; slot < num_selected; ++slot) {
+        const int row = own_rows[token * num_selected + slot];
+        if (row >= 0) store(words[i], row, block);
+      }
+      if (p.input.has_shared) store(words[i], p.input.first_shared_row + first_token + token, block);
+    }
+  }
+}
+
+}  // namespace
+
+void dispatch_experts(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
+                      const Fp8Rows& rows, CudaContext& context) {
+  BALEEN_CHECK(extents.num_experts <= kThreads);
+  const auto num_tokens = static_cast<int>(extents.num_tokens);
+  const int tokens_per_block =
+      (num_tokens + kBlocksPerSm * context.num_sms - 1) / (kBlocksPerSm * context.num_sms);
+  const DispatchParams params{.input = PlanInput(args, extents),
+                              .x = args.x.bf16().data(),
+                              .x_fp8 = args.x_fp8,
+                              .weights = args.weights.data(),
+                              .width = args.x.extent(1),
+                              .tokens_per_block = tokens_per_block,
+                              .plan = plan,
+                              .rows = rows};
+  const std::int64_t shared_ints =
+      2 * extents.num_experts + 2 * static_cast<std::int64_t>(tokens_per_block) * extents.num_selected;
+  launch_kernel("dispatching to experts", dispatch_kernel,
+                {.grid = dim3(static_cast<unsigned>((num_tokens + tokens_per_block - 1) / tokens_per_block)),
+                 .threads = kThreads,
+                 .shared_bytes = shared_ints * static_cast<std::int64_t>(sizeof(int))},
+                context.stream, params);
+}
+
+}  // namespace baleen::sm90

@@ -1,0 +1,85 @@
+/// The first of the three kernels of experts: who visits whom, and the visitors' rows side by side.
+///
+/// A *visit* is a (token, slot) pair. Visits are ordered by expert, then token, then slot; a visit's place in that order is
+/// its *row* in everything between dispatch and combination. An expert's first row is a multiple of four, as TMA wants
+/// the scales of rows; rows left out are nobody's. The shared expert's rows, one a token, begin at `first_shared_row()`.
+/// Rows of one expert are cut into *token tiles*, those of the shared expert first.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/cuda_context.h"
+#include "ops/experts/experts.h"
+#include "tensor/fp8_rows.h"
+
+namespace baleen::sm90 {
+
+inline constexpr int kRowAlignment = 4;
+
+/// Up to `tile_tokens` rows of one expert; the first is a multiple of kRowAlignment.
+struct alignas(16) TokenTile {
+  std::int32_t expert;  ///< the number of routed experts: the shared one
+  std::int32_t first_row;
+  std::int32_t num_rows;
+  std::int32_t unused;
+};
+
+/// What the plan's arrays are sized by.
+struct DispatchExtents {
+  std::int64_t num_tokens = 0;
+  std::int64_t num_selected = 0;  ///< slots of a token
+  std::int64_t num_experts = 0;   ///< routed
+  bool has_shared = false;
+  int tile_tokens = 0;  ///< a multiple of kRowAlignment
+
+  [[nodiscard]] std::int64_t num_slots() const { return num_tokens * num_selected; }
+  [[nodiscard]] std::int64_t first_shared_row() const;
+  [[nodiscard]] std::int64_t num_rows() const { return first_shared_row() + (has_shared ? num_tokens : 0); }
+  [[nodiscard]] std::int64_t max_tiles() const;
+};
+
+/// What a plan is made of.
+struct PlanInput {
+  const std::int32_t* ids = nullptr;  ///< [T, k]
+  std::int32_t num_tokens = 0;
+  std::int32_t num_selected = 0;
+  std::int32_t num_experts = 0;
+  std::int32_t tile_tokens = 0;
+  std::int32_t first_shared_row = 0;
+  bool has_shared = false;
+
+  PlanInput() = default;
+  PlanInput(const ExpertsArgs& args, const DispatchExtents& extents)
+      : ids(args.ids.data()),
+        num_tokens(static_cast<std::int32_t>(extents.num_tokens)),
+        num_selected(static_cast<std::int32_t>(extents.num_selected)),
+        num_experts(static_cast<std::int32_t>(extents.num_experts)),
+        tile_tokens(extents.tile_tokens),
+        first_shared_row(static_cast<std::int32_t>(extents.first_shared_row())),
+        has_shared(extents.has_shared) {}
+};
+
+/// Arrays in device memory.
+struct DispatchPlan {
+  std::int32_t* num_tiles = nullptr;    ///< [1]
+  TokenTile* tiles = nullptr;           ///< [max_tiles]
+  std::int32_t* row_of_slot = nullptr;  ///< [T, k]; -1: a padding row's
+  float* row_weight = nullptr;          ///< [num_rows]: routing weights; 1 for the shared expert
+  std::int32_t* counters = nullptr;     ///< [num_counters], zeroed here for the kernel that follows
+  std::int64_t num_counters = 0;
+};
+
+/// Where the word of four codes at word `source` of a block of 128 goes when rows are laid out for the products: there
+/// thread q of four owns the source's bytes [32 q, 32 q + 32), 8 of them an instruction (expert_fragments.cuh).
+constexpr int product_word(int source) { return (source & 7) << 2 | source >> 3; }
+
+/// Plans, and writes each visit's row of x as FP8 codes in the order of `product_word` to `rows` (codes null: plans only).
+void dispatch_experts(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
+                      const Fp8Rows& rows, CudaContext& context);
+
+/// The last kernel: out[t] = the sum of rows `y` [num_rows, d] of token t's visits in ascending expert, then the shared
+/// expert's, in float32, rounded once.
+void combine_experts(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
+                     const Bf16Bits* y, CudaContext& context);
+
+}  // namespace baleen::sm90

@@ -1,0 +1,26 @@
+/// Experts for a single token: two launches, no plan. The same bits as the other way (expert_products.h).
+///
+/// Every multiprocessor streams an equal share of the visited experts' rows. There is no ring that warps hand each other:
+/// a thread copies the weights that it will itself put into registers (expert_row_product.cuh), and begins as soon as it knows
+/// the ids. A block of the second kernel starts where one of the first has ended, and fills its rings with rows of w2
+/// while it waits for the others. It takes all visits of its columns, one column of the instruction for each, and adds them
+/// itself.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/cuda_context.h"
+#include "ops/experts/experts.h"
+
+namespace baleen::sm90 {
+
+/// Whether there is such a kernel for this many slots and the shared expert.
+[[nodiscard]] bool one_token_experts_fit(std::int64_t num_selected, bool has_shared);
+
+/// BF16 values of `inner`.
+[[nodiscard]] std::int64_t one_token_inner_values(std::int64_t num_selected, std::int64_t inner_width);
+
+/// FP4 or FP8 weights. `inner`: what one kernel leaves to the other.
+void one_token_experts(const ExpertsArgs& args, Bf16Bits* inner, CudaContext& context);
+
+}  // namespace baleen::sm90

@@ -1,0 +1,86 @@
+/// Counting visits and cutting tiles, by all threads of a block: for the plan in device memory, and for blocks that plan for
+/// themselves rather than wait for it.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/warp_reduce.cuh"
+#include "ops/experts/sm90/expert_dispatch.h"
+
+namespace baleen::sm90 {
+
+inline constexpr int kPlanThreads =
+    512;  ///< of a block that plans; at least the number of experts: one counts for one expert
+
+/// Sum of `value` over the threads before this one. `warp_sums`: a value of shared memory for each warp, free again after
+/// the next barrier of the block.
+__device__ inline int block_exclusive_sum(int value, int* warp_sums) {
+  const int warp = threadIdx.x / kWarpLanes, lane = threadIdx.x % kWarpLanes;
+  const int inclusive = warp_inclusive_sum(value);
+  if (lane == kWarpLanes - 1) warp_sums[warp] = inclusive;
+  __syncthreads();
+  int before = inclusive - value;
+  for (int i = 0; i < warp; ++i) before += warp_sums[i];
+  return before;
+}
+
+/// `count(slot, id)` for this thread's share of the slots whose ids are not of padding; loads go ahead of it.
+template <class Count>
+__device__ void for_each_visit(const PlanInput& input, Count count) {
+  constexpr int kLoads = 8;
+  const int num_slots = input.num_tokens * input.num_selected;
+  for (int first = static_cast<int>(threadIdx.x); first < num_slots; first += kLoads * kPlanThreads) {
+    int ids[kLoads];
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int slot = first + i * kPlanThreads;
+      ids[i] = slot < num_slots ? input.ids[slot] : -1;
+    }
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      if (ids[i] >= 0) count(first + i * kPlanThreads, ids[i]);
+    }
+  }
+}
+
+/// The part of a plan that the thread of one expert knows.
+struct ExpertPlan {
+  int visits;
+  int first_row;
+};
+
+/// `visits`: [num_experts] of shared memory: every expert's, once the block's threads have met. Ends without a barrier.
+__device__ inline ExpertPlan plan_expert(const PlanInput& input, const int* visits, int* warp_sums) {
+  __syncthreads();
+  const int count = static_cast<int>(threadIdx.x) < input.num_experts ? visits[threadIdx.x] : 0;
+  return {count, block_exclusive_sum((count + kRowAlignment - 1) / kRowAlignment * kRowAlignment, warp_sums)};
+}
+
+/// `count` rows from `first_row` on, cut into tiles of nearly the same size.
+__device__ inline void write_tiles(TokenTile* to, int expert, int first_row, int count, int tile_tokens) {
+  const int num_tiles = (count + tile_tokens - 1) / tile_tokens;
+  const std::int64_t units = (count + kRowAlignment - 1) / kRowAlignment;
+  const auto cut = [&](int i) { return min(count, kRowAlignment * static_cast<int>(units * i / num_tiles)); };
+  for (int i = 0; i < num_tiles; ++i) to[i] = {expert, first_row + cut(i), cut(i + 1) - cut(i), 0};
+}
+
+/// After a barrier that follows `plan_expert`.
+__device__ inline void write_all_tiles(const PlanInput& input, const ExpertPlan& expert, int* warp_sums,
+                                       TokenTile* tiles, std::int32_t* num_tiles) {
+  const int shared_tiles =
+      input.has_shared ? (input.num_tokens + input.tile_tokens - 1) / input.tile_tokens : 0;
+  const int own_tiles = (expert.visits + input.tile_tokens - 1) / input.tile_tokens;
+  const int first_tile = shared_tiles + block_exclusive_sum(own_tiles, warp_sums);
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread < input.num_experts) {
+    write_tiles(tiles + first_tile, thread, expert.first_row, expert.visits, input.tile_tokens);
+  }
+  if (thread == kPlanThreads - 1) {
+    *num_tiles = first_tile + own_tiles;
+    if (input.has_shared) {
+      write_tiles(tiles, input.num_experts, input.first_shared_row, input.num_tokens, input.tile_tokens);
+    }
+  }
+}
+
+}  // namespace baleen::sm90

@@ -1,0 +1,407 @@
+/// The products kernel: expert_products.h says what it computes, expert_pipeline.cuh how weights and tokens come.
+#pragma once
+
+#include "cuda/bf16_vector.cuh"
+#include "cuda/kernel_launch.h"
+#include "cuda/ptx/grid_dependency.h"
+#include "cuda/ptx/named_barrier.h"
+#include "cuda/ptx/setmaxnreg.h"
+#include "cuda/ptx/wgmma.h"
+#include "cuda/ptx/wgmma_e4m3.h"
+#include "cuda/warp_reduce.cuh"
+#include "ops/experts/sm90/expert_activation.cuh"
+#include "ops/experts/sm90/expert_pipeline.cuh"
+#include "ops/experts/sm90/expert_scale_warps.cuh"
+#include "ops/experts/sm90/expert_weight_scales.cuh"
+
+namespace baleen::sm90 {
+
+/// One thread of a group of consumers.
+template <class Shape>
+class Consumer {
+ public:
+  __device__ Consumer(const ExpertProducts& p, ProductMemory<Shape>& memory)
+      : p_(p),
+        group_index_(threadIdx.x / Shape::kGroupThreads),
+        stages_(memory.stages[group_index_]),
+        group_(memory.groups[group_index_]),
+        tables_(memory.tables),
+        thread_(threadIdx.x % Shape::kGroupThreads),
+        row_in_half_(thread_ / 128 * Shape::kBlocks * Shape::kBlockRows + thread_ % 128 / kWarpLanes * 8 +
+                     fragment_row(thread_ % kWarpLanes / 4)) {}
+
+  template <WeightFormat kFormat>
+  __device__ void consume(const ProductItem& item) {
+    multiply_sized<kFormat>(item, typename Shape::TokenCounts{});
+    if (!item.down) finish_inner(item);
+  }
+
+ private:
+  __device__ void group_barrier() { ptx::named_barrier_sync(1 + group_index_, Shape::kGroupThreads); }
+
+  /// With the narrowest instruction that holds the tile's tokens.
+  template <WeightFormat kFormat, int... kTokenCounts>
+  __device__ void multiply_sized(const ProductItem& item, std::integer_sequence<int, kTokenCounts...>) {
+    const int num_tokens = item.tile.num_rows;
+    (void)((num_tokens <= kTokenCounts && (multiply<kFormat, kTokenCounts>(item), true)) || ...);
+  }
+
+  /// A step's weights as they lie in memory, with what widens them.
+  template <WeightFormat kFormat>
+  struct PackedWeights {
+    uint4 codes[2][kFormat == WeightFormat::kFp4 ? 1 : 2];  ///< of either half
+    WidenedMagnitudes tables[2];
+  };
+
+  template <WeightFormat kFormat>
+  __device__ PackedWeights<kFormat> load_weights(WeightScales<Shape, kFormat>& scales, int slot,
+                                                 int slice_in_stage, int slice, int block) const {
+    const int q = thread_ % 4;
+    const int row = row_in_half_ + block * Shape::kBlockRows;
+    PackedWeights<kFormat> weights;
+    if constexpr (kFormat == WeightFormat::kFp4) {
+      if (block == 0 && slice_in_stage == 0) scales.reach(slice, slot);
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const std::uint8_t* own = stages_[slot] + half * Shape::kHalfBytes + row * Shape::kStageRowBytes;
+      if constexpr (kFormat == WeightFormat::kFp4) {
+        weights.codes[half][0] = load_chunk(own, row, 4 * slice_in_stage + q);
+        weights.tables[half] = scales.table(tables_, block, half, slice, slice_in_stage, slot);
+      } else {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) weights.codes[half][j] = load_chunk(own, row, 2 * q + j);
+      }
+    }
+    return weights;
+  }
+
+  template <WeightFormat kFormat>
+  __device__ static void make_fragment(const PackedWeights<kFormat>& weights, WeightFragment& to) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if constexpr (kFormat == WeightFormat::kFp4) {
+        widen_fp4(weights.codes[half][0], weights.tables[half], half, to);
+      } else {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) place_fp8(weights.codes[half][j], j, half, to);
+      }
+    }
+  }
+
+  /// acc += partial times scales of a slice.
+  template <WeightFormat kFormat, int kTokens>
+  __device__ void promote(float (&acc)[kTokens / 2], const float (&partial)[kTokens / 2],
+                          const float* token_scales, float2 weight_factors) {
+    const float* own = token_scales + 2 * (thread_ % 4);
+#pragma unroll
+    for (int i = 0; i < kTokens / 8; ++i) {
+      const float2 s = *reinterpret_cast<const float2*>(own + 8 * i);
+      if constexpr (kFormat == WeightFormat::kFp4) {
+        acc[4 * i] = fmaf(partial[4 * i], s.x, acc[4 * i]);
+        acc[4 * i + 1] = fmaf(partial[4 * i + 1], s.y, acc[4 * i + 1]);
+        acc[4 * i + 2] = fmaf(partial[4 * i + 2], s.x, acc[4 * i + 2]);
+        acc[4 * i + 3] = fmaf(partial[4 * i + 3], s.y, acc[4 * i + 3]);
+      } else {
+        acc[4 * i] = fmaf(partial[4 * i], s.x * weight_factors.x, acc[4 * i]);
+        acc[4 * i + 1] = fmaf(partial[4 * i + 1], s.y * weight_factors.x, acc[4 * i + 1]);
+        acc[4 * i + 2] = fmaf(partial[4 * i + 2], s.x * weight_factors.y, acc[4 * i + 2]);
+        acc[4 * i + 3] = fmaf(partial[4 * i + 3], s.y * weight_factors.y, acc[4 * i + 3]);
+      }
+    }
+  }
+
+  template <WeightFormat kFormat, int kTokens>
+  __device__ __forceinline__ void multiply(const ProductItem& item) {
+    constexpr int kSlices = kSlicesPerStage<kFormat>;
+    constexpr int kSteps = kSlices * Shape::kBlocks;
+    constexpr int kInstructions = 4;           // of 32 inputs, in a slice
+    constexpr int kInstructionStep = 32 / 16;  // in the descriptor's units of 16 bytes
+    const int num_slices = (item.down ? p_.inner_width : p_.width) / kFp8RowBlock;
+    const int num_stages = (num_slices + kSlices - 1) / kSlices;
+    const ItemMatrix halves[2] = {item_matrix<Shape>(p_, item, 0), item_matrix<Shape>(p_, item, 1)};
+    WeightScales<Shape, kFormat> scales(group_, halves, row_in_half_, num_slices);
+
+    float acc[Shape::kBlocks][kTokens / 2] = {};
+    float partial[kTokens / 2] = {};
+    // While the tensor core works on a step's weights those of the next one are loaded, and also widened where registers suffice
+    // for two sets of them and the steps of a stage go in pairs (registers of instructions under way are not to be copied).
+    constexpr bool kWidenAhead = kSteps % 2 == 0 && kTokens <= Shape::kMaxTokensAhead;
+    constexpr bool kLoadAhead =
+        kWidenAhead || (kFormat == WeightFormat::kFp4 && kTokens <= Shape::kMaxTokensLoadedAhead);
+    WeightFragment fragments[2];
+    PackedWeights<kFormat> weights;
+    // Of step `step` of stage `stage`, which is in `slot`.
+    const auto load = [&](int stage, int slot, int step) {
+      const int slice_in_stage = step / Shape::kBlocks;
+      weights = load_weights<kFormat>(scales, slot, slice_in_stage, stage * kSlices + slice_in_stage,
+                                      step % Shape::kBlocks);
+    };
+    ptx::mbarrier_wait(&group_.full[position_.slot], position_.parity);
+    if constexpr (kLoadAhead) load(0, position_.slot, 0);
+    if constexpr (kWidenAhead) make_fragment<kFormat>(weights, fragments[0]);
+    for (int stage = 0; stage < num_stages; ++stage) {
+      const int slot = position_.slot;
+      position_.advance();
+      float2 weight_factors{};
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        const int slice_in_stage = step / Shape::kBlocks, block = step % Shape::kBlocks;
+        const std::uint64_t tokens = ptx::wgmma_descriptor(
+            stages_[slot] + 2 * Shape::kHalfBytes + slice_in_stage * Shape::kSliceTokenBytes,
+            ptx::SmemSwizzle::k128B, 1024);
+        WeightFragment& fragment = fragments[kWidenAhead ? step % 2 : 0];
+        if constexpr (!kLoadAhead) load(stage, slot, step);
+        if constexpr (!kWidenAhead) make_fragment<kFormat>(weights, fragment);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < kInstructions; ++i) {
+          ptx::wgmma_e4m3<kTokens>(partial, fragment.a[i], tokens + i * kInstructionStep, i > 0);
+        }
+        ptx::wgmma_commit();
+        int next_stage = stage, next_slot = slot;
+        if (step == kSteps - 1 && stage + 1 < num_stages) {
+          next_stage = stage + 1;
+          next_slot = position_.slot;
+          ptx::mbarrier_wait(&group_.full[position_.slot], position_.parity);
+        }
+        // After the last step of all for nobody.
+        if constexpr (kLoadAhead) load(next_stage, next_slot, (step + 1) % kSteps);
+        if constexpr (kWidenAhead) make_fragment<kFormat>(weights, fragments[(step + 1) % 2]);
+        if constexpr (kFormat == WeightFormat::kFp8) {
+          if (block == 0) weight_factors = scales.factors(stage);
+        }
+        ptx::wgmma_wait<0>();
+#pragma unroll
+        for (float& value : partial) ptx::wgmma_hold(value);
+        promote<kFormat, kTokens>(acc[block], partial, group_.token_scales[slot][slice_in_stage],
+                                  weight_factors);
+      }
+      __syncwarp();
+      if (thread_ % kWarpLanes == 0) ptx::mbarrier_arrive(&group_.empty[slot]);
+    }
+
+#pragma unroll
+    for (int block = 0; block < Shape::kBlocks; ++block) {
+      const float factors[2] = {scales.row_factor(block, 0), scales.row_factor(block, 1)};
+#pragma unroll
+      for (int i = 0; i < kTokens / 2; ++i) acc[block][i] *= factors[i % 4 / 2];
+    }
+    if (item.down) {
+      store_down<kTokens>(item, acc);
+    } else {
+      stage_inner<kTokens>(item, acc);
+    }
+  }
+
+  /// Of this thread's columns of sums: column i of 8 j + 2 q + e, i = 2 j + e.
+  __device__ int token_of(int i) const { return i / 2 * 8 + thread_ % 4 * 2 + i % 2; }
+
+  /// The activation of gate and up, to `results`.
+  template <int kTokens>
+  __device__ void stage_inner(const ProductItem& item, const float (&acc)[Shape::kBlocks][kTokens / 2]) {
+    const float limit = clamp_limit(p_.swiglu_limit);
+    float routing_weight[kTokens / 4];
+#pragma unroll
+    for (int i = 0; i < kTokens / 4; ++i) {
+      routing_weight[i] = p_.row_weight[item.tile.first_row + min(token_of(i), item.tile.num_rows - 1)];
+    }
+#pragma unroll
+    for (int i = 0; i < kTokens / 4; ++i) {
+#pragma unroll
+      for (int block = 0; block < Shape::kBlocks; ++block) {
+        const __nv_bfloat16 activated = activate(acc[block][i / 2 * 4 + i % 2],
+                                                 acc[block][i / 2 * 4 + i % 2 + 2], limit, routing_weight[i]);
+        if (token_of(i) < item.tile.num_rows) result(token_of(i), block) = activated;
+      }
+    }
+    group_barrier();
+  }
+
+  /// Where this thread's value of `results` goes.
+  __device__ __nv_bfloat16& result(int token, int block) {
+    return group_.results[token * Shape::kPitch + row_in_half_ + block * Shape::kBlockRows];
+  }
+
+  /// Rounds to BF16 and writes to y, through `results`, one half of the rows after the other.
+  template <int kTokens>
+  __device__ void store_down(const ProductItem& item, const float (&acc)[Shape::kBlocks][kTokens / 2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int i = 0; i < kTokens / 4; ++i) {
+        if (token_of(i) >= item.tile.num_rows) continue;
+#pragma unroll
+        for (int block = 0; block < Shape::kBlocks; ++block) {
+          result(token_of(i), block) = __float2bfloat16_rn(acc[block][i / 2 * 4 + i % 2 + 2 * half]);
+        }
+      }
+      group_barrier();
+      copy_results(item, p_.y, p_.width, item.row + half * Shape::kHalfRows);
+      group_barrier();
+    }
+  }
+
+  /// `results` to columns [column, column + kHalfRows) of the tile's rows of `to`.
+  __device__ void copy_results(const ProductItem& item, Bf16Bits* to, int width, int column) {
+    constexpr int kVector = 8;
+    constexpr int kVectors = Shape::kHalfRows / kVector;  // of a token
+    if (column >= width) return;
+    for (int i = thread_; i < item.tile.num_rows * kVectors; i += Shape::kGroupThreads) {
+      const int token = i / kVectors, vector = i % kVectors;
+      *reinterpret_cast<uint4*>(to + static_cast<std::int64_t>(item.tile.first_row + token) * width + column +
+                                vector * kVector) =
+          *reinterpret_cast<const uint4*>(group_.results + token * Shape::kPitch + vector * kVector);
+    }
+  }
+
+  /// Quantises the blocks of 128 that this item completes, and says so.
+  __device__ void finish_inner(const ProductItem& item) {
+    const int block = item.row / kFp8RowBlock;
+    if constexpr (Shape::kWholeBlocks) {
+      quantise_inner(item, block, [&](int token, int column) {
+        return *reinterpret_cast<const uint2*>(group_.results + token * Shape::kPitch + column);
+      });
+    } else {
+      copy_results(item, p_.inner_bf16, p_.inner_width, item.row);
+      group_barrier();
+      if (thread_ == 0) {
+        const int before =
+            ptx::flag_fetch_add(p_.parts_done + item.tile_index * (p_.inner_width / kFp8RowBlock) + block, 1);
+        group_.completes_block = before == kFp8RowBlock / Shape::kHalfRows - 1 ? 1 : 0;
+      }
+      group_barrier();
+      if (group_.completes_block == 0) return;
+      quantise_inner(item, block, [&](int token, int column) {
+        return __ldcg(reinterpret_cast<const uint2*>(
+            p_.inner_bf16 + static_cast<std::int64_t>(item.tile.first_row + token) * p_.inner_width +
+            block * kFp8RowBlock + column));
+      });
+    }
+    ptx::fence_proxy_async_all();
+    group_barrier();
+    if (thread_ == 0) ptx::flag_add(p_.blocks_ready + item.tile_index, 1);
+  }
+
+  /// `load(token, column)`: four BF16 values of the block.
+  template <class Load>
+  __device__ void quantise_inner(const ProductItem& item, int block, Load load) {
+    const int lane = thread_ % kWarpLanes;
+    for (int token = thread_ / kWarpLanes; token < item.tile.num_rows;
+         token += Shape::kGroupThreads / kWarpLanes) {
+      const uint2 words = load(token, 4 * lane);
+      const float values[4] = {bf16_low(words.x), bf16_high(words.x), bf16_low(words.y), bf16_high(words.y)};
+      const Fp8Piece<4> piece = quantise_fp8_block(values);
+      const std::int64_t row = item.tile.first_row + token;
+      reinterpret_cast<std::uint32_t*>(p_.inner.codes + row * p_.inner_width +
+                                       block * kFp8RowBlock)[product_word(lane)] = piece.codes[0];
+      if (lane == 0) p_.inner.scales[block * p_.inner.scale_stride + row] = piece.scale;
+    }
+  }
+
+  const ExpertProducts& p_;
+  int group_index_;
+  std::uint8_t (&stages_)[Shape::kStages][Shape::kStageBytes];
+  GroupMemory<Shape>& group_;
+  const WidenedMagnitudes* tables_;
+  int thread_;       ///< in the group
+  int row_in_half_;  ///< of block 0
+  RingPosition<Shape> position_;
+};
+
+template <class Shape, WeightFormat kRouted>
+__global__ void __launch_bounds__(Shape::kThreads, 1)
+    expert_products_kernel(const __grid_constant__ ExpertProducts p) {
+  extern __shared__ __align__(1024) std::uint8_t raw[];
+  ProductMemory<Shape>& memory = *reinterpret_cast<ProductMemory<Shape>*>(raw);
+  const int thread = threadIdx.x;
+  if (thread < kWidenedTables) memory.tables[thread] = widened_magnitudes(thread);
+  if (thread == 0) {
+    for (GroupMemory<Shape>& group : memory.groups) {
+      for (int stage = 0; stage < Shape::kStages; ++stage) {
+        ptx::mbarrier_init(&group.full[stage], 1 + Shape::kScaleWarps);
+        ptx::mbarrier_init(&group.empty[stage], Shape::kGroupThreads / kWarpLanes);
+      }
+    }
+    ptx::fence_mbarrier_init();
+  }
+  const TokenTile* tiles = p.tiles;
+  const std::int32_t* num_tiles = p.num_tiles;
+  ptx::launch_next_kernel();
+  if constexpr (Shape::kPlannedTiles > 0) {
+    static_assert(Shape::kThreads == kPlanThreads);
+    memory.plan.visits[thread] = 0;
+    __syncthreads();
+    for_each_visit(p.plan_input, [&](int, int id) { atomicAdd(&memory.plan.visits[id], 1); });
+    const ExpertPlan expert = plan_expert(p.plan_input, memory.plan.visits, memory.plan.warp_sums);
+    __syncthreads();
+    write_all_tiles(p.plan_input, expert, memory.plan.warp_sums, memory.plan.tiles, &memory.plan.num_tiles);
+    tiles = memory.plan.tiles;
+    num_tiles = &memory.plan.num_tiles;
+  } else {
+    ptx::wait_for_previous_kernel();
+  }
+  __syncthreads();
+
+  const ProductItems<Shape> items(p, tiles, *num_tiles);
+  const auto for_each_item = [&](int group, auto&& routed, auto&& shared) {
+    for (int index = items.first(group); index < items.num_items; index += items.step()) {
+      const ProductItem item = items.at(index);
+      if (item.tile.expert == p.num_experts) {
+        shared(item);
+      } else {
+        routed(item);
+      }
+    }
+  };
+  if (thread >= Shape::kConsumers) {
+    if constexpr (Shape::kProducerRegisters > 0) ptx::registers_down_to<Shape::kProducerRegisters>();
+    const int group = (thread - Shape::kConsumers) / kWarpLanes;
+    if constexpr (Shape::kScaleWarps > 0) {
+      static_assert(Shape::kGroups + Shape::kScaleWarps == 4 && Shape::kPlannedTiles == 0);
+      if (group >= Shape::kGroups) {
+        ScaleWriter<Shape> writer(p, memory);
+        for_each_item(
+            0, [&](const ProductItem& item) { writer.template produce<kRouted>(item); },
+            [&](const ProductItem& item) { writer.template produce<WeightFormat::kFp8>(item); });
+        return;
+      }
+    }
+    if (group >= Shape::kGroups || thread % kWarpLanes != 0) return;
+    Producer<Shape> producer(p, memory, group);
+    for_each_item(
+        group, [&](const ProductItem& item) { producer.template produce<kRouted>(item); },
+        [&](const ProductItem& item) { producer.template produce<WeightFormat::kFp8>(item); });
+  } else {
+    if constexpr (Shape::kConsumerRegisters > 0) ptx::registers_up_to<Shape::kConsumerRegisters>();
+    if constexpr (Shape::kPlannedTiles > 0) ptx::wait_for_previous_kernel();
+    Consumer<Shape> consumer(p, memory);
+    for_each_item(
+        thread / Shape::kGroupThreads,
+        [&](const ProductItem& item) { consumer.template consume<kRouted>(item); },
+        [&](const ProductItem& item) { consumer.template consume<WeightFormat::kFp8>(item); });
+  }
+}
+
+template <class Shape>
+void launch_products(const ExpertProducts& products, WeightFormat routed_format, CudaContext& context) {
+  const auto kernel = routed_format == WeightFormat::kFp4 ? expert_products_kernel<Shape, WeightFormat::kFp4>
+                                                          : expert_products_kernel<Shape, WeightFormat::kFp8>;
+  launch_kernel("multiplying experts", kernel,
+                {.grid = dim3(static_cast<unsigned>(context.num_sms)),
+                 .threads = Shape::kThreads,
+                 .shared_bytes = sizeof(ProductMemory<Shape>)},
+                context.stream, products);
+}
+
+template <class Shape>
+inline constexpr ProductVariant kVariant{.half_rows = Shape::kHalfRows,
+                                         .max_tokens = Shape::kMaxTokens,
+                                         .box_tokens = Shape::kBoxTokens,
+                                         .small_box_tokens = Shape::kSmallBoxTokens,
+                                         .scale_box_tokens = Shape::kScaleBoxTokens,
+                                         .max_planned_tiles = Shape::kPlannedTiles,
+                                         .whole_blocks = Shape::kWholeBlocks,
+                                         .launch = launch_products<Shape>};
+
+}  // namespace baleen::sm90

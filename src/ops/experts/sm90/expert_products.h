@@ -1,0 +1,82 @@
+/// The second of the three kernels of experts: both products of every visit, in one launch.
+///
+/// The work is a list of *items*: for each token tile the pieces of w1 and w3 (the *inner* half, x to a), then for each tile the
+/// pieces of w2 (the *down* half, a to y). Blocks take items in turn; an item of the down half waits until its tile's inner
+/// rows are complete, its weights under way meanwhile. So weights stream without a pause from the first to the last.
+///
+/// Arithmetic of an output, the same for every shape and company: for each slice of 128 inputs the tensor core's float32
+/// sum D of products of codes; acc = fma(D, s, acc) over ascending slices, where s is the activations' scale (FP8: times the
+/// block's); FP4: at the end times the row's factor (expert_fragments.cuh). Powers of two are exact.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "cuda/cuda_context.h"
+#include "numeric/bf16.h"
+#include "numeric/weight_format.h"
+#include "ops/experts/sm90/expert_dispatch.h"
+#include "tensor/fp8_rows.h"
+
+namespace baleen::sm90 {
+
+/// One of w1, w3, w2 of all routed experts, or of the shared one.
+struct ExpertMatrix {
+  CUtensorMap map;                  ///< (byte, row, expert), boxes of half an item's rows
+  const void* scales = nullptr;     ///< expert 0's: FP4 group scales or FP8 block scales
+  std::int64_t scale_distance = 0;  ///< elements from expert to expert
+};
+
+struct ExpertMatrices {
+  ExpertMatrix gate;
+  ExpertMatrix up;
+  ExpertMatrix down;
+};
+
+/// FP8 rows as TMA sees them.
+struct Fp8RowMaps {
+  CUtensorMap codes;        ///< (byte, row), in large boxes
+  CUtensorMap small_codes;  ///< the same in small ones
+  CUtensorMap scales;       ///< (4 row, block)
+};
+
+struct ExpertProducts {
+  ExpertMatrices routed;
+  ExpertMatrices shared;
+  Fp8RowMaps x_maps;
+  Fp8RowMaps inner_maps;
+  PlanInput plan_input;  ///< for shapes whose blocks plan for themselves
+  const std::int32_t* num_tiles = nullptr;
+  const TokenTile* tiles = nullptr;
+  const float* row_weight = nullptr;
+  std::int32_t* blocks_ready = nullptr;  ///< [max_tiles]: blocks of 128 of `inner` that are complete
+  std::int32_t* parts_done =
+      nullptr;    ///< [max_tiles, inner_width / 128]: pieces of such a block, where an item makes less
+  Fp8Rows inner;  ///< a of every visit
+  Bf16Bits* inner_bf16 = nullptr;  ///< the same before quantisation, where an item makes less than a block
+  Bf16Bits* y = nullptr;           ///< [num_rows, width]
+  std::int32_t width = 0;
+  std::int32_t inner_width = 0;
+  std::int32_t num_experts = 0;
+  float swiglu_limit = 0.0F;
+};
+
+/// A shape of the kernel, and how the host has to cut maps and buffers for it. All shapes compute the same bits.
+struct ProductVariant {
+  int half_rows;          ///< rows of one box of weights
+  int max_tokens;         ///< of a token tile
+  int box_tokens;         ///< rows of a large box of codes
+  int small_box_tokens;   ///< and of a small one
+  int scale_box_tokens;   ///< scales in one box
+  int max_planned_tiles;  ///< that blocks plan for themselves; 0: they read the plan
+  bool whole_blocks;      ///< an item of the inner half makes whole blocks of 128
+  void (*launch)(const ExpertProducts& products, WeightFormat routed_format, CudaContext& context);
+};
+
+/// For a few tokens an expert: groups of a block that are at different places of their items.
+extern const ProductVariant kFewTokens;
+/// Larger items, and many tokens a tile: weights in registers and tokens in shared memory are used often.
+extern const ProductVariant kManyTokens;
+
+}  // namespace baleen::sm90

@@ -1,0 +1,219 @@
+// Experts: dispatch, products, combination (expert_dispatch.h, expert_products.h), and what they share.
+#include <algorithm>
+
+#include "base/check.h"
+#include "cuda/tensor_map.h"
+#include "ops/experts/sm90/expert_dispatch.h"
+#include "ops/experts/sm90/expert_one_token.h"
+#include "ops/experts/sm90/expert_products.h"
+#include "ops/experts/sm90/expert_weights.h"
+#include "ops/experts/sm90/experts.h"
+#include "ops/experts/sm90/experts_bf16.h"
+
+namespace baleen::sm90 {
+namespace {
+
+constexpr std::int64_t kMostFewTokens = 64;
+constexpr std::int64_t kMostFewVisits = 512;
+constexpr int kBlock = 128;          // values that share an activation scale
+constexpr int kStageRowBytes = 128;  // of a weight row, in one box
+
+const ProductVariant& variant_for(std::int64_t num_tokens, std::int64_t num_selected) {
+  const bool few = num_tokens <= kMostFewTokens && num_tokens * num_selected <= kMostFewVisits;
+  return few ? kFewTokens : kManyTokens;
+}
+
+struct ExpertScratch {
+  DispatchPlan plan;
+  Fp8Rows rows;  ///< of x
+  Fp8Rows inner;
+  Bf16Bits* inner_bf16 = nullptr;
+  Bf16Bits* y = nullptr;
+};
+
+/// Counts what an arena would give.
+struct ScratchCounter {
+  std::int64_t bytes = 0;
+  template <class T>
+  T* allocate(std::int64_t count) {
+    bytes += Arena::bytes_for<T>(count);
+    return nullptr;
+  }
+};
+
+template <class Source>
+DispatchPlan lay_out_plan(Source& source, const DispatchExtents& extents, std::int64_t num_counters) {
+  return {.num_tiles = source.template allocate<std::int32_t>(1),
+          .tiles = source.template allocate<TokenTile>(extents.max_tiles()),
+          .row_of_slot = source.template allocate<std::int32_t>(extents.num_slots()),
+          .row_weight = source.template allocate<float>(extents.num_rows()),
+          .counters = source.template allocate<std::int32_t>(num_counters),
+          .num_counters = num_counters};
+}
+
+template <class Source>
+Fp8Rows lay_out_rows(Source& source, std::int64_t num_rows, std::int64_t width) {
+  const std::int64_t stride = (num_rows + 3) / 4 * 4;
+  return {.codes = source.template allocate<std::uint8_t>(num_rows * width),
+          .scales = source.template allocate<float>(width / kBlock * stride),
+          .scale_stride = stride};
+}
+
+/// For FP4 and FP8 weights.
+template <class Source>
+ExpertScratch lay_out_quantised(Source& source, const DispatchExtents& extents, std::int64_t width,
+                                std::int64_t inner_width) {
+  const bool whole_blocks = variant_for(extents.num_tokens, extents.num_selected).whole_blocks;
+  const std::int64_t counters_per_tile = 1 + (whole_blocks ? 0 : inner_width / kBlock);
+  return {
+      .plan = lay_out_plan(source, extents, extents.max_tiles() * counters_per_tile),
+      .rows = lay_out_rows(source, extents.num_rows(), width),
+      .inner = lay_out_rows(source, extents.num_rows(), inner_width),
+      .inner_bf16 = source.template allocate<Bf16Bits>(whole_blocks ? 0 : extents.num_rows() * inner_width),
+      .y = source.template allocate<Bf16Bits>(extents.num_rows() * width)};
+}
+
+/// For BF16 weights.
+template <class Source>
+ExpertScratch lay_out_bf16(Source& source, const DispatchExtents& extents, std::int64_t width,
+                           std::int64_t inner_width) {
+  return {.plan = lay_out_plan(source, extents, 0),
+          .inner_bf16 = source.template allocate<Bf16Bits>(extents.num_rows() * inner_width),
+          .y = source.template allocate<Bf16Bits>(extents.num_rows() * width)};
+}
+
+void check_matrix(const WeightMatrix& matrix, WeightFormat format, std::int64_t rows, std::int64_t cols) {
+  BALEEN_CHECK(matrix.format == format);
+  BALEEN_CHECK_EQ(matrix.rows, rows);
+  BALEEN_CHECK_EQ(matrix.cols, cols);
+  BALEEN_CHECK_EQ(reinterpret_cast<std::uintptr_t>(matrix.data) % 16, 0);
+}
+
+void check_expert(const ExpertWeights& expert, WeightFormat format, std::int64_t width,
+                  std::int64_t inner_width) {
+  check_matrix(expert.w1, format, inner_width, width);
+  check_matrix(expert.w3, format, inner_width, width);
+  check_matrix(expert.w2, format, width, inner_width);
+}
+
+ExpertMatrix describe(std::span<const ExpertWeights> experts, WeightMatrix ExpertWeights::*which,
+                      int half_rows) {
+  const WeightMatrix& first = experts[0].*which;
+  const bool fp4 = first.format == WeightFormat::kFp4;
+  const std::int64_t row_bytes = first.row_bytes();
+  if (fp4) BALEEN_CHECK_EQ(reinterpret_cast<std::uintptr_t>(first.group_scales) % 16, 0);
+  return {.map = make_tensor_map(first.data, static_cast<std::int64_t>(experts.size()),
+                                 expert_distance(experts, which), first.rows, row_bytes, row_bytes, half_rows,
+                                 kStageRowBytes, TileSwizzle::k128B),
+          .scales = fp4 ? static_cast<const void*>(first.group_scales) : first.block_scales,
+          .scale_distance = expert_scale_distance(experts, which)};
+}
+
+ExpertMatrices describe(std::span<const ExpertWeights> experts, int half_rows) {
+  return {.gate = describe(experts, &ExpertWeights::w1, half_rows),
+          .up = describe(experts, &ExpertWeights::w3, half_rows),
+          .down = describe(experts, &ExpertWeights::w2, half_rows)};
+}
+
+Fp8RowMaps describe(const Fp8Rows& rows, std::int64_t num_rows, std::int64_t width,
+                    const ProductVariant& variant) {
+  constexpr std::int64_t kScaleBytes = sizeof(float);
+  const auto codes = [&](int box_tokens) {
+    return make_tensor_map(rows.codes, num_rows, width, width, box_tokens, kBlock, TileSwizzle::k128B);
+  };
+  return {.codes = codes(variant.box_tokens),
+          .small_codes = codes(variant.small_box_tokens),
+          .scales = make_tensor_map(
+              rows.scales, width / kBlock, rows.scale_stride * kScaleBytes, rows.scale_stride * kScaleBytes,
+              1, variant.scale_box_tokens * static_cast<int>(kScaleBytes), TileSwizzle::kNone)};
+}
+
+void quantised_products(const ExpertsArgs& args, const DispatchExtents& extents, const ExpertScratch& scratch,
+                        CudaContext& context) {
+  const ExpertWeights& first = args.routed[0];
+  const std::int64_t width = first.w1.cols, inner_width = first.w1.rows;
+  const ProductVariant& variant = variant_for(extents.num_tokens, extents.num_selected);
+  const ExpertMatrices routed = describe(args.routed, variant.half_rows);
+  const ExpertProducts products{
+      .routed = routed,
+      .shared = args.shared != nullptr ? describe({args.shared, 1}, variant.half_rows) : routed,
+      .x_maps = describe(scratch.rows, extents.num_rows(), width, variant),
+      .inner_maps = describe(scratch.inner, extents.num_rows(), inner_width, variant),
+      .plan_input = PlanInput(args, extents),
+      .num_tiles = scratch.plan.num_tiles,
+      .tiles = scratch.plan.tiles,
+      .row_weight = scratch.plan.row_weight,
+      .blocks_ready = scratch.plan.counters,
+      .parts_done = scratch.plan.counters + extents.max_tiles(),
+      .inner = scratch.inner,
+      .inner_bf16 = scratch.inner_bf16,
+      .y = scratch.y,
+      .width = static_cast<std::int32_t>(width),
+      .inner_width = static_cast<std::int32_t>(inner_width),
+      .num_experts = static_cast<std::int32_t>(extents.num_experts),
+      .swiglu_limit = args.swiglu_limit};
+  if (variant.max_planned_tiles > 0) BALEEN_CHECK(extents.max_tiles() <= variant.max_planned_tiles);
+  variant.launch(products, first.w1.format, context);
+}
+
+}  // namespace
+
+std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected, std::int64_t width,
+                                   std::int64_t inner_width, std::int64_t num_experts) {
+  const auto extents_of = [&](std::int64_t rows) {
+    return DispatchExtents{rows, num_selected, num_experts, true, variant_for(rows, num_selected).max_tokens};
+  };
+  // What a variant needs grows with the rows.
+  std::int64_t most = Arena::bytes_for<Bf16Bits>(one_token_inner_values(num_selected, inner_width));
+  for (const std::int64_t rows :
+       {std::min({num_rows, kMostFewTokens, std::max<std::int64_t>(1, kMostFewVisits / num_selected)}),
+        num_rows}) {
+    ScratchCounter quantised, bf16;
+    (void)lay_out_quantised(quantised, extents_of(rows), width, inner_width);
+    (void)lay_out_bf16(bf16, extents_of(rows), width, inner_width);
+    most = std::max({most, quantised.bytes, bf16.bytes});
+  }
+  return most;
+}
+
+void experts(const ExpertsArgs& args, CudaContext& context) {
+  const DispatchExtents extents{.num_tokens = args.x.extent(0),
+                                .num_selected = args.ids.extent(1),
+                                .num_experts = static_cast<std::int64_t>(args.routed.size()),
+                                .has_shared = args.shared != nullptr,
+                                .tile_tokens = variant_for(args.x.extent(0), args.ids.extent(1)).max_tokens};
+  BALEEN_CHECK(args.precision == Precision::kReleased);
+  BALEEN_CHECK_EQ(args.ids.extent(0), extents.num_tokens);
+  BALEEN_CHECK(args.x.dense() && args.ids.dense() && args.weights.dense() && args.out.dense());
+  if (extents.num_tokens == 0) return;
+  const ExpertWeights& first = args.routed[0];
+  const std::int64_t width = first.w1.cols, inner_width = first.w1.rows;
+  BALEEN_CHECK_EQ(args.x.extent(1), width);
+  BALEEN_CHECK_EQ(width % kBlock, 0);
+  BALEEN_CHECK_EQ(inner_width % kBlock, 0);
+  check_expert(first, first.w1.format, width, inner_width);
+
+  const ScratchScope scope(context.scratch);
+  if (first.w1.format == WeightFormat::kBF16) {
+    if (args.shared != nullptr) check_expert(*args.shared, WeightFormat::kBF16, width, inner_width);
+    const ExpertScratch scratch = lay_out_bf16(context.scratch, extents, width, inner_width);
+    dispatch_experts(args, extents, scratch.plan, {}, context);
+    bf16_expert_products(args, extents, scratch.plan, scratch.inner_bf16, scratch.y, context);
+    combine_experts(args, extents, scratch.plan, scratch.y, context);
+    return;
+  }
+  BALEEN_CHECK(first.w1.format == WeightFormat::kFp4 || first.w1.format == WeightFormat::kFp8);
+  if (args.shared != nullptr) check_expert(*args.shared, WeightFormat::kFp8, width, inner_width);
+  if (extents.num_tokens == 1 && one_token_experts_fit(extents.num_selected, extents.has_shared)) {
+    auto* inner =
+        context.scratch.allocate<Bf16Bits>(one_token_inner_values(extents.num_selected, inner_width));
+    one_token_experts(args, inner, context);
+    return;
+  }
+  const ExpertScratch scratch = lay_out_quantised(context.scratch, extents, width, inner_width);
+  dispatch_experts(args, extents, scratch.plan, scratch.rows, context);
+  quantised_products(args, extents, scratch, context);
+  combine_experts(args, extents, scratch.plan, scratch.y, context);
+}
+
+}  // namespace baleen::sm90

@@ -1,0 +1,19 @@
+/// Hopper (sm_90a) kernels of experts. What pointers and activations are there: cuda/cuda_context.h.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/cuda_context.h"
+#include "ops/experts/experts.h"
+
+namespace baleen::sm90 {
+
+/// Weights of all experts are laid out evenly: expert e's w1 starts e times the distance between those of experts 0 and 1
+/// behind expert 0's, and so w2, w3 and the scales. An id of -1 is of a padding row and visits nobody.
+void experts(const ExpertsArgs& args, CudaContext& context);
+/// Enough for any number of rows up to `num_rows` and any format of weights.
+[[nodiscard]] std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,
+                                                      std::int64_t width, std::int64_t inner_width,
+                                                      std::int64_t num_experts);
+
+}  // namespace baleen::sm90

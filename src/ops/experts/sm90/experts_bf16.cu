@@ -1,0 +1,149 @@
+#include "cuda/bf16_vector.cuh"
+#include "cuda/kernel_launch.h"
+#include "cuda/ptx/grid_dependency.h"
+#include "cuda/warp_reduce.cuh"
+#include "ops/experts/sm90/expert_weights.h"
+#include "ops/experts/sm90/experts_bf16.h"
+
+namespace baleen::sm90 {
+namespace {
+
+constexpr int kWarps = 8;
+constexpr int kOutputsPerWarp = 4;
+constexpr int kOutputsPerBlock = kWarps * kOutputsPerWarp;
+constexpr int kVector = 8;  // BF16 values of a 16-byte load
+
+struct Bf16Matrix {
+  const std::byte* data;
+  std::int64_t distance;  ///< bytes from expert to expert
+};
+
+struct Bf16Params {
+  const std::int32_t* ids;
+  const std::int32_t* row_of_slot;
+  const float* row_weight;
+  Bf16Matrix routed[3];  ///< w1, w3, w2
+  Bf16Matrix shared[3];
+  const Bf16Bits* x;
+  Bf16Bits* inner;
+  Bf16Bits* y;
+  std::int32_t num_slots;
+  std::int32_t first_shared_row;
+  std::int32_t num_selected;
+  std::int32_t width;
+  std::int32_t inner_width;
+  float swiglu_limit;
+};
+
+struct Visit {
+  int expert;  ///< -1: shared
+  std::int64_t token;
+  std::int64_t row;
+};
+
+/// Slots first, then one visit a token to the shared expert. False: nobody's.
+__device__ bool find_visit(const Bf16Params& p, int index, Visit& visit) {
+  if (index >= p.num_slots) {
+    visit = {-1, index - p.num_slots, p.first_shared_row + index - p.num_slots};
+    return true;
+  }
+  visit = {p.ids[index], index / p.num_selected, p.row_of_slot[index]};
+  return visit.row >= 0;
+}
+
+__device__ const Bf16Bits* weight_row(const Bf16Params& p, int which, int expert, std::int64_t row,
+                                      int cols) {
+  const Bf16Matrix& matrix = expert < 0 ? p.shared[which] : p.routed[which];
+  return reinterpret_cast<const Bf16Bits*>(matrix.data + (expert < 0 ? 0 : expert * matrix.distance)) +
+         row * cols;
+}
+
+/// Float32, rounded to BF16; every lane of the warp gets it.
+__device__ float dot(const Bf16Bits* a, const Bf16Bits* b, int count) {
+  float sum = 0.0F;
+  for (int i = kVector * (threadIdx.x % kWarpLanes); i < count; i += kVector * kWarpLanes) {
+    float left[kVector], right[kVector];
+    unpack_bf16(*reinterpret_cast<const uint4*>(a + i), left);
+    unpack_bf16(*reinterpret_cast<const uint4*>(b + i), right);
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) sum = fmaf(left[j], right[j], sum);
+  }
+  return __bfloat162float(__float2bfloat16_rn(warp_sum(sum)));
+}
+
+/// Block (v, n): outputs [32 n, 32 n + 32) of visit v.
+__global__ void __launch_bounds__(kWarps* kWarpLanes) inner_kernel(const Bf16Params p) {
+  ptx::launch_next_kernel();
+  ptx::wait_for_previous_kernel();
+  Visit visit;
+  if (!find_visit(p, blockIdx.x, visit)) return;
+  const float routing_weight = p.row_weight[visit.row];
+  const Bf16Bits* x = p.x + visit.token * p.width;
+  for (int i = 0; i < kOutputsPerWarp; ++i) {
+    const int n = blockIdx.y * kOutputsPerBlock + threadIdx.x / kWarpLanes * kOutputsPerWarp + i;
+    float gate = dot(x, weight_row(p, 0, visit.expert, n, p.width), p.width);
+    float up = dot(x, weight_row(p, 1, visit.expert, n, p.width), p.width);
+    const float limit = p.swiglu_limit;
+    if (limit > 0.0F) {  // comparisons that let NaN pass
+      gate = gate > limit ? limit : gate;
+      up = up > limit ? limit : up < -limit ? -limit : up;
+    }
+    const float activated = routing_weight * (gate / (1.0F + expf(-gate)) * up);
+    if (threadIdx.x % kWarpLanes == 0)
+      p.inner[visit.row * p.inner_width + n] = __bfloat16_as_ushort(__float2bfloat16_rn(activated));
+  }
+}
+
+__global__ void __launch_bounds__(kWarps* kWarpLanes) down_kernel(const Bf16Params p) {
+  ptx::launch_next_kernel();
+  ptx::wait_for_previous_kernel();
+  Visit visit;
+  if (!find_visit(p, blockIdx.x, visit)) return;
+  for (int i = 0; i < kOutputsPerWarp; ++i) {
+    const int n = blockIdx.y * kOutputsPerBlock + threadIdx.x / kWarpLanes * kOutputsPerWarp + i;
+    const float y = dot(p.inner + visit.row * p.inner_width, weight_row(p, 2, visit.expert, n, p.inner_width),
+                        p.inner_width);
+    if (threadIdx.x % kWarpLanes == 0)
+      p.y[visit.row * p.width + n] = __bfloat16_as_ushort(__float2bfloat16_rn(y));
+  }
+}
+
+}  // namespace
+
+void bf16_expert_products(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
+                          Bf16Bits* inner, Bf16Bits* y, CudaContext& context) {
+  const ExpertWeights& first = args.routed[0];
+  const auto routed = [&](WeightMatrix ExpertWeights::*which) {
+    return Bf16Matrix{(first.*which).data, expert_distance(args.routed, which)};
+  };
+  const auto shared = [&](WeightMatrix ExpertWeights::*which) {
+    return Bf16Matrix{args.shared != nullptr ? (args.shared->*which).data : nullptr, 0};
+  };
+  using E = ExpertWeights;
+  const Bf16Params params{.ids = args.ids.data(),
+                          .row_of_slot = plan.row_of_slot,
+                          .row_weight = plan.row_weight,
+                          .routed = {routed(&E::w1), routed(&E::w3), routed(&E::w2)},
+                          .shared = {shared(&E::w1), shared(&E::w3), shared(&E::w2)},
+                          .x = args.x.bf16().data(),
+                          .inner = inner,
+                          .y = y,
+                          .num_slots = static_cast<std::int32_t>(extents.num_slots()),
+                          .first_shared_row = static_cast<std::int32_t>(extents.first_shared_row()),
+                          .num_selected = static_cast<std::int32_t>(extents.num_selected),
+                          .width = static_cast<std::int32_t>(first.w1.cols),
+                          .inner_width = static_cast<std::int32_t>(first.w1.rows),
+                          .swiglu_limit = args.swiglu_limit};
+  const std::int64_t visits = extents.num_slots() + (extents.has_shared ? extents.num_tokens : 0);
+  const auto launch = [&](void (*kernel)(Bf16Params), std::int64_t outputs) {
+    launch_kernel(
+        "multiplying BF16 experts", kernel,
+        {.grid = dim3(static_cast<unsigned>(visits), static_cast<unsigned>(outputs / kOutputsPerBlock)),
+         .threads = kWarps * kWarpLanes},
+        context.stream, params);
+  };
+  launch(inner_kernel, params.inner_width);
+  launch(down_kernel, params.width);
+}
+
+}  // namespace baleen::sm90

@@ -1,0 +1,14 @@
+/// Experts with BF16 weights: no released model has them, so this is plain rather than fast.
+#pragma once
+
+#include "cuda/cuda_context.h"
+#include "ops/experts/experts.h"
+#include "ops/experts/sm90/expert_dispatch.h"
+
+namespace baleen::sm90 {
+
+/// y of every visit, at its row. `inner` and `y`: [num_rows, inner width] and [num_rows, d].
+void bf16_expert_products(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
+                          Bf16Bits* inner, Bf16Bits* y, CudaContext& context);
+
+}  // namespace baleen::sm90

@@ -1,0 +1,11 @@
+/// Hopper (sm_90a) kernels of gather_rows. What pointers and activations are there: cuda/cuda_context.h.
+#pragma once
+
+#include "cuda/cuda_context.h"
+#include "ops/gather_rows/gather_rows.h"
+
+namespace baleen::sm90 {
+
+void gather_rows(const GatherRowsArgs& args, CudaContext& context);
+
+}  // namespace baleen::sm90

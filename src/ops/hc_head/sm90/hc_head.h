@@ -1,0 +1,11 @@
+/// Hopper (sm_90a) kernels of hc_head. What pointers and activations are there: cuda/cuda_context.h.
+#pragma once
+
+#include "cuda/cuda_context.h"
+#include "ops/hc_head/hc_head.h"
+
+namespace baleen::sm90 {
+
+void hc_head(const HcHeadArgs& args, CudaContext& context);
+
+}  // namespace baleen::sm90

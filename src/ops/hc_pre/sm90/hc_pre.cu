@@ -1,0 +1,14 @@
+#include "ops/hc_pre/sm90/hc_pre.h"
+#include "ops/hc_pre/sm90/hc_site_launch.cuh"
+
+namespace baleen::sm90 {
+
+void hc_pre_norm(const HcPreArgs& pre, const RmsNormArgs& norm, CudaContext& context) {
+  launch_hc_site<false>(hc_site_args(pre, norm), context);
+}
+
+std::int64_t hc_pre_scratch_bytes(std::int64_t num_rows, std::int64_t width) {
+  return Arena::bytes_for<float>(num_rows * hc_ranks(static_cast<int>(width)) * kHcSums);
+}
+
+}  // namespace baleen::sm90

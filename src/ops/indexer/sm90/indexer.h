@@ -1,0 +1,15 @@
+/// Hopper (sm_90a) kernels of indexer. What pointers and activations are there: cuda/cuda_context.h.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/cuda_context.h"
+#include "ops/indexer/indexer.h"
+
+namespace baleen::sm90 {
+
+void indexer(const IndexerArgs& args, CudaContext& context);
+/// Of the device, for steps of up to `max_rows` rows, whatever the contexts.
+[[nodiscard]] std::int64_t indexer_scratch_bytes(std::int64_t max_rows, std::int64_t top_k, int num_sms);
+
+}  // namespace baleen::sm90

@@ -1,0 +1,119 @@
+/// The best of the lists that the splits of a row's keys have left (score_kernel.cuh).
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/ptx/cluster.h"
+#include "cuda/ptx/grid_dependency.h"
+#include "ops/indexer/sm90/candidates.cuh"
+#include "ops/indexer/sm90/score_kernel.cuh"
+
+namespace baleen::sm90::index_kernels {
+
+inline constexpr int kMergeThreads = 512;
+/// Blocks that share a row's lists when they are many.
+inline constexpr int kMergeCluster = 8;
+/// Candidates that a block holds.
+inline constexpr int kMergeCapacity = 24 * 1024;
+inline constexpr int kBitmapWords = 4096;
+
+struct MergeArgs {
+  SplitLists lists;
+  DeviceBatch batch;
+  std::int32_t* selected;
+  std::int64_t selected_stride;
+  int top_k;
+  int num_splits;
+};
+
+/// What a block of a cluster may leave to the first one: a little more than the best top_k is found faster.
+__host__ __device__ constexpr int most_of_block(int top_k) { return top_k + top_k / 4; }
+
+struct MergeSpace {
+  SelectionSpace selection;
+  int count;
+  std::uint32_t bitmap[kBitmapWords];
+  alignas(16) Candidate candidates[];
+};
+
+/// By the whole block: the lists rank, rank + ranks, ... of a row, a warp each.
+__device__ inline void gather_lists(const MergeArgs& args, std::int64_t row, int rank, int ranks,
+                                    MergeSpace& space) {
+  constexpr int kBatch = 4;  // loads under way in a lane
+  const int warp = static_cast<int>(threadIdx.x) / kWarp, lane = static_cast<int>(threadIdx.x) % kWarp;
+  for (int split = rank + warp * ranks; split < args.num_splits; split += kMergeThreads / kWarp * ranks) {
+    const std::int64_t list = row * args.num_splits + split;
+    const Candidate* from = args.lists.candidates + list * args.top_k;
+    const int count = args.lists.counts[list];
+    int to = 0;
+    if (lane == 0) to = atomicAdd(&space.count, count);
+    to = __shfl_sync(kAllLanes, to, 0);
+    for (int begin = lane; begin < count; begin += kBatch * kWarp) {
+      Candidate own[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) own[i] = begin + i * kWarp < count ? from[begin + i * kWarp] : 0;
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        if (own[i] != 0) space.candidates[to + begin + i * kWarp] = own[i];
+      }
+    }
+  }
+}
+
+/// By the first block of a cluster: what the others have kept joins its own, a few warps for each of them.
+__device__ inline void gather_cluster(MergeSpace& space) {
+  constexpr int kThreadsEach = kMergeThreads / kMergeCluster;
+  const int thread = static_cast<int>(threadIdx.x), rank = thread / kThreadsEach;
+  const MergeSpace& other = *ptx::in_block(&space, static_cast<std::uint32_t>(rank));
+  int before = 0, count = 0;
+  for (int i = 0; i <= rank; ++i) {
+    before += count;
+    count = ptx::in_block(&space, static_cast<std::uint32_t>(i))->count;
+  }
+  if (rank > 0) {
+    for (int i = thread % kThreadsEach; i < count; i += kThreadsEach)
+      space.candidates[before + i] = other.candidates[i];
+  }
+  __syncthreads();
+  if (thread == kMergeThreads - 1) space.count = before + count;
+  __syncthreads();
+}
+
+/// Grid: (blocks of a row, rows); the blocks of a row are a cluster.
+__global__ __launch_bounds__(kMergeThreads) void merge_kernel(const __grid_constant__ MergeArgs args) {
+  extern __shared__ __align__(1024) std::byte shared[];
+  auto& space = *reinterpret_cast<MergeSpace*>(shared);
+  const std::int64_t row = blockIdx.y;
+  const int rank = static_cast<int>(blockIdx.x), ranks = static_cast<int>(gridDim.x);
+  if (threadIdx.x == 0) space.count = 0;
+  ptx::wait_for_previous_kernel();
+  ptx::launch_next_kernel();
+  const int visible = num_visible(args.batch.positions[row]);
+  // Selected already; the same for the whole cluster.
+  if (visible <= args.top_k || args.lists.counts[row * args.num_splits] == kDone) return;
+  __syncthreads();
+  gather_lists(args, row, rank, ranks, space);
+  __syncthreads();
+  if (ranks > 1) {
+    const int count = space.count;
+    if (count > args.top_k) {
+      const Candidate bound =
+          bound_of_best<kMergeThreads>(space.candidates, count, args.top_k, args.top_k, space.selection);
+      const int kept = drop_below<kMergeThreads>(bound, space.candidates, count, space.selection);
+      if (threadIdx.x == 0) space.count = kept;
+    }
+    ptx::cluster_sync();
+    if (rank == 0) gather_cluster(space);
+    ptx::cluster_sync();  // shared memory is there until it has been read
+    if (rank != 0) return;
+  }
+  const int count = space.count;
+  const Candidate bound =
+      count > args.top_k
+          ? bound_of_best<kMergeThreads>(space.candidates, count, args.top_k, args.top_k, space.selection)
+          : 0;
+  write_ascending<kMergeThreads>(bound, space.candidates, count, visible, space.bitmap, kBitmapWords,
+                                 args.selected + row * args.selected_stride, args.top_k, space.selection);
+}
+
+}  // namespace baleen::sm90::index_kernels

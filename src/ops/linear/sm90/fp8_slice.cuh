@@ -1,0 +1,54 @@
+/// What both kernels are made of: slices of inputs in a ring of stages, and their products on the tensor core.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/ptx/wgmma.h"
+#include "cuda/ptx/wgmma_e4m3.h"
+#include "ops/linear/sm90/fp8_products.h"
+
+namespace baleen::sm90 {
+
+inline constexpr int kWarpgroupRows = 64;  ///< of A that one warpgroup multiplies
+inline constexpr std::uint32_t kSwizzleGroupBytes = 8 * kSliceInputs;
+
+/// Where in the ring of stages a slice is: slices count on from tile to tile.
+template <int kStages>
+struct RingPosition {
+  int stage = 0;
+  std::uint32_t round = 0;
+  __device__ void advance() {
+    if (++stage == kStages) {
+      stage = 0;
+      ++round;
+    }
+  }
+};
+
+/// Descriptor of a tile of a slice, as the copy engine leaves it with a 128-byte swizzle.
+__device__ inline std::uint64_t slice_descriptor(const void* tile) {
+  return ptx::wgmma_descriptor(tile, ptx::SmemSwizzle::k128B, kSwizzleGroupBytes);
+}
+
+/// Starts D [64, kColumns] = A B^T over one slice and commits it. The bits of a sum are the same whichever of weights and
+/// tokens is A.
+template <int kColumns>
+__device__ inline void start_slice(float (&d)[kColumns / 2], std::uint64_t a, std::uint64_t b) {
+  constexpr int kStepBytes = 32;  // inputs of one instruction
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int step = 0; step < kSliceInputs / kStepBytes; ++step) {
+    const auto offset = static_cast<std::uint64_t>(step * kStepBytes / 16);
+    ptx::wgmma_e4m3<kColumns>(d, a + offset, b + offset, step > 0);
+  }
+  ptx::wgmma_commit();
+}
+
+/// Before the first use of a product that has been waited for.
+template <int kSums>
+__device__ inline void hold_slice(float (&slice)[kSums]) {
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) ptx::wgmma_hold(slice[i]);
+}
+
+}  // namespace baleen::sm90

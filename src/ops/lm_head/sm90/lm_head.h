@@ -1,0 +1,11 @@
+/// Hopper (sm_90a) kernels of lm_head. What pointers and activations are there: cuda/cuda_context.h.
+#pragma once
+
+#include "cuda/cuda_context.h"
+#include "ops/lm_head/lm_head.h"
+
+namespace baleen::sm90 {
+
+void lm_head(const LmHeadArgs& args, CudaContext& context);
+
+}  // namespace baleen::sm90

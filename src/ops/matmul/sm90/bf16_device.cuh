@@ -1,0 +1,127 @@
+/// What the kernels of BF16 products share on the device.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "cuda/ptx/wgmma.h"
+#include "cuda/ptx/wgmma_bf16.h"
+#include "cuda/widen_e4m3.cuh"
+#include "ops/matmul/sm90/bf16_products.h"
+
+namespace baleen::sm90 {
+
+/// Rows of 64 BF16 inputs or 128 FP8 inputs, swizzled as TMA does.
+constexpr int kBoxRowBytes = 128;
+constexpr int kBoxInputs = 64;  // BF16
+constexpr int kBoxesPerSlice = kSliceInputs / kBoxInputs;
+constexpr int kGroupRows = 8;  // the swizzle repeats
+constexpr int kGroupBytes = kGroupRows * kBoxRowBytes;
+constexpr int kMmaInputs = 16;  // of one tensor core instruction
+constexpr int kMmaBytes = 2 * kMmaInputs;
+constexpr int kMmasPerBox = kBoxInputs / kMmaInputs;
+constexpr int kMmaOutputs = 64;  // weight rows of one instruction
+constexpr int kWarpThreads = 32;
+constexpr int kWarpgroupThreads = 128;
+constexpr int kWarpsPerWarpgroup = kWarpgroupThreads / kWarpThreads;
+
+/// The first place in dynamic shared memory where swizzled boxes may lie.
+__device__ inline std::byte* align_to_group(std::byte* dynamic) {
+  return dynamic + (-ptx::shared_address(dynamic) & (kGroupBytes - 1));
+}
+
+/// Which product a tile belongs to.
+__device__ inline const Bf16Products::Product& product_of(const Bf16Products& work, int tile) {
+  int which = work.num_products - 1;
+  while (which > 0 && work.products[which].first_tile > tile) --which;
+  return work.products[which];
+}
+
+__device__ inline void store_output(const Bf16Products::Product& product, int token, int output,
+                                    float value) {
+  const std::int64_t at = token * product.y_stride + output;
+  if (product.y_is_bf16) {
+    reinterpret_cast<__nv_bfloat16*>(product.y)[at] = __float2bfloat16_rn(value);
+  } else {
+    reinterpret_cast<float*>(product.y)[at] = value;
+  }
+}
+
+/// d (+)= weights x^T over 64 inputs. Both boxes lie in shared memory, 1024-byte aligned.
+template <int kTokens>
+__device__ inline void multiply_box(float (&d)[kTokens / 2], const std::byte* weights, const std::byte* x,
+                                    bool accumulate) {
+  const std::uint64_t a = ptx::wgmma_descriptor(weights, ptx::SmemSwizzle::k128B, kGroupBytes);
+  const std::uint64_t b = ptx::wgmma_descriptor(x, ptx::SmemSwizzle::k128B, kGroupBytes);
+#pragma unroll
+  for (int i = 0; i < kMmasPerBox; ++i) {
+    constexpr int kStep = kMmaBytes / 16;
+    ptx::wgmma_bf16<kTokens>(d, a + i * kStep, b + i * kStep, accumulate || i > 0);
+  }
+}
+
+/// The same with the weights in registers, as a group of its own.
+template <int kTokens>
+__device__ inline void multiply_operand(float (&d)[kTokens / 2], const std::uint32_t (&a)[kMmasPerBox][4],
+                                        const std::byte* x, bool accumulate) {
+  const std::uint64_t b = ptx::wgmma_descriptor(x, ptx::SmemSwizzle::k128B, kGroupBytes);
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int i = 0; i < kMmasPerBox; ++i) {
+    ptx::wgmma_bf16<kTokens>(d, a[i], b + i * (kMmaBytes / 16), accumulate || i > 0);
+  }
+  ptx::wgmma_commit();
+}
+
+/// Keeps an operand's registers from being used for anything else up to here: once its instructions are done.
+__device__ inline void hold_operand(const std::uint32_t (&a)[kMmasPerBox][4]) {
+#pragma unroll
+  for (const auto& fragment : a) {
+#pragma unroll
+    for (const std::uint32_t word : fragment) ptx::wgmma_hold_operand(word);
+  }
+}
+
+/// Where a row's 16-byte chunk lies in a box that TMA swizzled over its rows of 128 or 64 bytes.
+template <int kRowBytes>
+__device__ inline int swizzled_chunk(int row, int chunk) {
+  static_assert(kRowBytes == 128 || kRowBytes == 64);
+  return kRowBytes == 128 ? chunk ^ row % 8 : chunk ^ row / 2 % 4;
+}
+
+/// A thread's part of the A operand for 64 inputs, widened from FP8: four instructions' worth, from 16-byte chunk
+/// `first_chunk` of the box on. `row`: of the box, the thread's first; `quad`: lane % 4, which pair of every 8 inputs is its
+/// own.
+template <int kRowBytes>
+__device__ inline void widen_operand(std::uint32_t (&a)[kMmasPerBox][4], const std::byte* weights,
+                                     int first_chunk, int row, int quad, std::uint32_t multiplier) {
+  const std::byte* pairs = weights + row * kRowBytes + 2 * quad;
+  const auto pair_at = [&](int chunk, int offset) {
+    const std::byte* at = pairs + swizzled_chunk<kRowBytes>(row, chunk) * kMmaInputs + offset;
+    return widen_e4m3_pair(*reinterpret_cast<const std::uint16_t*>(at), multiplier);
+  };
+#pragma unroll
+  for (int i = 0; i < kMmasPerBox; ++i) {
+    constexpr int kUpper = kMmaInputs / 2, kBelow = kGroupRows * kRowBytes;
+    const int chunk = first_chunk + i;  // 16 codes are one instruction's inputs
+    a[i][0] = pair_at(chunk, 0);
+    a[i][1] = pair_at(chunk, kBelow);
+    a[i][2] = pair_at(chunk, kUpper);
+    a[i][3] = pair_at(chunk, kBelow + kUpper);
+  }
+}
+
+/// Of accumulator i of thread t of a warpgroup: row of the operand, column of the tokens (ptx/wgmma_bf16.h).
+__device__ inline int operand_row(int thread, int i) {
+  return thread / kWarpThreads * 16 + thread % kWarpThreads / 4 + (i % 4 < 2 ? 0 : kGroupRows);
+}
+__device__ inline int token_column(int thread, int i) { return i / 4 * 8 + thread % 4 * 2 + i % 2; }
+
+template <int kCount>
+__device__ inline void hold(float (&d)[kCount]) {
+#pragma unroll
+  for (float& value : d) ptx::wgmma_hold(value);
+}
+
+}  // namespace baleen::sm90

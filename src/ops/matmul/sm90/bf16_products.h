@@ -1,0 +1,94 @@
+/// Inside of the BF16 products: what a launch works on, as the kernels see it.
+///
+/// Weights are the tensor cores' M axis, tokens their N axis, in every kernel: an output's arithmetic is the same
+/// whatever the number of tokens beside it. The order of summation: K is cut into slices of 128 and these into segments;
+/// a segment is one chain of tensor core additions in ascending K, segments are added in order in float32.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <span>
+
+#include "cuda/cuda_context.h"
+#include "ops/matmul/sm90/matmul_bf16.h"
+
+namespace baleen::sm90 {
+
+constexpr int kSliceInputs = 128;
+/// y leaves a warpgroup in pieces of 64 outputs of as many tokens as these bytes hold.
+constexpr int kStagingBytes = 8192;
+/// Of weights with few outputs: otherwise a decode step would leave most of the chip idle. (The last may be empty.)
+constexpr int kMaxSegments = 8;
+/// From here on every SM has outputs of its own, and K is one segment.
+constexpr std::int64_t kManyOutputs = 8192;
+
+/// One launch, as asked for.
+struct Bf16Work {
+  struct Output {
+    const WeightMatrix* weight = nullptr;  ///< [G N, K]
+    Activations<2> y;                      ///< [T, G N]
+  };
+
+  const std::byte* x = nullptr;  ///< BF16 [T, G, K]
+  std::int64_t num_rows = 0;     ///< T
+  std::int64_t num_groups = 1;   ///< G: rows [g N, (g + 1) N) of a weight multiply x[:, g, :]
+  std::int64_t num_inputs = 0;   ///< K
+  std::int64_t row_stride = 0;   ///< of x, in elements
+  std::int64_t group_stride = 0;
+  int num_segments = 1;  ///< 1 or kMaxSegments
+  std::span<const Output> outputs;
+};
+
+/// The same as a kernel's parameter. Matrices that are loaded are seen as columns of 128 (or 64) bytes, the span of the
+/// swizzle: coordinates (0, row, column). A box of several columns lies in shared memory column after column.
+struct Bf16Products {
+  struct Product {
+    CUtensorMap weight;
+    CUtensorMap y_map;  ///< boxes of 128 bytes of a row
+    std::byte* y;
+    std::int64_t y_stride;  ///< in elements
+    std::int32_t num_outputs;
+    std::int32_t first_tile;  ///< tiles of all products are numbered through
+    bool y_is_bf16;
+    bool y_has_map;  ///< it lies as the copy engine wants it
+  };
+
+  CUtensorMap x;
+  Product products[kMaxMatmulBf16Products];
+  const float* block_scales;  ///< of FP8 weights, which come alone
+  std::int32_t num_products;
+  std::int32_t num_tiles;
+  std::int32_t tile_outputs;
+  std::int32_t num_rows;
+  std::int32_t num_slices;
+  std::int32_t segment_slices;
+  std::int32_t num_groups;
+  std::int32_t group_outputs;
+  std::int32_t group_columns;  ///< of x, from group to group
+};
+
+/// How a kernel cuts them.
+struct Bf16Boxes {
+  int tile_outputs;    ///< rows of a tile, and of a box of weights
+  int weight_bytes;    ///< of K, of a column of weights: 128 or 64, which is also the span of the swizzle
+  int weight_columns;  ///< of a box
+  int tokens;          ///< rows of a box of x
+  int token_columns;   ///< of a box, of 128 bytes each
+  bool stores_boxes = false;  ///< y too, where it can
+};
+[[nodiscard]] Bf16Products make_products(const Bf16Work& work, const Bf16Boxes& boxes);
+
+/// Few rows, one segment, BF16 weights: all pass once, as fast as memory gives them.
+void bf16_stream(const Bf16Work& work, CudaContext& context);
+/// The same with FP8 weights.
+void bf16_stream_fp8(const Bf16Work& work, CudaContext& context);
+/// Few rows, kMaxSegments: the same with the segments side by side.
+void bf16_split(const Bf16Work& work, CudaContext& context);
+/// Many rows, any segments: as fast as the tensor cores multiply.
+void bf16_tile(const Bf16Work& work, CudaContext& context);
+
+/// Work of any size, by the kernel that suits it.
+void run_bf16(const Bf16Work& work, CudaContext& context);
+
+}  // namespace baleen::sm90

@@ -1,0 +1,113 @@
+// Products of few tokens with many outputs in BF16: every weight passes once through shared memory, as fast as memory
+// gives it.
+//
+// Blocks walk over tiles of 128 outputs. Two threads keep a ring of slices full, of weights and of x; two warpgroups
+// multiply 64 outputs each.
+#include <algorithm>
+
+#include "base/check.h"
+#include "cuda/ptx/grid_dependency.h"
+#include "ops/matmul/sm90/bf16_device.cuh"
+#include "ops/matmul/sm90/bf16_launch.h"
+#include "ops/matmul/sm90/bf16_load.cuh"
+#include "ops/matmul/sm90/bf16_store.cuh"
+
+namespace baleen::sm90 {
+namespace {
+
+constexpr int kWarpgroups = 2;
+constexpr int kMultipliers = kWarpgroups * kWarpgroupThreads;
+constexpr int kThreads = kMultipliers + kLoaders * kWarpThreads;
+constexpr int kSlackBytes = 2048;  // alignment, barriers
+
+template <int kTokens>
+using Stages = StreamStages<kWarpgroups * kMmaOutputs, kBoxesPerSlice, kTokens, kSharedBytes - kSlackBytes>;
+
+/// d = the sums of a tile of BF16 weights; `weight_offset`: of the warpgroup's rows in a box.
+template <class S>
+__device__ void multiply_tile(float (&d)[S::kTokens / 2], const Bf16Products& work, const Ring& ring,
+                              RingPlace& place, int weight_offset, int lane) {
+  int previous = -1;  // stage still being read
+  for (int slice = 0; slice < work.num_slices; ++slice, place.advance(S::kStages)) {
+    ring.wait_full(place);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int box = 0; box < kBoxesPerSlice; ++box) {
+      multiply_box<S::kTokens>(d, ring.weights(place) + box * S::kWeightBoxBytes + weight_offset,
+                               ring.tokens(place) + box * S::kTokenBoxBytes, slice > 0 || box > 0);
+    }
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<1>();
+    if (previous >= 0) ring.release(previous, lane);
+    previous = place.stage;
+  }
+  ptx::wgmma_wait<0>();
+  hold(d);
+  ring.release(previous, lane);
+}
+
+template <class S>
+__device__ void multiply_tiles(const Bf16Products& work, const Ring& ring, int first_token) {
+  const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroupThreads;
+  const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
+  RingPlace place;
+  for (int tile = static_cast<int>(blockIdx.x); tile < work.num_tiles; tile += static_cast<int>(gridDim.x)) {
+    float d[S::kTokens / 2];
+    multiply_tile<S>(d, work, ring, place, warpgroup * kMmaOutputs * kBoxRowBytes, thread % kWarpThreads);
+    const Bf16Products::Product& product = product_of(work, tile);
+    store_each(product, d, (tile - product.first_tile) * S::kTileOutputs + warpgroup * kMmaOutputs,
+               first_token, work.num_rows, thread);
+  }
+}
+
+template <class S>
+__global__ void __launch_bounds__(kThreads, 1) bf16_stream(const __grid_constant__ Bf16Products work) {
+  extern __shared__ std::byte dynamic[];
+  __shared__ RingBarriers barriers;
+  const Ring ring{align_to_group(dynamic), barriers, S::kStages, S::kWeightBytes, S::kStageBytes};
+  if (threadIdx.x == 0) {
+    barriers.init(S::kStages, kLoaders, kWarpgroups * kWarpsPerWarpgroup);
+    ptx::launch_next_kernel();
+  }
+  __syncthreads();
+  const int first_token = static_cast<int>(blockIdx.y) * S::kTokens;
+  if (threadIdx.x < kMultipliers) {
+    ptx::wait_for_previous_kernel();
+    multiply_tiles<S>(work, ring, first_token);
+  } else {
+    load_tiles<S>(work, ring, first_token, kMultipliers);
+  }
+}
+
+template <int kTokens>
+void launch(const Bf16Work& work, CudaContext& context) {
+  using S = Stages<kTokens>;
+  const Bf16Products parameters = make_products(work, {.tile_outputs = S::kTileOutputs,
+                                                       .weight_bytes = kBoxRowBytes,
+                                                       .weight_columns = S::kWeightBoxes,
+                                                       .tokens = kTokens,
+                                                       .token_columns = kBoxesPerSlice});
+  launch_bf16({.kernel = bf16_stream<S>,
+               .grid = {static_cast<unsigned>(std::min(parameters.num_tiles, context.num_sms)),
+                        static_cast<unsigned>((work.num_rows + kTokens - 1) / kTokens), 1},
+               .threads = kThreads,
+               .shared_bytes = S::kStages * S::kStageBytes + kGroupBytes},
+              parameters, context);
+}
+
+}  // namespace
+
+void bf16_stream(const Bf16Work& work, CudaContext& context) {
+  BALEEN_CHECK_EQ(work.num_segments, 1);
+  if (work.num_rows <= 8) {
+    launch<8>(work, context);
+  } else if (work.num_rows <= 16) {
+    launch<16>(work, context);
+  } else if (work.num_rows <= 32) {
+    launch<32>(work, context);
+  } else {
+    launch<64>(work, context);
+  }
+}
+
+}  // namespace baleen::sm90

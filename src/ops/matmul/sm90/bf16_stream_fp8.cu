@@ -1,0 +1,187 @@
+// Products of few tokens with FP8 weights: widened to BF16 on their way from shared memory into operand registers.
+//
+// Blocks walk over tiles of 64 outputs; two threads keep a ring of slices full, of weights and of x. Widening takes a
+// warpgroup several times as long as multiplying, and the sums of a tile are one chain over all of K: so the warpgroups
+// take turns. Each widens a slice or two while others widen or multiply theirs, waits until the sums come round, adds its
+// products, and hands them on through shared memory.
+#include <algorithm>
+
+#include "base/check.h"
+#include "cuda/ptx/named_barrier.h"
+#include "ops/matmul/sm90/bf16_launch.h"
+#include "ops/matmul/sm90/bf16_load.cuh"
+#include "ops/matmul/sm90/bf16_store.cuh"
+
+namespace baleen::sm90 {
+namespace {
+
+constexpr int kSlackBytes = 4096;  // alignment, barriers
+
+template <int kMaxTokens, int kSlicesOfATurn>
+struct Fp8Stream
+    : StreamStages<kMmaOutputs, 1, kMaxTokens,
+                   kSharedBytes - kSlackBytes - kMmaOutputs * kMaxTokens* static_cast<int>(sizeof(float))> {
+  static constexpr int kTurnSlices = kSlicesOfATurn;
+  /// As many as have registers for their slices of operand and the sums.
+  static constexpr int kWarpgroups = kMaxTokens <= 32 ? 4 : 3;
+  static_assert(Fp8Stream::kStages >= kWarpgroups * kTurnSlices);
+  static constexpr int kMultipliers = kWarpgroups * kWarpgroupThreads;
+  static constexpr int kThreads = kMultipliers + kLoaders * kWarpThreads;
+  static constexpr int kSumsBytes = kMmaOutputs * kMaxTokens * static_cast<int>(sizeof(float));
+  static constexpr int kDynamicBytes = Fp8Stream::kStages * Fp8Stream::kStageBytes + kSumsBytes + kGroupBytes;
+};
+
+/// The sums of a tile on their way from turn to turn: thread t of a warpgroup leaves them to thread t of the next.
+template <class S>
+struct Relay {
+  static constexpr int kSums = S::kTokens / 2;
+  float4* sums;
+
+  /// Named barriers 1 to kWarpgroups: it is that warpgroup's turn. The turn goes round through all tiles.
+  static __device__ std::uint32_t barrier(int warpgroup) { return static_cast<std::uint32_t>(1 + warpgroup); }
+
+  __device__ void wait(int warpgroup) const {
+    ptx::named_barrier_sync(barrier(warpgroup), 2 * kWarpgroupThreads);
+  }
+  __device__ void pass_on(int warpgroup) const {
+    ptx::named_barrier_arrive(barrier((warpgroup + 1) % S::kWarpgroups), 2 * kWarpgroupThreads);
+  }
+  __device__ void read(float (&d)[kSums], int thread) const {
+#pragma unroll
+    for (int i = 0; i < kSums / 4; ++i) {
+      const float4 four = sums[i * kWarpgroupThreads + thread];
+      d[4 * i] = four.x;
+      d[4 * i + 1] = four.y;
+      d[4 * i + 2] = four.z;
+      d[4 * i + 3] = four.w;
+    }
+  }
+  __device__ void write(const float (&d)[kSums], int thread) const {
+#pragma unroll
+    for (int i = 0; i < kSums / 4; ++i) {
+      sums[i * kWarpgroupThreads + thread] = make_float4(d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]);
+    }
+  }
+};
+
+/// The turns of one warpgroup over all tiles of the block.
+/// (Stages pass from warpgroup to warpgroup. A wait for one cannot take an older phase for its own: at its last turn the
+/// warpgroup had the sums of all turns before, and the ring holds more slices than a round of turns.)
+template <class S>
+__device__ void take_turns(const Bf16Products& work, const Ring& ring, const Relay<S>& relay, int warpgroup,
+                           int thread, int first_token) {
+  const int lane = thread % kWarpThreads;
+  const int num_turns = work.num_slices / S::kTurnSlices;  // of a tile
+  int whose = 0;                                           // the turn is
+  RingPlace place;
+  for (int tile = static_cast<int>(blockIdx.x); tile < work.num_tiles; tile += static_cast<int>(gridDim.x)) {
+    const float* scales = work.block_scales +
+                          static_cast<std::int64_t>(tile * S::kTileOutputs / kSliceInputs) * work.num_slices;
+    for (int turn = 0; turn < num_turns; ++turn) {
+      RingPlace places[S::kTurnSlices];
+#pragma unroll
+      for (RingPlace& each : places) {
+        each = place;
+        place.advance(S::kStages);
+      }
+      const bool mine = whose == warpgroup;
+      whose = whose + 1 == S::kWarpgroups ? 0 : whose + 1;
+      if (!mine) continue;
+
+      std::uint32_t a[S::kTurnSlices][kBoxesPerSlice][kMmasPerBox][4];
+#pragma unroll
+      for (int i = 0; i < S::kTurnSlices; ++i) {
+        const std::uint32_t multiplier = e4m3_multiplier(__ldg(scales + turn * S::kTurnSlices + i));
+        ring.wait_full(places[i]);
+#pragma unroll
+        for (int half = 0; half < kBoxesPerSlice; ++half) {
+          widen_operand<kBoxRowBytes>(a[i][half], ring.weights(places[i]), half * kMmasPerBox,
+                                      operand_row(thread, 0), lane % 4, multiplier);
+        }
+      }
+      float d[S::kTokens / 2] = {};
+      if (turn > 0 || tile != static_cast<int>(blockIdx.x)) relay.wait(warpgroup);
+      if (turn > 0) relay.read(d, thread);
+#pragma unroll
+      for (int i = 0; i < S::kTurnSlices; ++i) {
+#pragma unroll
+        for (int half = 0; half < kBoxesPerSlice; ++half) {
+          multiply_operand<S::kTokens>(d, a[i][half], ring.tokens(places[i]) + half * S::kTokenBoxBytes,
+                                       turn > 0 || i > 0 || half > 0);
+        }
+      }
+      ptx::wgmma_wait<0>();
+      hold(d);
+#pragma unroll
+      for (int i = 0; i < S::kTurnSlices; ++i) {
+        hold_operand(a[i][0]);
+        hold_operand(a[i][1]);
+        ring.release(places[i].stage, lane);
+      }
+      const bool last = turn + 1 == num_turns;
+      if (!last) relay.write(d, thread);
+      if (!last || tile + static_cast<int>(gridDim.x) < work.num_tiles) relay.pass_on(warpgroup);
+      if (last) {
+        const Bf16Products::Product& product = product_of(work, tile);
+        store_each(product, d, (tile - product.first_tile) * S::kTileOutputs, first_token, work.num_rows,
+                   thread);
+      }
+    }
+  }
+}
+
+template <class S>
+__global__ void __launch_bounds__(S::kThreads, 1) bf16_stream_fp8(const __grid_constant__ Bf16Products work) {
+  extern __shared__ std::byte dynamic[];
+  __shared__ RingBarriers barriers;
+  const Ring ring{align_to_group(dynamic), barriers, S::kStages, S::kWeightBytes, S::kStageBytes};
+  const Relay<S> relay{reinterpret_cast<float4*>(ring.stages + S::kStages * S::kStageBytes)};
+  if (threadIdx.x == 0) {
+    barriers.init(S::kStages, kLoaders, kWarpsPerWarpgroup);
+    ptx::launch_next_kernel();
+  }
+  __syncthreads();
+  const int first_token = static_cast<int>(blockIdx.y) * S::kTokens;
+  if (threadIdx.x < S::kMultipliers) {
+    ptx::wait_for_previous_kernel();
+    take_turns<S>(work, ring, relay, static_cast<int>(threadIdx.x) / kWarpgroupThreads,
+                  static_cast<int>(threadIdx.x) % kWarpgroupThreads, first_token);
+  } else {
+    load_tiles<S>(work, ring, first_token, S::kMultipliers);
+  }
+}
+
+template <int kTokens, int kTurnSlices>
+void launch(const Bf16Work& work, CudaContext& context) {
+  using S = Fp8Stream<kTokens, kTurnSlices>;
+  const Bf16Products parameters = make_products(work, {.tile_outputs = S::kTileOutputs,
+                                                       .weight_bytes = kBoxRowBytes,
+                                                       .weight_columns = S::kWeightBoxes,
+                                                       .tokens = kTokens,
+                                                       .token_columns = kBoxesPerSlice});
+  launch_bf16({.kernel = bf16_stream_fp8<S>,
+               .grid = {static_cast<unsigned>(std::min(parameters.num_tiles, context.num_sms)),
+                        static_cast<unsigned>((work.num_rows + kTokens - 1) / kTokens), 1},
+               .threads = S::kThreads,
+               .shared_bytes = S::kDynamicBytes},
+              parameters, context);
+}
+
+}  // namespace
+
+void bf16_stream_fp8(const Bf16Work& work, CudaContext& context) {
+  BALEEN_CHECK(work.outputs.size() == 1 && work.num_segments == 1);
+  if (work.num_rows <= 8) {
+    launch<8, 1>(work, context);
+  } else if (work.num_rows <= 16) {
+    launch<16, 1>(work, context);
+  } else if (work.num_rows <= 32) {
+    launch<32, 1>(work, context);
+  } else if (work.num_inputs % (2 * kSliceInputs) == 0) {
+    launch<64, 2>(work, context);  // the sums are many: handed on less often
+  } else {
+    launch<64, 1>(work, context);
+  }
+}
+
+}  // namespace baleen::sm90

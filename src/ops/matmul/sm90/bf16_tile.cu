@@ -1,0 +1,269 @@
+// Products of many tokens: tiles of 128 outputs by up to 256 tokens, as fast as the tensor cores multiply.
+//
+// A pair of blocks (a cluster) works on neighbouring tiles of the same tokens: each loads its own weights and one half of
+// x, which the copy engine writes into both. In a block one thread keeps the ring of stages (64 inputs) full and two
+// warpgroups multiply 64 outputs each. FP8 weights are widened on their way from shared memory into operand registers,
+// while the tensor cores work on the stage before. Products with segments keep two sets of sums: the segment's and the total.
+#include <algorithm>
+
+#include "base/check.h"
+#include "cuda/ptx/cluster.h"
+#include "cuda/ptx/grid_dependency.h"
+#include "cuda/ptx/mbarrier.h"
+#include "cuda/ptx/setmaxnreg.h"
+#include "cuda/ptx/tma.h"
+#include "ops/matmul/sm90/bf16_device.cuh"
+#include "ops/matmul/sm90/bf16_launch.h"
+#include "ops/matmul/sm90/bf16_ring.cuh"
+#include "ops/matmul/sm90/bf16_store.cuh"
+
+namespace baleen::sm90 {
+namespace {
+
+constexpr int kPair = 2;         // blocks of a cluster
+constexpr int kMultipliers = 2;  // warpgroups; one more loads
+constexpr int kThreads = (kMultipliers + 1) * kWarpgroupThreads;
+constexpr int kTileOutputs = kMultipliers * kMmaOutputs;
+constexpr int kStepsPerSlice = kBoxesPerSlice;
+
+template <bool kFp8Weights, int kTileTokens, bool kHasSegments>
+struct Tile {
+  static constexpr bool kFp8 = kFp8Weights;
+  static constexpr int kTokens = kTileTokens;
+  static constexpr bool kSegments = kHasSegments;
+
+  static constexpr int kWeightRowBytes = kFp8 ? kBoxInputs : 2 * kBoxInputs;
+  static constexpr int kWeightBytes = kTileOutputs * kWeightRowBytes;
+  static constexpr int kHalfTokenBytes = kTokens / kPair * kBoxRowBytes;
+  static constexpr int kStageBytes = kWeightBytes + kPair * kHalfTokenBytes;
+  static constexpr int kSlackBytes = 2048;  // alignment, barriers
+  static constexpr int kStagings = kMultipliers * kStagingBytes;
+  static constexpr int kStages = (kSharedBytes - kStagings - kSlackBytes) / kStageBytes;
+  static constexpr int kDynamicBytes = kStages * kStageBytes + kStagings + kGroupBytes;
+};
+
+/// By every warp that has read a stage, to both blocks, each of which writes to both.
+__device__ inline void release_pair(const Ring& ring, int stage, int lane) {
+  if (lane < kPair) {
+    ptx::mbarrier_arrive_cluster_read(&ring.barriers.empty[stage], static_cast<std::uint32_t>(lane));
+  }
+}
+
+/// A pair's tiles: neighbours of one group. Pairs of a group come first, so that its x is read from memory once; then
+/// tokens, then groups.
+struct Walk {
+  int group_tiles, group_pairs, token_tiles, num_items;
+
+  __host__ __device__ Walk(const Bf16Products& work, int tile_tokens) {
+    const int num_groups = work.num_groups;
+    group_tiles = work.num_tiles / num_groups;
+    group_pairs = (group_tiles + kPair - 1) / kPair;
+    token_tiles = (work.num_rows + tile_tokens - 1) / tile_tokens;
+    num_items = group_pairs * token_tiles * num_groups;
+  }
+};
+
+struct Item {
+  int group, tile, first_token;
+  bool real;  ///< false: the odd one out of a group, which only helps its neighbour
+
+  __device__ Item(const Walk& walk, int item, int rank, int tile_tokens) {
+    const int in_group = item % walk.group_pairs * kPair + rank;
+    group = item / walk.group_pairs / walk.token_tiles;
+    tile = group * walk.group_tiles + in_group;
+    first_token = item / walk.group_pairs % walk.token_tiles * tile_tokens;
+    real = in_group < walk.group_tiles;
+  }
+};
+
+__device__ inline int first_item() { return static_cast<int>(blockIdx.x) / kPair; }
+__device__ inline int item_stride() { return static_cast<int>(gridDim.x) / kPair; }
+
+/// One thread.
+template <class T>
+__device__ void load_tiles(const Bf16Products& work, const Walk& walk, const Ring& ring, int rank) {
+  constexpr std::uint16_t kBoth = (1 << kPair) - 1;
+  RingPlace place;
+  for (int index = first_item(); index < walk.num_items; index += item_stride()) {
+    const Item item(walk, index, rank, T::kTokens);
+    const Bf16Products::Product& product = product_of(work, item.tile);
+    const int row = (item.tile - product.first_tile) * kTileOutputs;
+    const int first_token = item.first_token + rank * (T::kTokens / kPair);
+    for (int step = 0; step < work.num_slices * kStepsPerSlice; ++step, place.advance(T::kStages)) {
+      std::uint64_t* full = ring.full(place);
+      ring.wait_empty(place);
+      ptx::mbarrier_arrive_expect(full, T::kStageBytes);
+      ptx::tma_load(ring.weights(place), product.weight, full, 0, row, step);
+      ptx::tma_load_multicast(ring.tokens(place) + rank * T::kHalfTokenBytes, work.x, full, 0, first_token,
+                              item.group * work.group_columns + step, kBoth);
+    }
+  }
+}
+
+/// d = the sum over steps [begin, end), whole slices, of a warpgroup's 64 outputs.
+template <class T>
+__device__ void multiply_segment(float (&d)[T::kTokens / 2], const Bf16Products& work, const Ring& ring,
+                                 RingPlace& place, const float* scales, int begin, int end, int thread,
+                                 int warpgroup) {
+  const int lane = thread % kWarpThreads;
+  [[maybe_unused]] float lane_scale = 0;  // of slice `lane` of every 32
+  [[maybe_unused]] std::uint32_t multiplier = 0;
+  [[maybe_unused]] std::uint32_t a[kStepsPerSlice][kMmasPerBox][4];
+  int previous = -1;  // stage still being read
+  for (int slice = begin / kStepsPerSlice; slice < end / kStepsPerSlice; ++slice) {
+    if constexpr (T::kFp8) {
+      if (slice % kWarpThreads == 0 && slice + lane < work.num_slices)
+        lane_scale = __ldg(scales + slice + lane);
+      multiplier = e4m3_multiplier(__shfl_sync(0xFFFFFFFF, lane_scale, slice % kWarpThreads));
+    }
+#pragma unroll
+    for (int half = 0; half < kStepsPerSlice; ++half, place.advance(T::kStages)) {
+      const bool accumulate = slice * kStepsPerSlice + half > begin;
+      ring.wait_full(place);
+      const std::byte* x = ring.tokens(place);
+      if constexpr (T::kFp8) {
+        widen_operand<T::kWeightRowBytes>(a[half], ring.weights(place), 0,
+                                          warpgroup * kMmaOutputs + operand_row(thread, 0), lane % 4,
+                                          multiplier);
+        multiply_operand<T::kTokens>(d, a[half], x, accumulate);
+      } else {
+        ptx::wgmma_fence();
+        multiply_box<T::kTokens>(d, ring.weights(place) + warpgroup * kMmaOutputs * T::kWeightRowBytes, x,
+                                 accumulate);
+        ptx::wgmma_commit();
+      }
+      ptx::wgmma_wait<1>();
+      if constexpr (T::kFp8) hold_operand(a[1 - half]);
+      if (previous >= 0) release_pair(ring, previous, lane);
+      previous = place.stage;
+    }
+  }
+  ptx::wgmma_wait<0>();
+  hold(d);
+  release_pair(ring, previous, lane);
+}
+
+/// 64 outputs of every tile.
+template <class T>
+__device__ void multiply_tiles(const Bf16Products& work, const Walk& walk, const Ring& ring, int rank) {
+  constexpr int kSums = T::kTokens / 2;
+  const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroupThreads;
+  const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
+  const int num_steps = work.num_slices * kStepsPerSlice;
+  const int segment_steps = work.segment_slices * kStepsPerSlice;
+  RingPlace place;
+  for (int index = first_item(); index < walk.num_items; index += item_stride()) {
+    const Item item(walk, index, rank, T::kTokens);
+    const float* scales = nullptr;
+    if constexpr (T::kFp8)
+      scales = work.block_scales + static_cast<std::int64_t>(item.real ? item.tile : 0) * work.num_slices;
+    float d[kSums];
+    [[maybe_unused]] float total[T::kSegments ? kSums : 1];
+    for (int segment_begin = 0; segment_begin < num_steps; segment_begin += segment_steps) {
+      const int segment_end = min(segment_begin + segment_steps, num_steps);
+      multiply_segment<T>(d, work, ring, place, scales, segment_begin, segment_end, thread, warpgroup);
+      if constexpr (T::kSegments) {
+#pragma unroll
+        for (int i = 0; i < kSums; ++i) total[i] = segment_begin == 0 ? d[i] : total[i] + d[i];
+      }
+    }
+    if (!item.real) continue;
+    const Bf16Products::Product& product = product_of(work, item.tile);
+    const int first_output = (item.tile - product.first_tile) * kTileOutputs + warpgroup * kMmaOutputs;
+    std::byte* staging = ring.stages + T::kStages * T::kStageBytes + warpgroup * kStagingBytes;
+    const auto barrier = static_cast<std::uint32_t>(1 + warpgroup);
+    if constexpr (T::kSegments) {
+      store_sums(product, total, staging, first_output, item.first_token, work.num_rows, thread, barrier);
+    } else {
+      store_sums(product, d, staging, first_output, item.first_token, work.num_rows, thread, barrier);
+    }
+  }
+  if (thread == 0) ptx::tma_store_wait<0>();  // shared memory outlives the copies from it
+  __syncwarp();
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads, 1) bf16_tile(const __grid_constant__ Bf16Products work) {
+  extern __shared__ std::byte dynamic[];
+  __shared__ RingBarriers barriers;
+  const Ring ring{align_to_group(dynamic), barriers, T::kStages, T::kWeightBytes, T::kStageBytes};
+  if (threadIdx.x == 0) {
+    barriers.init(T::kStages, 1, kPair * kMultipliers * kWarpsPerWarpgroup);
+    ptx::launch_next_kernel();
+  }
+  ptx::cluster_sync();
+  ptx::wait_for_previous_kernel();
+  const Walk walk(work, T::kTokens);
+  const int rank = static_cast<int>(ptx::cluster_rank());
+  if (threadIdx.x / kWarpgroupThreads == kMultipliers) {
+    ptx::registers_down_to<24>();
+    if (threadIdx.x % kWarpgroupThreads == 0) load_tiles<T>(work, walk, ring, rank);
+    __syncwarp();
+  } else {
+    ptx::registers_up_to<240>();
+    multiply_tiles<T>(work, walk, ring, rank);
+  }
+  ptx::cluster_sync();  // nobody leaves while its neighbour still frees its stages
+}
+
+/// What a tile costs beyond its tokens (filling the ring, storing y, weights that fewer tokens share), in tokens.
+constexpr int kTileOverhead = 40;
+
+/// How long the chip takes with tiles of so many tokens, in tokens.
+std::int64_t estimated_time(const Bf16Work& work, int tile_tokens, int num_sms) {
+  std::int64_t tiles = 0;
+  for (const Bf16Work::Output& output : work.outputs) {
+    tiles += (output.weight->rows + kTileOutputs - 1) / kTileOutputs;
+  }
+  const std::int64_t pairs = (tiles / work.num_groups + kPair - 1) / kPair * work.num_groups;
+  const std::int64_t items = pairs * ((work.num_rows + tile_tokens - 1) / tile_tokens);
+  const std::int64_t clusters = num_sms / kPair;
+  return (items + clusters - 1) / clusters * (tile_tokens + kTileOverhead);
+}
+
+template <bool kFp8, int kTokens, bool kSegments>
+void launch(const Bf16Work& work, CudaContext& context) {
+  using T = Tile<kFp8, kTokens, kSegments>;
+  const Bf16Products parameters = make_products(work, {.tile_outputs = kTileOutputs,
+                                                       .weight_bytes = T::kWeightRowBytes,
+                                                       .weight_columns = 1,
+                                                       .tokens = kTokens / kPair,
+                                                       .token_columns = 1,
+                                                       .stores_boxes = true});
+  const int items = Walk(parameters, kTokens).num_items;
+  launch_bf16({.kernel = bf16_tile<T>,
+               .grid = {static_cast<unsigned>(kPair * std::min(items, context.num_sms / kPair)), 1, 1},
+               .threads = kThreads,
+               .shared_bytes = T::kDynamicBytes,
+               .cluster_blocks = kPair},
+              parameters, context);
+}
+
+/// With the tile that is done soonest, largest first.
+template <bool kFp8, bool kSegments, int kTokens, int... kSmaller>
+void launch_best(const Bf16Work& work, CudaContext& context) {
+  if constexpr (sizeof...(kSmaller) > 0) {
+    const std::int64_t others = std::min({estimated_time(work, kSmaller, context.num_sms)...});
+    if (others < estimated_time(work, kTokens, context.num_sms)) {
+      launch_best<kFp8, kSegments, kSmaller...>(work, context);
+      return;
+    }
+  }
+  launch<kFp8, kTokens, kSegments>(work, context);
+}
+
+}  // namespace
+
+void bf16_tile(const Bf16Work& work, CudaContext& context) {
+  if (work.outputs.front().weight->format == WeightFormat::kFp8) {
+    BALEEN_CHECK(work.outputs.size() == 1 && work.num_segments == 1);
+    launch_best<true, false, 256, 128>(work, context);
+  } else if (work.num_segments == 1) {
+    launch_best<false, false, 256, 128>(work, context);
+  } else {
+    launch_best<false, true, 192, 128, 64>(  // 256 tokens have no registers for two sets of sums
+        work, context);
+  }
+}
+
+}  // namespace baleen::sm90

@@ -1,0 +1,11 @@
+/// Hopper (sm_90a) kernels of mtp_combine. What pointers and activations are there: cuda/cuda_context.h.
+#pragma once
+
+#include "cuda/cuda_context.h"
+#include "ops/mtp_combine/mtp_combine.h"
+
+namespace baleen::sm90 {
+
+void mtp_combine(const MtpCombineArgs& args, CudaContext& context);
+
+}  // namespace baleen::sm90

@@ -1,0 +1,14 @@
+/// Hopper (sm_90a) kernels of rms_norm. What pointers and activations are there: cuda/cuda_context.h.
+#pragma once
+
+#include "cuda/cuda_context.h"
+#include "ops/rms_norm/rms_norm.h"
+
+namespace baleen::sm90 {
+
+/// Norm and rotation of every head in one pass: as rms_norm(norm) followed by rope(turn), whose x is norm.y, whose heads
+/// are norm's rows.
+void rms_norm_rope(const RmsNormArgs& norm, const RopeArgs& turn, CudaContext& context);
+void rms_norm(const RmsNormArgs& args, CudaContext& context);
+
+}  // namespace baleen::sm90

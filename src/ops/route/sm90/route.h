@@ -1,0 +1,11 @@
+/// Hopper (sm_90a) kernels of route. What pointers and activations are there: cuda/cuda_context.h.
+#pragma once
+
+#include "cuda/cuda_context.h"
+#include "ops/route/route.h"
+
+namespace baleen::sm90 {
+
+void route(const RouteArgs& args, CudaContext& context);
+
+}  // namespace baleen::sm90

@@ -1,0 +1,11 @@
+/// Hopper (sm_90a) kernels of sample. What pointers and activations are there: cuda/cuda_context.h.
+#pragma once
+
+#include "cuda/cuda_context.h"
+#include "ops/sample/sample.h"
+
+namespace baleen::sm90 {
+
+void sample(const SampleArgs& args, CudaContext& context);
+
+}  // namespace baleen::sm90

@@ -1,0 +1,93 @@
+// Attention on the device: what the arguments say, checked, in the form that kernels read.
+#include <bit>
+
+#include "base/check.h"
+#include "ops/sparse_attention/sm90/attention_launch.h"
+#include "ops/sparse_attention/sm90/sparse_attention.h"
+#include "ops/sparse_attention/sm90/widened_runs.h"
+
+namespace baleen::sm90 {
+namespace {
+
+using sm90::AttentionLaunch;
+using sm90::RowPool;
+
+RowPool row_pool(const LatentPool& pool) {
+  if (pool.base == nullptr) return {};
+  BALEEN_CHECK(pool.rows_per_page > 0 && std::has_single_bit(static_cast<unsigned>(pool.rows_per_page)));
+  return {pool.base, pool.page_stride_bytes, std::countr_zero(static_cast<unsigned>(pool.rows_per_page))};
+}
+
+/// All but the turn.
+AttentionLaunch describe(const SparseAttentionArgs& args, const CudaContext& context) {
+  const LatentFormat& format = args.window.format;
+  BALEEN_CHECK(args.precision == Precision::kReleased && format.precision == Precision::kReleased);
+  BALEEN_CHECK_EQ(args.out.extent(0), args.q.extent(0));
+  BALEEN_CHECK_EQ(args.out.extent(1), args.q.extent(1));
+  BALEEN_CHECK_EQ(args.out.extent(2), format.value_width());
+  BALEEN_CHECK_EQ(args.q.extent(0), context.batch.num_rows);
+  BALEEN_CHECK_EQ(args.q.extent(2), format.width());
+  BALEEN_CHECK_EQ(format.nope % (format.layout == LatentLayout::kV32 ? kV32Block : kLatentBlock), 0);
+  BALEEN_CHECK_EQ(static_cast<std::int64_t>(args.sink.size()), args.q.extent(1));
+  BALEEN_CHECK(args.ratio == 0 || args.compressed.base != nullptr);
+  BALEEN_CHECK(args.ratio != 4 || args.selected.extent(0) == args.q.extent(0));
+
+  constexpr float kLog2E = 1.44269504F;
+  const auto q = args.q.bf16();
+  const auto out = args.out.bf16();
+  return {.batch = context.batch,
+          .window = row_pool(args.window),
+          .compressed = row_pool(args.compressed),
+          .ratio = args.ratio,
+          .selected = args.selected.data(),
+          .selected_stride = args.selected.stride(0),
+          .top_k = static_cast<int>(args.selected.extent(1)),
+          .window_tokens = static_cast<int>(args.window_tokens),
+          .q = q.data(),
+          .q_row_stride = q.stride(0),
+          .q_head_stride = q.stride(1),
+          .out = out.data(),
+          .out_row_stride = out.stride(0),
+          .out_head_stride = out.stride(1),
+          .sink = args.sink.data(),
+          .scale_log2 = args.scale * kLog2E,
+          .num_rows = static_cast<int>(q.extent(0)),
+          .num_heads = static_cast<int>(q.extent(1)),
+          .nope = format.nope,
+          .rope = format.rope,
+          .layout = format.layout};
+}
+
+}  // namespace
+
+std::int64_t sparse_attention_scratch_bytes(std::int64_t head_dim, std::int64_t max_rows,
+                                            std::int64_t max_sequences, std::int64_t max_positions) {
+  return head_dim == sm90::kTilesWidth
+             ? sm90::attention_by_runs_scratch_bytes(max_rows, max_sequences, max_positions)
+             : 0;
+}
+
+void sparse_attention_rope(const SparseAttentionArgs& args, const RopeArgs& turn, CudaContext& context) {
+  BALEEN_CHECK(args.window.format.layout == LatentLayout::kV4);
+  BALEEN_CHECK(turn.inverse && turn.x.address() == args.out.address());
+  BALEEN_CHECK_EQ(2 * turn.cosine.extent(1), args.window.format.rope);
+  if (args.q.empty()) return;
+  const auto cosine = turn.cosine.f32(), sine = turn.sine.f32();
+  BALEEN_CHECK_EQ(cosine.stride(0), sine.stride(0));
+  AttentionLaunch launch = describe(args, context);
+  launch.cosine = cosine.data();
+  launch.sine = sine.data();
+  launch.angle_stride = cosine.stride(0);
+  if (sm90::fits_tiles(launch)) {
+    sm90::attention_by_runs(launch, args.batch, context);
+  } else {
+    sm90::attention_any(launch, context);
+  }
+}
+
+void sparse_attention(const SparseAttentionArgs& args, CudaContext& context) {
+  BALEEN_CHECK(args.window.format.layout == LatentLayout::kV32);
+  if (!args.q.empty()) sm90::attention_any(describe(args, context), context);
+}
+
+}  // namespace baleen::sm90

@@ -1,0 +1,128 @@
+#include "ops/sparse_attention/sm90/widened_runs.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "ops/operation/operation.h"
+#include "ops/sparse_attention/sm90/widened_rows.h"
+
+namespace baleen::sm90 {
+namespace {
+
+/// Steps of up to this many rows may be captured in graphs, which meet other batches when they are replayed.
+constexpr std::int64_t kMaxGraphRows = 256;
+/// 134 MB of scratch: the entries of half a million positions. More gain little, their rows come from memory.
+constexpr std::int64_t kMaxWidenedRows = std::int64_t{1} << 17;
+/// Reads of a row that pay for widening it.
+constexpr std::int64_t kWorthwhileReads = 4;
+
+/// What a sequence's queries may see.
+struct VisibleRows {
+  std::int64_t first_position, num_window, num_entries;
+
+  VisibleRows(const AttentionLaunch& launch, const SequenceSlice& slice)
+      : first_position(std::max(slice.window_begin, slice.start - launch.window_tokens + 1)),
+        num_window(slice.start + slice.num_tokens - first_position),
+        num_entries(launch.ratio == 0 ? 0 : (slice.start + slice.num_tokens) / launch.ratio) {}
+
+  [[nodiscard]] std::int64_t count() const { return num_window + num_entries; }
+};
+
+bool worth_widening(const AttentionLaunch& launch, const SequenceSlice& slice) {
+  const VisibleRows rows(launch, slice);
+  const std::int64_t listed = launch.window_tokens + (launch.ratio == 4 ? launch.top_k : rows.num_entries);
+  return rows.count() <= kMaxWidenedRows && slice.num_tokens * listed >= kWorthwhileReads * rows.count();
+}
+
+/// The same attention for `num_rows` rows from `first` on.
+AttentionLaunch rows_of(const AttentionLaunch& launch, std::int64_t first, std::int64_t num_rows) {
+  AttentionLaunch part = launch;
+  part.batch.tokens += first;
+  part.batch.positions += first;
+  part.batch.sequence_of += first;
+  part.batch.num_rows = part.num_rows = static_cast<int>(num_rows);
+  if (launch.ratio == 4) part.selected += first * launch.selected_stride;
+  part.q += first * launch.q_row_stride;
+  part.out += first * launch.out_row_stride;
+  part.cosine += first * launch.angle_stride;
+  part.sine += first * launch.angle_stride;
+  return part;
+}
+
+/// Slices from `first` on that are widened together.
+class RunBuilder {
+ public:
+  RunBuilder(const AttentionLaunch& launch, std::int64_t first) : launch_(launch) {
+    run_.first_sequence = static_cast<std::int32_t>(first);
+  }
+
+  bool add(const SequenceSlice& slice) {
+    const VisibleRows rows(launch_, slice);
+    if (run_.num_sequences == WidenedRun::kMaxSequences || num_rows_ + rows.count() > kMaxWidenedRows)
+      return false;
+    run_.sequences[run_.num_sequences++] = {
+        static_cast<std::int32_t>(rows.first_position), static_cast<std::int32_t>(rows.num_window),
+        static_cast<std::int32_t>(num_rows_), static_cast<std::int32_t>(rows.num_entries),
+        static_cast<std::int32_t>(num_rows_ + rows.num_window)};
+    num_rows_ += rows.count();
+    return true;
+  }
+
+  void attend(const AttentionLaunch& launch, CudaContext& context) {
+    const ScratchScope scope(context.scratch);
+    run_.rows = context.scratch.allocate<Bf16Bits>(num_rows_ * kTilesWidth);
+    run_.queries = context.scratch.allocate<WidenedQuery>(launch.num_rows);
+    widen_rows(launch, run_, context);
+    attend_widened(launch, run_, context);
+  }
+
+ private:
+  const AttentionLaunch& launch_;
+  WidenedRun run_{};
+  std::int64_t num_rows_ = 0;
+};
+
+}  // namespace
+
+void attention_by_runs(const AttentionLaunch& launch, const RaggedBatch& batch, CudaContext& context) {
+  if (launch.num_rows <= kMaxGraphRows) {
+    attention_tiles(launch, context);
+    return;
+  }
+  BALEEN_CHECK_EQ(batch.num_rows(), launch.num_rows);
+  const auto num_slices = static_cast<std::int64_t>(batch.slices.size());
+  for (std::int64_t first = 0; first < num_slices;) {
+    const auto slice = [&](std::int64_t i) -> const SequenceSlice& {
+      return batch.slices[static_cast<std::size_t>(i)];
+    };
+    const bool widened = worth_widening(launch, slice(first));
+    RunBuilder run(launch, first);
+    std::int64_t end = first;
+    while (end < num_slices && worth_widening(launch, slice(end)) == widened &&
+           (!widened || run.add(slice(end)))) {
+      ++end;
+    }
+    const std::int64_t first_row = slice(first).first_row;
+    const std::int64_t end_row = slice(end - 1).first_row + slice(end - 1).num_tokens;
+    const AttentionLaunch part = rows_of(launch, first_row, end_row - first_row);
+    if (widened) {
+      run.attend(part, context);
+    } else {
+      attention_tiles(part, context);
+    }
+    first = end;
+  }
+}
+
+std::int64_t attention_by_runs_scratch_bytes(std::int64_t max_rows, std::int64_t max_sequences,
+                                             std::int64_t max_positions) {
+  if (max_rows <= kMaxGraphRows) return attention_tiles_scratch_bytes();
+  constexpr std::int64_t kSmallestRatio = 4, kLargestWindow = 128;
+  const std::int64_t most_sequences = std::min<std::int64_t>(max_sequences, WidenedRun::kMaxSequences);
+  const std::int64_t num_rows = std::min(
+      kMaxWidenedRows, max_rows + most_sequences * (kLargestWindow + max_positions / kSmallestRatio));
+  return std::max(attention_tiles_scratch_bytes(), Arena::bytes_for<Bf16Bits>(num_rows * kTilesWidth) +
+                                                       Arena::bytes_for<WidenedQuery>(max_rows));
+}
+
+}  // namespace baleen::sm90
