@@ -38,8 +38,9 @@ std::string_view thinking_name(Thinking thinking) {
 }
 
 ChatSession::Json reply_json(const Message& message) {
-  auto json = parse_ordered_json(dump_python_json(message_to_json(message)));
-  BALEEN_CHECK(json.ok());  // arguments nest no deeper than what the parser of replies takes
+  auto json =
+      parse_ordered_json(dump_python_json(message_to_json(message)), {.max_depth = kMaxJsonDepth + 16});
+  BALEEN_CHECK(json.ok());  // what the parser of replies takes, and some levels around it
   return std::move(json).value();
 }
 

@@ -15,6 +15,7 @@ namespace baleen {
 namespace {
 
 constexpr std::size_t kMostNumbers = 64;
+constexpr std::size_t kMostUnitBytes = 8;
 
 struct Unit {
   std::string_view name;
@@ -58,9 +59,9 @@ Result<std::int64_t> read_bytes(std::string_view text, WholeRange range) {
   };
   const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
   const Result<std::int64_t> count = read_whole(text.substr(0, digits), {});
-  if (!count) return refusal();
+  if (!count || text.size() - digits > kMostUnitBytes) return refusal();
   std::string unit;
-  for (const char c : text.substr(digits, 8)) {
+  for (const char c : text.substr(digits)) {
     if (c != ' ') unit += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   }
   const auto* known = std::ranges::find(kUnits, std::string_view(unit), &Unit::name);

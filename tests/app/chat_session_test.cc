@@ -98,7 +98,7 @@ TEST_F(ChatSessionFile, PlacesThatCannotBeWrittenOrReadAreNamed) {
 }
 
 TEST_F(ChatSessionFile, FilesOfThePersonsOwnMakingAreAccepted) {
-  EXPECT_EQ(refusal(R"({"messages": []})"), "");
+  EXPECT_TRUE(refusal(R"({"messages": []})"), "");
   EXPECT_EQ(refusal(R"({"note": 1, "messages": [{"role": "user", "content": "", "extra": [1]}]})"), "");
   EXPECT_EQ(refusal(R"({"messages": [{"role": "assistant", "content": null, "tool_calls": []}]})"), "");
   EXPECT_EQ(refusal(R"({"messages": [{"role": "tool", "tool_call_id": "1", "content": "x"}]})"), "");
@@ -109,9 +109,10 @@ TEST_F(ChatSessionFile, MalformedFilesAreRefusedAndChangeNothing) {
   EXPECT_EQ(refusal("[]"), shape);
   EXPECT_EQ(refusal("3"), shape);
   EXPECT_EQ(refusal(R"({"messages": {}})"), shape);
-  EXPECT_EQ(refusal(""), "not JSON: byte 0: ");
-  EXPECT_EQ(refusal(R"({"messages": [)"), "not JSON: byte 14: ");
-  EXPECT_EQ(refusal("{\"messages\": [{\"role\": \"user\", \"content\": \"\xFF\"}]}"), "not JSON: byte 43: ");
+  EXPECT_EQ(refusal("").starts_with("not JSON: byte 0: "));
+  EXPECT_TRUE(refusal(R"({"messages": [)").starts_with("not JSON: byte 14: "));
+  EXPECT_TRUE(refusal("{\"messages\": [{\"role\": \"user\", \"content\": \"\xFF\"}]}")
+                  .starts_with("not JSON: byte 43: "));
   EXPECT_EQ(refusal(R"({"messages": [1]})"), "message 1 of 1 is number; expected an object");
   EXPECT_EQ(refusal(R"({"messages": [{"role": "user", "content": "a"}, {"content": "b"}]})"),
             R"(message 2 of 2 has no "role", or one that is not a string)");
