@@ -109,7 +109,7 @@ TEST_F(ChatSessionFile, MalformedFilesAreRefusedAndChangeNothing) {
   EXPECT_EQ(refusal("[]"), shape);
   EXPECT_EQ(refusal("3"), shape);
   EXPECT_EQ(refusal(R"({"messages": {}})"), shape);
-  EXPECT_EQ(refusal("").starts_with("not JSON: byte 0: "));
+  EXPECT_TRUE(refusal("").starts_with("not JSON: byte 0: "));
   EXPECT_TRUE(refusal(R"({"messages": [)").starts_with("not JSON: byte 14: "));
   EXPECT_TRUE(refusal("{\"messages\": [{\"role\": \"user\", \"content\": \"\xFF\"}]}")
                   .starts_with("not JSON: byte 43: "));
