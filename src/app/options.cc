@@ -100,7 +100,9 @@ std::string usage_sentence(const CLI::App& app, const std::vector<std::string>& 
                          did_you_mean(name, names_of_options(app)));
     }
     if (commands.empty()) return fmt::format("{}: nothing more is expected here", quoted_text(word));
-    return fmt::format("{} is not a command{}", quoted_text(word), did_you_mean(word, commands));
+    const std::string near = did_you_mean(word, commands);
+    return fmt::format("{} is not a command{}", quoted_text(word),
+                       near.empty() ? fmt::format("; there are {}", fmt::join(commands, ", ")) : near);
   }
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !commands.empty())
     return fmt::format("a command is missing; there are {}", fmt::join(commands, ", "));
