@@ -98,7 +98,7 @@ TEST_F(ChatSessionFile, PlacesThatCannotBeWrittenOrReadAreNamed) {
 }
 
 TEST_F(ChatSessionFile, FilesOfThePersonsOwnMakingAreAccepted) {
-  EXPECT_TRUE(refusal(R"({"messages": []})"), "");
+  EXPECT_EQ(refusal(R"({"messages": []})"), "");
   EXPECT_EQ(refusal(R"({"note": 1, "messages": [{"role": "user", "content": "", "extra": [1]}]})"), "");
   EXPECT_EQ(refusal(R"({"messages": [{"role": "assistant", "content": null, "tool_calls": []}]})"), "");
   EXPECT_EQ(refusal(R"({"messages": [{"role": "tool", "tool_call_id": "1", "content": "x"}]})"), "");

@@ -39,7 +39,7 @@ std::string usage(std::vector<const char*> words, Values& values) {
   work.choice("--format", values.format, {"fp8", "bf16"}, "Format");
   work.path("--file", values.file, "File");
   work.texts("--stop", values.stops, "Stop");
-  const Option prompt = work.text("prompt", values.prompt, "Prompt");
+  work.text("prompt", values.prompt, "Prompt");
   work.flag("--json", values.json, "JSON");
   work.action([&] { ++values.runs; });
   program.command("walk", "Walks");
