@@ -126,7 +126,8 @@ TEST_F(ChatSessionFile, MalformedFilesAreRefusedAndChangeNothing) {
   EXPECT_EQ(refusal(R"({"messages": [{"role": "assistant", "content": "a", "reasoning_content": 1}]})"),
             R"(message 1 of 1 has a "reasoning_content" that is number; expected a string)");
   const std::string deep(100000, '[');
-  EXPECT_EQ(refusal(deep + std::string(deep.size(), ']')), "nested more than 200 levels deep");
+  EXPECT_EQ(refusal(deep + std::string(deep.size(), ']')),
+            "not JSON: byte 200: nested deeper than 200 levels");
 }
 
 }  // namespace
