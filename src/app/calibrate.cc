@@ -10,6 +10,7 @@
 #include "app/options.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "log/log.h"
 #include "parallel/thread_pool.h"
 #include "simulator/calibration/calibrate.h"
 
@@ -42,7 +43,7 @@ void run_calibrate(const CalibrateFlags& flags) {
   }
   writer->write(profile);
   writer->commit();
-  fmt::print(stderr, "{} written: `baleen simulate --device {}` uses it\n", flags.output, flags.output);
+  log_line("{} written: `baleen simulate --device {}` uses it", flags.output, flags.output);
 }
 
 }  // namespace

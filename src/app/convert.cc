@@ -7,7 +7,9 @@
 
 #include "app/option_ranges.h"
 #include "app/options.h"
+#include "app/terminal.h"
 #include "model_files/convert.h"
+#include "model_files/weight_stream.h"
 
 namespace baleen {
 namespace {
@@ -30,12 +32,19 @@ std::optional<WeightFormat> format_named(const std::optional<std::string>& name)
 
 void run(const ConvertFlags& flags) {
   ThreadPool pool(flags.num_threads);
+  InterruptFlag interrupt({SIGINT, SIGTERM, SIGHUP});
   const ConvertOptions convert{.experts = format_named(flags.experts),
                                .dense = format_named(flags.dense),
                                .max_shard_bytes = flags.shard_bytes,
-                               .force = flags.force};
-  const ConvertReport report = convert_checkpoint(flags.in, flags.out, convert, pool);
-  fmt::print("{}\n{}", flags.out, report_text(report));
+                               .force = flags.force,
+                               .cancelled = [&] { return interrupt.raised(); }};
+  try {
+    const ConvertReport report = convert_checkpoint(flags.in, flags.out, convert, pool);
+    fmt::print("{}\n{}", flags.out, report_text(report));
+  } catch (const Cancelled& cancelled) {
+    fmt::print(stderr, "baleen: {}\n", cancelled.what());
+    interrupt.end_process();
+  }
 }
 
 }  // namespace

@@ -61,6 +61,13 @@ void GenerationFlags::add_to(Options& command) {
                   "Tokens to generate at most; 0: as many as the context holds");
 }
 
+Option GenerationFlags::add_controls_in_content_to(Options& command) {
+  return command.flag(
+      "--control-tokens-in-content", controls_in_content,
+      "Special strings in messages become control tokens, as in the official encoder; whoever "
+      "writes a message can then forge turns");
+}
+
 SamplingParams GenerationFlags::params(const std::filesystem::path& folder, std::int64_t vocab_size) const {
   SamplingParams result = sampling;
   result.temperature = temperature ? *temperature : recommended(folder, "temperature").value_or(1.0);

@@ -12,6 +12,7 @@
 
 namespace baleen {
 
+class Option;
 class Options;
 
 struct GenerationFlags {
@@ -21,7 +22,11 @@ struct GenerationFlags {
   std::vector<std::string> stops;
   std::int64_t max_tokens = 0;
 
+  bool controls_in_content = false;
+
   void add_to(Options& command);
+  /// For commands that render conversations.
+  Option add_controls_in_content_to(Options& command);
   /// Sampling parameters for the model in `folder`. Throws `Error` for values that make no sense.
   [[nodiscard]] SamplingParams params(const std::filesystem::path& folder, std::int64_t vocab_size) const;
 };

@@ -7,8 +7,10 @@
 
 #include "app/option_ranges.h"
 #include "app/options.h"
+#include "app/terminal.h"
 #include "model/presets.h"
 #include "model_files/init.h"
+#include "model_files/weight_stream.h"
 
 namespace baleen {
 namespace {
@@ -37,7 +39,15 @@ void run(InitFlags& flags) {
   flags.init.max_shard_bytes = flags.shard_bytes;
   flags.init.tokenizer = flags.tokenizer;
   ThreadPool pool(flags.num_threads);
-  const std::int64_t bytes = init_checkpoint(flags.folder, config, flags.init, pool);
+  InterruptFlag interrupt({SIGINT, SIGTERM, SIGHUP});
+  flags.init.cancelled = [&] { return interrupt.raised(); };
+  std::int64_t bytes = 0;
+  try {
+    bytes = init_checkpoint(flags.folder, config, flags.init, pool);
+  } catch (const Cancelled& cancelled) {
+    fmt::print(stderr, "baleen: {}\n", cancelled.what());
+    interrupt.end_process();
+  }
   fmt::print("{}: {}, {} layers, {} experts, seed {}, {:.3f} GB of random weights\n", flags.folder,
              flags.preset, config.num_hidden_layers, config.n_routed_experts, flags.init.seed,
              static_cast<double>(bytes) / 1e9);

@@ -7,8 +7,11 @@
 
 #include "app/option_ranges.h"
 #include "app/options.h"
+#include "app/provenance.h"
+#include "app/report_file.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
+#include "simulator/report/training_report.h"
 #include "simulator/training/train_estimate.h"
 
 namespace baleen {
@@ -17,6 +20,7 @@ namespace {
 struct TrainFlags {
   DeploymentFlags deployment;
   TrainingLoad load;
+  std::string html;
   bool json = false;
 };
 
@@ -25,6 +29,10 @@ void run_train(const TrainFlags& flags) {
   const DeviceProfile device = flags.deployment.load_device();
   const ParallelPlan plan = flags.deployment.legal_plan(model.config);
   const TrainEstimate estimate = estimate_training(model, plan, flags.load, device);
+  if (!flags.html.empty()) {
+    write_report_file(flags.html, training_html({model, plan, flags.load, device, estimate}, provenance()),
+                      "a browser");
+  }
   fmt::print("{}{}",
              flags.json ? training_json(estimate) : training_table(model, plan, flags.load, device, estimate),
              flags.json ? "\n" : "");
@@ -56,6 +64,7 @@ void add_simulate_train_command(Options& simulate) {
   command.flag("--bf16-gradients", load.bf16_gradients, "Gradients in BF16 instead of float32");
   command.real("--imbalance", load.imbalance, kImbalanceRange,
                "Tokens of the rank that gets most over the mean");
+  command.path("--html", flags->html, "Write a page with plots and tables, for a browser");
   command.flag("--json", flags->json, "One JSON line");
   command.action([flags] { run_train(*flags); });
 }

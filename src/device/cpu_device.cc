@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "tensor/chosen_token.h"
+
 namespace baleen {
 
 std::int64_t cpu_scratch_bytes(const StepShape& shape, int num_threads) {
@@ -33,7 +35,9 @@ CpuDevice::CpuDevice(int num_threads, std::int64_t scratch_bytes, Kernels kernel
 
 StepRows CpuDevice::begin(const RaggedBatch& batch, std::span<const TokenId> chosen) {
   chosen_.clear();
-  for (const TokenId token : chosen) chosen_.push_back(std::max(token, 0));
+  for (const TokenId token : batch.tokens) {
+    chosen_.push_back(is_chosen_token(token) ? std::max(chosen[chosen_index(token)], 0) : token);
+  }
   return {batch.num_rows(), chosen_};
 }
 

@@ -27,6 +27,7 @@
 #include "ops/route/sm90/route.h"
 #include "ops/sample/sm90/sample.h"
 #include "ops/sparse_attention/sm90/sparse_attention.h"
+#include "tensor/captured_rows.h"
 
 namespace baleen {
 namespace {
@@ -117,9 +118,10 @@ StepRows CudaDevice::begin(const RaggedBatch& batch) {
 }
 
 StepRows CudaDevice::begin(const RaggedBatch& batch, std::span<const TokenId> chosen) {
-  BALEEN_CHECK_EQ(std::ssize(chosen), batch.num_rows());
   const StepRows rows = begin(batch);
-  take_chosen_tokens(chosen.data(), batch.num_rows(), upload_.tokens(), stream_.get());
+  if (std::ranges::any_of(batch.tokens, is_chosen_token)) {
+    take_chosen_tokens(chosen.data(), batch.num_rows(), upload_.tokens(), stream_.get());
+  }
   return rows;
 }
 

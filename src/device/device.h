@@ -28,6 +28,7 @@
 #include "ops/sample/sample.h"
 #include "ops/sparse_attention/sparse_attention.h"
 #include "tensor/activations.h"
+#include "tensor/chosen_token.h"
 #include "tensor/memory.h"
 
 namespace baleen {
@@ -65,8 +66,9 @@ class Device {
 
   /// The operations that follow are over `batch`, until the next call.
   virtual StepRows begin(const RaggedBatch& batch) = 0;
-  /// The same, with tokens that operations called before leave at `chosen` [batch.num_rows()], where both device and host
-  /// reach them; a negative one counts as 0.
+  /// The same for a batch with tokens that operations called before leave at `chosen`, where both device and
+  /// host reach them: a negative token of the batch is the index of its place there (`chosen_token`). A
+  /// negative one there counts as 0.
   virtual StepRows begin(const RaggedBatch& batch, std::span<const TokenId> chosen) = 0;
   /// Marks the place behind all operations that were called so far; marks have numbers from 0 to kNumMarks - 1.
   virtual void set_mark(int mark) = 0;

@@ -35,9 +35,6 @@ struct DeviceChoice {
 /// exist for few sizes.
 [[nodiscard]] std::int64_t padded_rows(DeviceKind kind, std::int64_t num_rows);
 
-/// Largest step that is replayed.
-inline constexpr std::int64_t kMaxGraphRows = 256;
-
 /// Whether this program has kernels, and so knows their scratch.
 [[nodiscard]] bool built_with_cuda();
 

@@ -8,6 +8,7 @@
 #include "device/cpu_device.h"
 #ifdef BALEEN_CUDA
 #include "device/cuda_device.h"
+#include "tensor/captured_rows.h"
 #endif
 
 namespace baleen {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "tensor/captured_rows.h"
 
 namespace baleen {
 namespace {

@@ -5,12 +5,11 @@
 #include "base/check.h"
 #include "ops/operation/operation.h"
 #include "ops/sparse_attention/sm90/widened_rows.h"
+#include "tensor/captured_rows.h"
 
 namespace baleen::sm90 {
 namespace {
 
-/// Steps of up to this many rows may be captured in graphs, which meet other batches when they are replayed.
-constexpr std::int64_t kMaxGraphRows = 256;
 /// 134 MB of scratch: the entries of half a million positions. More gain little, their rows come from memory.
 constexpr std::int64_t kMaxWidenedRows = std::int64_t{1} << 17;
 /// Reads of a row that pay for widening it.
