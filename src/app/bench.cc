@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "app/engine_flags.h"
+#include "app/option_ranges.h"
+#include "app/options.h"
 #include "base/error.h"
 #include "device/make_device.h"
 #include "engine/engine.h"
@@ -254,30 +256,22 @@ void run_bench(const BenchFlags& flags) {
 
 }  // namespace
 
-void add_bench_command(CLI::App& app) {
+void add_bench_command(Options& program) {
   auto flags = std::make_shared<BenchFlags>();
-  CLI::App* command =
-      app.add_subcommand("bench", "Time of every operation against this machine's measured limits");
-  flags->engine.add_to(*command);
-  command->add_option("--preset", flags->preset,
-                      "Random weights of a known geometry instead of --model, e.g. flash");
-  command->add_option("--layers", flags->num_layers, "With --preset: keep the first so many layers");
-  command
-      ->add_option("--sequences", flags->sequences,
-                   "Sequences at a time, each with prompt, history and decoding")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--prompt", flags->prompt, "Prompt tokens to measure; 0: none")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command->add_option("--decode", flags->decode, "Tokens to decode one by one; 0: none")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command->add_option("--at", flags->at, "Start after this many positions of made-up history")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command->add_flag("--json", flags->json, "One JSON line instead of tables");
-  command->callback([flags] { run_bench(*flags); });
+  Options command =
+      program.command("bench", "Time of every operation against this machine's measured limits");
+  flags->engine.add_to(command);
+  command.text("--preset", flags->preset,
+               "Random weights of a known geometry instead of --model, e.g. flash");
+  command.integer("--layers", flags->num_layers, kLayersRange,
+                  "With --preset: keep the first so many layers");
+  command.integer("--sequences", flags->sequences, kSequencesRange,
+                  "Sequences at a time, each with prompt, history and decoding");
+  command.integer("--prompt", flags->prompt, kTokensRange, "Prompt tokens to measure; 0: none");
+  command.integer("--decode", flags->decode, kTokensRange, "Tokens to decode one by one; 0: none");
+  command.integer("--at", flags->at, kTokensRange, "Start after this many positions of made-up history");
+  command.flag("--json", flags->json, "One JSON line instead of tables");
+  command.action([flags] { run_bench(*flags); });
 }
 
 }  // namespace baleen

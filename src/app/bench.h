@@ -1,10 +1,10 @@
 /// `baleen bench`: time of every operation against the limits of this machine.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 namespace baleen {
 
-void add_bench_command(CLI::App& app);
+class Options;
+
+void add_bench_command(Options& program);
 
 }  // namespace baleen

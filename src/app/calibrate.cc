@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "app/option_ranges.h"
+#include "app/options.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "log/log.h"
@@ -46,20 +48,18 @@ void run_calibrate(const CalibrateFlags& flags) {
 
 }  // namespace
 
-void add_calibrate_command(CLI::App& app) {
+void add_calibrate_command(Options& program) {
   auto flags = std::make_shared<CalibrateFlags>();
-  CLI::App* command = app.add_subcommand(
+  Options command = program.command(
       "calibrate",
       "Measure this machine with the engine's own kernels: a device profile for `baleen simulate`");
-  command->add_option("--device,-d", flags->device, "cpu, cuda or cuda:N")->capture_default_str();
-  command->add_option("--output,-o", flags->output, "File to write, named .json; standard output without it");
-  command->add_option("--name", flags->name, "Of the profile, in its own text")->capture_default_str();
-  command->add_option("--threads,-t", flags->threads, "Threads of the CPU")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  command->add_flag("--quick", flags->quick,
-                    "Fewer steps of smaller models: seconds, and rougher, as `--device local` does it");
-  command->callback([flags] { run_calibrate(*flags); });
+  command.text("--device,-d", flags->device, "cpu, cuda or cuda:N");
+  command.path("--output,-o", flags->output, "File to write, named .json; standard output without it");
+  command.text("--name", flags->name, "Of the profile, in its own text");
+  command.integer("--threads,-t", flags->threads, kThreadsRange, "Threads of the CPU");
+  command.flag("--quick", flags->quick,
+               "Fewer steps of smaller models: seconds, and rougher, as `--device local` does it");
+  command.action([flags] { run_calibrate(*flags); });
 }
 
 }  // namespace baleen

@@ -1,10 +1,10 @@
 /// `baleen calibrate`: a device profile of this machine.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 namespace baleen {
 
-void add_calibrate_command(CLI::App& app);
+class Options;
+
+void add_calibrate_command(Options& program);
 
 }  // namespace baleen

@@ -12,9 +12,12 @@
 #include "app/conversation_engine.h"
 #include "app/engine_flags.h"
 #include "app/generation_flags.h"
+#include "app/options.h"
 #include "app/reply_printer.h"
 #include "app/terminal.h"
+#include "base/check.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/utf8.h"
 #include "chat/format.h"
 #include "chat/message_json.h"
@@ -36,7 +39,10 @@ std::string_view thinking_name(Thinking thinking) {
 }
 
 ChatSession::Json reply_json(const Message& message) {
-  return ChatSession::Json::parse(dump_python_json(message_to_json(message)));
+  auto json =
+      parse_ordered_json(dump_python_json(message_to_json(message)), {.max_depth = kMaxJsonDepth + 16});
+  BALEEN_CHECK(json.ok());  // what the parser of replies takes, and some levels around it
+  return std::move(json).value();
 }
 
 /// What a reply means: strictly parsed when it is complete, otherwise reasoning and content as far as they
@@ -191,17 +197,16 @@ class ChatLoop {
 
 }  // namespace
 
-void add_chat_command(CLI::App& app) {
+void add_chat_command(Options& program) {
   auto flags = std::make_shared<ChatFlags>();
-  CLI::App* command = app.add_subcommand("chat", "A conversation in the terminal");
-  command->add_option("--system", flags->system, "System message");
-  command->add_option("--think", flags->think, "off, high or max; /think changes it")
-      ->check(CLI::IsMember({"off", "high", "max"}))
-      ->capture_default_str();
-  flags->generation.add_to(*command);
-  flags->generation.add_controls_in_content_to(*command);
-  flags->engine.add_to(*command);
-  command->callback([flags] { ChatLoop(*flags).run(); });
+  Options command = program.command("chat", "A conversation in the terminal");
+  command.text("--system", flags->system, "System message");
+  command.choice("--think", flags->think, {"off", "high", "max"},
+                 "Reasoning before replies; /think changes it");
+  flags->generation.add_to(command);
+  flags->generation.add_controls_in_content_to(command);
+  flags->engine.add_to(command);
+  command.action([flags] { ChatLoop(*flags).run(); });
 }
 
 }  // namespace baleen

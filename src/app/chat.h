@@ -1,10 +1,10 @@
 /// `baleen chat`: a conversation in the terminal.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 namespace baleen {
 
-void add_chat_command(CLI::App& app);
+class Options;
+
+void add_chat_command(Options& program);
 
 }  // namespace baleen

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "chat/message_json.h"
 #include "chat/render.h"
 
@@ -17,7 +18,7 @@ namespace {
 using Json = ChatSession::Json;
 
 constexpr std::size_t kLargestFileBytes = std::size_t{256} << 20;
-// Deeper than any tool's schema; bounded because writing JSON out again takes stack for every level.
+// Deeper than any tool's schema.
 constexpr int kDeepestNesting = 200;
 
 constexpr std::array<std::string_view, 6> kRoles{"system",    "developer", "user",
@@ -46,20 +47,9 @@ std::optional<std::string> problem_of(const Json& message) {
 
 Result<Json> parse(const std::filesystem::path& path) {
   const std::string text = read_text_file(path, kLargestFileBytes);
-  bool too_deep = false;
-  const auto watch_depth = [&](int depth, Json::parse_event_t, Json&) {
-    too_deep = too_deep || depth > kDeepestNesting;
-    return !too_deep;
-  };
-  try {
-    Json file = Json::parse(text, watch_depth);
-    if (too_deep) return failure("{}: nested more than {} levels deep", path.string(), kDeepestNesting);
-    return file;
-  } catch (const Json::parse_error& error) {
-    return failure("{}: not JSON: stopped making sense at byte {}", path.string(), error.byte);
-  } catch (const Json::exception& error) {
-    return failure("{}: not JSON that can be read here: {}", path.string(), error.what());
-  }
+  Result<Json> file = parse_ordered_json(text, {.max_depth = kDeepestNesting});
+  if (!file) return failure("{}: not JSON: {}", path.string(), file.error());
+  return file;
 }
 
 }  // namespace

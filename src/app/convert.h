@@ -1,10 +1,10 @@
 /// `baleen convert`: other shards, other number formats.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 namespace baleen {
 
-void add_convert_command(CLI::App& app);
+class Options;
+
+void add_convert_command(Options& program);
 
 }  // namespace baleen

@@ -3,42 +3,35 @@
 #include <system_error>
 
 #include "app/data_files.h"
+#include "app/option_ranges.h"
+#include "app/options.h"
 #include "base/error.h"
 #include "hardware/instruction_sets.h"
 
 namespace baleen {
 std::string default_model_folder() { return data_file("models/stories"); }
 
-void add_model_option(CLI::App& command, std::string& model) {
+void add_model_option(Options& command, std::string& model) {
   model = default_model_folder();
-  command.add_option("--model,-m", model, "Folder with config.json, tokenizer.json and *.safetensors")
-      ->capture_default_str();
+  command.path("--model,-m", model, "Folder with config.json, tokenizer.json and *.safetensors");
 }
 
-void EngineFlags::add_to(CLI::App& command) {
+void EngineFlags::add_to(Options& command) {
+  add_all_but_chunk_to(command);
+  command.integer("--chunk", chunk, kStepTokensRange, "Prompt tokens a step");
+}
+
+void EngineFlags::add_all_but_chunk_to(Options& command) {
   add_model_option(command, model);
-  command
-      .add_option("--precision", precision,
-                  "exact: float32 throughout; bf16: BF16 activations; released: the released code's rounding")
-      ->check(CLI::IsMember({"exact", "bf16", "released"}))
-      ->capture_default_str();
-  command
-      .add_option("--device,-d", device,
-                  "cpu, cuda or cuda:N (an NVIDIA Hopper GPU); auto: a GPU if there is one")
-      ->capture_default_str();
-  command.add_option("--threads,-t", threads, "Threads; 0: every processor")->capture_default_str();
-  command.add_option("--chunk", chunk, "Prompt tokens a step")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command.add_option("--context", context, "Positions the cache holds; 0: the model's whole context")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command.add_option("--kernels", kernels, "best: SIMD; reference: plain loops (slow)")
-      ->check(CLI::IsMember({"best", "reference"}))
-      ->capture_default_str();
-  command
-      .add_option("--isa", instruction_set, "Widest instruction set to use, e.g. AVX2; best: the machine's")
-      ->capture_default_str();
+  command.choice("--precision", precision, {"exact", "bf16", "released"},
+                 "exact: float32 throughout; bf16: BF16 activations; released: the released code's rounding");
+  command.text("--device,-d", device,
+               "cpu, cuda or cuda:N (an NVIDIA Hopper GPU); auto: a GPU if there is one");
+  command.integer("--threads,-t", threads, kThreadsOrAllRange, "Threads; 0: every processor");
+  command.integer("--context", context, kPositionsRange,
+                  "Positions the cache holds; 0: the model's whole context");
+  command.choice("--kernels", kernels, {"best", "reference"}, "best: SIMD; reference: plain loops (slow)");
+  command.text("--isa", instruction_set, "Widest instruction set to use, e.g. AVX2; best: the machine's");
 }
 
 EngineOptions EngineFlags::options() const {

@@ -1,7 +1,6 @@
 /// Options that every command which runs a model shares.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -10,11 +9,13 @@
 
 namespace baleen {
 
+class Options;
+
 /// The bundled model's.
 [[nodiscard]] std::string default_model_folder();
 
 /// Adds `--model`, with the bundled model as default.
-void add_model_option(CLI::App& command, std::string& model);
+void add_model_option(Options& command, std::string& model);
 
 struct EngineFlags {
   std::string model;
@@ -26,7 +27,9 @@ struct EngineFlags {
   std::int64_t chunk = 512;
   std::int64_t context = 0;
 
-  void add_to(CLI::App& command);
+  void add_to(Options& command);
+  /// For commands whose scheduler cuts prompts.
+  void add_all_but_chunk_to(Options& command);
   /// One sequence. Also limits the instruction set, so call it before anything computes. Throws `Error`, also where --model
   /// is no folder.
   [[nodiscard]] EngineOptions options() const;

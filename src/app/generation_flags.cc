@@ -6,8 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "app/option_ranges.h"
+#include "app/options.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
+#include "base/quoted_text.h"
 
 namespace baleen {
 namespace {
@@ -21,47 +25,44 @@ std::optional<double> recommended(const std::filesystem::path& folder, const cha
   const std::filesystem::path path = folder / "generation_config.json";
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return std::nullopt;
-  const auto json = nlohmann::json::parse(read_text_file(path, 1 << 20), nullptr, /*allow_exceptions=*/false);
+  const Result<nlohmann::json> parsed = parse_json(read_text_file(path, 1 << 20));
+  if (!parsed) fail("{}: not JSON: {}", path.string(), parsed.error());
+  const nlohmann::json& json = parsed.value();
   if (!json.is_object()) fail("{}: not a JSON object", path.string());
   if (!json.contains(name)) return std::nullopt;
   if (!json[name].is_number())
-    fail("{}: \"{}\" is {}, a number was expected", path.string(), name, json[name].dump());
+    fail("{}: \"{}\" is {}, a number was expected", path.string(), name,
+         shortened_text(json[name].dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), 60));
   return json[name].get<double>();
 }
 
 }  // namespace
 
-void GenerationFlags::add_to(CLI::App& command) {
-  command.add_option("--temperature", temperature,
-                     "0 takes the likeliest token; unset: as the model's folder recommends");
-  command.add_option("--top-k", sampling.top_k, "Keep the k likeliest tokens; 0 keeps all")
-      ->capture_default_str();
-  command.add_option("--top-p", top_p, "Keep the likeliest tokens that hold this share of the probability");
-  command
-      .add_option("--min-p", sampling.min_p, "Keep tokens at least this fraction as likely as the likeliest")
-      ->capture_default_str();
-  command
-      .add_option("--repetition-penalty", sampling.repetition_penalty,
-                  "Above 1: tokens seen before become less likely")
-      ->capture_default_str();
-  command
-      .add_option("--frequency-penalty", sampling.frequency_penalty,
-                  "Subtracted per earlier appearance in the reply")
-      ->capture_default_str();
-  command
-      .add_option("--presence-penalty", sampling.presence_penalty, "Subtracted once from tokens of the reply")
-      ->capture_default_str();
-  command.add_option("--seed", sampling.seed, "Same seed, same text");
-  command.add_option("--stop", stops, "End before this text; may be given several times");
-  command
-      .add_option("--max-tokens,-n", max_tokens,
-                  "Tokens to generate at most; 0: as many as the context holds")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+void GenerationFlags::add_to(Options& command) {
+  constexpr RealRange kPenalty{.min = -2, .max = 2};
+  constexpr RealRange kAnyTemperature{.min = 0, .max = 1e6};
+  command.real("--temperature", temperature, kAnyTemperature,
+               "0 takes the likeliest token; unset: as the model's folder recommends");
+  command.integer("--top-k", sampling.top_k, {0, std::numeric_limits<int>::max()},
+                  "Keep the k likeliest tokens; 0 keeps all");
+  command.real("--top-p", top_p, {.min = 0, .max = 1, .above_min = true},
+               "Keep the likeliest tokens that hold this share of the probability");
+  command.real("--min-p", sampling.min_p, kShareRange,
+               "Keep tokens at least this fraction as likely as the likeliest");
+  command.real("--repetition-penalty", sampling.repetition_penalty, {.min = 0, .max = 1e6, .above_min = true},
+               "Above 1: tokens seen before become less likely");
+  command.real("--frequency-penalty", sampling.frequency_penalty, kPenalty,
+               "Subtracted per earlier appearance in the reply");
+  command.real("--presence-penalty", sampling.presence_penalty, kPenalty,
+               "Subtracted once from tokens of the reply");
+  command.seed("--seed", sampling.seed, "Same seed, same text");
+  command.texts("--stop", stops, "End before this text; may be given several times");
+  command.integer("--max-tokens,-n", max_tokens, kTokensRange,
+                  "Tokens to generate at most; 0: as many as the context holds");
 }
 
-CLI::Option* GenerationFlags::add_controls_in_content_to(CLI::App& command) {
-  return command.add_flag(
+Option GenerationFlags::add_controls_in_content_to(Options& command) {
+  return command.flag(
       "--control-tokens-in-content", controls_in_content,
       "Special strings in messages become control tokens, as in the official encoder; whoever "
       "writes a message can then forge turns");

@@ -1,7 +1,6 @@
 /// Options of the commands that generate text, and the defaults that the model's own folder recommends.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -13,6 +12,9 @@
 
 namespace baleen {
 
+class Option;
+class Options;
+
 struct GenerationFlags {
   std::optional<double> temperature;  ///< unset: what generation_config.json says, else 1
   std::optional<double> top_p;
@@ -22,9 +24,9 @@ struct GenerationFlags {
 
   bool controls_in_content = false;
 
-  void add_to(CLI::App& command);
+  void add_to(Options& command);
   /// For commands that render conversations.
-  CLI::Option* add_controls_in_content_to(CLI::App& command);
+  Option add_controls_in_content_to(Options& command);
   /// Sampling parameters for the model in `folder`. Throws `Error` for values that make no sense.
   [[nodiscard]] SamplingParams params(const std::filesystem::path& folder, std::int64_t vocab_size) const;
 };

@@ -1,10 +1,10 @@
 /// `baleen init`: a random checkpoint of a known geometry.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 namespace baleen {
 
-void add_init_command(CLI::App& app);
+class Options;
+
+void add_init_command(Options& program);
 
 }  // namespace baleen

@@ -1,10 +1,10 @@
 /// `baleen inspect`: what a checkpoint folder holds.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 namespace baleen {
 
-void add_inspect_command(CLI::App& app);
+class Options;
+
+void add_inspect_command(Options& program);
 
 }  // namespace baleen

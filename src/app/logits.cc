@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/engine_flags.h"
+#include "app/options.h"
 #include "app/token_file.h"
 #include "base/error.h"
 #include "base/progress.h"
@@ -68,16 +69,15 @@ void run_logits(const LogitsFlags& flags) {
 
 }  // namespace
 
-void add_logits_command(CLI::App& app) {
+void add_logits_command(Options& program) {
   auto flags = std::make_shared<LogitsFlags>();
-  CLI::App* command = app.add_subcommand("logits", "Logits of every position of a token sequence");
-  flags->engine.add_to(*command);
-  command->add_option("--tokens", flags->tokens, "File of token ids separated by spaces, commas or newlines")
-      ->required();
-  command->add_option("--out", flags->out, "safetensors file to write: logits [T, vocab] float32")
-      ->required();
-  command->add_flag("--mtp", flags->mtp, "Also write mtp_logits [T - 1, vocab] of the MTP block");
-  command->callback([flags] { run_logits(*flags); });
+  Options command = program.command("logits", "Logits of every position of a token sequence");
+  flags->engine.add_to(command);
+  command.path("--tokens", flags->tokens, "File of token ids separated by spaces, commas or newlines")
+      .required();
+  command.path("--out", flags->out, "safetensors file to write: logits [T, vocab] float32").required();
+  command.flag("--mtp", flags->mtp, "Also write mtp_logits [T - 1, vocab] of the MTP block");
+  command.action([flags] { run_logits(*flags); });
 }
 
 }  // namespace baleen

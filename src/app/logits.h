@@ -2,10 +2,10 @@
 /// implementations.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 namespace baleen {
 
-void add_logits_command(CLI::App& app);
+class Options;
+
+void add_logits_command(Options& program);
 
 }  // namespace baleen

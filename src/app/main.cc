@@ -1,5 +1,4 @@
 // baleen: one program, a file per subcommand. Exit status: 0 done, 1 failed, 2 wrong usage.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "app/bench.h"
@@ -10,6 +9,7 @@
 #include "app/init.h"
 #include "app/inspect.h"
 #include "app/logits.h"
+#include "app/options.h"
 #include "app/parse_chat.h"
 #include "app/perplexity.h"
 #include "app/plan.h"
@@ -20,36 +20,32 @@
 #include "app/tokenize.h"
 #include "base/lost_maps.h"
 #include "base/standard_streams.h"
+#include "log/log.h"
 
 namespace {
 
-int run(int argc, char** argv) {
-  CLI::App app("Baleen runs DeepSeek-V4. `baleen COMMAND --help` says more of a command.", "baleen");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", "baleen " BALEEN_VERSION);
-  baleen::add_run_command(app);
-  baleen::add_chat_command(app);
-  baleen::add_serve_command(app);
-  baleen::add_bench_command(app);
-  baleen::add_calibrate_command(app);
-  baleen::add_plan_command(app);
-  baleen::add_simulate_command(app);
-  baleen::add_inspect_command(app);
-  baleen::add_init_command(app);
-  baleen::add_convert_command(app);
-  baleen::add_perplexity_command(app);
-  baleen::add_logits_command(app);
-  baleen::add_tokenize_command(app);
-  baleen::add_encode_chat_command(app);
-  baleen::add_parse_chat_command(app);
-  try {
-    app.parse(argc, argv);
-    baleen::check_maps();
-    baleen::flush_checked(stdout);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  return 0;
+void run(int argc, char** argv) {
+  baleen::Options program("baleen",
+                          "Baleen runs DeepSeek-V4. `baleen COMMAND --help` says more of a command.",
+                          "baleen " BALEEN_VERSION);
+  baleen::add_run_command(program);
+  baleen::add_chat_command(program);
+  baleen::add_serve_command(program);
+  baleen::add_bench_command(program);
+  baleen::add_calibrate_command(program);
+  baleen::add_plan_command(program);
+  baleen::add_simulate_command(program);
+  baleen::add_inspect_command(program);
+  baleen::add_init_command(program);
+  baleen::add_convert_command(program);
+  baleen::add_perplexity_command(program);
+  baleen::add_logits_command(program);
+  baleen::add_tokenize_command(program);
+  baleen::add_encode_chat_command(program);
+  baleen::add_parse_chat_command(program);
+  program.parse(argc, argv);
+  baleen::check_maps();
+  baleen::flush_checked(stdout);
 }
 
 }  // namespace
@@ -57,7 +53,12 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   baleen::prepare_process();
   try {
-    return run(argc, argv);
+    run(argc, argv);
+    return 0;
+  } catch (const baleen::UsageError& error) {
+    baleen::log_line("baleen: {}", error.what());
+    baleen::log_line("`baleen COMMAND --help` lists what a command takes");
+    return 2;
   } catch (...) {
     return baleen::exit_status_of_exception();
   }

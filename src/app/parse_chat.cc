@@ -1,21 +1,20 @@
 #include "app/parse_chat.h"
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 #include <string>
 
+#include "app/options.h"
+#include "base/piped_text.h"
 #include "chat/json_lines.h"
 
 namespace baleen {
 
-void add_parse_chat_command(CLI::App& app) {
-  CLI::App* command =
-      app.add_subcommand("parse-chat", "Parse completions to messages, one JSON object a line");
+void add_parse_chat_command(Options& program) {
+  Options command = program.command("parse-chat", "Parse completions to messages, one JSON object a line");
   auto tolerant = std::make_shared<bool>(false);
-  command->add_flag("--tolerant", *tolerant,
-                    "Read as the server does: repair what is unambiguous, drop the rest");
-  command->footer(
+  command.flag("--tolerant", *tolerant, "Read as the server does: repair what is unambiguous, drop the rest");
+  command.footer(
       "Reads {\"text\": ..., \"thinking_mode\": \"chat\"|\"thinking\"} a line, where the text begins after "
       "the\n"
       "thinking tag that ended the prompt and includes the end token; writes {\"message\": {...}} or\n"
@@ -26,8 +25,8 @@ void add_parse_chat_command(CLI::App& app) {
       "are\n"
       "taken for tokens, and \"pieces\": [\"text\", {\"special\": \"...\"}] instead of \"text\" tells them "
       "apart.");
-  command->callback([tolerant] {
-    for (std::string line; std::getline(std::cin, line);)
+  command.action([tolerant] {
+    for (std::string line; read_line(std::cin, line, "standard input");)
       std::cout << (*tolerant ? read_reply_line(line) : parse_chat_line(line)) << std::endl;
   });
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "app/engine_flags.h"
+#include "app/options.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/progress.h"
@@ -95,13 +96,13 @@ void run_perplexity(const PerplexityFlags& flags) {
 
 }  // namespace
 
-void add_perplexity_command(CLI::App& app) {
+void add_perplexity_command(Options& program) {
   auto flags = std::make_shared<PerplexityFlags>();
-  CLI::App* command = app.add_subcommand("perplexity", "Nats per token and bits per byte of a text");
-  flags->engine.add_to(*command);
-  command->add_option("--text", flags->text, "Text file; special tokens in it are recognised")->required();
-  command->add_flag("--json", flags->json, "One JSON line instead of a sentence");
-  command->callback([flags] { run_perplexity(*flags); });
+  Options command = program.command("perplexity", "Nats per token and bits per byte of a text");
+  flags->engine.add_to(command);
+  command.path("--text", flags->text, "Text file; special tokens in it are recognised").required();
+  command.flag("--json", flags->json, "One JSON line instead of a sentence");
+  command.action([flags] { run_perplexity(*flags); });
 }
 
 }  // namespace baleen

@@ -1,10 +1,10 @@
 /// `baleen perplexity`: how well a model predicts a text.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 namespace baleen {
 
-void add_perplexity_command(CLI::App& app);
+class Options;
+
+void add_perplexity_command(Options& program);
 
 }  // namespace baleen

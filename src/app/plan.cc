@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "app/option_ranges.h"
+#include "app/options.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
 #include "device/make_device.h"
@@ -153,30 +155,23 @@ void run_plan(const PlanFlags& flags) {
 
 }  // namespace
 
-void add_plan_command(CLI::App& app) {
+void add_plan_command(Options& program) {
   auto flags = std::make_shared<PlanFlags>();
-  CLI::App* command =
-      app.add_subcommand("plan", "Memory a model takes on a device, before anything is loaded");
-  flags->model.add_to(*command);
+  Options command = program.command("plan", "Memory a model takes on a device, before anything is loaded");
+  flags->model.add_to(command);
   std::string known = "cpu, cuda:N, or one that need not be here:";
   for (const DeviceProfile& profile : device_profiles())
     known += fmt::format("\n  {}: {}", profile.name, profile.description);
-  command->add_option("--device,-d", flags->device, known)->capture_default_str();
-  command->add_option("--max-sequences", flags->max_sequences, "Replies at a time")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--max-batch-tokens", flags->max_batch_tokens, "Tokens of one step, over all sequences")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--context", flags->context, "Positions the cache holds; 0: the model's whole context")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command->add_option("--speculate", flags->drafts, "Tokens drafted for each step")
-      ->check(CLI::Range(0, 16))
-      ->capture_default_str();
-  command->add_flag("--no-prefix-cache", flags->no_prefix_cache, "No pages for cached prefixes");
-  command->add_flag("--json", flags->json, "One JSON line");
-  command->callback([flags] { run_plan(*flags); });
+  command.text("--device,-d", flags->device, known);
+  command.integer("--max-sequences", flags->max_sequences, kSequencesRange, "Replies at a time");
+  command.integer("--max-batch-tokens", flags->max_batch_tokens, kStepTokensRange,
+                  "Tokens of one step, over all sequences");
+  command.integer("--context", flags->context, kPositionsRange,
+                  "Positions the cache holds; 0: the model's whole context");
+  command.integer("--speculate", flags->drafts, kDraftsRange, "Tokens drafted for each step");
+  command.flag("--no-prefix-cache", flags->no_prefix_cache, "No pages for cached prefixes");
+  command.flag("--json", flags->json, "One JSON line");
+  command.action([flags] { run_plan(*flags); });
 }
 
 }  // namespace baleen

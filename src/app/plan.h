@@ -1,10 +1,10 @@
 /// `baleen plan`: what memory a model takes on a device, before anything is loaded.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 namespace baleen {
 
-void add_plan_command(CLI::App& app);
+class Options;
+
+void add_plan_command(Options& program);
 
 }  // namespace baleen

@@ -2,8 +2,10 @@
 
 #include <csignal>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <new>
+#include <stdexcept>
 #include <string_view>
 #include <system_error>
 
@@ -47,14 +49,19 @@ int exit_status_of_exception() {
   } catch (const std::bad_alloc&) {
     log_line("baleen: out of memory; try a smaller --context or --chunk");
   } catch (const std::system_error& error) {
-    if (!is_lost_output(error)) {
-      log_line("baleen: unexpected: {}", error.what());
+    const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error);
+    if (file != nullptr) {
+      log_lines(fmt::format("baleen: {}: {}", file->path1().string(), error.code().message()));
+    } else if (!is_lost_output(error)) {  // no thread, no socket, no lock
+      log_line("baleen: the system refused: {}", error.code().message());
     } else {
       end_quietly_if_reader_left();
       log_line("baleen: standard output: writing failed; is the disk full?");
     }
+  } catch (const std::length_error&) {  // a size that no memory could hold
+    log_line("baleen: out of memory; try smaller numbers");
   } catch (const std::exception& error) {
-    log_line("baleen: unexpected: {}", error.what());
+    log_line("baleen: a defect of this program, please report it: {}", error.what());
   }
   return 1;
 }

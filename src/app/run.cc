@@ -3,18 +3,17 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "app/engine_flags.h"
 #include "app/generation_flags.h"
+#include "app/options.h"
 #include "app/reply_printer.h"
 #include "app/terminal.h"
 #include "base/error.h"
-#include "base/file.h"
+#include "base/piped_text.h"
 #include "base/progress.h"
 #include "base/standard_streams.h"
 #include "chat/render.h"
@@ -36,9 +35,9 @@ struct RunFlags {
 };
 
 std::string prompt_text(const RunFlags& flags) {
-  if (!flags.file.empty()) return read_text_file(flags.file);
+  if (!flags.file.empty()) return read_file_or_pipe(flags.file);
   if (flags.prompt != "-") return flags.prompt;
-  return {std::istreambuf_iterator<char>(std::cin), {}};
+  return read_standard_input();
 }
 
 ThinkingMode thinking_mode(const RunFlags& flags) {
@@ -129,28 +128,25 @@ void run_once(const RunFlags& flags) {
 
 }  // namespace
 
-void add_run_command(CLI::App& app) {
+void add_run_command(Options& program) {
   auto flags = std::make_shared<RunFlags>();
-  CLI::App* command = app.add_subcommand("run", "Continue a prompt, or answer it with --chat");
-  CLI::Option* prompt = command->add_option("prompt", flags->prompt, "The prompt; - reads standard input");
-  CLI::Option* file = command->add_option("--file,-f", flags->file, "Read the prompt from a file");
-  prompt->excludes(file);
-  command->add_flag("--chat,-c", flags->chat, "Send the prompt as a user's message");
-  command->add_option("--system", flags->system, "System message, with --chat")->needs("--chat");
-  command->add_option("--think", flags->think, "With --chat: off, high or max")
-      ->check(CLI::IsMember({"off", "high", "max"}))
-      ->needs("--chat")
-      ->capture_default_str();
-  command->add_flag("--quiet,-q", flags->quiet, "No line of figures at the end");
-  command
-      ->add_option("--logprobs", flags->generation.sampling.num_logprobs,
-                   "Print each token's logprob and this many alternatives to standard error")
-      ->check(CLI::Range(0, SamplingParams::kMaxLogprobs));
-  flags->generation.add_to(*command);
-  flags->generation.add_controls_in_content_to(*command)->needs("--chat");
-  flags->engine.add_to(*command);
-  command->callback([flags] {
-    if (flags->prompt.empty() && flags->file.empty()) throw CLI::RequiredError("prompt (text, - or --file)");
+  Options command = program.command("run", "Continue a prompt, or answer it with --chat");
+  const Option prompt = command.text("prompt", flags->prompt, "The prompt; - reads standard input");
+  command.path("--file,-f", flags->file, "Read the prompt from a file or pipe").excludes(prompt);
+  const Option chat = command.flag("--chat,-c", flags->chat, "Send the prompt as a user's message");
+  command.text("--system", flags->system, "System message, with --chat").needs(chat);
+  command.choice("--think", flags->think, {"off", "high", "max"}, "With --chat: reasoning before the reply")
+      .needs(chat);
+  command.flag("--quiet,-q", flags->quiet, "No line of figures at the end");
+  command.integer_without_default("--logprobs", flags->generation.sampling.num_logprobs,
+                                  {0, SamplingParams::kMaxLogprobs},
+                                  "Print each token's logprob and this many alternatives to standard error");
+  flags->generation.add_to(command);
+  flags->generation.add_controls_in_content_to(command).needs(chat);
+  flags->engine.add_to(command);
+  command.action([flags] {
+    if (flags->prompt.empty() && flags->file.empty())
+      usage_error("a prompt is missing: text, - for standard input, or --file");
     run_once(*flags);
   });
 }

@@ -1,10 +1,10 @@
 /// `baleen run`: one prompt, one reply.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 namespace baleen {
 
-void add_run_command(CLI::App& app);
+class Options;
+
+void add_run_command(Options& program);
 
 }  // namespace baleen

@@ -14,6 +14,8 @@
 
 #include "app/engine_flags.h"
 #include "app/generation_flags.h"
+#include "app/option_ranges.h"
+#include "app/options.h"
 #include "app/shutdown_signal.h"
 #include "base/memory_reserve.h"
 #include "base/standard_streams.h"
@@ -55,86 +57,57 @@ struct ServeFlags {
   bool no_prefix_cache = false;
 };
 
-void add_network_options(CLI::App& command, ServeFlags& flags) {
-  command.add_option("--host", flags.http.host, "Address to listen at; 0.0.0.0: every one of this machine")
-      ->capture_default_str();
+void add_network_options(Options& command, ServeFlags& flags) {
+  constexpr WholeRange kPorts{0, 65535}, kBodyBytes{1, std::int64_t{1} << 32}, kConnections{1, 1 << 20};
+  constexpr WholeRange kBodiesBytes{1, std::int64_t{1} << 40};
+  command.text("--host", flags.http.host, "Address to listen at; 0.0.0.0: every one of this machine");
   flags.http.port = 8080;
-  command.add_option("--port,-p", flags.http.port, "0: any free one, printed at start")
-      ->capture_default_str();
-  command.add_option("--api-key-file", flags.api_key_file,
-                     "One key a line; requests must then bring one of them");
-  command.add_option("--allowed-host", flags.allowed_hosts,
-                     "A name by which requests may call this server, besides localhost; may be repeated");
-  command.add_option(
+  command.integer("--port,-p", flags.http.port, kPorts, "0: any free one, printed at start");
+  command.path("--api-key-file", flags.api_key_file, "One key a line; requests must then bring one of them");
+  command.texts("--allowed-host", flags.allowed_hosts,
+                "A name by which requests may call this server, besides localhost; may be repeated");
+  command.texts(
       "--cors-origin", flags.cors_origins,
-      "A web page's origin (https://chat.example) that may use this server; may be repeated, \"*\" "
-      "for all needs --api-key-file");
-  command
-      .add_option("--max-bodies-bytes", flags.http.max_bodies_bytes,
-                  "Memory for the bodies of all requests together; more get 503")
-      ->capture_default_str();
-  command.add_option("--max-body-bytes", flags.http.max_body_bytes, "Largest request")->capture_default_str();
-  command.add_option("--max-connections", flags.http.max_connections, "Open at a time")
-      ->capture_default_str();
-  command
-      .add_option("--drain-seconds", flags.drain_seconds,
-                  "After SIGTERM, SIGHUP or Ctrl-C, wait so long for replies to end")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+      "A web page's origin (https://chat.example) that may use this server; may be repeated, \"*\" for all "
+      "needs --api-key-file");
+  command.bytes("--max-bodies-bytes", flags.http.max_bodies_bytes, kBodiesBytes,
+                "Memory for the bodies of all requests together; more get 503");
+  command.bytes("--max-body-bytes", flags.http.max_body_bytes, kBodyBytes, "Largest request");
+  command.integer("--max-connections", flags.http.max_connections, kConnections, "Open at a time");
+  command.real("--drain-seconds", flags.drain_seconds, kSecondsRange,
+               "After SIGTERM, SIGHUP or Ctrl-C, wait so long for replies to end");
 }
 
-void add_response_options(CLI::App& command, ServeFlags& flags) {
-  command
-      .add_option("--kept-responses", flags.responses.max_responses,
-                  "Responses that clients may go on from by their id; 0: none are kept")
-      ->capture_default_str();
-  command.add_option("--kept-response-bytes", flags.responses.max_bytes, "Memory for them")
-      ->capture_default_str();
+void add_response_options(Options& command, ServeFlags& flags) {
+  constexpr WholeRange kResponses{0, 1 << 26}, kResponseBytes{0, std::int64_t{1} << 40};
+  command.integer("--kept-responses", flags.responses.max_responses, kResponses,
+                  "Responses that clients may go on from by their id; 0: none are kept");
+  command.bytes("--kept-response-bytes", flags.responses.max_bytes, kResponseBytes, "Memory for them");
 }
 
-void add_scheduling_options(CLI::App& command, ServeFlags& flags) {
-  command.add_option("--max-sequences", flags.max_sequences, "Replies at a time")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command.add_option("--max-batch-tokens", flags.max_batch_tokens, "Tokens of one step, over all sequences")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command.add_option("--max-queue", flags.scheduler.max_queue, "Requests that wait; more are answered 429")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command
-      .add_option("--speculate", flags.scheduler.speculate,
-                  "Tokens that the model's MTP block drafts for each step; the text stays the same")
-      ->check(CLI::Range(0, 16))
-      ->capture_default_str();
+void add_scheduling_options(Options& command, ServeFlags& flags) {
+  command.integer("--max-sequences", flags.max_sequences, kSequencesRange, "Replies at a time");
+  command.integer("--max-batch-tokens", flags.max_batch_tokens, kStepTokensRange,
+                  "Tokens of one step, over all sequences");
+  command.integer("--max-queue", flags.scheduler.max_queue, kQueueLengthRange,
+                  "Requests that wait; more are answered 429");
+  command.integer("--speculate", flags.scheduler.speculate, kDraftsRange,
+                  "Tokens that the model's MTP block drafts for each step; the text stays the same");
 }
 
-void add_cache_options(CLI::App& command, ServeFlags& flags) {
-  command.add_flag("--no-prefix-cache", flags.no_prefix_cache, "Compute every prompt from its first token");
-  command
-      .add_option(
-          "--cached-window-pages", flags.cached_window_pages,
-          "Window pages for cached prefixes, beside those of running sequences; 0: as the engine thinks best")
-      ->check(CLI::NonNegativeNumber);
-  command
-      .add_option("--reserved-tails", flags.reserved_tails,
-                  "Ends of recent conversations whose window rows are evicted last")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command.add_option("--cache-dir", flags.cache_dir, "Keep prefixes on disk here; they survive a restart");
-  command.add_option("--cache-disk-bytes", flags.cache_disk_bytes, "Budget of that folder")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command
-      .add_option("--cache-windows", flags.cache_windows,
-                  "Window rows on disk: of all pages, at checkpoints, or none (recomputed after a hit)")
-      ->check(CLI::IsMember({"all", "checkpoints", "none"}))
-      ->capture_default_str();
-  command
-      .add_option("--cache-checkpoint-pages", flags.cache_checkpoint_pages,
-                  "Pages from checkpoint to checkpoint")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+void add_cache_options(Options& command, ServeFlags& flags) {
+  command.flag("--no-prefix-cache", flags.no_prefix_cache, "Compute every prompt from its first token");
+  command.integer(
+      "--cached-window-pages", flags.cached_window_pages, kPagesRange,
+      "Window pages for cached prefixes, beside those of running sequences; 0: as the engine thinks best");
+  command.integer("--reserved-tails", flags.reserved_tails, kPagesRange,
+                  "Ends of recent conversations whose window rows are evicted last");
+  command.path("--cache-dir", flags.cache_dir, "Keep prefixes on disk here; they survive a restart");
+  command.bytes("--cache-disk-bytes", flags.cache_disk_bytes, kDiskBytesRange, "Budget of that folder");
+  command.choice("--cache-windows", flags.cache_windows, {"all", "checkpoints", "none"},
+                 "Window rows on disk: of all pages, at checkpoints, or none (recomputed after a hit)");
+  command.integer("--cache-checkpoint-pages", flags.cache_checkpoint_pages, {1, 1 << 20},
+                  "Pages from checkpoint to checkpoint");
 }
 
 WindowPolicy window_policy(const std::string& name) {
@@ -266,26 +239,25 @@ void serve(ServeFlags flags) {
 
 }  // namespace
 
-void add_serve_command(CLI::App& app) {
-  auto* command = app.add_subcommand("serve", "Serve the model: OpenAI and Anthropic APIs, and a chat page");
+void add_serve_command(Options& program) {
+  Options command = program.command("serve", "Serve the model: OpenAI and Anthropic APIs, and a chat page");
   auto flags = std::make_shared<ServeFlags>();
-  flags->engine.add_to(*command);
-  command->remove_option(command->get_option("--chunk"));  // the scheduler cuts prompts: --max-batch-tokens
-  add_network_options(*command, *flags);
-  add_response_options(*command, *flags);
-  add_scheduling_options(*command, *flags);
-  add_cache_options(*command, *flags);
-  command->add_option("--name", flags->name, "What clients call the model; otherwise its folder's name");
-  command->add_flag("--any-model", flags->any_model,
-                    "Answer whatever model a request names: agents often ask for several");
-  command->add_flag("--think", flags->think, "Think in conversations whose request does not say");
-  command->add_flag(
+  flags->engine.add_all_but_chunk_to(command);
+  add_network_options(command, *flags);
+  add_response_options(command, *flags);
+  add_scheduling_options(command, *flags);
+  add_cache_options(command, *flags);
+  command.text("--name", flags->name, "What clients call the model; otherwise its folder's name");
+  command.flag("--any-model", flags->any_model,
+               "Answer whatever model a request names: agents often ask for several");
+  command.flag("--think", flags->think, "Think in conversations whose request does not say");
+  command.flag(
       "--control-tokens-in-content", flags->controls_in_content,
       "Special strings in messages become control tokens, as in the official encoder; whoever writes a "
       "message can then forge turns");
-  command->add_flag("--quiet,-q", flags->quiet, "No line for each request");
-  command->add_flag("--log-text", flags->log_text, "Print the bodies of requests too");
-  command->callback([flags] { serve(*flags); });
+  command.flag("--quiet,-q", flags->quiet, "No line for each request");
+  command.flag("--log-text", flags->log_text, "Print the bodies of requests too");
+  command.action([flags] { serve(*flags); });
 }
 
 }  // namespace baleen

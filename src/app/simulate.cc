@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "app/option_ranges.h"
+#include "app/options.h"
 #include "app/provenance.h"
 #include "app/report_file.h"
 #include "app/simulate_search.h"
@@ -32,15 +34,16 @@ struct SimulateFlags {
   bool by_shape = false;
   bool json = false;
   bool list_devices = false;
+  std::vector<std::string> ignored;  ///< names of options that were given and mean nothing here
 };
 
-void run_simulate(const SimulateFlags& flags, const std::vector<std::string>& ignored) {
+void run_simulate(const SimulateFlags& flags) {
   if (flags.list_devices) {
     for (const DeviceProfile& profile : device_profiles())
       fmt::print("{:<28}{}\n", profile.name, profile.description);
     return;
   }
-  for (const std::string& name : ignored)
+  for (const std::string& name : flags.ignored)
     log_line("{}: ignored; formats come from the checkpoint, and kernels are what they are", name);
   const SimulatedModel model = flags.deployment.model.load();
   const DeviceProfile device = flags.deployment.load_device();
@@ -68,62 +71,43 @@ void run_simulate(const SimulateFlags& flags, const std::vector<std::string>& ig
 
 }  // namespace
 
-void add_simulate_command(CLI::App& app) {
+void add_simulate_command(Options& program) {
   auto flags = std::make_shared<SimulateFlags>();
-  CLI::App* command =
-      app.add_subcommand("simulate", "Time, memory and throughput of a deployment, before there is one");
-  flags->deployment.add_to(*command);
+  Options command =
+      program.command("simulate", "Time, memory and throughput of a deployment, before there is one");
+  flags->deployment.add_to(command);
   Workload& work = flags->workload;
-  command->add_option("--num-queries", work.num_queries, "Queries of a step, over all devices")
-      ->capture_default_str();
-  command->add_option("--query-length", work.query_length, "New tokens of each query")->capture_default_str();
-  command
-      ->add_option("--context-length", work.context_length, "Positions of each query that are cached before")
-      ->capture_default_str();
-  command->add_flag("--decode", work.decode, "A step of decoding: one new token a query, and its drafts");
-  command->add_option("--num-mtp-tokens", work.num_mtp_tokens, "Tokens drafted for each step of decoding")
-      ->capture_default_str();
-  command
-      ->add_option("--mtp-acceptance", work.mtp_acceptance,
-                   "Share of first, second, ... drafts that are accepted (0.9,0.6,0.4,0.2)")
-      ->delimiter(',');
-  command
-      ->add_option("--prefix-cache-hit-rate", work.prefix_cache_hit_rate,
-                   "Share of a prompt's tokens that is cached")
-      ->capture_default_str();
-  command->add_option("--imbalance", work.imbalance, "Tokens of the rank that gets most over the mean")
-      ->capture_default_str();
-  command->add_option("--hash-imbalance", work.hash_imbalance, "The same in layers routed by token id")
-      ->capture_default_str();
-  command
-      ->add_option(
-          "--performance-model", flags->performance,
-          "measured: shares of the peaks from the device's tables; analytic: the same for all operations")
-      ->check(CLI::IsMember({"measured", "analytic"}))
-      ->capture_default_str();
-  command->add_option("--trace,--chrome-trace", flags->trace, "Write a time line for chrome://tracing");
-  command->add_option("--html", flags->html, "Write a page with plots and tables, for a browser");
-  command->add_flag("--dump-input-shapes", flags->by_shape, "A row of the table for each shape");
-  command->add_flag("--json", flags->json, "One JSON line instead of tables");
-  command->add_flag("--list-devices", flags->list_devices, "Known devices, and nothing else");
-  auto ignored = std::make_shared<std::vector<std::string>>();
+  command.integer("--num-queries", work.num_queries, {1, 1 << 20}, "Queries of a step, over all devices");
+  command.integer("--query-length", work.query_length, kTokensAtLeastOneRange, "New tokens of each query");
+  command.integer("--context-length", work.context_length, kPositionsRange,
+                  "Positions of each query that are cached before");
+  command.flag("--decode", work.decode, "A step of decoding: one new token a query, and its drafts");
+  command.integer("--num-mtp-tokens", work.num_mtp_tokens, kDraftsRange,
+                  "Tokens drafted for each step of decoding");
+  command.reals("--mtp-acceptance", work.mtp_acceptance, kShareRange,
+                "Share of first, second, ... drafts that are accepted; default 0.9,0.6,0.4,0.2");
+  command.real("--prefix-cache-hit-rate", work.prefix_cache_hit_rate, kShareRange,
+               "Share of a prompt's tokens that is cached, less than 1");
+  command.real("--imbalance", work.imbalance, kImbalanceRange,
+               "Tokens of the rank that gets most over the mean");
+  command.real("--hash-imbalance", work.hash_imbalance, kImbalanceRange,
+               "The same in layers routed by token id");
+  command.choice(
+      "--performance-model", flags->performance, {"measured", "analytic"},
+      "measured: shares of the peaks from the device's tables; analytic: the same for all operations");
+  command.path("--trace,--chrome-trace", flags->trace, "Write a time line for chrome://tracing");
+  command.path("--html", flags->html, "Write a page with plots and tables, for a browser");
+  command.flag("--dump-input-shapes", flags->by_shape, "A row of the table for each shape");
+  command.flag("--json", flags->json, "One JSON line instead of tables");
+  command.flag("--list-devices", flags->list_devices, "Known devices, and nothing else");
   for (const char* name :
-       {"--compile", "--quantize-linear-action", "--quantize-attention-action", "--quantize-lmhead"}) {
-    command
-        ->add_option_function<std::string>(
-            name, [ignored, name](const std::string&) { ignored->push_back(name); },
-            "Of TensorCast: accepted and ignored")
-        ->expected(0, 1)
-        ->group("");
-  }
-  add_simulate_search_command(*command);
-  add_simulate_serve_command(*command);
-  add_simulate_train_command(*command);
-  add_simulate_validate_command(*command);
-  command->require_subcommand(0, 1);
-  command->callback([flags, ignored, command] {
-    if (command->get_subcommands().empty()) run_simulate(*flags, *ignored);
-  });
+       {"--compile", "--quantize-linear-action", "--quantize-attention-action", "--quantize-lmhead"})
+    command.ignored(name, flags->ignored);
+  add_simulate_search_command(command);
+  add_simulate_serve_command(command);
+  add_simulate_train_command(command);
+  add_simulate_validate_command(command);
+  command.action([flags] { run_simulate(*flags); });
 }
 
 }  // namespace baleen

@@ -7,6 +7,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "app/option_ranges.h"
+#include "app/options.h"
 #include "app/provenance.h"
 #include "app/report_file.h"
 #include "app/simulation_flags.h"
@@ -19,9 +21,7 @@
 namespace baleen {
 namespace {
 
-constexpr double kMilliseconds = 1e-3;
-constexpr double kMostMilliseconds = 1e9;
-constexpr std::int64_t kMostRows = 1 << 20;  ///< of a step, and of a table
+constexpr double kSecondsPerMillisecond = 1e-3;
 
 struct SearchFlags {
   DeviceFlags device;
@@ -80,8 +80,8 @@ void print_result(const SearchFlags& flags, const SimulatedModel& model, const D
 void run_search(SearchFlags flags) {
   const SimulatedModel model = flags.device.model.load();
   const DeviceProfile device = flags.device.load_device();
-  flags.options.ttft_limit_seconds = kMilliseconds * flags.ttft_ms;
-  flags.options.tpot_limit_seconds = kMilliseconds * flags.tpot_ms;
+  flags.options.ttft_limit_seconds = kSecondsPerMillisecond * flags.ttft_ms;
+  flags.options.tpot_limit_seconds = kSecondsPerMillisecond * flags.tpot_ms;
   ThreadPool pool(default_num_threads());
   const auto start = std::chrono::steady_clock::now();
   const SearchResult result = search_plans(model, device, flags.options, pool);
@@ -114,41 +114,28 @@ void run_search(SearchFlags flags) {
 
 }  // namespace
 
-void add_simulate_search_command(CLI::App& simulate) {
+void add_simulate_search_command(Options& simulate) {
   auto flags = std::make_shared<SearchFlags>();
-  CLI::App* command =
-      simulate.add_subcommand("search", "All legal plans and batch sizes of so many devices, ranked");
-  flags->device.add_to(*command);
+  Options command = simulate.command("search", "All legal plans and batch sizes of so many devices, ranked");
+  flags->device.add_to(command);
   SearchOptions& options = flags->options;
-  command->add_option("--num-devices", options.num_devices, "Devices in all")->capture_default_str();
-  command->add_option("--isl", options.load.prompt_tokens, "Tokens of a prompt")->capture_default_str();
-  command->add_option("--osl", options.load.reply_tokens, "Tokens of a reply")->capture_default_str();
-  command->add_option("--ttft", flags->ttft_ms, "Limit for the first token, ms; 0: none")
-      ->check(CLI::Range(0.0, kMostMilliseconds))
-      ->capture_default_str();
-  command->add_option("--tpot", flags->tpot_ms, "Limit for each token after it, ms; 0: none")
-      ->check(CLI::Range(0.0, kMostMilliseconds))
-      ->capture_default_str();
-  command->add_option("--max-concurrency", options.max_concurrency, "Requests at a time of one instance")
-      ->capture_default_str();
-  command->add_option("--max-mtp-tokens", options.max_drafts, "Drafts a step, at most")
-      ->check(CLI::Range(0, 16))
-      ->capture_default_str();
-  command
-      ->add_option("--mtp-acceptance", options.load.mtp_acceptance,
-                   "Share of first, second, ... drafts that are accepted")
-      ->delimiter(',');
-  command->add_option("--max-batch-tokens", options.load.max_batch_tokens, "Tokens of a step of prefill")
-      ->check(CLI::Range(std::int64_t{1}, kMostRows))
-      ->capture_default_str();
-  command->add_flag("--disaggregate", options.disaggregate,
-                    "Also prefill and decoding on devices of their own");
-  command->add_option("--top", flags->top, "Rows to show")
-      ->check(CLI::Range(std::int64_t{1}, kMostRows))
-      ->capture_default_str();
-  command->add_option("--html", flags->html, "Write a page with plots and tables, for a browser");
-  command->add_flag("--json", flags->json, "One JSON line");
-  command->callback([flags] { run_search(*flags); });
+  command.integer("--num-devices", options.num_devices, {1, 4096}, "Devices in all");
+  command.integer("--isl", options.load.prompt_tokens, kTokensAtLeastOneRange, "Tokens of a prompt");
+  command.integer("--osl", options.load.reply_tokens, kTokensAtLeastOneRange, "Tokens of a reply");
+  command.real("--ttft", flags->ttft_ms, kMillisecondsRange, "Limit for the first token, ms; 0: none");
+  command.real("--tpot", flags->tpot_ms, kMillisecondsRange, "Limit for each token after it, ms; 0: none");
+  command.integer("--max-concurrency", options.max_concurrency, {1, 1 << 20},
+                  "Requests at a time of one instance");
+  command.integer("--max-mtp-tokens", options.max_drafts, kDraftsRange, "Drafts a step, at most");
+  command.reals("--mtp-acceptance", options.load.mtp_acceptance, kShareRange,
+                "Share of first, second, ... drafts that are accepted; default 0.9,0.6,0.4,0.2");
+  command.integer("--max-batch-tokens", options.load.max_batch_tokens, kStepTokensRange,
+                  "Tokens of a step of prefill");
+  command.flag("--disaggregate", options.disaggregate, "Also prefill and decoding on devices of their own");
+  command.integer("--top", flags->top, {1, 1 << 20}, "Rows to show");
+  command.path("--html", flags->html, "Write a page with plots and tables, for a browser");
+  command.flag("--json", flags->json, "One JSON line");
+  command.action([flags] { run_search(*flags); });
 }
 
 }  // namespace baleen

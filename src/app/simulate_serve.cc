@@ -3,17 +3,20 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <fstream>
 #include <iterator>
 #include <limits>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "app/option_ranges.h"
+#include "app/options.h"
 #include "app/provenance.h"
 #include "app/report_file.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/progress.h"
 #include "simulator/report/serving_report.h"
 #include "simulator/serving/cached_step_times.h"
@@ -26,7 +29,7 @@
 namespace baleen {
 namespace {
 
-constexpr double kMilliseconds = 1e-3;
+constexpr double kSecondsPerMillisecond = 1e-3;
 constexpr int kMostGridBits = 20;
 
 struct ServeSimulationFlags {
@@ -51,108 +54,83 @@ struct ServeSimulationFlags {
   bool json = false;
 };
 
-void add_load_options(CLI::App& command, ServeSimulationFlags& flags) {
+void add_load_options(Options& command, ServeSimulationFlags& flags) {
+  constexpr RealRange kAboveZero{.min = 0, .max = 1e9, .above_min = true};
   GeneratedRequestsOptions& requests = flags.requests;
-  command
-      .add_option("--arrival", flags.arrival,
-                  "poisson; gamma: in bursts; closed: each of --clients has one request under way; trace: as "
-                  "recorded")
-      ->check(CLI::IsMember({"poisson", "gamma", "closed", "trace"}))
-      ->capture_default_str();
-  command.add_option("--rate", requests.rate, "Requests (sessions, with --turns) a second, over all devices");
-  command
-      .add_option("--burstiness", requests.burstiness,
-                  "Shape of gamma arrivals: 1 is poisson, less comes in bursts")
-      ->capture_default_str();
-  command.add_option("--clients,--concurrency", requests.clients, "Of a closed loop, over all devices")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command.add_option(
+  command.choice(
+      "--arrival", flags.arrival, {"poisson", "gamma", "closed", "trace"},
+      "poisson; gamma: in bursts; closed: each of --clients has one request under way; trace: as recorded");
+  command.real_without_default("--rate", requests.rate, kAboveZero,
+                               "Requests (sessions, with --turns) a second, over all devices");
+  command.real("--burstiness", requests.burstiness, kAboveZero,
+               "Shape of gamma arrivals: 1 is poisson, less comes in bursts");
+  command.integer("--clients,--concurrency", requests.clients, kRequestsRange,
+                  "Of a closed loop, over all devices");
+  command.path(
       "--trace", flags.trace,
       "JSON lines or CSV: arrival, prompt_tokens, output_tokens, and session, family, family_tokens");
-  command.add_option("--speed", flags.speed, "Play the trace so many times as fast")->capture_default_str();
-  command.add_option("--requests", requests.num_requests, "How many to simulate, over all devices")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command.add_option("--isl", requests.prompt.mean, "Tokens of a prompt, in the mean")->capture_default_str();
-  command
-      .add_option("--isl-variation", requests.prompt.variation,
-                  "Standard deviation of prompts over their mean (log-normal); 0: all equal")
-      ->capture_default_str();
-  command.add_option("--osl", requests.output.mean, "Tokens of a reply, in the mean")->capture_default_str();
-  command.add_option("--osl-variation", requests.output.variation, "The same of replies")
-      ->capture_default_str();
-  command.add_option("--lengths-from", flags.lengths_from,
-                     "Lengths of the requests of such a trace, in turn");
-  command
-      .add_option("--shared-prefix", requests.family_tokens,
-                  "Tokens before the prompt that all requests of a family share")
-      ->capture_default_str();
-  command.add_option("--families", requests.families, "Of those, how many different ones")
-      ->capture_default_str();
-  command
-      .add_option("--turns", requests.turns, "Requests of a session; each has all before it in its prompt")
-      ->capture_default_str();
-  command
-      .add_option("--think", requests.think_seconds, "Seconds from a reply to the next request, in the mean")
-      ->capture_default_str();
-  command.add_option("--patience", flags.patience_seconds,
-                     "Seconds after which clients leave who have no token yet (for ever)");
-  command.add_option("--seed", requests.seed, "Of all that is random")->capture_default_str();
+  command.real("--speed", flags.speed, kAboveZero, "Play the trace so many times as fast");
+  command.integer("--requests", requests.num_requests, kRequestsRange,
+                  "How many to simulate, over all devices");
+  command.real("--isl", requests.prompt.mean, kMeanTokensRange, "Tokens of a prompt, in the mean");
+  command.real("--isl-variation", requests.prompt.variation, kVariationRange,
+               "Standard deviation of prompts over their mean (log-normal); 0: all equal");
+  command.real("--osl", requests.output.mean, kMeanTokensRange, "Tokens of a reply, in the mean");
+  command.real("--osl-variation", requests.output.variation, kVariationRange, "The same of replies");
+  command.path("--lengths-from", flags.lengths_from, "Lengths of the requests of such a trace, in turn");
+  command.integer("--shared-prefix", requests.family_tokens, kTokensRange,
+                  "Tokens before the prompt that all requests of a family share");
+  command.integer("--families", requests.families, kRequestsRange, "Of those, how many different ones");
+  command.integer("--turns", requests.turns, kRequestsRange,
+                  "Requests of a session; each has all before it in its prompt");
+  command.real("--think", requests.think_seconds, kSecondsRange,
+               "Seconds from a reply to the next request, in the mean");
+  command.real("--patience", flags.patience_seconds, kAboveZero,
+               "Seconds after which clients leave who have no token yet");
+  command.seed("--seed", requests.seed, "Of all that is random");
 }
 
-void add_engine_options(CLI::App& command, ServeSimulationFlags& flags) {
+void add_engine_options(Options& command, ServeSimulationFlags& flags) {
   EngineOptions& engine = flags.server.engine;
   SchedulerOptions& scheduler = flags.server.scheduler;
-  const auto count = [&](const char* name, std::int64_t& value, const char* text) {
-    command.add_option(name, value, text)->check(CLI::NonNegativeNumber)->capture_default_str();
-  };
-  command.add_option("--max-sequences", engine.max_sequences, "Replies at a time of a data-parallel group")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command.add_option("--max-batch-tokens", engine.max_batch_tokens, "Tokens of one step of a group")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command
-      .add_option("--max-queue", scheduler.max_queue, "Requests that wait; more are turned away (all wait)")
-      ->check(CLI::PositiveNumber);
-  count("--prefill-share", scheduler.prefill_share_tokens,
-        "Tokens of a step for prompts while others decode; 0: half of it");
-  count("--context", engine.cache_tokens, "Tokens that the cache holds; 0: all that fit into memory");
-  command.add_flag("--no-prefix-cache", flags.no_prefix_cache, "Compute every prompt from its first token");
-  count("--cached-window-pages", engine.cached_window_pages,
-        "Window pages for cached prefixes; 0: as the engine thinks best");
-  count("--reserved-tails", engine.reserved_tails, "Ends of recent conversations whose window rows go last");
-  command.add_option("--num-mtp-tokens", engine.max_draft_tokens, "Tokens drafted for each step of a reply")
-      ->check(CLI::Range(0, 16))
-      ->capture_default_str();
-  command
-      .add_option("--mtp-acceptance", flags.mtp_acceptance,
-                  "Share of first, second, ... drafts that are accepted (0.9,0.6,0.4,0.2)")
-      ->delimiter(',');
-  command.add_option("--accepted-lengths", flags.accepted_lengths,
-                     "File of recorded numbers of accepted drafts, a step each; instead of shares");
-  command
-      .add_option("--imbalance", flags.server.imbalance, "Tokens of the rank that gets most over the mean")
-      ->check(CLI::Range(1.0, 1e6))
-      ->capture_default_str();
-  command
-      .add_option("--hash-imbalance", flags.server.hash_imbalance, "The same in layers routed by token id")
-      ->check(CLI::Range(1.0, 1e6))
-      ->capture_default_str();
-  command.add_flag("--disaggregate", flags.disaggregate,
-                   "Prompts and replies on devices of their own: as many each, spread alike");
-  command.add_option("--link-gbps", flags.link_gbps, "Gigabits a second between them (the device's network)")
-      ->check(CLI::Range(1e-3, 1e6));
-  command.add_option("--link-latency-us", flags.link_latency_us, "Microseconds of a transfer")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  command.integer("--max-sequences", engine.max_sequences, kSequencesRange,
+                  "Replies at a time of a data-parallel group");
+  command.integer("--max-batch-tokens", engine.max_batch_tokens, kStepTokensRange,
+                  "Tokens of one step of a group");
+  command.integer_without_default("--max-queue", scheduler.max_queue, kRequestsRange,
+                                  "Requests that wait; more are turned away; default: all wait");
+  command.integer("--prefill-share", scheduler.prefill_share_tokens, kTokensRange,
+                  "Tokens of a step for prompts while others decode; 0: half of it");
+  command.integer("--context", engine.cache_tokens, kPositionsRange,
+                  "Tokens that the cache holds; 0: all that fit into memory");
+  command.flag("--no-prefix-cache", flags.no_prefix_cache, "Compute every prompt from its first token");
+  command.integer("--cached-window-pages", engine.cached_window_pages, kPagesRange,
+                  "Window pages for cached prefixes; 0: as the engine thinks best");
+  command.integer("--reserved-tails", engine.reserved_tails, kPagesRange,
+                  "Ends of recent conversations whose window rows go last");
+  command.integer("--num-mtp-tokens", engine.max_draft_tokens, kDraftsRange,
+                  "Tokens drafted for each step of a reply");
+  command.reals("--mtp-acceptance", flags.mtp_acceptance, kShareRange,
+                "Share of first, second, ... drafts that are accepted; default 0.9,0.6,0.4,0.2");
+  command.path("--accepted-lengths", flags.accepted_lengths,
+               "File of recorded numbers of accepted drafts, a step each; instead of shares");
+  command.real("--imbalance", flags.server.imbalance, kImbalanceRange,
+               "Tokens of the rank that gets most over the mean");
+  command.real("--hash-imbalance", flags.server.hash_imbalance, kImbalanceRange,
+               "The same in layers routed by token id");
+  command.flag("--disaggregate", flags.disaggregate,
+               "Prompts and replies on devices of their own: as many each, spread alike");
+  command.real_without_default("--link-gbps", flags.link_gbps, {.min = 1e-3, .max = 1e6},
+                               "Gigabits a second between them; otherwise the device's network");
+  command.real("--link-latency-us", flags.link_latency_us, {.min = 0, .max = 1e9},
+               "Microseconds of a transfer");
 }
 
 std::unique_ptr<RequestSource> make_requests(const ServeSimulationFlags& flags, std::int64_t num_groups,
                                              std::int64_t context_tokens) {
   if (flags.arrival == "trace") {
-    if (flags.trace.empty()) throw CLI::RequiredError("--trace");
+    if (flags.trace.empty())
+      usage_error("--arrival trace plays a recorded trace; name its file with --trace");
     std::vector<ServingRequest> all = load_trace(flags.trace), own;
     // A session stays with its group, whose cache knows it.
     for (const ServingRequest& request : all) {
@@ -167,7 +145,8 @@ std::unique_ptr<RequestSource> make_requests(const ServeSimulationFlags& flags, 
     requests.rate = 0;
     requests.clients = std::max<std::int64_t>(1, requests.clients / num_groups);
   } else if (requests.rate == 0) {
-    throw CLI::RequiredError("--rate");
+    usage_error("--rate is missing: {} requests a second, over all devices",
+                range_text({.min = 0, .max = 1e9, .above_min = true}));
   }
   if (flags.arrival == "poisson") requests.burstiness = 1;
   requests.most_prompt_tokens = context_tokens;
@@ -184,12 +163,13 @@ std::unique_ptr<RequestSource> make_requests(const ServeSimulationFlags& flags, 
 
 Acceptance acceptance_of(const ServeSimulationFlags& flags) {
   if (flags.accepted_lengths.empty()) return Acceptance::of_chain(flags.mtp_acceptance, flags.requests.seed);
-  std::ifstream file(flags.accepted_lengths);
-  if (!file) fail("{}: cannot be read; it should have one number a line", flags.accepted_lengths);
-  std::vector<std::int64_t> lengths{std::istream_iterator<std::int64_t>(file), {}};
-  if (!file.eof()) {
-    fail("{}: after {} numbers comes something else; it should have one number a line",
-         flags.accepted_lengths, lengths.size());
+  constexpr WholeRange kAccepted{0, 64};
+  std::istringstream file(read_text_file(flags.accepted_lengths));
+  std::vector<std::int64_t> lengths;
+  for (std::string word; file >> word;) {
+    const Result<std::int64_t> length = read_whole(word, kAccepted);
+    if (!length) fail("{}: number {}: {}", flags.accepted_lengths, lengths.size() + 1, length.error());
+    lengths.push_back(length.value());
   }
   return Acceptance::recorded(std::move(lengths), flags.requests.seed);
 }
@@ -224,8 +204,8 @@ void run_serve_simulation(ServeSimulationFlags flags) {
   options.on_progress = [&](std::int64_t ended) { progress.update(ended); };
   const auto start = std::chrono::steady_clock::now();
   ServiceLimits limits;
-  if (flags.ttft_ms > 0) limits.first_token_seconds = kMilliseconds * flags.ttft_ms;
-  if (flags.tpot_ms > 0) limits.per_output_token_seconds = kMilliseconds * flags.tpot_ms;
+  if (flags.ttft_ms > 0) limits.first_token_seconds = kSecondsPerMillisecond * flags.ttft_ms;
+  if (flags.tpot_ms > 0) limits.per_output_token_seconds = kSecondsPerMillisecond * flags.tpot_ms;
   const ServingFigures figures = figures_of(simulate_serving(options, *requests), limits);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 
@@ -268,7 +248,7 @@ void run_serve_simulation(ServeSimulationFlags flags) {
 
 }  // namespace
 
-void add_simulate_serve_command(CLI::App& simulate) {
+void add_simulate_serve_command(Options& simulate) {
   auto flags = std::make_shared<ServeSimulationFlags>();
   flags->requests.prompt.mean = 1024;
   flags->requests.output.mean = 256;
@@ -276,25 +256,19 @@ void add_simulate_serve_command(CLI::App& simulate) {
   flags->server.engine.max_batch_tokens = 8192;
   flags->server.engine.reserved_tails = 16;
   flags->server.scheduler.max_queue = std::numeric_limits<std::int64_t>::max();
-  CLI::App* command =
-      simulate.add_subcommand("serve", "Requests that come and wait, and what their clients feel");
-  flags->deployment.add_to(*command);
-  add_load_options(*command, *flags);
-  add_engine_options(*command, *flags);
-  command->add_option("--ttft", flags->ttft_ms, "Limit of goodput for the first token, ms; 0: none")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command->add_option("--tpot", flags->tpot_ms, "Limit of goodput for each token after it, ms; 0: none")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command
-      ->add_option("--step-grid", flags->grid.sum_bits,
-                   "Steps alike in so many leading bits of their sums take the time of one of them")
-      ->check(CLI::Range(0, kMostGridBits))
-      ->capture_default_str();
-  command->add_option("--html", flags->html, "Write a page with plots and tables, for a browser");
-  command->add_flag("--json", flags->json, "One JSON line; times in seconds");
-  command->callback([flags] { run_serve_simulation(*flags); });
+  Options command = simulate.command("serve", "Requests that come and wait, and what their clients feel");
+  flags->deployment.add_to(command);
+  add_load_options(command, *flags);
+  add_engine_options(command, *flags);
+  command.real("--ttft", flags->ttft_ms, kMillisecondsRange,
+               "Limit of goodput for the first token, ms; 0: none");
+  command.real("--tpot", flags->tpot_ms, kMillisecondsRange,
+               "Limit of goodput for each token after it, ms; 0: none");
+  command.integer("--step-grid", flags->grid.sum_bits, {0, kMostGridBits},
+                  "Steps alike in so many leading bits of their sums take the time of one of them");
+  command.path("--html", flags->html, "Write a page with plots and tables, for a browser");
+  command.flag("--json", flags->json, "One JSON line; times in seconds");
+  command.action([flags] { run_serve_simulation(*flags); });
 }
 
 }  // namespace baleen

@@ -1,10 +1,10 @@
 /// `baleen simulate train`: time and memory of a step of training.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 namespace baleen {
 
-void add_simulate_train_command(CLI::App& simulate);
+class Options;
+
+void add_simulate_train_command(Options& simulate);
 
 }  // namespace baleen

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "app/data_files.h"
+#include "app/options.h"
 #include "app/provenance.h"
 #include "app/report_file.h"
 #include "base/file.h"
@@ -13,20 +14,18 @@
 
 namespace baleen {
 
-void add_simulate_validate_command(CLI::App& simulate) {
+void add_simulate_validate_command(Options& simulate) {
   struct Flags {
     std::string file = data_file("tests/simulator/published.json");
     std::string html;
     bool json = false;
   };
   auto flags = std::make_shared<Flags>();
-  CLI::App* command =
-      simulate.add_subcommand("validate", "What others published, and what the simulator says");
-  command->add_option("FILE", flags->file, "Rows as in tests/simulator/published.json")
-      ->capture_default_str();
-  command->add_option("--html", flags->html, "Write a page with plots and tables, for a browser");
-  command->add_flag("--json", flags->json, "One JSON line");
-  command->callback([flags] {
+  Options command = simulate.command("validate", "What others published, and what the simulator says");
+  command.path("FILE", flags->file, "Rows as in tests/simulator/published.json");
+  command.path("--html", flags->html, "Write a page with plots and tables, for a browser");
+  command.flag("--json", flags->json, "One JSON line");
+  command.action([flags] {
     const std::vector<ValidatedRow> rows =
         validate_published(parse_published(read_text_file(flags->file), flags->file));
     if (!flags->html.empty())

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "app/option_ranges.h"
+#include "app/options.h"
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "device/device_kind.h"
@@ -16,7 +18,6 @@ namespace baleen {
 
 namespace {
 
-constexpr double kMostGigabytes = 1e5;
 /// The name of no profile: a measurement.
 constexpr const char* kLocalDevice = "local";
 
@@ -28,11 +29,12 @@ bool has_tensors(const std::filesystem::path& folder) {
 
 }  // namespace
 
-void SimulatedModelFlags::add_to(CLI::App& command) {
+void SimulatedModelFlags::add_to(Options& command) {
   std::string known = "A folder with config.json, or a known geometry:";
   for (const Preset& preset : presets()) known += fmt::format("\n  {}: {}", preset.name, preset.description);
-  command.add_option("MODEL,--model,--preset", model, known)->capture_default_str();
-  command.add_option("--layers,--num-hidden-layers-override", num_layers, "Keep the first so many layers");
+  command.path("MODEL,--model,-m,--preset", model, known);
+  command.integer("--layers,--num-hidden-layers-override", num_layers, kLayersRange,
+                  "Keep the first so many layers");
 }
 
 SimulatedModel SimulatedModelFlags::load() const {
@@ -53,41 +55,39 @@ SimulatedModel SimulatedModelFlags::load() const {
   return loaded;
 }
 
-void DeviceFlags::add_to(CLI::App& command) {
+void DeviceFlags::add_to(Options& command) {
   model.add_to(command);
   std::string known =
       "One of these, a .json file of a profile, or local: this machine's processor, measured now (baleen "
-      "calibrate keeps "
-      "what it measures):";
+      "calibrate keeps what it measures):";
   for (const DeviceProfile& profile : device_profiles())
     known += fmt::format("\n  {}: {}", profile.name, profile.description);
-  command.add_option("--device,-d", device, known)->capture_default_str();
-  command
-      .add_option("--reserved-memory-gb", reserved_gb,
-                  "GB of a device that are not for the model (the profile's)")
-      ->check(CLI::Range(0.0, kMostGigabytes));
+  command.path("--device,-d", device, known);
+  command.real_without_default("--reserved-memory-gb", reserved_gb, kGigabytesRange,
+                               "GB of a device that are not for the model; otherwise the profile's");
 }
 
-void DeploymentFlags::add_to(CLI::App& command) {
+void DeploymentFlags::add_to(Options& command) {
   DeviceFlags::add_to(command);
   const auto count = [&](const char* names, std::int64_t& value, const char* text) {
-    command.add_option(names, value, text)->check(CLI::Range(std::int64_t{0}, kMostRanks));
+    command.integer_without_default(names, value, {0, kMostRanks}, text);
   };
   count("--num-devices,--world-size", plan.num_devices, "Devices in all: pp x dp x tp");
-  count("--tp,--tp-size", plan.tp, "Ranks that share an attention's heads (1)");
-  count("--dp,--dp-size", plan.dp, "Groups that share the queries (what devices are left)");
-  count("--ep,--ep-size", plan.ep, "Ranks that share the experts (all of a stage)");
-  count("--pp,--pp-size", plan.pp, "Stages of a pipeline (1)");
-  count("--moe-tp,--moe-tp-size", plan.moe_tp, "Ranks that share an expert's inner width (what ep leaves)");
+  count("--tp,--tp-size", plan.tp, "Ranks that share an attention's heads; default 1");
+  count("--dp,--dp-size", plan.dp, "Groups that share the queries; default: what devices are left");
+  count("--ep,--ep-size", plan.ep, "Ranks that share the experts; default: all of a stage");
+  count("--pp,--pp-size", plan.pp, "Stages of a pipeline; default 1");
+  count("--moe-tp,--moe-tp-size", plan.moe_tp,
+        "Ranks that share an expert's inner width; default: what ep leaves");
   count("--o-proj-tp,--o-proj-tp-size", plan.o_proj_tp,
-        "Ranks that share the output projection's groups (tp)");
-  count("--lmhead-tp,--lmhead-tp-size", plan.lmhead_tp, "Ranks that share the vocabulary (tp)");
+        "Ranks that share the output projection's groups; default: tp");
+  count("--lmhead-tp,--lmhead-tp-size", plan.lmhead_tp, "Ranks that share the vocabulary; default: tp");
   count("--redundant-experts,--enable-redundant-experts", plan.redundant_experts,
         "Copies of experts beyond one of each, in every layer");
-  command.add_flag("--sequence-parallel,--enable-sequence-parallel", plan.sequence_parallel,
-                   "Ranks of a tp group share out the tokens between attention and attention");
-  command.add_flag("--dbo", plan.dual_batch_overlap,
-                   "Two micro-batches: one computes while the other communicates");
+  command.flag("--sequence-parallel,--enable-sequence-parallel", plan.sequence_parallel,
+               "Ranks of a tp group share out the tokens between attention and attention");
+  command.flag("--dbo", plan.dual_batch_overlap,
+               "Two micro-batches: one computes while the other communicates");
 }
 
 DeviceProfile DeviceFlags::load_device() const {

@@ -2,7 +2,6 @@
 /// those of TensorCast as aliases.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
@@ -10,12 +9,14 @@
 
 namespace baleen {
 
+class Options;
+
 /// A known geometry or a folder with a checkpoint, or with a config.json alone.
 struct SimulatedModelFlags {
   std::string model = "flash";
   std::optional<std::int64_t> num_layers;
 
-  void add_to(CLI::App& command);
+  void add_to(Options& command);
   /// Throws `Error`.
   [[nodiscard]] SimulatedModel load() const;
 };
@@ -25,7 +26,7 @@ struct DeviceFlags {
   std::string device = "h200";
   double reserved_gb = 0;
 
-  void add_to(CLI::App& command);
+  void add_to(Options& command);
   /// Throws `Error`.
   [[nodiscard]] DeviceProfile load_device() const;
 };
@@ -33,7 +34,7 @@ struct DeviceFlags {
 struct DeploymentFlags : DeviceFlags {
   ParallelPlan plan;
 
-  void add_to(CLI::App& command);
+  void add_to(Options& command);
   /// Resolved; throws `Error` with every rule it breaks.
   [[nodiscard]] ParallelPlan legal_plan(const ModelConfig& config) const;
 };

@@ -10,7 +10,11 @@
 #include <vector>
 
 #include "app/engine_flags.h"
+#include "app/options.h"
 #include "base/error.h"
+#include "base/json.h"
+#include "base/piped_text.h"
+#include "base/quoted_text.h"
 #include "base/utf8.h"
 
 namespace baleen {
@@ -32,7 +36,8 @@ Result<Json> decode_request(const Tokenizer& tokenizer, const Json& list) {
   for (const Json& id : list) {
     if (!id.is_number_unsigned() || id >= tokenizer.vocab_size() || !tokenizer.contains(id.get<TokenId>())) {
       return failure("{} is not the id of a token; the vocabulary has ids 0 to {}",
-                     id.dump(-1, ' ', false, Json::error_handler_t::replace), tokenizer.vocab_size() - 1);
+                     shortened_text(id.dump(-1, ' ', false, Json::error_handler_t::replace), 60),
+                     tokenizer.vocab_size() - 1);
     }
     ids.push_back(id.get<TokenId>());
   }
@@ -44,20 +49,24 @@ Result<Json> answer(const Tokenizer& tokenizer, std::string_view line) {
     return failure("not valid UTF-8 at byte {} of the line (0x{:02X})", *invalid,
                    static_cast<unsigned char>(line[*invalid]));
   }
-  const Json request = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const Result<Json> parsed = parse_json(line);
+  if (!parsed) {
+    return failure("not valid JSON: {}; expected {{\"text\": \"...\"}} or {{\"ids\": [...]}}",
+                   parsed.error());
+  }
+  const Json& request = parsed.value();
   if (request.is_object() && request.size() == 1) {
     if (request.contains("text")) return encode_request(tokenizer, request["text"]);
     if (request.contains("ids")) return decode_request(tokenizer, request["ids"]);
   }
-  return failure("{}; expected {{\"text\": \"...\"}} or {{\"ids\": [...]}}",
-                 request.is_discarded() ? "not valid JSON" : "another kind of JSON");
+  return failure("another kind of JSON; expected {{\"text\": \"...\"}} or {{\"ids\": [...]}}");
 }
 
 }  // namespace
 
 void tokenize_lines(const Tokenizer& tokenizer, std::istream& in, std::ostream& out, bool interactive) {
   std::string line;
-  for (std::size_t number = 1; std::getline(in, line); ++number) {
+  for (std::size_t number = 1; read_line(in, line, "standard input"); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const Result<Json> result = answer(tokenizer, line);
     if (!result) {
@@ -72,14 +81,14 @@ void tokenize_lines(const Tokenizer& tokenizer, std::istream& in, std::ostream& 
   if (!out) fail("standard output: writing failed; is the disk full, or the reader gone?");
 }
 
-void add_tokenize_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("tokenize", "Text to token ids and back, as JSON lines");
-  command->footer(
+void add_tokenize_command(Options& program) {
+  Options command = program.command("tokenize", "Text to token ids and back, as JSON lines");
+  command.footer(
       "Reads {\"text\": \"...\"} or {\"ids\": [...]} from standard input, one a line, and writes\n"
       "{\"ids\": [...]} or {\"text\": \"...\"}. Special tokens in the text are recognised; none is added.");
   auto model = std::make_shared<std::string>(default_model_folder());
-  command->add_option("--model", *model, "Folder with tokenizer.json, or that file")->capture_default_str();
-  command->callback([model] {
+  command.path("--model,-m", *model, "Folder with tokenizer.json, or that file");
+  command.action([model] {
     std::ios::sync_with_stdio(false);
     tokenize_lines(Tokenizer::load(*model), std::cin, std::cout, ::isatty(STDIN_FILENO) == 1);
   });

@@ -1,15 +1,16 @@
 /// `baleen tokenize`: JSON lines of text to JSON lines of ids, and back.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <iosfwd>
 
 #include "tokenizer/tokenizer.h"
 
 namespace baleen {
 
+class Options;
+
 /// Registers the subcommand. Its callback throws `Error`.
-void add_tokenize_command(CLI::App& app);
+void add_tokenize_command(Options& program);
 
 /// Answers each line of `in` with one line on `out`, in order: {"text": ...} with {"ids": [...]}, {"ids":
 /// [...]} with

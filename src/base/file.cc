@@ -17,15 +17,22 @@ namespace {
 
 std::string reason() { return std::strerror(errno); }
 
+std::string_view kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a pipe";
+  return S_ISSOCK(mode) ? "a socket" : "a device";
+}
+
 }  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK, opening a pipe waits for a writer that may never come, and opening some devices acts on them.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (descriptor < 0) fail("{}: cannot open for reading: {}", path.string(), reason());
   struct stat info {};
   if (::fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
     ::close(descriptor);
-    fail("{}: not a regular file", path.string());
+    fail("{}: not a regular file but {}", path.string(), kind_of(info.st_mode));
   }
   size_ = static_cast<std::size_t>(info.st_size);
   if (size_ > 0) {
@@ -76,8 +83,10 @@ AtomicFileWriter::AtomicFileWriter(const std::filesystem::path& path) : path_(pa
   if (std::filesystem::is_directory(status))
     fail("{}: is a folder; expected the name of a file to write", path.string());
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    // A pipe that no program reads is refused; otherwise opening it would wait for one.
+    descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (descriptor_ < 0) fail("{}: cannot open for writing: {}", path.string(), reason());
+    ::fcntl(descriptor_, F_SETFL, O_WRONLY);
     return;
   }
   if (std::filesystem::exists(status)) target_ = std::filesystem::canonical(path);

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace baleen {
 namespace {
@@ -98,7 +99,7 @@ std::filesystem::path single_file(const std::filesystem::path& folder) {
 
 WeightMap parse_weight_map(std::string_view text, std::string_view label) {
   IndexReader reader(label);
-  nlohmann::json::sax_parse(text.begin(), text.end(), &reader);
+  if (const auto refused = read_json(text, reader)) fail("{}: not valid JSON: {}", label, refused->message);
   if (!reader.found()) fail("{}: no \"weight_map\"", label);
   return reader.take();
 }

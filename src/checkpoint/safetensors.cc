@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace baleen {
 namespace {
@@ -217,7 +218,9 @@ std::vector<TensorInfo> parse_safetensors(std::span<const std::byte> file, std::
   }
   const auto data = file.subspan(kLengthBytes + header_bytes);
   HeaderReader reader(data, label);
-  nlohmann::json::sax_parse(header, header + header_bytes, &reader);
+  if (const auto refused = read_json({header, static_cast<std::size_t>(header_bytes)}, reader)) {
+    fail("{}: the header is not valid JSON at its {}; is this a safetensors file?", label, refused->message);
+  }
   std::vector<TensorInfo> tensors = reader.take();
   check_coverage(tensors, data, label);
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });

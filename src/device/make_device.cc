@@ -1,9 +1,10 @@
 #include "device/make_device.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/error.h"
+#include "base/number.h"
+#include "base/quoted_text.h"
 #include "device/cpu_device.h"
 #include "tensor/captured_rows.h"
 #ifdef BALEEN_CUDA
@@ -12,6 +13,8 @@
 
 namespace baleen {
 namespace {
+
+constexpr std::int64_t kMostDevices = 1023;
 
 #ifndef BALEEN_CUDA
 [[noreturn]] void fail_without_cuda(const DeviceChoice& choice) {
@@ -37,11 +40,12 @@ DeviceChoice device_from_name(std::string_view name) {
   bool good = name.starts_with(kCudaPrefix);
   if (good && name != kCudaPrefix) {
     const std::string_view index = name.substr(kCudaPrefix.size());
-    const char* end = index.data() + index.size();
-    good = index.size() > 1 && index.front() == ':' &&
-           std::from_chars(index.data() + 1, end, choice.index).ptr == end && choice.index >= 0;
+    const Result<std::int64_t> number = read_whole(index.substr(1), {0, kMostDevices});
+    good = index.starts_with(':') && number.ok();
+    if (good) choice.index = static_cast<int>(number.value());
   }
-  if (!good) fail("--device {}: there are cpu, cuda, cuda:N (the N-th GPU, from 0) and auto", name);
+  if (!good)
+    fail("--device {}: there are cpu, cuda, cuda:N (the N-th GPU, from 0) and auto", shortened_text(name));
 #ifdef BALEEN_CUDA
   if (const std::string why = why_not_cuda(choice.index); !why.empty()) fail("--device {}: {}", name, why);
   return choice;

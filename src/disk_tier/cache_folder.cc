@@ -66,6 +66,11 @@ timespec to_timespec(std::int64_t ns) {
   return {.tv_sec = static_cast<time_t>(ns / kNanoseconds), .tv_nsec = static_cast<long>(ns % kNanoseconds)};
 }
 
+/// -1 where it cannot be opened. Never waits, whatever lies under the name; the caller looks whether it is a file.
+int open_page(const fs::path& path) {
+  return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+}
+
 Result<std::monostate> write_all(int descriptor, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
@@ -130,9 +135,9 @@ FolderScan CacheFolder::scan(const PageKey& root, const Warn& warn) {
   std::int64_t num_of_other_models = 0;
 
   const auto visit_page_file = [&](const fs::path& path, const PageKey& key) {
-    const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    const Descriptor file(open_page(path));
     struct stat info {};
-    if (!file.valid() || ::fstat(file.get(), &info) != 0) {
+    if (!file.valid() || ::fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
       foreign.push_back(path);
       return;
     }
@@ -195,12 +200,14 @@ FolderScan CacheFolder::scan(const PageKey& root, const Warn& warn) {
   return scan;
 }
 
-Result<std::vector<std::byte>> CacheFolder::read(const PageKey& key) const {
-  const Descriptor file(::open(path_of(key).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+Result<std::vector<std::byte>> CacheFolder::read(const PageKey& key, std::int64_t expected_bytes) const {
+  const Descriptor file(open_page(path_of(key)));
   struct stat info {};
   if (!file.valid() || ::fstat(file.get(), &info) != 0) return failure("it cannot be opened: {}", reason());
   if (!S_ISREG(info.st_mode)) return failure("it is no regular file");
-  std::vector<std::byte> bytes(static_cast<std::size_t>(info.st_size));
+  if (info.st_size != expected_bytes)
+    return failure("it has {} bytes, {} were written", info.st_size, expected_bytes);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(expected_bytes));
   const Result<std::size_t> size = read_all(file.get(), bytes);
   if (!size) return failure("it cannot be read: {}", size.error());
   bytes.resize(size.value());
@@ -211,8 +218,9 @@ Result<std::monostate> CacheFolder::prepare(const PageKey& key, std::span<const 
                                             std::int64_t last_use_ns) {
   const fs::path path = path_of(key).string() + std::string(kNewSuffix);
   ::mkdir(path.parent_path().c_str(), kOwnerOnlyFolder);  // there already, or `open` will say why not
-  const Descriptor file(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, kOwnerOnlyFile));
+  // A file of its own: what is under this name, a pipe perhaps, which would wait for a reader, goes.
+  ::unlink(path.c_str());
+  const Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kOwnerOnlyFile));
   if (!file.valid()) return failure("{}: cannot be written: {}", path.string(), reason());
   const std::array<timespec, 2> times = {to_timespec(last_use_ns), to_timespec(last_use_ns)};
   Result<std::monostate> written = write_all(file.get(), bytes);

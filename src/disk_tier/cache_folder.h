@@ -52,7 +52,7 @@ class CacheFolder {
   /// Files of other models (`root` differs) are listed, with one warning for all: they weigh like others.
   FolderScan scan(const PageKey& root, const Warn& warn);
 
-  [[nodiscard]] Result<std::vector<std::byte>> read(const PageKey& key) const;
+  [[nodiscard]] Result<std::vector<std::byte>> read(const PageKey& key, std::int64_t expected_bytes) const;
   /// Writes and syncs under the temporary name; `publish` gives it its own.
   [[nodiscard]] Result<std::monostate> prepare(const PageKey& key, std::span<const std::byte> bytes,
                                                std::int64_t last_use_ns);

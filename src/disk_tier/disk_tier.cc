@@ -158,7 +158,11 @@ std::optional<StoredPage> DiskTier::load(const PageKey& key, std::span<const Tok
     file = *found;
     state_->mark_used(key);
   }
-  const Result<std::vector<std::byte>> bytes = state_->folder.read(key);
+  if (file.bytes > max_page_file_bytes(state_->shape)) {
+    state_->reject(file, fmt::format("it has {} bytes, more than any page of this model", file.bytes));
+    return std::nullopt;
+  }
+  const Result<std::vector<std::byte>> bytes = state_->folder.read(key, file.bytes);
   if (!bytes) {
     state_->reject(file, bytes.error());
     return std::nullopt;

@@ -19,6 +19,8 @@ constexpr std::array<char, 8> kMagic = {'B', 'A', 'L', 'E', 'E', 'N', 'K', 'V'};
 constexpr std::uint32_t kVersion = 1;
 /// Rows are 8-bit codes that hardly compress; levels above take longer and save no more.
 constexpr int kCompressionLevel = 1;
+constexpr std::int64_t kMostTokens = 1 << 16;
+constexpr std::int64_t kChecksumBytes = 16;
 
 struct Header {
   std::array<char, 8> magic = kMagic;
@@ -84,6 +86,15 @@ Result<Header> parse_header(std::span<const std::byte> beginning, std::uint64_t 
 }
 
 }  // namespace
+
+std::int64_t max_page_file_bytes(const PageFileShape& shape) {
+  const auto packed = [](std::int64_t bytes) {
+    return static_cast<std::int64_t>(ZSTD_compressBound(static_cast<std::size_t>(bytes)));
+  };
+  return static_cast<std::int64_t>(kPageFileHeaderBytes) +
+         kMostTokens * static_cast<std::int64_t>(sizeof(TokenId)) + packed(shape.page_bytes) +
+         packed(shape.window_page_bytes) + kChecksumBytes;
+}
 
 std::vector<std::byte> encode_page_file(const PageFileShape& shape, const PageKey& key,
                                         std::span<const TokenId> tokens, std::span<const std::byte> page,

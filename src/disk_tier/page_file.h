@@ -46,6 +46,9 @@ struct PageFileShape {
                                                       std::span<const std::byte> page,
                                                       std::span<const std::byte> window);
 
+/// No file of this shape is larger.
+[[nodiscard]] std::int64_t max_page_file_bytes(const PageFileShape& shape);
+
 /// The page that `key` and `tokens` name. Allocates no more than the shape's sizes.
 [[nodiscard]] Result<StoredPage> decode_page_file(std::span<const std::byte> file, const PageFileShape& shape,
                                                   const PageKey& key, std::span<const TokenId> tokens);

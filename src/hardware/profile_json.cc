@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "hardware/device_profile.h"
 
 namespace baleen {
@@ -139,9 +140,9 @@ Json points_json(const std::vector<EfficiencyPoint>& points) {
 }  // namespace
 
 DeviceProfile parse_device_profile(std::string_view text, std::string_view label) {
-  const Json json = Json::parse(text, nullptr, false, true);
-  if (json.is_discarded())
-    fail("{}: not JSON; a device profile looks like those of `baleen simulate --list-devices`", label);
+  const Result<Json> parsed = parse_ordered_json(text, {.comments = true});
+  if (!parsed) fail("{}: not JSON: {}; `baleen calibrate` writes a device profile", label, parsed.error());
+  const Json& json = parsed.value();
   DeviceProfile profile;
   Fields fields(json, std::string(label));
   fields.take("name", profile.name);

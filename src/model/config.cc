@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 
 namespace baleen {
 namespace {
@@ -145,7 +146,9 @@ class FieldReader {
     if (!found->is_array()) refuse(name, "a list of whole numbers", *found);
     values.clear();
     for (const Json& element : *found) {
-      if (!element.is_number_integer()) refuse(name, "a list of whole numbers", element);
+      const bool too_large =
+          element.is_number_unsigned() && element.get<std::uint64_t>() > std::uint64_t{INT64_MAX};
+      if (!element.is_number_integer() || too_large) refuse(name, "a list of whole numbers", element);
       values.push_back(element.get<std::int64_t>());
     }
   }
@@ -280,7 +283,9 @@ void validate(const ModelConfig& c, std::string_view label) {
 }
 
 ModelConfig parse_config(std::string_view text, std::string_view label) {
-  const Json object = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Result<Json> parsed = parse_ordered_json(text);
+  if (!parsed) fail("{}: not a JSON object: {}; is the file complete?", label, parsed.error());
+  const Json& object = parsed.value();
   if (!object.is_object()) fail("{}: not a JSON object; is the file complete?", label);
   FieldReader reader(object, label);
   reader.find("model_type", Presence::kRequired);

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "model/weight_checks.h"
 #include "model_files/folder.h"
 #include "model_files/staged_folder.h"
@@ -150,14 +151,16 @@ class ConvertingSource final : public WeightSource {
 /// The original config.json with its formats changed; fields that are unknown here stay.
 std::string adapted_config(const fs::path& path, const ModelConfig& config, const StorageFormats& formats) {
   using Json = nlohmann::ordered_json;
-  Json object = Json::parse(read_text_file(path));
+  Result<Json> parsed = parse_ordered_json(read_text_file(path));
+  if (!parsed) fail("{}: not JSON: {}", path.string(), parsed.error());
+  Json& object = parsed.value();
   object["expert_dtype"] = weight_format_name(formats.experts);
   if (formats.dense != WeightFormat::kFp8) {
     object.erase("quantization_config");
   } else if (!object.contains("quantization_config")) {
     ModelConfig fp8 = config;
     fp8.dense_format = WeightFormat::kFp8;
-    object["quantization_config"] = Json::parse(config_text(fp8))["quantization_config"];
+    object["quantization_config"] = parse_ordered_json(config_text(fp8)).value()["quantization_config"];
   }
   return object.dump(2) + "\n";
 }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/json.h"
+
 namespace baleen {
 namespace {
 
@@ -23,8 +25,8 @@ ReplyJson to_reply_json(const PythonJson& value) {
   if (const bool* flag = value.as_bool()) return *flag;
   if (const std::string* text = value.as_string()) return *text;
   if (const PythonJson::Number* number = value.as_number()) {
-    ReplyJson parsed = ReplyJson::parse(number->text, nullptr, false);
-    return parsed.is_discarded() ? ReplyJson() : parsed;
+    Result<ReplyJson> parsed = parse_ordered_json(number->text);
+    return parsed ? std::move(parsed).value() : ReplyJson();  // NaN and the like
   }
   if (const PythonJson::Array* array = value.as_array()) {
     ReplyJson result = ReplyJson::array();

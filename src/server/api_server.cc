@@ -1,10 +1,10 @@
 #include "server/api_server.h"
+#include "base/number.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <ctime>
 #include <iterator>
@@ -81,8 +81,7 @@ double query_number(std::string_view query, std::string_view name, double otherw
     begin = end + 1;
     if (!item.starts_with(name) || item.size() <= name.size() || item[name.size()] != '=') continue;
     const std::string_view text = item.substr(name.size() + 1);
-    double value = 0;
-    if (std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc()) return value;
+    if (const Result<double> value = read_real(text, {.min = 0, .max = 1e6})) return value.value();
   }
   return otherwise;
 }

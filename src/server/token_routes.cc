@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/json.h"
 
 namespace baleen {
 namespace {
@@ -15,8 +18,8 @@ ApiError wrong(std::string param, std::string message) {
 
 /// The body as an object; discarded when it is none.
 Json parse_object(std::string_view body) {
-  Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
-  return json.is_object() ? json : Json(Json::value_t::discarded);
+  Result<Json> json = parse_ordered_json(body);
+  return json && json.value().is_object() ? std::move(json).value() : Json(Json::value_t::discarded);
 }
 
 }  // namespace

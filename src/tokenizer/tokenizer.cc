@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/utf8.h"
 #include "base/work_budget.h"
 #include "tokenizer/byte_pair_merger.h"
@@ -88,7 +89,10 @@ Tokenizer Tokenizer::load(const std::filesystem::path& model) {
   const std::filesystem::path config_path = path.parent_path() / "tokenizer_config.json";
   if (!std::filesystem::exists(config_path)) return tokenizer;
   const MappedFile config_file(config_path);
-  const Json config = Json::parse(text_of(config_file), nullptr, /*allow_exceptions=*/false);
+  const Result<Json> parsed = parse_json(text_of(config_file));
+  if (!parsed)
+    fail("{}: not a JSON object: {}; was the file cut short?", config_path.string(), parsed.error());
+  const Json& config = parsed.value();
   if (!config.is_object()) fail("{}: not a JSON object; was the file cut short?", config_path.string());
   tokenizer.bos_ = named_token(config, "bos_token", tokenizer, config_path.string());
   tokenizer.eos_ = named_token(config, "eos_token", tokenizer, config_path.string());

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
 
 namespace baleen {
 namespace {
@@ -11,14 +12,14 @@ namespace {
 using Json = nlohmann::json;
 
 /// The event handler that nlohmann's parser calls; every callback returns true to go on.
-class PartsReader {
+class PartsReader final : public nlohmann::json_sax<Json> {
  public:
   PartsReader(TokenizerJsonParts& parts, std::string_view name) : parts_(parts), name_(name) {}
 
-  bool null() { return value(Json()); }
-  bool boolean(bool flag) { return value(flag); }
-  bool number_integer(std::int64_t number) { return value(number); }
-  bool number_unsigned(std::uint64_t number) {
+  bool null() override { return value(Json()); }
+  bool boolean(bool flag) override { return value(flag); }
+  bool number_integer(std::int64_t number) override { return value(number); }
+  bool number_unsigned(std::uint64_t number) override {
     if (state_ != State::kVocabulary) return value(number);
     if (number > static_cast<std::uint64_t>(kMaxTokenId)) {
       fail("{}: model.vocab gives \"{}\" the id {}; at most {} is believed", name_, key_, number,
@@ -27,26 +28,26 @@ class PartsReader {
     parts_.vocabulary.push_back({std::move(key_), static_cast<TokenId>(number)});
     return true;
   }
-  bool number_float(double number, const std::string& /*digits*/) { return value(number); }
-  bool string(std::string& text) {
+  bool number_float(double number, const std::string& /*digits*/) override { return value(number); }
+  bool string(std::string& text) override {
     if (state_ == State::kMerges) return add_merge(text);
     if (state_ == State::kMergePair) return add_half(text);
     return value(std::move(text));
   }
-  bool binary(Json::binary_t& /*bytes*/) { return false; }  // no such thing in JSON text
+  bool binary(Json::binary_t& /*bytes*/) override { return false; }  // no such thing in JSON text
 
-  bool key(std::string& text) {
+  bool key(std::string& text) override {
     key_ = std::move(text);
     return true;
   }
-  bool start_object(std::size_t /*size*/) {
+  bool start_object(std::size_t /*size*/) override {
     const bool vocabulary = at_model_member("vocab");
     open(Json::object());
     if (vocabulary) state_ = State::kVocabulary;
     return true;
   }
-  bool end_object() { return close(); }
-  bool start_array(std::size_t /*size*/) {
+  bool end_object() override { return close(); }
+  bool start_array(std::size_t /*size*/) override {
     if (state_ == State::kMerges) {
       state_ = State::kMergePair;
       num_halves_ = 0;
@@ -58,14 +59,15 @@ class PartsReader {
     if (merges) state_ = State::kMerges;
     return true;
   }
-  bool end_array() {
+  bool end_array() override {
     if (state_ != State::kMergePair) return close();
     if (num_halves_ != 2) bad_merge(parts_.merges.size() - 1);
     state_ = State::kMerges;
     return true;
   }
 
-  bool parse_error(std::size_t position, const std::string& /*token*/, const Json::exception& error) {
+  bool parse_error(std::size_t position, const std::string& /*token*/,
+                   const Json::exception& error) override {
     // nlohmann's text is "[json.exception...] parse error at line L, column C: what"; the number in front is
     // noise.
     std::string_view what = error.what();
@@ -159,7 +161,7 @@ class PartsReader {
 TokenizerJsonParts parse_tokenizer_json(std::string_view json, std::string_view name) {
   TokenizerJsonParts parts;
   PartsReader reader(parts, name);
-  Json::sax_parse(json.begin(), json.end(), &reader);
+  if (const auto refused = read_json(json, reader)) fail("{}: not valid JSON: {}", name, refused->message);
   return parts;
 }
 

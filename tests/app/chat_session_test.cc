@@ -103,10 +103,10 @@ TEST_F(ChatSessionFile, MalformedFilesAreRefusedAndChangeNothing) {
   EXPECT_EQ(refusal("[]"), shape);
   EXPECT_EQ(refusal("3"), shape);
   EXPECT_EQ(refusal(R"({"messages": {}})"), shape);
-  EXPECT_EQ(refusal(""), "not JSON: stopped making sense at byte 1");
-  EXPECT_EQ(refusal(R"({"messages": [)"), "not JSON: stopped making sense at byte 15");
-  EXPECT_EQ(refusal("{\"messages\": [{\"role\": \"user\", \"content\": \"\xFF\"}]}"),
-            "not JSON: stopped making sense at byte 44");
+  EXPECT_TRUE(refusal("").starts_with("not JSON: byte 0: "));
+  EXPECT_TRUE(refusal(R"({"messages": [)").starts_with("not JSON: byte 14: "));
+  EXPECT_TRUE(refusal("{\"messages\": [{\"role\": \"user\", \"content\": \"\xFF\"}]}")
+                  .starts_with("not JSON: byte 43: "));
   EXPECT_EQ(refusal(R"({"messages": [1]})"), "message 1 of 1 is number; expected an object");
   EXPECT_EQ(refusal(R"({"messages": [{"role": "user", "content": "a"}, {"content": "b"}]})"),
             R"(message 2 of 2 has no "role", or one that is not a string)");
@@ -126,7 +126,8 @@ TEST_F(ChatSessionFile, MalformedFilesAreRefusedAndChangeNothing) {
                 .find("no reply can follow these messages"),
             std::string::npos);
   const std::string deep(100000, '[');
-  EXPECT_EQ(refusal(deep + std::string(deep.size(), ']')), "nested more than 200 levels deep");
+  EXPECT_EQ(refusal(deep + std::string(deep.size(), ']')),
+            "not JSON: byte 200: nested deeper than 200 levels");
 }
 
 }  // namespace

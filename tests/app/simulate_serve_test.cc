@@ -1,7 +1,12 @@
 // The command from its options to its output, in this process.
 #include "app/simulate_serve.h"
+#include "app/options.h"
 
 #include <gtest/gtest.h>
+
+#include <iterator>
+#include <sstream>
+#include <vector>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -31,11 +36,15 @@ class SimulateServe : public testing::Test {
 
   /// What it prints. Throws as the command does.
   std::string run(const std::string& options) {
-    CLI::App app;
-    add_simulate_serve_command(app);
+    Options program("simulate", "", "");
+    add_simulate_serve_command(program);
+    std::istringstream text("simulate serve " + plan_ + " --device " + device_ + " " + options);
+    const std::vector<std::string> words{std::istream_iterator<std::string>(text), {}};
+    std::vector<const char*> arguments;
+    for (const std::string& word : words) arguments.push_back(word.c_str());
     testing::internal::CaptureStdout();
     try {
-      app.parse("serve " + plan_ + " --device " + device_ + " " + options);
+      program.parse(static_cast<int>(arguments.size()), arguments.data());
     } catch (...) {
       testing::internal::GetCapturedStdout();
       throw;
@@ -111,17 +120,19 @@ TEST_F(SimulateServe, DraftsAndTwoPools) {
 }
 
 TEST_F(SimulateServe, RefusesNonsense) {
-  EXPECT_EQ(error("--rate -3"), "rate: -3 requests a second; give a positive number");
-  EXPECT_THROW(run(""), CLI::RequiredError) << "--rate";
-  EXPECT_THROW(run("--arrival trace"), CLI::RequiredError) << "--trace";
-  EXPECT_THROW(run("--arrival never"), CLI::ValidationError);
-  EXPECT_THROW(run("--rate 1 --requests 0"), CLI::ValidationError);
+  EXPECT_EQ(error("--rate -3"), "--rate: expected a number above 0, at most 1,000,000,000; found \"-3\"");
+  EXPECT_THROW(run(""), UsageError) << "--rate";
+  EXPECT_THROW(run("--arrival trace"), UsageError) << "--trace";
+  EXPECT_THROW(run("--arrival never"), UsageError);
+  EXPECT_THROW(run("--rate 1 --requests 0"), UsageError);
   EXPECT_NE(error("--arrival trace --trace no/such/file").find("no/such/file"), std::string::npos);
-  EXPECT_NE(error("--rate 1 --mtp-acceptance 2").find("2 is no probability"), std::string::npos);
-  EXPECT_NE(error("--rate 1 --accepted-lengths " + write("words", "1\ntwo\n")).find("after 1 numbers"),
+  EXPECT_NE(error("--rate 1 --mtp-acceptance 2").find("number 1: expected a number from 0 to 1; found \"2\""),
+            std::string::npos);
+  EXPECT_NE(error("--rate 1 --accepted-lengths " + write("words", "1\ntwo\n"))
+                .find("number 2: expected a whole number"),
             std::string::npos);
   EXPECT_NE(error("--rate 1 --context 900000000000").find("900000000000"), std::string::npos);
-  EXPECT_NE(error("--rate 1 --isl 0").find("prompt tokens"), std::string::npos);
+  EXPECT_NE(error("--rate 1 --isl 0").find("--isl"), std::string::npos);
   EXPECT_NE(error("--rate 1 --arrival gamma --burstiness 0").find("burstiness"), std::string::npos);
   // Longer than any context: every request is refused, and the report says why.
   const std::string text = run("--rate 5 --requests 3 --isl 90000000");

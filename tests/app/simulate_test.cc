@@ -56,22 +56,34 @@ TEST(Simulate, WhatDoesNotFitSaysWhatWould) {
 
 TEST(Simulate, WrongUsageAndWorkloadsThatMeanNothing) {
   expect_failure(simulate({"--num-queries", "many"}), 2, "--num-queries");
-  expect_failure(simulate({"--tp", "-1"}), 2, "not in range 0 to 65536");
+  expect_failure(simulate({"--tp", "-1"}), 2, "--tp: expected a whole number from 0 to 65,536; found \"-1\"");
   expect_failure(simulate({"--reserved-memory-gb", "1e300"}), 2, "--reserved-memory-gb");
   expect_failure(simulate({"--no-such-option"}), 2, "--no-such-option");
-  expect_failure(simulate({"--num-queries", "-1"}), 1, "--num-queries -1");
+  expect_failure(simulate({"--num-queries", "-1"}), 2, "from 1 to 1,048,576");
   expect_failure(simulate({"--decode", "--query-length", "3"}), 1, "--query-length 3 with --decode");
-  expect_failure(simulate({"--context-length", "9000000000000000000"}), 1, "the model has 1048576 positions");
+  expect_failure(simulate({"--context-length", "9000000000000000000"}), 2, "--context-length");
+  expect_failure(simulate({"--context-length", "9000000000"}), 1, "the model has 1048576 positions");
   expect_failure(simulate({"--tp", "3"}), 1, "--tp 3: 64 heads");
   expect_failure(simulate({"--device", "h2000"}), 1, "mi300x");
   expect_failure(simulate({"no-such-model"}), 1, "pro");
+}
+
+TEST(SimulateTrain, WhatDoesNotFitIsStatus1) {
+  const ProgramResult result = simulate({"train", "pro", "--device", "h800", "--num-devices", "8"});
+  expect_failure(result, 1, "does not fit");
+  EXPECT_NE(result.out.find("too much"), std::string::npos) << "the table is printed all the same";
+}
+
+TEST(SimulateServe, RatesAreAboveZero) {
+  expect_failure(simulate({"serve", "tiny-flash", "--rate", "0"}), 2, "--rate: expected a number above 0");
+  expect_failure(simulate({"serve", "tiny-flash"}), 2, "--rate is missing: a number above 0");
 }
 
 TEST(SimulateSearch, LimitsThatNothingMeets) {
   const ProgramResult result = simulate({"search", "--num-devices", "2", "--ttft", "0.001"});
   expect_failure(result, 1, "no plan of 2 devices is within these limits");
   EXPECT_NE(result.out.find("first token after the limit"), std::string::npos);
-  expect_failure(simulate({"search", "--osl", "0"}), 1, "--osl 0");
+  expect_failure(simulate({"search", "--osl", "0"}), 2, "--osl");
   expect_failure(simulate({"search", "--ttft", "-1"}), 2, "--ttft");
 }
 

@@ -28,6 +28,31 @@ std::string sentence(const std::function<void()>& action) {
   return "";
 }
 
+TEST(MappedFile, TakesRegularFilesAloneAndNeverWaits) {
+  const test::TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_NE(sentence([&] { MappedFile file(folder / "pipe"); }).find("not a regular file but a pipe"),
+            std::string::npos);
+  EXPECT_NE(sentence([&] { MappedFile file("/dev/zero"); }).find("not a regular file but a device"),
+            std::string::npos);
+  EXPECT_NE(sentence([&] { MappedFile file(folder.path()); }).find("not a regular file but a folder"),
+            std::string::npos);
+}
+
+TEST(ReadTextFile, IsBounded) {
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "ten") << "0123456789";
+  EXPECT_EQ(read_text_file(folder / "ten", 10), "0123456789");
+  EXPECT_NE(sentence([&] { static_cast<void>(read_text_file(folder / "ten", 9)); }), "");
+}
+
+TEST(AtomicFileWriter, DoesNotWaitForThatAPipeIsRead) {
+  const test::TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_NE(sentence([&] { AtomicFileWriter writer(folder / "pipe"); }).find("cannot open for writing"),
+            std::string::npos);
+}
+
 TEST(AtomicFileWriter, AppearsAtCommit) {
   const test::TemporaryFolder folder;
   AtomicFileWriter writer(folder / "a.txt");

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -213,6 +214,20 @@ TEST_F(DiskTierTest, DamageWhileRunningIsNoticed) {
   EXPECT_TRUE(store(*tier, page(1)));  // and may come again
   tier->flush();
   EXPECT_TRUE(loads(*tier, page(1)));
+}
+
+TEST_F(DiskTierTest, WhatTookThePlaceOfAPageIsNeitherReadNorWaitedFor) {
+  const auto tier = open();
+  for (const std::uint32_t number : {1U, 2U, 3U}) EXPECT_TRUE(store(*tier, page(number)));
+  tier->flush();
+  fs::remove(path_of(page(1)));
+  ASSERT_EQ(::mkfifo(path_of(page(1)).c_str(), 0600), 0);  // opening it would wait for a writer
+  std::error_code refused;                                 // not every file system has sparse files
+  fs::resize_file(path_of(page(2)), std::uintmax_t{1} << 40, refused);
+  EXPECT_FALSE(loads(*tier, page(1)));
+  EXPECT_EQ(loads(*tier, page(2)), static_cast<bool>(refused));
+  EXPECT_TRUE(loads(*tier, page(3)));
+  EXPECT_NE(warnings()[0].find("it is no regular file"), std::string::npos) << warnings()[0];
 }
 
 TEST_F(DiskTierTest, WhatIsNotTheCachesIsLeftAlone) {

@@ -24,6 +24,8 @@ struct ProgramInput {
   std::filesystem::path out = {};       ///< where standard output goes; empty: into `ProgramResult`
   std::int64_t largest_file_bytes = 0;  ///< writes beyond it fail, as on a full disk; 0: no limit
   std::filesystem::path working_folder = {};
+  unsigned seconds = 0;            ///< SIGALRM ends it after so long; 0: no limit
+  std::int64_t address_bytes = 0;  ///< allocations beyond it fail; 0: no limit
 };
 
 struct ProgramResult {
@@ -55,6 +57,12 @@ struct ProgramResult {
       ::setrlimit(RLIMIT_FSIZE, &limit);
       ::signal(SIGXFSZ, SIG_IGN);
     }
+    if (input.address_bytes > 0) {
+      const auto bytes = static_cast<rlim_t>(input.address_bytes);
+      const rlimit limit{bytes, bytes};
+      ::setrlimit(RLIMIT_AS, &limit);
+    }
+    if (input.seconds > 0) ::alarm(input.seconds);
     if (!input.working_folder.empty() && ::chdir(input.working_folder.c_str()) != 0) ::_exit(126);
     std::vector<char*> arguments;
     for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));

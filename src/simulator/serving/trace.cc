@@ -3,13 +3,17 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/number.h"
+#include "base/quoted_text.h"
 
 namespace baleen {
 namespace {
@@ -57,7 +61,7 @@ std::vector<std::size_t> parse_header(std::string_view text, const Line& line) {
   for (const std::string_view name : split_at_commas(text)) {
     const auto found = std::ranges::find(kColumns, name);
     if (found == kColumns.end()) {
-      line.fail("expected a header of the columns {}; found \"{}\"", fmt::join(kColumns, ","), name);
+      line.fail("expected a header of the columns {}; found {}", fmt::join(kColumns, ","), quoted_text(name));
     }
     const auto column = static_cast<std::size_t>(found - kColumns.begin());
     if (std::exchange(named[column], true)) line.fail("the header names {} twice", name);
@@ -79,15 +83,17 @@ Fields parse_csv(std::string_view text, const std::vector<std::size_t>& columns,
   return fields;
 }
 
-Fields parse_json(const std::string& text, const Line& line) {
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) line.fail("expected a JSON object; found {}", text.substr(0, 60));
+Fields parse_object(const std::string& text, const Line& line) {
+  const Result<nlohmann::json> parsed = parse_json(text);
+  if (!parsed) line.fail("expected a JSON object: {}", parsed.error());
+  const nlohmann::json& json = parsed.value();
+  if (!json.is_object()) line.fail("expected a JSON object; found {}", quoted_text(text));
   Fields fields;
   for (const auto& [key, value] : json.items()) {
     const auto found = std::ranges::find(kColumns, std::string_view(key));
     if (found == kColumns.end()) continue;  // recorders note more than we need
     if (!value.is_string() && !value.is_number()) {
-      line.fail("{}: expected a number or a string; found {}", key, value.dump().substr(0, 60));
+      line.fail("{}: expected a number or a string; found {}", key, value.type_name());
     }
     fields[static_cast<std::size_t>(found - kColumns.begin())] =
         value.is_string() ? value.get<std::string>() : value.dump();
@@ -97,16 +103,14 @@ Fields parse_json(const std::string& text, const Line& line) {
 
 double number_in(const Fields& fields, std::size_t column, double least, double most, const Line& line) {
   const std::string& text = fields[column];
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = column == 0 || value == std::floor(value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size() || !whole ||
-      !(value >= least && value <= most)) {
+  const Result<double> value = read_real(text, {.min = least, .max = most});
+  const bool whole = column == 0 || (value && value.value() == std::floor(value.value()));
+  if (!value || !whole) {
     line.fail("{}: expected a {} from {:g} to {:g}; found {}", kColumns[column],
               column == 0 ? "number of seconds" : "whole number", least, most,
-              text.empty() ? "nothing" : "\"" + text + "\"");
+              text.empty() ? "nothing" : quoted_text(text));
   }
-  return value;
+  return value.value();
 }
 
 /// Streams by the names of sessions and families. Requests without a session have one of their own.
@@ -174,7 +178,7 @@ std::vector<ServingRequest> parse_trace(std::istream& lines, const std::string& 
         continue;
       }
     }
-    const Fields fields = is_json ? parse_json(text, line) : parse_csv(text, columns, line);
+    const Fields fields = is_json ? parse_object(text, line) : parse_csv(text, columns, line);
     ServingRequest request = request_of(fields, line, names);
     if (!requests.empty() && request.arrival < requests.back().arrival) {
       line.fail("arrival: expected {:g} or later, as the line before; found {:g}; sort the trace by arrival",
@@ -188,8 +192,7 @@ std::vector<ServingRequest> parse_trace(std::istream& lines, const std::string& 
 }
 
 std::vector<ServingRequest> load_trace(const std::filesystem::path& file) {
-  std::ifstream lines(file);
-  if (!lines) fail("{}: cannot be read; a trace is a file of JSON lines or CSV", file.string());
+  std::istringstream lines(read_text_file(file));
   return parse_trace(lines, file.string());
 }
 

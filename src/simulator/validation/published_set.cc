@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "model/presets.h"
 
 namespace baleen {
@@ -155,8 +156,10 @@ PublishedRow read_row(const RowReader& reader) {
 }  // namespace
 
 std::vector<PublishedRow> parse_published(std::string_view text, std::string_view label) {
-  const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded() || !json.is_array()) fail("{}: expected a list of rows as JSON", label);
+  const Result<Json> parsed = parse_ordered_json(text);
+  if (!parsed) fail("{}: expected a list of rows as JSON: {}", label, parsed.error());
+  const Json& json = parsed.value();
+  if (!json.is_array()) fail("{}: expected a list of rows as JSON, found {}", label, json.type_name());
   std::vector<PublishedRow> rows;
   for (std::size_t i = 0; i < json.size(); ++i)
     rows.push_back(read_row({json[i], fmt::format("{}[{}]", label, i)}));

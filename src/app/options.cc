@@ -1,0 +1,324 @@
+#include "app/options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "app/nearest_name.h"
+#include "base/quoted_text.h"
+
+namespace baleen {
+namespace {
+
+constexpr std::size_t kMostNumbers = 64;
+constexpr std::size_t kMostUnitBytes = 8;
+
+struct Unit {
+  std::string_view name;
+  std::int64_t bytes;
+};
+constexpr Unit kUnits[] = {{"KIB", 1LL << 10},
+                           {"MIB", 1LL << 20},
+                           {"GIB", 1LL << 30},
+                           {"TIB", 1LL << 40},
+                           {"KB", 1'000},
+                           {"MB", 1'000'000},
+                           {"GB", 1'000'000'000},
+                           {"TB", 1'000'000'000'000},
+                           {"K", 1'000},
+                           {"M", 1'000'000},
+                           {"G", 1'000'000'000},
+                           {"T", 1'000'000'000'000},
+                           {"B", 1}};
+
+/// `text (note)`; the note goes to the first line of a list.
+std::string with_note(const std::string& text, const std::string& note) {
+  const std::size_t line = std::min(text.find('\n'), text.size());
+  return fmt::format("{} ({}){}", text.substr(0, line), note, text.substr(line));
+}
+
+std::string with_default(const std::string& range, const std::string& shown_default) {
+  return shown_default.empty() ? range : fmt::format("{}; default {}", range, shown_default);
+}
+
+/// `0.5`, `for ever`
+std::string real_default(double value) { return std::isfinite(value) ? fmt::format("{:g}", value) : "none"; }
+
+/// The long name of an option as its user writes it.
+std::string name_of(const std::string& names) { return names.substr(0, names.find(',')); }
+
+/// A byte count with or without a unit.
+Result<std::int64_t> read_bytes(std::string_view text, WholeRange range) {
+  const auto refusal = [&] {
+    return failure("expected {} to {} bytes, as in 500MB, 5GB or 10GiB; found {}", grouped(range.min),
+                   grouped(range.max), quoted_text(text));
+  };
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  const Result<std::int64_t> count = read_whole(text.substr(0, digits), {});
+  if (!count || text.size() - digits > kMostUnitBytes) return refusal();
+  std::string unit;
+  for (const char c : text.substr(digits)) {
+    if (c != ' ') unit += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  const auto* known = std::ranges::find(kUnits, std::string_view(unit), &Unit::name);
+  if (!unit.empty() && known == std::end(kUnits)) return refusal();
+  const auto bytes = checked_multiply(count.value(), unit.empty() ? 1 : known->bytes);
+  if (!bytes || *bytes < range.min || *bytes > range.max) return refusal();
+  return *bytes;
+}
+
+/// `run, chat and serve`
+std::vector<std::string> names_of_commands(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+std::vector<std::string> names_of_options(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+/// The sentence for a command line that does not fit `app`, the last command that it names.
+std::string usage_sentence(const CLI::App& app, const std::vector<std::string>& unknown,
+                           const CLI::ParseError& error) {
+  const std::vector<std::string> commands = names_of_commands(app);
+  if (!unknown.empty()) {
+    const std::string& word = unknown.front();
+    if (word.starts_with("-")) {
+      const std::string name = word.substr(0, word.find('='));
+      return fmt::format("{} is not an option{}", quoted_text(word),
+                         did_you_mean(name, names_of_options(app)));
+    }
+    if (commands.empty()) return fmt::format("{}: nothing more is expected here", quoted_text(word));
+    const std::string near = did_you_mean(word, commands);
+    return fmt::format("{} is not a command{}", quoted_text(word),
+                       near.empty() ? fmt::format("; there are {}", fmt::join(commands, ", ")) : near);
+  }
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !commands.empty())
+    return fmt::format("a command is missing; there are {}", fmt::join(commands, ", "));
+  const std::string what = error.what();
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    const std::string name = what.substr(0, what.find(':'));
+    const bool missing = what.find("missing") != std::string::npos;
+    if (name.size() < what.size() && name.starts_with("-"))
+      return fmt::format("{} {}", shortened_text(name),
+                         missing ? "needs a value" : "is given more often than once");
+  }
+  return shortened_text(what);
+}
+
+}  // namespace
+
+Option& Option::required() {
+  option_->required();
+  return *this;
+}
+
+Option& Option::needs(const Option& other) {
+  option_->needs(other.option_);
+  return *this;
+}
+
+Option& Option::excludes(const Option& other) {
+  option_->excludes(other.option_);
+  return *this;
+}
+
+Options::Options(const std::string& name, const std::string& description, const std::string& version)
+    : program_(std::make_shared<CLI::App>(description, name)), command_(program_.get()) {
+  command_->require_subcommand(1);
+  command_->set_version_flag("--version", version);
+}
+
+Options::Options(std::shared_ptr<CLI::App> program, CLI::App* command)
+    : program_(std::move(program)), command_(command) {}
+
+Options Options::command(const std::string& name, const std::string& description) {
+  if (command_ != program_.get()) command_->require_subcommand(0, 1);
+  return {program_, command_->add_subcommand(name, description)};
+}
+
+void Options::footer(const std::string& text) { command_->footer(text); }
+
+void Options::action(std::function<void()> run) {
+  command_->callback([command = command_, run = std::move(run)] {
+    if (command->get_subcommands().empty()) run();
+  });
+}
+
+Option Options::add(const std::string& names, TextReader read, const std::string& text,
+                    const std::string& kind) {
+  CLI::Option* option = command_->add_option_function<std::string>(names, read, text);
+  option->option_text(kind);
+  return Option(option);
+}
+
+Option Options::add_integer(const std::string& names, WholeRange range, std::function<void(std::int64_t)> set,
+                            const std::string& text, const std::string& shown_default) {
+  const std::string note = fmt::format("{} to {}", grouped(range.min), grouped(range.max));
+  const auto read = [name = name_of(names), range, set = std::move(set)](const std::string& word) {
+    const Result<std::int64_t> value = read_whole(word, range);
+    if (!value) usage_error("{}: {}", name, value.error());
+    set(value.value());
+  };
+  return add(names, read, with_note(text, with_default(note, shown_default)), "N");
+}
+
+Option Options::add_bytes(const std::string& names, WholeRange range, std::function<void(std::int64_t)> set,
+                          const std::string& text, std::int64_t shown_default) {
+  const auto read = [name = name_of(names), range, set = std::move(set)](const std::string& word) {
+    const Result<std::int64_t> value = read_bytes(word, range);
+    if (!value) usage_error("{}: {}", name, value.error());
+    set(value.value());
+  };
+  const std::string note =
+      fmt::format("bytes, or as in 500MB, 5GB, 10GiB; default {}", grouped(shown_default));
+  return add(names, read, with_note(text, note), "SIZE");
+}
+
+Option Options::add_real(const std::string& names, RealRange range, std::function<void(double)> set,
+                         const std::string& text, const std::string& shown_default) {
+  const auto read = [name = name_of(names), range, set = std::move(set)](const std::string& word) {
+    const Result<double> value = read_real(word, range);
+    if (!value) usage_error("{}: {}", name, value.error());
+    set(value.value());
+  };
+  return add(names, read, with_note(text, with_default(range_text(range), shown_default)), "X");
+}
+
+Option Options::add_choice(const std::string& names, std::vector<std::string> allowed,
+                           std::function<void(std::string)> set, const std::string& text,
+                           const std::string& shown_default) {
+  const std::string kind = fmt::format("{}", fmt::join(allowed, "|"));
+  const std::string shown = shown_default.empty() ? text : with_note(text, "default " + shown_default);
+  const auto read = [name = name_of(names), allowed = std::move(allowed),
+                     set = std::move(set)](const std::string& word) {
+    if (std::ranges::find(allowed, word) == allowed.end()) {
+      usage_error("{}: expected one of {}; found {}{}", name, fmt::join(allowed, ", "), quoted_text(word),
+                  did_you_mean(word, allowed));
+    }
+    set(word);
+  };
+  return add(names, read, shown, kind);
+}
+
+Option Options::seed(const std::string& names, std::uint64_t& value, const std::string& text) {
+  const auto read = [name = name_of(names), &value](const std::string& word) {
+    const Result<std::uint64_t> number = read_unsigned(word);
+    if (!number) usage_error("{}: {}", name, number.error());
+    value = number.value();
+  };
+  return add(names, read, with_note(text, fmt::format("any of 64 bits; default {}", value)), "N");
+}
+
+Option Options::seed(const std::string& names, std::optional<std::uint64_t>& value, const std::string& text) {
+  const auto read = [name = name_of(names), &value](const std::string& word) {
+    const Result<std::uint64_t> number = read_unsigned(word);
+    if (!number) usage_error("{}: {}", name, number.error());
+    value = number.value();
+  };
+  return add(names, read, with_note(text, "any of 64 bits; default: a fresh one"), "N");
+}
+
+Option Options::real(const std::string& names, double& value, RealRange range, const std::string& text) {
+  return add_real(
+      names, range, [&value](double read) { value = read; }, text, real_default(value));
+}
+
+Option Options::real(const std::string& names, std::optional<double>& value, RealRange range,
+                     const std::string& text) {
+  return add_real(names, range, [&value](double read) { value = read; }, text, {});
+}
+
+Option Options::real_without_default(const std::string& names, double& value, RealRange range,
+                                     const std::string& text) {
+  return add_real(names, range, [&value](double read) { value = read; }, text, {});
+}
+
+Option Options::reals(const std::string& names, std::vector<double>& values, RealRange range,
+                      const std::string& text) {
+  const auto read = [name = name_of(names), range, &values](const std::string& word) {
+    std::vector<double> numbers;
+    for (std::size_t begin = 0; begin <= word.size();) {
+      const std::size_t end = std::min(word.find(',', begin), word.size());
+      const Result<double> number = read_real(std::string_view(word).substr(begin, end - begin), range);
+      if (!number) usage_error("{}: number {}: {}", name, numbers.size() + 1, number.error());
+      if (numbers.size() == kMostNumbers) usage_error("{}: more than {} numbers", name, kMostNumbers);
+      numbers.push_back(number.value());
+      begin = end + 1;
+    }
+    values = std::move(numbers);
+  };
+  return add(names, read, with_note(text, range_text(range) + " each"), "X,X,...");
+}
+
+Option Options::choice(const std::string& names, std::string& value, std::vector<std::string> allowed,
+                       const std::string& text) {
+  return add_choice(
+      names, std::move(allowed), [&value](std::string word) { value = std::move(word); }, text, value);
+}
+
+Option Options::choice(const std::string& names, std::optional<std::string>& value,
+                       std::vector<std::string> allowed, const std::string& text) {
+  return add_choice(names, std::move(allowed), [&value](std::string word) { value = std::move(word); }, text,
+                    {});
+}
+
+Option Options::text(const std::string& names, std::string& value, const std::string& description) {
+  const std::string shown = value.empty() ? description : with_note(description, "default " + value);
+  return add(
+      names, [&value](const std::string& word) { value = word; }, shown, "TEXT");
+}
+
+Option Options::texts(const std::string& names, std::vector<std::string>& values,
+                      const std::string& description) {
+  CLI::Option* option = command_->add_option_function<std::vector<std::string>>(
+      names, [&values](const std::vector<std::string>& words) { values = words; }, description);
+  option->option_text("TEXT ...")->allow_extra_args(false);
+  return Option(option);
+}
+
+Option Options::path(const std::string& names, std::string& value, const std::string& description) {
+  const std::string shown = value.empty() ? description : with_note(description, "default " + value);
+  const auto read = [name = name_of(names), &value](const std::string& word) {
+    if (word.empty()) usage_error("{}: expected the name of a file or folder; found \"\"", name);
+    value = word;
+  };
+  return add(names, read, shown, "PATH");
+}
+
+Option Options::flag(const std::string& names, bool& value, const std::string& description) {
+  return Option(command_->add_flag(names, value, description));
+}
+
+void Options::ignored(const std::string& name, std::vector<std::string>& given) {
+  command_
+      ->add_option_function<std::string>(
+          name, [&given, name](const std::string&) { given.push_back(name); }, "")
+      ->expected(0, 1)
+      ->group("");
+}
+
+void Options::parse(int argc, const char* const* argv) const {
+  try {
+    program_->parse(argc, argv);
+  } catch (const CLI::Success& done) {  // help or version
+    program_->exit(done);
+  } catch (const CLI::ParseError& error) {
+    const CLI::App* last = program_.get();
+    while (!last->get_subcommands().empty()) last = last->get_subcommands().front();
+    throw UsageError(usage_sentence(*last, program_->remaining(/*recurse=*/true), error));
+  }
+}
+
+}  // namespace baleen
