@@ -216,7 +216,7 @@ constexpr KnownField kResponses[] = {
     {"seed", kRefused, "this API has no seed; use /v1/chat/completions"},
     {"frequency_penalty", kRefused, "this API has no such penalty; use /v1/chat/completions", "0"},
     {"presence_penalty", kRefused, "this API has no such penalty; use /v1/chat/completions", "0"},
-    {"logit_bias", kRefused, "this API has no biases; use /v1/chat/completions"},
+    {"logit_bias", kRefused, "this API has no biases; use /v1/chat/completions", "{}"},
 };
 
 constexpr KnownField kMessages[] = {
@@ -263,7 +263,6 @@ bool asks_for_nothing(const PythonJson& value, std::string_view harmless) {
   if (const bool* flag = value.as_bool(); flag != nullptr && !*flag) return true;
   if (const std::string* text = value.as_string(); text != nullptr && text->empty()) return true;
   if (const PythonJson::Array* list = value.as_array(); list != nullptr && list->empty()) return true;
-  if (const PythonJson::Object* object = value.as_object(); object != nullptr && object->empty()) return true;
   if (harmless.empty()) return false;
   const Result<PythonJson> other = parse_python_json(harmless);
   if (const auto number = real_number(value)) return real_number(other.value()) == number;

@@ -142,7 +142,7 @@ TEST(MessagesRequest, Refusals) {
           {R"("stop_sequences": "x")", "stop_sequences", "an array"},
           {R"("stop_sequences": [""])", "stop_sequences[0]", "1 to 4096"},
           {R"("tools": [{"name": "f"}])", "tools[0].input_schema", "a JSON schema"},
-          {R"("tools": [{"type": "bash_20250124", "name": "bash"}])", "tools[0].type",
+          {R"("tools": [{"type": "telepathy_1", "name": "t"}])", "tools[0].type",
            "runs no tools of its own"},
           {R"("tools": [{"name": "f", "input_schema": {"type": "string"}}])", "tools[0].input_schema.type",
            "\"object\""},

@@ -129,7 +129,7 @@ TEST(ResponsesRequest, Refusals) {
           {R"("tool_choice": {"type": "function", "name": "f"})", "tool_choice", "not among"},
           {R"("tool_choice": {"type": "file_search"})", "tool_choice.type", "function or allowed_tools"},
           {R"("text": {"format": {"type": "grammar"}})", "text.format.type",
-           "json_schema, found \"grammar\""},
+           "json_schema or regex, found \"grammar\""},
           {R"("text": {"format": {"type": "json_schema", "schema": {}}})", "text.format.name",
            "found nothing"},
           {R"("reasoning": {"effort": 7})", "reasoning.effort", "a string"},
