@@ -70,7 +70,8 @@ void add_response_options(CLI::App& command, ServeFlags& flags) {
       .add_option("--kept-responses", flags.responses.max_responses,
                   "Responses that clients may go on from by their id; 0: none are kept")
       ->capture_default_str();
-  command.add_option("--kept-response-bytes", flags.responses.max_bytes, "Memory for them")->capture_default_str();
+  command.add_option("--kept-response-bytes", flags.responses.max_bytes, "Memory for them")
+      ->capture_default_str();
 }
 
 void add_scheduling_options(CLI::App& command, ServeFlags& flags) {

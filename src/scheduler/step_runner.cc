@@ -72,7 +72,10 @@ StepInput StepRunner::Part::input() const {
   const auto unseen = std::span(job->tokens).subspan(static_cast<std::size_t>(start));
   const auto tokens = unseen.first(static_cast<std::size_t>(share.num_tokens));
   if (job->wants_all_rows) {
-    return {.sequence = *job->sequence, .tokens = tokens, .wanted = WantedLogits::kAll, .wants_mtp_logits = false};
+    return {.sequence = *job->sequence,
+            .tokens = tokens,
+            .wanted = WantedLogits::kAll,
+            .wants_mtp_logits = false};
   }
   return {*job->sequence, tokens, tokens.size() == unseen.size() ? WantedLogits::kLast : WantedLogits::kNone};
 }

@@ -28,7 +28,8 @@ double now_seconds() {
 
 /// Clients that are given this server's address where their API's would end in /v1 leave it out.
 std::string with_version(std::string path) {
-  for (const std::string_view api : {"/chat/completions", "/completions", "/responses", "/messages", "/models"}) {
+  for (const std::string_view api :
+       {"/chat/completions", "/completions", "/responses", "/messages", "/models"}) {
     if (path == api || path.starts_with(std::string(api) + "/")) return "/v1" + path;
   }
   return path;
@@ -65,7 +66,8 @@ HttpServerOptions with_protocol_errors(HttpServerOptions options) {
   options.write_error = [](const HttpError& error) {
     ApiError refusal{.status = error.status, .code = error.code, .message = error.message};
     if (error.status >= 500) refusal.type = "server_error";
-    return HttpResponse{.status = error.status, .body = error_body(api_of(with_version(error.path)), refusal)};
+    return HttpResponse{.status = error.status,
+                        .body = error_body(api_of(with_version(error.path)), refusal)};
   };
   return options;
 }
@@ -139,8 +141,8 @@ ApiServer::ApiServer(ServedModel model, Scheduler& scheduler, EngineProbe probe,
       work_(options_.max_preparing) {}
 
 void ApiServer::handle(HttpRequest request, const std::shared_ptr<Exchange>& unlabelled) {
-  const std::shared_ptr<Exchange> exchange =
-      labelled_exchange(unlabelled, request_id_of(request, fmt::format("req_{}{:06x}", instance_, next_id_++)));
+  const std::shared_ptr<Exchange> exchange = labelled_exchange(
+      unlabelled, request_id_of(request, fmt::format("req_{}{:06x}", instance_, next_id_++)));
   request.path = with_version(std::move(request.path));
   const Api api = api_of(request.path);
   const Route* route = nullptr;
@@ -156,8 +158,9 @@ void ApiServer::handle(HttpRequest request, const std::shared_ptr<Exchange>& unl
   if (route == nullptr && !allowed.empty()) {
     const ApiError error{.status = 405,
                          .message = fmt::format("{} wants the method {}", request.path, allowed)};
-    return exchange->respond(
-        {.status = 405, .headers = {{"Allow", allowed}}, .body = error_body(api, error, request_id_of(*exchange))});
+    return exchange->respond({.status = 405,
+                              .headers = {{"Allow", allowed}},
+                              .body = error_body(api, error, request_id_of(*exchange))});
   }
   if (route == nullptr) {
     return refuse(
@@ -391,11 +394,12 @@ void ApiServer::log_job(const JobReport& report) const {
         ", {}/{} drafts accepted, {:.2f} tokens a step", usage.accepted_tokens, usage.drafted_tokens,
         static_cast<double>(usage.reply_tokens - 1) / static_cast<double>(std::max<std::int64_t>(1, steps)));
   }
-  fmt::print(
-      stderr,
-      "{:%F %T} {} {} {} {} prompt tokens ({} cached), {} reply tokens, first after {:.3f} s, all {:.3f} s{}\n",
-      fmt::localtime(std::time(nullptr)), report.request_id, report.status, report.stream ? "stream" : "reply",
-      usage.prompt_tokens, usage.cached_tokens, usage.reply_tokens, first, seconds, drafts);
+  fmt::print(stderr,
+             "{:%F %T} {} {} {} {} prompt tokens ({} cached), {} reply tokens, first after {:.3f} s, all "
+             "{:.3f} s{}\n",
+             fmt::localtime(std::time(nullptr)), report.request_id, report.status,
+             report.stream ? "stream" : "reply", usage.prompt_tokens, usage.cached_tokens, usage.reply_tokens,
+             first, seconds, drafts);
 }
 
 ApiContext ApiServer::api_context(std::string client_key, const EarlierResponses* earlier) const {

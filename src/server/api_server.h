@@ -81,7 +81,8 @@ class ApiServer {
   void refuse(const std::shared_ptr<Exchange>& exchange, Api api, const ApiError& error) const;
   void log_job(const JobReport& report) const;
   void stop_when_idle(double deadline);
-  [[nodiscard]] ApiContext api_context(std::string client_key = {}, const EarlierResponses* earlier = nullptr) const;
+  [[nodiscard]] ApiContext api_context(std::string client_key = {},
+                                       const EarlierResponses* earlier = nullptr) const;
   [[nodiscard]] double uptime_seconds() const;
 
   ServedModel model_;
