@@ -114,9 +114,9 @@ std::string_view format_pattern(std::string_view format) {
        R"(|([0-9a-fA-F]{1,4}:){1,5}(:[0-9a-fA-F]{1,4}){1,2}|([0-9a-fA-F]{1,4}:){1,4}(:[0-9a-fA-F]{1,4}){1,3})"
        R"(|([0-9a-fA-F]{1,4}:){1,3}(:[0-9a-fA-F]{1,4}){1,4}|([0-9a-fA-F]{1,4}:){1,2}(:[0-9a-fA-F]{1,4}){1,5})"
        R"(|[0-9a-fA-F]{1,4}:(:[0-9a-fA-F]{1,4}){1,6}|:((:[0-9a-fA-F]{1,4}){1,7}|:))$)"},
-      {"uri", "^[A-Za-z][A-Za-z0-9+.-]*:(//(" BALEEN_PCHAR "*@)?" BALEEN_HOST R"((:\d{1,5})?(/)" BALEEN_PCHAR
-              "*)*|/?" BALEEN_PCHAR "+(/" BALEEN_PCHAR R"(*)*)(\?()" BALEEN_PCHAR "|[/?])*)?(#(" BALEEN_PCHAR
-              "|[/?])*)?$"},
+      {"uri", "^[A-Za-z][A-Za-z0-9+.-]*:(//((" BALEEN_PCHAR "*@)?" BALEEN_HOST
+              R"((:\d{1,5})?)?(/)" BALEEN_PCHAR "*)*|/?" BALEEN_PCHAR "+(/" BALEEN_PCHAR
+              R"(*)*)(\?()" BALEEN_PCHAR "|[/?])*)?(#(" BALEEN_PCHAR "|[/?])*)?$"},
       {"uuid", "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"},
   };
 #undef BALEEN_DATE

@@ -36,7 +36,9 @@ void StepRunner::run() {
     const std::int64_t count = num_wanted(inputs[i]);
     const StepOutput& out = output.value();
     Rows rows{.count = count};
-    if (out.chosen.empty()) {
+    if (count == 0) {
+      // A chunk before the prompt's end: the step may have no logits at all.
+    } else if (out.chosen.empty()) {
       rows.logits = out.logits.slice(row, row + count);
     } else {
       rows.chosen = out.chosen.subspan(static_cast<std::size_t>(row), static_cast<std::size_t>(count));
