@@ -34,7 +34,8 @@ class MultiplesBuilder {
       CharAutomaton::State state{.accepts = accepts(at)};
       if (at.part == Part::kStart) state.edges.push_back({{'-', '-'}, add({Part::kSign, 0, 0})});
       const bool has_point = at.part == Part::kZero || at.part == Part::kWhole;
-      if (has_point && decimals_ > 0) state.edges.push_back({{'.', '.'}, add({Part::kFraction, 0, at.remainder})});
+      if (has_point && decimals_ > 0)
+        state.edges.push_back({{'.', '.'}, add({Part::kFraction, 0, at.remainder})});
       add_digits(at, state);
       result_.states.push_back(std::move(state));
     }
@@ -90,8 +91,8 @@ class MultiplesBuilder {
           signature.push_back(edge.range.first);
           signature.push_back(kind[edge.target]);
         }
-        finer[i] =
-            signatures.try_emplace(std::move(signature), static_cast<std::uint32_t>(signatures.size())).first->second;
+        finer[i] = signatures.try_emplace(std::move(signature), static_cast<std::uint32_t>(signatures.size()))
+                       .first->second;
       }
       kind = std::move(finer);
       if (signatures.size() == num_kinds) break;

@@ -207,7 +207,8 @@ class PatternParser {
   std::vector<CharRange> property() {
     std::string name;
     if (take(U'{')) {
-      while (at_ < text_.size() && text_[at_] < 0x80 && text_[at_] != U'}') name += static_cast<char>(text_[at_++]);
+      while (at_ < text_.size() && text_[at_] < 0x80 && text_[at_] != U'}')
+        name += static_cast<char>(text_[at_++]);
       if (!take(U'}')) name.clear();
     } else if (at_ < text_.size() && text_[at_] < 0x80) {
       name += static_cast<char>(text_[at_++]);

@@ -120,7 +120,8 @@ NodeId SchemaCompiler::object(const PythonJson& schema, const std::string& path,
     for (const ObjectShape::Property& property : shape->properties) {
       if (property.required && !is_allowed(property)) return builder_.dead();
     }
-    std::erase_if(shape->properties, [&](const ObjectShape::Property& property) { return !is_allowed(property); });
+    std::erase_if(shape->properties,
+                  [&](const ObjectShape::Property& property) { return !is_allowed(property); });
   }
 
   const NodeId closing = builder_.byte('}', next), spaced_closing = builder_.space(closing);
@@ -137,9 +138,9 @@ NodeId SchemaCompiler::object(const PythonJson& schema, const std::string& path,
     if (!key) return wrong(path, "the names of its properties are too many or too long");
     if (!key->is_empty()) {
       after = builder_.later();
-      keys = builder_.byte('"',
-                           write_text(builder_, *key, Writing::kJson,
-                                      member_value(*shape->additional, path + ".additionalProperties", after)));
+      keys = builder_.byte(
+          '"', write_text(builder_, *key, Writing::kJson,
+                          member_value(*shape->additional, path + ".additionalProperties", after)));
       builder_.set_later(after, builder_.split({builder_.byte(',', builder_.space(keys)), spaced_closing}));
     }
   }
@@ -159,9 +160,11 @@ NodeId SchemaCompiler::object(const PythonJson& schema, const std::string& path,
 }
 
 /// The names that a schema of property names takes, beside declared properties.
-std::optional<CharAutomaton> SchemaCompiler::property_names(const PythonJson& schema, const std::string& path) {
+std::optional<CharAutomaton> SchemaCompiler::property_names(const PythonJson& schema,
+                                                            const std::string& path) {
   static const PythonJson kString{PythonJson::Object{{"type", "string"}}};
-  const PythonJson* flat = schema.as_bool() != nullptr && *schema.as_bool() ? &kString : merged(schema, kString, path);
+  const PythonJson* flat =
+      schema.as_bool() != nullptr && *schema.as_bool() ? &kString : merged(schema, kString, path);
   if (flat == nullptr || !check_keywords(*flat, path)) return std::nullopt;
   for (const std::string_view name : {"anyOf", "oneOf", "enum", "const"}) {
     if (flat->find(name) == nullptr) continue;

@@ -93,7 +93,8 @@ std::string_view format_pattern(std::string_view format) {
 #define BALEEN_BYTE R"((25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d))"
 #define BALEEN_IPV4 BALEEN_BYTE R"((\.)" BALEEN_BYTE R"(){3})"
   // Labels of at most 31 characters, eight of them: no name comes near the limits of 63 and 253.
-#define BALEEN_HOST R"([A-Za-z0-9]([A-Za-z0-9-]{0,29}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,29}[A-Za-z0-9])?){0,7})"
+#define BALEEN_HOST \
+  R"([A-Za-z0-9]([A-Za-z0-9-]{0,29}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,29}[A-Za-z0-9])?){0,7})"
 #define BALEEN_PCHAR R"(([A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2}))"
   // Hours, minutes and seconds of a duration: a unit is followed by the next smaller one or none.
 #define BALEEN_SPAN R"((\d{1,9}H(\d{1,9}M(\d{1,9}S)?)?|\d{1,9}M(\d{1,9}S)?|\d{1,9}S))"
@@ -101,9 +102,11 @@ std::string_view format_pattern(std::string_view format) {
       {"date", "^" BALEEN_DATE "$"},
       {"time", "^" BALEEN_TIME "$"},
       {"date-time", "^" BALEEN_DATE "T" BALEEN_TIME "$"},
-      {"duration", R"(^P(\d{1,9}W|(\d{1,9}Y(\d{1,9}M(\d{1,9}D)?)?|\d{1,9}M(\d{1,9}D)?|\d{1,9}D)(T)" BALEEN_SPAN
-                   R"()?|T)" BALEEN_SPAN R"()$)"},
-      {"email", R"(^[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,30}(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,30})?@)" BALEEN_HOST "$"},
+      {"duration",
+       R"(^P(\d{1,9}W|(\d{1,9}Y(\d{1,9}M(\d{1,9}D)?)?|\d{1,9}M(\d{1,9}D)?|\d{1,9}D)(T)" BALEEN_SPAN
+       R"()?|T)" BALEEN_SPAN R"()$)"},
+      {"email",
+       R"(^[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,30}(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,30})?@)" BALEEN_HOST "$"},
       {"hostname", "^" BALEEN_HOST "$"},
       {"ipv4", "^" BALEEN_IPV4 "$"},
       {"ipv6",
@@ -111,9 +114,9 @@ std::string_view format_pattern(std::string_view format) {
        R"(|([0-9a-fA-F]{1,4}:){1,5}(:[0-9a-fA-F]{1,4}){1,2}|([0-9a-fA-F]{1,4}:){1,4}(:[0-9a-fA-F]{1,4}){1,3})"
        R"(|([0-9a-fA-F]{1,4}:){1,3}(:[0-9a-fA-F]{1,4}){1,4}|([0-9a-fA-F]{1,4}:){1,2}(:[0-9a-fA-F]{1,4}){1,5})"
        R"(|[0-9a-fA-F]{1,4}:(:[0-9a-fA-F]{1,4}){1,6}|:((:[0-9a-fA-F]{1,4}){1,7}|:))$)"},
-      {"uri", "^[A-Za-z][A-Za-z0-9+.-]*:(//(" BALEEN_PCHAR "*@)?" BALEEN_HOST R"((:\d{1,5})?(/)" BALEEN_PCHAR
-              "*)*|/?" BALEEN_PCHAR "+(/" BALEEN_PCHAR R"(*)*)(\?()" BALEEN_PCHAR "|[/?])*)?(#(" BALEEN_PCHAR
-              "|[/?])*)?$"},
+      {"uri", "^[A-Za-z][A-Za-z0-9+.-]*:(//((" BALEEN_PCHAR "*@)?" BALEEN_HOST
+              R"((:\d{1,5})?)?(/)" BALEEN_PCHAR "*)*|/?" BALEEN_PCHAR "+(/" BALEEN_PCHAR
+              R"(*)*)(\?()" BALEEN_PCHAR "|[/?])*)?(#(" BALEEN_PCHAR "|[/?])*)?$"},
       {"uuid", "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"},
   };
 #undef BALEEN_DATE

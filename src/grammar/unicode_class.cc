@@ -31,13 +31,14 @@ std::string utf8_of(char32_t c) {
 /// PCRE2 has the tables; it is asked about one character after the other.
 std::optional<std::vector<CharRange>> look_up(std::string_view name) {
   // JavaScript writes Script=Greek and General_Category=L, PCRE2 the value alone.
-  if (const std::size_t equals = name.rfind('='); equals != std::string_view::npos) name.remove_prefix(equals + 1);
+  if (const std::size_t equals = name.rfind('='); equals != std::string_view::npos)
+    name.remove_prefix(equals + 1);
   const std::string pattern = "\\p{" + std::string(name) + "}";
   int error = 0;
   PCRE2_SIZE at = 0;
   const std::unique_ptr<pcre2_code, decltype(&pcre2_code_free)> code(
-      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_ANCHORED, &error,
-                    &at, nullptr),
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_ANCHORED,
+                    &error, &at, nullptr),
       &pcre2_code_free);
   if (!code) return std::nullopt;
   const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data(
@@ -47,7 +48,8 @@ std::optional<std::vector<CharRange>> look_up(std::string_view name) {
     if (c >= 0xD800 && c <= 0xDFFF) continue;
     const std::string text = utf8_of(c);
     const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-    if (pcre2_match(code.get(), subject, text.size(), 0, PCRE2_NO_UTF_CHECK, data.get(), nullptr) < 0) continue;
+    if (pcre2_match(code.get(), subject, text.size(), 0, PCRE2_NO_UTF_CHECK, data.get(), nullptr) < 0)
+      continue;
     if (!ranges.empty() && ranges.back().last + 1 == c) {
       ranges.back().last = c;
     } else {

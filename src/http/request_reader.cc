@@ -167,7 +167,8 @@ void RequestReader::check_head() {
     if (same_header(name, "Host")) {
       ++hosts;
       // A reader that goes by the other one of the two would see another site.
-      if (!authority.empty() && !same_header(value, authority)) return bad("The target and the Host header differ.");
+      if (!authority.empty() && !same_header(value, authority))
+        return bad("The target and the Host header differ.");
       if (value.find_first_of(" \t,/@\\?#") != std::string::npos) return bad("The Host header is malformed.");
     } else if (same_header(name, "Content-Length")) {
       ++lengths;

@@ -96,7 +96,8 @@ std::string write_head(int status, std::string_view content_type,
     if (may_set(header)) head += fmt::format("{}: {}\r\n", header.first, header.second);
   }
   if (form.unix_seconds != 0)
-    head += fmt::format("Date: {:%a, %d %b %Y %H:%M:%S} GMT\r\n", fmt::gmtime(std::time_t{form.unix_seconds}));
+    head +=
+        fmt::format("Date: {:%a, %d %b %Y %H:%M:%S} GMT\r\n", fmt::gmtime(std::time_t{form.unix_seconds}));
   if (!form.keep_alive) {
     head += "Connection: close\r\n";
   } else if (!form.http11) {

@@ -11,9 +11,9 @@ namespace baleen {
 
 /// How an answer must look to the one request it belongs to.
 struct AnswerForm {
-  bool http11 = true;      ///< false: no chunks, a stream ends with the connection
-  bool keep_alive = true;  ///< decides `Connection`
-  bool head_only = false;  ///< HEAD: the same head, no body
+  bool http11 = true;             ///< false: no chunks, a stream ends with the connection
+  bool keep_alive = true;         ///< decides `Connection`
+  bool head_only = false;         ///< HEAD: the same head, no body
   std::int64_t unix_seconds = 0;  ///< for `Date`; 0: none
 };
 

@@ -8,8 +8,8 @@
 namespace baleen {
 
 struct Target {
-  std::string path;   ///< begins with '/', or is "*"
-  std::string query;  ///< as sent, without the '?'
+  std::string path;            ///< begins with '/', or is "*"
+  std::string query;           ///< as sent, without the '?'
   std::string authority = {};  ///< of an absolute target: what its Host header must say
 };
 

@@ -81,14 +81,15 @@ struct ApiRequest {
   int priority = 0;
 
   bool stream = false;
-  bool include_usage = false;  ///< OpenAI streams: a last chunk with usage
+  bool include_usage = false;     ///< OpenAI streams: a last chunk with usage
   bool include_progress = false;  ///< chat completions that stream: events while the prompt is computed
   bool logprobs = false;
   bool show_reasoning = true;   ///< false: reasoning is computed, not sent
   PythonJson::Object repeated;  ///< kResponses: fields that the response repeats, as the client wrote them
   ResponseKeeping keeping;      ///< kResponses
   std::string client_key;       ///< the key that the client presented; empty where none is needed
-  std::vector<std::string> ignored;  ///< what was passed over: fields that no table knows, tools that nobody runs
+  std::vector<std::string>
+      ignored;  ///< what was passed over: fields that no table knows, tools that nobody runs
 };
 
 }  // namespace baleen

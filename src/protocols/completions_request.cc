@@ -98,9 +98,10 @@ ApiResult<ApiRequest> parse_completions(std::string_view body, const ApiContext&
     read_stream_options(fields, request);
     const std::int64_t num_replies = std::ssize(request.prompts) * request.num_choices;
     if (num_replies > context.max_replies) {
-      fields.refuse(request.num_choices > 1 ? "n" : "prompt",
-                    fmt::format("{} prompts of {} choices are {} replies, and the queue holds {}; send fewer at once",
-                                request.prompts.size(), request.num_choices, num_replies, context.max_replies));
+      fields.refuse(
+          request.num_choices > 1 ? "n" : "prompt",
+          fmt::format("{} prompts of {} choices are {} replies, and the queue holds {}; send fewer at once",
+                      request.prompts.size(), request.num_choices, num_replies, context.max_replies));
     }
   });
 }

@@ -14,7 +14,8 @@ constexpr std::string_view kNoAccounts = "this server keeps no accounts and mode
 constexpr std::string_view kOwnCache = "prefixes are cached for every request";
 constexpr std::string_view kNoBeams = "this server samples; it searches no beams";
 constexpr std::string_view kOwnTemplate = "the model's own chat format is used, always";
-constexpr std::string_view kNoEbnf = "grammars in EBNF are not supported; send a JSON schema, a regex or choices";
+constexpr std::string_view kNoEbnf =
+    "grammars in EBNF are not supported; send a JSON schema, a regex or choices";
 constexpr std::string_view kOwnSpaces = "white space of enforced JSON is the grammar's own choice";
 constexpr std::string_view kOneMasker = "there is one implementation of structured output";
 constexpr std::string_view kStops = "the reply ends with the model's end token or a stop string";
@@ -73,8 +74,8 @@ constexpr KnownField kChatCompletions[] = {
     {"verbosity", kIgnored, "the model has no such control; ask for it in a message"},
     {"guided_decoding_backend", kIgnored, kOneMasker},
     {"guided_whitespace_pattern", kIgnored, kOwnSpaces},
-    {"add_generation_prompt", kRefused, "a reply always begins a new message, or continues one with \"prefix\": true",
-     "true"},
+    {"add_generation_prompt", kRefused,
+     "a reply always begins a new message, or continues one with \"prefix\": true", "true"},
     {"continue_final_message", kRefused, "set \"prefix\": true in the last message to continue it"},
     {"skip_special_tokens", kRefused, "special tokens are never shown", "true"},
     {"spaces_between_special_tokens", kRefused, "special tokens are never shown", "true"},
@@ -216,7 +217,7 @@ constexpr KnownField kResponses[] = {
     {"seed", kRefused, "this API has no seed; use /v1/chat/completions"},
     {"frequency_penalty", kRefused, "this API has no such penalty; use /v1/chat/completions", "0"},
     {"presence_penalty", kRefused, "this API has no such penalty; use /v1/chat/completions", "0"},
-    {"logit_bias", kRefused, "this API has no biases; use /v1/chat/completions"},
+    {"logit_bias", kRefused, "this API has no biases; use /v1/chat/completions", "{}"},
 };
 
 constexpr KnownField kMessages[] = {
@@ -263,7 +264,6 @@ bool asks_for_nothing(const PythonJson& value, std::string_view harmless) {
   if (const bool* flag = value.as_bool(); flag != nullptr && !*flag) return true;
   if (const std::string* text = value.as_string(); text != nullptr && text->empty()) return true;
   if (const PythonJson::Array* list = value.as_array(); list != nullptr && list->empty()) return true;
-  if (const PythonJson::Object* object = value.as_object(); object != nullptr && object->empty()) return true;
   if (harmless.empty()) return false;
   const Result<PythonJson> other = parse_python_json(harmless);
   if (const auto number = real_number(value)) return real_number(other.value()) == number;

@@ -19,7 +19,7 @@ struct KnownField {
   std::string_view name;
   Use use = Use::kHonoured;
   std::string_view reason = {};
-  /// Of a refused field: JSON of a value, beside null, false, "", [] and {}, that asks for nothing.
+  /// Of a refused field: JSON of a value, beside null, false, "" and [], that asks for nothing.
   std::string_view harmless = {};
 };
 

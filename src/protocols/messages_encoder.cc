@@ -104,8 +104,7 @@ class MessagesEncoder final : public ReplyEncoder {
         break;
       case ReplyPart::Kind::kContent:
         if (part.text.empty()) break;
-        if (block_ != Block::kText)
-          open(Block::kText, {{"type", "text"}, {"text", ""}});
+        if (block_ != Block::kText) open(Block::kText, {{"type", "text"}, {"text", ""}});
         grow({{"type", "text_delta"}, {"text", part.text}}, part.text);
         break;
       case ReplyPart::Kind::kCallBegin:

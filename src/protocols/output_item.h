@@ -24,7 +24,9 @@ struct OutputItem {
   [[nodiscard]] std::string_view part_event_name() const {
     return is_summary ? "reasoning_summary_part" : "content_part";
   }
-  [[nodiscard]] std::string_view part_index_name() const { return is_summary ? "summary_index" : "content_index"; }
+  [[nodiscard]] std::string_view part_index_name() const {
+    return is_summary ? "summary_index" : "content_index";
+  }
 };
 
 }  // namespace baleen

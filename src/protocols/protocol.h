@@ -31,8 +31,8 @@ struct ApiContext {
   std::int64_t vocab_size = 0;
   int max_choices = 16;
   std::int64_t max_replies = 1 << 20;  ///< of one request over all its prompts: no more than the queue holds
-  bool think_by_default = false;  ///< when the request does not say
-  std::string client_key = {};    ///< the key presented with the request
+  bool think_by_default = false;       ///< when the request does not say
+  std::string client_key = {};         ///< the key presented with the request
   const EarlierResponses* earlier = nullptr;  ///< null: none are kept
 };
 
@@ -85,7 +85,9 @@ class ReplyEncoder {
   /// While nothing else is sent: what tells clients and proxies that the connection lives. Of a stream.
   [[nodiscard]] virtual std::string keep_alive() const { return ": keep-alive\n\n"; }
   /// How much of the prompt is computed, for requests with `include_progress`.
-  [[nodiscard]] virtual std::string progress(std::int64_t /*done*/, std::int64_t /*total*/) const { return ""; }
+  [[nodiscard]] virtual std::string progress(std::int64_t /*done*/, std::int64_t /*total*/) const {
+    return "";
+  }
   /// After `finish`: the response as it can be fetched later; empty for protocols without such.
   [[nodiscard]] virtual std::string record() const { return ""; }
   /// Instead of `finish`: the event that ends a broken stream, or the error's body.
@@ -97,7 +99,7 @@ struct ReplyIdentity {
   std::string id;
   std::int64_t created_unix_seconds = 0;
   std::string model;
-  std::string request_id = {};  ///< of the HTTP exchange
+  std::string request_id = {};            ///< of the HTTP exchange
   std::string fingerprint = "fp_baleen";  ///< same value, same seed: same text (OpenAI's system_fingerprint)
 };
 /// Ids of tool calls: "call_" or "toolu_", then identity, choice and call. Letters, digits and _.

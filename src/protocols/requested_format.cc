@@ -45,7 +45,8 @@ void read_choices(const RequestFields& fields, std::string_view name, ResponseFo
   set_pattern(std::move(pattern), result);
 }
 
-void read_one(const RequestFields& fields, std::string_view name, std::string_view form, ResponseFormat& result) {
+void read_one(const RequestFields& fields, std::string_view name, std::string_view form,
+              ResponseFormat& result) {
   if (!fields.has(name)) return;
   if (result.kind != ResponseFormat::Kind::kText) {
     return fields.refuse(name, "another field says already what form the reply has; send one of them");

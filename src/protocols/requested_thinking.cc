@@ -39,8 +39,9 @@ void read_template_switches(const RequestFields& fields, RequestedThinking& thin
     } else if (member.name == "reasoning_effort") {
       set_effort(*arguments, member.name, thinking);
     } else {
-      arguments->refuse(member.name,
-                        "the chat format has no such argument; it has thinking, enable_thinking, reasoning_effort");
+      arguments->refuse(
+          member.name,
+          "the chat format has no such argument; it has thinking, enable_thinking, reasoning_effort");
     }
   }
 }

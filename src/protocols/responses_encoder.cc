@@ -175,7 +175,8 @@ class ResponsesEncoder final : public ReplyEncoder {
       fields["part"] = item_->part(item_->text, item_->logprobs);
       emit(fmt::format("response.{}.done", item_->part_event_name()), std::move(fields));
     }
-    if (item_->kind == OutputItem::Kind::kReasoning && seals_) item_->sealed = seal_text(item_->text, client_key_);
+    if (item_->kind == OutputItem::Kind::kReasoning && seals_)
+      item_->sealed = seal_text(item_->text, client_key_);
     ReplyJson done = item_->json(status);
     emit("response.output_item.done", {{"output_index", index()}, {"item", done}});
     response_["output"].push_back(std::move(done));

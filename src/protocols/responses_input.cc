@@ -71,8 +71,9 @@ class ItemReader {
     if (sealed == nullptr || sealed->empty()) return "";
     std::optional<std::string> text = open_sealed_text(*sealed, client_key_);
     if (!text) {
-      item.refuse("encrypted_content",
-                  "could not be verified: it is damaged, or was sealed for another API key; leave the item out");
+      item.refuse(
+          "encrypted_content",
+          "could not be verified: it is damaged, or was sealed for another API key; leave the item out");
       item.error()->code = "invalid_encrypted_content";
     }
     return text.value_or("");
@@ -103,7 +104,8 @@ bool is_reference(const PythonJson& item) {
 }
 
 void not_found(const RequestFields& fields, ApiError error) {
-  error.message += " Responses are kept for a while, unless \"store\" is false; send the conversation in input.";
+  error.message +=
+      " Responses are kept for a while, unless \"store\" is false; send the conversation in input.";
   if (!fields.error()) fields.error() = std::move(error);
 }
 

@@ -114,10 +114,9 @@ PythonJson::Array own_tools(const PythonJson::Array& tools) {
 
 /// What a response says of its request, as the client wrote it.
 void repeat_fields(const RequestFields& fields, ApiRequest& request) {
-  for (const char* name :
-       {"instructions", "tools", "tool_choice", "text", "reasoning", "parallel_tool_calls",
-        "max_output_tokens", "top_logprobs", "user", "metadata", "temperature", "top_p", "truncation",
-        "previous_response_id"}) {
+  for (const char* name : {"instructions", "tools", "tool_choice", "text", "reasoning", "parallel_tool_calls",
+                           "max_output_tokens", "top_logprobs", "user", "metadata", "temperature", "top_p",
+                           "truncation", "previous_response_id"}) {
     const PythonJson* value = fields.find(name);
     if (value == nullptr) continue;
     const bool is_tools = std::string_view(name) == "tools" && value->as_array() != nullptr;

@@ -112,7 +112,8 @@ std::optional<std::string> open_sealed_text(std::string_view sealed, std::string
   const std::string tag = tag_of(std::string_view(*bytes).substr(kTagBytes), client_key);
   unsigned difference = 0;  // no early end: time must not tell how much of a guessed tag was right
   for (std::size_t i = 0; i < kTagBytes; ++i) {
-    difference |= static_cast<unsigned>(static_cast<unsigned char>(tag[i]) ^ static_cast<unsigned char>((*bytes)[i]));
+    difference |=
+        static_cast<unsigned>(static_cast<unsigned char>(tag[i]) ^ static_cast<unsigned char>((*bytes)[i]));
   }
   if (difference != 0) return std::nullopt;
   return bytes->substr(kTagBytes);

@@ -14,6 +14,7 @@ namespace baleen {
 [[nodiscard]] std::string seal_text(std::string_view text, std::string_view client_key);
 
 /// Nothing: not sealed by `seal_text` with this key, or changed since.
-[[nodiscard]] std::optional<std::string> open_sealed_text(std::string_view sealed, std::string_view client_key);
+[[nodiscard]] std::optional<std::string> open_sealed_text(std::string_view sealed,
+                                                          std::string_view client_key);
 
 }  // namespace baleen

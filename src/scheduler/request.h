@@ -22,11 +22,12 @@ struct Request {
   std::vector<std::string> stops;    ///< stop strings, not shown
   std::vector<TokenId> stop_tokens;  ///< end the reply, not shown
   std::int64_t max_tokens = 0;       ///< 0: as many as the context holds
-  bool score_prompt = false;  ///< logprobs of the prompt's tokens too (`sampling.num_logprobs`): nothing of it is cached
-  bool no_reply = false;      ///< ends with the prompt
-  bool wants_progress = false;       ///< calls `ReplySink::progress`
-  int priority = 0;                  ///< higher goes first; equals by arrival
-  std::optional<ReplyRules> rules;   ///< none: any token
+  bool score_prompt =
+      false;  ///< logprobs of the prompt's tokens too (`sampling.num_logprobs`): nothing of it is cached
+  bool no_reply = false;            ///< ends with the prompt
+  bool wants_progress = false;      ///< calls `ReplySink::progress`
+  int priority = 0;                 ///< higher goes first; equals by arrival
+  std::optional<ReplyRules> rules;  ///< none: any token
   /// Starts only after that request's prompt is in the cache (or gone): choices of one prompt compute it once.
   std::optional<RequestId> after_prompt_of;
 };

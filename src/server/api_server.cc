@@ -31,7 +31,8 @@ double now_seconds() {
 
 /// Clients that are given this server's address where their API's would end in /v1 leave it out.
 std::string with_version(std::string path) {
-  for (const std::string_view api : {"/chat/completions", "/completions", "/responses", "/messages", "/models"}) {
+  for (const std::string_view api :
+       {"/chat/completions", "/completions", "/responses", "/messages", "/models"}) {
     if (path == api || path.starts_with(std::string(api) + "/")) return "/v1" + path;
   }
   return path;
@@ -68,7 +69,8 @@ HttpServerOptions with_protocol_errors(HttpServerOptions options) {
   options.write_error = [](const HttpError& error) {
     ApiError refusal{.status = error.status, .code = error.code, .message = error.message};
     if (error.status >= 500) refusal.type = "server_error";
-    return HttpResponse{.status = error.status, .body = error_body(api_of(with_version(error.path)), refusal)};
+    return HttpResponse{.status = error.status,
+                        .body = error_body(api_of(with_version(error.path)), refusal)};
   };
   return options;
 }

@@ -224,7 +224,8 @@ void CompletionJob::receive(std::size_t choice_idx, const ReplyPiece& piece, dou
   }
   count_tokens(choice, piece);
   const std::vector<ReplyPart> parts = read(choice, piece.text);
-  for (TokenLogprobs& token : choice.logprobs.take(content_bytes(parts))) logprobs.push_back(std::move(token));
+  for (TokenLogprobs& token : choice.logprobs.take(content_bytes(parts)))
+    logprobs.push_back(std::move(token));
   if (!parts.empty() || !logprobs.empty())
     send(encoder_->parts(static_cast<int>(choice_idx), parts, logprobs));
 }

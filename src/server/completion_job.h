@@ -37,7 +37,7 @@ struct JobContext {
   HttpServer& http;
   CallMemory& calls;
   ResponseStore& responses;
-  double keep_alive_seconds = 5;  ///< of silence before a stream says that it lives
+  double keep_alive_seconds = 5;                  ///< of silence before a stream says that it lives
   std::function<void(const JobReport&)> on_done;  ///< in the HTTP thread
 };
 
@@ -58,7 +58,8 @@ class CompletionJob : public std::enable_shared_from_this<CompletionJob> {
     ReplyReader reader;
     bool in_reasoning = false;
     ContentLogprobs logprobs = {};
-    std::size_t num_echoed = 0;  ///< of a prompt that is echoed with logprobs: its tokens up to the next one to come
+    std::size_t num_echoed =
+        0;  ///< of a prompt that is echoed with logprobs: its tokens up to the next one to come
     std::int64_t reasoning_tokens = 0;
     double last_piece_seconds = -1;
     bool finished = false;

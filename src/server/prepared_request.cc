@@ -84,8 +84,7 @@ ApiResult<std::vector<TokenId>> RequestPreparer::conversation_tokens(const ApiRe
   return std::move(tokens).value();
 }
 
-ApiResult<std::vector<TokenId>> RequestPreparer::raw_tokens(const RawPrompt& prompt,
-                                                            std::size_t prompt_idx,
+ApiResult<std::vector<TokenId>> RequestPreparer::raw_tokens(const RawPrompt& prompt, std::size_t prompt_idx,
                                                             std::size_t& num_added) const {
   std::vector<TokenId> tokens;
   if (const auto* text = std::get_if<std::string>(&prompt)) {

@@ -134,7 +134,8 @@ TEST(Encoder, NoCitationsWhereThereAreNone) {
 
 TEST(Encoder, SilenceIsFilledByProtocol) {
   for (const Api api : {Api::kChatCompletions, Api::kCompletions, Api::kResponses}) {
-    EXPECT_TRUE(make_encoder({.api = api, .stream = true}, sample_identity(), {})->keep_alive().starts_with(":"));
+    EXPECT_TRUE(
+        make_encoder({.api = api, .stream = true}, sample_identity(), {})->keep_alive().starts_with(":"));
   }
   EXPECT_EQ(make_encoder({.api = Api::kMessages, .stream = true}, sample_identity(), {})->keep_alive(),
             "event: ping\ndata: {\"type\":\"ping\"}\n\n");

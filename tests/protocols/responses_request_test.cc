@@ -129,7 +129,7 @@ TEST(ResponsesRequest, Refusals) {
           {R"("tool_choice": {"type": "function", "name": "f"})", "tool_choice", "not among"},
           {R"("tool_choice": {"type": "file_search"})", "tool_choice.type", "function or allowed_tools"},
           {R"("text": {"format": {"type": "grammar"}})", "text.format.type",
-           "json_schema, found \"grammar\""},
+           "json_schema or regex, found \"grammar\""},
           {R"("text": {"format": {"type": "json_schema", "schema": {}}})", "text.format.name",
            "found nothing"},
           {R"("reasoning": {"effort": 7})", "reasoning.effort", "a string"},
@@ -162,7 +162,8 @@ TEST(ResponsesRequest, GoesOnFromAnEarlierResponse) {
   const OneKept kept;
   ApiContext context = test_context();
   context.earlier = &kept;
-  const ApiRequest next = accepted(parse_responses, R"({"input": "next", "previous_response_id": "resp_1"})", context);
+  const ApiRequest next =
+      accepted(parse_responses, R"({"input": "next", "previous_response_id": "resp_1"})", context);
   ASSERT_EQ(next.messages.size(), 3u);
   EXPECT_EQ(next.messages[1].content, "a");
   EXPECT_EQ(next.messages[2].content, "next");
@@ -170,8 +171,10 @@ TEST(ResponsesRequest, GoesOnFromAnEarlierResponse) {
   EXPECT_EQ(next.keeping.turns.size(), 1u);
   EXPECT_EQ(next.keeping.input.size(), 1u);
 
-  const ApiRequest referring = accepted(parse_responses, R"({"store": false, "input": [{"role": "user", "content": "q"},
-    {"type": "item_reference", "id": "msg_1_0"}, {"role": "user", "content": "next"}]})", context);
+  const ApiRequest referring =
+      accepted(parse_responses, R"({"store": false, "input": [{"role": "user", "content": "q"},
+    {"type": "item_reference", "id": "msg_1_0"}, {"role": "user", "content": "next"}]})",
+               context);
   ASSERT_EQ(referring.messages.size(), 3u);
   EXPECT_EQ(referring.messages[1].content, "a");
   EXPECT_FALSE(referring.keeping.store);
@@ -189,8 +192,10 @@ TEST(ResponsesRequest, GoesOnFromAnEarlierResponse) {
 TEST(ResponsesRequest, SealedReasoningComesBack) {
   ApiContext context = test_context();
   context.client_key = "k";
-  const std::string body = R"({"input": [{"role": "user", "content": "q"}, {"type": "reasoning", "summary": [],
-    "encrypted_content": ")" + seal_text("because", "k") + R"("}, {"role": "assistant", "content": "a"},
+  const std::string body =
+      R"({"input": [{"role": "user", "content": "q"}, {"type": "reasoning", "summary": [],
+    "encrypted_content": ")" +
+      seal_text("because", "k") + R"("}, {"role": "assistant", "content": "a"},
     {"role": "user", "content": "next"}]})";
   EXPECT_EQ(accepted(parse_responses, body, context).messages[1].reasoning_content, "because");
   context.client_key = "another";
@@ -200,10 +205,12 @@ TEST(ResponsesRequest, SealedReasoningComesBack) {
 }
 
 TEST(ResponsesRequest, HostedAndCustomToolsArePassedOver) {
-  const ApiRequest request = with(R"("tools": [{"type": "web_search_preview"}, {"type": "custom", "name": "c"},
+  const ApiRequest request =
+      with(R"("tools": [{"type": "web_search_preview"}, {"type": "custom", "name": "c"},
     {"type": "function", "name": "f"}])");
   EXPECT_EQ(request.tools.size(), 1u);
-  EXPECT_EQ(request.ignored, (std::vector<std::string>{"tools[0] (web_search_preview)", "tools[1] (custom)"}));
+  EXPECT_EQ(request.ignored,
+            (std::vector<std::string>{"tools[0] (web_search_preview)", "tools[1] (custom)"}));
 }
 
 }  // namespace

@@ -21,7 +21,9 @@ Json chat(const std::string& text) {
   return {{"messages", {{{"role", "user"}, {"content", text}}}}, {"temperature", 0}, {"max_tokens", 8}};
 }
 
-Json respond(const std::string& text) { return {{"input", text}, {"temperature", 0}, {"max_output_tokens", 8}}; }
+Json respond(const std::string& text) {
+  return {{"input", text}, {"temperature", 0}, {"max_output_tokens", 8}};
+}
 
 std::string long_text() {
   std::string text;
@@ -57,7 +59,8 @@ TEST_F(ClientFeatures, AResponseGoesOnFromAnEarlierOne) {
   const Json item = first["output"][0];
   for (const Json& middle : {item, Json{{"type", "item_reference"}, {"id", item["id"]}}}) {
     Json whole = respond("");
-    whole["input"] = {{{"role", "user"}, {"content", "Tell me of a fox."}}, middle,
+    whole["input"] = {{{"role", "user"}, {"content", "Tell me of a fox."}},
+                      middle,
                       {{"role", "user"}, {"content", "And a bear."}}};
     const Json third = server_->ask("/v1/responses", whole);
     EXPECT_EQ(third["usage"]["input_tokens"], second["usage"]["input_tokens"]);
@@ -105,7 +108,8 @@ TEST(ResponseOwners, AKeyReadsItsOwnResponsesAlone) {
 
 TEST_F(ClientFeatures, APromptIsScored) {
   const std::string text = "Once upon a time there was a little fox who lived in the forest.";
-  const Json reply = server_->ask("/v1/completions", {{"prompt", text}, {"max_tokens", 0}, {"echo", true}, {"logprobs", 2}});
+  const Json reply =
+      server_->ask("/v1/completions", {{"prompt", text}, {"max_tokens", 0}, {"echo", true}, {"logprobs", 2}});
   const Json choice = reply["choices"][0];
   EXPECT_EQ(choice["text"], text);
   EXPECT_EQ(choice["finish_reason"], "length");
@@ -121,25 +125,31 @@ TEST_F(ClientFeatures, APromptIsScored) {
     EXPECT_TRUE(logprobs["top_logprobs"][i].contains(logprobs["tokens"][i].get<std::string>()));
   }
   // The likelihood of a continuation is the one with which it was written.
-  const Json written = server_->ask("/v1/completions", {{"prompt", text}, {"max_tokens", 4}, {"temperature", 0}, {"logprobs", 1}});
-  const Json both = server_->ask("/v1/completions",
-                                 {{"prompt", text + written["choices"][0]["text"].get<std::string>()},
-                                  {"max_tokens", 0}, {"echo", true}, {"logprobs", 1}});
+  const Json written = server_->ask(
+      "/v1/completions", {{"prompt", text}, {"max_tokens", 4}, {"temperature", 0}, {"logprobs", 1}});
+  const Json both =
+      server_->ask("/v1/completions", {{"prompt", text + written["choices"][0]["text"].get<std::string>()},
+                                       {"max_tokens", 0},
+                                       {"echo", true},
+                                       {"logprobs", 1}});
   const Json all = both["choices"][0]["logprobs"];
   const Json tail = written["choices"][0]["logprobs"];
   const std::size_t before = logprobs["tokens"].size();
   if (all["tokens"].size() == before + tail["tokens"].size()) {  // else the tokens joined otherwise
     for (std::size_t i = 0; i < tail["tokens"].size(); ++i) {
-      EXPECT_NEAR(all["token_logprobs"][before + i].get<double>(), tail["token_logprobs"][i].get<double>(), 1e-3);
+      EXPECT_NEAR(all["token_logprobs"][before + i].get<double>(), tail["token_logprobs"][i].get<double>(),
+                  1e-3);
     }
   }
 }
 
 TEST_F(ClientFeatures, ALongPromptIsScoredChunkByChunk) {
   // Eight rows of logits at a time, of more than a thousand tokens; the second time nothing comes from the cache.
-  const Json request = {{"prompt", long_text()}, {"max_tokens", 1}, {"temperature", 0}, {"echo", true}, {"logprobs", 0}};
+  const Json request = {
+      {"prompt", long_text()}, {"max_tokens", 1}, {"temperature", 0}, {"echo", true}, {"logprobs", 0}};
   const Json first = server_->ask("/v1/completions", request)["choices"][0]["logprobs"];
-  EXPECT_EQ(server_->ask("/v1/completions", request)["choices"][0]["logprobs"]["token_logprobs"], first["token_logprobs"]);
+  EXPECT_EQ(server_->ask("/v1/completions", request)["choices"][0]["logprobs"]["token_logprobs"],
+            first["token_logprobs"]);
   EXPECT_EQ(first["token_logprobs"].size(), first["tokens"].size());
   EXPECT_GT(first["tokens"].size(), 1000u);
 }
@@ -167,7 +177,8 @@ TEST_F(ClientFeatures, WhatIsPassedOverIsNamed) {
   request["max_tokns"] = 3;
   const HttpReply reply = server_->post("/v1/responses", request);
   EXPECT_EQ(reply.status, 200) << reply.body;
-  EXPECT_NE(reply.head.find("x-baleen-ignored: max_tokns, tools[0] (web_search)"), std::string::npos) << reply.head;
+  EXPECT_NE(reply.head.find("x-baleen-ignored: max_tokns, tools[0] (web_search)"), std::string::npos)
+      << reply.head;
   EXPECT_EQ(Json::parse(reply.body)["tools"].size(), 1u);
 }
 
@@ -175,8 +186,10 @@ TEST(KeepAlive, FillsTheSilenceOfALongPrompt) {
   RunningServerOptions options;
   options.server.keep_alive_seconds = 0.001;
   RunningServer server(std::move(options));
-  EXPECT_NE(stream(server, "/v1/chat/completions", chat(long_text())).find("\n: keep-alive\n"), std::string::npos);
-  const Json message = {{"max_tokens", 1}, {"messages", {{{"role", "user"}, {"content", "A " + long_text()}}}}};
+  EXPECT_NE(stream(server, "/v1/chat/completions", chat(long_text())).find("\n: keep-alive\n"),
+            std::string::npos);
+  const Json message = {{"max_tokens", 1},
+                        {"messages", {{{"role", "user"}, {"content", "A " + long_text()}}}}};
   const std::string events = stream(server, "/v1/messages", message);
   EXPECT_NE(events.find("event: ping", events.find("event: ping") + 1), std::string::npos) << events;
 }
@@ -186,7 +199,8 @@ TEST_F(ClientFeatures, ProgressForThoseWhoWantIt) {
   EXPECT_EQ(stream(*server_, "/v1/chat/completions", request).find("prefilled_tokens"), std::string::npos);
   request = chat("C " + long_text());
   request["stream_options"] = {{"include_progress", true}};
-  EXPECT_NE(stream(*server_, "/v1/chat/completions", request).find("\"progress\":{\"prefilled_tokens\":"), std::string::npos);
+  EXPECT_NE(stream(*server_, "/v1/chat/completions", request).find("\"progress\":{\"prefilled_tokens\":"),
+            std::string::npos);
 }
 
 TEST_F(ClientFeatures, ChoicesAndPatternsAreEnforced) {
@@ -197,7 +211,8 @@ TEST_F(ClientFeatures, ChoicesAndPatternsAreEnforced) {
   EXPECT_TRUE(text == "yes (sure)" || text == "no") << text;
   request.erase("guided_choice");
   request["guided_regex"] = "[ab]{3}";
-  const std::string letters = server_->ask("/v1/chat/completions", request)["choices"][0]["message"]["content"];
+  const std::string letters =
+      server_->ask("/v1/chat/completions", request)["choices"][0]["message"]["content"];
   EXPECT_EQ(letters.size(), 3u);
   EXPECT_EQ(letters.find_first_not_of("ab"), std::string::npos) << letters;
 }
@@ -209,15 +224,20 @@ TEST(ManyReplies, BeyondTheQueueAreRefusedForGood) {
   Json request = chat("hi");
   request["n"] = 5;
   EXPECT_EQ(server.post("/v1/chat/completions", request).status, 400);
-  EXPECT_EQ(server.post("/v1/completions", {{"prompt", {"a", "b", "c"}}, {"n", 2}, {"max_tokens", 1}}).status, 400);
+  EXPECT_EQ(server.post("/v1/completions", {{"prompt", {"a", "b", "c"}}, {"n", 2}, {"max_tokens", 1}}).status,
+            400);
 }
 
 TEST_F(ClientFeatures, LogprobsAreThoseOfTheContent) {
   Json request = chat("Weather in Rome?");
   request["max_tokens"] = 100;
   request["logprobs"] = true;
-  request["tools"] = {{{"type", "function"}, {"function", {{"name", "f"}, {"parameters", {{"type", "object"},
-                      {"properties", {{"a", {{"type", "boolean"}}}}}, {"required", {"a"}}}}}}}};
+  request["tools"] = {
+      {{"type", "function"},
+       {"function",
+        {{"name", "f"},
+         {"parameters",
+          {{"type", "object"}, {"properties", {{"a", {{"type", "boolean"}}}}}, {"required", {"a"}}}}}}}};
   request["tool_choice"] = "required";
   const Json choice = server_->ask("/v1/chat/completions", request)["choices"][0];
   EXPECT_EQ(choice["message"]["tool_calls"].size(), 1u) << choice;

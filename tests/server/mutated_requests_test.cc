@@ -20,13 +20,43 @@ std::size_t below(Random& random, std::size_t n) { return random() % n; }
 
 /// Values of every type, edges of ranges, words that protocols use elsewhere.
 Json strange_value(Random& random) {
-  static const std::vector<Json> kValues = {
-      nullptr, true, false, 0, 1, -1, 2.5, -0.0, 1e300, 9223372036854775807, 18446744073709551615ULL, "", "x", "auto",
-      "none", "required", "function", "user", "assistant", "system", "tool", "text", "json_schema", "\xEF\xBF\xBD",
-      "</think>", "<｜DSML｜tool_calls>", Json::array(), Json::object(), Json::array({nullptr}), Json::array({1, "a", {}}),
-      Json{{"type", "text"}}, Json{{"type", "function"}, {"name", "f"}}, Json{{"type", "item_reference"}, {"id", "msg_0_0"}},
-      Json{{"type", "reasoning"}, {"encrypted_content", "AAAA"}}, Json{{"$ref", "#"}}, Json{{"multipleOf", 0.3}},
-      Json{{"pattern", "^(a|b)*\\b"}}};
+  static const std::vector<Json> kValues = {nullptr,
+                                            true,
+                                            false,
+                                            0,
+                                            1,
+                                            -1,
+                                            2.5,
+                                            -0.0,
+                                            1e300,
+                                            9223372036854775807,
+                                            18446744073709551615ULL,
+                                            "",
+                                            "x",
+                                            "auto",
+                                            "none",
+                                            "required",
+                                            "function",
+                                            "user",
+                                            "assistant",
+                                            "system",
+                                            "tool",
+                                            "text",
+                                            "json_schema",
+                                            "\xEF\xBF\xBD",
+                                            "</think>",
+                                            "<｜DSML｜tool_calls>",
+                                            Json::array(),
+                                            Json::object(),
+                                            Json::array({nullptr}),
+                                            Json::array({1, "a", {}}),
+                                            Json{{"type", "text"}},
+                                            Json{{"type", "function"}, {"name", "f"}},
+                                            Json{{"type", "item_reference"}, {"id", "msg_0_0"}},
+                                            Json{{"type", "reasoning"}, {"encrypted_content", "AAAA"}},
+                                            Json{{"$ref", "#"}},
+                                            Json{{"multipleOf", 0.3}},
+                                            Json{{"pattern", "^(a|b)*\\b"}}};
   Json value = kValues[below(random, kValues.size())];
   if (below(random, 20) == 0) {
     for (std::size_t depth = below(random, 60); depth > 0; --depth) value = Json::array({value});
@@ -77,12 +107,19 @@ struct Target {
 
 std::vector<Target> targets() {
   const Json user = {{"role", "user"}, {"content", "hi"}};
-  const Json parameters = {{"type", "object"}, {"properties", {{"a", {{"type", "integer"}, {"multipleOf", 3}}}}}};
-  const Json call = {{"id", "c"}, {"type", "function"}, {"function", {{"name", "f"}, {"arguments", "{\"a\": 3}"}}}};
+  const Json parameters = {{"type", "object"},
+                           {"properties", {{"a", {{"type", "integer"}, {"multipleOf", 3}}}}}};
+  const Json call = {
+      {"id", "c"}, {"type", "function"}, {"function", {{"name", "f"}, {"arguments", "{\"a\": 3}"}}}};
   const Json tool = {{"type", "function"}, {"function", {{"name", "f"}, {"parameters", parameters}}}};
   return {
       {"/v1/chat/completions",
-       {{{"messages", {user}}, {"max_tokens", 2}, {"n", 2}, {"stop", {"a"}}, {"logprobs", true}, {"top_logprobs", 2}},
+       {{{"messages", {user}},
+         {"max_tokens", 2},
+         {"n", 2},
+         {"stop", {"a"}},
+         {"logprobs", true},
+         {"top_logprobs", 2}},
         {{"messages",
           {{{"role", "system"}, {"content", "s"}},
            user,
@@ -95,7 +132,9 @@ std::vector<Target> targets() {
          {"stream", true},
          {"stream_options", {{"include_usage", true}, {"include_progress", true}}}},
         {{"messages", {user}}, {"max_tokens", 2}, {"guided_choice", {"a", "b"}}},
-        {{"messages", {user}}, {"max_tokens", 2}, {"response_format", {{"type", "json_object"}, {"schema", parameters}}}}}},
+        {{"messages", {user}},
+         {"max_tokens", 2},
+         {"response_format", {{"type", "json_object"}, {"schema", parameters}}}}}},
       {"/v1/completions",
        {{{"prompt", "The fox"}, {"max_tokens", 0}, {"echo", true}, {"logprobs", 1}},
         {{"prompt", {{1, 2, 3}, {4}}}, {"max_tokens", 2}, {"logit_bias", {{"5", 1}}}, {"seed", 1}}}},
@@ -105,7 +144,8 @@ std::vector<Target> targets() {
           {{{"type", "message"}, {"role", "user"}, {"content", {{{"type", "input_text"}, {"text", "hi"}}}}},
            {{"type", "function_call"}, {"call_id", "c"}, {"name", "f"}, {"arguments", "{}"}},
            {{"type", "function_call_output"}, {"call_id", "c"}, {"output", "o"}}}},
-         {"tools", {{{"type", "function"}, {"name", "f"}, {"parameters", parameters}}, {{"type", "web_search"}}}},
+         {"tools",
+          {{{"type", "function"}, {"name", "f"}, {"parameters", parameters}}, {{"type", "web_search"}}}},
          {"include", {"reasoning.encrypted_content"}},
          {"store", false},
          {"stream", true},
@@ -117,13 +157,16 @@ std::vector<Target> targets() {
          {"tools", {{{"name", "f"}, {"input_schema", parameters}}}},
          {"messages",
           {user,
-           {{"role", "assistant"}, {"content", {{{"type", "tool_use"}, {"id", "t"}, {"name", "f"}, {"input", {{"a", 3}}}}}}},
-           {{"role", "user"}, {"content", {{{"type", "tool_result"}, {"tool_use_id", "t"}, {"content", "r"}}}}}}}}}}};
+           {{"role", "assistant"},
+            {"content", {{{"type", "tool_use"}, {"id", "t"}, {"name", "f"}, {"input", {{"a", 3}}}}}}},
+           {{"role", "user"},
+            {"content", {{{"type", "tool_result"}, {"tool_use_id", "t"}, {"content", "r"}}}}}}}}}}};
 }
 
 void expect_answer(const Target& target, const std::string& body, const HttpReply& reply) {
   ASSERT_TRUE(reply.status == 200 || (reply.status >= 400 && reply.status < 500))
-      << reply.status << " for " << target.path << ' ' << body << '\n' << reply.body;
+      << reply.status << " for " << target.path << ' ' << body << '\n'
+      << reply.body;
   if (reply.status == 200) return;
   const Json json = Json::parse(reply.body, nullptr, false);
   ASSERT_TRUE(json.is_object() && json.contains("error")) << body << '\n' << reply.body;
@@ -147,7 +190,8 @@ TEST(MutatedRequests, EachGetsAnAnswerOfItsProtocol) {
         for (std::size_t count = below(random, 4); count > 0; --count) mutate(body, random);
         // Replies stay short whatever became of the limit.
         const char* limit = target.path == "/v1/responses" ? "max_output_tokens" : "max_tokens";
-        if (!body.contains(limit) || body[limit].is_null() || (body[limit].is_number() && body[limit] > 2)) body[limit] = 2;
+        if (!body.contains(limit) || body[limit].is_null() || (body[limit].is_number() && body[limit] > 2))
+          body[limit] = 2;
         if (body.contains("max_completion_tokens")) body.erase("max_completion_tokens");
         const std::string text = body.dump(-1, ' ', false, Json::error_handler_t::replace);
         expect_answer(target, text, test::http_request(server.port(), "POST", target.path, text));
