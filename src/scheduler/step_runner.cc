@@ -91,7 +91,9 @@ void StepRunner::take(Parts& parts, const Result<StepOutput>& output) {
   std::size_t num_chosen = 0;
   for (const StepPart& part : parts) {
     PartRows rows;
-    if (output && part.draws.empty()) {
+    if (part.num_rows() == 0) {
+      // A chunk before the prompt's end: the step may have no logits at all.
+    } else if (output && part.draws.empty()) {
       rows.logits = output.value().logits.slice(row, row + part.num_rows());
       row += part.num_rows();
     } else if (output) {
