@@ -1,9 +1,11 @@
 #include "app/engine_flags.h"
 
+#include <algorithm>
 #include <system_error>
 
 #include "base/error.h"
 #include "hardware/instruction_sets.h"
+#include "ops/operation/variant.h"
 
 namespace baleen {
 namespace {
@@ -49,9 +51,12 @@ void EngineFlags::add_to(CLI::App& command) {
   command.add_option("--context", context, "Positions the cache holds; 0: the model's whole context")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command.add_option("--kernels", kernels, "best: SIMD; reference: plain loops (slow)")
-      ->check(CLI::IsMember({"best", "reference"}))
-      ->capture_default_str();
+  command
+      .add_option(
+          "--kernel", kernels,
+          "Force a variant: OPERATION=VARIANT, or VARIANT for all operations (reference: plain loops, "
+          "slow); repeatable. `bench --kernels` lists them")
+      ->allow_extra_args(false);
   command
       .add_option("--isa", instruction_set, "Widest instruction set to use, e.g. AVX2; best: the machine's")
       ->capture_default_str();
@@ -63,14 +68,18 @@ EngineOptions EngineFlags::options() const {
   }
   limit_instruction_set(instruction_set);
   EngineOptions options;
-  // What only the CPU has, nobody who left the choice to us should be refused.
-  const bool cpu_only = precision != "released" || kernels != "best";
+  for (const std::string& kernel : kernels) options.forced_variants.push_back(parse_forced_variant(kernel));
+  // Where the device is left to the program, what only the CPU has makes it the CPU.
+  const auto is_cpu_variant = [](const ForcedVariant& forced) {
+    return forced.variant == kSimdVariant || forced.variant == kReferenceVariant;
+  };
+  const bool cpu_only =
+      precision != "released" || std::ranges::any_of(options.forced_variants, is_cpu_variant);
   options.device = device_from_name(device == "auto" && cpu_only ? "cpu" : device);
   options.precision = *precision_from_name(precision);
   options.num_threads = threads;
   options.max_batch_tokens = chunk;
   options.cache_tokens = context;
-  options.kernels = kernels == "reference" ? Kernels::kReference : Kernels::kBest;
   return options;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "engine/engine.h"
+#include "ops/sample/sample.h"
 
 namespace baleen {
 
@@ -23,8 +24,9 @@ std::optional<Failure> Engine::queue(SequenceId sequence, std::optional<TokenId>
   const Activations<3> streams =
       token ? forward_.run({.tokens = tokens_, .slices = slices_})
             : forward_.run({.tokens = tokens_, .slices = slices_}, chosen_at((place + 1) % kMaxAhead));
-  device_->sample({.logits = last_logits(streams), .rows = input.draws, .ids = chosen_at(place)});
-  device_->set_mark(static_cast<int>(place));
+  device_->execute<ops::Sample>(
+      {.logits = last_logits(streams), .rows = input.draws, .ids = chosen_at(place)});
+  device_->steps().set_mark(static_cast<int>(place));
   ahead_.push_back({sequence, sequences_.length(sequence), fed, place});
   sequences_.commit(sequence, input.tokens);
   return std::nullopt;
@@ -34,7 +36,7 @@ Result<TokenId> Engine::collect() {
   BALEEN_CHECK(!ahead_.empty());
   const QueuedStep step = ahead_.front();
   ahead_.pop_front();
-  device_->wait_for(static_cast<int>(step.place));
+  device_->steps().wait_for(static_cast<int>(step.place));
   const TokenId chosen = ahead_chosen()[step.place];
   if (chosen == kNoToken) {
     ahead_.clear();

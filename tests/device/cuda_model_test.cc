@@ -67,7 +67,7 @@ TEST_P(CudaModel, DiffersFromTheReferenceLittleMoreThanTheCpuDoes) {
     return test::run_sequence(engine, tokens, tokens.size()).main;
   };
   EngineOptions reference = options({});
-  reference.kernels = Kernels::kReference;
+  reference.forced_variants = {{"", "reference"}};
   const std::vector<float> want = logits(reference);
   const std::size_t width = want.size() / tokens.size();
   const auto cpu = errors_by_position(logits(options({})), want, width);
