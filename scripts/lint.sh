@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# lint.sh [PRESET] [FILE...]: clang-tidy with the checks of .clang-tidy over the C++ files of src/, or those named.
+# lint.sh [PRESET] [FILE...]: no type has two definitions (check_names.sh); clang-tidy with the checks of .clang-tidy over the
+# C++ files of src/, or those named.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+scripts/check_names.sh
 command -v clang-tidy >/dev/null || { echo "lint.sh: clang-tidy is missing; apt-get install clang-tidy" >&2; exit 1; }
 
 preset=${1-release}

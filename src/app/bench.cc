@@ -206,7 +206,8 @@ void list_kernels(Engine& engine, std::span<const SequenceId> sequences, std::sp
 }
 
 void run_bench(const BenchFlags& flags) {
-  EngineOptions options = flags.engine.options();
+  EngineOptions options =
+      flags.preset.empty() ? flags.engine.options() : flags.engine.options_without_model();
   options.max_sequences = flags.sequences;
   const std::int64_t wanted = flags.at + flags.prompt + 2 * (flags.decode + 1);
   if (options.cache_tokens == 0) {

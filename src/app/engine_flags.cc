@@ -3,29 +3,13 @@
 #include <algorithm>
 #include <system_error>
 
+#include "app/data_files.h"
 #include "base/error.h"
 #include "hardware/instruction_sets.h"
 #include "ops/operation/variant.h"
 
 namespace baleen {
-namespace {
-
-constexpr const char* kBundledModel = "models/stories";
-
-}  // namespace
-
-std::string default_model_folder() { return checkout_path(kBundledModel); }
-
-std::string checkout_path(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::exists(path, ignored)) return path;
-  std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-  while (folder.has_relative_path()) {
-    if (std::filesystem::exists(folder / path, ignored)) return folder / path;
-    folder = folder.parent_path();
-  }
-  return path;
-}
+std::string default_model_folder() { return data_file("models/stories"); }
 
 void add_model_option(CLI::App& command, std::string& model) {
   model = default_model_folder();
@@ -66,13 +50,17 @@ EngineOptions EngineFlags::options() const {
   if (std::error_code ignored; !std::filesystem::is_directory(model, ignored)) {
     fail("{}: no such folder; --model wants one with config.json, tokenizer.json and *.safetensors", model);
   }
+  return options_without_model();
+}
+
+EngineOptions EngineFlags::options_without_model() const {
   limit_instruction_set(instruction_set);
   EngineOptions options;
   for (const std::string& kernel : kernels) options.forced_variants.push_back(parse_forced_variant(kernel));
-  // Where the device is left to the program, what only the CPU has makes it the CPU.
   const auto is_cpu_variant = [](const ForcedVariant& forced) {
     return forced.variant == kSimdVariant || forced.variant == kReferenceVariant;
   };
+  // `auto` chooses the CPU where an option exists on the CPU alone.
   const bool cpu_only =
       precision != "released" || std::ranges::any_of(options.forced_variants, is_cpu_variant);
   options.device = device_from_name(device == "auto" && cpu_only ? "cpu" : device);

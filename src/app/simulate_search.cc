@@ -7,9 +7,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "app/provenance.h"
 #include "app/report_file.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
+#include "base/standard_streams.h"
 #include "simulator/report/figure_text.h"
 #include "simulator/report/search_report.h"
 #include "simulator/search/plan_search.h"
@@ -31,18 +33,18 @@ struct SearchFlags {
   bool json = false;
 };
 
-void print_candidates(const std::vector<Candidate>& candidates, std::size_t most) {
+void print_candidates(const std::vector<DeploymentCandidate>& candidates, std::size_t most) {
   fmt::print("{:>12}{:>11}{:>12}{:>12}{:>8}{:>8}{:>9}  {}\n", "tokens/s/dev", "tok/s/user", "first token",
              "a token", "batch", "drafts", "GB", "plan");
   for (std::size_t i = 0; i < std::min(most, candidates.size()); ++i) {
-    const Candidate& c = candidates[i];
+    const DeploymentCandidate& c = candidates[i];
     fmt::print("{:>12.1f}{:>11.1f}{:>12}{:>12}{:>8}{:>8}{:>9.1f}  {}\n", c.tokens_per_second_per_device,
                c.tokens_per_second_per_user, seconds_text(c.ttft_seconds), seconds_text(c.tpot_seconds),
                c.concurrency, c.num_mtp_tokens, 1e-9 * static_cast<double>(c.memory_bytes), to_text(c));
   }
 }
 
-nlohmann::ordered_json to_json(const Candidate& c) {
+nlohmann::ordered_json to_json(const DeploymentCandidate& c) {
   nlohmann::ordered_json json{{"plan", to_text(c.plan)},
                               {"instances", c.num_instances},
                               {"concurrency", c.concurrency},
@@ -86,7 +88,8 @@ void run_search(SearchFlags flags) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto most = static_cast<std::size_t>(flags.top);
   if (!flags.html.empty())
-    write_report_file(flags.html, search_html({model, device, flags.options, result}, flags.top),
+    write_report_file(flags.html,
+                      search_html({model, device, flags.options, result}, flags.top, provenance()),
                       "a browser");
   if (flags.json) {
     nlohmann::ordered_json json{{"model", model.name},
@@ -97,13 +100,13 @@ void run_search(SearchFlags flags) {
                                 {"excluded", result.excluded}};
     for (std::size_t i = 0; i < std::min(most, result.ranked.size()); ++i)
       json["ranked"].push_back(to_json(result.ranked[i]));
-    for (const Candidate& candidate : result.pareto) json["pareto"].push_back(to_json(candidate));
+    for (const DeploymentCandidate& candidate : result.pareto) json["pareto"].push_back(to_json(candidate));
     fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   } else {
     print_result(flags, model, device, result, seconds);
   }
   if (result.ranked.empty()) {
-    std::fflush(stdout);
+    flush_checked(stdout);
     fail("no plan of {} devices is within these limits; what was left out, and why, is above",
          flags.options.num_devices);
   }

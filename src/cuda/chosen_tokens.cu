@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(kThreads)
   ptx::launch_next_kernel();
   ptx::wait_for_previous_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i < count) tokens[i] = max(chosen[i], 0);
+  if (i < count && is_chosen_token(tokens[i])) tokens[i] = max(chosen[chosen_index(tokens[i])], 0);
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "base/check.h"
+#include <algorithm>
+
 #include "cuda/chosen_tokens.h"
 #include "cuda/cuda_error.h"
 
@@ -19,9 +20,10 @@ StepRows CudaBatches::begin(const RaggedBatch& batch) {
 }
 
 StepRows CudaBatches::begin(const RaggedBatch& batch, std::span<const TokenId> chosen) {
-  BALEEN_CHECK_EQ(std::ssize(chosen), batch.num_rows());
   const StepRows rows = begin(batch);
-  take_chosen_tokens(chosen.data(), batch.num_rows(), upload_.tokens(), context_.stream);
+  if (std::ranges::any_of(batch.tokens, is_chosen_token)) {
+    take_chosen_tokens(chosen.data(), batch.num_rows(), upload_.tokens(), context_.stream);
+  }
   return rows;
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ops/operation/device_traits.h"
-#include "ops/operation/replayed_rows.h"
+#include "tensor/captured_rows.h"
 
 namespace baleen {
 
@@ -12,7 +12,7 @@ namespace baleen {
           .shares_host_memory = false,
           .queues = true,
           .released_only = true,
-          .max_replayed_rows = kMaxReplayedRows,
+          .max_replayed_rows = kMaxGraphRows,
           .overhead_bytes = std::int64_t{1} << 30,  // context, modules and captured graphs
           .num_units = 132};                        // of the SXM parts; others have fewer
 }

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "tensor/chosen_token.h"
 #include "tensor/ragged_batch.h"
 
 namespace baleen {
@@ -22,8 +23,8 @@ class StepBatches {
 
   /// The operations that follow are over `batch`, until the next call.
   virtual StepRows begin(const RaggedBatch& batch) = 0;
-  /// The same, with tokens that operations called before leave at `chosen` [batch.num_rows()], where both device and host
-  /// reach them; a negative one counts as 0.
+  /// The same for a batch with tokens that operations called before leave at `chosen`, where both device and host reach
+  /// them: a negative token of the batch is the index of its place there (`chosen_token`). A negative one there counts as 0.
   virtual StepRows begin(const RaggedBatch& batch, std::span<const TokenId> chosen) = 0;
 };
 
@@ -33,7 +34,9 @@ class HostBatches final : public StepBatches {
   StepRows begin(const RaggedBatch& batch) override { return {batch.num_rows(), batch.tokens}; }
   StepRows begin(const RaggedBatch& batch, std::span<const TokenId> chosen) override {
     chosen_.clear();
-    for (const TokenId token : chosen) chosen_.push_back(std::max(token, 0));
+    for (const TokenId token : batch.tokens) {
+      chosen_.push_back(is_chosen_token(token) ? std::max(chosen[chosen_index(token)], 0) : token);
+    }
     return {batch.num_rows(), chosen_};
   }
 

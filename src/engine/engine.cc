@@ -5,12 +5,14 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/lost_maps.h"
 #include "base/progress.h"
 #include "device/make_device.h"
 #include "hardware/instruction_sets.h"
 #include "model/identity.h"
 #include "ops/gather_rows/gather_rows.h"
 #include "ops/sample/sample.h"
+#include "tensor/captured_rows.h"
 
 namespace baleen {
 
@@ -79,9 +81,11 @@ Engine::Engine(std::unique_ptr<ModelWeights> weights, const EngineOptions& optio
       forward_(config(), device_weights_ ? device_weights_->tree() : weights_->tree(), *device_, cache_,
                options_.precision, options_.max_batch_tokens, arena_),
       host_arena_(plan_.host_logit_bytes, device_->host_visible_memory()),
-      ahead_chosen_(kMaxAhead * sizeof(TokenId), device_->host_visible_memory()) {
+      queued_choices_(std::int64_t{kMaxQueued} * options_.max_logit_rows * std::int64_t{sizeof(TokenId)},
+                      device_->host_visible_memory()) {
   allocate_activations();
   capture_steps();
+  check_maps();
 }
 
 std::unique_ptr<DiskTier> Engine::open_disk_tier() const {
@@ -191,11 +195,7 @@ bool Engine::reserve(SequenceId sequence, std::int64_t num_tokens) {
 void Engine::truncate(SequenceId sequence, std::int64_t length) { sequences_.truncate(sequence, length); }
 
 void Engine::share(SequenceId sequence) { sequences_.share(sequence); }
-void Engine::close(SequenceId sequence, bool keep) {
-  BALEEN_CHECK(ahead_.empty() || !keep);  // what steps under way are fed is not known yet
-  std::erase_if(ahead_, [&](const QueuedStep& step) { return step.sequence == sequence; });
-  sequences_.close(sequence, keep);
-}
+void Engine::close(SequenceId sequence, bool keep) { sequences_.close(sequence, keep); }
 
 CacheUse Engine::cache_use() const { return sequences_.cache_use(); }
 std::vector<RadixNodeSummary> Engine::tree(std::size_t most_nodes) const {

@@ -30,8 +30,6 @@ namespace baleen {
 /// Not thread-safe: one caller steps, all processors work.
 class Engine final : public StepEngine {
  public:
-  static constexpr std::size_t kMaxAhead = 2;
-
   /// Maps the checkpoint and reserves memory by the plan; on a device of its own memory, also copies the weights there.
   /// Throws `Error`.
   Engine(const std::filesystem::path& folder, const EngineOptions& options);
@@ -58,14 +56,8 @@ class Engine final : public StepEngine {
   [[nodiscard]] std::int64_t length(SequenceId sequence) const override;
   [[nodiscard]] bool reserve(SequenceId sequence, std::int64_t num_tokens) override;
   [[nodiscard]] Result<StepOutput> step(std::span<const StepInput> inputs) override;
-  /// Queues a step of one token and the choice of the token after it by `draw`. Without `token` it is fed the one that the
-  /// step queued before will choose. At most kMaxAhead are under way, all of one sequence, and nothing else is done meanwhile.
-  /// Of engines with neither `mtp` nor a disk tier. Fails as `step` does for what is wrong with a token or the room.
-  [[nodiscard]] std::optional<Failure> queue(SequenceId sequence, std::optional<TokenId> token,
-                                             const SampleRow& draw);
-  /// Waits for the oldest step under way: the token that it chose. Fails as `step` does after non-finite logits; no step is
-  /// under way then.
-  [[nodiscard]] Result<TokenId> collect();
+  [[nodiscard]] std::optional<Failure> queue(std::span<const StepInput> inputs) override;
+  [[nodiscard]] Result<StepOutput> collect() override;
   void truncate(SequenceId sequence, std::int64_t length) override;
   [[nodiscard]] Result<DraftOutput> draft(std::span<const DraftInput> inputs, std::int64_t depth) override;
   void share(SequenceId sequence) override;
@@ -90,12 +82,13 @@ class Engine final : public StepEngine {
   [[nodiscard]] std::optional<Failure> take_pages(std::span<const StepInput> inputs);
   [[nodiscard]] Failure no_room(std::int64_t position) const;
   void lay_out(std::span<const StepInput> inputs);
-  /// Logits of the rows that the step wants, on the device.
+  /// Logits of the rows that the step wants, on the device: those of inputs with draws first.
   [[nodiscard]] Activations<2> last_logits(ConstActivations<3> streams);
   [[nodiscard]] Failure not_numbers();
-  [[nodiscard]] std::span<TokenId> ahead_chosen() const {
-    return {reinterpret_cast<TokenId*>(ahead_chosen_.data()), kMaxAhead};
-  }
+  /// Which choice of the step queued last is a sequence's next token; none if that step chooses none for it.
+  [[nodiscard]] std::optional<std::int64_t> choice_of(SequenceId sequence) const;
+  /// Room for the tokens that a queued step chooses.
+  [[nodiscard]] std::span<TokenId> choices(std::size_t place) const;
   /// Runs the step again, looking at the streams after every block.
   [[nodiscard]] std::string first_bad_layer();
   [[nodiscard]] static Failure bad_mtp_block();
@@ -132,15 +125,23 @@ class Engine final : public StepEngine {
   std::vector<TokenId> host_chosen_;  ///< the same
 
   // Of steps under way.
-  struct QueuedStep {
+  struct QueuedPart {
     SequenceId sequence{};
-    std::int64_t position = 0;
-    TokenId token = 0;      ///< that it is fed, as soon as it is known
-    std::size_t place = 0;  ///< of its choice, and of its mark
+    std::int64_t begin = 0, end = 0;  ///< positions
+    std::int64_t first_choice = 0, num_choices = 0;
+    std::optional<std::int64_t> source;  ///< choice of the step before that is its only token
   };
-  std::deque<QueuedStep> ahead_;
-  std::size_t num_ahead_ = 0;  ///< ever queued
-  Buffer ahead_chosen_;        ///< [kMaxAhead] tokens, which device and host reach
+  struct QueuedStep {
+    std::vector<QueuedPart> parts;
+    std::int64_t num_choices = 0;
+    std::size_t place = 0;  ///< of its choices, and of its mark
+  };
+  /// Makes the step the one in progress again, as far as its sequences are open.
+  void lay_out(const QueuedStep& step);
+
+  std::deque<QueuedStep> under_way_;
+  std::size_t num_queued_ = 0;  ///< since the start
+  Buffer queued_choices_;       ///< [kMaxQueued, max_logit_rows] tokens, which device and host reach
 
   // Engines with `mtp`.
   Activations<2> mtp_logits_;

@@ -1,56 +1,114 @@
-// Decoding a step ahead of the host: while it looks at a token, the step that was fed with it runs already.
+// Steps begun ahead: while the host looks at what one step chose, the next runs already, fed on the device
+// with those choices.
 
 #include <algorithm>
 
 #include "base/check.h"
 #include "engine/engine.h"
 #include "ops/sample/sample.h"
+#include "tensor/chosen_token.h"
 
 namespace baleen {
 
-std::optional<Failure> Engine::queue(SequenceId sequence, std::optional<TokenId> token,
-                                     const SampleRow& draw) {
-  BALEEN_CHECK(!options_.mtp && !options_.disk);
-  BALEEN_CHECK_LT(ahead_.size(), kMaxAhead);
-  BALEEN_CHECK_EQ(token.has_value(), ahead_.empty());
-  const TokenId fed = token.value_or(0);
-  const StepInput input{sequence, {&fed, 1}, WantedLogits::kLast, {&draw, 1}};
-  const std::span inputs(&input, 1);
+static_assert(StepEngine::kMaxQueued == StepReplay::kNumMarks);
+
+std::span<TokenId> Engine::choices(std::size_t place) const {
+  const auto num_rows = static_cast<std::size_t>(options_.max_logit_rows);
+  return std::span(reinterpret_cast<TokenId*>(queued_choices_.data()), kMaxQueued * num_rows)
+      .subspan(place * num_rows, num_rows);
+}
+
+std::optional<std::int64_t> Engine::choice_of(SequenceId sequence) const {
+  if (under_way_.empty()) return std::nullopt;
+  const auto part = std::ranges::find(under_way_.back().parts, sequence, &QueuedPart::sequence);
+  if (part == under_way_.back().parts.end() || part->num_choices == 0) return std::nullopt;
+  return part->first_choice + part->num_choices - 1;
+}
+
+std::optional<Failure> Engine::queue(std::span<const StepInput> inputs) {
+  BALEEN_CHECK(limits().runs_ahead);
+  BALEEN_CHECK_LT(under_way_.size(), kMaxQueued);
   if (auto wrong = check(inputs)) return wrong;
   if (auto full = take_pages(inputs)) return full;
   lay_out(inputs);
-  const std::size_t place = num_ahead_++ % kMaxAhead;
-  const auto chosen_at = [&](std::size_t i) { return ahead_chosen().subspan(i, 1); };
+  QueuedStep step{.place = num_queued_ % kMaxQueued};
+  std::vector<SampleRow> draws;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const StepInput& input = inputs[i];
+    BALEEN_CHECK(input.wanted == WantedLogits::kNone || !input.draws.empty());
+    const std::int64_t begin = sequences_.length(input.sequence);
+    step.parts.push_back({.sequence = input.sequence,
+                          .begin = begin,
+                          .end = begin + std::ssize(input.tokens),
+                          .first_choice = std::ssize(draws),
+                          .num_choices = std::ssize(input.draws)});
+    draws.insert(draws.end(), input.draws.begin(), input.draws.end());
+    if (input.tokens.front() != kNoToken) continue;
+    step.parts.back().source = choice_of(input.sequence);
+    tokens_[static_cast<std::size_t>(slices_[i].first_row)] = chosen_token(*step.parts.back().source);
+  }
+  step.num_choices = std::ssize(draws);
   const Activations<3> streams =
-      token ? forward_.run({.tokens = tokens_, .slices = slices_})
-            : forward_.run({.tokens = tokens_, .slices = slices_}, chosen_at((place + 1) % kMaxAhead));
-  device_->execute<ops::Sample>(
-      {.logits = last_logits(streams), .rows = input.draws, .ids = chosen_at(place)});
-  device_->steps().set_mark(static_cast<int>(place));
-  ahead_.push_back({sequence, sequences_.length(sequence), fed, place});
-  sequences_.commit(sequence, input.tokens);
+      forward_.run({.tokens = tokens_, .slices = slices_}, choices((num_queued_ + 1) % kMaxQueued));
+  const Activations<2> logits = last_logits(streams);
+  if (!draws.empty()) {
+    device_->execute<ops::Sample>(
+        {.logits = logits, .rows = draws, .ids = choices(step.place).first(draws.size())});
+  }
+  device_->steps().set_mark(static_cast<int>(step.place));
+  for (const StepInput& input : inputs) sequences_.extend(input.sequence, input.tokens);
+  under_way_.push_back(std::move(step));
+  ++num_queued_;
   return std::nullopt;
 }
 
-Result<TokenId> Engine::collect() {
-  BALEEN_CHECK(!ahead_.empty());
-  const QueuedStep step = ahead_.front();
-  ahead_.pop_front();
+Result<StepOutput> Engine::collect() {
+  BALEEN_CHECK(!under_way_.empty());
+  const QueuedStep step = std::move(under_way_.front());
+  under_way_.pop_front();
   device_->steps().wait_for(static_cast<int>(step.place));
-  const TokenId chosen = ahead_chosen()[step.place];
-  if (chosen == kNoToken) {
-    ahead_.clear();
-    tokens_ = {step.token};
-    slices_ = {sequences_.slice(step.sequence, 0, 1)};
-    slices_.front().start = step.position;
-    wanted_rows_ = {0};
+  const auto chosen = choices(step.place).first(static_cast<std::size_t>(step.num_choices));
+  host_chosen_.assign(chosen.begin(), chosen.end());
+  const auto is_open = [&](const QueuedPart& part) { return sequences_.contains(part.sequence); };
+  const auto has_numbers = [&](const QueuedPart& part) {
+    const auto own = chosen.subspan(static_cast<std::size_t>(part.first_choice),
+                                    static_cast<std::size_t>(part.num_choices));
+    return std::ranges::find(own, kNoToken) == own.end();
+  };
+  for (const QueuedPart& part : step.parts) {
+    if (!is_open(part) || has_numbers(part)) continue;
+    lay_out(step);
     return not_numbers();
   }
-  if (!ahead_.empty()) {
-    ahead_.front().token = chosen;
-    sequences_.name(step.sequence, ahead_.front().position, chosen);
+  for (const QueuedPart& part : step.parts) {
+    if (is_open(part)) sequences_.settle(part.sequence, part.end);
   }
-  return chosen;
+  if (!under_way_.empty()) {
+    for (const QueuedPart& part : under_way_.front().parts) {
+      if (!part.source || !is_open(part)) continue;
+      sequences_.name(part.sequence, part.begin, host_chosen_[static_cast<std::size_t>(*part.source)]);
+    }
+  }
+  return StepOutput{.chosen = host_chosen_};
+}
+
+void Engine::lay_out(const QueuedStep& step) {
+  tokens_.clear();
+  slices_.clear();
+  wanted_rows_.clear();
+  for (const QueuedPart& part : step.parts) {
+    if (!sequences_.contains(part.sequence)) continue;
+    const auto first_row = std::ssize(tokens_);
+    const std::int64_t num_tokens = part.end - part.begin;
+    const auto tokens =
+        sequences_.tokens(part.sequence)
+            .subspan(static_cast<std::size_t>(part.begin), static_cast<std::size_t>(num_tokens));
+    tokens_.insert(tokens_.end(), tokens.begin(), tokens.end());
+    slices_.push_back(sequences_.slice(part.sequence, first_row, num_tokens));
+    slices_.back().start = part.begin;
+    for (std::int64_t i = num_tokens - part.num_choices; i < num_tokens; ++i)
+      wanted_rows_.push_back(first_row + i);
+  }
 }
 
 }  // namespace baleen

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/lost_maps.h"
 #include "engine/engine.h"
 
 namespace baleen {
@@ -26,7 +27,9 @@ std::optional<Failure> Engine::check(std::span<const StepInput> inputs) const {
                      count, config().max_position_embeddings);
     }
     for (std::int64_t i = 0; i < count; ++i) {
-      if (auto bad = check_token(input.tokens[static_cast<std::size_t>(i)], length + i)) return bad;
+      const TokenId token = input.tokens[static_cast<std::size_t>(i)];
+      if (token == kNoToken && count == 1 && choice_of(input.sequence)) continue;
+      if (auto bad = check_token(token, length + i)) return bad;
     }
     num_rows += count;
     num_wanted += input.wanted == WantedLogits::kAll ? count : input.wanted == WantedLogits::kLast ? 1 : 0;
@@ -65,6 +68,7 @@ void Engine::lay_out(std::span<const StepInput> inputs) {
   tokens_.clear();
   slices_.clear();
   wanted_rows_.clear();
+  std::vector<std::int64_t> for_the_host;
   for (const StepInput& input : inputs) {
     const auto first_row = static_cast<std::int64_t>(tokens_.size());
     const auto count = static_cast<std::int64_t>(input.tokens.size());
@@ -73,8 +77,11 @@ void Engine::lay_out(std::span<const StepInput> inputs) {
     const std::int64_t first_wanted = input.wanted == WantedLogits::kAll    ? 0
                                       : input.wanted == WantedLogits::kLast ? count - 1
                                                                             : count;
-    for (std::int64_t i = first_wanted; i < count; ++i) wanted_rows_.push_back(first_row + i);
+    BALEEN_CHECK(input.draws.empty() || std::ssize(input.draws) == count - first_wanted);
+    std::vector<std::int64_t>& rows = input.draws.empty() ? for_the_host : wanted_rows_;
+    for (std::int64_t i = first_wanted; i < count; ++i) rows.push_back(first_row + i);
   }
+  wanted_rows_.insert(wanted_rows_.end(), for_the_host.begin(), for_the_host.end());
 }
 
 Failure Engine::not_numbers() {
@@ -95,7 +102,7 @@ Activations<2> Engine::last_logits(ConstActivations<3> streams) {
 }
 
 Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
-  BALEEN_CHECK(ahead_.empty());
+  BALEEN_CHECK(under_way_.empty());
   if (auto wrong = check(inputs)) return std::move(*wrong);
   if (auto full = take_pages(inputs)) return std::move(*full);
   lay_out(inputs);
@@ -107,21 +114,26 @@ Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
   if (num_wanted > 0) {
     std::vector<SampleRow> draws;
     for (const StepInput& input : inputs) draws.insert(draws.end(), input.draws.begin(), input.draws.end());
+    const std::int64_t num_draws = std::ssize(draws);
     bool finite = true;
-    if (std::ssize(draws) == num_wanted) {
-      output.chosen = choose(out, draws);
+    if (num_draws > 0) {
+      output.chosen = choose(out.slice(0, num_draws), draws);
       finite = std::ranges::find(output.chosen, kNoToken) == output.chosen.end();
-    } else {
-      output.logits = read_back(out, host_logits_);
-      finite = all_finite(output.logits);
     }
+    if (num_draws < num_wanted) {
+      output.logits = read_back(out.slice(num_draws, num_wanted), host_logits_);
+      finite = finite && all_finite(output.logits);
+    }
+    check_maps();
     if (!finite) return not_numbers();
   }
   if (options_.mtp) {
     output.mtp_logits = run_mtp(inputs, streams);
     clear_due_mtp_rows();
+    check_maps();
     if (!all_finite(output.mtp_logits)) return bad_mtp_block();
   }
+  check_maps();
   for (const StepInput& input : inputs) sequences_.commit(input.sequence, input.tokens);
   return output;
 }

@@ -69,6 +69,8 @@ CacheGeometry cache_geometry(const ModelConfig& config, const EngineOptions& opt
 }
 
 EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& options) {
+  const bool chooses =
+      options.choose_on_device.value_or(device_traits(options.device, options.num_threads).queues);
   return {
       .vocab_size = config.vocab_size,
       .max_batch_tokens = options.max_batch_tokens,
@@ -77,7 +79,9 @@ EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& optio
       .max_draft_tokens = options.max_draft_tokens,
       // The pool has more pages, so that every sequence may leave its last one part empty: not to be counted on.
       .context_tokens = std::min(config.max_position_embeddings, options.cache_tokens),
-      .chooses = device_traits(options.device, options.num_threads).queues};
+      .chooses = chooses,
+      // The MTP block's rows and drafts need tokens that the host has seen.
+      .runs_ahead = chooses && !options.mtp};
 }
 
 MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,

@@ -51,6 +51,9 @@ struct EngineOptions {
   std::int64_t reserved_tails = 0;
   std::optional<DiskCacheOptions> disk;        ///< implies `prefix_cache`
   std::vector<ForcedVariant> forced_variants;  ///< of operations; the others choose for themselves
+  /// Whether tokens are chosen where the logits are, when nothing on the host decides them
+  /// (`EngineLimits::chooses`). Unset: where logits are far from the host, on a GPU.
+  std::optional<bool> choose_on_device = std::nullopt;
 };
 
 /// Bytes, all from config and options.

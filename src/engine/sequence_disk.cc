@@ -9,7 +9,8 @@
 namespace baleen {
 
 void SequenceTable::archive(Sequence& sequence, std::int64_t first, std::int64_t end, bool ends_prefix) {
-  archive_->extend_keys(sequence.keys, sequence.tokens);
+  archive_->extend_keys(sequence.keys,
+                        std::span(sequence.tokens).first(static_cast<std::size_t>(end * kPageTokens)));
   // In a replay entries are the disk's own, and window rows are not exact.
   first = std::max(first, sequence.replay_end / kPageTokens);
   for (std::int64_t i = end; i-- > first;) {

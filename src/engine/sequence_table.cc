@@ -53,7 +53,7 @@ void SequenceTable::start_from_cache(Sequence& sequence, std::span<const TokenId
   if (archive_ && archive_->replays()) start_replay(sequence, prefix);
   sequence.tokens.assign(prefix.begin(), prefix.begin() + sequence.opened_at);
   sequence.keys.resize(std::min(sequence.keys.size(), sequence.tokens.size() / kPageTokens));
-  sequence.step_begin = sequence.opened_at;
+  sequence.step_begin = sequence.settled = sequence.opened_at;
 }
 
 void SequenceTable::move_lock(Sequence& sequence, RadixNode* node) {
@@ -123,18 +123,29 @@ SequenceSlice SequenceTable::slice(SequenceId id, std::int64_t first_row, std::i
 }
 
 void SequenceTable::commit(SequenceId id, std::span<const TokenId> tokens) {
+  extend(id, tokens);
+  settle(id, length(id));
+}
+
+void SequenceTable::extend(SequenceId id, std::span<const TokenId> tokens) {
   Sequence& sequence = sequences_.at(id);
   sequence.step_begin = length(id);
   sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
-  // Before window rows are left behind.
-  if (archive_) archive(sequence, sequence.step_begin / kPageTokens, length(id) / kPageTokens, false);
-  sequence.pages.leave_behind(length(id));
 }
 
 void SequenceTable::name(SequenceId id, std::int64_t position, TokenId token) {
   Sequence& sequence = sequences_.at(id);
-  BALEEN_CHECK(!archive_ && position >= sequence.pages.num_borrowed() * kPageTokens);
+  BALEEN_CHECK_LE(sequence.settled, position);
   sequence.tokens.at(static_cast<std::size_t>(position)) = token;
+}
+
+void SequenceTable::settle(SequenceId id, std::int64_t length) {
+  Sequence& sequence = sequences_.at(id);
+  BALEEN_CHECK(sequence.settled <= length && length <= std::ssize(sequence.tokens));
+  // Before window rows are left behind.
+  if (archive_) archive(sequence, sequence.settled / kPageTokens, length / kPageTokens, false);
+  sequence.pages.leave_behind(length);
+  sequence.settled = length;
 }
 
 void SequenceTable::truncate(SequenceId id, std::int64_t length) {
@@ -145,6 +156,7 @@ void SequenceTable::truncate(SequenceId id, std::int64_t length) {
   BALEEN_CHECK_LE(sequence.pages.num_borrowed() * kPageTokens, length);
   BALEEN_CHECK_LE(length, old_length);
   sequence.tokens.resize(static_cast<std::size_t>(length));
+  sequence.settled = std::min(sequence.settled, length);
   sequence.keys.resize(std::min(sequence.keys.size(), static_cast<std::size_t>(length / kPageTokens)));
   sequence.pages.shrink(length);
 }
@@ -152,8 +164,8 @@ void SequenceTable::truncate(SequenceId id, std::int64_t length) {
 void SequenceTable::share(SequenceId id) {
   Sequence& sequence = sequences_.at(id);
   SequencePages& pages = sequence.pages;
-  const std::int64_t num_pages = length(id) / kPageTokens;
-  if (!tree_ || num_pages <= pages.num_borrowed() || length(id) < sequence.replay_end) return;
+  const std::int64_t num_pages = sequence.settled / kPageTokens;
+  if (!tree_ || num_pages <= pages.num_borrowed() || sequence.settled < sequence.replay_end) return;
   if (archive_) archive(sequence, num_pages - 1, num_pages, true);
   pages.leave_tail(num_pages);
   const auto count = static_cast<std::size_t>(num_pages);
@@ -163,7 +175,7 @@ void SequenceTable::share(SequenceId id) {
                     pages.first_window_page() * kPageTokens);
   BALEEN_CHECK_EQ(inserted.path.num_tokens, num_pages * kPageTokens);
   move_lock(sequence, inserted.path.node);
-  pages.hand_over(inserted.path.pages, inserted.path.window_pages, length(id));
+  pages.hand_over(inserted.path.pages, inserted.path.window_pages, sequence.settled);
 }
 
 void SequenceTable::close(SequenceId id, bool keep) {

@@ -72,15 +72,19 @@ class SequenceTable {
 
   /// The sequence's part of a step of its next `num_tokens` tokens. Valid until the sequence changes.
   [[nodiscard]] SequenceSlice slice(SequenceId id, std::int64_t first_row, std::int64_t num_tokens) const;
-  /// The step was computed: these are the sequence's next tokens.
+  /// The step was computed: these are the sequence's next tokens. `extend` and `settle` in one.
   void commit(SequenceId id, std::span<const TokenId> tokens);
-  /// The token at `position` was not known when it was committed: it is `token`. (Not with a disk tier, which names pages by
-  /// their tokens when they are full.)
+  /// A step of these tokens is under way, for which there is room. kNoToken: `name` will say which.
+  void extend(SequenceId id, std::span<const TokenId> tokens);
+  /// The token at `position`, not settled yet, is `token`.
   void name(SequenceId id, std::int64_t position, TokenId token);
+  /// All positions before `length` were computed and their tokens are known: they may be shared and archived,
+  /// and pages behind their window are freed.
+  void settle(SequenceId id, std::int64_t length);
   /// As StepEngine::truncate. Not below what was shared or found.
   void truncate(SequenceId id, std::int64_t length);
 
-  /// As StepEngine::share and close.
+  /// As StepEngine::share and close, of what is settled.
   void share(SequenceId id);
   void close(SequenceId id, bool keep);
 
@@ -95,6 +99,7 @@ class SequenceTable {
     std::vector<TokenId> tokens;
     std::int64_t opened_at = 0;
     std::int64_t step_begin = 0;     ///< length before the last step
+    std::int64_t settled = 0;        ///< positions before were computed by steps that have ended
     std::optional<PrefixLock> lock;  ///< of what is borrowed
     std::int64_t replay_end = 0;     ///< P of a replay
     std::vector<PageKey> keys;       ///< of its first whole pages, with a disk tier

@@ -24,15 +24,16 @@ struct StepInput {
   SequenceId sequence{};
   std::span<const TokenId> tokens;  ///< at least one
   WantedLogits wanted = WantedLogits::kLast;
-  /// How the token after each wanted row is to be chosen, by engines that can (`EngineLimits::chooses`).
+  /// How the token after each wanted row is chosen, by engines that can (`EngineLimits::chooses`); empty: the
+  /// input's logits come to the host instead.
   std::span<const SampleRow> draws = {};
   bool wants_mtp_logits = true;  ///< with kAll, of engines with `mtp`
 };
 
 struct StepOutput {
-  /// [wanted rows in batch order, V]; valid until the next step. Empty where all tokens are chosen.
+  /// [wanted rows of the inputs without draws, in batch order, V]; valid until the next step.
   ConstActivations<2> logits;
-  /// Where every wanted row of the step came with its draw: the tokens, in the same order.
+  /// One token for each wanted row of the inputs with draws, in batch order; valid until the next step.
   std::span<const TokenId> chosen = {};
   /// Engines with `mtp`: row r predicts the token after next of a position whose successor is known:
   /// positions start - 1 .. end - 2 of every input that wants them (from `start` in a sequence's first step, also
@@ -74,7 +75,7 @@ struct EngineLimits {
   std::int64_t max_draft_tokens = 0;  ///< 0: no drafting
   std::int64_t context_tokens = 0;    ///< positions of one sequence that has the cache to itself
   bool chooses = false;               ///< takes draws: logits need not leave the device
-  bool runs_ahead = false;            ///< chooses, and can be fed what it chose before the host has seen it
+  bool runs_ahead = false;  ///< chooses, and begins steps before the host has seen earlier choices (`queue`)
 };
 
 /// Open sequences and their room in the cache: what decides who runs needs to know no more of an engine.
@@ -98,8 +99,14 @@ class SequenceKeeper {
   [[nodiscard]] virtual CacheUse cache_use() const = 0;
 };
 
+/// Steps are run one by one (`step`), or begun ahead of their predecessor's results (`queue`, `collect`).
+/// While steps are under way, sequences may be looked at, opened, reserved, shared and closed: only what was
+/// collected is shared, and a sequence that is closed drops its part of the steps under way. `step`,
+/// `truncate` and `draft` are not called meanwhile.
 class StepEngine : public SequenceKeeper {
  public:
+  static constexpr std::size_t kMaxQueued = 2;
+
   [[nodiscard]] virtual EngineLimits limits() const = 0;
 
   /// A new sequence that will be fed `prompt`. Where the prefix cache holds a beginning of it (at most all but the
@@ -113,6 +120,15 @@ class StepEngine : public SequenceKeeper {
   /// keeping. Expected failures: an id outside the vocabulary, more tokens than a step or the context holds, no
   /// free pages (never after `reserve`).
   [[nodiscard]] virtual Result<StepOutput> step(std::span<const StepInput> inputs) = 0;
+  /// Begins a step behind at most kMaxQueued - 1 that are under way, and does not wait for it. Every wanted
+  /// row has its draw. A sequence that the step before chooses a token for goes on with that token when its
+  /// only token here is kNoToken; `collect` is then the next call. Sequences are as long as after the step
+  /// from now on. Fails as `step` does for what is wrong with a token or the room, with nothing begun. Only
+  /// where `EngineLimits::runs_ahead`.
+  [[nodiscard]] virtual std::optional<Failure> queue(std::span<const StepInput> inputs);
+  /// Waits for the oldest step under way: what it chose, for sequences that were closed meanwhile too. Fails
+  /// as `step` does after non-finite logits of sequences that are open; later steps stay under way.
+  [[nodiscard]] virtual Result<StepOutput> collect();
   /// Takes back the last tokens: at most max_draft_tokens, none from before the last step, and none that were shared.
   /// Also gives back the room beyond them.
   virtual void truncate(SequenceId sequence, std::int64_t length) = 0;
@@ -124,5 +140,10 @@ class StepEngine : public SequenceKeeper {
   /// For a picture of the tree.
   [[nodiscard]] virtual std::vector<RadixNodeSummary> tree(std::size_t most_nodes) const = 0;
 };
+
+inline std::optional<Failure> StepEngine::queue(std::span<const StepInput> /*inputs*/) {
+  return failure("this engine runs one step at a time");
+}
+inline Result<StepOutput> StepEngine::collect() { return failure("this engine runs one step at a time"); }
 
 }  // namespace baleen

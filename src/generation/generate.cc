@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "generation/stop_detector.h"
-#include "tokenizer/stream_decoder.h"
+#include "generation/reply_stream.h"
 
 namespace baleen {
 namespace {
@@ -15,21 +14,20 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// The text side of a reply: bytes to characters to what no stop string can take back.
-class TextStream {
+/// Shows the text of a reply and keeps it.
+class ShownText {
  public:
-  TextStream(const Tokenizer& tokenizer, const GenerationRequest& request,
-             const GenerationCallbacks& callbacks)
-      : decoder_(tokenizer), stops_(request.stops), callbacks_(callbacks) {}
+  ShownText(const Tokenizer& tokenizer, const GenerationRequest& request,
+            const GenerationCallbacks& callbacks)
+      : stream_(tokenizer, request.stops), callbacks_(callbacks) {}
 
   /// True when a stop string is complete.
   bool push(TokenId token) {
-    show(stops_.feed(decoder_.push(token)));
-    return stops_.stopped();
+    show(stream_.push(token).text);
+    return stream_.stopped();
   }
   std::string finish() {
-    if (!stops_.stopped()) show(stops_.feed(decoder_.finish()));
-    if (!stops_.stopped()) show(stops_.finish());
+    show(stream_.finish().text);
     return std::move(text_);
   }
 
@@ -40,14 +38,13 @@ class TextStream {
     if (callbacks_.on_text) callbacks_.on_text(text);
   }
 
-  StreamDecoder decoder_;
-  StopDetector stops_;
+  ReplyStream stream_;
   const GenerationCallbacks& callbacks_;
   std::string text_;
 };
 
-/// Feeds tokens and draws the next: by the engine where it chooses and the logits are wanted by nobody, else from them.
-/// An engine that runs ahead is fed the next token before it is looked at here.
+/// Feeds tokens and draws the next: by the engine where it chooses and nothing else needs the logits, else
+/// from them. An engine that runs ahead is fed the next token before it is looked at here.
 class NextToken {
  public:
   NextToken(Engine& engine, SequenceId sequence, Sampler& sampler)
@@ -80,27 +77,29 @@ class NextToken {
       ++fed;
       return after({&newest, 1});
     }
-    const auto queue = [&](std::optional<TokenId> token) {
-      auto failed =
-          engine_.queue(sequence_, token, *sampler_.draw_row(static_cast<std::uint64_t>(num_ahead_)));
+    const auto queue = [&](TokenId token) {
+      const std::optional<SampleRow> draw = sampler_.draw_row(static_cast<std::uint64_t>(num_ahead_));
+      const StepInput input{sequence_, {&token, 1}, WantedLogits::kLast, {&*draw, 1}};
+      auto failed = engine_.queue({&input, 1});
       if (!failed) ++num_ahead_, ++fed;
       return failed;
     };
     if (num_ahead_ == 0) {
       if (auto failed = queue(newest)) return std::move(*failed);
     }
-    // Without room for the token after it, that one fails when it is asked for.
-    if (!last) static_cast<void>(queue(std::nullopt));
-    const Result<TokenId> id = engine_.collect();
-    if (!id) return Failure{id.error()};
+    // Without room for the token after it, that one fails when it is wanted.
+    if (!last) static_cast<void>(queue(kNoToken));
+    const Result<StepOutput> output = engine_.collect();
     --num_ahead_;
-    sampler_.take(id.value());
-    return SampledToken{.id = id.value()};
+    if (!output) return Failure{output.error()};
+    const TokenId id = output.value().chosen.front();
+    sampler_.take(id);
+    return SampledToken{.id = id};
   }
   /// The reply is over: nobody looks at what steps under way choose.
   std::optional<Failure> end() {
     for (; num_ahead_ > 0; --num_ahead_) {
-      if (const Result<TokenId> id = engine_.collect(); !id) return Failure{id.error()};
+      if (const Result<StepOutput> output = engine_.collect(); !output) return Failure{output.error()};
     }
     return std::nullopt;
   }
@@ -150,7 +149,7 @@ Result<Generated> generate(Engine& engine, const Tokenizer& tokenizer, SequenceI
   const auto chunk = static_cast<std::size_t>(engine.options().max_batch_tokens);
   auto prefilled = prefill(next, chunk, request.prompt, callbacks, result.fed_tokens);
   if (!prefilled) return Failure{prefilled.error()};
-  TextStream text(tokenizer, request, callbacks);
+  ShownText text(tokenizer, request, callbacks);
   if (!prefilled.value()) {
     result.reason = FinishReason::kCancelled;
     return result;
@@ -160,7 +159,10 @@ Result<Generated> generate(Engine& engine, const Tokenizer& tokenizer, SequenceI
   const std::int64_t most = request.max_tokens > 0 ? std::min(request.max_tokens, room) : room;
   auto decode_start = start;
   while (static_cast<std::int64_t>(result.tokens.size()) < most) {
-    if (!sampled) return Failure{sampled.error()};
+    if (!sampled) {
+      static_cast<void>(next.end());
+      return Failure{sampled.error()};
+    }
     const TokenId token = sampled.value().id;
     result.tokens.push_back(token);
     if (result.tokens.size() == 1) {

@@ -6,23 +6,24 @@
 
 namespace baleen {
 
-std::int64_t CacheGeometry::ring_rows(int ratio) const {
-  const std::int64_t needed = (ratio == 4 ? 8 : 128) + max_draft_tokens;
+std::int64_t CacheGeometry::ring_rows(std::int64_t block) const {
+  const auto& [ratio, overlaps, has_index_keys] = this->block(block);
+  const std::int64_t needed = (overlaps ? 2 : 1) * ratio + max_draft_tokens;
   return (needed + ratio - 1) / ratio * ratio;
 }
 
 std::int64_t CacheGeometry::page_bytes() const {
   std::int64_t bytes = 0;
   for (std::int64_t block = 0; block < num_blocks(); ++block) {
-    if (ratio(block) == 0) continue;
+    if (this->block(block).ratio == 0) continue;
     bytes += latent.page_stride_bytes(entries_per_page(block));
-    if (ratio(block) == 4) bytes += index_key.page_stride_bytes(entries_per_page(block));
+    if (this->block(block).has_index_keys) bytes += index_key.page_stride_bytes(entries_per_page(block));
   }
   return bytes;
 }
 
 std::int64_t CacheGeometry::overlap_bytes(std::int64_t block) const {
-  if (ratio(block) != 4) return 0;
+  if (!this->block(block).overlaps) return 0;
   return 2 * kOverlapRows * (latent.width() + index_key.dim) * std::int64_t{sizeof(float)};
 }
 
@@ -38,9 +39,10 @@ std::int64_t CacheGeometry::kept_tokens() const {
 }
 
 std::int64_t CacheGeometry::state_bytes(std::int64_t block) const {
-  if (ratio(block) == 0) return 0;
-  const std::int64_t width = main_state_width(block) + (ratio(block) == 4 ? index_state_width() : 0);
-  return 2 * ring_rows(ratio(block)) * width * std::int64_t{sizeof(float)};
+  if (!this->block(block).compresses()) return 0;
+  const std::int64_t width =
+      main_state_width(block) + (this->block(block).has_index_keys ? index_state_width(block) : 0);
+  return 2 * ring_rows(block) * width * std::int64_t{sizeof(float)};
 }
 
 std::int64_t CacheGeometry::state_slot_bytes() const {
@@ -52,9 +54,10 @@ std::int64_t CacheGeometry::state_slot_bytes() const {
 double CacheGeometry::bytes_per_token() const {
   double bytes = 0;
   for (std::int64_t block = 0; block < num_blocks(); ++block) {
-    if (ratio(block) == 0) continue;
-    const std::int64_t entry = latent.row_bytes() + (ratio(block) == 4 ? index_key.row_bytes() : 0);
-    bytes += static_cast<double>(entry) / ratio(block);
+    if (this->block(block).ratio == 0) continue;
+    const std::int64_t entry =
+        latent.row_bytes() + (this->block(block).has_index_keys ? index_key.row_bytes() : 0);
+    bytes += static_cast<double>(entry) / this->block(block).ratio;
   }
   return bytes;
 }

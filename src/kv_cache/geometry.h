@@ -17,8 +17,18 @@
 
 namespace baleen {
 
+/// What a block keeps of a sequence beside its window rows.
+struct BlockCache {
+  int ratio = 0;                ///< positions of a compressed entry; 0: no entries
+  bool overlaps = false;        ///< an entry is pooled from the positions of the one before it too
+  bool has_index_keys = false;  ///< a key beside every entry
+
+  /// Whether entries are pooled from several positions, so that unfinished ones need rings.
+  [[nodiscard]] bool compresses() const { return ratio > 1; }
+};
+
 struct CacheGeometry {
-  std::vector<int> ratios;  ///< 0, 4 or 128 per block, MTP blocks last
+  std::vector<BlockCache> blocks;  ///< MTP blocks last
   LatentFormat latent;
   IndexKeyFormat index_key;
   std::int64_t window_tokens = 128;
@@ -27,20 +37,25 @@ struct CacheGeometry {
   /// Sequences keep the window rows of their last whole page, so that others can go on after it.
   bool shares_prefixes = false;
 
-  [[nodiscard]] std::int64_t num_blocks() const { return static_cast<std::int64_t>(ratios.size()); }
-  [[nodiscard]] int ratio(std::int64_t block) const { return ratios[static_cast<std::size_t>(block)]; }
-
-  /// Entries of `block` in a page: 64, 2, or 0.
-  [[nodiscard]] int entries_per_page(std::int64_t block) const {
-    return ratio(block) == 0 ? 0 : static_cast<int>(kPageTokens / ratio(block));
+  [[nodiscard]] std::int64_t num_blocks() const { return static_cast<std::int64_t>(blocks.size()); }
+  [[nodiscard]] const BlockCache& block(std::int64_t block) const {
+    return blocks[static_cast<std::size_t>(block)];
   }
-  /// Rows a compressor ring keeps: the open block, for ratio 4 the one before it, and what may be taken back.
-  [[nodiscard]] std::int64_t ring_rows(int ratio) const;
+
+  /// Entries of `block` in a page: 64, 2, or 0 in the released models.
+  [[nodiscard]] int entries_per_page(std::int64_t block) const {
+    return this->block(block).ratio == 0 ? 0 : static_cast<int>(kPageTokens / this->block(block).ratio);
+  }
+  /// Rows a compressor ring keeps: those of the open entry, of the one before it where entries overlap, and
+  /// what may be taken back.
+  [[nodiscard]] std::int64_t ring_rows(std::int64_t block) const;
   /// Floats of the kv (or gate) part of one ring row.
   [[nodiscard]] std::int64_t main_state_width(std::int64_t block) const {
-    return ratio(block) == 4 ? 2 * latent.width() : latent.width();
+    return this->block(block).overlaps ? 2 * latent.width() : latent.width();
   }
-  [[nodiscard]] std::int64_t index_state_width() const { return std::int64_t{2} * index_key.dim; }
+  [[nodiscard]] std::int64_t index_state_width(std::int64_t block) const {
+    return this->block(block).overlaps ? std::int64_t{2} * index_key.dim : index_key.dim;
+  }
 
   [[nodiscard]] std::int64_t page_bytes() const;         ///< compressed entries and keys, all blocks
   [[nodiscard]] std::int64_t window_page_bytes() const;  ///< raw KV and overlap rows, all blocks

@@ -45,21 +45,26 @@ KvCache::KvCache(CacheGeometry geometry, CacheCapacity capacity, Memory& memory)
     return place(window_page_parts_, offset, capacity_.num_window_pages, stride_bytes);
   };
   for (std::int64_t block = 0; block < geometry_.num_blocks(); ++block) {
-    const int ratio = geometry_.ratio(block);
+    const BlockCache& kept = geometry_.block(block);
     const int entries = geometry_.entries_per_page(block);
     BlockOffsets& begin = offsets_.emplace_back();
     begin.window = window_pages(geometry_.latent.page_stride_bytes(kPageTokens));
-    if (ratio == 0) continue;
+    if (kept.ratio == 0) continue;
     begin.compressed = pages(geometry_.latent.page_stride_bytes(entries));
-    begin.main_state = in_slot;
-    in_slot +=
-        2 * geometry_.ring_rows(ratio) * geometry_.main_state_width(block) * std::int64_t{sizeof(float)};
-    if (ratio != 4) continue;
-    begin.index_keys = pages(geometry_.index_key.page_stride_bytes(entries));
-    begin.main_overlap = window_pages(overlap_page_bytes(geometry_.latent.width()));
-    begin.index_overlap = window_pages(overlap_page_bytes(geometry_.index_key.dim));
+    if (kept.compresses()) {
+      begin.main_state = in_slot;
+      in_slot +=
+          2 * geometry_.ring_rows(block) * geometry_.main_state_width(block) * std::int64_t{sizeof(float)};
+    }
+    if (kept.has_index_keys) begin.index_keys = pages(geometry_.index_key.page_stride_bytes(entries));
+    if (kept.overlaps) {
+      begin.main_overlap = window_pages(overlap_page_bytes(geometry_.latent.width()));
+      begin.index_overlap = window_pages(overlap_page_bytes(geometry_.index_key.dim));
+    }
+    if (!kept.has_index_keys || !kept.compresses()) continue;
     begin.index_state = in_slot;
-    in_slot += 2 * geometry_.ring_rows(ratio) * geometry_.index_state_width() * std::int64_t{sizeof(float)};
+    in_slot +=
+        2 * geometry_.ring_rows(block) * geometry_.index_state_width(block) * std::int64_t{sizeof(float)};
   }
   states_begin_ = offset;
   BALEEN_CHECK_EQ(in_slot, geometry_.state_slot_bytes());
@@ -72,32 +77,32 @@ LatentPool KvCache::window(std::int64_t block) const {
 }
 
 LatentPool KvCache::compressed(std::int64_t block) const {
-  if (geometry_.ratio(block) == 0) return {};
+  if (geometry_.block(block).ratio == 0) return {};
   const int entries = geometry_.entries_per_page(block);
   return {buffer_.data() + at(block).compressed, geometry_.latent.page_stride_bytes(entries), entries,
           geometry_.latent};
 }
 
 IndexKeyPool KvCache::index_keys(std::int64_t block) const {
-  if (geometry_.ratio(block) != 4) return {};
+  if (!geometry_.block(block).has_index_keys) return {};
   const int entries = geometry_.entries_per_page(block);
   return {buffer_.data() + at(block).index_keys, geometry_.index_key.page_stride_bytes(entries), entries,
           geometry_.index_key};
 }
 
-CompressorState KvCache::state(std::int64_t offset, int ratio, std::int64_t width) const {
+CompressorState KvCache::state(std::int64_t offset, std::int64_t block, std::int64_t width) const {
   return {reinterpret_cast<float*>(buffer_.data() + states_begin_ + offset),
-          geometry_.state_slot_bytes() / std::int64_t{sizeof(float)}, geometry_.ring_rows(ratio), width};
+          geometry_.state_slot_bytes() / std::int64_t{sizeof(float)}, geometry_.ring_rows(block), width};
 }
 
 CompressorState KvCache::main_state(std::int64_t block) const {
-  BALEEN_CHECK(geometry_.ratio(block) != 0);
-  return state(at(block).main_state, geometry_.ratio(block), geometry_.main_state_width(block));
+  BALEEN_CHECK(geometry_.block(block).compresses());
+  return state(at(block).main_state, block, geometry_.main_state_width(block));
 }
 
 CompressorState KvCache::index_state(std::int64_t block) const {
-  BALEEN_CHECK(geometry_.ratio(block) == 4);
-  return state(at(block).index_state, 4, geometry_.index_state_width());
+  BALEEN_CHECK(geometry_.block(block).has_index_keys && geometry_.block(block).compresses());
+  return state(at(block).index_state, block, geometry_.index_state_width(block));
 }
 
 CompressorOverlap KvCache::overlap(std::int64_t offset, std::int64_t width) const {
@@ -106,19 +111,19 @@ CompressorOverlap KvCache::overlap(std::int64_t offset, std::int64_t width) cons
 }
 
 CompressorOverlap KvCache::main_overlap(std::int64_t block) const {
-  if (geometry_.ratio(block) != 4) return {};
+  if (!geometry_.block(block).overlaps) return {};
   return overlap(at(block).main_overlap, geometry_.latent.width());
 }
 
 CompressorOverlap KvCache::index_overlap(std::int64_t block) const {
-  if (geometry_.ratio(block) != 4) return {};
+  if (!geometry_.block(block).overlaps) return {};
   return overlap(at(block).index_overlap, geometry_.index_key.dim);
 }
 
 void KvCache::restore_rings(PageId window_page, std::int32_t state_slot, std::int64_t end) const {
   BALEEN_CHECK_EQ(end % kPageTokens, 0);
   for (std::int64_t block = 0; block < geometry_.num_blocks(); ++block) {
-    if (geometry_.ratio(block) != 4) continue;
+    if (!geometry_.block(block).overlaps) continue;
     restore_ring(memory(), main_overlap(block), main_state(block), window_page, state_slot, end);
     restore_ring(memory(), index_overlap(block), index_state(block), window_page, state_slot, end);
   }

@@ -37,14 +37,14 @@ class KvCache {
 
   /// Raw KV rows of a block, 256 a page.
   [[nodiscard]] LatentPool window(std::int64_t block) const;
-  /// Compressed entries of a block; base null for ratio 0.
+  /// Compressed entries of a block; base null where it has none.
   [[nodiscard]] LatentPool compressed(std::int64_t block) const;
-  /// Indexer keys of a block; base null unless ratio 4.
+  /// Indexer keys of a block; base null where it has none.
   [[nodiscard]] IndexKeyPool index_keys(std::int64_t block) const;
-  /// Rings of a block's main compressor; of the indexer's (ratio 4 only).
+  /// Rings of a block's main compressor; of the indexer's.
   [[nodiscard]] CompressorState main_state(std::int64_t block) const;
   [[nodiscard]] CompressorState index_state(std::int64_t block) const;
-  /// Rows that the window pages of a ratio-4 block carry; base null for others.
+  /// Rows that the window pages of a block whose entries overlap carry; base null for others.
   [[nodiscard]] CompressorOverlap main_overlap(std::int64_t block) const;
   [[nodiscard]] CompressorOverlap index_overlap(std::int64_t block) const;
 
@@ -80,7 +80,7 @@ class KvCache {
   [[nodiscard]] const BlockOffsets& at(std::int64_t block) const {
     return offsets_[static_cast<std::size_t>(block)];
   }
-  [[nodiscard]] CompressorState state(std::int64_t offset, int ratio, std::int64_t width) const;
+  [[nodiscard]] CompressorState state(std::int64_t offset, std::int64_t block, std::int64_t width) const;
   [[nodiscard]] CompressorOverlap overlap(std::int64_t offset, std::int64_t width) const;
 
   /// One block's part of every page of a pool: page p at offset + p * stride_bytes.

@@ -215,11 +215,9 @@ void check_ratios(const ModelConfig& config, std::string_view label) {
     fail("{}: \"compress_ratios\" has {} entries, {} layers and {} MTP blocks need {}", label, num_ratios,
          config.num_hidden_layers, config.num_nextn_predict_layers, config.num_blocks());
   }
-  for (std::size_t i = 0; i < config.compress_ratios.size(); ++i) {
-    const std::int64_t ratio = config.compress_ratios[i];
-    if (ratio != 0 && ratio != 4 && ratio != 128) {
-      fail("{}: \"compress_ratios\", entry {}: expected 0, 4 or 128, found {}", label, i, ratio);
-    }
+  for (std::int64_t block = 0; block < num_ratios; ++block) {
+    const std::string why_not = why_not_runnable(attention_of(config, block));
+    if (!why_not.empty()) fail("{}: \"compress_ratios\", entry {}: {}", label, block, why_not);
   }
   for (std::int64_t block = config.num_hidden_layers; block < config.num_blocks(); ++block) {
     if (config.compress_ratio(block) != 0) {
@@ -231,29 +229,6 @@ void check_ratios(const ModelConfig& config, std::string_view label) {
 
 }  // namespace
 
-std::string_view layer_kind_name(LayerKind kind) {
-  switch (kind) {
-    case LayerKind::kSlidingWindow:
-      return "sliding window";
-    case LayerKind::kCsa:
-      return "CSA";
-    case LayerKind::kHca:
-      return "HCA";
-  }
-  return "?";
-}
-
-LayerKind ModelConfig::layer_kind(std::int64_t block) const {
-  switch (compress_ratio(block)) {
-    case 4:
-      return LayerKind::kCsa;
-    case 128:
-      return LayerKind::kHca;
-    default:
-      return LayerKind::kSlidingWindow;
-  }
-}
-
 std::int64_t ModelConfig::num_layers_of(LayerKind kind) const {
   std::int64_t count = 0;
   for (std::int64_t layer = 0; layer < num_hidden_layers; ++layer) count += layer_kind(layer) == kind ? 1 : 0;
@@ -261,7 +236,6 @@ std::int64_t ModelConfig::num_layers_of(LayerKind kind) const {
 }
 
 void validate(const ModelConfig& c, std::string_view label) {
-  check_ratios(c, label);
   const auto require = [&](bool holds, const char* rule, std::string_view found) {
     if (!holds) fail("{}: expected {}, found {}", label, rule, found);
   };
@@ -270,6 +244,8 @@ void validate(const ModelConfig& c, std::string_view label) {
   };
   require(c.hc_mult == 4, "\"hc_mult\" 4", fmt::to_string(c.hc_mult));
   require(c.sliding_window == 128, "\"sliding_window\" 128", fmt::to_string(c.sliding_window));
+  require(c.index_head_dim == 128, "\"index_head_dim\" 128", fmt::to_string(c.index_head_dim));
+  check_ratios(c, label);
   require(c.n_shared_experts == 1, "\"n_shared_experts\" 1", fmt::to_string(c.n_shared_experts));
   // Scales cover 128 inputs, so every matrix has a multiple of 128 of them.
   require_multiple(c.hidden_size, 128, "\"hidden_size\"");
@@ -285,7 +261,6 @@ void validate(const ModelConfig& c, std::string_view label) {
   require_multiple(c.qk_rope_head_dim, 32, "\"qk_rope_head_dim\"");
   require_multiple(c.head_dim, 64, "\"head_dim\"");
   require_multiple(c.nope_dim(), 64, "\"head_dim\" - \"qk_rope_head_dim\" (cache rows have a scale per 64)");
-  require(c.index_head_dim == 128, "\"index_head_dim\" 128", fmt::to_string(c.index_head_dim));
   require(c.qk_rope_head_dim <= c.index_head_dim, "\"qk_rope_head_dim\" within \"index_head_dim\"",
           fmt::format("{} of {}", c.qk_rope_head_dim, c.index_head_dim));
   require(c.num_experts_per_tok <= c.n_routed_experts, "\"num_experts_per_tok\" within \"n_routed_experts\"",

@@ -8,21 +8,13 @@
 #include <string_view>
 #include <vector>
 
+#include "model/layer_attention.h"
 #include "numeric/weight_format.h"
 
 namespace baleen {
 
-/// What a layer's attention sees beside the sliding window, fixed by `compress_ratios`.
-enum class LayerKind : std::uint8_t {
-  kSlidingWindow,  ///< ratio 0: nothing
-  kCsa,            ///< ratio 4: compressed entries that an indexer selects
-  kHca             ///< ratio 128: all compressed entries
-};
-
 /// How the router turns logits into scores.
 enum class ScoringFunc : std::uint8_t { kSqrtSoftplus, kSigmoid, kSoftmax };
-
-[[nodiscard]] std::string_view layer_kind_name(LayerKind kind);  ///< "sliding window", "CSA", "HCA"
 
 /// YaRN; applies only to layers with a ratio other than 0.
 struct RopeScaling {
@@ -82,7 +74,9 @@ struct ModelConfig {
   [[nodiscard]] std::int64_t compress_ratio(std::int64_t block) const {
     return compress_ratios[static_cast<std::size_t>(block)];
   }
-  [[nodiscard]] LayerKind layer_kind(std::int64_t block) const;
+  /// The layer's attention as a value: what everything but this struct and its file should look at.
+  [[nodiscard]] LayerAttention attention(std::int64_t block) const { return attention_of(*this, block); }
+  [[nodiscard]] LayerKind layer_kind(std::int64_t block) const { return attention(block).kind(); }
   /// Among the main layers.
   [[nodiscard]] std::int64_t num_layers_of(LayerKind kind) const;
   [[nodiscard]] bool is_mtp(std::int64_t block) const { return block >= num_hidden_layers; }

@@ -4,12 +4,10 @@
 
 #include "base/check.h"
 #include "base/progress.h"
+#include "numeric/block_scale.h"
 
 namespace baleen {
 namespace {
-
-constexpr std::int64_t kFp8Block = 128;
-constexpr std::int64_t kFp4Group = 32;
 
 /// Calls visit(address, bytes) for every array of a tree, where `address` is a reference to the array's pointer.
 template <class Visit>
@@ -59,10 +57,10 @@ class ArrayWalk {
     array(data, values.size());
     values = {data, values.extents()};
   }
-  static std::int64_t num_blocks(std::int64_t count) { return (count + kFp8Block - 1) / kFp8Block; }
+  static std::int64_t num_blocks(std::int64_t count) { return (count + kWeightBlock - 1) / kWeightBlock; }
   void scales(WeightMatrix& m) {
     if (m.format == WeightFormat::kFp8) array(m.block_scales, num_blocks(m.rows) * num_blocks(m.cols));
-    if (m.format == WeightFormat::kFp4) array(m.group_scales, m.rows * (m.cols / kFp4Group));
+    if (m.format == WeightFormat::kFp4) array(m.group_scales, m.rows * (m.cols / kIndexerBlock));
   }
   void matrix(WeightMatrix& m) {
     array(m.data, m.rows * m.row_bytes());
@@ -131,11 +129,14 @@ std::int64_t device_weight_bytes(const WeightTree& tree) {
   return bytes;
 }
 
-std::int64_t device_weight_bytes(const ModelConfig& config, const StorageFormats& formats) {
+std::int64_t device_weight_bytes(const ModelConfig& config, const StorageFormats& formats,
+                                 const RankShare& share) {
   std::int64_t bytes = 0;
-  for (const TensorSpec& spec : tensor_table(config)) {
+  for (const TensorSpec& spec : rank_table(config, share)) {
+    const std::int64_t count =
+        spec.role == TensorRole::kRoutedExpert ? share.num_experts(config.n_routed_experts) : 1;
     for (const TensorHeader& stored : stored_tensors(spec, formats))
-      bytes += stored_on_device(stored, spec, formats);
+      bytes += count * stored_on_device(stored, spec, formats);
   }
   return bytes;
 }

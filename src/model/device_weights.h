@@ -10,8 +10,9 @@
 
 namespace baleen {
 
-/// What `DeviceWeights` of a checkpoint of these formats takes.
-[[nodiscard]] std::int64_t device_weight_bytes(const ModelConfig& config, const StorageFormats& formats);
+/// What `DeviceWeights` of a checkpoint of these formats takes, or of one rank's share of it.
+[[nodiscard]] std::int64_t device_weight_bytes(const ModelConfig& config, const StorageFormats& formats,
+                                               const RankShare& share = {});
 /// What `DeviceWeights(tree)` takes: by its shapes, whatever lies at its addresses.
 [[nodiscard]] std::int64_t device_weight_bytes(const WeightTree& tree);
 

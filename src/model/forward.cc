@@ -11,10 +11,7 @@
 namespace baleen {
 namespace {
 
-constexpr int kPlain = 0;
-constexpr int kCompressed = 1;
-
-int angles_of(LayerKind kind) { return kind == LayerKind::kSlidingWindow ? kPlain : kCompressed; }
+std::size_t index_of(RopeKind kind) { return static_cast<std::size_t>(kind); }
 
 Activations<3> heads(const Activations<2>& x, std::int64_t num_heads) {
   return x.reshaped<3>({x.extent(0), num_heads, x.extent(1) / num_heads});
@@ -37,7 +34,7 @@ RouteScoring scoring_of(ScoringFunc scoring) {
 CacheGeometry cache_geometry(const ModelConfig& config, Precision precision, std::int64_t max_draft_tokens) {
   CacheGeometry geometry;
   for (std::int64_t block = 0; block < config.num_blocks(); ++block) {
-    geometry.ratios.push_back(static_cast<int>(config.compress_ratio(block)));
+    geometry.blocks.push_back(config.attention(block).cache());
   }
   geometry.latent = {static_cast<int>(config.nope_dim()), static_cast<int>(config.qk_rope_head_dim),
                      precision};
@@ -82,18 +79,18 @@ Forward::Forward(const ModelConfig& config, const WeightTree& weights, Device& d
   const YarnParams yarn{static_cast<float>(scaling.factor), scaling.original_max_position_embeddings,
                         static_cast<float>(scaling.beta_fast), static_cast<float>(scaling.beta_slow)};
   const auto rotary_dim = static_cast<int>(config_.qk_rope_head_dim);
-  const auto upload = [&](int kind, double base, const YarnParams* scaled) {
+  const auto upload = [&](RopeKind kind, double base, const YarnParams* scaled) {
     const std::vector<float> values = rope_frequencies(static_cast<float>(base), rotary_dim, scaled);
-    device_.memory().upload(reinterpret_cast<std::byte*>(buffers_.frequencies[kind]),
+    device_.memory().upload(reinterpret_cast<std::byte*>(buffers_.frequencies[index_of(kind)]),
                             std::as_bytes(std::span(values)));
   };
-  upload(kPlain, config_.rope_theta, nullptr);
-  upload(kCompressed, config_.compress_rope_theta,
+  upload(RopeKind::kPlain, config_.rope_theta, nullptr);
+  upload(RopeKind::kScaled, config_.compress_rope_theta,
          scaling.original_max_position_embeddings > 0 ? &yarn : nullptr);
 }
 
-std::span<const float> Forward::frequencies(int kind) const {
-  return {buffers_.frequencies[kind], static_cast<std::size_t>(config_.qk_rope_head_dim / 2)};
+std::span<const float> Forward::frequencies(RopeKind kind) const {
+  return {buffers_.frequencies[index_of(kind)], static_cast<std::size_t>(config_.qk_rope_head_dim / 2)};
 }
 
 std::vector<std::vector<std::int64_t>> Forward::expert_load() const {
@@ -109,11 +106,11 @@ std::vector<std::vector<std::int64_t>> Forward::expert_load() const {
 }
 
 void Forward::prepare_angles(const Step& step) {
-  for (const int kind : {kPlain, kCompressed}) {
+  for (const RopeKind kind : {RopeKind::kPlain, RopeKind::kScaled}) {
     device_.execute<ops::RopeAngles>({.frequencies = frequencies(kind),
                                       .batch = step.batch,
-                                      .cosine = rows(buffers_.cosine[kind], step.rows.num_rows),
-                                      .sine = rows(buffers_.sine[kind], step.rows.num_rows)});
+                                      .cosine = rows(buffers_.cosine[index_of(kind)], step.rows.num_rows),
+                                      .sine = rows(buffers_.sine[index_of(kind)], step.rows.num_rows)});
   }
 }
 
@@ -244,8 +241,8 @@ void Forward::run_blocks(std::int64_t begin, std::int64_t end, const Step& step,
   }
 }
 
-void Forward::project_queries(const AttentionWeights& weights, LayerKind kind, std::int64_t num_rows,
-                              int angles) {
+void Forward::project_queries(const AttentionWeights& weights, const LayerAttention& shape,
+                              std::int64_t num_rows) {
   const float eps = static_cast<float>(config_.rms_norm_eps);
   const Activations<2> latent = rows(buffers_.q_latent, num_rows);
   const Activations<2> q = rows(buffers_.q, num_rows);
@@ -253,22 +250,21 @@ void Forward::project_queries(const AttentionWeights& weights, LayerKind kind, s
       {{&weights.wq_b, q}, {&weights.indexer.wq_b, rows(buffers_.index_q, num_rows)}}};
   device_.execute<ops::Linear>({.x = latent,
                                 .x_fp8 = buffers_.q_latent_fp8,
-                                .outputs = std::span(outputs).first(kind == LayerKind::kCsa ? 2 : 1),
+                                .outputs = std::span(outputs).first(shape.indexed ? 2 : 1),
                                 .precision = precision_});
   const Activations<2> per_head = q.reshaped<2>({num_rows * config_.num_attention_heads, config_.head_dim});
   device_.execute<ops::RmsNorm, ops::Rope>(
       {.x = per_head, .weight = {}, .eps = eps, .precision = precision_, .y = per_head},
       {.x = heads(q, config_.num_attention_heads),
-       .cosine = rows(buffers_.cosine[angles], num_rows),
-       .sine = rows(buffers_.sine[angles], num_rows),
+       .cosine = rows(buffers_.cosine[index_of(shape.rope)], num_rows),
+       .sine = rows(buffers_.sine[index_of(shape.rope)], num_rows),
        .inverse = false,
        .precision = precision_});
 }
 
-void Forward::compress(std::int64_t block, const Step& step) {
+void Forward::compress(std::int64_t block, const LayerAttention& shape, const Step& step) {
   const AttentionWeights& weights = weights_.block(block).attention;
   const std::int64_t num_rows = step.rows.num_rows;
-  const auto ratio = static_cast<int>(config_.compress_ratio(block));
   const auto pool = [&](const CompressorWeights& compressor, const Activations<2>& kv,
                         const Activations<2>& gate, const CompressorState& state,
                         const CompressorOverlap& overlap, const LatentPool& latent,
@@ -278,8 +274,8 @@ void Forward::compress(std::int64_t block, const Step& step) {
                                       .ape = compressor.ape,
                                       .norm_weight = compressor.norm,
                                       .eps = static_cast<float>(config_.rms_norm_eps),
-                                      .frequencies = frequencies(kCompressed),
-                                      .ratio = ratio,
+                                      .frequencies = frequencies(shape.rope),
+                                      .ratio = static_cast<int>(shape.ratio),
                                       .precision = precision_,
                                       .batch = step.batch,
                                       .state = state,
@@ -289,7 +285,7 @@ void Forward::compress(std::int64_t block, const Step& step) {
   };
   pool(weights.compressor, buffers_.main_kv, buffers_.main_gate, cache_.main_state(block),
        cache_.main_overlap(block), cache_.compressed(block), {});
-  if (ratio == 4) {
+  if (shape.indexed) {
     pool(weights.indexer.compressor, buffers_.index_kv, buffers_.index_gate, cache_.index_state(block),
          cache_.index_overlap(block), {}, cache_.index_keys(block));
   }
@@ -297,8 +293,8 @@ void Forward::compress(std::int64_t block, const Step& step) {
 
 void Forward::attention(std::int64_t block, const Step& step) {
   const AttentionWeights& weights = weights_.block(block).attention;
-  const LayerKind kind = config_.layer_kind(block);
-  const int angles = angles_of(kind);
+  const LayerAttention shape = config_.attention(block);
+  const std::size_t angles = index_of(shape.rope);
   const std::int64_t num_rows = step.rows.num_rows;
   const Activations<2> x = rows(buffers_.u, num_rows);
   const ConstActivations<2> cosine = rows(buffers_.cosine[angles], num_rows);
@@ -313,7 +309,7 @@ void Forward::attention(std::int64_t block, const Step& step) {
        {&index.wkv, rows(buffers_.index_kv, num_rows, index.wkv.rows), true},
        {&index.wgate, rows(buffers_.index_gate, num_rows, index.wgate.rows), true},
        {&weights.indexer.weights_proj, rows(buffers_.index_weights, num_rows)}}};
-  const std::size_t num_projections = kind == LayerKind::kCsa ? 7 : kind == LayerKind::kHca ? 4 : 2;
+  const std::size_t num_projections = shape.indexed ? 7 : shape.compresses() ? 4 : 2;
   device_.execute<ops::Linear>({.x = x,
                                 .x_fp8 = buffers_.u_fp8,
                                 .outputs = std::span(projections).first(num_projections),
@@ -334,11 +330,11 @@ void Forward::attention(std::int64_t block, const Step& step) {
                                                .sine = sine,
                                                .batch = step.batch,
                                                .window = cache_.window(block)});
-  project_queries(weights, kind, num_rows, angles);
-  if (kind != LayerKind::kSlidingWindow) compress(block, step);
+  project_queries(weights, shape, num_rows);
+  if (shape.compresses()) compress(block, shape, step);
   const View<std::int32_t, 2> selected = rows(buffers_.selected, num_rows);
-  if (kind == LayerKind::kCsa) {
-    device_.execute<ops::Indexer>({.q = heads(rows(buffers_.index_q, num_rows), config_.index_n_heads),
+  if (shape.indexed) {
+    device_.execute<ops::Indexer>({.q = heads(rows(buffers_.index_q, num_rows), shape.index_heads),
                                    .head_weights = rows(buffers_.index_weights, num_rows),
                                    .cosine = cosine,
                                    .sine = sine,
@@ -353,11 +349,11 @@ void Forward::attention(std::int64_t block, const Step& step) {
        .batch = step.batch,
        .window = cache_.window(block),
        .compressed = cache_.compressed(block),
-       .ratio = static_cast<int>(config_.compress_ratio(block)),
-       .selected = kind == LayerKind::kCsa ? selected : View<std::int32_t, 2>(),
+       .ratio = static_cast<int>(shape.ratio),
+       .selected = shape.indexed ? selected : View<std::int32_t, 2>(),
        .sink = weights.sink,
-       .window_tokens = config_.sliding_window,
-       .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
+       .window_tokens = shape.window_tokens,
+       .scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim)),
        .precision = precision_,
        .out = heads(attended, config_.num_attention_heads)},
       {.x = heads(attended, config_.num_attention_heads),

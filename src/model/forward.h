@@ -36,7 +36,7 @@ class Forward {
   /// Runs the main layers over a batch of at most max_rows rows; returns the residual streams [T, n, d] after
   /// the last one, valid until the next call. Cache rows of the batch's positions are written on the way.
   [[nodiscard]] Activations<3> run(const RaggedBatch& batch);
-  /// The same with tokens that operations before leave at `chosen` (StepBatches::begin).
+  /// The same of a batch with tokens that operations called before leave at `chosen` (StepBatches::begin).
   [[nodiscard]] Activations<3> run(const RaggedBatch& batch, std::span<const TokenId> chosen);
 
   /// Runs MTP block `depth` over positions whose streams are known: row t holds the stream of its position
@@ -81,10 +81,10 @@ class Forward {
   void combine_for_mtp(const MtpWeights& weights, const Step& step, ConstActivations<3> streams,
                        Activations<3> out);
   void attention(std::int64_t block, const Step& step);
-  void compress(std::int64_t block, const Step& step);
-  void project_queries(const AttentionWeights& weights, LayerKind kind, std::int64_t num_rows, int angles);
+  void compress(std::int64_t block, const LayerAttention& shape, const Step& step);
+  void project_queries(const AttentionWeights& weights, const LayerAttention& shape, std::int64_t num_rows);
   void moe(std::int64_t block, const Step& step);
-  [[nodiscard]] std::span<const float> frequencies(int kind) const;
+  [[nodiscard]] std::span<const float> frequencies(RopeKind kind) const;
   void head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm,
             Activations<2> out);
 

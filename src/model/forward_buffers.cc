@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "numeric/block_scale.h"
 
 namespace baleen {
 namespace {
 
-constexpr std::int64_t kFp8Block = 128;
 constexpr std::int64_t kScaleRows = 4;  // scale strides are multiples of it
 
 /// Adds up bytes, or allocates as many: one order for both, so that a plan is what will be taken.
@@ -78,7 +78,7 @@ class Layout {
     if (type_ != ElementType::kBf16) return;
     rows.codes = take<std::uint8_t>(rows_ * width);
     rows.scale_stride = (rows_ + kScaleRows - 1) / kScaleRows * kScaleRows;
-    rows.scales = take<float>(width / kFp8Block * rows.scale_stride);
+    rows.scales = take<float>(width / kActivationBlock * rows.scale_stride);
   }
 
   const ModelConfig& config_;

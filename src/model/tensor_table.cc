@@ -11,27 +11,34 @@
 namespace baleen {
 namespace {
 
-constexpr std::int64_t kFp4Block = kIndexerBlock;
+constexpr RankShare kWholeModel{};
 
 /// Appends the tensors of one block, or of the top level, under a name prefix.
 class TableBuilder {
  public:
-  explicit TableBuilder(const ModelConfig& config) : c_(config) {}
+  /// The first `num_experts` routed experts of every block.
+  TableBuilder(const ModelConfig& config, const RankShare& share, std::int64_t num_experts)
+      : c_(config), share_(share), num_experts_(num_experts) {}
 
   std::vector<TensorSpec> build() {
     reserve();
-    add("embed.weight", {c_.vocab_size, c_.hidden_size}, Storage::kBf16, TensorRole::kEmbedding);
+    if (share_.embedding) {
+      add("embed.weight", {c_.vocab_size, c_.hidden_size}, Storage::kBf16, TensorRole::kEmbedding);
+    }
     for (block_ = 0; block_ < c_.num_hidden_layers; ++block_) {
-      prefix_ = fmt::format("layers.{}.", block_);
+      prefix_ = block_prefix(c_, block_);
       add_block();
     }
     block_ = -1;
     prefix_.clear();
-    add_head_mixing();
-    add("norm.weight", {c_.hidden_size}, Storage::kBf16, TensorRole::kNorm);
-    add("head.weight", {c_.vocab_size, c_.hidden_size}, Storage::kBf16, TensorRole::kHead);
+    if (share_.head) {
+      add_head_mixing();
+      add("norm.weight", {c_.hidden_size}, Storage::kBf16, TensorRole::kNorm);
+      add("head.weight", {c_.vocab_size, c_.hidden_size}, Storage::kBf16, TensorRole::kHead,
+          TensorSplit::kVocabulary);
+    }
     for (block_ = c_.num_hidden_layers; block_ < c_.num_blocks(); ++block_) {
-      prefix_ = fmt::format("mtp.{}.", block_ - c_.num_hidden_layers);
+      prefix_ = block_prefix(c_, block_);
       add_block();
       add_mtp_extras();
     }
@@ -43,12 +50,14 @@ class TableBuilder {
 
   void reserve() {
     constexpr std::int64_t kMostBesideExperts = 40;  // a ratio-4 layer has 25, the MTP block 27
-    table_.reserve(
-        static_cast<std::size_t>(c_.num_blocks() * (kMostBesideExperts + 3 * c_.n_routed_experts)));
+    table_.reserve(static_cast<std::size_t>(c_.num_blocks() * (kMostBesideExperts + 3 * num_experts_)));
   }
 
-  void add(std::string_view name, Shape shape, Storage storage, TensorRole role) {
-    table_.push_back({fmt::format("{}{}", prefix_, name), std::move(shape), storage, role, block_});
+  void add(std::string_view name, Shape shape, Storage storage, TensorRole role,
+           TensorSplit split = TensorSplit::kReplicated) {
+    table_.push_back({fmt::format("{}{}", prefix_, name),
+                      rank_shape(std::move(shape), split, share_, c_.o_groups), storage, role, block_,
+                      split});
   }
   void add_norm(std::string_view name, std::int64_t width, TensorRole role = TensorRole::kNorm) {
     add(fmt::format("{}.weight", name), {width}, Storage::kBf16, role);
@@ -77,28 +86,34 @@ class TableBuilder {
   }
 
   void add_attention() {
-    add("attn.attn_sink", {c_.num_attention_heads}, Storage::kF32, TensorRole::kAttention);
+    add("attn.attn_sink", {c_.num_attention_heads}, Storage::kF32, TensorRole::kAttention,
+        TensorSplit::kHeads);
     add("attn.wq_a", {c_.q_lora_rank, c_.hidden_size}, Storage::kDense, TensorRole::kAttention);
     add_norm("attn.q_norm", c_.q_lora_rank);
-    add("attn.wq_b", {c_.q_dim(), c_.q_lora_rank}, Storage::kDense, TensorRole::kAttention);
+    add("attn.wq_b", {c_.q_dim(), c_.q_lora_rank}, Storage::kDense, TensorRole::kAttention,
+        TensorSplit::kHeads);
     add("attn.wkv", {c_.head_dim, c_.hidden_size}, Storage::kDense, TensorRole::kAttention);
     add_norm("attn.kv_norm", c_.head_dim);
-    add("attn.wo_a", {c_.o_dim(), c_.group_dim()}, Storage::kDense, TensorRole::kAttention);
-    add("attn.wo_b", {c_.hidden_size, c_.o_dim()}, Storage::kDense, TensorRole::kAttention);
-    const std::int64_t ratio = c_.compress_ratio(block_);
-    if (ratio != 0) add_compressor("attn.compressor", ratio, c_.head_dim, TensorRole::kCompressor);
-    if (ratio == 4) {
+    add("attn.wo_a", {c_.o_dim(), c_.group_dim()}, Storage::kDense, TensorRole::kAttention,
+        TensorSplit::kOutputGroups);
+    add("attn.wo_b", {c_.hidden_size, c_.o_dim()}, Storage::kDense, TensorRole::kAttention,
+        TensorSplit::kGroupColumns);
+    const LayerAttention shape = c_.attention(block_);
+    if (shape.compresses()) add_compressor("attn.compressor", shape, c_.head_dim, TensorRole::kCompressor);
+    if (shape.indexed) {
       add("attn.indexer.wq_b", {c_.index_q_dim(), c_.q_lora_rank}, Storage::kDense, TensorRole::kIndexer);
       add("attn.indexer.weights_proj.weight", {c_.index_n_heads, c_.hidden_size}, Storage::kBf16,
           TensorRole::kIndexer);
-      add_compressor("attn.indexer.compressor", ratio, c_.index_head_dim, TensorRole::kIndexer);
+      if (shape.compresses())
+        add_compressor("attn.indexer.compressor", shape, c_.index_head_dim, TensorRole::kIndexer);
     }
   }
 
-  /// At ratio 4 a token serves its own block and the next one, with separate columns for each.
-  void add_compressor(std::string_view name, std::int64_t ratio, std::int64_t width, TensorRole role) {
-    const std::int64_t columns = ratio == 4 ? 2 * width : width;
-    add(fmt::format("{}.ape", name), {ratio, columns}, Storage::kF32, role);
+  /// Where entries overlap, a token serves its own entry and the next one, with separate columns for each.
+  void add_compressor(std::string_view name, const LayerAttention& shape, std::int64_t width,
+                      TensorRole role) {
+    const std::int64_t columns = shape.compressor_columns(width);
+    add(fmt::format("{}.ape", name), {shape.ratio, columns}, Storage::kF32, role);
     add(fmt::format("{}.wkv.weight", name), {columns, c_.hidden_size}, Storage::kBf16, role);
     add(fmt::format("{}.wgate.weight", name), {columns, c_.hidden_size}, Storage::kBf16, role);
     add_norm(fmt::format("{}.norm", name), width, role);
@@ -111,16 +126,19 @@ class TableBuilder {
     } else {
       add("ffn.gate.bias", {c_.n_routed_experts}, Storage::kF32, TensorRole::kRouter);
     }
-    add_swiglu("ffn.shared_experts", Storage::kDense, TensorRole::kSharedExpert);
-    for (std::int64_t expert = 0; expert < c_.n_routed_experts; ++expert) {
-      add_swiglu(fmt::format("ffn.experts.{}", expert), Storage::kExpert, TensorRole::kRoutedExpert);
+    add_swiglu("ffn.shared_experts", Storage::kDense, TensorRole::kSharedExpert, TensorSplit::kSharedRows,
+               TensorSplit::kSharedColumns);
+    for (std::int64_t expert = 0; expert < num_experts_; ++expert) {
+      add_swiglu(fmt::format("ffn.experts.{}", expert), Storage::kExpert, TensorRole::kRoutedExpert,
+                 TensorSplit::kExpertRows, TensorSplit::kExpertColumns);
     }
   }
 
-  void add_swiglu(std::string_view name, Storage storage, TensorRole role) {
-    add(fmt::format("{}.w1", name), {c_.moe_intermediate_size, c_.hidden_size}, storage, role);
-    add(fmt::format("{}.w2", name), {c_.hidden_size, c_.moe_intermediate_size}, storage, role);
-    add(fmt::format("{}.w3", name), {c_.moe_intermediate_size, c_.hidden_size}, storage, role);
+  void add_swiglu(std::string_view name, Storage storage, TensorRole role, TensorSplit rows,
+                  TensorSplit columns) {
+    add(fmt::format("{}.w1", name), {c_.moe_intermediate_size, c_.hidden_size}, storage, role, rows);
+    add(fmt::format("{}.w2", name), {c_.hidden_size, c_.moe_intermediate_size}, storage, role, columns);
+    add(fmt::format("{}.w3", name), {c_.moe_intermediate_size, c_.hidden_size}, storage, role, rows);
   }
 
   void add_mtp_extras() {
@@ -132,6 +150,8 @@ class TableBuilder {
   }
 
   const ModelConfig& c_;
+  const RankShare& share_;
+  std::int64_t num_experts_;
   std::vector<TensorSpec> table_;
   std::string prefix_;
   std::int64_t block_ = -1;
@@ -169,7 +189,18 @@ std::int64_t TensorSpec::num_elements() const {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-std::vector<TensorSpec> tensor_table(const ModelConfig& config) { return TableBuilder(config).build(); }
+std::vector<TensorSpec> tensor_table(const ModelConfig& config) {
+  return TableBuilder(config, kWholeModel, config.n_routed_experts).build();
+}
+
+std::vector<TensorSpec> rank_table(const ModelConfig& config, const RankShare& share) {
+  return TableBuilder(config, share, 1).build();
+}
+
+std::string block_prefix(const ModelConfig& config, std::int64_t block) {
+  return config.is_mtp(block) ? fmt::format("mtp.{}.", block - config.num_hidden_layers)
+                              : fmt::format("layers.{}.", block);
+}
 
 std::vector<std::int64_t> scale_shape(const std::vector<std::int64_t>& shape, WeightFormat format) {
   switch (format) {
@@ -179,7 +210,7 @@ std::vector<std::int64_t> scale_shape(const std::vector<std::int64_t>& shape, We
     case WeightFormat::kFp8:
       return {(shape[0] + kWeightBlock - 1) / kWeightBlock, (shape[1] + kWeightBlock - 1) / kWeightBlock};
     case WeightFormat::kFp4:
-      return {shape[0], shape[1] / kFp4Block};
+      return {shape[0], shape[1] / kIndexerBlock};
   }
   return {};
 }

@@ -1,5 +1,7 @@
-/// Every tensor of a model, derived from its config: the one place that knows the released names and shapes.
-/// (source: checkpoint specification, "Tensor table")
+/// Every tensor of a model, derived from its config: the one place that knows the released names, the shapes,
+/// how they are stored and how they split over ranks. The checkpoint's check, binding, device copies,
+/// `inspect`, the memory plan and the simulator's ranks all read it. (source: checkpoint specification,
+/// "Tensor table")
 #pragma once
 
 #include <cstdint>
@@ -9,6 +11,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "model/config.h"
+#include "model/tensor_split.h"
 
 namespace baleen {
 
@@ -39,6 +42,7 @@ struct TensorSpec {
   Storage storage = Storage::kBf16;
   TensorRole role = TensorRole::kAttention;
   std::int64_t block = -1;  ///< layer, or num_hidden_layers + MTP block; -1 at the top level
+  TensorSplit split = TensorSplit::kReplicated;
 
   [[nodiscard]] std::int64_t num_elements() const;
   [[nodiscard]] bool is_matrix() const { return storage == Storage::kDense || storage == Storage::kExpert; }
@@ -62,6 +66,13 @@ struct StorageFormats {
 
 /// In the order of a forward pass: embedding, layers, head, MTP blocks.
 [[nodiscard]] std::vector<TensorSpec> tensor_table(const ModelConfig& config);
+
+/// The same of one rank, with its shapes. Of a block's routed experts, which are all alike, the first stands
+/// for `share.num_experts`.
+[[nodiscard]] std::vector<TensorSpec> rank_table(const ModelConfig& config, const RankShare& share);
+
+/// "layers.3." or "mtp.0."
+[[nodiscard]] std::string block_prefix(const ModelConfig& config, std::int64_t block);
 
 /// What lies in a file for `tensor`: one tensor, or a weight followed by its scale.
 [[nodiscard]] std::vector<TensorHeader> stored_tensors(const TensorSpec& tensor,

@@ -30,37 +30,7 @@ ModelWeights::ModelWeights(ModelConfig config, Checkpoint checkpoint)
   check_scales();
   for (const TensorInfo& tensor : checkpoint_.tensors()) mapped_bytes_ += tensor.size_bytes();
 
-  const TensorInfo& embed = checkpoint_.at("embed.weight");
-  const auto* rows = reinterpret_cast<const Bf16Bits*>(embed.bytes.data());
-  if (reinterpret_cast<std::uintptr_t>(rows) % alignof(Bf16Bits) != 0) {
-    realigned_.emplace_back(embed.bytes.size() / sizeof(Bf16Bits));
-    std::memcpy(realigned_.back().data(), embed.bytes.data(), embed.bytes.size());
-    owned_bytes_ += static_cast<std::int64_t>(embed.bytes.size());
-    rows = realigned_.back().data();
-  }
-  tree_.embedding = {rows, {config_.vocab_size, config_.hidden_size}};
-  tree_.head = matrix("head");
-  tree_.norm = vector("norm.weight");
-  tree_.hc_head = hyper_connection("hc_head");
-  for (std::int64_t block = 0; block < config_.num_blocks(); ++block) {
-    const std::string prefix = config_.is_mtp(block)
-                                   ? fmt::format("mtp.{}.", block - config_.num_hidden_layers)
-                                   : fmt::format("layers.{}.", block);
-    tree_.blocks.push_back({.hc_attn = hyper_connection(prefix + "hc_attn"),
-                            .hc_ffn = hyper_connection(prefix + "hc_ffn"),
-                            .attn_norm = vector(prefix + "attn_norm.weight"),
-                            .ffn_norm = vector(prefix + "ffn_norm.weight"),
-                            .attention = attention(prefix + "attn.", block),
-                            .moe = moe(prefix + "ffn.", block)});
-    if (config_.is_mtp(block)) {
-      tree_.mtp.push_back({.e_proj = matrix(prefix + "e_proj"),
-                           .h_proj = matrix(prefix + "h_proj"),
-                           .enorm = vector(prefix + "enorm.weight"),
-                           .hnorm = vector(prefix + "hnorm.weight"),
-                           .norm = vector(prefix + "norm.weight"),
-                           .hc_head = hyper_connection(prefix + "hc_head")});
-    }
-  }
+  tree_ = bind_weights(config_, {}, *this);
 }
 
 void ModelWeights::check_scales() const {
@@ -121,65 +91,27 @@ WeightMatrix ModelWeights::matrix(const std::string& stem) {
   return weight;
 }
 
-HcWeights ModelWeights::hyper_connection(const std::string& stem) {
-  const TensorInfo& fn = checkpoint_.at(stem + "_fn");
-  const auto* values = reinterpret_cast<const float*>(fn.bytes.data());
-  if (reinterpret_cast<std::uintptr_t>(values) % alignof(float) != 0) values = widened(fn).data();
-  return {.fn = {values, {fn.shape[0], fn.shape[1]}},
-          .base = vector(stem + "_base"),
-          .scale = vector(stem + "_scale")};
+View<const float, 2> ModelWeights::table(const std::string& name) {
+  const TensorInfo& tensor = checkpoint_.at(name);
+  const auto* values = reinterpret_cast<const float*>(tensor.bytes.data());
+  if (reinterpret_cast<std::uintptr_t>(values) % alignof(float) != 0) values = widened(tensor).data();
+  return {values, {tensor.shape[0], tensor.shape[1]}};
 }
 
-CompressorWeights ModelWeights::compressor(const std::string& prefix) {
-  const TensorInfo& ape = checkpoint_.at(prefix + "ape");
-  return {.ape = {widened(ape).data(), {ape.shape[0], ape.shape[1]}},
-          .wkv = matrix(prefix + "wkv"),
-          .wgate = matrix(prefix + "wgate"),
-          .norm = vector(prefix + "norm.weight")};
-}
-
-AttentionWeights ModelWeights::attention(const std::string& prefix, std::int64_t block) {
-  AttentionWeights weights{.sink = vector(prefix + "attn_sink"),
-                           .wq_a = matrix(prefix + "wq_a"),
-                           .q_norm = vector(prefix + "q_norm.weight"),
-                           .wq_b = matrix(prefix + "wq_b"),
-                           .wkv = matrix(prefix + "wkv"),
-                           .kv_norm = vector(prefix + "kv_norm.weight"),
-                           .wo_a = matrix(prefix + "wo_a"),
-                           .wo_b = matrix(prefix + "wo_b"),
-                           .compressor = {},
-                           .indexer = {}};
-  if (config_.layer_kind(block) != LayerKind::kSlidingWindow)
-    weights.compressor = compressor(prefix + "compressor.");
-  if (config_.layer_kind(block) == LayerKind::kCsa) {
-    weights.indexer = {.wq_b = matrix(prefix + "indexer.wq_b"),
-                       .weights_proj = matrix(prefix + "indexer.weights_proj"),
-                       .compressor = compressor(prefix + "indexer.compressor.")};
+View<const Bf16Bits, 2> ModelWeights::embedding(const std::string& name) {
+  const TensorInfo& tensor = checkpoint_.at(name);
+  const auto* rows = reinterpret_cast<const Bf16Bits*>(tensor.bytes.data());
+  if (reinterpret_cast<std::uintptr_t>(rows) % alignof(Bf16Bits) != 0) {
+    realigned_.emplace_back(tensor.bytes.size() / sizeof(Bf16Bits));
+    std::memcpy(realigned_.back().data(), tensor.bytes.data(), tensor.bytes.size());
+    owned_bytes_ += static_cast<std::int64_t>(tensor.bytes.size());
+    rows = realigned_.back().data();
   }
-  return weights;
+  return {rows, {tensor.shape[0], tensor.shape[1]}};
 }
 
-ExpertWeights ModelWeights::expert(const std::string& prefix) {
-  return {.w1 = matrix(prefix + "w1"), .w2 = matrix(prefix + "w2"), .w3 = matrix(prefix + "w3")};
-}
-
-MoeWeights ModelWeights::moe(const std::string& prefix, std::int64_t block) {
-  MoeWeights weights;
-  weights.gate = matrix(prefix + "gate");
-  if (config_.is_hash_routed(block)) {
-    weights.hash_table = hash_table(checkpoint_.at(prefix + "gate.tid2eid"));
-  } else {
-    weights.bias = vector(prefix + "gate.bias");
-  }
-  for (std::int64_t e = 0; e < config_.n_routed_experts; ++e) {
-    weights.routed.push_back(expert(fmt::format("{}experts.{}.", prefix, e)));
-  }
-  weights.has_shared = config_.n_shared_experts > 0;
-  if (weights.has_shared) weights.shared = expert(prefix + "shared_experts.");
-  return weights;
-}
-
-View<const std::int32_t, 2> ModelWeights::hash_table(const TensorInfo& tensor) {
+View<const std::int32_t, 2> ModelWeights::hash_table(const std::string& name) {
+  const TensorInfo& tensor = checkpoint_.at(name);
   check_hash_table(tensor, config_);
   std::vector<std::int32_t>& table = tables_.emplace_back(static_cast<std::size_t>(tensor.num_elements()));
   for (std::size_t i = 0; i < table.size(); ++i) {

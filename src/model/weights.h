@@ -14,12 +14,13 @@
 #include "checkpoint/checkpoint.h"
 #include "model/config.h"
 #include "model/tensor_table.h"
+#include "model/weight_binding.h"
 #include "model/weight_tree.h"
 
 namespace baleen {
 
 /// Owns the maps and the widened vectors; not movable, because everything points into it.
-class ModelWeights {
+class ModelWeights final : private TensorSource {
  public:
   /// Reads headers and small tensors; checks every tensor against the config and every scale for NaN. Where
   /// scales are so many that reading them would cost more than the first token, those of routed experts are left
@@ -40,14 +41,11 @@ class ModelWeights {
 
  private:
   [[nodiscard]] std::span<const float> widened(const TensorInfo& tensor);
-  [[nodiscard]] std::span<const float> vector(const std::string& name);
-  [[nodiscard]] WeightMatrix matrix(const std::string& stem);
-  [[nodiscard]] HcWeights hyper_connection(const std::string& stem);
-  [[nodiscard]] CompressorWeights compressor(const std::string& prefix);
-  [[nodiscard]] AttentionWeights attention(const std::string& prefix, std::int64_t block);
-  [[nodiscard]] MoeWeights moe(const std::string& prefix, std::int64_t block);
-  [[nodiscard]] ExpertWeights expert(const std::string& prefix);
-  [[nodiscard]] View<const std::int32_t, 2> hash_table(const TensorInfo& tensor);
+  [[nodiscard]] WeightMatrix matrix(const std::string& stem) override;
+  [[nodiscard]] std::span<const float> vector(const std::string& name) override;
+  [[nodiscard]] View<const float, 2> table(const std::string& name) override;
+  [[nodiscard]] View<const Bf16Bits, 2> embedding(const std::string& name) override;
+  [[nodiscard]] View<const std::int32_t, 2> hash_table(const std::string& name) override;
   void check_scales() const;
 
   ModelConfig config_;

@@ -15,8 +15,6 @@
 namespace baleen {
 namespace {
 
-constexpr std::int64_t kFp4Block = kIndexerBlock;
-
 std::array<float, 256> make_e4m3_table() {
   std::array<float, 256> table{};
   for (std::size_t code = 0; code < table.size(); ++code)
@@ -66,10 +64,10 @@ void decode_fp8_row(const StoredMatrix& matrix, std::int64_t row, float* values)
 }
 
 void decode_fp4_row(const StoredMatrix& matrix, std::int64_t row, float* values) {
-  const std::int64_t num_blocks = matrix.cols / kFp4Block;
+  const std::int64_t num_blocks = matrix.cols / kIndexerBlock;
   for (std::int64_t block = 0; block < num_blocks; ++block) {
     const float scale = scale_at(matrix, row * num_blocks + block);
-    for (std::int64_t col = block * kFp4Block; col < (block + 1) * kFp4Block; col += 2) {
+    for (std::int64_t col = block * kIndexerBlock; col < (block + 1) * kIndexerBlock; col += 2) {
       const std::uint8_t pair = byte_at(matrix.weight, (row * matrix.cols + col) / 2);
       values[col] = e2m1_to_float(pair & 15) * scale;
       values[col + 1] = e2m1_to_float(pair >> 4) * scale;
@@ -109,10 +107,10 @@ void encode_fp8_block(EncodedMatrix& matrix, std::int64_t panel, std::int64_t bl
 }
 
 void encode_fp4_row(EncodedMatrix& matrix, std::int64_t row, const float* values) {
-  std::array<std::uint8_t, kFp4Block> codes;
-  const std::int64_t num_blocks = matrix.cols / kFp4Block;
+  std::array<std::uint8_t, kIndexerBlock> codes;
+  const std::int64_t num_blocks = matrix.cols / kIndexerBlock;
   for (std::int64_t block = 0; block < num_blocks; ++block) {
-    const std::int64_t col = block * kFp4Block;
+    const std::int64_t col = block * kIndexerBlock;
     const std::uint8_t scale = quantise_fp4_block({values + col, codes.size()}, codes);
     put_byte(matrix.scale, row * num_blocks + block, scale);
     std::byte* target = matrix.weight.data() + (row * matrix.cols + col) / 2;
@@ -159,7 +157,7 @@ void EncodedMatrix::reset(std::int64_t num_rows, std::int64_t num_cols, WeightFo
       break;
     case WeightFormat::kFp4:
       weight.resize(static_cast<std::size_t>(rows * cols / 2));
-      scale.resize(static_cast<std::size_t>(rows * (cols / kFp4Block)));
+      scale.resize(static_cast<std::size_t>(rows * (cols / kIndexerBlock)));
       break;
   }
 }
@@ -206,8 +204,8 @@ void encode_panel(EncodedMatrix& matrix, std::int64_t panel, std::span<const flo
 
 void widen_panel(const StoredMatrix& fp4, std::int64_t panel, EncodedMatrix& fp8) {
   constexpr int kHeadroomBits = 6;  // 6 * 2^6 = 384 is the largest product, below the 448 of e4m3
-  const std::int64_t scales_per_row = fp4.cols / kFp4Block;
-  const std::int64_t scales_per_block = kWeightBlock / kFp4Block;
+  const std::int64_t scales_per_row = fp4.cols / kIndexerBlock;
+  const std::int64_t scales_per_block = kWeightBlock / kIndexerBlock;
   const std::int64_t row_begin = panel * kPanelRows;
   const std::int64_t row_end = row_begin + fp4.panel_rows(panel);
   for (std::int64_t block = 0; block < fp4.cols / kWeightBlock; ++block) {
@@ -223,8 +221,8 @@ void widen_panel(const StoredMatrix& fp4, std::int64_t panel, EncodedMatrix& fp8
     for (std::int64_t row = row_begin; row < row_end; ++row) {
       for (std::int64_t i = first_scale; i < first_scale + scales_per_block; ++i) {
         const auto codes = widened_codes(byte_at(fp4.scale, row * scales_per_row + i) - block_scale);
-        const std::int64_t place = row * fp4.cols + i * kFp4Block;
-        for (std::int64_t k = 0; k < kFp4Block; k += 2) {
+        const std::int64_t place = row * fp4.cols + i * kIndexerBlock;
+        for (std::int64_t k = 0; k < kIndexerBlock; k += 2) {
           const std::uint8_t pair = byte_at(fp4.weight, (place + k) / 2);
           put_byte(fp8.weight, place + k, codes[pair & 15]);
           put_byte(fp8.weight, place + k + 1, codes[pair >> 4]);

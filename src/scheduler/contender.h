@@ -19,9 +19,13 @@ struct Contender {
   /// so one that decodes lacks one token, and one that comes back after a preemption lacks them all: there is no
   /// other difference between them.
   std::int64_t num_tokens = 0;
+  /// Tokens that steps under way choose for it. The sequence can be fed them before anyone knows them, so
+  /// `num_tokens` counts them too, but for one that ends the reply by its length.
+  std::int64_t num_pending = 0;
   /// Drafts that its next step may hold: 0 unless the last step of the sequence gave the logits that the newest token
   /// was sampled from.
   std::int64_t most_drafts = 0;
+  bool wants_all_rows = false;  ///< logits of every token of the prompt, so its chunks are no longer than rows are free
 
   std::optional<SequenceId> sequence;  ///< while running
   std::int64_t matched_tokens = 0;     ///< of its tokens, found in the cache when the sequence was opened

@@ -1,5 +1,6 @@
 #include "scheduler/job.h"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -10,7 +11,8 @@ Job::Job(Submission&& submission)
                 .priority = submission.request.priority,
                 .after_prompt_of = submission.request.after_prompt_of,
                 .prompt_tokens = std::ssize(submission.request.prompt),
-                .num_tokens = std::ssize(submission.request.prompt)},
+                .num_tokens = std::ssize(submission.request.prompt),
+                .wants_all_rows = submission.request.score_prompt},
       tokens(std::move(submission.request.prompt)),
       request(std::move(submission.request)),
       sink(std::move(submission.sink)),
@@ -22,15 +24,30 @@ Job::Job(Submission&& submission)
 
 void Job::append(TokenId token) {
   tokens.push_back(token);
-  ++num_tokens;
+  count_tokens();
+}
+
+void Job::count_tokens() {
+  // The last token of a reply is never fed.
+  const std::int64_t most_fed = reply ? std::max<std::int64_t>(reply->tokens_left() - 1, 0) : 0;
+  num_tokens = std::ssize(tokens) + std::min(num_pending, most_fed);
 }
 
 void Job::publish(bool last) {
   if (!reply || sink_threw) return;
   const ReplyPiece piece = reply->take_piece(last);
-  if (piece.tokens.empty() && piece.text.empty()) return;
+  if (piece.tokens.empty() && piece.text.text.empty() && piece.prompt_tokens.empty()) return;
   try {
     sink->piece(piece);
+  } catch (const std::exception&) {
+    sink_threw = true;
+  }
+}
+
+void Job::report_progress(std::int64_t done) {
+  if (!request.wants_progress || sink_threw) return;
+  try {
+    sink->progress(done, prompt_tokens);
   } catch (const std::exception&) {
     sink_threw = true;
   }

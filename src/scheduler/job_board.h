@@ -31,6 +31,8 @@ class JobBoard final : private ContenderOwner {
   Lineup& lineup() { return lineup_; }
   [[nodiscard]] const Lineup& lineup() const { return lineup_; }
   [[nodiscard]] bool empty() const { return jobs_.empty(); }
+  /// The job, if it still runs on that sequence; null otherwise.
+  [[nodiscard]] Job* find(RequestId id, SequenceId sequence) const;
 
   /// Ends a job, running or waiting, and destroys it. The cache takes over its pages when `keep`.
   void end(Job& job, ReplyEnd end, std::string error, bool keep);
@@ -44,6 +46,7 @@ class JobBoard final : private ContenderOwner {
  private:
   [[nodiscard]] std::optional<SequenceId> open(Contender& contender) override;
   void started(Contender& contender) override;
+  void stopped(Contender& contender) override;
   void refuse(Contender& contender, std::string sentence) override;
   [[nodiscard]] const Contender* find(RequestId id) const override;
   [[nodiscard]] std::string reason_to_refuse(const Request& request) const;

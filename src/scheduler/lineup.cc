@@ -33,7 +33,8 @@ void Lineup::insert_running(Contender& contender) {
 
 bool Lineup::erase_running(const Contender& contender) {
   if (!contender.sequence) return false;
-  running_.erase(std::ranges::find(running_, &contender));
+  const auto found = std::ranges::find(running_, &contender);
+  if (found != running_.end()) running_.erase(found);  // else an exception came between opening and running
   return true;
 }
 
@@ -140,6 +141,7 @@ void Lineup::put_back(Contender& contender) {
   waiting_.insert(&contender);
   contender.no_room_since = num_ended_;
   sequences_.close(*std::exchange(contender.sequence, std::nullopt), /*keep=*/true);
+  owner_.stopped(contender);
 }
 
 }  // namespace baleen

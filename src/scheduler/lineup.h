@@ -27,6 +27,8 @@ class ContenderOwner {
   [[nodiscard]] virtual std::optional<SequenceId> open(Contender& contender) = 0;
   /// It runs now, maybe not for the first time.
   virtual void started(Contender& contender) = 0;
+  /// It waits again; what steps under way choose for it is dropped.
+  virtual void stopped(Contender& contender) = 0;
   /// It can never run, as the sentence says: to be removed.
   virtual void refuse(Contender& contender, std::string sentence) = 0;
   /// Null when it is gone.
@@ -54,6 +56,7 @@ class Lineup {
   [[nodiscard]] std::span<Contender* const> running() const { return running_; }
   [[nodiscard]] std::int64_t num_running() const { return std::ssize(running_); }
   [[nodiscard]] std::int64_t num_waiting() const { return std::ssize(waiting_); }
+  [[nodiscard]] bool waits(Contender& contender) const { return waiting_.contains(&contender); }
   [[nodiscard]] std::int64_t num_preemptions() const { return num_preemptions_; }
 
   /// Room for that many more tokens of a running contender's sequence, taken from less important ones if need be: the

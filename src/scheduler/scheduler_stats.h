@@ -15,7 +15,8 @@ struct SchedulerStats {
   std::int64_t reply_tokens = 0;
   std::int64_t drafted_tokens = 0, accepted_tokens = 0;
   std::int64_t steps = 0, preemptions = 0;
-  double step_seconds = 0;  ///< in the engine, drafts included
+  double step_seconds = 0;  ///< with a step under way, drafts included
+  double idle_seconds = 0;  ///< with none, while a request was there: the loop's own time between steps
   CacheUse cache;
 };
 

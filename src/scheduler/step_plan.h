@@ -9,9 +9,11 @@ namespace baleen {
 
 /// What one running request could take.
 struct StepDemand {
-  std::int64_t start = 0;      ///< tokens that its sequence has seen
-  std::int64_t remaining = 1;  ///< tokens it has not: 1 while it decodes, more while its prompt goes in
+  std::int64_t start = 0;  ///< tokens that its sequence has seen
+  /// Tokens it has not: 1 while it decodes, more while its prompt goes in; 0 when a step under way ends it.
+  std::int64_t remaining = 1;
   std::int64_t most_drafts = 0;
+  bool wants_all_rows = false;  ///< logits of each of its tokens
 };
 
 struct StepShare {

@@ -6,24 +6,40 @@
 
 namespace baleen {
 
-std::span<const PlannedPart> StepPlanner::plan() {
+void StepPlanner::divide_step() {
   demands_.clear();
   parts_.clear();
   const std::span<Contender* const> running = lineup_.running();
   for (const Contender* contender : running) {
     const std::int64_t start = sequences_.length(*contender->sequence);
-    demands_.push_back({start, contender->num_tokens - start, contender->most_drafts});
+    demands_.push_back({start, contender->num_tokens - start, contender->most_drafts,
+                        contender->wants_all_rows});
   }
   const std::vector<StepShare> shares = plan_step(demands_, budget_);
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (shares[i].num_tokens > 0) parts_.push_back({.contender = running[i], .share = shares[i]});
   }
+}
+
+std::span<const PlannedPart> StepPlanner::plan() {
+  divide_step();
   // The most important first: whom it preempts comes later, and has then lost its sequence.
   std::size_t num_with_room = 0;
   for (PlannedPart& part : parts_) {
     if (part.contender->sequence && make_room(part)) parts_[num_with_room++] = part;
   }
   parts_.resize(num_with_room);
+  return parts_;
+}
+
+std::span<const PlannedPart> StepPlanner::plan_ahead() {
+  divide_step();
+  for (PlannedPart& part : parts_) {
+    part.share.num_drafts = 0;
+    if (sequences_.reserve(*part.contender->sequence, part.share.num_tokens)) continue;
+    parts_.clear();
+    break;
+  }
   return parts_;
 }
 
@@ -51,9 +67,9 @@ bool StepPlanner::make_room(PlannedPart& part) {
   return false;
 }
 
-void StepPlanner::after_step(Contender& contender) {
+void StepPlanner::after_step(Contender& contender, std::int64_t num_seen) {
   // Once, at the prompt's end: every end that is shared is one whose window rows others then compete for.
-  if (contender.prompt_was_cached || sequences_.length(*contender.sequence) < contender.prompt_tokens) return;
+  if (contender.prompt_was_cached || num_seen < contender.prompt_tokens) return;
   sequences_.share(*contender.sequence);
   contender.prompt_was_cached = true;
 }

@@ -24,10 +24,16 @@ class StepPlanner {
   /// By falling importance; none when nobody runs. Running ones may be preempted for room, or refused for the lack of
   /// it. Valid until the next call.
   [[nodiscard]] std::span<const PlannedPart> plan();
-  /// To be told of every part after its step, when its sequence has seen the tokens: the prompt is shared at its end.
-  void after_step(Contender& contender);
+  /// The plan of a step that begins while another one is under way: the same, or none where that would take
+  /// room from running ones. Nobody is preempted or refused.
+  [[nodiscard]] std::span<const PlannedPart> plan_ahead();
+  /// To be called for every part after its step, when its sequence has seen `num_seen` tokens: the prompt is
+  /// shared at its end.
+  void after_step(Contender& contender, std::int64_t num_seen);
 
  private:
+  /// Fills parts_ with who takes part, by falling importance.
+  void divide_step();
   /// False when the part is out, for want of room.
   [[nodiscard]] bool make_room(PlannedPart& part);
 

@@ -1,97 +1,137 @@
 #include "scheduler/step_runner.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "base/error.h"
 
 namespace baleen {
 
+StepRunner::~StepRunner() {
+  try {
+    for (; !under_way_.empty(); under_way_.pop_front()) static_cast<void>(engine_.collect());
+  } catch (const std::exception&) {
+    // The device is lost: there is nothing to wait for.
+  }
+}
+
 void StepRunner::run() {
-  std::vector<Part> parts;
-  for (const PlannedPart& part : planner_.plan()) {
-    parts.push_back({.job = static_cast<Job*>(part.contender), .share = part.share});
+  if (under_way()) {
+    begin_ahead();
+    collect();
+  } else {
+    begin(parts_of(planner_.plan()));
   }
+  if (board_.empty()) time_.rest();
+}
+
+StepRunner::Parts StepRunner::parts_of(std::span<const PlannedPart> plan) const {
+  Parts parts;
+  for (const PlannedPart& part : plan) {
+    parts.emplace_back(static_cast<Job&>(*part.contender), part.share,
+                       engine_.length(*part.contender->sequence));
+  }
+  return parts;
+}
+
+void StepRunner::begin(Parts parts) {
   if (parts.empty()) return;
-
-  const double begin = clock_();
+  time_.begin(clock_());
   draft(parts);
+  if (let_engine_choose(parts) && runs_ahead_ && queue(parts)) return;
   std::vector<StepInput> inputs;
-  for (const Part& part : parts) inputs.push_back(part.input(engine_.length(*part.job->sequence)));
-  ask_for_tokens(parts, inputs);
+  for (const StepPart& part : parts) inputs.push_back(part.input());
   const Result<StepOutput> output = engine_.step(inputs);
-  stats_.step_seconds += clock_() - begin;
+  time_.end(clock_());
+  take(parts, output);
+}
+
+void StepRunner::begin_ahead() {
+  Parts parts = parts_of(planner_.plan_ahead());
+  // What fails here is seen again, and reported, when the step is planned behind the one under way.
+  if (!parts.empty() && let_engine_choose(parts)) static_cast<void>(queue(parts));
+}
+
+bool StepRunner::queue(Parts& parts) {
+  std::vector<StepInput> inputs;
+  for (const StepPart& part : parts) inputs.push_back(part.input());
+  if (engine_.queue(inputs)) return false;
+  for (const StepPart& part : parts) {
+    Job& job = job_of(part);
+    job.num_pending += part.num_rows();
+    job.count_tokens();
+  }
+  under_way_.push_back(std::move(parts));
+  return true;
+}
+
+void StepRunner::collect() {
+  Parts parts = std::move(under_way_.front());
+  under_way_.pop_front();
+  const Result<StepOutput> output = engine_.collect();
+  if (!under_way()) time_.end(clock_());
+  for (const StepPart& part : parts) {
+    Job* const job = board_.find(part.id, part.sequence);
+    if (job != nullptr) job->num_pending -= part.num_rows();
+  }
+  take(parts, output);
+}
+
+bool StepRunner::let_engine_choose(Parts& parts) const {
+  if (!chooses_) return false;
+  bool all = true;
+  for (StepPart& part : parts) all = part.let_engine_choose(job_of(part)) && all;
+  return all;
+}
+
+void StepRunner::take(Parts& parts, const Result<StepOutput>& output) {
   ++stats_.steps;
-
-  if (!output) {
-    // What could be wrong with one request alone was refused before; what is left spoils every sequence of the step.
-    for (const Part& part : parts) board_.end_failed(*part.job, output.error());
-    return;
-  }
   std::int64_t row = 0;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const std::int64_t count = num_wanted(inputs[i]);
-    const StepOutput& out = output.value();
-    Rows rows{.count = count};
-    if (out.chosen.empty()) {
-      rows.logits = out.logits.slice(row, row + count);
+  std::size_t num_chosen = 0;
+  for (const StepPart& part : parts) {
+    PartRows rows;
+    if (output && part.draws.empty()) {
+      rows.logits = output.value().logits.slice(row, row + part.num_rows());
+      row += part.num_rows();
+    } else if (output) {
+      rows.chosen = output.value().chosen.subspan(num_chosen, part.draws.size());
+      num_chosen += part.draws.size();
+    }
+    Job* const job = board_.find(part.id, part.sequence);
+    if (job == nullptr) continue;  // ended or preempted meanwhile
+    if (output) {
+      taker_.take(*job, part, rows);
     } else {
-      rows.chosen = out.chosen.subspan(static_cast<std::size_t>(row), static_cast<std::size_t>(count));
-    }
-    take_rows(parts[i], rows);
-    row += count;
-  }
-}
-
-std::int64_t StepRunner::num_wanted(const StepInput& input) {
-  if (input.wanted == WantedLogits::kNone) return 0;
-  return input.wanted == WantedLogits::kLast ? 1 : std::ssize(input.tokens);
-}
-
-void StepRunner::ask_for_tokens(std::vector<Part>& parts, std::vector<StepInput>& inputs) const {
-  if (!chooses_) return;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    for (std::int64_t ahead = 0; ahead < num_wanted(inputs[i]); ++ahead) {
-      const auto draw = parts[i].job->reply->draw_row(static_cast<std::uint64_t>(ahead));
-      if (!draw) return;
-      parts[i].draws.push_back(*draw);
+      // What could be wrong with one request alone was refused before; what is left spoils every sequence of
+      // the step.
+      board_.end_failed(*job, output.error());
     }
   }
-  for (std::size_t i = 0; i < parts.size(); ++i) inputs[i].draws = parts[i].draws;
 }
 
-StepInput StepRunner::Part::input(std::int64_t start) const {
-  if (!fed.empty()) {
-    return {
-        .sequence = *job->sequence, .tokens = fed, .wanted = WantedLogits::kAll, .wants_mtp_logits = false};
-  }
-  const auto unseen = std::span(job->tokens).subspan(static_cast<std::size_t>(start));
-  const auto tokens = unseen.first(static_cast<std::size_t>(share.num_tokens));
-  return {*job->sequence, tokens, tokens.size() == unseen.size() ? WantedLogits::kLast : WantedLogits::kNone};
-}
-
-void StepRunner::draft(std::vector<Part>& parts) {
-  std::vector<Part*> chains;
-  for (Part& part : parts) {
+void StepRunner::draft(Parts& parts) {
+  std::vector<StepPart*> chains;
+  for (StepPart& part : parts) {
     if (part.share.num_drafts == 0) continue;
-    part.drafts = part.job->reply->begin_drafts();
+    part.drafts = job_of(part).reply->begin_drafts();
     chains.push_back(&part);
   }
   std::vector<DraftInput> inputs;
   for (std::int64_t depth = 0; !chains.empty(); ++depth) {
     inputs.clear();
-    for (const Part* part : chains) {
-      const TokenId newest = depth == 0 ? part->job->tokens.back() : part->drafts.tokens.back();
-      DraftInput& input = inputs.emplace_back(DraftInput{*part->job->sequence, newest});
-      if (chooses_) input.draw = part->job->reply->draw_row(part->drafts.tokens.size());
+    for (const StepPart* part : chains) {
+      const TokenId newest = depth == 0 ? part->fed.back() : part->drafts.tokens.back();
+      DraftInput& input = inputs.emplace_back(DraftInput{part->sequence, newest});
+      if (chooses_) input.draw = job_of(*part).reply->draw_row(part->drafts.tokens.size());
     }
     const Result<DraftOutput> output = engine_.draft(inputs, depth);
     if (!output) break;  // the step goes on with the drafts it has
     const auto& [logits, chosen] = output.value();
-    std::vector<Part*> unfinished;
+    std::vector<StepPart*> unfinished;
     for (std::size_t i = 0; i < chains.size(); ++i) {
-      Part& part = *chains[i];
-      Reply& reply = *part.job->reply;
+      StepPart& part = *chains[i];
+      Reply& reply = *job_of(part).reply;
       const bool extended = chosen.empty()
                                 ? reply.extend(part.drafts, logits.row(static_cast<std::int64_t>(i)))
                                 : reply.extend(part.drafts, chosen[i]);
@@ -100,59 +140,7 @@ void StepRunner::draft(std::vector<Part>& parts) {
     }
     chains = std::move(unfinished);
   }
-  for (Part& part : parts) {
-    if (part.drafts.tokens.empty()) continue;
-    part.fed.push_back(part.job->tokens.back());
-    part.fed.insert(part.fed.end(), part.drafts.tokens.begin(), part.drafts.tokens.end());
-  }
-}
-
-void StepRunner::take_rows(Part& part, const Rows& rows) {
-  Job& job = *part.job;
-  planner_.after_step(job);
-  if (rows.count == 0) return;
-
-  const bool decodes = job.reply->num_tokens() > 0 && part.share.num_tokens == 1;
-  if (decodes) ++job.summary.steps;
-  std::string error = sample(part, rows);
-  if (!error.empty()) return board_.end_failed(job, std::move(error));
-  // A step with d drafts samples up to d + 1 tokens.
-  job.most_drafts = std::min(most_drafts_, job.reply->tokens_left() - 1);
-  const std::int64_t seen = std::ssize(job.tokens) - 1;
-  if (!part.fed.empty() && engine_.length(*job.sequence) > seen) engine_.truncate(*job.sequence, seen);
-
-  if (const auto end = job.reply->end()) return board_.end(job, *end, "", /*keep=*/true);
-  job.publish(/*last=*/false);
-  if (job.sink_threw) board_.end(job, ReplyEnd::kCancelled, "", /*keep=*/true);
-}
-
-std::string StepRunner::sample(Part& part, const Rows& rows) {
-  Job& job = *part.job;
-  const std::vector<TokenId>& drafts = part.drafts.tokens;
-  const bool first = job.reply->num_tokens() == 0;
-  std::size_t num_accepted = 0;
-  for (std::int64_t row = 0; row < rows.count; ++row) {
-    TokenId token = kNoToken;
-    if (rows.chosen.empty()) {
-      const Result<TokenId> sampled = job.reply->sample(rows.logits.row(row));
-      if (!sampled) return sampled.error();
-      token = sampled.value();
-    } else {
-      token = rows.chosen[static_cast<std::size_t>(row)];
-      job.reply->take(token);
-    }
-    job.append(token);
-    ++stats_.reply_tokens;
-    if (num_accepted == drafts.size() || token != drafts[num_accepted]) break;
-    ++num_accepted;
-    if (job.reply->end()) break;
-  }
-  if (first) job.summary.first_token_seconds = clock_() - job.submitted_at;
-  job.summary.drafted_tokens += std::ssize(drafts);
-  job.summary.accepted_tokens += static_cast<std::int64_t>(num_accepted);
-  stats_.drafted_tokens += std::ssize(drafts);
-  stats_.accepted_tokens += static_cast<std::int64_t>(num_accepted);
-  return "";
+  for (StepPart& part : parts) part.feed_drafts();
 }
 
 }  // namespace baleen

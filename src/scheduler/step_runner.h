@@ -1,16 +1,26 @@
-/// One step of the running jobs: plan, draft, run the engine, sample, publish.
+/// Steps of the running jobs: plan, draft, run the engine, take what it gives.
 ///
-/// Speculation is lossless by exact match. A draft for the n-th token of a reply is chosen with the very draw that
-/// will choose the n-th token; after the step the tokens are sampled one by one, from logits and with draws, penalties
-/// and masks that are those of a run without drafts, and a draft counts only while it equals what was sampled.
+/// Where the engine runs ahead, the next step is planned and begun while one is under way. What it needs of
+/// the one before are tokens that the device chooses; it goes ahead if nothing on the host decides any of
+/// them (masks, penalties, logprobs, drafts) and there is room without taking any from running jobs.
+///
+///     turn k        plan n+1, queue it        collect n, publish its tokens
+///     device    ... step n ....................│ step n+1 ...
+///
+/// A reply that ends with a token of step n then has a row too many in step n+1. Its sequence is closed as it
+/// was before that row, and the row's token is dropped: a result counts only while its job runs on the
+/// sequence that it was for.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <span>
-#include <string>
 #include <vector>
 
+#include "scheduler/engine_time.h"
 #include "scheduler/job_board.h"
+#include "scheduler/row_taker.h"
+#include "scheduler/step_part.h"
 #include "scheduler/step_planner.h"
 
 namespace baleen {
@@ -24,45 +34,45 @@ class StepRunner {
         board_(board),
         clock_(clock),
         planner_(engine, board.lineup(), budget),
-        most_drafts_(most_drafts),
+        taker_(engine, board, planner_, clock, most_drafts, stats),
         chooses_(engine.limits().chooses),
+        runs_ahead_(engine.limits().runs_ahead && most_drafts == 0),
+        time_(stats),
         stats_(stats) {}
+  /// Waits for steps under way, and drops what they give.
+  ~StepRunner();
+  StepRunner(const StepRunner&) = delete;
+  StepRunner& operator=(const StepRunner&) = delete;
 
-  /// Nothing when nobody runs.
+  /// Runs a step, or begins one and takes what an earlier one gives. Nothing when nobody runs.
   void run();
+  [[nodiscard]] bool under_way() const { return !under_way_.empty(); }
 
  private:
-  struct Part {
-    Job* job = nullptr;
-    StepShare share;
-    DraftChain drafts;
-    std::vector<TokenId> fed;      ///< the newest token and the drafts, where there are drafts
-    std::vector<SampleRow> draws;  ///< of the rows it wants, where the engine is to choose
-    [[nodiscard]] StepInput input(std::int64_t start) const;
-  };
+  using Parts = std::vector<StepPart>;
 
-  void draft(std::vector<Part>& parts);
-  [[nodiscard]] static std::int64_t num_wanted(const StepInput& input);
-  /// Lets the engine choose, if it can and nobody in the step needs logits.
-  void ask_for_tokens(std::vector<Part>& parts, std::vector<StepInput>& inputs) const;
-
-  /// What a step says of a part's rows: logits, or the tokens chosen from them.
-  struct Rows {
-    ConstActivations<2> logits;
-    std::span<const TokenId> chosen;
-    std::int64_t count = 0;
-  };
-  /// Everything that follows from the part's rows; the job may end.
-  void take_rows(Part& part, const Rows& rows);
-  /// Takes a token from row after row, as long as each is the draft that the next row follows. Empty, or a sentence.
-  [[nodiscard]] std::string sample(Part& part, const Rows& rows);
+  [[nodiscard]] Parts parts_of(std::span<const PlannedPart> plan) const;
+  /// Runs the step of `parts`, or begins it where the engine runs ahead and chooses every token.
+  void begin(Parts parts);
+  /// Begins the next step while one is under way, if it can be.
+  void begin_ahead();
+  [[nodiscard]] bool queue(Parts& parts);
+  void collect();
+  void draft(Parts& parts);
+  /// Lets the engine choose what it can; true when that is all.
+  [[nodiscard]] bool let_engine_choose(Parts& parts) const;
+  void take(Parts& parts, const Result<StepOutput>& output);
+  [[nodiscard]] Job& job_of(const StepPart& part) const { return *board_.find(part.id, part.sequence); }
 
   StepEngine& engine_;
   JobBoard& board_;
   const Scheduler::Clock& clock_;
   StepPlanner planner_;
-  std::int64_t most_drafts_;
-  bool chooses_;  ///< the engine, tokens
+  RowTaker taker_;
+  bool chooses_;     ///< the engine, tokens
+  bool runs_ahead_;  ///< the engine, of this loop
+  std::deque<Parts> under_way_;
+  EngineTime time_;
   SchedulerStats& stats_;
 };
 

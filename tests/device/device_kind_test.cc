@@ -1,9 +1,9 @@
 #include "device/device_kind.h"
-#include "ops/operation/replayed_rows.h"
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "tensor/captured_rows.h"
 
 namespace baleen {
 namespace {
@@ -34,7 +34,7 @@ TEST(DeviceKind, StepsArePaddedToFewSizes) {
   EXPECT_EQ(device_traits({DeviceKind::kCpu}, 1).padded_rows(7), 7);
   const DeviceTraits hopper = device_traits({DeviceKind::kCuda}, 1);
   std::int64_t before = 0, sizes = 0;
-  for (std::int64_t rows = 1; rows <= kMaxReplayedRows; ++rows) {
+  for (std::int64_t rows = 1; rows <= kMaxGraphRows; ++rows) {
     const std::int64_t padded = hopper.padded_rows(rows);
     EXPECT_GE(padded, rows);
     EXPECT_LE(padded, std::max(2 * rows, rows + 31));
@@ -44,7 +44,7 @@ TEST(DeviceKind, StepsArePaddedToFewSizes) {
     before = padded;
   }
   EXPECT_EQ(sizes, 13);  // 1, 2, 4, ..., 32, then every 32
-  EXPECT_EQ(hopper.padded_rows(kMaxReplayedRows + 1), kMaxReplayedRows + 1);
+  EXPECT_EQ(hopper.padded_rows(kMaxGraphRows + 1), kMaxGraphRows + 1);
 }
 
 }  // namespace

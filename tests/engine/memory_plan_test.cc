@@ -45,6 +45,23 @@ TEST(MemoryPlan, DefaultsAreTheModelsContextForOneSequence) {
   EXPECT_GE(options.num_threads, 1);
 }
 
+TEST(EngineLimits, AGpuChoosesTokensAndRunsAheadUnlessTheMtpBlockLooksAtThem) {
+  const ModelConfig config = preset_config("flash");
+  const auto limits = [&](const EngineOptions& options) {
+    return engine_limits(config, resolved(options, config));
+  };
+  const DeviceChoice gpu{DeviceKind::kCuda, 0};
+  EXPECT_TRUE(limits({.device = gpu}).chooses);
+  EXPECT_TRUE(limits({.device = gpu}).runs_ahead);
+  EXPECT_TRUE(
+      limits({.device = gpu, .prefix_cache = true, .disk = DiskCacheOptions{.folder = "pages"}}).runs_ahead);
+  EXPECT_FALSE(limits({.device = gpu, .mtp = true}).runs_ahead);
+  EXPECT_FALSE(limits({.device = gpu, .choose_on_device = false}).runs_ahead);
+  EXPECT_FALSE(limits({}).chooses);
+  EXPECT_FALSE(limits({}).runs_ahead);
+  EXPECT_TRUE(limits({.choose_on_device = true}).runs_ahead);
+}
+
 TEST(MemoryPlan, CachedPrefixesAndDraftsArePartOfIt) {
   const ModelConfig config = preset_config("flash");
   const EngineOptions plain = resolved({.num_threads = 2, .max_sequences = 3, .mtp = true}, config);

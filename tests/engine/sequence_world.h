@@ -19,7 +19,7 @@ inline constexpr std::int64_t kWindow = 128;
 inline constexpr std::int64_t kDrafts = 3;
 
 inline CacheGeometry geometry(bool shares_prefixes = true) {
-  return {.ratios = {4},
+  return {.blocks = {{.ratio = 4, .overlaps = true, .has_index_keys = true}},
           .latent = {64, 64, Precision::kReleased},
           .index_key = {128, Precision::kReleased},
           .window_tokens = kWindow,

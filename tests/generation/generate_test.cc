@@ -191,6 +191,50 @@ TEST_F(Generate, EndsWhereTheContextEnds) {
   EXPECT_FALSE(try_reply(engine, request));
 }
 
+TEST_F(Generate, RunsAheadOfTheHostWithTheSameReply) {
+  const auto engine_that = [](bool chooses) {
+    return Engine("models/stories", {.device = test::device(),
+                                     .num_threads = 2,
+                                     .max_batch_tokens = 512,
+                                     .cache_tokens = 512,
+                                     .choose_on_device = chooses});
+  };
+  Engine ahead = engine_that(true), waiting = engine_that(false);
+  for (const double temperature : {0.0, 0.9}) {
+    GenerationRequest request = greedy(40);
+    request.sampling.temperature = temperature;
+    request.sampling.seed = 11;
+    const Generated want = try_reply(waiting, request).value();
+    const SequenceId sequence = *ahead.open({});
+    std::int64_t num_tokens = 0, num_ahead = 0;
+    const auto on_token = [&](const SampledToken&) {
+      // The sequence was fed a token that nobody has heard of yet.
+      const std::int64_t heard = static_cast<std::int64_t>(request.prompt.size()) + num_tokens++;
+      if (ahead.length(sequence) > heard) ++num_ahead;
+    };
+    const Generated got = generate(ahead, *tokenizer_, sequence, request, {.on_token = on_token}).value();
+    EXPECT_EQ(got.tokens, want.tokens);
+    EXPECT_EQ(got.text, want.text);
+    EXPECT_EQ(got.fed_tokens, want.fed_tokens);
+    EXPECT_EQ(num_ahead, 38);  // all but the prompt's own and the last
+    ahead.close(sequence, false);
+  }
+}
+
+TEST_F(Generate, RunsAheadPastAnEndThatOnlyTheTextShows) {
+  Engine engine("models/stories", {.device = test::device(),
+                                   .num_threads = 2,
+                                   .max_batch_tokens = 512,
+                                   .cache_tokens = 512,
+                                   .choose_on_device = true});
+  GenerationRequest request = greedy(40);
+  request.stop_tokens = {reply(greedy(20)).tokens[9]};
+  const Generated want = reply(request), got = try_reply(engine, request).value();
+  EXPECT_EQ(got.reason, FinishReason::kStopToken);
+  EXPECT_EQ(got.tokens, want.tokens);
+  EXPECT_EQ(try_reply(engine, greedy(20)).value().text, reply(greedy(20)).text);  // nothing is left under way
+}
+
 TEST_F(Generate, EarlierTokensCountForTheRepetitionPenalty) {
   GenerationRequest request = greedy(10);
   request.sampling.repetition_penalty = 3.0;

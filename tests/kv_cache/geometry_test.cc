@@ -68,11 +68,11 @@ TEST(CacheGeometry, OtherPrecisionsHaveWiderRows) {
 }
 
 TEST(CacheGeometry, RingsHoldWhatASpeculativeStepMayTakeBack) {
-  EXPECT_EQ(released("flash").ring_rows(4), 8);
-  EXPECT_EQ(released("flash").ring_rows(128), 128);
-  EXPECT_EQ(released("flash", 1).ring_rows(4), 12);  // 9 rows needed, whole blocks kept
-  EXPECT_EQ(released("flash", 8).ring_rows(4), 16);
-  EXPECT_EQ(released("flash", 1).ring_rows(128), 256);
+  EXPECT_EQ(released("flash").ring_rows(2), 8);
+  EXPECT_EQ(released("flash").ring_rows(3), 128);
+  EXPECT_EQ(released("flash", 1).ring_rows(2), 12);  // 9 rows needed, whole blocks kept
+  EXPECT_EQ(released("flash", 8).ring_rows(2), 16);
+  EXPECT_EQ(released("flash", 1).ring_rows(3), 256);
 }
 
 TEST(CacheGeometry, PagesForPositions) {

@@ -12,7 +12,9 @@ namespace baleen {
 namespace {
 
 CacheGeometry small_geometry(Precision precision) {
-  return {.ratios = {0, 4, 128, 0}, .latent = {64, 64, precision}, .index_key = {128, precision}};
+  return {.blocks = {{}, {4, true, true}, {128}, {}},
+          .latent = {64, 64, precision},
+          .index_key = {128, precision}};
 }
 
 using Range = std::pair<const std::byte*, const std::byte*>;
@@ -44,10 +46,10 @@ std::vector<Range> reachable(const KvCache& cache) {
     };
     overlap(cache.main_overlap(block));
     overlap(cache.index_overlap(block));
-    if (geometry.ratio(block) == 0) continue;
+    if (geometry.block(block).ratio == 0) continue;
     pool(cache.compressed(block), capacity.num_pages);
     rings(cache.main_state(block));
-    if (geometry.ratio(block) != 4) continue;
+    if (!geometry.block(block).overlaps) continue;
     pool(cache.index_keys(block), capacity.num_pages);
     rings(cache.index_state(block));
   }

@@ -13,7 +13,9 @@ namespace baleen {
 namespace {
 
 CacheGeometry one_block() {
-  return {.ratios = {4}, .latent = {64, 64, Precision::kReleased}, .index_key = {128, Precision::kReleased}};
+  return {.blocks = {{.ratio = 4, .overlaps = true, .has_index_keys = true}},
+          .latent = {64, 64, Precision::kReleased},
+          .index_key = {128, Precision::kReleased}};
 }
 
 std::int64_t live_pages(std::span<const PageId> pages) {

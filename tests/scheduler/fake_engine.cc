@@ -21,7 +21,8 @@ EngineLimits FakeEngine::limits() const {
           .max_sequences = options_.pools.max_sequences,
           .max_draft_tokens = options_.pools.max_draft_tokens,
           .context_tokens = options_.pools.num_pages * kPageTokens,
-          .chooses = options_.chooses};
+          .chooses = options_.chooses || options_.runs_ahead,
+          .runs_ahead = options_.runs_ahead};
 }
 
 FakeEngine::Sequence& FakeEngine::find(SequenceId sequence) {
@@ -31,7 +32,7 @@ FakeEngine::Sequence& FakeEngine::find(SequenceId sequence) {
 }
 
 std::optional<SequenceId> FakeEngine::open(std::span<const TokenId> prompt) {
-  EXPECT_FALSE(prompt.empty());
+  EXPECT_FALSE(prompt.empty() || must_collect_);
   const auto id = paging_->open(prompt);
   if (!id) return std::nullopt;
   ++num_opened;
@@ -65,7 +66,10 @@ std::vector<FakeStepPart> FakeEngine::checked_parts(std::span<const StepInput> i
     EXPECT_LE(1, count);
     EXPECT_FALSE(find(input.sequence).spoilt);
     EXPECT_LE(start + count, paging_->reserved(input.sequence)) << "step without reserve";
-    for (const TokenId token : input.tokens) EXPECT_TRUE(token >= 0 && token < kFakeVocab);
+    for (const TokenId token : input.tokens) {
+      EXPECT_TRUE((token >= 0 && token < kFakeVocab) ||
+                  (token == kNoToken && count == 1 && !under_way_.empty()));
+    }
     num_tokens += count;
     num_rows += input.wanted == WantedLogits::kAll ? count : input.wanted == WantedLogits::kLast ? 1 : 0;
     parts.push_back({input.sequence, start, count, input.wanted});
@@ -76,33 +80,105 @@ std::vector<FakeStepPart> FakeEngine::checked_parts(std::span<const StepInput> i
 }
 
 Result<StepOutput> FakeEngine::step(std::span<const StepInput> inputs) {
+  EXPECT_TRUE(under_way_.empty());
   const std::vector<FakeStepPart> parts = checked_parts(inputs);
   const std::string fault = on_step ? on_step(parts) : "";
   if (!fault.empty()) {
     for (const StepInput& input : inputs) find(input.sequence).spoilt = true;
     return Failure{fault};
   }
+  const std::int64_t num_rows = compute(inputs);
+  for (const StepInput& input : inputs) paging_->commit(input.sequence, input.tokens);
+  std::vector<SampleRow> draws;
+  for (const StepInput& input : inputs) draws.insert(draws.end(), input.draws.begin(), input.draws.end());
+  EXPECT_TRUE(draws.empty() || limits().chooses);
+  const std::int64_t num_draws = std::ssize(draws);
+  return StepOutput{.logits = {logits_.data() + num_draws * kFakeVocab, {num_rows - num_draws, kFakeVocab}},
+                    .chosen = choose(draws)};
+}
 
+std::int64_t FakeEngine::compute(std::span<const StepInput> inputs) {
   logits_.resize(static_cast<std::size_t>(options_.max_logit_rows) * kFakeVocab);
-  std::int64_t num_rows = 0;
+  std::vector<History> chosen, for_the_host;
   for (const StepInput& input : inputs) {
     Sequence& sequence = find(input.sequence);
     sequence.undoable_from = length(input.sequence);
     sequence.stepped = true;
     sequence.drafts.clear();
     for (std::size_t i = 0; i < input.tokens.size(); ++i) {
-      sequence.histories.push_back(after(sequence.history(), input.tokens[i]));
+      const TokenId token = input.tokens[i] == kNoToken ? choice_for(input.sequence) : input.tokens[i];
+      sequence.histories.push_back(after(sequence.history(), token));
       if (input.wanted == WantedLogits::kNone) continue;
       if (input.wanted == WantedLogits::kLast && i + 1 < input.tokens.size()) continue;
-      fake_logits(sequence.history(), {logits_.data() + num_rows++ * kFakeVocab, kFakeVocab});
+      (input.draws.empty() ? for_the_host : chosen).push_back(sequence.history());
     }
-    paging_->commit(input.sequence, input.tokens);
   }
+  chosen.insert(chosen.end(), for_the_host.begin(), for_the_host.end());
+  for (std::size_t row = 0; row < chosen.size(); ++row) {
+    fake_logits(chosen[row], {logits_.data() + row * kFakeVocab, kFakeVocab});
+  }
+  return std::ssize(chosen);
+}
+
+TokenId FakeEngine::choice_for(SequenceId sequence) const {
+  BALEEN_CHECK(!under_way_.empty());
+  const QueuedStep& step = under_way_.back();
+  const auto part = std::ranges::find(step.parts, sequence, &QueuedPart::sequence);
+  BALEEN_CHECK(part != step.parts.end() && part->num_choices > 0);
+  return step.chosen[part->first_choice + part->num_choices - 1];
+}
+
+std::optional<Failure> FakeEngine::queue(std::span<const StepInput> inputs) {
+  EXPECT_TRUE(options_.runs_ahead);
+  EXPECT_LT(under_way_.size(), kMaxQueued);
+  const std::vector<FakeStepPart> parts = checked_parts(inputs);
+  QueuedStep step{.fault = on_step ? on_step(parts) : ""};
+  const std::int64_t num_rows = compute(inputs);
   std::vector<SampleRow> draws;
-  for (const StepInput& input : inputs) draws.insert(draws.end(), input.draws.begin(), input.draws.end());
-  EXPECT_TRUE(draws.empty() || options_.chooses);
-  if (num_rows > 0 && std::ssize(draws) == num_rows) return StepOutput{.chosen = choose(draws)};
-  return StepOutput{.logits = {logits_.data(), {num_rows, kFakeVocab}}};
+  for (const StepInput& input : inputs) {
+    const bool goes_on = input.tokens.front() == kNoToken;
+    step.parts.push_back({.sequence = input.sequence,
+                          .end = length(input.sequence) + std::ssize(input.tokens),
+                          .first_choice = draws.size(),
+                          .num_choices = input.draws.size(),
+                          .goes_on = goes_on});
+    must_collect_ = must_collect_ || goes_on;
+    draws.insert(draws.end(), input.draws.begin(), input.draws.end());
+    paging_->extend(input.sequence, input.tokens);
+  }
+  EXPECT_EQ(std::ssize(draws), num_rows) << "a queued step wants logits";
+  const auto chosen = choose(draws);
+  step.chosen.assign(chosen.begin(), chosen.end());
+  num_ahead += std::ssize(under_way_);
+  under_way_.push_back(std::move(step));
+  return std::nullopt;
+}
+
+Result<StepOutput> FakeEngine::collect() {
+  BALEEN_CHECK(!under_way_.empty());
+  if (on_collect) on_collect();
+  must_collect_ = false;
+  const QueuedStep step = std::move(under_way_.front());
+  under_way_.pop_front();
+  for (const QueuedPart& part : step.parts) {
+    const auto found = sequences_.find(part.sequence);
+    if (found == sequences_.end()) continue;
+    if (!step.fault.empty()) {
+      found->second.spoilt = true;
+    } else {
+      paging_->settle(part.sequence, part.end);
+    }
+  }
+  if (!under_way_.empty() && step.fault.empty()) {
+    for (const QueuedPart& next : under_way_.front().parts) {
+      if (!next.goes_on || !sequences_.contains(next.sequence)) continue;
+      const auto part = std::ranges::find(step.parts, next.sequence, &QueuedPart::sequence);
+      paging_->name(next.sequence, next.end - 1, step.chosen[part->first_choice + part->num_choices - 1]);
+    }
+  }
+  if (!step.fault.empty()) return Failure{step.fault};
+  chosen_ = step.chosen;
+  return StepOutput{.chosen = chosen_};
 }
 
 std::span<const TokenId> FakeEngine::choose(std::span<const SampleRow> draws) {
@@ -114,6 +190,7 @@ std::span<const TokenId> FakeEngine::choose(std::span<const SampleRow> draws) {
 
 void FakeEngine::truncate(SequenceId id, std::int64_t length_left) {
   Sequence& sequence = find(id);
+  EXPECT_TRUE(under_way_.empty());
   EXPECT_LE(length_left, length(id));
   EXPECT_LE(length(id) - length_left, options_.pools.max_draft_tokens);
   EXPECT_LE(sequence.undoable_from, length_left) << "truncated to before the last step";
@@ -149,11 +226,12 @@ Result<DraftOutput> FakeEngine::draft(std::span<const DraftInput> inputs, std::i
 }
 
 void FakeEngine::share(SequenceId id) {
-  EXPECT_FALSE(find(id).spoilt);
+  EXPECT_FALSE(find(id).spoilt || must_collect_);
   paging_->share(id);
 }
 
 void FakeEngine::close(SequenceId id, bool keep) {
+  EXPECT_FALSE(must_collect_);
   EXPECT_FALSE(keep && find(id).spoilt) << "a spoilt sequence must not be kept";
   sequences_.erase(id);
   paging_->close(id, keep);

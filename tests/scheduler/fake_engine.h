@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -21,6 +22,7 @@ struct FakeEngineOptions {
   std::int64_t max_batch_tokens = 512;
   std::int64_t max_logit_rows = 64;
   bool chooses = false;        ///< takes draws, as an engine on a GPU does
+  bool runs_ahead = false;     ///< and begins steps before earlier ones are collected; implies `chooses`
   double draft_quality = 0.7;  ///< chance that a draft sees the true logits
   std::unique_ptr<FakePaging> (*paging)(const FakePools&) = make_toy_paging;
 };
@@ -42,6 +44,8 @@ class FakeEngine : public StepEngine {
   [[nodiscard]] std::int64_t length(SequenceId sequence) const override;
   [[nodiscard]] bool reserve(SequenceId sequence, std::int64_t num_tokens) override;
   [[nodiscard]] Result<StepOutput> step(std::span<const StepInput> inputs) override;
+  [[nodiscard]] std::optional<Failure> queue(std::span<const StepInput> inputs) override;
+  [[nodiscard]] Result<StepOutput> collect() override;
   void truncate(SequenceId sequence, std::int64_t length) override;
   [[nodiscard]] Result<DraftOutput> draft(std::span<const DraftInput> inputs, std::int64_t depth) override;
   void share(SequenceId sequence) override;
@@ -54,8 +58,26 @@ class FakeEngine : public StepEngine {
   bool drafts_fail = false;
   std::int64_t num_opened = 0;  ///< sequences, since the start
   std::int64_t num_chosen = 0;  ///< tokens
+  std::int64_t num_ahead = 0;   ///< steps that were begun while another was under way
+  /// Called at the beginning of `collect`: the time that a device takes, if a test wants one.
+  std::function<void()> on_collect;
 
  private:
+  struct QueuedPart {
+    SequenceId sequence{};
+    std::int64_t end = 0;  ///< its length after the step
+    std::size_t first_choice = 0, num_choices = 0;
+    bool goes_on = false;  ///< with a token of the step before
+  };
+  struct QueuedStep {
+    std::vector<QueuedPart> parts;
+    std::vector<TokenId> chosen;
+    std::string fault;
+  };
+  /// The token that a step under way chooses for a sequence.
+  [[nodiscard]] TokenId choice_for(SequenceId sequence) const;
+  /// Feeds a step, and fills logits_ for its rows: those with draws first. How many there are.
+  std::int64_t compute(std::span<const StepInput> inputs);
   /// What `draws` choose from the first rows of logits_.
   std::span<const TokenId> choose(std::span<const SampleRow> draws);
 
@@ -75,6 +97,8 @@ class FakeEngine : public StepEngine {
   std::map<SequenceId, Sequence> sequences_;
   std::vector<float> logits_;
   std::vector<TokenId> chosen_;
+  std::deque<QueuedStep> under_way_;
+  bool must_collect_ = false;  ///< tokens of the last queued step have no names yet
 };
 
 }  // namespace baleen

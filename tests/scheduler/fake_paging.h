@@ -27,6 +27,10 @@ class FakePaging {
   /// Positions there is room for.
   [[nodiscard]] virtual std::int64_t reserved(SequenceId id) const = 0;
   virtual void commit(SequenceId id, std::span<const TokenId> tokens) = 0;
+  /// As SequenceTable's, whose `commit` is `extend` and `settle`.
+  virtual void extend(SequenceId id, std::span<const TokenId> tokens) = 0;
+  virtual void name(SequenceId id, std::int64_t position, TokenId token) = 0;
+  virtual void settle(SequenceId id, std::int64_t length) = 0;
   virtual void truncate(SequenceId id, std::int64_t length) = 0;
   virtual void share(SequenceId id) = 0;
   virtual void close(SequenceId id, bool keep) = 0;

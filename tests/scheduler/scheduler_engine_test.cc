@@ -75,5 +75,21 @@ TEST(SchedulerOverEngine, RepliesAreThoseOfOneRequestAtATime) {
   EXPECT_EQ(alone.stats.drafted_tokens, 0);
 }
 
+TEST(SchedulerOverEngine, RunsAheadWithTheSameReplies) {
+  const test::RandomCheckpoint checkpoint(with_layers(preset_config("tiny-flash"), 3), 5);
+  const auto crowded = [&](bool chooses) {
+    Engine engine(checkpoint.path(), {.num_threads = 2,
+                                      .max_batch_tokens = 200,
+                                      .max_logit_rows = 16,
+                                      .max_sequences = 4,
+                                      .cache_tokens = 7 * kPageTokens,
+                                      .prefix_cache = true,
+                                      .choose_on_device = chooses});
+    EXPECT_EQ(engine.limits().runs_ahead, chooses);
+    return run(engine, {}, /*one_at_a_time=*/false);
+  };
+  EXPECT_EQ(crowded(true).replies, crowded(false).replies);
+}
+
 }  // namespace
 }  // namespace baleen

@@ -49,13 +49,15 @@ struct Tracked {
 };
 
 using MakePaging = std::unique_ptr<FakePaging> (*)(const FakePools&);
-class Crowd : public testing::TestWithParam<std::tuple<std::uint64_t, MakePaging>> {};
+class Crowd : public testing::TestWithParam<std::tuple<std::uint64_t, MakePaging, bool>> {};
 
 TEST_P(Crowd, EveryRequestEndsOnceAsIfItWereAlone) {
-  const auto& [seed, paging] = GetParam();
+  const auto& [seed, paging, runs_ahead] = GetParam();
   Random random(seed);
   FakeEngineOptions engine_options = random_engine(random);
   engine_options.paging = paging;
+  engine_options.runs_ahead = runs_ahead;
+  if (runs_ahead) engine_options.pools.max_draft_tokens = 0;
   SchedulerWorld world(engine_options, {.max_queue = pick(random, 1, 60),
                                         .max_batch_tokens = pick(random, 0, 300),
                                         .speculate = pick(random, 0, 5),
@@ -130,10 +132,10 @@ TEST_P(Crowd, EveryRequestEndsOnceAsIfItWereAlone) {
 
 INSTANTIATE_TEST_SUITE_P(ToyPages, Crowd,
                          testing::Combine(testing::Range<std::uint64_t>(0, 40),
-                                          testing::Values(make_toy_paging)));
+                                          testing::Values(make_toy_paging), testing::Bool()));
 INSTANTIATE_TEST_SUITE_P(EnginePages, Crowd,
                          testing::Combine(testing::Range<std::uint64_t>(40, 80),
-                                          testing::Values(make_table_paging)));
+                                          testing::Values(make_table_paging), testing::Bool()));
 
 TEST(Starvation, AmongEqualsEveryoneIsAdmittedInOrderAndTheOldestIsNeverPreempted) {
   Random random(4);

@@ -6,7 +6,7 @@ namespace {
 
 /// One small block: the table asks for nothing else of a model.
 CacheGeometry small_geometry(const FakePools& pools) {
-  return {.ratios = {4},
+  return {.blocks = {{.ratio = 4, .overlaps = true, .has_index_keys = true}},
           .latent = {64, 64, Precision::kReleased},
           .index_key = {128, Precision::kReleased},
           .max_draft_tokens = pools.max_draft_tokens,
@@ -24,6 +24,11 @@ class TablePaging : public FakePaging {
   bool reserve(SequenceId id, std::int64_t num_tokens) override { return table_.reserve(id, num_tokens); }
   std::int64_t reserved(SequenceId id) const override { return table_.reserved(id); }
   void commit(SequenceId id, std::span<const TokenId> tokens) override { table_.commit(id, tokens); }
+  void extend(SequenceId id, std::span<const TokenId> tokens) override { table_.extend(id, tokens); }
+  void name(SequenceId id, std::int64_t position, TokenId token) override {
+    table_.name(id, position, token);
+  }
+  void settle(SequenceId id, std::int64_t length) override { table_.settle(id, length); }
   void truncate(SequenceId id, std::int64_t length) override { table_.truncate(id, length); }
   void share(SequenceId id) override { table_.share(id); }
   void close(SequenceId id, bool keep) override {

@@ -32,6 +32,7 @@ class ToyPaging : public FakePaging {
     const auto found = prompt.first(keys.size() * kPageTokens);
     sequence.tokens.assign(found.begin(), found.end());
     sequence.page_keys = std::move(keys);
+    sequence.settled = std::ssize(sequence.tokens);
     return id;
   }
 
@@ -57,8 +58,19 @@ class ToyPaging : public FakePaging {
   }
 
   void commit(SequenceId id, std::span<const TokenId> tokens) override {
+    extend(id, tokens);
+    settle(id, std::ssize(sequences_.at(id).tokens));
+  }
+  void extend(SequenceId id, std::span<const TokenId> tokens) override {
     Sequence& sequence = sequences_.at(id);
     sequence.tokens.insert(sequence.tokens.end(), tokens.begin(), tokens.end());
+  }
+  void name(SequenceId id, std::int64_t position, TokenId token) override {
+    sequences_.at(id).tokens.at(static_cast<std::size_t>(position)) = token;
+  }
+  void settle(SequenceId id, std::int64_t length) override {
+    Sequence& sequence = sequences_.at(id);
+    sequence.settled = length;
     set_window(sequence, std::ssize(sequence.tokens));
   }
 
@@ -66,13 +78,14 @@ class ToyPaging : public FakePaging {
     Sequence& sequence = sequences_.at(id);
     BALEEN_CHECK_LE(std::ssize(sequence.page_keys) * kPageTokens, length);
     sequence.tokens.resize(static_cast<std::size_t>(length));
+    sequence.settled = std::min(sequence.settled, length);
     set_window(sequence, length);
   }
 
   void share(SequenceId id) override {
     Sequence& sequence = sequences_.at(id);
-    for (std::int64_t begin; (begin = std::ssize(sequence.page_keys) * kPageTokens) + kPageTokens <=
-                             std::ssize(sequence.tokens);) {
+    for (std::int64_t begin;
+         (begin = std::ssize(sequence.page_keys) * kPageTokens) + kPageTokens <= sequence.settled;) {
       const History parent = sequence.page_keys.empty() ? kNoHistory : sequence.page_keys.back();
       const auto page = std::span(sequence.tokens).subspan(static_cast<std::size_t>(begin), kPageTokens);
       sequence.page_keys.push_back(after(parent, page));
@@ -105,10 +118,11 @@ class ToyPaging : public FakePaging {
     std::vector<TokenId> tokens;
     std::vector<History> page_keys;  ///< of the pages that the cache owns, all at the beginning
     std::int64_t private_pages = 0, window_pages = 0;
+    std::int64_t settled = 0;
   };
 
   static std::int64_t window_pages_for(const Sequence& sequence, std::int64_t end) {
-    const std::int64_t seen = std::max<std::int64_t>(0, std::ssize(sequence.tokens) - kWindowTokens);
+    const std::int64_t seen = std::max<std::int64_t>(0, sequence.settled - kWindowTokens);
     return pages_of(end) - seen / kPageTokens;
   }
   void set_window(Sequence& sequence, std::int64_t end) {

@@ -29,7 +29,7 @@ struct ExpertWeights {
 struct ExpertsArgs {
   ConstActivations<2> x;                  ///< [T, d]
   Fp8Rows x_fp8{};                        ///< x for FP8 products, where somebody has made it
-  View<const std::int32_t, 2> ids;        ///< [T, k], each in [0, E)
+  View<const std::int32_t, 2> ids;        ///< [T, k], each in [0, E), or -1: no expert, contributes nothing
   ConstActivations<2> weights;            ///< [T, k]
   std::span<const ExpertWeights> routed;  ///< [E], one format for all
   const ExpertWeights* shared = nullptr;  ///< null: none

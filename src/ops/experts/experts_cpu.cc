@@ -82,7 +82,8 @@ struct Plan {
   std::int64_t num_outer_items = 0;
   std::int32_t* token_of_slot = nullptr;
   float* weight_of_slot = nullptr;
-  std::int32_t* slots_of_token = nullptr;  ///< [T, k], in ascending expert order
+  std::int32_t* slots_of_token = nullptr;      ///< [T, k], in ascending expert order
+  std::int32_t* num_slots_of_token = nullptr;  ///< [T], at most k of them
   std::int64_t first_shared_slot = 0;
 };
 
@@ -119,12 +120,14 @@ Plan make_plan(const ExpertsArgs& args, CpuContext& context) {
   plan.weight_of_slot = context.scratch.allocate<float>(num_routed_slots + num_rows);
   plan.slots_of_token = context.scratch.allocate<std::int32_t>(num_routed_slots);
   auto* next_of_expert = context.scratch.allocate<std::int64_t>(num_experts);
-  auto* filled_of_token = context.scratch.allocate<std::int32_t>(num_rows);
+  plan.num_slots_of_token = context.scratch.allocate<std::int32_t>(num_rows);
   std::fill_n(next_of_expert, num_experts, 0);
-  std::fill_n(filled_of_token, num_rows, 0);
+  std::fill_n(plan.num_slots_of_token, num_rows, 0);
 
   for (std::int64_t row = 0; row < num_rows; ++row) {
-    for (std::int64_t k = 0; k < num_selected; ++k) ++next_of_expert[args.ids(row, k)];
+    for (std::int64_t k = 0; k < num_selected; ++k) {
+      if (args.ids(row, k) >= 0) ++next_of_expert[args.ids(row, k)];
+    }
   }
   const float* packed = pack_tokens(args, args.routed.front().w1.format, context);
   std::int64_t slot = 0;
@@ -138,24 +141,25 @@ Plan make_plan(const ExpertsArgs& args, CpuContext& context) {
   }
   for (std::int64_t row = 0; row < num_rows; ++row) {
     for (std::int64_t k = 0; k < num_selected; ++k) {
+      if (args.ids(row, k) < 0) continue;
       const std::int64_t at = next_of_expert[args.ids(row, k)]++;
       plan.token_of_slot[at] = static_cast<std::int32_t>(row);
       plan.weight_of_slot[at] = args.weights(row, k);
     }
   }
-  for (std::int64_t at = 0; at < num_routed_slots; ++at) {
+  for (std::int64_t at = 0; at < slot; ++at) {
     const std::int64_t row = plan.token_of_slot[at];
-    plan.slots_of_token[row * num_selected + filled_of_token[row]++] = static_cast<std::int32_t>(at);
+    plan.slots_of_token[row * num_selected + plan.num_slots_of_token[row]++] = static_cast<std::int32_t>(at);
   }
-  plan.first_shared_slot = num_routed_slots;
+  plan.first_shared_slot = slot;
   if (args.shared != nullptr) {
     const float* shared_packed = args.shared->w1.format == args.routed.front().w1.format
                                      ? packed
                                      : pack_tokens(args, args.shared->w1.format, context);
-    plan.groups[plan.num_groups++] = {args.shared, shared_packed, num_routed_slots, num_rows, 0, 0};
+    plan.groups[plan.num_groups++] = {args.shared, shared_packed, slot, num_rows, 0, 0};
     for (std::int64_t row = 0; row < num_rows; ++row) {
-      plan.token_of_slot[num_routed_slots + row] = static_cast<std::int32_t>(row);
-      plan.weight_of_slot[num_routed_slots + row] = 1.0F;
+      plan.token_of_slot[slot + row] = static_cast<std::int32_t>(row);
+      plan.weight_of_slot[slot + row] = 1.0F;
     }
   }
   const int num_threads = context.pool.num_threads();
@@ -224,7 +228,7 @@ void sum_token(const ExpertsArgs& args, const Plan& plan, const float* outputs, 
   const std::int64_t num_selected = args.ids.extent(1), width = args.x.extent(1);
   for (std::int64_t i = begin; i < end; ++i) {
     float sum = 0.0F;
-    for (std::int64_t k = 0; k < num_selected; ++k) {
+    for (std::int64_t k = 0; k < plan.num_slots_of_token[row]; ++k) {
       sum += outputs[plan.slots_of_token[row * num_selected + k] * width + i];
     }
     if (args.shared != nullptr) sum += outputs[(plan.first_shared_slot + row) * width + i];

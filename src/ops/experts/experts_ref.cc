@@ -48,6 +48,7 @@ void experts_ref(const ExpertsArgs& args) {
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += y[i];
     };
     for (const std::int64_t slot : slots) {
+      if (args.ids(row, slot) < 0) continue;
       add(expert_output(args.routed[static_cast<std::size_t>(args.ids(row, slot))], x,
                         args.weights(row, slot), args.swiglu_limit, args.precision));
     }

@@ -5,12 +5,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "numeric/block_scale.h"
 
 namespace baleen {
 namespace {
-
-constexpr std::int64_t kScaleBlock =
-    128;  ///< inputs that share a scale: an expert's inner width is cut between them
 
 /// Of those in [1, whole] that divide `whole`, the one nearest to `wanted`.
 std::int64_t nearest_divisor(std::int64_t whole, std::int64_t wanted) {
@@ -81,11 +79,11 @@ std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig&
         plan.ep, slots, plan.redundant_experts > 0 ? " with their copies" : "",
         nearest_divisor(slots, plan.ep), plan.redundant_experts + plan.ep - slots % plan.ep));
   }
-  const std::int64_t blocks = config.moe_intermediate_size / kScaleBlock;
-  if (config.moe_intermediate_size % (plan.moe_tp * kScaleBlock) != 0) {
+  const std::int64_t blocks = config.moe_intermediate_size / kWeightBlock;
+  if (config.moe_intermediate_size % (plan.moe_tp * kWeightBlock) != 0) {
     found.push_back(fmt::format(
         "--moe-tp {}: an expert's inner width {} is cut in multiples of {}; {} is near", plan.moe_tp,
-        config.moe_intermediate_size, kScaleBlock, nearest_divisor(blocks, plan.moe_tp)));
+        config.moe_intermediate_size, kWeightBlock, nearest_divisor(blocks, plan.moe_tp)));
   }
   if (plan.o_proj_tp > config.o_groups || config.o_groups % plan.o_proj_tp != 0) {
     found.push_back(

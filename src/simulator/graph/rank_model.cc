@@ -1,7 +1,10 @@
 #include "simulator/graph/rank_model.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
+#include "model/weight_binding.h"
 #include "numeric/block_scale.h"
 
 namespace baleen {
@@ -10,6 +13,63 @@ std::int64_t shared_expert_tp(const ModelConfig& config, const ParallelPlan& pla
   const bool same_tokens = plan.dp == 1 && !plan.sequence_parallel;
   return same_tokens && config.moe_intermediate_size % (plan.tp * kWeightBlock) == 0 ? plan.tp : 1;
 }
+
+namespace {
+
+/// Arrays of a table's shapes at addresses that mean nothing.
+class ShapeSource final : public TensorSource {
+ public:
+  ShapeSource(std::vector<TensorSpec> table, const StorageFormats& formats, Memory& memory)
+      : formats_(formats), memory_(memory) {
+    for (TensorSpec& spec : table) {
+      std::string name = spec.name;
+      specs_.emplace(std::move(name), std::move(spec));
+    }
+  }
+
+  WeightMatrix matrix(const std::string& stem) override {
+    const auto found = specs_.find(stem);
+    const TensorSpec& spec = found != specs_.end() ? found->second : specs_.at(stem + ".weight");
+    const WeightFormat format = spec.is_matrix() ? formats_.of(spec.storage) : WeightFormat::kBF16;
+    WeightMatrix matrix{.format = format, .rows = spec.shape[0], .cols = spec.shape[1]};
+    matrix.data = memory_.allocate(matrix.rows * matrix.row_bytes());
+    if (format == WeightFormat::kFp8)
+      matrix.block_scales = reinterpret_cast<const float*>(memory_.allocate(1));
+    if (format == WeightFormat::kFp4)
+      matrix.group_scales = reinterpret_cast<const std::uint8_t*>(memory_.allocate(1));
+    return matrix;
+  }
+  std::span<const float> vector(const std::string& name) override {
+    const TensorSpec& spec = specs_.at(name);
+    return {array<float>(spec), static_cast<std::size_t>(spec.num_elements())};
+  }
+  View<const float, 2> table(const std::string& name) override { return view<float>(name); }
+  View<const Bf16Bits, 2> embedding(const std::string& name) override { return view<Bf16Bits>(name); }
+  View<const std::int32_t, 2> hash_table(const std::string& name) override {
+    return view<std::int32_t>(name);
+  }
+  std::vector<ExpertWeights> experts(const std::string& prefix, std::int64_t count) override {
+    return std::vector<ExpertWeights>(static_cast<std::size_t>(count), expert(prefix + "0."));
+  }
+
+ private:
+  template <class T>
+  const T* array(const TensorSpec& spec) {
+    return reinterpret_cast<const T*>(
+        memory_.allocate(spec.num_elements() * static_cast<std::int64_t>(sizeof(T))));
+  }
+  template <class T>
+  View<const T, 2> view(const std::string& name) {
+    const TensorSpec& spec = specs_.at(name);
+    return {array<T>(spec), {spec.shape[0], spec.shape[1]}};
+  }
+
+  const StorageFormats& formats_;
+  Memory& memory_;
+  std::unordered_map<std::string, TensorSpec> specs_;
+};
+
+}  // namespace
 
 ModelConfig stage_config(const ModelConfig& config, const Stage& stage) {
   ModelConfig own = config;
@@ -36,104 +96,16 @@ RankModel::RankModel(const ModelConfig& config, const StorageFormats& formats, c
       stage_(stage) {
   rank_config_.num_attention_heads = config_.num_attention_heads / plan.tp;
   rank_config_.o_groups = std::max<std::int64_t>(1, config_.o_groups / plan.tp);
-  const std::int64_t width = config_.hidden_size;
-  if (stage.first || config_.num_nextn_predict_layers > 0) {
-    weights_.embedding = {reinterpret_cast<const Bf16Bits*>(memory_.allocate(2 * config_.vocab_size * width)),
-                          {config_.vocab_size, width}};
-  }
-  if (stage.last) {
-    weights_.head =
-        matrix((config_.vocab_size + plan.lmhead_tp - 1) / plan.lmhead_tp, width, WeightFormat::kBF16);
-    weights_.norm = vector(width);
-    weights_.hc_head = mixing(config_.hc_mult, 1);
-  }
-  weights_.blocks.reserve(static_cast<std::size_t>(config_.num_blocks()));
-  for (std::int64_t block = 0; block < config_.num_blocks(); ++block) add_block(block);
-  for (std::int64_t i = 0; i < config_.num_nextn_predict_layers; ++i) add_mtp_block();
+  share_ = {.tp = plan.tp,
+            .lm_head_tp = plan.lmhead_tp,
+            .shared_tp = shared_expert_tp(config_, plan),
+            .moe_tp = plan.moe_tp,
+            .local_experts = plan.local_experts(config_),
+            .embedding = stage.first || config_.num_nextn_predict_layers > 0,
+            .head = stage.last};
+  ShapeSource shapes(rank_table(config_, share_), formats_, memory_);
+  weights_ = bind_weights(config_, share_, shapes);
   note_places();
-}
-
-WeightMatrix RankModel::matrix(std::int64_t rows, std::int64_t cols, WeightFormat format) {
-  WeightMatrix matrix{.format = format, .rows = rows, .cols = cols};
-  matrix.data = memory_.allocate(rows * matrix.row_bytes());
-  if (format == WeightFormat::kFp8) matrix.block_scales = reinterpret_cast<const float*>(memory_.allocate(1));
-  if (format == WeightFormat::kFp4)
-    matrix.group_scales = reinterpret_cast<const std::uint8_t*>(memory_.allocate(1));
-  return matrix;
-}
-
-std::span<const float> RankModel::vector(std::int64_t size) {
-  return {reinterpret_cast<const float*>(memory_.allocate(4 * size)), static_cast<std::size_t>(size)};
-}
-
-HcWeights RankModel::mixing(std::int64_t num_mixes, std::int64_t num_scales) {
-  return {.fn = {vector(num_mixes * config_.hc_dim()).data(), {num_mixes, config_.hc_dim()}},
-          .base = vector(num_mixes),
-          .scale = vector(num_scales)};
-}
-
-CompressorWeights RankModel::compressor(std::int64_t ratio, std::int64_t width) {
-  const std::int64_t columns = ratio == 4 ? 2 * width : width;
-  return {.ape = {vector(ratio * columns).data(), {ratio, columns}},
-          .wkv = matrix(columns, config_.hidden_size, WeightFormat::kBF16),
-          .wgate = matrix(columns, config_.hidden_size, WeightFormat::kBF16),
-          .norm = vector(width)};
-}
-
-ExpertWeights RankModel::expert(std::int64_t inner_width, WeightFormat format) {
-  return {.w1 = matrix(inner_width, config_.hidden_size, format),
-          .w2 = matrix(config_.hidden_size, inner_width, format),
-          .w3 = matrix(inner_width, config_.hidden_size, format)};
-}
-
-void RankModel::add_block(std::int64_t block) {
-  const ModelConfig& c = config_;
-  BlockWeights weights;
-  weights.hc_attn = weights.hc_ffn = mixing(c.hc_num_mixes(), 3);
-  weights.attn_norm = weights.ffn_norm = vector(c.hidden_size);
-
-  AttentionWeights& attention = weights.attention;
-  attention.sink = vector(rank_config_.num_attention_heads);
-  attention.wq_a = matrix(c.q_lora_rank, c.hidden_size, formats_.dense);
-  attention.q_norm = vector(c.q_lora_rank);
-  attention.wq_b = matrix(rank_config_.q_dim(), c.q_lora_rank, formats_.dense);
-  attention.wkv = matrix(c.head_dim, c.hidden_size, formats_.dense);
-  attention.kv_norm = vector(c.head_dim);
-  attention.wo_a = matrix(rank_config_.o_dim(), rank_config_.group_dim(), formats_.dense);
-  attention.wo_b = matrix(c.hidden_size, rank_config_.o_dim(), formats_.dense);
-  const std::int64_t ratio = c.compress_ratio(block);
-  if (ratio != 0) attention.compressor = compressor(ratio, c.head_dim);
-  if (ratio == 4) {
-    attention.indexer = {.wq_b = matrix(c.index_q_dim(), c.q_lora_rank, formats_.dense),
-                         .weights_proj = matrix(c.index_n_heads, c.hidden_size, WeightFormat::kBF16),
-                         .compressor = compressor(ratio, c.index_head_dim)};
-  }
-
-  MoeWeights& moe = weights.moe;
-  moe.gate = matrix(c.n_routed_experts, c.hidden_size, WeightFormat::kBF16);
-  if (c.is_hash_routed(block)) {
-    const std::int64_t entries = c.vocab_size * c.num_experts_per_tok;
-    moe.hash_table = {reinterpret_cast<const std::int32_t*>(vector(entries).data()),
-                      {c.vocab_size, c.num_experts_per_tok}};
-  } else {
-    moe.bias = vector(c.n_routed_experts);
-  }
-  moe.routed.assign(static_cast<std::size_t>(plan_.local_experts(c)),
-                    expert(c.moe_intermediate_size / plan_.moe_tp, formats_.experts));
-  moe.has_shared = c.n_shared_experts > 0;
-  if (moe.has_shared)
-    moe.shared = expert(c.moe_intermediate_size / shared_expert_tp(c, plan_), formats_.dense);
-  weights_.blocks.push_back(std::move(weights));
-}
-
-void RankModel::add_mtp_block() {
-  const std::int64_t width = config_.hidden_size;
-  weights_.mtp.push_back({.e_proj = matrix(width, width, formats_.dense),
-                          .h_proj = matrix(width, width, formats_.dense),
-                          .enorm = vector(width),
-                          .hnorm = vector(width),
-                          .norm = vector(width),
-                          .hc_head = mixing(config_.hc_mult, 1)});
 }
 
 void RankModel::note_places() {

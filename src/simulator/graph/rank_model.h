@@ -48,19 +48,13 @@ class RankModel {
   [[nodiscard]] const ParallelPlan& plan() const { return plan_; }
   [[nodiscard]] const Stage& stage() const { return stage_; }
   [[nodiscard]] const StorageFormats& formats() const { return formats_; }
+  [[nodiscard]] const RankShare& share() const { return share_; }
   /// Addresses mean nothing.
   [[nodiscard]] const WeightTree& weights() const { return weights_; }
   /// Null for a matrix that is not one of `weights()`.
   [[nodiscard]] const MatrixPlace* place_of(const WeightMatrix* matrix) const;
 
  private:
-  [[nodiscard]] WeightMatrix matrix(std::int64_t rows, std::int64_t cols, WeightFormat format);
-  [[nodiscard]] std::span<const float> vector(std::int64_t size);
-  [[nodiscard]] HcWeights mixing(std::int64_t num_mixes, std::int64_t num_scales);
-  [[nodiscard]] CompressorWeights compressor(std::int64_t ratio, std::int64_t width);
-  [[nodiscard]] ExpertWeights expert(std::int64_t inner_width, WeightFormat format);
-  void add_block(std::int64_t block);
-  void add_mtp_block();
   void note_places();
 
   ModelConfig config_;
@@ -68,6 +62,7 @@ class RankModel {
   StorageFormats formats_;
   ParallelPlan plan_;
   Stage stage_;
+  RankShare share_;
   UnbackedMemory memory_;
   WeightTree weights_;
   std::unordered_map<const WeightMatrix*, MatrixPlace> places_;

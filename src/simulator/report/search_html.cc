@@ -23,19 +23,20 @@ struct Range {
   }
 };
 
-std::string title_of(const Candidate& c) {
-  return fmt::format("{}; {} at a time, {} drafts: {:.1f} tokens/s a device, {:.1f} a user, first token {}",
-                     to_text(c), c.concurrency, c.num_mtp_tokens, c.tokens_per_second_per_device,
-                     c.tokens_per_second_per_user, si_text(c.ttft_seconds, "s"));
+std::string title_of(const DeploymentCandidate& c) {
+  return fmt::format("{}; {} at a time, {} drafts: {} tokens/s a device, {} a user, first token {}",
+                     to_text(c), c.concurrency, c.num_mtp_tokens,
+                     significant_text(c.tokens_per_second_per_device),
+                     significant_text(c.tokens_per_second_per_user), si_text(c.ttft_seconds, "s"));
 }
 
 /// All candidates as dots, those of the front as marks with the number of requests at a time, `joined` by a line or not.
 Figure candidates_figure(const SearchReport& report, std::string id, std::string title, std::string axis,
-                         double (*x_of)(const Candidate&), const TickText& tick_text, double limit,
+                         double (*x_of)(const DeploymentCandidate&), const TickText& tick_text, double limit,
                          bool joined) {
   Range x, y;
   std::vector<XyPoint> dots;
-  for (const Candidate& c : report.result.ranked) {
+  for (const DeploymentCandidate& c : report.result.ranked) {
     dots.push_back({x_of(c), c.tokens_per_second_per_device});
     x.hold(x_of(c));
     y.hold(c.tokens_per_second_per_device);
@@ -47,7 +48,7 @@ Figure candidates_figure(const SearchReport& report, std::string id, std::string
   plot.add_dots(dots);
   if (limit > 0) plot.mark_x(limit, "limit");
   PlotLine line{.style = "thin c-memory", .title = "Pareto front"};
-  for (const Candidate& c : report.result.pareto) {
+  for (const DeploymentCandidate& c : report.result.pareto) {
     const XyPoint at{x_of(c), c.tokens_per_second_per_device};
     line.points.push_back(at);
     plot.add(PlotMark{
@@ -58,7 +59,7 @@ Figure candidates_figure(const SearchReport& report, std::string id, std::string
   return {.id = std::move(id), .title = title, .svg = plot.svg(title)};
 }
 
-Table candidate_table(std::string id, std::string caption, const std::vector<Candidate>& candidates,
+Table candidate_table(std::string id, std::string caption, const std::vector<DeploymentCandidate>& candidates,
                       std::size_t most) {
   Table table{.id = std::move(id),
               .caption = std::move(caption),
@@ -74,13 +75,16 @@ Table candidate_table(std::string id, std::string caption, const std::vector<Can
   const auto cell = [](double value, double unit, int digits) {
     return Cell{fmt::format("{:.{}f}", value * unit, digits), value};
   };
+  const auto estimated = [](double value, double unit) {
+    return Cell{significant_text(value * unit), value};
+  };
   for (std::size_t i = 0; i < std::min(most, candidates.size()); ++i) {
-    const Candidate& c = candidates[i];
+    const DeploymentCandidate& c = candidates[i];
     table.rows.push_back({{to_text(c), {}},
-                          cell(c.tokens_per_second_per_device, 1, 1),
-                          cell(c.tokens_per_second_per_user, 1, 1),
-                          cell(c.ttft_seconds, 1e3, 1),
-                          cell(c.tpot_seconds, 1e3, 3),
+                          estimated(c.tokens_per_second_per_device, 1),
+                          estimated(c.tokens_per_second_per_user, 1),
+                          estimated(c.ttft_seconds, 1e3),
+                          estimated(c.tpot_seconds, 1e3),
                           cell(static_cast<double>(c.concurrency), 1, 0),
                           cell(static_cast<double>(c.num_mtp_tokens), 1, 0),
                           cell(static_cast<double>(c.memory_bytes), 1e-9, 1)});
@@ -99,7 +103,7 @@ std::string limits_text(const SearchOptions& options) {
 
 }  // namespace
 
-std::string to_text(const Candidate& candidate) {
+std::string to_text(const DeploymentCandidate& candidate) {
   std::string text = candidate.num_instances == 1 ? "" : fmt::format("{} x ", candidate.num_instances);
   text += to_text(candidate.plan);
   if (candidate.prefill_plan) {
@@ -111,30 +115,31 @@ std::string to_text(const Candidate& candidate) {
   return text;
 }
 
-std::string search_html(const SearchReport& report, std::int64_t num_rows) {
+std::string search_html(const SearchReport& report, std::int64_t num_rows, const Provenance& provenance) {
   const SearchOptions& options = report.options;
   const SearchResult& result = report.result;
   HtmlPage page(
       fmt::format("{} on {} x {}: plans", report.model.name, options.num_devices, report.device.description),
       fmt::format("Prompts of {} tokens, replies of {}{}. {} deployments were tried, {} are within limits.",
                   options.load.prompt_tokens, options.load.reply_tokens, limits_text(options),
-                  result.num_evaluated, result.ranked.size()));
+                  result.num_evaluated, result.ranked.size()),
+      provenance);
   if (result.ranked.empty()) {
     page.add_warning("Nothing fits these limits; the last table says what was left out, and why.");
   } else {
-    const Candidate& best = result.ranked.front();
-    const Candidate& quickest = result.pareto.back();
+    const DeploymentCandidate& best = result.ranked.front();
+    const DeploymentCandidate& quickest = result.pareto.back();
     page.add_key_figures(
-        {{"Most for a device", fmt::format("{:.1f}", best.tokens_per_second_per_device),
+        {{"Most for a device", significant_text(best.tokens_per_second_per_device),
           "tokens/s: " + to_text(best)},
-         {"there, a user gets", fmt::format("{:.1f}", best.tokens_per_second_per_user), "tokens/s"},
+         {"there, a user gets", significant_text(best.tokens_per_second_per_user), "tokens/s"},
          {"there, the first token", seconds_text(best.ttft_seconds),
           fmt::format("with {} requests at a time", best.concurrency)},
-         {"Most for a user", fmt::format("{:.1f}", quickest.tokens_per_second_per_user),
+         {"Most for a user", significant_text(quickest.tokens_per_second_per_user),
           "tokens/s: " + to_text(quickest)}});
     Figure front = candidates_figure(
         report, "pareto-plot", "Throughput against speed for a user", "tokens/s for each user",
-        [](const Candidate& c) { return c.tokens_per_second_per_user; },
+        [](const DeploymentCandidate& c) { return c.tokens_per_second_per_user; },
         [](double v) { return fmt::format("{:g}", v); },
         options.tpot_limit_seconds > 0 ? 1 / options.tpot_limit_seconds : 0, true);
     front.caption =
@@ -143,7 +148,7 @@ std::string search_html(const SearchReport& report, std::int64_t num_rows) {
         "and for a user. Numbers are requests at a time of an instance.";
     Figure first = candidates_figure(
         report, "ttft-plot", "Throughput against the first token", "time to first token",
-        [](const Candidate& c) { return c.ttft_seconds; }, [](double v) { return si_text(v, "s"); },
+        [](const DeploymentCandidate& c) { return c.ttft_seconds; }, [](double v) { return si_text(v, "s"); },
         options.ttft_limit_seconds, false);
     first.caption =
         "The same candidates by the mean time until a reply begins; marks are those of the front.";

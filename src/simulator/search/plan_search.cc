@@ -107,8 +107,8 @@ double transfer_seconds(const SimulatedModel& model, const DeviceProfile& device
 }
 
 /// Devices shared out between instances that prefill and instances like `decoding` so that both keep pace.
-std::optional<Candidate> with_prefill_apart(Candidate decoding, const PlanTimes& prefill,
-                                            const SearchOptions& options, double transfer) {
+std::optional<DeploymentCandidate> with_prefill_apart(DeploymentCandidate decoding, const PlanTimes& prefill,
+                                                      const SearchOptions& options, double transfer) {
   const double prompts_per_instance = static_cast<double>(prefill.plan.dp) / prefill.full_prefill_seconds;
   const double replies_per_instance = decoding.tokens_per_second_per_device *
                                       static_cast<double>(decoding.plan.num_devices) /
@@ -132,10 +132,10 @@ std::optional<Candidate> with_prefill_apart(Candidate decoding, const PlanTimes&
   return decoding;
 }
 
-std::vector<Candidate> pareto_front(const std::vector<Candidate>& ranked) {
-  std::vector<Candidate> front;
+std::vector<DeploymentCandidate> pareto_front(const std::vector<DeploymentCandidate>& ranked) {
+  std::vector<DeploymentCandidate> front;
   double best_user = 0;
-  for (const Candidate& candidate : ranked) {
+  for (const DeploymentCandidate& candidate : ranked) {
     if (candidate.tokens_per_second_per_user <= best_user) continue;
     best_user = candidate.tokens_per_second_per_user;
     front.push_back(candidate);
@@ -208,7 +208,7 @@ SearchResult search_plans(const SimulatedModel& model, const DeviceProfile& devi
     for (const ParallelPlan& plan : legal_plans(model.config, size, result.excluded)) plans.push_back({plan});
   }
   const PlanSearch search(model, device, options);
-  std::vector<Candidate> apart;  // that decode alone
+  std::vector<DeploymentCandidate> apart;  // that decode alone
   std::mutex mutex;
   pool.parallel_for(std::ssize(plans), [&](std::int64_t index, int /*thread*/) {
     PlanTimes& times = plans[static_cast<std::size_t>(index)];
@@ -234,14 +234,15 @@ SearchResult search_plans(const SimulatedModel& model, const DeviceProfile& devi
   });
   if (options.disaggregate) {
     const double transfer = transfer_seconds(model, device, options.load, options.num_devices);
-    for (const Candidate& decoding : apart) {
-      std::optional<Candidate> best;
+    for (const DeploymentCandidate& decoding : apart) {
+      std::optional<DeploymentCandidate> best;
       for (const PlanTimes& prefill : plans) {
         if (prefill.full_prefill_seconds == 0) continue;
         if (options.ttft_limit_seconds > 0 &&
             prefill.full_prefill_seconds + transfer > options.ttft_limit_seconds)
           continue;
-        const std::optional<Candidate> both = with_prefill_apart(decoding, prefill, options, transfer);
+        const std::optional<DeploymentCandidate> both =
+            with_prefill_apart(decoding, prefill, options, transfer);
         if (both && (!best || both->tokens_per_second_per_device > best->tokens_per_second_per_device))
           best = both;
       }
@@ -249,7 +250,7 @@ SearchResult search_plans(const SimulatedModel& model, const DeviceProfile& devi
     }
   }
   // Threads finish in any order: equal figures are told apart by what the plan is.
-  std::ranges::sort(result.ranked, [](const Candidate& a, const Candidate& b) {
+  std::ranges::sort(result.ranked, [](const DeploymentCandidate& a, const DeploymentCandidate& b) {
     if (a.tokens_per_second_per_device != b.tokens_per_second_per_device)
       return a.tokens_per_second_per_device > b.tokens_per_second_per_device;
     if (a.tpot_seconds != b.tpot_seconds) return a.tpot_seconds < b.tpot_seconds;

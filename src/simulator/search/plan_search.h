@@ -23,7 +23,7 @@ struct SearchOptions {
 };
 
 /// One way to use the devices: as many instances as there is room for, each with this plan.
-struct Candidate {
+struct DeploymentCandidate {
   ParallelPlan plan;
   std::int64_t num_instances = 1;  ///< that decode, and prefill too unless `prefill_plan` says otherwise
   std::int64_t concurrency = 1;    ///< of one instance
@@ -38,8 +38,8 @@ struct Candidate {
 };
 
 struct SearchResult {
-  std::vector<Candidate> ranked;  ///< within the limits, the most tokens/s a device first
-  std::vector<Candidate>
+  std::vector<DeploymentCandidate> ranked;  ///< within the limits, the most tokens/s a device first
+  std::vector<DeploymentCandidate>
       pareto;  ///< of (tokens/s a device, tokens/s a user): no other is better in both; by falling first
   /// Why a plan, or a plan with a batch, is not among them, and how many.
   std::map<std::string, std::int64_t> excluded;

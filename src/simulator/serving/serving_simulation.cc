@@ -174,12 +174,12 @@ class Simulation {
 std::int64_t transfer_bytes(const CacheGeometry& geometry, std::int64_t num_tokens) {
   std::int64_t bytes = geometry.state_slot_bytes();
   for (std::int64_t block = 0; block < geometry.num_blocks(); ++block) {
-    const int ratio = geometry.ratio(block);
+    const BlockCache& kept = geometry.block(block);
     bytes += std::min(num_tokens, geometry.window_tokens) * geometry.latent.row_bytes();
-    if (ratio == 0) continue;
+    if (kept.ratio == 0) continue;
     const std::int64_t entry_bytes =
-        geometry.latent.row_bytes() + (ratio == 4 ? geometry.index_key.row_bytes() : 0);
-    bytes += num_tokens / ratio * entry_bytes;
+        geometry.latent.row_bytes() + (kept.has_index_keys ? geometry.index_key.row_bytes() : 0);
+    bytes += num_tokens / kept.ratio * entry_bytes;
   }
   return bytes;
 }

@@ -234,7 +234,7 @@ void SimulatedServer::end_steps(double now) {
 
 void SimulatedServer::take_tokens(const Part& part, double now) {
   SimulatedJob& job = *part.job;
-  planner_.after_step(job);
+  planner_.after_step(job, sequences_.length(*job.sequence));
   if (!part.gives_token) return;
   if (job.reply_tokens() == 0) {
     job.record.first_token = job.last_token = now;

@@ -86,6 +86,7 @@ class SimulatedServer final : private ContenderOwner {
 
   [[nodiscard]] std::optional<SequenceId> open(Contender& contender) override;
   void started(Contender& contender) override;
+  void stopped(Contender& /*contender*/) override {}
   void refuse(Contender& contender, std::string sentence) override;
   [[nodiscard]] const Contender* find(RequestId id) const override;
 

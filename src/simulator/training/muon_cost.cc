@@ -12,7 +12,7 @@ constexpr int kNewtonSchulzSteps = 10;
 std::int64_t num_matrices(const TensorSpec& tensor, const ModelConfig& config) {
   const std::string_view name = tensor.name;
   const bool compressor = name.find("compressor.w") != std::string_view::npos;
-  if (compressor && config.compress_ratio(tensor.block) == 4) return 2;
+  if (compressor && config.attention(tensor.block).overlaps) return 2;
   if (name.ends_with("wo_a")) return config.o_groups;
   return 1;
 }

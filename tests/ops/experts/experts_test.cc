@@ -126,6 +126,25 @@ TEST(Experts, RowsDoNotDependOnCompanyOrThreads) {
   }
 }
 
+TEST(Experts, AnIdOfMinusOneContributesNothing) {
+  const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8);
+  for (const bool with_shared : {false, true}) {
+    for (const test::Kernels kernels : {test::kReference, test::kBest}) {
+      Tokens tokens(9, 3, 8), weightless = tokens;
+      // One of three, all of a row, and a row that keeps only its last one.
+      for (const std::size_t slot : {1, 6, 7, 8, 12, 13}) {
+        tokens.ids[slot] = -1;
+        weightless.weights[slot] = 0;
+      }
+      const auto got = run(layer, tokens, Precision::kReleased, kernels, 2, with_shared);
+      EXPECT_CLOSE(got, run(layer, weightless, Precision::kReleased, kernels, 2, with_shared), {});
+      if (with_shared) continue;
+      for (std::int64_t i = 0; i < kWidth; ++i)
+        EXPECT_EQ(got[static_cast<std::size_t>(2 * kWidth + i)], 0.0F);
+    }
+  }
+}
+
 TEST(Experts, ClampActsAndZeroLimitDoesNot) {
   const Layer layer(WeightFormat::kBF16, WeightFormat::kBF16);
   Tokens tokens(2, 2, 4);

@@ -47,6 +47,54 @@ TEST(RankMemory, OfASingleDeviceIsTheEnginesPlan) {
   }
 }
 
+/// Weights of each stage's rank, as they were before one table described them.
+struct KnownWeights {
+  const char* preset;
+  ParallelPlan plan;
+  std::vector<Stage> stages;
+  std::vector<std::int64_t> bytes;
+};
+
+std::vector<KnownWeights> known_weights() {
+  const ParallelPlan one{.num_devices = 1}, tp8{.num_devices = 8, .tp = 8}, tp2{.num_devices = 8, .tp = 2},
+      moe_tp{.num_devices = 16, .tp = 4, .ep = 4, .moe_tp = 4},
+      stages{.num_devices = 32, .tp = 4, .pp = 2, .redundant_experts = 32}, tp16{.num_devices = 16, .tp = 16},
+      apart{.num_devices = 8, .tp = 4, .o_proj_tp = 2, .lmhead_tp = 1, .sequence_parallel = true};
+  const auto two = [](std::int64_t cut, std::int64_t end) {
+    return std::vector<Stage>{{.begin = 0, .end = cut, .first = true, .last = false},
+                              {.begin = cut, .end = end, .first = false, .last = true}};
+  };
+  return {{"flash", one, {}, {159602253312}},
+          {"flash", tp8, {}, {22061715968}},
+          {"flash", tp2, {}, {25089334784}},
+          {"flash", moe_tp, {}, {14304984576}},
+          {"flash", stages, two(22, 43), {8110512640, 8430035968}},
+          {"flash", tp16, {}, {12329705984}},
+          {"flash", apart, {}, {24511299072}},
+          {"pro", one, {}, {864701953024}},
+          {"pro", tp8, {}, {112929848832}},
+          {"pro", tp2, {}, {123842299392}},
+          {"pro", moe_tp, {}, {66736426496}},
+          {"pro", stages, two(31, 61), {36199297792, 36742208256}},
+          {"pro", tp16, {}, {63072515072}},
+          {"pro", apart, {}, {120347102720}}};
+}
+
+TEST(RankMemory, WeightsOfRanksToTheByte) {
+  for (const KnownWeights& known : known_weights()) {
+    const ModelConfig config = preset_config(known.preset);
+    const ParallelPlan plan = resolved(known.plan, config);
+    SCOPED_TRACE(std::string(known.preset) + ", " + to_text(plan));
+    std::vector<Stage> stages = known.stages;
+    if (stages.empty()) stages.push_back({.begin = 0, .end = config.num_hidden_layers});
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      const RankModel model(config, {}, plan, stages[s]);
+      EXPECT_EQ(device_weight_bytes(model.weights()), known.bytes[s]);
+      EXPECT_EQ(device_weight_bytes(model.config(), model.formats(), model.share()), known.bytes[s]);
+    }
+  }
+}
+
 /// Of routed experts.
 std::int64_t expert_bytes(const RankModel& model) {
   std::int64_t bytes = 0;

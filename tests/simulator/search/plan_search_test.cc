@@ -38,7 +38,7 @@ const SearchResult& usual() {
   return result;
 }
 
-void expect_equal(const std::vector<Candidate>& a, const std::vector<Candidate>& b) {
+void expect_equal(const std::vector<DeploymentCandidate>& a, const std::vector<DeploymentCandidate>& b) {
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
     EXPECT_EQ(a[i].plan, b[i].plan) << i;
@@ -56,7 +56,7 @@ TEST(PlanSearch, RankedWithinLimitsMemoryAndRules) {
   const SearchResult& result = usual();
   ASSERT_GT(result.ranked.size(), 50u);
   double before = std::numeric_limits<double>::infinity();
-  for (const Candidate& c : result.ranked) {
+  for (const DeploymentCandidate& c : result.ranked) {
     EXPECT_LE(c.tokens_per_second_per_device, before);
     before = c.tokens_per_second_per_device;
     EXPECT_LE(c.ttft_seconds, wanted.ttft_limit_seconds);
@@ -78,18 +78,19 @@ TEST(PlanSearch, RankedWithinLimitsMemoryAndRules) {
 TEST(PlanSearch, NothingIsBetterInBothThanTheFront) {
   const SearchResult& result = usual();
   ASSERT_GT(result.pareto.size(), 2u);
-  const auto better = [](const Candidate& a, const Candidate& b) {
+  const auto better = [](const DeploymentCandidate& a, const DeploymentCandidate& b) {
     return a.tokens_per_second_per_device >= b.tokens_per_second_per_device &&
            a.tokens_per_second_per_user >= b.tokens_per_second_per_user &&
            (a.tokens_per_second_per_device > b.tokens_per_second_per_device ||
             a.tokens_per_second_per_user > b.tokens_per_second_per_user);
   };
-  for (const Candidate& front : result.pareto) {
-    for (const Candidate& other : result.ranked) EXPECT_FALSE(better(other, front)) << to_text(other.plan);
+  for (const DeploymentCandidate& front : result.pareto) {
+    for (const DeploymentCandidate& other : result.ranked)
+      EXPECT_FALSE(better(other, front)) << to_text(other.plan);
   }
   // And whatever is not on it is beaten, or equalled, by something on it.
-  for (const Candidate& other : result.ranked) {
-    EXPECT_TRUE(std::ranges::any_of(result.pareto, [&](const Candidate& front) {
+  for (const DeploymentCandidate& other : result.ranked) {
+    EXPECT_TRUE(std::ranges::any_of(result.pareto, [&](const DeploymentCandidate& front) {
       return front.tokens_per_second_per_device >= other.tokens_per_second_per_device &&
              front.tokens_per_second_per_user >= other.tokens_per_second_per_user;
     }));
@@ -142,7 +143,7 @@ TEST(PlanSearch, InstancesThatPrefillApartShareTheDevices) {
   wanted.disaggregate = true;
   const SearchResult result = search(wanted);
   std::int64_t apart = 0;
-  for (const Candidate& c : result.ranked) {
+  for (const DeploymentCandidate& c : result.ranked) {
     if (!c.prefill_plan) continue;
     ++apart;
     EXPECT_TRUE(violations(*c.prefill_plan, flash().config).empty());

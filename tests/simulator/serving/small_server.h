@@ -33,7 +33,7 @@ class AffineStepTimes final : public StepTimes {
 
 /// One block of each kind: the policy asks for nothing else of a model.
 inline CacheGeometry small_geometry(std::int64_t max_draft_tokens) {
-  return {.ratios = {0, 4, 128},
+  return {.blocks = {{}, {4, true, true}, {128}},
           .latent = {64, 64, Precision::kReleased},
           .index_key = {128, Precision::kReleased},
           .max_draft_tokens = max_draft_tokens,

@@ -7,6 +7,7 @@ namespace baleen {
 EngineLimits TimedEngine::limits() const {
   EngineLimits limits = setup_.limits;
   limits.chooses = true;
+  limits.runs_ahead = false;  // a turn is a whole step, as in the simulation
   return limits;
 }
 

@@ -25,6 +25,8 @@
 namespace baleen::sm90 {
 namespace {
 
+using namespace linear_kernels;
+
 constexpr int kConsumerWarps = 4;
 constexpr int kConsumers = 32 * kConsumerWarps;
 constexpr int kThreads = kConsumers + 32;
@@ -138,7 +140,7 @@ __device__ float load_weight_scales(const Fp8Products& all, const FewTile& tile,
   const Fp8Product& product = all.products[tile.product];
   const int lane = static_cast<int>(threadIdx.x % 32);
   const float* scales =
-      product.weight_scales + static_cast<std::int64_t>(tile.first_output / kScaleRows) * all.num_slices;
+      product.weight_scales + static_cast<std::int64_t>(tile.first_output / kWeightBlock) * all.num_slices;
   return slice + lane < all.num_slices ? __ldg(scales + slice + lane) : 0.0F;
 }
 

@@ -32,7 +32,9 @@
 namespace baleen::sm90 {
 namespace {
 
-constexpr int kTileRows = kScaleRows;
+using namespace linear_kernels;
+
+constexpr int kTileRows = kWeightBlock;
 constexpr int kTileBytes = kTileRows * kSliceInputs;  ///< of weights
 constexpr int kCluster = 2;
 constexpr int kWarpgroup = 128;
@@ -122,7 +124,7 @@ __device__ void load_tiles(const Fp8Products& all, ManyMemory<kPieces>& memory, 
     const auto scale_bytes = static_cast<std::uint32_t>(
         4 * min(static_cast<std::int64_t>(Memory::kTokens), all.scale_stride - token));
     // Beyond the last tile the copy engine brings zeros; any scale does.
-    const std::int64_t scale_row = task.beyond ? 0 : task.first_output / kScaleRows;
+    const std::int64_t scale_row = task.beyond ? 0 : task.first_output / kWeightBlock;
     const float* weight_scales = all.products[task.product].weight_scales + scale_row * all.num_slices;
     float weight_scale = __ldg(weight_scales);
     for (int slice = 0; slice < all.num_slices; ++slice, at.advance()) {

@@ -12,14 +12,15 @@
 #include <span>
 
 #include "cuda/cuda_context.h"
+#include "numeric/block_scale.h"
 #include "ops/linear/linear.h"
 #include "tensor/fp8_rows.h"
 
 namespace baleen::sm90 {
 
 inline constexpr int kMaxProducts = 8;
-inline constexpr int kSliceInputs = 128;  ///< of one scale, and bytes of a row of a tile
-inline constexpr int kScaleRows = 128;    ///< rows of a weight that share one scale per slice
+inline constexpr int kSliceInputs = kActivationBlock;  ///< of one scale, and bytes of a row of a tile
+static_assert(kWeightBlock == kSliceInputs);
 
 /// One weight and where its product goes.
 struct Fp8Product {

@@ -7,7 +7,7 @@
 #include "cuda/ptx/wgmma_e4m3.h"
 #include "ops/linear/sm90/fp8_products.h"
 
-namespace baleen::sm90 {
+namespace baleen::sm90::linear_kernels {
 
 inline constexpr int kWarpgroupRows = 64;  ///< of A that one warpgroup multiplies
 inline constexpr std::uint32_t kSwizzleGroupBytes = 8 * kSliceInputs;
@@ -51,4 +51,4 @@ __device__ inline void hold_slice(float (&slice)[kSums]) {
   for (int i = 0; i < kSums; ++i) ptx::wgmma_hold(slice[i]);
 }
 
-}  // namespace baleen::sm90
+}  // namespace baleen::sm90::linear_kernels

@@ -5,7 +5,7 @@
 
 #include "cuda/warp_reduce.cuh"
 
-namespace baleen::sm90 {
+namespace baleen::sm90::sample_kernels {
 
 /// How many candidates, and their probability: the likeliest's is kUnits. Integers: any order of additions gives one sum.
 struct Share {
@@ -79,4 +79,4 @@ struct TopP {
   }
 };
 
-}  // namespace baleen::sm90
+}  // namespace baleen::sm90::sample_kernels

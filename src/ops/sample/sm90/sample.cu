@@ -28,6 +28,8 @@
 namespace baleen::sm90 {
 namespace {
 
+using namespace sample_kernels;
+
 constexpr int kBlocksPerRow = 8;  // the largest portable cluster
 constexpr int kThreads = 512;
 constexpr int kWarpsPerBlock = kThreads / kWarpLanes;

@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "ops/operation/operation.h"
-#include "ops/operation/replayed_rows.h"
 #include "ops/sparse_attention/sm90/widened_rows.h"
+#include "tensor/captured_rows.h"
 
 namespace baleen::sm90 {
 namespace {
@@ -84,7 +84,7 @@ class RunBuilder {
 }  // namespace
 
 void attention_by_runs(const AttentionLaunch& launch, const RaggedBatch& batch, CudaContext& context) {
-  if (launch.num_rows <= kMaxReplayedRows) {
+  if (launch.num_rows <= kMaxGraphRows) {
     attention_tiles(launch, context);
     return;
   }
@@ -115,7 +115,7 @@ void attention_by_runs(const AttentionLaunch& launch, const RaggedBatch& batch, 
 
 std::int64_t attention_by_runs_scratch_bytes(std::int64_t max_rows, std::int64_t max_sequences,
                                              std::int64_t max_positions) {
-  if (max_rows <= kMaxReplayedRows) return attention_tiles_scratch_bytes();
+  if (max_rows <= kMaxGraphRows) return attention_tiles_scratch_bytes();
   constexpr std::int64_t kSmallestRatio = 4, kLargestWindow = 128;
   const std::int64_t most_sequences = std::min<std::int64_t>(max_sequences, WidenedRun::kMaxSequences);
   const std::int64_t num_rows = std::min(

@@ -1,0 +1,49 @@
+/// How a tensor splits over ranks, and one rank's share of a model.                    (source: parallel MoE
+/// 2, 12)
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace baleen {
+
+/// Which extent of a tensor is divided, and by what. "Rows" are outputs, "columns" inputs.
+enum class TensorSplit : std::uint8_t {
+  kReplicated,  ///< whole on every rank
+  kHeads,       ///< rows by attention head, over tp
+  /// [G R_o, H c / G]: rows by group of heads, over tp; with more ranks than groups, a group's columns too.
+  kOutputGroups,
+  kGroupColumns,   ///< [d, G R_o]: columns by group of heads, over tp
+  kVocabulary,     ///< rows by token, over lm_head_tp; the last rank may have fewer
+  kSharedRows,     ///< rows of the shared expert's inner width, over shared_tp
+  kSharedColumns,  ///< columns of it
+  kExpertRows,    ///< by expert over the ranks that hold experts; rows of an expert's inner width over moe_tp
+  kExpertColumns  ///< the same with columns
+};
+
+[[nodiscard]] std::string_view split_name(TensorSplit split);
+
+/// What one rank has of a model.
+struct RankShare {
+  std::int64_t tp = 1;
+  std::int64_t lm_head_tp = 1;
+  std::int64_t shared_tp = 1;
+  std::int64_t moe_tp = 1;
+  /// Routed experts of a layer on this rank, copies of busy ones included; 0: all.
+  std::int64_t local_experts = 0;
+  bool embedding = true;  ///< a pipeline's first stage, and one that drafts
+  bool head = true;       ///< its last stage
+
+  [[nodiscard]] std::int64_t num_experts(std::int64_t num_routed) const {
+    return local_experts == 0 ? num_routed : local_experts;
+  }
+  bool operator==(const RankShare&) const = default;
+};
+
+/// A rank's part of a tensor [rows, columns...] or [rows] with `num_groups` groups of heads. The extents
+/// divide, but for the vocabulary's.
+[[nodiscard]] std::vector<std::int64_t> rank_shape(std::vector<std::int64_t> shape, TensorSplit split,
+                                                   const RankShare& share, std::int64_t num_groups);
+
+}  // namespace baleen

@@ -1,0 +1,78 @@
+#include "scheduler/row_taker.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace baleen {
+
+void RowTaker::take(Job& job, const StepPart& part, PartRows rows) {
+  planner_.after_step(job, part.num_seen);
+  if (part.num_seen < job.prompt_tokens) job.report_progress(part.num_seen);
+  if (part.scores_prompt) {
+    std::string error = score(job, part, rows.logits);
+    if (!error.empty()) return board_.end_failed(job, std::move(error));
+    if (!part.wants_row) return publish(job);
+    job.wants_all_rows = false;
+    rows.logits = rows.logits.slice(part.num_rows() - 1, part.num_rows());
+  }
+  if (!part.wants_row) return;
+  if (job.request.no_reply) return board_.end(job, ReplyEnd::kLength, "", /*keep=*/true);
+
+  if (part.decodes) ++job.summary.steps;
+  std::string error = sample(job, part, rows);
+  if (!error.empty()) return board_.end_failed(job, std::move(error));
+  // A step with d drafts samples up to d + 1 tokens.
+  job.most_drafts = std::min(most_drafts_, job.reply->tokens_left() - 1);
+  const std::int64_t seen = std::ssize(job.tokens) - 1;
+  if (!part.drafts.tokens.empty() && engine_.length(*job.sequence) > seen)
+    engine_.truncate(*job.sequence, seen);
+
+  if (const auto end = job.reply->end()) return board_.end(job, *end, "", /*keep=*/true);
+  publish(job);
+}
+
+void RowTaker::publish(Job& job) {
+  job.publish(/*last=*/false);
+  if (job.sink_threw) board_.end(job, ReplyEnd::kCancelled, "", /*keep=*/true);
+}
+
+std::string RowTaker::score(Job& job, const StepPart& part, const ConstActivations<2>& logits) {
+  const std::int64_t start = part.num_seen - part.num_rows();
+  const std::int64_t end = std::min(part.num_seen + 1, job.prompt_tokens);
+  for (; job.num_scored < end; ++job.num_scored) {
+    const TokenId token = job.tokens[static_cast<std::size_t>(job.num_scored)];
+    std::string error = job.reply->score_prompt(logits.row(job.num_scored - 1 - start), token);
+    if (!error.empty()) return error;
+  }
+  return "";
+}
+
+std::string RowTaker::sample(Job& job, const StepPart& part, const PartRows& rows) {
+  const std::vector<TokenId>& drafts = part.drafts.tokens;
+  const bool first = job.reply->num_tokens() == 0;
+  std::size_t num_accepted = 0;
+  for (std::int64_t row = 0; row < part.num_reply_rows(); ++row) {
+    TokenId token = kNoToken;
+    if (rows.chosen.empty()) {
+      const Result<TokenId> sampled = job.reply->sample(rows.logits.row(row));
+      if (!sampled) return sampled.error();
+      token = sampled.value();
+    } else {
+      token = rows.chosen[static_cast<std::size_t>(row)];
+      job.reply->take(token);
+    }
+    job.append(token);
+    ++stats_.reply_tokens;
+    if (num_accepted == drafts.size() || token != drafts[num_accepted]) break;
+    ++num_accepted;
+    if (job.reply->end()) break;
+  }
+  if (first) job.summary.first_token_seconds = clock_() - job.submitted_at;
+  job.summary.drafted_tokens += std::ssize(drafts);
+  job.summary.accepted_tokens += static_cast<std::int64_t>(num_accepted);
+  stats_.drafted_tokens += std::ssize(drafts);
+  stats_.accepted_tokens += static_cast<std::int64_t>(num_accepted);
+  return "";
+}
+
+}  // namespace baleen

@@ -1,0 +1,57 @@
+/// What follows for a job from its rows of a step: tokens, text, the end of its reply.
+///
+/// Speculation is lossless by exact match. A draft for the n-th token of a reply is chosen with the very draw
+/// that will choose the n-th token; after the step the tokens are sampled one by one, from logits and with
+/// draws, penalties and masks that are those of a run without drafts, and a draft counts only while it equals
+/// what was sampled.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "scheduler/job_board.h"
+#include "scheduler/step_part.h"
+#include "scheduler/step_planner.h"
+
+namespace baleen {
+
+/// The rows of a part: logits, or the tokens chosen from them.
+struct PartRows {
+  ConstActivations<2> logits;
+  std::span<const TokenId> chosen;
+};
+
+class RowTaker {
+ public:
+  /// All referenced outlive the taker. At most `most_drafts` a request and step.
+  RowTaker(StepEngine& engine, JobBoard& board, StepPlanner& planner, const Scheduler::Clock& clock,
+           std::int64_t most_drafts, SchedulerStats& stats)
+      : engine_(engine),
+        board_(board),
+        planner_(planner),
+        clock_(clock),
+        most_drafts_(most_drafts),
+        stats_(stats) {}
+
+  /// Everything that follows; the job may end.
+  void take(Job& job, const StepPart& part, PartRows rows);
+
+ private:
+  /// Hands on what the reply has grown by; a client that is gone ends the job.
+  void publish(Job& job);
+  /// Reports the logprobs of the prompt's tokens that the part's rows predict. Empty, or a sentence.
+  [[nodiscard]] static std::string score(Job& job, const StepPart& part, const ConstActivations<2>& logits);
+  /// Takes a token from row after row, as long as each is the draft that the next row follows. Empty, or a
+  /// sentence.
+  [[nodiscard]] std::string sample(Job& job, const StepPart& part, const PartRows& rows);
+
+  StepEngine& engine_;
+  JobBoard& board_;
+  StepPlanner& planner_;
+  const Scheduler::Clock& clock_;
+  std::int64_t most_drafts_;
+  SchedulerStats& stats_;
+};
+
+}  // namespace baleen
