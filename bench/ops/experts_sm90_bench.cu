@@ -243,7 +243,7 @@ class Bench {
 }  // namespace baleen::sm90
 
 int main() {
-  baleen::Bench bench;
+  baleen::sm90::Bench bench;
   bench.verify();
   for (const bool with_shared : {false, true}) {
     for (const int num_tokens : {1, 4, 16, 64, 128, 512, 1024, 4096}) bench.time(num_tokens, with_shared);

@@ -47,7 +47,7 @@ void scan(benchmark::State& state, Precision precision) {
   ThreadPool pool(default_num_threads());
   Arena scratch(indexer_scratch_bytes(num_heads, dim, top_k, pool.num_threads()));
   CpuContext context{pool, scratch};
-  indexer(args, context);
+  indexer_cpu(args, context);
 
   IndexerArgs first = args;
   const SequenceSlice one{0, 1, start, table, {}, 0};
@@ -63,7 +63,7 @@ void scan(benchmark::State& state, Precision precision) {
   // Scores that differ in their last bits may change places at the end of the selection.
   if (num_missing * 100 > top_k) return state.SkipWithError("the selection differs from the reference's");
 
-  for (auto _ : state) indexer(args, context);
+  for (auto _ : state) indexer_cpu(args, context);
   const auto iterations = static_cast<double>(state.iterations());
   const OpCost cost = indexer_cost(args);
   state.counters["GB/s"] =

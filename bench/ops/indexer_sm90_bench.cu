@@ -196,8 +196,8 @@ int main() {
     fmt::print(stderr, "no GPU here\n");
     return 1;
   }
-  bool right = baleen::bench_prompt();
-  right &= baleen::bench_decode();
+  bool right = baleen::sm90::bench_prompt();
+  right &= baleen::sm90::bench_decode();
   if (!right) fmt::print(stderr, "selections differ from the reference's\n");
   return right ? 0 : 1;
 }

@@ -218,13 +218,13 @@ void compare_kernels(const Layer& layer, std::int64_t tokens) {
   const Operands operands = make_operands(cuda, layer, tokens);
   const std::int64_t total = std::accumulate(layer.outputs.begin(), layer.outputs.end(), std::int64_t{0});
   const double flops = 2.0 * static_cast<double>(tokens * total * layer.inputs);
-  for (const auto products : {fp8_products_few, fp8_products_many}) {
+  for (const auto products : {sm90::fp8_products_few, sm90::fp8_products_many}) {
     const Timing timing =
         time_launches(cuda.context().stream, static_cast<int>(operands.stacked.size()), [&](int i) {
           const auto outputs = outputs_of(operands, i);
           products(outputs, operands.x, tokens, cuda.context());
         });
-    report(products == fp8_products_few ? "few" : "many",
+    report(products == sm90::fp8_products_few ? "few" : "many",
            fmt::format("{} {}x{}x{}", layer.name, tokens, total, layer.inputs), timing,
            static_cast<double>(total * layer.inputs), flops);
   }

@@ -62,7 +62,7 @@ void attention(benchmark::State& state) {
   ThreadPool pool(default_num_threads());
   Arena scratch(sparse_attention_scratch_bytes(num_heads, kHeadDim, pool.num_threads()));
   CpuContext context{pool, scratch};
-  sparse_attention(args, context);
+  sparse_attention_cpu(args, context);
 
   SparseAttentionArgs first = args;
   const SequenceSlice one{0, 1, start, table, table, 0};
@@ -73,7 +73,7 @@ void attention(benchmark::State& state) {
   const std::string error = test::difference(std::span(out).first(want.size()), want, {.norm = 2e-3});
   if (!error.empty()) return state.SkipWithError(error.c_str());
 
-  for (auto _ : state) sparse_attention(args, context);
+  for (auto _ : state) sparse_attention_cpu(args, context);
   const OpCost cost = sparse_attention_cost(args);
   const auto iterations = static_cast<double>(state.iterations());
   state.counters["GB/s"] =

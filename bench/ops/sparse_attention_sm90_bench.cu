@@ -240,7 +240,7 @@ std::vector<Case> cases() {
 /// Optional argument: only cases whose names contain it.
 int main(int argc, char** argv) {
   const std::string_view wanted = argc > 1 ? argv[1] : "";
-  for (const baleen::Case& c : baleen::cases()) {
-    if (c.name.find(wanted) != std::string::npos) baleen::run(c);
+  for (const baleen::sm90::Case& c : baleen::sm90::cases()) {
+    if (c.name.find(wanted) != std::string::npos) baleen::sm90::run(c);
   }
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "app/engine_flags.h"
+#include "app/kernel_listing.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
 #include "base/error.h"
@@ -33,6 +34,7 @@ struct BenchFlags {
   std::int64_t decode = 32;
   std::int64_t at = 0;
   bool json = false;
+  bool kernels = false;
 };
 
 /// One measured phase: wall time and what the device noted.
@@ -165,7 +167,7 @@ struct Ceilings {
 };
 
 Ceilings ceilings_of(const Engine& engine) {
-  if (engine.options().device.kind == DeviceKind::kCuda) {
+  if (!engine.device().traits().shares_host_memory) {
     const DeviceCeilings device = measure_device_ceilings(engine.options().device);
     return {fmt::format("{}: {:.0f} GB/s copied, {:.0f} TFLOP/s BF16, {:.0f} TFLOP/s FP8", device.name,
                         1e-9 * device.bytes_per_second, 1e-12 * device.bf16_flops_per_second,
@@ -189,6 +191,22 @@ std::unique_ptr<Engine> make_engine(const BenchFlags& flags, const EngineOptions
   return std::make_unique<Engine>(made_up_weights(config, 1, pool), options);
 }
 
+/// Runs the prompt and one token after it, and lists the variants of every operation on the way.
+void list_kernels(Engine& engine, std::span<const SequenceId> sequences, std::span<const TokenId> prompt,
+                  std::span<const TokenId> next, const Ceilings& ceilings, bool json) {
+  VariantReport report;
+  engine.device().set_report(&report);
+  const auto num_sequences = static_cast<std::int64_t>(sequences.size());
+  if (!prompt.empty()) measure(engine, sequences, "prompt", prompt, engine.options().max_batch_tokens);
+  measure(engine, sequences, "decode", next.first(1), num_sequences);
+  engine.device().set_report(nullptr);
+  if (!json) return fmt::print("{}\n{}", ceilings.machine, kernel_table(report, ceilings.limits));
+  fmt::print("{}\n", nlohmann::ordered_json{{"machine", ceilings.machine},
+                                            {"device", device_name(engine.options().device)},
+                                            {"kernels", kernels_to_json(report, ceilings.limits)}}
+                         .dump());
+}
+
 void run_bench(const BenchFlags& flags) {
   EngineOptions options =
       flags.preset.empty() ? flags.engine.options() : flags.engine.options_without_model();
@@ -203,8 +221,9 @@ void run_bench(const BenchFlags& flags) {
     fail("bench: {} positions for each of {} sequences asked for, the cache holds {}, the model's context {}",
          wanted, flags.sequences, engine->options().cache_tokens, engine->config().max_position_embeddings);
   }
-  const auto [machine, limits, arithmetic] = ceilings_of(*engine);
-  if (!flags.json) fmt::print("{}\n{}", machine, to_text(engine->plan()));
+  const Ceilings ceilings = ceilings_of(*engine);
+  const auto& [machine, limits, arithmetic] = ceilings;
+  if (!flags.json && !flags.kernels) fmt::print("{}\n{}", machine, to_text(engine->plan()));
   std::vector<SequenceId> sequences;
   for (std::int64_t i = 0; i < flags.sequences; ++i) {
     sequences.push_back(*engine->open({}));
@@ -215,11 +234,12 @@ void run_bench(const BenchFlags& flags) {
   const std::span<const TokenId> all(tokens);
   const std::span<const TokenId> prompt = all.first(static_cast<std::size_t>(flags.prompt));
   const std::span<const TokenId> rest = all.subspan(prompt.size());
+  if (flags.kernels) return list_kernels(*engine, sequences, prompt, rest, ceilings, flags.json);
   // The first steps read the weights from disk, load kernels and capture graphs; they are not measured.
   const std::size_t num_warm_up = std::min<std::size_t>(rest.size(), 2);
   measure(*engine, sequences, "warm-up", rest.first(num_warm_up), flags.sequences);
   // Where operations are queued, looking at each of them slows a step down: decoding is timed without, then looked at.
-  const bool queued = engine->options().device.kind == DeviceKind::kCuda;
+  const bool queued = engine->device().traits().queues;
   std::vector<Phase> phases;
   const auto measure_phase = [&](const std::string& name, std::span<const TokenId> part,
                                  std::int64_t step_tokens, bool profile) {
@@ -270,6 +290,8 @@ void add_bench_command(Options& program) {
   command.integer("--prompt", flags->prompt, kTokensRange, "Prompt tokens to measure; 0: none");
   command.integer("--decode", flags->decode, kTokensRange, "Tokens to decode one by one; 0: none");
   command.integer("--at", flags->at, kTokensRange, "Start after this many positions of made-up history");
+  command.flag("--kernels", flags->kernels,
+               "Instead of timing, list the variants of every operation and why each was chosen or not");
   command.flag("--json", flags->json, "One JSON line instead of tables");
   command.action([flags] { run_bench(*flags); });
 }

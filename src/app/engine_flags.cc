@@ -1,5 +1,6 @@
 #include "app/engine_flags.h"
 
+#include <algorithm>
 #include <system_error>
 
 #include "app/data_files.h"
@@ -7,6 +8,7 @@
 #include "app/options.h"
 #include "base/error.h"
 #include "hardware/instruction_sets.h"
+#include "ops/operation/variant.h"
 
 namespace baleen {
 std::string default_model_folder() { return data_file("models/stories"); }
@@ -30,7 +32,9 @@ void EngineFlags::add_all_but_chunk_to(Options& command) {
   command.integer("--threads,-t", threads, kThreadsOrAllRange, "Threads; 0: every processor");
   command.integer("--context", context, kPositionsRange,
                   "Positions the cache holds; 0: the model's whole context");
-  command.choice("--kernels", kernels, {"best", "reference"}, "best: SIMD; reference: plain loops (slow)");
+  command.texts("--kernel", kernels,
+                "Force a variant: OPERATION=VARIANT, or VARIANT for all operations (reference: plain loops, "
+                "slow); may be repeated. `bench --kernels` lists them");
   command.text("--isa", instruction_set, "Widest instruction set to use, e.g. AVX2; best: the machine's");
 }
 
@@ -44,14 +48,18 @@ EngineOptions EngineFlags::options() const {
 EngineOptions EngineFlags::options_without_model() const {
   limit_instruction_set(instruction_set);
   EngineOptions options;
+  for (const std::string& kernel : kernels) options.forced_variants.push_back(parse_forced_variant(kernel));
+  const auto is_cpu_variant = [](const ForcedVariant& forced) {
+    return forced.variant == kSimdVariant || forced.variant == kReferenceVariant;
+  };
   // `auto` chooses the CPU where an option exists on the CPU alone.
-  const bool cpu_only = precision != "released" || kernels != "best";
+  const bool cpu_only =
+      precision != "released" || std::ranges::any_of(options.forced_variants, is_cpu_variant);
   options.device = device_from_name(device == "auto" && cpu_only ? "cpu" : device);
   options.precision = *precision_from_name(precision);
   options.num_threads = threads;
   options.max_batch_tokens = chunk;
   options.cache_tokens = context;
-  options.kernels = kernels == "reference" ? Kernels::kReference : Kernels::kBest;
   return options;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "engine/memory_plan.h"
 
@@ -21,7 +22,7 @@ struct EngineFlags {
   std::string model;
   std::string precision = "released";
   std::string device = "auto";
-  std::string kernels = "best";
+  std::vector<std::string> kernels;  ///< forced variants, as parse_forced_variant reads them
   std::string instruction_set = "best";
   int threads = 0;
   std::int64_t chunk = 512;

@@ -40,9 +40,7 @@ struct PlannedDevice {
 
 PlannedDevice device_of(const std::string& name) {
   if (const DeviceProfile* profile = find_device_profile(name)) {
-    return {std::string(profile->description),
-            {profile->is_cpu ? DeviceKind::kCpu : DeviceKind::kCuda, 0},
-            profile->memory_bytes};
+    return {std::string(profile->description), device_like(profile->is_cpu), profile->memory_bytes};
   }
   if (name != "cpu" && !name.starts_with("cuda") && name != "auto") {
     std::string known;

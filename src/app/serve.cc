@@ -198,7 +198,7 @@ void serve(ServeFlags flags) {
   const Tokenizer tokenizer = Tokenizer::load(flags.engine.model);
   Engine engine(flags.engine.model, engine_options(flags));
   // Where operations are queued, times of single ones would keep steps from being replayed.
-  engine.device().set_profiling(engine.options().device.kind == DeviceKind::kCpu);
+  engine.device().set_profiling(!engine.device().traits().queues);
   flags.scheduler.max_batch_tokens = flags.max_batch_tokens;
   Scheduler scheduler(engine, tokenizer, flags.scheduler, steady_seconds);
   const auto probe = [&engine, budget = flags.cache_disk_bytes] { return view_of(engine, budget); };

@@ -1,75 +1,69 @@
 /// The CPU: runs every operation at once, on a pool of threads, in the caller's memory.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
 #include "device/device.h"
-#include "device/op_profile.h"
-#include "device/step_shape.h"
+#include "ops/operation/variant_executor.h"
 
 namespace baleen {
 
-/// Scratch of the largest operation of a step.
-[[nodiscard]] std::int64_t cpu_scratch_bytes(const StepShape& shape, int num_threads);
+[[nodiscard]] DeviceTraits cpu_traits(int num_threads);
+
+/// Notes wall time.
+class ClockTimer final : public OperationTimer {
+ public:
+  explicit ClockTimer(OpProfile& profile) : profile_(profile) {}
+  void begin() override { start_ = std::chrono::steady_clock::now(); }
+  void end(std::string_view name, const OpCost& cost) override {
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
+    profile_.add(name, elapsed.count(), cost);
+  }
+
+ private:
+  OpProfile& profile_;
+  std::chrono::steady_clock::time_point start_;
+};
 
 class CpuDevice final : public Device {
  public:
-  /// `scratch_bytes` covers the largest operation that will run.
-  CpuDevice(int num_threads, std::int64_t scratch_bytes, Kernels kernels = Kernels::kBest);
+  /// `scratch_bytes` covers the largest operation that will run; `variants` are those of all operations that will. Throws
+  /// `Error` for a forced variant that there is not.
+  CpuDevice(int num_threads, std::int64_t scratch_bytes, std::vector<ForcedVariant> forced,
+            VariantTable<CpuContext> variants);
+  /// The operations of the forward pass.
+  CpuDevice(int num_threads, std::int64_t scratch_bytes, std::vector<ForcedVariant> forced = {});
 
   [[nodiscard]] std::string name() const override { return "this machine's memory"; }
+  [[nodiscard]] const DeviceTraits& traits() const override { return traits_; }
   [[nodiscard]] Memory& memory() override { return host_memory(); }
   [[nodiscard]] Memory& host_visible_memory() override { return host_memory(); }
   /// All there is: what others use can be reclaimed in part, and is resident only where touched.
   [[nodiscard]] std::int64_t free_bytes() const override;
-  [[nodiscard]] ElementType activation_type() const override { return ElementType::kF32; }
-  [[nodiscard]] std::int64_t padded_rows(std::int64_t num_rows) const override { return num_rows; }
   void synchronise() override {}
-  StepRows begin(const RaggedBatch& batch) override { return {batch.num_rows(), batch.tokens}; }
-  StepRows begin(const RaggedBatch& batch, std::span<const TokenId> chosen) override;
-  void set_mark(int /*mark*/) override {}
-  void wait_for(int /*mark*/) override {}
-  void run(StepPart /*part*/, const std::function<void()>& operations) override { operations(); }
-  void capture(StepPart /*part*/, std::int64_t /*num_rows*/,
-               const std::function<void(const StepRows&)>& /*operations*/) override {}
-
-  void embed(const EmbedArgs& args) override;
-  void rope_angles(const RopeAnglesArgs& args) override;
-  void hc_pre(const HcPreArgs& args) override;
-  void hc_post(const HcPostArgs& args) override;
-  void hc_head(const HcHeadArgs& args) override;
-  void rms_norm(const RmsNormArgs& args) override;
-  void linear(const LinearArgs& args) override;
-  void rope(const RopeArgs& args) override;
-  void kv_store(const KvStoreArgs& args) override;
-  void compressor(const CompressorArgs& args) override;
-  void indexer(const IndexerArgs& args) override;
-  void sparse_attention(const SparseAttentionArgs& args) override;
-  void grouped_linear(const GroupedLinearArgs& args) override;
-  void route(const RouteArgs& args) override;
-  void experts(const ExpertsArgs& args) override;
-  void mtp_combine(const MtpCombineArgs& args) override;
-  void lm_head(const LmHeadArgs& args) override;
-  void gather_rows(const GatherRowsArgs& args) override;
-  void sample(const SampleArgs& args) override;
-
+  [[nodiscard]] StepBatches& batches() override { return batches_; }
+  [[nodiscard]] StepReplay& steps() override { return steps_; }
+  [[nodiscard]] Executor& executor() override { return executor_; }
   /// The clock and the cost functions take a microsecond or two an operation.
-  void set_profiling(bool on) override { profiling_ = on; }
+  void set_profiling(bool on) override { executor_.set_timer(on ? &timer_ : nullptr); }
   [[nodiscard]] OpProfile& profile() override { return profile_; }
-  [[nodiscard]] int num_threads() const { return pool_.num_threads(); }
+  void set_report(VariantReport* report) override { executor_.set_report(report); }
+  [[nodiscard]] std::int64_t num_runs(std::string_view operation, std::string_view name) const override {
+    return executor_.num_runs(operation, name);
+  }
 
  private:
-  template <class Args>
-  void call(std::string_view name, void (*operation)(const Args&, CpuContext&), OpCost (*cost)(const Args&),
-            const Args& args);
-
+  DeviceTraits traits_;
   ThreadPool pool_;
   Arena scratch_;
   CpuContext context_;
-  std::vector<TokenId> chosen_;  ///< of the step, where it was begun with such
-  bool profiling_ = false;
+  HostBatches batches_;
+  ImmediateSteps steps_;
+  VariantExecutor<CpuContext> executor_;
   OpProfile profile_;
+  ClockTimer timer_{profile_};
 };
 
 }  // namespace baleen

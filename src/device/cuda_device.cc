@@ -5,29 +5,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
-#include "cuda/chosen_tokens.h"
 #include "cuda/cuda_error.h"
 #include "cuda/gpu_limits.h"
-#include "ops/compressor/sm90/compressor.h"
-#include "ops/embed/sm90/embed.h"
-#include "ops/experts/sm90/experts.h"
-#include "ops/gather_rows/sm90/gather_rows.h"
-#include "ops/grouped_linear/sm90/grouped_linear.h"
-#include "ops/hc_head/sm90/hc_head.h"
-#include "ops/hc_post/sm90/hc_post.h"
-#include "ops/hc_pre/sm90/hc_pre.h"
-#include "ops/indexer/sm90/indexer.h"
-#include "ops/kv_store/sm90/kv_store.h"
-#include "ops/linear/sm90/linear.h"
-#include "ops/lm_head/sm90/lm_head.h"
-#include "ops/mtp_combine/sm90/mtp_combine.h"
-#include "ops/rms_norm/sm90/rms_norm.h"
-#include "ops/rope/sm90/rope_angles.h"
-#include "ops/route/sm90/route.h"
-#include "ops/sample/sm90/sample.h"
-#include "ops/sparse_attention/sm90/sparse_attention.h"
-#include "tensor/captured_rows.h"
+#include "device/hopper_traits.h"
+#include "ops/sm90/variants.h"
 
 namespace baleen {
 namespace {
@@ -47,6 +28,20 @@ int select_device(int index) {
   check_cuda(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "setting up the GPU");
   check_cuda(cudaFree(nullptr), "starting the GPU");
   return index;
+}
+
+DeviceTraits traits_of(int index) {
+  DeviceTraits traits = hopper_traits();
+  traits.num_units = properties(index).multiProcessorCount;
+  return traits;
+}
+
+/// A batch in which every sequence has a page table of the longest, and a replayed step as many sequences as rows.
+BatchCapacity capacity_of(const DeviceOptions& options, const DeviceTraits& traits) {
+  const std::int64_t max_rows = traits.padded_rows(options.max_rows);
+  return {.max_rows = max_rows,
+          .max_sequences = std::max(options.max_sequences, std::min(traits.max_replayed_rows, max_rows)),
+          .max_pages = options.max_sequences * options.max_pages};
 }
 
 }  // namespace
@@ -83,16 +78,14 @@ DeviceCeilings measure_cuda_ceilings(int index) {
 
 CudaDevice::CudaDevice(int index, const DeviceOptions& options)
     : index_(select_device(index)),
+      traits_(traits_of(index)),
       memory_(stream_.get()),
       scratch_(options.scratch_bytes, memory_),
-      upload_({.max_rows = padded_rows(options.max_rows),
-               .max_sequences =
-                   std::max(options.max_sequences, std::min(kMaxGraphRows, padded_rows(options.max_rows))),
-               .max_pages = options.max_sequences * options.max_pages},
-              memory_, pinned_memory_, stream_.get()),
-      context_{stream_.get(), scratch_, {}, properties(index).multiProcessorCount} {
-  for (auto& graphs : graphs_) graphs.resize(static_cast<std::size_t>(kMaxGraphRows) + 1);
-}
+      context_{stream_.get(), scratch_, {}, traits_.num_units},
+      batches_(index, traits_, capacity_of(options, traits_), memory_, pinned_memory_, context_),
+      steps_(traits_, batches_, context_),
+      executor_(sm90::variants(), traits_, context_, options.forced_variants),
+      timer_(stream_.get(), profile_) {}
 
 CudaDevice::~CudaDevice() { static_cast<void>(cudaStreamSynchronize(stream_.get())); }
 
@@ -105,150 +98,41 @@ std::int64_t CudaDevice::free_bytes() const {
   return static_cast<std::int64_t>(free_bytes) + scratch_.size_bytes();
 }
 
-std::int64_t CudaDevice::padded_rows(std::int64_t num_rows) const {
-  return baleen::padded_rows(DeviceKind::kCuda, num_rows);
-}
-
 void CudaDevice::synchronise() { check_cuda(cudaStreamSynchronize(stream_.get()), "running a step"); }
 
-StepRows CudaDevice::begin(const RaggedBatch& batch) {
-  // Another thread than the one that made the device may run steps, and every thread has a current GPU of its own.
-  check_cuda(cudaSetDevice(index_), "selecting the GPU");
-  return begin_padded(batch, padded_rows(batch.num_rows()));
+void CudaDevice::set_profiling(bool on) {
+  profiling_ = on;
+  executor_.set_timer(on ? &timer_ : nullptr);
+  steps_.set_replaying(!profiling_ && !reporting_);
 }
 
-StepRows CudaDevice::begin(const RaggedBatch& batch, std::span<const TokenId> chosen) {
-  const StepRows rows = begin(batch);
-  if (std::ranges::any_of(batch.tokens, is_chosen_token)) {
-    take_chosen_tokens(chosen.data(), batch.num_rows(), upload_.tokens(), stream_.get());
-  }
-  return rows;
-}
-
-void CudaDevice::set_mark(int mark) { marks_[static_cast<std::size_t>(mark)].record(stream_.get()); }
-void CudaDevice::wait_for(int mark) { marks_[static_cast<std::size_t>(mark)].wait(); }
-
-StepRows CudaDevice::begin_padded(const RaggedBatch& batch, std::int64_t num_rows) {
-  // A replayed step is captured for as many sequences as rows: which of them are there, the batch says.
-  const std::int64_t num_sequences =
-      num_rows <= kMaxGraphRows ? num_rows : static_cast<std::int64_t>(batch.slices.size());
-  context_.batch = upload_.upload(batch, num_rows, num_sequences);
-  return {num_rows, {context_.batch.tokens, static_cast<std::size_t>(num_rows)}};
-}
-
-std::unique_ptr<CudaGraph>& CudaDevice::graph_of(StepPart part, std::int64_t num_rows) {
-  return graphs_[static_cast<std::size_t>(part)][static_cast<std::size_t>(num_rows)];
-}
-
-void CudaDevice::run(StepPart part, const std::function<void()>& operations) {
-  const std::int64_t num_rows = context_.batch.num_rows;
-  if (profiling_ || num_rows > kMaxGraphRows || graph_of(part, num_rows) == nullptr) return operations();
-  graph_of(part, num_rows)->launch(stream_.get());
-}
-
-void CudaDevice::capture(StepPart part, std::int64_t num_rows,
-                         const std::function<void(const StepRows&)>& operations) {
-  BALEEN_CHECK(num_rows <= kMaxGraphRows && num_rows == padded_rows(num_rows));
-  const StepRows rows = begin_padded({}, num_rows);
-  // Once for real: kernels load and set their attributes at their first launch, which a capture does not allow.
-  operations(rows);
-  graph_of(part, num_rows) = std::make_unique<CudaGraph>(stream_.get(), [&] { operations(rows); });
-  synchronise();
-}
-
-template <class Launch, class Cost>
-void CudaDevice::call(std::string_view name, Launch&& launch, Cost&& cost) {
-  if (!profiling_) return launch();
-  Timed timed{name, cost(), {}, {}};
-  timed.begin.record(stream_.get());
-  launch();
-  timed.end.record(stream_.get());
-  timed_.push_back(std::move(timed));
+void CudaDevice::set_report(VariantReport* report) {
+  reporting_ = report != nullptr;
+  executor_.set_report(report);
+  steps_.set_replaying(!profiling_ && !reporting_);
 }
 
 OpProfile& CudaDevice::profile() {
-  read_times();
+  synchronise();
+  timer_.read();
   return profile_;
 }
 
-void CudaDevice::read_times() {
-  synchronise();
+void EventTimer::begin() {
+  begin_.emplace();
+  begin_->record(stream_);
+}
+
+void EventTimer::end(std::string_view name, const OpCost& cost) {
+  CudaEvent end;
+  end.record(stream_);
+  timed_.push_back({name, cost, std::move(*begin_), std::move(end)});
+}
+
+void EventTimer::read() {
   for (const Timed& timed : timed_)
     profile_.add(timed.name, timed.begin.seconds_until(timed.end), timed.cost);
   timed_.clear();
-}
-
-// Every operation: its kernels, and its cost for the profile.
-
-#define BALEEN_QUEUE(operation, Args)                                                                  \
-  void CudaDevice::operation(const Args& args) {                                                       \
-    call(                                                                                              \
-        #operation, [&] { sm90::operation(args, context_); }, [&] { return operation##_cost(args); }); \
-  }
-
-BALEEN_QUEUE(embed, EmbedArgs)
-BALEEN_QUEUE(rope_angles, RopeAnglesArgs)
-BALEEN_QUEUE(hc_post, HcPostArgs)
-BALEEN_QUEUE(hc_head, HcHeadArgs)
-BALEEN_QUEUE(rms_norm, RmsNormArgs)
-BALEEN_QUEUE(linear, LinearArgs)
-BALEEN_QUEUE(kv_store, KvStoreArgs)
-BALEEN_QUEUE(compressor, CompressorArgs)
-BALEEN_QUEUE(indexer, IndexerArgs)
-BALEEN_QUEUE(grouped_linear, GroupedLinearArgs)
-BALEEN_QUEUE(route, RouteArgs)
-BALEEN_QUEUE(mtp_combine, MtpCombineArgs)
-BALEEN_QUEUE(lm_head, LmHeadArgs)
-BALEEN_QUEUE(gather_rows, GatherRowsArgs)
-BALEEN_QUEUE(sample, SampleArgs)
-
-#undef BALEEN_QUEUE
-
-void CudaDevice::experts(const ExpertsArgs& args) {
-  call(
-      "experts", [&] { sm90::experts(args, context_); }, [&] { return expected_experts_cost(args); });
-}
-
-void CudaDevice::hc_pre_norm(const HcPreArgs& pre, const RmsNormArgs& norm) {
-  call(
-      "hc_pre_norm", [&] { sm90::hc_pre_norm(pre, norm, context_); },
-      [&] { return hc_pre_norm_cost(pre, norm); });
-}
-
-void CudaDevice::hc_post_pre_norm(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm) {
-  call(
-      "hc_post_pre_norm", [&] { sm90::hc_post_pre_norm(post, pre, norm, context_); },
-      [&] { return hc_post_pre_norm_cost(post, pre, norm); });
-}
-
-void CudaDevice::rms_norm_rope(const RmsNormArgs& norm, const RopeArgs& turn) {
-  call(
-      "rms_norm_rope", [&] { sm90::rms_norm_rope(norm, turn, context_); },
-      [&] { return rms_norm_rope_cost(norm, turn); });
-}
-
-void CudaDevice::rms_norm_kv_store(const RmsNormArgs& norm, const KvStoreArgs& store) {
-  call(
-      "rms_norm_kv_store", [&] { sm90::rms_norm_kv_store(norm, store, context_); },
-      [&] { return rms_norm_cost(norm) + kv_store_cost(store); });
-}
-
-void CudaDevice::sparse_attention_rope(const SparseAttentionArgs& args, const RopeArgs& turn) {
-  call(
-      "sparse_attention_rope", [&] { sm90::sparse_attention_rope(args, turn, context_); },
-      [&] { return sparse_attention_rope_cost(args, turn); });
-}
-
-// The single halves of fused operations: the forward pass never asks for them.
-
-void CudaDevice::hc_pre(const HcPreArgs& /*args*/) {
-  check_failed("hc_pre", "only with its norm", __FILE__, __LINE__);
-}
-void CudaDevice::rope(const RopeArgs& /*args*/) {
-  check_failed("rope", "only after its norm", __FILE__, __LINE__);
-}
-void CudaDevice::sparse_attention(const SparseAttentionArgs& /*args*/) {
-  check_failed("sparse_attention", "only with its rotation", __FILE__, __LINE__);
 }
 
 }  // namespace baleen

@@ -1,12 +1,12 @@
-/// Which device is meant, and what has to be known of a kind of device to plan memory for it where there is none.
+/// Which device is meant, and what has to be known of it to plan memory for it where there is none.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-#include "device/step_shape.h"
-#include "tensor/activations.h"
+#include "ops/operation/device_traits.h"
+#include "ops/operation/step_shape.h"
 
 namespace baleen {
 
@@ -26,22 +26,16 @@ struct DeviceChoice {
 /// "cpu", "cuda:0"
 [[nodiscard]] std::string device_name(const DeviceChoice& device);
 
-/// Of activations that hold BF16 values.
-[[nodiscard]] constexpr ElementType activation_type(DeviceKind kind) {
-  return kind == DeviceKind::kCpu ? ElementType::kF32 : ElementType::kBf16;
-}
+/// The device that a simulated one is planned like.
+[[nodiscard]] DeviceChoice device_like(bool is_cpu);
 
-/// Rows of a step of `num_rows`, padding included: small steps of a CUDA device are replays of captured graphs, which
-/// exist for few sizes.
-[[nodiscard]] std::int64_t padded_rows(DeviceKind kind, std::int64_t num_rows);
+/// Of the device, whether there is one here or not.
+[[nodiscard]] DeviceTraits device_traits(const DeviceChoice& device, int num_threads);
 
-/// Whether this program has kernels, and so knows their scratch.
-[[nodiscard]] bool built_with_cuda();
+/// Whether this program knows the scratch of the device's kernels: it was built with them.
+[[nodiscard]] bool knows_scratch(const DeviceTraits& traits);
 
-/// Scratch of the largest operation; 0 for CUDA where this program was built without.
-[[nodiscard]] std::int64_t scratch_bytes(DeviceKind kind, const StepShape& shape, int num_threads);
-
-/// What a CUDA device takes beside what is planned by name: its context, modules, and captured graphs.
-inline constexpr std::int64_t kCudaOverheadBytes = std::int64_t{1} << 30;
+/// Scratch of the largest operation; 0 where it is not known.
+[[nodiscard]] std::int64_t scratch_bytes(const DeviceTraits& traits, const StepShape& shape);
 
 }  // namespace baleen

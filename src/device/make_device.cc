@@ -1,14 +1,15 @@
 #include "device/make_device.h"
 
-#include <algorithm>
 
 #include "base/error.h"
 #include "base/number.h"
 #include "base/quoted_text.h"
 #include "device/cpu_device.h"
-#include "tensor/captured_rows.h"
+#include "device/hopper_traits.h"
+#include "ops/operations.h"
 #ifdef BALEEN_CUDA
 #include "device/cuda_device.h"
+#include "ops/sm90/variants.h"
 #endif
 
 namespace baleen {
@@ -58,29 +59,27 @@ std::string device_name(const DeviceChoice& device) {
   return device.kind == DeviceKind::kCpu ? "cpu" : fmt::format("cuda:{}", device.index);
 }
 
-std::int64_t padded_rows(DeviceKind kind, std::int64_t num_rows) {
-  if (kind == DeviceKind::kCpu || num_rows > kMaxGraphRows) return num_rows;
-  std::int64_t bucket = 1;
-  // Powers of two up to 32, then multiples of 32: a graph costs a megabyte or two, a row of padding next to nothing.
-  constexpr std::int64_t kStep = 32;
-  while (bucket < num_rows && bucket < kStep) bucket *= 2;
-  return std::max(bucket, (num_rows + kStep - 1) / kStep * kStep * (num_rows > kStep ? 1 : 0));
+DeviceChoice device_like(bool is_cpu) { return {is_cpu ? DeviceKind::kCpu : DeviceKind::kCuda, 0}; }
+
+DeviceTraits device_traits(const DeviceChoice& device, int num_threads) {
+  return device.kind == DeviceKind::kCpu ? cpu_traits(num_threads) : hopper_traits();
 }
 
-std::int64_t scratch_bytes(DeviceKind kind, const StepShape& shape, int num_threads) {
-  if (kind == DeviceKind::kCpu) return cpu_scratch_bytes(shape, num_threads);
+bool knows_scratch(const DeviceTraits& traits) {
 #ifdef BALEEN_CUDA
-  return cuda_scratch_bytes(shape);
+  static_cast<void>(traits);
+  return true;
 #else
-  return 0;
+  return traits.shares_host_memory;
 #endif
 }
 
-bool built_with_cuda() {
+std::int64_t scratch_bytes(const DeviceTraits& traits, const StepShape& shape) {
+  if (traits.shares_host_memory) return cpu_variants(Operations()).scratch_bytes(shape, traits);
 #ifdef BALEEN_CUDA
-  return true;
+  return sm90::variants().scratch_bytes(shape, traits);
 #else
-  return false;
+  return 0;
 #endif
 }
 
@@ -96,7 +95,7 @@ DeviceCeilings measure_device_ceilings(const DeviceChoice& choice) {
 
 std::unique_ptr<Device> make_device(const DeviceChoice& choice, const DeviceOptions& options) {
   if (choice.kind == DeviceKind::kCpu) {
-    return std::make_unique<CpuDevice>(options.num_threads, options.scratch_bytes, options.kernels);
+    return std::make_unique<CpuDevice>(options.num_threads, options.scratch_bytes, options.forced_variants);
   }
 #ifdef BALEEN_CUDA
   return std::make_unique<CudaDevice>(choice.index, options);

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "device/device.h"
 #include "device/device_kind.h"
+#include "ops/operation/forced_variants.h"
 
 namespace baleen {
 
@@ -16,7 +18,7 @@ struct DeviceOptions {
   std::int64_t max_rows = 1;       ///< of a step
   std::int64_t max_sequences = 1;  ///< of a step
   std::int64_t max_pages = 1;      ///< in one sequence's page table
-  Kernels kernels = Kernels::kBest;
+  std::vector<ForcedVariant> forced_variants;
 };
 
 /// What a CUDA device can do at most, measured. Throws `Error` as make_device does.

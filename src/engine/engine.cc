@@ -10,6 +10,8 @@
 #include "device/make_device.h"
 #include "hardware/instruction_sets.h"
 #include "model/identity.h"
+#include "ops/gather_rows/gather_rows.h"
+#include "ops/sample/sample.h"
 #include "tensor/captured_rows.h"
 
 namespace baleen {
@@ -25,10 +27,10 @@ std::unique_ptr<Device> make_planned_device(const EngineOptions& options, const 
                                                                 .max_rows = options.max_batch_tokens,
                                                                 .max_sequences = options.max_sequences,
                                                                 .max_pages = plan.max_table_pages,
-                                                                .kernels = options.kernels});
-  // On a CPU pages become resident one by one; all else is used by the first large step.
+                                                                .forced_variants = options.forced_variants});
+  // In host memory pages become resident one by one; all else is used by the first large step.
   const std::int64_t wanted =
-      plan.total_bytes() - (options.device.kind == DeviceKind::kCpu ? plan.page_bytes : 0);
+      plan.total_bytes() - (device->traits().shares_host_memory ? plan.page_bytes : 0);
   if (const std::int64_t free_bytes = device->free_bytes(); wanted > free_bytes) {
     fail(
         "this needs {:.2f} GB of {}, where {:.2f} GB are free:\n{}try a smaller --context, --chunk or "
@@ -40,7 +42,7 @@ std::unique_ptr<Device> make_planned_device(const EngineOptions& options, const 
 }
 
 std::unique_ptr<DeviceWeights> on_device(const ModelWeights& weights, Device& device) {
-  if (&device.memory() == &host_memory()) return nullptr;
+  if (device.traits().shares_host_memory) return nullptr;
   return std::make_unique<DeviceWeights>(weights.tree(), device.memory());
 }
 
@@ -90,9 +92,10 @@ std::unique_ptr<DiskTier> Engine::open_disk_tier() const {
   if (!options_.disk) return nullptr;
   const DiskCacheOptions& disk = *options_.disk;
   // All that decides what bytes a page has for given tokens.
-  const std::string kernels = options_.device.kind == DeviceKind::kCuda ? "sm90"
-                              : options_.kernels == Kernels::kReference ? "reference"
-                                                                        : instruction_set_in_use();
+  const DeviceTraits& traits = device_->traits();
+  std::string kernels(traits.shares_host_memory ? instruction_set_in_use() : traits.architecture);
+  for (const ForcedVariant& forced : options_.forced_variants)
+    kernels += fmt::format(" {}={}", forced.operation, forced.variant);
   const std::string fingerprint =
       fmt::format("layout {} {} {} {} {}", kPageLayoutVersion, precision_name(options_.precision), kernels,
                   checkpoint_identity(weights_->checkpoint()), options_.mtp ? "mtp" : "main");
@@ -114,7 +117,7 @@ std::optional<DiskTierStats> Engine::disk_stats() const {
 
 void Engine::allocate_activations() {
   const ModelConfig& c = config();
-  const ElementType type = device_->activation_type();
+  const ElementType type = device_->traits().activation_type;
   const auto streams = [&](std::int64_t num_rows) {
     return Activations<2>(arena_.allocate<std::byte>(num_rows * c.hc_dim() * size_of(type)), type,
                           {num_rows, c.hc_dim()});
@@ -134,7 +137,7 @@ void Engine::allocate_activations() {
   host_logits_ = host_logits();
   if (options_.mtp) {
     const std::int64_t rows_kept = options_.max_draft_tokens + 1;
-    mtp_inputs_ = streams(device_->padded_rows(options_.max_batch_tokens));
+    mtp_inputs_ = streams(device_->traits().padded_rows(options_.max_batch_tokens));
     last_streams_ = KeptStreams(streams(options_.max_sequences * rows_kept), rows_kept);
     mtp_logits_ = logits();
     host_mtp_logits_ = host_logits();
@@ -146,7 +149,7 @@ void Engine::allocate_activations() {
 
 std::span<const TokenId> Engine::choose(const Activations<2>& logits, std::span<const SampleRow> draws) {
   const std::span<TokenId> ids = chosen_.first(draws.size());
-  device_->sample({.logits = logits, .rows = draws, .ids = ids});
+  device_->execute<ops::Sample>({.logits = logits, .rows = draws, .ids = ids});
   host_chosen_.resize(draws.size());
   device_->memory().download(std::as_writable_bytes(std::span(host_chosen_)),
                              reinterpret_cast<const std::byte*>(ids.data()));
@@ -154,13 +157,13 @@ std::span<const TokenId> Engine::choose(const Activations<2>& logits, std::span<
 }
 
 void Engine::capture_steps() {
-  if (options_.device.kind == DeviceKind::kCpu) return;
-  const std::int64_t most_rows = std::min(
-      {options_.max_sequences * (1 + options_.max_draft_tokens), options_.max_batch_tokens, kMaxGraphRows});
+  const DeviceTraits& traits = device_->traits();
+  if (!traits.replays()) return;
+  const std::int64_t most_rows = std::min({options_.max_sequences * (1 + options_.max_draft_tokens),
+                                           options_.max_batch_tokens, traits.max_replayed_rows});
   std::vector<std::int64_t> sizes;
   for (std::int64_t rows = 1; rows <= most_rows; ++rows) {
-    if (sizes.empty() || device_->padded_rows(rows) > sizes.back())
-      sizes.push_back(device_->padded_rows(rows));
+    if (sizes.empty() || traits.padded_rows(rows) > sizes.back()) sizes.push_back(traits.padded_rows(rows));
   }
   Progress progress("capturing steps", "sizes", static_cast<std::int64_t>(sizes.size()));
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -170,7 +173,7 @@ void Engine::capture_steps() {
 }
 
 void Engine::gather(ConstActivations<2> from, std::span<const RowPair> pairs, Activations<2> to) {
-  if (!pairs.empty()) device_->gather_rows({.from = from, .pairs = pairs, .to = to});
+  if (!pairs.empty()) device_->execute<ops::GatherRows>({.from = from, .pairs = pairs, .to = to});
 }
 
 ConstActivations<2> Engine::read_back(const Activations<2>& logits, float* host_copy) {

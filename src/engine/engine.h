@@ -23,6 +23,7 @@
 #include "model/device_weights.h"
 #include "model/forward.h"
 #include "model/weights.h"
+#include "ops/gather_rows/gather_rows.h"
 
 namespace baleen {
 

@@ -5,11 +5,12 @@
 
 #include "base/check.h"
 #include "engine/engine.h"
+#include "ops/sample/sample.h"
 #include "tensor/chosen_token.h"
 
 namespace baleen {
 
-static_assert(StepEngine::kMaxQueued == Device::kNumMarks);
+static_assert(StepEngine::kMaxQueued == StepReplay::kNumMarks);
 
 std::span<TokenId> Engine::choices(std::size_t place) const {
   const auto num_rows = static_cast<std::size_t>(options_.max_logit_rows);
@@ -51,9 +52,10 @@ std::optional<Failure> Engine::queue(std::span<const StepInput> inputs) {
       forward_.run({.tokens = tokens_, .slices = slices_}, choices((num_queued_ + 1) % kMaxQueued));
   const Activations<2> logits = last_logits(streams);
   if (!draws.empty()) {
-    device_->sample({.logits = logits, .rows = draws, .ids = choices(step.place).first(draws.size())});
+    device_->execute<ops::Sample>(
+        {.logits = logits, .rows = draws, .ids = choices(step.place).first(draws.size())});
   }
-  device_->set_mark(static_cast<int>(step.place));
+  device_->steps().set_mark(static_cast<int>(step.place));
   for (const StepInput& input : inputs) sequences_.extend(input.sequence, input.tokens);
   under_way_.push_back(std::move(step));
   ++num_queued_;
@@ -64,7 +66,7 @@ Result<StepOutput> Engine::collect() {
   BALEEN_CHECK(!under_way_.empty());
   const QueuedStep step = std::move(under_way_.front());
   under_way_.pop_front();
-  device_->wait_for(static_cast<int>(step.place));
+  device_->steps().wait_for(static_cast<int>(step.place));
   const auto chosen = choices(step.place).first(static_cast<std::size_t>(step.num_choices));
   host_chosen_.assign(chosen.begin(), chosen.end());
   const auto is_open = [&](const QueuedPart& part) { return sequences_.contains(part.sequence); };

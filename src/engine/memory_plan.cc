@@ -24,9 +24,10 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
   }
   if (options.max_batch_tokens < 1)
     fail("tokens a step: {} asked for, at least 1 possible", options.max_batch_tokens);
-  if (options.device.kind == DeviceKind::kCuda && options.precision != Precision::kReleased) {
-    fail("a CUDA device computes in released precision only, not in {}; --device cpu has all",
-         precision_name(options.precision));
+  if (device_traits(options.device, options.num_threads).released_only &&
+      options.precision != Precision::kReleased) {
+    fail("{} computes in released precision only, not in {}; --device cpu has all",
+         device_name(options.device), precision_name(options.precision));
   }
   if (options.max_sequences < 1) fail("sequences: {} asked for, at least 1 possible", options.max_sequences);
   if (options.max_draft_tokens < 0 || options.max_draft_tokens > kMostDraftTokens) {
@@ -68,7 +69,8 @@ CacheGeometry cache_geometry(const ModelConfig& config, const EngineOptions& opt
 }
 
 EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& options) {
-  const bool chooses = options.choose_on_device.value_or(options.device.kind == DeviceKind::kCuda);
+  const bool chooses =
+      options.choose_on_device.value_or(device_traits(options.device, options.num_threads).queues);
   return {
       .vocab_size = config.vocab_size,
       .max_batch_tokens = options.max_batch_tokens,
@@ -84,12 +86,12 @@ EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& optio
 
 MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,
                        const EngineOptions& options) {
-  const bool copied = options.device.kind == DeviceKind::kCuda;
+  const bool copied = !device_traits(options.device, options.num_threads).shares_host_memory;
   return plan_memory(config, copied ? device_weight_bytes(config, formats) : 0, options);
 }
 
 MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes, const EngineOptions& options) {
-  const DeviceKind device = options.device.kind;
+  const DeviceTraits device = device_traits(options.device, options.num_threads);
   const CacheGeometry geometry = cache_geometry(config, options);
   MemoryPlan plan;
   // Every sequence may leave its last page part empty.
@@ -106,29 +108,29 @@ MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes, con
   plan.window_bytes = plan.capacity.num_window_pages * geometry.window_page_bytes();
   plan.state_bytes = plan.capacity.num_state_slots * geometry.state_slot_bytes();
   plan.activation_bytes =
-      forward_buffer_bytes(config, padded_rows(device, options.max_batch_tokens), activation_type(device));
+      forward_buffer_bytes(config, device.padded_rows(options.max_batch_tokens), device.activation_type);
   const auto streams = [&](std::int64_t rows) {
-    return Arena::bytes_for<std::byte>(rows * config.hc_dim() * size_of(activation_type(device)));
+    return Arena::bytes_for<std::byte>(rows * config.hc_dim() * size_of(device.activation_type));
   };
   plan.activation_bytes += streams(options.max_logit_rows);
   plan.activation_bytes += Arena::bytes_for<TokenId>(options.max_logit_rows);  // those that are chosen
   if (options.mtp) {  // the rows of a step put in MTP order, and the last ones of each sequence
-    plan.activation_bytes += streams(padded_rows(device, options.max_batch_tokens));
+    plan.activation_bytes += streams(device.padded_rows(options.max_batch_tokens));
     plan.activation_bytes += streams(options.max_sequences * (options.max_draft_tokens + 1));
   }
   if (options.max_draft_tokens > 0) plan.activation_bytes += streams(options.max_sequences);
   const std::int64_t max_positions =
       std::min(config.max_position_embeddings, plan.capacity.num_pages * kPageTokens);
   plan.max_table_pages = pages_for(max_positions);
-  plan.scratch_bytes = scratch_bytes(device,
-                                     step_shape(config, padded_rows(device, options.max_batch_tokens),
-                                                options.max_logit_rows, options.max_sequences, max_positions),
-                                     options.num_threads);
+  plan.scratch_bytes =
+      scratch_bytes(device, step_shape(config, device.padded_rows(options.max_batch_tokens),
+                                       options.max_logit_rows, options.max_sequences, max_positions));
+  plan.knows_scratch = knows_scratch(device);
   plan.logit_bytes =
       (options.mtp ? 2 : 1) * Arena::bytes_for<float>(options.max_logit_rows * config.vocab_size);
-  if (device == DeviceKind::kCuda) {
+  if (!device.shares_host_memory) {
     plan.weight_bytes = weight_bytes;
-    plan.overhead_bytes = kCudaOverheadBytes;
+    plan.overhead_bytes = device.overhead_bytes;
     plan.host_logit_bytes = plan.logit_bytes;
   }
   return plan;
@@ -139,8 +141,7 @@ std::string to_text(const MemoryPlan& plan) {
   const std::string weights =
       plan.weight_bytes == 0 ? "" : fmt::format("weights      {:10.1f} MB\n", mb(plan.weight_bytes));
   // A plan for a GPU by a program that has no kernels.
-  const char* scratch_note =
-      plan.weight_bytes > 0 && !built_with_cuda() ? "  (not known: built without CUDA)" : "";
+  const char* scratch_note = plan.knows_scratch ? "" : "  (not known: built without CUDA)";
   const std::string overhead =
       plan.overhead_bytes == 0
           ? ""

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "device/device_kind.h"
 #include "disk_tier/disk_tier.h"
@@ -14,7 +15,7 @@
 #include "model/config.h"
 #include "model/tensor_table.h"
 #include "numeric/dtype.h"
-#include "ops/operation/operation.h"
+#include "ops/operation/forced_variants.h"
 
 namespace baleen {
 
@@ -48,8 +49,8 @@ struct EngineOptions {
   std::int64_t cached_window_pages = 0;
   /// Of those, how many ends of recent prefixes are evicted last (RadixTreeOptions).
   std::int64_t reserved_tails = 0;
-  std::optional<DiskCacheOptions> disk;  ///< implies `prefix_cache`
-  Kernels kernels = Kernels::kBest;
+  std::optional<DiskCacheOptions> disk;        ///< implies `prefix_cache`
+  std::vector<ForcedVariant> forced_variants;  ///< of operations; the others choose for themselves
   /// Whether tokens are chosen where the logits are, when nothing on the host decides them
   /// (`EngineLimits::chooses`). Unset: where logits are far from the host, on a GPU.
   std::optional<bool> choose_on_device = std::nullopt;
@@ -68,6 +69,7 @@ struct MemoryPlan {
   std::int64_t weight_bytes = 0;      ///< on a device of its own memory; the CPU maps the checkpoint
   std::int64_t overhead_bytes = 0;    ///< a CUDA device's context, modules and graphs
   std::int64_t host_logit_bytes = 0;  ///< in host memory: not part of the total
+  bool knows_scratch = true;          ///< false: this program has no kernels of the device
   std::int64_t max_table_pages = 0;   ///< pages of the longest sequence
 
   [[nodiscard]] std::int64_t cache_bytes() const { return page_bytes + window_bytes + state_bytes; }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "ops/operations.h"
 #include "ops/rope/rope_frequencies.h"
 
 namespace baleen {
@@ -73,7 +74,7 @@ Forward::Forward(const ModelConfig& config, const WeightTree& weights, Device& d
       device_(device),
       cache_(cache),
       precision_(precision),
-      buffers_(config_, device.padded_rows(max_rows), device.activation_type(), arena) {
+      buffers_(config_, device.traits().padded_rows(max_rows), device.traits().activation_type, arena) {
   const RopeScaling& scaling = config_.rope_scaling;
   const YarnParams yarn{static_cast<float>(scaling.factor), scaling.original_max_position_embeddings,
                         static_cast<float>(scaling.beta_fast), static_cast<float>(scaling.beta_slow)};
@@ -106,17 +107,17 @@ std::vector<std::vector<std::int64_t>> Forward::expert_load() const {
 
 void Forward::prepare_angles(const Step& step) {
   for (const RopeKind kind : {RopeKind::kPlain, RopeKind::kScaled}) {
-    device_.rope_angles({.frequencies = frequencies(kind),
-                         .batch = step.batch,
-                         .cosine = rows(buffers_.cosine[index_of(kind)], step.rows.num_rows),
-                         .sine = rows(buffers_.sine[index_of(kind)], step.rows.num_rows)});
+    device_.execute<ops::RopeAngles>({.frequencies = frequencies(kind),
+                                      .batch = step.batch,
+                                      .cosine = rows(buffers_.cosine[index_of(kind)], step.rows.num_rows),
+                                      .sine = rows(buffers_.sine[index_of(kind)], step.rows.num_rows)});
   }
 }
 
 Activations<3> Forward::run_main(const Step& step) {
   const Activations<3> streams = rows(buffers_.streams, step.rows.num_rows);
   prepare_angles(step);
-  device_.embed({.tokens = step.rows.tokens, .table = weights_.embedding, .out = streams});
+  device_.execute<ops::Embed>({.tokens = step.rows.tokens, .table = weights_.embedding, .out = streams});
   run_blocks(0, config_.num_hidden_layers, step, streams);
   return streams;
 }
@@ -131,10 +132,12 @@ Activations<3> Forward::run_mtp(const Step& step, ConstActivations<3> streams, s
   return out;
 }
 
-Activations<3> Forward::run(const RaggedBatch& batch) { return run_step({batch, device_.begin(batch)}); }
+Activations<3> Forward::run(const RaggedBatch& batch) {
+  return run_step({batch, device_.batches().begin(batch)});
+}
 
 Activations<3> Forward::run(const RaggedBatch& batch, std::span<const TokenId> chosen) {
-  return run_step({batch, device_.begin(batch, chosen)});
+  return run_step({batch, device_.batches().begin(batch, chosen)});
 }
 
 Activations<3> Forward::run_step(const Step& step) {
@@ -142,25 +145,25 @@ Activations<3> Forward::run_step(const Step& step) {
   if (observer_ != nullptr) {
     static_cast<void>(run_main(step));  // a repeated step would not call the observer
   } else {
-    device_.run(StepPart::kMain, [&] { static_cast<void>(run_main(step)); });
+    device_.steps().run(StepPart::kMain, [&] { static_cast<void>(run_main(step)); });
   }
   return rows(buffers_.streams, step.batch.num_rows());
 }
 
 Activations<3> Forward::run_mtp(const RaggedBatch& batch, ConstActivations<3> streams, std::int64_t depth) {
   BALEEN_CHECK_LE(batch.num_rows(), buffers_.u.extent(0));
-  BALEEN_CHECK(streams.extent(0) >= device_.padded_rows(batch.num_rows()) && streams.dense());
-  const Step step{batch, device_.begin(batch)};
-  device_.run(StepPart::kMtp, [&] { static_cast<void>(run_mtp(step, streams, depth)); });
+  BALEEN_CHECK(streams.extent(0) >= device_.traits().padded_rows(batch.num_rows()) && streams.dense());
+  const Step step{batch, device_.batches().begin(batch)};
+  device_.steps().run(StepPart::kMtp, [&] { static_cast<void>(run_mtp(step, streams, depth)); });
   return rows(buffers_.mtp_streams, batch.num_rows());
 }
 
 void Forward::capture(std::int64_t num_rows, bool mtp, ConstActivations<3> mtp_streams) {
-  device_.capture(StepPart::kMain, num_rows, [&](const StepRows& padding) {
+  device_.steps().capture(StepPart::kMain, num_rows, [&](const StepRows& padding) {
     static_cast<void>(run_main({{}, padding}));
   });
   if (!mtp) return;
-  device_.capture(StepPart::kMtp, num_rows, [&](const StepRows& padding) {
+  device_.steps().capture(StepPart::kMtp, num_rows, [&](const StepRows& padding) {
     static_cast<void>(run_mtp({{}, padding}, mtp_streams, 0));
   });
 }
@@ -173,23 +176,24 @@ void Forward::combine_for_mtp(const MtpWeights& weights, const Step& step, Const
   const float eps = static_cast<float>(config_.rms_norm_eps);
   const Activations<2> embedded = rows(buffers_.u, num_rows);
   const Activations<2> embedded_term = rows(buffers_.f, num_rows);
-  device_.embed({.tokens = step.rows.tokens,
-                 .table = weights_.embedding,
-                 .out = embedded.reshaped<3>({num_rows, 1, width})});
-  device_.rms_norm(
+  device_.execute<ops::Embed>({.tokens = step.rows.tokens,
+                               .table = weights_.embedding,
+                               .out = embedded.reshaped<3>({num_rows, 1, width})});
+  device_.execute<ops::RmsNorm>(
       {.x = embedded, .weight = weights.enorm, .eps = eps, .precision = precision_, .y = embedded});
   const LinearOutput e_output{&weights.e_proj, embedded_term};
-  device_.linear({.x = embedded, .outputs = {&e_output, 1}, .precision = precision_});
+  device_.execute<ops::Linear>({.x = embedded, .outputs = {&e_output, 1}, .precision = precision_});
 
   const std::int64_t stream_rows = num_rows * num_streams;
   const ConstActivations<2> flat = streams.reshaped<2>({stream_rows, width});
   const Activations<2> flat_out = out.reshaped<2>({stream_rows, width});
   // The main pass is over: its buffer is free.
   const Activations<2> normed = rows(buffers_.streams, num_rows).reshaped<2>({stream_rows, width});
-  device_.rms_norm({.x = flat, .weight = weights.hnorm, .eps = eps, .precision = precision_, .y = normed});
+  device_.execute<ops::RmsNorm>(
+      {.x = flat, .weight = weights.hnorm, .eps = eps, .precision = precision_, .y = normed});
   const LinearOutput h_output{&weights.h_proj, flat_out};
-  device_.linear({.x = normed, .outputs = {&h_output, 1}, .precision = precision_});
-  device_.mtp_combine({.embedded = embedded_term, .precision = precision_, .streams = out});
+  device_.execute<ops::Linear>({.x = normed, .outputs = {&h_output, 1}, .precision = precision_});
+  device_.execute<ops::MtpCombine>({.embedded = embedded_term, .precision = precision_, .streams = out});
 }
 
 void Forward::run_blocks(std::int64_t begin, std::int64_t end, const Step& step, Activations<3> streams) {
@@ -222,15 +226,16 @@ void Forward::run_blocks(std::int64_t begin, std::int64_t end, const Step& step,
     const BlockWeights& weights = weights_.block(block);
     // A half-block is left and the next one entered in one operation, unless somebody wants to look between.
     if (block == begin || observer_ != nullptr)
-      device_.hc_pre_norm(entry(weights.hc_attn), norm(weights.attn_norm));
+      device_.execute<ops::HcPre, ops::RmsNorm>(entry(weights.hc_attn), norm(weights.attn_norm));
     attention(block, step);
-    device_.hc_post_pre_norm(exit, entry(weights.hc_ffn), norm(weights.ffn_norm));
+    device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(exit, entry(weights.hc_ffn),
+                                                           norm(weights.ffn_norm));
     moe(block, step);
     if (block + 1 == end || observer_ != nullptr) {
-      device_.hc_post(exit);
+      device_.execute<ops::HcPost>(exit);
     } else {
       const BlockWeights& next = weights_.block(block + 1);
-      device_.hc_post_pre_norm(exit, entry(next.hc_attn), norm(next.attn_norm));
+      device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(exit, entry(next.hc_attn), norm(next.attn_norm));
     }
     if (observer_ != nullptr) observer_(observer_context_, block, streams);
   }
@@ -243,17 +248,18 @@ void Forward::project_queries(const AttentionWeights& weights, const LayerAttent
   const Activations<2> q = rows(buffers_.q, num_rows);
   const std::array<LinearOutput, 2> outputs{
       {{&weights.wq_b, q}, {&weights.indexer.wq_b, rows(buffers_.index_q, num_rows)}}};
-  device_.linear({.x = latent,
-                  .x_fp8 = buffers_.q_latent_fp8,
-                  .outputs = std::span(outputs).first(shape.indexed ? 2 : 1),
-                  .precision = precision_});
+  device_.execute<ops::Linear>({.x = latent,
+                                .x_fp8 = buffers_.q_latent_fp8,
+                                .outputs = std::span(outputs).first(shape.indexed ? 2 : 1),
+                                .precision = precision_});
   const Activations<2> per_head = q.reshaped<2>({num_rows * config_.num_attention_heads, config_.head_dim});
-  device_.rms_norm_rope({.x = per_head, .weight = {}, .eps = eps, .precision = precision_, .y = per_head},
-                        {.x = heads(q, config_.num_attention_heads),
-                         .cosine = rows(buffers_.cosine[index_of(shape.rope)], num_rows),
-                         .sine = rows(buffers_.sine[index_of(shape.rope)], num_rows),
-                         .inverse = false,
-                         .precision = precision_});
+  device_.execute<ops::RmsNorm, ops::Rope>(
+      {.x = per_head, .weight = {}, .eps = eps, .precision = precision_, .y = per_head},
+      {.x = heads(q, config_.num_attention_heads),
+       .cosine = rows(buffers_.cosine[index_of(shape.rope)], num_rows),
+       .sine = rows(buffers_.sine[index_of(shape.rope)], num_rows),
+       .inverse = false,
+       .precision = precision_});
 }
 
 void Forward::compress(std::int64_t block, const LayerAttention& shape, const Step& step) {
@@ -263,19 +269,19 @@ void Forward::compress(std::int64_t block, const LayerAttention& shape, const St
                         const Activations<2>& gate, const CompressorState& state,
                         const CompressorOverlap& overlap, const LatentPool& latent,
                         const IndexKeyPool& index_key) {
-    device_.compressor({.kv = rows(kv, num_rows, compressor.wkv.rows),
-                        .gate = rows(gate, num_rows, compressor.wgate.rows),
-                        .ape = compressor.ape,
-                        .norm_weight = compressor.norm,
-                        .eps = static_cast<float>(config_.rms_norm_eps),
-                        .frequencies = frequencies(shape.rope),
-                        .ratio = static_cast<int>(shape.ratio),
-                        .precision = precision_,
-                        .batch = step.batch,
-                        .state = state,
-                        .overlap = overlap,
-                        .latent = latent,
-                        .index_key = index_key});
+    device_.execute<ops::Compressor>({.kv = rows(kv, num_rows, compressor.wkv.rows),
+                                      .gate = rows(gate, num_rows, compressor.wgate.rows),
+                                      .ape = compressor.ape,
+                                      .norm_weight = compressor.norm,
+                                      .eps = static_cast<float>(config_.rms_norm_eps),
+                                      .frequencies = frequencies(shape.rope),
+                                      .ratio = static_cast<int>(shape.ratio),
+                                      .precision = precision_,
+                                      .batch = step.batch,
+                                      .state = state,
+                                      .overlap = overlap,
+                                      .latent = latent,
+                                      .index_key = index_key});
   };
   pool(weights.compressor, buffers_.main_kv, buffers_.main_gate, cache_.main_state(block),
        cache_.main_overlap(block), cache_.compressed(block), {});
@@ -304,63 +310,64 @@ void Forward::attention(std::int64_t block, const Step& step) {
        {&index.wgate, rows(buffers_.index_gate, num_rows, index.wgate.rows), true},
        {&weights.indexer.weights_proj, rows(buffers_.index_weights, num_rows)}}};
   const std::size_t num_projections = shape.indexed ? 7 : shape.compresses() ? 4 : 2;
-  device_.linear({.x = x,
-                  .x_fp8 = buffers_.u_fp8,
-                  .outputs = std::span(projections).first(num_projections),
-                  .precision = precision_});
+  device_.execute<ops::Linear>({.x = x,
+                                .x_fp8 = buffers_.u_fp8,
+                                .outputs = std::span(projections).first(num_projections),
+                                .precision = precision_});
 
   const Activations<2> latent = rows(buffers_.q_latent, num_rows);
   const float eps = static_cast<float>(config_.rms_norm_eps);
-  device_.rms_norm_kv_store({.x = latent,
-                             .weight = weights.q_norm,
-                             .eps = eps,
-                             .precision = precision_,
-                             .y = latent,
-                             .y_fp8 = buffers_.q_latent_fp8},
-                            {.kv = rows(buffers_.kv, num_rows),
-                             .weight = weights.kv_norm,
-                             .eps = eps,
-                             .cosine = cosine,
-                             .sine = sine,
-                             .batch = step.batch,
-                             .window = cache_.window(block)});
+  device_.execute<ops::RmsNorm, ops::KvStore>({.x = latent,
+                                               .weight = weights.q_norm,
+                                               .eps = eps,
+                                               .precision = precision_,
+                                               .y = latent,
+                                               .y_fp8 = buffers_.q_latent_fp8},
+                                              {.kv = rows(buffers_.kv, num_rows),
+                                               .weight = weights.kv_norm,
+                                               .eps = eps,
+                                               .cosine = cosine,
+                                               .sine = sine,
+                                               .batch = step.batch,
+                                               .window = cache_.window(block)});
   project_queries(weights, shape, num_rows);
   if (shape.compresses()) compress(block, shape, step);
   const View<std::int32_t, 2> selected = rows(buffers_.selected, num_rows);
   if (shape.indexed) {
-    device_.indexer({.q = heads(rows(buffers_.index_q, num_rows), shape.index_heads),
-                     .head_weights = rows(buffers_.index_weights, num_rows),
-                     .cosine = cosine,
-                     .sine = sine,
-                     .precision = precision_,
-                     .batch = step.batch,
-                     .keys = cache_.index_keys(block),
-                     .selected = selected});
+    device_.execute<ops::Indexer>({.q = heads(rows(buffers_.index_q, num_rows), shape.index_heads),
+                                   .head_weights = rows(buffers_.index_weights, num_rows),
+                                   .cosine = cosine,
+                                   .sine = sine,
+                                   .precision = precision_,
+                                   .batch = step.batch,
+                                   .keys = cache_.index_keys(block),
+                                   .selected = selected});
   }
   const Activations<2> attended = rows(buffers_.attended, num_rows);
-  device_.sparse_attention_rope({.q = heads(rows(buffers_.q, num_rows), config_.num_attention_heads),
-                                 .batch = step.batch,
-                                 .window = cache_.window(block),
-                                 .compressed = cache_.compressed(block),
-                                 .ratio = static_cast<int>(shape.ratio),
-                                 .selected = shape.indexed ? selected : View<std::int32_t, 2>(),
-                                 .sink = weights.sink,
-                                 .window_tokens = shape.window_tokens,
-                                 .scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim)),
-                                 .precision = precision_,
-                                 .out = heads(attended, config_.num_attention_heads)},
-                                {.x = heads(attended, config_.num_attention_heads),
-                                 .cosine = cosine,
-                                 .sine = sine,
-                                 .inverse = true,
-                                 .precision = precision_});
+  device_.execute<ops::SparseAttention, ops::Rope>(
+      {.q = heads(rows(buffers_.q, num_rows), config_.num_attention_heads),
+       .batch = step.batch,
+       .window = cache_.window(block),
+       .compressed = cache_.compressed(block),
+       .ratio = static_cast<int>(shape.ratio),
+       .selected = shape.indexed ? selected : View<std::int32_t, 2>(),
+       .sink = weights.sink,
+       .window_tokens = shape.window_tokens,
+       .scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim)),
+       .precision = precision_,
+       .out = heads(attended, config_.num_attention_heads)},
+      {.x = heads(attended, config_.num_attention_heads),
+       .cosine = cosine,
+       .sine = sine,
+       .inverse = true,
+       .precision = precision_});
   const Activations<2> grouped = rows(buffers_.grouped, num_rows);
-  device_.grouped_linear({.x = heads(attended, config_.o_groups),
-                          .weight = &weights.wo_a,
-                          .y = grouped,
-                          .precision = precision_});
+  device_.execute<ops::GroupedLinear>({.x = heads(attended, config_.o_groups),
+                                       .weight = &weights.wo_a,
+                                       .y = grouped,
+                                       .precision = precision_});
   const LinearOutput output{&weights.wo_b, rows(buffers_.f, num_rows)};
-  device_.linear({.x = grouped, .outputs = {&output, 1}, .precision = precision_});
+  device_.execute<ops::Linear>({.x = grouped, .outputs = {&output, 1}, .precision = precision_});
 }
 
 void Forward::moe(std::int64_t block, const Step& step) {
@@ -371,46 +378,47 @@ void Forward::moe(std::int64_t block, const Step& step) {
   const View<std::int32_t, 2> ids = rows(buffers_.expert_ids, num_rows);
   const Activations<2> routing_weights = rows(buffers_.expert_weights, num_rows);
   const LinearOutput gate{&weights.gate, logits, true};
-  device_.linear({.x = x, .outputs = {&gate, 1}, .precision = precision_});
-  device_.route({.logits = logits,
-                 .scoring = scoring_of(config_.scoring_func),
-                 .normalise = config_.scoring_func != ScoringFunc::kSoftmax && config_.norm_topk_prob,
-                 .scale = static_cast<float>(config_.routed_scaling_factor),
-                 .bias = weights.bias,
-                 .hash_table = weights.hash_table,
-                 .tokens = step.rows.tokens,
-                 .num_groups = static_cast<int>(config_.n_group),
-                 .num_groups_kept = static_cast<int>(config_.topk_group),
-                 .ids = ids,
-                 .weights = routing_weights,
-                 .load = {buffers_.expert_load + block * config_.n_routed_experts,
-                          static_cast<std::size_t>(config_.n_routed_experts)}});
-  device_.experts({.x = x,
-                   .x_fp8 = buffers_.u_fp8,
-                   .ids = ids,
-                   .weights = routing_weights,
-                   .routed = weights.routed,
-                   .shared = weights.has_shared ? &weights.shared : nullptr,
-                   .swiglu_limit = static_cast<float>(config_.swiglu_limit),
-                   .precision = precision_,
-                   .out = rows(buffers_.f, num_rows)});
+  device_.execute<ops::Linear>({.x = x, .outputs = {&gate, 1}, .precision = precision_});
+  device_.execute<ops::Route>(
+      {.logits = logits,
+       .scoring = scoring_of(config_.scoring_func),
+       .normalise = config_.scoring_func != ScoringFunc::kSoftmax && config_.norm_topk_prob,
+       .scale = static_cast<float>(config_.routed_scaling_factor),
+       .bias = weights.bias,
+       .hash_table = weights.hash_table,
+       .tokens = step.rows.tokens,
+       .num_groups = static_cast<int>(config_.n_group),
+       .num_groups_kept = static_cast<int>(config_.topk_group),
+       .ids = ids,
+       .weights = routing_weights,
+       .load = {buffers_.expert_load + block * config_.n_routed_experts,
+                static_cast<std::size_t>(config_.n_routed_experts)}});
+  device_.execute<ops::Experts>({.x = x,
+                                 .x_fp8 = buffers_.u_fp8,
+                                 .ids = ids,
+                                 .weights = routing_weights,
+                                 .routed = weights.routed,
+                                 .shared = weights.has_shared ? &weights.shared : nullptr,
+                                 .swiglu_limit = static_cast<float>(config_.swiglu_limit),
+                                 .precision = precision_,
+                                 .out = rows(buffers_.f, num_rows)});
 }
 
 void Forward::head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm,
                    Activations<2> out) {
   const Activations<2> y = rows(buffers_.u, streams.extent(0));
-  device_.hc_head({.streams = streams,
-                   .weights = hc,
-                   .norm_eps = static_cast<float>(config_.rms_norm_eps),
-                   .hc_eps = static_cast<float>(config_.hc_eps),
-                   .precision = precision_,
-                   .y = y});
-  device_.rms_norm({.x = y,
-                    .weight = norm,
-                    .eps = static_cast<float>(config_.rms_norm_eps),
-                    .precision = precision_,
-                    .y = y});
-  device_.lm_head({.x = y, .weight = &weights_.head, .logits = out});
+  device_.execute<ops::HcHead>({.streams = streams,
+                                .weights = hc,
+                                .norm_eps = static_cast<float>(config_.rms_norm_eps),
+                                .hc_eps = static_cast<float>(config_.hc_eps),
+                                .precision = precision_,
+                                .y = y});
+  device_.execute<ops::RmsNorm>({.x = y,
+                                 .weight = norm,
+                                 .eps = static_cast<float>(config_.rms_norm_eps),
+                                 .precision = precision_,
+                                 .y = y});
+  device_.execute<ops::LmHead>({.x = y, .weight = &weights_.head, .logits = out});
 }
 
 void Forward::logits(ConstActivations<3> streams, Activations<2> out) {

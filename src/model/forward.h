@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "device/device.h"
-#include "device/step_shape.h"
 #include "kv_cache/kv_cache.h"
 #include "model/config.h"
 #include "model/forward_buffers.h"
 #include "model/weight_tree.h"
 #include "numeric/dtype.h"
+#include "ops/operation/step_shape.h"
 #include "tensor/ragged_batch.h"
 
 namespace baleen {
@@ -29,14 +29,14 @@ namespace baleen {
 class Forward {
  public:
   /// All of them must outlive this; weights, cache and `arena`, which has forward_buffer_bytes(config, max_rows,
-  /// device.activation_type()) left, lie in the device's memory.
+  /// device.traits().activation_type) left, lie in the device's memory.
   Forward(const ModelConfig& config, const WeightTree& weights, Device& device, const KvCache& cache,
           Precision precision, std::int64_t max_rows, Arena& arena);
 
   /// Runs the main layers over a batch of at most max_rows rows; returns the residual streams [T, n, d] after
   /// the last one, valid until the next call. Cache rows of the batch's positions are written on the way.
   [[nodiscard]] Activations<3> run(const RaggedBatch& batch);
-  /// The same of a batch with tokens that operations called before leave at `chosen` (Device::begin).
+  /// The same of a batch with tokens that operations called before leave at `chosen` (StepBatches::begin).
   [[nodiscard]] Activations<3> run(const RaggedBatch& batch, std::span<const TokenId> chosen);
 
   /// Runs MTP block `depth` over positions whose streams are known: row t holds the stream of its position

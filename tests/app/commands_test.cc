@@ -365,6 +365,31 @@ TEST_F(Commands, PlansForMachinesThatAreNotHere) {
   EXPECT_NE(bundled.out.find("\"fits\":true"), std::string::npos) << bundled.out << bundled.err;
 }
 
+TEST_F(Commands, KernelsAreListedAndForced) {
+  const std::vector<std::string> small{"bench", "--device", "cpu", "--prompt", "4", "--decode", "1"};
+  const auto with = [&](std::vector<std::string> more) {
+    std::vector<std::string> all = small;
+    all.insert(all.end(), more.begin(), more.end());
+    return baleen(all);
+  };
+  const ProgramResult chosen = with({"--kernels", "--json"});
+  ASSERT_EQ(chosen.status, 0) << chosen.err;
+  const auto variant_of = [](const ProgramResult& result, const std::string& operation) {
+    const auto listing = nlohmann::json::parse(result.out);
+    for (const auto& row : listing["kernels"]) {
+      if (row["operation"] == operation && row["chosen"]) return row["variant"].get<std::string>();
+    }
+    return std::string("none");
+  };
+  EXPECT_EQ(variant_of(chosen, "linear"), "simd");
+  const ProgramResult forced = with({"--kernels", "--json", "--kernel", "linear=reference"});
+  ASSERT_EQ(forced.status, 0) << forced.err;
+  EXPECT_EQ(variant_of(forced, "linear"), "reference");
+  EXPECT_EQ(variant_of(forced, "rms_norm"), "simd");
+  expect_failure(with({"--kernel", "linear=fast"}), "simd, reference");
+  expect_failure(with({"--kernel", "turn=simd"}), "there is no such operation");
+}
+
 TEST_F(Commands, DevicesThatAreNone) {
   expect_failure(baleen({"run", "x", "--device", "gpu"}), "there are cpu, cuda, cuda:N");
   expect_failure(baleen({"bench", "--device", "cuda:77"}), "--device cuda:77");

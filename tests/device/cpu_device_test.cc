@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "ops/rms_norm/rms_norm.h"
+
 namespace baleen {
 namespace {
 
@@ -12,11 +14,11 @@ TEST(CpuDevice, ProfilesOnlyWhenAsked) {
   CpuDevice device(1, 1 << 20);
   std::vector<float> x(256, 2.0F), weight(128, 1.0F);
   const RmsNormArgs args{.x = {x.data(), {2, 128}}, .weight = weight, .y = {x.data(), {2, 128}}};
-  device.rms_norm(args);
+  device.execute<ops::RmsNorm>(args);
   EXPECT_TRUE(device.profile().records().empty());
   device.set_profiling(true);
-  device.rms_norm(args);
-  device.rms_norm(args);
+  device.execute<ops::RmsNorm>(args);
+  device.execute<ops::RmsNorm>(args);
   const OpRecord& record = device.profile().records().at("rms_norm");
   EXPECT_EQ(record.calls, 2);
   EXPECT_GT(record.seconds, 0.0);

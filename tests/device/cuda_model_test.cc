@@ -67,7 +67,7 @@ TEST_P(CudaModel, DiffersFromTheReferenceLittleMoreThanTheCpuDoes) {
     return test::run_sequence(engine, tokens, tokens.size()).main;
   };
   EngineOptions reference = options({});
-  reference.kernels = Kernels::kReference;
+  reference.forced_variants = {{"", "reference"}};
   const std::vector<float> want = logits(reference);
   const std::size_t width = want.size() / tokens.size();
   const auto cpu = errors_by_position(logits(options({})), want, width);
@@ -82,6 +82,42 @@ TEST_P(CudaModel, DiffersFromTheReferenceLittleMoreThanTheCpuDoes) {
                quantile(part(cpu), 0.9));
   }
   EXPECT_LT(quantile(gpu, 0.5), 2 * quantile(cpu, 0.5));
+}
+/// Sequences that kernels do in one pass, split by force: every operation has a kernel of its own.
+TEST_P(CudaModel, EveryOperationRunsAlone) {
+  BALEEN_NEEDS_USABLE_GPU();
+  const test::RandomCheckpoint checkpoint(GetParam());
+  const std::vector<TokenId> tokens = test::random_tokens(160, 512, 7);
+  Engine fused(checkpoint.path(), options(kGpu));
+  EngineOptions alone = options(kGpu);
+  alone.forced_variants = {{"hc_pre", "sm90"}, {"rms_norm", "sm90"}, {"sparse_attention", "sm90/any"}};
+  Engine split(checkpoint.path(), alone);
+  const std::vector<float> want = test::run_sequence(fused, tokens, tokens.size()).main;
+  const std::vector<float> got = test::run_sequence(split, tokens, tokens.size()).main;
+  EXPECT_GT(fused.device().num_runs("hc_post_pre_norm", "sm90/one_pass"), 0);
+  EXPECT_EQ(fused.device().num_runs("hc_pre", "sm90"), 0);
+  EXPECT_EQ(split.device().num_runs("hc_post_pre_norm", "sm90/one_pass"), 0);
+  for (const std::string_view operation : {"hc_pre", "hc_post", "rms_norm", "rope", "kv_store"})
+    EXPECT_GT(split.device().num_runs(operation, "sm90"), 0) << operation;
+  EXPECT_GT(split.device().num_runs("sparse_attention", "sm90/any"), 0);
+  // Roundings fall elsewhere, as between the CPU's variants; the median is what a random model keeps.
+  EXPECT_LT(quantile(errors_by_position(got, want, want.size() / tokens.size()), 0.5), 0.2);
+}
+
+/// The same bits whichever kernel multiplies: forced, it runs, and nothing changes.
+TEST_P(CudaModel, LinearsHaveTheSameBitsInEveryVariant) {
+  BALEEN_NEEDS_USABLE_GPU();
+  const test::RandomCheckpoint checkpoint(GetParam());
+  const std::vector<TokenId> tokens = test::random_tokens(160, 512, 7);
+  const auto logits = [&](std::string_view variant) {
+    EngineOptions forced = options(kGpu);
+    forced.forced_variants = {{"linear", std::string(variant)}};
+    Engine engine(checkpoint.path(), forced);
+    const std::vector<float> values = test::run_sequence(engine, tokens, tokens.size()).main;
+    EXPECT_GT(engine.device().num_runs("linear", variant), 0) << variant;
+    return values;
+  };
+  EXPECT_SAME_BITS(logits("sm90/few_tokens"), logits("sm90/many_tokens"));
 }
 INSTANTIATE_TEST_SUITE_P(Presets, CudaModel, testing::Values("tiny-flash", "tiny-real-heads"),
                          [](const auto& param) {

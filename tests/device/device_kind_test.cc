@@ -31,19 +31,20 @@ TEST(DeviceKind, AGpuThatIsNotThereIsASentence) {
 }
 
 TEST(DeviceKind, StepsArePaddedToFewSizes) {
-  EXPECT_EQ(padded_rows(DeviceKind::kCpu, 7), 7);
+  EXPECT_EQ(device_traits({DeviceKind::kCpu}, 1).padded_rows(7), 7);
+  const DeviceTraits hopper = device_traits({DeviceKind::kCuda}, 1);
   std::int64_t before = 0, sizes = 0;
   for (std::int64_t rows = 1; rows <= kMaxGraphRows; ++rows) {
-    const std::int64_t padded = padded_rows(DeviceKind::kCuda, rows);
+    const std::int64_t padded = hopper.padded_rows(rows);
     EXPECT_GE(padded, rows);
     EXPECT_LE(padded, std::max(2 * rows, rows + 31));
     EXPECT_GE(padded, before);
-    EXPECT_EQ(padded_rows(DeviceKind::kCuda, padded), padded);
+    EXPECT_EQ(hopper.padded_rows(padded), padded);
     sizes += padded != before ? 1 : 0;
     before = padded;
   }
   EXPECT_EQ(sizes, 13);  // 1, 2, 4, ..., 32, then every 32
-  EXPECT_EQ(padded_rows(DeviceKind::kCuda, kMaxGraphRows + 1), kMaxGraphRows + 1);
+  EXPECT_EQ(hopper.padded_rows(kMaxGraphRows + 1), kMaxGraphRows + 1);
 }
 
 }  // namespace

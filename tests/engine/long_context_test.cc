@@ -45,9 +45,9 @@ TEST(LongContext, TwentyThousandTokensInFourWindowPages) {
 }
 
 /// Logits of 12 tokens after a made-up history, fed so many a step.
-test::SequenceLogits after(std::int64_t history, std::size_t chunk, Kernels kernels = Kernels::kBest) {
+test::SequenceLogits after(std::int64_t history, std::size_t chunk, std::vector<ForcedVariant> forced = {}) {
   EngineOptions with = options(1 << 20);
-  with.kernels = kernels;
+  with.forced_variants = forced;
   with.precision = Precision::kExact;
   Engine engine(three_layers().path(), with);
   const SequenceId sequence = *engine.open({});
@@ -69,7 +69,7 @@ TEST(LongContext, CutsDoNotShowAcrossTheOriginalContext) {
 
 TEST(LongContext, SimdAgreesWithPlainLoopsBeyondTheOriginalContext) {
   BALEEN_CPU_ONLY();
-  EXPECT_CLOSE(after(70'000, 12).main, after(70'000, 12, Kernels::kReference).main, {.norm = 1e-5});
+  EXPECT_CLOSE(after(70'000, 12).main, after(70'000, 12, {{"", "reference"}}).main, {.norm = 1e-5});
 }
 
 /// Rotary positions are relative: in layers that see the window alone, a text reads the same wherever it

@@ -20,14 +20,14 @@ std::vector<TokenId> story(std::size_t num_tokens) {
   return tokens;
 }
 
-test::SequenceLogits logits(Precision precision, Kernels kernels) {
+test::SequenceLogits logits(Precision precision, std::vector<ForcedVariant> forced) {
   Engine engine("models/stories", {.precision = precision,
                                    .num_threads = 2,
                                    .max_batch_tokens = 64,
                                    .max_logit_rows = 64,
                                    .cache_tokens = 256,
                                    .mtp = true,
-                                   .kernels = kernels});
+                                   .forced_variants = forced});
   return test::run_sequence(engine, story(18), 11);
 }
 
@@ -36,7 +36,7 @@ const test::SequenceLogits& reference(Precision precision) {
   const auto found = computed.find(precision);
   return found != computed.end()
              ? found->second
-             : computed.emplace(precision, logits(precision, Kernels::kReference)).first->second;
+             : computed.emplace(precision, logits(precision, {{"", "reference"}})).first->second;
 }
 
 class ReferenceKernels : public test::EveryTarget {};
@@ -50,7 +50,7 @@ TEST_P(ReferenceKernels, AgreeWithSimd) {
   // (or e4m3) numbers falls to either, and six layers carry that on.
   for (const Case& one :
        {Case{Precision::kExact, 1e-5}, Case{Precision::kBf16, 0.02}, Case{Precision::kReleased, 0.03}}) {
-    const test::SequenceLogits got = logits(one.precision, Kernels::kBest);
+    const test::SequenceLogits got = logits(one.precision, {});
     const test::SequenceLogits& want = reference(one.precision);
     EXPECT_CLOSE(got.main, want.main, {.norm = one.norm}) << precision_name(one.precision);
     EXPECT_CLOSE(got.mtp, want.mtp, {.norm = one.norm}) << precision_name(one.precision) << ", MTP";

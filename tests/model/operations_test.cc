@@ -10,6 +10,7 @@
 
 #include "device/cpu_device.h"
 #include "model/weights.h"
+#include "ops/operations.h"
 #include "ops/rope/rope_frequencies.h"
 #include "tests/support/cache_pages.h"
 #include "tests/support/compare.h"
@@ -91,11 +92,12 @@ class Operations : public test::EveryTarget {
   Array linear(const WeightMatrix& weight, Array x, bool keep_f32 = false) {
     Array y(x.rows, weight.rows);
     const LinearOutput output{&weight, y.view(), keep_f32};
-    device_.linear({.x = x.view(), .outputs = {&output, 1}, .precision = kReleased});
+    device_.execute<ops::Linear>({.x = x.view(), .outputs = {&output, 1}, .precision = kReleased});
     return y;
   }
   Array norm(Array x, std::span<const float> weight) {
-    device_.rms_norm({.x = x.view(), .weight = weight, .eps = eps(), .precision = kReleased, .y = x.view()});
+    device_.execute<ops::RmsNorm>(
+        {.x = x.view(), .weight = weight, .eps = eps(), .precision = kReleased, .y = x.view()});
     return x;
   }
 
@@ -117,11 +119,11 @@ class Operations : public test::EveryTarget {
   }
   Array rotate(Array x, std::int64_t layer, bool inverse) {
     Angles at = angles(layer, kFirstLast, x.rows);
-    device_.rope({.x = x.heads(config().num_attention_heads),
-                  .cosine = at.cosine.view(),
-                  .sine = at.sine.view(),
-                  .inverse = inverse,
-                  .precision = kReleased});
+    device_.execute<ops::Rope>({.x = x.heads(config().num_attention_heads),
+                                .cosine = at.cosine.view(),
+                                .sine = at.sine.view(),
+                                .inverse = inverse,
+                                .precision = kReleased});
     return x;
   }
 
@@ -140,7 +142,9 @@ class Operations : public test::EveryTarget {
 
   static ModelWeights* weights_;
   static test::GoldenFile* golden_;
-  CpuDevice device_{2, 64 << 20, GetParam() == kReferenceKernels ? Kernels::kReference : Kernels::kBest};
+  CpuDevice device_{2, 64 << 20,
+                    GetParam() == kReferenceKernels ? std::vector<ForcedVariant>{{"", "reference"}}
+                                                    : std::vector<ForcedVariant>{}};
   const std::vector<PageId> pages_{PageId{1}, PageId{0}};
 };
 
@@ -151,15 +155,15 @@ TEST_P(Operations, HyperConnectionEntry) {
   Array streams = array("layers.1.hc_attn.x"), u(kNumLast, config().hidden_size),
         post(kNumLast, config().hc_mult);
   Array comb(kNumLast, config().hc_mult * config().hc_mult);
-  device_.hc_pre({.streams = streams.heads(config().hc_mult),
-                  .weights = block(1).hc_attn,
-                  .norm_eps = eps(),
-                  .hc_eps = static_cast<float>(config().hc_eps),
-                  .sinkhorn_iterations = static_cast<int>(config().hc_sinkhorn_iters),
-                  .precision = kReleased,
-                  .u = u.view(),
-                  .post = post.view(),
-                  .comb = comb.heads(config().hc_mult)});
+  device_.execute<ops::HcPre>({.streams = streams.heads(config().hc_mult),
+                               .weights = block(1).hc_attn,
+                               .norm_eps = eps(),
+                               .hc_eps = static_cast<float>(config().hc_eps),
+                               .sinkhorn_iterations = static_cast<int>(config().hc_sinkhorn_iters),
+                               .precision = kReleased,
+                               .u = u.view(),
+                               .post = post.view(),
+                               .comb = comb.heads(config().hc_mult)});
   EXPECT_CLOSE(u.values, floats("layers.1.hc_attn.u"), kBf16Step);
   EXPECT_CLOSE(post.values, floats("layers.1.hc_attn.post"), kFloat);
   EXPECT_CLOSE(comb.values, floats("layers.1.hc_attn.comb"), kFloat);
@@ -169,29 +173,29 @@ TEST_P(Operations, HyperConnectionExit) {
   Array streams = array("layers.1.hc_attn.x"), f = array("layers.1.hc_attn.f"),
         post = array("layers.1.hc_attn.post");
   Array comb = array("layers.1.hc_attn.comb");
-  device_.hc_post({.f = f.view(),
-                   .post = post.view(),
-                   .comb = comb.heads(config().hc_mult),
-                   .precision = kReleased,
-                   .streams = streams.heads(config().hc_mult)});
+  device_.execute<ops::HcPost>({.f = f.view(),
+                                .post = post.view(),
+                                .comb = comb.heads(config().hc_mult),
+                                .precision = kReleased,
+                                .streams = streams.heads(config().hc_mult)});
   EXPECT_CLOSE(streams.values, floats("layers.1.hc_attn.out"), kBf16Step);
 }
 
 TEST_P(Operations, HyperConnectionHeadAndLogits) {
   Array streams = array("hc_head.x"), y(kNumLast, config().hidden_size);
-  device_.hc_head({.streams = streams.heads(config().hc_mult),
-                   .weights = weights_->tree().hc_head,
-                   .norm_eps = eps(),
-                   .hc_eps = static_cast<float>(config().hc_eps),
-                   .precision = kReleased,
-                   .y = y.view()});
+  device_.execute<ops::HcHead>({.streams = streams.heads(config().hc_mult),
+                                .weights = weights_->tree().hc_head,
+                                .norm_eps = eps(),
+                                .hc_eps = static_cast<float>(config().hc_eps),
+                                .precision = kReleased,
+                                .y = y.view()});
   EXPECT_CLOSE(y.values, floats("hc_head.y"), kBf16Step);
   EXPECT_CLOSE(norm(array("hc_head.y"), weights_->tree().norm).values, floats("norm.y"), kBf16Step);
 
   Array normed = array("norm.y"), logits(2, config().vocab_size);
-  device_.lm_head({.x = normed.view().slice(kNumLast - 2, kNumLast),
-                   .weight = &weights_->tree().head,
-                   .logits = logits.view()});
+  device_.execute<ops::LmHead>({.x = normed.view().slice(kNumLast - 2, kNumLast),
+                                .weight = &weights_->tree().head,
+                                .logits = logits.view()});
   EXPECT_CLOSE(logits.values, floats("logits"), {.absolute = 2e-5, .relative = 1e-5});
 }
 
@@ -233,13 +237,13 @@ TEST_P(Operations, WindowRows) {
     const test::LatentPages window(latent_format(), 256, 2);
     const SequenceSlice rows = slice(kFirstSeen, kv.rows);
     const std::vector<TokenId> tokens(static_cast<std::size_t>(kv.rows));
-    device_.kv_store({.kv = kv.view(),
-                      .weight = block(layer).attention.kv_norm,
-                      .eps = eps(),
-                      .cosine = at.cosine.view(),
-                      .sine = at.sine.view(),
-                      .batch = {tokens, {&rows, 1}},
-                      .window = window.pool()});
+    device_.execute<ops::KvStore>({.kv = kv.view(),
+                                   .weight = block(layer).attention.kv_norm,
+                                   .eps = eps(),
+                                   .cosine = at.cosine.view(),
+                                   .sine = at.sine.view(),
+                                   .batch = {tokens, {&rows, 1}},
+                                   .window = window.pool()});
     std::vector<float> stored;
     for (std::int64_t p = kFirstSeen; p < kNumTokens; ++p) {
       const std::vector<float> row = test::read_row(window.pool(), pages_, p);
@@ -274,7 +278,7 @@ TEST_P(Operations, CompressedEntries) {
     } else {
       args.index_key = pages.pool();
     }
-    device_.compressor(args);
+    device_.execute<ops::Compressor>(args);
     std::vector<float> stored;
     for (std::int64_t j = 0; j < kNumTokens / ratio; ++j) {
       const std::vector<float> row = test::read_row(pages.pool(), pages_, j);
@@ -302,14 +306,14 @@ TEST_P(Operations, IndexerRanksEntries) {
   const std::vector<TokenId> tokens(static_cast<std::size_t>(kNumLast));
   for (const std::int64_t top_k : {1, 4, 16, 64}) {
     std::vector<std::int32_t> selected(static_cast<std::size_t>(kNumLast * top_k));
-    device_.indexer({.q = q.heads(config().index_n_heads),
-                     .head_weights = head_weights.view(),
-                     .cosine = at.cosine.view(),
-                     .sine = at.sine.view(),
-                     .precision = kReleased,
-                     .batch = {tokens, {&rows, 1}},
-                     .keys = pages.pool(),
-                     .selected = {selected.data(), {kNumLast, top_k}}});
+    device_.execute<ops::Indexer>({.q = q.heads(config().index_n_heads),
+                                   .head_weights = head_weights.view(),
+                                   .cosine = at.cosine.view(),
+                                   .sine = at.sine.view(),
+                                   .precision = kReleased,
+                                   .batch = {tokens, {&rows, 1}},
+                                   .keys = pages.pool(),
+                                   .selected = {selected.data(), {kNumLast, top_k}}});
     for (std::int64_t t = 0; t < kNumLast; ++t) {
       const auto row = scores.view().row(t);
       std::vector<float> best(row.begin(), row.end());
@@ -344,19 +348,20 @@ TEST_P(Operations, AttentionOfEveryKind) {
     Array q = array(name(layer, "attn.q")), out(kNumLast, config().q_dim());
     const SequenceSlice rows = slice(kFirstLast, kNumLast);
     const std::vector<TokenId> tokens(static_cast<std::size_t>(kNumLast));
-    device_.sparse_attention({.q = q.heads(config().num_attention_heads),
-                              .batch = {tokens, {&rows, 1}},
-                              .window = window.pool(),
-                              .compressed = ratio == 0 ? LatentPool{} : compressed.pool(),
-                              .ratio = ratio,
-                              .selected = ratio == 4 ? View<const std::int32_t, 2>(
-                                                           selected.data(), {kNumLast, config().index_topk})
-                                                     : View<const std::int32_t, 2>(),
-                              .sink = block(layer).attention.sink,
-                              .window_tokens = config().sliding_window,
-                              .scale = 1.0F / std::sqrt(static_cast<float>(config().head_dim)),
-                              .precision = kReleased,
-                              .out = out.heads(config().num_attention_heads)});
+    device_.execute<ops::SparseAttention>(
+        {.q = q.heads(config().num_attention_heads),
+         .batch = {tokens, {&rows, 1}},
+         .window = window.pool(),
+         .compressed = ratio == 0 ? LatentPool{} : compressed.pool(),
+         .ratio = ratio,
+         .selected = ratio == 4
+                         ? View<const std::int32_t, 2>(selected.data(), {kNumLast, config().index_topk})
+                         : View<const std::int32_t, 2>(),
+         .sink = block(layer).attention.sink,
+         .window_tokens = config().sliding_window,
+         .scale = 1.0F / std::sqrt(static_cast<float>(config().head_dim)),
+         .precision = kReleased,
+         .out = out.heads(config().num_attention_heads)});
     EXPECT_CLOSE(out.values, floats(name(layer, "attn.core")), kAttention) << "layer " << layer;
   }
 }
@@ -364,10 +369,10 @@ TEST_P(Operations, AttentionOfEveryKind) {
 TEST_P(Operations, GroupedOutputProjection) {
   Array attended = rotate(array("layers.1.attn.core"), 1, /*inverse=*/true);
   Array grouped(kNumLast, config().o_dim());
-  device_.grouped_linear({.x = attended.heads(config().o_groups),
-                          .weight = &block(1).attention.wo_a,
-                          .y = grouped.view(),
-                          .precision = kReleased});
+  device_.execute<ops::GroupedLinear>({.x = attended.heads(config().o_groups),
+                                       .weight = &block(1).attention.wo_a,
+                                       .y = grouped.view(),
+                                       .precision = kReleased});
   EXPECT_CLOSE(grouped.values, floats("layers.1.attn.wo_b.x"), kBf16Step);
 }
 
@@ -378,13 +383,13 @@ TEST_P(Operations, RoutesByScoreAndByTable) {
     Array logits = linear(moe.gate, array(name(layer, "ffn.x")), true);
     Array weights(kNumLast, config().num_experts_per_tok);
     std::vector<std::int32_t> ids(weights.values.size());
-    device_.route({.logits = logits.view(),
-                   .scale = static_cast<float>(config().routed_scaling_factor),
-                   .bias = moe.bias,
-                   .hash_table = moe.hash_table,
-                   .tokens = std::span(all).last(kNumLast),
-                   .ids = {ids.data(), {kNumLast, config().num_experts_per_tok}},
-                   .weights = weights.view()});
+    device_.execute<ops::Route>({.logits = logits.view(),
+                                 .scale = static_cast<float>(config().routed_scaling_factor),
+                                 .bias = moe.bias,
+                                 .hash_table = moe.hash_table,
+                                 .tokens = std::span(all).last(kNumLast),
+                                 .ids = {ids.data(), {kNumLast, config().num_experts_per_tok}},
+                                 .weights = weights.view()});
     EXPECT_EQ(ids, golden_->ints(name(layer, "ffn.ids"))) << "layer " << layer;
     EXPECT_CLOSE(weights.values, floats(name(layer, "ffn.weights")), kFloat) << "layer " << layer;
   }
@@ -395,20 +400,20 @@ TEST_P(Operations, Experts) {
         out(kNumLast, config().hidden_size);
   const std::vector<std::int32_t> ids = golden_->ints("layers.1.ffn.ids");
   const MoeWeights& moe = block(1).moe;
-  device_.experts({.x = x.view(),
-                   .ids = {ids.data(), {kNumLast, config().num_experts_per_tok}},
-                   .weights = weights.view(),
-                   .routed = moe.routed,
-                   .shared = &moe.shared,
-                   .swiglu_limit = static_cast<float>(config().swiglu_limit),
-                   .precision = kReleased,
-                   .out = out.view()});
+  device_.execute<ops::Experts>({.x = x.view(),
+                                 .ids = {ids.data(), {kNumLast, config().num_experts_per_tok}},
+                                 .weights = weights.view(),
+                                 .routed = moe.routed,
+                                 .shared = &moe.shared,
+                                 .swiglu_limit = static_cast<float>(config().swiglu_limit),
+                                 .precision = kReleased,
+                                 .out = out.view()});
   EXPECT_CLOSE(out.values, floats("layers.1.ffn.y"), kExperts);
 }
 
 TEST_P(Operations, MtpInput) {
   Array embedded = array("mtp.0.e_proj.y"), streams = array("mtp.0.h_proj.y");
-  device_.mtp_combine(
+  device_.execute<ops::MtpCombine>(
       {.embedded = embedded.view(), .precision = kReleased, .streams = streams.heads(config().hc_mult)});
   EXPECT_SAME_BITS(streams.values, floats("mtp.0.hc_attn.x"));  // one sum, one rounding
 }

@@ -1,14 +1,41 @@
-/// A thread pool, scratch memory and the context that names them, for one test.
+/// A thread pool, scratch memory and the context that names them, for one test of an operation.
 #pragma once
 
-#include "ops/operation/operation.h"
+#include <gtest/gtest.h>
+
+#include <string_view>
+
+#include "ops/operation/variant.h"
 
 namespace baleen::test {
 
-struct TestCpu {
-  explicit TestCpu(int num_threads = 1, std::int64_t scratch_bytes = 0, Kernels kernels = Kernels::kBest)
-      : pool(num_threads), scratch(scratch_bytes), context{pool, scratch, kernels} {}
+/// Runs the variant of this name, where an operation has it, and the best otherwise; empty: always the best.
+using Kernels = std::string_view;
+inline constexpr Kernels kBest = "";
+inline constexpr Kernels kReference = kReferenceVariant;
 
+struct TestCpu {
+  explicit TestCpu(int num_threads = 1, std::int64_t scratch_bytes = 0, Kernels kernels = kBest)
+      : wanted(kernels), pool(num_threads), scratch(scratch_bytes), context{pool, scratch} {}
+
+  template <class Op>
+  void run(const typename Op::Args& args) {
+    const auto variants = Op::cpu_variants();
+    if constexpr (requires { Op::check(args); }) Op::check(args);
+    const DeviceTraits traits{.num_units = pool.num_threads()};
+    const CpuVariant<Op>* chosen = nullptr;
+    for (const CpuVariant<Op>& variant : variants) {
+      if (variant.name == wanted) chosen = &variant;
+    }
+    for (const CpuVariant<Op>& variant : variants) {
+      const bool takes = variant.why_not == nullptr || !variant.why_not(args, traits);
+      if (chosen == nullptr && takes) chosen = &variant;
+    }
+    ASSERT_NE(chosen, nullptr) << Op::kName;
+    chosen->run(args, context);
+  }
+
+  Kernels wanted;
   ThreadPool pool;
   Arena scratch;
   CpuContext context;

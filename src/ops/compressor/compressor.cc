@@ -1,10 +1,26 @@
 #include "ops/compressor/compressor.h"
 
+#include <fmt/format.h>
+
+#include <array>
+
 #include "base/check.h"
 
-namespace baleen {
+namespace baleen::ops {
+namespace {
 
-void compressor(const CompressorArgs& args, CpuContext& context) {
+std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& traits) {
+  return compressor_scratch_bytes(shape.head_dim, traits.num_units);
+}
+
+}  // namespace
+
+CallShape Compressor::shape(const CompressorArgs& args) {
+  return {.num_rows = args.kv.extent(0),
+          .detail = fmt::format("ratio {}, width {}", args.ratio, args.norm_weight.size())};
+}
+
+void Compressor::check(const CompressorArgs& args) {
   const auto head_dim = static_cast<std::int64_t>(args.norm_weight.size());
   const bool overlap = args.ratio == 4;
   BALEEN_CHECK(args.ratio == 4 || args.ratio == 128);
@@ -17,11 +33,14 @@ void compressor(const CompressorArgs& args, CpuContext& context) {
   BALEEN_CHECK_EQ(args.kv.extent(1), args.state.width);
   BALEEN_CHECK(args.gate.extents() == args.kv.extents());
   BALEEN_CHECK(args.ape.extent(0) == args.ratio && args.ape.extent(1) == args.state.width);
-  if (context.kernels == Kernels::kReference) {
-    compressor_ref(args);
-  } else {
-    compressor_cpu(args, context);
-  }
 }
 
-}  // namespace baleen
+std::span<const CpuVariant<Compressor>> Compressor::cpu_variants() {
+  static constexpr std::array<CpuVariant<Compressor>, 2> kVariants{
+      {{.name = kSimdVariant, .run = compressor_cpu, .scratch_bytes = scratch_bytes},
+       {.name = kReferenceVariant,
+        .run = [](const CompressorArgs& args, CpuContext& /*context*/) { compressor_ref(args); }}}};
+  return kVariants;
+}
+
+}  // namespace baleen::ops

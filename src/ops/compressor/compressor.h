@@ -21,7 +21,7 @@
 
 #include "numeric/index_key.h"
 #include "numeric/latent_row.h"
-#include "ops/operation/operation.h"
+#include "ops/operation/variant.h"
 #include "tensor/activations.h"
 #include "tensor/ragged_batch.h"
 
@@ -78,10 +78,22 @@ struct CompressorArgs {
   IndexKeyPool index_key;  ///< the indexer's own compressor
 };
 
-void compressor(const CompressorArgs& args, CpuContext& context);
 void compressor_ref(const CompressorArgs& args);
 void compressor_cpu(const CompressorArgs& args, CpuContext& context);
 [[nodiscard]] OpCost compressor_cost(const CompressorArgs& args);
 [[nodiscard]] std::int64_t compressor_scratch_bytes(std::int64_t head_dim, int num_threads);
+
+namespace ops {
+
+struct Compressor {
+  using Args = CompressorArgs;
+  static constexpr std::string_view kName = "compressor";
+  [[nodiscard]] static OpCost cost(const CompressorArgs& args) { return compressor_cost(args); }
+  [[nodiscard]] static CallShape shape(const CompressorArgs& args);
+  static void check(const CompressorArgs& args);
+  [[nodiscard]] static std::span<const CpuVariant<Compressor>> cpu_variants();
+};
+
+}  // namespace ops
 
 }  // namespace baleen

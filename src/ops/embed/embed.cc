@@ -1,10 +1,21 @@
 #include "ops/embed/embed.h"
 
-namespace baleen {
+#include <fmt/format.h>
 
-void embed(const EmbedArgs& args, CpuContext& context) {
-  if (context.kernels == Kernels::kReference) return embed_ref(args);
-  embed_cpu(args, context);
+#include <array>
+
+namespace baleen::ops {
+
+CallShape Embed::shape(const EmbedArgs& args) {
+  return {.num_rows = args.out.extent(0), .detail = fmt::format("{} streams", args.out.extent(1))};
 }
 
-}  // namespace baleen
+std::span<const CpuVariant<Embed>> Embed::cpu_variants() {
+  static constexpr std::array<CpuVariant<Embed>, 2> kVariants{
+      {{.name = kSimdVariant, .run = embed_cpu},
+       {.name = kReferenceVariant,
+        .run = [](const EmbedArgs& args, CpuContext& /*context*/) { embed_ref(args); }}}};
+  return kVariants;
+}
+
+}  // namespace baleen::ops

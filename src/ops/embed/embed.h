@@ -5,7 +5,7 @@
 #include <span>
 
 #include "numeric/bf16.h"
-#include "ops/operation/operation.h"
+#include "ops/operation/variant.h"
 #include "tensor/activations.h"
 #include "tensor/ragged_batch.h"
 
@@ -17,9 +17,20 @@ struct EmbedArgs {
   Activations<3> out;               ///< [T, streams, d]
 };
 
-void embed(const EmbedArgs& args, CpuContext& context);
 void embed_ref(const EmbedArgs& args);
 void embed_cpu(const EmbedArgs& args, CpuContext& context);
 [[nodiscard]] OpCost embed_cost(const EmbedArgs& args);
+
+namespace ops {
+
+struct Embed {
+  using Args = EmbedArgs;
+  static constexpr std::string_view kName = "embed";
+  [[nodiscard]] static OpCost cost(const EmbedArgs& args) { return embed_cost(args); }
+  [[nodiscard]] static CallShape shape(const EmbedArgs& args);
+  [[nodiscard]] static std::span<const CpuVariant<Embed>> cpu_variants();
+};
+
+}  // namespace ops
 
 }  // namespace baleen

@@ -14,6 +14,7 @@
 
 #include "numeric/dtype.h"
 #include "ops/matmul/matmul.h"
+#include "ops/operation/variant.h"
 #include "tensor/fp8_rows.h"
 
 namespace baleen {
@@ -37,7 +38,6 @@ struct ExpertsArgs {
   Activations<2> out;  ///< [T, d]; not x
 };
 
-void experts(const ExpertsArgs& args, CpuContext& context);
 void experts_ref(const ExpertsArgs& args);
 void experts_cpu(const ExpertsArgs& args, CpuContext& context);
 /// By the ids: every expert that somebody visits is read once. The only cost that reads an argument's data.
@@ -60,5 +60,19 @@ void experts_cpu(const ExpertsArgs& args, CpuContext& context);
 [[nodiscard]] std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,
                                                  std::int64_t width, std::int64_t inner_width,
                                                  std::int64_t num_experts, int num_threads);
+
+namespace ops {
+
+struct Experts {
+  using Args = ExpertsArgs;
+  static constexpr std::string_view kName = "experts";
+  [[nodiscard]] static OpCost cost(const ExpertsArgs& args) { return experts_cost(args); }
+  [[nodiscard]] static OpCost expected_cost(const ExpertsArgs& args) { return expected_experts_cost(args); }
+  [[nodiscard]] static CallShape shape(const ExpertsArgs& args);
+  static void check(const ExpertsArgs& args);
+  [[nodiscard]] static std::span<const CpuVariant<Experts>> cpu_variants();
+};
+
+}  // namespace ops
 
 }  // namespace baleen

@@ -239,6 +239,7 @@ void sum_token(const ExpertsArgs& args, const Plan& plan, const float* outputs, 
 }  // namespace
 
 void experts_cpu(const ExpertsArgs& args, CpuContext& context) {
+  if (args.x.extent(0) == 0) return;
   const ScratchScope scope(context.scratch);
   const std::int64_t num_rows = args.x.extent(0), width = args.x.extent(1);
   const std::int64_t inner_width = args.routed.front().w1.rows;

@@ -1,5 +1,7 @@
 #include "ops/gather_rows/gather_rows.h"
 
+#include <array>
+
 #include <cstring>
 
 #include "base/check.h"
@@ -13,7 +15,7 @@ std::int64_t row_bytes(const GatherRowsArgs& args) {
 
 }  // namespace
 
-void gather_rows(const GatherRowsArgs& args, CpuContext& /*context*/) {
+void gather_rows_ref(const GatherRowsArgs& args) {
   const std::int64_t bytes = row_bytes(args);
   for (const RowPair& pair : args.pairs) {
     BALEEN_DCHECK(pair.from < args.from.extent(0) && pair.to < args.to.extent(0));
@@ -30,3 +32,16 @@ OpCost gather_rows_cost(const GatherRowsArgs& args) {
 }
 
 }  // namespace baleen
+
+namespace baleen::ops {
+
+CallShape GatherRows::shape(const GatherRowsArgs& args) { return {.num_rows = std::ssize(args.pairs)}; }
+
+std::span<const CpuVariant<GatherRows>> GatherRows::cpu_variants() {
+  static constexpr std::array<CpuVariant<GatherRows>, 1> kVariants{
+      {{.name = kReferenceVariant,
+        .run = [](const GatherRowsArgs& args, CpuContext& /*context*/) { gather_rows_ref(args); }}}};
+  return kVariants;
+}
+
+}  // namespace baleen::ops

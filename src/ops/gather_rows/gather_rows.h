@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "ops/operation/operation.h"
+#include "ops/operation/variant.h"
 #include "tensor/activations.h"
 
 namespace baleen {
@@ -21,7 +21,19 @@ struct GatherRowsArgs {
   Activations<2> to;               ///< dense, as wide as `from` and of its type
 };
 
-void gather_rows(const GatherRowsArgs& args, CpuContext& context);
+void gather_rows_ref(const GatherRowsArgs& args);
 [[nodiscard]] OpCost gather_rows_cost(const GatherRowsArgs& args);
+
+namespace ops {
+
+struct GatherRows {
+  using Args = GatherRowsArgs;
+  static constexpr std::string_view kName = "gather_rows";
+  [[nodiscard]] static OpCost cost(const GatherRowsArgs& args) { return gather_rows_cost(args); }
+  [[nodiscard]] static CallShape shape(const GatherRowsArgs& args);
+  [[nodiscard]] static std::span<const CpuVariant<GatherRows>> cpu_variants();
+};
+
+}  // namespace ops
 
 }  // namespace baleen

@@ -1,5 +1,10 @@
 #include "ops/grouped_linear/grouped_linear.h"
 
+#include <fmt/format.h>
+
+#include <array>
+#include <vector>
+
 #include "base/check.h"
 #include "ops/operation/argument_bytes.h"
 
@@ -12,16 +17,12 @@ View<T, 2> group_of(View<T, 3> x, std::int64_t group) {
   return {x.data() + group * x.stride(1), {x.extent(0), x.extent(2)}, {x.stride(0), 1}};
 }
 
-}  // namespace
-
-void grouped_linear(const GroupedLinearArgs& args, CpuContext& context) {
+/// A product for each group; `weights` and `products` have room for as many.
+void make_products(const GroupedLinearArgs& args, WeightMatrix* weights, MatmulProduct* products) {
   const std::int64_t num_groups = args.x.extent(1);
   const std::int64_t group_rows = args.weight->rows / num_groups;
   // Row slices of FP8 weights start on a scale block; the config asks for o_lora_rank in multiples of 128.
   BALEEN_CHECK(args.weight->rows % num_groups == 0 && group_rows % 128 == 0);
-  const ScratchScope scope(context.scratch);
-  auto* weights = context.scratch.allocate<WeightMatrix>(num_groups);
-  auto* products = context.scratch.allocate<MatmulProduct>(num_groups);
   const View<float, 3> y(args.y.data(), {args.y.extent(0), num_groups, group_rows},
                          {args.y.stride(0), group_rows, 1});
   for (std::int64_t group = 0; group < num_groups; ++group) {
@@ -31,7 +32,25 @@ void grouped_linear(const GroupedLinearArgs& args, CpuContext& context) {
                        .round_bf16 = args.precision != Precision::kExact,
                        .y = group_of(y, group)};
   }
+}
+
+}  // namespace
+
+void grouped_linear_cpu(const GroupedLinearArgs& args, CpuContext& context) {
+  const std::int64_t num_groups = args.x.extent(1);
+  const ScratchScope scope(context.scratch);
+  auto* weights = context.scratch.allocate<WeightMatrix>(num_groups);
+  auto* products = context.scratch.allocate<MatmulProduct>(num_groups);
+  make_products(args, weights, products);
   matmul({products, static_cast<std::size_t>(num_groups)}, context);
+}
+
+void grouped_linear_ref(const GroupedLinearArgs& args) {
+  const auto num_groups = static_cast<std::size_t>(args.x.extent(1));
+  std::vector<WeightMatrix> weights(num_groups);
+  std::vector<MatmulProduct> products(num_groups);
+  make_products(args, weights.data(), products.data());
+  matmul_ref(products);
 }
 
 OpCost grouped_linear_cost(const GroupedLinearArgs& args) {
@@ -51,3 +70,28 @@ std::int64_t grouped_linear_scratch_bytes(std::int64_t num_rows, std::int64_t nu
 }
 
 }  // namespace baleen
+
+namespace baleen::ops {
+namespace {
+
+std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*/) {
+  return grouped_linear_scratch_bytes(shape.max_rows, shape.o_groups, shape.group_dim);
+}
+
+}  // namespace
+
+CallShape GroupedLinear::shape(const GroupedLinearArgs& args) {
+  return {
+      .num_rows = args.x.extent(0),
+      .detail = fmt::format("{} groups [{} -> {}]", args.x.extent(1), args.weight->cols, args.weight->rows)};
+}
+
+std::span<const CpuVariant<GroupedLinear>> GroupedLinear::cpu_variants() {
+  static constexpr std::array<CpuVariant<GroupedLinear>, 2> kVariants{
+      {{.name = kSimdVariant, .run = grouped_linear_cpu, .scratch_bytes = scratch_bytes},
+       {.name = kReferenceVariant,
+        .run = [](const GroupedLinearArgs& args, CpuContext& /*context*/) { grouped_linear_ref(args); }}}};
+  return kVariants;
+}
+
+}  // namespace baleen::ops

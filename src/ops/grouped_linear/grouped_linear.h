@@ -4,6 +4,7 @@
 
 #include "numeric/dtype.h"
 #include "ops/matmul/matmul.h"
+#include "ops/operation/variant.h"
 
 namespace baleen {
 
@@ -14,9 +15,22 @@ struct GroupedLinearArgs {
   Precision precision = Precision::kReleased;
 };
 
-void grouped_linear(const GroupedLinearArgs& args, CpuContext& context);
+void grouped_linear_cpu(const GroupedLinearArgs& args, CpuContext& context);
+void grouped_linear_ref(const GroupedLinearArgs& args);
 [[nodiscard]] OpCost grouped_linear_cost(const GroupedLinearArgs& args);
 [[nodiscard]] std::int64_t grouped_linear_scratch_bytes(std::int64_t num_rows, std::int64_t num_groups,
                                                         std::int64_t num_inputs);
+
+namespace ops {
+
+struct GroupedLinear {
+  using Args = GroupedLinearArgs;
+  static constexpr std::string_view kName = "grouped_linear";
+  [[nodiscard]] static OpCost cost(const GroupedLinearArgs& args) { return grouped_linear_cost(args); }
+  [[nodiscard]] static CallShape shape(const GroupedLinearArgs& args);
+  [[nodiscard]] static std::span<const CpuVariant<GroupedLinear>> cpu_variants();
+};
+
+}  // namespace ops
 
 }  // namespace baleen

@@ -1,10 +1,24 @@
 #include "ops/hc_head/hc_head.h"
 
-namespace baleen {
+#include <array>
 
-void hc_head(const HcHeadArgs& args, CpuContext& context) {
-  if (context.kernels == Kernels::kReference) return hc_head_ref(args);
-  hc_head_cpu(args, context);
+namespace baleen::ops {
+namespace {
+
+std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*/) {
+  return hc_head_scratch_bytes(shape.max_logit_rows, shape.hc_mult, shape.hidden_size);
 }
 
-}  // namespace baleen
+}  // namespace
+
+CallShape HcHead::shape(const HcHeadArgs& args) { return {.num_rows = args.y.extent(0)}; }
+
+std::span<const CpuVariant<HcHead>> HcHead::cpu_variants() {
+  static constexpr std::array<CpuVariant<HcHead>, 2> kVariants{
+      {{.name = kSimdVariant, .run = hc_head_cpu, .scratch_bytes = scratch_bytes},
+       {.name = kReferenceVariant,
+        .run = [](const HcHeadArgs& args, CpuContext& /*context*/) { hc_head_ref(args); }}}};
+  return kVariants;
+}
+
+}  // namespace baleen::ops

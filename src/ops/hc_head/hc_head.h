@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ops/hc_pre/hc_pre.h"
+#include "ops/operation/variant.h"
 
 namespace baleen {
 
@@ -16,11 +17,22 @@ struct HcHeadArgs {
   Activations<2> y;  ///< [T, d]
 };
 
-void hc_head(const HcHeadArgs& args, CpuContext& context);
 void hc_head_ref(const HcHeadArgs& args);
 void hc_head_cpu(const HcHeadArgs& args, CpuContext& context);
 [[nodiscard]] OpCost hc_head_cost(const HcHeadArgs& args);
 [[nodiscard]] std::int64_t hc_head_scratch_bytes(std::int64_t num_rows, std::int64_t num_streams,
                                                  std::int64_t width);
+
+namespace ops {
+
+struct HcHead {
+  using Args = HcHeadArgs;
+  static constexpr std::string_view kName = "hc_head";
+  [[nodiscard]] static OpCost cost(const HcHeadArgs& args) { return hc_head_cost(args); }
+  [[nodiscard]] static CallShape shape(const HcHeadArgs& args);
+  [[nodiscard]] static std::span<const CpuVariant<HcHead>> cpu_variants();
+};
+
+}  // namespace ops
 
 }  // namespace baleen

@@ -1,10 +1,17 @@
 #include "ops/hc_post/hc_post.h"
 
-namespace baleen {
+#include <array>
 
-void hc_post(const HcPostArgs& args, CpuContext& context) {
-  if (context.kernels == Kernels::kReference) return hc_post_ref(args);
-  hc_post_cpu(args, context);
+namespace baleen::ops {
+
+CallShape HcPost::shape(const HcPostArgs& args) { return {.num_rows = args.f.extent(0)}; }
+
+std::span<const CpuVariant<HcPost>> HcPost::cpu_variants() {
+  static constexpr std::array<CpuVariant<HcPost>, 2> kVariants{
+      {{.name = kSimdVariant, .run = hc_post_cpu},
+       {.name = kReferenceVariant,
+        .run = [](const HcPostArgs& args, CpuContext& /*context*/) { hc_post_ref(args); }}}};
+  return kVariants;
 }
 
-}  // namespace baleen
+}  // namespace baleen::ops

@@ -4,7 +4,7 @@
 
 #include "numeric/dtype.h"
 #include "ops/hc_pre/hc_pre.h"
-#include "ops/operation/operation.h"
+#include "ops/operation/variant.h"
 #include "tensor/activations.h"
 
 namespace baleen {
@@ -17,12 +17,35 @@ struct HcPostArgs {
   Activations<3> streams;  ///< [T, n, d], read and overwritten
 };
 
-void hc_post(const HcPostArgs& args, CpuContext& context);
 void hc_post_ref(const HcPostArgs& args);
 void hc_post_cpu(const HcPostArgs& args, CpuContext& context);
 [[nodiscard]] OpCost hc_post_cost(const HcPostArgs& args);
 /// Of the three in one pass: the streams are read once and written once.
 [[nodiscard]] OpCost hc_post_pre_norm_cost(const HcPostArgs& post, const HcPreArgs& pre,
                                            const RmsNormArgs& norm);
+
+namespace ops {
+
+struct HcPost {
+  using Args = HcPostArgs;
+  static constexpr std::string_view kName = "hc_post";
+  [[nodiscard]] static OpCost cost(const HcPostArgs& args) { return hc_post_cost(args); }
+  [[nodiscard]] static CallShape shape(const HcPostArgs& args);
+  [[nodiscard]] static std::span<const CpuVariant<HcPost>> cpu_variants();
+};
+
+}  // namespace ops
+
+template <>
+struct Fusion<ops::HcPost, ops::HcPre, ops::RmsNorm> {
+  static constexpr std::string_view kName = "hc_post_pre_norm";
+  [[nodiscard]] static OpCost cost(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm) {
+    return hc_post_pre_norm_cost(post, pre, norm);
+  }
+  [[nodiscard]] static CallShape shape(const HcPostArgs& post, const HcPreArgs& /*pre*/,
+                                       const RmsNormArgs& /*norm*/) {
+    return ops::HcPost::shape(post);
+  }
+};
 
 }  // namespace baleen

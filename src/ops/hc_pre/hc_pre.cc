@@ -1,10 +1,24 @@
 #include "ops/hc_pre/hc_pre.h"
 
-namespace baleen {
+#include <array>
 
-void hc_pre(const HcPreArgs& args, CpuContext& context) {
-  if (context.kernels == Kernels::kReference) return hc_pre_ref(args);
-  hc_pre_cpu(args, context);
+namespace baleen::ops {
+namespace {
+
+std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*/) {
+  return hc_pre_scratch_bytes(shape.max_rows, shape.hc_mult, shape.hidden_size);
 }
 
-}  // namespace baleen
+}  // namespace
+
+CallShape HcPre::shape(const HcPreArgs& args) { return {.num_rows = args.u.extent(0)}; }
+
+std::span<const CpuVariant<HcPre>> HcPre::cpu_variants() {
+  static constexpr std::array<CpuVariant<HcPre>, 2> kVariants{
+      {{.name = kSimdVariant, .run = hc_pre_cpu, .scratch_bytes = scratch_bytes},
+       {.name = kReferenceVariant,
+        .run = [](const HcPreArgs& args, CpuContext& /*context*/) { hc_pre_ref(args); }}}};
+  return kVariants;
+}
+
+}  // namespace baleen::ops

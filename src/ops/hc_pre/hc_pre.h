@@ -15,7 +15,7 @@
 #include <span>
 
 #include "numeric/dtype.h"
-#include "ops/operation/operation.h"
+#include "ops/operation/variant.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "tensor/activations.h"
 
@@ -44,7 +44,6 @@ struct HcPreArgs {
   Activations<3> comb;  ///< [T, n, n]
 };
 
-void hc_pre(const HcPreArgs& args, CpuContext& context);
 void hc_pre_ref(const HcPreArgs& args);
 void hc_pre_cpu(const HcPreArgs& args, CpuContext& context);
 [[nodiscard]] OpCost hc_pre_cost(const HcPreArgs& args);
@@ -53,5 +52,28 @@ void hc_pre_cpu(const HcPreArgs& args, CpuContext& context);
 /// Scratch for T rows of n streams of width d.
 [[nodiscard]] std::int64_t hc_pre_scratch_bytes(std::int64_t num_rows, std::int64_t num_streams,
                                                 std::int64_t width);
+
+namespace ops {
+
+struct HcPre {
+  using Args = HcPreArgs;
+  static constexpr std::string_view kName = "hc_pre";
+  [[nodiscard]] static OpCost cost(const HcPreArgs& args) { return hc_pre_cost(args); }
+  [[nodiscard]] static CallShape shape(const HcPreArgs& args);
+  [[nodiscard]] static std::span<const CpuVariant<HcPre>> cpu_variants();
+};
+
+}  // namespace ops
+
+template <>
+struct Fusion<ops::HcPre, ops::RmsNorm> {
+  static constexpr std::string_view kName = "hc_pre_norm";
+  [[nodiscard]] static OpCost cost(const HcPreArgs& pre, const RmsNormArgs& norm) {
+    return hc_pre_norm_cost(pre, norm);
+  }
+  [[nodiscard]] static CallShape shape(const HcPreArgs& pre, const RmsNormArgs& /*norm*/) {
+    return ops::HcPre::shape(pre);
+  }
+};
 
 }  // namespace baleen

@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "numeric/index_key.h"
-#include "ops/operation/operation.h"
+#include "ops/operation/variant.h"
 #include "tensor/activations.h"
 #include "tensor/ragged_batch.h"
 
@@ -28,11 +28,23 @@ struct IndexerArgs {
   View<std::int32_t, 2> selected;  ///< out [T, top_k]
 };
 
-void indexer(const IndexerArgs& args, CpuContext& context);
 void indexer_ref(const IndexerArgs& args);
 void indexer_cpu(const IndexerArgs& args, CpuContext& context);
 [[nodiscard]] OpCost indexer_cost(const IndexerArgs& args);
 [[nodiscard]] std::int64_t indexer_scratch_bytes(std::int64_t num_heads, std::int64_t dim, std::int64_t top_k,
                                                  int num_threads);
+
+namespace ops {
+
+struct Indexer {
+  using Args = IndexerArgs;
+  static constexpr std::string_view kName = "indexer";
+  [[nodiscard]] static OpCost cost(const IndexerArgs& args) { return indexer_cost(args); }
+  [[nodiscard]] static CallShape shape(const IndexerArgs& args);
+  static void check(const IndexerArgs& args);
+  [[nodiscard]] static std::span<const CpuVariant<Indexer>> cpu_variants();
+};
+
+}  // namespace ops
 
 }  // namespace baleen

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "numeric/latent_row.h"
-#include "ops/operation/operation.h"
+#include "ops/operation/variant.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "tensor/activations.h"
 #include "tensor/ragged_batch.h"
@@ -23,10 +23,33 @@ struct KvStoreArgs {
   LatentPool window;  ///< rows_per_page 256; its format carries the precision
 };
 
-void kv_store(const KvStoreArgs& args, CpuContext& context);
 void kv_store_ref(const KvStoreArgs& args);
 void kv_store_cpu(const KvStoreArgs& args, CpuContext& context);
 [[nodiscard]] OpCost kv_store_cost(const KvStoreArgs& args);
 [[nodiscard]] std::int64_t kv_store_scratch_bytes(std::int64_t head_dim, int num_threads);
+
+namespace ops {
+
+struct KvStore {
+  using Args = KvStoreArgs;
+  static constexpr std::string_view kName = "kv_store";
+  [[nodiscard]] static OpCost cost(const KvStoreArgs& args) { return kv_store_cost(args); }
+  [[nodiscard]] static CallShape shape(const KvStoreArgs& args);
+  static void check(const KvStoreArgs& args);
+  [[nodiscard]] static std::span<const CpuVariant<KvStore>> cpu_variants();
+};
+
+}  // namespace ops
+
+template <>
+struct Fusion<ops::RmsNorm, ops::KvStore> {
+  static constexpr std::string_view kName = "rms_norm_kv_store";
+  [[nodiscard]] static OpCost cost(const RmsNormArgs& norm, const KvStoreArgs& store) {
+    return rms_norm_cost(norm) + kv_store_cost(store);
+  }
+  [[nodiscard]] static CallShape shape(const RmsNormArgs& /*norm*/, const KvStoreArgs& store) {
+    return ops::KvStore::shape(store);
+  }
+};
 
 }  // namespace baleen

@@ -1,5 +1,8 @@
 #include "ops/linear/linear.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 
 #include "base/check.h"
@@ -11,8 +14,10 @@ ActivationRounding activation_rounding(WeightFormat format, Precision precision)
   return packed && precision == Precision::kReleased ? ActivationRounding::kFp8 : ActivationRounding::kNone;
 }
 
-void linear(const LinearArgs& args, CpuContext& context) {
-  std::array<MatmulProduct, 8> products;
+namespace {
+
+/// The products of a call, in `products`.
+std::span<const MatmulProduct> products_of(const LinearArgs& args, std::array<MatmulProduct, 8>& products) {
   BALEEN_CHECK_LE(args.outputs.size(), products.size());
   for (std::size_t i = 0; i < args.outputs.size(); ++i) {
     const LinearOutput& output = args.outputs[i];
@@ -22,7 +27,50 @@ void linear(const LinearArgs& args, CpuContext& context) {
                    .round_bf16 = !output.keep_f32 && args.precision != Precision::kExact,
                    .y = output.y};
   }
-  matmul(std::span(products).first(args.outputs.size()), context);
+  return std::span(products).first(args.outputs.size());
+}
+
+}  // namespace
+
+void linear_cpu(const LinearArgs& args, CpuContext& context) {
+  std::array<MatmulProduct, 8> products;
+  matmul(products_of(args, products), context);
+}
+
+void linear_ref(const LinearArgs& args) {
+  std::array<MatmulProduct, 8> products;
+  matmul_ref(products_of(args, products));
 }
 
 }  // namespace baleen
+
+namespace baleen::ops {
+namespace {
+
+std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*/) {
+  const std::int64_t widest_input = std::max({shape.hidden_size, shape.q_lora_rank, shape.o_dim});
+  return std::max(linear_scratch_bytes(shape.max_rows, widest_input),
+                  // h_proj of the MTP block sees every stream as a row.
+                  linear_scratch_bytes(shape.max_rows * shape.hc_mult, shape.hidden_size));
+}
+
+}  // namespace
+
+CallShape Linear::shape(const LinearArgs& args) {
+  CallShape shape{.num_rows = args.x.extent(0), .num_kernels = static_cast<int>(args.outputs.size())};
+  for (const LinearOutput& output : args.outputs) {
+    shape.detail += fmt::format("{}[{} -> {}]", shape.detail.empty() ? "" : " ", output.weight->cols,
+                                output.weight->rows);
+  }
+  return shape;
+}
+
+std::span<const CpuVariant<Linear>> Linear::cpu_variants() {
+  static constexpr std::array<CpuVariant<Linear>, 2> kVariants{
+      {{.name = kSimdVariant, .run = linear_cpu, .scratch_bytes = scratch_bytes},
+       {.name = kReferenceVariant,
+        .run = [](const LinearArgs& args, CpuContext& /*context*/) { linear_ref(args); }}}};
+  return kVariants;
+}
+
+}  // namespace baleen::ops

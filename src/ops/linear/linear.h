@@ -10,6 +10,7 @@
 
 #include "numeric/dtype.h"
 #include "ops/matmul/matmul.h"
+#include "ops/operation/variant.h"
 #include "tensor/fp8_rows.h"
 
 namespace baleen {
@@ -30,9 +31,22 @@ struct LinearArgs {
 /// Rounding in front of weights of `format`.
 [[nodiscard]] ActivationRounding activation_rounding(WeightFormat format, Precision precision);
 
-void linear(const LinearArgs& args, CpuContext& context);
+void linear_cpu(const LinearArgs& args, CpuContext& context);
+void linear_ref(const LinearArgs& args);
 [[nodiscard]] OpCost linear_cost(const LinearArgs& args);
 /// Packed rows of two formats at most.
 [[nodiscard]] std::int64_t linear_scratch_bytes(std::int64_t num_rows, std::int64_t num_inputs);
+
+namespace ops {
+
+struct Linear {
+  using Args = LinearArgs;
+  static constexpr std::string_view kName = "linear";
+  [[nodiscard]] static OpCost cost(const LinearArgs& args) { return linear_cost(args); }
+  [[nodiscard]] static CallShape shape(const LinearArgs& args);
+  [[nodiscard]] static std::span<const CpuVariant<Linear>> cpu_variants();
+};
+
+}  // namespace ops
 
 }  // namespace baleen

@@ -1,12 +1,21 @@
 #include "ops/lm_head/lm_head.h"
 
+#include <fmt/format.h>
+
+#include <array>
+
 #include "ops/operation/argument_bytes.h"
 
 namespace baleen {
 
-void lm_head(const LmHeadArgs& args, CpuContext& context) {
+void lm_head_cpu(const LmHeadArgs& args, CpuContext& context) {
   const MatmulProduct product{.weight = args.weight, .x = args.x, .y = args.logits};
   matmul({&product, 1}, context);
+}
+
+void lm_head_ref(const LmHeadArgs& args) {
+  const MatmulProduct product{.weight = args.weight, .x = args.x, .y = args.logits};
+  matmul_ref({&product, 1});
 }
 
 OpCost lm_head_cost(const LmHeadArgs& args) {
@@ -19,3 +28,27 @@ OpCost lm_head_cost(const LmHeadArgs& args) {
 }
 
 }  // namespace baleen
+
+namespace baleen::ops {
+namespace {
+
+std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*/) {
+  return matmul_scratch_bytes(shape.max_logit_rows, shape.hidden_size);
+}
+
+}  // namespace
+
+CallShape LmHead::shape(const LmHeadArgs& args) {
+  return {.num_rows = args.x.extent(0),
+          .detail = fmt::format("[{} -> {}]", args.weight->cols, args.weight->rows)};
+}
+
+std::span<const CpuVariant<LmHead>> LmHead::cpu_variants() {
+  static constexpr std::array<CpuVariant<LmHead>, 2> kVariants{
+      {{.name = kSimdVariant, .run = lm_head_cpu, .scratch_bytes = scratch_bytes},
+       {.name = kReferenceVariant,
+        .run = [](const LmHeadArgs& args, CpuContext& /*context*/) { lm_head_ref(args); }}}};
+  return kVariants;
+}
+
+}  // namespace baleen::ops

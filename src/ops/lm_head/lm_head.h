@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ops/matmul/matmul.h"
+#include "ops/operation/variant.h"
 
 namespace baleen {
 
@@ -11,7 +12,20 @@ struct LmHeadArgs {
   Activations<2> logits;                 ///< [R, V], not rounded
 };
 
-void lm_head(const LmHeadArgs& args, CpuContext& context);
+void lm_head_cpu(const LmHeadArgs& args, CpuContext& context);
+void lm_head_ref(const LmHeadArgs& args);
 [[nodiscard]] OpCost lm_head_cost(const LmHeadArgs& args);
+
+namespace ops {
+
+struct LmHead {
+  using Args = LmHeadArgs;
+  static constexpr std::string_view kName = "lm_head";
+  [[nodiscard]] static OpCost cost(const LmHeadArgs& args) { return lm_head_cost(args); }
+  [[nodiscard]] static CallShape shape(const LmHeadArgs& args);
+  [[nodiscard]] static std::span<const CpuVariant<LmHead>> cpu_variants();
+};
+
+}  // namespace ops
 
 }  // namespace baleen

@@ -98,12 +98,6 @@ void matmul(std::span<const MatmulProduct> products, CpuContext& context) {
       planned[i].packs = true;
     }
   }
-  if (context.kernels == Kernels::kReference) {
-    for (const MatmulProduct& product : products) {
-      matmul_ref(*product.weight, product.x, product.rounding, product.round_bf16, product.y);
-    }
-    return;
-  }
   constexpr std::int64_t kSerialRows = 2;  // packing a row costs about what handing it to another thread does
   constexpr std::int64_t kRowsPerItem = 4;
   for (std::int64_t i = 0; i < num_products; ++i) {
@@ -122,6 +116,13 @@ void matmul(std::span<const MatmulProduct> products, CpuContext& context) {
     while (planned[which].first_item > item) --which;
     run_item(planned[which], item - planned[which].first_item, num_threads);
   });
+}
+
+void matmul_ref(std::span<const MatmulProduct> products) {
+  for (const MatmulProduct& product : products) {
+    check(product);
+    matmul_ref(*product.weight, product.x, product.rounding, product.round_bf16, product.y);
+  }
 }
 
 std::int64_t matmul_scratch_bytes(std::int64_t num_rows, std::int64_t num_inputs) {

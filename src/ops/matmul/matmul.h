@@ -58,9 +58,10 @@ struct MatmulProduct {
 };
 
 /// Runs all products of the group over the pool, packing first (products with the same x, format and rounding
-/// share their packed rows) and then in one parallel loop. Takes scratch for the packed rows. With
-/// Kernels::kReference: `matmul_ref` each.
+/// share their packed rows) and then in one parallel loop. Takes scratch for the packed rows.
 void matmul(std::span<const MatmulProduct> products, CpuContext& context);
+/// The specification: `matmul_ref` each.
+void matmul_ref(std::span<const MatmulProduct> products);
 
 /// Scratch of `matmul` for one set of packed rows.
 [[nodiscard]] std::int64_t matmul_scratch_bytes(std::int64_t num_rows, std::int64_t num_inputs);

@@ -1,11 +1,13 @@
 #include "ops/mtp_combine/mtp_combine.h"
 
+#include <array>
+
 #include "numeric/bf16.h"
 #include "ops/operation/argument_bytes.h"
 
 namespace baleen {
 
-void mtp_combine(const MtpCombineArgs& args, CpuContext& context) {
+void mtp_combine_ref(const MtpCombineArgs& args, CpuContext& context) {
   const bool exact = args.precision == Precision::kExact;
   context.pool.parallel_for(args.streams.extent(0), [&](std::int64_t row, int) {
     for (std::int64_t stream = 0; stream < args.streams.extent(1); ++stream) {
@@ -26,3 +28,15 @@ OpCost mtp_combine_cost(const MtpCombineArgs& args) {
 }
 
 }  // namespace baleen
+
+namespace baleen::ops {
+
+CallShape MtpCombine::shape(const MtpCombineArgs& args) { return {.num_rows = args.streams.extent(0)}; }
+
+std::span<const CpuVariant<MtpCombine>> MtpCombine::cpu_variants() {
+  static constexpr std::array<CpuVariant<MtpCombine>, 1> kVariants{
+      {{.name = kReferenceVariant, .run = mtp_combine_ref}}};
+  return kVariants;
+}
+
+}  // namespace baleen::ops

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "numeric/dtype.h"
-#include "ops/operation/operation.h"
+#include "ops/operation/variant.h"
 #include "tensor/activations.h"
 
 namespace baleen {
@@ -16,7 +16,19 @@ struct MtpCombineArgs {
 };
 
 /// A plain loop that compilers vectorise: it is its own reference.
-void mtp_combine(const MtpCombineArgs& args, CpuContext& context);
+void mtp_combine_ref(const MtpCombineArgs& args, CpuContext& context);
 [[nodiscard]] OpCost mtp_combine_cost(const MtpCombineArgs& args);
+
+namespace ops {
+
+struct MtpCombine {
+  using Args = MtpCombineArgs;
+  static constexpr std::string_view kName = "mtp_combine";
+  [[nodiscard]] static OpCost cost(const MtpCombineArgs& args) { return mtp_combine_cost(args); }
+  [[nodiscard]] static CallShape shape(const MtpCombineArgs& args);
+  [[nodiscard]] static std::span<const CpuVariant<MtpCombine>> cpu_variants();
+};
+
+}  // namespace ops
 
 }  // namespace baleen

@@ -1,4 +1,4 @@
-/// What all operations share: where they run, which of their variants is wanted, and what they cost.
+/// What all operations share: where they run and what they cost.
 #pragma once
 
 #include <array>
@@ -9,18 +9,11 @@
 
 namespace baleen {
 
-/// Which implementation of an operation runs.
-enum class Kernels : std::uint8_t {
-  kBest,      ///< SIMD, for the best instruction set of this machine
-  kReference  ///< plain loops: the specification
-};
-
 /// Where operations run on the CPU. Scratch taken by an operation is given back when it returns; its size is
 /// what the operation's `*_scratch_bytes` says for the largest arguments of a run.
 struct CpuContext {
   ThreadPool& pool;
   Arena& scratch;
-  Kernels kernels = Kernels::kBest;
 };
 
 /// Where operations run on a CUDA device: cuda/cuda_context.h.

@@ -1,10 +1,21 @@
 #include "ops/rms_norm/rms_norm.h"
 
-namespace baleen {
+#include <fmt/format.h>
 
-void rms_norm(const RmsNormArgs& args, CpuContext& context) {
-  if (context.kernels == Kernels::kReference) return rms_norm_ref(args);
-  rms_norm_cpu(args, context);
+#include <array>
+
+namespace baleen::ops {
+
+CallShape RmsNorm::shape(const RmsNormArgs& args) {
+  return {.num_rows = args.x.extent(0), .detail = fmt::format("width {}", args.x.extent(1))};
 }
 
-}  // namespace baleen
+std::span<const CpuVariant<RmsNorm>> RmsNorm::cpu_variants() {
+  static constexpr std::array<CpuVariant<RmsNorm>, 2> kVariants{
+      {{.name = kSimdVariant, .run = rms_norm_cpu},
+       {.name = kReferenceVariant,
+        .run = [](const RmsNormArgs& args, CpuContext& /*context*/) { rms_norm_ref(args); }}}};
+  return kVariants;
+}
+
+}  // namespace baleen::ops

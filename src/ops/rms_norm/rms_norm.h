@@ -8,7 +8,7 @@
 #include <span>
 
 #include "numeric/dtype.h"
-#include "ops/operation/operation.h"
+#include "ops/operation/variant.h"
 #include "ops/rope/rope.h"
 #include "tensor/activations.h"
 #include "tensor/fp8_rows.h"
@@ -24,11 +24,33 @@ struct RmsNormArgs {
   Fp8Rows y_fp8{};   ///< y for FP8 products, written too where a device has buffers for it
 };
 
-void rms_norm(const RmsNormArgs& args, CpuContext& context);
 void rms_norm_ref(const RmsNormArgs& args);
 void rms_norm_cpu(const RmsNormArgs& args, CpuContext& context);
 [[nodiscard]] OpCost rms_norm_cost(const RmsNormArgs& args);
 /// Of norm and rotation in one pass.
 [[nodiscard]] OpCost rms_norm_rope_cost(const RmsNormArgs& norm, const RopeArgs& turn);
+
+namespace ops {
+
+struct RmsNorm {
+  using Args = RmsNormArgs;
+  static constexpr std::string_view kName = "rms_norm";
+  [[nodiscard]] static OpCost cost(const RmsNormArgs& args) { return rms_norm_cost(args); }
+  [[nodiscard]] static CallShape shape(const RmsNormArgs& args);
+  [[nodiscard]] static std::span<const CpuVariant<RmsNorm>> cpu_variants();
+};
+
+}  // namespace ops
+
+template <>
+struct Fusion<ops::RmsNorm, ops::Rope> {
+  static constexpr std::string_view kName = "rms_norm_rope";
+  [[nodiscard]] static OpCost cost(const RmsNormArgs& norm, const RopeArgs& rotation) {
+    return rms_norm_rope_cost(norm, rotation);
+  }
+  [[nodiscard]] static CallShape shape(const RmsNormArgs& /*norm*/, const RopeArgs& rotation) {
+    return ops::Rope::shape(rotation);
+  }
+};
 
 }  // namespace baleen

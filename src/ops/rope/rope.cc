@@ -1,10 +1,17 @@
 #include "ops/rope/rope.h"
 
-namespace baleen {
+#include <array>
 
-void rope(const RopeArgs& args, CpuContext& context) {
-  if (context.kernels == Kernels::kReference) return rope_ref(args);
-  rope_cpu(args, context);
+namespace baleen::ops {
+
+CallShape Rope::shape(const RopeArgs& args) { return {.num_rows = args.x.extent(0)}; }
+
+std::span<const CpuVariant<Rope>> Rope::cpu_variants() {
+  static constexpr std::array<CpuVariant<Rope>, 2> kVariants{
+      {{.name = kSimdVariant, .run = rope_cpu},
+       {.name = kReferenceVariant,
+        .run = [](const RopeArgs& args, CpuContext& /*context*/) { rope_ref(args); }}}};
+  return kVariants;
 }
 
-}  // namespace baleen
+}  // namespace baleen::ops

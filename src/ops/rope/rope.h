@@ -4,7 +4,7 @@
 #pragma once
 
 #include "numeric/dtype.h"
-#include "ops/operation/operation.h"
+#include "ops/operation/variant.h"
 #include "ops/rope/rope_frequencies.h"
 #include "tensor/activations.h"
 
@@ -18,9 +18,20 @@ struct RopeArgs {
   Precision precision = Precision::kReleased;
 };
 
-void rope(const RopeArgs& args, CpuContext& context);
 void rope_ref(const RopeArgs& args);
 void rope_cpu(const RopeArgs& args, CpuContext& context);
 [[nodiscard]] OpCost rope_cost(const RopeArgs& args);
+
+namespace ops {
+
+struct Rope {
+  using Args = RopeArgs;
+  static constexpr std::string_view kName = "rope";
+  [[nodiscard]] static OpCost cost(const RopeArgs& args) { return rope_cost(args); }
+  [[nodiscard]] static CallShape shape(const RopeArgs& args);
+  [[nodiscard]] static std::span<const CpuVariant<Rope>> cpu_variants();
+};
+
+}  // namespace ops
 
 }  // namespace baleen

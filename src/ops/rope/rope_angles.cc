@@ -1,10 +1,12 @@
 #include "ops/rope/rope_angles.h"
 
+#include <array>
+
 #include "ops/rope/rope_frequencies.h"
 
 namespace baleen {
 
-void rope_angles(const RopeAnglesArgs& args, CpuContext& /*context*/) {
+void rope_angles_ref(const RopeAnglesArgs& args) {
   for (const SequenceSlice& slice : args.batch.slices) {
     for (std::int64_t i = 0; i < slice.num_tokens; ++i) {
       const std::int64_t row = slice.first_row + i;
@@ -23,3 +25,16 @@ OpCost rope_angles_cost(const RopeAnglesArgs& args) {
 }
 
 }  // namespace baleen
+
+namespace baleen::ops {
+
+CallShape RopeAngles::shape(const RopeAnglesArgs& args) { return {.num_rows = args.batch.num_rows()}; }
+
+std::span<const CpuVariant<RopeAngles>> RopeAngles::cpu_variants() {
+  static constexpr std::array<CpuVariant<RopeAngles>, 1> kVariants{
+      {{.name = kReferenceVariant,
+        .run = [](const RopeAnglesArgs& args, CpuContext& /*context*/) { rope_angles_ref(args); }}}};
+  return kVariants;
+}
+
+}  // namespace baleen::ops

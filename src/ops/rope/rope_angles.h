@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "ops/operation/operation.h"
+#include "ops/operation/variant.h"
 #include "tensor/activations.h"
 #include "tensor/ragged_batch.h"
 
@@ -17,7 +17,19 @@ struct RopeAnglesArgs {
   Activations<2> sine;
 };
 
-void rope_angles(const RopeAnglesArgs& args, CpuContext& context);
+void rope_angles_ref(const RopeAnglesArgs& args);
 [[nodiscard]] OpCost rope_angles_cost(const RopeAnglesArgs& args);
+
+namespace ops {
+
+struct RopeAngles {
+  using Args = RopeAnglesArgs;
+  static constexpr std::string_view kName = "rope_angles";
+  [[nodiscard]] static OpCost cost(const RopeAnglesArgs& args) { return rope_angles_cost(args); }
+  [[nodiscard]] static CallShape shape(const RopeAnglesArgs& args);
+  [[nodiscard]] static std::span<const CpuVariant<RopeAngles>> cpu_variants();
+};
+
+}  // namespace ops
 
 }  // namespace baleen

@@ -1,10 +1,26 @@
 #include "ops/route/route.h"
 
-namespace baleen {
+#include <array>
 
-void route(const RouteArgs& args, CpuContext& context) {
-  if (context.kernels == Kernels::kReference) return route_ref(args);
-  route_cpu(args, context);
+namespace baleen::ops {
+namespace {
+
+std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& traits) {
+  return route_scratch_bytes(shape.n_routed_experts, traits.num_units);
 }
 
-}  // namespace baleen
+}  // namespace
+
+CallShape Route::shape(const RouteArgs& args) {
+  return {.num_rows = args.logits.extent(0), .detail = args.hash_table.empty() ? "by score" : "by token"};
+}
+
+std::span<const CpuVariant<Route>> Route::cpu_variants() {
+  static constexpr std::array<CpuVariant<Route>, 2> kVariants{
+      {{.name = kSimdVariant, .run = route_cpu, .scratch_bytes = scratch_bytes},
+       {.name = kReferenceVariant,
+        .run = [](const RouteArgs& args, CpuContext& /*context*/) { route_ref(args); }}}};
+  return kVariants;
+}
+
+}  // namespace baleen::ops

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <span>
 
-#include "ops/operation/operation.h"
+#include "ops/operation/variant.h"
 #include "tensor/activations.h"
 #include "tensor/ragged_batch.h"
 
@@ -37,10 +37,21 @@ struct RouteArgs {
   std::span<std::int64_t> load{};  ///< [E], or empty: each entry grows by the rows that go to its expert
 };
 
-void route(const RouteArgs& args, CpuContext& context);
 void route_ref(const RouteArgs& args);
 void route_cpu(const RouteArgs& args, CpuContext& context);
 [[nodiscard]] OpCost route_cost(const RouteArgs& args);
 [[nodiscard]] std::int64_t route_scratch_bytes(std::int64_t num_experts, int num_threads);
+
+namespace ops {
+
+struct Route {
+  using Args = RouteArgs;
+  static constexpr std::string_view kName = "route";
+  [[nodiscard]] static OpCost cost(const RouteArgs& args) { return route_cost(args); }
+  [[nodiscard]] static CallShape shape(const RouteArgs& args);
+  [[nodiscard]] static std::span<const CpuVariant<Route>> cpu_variants();
+};
+
+}  // namespace ops
 
 }  // namespace baleen

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <span>
 
-#include "ops/operation/operation.h"
+#include "ops/operation/variant.h"
 #include "tensor/activations.h"
 #include "tensor/ragged_batch.h"
 
@@ -43,5 +43,17 @@ inline constexpr double kGreedyTemperature = 1e-5;
 
 void sample_ref(const SampleArgs& args);
 [[nodiscard]] OpCost sample_cost(const SampleArgs& args);
+
+namespace ops {
+
+struct Sample {
+  using Args = SampleArgs;
+  static constexpr std::string_view kName = "sample";
+  [[nodiscard]] static OpCost cost(const SampleArgs& args) { return sample_cost(args); }
+  [[nodiscard]] static CallShape shape(const SampleArgs& args);
+  [[nodiscard]] static std::span<const CpuVariant<Sample>> cpu_variants();
+};
+
+}  // namespace ops
 
 }  // namespace baleen

@@ -19,7 +19,7 @@
 #include <span>
 
 #include "numeric/latent_row.h"
-#include "ops/operation/operation.h"
+#include "ops/operation/variant.h"
 #include "ops/rope/rope.h"
 #include "tensor/activations.h"
 #include "tensor/ragged_batch.h"
@@ -41,7 +41,6 @@ struct SparseAttentionArgs {
   Activations<3> out;  ///< [T, H, head_dim] (V3.2: [T, H, 512]); not q
 };
 
-void sparse_attention(const SparseAttentionArgs& args, CpuContext& context);
 void sparse_attention_ref(const SparseAttentionArgs& args);
 void sparse_attention_cpu(const SparseAttentionArgs& args, CpuContext& context);
 [[nodiscard]] OpCost sparse_attention_cost(const SparseAttentionArgs& args);
@@ -49,5 +48,29 @@ void sparse_attention_cpu(const SparseAttentionArgs& args, CpuContext& context);
 [[nodiscard]] OpCost sparse_attention_rope_cost(const SparseAttentionArgs& args, const RopeArgs& turn);
 [[nodiscard]] std::int64_t sparse_attention_scratch_bytes(std::int64_t num_heads, std::int64_t head_dim,
                                                           int num_threads);
+
+namespace ops {
+
+struct SparseAttention {
+  using Args = SparseAttentionArgs;
+  static constexpr std::string_view kName = "sparse_attention";
+  [[nodiscard]] static OpCost cost(const SparseAttentionArgs& args) { return sparse_attention_cost(args); }
+  [[nodiscard]] static CallShape shape(const SparseAttentionArgs& args);
+  static void check(const SparseAttentionArgs& args);
+  [[nodiscard]] static std::span<const CpuVariant<SparseAttention>> cpu_variants();
+};
+
+}  // namespace ops
+
+template <>
+struct Fusion<ops::SparseAttention, ops::Rope> {
+  static constexpr std::string_view kName = "sparse_attention_rope";
+  [[nodiscard]] static OpCost cost(const SparseAttentionArgs& args, const RopeArgs& rotation) {
+    return sparse_attention_rope_cost(args, rotation);
+  }
+  [[nodiscard]] static CallShape shape(const SparseAttentionArgs& args, const RopeArgs& /*rotation*/) {
+    return ops::SparseAttention::shape(args);
+  }
+};
 
 }  // namespace baleen

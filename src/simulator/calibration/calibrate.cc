@@ -251,7 +251,7 @@ std::string today() { return fmt::format("{:%F}", fmt::gmtime(std::time(nullptr)
 DeviceProfile calibrate(const CalibrationOptions& given) {
   CalibrationOptions options = given;
   if (options.num_threads == 0) options.num_threads = default_num_threads();
-  const bool cpu = options.device.kind == DeviceKind::kCpu;
+  const bool cpu = device_traits(options.device, options.num_threads).shares_host_memory;
   DeviceProfile profile = cpu ? cpu_ceilings(options) : cuda_ceilings(options);
   profile.name = options.name;
   const CalibrationPlan plan = cpu ? cpu_plan(options.quick) : cuda_plan(options.quick);

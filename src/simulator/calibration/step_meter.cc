@@ -69,7 +69,7 @@ OpGraph StepMeter::graph_of(std::span<const SequenceId> sequences, const StepSet
     return count;
   };
   return record_step(model_, batch, {.decode = setting.decodes()},
-                     {.activations = engine_.device().activation_type(),
+                     {.activations = engine_.device().traits().activation_type,
                       .fuses = device_.fuses,
                       .visited_experts = visited});
 }

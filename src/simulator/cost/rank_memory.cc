@@ -39,7 +39,7 @@ RankLoad rank_load(const RankBatch& batch, const Workload& workload) {
 RankMemory rank_memory(const RankModel& model, const RankLoad& load, const DeviceProfile& device) {
   const ModelConfig& c = model.config();
   EngineOptions options;
-  options.device.kind = device.is_cpu ? DeviceKind::kCpu : DeviceKind::kCuda;
+  options.device = device_like(device.is_cpu);
   options.max_batch_tokens = std::max(load.step_rows, load.logit_rows);
   options.max_logit_rows = load.logit_rows;
   options.max_sequences = load.num_sequences;

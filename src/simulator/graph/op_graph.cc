@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "model/forward.h"
+#include "ops/gather_rows/gather_rows.h"
+#include "ops/sample/sample.h"
 #include "simulator/graph/recording_device.h"
 
 namespace baleen {
@@ -81,7 +83,7 @@ class StepRecorder {
   }
   void gather(std::int64_t count) {
     const std::vector<RowPair> pairs(static_cast<std::size_t>(count));
-    device_.gather_rows({.from = stream_rows(count), .pairs = pairs, .to = stream_rows(count)});
+    device_.execute<ops::GatherRows>({.from = stream_rows(count), .pairs = pairs, .to = stream_rows(count)});
   }
   /// Logits of `count` rows, and the tokens chosen from them.
   void choose(std::int64_t count, bool mtp) {
@@ -94,9 +96,9 @@ class StepRecorder {
       forward_.logits(streams, logits);
     }
     const std::vector<SampleRow> draws(static_cast<std::size_t>(count));
-    device_.sample({.logits = {unused(), ElementType::kF32, {count, c.vocab_size}},
-                    .rows = draws,
-                    .ids = {reinterpret_cast<TokenId*>(unused()), draws.size()}});
+    device_.execute<ops::Sample>({.logits = {unused(), ElementType::kF32, {count, c.vocab_size}},
+                                  .rows = draws,
+                                  .ids = {reinterpret_cast<TokenId*>(unused()), draws.size()}});
   }
   [[nodiscard]] std::byte* unused() { return device_.memory().allocate(1); }
 

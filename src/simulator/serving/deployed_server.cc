@@ -78,7 +78,7 @@ std::int64_t most_cache_tokens(const SimulatedModel& model, const ParallelPlan& 
 ServerSetup deployed_server(const SimulatedModel& model, const ParallelPlan& plan,
                             const DeviceProfile& device, const DeployedServerOptions& options) {
   EngineOptions engine = options.engine;
-  engine.device.kind = device.is_cpu ? DeviceKind::kCpu : DeviceKind::kCuda;
+  engine.device = device_like(device.is_cpu);
   const std::int64_t most = most_cache_tokens(model, plan, device, engine);
   if (engine.cache_tokens > most) {
     fail("--context {}: beside all else {} tokens fit into the {:.1f} GB of {}", engine.cache_tokens, most,

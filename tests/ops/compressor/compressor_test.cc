@@ -13,6 +13,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/every_target.h"
 #include "tests/support/random_weights.h"
+#include "tests/support/test_cpu.h"
 
 namespace baleen {
 namespace {
@@ -49,7 +50,7 @@ class Layer {
     std::span<const float> gate;
   };
 
-  void step(std::vector<Part> parts, int num_threads, Kernels kernels = Kernels::kBest) {
+  void step(std::vector<Part> parts, int num_threads, test::Kernels kernels = test::kBest) {
     std::vector<float> kv, gate;
     std::vector<SequenceSlice> slices;
     std::int64_t num_rows = 0;
@@ -62,9 +63,7 @@ class Layer {
       gate.insert(gate.end(), part.gate.begin(), part.gate.end());
     }
     const std::vector<TokenId> tokens(static_cast<std::size_t>(num_rows));
-    ThreadPool pool(num_threads);
-    Arena scratch(compressor_scratch_bytes(shape_.head_dim, num_threads));
-    CpuContext context{pool, scratch, kernels};
+    test::TestCpu cpu(num_threads, compressor_scratch_bytes(shape_.head_dim, num_threads), kernels);
     const CompressorArgs args{.kv = {kv.data(), {num_rows, shape_.width()}},
                               .gate = {gate.data(), {num_rows, shape_.width()}},
                               .ape = {ape_.data(), {shape_.ratio, shape_.width()}},
@@ -77,7 +76,7 @@ class Layer {
                               .overlap = overlap(),
                               .latent = shape_.indexer ? LatentPool{} : latent_.pool(),
                               .index_key = shape_.indexer ? keys_.pool() : IndexKeyPool{}};
-    compressor(args, context);
+    cpu.run<ops::Compressor>(args);
   }
 
   [[nodiscard]] std::vector<float> entry(std::span<const PageId> pages, std::int64_t j) const {
@@ -135,7 +134,7 @@ TEST(Compressor, EqualGatesGiveTheMeanOfBothBlocks) {
   Layer layer(shape, 1, 1);
   layer.make_plain();
   const std::vector<float> kv = test::random_values(8 * 256, 1), gate(kv.size(), 0.25F);
-  layer.step({{sequence(0, pages), kv, gate}}, 1, Kernels::kReference);
+  layer.step({{sequence(0, pages), kv, gate}}, 1, test::kReference);
   std::vector<float> first(128, 0.0F), second(128, 0.0F);
   for (std::size_t t = 0; t < 4; ++t) {
     for (std::size_t i = 0; i < 128; ++i) {
@@ -156,7 +155,7 @@ TEST(Compressor, PositionBiasPicksARow) {
   layer.make_plain();
   std::fill_n(layer.ape().begin() + 77 * 128, 128, 1000.0F);  // the softmax is all row 77
   const std::vector<float> kv = test::random_values(128 * 128, 1), gate(kv.size(), 0.0F);
-  layer.step({{sequence(0, pages), kv, gate}}, 1, Kernels::kReference);
+  layer.step({{sequence(0, pages), kv, gate}}, 1, test::kReference);
   const std::vector<float> row(kv.begin() + 77 * 128, kv.begin() + 78 * 128);
   const std::vector<float> got = layer.entry(pages, 0),
                            want = normalised(row);  // rotated at position 0: not at all
@@ -203,7 +202,7 @@ TEST_P(CompressorSimd, AgreesWithTheReference) {
     const std::vector<float> kv = test::random_values(static_cast<std::size_t>(kTokens * shape.width()), 3);
     const std::vector<float> gate = test::random_values(kv.size(), 4, 4.0F);
     got.step({{sequence(0, pages), kv, gate}}, 2);
-    want.step({{sequence(0, pages), kv, gate}}, 1, Kernels::kReference);
+    want.step({{sequence(0, pages), kv, gate}}, 1, test::kReference);
     std::vector<float> got_all, want_all;
     for (std::int64_t j = 0; j < kTokens / shape.ratio; ++j) {
       for (const float value : got.entry(pages, j)) got_all.push_back(value);
@@ -310,7 +309,7 @@ TEST_P(CompressorSimd, NaNStaysVisible) {
 /// overlap rows it makes the same entries.
 TEST_P(CompressorSimd, APagesOverlapRowsAreAllThatGoingOnAfterItNeeds) {
   const std::vector<PageId> pages = test::shuffled_pages(3, 0, 1);
-  for (const Kernels kernels : {Kernels::kBest, Kernels::kReference}) {
+  for (const test::Kernels kernels : {test::kBest, test::kReference}) {
     for (const Shape& shape :
          {Shape{4, 128, false, Precision::kExact}, {4, 128, true, Precision::kReleased}}) {
       constexpr std::int64_t kTokens = 530, kBegin = 256;
@@ -343,7 +342,7 @@ TEST_P(CompressorSimd, OverlapRowsHoldTheFirstHalvesWithTheBias) {
   const std::vector<float> kv = test::random_values(300 * 256, 3), gate = test::random_values(300 * 256, 4);
   Layer layer(shape, 1, 2), plain(shape, 1, 2);
   layer.step({{sequence(0, pages), kv, gate}}, 1);
-  plain.step({{sequence(0, pages), kv, gate}}, 1, Kernels::kReference);
+  plain.step({{sequence(0, pages), kv, gate}}, 1, test::kReference);
   EXPECT_SAME_BITS(layer.overlap_values(2), plain.overlap_values(2));
   for (std::size_t t = 252; t < 256; ++t) {
     for (std::size_t i = 0; i < 128; ++i) {
@@ -358,7 +357,7 @@ TEST_P(CompressorSimd, OverlapRowsHoldTheFirstHalvesWithTheBias) {
 
 TEST_P(CompressorSimd, EntriesThatExistAreLeftAlone) {
   const std::vector<PageId> pages{PageId{0}, PageId{1}, PageId{2}};
-  for (const Kernels kernels : {Kernels::kBest, Kernels::kReference}) {
+  for (const test::Kernels kernels : {test::kBest, test::kReference}) {
     for (const int ratio : {4, 128}) {
       const Shape shape{ratio, 128, false, Precision::kExact};
       const std::vector<float> kv = test::random_values(static_cast<std::size_t>(600 * shape.width()), 3);

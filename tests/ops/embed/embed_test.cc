@@ -41,7 +41,7 @@ TEST_P(Embed, EqualsTheReferenceToTheBitAtAnyWidth) {
       std::vector<float> got(size), want(size);
       EmbedArgs args{
           .tokens = tokens, .table = {table.data(), {rows, width}}, .out = {got.data(), {11, 4, width}}};
-      embed(args, cpu.context);
+      cpu.run<ops::Embed>(args);
       args.out = {want.data(), {11, 4, width}};
       embed_ref(args);
       EXPECT_SAME_BITS(got, want);
@@ -70,7 +70,7 @@ TEST_P(Embed, WritesIntoStridedMisalignedViewsAndNowhereElse) {
 TEST_P(Embed, NoTokensIsANoOp) {
   TestCpu cpu;
   const std::vector<Bf16Bits> table(8);
-  embed({.tokens = {}, .table = {table.data(), {2, 4}}, .out = {nullptr, {0, 4, 4}}}, cpu.context);
+  cpu.run<ops::Embed>({.tokens = {}, .table = {table.data(), {2, 4}}, .out = {nullptr, {0, 4, 4}}});
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryTarget, Embed, testing::ValuesIn(test::compiled_targets()), test::target_name);

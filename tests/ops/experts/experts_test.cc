@@ -11,6 +11,7 @@
 #include "ops/experts/experts.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
+#include "tests/support/test_cpu.h"
 
 namespace baleen {
 namespace {
@@ -72,24 +73,22 @@ struct Tokens {
   std::vector<float> weights;
 };
 
-std::vector<float> run(const Layer& layer, const Tokens& tokens, Precision precision, Kernels kernels,
+std::vector<float> run(const Layer& layer, const Tokens& tokens, Precision precision, test::Kernels kernels,
                        int num_threads, bool with_shared = true, std::int64_t begin = 0,
                        std::int64_t end = -1, float limit = 10.0F) {
   if (end < 0) end = tokens.num_rows;
   const std::int64_t num_rows = end - begin, k = tokens.selected;
-  ThreadPool pool(num_threads);
-  Arena scratch(experts_scratch_bytes(num_rows, k, kWidth, kInner, kNumExperts, num_threads));
-  CpuContext context{pool, scratch, kernels};
+  test::TestCpu cpu(num_threads, experts_scratch_bytes(num_rows, k, kWidth, kInner, kNumExperts, num_threads),
+                    kernels);
   std::vector<float> out(static_cast<std::size_t>(num_rows * kWidth), std::nanf(""));
-  experts({.x = {tokens.x.data() + begin * kWidth, {num_rows, kWidth}},
-           .ids = {tokens.ids.data() + begin * k, {num_rows, k}},
-           .weights = {tokens.weights.data() + begin * k, {num_rows, k}},
-           .routed = layer.routed(),
-           .shared = with_shared ? &layer.shared() : nullptr,
-           .swiglu_limit = limit,
-           .precision = precision,
-           .out = {out.data(), {num_rows, kWidth}}},
-          context);
+  cpu.run<ops::Experts>({.x = {tokens.x.data() + begin * kWidth, {num_rows, kWidth}},
+                         .ids = {tokens.ids.data() + begin * k, {num_rows, k}},
+                         .weights = {tokens.weights.data() + begin * k, {num_rows, k}},
+                         .routed = layer.routed(),
+                         .shared = with_shared ? &layer.shared() : nullptr,
+                         .swiglu_limit = limit,
+                         .precision = precision,
+                         .out = {out.data(), {num_rows, kWidth}}});
   return out;
 }
 
@@ -102,14 +101,13 @@ TEST(Experts, AgreeWithPlainLoops) {
     for (const std::int64_t num_rows : {1, 2, 9}) {
       for (const bool with_shared : {false, true}) {
         const Tokens tokens(num_rows, 3, 5);
-        const auto got = run(layer, tokens, Precision::kExact, Kernels::kBest, 2, with_shared);
-        const auto want = run(layer, tokens, Precision::kExact, Kernels::kReference, 1, with_shared);
+        const auto got = run(layer, tokens, Precision::kExact, test::kBest, 2, with_shared);
+        const auto want = run(layer, tokens, Precision::kExact, test::kReference, 1, with_shared);
         EXPECT_CLOSE(got, want, {.norm = 3e-6});
         // With rounding, sums that differ in the last float32 place may round to the next BF16 or e4m3 value,
         // and a flipped e4m3 input of w2 moves every output a little: a few units of 2^-9 in norm.
-        const auto rounded = run(layer, tokens, Precision::kReleased, Kernels::kBest, 2, with_shared);
-        const auto rounded_want =
-            run(layer, tokens, Precision::kReleased, Kernels::kReference, 1, with_shared);
+        const auto rounded = run(layer, tokens, Precision::kReleased, test::kBest, 2, with_shared);
+        const auto rounded_want = run(layer, tokens, Precision::kReleased, test::kReference, 1, with_shared);
         EXPECT_CLOSE(rounded, rounded_want, {.norm = 4e-3});
       }
     }
@@ -120,9 +118,9 @@ TEST(Experts, RowsDoNotDependOnCompanyOrThreads) {
   const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8);
   const Tokens tokens(150, 4, 8);  // more rows than one row block
   for (const Precision precision : {Precision::kExact, Precision::kBf16, Precision::kReleased}) {
-    const auto whole = run(layer, tokens, precision, Kernels::kBest, 2);
+    const auto whole = run(layer, tokens, precision, test::kBest, 2);
     for (const auto& [begin, end] : {std::pair{0, 1}, {1, 8}, {8, 72}, {149, 150}}) {
-      const auto part = run(layer, tokens, precision, Kernels::kBest, 1, true, begin, end);
+      const auto part = run(layer, tokens, precision, test::kBest, 1, true, begin, end);
       EXPECT_SAME_BITS(part, std::span(whole).subspan(static_cast<std::size_t>(begin * kWidth), part.size()));
     }
   }
@@ -131,7 +129,7 @@ TEST(Experts, RowsDoNotDependOnCompanyOrThreads) {
 TEST(Experts, AnIdOfMinusOneContributesNothing) {
   const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8);
   for (const bool with_shared : {false, true}) {
-    for (const Kernels kernels : {Kernels::kReference, Kernels::kBest}) {
+    for (const test::Kernels kernels : {test::kReference, test::kBest}) {
       Tokens tokens(9, 3, 8), weightless = tokens;
       // One of three, all of a row, and a row that keeps only its last one.
       for (const std::size_t slot : {1, 6, 7, 8, 12, 13}) {
@@ -151,11 +149,11 @@ TEST(Experts, ClampActsAndZeroLimitDoesNot) {
   const Layer layer(WeightFormat::kBF16, WeightFormat::kBF16);
   Tokens tokens(2, 2, 4);
   for (float& value : tokens.x) value *= 500.0F;
-  const auto clamped = run(layer, tokens, Precision::kExact, Kernels::kBest, 1, true, 0, -1, 10.0F);
-  EXPECT_CLOSE(clamped, run(layer, tokens, Precision::kExact, Kernels::kReference, 1, true, 0, -1, 10.0F),
+  const auto clamped = run(layer, tokens, Precision::kExact, test::kBest, 1, true, 0, -1, 10.0F);
+  EXPECT_CLOSE(clamped, run(layer, tokens, Precision::kExact, test::kReference, 1, true, 0, -1, 10.0F),
                {.norm = 3e-6});
-  const auto free = run(layer, tokens, Precision::kExact, Kernels::kBest, 1, true, 0, -1, 0.0F);
-  EXPECT_CLOSE(free, run(layer, tokens, Precision::kExact, Kernels::kReference, 1, true, 0, -1, 0.0F),
+  const auto free = run(layer, tokens, Precision::kExact, test::kBest, 1, true, 0, -1, 0.0F);
+  EXPECT_CLOSE(free, run(layer, tokens, Precision::kExact, test::kReference, 1, true, 0, -1, 0.0F),
                {.norm = 3e-6});
   EXPECT_NE(test::difference(free, clamped, {.norm = 0.1}), "");
 }
@@ -164,7 +162,7 @@ TEST(Experts, NaNStaysInItsRow) {
   const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8);
   Tokens tokens(3, 2, 6);
   tokens.x[kWidth + 3] = std::nanf("");
-  const auto out = run(layer, tokens, Precision::kReleased, Kernels::kBest, 2);
+  const auto out = run(layer, tokens, Precision::kReleased, test::kBest, 2);
   for (std::int64_t i = 0; i < kWidth; ++i) {
     EXPECT_TRUE(std::isfinite(out[i]));
     EXPECT_TRUE(std::isnan(out[kWidth + i]));

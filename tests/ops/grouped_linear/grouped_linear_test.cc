@@ -4,6 +4,7 @@
 #include "ops/grouped_linear/grouped_linear.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
+#include "tests/support/test_cpu.h"
 
 namespace baleen {
 namespace {
@@ -13,16 +14,13 @@ TEST(GroupedLinear, EachGroupIsItsOwnProduct) {
   for (const WeightFormat format : {WeightFormat::kFp8, WeightFormat::kBF16}) {
     const test::RandomWeight weight(format, kGroups * kOutputs, kInputs, 1);
     auto x = test::random_values(kRows * kGroups * kInputs, 2);
-    for (const Kernels kernels : {Kernels::kBest, Kernels::kReference}) {
-      ThreadPool pool(2);
-      Arena scratch(grouped_linear_scratch_bytes(kRows, kGroups, kInputs));
-      CpuContext context{pool, scratch, kernels};
+    for (const test::Kernels kernels : {test::kBest, test::kReference}) {
+      test::TestCpu cpu(2, grouped_linear_scratch_bytes(kRows, kGroups, kInputs), kernels);
       std::vector<float> y(kRows * kGroups * kOutputs);
-      grouped_linear({.x = {x.data(), {kRows, kGroups, kInputs}},
-                      .weight = &weight.matrix(),
-                      .y = {y.data(), {kRows, kGroups * kOutputs}},
-                      .precision = Precision::kExact},
-                     context);
+      cpu.run<ops::GroupedLinear>({.x = {x.data(), {kRows, kGroups, kInputs}},
+                                   .weight = &weight.matrix(),
+                                   .y = {y.data(), {kRows, kGroups * kOutputs}},
+                                   .precision = Precision::kExact});
       for (std::int64_t row = 0; row < kRows; ++row) {
         for (std::int64_t group = 0; group < kGroups; ++group) {
           std::vector<float> want(kOutputs);

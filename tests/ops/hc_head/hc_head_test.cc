@@ -41,7 +41,7 @@ struct Problem {
 void run(const HcHeadArgs& args, int num_threads) {
   const std::int64_t n = args.streams.extent(1);
   TestCpu cpu(num_threads, hc_head_scratch_bytes(args.streams.extent(0), n, args.streams.extent(2)));
-  hc_head(args, cpu.context);
+  cpu.run<ops::HcHead>(args);
 }
 
 TEST(HcHeadReference, ClosedAndOpenStreams) {

@@ -76,11 +76,11 @@ TEST_P(HcPost, AgreesWithTheReferenceAtAnyWidth) {
     TestCpu cpu;
     Problem got(shape.rows, shape.streams, shape.width);
     Problem want(shape.rows, shape.streams, shape.width);
-    hc_post(got.args(Precision::kExact), cpu.context);
+    cpu.run<ops::HcPost>(got.args(Precision::kExact));
     hc_post_ref(want.args(Precision::kExact));
     // Sums of up to nine products of size 4: units in the last place of the largest partial sum.
     EXPECT_CLOSE(got.streams, want.streams, {.absolute = 2e-6, .norm = 1.5e-7}) << shape.width;
-    hc_post(got.args(Precision::kReleased), cpu.context);
+    cpu.run<ops::HcPost>(got.args(Precision::kReleased));
     hc_post_ref(want.args(Precision::kReleased));
     EXPECT_CLOSE(got.streams, want.streams, {.absolute = 2e-5, .relative = 0x1p-7}) << shape.width;
   }
@@ -116,12 +116,12 @@ TEST_P(HcPost, RowsDoNotDependOnCompanyOrThreads) {
     row.post = args.post.slice(t, t + 1);
     row.comb = args.comb.slice(t, t + 1);
     row.streams = args.streams.slice(t, t + 1);
-    hc_post(row, serial.context);
+    serial.run<ops::HcPost>(row);
   }
   for (const int num_threads : {1, 2}) {
     TestCpu cpu(num_threads);
     Problem together(rows, 4, 1000);
-    hc_post(together.args(Precision::kReleased), cpu.context);
+    cpu.run<ops::HcPost>(together.args(Precision::kReleased));
     EXPECT_SAME_BITS(together.streams, alone.streams);
   }
 }
@@ -132,7 +132,7 @@ TEST_P(HcPost, NonFiniteValuesStayInTheirColumn) {
   got.f[7] = std::nanf("");
   got.streams[40 + 21] = INFINITY;
   Problem want = got;
-  hc_post(got.args(Precision::kReleased), cpu.context);
+  cpu.run<ops::HcPost>(got.args(Precision::kReleased));
   hc_post_ref(want.args(Precision::kReleased));
   EXPECT_CLOSE(got.streams, want.streams, {.absolute = 2e-6, .relative = 0x1p-7});
   for (std::size_t i = 0; i < got.streams.size(); ++i) {

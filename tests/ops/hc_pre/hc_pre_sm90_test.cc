@@ -1,5 +1,6 @@
 #include <limits>
 
+#include "ops/hc_pre/sm90/hc_pre.h"
 #include "tests/support/hc_site_problem.h"
 
 namespace baleen::sm90 {
@@ -44,6 +45,39 @@ TEST(HcPreNormSm90, SteepLogitsStayDoublyStochastic) {
       EXPECT_GE(got.post[t * 4 + k], 0.0F);
       EXPECT_LE(got.post[t * 4 + k], 2.0F);
     }
+  }
+}
+
+/// Without the norm: what the site that is entered leaves to the half-block.
+TEST(HcPreSm90, TheWeightedSumAloneAgreesWithTheReference) {
+  BALEEN_NEEDS_GPU();
+  constexpr std::int64_t n = 4, kMixes = 24;
+  for (const auto& [rows, width] :
+       {std::pair<std::int64_t, std::int64_t>{1, 128}, {5, 256}, {11, 4096}, {2, 16384}}) {
+    SCOPED_TRACE(testing::Message() << rows << " rows of " << width);
+    TestCuda cuda;
+    HcSiteProblem problem(rows, width);
+    std::vector<float> u(static_cast<std::size_t>(rows * width)), post(static_cast<std::size_t>(rows * n)),
+        comb(static_cast<std::size_t>(rows * n * n));
+    hc_pre_ref({.streams = {problem.streams.data(), {rows, n, width}},
+                .weights = {.fn = {problem.fn.data(), {kMixes, n * width}},
+                            .base = problem.base,
+                            .scale = problem.scale},
+                .u = {u.data(), {rows, width}},
+                .post = {post.data(), {rows, n}},
+                .comb = {comb.data(), {rows, n, n}}});
+    Bf16Bits* device_u = cuda.allocate<Bf16Bits>(rows * width);
+    hc_pre({.streams = View<const Bf16Bits, 3>(cuda.upload_bf16(problem.streams), {rows, n, width}),
+            .weights = {.fn = {cuda.upload(problem.fn), {kMixes, n * width}},
+                        .base = {cuda.upload(problem.base), problem.base.size()},
+                        .scale = {cuda.upload(problem.scale), problem.scale.size()}},
+            .u = View<Bf16Bits, 2>(device_u, {rows, width}),
+            .post = {cuda.allocate<float>(rows * n), {rows, n}},
+            .comb = {cuda.allocate<float>(rows * n * n), {rows, n, n}}},
+           cuda.context());
+    cuda.synchronise();
+    EXPECT_CLOSE(cuda.download_bf16(device_u, rows * width), u,
+                 {.absolute = 1e-5, .relative = 0x1p-7, .norm = 1e-4});
   }
 }
 

@@ -47,7 +47,7 @@ struct Problem {
 void run(const HcPreArgs& args, int num_threads) {
   const std::int64_t n = args.streams.extent(1);
   TestCpu cpu(num_threads, hc_pre_scratch_bytes(args.streams.extent(0), n, args.streams.extent(2)));
-  hc_pre(args, cpu.context);
+  cpu.run<ops::HcPre>(args);
 }
 
 TEST(HcPreReference, NoMixingGivesHalvesAndAQuarter) {

@@ -15,6 +15,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/every_target.h"
 #include "tests/support/random_weights.h"
+#include "tests/support/test_cpu.h"
 
 namespace baleen {
 namespace {
@@ -39,7 +40,7 @@ struct Queries {
 
 std::vector<std::int32_t> run(const Queries& queries, std::vector<SequenceSlice> slices,
                               const IndexKeyPool& keys, std::int64_t top_k, int num_threads,
-                              Kernels kernels = Kernels::kBest, std::int64_t first_row = 0) {
+                              test::Kernels kernels = test::kBest, std::int64_t first_row = 0) {
   std::int64_t num_rows = 0;
   for (SequenceSlice& slice : slices) {
     slice.first_row = num_rows;
@@ -47,19 +48,16 @@ std::vector<std::int32_t> run(const Queries& queries, std::vector<SequenceSlice>
   }
   std::vector<std::int32_t> selected(static_cast<std::size_t>(num_rows * top_k), -2);
   const std::vector<TokenId> tokens(static_cast<std::size_t>(num_rows));
-  ThreadPool pool(num_threads);
-  Arena scratch(indexer_scratch_bytes(queries.num_heads, kDim, top_k, num_threads));
-  CpuContext context{pool, scratch, kernels};
+  test::TestCpu cpu(num_threads, indexer_scratch_bytes(queries.num_heads, kDim, top_k, num_threads), kernels);
   const std::int64_t heads = queries.num_heads;
-  indexer({.q = {queries.q.data() + first_row * heads * kDim, {num_rows, heads, kDim}},
-           .head_weights = {queries.weights.data() + first_row * heads, {num_rows, heads}},
-           .cosine = {queries.cosine.data() + first_row * 32, {num_rows, 32}},
-           .sine = {queries.sine.data() + first_row * 32, {num_rows, 32}},
-           .precision = keys.format.precision,
-           .batch = {tokens, slices},
-           .keys = keys,
-           .selected = {selected.data(), {num_rows, top_k}}},
-          context);
+  cpu.run<ops::Indexer>({.q = {queries.q.data() + first_row * heads * kDim, {num_rows, heads, kDim}},
+                         .head_weights = {queries.weights.data() + first_row * heads, {num_rows, heads}},
+                         .cosine = {queries.cosine.data() + first_row * 32, {num_rows, 32}},
+                         .sine = {queries.sine.data() + first_row * 32, {num_rows, 32}},
+                         .precision = keys.format.precision,
+                         .batch = {tokens, slices},
+                         .keys = keys,
+                         .selected = {selected.data(), {num_rows, top_k}}});
   return selected;
 }
 
@@ -84,7 +82,7 @@ Queries first_value_query(float weight) {
   return queries;
 }
 
-class IndexerByHand : public testing::TestWithParam<Kernels> {};
+class IndexerByHand : public testing::TestWithParam<test::Kernels> {};
 
 TEST_P(IndexerByHand, BestFirstValuesWinTiesGoToTheLowerIndex) {
   const std::vector<PageId> pages{PageId{0}};
@@ -110,7 +108,7 @@ TEST_P(IndexerByHand, BestFirstValuesWinTiesGoToTheLowerIndex) {
   EXPECT_EQ(run(first_value_query(std::nanf("")), slice, keys.pool(), 3, 1, GetParam()),
             (Selection{0, 1, 2}));
 }
-INSTANTIATE_TEST_SUITE_P(BothKernels, IndexerByHand, testing::Values(Kernels::kReference, Kernels::kBest));
+INSTANTIATE_TEST_SUITE_P(BothKernels, IndexerByHand, testing::Values(test::kReference, test::kBest));
 
 TEST(TopK, EqualsSorting) {
   EXPECT_TRUE(rc::check([] {
@@ -166,7 +164,7 @@ TEST_P(IndexerSimd, AgreesWithTheReference) {
       const Queries queries(kTokens, heads, 3);
       const std::vector<SequenceSlice> slice{{0, kTokens, kStart, pages, {}, 0}};
       const auto got = run(queries, slice, keys.pool(), kTopK, 2);
-      const auto want = run(queries, slice, keys.pool(), kTopK, 1, Kernels::kReference);
+      const auto want = run(queries, slice, keys.pool(), kTopK, 1, test::kReference);
       // A last-bit difference of two scores may exchange the last one selected.
       EXPECT_LE(num_missing(got, want, kTopK), 1u) << precision_name(precision) << ", " << heads << " heads";
       for (std::size_t i = 1; i < got.size(); ++i) ASSERT_TRUE(i % kTopK == 0 || got[i - 1] < got[i]);
@@ -212,7 +210,7 @@ TEST_P(IndexerSimd, ChunksThreadsCompanyAndPagesDoNotShow) {
             // some.
             std::vector<SequenceSlice> slices{{0, count, kStart + begin, pages, {}, 0}};
             if (begin + count < kTokens) slices.push_back({0, 1, 900, pages, {}, 0});
-            auto part = run(queries, slices, keys.pool(), kTopK, num_threads, Kernels::kBest, begin);
+            auto part = run(queries, slices, keys.pool(), kTopK, num_threads, test::kBest, begin);
             part.resize(static_cast<std::size_t>(count * kTopK));
             got.insert(got.end(), part.begin(), part.end());
           }
@@ -233,7 +231,7 @@ TEST_P(IndexerSimd, FarPositions) {
   const std::vector<SequenceSlice> slice{{0, 1, kStart, pages, {}, 0}};
   const auto one = run(queries, slice, keys.pool(), kTopK, 1);
   EXPECT_EQ(run(queries, slice, keys.pool(), kTopK, 2), one);
-  EXPECT_LE(num_missing(one, run(queries, slice, keys.pool(), kTopK, 1, Kernels::kReference), kTopK), 1u);
+  EXPECT_LE(num_missing(one, run(queries, slice, keys.pool(), kTopK, 1, test::kReference), kTopK), 1u);
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryTarget, IndexerSimd, testing::ValuesIn(scoring_targets()),

@@ -11,6 +11,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/every_target.h"
 #include "tests/support/random_weights.h"
+#include "tests/support/test_cpu.h"
 
 namespace baleen {
 namespace {
@@ -26,7 +27,7 @@ struct Part {
 
 /// Runs one step over `parts`.
 void store(const std::vector<Part>& parts, std::span<const float> weight, const LatentPool& window,
-           int num_threads, Kernels kernels = Kernels::kBest) {
+           int num_threads, test::Kernels kernels = test::kBest) {
   const auto head_dim = static_cast<std::int64_t>(weight.size());
   const std::vector<float> frequencies = rope_frequencies(10000.0F, kRope, nullptr);
   std::vector<float> kv, cosine, sine;
@@ -45,16 +46,13 @@ void store(const std::vector<Part>& parts, std::span<const float> weight, const 
     }
   }
   const std::vector<TokenId> tokens(static_cast<std::size_t>(num_rows));
-  ThreadPool pool(num_threads);
-  Arena scratch(kv_store_scratch_bytes(head_dim, num_threads));
-  CpuContext context{pool, scratch, kernels};
-  kv_store({.kv = {kv.data(), {num_rows, head_dim}},
-            .weight = weight,
-            .cosine = {cosine.data(), {num_rows, kRope / 2}},
-            .sine = {sine.data(), {num_rows, kRope / 2}},
-            .batch = {tokens, slices},
-            .window = window},
-           context);
+  test::TestCpu cpu(num_threads, kv_store_scratch_bytes(head_dim, num_threads), kernels);
+  cpu.run<ops::KvStore>({.kv = {kv.data(), {num_rows, head_dim}},
+                         .weight = weight,
+                         .cosine = {cosine.data(), {num_rows, kRope / 2}},
+                         .sine = {sine.data(), {num_rows, kRope / 2}},
+                         .batch = {tokens, slices},
+                         .window = window});
 }
 
 std::vector<float> read_all(const LatentPool& pool, std::span<const PageId> pages, std::int64_t begin,
@@ -75,7 +73,7 @@ TEST(KvStore, ByHand) {
   std::vector<float> weight(128, 1.0F);
   weight[3] = 3.0F;
   weight[64] = 0.5F;
-  store({{255, kv, pages}}, weight, window.pool(), 1, Kernels::kReference);
+  store({{255, kv, pages}}, weight, window.pool(), 1, test::kReference);
   const std::vector<float> row = read_all(window.pool(), pages, 256, 257);
   EXPECT_EQ(row[0], 1.0F);
   EXPECT_EQ(row[3], 3.0F);
@@ -113,7 +111,7 @@ TEST_P(KvStoreSimd, AgreesWithTheReference) {
           value = precision == Precision::kExact ? value : std::ldexp(std::rint(value * 64), -6);
         const std::vector<float> weight = test::random_values(width, 2);
         store({{start, kv, pages}}, weight, got.pool(), 2);
-        store({{start, kv, pages}}, weight, want.pool(), 1, Kernels::kReference);
+        store({{start, kv, pages}}, weight, want.pool(), 1, test::kReference);
         EXPECT_CLOSE(read_all(got.pool(), pages, start, start + 9),
                      read_all(want.pool(), pages, start, start + 9), {.norm = norm});
       }

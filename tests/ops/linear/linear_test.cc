@@ -5,6 +5,7 @@
 #include "ops/linear/linear.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
+#include "tests/support/test_cpu.h"
 
 namespace baleen {
 namespace {
@@ -17,13 +18,11 @@ TEST(Linear, MixedFormatsOfOneInput) {
   auto x = test::random_values(kRows * kInputs, 3);
   for (float& value : x) value = round_bf16(value);
   for (const Precision precision : {Precision::kExact, Precision::kBf16, Precision::kReleased}) {
-    ThreadPool pool(2);
-    Arena scratch(linear_scratch_bytes(kRows, kInputs));
-    CpuContext context{pool, scratch};
+    test::TestCpu cpu(2, linear_scratch_bytes(kRows, kInputs));
     std::vector<float> rounded(kRows * kOutputs), kept(kRows * kOutputs);
     const LinearOutput outputs[] = {{&fp8.matrix(), {rounded.data(), {kRows, kOutputs}}, false},
                                     {&bf16.matrix(), {kept.data(), {kRows, kOutputs}}, true}};
-    linear({.x = {x.data(), {kRows, kInputs}}, .outputs = outputs, .precision = precision}, context);
+    cpu.run<ops::Linear>({.x = {x.data(), {kRows, kInputs}}, .outputs = outputs, .precision = precision});
 
     std::vector<float> want(kRows * kOutputs);
     matmul_ref(bf16.matrix(), {x.data(), {kRows, kInputs}}, ActivationRounding::kNone, false,

@@ -7,6 +7,7 @@
 
 #include "numeric/bf16.h"
 #include "tests/support/random_weights.h"
+#include "tests/support/test_cpu.h"
 
 namespace baleen {
 namespace {
@@ -16,14 +17,11 @@ TEST(MtpCombine, AddsTheTermToEveryStream) {
   auto embedded = test::random_values(kRows * kWidth, 1);
   const auto streams = test::random_values(kRows * kStreams * kWidth, 2);
   for (const Precision precision : {Precision::kExact, Precision::kBf16, Precision::kReleased}) {
-    ThreadPool pool(2);
-    Arena scratch;
-    CpuContext context{pool, scratch};
+    test::TestCpu cpu(2);
     auto out = streams;
-    mtp_combine({.embedded = {embedded.data(), {kRows, kWidth}},
-                 .precision = precision,
-                 .streams = {out.data(), {kRows, kStreams, kWidth}}},
-                context);
+    cpu.run<ops::MtpCombine>({.embedded = {embedded.data(), {kRows, kWidth}},
+                              .precision = precision,
+                              .streams = {out.data(), {kRows, kStreams, kWidth}}});
     for (std::size_t i = 0; i < out.size(); ++i) {
       const std::size_t row = i / (kStreams * kWidth);
       const float sum = embedded[row * kWidth + i % kWidth] + streams[i];
@@ -33,10 +31,8 @@ TEST(MtpCombine, AddsTheTermToEveryStream) {
 }
 
 TEST(MtpCombine, NoRowsIsANoOp) {
-  ThreadPool pool(1);
-  Arena scratch;
-  CpuContext context{pool, scratch};
-  mtp_combine({.embedded = {nullptr, {0, 8}}, .streams = {nullptr, {0, 4, 8}}}, context);
+  test::TestCpu cpu(1);
+  cpu.run<ops::MtpCombine>({.embedded = {nullptr, {0, 8}}, .streams = {nullptr, {0, 4, 8}}});
 }
 
 }  // namespace

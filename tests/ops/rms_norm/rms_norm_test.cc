@@ -86,7 +86,7 @@ TEST_P(RmsNorm, AgreesWithTheReferenceAtAnyWidth) {
       for (const Precision precision : kPrecisions) {
         TestCpu cpu;
         std::vector<float> got, want;
-        rms_norm(args_of(x, width, weight, precision, got), cpu.context);
+        cpu.run<ops::RmsNorm>(args_of(x, width, weight, precision, got));
         rms_norm_ref(args_of(x, width, weight, precision, want));
         // Rounded results may fall on the neighbouring BF16 value; without weight the factor may too.
         const double relative = precision == Precision::kExact ? 3e-7 : 0x1p-6;
@@ -101,7 +101,7 @@ TEST_P(RmsNorm, RoundedResultsAreNearlyAlwaysTheReferences) {
   for (const std::vector<float>& weight : {std::vector<float>(), bf16_values(512, 4)}) {
     TestCpu cpu;
     std::vector<float> got, want;
-    rms_norm(args_of(x, 512, weight, Precision::kReleased, got), cpu.context);
+    cpu.run<ops::RmsNorm>(args_of(x, 512, weight, Precision::kReleased, got));
     rms_norm_ref(args_of(x, 512, weight, Precision::kReleased, want));
     int num_different = 0;
     for (std::size_t i = 0; i < got.size(); ++i) num_different += got[i] != want[i] ? 1 : 0;
@@ -132,13 +132,13 @@ TEST_P(RmsNorm, RowsDoNotDependOnCompanyOrThreads) {
     for (const int num_threads : {1, 2}) {
       TestCpu cpu(num_threads);
       std::vector<float> together, alone;
-      rms_norm(args_of(x, width, weight, Precision::kReleased, together), cpu.context);
+      cpu.run<ops::RmsNorm>(args_of(x, width, weight, Precision::kReleased, together));
       const RmsNormArgs args = args_of(x, width, weight, Precision::kReleased, alone);
       for (std::int64_t row = 0; row < rows; ++row) {
         RmsNormArgs one = args;
         one.x = args.x.slice(row, row + 1);
         one.y = args.y.slice(row, row + 1);
-        rms_norm(one, cpu.context);
+        cpu.run<ops::RmsNorm>(one);
       }
       EXPECT_SAME_BITS(together, alone);
     }
@@ -152,7 +152,7 @@ TEST_P(RmsNorm, NonFiniteRowsAreThoseOfTheReference) {
     x[70 + 3] = std::nanf("");
     x[140 + 69] = INFINITY;
     std::vector<float> got, want;
-    rms_norm(args_of(x, 70, {}, precision, got), cpu.context);
+    cpu.run<ops::RmsNorm>(args_of(x, 70, {}, precision, got));
     rms_norm_ref(args_of(x, 70, {}, precision, want));
     EXPECT_CLOSE(got, want, {.relative = 0x1p-6});
   }
@@ -161,7 +161,7 @@ TEST_P(RmsNorm, NonFiniteRowsAreThoseOfTheReference) {
 TEST_P(RmsNorm, NoRowsIsANoOp) {
   TestCpu cpu;
   std::vector<float> y;
-  rms_norm(args_of({}, 64, {}, Precision::kReleased, y), cpu.context);
+  cpu.run<ops::RmsNorm>(args_of({}, 64, {}, Precision::kReleased, y));
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryTarget, RmsNorm, testing::ValuesIn(test::compiled_targets()),

@@ -84,7 +84,7 @@ TEST_P(Rope, AgreesWithTheReference) {
 
       Problem rounded(rows, heads, head_dim, rotary_dim);
       Problem rounded_want(rows, heads, head_dim, rotary_dim);
-      rope(rounded.args(Precision::kReleased, inverse), cpu.context);
+      cpu.run<ops::Rope>(rounded.args(Precision::kReleased, inverse));
       rope_ref(rounded_want.args(Precision::kReleased, inverse));
       EXPECT_CLOSE(rounded.x, rounded_want.x, {.absolute = 5e-7, .relative = 0x1p-7})
           << rows << " " << head_dim;

@@ -46,7 +46,7 @@ struct Problem {
 
 void run(const RouteArgs& args, int num_threads = 1) {
   TestCpu cpu(num_threads, route_scratch_bytes(args.logits.extent(1), num_threads));
-  route(args, cpu.context);
+  cpu.run<ops::Route>(args);
 }
 
 TEST(RouteReference, ScoresByHand) {

@@ -11,6 +11,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/every_target.h"
 #include "tests/support/random_weights.h"
+#include "tests/support/test_cpu.h"
 
 namespace baleen {
 namespace {
@@ -57,28 +58,27 @@ struct Step {
   std::int64_t window_tokens = 128;
 };
 
-std::vector<float> run(const Layer& layer, Step step, int num_threads, Kernels kernels = Kernels::kBest) {
+std::vector<float> run(const Layer& layer, Step step, int num_threads, test::Kernels kernels = test::kBest) {
   const std::int64_t head_dim = layer.format.width();
   const std::int64_t num_rows = static_cast<std::int64_t>(step.q.size()) / (step.num_heads * head_dim);
   const std::int64_t value_width = layer.format.value_width();
   std::vector<float> out(static_cast<std::size_t>(num_rows * step.num_heads * value_width), std::nanf(""));
   const std::vector<TokenId> tokens(static_cast<std::size_t>(num_rows));
-  ThreadPool pool(num_threads);
-  Arena scratch(sparse_attention_scratch_bytes(step.num_heads, head_dim, num_threads));
-  CpuContext context{pool, scratch, kernels};
-  sparse_attention({.q = {step.q.data(), {num_rows, step.num_heads, head_dim}},
-                    .batch = {tokens, step.slices},
-                    .window = layer.window.pool(),
-                    .compressed = layer.ratio == 0 ? LatentPool{} : layer.compressed.pool(),
-                    .ratio = layer.ratio,
-                    .selected = {step.selected.data(),
-                                 {num_rows, static_cast<std::int64_t>(step.selected.size()) / num_rows}},
-                    .sink = step.sink,
-                    .window_tokens = step.window_tokens,
-                    .scale = 1.0F / std::sqrt(static_cast<float>(head_dim)),
-                    .precision = layer.format.precision,
-                    .out = {out.data(), {num_rows, step.num_heads, value_width}}},
-                   context);
+  test::TestCpu cpu(num_threads, sparse_attention_scratch_bytes(step.num_heads, head_dim, num_threads),
+                    kernels);
+  cpu.run<ops::SparseAttention>(
+      {.q = {step.q.data(), {num_rows, step.num_heads, head_dim}},
+       .batch = {tokens, step.slices},
+       .window = layer.window.pool(),
+       .compressed = layer.ratio == 0 ? LatentPool{} : layer.compressed.pool(),
+       .ratio = layer.ratio,
+       .selected = {step.selected.data(),
+                    {num_rows, static_cast<std::int64_t>(step.selected.size()) / num_rows}},
+       .sink = step.sink,
+       .window_tokens = step.window_tokens,
+       .scale = 1.0F / std::sqrt(static_cast<float>(head_dim)),
+       .precision = layer.format.precision,
+       .out = {out.data(), {num_rows, step.num_heads, value_width}}});
   return out;
 }
 
@@ -87,7 +87,7 @@ SequenceSlice slice_at(const Layer& layer, std::int64_t start, std::int64_t num_
   return {first_row, num_tokens, start, layer.pages, layer.pages, 0};
 }
 
-class SparseAttentionByHand : public testing::TestWithParam<Kernels> {};
+class SparseAttentionByHand : public testing::TestWithParam<test::Kernels> {};
 
 TEST_P(SparseAttentionByHand, OneEntryAndTheSink) {
   Layer layer(0, 128, Precision::kExact, 0, 1);
@@ -174,8 +174,7 @@ TEST_P(SparseAttentionByHand, NaNStaysVisible) {
   EXPECT_TRUE(std::isnan(out[128]));
 }
 
-INSTANTIATE_TEST_SUITE_P(BothKernels, SparseAttentionByHand,
-                         testing::Values(Kernels::kReference, Kernels::kBest));
+INSTANTIATE_TEST_SUITE_P(BothKernels, SparseAttentionByHand, testing::Values(test::kReference, test::kBest));
 
 class SparseAttentionSimd : public test::EveryTarget {};
 
@@ -218,7 +217,7 @@ TEST_P(SparseAttentionSimd, AgreesWithTheReference) {
           sink[1] = kInfinity;
           const auto selected = selections(start, kRows, kTopK);
           const Step step{num_heads, {slice_at(layer, start, kRows)}, q, selected, sink};
-          EXPECT_CLOSE(run(layer, step, 2), run(layer, step, 1, Kernels::kReference), {.norm = norm})
+          EXPECT_CLOSE(run(layer, step, 2), run(layer, step, 1, test::kReference), {.norm = norm})
               << precision_name(precision) << ", ratio " << ratio << ", position " << start;
         }
       }
@@ -269,7 +268,7 @@ TEST_P(SparseAttentionSimd, FarPositionsThroughSparsePageTables) {
     const std::vector<float> q = bf16_like(2 * 4 * 128, 9), sink(4, 0.0F);
     std::vector<std::int32_t> selected{17'472, 17'480, 17'500, -1, 17'473, 17'480, -1, -1};
     const Step step{4, {slice_at(layer, 70'016, 2)}, q, selected, sink};
-    EXPECT_CLOSE(run(layer, step, 2), run(layer, step, 1, Kernels::kReference), {.norm = 1e-3});
+    EXPECT_CLOSE(run(layer, step, 2), run(layer, step, 1, test::kReference), {.norm = 1e-3});
   }
 }
 

@@ -18,10 +18,15 @@ constexpr std::int64_t kMostFewVisits = 512;
 constexpr int kBlock = 128;          // values that share an activation scale
 constexpr int kStageRowBytes = 128;  // of a weight row, in one box
 
-const ProductVariant& variant_for(std::int64_t num_tokens, std::int64_t num_selected) {
-  const bool few = num_tokens <= kMostFewTokens && num_tokens * num_selected <= kMostFewVisits;
-  return few ? kFewTokens : kManyTokens;
+bool are_few(std::int64_t num_tokens, std::int64_t num_selected) {
+  return num_tokens <= kMostFewTokens && num_tokens * num_selected <= kMostFewVisits;
 }
+
+const ProductVariant& variant_for(std::int64_t num_tokens, std::int64_t num_selected) {
+  return are_few(num_tokens, num_selected) ? kFewTokens : kManyTokens;
+}
+
+WeightFormat format_of(const ExpertsArgs& args) { return args.routed[0].w1.format; }
 
 struct ExpertScratch {
   DispatchPlan plan;
@@ -61,9 +66,9 @@ Fp8Rows lay_out_rows(Source& source, std::int64_t num_rows, std::int64_t width) 
 
 /// For FP4 and FP8 weights.
 template <class Source>
-ExpertScratch lay_out_quantised(Source& source, const DispatchExtents& extents, std::int64_t width,
-                                std::int64_t inner_width) {
-  const bool whole_blocks = variant_for(extents.num_tokens, extents.num_selected).whole_blocks;
+ExpertScratch lay_out_quantised(Source& source, const ProductVariant& variant, const DispatchExtents& extents,
+                                std::int64_t width, std::int64_t inner_width) {
+  const bool whole_blocks = variant.whole_blocks;
   const std::int64_t counters_per_tile = 1 + (whole_blocks ? 0 : inner_width / kBlock);
   return {
       .plan = lay_out_plan(source, extents, extents.max_tiles() * counters_per_tile),
@@ -128,11 +133,10 @@ Fp8RowMaps describe(const Fp8Rows& rows, std::int64_t num_rows, std::int64_t wid
               1, variant.scale_box_tokens * static_cast<int>(kScaleBytes), TileSwizzle::kNone)};
 }
 
-void quantised_products(const ExpertsArgs& args, const DispatchExtents& extents, const ExpertScratch& scratch,
-                        CudaContext& context) {
+void quantised_products(const ExpertsArgs& args, const ProductVariant& variant,
+                        const DispatchExtents& extents, const ExpertScratch& scratch, CudaContext& context) {
   const ExpertWeights& first = args.routed[0];
   const std::int64_t width = first.w1.cols, inner_width = first.w1.rows;
-  const ProductVariant& variant = variant_for(extents.num_tokens, extents.num_selected);
   const ExpertMatrices routed = describe(args.routed, variant.half_rows);
   const ExpertProducts products{
       .routed = routed,
@@ -156,64 +160,120 @@ void quantised_products(const ExpertsArgs& args, const DispatchExtents& extents,
   variant.launch(products, first.w1.format, context);
 }
 
-}  // namespace
-
-std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected, std::int64_t width,
-                                   std::int64_t inner_width, std::int64_t num_experts) {
-  const auto extents_of = [&](std::int64_t rows) {
-    return DispatchExtents{rows, num_selected, num_experts, true, variant_for(rows, num_selected).max_tokens};
-  };
-  // What a variant needs grows with the rows.
-  std::int64_t most = Arena::bytes_for<Bf16Bits>(one_token_inner_values(num_selected, inner_width));
-  for (const std::int64_t rows :
-       {std::min({num_rows, kMostFewTokens, std::max<std::int64_t>(1, kMostFewVisits / num_selected)}),
-        num_rows}) {
-    ScratchCounter quantised, bf16;
-    (void)lay_out_quantised(quantised, extents_of(rows), width, inner_width);
-    (void)lay_out_bf16(bf16, extents_of(rows), width, inner_width);
-    most = std::max({most, quantised.bytes, bf16.bytes});
-  }
-  return most;
+DispatchExtents extents_of(const ExpertsArgs& args, int tile_tokens) {
+  return {.num_tokens = args.x.extent(0),
+          .num_selected = args.ids.extent(1),
+          .num_experts = static_cast<std::int64_t>(args.routed.size()),
+          .has_shared = args.shared != nullptr,
+          .tile_tokens = tile_tokens};
 }
 
-void experts(const ExpertsArgs& args, CudaContext& context) {
-  const DispatchExtents extents{.num_tokens = args.x.extent(0),
-                                .num_selected = args.ids.extent(1),
-                                .num_experts = static_cast<std::int64_t>(args.routed.size()),
-                                .has_shared = args.shared != nullptr,
-                                .tile_tokens = variant_for(args.x.extent(0), args.ids.extent(1)).max_tokens};
+/// What all variants ask of the arguments, which have tokens; the shared expert's weights have `shared_format`.
+void check_arguments(const ExpertsArgs& args, WeightFormat shared_format) {
   BALEEN_CHECK(args.precision == Precision::kReleased);
-  BALEEN_CHECK_EQ(args.ids.extent(0), extents.num_tokens);
+  BALEEN_CHECK_EQ(args.ids.extent(0), args.x.extent(0));
   BALEEN_CHECK(args.x.dense() && args.ids.dense() && args.weights.dense() && args.out.dense());
-  if (extents.num_tokens == 0) return;
   const ExpertWeights& first = args.routed[0];
   const std::int64_t width = first.w1.cols, inner_width = first.w1.rows;
   BALEEN_CHECK_EQ(args.x.extent(1), width);
   BALEEN_CHECK_EQ(width % kBlock, 0);
   BALEEN_CHECK_EQ(inner_width % kBlock, 0);
   check_expert(first, first.w1.format, width, inner_width);
+  if (args.shared != nullptr) check_expert(*args.shared, shared_format, width, inner_width);
+}
 
+void experts_by(const ProductVariant& variant, const ExpertsArgs& args, CudaContext& context) {
+  if (args.x.extent(0) == 0) return;
+  check_arguments(args, WeightFormat::kFp8);
+  const DispatchExtents extents = extents_of(args, variant.max_tokens);
+  const ExpertWeights& first = args.routed[0];
   const ScratchScope scope(context.scratch);
-  if (first.w1.format == WeightFormat::kBF16) {
-    if (args.shared != nullptr) check_expert(*args.shared, WeightFormat::kBF16, width, inner_width);
-    const ExpertScratch scratch = lay_out_bf16(context.scratch, extents, width, inner_width);
-    dispatch_experts(args, extents, scratch.plan, {}, context);
-    bf16_expert_products(args, extents, scratch.plan, scratch.inner_bf16, scratch.y, context);
-    combine_experts(args, extents, scratch.plan, scratch.y, context);
-    return;
-  }
-  BALEEN_CHECK(first.w1.format == WeightFormat::kFp4 || first.w1.format == WeightFormat::kFp8);
-  if (args.shared != nullptr) check_expert(*args.shared, WeightFormat::kFp8, width, inner_width);
-  if (extents.num_tokens == 1 && one_token_experts_fit(extents.num_selected, extents.has_shared)) {
-    auto* inner =
-        context.scratch.allocate<Bf16Bits>(one_token_inner_values(extents.num_selected, inner_width));
-    one_token_experts(args, inner, context);
-    return;
-  }
-  const ExpertScratch scratch = lay_out_quantised(context.scratch, extents, width, inner_width);
+  const ExpertScratch scratch =
+      lay_out_quantised(context.scratch, variant, extents, first.w1.cols, first.w1.rows);
   dispatch_experts(args, extents, scratch.plan, scratch.rows, context);
-  quantised_products(args, extents, scratch, context);
+  quantised_products(args, variant, extents, scratch, context);
   combine_experts(args, extents, scratch.plan, scratch.y, context);
+}
+
+}  // namespace
+
+std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected, std::int64_t width,
+                                   std::int64_t inner_width, std::int64_t num_experts) {
+  const std::int64_t few_rows =
+      std::min({num_rows, kMostFewTokens, std::max<std::int64_t>(1, kMostFewVisits / num_selected)});
+  // What a variant needs grows with the rows.
+  std::int64_t most = Arena::bytes_for<Bf16Bits>(one_token_inner_values(num_selected, inner_width));
+  const auto count = [&](const ProductVariant& variant, std::int64_t rows) {
+    const DispatchExtents extents{rows, num_selected, num_experts, true, variant.max_tokens};
+    ScratchCounter quantised, bf16;
+    (void)lay_out_quantised(quantised, variant, extents, width, inner_width);
+    (void)lay_out_bf16(bf16, extents, width, inner_width);
+    most = std::max({most, quantised.bytes, bf16.bytes});
+  };
+  count(kFewTokens, few_rows);
+  count(kManyTokens, num_rows);
+  return most;
+}
+
+void experts_one_token(const ExpertsArgs& args, CudaContext& context) {
+  check_arguments(args, WeightFormat::kFp8);
+  const ScratchScope scope(context.scratch);
+  auto* inner =
+      context.scratch.allocate<Bf16Bits>(one_token_inner_values(args.ids.extent(1), args.routed[0].w1.rows));
+  one_token_experts(args, inner, context);
+}
+
+void experts_few_tokens(const ExpertsArgs& args, CudaContext& context) {
+  experts_by(kFewTokens, args, context);
+}
+void experts_many_tokens(const ExpertsArgs& args, CudaContext& context) {
+  experts_by(kManyTokens, args, context);
+}
+
+void experts_bf16(const ExpertsArgs& args, CudaContext& context) {
+  if (args.x.extent(0) == 0) return;
+  check_arguments(args, WeightFormat::kBF16);
+  const DispatchExtents extents =
+      extents_of(args, variant_for(args.x.extent(0), args.ids.extent(1)).max_tokens);
+  const ExpertWeights& first = args.routed[0];
+  const ScratchScope scope(context.scratch);
+  const ExpertScratch scratch = lay_out_bf16(context.scratch, extents, first.w1.cols, first.w1.rows);
+  dispatch_experts(args, extents, scratch.plan, {}, context);
+  bf16_expert_products(args, extents, scratch.plan, scratch.inner_bf16, scratch.y, context);
+  combine_experts(args, extents, scratch.plan, scratch.y, context);
+}
+
+std::optional<Reason> why_not_one_token(const ExpertsArgs& args) {
+  if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
+  if (args.x.extent(0) != 1) return "takes one token";
+  if (!one_token_experts_fit(args.ids.extent(1), args.shared != nullptr)) {
+    return "has room for fewer experts of a token";
+  }
+  return std::nullopt;
+}
+
+std::optional<Reason> why_not_few_tokens(const ExpertsArgs& args) {
+  if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
+  if (!are_few(args.x.extent(0), args.ids.extent(1))) {
+    return "its blocks plan at most 64 tokens and 512 token-expert assignments for themselves";
+  }
+  return std::nullopt;
+}
+
+std::optional<Reason> why_not_many_tokens(const ExpertsArgs& args) {
+  if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
+  return std::nullopt;
+}
+
+std::optional<Reason> why_not_bf16(const ExpertsArgs& args) {
+  if (format_of(args) != WeightFormat::kBF16) return "takes BF16 weights; these are codes";
+  return std::nullopt;
+}
+
+void experts(const ExpertsArgs& args, CudaContext& context) {
+  if (!why_not_bf16(args)) return experts_bf16(args, context);
+  if (!why_not_one_token(args)) return experts_one_token(args, context);
+  (why_not_few_tokens(args) ? experts_many_tokens : experts_few_tokens)(args, context);
 }
 
 }  // namespace baleen::sm90

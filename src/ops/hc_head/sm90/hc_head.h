@@ -1,11 +1,15 @@
 /// Hopper (sm_90a) kernels of hc_head. What pointers and activations are there: cuda/cuda_context.h.
 #pragma once
 
+#include <span>
+
 #include "cuda/cuda_context.h"
 #include "ops/hc_head/hc_head.h"
 
 namespace baleen::sm90 {
 
 void hc_head(const HcHeadArgs& args, CudaContext& context);
+
+[[nodiscard]] std::span<const CudaVariant<ops::HcHead>> hc_head_variants();
 
 }  // namespace baleen::sm90

@@ -3,6 +3,11 @@
 
 namespace baleen::sm90 {
 
+void hc_pre(const HcPreArgs& args, CudaContext& context) {
+  const HcSiteArgs site = hc_entry_args(args, args.u);
+  if (site.num_rows > 0) launch_hc_site_of<false, 0, false>(site, context);
+}
+
 void hc_pre_norm(const HcPreArgs& pre, const RmsNormArgs& norm, CudaContext& context) {
   launch_hc_site<false>(hc_site_args(pre, norm), context);
 }

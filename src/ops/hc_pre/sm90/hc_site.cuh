@@ -64,7 +64,8 @@ inline constexpr int kHcRowsThreads = kHcStreamThreads + kWarpLanes;
 /// Where the threads of the streams wait for the gates, and for each other.
 inline constexpr std::uint32_t kGatesBarrier = 2, kStreamBarrier = 1;
 
-template <int kWidth>
+/// kNorm: `args.y` is the norm of the weighted sum; otherwise the sum itself.
+template <int kWidth, bool kNorm>
 __global__ void __launch_bounds__(kHcRowsThreads)
     hc_rows_kernel(const __grid_constant__ HcSiteArgs args, const float* sums) {
   constexpr int n = kHcStreams;
@@ -79,7 +80,7 @@ __global__ void __launch_bounds__(kHcRowsThreads)
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarpLanes;
   ptx::launch_next_kernel();
   // The weights of a layer come from memory: on their way before the previous kernel has ended, where registers hold them.
-  constexpr bool kWeightsAhead = kWidth > 0;
+  constexpr bool kWeightsAhead = kWidth > 0 && kNorm;
   const bool has_mix = thread >= kHcStreamThreads && lane < kHcMixes;
   const float mix_scale = has_mix ? args.scale[min(lane / n, 2)] : 0.0F,
               mix_base = has_mix ? args.base[lane] : 0.0F;
@@ -143,6 +144,14 @@ __global__ void __launch_bounds__(kHcRowsThreads)
     const int channel = 8 * (thread + i * kHcStreamThreads);
     const float squares = warp_sum<4>(weigh_streams(weights, x[i], u[i]));
     if (lane % 4 == 0 && channel < width) chunk_squares[channel / kHcChunk] = squares;
+  }
+  if constexpr (!kNorm) {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const int channel = 8 * (thread + i * kHcStreamThreads);
+      if (channel < width) *reinterpret_cast<uint4*>(args.y + row * args.y_stride + channel) = u[i];
+    }
+    return;
   }
   if constexpr (!kWeightsAhead) load_weights();
   ptx::named_barrier_sync(kStreamBarrier, kHcStreamThreads);

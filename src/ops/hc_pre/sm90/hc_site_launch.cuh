@@ -11,17 +11,16 @@
 
 namespace baleen::sm90 {
 
-/// What the site that is entered, and its norm, say.
-[[nodiscard]] inline HcSiteArgs hc_site_args(const HcPreArgs& pre, const RmsNormArgs& norm) {
+/// What the site that is entered says. `y`: where the rows go.
+[[nodiscard]] inline HcSiteArgs hc_entry_args(const HcPreArgs& pre, const Activations<2>& y) {
   const std::int64_t num_rows = pre.streams.extent(0), width = pre.streams.extent(2);
-  BALEEN_CHECK(pre.precision == Precision::kReleased && norm.precision == Precision::kReleased);
+  BALEEN_CHECK(pre.precision == Precision::kReleased);
   BALEEN_CHECK_EQ(pre.streams.extent(1), kHcStreams);
   BALEEN_CHECK(width > 0 && width % kHcBlock == 0 && width <= kHcMaxRanks * kHcMaxSlice);
   BALEEN_CHECK(pre.streams.dense() && pre.weights.fn.dense() && pre.post.dense() && pre.comb.dense());
   BALEEN_CHECK(pre.weights.fn.extent(0) == kHcMixes && pre.weights.fn.extent(1) == kHcStreams * width);
   BALEEN_CHECK(pre.weights.base.size() == kHcMixes && pre.weights.scale.size() == 3);
-  BALEEN_CHECK_EQ(static_cast<std::int64_t>(norm.weight.size()), width);
-  BALEEN_CHECK(norm.y.extent(0) == num_rows && norm.y.extent(1) == width && norm.y.stride(0) % 8 == 0);
+  BALEEN_CHECK(y.extent(0) == num_rows && y.extent(1) == width && y.stride(0) % 8 == 0);
   HcSiteArgs args;
   args.streams = const_cast<Bf16Bits*>(pre.streams.bf16().data());  // written only where a half-block is left
   args.fn = pre.weights.fn.data();
@@ -32,18 +31,26 @@ namespace baleen::sm90 {
   args.sinkhorn_iterations = pre.sinkhorn_iterations;
   args.post = pre.post.f32().data();
   args.comb = pre.comb.f32().data();
-  args.norm_weight = norm.weight.data();
-  args.rms_eps = norm.eps;
-  args.y = norm.y.bf16().data();
-  args.y_stride = norm.y.stride(0);
-  args.y_fp8 = norm.y_fp8;
+  args.y = y.bf16().data();
+  args.y_stride = y.stride(0);
   args.num_rows = static_cast<int>(num_rows);
   args.width = static_cast<int>(width);
   return args;
 }
 
+/// The same with the norm that follows.
+[[nodiscard]] inline HcSiteArgs hc_site_args(const HcPreArgs& pre, const RmsNormArgs& norm) {
+  BALEEN_CHECK(norm.precision == Precision::kReleased);
+  BALEEN_CHECK_EQ(static_cast<std::int64_t>(norm.weight.size()), pre.streams.extent(2));
+  HcSiteArgs args = hc_entry_args(pre, norm.y);
+  args.norm_weight = norm.weight.data();
+  args.rms_eps = norm.eps;
+  args.y_fp8 = norm.y_fp8;
+  return args;
+}
+
 /// The rows go in equal parts to as many blocks of every rank as the device has room for.
-template <bool kLeaving, int kWidth>
+template <bool kLeaving, int kWidth, bool kNorm = true>
 void launch_hc_site_of(const HcSiteArgs& args, CudaContext& context) {
   const int ranks = hc_ranks(args.width), octets = hc_octets(args.num_rows);
   const ScratchScope scope(context.scratch);
@@ -59,7 +66,7 @@ void launch_hc_site_of(const HcSiteArgs& args, CudaContext& context) {
                  .shared_bytes = static_cast<std::int64_t>(sizeof(HcStreamsShared)) +
                                  hc_slot_bytes(args.width, buffers, octets_per_batch)},
                 context.stream, args, octets_per_block * kHcOctet, octets_per_batch, sums);
-  launch_kernel("hc_rows", hc_rows_kernel<kWidth>,
+  launch_kernel("hc_rows", hc_rows_kernel<kWidth, kNorm>,
                 {.grid = dim3(static_cast<unsigned>(args.num_rows)), .threads = kHcRowsThreads},
                 context.stream, args, static_cast<const float*>(sums));
 }

@@ -14,20 +14,6 @@ namespace {
 
 static_assert(kMaxProducts <= kMaxMatmulBf16Products);
 
-/// Up to kFewTokens one pass over the weights serves all tokens. Up to kFewTokensOfFewRows it is still the faster kernel where
-/// the tiles of the other, of 128 x 128, are too few to occupy the device.
-constexpr std::int64_t kFewTokens = 64;
-constexpr std::int64_t kFewTokensOfFewRows = 192;
-
-bool are_few(std::span<const LinearOutput> outputs, std::int64_t num_tokens, const CudaContext& context) {
-  if (num_tokens <= kFewTokens) return true;
-  constexpr std::int64_t kSide = 128;
-  std::int64_t tiles = 0;
-  for (const LinearOutput& output : outputs) tiles += (output.weight->rows + kSide - 1) / kSide;
-  tiles *= (num_tokens + kSide - 1) / kSide;
-  return num_tokens <= kFewTokensOfFewRows && tiles < context.num_sms;
-}
-
 /// Scales of a block of inputs, of one token after the other, begin on 16 bytes.
 std::int64_t scale_stride(std::int64_t num_rows) { return (num_rows + 3) / 4 * 4; }
 
@@ -65,9 +51,10 @@ void run_bf16(std::span<const LinearOutput> outputs, ConstActivations<2> x, Cuda
   matmul_bf16(std::span(products).first(outputs.size()), context);
 }
 
-}  // namespace
+using Fp8Kernel = void (*)(std::span<const LinearOutput> outputs, const Fp8Rows& x, std::int64_t num_tokens,
+                           CudaContext& context);
 
-void linear(const LinearArgs& args, CudaContext& context) {
+void linear_by(Fp8Kernel fp8_products, const LinearArgs& args, CudaContext& context) {
   BALEEN_CHECK(args.precision == Precision::kReleased);
   BALEEN_CHECK(args.x.element_type() == ElementType::kBf16);
   BALEEN_CHECK_LE(args.outputs.size(), static_cast<std::size_t>(kMaxProducts));
@@ -93,10 +80,36 @@ void linear(const LinearArgs& args, CudaContext& context) {
     }
     BALEEN_CHECK(aligned(x.codes) && aligned(x.scales) && x.scale_stride % 4 == 0);
     BALEEN_CHECK_LE(num_rows, x.scale_stride);
-    (are_few(fp8.outputs(), num_rows, context) ? fp8_products_few : fp8_products_many)(fp8.outputs(), x,
-                                                                                       num_rows, context);
+    fp8_products(fp8.outputs(), x, num_rows, context);
   }
   if (!bf16.outputs().empty()) run_bf16(bf16.outputs(), args.x, context);
+}
+
+}  // namespace
+
+void linear_few_tokens(const LinearArgs& args, CudaContext& context) {
+  linear_by(fp8_products_few, args, context);
+}
+void linear_many_tokens(const LinearArgs& args, CudaContext& context) {
+  linear_by(fp8_products_many, args, context);
+}
+
+void linear(const LinearArgs& args, CudaContext& context) {
+  (few_tokens_are_slower(args, context.num_sms) ? linear_many_tokens : linear_few_tokens)(args, context);
+}
+
+bool few_tokens_are_slower(const LinearArgs& args, int num_sms) {
+  constexpr std::int64_t kFewTokens = 64;
+  constexpr std::int64_t kFewTokensOfFewRows = 192;
+  constexpr std::int64_t kSide = 128;
+  const std::int64_t num_tokens = args.x.extent(0);
+  if (num_tokens <= kFewTokens) return false;
+  std::int64_t tiles = 0;
+  for (const LinearOutput& output : args.outputs) {
+    if (output.weight->format == WeightFormat::kFp8) tiles += (output.weight->rows + kSide - 1) / kSide;
+  }
+  tiles *= (num_tokens + kSide - 1) / kSide;
+  return num_tokens > kFewTokensOfFewRows || tiles >= num_sms;
 }
 
 std::int64_t linear_scratch_bytes(std::int64_t max_rows, std::int64_t max_inputs) {

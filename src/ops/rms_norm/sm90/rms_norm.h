@@ -1,6 +1,8 @@
 /// Hopper (sm_90a) kernels of rms_norm. What pointers and activations are there: cuda/cuda_context.h.
 #pragma once
 
+#include <span>
+
 #include "cuda/cuda_context.h"
 #include "ops/rms_norm/rms_norm.h"
 
@@ -10,5 +12,8 @@ namespace baleen::sm90 {
 /// are norm's rows.
 void rms_norm_rope(const RmsNormArgs& norm, const RopeArgs& turn, CudaContext& context);
 void rms_norm(const RmsNormArgs& args, CudaContext& context);
+
+[[nodiscard]] std::span<const CudaVariant<ops::RmsNorm>> rms_norm_variants();
+[[nodiscard]] std::span<const CudaVariant<ops::RmsNorm, ops::Rope>> rms_norm_rope_variants();
 
 }  // namespace baleen::sm90

@@ -1,11 +1,15 @@
 /// Hopper (sm_90a) kernels of route. What pointers and activations are there: cuda/cuda_context.h.
 #pragma once
 
+#include <span>
+
 #include "cuda/cuda_context.h"
 #include "ops/route/route.h"
 
 namespace baleen::sm90 {
 
 void route(const RouteArgs& args, CudaContext& context);
+
+[[nodiscard]] std::span<const CudaVariant<ops::Route>> route_variants();
 
 }  // namespace baleen::sm90

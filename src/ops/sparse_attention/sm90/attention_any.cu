@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kThreads) attention_any_kernel(AttentionLaunch
   Bf16Bits* to = launch.out + query * launch.out_row_stride + head * launch.out_head_stride;
   for (int dim = 2 * thread; dim < value_width; dim += 2 * kThreads) {
     std::uint32_t pair = pack_bf16(out[dim], out[dim + 1]);
-    if (dim >= launch.nope) {
+    if (launch.cosine != nullptr && dim >= launch.nope) {
       const std::int64_t angle = query * launch.angle_stride + (dim - launch.nope) / 2;
       pair = turned_back(pair, launch.cosine[angle], launch.sine[angle]);
     }

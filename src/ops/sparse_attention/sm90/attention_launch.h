@@ -38,7 +38,7 @@ struct AttentionLaunch {
   std::int64_t out_row_stride, out_head_stride;
   const float* sink;
   float scale_log2;     ///< softmax's scale times log2(e): exponentials are powers of two
-  const float* cosine;  ///< [T, rope / 2]; none for V3.2's rows
+  const float* cosine;  ///< [T, rope / 2]; null: values are not rotated
   const float* sine;
   std::int64_t angle_stride;
 
@@ -49,8 +49,7 @@ struct AttentionLaunch {
 
 inline constexpr int kTilesNope = 448, kTilesRope = 64, kTilesWidth = kTilesNope + kTilesRope;
 
-/// Whether `attention_tiles` can run it: rows of 448 + 64, addresses that the copy engine accepts.
-[[nodiscard]] bool fits_tiles(const AttentionLaunch& launch);
+/// Rows of 448 + 64 values, all addresses on 16 bytes.
 void attention_tiles(const AttentionLaunch& launch, CudaContext& context);
 [[nodiscard]] std::int64_t attention_tiles_scratch_bytes();
 

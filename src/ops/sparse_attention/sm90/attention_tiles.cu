@@ -76,19 +76,6 @@ bool share_keys(const AttentionLaunch& launch, const WorkPlan& plan) {
 
 }  // namespace
 
-bool fits_tiles(const AttentionLaunch& launch) {
-  constexpr std::int64_t kAlign = 16;
-  const auto aligned = [](const void* address) {
-    return reinterpret_cast<std::uintptr_t>(address) % kAlign == 0;
-  };
-  const auto rows_aligned = [&](std::int64_t elements) { return elements * 2 % kAlign == 0; };
-  return launch.nope == kNope && launch.rope == kRope && aligned(launch.window.base) &&
-         aligned(launch.compressed.base) && launch.window.page_stride_bytes % kAlign == 0 &&
-         launch.compressed.page_stride_bytes % kAlign == 0 && aligned(launch.q) && aligned(launch.out) &&
-         rows_aligned(launch.q_row_stride) && rows_aligned(launch.q_head_stride) &&
-         rows_aligned(launch.out_row_stride) && rows_aligned(launch.out_head_stride);
-}
-
 std::int64_t attention_tiles_scratch_bytes() {
   return Arena::bytes_for<uint4>(kMaxSlots * kSlotWords) + Arena::bytes_for<float2>(kMaxSlots * kGroupHeads);
 }

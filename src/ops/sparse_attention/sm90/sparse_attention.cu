@@ -9,16 +9,13 @@
 namespace baleen::sm90 {
 namespace {
 
-using sm90::AttentionLaunch;
-using sm90::RowPool;
-
 RowPool row_pool(const LatentPool& pool) {
   if (pool.base == nullptr) return {};
   BALEEN_CHECK(pool.rows_per_page > 0 && std::has_single_bit(static_cast<unsigned>(pool.rows_per_page)));
   return {pool.base, pool.page_stride_bytes, std::countr_zero(static_cast<unsigned>(pool.rows_per_page))};
 }
 
-/// All but the turn.
+/// All but the rotation.
 AttentionLaunch describe(const SparseAttentionArgs& args, const CudaContext& context) {
   const LatentFormat& format = args.window.format;
   BALEEN_CHECK(args.precision == Precision::kReleased && format.precision == Precision::kReleased);
@@ -62,32 +59,65 @@ AttentionLaunch describe(const SparseAttentionArgs& args, const CudaContext& con
 
 std::int64_t sparse_attention_scratch_bytes(std::int64_t head_dim, std::int64_t max_rows,
                                             std::int64_t max_sequences, std::int64_t max_positions) {
-  return head_dim == sm90::kTilesWidth
-             ? sm90::attention_by_runs_scratch_bytes(max_rows, max_sequences, max_positions)
-             : 0;
+  return head_dim == kTilesWidth ? attention_by_runs_scratch_bytes(max_rows, max_sequences, max_positions)
+                                 : 0;
 }
 
-void sparse_attention_rope(const SparseAttentionArgs& args, const RopeArgs& turn, CudaContext& context) {
+namespace {
+
+AttentionLaunch describe(const SparseAttentionArgs& args, const RopeArgs& rotation,
+                         const CudaContext& context) {
   BALEEN_CHECK(args.window.format.layout == LatentLayout::kV4);
-  BALEEN_CHECK(turn.inverse && turn.x.address() == args.out.address());
-  BALEEN_CHECK_EQ(2 * turn.cosine.extent(1), args.window.format.rope);
-  if (args.q.empty()) return;
-  const auto cosine = turn.cosine.f32(), sine = turn.sine.f32();
+  BALEEN_CHECK(rotation.inverse && rotation.x.address() == args.out.address());
+  BALEEN_CHECK_EQ(2 * rotation.cosine.extent(1), args.window.format.rope);
+  const auto cosine = rotation.cosine.f32(), sine = rotation.sine.f32();
   BALEEN_CHECK_EQ(cosine.stride(0), sine.stride(0));
   AttentionLaunch launch = describe(args, context);
   launch.cosine = cosine.data();
   launch.sine = sine.data();
   launch.angle_stride = cosine.stride(0);
-  if (sm90::fits_tiles(launch)) {
-    sm90::attention_by_runs(launch, args.batch, context);
-  } else {
-    sm90::attention_any(launch, context);
+  return launch;
+}
+
+}  // namespace
+
+void attention_tiles_rope(const SparseAttentionArgs& args, const RopeArgs& rotation, CudaContext& context) {
+  if (!args.q.empty()) attention_by_runs(describe(args, rotation, context), args.batch, context);
+}
+
+void attention_any_rope(const SparseAttentionArgs& args, const RopeArgs& rotation, CudaContext& context) {
+  if (!args.q.empty()) attention_any(describe(args, rotation, context), context);
+}
+
+std::optional<Reason> why_not_tiles(const SparseAttentionArgs& args) {
+  constexpr std::int64_t kAlign = 16;
+  const auto aligned = [](const void* address) {
+    return reinterpret_cast<std::uintptr_t>(address) % kAlign == 0;
+  };
+  const auto rows_aligned = [&](std::int64_t elements) {
+    return elements * static_cast<std::int64_t>(sizeof(Bf16Bits)) % kAlign == 0;
+  };
+  const LatentFormat& format = args.window.format;
+  if (format.layout != LatentLayout::kV4) return "reads rows of V4's layout; these are V3.2's";
+  if (format.nope != kTilesNope || format.rope != kTilesRope) return "reads rows of 448 + 64 values";
+  if (!aligned(args.window.base) || !aligned(args.compressed.base) ||
+      args.window.page_stride_bytes % kAlign != 0 || args.compressed.page_stride_bytes % kAlign != 0) {
+    return "reads pages that begin on 16 bytes";
   }
+  if (!aligned(args.q.address()) || !aligned(args.out.address()) || !rows_aligned(args.q.stride(0)) ||
+      !rows_aligned(args.q.stride(1)) || !rows_aligned(args.out.stride(0)) ||
+      !rows_aligned(args.out.stride(1))) {
+    return "reads and writes heads that begin on 16 bytes";
+  }
+  return std::nullopt;
+}
+
+void sparse_attention_rope(const SparseAttentionArgs& args, const RopeArgs& rotation, CudaContext& context) {
+  (why_not_tiles(args) ? attention_any_rope : attention_tiles_rope)(args, rotation, context);
 }
 
 void sparse_attention(const SparseAttentionArgs& args, CudaContext& context) {
-  BALEEN_CHECK(args.window.format.layout == LatentLayout::kV32);
-  if (!args.q.empty()) sm90::attention_any(describe(args, context), context);
+  if (!args.q.empty()) attention_any(describe(args, context), context);
 }
 
 }  // namespace baleen::sm90

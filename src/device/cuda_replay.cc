@@ -1,0 +1,37 @@
+#include "device/cuda_replay.h"
+
+#include "base/check.h"
+#include "cuda/cuda_error.h"
+
+namespace baleen {
+
+CudaReplay::CudaReplay(const DeviceTraits& traits, CudaBatches& batches, CudaContext& context)
+    : traits_(traits), batches_(batches), context_(context) {
+  for (auto& graphs : graphs_) graphs.resize(static_cast<std::size_t>(traits_.max_replayed_rows) + 1);
+}
+
+void CudaReplay::set_mark(int mark) { marks_[static_cast<std::size_t>(mark)].record(context_.stream); }
+void CudaReplay::wait_for(int mark) { marks_[static_cast<std::size_t>(mark)].wait(); }
+
+std::unique_ptr<CudaGraph>& CudaReplay::graph_of(StepPart part, std::int64_t num_rows) {
+  return graphs_[static_cast<std::size_t>(part)][static_cast<std::size_t>(num_rows)];
+}
+
+void CudaReplay::run(StepPart part, const std::function<void()>& operations) {
+  const std::int64_t num_rows = context_.batch.num_rows;
+  if (!replaying_ || num_rows > traits_.max_replayed_rows || graph_of(part, num_rows) == nullptr)
+    return operations();
+  graph_of(part, num_rows)->launch(context_.stream);
+}
+
+void CudaReplay::capture(StepPart part, std::int64_t num_rows,
+                         const std::function<void(const StepRows&)>& operations) {
+  BALEEN_CHECK(num_rows <= traits_.max_replayed_rows && num_rows == traits_.padded_rows(num_rows));
+  const StepRows rows = batches_.begin_padded({}, num_rows);
+  // Once for real: kernels load and set their attributes at their first launch, which a capture does not allow.
+  operations(rows);
+  graph_of(part, num_rows) = std::make_unique<CudaGraph>(context_.stream, [&] { operations(rows); });
+  check_cuda(cudaStreamSynchronize(context_.stream), "capturing a step");
+}
+
+}  // namespace baleen

@@ -1,0 +1,44 @@
+/// Captures steps as CUDA graphs, one for each part of a step and number of rows, and replays them: between layers the host
+/// does nothing.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "cuda/cuda_graph.h"
+#include "cuda/cuda_stream.h"
+#include "device/cuda_batches.h"
+#include "device/step_replay.h"
+
+namespace baleen {
+
+class CudaReplay final : public StepReplay {
+ public:
+  /// All outlive this.
+  CudaReplay(const DeviceTraits& traits, CudaBatches& batches, CudaContext& context);
+
+  void set_mark(int mark) override;
+  void wait_for(int mark) override;
+  void run(StepPart part, const std::function<void()>& operations) override;
+  void capture(StepPart part, std::int64_t num_rows,
+               const std::function<void(const StepRows&)>& operations) override;
+
+  /// While it is off, steps are queued operation by operation.
+  void set_replaying(bool on) { replaying_ = on; }
+
+ private:
+  static constexpr unsigned kWaitAsleep = cudaEventBlockingSync | cudaEventDisableTiming;
+  static constexpr int kNumParts = static_cast<int>(StepPart::kCount);
+
+  [[nodiscard]] std::unique_ptr<CudaGraph>& graph_of(StepPart part, std::int64_t num_rows);
+
+  const DeviceTraits& traits_;
+  CudaBatches& batches_;
+  CudaContext& context_;
+  std::array<std::vector<std::unique_ptr<CudaGraph>>, kNumParts> graphs_;  ///< by part and rows
+  std::array<CudaEvent, kNumMarks> marks_{CudaEvent(kWaitAsleep), CudaEvent(kWaitAsleep)};
+  bool replaying_ = true;
+};
+
+}  // namespace baleen

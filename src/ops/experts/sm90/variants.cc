@@ -1,0 +1,41 @@
+// The variants of experts on Hopper, best first.
+
+#include <array>
+
+#include "ops/experts/sm90/experts.h"
+
+namespace baleen::sm90 {
+namespace {
+
+std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*/) {
+  return experts_scratch_bytes(shape.max_rows, shape.num_experts_per_tok, shape.hidden_size,
+                               shape.moe_intermediate_size, shape.n_routed_experts);
+}
+
+}  // namespace
+
+std::span<const CudaVariant<ops::Experts>> experts_variants() {
+  static constexpr std::array<CudaVariant<ops::Experts>, 4> kVariants{
+      {{.name = "sm90/bf16",
+        .run = experts_bf16,
+        .why_not = [](const ExpertsArgs& args, const DeviceTraits& /*traits*/) { return why_not_bf16(args); },
+        .scratch_bytes = scratch_bytes},
+       {.name = "sm90/one_token",
+        .run = experts_one_token,
+        .why_not = [](const ExpertsArgs& args,
+                      const DeviceTraits& /*traits*/) { return why_not_one_token(args); },
+        .scratch_bytes = scratch_bytes},
+       {.name = "sm90/few_tokens",
+        .run = experts_few_tokens,
+        .why_not = [](const ExpertsArgs& args,
+                      const DeviceTraits& /*traits*/) { return why_not_few_tokens(args); },
+        .scratch_bytes = scratch_bytes},
+       {.name = "sm90/many_tokens",
+        .run = experts_many_tokens,
+        .why_not = [](const ExpertsArgs& args,
+                      const DeviceTraits& /*traits*/) { return why_not_many_tokens(args); },
+        .scratch_bytes = scratch_bytes}}};
+  return kVariants;
+}
+
+}  // namespace baleen::sm90

@@ -1,0 +1,129 @@
+/// Operations, and sequences of them, without their types: what generic code (execution, profiles, the simulator's recorder)
+/// sees of them.
+///
+/// An operation is a type with
+///
+///     using Args = ...;                             its arguments, a struct of views
+///     static constexpr std::string_view kName;      "linear"
+///     static OpCost cost(const Args&);              what an ideal kernel does
+///     static CallShape shape(const Args&);          how large a call is, for people and for time models
+///     static std::span<const CpuVariant<Op>> cpu_variants();   its implementations on a CPU, best first
+///
+/// and optionally
+///
+///     static OpCost expected_cost(const Args&);     the cost where the host cannot read the arguments' arrays
+///     static void check(const Args&);               stops the program on arguments that break the contract; called before each
+///                                                   run on devices that do not pad steps
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "ops/operation/device_traits.h"
+#include "ops/operation/operation.h"
+
+namespace baleen {
+
+/// How large a call of an operation is.
+struct CallShape {
+  std::int64_t num_rows = 0;   ///< tokens it works on: how well a kernel does depends on it
+  std::string detail{};        ///< which one it is, or its extents: "64 heads, ratio 4"
+  std::int64_t num_heads = 0;  ///< that attention works on; 0: no heads
+  int num_kernels = 1;         ///< that do it where nothing is fused
+};
+
+struct OperationInfo {
+  std::string_view name;
+  OpCost (*cost)(const void* args, const DeviceTraits& traits);
+  CallShape (*shape)(const void* args);
+  void (*check)(const void* args);
+};
+
+template <class Op>
+inline constexpr OperationInfo kOperationInfo{
+    .name = Op::kName,
+    .cost = [](const void* args, const DeviceTraits& traits) -> OpCost {
+      const auto& typed = *static_cast<const typename Op::Args*>(args);
+      if constexpr (requires { Op::expected_cost(typed); }) {
+        if (!traits.shares_host_memory) return Op::expected_cost(typed);
+      }
+      return Op::cost(typed);
+    },
+    .shape = [](const void* args) { return Op::shape(*static_cast<const typename Op::Args*>(args)); },
+    .check =
+        [](const void* args) {
+          if constexpr (requires(const typename Op::Args& typed) { Op::check(typed); })
+            Op::check(*static_cast<const typename Op::Args*>(args));
+        }};
+
+/// A sequence that may be done in one pass has a name, a cost and a shape of its own: specialise this beside the last of its
+/// operations, with kName, cost(args...) and shape(args...). What it means is the sequence.
+template <class... Ops>
+struct Fusion {};
+
+/// One operation, or several one after the other.
+struct OperationSequence {
+  std::string_view name;  ///< of the operation or the fusion; empty: never done in one pass
+  std::span<const OperationInfo* const> parts;
+  /// `args`: as many pointers as there are parts. Of a fusion what lies between its operations is not moved; without one the
+  /// sum of the parts.
+  OpCost (*cost)(const void* const* args, const DeviceTraits& traits);
+  /// Of an operation or a fusion.
+  CallShape (*shape)(const void* const* args);
+};
+
+namespace operation_details {
+
+template <class... Ops>
+inline constexpr std::array<const OperationInfo*, sizeof...(Ops)> kParts{&kOperationInfo<Ops>...};
+
+template <class... Ops, std::size_t... kIndex>
+OpCost fusion_cost(const void* const* args, std::index_sequence<kIndex...> /*indices*/) {
+  return Fusion<Ops...>::cost(*static_cast<const typename Ops::Args*>(args[kIndex])...);
+}
+
+template <class... Ops, std::size_t... kIndex>
+CallShape fusion_shape(const void* const* args, std::index_sequence<kIndex...> /*indices*/) {
+  return Fusion<Ops...>::shape(*static_cast<const typename Ops::Args*>(args[kIndex])...);
+}
+
+template <class... Ops>
+constexpr std::string_view sequence_name() {
+  if constexpr (sizeof...(Ops) == 1) {
+    return (Ops::kName, ...);
+  } else if constexpr (requires { Fusion<Ops...>::kName; }) {
+    return Fusion<Ops...>::kName;
+  } else {
+    return {};
+  }
+}
+
+}  // namespace operation_details
+
+template <class... Ops>
+inline constexpr OperationSequence kOperationSequence{
+    .name = operation_details::sequence_name<Ops...>(),
+    .parts = operation_details::kParts<Ops...>,
+    .cost = [](const void* const* args, const DeviceTraits& traits) -> OpCost {
+      if constexpr (requires { Fusion<Ops...>::kName; }) {
+        return operation_details::fusion_cost<Ops...>(args, std::index_sequence_for<Ops...>());
+      } else {
+        OpCost sum;
+        for (const OperationInfo* part : operation_details::kParts<Ops...>)
+          sum += part->cost(*args++, traits);
+        return sum;
+      }
+    },
+    .shape = [](const void* const* args) -> CallShape {
+      if constexpr (requires { Fusion<Ops...>::kName; }) {
+        return operation_details::fusion_shape<Ops...>(args, std::index_sequence_for<Ops...>());
+      } else {
+        return operation_details::kParts<Ops...>.front()->shape(args[0]);
+      }
+    }};
+
+}  // namespace baleen

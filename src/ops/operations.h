@@ -1,0 +1,51 @@
+/// The operations of the forward pass, a line each. All that is generic (tables of variants, scratch, forcing by name, reports,
+/// tests that walk them) is written over this list.
+#pragma once
+
+#include "ops/compressor/compressor.h"
+#include "ops/embed/embed.h"
+#include "ops/experts/experts.h"
+#include "ops/gather_rows/gather_rows.h"
+#include "ops/grouped_linear/grouped_linear.h"
+#include "ops/hc_head/hc_head.h"
+#include "ops/hc_post/hc_post.h"
+#include "ops/hc_pre/hc_pre.h"
+#include "ops/indexer/indexer.h"
+#include "ops/kv_store/kv_store.h"
+#include "ops/linear/linear.h"
+#include "ops/lm_head/lm_head.h"
+#include "ops/mtp_combine/mtp_combine.h"
+#include "ops/operation/type_list.h"
+#include "ops/rms_norm/rms_norm.h"
+#include "ops/rope/rope.h"
+#include "ops/rope/rope_angles.h"
+#include "ops/route/route.h"
+#include "ops/sample/sample.h"
+#include "ops/sparse_attention/sparse_attention.h"
+
+namespace baleen {
+
+// clang-format off
+using Operations = TypeList<
+    ops::Embed,
+    ops::RopeAngles,
+    ops::HcPre,
+    ops::HcPost,
+    ops::HcHead,
+    ops::RmsNorm,
+    ops::Linear,
+    ops::Rope,
+    ops::KvStore,
+    ops::Compressor,
+    ops::Indexer,
+    ops::SparseAttention,
+    ops::GroupedLinear,
+    ops::Route,
+    ops::Experts,
+    ops::MtpCombine,
+    ops::LmHead,
+    ops::GatherRows,
+    ops::Sample>;
+// clang-format on
+
+}  // namespace baleen

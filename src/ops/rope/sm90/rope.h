@@ -1,0 +1,16 @@
+/// Hopper (sm_90a) kernels of rope. What pointers and activations are there: cuda/cuda_context.h.
+#pragma once
+
+#include <span>
+
+#include "cuda/cuda_context.h"
+#include "ops/rope/rope.h"
+
+namespace baleen::sm90 {
+
+/// Where no other operation rotates on the way; cosine and sine dense.
+void rope(const RopeArgs& args, CudaContext& context);
+
+[[nodiscard]] std::span<const CudaVariant<ops::Rope>> rope_variants();
+
+}  // namespace baleen::sm90

@@ -1,0 +1,54 @@
+#include "ops/sm90/variants.h"
+
+#include "ops/compressor/sm90/compressor.h"
+#include "ops/embed/sm90/embed.h"
+#include "ops/experts/sm90/experts.h"
+#include "ops/gather_rows/sm90/gather_rows.h"
+#include "ops/grouped_linear/sm90/grouped_linear.h"
+#include "ops/hc_head/sm90/hc_head.h"
+#include "ops/hc_post/sm90/hc_post.h"
+#include "ops/hc_pre/sm90/hc_pre.h"
+#include "ops/indexer/sm90/indexer.h"
+#include "ops/kv_store/sm90/kv_store.h"
+#include "ops/linear/sm90/linear.h"
+#include "ops/lm_head/sm90/lm_head.h"
+#include "ops/mtp_combine/sm90/mtp_combine.h"
+#include "ops/rms_norm/sm90/rms_norm.h"
+#include "ops/rope/sm90/rope.h"
+#include "ops/rope/sm90/rope_angles.h"
+#include "ops/route/sm90/route.h"
+#include "ops/sample/sm90/sample.h"
+#include "ops/sparse_attention/sm90/sparse_attention.h"
+
+namespace baleen::sm90 {
+
+VariantTable<CudaContext> variants() {
+  VariantTable<CudaContext> table;
+  table.add(embed_variants());
+  table.add(rope_angles_variants());
+  table.add(rope_variants());
+  table.add(hc_pre_variants());
+  table.add(hc_pre_norm_variants());
+  table.add(hc_post_variants());
+  table.add(hc_post_pre_norm_variants());
+  table.add(hc_head_variants());
+  table.add(rms_norm_variants());
+  table.add(rms_norm_rope_variants());
+  table.add(linear_variants());
+  table.add(kv_store_variants());
+  table.add(rms_norm_kv_store_variants());
+  table.add(compressor_variants());
+  table.add(indexer_variants());
+  table.add(sparse_attention_variants());
+  table.add(sparse_attention_rope_variants());
+  table.add(grouped_linear_variants());
+  table.add(route_variants());
+  table.add(experts_variants());
+  table.add(mtp_combine_variants());
+  table.add(lm_head_variants());
+  table.add(gather_rows_variants());
+  table.add(sample_variants());
+  return table;
+}
+
+}  // namespace baleen::sm90
