@@ -1,5 +1,4 @@
 #include "server/api_server.h"
-#include "base/number.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -11,6 +10,7 @@
 #include <random>
 #include <utility>
 
+#include "base/number.h"
 #include "log/log.h"
 #include "server/labelled_exchange.h"
 #include "server/page.h"
@@ -31,7 +31,8 @@ double now_seconds() {
 
 /// Clients that are given this server's address where their API's would end in /v1 leave it out.
 std::string with_version(std::string path) {
-  for (const std::string_view api : {"/chat/completions", "/completions", "/responses", "/messages", "/models"}) {
+  for (const std::string_view api :
+       {"/chat/completions", "/completions", "/responses", "/messages", "/models"}) {
     if (path == api || path.starts_with(std::string(api) + "/")) return "/v1" + path;
   }
   return path;
@@ -68,7 +69,8 @@ HttpServerOptions with_protocol_errors(HttpServerOptions options) {
   options.write_error = [](const HttpError& error) {
     ApiError refusal{.status = error.status, .code = error.code, .message = error.message};
     if (error.status >= 500) refusal.type = "server_error";
-    return HttpResponse{.status = error.status, .body = error_body(api_of(with_version(error.path)), refusal)};
+    return HttpResponse{.status = error.status,
+                        .body = error_body(api_of(with_version(error.path)), refusal)};
   };
   return options;
 }
@@ -197,11 +199,11 @@ std::optional<HttpResponse> ApiServer::check_route(const HttpRequest& head, std:
   }
   if (allowed.empty()) {
     return refusal(
-        api, {.status = 404, .code = "not_found", .message = fmt::format("there is nothing at {}", head.path)},
+        api,
+        {.status = 404, .code = "not_found", .message = fmt::format("there is nothing at {}", head.path)},
         request_id);
   }
   allowed += "OPTIONS";
-  }
   if (head.method == "OPTIONS") return access_.answer_options(head, allowed);
   if (route == nullptr) {
     HttpResponse response =
@@ -445,8 +447,9 @@ void ApiServer::log_job(const JobReport& report) const {
   }
   log_line(
       "{:%F %T} {} {} {} {} prompt tokens ({} cached), {} reply tokens, first after {:.3f} s, all {:.3f} s{}",
-      fmt::localtime(std::time(nullptr)), report.request_id, report.status, report.stream ? "stream" : "reply",
-      usage.prompt_tokens, usage.cached_tokens, usage.reply_tokens, first, seconds, drafts);
+      fmt::localtime(std::time(nullptr)), report.request_id, report.status,
+      report.stream ? "stream" : "reply", usage.prompt_tokens, usage.cached_tokens, usage.reply_tokens, first,
+      seconds, drafts);
 }
 
 ApiContext ApiServer::api_context(std::string client_key, const EarlierResponses* earlier) const {
