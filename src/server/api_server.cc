@@ -1,5 +1,4 @@
 #include "server/api_server.h"
-#include "base/number.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -11,6 +10,7 @@
 #include <random>
 #include <utility>
 
+#include "base/number.h"
 #include "log/log.h"
 #include "server/labelled_exchange.h"
 #include "server/page.h"
@@ -199,11 +199,11 @@ std::optional<HttpResponse> ApiServer::check_route(const HttpRequest& head, std:
   }
   if (allowed.empty()) {
     return refusal(
-        api, {.status = 404, .code = "not_found", .message = fmt::format("there is nothing at {}", head.path)},
+        api,
+        {.status = 404, .code = "not_found", .message = fmt::format("there is nothing at {}", head.path)},
         request_id);
   }
   allowed += "OPTIONS";
-  }
   if (head.method == "OPTIONS") return access_.answer_options(head, allowed);
   if (route == nullptr) {
     HttpResponse response =
@@ -447,8 +447,9 @@ void ApiServer::log_job(const JobReport& report) const {
   }
   log_line(
       "{:%F %T} {} {} {} {} prompt tokens ({} cached), {} reply tokens, first after {:.3f} s, all {:.3f} s{}",
-      fmt::localtime(std::time(nullptr)), report.request_id, report.status, report.stream ? "stream" : "reply",
-      usage.prompt_tokens, usage.cached_tokens, usage.reply_tokens, first, seconds, drafts);
+      fmt::localtime(std::time(nullptr)), report.request_id, report.status,
+      report.stream ? "stream" : "reply", usage.prompt_tokens, usage.cached_tokens, usage.reply_tokens, first,
+      seconds, drafts);
 }
 
 ApiContext ApiServer::api_context(std::string client_key, const EarlierResponses* earlier) const {
