@@ -238,7 +238,8 @@ TEST_F(Commands, PlacesThatCannotBeWritten) {
   expect_failure(baleen({"init", ids / "x"}), "cannot create the folder");
   expect_failure(baleen({"init", model}), "not empty");
   expect_failure(baleen({"convert", model, model}), "the same folder");
-  expect_failure(baleen({"convert", model, folder_.path()}), "not empty");
+  expect_failure(baleen({"convert", model, folder_.path()}), "one is inside the other");
+  expect_failure(baleen({"convert", *models_ / "sharded", model}), "not empty");
 }
 
 TEST_F(Commands, TheBundledModelIsFoundFromAnyFolder) {
