@@ -29,7 +29,7 @@ TEST(JsonRepair, WhatIsUnambiguous) {
 TEST(JsonRepair, WhatIsNot) {
   for (const char* text :
        {"", "word", "two words", "{a b: 1}", "[1 2]", "{\"a\" 1}", "\"open", "{\"a\": \"open", "NaN",
-        "[Infinity]", "01", "1.2.3", "{\"a\": }", "[,]", "(1, 2)", "+1", "1 # one"}) {
+        "[Infinity]", "01", "1.2.3", "{\"a\": }", "[,]", "(1, 2)", "+1"}) {
     EXPECT_EQ(repaired_json(text), std::nullopt) << text;
   }
   EXPECT_EQ(repaired_json(std::string(100000, '[')), std::nullopt);
