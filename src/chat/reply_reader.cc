@@ -20,6 +20,10 @@ using namespace chat_format;
 /// How an enforced body begins that is calls.
 constexpr std::string_view kEnforcedBlock = "\n\n<｜DSML｜";
 
+std::string opening_of(std::string_view lead) {
+  return std::string(lead.substr(lead.size() - opening_bytes(lead)));
+}
+
 bool is_all_calls(const ReadBlock& block) {
   return block.has_calls && std::ranges::all_of(block.items, [](const BlockItem& item) {
            return item.kind == BlockItem::Kind::kCall ||
@@ -117,7 +121,8 @@ class ReplyReader::State {
     if (place_ == Place::kContent && enforcement_ == CallEnforcement::kFromToken) {
       const std::string lead = parts.content.take_lead();
       parts.add_content(text_of_lead(lead));
-      return begin_strict_block(lead + std::string(token));
+      parts.end_content();
+      return begin_strict_block(opening_of(lead) + std::string(token));
     }
     held_ = {};
     held_.add_text(place_ == Place::kReasoning ? parts.reasoning.take_lead() : parts.content.take_lead());
@@ -198,22 +203,25 @@ class ReplyReader::State {
     bool is_fenced = read.has_calls && lead.find("```") != std::string_view::npos;
     bool is_lead = true;  // the first text is the lead, but for the `<` of the first tag
     for (const BlockItem& item : read.items) {
+      std::string text = item.text;
+      const bool is_text = item.kind == BlockItem::Kind::kText;
+      if (std::exchange(is_lead, false) && is_text && lead.starts_with(text)) {
+        parts.add_content(read.has_calls ? text_of_lead(text) : text);
+        if (read.has_calls) parts.end_content();
+        continue;
+      }
       parts.note_markup();
-      if (item.kind != BlockItem::Kind::kText) {
-        is_lead = false;
+      if (!is_text) {
         give_call(item);
         continue;
       }
-      std::string text = item.text;
-      if (std::exchange(is_lead, false) && read.has_calls && lead.starts_with(text))
-        text = text_of_lead(text);
       if (is_fenced && trimmed(text).starts_with("```")) {
         text = text.substr(text.find("```") + 3);
         is_fenced = false;
       }
       parts.add_content(text);
     }
-    block = held_.text;
+    block = opening_of(lead) + held_.text.substr(marker);
     const std::size_t end = block.rfind(kCallsEnd);
     if (end != std::string::npos) block.erase(end + kCallsEnd.size());
     num_block_markers_ = static_cast<std::size_t>(std::ranges::count_if(

@@ -98,14 +98,25 @@ std::string ReplyText::release(std::string text) {
   return text;
 }
 
+std::size_t opening_bytes(std::string_view lead) {
+  std::size_t begin = lead.size() - tag_prefix_bytes(lead);
+  for (std::size_t num = 0; num < kMostNewlines && begin > 0 && lead[begin - 1] == '\n'; ++num) --begin;
+  return lead.size() - begin;
+}
+
 std::string text_of_lead(std::string_view lead) {
-  lead.remove_suffix(tag_prefix_bytes(lead));
+  lead.remove_suffix(opening_bytes(lead));
   std::string text;
-  while (!lead.empty()) {
-    const std::string_view line = lead.substr(0, std::min(lead.find('\n'), lead.size() - 1) + 1);
-    lead.remove_prefix(line.size());
-    if (!is_blank(line) && !may_be_fence(line) && !may_be_opening(line)) text += line;
+  bool is_whole = true;
+  for (std::string_view rest = lead; !rest.empty();) {
+    const std::string_view line = rest.substr(0, std::min(rest.find('\n'), rest.size() - 1) + 1);
+    rest.remove_prefix(line.size());
+    const bool is_fence = may_be_fence(line) && trimmed(line).starts_with(kFence);
+    const bool is_opening = may_be_opening(line) && trimmed(line).ends_with('>');
+    if (!is_fence && !is_opening) text += line;
+    is_whole &= !is_fence && !is_opening;
   }
+  if (!is_whole) text.erase(text.find_last_not_of('\n') + 1);
   return text;
 }
 

@@ -33,7 +33,10 @@ class ReplyText {
   bool is_after_paragraph_ = false;
 };
 
-/// What of a lead is neither white space, nor a code fence, nor a block's opening tag, nor the `<` of a tag.
+/// The bytes at the end of a lead that the format has before a block's first token: the blank line and the `<`.
+[[nodiscard]] std::size_t opening_bytes(std::string_view lead);
+
+/// What stands before those, without the lines of a code fence and of a block's opening tag.
 [[nodiscard]] std::string text_of_lead(std::string_view lead);
 
 }  // namespace baleen
