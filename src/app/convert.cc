@@ -8,6 +8,7 @@
 #include "app/option_ranges.h"
 #include "app/options.h"
 #include "app/terminal.h"
+#include "log/log.h"
 #include "model_files/convert.h"
 #include "model_files/weight_stream.h"
 
@@ -42,7 +43,7 @@ void run(const ConvertFlags& flags) {
     const ConvertReport report = convert_checkpoint(flags.in, flags.out, convert, pool);
     fmt::print("{}\n{}", flags.out, report_text(report));
   } catch (const Cancelled& cancelled) {
-    fmt::print(stderr, "baleen: {}\n", cancelled.what());
+    log_line("baleen: {}", cancelled.what());
     interrupt.end_process();
   }
 }

@@ -9,6 +9,7 @@
 #include "app/options.h"
 #include "app/terminal.h"
 #include "model/presets.h"
+#include "log/log.h"
 #include "model_files/init.h"
 #include "model_files/weight_stream.h"
 
@@ -45,7 +46,7 @@ void run(InitFlags& flags) {
   try {
     bytes = init_checkpoint(flags.folder, config, flags.init, pool);
   } catch (const Cancelled& cancelled) {
-    fmt::print(stderr, "baleen: {}\n", cancelled.what());
+    log_line("baleen: {}", cancelled.what());
     interrupt.end_process();
   }
   fmt::print("{}: {}, {} layers, {} experts, seed {}, {:.3f} GB of random weights\n", flags.folder,
