@@ -8,8 +8,8 @@
 #include "app/option_ranges.h"
 #include "app/options.h"
 #include "app/terminal.h"
-#include "model/presets.h"
 #include "log/log.h"
+#include "model/presets.h"
 #include "model_files/init.h"
 #include "model_files/weight_stream.h"
 
