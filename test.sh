@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
 # test.sh [--preset NAME] [ctest options]: installs what is missing, builds everything, runs every test.
 #   ./test.sh --preset dev            the sanitizer build
+#   ./test.sh --preset cpu            without CUDA: the tests whose program differs then
 #   ./test.sh -R tokenizer            only the tests of that name
 set -euo pipefail
 root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 
 preset=release
 if [[ ${1-} == --preset ]]; then
-  preset=${2:?"--preset needs a name: release, dev or tsan"}
+  preset=${2:?"--preset needs a name: release, cpu, dev or tsan"}
   shift 2
 fi
+targets=()
+if [[ $preset == cpu ]]; then targets=(variant_tests); fi
 
 "$root/scripts/install_packages.sh" --test
 "$root/scripts/install_npm.sh" web tests/web tests/clients
-"$root/scripts/build.sh" "$preset"
+"$root/scripts/build.sh" "$preset" "${targets[@]}"
 
 cd "$root"
 results=$root/build/$preset/test_results.xml

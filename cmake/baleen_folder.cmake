@@ -57,9 +57,11 @@ function(baleen_folder)
 endfunction()
 
 # baleen_test(NAME tokenizer/bpe_test SOURCES bpe_test.cc USES tokenizer) adds one GoogleTest program to ctest.
-# Tests run in the repository root, so that committed goldens and models/ are found by relative path.
+# Tests run in the repository root, so that committed goldens and models/ are found by relative path. VARIANT: what it tests
+# depends on BALEEN_CUDA, so CI runs it in the build without CUDA too (preset cpu).
+add_custom_target(variant_tests)
 function(baleen_test)
-  cmake_parse_arguments(TEST "" "NAME" "SOURCES;USES;LIBRARIES;ARGUMENTS" ${ARGN})
+  cmake_parse_arguments(TEST "VARIANT" "NAME" "SOURCES;USES;LIBRARIES;ARGUMENTS" ${ARGN})
   string(REPLACE "/" "_" flat ${TEST_NAME})
   list(TRANSFORM TEST_USES REPLACE "/" "_")
   list(TRANSFORM TEST_USES PREPEND baleen_)
@@ -67,6 +69,10 @@ function(baleen_test)
   target_link_libraries(${flat} PRIVATE ${TEST_USES} ${TEST_LIBRARIES} GTest::gtest_main)
   baleen_compile_options(${flat})
   add_test(NAME ${TEST_NAME} COMMAND ${flat} ${TEST_ARGUMENTS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  if(TEST_VARIANT)
+    set_tests_properties(${TEST_NAME} PROPERTIES LABELS variant)
+    add_dependencies(variant_tests ${flat})
+  endif()
 endfunction()
 
 # The same for a test of kernels: left out of builds without CUDA; its cases skip themselves where there is no GPU.

@@ -188,7 +188,8 @@ std::unique_ptr<Engine> make_engine(const BenchFlags& flags, const EngineOptions
 }
 
 void run_bench(const BenchFlags& flags) {
-  EngineOptions options = flags.engine.options();
+  EngineOptions options =
+      flags.preset.empty() ? flags.engine.options() : flags.engine.options_without_model();
   options.max_sequences = flags.sequences;
   const std::int64_t wanted = flags.at + flags.prompt + 2 * (flags.decode + 1);
   if (options.cache_tokens == 0) {

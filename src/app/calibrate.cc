@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "log/log.h"
 #include "parallel/thread_pool.h"
 #include "simulator/calibration/calibrate.h"
 
@@ -40,7 +41,7 @@ void run_calibrate(const CalibrateFlags& flags) {
   }
   writer->write(profile);
   writer->commit();
-  fmt::print(stderr, "{} written: `baleen simulate --device {}` uses it\n", flags.output, flags.output);
+  log_line("{} written: `baleen simulate --device {}` uses it", flags.output, flags.output);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <exception>
 #include <memory>
 #include <string>
 
@@ -63,7 +64,7 @@ class ChatLoop {
       : flags_(flags),
         engine_(flags.engine.model, flags.engine.options()),
         tokenizer_(Tokenizer::load(flags.engine.model)),
-        conversation_(engine_, tokenizer_),
+        conversation_(engine_, tokenizer_, flags.generation.controls_in_content),
         session_(flags.system),
         sampling_(flags.generation.params(flags.engine.model, engine_.config().vocab_size)),
         thinking_(flags.think == "off"    ? Thinking::kOff
@@ -79,7 +80,7 @@ class ChatLoop {
       if (!line) break;
       if (line->find_first_not_of(" \t\r\n") == std::string::npos) continue;
       if (is_chat_command(*line)) {
-        obey(*line);
+        obey_and_go_on(*line);
       } else if (const auto bad = find_invalid_utf8(*line)) {
         fmt::print("the message is not UTF-8 at byte {}; it was not sent\n", *bad);
       } else {
@@ -90,6 +91,15 @@ class ChatLoop {
   }
 
  private:
+  /// Whatever goes wrong in a command, the conversation stays.
+  void obey_and_go_on(const std::string& line) {
+    try {
+      obey(line);
+    } catch (const std::exception& error) {
+      fmt::print("the command failed: {}; the conversation goes on\n", error.what());
+    }
+  }
+
   [[nodiscard]] ThinkingMode mode() const {
     return thinking_ == Thinking::kOff ? ThinkingMode::kChat : ThinkingMode::kThinking;
   }
@@ -130,19 +140,17 @@ class ChatLoop {
     fmt::print("{}", to_text(engine_.plan()));
   }
 
-  Result<std::string> prompt() const {
-    const auto json = parse_python_json(session_.messages().dump());
-    if (!json) return failure("{}", json.error());
-    const auto messages = messages_from_json(json.value());
+  Result<MarkedText> prompt() const {
+    const auto messages = session_.chat_messages();
     if (!messages) return failure("{}", messages.error());
     RenderOptions options;
     options.thinking_mode = mode();
     if (thinking_ == Thinking::kMax) options.reasoning_effort = ReasoningEffort::kMax;
-    return render_prompt(messages.value(), options);
+    return render_marked_prompt(messages.value(), options);
   }
 
   void answer() {
-    const Result<std::string> text = prompt();
+    const Result<MarkedText> text = prompt();
     if (!text) return give_up(text.error());
     const InterruptFlag interrupt;
     ReplyPrinter printer(mode(), stdout);
@@ -191,6 +199,7 @@ void add_chat_command(CLI::App& app) {
       ->check(CLI::IsMember({"off", "high", "max"}))
       ->capture_default_str();
   flags->generation.add_to(*command);
+  flags->generation.add_controls_in_content_to(*command);
   flags->engine.add_to(*command);
   command->callback([flags] { ChatLoop(*flags).run(); });
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 namespace baleen {
@@ -31,6 +32,10 @@ std::optional<Thinking> thinking_named(std::string_view name) {
   return std::nullopt;
 }
 
+bool is_control(char letter) {
+  return (static_cast<unsigned char>(letter) < ' ' && letter != '\t' && letter != '\r') || letter == '\x7F';
+}
+
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r";
   const std::size_t begin = text.find_first_not_of(kBlank);
@@ -41,8 +46,15 @@ std::string_view trimmed(std::string_view text) {
 }  // namespace
 
 Result<ChatCommand> parse_chat_command(std::string_view line) {
-  const std::string_view name = line.substr(0, line.find_first_of(" \t\r"));
+  const std::string_view name = line.substr(0, line.find_first_of(" \t\r\n"));
   const std::string_view argument = trimmed(line.substr(name.size()));
+  if (std::ranges::any_of(line, is_control)) {
+    return failure(
+        "a command is one line without control characters; found {} lines after a slash. Nothing was done; a "
+        "space before "
+        "the slash sends them as a message",
+        1 + std::ranges::count(line, '\n'));
+  }
   for (const Entry& entry : kEntries) {
     if (entry.name != name) continue;
     if (entry.argument.empty() && !argument.empty()) {

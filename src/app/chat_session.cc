@@ -8,6 +8,8 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "chat/message_json.h"
+#include "chat/render.h"
 
 namespace baleen {
 namespace {
@@ -55,6 +57,8 @@ Result<Json> parse(const std::filesystem::path& path) {
     return file;
   } catch (const Json::parse_error& error) {
     return failure("{}: not JSON: stopped making sense at byte {}", path.string(), error.byte);
+  } catch (const Json::exception& error) {
+    return failure("{}: not JSON that can be read here: {}", path.string(), error.what());
   }
 }
 
@@ -93,6 +97,21 @@ Result<std::size_t> ChatSession::save(const std::filesystem::path& path) const {
   return messages_.size();
 }
 
+Result<std::vector<Message>> ChatSession::chat_messages(const Json& messages) {
+  const auto json = parse_python_json(messages.dump(-1, ' ', false, Json::error_handler_t::replace));
+  if (!json) return Failure{json.error()};
+  return messages_from_json(json.value());
+}
+
+Result<std::size_t> ChatSession::check_usable(const Json& messages) {
+  auto all = chat_messages(messages);
+  if (!all) return Failure{all.error()};
+  all.value().push_back({.role = Role::kUser, .content = "?"});
+  const auto prompt = render_prompt(all.value(), {});
+  if (!prompt) return Failure{prompt.error()};
+  return all.value().size();
+}
+
 Result<std::size_t> ChatSession::load(const std::filesystem::path& path) {
   try {
     auto file = parse(path);
@@ -106,6 +125,9 @@ Result<std::size_t> ChatSession::load(const std::filesystem::path& path) {
       if (const auto problem = problem_of(messages[i])) {
         return failure("{}: message {} of {} {}", path.string(), i + 1, messages.size(), *problem);
       }
+    }
+    if (const auto usable = check_usable(messages); !usable) {
+      return failure("{}: no reply can follow these messages: {}", path.string(), usable.error());
     }
     messages_ = std::move(messages);
   } catch (const Error& error) {

@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
+#include "chat/message.h"
 
 namespace baleen {
 
@@ -31,14 +33,20 @@ class ChatSession {
   /// An array of objects.
   [[nodiscard]] const Json& messages() const { return messages_; }
 
+  /// The same for the chat format; a failure where a message cannot be one of it.
+  [[nodiscard]] Result<std::vector<Message>> chat_messages() const { return chat_messages(messages_); }
+
   /// Writes {"messages": [...]}; returns their number. A failure leaves an existing file as it was.
   [[nodiscard]] Result<std::size_t> save(const std::filesystem::path& path) const;
 
   /// Reads what `save` wrote, or a person did; returns the number of messages. Every message is checked
-  /// first: a failure names file and message, and leaves the conversation as it was.
+  /// first, and that a reply can follow them: a failure names the file, and leaves the conversation as it was.
   [[nodiscard]] Result<std::size_t> load(const std::filesystem::path& path);
 
  private:
+  static Result<std::vector<Message>> chat_messages(const Json& messages);
+  static Result<std::size_t> check_usable(const Json& messages);
+
   std::string system_;
   Json messages_;
 };

@@ -11,9 +11,9 @@ void ConversationEngine::start_anew() {
   seen_.clear();
 }
 
-Result<Generated> ConversationEngine::reply(const std::string& prompt, GenerationRequest request,
+Result<Generated> ConversationEngine::reply(const MarkedText& prompt, GenerationRequest request,
                                             const GenerationCallbacks& callbacks) {
-  auto encoded = tokenizer_.encode(prompt);
+  auto encoded = controls_in_content_ ? tokenizer_.encode(prompt.text) : tokenizer_.encode(prompt);
   if (!encoded) return failure("the conversation is not text: {}", encoded.error());
   const std::vector<TokenId> tokens = std::move(encoded).value();
   if (static_cast<std::int64_t>(tokens.size()) >= engine_.context_tokens()) {

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <optional>
-#include <string>
 #include <vector>
 
+#include "base/marked_text.h"
 #include "engine/engine.h"
 #include "generation/generate.h"
 #include "tokenizer/tokenizer.h"
@@ -13,13 +13,15 @@ namespace baleen {
 
 class ConversationEngine {
  public:
-  /// All must outlive this.
-  ConversationEngine(Engine& engine, const Tokenizer& tokenizer) : engine_(engine), tokenizer_(tokenizer) {}
+  /// Both must outlive this. `controls_in_content`: special strings anywhere in the prompt become control tokens, not
+  /// only the marked ones.
+  ConversationEngine(Engine& engine, const Tokenizer& tokenizer, bool controls_in_content = false)
+      : engine_(engine), tokenizer_(tokenizer), controls_in_content_(controls_in_content) {}
 
   /// Replies to `prompt`, the whole rendered conversation. When it begins with what the sequence has already
   /// seen, only the rest is computed; otherwise (a new conversation, or reasoning that the format drops) the
   /// sequence starts anew.
-  Result<Generated> reply(const std::string& prompt, GenerationRequest request,
+  Result<Generated> reply(const MarkedText& prompt, GenerationRequest request,
                           const GenerationCallbacks& callbacks);
 
   /// Positions in the cache.
@@ -30,6 +32,7 @@ class ConversationEngine {
 
   Engine& engine_;
   const Tokenizer& tokenizer_;
+  bool controls_in_content_;
   std::optional<SequenceId> sequence_;
   std::vector<TokenId> seen_;
 };

@@ -5,7 +5,9 @@
 #include <memory>
 #include <string>
 
+#include "app/terminal.h"
 #include "model_files/convert.h"
+#include "model_files/weight_stream.h"
 
 namespace baleen {
 namespace {
@@ -28,12 +30,19 @@ std::optional<WeightFormat> format_named(const std::optional<std::string>& name)
 
 void run(const Options& options) {
   ThreadPool pool(options.num_threads);
+  InterruptFlag interrupt({SIGINT, SIGTERM, SIGHUP});
   const ConvertOptions convert{.experts = format_named(options.experts),
                                .dense = format_named(options.dense),
                                .max_shard_bytes = static_cast<std::int64_t>(options.shard_bytes),
-                               .force = options.force};
-  const ConvertReport report = convert_checkpoint(options.in, options.out, convert, pool);
-  fmt::print("{}\n{}", options.out, report_text(report));
+                               .force = options.force,
+                               .cancelled = [&] { return interrupt.raised(); }};
+  try {
+    const ConvertReport report = convert_checkpoint(options.in, options.out, convert, pool);
+    fmt::print("{}\n{}", options.out, report_text(report));
+  } catch (const Cancelled& cancelled) {
+    fmt::print(stderr, "baleen: {}\n", cancelled.what());
+    interrupt.end_process();
+  }
 }
 
 }  // namespace

@@ -2,28 +2,12 @@
 
 #include <system_error>
 
+#include "app/data_files.h"
 #include "base/error.h"
 #include "hardware/instruction_sets.h"
 
 namespace baleen {
-namespace {
-
-constexpr const char* kBundledModel = "models/stories";
-
-}  // namespace
-
-std::string default_model_folder() { return checkout_path(kBundledModel); }
-
-std::string checkout_path(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::exists(path, ignored)) return path;
-  std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-  while (folder.has_relative_path()) {
-    if (std::filesystem::exists(folder / path, ignored)) return folder / path;
-    folder = folder.parent_path();
-  }
-  return path;
-}
+std::string default_model_folder() { return data_file("models/stories"); }
 
 void add_model_option(CLI::App& command, std::string& model) {
   model = default_model_folder();
@@ -61,9 +45,13 @@ EngineOptions EngineFlags::options() const {
   if (std::error_code ignored; !std::filesystem::is_directory(model, ignored)) {
     fail("{}: no such folder; --model wants one with config.json, tokenizer.json and *.safetensors", model);
   }
+  return options_without_model();
+}
+
+EngineOptions EngineFlags::options_without_model() const {
   limit_instruction_set(instruction_set);
   EngineOptions options;
-  // What only the CPU has, nobody who left the choice to us should be refused.
+  // `auto` chooses the CPU where an option exists on the CPU alone.
   const bool cpu_only = precision != "released" || kernels != "best";
   options.device = device_from_name(device == "auto" && cpu_only ? "cpu" : device);
   options.precision = *precision_from_name(precision);

@@ -10,12 +10,8 @@
 
 namespace baleen {
 
-/// models/stories of the current folder or, failing that, of the checkout that the program was built in.
+/// The bundled model's.
 [[nodiscard]] std::string default_model_folder();
-
-/// `path` in the current folder or, failing that, in the checkout that the program was built in; `path` itself where it is
-/// in neither.
-[[nodiscard]] std::string checkout_path(const std::string& path);
 
 /// Adds `--model`, with the bundled model as default.
 void add_model_option(CLI::App& command, std::string& model);
@@ -31,8 +27,11 @@ struct EngineFlags {
   std::int64_t context = 0;
 
   void add_to(CLI::App& command);
-  /// One sequence. Also limits the instruction set, so call it before anything computes. Throws `Error`.
+  /// One sequence. Also limits the instruction set, so call it before anything computes. Throws `Error`, also where --model
+  /// is no folder.
   [[nodiscard]] EngineOptions options() const;
+  /// The same for weights that do not come from --model.
+  [[nodiscard]] EngineOptions options_without_model() const;
 };
 
 }  // namespace baleen

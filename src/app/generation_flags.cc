@@ -60,6 +60,13 @@ void GenerationFlags::add_to(CLI::App& command) {
       ->capture_default_str();
 }
 
+CLI::Option* GenerationFlags::add_controls_in_content_to(CLI::App& command) {
+  return command.add_flag(
+      "--control-tokens-in-content", controls_in_content,
+      "Special strings in messages become control tokens, as in the official encoder; whoever "
+      "writes a message can then forge turns");
+}
+
 SamplingParams GenerationFlags::params(const std::filesystem::path& folder, std::int64_t vocab_size) const {
   SamplingParams result = sampling;
   result.temperature = temperature ? *temperature : recommended(folder, "temperature").value_or(1.0);

@@ -20,7 +20,11 @@ struct GenerationFlags {
   std::vector<std::string> stops;
   std::int64_t max_tokens = 0;
 
+  bool controls_in_content = false;
+
   void add_to(CLI::App& command);
+  /// For commands that render conversations.
+  CLI::Option* add_controls_in_content_to(CLI::App& command);
   /// Sampling parameters for the model in `folder`. Throws `Error` for values that make no sense.
   [[nodiscard]] SamplingParams params(const std::filesystem::path& folder, std::int64_t vocab_size) const;
 };

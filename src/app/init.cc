@@ -5,8 +5,10 @@
 #include <memory>
 #include <string>
 
+#include "app/terminal.h"
 #include "model/presets.h"
 #include "model_files/init.h"
+#include "model_files/weight_stream.h"
 
 namespace baleen {
 namespace {
@@ -35,7 +37,15 @@ void run(Options& options) {
   options.init.max_shard_bytes = static_cast<std::int64_t>(options.shard_bytes);
   options.init.tokenizer = options.tokenizer;
   ThreadPool pool(options.num_threads);
-  const std::int64_t bytes = init_checkpoint(options.folder, config, options.init, pool);
+  InterruptFlag interrupt({SIGINT, SIGTERM, SIGHUP});
+  options.init.cancelled = [&] { return interrupt.raised(); };
+  std::int64_t bytes = 0;
+  try {
+    bytes = init_checkpoint(options.folder, config, options.init, pool);
+  } catch (const Cancelled& cancelled) {
+    fmt::print(stderr, "baleen: {}\n", cancelled.what());
+    interrupt.end_process();
+  }
   fmt::print("{}: {}, {} layers, {} experts, seed {}, {:.3f} GB of random weights\n", options.folder,
              options.preset, config.num_hidden_layers, config.n_routed_experts, options.init.seed,
              static_cast<double>(bytes) / 1e9);

@@ -1,10 +1,6 @@
 // baleen: one program, a file per subcommand. Exit status: 0 done, 1 failed, 2 wrong usage.
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
-#include <csignal>
 #include <cstdio>
-#include <exception>
 
 #include "app/bench.h"
 #include "app/calibrate.h"
@@ -17,20 +13,15 @@
 #include "app/parse_chat.h"
 #include "app/perplexity.h"
 #include "app/plan.h"
+#include "app/process.h"
 #include "app/run.h"
 #include "app/serve.h"
 #include "app/simulate.h"
 #include "app/tokenize.h"
-#include "base/error.h"
+#include "base/lost_maps.h"
+#include "base/standard_streams.h"
 
 namespace {
-
-/// What a command printed may still lie in a buffer: only now a full disk shows.
-void flush_output() {
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    baleen::fail("standard output: writing failed; is the disk full?");
-  }
-}
 
 int run(int argc, char** argv) {
   CLI::App app("Baleen runs DeepSeek-V4. `baleen COMMAND --help` says more of a command.", "baleen");
@@ -53,7 +44,8 @@ int run(int argc, char** argv) {
   baleen::add_parse_chat_command(app);
   try {
     app.parse(argc, argv);
-    flush_output();
+    baleen::check_maps();
+    baleen::flush_checked(stdout);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
@@ -63,15 +55,10 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_DFL);  // `baleen run | head` ends quietly
+  baleen::prepare_process();
   try {
     return run(argc, argv);
-  } catch (const baleen::Error& error) {
-    fmt::print(stderr, "baleen: {}\n", error.what());
-  } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "baleen: out of memory; try a smaller --context or --chunk\n");
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "baleen: unexpected: {}\n", error.what());
+  } catch (...) {
+    return baleen::exit_status_of_exception();
   }
-  return 1;
 }

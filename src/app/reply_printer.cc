@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/standard_streams.h"
+
 namespace baleen {
 
 ReplyPrinter::ReplyPrinter(ThinkingMode mode, std::FILE* out)
@@ -14,7 +16,7 @@ void ReplyPrinter::feed(std::string_view text) {
 void ReplyPrinter::finish() {
   for (const StreamSplitter::Delta& delta : splitter_.finish()) show(delta);
   fmt::print(out_, "{}{}", in_reasoning_ ? style_.plain : "", at_line_start_ ? "" : "\n");
-  std::fflush(out_);
+  flush_checked(out_);
 }
 
 void ReplyPrinter::show(const StreamSplitter::Delta& delta) {
@@ -26,7 +28,7 @@ void ReplyPrinter::show(const StreamSplitter::Delta& delta) {
   in_reasoning_ = reasoning;
   fmt::print(out_, "{}", delta.text);
   at_line_start_ = delta.text.ends_with('\n');
-  std::fflush(out_);
+  flush_checked(out_);
 }
 
 }  // namespace baleen

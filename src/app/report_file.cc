@@ -1,8 +1,7 @@
 #include "app/report_file.h"
 
-#include <fmt/format.h>
-
 #include "base/file.h"
+#include "log/log.h"
 
 namespace baleen {
 
@@ -10,7 +9,7 @@ void write_report_file(const std::string& path, std::string_view text, std::stri
   AtomicFileWriter writer(path);
   writer.write(text);
   writer.commit();
-  fmt::print(stderr, "{} written: open it in {}\n", path, how_to_open);
+  log_line("{} written: open it in {}", path, how_to_open);
 }
 
 }  // namespace baleen

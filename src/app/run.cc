@@ -16,8 +16,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/progress.h"
+#include "base/standard_streams.h"
 #include "chat/render.h"
 #include "generation/generate.h"
+#include "log/log.h"
 
 namespace baleen {
 namespace {
@@ -43,31 +45,40 @@ ThinkingMode thinking_mode(const RunFlags& flags) {
   return flags.think == "off" ? ThinkingMode::kChat : ThinkingMode::kThinking;
 }
 
-std::string chat_prompt(const RunFlags& flags, std::string text) {
+MarkedText chat_prompt(const RunFlags& flags, std::string text) {
   std::vector<Message> messages;
   if (!flags.system.empty()) messages.push_back({.role = Role::kSystem, .content = flags.system});
   messages.push_back({.role = Role::kUser, .content = std::move(text)});
   RenderOptions options;
   options.thinking_mode = thinking_mode(flags);
   if (flags.think == "max") options.reasoning_effort = ReasoningEffort::kMax;
-  auto rendered = render_prompt(messages, options);
+  auto rendered = render_marked_prompt(messages, options);
   if (!rendered) fail("prompt: {}", rendered.error());
   return std::move(rendered).value();
 }
 
+/// A raw prompt is the whole text, control tokens included; of a conversation only the format's own are.
+Result<std::vector<TokenId>> encoded_prompt(const RunFlags& flags, const Tokenizer& tokenizer,
+                                            std::string text) {
+  if (!flags.chat) return tokenizer.encode(text);
+  const MarkedText prompt = chat_prompt(flags, std::move(text));
+  return flags.generation.controls_in_content ? tokenizer.encode(prompt.text) : tokenizer.encode(prompt);
+}
+
 void print_logprobs(const Tokenizer& tokenizer, const SampledToken& token) {
-  fmt::print(stderr, "{:>8} {:9.4f} {:?}", token.id, *token.logprob, tokenizer.bytes_of(token.id));
+  std::string line =
+      fmt::format("{:>8} {:9.4f} {:?}", token.id, *token.logprob, tokenizer.bytes_of(token.id));
   for (const TokenLogprob& other : token.top_logprobs) {
-    fmt::print(stderr, "  {:?} {:.4f}", tokenizer.bytes_of(other.id), other.logprob);
+    line += fmt::format("  {:?} {:.4f}", tokenizer.bytes_of(other.id), other.logprob);
   }
-  fmt::print(stderr, "\n");
+  log_line(line);
 }
 
 void run_once(const RunFlags& flags) {
   const EngineOptions options = flags.engine.options();
   const std::string text = prompt_text(flags);
   const Tokenizer tokenizer = Tokenizer::load(flags.engine.model);
-  auto encoded = tokenizer.encode(flags.chat ? chat_prompt(flags, text) : text);
+  auto encoded = encoded_prompt(flags, tokenizer, text);
   if (!encoded) fail("prompt: {}", encoded.error());
   GenerationRequest request;
   request.prompt = std::move(encoded).value();
@@ -98,7 +109,7 @@ void run_once(const RunFlags& flags) {
   callbacks.on_text = [&](std::string_view piece) {
     if (flags.chat) return reply.feed(piece);
     fmt::print("{}", piece);
-    std::fflush(stdout);
+    flush_checked(stdout);
   };
   if (request.sampling.num_logprobs >= 0) {
     callbacks.on_token = [&](const SampledToken& token) { print_logprobs(tokenizer, token); };
@@ -111,8 +122,8 @@ void run_once(const RunFlags& flags) {
   }
   if (!generated) fail("{}: {}", flags.engine.model, generated.error());
   if (!flags.quiet) {
-    fmt::print(stderr, "[{}; {}; seed {}]\n", speed_text(generated.value()),
-               reason_text(generated.value().reason), generated.value().seed);
+    log_line("[{}; {}; seed {}]", speed_text(generated.value()), reason_text(generated.value().reason),
+             generated.value().seed);
   }
 }
 
@@ -136,6 +147,7 @@ void add_run_command(CLI::App& app) {
                    "Print each token's logprob and this many alternatives to standard error")
       ->check(CLI::Range(0, SamplingParams::kMaxLogprobs));
   flags->generation.add_to(*command);
+  flags->generation.add_controls_in_content_to(*command)->needs("--chat");
   flags->engine.add_to(*command);
   command->callback([flags] {
     if (flags->prompt.empty() && flags->file.empty()) throw CLI::RequiredError("prompt (text, - or --file)");

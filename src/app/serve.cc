@@ -1,20 +1,24 @@
 #include "app/serve.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
-#include <csignal>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "app/engine_flags.h"
 #include "app/generation_flags.h"
 #include "app/shutdown_signal.h"
+#include "base/standard_streams.h"
 #include "engine/engine.h"
+#include "log/log.h"
+#include "log/log_thread.h"
 #include "scheduler/scheduler.h"
 #include "server/api_server.h"
 #include "tokenizer/tokenizer.h"
@@ -36,11 +40,15 @@ struct ServeFlags {
   std::int64_t cache_disk_bytes = std::int64_t{10} << 30;
   std::string cache_windows = "all";
   std::int64_t cache_checkpoint_pages = 8;
+  ResponseStoreOptions responses;
   std::string name;
   std::string api_key_file;
+  std::vector<std::string> allowed_hosts;
+  std::vector<std::string> cors_origins;
   double drain_seconds = 30;
   bool any_model = false;
   bool think = false;
+  bool controls_in_content = false;
   bool quiet = false;
   bool log_text = false;
   bool no_prefix_cache = false;
@@ -54,14 +62,32 @@ void add_network_options(CLI::App& command, ServeFlags& flags) {
       ->capture_default_str();
   command.add_option("--api-key-file", flags.api_key_file,
                      "One key a line; requests must then bring one of them");
+  command.add_option("--allowed-host", flags.allowed_hosts,
+                     "A name by which requests may call this server, besides localhost; may be repeated");
+  command.add_option(
+      "--cors-origin", flags.cors_origins,
+      "A web page's origin (https://chat.example) that may use this server; may be repeated, \"*\" "
+      "for all needs --api-key-file");
+  command
+      .add_option("--max-bodies-bytes", flags.http.max_bodies_bytes,
+                  "Memory for the bodies of all requests together; more get 503")
+      ->capture_default_str();
   command.add_option("--max-body-bytes", flags.http.max_body_bytes, "Largest request")->capture_default_str();
   command.add_option("--max-connections", flags.http.max_connections, "Open at a time")
       ->capture_default_str();
   command
       .add_option("--drain-seconds", flags.drain_seconds,
-                  "After SIGTERM or Ctrl-C, wait so long for replies to end")
+                  "After SIGTERM, SIGHUP or Ctrl-C, wait so long for replies to end")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+}
+
+void add_response_options(CLI::App& command, ServeFlags& flags) {
+  command
+      .add_option("--kept-responses", flags.responses.max_responses,
+                  "Responses that clients may go on from by their id; 0: none are kept")
+      ->capture_default_str();
+  command.add_option("--kept-response-bytes", flags.responses.max_bytes, "Memory for them")->capture_default_str();
 }
 
 void add_scheduling_options(CLI::App& command, ServeFlags& flags) {
@@ -114,7 +140,7 @@ WindowPolicy window_policy(const std::string& name) {
   return name == "none" ? WindowPolicy::kNone : WindowPolicy::kAll;
 }
 
-void warn(const std::string& sentence) { fmt::print(stderr, "baleen: {}\n", sentence); }
+void warn(const std::string& sentence) { log_line("baleen: {}", sentence); }
 
 EngineOptions engine_options(const ServeFlags& flags) {
   EngineOptions options = flags.engine.options();
@@ -155,6 +181,7 @@ ServedModel served_model(const ServeFlags& flags, const Engine& engine, const To
   model.temperature = defaults.temperature;
   model.top_p = defaults.top_p;
   model.think_by_default = flags.think;
+  model.controls_in_content = flags.controls_in_content;
   model.num_layers = config.num_hidden_layers;
   model.num_experts = config.n_routed_experts;
   model.created_unix_seconds = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
@@ -183,9 +210,14 @@ double steady_seconds() {
 
 void serve(ServeFlags flags) {
   ApiServerOptions options{.http = flags.http, .log_requests = !flags.quiet, .log_text = flags.log_text};
-  if (!flags.api_key_file.empty()) options.keys = ApiKeys(flags.api_key_file);
+  options.responses = flags.responses;
+  if (!flags.api_key_file.empty()) options.access.keys = ApiKeys(flags.api_key_file);
+  options.access.allowed_hosts = flags.allowed_hosts;
+  options.access.cors_origins = flags.cors_origins;
+  const bool keys_required = options.access.keys.required();
   // Before any thread starts, so that all of them leave these signals to the one that waits for them.
   ShutdownSignal shutdown;
+  const LogThread log;
 
   const Tokenizer tokenizer = Tokenizer::load(flags.engine.model);
   Engine engine(flags.engine.model, engine_options(flags));
@@ -196,39 +228,37 @@ void serve(ServeFlags flags) {
   const auto probe = [&engine, budget = flags.cache_disk_bytes] { return view_of(engine, budget); };
   ApiServer server(served_model(flags, engine, tokenizer), scheduler, probe, std::move(options));
 
-  std::string lost_device;
+  std::string lost_engine;
   std::jthread loop([&](const std::stop_token& stop) {
     try {
       scheduler.run(stop);
-    } catch (const LostDevice& lost) {
-      lost_device = lost.what();
+    } catch (const std::exception& lost) {
+      lost_engine = lost.what();
       server.drain(flags.drain_seconds);  // every reply has ended, with this error
     }
   });
   shutdown.on_first([&] {
-    fmt::print(stderr, "baleen: shutting down, replies have {} s to end; once more: at once\n",
-               flags.drain_seconds);
+    log_line("baleen: shutting down, replies have {} s to end; once more: at once", flags.drain_seconds);
     server.drain(flags.drain_seconds);
   });
   shutdown.on_second([&] { server.stop(); });
-  if (!flags.quiet) fmt::print(stderr, "{}", to_text(engine.plan()));
+  if (!flags.quiet) log_lines(to_text(engine.plan()));
   const bool wildcard = flags.http.host == "0.0.0.0" || flags.http.host == "::";
-  if (!options.keys.required() && wildcard) {
-    fmt::print(
-        stderr,
-        "baleen: listening at every address without --api-key-file: anyone who reaches it may use it\n");
+  if (keys_required && std::ranges::count(flags.cors_origins, "*") > 0)
+    log_line("baleen: --cors-origin \"*\": pages of every origin may use this server, with a key");
+  if (!keys_required && wildcard) {
+    log_line("baleen: listening at every address without --api-key-file: anyone who reaches it may use it");
   }
   const bool brackets = flags.http.host.find(':') != std::string::npos;
-  fmt::print("listening on http://{}{}{}:{}\n", brackets ? "[" : "", flags.http.host, brackets ? "]" : "",
-             server.port());
-  std::fflush(stdout);
+  write_if_possible(STDOUT_FILENO, fmt::format("listening on http://{}{}{}:{}\n", brackets ? "[" : "",
+                                               flags.http.host, brackets ? "]" : "", server.port()));
   server.run();
   // The server goes before the thread that waits for signals.
   shutdown.on_first(nullptr);
   shutdown.on_second(nullptr);
   loop.request_stop();
   loop.join();
-  if (!lost_device.empty()) fail("{}", lost_device);
+  if (!lost_engine.empty()) fail("{}", lost_engine);
 }
 
 }  // namespace
@@ -239,12 +269,17 @@ void add_serve_command(CLI::App& app) {
   flags->engine.add_to(*command);
   command->remove_option(command->get_option("--chunk"));  // the scheduler cuts prompts: --max-batch-tokens
   add_network_options(*command, *flags);
+  add_response_options(*command, *flags);
   add_scheduling_options(*command, *flags);
   add_cache_options(*command, *flags);
   command->add_option("--name", flags->name, "What clients call the model; otherwise its folder's name");
   command->add_flag("--any-model", flags->any_model,
                     "Answer whatever model a request names: agents often ask for several");
   command->add_flag("--think", flags->think, "Think in conversations whose request does not say");
+  command->add_flag(
+      "--control-tokens-in-content", flags->controls_in_content,
+      "Special strings in messages become control tokens, as in the official encoder; whoever writes a "
+      "message can then forge turns");
   command->add_flag("--quiet,-q", flags->quiet, "No line for each request");
   command->add_flag("--log-text", flags->log_text, "Print the bodies of requests too");
   command->callback([flags] { serve(*flags); });

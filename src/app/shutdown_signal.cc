@@ -1,7 +1,10 @@
 #include "app/shutdown_signal.h"
 
 #include <ctime>
+#include <exception>
 #include <utility>
+
+#include "log/log.h"
 
 namespace baleen {
 namespace {
@@ -9,12 +12,26 @@ namespace {
 /// How often the thread looks whether it should end.
 constexpr timespec kLook{.tv_sec = 0, .tv_nsec = 100'000'000};
 
+/// Tried again at the next look where it fails, as without memory.
+void call_once(const std::function<void()>& callback, bool& called) {
+  if (called || !callback) return;
+  try {
+    callback();
+    called = true;
+  } catch (const std::exception& exception) {
+    log_line("baleen: shutting down: {}; trying again", exception.what());
+  }
+}
+
 }  // namespace
 
 ShutdownSignal::ShutdownSignal() {
   sigemptyset(&signals_);
   sigaddset(&signals_, SIGTERM);
   sigaddset(&signals_, SIGINT);
+  struct sigaction hangup {};
+  if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+    sigaddset(&signals_, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals_, &previous_);
   thread_ = std::jthread([this](const std::stop_token& stop) { wait(stop); });
 }
@@ -36,19 +53,16 @@ void ShutdownSignal::on_second(std::function<void()> callback) {
 }
 
 void ShutdownSignal::wait(const std::stop_token& stop) {
-  int num_signals = 0;
+  bool hung_up = false;
+  int num_others = 0;
   bool first_called = false, second_called = false;
   while (!stop.stop_requested()) {
-    if (sigtimedwait(&signals_, nullptr, &kLook) > 0) ++num_signals;
+    const int signal = sigtimedwait(&signals_, nullptr, &kLook);
+    if (signal == SIGHUP) hung_up = true;
+    if (signal > 0 && signal != SIGHUP) ++num_others;
     const std::lock_guard lock(mutex_);
-    if (num_signals >= 1 && !first_called && first_) {
-      first_called = true;
-      first_();
-    }
-    if (num_signals >= 2 && !second_called && second_) {
-      second_called = true;
-      second_();
-    }
+    if (hung_up || num_others >= 1) call_once(first_, first_called);
+    if (num_others >= 2) call_once(second_, second_called);
   }
 }
 

@@ -1,4 +1,4 @@
-/// SIGTERM and Ctrl-C for a server: the first asks it to end, the second insists.
+/// SIGTERM, Ctrl-C and SIGHUP for a server: the first asks it to end, a second SIGTERM or Ctrl-C insists.
 #pragma once
 
 #include <csignal>
@@ -8,8 +8,9 @@
 
 namespace baleen {
 
-/// Made before any other thread: it blocks both signals in the threads that follow and waits for them in one of its
-/// own. One at a time.
+/// Made before any other thread: it blocks these signals in the threads that follow and waits for them in one
+/// of its own. One at a time. A SIGHUP that was ignored before, as under nohup, stays ignored. It never
+/// insists: terminals and service managers send it together with SIGTERM.
 class ShutdownSignal {
  public:
   ShutdownSignal();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "app/provenance.h"
 #include "app/report_file.h"
 #include "app/simulate_search.h"
 #include "app/simulate_serve.h"
@@ -14,6 +15,8 @@
 #include "app/simulate_validate.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
+#include "base/standard_streams.h"
+#include "log/log.h"
 #include "simulator/report/step_report.h"
 #include "simulator/search/nearest_fit.h"
 
@@ -38,8 +41,7 @@ void run_simulate(const SimulateFlags& flags, const std::vector<std::string>& ig
     return;
   }
   for (const std::string& name : ignored)
-    fmt::print(stderr, "{}: ignored; formats come from the checkpoint, and kernels are what they are\n",
-               name);
+    log_line("{}: ignored; formats come from the checkpoint, and kernels are what they are", name);
   const SimulatedModel model = flags.deployment.model.load();
   const DeviceProfile device = flags.deployment.load_device();
   validate(flags.workload, model.config);
@@ -52,14 +54,14 @@ void run_simulate(const SimulateFlags& flags, const std::vector<std::string>& ig
     report.advice = to_text(nearest_fit(model, plan, flags.workload, device, estimate), flags.workload);
   if (!flags.trace.empty())
     write_report_file(flags.trace, chrome_trace(report), "chrome://tracing or a viewer like it");
-  if (!flags.html.empty()) write_report_file(flags.html, step_html(report), "a browser");
+  if (!flags.html.empty()) write_report_file(flags.html, step_html(report, provenance()), "a browser");
   if (flags.json) {
     fmt::print("{}\n", step_json(report));
   } else {
     fmt::print("{}", step_table(report, flags.by_shape ? TableRows::kByShape : TableRows::kByOperation));
   }
   if (!estimate.fits()) {
-    std::fflush(stdout);
+    flush_checked(stdout);
     fail("{}", report.advice);
   }
 }

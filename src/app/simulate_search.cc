@@ -7,9 +7,11 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "app/provenance.h"
 #include "app/report_file.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
+#include "base/standard_streams.h"
 #include "simulator/report/figure_text.h"
 #include "simulator/report/search_report.h"
 #include "simulator/search/plan_search.h"
@@ -86,7 +88,8 @@ void run_search(SearchFlags flags) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const auto most = static_cast<std::size_t>(flags.top);
   if (!flags.html.empty())
-    write_report_file(flags.html, search_html({model, device, flags.options, result}, flags.top),
+    write_report_file(flags.html,
+                      search_html({model, device, flags.options, result}, flags.top, provenance()),
                       "a browser");
   if (flags.json) {
     nlohmann::ordered_json json{{"model", model.name},
@@ -103,7 +106,7 @@ void run_search(SearchFlags flags) {
     print_result(flags, model, device, result, seconds);
   }
   if (result.ranked.empty()) {
-    std::fflush(stdout);
+    flush_checked(stdout);
     fail("no plan of {} devices is within these limits; what was left out, and why, is above",
          flags.options.num_devices);
   }

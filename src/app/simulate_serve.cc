@@ -10,9 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "app/provenance.h"
+#include "app/report_file.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
 #include "base/progress.h"
+#include "simulator/report/serving_report.h"
 #include "simulator/serving/cached_step_times.h"
 #include "simulator/serving/deployed_server.h"
 #include "simulator/serving/generated_requests.h"
@@ -44,6 +47,7 @@ struct ServeSimulationFlags {
 
   double ttft_ms = 0, tpot_ms = 0;
   StepGrid grid;
+  std::string html;
   bool json = false;
 };
 
@@ -229,6 +233,14 @@ void run_serve_simulation(ServeSimulationFlags flags) {
   const double tokens_per_device = figures.per_second(figures.prompt_tokens + figures.output_tokens) *
                                    static_cast<double>(plan.dp) / static_cast<double>(num_devices);
   const EngineLimits& engine = options.server.limits;
+  const std::string setup = fmt::format(
+      "{} sequences and {} tokens a step; a cache of {} tokens in {} pages, {} window pages",
+      engine.max_sequences, engine.max_batch_tokens, options.server.capacity.num_pages * kPageTokens,
+      options.server.capacity.num_pages, options.server.capacity.num_window_pages);
+  if (!flags.html.empty()) {
+    const ServingReport report{model, plan, device, figures, num_devices, tokens_per_device, setup + "."};
+    write_report_file(flags.html, serving_html(report, provenance()), "a browser");
+  }
   if (flags.json) {
     nlohmann::ordered_json json{{"model", model.name},
                                 {"device", device.name},
@@ -245,13 +257,8 @@ void run_serve_simulation(ServeSimulationFlags flags) {
     fmt::print("{}\n", json.dump());
     return;
   }
-  fmt::print(
-      "{} on {} x {}{}: {}\n{} sequences and {} tokens a step; a cache of {} tokens in {} pages, {} window "
-      "pages\n",
-      model.name, num_devices, device.description, flags.disaggregate ? ", half of them for prompts" : "",
-      to_text(plan), engine.max_sequences, engine.max_batch_tokens,
-      options.server.capacity.num_pages * kPageTokens, options.server.capacity.num_pages,
-      options.server.capacity.num_window_pages);
+  fmt::print("{} on {} x {}{}: {}\n{}\n", model.name, num_devices, device.description,
+             flags.disaggregate ? ", half of them for prompts" : "", to_text(plan), setup);
   if (plan.dp > 1) fmt::print("one of {} data-parallel groups, with its share of the load:\n", plan.dp);
   fmt::print(
       "\n{}\n{:.1f} tokens/s with prompts for each device; simulated in {:.1f} s, {} of {} step times "
@@ -285,6 +292,7 @@ void add_simulate_serve_command(CLI::App& simulate) {
                    "Steps alike in so many leading bits of their sums take the time of one of them")
       ->check(CLI::Range(0, kMostGridBits))
       ->capture_default_str();
+  command->add_option("--html", flags->html, "Write a page with plots and tables, for a browser");
   command->add_flag("--json", flags->json, "One JSON line; times in seconds");
   command->callback([flags] { run_serve_simulation(*flags); });
 }

@@ -4,7 +4,10 @@
 
 #include <memory>
 
+#include "app/provenance.h"
+#include "app/report_file.h"
 #include "app/simulation_flags.h"
+#include "simulator/report/training_report.h"
 #include "simulator/training/train_estimate.h"
 
 namespace baleen {
@@ -13,6 +16,7 @@ namespace {
 struct TrainFlags {
   DeploymentFlags deployment;
   TrainingLoad load;
+  std::string html;
   bool json = false;
 };
 
@@ -21,6 +25,10 @@ void run_train(const TrainFlags& flags) {
   const DeviceProfile device = flags.deployment.load_device();
   const ParallelPlan plan = flags.deployment.legal_plan(model.config);
   const TrainEstimate estimate = estimate_training(model, plan, flags.load, device);
+  if (!flags.html.empty()) {
+    write_report_file(flags.html, training_html({model, plan, flags.load, device, estimate}, provenance()),
+                      "a browser");
+  }
   fmt::print("{}{}",
              flags.json ? training_json(estimate) : training_table(model, plan, flags.load, device, estimate),
              flags.json ? "\n" : "");
@@ -45,6 +53,7 @@ void add_simulate_train_command(CLI::App& simulate) {
   command->add_flag("--bf16-gradients", load.bf16_gradients, "Gradients in BF16 instead of float32");
   command->add_option("--imbalance", load.imbalance, "Tokens of the rank that gets most over the mean")
       ->capture_default_str();
+  command->add_option("--html", flags->html, "Write a page with plots and tables, for a browser");
   command->add_flag("--json", flags->json, "One JSON line");
   command->callback([flags] { run_train(*flags); });
 }

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "device/device_kind.h"
+#include "log/log.h"
 #include "model/presets.h"
 #include "simulator/calibration/calibrate.h"
 
@@ -97,8 +98,7 @@ DeviceProfile DeviceFlags::load_device() const {
   if (profile.links.empty())
     profile.links = {{.size = 1, .bytes_per_second = profile.memory_bytes_per_second}};
   if (!profile.is_cpu && !built_with_cuda())
-    fmt::print(stderr,
-               "this program was built without CUDA: its kernels' scratch is not known and not counted\n");
+    log_line("this program was built without CUDA: its kernels' scratch is not known and not counted");
   return profile;
 }
 

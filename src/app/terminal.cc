@@ -2,21 +2,32 @@
 
 #include <histedit.h>
 #include <poll.h>
+#include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <clocale>
 #include <csignal>
 #include <cstdlib>
 #include <utility>
 
+#include "app/terminal_keys.h"
 #include "base/check.h"
 
 namespace baleen {
 namespace {
 
 constexpr int kHistoryLines = 1000;
-// The rest of a paste is in the terminal's queue by now, or at most a few scheduler ticks behind.
+/// The rest of lines pasted into a terminal without bracketed paste is in its queue by now, or a few scheduler ticks behind.
 constexpr int kPasteGapMs = 20;
+/// Windows outside of these sizes get no line editor: it allocates rows x columns, and needs a few columns to move in.
+constexpr int kFewestColumns = 8, kMostColumns = 4000, kFewestRows = 2, kMostRows = 2000;
+constexpr const char* kBracketedPasteOn = "\033[?2004h";
+constexpr const char* kBracketedPasteOff = "\033[?2004l";
+constexpr const char* kTooLong =
+    "the text has more than 4 MiB and was dropped; `baleen run --chat --file FILE` takes long ones\n";
 
 bool is_terminal(std::FILE* file) { return ::isatty(::fileno(file)) == 1; }
 
@@ -25,19 +36,81 @@ bool more_is_waiting(std::FILE* in) {
   return ::poll(&descriptor, 1, kPasteGapMs) == 1 && (descriptor.revents & POLLIN) != 0;
 }
 
+/// Of the terminal's window; zeros where it does not say, and then the editor assumes 80 x 24.
+winsize window_of(std::FILE* terminal) {
+  winsize size{};
+  if (::ioctl(::fileno(terminal), TIOCGWINSZ, &size) != 0) size = {};
+  return size;
+}
+
+bool fits_the_editor(const winsize& size) {
+  const bool columns = size.ws_col == 0 || (size.ws_col >= kFewestColumns && size.ws_col <= kMostColumns);
+  return columns && (size.ws_row == 0 || (size.ws_row >= kFewestRows && size.ws_row <= kMostRows));
+}
+
+/// Whether the terminal takes escape sequences for more than text.
+bool knows_sequences() {
+  const char* terminal = std::getenv("TERM");
+  return terminal != nullptr && std::string_view(terminal) != "dumb";
+}
+
+/// While a line is edited, signals that end the process first give the terminal its settings back.
+class TerminalRestorer {
+ public:
+  explicit TerminalRestorer(std::FILE* terminal) {
+    descriptor_ = ::fileno(terminal);
+    if (::tcgetattr(descriptor_, &settings_) != 0) return;
+    struct sigaction action {};
+    action.sa_handler = &TerminalRestorer::restore_and_end;
+    for (std::size_t i = 0; i < kSignals.size(); ++i) {
+      ::sigaction(kSignals[i], nullptr, &previous_[i]);
+      if (previous_[i].sa_handler == SIG_DFL) ::sigaction(kSignals[i], &action, nullptr);
+    }
+    active_ = true;
+  }
+  TerminalRestorer(const TerminalRestorer&) = delete;
+  TerminalRestorer& operator=(const TerminalRestorer&) = delete;
+  ~TerminalRestorer() {
+    if (!active_) return;
+    for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &previous_[i], nullptr);
+  }
+
+ private:
+  static constexpr std::array<int, 4> kSignals{SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
+  static void restore_and_end(int number) {
+    ::tcsetattr(descriptor_, TCSANOW, &settings_);
+    ::signal(number, SIG_DFL);
+    ::raise(number);
+  }
+
+  static inline int descriptor_ = -1;
+  static inline termios settings_{};
+  std::array<struct sigaction, kSignals.size()> previous_{};
+  bool active_ = false;
+};
+
 }  // namespace
 
 struct LineReader::Editor {
   std::FILE* in;
   std::FILE* out;
   std::string prompt;
+  TerminalKeys keys;
+  winsize window;
   EditLine* edit = nullptr;
   History* history = nullptr;
-  bool dropped = false;  // Ctrl-C ended the line
-  bool goes_on = false;  // the line continues a paste
+  std::size_t num_keys = 0;  // of the line
+  bool dropped = false;      // Ctrl-C ended the line
+  bool too_long = false;     // so did its length
+  bool goes_on = false;      // the line continues a paste
 
   Editor(std::string prompt_text, std::FILE* input, std::FILE* output)
-      : in(input), out(output), prompt(std::move(prompt_text)) {
+      : in(input),
+        out(output),
+        prompt(std::move(prompt_text)),
+        keys(::fileno(input)),
+        window(window_of(input)) {
     edit = ::el_init("baleen", in, out, stderr);
     history = ::history_init();
     BALEEN_CHECK(edit != nullptr && history != nullptr);
@@ -48,13 +121,16 @@ struct LineReader::Editor {
     ::el_set(edit, EL_PROMPT, &Editor::show_prompt);
     ::el_set(edit, EL_EDITOR, "emacs");
     ::el_set(edit, EL_HIST, ::history, history);
-    ::el_set(edit, EL_SIGNAL, 1);  // follows changes of the window's size
+    // No handlers of the library's: its own follows a window to any size, from whatever thread the signal meets.
+    ::el_set(edit, EL_SIGNAL, 0);
+    ::el_wset(edit, EL_GETCFN, &Editor::next_key);
     // Ctrl-C is a key while a line is edited, so that it drops the line and not the program.
     ::el_set(edit, EL_SETTY, "-d", "-isig", nullptr);
-    // The wide form keeps the pointers; the narrow one would keep copies that nobody frees.
+    // The wide form keeps the pointers; the narrow one would keep copies that are never freed.
     ::el_wset(edit, EL_ADDFN, L"baleen-drop-line", L"Drop what was typed", &Editor::drop_line);
     ::el_set(edit, EL_BIND, "^C", "baleen-drop-line", nullptr);
     ::el_set(edit, EL_BIND, "^R", "em-inc-search-prev", nullptr);
+    ::el_set(edit, EL_BIND, "^I", "ed-insert", nullptr);  // pasted code keeps its tabs
   }
   ~Editor() {
     ::history_end(history);
@@ -75,10 +151,35 @@ struct LineReader::Editor {
     return CC_EOF;
   }
 
+  static int next_key(EditLine* edit, wchar_t* key) {
+    Editor& self = of(edit);
+    self.follow_window();
+    const TerminalKeys::Status status = self.keys.next(*key);
+    const bool too_long = status == TerminalKeys::Status::kTooLong || ++self.num_keys > kLongestTextBytes;
+    if (too_long) {
+      self.too_long = true;
+      *key = L'\3';  // as Ctrl-C
+      return 1;
+    }
+    if (status == TerminalKeys::Status::kKey) return 1;
+    return status == TerminalKeys::Status::kEnd ? 0 : -1;
+  }
+
+  void follow_window() {
+    const winsize now = window_of(in);
+    if (now.ws_col == window.ws_col && now.ws_row == window.ws_row) return;
+    window = now;
+    if (!fits_the_editor(now)) return;  // goes on as if it were as it was
+    ::el_resize(edit);
+    ::el_set(edit, EL_REFRESH);
+  }
+
   // One line with its newline; none at the end of the input, or after Ctrl-C, which sets `dropped`.
   std::optional<std::string> line() {
-    dropped = false;
+    dropped = too_long = false;
+    num_keys = 0;
     int count = 0;
+    const TerminalRestorer restorer(in);
     const char* text = ::el_gets(edit, &count);
     if (text == nullptr || count <= 0) return std::nullopt;
     return std::string(text, static_cast<std::size_t>(count));
@@ -90,89 +191,130 @@ struct LineReader::Editor {
   }
 };
 
-LineReader::LineReader(std::string prompt, std::FILE* in, std::FILE* out) : in_(in) {
+LineReader::LineReader(std::string prompt, std::FILE* in, std::FILE* out) : in_(in), out_(out) {
   if (!is_terminal(in) || !is_terminal(out)) return;
+  prompt_ = prompt;
+  if (!fits_the_editor(window_of(in))) return;
   // The line editor counts columns and deletes characters by the locale; without UTF-8 in it, it would split
   // them.
   std::setlocale(LC_CTYPE, "C.UTF-8");
   editor_ = std::make_unique<Editor>(std::move(prompt), in, out);
+  understands_ = knows_sequences();
 }
 
 LineReader::~LineReader() = default;
 
 std::optional<std::string> LineReader::read() {
   if (!editor_) return read_plain();
+  if (understands_) std::fputs(kBracketedPasteOn, editor_->out);
+  std::optional<std::string> text = read_edited();
+  if (understands_) std::fputs(kBracketedPasteOff, editor_->out);
+  std::fflush(editor_->out);
+  if (text && !text->empty()) editor_->remember(*text);
+  return text;
+}
+
+std::optional<std::string> LineReader::read_edited() {
   std::string text;
   editor_->goes_on = false;
   for (;;) {
     const auto line = editor_->line();
-    if (editor_->dropped) {
+    const bool too_long = editor_->too_long || (line && text.size() + line->size() > kLongestTextBytes);
+    if (editor_->dropped || too_long) {
       std::fputs("^C\n", editor_->out);
+      if (too_long) std::fputs(kTooLong, editor_->out);
+      editor_->keys.drop_paste();
       text.clear();
       editor_->goes_on = false;
       continue;
     }
     if (!line && text.empty()) return std::nullopt;
     if (line) text += *line;
-    if (line && more_is_waiting(in_)) {
+    // Lines typed ahead of a command's end are not part of it.
+    const bool command = text.starts_with('/');
+    if (line && (editor_->keys.paste_goes_on() || (!command && more_is_waiting(in_)))) {
       editor_->goes_on = true;
       continue;
     }
     if (text.ends_with('\n')) text.pop_back();
-    if (!text.empty()) editor_->remember(text);
     return text;
   }
 }
 
 std::optional<std::string> LineReader::read_plain() {
-  std::string line;
-  for (int byte = std::fgetc(in_); byte != '\n'; byte = std::fgetc(in_)) {
-    if (byte == EOF) {
-      if (line.empty()) return std::nullopt;
-      break;
+  for (;;) {
+    if (!prompt_.empty()) {
+      std::fputs(prompt_.c_str(), out_);
+      std::fflush(out_);
     }
-    line += static_cast<char>(byte);
+    std::string line;
+    bool too_long = false;
+    int byte = std::fgetc(in_);
+    if (byte == EOF) return std::nullopt;
+    for (; byte != '\n' && byte != EOF; byte = std::fgetc(in_)) {
+      too_long = too_long || line.size() == kLongestTextBytes;
+      if (!too_long) line += static_cast<char>(byte);
+    }
+    if (too_long) {
+      std::fputs(kTooLong, out_);
+      continue;
+    }
+    if (line.ends_with('\r')) line.pop_back();
+    return line;
   }
-  if (line.ends_with('\r')) line.pop_back();
-  return line;
 }
 
 namespace {
 
-std::atomic<bool> interrupt_raised{false};
-static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may only touch a lock-free flag");
+std::atomic<int> raised_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may only touch a lock-free flag");
 std::atomic<bool> interrupt_flag_lives{false};
 
 }  // namespace
 
 struct InterruptFlag::Previous {
-  struct sigaction action {};
+  int signal;
+  struct sigaction action;
 };
 
-InterruptFlag::InterruptFlag() : previous_(std::make_unique<Previous>()) {
+InterruptFlag::InterruptFlag(std::initializer_list<int> signals) {
   BALEEN_CHECK(!interrupt_flag_lives.exchange(true));
-  interrupt_raised = false;
+  raised_signal = 0;
   struct sigaction action {};
-  action.sa_handler = [](int) { interrupt_raised.store(true, std::memory_order_relaxed); };
-  // Without SA_RESTART: a read that waits for a person should notice.
-  BALEEN_CHECK_EQ(::sigaction(SIGINT, &action, &previous_->action), 0);
+  action.sa_handler = [](int number) { raised_signal.store(number, std::memory_order_relaxed); };
+  // Without SA_RESTART: a read that waits for a key should return.
+  for (const int number : signals) {
+    Previous previous{.signal = number, .action = {}};
+    BALEEN_CHECK_EQ(::sigaction(number, nullptr, &previous.action), 0);
+    if (previous.action.sa_handler == SIG_IGN) continue;
+    BALEEN_CHECK_EQ(::sigaction(number, &action, nullptr), 0);
+    previous_.push_back(previous);
+  }
 }
 
-InterruptFlag::~InterruptFlag() {
-  ::sigaction(SIGINT, &previous_->action, nullptr);
+InterruptFlag::~InterruptFlag() { restore(); }
+
+void InterruptFlag::restore() {
+  for (const Previous& previous : previous_) ::sigaction(previous.signal, &previous.action, nullptr);
+  previous_.clear();
   interrupt_flag_lives = false;
 }
 
-bool InterruptFlag::raised() const { return interrupt_raised.load(std::memory_order_relaxed); }
+bool InterruptFlag::raised() const { return raised_signal.load(std::memory_order_relaxed) != 0; }
 
-void InterruptFlag::lower() { interrupt_raised.store(false, std::memory_order_relaxed); }
+void InterruptFlag::lower() { raised_signal.store(0, std::memory_order_relaxed); }
+
+void InterruptFlag::end_process() {
+  const int number = raised_signal;
+  restore();
+  ::raise(number);
+  ::_exit(128 + number);
+}
 
 TextStyle text_style(std::FILE* out) {
   const char* no_color = std::getenv("NO_COLOR");
-  const char* terminal = std::getenv("TERM");
   const bool wanted = no_color == nullptr || *no_color == '\0';
-  const bool understood = terminal != nullptr && std::string_view(terminal) != "dumb";
-  if (!wanted || !understood || !is_terminal(out)) return {};
+  if (!wanted || !knows_sequences() || !is_terminal(out)) return {};
   return {.dim = "\033[2m", .bold = "\033[1m", .plain = "\033[0m"};
 }
 

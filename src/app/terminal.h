@@ -1,18 +1,21 @@
 /// The person at the terminal: lines they type, Ctrl-C, and text that looks different from other text.
 #pragma once
 
-#include <atomic>
+#include <csignal>
+#include <cstddef>
 #include <cstdio>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace baleen {
 
-/// Reads what a person types, with line editing and the history of this run; plain lines where `in` or `out`
-/// is not a terminal, so that a conversation can be piped in. Sets the process's character type locale to one
-/// with UTF-8.
+/// Reads what is typed, with line editing and the history of this run; plain lines where `in` or `out` is not a terminal, so
+/// that a conversation can be piped in, and in windows too small or too large for an editor. Sets the process's character
+/// type locale to one with UTF-8.
 class LineReader {
  public:
   /// `prompt` is shown before each line on a terminal.
@@ -22,33 +25,45 @@ class LineReader {
   ~LineReader();
 
   /// The next line without its end; none at the end of the input (Ctrl-D on an empty line). Lines that are
-  /// pasted together come as one text with newlines inside. Ctrl-C drops what was typed and asks again.
+  /// pasted together come as one text with newlines inside; in a terminal that marks no pastes, lines that come together
+  /// after one that begins with a slash stay apart. Ctrl-C drops what was typed and asks again, and so does a text of more
+  /// than `kLongestTextBytes`, with a sentence.
   [[nodiscard]] std::optional<std::string> read();
+
+  static constexpr std::size_t kLongestTextBytes = std::size_t{4} << 20;
 
  private:
   struct Editor;
 
   [[nodiscard]] std::optional<std::string> read_plain();
+  [[nodiscard]] std::optional<std::string> read_edited();
 
   std::FILE* in_;
+  std::FILE* out_;
+  std::string prompt_;              // for plain lines from a terminal
+  bool understands_ = false;        // the terminal knows bracketed paste
   std::unique_ptr<Editor> editor_;  // none when not on a terminal
 };
 
-/// While it lives, SIGINT (Ctrl-C) raises a flag instead of ending the process. One at a time.
+/// While it lives, SIGINT (Ctrl-C), or the signals given, raise a flag instead of ending the process. A signal that the
+/// process ignores, as SIGHUP under nohup, stays ignored. One at a time.
 class InterruptFlag {
  public:
-  InterruptFlag();
+  explicit InterruptFlag(std::initializer_list<int> signals = {SIGINT});
   InterruptFlag(const InterruptFlag&) = delete;
   InterruptFlag& operator=(const InterruptFlag&) = delete;
-  /// Restores what SIGINT did before.
+  /// Restores what the signals did before.
   ~InterruptFlag();
 
   [[nodiscard]] bool raised() const;
   void lower();
+  /// Ends the process as the signal that raised the flag would have. Only after `raised()`.
+  [[noreturn]] void end_process();
 
  private:
   struct Previous;
-  std::unique_ptr<Previous> previous_;
+  void restore();
+  std::vector<Previous> previous_;
 };
 
 /// Escape sequences to print before and after text; empty where they would not be understood or are not

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/lost_maps.h"
 
 namespace baleen {
 namespace {
@@ -35,6 +36,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
       fail("{}: cannot map {} bytes: {}", path.string(), size_, why);
     }
     data_ = static_cast<const std::byte*>(address);
+    guard_map(data_, size_, path.c_str());
   }
   ::close(descriptor);
 }
@@ -52,7 +54,9 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (data_ == nullptr) return;
+  forget_map(data_);
+  ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 std::string read_text_file(const std::filesystem::path& path, std::size_t limit_bytes) {
@@ -61,7 +65,9 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t limit_
   if (bytes.size() > limit_bytes) {
     fail("{}: {} bytes, at most {} expected here", path.string(), bytes.size(), limit_bytes);
   }
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  check_maps();
+  return text;
 }
 
 AtomicFileWriter::AtomicFileWriter(const std::filesystem::path& path) : path_(path), target_(path) {
@@ -107,6 +113,7 @@ void AtomicFileWriter::write(std::string_view text) {
 }
 
 void AtomicFileWriter::commit() {
+  check_maps();
   if (!temporary_.empty()) {
     if (::fsync(descriptor_) != 0) {
       fail("{}: writing failed: {}; nothing was left behind", path_.string(), reason());

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
+#include "base/standard_streams.h"
 
 namespace baleen {
 namespace {
@@ -26,7 +26,7 @@ Progress::Progress(std::string job, std::string unit, std::int64_t total)
       last_(start_) {}
 
 Progress::~Progress() {
-  if (shown_ && terminal_) fmt::print(stderr, "\r\033[K");
+  if (shown_ && terminal_) write_standard_error("\r\033[K");
 }
 
 void Progress::update(std::int64_t done, const std::string& note) {
@@ -43,12 +43,7 @@ void Progress::update(std::int64_t done, const std::string& note) {
   if (total_ > done && rate > 0)
     line += ", " + duration_text(static_cast<double>(total_ - done) / rate) + " left";
   if (!note.empty()) line += ", " + note;
-  if (terminal_) {
-    fmt::print(stderr, "\r\033[K{}", line);
-  } else {
-    fmt::print(stderr, "{}\n", line);
-  }
-  std::fflush(stderr);
+  write_standard_error(terminal_ ? "\r\033[K" + line : line + "\n");
 }
 
 }  // namespace baleen

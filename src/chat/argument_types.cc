@@ -56,7 +56,11 @@ bool ArgumentTypes::allow(const PythonJson& value) const { return allow(type_of(
 ArgumentTypes argument_types(const PythonJson& parameters, std::string_view key) {
   const PythonJson* properties = parameters.find("properties");
   const PythonJson* schema = properties == nullptr ? nullptr : properties->find(key);
-  return schema == nullptr ? ArgumentTypes{} : ArgumentTypes{types_of_schema(*schema)};
+  if (schema == nullptr) return {};
+  const PythonJson* type = schema->find("type");
+  const bool only_integers =
+      type != nullptr && type->as_string() != nullptr && *type->as_string() == "integer";
+  return {types_of_schema(*schema), only_integers};
 }
 
 const PythonJson::Object* declared_properties(const PythonJson& parameters) {

@@ -13,6 +13,7 @@ struct ArgumentTypes {
   static constexpr std::uint8_t kNull = 1, kBoolean = 2, kNumber = 4, kString = 8, kArray = 16, kObject = 32,
                                 kAny = 63;
   std::uint8_t bits = kAny;
+  bool only_integers = false;  ///< numbers are integers
 
   [[nodiscard]] bool allow(std::uint8_t type) const { return (bits & type) != 0; }
   [[nodiscard]] bool allow(const PythonJson& value) const;

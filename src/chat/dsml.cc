@@ -1,25 +1,37 @@
 #include "chat/dsml.h"
 
-#include <iterator>
-
+#include "chat/format.h"
 #include "chat/python_json.h"
 
 namespace baleen {
 namespace {
 
-void append_parameter(std::string& out, std::string_view name, const PythonJson& value) {
+using chat_format::kDsml;
+
+void add_tag(MarkedText& out, std::string_view before, std::string_view after) {
+  out.add_text(before);
+  out.add_control(kDsml);
+  out.add_text(after);
+}
+
+void add_parameter(MarkedText& out, std::string_view name, const PythonJson& value) {
   const std::string* text = value.as_string();
-  fmt::format_to(std::back_inserter(out),
-                 "<｜DSML｜parameter name=\"{}\" string=\"{}\">{}</｜DSML｜parameter>", name, text != nullptr,
-                 text != nullptr ? *text : dump_python_json(value));
+  add_tag(out, "<", "parameter name=\"");
+  out.add_text(name);
+  out.add_text(text != nullptr ? "\" string=\"true\">" : "\" string=\"false\">");
+  out.add_text(text != nullptr ? *text : dump_python_json(value));
+  add_tag(out, "</", "parameter>");
 }
 
 }  // namespace
 
-Result<std::string> render_tool_calls(std::span<const ToolCall> calls) {
-  std::string out = "<｜DSML｜tool_calls>\n";
+Result<MarkedText> render_tool_calls(std::span<const ToolCall> calls) {
+  MarkedText out;
+  add_tag(out, "<", "tool_calls>\n");
   for (const ToolCall& call : calls) {
-    fmt::format_to(std::back_inserter(out), "<｜DSML｜invoke name=\"{}\">\n", call.name);
+    add_tag(out, "<", "invoke name=\"");
+    out.add_text(call.name);
+    out.add_text("\">\n");
     const Result<PythonJson> parsed = parse_python_json(call.arguments);
     const PythonJson arguments =
         parsed ? parsed.value() : PythonJson(PythonJson::Object{{"arguments", call.arguments}});
@@ -30,13 +42,24 @@ Result<std::string> render_tool_calls(std::span<const ToolCall> calls) {
     }
     std::string_view separator;
     for (const auto& [name, value] : *arguments.as_object()) {
-      out += separator;
-      append_parameter(out, name, value);
+      out.add_text(separator);
+      add_parameter(out, name, value);
       separator = "\n";
     }
-    out += "\n</｜DSML｜invoke>\n";
+    out.add_text("\n");
+    add_tag(out, "</", "invoke>\n");
   }
-  out += "</｜DSML｜tool_calls>";
+  add_tag(out, "</", "tool_calls>");
+  return out;
+}
+
+MarkedText with_marked_tags(std::string_view block) {
+  MarkedText out;
+  for (std::size_t at = block.find(kDsml); at != std::string_view::npos; at = block.find(kDsml)) {
+    add_tag(out, block.substr(0, at), "");
+    block.remove_prefix(at + kDsml.size());
+  }
+  out.add_text(block);
   return out;
 }
 

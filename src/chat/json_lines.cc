@@ -5,6 +5,8 @@
 #include "chat/message_json.h"
 #include "chat/parse.h"
 #include "chat/render.h"
+#include "chat/reply_reader.h"
+#include "chat/special_strings.h"
 
 namespace baleen {
 namespace {
@@ -67,6 +69,81 @@ Result<Message> parse(std::string_view line) {
   return parse_completion(*text.as_string(), mode.value());
 }
 
+Result<std::vector<DeclaredTool>> declared_tools(const PythonJson& list) {
+  std::vector<DeclaredTool> tools;
+  if (list.is_null()) return tools;
+  if (list.as_array() == nullptr) return failure("tools: expected an array, found {}", list.kind());
+  for (const PythonJson& tool : *list.as_array()) {
+    const PythonJson* function = tool.find("function");
+    const PythonJson& declared = function == nullptr ? tool : *function;
+    const PythonJson& name = member(declared, "name");
+    if (name.as_string() == nullptr)
+      return failure("tools[{}].function.name: expected a string, found {}", tools.size(), name.kind());
+    tools.push_back({*name.as_string(), member(declared, "parameters")});
+  }
+  return tools;
+}
+
+/// "text", or "pieces" that tell tokens from text.
+Result<MarkedText> completion_of(const PythonJson& request) {
+  const PythonJson& text = member(request, "text");
+  if (text.as_string() != nullptr) return with_marked_specials(*text.as_string());
+  const PythonJson& pieces = member(request, "pieces");
+  if (pieces.as_array() == nullptr)
+    return failure("text: expected a string, found {} (or pieces, an array)", text.kind());
+  MarkedText completion;
+  for (const PythonJson& piece : *pieces.as_array()) {
+    const PythonJson& special = member(piece, "special");
+    if (piece.as_string() == nullptr && special.as_string() == nullptr)
+      return failure("pieces: expected strings and objects with the string \"special\", found {}",
+                     piece.kind());
+    if (piece.as_string() != nullptr) {
+      completion.add_text(*piece.as_string());
+    } else {
+      completion.add_control(*special.as_string());
+    }
+  }
+  return completion;
+}
+
+struct ReadLine {
+  Message message{.role = Role::kAssistant};
+  std::size_t num_dropped = 0, num_repairs = 0;
+};
+
+Result<ReadLine> read_reply(std::string_view line) {
+  const Result<PythonJson> parsed = parse_request(line);
+  if (!parsed) return Failure{parsed.error()};
+  const PythonJson& request = parsed.value();
+  const auto completion = completion_of(request);
+  if (!completion) return Failure{completion.error()};
+  const auto mode = thinking_mode_from_json(member(request, "thinking_mode"));
+  if (!mode) return Failure{mode.error()};
+  const auto tools = declared_tools(member(request, "tools"));
+  if (!tools) return Failure{tools.error()};
+  const auto cut = flag(request, "cut", false), enforced = flag(request, "enforced", false);
+  if (!cut) return Failure{cut.error()};
+  if (!enforced) return Failure{enforced.error()};
+
+  ReplyReader reader(mode.value(), tools.value(),
+                     enforced.value() ? CallEnforcement::kFromToken : CallEnforcement::kNone);
+  ReadLine read;
+  const auto keep = [&read](const std::vector<ReplyPart>& parts) {
+    for (const ReplyPart& part : parts) {
+      if (part.kind == ReplyPart::Kind::kReasoning) read.message.reasoning_content += part.text;
+      if (part.kind == ReplyPart::Kind::kContent) read.message.content += part.text;
+    }
+  };
+  keep(reader.feed(completion.value()));
+  keep(reader.finish(cut.value()));
+  read.message.tool_calls.assign(reader.calls().begin(), reader.calls().end());
+  read.num_dropped = reader.num_dropped_calls();
+  read.num_repairs = reader.num_repairs();
+  return read;
+}
+
+PythonJson number(std::size_t count) { return PythonJson(PythonJson::Number{std::to_string(count)}); }
+
 std::string reply(const char* name, PythonJson value) {
   return dump_python_json(PythonJson(PythonJson::Object{{name, std::move(value)}}));
 }
@@ -76,6 +153,14 @@ std::string reply(const char* name, PythonJson value) {
 std::string encode_chat_line(std::string_view line) {
   const Result<std::string> prompt = encode(line);
   return prompt ? reply("prompt", prompt.value()) : reply("error", prompt.error());
+}
+
+std::string read_reply_line(std::string_view line) {
+  const Result<ReadLine> read = read_reply(line);
+  if (!read) return reply("error", read.error());
+  return dump_python_json(PythonJson(PythonJson::Object{{"message", message_to_json(read.value().message)},
+                                                        {"dropped_calls", number(read.value().num_dropped)},
+                                                        {"repairs", number(read.value().num_repairs)}}));
 }
 
 std::string parse_chat_line(std::string_view line) {

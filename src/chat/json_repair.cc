@@ -46,8 +46,30 @@ class Repairer {
     return true;
   }
 
+  /// White space and comments.
   void skip_space() {
-    while (!at_end() && kWhiteSpace.find(text_[at_]) != std::string_view::npos) ++at_;
+    while (!at_end()) {
+      if (kWhiteSpace.find(text_[at_]) != std::string_view::npos) {
+        ++at_;
+      } else if (rest().starts_with("//") || rest().starts_with("#")) {
+        at_ = std::min(text_.find('\n', at_), text_.size());
+      } else if (const std::size_t end = text_.find("*/", at_);
+                 rest().starts_with("/*") && end != std::string_view::npos) {
+        at_ = end + 2;
+      } else {
+        break;
+      }
+    }
+  }
+
+  /// Between members or elements: a comma, or one that is missing before what can only be the next.
+  bool next_or_end(char closing) {
+    const std::size_t before = at_;
+    skip_space();
+    if (take(",") || at_end() || rest().starts_with(closing)) return true;
+    const bool begins_value =
+        closing == ']' && std::string_view("{[").find(text_[at_]) != std::string_view::npos;
+    return begins_value || (at_ > before && rest().starts_with('"'));
   }
 
   bool value(int depth) {
@@ -73,8 +95,7 @@ class Repairer {
       if (!take(":")) return false;
       out_ += ": ";
       if (!value(depth)) return false;
-      skip_space();
-      if (!take(",") && !at_end() && !rest().starts_with('}')) return false;
+      if (!next_or_end('}')) return false;
     }
     out_ += '}';
     return true;
@@ -87,8 +108,7 @@ class Repairer {
       if (take("]") || at_end()) break;
       out_ += separator;
       if (!value(depth)) return false;
-      skip_space();
-      if (!take(",") && !at_end() && !rest().starts_with(']')) return false;
+      if (!next_or_end(']')) return false;
     }
     out_ += ']';
     return true;
@@ -176,6 +196,25 @@ std::optional<PythonJson> read_strict_json(std::string_view text) {
   return std::move(value).value();
 }
 
-std::optional<std::string> repaired_json(std::string_view text) { return Repairer(text).run(); }
+std::string_view without_code_fence(std::string_view text) {
+  static constexpr std::string_view kFence = "```";
+  const std::string_view whole = trimmed(text);
+  const std::size_t end_of_line = whole.find('\n');
+  if (!whole.starts_with(kFence) || !whole.ends_with(kFence) || end_of_line >= whole.size() - kFence.size())
+    return whole;
+  const std::string_view language = trimmed(whole.substr(kFence.size(), end_of_line - kFence.size()));
+  if (!std::ranges::all_of(language, is_word)) return whole;
+  return trimmed(whole.substr(end_of_line, whole.size() - kFence.size() - end_of_line));
+}
+
+std::optional<std::string> repaired_json(std::string_view text) {
+  text = without_code_fence(text);
+  if (std::optional<std::string> repaired = Repairer(text).run()) return repaired;
+  // {\"k\": 1}: as it stands between the quotation marks of a JSON string.
+  if (text.find("\\\"") == std::string_view::npos) return std::nullopt;
+  const std::optional<PythonJson> unescaped = read_strict_json("\"" + std::string(text) + "\"");
+  if (!unescaped) return std::nullopt;
+  return Repairer(*unescaped->as_string()).run();
+}
 
 }  // namespace baleen

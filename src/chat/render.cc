@@ -5,6 +5,7 @@
 
 #include "chat/dsml.h"
 #include "chat/format.h"
+#include "chat/special_strings.h"
 #include "chat/turns.h"
 
 namespace baleen {
@@ -21,7 +22,7 @@ class Renderer {
         last_user_(last_user_turn(turns)) {}
 
   /// Appends one turn and what leads to the next; the failure, if any.
-  std::optional<Failure> append(std::string& out, std::size_t index) const {
+  std::optional<Failure> append(MarkedText& out, std::size_t index) const {
     if (std::optional<Failure> failed = append_body(out, index)) return failed;
     const bool is_last = index + 1 == turns_.size();
     if (is_last || turns_[index + 1].role == Role::kAssistant ||
@@ -32,26 +33,26 @@ class Renderer {
   }
 
  private:
-  std::optional<Failure> append_body(std::string& out, std::size_t index) const {
+  std::optional<Failure> append_body(MarkedText& out, std::size_t index) const {
     const Turn& turn = turns_[index];
     switch (turn.role) {
       case Role::kSystem:
-        out += turn.message->content;
+        out.add_text(turn.message->content);
         append_declarations(out, *turn.message);
         return std::nullopt;
       case Role::kDeveloper:
         if (turn.message->content.empty())
           return refused(turn, "a developer message needs content, found none");
-        out += kUser;
-        out += turn.message->content;
+        out.add_control(kUser);
+        out.add_text(turn.message->content);
         append_declarations(out, *turn.message);
         return std::nullopt;
       case Role::kUser:
         append_user(out, turn);
         return std::nullopt;
       case Role::kLatestReminder:
-        out += kReminder;
-        out += turn.message->content;
+        out.add_control(kReminder);
+        out.add_text(turn.message->content);
         return std::nullopt;
       case Role::kAssistant:
         return append_assistant(out, index);
@@ -65,71 +66,71 @@ class Renderer {
         "this role has no rendering; expected system, user, developer, assistant, tool or latest_reminder");
   }
 
-  static void append_declarations(std::string& out, const Message& message) {
+  static void append_declarations(MarkedText& out, const Message& message) {
     if (!message.tools.empty()) {
-      out += "\n\n";
-      out += kToolsHead;
+      out.add_text("\n\n");
+      out.append(with_marked_specials(kToolsHead));
       std::string_view separator;
       for (const PythonJson& function : message.tools) {
-        out += separator;
-        out += dump_python_json(function);
+        out.add_text(separator);
+        out.add_text(dump_python_json(function));
         separator = "\n";
       }
-      out += kToolsTail;
+      out.add_text(kToolsTail);
     }
     const PythonJson::Object* schema = message.response_format.as_object();
     if (schema != nullptr && !schema->empty()) {
-      out += "\n\n";
-      out += kFormatHead;
-      out += dump_python_json(message.response_format);
+      out.add_text("\n\n");
+      out.add_text(kFormatHead);
+      out.add_text(dump_python_json(message.response_format));
     }
   }
 
-  static void append_user(std::string& out, const Turn& turn) {
-    out += kUser;
+  static void append_user(MarkedText& out, const Turn& turn) {
+    out.add_control(kUser);
     std::string_view separator;
     for (const TurnBlock& block : turn.blocks) {
-      out += separator;
-      if (block.is_tool_result) out += "<tool_result>";
-      out += block.text;
-      if (block.is_tool_result) out += "</tool_result>";
+      out.add_text(separator);
+      if (block.is_tool_result) out.add_text("<tool_result>");
+      out.add_text(block.text);
+      if (block.is_tool_result) out.add_text("</tool_result>");
       separator = "\n\n";
     }
   }
 
-  std::optional<Failure> append_assistant(std::string& out, std::size_t index) const {
+  std::optional<Failure> append_assistant(MarkedText& out, std::size_t index) const {
     const Message& message = *turns_[index].message;
     const bool answers_task = index > 0 && turns_[index - 1].task.has_value();
     const bool keeps_thinking = !drop_ || static_cast<std::ptrdiff_t>(index) > last_user_;
     if (thinking_ && keeps_thinking && !answers_task) {
-      out += message.reasoning_content;
-      out += kEndThink;  // also after no reasoning: the turn before opened it
+      out.add_text(message.reasoning_content);
+      out.add_control(kEndThink);  // also after no reasoning: the turn before opened it
     }
-    out += message.content;
+    out.add_text(message.content);
     if (!message.raw_tool_calls.empty()) {
-      out += message.raw_tool_calls;
+      out.append(with_marked_tags(message.raw_tool_calls));
     } else if (!message.tool_calls.empty()) {
-      const Result<std::string> calls = render_tool_calls(message.tool_calls);
+      const Result<MarkedText> calls = render_tool_calls(message.tool_calls);
       if (!calls) return refused(turns_[index], calls.error());
-      out += "\n\n";
-      out += calls.value();
+      out.add_text("\n\n");
+      out.append(calls.value());
     }
-    if (!message.wo_eos) out += kEos;
+    if (!message.wo_eos) out.add_control(kEos);
     return std::nullopt;
   }
 
-  void append_transition(std::string& out, std::size_t index) const {
+  void append_transition(MarkedText& out, std::size_t index) const {
     const Turn& turn = turns_[index];
     if (turn.task) {
       if (*turn.task == Task::kAction) {
-        out += kAssistant;
-        out += thinking_ ? kThink : kEndThink;
+        out.add_control(kAssistant);
+        out.add_control(thinking_ ? kThink : kEndThink);
       }
-      out += std::ranges::find(kTasks, *turn.task, &TaskName::task)->token;
+      out.add_control(std::ranges::find(kTasks, *turn.task, &TaskName::task)->token);
     } else if (turn.role == Role::kUser || turn.role == Role::kDeveloper) {
       const bool opens_thinking = thinking_ && (!drop_ || static_cast<std::ptrdiff_t>(index) >= last_user_);
-      out += kAssistant;
-      out += opens_thinking ? kThink : kEndThink;
+      out.add_control(kAssistant);
+      out.add_control(opens_thinking ? kThink : kEndThink);
     }
   }
 
@@ -145,7 +146,7 @@ class Renderer {
 
 }  // namespace
 
-Result<std::string> render_prompt(std::span<const Message> messages, const RenderOptions& options) {
+Result<MarkedText> render_marked_prompt(std::span<const Message> messages, const RenderOptions& options) {
   std::vector<Turn> context = merge_messages(options.context);
   std::vector<Turn> turns = merge_messages(messages);
   turns.insert(turns.begin(), context.begin(), context.end());
@@ -153,17 +154,25 @@ Result<std::string> render_prompt(std::span<const Message> messages, const Rende
 
   const bool thinking = options.thinking_mode == ThinkingMode::kThinking;
   const bool drop = options.drop_thinking && !any_tools(turns);
-  std::string prompt(options.add_bos && context.empty() ? kBos : "");
+  MarkedText prompt;
+  if (options.add_bos && context.empty()) prompt.add_control(kBos);
   if (thinking && drop) {
     drop_old_turns(turns);
     drop_old_turns(context);  // by its own last user turn, so it may keep more than the whole does
   }
   const Renderer renderer(turns, options.thinking_mode, drop);
   for (std::size_t index = context.size(); index < turns.size(); ++index) {
-    if (index == 0 && thinking && options.reasoning_effort == ReasoningEffort::kMax) prompt += kEffortMax;
+    if (index == 0 && thinking && options.reasoning_effort == ReasoningEffort::kMax)
+      prompt.add_text(kEffortMax);
     if (std::optional<Failure> failed = renderer.append(prompt, index)) return *std::move(failed);
   }
   return prompt;
+}
+
+Result<std::string> render_prompt(std::span<const Message> messages, const RenderOptions& options) {
+  Result<MarkedText> prompt = render_marked_prompt(messages, options);
+  if (!prompt) return Failure{prompt.error()};
+  return std::move(prompt).value().text;
 }
 
 }  // namespace baleen

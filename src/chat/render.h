@@ -1,5 +1,5 @@
 /// Messages to the prompt text that the model was trained on. This encoder is the only definition of the
-/// format: the tokenizer files carry no chat template. The text already holds BOS; tokenise it without adding
+/// format: the tokenizer files carry no chat template. The prompt already holds BOS; tokenise it without adding
 /// one.
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/marked_text.h"
 #include "chat/message.h"
 
 namespace baleen {
@@ -23,6 +24,10 @@ struct RenderOptions {
   /// where you can.
   std::span<const Message> context = {};
 };
+
+/// The prompt with the format's own control tokens marked: what messages say is text, whatever it spells. Otherwise as
+/// `render_prompt`, whose text it has.
+Result<MarkedText> render_marked_prompt(std::span<const Message> messages, const RenderOptions& options);
 
 /// The prompt, ending where the model goes on: after `<think>` or `</think>`, after a task token, or after
 /// EOS when the last message is an assistant's. Fails on a message that has no rendering: an unknown role, a

@@ -21,10 +21,11 @@ struct ReplyPart {
     kCallBegin,      ///< text: the function's name
     kCallArguments,  ///< text: more of the arguments' JSON
     kCallEnd,        ///< the arguments are complete and are a JSON object
+    kCallDropped,  ///< a call that is not made, because it was too damaged; content shows it. text: its name or ""
   };
   Kind kind;
   std::string text;
-  std::size_t call_idx = 0;  ///< of the three kinds about calls, from 0
+  std::size_t call_idx = 0;  ///< of the first three kinds about calls, from 0
   bool operator==(const ReplyPart&) const = default;
 };
 

@@ -18,6 +18,11 @@ void ReplyParts::add_arguments(std::string_view json) {
 
 void ReplyParts::end_call() { parts_.push_back({Kind::kCallEnd, "", calls_.size() - 1}); }
 
+void ReplyParts::drop_call(const std::string& name) {
+  parts_.push_back({Kind::kCallDropped, name});
+  ++num_dropped_;
+}
+
 void ReplyParts::note_markup() {
   reasoning.note_markup();
   content.note_markup();

@@ -1,6 +1,7 @@
 /// What a reader of a reply gives out, joined and numbered.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,12 +24,14 @@ class ReplyParts {
   void begin_call(const std::string& name);
   void add_arguments(std::string_view json);
   void end_call();
+  void drop_call(const std::string& name);
 
   /// Markup was taken out of the text here.
   void note_markup();
 
   [[nodiscard]] std::vector<ReplyPart> take();
   [[nodiscard]] std::span<const ToolCall> calls() const { return calls_; }
+  [[nodiscard]] std::size_t num_dropped() const { return num_dropped_; }
 
   ReplyText reasoning;
   ReplyText content;
@@ -39,6 +42,7 @@ class ReplyParts {
 
   std::vector<ReplyPart> parts_;
   std::vector<ToolCall> calls_;
+  std::size_t num_dropped_ = 0;
 };
 
 }  // namespace baleen

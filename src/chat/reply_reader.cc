@@ -4,204 +4,282 @@
 #include <optional>
 #include <utility>
 
-#include "base/utf8.h"
-#include "chat/drafted_block.h"
+#include "chat/block_reader.h"
 #include "chat/format.h"
-#include "chat/invoke_reader.h"
-#include "chat/markup_scanner.h"
 #include "chat/parse.h"
 #include "chat/reply_parts.h"
+#include "chat/strict_block_reader.h"
+#include "chat/tag.h"
 #include "chat/white_space.h"
 
 namespace baleen {
+namespace {
 
-using Kind = Markup::Kind;
+using namespace chat_format;
+
+/// How an enforced body begins that is calls.
+constexpr std::string_view kEnforcedBlock = "\n\n<｜DSML｜";
+
+bool is_all_calls(const ReadBlock& block) {
+  return block.has_calls && std::ranges::all_of(block.items, [](const BlockItem& item) {
+           return item.kind == BlockItem::Kind::kCall ||
+                  (item.kind == BlockItem::Kind::kText && is_blank(item.text));
+         });
+}
+
+}  // namespace
 
 class ReplyReader::State {
  public:
-  State(ThinkingMode mode, std::span<const DeclaredTool> tools)
+  State(ThinkingMode mode, std::span<const DeclaredTool> tools, CallEnforcement enforcement)
       : tools_(tools.begin(), tools.end()),
-        place_(mode == ThinkingMode::kThinking ? Place::kReasoning : Place::kContent) {}
+        enforcement_(enforcement),
+        place_(mode == ThinkingMode::kThinking ? Place::kReasoning : body_place()) {}
 
-  void feed(std::string_view piece) {
-    bytes_ += piece;
-    std::string text;
-    const std::size_t num_used = append_as_utf8(bytes_, text);
-    is_valid_utf8_ &= std::string_view(bytes_).substr(0, num_used) == text;
-    bytes_.erase(0, num_used);
-    for (const Markup& stretch : scanner_.feed(text)) read(stretch);
+  void feed(const MarkedText& piece) {
+    for_each_stretch(
+        piece, [this](std::string_view text) { read_text(text); },
+        [this](std::string_view token) { read_control(token); });
   }
 
   void finish(bool cut) {
-    for (const Markup& stretch : scanner_.finish()) read(stretch);
     end(cut);
     keep_only_exact_block();
   }
 
   ReplyParts parts;
-  std::string block;  ///< the first tool-call block, with the blank line before it
+  std::string block;  ///< as `raw_calls` wants it
 
  private:
-  enum class Place { kReasoning, kDraft, kContent, kBlock, kInvoke, kEnd };
+  enum class Place {
+    kReasoning,
+    kDraft,       ///< a block within reasoning: a call, if nothing follows; `held_` keeps it
+    kAfterDraft,  ///< and reasoning ended after it
+    kContent,
+    kBlock,      ///< `held_` keeps it, with all that follows
+    kBodyBegin,  ///< of an enforced body: calls or a value; `held_` keeps it
+    kStrictBlock,
+    kEnd,
+  };
 
-  void read(const Markup& stretch) {
-    if (is_recording_) block += stretch.raw;
-    if (stretch.kind != Kind::kText) parts.note_markup();
+  [[nodiscard]] Place body_place() const {
+    return enforcement_ == CallEnforcement::kWholeBody ? Place::kBodyBegin : Place::kContent;
+  }
+
+  void read_text(std::string_view text) {
     switch (place_) {
       case Place::kReasoning:
-        return read_reasoning(stretch);
+        return parts.add_reasoning(text);
       case Place::kDraft:
-        return read_draft(stretch);
+        return read_text_of_draft(text);
+      case Place::kAfterDraft:
+        after_draft_ += text;
+        if (!is_blank(text)) end_draft_as_thought(body_place());
+        return;
       case Place::kContent:
+        return parts.add_content(text);
       case Place::kBlock:
-        return read_content(stretch);
-      case Place::kInvoke:
-        return read_invoke(stretch);
+        return held_.add_text(text);
+      case Place::kBodyBegin:
+        held_.add_text(text);
+        return begin_body();
+      case Place::kStrictBlock:
+        block += text;
+        return strict_->feed(text);
       case Place::kEnd:
         break;
     }
   }
 
-  void read_reasoning(const Markup& stretch) {
-    if (stretch.kind == Kind::kText) {
-      parts.add_reasoning(stretch.raw);
-    } else if (stretch.kind == Kind::kEndThink) {
-      parts.end_reasoning();
-      place_ = Place::kContent;
-    } else if (stretch.kind == Kind::kEos) {
-      end(false);
-    } else if (stretch.opens(Kind::kCalls) && !tools_.empty() && !is_replaying_thought_) {
-      place_ = Place::kDraft;
-      draft_.emplace().add(stretch, true);
-    } else {
-      ++parts.num_repairs;
+  void read_control(std::string_view token) {
+    if (place_ == Place::kEnd) return;
+    if (token == kEos) return end(false);
+    if (place_ == Place::kStrictBlock || place_ == Place::kBodyBegin) return read_text(token);
+    const bool ends_reasoning =
+        token == kEndThink && (place_ == Place::kReasoning || place_ == Place::kDraft);
+    if (ends_reasoning) {
+      if (place_ == Place::kReasoning) parts.end_reasoning();
+      place_ = place_ == Place::kReasoning ? body_place() : Place::kAfterDraft;
+      return;
     }
-  }
-
-  void read_draft(const Markup& stretch) {
-    if (stretch.kind == Kind::kEos && draft_->is_whole()) {
-      end(false);
-    } else if (draft_->add(stretch, !stretch.opens(Kind::kInvoke) || tool_of(stretch) != nullptr) ==
-               DraftedBlock::Verdict::kThought) {
-      replay_draft_as_thought();
-    }
-  }
-
-  void replay_draft_as_thought() {
-    place_ = Place::kReasoning;
-    is_replaying_thought_ = true;
-    for (const Markup& stretch : std::exchange(draft_, std::nullopt)->take()) read(stretch);
-    is_replaying_thought_ = false;
-  }
-
-  void replay_draft_as_calls() {
+    if (place_ == Place::kDraft && draft_end_) go_on_reasoning();
+    if (place_ == Place::kBlock || place_ == Place::kDraft) return held_.add_control(token);
+    if (token == kDsml) return begin_block(token);
     ++parts.num_repairs;
-    place_ = Place::kContent;
-    parts.add_content(parts.reasoning.end_paragraph());  // the blank line before the block
-    for (const Markup& stretch : std::exchange(draft_, std::nullopt)->take()) read(stretch);
+    parts.note_markup();
   }
 
-  /// Content, and what stands between the invokes of a block, which is content too.
-  void read_content(const Markup& stretch) {
-    if (stretch.kind == Kind::kText) {
-      parts.add_content(stretch.raw);
-    } else if (stretch.kind == Kind::kEos) {
-      end(false);
-    } else if (stretch.opens(Kind::kCalls) && place_ == Place::kContent) {
-      const std::string blank_line = parts.content.end_paragraph();
-      if (block.empty()) {
-        block = blank_line + stretch.raw;
-        is_recording_ = true;
-      }
-      place_ = Place::kBlock;
-    } else if (stretch.closes(Kind::kCalls) && place_ == Place::kBlock) {
-      parts.content.end_paragraph();
-      is_recording_ = false;
-      place_ = Place::kContent;
-    } else if (stretch.opens(Kind::kInvoke)) {
-      begin_invoke(stretch);
-    } else {
-      ++parts.num_repairs;
-      if (stretch.opens(Kind::kParameter) && stretch.name)
-        parts.add_content("\n" + without_markup(*stretch.name) + ": ");
+  void begin_block(std::string_view token) {
+    if (place_ == Place::kAfterDraft) {
+      end_draft_as_thought(body_place());
+      return read_control(token);
     }
+    if (place_ == Place::kContent && enforcement_ == CallEnforcement::kFromToken) {
+      const std::string lead = parts.content.take_lead();
+      parts.add_content(text_of_lead(lead));
+      return begin_strict_block(lead + std::string(token));
+    }
+    held_ = {};
+    held_.add_text(place_ == Place::kReasoning ? parts.reasoning.take_lead() : parts.content.take_lead());
+    held_.add_control(token);
+    place_ = place_ == Place::kReasoning ? Place::kDraft : Place::kBlock;
   }
 
-  void begin_invoke(const Markup& opening) {
-    if (place_ == Place::kContent) ++parts.num_repairs;
-    place_ = Place::kInvoke;
-    invoke_.emplace(opening, tool_of(opening), parts);
-    if (opening.is_empty) read_invoke({Kind::kInvoke, "", true});
+  void begin_strict_block(std::string opening) {
+    place_ = Place::kStrictBlock;
+    block = std::move(opening);
+    parts.content.begin_paragraph();
+    strict_.emplace(parts);
   }
 
-  void read_invoke(const Markup& stretch) {
-    const bool is_declared = stretch.opens(Kind::kInvoke) && tool_of(stretch) != nullptr;
-    const InvokeReader::Verdict verdict = invoke_->feed(stretch, is_declared);
-    if (verdict == InvokeReader::Verdict::kGoesOn) return;
-    invoke_.reset();
-    place_ = Place::kBlock;
-    if (verdict == InvokeReader::Verdict::kOverBeforeThis) read_content(stretch);
+  void begin_body() {
+    const std::string& text = held_.text;
+    if (text.size() < kEnforcedBlock.size() && kEnforcedBlock.starts_with(text)) return;
+    const std::string body = std::exchange(held_, {}).text;
+    if (!body.starts_with(kEnforcedBlock)) {
+      place_ = Place::kContent;
+      return parts.add_content(body);
+    }
+    begin_strict_block(std::string(kEnforcedBlock));
+    read_text(std::string_view(body).substr(kEnforcedBlock.size()));
+  }
+
+  /// A block in reasoning is a thought as soon as anything follows it.
+  void read_text_of_draft(std::string_view text) {
+    static constexpr std::string_view kClosing = "</", kName = "tool_calls>";
+    held_.add_text(text);
+    const std::string_view held = held_.text;
+    const TextRange& token = held_.controls.back();
+    const bool is_closing = held.substr(0, token.begin).ends_with(kClosing);
+    if (!draft_end_ && is_closing && held.substr(token.end()).starts_with(kName))
+      draft_end_ = token.end() + kName.size();
+    if (draft_end_ && !is_blank(held.substr(*draft_end_))) go_on_reasoning();
+  }
+
+  void go_on_reasoning() {
+    const std::string rest = held_.text.substr(*draft_end_);
+    held_.text.resize(*draft_end_);
+    end_draft_as_thought(Place::kReasoning);
+    read_text(rest);
+  }
+
+  void end_draft_as_thought(Place next) {
+    const ReadBlock thought = read_block(std::exchange(held_, {}), tools_, true);
+    ++parts.num_repairs;
+    for (const BlockItem& item : thought.items) {
+      parts.note_markup();
+      parts.add_reasoning(item.text);
+    }
+    parts.note_markup();
+    draft_end_.reset();
+    place_ = next;
+    if (next == Place::kReasoning) return;
+    parts.end_reasoning();
+    const std::string content = std::exchange(after_draft_, {});
+    if (!content.empty()) read_text(content);
+  }
+
+  void end_draft(bool cut) {
+    const ReadBlock draft = read_block(held_, tools_, cut);
+    if (cut || !is_all_calls(draft)) {
+      after_draft_.clear();
+      return end_draft_as_thought(Place::kContent);
+    }
+    parts.end_reasoning();
+    ++parts.num_repairs;
+    give_block(draft);
+    place_ = Place::kContent;
+  }
+
+  void give_block(const ReadBlock& read) {
+    parts.num_repairs += read.num_repairs;
+    const std::size_t marker = held_.controls.front().begin;
+    const std::string_view lead = std::string_view(held_.text).substr(0, marker);
+    bool is_fenced = read.has_calls && lead.find("```") != std::string_view::npos;
+    bool is_lead = true;  // the first text is the lead, but for the `<` of the first tag
+    for (const BlockItem& item : read.items) {
+      parts.note_markup();
+      if (item.kind != BlockItem::Kind::kText) {
+        is_lead = false;
+        give_call(item);
+        continue;
+      }
+      std::string text = item.text;
+      if (std::exchange(is_lead, false) && read.has_calls && lead.starts_with(text))
+        text = text_of_lead(text);
+      if (is_fenced && trimmed(text).starts_with("```")) {
+        text = text.substr(text.find("```") + 3);
+        is_fenced = false;
+      }
+      parts.add_content(text);
+    }
+    block = held_.text;
+    const std::size_t end = block.rfind(kCallsEnd);
+    if (end != std::string::npos) block.erase(end + kCallsEnd.size());
+    num_block_markers_ = static_cast<std::size_t>(std::ranges::count_if(
+        held_.controls, [this](const TextRange& control) { return held_.text_of(control) == kDsml; }));
+  }
+
+  void give_call(const BlockItem& item) {
+    parts.content.begin_paragraph();
+    if (item.kind == BlockItem::Kind::kDropped) {
+      parts.drop_call(item.call.name);
+      parts.add_content(item.text);
+      parts.end_content();
+      parts.content.begin_paragraph();
+      return;
+    }
+    parts.begin_call(item.call.name);
+    parts.add_arguments(item.call.arguments);
+    parts.end_call();
   }
 
   void end(bool cut) {
-    if (place_ == Place::kDraft) {
-      if (!cut && draft_->is_whole()) {
-        replay_draft_as_calls();
-      } else {
-        replay_draft_as_thought();
-      }
-    }
-    if (place_ == Place::kInvoke) {
-      invoke_->finish(cut);
-      invoke_.reset();
-    }
-    if (place_ == Place::kReasoning) {
-      parts.end_reasoning();
-    } else {
-      parts.end_content();
-    }
-    is_recording_ = false;
+    if (place_ == Place::kDraft || place_ == Place::kAfterDraft) end_draft(cut);
+    if (place_ == Place::kBlock) give_block(read_block(held_, tools_, cut));
+    if (place_ == Place::kStrictBlock) strict_->finish();
+    if (place_ == Place::kBodyBegin && held_.text.find('<') == std::string::npos)
+      parts.add_content(held_.text);
+    if (place_ == Place::kReasoning) parts.end_reasoning();
+    parts.end_content();
     place_ = Place::kEnd;
   }
 
-  /// White space around a name does not matter.
-  [[nodiscard]] const DeclaredTool* tool_of(const Markup& invoke) const {
-    if (!invoke.name) return nullptr;
-    const auto found = std::ranges::find(tools_, trimmed(*invoke.name), &DeclaredTool::name);
-    return found == tools_.end() ? nullptr : &*found;
+  /// The block is exact if the strict parser reads the same calls in it, and if every `｜DSML｜` in it was the token.
+  void keep_only_exact_block() {
+    if (block.empty()) return;
+    const Result<Message> strict = parse_completion(block + std::string(kEos), ThinkingMode::kChat);
+    const auto is_same = [](const ToolCall& a, const ToolCall& b) {
+      return a.name == b.name && a.arguments == b.arguments;
+    };
+    const bool is_exact = strict && std::ranges::equal(strict.value().tool_calls, parts.calls(), is_same);
+    if (!is_exact || (!strict_ && num_markers(block) != num_block_markers_)) block.clear();
   }
 
-  /// The block is exact if the strict parser reads the same calls in it.
-  void keep_only_exact_block() {
-    if (is_valid_utf8_ && !block.empty()) {
-      const Result<Message> strict =
-          parse_completion(block + std::string(chat_format::kEos), ThinkingMode::kChat);
-      const auto is_same = [](const ToolCall& a, const ToolCall& b) {
-        return a.name == b.name && a.arguments == b.arguments;
-      };
-      if (strict && std::ranges::equal(strict.value().tool_calls, parts.calls(), is_same)) return;
-    }
-    block.clear();
+  static std::size_t num_markers(std::string_view text) {
+    std::size_t num = 0;
+    for (std::size_t at = text.find(kDsml); at != std::string_view::npos; at = text.find(kDsml, at + 1))
+      ++num;
+    return num;
   }
 
   std::vector<DeclaredTool> tools_;
-  std::string bytes_;  ///< the beginning of a character
-  bool is_valid_utf8_ = true;
-  MarkupScanner scanner_;
+  CallEnforcement enforcement_;
   Place place_;
-  std::optional<DraftedBlock> draft_;   ///< in kDraft
-  std::optional<InvokeReader> invoke_;  ///< in kInvoke
-  bool is_replaying_thought_ = false;
-  bool is_recording_ = false;
+  MarkedText held_;
+  std::size_t num_block_markers_ = 0;
+  std::optional<std::size_t> draft_end_;     ///< in kDraft: behind the closing tag in `held_`
+  std::string after_draft_;                  ///< in kAfterDraft: white space
+  std::optional<StrictBlockReader> strict_;  ///< in kStrictBlock
 };
 
-ReplyReader::ReplyReader(ThinkingMode mode, std::span<const DeclaredTool> tools)
-    : state_(std::make_unique<State>(mode, tools)) {}
+ReplyReader::ReplyReader(ThinkingMode mode, std::span<const DeclaredTool> tools, CallEnforcement enforcement)
+    : state_(std::make_unique<State>(mode, tools, enforcement)) {}
 ReplyReader::~ReplyReader() = default;
 ReplyReader::ReplyReader(ReplyReader&&) noexcept = default;
 ReplyReader& ReplyReader::operator=(ReplyReader&&) noexcept = default;
 
-std::vector<ReplyPart> ReplyReader::feed(std::string_view piece) {
+std::vector<ReplyPart> ReplyReader::feed(const MarkedText& piece) {
   state_->feed(piece);
   return state_->parts.take();
 }
@@ -214,6 +292,7 @@ std::vector<ReplyPart> ReplyReader::finish(bool cut) {
 std::string_view ReplyReader::raw_calls() const { return state_->block; }
 std::size_t ReplyReader::num_calls() const { return state_->parts.calls().size(); }
 std::span<const ToolCall> ReplyReader::calls() const { return state_->parts.calls(); }
+std::size_t ReplyReader::num_dropped_calls() const { return state_->parts.num_dropped(); }
 std::size_t ReplyReader::num_repairs() const { return state_->parts.num_repairs; }
 
 }  // namespace baleen

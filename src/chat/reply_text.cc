@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "chat/markup.h"
+#include "chat/attributes.h"
+#include "chat/block_scanner.h"
+#include "chat/special_strings.h"
 #include "chat/white_space.h"
 
 namespace baleen {
@@ -11,6 +13,8 @@ namespace {
 
 constexpr std::size_t kMostNewlines = 2;
 constexpr std::size_t kTailBytes = 40;  // longer than any special string
+constexpr std::size_t kMostLeadBytes = 128;
+constexpr std::string_view kFence = "```";
 
 bool ends_like_start_of_special(std::string_view text) {
   return std::ranges::any_of(special_strings(), [text](std::string_view special) {
@@ -21,36 +25,88 @@ bool ends_like_start_of_special(std::string_view text) {
   });
 }
 
+/// The first line of a code fence, or its beginning.
+bool may_be_fence(std::string_view line) {
+  line = trimmed(line);
+  if (line.size() < kFence.size()) return !line.empty() && kFence.starts_with(line);
+  return line.starts_with(kFence) &&
+         leading_word(line.substr(kFence.size())).size() == line.size() - kFence.size();
+}
+
+/// A block's opening tag without the token, or its beginning: `<|DSML|tool_calls>`, `<tool_calls>`.
+bool may_be_opening(std::string_view line) {
+  line = trimmed(line);
+  if (!line.starts_with('<')) return false;
+  line.remove_prefix(1);
+  for (const std::string_view part : {"|", "｜", "DSML", "|", "｜"}) {
+    if (line.starts_with(part)) line.remove_prefix(part.size());
+    if (part.starts_with(line)) return true;
+  }
+  return std::ranges::any_of(std::initializer_list<std::string_view>{"tool_calls>", "function_calls>"},
+                             [line](std::string_view rest) { return rest.starts_with(line); });
+}
+
+/// Where the end of `text` begins that may belong to a tool call after it. `at_line_start`: so is the beginning.
+std::size_t lead_begin(std::string_view text, bool at_line_start) {
+  std::size_t begin = text.size() - tag_prefix_bytes(text);
+  const std::size_t least = text.size() - std::min(text.size(), kMostLeadBytes);
+  while (true) {
+    const std::size_t end = text.substr(0, begin).find_last_not_of(kWhiteSpace) + 1;
+    const std::size_t newline = text.substr(0, end).rfind('\n');
+    const std::size_t line = newline == std::string_view::npos ? 0 : newline + 1;
+    if (line == end || line < least || (line == 0 && !at_line_start)) break;
+    const std::string_view content = text.substr(line, end - line);
+    if (!may_be_fence(content) && !may_be_opening(content)) break;
+    begin = line;
+  }
+  for (std::size_t num = 0; num < kMostNewlines && begin > 0 && text[begin - 1] == '\n'; ++num) --begin;
+  return begin;
+}
+
 }  // namespace
 
 std::string ReplyText::add(std::string_view text) {
-  std::string out;
   if (is_after_paragraph_) {
     text.remove_prefix(std::min(text.find_first_not_of(kWhiteSpace), text.size()));
-    if (text.empty()) return out;
-    if (!tail_.empty()) out = "\n\n";
+    if (text.empty()) return {};
+    if (!tail_.empty()) waiting_ = "\n\n";
     is_after_paragraph_ = false;
   }
-  out += std::exchange(waiting_, {});
   if (is_joint_ && !text.empty()) {
-    if (out.empty() && ends_like_start_of_special(tail_)) out = " ";
+    if (ends_like_start_of_special(waiting_.empty() ? tail_ : waiting_)) waiting_ += ' ';
     is_joint_ = false;
   }
-  out += text;
-  while (out.ends_with('\n') && waiting_.size() < kMostNewlines) {
-    out.pop_back();
-    waiting_ += '\n';
-  }
-  tail_ += std::string_view(out).substr(out.size() - std::min(out.size(), kTailBytes));
-  tail_.erase(0, tail_.size() - std::min(tail_.size(), kTailBytes));
-  return out;
+  waiting_ += text;
+  const std::size_t begin = lead_begin(waiting_, tail_.empty() || tail_.ends_with('\n'));
+  std::string out = waiting_.substr(0, begin);
+  waiting_.erase(0, begin);
+  return release(std::move(out));
 }
 
-std::string ReplyText::end_paragraph() {
+std::string ReplyText::take_lead() { return std::exchange(waiting_, {}); }
+
+void ReplyText::begin_paragraph() {
+  waiting_.clear();
   is_joint_ = is_after_paragraph_ = true;
-  return std::exchange(waiting_, {});
 }
 
-std::string ReplyText::finish() { return std::exchange(waiting_, {}); }
+std::string ReplyText::finish() { return release(std::exchange(waiting_, {})); }
+
+std::string ReplyText::release(std::string text) {
+  tail_ += std::string_view(text).substr(text.size() - std::min(text.size(), kTailBytes));
+  tail_.erase(0, tail_.size() - std::min(tail_.size(), kTailBytes));
+  return text;
+}
+
+std::string text_of_lead(std::string_view lead) {
+  lead.remove_suffix(tag_prefix_bytes(lead));
+  std::string text;
+  while (!lead.empty()) {
+    const std::string_view line = lead.substr(0, std::min(lead.find('\n'), lead.size() - 1) + 1);
+    lead.remove_prefix(line.size());
+    if (!is_blank(line) && !may_be_fence(line) && !may_be_opening(line)) text += line;
+  }
+  return text;
+}
 
 }  // namespace baleen

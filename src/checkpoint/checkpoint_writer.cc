@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -106,7 +105,6 @@ void CheckpointWriter::finish(std::span<const TextFile> others) {
   };
   if (shards_.size() > 1) prepare(std::string(kIndexFileName), index_text());
   for (const TextFile& other : others) prepare(other.name, other.text);
-  remove_earlier_weights();
   for (const Shard& shard : shards_) shard.writer->commit();
   for (const auto& text : texts) text->commit();
   finished_ = true;
@@ -125,18 +123,6 @@ std::string CheckpointWriter::index_text() const {
         fmt::format("{}    {}: \"{}\"", std::exchange(separator, ",\n"), nlohmann::json(name).dump(), file);
   }
   return text + "\n  }\n}\n";
-}
-
-void CheckpointWriter::remove_earlier_weights() const {
-  std::set<fs::path> keep;
-  for (const Shard& shard : shards_) keep.insert(shard.file_name);
-  std::vector<fs::path> earlier;
-  for (const auto& entry : fs::directory_iterator(folder_)) {
-    const fs::path name = entry.path().filename();
-    const bool weights = name.extension() == ".safetensors" || name == kIndexFileName;
-    if (weights && !keep.contains(name)) earlier.push_back(entry.path());
-  }
-  for (const fs::path& path : earlier) fs::remove(path);
 }
 
 }  // namespace baleen

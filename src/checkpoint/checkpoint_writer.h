@@ -44,8 +44,7 @@ class CheckpointWriter {
   /// As `SafetensorsWriter::append`.
   void append(std::string_view name, std::span<const std::byte> bytes);
 
-  /// Puts everything in place: shards, index, then `others` in their order (so config.json goes last). Weight
-  /// files of an earlier checkpoint in the folder are removed: the folder then holds this checkpoint alone.
+  /// Puts everything in place: shards, index, then `others` in their order (so config.json goes last). Deletes nothing.
   void finish(std::span<const TextFile> others);
 
  private:
@@ -57,7 +56,6 @@ class CheckpointWriter {
 
   void open_incomplete_shard();
   [[nodiscard]] std::string index_text() const;
-  void remove_earlier_weights() const;
 
   std::filesystem::path folder_;
   bool folder_is_ours_ = false;

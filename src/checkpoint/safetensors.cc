@@ -50,6 +50,9 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     if (depth_ == 1) {
       metadata_ = name == "__metadata__";
       if (name.empty()) refuse("a tensor without a name");
+      // Names are shown: in messages, in the log, on terminals.
+      if (std::ranges::any_of(name, [](unsigned char c) { return c < 0x20 || c == 0x7F; }))
+        refuse("after it comes a name with a control character");
       current_ = TensorInfo{};
       current_.name = std::move(name);
       current_.file = label_;

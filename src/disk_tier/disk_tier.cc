@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
@@ -222,8 +223,15 @@ void DiskTier::State::write_queue() {
     const std::shared_ptr<const QueuedPage> page = std::move(queue.front());
     queue.pop_front();
     lock.unlock();
-    write(*page);
+    bool written = false;
+    try {
+      write(*page);
+      written = true;
+    } catch (const std::exception&) {
+      // No memory for the page's file; the next page may fit.
+    }
     lock.lock();
+    if (!written) ++stats.dropped_pages;
     stats.queued_bytes -= page->bytes();
     --stats.queued_pages;
     if (const auto newest = pending.find(page->key); newest->second == page) pending.erase(newest);

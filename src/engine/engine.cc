@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/lost_maps.h"
 #include "base/progress.h"
 #include "device/make_device.h"
 #include "hardware/instruction_sets.h"
@@ -82,6 +83,7 @@ Engine::Engine(std::unique_ptr<ModelWeights> weights, const EngineOptions& optio
                       device_->host_visible_memory()) {
   allocate_activations();
   capture_steps();
+  check_maps();
 }
 
 std::unique_ptr<DiskTier> Engine::open_disk_tier() const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/lost_maps.h"
 #include "engine/engine.h"
 
 namespace baleen {
@@ -123,13 +124,16 @@ Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
       output.logits = read_back(out.slice(num_draws, num_wanted), host_logits_);
       finite = finite && all_finite(output.logits);
     }
+    check_maps();
     if (!finite) return not_numbers();
   }
   if (options_.mtp) {
     output.mtp_logits = run_mtp(inputs, streams);
     clear_due_mtp_rows();
+    check_maps();
     if (!all_finite(output.mtp_logits)) return bad_mtp_block();
   }
+  check_maps();
   for (const StepInput& input : inputs) sequences_.commit(input.sequence, input.tokens);
   return output;
 }

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "generation/stop_detector.h"
-#include "tokenizer/stream_decoder.h"
+#include "generation/reply_stream.h"
 
 namespace baleen {
 namespace {
@@ -15,21 +14,20 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// The text side of a reply: bytes to characters to what no stop string can take back.
-class TextStream {
+/// Shows the text of a reply and keeps it.
+class ShownText {
  public:
-  TextStream(const Tokenizer& tokenizer, const GenerationRequest& request,
-             const GenerationCallbacks& callbacks)
-      : decoder_(tokenizer), stops_(request.stops), callbacks_(callbacks) {}
+  ShownText(const Tokenizer& tokenizer, const GenerationRequest& request,
+            const GenerationCallbacks& callbacks)
+      : stream_(tokenizer, request.stops), callbacks_(callbacks) {}
 
   /// True when a stop string is complete.
   bool push(TokenId token) {
-    show(stops_.feed(decoder_.push(token)));
-    return stops_.stopped();
+    show(stream_.push(token).text);
+    return stream_.stopped();
   }
   std::string finish() {
-    if (!stops_.stopped()) show(stops_.feed(decoder_.finish()));
-    if (!stops_.stopped()) show(stops_.finish());
+    show(stream_.finish().text);
     return std::move(text_);
   }
 
@@ -40,8 +38,7 @@ class TextStream {
     if (callbacks_.on_text) callbacks_.on_text(text);
   }
 
-  StreamDecoder decoder_;
-  StopDetector stops_;
+  ReplyStream stream_;
   const GenerationCallbacks& callbacks_;
   std::string text_;
 };
@@ -152,7 +149,7 @@ Result<Generated> generate(Engine& engine, const Tokenizer& tokenizer, SequenceI
   const auto chunk = static_cast<std::size_t>(engine.options().max_batch_tokens);
   auto prefilled = prefill(next, chunk, request.prompt, callbacks, result.fed_tokens);
   if (!prefilled) return Failure{prefilled.error()};
-  TextStream text(tokenizer, request, callbacks);
+  ShownText text(tokenizer, request, callbacks);
   if (!prefilled.value()) {
     result.reason = FinishReason::kCancelled;
     return result;

@@ -5,9 +5,13 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/work_budget.h"
 
 namespace baleen {
 namespace {
+
+/// Of a product: a search in a map and perhaps a new state.
+constexpr std::int64_t kWorkPerEdge = 20;
 
 /// Builds the product of an automaton with some other state machine: `step(other, range)` splits a range into parts
 /// with the other's next state; `accepts(other)` says whether that one would accept.
@@ -22,6 +26,7 @@ std::optional<CharAutomaton> product(const CharAutomaton& automaton, const Step&
     CharAutomaton::State state{.accepts = automaton.states[mine].accepts && accepts(other)};
     for (const CharEdge& edge : automaton.states[mine].edges) {
       for (const CharEdge& part : step(other, edge.range)) {
+        spend_work(kWorkPerEdge);
         const std::pair pair(edge.target, part.target);
         const auto [found, is_new] = numbers.try_emplace(pair, static_cast<std::uint32_t>(pairs.size()));
         if (is_new) pairs.push_back(pair);
@@ -143,6 +148,7 @@ std::optional<CharAutomaton> except_words(const CharAutomaton& automaton,
       automaton,
       [&](std::uint32_t at, CharRange range) {
         if (at == kOff) return std::vector<CharEdge>{{range, kOff}};
+        spend_work(4 * std::ssize(trie[at].children));
         return cut_out(range, {trie[at].children.begin(), trie[at].children.end()}, kOff);
       },
       [&](std::uint32_t at) { return at == kOff || !trie[at].is_word; });

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -33,6 +34,9 @@ using Grammar = std::shared_ptr<const CompiledGrammar>;
 /// what it would otherwise have to ignore silently, and on what is too large; docs/grammar.md lists both. Takes
 /// milliseconds for usual schemas, and bounded time for hostile ones.
 [[nodiscard]] Result<Grammar> json_schema_grammar(const PythonJson& schema);
+
+/// A text that `pattern` (the regular subset that schemas have) matches from its first character to its last.
+[[nodiscard]] Result<Grammar> pattern_grammar(std::string_view pattern);
 
 /// A tool-call block in DSML, from the blank line before `<｜DSML｜tool_calls>` to its end: one call or more
 /// (`parallel`), of these functions; string parameters raw, others JSON of their schema; required parameters there,

@@ -1,15 +1,23 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/work_budget.h"
 #include "grammar/graph.h"
 
 namespace baleen {
+namespace {
+
+/// Of making a node and of checking it afterwards.
+constexpr std::int64_t kWorkPerNode = 50;
+
+}  // namespace
 
 NodeId GraphBuilder::add(Node node) {
   if (graph_.nodes.size() >= kMaxNodes) {
     overflowed_ = true;
     return 0;
   }
+  spend_work(kWorkPerNode);
   graph_.nodes.push_back(node);
   return static_cast<NodeId>(graph_.nodes.size() - 1);
 }

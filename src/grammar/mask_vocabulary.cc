@@ -13,12 +13,6 @@ std::uint64_t next_serial() {
   return ++serial;
 }
 
-/// Control tokens are those marked special and all other added tokens: `<｜User｜>` and its like are not marked.
-bool is_control(const Tokenizer& tokenizer, TokenId token, std::string_view bytes) {
-  if (tokenizer.is_special(token)) return true;
-  return bytes != chat_format::kDsml && tokenizer.id_of(bytes) == token;
-}
-
 }  // namespace
 
 std::size_t shared_beginning(std::string_view a, std::string_view b) {
@@ -36,8 +30,10 @@ MaskVocabulary::MaskVocabulary(const Tokenizer& tokenizer, std::int64_t vocab_si
   if (!end_think) fail("grammar: the tokenizer has no token {}", chat_format::kEndThink);
   end_token_ = *end;
   end_think_ = *end_think;
+  calls_token_ = tokenizer.id_of(chat_format::kDsml);
   mask_words_ = static_cast<std::size_t>(vocab_size + 63) / 64;
   all_but_end_.resize(mask_words_);
+  all_but_calls_.resize(mask_words_);
 
   std::size_t size = 0;
   for (TokenId token = 0; token < tokenizer.vocab_size(); ++token) size += tokenizer.bytes_of(token).size();
@@ -45,10 +41,12 @@ MaskVocabulary::MaskVocabulary(const Tokenizer& tokenizer, std::int64_t vocab_si
   std::array<bool, 256> has_byte{};
   for (TokenId token = 0; token < tokenizer.vocab_size(); ++token) {
     const std::string_view bytes = tokenizer.bytes_of(token);
+    const bool is_text = !tokenizer.is_control(token) || bytes == chat_format::kDsml;
     tokens_.push_back(std::string_view(bytes_.data() + bytes_.size(), bytes.size()));
     bytes_ += bytes;
-    is_text_.push_back(!bytes.empty() && token != end_token_ && !is_control(tokenizer, token, bytes));
+    is_text_.push_back(!bytes.empty() && token != end_token_ && is_text);
     if (!bytes.empty() && token != end_token_) allow(all_but_end_, token);
+    if (!bytes.empty() && token != calls_token_) allow(all_but_calls_, token);
     if (!is_text_.back()) continue;
     entries_.push_back({tokens_.back(), token, 0});
     longest_ = std::max(longest_, bytes.size());

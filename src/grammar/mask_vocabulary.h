@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,9 +44,13 @@ class MaskVocabulary {
   [[nodiscard]] std::size_t longest_token() const { return longest_; }
   [[nodiscard]] TokenId end_token() const { return end_token_; }
   [[nodiscard]] TokenId end_think() const { return end_think_; }
+  /// `｜DSML｜`, without which no tool call begins; a vocabulary may lack it.
+  [[nodiscard]] std::optional<TokenId> calls_token() const { return calls_token_; }
   [[nodiscard]] std::size_t mask_words() const { return mask_words_; }
   /// Every token but the end token.
   [[nodiscard]] const TokenMask& all_but_end() const { return all_but_end_; }
+  /// Every token but `｜DSML｜`.
+  [[nodiscard]] const TokenMask& all_but_calls() const { return all_but_calls_; }
   /// Of the rules that all grammars share.
   [[nodiscard]] SplitCache& builtin_splits() const { return builtin_splits_; }
   /// Tells vocabularies apart in the caches of grammars.
@@ -59,8 +64,9 @@ class MaskVocabulary {
   std::array<std::size_t, 257> begins_{};
   std::size_t longest_ = 0;
   TokenId end_token_ = 0, end_think_ = 0;
+  std::optional<TokenId> calls_token_;
   std::size_t mask_words_ = 0;
-  TokenMask all_but_end_;
+  TokenMask all_but_end_, all_but_calls_;
   std::uint64_t serial_;
   mutable SplitCache builtin_splits_;
 };

@@ -36,4 +36,8 @@ struct NumberBounds {
 /// The numbers within, without exponents, of at most kMaxWholeDigits and kMaxFractionDigits digits.
 [[nodiscard]] CharAutomaton bounded_number(const NumberBounds& bounds, bool integer);
 
+/// The multiples of `step`, without exponents and with no more digits after the point than `step` has. Nothing: `step` is
+/// not positive, or holds more than 10,000 units of its last digit.
+[[nodiscard]] std::optional<CharAutomaton> multiples_of(const Decimal& step);
+
 }  // namespace baleen

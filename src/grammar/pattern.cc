@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/work_budget.h"
 #include "grammar/pattern_syntax.h"
 
 namespace baleen {
@@ -25,6 +26,8 @@ class Nfa {
         ranges;  ///< read one of these and go to targets[0]; none: go to all targets at once
     std::vector<std::uint32_t> targets;
     bool accepts = false;
+    /// Passed only where a word begins or ends here (\b), or only where none does (\B); then `ranges` is empty.
+    enum class Boundary : std::uint8_t { kNone, kHere, kNotHere } boundary = Boundary::kNone;
   };
 
   std::uint32_t add(State state) {
@@ -52,6 +55,9 @@ class Nfa {
       }
       case PatternNode::Kind::kRepeat:
         return build_repeat(node, next);
+      case PatternNode::Kind::kBoundary:
+        has_boundaries_ = true;
+        return add({{}, {next}, false, node.least == 0 ? State::Boundary::kHere : State::Boundary::kNotHere});
       case PatternNode::Kind::kBegin:
       case PatternNode::Kind::kEnd:
         return next;
@@ -77,43 +83,41 @@ class Nfa {
 
   [[nodiscard]] std::optional<CharAutomaton> determinise(std::uint32_t begin) const {
     if (overflowed_) return std::nullopt;
-    std::map<std::vector<std::uint32_t>, std::uint32_t> numbers;
-    std::vector<std::vector<std::uint32_t>> subsets;
-    const auto number_of = [&](std::vector<std::uint32_t> subset) {
-      const auto [found, is_new] = numbers.try_emplace(subset, static_cast<std::uint32_t>(subsets.size()));
-      if (is_new) subsets.push_back(std::move(subset));
+    // A subset, and whether the character before it belongs to a word: what a boundary depends on.
+    using Place = std::pair<std::vector<std::uint32_t>, bool>;
+    std::map<Place, std::uint32_t> numbers;
+    std::vector<Place> places;
+    const auto number_of = [&](Place place) {
+      const auto [found, is_new] = numbers.try_emplace(place, static_cast<std::uint32_t>(places.size()));
+      if (is_new) places.push_back(std::move(place));
       return found->second;
     };
     CharAutomaton result;
     std::size_t work = 0;
-    number_of(closure({begin}));
-    for (std::size_t i = 0; i < subsets.size(); ++i) {
-      const std::vector<std::uint32_t> subset = subsets[i];
-      CharAutomaton::State state;
-      std::vector<char32_t> cuts;
-      for (const std::uint32_t s : subset) {
-        state.accepts |= states_[s].accepts;
-        for (const CharRange& range : states_[s].ranges) {
-          if (range.first > range.last) continue;
-          cuts.push_back(range.first);
-          cuts.push_back(range.last + 1);
-        }
-      }
-      std::ranges::sort(cuts);
-      cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+    number_of({closure({begin}, std::nullopt), false});
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const auto [subset, after_word] = places[i];
+      // The end of the text is no word's, so a boundary is there after a word.
+      const std::vector<std::uint32_t> at_end = resolved(subset, after_word);
+      CharAutomaton::State state{
+          .accepts = std::ranges::any_of(at_end, [&](std::uint32_t s) { return states_[s].accepts; })};
+      const std::vector<std::uint32_t>& before_other = at_end;
+      const std::vector<std::uint32_t> before_word = has_boundaries_ ? resolved(subset, !after_word) : at_end;
+      const std::vector<char32_t> cuts = cuts_of(before_word, before_other);
       for (std::size_t k = 0; k + 1 < cuts.size(); ++k) {
-        work += subset.size();
+        const bool is_word = has_boundaries_ && holds(word_characters(), cuts[k]);
+        const std::vector<std::uint32_t>& readers = is_word ? before_word : before_other;
+        work += readers.size();
+        spend_work(std::ssize(readers));
         if (work > kMaxSubsetWork) return std::nullopt;
         std::vector<std::uint32_t> reached;
-        for (const std::uint32_t s : subset) {
-          const bool reads = std::ranges::any_of(
-              states_[s].ranges, [&](const CharRange& r) { return r.first <= cuts[k] && cuts[k] <= r.last; });
-          if (reads) reached.push_back(states_[s].targets[0]);
+        for (const std::uint32_t s : readers) {
+          if (holds(states_[s].ranges, cuts[k])) reached.push_back(states_[s].targets[0]);
         }
         if (reached.empty()) continue;
-        reached = closure(std::move(reached));
+        reached = closure(std::move(reached), std::nullopt);
         work += reached.size();
-        const std::uint32_t target = number_of(std::move(reached));
+        const std::uint32_t target = number_of({std::move(reached), is_word});
         const bool continues = !state.edges.empty() && state.edges.back().target == target &&
                                state.edges.back().range.last + 1 == cuts[k];
         if (continues) {
@@ -122,7 +126,7 @@ class Nfa {
           state.edges.push_back({{cuts[k], cuts[k + 1] - 1}, target});
         }
       }
-      if (subsets.size() > kMaxPatternStates) return std::nullopt;
+      if (places.size() > kMaxPatternStates) return std::nullopt;
       result.states.push_back(std::move(state));
     }
     trim(result);
@@ -130,8 +134,43 @@ class Nfa {
   }
 
  private:
-  /// With all that is reached without reading; only states that read or accept are kept.
-  [[nodiscard]] std::vector<std::uint32_t> closure(std::vector<std::uint32_t> work) const {
+  static bool holds(const std::vector<CharRange>& ranges, char32_t c) {
+    return std::ranges::any_of(ranges, [c](const CharRange& r) { return r.first <= c && c <= r.last; });
+  }
+
+  /// Where a range begins or has ended, in order; where boundaries matter, words too.
+  [[nodiscard]] std::vector<char32_t> cuts_of(const std::vector<std::uint32_t>& before_word,
+                                              const std::vector<std::uint32_t>& before_other) const {
+    std::vector<char32_t> cuts;
+    const auto add = [&](const std::vector<CharRange>& ranges) {
+      for (const CharRange& range : ranges) {
+        if (range.first > range.last) continue;
+        cuts.push_back(range.first);
+        cuts.push_back(range.last + 1);
+      }
+    };
+    for (const std::uint32_t s : before_other) add(states_[s].ranges);
+    if (has_boundaries_) {
+      for (const std::uint32_t s : before_word) add(states_[s].ranges);
+      add(word_characters());
+    }
+    std::ranges::sort(cuts);
+    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+    return cuts;
+  }
+
+  /// `subset` with its boundaries passed or dropped.
+  [[nodiscard]] std::vector<std::uint32_t> resolved(const std::vector<std::uint32_t>& subset,
+                                                    bool is_boundary) const {
+    return has_boundaries_ ? closure(subset, is_boundary) : subset;
+  }
+
+  /// With all that is reached without reading; only states that read or accept are kept, and boundaries that cannot be
+  /// decided yet.
+  [[nodiscard]] std::vector<std::uint32_t> closure(std::vector<std::uint32_t> work,
+                                                   std::optional<bool> is_boundary) const {
+    using Boundary = State::Boundary;
+    spend_work(std::ssize(states_) / 64 + 4 * std::ssize(work));
     std::vector<bool> seen(states_.size());
     std::vector<std::uint32_t> kept;
     while (!work.empty()) {
@@ -139,16 +178,21 @@ class Nfa {
       work.pop_back();
       if (seen[s]) continue;
       seen[s] = true;
-      if (states_[s].accepts || !states_[s].ranges.empty()) {
+      const State& state = states_[s];
+      if (state.boundary != Boundary::kNone && is_boundary) {
+        if ((state.boundary == Boundary::kHere) == *is_boundary) work.push_back(state.targets[0]);
+      } else if (state.accepts || !state.ranges.empty() || state.boundary != Boundary::kNone) {
         kept.push_back(s);
       } else {
-        work.insert(work.end(), states_[s].targets.begin(), states_[s].targets.end());
+        spend_work(std::ssize(state.targets));
+        work.insert(work.end(), state.targets.begin(), state.targets.end());
       }
     }
     std::ranges::sort(kept);
     return kept;
   }
 
+  bool has_boundaries_ = false;
   std::vector<State> states_;
   bool overflowed_ = false;
 };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "grammar/unicode_class.h"
 
 namespace baleen {
 namespace {
@@ -30,7 +31,7 @@ std::optional<std::vector<CharRange>> class_of_letter(char32_t letter) {
     case U'd':
       return {{{U'0', U'9'}}};
     case U'w':
-      return {{{U'0', U'9'}, {U'A', U'Z'}, {U'_', U'_'}, {U'a', U'z'}}};
+      return word_characters();
     case U's':
       return {{{0x09, 0x0D},
                {0x20, 0x20},
@@ -97,6 +98,8 @@ class PatternParser {
       case U'[':
         return one_of(bracket());
       case U'\\':
+        if (take(U'b')) return {.kind = PatternNode::Kind::kBoundary};
+        if (take(U'B')) return {.kind = PatternNode::Kind::kBoundary, .least = 1};
         return one_of(escaped(false));
       case U'*':
       case U'+':
@@ -122,7 +125,8 @@ class PatternParser {
       } else if (!take(U'*')) {
         break;
       }
-      if (inside.kind == PatternNode::Kind::kBegin || inside.kind == PatternNode::Kind::kEnd)
+      if (inside.kind == PatternNode::Kind::kBegin || inside.kind == PatternNode::Kind::kEnd ||
+          inside.kind == PatternNode::Kind::kBoundary)
         return wrong("a repeated anchor");
       take(U'?');  // lazy: which match is found does not matter here
       PatternNode node{.kind = PatternNode::Kind::kRepeat, .least = least, .most = most};
@@ -185,14 +189,32 @@ class PatternParser {
       if (c == letter) return {{control, control}};
     }
     if (c == U'b' && in_class) return {{'\b', '\b'}};
+    if (c == U'p' || c == U'P') {
+      const std::vector<CharRange> ranges = property();
+      return c == U'p' ? ranges : complement(ranges);
+    }
     if (c == U'x') return hex(2);
     if (c == U'u') return take(U'{') ? braced_hex() : hex(4);
     const bool is_letter = (c >= U'a' && c <= U'z') || (c >= U'A' && c <= U'Z') || is_digit(c);
     if (is_letter) {
-      wrong(c == U'b' || c == U'B' ? "a word boundary" : "an escape that is not supported");
+      wrong("an escape that is not supported");
       return {};
     }
     return {{c, c}};
+  }
+
+  /// {Name} or one letter.
+  std::vector<CharRange> property() {
+    std::string name;
+    if (take(U'{')) {
+      while (at_ < text_.size() && text_[at_] < 0x80 && text_[at_] != U'}') name += static_cast<char>(text_[at_++]);
+      if (!take(U'}')) name.clear();
+    } else if (at_ < text_.size() && text_[at_] < 0x80) {
+      name += static_cast<char>(text_[at_++]);
+    }
+    const auto ranges = unicode_class(name);
+    if (!ranges) wrong("an unknown Unicode property");
+    return ranges.value_or(std::vector<CharRange>());
   }
 
   std::vector<CharRange> hex(std::size_t digits) {
@@ -253,6 +275,11 @@ class PatternParser {
 };
 
 }  // namespace
+
+const std::vector<CharRange>& word_characters() {
+  static const std::vector<CharRange> kWord = {{U'0', U'9'}, {U'A', U'Z'}, {U'_', U'_'}, {U'a', U'z'}};
+  return kWord;
+}
 
 std::vector<CharRange> normal_ranges(std::vector<CharRange> ranges) {
   std::ranges::sort(ranges, {}, &CharRange::first);

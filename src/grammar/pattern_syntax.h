@@ -17,6 +17,7 @@ struct PatternNode {
     kRepeat,    ///< parts[0], `least` to `most` times
     kBegin,     ///< ^
     kEnd,       ///< $
+    kBoundary,  ///< \b, or \B where `least` is 1
   } kind = Kind::kSequence;
   std::vector<CharRange> ranges;  ///< sorted, disjoint
   std::vector<PatternNode> parts;
@@ -27,6 +28,9 @@ inline constexpr std::uint32_t kNoLimit = 0xFFFFFFFF;
 
 /// Sorted, disjoint, without gaps of no width.
 [[nodiscard]] std::vector<CharRange> normal_ranges(std::vector<CharRange> ranges);
+
+/// \w
+[[nodiscard]] const std::vector<CharRange>& word_characters();
 
 [[nodiscard]] Result<PatternNode> parse_pattern(std::string_view pattern);
 

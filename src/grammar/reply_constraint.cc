@@ -12,10 +12,12 @@
 namespace baleen {
 namespace {
 
-/// With these bytes a tool-call block has begun; what was before them decides nothing, so that a block without its
-/// blank line is held to the syntax too.
-constexpr std::string_view kMarkupBegin = "<｜DSML｜";
+/// What a block's grammar has read after the token that begins it, whether or not the blank line and `<` came before.
 constexpr std::string_view kBlockBegin = "\n\n<｜DSML｜";
+
+void keep_both(TokenMask& mask, const TokenMask& other) {
+  for (std::size_t word = 0; word < mask.size(); ++word) mask[word] &= other[word];
+}
 
 }  // namespace
 
@@ -41,11 +43,13 @@ void ReplyConstraint::begin_body() {
 bool ReplyConstraint::fill(TokenMask& mask) {
   switch (phase_) {
     case Phase::kReasoning:
-      if (rules_.body == ReplyRules::Body::kFree) return false;
-      mask = vocabulary_->all_but_end();
+    case Phase::kFree: {
+      const bool may_not_end = phase_ == Phase::kReasoning && rules_.body != ReplyRules::Body::kFree;
+      if (!may_not_end && !rules_.forbids_calls) return false;
+      mask = may_not_end ? vocabulary_->all_but_end() : vocabulary_->all_but_calls();
+      if (may_not_end && rules_.forbids_calls) keep_both(mask, vocabulary_->all_but_calls());
       return true;
-    case Phase::kFree:
-      return false;
+    }
     case Phase::kGrammar:
       mask.assign(vocabulary_->mask_words(), 0);
       add_allowed_tokens(*rules_.grammar, *vocabulary_, at_, mask);
@@ -63,6 +67,7 @@ bool ReplyConstraint::accept(TokenId token) {
   const bool is_end = token == vocabulary_->end_token();
   switch (phase_) {
     case Phase::kReasoning:
+      if (is_forbidden(token)) return false;
       if (token == vocabulary_->end_think()) {
         begin_body();
       } else if (rules_.body != ReplyRules::Body::kFree) {
@@ -87,26 +92,22 @@ bool ReplyConstraint::accept(TokenId token) {
 }
 
 bool ReplyConstraint::accept_free(TokenId token) {
+  if (is_forbidden(token)) return false;
   if (rules_.grammar == nullptr) return true;
   if (token == vocabulary_->end_token()) {
     phase_ = Phase::kEnded;
-    return true;
-  }
-  recent_text_ += vocabulary_->bytes_of(token);
-  const std::size_t begin = recent_text_.find(kMarkupBegin);
-  if (begin != std::string::npos) {
+  } else if (token == vocabulary_->calls_token()) {
     Stepper stepper(*rules_.grammar);
     stepper.begin(at_);
-    const std::string rest = recent_text_.substr(begin + kMarkupBegin.size());
-    if (stepper.advance(at_, std::string(kBlockBegin) + rest)) {
-      phase_ = Phase::kGrammar;
-      recent_text_.clear();
-      return true;
-    }
+    BALEEN_CHECK(stepper.advance(at_, kBlockBegin));
+    phase_ = Phase::kGrammar;
   }
-  const std::size_t kept = std::min(recent_text_.size(), kMarkupBegin.size() - 1);
-  recent_text_.erase(0, recent_text_.size() - kept);
   return true;
+}
+
+bool ReplyConstraint::is_forbidden(TokenId token) const {
+  return rules_.forbids_calls &&
+         (token == vocabulary_->calls_token() || vocabulary_->bytes_of(token).empty());
 }
 
 std::string ReplyConstraint::forced_bytes() const {

@@ -29,17 +29,19 @@ class MaskVocabulary;
 struct ReplyRules {
   bool starts_in_reasoning = false;  ///< the prompt ended with `<think>`: anything goes until `</think>`
   enum class Body : std::uint8_t {
-    kFree,       ///< any text; once a tool-call block begins, `grammar` (if any) holds until its end
+    kFree,  ///< any text; from the token `｜DSML｜` on, which begins a tool-call block, `grammar` (if any)
     kGrammar,    ///< `grammar`, then the end
     kToolCalls,  ///< a tool-call block at once: `grammar`, then the end
   } body = Body::kFree;
   Grammar grammar;
+  bool forbids_calls = false;  ///< `｜DSML｜` may not come anywhere, reasoning included
 };
 
 /// One for each reply. Copyable: a copy tries drafts; it costs a few hundred bytes.
 ///
 /// Control tokens (special ones, and added ones such as `<｜User｜>`, but not `｜DSML｜`) never stand in text under a
-/// grammar; any other division of its bytes into tokens is as good as another. Reasoning ends at the token `</think>`
+/// grammar. In a free reply only the token `｜DSML｜` begins a block, text that looks like it is text; under a grammar any
+/// division of its bytes into tokens is as good as another. Reasoning ends at the token `</think>`
 /// and may not end the reply when a body is required. After the end token only the end token is allowed.
 ///
 /// Not for two threads at once; copies may be used by different threads.
@@ -63,12 +65,12 @@ class ReplyConstraint {
 
   void begin_body();
   [[nodiscard]] bool accept_free(TokenId token);
+  [[nodiscard]] bool is_forbidden(TokenId token) const;
 
   ReplyRules rules_;
   std::shared_ptr<const MaskVocabulary> vocabulary_;
   Phase phase_ = Phase::kFree;
-  Configuration at_;         ///< in kGrammar
-  std::string recent_text_;  ///< in kFree: what may be the beginning of a block
+  Configuration at_;  ///< in kGrammar
 };
 
 }  // namespace baleen

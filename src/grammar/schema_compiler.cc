@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/work_budget.h"
 #include "chat/format.h"
 #include "grammar/schema_keywords.h"
 
@@ -11,6 +12,9 @@ namespace {
 
 /// Schemas within schemas, references followed.
 constexpr int kMaxSchemaNesting = 200;
+
+/// Of looking at a schema's keywords, without what they say.
+constexpr std::int64_t kWorkPerSchema = 200;
 
 /// Whether `schema` has constraints besides that one.
 bool has_more_than(const PythonJson& schema, std::string_view name) {
@@ -53,6 +57,7 @@ NodeId SchemaCompiler::value(const PythonJson& schema, const std::string& path, 
   if (const bool* flag = schema.as_bool(); flag != nullptr && !*flag) return builder_.dead();
   static const PythonJson kAnything{PythonJson::Object{}};
   const PythonJson& plain = schema.as_bool() != nullptr ? kAnything : schema;
+  if (plain.as_object() != nullptr) spend_work(kWorkPerSchema * (1 + std::ssize(*plain.as_object()) / 10));
   if (!check_keywords(plain, path)) return next;
 
   if (is_anything(plain)) return anything(form, next);
@@ -115,6 +120,7 @@ NodeId SchemaCompiler::composite(const PythonJson& schema, const std::string& pa
   // Merging copies schemas, so a recursive one would be merged for ever; equal text is equal meaning, and a rule
   // that calls itself by its text ends that.
   std::string text = dump_python_json(schema);
+  spend_work(std::ssize(text));
   static constexpr std::size_t kBytesPerStep = 200;
   steps_ += static_cast<int>(text.size() / kBytesPerStep);
   const PythonJson* flat = flatten(schema, path, 0);
@@ -131,6 +137,7 @@ NodeId SchemaCompiler::alternatives(const PythonJson& schema, const PythonJson& 
   std::vector<std::string> seen;  // equal alternatives would only double the work of following them
   for (std::size_t i = 0; i < array->size() && !failure_; ++i) {
     std::string text = dump_python_json((*array)[i]);
+    spend_work(std::ssize(text) + std::ssize(seen));
     if (std::ranges::find(seen, text) != seen.end()) continue;
     ways.push_back(value((*array)[i], fmt::format("{}.{}[{}]", path, name, i), form, next));
     seen.push_back(std::move(text));
@@ -212,6 +219,7 @@ NodeId SchemaCompiler::constants(const PythonJson& schema, const std::string& pa
     if (text != nullptr ? form == ValueForm::kNoString : form == ValueForm::kRawString) continue;
     texts.push_back(form == ValueForm::kRawString ? *text + std::string(parameter_closing())
                                                   : dump_python_json(candidate));
+    spend_work(std::ssize(texts.back()));
     const std::string_view value_text = form == ValueForm::kRawString ? *text : texts.back();
     if (value_text.find(chat_format::kDsml) != std::string_view::npos)
       return wrong(path, fmt::format("a constant holds {}, which no reply may", chat_format::kDsml));
@@ -232,8 +240,7 @@ SchemaCompiler::Siblings SchemaCompiler::siblings_of(const PythonJson& schema, c
   siblings.text = string_rules(schema, path).value_or(any_text());
   siblings.least = size_keyword(schema, "minLength", path).value_or(0);
   siblings.most = size_keyword(schema, "maxLength", path).value_or(kUnbounded);
-  const std::optional<NumberBounds> bounds = bounds_of(schema, path);
-  if (bounds && (bounds->least || bounds->most)) siblings.number = bounded_number(*bounds, false);
+  if (has_number_rules(schema)) siblings.number = number_rules(schema, path, false);
   return siblings;
 }
 

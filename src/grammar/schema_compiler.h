@@ -97,6 +97,9 @@ class SchemaCompiler {
   NodeId list(char open, char close, std::uint64_t least, std::uint64_t most, const Element& element,
               NodeId next);
   NodeId array(const PythonJson& schema, const std::string& path, NodeId next);
+  std::optional<CharAutomaton> property_names(const PythonJson& schema, const std::string& path);
+  [[nodiscard]] static bool has_number_rules(const PythonJson& schema);
+  std::optional<CharAutomaton> number_rules(const PythonJson& schema, const std::string& path, bool integer);
   std::optional<CharAutomaton> string_rules(const PythonJson& schema, const std::string& path);
 
   std::optional<std::uint64_t> size_keyword(const PythonJson& schema, std::string_view name,

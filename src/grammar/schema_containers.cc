@@ -1,5 +1,6 @@
 // Objects and arrays of a schema.
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "chat/format.h"
@@ -74,14 +75,16 @@ std::optional<ObjectShape> SchemaCompiler::object_shape(const PythonJson& schema
       wrong(path + ".required", fmt::format("expected an array of names, found {}", required->kind()));
       return std::nullopt;
     }
+    std::map<std::string_view, std::size_t> places;
+    for (std::size_t i = 0; i < shape.properties.size(); ++i) places.emplace(shape.properties[i].name, i);
     for (const PythonJson& name : *required->as_array()) {
       if (name.as_string() == nullptr) {
         wrong(path + ".required", fmt::format("expected an array of names, found {} in it", name.kind()));
         return std::nullopt;
       }
-      const auto known = std::ranges::find(shape.properties, *name.as_string(), &ObjectShape::Property::name);
-      if (known != shape.properties.end()) {
-        known->required = true;
+      const auto known = places.find(*name.as_string());
+      if (known != places.end()) {
+        shape.properties[known->second].required = true;
       } else {
         shape.properties.push_back({*name.as_string(), additional != nullptr ? additional : &kTrue,
                                     path + ".required." + *name.as_string(), true});
@@ -95,7 +98,7 @@ std::optional<ObjectShape> SchemaCompiler::object_shape(const PythonJson& schema
 }
 
 NodeId SchemaCompiler::object(const PythonJson& schema, const std::string& path, NodeId next) {
-  const std::optional<ObjectShape> shape = object_shape(schema, path);
+  std::optional<ObjectShape> shape = object_shape(schema, path);
   if (!shape) return next;
   if (shape->properties.empty() && shape->additional != nullptr)
     return free_object(schema, *shape, path, next);
@@ -106,8 +109,19 @@ NodeId SchemaCompiler::object(const PythonJson& schema, const std::string& path,
   if (least > num_required ||
       (most != kUnbounded && (shape->additional != nullptr || most < shape->properties.size())))
     return wrong(path, "minProperties and maxProperties are not supported beside properties");
-  if (shape->additional != nullptr && schema.find("propertyNames") != nullptr)
-    return wrong(path, "propertyNames is not supported beside properties");
+  std::optional<CharAutomaton> allowed_names;
+  if (const PythonJson* names = schema.find("propertyNames")) {
+    allowed_names = property_names(*names, path + ".propertyNames");
+    if (!allowed_names) return next;
+    const auto is_allowed = [&](const ObjectShape::Property& property) {
+      return accepts(*allowed_names, to_characters(property.name));
+    };
+    // A name that may not be makes a required property impossible and another one absent.
+    for (const ObjectShape::Property& property : shape->properties) {
+      if (property.required && !is_allowed(property)) return builder_.dead();
+    }
+    std::erase_if(shape->properties, [&](const ObjectShape::Property& property) { return !is_allowed(property); });
+  }
 
   const NodeId closing = builder_.byte('}', next), spaced_closing = builder_.space(closing);
   // From the last property to the first: where a key may begin, and what may follow the member before.
@@ -119,12 +133,15 @@ NodeId SchemaCompiler::object(const PythonJson& schema, const std::string& path,
       names.push_back(to_characters(property.name));
     std::optional<CharAutomaton> key = without_markup(any_text());
     if (key) key = except_words(*key, names);
+    if (key && allowed_names) key = in_both(*key, *allowed_names);
     if (!key) return wrong(path, "the names of its properties are too many or too long");
-    after = builder_.later();
-    keys = builder_.byte('"',
-                         write_text(builder_, *key, Writing::kJson,
-                                    member_value(*shape->additional, path + ".additionalProperties", after)));
-    builder_.set_later(after, builder_.split({builder_.byte(',', builder_.space(keys)), spaced_closing}));
+    if (!key->is_empty()) {
+      after = builder_.later();
+      keys = builder_.byte('"',
+                           write_text(builder_, *key, Writing::kJson,
+                                      member_value(*shape->additional, path + ".additionalProperties", after)));
+      builder_.set_later(after, builder_.split({builder_.byte(',', builder_.space(keys)), spaced_closing}));
+    }
   }
   for (std::size_t i = shape->properties.size(); i-- > 0 && !failure_;) {
     const ObjectShape::Property& property = shape->properties[i];
@@ -139,6 +156,25 @@ NodeId SchemaCompiler::object(const PythonJson& schema, const std::string& path,
   }
   if (keys == kNoNode) return builder_.byte('{', builder_.space(closing));
   return builder_.byte('{', builder_.space(may_close ? builder_.split({keys, closing}) : keys));
+}
+
+/// The names that a schema of property names takes, beside declared properties.
+std::optional<CharAutomaton> SchemaCompiler::property_names(const PythonJson& schema, const std::string& path) {
+  static const PythonJson kString{PythonJson::Object{{"type", "string"}}};
+  const PythonJson* flat = schema.as_bool() != nullptr && *schema.as_bool() ? &kString : merged(schema, kString, path);
+  if (flat == nullptr || !check_keywords(*flat, path)) return std::nullopt;
+  for (const std::string_view name : {"anyOf", "oneOf", "enum", "const"}) {
+    if (flat->find(name) == nullptr) continue;
+    wrong(path, fmt::format("{} is not supported beside properties; pattern, format and lengths are", name));
+    return std::nullopt;
+  }
+  std::optional<CharAutomaton> names = string_rules(*flat, path);
+  const std::uint64_t least = size_keyword(*flat, "minLength", path).value_or(0);
+  const std::uint64_t most = size_keyword(*flat, "maxLength", path).value_or(kUnbounded);
+  if (failure_ || !names) return std::nullopt;
+  if (least > 0 || most != kUnbounded) names = of_length(*names, least, most);
+  if (!names) wrong(path, "pattern and lengths together are too complex; smaller bounds may help");
+  return names;
 }
 
 NodeId SchemaCompiler::free_object(const PythonJson& schema, const ObjectShape& shape,

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/work_budget.h"
 #include "grammar/schema_compiler.h"
 #include "grammar/schema_keywords.h"
 
@@ -11,6 +12,9 @@ namespace baleen {
 namespace {
 
 constexpr int kMaxReferenceChain = 50;
+
+/// Of writing a small value to compare it.
+constexpr std::int64_t kWorkPerDump = 20;
 
 PythonJson without(const PythonJson& schema, std::string_view name) {
   PythonJson::Object rest = *schema.as_object();
@@ -43,9 +47,27 @@ std::string unescape(std::string_view part) {
   return name;
 }
 
+/// About what a value holds in memory.
+std::int64_t bytes_of(const PythonJson& value) {
+  std::int64_t bytes = sizeof(PythonJson);
+  if (const std::string* text = value.as_string()) bytes += std::ssize(*text);
+  if (const PythonJson::Array* array = value.as_array())
+    for (const PythonJson& element : *array) bytes += bytes_of(element);
+  if (const PythonJson::Object* object = value.as_object()) {
+    for (const PythonJson::Member& member : *object)
+      bytes +=
+          static_cast<std::int64_t>(sizeof(std::string)) + std::ssize(member.name) + bytes_of(member.value);
+  }
+  return bytes;
+}
+
 }  // namespace
 
-const PythonJson* SchemaCompiler::keep(PythonJson value) { return &merged_.emplace_back(std::move(value)); }
+// Copies of copies would fill the memory long before the steps run out.
+const PythonJson* SchemaCompiler::keep(PythonJson value) {
+  spend_work(bytes_of(value));
+  return &merged_.emplace_back(std::move(value));
+}
 
 const PythonJson* SchemaCompiler::resolve(const PythonJson& reference, const std::string& path) {
   const std::string* pointer = reference.find("$ref")->as_string();
@@ -147,6 +169,7 @@ PythonJson SchemaCompiler::merged_properties(const PythonJson& a, const PythonJs
     const PythonJson* properties = schema.find("properties");
     return properties != nullptr && properties->as_object() != nullptr ? properties : &kNone;
   };
+  spend_work(std::ssize(*properties_of(a)->as_object()) * std::ssize(*properties_of(b)->as_object()));
   PythonJson::Object result;
   const auto add = [&](const PythonJson& mine, const PythonJson& other, bool shared_too) {
     for (const auto& [name, schema] : *properties_of(mine)->as_object()) {
@@ -185,6 +208,7 @@ std::optional<PythonJson> SchemaCompiler::merged_keyword(const std::string& name
   if (a.as_array() != nullptr && b.as_array() != nullptr && (name == "required" || name == "enum")) {
     PythonJson::Array result = name == "required" ? *a.as_array() : PythonJson::Array{};
     for (const PythonJson& value : *b.as_array()) {
+      spend_work(kWorkPerDump * std::ssize(*a.as_array()));
       const bool in_a =
           std::ranges::any_of(*a.as_array(), [text = dump_python_json(value)](const PythonJson& other) {
             return dump_python_json(other) == text;

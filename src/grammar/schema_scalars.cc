@@ -8,6 +8,12 @@
 
 namespace baleen {
 
+bool SchemaCompiler::has_number_rules(const PythonJson& schema) {
+  return std::ranges::any_of(*schema.as_object(), [](const PythonJson::Member& member) {
+    return type_of_keyword(member.name) == "number";
+  });
+}
+
 std::optional<CharAutomaton> SchemaCompiler::string_rules(const PythonJson& schema, const std::string& path) {
   CharAutomaton text = any_text();
   const auto restrict_to = [&](std::string_view pattern, const std::string& where) {
@@ -98,12 +104,33 @@ std::optional<NumberBounds> SchemaCompiler::bounds_of(const PythonJson& schema, 
   return bounds;
 }
 
-NodeId SchemaCompiler::number(const PythonJson& schema, const std::string& path, bool integer, NodeId next) {
-  const bool whole = integer || schema.find("multipleOf") != nullptr;  // only multiples of 1 get here
+std::optional<CharAutomaton> SchemaCompiler::number_rules(const PythonJson& schema, const std::string& path,
+                                                          bool integer) {
   const std::optional<NumberBounds> bounds = bounds_of(schema, path);
-  if (!bounds) return next;
-  if (!bounds->least && !bounds->most) return builder_.call(whole ? rules_.integer : rules_.number, next);
-  return write_text(builder_, bounded_number(*bounds, whole), Writing::kRaw, next);
+  if (!bounds) return std::nullopt;
+  CharAutomaton number = bounded_number(*bounds, integer);
+  const PythonJson* step = schema.find("multipleOf");
+  if (step == nullptr) return number;
+  const std::optional<Decimal> decimal =
+      step->as_number() != nullptr ? parse_decimal(step->as_number()->text) : std::nullopt;
+  const std::optional<CharAutomaton> multiples = decimal ? multiples_of(*decimal) : std::nullopt;
+  if (!multiples) {
+    wrong(path + ".multipleOf",
+          fmt::format("expected a positive number of at most 10000 units of its last digit, found {}",
+                      dump_python_json(*step)));
+    return std::nullopt;
+  }
+  steps_ += static_cast<int>(multiples->states.size());
+  std::optional<CharAutomaton> both = in_both(number, *multiples);
+  if (!both) wrong(path + ".multipleOf", "has too many remainders; a rounder or smaller step would do");
+  return both;
+}
+
+NodeId SchemaCompiler::number(const PythonJson& schema, const std::string& path, bool integer, NodeId next) {
+  if (!has_number_rules(schema)) return builder_.call(integer ? rules_.integer : rules_.number, next);
+  const std::optional<CharAutomaton> rules = number_rules(schema, path, integer);
+  if (!rules) return next;
+  return rules->is_empty() ? builder_.dead() : write_text(builder_, *rules, Writing::kRaw, next);
 }
 
 }  // namespace baleen

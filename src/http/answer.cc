@@ -1,19 +1,28 @@
 #include "http/answer.h"
 
+#include <exception>
+
 namespace baleen {
 
 Answer::Answer(std::shared_ptr<Mailbox> mailbox, std::function<void()> changed, std::size_t max_unsent_bytes)
     : mailbox_(std::move(mailbox)), changed_(std::move(changed)), max_unsent_bytes_(max_unsent_bytes) {}
 
 // Leaves the lock first: the mailbox has one of its own, and the woken thread wants this one.
-void Answer::notify(std::unique_lock<std::mutex>& lock) {
+void Answer::notify(std::unique_lock<std::mutex>& lock) noexcept {
   const bool is_first = !std::exchange(notified_, true);
   lock.unlock();
-  if (is_first) mailbox_->put(changed_);
+  if (!is_first) return;
+  try {
+    mailbox_->put(changed_);
+  } catch (const std::exception&) {
+    lock.lock();
+    notified_ = false;
+    lock.unlock();
+  }
 }
 
 // A writer that is stuck in the middle of a write collects nothing, but must hear of this: so a second note goes out.
-void Answer::fail_with(Fate fate, std::unique_lock<std::mutex>& lock) {
+void Answer::fail_with(Fate fate, std::unique_lock<std::mutex>& lock) noexcept {
   fate_ = fate;
   notified_ = false;
   notify(lock);
@@ -102,6 +111,16 @@ void Answer::set_in_flight(std::size_t bytes) {
   in_flight_ = bytes;
 }
 
+void Answer::do_not_await() {
+  const std::lock_guard lock(mutex_);
+  awaited_ = false;
+}
+
+bool Answer::awaited() {
+  const std::lock_guard lock(mutex_);
+  return awaited_;
+}
+
 bool Answer::complete() {
   const std::lock_guard lock(mutex_);
   return stage_ == Stage::kComplete;
@@ -132,6 +151,7 @@ class AnswerExchange final : public Exchange {
   bool send(std::string bytes) override { return answer_->send(std::move(bytes)); }
   void end() override { answer_->end(); }
   void on_gone(std::function<void()> callback) override { answer_->on_gone(std::move(callback)); }
+  void do_not_await() override { answer_->do_not_await(); }
 
  private:
   std::shared_ptr<Answer> answer_;

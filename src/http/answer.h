@@ -29,6 +29,7 @@ class Answer {
   bool send(std::string bytes);
   void end();
   void on_gone(std::function<void()> callback);
+  void do_not_await();
   /// The giver is no more.
   void abandon();
 
@@ -47,6 +48,8 @@ class Answer {
   Fate fate();
   /// How many bytes collected earlier are not written yet; they count as unsent.
   void set_in_flight(std::size_t bytes);
+  /// Whether a drain waits for it.
+  bool awaited();
   /// Whether `respond` or `end` was called.
   bool complete();
   /// The client is gone: calls the giver's callback, unless the answer is complete.
@@ -55,8 +58,9 @@ class Answer {
  private:
   enum class Stage { kNothing, kEvents, kComplete };
 
-  void notify(std::unique_lock<std::mutex>& lock);
-  void fail_with(Fate fate, std::unique_lock<std::mutex>& lock);
+  /// Never throws: a note that is lost for want of memory is made up for by the server's sweep.
+  void notify(std::unique_lock<std::mutex>& lock) noexcept;
+  void fail_with(Fate fate, std::unique_lock<std::mutex>& lock) noexcept;
 
   const std::shared_ptr<Mailbox> mailbox_;
   const std::function<void()> changed_;
@@ -66,6 +70,7 @@ class Answer {
   Stage stage_ = Stage::kNothing;
   Fate fate_ = Fate::kGood;
   bool gone_ = false;
+  bool awaited_ = true;
   bool notified_ = false;  // `changed` is on its way
   std::size_t in_flight_ = 0;
   News news_;

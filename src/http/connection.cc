@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
+#include <ctime>
 #include <exception>
+#include <optional>
+#include <utility>
 
 namespace baleen {
 namespace {
@@ -19,13 +22,46 @@ constexpr std::size_t kKeptOutputBytes = 1024;
 }  // namespace
 
 Connection::Connection(ServerState& state, Socket socket)
-    : state_(state),
-      socket_(std::move(socket)),
-      reader_({state.options.max_header_bytes, state.options.max_body_bytes}) {}
+    : state_(state), socket_(std::move(socket)), reader_(new_reader()) {}
+
+RequestReader Connection::new_reader() const {
+  return RequestReader({state_.options.max_header_bytes, state_.options.max_body_bytes}, state_.bodies);
+}
 
 void Connection::start() {
-  allow(state_.options.header_seconds);
-  wait_readable();
+  guarded([this] {
+    allow(state_.options.header_seconds);
+    wait_readable();
+  });
+}
+
+template <class Step>
+void Connection::guarded(const Step& step) {
+  try {
+    step();
+  } catch (const std::exception&) {
+    give_up();
+  }
+}
+
+void Connection::give_up() {
+  ++state_.counters.failures;
+  try {
+    if (phase_ == Phase::kReading || (phase_ == Phase::kAnswering && !answer_has_begun_)) {
+      early_ = {};
+      reader_ = new_reader();  // what it held is memory for the answer
+      return refuse({503, "out_of_memory", "The server is short of memory; try again in a moment.", path_});
+    }
+  } catch (const std::exception&) {
+  }
+  drop();
+}
+
+void Connection::set_owed(bool owed) {
+  if (owed == owed_) return;
+  owed_ = owed;
+  state_.counters.owed += owed ? 1 : -1;
+  state_.stop_if_drained();
 }
 
 void Connection::allow(double seconds) {
@@ -42,8 +78,8 @@ void Connection::check_deadline(Clock::time_point now) {
   refuse({408, "request_timeout", "The request did not arrive in time.", reader_.request().path});
 }
 
-void Connection::close_if_idle() {
-  if (phase_ == Phase::kReading && reader_.state() == RequestReader::State::kEmpty) drop();
+void Connection::look_again() {
+  if (phase_ == Phase::kAnswering && answer_) guarded([this] { collect_answer(); });
 }
 
 void Connection::drop() {
@@ -54,9 +90,13 @@ void Connection::drop() {
   socket_.close(ignored);
   state_.connections.erase(self);
   --state_.counters.connections;
-  if (answer_) answer_->drop();
+  try {
+    if (answer_) answer_->drop();
+  } catch (const std::exception&) {
+    ++state_.counters.failures;  // of the giver's callback
+  }
   answer_.reset();
-  if (state_.connections.empty() && state_.on_empty) state_.on_empty();
+  set_owed(false);
 }
 
 // ---- in ----
@@ -69,7 +109,7 @@ void Connection::wait_readable() {
     self->waiting_ = false;
     if (self->phase_ == Phase::kClosed) return;
     if (code) return self->drop();
-    self->on_readable();
+    self->guarded([&] { self->on_readable(); });
   });
 }
 
@@ -102,6 +142,12 @@ void Connection::read_request(std::string_view bytes) {
   const State before = reader_.state();
   const std::size_t used = reader_.feed(bytes);
   const State after = reader_.state();
+  const HttpHeadCheck& check_head = state_.options.check_head;
+  if ((after == State::kBody || after == State::kComplete) && !std::exchange(head_is_checked_, true) &&
+      check_head) {
+    if (const std::optional<HttpResponse> refusal = check_head(reader_.request()))
+      return answer_from_head(*refusal, bytes.substr(used));
+  }
   if (after == State::kComplete) {
     early_.assign(bytes.substr(used));
     return begin_answer();
@@ -122,11 +168,11 @@ void Connection::begin_answer() {
   HttpRequest request = std::move(reader_.request());
   path_ = request.path;
   form_ = {reader_.http11(), reader_.keep_alive(), request.method == "HEAD"};
-  if (state_.draining) return refuse({503, "shutting_down", "The server is shutting down.", path_});
   phase_ = Phase::kAnswering;
   deadline_ = Clock::time_point::max();
+  set_owed(!state_.draining);
   const auto changed = [connection = weak_from_this()] {
-    if (const auto self = connection.lock()) self->collect_answer();
+    if (const auto self = connection.lock()) self->guarded([&] { self->collect_answer(); });
   };
   answer_ = std::make_shared<Answer>(state_.mailbox, changed, state_.options.max_unsent_bytes);
   const std::shared_ptr<Exchange> exchange = make_exchange(answer_);
@@ -136,19 +182,35 @@ void Connection::begin_answer() {
     try {
       state_.handler(std::move(request), exchange);
     } catch (const std::exception&) {
-      // Nobody holds the exchange any more, or whoever does will answer: see `Answer::abandon`.
+      ++state_.counters.failures;  // the exchange answers 500 when the last who holds it lets go of it
     }
   }
   wait_readable();
 }
 
+void Connection::answer_from_head(const HttpResponse& response, std::string_view rest) {
+  ++state_.counters.requests;
+  const bool whole = reader_.state() == RequestReader::State::kComplete;
+  form_ = {.http11 = reader_.http11(),
+           .keep_alive = whole && reader_.keep_alive() && !state_.draining,
+           .head_only = reader_.request().method == "HEAD"};
+  reader_ = new_reader();
+  if (whole) early_.assign(rest);
+  phase_ = Phase::kAnswering;
+  answer_has_begun_ = answer_is_queued_ = true;
+  queue(write_response(response, form_));
+}
+
 void Connection::refuse(HttpError error) {
   ++state_.counters.rejected;
   phase_ = Phase::kAnswering;
-  answer_is_queued_ = true;
+  answer_has_begun_ = answer_is_queued_ = true;
   form_.keep_alive = false;
+  form_.unix_seconds = std::time(nullptr);
   const HttpErrorWriter& write_error = state_.options.write_error;
-  queue(write_response(write_error ? write_error(error) : default_error_response(error), form_));
+  HttpResponse response = write_error ? write_error(error) : default_error_response(error);
+  if (error.status == 503) response.headers.emplace_back("Retry-After", "1");
+  queue(write_response(response, form_));
 }
 
 void Connection::collect_answer() {
@@ -167,7 +229,9 @@ void Connection::collect_answer() {
   if (writing_) return;  // what comes meanwhile is written together
   Answer::News news = answer_->collect();
   answer_is_queued_ = news.ended;
+  if (!answer_->awaited()) set_owed(false);
   if (state_.draining) form_.keep_alive = false;
+  form_.unix_seconds = std::time(nullptr);
   std::string bytes;
   if (news.response) bytes = write_response(*news.response, form_);
   if (news.begun) {
@@ -178,16 +242,18 @@ void Connection::collect_answer() {
   answer_->set_in_flight(bytes.size());
   if (bytes.empty() && answer_is_queued_)
     return finish_answer();  // the end of a stream of which HEAD wants no body
+  if (!bytes.empty()) answer_has_begun_ = true;
   queue(bytes);
 }
 
 void Connection::finish_answer() {
   answer_.reset();
-  answer_is_queued_ = false;
+  answer_is_queued_ = answer_has_begun_ = head_is_checked_ = false;
   if (!form_.keep_alive || state_.draining) return linger();
+  set_owed(false);
   phase_ = Phase::kReading;
   form_ = {};
-  reader_ = RequestReader({state_.options.max_header_bytes, state_.options.max_body_bytes});
+  reader_ = new_reader();
   allow(state_.options.idle_seconds);
   const std::string early = std::exchange(early_, {});
   if (early.empty()) return wait_readable();
@@ -227,7 +293,7 @@ void Connection::write_on() {
                              self->writing_ = false;
                              if (self->phase_ == Phase::kClosed) return;
                              if (code) return self->drop();
-                             self->on_written(count);
+                             self->guarded([&] { self->on_written(count); });
                            });
 }
 

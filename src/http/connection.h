@@ -38,14 +38,20 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void start();
   /// Acts when the time for what it waits for is over.
   void check_deadline(Clock::time_point now);
-  /// Closes if no request has begun.
-  void close_if_idle();
+  /// Collects what a lost note would have told it of.
+  void look_again();
   /// Closes at once; an answer in progress learns that its client is gone.
   void drop();
 
  private:
   enum class Phase { kReading, kAnswering, kLingering, kClosed };
 
+  /// Runs one step. An exception, most often for want of memory, costs this connection alone.
+  template <class Step>
+  void guarded(const Step& step);
+  void give_up();
+  void set_owed(bool owed);
+  [[nodiscard]] RequestReader new_reader() const;
   void allow(double seconds);
 
   void wait_readable();
@@ -53,6 +59,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void on_end_of_input();
   void take_in(std::string_view bytes);
   void read_request(std::string_view bytes);
+  void answer_from_head(const HttpResponse& response, std::string_view rest);
 
   void begin_answer();
   void refuse(HttpError error);
@@ -70,7 +77,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Phase phase_ = Phase::kReading;
   bool waiting_ = false, writing_ = false;  // an operation of the socket is under way
   bool input_ended_ = false;
-  bool answer_is_queued_ = false;  // to its end
+  bool answer_has_begun_ = false, answer_is_queued_ = false;  // its first bytes; to its end
+  bool head_is_checked_ = false;
+  bool owed_ = false;  // the answer, when the server drains
   Clock::time_point deadline_ = Clock::time_point::max();
   RequestReader reader_;
   std::string early_;  // bytes of later requests

@@ -9,7 +9,9 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <chrono>
+#include <exception>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -57,6 +59,8 @@ struct HttpServer::Impl {
   void on_accept(Code code, Connection::Socket socket);
   void turn_away(Connection::Socket& socket);
   void sweep();
+  void collect_mail();
+  void go_on();
   void drain();
   void close_all();
 
@@ -65,15 +69,15 @@ struct HttpServer::Impl {
   asio::basic_socket_acceptor<tcp, Executor> acceptor{state.io.get_executor()};
   Timer accept_pause{state.io.get_executor()};
   Timer sweep_timer{state.io.get_executor()};
-  bool sweeping = false;
+  bool accepting = false, sweeping = false;  // on its way
   std::uint16_t port = 0;
 };
 
 HttpServer::Impl::Impl(HttpServerOptions options, HttpHandler handler) {
   state.options = std::move(options);
   state.handler = std::move(handler);
-  state.mailbox = std::make_shared<Mailbox>(
-      [this] { asio::post(state.io, [mailbox = state.mailbox] { mailbox->run_all(); }); });
+  state.mailbox = std::make_shared<Mailbox>([this] { asio::post(state.io, [this] { collect_mail(); }); });
+  state.bodies = std::make_shared<BodyBudget>(state.options.max_bodies_bytes);
   listen();
 }
 
@@ -103,15 +107,27 @@ void HttpServer::Impl::listen() {
 
 void HttpServer::Impl::accept() {
   acceptor.async_accept(state.io, [this](Code code, Connection::Socket socket) {
+    accepting = false;
     if (acceptor.is_open()) on_accept(code, std::move(socket));
   });
+  accepting = true;
+}
+
+void HttpServer::Impl::collect_mail() { state.counters.failures += state.mailbox->run_all(); }
+
+// What an exception ended on its way is begun again.
+void HttpServer::Impl::go_on() {
+  if (!accepting && acceptor.is_open()) accept();
+  if (!sweeping) sweep();
 }
 
 void HttpServer::Impl::on_accept(Code code, Connection::Socket socket) {
   if (code) {
     ++state.counters.accept_failures;
     accept_pause.expires_after(kAcceptPause);
+    accepting = true;
     accept_pause.async_wait([this](Code stopped) {
+      accepting = false;
       if (!stopped && acceptor.is_open()) accept();
     });
     return;
@@ -144,32 +160,30 @@ void HttpServer::Impl::turn_away(Connection::Socket& socket) {
 }
 
 void HttpServer::Impl::sweep() {
-  sweeping = !state.connections.empty();
-  if (!sweeping) return;
+  sweeping = false;
+  if (state.connections.empty()) return;
+  collect_mail();
   const Clock::time_point now = Clock::now();
   // Of a copy: who is late leaves the set.
   const std::vector<std::shared_ptr<Connection>> all(state.connections.begin(), state.connections.end());
-  for (const auto& connection : all) connection->check_deadline(now);
+  for (const auto& connection : all) {
+    connection->look_again();
+    connection->check_deadline(now);
+  }
   sweep_timer.expires_after(sweep_interval(state.options));
   sweep_timer.async_wait([this](Code stopped) {
     if (!stopped) sweep();
   });
+  sweeping = true;
 }
 
 void HttpServer::Impl::drain() {
   if (state.draining) return;
   state.draining = true;
-  Code ignored;
-  acceptor.close(ignored);
-  accept_pause.cancel();
-  state.on_empty = [this] { state.io.stop(); };
-  const std::vector<std::shared_ptr<Connection>> all(state.connections.begin(), state.connections.end());
-  for (const auto& connection : all) connection->close_if_idle();
-  if (state.connections.empty()) state.io.stop();
+  state.stop_if_drained();
 }
 
 void HttpServer::Impl::close_all() {
-  state.on_empty = nullptr;
   const std::vector<std::shared_ptr<Connection>> all(state.connections.begin(), state.connections.end());
   for (const auto& connection : all) connection->drop();
 }
@@ -184,7 +198,16 @@ HttpServer::~HttpServer() = default;
 std::uint16_t HttpServer::port() const { return impl_->port; }
 
 void HttpServer::run() {
-  impl_->state.io.run();
+  while (!impl_->state.io.stopped()) {
+    try {
+      impl_->go_on();
+      impl_->state.io.run();
+    } catch (const std::exception&) {
+      // No memory for a note of Asio's own. The pause keeps the loop from spinning until there is some again.
+      ++impl_->state.counters.failures;
+      std::this_thread::sleep_for(kAcceptPause);
+    }
+  }
   impl_->close_all();
 }
 
@@ -209,12 +232,15 @@ void HttpServer::after(double seconds, std::function<void()> task) {
 HttpStats HttpServer::stats() const {
   const HttpCounters& counters = impl_->state.counters;
   return {.connections = counters.connections,
+          .owed = counters.owed,
+          .body_bytes = static_cast<std::int64_t>(impl_->state.bodies->used_bytes()),
           .accepted = counters.accepted,
           .requests = counters.requests,
           .rejected = counters.rejected,
           .timed_out = counters.timed_out,
           .dropped_slow = counters.dropped_slow,
-          .accept_failures = counters.accept_failures};
+          .accept_failures = counters.accept_failures,
+          .failures = counters.failures};
 }
 
 }  // namespace baleen

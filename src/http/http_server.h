@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +23,8 @@ struct HttpRequest {
   std::string query;   ///< undecoded
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
+  /// The body's share of `max_bodies_bytes`: whoever keeps the body keeps this as long. Null without a body.
+  std::shared_ptr<const void> body_share;
 
   /// First header of that name, whatever its case; empty when absent.
   [[nodiscard]] std::string_view header(std::string_view name) const;
@@ -34,6 +37,10 @@ struct HttpResponse {
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
 };
+
+/// Sees a request's head before its body is read; a response refuses the request, and the connection closes
+/// unless the request has come whole. Must not block.
+using HttpHeadCheck = std::function<std::optional<HttpResponse>(const HttpRequest& head)>;
 
 /// Why the server itself refuses a request. The message is ours: it holds no byte of the request.
 struct HttpError {
@@ -53,13 +60,16 @@ struct HttpServerOptions {
   std::uint16_t port = 0;                   ///< 0: any free one
   std::size_t max_header_bytes = 16 << 10;  ///< of the whole head; more gets 431
   std::size_t max_body_bytes = 16 << 20;    ///< more gets 413
-  double header_seconds = 10;               ///< for the whole head of a request
-  double body_seconds = 60;                 ///< for the whole body
-  double idle_seconds = 75;                 ///< between requests of a kept-open connection
-  double write_seconds = 30;                ///< without a byte taken by the client
-  std::size_t max_unsent_bytes = 1 << 20;   ///< of one stream; a client that reads no more is dropped
-  std::size_t max_connections = 8192;       ///< beyond: 503 and closed at once
-  HttpErrorWriter write_error;              ///< empty: the shape of `default_error_response`
+  /// Of all requests together, from their first byte until their handlers let go of them; more gets 503.
+  std::size_t max_bodies_bytes = 256 << 20;
+  double header_seconds = 10;              ///< for the whole head of a request
+  double body_seconds = 60;                ///< for the whole body
+  double idle_seconds = 75;                ///< between requests of a kept-open connection
+  double write_seconds = 30;               ///< without a byte taken by the client
+  std::size_t max_unsent_bytes = 1 << 20;  ///< of one stream; a client that reads no more is dropped
+  std::size_t max_connections = 8192;      ///< beyond: 503 and closed at once
+  HttpErrorWriter write_error;             ///< empty: the shape of `default_error_response`
+  HttpHeadCheck check_head;                ///< empty: every head is good
 };
 
 /// One request's answer. Either `respond`, or `begin_events` and then `send` and `end`. Any thread; calls after the
@@ -78,19 +88,25 @@ class Exchange {
   /// Called once, in the server's thread, when the client disconnects or is dropped, or the server stops, before
   /// `respond` or `end`.
   virtual void on_gone(std::function<void()> callback) = 0;
+  /// A draining server does not wait for this answer, as for a stream that would go on for ever. Before
+  /// `begin_events`.
+  virtual void do_not_await() = 0;
 };
 
-/// An exception that leaves it is answered with 500.
+/// An exception that leaves it is answered with 500, and so is one for want of memory on the way there.
 using HttpHandler = std::function<void(HttpRequest request, std::shared_ptr<Exchange> exchange)>;
 
 struct HttpStats {
   std::int64_t connections = 0;      ///< open now
+  std::int64_t owed = 0;             ///< answers that a drain waits for
+  std::int64_t body_bytes = 0;       ///< held by bodies now
   std::int64_t accepted = 0;         ///< connections ever
   std::int64_t requests = 0;         ///< read to their end
   std::int64_t rejected = 0;         ///< refused by the server itself, connections beyond the limit included
   std::int64_t timed_out = 0;        ///< heads, bodies and writes; not idle connections
   std::int64_t dropped_slow = 0;     ///< streams whose client left too much unread
   std::int64_t accept_failures = 0;  ///< most often no free file descriptor; each is followed by a pause
+  std::int64_t failures = 0;         ///< steps that an exception ended, most often for want of memory
 };
 
 class HttpServer {
@@ -104,10 +120,11 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
 
   [[nodiscard]] std::uint16_t port() const;
-  /// Serves until `stop`, or until a drained server has closed its last connection.
+  /// Serves until `stop`, or until a drained server has given every answer that it owed.
   void run();
-  /// Accepts no more connections and closes idle ones; answers in progress go on. Requests that are complete only
-  /// now get 503. Any thread.
+  /// Lets the answers in progress end, then `run` returns. Until then the handler still gets requests, to
+  /// refuse them or to say how the server is, and each answer is the last of its connection; nobody waits for
+  /// those. Any thread.
   void drain();
   /// Ends `run` now. Any thread.
   void stop();

@@ -19,6 +19,8 @@ using beast::http::field;
 using beast::http::verb;
 
 constexpr std::size_t kMaxHeaders = 128;
+/// Beast's parser never gives this code by itself.
+constexpr error kNoBodyMemory = error::buffer_overflow;
 constexpr std::size_t kMaxMethodLetters =
     16;  // the longest registered one that is letters only has 17 of no use here
 
@@ -36,7 +38,13 @@ bool is_stuck(std::string_view left_over) {
 /// Beast's parser with the plainest message: a request whose trailers are dropped.
 class RequestReader::Parser : public beast::http::basic_parser<true> {
  public:
-  explicit Parser(HttpRequest& request) : request_(request) {}
+  Parser(HttpRequest& request, const RequestLimits& limits, const std::shared_ptr<BodyBudget>& bodies)
+      : request_(request), max_body_bytes_(limits.max_body_bytes) {
+    if (!bodies) return;
+    auto share = std::make_shared<BodyShare>(bodies);
+    share_ = share.get();
+    request.body_share = std::move(share);
+  }
 
   [[nodiscard]] std::string_view target() const { return target_; }
   [[nodiscard]] int version() const { return version_; }
@@ -55,8 +63,20 @@ class RequestReader::Parser : public beast::http::basic_parser<true> {
     if (request_.headers.size() == kMaxHeaders) code = error::header_limit;
     request_.headers.emplace_back(std::string(name), std::string(value));
   }
-  std::size_t on_body_impl(Text bytes, Code&) override {
-    request_.body.append(bytes.data(), bytes.size());
+  std::size_t on_body_impl(Text bytes, Code& code) override {
+    std::string& body = request_.body;
+    const std::size_t wanted = body.size() + bytes.size();
+    if (wanted > body.capacity()) {
+      // Doubled, so that growing stays cheap, but never beyond what the head announces.
+      const std::size_t most = content_length() ? *content_length() : max_body_bytes_;
+      const std::size_t capacity = std::max(wanted, std::min(2 * body.capacity(), most));
+      if (share_ != nullptr && !share_->grow_to(capacity)) {
+        code = kNoBodyMemory;
+        return 0;
+      }
+      body.reserve(capacity);
+    }
+    body.append(bytes.data(), bytes.size());
     return bytes.size();
   }
   std::size_t on_chunk_body_impl(std::uint64_t, Text bytes, Code& code) override {
@@ -69,11 +89,14 @@ class RequestReader::Parser : public beast::http::basic_parser<true> {
   void on_finish_impl(Code&) override {}
 
   HttpRequest& request_;
+  const std::size_t max_body_bytes_;
+  BodyShare* share_ = nullptr;  // the request's
   std::string target_;
   int version_ = 11;
 };
 
-RequestReader::RequestReader(RequestLimits limits) : limits_(limits) {}
+RequestReader::RequestReader(RequestLimits limits, std::shared_ptr<BodyBudget> bodies)
+    : limits_(limits), bodies_(std::move(bodies)) {}
 RequestReader::~RequestReader() = default;
 RequestReader::RequestReader(RequestReader&&) noexcept = default;
 RequestReader& RequestReader::operator=(RequestReader&&) noexcept = default;
@@ -105,7 +128,7 @@ std::size_t RequestReader::feed_head(std::string_view bytes) {
 void RequestReader::parse_head() {
   const std::string head = std::move(unparsed_);
   unparsed_ = {};
-  parser_ = std::make_unique<Parser>(request_);
+  parser_ = std::make_unique<Parser>(request_, limits_, bodies_);
   parser_->header_limit(std::numeric_limits<std::uint32_t>::max());  // already kept
   parser_->body_limit(limits_.max_body_bytes);
   const bool blank_first = head.starts_with("\r\n");
@@ -133,15 +156,18 @@ void RequestReader::check_head() {
   }
   std::optional<Target> target = parse_target(parser_->target());
   if (!target || (target->path == "*" && method != "OPTIONS")) {
-    return bad("The request's target is not a plain path that begins with '/'.");
+    return bad("The request's target is not a plain path that begins with '/', nor http://HOST before one.");
   }
   request_.path = std::move(target->path);
   request_.query = std::move(target->query);
+  const std::string& authority = target->authority;
 
   int hosts = 0, lengths = 0, encodings = 0;
   for (const auto& [name, value] : request_.headers) {
     if (same_header(name, "Host")) {
       ++hosts;
+      // A reader that goes by the other one of the two would see another site.
+      if (!authority.empty() && !same_header(value, authority)) return bad("The target and the Host header differ.");
       if (value.find_first_of(" \t,/@\\?#") != std::string::npos) return bad("The Host header is malformed.");
     } else if (same_header(name, "Content-Length")) {
       ++lengths;
@@ -200,6 +226,9 @@ std::size_t RequestReader::put(std::string_view bytes) {
   if (code == error::body_limit) {
     refuse(413, "body_too_large",
            fmt::format("The request's body is larger than {} bytes.", limits_.max_body_bytes));
+  } else if (code == kNoBodyMemory) {
+    refuse(503, "bodies_too_large",
+           "The requests in progress hold all the memory that their bodies may have; try again in a moment.");
   } else if (code == error::header_limit) {
     refuse(431, "header_too_large", fmt::format("The request has more than {} headers.", kMaxHeaders));
   } else if (code && code != error::need_more) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "http/body_budget.h"
 #include "http/head_scanner.h"
 #include "http/http_server.h"
 
@@ -24,7 +25,8 @@ class RequestReader {
  public:
   enum class State : std::uint8_t { kEmpty, kHead, kBody, kComplete, kRefused };
 
-  explicit RequestReader(RequestLimits limits);
+  /// `bodies` bounds this body together with those of other readers; null: nothing does.
+  explicit RequestReader(RequestLimits limits, std::shared_ptr<BodyBudget> bodies = nullptr);
   ~RequestReader();
   RequestReader(RequestReader&&) noexcept;
   RequestReader& operator=(RequestReader&&) noexcept;
@@ -56,6 +58,7 @@ class RequestReader {
   void refuse(int status, std::string code, std::string message);
 
   RequestLimits limits_;
+  std::shared_ptr<BodyBudget> bodies_;
   State state_ = State::kEmpty;
   HeadScanner scanner_;
   std::string unparsed_;  // the head until it is whole; then the beginning of a line between chunks

@@ -1,8 +1,10 @@
 #include "http/response_writer.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ctime>
 #include <iterator>
 
 #include "http/header_names.h"
@@ -93,6 +95,8 @@ std::string write_head(int status, std::string_view content_type,
   for (const auto& header : headers) {
     if (may_set(header)) head += fmt::format("{}: {}\r\n", header.first, header.second);
   }
+  if (form.unix_seconds != 0)
+    head += fmt::format("Date: {:%a, %d %b %Y %H:%M:%S} GMT\r\n", fmt::gmtime(std::time_t{form.unix_seconds}));
   if (!form.keep_alive) {
     head += "Connection: close\r\n";
   } else if (!form.http11) {

@@ -1,6 +1,7 @@
 /// Answers as bytes of HTTP/1.1.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -13,6 +14,7 @@ struct AnswerForm {
   bool http11 = true;      ///< false: no chunks, a stream ends with the connection
   bool keep_alive = true;  ///< decides `Connection`
   bool head_only = false;  ///< HEAD: the same head, no body
+  std::int64_t unix_seconds = 0;  ///< for `Date`; 0: none
 };
 
 /// Head and body. 204 and 304 have neither body nor `Content-Length`.

@@ -47,6 +47,15 @@ bool is_safe_path(std::string_view path) {
 
 std::optional<Target> parse_target(std::string_view raw) {
   if (raw == "*") return Target{"*", ""};
+  static constexpr std::string_view kScheme = "http://";
+  if (raw.starts_with(kScheme)) {
+    const std::string_view rest = raw.substr(kScheme.size());
+    const std::size_t slash = std::min(rest.find_first_of("/?#"), rest.size());
+    if (slash == 0 || (slash < rest.size() && rest[slash] != '/')) return std::nullopt;
+    std::optional<Target> target = parse_target(slash == rest.size() ? "/" : rest.substr(slash));
+    if (target) target->authority = rest.substr(0, slash);
+    return target;
+  }
   if (raw.empty() || raw.front() != '/') return std::nullopt;
   const auto is_allowed = [](char c) { return c > ' ' && c < 0x7f && c != '#'; };
   if (!std::all_of(raw.begin(), raw.end(), is_allowed)) return std::nullopt;

@@ -1,4 +1,4 @@
-/// The request target: the one form this server takes, decoded once.
+/// The request target, decoded once.
 #pragma once
 
 #include <optional>
@@ -10,9 +10,11 @@ namespace baleen {
 struct Target {
   std::string path;   ///< begins with '/', or is "*"
   std::string query;  ///< as sent, without the '?'
+  std::string authority = {};  ///< of an absolute target: what its Host header must say
 };
 
-/// Takes origin-form (`/path?query`) and `*`. Nothing for every other form (absolute, authority, a fragment), for
+/// Takes origin-form (`/path?query`), `*`, and absolute-form (`http://host/path`), which proxies send. Nothing for every
+/// other form (authority, a fragment), for
 /// bytes outside printable ASCII, for `%` without two hex digits, for a backslash in the path, sent or decoded, for a
 /// decoded control character, and for a path with a segment `.` or `..` after decoding. The path is decoded once: a
 /// `%252e` becomes `%2e`, which names nothing.

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "model/weight_checks.h"
 #include "model_files/folder.h"
+#include "model_files/staged_folder.h"
 #include "model_files/weight_stream.h"
 
 namespace baleen {
@@ -182,27 +183,27 @@ bool ConvertReport::lossless() const {
 
 ConvertReport convert_checkpoint(const fs::path& in, const fs::path& out, const ConvertOptions& options,
                                  ThreadPool& pool) {
-  std::error_code ignored;
-  if (fs::equivalent(in, out, ignored)) {
-    fail("{}: input and output are the same folder; name another output", out.string());
-  }
+  check_apart(in, out);
   const ModelConfig config = load_config(in);
   const Checkpoint checkpoint(in);
   check_tensors(config, checkpoint);
-  check_output_folder(out, options.force);
   ConvertReport report;
   report.from = detect_formats(config, checkpoint);
   report.to = target_formats(report.from, options);
-  StreamPlan plan{.folder = out,
+  std::vector<TextFile> companions = companion_files(in);
+  StagedFolder staged(out, options.force, names_of(companions));
+  StreamPlan plan{.folder = staged.path(),
                   .table = tensor_table(config),
                   .formats = report.to,
                   .max_shard_bytes = options.max_shard_bytes,
-                  .other_files = companion_files(in),
-                  .job = "convert"};
+                  .other_files = std::move(companions),
+                  .job = "convert",
+                  .cancelled = options.cancelled};
   plan.other_files.push_back({"config.json", adapted_config(in / "config.json", config, report.to)});
   ConvertingSource source(checkpoint, config, report, pool);
   const Checksums checksums = write_weights(plan, source);
-  verify_weights(out, checksums);
+  verify_weights(staged.path(), checksums, options.cancelled);
+  staged.commit();
   report.num_tensors = static_cast<std::int64_t>(checksums.size());
   report.total_bytes = stored_bytes(plan.table, plan.formats);
   return report;

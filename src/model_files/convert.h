@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -17,7 +18,8 @@ struct ConvertOptions {
   std::optional<WeightFormat> experts = {};  ///< nothing: as they are
   std::optional<WeightFormat> dense = {};    ///< BF16 or FP8
   std::int64_t max_shard_bytes = 5'000'000'000;
-  bool force = false;  ///< write into a folder that is not empty
+  bool force = false;                    ///< replace the checkpoint of a folder that is not empty
+  std::function<bool()> cancelled = {};  ///< asked now and then; true ends the conversion with `Cancelled`
 };
 
 /// What rounding did to the matrices of one role, by comparing every stored value with its source.
@@ -49,7 +51,8 @@ struct ConvertReport {
 /// everything else is decoded and rounded anew where its format changes and copied where not. Companion files
 /// (tokenizer, licence) are copied, config.json is adapted. The result is read back and compared before this
 /// returns. Throws `Error`, leaving nothing behind, when config and tensors of `in` do not fit together,
-/// weights are not numbers, `out` is `in` or not empty, or the disk is full.
+/// weights are not numbers, `out` is `in`, inside it or around it, holds anything but a checkpoint to be replaced, or the disk
+/// is full. `out` stays as it was until the result has been verified (`StagedFolder`).
 ConvertReport convert_checkpoint(const std::filesystem::path& in, const std::filesystem::path& out,
                                  const ConvertOptions& options, ThreadPool& pool);
 

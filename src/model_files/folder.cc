@@ -10,20 +10,6 @@ namespace baleen {
 
 namespace fs = std::filesystem;
 
-void check_output_folder(const fs::path& folder, bool force) {
-  std::error_code error;
-  const fs::file_status status = fs::status(folder, error);
-  if (!fs::exists(status)) return;
-  if (!fs::is_directory(status))
-    fail("{}: is a file, expected a folder to write a checkpoint to", folder.string());
-  const bool empty = fs::is_empty(folder, error);
-  if (error) fail("{}: cannot be read: {}", folder.string(), error.message());
-  if (!empty && !force) {
-    fail("{}: not empty; name another folder, or pass --force to replace the checkpoint in it",
-         folder.string());
-  }
-}
-
 std::vector<TextFile> companion_files(const fs::path& folder) {
   std::vector<TextFile> files;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -37,6 +23,12 @@ std::vector<TextFile> companion_files(const fs::path& folder) {
   }
   std::sort(files.begin(), files.end(), [](const TextFile& a, const TextFile& b) { return a.name < b.name; });
   return files;
+}
+
+std::vector<std::string> names_of(const std::vector<TextFile>& files) {
+  std::vector<std::string> names;
+  for (const TextFile& file : files) names.push_back(file.name);
+  return names;
 }
 
 std::vector<TextFile> tokenizer_files(const fs::path& folder) {

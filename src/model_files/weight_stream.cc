@@ -30,15 +30,21 @@ class Checksum {
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state_;
 };
 
+void check_not_cancelled(const std::function<bool()>& cancelled) {
+  if (cancelled && cancelled()) throw Cancelled("interrupted; nothing was left behind");
+}
+
 class Stream {
  public:
   Stream(const StreamPlan& plan, WeightSource& source)
       : source_(source),
+        cancelled_(plan.cancelled),
         writer_(plan.folder, plan_tensors(plan), plan.max_shard_bytes),
         progress_(plan.job, "MB", writer_.total_bytes() / kBytesPerUnit) {}
 
   Checksums run(std::span<const TextFile> other_files) {
     for (const TensorHeader& tensor : writer_.order()) {
+      check_not_cancelled(cancelled_);
       progress_.update(written_bytes_ / kBytesPerUnit, tensor.name);
       write(tensor);
     }
@@ -87,6 +93,7 @@ class Stream {
   }
 
   WeightSource& source_;
+  const std::function<bool()>& cancelled_;
   std::map<std::string, Origin, std::less<>> origins_;
   CheckpointWriter writer_;
   Progress progress_;
@@ -102,10 +109,12 @@ Checksums write_weights(const StreamPlan& plan, WeightSource& source) {
   return Stream(plan, source).run(plan.other_files);
 }
 
-void verify_weights(const std::filesystem::path& folder, const Checksums& checksums) {
+void verify_weights(const std::filesystem::path& folder, const Checksums& checksums,
+                    const std::function<bool()>& cancelled) {
   const Checkpoint checkpoint(folder);
   check_tensors(load_config(folder), checkpoint);
   for (const TensorInfo& tensor : checkpoint.tensors()) {
+    check_not_cancelled(cancelled);
     const auto written = checksums.find(tensor.name);
     const std::uint64_t found = XXH3_64bits(tensor.bytes.data(), tensor.bytes.size());
     if (written == checksums.end() || written->second != found) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "checkpoint/checkpoint_writer.h"
 #include "model/tensor_table.h"
 #include "model_files/matrix_codec.h"
@@ -35,17 +36,25 @@ struct StreamPlan {
   std::int64_t max_shard_bytes = 0;
   std::vector<TextFile> other_files;  ///< config.json last
   std::string job;                    ///< for the progress line
+  std::function<bool()> cancelled = {};
+};
+
+/// A job ended because its `cancelled` said so; nothing was left behind.
+class Cancelled : public Error {
+ public:
+  using Error::Error;
 };
 
 /// Tensor name -> XXH3 of its bytes.
 using Checksums = std::map<std::string, std::uint64_t, std::less<>>;
 
 /// Writes all tensors, then the other files; after an error nothing is left behind. Holds one matrix and the
-/// scales of the current shard, no more. Throws `Error` as `CheckpointWriter` and the source do.
+/// scales of the current shard, no more. Throws `Error` as `CheckpointWriter` and the source do, and `Cancelled`.
 Checksums write_weights(const StreamPlan& plan, WeightSource& source);
 
 /// Reads a written checkpoint back: config and tensors fit together, and every byte is the one that was
-/// meant. Throws `Error` otherwise.
-void verify_weights(const std::filesystem::path& folder, const Checksums& checksums);
+/// meant. Throws `Error` otherwise, and `Cancelled`.
+void verify_weights(const std::filesystem::path& folder, const Checksums& checksums,
+                    const std::function<bool()>& cancelled = {});
 
 }  // namespace baleen

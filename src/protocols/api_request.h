@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -35,9 +36,22 @@ struct ToolChoice {
 };
 
 struct ResponseFormat {
-  enum class Kind : std::uint8_t { kText, kJsonObject, kJsonSchema } kind = Kind::kText;
+  enum class Kind : std::uint8_t { kText, kJsonObject, kJsonSchema, kPattern } kind = Kind::kText;
   std::string name;
-  PythonJson schema;  ///< for kJsonSchema
+  PythonJson schema;    ///< for kJsonSchema
+  std::string pattern;  ///< for kPattern: the whole reply matches it
+};
+
+/// What one request added to a conversation and its response said, as items of the responses API.
+using ConversationTurn = std::shared_ptr<const PythonJson::Array>;
+
+/// Of kResponses: what is kept for later requests, and how reasoning is sent.
+struct ResponseKeeping {
+  bool store = false;                   ///< the response may be referred to later
+  std::vector<ConversationTurn> turns;  ///< of the responses that this one continues, oldest first
+  PythonJson::Array input;              ///< of this request, references resolved
+  bool seal_reasoning = false;          ///< put it into encrypted_content
+  bool summarise_reasoning = false;     ///< as the item's summary instead of its content
 };
 
 using RawPrompt = std::variant<std::string, std::vector<TokenId>>;
@@ -62,15 +76,19 @@ struct ApiRequest {
   std::optional<double> temperature;  ///< absent: the model's default
   std::optional<double> top_p;
   std::vector<std::string> stops;
-  std::optional<std::int64_t> max_tokens;
+  std::optional<std::int64_t> max_tokens;  ///< 0, with `echo`: the prompt alone
   int num_choices = 1;
   int priority = 0;
 
   bool stream = false;
   bool include_usage = false;  ///< OpenAI streams: a last chunk with usage
+  bool include_progress = false;  ///< chat completions that stream: events while the prompt is computed
   bool logprobs = false;
   bool show_reasoning = true;   ///< false: reasoning is computed, not sent
   PythonJson::Object repeated;  ///< kResponses: fields that the response repeats, as the client wrote them
+  ResponseKeeping keeping;      ///< kResponses
+  std::string client_key;       ///< the key that the client presented; empty where none is needed
+  std::vector<std::string> ignored;  ///< what was passed over: fields that no table knows, tools that nobody runs
 };
 
 }  // namespace baleen

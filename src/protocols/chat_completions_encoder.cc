@@ -32,6 +32,7 @@ class ChatCompletionsEncoder final : public ReplyEncoder {
     std::string events;
     for (const ReplyPart& part : parts) {
       if (part.kind == ReplyPart::Kind::kReasoning && !show_reasoning_) continue;
+      if (part.kind == ReplyPart::Kind::kCallDropped) ++choice.num_dropped_calls;
       if (!envelope_.streams()) {
         collect(choice_idx, choice, part);
       } else if (ReplyJson delta = delta_of(choice_idx, part); !delta.is_null()) {
@@ -55,8 +56,14 @@ class ChatCompletionsEncoder final : public ReplyEncoder {
                          {"message", message(choice)},
                          {"logprobs", take_logprobs(choice)},
                          {"finish_reason", choice.finish_reason}});
+      if (choice.num_dropped_calls > 0)
+        choices.back()["finish_details"] = finish_details(choice.num_dropped_calls);
     }
     return envelope_.body(std::move(choices), usage);
+  }
+
+  std::string progress(std::int64_t done, std::int64_t total) const override {
+    return envelope_.progress(done, total);
   }
 
   std::string failed(const ApiError& error) override {
@@ -68,6 +75,7 @@ class ChatCompletionsEncoder final : public ReplyEncoder {
     std::string reasoning, content;
     std::vector<ToolCall> calls;
     ReplyJson logprobs = ReplyJson::array();  ///< not sent yet: text may lag behind its tokens
+    std::size_t num_dropped_calls = 0;
     std::string_view finish_reason = "length";
   };
 
@@ -86,6 +94,7 @@ class ChatCompletionsEncoder final : public ReplyEncoder {
         if (!choice.calls.empty()) choice.calls.back().arguments += part.text;
         break;
       case ReplyPart::Kind::kCallEnd:
+      case ReplyPart::Kind::kCallDropped:
         break;
     }
   }
@@ -110,6 +119,7 @@ class ChatCompletionsEncoder final : public ReplyEncoder {
       case ReplyPart::Kind::kCallArguments:
         return call_delta({{"index", part.call_idx}, {"function", {{"arguments", part.text}}}});
       case ReplyPart::Kind::kCallEnd:
+      case ReplyPart::Kind::kCallDropped:
         break;
     }
     return {};
@@ -122,10 +132,13 @@ class ChatCompletionsEncoder final : public ReplyEncoder {
   std::string chunk(int choice_idx, ReplyJson delta, std::string_view reason = {}) {
     Choice& choice = choices_[static_cast<std::size_t>(choice_idx)];
     const bool has_logprobs = !choice.logprobs.empty();
-    return envelope_.chunk({{"index", choice_idx},
-                            {"delta", std::move(delta)},
-                            {"logprobs", has_logprobs ? take_logprobs(choice) : ReplyJson()},
-                            {"finish_reason", reason.empty() ? ReplyJson() : ReplyJson(reason)}});
+    ReplyJson json = {{"index", choice_idx},
+                      {"delta", std::move(delta)},
+                      {"logprobs", has_logprobs ? take_logprobs(choice) : ReplyJson()},
+                      {"finish_reason", reason.empty() ? ReplyJson() : ReplyJson(reason)}};
+    if (!reason.empty() && choice.num_dropped_calls > 0)
+      json["finish_details"] = finish_details(choice.num_dropped_calls);
+    return envelope_.chunk(std::move(json));
   }
 
   ReplyJson take_logprobs(Choice& choice) const {

@@ -1,5 +1,6 @@
 #include "protocols/chat_messages.h"
 #include "protocols/conversation.h"
+#include "protocols/known_fields.h"
 #include "protocols/protocol.h"
 #include "protocols/requested_format.h"
 #include "protocols/requested_sampling.h"
@@ -9,11 +10,12 @@
 namespace baleen {
 namespace {
 
-RequestedTools read_tools(const RequestFields& fields) {
+RequestedTools read_tools(const RequestFields& fields, ApiRequest& request) {
   RequestedTools tools;
   const PythonJson::Array* list = fields.list("tools", kMaxTools);
   for (std::size_t i = 0; list != nullptr && i < list->size() && !fields.error(); ++i) {
     const RequestFields tool((*list)[i], fields.path("tools", i), fields.error());
+    if (pass_over_tool(tool, "function", request)) continue;
     if (tool.required_text("type") != "function") {
       tool.expected("type", "\"function\"");
       break;
@@ -67,9 +69,17 @@ void read_tool_choice(const RequestFields& fields, ApiRequest& request) {
   check_tool_choice(fields, "tool_choice", request);
 }
 
-/// OpenAI's reasoning_effort; DeepSeek's thinking and thinking_mode; the template arguments of other servers.
+/// OpenAI's reasoning_effort; DeepSeek's thinking and thinking_mode; OpenRouter's reasoning; the template arguments of
+/// other servers.
 void read_thinking(const RequestFields& fields, bool by_default, ApiRequest& request) {
   RequestedThinking thinking{.effort = read_effort(fields, "reasoning_effort")};
+  request.show_reasoning = fields.flag("include_reasoning").value_or(true);
+  if (const auto object = fields.fields("reasoning")) {
+    set_effort(*object, "effort", thinking);
+    if (const auto on = object->flag("enabled")) set_switch(*object, "enabled", *on, thinking);
+    if (object->flag("exclude").value_or(false)) request.show_reasoning = false;
+    object->refuse_if_present("max_tokens", "the model cannot keep a budget; send effort");
+  }
   if (const auto object = fields.fields("thinking")) {
     const std::string type = object->required_text("type");
     if (type != "enabled" && type != "disabled") object->expected("type", "enabled or disabled");
@@ -79,13 +89,8 @@ void read_thinking(const RequestFields& fields, bool by_default, ApiRequest& req
     if (*mode != "thinking" && *mode != "chat") fields.expected("thinking_mode", "thinking or chat");
     set_switch(fields, "thinking_mode", *mode == "thinking", thinking);
   }
-  if (const auto arguments = fields.fields("chat_template_kwargs")) {
-    for (const char* name : {"thinking", "enable_thinking"}) {
-      if (const auto on = arguments->flag(name)) set_switch(*arguments, name, *on, thinking);
-    }
-  }
+  read_template_switches(fields, thinking);
   settle_thinking(fields, "reasoning_effort", thinking, by_default, request);
-  request.show_reasoning = fields.flag("include_reasoning").value_or(true);
 }
 
 void read_logprobs(const RequestFields& fields, ApiRequest& request) {
@@ -104,12 +109,7 @@ void read_max_tokens(const RequestFields& fields, ApiRequest& request) {
   if (older) request.max_tokens = older;
 }
 
-void refuse_unsupported(const RequestFields& fields) {
-  fields.refuse_if_present("functions", "is the older form; send tools");
-  fields.refuse_if_present("function_call", "is the older form; send tool_choice");
-  fields.refuse_if_present("audio", "this model writes text alone");
-  fields.refuse_if_present("web_search_options", "this server searches nothing; declare a tool for it");
-  fields.refuse_if_present("moderation", "this server moderates nothing");
+void check_modalities(const RequestFields& fields) {
   const PythonJson::Array* modalities = fields.list("modalities", kMaxTools);
   for (std::size_t i = 0; modalities != nullptr && i < modalities->size(); ++i) {
     const std::string* text = (*modalities)[i].as_string();
@@ -122,14 +122,16 @@ void refuse_unsupported(const RequestFields& fields) {
 ApiResult<ApiRequest> parse_chat_completions(std::string_view body, const ApiContext& context) {
   return parse_body(body, context, [&](const RequestFields& fields, ApiRequest& request) {
     request.api = Api::kChatCompletions;
-    refuse_unsupported(fields);
+    check_known_fields(fields, request);
+    check_modalities(fields);
     read_chat_messages(fields, request.messages);
-    RequestedTools tools = read_tools(fields);
+    RequestedTools tools = read_tools(fields, request);
     request.tools = tools.declared;
     read_tool_choice(fields, request);
     if (const auto format = fields.fields("response_format")) {
       read_format(*format, "json_schema", true, request.response_format);
     }
+    read_enforced_output(fields, request);
     read_thinking(fields, context.think_by_default, request);
     read_common_sampling(fields, request);
     read_completion_sampling(fields, context, request);
@@ -137,8 +139,6 @@ ApiResult<ApiRequest> parse_chat_completions(std::string_view body, const ApiCon
     read_max_tokens(fields, request);
     read_stream_options(fields, request);
     check_metadata(fields);
-    (void)fields.text("user");
-    (void)fields.flag("store");
     if (!fields.error()) arrange_conversation(fields, "messages", std::move(tools), request);
   });
 }

@@ -11,6 +11,8 @@ ReplyJson usage_json(const Usage& usage) {
   return {{"prompt_tokens", usage.prompt_tokens},
           {"completion_tokens", usage.reply_tokens},
           {"total_tokens", usage.prompt_tokens + usage.reply_tokens},
+          {"prompt_cache_hit_tokens", usage.cached_tokens},
+          {"prompt_cache_miss_tokens", std::max<std::int64_t>(usage.prompt_tokens - usage.cached_tokens, 0)},
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
           {"completion_tokens_details",
            {{"reasoning_tokens", usage.reasoning_tokens},
@@ -42,6 +44,13 @@ std::string CompletionEnvelope::chunk(ReplyJson choice) const {
   ReplyJson choices = ReplyJson::array();
   choices.push_back(std::move(choice));
   ReplyJson json = with_choices(std::move(choices));
+  if (include_usage_) json["usage"] = nullptr;
+  return data_event(json);
+}
+
+std::string CompletionEnvelope::progress(std::int64_t done, std::int64_t total) const {
+  ReplyJson json = with_choices(ReplyJson::array());
+  json["progress"] = {{"prefilled_tokens", done}, {"prompt_tokens", total}};
   if (include_usage_) json["usage"] = nullptr;
   return data_event(json);
 }

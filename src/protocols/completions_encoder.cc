@@ -33,8 +33,8 @@ class LegacyLogprobs {
     top[name] = printable_logprob(token.token.logprob);
     for (const TokenText& other : token.top) top[token_name(other.bytes)] = printable_logprob(other.logprob);
     tokens_.push_back(name);
-    token_logprobs_.push_back(printable_logprob(token.token.logprob));
-    top_logprobs_.push_back(std::move(top));
+    token_logprobs_.push_back(token.is_first ? ReplyJson() : ReplyJson(printable_logprob(token.token.logprob)));
+    top_logprobs_.push_back(token.is_first ? ReplyJson() : std::move(top));
     text_offset_.push_back(offset_);
     offset_ += num_characters(token.token.bytes);
   }

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include "protocols/known_fields.h"
 #include "protocols/protocol.h"
+#include "protocols/requested_format.h"
 #include "protocols/requested_sampling.h"
 
 namespace baleen {
@@ -75,23 +77,31 @@ ApiResult<ApiRequest> parse_completions(std::string_view body, const ApiContext&
   return parse_body(body, context, [&](const RequestFields& fields, ApiRequest& request) {
     request.api = Api::kCompletions;
     request.thinking_mode = ThinkingMode::kChat;
+    check_known_fields(fields, request);
     PromptReader(fields, context, request.prompts).read();
-    fields.refuse_if_present("suffix", "this model continues text and cannot fill a gap in it");
     read_common_sampling(fields, request);
     read_completion_sampling(fields, context, request);
     const auto best_of = fields.integer("best_of", 1, context.max_choices);
     if (best_of && *best_of > request.num_choices) {
       fields.refuse("best_of", "above n would hide choices; ask for n of them and choose");
     }
-    request.max_tokens = fields.integer("max_tokens", 1, kMaxTokensLimit).value_or(kDefaultMaxTokens);
+    request.max_tokens = fields.integer("max_tokens", 0, kMaxTokensLimit).value_or(kDefaultMaxTokens);
     const auto logprobs = fields.integer("logprobs", 0, SamplingParams::kMaxLogprobs);
     request.logprobs = logprobs.has_value();
     if (logprobs) request.sampling.num_logprobs = static_cast<int>(*logprobs);
     request.echo = fields.flag("echo").value_or(false);
-    if (request.echo && request.logprobs)
-      fields.refuse("logprobs", "not with echo: a prompt's tokens get no logprobs");
+    if (request.max_tokens == 0 && !request.echo)
+      fields.refuse("max_tokens", "0 asks for no reply, which makes sense with echo alone");
+    if (const auto format = fields.fields("response_format"))
+      read_format(*format, "json_schema", true, request.response_format);
+    read_enforced_output(fields, request);
     read_stream_options(fields, request);
-    (void)fields.text("user");
+    const std::int64_t num_replies = std::ssize(request.prompts) * request.num_choices;
+    if (num_replies > context.max_replies) {
+      fields.refuse(request.num_choices > 1 ? "n" : "prompt",
+                    fmt::format("{} prompts of {} choices are {} replies, and the queue holds {}; send fewer at once",
+                                request.prompts.size(), request.num_choices, num_replies, context.max_replies));
+    }
   });
 }
 

@@ -27,11 +27,11 @@ std::string_view anthropic_type(int status) {
 
 }  // namespace
 
-std::string error_body(Api api, const ApiError& error) {
+std::string error_body(Api api, const ApiError& error, std::string_view request_id) {
   if (api != Api::kMessages) return json_text({{"error", openai_error(error)}});
   return json_text({{"type", "error"},
                     {"error", {{"type", anthropic_type(error.status)}, {"message", error.message}}},
-                    {"request_id", nullptr}});
+                    {"request_id", request_id.empty() ? ReplyJson() : ReplyJson(request_id)}});
 }
 
 }  // namespace baleen

@@ -74,19 +74,20 @@ class MessagesEncoder final : public ReplyEncoder {
   std::string finish(const Usage& usage) override {
     if (!streams_) return json_text(message(usage));
     ReplyJson usage_fields = usage_json(usage);
-    emit({{"type", "message_delta"},
-          {"delta",
-           {{"stop_reason", stop_reason_},
-            {"stop_sequence", stop_sequence_},
-            {"stop_details", nullptr},
-            {"container", nullptr}}},
-          {"usage", std::move(usage_fields)}});
+    ReplyJson delta = {{"stop_reason", stop_reason_},
+                       {"stop_sequence", stop_sequence_},
+                       {"stop_details", nullptr},
+                       {"container", nullptr}};
+    if (num_dropped_calls_ > 0) delta["finish_details"] = finish_details(num_dropped_calls_);
+    emit({{"type", "message_delta"}, {"delta", std::move(delta)}, {"usage", std::move(usage_fields)}});
     emit({{"type", "message_stop"}});
     return take_events();
   }
 
+  std::string keep_alive() const override { return typed_event({{"type", "ping"}}); }
+
   std::string failed(const ApiError& error) override {
-    const std::string body = error_body(Api::kMessages, error);
+    const std::string body = error_body(Api::kMessages, error, identity_.request_id);
     return streams_ ? fmt::format("event: error\ndata: {}\n\n", body) : body;
   }
 
@@ -104,7 +105,7 @@ class MessagesEncoder final : public ReplyEncoder {
       case ReplyPart::Kind::kContent:
         if (part.text.empty()) break;
         if (block_ != Block::kText)
-          open(Block::kText, {{"type", "text"}, {"text", ""}, {"citations", nullptr}});
+          open(Block::kText, {{"type", "text"}, {"text", ""}});
         grow({{"type", "text_delta"}, {"text", part.text}}, part.text);
         break;
       case ReplyPart::Kind::kCallBegin:
@@ -119,6 +120,9 @@ class MessagesEncoder final : public ReplyEncoder {
         break;
       case ReplyPart::Kind::kCallEnd:
         if (block_ == Block::kToolUse) close();
+        break;
+      case ReplyPart::Kind::kCallDropped:
+        ++num_dropped_calls_;
         break;
     }
   }
@@ -157,16 +161,18 @@ class MessagesEncoder final : public ReplyEncoder {
   }
 
   [[nodiscard]] ReplyJson message(const Usage& usage) const {
-    return {{"id", fmt::format("msg_{}", identity_.id)},
-            {"type", "message"},
-            {"role", "assistant"},
-            {"model", identity_.model},
-            {"content", content_},
-            {"stop_reason", stop_reason_},
-            {"stop_sequence", stop_sequence_},
-            {"stop_details", nullptr},
-            {"container", nullptr},
-            {"usage", usage_json(usage)}};
+    ReplyJson json = {{"id", fmt::format("msg_{}", identity_.id)},
+                      {"type", "message"},
+                      {"role", "assistant"},
+                      {"model", identity_.model},
+                      {"content", content_},
+                      {"stop_reason", stop_reason_},
+                      {"stop_sequence", stop_sequence_},
+                      {"stop_details", nullptr},
+                      {"container", nullptr},
+                      {"usage", usage_json(usage)}};
+    if (num_dropped_calls_ > 0) json["finish_details"] = finish_details(num_dropped_calls_);
+    return json;
   }
 
   void emit(const ReplyJson& event) {
@@ -179,7 +185,8 @@ class MessagesEncoder final : public ReplyEncoder {
   ReplyIdentity identity_;
   Usage at_start_;
   Block block_ = Block::kNone;
-  std::size_t num_blocks_ = 0;              ///< closed ones
+  std::size_t num_blocks_ = 0;  ///< closed ones
+  std::size_t num_dropped_calls_ = 0;
   ReplyJson content_ = ReplyJson::array();  ///< of a body that does not stream
   std::string text_;                        ///< of the open block there
   ReplyJson stop_reason_ = nullptr, stop_sequence_ = nullptr;

@@ -1,4 +1,5 @@
 #include "protocols/conversation.h"
+#include "protocols/known_fields.h"
 #include "protocols/messages_content.h"
 #include "protocols/protocol.h"
 #include "protocols/requested_format.h"
@@ -9,19 +10,12 @@
 namespace baleen {
 namespace {
 
-void refuse_unsupported(const RequestFields& fields) {
-  fields.refuse_if_present("container", "this server runs no containers");
-  const PythonJson::Array* servers = fields.list("mcp_servers", kMaxTools);
-  if (servers != nullptr && !servers->empty()) {
-    fields.refuse("mcp_servers", "this server connects to no others; declare their tools in tools");
-  }
-}
-
-RequestedTools read_tools(const RequestFields& fields) {
+RequestedTools read_tools(const RequestFields& fields, ApiRequest& request) {
   RequestedTools tools;
   const PythonJson::Array* list = fields.list("tools", kMaxTools);
   for (std::size_t i = 0; list != nullptr && i < list->size() && !fields.error(); ++i) {
     const RequestFields tool((*list)[i], fields.path("tools", i), fields.error());
+    if (pass_over_tool(tool, "custom", request)) continue;
     const std::string* type = tool.text("type");
     if (type != nullptr && *type != "custom") {
       tool.expected("type", "\"custom\"; this server runs no tools of its own");
@@ -90,9 +84,9 @@ void read_output_config(const RequestFields& fields, ApiRequest& request, std::s
 ApiResult<ApiRequest> parse(std::string_view body, const ApiContext& context, bool needs_max_tokens) {
   return parse_body(body, context, [&](const RequestFields& fields, ApiRequest& request) {
     request.api = Api::kMessages;
-    refuse_unsupported(fields);
+    check_known_fields(fields, request);
     read_messages_conversation(fields, request.messages);
-    RequestedTools tools = read_tools(fields);
+    RequestedTools tools = read_tools(fields, request);
     request.tools = tools.declared;
     read_tool_choice(fields, request);
     std::string effort;

@@ -10,9 +10,9 @@ ReplyJson OutputItem::json(std::string_view status) const {
       return {{"id", id},
               {"type", "reasoning"},
               {"status", status},
-              {"summary", ReplyJson::array()},
-              {"content", std::move(content)},
-              {"encrypted_content", nullptr}};
+              {"summary", is_summary ? content : ReplyJson::array()},
+              {"content", is_summary ? ReplyJson::array() : content},
+              {"encrypted_content", sealed.empty() ? ReplyJson() : ReplyJson(sealed)}};
     case Kind::kMessage:
       return {{"id", id},
               {"type", "message"},
@@ -27,7 +27,9 @@ ReplyJson OutputItem::json(std::string_view status) const {
 }
 
 ReplyJson OutputItem::part(std::string_view part_text, ReplyJson part_logprobs) const {
-  if (kind == Kind::kReasoning) return {{"type", "reasoning_text"}, {"text", part_text}};
+  if (kind == Kind::kReasoning) {
+    return {{"type", is_summary ? "summary_text" : "reasoning_text"}, {"text", part_text}};
+  }
   return {{"type", "output_text"},
           {"annotations", ReplyJson::array()},
           {"logprobs", std::move(part_logprobs)},
@@ -37,7 +39,7 @@ ReplyJson OutputItem::part(std::string_view part_text, ReplyJson part_logprobs) 
 std::string_view OutputItem::event_name() const {
   switch (kind) {
     case Kind::kReasoning:
-      return "reasoning_text";
+      return is_summary ? "reasoning_summary_text" : "reasoning_text";
     case Kind::kMessage:
       return "output_text";
     case Kind::kCall:

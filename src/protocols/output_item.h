@@ -10,6 +10,8 @@ struct OutputItem {
   std::string id;
   std::string text;  ///< of a call: its arguments
   std::string call_id, name;
+  bool is_summary = false;  ///< of reasoning: shown as its summary, not as its content
+  std::string sealed;       ///< of reasoning that is complete: its encrypted_content
   ReplyJson logprobs = ReplyJson::array();
 
   /// As it is now. `status` is in_progress, completed or incomplete; in progress an item has no content yet.
@@ -18,6 +20,11 @@ struct OutputItem {
   [[nodiscard]] ReplyJson part(std::string_view part_text, ReplyJson part_logprobs) const;
   /// What its events are called: response.NAME.delta, response.NAME.done.
   [[nodiscard]] std::string_view event_name() const;
+  /// And those of its part: response.NAME.added, response.NAME.done, with the part's place in this field.
+  [[nodiscard]] std::string_view part_event_name() const {
+    return is_summary ? "reasoning_summary_part" : "content_part";
+  }
+  [[nodiscard]] std::string_view part_index_name() const { return is_summary ? "summary_index" : "content_index"; }
 };
 
 }  // namespace baleen

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,17 +13,31 @@
 
 namespace baleen {
 
+/// Responses that the server keeps, as far as one client may refer to them.
+class EarlierResponses {
+ public:
+  virtual ~EarlierResponses() = default;
+  /// The conversation up to and with that response, oldest turn first. Nothing: not kept, or another client's.
+  [[nodiscard]] virtual std::optional<std::vector<ConversationTurn>> conversation(
+      std::string_view response_id) const = 0;
+  /// One item of such a response's output.
+  [[nodiscard]] virtual std::optional<PythonJson> item(std::string_view item_id) const = 0;
+};
+
 /// What parsing needs to know of the server.
 struct ApiContext {
   std::string model;       ///< the name it serves under
   bool any_model = false;  ///< other names mean it too
   std::int64_t vocab_size = 0;
   int max_choices = 16;
+  std::int64_t max_replies = 1 << 20;  ///< of one request over all its prompts: no more than the queue holds
   bool think_by_default = false;  ///< when the request does not say
+  std::string client_key = {};    ///< the key presented with the request
+  const EarlierResponses* earlier = nullptr;  ///< null: none are kept
 };
 
 /// Parses a body by the path's protocol: types, ranges and contradictions are checked here, each refusal names the
-/// field. Unknown fields are passed over; known ones that cannot be honoured are refused.
+/// field. Known fields that cannot be honoured are refused, unknown ones noted in `ignored` (known_fields.h).
 [[nodiscard]] ApiResult<ApiRequest> parse_chat_completions(std::string_view body, const ApiContext& context);
 [[nodiscard]] ApiResult<ApiRequest> parse_completions(std::string_view body, const ApiContext& context);
 [[nodiscard]] ApiResult<ApiRequest> parse_responses(std::string_view body, const ApiContext& context);
@@ -30,8 +45,8 @@ struct ApiContext {
 /// Anthropic's count_tokens: as parse_messages, where max_tokens may be missing.
 [[nodiscard]] ApiResult<ApiRequest> parse_count_tokens(std::string_view body, const ApiContext& context);
 
-/// The error body of a protocol: {"error": {...}} or {"type": "error", "error": {...}}.
-[[nodiscard]] std::string error_body(Api api, const ApiError& error);
+/// The error body of a protocol: {"error": {...}} or {"type": "error", "error": {...}, "request_id": ...}.
+[[nodiscard]] std::string error_body(Api api, const ApiError& error, std::string_view request_id = {});
 
 struct TokenText {
   std::string bytes;
@@ -39,6 +54,7 @@ struct TokenText {
 };
 struct TokenLogprobs {
   TokenText token;
+  bool is_first = false;  ///< of a prompt: nothing comes before it, so it has no logprob
   std::vector<TokenText> top;
 };
 
@@ -66,6 +82,12 @@ class ReplyEncoder {
   [[nodiscard]] virtual std::string choice_finished(int choice, StopReason reason,
                                                     const std::string& stop_string) = 0;
   [[nodiscard]] virtual std::string finish(const Usage& usage) = 0;
+  /// While nothing else is sent: what tells clients and proxies that the connection lives. Of a stream.
+  [[nodiscard]] virtual std::string keep_alive() const { return ": keep-alive\n\n"; }
+  /// How much of the prompt is computed, for requests with `include_progress`.
+  [[nodiscard]] virtual std::string progress(std::int64_t /*done*/, std::int64_t /*total*/) const { return ""; }
+  /// After `finish`: the response as it can be fetched later; empty for protocols without such.
+  [[nodiscard]] virtual std::string record() const { return ""; }
   /// Instead of `finish`: the event that ends a broken stream, or the error's body.
   [[nodiscard]] virtual std::string failed(const ApiError& error) = 0;
 };
@@ -75,6 +97,7 @@ struct ReplyIdentity {
   std::string id;
   std::int64_t created_unix_seconds = 0;
   std::string model;
+  std::string request_id = {};  ///< of the HTTP exchange
   std::string fingerprint = "fp_baleen";  ///< same value, same seed: same text (OpenAI's system_fingerprint)
 };
 /// Ids of tool calls: "call_" or "toolu_", then identity, choice and call. Letters, digits and _.

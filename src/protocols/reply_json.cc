@@ -62,6 +62,10 @@ std::string_view finish_reason(StopReason reason) {
   return "length";
 }
 
+ReplyJson finish_details(std::size_t num_dropped_calls) {
+  return {{"type", "malformed_tool_call"}, {"dropped_calls", num_dropped_calls}};
+}
+
 double printable_logprob(double logprob) {
   constexpr double kLowest = -9999;
   return logprob > kLowest ? std::min(logprob, 0.0) : kLowest;  // NaN is not above

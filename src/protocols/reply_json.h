@@ -26,6 +26,10 @@ using ReplyJson = nlohmann::ordered_json;
 /// stop, length or tool_calls: OpenAI's finish_reason. A cancelled reply was cut, so it ends like one cut by a limit.
 [[nodiscard]] std::string_view finish_reason(StopReason reason);
 
+/// {"type": "malformed_tool_call", "dropped_calls": N}: why a reply that was to call tools did not, or not all. An addition
+/// to the protocols, sent as "finish_details" beside the finish reason, and only if calls were dropped.
+[[nodiscard]] ReplyJson finish_details(std::size_t num_dropped_calls);
+
 /// {"token", "logprob", "bytes", "top_logprobs"}
 [[nodiscard]] ReplyJson logprob_json(const TokenLogprobs& token);
 

@@ -78,6 +78,11 @@ const PythonJson* RequestFields::find(std::string_view name) const {
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
+const PythonJson::Object& RequestFields::members() const {
+  static const PythonJson::Object kNone;
+  return object_.as_object() == nullptr ? kNone : *object_.as_object();
+}
+
 std::string RequestFields::path(std::string_view name) const {
   if (name.empty()) return path_;
   return path_.empty() ? std::string(name) : fmt::format("{}.{}", path_, name);
@@ -189,6 +194,7 @@ ApiResult<ApiRequest> parse_body(
   FirstError error;
   const RequestFields fields(json.value(), "", error);
   ApiRequest request;
+  request.client_key = context.client_key;
   // There is one model: whoever does not name it means that one.
   const std::string* model = fields.text("model");
   request.model = model != nullptr && !context.any_model ? *model : context.model;

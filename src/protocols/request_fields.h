@@ -29,6 +29,9 @@ class RequestFields {
   [[nodiscard]] const PythonJson* find(std::string_view name) const;
   [[nodiscard]] bool has(std::string_view name) const { return find(name) != nullptr; }
 
+  /// All members, nulls included; none where it is no object.
+  [[nodiscard]] const PythonJson::Object& members() const;
+
   [[nodiscard]] const std::string* text(std::string_view name) const;
   /// Refuses when absent; empty then.
   [[nodiscard]] std::string required_text(std::string_view name) const;

@@ -10,6 +10,11 @@ namespace baleen {
 void read_format(const RequestFields& format, std::string_view nested, bool needs_name,
                  ResponseFormat& result);
 
+/// The fields of other servers that enforce a form: guided_json, json_schema, guided_regex, regex, guided_choice, and
+/// structured_outputs with one of json, json_object, regex, choice. Refuses a second form beside the first, and a
+/// pattern or choices beside tools.
+void read_enforced_output(const RequestFields& fields, ApiRequest& request);
+
 /// What the prompt says of the format; null for none. A model that is told nothing and then held to JSON starts badly,
 /// so a bare JSON object is announced as the schema of one.
 [[nodiscard]] PythonJson format_in_prompt(const ResponseFormat& format);

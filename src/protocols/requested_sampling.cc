@@ -67,7 +67,8 @@ void read_completion_sampling(const RequestFields& fields, const ApiContext& con
   if (const auto seed = fields.integer("seed", Seed::min(), Seed::max())) {
     sampling.seed = static_cast<std::uint64_t>(*seed);
   }
-  request.num_choices = static_cast<int>(fields.integer("n", 1, context.max_choices).value_or(1));
+  const std::int64_t most = std::min<std::int64_t>(context.max_choices, context.max_replies);
+  request.num_choices = static_cast<int>(fields.integer("n", 1, most).value_or(1));
   read_logit_bias(fields, context, sampling);
   read_stops(fields, "stop", request);
 }
@@ -95,6 +96,7 @@ void read_stream_options(const RequestFields& fields, ApiRequest& request) {
   if (!options) return;
   if (!request.stream) return fields.refuse("stream_options", "only with \"stream\": true");
   request.include_usage = options->flag("include_usage").value_or(false);
+  request.include_progress = options->flag("include_progress").value_or(false);
 }
 
 void check_metadata(const RequestFields& fields) {

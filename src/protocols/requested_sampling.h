@@ -19,7 +19,7 @@ void read_completion_sampling(const RequestFields& fields, const ApiContext& con
 /// `name`: a string or a list of strings, none empty.
 void read_stops(const RequestFields& fields, std::string_view name, ApiRequest& request);
 
-/// stream, stream_options.include_usage: of OpenAI's two completions.
+/// stream, stream_options.include_usage and .include_progress: of OpenAI's two completions.
 void read_stream_options(const RequestFields& fields, ApiRequest& request);
 
 /// `metadata`: at most 16 pairs of strings, which this server has no use for.

@@ -20,6 +20,31 @@ void set_switch(const RequestFields& fields, std::string_view name, bool on, Req
   thinking.on = on;
 }
 
+void set_effort(const RequestFields& fields, std::string_view name, RequestedThinking& thinking) {
+  const std::string effort = read_effort(fields, name);
+  if (effort.empty()) return;
+  if (!thinking.effort.empty() && thinking.effort != effort) {
+    fields.refuse(name, "contradicts another field that says how hard to think");
+  }
+  thinking.effort = effort;
+}
+
+void read_template_switches(const RequestFields& fields, RequestedThinking& thinking) {
+  if (const auto on = fields.flag("enable_thinking")) set_switch(fields, "enable_thinking", *on, thinking);
+  const auto arguments = fields.fields("chat_template_kwargs");
+  if (!arguments) return;
+  for (const PythonJson::Member& member : arguments->members()) {
+    if (member.name == "thinking" || member.name == "enable_thinking") {
+      if (const auto on = arguments->flag(member.name)) set_switch(*arguments, member.name, *on, thinking);
+    } else if (member.name == "reasoning_effort") {
+      set_effort(*arguments, member.name, thinking);
+    } else {
+      arguments->refuse(member.name,
+                        "the chat format has no such argument; it has thinking, enable_thinking, reasoning_effort");
+    }
+  }
+}
+
 void settle_thinking(const RequestFields& fields, std::string_view effort_field,
                      const RequestedThinking& thinking, bool by_default, ApiRequest& request) {
   const std::string& effort = thinking.effort;

@@ -15,6 +15,11 @@ struct RequestedTools {
   std::vector<DeclaredTool> declared;  ///< the same, checked
 };
 
+/// Whether the tool is one that its provider would run itself, or of a kind whose calls are no JSON: this server has no
+/// such tools. It is passed over and noted in `request.ignored`; the rest of the request is served. `own_type`: of
+/// functions in this protocol.
+[[nodiscard]] bool pass_over_tool(const RequestFields& tool, std::string_view own_type, ApiRequest& request);
+
 /// Adds a function. `function` holds its fields: name, description and, under `schema_field`, the schema of its
 /// arguments. Refuses bad names, a name twice, and schemas that are not of an object.
 void add_tool(const RequestFields& function, std::string_view schema_field, PythonJson in_prompt,

@@ -5,6 +5,7 @@
 
 #include "protocols/encoders.h"
 #include "protocols/output_item.h"
+#include "protocols/sealed_text.h"
 
 namespace baleen {
 namespace {
@@ -46,7 +47,7 @@ ReplyJson response_frame(const ApiRequest& request, const ReplyIdentity& identit
                     {"usage", nullptr},
                     {"user", nullptr}};
   for (const auto& [name, value] : request.repeated) json[name] = to_reply_json(value);
-  json["store"] = false;  // whatever was asked: nothing is kept
+  json["store"] = request.keeping.store;
   if (!json["text"].contains("format")) json["text"]["format"] = {{"type", "text"}};
   return json;
 }
@@ -56,6 +57,9 @@ class ResponsesEncoder final : public ReplyEncoder {
   ResponsesEncoder(const ApiRequest& request, const ReplyIdentity& identity)
       : streams_(request.stream),
         show_reasoning_(request.show_reasoning),
+        seals_(request.keeping.seal_reasoning),
+        summarises_(request.keeping.summarise_reasoning),
+        client_key_(request.client_key),
         identity_(identity),
         response_(response_frame(request, identity)) {}
 
@@ -83,11 +87,14 @@ class ResponsesEncoder final : public ReplyEncoder {
   std::string finish(const Usage& usage) override {
     response_["status"] = complete_ ? "completed" : "incomplete";
     if (!complete_) response_["incomplete_details"] = {{"reason", "max_output_tokens"}};
+    if (num_dropped_calls_ > 0) response_["finish_details"] = finish_details(num_dropped_calls_);
     response_["usage"] = usage_json(usage);
     if (!streams_) return json_text(response_);
     emit(complete_ ? "response.completed" : "response.incomplete", {{"response", response_}});
     return take_events();
   }
+
+  std::string record() const override { return json_text(response_); }
 
   std::string failed(const ApiError& error) override {
     if (!streams_) return error_body(Api::kResponses, error);
@@ -120,6 +127,9 @@ class ResponsesEncoder final : public ReplyEncoder {
       case ReplyPart::Kind::kCallEnd:
         if (item_ && item_->kind == OutputItem::Kind::kCall) close("completed");
         break;
+      case ReplyPart::Kind::kCallDropped:
+        ++num_dropped_calls_;
+        break;
     }
   }
 
@@ -139,11 +149,13 @@ class ResponsesEncoder final : public ReplyEncoder {
   /// Of reasoning or a message, with the one part that its content has.
   void open(OutputItem::Kind kind) {
     close("completed");
-    item_ = OutputItem{.kind = kind, .id = item_id(kind == OutputItem::Kind::kReasoning ? "rs" : "msg")};
+    const bool is_reasoning = kind == OutputItem::Kind::kReasoning;
+    item_ = OutputItem{
+        .kind = kind, .id = item_id(is_reasoning ? "rs" : "msg"), .is_summary = is_reasoning && summarises_};
     emit("response.output_item.added", {{"output_index", index()}, {"item", item_->json("in_progress")}});
     ReplyJson fields = place();
     fields["part"] = item_->part("", ReplyJson::array());
-    emit("response.content_part.added", std::move(fields));
+    emit(fmt::format("response.{}.added", item_->part_event_name()), std::move(fields));
   }
 
   void close(std::string_view status) {
@@ -161,8 +173,9 @@ class ResponsesEncoder final : public ReplyEncoder {
     if (!is_call) {
       fields = place();
       fields["part"] = item_->part(item_->text, item_->logprobs);
-      emit("response.content_part.done", std::move(fields));
+      emit(fmt::format("response.{}.done", item_->part_event_name()), std::move(fields));
     }
+    if (item_->kind == OutputItem::Kind::kReasoning && seals_) item_->sealed = seal_text(item_->text, client_key_);
     ReplyJson done = item_->json(status);
     emit("response.output_item.done", {{"output_index", index()}, {"item", done}});
     response_["output"].push_back(std::move(done));
@@ -177,7 +190,7 @@ class ResponsesEncoder final : public ReplyEncoder {
   /// Where an event about the open item happens.
   [[nodiscard]] ReplyJson place() const {
     ReplyJson fields = {{"item_id", item_->id}, {"output_index", index()}};
-    if (item_->kind != OutputItem::Kind::kCall) fields["content_index"] = 0;
+    if (item_->kind != OutputItem::Kind::kCall) fields[item_->part_index_name()] = 0;
     return fields;
   }
 
@@ -190,11 +203,13 @@ class ResponsesEncoder final : public ReplyEncoder {
 
   std::string take_events() { return std::exchange(events_, {}); }
 
-  bool streams_, show_reasoning_;
+  bool streams_, show_reasoning_, seals_, summarises_;
+  std::string client_key_;
   ReplyIdentity identity_;
   ReplyJson response_;  ///< its output holds the closed items
   std::optional<OutputItem> item_;
   ReplyJson waiting_logprobs_ = ReplyJson::array();  ///< text may lag behind its tokens
+  std::size_t num_dropped_calls_ = 0;
   bool complete_ = false;
   int sequence_number_ = 0;
   std::string events_;

@@ -5,8 +5,11 @@
 
 namespace baleen {
 
-/// Reads `input`. A reasoning item, a message and calls that follow one another are one assistant message of the chat
-/// format. Items of tools that this server does not run, and references to items it would have to keep, are refused.
-void read_responses_input(const RequestFields& fields, std::vector<Message>& messages);
+/// Reads `previous_response_id` and `input` into `request.messages`, and both as items into `request.keeping`. A reasoning
+/// item, a message and calls that follow one another are one assistant message of the chat format. References are
+/// resolved by `context.earlier`; a response or item that is not kept is refused as the public API does it. Sealed
+/// reasoning goes before its content, content before its summary. Items of tools that this server does not run are
+/// refused.
+void read_responses_input(const RequestFields& fields, const ApiContext& context, ApiRequest& request);
 
 }  // namespace baleen

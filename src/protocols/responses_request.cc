@@ -1,6 +1,10 @@
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <iterator>
 
 #include "protocols/conversation.h"
+#include "protocols/known_fields.h"
 #include "protocols/protocol.h"
 #include "protocols/requested_format.h"
 #include "protocols/requested_sampling.h"
@@ -11,27 +15,14 @@
 namespace baleen {
 namespace {
 
-void refuse_unsupported(const RequestFields& fields) {
-  constexpr std::string_view kNoState = "this server keeps no state; send the whole conversation in input";
-  fields.refuse_if_present("previous_response_id", kNoState);
-  fields.refuse_if_present("conversation", kNoState);
-  fields.refuse_if_present("prompt", "this server keeps no prompts; send instructions and input");
-  if (fields.flag("background").value_or(false))
-    fields.refuse("background", "this server keeps no state; stream instead");
-  const PythonJson::Array* management = fields.list("context_management", kMaxTools);
-  if (management != nullptr && !management->empty()) {
-    fields.refuse("context_management", "this server does not shorten conversations; shorten input");
-  }
-  fields.refuse_if_present("moderation", "this server moderates nothing");
-}
-
-RequestedTools read_tools(const RequestFields& fields) {
+RequestedTools read_tools(const RequestFields& fields, ApiRequest& request) {
   RequestedTools tools;
   const PythonJson::Array* list = fields.list("tools", kMaxTools);
   for (std::size_t i = 0; list != nullptr && i < list->size() && !fields.error(); ++i) {
     const RequestFields tool((*list)[i], fields.path("tools", i), fields.error());
+    if (pass_over_tool(tool, "function", request)) continue;
     if (tool.required_text("type") != "function") {
-      tool.expected("type", "\"function\"; this server runs no tools of its own");
+      tool.expected("type", "\"function\", or a hosted tool, which is passed over");
       break;
     }
     add_tool(tool, "parameters", function_in_prompt(tool, "parameters"), tools);
@@ -67,22 +58,70 @@ void read_tool_choice(const RequestFields& fields, ApiRequest& request) {
   check_tool_choice(fields, "tool_choice", request);
 }
 
-void read_logprobs(const RequestFields& fields, ApiRequest& request) {
+void read_include(const RequestFields& fields, ApiRequest& request) {
   const PythonJson::Array* include = fields.list("include", kMaxTools);
-  request.logprobs =
-      include != nullptr && std::ranges::any_of(*include, [](const PythonJson& name) {
-        return name.as_string() != nullptr && *name.as_string() == "message.output_text.logprobs";
-      });
+  for (std::size_t i = 0; include != nullptr && i < include->size() && !fields.error(); ++i) {
+    const std::string* name = (*include)[i].as_string();
+    if (name == nullptr) {
+      fields.refuse_at(fields.path("include", i),
+                       fmt::format("expected a string, found {}", describe(&(*include)[i])));
+    } else if (*name == "message.output_text.logprobs") {
+      request.logprobs = true;
+    } else if (*name == "reasoning.encrypted_content") {
+      request.keeping.seal_reasoning = true;
+    } else {
+      request.ignored.push_back(fmt::format("{} ({})", fields.path("include", i), *name));
+    }
+  }
   const auto top = fields.integer("top_logprobs", 0, SamplingParams::kMaxLogprobs);
   if (request.logprobs) request.sampling.num_logprobs = static_cast<int>(top.value_or(0));
+}
+
+/// effort and summary; the switches of other servers beside it.
+void read_reasoning(const RequestFields& fields, const ApiContext& context, ApiRequest& request) {
+  RequestedThinking thinking;
+  if (const auto reasoning = fields.fields("reasoning")) {
+    set_effort(*reasoning, "effort", thinking);
+    for (const char* name : {"summary", "generate_summary"}) {
+      const std::string* summary = reasoning->text(name);
+      if (summary == nullptr) continue;
+      if (*summary != "auto" && *summary != "concise" && *summary != "detailed" && *summary != "none") {
+        reasoning->expected(name, "auto, concise, detailed or none");
+      }
+      request.keeping.summarise_reasoning = *summary != "none";
+    }
+  }
+  read_template_switches(fields, thinking);
+  settle_thinking(fields, "reasoning.effort", thinking, context.think_by_default, request);
+}
+
+void read_keeping(const RequestFields& fields, const ApiContext& context, ApiRequest& request) {
+  const bool store = fields.flag("store").value_or(true);
+  request.keeping.store = store && context.earlier != nullptr;
+  // A client that lets nothing be kept carries its reasoning itself.
+  if (!store) request.keeping.seal_reasoning = true;
+}
+
+/// The declared tools without those that were passed over.
+PythonJson::Array own_tools(const PythonJson::Array& tools) {
+  PythonJson::Array own;
+  std::ranges::copy_if(tools, std::back_inserter(own), [](const PythonJson& tool) {
+    const PythonJson* type = tool.find("type");
+    return type != nullptr && type->as_string() != nullptr && *type->as_string() == "function";
+  });
+  return own;
 }
 
 /// What a response says of its request, as the client wrote it.
 void repeat_fields(const RequestFields& fields, ApiRequest& request) {
   for (const char* name :
        {"instructions", "tools", "tool_choice", "text", "reasoning", "parallel_tool_calls",
-        "max_output_tokens", "top_logprobs", "user", "store", "metadata", "temperature", "top_p"}) {
-    if (const PythonJson* value = fields.find(name)) request.repeated.push_back({name, *value});
+        "max_output_tokens", "top_logprobs", "user", "metadata", "temperature", "top_p", "truncation",
+        "previous_response_id"}) {
+    const PythonJson* value = fields.find(name);
+    if (value == nullptr) continue;
+    const bool is_tools = std::string_view(name) == "tools" && value->as_array() != nullptr;
+    request.repeated.push_back({name, is_tools ? PythonJson(own_tools(*value->as_array())) : *value});
   }
 }
 
@@ -91,28 +130,25 @@ void repeat_fields(const RequestFields& fields, ApiRequest& request) {
 ApiResult<ApiRequest> parse_responses(std::string_view body, const ApiContext& context) {
   return parse_body(body, context, [&](const RequestFields& fields, ApiRequest& request) {
     request.api = Api::kResponses;
-    refuse_unsupported(fields);
+    check_known_fields(fields, request);
+    read_keeping(fields, context, request);
     if (const std::string* instructions = fields.text("instructions")) {
       request.messages.push_back({.role = Role::kSystem, .content = *instructions});
     }
-    read_responses_input(fields, request.messages);
-    RequestedTools tools = read_tools(fields);
+    read_responses_input(fields, context, request);
+    RequestedTools tools = read_tools(fields, request);
     request.tools = tools.declared;
     read_tool_choice(fields, request);
     if (const auto text = fields.fields("text")) {
       if (const auto format = text->fields("format")) read_format(*format, "", true, request.response_format);
     }
-    const auto reasoning = fields.fields("reasoning");
-    const std::string effort = reasoning ? read_effort(*reasoning, "effort") : "";
-    settle_thinking(fields, "reasoning.effort", {.effort = effort}, context.think_by_default, request);
+    read_reasoning(fields, context, request);
     read_common_sampling(fields, request);
-    read_logprobs(fields, request);
+    read_include(fields, request);
     request.max_tokens = fields.integer("max_output_tokens", 1, kMaxTokensLimit);
     request.stream = fields.flag("stream").value_or(false);
     (void)fields.fields("stream_options");
     check_metadata(fields);
-    (void)fields.flag("store");
-    (void)fields.text("user");
     if (!fields.error()) arrange_conversation(fields, "input", std::move(tools), request);
     repeat_fields(fields, request);
   });

@@ -159,6 +159,16 @@ std::size_t Sampler::draw(std::span<const float> logits, float max, std::uint64_
   return chunk_idx * kWeightChunk + chosen;
 }
 
+Result<SampledToken> Sampler::score(std::span<const float> logits, TokenId id) {
+  const LogitExtremes raw = logit_extremes(logits);
+  if (raw.has_nan || !std::isfinite(raw.max)) return failure("the logits of a prompt's token are not finite");
+  const double log_sum = log_sum_exp(logits, raw.max);
+  SampledToken token{.id = id, .logprob = logits[static_cast<std::size_t>(id)] - log_sum};
+  find_top_logprobs(logits, log_sum);
+  token.top_logprobs = std::span(top_).first(num_top_);
+  return token;
+}
+
 void Sampler::find_top_logprobs(std::span<const float> logits, double log_sum) {
   // Insertion into at most twenty: nearly every token fails the first comparison.
   const auto capacity = static_cast<std::size_t>(params_.num_logprobs);

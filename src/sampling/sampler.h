@@ -65,6 +65,10 @@ class Sampler {
   [[nodiscard]] Result<TokenId> preview(std::span<const float> logits, std::span<const std::uint64_t> mask,
                                         std::uint64_t ahead);
 
+  /// What the model thought of `id` at these logits: its logprob and the likeliest tokens, as `sample` reports them.
+  /// Counts nothing. Wants `num_logprobs`; fails as `sample` does on logits that are no good.
+  [[nodiscard]] Result<SampledToken> score(std::span<const float> logits, TokenId id);
+
   /// How somebody else may make the draw that comes `ahead` draws after the next, as `sample` would; nothing where more
   /// than a row of logits decides it (penalties, biases) or where logprobs are wanted.
   [[nodiscard]] std::optional<SampleRow> draw_row(std::uint64_t ahead) const;

@@ -25,6 +25,7 @@ struct Contender {
   /// Drafts that its next step may hold: 0 unless the last step of the sequence gave the logits that the newest token
   /// was sampled from.
   std::int64_t most_drafts = 0;
+  bool wants_all_rows = false;  ///< logits of every token of the prompt, so its chunks are no longer than rows are free
 
   std::optional<SequenceId> sequence;  ///< while running
   std::int64_t matched_tokens = 0;     ///< of its tokens, found in the cache when the sequence was opened

@@ -27,6 +27,7 @@ class Inbox {
  public:
   explicit Inbox(std::int64_t max_queue) : max_queue_(max_queue) {}
 
+  [[nodiscard]] std::int64_t max_queue() const { return max_queue_; }
   /// Empty when `max_queue` requests wait, here or in the loop, or after `drain`. Ids rise by arrival.
   [[nodiscard]] std::optional<RequestId> submit(Request request, std::shared_ptr<ReplySink> sink, double now);
   void cancel(RequestId id);

@@ -11,7 +11,8 @@ Job::Job(Submission&& submission)
                 .priority = submission.request.priority,
                 .after_prompt_of = submission.request.after_prompt_of,
                 .prompt_tokens = std::ssize(submission.request.prompt),
-                .num_tokens = std::ssize(submission.request.prompt)},
+                .num_tokens = std::ssize(submission.request.prompt),
+                .wants_all_rows = submission.request.score_prompt},
       tokens(std::move(submission.request.prompt)),
       request(std::move(submission.request)),
       sink(std::move(submission.sink)),
@@ -35,9 +36,18 @@ void Job::count_tokens() {
 void Job::publish(bool last) {
   if (!reply || sink_threw) return;
   const ReplyPiece piece = reply->take_piece(last);
-  if (piece.tokens.empty() && piece.text.empty()) return;
+  if (piece.tokens.empty() && piece.text.text.empty() && piece.prompt_tokens.empty()) return;
   try {
     sink->piece(piece);
+  } catch (const std::exception&) {
+    sink_threw = true;
+  }
+}
+
+void Job::report_progress(std::int64_t done) {
+  if (!request.wants_progress || sink_threw) return;
+  try {
+    sink->progress(done, prompt_tokens);
   } catch (const std::exception&) {
     sink_threw = true;
   }

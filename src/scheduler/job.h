@@ -21,6 +21,7 @@ struct Job : Contender {
   std::vector<TokenId> tokens;
   std::optional<Reply> reply;  ///< made at first admission, kept over preemptions
   bool sink_threw = false;
+  std::int64_t num_scored = 1;  ///< tokens of a scored prompt whose logprobs are out; the first has none
 
   Request request;  ///< its prompt has moved to `tokens`
   const std::shared_ptr<ReplySink> sink;
@@ -32,6 +33,7 @@ struct Job : Contender {
   void count_tokens();
   /// Hands on what the reply has grown by. A sink that throws is not called again but for the end.
   void publish(bool last);
+  void report_progress(std::int64_t done);
   /// The summary's numbers are complete but for the reply's and the contender's own.
   void finish(ReplyEnd end, std::string error);
 };

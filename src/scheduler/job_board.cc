@@ -1,6 +1,7 @@
 #include "scheduler/job_board.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace baleen {
@@ -28,12 +29,19 @@ JobBoard::JobBoard(StepEngine& engine, const Tokenizer& tokenizer, const Schedul
       lineup_(engine, *this, max_running(limits)) {}
 
 void JobBoard::add(Submission&& submission) {
-  const std::string refusal = reason_to_refuse(submission.request);
-  auto owned = std::make_unique<Job>(std::move(submission));
-  Job& job = *owned;
-  jobs_.emplace(job.id, std::move(owned));
-  lineup_.add(job);
-  if (!refusal.empty()) end_failed(job, refusal);
+  const RequestId id = submission.id;
+  const std::shared_ptr<ReplySink> sink = submission.sink;
+  try {
+    const std::string refusal = reason_to_refuse(submission.request);
+    auto owned = std::make_unique<Job>(std::move(submission));
+    Job& job = *owned;
+    jobs_.emplace(id, std::move(owned));
+    lineup_.add(job);
+    if (!refusal.empty()) end_failed(job, refusal);
+  } catch (const std::bad_alloc&) {
+    jobs_.erase(id);
+    sink->finished({.end = ReplyEnd::kFailed, .error = "the server is short of memory"});
+  }
 }
 
 std::string JobBoard::reason_to_refuse(const Request& request) const {
@@ -62,7 +70,10 @@ void JobBoard::cancel_all() {
 }
 
 void JobBoard::fail_running(const std::string& error) {
-  while (lineup_.num_running() > 0) end_failed(static_cast<Job&>(*lineup_.running().front()), error);
+  for (auto next = jobs_.begin(); next != jobs_.end();) {
+    Job& job = *(next++)->second;
+    if (!lineup_.waits(job)) end_failed(job, error);
+  }
 }
 
 void JobBoard::fail_all(const std::string& error) {
@@ -70,7 +81,11 @@ void JobBoard::fail_all(const std::string& error) {
 }
 
 std::optional<SequenceId> JobBoard::open(Contender& contender) {
-  return engine_.open(static_cast<Job&>(contender).tokens);
+  const Job& job = static_cast<Job&>(contender);
+  std::span<const TokenId> tokens = job.tokens;
+  // What the cache holds has no logits: a scored prompt may begin with the part of it that is scored already.
+  if (job.wants_all_rows) tokens = tokens.first(static_cast<std::size_t>(job.num_scored));
+  return engine_.open(tokens);
 }
 
 void JobBoard::refuse(Contender& contender, std::string sentence) {

@@ -33,7 +33,8 @@ void Lineup::insert_running(Contender& contender) {
 
 bool Lineup::erase_running(const Contender& contender) {
   if (!contender.sequence) return false;
-  running_.erase(std::ranges::find(running_, &contender));
+  const auto found = std::ranges::find(running_, &contender);
+  if (found != running_.end()) running_.erase(found);  // else an exception came between opening and running
   return true;
 }
 

@@ -56,6 +56,7 @@ class Lineup {
   [[nodiscard]] std::span<Contender* const> running() const { return running_; }
   [[nodiscard]] std::int64_t num_running() const { return std::ssize(running_); }
   [[nodiscard]] std::int64_t num_waiting() const { return std::ssize(waiting_); }
+  [[nodiscard]] bool waits(Contender& contender) const { return waiting_.contains(&contender); }
   [[nodiscard]] std::int64_t num_preemptions() const { return num_preemptions_; }
 
   /// Room for that many more tokens of a running contender's sequence, taken from less important ones if need be: the

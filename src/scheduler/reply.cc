@@ -14,8 +14,7 @@ Reply::Reply(const Request& request, std::span<const TokenId> prompt, std::int32
       stops_(request.stops),
       max_tokens_(max_tokens),
       sampler_(request.sampling, vocab_size),
-      decoder_(tokenizer),
-      stop_detector_(request.stops) {
+      stream_(tokenizer, request.stops) {
   sampler_.observe_prompt(prompt);
   if (request.rules) constraint_.emplace(*request.rules, vocabulary);
 }
@@ -46,15 +45,21 @@ void Reply::append(const SampledToken& token) {
   }
   if (constraint_) BALEEN_CHECK(constraint_->accept(token.id));
   piece_.tokens.push_back({token.id, token.logprob, {token.top_logprobs.begin(), token.top_logprobs.end()}});
-  show(decoder_.push(token.id));
+  show(stream_.push(token.id));
   if (!end_ && tokens_left() == 0) end_ = ReplyEnd::kLength;
 }
 
+std::string Reply::score_prompt(std::span<const float> logits, TokenId token) {
+  const Result<SampledToken> scored = sampler_.score(logits, token);
+  if (!scored) return scored.error();
+  const SampledToken& found = scored.value();
+  piece_.prompt_tokens.push_back(
+      {found.id, found.logprob, {found.top_logprobs.begin(), found.top_logprobs.end()}});
+  return "";
+}
+
 ReplyPiece Reply::take_piece(bool last) {
-  if (last && end_ != ReplyEnd::kStopString) {
-    show(decoder_.finish());
-    piece_.text += stop_detector_.finish();
-  }
+  if (last) show(stream_.finish());
   return std::exchange(piece_, {});
 }
 
@@ -82,11 +87,11 @@ bool Reply::is_stop(TokenId token) const {
   return std::ranges::find(stop_tokens_, token) != stop_tokens_.end();
 }
 
-void Reply::show(const std::string& text) {
-  piece_.text += stop_detector_.feed(text);
-  if (!stop_detector_.stopped() || end_) return;
+void Reply::show(const MarkedText& text) {
+  piece_.text.append(text);
+  if (!stream_.stopped() || end_) return;
   end_ = ReplyEnd::kStopString;
-  stop_string_ = stops_[stop_detector_.stop_idx()];
+  stop_string_ = stops_[stream_.stop_idx()];
 }
 
 }  // namespace baleen

@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "generation/stop_detector.h"
+#include "generation/reply_stream.h"
 #include "grammar/reply_constraint.h"
 #include "sampling/sampler.h"
 #include "scheduler/request.h"
-#include "tokenizer/stream_decoder.h"
 #include "tokenizer/tokenizer.h"
 
 namespace baleen {
@@ -41,6 +40,9 @@ class Reply {
   /// The next token, chosen by `draw_row(0)`.
   void take(TokenId token);
 
+  /// Reports the logprob of a token of the prompt, from the logits after all before it. Empty, or a sentence.
+  [[nodiscard]] std::string score_prompt(std::span<const float> logits, TokenId token);
+
   /// How it ended, once it has.
   [[nodiscard]] std::optional<ReplyEnd> end() const { return end_; }
   [[nodiscard]] const std::string& stop_string() const { return stop_string_; }
@@ -63,7 +65,7 @@ class Reply {
   /// Text, rules and end, after a token was chosen.
   void append(const SampledToken& token);
   [[nodiscard]] bool is_stop(TokenId token) const;
-  void show(const std::string& text);
+  void show(const MarkedText& text);
 
   std::vector<TokenId> stop_tokens_;
   std::vector<std::string> stops_;
@@ -71,8 +73,7 @@ class Reply {
   Sampler sampler_;
   std::optional<ReplyConstraint> constraint_;
   TokenMask mask_;
-  StreamDecoder decoder_;
-  StopDetector stop_detector_;
+  ReplyStream stream_;
   std::int64_t num_tokens_ = 0;
   ReplyPiece piece_;
   std::optional<ReplyEnd> end_;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/marked_text.h"
 #include "grammar/reply_constraint.h"
 #include "sampling/sampler.h"
 #include "sampling/sampling_params.h"
@@ -21,6 +22,9 @@ struct Request {
   std::vector<std::string> stops;    ///< stop strings, not shown
   std::vector<TokenId> stop_tokens;  ///< end the reply, not shown
   std::int64_t max_tokens = 0;       ///< 0: as many as the context holds
+  bool score_prompt = false;  ///< logprobs of the prompt's tokens too (`sampling.num_logprobs`): nothing of it is cached
+  bool no_reply = false;      ///< ends with the prompt
+  bool wants_progress = false;       ///< calls `ReplySink::progress`
   int priority = 0;                  ///< higher goes first; equals by arrival
   std::optional<ReplyRules> rules;   ///< none: any token
   /// Starts only after that request's prompt is in the cache (or gone): choices of one prompt compute it once.
@@ -36,8 +40,9 @@ struct ReplyToken {
 
 /// What one step added to a reply: tokens, and the text that became safe to show (of these or earlier tokens).
 struct ReplyPiece {
+  std::vector<ReplyToken> prompt_tokens;  ///< of a scored prompt, from its second token on
   std::vector<ReplyToken> tokens;
-  std::string text;
+  MarkedText text;
 };
 
 enum class ReplyEnd : std::uint8_t { kStopToken, kStopString, kLength, kCancelled, kFailed };
@@ -63,6 +68,8 @@ class ReplySink {
  public:
   virtual ~ReplySink() = default;
   virtual void piece(const ReplyPiece& piece) = 0;
+  /// While the prompt is computed, for requests that want it: so many of its tokens are done.
+  virtual void progress(std::int64_t /*done*/, std::int64_t /*total*/) {}
   virtual void finished(const ReplySummary& summary) = 0;
 };
 

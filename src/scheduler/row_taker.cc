@@ -5,9 +5,18 @@
 
 namespace baleen {
 
-void RowTaker::take(Job& job, const StepPart& part, const PartRows& rows) {
+void RowTaker::take(Job& job, const StepPart& part, PartRows rows) {
   planner_.after_step(job, part.num_seen);
-  if (part.num_rows() == 0) return;
+  if (part.num_seen < job.prompt_tokens) job.report_progress(part.num_seen);
+  if (part.scores_prompt) {
+    std::string error = score(job, part, rows.logits);
+    if (!error.empty()) return board_.end_failed(job, std::move(error));
+    if (!part.wants_row) return publish(job);
+    job.wants_all_rows = false;
+    rows.logits = rows.logits.slice(part.num_rows() - 1, part.num_rows());
+  }
+  if (!part.wants_row) return;
+  if (job.request.no_reply) return board_.end(job, ReplyEnd::kLength, "", /*keep=*/true);
 
   if (part.decodes) ++job.summary.steps;
   std::string error = sample(job, part, rows);
@@ -19,15 +28,30 @@ void RowTaker::take(Job& job, const StepPart& part, const PartRows& rows) {
     engine_.truncate(*job.sequence, seen);
 
   if (const auto end = job.reply->end()) return board_.end(job, *end, "", /*keep=*/true);
+  publish(job);
+}
+
+void RowTaker::publish(Job& job) {
   job.publish(/*last=*/false);
   if (job.sink_threw) board_.end(job, ReplyEnd::kCancelled, "", /*keep=*/true);
+}
+
+std::string RowTaker::score(Job& job, const StepPart& part, const ConstActivations<2>& logits) {
+  const std::int64_t start = part.num_seen - part.num_rows();
+  const std::int64_t end = std::min(part.num_seen + 1, job.prompt_tokens);
+  for (; job.num_scored < end; ++job.num_scored) {
+    const TokenId token = job.tokens[static_cast<std::size_t>(job.num_scored)];
+    std::string error = job.reply->score_prompt(logits.row(job.num_scored - 1 - start), token);
+    if (!error.empty()) return error;
+  }
+  return "";
 }
 
 std::string RowTaker::sample(Job& job, const StepPart& part, const PartRows& rows) {
   const std::vector<TokenId>& drafts = part.drafts.tokens;
   const bool first = job.reply->num_tokens() == 0;
   std::size_t num_accepted = 0;
-  for (std::int64_t row = 0; row < part.num_rows(); ++row) {
+  for (std::int64_t row = 0; row < part.num_reply_rows(); ++row) {
     TokenId token = kNoToken;
     if (rows.chosen.empty()) {
       const Result<TokenId> sampled = job.reply->sample(rows.logits.row(row));

@@ -21,7 +21,15 @@ struct Scheduler::Loop {
   void take(Inbox::Contents contents) {
     for (Submission& submission : contents.submissions) board.add(std::move(submission));
     for (const RequestId id : contents.cancellations) board.cancel(id);
-    for (const std::function<void()>& task : contents.tasks) task();
+    for (const std::function<void()>& task : contents.tasks) run_task(task);
+  }
+  /// One that fails, most often for want of memory, leaves its client without an answer and nothing else.
+  static void run_task(const std::function<void()>& task) {
+    try {
+      task();
+    } catch (const std::exception&) {
+      return;
+    }
   }
   void publish(Inbox& inbox) {
     stats.running = board.lineup().num_running();
@@ -53,6 +61,8 @@ std::optional<RequestId> Scheduler::submit(Request request, std::shared_ptr<Repl
 }
 void Scheduler::cancel(RequestId id) { inbox_->cancel(id); }
 void Scheduler::between_turns(std::function<void()> task) { inbox_->leave(std::move(task)); }
+std::int64_t Scheduler::max_queue() const { return inbox_->max_queue(); }
+
 SchedulerStats Scheduler::stats() const { return inbox_->stats(); }
 void Scheduler::drain() { inbox_->drain(); }
 bool Scheduler::idle() const { return inbox_->idle(); }
@@ -60,8 +70,8 @@ bool Scheduler::idle() const { return inbox_->idle(); }
 bool Scheduler::turn() {
   Inbox::Contents contents = inbox_->take();
   const bool anything_came = !contents.empty();
-  loop_->take(std::move(contents));
   try {
+    loop_->take(std::move(contents));
     loop_->board.lineup().admit();
     loop_->runner.run();
   } catch (const LostDevice& lost) {
@@ -91,8 +101,10 @@ void Scheduler::run(std::stop_token stop) {
     while (!stop.stop_requested()) {
       if (!turn()) inbox_->wait(stop);
     }
-  } catch (const LostDevice& lost) {
-    end(lost.what());
+  } catch (const std::exception& exception) {
+    // A lost device, or no memory even to end what ran. Nothing can be computed any more, but every client
+    // hears of it.
+    end(exception.what());
     throw;
   }
   end("");

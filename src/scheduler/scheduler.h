@@ -37,6 +37,8 @@ class Scheduler {
 
   /// Queues a request. Empty when the queue is full or the loop is draining; the sink is then never called.
   [[nodiscard]] std::optional<RequestId> submit(Request request, std::shared_ptr<ReplySink> sink);
+  /// Requests that may wait at a time.
+  [[nodiscard]] std::int64_t max_queue() const;
   /// Ends a request at the next turn, wherever it is; unknown or finished ones are ignored.
   void cancel(RequestId id);
   [[nodiscard]] SchedulerStats stats() const;
@@ -47,7 +49,8 @@ class Scheduler {
   /// One turn of the loop. False when there was nothing to do. Throws `LostDevice`, with which every request has failed
   /// then.
   bool turn();
-  /// Turns, and sleeps while there is nothing to do, until `stop`; then cancels what is left.
+  /// Turns, and sleeps while there is nothing to do, until `stop`; then cancels what is left. Throws what a
+  /// turn throws, with which every request has failed then.
   void run(std::stop_token stop);
   /// From now on nothing is admitted to the queue; `idle()` tells when all is done.
   void drain();

@@ -10,6 +10,7 @@ StepPart::StepPart(Job& of, const StepShare& planned, std::int64_t start)
       share(planned),
       decodes(of.reply->num_tokens() + of.num_pending > 0 && planned.num_tokens == 1),
       wants_row(start + planned.num_tokens == of.num_tokens),
+      scores_prompt(of.wants_all_rows),
       num_seen(start + planned.num_tokens) {
   const std::int64_t num_known = std::min(num_seen, std::ssize(of.tokens));
   for (std::int64_t i = start; i < num_known; ++i) fed.push_back(of.tokens[static_cast<std::size_t>(i)]);
@@ -17,6 +18,7 @@ StepPart::StepPart(Job& of, const StepShare& planned, std::int64_t start)
 }
 
 bool StepPart::let_engine_choose(const Job& job) {
+  if (scores_prompt) return false;
   for (std::int64_t ahead = 0; ahead < num_rows(); ++ahead) {
     const auto draw = job.reply->draw_row(static_cast<std::uint64_t>(job.num_pending + ahead));
     if (!draw) {
@@ -29,7 +31,8 @@ bool StepPart::let_engine_choose(const Job& job) {
 }
 
 StepInput StepPart::input() const {
-  const WantedLogits wanted = !wants_row              ? WantedLogits::kNone
+  const WantedLogits wanted = scores_prompt           ? WantedLogits::kAll
+                              : !wants_row            ? WantedLogits::kNone
                               : drafts.tokens.empty() ? WantedLogits::kLast
                                                       : WantedLogits::kAll;
   return {.sequence = sequence, .tokens = fed, .wanted = wanted, .draws = draws, .wants_mtp_logits = false};

@@ -63,13 +63,16 @@ std::vector<StepShare> plan_step(std::span<const StepDemand> demands, const Step
   const std::int64_t prompt_tokens =
       anyone_decodes ? std::min(spare_tokens, budget.prefill_share_tokens) : spare_tokens;
   const auto chunks = split_evenly(prompt_tokens, prompt_wants);
+  std::int64_t spare_rows = budget.max_logit_rows - std::ssize(demands);
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     if (chunks[i] == 0) continue;
-    shares[prompts[i]].num_tokens = end_with_page(demands[prompts[i]], chunks[i]);
+    const StepDemand& demand = demands[prompts[i]];
+    const std::int64_t chunk = demand.wants_all_rows ? std::min(chunks[i], 1 + spare_rows) : chunks[i];
+    shares[prompts[i]].num_tokens = end_with_page(demand, chunk);
     spare_tokens -= shares[prompts[i]].num_tokens;
+    if (demand.wants_all_rows) spare_rows -= shares[prompts[i]].num_tokens - 1;
   }
 
-  const std::int64_t spare_rows = budget.max_logit_rows - std::ssize(demands);
   const auto drafts = split_evenly(std::min(spare_tokens, spare_rows), draft_wants);
   for (std::size_t i = 0; i < drafters.size(); ++i) shares[drafters[i]].num_drafts = drafts[i];
   return shares;

@@ -13,6 +13,7 @@ struct StepDemand {
   /// Tokens it has not: 1 while it decodes, more while its prompt goes in; 0 when a step under way ends it.
   std::int64_t remaining = 1;
   std::int64_t most_drafts = 0;
+  bool wants_all_rows = false;  ///< logits of each of its tokens
 };
 
 struct StepShare {

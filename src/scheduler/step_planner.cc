@@ -12,7 +12,8 @@ void StepPlanner::divide_step() {
   const std::span<Contender* const> running = lineup_.running();
   for (const Contender* contender : running) {
     const std::int64_t start = sequences_.length(*contender->sequence);
-    demands_.push_back({start, contender->num_tokens - start, contender->most_drafts});
+    demands_.push_back({start, contender->num_tokens - start, contender->most_drafts,
+                        contender->wants_all_rows});
   }
   const std::vector<StepShare> shares = plan_step(demands_, budget_);
   for (std::size_t i = 0; i < running.size(); ++i) {

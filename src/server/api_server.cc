@@ -7,9 +7,12 @@
 #include <charconv>
 #include <chrono>
 #include <ctime>
+#include <iterator>
 #include <random>
 #include <utility>
 
+#include "log/log.h"
+#include "server/labelled_exchange.h"
 #include "server/page.h"
 #include "server/stats.h"
 #include "server/token_routes.h"
@@ -18,11 +21,20 @@ namespace baleen {
 namespace {
 
 constexpr double kMinStatsSeconds = 0.01, kMaxStatsSeconds = 3600;
-/// A look at whether all is done while draining.
-constexpr double kDrainLookSeconds = 0.05;
+/// The rates of the last ten minutes.
+constexpr double kSampleSeconds = 1;
+constexpr std::size_t kHistorySamples = 601;
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Clients that are given this server's address where their API's would end in /v1 leave it out.
+std::string with_version(std::string path) {
+  for (const std::string_view api : {"/chat/completions", "/completions", "/responses", "/messages", "/models"}) {
+    if (path == api || path.starts_with(std::string(api) + "/")) return "/v1" + path;
+  }
+  return path;
 }
 
 Api api_of(std::string_view path) {
@@ -56,7 +68,7 @@ HttpServerOptions with_protocol_errors(HttpServerOptions options) {
   options.write_error = [](const HttpError& error) {
     ApiError refusal{.status = error.status, .code = error.code, .message = error.message};
     if (error.status >= 500) refusal.type = "server_error";
-    return HttpResponse{.status = error.status, .body = error_body(api_of(error.path), refusal)};
+    return HttpResponse{.status = error.status, .body = error_body(api_of(with_version(error.path)), refusal)};
   };
   return options;
 }
@@ -75,12 +87,18 @@ double query_number(std::string_view query, std::string_view name, double otherw
   return otherwise;
 }
 
-/// A page of another origin must not use a server that trusts everyone on this machine.
-bool foreign_origin(const HttpRequest& request) {
-  const std::string_view origin = request.header("origin");
-  if (origin.empty()) return false;
-  const std::size_t scheme = origin.find("://");
-  return scheme == std::string_view::npos || origin.substr(scheme + 3) != request.header("host");
+HttpResponse refusal(Api api, const ApiError& error, std::string_view request_id) {
+  HttpResponse response{.status = error.status, .body = error_body(api, error, request_id)};
+  if (error.status == 429 || error.status == 503) response.headers.emplace_back("Retry-After", "1");
+  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
+}
+
+ApiError shutting_down() {
+  return {.status = 503,
+          .type = "server_error",
+          .code = "shutting_down",
+          .message = "the server is shutting down; try another"};
 }
 
 }  // namespace
@@ -88,21 +106,35 @@ bool foreign_origin(const HttpRequest& request) {
 struct ApiServer::Route {
   std::string_view method, path;
   Handler handler;
-  bool open_to_all = false;  ///< without a key
-  bool with_rest = false;    ///< also for longer paths
+  bool open_to_all = false;     ///< without a key
+  bool while_draining = false;  ///< how the server is may be asked to its end
+  bool with_rest = false;       ///< also for longer paths
+  bool exact = true;            ///< for the path itself
+
+  [[nodiscard]] bool has_path(std::string_view wanted) const {
+    return (exact && wanted == path) ||
+           (with_rest && wanted.starts_with(path) && wanted.substr(path.size()).starts_with('/'));
+  }
+  /// The HTTP server leaves the body of an answer to HEAD out.
+  [[nodiscard]] bool has_method(std::string_view wanted) const {
+    return wanted == method || (wanted == "HEAD" && method == "GET");
+  }
 };
 
 std::span<const ApiServer::Route> ApiServer::routes() {
   static constexpr std::array kRoutes = {
       Route{"GET", "/", &ApiServer::page, true},
-      Route{"GET", "/health", &ApiServer::health, true},
-      Route{"GET", "/ready", &ApiServer::ready, true},
-      Route{"GET", "/v1/models", &ApiServer::models, false, true},
-      Route{"GET", "/metrics", &ApiServer::metrics},
+      Route{"GET", "/notices.txt", &ApiServer::notices, true},
+      Route{"GET", "/health", &ApiServer::health, true, true},
+      Route{"GET", "/ready", &ApiServer::ready, true, true},
+      Route{"GET", "/v1/models", &ApiServer::models, false, false, true},
+      Route{"GET", "/metrics", &ApiServer::metrics, false, true},
       Route{"GET", "/stats", &ApiServer::stats},
       Route{"POST", "/v1/chat/completions", &ApiServer::complete},
       Route{"POST", "/v1/completions", &ApiServer::complete},
       Route{"POST", "/v1/responses", &ApiServer::complete},
+      Route{"GET", "/v1/responses", &ApiServer::kept_response, false, false, true, false},
+      Route{"DELETE", "/v1/responses", &ApiServer::kept_response, false, false, true, false},
       Route{"POST", "/v1/messages", &ApiServer::complete},
       Route{"POST", "/v1/messages/count_tokens", &ApiServer::count_tokens},
       Route{"POST", "/tokenize", &ApiServer::tokenize},
@@ -116,65 +148,90 @@ ApiServer::ApiServer(ServedModel model, Scheduler& scheduler, EngineProbe probe,
       scheduler_(scheduler),
       probe_(std::move(probe)),
       options_(std::move(options)),
+      responses_(options_.responses),
+      access_(options_.access, options_.http.host),
+      counter_history_(kHistorySamples),
       preparer_(model_, calls_),
       started_seconds_(now_seconds()),
       instance_(random_name()),
-      http_(with_protocol_errors(options_.http),
+      http_(http_options(),
             [this](HttpRequest request, std::shared_ptr<Exchange> exchange) {
-              handle(std::move(request), exchange);
+              handle(std::move(request), std::move(exchange));
             }),
-      work_(options_.max_preparing) {}
+      preparation_(options_.preparation) {
+  http_.post([this] { sample_counters(); });
+}
 
-void ApiServer::handle(HttpRequest request, const std::shared_ptr<Exchange>& exchange) {
-  const Api api = api_of(request.path);
+HttpServerOptions ApiServer::http_options() {
+  HttpServerOptions options = with_protocol_errors(options_.http);
+  options.check_head = [this](const HttpRequest& head) { return check_head(head); };
+  return options;
+}
+
+std::string ApiServer::new_request_id(const HttpRequest& head) {
+  return request_id_of(head, fmt::format("req_{}{:06x}", instance_, next_id_++));
+}
+
+std::optional<HttpResponse> ApiServer::check_head(const HttpRequest& head) {
+  const std::string request_id = new_request_id(head), path = with_version(head.path);
+  std::optional<HttpResponse> answer;
+  if (const auto error = access_.refuse_source(head)) {
+    answer = refusal(api_of(path), *error, request_id);
+  } else {
+    answer = check_route(head, path, request_id);
+    if (answer && head.method != "OPTIONS")
+      std::ranges::copy(access_.cors_headers(head), std::back_inserter(answer->headers));
+  }
+  if (answer) std::ranges::copy(request_id_headers(request_id), std::back_inserter(answer->headers));
+  return answer;
+}
+
+std::optional<HttpResponse> ApiServer::check_route(const HttpRequest& head, std::string_view path,
+                                                   std::string_view request_id) const {
+  const Api api = api_of(path);
   const Route* route = nullptr;
   std::string allowed;
   for (const Route& candidate : routes()) {
-    const bool rest = candidate.with_rest && request.path.starts_with(std::string(candidate.path) + "/");
-    if (request.path != candidate.path && !rest) continue;
-    // The HTTP server leaves the body of an answer to HEAD out.
-    if (request.method == candidate.method || (request.method == "HEAD" && candidate.method == "GET"))
-      route = &candidate;
-    allowed = candidate.method;
+    if (!candidate.has_path(path)) continue;
+    if (candidate.has_method(head.method)) route = &candidate;
+    allowed += fmt::format("{}{}, ", candidate.method, candidate.method == "GET" ? ", HEAD" : "");
   }
-  if (route == nullptr && !allowed.empty()) {
-    const ApiError error{.status = 405,
-                         .message = fmt::format("{} wants the method {}", request.path, allowed)};
-    return exchange->respond(
-        {.status = 405, .headers = {{"Allow", allowed}}, .body = error_body(api, error)});
+  if (allowed.empty()) {
+    return refusal(
+        api, {.status = 404, .code = "not_found", .message = fmt::format("there is nothing at {}", head.path)},
+        request_id);
   }
+  allowed += "OPTIONS";
+  }
+  if (head.method == "OPTIONS") return access_.answer_options(head, allowed);
   if (route == nullptr) {
-    return refuse(
-        exchange, api,
-        {.status = 404, .code = "not_found", .message = fmt::format("there is nothing at {}", request.path)});
+    HttpResponse response =
+        refusal(api, {.status = 405, .message = fmt::format("{} wants the method {}", head.path, allowed)},
+                request_id);
+    response.headers.emplace_back("Allow", allowed);
+    return response;
   }
-  if (foreign_origin(request)) {
-    return refuse(
-        exchange, api,
-        {.status = 403, .type = "permission_error", .message = "pages of another origin may not ask"});
-  }
-  if (!route->open_to_all && !admits(request)) {
-    return refuse(exchange, api,
-                  {.status = 401,
-                   .type = "authentication_error",
-                   .code = "invalid_api_key",
-                   .message = "a valid API key is needed: Authorization: Bearer KEY, or x-api-key: KEY"});
-  }
-  (this->*route->handler)(request, exchange);
+  if (draining_ && !route->while_draining) return refusal(api, shutting_down(), request_id);
+  if (route->open_to_all) return std::nullopt;
+  if (const auto error = access_.refuse_key(head)) return refusal(api, *error, request_id);
+  return std::nullopt;
 }
 
-bool ApiServer::admits(const HttpRequest& request) const {
-  return options_.keys.admits(presented_key(request.header("authorization"), request.header("x-api-key")));
+void ApiServer::handle(HttpRequest request, std::shared_ptr<Exchange> exchange) {
+  exchange = labelled_exchange(with_headers(std::move(exchange), access_.cors_headers(request)),
+                               new_request_id(request));
+  request.path = with_version(std::move(request.path));
+  for (const Route& route : routes()) {
+    if (route.has_path(request.path) && route.has_method(request.method))
+      return (this->*route.handler)(request, exchange);
+  }
 }
 
 void ApiServer::refuse(const std::shared_ptr<Exchange>& exchange, Api api, const ApiError& error) const {
-  HttpResponse response{.status = error.status, .body = error_body(api, error)};
-  if (error.status == 429) response.headers.emplace_back("Retry-After", "1");
-  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
-  exchange->respond(std::move(response));
+  exchange->respond(refusal(api, error, request_id_of(*exchange)));
 }
 
-void ApiServer::page(const HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
+void ApiServer::page(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
   exchange->respond(
       {.content_type = "text/html; charset=utf-8",
        .headers = {{"Content-Security-Policy",
@@ -185,16 +242,22 @@ void ApiServer::page(const HttpRequest&, const std::shared_ptr<Exchange>& exchan
        .body = std::string(page_html())});
 }
 
-void ApiServer::health(const HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
+void ApiServer::notices(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
+  exchange->respond({.content_type = "text/plain; charset=utf-8",
+                     .headers = {{"X-Content-Type-Options", "nosniff"}},
+                     .body = std::string(page_notices())});
+}
+
+void ApiServer::health(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
   exchange->respond({.body = R"({"status":"ok"})"});
 }
 
-void ApiServer::ready(const HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
+void ApiServer::ready(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
   if (draining_) return exchange->respond({.status = 503, .body = R"({"status":"draining"})"});
   exchange->respond({.body = R"({"status":"ready"})"});
 }
 
-void ApiServer::models(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+void ApiServer::models(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
   constexpr std::string_view kList = "/v1/models";
   const std::string entry = model_json(model_);
   if (request.path == kList) {
@@ -213,72 +276,86 @@ void ApiServer::with_engine_view(std::function<void(const EngineView&)> use) {
       [this, use = std::move(use)] { http_.post([view = probe_(), use] { use(view); }); });
 }
 
-void ApiServer::metrics(const HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
+void ApiServer::metrics(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
   with_engine_view([this, exchange](const EngineView& view) {
     exchange->respond({.content_type = "text/plain; version=0.0.4; charset=utf-8",
                        .body = metrics_.text(scheduler_.stats(), view, http_.stats())});
   });
 }
 
-void ApiServer::stats(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+void ApiServer::stats(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
   if (query_number(request.query, "stream", 0) > 0) {
     const double interval = query_number(request.query, "interval", 1);
+    exchange->do_not_await();
     exchange->begin_events({});
+    watchers_.insert(exchange);
+    exchange->on_gone([this, watcher = std::weak_ptr(exchange)] { watchers_.erase(watcher.lock()); });
     return send_stats(exchange, std::clamp(interval, kMinStatsSeconds, kMaxStatsSeconds));
   }
-  with_engine_view([this, exchange](const EngineView& view) {
-    exchange->respond(
-        {.body = stats_json(model_, scheduler_.stats(), view, http_.stats(), uptime_seconds())});
+  const bool with_history = query_number(request.query, "history", 0) > 0;
+  with_engine_view([this, exchange, with_history](const EngineView& view) {
+    exchange->respond({.body = stats_json(model_, scheduler_.stats(), view, http_.stats(), uptime_seconds(),
+                                          with_history ? &counter_history_ : nullptr)});
   });
+}
+
+void ApiServer::sample_counters() {
+  counter_history_.add(uptime_seconds(), scheduler_.stats());
+  http_.after(kSampleSeconds, [this] { sample_counters(); });
 }
 
 void ApiServer::send_stats(const std::shared_ptr<Exchange>& exchange, double interval_seconds) {
   with_engine_view([this, exchange, interval_seconds](const EngineView& view) {
+    if (!watchers_.contains(exchange)) return;
     const std::string json = stats_json(model_, scheduler_.stats(), view, http_.stats(), uptime_seconds());
-    if (!exchange->send("data: " + json + "\n\n")) return;
-    if (draining_) return exchange->end();
+    if (!exchange->send("data: " + json + "\n\n")) {
+      watchers_.erase(exchange);
+      return;
+    }
     http_.after(interval_seconds,
                 [this, exchange, interval_seconds] { send_stats(exchange, interval_seconds); });
   });
 }
 
-void ApiServer::prepare(Api api, const std::shared_ptr<Exchange>& exchange, std::function<void()> task) {
-  if (work_.push(std::move(task))) return;
-  refuse(exchange, api,
-         {.status = 429,
-          .type = "rate_limit_error",
-          .code = "queue_full",
-          .message = "too many requests at once; try again in a moment"});
+void ApiServer::prepare(Api api, HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
+                        std::function<void(std::string_view body)> task) {
+  PreparationTask preparing;
+  preparing.body = std::move(request.body);
+  preparing.body_share = std::move(request.body_share);
+  preparing.run = std::move(task);
+  preparing.refuse = [this, api, exchange](const ApiError& error) { refuse(exchange, api, error); };
+  preparation_.add(std::move(preparing));
 }
 
-void ApiServer::complete(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+void ApiServer::complete(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
   const Api api = api_of(request.path);
-  if (draining_) {
-    return refuse(
-        exchange, api,
-        {.status = 503, .type = "server_error", .message = "the server is shutting down; try another"});
-  }
-  if (options_.log_text) fmt::print(stderr, "{} {}\n", request.path, request.body);
-  prepare(api, exchange, [this, api, body = request.body, exchange] {
-    auto parsed = parse_body(api, body, api_context());
+  if (options_.log_text) log_line("{} {}", request.path, request.body);
+  prepare(api, request, exchange, [this, api, owner = owner_of(request), exchange](std::string_view body) {
+    const OwnResponses earlier(responses_, owner);
+    auto parsed = parse_body(api, body, api_context(owner, responses_.keeps() ? &earlier : nullptr));
     if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(exchange, api, *error);
+    note_ignored(*exchange, std::get<ApiRequest>(parsed).ignored);
     auto prepared = preparer_.prepare(std::get<ApiRequest>(std::move(parsed)));
     if (const auto* error = std::get_if<ApiError>(&prepared)) return refuse(exchange, api, *error);
-    http_.post([this, request = std::get<PreparedRequest>(std::move(prepared)), exchange] {
-      start(request, exchange);
+    http_.post([this, request = std::get<PreparedRequest>(std::move(prepared)), exchange]() mutable {
+      start(std::move(request), exchange);
     });
   });
 }
 
 void ApiServer::start(PreparedRequest request, const std::shared_ptr<Exchange>& exchange) {
   const Api api = request.api.api;
+  if (draining_) return refuse(exchange, api, shutting_down());
   const ReplyIdentity identity{.id = fmt::format("{}{:06x}", instance_, next_id_++),
                                .created_unix_seconds = std::time(nullptr),
-                               .model = model_.name};
+                               .model = model_.name,
+                               .request_id = request_id_of(*exchange)};
   const JobContext context{.model = model_,
                            .scheduler = scheduler_,
                            .http = http_,
                            .calls = calls_,
+                           .responses = responses_,
+                           .keep_alive_seconds = options_.keep_alive_seconds,
                            .on_done = [this](const JobReport& report) {
                              metrics_.observe(report);
                              log_job(report);
@@ -292,8 +369,28 @@ void ApiServer::start(PreparedRequest request, const std::shared_ptr<Exchange>& 
           .message = "the queue is full; try again in a moment"});
 }
 
-void ApiServer::count_tokens(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
-  prepare(Api::kMessages, exchange, [this, body = request.body, exchange] {
+std::string ApiServer::owner_of(const HttpRequest& request) const {
+  if (!access_.keys_required()) return "";
+  return std::string(presented_key(request.header("authorization"), request.header("x-api-key")));
+}
+
+void ApiServer::kept_response(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+  const std::string id = request.path.substr(std::string_view("/v1/responses/").size());
+  const std::string owner = owner_of(request);
+  const bool erases = request.method == "DELETE";
+  std::optional<std::string> body;
+  if (!erases) {
+    body = responses_.find(owner, id);
+  } else if (responses_.erase(owner, id)) {
+    body = fmt::format(R"({{"id":"{}","object":"response","deleted":true}})", id);
+  }
+  if (body) return exchange->respond({.body = *std::move(body)});
+  refuse(exchange, Api::kResponses,
+         {.status = 404, .message = fmt::format("Response with id '{}' not found.", id)});
+}
+
+void ApiServer::count_tokens(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+  prepare(Api::kMessages, request, exchange, [this, exchange](std::string_view body) {
     auto parsed = parse_count_tokens(body, api_context());
     if (const auto* error = std::get_if<ApiError>(&parsed)) return refuse(exchange, Api::kMessages, *error);
     auto tokens = preparer_.conversation_tokens(std::get<ApiRequest>(parsed));
@@ -303,8 +400,8 @@ void ApiServer::count_tokens(const HttpRequest& request, const std::shared_ptr<E
   });
 }
 
-void ApiServer::tokenize(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
-  prepare(Api::kChatCompletions, exchange, [this, body = request.body, exchange] {
+void ApiServer::tokenize(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+  prepare(Api::kChatCompletions, request, exchange, [this, exchange](std::string_view body) {
     auto reply = tokenize_reply(body, model_, preparer_, api_context());
     if (const auto* error = std::get_if<ApiError>(&reply))
       return refuse(exchange, Api::kChatCompletions, *error);
@@ -312,8 +409,8 @@ void ApiServer::tokenize(const HttpRequest& request, const std::shared_ptr<Excha
   });
 }
 
-void ApiServer::detokenize(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
-  prepare(Api::kChatCompletions, exchange, [this, body = request.body, exchange] {
+void ApiServer::detokenize(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
+  prepare(Api::kChatCompletions, request, exchange, [this, exchange](std::string_view body) {
     auto reply = detokenize_reply(body, model_);
     if (const auto* error = std::get_if<ApiError>(&reply))
       return refuse(exchange, Api::kChatCompletions, *error);
@@ -324,14 +421,11 @@ void ApiServer::detokenize(const HttpRequest& request, const std::shared_ptr<Exc
 void ApiServer::drain(double seconds) {
   draining_ = true;
   scheduler_.drain();
+  http_.post([this] {
+    for (const auto& watcher : std::exchange(watchers_, {})) watcher->end();
+  });
   http_.drain();
-  http_.post([this, deadline = now_seconds() + seconds] { stop_when_idle(deadline); });
-}
-
-void ApiServer::stop_when_idle(double deadline) {
-  // Replies whose last bytes are on their way have a connection that is not idle.
-  if ((scheduler_.idle() && http_.stats().connections == 0) || now_seconds() >= deadline) return http_.stop();
-  http_.after(kDrainLookSeconds, [this, deadline] { stop_when_idle(deadline); });
+  http_.after(seconds, [this] { http_.stop(); });
 }
 
 void ApiServer::log_job(const JobReport& report) const {
@@ -350,18 +444,20 @@ void ApiServer::log_job(const JobReport& report) const {
         ", {}/{} drafts accepted, {:.2f} tokens a step", usage.accepted_tokens, usage.drafted_tokens,
         static_cast<double>(usage.reply_tokens - 1) / static_cast<double>(std::max<std::int64_t>(1, steps)));
   }
-  fmt::print(
-      stderr,
-      "{:%F %T} {} {} {} prompt tokens ({} cached), {} reply tokens, first after {:.3f} s, all {:.3f} s{}\n",
-      fmt::localtime(std::time(nullptr)), report.status, report.stream ? "stream" : "reply",
+  log_line(
+      "{:%F %T} {} {} {} {} prompt tokens ({} cached), {} reply tokens, first after {:.3f} s, all {:.3f} s{}",
+      fmt::localtime(std::time(nullptr)), report.request_id, report.status, report.stream ? "stream" : "reply",
       usage.prompt_tokens, usage.cached_tokens, usage.reply_tokens, first, seconds, drafts);
 }
 
-ApiContext ApiServer::api_context() const {
+ApiContext ApiServer::api_context(std::string client_key, const EarlierResponses* earlier) const {
   return {.model = model_.name,
           .any_model = model_.any_name,
           .vocab_size = model_.limits.vocab_size,
-          .think_by_default = model_.think_by_default};
+          .max_replies = std::max<std::int64_t>(1, scheduler_.max_queue()),
+          .think_by_default = model_.think_by_default,
+          .client_key = std::move(client_key),
+          .earlier = earlier};
 }
 
 double ApiServer::uptime_seconds() const { return now_seconds() - started_seconds_; }

@@ -1,13 +1,15 @@
 /// The server: routes to jobs, a model to its clients.
 ///
-///     sockets ─► HttpServer ─► routes ─► WorkQueue: parse, render, tokenise, compile ─► CompletionJob
-///        ▲        (thread 1)                 (thread 2)                                    │ submit
-///        └── events ◄── ReplyEncoder ◄── ReplyReader ◄── pieces of text ◄── Scheduler (thread 3, owns the engine)
+///     sockets ─► HttpServer ─► routes ─► Preparation: parse, render, tokenise, compile ─► CompletionJob
+///        ▲      (its thread)            (threads of two lanes)                              │ submit
+///        └── events ◄── ReplyEncoder ◄── ReplyReader ◄── pieces of text ◄── Scheduler (its thread owns the engine)
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,22 +18,26 @@
 #include "http/http_server.h"
 #include "protocols/protocol.h"
 #include "scheduler/scheduler.h"
-#include "server/api_keys.h"
+#include "server/access.h"
 #include "server/completion_job.h"
+#include "server/counter_history.h"
 #include "server/engine_view.h"
 #include "server/metrics.h"
+#include "server/preparation.h"
 #include "server/prepared_request.h"
+#include "server/response_store.h"
 #include "server/served_model.h"
-#include "server/work_queue.h"
 
 namespace baleen {
 
 struct ApiServerOptions {
   HttpServerOptions http;
-  ApiKeys keys;                    ///< for all paths but the page, /health and /ready
-  std::size_t max_preparing = 64;  ///< requests between socket and scheduler
-  bool log_requests = true;        ///< a line on standard error for each, without any of its text
+  AccessOptions access;
+  PreparationLimits preparation;
+  ResponseStoreOptions responses;  ///< those that clients may refer to later
+  bool log_requests = true;        ///< a line of the log for each, without any of its text
   bool log_text = false;           ///< the bodies too
+  double keep_alive_seconds = 5;   ///< of silence before a stream says that it lives
 };
 
 class ApiServer {
@@ -43,39 +49,53 @@ class ApiServer {
   [[nodiscard]] std::uint16_t port() const { return http_.port(); }
   /// Serves until `stop`.
   void run() { http_.run(); }
-  /// Takes no more requests, lets those in progress end, and stops: when all are done, or after `seconds`. Any thread.
+  /// Takes no more requests, lets those in progress end, and stops: when all are done, or after `seconds`.
+  /// Until then /health, /ready (503) and the metrics are answered, all else gets 503. Any thread.
   void drain(double seconds);
   void stop() { http_.stop(); }
 
  private:
   struct Route;
-  using Handler = void (ApiServer::*)(const HttpRequest&, const std::shared_ptr<Exchange>&);
+  using Handler = void (ApiServer::*)(HttpRequest&, const std::shared_ptr<Exchange>&);
 
   static std::span<const Route> routes();
-  void handle(HttpRequest request, const std::shared_ptr<Exchange>& exchange);
-  [[nodiscard]] bool admits(const HttpRequest& request) const;
+  /// Everything that may be said of a request without its body.
+  [[nodiscard]] std::optional<HttpResponse> check_head(const HttpRequest& head);
+  [[nodiscard]] std::optional<HttpResponse> check_route(const HttpRequest& head, std::string_view path,
+                                                        std::string_view request_id) const;
+  void handle(HttpRequest request, std::shared_ptr<Exchange> exchange);
+  /// The client's own, or a new one.
+  [[nodiscard]] std::string new_request_id(const HttpRequest& head);
+  /// The key that the request's responses belong to; empty where no key is needed.
+  [[nodiscard]] std::string owner_of(const HttpRequest& request) const;
 
-  void page(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
-  void health(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
-  void ready(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
-  void models(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
-  void metrics(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
-  void stats(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
-  void complete(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
-  void count_tokens(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
-  void tokenize(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
-  void detokenize(const HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void page(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void notices(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void health(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void ready(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void models(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void metrics(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void stats(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void complete(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void kept_response(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void count_tokens(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void tokenize(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void detokenize(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
 
-  /// Runs `task` on the work queue, or answers 429.
-  void prepare(Api api, const std::shared_ptr<Exchange>& exchange, std::function<void()> task);
+  /// Runs `task` with the body in a lane of the preparation, or answers why not. It may begin anew there.
+  void prepare(Api api, HttpRequest& request, const std::shared_ptr<Exchange>& exchange,
+               std::function<void(std::string_view body)> task);
   void start(PreparedRequest request, const std::shared_ptr<Exchange>& exchange);
   void send_stats(const std::shared_ptr<Exchange>& exchange, double interval_seconds);
+  /// Notes the counters now and every second from then on.
+  void sample_counters();
   /// Copies the engine's state out between two steps, then calls `use` in the HTTP thread.
   void with_engine_view(std::function<void(const EngineView&)> use);
   void refuse(const std::shared_ptr<Exchange>& exchange, Api api, const ApiError& error) const;
   void log_job(const JobReport& report) const;
-  void stop_when_idle(double deadline);
-  [[nodiscard]] ApiContext api_context() const;
+  [[nodiscard]] HttpServerOptions http_options();
+  [[nodiscard]] ApiContext api_context(std::string client_key = {},
+                                       const EarlierResponses* earlier = nullptr) const;
   [[nodiscard]] double uptime_seconds() const;
 
   ServedModel model_;
@@ -83,14 +103,19 @@ class ApiServer {
   EngineProbe probe_;
   ApiServerOptions options_;
   CallMemory calls_;
+  ResponseStore responses_;
   Metrics metrics_;
-  RequestPreparer preparer_;  ///< used by the work queue's thread alone
+  Access access_;
+  CounterHistory counter_history_;  ///< used by the HTTP thread alone
+  RequestPreparer preparer_;
   double started_seconds_;
   std::string instance_;  ///< random, so that ids differ between runs
   std::atomic<std::int64_t> next_id_ = 0;
   std::atomic<bool> draining_ = false;
+  /// Streams of /stats, which no drain waits for; the HTTP thread's.
+  std::set<std::shared_ptr<Exchange>> watchers_;
   HttpServer http_;
-  WorkQueue work_;  // last: its thread uses all of the above
+  Preparation preparation_;  // last: its threads use all of the above
 };
 
 }  // namespace baleen

@@ -1,15 +1,17 @@
 #include "server/completion_job.h"
 
 #include <chrono>
+#include <exception>
 #include <utility>
 
 #include "chat/format.h"
+#include "log/log.h"
 
 namespace baleen {
 namespace {
 
-/// Proxies drop streams on which nothing comes for a minute; a long prompt may take longer.
-constexpr double kKeepAliveSeconds = 15;
+/// Between two events about a prompt's progress; steps of a GPU are far shorter.
+constexpr double kProgressSeconds = 0.2;
 
 /// What proxies write in their logs for a client that left.
 constexpr int kClientGone = 499;
@@ -33,11 +35,19 @@ StopReason stop_reason(const ReplySummary& summary, std::size_t num_calls) {
   return StopReason::kLength;
 }
 
+std::size_t content_bytes(const std::vector<ReplyPart>& parts) {
+  std::size_t bytes = 0;
+  for (const ReplyPart& part : parts) {
+    if (part.kind == ReplyPart::Kind::kContent) bytes += part.text.size();
+  }
+  return bytes;
+}
+
 ThinkingMode reader_mode(const PreparedRequest& request) {
   return request.starts_in_reasoning ? ThinkingMode::kThinking : ThinkingMode::kChat;
 }
 
-/// Tools as the reply may call them: none where the client forbade it, so that a call is plain text.
+/// Tools as the reply may call them: none where the client forbade it.
 std::span<const DeclaredTool> callable_tools(const ApiRequest& api) {
   if (api.tool_choice.kind == ToolChoice::Kind::kNone) return {};
   return api.tools;
@@ -53,11 +63,16 @@ class CompletionJob::Sink : public ReplySink {
 
   void piece(const ReplyPiece& piece) override {
     job_->context_.http.post([job = job_, idx = choice_idx_, piece, seconds = now_seconds()] {
-      job->receive(idx, piece, seconds);
+      job->guarded([&] { job->receive(idx, piece, seconds); });
     });
   }
+  void progress(std::int64_t done, std::int64_t total) override {
+    job_->context_.http.post([job = job_, done, total] { job->guarded([&] { job->receive_progress(done, total); }); });
+  }
   void finished(const ReplySummary& summary) override {
-    job_->context_.http.post([job = job_, idx = choice_idx_, summary] { job->finish_choice(idx, summary); });
+    job_->context_.http.post([job = job_, idx = choice_idx_, summary] {
+      job->guarded([&] { job->finish_choice(idx, summary); });
+    });
   }
 
  private:
@@ -73,18 +88,48 @@ CompletionJob::CompletionJob(const JobContext& context, PreparedRequest request,
       exchange_(std::move(exchange)),
       end_of_reasoning_(context_.model.tokenizer->id_of(chat_format::kEndThink)) {
   for (std::size_t i = 0; i < request_.choices.size(); ++i) {
-    choices_.push_back({.id = {},
-                        .reader = ReplyReader(reader_mode(request_), callable_tools(request_.api)),
-                        .in_reasoning = request_.starts_in_reasoning});
+    choices_.push_back(
+        {.id = {},
+         .reader = ReplyReader(reader_mode(request_), callable_tools(request_.api), request_.enforcement),
+         .in_reasoning = request_.starts_in_reasoning});
   }
   Usage at_start;
   at_start.prompt_tokens = request_.prompt_tokens;
   encoder_ = make_encoder(request_.api, identity_, at_start);
   report_.api = request_.api.api;
   report_.stream = request_.api.stream;
+  report_.request_id = identity_.request_id;
+}
+
+template <class Step>
+void CompletionJob::guarded(const Step& step) {
+  try {
+    step();
+  } catch (const std::exception& exception) {
+    if (answered_) return;
+    log_line("baleen: a reply was cut short: {}", exception.what());
+    try {
+      fail({.status = 503,
+            .type = "server_error",
+            .code = "out_of_memory",
+            .message = "the server is short of memory; try again in a moment"});
+    } catch (const std::exception&) {
+      exchange_.reset();  // ends the answer without its last chunk
+    }
+  }
 }
 
 bool CompletionJob::start() {
+  try {
+    return submit_all();
+  } catch (const std::exception&) {
+    answered_ = true;
+    cancel();
+    throw;
+  }
+}
+
+bool CompletionJob::submit_all() {
   // All or none: a request that is half admitted would wait for ever for its other half.
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     Request& request = request_.choices[i];
@@ -109,52 +154,85 @@ bool CompletionJob::start() {
     send(encoder_->begin());
     keep_alive();
   }
-  for (std::size_t i = 0; i < choices_.size() && request_.api.echo; ++i) {
-    const ReplyPart text{.kind = ReplyPart::Kind::kContent,
-                         .text = request_.prompt_texts[request_.prompt_of(i)]};
-    send(encoder_->parts(static_cast<int>(i), {text}, {}));
-  }
+  if (request_.api.echo) echo_prompts();
   return true;
 }
 
-std::vector<ReplyPart> CompletionJob::read(Choice& choice, std::string_view text) {
+/// The texts at once; the logprobs of their tokens come as they are computed.
+void CompletionJob::echo_prompts() {
+  for (std::size_t i = 0; i < choices_.size(); ++i) {
+    const std::size_t prompt = request_.prompt_of(i);
+    const ReplyPart text{.kind = ReplyPart::Kind::kContent, .text = request_.prompt_texts[prompt]};
+    std::vector<TokenLogprobs> logprobs;
+    choices_[i].num_echoed = 1;
+    if (request_.api.logprobs && request_.added_tokens[prompt] == 0) {
+      logprobs.push_back({.token = {std::string(context_.model.tokenizer->bytes_of(context_.model.bos)), 0},
+                          .is_first = true});
+    }
+    send(encoder_->parts(static_cast<int>(i), {text}, logprobs));
+  }
+}
+
+std::vector<TokenLogprobs> CompletionJob::prompt_logprobs(std::size_t choice_idx, const ReplyPiece& piece) {
+  std::vector<TokenLogprobs> result;
+  Choice& choice = choices_[choice_idx];
+  for (const ReplyToken& token : piece.prompt_tokens) {
+    TokenLogprobs& entry = result.emplace_back(logprobs_of(token));
+    // The client's first token, behind one that the server put before it: as the public API has it, without logprob.
+    entry.is_first = choice.num_echoed++ == request_.added_tokens[request_.prompt_of(choice_idx)];
+  }
+  return result;
+}
+
+std::vector<ReplyPart> CompletionJob::read(Choice& choice, const MarkedText& text) {
   if (request_.api.api == Api::kCompletions) {
-    if (text.empty()) return {};
-    return {{.kind = ReplyPart::Kind::kContent, .text = std::string(text)}};
+    if (text.text.empty()) return {};
+    return {{.kind = ReplyPart::Kind::kContent, .text = text.text}};
   }
   return choice.reader.feed(text);
 }
 
-std::vector<TokenLogprobs> CompletionJob::logprobs_of(const Choice& choice, const ReplyPiece& piece) const {
-  std::vector<TokenLogprobs> result;
-  if (!request_.api.logprobs || choice.in_reasoning) return result;
+TokenLogprobs CompletionJob::logprobs_of(const ReplyToken& token) const {
   const auto text_of = [&](TokenId id, double logprob) {
     return TokenText{std::string(context_.model.tokenizer->bytes_of(id)), logprob};
   };
+  TokenLogprobs entry{.token = text_of(token.id, token.logprob.value_or(0))};
+  for (const TokenLogprob& other : token.top_logprobs) entry.top.push_back(text_of(other.id, other.logprob));
+  return entry;
+}
+
+/// Tokens of reasoning are counted, those after it are reported.
+void CompletionJob::count_tokens(Choice& choice, const ReplyPiece& piece) {
   for (const ReplyToken& token : piece.tokens) {
-    if (!token.logprob || token.id == context_.model.eos) continue;
-    TokenLogprobs& entry = result.emplace_back(TokenLogprobs{text_of(token.id, *token.logprob), {}});
-    for (const TokenLogprob& other : token.top_logprobs)
-      entry.top.push_back(text_of(other.id, other.logprob));
+    if (choice.in_reasoning) {
+      ++choice.reasoning_tokens;
+      if (token.id == end_of_reasoning_) choice.in_reasoning = false;
+    } else if (request_.api.logprobs && token.logprob && token.id != context_.model.eos) {
+      choice.logprobs.add(logprobs_of(token));
+    }
   }
-  return result;
 }
 
 void CompletionJob::receive(std::size_t choice_idx, const ReplyPiece& piece, double seconds) {
   if (answered_) return;
   Choice& choice = choices_[choice_idx];
-  if (choice.last_piece_seconds >= 0)
-    report_.token_gaps_seconds.push_back(seconds - choice.last_piece_seconds);
-  choice.last_piece_seconds = seconds;
-  const std::vector<TokenLogprobs> logprobs = logprobs_of(choice, piece);
-  for (const ReplyToken& token : piece.tokens) {
-    if (!choice.in_reasoning) break;
-    ++choice.reasoning_tokens;
-    if (token.id == end_of_reasoning_) choice.in_reasoning = false;
+  std::vector<TokenLogprobs> logprobs = prompt_logprobs(choice_idx, piece);
+  if (!piece.tokens.empty()) {
+    if (choice.last_piece_seconds >= 0)
+      report_.token_gaps_seconds.push_back(seconds - choice.last_piece_seconds);
+    choice.last_piece_seconds = seconds;
   }
+  count_tokens(choice, piece);
   const std::vector<ReplyPart> parts = read(choice, piece.text);
+  for (TokenLogprobs& token : choice.logprobs.take(content_bytes(parts))) logprobs.push_back(std::move(token));
   if (!parts.empty() || !logprobs.empty())
     send(encoder_->parts(static_cast<int>(choice_idx), parts, logprobs));
+}
+
+void CompletionJob::receive_progress(std::int64_t done, std::int64_t total) {
+  if (answered_ || !request_.api.stream || now_seconds() - last_progress_seconds_ < kProgressSeconds) return;
+  last_progress_seconds_ = now_seconds();
+  send(encoder_->progress(done, total));
 }
 
 void CompletionJob::remember_calls(std::size_t choice_idx) {
@@ -176,11 +254,23 @@ void CompletionJob::finish_choice(std::size_t choice_idx, const ReplySummary& su
     if (summary.end == ReplyEnd::kFailed) {
       return fail({.status = 500, .type = "server_error", .message = summary.error});
     }
+    if (summary.end == ReplyEnd::kCancelled) {  // not by the client, which is still there
+      return fail({.status = 503,
+                   .type = "server_error",
+                   .message = "the server had to cut this reply short; its log may say why"});
+    }
+    std::vector<ReplyPart> rest;
     if (request_.api.api != Api::kCompletions) {
-      const std::vector<ReplyPart> rest = choice.reader.finish(summary.end != ReplyEnd::kStopToken);
-      if (!rest.empty()) send(encoder_->parts(static_cast<int>(choice_idx), rest, {}));
+      rest = choice.reader.finish(summary.end != ReplyEnd::kStopToken);
       remember_calls(choice_idx);
     }
+    std::vector<TokenLogprobs> logprobs = choice.logprobs.take(content_bytes(rest));
+    // What is left is white space at the end, or else the markup of calls or the stop string.
+    if (choice.reader.num_calls() == 0 && summary.end != ReplyEnd::kStopString) {
+      for (TokenLogprobs& token : choice.logprobs.rest()) logprobs.push_back(std::move(token));
+    }
+    if (!rest.empty() || !logprobs.empty())
+      send(encoder_->parts(static_cast<int>(choice_idx), rest, logprobs));
     send(encoder_->choice_finished(static_cast<int>(choice_idx),
                                    stop_reason(summary, choice.reader.num_calls()), summary.stop_string));
   }
@@ -192,6 +282,10 @@ void CompletionJob::finish() {
   if (!answered_) {
     answered_ = true;
     std::string bytes = encoder_->finish(report_.usage);
+    // Before the client hears that it is there.
+    if (request_.api.keeping.store) {
+      context_.responses.keep(request_.api.client_key, encoder_->record(), request_.api.keeping);
+    }
     if (request_.api.stream) {
       exchange_->send(std::move(bytes));
       exchange_->end();
@@ -203,8 +297,8 @@ void CompletionJob::finish() {
 }
 
 void CompletionJob::fail(const ApiError& error) {
-  cancel();
   answered_ = true;
+  cancel();
   report_.status = error.status;
   std::string bytes = encoder_->failed(error);
   if (request_.api.stream) {
@@ -224,6 +318,7 @@ void CompletionJob::cancel() {
 
 void CompletionJob::send(std::string bytes) {
   if (bytes.empty() || answered_) return;
+  last_sent_seconds_ = now_seconds();
   if (!exchange_->send(std::move(bytes))) {
     answered_ = true;
     report_.status = kClientGone;
@@ -232,10 +327,12 @@ void CompletionJob::send(std::string bytes) {
 }
 
 void CompletionJob::keep_alive() {
-  context_.http.after(kKeepAliveSeconds, [weak = weak_from_this()] {
+  context_.http.after(context_.keep_alive_seconds, [weak = weak_from_this()] {
     const auto job = weak.lock();
     if (!job || job->answered_) return;
-    job->send(": keep-alive\n\n");
+    if (now_seconds() - job->last_sent_seconds_ >= job->context_.keep_alive_seconds) {
+      job->send(job->encoder_->keep_alive());
+    }
     job->keep_alive();
   });
 }

@@ -13,7 +13,9 @@
 #include "http/http_server.h"
 #include "protocols/protocol.h"
 #include "scheduler/scheduler.h"
+#include "server/content_logprobs.h"
 #include "server/prepared_request.h"
+#include "server/response_store.h"
 #include "server/served_model.h"
 
 namespace baleen {
@@ -23,6 +25,7 @@ struct JobReport {
   Api api = Api::kChatCompletions;
   bool stream = false;
   int status = 200;
+  std::string request_id;
   Usage usage;
   std::vector<ReplySummary> choices;
   std::vector<double> token_gaps_seconds;  ///< between the steps that brought tokens, all choices
@@ -33,6 +36,8 @@ struct JobContext {
   Scheduler& scheduler;
   HttpServer& http;
   CallMemory& calls;
+  ResponseStore& responses;
+  double keep_alive_seconds = 5;  ///< of silence before a stream says that it lives
   std::function<void(const JobReport&)> on_done;  ///< in the HTTP thread
 };
 
@@ -42,7 +47,8 @@ class CompletionJob : public std::enable_shared_from_this<CompletionJob> {
   CompletionJob(const JobContext& context, PreparedRequest request, ReplyIdentity identity,
                 std::shared_ptr<Exchange> exchange);
 
-  /// Submits all choices. False when the queue is full: nothing was submitted, and the exchange is unanswered.
+  /// Submits all choices. False when the queue is full: nothing was submitted, and the exchange is
+  /// unanswered. Where an exception leaves it, what was submitted is cancelled.
   [[nodiscard]] bool start();
 
  private:
@@ -51,6 +57,8 @@ class CompletionJob : public std::enable_shared_from_this<CompletionJob> {
     std::optional<RequestId> id;
     ReplyReader reader;
     bool in_reasoning = false;
+    ContentLogprobs logprobs = {};
+    std::size_t num_echoed = 0;  ///< of a prompt that is echoed with logprobs: its tokens up to the next one to come
     std::int64_t reasoning_tokens = 0;
     double last_piece_seconds = -1;
     bool finished = false;
@@ -58,15 +66,24 @@ class CompletionJob : public std::enable_shared_from_this<CompletionJob> {
   };
 
   void receive(std::size_t choice_idx, const ReplyPiece& piece, double seconds);
+  void receive_progress(std::int64_t done, std::int64_t total);
   void finish_choice(std::size_t choice_idx, const ReplySummary& summary);
   void finish();
   void fail(const ApiError& error);
+  /// Runs a step that the scheduler has posted. One that cannot get memory fails the request, which would
+  /// otherwise go on with a hole in its text.
+  template <class Step>
+  void guarded(const Step& step);
+  [[nodiscard]] bool submit_all();
   void cancel();
   void send(std::string bytes);
   void keep_alive();
-  [[nodiscard]] std::vector<ReplyPart> read(Choice& choice, std::string_view text);
+  [[nodiscard]] std::vector<ReplyPart> read(Choice& choice, const MarkedText& text);
   void remember_calls(std::size_t choice_idx);
-  [[nodiscard]] std::vector<TokenLogprobs> logprobs_of(const Choice& choice, const ReplyPiece& piece) const;
+  void echo_prompts();
+  [[nodiscard]] TokenLogprobs logprobs_of(const ReplyToken& token) const;
+  [[nodiscard]] std::vector<TokenLogprobs> prompt_logprobs(std::size_t choice_idx, const ReplyPiece& piece);
+  void count_tokens(Choice& choice, const ReplyPiece& piece);
   [[nodiscard]] Usage usage() const;
 
   JobContext context_;
@@ -78,6 +95,7 @@ class CompletionJob : public std::enable_shared_from_this<CompletionJob> {
   std::optional<TokenId> end_of_reasoning_;
   std::size_t num_finished_ = 0;
   bool answered_ = false;
+  double last_sent_seconds_ = 0, last_progress_seconds_ = 0;
   JobReport report_;
 };
 

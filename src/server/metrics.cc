@@ -8,6 +8,8 @@
 
 #include <vector>
 
+#include "log/log.h"
+
 namespace baleen {
 namespace {
 
@@ -165,12 +167,15 @@ std::string Metrics::text(const SchedulerStats& stats, const EngineView& engine,
   for (const OperationTime& operation : engine.operations)
     list.value(operation.seconds, {{"operation", operation.name}});
   list.gauge("baleen_http_connections", "Open connections", http.connections)
+      .gauge("baleen_http_body_bytes", "Memory held by the bodies of requests", http.body_bytes)
+      .counter("baleen_http_failures_total", "Steps of connections that an exception ended", http.failures)
       .counter("baleen_http_accepted_total", "Connections accepted", http.accepted)
       .counter("baleen_http_requests_total", "HTTP requests read", http.requests)
       .counter("baleen_http_rejected_total", "HTTP requests refused before any handler", http.rejected)
       .counter("baleen_http_timed_out_total", "Connections closed for being slow", http.timed_out)
       .counter("baleen_http_dropped_slow_total", "Streams dropped because their client did not read",
-               http.dropped_slow);
+               http.dropped_slow)
+      .counter("baleen_log_lost_lines_total", "Lines of the log that could not be written", lost_log_lines());
   std::vector<MetricFamily> families = families_->registry.Collect();
   std::ranges::move(list.families(), std::back_inserter(families));
   return prometheus::TextSerializer().Serialize(families);

@@ -7,5 +7,7 @@ namespace baleen {
 
 /// One HTML file that loads nothing else. Lives as long as the program.
 [[nodiscard]] std::string_view page_html();
+/// The licences of the packages that the page contains, as plain text. Lives as long as the program.
+[[nodiscard]] std::string_view page_notices();
 
 }  // namespace baleen

@@ -54,6 +54,12 @@ std::string tools_key(std::span<const ToolGrammar> tools, bool parallel) {
   return key;
 }
 
+/// What the rules of a reply are to its reader.
+CallEnforcement enforcement_of(const std::optional<ReplyRules>& rules) {
+  if (!rules || rules->grammar == nullptr) return CallEnforcement::kNone;
+  return rules->body == ReplyRules::Body::kFree ? CallEnforcement::kFromToken : CallEnforcement::kWholeBody;
+}
+
 }  // namespace
 
 bool starts_in_reasoning(const ApiRequest& request) {
@@ -70,15 +76,17 @@ ApiResult<std::vector<TokenId>> RequestPreparer::conversation_tokens(const ApiRe
     if (auto raw = calls_.recall(message.tool_calls)) message.raw_tool_calls = std::move(*raw);
   }
   const RenderOptions options{.thinking_mode = request.thinking_mode, .reasoning_effort = request.effort};
-  Result<std::string> text = render_prompt(messages, options);
-  if (!text) return bad_request("messages", text.error());
-  auto tokens = model_.tokenizer->encode(text.value());
+  const Result<MarkedText> prompt = render_marked_prompt(messages, options);
+  if (!prompt) return bad_request("messages", prompt.error());
+  auto tokens = model_.controls_in_content ? model_.tokenizer->encode(prompt.value().text)
+                                           : model_.tokenizer->encode(prompt.value());
   if (!tokens) return bad_request("messages", tokens.error());
   return std::move(tokens).value();
 }
 
 ApiResult<std::vector<TokenId>> RequestPreparer::raw_tokens(const RawPrompt& prompt,
-                                                            std::size_t prompt_idx) const {
+                                                            std::size_t prompt_idx,
+                                                            std::size_t& num_added) const {
   std::vector<TokenId> tokens;
   if (const auto* text = std::get_if<std::string>(&prompt)) {
     auto encoded = model_.tokenizer->encode(*text);
@@ -87,19 +95,24 @@ ApiResult<std::vector<TokenId>> RequestPreparer::raw_tokens(const RawPrompt& pro
   } else {
     tokens = std::get<std::vector<TokenId>>(prompt);
   }
-  if (tokens.empty() || tokens.front() != model_.bos) tokens.insert(tokens.begin(), model_.bos);
+  num_added = tokens.empty() || tokens.front() != model_.bos ? 1 : 0;
+  if (num_added > 0) tokens.insert(tokens.begin(), model_.bos);
   return tokens;
 }
 
 template <class Compile>
 Result<Grammar> RequestPreparer::cached(std::string key, const Compile& compile) {
-  const auto found = std::ranges::find(grammars_, key, &KeptGrammar::key);
-  if (found != grammars_.end()) {
-    grammars_.splice(grammars_.begin(), grammars_, found);
-    return found->grammar;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::ranges::find(grammars_, key, &KeptGrammar::key);
+    if (found != grammars_.end()) {
+      grammars_.splice(grammars_.begin(), grammars_, found);
+      return found->grammar;
+    }
   }
   Result<Grammar> compiled = compile();
   if (!compiled) return compiled;
+  const std::lock_guard lock(mutex_);
   grammars_.push_front({std::move(key), compiled.value()});
   if (grammars_.size() > kMaxKeptGrammars) grammars_.pop_back();
   return compiled;
@@ -108,11 +121,22 @@ Result<Grammar> RequestPreparer::cached(std::string key, const Compile& compile)
 ApiResult<std::optional<ReplyRules>> RequestPreparer::rules_of(const ApiRequest& request) {
   const bool formatted = request.response_format.kind != ResponseFormat::Kind::kText;
   const bool calls = may_call_tools(request);
+  const bool forbids_calls = !calls && !request.tools.empty();
+  const auto held_to = [&](ReplyRules::Body body, Result<Grammar>& grammar) {
+    return std::optional(
+        ReplyRules{starts_in_reasoning(request), body, std::move(grammar).value(), forbids_calls});
+  };
+  if (!formatted && forbids_calls)
+    return std::optional(
+        ReplyRules{.starts_in_reasoning = starts_in_reasoning(request), .forbids_calls = true});
   if (!formatted && !calls) return std::optional<ReplyRules>();
 
-  const auto held_to = [&](ReplyRules::Body body, Result<Grammar>& grammar) {
-    return std::optional(ReplyRules{starts_in_reasoning(request), body, std::move(grammar).value()});
-  };
+  if (request.response_format.kind == ResponseFormat::Kind::kPattern) {
+    const std::string& pattern = request.response_format.pattern;
+    auto grammar = cached("pattern\n" + pattern, [&] { return pattern_grammar(pattern); });
+    if (!grammar) return bad_request("response_format", grammar.error());
+    return held_to(ReplyRules::Body::kGrammar, grammar);
+  }
   const PythonJson schema = schema_of(request.response_format);
   if (!calls) {
     const bool any_object = request.response_format.kind == ResponseFormat::Kind::kJsonObject;
@@ -144,15 +168,18 @@ ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {
   auto rules = rules_of(request);
   if (auto* error = std::get_if<ApiError>(&rules)) return std::move(*error);
   prepared.starts_in_reasoning = starts_in_reasoning(request);
+  prepared.enforcement = enforcement_of(std::get<std::optional<ReplyRules>>(rules));
 
   const bool raw = request.api == Api::kCompletions;
   const std::size_t num_prompts = raw ? request.prompts.size() : 1;
   for (std::size_t i = 0; i < num_prompts; ++i) {
-    auto encoded = raw ? raw_tokens(request.prompts[i], i) : conversation_tokens(request);
+    std::size_t num_added = 0;
+    auto encoded = raw ? raw_tokens(request.prompts[i], i, num_added) : conversation_tokens(request);
     if (auto* error = std::get_if<ApiError>(&encoded)) return std::move(*error);
     const auto& tokens = std::get<std::vector<TokenId>>(encoded);
     const auto count = static_cast<std::int64_t>(tokens.size());
-    if (count >= model_.limits.context_tokens) {
+    const bool no_reply = request.max_tokens == 0;
+    if (count >= model_.limits.context_tokens + (no_reply ? 1 : 0)) {
       return ApiError{
           .status = 400,
           .code = "context_length_exceeded",
@@ -167,13 +194,20 @@ ApiResult<PreparedRequest> RequestPreparer::prepare(ApiRequest request) {
       return bad_request("prompt", fmt::format("token id {}: the vocabulary has ids 0 to {}", token,
                                                model_.limits.vocab_size - 1));
     }
-    if (request.echo) prepared.prompt_texts.push_back(model_.tokenizer->decode(std::span(tokens).subspan(1)));
+    if (request.echo) {
+      prepared.added_tokens.push_back(num_added);
+      prepared.prompt_texts.push_back(
+          model_.tokenizer->decode(std::span(tokens).subspan(prepared.added_tokens.back())));
+    }
     for (int choice = 0; choice < request.num_choices; ++choice) {
       prepared.choices.push_back({.prompt = tokens,
                                   .sampling = sampling_of(request, model_, choice),
                                   .stops = request.stops,
                                   .stop_tokens = {model_.eos},
                                   .max_tokens = request.max_tokens.value_or(0),
+                                  .score_prompt = request.echo && request.logprobs,
+                                  .no_reply = no_reply,
+                                  .wants_progress = request.include_progress,
                                   .priority = request.priority,
                                   .rules = std::get<std::optional<ReplyRules>>(rules)});
     }

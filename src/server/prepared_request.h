@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <list>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "chat/call_memory.h"
+#include "chat/reply_reader.h"
 #include "protocols/protocol.h"
 #include "scheduler/request.h"
 #include "server/served_model.h"
@@ -19,7 +21,9 @@ struct PreparedRequest {
   std::vector<Request> choices;  ///< of the first prompt, then of the next; `after_prompt_of` not set
   std::vector<std::string> prompt_texts;  ///< one a prompt, for `echo`; else empty
   std::int64_t prompt_tokens = 0;         ///< over all prompts, each counted once
+  std::vector<std::size_t> added_tokens;  ///< one a prompt: tokens before those that the client sent
   bool starts_in_reasoning = false;
+  CallEnforcement enforcement = CallEnforcement::kNone;  ///< what the rules are to a reader of the reply
 
   /// Which prompt a choice belongs to.
   [[nodiscard]] std::size_t prompt_of(std::size_t choice) const {
@@ -27,7 +31,7 @@ struct PreparedRequest {
   }
 };
 
-/// Keeps compiled grammars of recent requests. For one thread.
+/// Keeps compiled grammars of recent requests. Thread-safe.
 class RequestPreparer {
  public:
   /// All outlive this.
@@ -45,8 +49,9 @@ class RequestPreparer {
     Grammar grammar;
   };
 
-  [[nodiscard]] ApiResult<std::vector<TokenId>> raw_tokens(const RawPrompt& prompt,
-                                                           std::size_t prompt_idx) const;
+  /// `num_added`: how many of them the client did not send.
+  [[nodiscard]] ApiResult<std::vector<TokenId>> raw_tokens(const RawPrompt& prompt, std::size_t prompt_idx,
+                                                           std::size_t& num_added) const;
   /// None when any token may come.
   [[nodiscard]] ApiResult<std::optional<ReplyRules>> rules_of(const ApiRequest& request);
   template <class Compile>
@@ -54,6 +59,7 @@ class RequestPreparer {
 
   const ServedModel& model_;
   CallMemory& calls_;
+  std::mutex mutex_;                 ///< guards `grammars_`; nothing is compiled under it
   std::list<KeptGrammar> grammars_;  ///< most recently used first
 };
 

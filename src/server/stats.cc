@@ -57,10 +57,23 @@ Json disk_json(const EngineView& engine) {
           {"evicted_files", disk.evicted_files}};
 }
 
+/// A row for each sample, to be short: its columns are named once.
+Json history_json(const CounterHistory& history) {
+  Json rows = Json::array();
+  for (const CounterSample& sample : history.samples()) {
+    rows.push_back({sample.uptime_seconds, sample.running, sample.waiting, sample.prompt_tokens,
+                    sample.cached_tokens, sample.reply_tokens, sample.steps, sample.step_seconds});
+  }
+  return {{"columns",
+           {"uptime_seconds", "running", "waiting", "prompt_tokens", "cached_tokens", "reply_tokens", "steps",
+            "step_seconds"}},
+          {"rows", rows}};
+}
+
 }  // namespace
 
 std::string stats_json(const ServedModel& model, const SchedulerStats& scheduler, const EngineView& engine,
-                       const HttpStats& http, double uptime_seconds) {
+                       const HttpStats& http, double uptime_seconds, const CounterHistory* history) {
   Json operations = Json::array();
   for (const OperationTime& operation : engine.operations) {
     operations.push_back({{"name", operation.name},
@@ -69,30 +82,31 @@ std::string stats_json(const ServedModel& model, const SchedulerStats& scheduler
                           {"bytes", operation.bytes},
                           {"flops", operation.flops}});
   }
-  const Json stats = {{"model",
-                       {{"name", model.name},
-                        {"layers", model.num_layers},
-                        {"vocab_size", model.limits.vocab_size},
-                        {"context_tokens", model.limits.context_tokens},
-                        {"experts", model.num_experts},
-                        {"max_sequences", model.limits.max_sequences}}},
-                      {"uptime_seconds", uptime_seconds},
-                      {"scheduler", scheduler_json(scheduler)},
-                      {"pools",
-                       {{"pages", pool_json(scheduler.cache.pages)},
-                        {"window_pages", pool_json(scheduler.cache.window_pages)},
-                        {"state_slots", pool_json(scheduler.cache.state_slots)}}},
-                      {"tree", tree_json(engine.tree)},
-                      {"expert_load", engine.expert_load},
-                      {"operations", operations},
-                      {"disk", disk_json(engine)},
-                      {"http",
-                       {{"connections", http.connections},
-                        {"accepted", http.accepted},
-                        {"requests", http.requests},
-                        {"rejected", http.rejected},
-                        {"timed_out", http.timed_out},
-                        {"dropped_slow", http.dropped_slow}}}};
+  Json stats = {{"model",
+                 {{"name", model.name},
+                  {"layers", model.num_layers},
+                  {"vocab_size", model.limits.vocab_size},
+                  {"context_tokens", model.limits.context_tokens},
+                  {"experts", model.num_experts},
+                  {"max_sequences", model.limits.max_sequences}}},
+                {"uptime_seconds", uptime_seconds},
+                {"scheduler", scheduler_json(scheduler)},
+                {"pools",
+                 {{"pages", pool_json(scheduler.cache.pages)},
+                  {"window_pages", pool_json(scheduler.cache.window_pages)},
+                  {"state_slots", pool_json(scheduler.cache.state_slots)}}},
+                {"tree", tree_json(engine.tree)},
+                {"expert_load", engine.expert_load},
+                {"operations", operations},
+                {"disk", disk_json(engine)},
+                {"http",
+                 {{"connections", http.connections},
+                  {"accepted", http.accepted},
+                  {"requests", http.requests},
+                  {"rejected", http.rejected},
+                  {"timed_out", http.timed_out},
+                  {"dropped_slow", http.dropped_slow}}}};
+  if (history != nullptr) stats["history"] = history_json(*history);
   return stats.dump();
 }
 

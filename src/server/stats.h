@@ -5,13 +5,15 @@
 
 #include "http/http_server.h"
 #include "scheduler/scheduler.h"
+#include "server/counter_history.h"
 #include "server/engine_view.h"
 #include "server/served_model.h"
 
 namespace baleen {
 
-/// The body of `GET /stats`; docs/server.md lists its fields.
+/// The body of `GET /stats`; docs/server.md lists its fields. `history` is null when it was not requested.
 [[nodiscard]] std::string stats_json(const ServedModel& model, const SchedulerStats& scheduler,
-                                     const EngineView& engine, const HttpStats& http, double uptime_seconds);
+                                     const EngineView& engine, const HttpStats& http, double uptime_seconds,
+                                     const CounterHistory* history = nullptr);
 
 }  // namespace baleen

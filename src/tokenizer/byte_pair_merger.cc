@@ -4,12 +4,17 @@
 #include <array>
 #include <functional>
 
+#include "base/work_budget.h"
+
 namespace baleen {
 namespace {
 
 /// Words of prose have 3 to 12 bytes. From about a hundred bytes on, the heap is faster than scanning all
 /// neighbours for each merge.
 constexpr std::size_t kShortPiece = 96;
+
+/// Of a byte in a heap of some thousands.
+constexpr std::int64_t kWorkPerLongByte = 12;
 
 }  // namespace
 
@@ -68,6 +73,7 @@ void BytePairMerger::merge_long(std::string_view piece, std::vector<TokenId>& id
     std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
   };
 
+  spend_work(kWorkPerLongByte * end);
   symbols_.resize(end);
   heap_.clear();
   for (std::uint32_t place = 0; place < end; ++place) {

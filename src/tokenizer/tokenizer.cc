@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/utf8.h"
+#include "base/work_budget.h"
 #include "tokenizer/byte_pair_merger.h"
 #include "tokenizer/word_cache.h"
 
@@ -15,11 +16,21 @@ namespace {
 
 using Json = nlohmann::json;
 
+/// Of a byte of prose.
+constexpr std::int64_t kWorkPerByte = 4;
+
 std::vector<AddedToken> select(const std::vector<AddedToken>& tokens, bool normalized) {
   std::vector<AddedToken> selected;
   std::copy_if(tokens.begin(), tokens.end(), std::back_inserter(selected),
                [&](const AddedToken& token) { return token.normalized == normalized; });
   return selected;
+}
+
+std::vector<bool> control_tokens(const Vocabulary& vocabulary, const std::vector<AddedToken>& added) {
+  std::vector<bool> control(static_cast<std::size_t>(vocabulary.size()));
+  for (TokenId id = 0; id < vocabulary.size(); ++id) control[id] = vocabulary.is_special(id);
+  for (const AddedToken& token : added) control[token.id] = true;
+  return control;
 }
 
 std::string_view text_of(const MappedFile& file) {
@@ -58,6 +69,7 @@ void cut_at_tokens(std::string_view text, const AddedTokens& tokens, TakeToken&&
 
 Tokenizer::Tokenizer(const TokenizerJson& json, std::string_view name)
     : vocabulary_(json.vocabulary, json.added_tokens, name),
+      control_(control_tokens(vocabulary_, json.added_tokens)),
       merges_(index_tokens(json.vocabulary, json.added_tokens, name), json.merges, name),
       pre_tokenizer_(json.splits, name),
       exact_(select(json.added_tokens, false), name),
@@ -83,7 +95,8 @@ Tokenizer Tokenizer::load(const std::filesystem::path& model) {
   return tokenizer;
 }
 
-Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text) const {
+template <class Cut>
+Result<std::vector<TokenId>> Tokenizer::encode_between(std::string_view text, const Cut& cut) const {
   if (text.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max())) {
     return failure("text of {} bytes: at most 2 GiB can be encoded at once; split it at a newline",
                    text.size());
@@ -92,6 +105,7 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text) const {
     return failure("text is not valid UTF-8 at byte {} (0x{:02X})", *invalid,
                    static_cast<unsigned char>(text[*invalid]));
   }
+  spend_work(kWorkPerByte * std::ssize(text));
   std::vector<TokenId> ids;
   ids.reserve(text.size() / 4 + 8);  // prose has four to five bytes a token
   WordCache cache(text.size());
@@ -105,10 +119,31 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text) const {
   const auto take_text = [&](std::string_view part) {
     if (!gave_up) gave_up = pre_tokenizer_.split(part, scratch, take_piece);
   };
-  cut_at_tokens(text, exact_, take_token,
-                [&](std::string_view part) { cut_at_tokens(part, normalized_, take_token, take_text); });
+  cut(text, take_token, take_text);
   if (gave_up) return failure("text at byte {}: {}", gave_up->at - text.data(), gave_up->why);
   return ids;
+}
+
+Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text) const {
+  return encode_between(text, [this](std::string_view whole, const auto& take_token, const auto& take_text) {
+    cut_at_tokens(whole, exact_, take_token,
+                  [&](std::string_view part) { cut_at_tokens(part, normalized_, take_token, take_text); });
+  });
+}
+
+Result<std::vector<TokenId>> Tokenizer::encode(const MarkedText& text) const {
+  return encode_between(text.text,
+                        [&](std::string_view whole, const auto& take_token, const auto& take_text) {
+                          std::size_t done = 0;
+                          for (const TextRange& control : text.controls) {
+                            const std::optional<TokenId> id = id_of(text.text_of(control));
+                            if (!id) continue;
+                            take_text(whole.substr(done, control.begin - done));
+                            take_token(*id);
+                            done = control.end();
+                          }
+                          take_text(whole.substr(done));
+                        });
 }
 
 std::string Tokenizer::decode(std::span<const TokenId> ids) const {

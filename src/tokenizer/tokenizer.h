@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/marked_text.h"
 #include "tensor/ragged_batch.h"
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/merge_table.h"
@@ -37,6 +38,11 @@ class Tokenizer {
   /// pattern of the file backtrack without end. Time grows as n log n at worst.
   [[nodiscard]] Result<std::vector<TokenId>> encode(std::string_view text) const;
 
+  /// The same, but added tokens are recognised where they are marked and nowhere else: the rest is encoded as text,
+  /// whatever it spells. A marked stretch that is no added token here is text too. Where the text spells no added token
+  /// outside the marks, the ids are those of `encode(text.text)`.
+  [[nodiscard]] Result<std::vector<TokenId>> encode(const MarkedText& text) const;
+
   /// The text of `ids`, added tokens included. Bytes that are not UTF-8 become U+FFFD, one for each maximal
   /// part; ids without a token become nothing.
   [[nodiscard]] std::string decode(std::span<const TokenId> ids) const;
@@ -50,6 +56,11 @@ class Tokenizer {
   [[nodiscard]] std::optional<TokenId> id_of(std::string_view added_token) const;
   /// Marked "special" in the file. Some added tokens, such as "<think>", are not.
   [[nodiscard]] bool is_special(TokenId id) const { return vocabulary_.is_special(id); }
+  /// A token of the format, not of text: marked "special", or added. Ordinary text never encodes to it when it is
+  /// encoded as text.
+  [[nodiscard]] bool is_control(TokenId id) const {
+    return id >= 0 && id < static_cast<TokenId>(control_.size()) && control_[id];
+  }
   /// Highest id + 1, added tokens included. A model may have more rows than that.
   [[nodiscard]] TokenId vocab_size() const { return vocabulary_.size(); }
   /// Begin and end of a text, where the config names them.
@@ -59,7 +70,12 @@ class Tokenizer {
  private:
   Tokenizer(const TokenizerJson& json, std::string_view name);
 
+  /// `cut(text, take_token, take_text)` divides the text into tokens that are given and stretches to encode.
+  template <class Cut>
+  [[nodiscard]] Result<std::vector<TokenId>> encode_between(std::string_view text, const Cut& cut) const;
+
   Vocabulary vocabulary_;
+  std::vector<bool> control_;  ///< by id
   MergeTable merges_;
   PreTokenizer pre_tokenizer_;
   AddedTokens exact_;       ///< matched first, over the whole text

@@ -53,6 +53,14 @@ TEST(ChatCommand, MistakesGetASentence) {
   EXPECT_EQ(error_of("/"), "there is no command /" + unknown);
 }
 
+TEST(ChatCommand, IsOneLineOfText) {
+  for (const std::string& line :
+       {std::string("/save a\nand this"), std::string("/load a\n"), std::string("/save a\0b", 9),
+        std::string("/save a\x1B[2J"), std::string("/quit\nnot yet"), std::string("/new\n")}) {
+    EXPECT_NE(error_of(line).find("one line"), std::string::npos) << line;
+  }
+}
+
 TEST(ChatCommand, HelpNamesThemAll) {
   const std::string help = chat_command_help();
   for (const char* name :

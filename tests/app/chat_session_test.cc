@@ -1,9 +1,9 @@
 #include "app/chat_session.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "base/file.h"
+#include "tests/support/temporary_folder.h"
 
 namespace baleen {
 namespace {
@@ -13,12 +13,6 @@ namespace fs = std::filesystem;
 
 class ChatSessionFile : public testing::Test {
  protected:
-  ChatSessionFile() {
-    std::string pattern = (fs::temp_directory_path() / "baleen-chat-XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~ChatSessionFile() override { fs::remove_all(folder_); }
-
   // The sentence with which a file of this text is refused, without the file's name; empty when it is
   // accepted.
   std::string refusal(std::string_view text) const {
@@ -36,7 +30,7 @@ class ChatSessionFile : public testing::Test {
     return loaded.error().substr(path.string().size() + 2);
   }
 
-  fs::path folder_;
+  const test::TemporaryFolder folder_;
 };
 
 ChatSession conversation() {
@@ -91,10 +85,10 @@ TEST_F(ChatSessionFile, PlacesThatCannotBeWrittenOrReadAreNamed) {
   const fs::path nowhere = folder_ / "absent" / "a.json";
   EXPECT_NE(session.save(nowhere).error().find(nowhere.string()), std::string::npos);
   EXPECT_NE(session.load(nowhere).error().find(nowhere.string()), std::string::npos);
-  EXPECT_FALSE(session.load(folder_).ok());
-  EXPECT_FALSE(session.save(folder_).ok());
+  EXPECT_FALSE(session.load(folder_.path()).ok());
+  EXPECT_FALSE(session.save(folder_.path()).ok());
   EXPECT_EQ(session.messages().size(), 4u);
-  EXPECT_TRUE(fs::is_empty(folder_));
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
 }
 
 TEST_F(ChatSessionFile, FilesOfThePersonsOwnMakingAreAccepted) {
@@ -125,6 +119,12 @@ TEST_F(ChatSessionFile, MalformedFilesAreRefusedAndChangeNothing) {
             R"(message 1 of 1 has a "content" that is array; expected a string)");
   EXPECT_EQ(refusal(R"({"messages": [{"role": "assistant", "content": "a", "reasoning_content": 1}]})"),
             R"(message 1 of 1 has a "reasoning_content" that is number; expected a string)");
+  for (const char* number : {"1e400", "-1e400", "1e99999999999999999999"}) {
+    EXPECT_NE(refusal(fmt::format(R"({{"messages": [], "note": {}}})", number)), "") << number;
+  }
+  EXPECT_NE(refusal(R"({"messages": [{"role": "assistant", "content": "a", "tool_calls": 3}]})")
+                .find("no reply can follow these messages"),
+            std::string::npos);
   const std::string deep(100000, '[');
   EXPECT_EQ(refusal(deep + std::string(deep.size(), ']')), "nested more than 200 levels deep");
 }

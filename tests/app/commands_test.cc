@@ -241,6 +241,36 @@ TEST_F(Commands, PlacesThatCannotBeWritten) {
   expect_failure(baleen({"convert", model, folder_.path()}), "not empty");
 }
 
+TEST_F(Commands, TheBundledModelIsFoundFromAnyFolder) {
+  fs::create_directories(folder_ / "models" / "stories");  // not the one that is meant
+  const ProgramInput here{.in = "{\"text\": \"Once upon\"}\n", .working_folder = folder_.path()};
+  const ProgramResult result = baleen({"tokenize"}, here);
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(baleen({"inspect"}, here).status, 0);
+  EXPECT_EQ(baleen({"simulate", "validate", "--json"}, here).status, 0);
+}
+
+TEST_F(Commands, AnInstalledProgramLooksUnderItsPrefix) {
+  fs::create_directories(folder_ / "bin");
+  fs::copy_file(BALEEN_PROGRAM, folder_ / "bin" / "baleen");
+  const auto installed = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), folder_ / "bin" / "baleen");
+    return test::run_program(arguments, {.in = "{\"text\": \"a\"}\n", .working_folder = folder_.path()});
+  };
+  const ProgramResult absent = installed({"inspect"});
+  EXPECT_NE(absent.status, 0);
+  EXPECT_NE((absent.out + absent.err).find(folder_ / "share/baleen/models/stories"), std::string::npos)
+      << absent.err;
+  // A known geometry needs no model.
+  const ProgramResult bench =
+      installed({"bench", "--preset", "tiny-flash", "--prompt", "8", "--decode", "2"});
+  EXPECT_EQ(bench.status, 0) << bench.err;
+  fs::create_directories(folder_ / "share/baleen/models");
+  fs::copy(fs::absolute("models/stories"), folder_ / "share/baleen/models/stories",
+           fs::copy_options::recursive);
+  EXPECT_EQ(installed({"tokenize"}).status, 0);
+}
+
 /// Before anything is measured.
 TEST_F(Commands, CalibrationsThatCannotBe) {
   expect_failure(baleen({"calibrate", "--device", "tpu"}), "tpu");

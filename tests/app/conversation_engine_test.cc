@@ -16,10 +16,10 @@ class Conversation : public testing::Test {
   static void SetUpTestSuite() { tokenizer_ = new Tokenizer(Tokenizer::load("models/stories")); }
   static void TearDownTestSuite() { delete tokenizer_; }
 
-  static std::string prompt(const std::vector<Message>& messages, ThinkingMode mode = ThinkingMode::kChat) {
+  static MarkedText prompt(const std::vector<Message>& messages, ThinkingMode mode = ThinkingMode::kChat) {
     RenderOptions options;
     options.thinking_mode = mode;
-    return render_prompt(messages, options).value();
+    return render_marked_prompt(messages, options).value();
   }
   static Message user(std::string text) { return {.role = Role::kUser, .content = std::move(text)}; }
   static Message assistant(std::string text) {
@@ -38,13 +38,13 @@ class Conversation : public testing::Test {
     Generated generated;
     std::int64_t computed = 0;
   };
-  static Turn reply(ConversationEngine& conversation, const std::string& text) {
+  static Turn reply(ConversationEngine& conversation, const MarkedText& text) {
     std::int64_t computed = 0;
     auto generated = conversation.reply(
         text, request(), {.on_prompt = [&](std::int64_t done, std::int64_t) { computed = done; }});
     return {std::move(generated).value(), computed};
   }
-  static Turn reply_anew(const std::string& text) {
+  static Turn reply_anew(const MarkedText& text) {
     Engine engine("models/stories", options());
     ConversationEngine conversation(engine, *tokenizer_);
     return reply(conversation, text);
@@ -64,7 +64,7 @@ TEST_F(Conversation, ContinuingGivesTheReplyOfStartingAnew) {
   ConversationEngine conversation(engine, *tokenizer_);
   std::vector<Message> messages{user("Tell me a story about a fox.")};
   for (const char* next : {"And then?", "How does it end?", "Thank you."}) {
-    const std::string text = prompt(messages);
+    const MarkedText text = prompt(messages);
     const Turn turn = reply(conversation, text);
     const Turn anew = reply_anew(text);
     EXPECT_EQ(turn.generated.tokens, anew.generated.tokens);
@@ -82,7 +82,7 @@ TEST_F(Conversation, ContinuingGivesTheReplyOfStartingAnew) {
 TEST_F(Conversation, AnotherConversationStartsAnew) {
   Engine engine("models/stories", options());
   ConversationEngine conversation(engine, *tokenizer_);
-  const std::string first = prompt({user("Tell me a story about a fox.")}), second = prompt({user("Hello!")});
+  const MarkedText first = prompt({user("Tell me a story about a fox.")}), second = prompt({user("Hello!")});
   const Turn before = reply(conversation, first);
   EXPECT_EQ(reply(conversation, second).generated.tokens, reply_anew(second).generated.tokens);
   EXPECT_EQ(reply(conversation, first).generated.tokens, before.generated.tokens);
@@ -96,7 +96,7 @@ TEST_F(Conversation, DroppedReasoningStartsAnew) {
   ConversationEngine conversation(engine, *tokenizer_);
   const std::vector<Message> asked{user("Tell me a story about a fox.")};
   const Turn first = reply(conversation, prompt(asked, ThinkingMode::kThinking));
-  const std::string second =
+  const MarkedText second =
       prompt({asked[0], assistant("A fox ran."), user("And then?")}, ThinkingMode::kThinking);
   const Turn turn = reply(conversation, second), anew = reply_anew(second);
   EXPECT_EQ(turn.generated.tokens, anew.generated.tokens);
@@ -124,7 +124,7 @@ TEST_F(Conversation, AnInterruptedPromptIsReadAgainFromWhereItWas) {
   Engine engine("models/stories",
                 {.device = test::device(), .num_threads = 2, .max_batch_tokens = 8, .cache_tokens = 1024});
   ConversationEngine conversation(engine, *tokenizer_);
-  const std::string text =
+  const MarkedText text =
       prompt({user("Tell me a story about a fox and a hen and a bear who meet by the river.")});
   bool read_some = false;
   ASSERT_TRUE(conversation.reply(text, request(),
@@ -145,7 +145,7 @@ TEST_F(Conversation, OneThatIsTooLongGetsASentenceAndTheNextOneAnAnswer) {
       << refused.error();
   EXPECT_EQ(reply(conversation, prompt({user("Hello!")})).generated.tokens,
             reply_anew(prompt({user("Hello!")})).generated.tokens);
-  EXPECT_FALSE(conversation.reply("\xFF", request(), {}));
+  EXPECT_FALSE(conversation.reply({.text = "\xFF"}, request(), {}));
 }
 
 }  // namespace

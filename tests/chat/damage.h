@@ -14,6 +14,17 @@ struct DamagedReply {
   std::string text;
 };
 
+/// Whether a token is left that opens a tag. Without one there is no block: the reply is prose that looks like one.
+inline bool opens_block(std::string_view reply) {
+  static constexpr std::string_view kToken = "｜DSML｜";
+  for (std::size_t at = reply.find(kToken); at != std::string_view::npos; at = reply.find(kToken, at + 1)) {
+    const std::string_view before = reply.substr(0, at), after = reply.substr(at + kToken.size());
+    const bool is_closing = before.ends_with("/") || after.starts_with("/");
+    if (!is_closing && (after.starts_with("invoke") || after.find("_calls") < 10)) return true;
+  }
+  return false;
+}
+
 /// One shape for each place where `from` occurs, with `to` there instead, and one with all of them.
 inline void add_replaced(std::vector<DamagedReply>& shapes, std::string_view reply, std::string_view from,
                          std::string_view to) {

@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 #include "chat/message.h"
 #include "chat/reply_reader.h"
+#include "chat/special_strings.h"
 
 namespace baleen::test {
 
@@ -20,6 +21,7 @@ struct ReadReply {
   std::vector<std::pair<std::string, std::string>> calls;  ///< names and arguments
   std::string raw_calls;
   std::size_t num_repairs = 0;
+  std::size_t num_dropped = 0;
   bool operator==(const ReadReply&) const = default;
 };
 
@@ -51,6 +53,8 @@ class PartsCollector {
         case ReplyPart::Kind::kCallEnd:
           is_open_ = false;
           break;
+        case ReplyPart::Kind::kCallDropped:
+          break;
       }
     }
   }
@@ -61,6 +65,7 @@ class PartsCollector {
     EXPECT_EQ(reader.num_calls(), reply.calls.size());
     reply.raw_calls = reader.raw_calls();
     reply.num_repairs = reader.num_repairs();
+    reply.num_dropped = reader.num_dropped_calls();
     return reply;
   }
 
@@ -74,16 +79,41 @@ struct ReplyShape {
   ThinkingMode mode = ThinkingMode::kChat;
   bool cut = false;
   std::size_t piece_bytes = std::string::npos;
+  CallEnforcement enforcement = CallEnforcement::kNone;
 };
 
+/// In pieces of whole characters and whole tokens, each at least that long.
+inline std::vector<MarkedText> pieces_of(const MarkedText& reply, std::size_t piece_bytes) {
+  std::vector<MarkedText> pieces(1);
+  const auto next = [&]() -> MarkedText& {
+    if (pieces.back().text.size() >= piece_bytes) pieces.emplace_back();
+    return pieces.back();
+  };
+  for_each_stretch(
+      reply,
+      [&](std::string_view text) {
+        while (!text.empty()) {
+          const std::size_t size = next_utf8(text).size;
+          next().add_text(text.substr(0, size));
+          text.remove_prefix(size);
+        }
+      },
+      [&](std::string_view token) { next().add_control(token); });
+  return pieces;
+}
+
+inline ReadReply read_reply(const MarkedText& reply, const std::vector<DeclaredTool>& tools,
+                            ReplyShape shape = {}) {
+  ReplyReader reader(shape.mode, tools, shape.enforcement);
+  PartsCollector collector;
+  for (const MarkedText& piece : pieces_of(reply, shape.piece_bytes)) collector.add(reader.feed(piece));
+  return collector.finish(reader, shape.cut);
+}
+
+/// Every special string in `text` is the token.
 inline ReadReply read_reply(std::string_view text, const std::vector<DeclaredTool>& tools,
                             ReplyShape shape = {}) {
-  ReplyReader reader(shape.mode, tools);
-  PartsCollector collector;
-  for (std::size_t at = 0; at < text.size(); at += std::min(shape.piece_bytes, text.size())) {
-    collector.add(reader.feed(text.substr(at, shape.piece_bytes)));
-  }
-  return collector.finish(reader, shape.cut);
+  return read_reply(with_marked_specials(text), tools, shape);
 }
 
 /// As the clients' JSON libraries see it, which know nothing of Python.
@@ -93,9 +123,6 @@ inline bool is_json_object(const std::string& text) {
 
 inline bool leaks_markup(std::string_view text) {
   static constexpr std::string_view kSpecials[] = {"｜DSML｜",
-                                                   "|DSML|invoke",
-                                                   "|DSML|parameter",
-                                                   "|DSML|tool_calls",
                                                    "<think>",
                                                    "</think>",
                                                    "<｜User｜>",

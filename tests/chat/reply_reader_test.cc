@@ -47,26 +47,26 @@ std::string arguments_of(const std::string& parameters, const std::string& tool 
   return calls.size() == 1 ? calls[0].second : "not one call";
 }
 
-TEST(ReplyReader, StreamsReasoningContentAndArguments) {
+TEST(ReplyReader, AnEnforcedCallStreams) {
   const std::vector<DeclaredTool> declared = tools();
-  ReplyReader reader(ThinkingMode::kThinking, declared);
-  EXPECT_EQ(reader.feed("so</think>Wait"),
+  ReplyReader reader(ThinkingMode::kThinking, declared, CallEnforcement::kFromToken);
+  const auto feed = [&reader](std::string_view text) { return reader.feed(with_marked_specials(text)); };
+  EXPECT_EQ(feed("so</think>Wait"),
             (std::vector<ReplyPart>{{Kind::kReasoning, "so"}, {Kind::kContent, "Wait"}}));
-  EXPECT_EQ(reader.feed(".\n"), (std::vector<ReplyPart>{{Kind::kContent, "."}}));
-  EXPECT_EQ(reader.feed("\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"weather\""),
-            (std::vector<ReplyPart>{}));
-  EXPECT_EQ(reader.feed(">"),
-            (std::vector<ReplyPart>{{Kind::kCallBegin, "weather"}, {Kind::kCallArguments, "{"}}));
-  EXPECT_EQ(reader.feed("\n<｜DSML｜parameter name=\"city\" string=\"true\">P\"a"),
+  EXPECT_EQ(feed(".\n"), (std::vector<ReplyPart>{{Kind::kContent, "."}}));
+  EXPECT_EQ(feed("\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"weather\""), (std::vector<ReplyPart>{}));
+  EXPECT_EQ(feed(">"), (std::vector<ReplyPart>{}));
+  EXPECT_EQ(feed("\n"), (std::vector<ReplyPart>{{Kind::kCallBegin, "weather"}, {Kind::kCallArguments, "{"}}));
+  EXPECT_EQ(feed("<｜DSML｜parameter name=\"city\" string=\"true\">P\"a"),
             (std::vector<ReplyPart>{{Kind::kCallArguments, "\"city\": \"P\\\"a"}}));
-  EXPECT_EQ(reader.feed("ris</"), (std::vector<ReplyPart>{{Kind::kCallArguments, "ris"}}));
-  EXPECT_EQ(reader.feed("｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" string=\"false\">1"),
+  EXPECT_EQ(feed("ris</"), (std::vector<ReplyPart>{{Kind::kCallArguments, "ris"}}));
+  EXPECT_EQ(feed("｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" string=\"false\">1"),
             (std::vector<ReplyPart>{{Kind::kCallArguments, "\""}}));
-  EXPECT_EQ(reader.feed("2</｜DSML｜parameter>"),
+  EXPECT_EQ(feed("2</｜DSML｜parameter>\n"),
             (std::vector<ReplyPart>{{Kind::kCallArguments, ", \"days\": 12"}}));
-  EXPECT_EQ(reader.feed("\n</｜DSML｜invoke>"),
+  EXPECT_EQ(feed("</｜DSML｜invoke>\n"),
             (std::vector<ReplyPart>{{Kind::kCallArguments, "}"}, {Kind::kCallEnd, ""}}));
-  EXPECT_EQ(reader.feed("\n</｜DSML｜tool_calls>" + kEos), (std::vector<ReplyPart>{}));
+  EXPECT_EQ(feed("</｜DSML｜tool_calls>" + kEos), (std::vector<ReplyPart>{}));
   EXPECT_EQ(reader.finish(false), (std::vector<ReplyPart>{}));
   EXPECT_EQ(reader.num_repairs(), 0u);
   EXPECT_TRUE(reader.raw_calls().starts_with("\n\n<｜DSML｜tool_calls>\n"));
@@ -97,16 +97,13 @@ TEST(ReplyReader, MissingTags) {
   EXPECT_EQ(calls_of(invoke("weather", kParis) + kEos), kParisCall);
   EXPECT_EQ(calls_of(open + value + "\n" + parameter("days", "false", "2") + "</｜DSML｜invoke>" + kEos),
             (Calls{{"weather", R"({"city": "Paris", "days": 2})"}}));
-  EXPECT_EQ(calls_of(open + value + "\n" + invoke("free", "") + kEos),
-            (Calls{kParisCall[0], {"free", "{}"}}));
+  EXPECT_EQ(calls_of(open + value + "\n" + invoke("free", "") + kEos), Calls{});  // or a quotation of a call
   EXPECT_EQ(calls_of(open + kParis + invoke("free", "")), (Calls{kParisCall[0], {"free", "{}"}}));
 }
 
 TEST(ReplyReader, TagsWrittenAlmostRight) {
   const std::string exact = block(invoke("weather", kParis)) + kEos;
   const std::pair<std::string, std::string> kDamages[] = {
-      {"｜", "|"},
-      {"<｜DSML｜", "<DSML｜"},
       {"<｜DSML｜", "｜DSML｜"},
       {"<｜DSML｜", "< ｜DSML｜ "},
       {"</｜DSML｜", "<｜DSML｜/"},
@@ -137,9 +134,8 @@ TEST(ReplyReader, TagsWrittenAlmostRight) {
       damaged.replace(at, from.size(), to);
     }
     const ReadReply reply = read(damaged);
-    const bool is_end_damaged = from == "｜";  // of the end token as well
     EXPECT_EQ(reply.calls, kParisCall) << from << " as " << to << ": " << damaged;
-    EXPECT_TRUE(is_end_damaged || reply.content.find_first_not_of(" \n") == std::string::npos)
+    EXPECT_EQ(reply.content.find_first_not_of(" \n"), std::string::npos)
         << from << " as " << to << ": " << damaged;
   }
 }
@@ -147,7 +143,7 @@ TEST(ReplyReader, TagsWrittenAlmostRight) {
 TEST(ReplyReader, ValuesTakeTheDeclaredType) {
   EXPECT_EQ(arguments_of(parameter("days", "true", "5")), R"({"days": 5})");
   EXPECT_EQ(arguments_of(parameter("days", "false", "\"5\"")), R"({"days": 5})");
-  EXPECT_EQ(arguments_of(parameter("days", "true", "soon")), R"({"days": "soon"})");
+  EXPECT_EQ(arguments_of(parameter("days", "true", "soon")), "not one call");
   EXPECT_EQ(arguments_of(parameter("city", "false", "Paris")), R"({"city": "Paris"})");
   EXPECT_EQ(arguments_of(parameter("city", "false", "\"Paris\"")), R"({"city": "Paris"})");
   EXPECT_EQ(arguments_of(parameter("city", "false", "75")), R"({"city": "75"})");
@@ -166,37 +162,41 @@ TEST(ReplyReader, ValuesTakeTheDeclaredType) {
 }
 
 TEST(ReplyReader, ArgumentsInOtherShapes) {
-  EXPECT_EQ(arguments_of(kParis + parameter("city", "true", "Rome")), R"({"city": "Paris"})");
+  EXPECT_EQ(arguments_of(kParis + parameter("city", "true", "Rome")), "not one call");
+  EXPECT_EQ(arguments_of(kParis + kParis), R"({"city": "Paris"})");
   EXPECT_EQ(arguments_of("{\"city\": \"Paris\"}\n"), R"({"city": "Paris"})");
   EXPECT_EQ(
       arguments_of("<｜DSML｜parameter name=\"city\" string=\"true\">" + kParis + "</｜DSML｜parameter>"),
       R"({"city": "Paris"})");
   EXPECT_EQ(arguments_of("<｜DSML｜invoke name=\"weather\">\n" + kParis), R"({"city": "Paris"})");
   EXPECT_EQ(arguments_of(parameter("city", "true", "a <｜DSML｜parameter name=\"zz\" string=\"true\"> b")),
-            R"({"city": "a <｜DSML｜parameter name=\"zz\" string=\"true\"> b"})");
-  EXPECT_EQ(arguments_of(parameter("city", "true", "</think>" + kEos + "<｜User｜>")),
-            R"({"city": "</think><｜end▁of▁sentence｜><｜User｜>"})");
+            "not one call");
+  EXPECT_EQ(arguments_of(parameter("city", "true", "</think><｜User｜>")),
+            R"({"city": "</think><｜User｜>"})");
   EXPECT_EQ(arguments_of(parameter("city", "true", "\xFFx\xE7\x8B")), "{\"city\": \"\uFFFDx\uFFFD\"}");
   const ReadReply loose = read(block(invoke("weather", "so:\n" + kParis)) + kEos);
   EXPECT_EQ(loose.calls, kParisCall);
   EXPECT_EQ(loose.content, "so:");
 }
 
-TEST(ReplyReader, CutRepliesCloseTheirCalls) {
+TEST(ReplyReader, CutRepliesCloseEnforcedCallsAndDropOthers) {
   const std::string open = "\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"weather\">\n";
-  const auto cut = [&](const std::string& rest) {
-    return test::read_reply(open + rest, tools(), {.cut = true}).calls;
+  const auto cut = [&](const std::string& rest, CallEnforcement enforcement = CallEnforcement::kFromToken) {
+    return test::read_reply(open + rest, tools(), {.cut = true, .enforcement = enforcement});
   };
-  EXPECT_EQ(cut("<｜DSML｜parameter name=\"city\" string=\"true\">Par"),
-            (Calls{{"weather", R"({"city": "Par"})"}}));
-  EXPECT_EQ(cut("<｜DSML｜parameter name=\"city\" string=\"true\">Paris</｜DSML｜para"), kParisCall);
-  EXPECT_EQ(cut(kParis + "<｜DSML｜parameter name=\"days\" string=\"false\">1"),
+  const std::string begun = "<｜DSML｜parameter name=\"city\" string=\"true\">Par";
+  EXPECT_EQ(cut(begun).calls, (Calls{{"weather", R"({"city": "Par"})"}}));
+  EXPECT_EQ(cut(begun + "is</｜DSML｜para").calls, kParisCall);
+  EXPECT_EQ(cut(kParis + "<｜DSML｜parameter name=\"days\" string=\"false\">1").calls,
             kParisCall);  // of 12, perhaps
-  EXPECT_EQ(cut(kParis + "<｜DSML｜parameter name=\"da"), kParisCall);
-  EXPECT_EQ(cut(""), (Calls{{"weather", "{}"}}));
-  EXPECT_EQ(
-      test::read_reply("\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"weather", tools(), {.cut = true}),
-      (ReadReply{.num_repairs = 1}));
+  EXPECT_EQ(cut(kParis + "<｜DSML｜parameter name=\"da").calls, kParisCall);
+  EXPECT_EQ(cut("").calls, (Calls{{"weather", "{}"}}));
+  for (const std::string& rest : {begun, kParis, std::string()}) {
+    const ReadReply dropped = cut(rest, CallEnforcement::kNone);
+    EXPECT_EQ(dropped.calls, Calls{}) << rest;
+    EXPECT_EQ(dropped.num_dropped, 1u) << rest;
+  }
+  EXPECT_EQ(cut(kParis + "</｜DSML｜invoke>", CallEnforcement::kNone).calls, kParisCall);
 }
 
 TEST(ReplyReader, UnknownToolsAreText) {
@@ -227,10 +227,11 @@ TEST(ReplyReader, ReasoningAndBlocksWithinIt) {
   EXPECT_EQ(think("<think>a" + kEos).reasoning, "a");
   EXPECT_EQ(think("a" + call + kEos),
             (ReadReply{.reasoning = "a", .calls = kParisCall, .raw_calls = call, .num_repairs = 1}));
+  EXPECT_EQ(think("a" + call + "</think>\n" + kEos).calls, kParisCall);  // nothing follows
   EXPECT_EQ(think("a" + call + "\n").calls, kParisCall);
   const ReadReply thought = think("a" + call + "</think>b" + kEos);
   EXPECT_EQ(thought.calls, Calls{});
-  EXPECT_EQ(thought.reasoning, "a\n\n\n\nParis\n\n");
+  EXPECT_EQ(thought.reasoning, "a\n\nweather\ncity: Paris");
   EXPECT_EQ(thought.content, "b");
   EXPECT_EQ(think("a" + call + " or not" + kEos).calls, Calls{});
   EXPECT_EQ(think("a" + call, true).calls, Calls{});

@@ -239,6 +239,27 @@ test('responses: reasoning, a function call and its output', TEST, async () => {
   assert.ok(next.output.every((item) => item.type !== 'function_call'));
 });
 
+test('responses: kept, gone on from, fetched, deleted', TEST, async () => {
+  const first = await client.responses.create({ model: MODEL, input: 'A story about a fox.', temperature: 0, max_output_tokens: 20 });
+  const second = await client.responses.create({
+    model: MODEL, input: 'Go on.', previous_response_id: first.id, temperature: 0, max_output_tokens: 20,
+  });
+  assert.ok(second.usage.input_tokens > first.usage.input_tokens + first.usage.output_tokens);
+  assert.equal((await client.responses.retrieve(first.id)).output_text, first.output_text);
+  await client.responses.delete(first.id);
+  await rejectsWith(client.responses.retrieve(first.id), 404, () => {});
+});
+
+test('likelihood of a prompt', TEST, async () => {
+  const prompt = 'Once upon a time there was a fox.';
+  const reply = await client.completions.create({ model: MODEL, prompt, max_tokens: 0, echo: true, logprobs: 1 });
+  const { text, logprobs } = reply.choices[0];
+  assert.equal(text, prompt);
+  assert.equal(logprobs.tokens.join(''), prompt);
+  assert.equal(logprobs.token_logprobs[0], null);
+  assert.ok(logprobs.token_logprobs.slice(1).every((value) => value <= 0));
+});
+
 test('responses: structured output', TEST, async () => {
   const reply = await client.responses.create({
     model: MODEL, input: 'Who is the hero? Bo the bear.', max_output_tokens: 200, temperature: 0,
@@ -268,6 +289,10 @@ test('errors', TEST, async () => {
   });
   await rejectsWith(client.responses.create({ model: MODEL, input: 'x', previous_response_id: 'resp_1' }), 400, (error) => {
     assert.equal(error.param, 'previous_response_id');
+    assert.equal(error.code, 'previous_response_not_found');
+  });
+  await rejectsWith(client.responses.retrieve('resp_1'), 404, (error) => {
+    assert.match(error.message, /'resp_1' not found/);
   });
 });
 

@@ -1,5 +1,6 @@
 // Any bytes as a reply: whatever they are, arguments are JSON objects, no special string comes out as text, and it does
-// not matter how the reply was cut. The first byte picks the thinking mode, how the reply ended and where it is cut.
+// not matter how the reply was cut. The first byte picks the thinking mode, how the reply ended, what enforced it, and
+// whether the special strings are tokens or text that looks like them: text calls nothing.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -8,10 +9,11 @@
 
 #include "base/check.h"
 #include "base/utf8.h"
+#include "chat/format.h"
 #include "chat/json_repair.h"
-#include "chat/markup.h"
 #include "chat/parse.h"
 #include "chat/reply_reader.h"
+#include "chat/special_strings.h"
 
 namespace baleen {
 namespace {
@@ -19,7 +21,7 @@ namespace {
 struct Read {
   std::string reasoning, content, raw;
   std::vector<std::string> calls;  ///< name and arguments by turns
-  std::size_t num_repairs = 0;
+  std::size_t num_repairs = 0, num_dropped = 0;
   bool operator==(const Read&) const = default;
 };
 
@@ -43,27 +45,52 @@ const std::vector<DeclaredTool>& tools() {
   return kTools;
 }
 
-Read read(std::string_view text, ThinkingMode mode, bool cut, std::size_t first_bytes) {
+struct Shape {
+  ThinkingMode mode;
+  bool cut;
+  CallEnforcement enforcement;
+};
+
+/// Character by character, or whole.
+Read read(const MarkedText& reply, const Shape& shape, bool is_whole) {
   Read result;
-  ReplyReader reader(mode, tools());
-  const std::string_view first = text.substr(0, first_bytes);
-  add(result, reader.feed(first));
-  for (const char& byte : text.substr(first.size())) add(result, reader.feed(std::string_view(&byte, 1)));
-  add(result, reader.finish(cut));
+  ReplyReader reader(shape.mode, tools(), shape.enforcement);
+  if (is_whole) {
+    add(result, reader.feed(reply));
+  } else {
+    for_each_stretch(
+        reply,
+        [&](std::string_view text) {
+          while (!text.empty()) {
+            const std::size_t size = next_utf8(text).size;
+            add(result, reader.feed({.text = std::string(text.substr(0, size))}));
+            text.remove_prefix(size);
+          }
+        },
+        [&](std::string_view token) {
+          MarkedText piece;
+          piece.add_control(token);
+          add(result, reader.feed(piece));
+        });
+  }
+  add(result, reader.finish(shape.cut));
   result.raw = reader.raw_calls();
   result.num_repairs = reader.num_repairs();
+  result.num_dropped = reader.num_dropped_calls();
   return result;
 }
 
-void check(const Read& read) {
-  for (const std::string_view special : special_strings()) {
-    if (special.starts_with("|DSML|")) continue;  // text, if its word goes on
-    BALEEN_CHECK(read.content.find(special) == std::string::npos);
-    BALEEN_CHECK(read.reasoning.find(special) == std::string::npos);
-  }
+void check_calls(const Read& read) {
   for (std::size_t i = 1; i < read.calls.size(); i += 2) {
     const std::optional<PythonJson> arguments = read_strict_json(read.calls[i]);
     BALEEN_CHECK(arguments && arguments->as_object() != nullptr);
+  }
+}
+
+void check_no_special(const Read& read) {
+  for (const std::string_view special : special_strings()) {
+    BALEEN_CHECK(read.content.find(special) == std::string::npos);
+    BALEEN_CHECK(read.reasoning.find(special) == std::string::npos);
   }
 }
 
@@ -73,11 +100,22 @@ void check(const Read& read) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace baleen;
   if (size == 0) return 0;
-  const std::string_view text(reinterpret_cast<const char*>(data + 1), size - 1);
-  const auto mode = data[0] % 2 == 0 ? ThinkingMode::kChat : ThinkingMode::kThinking;
-  const bool cut = data[0] / 2 % 2 == 1;
-  const Read whole = read(text, mode, cut, text.size());
-  check(whole);
-  BALEEN_CHECK(read(text, mode, cut, data[0] / 4) == whole);
+  const std::string_view bytes(reinterpret_cast<const char*>(data + 1), size - 1);
+  const unsigned picks = data[0];
+  const bool is_enforced = (picks >> 2) % 4 == 3, is_text = (picks >> 4) % 4 == 3;
+  const Shape shape{picks % 2 == 0 ? ThinkingMode::kChat : ThinkingMode::kThinking, (picks >> 1) % 2 == 1,
+                    is_enforced ? CallEnforcement::kFromToken : CallEnforcement::kNone};
+  MarkedText reply = with_marked_specials(bytes);
+  if (is_text) reply.controls.clear();
+  const Read whole = read(reply, shape, true);
+  // An enforced block is JSON because its grammar is; other bytes need not be.
+  if (!is_enforced) check_calls(whole);
+  if (is_text) {
+    BALEEN_CHECK(whole.calls.empty() && whole.num_dropped == 0);
+    BALEEN_CHECK((shape.mode == ThinkingMode::kChat ? whole.content : whole.reasoning) == reply.text);
+  } else {
+    check_no_special(whole);
+  }
+  BALEEN_CHECK(read(reply, shape, false) == whole);
   return 0;
 }

@@ -94,14 +94,39 @@ TEST(ReplyConstraint, BlockInAFreeReplyIsHeldToTheGrammar) {
   }
 }
 
-TEST(ReplyConstraint, MarkupSpelledInSmallPiecesBeginsABlockToo) {
-  const WalkVocabulary vocabulary = random_vocabulary(6);
+TEST(ReplyConstraint, OnlyTheTokenBeginsABlock) {
+  const WalkVocabulary& vocabulary = bundled_vocabulary();
   ReplyConstraint constraint({.body = Body::kFree, .grammar = weather_grammar()}, vocabulary.masks);
   TokenMask mask;
-  for (const char c : std::string_view("\n\n<｜DSML｜"))
-    EXPECT_TRUE(constraint.accept(static_cast<unsigned char>(c)));  // bytes are the first 256 ids
+  MarkedText spelled;
+  spelled.add_text("One writes <｜DSML｜tool_calls>.");
+  for (const TokenId id : vocabulary.tokenizer.encode(spelled).value()) EXPECT_TRUE(constraint.accept(id));
+  EXPECT_FALSE(constraint.fill(mask));
+  EXPECT_TRUE(constraint.accept(*vocabulary.tokenizer.id_of(kDsml)));
   EXPECT_TRUE(constraint.fill(mask));
   EXPECT_TRUE(constraint.forced_bytes().starts_with("tool_calls>\n"));
+}
+
+TEST(ReplyConstraint, ForbiddenCallsCannotBegin) {
+  const WalkVocabulary& vocabulary = bundled_vocabulary();
+  const TokenId calls = *vocabulary.tokenizer.id_of(kDsml), end = vocabulary.masks->end_token();
+  ReplyConstraint free({.starts_in_reasoning = true, .forbids_calls = true}, vocabulary.masks);
+  ReplyConstraint json_body({.starts_in_reasoning = true,
+                             .body = Body::kGrammar,
+                             .grammar = json_object_grammar(),
+                             .forbids_calls = true},
+                            vocabulary.masks);
+  for (ReplyConstraint* constraint : {&free, &json_body}) {
+    TokenMask mask;
+    for (const std::string_view text : {"so", "</think>"}) {  // in reasoning, then after it
+      EXPECT_TRUE(feed(*constraint, vocabulary, text));
+      ASSERT_TRUE(constraint->fill(mask)) << text;
+      EXPECT_FALSE(allows(mask, calls)) << text;
+      EXPECT_EQ(allows(mask, end), constraint == &free) << text;
+      EXPECT_TRUE(mask_is_exact(*constraint)) << text;
+      EXPECT_FALSE(constraint->accept(calls)) << text;
+    }
+  }
 }
 
 TEST(ReplyConstraint, ControlTokensAreNoText) {

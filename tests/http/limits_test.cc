@@ -106,5 +106,36 @@ TEST(HttpLimits, ConnectionsBeyondTheLimitAreTurnedAway) {
   EXPECT_EQ(fourth.read_response().status, 200);
 }
 
+TEST(HttpLimits, BodiesShareABoundOnMemory) {
+  std::vector<std::shared_ptr<const void>> held;
+  std::atomic<int> num_held{0};
+  HttpServerOptions options;
+  options.max_bodies_bytes = 1 << 20;
+  RunningServer server(options, [&](HttpRequest request, const std::shared_ptr<Exchange>& exchange) {
+    if (request.path == "/keep") {
+      held.push_back(request.body_share);
+      ++num_held;
+    }
+    if (request.path == "/let-go") held.clear();
+    exchange->respond({.body = "ok"});
+  });
+  const auto post = [&](const char* path, std::size_t bytes) {
+    RawClient client = server.connect();
+    client.send(std::string("POST ") + path + " HTTP/1.1\r\nHost: x\r\nContent-Length: " +
+                std::to_string(bytes) + "\r\n\r\n" + std::string(bytes, 'x'));
+    return client.read_response();
+  };
+  EXPECT_EQ(post("/keep", 400'000).status, 200);
+  EXPECT_EQ(post("/keep", 400'000).status, 200);
+  EXPECT_GE(server->stats().body_bytes, 800'000);
+  const RawClient::Response refused = post("/keep", 400'000);
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_NE(refused.head.find("Retry-After"), std::string::npos);
+  EXPECT_EQ(post("/small", 10'000).status, 200) << "the last eighth is for small bodies";
+  EXPECT_EQ(post("/let-go", 1).status, 200);
+  EXPECT_TRUE(eventually([&] { return server->stats().body_bytes == 0; }));
+  EXPECT_EQ(post("/keep", 400'000).status, 200);
+}
+
 }  // namespace
 }  // namespace baleen

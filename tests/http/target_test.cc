@@ -22,10 +22,23 @@ TEST(Target, DecodesOnce) {
   EXPECT_EQ(parse_target("/%252e%252e/x")->path, "/%2e%2e/x");
 }
 
+TEST(Target, TakesTheAbsoluteFormOfProxies) {
+  const auto target = parse_target("http://host:8080/v1/models?x=1");
+  ASSERT_TRUE(target);
+  EXPECT_EQ(target->path, "/v1/models");
+  EXPECT_EQ(target->query, "x=1");
+  EXPECT_EQ(target->authority, "host:8080");
+  EXPECT_EQ(parse_target("http://host")->path, "/");
+  EXPECT_EQ(parse_target("/x")->authority, "");
+}
+
 TEST(Target, RefusesWhatIsNoPlainPath) {
   for (const char* raw : {"",
                           "v1",
-                          "http://host/path",
+                          "https://host/path",
+                          "http:///path",
+                          "http://host/../x",
+                          "http://host?query",
                           "host:443",
                           "//..",
                           "/..",

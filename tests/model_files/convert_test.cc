@@ -193,8 +193,67 @@ TEST_F(Convert, RefusesBadFolders) {
   fs::create_directory(out());
   put(out() / "precious.txt", "");
   EXPECT_NE(refusal(in(), out()).find("pass --force"), std::string::npos);
-  EXPECT_EQ(refusal(in(), out(), {.force = true}), "");
+  EXPECT_NE(refusal(in(), out(), {.force = true}).find("precious.txt"), std::string::npos);
   EXPECT_TRUE(fs::exists(out() / "precious.txt"));
+}
+
+TEST_F(Convert, RefusesToReplaceWhatIsNoCheckpoint) {
+  EXPECT_EQ(refusal(in(), out()), "");
+  put(out() / "lora.safetensors", "mine");
+  fs::create_directory(out() / "notes");
+  const std::string why = refusal(in(), out(), {.force = true});
+  EXPECT_NE(why.find("lora.safetensors, notes"), std::string::npos) << why;
+  EXPECT_EQ(read_text_file(out() / "lora.safetensors"), "mine");
+  fs::remove(out() / "lora.safetensors");
+  fs::remove(out() / "notes");
+  EXPECT_EQ(refusal(in(), out(), {.force = true}), "");
+}
+
+TEST_F(Convert, ReplacesAWholeCheckpointAtOnce) {
+  put(in() / "extra.json", "{}");
+  EXPECT_EQ(refusal(in(), out(), {.max_shard_bytes = 150'000}), "");
+  EXPECT_TRUE(fs::exists(out() / "extra.json"));
+  fs::create_directory_symlink(out(), folder_ / "link");
+  EXPECT_EQ(refusal(in(), folder_ / "link", {.force = true}), "");
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+  EXPECT_TRUE(fs::exists(out() / kSingleFileName));
+  EXPECT_FALSE(fs::exists(out() / kIndexFileName)) << "of the checkpoint before";
+}
+
+TEST_F(Convert, RefusesAnOutputThatIsPartOfItsInput) {
+  EXPECT_NE(refusal(in(), in() / "out").find("inside"), std::string::npos);
+  EXPECT_NE(refusal(in(), folder_.path(), {.force = true}).find("inside"), std::string::npos);
+  fs::create_directory_symlink(in(), folder_ / "again");
+  EXPECT_NE(refusal(in(), folder_ / "again", {.force = true}).find("same folder"), std::string::npos);
+  EXPECT_NE(refusal(in(), folder_ / "again" / "out").find("inside"), std::string::npos);
+  // A folder of links to another's weights, as caches of downloads are.
+  fs::create_directory(folder_ / "links");
+  for (const auto& file : fs::directory_iterator(in()))
+    fs::create_symlink(file.path(), folder_ / "links" / file.path().filename());
+  EXPECT_NE(refusal(folder_ / "links", in(), {.force = true}).find("a link into"), std::string::npos);
+}
+
+TEST_F(Convert, CancelledLeavesTheOutputAsItWas) {
+  EXPECT_EQ(refusal(in(), out()), "");
+  const std::string before = read_text_file(out() / kSingleFileName);
+  int asked = 0;
+  const ConvertOptions options{
+      .experts = WeightFormat::kFp8, .force = true, .cancelled = [&] { return ++asked > 20; }};
+  EXPECT_NE(refusal(in(), out(), options).find("interrupted"), std::string::npos);
+  EXPECT_EQ(read_text_file(out() / kSingleFileName), before);
+  for (const auto& entry : fs::directory_iterator(folder_.path()))
+    EXPECT_EQ(entry.path().string().find(".partial-"), std::string::npos) << entry.path();
+}
+
+TEST_F(Convert, RemovesWhatAKilledRunLeft) {
+  const fs::path left = folder_ / fmt::format(".{}.partial-abc123", out().filename().string());
+  fs::create_directory(left);
+  put(left / "model.safetensors.tmp-x1y2z3", "half");
+  const fs::path other = folder_ / ".another.partial-abc123";
+  fs::create_directory(other);
+  EXPECT_EQ(refusal(in(), out()), "");
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_TRUE(fs::exists(other)) << "is another output's";
 }
 
 TEST_F(Convert, RefusesWhatDoesNotFitTogether) {

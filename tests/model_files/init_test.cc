@@ -111,7 +111,7 @@ TEST(Init, RefusesAFolderThatIsNotEmpty) {
   EXPECT_THROW(init(folder.path(), 1, 1), Error);
   EXPECT_THROW(init(folder / "precious.txt", 1, 1), Error);
   ThreadPool pool(1);
-  init_checkpoint(folder.path(), preset_config("tiny-flash"), {.force = true}, pool);
+  EXPECT_THROW(init_checkpoint(folder.path(), preset_config("tiny-flash"), {.force = true}, pool), Error);
   EXPECT_TRUE(std::filesystem::exists(folder / "precious.txt"));
 }
 

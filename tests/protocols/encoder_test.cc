@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "protocols/sealed_text.h"
 #include "request_cases.h"
 #include "sample_reply.h"
 
@@ -120,6 +121,51 @@ TEST(Encoder, LogprobsStayFinite) {
   const Json body = Json::parse(encoded(request, pieces, StopReason::kEnd));
   EXPECT_EQ(body["choices"][0]["logprobs"]["content"][0]["logprob"], -9999);
   EXPECT_EQ(body["choices"][0]["logprobs"]["content"][1]["logprob"], -9999);
+}
+
+TEST(Encoder, NoCitationsWhereThereAreNone) {
+  // The AI SDK's Anthropic provider refuses a reply whose citations are null.
+  for (const bool stream : {true, false}) {
+    const std::string sent =
+        encoded({.api = Api::kMessages, .stream = stream}, {{{content("a")}, {}}}, StopReason::kEnd);
+    EXPECT_EQ(sent.find("citations"), std::string::npos) << sent;
+  }
+}
+
+TEST(Encoder, SilenceIsFilledByProtocol) {
+  for (const Api api : {Api::kChatCompletions, Api::kCompletions, Api::kResponses}) {
+    EXPECT_TRUE(make_encoder({.api = api, .stream = true}, sample_identity(), {})->keep_alive().starts_with(":"));
+  }
+  EXPECT_EQ(make_encoder({.api = Api::kMessages, .stream = true}, sample_identity(), {})->keep_alive(),
+            "event: ping\ndata: {\"type\":\"ping\"}\n\n");
+}
+
+TEST(Encoder, ReasoningIsSealedAndSummarised) {
+  ApiRequest request{.api = Api::kResponses};
+  request.keeping.seal_reasoning = true;
+  request.client_key = "k";
+  const std::vector<Piece> pieces = {{{reasoning("because"), content("a")}, {}}};
+  Json item = Json::parse(encoded(request, pieces, StopReason::kEnd))["output"][0];
+  EXPECT_EQ(open_sealed_text(item["encrypted_content"].get<std::string>(), "k"), "because");
+  EXPECT_EQ(item["content"][0]["text"], "because");
+  request.keeping = {.summarise_reasoning = true};
+  item = Json::parse(encoded(request, pieces, StopReason::kEnd))["output"][0];
+  EXPECT_EQ(item["summary"][0]["text"], "because");
+  EXPECT_EQ(item["content"].size(), 0u);
+  EXPECT_TRUE(item["encrypted_content"].is_null());
+  request.stream = true;
+  const std::string events = encoded(request, pieces, StopReason::kEnd);
+  for (const char* name : {"response.reasoning_summary_part.added", "response.reasoning_summary_text.delta",
+                           "response.reasoning_summary_text.done", "response.reasoning_summary_part.done"}) {
+    EXPECT_NE(events.find(std::string("event: ") + name), std::string::npos) << name;
+  }
+  EXPECT_EQ(events.find("response.reasoning_text"), std::string::npos);
+}
+
+TEST(Encoder, UsageNamesTheCacheAsDeepSeekDoes) {
+  const Json usage = Json::parse(encoded({}, {{{content("a")}, {}}}, StopReason::kEnd))["usage"];
+  EXPECT_EQ(usage["prompt_cache_hit_tokens"], 4);
+  EXPECT_EQ(usage["prompt_cache_miss_tokens"], 6);
 }
 
 }  // namespace

@@ -1,4 +1,7 @@
 // Responses requests.
+#include <map>
+
+#include "protocols/sealed_text.h"
 #include "request_cases.h"
 
 namespace baleen {
@@ -96,7 +99,6 @@ TEST(ResponsesRequest, Refusals) {
           {R"("input": [])", "input", "is empty"},
           {R"("input": 7)", "input", "a string or an array"},
           {with_item("7"), "input[0]", "an object"},
-          {with_item(R"({"type": "item_reference", "id": "x"})"), "input[0].type", "keeps no items"},
           {with_item(R"({"type": "web_search_call"})"), "input[0].type",
            "function_call_output, found \"web_search_call\""},
           {with_item(R"({"role": "wizard", "content": "x"})"), "input[0].role", "system or developer"},
@@ -111,13 +113,17 @@ TEST(ResponsesRequest, Refusals) {
            "found nothing"},
           {with_item(R"({"role": "assistant", "content": "x"})"), "input", "ends with an assistant message"},
           {R"("instructions": [])", "instructions", "a string"},
-          {R"("previous_response_id": "r")", "previous_response_id", "keeps no state"},
-          {R"("conversation": "c")", "conversation", "keeps no state"},
-          {R"("background": true)", "background", "keeps no state"},
+          {R"("previous_response_id": "r")", "previous_response_id", "with id \"r\" not found"},
+          {R"("conversation": "c")", "conversation", "not conversations"},
+          {R"("background": true)", "background", "nothing in the background"},
           {R"("prompt": {"id": "p"})", "prompt", "keeps no prompts"},
           {R"("context_management": [{"type": "compaction"}])", "context_management", "does not shorten"},
-          {R"("tools": [{"type": "web_search"}])", "tools[0].type",
-           "runs no tools of its own, found \"web_search\""},
+          {R"("tools": [{"type": "telepathy"}])", "tools[0].type", "found \"telepathy\""},
+          {R"("tools": [{"type": "web_search"}], "tool_choice": "required")", "tool_choice", "no tools"},
+          {R"("input": [{"type": "reasoning", "encrypted_content": "forged"}])", "input[0].encrypted_content",
+           "could not be verified"},
+          {R"("reasoning": {"summary": "short"})", "reasoning.summary", "auto, concise"},
+          {R"("include": [7])", "include[0]", "a string"},
           {R"("tools": [{"type": "function"}])", "tools[0].name", "a string"},
           {R"("tool_choice": "required")", "tool_choice", "no tools"},
           {R"("tool_choice": {"type": "function", "name": "f"})", "tool_choice", "not among"},
@@ -130,6 +136,74 @@ TEST(ResponsesRequest, Refusals) {
           {R"("max_output_tokens": 0)", "max_output_tokens", "from 1"},
           {R"("top_logprobs": 21)", "top_logprobs", "from 0 to 20"},
       });
+}
+
+/// One response of a user's question, its reasoning and its answer.
+class OneKept final : public EarlierResponses {
+ public:
+  std::optional<std::vector<ConversationTurn>> conversation(std::string_view id) const override {
+    if (id != "resp_1") return std::nullopt;
+    return std::vector<ConversationTurn>{turn_};
+  }
+  std::optional<PythonJson> item(std::string_view id) const override {
+    if (id != "msg_1_0") return std::nullopt;
+    return turn_->back();
+  }
+
+ private:
+  ConversationTurn turn_ = std::make_shared<const PythonJson::Array>(
+      *parse_python_json(R"([{"role": "user", "content": "q"}, {"type": "message", "id": "msg_1_0",
+        "role": "assistant", "content": [{"type": "output_text", "text": "a"}]}])")
+           .value()
+           .as_array());
+};
+
+TEST(ResponsesRequest, GoesOnFromAnEarlierResponse) {
+  const OneKept kept;
+  ApiContext context = test_context();
+  context.earlier = &kept;
+  const ApiRequest next = accepted(parse_responses, R"({"input": "next", "previous_response_id": "resp_1"})", context);
+  ASSERT_EQ(next.messages.size(), 3u);
+  EXPECT_EQ(next.messages[1].content, "a");
+  EXPECT_EQ(next.messages[2].content, "next");
+  EXPECT_TRUE(next.keeping.store);
+  EXPECT_EQ(next.keeping.turns.size(), 1u);
+  EXPECT_EQ(next.keeping.input.size(), 1u);
+
+  const ApiRequest referring = accepted(parse_responses, R"({"store": false, "input": [{"role": "user", "content": "q"},
+    {"type": "item_reference", "id": "msg_1_0"}, {"role": "user", "content": "next"}]})", context);
+  ASSERT_EQ(referring.messages.size(), 3u);
+  EXPECT_EQ(referring.messages[1].content, "a");
+  EXPECT_FALSE(referring.keeping.store);
+  EXPECT_TRUE(referring.keeping.seal_reasoning);
+
+  const auto lost = parse_responses(R"({"input": [{"type": "item_reference", "id": "msg_2_0"}]})", context);
+  ASSERT_TRUE(std::holds_alternative<ApiError>(lost));
+  EXPECT_EQ(std::get<ApiError>(lost).status, 404);
+  EXPECT_EQ(std::get<ApiError>(lost).param, "input");
+  const auto gone = parse_responses(R"({"input": "x", "previous_response_id": "resp_2"})", context);
+  ASSERT_TRUE(std::holds_alternative<ApiError>(gone));
+  EXPECT_EQ(std::get<ApiError>(gone).code, "previous_response_not_found");
+}
+
+TEST(ResponsesRequest, SealedReasoningComesBack) {
+  ApiContext context = test_context();
+  context.client_key = "k";
+  const std::string body = R"({"input": [{"role": "user", "content": "q"}, {"type": "reasoning", "summary": [],
+    "encrypted_content": ")" + seal_text("because", "k") + R"("}, {"role": "assistant", "content": "a"},
+    {"role": "user", "content": "next"}]})";
+  EXPECT_EQ(accepted(parse_responses, body, context).messages[1].reasoning_content, "because");
+  context.client_key = "another";
+  const auto forged = parse_responses(body, context);
+  ASSERT_TRUE(std::holds_alternative<ApiError>(forged));
+  EXPECT_EQ(std::get<ApiError>(forged).code, "invalid_encrypted_content");
+}
+
+TEST(ResponsesRequest, HostedAndCustomToolsArePassedOver) {
+  const ApiRequest request = with(R"("tools": [{"type": "web_search_preview"}, {"type": "custom", "name": "c"},
+    {"type": "function", "name": "f"}])");
+  EXPECT_EQ(request.tools.size(), 1u);
+  EXPECT_EQ(request.ignored, (std::vector<std::string>{"tools[0] (web_search_preview)", "tools[1] (custom)"}));
 }
 
 }  // namespace

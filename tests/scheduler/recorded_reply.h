@@ -17,9 +17,9 @@ class RecordedReply : public ReplySink {
  public:
   void piece(const ReplyPiece& piece) override {
     EXPECT_FALSE(summary) << "a piece after the end";
-    EXPECT_FALSE(piece.tokens.empty() && piece.text.empty());
+    EXPECT_FALSE(piece.tokens.empty() && piece.text.text.empty());
     for (const ReplyToken& token : piece.tokens) tokens.push_back(token);
-    text += piece.text;
+    text += piece.text.text;
     if (on_piece) on_piece();
   }
   void finished(const ReplySummary& of_reply) override {

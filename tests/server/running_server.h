@@ -25,6 +25,7 @@ struct RunningServerOptions {
                        .prefix_cache = true};
   SchedulerOptions scheduler;
   ApiServerOptions server{.log_requests = false};
+  bool controls_in_content = false;
 };
 
 inline double steady_seconds() {
@@ -38,7 +39,7 @@ class RunningServer {
         engine_("models/stories", with_drafts(options)),
         scheduler_(engine_, tokenizer_, options.scheduler, steady_seconds),
         server_(
-            model(), scheduler_, [this] { return view(); }, std::move(options.server)),
+            model(options), scheduler_, [this] { return view(); }, std::move(options.server)),
         loop_([this](const std::stop_token& stop) { scheduler_.run(stop); }),
         http_([this] { server_.run(); }) {}
   ~RunningServer() {
@@ -72,10 +73,11 @@ class RunningServer {
     options.engine.max_logit_rows = options.engine.max_sequences * (1 + options.scheduler.speculate);
     return options.engine;
   }
-  ServedModel model() {
+  ServedModel model(const RunningServerOptions& options) {
     return {.name = "stories",
             .tokenizer = &tokenizer_,
             .limits = engine_.limits(),
+            .controls_in_content = options.controls_in_content,
             .num_layers = engine_.config().num_hidden_layers};
   }
   EngineView view() {

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "server/metrics.h"
 
@@ -50,6 +54,38 @@ TEST(Stats, HasWhatThePageDraws) {
   json = nlohmann::json::parse(stats_json(model, some_stats(), view, {}, 0));
   EXPECT_EQ(json["disk"]["files"], 3);
   EXPECT_EQ(json["disk"]["budget_bytes"], 100);
+}
+
+TEST(CounterHistory, IsARingWithTheOldestFirst) {
+  CounterHistory history(3);
+  for (int second = 0; second < 5; ++second) {
+    SchedulerStats stats = some_stats();
+    stats.reply_tokens = 10 * second;
+    history.add(second, stats);
+    EXPECT_EQ(history.samples().size(), std::min(second + 1, 3));
+  }
+  const std::vector<CounterSample> samples = history.samples();
+  EXPECT_EQ(samples.front().uptime_seconds, 2);
+  EXPECT_EQ(samples.back().uptime_seconds, 4);
+  EXPECT_EQ(samples.back().reply_tokens, 40);
+  EXPECT_EQ(samples[1].waiting, 2);
+}
+
+TEST(Stats, HistoryHasItsColumnsNamed) {
+  CounterHistory history(2);
+  history.add(7.5, some_stats());
+  const auto json =
+      nlohmann::json::parse(stats_json(ServedModel{}, some_stats(), some_view(), {}, 8, &history));
+  const auto& columns = json["history"]["columns"];
+  const auto& rows = json["history"]["rows"];
+  ASSERT_EQ(rows.size(), 1);
+  ASSERT_EQ(rows[0].size(), columns.size());
+  std::map<std::string, double> sample;
+  for (std::size_t i = 0; i < columns.size(); ++i) sample[columns[i]] = rows[0][i];
+  EXPECT_EQ(sample["uptime_seconds"], 7.5);
+  EXPECT_EQ(sample["reply_tokens"], 80);
+  EXPECT_EQ(sample["step_seconds"], 1.5);
+  EXPECT_EQ(sample["waiting"], 2);
 }
 
 TEST(Metrics, CountsRequestsAndShowsTheParts) {

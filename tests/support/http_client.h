@@ -27,11 +27,12 @@ struct HttpReply {
   std::string body;
 };
 
-/// A connection to 127.0.0.1. Gives up, by throwing, when nothing comes for a minute.
+/// A connection to 127.0.0.1. Gives up, by throwing, when nothing comes for a minute, or less.
 class HttpConnection {
  public:
-  explicit HttpConnection(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    const timeval patience{.tv_sec = 60, .tv_usec = 0};
+  explicit HttpConnection(std::uint16_t port, int patience_ms = 60'000)
+      : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    const timeval patience{.tv_sec = patience_ms / 1000, .tv_usec = patience_ms % 1000 * 1000};
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -52,12 +53,19 @@ class HttpConnection {
     for (const auto& [name, value] : headers) text += name + ": " + value + "\r\n";
     if (!body.empty() || method == "POST") text += "Content-Length: " + std::to_string(body.size()) + "\r\n";
     text += "Connection: close\r\n\r\n" + std::string(body);
-    for (std::string_view rest = text; !rest.empty();) {
-      const ssize_t sent = ::send(socket_, rest.data(), rest.size(), MSG_NOSIGNAL);
+    send_raw(text);
+  }
+  /// Bytes as they are.
+  void send_raw(std::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (sent <= 0) throw std::runtime_error("cannot send");
-      rest.remove_prefix(static_cast<std::size_t>(sent));
+      bytes.remove_prefix(static_cast<std::size_t>(sent));
     }
   }
+
+  /// Whether anything more came.
+  bool read_some() { return read_more(); }
 
   /// Status and headers.
   HttpReply read_head() {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -15,8 +16,10 @@ namespace baleen::test {
 
 class ServerProcess {
  public:
-  /// Waits until it listens. `command`: the program and its arguments, `--port 0` among them.
-  explicit ServerProcess(const std::vector<std::string>& command) {
+  /// Waits until it listens. `command`: the program and its arguments, `--port 0` among them. `prepare` runs
+  /// in the new process before the program: it may call async-signal-safe functions only.
+  explicit ServerProcess(
+      const std::vector<std::string>& command, const std::function<void()>& prepare = [] {}) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("cannot make a pipe");
     std::vector<char*> arguments;
@@ -26,6 +29,7 @@ class ServerProcess {
     if (process_ < 0) throw std::runtime_error("cannot fork");
     if (process_ == 0) {
       ::dup2(ends[1], STDOUT_FILENO);
+      prepare();
       ::execv(arguments[0], arguments.data());
       ::_exit(127);
     }
@@ -48,6 +52,7 @@ class ServerProcess {
   }
 
   [[nodiscard]] std::uint16_t port() const { return port_; }
+  [[nodiscard]] pid_t id() const { return process_; }
   void signal(int number) const { ::kill(process_, number); }
   /// Sends the signal and waits; the exit status, or 128 + the signal that ended it.
   int end(int number) {

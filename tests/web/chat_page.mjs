@@ -50,6 +50,17 @@ export class ChatPage {
     return self;
   }
 
+  /** Another tab of the same browser. */
+  async openTab() {
+    const other = new ChatPage();
+    other.context = this.context;
+    other.page = await this.context.newPage();
+    other.page.on('console', (message) => message.type() === 'error' && this.errors.push(message.text()));
+    other.page.on('pageerror', (error) => this.errors.push(error.message));
+    await other.page.goto(this.page.url());
+    return other;
+  }
+
   /** From now on replies arrive at a reading pace: the bundled model is quicker than the eye, and than this test. */
   async slowDown() {
     const session = await this.context.newCDPSession(this.page);
@@ -78,6 +89,11 @@ export class ChatPage {
   /** What the last reply says, without its thinking. */
   get answer() {
     return this.replies.last().locator(':scope > .markdown');
+  }
+
+  /** The conversations in the list, by title. */
+  get titles() {
+    return this.page.locator('.entry-title').allInnerTexts();
   }
 
   async say(text) {

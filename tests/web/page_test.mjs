@@ -1,14 +1,12 @@
 // The page in Chromium, against the server with the bundled model: `npm test` here, after a release build.
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { ChatPage, launchBrowser } from './chat_page.mjs';
+import { test } from 'node:test';
+import { kTestMs, pageUnderTest } from './page_under_test.mjs';
 import { startServer } from './server_process.mjs';
 
 const kStory = 'Tell me a story about a fox who finds a lantern.';
 /** Longer than a page of the cache, so that the tree keeps it. */
 const kLongMessage = `Tell me a story. ${'The fox walked by the brook and the owl sang to the moon. '.repeat(40)}`;
-const kTestMs = 60_000;
-const kWholeMs = 240_000;
 
 const kTool = {
   type: 'function',
@@ -24,34 +22,8 @@ const kTool = {
   },
 };
 
-let server;
-let browser;
-
-async function endAll() {
-  await browser?.close();
-  await server?.kill();
-}
-
-// Nothing outlives this file, whatever hangs.
-setTimeout(() => void endAll().finally(() => process.exit(1)), kWholeMs).unref();
-
-before(
-  async () => {
-    server = await startServer();
-    browser = await launchBrowser();
-  },
-  { timeout: kTestMs },
-);
-after(endAll);
-
-/** A test with a page of its own, which must stay quiet. */
-function pageTest(name, options, body) {
-  test(name, { timeout: kTestMs }, async () => {
-    const chat = await ChatPage.open(browser, server.url, options);
-    await body(chat);
-    await chat.close();
-  });
-}
+const shared = pageUnderTest(240_000);
+const { pageTest } = shared;
 
 pageTest('a message is sent with Enter, and the reply streams in with its figures', {}, async (chat) => {
   await chat.entry.press('Shift+Enter');
@@ -99,6 +71,7 @@ pageTest('a reply is regenerated, a message edited, from the same history', {}, 
   await chat.replied();
   assert.equal(await chat.replies.count(), 1);
   assert.deepEqual(chat.requests[1], chat.requests[0]);
+  await chat.page.getByText('2 / 2').waitFor();
 
   await chat.page.getByText(kStory).last().hover();
   await chat.button('Edit this message').click();
@@ -204,7 +177,7 @@ pageTest('the machine shows pools, tree and expert load', {}, async (chat) => {
     assert.ok(total > 0 && used + cached + free === total, words);
   }
 
-  await page.getByRole('img', { name: /^Radix tree of [1-9]/ }).waitFor();
+  await page.getByRole('tree', { name: /^Radix tree of [1-9]/ }).waitFor();
   await page.locator('.node').first().hover();
   await page.getByText(/node \d+ · [\d,]+ tokens/).waitFor();
 
@@ -222,11 +195,72 @@ pageTest('the machine shows pools, tree and expert load', {}, async (chat) => {
   await page.locator('.sparkline polyline').first().waitFor({ state: 'attached' });
 });
 
+pageTest('the machine can be read with the keyboard alone', {}, async (chat) => {
+  await chat.setLongestReply(24);
+  await chat.ask(kLongMessage);
+  const { page } = chat;
+  await page.keyboard.press('Alt+KeyM');
+  const node = page.getByRole('treeitem').first();
+  await node.waitFor();
+  const machine = page.getByRole('main', { name: 'Machine' });
+  await machine.focus();
+  await page.keyboard.press('Tab');
+  assert.equal(await page.evaluate(() => document.activeElement?.getAttribute('role')), 'treeitem');
+  await page.getByText(/node \d+ · [\d,]+ tokens/).waitFor();
+  const outline = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
+  assert.equal(outline, 'solid', 'the focus can be seen');
+  await page.locator('.heat canvas').focus();
+  await page.keyboard.press('ArrowRight');
+  await page.keyboard.press('ArrowRight');
+  await page.getByText(/layer 0, expert 1: [\d,]+ tokens/).waitFor();
+});
+
+pageTest('a page that is opened later shows the rates of before', {}, async (early) => {
+  const rows = () => early.page.evaluate(async () => (await (await fetch('/stats?history=1')).json()).history.rows);
+  for (let look = 0; look < 100 && (await rows()).length < 4; look += 1) await early.page.waitForTimeout(200);
+  const late = await early.openTab();
+  const first = late.page.waitForResponse(/\/stats/);
+  await late.page.keyboard.press('Alt+KeyM');
+  assert.match((await first).url(), /history=1$/);
+  const line = late.page.locator('.sparkline polyline').first();
+  await line.waitFor({ state: 'attached' });
+  const points = (await line.getAttribute('points')).split(' ');
+  assert.ok(points.length >= 3, `${points.length} points at the first look`);
+});
+
+pageTest('licences of what the page contains are a link away', {}, async (chat) => {
+  await chat.button('Settings').click();
+  const link = chat.page.getByRole('link', { name: 'Third-party notices' });
+  const reply = await chat.page.request.get(`${shared.server.url}${await link.getAttribute('href')}`);
+  assert.equal(reply.status(), 200);
+  assert.match(reply.headers()['content-type'], /^text\/plain/);
+  const text = await reply.text();
+  for (const name of ['preact', '@preact/signals', 'marked', 'temml', 'highlight.js', 'lowlight'])
+    assert.ok(text.includes(`\n${name} `), name);
+});
+
+pageTest('code that is wider than the page is scrolled with the keyboard', {}, async (chat) => {
+  const block = `\`\`\`cpp\nint x = ${'1 + '.repeat(100)}1;\n\`\`\``;
+  const picker = chat.page.locator('.list input[type=file]');
+  const figures = { firstToken: null, reasoning: null, whole: null, usage: null };
+  const message = { role: 'assistant', text: block, ending: 'stop', figures };
+  const text = JSON.stringify({ title: 'Code', messages: [{ role: 'user', text: 'x' }, message] });
+  await picker.setInputFiles({ name: 'c.json', mimeType: 'application/json', buffer: Buffer.from(text) });
+  const code = chat.page.getByRole('group', { name: 'Code, cpp' });
+  await code.focus();
+  assert.equal(await code.evaluate((one) => document.activeElement === one && one.scrollWidth > one.clientWidth), true);
+  assert.ok((await code.locator('.code-type').count()) > 0, 'it has colours');
+  await chat.page.keyboard.press('ArrowRight');
+  for (let look = 0; look < 50 && (await code.evaluate((one) => one.scrollLeft)) === 0; look += 1)
+    await chat.page.waitForTimeout(50);
+  assert.ok((await code.evaluate((one) => one.scrollLeft)) > 0);
+});
+
 test(
   'light and dark follow the system until one is chosen, and the choice is kept',
   { timeout: kTestMs },
   async () => {
-    const chat = await ChatPage.open(browser, server.url, { colorScheme: 'light' });
+    const chat = await shared.open({ colorScheme: 'light' });
     const light = await chat.background();
     await chat.button('Dark theme').click();
     const dark = await chat.background();
@@ -256,14 +290,10 @@ test('what a model writes is never run, and loads nothing', { timeout: kTestMs }
     failure: null,
     figures: { firstToken: null, reasoning: null, whole: null, usage: null },
   };
-  const conversation = {
-    id: 'c',
-    title: 'Hostile',
-    changed: 1,
-    messages: [{ role: 'user', text: '<i>hi</i>' }, reply],
-  };
-  const storage = { 'baleen.conversations': [conversation] };
-  const chat = await ChatPage.open(browser, server.url, { storage });
+  // As older versions of the page stored it, all conversations in one record.
+  const messages = [{ role: 'user', text: '<i>hi</i>' }, reply];
+  const storage = { 'baleen.conversations': [{ id: 'c', title: 'Hostile', changed: 1, messages }] };
+  const chat = await shared.open({ storage });
   await chat.answer.waitFor();
   assert.equal(await chat.answer.locator('script, img, iframe, b, [onerror]').count(), 0);
   assert.equal(await chat.answer.locator('strong').innerText(), 'bold');
@@ -278,7 +308,7 @@ test('what a model writes is never run, and loads nothing', { timeout: kTestMs }
 });
 
 test('a narrow screen has everything, and nothing sticks out', { timeout: kTestMs }, async () => {
-  const chat = await ChatPage.open(browser, server.url, { viewport: { width: 360, height: 640 } });
+  const chat = await shared.open({ viewport: { width: 360, height: 640 } });
   await chat.setLongestReply(24);
   await chat.ask(kStory);
   const sticksOut = () =>
@@ -298,33 +328,34 @@ test('a narrow screen has everything, and nothing sticks out', { timeout: kTestM
   await chat.close();
 });
 
-test('a refusal shows the sentence of the server, and can be dismissed', { timeout: kTestMs }, async () => {
-  const chat = await ChatPage.open(browser, server.url);
+test('a refusal shows the sentence of the server once, at its reply', { timeout: kTestMs }, async () => {
+  const chat = await shared.open();
   await chat.withSettings(async (panel) => {
     await panel.getByText('Offer tools to the model').click();
     await panel.getByLabel('Tool declarations, JSON').fill('[{"function": {"name": "f"}, "type": 3}]');
   });
   await chat.say('Hello');
-  const banner = chat.page.getByRole('alert');
-  await banner.waitFor();
-  assert.ok((await banner.innerText()).length > 10);
-  await chat.button('Dismiss').click();
-  assert.equal(await banner.count(), 0);
+  await chat.replied();
+  const alerts = chat.page.getByRole('alert');
+  assert.equal(await alerts.count(), 1);
+  const sentence = await alerts.innerText();
+  assert.ok(sentence.length > 10);
+  assert.equal(await chat.page.getByText(sentence, { exact: true }).count(), 1);
   await chat.context.close(); // The browser writes the status 400 to its console.
 });
 
 test('a server that goes away is missed, and welcomed back', { timeout: kTestMs }, async () => {
-  const chat = await ChatPage.open(browser, server.url);
+  const chat = await shared.open();
   await chat.setLongestReply(24);
   await chat.ask(kStory);
-  const { port } = server;
-  await server.kill();
+  const { port } = shared.server;
+  await shared.server.kill();
   await chat.say('Are you there?');
-  const banner = chat.page.getByRole('alert');
+  const banner = chat.page.locator('.banner[role=alert]');
   await banner.getByText('The server does not answer.').waitFor();
   await chat.replies.last().getByText('The server does not answer.').waitFor();
 
-  server = await startServer(port);
+  shared.server = await startServer(port);
   await banner.waitFor({ state: 'detached' });
   await chat.button('Retry').click();
   await chat.button('Send').waitFor();

@@ -1,4 +1,4 @@
-// Builds the page into a temporary folder and compares it with the committed one, byte for byte.
+// Builds the page into a temporary folder and compares what is written with what is committed, byte for byte.
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -9,13 +9,15 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const folder = mkdtempSync(join(tmpdir(), 'baleen_web_'));
 try {
   await build({ root, logLevel: 'warn', build: { outDir: folder, emptyOutDir: true } });
-  const built = readFileSync(join(folder, 'index.html'));
-  const committed = readFileSync(join(root, 'dist', 'index.html'));
-  if (built.equals(committed)) {
-    console.log(`dist/index.html is fresh: ${built.length} bytes`);
-  } else {
+  for (const name of ['index.html', 'notices.txt']) {
+    const built = readFileSync(join(folder, name));
+    const committed = readFileSync(join(root, 'dist', name));
+    if (built.equals(committed)) {
+      console.log(`dist/${name} is fresh: ${built.length} bytes`);
+      continue;
+    }
     console.error(
-      `web/dist/index.html is stale: ${committed.length} bytes committed, ${built.length} built from web/src. ` +
+      `web/dist/${name} is stale: ${committed.length} bytes committed, ${built.length} built from web/src. ` +
         'Run `npm run build` in web/ and commit the result.',
     );
     process.exitCode = 1;

@@ -12,7 +12,7 @@ export function singleFile() {
     enforce: 'post',
     apply: 'build',
     generateBundle(_options, bundle) {
-      const files = Object.values(bundle);
+      const files = Object.values(bundle).filter((file) => file.fileName !== 'notices.txt');
       const page = files.find((file) => file.fileName === 'index.html');
       const scripts = files.filter((file) => file.type === 'chunk');
       const styles = files.filter((file) => file.fileName.endsWith('.css'));

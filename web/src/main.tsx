@@ -1,17 +1,24 @@
 import { render } from 'preact';
-import { greet } from './chat/chat_session';
+import { greet, streamsHere, watchReplies } from './chat/chat_session';
 import { persist } from './chat/conversation_store';
 import { App } from './frame/app';
+import { listenForShortcuts } from './frame/shortcuts';
 import { watchConnection } from './api/connection';
 import { applyTheme } from './style/theme';
 import './style/base.css';
 import './style/layout.css';
+import './style/panels.css';
 import './style/chat.css';
+import './style/messages.css';
 import './style/markdown.css';
+import 'temml/dist/Temml-Local.css';
+import './style/math.css';
 import './style/machine.css';
 
 applyTheme();
-persist();
+persist(streamsHere);
+watchReplies();
+listenForShortcuts();
 watchConnection(() => void greet());
 void greet();
 render(<App />, document.getElementById('app') as HTMLElement);

@@ -2,15 +2,26 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
 namespace baleen {
 
+std::string significant_text(double value) {
+  constexpr double kAlmostHundred = 99.95;
+  const double size = std::abs(value);
+  if (size == 0) return "0";
+  if (size < kAlmostHundred) return fmt::format("{:#.3g}", value);
+  const double step = std::pow(10, std::max(0.0, std::floor(std::log10(size * (1 + 1e-12))) - 2));
+  return fmt::format("{:.0f}", std::round(value / step) * step);
+}
+
 std::string seconds_text(double seconds) {
-  if (seconds < 1e-3) return fmt::format("{:.1f} us", 1e6 * seconds);
-  if (seconds < 1) return fmt::format("{:.3f} ms", 1e3 * seconds);
-  return fmt::format("{:.3f} s", seconds);
+  constexpr double kAlmostThousand = 0.9995;  // three digits of it are 1000
+  if (seconds < kAlmostThousand * 1e-3) return significant_text(1e6 * seconds) + " us";
+  if (seconds < kAlmostThousand) return significant_text(1e3 * seconds) + " ms";
+  return significant_text(seconds) + " s";
 }
 
 std::string count_text(double count) {

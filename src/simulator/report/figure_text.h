@@ -7,7 +7,10 @@
 
 namespace baleen {
 
-/// "12.3 us", "4.56 ms"
+/// Three significant digits, as many as an estimate is worth: "1070", "27.3", "0.0123"
+[[nodiscard]] std::string significant_text(double value);
+
+/// The same of a time: "12.3 us", "4.56 ms"
 [[nodiscard]] std::string seconds_text(double seconds);
 
 /// "3.05 G", "192"

@@ -87,9 +87,10 @@ std::string HtmlPage::text() const {
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n"
       "<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n<header><h1>{}</h1>\n<p>{}</p></"
-      "header>\n{}</main>\n"
+      "header>\n{}<footer><p>Made by <code>{}</code>, revision <code>{}</code>.</p></footer>\n</main>\n"
       "<script>\n{}</script>\n</body>\n</html>\n",
-      kPolicy, escaped(title_), page_style(), escaped(title_), escaped(subtitle_), body_, page_script());
+      kPolicy, escaped(title_), page_style(), escaped(title_), escaped(subtitle_), body_,
+      escaped(provenance_.command), escaped(provenance_.revision), page_script());
 }
 
 }  // namespace baleen

@@ -43,10 +43,16 @@ struct Figure {
   std::optional<Table> table;  ///< the same as figures, folded
 };
 
+/// What made a page.
+struct Provenance {
+  std::string command;   ///< as typed in a shell
+  std::string revision;  ///< of the program
+};
+
 class HtmlPage {
  public:
-  HtmlPage(std::string title, std::string subtitle)
-      : title_(std::move(title)), subtitle_(std::move(subtitle)) {}
+  HtmlPage(std::string title, std::string subtitle, Provenance provenance)
+      : title_(std::move(title)), subtitle_(std::move(subtitle)), provenance_(std::move(provenance)) {}
 
   void add_warning(std::string_view sentence);
   /// What one wants to know first: names, figures, and what they mean.
@@ -66,6 +72,7 @@ class HtmlPage {
  private:
   std::string title_;
   std::string subtitle_;
+  Provenance provenance_;
   std::string body_;
 };
 

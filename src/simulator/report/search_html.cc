@@ -24,9 +24,10 @@ struct Range {
 };
 
 std::string title_of(const DeploymentCandidate& c) {
-  return fmt::format("{}; {} at a time, {} drafts: {:.1f} tokens/s a device, {:.1f} a user, first token {}",
-                     to_text(c), c.concurrency, c.num_mtp_tokens, c.tokens_per_second_per_device,
-                     c.tokens_per_second_per_user, si_text(c.ttft_seconds, "s"));
+  return fmt::format("{}; {} at a time, {} drafts: {} tokens/s a device, {} a user, first token {}",
+                     to_text(c), c.concurrency, c.num_mtp_tokens,
+                     significant_text(c.tokens_per_second_per_device),
+                     significant_text(c.tokens_per_second_per_user), si_text(c.ttft_seconds, "s"));
 }
 
 /// All candidates as dots, those of the front as marks with the number of requests at a time, `joined` by a line or not.
@@ -74,13 +75,16 @@ Table candidate_table(std::string id, std::string caption, const std::vector<Dep
   const auto cell = [](double value, double unit, int digits) {
     return Cell{fmt::format("{:.{}f}", value * unit, digits), value};
   };
+  const auto estimated = [](double value, double unit) {
+    return Cell{significant_text(value * unit), value};
+  };
   for (std::size_t i = 0; i < std::min(most, candidates.size()); ++i) {
     const DeploymentCandidate& c = candidates[i];
     table.rows.push_back({{to_text(c), {}},
-                          cell(c.tokens_per_second_per_device, 1, 1),
-                          cell(c.tokens_per_second_per_user, 1, 1),
-                          cell(c.ttft_seconds, 1e3, 1),
-                          cell(c.tpot_seconds, 1e3, 3),
+                          estimated(c.tokens_per_second_per_device, 1),
+                          estimated(c.tokens_per_second_per_user, 1),
+                          estimated(c.ttft_seconds, 1e3),
+                          estimated(c.tpot_seconds, 1e3),
                           cell(static_cast<double>(c.concurrency), 1, 0),
                           cell(static_cast<double>(c.num_mtp_tokens), 1, 0),
                           cell(static_cast<double>(c.memory_bytes), 1e-9, 1)});
@@ -111,26 +115,27 @@ std::string to_text(const DeploymentCandidate& candidate) {
   return text;
 }
 
-std::string search_html(const SearchReport& report, std::int64_t num_rows) {
+std::string search_html(const SearchReport& report, std::int64_t num_rows, const Provenance& provenance) {
   const SearchOptions& options = report.options;
   const SearchResult& result = report.result;
   HtmlPage page(
       fmt::format("{} on {} x {}: plans", report.model.name, options.num_devices, report.device.description),
       fmt::format("Prompts of {} tokens, replies of {}{}. {} deployments were tried, {} are within limits.",
                   options.load.prompt_tokens, options.load.reply_tokens, limits_text(options),
-                  result.num_evaluated, result.ranked.size()));
+                  result.num_evaluated, result.ranked.size()),
+      provenance);
   if (result.ranked.empty()) {
     page.add_warning("Nothing fits these limits; the last table says what was left out, and why.");
   } else {
     const DeploymentCandidate& best = result.ranked.front();
     const DeploymentCandidate& quickest = result.pareto.back();
     page.add_key_figures(
-        {{"Most for a device", fmt::format("{:.1f}", best.tokens_per_second_per_device),
+        {{"Most for a device", significant_text(best.tokens_per_second_per_device),
           "tokens/s: " + to_text(best)},
-         {"there, a user gets", fmt::format("{:.1f}", best.tokens_per_second_per_user), "tokens/s"},
+         {"there, a user gets", significant_text(best.tokens_per_second_per_user), "tokens/s"},
          {"there, the first token", seconds_text(best.ttft_seconds),
           fmt::format("with {} requests at a time", best.concurrency)},
-         {"Most for a user", fmt::format("{:.1f}", quickest.tokens_per_second_per_user),
+         {"Most for a user", significant_text(quickest.tokens_per_second_per_user),
           "tokens/s: " + to_text(quickest)}});
     Figure front = candidates_figure(
         report, "pareto-plot", "Throughput against speed for a user", "tokens/s for each user",

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "simulator/report/html_page.h"
 #include "simulator/search/plan_search.h"
 
 namespace baleen {
@@ -16,7 +17,8 @@ struct SearchReport {
 };
 
 /// A page in one file: candidates and their Pareto front as plots and tables, `num_rows` of the ranking, what was left out.
-[[nodiscard]] std::string search_html(const SearchReport& report, std::int64_t num_rows);
+[[nodiscard]] std::string search_html(const SearchReport& report, std::int64_t num_rows,
+                                      const Provenance& provenance);
 
 /// Its instances and their plans: "2 x 4 devices: tp 4, dp 1, ep 4"
 [[nodiscard]] std::string to_text(const DeploymentCandidate& candidate);

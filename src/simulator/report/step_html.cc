@@ -23,13 +23,13 @@ std::vector<HtmlPage::KeyFigure> key_figures(const StepReport& report) {
     const double tokens = report.workload.tokens_per_step();
     figures = {{"Step", seconds_text(e.seconds), fmt::format("{:.2f} tokens for each query", tokens)},
                {"Time per token", seconds_text(e.seconds / tokens), "for each user"},
-               {"A user gets", fmt::format("{:.1f}", tokens / e.seconds), "tokens/s"},
-               {"A device yields", fmt::format("{:.1f}", e.tokens_out / e.seconds / devices), "tokens/s"},
-               {"In all", fmt::format("{:.1f}", e.tokens_out / e.seconds), "tokens/s"}};
+               {"A user gets", significant_text(tokens / e.seconds), "tokens/s"},
+               {"A device yields", significant_text(e.tokens_out / e.seconds / devices), "tokens/s"},
+               {"In all", significant_text(e.tokens_out / e.seconds), "tokens/s"}};
   } else {
     figures = {{"Time to first token", seconds_text(e.seconds), "of all these queries at once"},
-               {"A device reads", fmt::format("{:.1f}", e.tokens / e.seconds / devices), "prompt tokens/s"},
-               {"In all", fmt::format("{:.1f}", e.tokens / e.seconds), "prompt tokens/s"}};
+               {"A device reads", significant_text(e.tokens / e.seconds / devices), "prompt tokens/s"},
+               {"In all", significant_text(e.tokens / e.seconds), "prompt tokens/s"}};
   }
   const auto memory = static_cast<double>(e.memory_bytes),
              capacity = static_cast<double>(e.device_memory_bytes);
@@ -60,20 +60,23 @@ Table operation_table(const StepReport& report, TableRows rows) {
   const auto cell = [](double value, double unit, int digits) {
     return Cell{fmt::format("{:.{}f}", value * unit, digits), value};
   };
+  const auto estimated = [](double value, double unit) {
+    return Cell{significant_text(value * unit), value};
+  };
   for (const OperationSum& sum : sums) {
     const auto calls = static_cast<double>(sum.calls);
     const bool computes = sum.flops > 0 && sum.bytes > 0;
     table.rows.push_back({{sum.name, {}},
-                          cell(sum.seconds, 1e6, 1),
-                          cell(sum.seconds / calls, 1e6, 2),
+                          estimated(sum.seconds, 1e6),
+                          estimated(sum.seconds / calls, 1e6),
                           {fmt::format("{}", sum.calls), calls},
                           cell(sum.seconds / all, 100, 1),
                           {std::string(bound_name(sum.bound())), {}},
                           cell(sum.flops, 1e-9, 3),
                           cell(sum.bytes, 1e-6, 3),
                           computes ? cell(sum.flops / sum.bytes, 1, 2) : Cell{"–", 0},
-                          cell(sum.flops / sum.seconds, 1e-12, 3),
-                          cell(sum.bytes / sum.seconds, 1e-9, 1)});
+                          estimated(sum.flops / sum.seconds, 1e-12),
+                          estimated(sum.bytes / sum.seconds, 1e-9)});
   }
   return table;
 }
@@ -108,11 +111,11 @@ Table memory_table(const StepEstimate& estimate) {
 
 }  // namespace
 
-std::string step_html(const StepReport& report) {
+std::string step_html(const StepReport& report, const Provenance& provenance) {
   const Workload& work = report.workload;
   HtmlPage page(
       fmt::format("{} on {} x {}", report.model.name, report.plan.num_devices, report.device.description),
-      fmt::format("{}. {}.", to_text(report.plan), workload_text(work)));
+      fmt::format("{}. {}.", to_text(report.plan), workload_text(work)), provenance);
   const StepEstimate& e = report.estimate;
   if (!e.fits()) {
     const auto missing = static_cast<double>(e.memory_bytes - e.device_memory_bytes);

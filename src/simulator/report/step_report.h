@@ -8,6 +8,8 @@
 
 namespace baleen {
 
+struct Provenance;
+
 /// What was simulated.
 struct StepReport {
   const SimulatedModel& model;
@@ -32,7 +34,7 @@ enum class TableRows : std::uint8_t { kByOperation, kByShape };
 [[nodiscard]] std::string chrome_trace(const StepReport& report);
 
 /// A page in one file: plots of the step and around it, and the tables. Runs the plan with other numbers of queries, too.
-[[nodiscard]] std::string step_html(const StepReport& report);
+[[nodiscard]] std::string step_html(const StepReport& report, const Provenance& provenance);
 
 /// "8 queries decode, 4096 positions of context"
 [[nodiscard]] std::string workload_text(const Workload& workload);

@@ -96,7 +96,7 @@ Figure places_figure(const StepReport& report) {
     bar.figure = has_layers ? fmt::format("{} · {} x {}", si_text(bar.end(), "s"), count,
                                           si_text(bar.end() / count, "s"))
                             : si_text(bar.end(), "s");
-    const auto microseconds = [](double time) { return Cell{fmt::format("{:.1f}", 1e6 * time), time}; };
+    const auto microseconds = [](double time) { return Cell{significant_text(1e6 * time), time}; };
     table.rows.push_back(
         {{bar.label, {}}, {has_layers ? fmt::format("{}", count) : "–", count}, microseconds(bar.end())});
     for (const double time : by_bound) table.rows.back().push_back(microseconds(time));

@@ -51,7 +51,10 @@ struct ServingFigures {
 /// Takes the result over: nothing of it is copied.
 [[nodiscard]] ServingFigures figures_of(ServingResult&& result, const ServiceLimits& limits);
 
-/// A page for people.
+/// "server" where there is one; of two, "prefill" and "decode".
+[[nodiscard]] const char* server_name(std::size_t i, std::size_t count);
+
+/// A page of text.
 [[nodiscard]] std::string to_text(const ServingFigures& figures);
 /// Times in seconds, shares of 1.
 [[nodiscard]] nlohmann::ordered_json to_json(const ServingFigures& figures);

@@ -36,11 +36,6 @@ double mean_batch(const ServerRecord& server) {
   return ratio(sequences, server.steps);
 }
 
-const char* name_of_server(std::size_t i, std::size_t count) {
-  if (count == 1) return "server";
-  return i == 0 ? "prefill" : "decode";
-}
-
 std::string line_of(const char* name, const Distribution& times) {
   constexpr double kMs = 1e3;
   return fmt::format("  {:<24}{:>12.2f}{:>12.2f}{:>12.2f}{:>12.2f}\n", name, kMs * times.mean,
@@ -105,6 +100,11 @@ Json to_json(const ServerRecord& server, double seconds) {
 
 }  // namespace
 
+const char* server_name(std::size_t i, std::size_t count) {
+  if (count == 1) return "server";
+  return i == 0 ? "prefill" : "decode";
+}
+
 std::string to_text(const ServingFigures& figures) {
   std::string text = fmt::format(
       "{} requests in {:.2f} s: {} finished, {} turned away, {} abandoned, {} refused\n", figures.requests,
@@ -134,7 +134,7 @@ std::string to_text(const ServingFigures& figures) {
   text += line_of("time between tokens", figures.between_tokens);
   text += line_of("end to end", figures.end_to_end);
   for (std::size_t i = 0; i < figures.servers.size(); ++i) {
-    text += server_text(figures.servers[i], name_of_server(i, figures.servers.size()), figures.seconds);
+    text += server_text(figures.servers[i], server_name(i, figures.servers.size()), figures.seconds);
   }
   return text;
 }
@@ -164,7 +164,7 @@ Json to_json(const ServingFigures& figures) {
             {"preemptions", figures.preemptions}};
   if (!figures.first_refusal.empty()) json["first_refusal"] = figures.first_refusal;
   for (std::size_t i = 0; i < figures.servers.size(); ++i) {
-    json[name_of_server(i, figures.servers.size())] = to_json(figures.servers[i], figures.seconds);
+    json[server_name(i, figures.servers.size())] = to_json(figures.servers[i], figures.seconds);
   }
   return json;
 }

@@ -39,6 +39,8 @@ struct TrainEstimate {
   std::int64_t memory_bytes = 0;
   std::int64_t device_memory_bytes = 0;
 
+  /// Parts of `seconds` by name, in their order.
+  [[nodiscard]] std::vector<std::pair<std::string, double>> parts() const;
   [[nodiscard]] bool fits() const { return memory_bytes <= device_memory_bytes; }
   /// Share of the devices' peak that the model's products are.
   [[nodiscard]] double model_flops_utilisation(const DeviceProfile& device, std::int64_t num_devices) const;

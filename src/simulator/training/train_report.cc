@@ -6,6 +6,15 @@
 
 namespace baleen {
 
+std::vector<std::pair<std::string, double>> TrainEstimate::parts() const {
+  return {{"forward", forward_seconds},
+          {"backward", backward_seconds},
+          {"recomputation", recompute_seconds},
+          {"pipeline bubble", bubble_seconds},
+          {"gradients, weights", gradient_seconds},
+          {"Muon, AdamW", optimiser_seconds}};
+}
+
 std::string training_table(const SimulatedModel& model, const ParallelPlan& plan, const TrainingLoad& load,
                            const DeviceProfile& device, const TrainEstimate& e) {
   std::string text =
@@ -13,15 +22,11 @@ std::string training_table(const SimulatedModel& model, const ParallelPlan& plan
                   model.name, device.description, to_text(plan), load.global_batch_tokens,
                   e.num_micro_batches, load.micro_batch_sequences, load.sequence_length);
   text += fmt::format("{:<22}{:>12}{:>9}\n", "part of a step", "seconds", "share");
-  for (const auto& [name, seconds] : {std::pair{"forward", e.forward_seconds},
-                                      {"backward", e.backward_seconds},
-                                      {"recomputation", e.recompute_seconds},
-                                      {"pipeline bubble", e.bubble_seconds},
-                                      {"gradients, weights", e.gradient_seconds},
-                                      {"Muon, AdamW", e.optimiser_seconds},
-                                      {"step", e.seconds}}) {
+  const auto add = [&](const std::string& name, double seconds) {
     text += fmt::format("{:<22}{:>12.3f}{:>8.1f}%\n", name, seconds, 100 * seconds / e.seconds);
-  }
+  };
+  for (const auto& [name, seconds] : e.parts()) add(name, seconds);
+  add("step", e.seconds);
   text += fmt::format(
       "\n{:.0f} tokens/s, {:.0f} a device; {:.1f}% of the BF16 peak; Muon computes {:.1f} PFLOP, {:.2f}% of "
       "the model's\n",

@@ -73,6 +73,9 @@ struct PublishedRow {
 /// JSON text. Throws `Error` with row and field for what is malformed.
 [[nodiscard]] std::vector<PublishedRow> parse_published(std::string_view text, std::string_view label);
 
+/// Short: "tokens/s/dev" for "total_tokens_per_second_per_device".
+[[nodiscard]] std::string_view metric_name(std::string_view name);
+
 struct PredictedMetric {
   std::string name;
   double published = 0;

@@ -8,6 +8,11 @@
 
 namespace baleen {
 
+std::string_view metric_name(std::string_view name) {
+  if (name == "total_tokens_per_second_per_device") return "tokens/s/dev";
+  return name == "total_tokens_per_second" ? "tokens/s" : name;
+}
+
 std::string validation_table(const std::vector<ValidatedRow>& rows) {
   std::size_t width = 0;
   for (const ValidatedRow& row : rows) width = std::max(width, row.row.title.size() + 2);
@@ -21,9 +26,7 @@ std::string validation_table(const std::vector<ValidatedRow>& rows) {
   };
   for (const ValidatedRow& row : rows) {
     for (const PredictedMetric& metric : row.metrics) {
-      const std::string name = metric.name == "total_tokens_per_second_per_device" ? "tokens/s/dev"
-                               : metric.name == "total_tokens_per_second"          ? "tokens/s"
-                                                                                   : metric.name;
+      const std::string_view name = metric_name(metric.name);
       text += fmt::format("{:<5}{:<{}}{:<14}{:>11.4g}{:>11.4g}{:>+7.0f}%{}\n", row.row.id, row.row.title,
                           width, name, metric.published, metric.predicted, 100 * metric.error(),
                           row.row.calibrates ? "  calibrates" : "");

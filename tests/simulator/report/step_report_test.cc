@@ -11,6 +11,7 @@
 #include "model/presets.h"
 #include "simulator/report/batch_sweep.h"
 #include "simulator/report/cache_plot.h"
+#include "simulator/report/html_page.h"
 #include "simulator/report/operation_sums.h"
 #include "simulator/report/step_places.h"
 
@@ -188,7 +189,7 @@ TEST_P(StepReports, BatchesGrowThroughput) {
 }
 
 TEST_P(StepReports, ThePageIsOneFile) {
-  const std::string page = step_html(report());
+  const std::string page = step_html(report(), {});
   EXPECT_TRUE(page.starts_with("<!doctype html>"));
   for (const char* elsewhere : {"http://", "https://", "src=", "@import", "url("})
     EXPECT_EQ(page.find(elsewhere), std::string::npos) << elsewhere;
@@ -217,7 +218,7 @@ TEST(StepReport, NamesThatAreNoTextDoNotEndIt) {
   const StepReport report{model, plan, work, device, estimate};
   EXPECT_TRUE(Json::accept(step_json(report)));
   EXPECT_TRUE(Json::accept(chrome_trace(report)));
-  EXPECT_EQ(step_html(report).find("<name>"), std::string::npos);
+  EXPECT_EQ(step_html(report, {}).find("<name>"), std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(

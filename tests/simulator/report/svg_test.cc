@@ -90,7 +90,7 @@ TEST(Markup, TextCannotBreakOut) {
   plot.add(PlotLine{.points = {{0, 0}, {1, 1}}, .style = evil, .label = evil, .title = evil});
   Bar bar{.label = evil, .figure = evil};
   bar.append(1, evil, evil);
-  HtmlPage page(evil, evil);
+  HtmlPage page(evil, evil, {.command = evil, .revision = evil});
   page.add_warning(evil);
   page.add_key_figures({{evil, evil, evil}});
   page.add_figures({{.id = evil,
@@ -112,7 +112,14 @@ TEST(FigureText, AsPeopleReadThem) {
   EXPECT_EQ(count_text(0), "0");
   EXPECT_EQ(count_text(3.05e9), "3.05 G");
   EXPECT_EQ(seconds_text(1.234e-5), "12.3 us");
-  EXPECT_EQ(seconds_text(0.0045678), "4.568 ms");
+  EXPECT_EQ(seconds_text(0.0045678), "4.57 ms");
+  EXPECT_EQ(seconds_text(0.99996), "1.00 s");
+  EXPECT_EQ(seconds_text(99.96), "100 s");
+  EXPECT_EQ(significant_text(1071.1), "1070");
+  EXPECT_EQ(significant_text(999.6), "1000");
+  EXPECT_EQ(significant_text(99.949), "99.9");
+  EXPECT_EQ(significant_text(0.012345), "0.0123");
+  EXPECT_EQ(significant_text(0), "0");
   EXPECT_EQ(positions_text(1 << 20), "1M");
   EXPECT_EQ(positions_text(8192), "8K");
   EXPECT_EQ(positions_text(300), "300");

@@ -3,7 +3,7 @@ export interface ChatRequest {
   model: string;
   messages: ApiMessage[];
   stream: true;
-  stream_options: { include_usage: true };
+  stream_options: { include_usage: true; include_progress?: true };
   temperature?: number;
   top_p?: number;
   top_k?: number;
@@ -18,7 +18,14 @@ export interface ChatRequest {
 
 export type ApiMessage =
   | { role: 'system' | 'user'; content: string }
-  | { role: 'assistant'; content: string | null; reasoning_content?: string; tool_calls?: ApiToolCall[] }
+  | {
+      role: 'assistant';
+      content: string | null;
+      reasoning_content?: string;
+      tool_calls?: ApiToolCall[];
+      /** The last message: go on where it ends. */
+      prefix?: true;
+    }
   | { role: 'tool'; tool_call_id: string; content: string };
 
 export interface ApiToolCall {
@@ -31,6 +38,8 @@ export interface ApiToolCall {
 export interface ChatChunk {
   choices?: { delta?: ChatDelta; finish_reason?: string | null }[];
   usage?: Usage | null;
+  /** Only with include_progress: how much of the prompt is computed. */
+  progress?: { prefilled_tokens: number; prompt_tokens: number };
   error?: { message?: string };
 }
 

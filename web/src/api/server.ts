@@ -44,4 +44,6 @@ export async function fetchModels(): Promise<string[]> {
   return (list.data ?? []).map((model) => model.id);
 }
 
-export const fetchStats = (): Promise<Stats> => getJson<Stats>('/stats');
+/** `withHistory`: with the counters of the last minutes. */
+export const fetchStats = (withHistory: boolean): Promise<Stats> =>
+  getJson<Stats>(withHistory ? '/stats?history=1' : '/stats');

@@ -16,6 +16,8 @@ export interface Stats {
   expert_load: number[][];
   operations: Operation[];
   disk: DiskStats | null;
+  /** Only when it was requested. */
+  history?: CounterHistory;
   http: Record<'connections' | 'accepted' | 'requests' | 'rejected' | 'timed_out' | 'dropped_slow', number>;
 }
 
@@ -35,6 +37,12 @@ export interface SchedulerStats {
   steps: number;
   preemptions: number;
   step_seconds: number;
+}
+
+/** The counters of the last ten minutes, a row a second, oldest first. */
+export interface CounterHistory {
+  columns: string[];
+  rows: number[][];
 }
 
 /** free + cached + in_use = total. */

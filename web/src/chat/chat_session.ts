@@ -1,30 +1,41 @@
-/** What the user does in a conversation: say, stop, ask again, edit, answer for a tool. */
-import { computed, signal } from '@preact/signals';
+/** What the user does in a conversation: say, stop, ask again, edit, go on, answer for a tool. */
+import { computed, effect, signal } from '@preact/signals';
 import { Refused, Unreachable } from '../api/errors';
 import { streamChat } from '../api/chat_stream';
 import { fetchModels } from '../api/server';
 import { reportLost, reportRefusal, clearRefusal } from '../api/connection';
 import { composeRequest } from './compose_request';
 import {
-  cutBefore,
-  withReply,
+  closed,
+  hasOpenReply,
+  pathOf,
+  showing,
+  turnOf,
+  withMessage,
   withToolResult,
-  withUserMessage,
+  withTurn,
   type Conversation,
   type Reply,
+  type TextFile,
 } from './conversation';
-import { conversations, current, keep, settings } from './conversation_store';
-import { ReplyBuilder } from './reply_builder';
+import { conversations, current, keep, open, settings } from './conversation_store';
+import { watchOtherTabs } from './other_tabs';
+import { kEmptyReply, ReplyBuilder } from './reply_builder';
 
 interface Run {
   conversationId: string;
   abort: AbortController;
 }
 
-/** The replies on their way, by conversation: one may stream while another is read. */
+/** The replies on their way in this tab, by conversation: one may stream while another is read. */
 const runs = signal<Run[]>([]);
 
-export const isReplying = computed(() => runs.value.some((run) => run.conversationId === current.value.id));
+export const streamsHere = (id: string): boolean => runs.value.some((run) => run.conversationId === id);
+
+export const isReplying = computed(() => streamsHere(current.value.id));
+/** Another tab streams a reply of this conversation; here it is shown as it arrives, and nothing else is sent. */
+export const isElsewhere = computed(() => !isReplying.value && hasOpenReply(current.value));
+export const isBusy = computed(() => isReplying.value || isElsewhere.value);
 
 export const model = signal<string>('');
 
@@ -39,21 +50,45 @@ export async function greet(): Promise<void> {
     await learnModel();
     clearRefusal();
   } catch (error) {
-    report(error);
+    if (error instanceof Unreachable) reportLost();
+    else if (error instanceof Refused) reportRefusal(error.message);
+    else console.error(error);
   }
 }
 
-function report(error: unknown): void {
-  if (error instanceof Unreachable) reportLost();
-  else if (error instanceof Refused) reportRefusal(error.message);
-  else console.error(error);
+/** Ends replies whose conversation was deleted, and those whose tab has gone. */
+export function watchReplies(): void {
+  effect(() => {
+    const known = new Set(conversations.value.map(({ id }) => id));
+    for (const run of runs.peek()) if (!known.has(run.conversationId)) run.abort.abort();
+  });
+  watchOtherTabs(
+    streamsHere,
+    () => conversations.value.filter((one) => hasOpenReply(one) && !streamsHere(one.id)).map(({ id }) => id),
+    (id) => {
+      const conversation = conversations.value.find((one) => one.id === id);
+      if (conversation) keep({ ...closed(conversation), changed: Date.now() });
+    },
+  );
 }
 
-export function say(text: string): void {
-  if (isReplying.value || text.trim() === '') return;
-  const conversation = withUserMessage(current.value, text, Date.now());
-  conversations.value = [conversation, ...conversations.value.filter(({ id }) => id !== conversation.id)];
-  void answer(conversation);
+/** Sends a message after what is shown. */
+export function say(text: string, files: TextFile[] = []): void {
+  sayAfter(current.value.leaf, text, files);
+}
+
+function sayAfter(parent: string | null, text: string, files: TextFile[]): void {
+  if (isBusy.value || (text.trim() === '' && files.length === 0)) return;
+  const message = { role: 'user' as const, text, ...(files.length > 0 ? { files } : {}) };
+  const conversation = withTurn(current.value, parent, message, Date.now());
+  open(conversation);
+  void answer(conversation, conversation.leaf);
+}
+
+/** Says something else in place of the message `id`; what was there stays beside it. */
+export function resay(id: string, text: string): void {
+  const turn = turnOf(current.value, id);
+  if (turn?.message.role === 'user') sayAfter(turn.parent, text, turn.message.files ?? []);
 }
 
 export function stop(): void {
@@ -62,49 +97,74 @@ export function stop(): void {
   }
 }
 
-/** Answers again what stands before the message at `index`. */
-export function regenerate(index: number): void {
-  if (isReplying.value) return;
-  void answer(cutBefore(current.value, index));
+/** Another reply in place of `id`; the one that was there stays beside it, unless it says nothing. */
+export function regenerate(id: string): void {
+  const turn = turnOf(current.value, id);
+  if (turn?.message.role !== 'assistant' || isBusy.value) return;
+  const { text, reasoning, calls } = turn.message;
+  if (text || reasoning || calls.length > 0) void answer(current.value, turn.parent);
+  else void stream(current.value, id, kEmptyReply);
 }
 
-/** Says something else at `index`, and drops what followed. */
-export function resay(index: number, text: string): void {
-  if (isReplying.value || text.trim() === '') return;
-  void answer(withUserMessage(cutBefore(current.value, index), text, Date.now()));
+/** The last reply once more, or a first one to a message that has none. */
+export function regenerateLast(): void {
+  const last = turnOf(current.value, current.value.leaf);
+  if (last?.message.role === 'assistant') regenerate(last.id);
+  else if (last && !isBusy.value) void answer(current.value, last.id);
 }
 
-export function setToolResult(index: number, callId: string, result: string): void {
-  const reply = current.value.messages[index];
+/** Whether the rest of a reply that was cut can be had. */
+export function canContinue(reply: Reply): boolean {
+  return (
+    (reply.ending === 'length' || reply.ending === 'stopped' || reply.ending === 'failed') &&
+    reply.text !== '' &&
+    reply.calls.length === 0
+  );
+}
+
+/** The rest of a reply that was cut. */
+export function continueReply(id: string): void {
+  const reply = turnOf(current.value, id)?.message;
+  if (isBusy.value || reply?.role !== 'assistant' || !canContinue(reply)) return;
+  void stream(current.value, id, reply);
+}
+
+/** Shows the path through another version of a turn. */
+export function showVersion(id: string): void {
+  if (!isBusy.value) keep(showing(current.value, id, Date.now()));
+}
+
+export function setToolResult(id: string, callId: string, result: string): void {
+  const reply = turnOf(current.value, id)?.message;
   if (reply?.role !== 'assistant') return;
-  keep(withReply(current.value, index, withToolResult(reply, callId, result), Date.now()));
+  keep(withMessage(current.value, id, withToolResult(reply, callId, result), Date.now()));
 }
 
 /** Goes on after the tools have said their results. */
 export function continueAfterTools(): void {
-  if (!isReplying.value) void answer(current.value);
+  if (!isBusy.value) void answer(current.value, current.value.leaf);
 }
 
-/** The last reply once more. */
-export function retry(): void {
-  const last = current.value.messages.length - 1;
-  if (current.value.messages[last]?.role === 'assistant') regenerate(last);
-  else if (last >= 0) continueAfterTools();
+/** A new reply after the turn `parent`. */
+function answer(conversation: Conversation, parent: string | null): Promise<void> {
+  const next = withTurn(conversation, parent, kEmptyReply, Date.now());
+  return stream(next, next.leaf as string, kEmptyReply);
 }
 
-async function answer(conversation: Conversation): Promise<void> {
+/** Streams the reply `id`, beginning with what `base` has of it. */
+async function stream(conversation: Conversation, id: string, base: Reply): Promise<void> {
   const abort = new AbortController();
   const run = { conversationId: conversation.id, abort };
   runs.value = [...runs.value, run];
   clearRefusal();
+  keep(conversation);
 
-  const index = conversation.messages.length;
-  const builder = new ReplyBuilder();
+  const builder = new ReplyBuilder(base);
   const sent = performance.now();
   const elapsed = () => performance.now() - sent;
   const show = (reply: Reply) => {
-    const now = conversations.value.find(({ id }) => id === conversation.id);
-    if (now) keep(withReply({ ...conversation, title: now.title }, index, reply, Date.now()));
+    const now = conversations.value.find((other) => other.id === conversation.id);
+    if (now) keep(withMessage(now, id, reply, Date.now()));
   };
 
   // Shown once a frame: several tokens may arrive in one.
@@ -120,7 +180,9 @@ async function answer(conversation: Conversation): Promise<void> {
   let reply: Reply;
   try {
     if (model.value === '') await learnModel();
-    const request = composeRequest(model.value, conversation.messages, settings.value);
+    const path = pathOf(conversation, id).map(({ message }) => message);
+    const history = base === kEmptyReply ? path.slice(0, -1) : path;
+    const request = composeRequest(model.value, history, settings.value, conversation.system);
     await streamChat(request, abort.signal, (chunk) => {
       builder.add(chunk, elapsed());
       showSoon();
@@ -130,7 +192,9 @@ async function answer(conversation: Conversation): Promise<void> {
     if (abort.signal.aborted) {
       reply = builder.finish(elapsed(), { ending: 'stopped', failure: null });
     } else {
-      report(error);
+      // The reply shows the sentence, so the banner does not; a lost server is a state of the page besides.
+      if (error instanceof Unreachable) reportLost();
+      else if (!(error instanceof Refused)) console.error(error);
       const failure = error instanceof Error ? error.message : String(error);
       reply = builder.finish(elapsed(), { ending: 'failed', failure });
     }

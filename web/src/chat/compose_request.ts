@@ -1,18 +1,28 @@
 import type { ApiMessage, ChatRequest } from '../api/chat_request';
-import type { Message, Reply } from './conversation';
+import type { Message, Reply, TextFile, UserMessage } from './conversation';
 import { kNumberControls, readTools, type Settings } from './settings';
 
 /** Stands for what a tool said when the user went on without saying it: the protocol wants a result for every call. */
 const kNoResult = '(no result)';
 
-/** The request that continues `messages`. */
-export function composeRequest(model: string, messages: Message[], settings: Settings): ChatRequest {
-  const system: ApiMessage[] = settings.system.trim()
-    ? [{ role: 'system', content: settings.system.trim() }]
-    : [];
+/**
+ * The request for a reply to `messages`; when the last of them is a reply, for the rest of that one. `system` is the
+ * prompt of this conversation, null when it has none of its own.
+ */
+export function composeRequest(
+  model: string,
+  messages: Message[],
+  settings: Settings,
+  system: string | null = null,
+): ChatRequest {
+  const prompt = (system ?? settings.system).trim();
+  const history: ApiMessage[] = prompt ? [{ role: 'system', content: prompt }] : [];
+  history.push(...messages.flatMap(apiMessages));
+  const last = history.at(-1);
+  if (last?.role === 'assistant') last.prefix = true;
   const request: ChatRequest = {
     model,
-    messages: [...system, ...messages.flatMap(apiMessages)],
+    messages: history,
     stream: true,
     stream_options: { include_usage: true },
     thinking: { type: settings.thinking === 'off' ? 'disabled' : 'enabled' },
@@ -36,7 +46,18 @@ function toolChoice(choice: string, names: string[]): ChatRequest['tool_choice']
 }
 
 function apiMessages(message: Message): ApiMessage[] {
-  return message.role === 'user' ? [{ role: 'user', content: message.text }] : replyMessages(message);
+  return message.role === 'user' ? [{ role: 'user', content: userText(message) }] : replyMessages(message);
+}
+
+function userText({ text, files = [] }: UserMessage): string {
+  return [...files.map(fenced), text].filter((part) => part !== '').join('\n\n');
+}
+
+/** A file as a code block under its name; the fence is longer than any in the file. */
+function fenced({ name, text }: TextFile): string {
+  const longest = Math.max(2, ...(text.match(/`+/g) ?? []).map((run) => run.length));
+  const fence = '`'.repeat(longest + 1);
+  return `${name}:\n${fence}\n${text.replace(/\n$/, '')}\n${fence}`;
 }
 
 /** A reply as the history tells it, and what its tools said. A reply that was cut short keeps what is whole. */
@@ -52,9 +73,11 @@ function replyMessages(reply: Reply): ApiMessage[] {
       function: { name, arguments: text },
     }));
   }
-  const results = calls.map(
-    (call): ApiMessage => ({ role: 'tool', tool_call_id: call.id, content: call.result ?? kNoResult }),
-  );
+  const results = calls.map((call): ApiMessage => ({
+    role: 'tool',
+    tool_call_id: call.id,
+    content: call.result ?? kNoResult,
+  }));
   return [said, ...results];
 }
 

@@ -1,26 +1,28 @@
 import type { VNode } from 'preact';
-import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 import { IconButton } from '../elements/icons';
-import { isReplying, say, stop } from './chat_session';
+import { isBusy, isReplying, say, stop } from './chat_session';
+import { attach, changeDraft, clearDraft, draftOf } from './composer_draft';
+import { FileChips } from './file_chips';
 import { fitHeight, sendsOn } from './text_entry';
 
-/** What is written and not yet sent, by conversation: it outlives a look at another one. */
-const drafts = new Map<string, string>();
-
-export function Composer({ conversationId }: { conversationId: string }): VNode {
-  const [text, setShownText] = useState(drafts.get(conversationId) ?? '');
+export function Composer({ conversationId: id }: { conversationId: string }): VNode {
+  const { text, files, trouble } = draftOf(id);
   const area = useRef<HTMLTextAreaElement>(null);
+  const picker = useRef<HTMLInputElement>(null);
   useLayoutEffect(() => fitHeight(area.current), [text]);
   useLayoutEffect(() => area.current?.focus({ preventScroll: true }), []);
 
-  const setText = (next: string) => {
-    drafts.set(conversationId, next);
-    setShownText(next);
-  };
+  const isEmpty = text.trim() === '' && files.length === 0;
   const send = () => {
-    if (isReplying.value || text.trim() === '') return;
-    say(text);
-    setText('');
+    if (isBusy.value || isEmpty) return;
+    say(text, files);
+    clearDraft(id);
+  };
+  const onPaste = (event: ClipboardEvent) => {
+    if (!event.clipboardData?.files.length) return;
+    event.preventDefault();
+    void attach(id, event.clipboardData.files);
   };
 
   return (
@@ -31,28 +33,58 @@ export function Composer({ conversationId }: { conversationId: string }): VNode 
         send();
       }}
     >
+      {trouble !== null && (
+        <p class="composer-trouble" role="alert">
+          {trouble}
+        </p>
+      )}
       <div class="composer-box">
-        <textarea
-          ref={area}
-          rows={1}
-          value={text}
-          placeholder="Message"
-          aria-label="Message"
-          onInput={(event) => setText(event.currentTarget.value)}
-          onKeyDown={(event) => {
-            if (!sendsOn(event)) return;
-            event.preventDefault();
-            send();
-          }}
+        <FileChips
+          files={files}
+          onRemove={(index) => changeDraft(id, { files: files.filter((_, other) => other !== index) })}
         />
-        {isReplying.value ? (
-          <IconButton class="send" icon="stop" label="Stop" onClick={stop} />
-        ) : (
-          <IconButton class="send" icon="send" label="Send" onClick={send} disabled={text.trim() === ''} />
-        )}
+        <div class="composer-line">
+          <input
+            ref={picker}
+            type="file"
+            multiple
+            hidden
+            onChange={({ currentTarget }) => {
+              void attach(id, [...(currentTarget.files ?? [])]);
+              currentTarget.value = '';
+            }}
+          />
+          <IconButton icon="clip" label="Attach text files" onClick={() => picker.current?.click()} />
+          <textarea
+            ref={area}
+            class="composer-text"
+            rows={1}
+            value={text}
+            placeholder="Message"
+            aria-label="Message"
+            onInput={(event) => changeDraft(id, { text: event.currentTarget.value })}
+            onPaste={onPaste}
+            onKeyDown={(event) => {
+              if (!sendsOn(event)) return;
+              event.preventDefault();
+              send();
+            }}
+          />
+          {isReplying.value ? (
+            <IconButton class="send" icon="stop" label="Stop" onClick={stop} />
+          ) : (
+            <IconButton
+              class="send"
+              icon="send"
+              label="Send"
+              onClick={send}
+              disabled={isEmpty || isBusy.value}
+            />
+          )}
+        </div>
       </div>
       <p class="composer-hint">
-        <kbd>Enter</kbd> sends, <kbd>Shift</kbd> <kbd>Enter</kbd> starts a line, <kbd>Esc</kbd> stops
+        <kbd>Enter</kbd> sends, <kbd>Shift</kbd> <kbd>Enter</kbd> starts a line, <kbd>?</kbd> shows all keys
       </p>
     </form>
   );

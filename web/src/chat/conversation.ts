@@ -1,9 +1,19 @@
-/** What was said. Values are never changed in place: every operation returns a new conversation. */
+/**
+ * A conversation is a tree of turns, of which one path is shown: a reply that is generated again and a message that is
+ * edited become siblings of what was there. Values are never changed in place: every operation returns a new one.
+ */
 import type { Figures } from './figures';
+
+export interface TextFile {
+  name: string;
+  text: string;
+}
 
 export interface UserMessage {
   role: 'user';
   text: string;
+  /** Text files sent with the message; absent when there are none. */
+  files?: TextFile[];
 }
 
 export interface ToolCall {
@@ -15,8 +25,9 @@ export interface ToolCall {
   result: string | null;
 }
 
+export const kEndings = ['stop', 'length', 'tool_calls', 'stopped', 'failed'] as const;
 /** Why a reply is over; null while it streams. */
-export type Ending = 'stop' | 'length' | 'tool_calls' | 'stopped' | 'failed';
+export type Ending = (typeof kEndings)[number];
 
 export interface Reply {
   role: 'assistant';
@@ -31,24 +42,39 @@ export interface Reply {
 
 export type Message = UserMessage | Reply;
 
+export interface Turn {
+  /** Unique in the conversation. */
+  id: string;
+  /** The turn that this one follows; null at the beginning. */
+  parent: string | null;
+  /** Milliseconds since 1970. */
+  at: number;
+  message: Message;
+}
+
 export interface Conversation {
   id: string;
   title: string;
-  /** Milliseconds since 1970, of the last change. */
+  /** Milliseconds since 1970, of the last change of any kind. */
   changed: number;
-  messages: Message[];
+  /** Replaces the system prompt of the settings; null: that one holds. */
+  system: string | null;
+  /** In the order in which they were made: a parent stands before its children. */
+  turns: Turn[];
+  /** The last turn of the path that is shown; null while there is none. */
+  leaf: string | null;
 }
 
 const kTitleLength = 48;
 export const kUntitled = 'New conversation';
 
-/** Unique in this browser; `crypto.randomUUID` is absent from pages that came over plain HTTP. */
-function newId(now: number): string {
+/** Unique among all tabs; `crypto.randomUUID` is absent from pages that came over plain HTTP. */
+export function newId(now: number): string {
   return `${now.toString(36)}-${Math.random().toString(36).slice(2)}`;
 }
 
 export function newConversation(now: number): Conversation {
-  return { id: newId(now), title: kUntitled, changed: now, messages: [] };
+  return { id: newId(now), title: kUntitled, changed: now, system: null, turns: [], leaf: null };
 }
 
 /** The first words of what the user said. */
@@ -60,32 +86,110 @@ export function titleFrom(text: string): string {
   return `${line.slice(0, end).join('')}…`;
 }
 
-export function withUserMessage(conversation: Conversation, text: string, now: number): Conversation {
-  const title = conversation.title === kUntitled ? titleFrom(text) : conversation.title;
+/** The turns from the first one to `last`, or to the leaf. Linear in all turns. */
+export function pathOf(conversation: Conversation, last: string | null = conversation.leaf): Turn[] {
+  const byId = new Map(conversation.turns.map((turn) => [turn.id, turn]));
+  const path: Turn[] = [];
+  for (let turn = byId.get(last ?? ''); turn; turn = byId.get(turn.parent ?? '')) path.push(turn);
+  return path.reverse();
+}
+
+/** The turns that follow each turn, in the order in which they were made. The key null has the first ones. */
+export function childrenOf(conversation: Conversation): Map<string | null, Turn[]> {
+  const children = new Map<string | null, Turn[]>();
+  for (const turn of conversation.turns) {
+    const siblings = children.get(turn.parent);
+    if (siblings) siblings.push(turn);
+    else children.set(turn.parent, [turn]);
+  }
+  return children;
+}
+
+export function turnOf(conversation: Conversation, id: string | null): Turn | undefined {
+  return conversation.turns.find((turn) => turn.id === id);
+}
+
+/** Adds a turn after `parent` and shows it. */
+export function withTurn(
+  conversation: Conversation,
+  parent: string | null,
+  message: Message,
+  now: number,
+): Conversation {
+  const turn: Turn = { id: newId(now), parent, at: now, message };
+  const named = message.role === 'user' && conversation.title === kUntitled;
   return {
     ...conversation,
-    title,
+    title: named ? titleFrom(message.text || (message.files?.[0]?.name ?? '')) : conversation.title,
     changed: now,
-    messages: [...conversation.messages, { role: 'user', text }],
+    turns: [...conversation.turns, turn],
+    leaf: turn.id,
   };
 }
 
-/** The messages before `index`, for writing that one anew. */
-export function cutBefore(conversation: Conversation, index: number): Conversation {
-  return { ...conversation, messages: conversation.messages.slice(0, index) };
-}
-
-export function withReply(
+export function withMessage(
   conversation: Conversation,
-  index: number,
-  reply: Reply,
+  id: string,
+  message: Message,
   now: number,
 ): Conversation {
-  const messages = [...conversation.messages];
-  messages[index] = reply;
-  return { ...conversation, changed: now, messages };
+  return {
+    ...conversation,
+    changed: now,
+    turns: conversation.turns.map((turn) => (turn.id === id ? { ...turn, message } : turn)),
+  };
+}
+
+/** Shows the path through the turn `id`, down to the newest of what followed it. */
+export function showing(conversation: Conversation, id: string, now: number): Conversation {
+  const below = new Set([id]);
+  let leaf = id;
+  for (const turn of conversation.turns) {
+    if (turn.parent === null || !below.has(turn.parent)) continue;
+    below.add(turn.id);
+    leaf = turn.id;
+  }
+  return { ...conversation, changed: now, leaf };
 }
 
 export function withToolResult(reply: Reply, callId: string, result: string): Reply {
   return { ...reply, calls: reply.calls.map((call) => (call.id === callId ? { ...call, result } : call)) };
+}
+
+export const isOpen = ({ message }: Turn): boolean => message.role === 'assistant' && message.ending === null;
+
+/** Whether a reply of it streams, here or in another tab. */
+export function hasOpenReply(conversation: Conversation): boolean {
+  return conversation.turns.some(isOpen);
+}
+
+/** With the replies that streamed when their page went away marked as stopped. */
+export function closed(conversation: Conversation): Conversation {
+  if (!hasOpenReply(conversation)) return conversation;
+  const close = (turn: Turn): Turn =>
+    isOpen(turn) ? { ...turn, message: { ...(turn.message as Reply), ending: 'stopped' } } : turn;
+  return { ...conversation, turns: conversation.turns.map(close) };
+}
+
+/**
+ * Two versions of a conversation that was changed in two tabs: the turns of both; what both have is taken from the one
+ * that changed last, but a reply that is over is never replaced by one that streams.
+ */
+export function merged(mine: Conversation, theirs: Conversation): Conversation {
+  const newer = theirs.changed >= mine.changed ? theirs : mine;
+  const other = newer === theirs ? mine : theirs;
+  const newerTurns = new Map(newer.turns.map((turn) => [turn.id, turn]));
+  const pick = (turn: Turn): Turn => {
+    const candidate = newerTurns.get(turn.id);
+    if (!candidate) return turn;
+    return isOpen(candidate) && !isOpen(turn) ? turn : candidate;
+  };
+  const known = new Set(other.turns.map(({ id }) => id));
+  const turns = [...other.turns.map(pick), ...newer.turns.filter(({ id }) => !known.has(id))];
+  return { ...newer, turns };
+}
+
+/** When something was last said in it. */
+export function lastSaid(conversation: Conversation): number {
+  return conversation.turns.reduce((latest, { at }) => Math.max(latest, at), 0) || conversation.changed;
 }

@@ -1,108 +1,101 @@
+import { signal } from '@preact/signals';
 import type { VNode } from 'preact';
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { IconButton, Icon } from '../elements/icons';
-import { kUntitled, type Conversation } from './conversation';
-import {
-  conversations,
-  current,
-  currentId,
-  deleteConversation,
-  isSaved,
-  keep,
-  startConversation,
-} from './conversation_store';
-import { exportConversation } from './export';
+import { ConversationEntry } from './conversation_entry';
+import { conversations, isSaved, startConversation } from './conversation_store';
+import { groupByDate } from './date_groups';
+import { importFile } from './import';
+import { search } from './search';
+
+/** Outlives the list, which a narrow screen closes. */
+const query = signal('');
+
+export const kSearchId = 'search-conversations';
 
 export function ConversationList({ onOpen }: { onOpen: () => void }): VNode {
+  const findings = new Map(
+    search(conversations.value, query.value).map((finding) => [finding.conversation, finding.excerpt]),
+  );
+  const groups = groupByDate([...findings.keys()], Date.now());
   return (
     <aside class="panel list" aria-label="Conversations">
-      <button
-        type="button"
-        class="new"
-        onClick={() => {
-          startConversation();
-          onOpen();
-        }}
-      >
-        <Icon name="plus" />
-        New conversation
-      </button>
-      <ul>
-        {conversations.value.map((conversation) => (
-          <Entry key={conversation.id} conversation={conversation} onOpen={onOpen} />
-        ))}
-      </ul>
+      <div class="list-top">
+        <button
+          type="button"
+          class="new"
+          onClick={() => {
+            startConversation();
+            query.value = '';
+            onOpen();
+          }}
+        >
+          <Icon name="plus" />
+          New conversation
+        </button>
+        <Import onOpen={onOpen} />
+      </div>
+      <label class="search">
+        <Icon name="search" size={16} />
+        <input
+          id={kSearchId}
+          type="search"
+          placeholder="Search"
+          aria-label="Search conversations"
+          value={query.value}
+          onInput={(event) => {
+            query.value = event.currentTarget.value;
+          }}
+        />
+      </label>
+      {groups.map((group) => (
+        <section key={group.label} aria-label={group.label}>
+          <h2>{group.label}</h2>
+          <ul>
+            {group.conversations.map((conversation) => (
+              <ConversationEntry
+                key={conversation.id}
+                conversation={conversation}
+                excerpt={findings.get(conversation) ?? null}
+                onOpen={onOpen}
+              />
+            ))}
+          </ul>
+        </section>
+      ))}
+      {groups.length === 0 && <p class="list-note">Nothing found.</p>}
       {!isSaved.value && <p class="list-note">This browser keeps no more: its storage is full or closed.</p>}
     </aside>
   );
 }
 
-function Entry({ conversation, onOpen }: { conversation: Conversation; onOpen: () => void }): VNode {
-  const [title, setTitle] = useState<string | null>(null);
-  const [asksDelete, setAsksDelete] = useState(false);
-  const isCurrent = current.value.id === conversation.id;
-
-  if (title !== null) {
-    const rename = () => {
-      keep({ ...conversation, title: title.trim() || kUntitled });
-      setTitle(null);
-    };
-    return (
-      <li class="entry">
-        <input
-          class="entry-title"
-          aria-label="Title"
-          value={title}
-          ref={(input) => input?.focus()}
-          onInput={(event) => setTitle(event.currentTarget.value)}
-          onBlur={rename}
-          onKeyDown={(event) => {
-            if (event.key === 'Enter') rename();
-            if (event.key === 'Escape') setTitle(null);
-          }}
-        />
-      </li>
-    );
-  }
-  if (asksDelete) {
-    return (
-      <li class="entry entry-ask">
-        <span>Delete for good?</span>
-        <button type="button" onClick={() => setAsksDelete(false)}>
-          No
-        </button>
-        <button type="button" class="danger" onClick={() => deleteConversation(conversation.id)}>
-          Delete
-        </button>
-      </li>
-    );
-  }
+function Import({ onOpen }: { onOpen: () => void }): VNode {
+  const picker = useRef<HTMLInputElement>(null);
+  const [trouble, setTrouble] = useState<string | null>(null);
+  const read = async (file: File | undefined) => {
+    if (!file) return;
+    const problem = await importFile(file);
+    setTrouble(problem);
+    if (problem === null) onOpen();
+  };
   return (
-    <li class={`entry ${isCurrent ? 'entry-current' : ''}`}>
-      <button
-        type="button"
-        class="entry-title"
-        aria-current={isCurrent ? 'true' : undefined}
-        onClick={() => {
-          currentId.value = conversation.id;
-          onOpen();
+    <>
+      <IconButton icon="up" label="Import a conversation" onClick={() => picker.current?.click()} />
+      <input
+        ref={picker}
+        type="file"
+        accept="application/json,.json"
+        hidden
+        onChange={({ currentTarget }) => {
+          void read(currentTarget.files?.[0]);
+          currentTarget.value = '';
         }}
-      >
-        {conversation.title}
-      </button>
-      <div class="actions">
-        <IconButton
-          icon="pencil"
-          label={`Rename ${conversation.title}`}
-          onClick={() => setTitle(conversation.title)}
-        />
-        <IconButton
-          icon="down"
-          label={`Export ${conversation.title}`}
-          onClick={() => exportConversation(conversation)}
-        />
-        <IconButton icon="bin" label={`Delete ${conversation.title}`} onClick={() => setAsksDelete(true)} />
-      </div>
-    </li>
+      />
+      {trouble !== null && (
+        <p class="invalid" role="alert">
+          {trouble}
+        </p>
+      )}
+    </>
   );
 }

@@ -1,66 +1,55 @@
-/** The conversations and settings of this browser: signals, written through to localStorage. */
+/** The conversations and settings of this browser: signals, kept in localStorage and shared with other tabs. */
 import { computed, effect, signal } from '@preact/signals';
-import { apiKey } from '../api/api_key';
-import { type Conversation, kUntitled, newConversation } from './conversation';
-import { kDefaultSettings, type Settings } from './settings';
+import { kUntitled, closed, lastSaid, newConversation, type Conversation } from './conversation';
+import { ConversationRecords, kNoStorage, kRecordPrefix } from './conversation_records';
+import { browserStorage } from '../storage/browser_storage';
+import { keptValue } from '../storage/kept_value';
+import { readSettings, type Settings } from './settings';
 
-const kConversationsKey = 'baleen.conversations';
 const kCurrentKey = 'baleen.current';
-const kSettingsKey = 'baleen.settings';
-const kApiKeyKey = 'baleen.api_key';
 /** Tokens arrive faster than it makes sense to write. */
 const kWriteDelayMs = 500;
 
-function read<T>(key: string, otherwise: T): T {
-  try {
-    const text = localStorage.getItem(key);
-    return text === null ? otherwise : (JSON.parse(text) as T);
-  } catch {
-    return otherwise;
-  }
-}
+const lasting = browserStorage('localStorage');
+const ofThisTab = browserStorage('sessionStorage');
+const records = new ConversationRecords(lasting ?? kNoStorage);
 
 /** False when the browser refuses: private mode, or no room left. */
 export const isSaved = signal(true);
 
-function write(key: string, value: unknown): void {
+const byRecency = (a: Conversation, b: Conversation) => lastSaid(b) - lastSaid(a);
+
+function readRecords(): Conversation[] {
   try {
-    localStorage.setItem(key, JSON.stringify(value));
-    isSaved.value = true;
+    return records.readAll().sort(byRecency);
   } catch {
     isSaved.value = false;
+    return [];
   }
 }
 
-/** A page that was closed in the middle of a reply left it open. */
-function closed(conversation: Conversation): Conversation {
-  return {
-    ...conversation,
-    messages: conversation.messages.map((message) =>
-      message.role === 'assistant' && message.ending === null ? { ...message, ending: 'stopped' } : message,
-    ),
-  };
-}
-
-/** Newest first; never empty. */
-export const conversations = signal<Conversation[]>(read<Conversation[]>(kConversationsKey, []).map(closed));
+/** Newest first; never empty. One that nobody wrote in is not stored. */
+export const conversations = signal<Conversation[]>(readRecords());
 if (conversations.value.length === 0) conversations.value = [newConversation(Date.now())];
 
-export const currentId = signal<string>(read(kCurrentKey, ''));
+/** Each tab shows its own; a new tab begins with what was last shown in any. */
+export const currentId = signal<string>(
+  ofThisTab?.getItem(kCurrentKey) ?? lasting?.getItem(kCurrentKey) ?? '',
+);
 
 export const current = computed<Conversation>(
   () =>
     conversations.value.find(({ id }) => id === currentId.value) ?? (conversations.value[0] as Conversation),
 );
 
-export const settings = signal<Settings>({
-  ...kDefaultSettings,
-  ...read<Partial<Settings>>(kSettingsKey, {}),
-});
+export const settings = keptValue<Settings>('baleen.settings', readSettings);
 
 export function changeSettings(changes: Partial<Settings>): void {
   settings.value = { ...settings.value, ...changes };
 }
+
+const isBlank = ({ turns, title, system }: Conversation): boolean =>
+  turns.length === 0 && title === kUntitled && system === null;
 
 /** Replaces a conversation by its newer self; one that was deleted meanwhile stays deleted. */
 export function keep(conversation: Conversation): void {
@@ -69,37 +58,80 @@ export function keep(conversation: Conversation): void {
   );
 }
 
-/** Opens an empty conversation: the one that is there, or a new one. */
-export function startConversation(): void {
-  const empty = conversations.value.find(
-    ({ messages, title }) => messages.length === 0 && title === kUntitled,
-  );
-  const fresh = empty ?? newConversation(Date.now());
-  conversations.value = [fresh, ...conversations.value.filter((other) => other !== fresh)];
-  currentId.value = fresh.id;
+/** Puts a conversation before all others and shows it. */
+export function open(conversation: Conversation): void {
+  conversations.value = [conversation, ...conversations.value.filter(({ id }) => id !== conversation.id)];
+  currentId.value = conversation.id;
 }
 
-export function deleteConversation(id: string): void {
+/** Opens a blank conversation: the one that is there, or a new one. */
+export function startConversation(): void {
+  open(conversations.value.find(isBlank) ?? newConversation(Date.now()));
+}
+
+function drop(id: string): void {
   conversations.value = conversations.value.filter((other) => other.id !== id);
   if (conversations.value.length === 0) startConversation();
 }
 
-apiKey.value = read(kApiKeyKey, '');
+export function deleteConversation(id: string): void {
+  records.remove(id);
+  drop(id);
+}
 
-/** Writes what changes from now on, and what is still to be written when the page goes. */
-export function persist(): void {
+/** Writes those that changed; each on its own, so that one that finds no room does not keep others from it. */
+function flush(all: readonly Conversation[]): void {
+  let wasSaved = true;
+  for (const conversation of all) {
+    if (isBlank(conversation)) continue;
+    try {
+      const stored = records.write(conversation);
+      if (stored === null) drop(conversation.id);
+      else if (stored !== conversation) keep(stored);
+    } catch {
+      wasSaved = false;
+    }
+  }
+  isSaved.value = wasSaved;
+}
+
+function followOtherTabs(): void {
+  window.addEventListener('storage', ({ storageArea, key, newValue }) => {
+    if (storageArea !== lasting || !key?.startsWith(kRecordPrefix)) return;
+    const id = key.slice(kRecordPrefix.length);
+    const mine = conversations.value.find((other) => other.id === id);
+    const next = records.takeOver(id, newValue, mine);
+    if (next === null) drop(id);
+    else if (mine) keep(next);
+    else conversations.value = [next, ...conversations.value];
+  });
+}
+
+function remember(id: string): void {
+  try {
+    ofThisTab?.setItem(kCurrentKey, id);
+    lasting?.setItem(kCurrentKey, id);
+  } catch {
+    // The next visit opens the newest conversation.
+  }
+}
+
+/**
+ * Writes what changes from now on, and what is still to be written when the page goes; replies that `streamsHere` says
+ * to stream in this tab end with it.
+ */
+export function persist(streamsHere: (id: string) => boolean): void {
   let timer: number | undefined;
-  const flush = () => {
-    clearTimeout(timer);
-    timer = undefined;
-    write(kConversationsKey, conversations.value);
-  };
   effect(() => {
     conversations.value;
-    timer ??= window.setTimeout(flush, kWriteDelayMs);
+    timer ??= window.setTimeout(() => {
+      timer = undefined;
+      flush(conversations.value);
+    }, kWriteDelayMs);
   });
-  effect(() => write(kCurrentKey, currentId.value));
-  effect(() => write(kSettingsKey, settings.value));
-  effect(() => write(kApiKeyKey, apiKey.value));
-  window.addEventListener('pagehide', flush);
+  effect(() => remember(current.value.id));
+  window.addEventListener('pagehide', () =>
+    flush(conversations.value.map((one) => (streamsHere(one.id) ? closed(one) : one))),
+  );
+  followOtherTabs();
 }

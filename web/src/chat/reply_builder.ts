@@ -1,4 +1,4 @@
-import type { ChatChunk } from '../api/chat_request';
+import type { ChatChunk, Usage } from '../api/chat_request';
 import type { Ending, Reply } from './conversation';
 import { kNoFigures } from './figures';
 
@@ -16,15 +16,20 @@ const kEndings: Record<string, Ending> = { stop: 'stop', length: 'length', tool_
 
 /** Grows a reply from the chunks of its stream. `elapsed` is the time since sending, in milliseconds. */
 export class ReplyBuilder {
-  private reply: Reply = kEmptyReply;
+  private reply: Reply;
   private reasoningBegan: number | null = null;
+
+  /** `base`: a reply that was cut short and goes on; its figures grow with the new ones. */
+  constructor(private readonly base: Reply = kEmptyReply) {
+    this.reply = { ...base, ending: null, failure: null };
+  }
 
   get current(): Reply {
     return this.reply;
   }
 
   add(chunk: ChatChunk, elapsed: number): void {
-    if (chunk.usage) this.note({ usage: chunk.usage });
+    if (chunk.usage) this.note({ usage: this.added(chunk.usage) });
     const choice = chunk.choices?.[0];
     if (!choice) return;
     const { content, reasoning_content: reasoning, tool_calls: calls } = choice.delta ?? {};
@@ -47,9 +52,16 @@ export class ReplyBuilder {
   /** The stream is over; `failure` says why when it was not the model that ended it. */
   finish(elapsed: number, cut?: { ending: 'stopped' | 'failed'; failure: string | null }): Reply {
     this.endReasoning(elapsed);
-    this.note({ whole: elapsed });
+    this.note({ whole: (this.base.figures.whole ?? 0) + elapsed });
     this.reply = { ...this.reply, ending: this.reply.ending ?? 'stop', ...cut };
     return this.reply;
+  }
+
+  /** The prompt is that of the beginning; what was generated is counted together. */
+  private added(usage: Usage): Usage {
+    const before = this.base.figures.usage;
+    if (!before) return usage;
+    return { ...before, completion_tokens: before.completion_tokens + usage.completion_tokens };
   }
 
   private note(figures: Partial<Reply['figures']>): void {

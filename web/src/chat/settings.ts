@@ -1,7 +1,9 @@
+export const kThinkingLevels = ['off', 'high', 'max'] as const;
+
 /** What the side panel sets. null: left to the model's own default, and not sent. */
 export interface Settings {
   system: string;
-  thinking: 'off' | 'high' | 'max';
+  thinking: (typeof kThinkingLevels)[number];
   temperature: number | null;
   topP: number | null;
   topK: number | null;
@@ -127,6 +129,20 @@ export const kDefaultSettings: Settings = {
   toolsOn: false,
   toolChoice: 'auto',
 };
+
+/** The settings as they were stored: a field that is missing or of another type has its default. */
+export function readSettings(stored: unknown): Settings {
+  if (typeof stored !== 'object' || stored === null) return kDefaultSettings;
+  const fields = stored as Record<string, unknown>;
+  const fits = (key: string, otherwise: unknown) =>
+    otherwise === null
+      ? typeof fields[key] === 'number' && Number.isFinite(fields[key])
+      : typeof fields[key] === typeof otherwise;
+  const usable = Object.entries(kDefaultSettings).filter(([key, otherwise]) => fits(key, otherwise));
+  const read = Object.fromEntries(usable.map(([key]) => [key, fields[key]]));
+  const settings: Settings = { ...kDefaultSettings, ...read };
+  return kThinkingLevels.includes(settings.thinking) ? settings : { ...settings, thinking: 'off' };
+}
 
 /** The number typed, brought into range; null when nothing usable was typed. */
 export function readNumber(text: string, control: NumberControl): number | null {

@@ -1,7 +1,7 @@
 import type { VNode } from 'preact';
 import { apiKey } from '../api/api_key';
 import { greet } from './chat_session';
-import { settings, changeSettings } from './conversation_store';
+import { changeSettings, current, keep, settings } from './conversation_store';
 import { kDefaultSettings, kNumberControls, readNumber, type NumberControl, type Settings } from './settings';
 import { ToolsEditor } from './tools_editor';
 
@@ -15,6 +15,11 @@ const kThinking: { value: Settings['thinking']; label: string }[] = [
 function reset(): void {
   const { tools, toolsOn, toolChoice } = settings.value;
   changeSettings({ ...kDefaultSettings, tools, toolsOn, toolChoice });
+}
+
+/** Left empty, the prompt for all conversations holds. */
+function setSystem(text: string): void {
+  keep({ ...current.value, system: text === '' ? null : text, changed: Date.now() });
 }
 
 export function SettingsPanel(): VNode {
@@ -47,13 +52,26 @@ export function SettingsPanel(): VNode {
       </fieldset>
       <fieldset>
         <legend>System prompt</legend>
-        <textarea
-          rows={4}
-          aria-label="System prompt"
-          placeholder="None"
-          value={settings.value.system}
-          onInput={(event) => changeSettings({ system: event.currentTarget.value })}
-        />
+        <label class="field">
+          <span>For all conversations</span>
+          <textarea
+            rows={3}
+            aria-label="System prompt"
+            placeholder="None"
+            value={settings.value.system}
+            onInput={(event) => changeSettings({ system: event.currentTarget.value })}
+          />
+        </label>
+        <label class="field">
+          <span>For this conversation instead</span>
+          <textarea
+            rows={3}
+            aria-label="System prompt of this conversation"
+            placeholder="The one above"
+            value={current.value.system ?? ''}
+            onInput={(event) => setSystem(event.currentTarget.value)}
+          />
+        </label>
       </fieldset>
       <ToolsEditor />
       <fieldset>
@@ -72,6 +90,11 @@ export function SettingsPanel(): VNode {
           />
         </form>
       </fieldset>
+      <p class="settings-foot">
+        <a href="/notices.txt" target="_blank" rel="noopener">
+          Third-party notices
+        </a>
+      </p>
     </aside>
   );
 }

@@ -1,10 +1,10 @@
 import type { VNode } from 'preact';
-import { isReplying, continueAfterTools, setToolResult } from './chat_session';
+import { isBusy, continueAfterTools, setToolResult } from './chat_session';
 import type { Reply, ToolCall } from './conversation';
 import { prettyJson } from './pretty_json';
 
 /** What the model wants to have done, and the place to say what came of it. */
-export function ToolCalls({ reply, index, isLast }: { reply: Reply; index: number; isLast: boolean }): VNode {
+export function ToolCalls({ reply, id, isLast }: { reply: Reply; id: string; isLast: boolean }): VNode {
   // A call that the limit cut short is closed by the server: it can be answered too.
   const asks = isLast && (reply.ending === 'tool_calls' || reply.ending === 'length');
   const missing = reply.calls.filter((call) => call.result === null || call.result === '').length;
@@ -17,17 +17,12 @@ export function ToolCalls({ reply, index, isLast }: { reply: Reply; index: numbe
       }}
     >
       {reply.calls.map((call) => (
-        <Card
-          key={call.id}
-          call={call}
-          asks={asks}
-          onResult={(text) => setToolResult(index, call.id, text)}
-        />
+        <Card key={call.id} call={call} asks={asks} onResult={(text) => setToolResult(id, call.id, text)} />
       ))}
       {asks && (
         <div class="calls-foot">
           <span>{missing > 0 ? 'The model waits for what the tool says.' : 'Ready to go on.'}</span>
-          <button type="submit" class="primary" disabled={missing > 0 || isReplying.value}>
+          <button type="submit" class="primary" disabled={missing > 0 || isBusy.value}>
             Continue
           </button>
         </div>
@@ -51,7 +46,9 @@ function Card({
         <span class="call-kind">Tool</span>
         <code class="call-name">{call.name}</code>
       </header>
-      <pre class="call-arguments">{prettyJson(call.arguments)}</pre>
+      <pre class="call-arguments" tabIndex={0} role="group" aria-label={`Arguments of ${call.name}`}>
+        {prettyJson(call.arguments)}
+      </pre>
       {asks ? (
         <label class="call-result">
           <span>Result</span>
@@ -66,7 +63,7 @@ function Card({
         call.result !== null && (
           <div class="call-result">
             <span>Result</span>
-            <pre>{call.result}</pre>
+            <pre tabIndex={0}>{call.result}</pre>
           </div>
         )
       )}

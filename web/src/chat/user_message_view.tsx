@@ -2,11 +2,19 @@ import type { VNode } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { CopyButton } from '../elements/copy_button';
 import { IconButton } from '../elements/icons';
-import { isReplying, resay } from './chat_session';
-import type { UserMessage } from './conversation';
+import { isBusy, resay } from './chat_session';
+import type { Turn, UserMessage } from './conversation';
+import { FileChips } from './file_chips';
 import { fitHeight, sendsOn } from './text_entry';
+import { VersionSwitch, type Versions } from './version_switch';
 
-export function UserMessageView({ message, index }: { message: UserMessage; index: number }): VNode {
+interface UserMessageProps {
+  turn: Turn;
+  message: UserMessage;
+  versions: Versions;
+}
+
+export function UserMessageView({ turn, message, versions }: UserMessageProps): VNode {
   const [draft, setDraft] = useState<string | null>(null);
   if (draft !== null) {
     return (
@@ -16,22 +24,27 @@ export function UserMessageView({ message, index }: { message: UserMessage; inde
         onCancel={() => setDraft(null)}
         onSend={() => {
           setDraft(null);
-          resay(index, draft);
+          resay(turn.id, draft);
         }}
       />
     );
   }
   return (
     <article class="said" aria-label="You">
-      <p class="said-text">{message.text}</p>
-      <div class="actions">
-        <CopyButton text={message.text} label="Copy this message" />
-        <IconButton
-          icon="pencil"
-          label="Edit this message"
-          disabled={isReplying.value}
-          onClick={() => setDraft(message.text)}
-        />
+      <FileChips files={message.files ?? []} />
+      {message.text && <p class="said-text">{message.text}</p>}
+      <div class="said-foot">
+        <div class="actions">
+          <time dateTime={new Date(turn.at).toISOString()}>{new Date(turn.at).toLocaleString()}</time>
+          <CopyButton text={message.text} label="Copy this message" />
+          <IconButton
+            icon="pencil"
+            label="Edit this message"
+            disabled={isBusy.value}
+            onClick={() => setDraft(message.text)}
+          />
+        </div>
+        <VersionSwitch versions={versions} of="message" />
       </div>
     </article>
   );
@@ -60,14 +73,17 @@ function Editor(props: {
         aria-label="Edit your message"
         onInput={(event) => props.onChange(event.currentTarget.value)}
         onKeyDown={(event) => {
-          if (event.key === 'Escape') props.onCancel();
+          if (event.key === 'Escape') {
+            event.stopPropagation();
+            props.onCancel();
+          }
           if (!sendsOn(event)) return;
           event.preventDefault();
           props.onSend();
         }}
       />
       <div class="editor-buttons">
-        <span>What followed is dropped.</span>
+        <span>What followed stays as another version.</span>
         <button type="button" onClick={props.onCancel}>
           Cancel
         </button>

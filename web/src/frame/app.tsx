@@ -1,47 +1,39 @@
 import type { VNode } from 'preact';
-import { signal } from '@preact/signals';
+import { useEffect } from 'preact/hooks';
 import { ChatView } from '../chat/chat_view';
 import { ConversationList } from '../chat/conversation_list';
 import { SettingsPanel } from '../chat/settings_panel';
 import { model } from '../chat/chat_session';
+import { current } from '../chat/conversation_store';
 import { MachineView } from '../machine/machine_view';
 import { Banner } from './banner';
+import { Help } from './help';
+import {
+  closeIfNarrow,
+  helpOpen,
+  kRoomy,
+  listOpen,
+  openView,
+  settingsOpen,
+  toggleList,
+  toggleSettings,
+  view,
+  type View,
+} from './layout_state';
 import { IconButton, Mark } from '../elements/icons';
 import { switchTheme, theme } from '../style/theme';
 
-type View = 'chat' | 'machine';
-
-/** Wide enough for the list of conversations beside the chat; the same width as in layout.css. */
-const kRoomy = matchMedia('(min-width: 60rem)');
-const kMachineHash = '#machine';
-
-const view = signal<View>(location.hash === kMachineHash ? 'machine' : 'chat');
-const listOpen = signal(kRoomy.matches);
-const settingsOpen = signal(false);
-
-function open(next: View): void {
-  view.value = next;
-  history.replaceState(null, '', next === 'machine' ? kMachineHash : location.pathname);
-}
-
-/** On a narrow screen the panels lie over the chat, one at a time. */
-function toggle(panel: typeof listOpen, other: typeof listOpen): void {
-  panel.value = !panel.value;
-  if (!kRoomy.matches && panel.value) other.value = false;
-}
-
-function closeIfNarrow(): void {
-  if (kRoomy.matches) return;
-  listOpen.value = false;
-  settingsOpen.value = false;
-}
-
 export function App(): VNode {
+  const title = view.value === 'chat' ? current.value.title : 'Machine';
+  useEffect(() => {
+    document.title = `${title} · Baleen`;
+  }, [title]);
   return (
     <div class="app">
       <Header />
       <Banner />
       {view.value === 'chat' ? <ChatLayout /> : <MachineView />}
+      <Help />
     </div>
   );
 }
@@ -52,12 +44,7 @@ function Header(): VNode {
     <header class="header">
       <div class="header-side">
         {inChat && (
-          <IconButton
-            icon="menu"
-            label="Conversations"
-            expanded={listOpen.value}
-            onClick={() => toggle(listOpen, settingsOpen)}
-          />
+          <IconButton icon="menu" label="Conversations" expanded={listOpen.value} onClick={toggleList} />
         )}
         <h1 class="brand">
           <Mark />
@@ -73,6 +60,13 @@ function Header(): VNode {
           {model.value}
         </span>
         <IconButton
+          icon="help"
+          label="Keys and help"
+          onClick={() => {
+            helpOpen.value = true;
+          }}
+        />
+        <IconButton
           icon={theme.value === 'dark' ? 'sun' : 'moon'}
           label={theme.value === 'dark' ? 'Light theme' : 'Dark theme'}
           onClick={switchTheme}
@@ -82,7 +76,7 @@ function Header(): VNode {
             icon="sliders"
             label="Settings"
             expanded={settingsOpen.value}
-            onClick={() => toggle(settingsOpen, listOpen)}
+            onClick={toggleSettings}
           />
         )}
       </div>
@@ -92,7 +86,7 @@ function Header(): VNode {
 
 function Tab({ of, label }: { of: View; label: string }): VNode {
   return (
-    <button type="button" aria-current={view.value === of ? 'page' : undefined} onClick={() => open(of)}>
+    <button type="button" aria-current={view.value === of ? 'page' : undefined} onClick={() => openView(of)}>
       {label}
     </button>
   );

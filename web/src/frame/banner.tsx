@@ -1,10 +1,11 @@
 import type { VNode } from 'preact';
-import { retry } from '../chat/chat_session';
-import { current } from '../chat/conversation_store';
 import { clearRefusal, isLost, look, refusal } from '../api/connection';
 import { IconButton } from '../elements/icons';
 
-/** One line at the top while the server is away, or after it has refused something. */
+/**
+ * One line at the top while the server is away, or after it has refused to name its model. What it says of a reply
+ * stands at that reply, and there alone.
+ */
 export function Banner(): VNode | null {
   if (isLost.value) {
     return (
@@ -17,15 +18,9 @@ export function Banner(): VNode | null {
     );
   }
   if (refusal.value === null) return null;
-  const last = current.value.messages.at(-1);
   return (
     <div class="banner" role="alert">
       <p>{refusal.value}</p>
-      {last?.role === 'assistant' && last.ending === 'failed' && (
-        <button type="button" onClick={retry}>
-          Retry
-        </button>
-      )}
       <IconButton icon="close" label="Dismiss" onClick={clearRefusal} />
     </div>
   );

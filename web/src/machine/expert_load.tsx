@@ -1,7 +1,7 @@
 import type { VNode } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { theme } from '../style/theme';
-import { cellAt, evenness, type HeatGrid } from './heat_grid';
+import { cellAt, cellBeside, evenness, type HeatCell, type HeatGrid } from './heat_grid';
 import { count, percent } from './units';
 import { useWidth } from './use_width';
 
@@ -19,7 +19,7 @@ const kFaintest = 0.06;
 export function ExpertLoad({ load }: { load: readonly number[][] }): VNode {
   const [ref, width] = useWidth<HTMLDivElement>();
   const canvas = useRef<HTMLCanvasElement>(null);
-  const [pointed, setPointed] = useState<{ layer: number; expert: number } | null>(null);
+  const [pointed, setPointed] = useState<HeatCell | null>(null);
   const columns = Math.max(0, ...load.map((row) => row.length));
   const rowPx = Math.max(
     kLeastRowPx,
@@ -33,8 +33,8 @@ export function ExpertLoad({ load }: { load: readonly number[][] }): VNode {
   const colours = theme.value;
 
   useLayoutEffect(() => {
-    if (canvas.current && width > 0) draw(canvas.current, load, grid, width);
-  }, [load, width, colours]);
+    if (canvas.current && width > 0) draw(canvas.current, load, grid, width, pointed);
+  }, [load, width, colours, pointed]);
 
   if (columns === 0) return <p class="nothing">No tokens were routed yet.</p>;
   const row = pointed ? load[pointed.layer] : undefined;
@@ -47,8 +47,16 @@ export function ExpertLoad({ load }: { load: readonly number[][] }): VNode {
         aria-label={`Load of ${columns} experts in ${load.length} layers; ${describeEvenness(load)}`}
         onPointerMove={(event) => setPointed(cellAt(grid, load, event.offsetX, event.offsetY))}
         onPointerLeave={() => setPointed(null)}
+        tabIndex={0}
+        onKeyDown={(event) => {
+          const next = cellBeside(load, pointed, event.key);
+          if (!next) return;
+          event.preventDefault();
+          setPointed(next);
+        }}
+        onBlur={() => setPointed(null)}
       />
-      <p class="heat-pointed">
+      <p class="heat-pointed" aria-live="polite">
         {pointed && row && tokens !== undefined
           ? `layer ${pointed.layer}, expert ${pointed.expert}: ${count(tokens)} tokens, ` +
             `${percent(tokens, sum(row))} of the layer's`
@@ -66,7 +74,13 @@ function describeEvenness(load: readonly number[][]): string {
   return `busiest: layer ${worst.layer}, expert ${worst.expert}, ${worst.ratio.toFixed(1)} times the mean`;
 }
 
-function draw(canvas: HTMLCanvasElement, load: readonly number[][], grid: HeatGrid, width: number): void {
+function draw(
+  canvas: HTMLCanvasElement,
+  load: readonly number[][],
+  grid: HeatGrid,
+  width: number,
+  pointed: HeatCell | null,
+): void {
   const height = load.length * grid.row;
   const density = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * density);
@@ -83,7 +97,7 @@ function draw(canvas: HTMLCanvasElement, load: readonly number[][], grid: HeatGr
   context.font = `11px ${style.fontFamily}`;
   load.forEach((row, layer) => {
     const y = layer * grid.row;
-    context.globalAlpha = 0.55;
+    context.globalAlpha = 1;
     context.fillStyle = style.getPropertyValue('caret-color');
     if (grid.row >= kLabelHeightPx || layer % kSparseLabels === 0) {
       context.fillText(String(layer), 0, Math.max(kLabelHeightPx / 2, y + grid.row / 2));
@@ -95,4 +109,13 @@ function draw(canvas: HTMLCanvasElement, load: readonly number[][], grid: HeatGr
       context.fillRect(grid.left + expert * grid.cell, y, grid.cell - gap, grid.row - 1);
     });
   });
+  if (!pointed) return;
+  context.globalAlpha = 1;
+  context.strokeStyle = style.getPropertyValue('caret-color');
+  context.strokeRect(
+    grid.left + pointed.expert * grid.cell,
+    pointed.layer * grid.row,
+    Math.max(2, grid.cell - gap),
+    grid.row - 1,
+  );
 }

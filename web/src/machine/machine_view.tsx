@@ -14,6 +14,8 @@ import { TreePicture } from './tree_picture';
 import { compact, count, duration } from './units';
 
 const kPeriodMs = 1000;
+/** After a longer pause, such as one of a hidden page, the server tells what happened in between. */
+const kPauseMs = 3000;
 
 interface Look {
   stats: Stats;
@@ -28,12 +30,14 @@ function useLooks(): { look: Look | null; failure: string | null } {
     const history = new RateHistory();
     let isGone = false;
     let timer: ReturnType<typeof setTimeout> | undefined;
+    let lookedMs = -Infinity;
     const poll = async () => {
       clearTimeout(timer);
       if (document.hidden) return;
       try {
-        const stats = await fetchStats();
+        const stats = await fetchStats(performance.now() - lookedMs > kPauseMs);
         if (isGone) return;
+        lookedMs = performance.now();
         history.add(stats);
         setLook({ stats, samples: history.samples });
         setFailure(null);
@@ -60,7 +64,7 @@ function useLooks(): { look: Look | null; failure: string | null } {
 export function MachineView(): VNode {
   const { look, failure } = useLooks();
   return (
-    <main class="machine">
+    <main class="machine" tabIndex={0} aria-label="Machine">
       {failure !== null && <p class="failure">{failure}</p>}
       {look && <Machine {...look} />}
     </main>

@@ -20,16 +20,16 @@ export function Rates({ samples, scheduler, sequences }: RatesProps): VNode {
         <h3>Reply tokens per second</h3>
         <p class="rate-value">{compact(last?.replyRate ?? 0)}</p>
         <Sparkline
-          values={samples.map(({ replyRate }) => replyRate)}
-          label="Reply tokens per second, last minute"
+          points={samples.map(({ at, replyRate: value }) => ({ at, value }))}
+          label="Reply tokens per second, last ten minutes"
         />
       </div>
       <div class="rate rate-wide">
         <h3>Prompt tokens per second</h3>
         <p class="rate-value">{compact(last?.promptRate ?? 0)}</p>
         <Sparkline
-          values={samples.map(({ promptRate }) => promptRate)}
-          label="Prompt tokens per second, last minute"
+          points={samples.map(({ at, promptRate: value }) => ({ at, value }))}
+          label="Prompt tokens per second, last ten minutes"
         />
       </div>
       <Figure title="Running" value={count(scheduler.running)} note={`of ${count(sequences)} at most`} />

@@ -1,24 +1,33 @@
 import type { VNode } from 'preact';
-import { kMostSamples } from './history';
+import { kWindowSeconds } from './history';
 import { compact } from './units';
 import { useWidth } from './use_width';
 
 const kHeight = 40;
 const kMarginPx = 2;
 
-/** The last minute; values fill the width from the right. */
-export function Sparkline({ values, label }: { values: readonly number[]; label: string }): VNode {
+export interface Point {
+  /** In seconds. */
+  at: number;
+  value: number;
+}
+
+/** The last ten minutes; the newest value stands at the right edge. */
+export function Sparkline({ points, label }: { points: readonly Point[]; label: string }): VNode {
   const [ref, width] = useWidth<HTMLDivElement>();
-  const most = Math.max(1, ...values);
-  const x = (index: number) => width - ((values.length - 1 - index) * width) / (kMostSamples - 1);
-  const y = (value: number) => kHeight - kMarginPx - (Math.max(0, value) / most) * (kHeight - 2 * kMarginPx);
-  const line = values.map((value, index) => `${x(index).toFixed(1)},${y(value).toFixed(1)}`).join(' ');
+  const most = points.reduce((highest, { value }) => Math.max(highest, value), 1);
+  const newest = points.at(-1)?.at ?? 0;
+  const x = ({ at }: Point) => (width - ((newest - at) * width) / kWindowSeconds).toFixed(1);
+  const y = ({ value }: Point) =>
+    (kHeight - kMarginPx - (Math.max(0, value) / most) * (kHeight - 2 * kMarginPx)).toFixed(1);
+  const line = points.map((point) => `${x(point)},${y(point)}`).join(' ');
+  const first = points[0];
   return (
     <div class="sparkline" ref={ref}>
       <svg width={width} height={kHeight} role="img" aria-label={`${label}: highest ${compact(most)}`}>
-        {values.length > 1 && (
+        {first && points.length > 1 && (
           <>
-            <polygon points={`${x(0).toFixed(1)},${kHeight} ${line} ${width},${kHeight}`} />
+            <polygon points={`${x(first)},${kHeight} ${line} ${width},${kHeight}`} />
             <polyline points={line} />
           </>
         )}

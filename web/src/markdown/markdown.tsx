@@ -4,17 +4,21 @@
  */
 import { memo } from 'preact/compat';
 import type { ComponentChildren, VNode } from 'preact';
-import { marked, type MarkedToken, type Token, type Tokens } from 'marked';
-import { CopyButton } from '../elements/copy_button';
+import type { MarkedToken, Token, Tokens } from 'marked';
+import { CodeBlock } from './code_block';
+import { Formula } from './math';
+import { isMath, type MathToken } from './math_tokens';
+import { parseMarkdown } from './parse';
 import { isSafeLink } from './safe_link';
 
 /** Paragraphs, lists and so on; only those whose source changed are rendered again while a reply grows. */
 export function Markdown({ text }: { text: string }): VNode {
-  const blocks = marked.lexer(text, { gfm: true });
+  const blocks = parseMarkdown(text);
+  if (blocks === null) return <div class="markdown plain">{text}</div>;
   return (
     <div class="markdown">
       {blocks.map((block, index) => (
-        <Block key={index} block={block as MarkedToken} />
+        <Block key={index} block={block} />
       ))}
     </div>
   );
@@ -25,7 +29,8 @@ const Block = memo(
   (before, after) => before.block.raw === after.block.raw && before.block.type === after.block.type,
 );
 
-function renderBlock(token: MarkedToken): ComponentChildren {
+function renderBlock(token: MarkedToken | MathToken): ComponentChildren {
+  if (isMath(token)) return <Formula source={token.source} display={token.display} />;
   switch (token.type) {
     case 'heading': {
       // The page's own heading is the first level.
@@ -97,7 +102,8 @@ function renderInline(tokens: Token[]): ComponentChildren {
   return tokens.map((token) => renderSpan(token as MarkedToken));
 }
 
-function renderSpan(token: MarkedToken): ComponentChildren {
+function renderSpan(token: MarkedToken | MathToken): ComponentChildren {
+  if (isMath(token)) return <Formula source={token.source} display={token.display} />;
   switch (token.type) {
     case 'strong':
       return <strong>{renderInline(token.tokens)}</strong>;
@@ -135,18 +141,4 @@ function renderLink(href: string, label: ComponentChildren): ComponentChildren {
 function plain(text: string): ComponentChildren {
   const lines = text.split('\n');
   return lines.length === 1 ? text : lines.flatMap((line, index) => (index === 0 ? [line] : [<br />, line]));
-}
-
-function CodeBlock({ text, language }: { text: string; language: string }): VNode {
-  return (
-    <figure class="code">
-      <figcaption>
-        <span>{language}</span>
-        <CopyButton text={text} label="Copy this code" />
-      </figcaption>
-      <pre>
-        <code>{text}</code>
-      </pre>
-    </figure>
-  );
 }

@@ -1,22 +1,15 @@
 import { computed, effect, signal } from '@preact/signals';
+import { keptValue } from '../storage/kept_value';
 
 export type Theme = 'light' | 'dark';
 
-const kKey = 'baleen.theme';
 const systemIsDark = matchMedia('(prefers-color-scheme: dark)');
 
 const system = signal<Theme>(systemIsDark.matches ? 'dark' : 'light');
 /** null: as the system says. */
-const chosen = signal<Theme | null>(readChosen());
-
-function readChosen(): Theme | null {
-  try {
-    const text = localStorage.getItem(kKey);
-    return text === 'light' || text === 'dark' ? text : null;
-  } catch {
-    return null;
-  }
-}
+const chosen = keptValue<Theme | null>('baleen.theme', (stored) =>
+  stored === 'light' || stored === 'dark' ? stored : null,
+);
 
 export const theme = computed<Theme>(() => chosen.value ?? system.value);
 
@@ -32,11 +25,5 @@ export function applyTheme(): void {
   });
   effect(() => {
     document.documentElement.dataset.theme = theme.value;
-    try {
-      if (chosen.value === null) localStorage.removeItem(kKey);
-      else localStorage.setItem(kKey, chosen.value);
-    } catch {
-      // Nothing is remembered then.
-    }
   });
 }

@@ -74,7 +74,32 @@ test('a tool call is followed by what the tool said', () => {
 test('every call has a result, and half a call is left out', () => {
   const unanswered = composeRequest('m', [reply({ calls: [call('{}', null)] })], kDefaultSettings);
   expect(unanswered.messages[1]).toEqual({ role: 'tool', tool_call_id: 'c1', content: '(no result)' });
-  const half = composeRequest('m', [reply({ text: 'so', calls: [call('{"a', null)] })], kDefaultSettings);
-  expect(half.messages).toEqual([{ role: 'assistant', content: 'so' }]);
+  const cut = reply({ text: 'so', calls: [call('{"a', null)] });
+  const half = composeRequest('m', [cut, said], kDefaultSettings);
+  expect(half.messages.slice(0, 1)).toEqual([{ role: 'assistant', content: 'so' }]);
   expect(composeRequest('m', [reply({ ending: 'failed' })], kDefaultSettings).messages).toEqual([]);
+});
+
+test('a reply that was cut is continued, under the prompt of its conversation', () => {
+  const settings = { ...kDefaultSettings, system: 'general' };
+  const cut = reply({ text: 'Once upon', ending: 'length' });
+  expect(composeRequest('m', [said, cut], settings, 'be a fox').messages).toEqual([
+    { role: 'system', content: 'be a fox' },
+    { role: 'user', content: 'hello' },
+    { role: 'assistant', content: 'Once upon', prefix: true },
+  ]);
+  expect(composeRequest('m', [said], settings).messages[0]).toEqual({ role: 'system', content: 'general' });
+});
+
+test('files stand before the text, in fences longer than any of theirs', () => {
+  const files = [
+    { name: 'a.md', text: '````js\nx\n````\n' },
+    { name: 'b.txt', text: 'plain' },
+  ];
+  const [message] = composeRequest(
+    'm',
+    [{ role: 'user', text: 'compare', files }],
+    kDefaultSettings,
+  ).messages;
+  expect(message?.content).toBe('a.md:\n`````\n````js\nx\n````\n`````\n\nb.txt:\n```\nplain\n```\n\ncompare');
 });

@@ -1,14 +1,32 @@
 import { expect, test } from 'vitest';
 import {
-  cutBefore,
+  childrenOf,
+  closed,
   kUntitled,
+  merged,
   newConversation,
+  pathOf,
+  showing,
   titleFrom,
-  withReply,
+  withMessage,
   withToolResult,
-  withUserMessage,
+  withTurn,
+  type Conversation,
+  type Message,
 } from '../../src/chat/conversation';
 import { kEmptyReply } from '../../src/chat/reply_builder';
+
+const said = (text: string): Message => ({ role: 'user', text });
+const replied = (text: string): Message => ({ ...kEmptyReply, text, ending: 'stop' });
+const texts = (conversation: Conversation) => pathOf(conversation).map(({ message }) => message.text);
+
+/** "hello", with two replies; the second was asked "and then?". */
+function branched(): Conversation {
+  const asked = withTurn(newConversation(1), null, said('hello'), 2);
+  const first = withTurn(asked, asked.leaf, replied('first'), 3);
+  const second = withTurn(first, asked.leaf, replied('second'), 4);
+  return withTurn(second, second.leaf, said('and then?'), 5);
+}
 
 test('the title is the first words', () => {
   expect(titleFrom('  A fox\n and a   lantern ')).toBe('A fox and a lantern');
@@ -19,18 +37,31 @@ test('the title is the first words', () => {
   expect(titleFrom('x'.repeat(200))).toBe(`${'x'.repeat(48)}…`);
 });
 
-test('a title that was given stays', () => {
+test('a title that was given stays; a message of files alone is named after the first', () => {
   const named = { ...newConversation(1), title: 'Mine' };
-  expect(withUserMessage(named, 'hello', 2).title).toBe('Mine');
+  expect(withTurn(named, null, said('hello'), 2).title).toBe('Mine');
+  const files = [{ name: 'notes.txt', text: 'x' }];
+  expect(withTurn(newConversation(1), null, { role: 'user', text: '', files }, 2).title).toBe('notes.txt');
 });
 
 test('operations leave the conversation before them as it was', () => {
   const empty = newConversation(1);
-  const asked = withUserMessage(empty, 'hello', 2);
-  const answered = withReply(asked, 1, { ...kEmptyReply, text: 'hi' }, 3);
-  expect([empty, asked, answered].map(({ messages }) => messages.length)).toEqual([0, 1, 2]);
-  expect(cutBefore(answered, 1).messages).toEqual(asked.messages);
+  const asked = withTurn(empty, null, said('hello'), 2);
+  const answered = withTurn(asked, asked.leaf, replied('hi'), 3);
+  withMessage(answered, answered.leaf as string, replied('ho'), 4);
+  expect([empty, asked, answered].map(({ turns }) => turns.length)).toEqual([0, 1, 2]);
+  expect(texts(answered)).toEqual(['hello', 'hi']);
   expect(answered.changed).toBe(3);
+});
+
+test('another reply keeps the one that was there, and each path its own end', () => {
+  const all = branched();
+  expect(texts(all)).toEqual(['hello', 'second', 'and then?']);
+  const siblings = childrenOf(all).get(all.turns[0]?.id ?? '') ?? [];
+  expect(siblings.map(({ message }) => message.text)).toEqual(['first', 'second']);
+  const back = showing(all, siblings[0]?.id ?? '', 6);
+  expect(texts(back)).toEqual(['hello', 'first']);
+  expect(texts(showing(back, siblings[1]?.id ?? '', 7))).toEqual(['hello', 'second', 'and then?']);
 });
 
 test('a tool result goes to its call alone', () => {
@@ -39,4 +70,38 @@ test('a tool result goes to its call alone', () => {
     null,
     '4',
   ]);
+});
+
+test('two tabs that went on from the same place keep the turns of both', () => {
+  const common = branched();
+  const mine = withTurn(common, common.leaf, replied('from here'), 10);
+  const theirs = { ...withTurn(common, common.leaf, replied('from there'), 11), title: 'Renamed' };
+  for (const both of [merged(mine, theirs), merged(theirs, mine)]) {
+    expect(both.turns.map(({ message }) => message.text).sort()).toEqual(
+      ['and then?', 'first', 'from here', 'from there', 'hello', 'second'].sort(),
+    );
+    expect(both.title).toBe('Renamed');
+    expect(texts(both).at(-1)).toBe('from there');
+    const known = new Set<string | null>([null]);
+    for (const turn of both.turns) {
+      expect(known.has(turn.parent)).toBe(true);
+      known.add(turn.id);
+    }
+  }
+});
+
+test('a reply that is over is not replaced by an older state of it', () => {
+  const asked = withTurn(newConversation(1), null, said('hello'), 2);
+  const streaming = withTurn(asked, asked.leaf, { ...kEmptyReply, text: 'on' }, 3);
+  const over = withMessage(streaming, streaming.leaf as string, replied('one two'), 4);
+  const late = { ...streaming, changed: 99 };
+  expect(texts(merged(over, late)).at(-1)).toBe('one two');
+  expect(texts(merged(late, over)).at(-1)).toBe('one two');
+});
+
+test('a reply whose page went away is stopped', () => {
+  const asked = withTurn(newConversation(1), null, said('hello'), 2);
+  const streaming = withTurn(asked, asked.leaf, { ...kEmptyReply, text: 'on' }, 3);
+  expect(closed(streaming).turns[1]?.message).toMatchObject({ text: 'on', ending: 'stopped' });
+  expect(closed(asked)).toBe(asked);
 });

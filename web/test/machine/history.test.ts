@@ -43,7 +43,33 @@ test('looks at the same moment say nothing, and old ones are forgotten', () => {
   history.add(look(1, {}));
   history.add(look(1, { reply_tokens: 5 }));
   expect(history.samples).toEqual([]);
-  for (let second = 2; second < 300; second += 1) history.add(look(second, {}));
-  expect(history.samples).toHaveLength(60);
-  expect(history.samples.at(-1)?.at).toBe(299);
+  for (let second = 2; second < 900; second += 1) history.add(look(second, {}));
+  expect(history.samples).toHaveLength(600);
+  expect(history.samples.at(-1)?.at).toBe(899);
+});
+
+test('what the server remembers is shown as if this page had been there', () => {
+  const columns = [
+    'uptime_seconds',
+    'running',
+    'prompt_tokens',
+    'cached_tokens',
+    'reply_tokens',
+    'steps',
+    'step_seconds',
+  ];
+  const rows = [0, 1, 2].map((second) => [second, 1, 10 * second, 0, 5 * second, second, 0.5 * second]);
+  const history = new RateHistory();
+  history.add(look(700, { reply_tokens: 1 }));
+  history.add({ ...look(3, { reply_tokens: 30, prompt_tokens: 20 }), history: { columns, rows } });
+  expect(history.samples.map(({ at, replyRate }) => [at, replyRate])).toEqual([
+    [1, 5],
+    [2, 5],
+    [3, 20],
+  ]);
+  history.add(look(4, { reply_tokens: 37, prompt_tokens: 20 }));
+  expect(history.samples.at(-1)).toMatchObject({ at: 4, replyRate: 7 });
+  const damaged = { columns: columns.slice(1), rows };
+  history.add({ ...look(5, {}), history: damaged });
+  expect(history.samples).toEqual([]);
 });

@@ -1,0 +1,110 @@
+#include "chat/block_scanner.h"
+
+#include <algorithm>
+
+#include "chat/format.h"
+#include "chat/white_space.h"
+
+namespace baleen {
+namespace {
+
+using Kind = Markup::Kind;
+
+class Scanner {
+ public:
+  explicit Scanner(const MarkedText& block) : block_(block) {}
+
+  std::vector<Markup> run() {
+    for (std::size_t i = 0; i < block_.controls.size(); ++i) {
+      const TextRange& control = block_.controls[i];
+      const std::string_view token = block_.text_of(control);
+      if (token == chat_format::kDsml) {
+        read_tag_at(i);
+        continue;
+      }
+      give_text(control.begin);
+      if (token == chat_format::kEos) return end();
+      out_.push_back({.kind = Kind::kControl, .raw = std::string(token)});
+      done_ = control.end();
+    }
+    give_text(block_.text.size());
+    return end();
+  }
+
+ private:
+  [[nodiscard]] std::string_view between(std::size_t begin, std::size_t end) const {
+    return std::string_view(block_.text).substr(begin, end - begin);
+  }
+
+  void give_text(std::size_t end) {
+    if (end > done_) out_.push_back({.kind = Kind::kText, .raw = std::string(between(done_, end))});
+    done_ = std::max(done_, end);
+  }
+
+  std::vector<Markup> end() {
+    out_.push_back({.kind = Kind::kEnd});
+    return std::move(out_);
+  }
+
+  void read_tag_at(std::size_t idx) {
+    const TextRange& control = block_.controls[idx];
+    const std::string_view before = between(done_, control.begin);
+    const std::string_view prefix = before.substr(before.size() - tag_prefix_bytes(before));
+    give_text(control.begin - prefix.size());
+    const bool is_closing = prefix.find('/') != std::string_view::npos;
+    const std::string_view after = text_after(idx);
+    std::size_t num_bytes = 0;
+    Markup tag = read_tag(after, is_closing, num_bytes);
+    const bool is_last = control.end() + after.size() == block_.text.size() || ends_reply_after(idx);
+    tag.is_exact &= prefix == "<" || prefix == "</";
+    if (is_last && !tag.is_closing &&
+        (tag.kind == Kind::kStray ? is_blank(after) : is_cut(tag, after, num_bytes)))
+      tag.kind = Kind::kCut;
+    if (tag.kind == Kind::kNamed && !tag.is_closing && (!tag.is_ended || !prefix.starts_with("<"))) {
+      tag.kind = Kind::kStray;  // the word after it is text
+      num_bytes = 0;
+    }
+    out_.push_back(std::move(tag));
+    done_ = control.end() + num_bytes;
+  }
+
+  /// Up to the next control token, or to the beginning of its tag.
+  [[nodiscard]] std::string_view text_after(std::size_t idx) const {
+    const std::size_t begin = block_.controls[idx].end();
+    if (idx + 1 == block_.controls.size()) return between(begin, block_.text.size());
+    const TextRange& next = block_.controls[idx + 1];
+    const std::string_view text = between(begin, next.begin);
+    const bool is_tag = block_.text_of(next) == chat_format::kDsml;
+    return is_tag ? text.substr(0, text.size() - tag_prefix_bytes(text)) : text;
+  }
+
+  [[nodiscard]] bool ends_reply_after(std::size_t idx) const {
+    return idx + 1 < block_.controls.size() && block_.text_of(block_.controls[idx + 1]) == chat_format::kEos;
+  }
+
+  /// An opening tag without its end, where the reply ends too.
+  static bool is_cut(const Markup& tag, std::string_view after, std::size_t num_bytes) {
+    if (tag.kind == Kind::kNamed) return after.find_first_of(" \n<>\"'") == std::string_view::npos;
+    return !tag.is_ended && is_blank(after.substr(num_bytes));
+  }
+
+  const MarkedText& block_;
+  std::vector<Markup> out_;
+  std::size_t done_ = 0;  ///< bytes that went into `out_`
+};
+
+}  // namespace
+
+std::vector<Markup> scan_block(const MarkedText& block) { return Scanner(block).run(); }
+
+std::size_t tag_prefix_bytes(std::string_view text) {
+  const auto trimmed_size = [](std::string_view part) { return part.find_last_not_of(" \t") + 1; };
+  std::size_t size = trimmed_size(text);
+  const bool has_slash = size > 0 && text[size - 1] == '/';
+  const std::size_t slash = size - 1;
+  if (has_slash) size = trimmed_size(text.substr(0, slash));
+  if (size > 0 && text[size - 1] == '<') return text.size() - (size - 1);
+  return has_slash ? text.size() - slash : 0;
+}
+
+}  // namespace baleen

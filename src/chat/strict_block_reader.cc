@@ -1,0 +1,158 @@
+#include "chat/strict_block_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "chat/format.h"
+#include "chat/python_json.h"
+
+namespace baleen {
+namespace {
+
+constexpr std::string_view kHead = "tool_calls>\n";
+constexpr std::string_view kInvokeOpening = "<｜DSML｜invoke name=\"";
+constexpr std::string_view kTagEnd = "\">\n";
+constexpr std::string_view kParameterOpening = "<｜DSML｜parameter name=\"";
+constexpr std::string_view kKeyEnd = "\" string=\"";
+constexpr std::string_view kFlagEnd = "\">";
+constexpr std::string_view kParameterClosing = "</｜DSML｜parameter>\n";
+constexpr std::string_view kInvokeClosing = "</｜DSML｜invoke>\n";
+
+/// Bytes at the end of `text` that `literal` may begin with.
+std::size_t begun_bytes(std::string_view text, std::string_view literal) {
+  for (std::size_t size = std::min(text.size(), literal.size() - 1); size > 0; --size) {
+    if (text.ends_with(literal.substr(0, size))) return size;
+  }
+  return 0;
+}
+
+std::string escaped(std::string_view text) {
+  const std::string quoted = quote_python_json(text);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+}  // namespace
+
+void StrictBlockReader::feed(std::string_view text) {
+  pending_ += text;
+  while (step()) {
+  }
+}
+
+/// False: more text decides.
+bool StrictBlockReader::step() {
+  switch (place_) {
+    case Place::kHead:
+      return skip(kHead, Place::kBetweenInvokes);
+    case Place::kBetweenInvokes:
+      return read_between_invokes();
+    case Place::kName: {
+      const std::optional<std::string> name = take_until(kTagEnd);
+      if (!name) return false;
+      parts_.begin_call(*name);
+      parts_.add_arguments("{");
+      keys_.clear();
+      place_ = Place::kBetweenParameters;
+      return true;
+    }
+    case Place::kBetweenParameters:
+      return read_between_parameters();
+    case Place::kKey: {
+      std::optional<std::string> key = take_until(kKeyEnd);
+      if (!key) return false;
+      key_ = *std::move(key);
+      place_ = Place::kFlag;
+      return true;
+    }
+    case Place::kFlag: {
+      const std::optional<std::string> flag = take_until(kFlagEnd);
+      if (!flag) return false;
+      place_ = *flag == "true" ? Place::kString : Place::kJson;
+      is_passed_over_ = keys_.contains(key_);
+      if (place_ == Place::kString) begin_argument();
+      if (place_ == Place::kString && !is_passed_over_) parts_.add_arguments("\"");
+      return true;
+    }
+    case Place::kString:
+      return read_string();
+    case Place::kJson: {
+      const std::optional<std::string> json = take_until(kParameterClosing);
+      if (!json) return false;
+      begin_argument();
+      if (!is_passed_over_) parts_.add_arguments(*json);
+      place_ = Place::kBetweenParameters;
+      return true;
+    }
+    case Place::kEnd:
+      break;
+  }
+  return false;
+}
+
+bool StrictBlockReader::read_between_invokes() {
+  if (skip(kInvokeOpening, Place::kName)) return true;
+  return skip(chat_format::kCallsEnd, Place::kEnd);
+}
+
+bool StrictBlockReader::read_between_parameters() {
+  if (skip(kParameterOpening, Place::kKey)) return true;
+  if (skip(kInvokeClosing, Place::kBetweenInvokes)) {
+    end_call();
+    return true;
+  }
+  return skip("\n", Place::kBetweenParameters);  // of a call without arguments
+}
+
+bool StrictBlockReader::read_string() {
+  const std::size_t end = pending_.find(kParameterClosing);
+  const bool is_whole = end != std::string::npos;
+  const std::size_t size = is_whole ? end : pending_.size() - begun_bytes(pending_, kParameterClosing);
+  if (!is_passed_over_) parts_.add_arguments(escaped(std::string_view(pending_).substr(0, size)));
+  pending_.erase(0, is_whole ? size + kParameterClosing.size() : size);
+  if (!is_whole) return false;
+  if (!is_passed_over_) parts_.add_arguments("\"");
+  place_ = Place::kBetweenParameters;
+  return true;
+}
+
+void StrictBlockReader::finish() {
+  if (place_ == Place::kString && !is_passed_over_) {
+    // A few characters of the closing tag are no text; a lone "<" is.
+    if (pending_.find("｜") == std::string::npos) parts_.add_arguments(escaped(pending_));
+    parts_.add_arguments("\"");
+  }
+  const bool is_open = place_ != Place::kHead && place_ != Place::kBetweenInvokes && place_ != Place::kName &&
+                       place_ != Place::kEnd;
+  if (is_open) end_call();
+  place_ = Place::kEnd;
+}
+
+bool StrictBlockReader::skip(std::string_view literal, Place next) {
+  if (!pending_.starts_with(literal)) return false;
+  pending_.erase(0, literal.size());
+  place_ = next;
+  return true;
+}
+
+std::optional<std::string> StrictBlockReader::take_until(std::string_view end) {
+  const std::size_t at = pending_.find(end, num_searched_ - std::min(num_searched_, end.size()));
+  num_searched_ = at == std::string::npos ? pending_.size() : 0;
+  if (at == std::string::npos) return std::nullopt;
+  std::string taken = pending_.substr(0, at);
+  pending_.erase(0, at + end.size());
+  return taken;
+}
+
+void StrictBlockReader::begin_argument() {
+  if (is_passed_over_) return;
+  if (!keys_.empty()) parts_.add_arguments(", ");
+  keys_.insert(key_);
+  parts_.add_arguments(quote_python_json(key_) + ": ");
+}
+
+void StrictBlockReader::end_call() {
+  parts_.add_arguments("}");
+  parts_.end_call();
+}
+
+}  // namespace baleen

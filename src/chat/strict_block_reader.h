@@ -1,0 +1,48 @@
+/// A tool-call block that a grammar enforced, read while it arrives and exactly as it stands.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+
+#include "chat/reply_parts.h"
+
+namespace baleen {
+
+/// The grammar lets `｜DSML｜` stand in tags alone, so the block's text says all, and nothing is repaired: a value is what
+/// stands between its tags. Strings stream; other values go out when they are whole.
+class StrictBlockReader {
+ public:
+  /// `parts` outlives this.
+  explicit StrictBlockReader(ReplyParts& parts) : parts_(parts) {}
+
+  /// More of the block, from after the first `<｜DSML｜` on: "tool_calls>\n...". Whole characters.
+  void feed(std::string_view text);
+  /// The reply is over. A call that is open is closed as far as it came, so that its arguments are JSON: a string as far
+  /// as it came; of another value nothing, since part of a number is another number.
+  void finish();
+
+ private:
+  enum class Place { kHead, kBetweenInvokes, kName, kBetweenParameters, kKey, kFlag, kString, kJson, kEnd };
+
+  bool step();
+  bool read_between_invokes();
+  bool read_between_parameters();
+  bool read_string();
+  bool skip(std::string_view literal, Place next);
+  std::optional<std::string> take_until(std::string_view end);
+  void begin_argument();
+  void end_call();
+
+  ReplyParts& parts_;
+  Place place_ = Place::kHead;
+  std::string pending_;
+  std::size_t num_searched_ = 0;  ///< bytes of it that do not hold what `take_until` looks for
+  std::string key_;
+  std::unordered_set<std::string> keys_;
+  bool is_passed_over_ = false;  ///< the argument's key came before: what was streamed cannot be taken back
+};
+
+}  // namespace baleen

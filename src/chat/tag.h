@@ -1,0 +1,58 @@
+/// The tags of a tool-call block, read with tolerance.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace baleen {
+
+/// A stretch of a tool-call block: text, or one piece of markup.
+struct Markup {
+  enum class Kind {
+    kText,
+    kCalls,      ///< `<｜DSML｜tool_calls>` or its closing tag
+    kInvoke,     ///< `<｜DSML｜invoke name="NAME">` or its closing tag
+    kParameter,  ///< `<｜DSML｜parameter name="KEY" string="true|false">` or its closing tag
+    kNamed,      ///< a tag of another name
+    kStray,      ///< `｜DSML｜` without a name after it
+    kControl,    ///< another control token than `｜DSML｜` and the end token
+    kCut,        ///< the reply ended inside an opening tag
+    kEnd,        ///< the reply is over
+  };
+  Kind kind = Kind::kText;
+  std::string raw;       ///< of text and control tokens, as the model wrote it
+  std::string tag_name;  ///< as written
+  bool is_closing = false;
+  bool is_empty = false;     ///< ended by `/>`: opens and closes
+  bool is_ended = true;      ///< false: the tag's `>` is missing
+  bool is_exact = true;      ///< false: something about it was repaired
+  bool is_doubtful = false;  ///< where the tag ends, or what its name is, cannot be said
+  bool is_look_alike = false;
+  std::optional<std::string> name;
+  std::optional<bool> is_string;
+
+  [[nodiscard]] bool opens(Kind tag) const { return kind == tag && !is_closing; }
+  [[nodiscard]] bool closes(Kind tag) const { return kind == tag && is_closing; }
+};
+
+/// The longest tag; what does not end within that is cut there.
+inline constexpr std::size_t kMaxTagBytes = 1024;
+
+/// What follows a `｜DSML｜` token: the tag's name and attributes, up to `>` or to where they end. Sets `num_bytes` to
+/// the bytes of `text` that are the tag's. `is_closing`: a slash stood before the token. Attributes may come in any
+/// order, under other names (`key`, `type`), with other quotation marks or none; the name may stand alone.
+[[nodiscard]] Markup read_tag(std::string_view text, bool is_closing, std::size_t& num_bytes);
+
+/// A tag without the token at the beginning of `text`: `<|DSML|parameter name=..>`, `<DSML invoke ..>`,
+/// `</parameter>`. It means something only where a tag is due and text makes no sense. Its size in `num_bytes`.
+[[nodiscard]] std::optional<Markup> read_look_alike(std::string_view text, std::size_t& num_bytes);
+
+/// `value` without the closing tags that end it, written without the token; `key`: whose value it is.
+[[nodiscard]] std::string_view without_look_alike_closers(std::string_view value, std::string_view key);
+
+/// `text` without anything that looks like a tag of this format, and without special strings.
+[[nodiscard]] std::string without_markup(std::string_view text);
+
+}  // namespace baleen

@@ -1,0 +1,95 @@
+#include "chat/typed_value.h"
+
+#include <algorithm>
+#include <span>
+
+#include "chat/attributes.h"
+#include "chat/json_repair.h"
+#include "chat/tag.h"
+#include "chat/white_space.h"
+
+namespace baleen {
+namespace {
+
+using Types = ArgumentTypes;
+
+bool is_digits(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+bool is_one_of(std::string_view word, std::span<const std::string_view> words) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+/// Digits in groups of three: 1,000. One comma alone may be a decimal one, unless the number is an integer.
+std::optional<std::string> without_separators(std::string_view digits, char separator, bool only_integers) {
+  std::string joined;
+  std::size_t num_groups = 0;
+  for (std::string_view rest = digits; !rest.empty(); ++num_groups) {
+    const std::string_view group = rest.substr(0, rest.find(separator));
+    const bool fits = num_groups == 0 ? group.size() <= 3 : group.size() == 3;
+    if (!is_digits(group) || !fits) return std::nullopt;
+    joined += group;
+    rest.remove_prefix(std::min(group.size() + 1, rest.size()));
+  }
+  if (digits.ends_with(separator) || joined.starts_with('0')) return std::nullopt;
+  if (separator == ',' && num_groups == 2 && !only_integers) return std::nullopt;
+  return joined;
+}
+
+std::optional<std::string> number_of(std::string_view text, bool only_integers) {
+  std::string sign;
+  if (text.starts_with('+') || text.starts_with('-')) {
+    if (text.front() == '-') sign = "-";
+    text.remove_prefix(1);
+  }
+  const auto as_number = [&](const std::string& digits) -> std::optional<std::string> {
+    const std::optional<PythonJson> value = read_strict_json(sign + digits);
+    if (!value || value->as_number() == nullptr) return std::nullopt;
+    return sign + digits;
+  };
+  if (text.starts_with('.') && is_digits(text.substr(1))) return as_number("0" + std::string(text));
+  if (text.ends_with('.') && is_digits(text.substr(0, text.size() - 1)))
+    return as_number(std::string(text) + "0");
+  for (const char separator : {',', '_'}) {
+    if (text.find(separator) == std::string_view::npos) continue;
+    const std::optional<std::string> joined = without_separators(text, separator, only_integers);
+    return joined ? as_number(*joined) : std::nullopt;
+  }
+  return text.empty() || text.front() == '+' || text.front() == '-' ? std::nullopt
+                                                                    : as_number(std::string(text));
+}
+
+std::optional<std::string> word_of_type(std::string_view text, const Types& types) {
+  static constexpr std::string_view kTrue[] = {"true", "yes", "on"}, kFalse[] = {"false", "no", "off"},
+                                    kNull[] = {"null", "none", "nil"};
+  const std::string word = lower_case(text);
+  if (types.allow(Types::kBoolean)) {
+    if (is_one_of(word, kTrue)) return "true";
+    if (is_one_of(word, kFalse)) return "false";
+    if (!types.allow(Types::kNumber) && word == "1") return "true";
+    if (!types.allow(Types::kNumber) && word == "0") return "false";
+  }
+  if (types.allow(Types::kNull) && is_one_of(word, kNull)) return "null";
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> json_of_type(std::string_view text, const ArgumentTypes& types) {
+  const std::string_view bare = without_code_fence(without_look_alike_closers(text, ""));
+  if (const std::optional<PythonJson> value = read_strict_json(bare)) {
+    if (types.allow(*value) && value->as_string() == nullptr) return std::string(trimmed(bare));
+    if (const std::string* inner = value->as_string()) return json_of_type(*inner, types);
+  }
+  if (std::optional<std::string> word = word_of_type(bare, types)) return word;
+  if (types.allow(Types::kNumber)) {
+    if (std::optional<std::string> number = number_of(bare, types.only_integers)) return number;
+  }
+  const std::optional<std::string> repaired = repaired_json(bare);
+  if (!repaired) return std::nullopt;
+  const std::optional<PythonJson> value = read_strict_json(*repaired);
+  return types.allow(*value) && value->as_string() == nullptr ? repaired : std::nullopt;
+}
+
+}  // namespace baleen

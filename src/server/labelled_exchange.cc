@@ -1,0 +1,83 @@
+#include "server/labelled_exchange.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace baleen {
+namespace {
+
+constexpr std::size_t kMaxIdBytes = 128;
+/// Beyond, a list of what was ignored is cut.
+constexpr std::size_t kMaxIgnoredBytes = 1024;
+
+bool is_plain(char c) {
+  const bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  return is_letter || std::string_view("._:/+=@-").find(c) != std::string_view::npos;
+}
+
+class LabelledExchange final : public Exchange {
+ public:
+  LabelledExchange(std::shared_ptr<Exchange> exchange, std::string request_id)
+      : exchange_(std::move(exchange)),
+        id(std::move(request_id)),
+        headers(request_id_headers(id)) {}
+
+  void respond(HttpResponse response) override {
+    response.headers.insert(response.headers.end(), headers.begin(), headers.end());
+    exchange_->respond(std::move(response));
+  }
+  void begin_events(std::vector<std::pair<std::string, std::string>> others) override {
+    others.insert(others.end(), headers.begin(), headers.end());
+    exchange_->begin_events(std::move(others));
+  }
+  bool send(std::string bytes) override { return exchange_->send(std::move(bytes)); }
+  void end() override { exchange_->end(); }
+  void on_gone(std::function<void()> callback) override { exchange_->on_gone(std::move(callback)); }
+  void do_not_await() override { exchange_->do_not_await(); }
+
+ private:
+  std::shared_ptr<Exchange> exchange_;
+
+ public:
+  const std::string id;
+  std::vector<std::pair<std::string, std::string>> headers;
+};
+
+}  // namespace
+
+std::string request_id_of(const HttpRequest& request, std::string otherwise) {
+  for (const char* name : {"x-request-id", "request-id"}) {
+    const std::string_view id = request.header(name);
+    if (!id.empty() && id.size() <= kMaxIdBytes && std::ranges::all_of(id, is_plain)) return std::string(id);
+  }
+  return otherwise;
+}
+
+std::vector<std::pair<std::string, std::string>> request_id_headers(const std::string& request_id) {
+  return {{"x-request-id", request_id}, {"request-id", request_id}};
+}
+
+std::shared_ptr<Exchange> labelled_exchange(std::shared_ptr<Exchange> exchange, std::string request_id) {
+  return std::make_shared<LabelledExchange>(std::move(exchange), std::move(request_id));
+}
+
+std::string request_id_of(const Exchange& exchange) {
+  const auto* labelled = dynamic_cast<const LabelledExchange*>(&exchange);
+  return labelled == nullptr ? "" : labelled->id;
+}
+
+void note_ignored(Exchange& exchange, const std::vector<std::string>& ignored) {
+  auto* labelled = dynamic_cast<LabelledExchange*>(&exchange);
+  if (labelled == nullptr || ignored.empty()) return;
+  std::string list;
+  for (const std::string& name : ignored) {
+    if (list.size() > kMaxIgnoredBytes) break;
+    if (!list.empty()) list += ", ";
+    for (const char c : std::string_view(name).substr(0, kMaxIdBytes)) {
+      list += is_plain(c) || std::string_view(" ()[]_").find(c) != std::string_view::npos ? c : '?';
+    }
+  }
+  labelled->headers.emplace_back("x-baleen-ignored", std::move(list));
+}
+
+}  // namespace baleen

@@ -1,0 +1,28 @@
+/// An exchange with its id: in the headers of every answer (`x-request-id` as OpenAI names it, `request-id` as
+/// Anthropic does), in the log, and in the bodies of Anthropic's errors.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "http/http_server.h"
+
+namespace baleen {
+
+/// The client's own id, from `x-request-id` or `request-id`, where it is 1 to 128 letters, digits or ._:/+=@-; else
+/// `otherwise`.
+[[nodiscard]] std::string request_id_of(const HttpRequest& request, std::string otherwise);
+
+/// Those of every answer to the request.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> request_id_headers(const std::string& request_id);
+
+[[nodiscard]] std::shared_ptr<Exchange> labelled_exchange(std::shared_ptr<Exchange> exchange, std::string request_id);
+/// Of an exchange made by `labelled_exchange`; empty for others.
+[[nodiscard]] std::string request_id_of(const Exchange& exchange);
+/// Names in the answer's header `x-baleen-ignored` what the server passed over. Before the answer begins.
+void note_ignored(Exchange& exchange, const std::vector<std::string>& ignored);
+
+}  // namespace baleen

@@ -1,0 +1,33 @@
+#include "log/escape.h"
+
+#include <gtest/gtest.h>
+
+namespace baleen {
+namespace {
+
+TEST(Escape, TextStaysAsItIs) {
+  for (const char* text : {"", "plain", "{\"a\\n\": 1}", "Füchse, 狐, 🦊", "<｜User｜>"})
+    EXPECT_EQ(escaped(text), text);
+}
+
+TEST(Escape, NothingBeginsALineOrCommandsATerminal) {
+  EXPECT_EQ(escaped("a\nb\r\tc"), "a\\nb\\r\\tc");
+  EXPECT_EQ(escaped("\x1B[2J\x1B]0;title\x07"), "\\x1B[2J\\x1B]0;title\\x07");
+  EXPECT_EQ(escaped(std::string_view("\0\x7F", 2)), "\\x00\\x7F");
+  EXPECT_EQ(escaped("\xC2\x9B"
+                    "2J"),
+            "\\xC2\\x9B2J")
+      << "the C1 form of ESC [";
+  EXPECT_EQ(escaped("\xE2\x80\xA8 \xE2\x80\xAE \xE2\x81\xA6"),
+            "\\xE2\\x80\\xA8 \\xE2\\x80\\xAE \\xE2\\x81\\xA6");
+}
+
+TEST(Escape, BytesThatAreNoTextAreShownAsBytes) {
+  EXPECT_EQ(escaped("\xFF"
+                    "a\xC3"),
+            "\\xFFa\\xC3");
+  EXPECT_EQ(escaped("\xED\xA0\x80"), "\\xED\\xA0\\x80") << "half of a surrogate pair";
+}
+
+}  // namespace
+}  // namespace baleen
