@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/lost_maps.h"
 #include "engine/engine.h"
 #include "ops/sample/sample.h"
 #include "tensor/chosen_token.h"
@@ -67,6 +68,7 @@ Result<StepOutput> Engine::collect() {
   const QueuedStep step = std::move(under_way_.front());
   under_way_.pop_front();
   device_->steps().wait_for(static_cast<int>(step.place));
+  check_maps();
   const auto chosen = choices(step.place).first(static_cast<std::size_t>(step.num_choices));
   host_chosen_.assign(chosen.begin(), chosen.end());
   const auto is_open = [&](const QueuedPart& part) { return sequences_.contains(part.sequence); };
