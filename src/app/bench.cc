@@ -164,7 +164,7 @@ struct Ceilings {
   std::string arithmetic;  ///< what the second limit is: "FMA" on a CPU, "FP8" products on a GPU
 };
 
-Ceilings ceilings_of(const Engine& engine) {
+Ceilings ceilings_of(Engine& engine) {
   if (!engine.device().traits().shares_host_memory) {
     const DeviceCeilings device = measure_device_ceilings(engine.options().device);
     return {fmt::format("{}: {:.0f} GB/s copied, {:.0f} TFLOP/s BF16, {:.0f} TFLOP/s FP8", device.name,

@@ -97,7 +97,7 @@ DeviceProfile DeviceFlags::load_device() const {
   if (reserved_gb > 0) profile.reserved_bytes = static_cast<std::int64_t>(reserved_gb * kGB);
   if (profile.links.empty())
     profile.links = {{.size = 1, .bytes_per_second = profile.memory_bytes_per_second}};
-  if (!knows_scratch(device_traits(device_like(profile.is_cpu), profile.num_units)))
+  if (!knows_scratch(device_traits(device_like(profile.is_cpu), 1)))
     log_line("this program was built without CUDA: its kernels' scratch is not known and not counted");
   return profile;
 }
