@@ -292,6 +292,7 @@ void bench_sample(std::int64_t num_rows, const std::string& name, const SampleRo
 
 /// With an argument, only those benchmarks whose name contains it.
 int main(int argc, char** argv) {
+  using namespace baleen;
   using namespace baleen::sm90;
   const std::string wanted = argc > 1 ? argv[1] : "";
   const auto run = [&](const std::string& name, std::int64_t num_rows, auto&& benchmark) {

@@ -29,13 +29,13 @@ struct VariantVerdict {
   double efficiency = 1.0;  ///< of the variant
 };
 
-/// One verdict for each call that differs, in order of the first of them.
+/// One verdict of a variant for each call or outcome that differs, in order of the first of them.
 class VariantReport {
  public:
   void add(VariantVerdict verdict) {
     for (const VariantVerdict& known : verdicts_) {
       if (known.operation == verdict.operation && known.variant == verdict.variant &&
-          known.call == verdict.call)
+          known.call == verdict.call && known.outcome == verdict.outcome && known.reason == verdict.reason)
         return;
     }
     verdicts_.push_back(std::move(verdict));
