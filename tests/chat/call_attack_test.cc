@@ -78,7 +78,7 @@ std::vector<ToolCall> random_calls(Random& random) {
 /// Takes a tag away, doubles it, moves it, spells its token, or damages bytes around its token.
 MarkedText damaged(Random& random, const MarkedText& block) {
   const std::size_t idx = random() % block.controls.size();
-  const unsigned damage = random() % 6;
+  const auto damage = static_cast<unsigned>(random() % 6);
   MarkedText result;
   std::size_t done = 0;
   for (std::size_t i = 0; i < block.controls.size(); ++i) {

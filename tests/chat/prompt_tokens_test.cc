@@ -18,8 +18,6 @@ const Tokenizer& tokenizer() {
   return kTokenizer;
 }
 
-PythonJson json(const char* text) { return parse_python_json(text).value(); }
-
 /// A conversation that uses every place where text of others goes.
 std::vector<Message> conversation(const std::vector<std::string>& texts) {
   const auto text = [&](std::size_t i) { return texts[i % texts.size()]; };

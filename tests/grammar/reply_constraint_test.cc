@@ -100,7 +100,8 @@ TEST(ReplyConstraint, OnlyTheTokenBeginsABlock) {
   TokenMask mask;
   MarkedText spelled;
   spelled.add_text("One writes <｜DSML｜tool_calls>.");
-  for (const TokenId id : vocabulary.tokenizer.encode(spelled).value()) EXPECT_TRUE(constraint.accept(id));
+  const std::vector<TokenId> ids = vocabulary.tokenizer.encode(spelled).value();
+  for (const TokenId id : ids) EXPECT_TRUE(constraint.accept(id));
   EXPECT_FALSE(constraint.fill(mask));
   EXPECT_TRUE(constraint.accept(*vocabulary.tokenizer.id_of(kDsml)));
   EXPECT_TRUE(constraint.fill(mask));

@@ -46,7 +46,7 @@ std::vector<Piece> any_reply() {
     if (*rc::gen::arbitrary<bool>()) pieces.emplace_back();
     pieces.back().parts.push_back(std::move(part));
     if (*rc::gen::arbitrary<bool>())
-      pieces.back().logprobs.push_back({any_token(), {any_token(), any_token()}});
+      pieces.back().logprobs.push_back({.token = any_token(), .top = {any_token(), any_token()}});
   }
   return pieces;
 }
@@ -270,7 +270,7 @@ TEST(EncoderProperty, AnyPartsGiveValidText) {
     for (int i = *rc::gen::inRange(0, 12); i > 0; --i) {
       const auto kind = static_cast<ReplyPart::Kind>(*rc::gen::inRange(0, 5));
       pieces.back().parts.push_back({kind, *any_text(), *rc::gen::inRange<std::size_t>(0, 4)});
-      if (*rc::gen::arbitrary<bool>()) pieces.push_back({{}, {{any_token(), {any_token()}}}});
+      if (*rc::gen::arbitrary<bool>()) pieces.push_back({{}, {{.token = any_token(), .top = {any_token()}}}});
     }
     for (const Api api : {Api::kChatCompletions, Api::kCompletions, Api::kResponses, Api::kMessages}) {
       ApiRequest request{.api = api, .prompts = {"p"}};

@@ -21,7 +21,7 @@ class Listener : public ReplySink {
  public:
   Listener(std::size_t request, std::vector<Event>& events) : request_(request), events_(events) {}
   void piece(const ReplyPiece& piece) override {
-    Event& event = events_.emplace_back(Event{request_, {}, piece.text, {}});
+    Event& event = events_.emplace_back(Event{request_, {}, piece.text.text, {}});
     for (const ReplyToken& token : piece.tokens) event.tokens.push_back(token.id);
   }
   void finished(const ReplySummary& summary) override {

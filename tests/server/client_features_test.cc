@@ -85,7 +85,7 @@ TEST(ResponseOwners, AKeyReadsItsOwnResponsesAlone) {
   const auto file = folder.path() / "keys";
   std::ofstream(file) << "one\ntwo\n";
   RunningServerOptions options;
-  options.server.keys = ApiKeys(file);
+  options.server.access.keys = ApiKeys(file);
   options.server.responses.max_responses = 2;
   RunningServer server(std::move(options));
   const auto ask = [&](const std::string& key, Json body) {

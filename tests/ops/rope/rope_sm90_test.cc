@@ -12,8 +12,11 @@
 namespace baleen::sm90 {
 namespace {
 
-/// BF16 values of rounded products and sums: the bits of the reference, both ways.
-TEST(RopeSm90, HasTheBitsOfTheReference) {
+/// The reference adds in float64, the kernel in float32: a value within 2^-24 of the middle between two BF16 numbers may be
+/// rounded to the other one, 2^-7 of it away at most. That is rare, so the whole array is held to far less.
+constexpr test::Tolerance kTies{.relative = 0x1p-7, .norm = 1e-4};
+
+TEST(RopeSm90, RotatesAsTheReferenceBothWays) {
   BALEEN_NEEDS_GPU();
   for (const auto& [rows, heads, width, pairs] :
        {std::array<std::int64_t, 4>{1, 1, 64, 32}, {5, 3, 512, 32}, {40, 64, 128, 8}, {0, 4, 64, 32}}) {
@@ -39,7 +42,7 @@ TEST(RopeSm90, HasTheBitsOfTheReference) {
                 .cosine = {cosine.data(), {rows, pairs}},
                 .sine = {sine.data(), {rows, pairs}},
                 .inverse = inverse});
-      EXPECT_SAME_BITS(cuda.download_bf16(device_x, rows * heads * width), x);
+      EXPECT_CLOSE(cuda.download_bf16(device_x, rows * heads * width), x, kTies);
     }
   }
 }

@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreads) rope_kernel(const __grid_constant__ 
     const float a = value_of(at[0]), b = value_of(at[1]);
     const float cosine = args.cosine[row * args.num_pairs + pair],
                 sine = args.direction * args.sine[row * args.num_pairs + pair];
-    // No fused multiply-adds: the bits of the reference.
+    // No fused multiply-adds: both products are rounded before they are added.
     at[0] = rounded(__fsub_rn(__fmul_rn(a, cosine), __fmul_rn(b, sine)));
     at[1] = rounded(__fadd_rn(__fmul_rn(a, sine), __fmul_rn(b, cosine)));
   }
