@@ -22,7 +22,7 @@ using test::TemporaryFolder;
 
 const std::vector<TensorHeader> kTensors{
     {"embed", DType::kBF16, {10, 7}}, {"w.weight", DType::kI8, {64, 8}}, {"w.scale", DType::kF8E8M0, {64, 1}},
-    {"scalar", DType::kF32, {}},      {"empty", DType::kF32, {0, 3}},    {"bias\"\n", DType::kF32, {3}}};
+    {"scalar", DType::kF32, {}},      {"empty", DType::kF32, {0, 3}},    {"bias\"\\", DType::kF32, {3}}};
 const TextFile kConfig{"config.json", "{}"};
 
 std::vector<std::byte> content(const TensorHeader& tensor) {

@@ -44,7 +44,7 @@ TEST(Pattern, AgreesWithStdRegex) {
 
 TEST(Pattern, WhatIsNotRegularIsRefused) {
   for (const char* pattern :
-       {"(", ")", "[", "a**b(", "*", "\\1", "\\bword", "(?=a)", "(?<!a)", "a^b", "(a$)b", "\\p{L}", "a{3,2}",
+       {"(", ")", "[", "a**b(", "*", "\\1", "(?=a)", "(?<!a)", "a^b", "(a$)b", "\\p{Nonsense}", "a{3,2}",
         "a{99999}", "\\", "\\u12", "[b-a]", "(^a)*", "(^a|^b)c"}) {
     EXPECT_FALSE(compile_pattern(pattern).ok()) << pattern;
   }
