@@ -16,10 +16,13 @@ let server;
 let models;
 
 before(async () => {
-  server = await startServer(0, SERVER_OPTIONS);
+  server = await startServer(0, [...SERVER_OPTIONS, '--any-model']);
   const openai = createOpenAI({ baseURL: `${server.url}/v1`, apiKey: 'unused' });
   const anthropic = createAnthropic({ baseURL: `${server.url}/v1`, apiKey: 'unused' });
-  models = { responses: openai(MODEL), chat: openai.chat(MODEL), messages: anthropic(MODEL) };
+  // The provider sends reasoning options only for names of models that it knows to reason.
+  models = {
+    responses: openai(MODEL), chat: openai.chat(MODEL), messages: anthropic(MODEL), reasoning: openai('gpt-5'),
+  };
 }, { timeout: 90_000 });
 after(() => server?.kill());
 
@@ -61,7 +64,9 @@ for (const provider of PROVIDERS) {
     const { object } = await generateObject(call(provider, {
       prompt: 'Who is the hero? Pip the mouse.', schema: jsonSchema(HERO), maxOutputTokens: 200,
     }));
-    checkHero(assert, JSON.stringify(object));
+    // With the Anthropic provider the object is a tool's input, whose keys may come in any order.
+    const inOrder = Object.fromEntries(Object.keys(HERO.properties).map((key) => [key, object[key]]));
+    checkHero(assert, JSON.stringify(provider === 'messages' ? inOrder : object));
   });
 }
 
@@ -71,7 +76,8 @@ test('responses: a second turn refers to the first', TEST, async () => {
   const second = await generateText(call('responses', {
     messages: [...messages, ...first.response.messages, { role: 'user', content: 'Go on.' }],
   }));
-  const sent = JSON.parse(second.request.body ?? '{}').input ?? second.request.body.input;
+  const body = second.request.body;
+  const sent = (typeof body === 'string' ? JSON.parse(body) : body).input;
   assert.ok(sent.some((item) => item.type === 'item_reference'), JSON.stringify(sent));
   assert.ok(second.text.length > 0);
 });
@@ -79,12 +85,12 @@ test('responses: a second turn refers to the first', TEST, async () => {
 test('responses: reasoning summaries, kept or carried', TEST, async () => {
   for (const store of [true, false]) {
     const providerOptions = {
-      openai: { store, reasoningEffort: 'high', reasoningSummary: 'auto', forceReasoning: true, include: ['reasoning.encrypted_content'] },
+      openai: { store, reasoningEffort: 'high', reasoningSummary: 'auto', include: ['reasoning.encrypted_content'] },
     };
     const messages = [{ role: 'user', content: 'Tell me a story about a bear.' }];
-    const first = await generateText(call('responses', { messages, maxOutputTokens: 300, providerOptions }));
+    const first = await generateText(call('reasoning', { messages, maxOutputTokens: 300, providerOptions }));
     assert.ok(first.reasoningText?.length > 0);
-    const second = await generateText(call('responses', {
+    const second = await generateText(call('reasoning', {
       messages: [...messages, ...first.response.messages, { role: 'user', content: 'Go on.' }], providerOptions,
     }));
     assert.ok(second.usage.inputTokens > first.usage.inputTokens);
