@@ -110,11 +110,14 @@ TEST(Checkpoint, TensorsAreAligned) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(checkpoint.at("w.weight").bytes.data()) % 64, 0u);
 }
 
-TEST(Checkpoint, RewritingReplacesEarlierShards) {
+/// Whoever replaces a checkpoint writes the new one aside (model_files/staged_folder).
+TEST(Checkpoint, WritingDeletesNothing) {
   const TemporaryFolder folder;
-  write_all(folder.path(), 600);
+  std::filesystem::create_directories(folder.path());
+  put(folder / "other.safetensors", "unrelated");
   write_all(folder.path(), 1'000'000);
-  EXPECT_EQ(names_in(folder.path()), (std::vector<std::string>{"config.json", "model.safetensors"}));
+  EXPECT_EQ(names_in(folder.path()),
+            (std::vector<std::string>{"config.json", "model.safetensors", "other.safetensors"}));
 }
 
 TEST(Checkpoint, FolderWithoutWeights) {
