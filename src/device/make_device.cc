@@ -1,6 +1,5 @@
 #include "device/make_device.h"
 
-
 #include "base/error.h"
 #include "base/number.h"
 #include "base/quoted_text.h"

@@ -17,10 +17,10 @@ struct StepPart {
   RequestId id{};
   SequenceId sequence{};
   StepShare share;
-  bool decodes = false;       ///< its one token follows a token of the reply
-  bool wants_row = false;     ///< the token after its last one is not known yet
+  bool decodes = false;        ///< its one token follows a token of the reply
+  bool wants_row = false;      ///< the token after its last one is not known yet
   bool scores_prompt = false;  ///< logits of all its tokens, for the logprobs of the prompt's
-  std::int64_t num_seen = 0;  ///< tokens that the sequence has seen after the step, drafts apart
+  std::int64_t num_seen = 0;   ///< tokens that the sequence has seen after the step, drafts apart
   DraftChain drafts;
   std::vector<TokenId>
       fed;  ///< the job's tokens and the drafts; kNoToken for one that a step under way chooses

@@ -67,7 +67,8 @@ class CompletionJob::Sink : public ReplySink {
     });
   }
   void progress(std::int64_t done, std::int64_t total) override {
-    job_->context_.http.post([job = job_, done, total] { job->guarded([&] { job->receive_progress(done, total); }); });
+    job_->context_.http.post(
+        [job = job_, done, total] { job->guarded([&] { job->receive_progress(done, total); }); });
   }
   void finished(const ReplySummary& summary) override {
     job_->context_.http.post([job = job_, idx = choice_idx_, summary] {

@@ -18,9 +18,7 @@ bool is_plain(char c) {
 class LabelledExchange final : public Exchange {
  public:
   LabelledExchange(std::shared_ptr<Exchange> exchange, std::string request_id)
-      : exchange_(std::move(exchange)),
-        id(std::move(request_id)),
-        headers(request_id_headers(id)) {}
+      : exchange_(std::move(exchange)), id(std::move(request_id)), headers(request_id_headers(id)) {}
 
   void respond(HttpResponse response) override {
     response.headers.insert(response.headers.end(), headers.begin(), headers.end());

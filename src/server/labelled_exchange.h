@@ -17,9 +17,11 @@ namespace baleen {
 [[nodiscard]] std::string request_id_of(const HttpRequest& request, std::string otherwise);
 
 /// Those of every answer to the request.
-[[nodiscard]] std::vector<std::pair<std::string, std::string>> request_id_headers(const std::string& request_id);
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> request_id_headers(
+    const std::string& request_id);
 
-[[nodiscard]] std::shared_ptr<Exchange> labelled_exchange(std::shared_ptr<Exchange> exchange, std::string request_id);
+[[nodiscard]] std::shared_ptr<Exchange> labelled_exchange(std::shared_ptr<Exchange> exchange,
+                                                          std::string request_id);
 /// Of an exchange made by `labelled_exchange`; empty for others.
 [[nodiscard]] std::string request_id_of(const Exchange& exchange);
 /// Names in the answer's header `x-baleen-ignored` what the server passed over. Before the answer begins.

@@ -15,7 +15,7 @@ TEST(Escape, NothingBeginsALineOrCommandsATerminal) {
   EXPECT_EQ(escaped_line("\x1B[2J\x1B]0;title\x07"), "\\x1B[2J\\x1B]0;title\\x07");
   EXPECT_EQ(escaped_line(std::string_view("\0\x7F", 2)), "\\x00\\x7F");
   EXPECT_EQ(escaped_line("\xC2\x9B"
-                    "2J"),
+                         "2J"),
             "\\xC2\\x9B2J")
       << "the C1 form of ESC [";
   EXPECT_EQ(escaped_line("\xE2\x80\xA8 \xE2\x80\xAE \xE2\x81\xA6"),
@@ -24,7 +24,7 @@ TEST(Escape, NothingBeginsALineOrCommandsATerminal) {
 
 TEST(Escape, BytesThatAreNoTextAreShownAsBytes) {
   EXPECT_EQ(escaped_line("\xFF"
-                    "a\xC3"),
+                         "a\xC3"),
             "\\xFFa\\xC3");
   EXPECT_EQ(escaped_line("\xED\xA0\x80"), "\\xED\\xA0\\x80") << "half of a surrogate pair";
 }

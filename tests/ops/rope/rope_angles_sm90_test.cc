@@ -37,7 +37,7 @@ TEST(RopeAnglesSm90, AreTheCpusNumbers) {
       want_cosine.resize(want_cosine.size() + kPairs);
       want_sine.resize(want_cosine.size());
       baleen::rope_angles(frequencies, position, std::span(want_cosine).last(kPairs),
-                  std::span(want_sine).last(kPairs));
+                          std::span(want_sine).last(kPairs));
     };
     for (const SequenceSlice& slice : slices) {
       for (std::int64_t i = 0; i < slice.num_tokens; ++i) add(slice.start + i);

@@ -190,8 +190,10 @@ TEST(Trace, ComplainsWithTheLine) {
             "t:2: arrival: expected a number of seconds from 0 to 1e+12; found \"nan\"");
   EXPECT_EQ(error(header + "5,1,1\n4,1,1\n"),
             "t:3: arrival: expected 5 or later, as the line before; found 4; sort the trace by arrival");
-  EXPECT_EQ(error("{\"arrival\": 0,\n"), "t:1: expected a JSON object: byte 14: while parsing object key - unexpected end of input; expected "
-            "string literal");
+  EXPECT_EQ(
+      error("{\"arrival\": 0,\n"),
+      "t:1: expected a JSON object: byte 14: while parsing object key - unexpected end of input; expected "
+      "string literal");
   EXPECT_EQ(error("{\"arrival\": [0]}\n"), "t:1: arrival: expected a number or a string; found array");
   EXPECT_EQ(error("{\"arrival\": 0, \"prompt_tokens\": 4}\n"),
             "t:1: output_tokens: expected a whole number from 1 to 1e+09; found nothing");
