@@ -3,7 +3,7 @@ export interface ChatRequest {
   model: string;
   messages: ApiMessage[];
   stream: true;
-  stream_options: { include_usage: true; include_progress?: true };
+  stream_options: { include_usage: true; include_progress: true };
   temperature?: number;
   top_p?: number;
   top_k?: number;

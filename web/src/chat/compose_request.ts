@@ -24,7 +24,7 @@ export function composeRequest(
     model,
     messages: history,
     stream: true,
-    stream_options: { include_usage: true },
+    stream_options: { include_usage: true, include_progress: true },
     thinking: { type: settings.thinking === 'off' ? 'disabled' : 'enabled' },
   };
   if (settings.thinking !== 'off') request.reasoning_effort = settings.thinking;

@@ -9,6 +9,8 @@ export interface Figures {
   /** From sending to the end. */
   whole: number | null;
   usage: Usage | null;
+  /** Of the prompt, the share that is computed; absent where the server has not said. */
+  prefilled?: number;
 }
 
 export const kNoFigures: Figures = { firstToken: null, reasoning: null, whole: null, usage: null };

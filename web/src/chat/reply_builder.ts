@@ -30,6 +30,8 @@ export class ReplyBuilder {
 
   add(chunk: ChatChunk, elapsed: number): void {
     if (chunk.usage) this.note({ usage: this.added(chunk.usage) });
+    if (chunk.progress && chunk.progress.prompt_tokens > 0)
+      this.note({ prefilled: chunk.progress.prefilled_tokens / chunk.progress.prompt_tokens });
     const choice = chunk.choices?.[0];
     if (!choice) return;
     const { content, reasoning_content: reasoning, tool_calls: calls } = choice.delta ?? {};

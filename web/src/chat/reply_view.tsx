@@ -28,6 +28,9 @@ export function ReplyView({ id, reply, isLast, versions }: ReplyViewProps): VNod
     <article class="reply" aria-label="Reply">
       {reply.reasoning && <Thinking reply={reply} />}
       {streams && isEmpty && <p class="waiting" aria-label="Waiting for the first token" />}
+      {streams && isEmpty && reply.figures.prefilled !== undefined && (
+        <p class="prefilled">Reading the prompt: {Math.floor(100 * reply.figures.prefilled)}%</p>
+      )}
       {reply.text && <Markdown text={reply.text} />}
       {reply.calls.length > 0 && <ToolCalls reply={reply} id={id} isLast={isLast} />}
       {reply.failure !== null && (

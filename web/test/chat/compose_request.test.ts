@@ -13,7 +13,7 @@ test('what is not set is not sent', () => {
     model: 'stories',
     messages: [{ role: 'user', content: 'hello' }],
     stream: true,
-    stream_options: { include_usage: true },
+    stream_options: { include_usage: true, include_progress: true },
     thinking: { type: 'disabled' },
   });
 });

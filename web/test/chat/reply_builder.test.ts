@@ -28,6 +28,15 @@ test('reasoning, then content, with their times', () => {
   });
 });
 
+test('how much of the prompt is read', () => {
+  const builder = new ReplyBuilder();
+  expect(builder.current.figures.prefilled).toBeUndefined();
+  builder.add({ choices: [], progress: { prefilled_tokens: 512, prompt_tokens: 2048 } }, 30);
+  expect(builder.current.figures.prefilled).toBe(0.25);
+  builder.add({ choices: [], progress: { prefilled_tokens: 0, prompt_tokens: 0 } }, 40);
+  expect(builder.current.figures.prefilled).toBe(0.25);
+});
+
 test('parallel tool calls grow side by side', () => {
   const builder = new ReplyBuilder();
   builder.add(delta({ tool_calls: [{ index: 0, id: 'call_a', function: { name: 'f', arguments: '' } }] }), 1);
