@@ -79,8 +79,8 @@ awk '{ print "deb", $1, $2, $3 }' <<<"$sources" | grep -v '/debug' >"$folder/etc
 apt-config dump Acquire >"$folder/etc/apt/apt.conf.d/90host"
 cp /etc/resolv.conf /etc/hosts "$folder/etc/"
 
-rm -rf "$folder/work/baleen"
-git clone --quiet --no-hardlinks . "$folder/work/baleen"
+rm -rf "$folder/opt/baleen"
+git clone --quiet --no-hardlinks . "$folder/opt/baleen"
 [[ -z $(git status --porcelain) ]] || say "changes that are not committed are not tried"
 
 lend -t proc proc "$folder/proc"
@@ -92,7 +92,7 @@ if [[ -n $ccache ]]; then
 fi
 if command -v npm >/dev/null; then settings+=("npm_config_registry=$(npm config get registry 2>/dev/null)"); fi
 
-there() { env -i "${settings[@]}" nice -n "$priority" chroot "$folder" bash -c 'cd /work/baleen && "$@"' there "$@"; }
+there() { env -i "${settings[@]}" nice -n "$priority" chroot "$folder" bash -c 'cd /opt/baleen && "$@"' there "$@"; }
 say "./run.sh"
 there ./run.sh </dev/null
 if [[ $run_only -eq 0 ]]; then
