@@ -264,6 +264,12 @@ pageTest('the keys work, and the sheet of keys says which', {}, async (chat) => 
   await keyboard.press('Escape');
   await sheet.waitFor({ state: 'detached' });
   await keyboard.press('/');
+  await until(
+    chat.page,
+    () => chat.entry.evaluate((entry) => entry === entry.ownerDocument.activeElement),
+    (focused) => focused,
+    'the entry has the focus',
+  );
   await keyboard.type('a?b'); // Typed, not obeyed.
   assert.equal(await chat.entry.inputValue(), 'a?b');
   await keyboard.press('Alt+KeyM');
