@@ -139,7 +139,16 @@ Result<std::optional<SampledToken>> prefill(NextToken& next, std::size_t chunk,
 Result<Generated> generate(Engine& engine, const Tokenizer& tokenizer, SequenceId sequence,
                            const GenerationRequest& request, const GenerationCallbacks& callbacks) {
   const auto start = Clock::now();
-  Sampler sampler(request.sampling, static_cast<std::int32_t>(engine.config().vocab_size));
+  const std::int64_t vocab_size = engine.config().vocab_size;
+  for (const std::span<const TokenId> ids : {request.history, std::span<const TokenId>(request.prompt)}) {
+    const auto wrong = std::ranges::find_if(ids, [&](TokenId id) { return id < 0 || id >= vocab_size; });
+    if (wrong != ids.end()) {
+      return failure(
+          "token id {}: the model's vocabulary has ids 0 to {}; is this tokenizer another model's?", *wrong,
+          vocab_size - 1);
+    }
+  }
+  Sampler sampler(request.sampling, static_cast<std::int32_t>(vocab_size));
   sampler.observe_prompt(request.history);
   sampler.observe_prompt(request.prompt);
   Generated result;
