@@ -83,10 +83,4 @@ std::optional<std::int64_t> checked_multiply(std::int64_t a, std::int64_t b) {
   return result;
 }
 
-std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b) {
-  std::int64_t result = 0;
-  if (__builtin_add_overflow(a, b, &result)) return std::nullopt;
-  return result;
-}
-
 }  // namespace baleen

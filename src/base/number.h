@@ -46,8 +46,7 @@ struct RealRange {
 /// Also takes exponents: 1e-3.
 [[nodiscard]] Result<double> read_real(std::string_view text, RealRange range);
 
-/// The product or sum of two numbers that are not negative; nothing where it does not fit.
+/// The product of two numbers that are not negative; nothing where it does not fit.
 [[nodiscard]] std::optional<std::int64_t> checked_multiply(std::int64_t a, std::int64_t b);
-[[nodiscard]] std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b);
 
 }  // namespace baleen
