@@ -28,6 +28,31 @@ function(baleen_compile_options target)
   endif()
 endfunction()
 
+# Compiles a target's files in groups of `size`, so that headers are read once a group: half the compiler's time is theirs.
+function(baleen_joint_compilation target size)
+  if(BALEEN_JOINT_COMPILATION)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
+  endif()
+endfunction()
+
+# Keeps files out of groups: all with `alone`, otherwise those that include themselves once for each instruction set.
+function(baleen_skip_joint_compilation sources alone)
+  foreach(source ${sources})
+    set(has_own_targets "")
+    if(source MATCHES "\\.cc$")
+      file(STRINGS ${source} has_own_targets REGEX "hwy/foreach_target.h" LIMIT_COUNT 1)
+    endif()
+    if(alone OR has_own_targets)
+      set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
+endfunction()
+
+# For tests: what the compiler spends on optimising them would never come back.
+function(baleen_quick_compilation target)
+  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+endfunction()
+
 # baleen_folder(NAME ops/linear SOURCES linear.cc ... USES base tensor ... LIBRARIES
 # PkgConfig::hwy ...) defines baleen_ops_linear; `#include "ops/linear/linear.h"` works in every target that uses
 # ops/linear. CUDA_SOURCES are left out of builds without CUDA; kernels of a GPU architecture are folders of their own (ops/linear/sm90).
@@ -46,6 +71,8 @@ function(baleen_folder)
   list(TRANSFORM FOLDER_USES PREPEND baleen_)
   if(FOLDER_SOURCES)
     add_library(${target} STATIC ${FOLDER_SOURCES})
+    baleen_joint_compilation(${target} 8)
+    baleen_skip_joint_compilation("${FOLDER_SOURCES}" OFF)
     target_include_directories(${target} PUBLIC ${root})
     target_link_libraries(${target} PUBLIC ${FOLDER_USES} ${FOLDER_LIBRARIES})
     baleen_compile_options(${target})
@@ -56,32 +83,63 @@ function(baleen_folder)
   endif()
 endfunction()
 
-# baleen_test(NAME tokenizer/bpe_test SOURCES bpe_test.cc USES tokenizer) adds one GoogleTest program to ctest.
-# Tests run in the repository root, so that committed goldens and models/ are found by relative path. VARIANT: what it tests
-# depends on BALEEN_CUDA, so CI runs it in the build without CUDA too (preset cpu).
+# baleen_test(NAME tokenizer/bpe_test SOURCES bpe_test.cc USES tokenizer) adds an entry to ctest: the GoogleTest cases of
+# these files. The files of one directory are one program, <directory>_tests, which compiles and links several times faster
+# than a program a file. Tests run in the repository root, so that committed goldens and models/ are found by relative path.
+# VARIANT: what it tests depends on BALEEN_CUDA, so CI runs it in the build without CUDA too (preset cpu).
+# RUNS_BALEEN: it starts the program, whose path is BALEEN_PROGRAM in the source. ALONE: not compiled together with other files,
+# because helpers have the names of other files' helpers.
 add_custom_target(variant_tests)
 function(baleen_test)
-  cmake_parse_arguments(TEST "VARIANT" "NAME" "SOURCES;USES;LIBRARIES;ARGUMENTS" ${ARGN})
+  cmake_parse_arguments(TEST "VARIANT;RUNS_BALEEN;ALONE" "NAME" "SOURCES;USES;LIBRARIES" ${ARGN})
+  baleen_test_program_of_directory(program)
+  target_sources(${program} PRIVATE ${TEST_SOURCES})
+  baleen_skip_joint_compilation("${TEST_SOURCES}" ${TEST_ALONE})
+  list(TRANSFORM TEST_USES REPLACE "/" "_")
+  list(TRANSFORM TEST_USES PREPEND baleen_)
+  target_link_libraries(${program} PRIVATE ${TEST_USES} ${TEST_LIBRARIES})
+  list(JOIN TEST_SOURCES "," files)
+  add_test(NAME ${TEST_NAME} COMMAND ${program} --files=${files} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  if(TEST_RUNS_BALEEN)
+    add_dependencies(${program} baleen)
+    target_compile_definitions(${program} PRIVATE BALEEN_PROGRAM="$<TARGET_FILE:baleen>")
+  endif()
+  if(TEST_VARIANT)
+    set_tests_properties(${TEST_NAME} PROPERTIES LABELS variant)
+    add_dependencies(variant_tests ${program})
+  endif()
+endfunction()
+
+# The program that holds the tests of the current directory; the first call makes it.
+function(baleen_test_program_of_directory result)
+  file(RELATIVE_PATH directory ${CMAKE_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
+  string(REPLACE "/" "_" program ${directory}_tests)
+  set(${result} ${program} PARENT_SCOPE)
+  if(TARGET ${program})
+    return()
+  endif()
+  add_executable(${program} ${CMAKE_SOURCE_DIR}/tests/support/main.cc)
+  target_link_libraries(${program} PRIVATE GTest::gtest)
+  baleen_compile_options(${program})
+  baleen_quick_compilation(${program})
+  baleen_joint_compilation(${program} 6)
+endfunction()
+
+# The same for a test of kernels, a program of its own that is carried to a machine with a GPU: left out of builds without CUDA; its cases skip themselves where there is no GPU.
+function(baleen_cuda_test)
+  if(NOT BALEEN_CUDA)
+    return()
+  endif()
+  cmake_parse_arguments(TEST "" "NAME" "SOURCES;USES;LIBRARIES" ${ARGN})
   string(REPLACE "/" "_" flat ${TEST_NAME})
   list(TRANSFORM TEST_USES REPLACE "/" "_")
   list(TRANSFORM TEST_USES PREPEND baleen_)
   add_executable(${flat} ${TEST_SOURCES})
   target_link_libraries(${flat} PRIVATE ${TEST_USES} ${TEST_LIBRARIES} GTest::gtest_main)
   baleen_compile_options(${flat})
-  add_test(NAME ${TEST_NAME} COMMAND ${flat} ${TEST_ARGUMENTS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  if(TEST_VARIANT)
-    set_tests_properties(${TEST_NAME} PROPERTIES LABELS variant)
-    add_dependencies(variant_tests ${flat})
-  endif()
-endfunction()
-
-# The same for a test of kernels: left out of builds without CUDA; its cases skip themselves where there is no GPU.
-function(baleen_cuda_test)
-  if(BALEEN_CUDA)
-    baleen_test(${ARGN})
-    cmake_parse_arguments(TEST "" "NAME" "" ${ARGN})
-    set_tests_properties(${TEST_NAME} PROPERTIES SKIP_REGULAR_EXPRESSION "[[]  SKIPPED []] [0-9]+ test")
-  endif()
+  baleen_quick_compilation(${flat})
+  add_test(NAME ${TEST_NAME} COMMAND ${flat} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(${TEST_NAME} PROPERTIES SKIP_REGULAR_EXPRESSION "[[]  SKIPPED []] [0-9]+ test")
 endfunction()
 
 # baleen_fuzzer(NAME safetensors_fuzz SOURCE safetensors_fuzz.cc USES checkpoint CORPUS dir): with clang and

@@ -17,6 +17,7 @@
 #include "app/option_ranges.h"
 #include "app/options.h"
 #include "app/shutdown_signal.h"
+#include "base/clock.h"
 #include "base/memory_reserve.h"
 #include "base/standard_streams.h"
 #include "engine/engine.h"
@@ -179,10 +180,6 @@ EngineView view_of(Engine& engine, std::int64_t disk_budget_bytes) {
   return view;
 }
 
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 void serve(ServeFlags flags) {
   ApiServerOptions options{.http = flags.http, .log_requests = !flags.quiet, .log_text = flags.log_text};
   options.responses = flags.responses;
@@ -200,7 +197,7 @@ void serve(ServeFlags flags) {
   // Where operations are queued, times of single ones would keep steps from being replayed.
   engine.device().set_profiling(!engine.device().traits().queues);
   flags.scheduler.max_batch_tokens = flags.max_batch_tokens;
-  Scheduler scheduler(engine, tokenizer, flags.scheduler, steady_seconds);
+  Scheduler scheduler(engine, tokenizer, flags.scheduler, monotonic_seconds);
   const auto probe = [&engine, budget = flags.cache_disk_bytes] { return view_of(engine, budget); };
   ApiServer server(served_model(flags, engine, tokenizer), scheduler, probe, std::move(options));
 

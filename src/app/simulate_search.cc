@@ -21,7 +21,6 @@
 namespace baleen {
 namespace {
 
-constexpr double kSecondsPerMillisecond = 1e-3;
 
 struct SearchFlags {
   DeviceFlags device;

@@ -29,7 +29,6 @@
 namespace baleen {
 namespace {
 
-constexpr double kSecondsPerMillisecond = 1e-3;
 constexpr int kMostGridBits = 20;
 
 struct ServeSimulationFlags {

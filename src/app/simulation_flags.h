@@ -11,6 +11,8 @@ namespace baleen {
 
 class Options;
 
+inline constexpr double kSecondsPerMillisecond = 1e-3;
+
 /// A known geometry or a folder with a checkpoint, or with a config.json alone.
 struct SimulatedModelFlags {
   std::string model = "flash";

@@ -27,7 +27,7 @@ class TerminalKeys {
   static constexpr std::size_t kMostPastedBytes = std::size_t{1} << 20;
 
  private:
-  enum class Wait { kForEver, kShortly };
+  enum class Wait { kUnbounded, kShortly };
 
   /// The next byte of the terminal; -1 at its end or an error, and where nothing came shortly.
   int byte(Wait wait);

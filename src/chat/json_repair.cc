@@ -19,7 +19,7 @@ bool is_finite(const PythonJson& value) {
   return true;
 }
 
-bool is_word(char c) {
+bool is_json_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$';
 }
 
@@ -116,7 +116,7 @@ class Repairer {
 
   bool bare_key() {
     const std::size_t begin = at_;
-    while (!at_end() && is_word(text_[at_])) ++at_;
+    while (!at_end() && is_json_word(text_[at_])) ++at_;
     out_ += quote_python_json(text_.substr(begin, at_ - begin));
     return at_ > begin;
   }
@@ -124,7 +124,7 @@ class Repairer {
   bool bare() {
     const std::size_t begin = at_;
     while (!at_end() &&
-           (is_word(text_[at_]) || std::string_view("+-.").find(text_[at_]) != std::string_view::npos)) {
+           (is_json_word(text_[at_]) || std::string_view("+-.").find(text_[at_]) != std::string_view::npos)) {
       ++at_;
     }
     std::string_view word = text_.substr(begin, at_ - begin);
@@ -203,7 +203,7 @@ std::string_view without_code_fence(std::string_view text) {
   if (!whole.starts_with(kFence) || !whole.ends_with(kFence) || end_of_line >= whole.size() - kFence.size())
     return whole;
   const std::string_view language = trimmed(whole.substr(kFence.size(), end_of_line - kFence.size()));
-  if (!std::ranges::all_of(language, is_word)) return whole;
+  if (!std::ranges::all_of(language, is_json_word)) return whole;
   return trimmed(whole.substr(end_of_line, whole.size() - kFence.size() - end_of_line));
 }
 

@@ -11,22 +11,23 @@
 namespace baleen {
 namespace {
 
-using Kind = Markup::Kind;
+using MarkupKind = Markup::Kind;
 
 struct TagName {
   std::string_view text;
-  Kind kind;
+  MarkupKind kind;
 };
 
 /// The model's predecessor called the block function_calls.
-constexpr TagName kTagNames[] = {{"tool_calls", Kind::kCalls},    {"function_calls", Kind::kCalls},
-                                 {"invoke", Kind::kInvoke},       {"call", Kind::kInvoke},
-                                 {"parameter", Kind::kParameter}, {"param", Kind::kParameter},
-                                 {"argument", Kind::kParameter},  {"arg", Kind::kParameter}};
+constexpr TagName kTagNames[] = {
+    {"tool_calls", MarkupKind::kCalls},    {"function_calls", MarkupKind::kCalls},
+    {"invoke", MarkupKind::kInvoke},       {"call", MarkupKind::kInvoke},
+    {"parameter", MarkupKind::kParameter}, {"param", MarkupKind::kParameter},
+    {"argument", MarkupKind::kParameter},  {"arg", MarkupKind::kParameter}};
 
-Kind kind_named(std::string_view word) {
+MarkupKind kind_named(std::string_view word) {
   const auto* found = std::ranges::find(kTagNames, lower_case(word), &TagName::text);
-  return found == std::end(kTagNames) ? Kind::kNamed : found->kind;
+  return found == std::end(kTagNames) ? MarkupKind::kNamed : found->kind;
 }
 
 bool is_exact_name(std::string_view word) {
@@ -73,7 +74,7 @@ bool ends_with_tag_name(std::string_view closer) {
   if (inside.find_first_of(kWhiteSpace) != std::string_view::npos) return false;
   std::size_t begin = inside.size();
   while (begin > 0 && !leading_word(inside.substr(begin - 1, 1)).empty()) --begin;
-  return kind_named(inside.substr(begin)) != Kind::kNamed;
+  return kind_named(inside.substr(begin)) != MarkupKind::kNamed;
 }
 
 }  // namespace
@@ -81,7 +82,7 @@ bool ends_with_tag_name(std::string_view closer) {
 Markup read_tag(std::string_view text, bool is_closing, std::size_t& num_bytes) {
   text = text.substr(0, kMaxTagBytes);
   text.remove_suffix(unfinished_utf8(text));
-  Markup tag{.kind = Kind::kStray, .is_closing = is_closing};
+  Markup tag{.kind = MarkupKind::kStray, .is_closing = is_closing};
   std::size_t at = skip_blanks(text, 0);
   const bool has_late_slash = take(text, at, "/");
   tag.is_closing |= has_late_slash;
@@ -109,12 +110,12 @@ std::optional<Markup> read_look_alike(std::string_view text, std::size_t& num_by
   const std::string_view word = leading_word(text.substr(at));
   Markup tag{
       .kind = kind_named(word), .is_closing = head.is_closing, .is_exact = false, .is_look_alike = true};
-  if (word.empty() || tag.kind == Kind::kNamed) return std::nullopt;
+  if (word.empty() || tag.kind == MarkupKind::kNamed) return std::nullopt;
   tag.tag_name = word;
   at += word.size();
   read_attributes(text, at, tag);
   if (!tag.is_ended && !tag.is_closing) return std::nullopt;
-  if (!tag.is_closing && tag.kind != Kind::kCalls && !tag.name) return std::nullopt;
+  if (!tag.is_closing && tag.kind != MarkupKind::kCalls && !tag.name) return std::nullopt;
   num_bytes = at;
   return tag;
 }

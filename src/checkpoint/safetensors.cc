@@ -16,7 +16,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "tensors are read in place; the format is little-endian");
 
-constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kMaxRank = 8;
 
 /// Product of the shape times the element size, or nothing when it does not fit in 63 bits.
@@ -198,25 +197,25 @@ std::string TensorHeader::type_text() const {
 }
 
 std::vector<TensorInfo> parse_safetensors(std::span<const std::byte> file, std::string_view label) {
-  if (file.size() < kLengthBytes) {
+  if (file.size() < kHeaderLengthBytes) {
     fail("{}: {} bytes, a safetensors file begins with an 8-byte header length; is the download complete?",
          label, file.size());
   }
   std::uint64_t header_bytes = 0;
-  std::memcpy(&header_bytes, file.data(), kLengthBytes);
+  std::memcpy(&header_bytes, file.data(), kHeaderLengthBytes);
   if (header_bytes > kMaxHeaderBytes) {
     fail("{}: a header of {} bytes, at most {} are allowed; is this a safetensors file?", label, header_bytes,
          kMaxHeaderBytes);
   }
-  if (header_bytes > file.size() - kLengthBytes) {
+  if (header_bytes > file.size() - kHeaderLengthBytes) {
     fail("{}: the header should take {} bytes, the file ends after {}; is the download complete?", label,
-         header_bytes, file.size() - kLengthBytes);
+         header_bytes, file.size() - kHeaderLengthBytes);
   }
-  const char* header = reinterpret_cast<const char*>(file.data() + kLengthBytes);
+  const char* header = reinterpret_cast<const char*>(file.data() + kHeaderLengthBytes);
   if (header_bytes == 0 || header[0] != '{') {
     fail("{}: the header does not begin with '{{'; is this a safetensors file?", label);
   }
-  const auto data = file.subspan(kLengthBytes + header_bytes);
+  const auto data = file.subspan(kHeaderLengthBytes + header_bytes);
   HeaderReader reader(data, label);
   if (const auto refused = read_json({header, static_cast<std::size_t>(header_bytes)}, reader)) {
     fail("{}: the header is not valid JSON at its {}; is this a safetensors file?", label, refused->message);

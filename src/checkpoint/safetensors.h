@@ -34,6 +34,8 @@ struct TensorInfo : TensorHeader {
   std::string_view file;  ///< for messages
 };
 
+/// A file begins with its header's length, 8 bytes little-endian.
+inline constexpr std::size_t kHeaderLengthBytes = 8;
 /// A header longer than this is refused, as the reference implementation of the format does.
 inline constexpr std::int64_t kMaxHeaderBytes = 100'000'000;
 

@@ -26,9 +26,8 @@ std::string header_text(std::span<const TensorHeader> tensors) {
     offset = end;
   }
   text += '}';
-  constexpr std::size_t kLengthBytes = sizeof(std::uint64_t);
   const auto alignment = static_cast<std::size_t>(kTensorAlignment);
-  text.resize((text.size() + kLengthBytes + alignment - 1) / alignment * alignment - kLengthBytes, ' ');
+  text.resize((text.size() + kHeaderLengthBytes + alignment - 1) / alignment * alignment - kHeaderLengthBytes, ' ');
   return text;
 }
 

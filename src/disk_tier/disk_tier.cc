@@ -17,22 +17,19 @@
 #include "disk_tier/file_index.h"
 
 namespace baleen {
-namespace {
-
-/// A page on its way to disk. Both threads read it; nobody changes it.
-struct QueuedPage {
-  PageKey key;
-  std::vector<TokenId> tokens;
-  StoredPage content;
-
-  [[nodiscard]] std::int64_t bytes() const { return std::ssize(content.page) + std::ssize(content.window); }
-};
-
-}  // namespace
 
 // The mutex guards everything below it. Files are written and read without it; they get and lose their names with
 // it, so that the index and the folder agree.
 struct DiskTier::State {
+  /// A page on its way to disk. Both threads read it and never change it.
+  struct QueuedPage {
+    PageKey key;
+    std::vector<TokenId> tokens;
+    StoredPage content;
+
+    [[nodiscard]] std::int64_t bytes() const { return std::ssize(content.page) + std::ssize(content.window); }
+  };
+
   const DiskTierOptions options;
   const Warn warn;
   const PageFileShape shape;
@@ -124,10 +121,10 @@ bool DiskTier::store(const PageKey& key, std::span<const TokenId> tokens, std::v
     state_->mark_used(key);
     return true;
   }
-  const auto queued = std::make_shared<const QueuedPage>(
-      QueuedPage{.key = key,
-                 .tokens = {tokens.begin(), tokens.end()},
-                 .content = {.page = std::move(page), .window = std::move(window)}});
+  const auto queued = std::make_shared<const State::QueuedPage>(
+      State::QueuedPage{.key = key,
+                        .tokens = {tokens.begin(), tokens.end()},
+                        .content = {.page = std::move(page), .window = std::move(window)}});
   {
     const std::lock_guard lock(state_->mutex);
     DiskTierStats& stats = state_->stats;

@@ -23,7 +23,7 @@ struct Sequence {
   auto operator<=>(const Sequence&) const = default;
 };
 
-std::vector<std::uint8_t> utf8_of(char32_t c) {
+std::vector<std::uint8_t> utf8_bytes_of(char32_t c) {
   const auto tail = [c](int shift) { return static_cast<std::uint8_t>(0x80 | (c >> shift & 0x3F)); };
   if (c < 0x80) return {static_cast<std::uint8_t>(c)};
   if (c < 0x800) return {static_cast<std::uint8_t>(0xC0 | c >> 6), tail(0)};
@@ -54,7 +54,7 @@ void append_utf8(CharRange range, NodeId target, std::vector<Sequence>& out) {
       if ((range.last & low) != low) return cut_after((range.last & ~low) - 1);
     }
   }
-  const std::vector<std::uint8_t> first = utf8_of(range.first), last = utf8_of(range.last);
+  const std::vector<std::uint8_t> first = utf8_bytes_of(range.first), last = utf8_bytes_of(range.last);
   Sequence sequence{.target = target};
   for (std::size_t i = 0; i < first.size(); ++i) sequence.bytes.push_back({first[i], last[i]});
   out.push_back(std::move(sequence));

@@ -10,7 +10,7 @@
 namespace baleen {
 namespace {
 
-RequestedTools read_tools(const RequestFields& fields, ApiRequest& request) {
+RequestedTools read_chat_tools(const RequestFields& fields, ApiRequest& request) {
   RequestedTools tools;
   const PythonJson::Array* list = fields.list("tools", kMaxTools);
   for (std::size_t i = 0; list != nullptr && i < list->size() && !fields.error(); ++i) {
@@ -52,7 +52,7 @@ void read_allowed_tools(const RequestFields& choice, ApiRequest& request) {
   allow_only(*allowed, "tools", names, request.tools);
 }
 
-void read_tool_choice(const RequestFields& fields, ApiRequest& request) {
+void read_chat_tool_choice(const RequestFields& fields, ApiRequest& request) {
   request.tool_choice.parallel = fields.flag("parallel_tool_calls").value_or(true);
   const PythonJson* value = fields.find("tool_choice");
   if (value == nullptr) return;
@@ -125,9 +125,9 @@ ApiResult<ApiRequest> parse_chat_completions(std::string_view body, const ApiCon
     check_known_fields(fields, request);
     check_modalities(fields);
     read_chat_messages(fields, request.messages);
-    RequestedTools tools = read_tools(fields, request);
+    RequestedTools tools = read_chat_tools(fields, request);
     request.tools = tools.declared;
-    read_tool_choice(fields, request);
+    read_chat_tool_choice(fields, request);
     if (const auto format = fields.fields("response_format")) {
       read_format(*format, "json_schema", true, request.response_format);
     }

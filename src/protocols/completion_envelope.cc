@@ -7,7 +7,7 @@
 namespace baleen {
 namespace {
 
-ReplyJson usage_json(const Usage& usage) {
+ReplyJson completions_usage_json(const Usage& usage) {
   return {{"prompt_tokens", usage.prompt_tokens},
           {"completion_tokens", usage.reply_tokens},
           {"total_tokens", usage.prompt_tokens + usage.reply_tokens},
@@ -59,7 +59,7 @@ std::string CompletionEnvelope::last_events(const Usage& usage) const {
   std::string events;
   if (include_usage_) {
     ReplyJson json = with_choices(ReplyJson::array());
-    json["usage"] = usage_json(usage);
+    json["usage"] = completions_usage_json(usage);
     events = data_event(json);
   }
   return events + "data: [DONE]\n\n";
@@ -67,7 +67,7 @@ std::string CompletionEnvelope::last_events(const Usage& usage) const {
 
 std::string CompletionEnvelope::body(ReplyJson choices, const Usage& usage) const {
   ReplyJson json = with_choices(std::move(choices));
-  json["usage"] = usage_json(usage);
+  json["usage"] = completions_usage_json(usage);
   return json_text(json);
 }
 

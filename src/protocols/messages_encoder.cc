@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kSignature = "YmFsZWVuOnVuc2lnbmVk";
 
 /// Cached tokens are not input tokens here.
-ReplyJson usage_json(const Usage& usage) {
+ReplyJson messages_usage_json(const Usage& usage) {
   return {{"input_tokens", std::max<std::int64_t>(usage.prompt_tokens - usage.cached_tokens, 0)},
           {"cache_creation_input_tokens", 0},
           {"cache_read_input_tokens", usage.cached_tokens},
@@ -73,7 +73,7 @@ class MessagesEncoder final : public ReplyEncoder {
 
   std::string finish(const Usage& usage) override {
     if (!streams_) return json_text(message(usage));
-    ReplyJson usage_fields = usage_json(usage);
+    ReplyJson usage_fields = messages_usage_json(usage);
     ReplyJson delta = {{"stop_reason", stop_reason_},
                        {"stop_sequence", stop_sequence_},
                        {"stop_details", nullptr},
@@ -169,7 +169,7 @@ class MessagesEncoder final : public ReplyEncoder {
                       {"stop_sequence", stop_sequence_},
                       {"stop_details", nullptr},
                       {"container", nullptr},
-                      {"usage", usage_json(usage)}};
+                      {"usage", messages_usage_json(usage)}};
     if (num_dropped_calls_ > 0) json["finish_details"] = finish_details(num_dropped_calls_);
     return json;
   }

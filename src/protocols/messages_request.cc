@@ -10,7 +10,7 @@
 namespace baleen {
 namespace {
 
-RequestedTools read_tools(const RequestFields& fields, ApiRequest& request) {
+RequestedTools read_messages_tools(const RequestFields& fields, ApiRequest& request) {
   RequestedTools tools;
   const PythonJson::Array* list = fields.list("tools", kMaxTools);
   for (std::size_t i = 0; list != nullptr && i < list->size() && !fields.error(); ++i) {
@@ -30,7 +30,7 @@ RequestedTools read_tools(const RequestFields& fields, ApiRequest& request) {
   return tools;
 }
 
-void read_tool_choice(const RequestFields& fields, ApiRequest& request) {
+void read_messages_tool_choice(const RequestFields& fields, ApiRequest& request) {
   const auto choice = fields.fields("tool_choice");
   if (!choice) return;
   request.tool_choice.parallel = !choice->flag("disable_parallel_tool_use").value_or(false);
@@ -86,9 +86,9 @@ ApiResult<ApiRequest> parse(std::string_view body, const ApiContext& context, bo
     request.api = Api::kMessages;
     check_known_fields(fields, request);
     read_messages_conversation(fields, request.messages);
-    RequestedTools tools = read_tools(fields, request);
+    RequestedTools tools = read_messages_tools(fields, request);
     request.tools = tools.declared;
-    read_tool_choice(fields, request);
+    read_messages_tool_choice(fields, request);
     std::string effort;
     read_output_config(fields, request, effort);
     read_thinking(fields, effort, request);

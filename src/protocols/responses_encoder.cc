@@ -10,7 +10,7 @@
 namespace baleen {
 namespace {
 
-ReplyJson usage_json(const Usage& usage) {
+ReplyJson responses_usage_json(const Usage& usage) {
   return {{"input_tokens", usage.prompt_tokens},
           {"input_tokens_details", {{"cached_tokens", usage.cached_tokens}, {"cache_write_tokens", 0}}},
           {"output_tokens", usage.reply_tokens},
@@ -88,7 +88,7 @@ class ResponsesEncoder final : public ReplyEncoder {
     response_["status"] = complete_ ? "completed" : "incomplete";
     if (!complete_) response_["incomplete_details"] = {{"reason", "max_output_tokens"}};
     if (num_dropped_calls_ > 0) response_["finish_details"] = finish_details(num_dropped_calls_);
-    response_["usage"] = usage_json(usage);
+    response_["usage"] = responses_usage_json(usage);
     if (!streams_) return json_text(response_);
     emit(complete_ ? "response.completed" : "response.incomplete", {{"response", response_}});
     return take_events();

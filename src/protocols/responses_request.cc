@@ -15,7 +15,7 @@
 namespace baleen {
 namespace {
 
-RequestedTools read_tools(const RequestFields& fields, ApiRequest& request) {
+RequestedTools read_responses_tools(const RequestFields& fields, ApiRequest& request) {
   RequestedTools tools;
   const PythonJson::Array* list = fields.list("tools", kMaxTools);
   for (std::size_t i = 0; list != nullptr && i < list->size() && !fields.error(); ++i) {
@@ -35,7 +35,7 @@ std::string function_name(const RequestFields& choice) {
   return choice.required_name("name");
 }
 
-void read_tool_choice(const RequestFields& fields, ApiRequest& request) {
+void read_responses_tool_choice(const RequestFields& fields, ApiRequest& request) {
   request.tool_choice.parallel = fields.flag("parallel_tool_calls").value_or(true);
   const PythonJson* value = fields.find("tool_choice");
   if (value == nullptr) return;
@@ -135,9 +135,9 @@ ApiResult<ApiRequest> parse_responses(std::string_view body, const ApiContext& c
       request.messages.push_back({.role = Role::kSystem, .content = *instructions});
     }
     read_responses_input(fields, context, request);
-    RequestedTools tools = read_tools(fields, request);
+    RequestedTools tools = read_responses_tools(fields, request);
     request.tools = tools.declared;
-    read_tool_choice(fields, request);
+    read_responses_tool_choice(fields, request);
     if (const auto text = fields.fields("text")) {
       if (const auto format = text->fields("format")) read_format(*format, "", true, request.response_format);
     }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/number.h"
+#include "base/clock.h"
 #include "log/log.h"
 #include "server/labelled_exchange.h"
 #include "server/page.h"
@@ -24,10 +25,6 @@ constexpr double kMinStatsSeconds = 0.01, kMaxStatsSeconds = 3600;
 /// The rates of the last ten minutes.
 constexpr double kSampleSeconds = 1;
 constexpr std::size_t kHistorySamples = 601;
-
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// Clients that are given this server's address where their API's would end in /v1 leave it out.
 std::string with_version(std::string path) {
@@ -153,7 +150,7 @@ ApiServer::ApiServer(ServedModel model, Scheduler& scheduler, EngineProbe probe,
       access_(options_.access, options_.http.host),
       counter_history_(kHistorySamples),
       preparer_(model_, calls_),
-      started_seconds_(now_seconds()),
+      started_seconds_(monotonic_seconds()),
       instance_(random_name()),
       http_(http_options(),
             [this](HttpRequest request, std::shared_ptr<Exchange> exchange) {
@@ -462,6 +459,6 @@ ApiContext ApiServer::api_context(std::string client_key, const EarlierResponses
           .earlier = earlier};
 }
 
-double ApiServer::uptime_seconds() const { return now_seconds() - started_seconds_; }
+double ApiServer::uptime_seconds() const { return monotonic_seconds() - started_seconds_; }
 
 }  // namespace baleen

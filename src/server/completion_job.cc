@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "chat/format.h"
+#include "base/clock.h"
 #include "log/log.h"
 
 namespace baleen {
@@ -15,10 +16,6 @@ constexpr double kProgressSeconds = 0.2;
 
 /// What proxies write in their logs for a client that left.
 constexpr int kClientGone = 499;
-
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 StopReason stop_reason(const ReplySummary& summary, std::size_t num_calls) {
   switch (summary.end) {
@@ -62,7 +59,7 @@ class CompletionJob::Sink : public ReplySink {
       : job_(std::move(job)), choice_idx_(choice_idx) {}
 
   void piece(const ReplyPiece& piece) override {
-    job_->context_.http.post([job = job_, idx = choice_idx_, piece, seconds = now_seconds()] {
+    job_->context_.http.post([job = job_, idx = choice_idx_, piece, seconds = monotonic_seconds()] {
       job->guarded([&] { job->receive(idx, piece, seconds); });
     });
   }
@@ -232,8 +229,8 @@ void CompletionJob::receive(std::size_t choice_idx, const ReplyPiece& piece, dou
 }
 
 void CompletionJob::receive_progress(std::int64_t done, std::int64_t total) {
-  if (answered_ || !request_.api.stream || now_seconds() - last_progress_seconds_ < kProgressSeconds) return;
-  last_progress_seconds_ = now_seconds();
+  if (answered_ || !request_.api.stream || monotonic_seconds() - last_progress_seconds_ < kProgressSeconds) return;
+  last_progress_seconds_ = monotonic_seconds();
   send(encoder_->progress(done, total));
 }
 
@@ -320,7 +317,7 @@ void CompletionJob::cancel() {
 
 void CompletionJob::send(std::string bytes) {
   if (bytes.empty() || answered_) return;
-  last_sent_seconds_ = now_seconds();
+  last_sent_seconds_ = monotonic_seconds();
   if (!exchange_->send(std::move(bytes))) {
     answered_ = true;
     report_.status = kClientGone;
@@ -332,7 +329,7 @@ void CompletionJob::keep_alive() {
   context_.http.after(context_.keep_alive_seconds, [weak = weak_from_this()] {
     const auto job = weak.lock();
     if (!job || job->answered_) return;
-    if (now_seconds() - job->last_sent_seconds_ >= job->context_.keep_alive_seconds) {
+    if (monotonic_seconds() - job->last_sent_seconds_ >= job->context_.keep_alive_seconds) {
       job->send(job->encoder_->keep_alive());
     }
     job->keep_alive();

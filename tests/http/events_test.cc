@@ -10,7 +10,7 @@
 namespace baleen {
 namespace {
 
-constexpr const char* kGet = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+constexpr const char* kGetRequest = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
 /// A handler that begins a stream for everyone, and hands the exchanges out.
 class Streams {
@@ -49,7 +49,7 @@ TEST(HttpEvents, ArriveAsChunksOnAConnectionKeptOpen) {
   RunningServer server({}, streams.handler());
   RawClient client = server.connect();
   for (std::size_t i = 0; i < 2; ++i) {
-    client.send(kGet);
+    client.send(kGetRequest);
     const auto exchange = streams.at(i);
     EXPECT_TRUE(exchange->send("data: 1\n\n"));
     ASSERT_TRUE(client.read_until("data: 1\n\n")) << "an event is not held back";
@@ -86,7 +86,7 @@ TEST(HttpEvents, HeadOfAStream) {
   streams.at(0)->send("data: 1\n\n");
   streams.at(0)->end();
   EXPECT_EQ(client.read_response(true).status, 200);
-  client.send(kGet);
+  client.send(kGetRequest);
   streams.at(1)->end();
   EXPECT_EQ(client.read_response().body, "");
 }
@@ -97,7 +97,7 @@ TEST(HttpEvents, AClientThatLeavesIsNoticed) {
   RawClient closes = server.connect(), resets = server.connect(), shuts = server.connect();
   std::size_t count = 0;
   for (RawClient* client : {&closes, &resets, &shuts}) {
-    client->send(kGet);
+    client->send(kGetRequest);
     streams.at(count++);
   }
   closes.close();
@@ -118,7 +118,7 @@ TEST(HttpEvents, AClientThatLeavesBeforeItsAnswerIsNoticed) {
     asked = true;
   });
   RawClient client = server.connect();
-  client.send(std::string(kGet) + "GET /next HTT");  // reading ahead does not hide the end
+  client.send(std::string(kGetRequest) + "GET /next HTT");  // reading ahead does not hide the end
   ASSERT_TRUE(eventually([&] { return asked.load(); }));
   client.close();
   EXPECT_TRUE(eventually([&] { return num_gone == 1; }));
@@ -131,9 +131,9 @@ TEST(HttpEvents, AClientThatStopsReadingIsDroppedAndSlowsNobody) {
   Streams streams;
   RunningServer server({.max_unsent_bytes = 256 << 10}, streams.handler());
   RawClient stalled(server->port(), 4096), lively = server.connect();
-  stalled.send(kGet);
+  stalled.send(kGetRequest);
   const auto to_stalled = streams.at(0);
-  lively.send(kGet);
+  lively.send(kGetRequest);
   const auto to_lively = streams.at(1);
   const std::string event = "data: " + std::string(1000, 'x') + "\n\n";
   std::size_t taken = 0;
@@ -155,7 +155,7 @@ TEST(HttpEvents, OneLargeEventIsNotSlowness) {
   Streams streams;
   RunningServer server({.max_unsent_bytes = 1000}, streams.handler());
   RawClient client = server.connect();
-  client.send(kGet);
+  client.send(kGetRequest);
   EXPECT_TRUE(streams.at(0)->send(std::string(5 << 20, 'x')));
   streams.at(0)->end();
   EXPECT_EQ(client.read_response().body.size(), 5u << 20);
@@ -171,7 +171,7 @@ TEST(HttpEvents, ManyStreamsFromManyThreads) {
       std::vector<RawClient> clients;
       for (int i = 0; i < kStreamsEach; ++i) {
         clients.push_back(server.connect());
-        clients.back().send(kGet);
+        clients.back().send(kGetRequest);
       }
       clients.pop_back();  // leaves in the middle
       for (RawClient& client : clients) EXPECT_EQ(client.read_response().body.size(), kEvents * 10u);
@@ -197,7 +197,7 @@ TEST(HttpEvents, ServersStopUnderFire) {
     Streams streams;
     RunningServer server({}, streams.handler());
     RawClient client = server.connect();
-    client.send(kGet);
+    client.send(kGetRequest);
     const auto exchange = streams.at(0);
     std::thread giver([&] {
       while (exchange->send("data: x\n\n")) {

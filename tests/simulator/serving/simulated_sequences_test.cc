@@ -12,7 +12,7 @@ namespace {
 
 using Random = std::mt19937_64;
 
-std::int64_t pick(Random& random, std::int64_t low, std::int64_t high) {
+std::int64_t between(Random& random, std::int64_t low, std::int64_t high) {
   return std::uniform_int_distribution(low, high)(random);
 }
 
@@ -37,9 +37,9 @@ class Sequences : public testing::TestWithParam<std::uint64_t> {};
 /// Every operation at once on both; whatever can be asked must be the same after each.
 TEST_P(Sequences, AreAsIfTheTableWereToldEveryToken) {
   Random random(GetParam());
-  const std::int64_t max_drafts = pick(random, 0, 4);
+  const std::int64_t max_drafts = between(random, 0, 4);
   const CacheGeometry geometry = small_geometry(max_drafts);
-  const CacheCapacity capacity{pick(random, 4, 30), pick(random, 4, 30), pick(random, 1, 6)};
+  const CacheCapacity capacity{between(random, 4, 30), between(random, 4, 30), between(random, 1, 6)};
   KvCache cache(geometry, capacity);
   SequenceTable table(cache, 1);
   SimulatedSequences sequences(geometry, capacity, 1);
@@ -55,28 +55,28 @@ TEST_P(Sequences, AreAsIfTheTableWereToldEveryToken) {
     return some;
   };
   for (int operation = 0; operation < 600; ++operation) {
-    const std::int64_t what = open.empty() ? 0 : pick(random, 0, 9);
+    const std::int64_t what = open.empty() ? 0 : between(random, 0, 9);
     if (what == 0) {
-      const TokenStream stream{.family = static_cast<std::uint64_t>(pick(random, 0, 2)),
-                               .family_tokens = pick(random, 0, 700),
-                               .own = static_cast<std::uint64_t>(pick(random, 10, 14))};
-      const std::int64_t prompt = pick(random, 1, 900);
+      const TokenStream stream{.family = static_cast<std::uint64_t>(between(random, 0, 2)),
+                               .family_tokens = between(random, 0, 700),
+                               .own = static_cast<std::uint64_t>(between(random, 10, 14))};
+      const std::int64_t prompt = between(random, 1, 900);
       const auto real = table.open(tokens(stream, 0, prompt));
       const auto simulated = sequences.open(stream, prompt);
       ASSERT_EQ(real.has_value(), simulated.has_value());
       if (real) open.push_back({*real, *simulated, stream});
     } else {
-      const auto which = static_cast<std::size_t>(pick(random, 0, std::ssize(open) - 1));
+      const auto which = static_cast<std::size_t>(between(random, 0, std::ssize(open) - 1));
       const Open chosen = open[which];
       const std::int64_t length = table.length(chosen.real);
       if (what <= 7) {
-        const std::int64_t count = pick(random, 0, 3) == 0 ? pick(random, 1, 300) : pick(random, 1, 5);
+        const std::int64_t count = between(random, 0, 3) == 0 ? between(random, 1, 300) : between(random, 1, 5);
         const bool has_room = table.reserve(chosen.real, count);
         ASSERT_EQ(sequences.reserve(chosen.simulated, count), has_room);
         if (!has_room) continue;
         table.commit(chosen.real, tokens(chosen.stream, length, count));
-        if (count <= max_drafts + 1 && pick(random, 0, 1) == 0) {
-          const std::int64_t kept = pick(random, 1, count);
+        if (count <= max_drafts + 1 && between(random, 0, 1) == 0) {
+          const std::int64_t kept = between(random, 1, count);
           if (kept < count) table.truncate(chosen.real, length + kept);
           sequences.feed_drafts(chosen.simulated, count, kept);
         } else {
@@ -86,14 +86,14 @@ TEST_P(Sequences, AreAsIfTheTableWereToldEveryToken) {
         table.share(chosen.real);
         sequences.share(chosen.simulated);
       } else {
-        const bool keep = pick(random, 0, 3) > 0;
+        const bool keep = between(random, 0, 3) > 0;
         table.close(chosen.real, keep);
         sequences.close(chosen.simulated, keep);
         open.erase(open.begin() + static_cast<std::ptrdiff_t>(which));
       }
     }
     for (const Open& each : open) ASSERT_EQ(sequences.length(each.simulated), table.length(each.real));
-    if (pick(random, 0, 30) > 0) continue;
+    if (between(random, 0, 30) > 0) continue;
     const CacheUse got = sequences.cache_use(), want = table.cache_use();
     expect_equal(got.pages, want.pages);
     expect_equal(got.window_pages, want.window_pages);
