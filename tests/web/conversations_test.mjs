@@ -1,7 +1,7 @@
 // Conversations in Chromium: in two tabs, in versions, from files, by the hundred messages.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { kTestMs, pageUnderTest } from './page_under_test.mjs';
+import { kTestMs, pageUnderTest, settled } from './page_under_test.mjs';
 
 const shared = pageUnderTest(280_000);
 const { pageTest } = shared;
@@ -47,8 +47,8 @@ pageTest('two tabs keep what each other wrote, and see it', {}, async (first) =>
   await until(second.page, () => second.titles, both, 'the second tab lists both');
   await first.page.reload();
   await second.page.reload();
-  assert.ok(both(await first.titles), 'both survive both reloads');
-  assert.ok(both(await second.titles));
+  await settled(async () => assert.ok(both(await first.titles), 'both survive both reloads'));
+  await settled(async () => assert.ok(both(await second.titles)));
 
   // Deleted in one tab while the other one shows it: gone in both, for good.
   await second.page.getByRole('button', { name: 'From the first tab', exact: true }).click();
@@ -89,7 +89,9 @@ pageTest('a reply that streams in one tab grows in the other, which only reads',
     (disabled) => !disabled,
     'it may send now',
   );
-  assert.equal(await reader.replies.last().innerText(), await writer.replies.last().innerText());
+  await settled(async () =>
+    assert.equal(await reader.replies.last().innerText(), await writer.replies.last().innerText()),
+  );
 });
 
 test('a reply whose tab is gone is over after a while', { timeout: kTestMs }, async () => {
@@ -109,7 +111,7 @@ pageTest('versions of replies and messages stay, also over a reload', {}, async 
   await chat.replied();
   await chat.button('Previous version').click();
   await chat.page.getByLabel('Version 1 of 2').waitFor();
-  assert.equal(await chat.answer.innerText(), first);
+  await settled(async () => assert.equal(await chat.answer.innerText(), first));
   await chat.ask('Two');
 
   await chat.page.getByText('One', { exact: true }).last().hover();
@@ -123,7 +125,7 @@ pageTest('versions of replies and messages stay, also over a reload', {}, async 
   await chat.page.reload();
   await versions.getByRole('button', { name: 'Previous version' }).click();
   await chat.page.getByText('Two', { exact: true }).waitFor();
-  assert.equal(await chat.replies.count(), 2);
+  await settled(async () => assert.equal(await chat.replies.count(), 2));
 });
 
 pageTest('a reply that was cut goes on where it ended', {}, async (chat) => {
@@ -138,11 +140,11 @@ pageTest('a reply that was cut goes on where it ended', {}, async (chat) => {
     'the reply is longer',
   );
   await chat.replied();
-  assert.ok((await chat.answer.innerText()).startsWith(begun));
-  assert.equal(await chat.replies.count(), 1);
+  await settled(async () => assert.ok((await chat.answer.innerText()).startsWith(begun)));
+  await settled(async () => assert.equal(await chat.replies.count(), 1));
   const last = chat.requests[1].messages.at(-1);
   assert.deepEqual([last.role, last.prefix], ['assistant', true]);
-  assert.match(await chat.replies.last().innerText(), /12 tokens/);
+  await settled(async () => assert.match(await chat.replies.last().innerText(), /12 tokens/));
 });
 
 pageTest(
@@ -168,7 +170,9 @@ pageTest(
     ]);
     await picker.setInputFiles(file('good.json', JSON.stringify(hostile)));
     await chat.answer.locator('strong').waitFor();
-    assert.equal(await chat.page.locator('.scroller :is(script, img, svg[onload]), .list img').count(), 0);
+    await settled(async () =>
+      assert.equal(await chat.page.locator('.scroller :is(script, img, svg[onload]), .list img').count(), 0),
+    );
     assert.equal(await chat.page.evaluate(() => window.ran), undefined);
     await picker.setInputFiles(file('good.json', JSON.stringify(hostile)));
     await until(
@@ -186,9 +190,12 @@ test('the list is searched, and grouped by dates', { timeout: kTestMs }, async (
   const chat = await shared.open({ storage: { ...record(old), ...record(other) } });
   await chat.page.getByRole('region', { name: 'September 2001' }).waitFor();
   await chat.page.keyboard.press('Control+k');
+  await chat.page.locator('input[aria-label="Search conversations"]:focus').waitFor();
   await chat.page.keyboard.type('DOUGH');
-  assert.deepEqual(await chat.page.locator('.entry mark').allInnerTexts(), ['dough']);
-  assert.equal(await chat.page.locator('.entry').count(), 1);
+  await settled(async () =>
+    assert.deepEqual(await chat.page.locator('.entry mark').allInnerTexts(), ['dough']),
+  );
+  await settled(async () => assert.equal(await chat.page.locator('.entry').count(), 1));
   await chat.page.getByLabel('Search conversations').fill('zebra');
   await chat.page.getByText('Nothing found.').waitFor();
   await chat.close();
@@ -271,7 +278,7 @@ pageTest('the keys work, and the sheet of keys says which', {}, async (chat) => 
     'the entry has the focus',
   );
   await keyboard.type('a?b'); // Typed, not obeyed.
-  assert.equal(await chat.entry.inputValue(), 'a?b');
+  await settled(async () => assert.equal(await chat.entry.inputValue(), 'a?b'));
   await keyboard.press('Alt+KeyM');
   await chat.page.getByRole('img', { name: /^Pages: / }).waitFor();
 });
@@ -302,7 +309,7 @@ test('of four hundred messages only those near the view are rendered', { timeout
   const chat = await shared.open({ storage: record(conversation('big', 'Big', turns)) });
   await chat.answer.getByText('Message 399').waitFor();
   const rendered = () => chat.page.locator('.markdown').count();
-  assert.equal(await chat.page.getByRole('article').count(), 400);
+  await settled(async () => assert.equal(await chat.page.getByRole('article').count(), 400));
   assert.ok((await rendered()) < 20, `${await rendered()} are rendered`);
   const scroller = chat.page.locator('.scroller');
   const atEnd = () => scroller.evaluate((one) => one.scrollHeight - one.scrollTop - one.clientHeight < 2);

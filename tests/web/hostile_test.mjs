@@ -1,7 +1,7 @@
 // Everything that comes from outside, in Chromium: shown as text, never run, nothing loaded.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { kTestMs, pageUnderTest } from './page_under_test.mjs';
+import { kTestMs, pageUnderTest, settled } from './page_under_test.mjs';
 
 const shared = pageUnderTest(200_000);
 
@@ -118,7 +118,9 @@ test(
       const size = await page.locator('.messages').evaluate((one) => one.getBoundingClientRect().width);
       assert.ok(size < 1200, `${size} px wide: ${kPayloads[index].slice(0, 60)}`);
     }
-    assert.equal(await page.locator('.said-text').innerText(), kPayloads.at(-1), 'not a character is lost');
+    await settled(async () =>
+      assert.equal(await page.locator('.said-text').innerText(), kPayloads.at(-1), 'not a character is lost'),
+    );
     await chat.close(); // No error on the console, no request elsewhere.
   },
 );
@@ -132,12 +134,16 @@ test(
     const chat = await shared.open({ storage: { 'baleen.conversation.p0': everywhere(text, 0) } });
     const { answer } = chat;
     await answer.locator('math').first().waitFor();
-    assert.equal(await answer.locator('math').count(), 2);
-    assert.equal(await answer.locator('msubsup').count(), 2);
-    assert.equal(await answer.locator('math[display="block"] mfrac').count(), 1);
-    assert.deepEqual(await answer.locator('code').allInnerTexts(), ['\\frac{', '\\(c\\)']);
-    assert.match(await answer.innerText(), /costs \$5 and \$10\./);
-    assert.equal(await answer.locator('em').count(), 0);
+    await settled(async () => assert.equal(await answer.locator('math').count(), 2));
+    await settled(async () => assert.equal(await answer.locator('msubsup').count(), 2));
+    await settled(async () =>
+      assert.equal(await answer.locator('math[display="block"] mfrac').count(), 1),
+    );
+    await settled(async () =>
+      assert.deepEqual(await answer.locator('code').allInnerTexts(), ['\\frac{', '\\(c\\)']),
+    );
+    await settled(async () => assert.match(await answer.innerText(), /costs \$5 and \$10\./));
+    await settled(async () => assert.equal(await answer.locator('em').count(), 0));
     await chat.close();
   },
 );

@@ -1,7 +1,7 @@
 // The page in Chromium, against the server with the bundled model: `npm test` here, after a release build.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { kTestMs, pageUnderTest } from './page_under_test.mjs';
+import { kTestMs, pageUnderTest, settled } from './page_under_test.mjs';
 import { startServer } from './server_process.mjs';
 
 const kStory = 'Tell me a story about a fox who finds a lantern.';
@@ -27,7 +27,7 @@ const { pageTest } = shared;
 
 pageTest('a message is sent with Enter, and the reply streams in with its figures', {}, async (chat) => {
   await chat.entry.press('Shift+Enter');
-  assert.equal(await chat.entry.inputValue(), '\n');
+  await settled(async () => assert.equal(await chat.entry.inputValue(), '\n'));
   await chat.page.evaluate(() => {
     window.lengths = new Set();
     new MutationObserver(() => {
@@ -69,7 +69,7 @@ pageTest('a reply is regenerated, a message edited, from the same history', {}, 
   await chat.button('Regenerate').click();
   await chat.button('Send').waitFor();
   await chat.replied();
-  assert.equal(await chat.replies.count(), 1);
+  await settled(async () => assert.equal(await chat.replies.count(), 1));
   assert.deepEqual(chat.requests[1], chat.requests[0]);
   await chat.page.getByText('2 / 2').waitFor();
 
@@ -80,7 +80,7 @@ pageTest('a reply is regenerated, a message edited, from the same history', {}, 
   await editor.press('Enter');
   await chat.button('Send').waitFor();
   await chat.replied();
-  assert.equal(await chat.replies.count(), 1);
+  await settled(async () => assert.equal(await chat.replies.count(), 1));
   assert.deepEqual(chat.requests[2].messages, [{ role: 'user', content: 'Tell me about an owl.' }]);
 });
 
@@ -92,7 +92,7 @@ pageTest(
     await chat.ask(kStory);
     const said = await chat.answer.innerText();
     await chat.page.reload();
-    assert.equal(await chat.answer.innerText(), said);
+    await settled(async () => assert.equal(await chat.answer.innerText(), said));
     await chat.ask('Go on.');
     assert.equal(chat.requests[1].max_tokens, 24);
     assert.deepEqual(
@@ -114,11 +114,11 @@ pageTest(
     assert.equal(download.suggestedFilename(), 'The-fox.json');
 
     await chat.button('New conversation').first().click();
-    assert.equal(await chat.replies.count(), 0);
+    await settled(async () => assert.equal(await chat.replies.count(), 0));
     await list.getByRole('listitem').filter({ hasText: 'The fox' }).hover();
     await list.getByRole('button', { name: 'Delete The fox' }).click();
     await chat.button('Delete').click();
-    assert.equal(await list.getByText('The fox').count(), 0);
+    await settled(async () => assert.equal(await list.getByText('The fox').count(), 0));
   },
 );
 
@@ -129,11 +129,13 @@ pageTest('thinking is open while it streams and folded when the answer begins', 
   await chat.page.locator('.thinking-title[aria-expanded="true"]').waitFor();
   await chat.replied();
   const title = chat.page.locator('.thinking-title');
-  assert.match(await title.innerText(), /Thought\s+for \d/);
+  await settled(async () => assert.match(await title.innerText(), /Thought\s+for \d/));
   assert.equal(await title.getAttribute('aria-expanded'), 'false');
-  assert.equal(await chat.page.locator('.thinking-text').count(), 0);
+  await settled(async () => assert.equal(await chat.page.locator('.thinking-text').count(), 0));
   await title.click();
-  assert.ok((await chat.page.locator('.thinking-text').innerText()).length > 0);
+  await settled(async () =>
+    assert.ok((await chat.page.locator('.thinking-text').innerText()).length > 0),
+  );
   assert.deepEqual(chat.requests[0].thinking, { type: 'enabled' });
   assert.equal(chat.requests[0].reasoning_effort, 'high');
 });
@@ -249,7 +251,9 @@ pageTest('code that is wider than the page is scrolled with the keyboard', {}, a
   const code = chat.page.getByRole('group', { name: 'Code, cpp' });
   await code.focus();
   assert.equal(await code.evaluate((one) => document.activeElement === one && one.scrollWidth > one.clientWidth), true);
-  assert.ok((await code.locator('.code-type').count()) > 0, 'it has colours');
+  await settled(async () =>
+    assert.ok((await code.locator('.code-type').count()) > 0, 'it has colours'),
+  );
   await chat.page.keyboard.press('ArrowRight');
   for (let look = 0; look < 50 && (await code.evaluate((one) => one.scrollLeft)) === 0; look += 1)
     await chat.page.waitForTimeout(50);
@@ -266,11 +270,11 @@ test(
     const dark = await chat.background();
     assert.notEqual(dark, light);
     await chat.page.reload();
-    assert.equal(await chat.background(), dark);
+    await settled(async () => assert.equal(await chat.background(), dark));
     await chat.button('Light theme').click();
     await chat.page.emulateMedia({ colorScheme: 'dark' });
     await chat.button('Light theme').waitFor();
-    assert.equal(await chat.background(), dark);
+    await settled(async () => assert.equal(await chat.background(), dark));
     await chat.close();
   },
 );
@@ -295,8 +299,10 @@ test('what a model writes is never run, and loads nothing', { timeout: kTestMs }
   const storage = { 'baleen.conversations': [{ id: 'c', title: 'Hostile', changed: 1, messages }] };
   const chat = await shared.open({ storage });
   await chat.answer.waitFor();
-  assert.equal(await chat.answer.locator('script, img, iframe, b, [onerror]').count(), 0);
-  assert.equal(await chat.answer.locator('strong').innerText(), 'bold');
+  await settled(async () =>
+    assert.equal(await chat.answer.locator('script, img, iframe, b, [onerror]').count(), 0),
+  );
+  await settled(async () => assert.equal(await chat.answer.locator('strong').innerText(), 'bold'));
   const links = await chat.answer.locator('a').evaluateAll((all) => all.map((link) => [link.href, link.rel]));
   assert.deepEqual(
     links.map(([href]) => href),
@@ -324,7 +330,9 @@ test('a narrow screen has everything, and nothing sticks out', { timeout: kTestM
   await chat.button('Chat').click();
   await chat.button('Conversations').click();
   await chat.button('New conversation').first().click();
-  assert.equal(await chat.page.getByRole('complementary', { name: 'Conversations' }).count(), 0);
+  await settled(async () =>
+    assert.equal(await chat.page.getByRole('complementary', { name: 'Conversations' }).count(), 0),
+  );
   await chat.close();
 });
 
@@ -337,10 +345,12 @@ test('a refusal shows the sentence of the server once, at its reply', { timeout:
   await chat.say('Hello');
   await chat.replied();
   const alerts = chat.page.getByRole('alert');
-  assert.equal(await alerts.count(), 1);
+  await settled(async () => assert.equal(await alerts.count(), 1));
   const sentence = await alerts.innerText();
   assert.ok(sentence.length > 10);
-  assert.equal(await chat.page.getByText(sentence, { exact: true }).count(), 1);
+  await settled(async () =>
+    assert.equal(await chat.page.getByText(sentence, { exact: true }).count(), 1),
+  );
   await chat.context.close(); // The browser writes the status 400 to its console.
 });
 
@@ -360,7 +370,7 @@ test('a server that goes away is missed, and welcomed back', { timeout: kTestMs 
   await chat.button('Retry').click();
   await chat.button('Send').waitFor();
   await chat.replied();
-  assert.ok((await chat.answer.innerText()).length > 0);
+  await settled(async () => assert.ok((await chat.answer.innerText()).length > 0));
   assert.deepEqual(chat.foreign, []);
   await chat.context.close(); // Requests that found no server stand on its console.
 });

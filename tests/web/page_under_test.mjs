@@ -5,6 +5,19 @@ import { startServer } from './server_process.mjs';
 
 export const kTestMs = 60_000;
 
+/** Until `check` throws nothing any more: a page shows what was typed or stored a moment later. After ten seconds, its error. */
+export async function settled(check) {
+  const end = Date.now() + 10_000;
+  for (;;) {
+    try {
+      return await check();
+    } catch (error) {
+      if (Date.now() > end) throw error;
+      await new Promise((wake) => setTimeout(wake, 50));
+    }
+  }
+}
+
 /** `wholeMs`: when the file is given up, whatever hangs. Returns what the tests share. */
 export function pageUnderTest(wholeMs) {
   const shared = { server: undefined, browser: undefined, pageTest, open };
