@@ -13,7 +13,7 @@ TEST(Provenance, IsACommandThatAShellReadsBack) {
 }
 
 TEST(Provenance, IsThisProcess) {
-  EXPECT_TRUE(provenance().command.starts_with("app_provenance_test")) << provenance().command;
+  EXPECT_TRUE(provenance().command.starts_with("app_tests")) << provenance().command;
   EXPECT_FALSE(provenance().revision.empty());
 }
 
