@@ -23,6 +23,8 @@ class Option;
 
 namespace baleen {
 
+struct CommandDescription;
+
 /// Wrong usage: `main` prints the sentence and ends with status 2.
 class UsageError : public Error {
  public:
@@ -55,8 +57,11 @@ class Option {
 /// `--threads,-t`; names without a dash are positions. Adding throws only where the program itself is wrong.
 class Options {
  public:
+  /// Called for `--version`, with whether `--json` stands beside it.
+  using VersionText = std::function<std::string(bool as_json)>;
+
   /// The program.
-  Options(const std::string& name, const std::string& description, const std::string& version);
+  Options(const std::string& name, const std::string& description, VersionText version);
 
   /// A command, called by `name` after this one's own. A command that has commands can be called without one of them, the
   /// program cannot.
@@ -121,6 +126,9 @@ class Options {
   Option flag(const std::string& names, bool& value, const std::string& description);
   /// Accepted with or without a value, and not in the help; its name is added to `given`.
   void ignored(const std::string& name, std::vector<std::string>& given);
+
+  /// What this command and those below it take: all that the help shows.
+  [[nodiscard]] CommandDescription description() const;
 
   /// Reads the command line and runs the action of the command it names; prints help or version where these are
   /// given. Throws `UsageError` for wrong usage, and what the action throws.
