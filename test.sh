@@ -23,7 +23,8 @@ results=$root/build/$preset/test_results.xml
 rm -f "$results"
 status=0
 # The output of tests that pass is kept in whole, since it says what they skipped.
-ctest --preset "$preset" --parallel 2 --no-tests=error --test-output-size-passed 1000000 --output-junit "$results" "$@" || status=$?
+ctest --preset "$preset" --parallel 2 --no-tests=error --test-output-size-passed 1000000 \
+  --output-junit "$results" "$@" || status=$?
 
 # The attributes of the results' outermost element are the only numbers that ctest writes for machines.
 if [[ -e $results ]]; then

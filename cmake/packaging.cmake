@@ -1,5 +1,5 @@
-# What is installed, and the Debian package made of it: `cmake --install build/release --prefix DIR`, or `cpack` in the build
-# folder. Included before src/ because it only declares. The files are in packaging/.
+# What is installed, and the Debian package made of it: `cmake --install build/release --prefix DIR`, or
+# `cpack` in the build folder. Included before src/ because it only declares. The files are in packaging/.
 include(GNUInstallDirs)
 
 # PREFIX/bin/baleen finds its data again relative to itself (src/app/data_files.h).
@@ -18,13 +18,14 @@ install(SCRIPT packaging/install.cmake)
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME baleen)
 set(CPACK_PACKAGE_CONTACT "The authors of Baleen")
-set(CPACK_PACKAGE_DESCRIPTION "Runs, serves and plans DeepSeek-V4 in one program, on x86-64 and Arm processors and on one NVIDIA
-Hopper GPU. A small model is included; `baleen serve` offers the OpenAI and Anthropic APIs and a chat page. The service
-baleen.service is installed, but neither enabled nor started.")
+set(CPACK_PACKAGE_DESCRIPTION "Runs, serves and plans DeepSeek-V4 in one program, on x86-64 and Arm processors
+and on one NVIDIA Hopper GPU. A small model is included; `baleen serve` offers the OpenAI and Anthropic APIs
+and a chat page. The service baleen.service is installed, but neither enabled nor started.")
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA "${CMAKE_SOURCE_DIR}/packaging/debian/conffiles;${CMAKE_SOURCE_DIR}/packaging/debian/postinst;${CMAKE_SOURCE_DIR}/packaging/debian/prerm;${CMAKE_SOURCE_DIR}/packaging/debian/postrm")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA conffiles postinst prerm postrm)
+list(TRANSFORM CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA PREPEND ${CMAKE_SOURCE_DIR}/packaging/debian/)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_STRIP_FILES ON)
 # Files under /etc are outside the prefix, so the tree is installed below DESTDIR.

@@ -1,5 +1,6 @@
-# Run by `cmake --install`, with `program`, `emulator`, `packaging` and `work` set by cmake/packaging.cmake: manual page,
-# completions and notices as the program prints them, and the service with the prefix's paths in it.
+# Run by `cmake --install`, with `program`, `emulator`, `packaging` and `work` set by cmake/packaging.cmake:
+# manual page, completions and notices as the program prints them, and the service with the prefix's paths in
+# it.
 set(prefix ${CMAKE_INSTALL_PREFIX})
 
 # write(FILE ARGUMENT...): what the program prints for these arguments.

@@ -1,6 +1,6 @@
-// notices.mjs [--check]: writes packaging/notices.txt, the licences of the libraries that the program is compiled with, from
-// packaging/libraries.txt and the copyright files that Debian installs beside each of them; or compares it with what is
-// committed. The page's own notices are web/scripts/notices.mjs's.
+// notices.mjs [--check]: writes packaging/notices.txt, the licences of the libraries that the program is
+// compiled with, from packaging/libraries.txt and the copyright files that Debian installs beside each of
+// them; or compares it with what is committed. The page's own notices are web/scripts/notices.mjs's.
 import { readFileSync, writeFileSync } from 'node:fs';
 
 const here = (name) => new URL(name, import.meta.url);
@@ -41,10 +41,12 @@ export function upstreamTerms(copyrightFile, debianPackage) {
   const [title, ...embedded] = main.License.trim().split('\n');
   // Of alternatives the first is taken: "BSD-3-clause or GPL-2".
   const chosen = title.split(' or ')[0].trim();
-  const standalone = paragraphs.find(({ Files, License }) => !Files && License?.split('\n')[0].trim() === chosen);
+  const names = ({ License }) => License?.split('\n')[0].trim() === chosen;
+  const standalone = paragraphs.find((paragraph) => !paragraph.Files && names(paragraph));
   const body = embedded.length > 0 ? embedded : standalone?.License.split('\n').slice(1);
-  if (!body) throw new Error(`${debianPackage}: its copyright file has no text of the licence ${chosen}`);
-  const holders = main.Copyright.split('\n').map((line) => line.trim()).filter((line) => !['', '.'].includes(line));
+  if (!body) throw new Error(`${debianPackage}: its copyright file lacks the text of ${chosen}`);
+  const said = main.Copyright.split('\n').map((line) => line.trim());
+  const holders = said.filter((line) => !['', '.'].includes(line));
   const stated = holders.some((line) => /copyright/i.test(line));
   const lines = stated ? holders : holders.map((line) => `Copyright ${line}`);
   return `${lines.join('\n')}\n\n${body.map((line) => line.trimEnd()).join('\n').trim()}`;
@@ -58,8 +60,9 @@ export function programNotices() {
   });
   const cuda =
     `${rule}\nNVIDIA CUDA runtime (in builds with CUDA)\n${rule}\n\n` +
-    'This software contains the CUDA runtime library (cudart_static) of the NVIDIA CUDA Toolkit, distributed\n' +
-    'under the NVIDIA Software License Agreement and CUDA Supplement: https://docs.nvidia.com/cuda/eula/';
+    'This software contains the CUDA runtime library (cudart_static) of the NVIDIA CUDA Toolkit,\n' +
+    'distributed under the NVIDIA Software License Agreement and CUDA Supplement:\n' +
+    'https://docs.nvidia.com/cuda/eula/';
   return `${[
     "The program Baleen contains code of the following libraries. Baleen's own licence is Apache-2.0.",
     ...entries,
@@ -72,7 +75,7 @@ if (process.argv[1] === here('notices.mjs').pathname) {
   if (process.argv[2] !== '--check') {
     writeFileSync(here('notices.txt'), written);
   } else if (readFileSync(here('notices.txt'), 'utf8') !== written) {
-    console.error('packaging/notices.txt is not what `node packaging/notices.mjs` writes; run it and commit the result');
+    console.error('packaging/notices.txt is stale: run `node packaging/notices.mjs` and commit the result');
     process.exitCode = 1;
   }
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# check_all.sh [BASE]: what can be said of a change without running it. BASE is the commit that it is compared with: the
-# merge base with main, or on main itself the commit before. Every check runs; the status is 1 if one found something. A check whose
-# tool is missing says so.
-# Include fences are the build's: a folder sees only the headers of the folders that it USES (cmake/baleen_folder.cmake).
+# check_all.sh [BASE]: what can be said of a change without running it. BASE is the commit that it is compared
+# with: the merge base with main, or on main itself the commit before. Every check runs; the status is 1 if
+# one found something. A check whose tool is missing says so. Include fences are the build's: a folder sees
+# only the headers of the folders that it USES (cmake/baleen_folder.cmake).
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -11,12 +11,17 @@ if [[ -z $base ]]; then
   for branch in main origin/main; do
     if base=$(git merge-base HEAD "$branch" 2>/dev/null); then break; fi
   done
-  if [[ -z $base || $base == "$(git rev-parse HEAD)" && -z $(git status --porcelain) ]]; then base=$(git rev-parse HEAD^); fi
+  if [[ -z $base || $base == "$(git rev-parse HEAD)" && -z $(git status --porcelain) ]]; then
+    base=$(git rev-parse HEAD^)
+  fi
 fi
 echo "compared with $(git log -1 --format='%h %s' "$base")"
 
 # Files that exist and differ from BASE, committed or not.
-changed() { { git diff --name-only --diff-filter=d "$base" -- "$@"; git ls-files --others --exclude-standard -- "$@"; } | sort -u; }
+changed() {
+  { git diff --name-only --diff-filter=d "$base" -- "$@"
+    git ls-files --others --exclude-standard -- "$@"; } | sort -u
+}
 
 failed=0
 check() { # check NAME COMMAND...
@@ -36,11 +41,12 @@ check_scripts() {
   return $status
 }
 check_tidy() {
-  local units
-  # A file that no target builds has no compile command; headers are looked at through the files that include them.
-  mapfile -t units < <(changed 'src/*.cc' | while read -r file; do grep -qF "\"file\": \"$PWD/$file\"" "$commands" && echo "$PWD/$file"; done)
-  if [[ ${#units[@]} -eq 0 ]]; then return 0; fi
-  printf '%s\0' "${units[@]}" | xargs -0 -n 1 -P "$(nproc)" clang-tidy -p "$(dirname "$commands")" --quiet 2>/dev/null
+  local units=() file
+  # A file that no target builds has no compile command. Headers are checked with the files that include them.
+  while read -r file; do
+    if grep -qF "\"file\": \"$PWD/$file\"" "$commands"; then units+=("$PWD/$file"); fi
+  done < <(changed 'src/*.cc')
+  if [[ ${#units[@]} -gt 0 ]]; then scripts/lint.sh release "${units[@]}"; fi
 }
 
 if [[ ${#sources[@]} -eq 0 ]]; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# print_skipped.sh RESULTS: how many tests a run of ctest left out and why, a line a reason, from its JUnit file: whole programs, and
-# cases within programs that ran. Nothing where nothing was skipped.
+# print_skipped.sh RESULTS: how many tests a run of ctest left out and why, a line a reason, from its JUnit
+# file: whole programs, and cases within programs that ran. Nothing where nothing was skipped.
 set -euo pipefail
 results=${1:?"which JUnit file?"}
 
@@ -11,7 +11,7 @@ perl -0777 -ne '
     s/&quot;/"/g, s/&lt;/</g, s/&gt;/>/g, s/&apos;/\x27/g, s/&amp;/&/g for $rest;
     # GoogleTest: "FILE:LINE: Skipped", then the reason. Scripts: "skipped: REASON". Node: "# SKIP REASON".
     my @reasons = $rest =~ /: Skipped\n(?:[ \t]*)([^\n]+)/g;
-    push @reasons, $rest =~ /^skipped: ([^\n]+)/mg, $rest =~ /# SKIP ([^\n]+)/g;
+    push @reasons, $rest =~ /(?:^|>)skipped: ([^\n<]+)/mg, $rest =~ /# SKIP ([^\n]+)/g;
     if ($rest =~ /status="disabled"/) {
       ++$num_tests{"disabled in this build"};
     } elsif ($rest =~ /<skipped/) {

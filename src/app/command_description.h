@@ -1,5 +1,5 @@
-/// What the program's commands take, as plain data: shell completions and the manual page are written from it, so that they
-/// name what the parser accepts.
+/// What the program's commands take, as plain data: shell completions and the manual page are written from
+/// it, so that they name what the parser accepts.
 #pragma once
 
 #include <string>

@@ -68,7 +68,8 @@ bool has_path_position(const CommandDescription& command) {
   return false;
 }
 
-/// The branches of bash's `case "$path $previous"` for one command: what may stand after an option that takes a value.
+/// The branches of bash's `case "$path $previous"` for one command: what may stand after an option that takes
+/// a value.
 std::string bash_values(const CommandDescription& command, const std::string& path) {
   std::string lines;
   for (const OptionDescription& option : command.options) {

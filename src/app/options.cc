@@ -185,7 +185,7 @@ void Options::action(std::function<void()> run) {
   });
 }
 
-Option Options::add(const std::string& names, TextReader read, const std::string& text,
+Option Options::add(const std::string& names, const TextReader& read, const std::string& text,
                     const std::string& kind) {
   CLI::Option* option = command_->add_option_function<std::string>(names, read, text);
   option->option_text(kind);

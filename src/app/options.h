@@ -142,7 +142,8 @@ class Options {
     BALEEN_CHECK(std::in_range<T>(range.min) && std::in_range<T>(range.max) && range.min <= range.max);
   }
   using TextReader = std::function<void(const std::string&)>;
-  Option add(const std::string& names, TextReader read, const std::string& text, const std::string& kind);
+  Option add(const std::string& names, const TextReader& read, const std::string& text,
+             const std::string& kind);
   Option add_integer(const std::string& names, WholeRange range, std::function<void(std::int64_t)> set,
                      const std::string& text, const std::string& shown_default);
   Option add_bytes(const std::string& names, WholeRange range, std::function<void(std::int64_t)> set,

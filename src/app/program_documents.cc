@@ -16,8 +16,8 @@
 namespace baleen {
 namespace {
 
-/// Some defaults are files that come with the program, below `folder` on this machine; what is installed names their place in
-/// any prefix.
+/// Some defaults are files that come with the program, below `folder` on this machine; what is installed
+/// names their place in any prefix.
 void name_installed_files(CommandDescription& command, const std::string& folder) {
   for (OptionDescription& option : command.options) {
     const std::size_t found = option.text.find(folder);

@@ -1,4 +1,5 @@
-/// What is installed beside the program and written by itself: `baleen completions`, `baleen man`, `baleen notices`.
+/// What is installed beside the program and written by itself: `baleen completions`, `baleen man`, `baleen
+/// notices`.
 #pragma once
 
 namespace baleen {

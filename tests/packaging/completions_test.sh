@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# completions_test.sh PROGRAM: what `baleen completions` prints parses in its shell, completes commands, options, choices and
-# files, and knows every option that the help of every command shows. Shells that are not installed are skipped, bash never is.
+# completions_test.sh PROGRAM: what `baleen completions` prints parses in its shell, completes commands,
+# options, choices and files, and knows every option that the help of every command shows. Shells that are not
+# installed are skipped, bash never is.
 set -euo pipefail
 program=$1
 folder=$(mktemp -d)
@@ -19,7 +20,8 @@ in_bash() {
   printf '%s\n' "${COMPREPLY[@]}"
 }
 
-# commands_of COMMAND...: its commands, as its help lists them; options_of the same of its options, one a line.
+# commands_of COMMAND...: its commands, as its help lists them; options_of the same of its options, one a
+# line.
 help_of() { "$program" "$@" --help; }
 commands_of() { help_of "$@" | sed -n '/^Subcommands:/,$p' | sed -n 's/^  \([a-z][a-z-]*\) .*/\1/p'; }
 options_of() { help_of "$@" | sed -n 's/^  \(-[^ ]*\).*/\1/p' | tr , '\n'; }
@@ -35,22 +37,25 @@ check_command() {
     local pattern=" -s ${option#-}( |\$)"
     if [[ $option == --* ]]; then pattern=" -l ${option#--}( |\$)"; fi
     grep -qE -e "$pattern" <<<"$of_fish" || fail "fish's file lacks $option of: baleen $*"
-    grep -qF -e "$option[" -e "$option=[" "$folder/zsh" || fail "zsh's file lacks $option of: baleen $*"
+    grep -qF -e "$option[" -e "$option=[" "$folder/zsh" ||
+      fail "zsh's file lacks $option of: baleen $*"
   done
   offered=$(in_bash baleen "$@" "")
   for inner in $(commands_of "$@"); do
-    grep -qxF "$inner" <<<"$offered" || fail "bash does not offer the command $inner after: baleen $*"
+    grep -qxF "$inner" <<<"$offered" ||
+      fail "bash does not offer the command $inner after: baleen $*"
     check_command "$@" "$inner"
   done
 }
 check_command
-[[ $num_options -gt 200 ]] || fail "only $num_options options found in the helps; does this test still read them?"
+[[ $num_options -gt 200 ]] || fail "only $num_options options read from the helps"
 
 expect() { # expect WANTED WORD...
   local wanted=$1 found
   shift
   found=$(in_bash "$@" | tr '\n' ' ')
-  [[ $found == "$wanted " ]] || fail "after '$*' bash offers '$found', expected '$wanted'"
+  [[ $found == "$wanted " ]] ||
+    fail "after '$*' bash offers '$found', expected '$wanted'"
 }
 cd "$folder"
 touch 'a story.txt'
@@ -67,18 +72,27 @@ expect '--num-devices' baleen simulate search --num-d
 if command -v zsh >/dev/null; then
   zsh -n "$folder/zsh" || fail "zsh does not parse its file"
   # The completion system calls the same functions; here their arguments alone are looked at.
-  zsh -fc "autoload -Uz compinit && compinit -D -u && source '$folder/zsh' && [[ \$_comps[baleen] == _baleen ]]" ||
+  taken="autoload -Uz compinit && compinit -D -u && source '$folder/zsh' && [[ \$_comps[baleen] == _baleen ]]"
+  zsh -fc "$taken" ||
     fail "zsh does not take _baleen for baleen"
 else
   echo "skipped: zsh is not installed"
 fi
 if command -v fish >/dev/null; then
   fish --no-execute "$folder/fish" || fail "fish does not parse its file"
-  offered_by_fish() { HOME=$folder XDG_CONFIG_HOME=$folder fish --private -c "source $folder/fish; complete -C '$1'" | cut -f 1 | tr '\n' ' '; }
-  [[ $(offered_by_fish 'baleen ser') == 'serve ' ]] || fail "fish: baleen ser: $(offered_by_fish 'baleen ser')"
-  [[ $(offered_by_fish 'baleen simulate se') == *'search '*'serve '* ]] || fail "fish: baleen simulate se: $(offered_by_fish 'baleen simulate se')"
-  [[ $(offered_by_fish 'baleen run --precision rel') == 'released ' ]] || fail "fish: $(offered_by_fish 'baleen run --precision rel')"
-  [[ $(offered_by_fish 'baleen simulate search --num-d') == '--num-devices ' ]] || fail "fish: $(offered_by_fish 'baleen simulate search --num-d')"
+  in_fish() { # in_fish LINE: what fish offers for it
+    HOME=$folder XDG_CONFIG_HOME=$folder fish --private -c "source $folder/fish; complete -C '$1'" |
+      cut -f 1 | tr '\n' ' '
+  }
+  expect_in_fish() { # expect_in_fish WANTED LINE
+    local found
+    found=$(in_fish "$2")
+    [[ " $found" == *" $1 "* ]] || fail "after '$2' fish offers '$found', expected '$1' among it"
+  }
+  expect_in_fish serve 'baleen ser'
+  expect_in_fish search 'baleen simulate se'
+  expect_in_fish released 'baleen run --precision rel'
+  expect_in_fish --num-devices 'baleen simulate search --num-d'
 else
   echo "skipped: fish is not installed"
 fi

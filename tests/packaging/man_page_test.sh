@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# man_page_test.sh PROGRAM: the page that `baleen man` prints is right roff, names every command and option, and no folder
-# of this machine.
+# man_page_test.sh PROGRAM: the page that `baleen man` prints is right roff, names every command and option,
+# and no folder of this machine.
 set -euo pipefail
 program=$1
 folder=$(mktemp -d)
@@ -21,7 +21,8 @@ if command -v mandoc >/dev/null; then
 fi
 
 failed=0
-for word in NAME SYNOPSIS 'EXIT STATUS' 'simulate search' --num-devices --think --cache-dir PREFIX/share/baleen/models/stories; do
+for word in NAME SYNOPSIS 'EXIT STATUS' 'simulate search' \
+  --num-devices --think --cache-dir PREFIX/share/baleen/models/stories; do
   grep -qF -e "$word" "$folder/text" || { echo "man_page_test.sh: the page lacks $word" >&2; failed=1; }
 done
 if grep -nF "$(dirname "$(readlink -f "$0")" | sed 's#/tests/packaging##')/" "$page"; then

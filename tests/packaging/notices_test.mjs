@@ -35,7 +35,7 @@ test('every Debian package whose headers were compiled in is in packaging/librar
   }
   const listed = new Set(libraries().map(({ debianPackage }) => debianPackage));
   const missing = [...found].filter((name) => !listed.has(name) && !toolchain.test(name));
-  assert.deepEqual(missing, [], 'add a row for each to packaging/libraries.txt, then run node packaging/notices.mjs');
+  assert.deepEqual(missing, [], 'add rows to packaging/libraries.txt; run node packaging/notices.mjs');
 });
 
 test('packaging/notices.txt is what the copyright files of the packages say', () => {
@@ -43,7 +43,8 @@ test('packaging/notices.txt is what the copyright files of the packages say', ()
 });
 
 test('a package without the text of its licence is refused', () => {
-  assert.throws(() => upstreamTerms('Format: 1.0\n\nFiles: *\nCopyright: 2026 A\nLicense: MIT\n', 'liba-dev'), /liba-dev/);
+  const file = 'Format: 1.0\n\nFiles: *\nCopyright: 2026 A\nLicense: MIT\n';
+  assert.throws(() => upstreamTerms(file, 'liba-dev'), /liba-dev/);
 });
 
 test('the program prints both notices, each package of the page among them', () => {

@@ -24,7 +24,8 @@ test('one JSON line has the same facts, with a version for each library', () => 
   if (cuda) assert.match(facts.cuda.architectures[0], /^sm_\d+/);
   else assert.equal(facts.cuda, null);
   const table = readFileSync(new URL('../../packaging/libraries.txt', import.meta.url), 'utf8');
-  const names = table.split('\n').filter((line) => line && !line.startsWith('#')).map((line) => line.split('|')[0].trim());
+  const rows = table.split('\n').filter((line) => line && !line.startsWith('#'));
+  const names = rows.map((row) => row.split('|')[0].trim());
   assert.deepEqual(Object.keys(facts.libraries), names);
   for (const [name, version] of Object.entries(facts.libraries)) assert.match(version, /^\d+\.\d+/, name);
 });

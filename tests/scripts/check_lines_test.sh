@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# scripts/check_lines.sh says which new lines are too long, in files that git knows and in those it does not, by characters.
+set -euo pipefail
+checks=$(readlink -f scripts)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+mkdir "$folder/scripts"
+cp "$checks/check_lines.sh" "$folder/scripts/"
+cd "$folder"
+export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a
+git init -q .
+long=$(printf 'x%.0s' {1..111})
+echo "$long" >old.cc
+git add . && git commit -qm base
+
+scripts/check_lines.sh HEAD || { echo "an old line is refused" >&2; exit 1; }
+printf 'short\n%s\n' "$long" >new.cc
+printf '%s\n%s\n' "$long" "y$long" >old.cc
+printf '| %s |\nhttps://%s\n%s\n' "$long" "$long" "$(printf 'é%.0s' {1..110})" >table.md
+found=$(scripts/check_lines.sh HEAD | sort) && { echo "long lines pass" >&2; exit 1; }
+[[ $found == $'new.cc:2: 111 columns\nold.cc:2: 112 columns' ]] || { echo "found: $found" >&2; exit 1; }
