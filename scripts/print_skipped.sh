@@ -6,8 +6,8 @@ results=${1:?"which JUnit file?"}
 
 perl -0777 -ne '
   my (%num_tests, %num_cases);
-  while (/<testcase name="([^"]*)"(.*?)<\/testcase>/gs) {
-    my ($name, $rest) = ($1, $2);
+  while (/<testcase ([^>]*?)(?:\/>|>(.*?)<\/testcase>)/gs) {
+    my $rest = $1 . ">" . ($2 // "");
     s/&quot;/"/g, s/&lt;/</g, s/&gt;/>/g, s/&apos;/\x27/g, s/&amp;/&/g for $rest;
     # GoogleTest: "FILE:LINE: Skipped", then the reason. Scripts: "skipped: REASON". Node: "# SKIP REASON".
     my @reasons = $rest =~ /: Skipped\n(?:[ \t]*)([^\n]+)/g;

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# scripts/check_lines.sh says which new lines are too long, in files that git knows and in those it does not, by characters.
+# scripts/check_lines.sh says which new lines are too long, by characters, in files that git knows and in those
+# that it does not.
 set -euo pipefail
 checks=$(readlink -f scripts)
 folder=$(mktemp -d)
@@ -7,8 +8,10 @@ trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/scripts"
 cp "$checks/check_lines.sh" "$folder/scripts/"
 cd "$folder"
-export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a
+export GIT_CONFIG_GLOBAL=/dev/null
 git init -q .
+git config user.name a
+git config user.email a
 long=$(printf 'x%.0s' {1..111})
 echo "$long" >old.cc
 git add . && git commit -qm base

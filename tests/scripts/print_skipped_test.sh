@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# scripts/print_skipped.sh counts tests and cases that were left out, by reason, in ctest's own form of results.
+# scripts/print_skipped.sh counts tests and cases that were left out, by reason, from the results of ctest.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
