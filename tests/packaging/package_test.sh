@@ -35,7 +35,7 @@ dpkg-deb --extract "$package" "$root"
 for file in bin/baleen share/baleen/models/stories/config.json share/baleen/models/stories/tokenizer.json \
   share/man/man1/baleen.1.gz share/bash-completion/completions/baleen share/zsh/vendor-completions/_baleen \
   share/fish/vendor_completions.d/baleen.fish share/doc/baleen/copyright share/doc/baleen/notices.txt \
-  share/doc/baleen/changelog.gz lib/systemd/system/baleen.service; do
+  share/doc/baleen/CHANGELOG.md lib/systemd/system/baleen.service; do
   [[ -s $root/usr/$file ]] || fail "the package has no /usr/$file"
 done
 [[ -s $root/etc/default/baleen ]] || fail "the package has no /etc/default/baleen"
@@ -47,6 +47,8 @@ strays=$(cd "$root" && find . -type f | grep -vE "^\./($places)" || true)
 [[ -z $strays ]] || fail "unexpected files: $strays"
 loose=$(find "$root" -perm /022 ! -type l)
 [[ -z $loose ]] || fail "writable by others: $loose"
+
+[[ -z $(nm "$root/usr/bin/baleen" 2>/dev/null) ]] || fail "the program carries its symbols"
 
 # Away from the repository, so that nothing of it is found by accident.
 installed() { (cd / && "$root/usr/bin/baleen" "$@"); }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/check_lines.sh says which new lines are too long, by characters, in files that git knows and in those
-# that it does not.
+# scripts/check_lines.sh says which new lines are too long, by characters, in files that git knows and in
+# those that it does not.
 set -euo pipefail
 checks=$(readlink -f scripts)
 folder=$(mktemp -d)
