@@ -15,7 +15,7 @@ install(SCRIPT packaging/install.cmake)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME baleen)
-# Whoever hands the package to others names themselves: cpack -D CPACK_DEBIAN_PACKAGE_MAINTAINER="Name <address>".
+# For a package that others get: cpack -D CPACK_DEBIAN_PACKAGE_MAINTAINER="Name <address>".
 set(CPACK_PACKAGE_CONTACT "The authors of Baleen")
 set(CPACK_PACKAGE_DESCRIPTION "Runs, serves and plans DeepSeek-V4 in one program,
 on x86-64 and Arm processors and on one NVIDIA Hopper GPU. A small model is
