@@ -1,6 +1,7 @@
 #include "server/page.h"
 
-// The assembler copies the files into the object as they are; C++ arrays of their bytes would take the compiler seconds.
+// The assembler copies the files into the object as they are; C++ arrays of their bytes would take the
+// compiler seconds.
 __asm__(
     ".section .rodata\n"
     ".global baleen_page_begin\n"
