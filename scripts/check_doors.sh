@@ -21,9 +21,11 @@ refuse() {
 refuse '[Jj]son(>)?::(parse|accept|sax_parse)\(' 'parse_json or read_json of base/json.h' \
   src/base/json.h src/base/json.cc
 refuse 'include <CLI/' 'Options of app/options.h' src/app/options.cc
-refuse '(ifstream|fstream|fopen\(|[^A-Za-z_]::open\(|O_RDONLY)' 'MappedFile, read_text_file or read_file_or_pipe of base/' \
+refuse '(ifstream|fstream|fopen\(|[^A-Za-z_]::open\(|O_RDONLY)' \
+  'MappedFile, read_text_file or read_file_or_pipe of base/' \
   src/base/file.cc src/base/piped_text.cc src/base/standard_streams.cc src/app/provenance.cc \
   src/disk_tier/cache_folder.cc src/hardware/machine_limits.cc src/model_files/staged_folder.cc
-refuse 'std::(stoi|stol|stoll|stoul|stoull|stof|atoi|atol|atof|strto[a-z]+)\(' 'read_whole or read_real of base/number.h' \
+refuse 'std::(stoi|stol|stoll|stoul|stoull|stof|atoi|atol|atof|strto[a-z]+)\(' \
+  'read_whole or read_real of base/number.h' \
   src/chat/python_json.cc src/grammar/schema_compiler.cc src/simulator/calibration/calibrate.cc
 exit $failed

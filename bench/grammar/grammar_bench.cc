@@ -1,7 +1,7 @@
 // What a token costs under a grammar: fill, then accept, over replies encoded by the tokenizer.
 //   BALEEN_BENCH_MODEL  folder with tokenizer.json; default models/stories
-// Each line reports the first reply with new caches (first_*) and the replies after it. Times are of fill alone unless
-// they say accept, and count the thread's processor time.
+// Each line reports the first reply with new caches (first_*) and the replies after it. Times are of fill
+// alone unless they say accept, and count the thread's processor time.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

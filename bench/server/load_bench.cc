@@ -1,4 +1,5 @@
-// Load on a running `baleen serve` of this machine: many streams, cached prompts, idle clients, a client that stalls.
+// Load on a running `baleen serve` of this machine: many streams, cached prompts, idle clients, a client that
+// stalls.
 //
 //   baleen serve --model models/stories --port 8080 &
 //   load_bench --port 8080 --pid $!

@@ -51,8 +51,8 @@ std::string story_prompt(std::int64_t number) {
   return fmt::format("Tell me a story about the number {}.", number);
 }
 
-/// Keeps `num_streams` completions going for `seconds`. `each_turn` runs ten times a second or oftener; once it says
-/// false all is over. `beside` is moved on with the rest.
+/// Keeps `num_streams` completions going for `seconds`. `each_turn` runs ten times a second or oftener; once
+/// it says false all is over. `beside` is moved on with the rest.
 template <class EachTurn>
 Tally keep_streaming(const LoadTarget& target, int num_streams, double seconds, int max_tokens,
                      EachTurn each_turn, StreamClient* beside = nullptr) {

@@ -14,10 +14,12 @@
 #include "app/perplexity.h"
 #include "app/plan.h"
 #include "app/process.h"
+#include "app/program_documents.h"
 #include "app/run.h"
 #include "app/serve.h"
 #include "app/simulate.h"
 #include "app/tokenize.h"
+#include "app/version.h"
 #include "base/lost_maps.h"
 #include "base/standard_streams.h"
 #include "log/log.h"
@@ -27,7 +29,7 @@ namespace {
 void run(int argc, char** argv) {
   baleen::Options program("baleen",
                           "Baleen runs DeepSeek-V4. `baleen COMMAND --help` says more of a command.",
-                          "baleen " BALEEN_VERSION);
+                          baleen::version_text);
   baleen::add_run_command(program);
   baleen::add_chat_command(program);
   baleen::add_serve_command(program);
@@ -43,6 +45,7 @@ void run(int argc, char** argv) {
   baleen::add_tokenize_command(program);
   baleen::add_encode_chat_command(program);
   baleen::add_parse_chat_command(program);
+  baleen::add_document_commands(program);
   program.parse(argc, argv);
   baleen::check_maps();
   baleen::flush_checked(stdout);

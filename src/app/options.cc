@@ -8,6 +8,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "app/command_description.h"
 #include "app/nearest_name.h"
 #include "base/quoted_text.h"
 
@@ -88,6 +89,29 @@ std::vector<std::string> names_of_options(const CLI::App& app) {
   return names;
 }
 
+OptionDescription described_option(const CLI::Option& option) {
+  OptionDescription described;
+  for (const std::string& name : option.get_snames()) described.names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) described.names.push_back("--" + name);
+  if (option.get_positional()) described.position = option.get_name(/*positional=*/true);
+  described.value = option.get_option_text();
+  described.text = option.get_description();
+  described.repeatable = option.get_items_expected_max() > 1;
+  if (described.repeatable) described.value = described.value.substr(0, described.value.find(' '));
+  return described;
+}
+
+CommandDescription described_command(const CLI::App& app) {
+  CommandDescription described{
+      .name = app.get_name(), .text = app.get_description(), .footer = app.get_footer()};
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->get_group().empty()) described.options.push_back(described_option(*option));
+  }
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    described.commands.push_back(described_command(*command));
+  return described;
+}
+
 /// The sentence for a command line that does not fit `app`, the last command that it names.
 std::string usage_sentence(const CLI::App& app, const std::vector<std::string>& unknown,
                            const CLI::ParseError& error) {
@@ -134,10 +158,15 @@ Option& Option::excludes(const Option& other) {
   return *this;
 }
 
-Options::Options(const std::string& name, const std::string& description, const std::string& version)
+Options::Options(const std::string& name, const std::string& description, VersionText version)
     : program_(std::make_shared<CLI::App>(description, name)), command_(program_.get()) {
   command_->require_subcommand(1);
-  command_->set_version_flag("--version", version);
+  // Callbacks run in the order of these lines: --json is known when --version prints.
+  const auto as_json = std::make_shared<bool>(false);
+  CLI::Option* json = command_->add_flag("--json", *as_json, "With --version: one JSON line");
+  json->needs(command_->set_version_flag(
+      "--version", [as_json, version = std::move(version)] { return version(*as_json); },
+      "Version, revision, compiler, CUDA architectures and libraries"));
 }
 
 Options::Options(std::shared_ptr<CLI::App> program, CLI::App* command)
@@ -156,7 +185,7 @@ void Options::action(std::function<void()> run) {
   });
 }
 
-Option Options::add(const std::string& names, TextReader read, const std::string& text,
+Option Options::add(const std::string& names, const TextReader& read, const std::string& text,
                     const std::string& kind) {
   CLI::Option* option = command_->add_option_function<std::string>(names, read, text);
   option->option_text(kind);
@@ -300,6 +329,8 @@ Option Options::path(const std::string& names, std::string& value, const std::st
 Option Options::flag(const std::string& names, bool& value, const std::string& description) {
   return Option(command_->add_flag(names, value, description));
 }
+
+CommandDescription Options::description() const { return described_command(*command_); }
 
 void Options::ignored(const std::string& name, std::vector<std::string>& given) {
   command_

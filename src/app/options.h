@@ -23,6 +23,8 @@ class Option;
 
 namespace baleen {
 
+struct CommandDescription;
+
 /// Wrong usage: `main` prints the sentence and ends with status 2.
 class UsageError : public Error {
  public:
@@ -55,8 +57,11 @@ class Option {
 /// `--threads,-t`; names without a dash are positions. Adding throws only where the program itself is wrong.
 class Options {
  public:
+  /// Called for `--version`, with whether `--json` stands beside it.
+  using VersionText = std::function<std::string(bool as_json)>;
+
   /// The program.
-  Options(const std::string& name, const std::string& description, const std::string& version);
+  Options(const std::string& name, const std::string& description, VersionText version);
 
   /// A command, called by `name` after this one's own. A command that has commands can be called without one of them, the
   /// program cannot.
@@ -122,6 +127,9 @@ class Options {
   /// Accepted with or without a value, and not in the help; its name is added to `given`.
   void ignored(const std::string& name, std::vector<std::string>& given);
 
+  /// What this command and those below it take: all that the help shows.
+  [[nodiscard]] CommandDescription description() const;
+
   /// Reads the command line and runs the action of the command it names; prints help or version where these are
   /// given. Throws `UsageError` for wrong usage, and what the action throws.
   void parse(int argc, const char* const* argv) const;
@@ -134,7 +142,8 @@ class Options {
     BALEEN_CHECK(std::in_range<T>(range.min) && std::in_range<T>(range.max) && range.min <= range.max);
   }
   using TextReader = std::function<void(const std::string&)>;
-  Option add(const std::string& names, TextReader read, const std::string& text, const std::string& kind);
+  Option add(const std::string& names, const TextReader& read, const std::string& text,
+             const std::string& kind);
   Option add_integer(const std::string& names, WholeRange range, std::function<void(std::int64_t)> set,
                      const std::string& text, const std::string& shown_default);
   Option add_bytes(const std::string& names, WholeRange range, std::function<void(std::int64_t)> set,

@@ -26,7 +26,8 @@ std::string_view kind_of(mode_t mode) {
 }  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
-  // Without O_NONBLOCK, opening a pipe waits for a writer that may never come, and opening some devices acts on them.
+  // Without O_NONBLOCK, opening a pipe waits for a writer that may never come, and opening some devices acts
+  // on them.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (descriptor < 0) fail("{}: cannot open for reading: {}", path.string(), reason());
   struct stat info {};

@@ -13,8 +13,9 @@
 namespace baleen {
 namespace {
 
-/// Where `text` nests deeper than `max_depth`, if it does. Brackets inside strings do not count; those inside comments do,
-/// which refuses no sensible file. A text that is not JSON is measured up to its end all the same.
+/// Where `text` nests deeper than `max_depth`, if it does. Brackets inside strings do not count; those inside
+/// comments do, which refuses no sensible file. A text that is not JSON is measured up to its end all the
+/// same.
 std::optional<std::size_t> first_too_deep(std::string_view text, int max_depth) {
   int depth = 0;
   bool in_string = false;
@@ -40,15 +41,15 @@ std::optional<Failure> passed_limit(std::string_view text, const JsonLimits& lim
                    grouped(static_cast<std::uint64_t>(text.size())),
                    grouped(static_cast<std::uint64_t>(limits.max_bytes)));
   }
-  // A comment may hold a lone quotation mark, behind which everything would look like a string; nothing of others' comes
-  // with comments, and the parser itself does not recurse.
+  // A comment may hold a lone quotation mark, behind which everything would look like a string; nothing of
+  // others' comes with comments, and the parser itself does not recurse.
   if (const auto at = first_too_deep(text, limits.max_depth))
     return failure("byte {}: nested deeper than {} levels", *at, limits.max_depth);
   return std::nullopt;
 }
 
-/// What follows `mark` in the library's sentence, which begins with a class and a line: "[json.exception...] parse error
-/// at line 1, column 2: syntax error while parsing value - unexpected '}'; expected ...".
+/// What follows `mark` in the library's sentence, which begins with a class and a line: "[json.exception...]
+/// parse error at line 1, column 2: syntax error while parsing value - unexpected '}'; expected ...".
 std::string_view after(std::string_view sentence, std::string_view mark) {
   const std::size_t at = sentence.find(mark);
   return at == std::string_view::npos ? sentence : sentence.substr(at + mark.size());

@@ -61,7 +61,8 @@ struct Descriptor {
 
 std::string read_file_or_pipe(const std::filesystem::path& path, std::size_t limit_bytes) {
   struct stat info {};
-  // Looked at before it is opened: opening a device may already act on it, opening a pipe waits for its writer.
+  // Looked at before it is opened: opening a device may already act on it, opening a pipe waits for its
+  // writer.
   if (::stat(path.c_str(), &info) != 0)
     fail("{}: cannot open for reading: {}", path.string(), std::strerror(errno));
   if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode))
@@ -70,7 +71,8 @@ std::string read_file_or_pipe(const std::filesystem::path& path, std::size_t lim
   if (file.value < 0) fail("{}: cannot open for reading: {}", path.string(), std::strerror(errno));
   std::string text = read_all(file.value, path.string(), limit_bytes);
   if (!S_ISFIFO(info.st_mode) || !text.empty()) return text;
-  // The end at once: a pipe that no program has opened for writing yet, or one that was closed without a byte.
+  // The end at once: a pipe that no program has opened for writing yet, or one that was closed without a
+  // byte.
   if (!wait_for_bytes(file.value, kWriterMilliseconds))
     fail("{}: a pipe that no program writes to; waited {} s", path.string(), kWriterMilliseconds / 1000);
   return read_all(file.value, path.string(), limit_bytes);

@@ -192,8 +192,8 @@ class AttributeReader {
     return value;
   }
 
-  /// Up to the first fitting mark after which an attribute can end. Without one on the line: up to the first `>`,
-  /// else up to the end of the line or the next tag.
+  /// Up to the first fitting mark after which an attribute can end. Without one on the line: up to the first
+  /// `>`, else up to the end of the line or the next tag.
   std::string_view quoted(std::string_view opening) {
     const bool is_double = std::ranges::find(kDoubleQuotes, opening) != std::end(kDoubleQuotes);
     const std::size_t begin = at_;
@@ -212,8 +212,8 @@ class AttributeReader {
     return without_trailing_quote(text_.substr(begin, at_ - begin));
   }
 
-  /// Whether the tag or another attribute follows. Where the tag's `>` is missing, so does any text after a flag; a
-  /// word alone is that, not an attribute.
+  /// Whether the tag or another attribute follows. Where the tag's `>` is missing, so does any text after a
+  /// flag; a word alone is that, not an attribute.
   static bool ends_attribute(std::string_view after) {
     after.remove_prefix(std::min(after.find_first_not_of(" \t"), after.size()));
     if (after.empty() || after.starts_with(">") || after.starts_with("/>") || after.starts_with("\n") ||

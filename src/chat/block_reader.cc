@@ -16,7 +16,8 @@ namespace {
 
 using Kind = Markup::Kind;
 
-/// A stretch between tags that says nothing: white space, a line of a code fence, what is left of a broken tag.
+/// A stretch between tags that says nothing: white space, a line of a code fence, what is left of a broken
+/// tag.
 bool is_debris(std::string_view text) {
   const std::string_view bare = trimmed(text);
   if (bare.starts_with("```")) return bare.find_first_of(" \n`", 3) == std::string_view::npos;
@@ -56,8 +57,8 @@ class BlockReader {
     return taken;
   }
 
-  /// Where a tag is due: text that begins with something like a tag gives that tag. Only behind white space, and never
-  /// in a value, where it is text.
+  /// Where a tag is due: text that begins with something like a tag gives that tag. Only behind white space,
+  /// and never in a value, where it is text.
   void read_look_alike_here() {
     if (!at(Kind::kText)) return;
     std::string& text = stretches_[next_].raw;
@@ -116,8 +117,8 @@ class BlockReader {
     is_after_implied_end_ = false;
   }
 
-  /// A tag closes what is not open. After a value that ended without its own tag, that value may have quoted the tag
-  /// which ended it.
+  /// A tag closes what is not open. After a value that ended without its own tag, that value may have quoted
+  /// the tag which ended it.
   void note_surplus_closer() {
     ++block_.num_repairs;
     if (first_implied_) is_surplus_ = true;
@@ -294,7 +295,8 @@ class BlockReader {
     }
     const bool closes_invoke =
         next.closes(Kind::kInvoke) || next.closes(Kind::kCalls) || (next.opens(Kind::kInvoke) && !next.name);
-    // An opening tag, or the token alone, within an open value: a quotation. Nothing from here on can be trusted.
+    // An opening tag, or the token alone, within an open value: a quotation. Nothing from here on can be
+    // trusted.
     if (!closes_invoke) doubt_from_here();
     if (next.kind == Kind::kStray || next.kind == Kind::kNamed || next.opens(Kind::kCalls)) take();
     note_implied_end();

@@ -119,8 +119,8 @@ std::string RepairedArguments::json() const {
   return out + "}";
 }
 
-/// Whether the text goes on, after something like a closing tag, with something like the tag of a parameter that is
-/// declared and missing: then this value swallowed that parameter.
+/// Whether the text goes on, after something like a closing tag, with something like the tag of a parameter
+/// that is declared and missing: then this value swallowed that parameter.
 bool RepairedArguments::hides_parameter(const std::string& key, std::string_view text) const {
   for (std::size_t at = text.find('<'); at != std::string_view::npos; at = text.find('<', at + 1)) {
     std::size_t num_bytes = 0;

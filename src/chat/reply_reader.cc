@@ -253,7 +253,8 @@ class ReplyReader::State {
     place_ = Place::kEnd;
   }
 
-  /// The block is exact if the strict parser reads the same calls in it, and if every `｜DSML｜` in it was the token.
+  /// The block is exact if the strict parser reads the same calls in it, and if every `｜DSML｜` in it was the
+  /// token.
   void keep_only_exact_block() {
     if (block.empty()) return;
     const Result<Message> strict = parse_completion(block + std::string(kEos), ThinkingMode::kChat);

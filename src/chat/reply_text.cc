@@ -46,7 +46,8 @@ bool may_be_opening(std::string_view line) {
                              [line](std::string_view rest) { return rest.starts_with(line); });
 }
 
-/// Where the end of `text` begins that may belong to a tool call after it. `at_line_start`: so is the beginning.
+/// Where the end of `text` begins that may belong to a tool call after it. `at_line_start`: so is the
+/// beginning.
 std::size_t lead_begin(std::string_view text, bool at_line_start) {
   std::size_t begin = text.size() - tag_prefix_bytes(text);
   const std::size_t least = text.size() - std::min(text.size(), kMostLeadBytes);

@@ -66,7 +66,8 @@ timespec to_timespec(std::int64_t ns) {
   return {.tv_sec = static_cast<time_t>(ns / kNanoseconds), .tv_nsec = static_cast<long>(ns % kNanoseconds)};
 }
 
-/// -1 where it cannot be opened. Never waits, whatever lies under the name; the caller looks whether it is a file.
+/// -1 where it cannot be opened. Never waits, whatever lies under the name; the caller looks whether it is a
+/// file.
 int open_page(const fs::path& path) {
   return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 }

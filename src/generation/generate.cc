@@ -70,8 +70,8 @@ class NextToken {
     sampler_.take(id);
     return SampledToken{.id = id};
   }
-  /// The token after `newest`, the last of the reply; `last`: none will be asked for after it. Adds to `fed` what the sequence
-  /// was fed.
+  /// The token after `newest`, the last of the reply; `last`: none will be asked for after it. Adds to `fed`
+  /// what the sequence was fed.
   Result<SampledToken> after_newest(TokenId newest, bool last, std::int64_t& fed) {
     if (!runs_ahead_) {
       ++fed;

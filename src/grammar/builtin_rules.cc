@@ -37,7 +37,8 @@ NodeId number(GraphBuilder& builder, NodeId next) {
   return whole_number(builder, fraction);
 }
 
-/// `open`, elements with commas between them (`element` returns the beginning of one, given its end), `close`.
+/// `open`, elements with commas between them (`element` returns the beginning of one, given its end),
+/// `close`.
 template <class Element>
 NodeId list(GraphBuilder& builder, char open, char close, const Element& element, NodeId next) {
   const NodeId closing = builder.byte(static_cast<std::uint8_t>(close), next);

@@ -13,8 +13,8 @@ namespace {
 /// Of a product: a search in a map and perhaps a new state.
 constexpr std::int64_t kWorkPerEdge = 20;
 
-/// Builds the product of an automaton with some other state machine: `step(other, range)` splits a range into parts
-/// with the other's next state; `accepts(other)` says whether that one would accept.
+/// Builds the product of an automaton with some other state machine: `step(other, range)` splits a range into
+/// parts with the other's next state; `accepts(other)` says whether that one would accept.
 template <class Step, class Accepts>
 std::optional<CharAutomaton> product(const CharAutomaton& automaton, const Step& step,
                                      const Accepts& accepts) {

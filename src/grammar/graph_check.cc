@@ -5,8 +5,8 @@
 namespace baleen {
 namespace {
 
-/// Where a node may go without reading a byte, the end of a rule apart. No rule is empty, so a call never gets to
-/// its exit without reading.
+/// Where a node may go without reading a byte, the end of a rule apart. No rule is empty, so a call never
+/// gets to its exit without reading.
 std::vector<NodeId> empty_ways(const Graph& graph, const Node& node) {
   switch (node.op) {
     case Op::kBytes:

@@ -1,5 +1,5 @@
-// Multiples as an automaton: its states are remainders, and it is made minimal, since most steps (2, 100, 0.05) need far
-// fewer states than they have remainders.
+// Multiples as an automaton: its states are remainders, and it is made minimal, since most steps (2, 100,
+// 0.05) need far fewer states than they have remainders.
 #include <map>
 #include <utility>
 #include <vector>

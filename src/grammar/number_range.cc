@@ -10,8 +10,8 @@
 namespace baleen {
 namespace {
 
-/// Where a number stands that is being written, without its sign: how many digits and how they compare with the
-/// bounds so far. Before the point the lengths decide, after it the digits.
+/// Where a number stands that is being written, without its sign: how many digits and how they compare with
+/// the bounds so far. Before the point the lengths decide, after it the digits.
 struct Written {
   enum class Part : std::uint8_t { kStart, kSign, kZero, kWhole, kPoint, kFraction };
   Part part = Part::kStart;

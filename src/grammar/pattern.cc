@@ -26,7 +26,8 @@ class Nfa {
         ranges;  ///< read one of these and go to targets[0]; none: go to all targets at once
     std::vector<std::uint32_t> targets;
     bool accepts = false;
-    /// Passed only where a word begins or ends here (\b), or only where none does (\B); then `ranges` is empty.
+    /// Passed only where a word begins or ends here (\b), or only where none does (\B); then `ranges` is
+    /// empty.
     enum class Boundary : std::uint8_t { kNone, kHere, kNotHere } boundary = Boundary::kNone;
   };
 
@@ -165,8 +166,8 @@ class Nfa {
     return has_boundaries_ ? closure(subset, is_boundary) : subset;
   }
 
-  /// With all that is reached without reading; only states that read or accept are kept, and boundaries that cannot be
-  /// decided yet.
+  /// With all that is reached without reading; only states that read or accept are kept, and boundaries that
+  /// cannot be decided yet.
   [[nodiscard]] std::vector<std::uint32_t> closure(std::vector<std::uint32_t> work,
                                                    std::optional<bool> is_boundary) const {
     using Boundary = State::Boundary;
@@ -208,8 +209,8 @@ PatternNode anything() {
   return {.kind = PatternNode::Kind::kRepeat, .parts = {std::move(any)}, .least = 0, .most = kNoLimit};
 }
 
-/// One alternative of the pattern with its anchors turned into the absence of `anything`. Nothing: an anchor in the
-/// middle. `outer_*`: anchored from outside the group.
+/// One alternative of the pattern with its anchors turned into the absence of `anything`. Nothing: an anchor
+/// in the middle. `outer_*`: anchored from outside the group.
 std::optional<PatternNode> without_anchors(const PatternNode& node, bool outer_begin, bool outer_end) {
   using Kind = PatternNode::Kind;
   if (node.kind == Kind::kChoice) {

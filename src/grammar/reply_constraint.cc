@@ -12,7 +12,8 @@
 namespace baleen {
 namespace {
 
-/// What a block's grammar has read after the token that begins it, whether or not the blank line and `<` came before.
+/// What a block's grammar has read after the token that begins it, whether or not the blank line and `<` came
+/// before.
 constexpr std::string_view kBlockBegin = "\n\n<｜DSML｜";
 
 void keep_both(TokenMask& mask, const TokenMask& other) {

@@ -117,8 +117,8 @@ NodeId SchemaCompiler::composite(const PythonJson& schema, const std::string& pa
   const bool is_single =
       all_of != nullptr && all_of->as_array() != nullptr && all_of->as_array()->size() == 1;
   if (is_single && !has_more_than(schema, "allOf")) return value((*all_of->as_array())[0], path, form, next);
-  // Merging copies schemas, so a recursive one would be merged for ever; equal text is equal meaning, and a rule
-  // that calls itself by its text ends that.
+  // Merging copies schemas, so a recursive one would be merged for ever; equal text is equal meaning, and a
+  // rule that calls itself by its text ends that.
   std::string text = dump_python_json(schema);
   spend_work(std::ssize(text));
   static constexpr std::size_t kBytesPerStep = 200;

@@ -14,8 +14,8 @@ const PythonJson kTrue{true}, kFalse{false};
 
 }  // namespace
 
-/// `open`, `least` to `most` elements with commas between them, `close`. `element` takes what follows an element and
-/// returns its beginning; it is asked once, so that nesting does not multiply.
+/// `open`, `least` to `most` elements with commas between them, `close`. `element` takes what follows an
+/// element and returns its beginning; it is asked once, so that nesting does not multiply.
 template <class Element>
 NodeId SchemaCompiler::list(char open, char close, std::uint64_t least, std::uint64_t most,
                             const Element& element, NodeId next) {

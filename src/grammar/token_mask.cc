@@ -17,7 +17,8 @@ struct ByteSet {
   [[nodiscard]] bool has(std::uint8_t byte) const { return (words[byte / 64] >> (byte % 64) & 1) != 0; }
 };
 
-/// Tails are short and mostly fail at their first byte, so they are stepped one by one, sharing what they begin with.
+/// Tails are short and mostly fail at their first byte, so they are stepped one by one, sharing what they
+/// begin with.
 void add_tails(const CompiledGrammar& grammar, const std::vector<TokenSplit::Tail>& tails,
                const Configuration& at, std::int32_t caller, TokenMask& mask) {
   if (tails.empty() || caller == kBottom) return;

@@ -14,8 +14,8 @@ namespace {
 constexpr int kNoDepthLimit = 30'000;
 constexpr std::size_t kFewTokens = 512;
 
-/// Configurations within one rule, numbered, with their transitions as far as they were needed: a walk over the
-/// vocabulary meets the same few again and again.
+/// Configurations within one rule, numbered, with their transitions as far as they were needed: a walk over
+/// the vocabulary meets the same few again and again.
 class RuleAutomaton {
  public:
   static constexpr std::int32_t kDead = -1;
@@ -199,7 +199,8 @@ std::shared_ptr<const TokenSplit> split_of(const CompiledGrammar& grammar, const
     append(frame.node);
     append(frame.value);
   }
-  // Nearly no rule nests so deep within a token that the limit matters; where one does, its split is per depth.
+  // Nearly no rule nests so deep within a token that the limit matters; where one does, its split is per
+  // depth.
   for (const int depth_limit : {kNoDepthLimit, depth_left}) {
     append(depth_limit);
     std::shared_ptr<const TokenSplit> split = cache.find(key);

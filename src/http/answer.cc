@@ -21,7 +21,8 @@ void Answer::notify(std::unique_lock<std::mutex>& lock) noexcept {
   }
 }
 
-// A writer that is stuck in the middle of a write collects nothing, but must hear of this: so a second note goes out.
+// A writer that is stuck in the middle of a write collects nothing, but must hear of this: so a second note
+// goes out.
 void Answer::fail_with(Fate fate, std::unique_lock<std::mutex>& lock) noexcept {
   fate_ = fate;
   notified_ = false;

@@ -33,15 +33,16 @@ using Timer = asio::basic_waitable_timer<Clock, asio::wait_traits<Clock>, Execut
 /// After a failed accept, mostly for want of file descriptors: some client will have left by then.
 constexpr std::chrono::milliseconds kAcceptPause(100);
 
-/// Of a socket. Left alone, Linux lets it grow to megabytes, outside of `max_unsent_bytes`; a window of 128 KiB still
-/// carries 10 Mbit/s over 100 ms.
+/// Of a socket. Left alone, Linux lets it grow to megabytes, outside of `max_unsent_bytes`; a window of 128
+/// KiB still carries 10 Mbit/s over 100 ms.
 constexpr int kSocketSendBytes = 128 << 10;
 
 Clock::duration duration(double seconds) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
-/// How often deadlines are looked at: no timer per connection, and none is kept longer than an eighth too long.
+/// How often deadlines are looked at: no timer per connection, and none is kept longer than an eighth too
+/// long.
 Clock::duration sweep_interval(const HttpServerOptions& options) {
   const double shortest =
       std::min({options.header_seconds, options.body_seconds, options.idle_seconds, options.write_seconds});

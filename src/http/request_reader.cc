@@ -24,8 +24,9 @@ constexpr error kNoBodyMemory = error::buffer_overflow;
 constexpr std::size_t kMaxMethodLetters =
     16;  // the longest registered one that is letters only has 17 of no use here
 
-/// Whether the line before a chunk is whole in what the parser left over, which then can only be an extension whose
-/// quote stays open. Beast would wait for the quote, and charge the chunk to the limit of the body with every byte.
+/// Whether the line before a chunk is whole in what the parser left over, which then can only be an extension
+/// whose quote stays open. Beast would wait for the quote, and charge the chunk to the limit of the body with
+/// every byte.
 bool is_stuck(std::string_view left_over) {
   if (left_over.starts_with("\r\n")) left_over.remove_prefix(2);  // the end of the chunk before
   const std::string_view size = left_over.substr(0, left_over.find_first_not_of("0123456789abcdefABCDEF"));
@@ -198,8 +199,8 @@ void RequestReader::feed_body(std::string_view bytes, std::size_t& used) {
       used = bytes.size();
     }
   } else {
-    // What is left over is less than a line, so the parser's place in `unparsed_` is before `bytes`, and all that a
-    // finished request leaves lies in `bytes`.
+    // What is left over is less than a line, so the parser's place in `unparsed_` is before `bytes`, and all
+    // that a finished request leaves lies in `bytes`.
     unparsed_.append(bytes.substr(used));
     const std::size_t taken = put(unparsed_);
     const std::size_t left = unparsed_.size() - taken;

@@ -78,7 +78,8 @@ bool is_clean(std::string_view text) {
   });
 }
 
-/// Whether a handler may set it: the framing is the server's, and a line ending in a value would begin a new header.
+/// Whether a handler may set it: the framing is the server's, and a line ending in a value would begin a new
+/// header.
 bool may_set(const std::pair<std::string, std::string>& header) {
   for (const char* own : {"Content-Length", "Transfer-Encoding", "Connection", "Content-Type"}) {
     if (same_header(header.first, own)) return false;

@@ -160,7 +160,8 @@ void KvCache::write(const std::vector<PagePart>& parts, PageId page, std::span<c
 }
 
 void KvCache::write_row(const LatentPool& pool, PageId page, int row, std::span<const float> values) const {
-  // Values and scales of a row lie apart in a page. Rows are encoded in a page of our own and copied piece by piece.
+  // Values and scales of a row lie apart in a page. Rows are encoded in a page of our own and copied piece by
+  // piece.
   const LatentFormat& format = pool.format;
   std::vector<std::byte> own(static_cast<std::size_t>(pool.page_stride_bytes));
   encode_latent_row(format, own.data(), pool.rows_per_page, row, values);

@@ -16,8 +16,8 @@ EvictedPages RadixTree::evict(std::int64_t num_pages, std::int64_t num_window_pa
   return freed;
 }
 
-// Unlocked leaves, least recently used first, in one pass: of the nodes passed over, only the parent of a removed
-// leaf can have become one.
+// Unlocked leaves, least recently used first, in one pass: of the nodes passed over, only the parent of a
+// removed leaf can have become one.
 void RadixTree::evict_leaves(std::int64_t num_pages, EvictedPages& freed) {
   const auto may_go = [](const RadixNode& node) { return node.is_leaf() && node.full_lock == 0; };
   RadixNode* node = full_list_.oldest();
@@ -51,8 +51,8 @@ void RadixTree::evict_windows(std::int64_t num_window_pages, EvictedPages& freed
   }
 }
 
-// Tails used then or later are reserved. Locked ones do not count: nobody can take them anyway, and many running
-// sequences shall not use up what is kept for the idle.
+// Tails used then or later are reserved. Locked ones do not count: nobody can take them anyway, and many
+// running sequences shall not use up what is kept for the idle.
 std::int64_t RadixTree::oldest_reserved_access() const {
   std::int64_t tails_left = options_.reserved_tails;
   for (const RadixNode* node = window_list_.newest(); node != nullptr; node = WindowList::older(*node)) {

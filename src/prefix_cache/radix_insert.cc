@@ -82,7 +82,8 @@ void RadixTree::merge(RadixNode& node, const Incoming& incoming, std::int64_t be
   revive(node, part(incoming.pages, evicted_end, end), part(incoming.window_pages, evicted_end, end));
 }
 
-// A tombstone gets window pages. Of the two lists of full pages the older goes, unless a running sequence reads it.
+// A tombstone gets window pages. Of the two lists of full pages the older goes, unless a running sequence
+// reads it.
 void RadixTree::revive(RadixNode& node, std::span<const PageId> pages, std::span<const PageId> window_pages) {
   leave_counters(node);
   if (node.full_lock > 0) {

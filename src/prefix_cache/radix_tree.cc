@@ -161,8 +161,8 @@ RadixNode* RadixTree::add_child(RadixNode& parent, std::span<const TokenId> toke
 // Before:   parent ── [ node            ] ── children
 // After:    parent ── [ upper ]── [ node ] ── children
 //
-// `node` stays the lower part, so that locks and matches that end at it still do. A window lock that ended at it
-// ends at the upper part now: it holds all of what was one node.
+// `node` stays the lower part, so that locks and matches that end at it still do. A window lock that ended at
+// it ends at the upper part now: it holds all of what was one node.
 RadixNode* RadixTree::split(RadixNode& node, std::int64_t num_upper_pages) {
   BALEEN_CHECK(num_upper_pages > 0 && num_upper_pages < node.num_pages());
   const auto num_pages = static_cast<std::size_t>(num_upper_pages);

@@ -18,7 +18,8 @@ std::uint64_t little_endian(std::string_view bytes) {
   return value;
 }
 
-/// SipHash-2-4 with its 128-bit result. (source: Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012)
+/// SipHash-2-4 with its 128-bit result. (source: Aumasson and Bernstein, "SipHash: a fast short-input PRF",
+/// 2012)
 class SipHash {
  public:
   explicit SipHash(Tag key)

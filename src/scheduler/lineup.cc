@@ -9,8 +9,8 @@
 namespace baleen {
 namespace {
 
-/// A first chunk's worth of room must be there at admission; more would take window pages that a prompt does not need
-/// at once.
+/// A first chunk's worth of room must be there at admission; more would take window pages that a prompt does
+/// not need at once.
 constexpr std::int64_t kFirstChunkTokens = kPageTokens;
 
 constexpr int kAnyPriority = std::numeric_limits<int>::min();

@@ -11,8 +11,8 @@ namespace {
 
 std::int64_t num_steps(std::int64_t tokens, std::int64_t chunk) { return (tokens + chunk - 1) / chunk; }
 
-/// `chunk`, or less so that it ends with a page: whole pages are what others can share. Only where the prompt needs
-/// as many steps of `chunk` tokens as it would otherwise.
+/// `chunk`, or less so that it ends with a page: whole pages are what others can share. Only where the prompt
+/// needs as many steps of `chunk` tokens as it would otherwise.
 std::int64_t end_with_page(const StepDemand& prompt, std::int64_t chunk) {
   const std::int64_t shorter = chunk - (prompt.start + chunk) % kPageTokens;
   if (chunk == prompt.remaining || shorter <= 0) return chunk;

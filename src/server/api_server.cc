@@ -243,7 +243,7 @@ void ApiServer::page(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
 void ApiServer::notices(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
   exchange->respond({.content_type = "text/plain; charset=utf-8",
                      .headers = {{"X-Content-Type-Options", "nosniff"}},
-                     .body = std::string(page_notices())});
+                     .body = std::string(third_party_notices())});
 }
 
 void ApiServer::health(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {

@@ -1,6 +1,7 @@
 #include "server/page.h"
 
-// The assembler copies the files into the object as they are; C++ arrays of their bytes would take the compiler seconds.
+// The assembler copies the files into the object as they are; C++ arrays of their bytes would take the
+// compiler seconds.
 __asm__(
     ".section .rodata\n"
     ".global baleen_page_begin\n"
@@ -13,7 +14,10 @@ __asm__(
     "baleen_page_end:\n"
     ".byte 0\n"
     "baleen_notices_begin:\n"
-    ".incbin \"" BALEEN_NOTICES_FILE
+    ".incbin \"" BALEEN_PROGRAM_NOTICES_FILE
+    "\"\n"
+    ".byte 10\n"
+    ".incbin \"" BALEEN_PAGE_NOTICES_FILE
     "\"\n"
     "baleen_notices_end:\n"
     ".byte 0\n"
@@ -36,6 +40,6 @@ std::string_view between(const char& begin, const char& end) {
 }  // namespace
 
 std::string_view page_html() { return between(baleen_page_begin, baleen_page_end); }
-std::string_view page_notices() { return between(baleen_notices_begin, baleen_notices_end); }
+std::string_view third_party_notices() { return between(baleen_notices_begin, baleen_notices_end); }
 
 }  // namespace baleen

@@ -7,7 +7,8 @@ namespace baleen {
 
 /// One HTML file that loads nothing else. Lives as long as the program.
 [[nodiscard]] std::string_view page_html();
-/// The licences of the packages that the page contains, as plain text. Lives as long as the program.
-[[nodiscard]] std::string_view page_notices();
+/// The licences of the libraries that the program contains and of the packages that the page contains, as
+/// plain text. Lives as long as the program.
+[[nodiscard]] std::string_view third_party_notices();
 
 }  // namespace baleen

@@ -57,8 +57,8 @@ ApiResult<std::string> tokenize_reply(std::string_view body, const ServedModel& 
     if (special != json.end() && special->is_boolean() && special->get<bool>())
       tokens.insert(tokens.begin(), model.bos);
   }
-  // Millions of ids are no JSON value first: its destructor needs memory as large as the list, and ends the program where
-  // there is none.
+  // Millions of ids are no JSON value first: its destructor needs memory as large as the list, and ends the
+  // program where there is none.
   return fmt::format(R"({{"count":{},"max_model_len":{},"tokens":[{}]}})", tokens.size(),
                      model.limits.context_tokens, fmt::join(tokens, ","));
 }

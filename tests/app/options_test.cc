@@ -27,7 +27,7 @@ struct Values {
 
 /// Reads `words` as a command `work` of a program; the sentence of wrong usage, or empty.
 std::string usage(std::vector<const char*> words, Values& values) {
-  Options program("baleen", "A program", "1");
+  Options program("baleen", "A program", [](bool) { return "1"; });
   Options work = program.command("work", "Works");
   work.integer("--chunk", values.chunk, {1, 65'536}, "Tokens");
   work.integer("--threads,-t", values.threads, {0, 1024}, "Threads");

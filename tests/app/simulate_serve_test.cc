@@ -36,7 +36,7 @@ class SimulateServe : public testing::Test {
 
   /// What it prints. Throws as the command does.
   std::string run(const std::string& options) {
-    Options program("simulate", "", "");
+    Options program("simulate", "", [](bool) { return ""; });
     add_simulate_serve_command(program);
     std::istringstream text("simulate serve " + plan_ + " --device " + device_ + " " + options);
     const std::vector<std::string> words{std::istream_iterator<std::string>(text), {}};

@@ -1,5 +1,5 @@
-// Calls whose arguments quote tags, damaged at random: nothing crashes, no act is invented, no markup leaks, and pieces do
-// not matter. The seed is fixed; every case prints itself on failure.
+// Calls whose arguments quote tags, damaged at random: nothing crashes, no act is invented, no markup leaks,
+// and pieces do not matter. The seed is fixed; every case prints itself on failure.
 #include <gtest/gtest.h>
 
 #include <random>

@@ -1,5 +1,5 @@
-// Replies damaged in every way we could think of: nothing crashes, no markup leaks, arguments are JSON objects, and it
-// does not matter how the text was cut into pieces. Prints how many calls survive.
+// Replies damaged in every way we could think of: nothing crashes, no markup leaks, arguments are JSON
+// objects, and it does not matter how the text was cut into pieces. Prints how many calls survive.
 #include <gtest/gtest.h>
 
 #include <cstdio>

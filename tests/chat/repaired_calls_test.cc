@@ -1,4 +1,5 @@
-// Damage that models do to calls, one case each: repaired where it can mean one thing, else the call is dropped and shown.
+// Damage that models do to calls, one case each: repaired where it can mean one thing, else the call is
+// dropped and shown.
 #include <gtest/gtest.h>
 
 #include "chat/format.h"

@@ -1,5 +1,5 @@
-// Patterns of handing on a stage of a ring: right to the word over many rounds, and for compute-sanitizer's racecheck
-// (scripts/test_gpu.sh sanitize) the yardstick of what that tool follows.
+// Patterns of handing on a stage of a ring: right to the word over many rounds, and for compute-sanitizer's
+// racecheck (scripts/test_gpu.sh sanitize) the yardstick of what that tool follows.
 #include <gtest/gtest.h>
 
 #include <random>

@@ -1,4 +1,5 @@
-// What the tier promises about its folder: restarts, damage, budget, queue, a disk that fails, a process that is killed.
+// What the tier promises about its folder: restarts, damage, budget, queue, a disk that fails, a process that
+// is killed.
 #include "disk_tier/disk_tier.h"
 
 #include <fcntl.h>
@@ -384,7 +385,8 @@ TEST_F(DiskTierTest, AFolderThatVanishesIsSurvived) {
   EXPECT_EQ(tier->stats().dropped_pages, 1);
 }
 
-// Loads while the writer writes and evicts: for the thread sanitizer, and for the races between names and contents.
+// Loads while the writer writes and evicts: for the thread sanitizer, and for the races between names and
+// contents.
 TEST_F(DiskTierTest, LoadsAndWritesMeet) {
   options.budget_bytes = 10 * 8300;
   const auto tier = open();

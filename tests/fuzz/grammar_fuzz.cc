@@ -1,5 +1,5 @@
-// Any text as a schema: refused with a sentence, or a grammar from whose masks a reply can be written that is JSON.
-// The first byte picks a schema of a reply or of a tool; the rest is the schema.
+// Any text as a schema: refused with a sentence, or a grammar from whose masks a reply can be written that is
+// JSON. The first byte picks a schema of a reply or of a tool; the rest is the schema.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -13,8 +13,8 @@
 namespace baleen {
 namespace {
 
-/// Writes a text byte by byte, the first byte possible or, now and then, the last; it may not come to an end in time,
-/// but it must never get stuck.
+/// Writes a text byte by byte, the first byte possible or, now and then, the last; it may not come to an end
+/// in time, but it must never get stuck.
 std::string some_text(const CompiledGrammar& grammar, std::uint32_t seed) {
   static constexpr std::size_t kMostBytes = 400;
   Stepper stepper(grammar);

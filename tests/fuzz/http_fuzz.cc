@@ -1,5 +1,5 @@
-// Requests as the server reads them. The first byte says into how many pieces the rest is cut; the outcome must not
-// depend on it, and no accepted request may break what handlers rely on.
+// Requests as the server reads them. The first byte says into how many pieces the rest is cut; the outcome
+// must not depend on it, and no accepted request may break what handlers rely on.
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -1,5 +1,6 @@
-// Any bytes are a page of the cache that survives being written again, or a sentence. Checksums are made right
-// first, as no mutation would, so that what lies behind them is reached; then the bytes are read as they came.
+// Any bytes are a page of the cache that survives being written again, or a sentence. Checksums are made
+// right first, as no mutation would, so that what lies behind them is reached; then the bytes are read as
+// they came.
 #include <xxhash.h>
 
 #include <cstdint>

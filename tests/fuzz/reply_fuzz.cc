@@ -1,6 +1,7 @@
-// Any bytes as a reply: whatever they are, arguments are JSON objects, no special string comes out as text, and it does
-// not matter how the reply was cut. The first byte picks the thinking mode, how the reply ended, what enforced it, and
-// whether the special strings are tokens or text that looks like them: text calls nothing.
+// Any bytes as a reply: whatever they are, arguments are JSON objects, no special string comes out as text,
+// and it does not matter how the reply was cut. The first byte picks the thinking mode, how the reply ended,
+// what enforced it, and whether the special strings are tokens or text that looks like them: text calls
+// nothing.
 #include <algorithm>
 #include <cstdint>
 #include <string>

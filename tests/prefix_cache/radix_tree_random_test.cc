@@ -1,5 +1,5 @@
-// Sequences come, grow, share, leave and are cancelled at random, on pools that are too small for them. The tree and
-// its naive twin must agree after every step, down to the order of use.
+// Sequences come, grow, share, leave and are cancelled at random, on pools that are too small for them. The
+// tree and its naive twin must agree after every step, down to the order of use.
 #include <gtest/gtest.h>
 
 #include <random>

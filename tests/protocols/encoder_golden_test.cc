@@ -1,5 +1,5 @@
-// Whole replies of every protocol, byte for byte: what a client reads off the wire. The goldens were checked by hand
-// against the protocols' published types.
+// Whole replies of every protocol, byte for byte: what a client reads off the wire. The goldens were checked
+// by hand against the protocols' published types.
 #include <gtest/gtest.h>
 
 #include "base/file.h"

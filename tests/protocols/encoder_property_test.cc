@@ -1,5 +1,5 @@
-// For any reply, cut in any way: streams are valid events of valid JSON in UTF-8, and what a client accumulates from
-// them is the body that the same reply has when it does not stream.
+// For any reply, cut in any way: streams are valid events of valid JSON in UTF-8, and what a client
+// accumulates from them is the body that the same reply has when it does not stream.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -25,7 +25,8 @@ TokenText any_token() {
   return {*any_text(), *rc::gen::element(0.0, -0.5, -1e300, -std::numeric_limits<double>::infinity())};
 }
 
-/// A reply as ReplyReader would give it: reasoning and content in turns, then calls with arguments that are objects.
+/// A reply as ReplyReader would give it: reasoning and content in turns, then calls with arguments that are
+/// objects.
 std::vector<Piece> any_reply() {
   Parts parts;
   for (int i = *rc::gen::inRange(0, 5); i > 0; --i) {
@@ -126,8 +127,9 @@ StopReason any_reason() {
                            StopReason::kToolCalls);
 }
 
-/// Invalid bytes become U+FFFD in each event, so a character cut across events is lost in a stream, where a body would
-/// have it whole. Readers of replies never cut characters; here the same is done to the generated text.
+/// Invalid bytes become U+FFFD in each event, so a character cut across events is lost in a stream, where a
+/// body would have it whole. Readers of replies never cut characters; here the same is done to the generated
+/// text.
 std::vector<Piece> with_whole_characters(std::vector<Piece> pieces) {
   for (Piece& piece : pieces) {
     for (ReplyPart& part : piece.parts) {

@@ -292,7 +292,8 @@ TEST(Sampler, PreviewIsTheDrawThatWillCome) {
   std::vector<bool> allowed(kVocabSize);
   for (std::size_t id = 0; id < allowed.size(); ++id) allowed[id] = id % 3 == 0;
   const auto mask = mask_of(allowed);
-  // A repetition penalty that knows only the prompt's tokens would not do: the output changes it between draws.
+  // A repetition penalty that knows only the prompt's tokens would not do: the output changes it between
+  // draws.
   const SamplingParams kinds[] = {
       {.temperature = 0}, {.seed = 8}, {.top_p = 0.8, .seed = 8, .logit_bias = {{3, 2.0}}}};
   for (const SamplingParams& params : kinds) {

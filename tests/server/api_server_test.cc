@@ -385,6 +385,7 @@ TEST_F(ApiServerTest, PathsAndMethods) {
   EXPECT_EQ(notices.status, 200);
   EXPECT_NE(notices.head.find("text/plain"), std::string::npos);
   EXPECT_NE(notices.body.find("preact"), std::string::npos);
+  EXPECT_NE(notices.body.find("nlohmann/json"), std::string::npos);
   const HttpReply foreign = test::http_request(server_->port(), "POST", "/v1/chat/completions", "{}",
                                                {{"Origin", "https://example.org"}});
   EXPECT_EQ(foreign.status, 403);

@@ -1,5 +1,5 @@
-// What clients of the public APIs rely on beside a plain reply: kept responses, likelihoods of prompts, request ids,
-// paths without their version, keep-alives, progress.
+// What clients of the public APIs rely on beside a plain reply: kept responses, likelihoods of prompts,
+// request ids, paths without their version, keep-alives, progress.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -144,7 +144,8 @@ TEST_F(ClientFeatures, APromptIsScored) {
 }
 
 TEST_F(ClientFeatures, ALongPromptIsScoredChunkByChunk) {
-  // Eight rows of logits at a time, of more than a thousand tokens; the second time nothing comes from the cache.
+  // Eight rows of logits at a time, of more than a thousand tokens; the second time nothing comes from the
+  // cache.
   const Json request = {
       {"prompt", long_text()}, {"max_tokens", 1}, {"temperature", 0}, {"echo", true}, {"logprobs", 0}};
   const Json first = server_->ask("/v1/completions", request)["choices"][0]["logprobs"];

@@ -1,4 +1,5 @@
-// Requests made anew by mutation, against the whole server: whatever comes in, each gets an answer of its protocol.
+// Requests made anew by mutation, against the whole server: whatever comes in, each gets an answer of its
+// protocol.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
