@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # test.sh [--preset NAME] [ctest options]: installs what is missing, builds everything, runs every test.
 #   ./test.sh --preset dev            the sanitizer build
+#   ./test.sh --preset sanitized      that build's tests of what reads files and requests of strangers
 #   ./test.sh --preset cpu            without CUDA: the tests whose program differs then
 #   ./test.sh -R tokenizer            only the tests of that name
 set -euo pipefail
@@ -8,11 +9,14 @@ root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 
 preset=release
 if [[ ${1-} == --preset ]]; then
-  preset=${2:?"--preset needs a name: release, cpu, dev or tsan"}
+  preset=${2:?"--preset needs a name: release, cpu, sanitized, dev or tsan"}
   shift 2
 fi
 targets=()
-if [[ $preset == cpu ]]; then targets=(variant_tests); fi
+case $preset in
+  cpu) targets=(variant_tests) ;;
+  sanitized) targets=(untrusted_input_tests) ;;
+esac
 
 "$root/scripts/install_packages.sh" --test
 "$root/scripts/install_npm.sh" web tests/web tests/clients

@@ -91,6 +91,7 @@ endfunction()
 # RUNS_BALEEN: it starts the program, whose path is BALEEN_PROGRAM in the source. ALONE: not compiled together with other files,
 # because helpers have the names of other files' helpers.
 add_custom_target(variant_tests)
+add_custom_target(untrusted_input_tests)
 function(baleen_test)
   cmake_parse_arguments(TEST "VARIANT;RUNS_BALEEN;ALONE" "NAME" "SOURCES;USES;LIBRARIES" ${ARGN})
   baleen_test_program_of_directory(program)
@@ -106,8 +107,17 @@ function(baleen_test)
     target_compile_definitions(${program} PRIVATE BALEEN_PROGRAM="$<TARGET_FILE:baleen>")
   endif()
   if(TEST_VARIANT)
-    set_tests_properties(${TEST_NAME} PROPERTIES LABELS variant)
+    set_property(TEST ${TEST_NAME} APPEND PROPERTY LABELS variant)
     add_dependencies(variant_tests ${program})
+  endif()
+  baleen_label_untrusted_input(${TEST_NAME} ${program})
+endfunction()
+
+# Tests of directories that set READS_UNTRUSTED_INPUT also run under sanitizers in CI (preset sanitized).
+function(baleen_label_untrusted_input test program)
+  if(READS_UNTRUSTED_INPUT)
+    set_property(TEST ${test} APPEND PROPERTY LABELS untrusted_input)
+    add_dependencies(untrusted_input_tests ${program})
   endif()
 endfunction()
 
@@ -160,6 +170,7 @@ function(baleen_fuzzer)
   target_link_libraries(${FUZZ_NAME}_replay PRIVATE ${FUZZ_USES})
   baleen_compile_options(${FUZZ_NAME}_replay)
   add_test(NAME fuzz/${FUZZ_NAME} COMMAND ${FUZZ_NAME}_replay ${FUZZ_CORPUS})
+  baleen_label_untrusted_input(fuzz/${FUZZ_NAME} ${FUZZ_NAME}_replay)
 endfunction()
 
 # baleen_cuda_benchmark(NAME linear_sm90_bench SOURCES ... USES ...): a program under bench/ that verifies a kernel and times

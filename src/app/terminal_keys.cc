@@ -59,7 +59,7 @@ bool TerminalKeys::read_paste() {
   std::string text;
   bool too_long = false;
   while (!text.ends_with(kPasteEnds)) {
-    const int next = byte(Wait::kUnbounded);
+    const int next = byte(Wait::kIndefinitely);
     if (next < 0) break;
     text += static_cast<char>(next);
     if (text.size() > kMostPastedBytes) {
@@ -95,7 +95,7 @@ TerminalKeys::Status TerminalKeys::next(wchar_t& key) {
     if (position_ == ready_.size()) {
       ready_.clear();
       position_ = 0;
-      value = byte(Wait::kUnbounded);
+      value = byte(Wait::kIndefinitely);
       if (value < 0) return errno == 0 ? Status::kEnd : Status::kError;
       if (value == kEscape && first) {
         if (!read_escape()) return Status::kTooLong;

@@ -27,7 +27,7 @@ class TerminalKeys {
   static constexpr std::size_t kMostPastedBytes = std::size_t{1} << 20;
 
  private:
-  enum class Wait { kUnbounded, kShortly };
+  enum class Wait { kIndefinitely, kShortly };
 
   /// The next byte of the terminal; -1 at its end or an error, and where nothing came shortly.
   int byte(Wait wait);
