@@ -16,7 +16,7 @@ added_lines() {
 
 # Columns are characters, not bytes.
 export LC_ALL=C.UTF-8
-added_lines '*.cc' '*.h' '*.cu' '*.cuh' '*.cmake' 'CMakeLists.txt' '*.sh' '*.mjs' '*.md' \
+added_lines '*.cc' '*.h' '*.cu' '*.cuh' '*.cmake' '*CMakeLists.txt' '*.sh' '*.mjs' '*.md' \
   ':!web/dist' ':!tests/**/goldens' ':!tests/**/vectors' |
   perl -CSD -ne '
     if (/^\+\+\+ b\/(.*)/) { $file = $1; next }

@@ -5,7 +5,7 @@
 
 namespace baleen {
 
-void RowTaker::take(Job& job, const StepPart& part, PartRows rows) {
+void RowTaker::take(Job& job, const JobStep& part, PartRows rows) {
   planner_.after_step(job, part.num_seen);
   if (part.num_seen < job.prompt_tokens) job.report_progress(part.num_seen);
   if (part.scores_prompt) {
@@ -36,7 +36,7 @@ void RowTaker::publish(Job& job) {
   if (job.sink_threw) board_.end(job, ReplyEnd::kCancelled, "", /*keep=*/true);
 }
 
-std::string RowTaker::score(Job& job, const StepPart& part, const ConstActivations<2>& logits) {
+std::string RowTaker::score(Job& job, const JobStep& part, const ConstActivations<2>& logits) {
   const std::int64_t start = part.num_seen - part.num_rows();
   const std::int64_t end = std::min(part.num_seen + 1, job.prompt_tokens);
   for (; job.num_scored < end; ++job.num_scored) {
@@ -47,7 +47,7 @@ std::string RowTaker::score(Job& job, const StepPart& part, const ConstActivatio
   return "";
 }
 
-std::string RowTaker::sample(Job& job, const StepPart& part, const PartRows& rows) {
+std::string RowTaker::sample(Job& job, const JobStep& part, const PartRows& rows) {
   const std::vector<TokenId>& drafts = part.drafts.tokens;
   const bool first = job.reply->num_tokens() == 0;
   std::size_t num_accepted = 0;

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "scheduler/job_board.h"
-#include "scheduler/step_part.h"
+#include "scheduler/job_step.h"
 #include "scheduler/step_planner.h"
 
 namespace baleen {
@@ -35,16 +35,16 @@ class RowTaker {
         stats_(stats) {}
 
   /// Everything that follows; the job may end.
-  void take(Job& job, const StepPart& part, PartRows rows);
+  void take(Job& job, const JobStep& part, PartRows rows);
 
  private:
   /// Hands on what the reply has grown by; a client that is gone ends the job.
   void publish(Job& job);
   /// Reports the logprobs of the prompt's tokens that the part's rows predict. Empty, or a sentence.
-  [[nodiscard]] static std::string score(Job& job, const StepPart& part, const ConstActivations<2>& logits);
+  [[nodiscard]] static std::string score(Job& job, const JobStep& part, const ConstActivations<2>& logits);
   /// Takes a token from row after row, as long as each is the draft that the next row follows. Empty, or a
   /// sentence.
-  [[nodiscard]] std::string sample(Job& job, const StepPart& part, const PartRows& rows);
+  [[nodiscard]] std::string sample(Job& job, const JobStep& part, const PartRows& rows);
 
   StepEngine& engine_;
   JobBoard& board_;

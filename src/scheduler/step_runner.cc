@@ -41,7 +41,7 @@ void StepRunner::begin(Parts parts) {
   draft(parts);
   if (let_engine_choose(parts) && runs_ahead_ && queue(parts)) return;
   std::vector<StepInput> inputs;
-  for (const StepPart& part : parts) inputs.push_back(part.input());
+  for (const JobStep& part : parts) inputs.push_back(part.input());
   const Result<StepOutput> output = engine_.step(inputs);
   time_.end(clock_());
   take(parts, output);
@@ -55,9 +55,9 @@ void StepRunner::begin_ahead() {
 
 bool StepRunner::queue(Parts& parts) {
   std::vector<StepInput> inputs;
-  for (const StepPart& part : parts) inputs.push_back(part.input());
+  for (const JobStep& part : parts) inputs.push_back(part.input());
   if (engine_.queue(inputs)) return false;
-  for (const StepPart& part : parts) {
+  for (const JobStep& part : parts) {
     Job& job = job_of(part);
     job.num_pending += part.num_rows();
     job.count_tokens();
@@ -71,7 +71,7 @@ void StepRunner::collect() {
   under_way_.pop_front();
   const Result<StepOutput> output = engine_.collect();
   if (!under_way()) time_.end(clock_());
-  for (const StepPart& part : parts) {
+  for (const JobStep& part : parts) {
     Job* const job = board_.find(part.id, part.sequence);
     if (job != nullptr) job->num_pending -= part.num_rows();
   }
@@ -81,7 +81,7 @@ void StepRunner::collect() {
 bool StepRunner::let_engine_choose(Parts& parts) const {
   if (!chooses_) return false;
   bool all = true;
-  for (StepPart& part : parts) all = part.let_engine_choose(job_of(part)) && all;
+  for (JobStep& part : parts) all = part.let_engine_choose(job_of(part)) && all;
   return all;
 }
 
@@ -89,7 +89,7 @@ void StepRunner::take(Parts& parts, const Result<StepOutput>& output) {
   ++stats_.steps;
   std::int64_t row = 0;
   std::size_t num_chosen = 0;
-  for (const StepPart& part : parts) {
+  for (const JobStep& part : parts) {
     PartRows rows;
     if (part.num_rows() == 0) {
       // A chunk before the prompt's end: the step may have no logits at all.
@@ -113,8 +113,8 @@ void StepRunner::take(Parts& parts, const Result<StepOutput>& output) {
 }
 
 void StepRunner::draft(Parts& parts) {
-  std::vector<StepPart*> chains;
-  for (StepPart& part : parts) {
+  std::vector<JobStep*> chains;
+  for (JobStep& part : parts) {
     if (part.share.num_drafts == 0) continue;
     part.drafts = job_of(part).reply->begin_drafts();
     chains.push_back(&part);
@@ -122,7 +122,7 @@ void StepRunner::draft(Parts& parts) {
   std::vector<DraftInput> inputs;
   for (std::int64_t depth = 0; !chains.empty(); ++depth) {
     inputs.clear();
-    for (const StepPart* part : chains) {
+    for (const JobStep* part : chains) {
       const TokenId newest = depth == 0 ? part->fed.back() : part->drafts.tokens.back();
       DraftInput& input = inputs.emplace_back(DraftInput{part->sequence, newest});
       if (chooses_) input.draw = job_of(*part).reply->draw_row(part->drafts.tokens.size());
@@ -130,9 +130,9 @@ void StepRunner::draft(Parts& parts) {
     const Result<DraftOutput> output = engine_.draft(inputs, depth);
     if (!output) break;  // the step goes on with the drafts it has
     const auto& [logits, chosen] = output.value();
-    std::vector<StepPart*> unfinished;
+    std::vector<JobStep*> unfinished;
     for (std::size_t i = 0; i < chains.size(); ++i) {
-      StepPart& part = *chains[i];
+      JobStep& part = *chains[i];
       Reply& reply = *job_of(part).reply;
       const bool extended = chosen.empty()
                                 ? reply.extend(part.drafts, logits.row(static_cast<std::int64_t>(i)))
@@ -142,7 +142,7 @@ void StepRunner::draft(Parts& parts) {
     }
     chains = std::move(unfinished);
   }
-  for (StepPart& part : parts) part.feed_drafts();
+  for (JobStep& part : parts) part.feed_drafts();
 }
 
 }  // namespace baleen

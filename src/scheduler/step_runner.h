@@ -20,7 +20,7 @@
 #include "scheduler/engine_time.h"
 #include "scheduler/job_board.h"
 #include "scheduler/row_taker.h"
-#include "scheduler/step_part.h"
+#include "scheduler/job_step.h"
 #include "scheduler/step_planner.h"
 
 namespace baleen {
@@ -49,7 +49,7 @@ class StepRunner {
   [[nodiscard]] bool under_way() const { return !under_way_.empty(); }
 
  private:
-  using Parts = std::vector<StepPart>;
+  using Parts = std::vector<JobStep>;
 
   [[nodiscard]] Parts parts_of(std::span<const PlannedPart> plan) const;
   /// Runs the step of `parts`, or begins it where the engine runs ahead and chooses every token.
@@ -62,7 +62,7 @@ class StepRunner {
   /// Lets the engine choose what it can; true when that is all.
   [[nodiscard]] bool let_engine_choose(Parts& parts) const;
   void take(Parts& parts, const Result<StepOutput>& output);
-  [[nodiscard]] Job& job_of(const StepPart& part) const { return *board_.find(part.id, part.sequence); }
+  [[nodiscard]] Job& job_of(const JobStep& part) const { return *board_.find(part.id, part.sequence); }
 
   StepEngine& engine_;
   JobBoard& board_;

@@ -62,6 +62,11 @@ service=$root/usr/lib/systemd/system/baleen.service
 grep -qF 'ExecStart=/usr/bin/baleen serve' "$service" || fail "the service starts another program"
 grep -qF 'EnvironmentFile=-/etc/default/baleen' "$service" ||
   fail "the service reads another file of options"
+help=$(installed serve --help)
+for option in $(grep -ohE -e '--[a-z-]+' "$service" "$root/etc/default/baleen" | sort -u); do
+  [[ $help == *"  $option "* || $help == *",$option "* ]] ||
+    fail "the service names $option, which is no option of serve"
+done
 if command -v systemd-analyze >/dev/null; then
   # The program of the unit is the unpacked one: none is installed here.
   sed "s#/usr/bin/baleen#$root/usr/bin/baleen#" "$service" >"$folder/baleen.service"

@@ -1,10 +1,10 @@
-#include "scheduler/step_part.h"
+#include "scheduler/job_step.h"
 
 #include <algorithm>
 
 namespace baleen {
 
-StepPart::StepPart(Job& of, const StepShare& planned, std::int64_t start)
+JobStep::JobStep(Job& of, const StepShare& planned, std::int64_t start)
     : id(of.id),
       sequence(*of.sequence),
       share(planned),
@@ -17,7 +17,7 @@ StepPart::StepPart(Job& of, const StepShare& planned, std::int64_t start)
   fed.resize(static_cast<std::size_t>(planned.num_tokens), kNoToken);
 }
 
-bool StepPart::let_engine_choose(const Job& job) {
+bool JobStep::let_engine_choose(const Job& job) {
   if (scores_prompt) return false;
   for (std::int64_t ahead = 0; ahead < num_rows(); ++ahead) {
     const auto draw = job.reply->draw_row(static_cast<std::uint64_t>(job.num_pending + ahead));
@@ -30,7 +30,7 @@ bool StepPart::let_engine_choose(const Job& job) {
   return true;
 }
 
-StepInput StepPart::input() const {
+StepInput JobStep::input() const {
   const WantedLogits wanted = scores_prompt           ? WantedLogits::kAll
                               : !wants_row            ? WantedLogits::kNone
                               : drafts.tokens.empty() ? WantedLogits::kLast

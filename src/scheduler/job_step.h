@@ -11,8 +11,8 @@
 
 namespace baleen {
 
-struct StepPart {
-  StepPart(Job& of, const StepShare& share, std::int64_t start);
+struct JobStep {
+  JobStep(Job& of, const StepShare& share, std::int64_t start);
 
   RequestId id{};
   SequenceId sequence{};
