@@ -73,6 +73,6 @@ if ! command -v clang-tidy >/dev/null; then
 elif [[ ! -e $commands ]]; then
   skip clang-tidy "$commands is missing, and cmake --preset debug did not make it"
 else
-  check "clang-tidy on ${#units[@]} files" scripts/lint.sh release "${units[@]}"
+  check "clang-tidy on changed files of src/" check_tidy
 fi
 exit $failed
