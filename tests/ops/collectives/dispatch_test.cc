@@ -84,7 +84,7 @@ class DispatchTest : public testing::TestWithParam<Case> {
         }
         for (std::int64_t i = 0; i < kWidth; ++i)
           arrays.x[static_cast<std::size_t>(row * kWidth + i)] =
-              static_cast<float>(100 * rank + row) + 0.5F * i;
+              static_cast<float>(100 * rank + row) + 0.5F * static_cast<float>(i);
       }
     }
   }
