@@ -36,6 +36,9 @@ class CpuDevice final : public Device {
   /// The operations of the forward pass.
   CpuDevice(int num_threads, std::int64_t scratch_bytes, std::vector<ForcedVariant> forced = {});
 
+  /// For collectives; null: there is one rank. Outlives this.
+  void connect(Communicator* communicator) { context_.communicator = communicator; }
+
   [[nodiscard]] std::string name() const override { return "this machine's memory"; }
   [[nodiscard]] const DeviceTraits& traits() const override { return traits_; }
   [[nodiscard]] Memory& memory() override { return host_memory(); }

@@ -17,18 +17,6 @@ Activations<3> heads(const Activations<2>& x, std::int64_t num_heads) {
   return x.reshaped<3>({x.extent(0), num_heads, x.extent(1) / num_heads});
 }
 
-RouteScoring scoring_of(ScoringFunc scoring) {
-  switch (scoring) {
-    case ScoringFunc::kSqrtSoftplus:
-      return RouteScoring::kSqrtSoftplus;
-    case ScoringFunc::kSigmoid:
-      return RouteScoring::kSigmoid;
-    case ScoringFunc::kSoftmax:
-      return RouteScoring::kSoftmax;
-  }
-  return RouteScoring::kSqrtSoftplus;
-}
-
 }  // namespace
 
 CacheGeometry cache_geometry(const ModelConfig& config, Precision precision, std::int64_t max_draft_tokens) {
@@ -68,13 +56,16 @@ StepShape step_shape(const ModelConfig& config, std::int64_t max_rows, std::int6
 }
 
 Forward::Forward(const ModelConfig& config, const WeightTree& weights, Device& device, const KvCache& cache,
-                 Precision precision, std::int64_t max_rows, Arena& arena)
+                 Precision precision, std::int64_t max_rows, Arena& arena, RankLayout layout)
     : config_(config),
       weights_(weights),
       device_(device),
       cache_(cache),
       precision_(precision),
-      buffers_(config_, device.traits().padded_rows(max_rows), device.traits().activation_type, arena) {
+      layout_(std::move(layout)),
+      buffers_(config_, device.traits().padded_rows(max_rows), device.traits().activation_type, arena),
+      messages_(config_, layout_, device.traits().padded_rows(max_rows), device.traits().activation_type,
+                device.memory()) {
   const RopeScaling& scaling = config_.rope_scaling;
   const YarnParams yarn{static_cast<float>(scaling.factor), scaling.original_max_position_embeddings,
                         static_cast<float>(scaling.beta_fast), static_cast<float>(scaling.beta_slow)};
@@ -114,20 +105,46 @@ void Forward::prepare_angles(const Step& step) {
   }
 }
 
+void Forward::share_rows(std::int64_t num_rows) {
+  num_rows_ = num_rows;
+  kept_rows_ = layout_.kept_rows(num_rows);
+  dispatched_rows_ = even_rows(num_rows, layout_.plan().tp);
+  output_shares_ = layout_.output_shares(num_rows * layout_.output_row_groups());
+}
+
 Activations<3> Forward::run_main(const Step& step) {
-  const Activations<3> streams = rows(buffers_.streams, step.rows.num_rows);
+  share_rows(step.rows.num_rows);
+  const RowRange kept = kept_rows();
+  const Activations<3> streams = rows(buffers_.streams, kept.size());
+  const Stage& stage = layout_.stage();
   prepare_angles(step);
-  device_.execute<ops::Embed>({.tokens = step.rows.tokens, .table = weights_.embedding, .out = streams});
+  if (stage.first) {
+    device_.execute<ops::Embed>({.tokens = kept_tokens(step), .table = weights_.embedding, .out = streams});
+  } else {
+    device_.execute<ops::Receive>({.pair = &layout_.previous_stage(), .y = streams});
+  }
   run_blocks(0, config_.num_hidden_layers, step, streams);
+  if (!stage.last) {
+    device_.execute<ops::Send>(
+        {.pair = &layout_.next_stage(), .num_ranks = layout_.plan().num_devices, .x = streams});
+  }
   return streams;
 }
 
+std::span<const TokenId> Forward::kept_tokens(const Step& step) const {
+  const RowRange kept = kept_rows();
+  return step.rows.tokens.subspan(static_cast<std::size_t>(kept.begin),
+                                  static_cast<std::size_t>(kept.size()));
+}
+
 Activations<3> Forward::run_mtp(const Step& step, ConstActivations<3> streams, std::int64_t depth) {
-  const Activations<3> out = rows(buffers_.mtp_streams, step.rows.num_rows);
-  prepare_angles(step);
-  combine_for_mtp(weights_.mtp[static_cast<std::size_t>(depth)], step, streams.slice(0, step.rows.num_rows),
-                  out);
+  share_rows(step.rows.num_rows);
+  const Activations<3> out = rows(buffers_.mtp_streams, kept_rows().size());
   const std::int64_t block = config_.num_hidden_layers + depth;
+  prepare_angles(step);
+  device_.executor().enter_block(block);
+  combine_for_mtp(weights_.mtp[static_cast<std::size_t>(depth)], step, streams.slice(0, kept_rows().size()),
+                  out);
   run_blocks(block, block + 1, step, out);
   return out;
 }
@@ -147,15 +164,16 @@ Activations<3> Forward::run_step(const Step& step) {
   } else {
     device_.steps().run(StepPart::kMain, [&] { static_cast<void>(run_main(step)); });
   }
-  return rows(buffers_.streams, step.batch.num_rows());
+  return rows(buffers_.streams, layout_.kept(step.batch.num_rows()).size());
 }
 
 Activations<3> Forward::run_mtp(const RaggedBatch& batch, ConstActivations<3> streams, std::int64_t depth) {
   BALEEN_CHECK_LE(batch.num_rows(), buffers_.u.extent(0));
-  BALEEN_CHECK(streams.extent(0) >= device_.traits().padded_rows(batch.num_rows()) && streams.dense());
+  BALEEN_CHECK(streams.extent(0) >= layout_.kept(device_.traits().padded_rows(batch.num_rows())).size() &&
+               streams.dense());
   const Step step{batch, device_.batches().begin(batch)};
   device_.steps().run(StepPart::kMtp, [&] { static_cast<void>(run_mtp(step, streams, depth)); });
-  return rows(buffers_.mtp_streams, batch.num_rows());
+  return rows(buffers_.mtp_streams, layout_.kept(batch.num_rows()).size());
 }
 
 void Forward::capture(std::int64_t num_rows, bool mtp, ConstActivations<3> mtp_streams) {
@@ -171,17 +189,17 @@ void Forward::capture(std::int64_t num_rows, bool mtp, ConstActivations<3> mtp_s
 /// Y[s] = bf(e_proj(enorm(e)) + h_proj(hnorm(X[s]))): the embedding's term is the same for all streams.
 void Forward::combine_for_mtp(const MtpWeights& weights, const Step& step, ConstActivations<3> streams,
                               Activations<3> out) {
-  const std::int64_t num_rows = step.rows.num_rows, num_streams = config_.hc_mult,
+  const std::int64_t num_rows = kept_rows().size(), num_streams = config_.hc_mult,
                      width = config_.hidden_size;
   const float eps = static_cast<float>(config_.rms_norm_eps);
   const Activations<2> embedded = rows(buffers_.u, num_rows);
   const Activations<2> embedded_term = rows(buffers_.f, num_rows);
-  device_.execute<ops::Embed>({.tokens = step.rows.tokens,
+  device_.execute<ops::Embed>({.tokens = kept_tokens(step),
                                .table = weights_.embedding,
                                .out = embedded.reshaped<3>({num_rows, 1, width})});
   device_.execute<ops::RmsNorm>(
       {.x = embedded, .weight = weights.enorm, .eps = eps, .precision = precision_, .y = embedded});
-  const LinearOutput e_output{&weights.e_proj, embedded_term};
+  const LinearOutput e_output{&weights.e_proj, embedded_term, false, "e_proj"};
   device_.execute<ops::Linear>({.x = embedded, .outputs = {&e_output, 1}, .precision = precision_});
 
   const std::int64_t stream_rows = num_rows * num_streams;
@@ -191,18 +209,22 @@ void Forward::combine_for_mtp(const MtpWeights& weights, const Step& step, Const
   const Activations<2> normed = rows(buffers_.streams, num_rows).reshaped<2>({stream_rows, width});
   device_.execute<ops::RmsNorm>(
       {.x = flat, .weight = weights.hnorm, .eps = eps, .precision = precision_, .y = normed});
-  const LinearOutput h_output{&weights.h_proj, flat_out};
+  const LinearOutput h_output{&weights.h_proj, flat_out, false, "h_proj"};
   device_.execute<ops::Linear>({.x = normed, .outputs = {&h_output, 1}, .precision = precision_});
   device_.execute<ops::MtpCombine>({.embedded = embedded_term, .precision = precision_, .streams = out});
 }
 
 void Forward::run_blocks(std::int64_t begin, std::int64_t end, const Step& step, Activations<3> streams) {
-  const std::int64_t num_rows = step.rows.num_rows;
+  const RowRange kept = kept_rows();
+  const std::int64_t num_rows = kept.size();
   const float norm_eps = static_cast<float>(config_.rms_norm_eps);
-  const Activations<2> u = rows(buffers_.u, num_rows);
+  // Attention sees all rows: those that other ranks keep come to their places. Experts see this rank's alone.
+  const bool gathers = layout_.plan().sequence_parallel;
+  const Activations<2> attention_u = rows(buffers_.u, step.rows.num_rows).slice(kept.begin, kept.end);
+  const Activations<2> expert_u = rows(buffers_.u, num_rows);
   const Activations<2> post = rows(buffers_.post, num_rows);
   const Activations<3> comb = rows(buffers_.comb, num_rows);
-  const auto entry = [&](const HcWeights& hc) {
+  const auto entry = [&](const HcWeights& hc, const Activations<2>& u) {
     return HcPreArgs{.streams = streams,
                      .weights = hc,
                      .norm_eps = norm_eps,
@@ -213,9 +235,20 @@ void Forward::run_blocks(std::int64_t begin, std::int64_t end, const Step& step,
                      .post = post,
                      .comb = comb};
   };
-  const auto norm = [&](std::span<const float> weight) {
-    return RmsNormArgs{
-        .x = u, .weight = weight, .eps = norm_eps, .precision = precision_, .y = u, .y_fp8 = buffers_.u_fp8};
+  const auto norm = [&](std::span<const float> weight, const Activations<2>& u, bool quantises) {
+    return RmsNormArgs{.x = u,
+                       .weight = weight,
+                       .eps = norm_eps,
+                       .precision = precision_,
+                       .y = u,
+                       .y_fp8 = quantises ? buffers_.u_fp8 : Fp8Rows()};
+  };
+  const auto attention_entry = [&](const BlockWeights& weights) {
+    return entry(weights.hc_attn, attention_u);
+  };
+  const auto attention_norm = [&](const BlockWeights& weights) {
+    return norm(weights.attn_norm, attention_u,
+                !gathers);  // of rows that are to be gathered, attention makes it
   };
   const HcPostArgs exit{.f = rows(buffers_.f, num_rows),
                         .post = post,
@@ -226,16 +259,17 @@ void Forward::run_blocks(std::int64_t begin, std::int64_t end, const Step& step,
     const BlockWeights& weights = weights_.block(block);
     // A half-block is left and the next one entered in one operation, unless somebody wants to look between.
     if (block == begin || observer_ != nullptr)
-      device_.execute<ops::HcPre, ops::RmsNorm>(entry(weights.hc_attn), norm(weights.attn_norm));
+      device_.execute<ops::HcPre, ops::RmsNorm>(attention_entry(weights), attention_norm(weights));
     attention(block, step);
-    device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(exit, entry(weights.hc_ffn),
-                                                           norm(weights.ffn_norm));
+    device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(exit, entry(weights.hc_ffn, expert_u),
+                                                           norm(weights.ffn_norm, expert_u, true));
     moe(block, step);
     if (block + 1 == end || observer_ != nullptr) {
       device_.execute<ops::HcPost>(exit);
     } else {
       const BlockWeights& next = weights_.block(block + 1);
-      device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(exit, entry(next.hc_attn), norm(next.attn_norm));
+      device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(exit, attention_entry(next),
+                                                             attention_norm(next));
     }
     if (observer_ != nullptr) observer_(observer_context_, block, streams);
   }
@@ -247,19 +281,24 @@ void Forward::project_queries(const AttentionWeights& weights, const LayerAttent
   const Activations<2> latent = rows(buffers_.q_latent, num_rows);
   const Activations<2> q = rows(buffers_.q, num_rows);
   const std::array<LinearOutput, 2> outputs{
-      {{&weights.wq_b, q}, {&weights.indexer.wq_b, rows(buffers_.index_q, num_rows)}}};
+      {{&weights.wq_b, q, false, "wq_b"},
+       {&weights.indexer.wq_b, rows(buffers_.index_q, num_rows), false, "indexer.wq_b"}}};
   device_.execute<ops::Linear>({.x = latent,
                                 .x_fp8 = buffers_.q_latent_fp8,
                                 .outputs = std::span(outputs).first(shape.indexed ? 2 : 1),
                                 .precision = precision_});
   const Activations<2> per_head = q.reshaped<2>({num_rows * config_.num_attention_heads, config_.head_dim});
-  device_.execute<ops::RmsNorm, ops::Rope>(
-      {.x = per_head, .weight = {}, .eps = eps, .precision = precision_, .y = per_head},
-      {.x = heads(q, config_.num_attention_heads),
-       .cosine = rows(buffers_.cosine[index_of(shape.rope)], num_rows),
-       .sine = rows(buffers_.sine[index_of(shape.rope)], num_rows),
-       .inverse = false,
-       .precision = precision_});
+  device_.execute<ops::RmsNorm, ops::Rope>({.x = per_head,
+                                            .weight = {},
+                                            .eps = eps,
+                                            .precision = precision_,
+                                            .y = per_head,
+                                            .rows_per_token = config_.num_attention_heads},
+                                           {.x = heads(q, config_.num_attention_heads),
+                                            .cosine = rows(buffers_.cosine[index_of(shape.rope)], num_rows),
+                                            .sine = rows(buffers_.sine[index_of(shape.rope)], num_rows),
+                                            .inverse = false,
+                                            .precision = precision_});
 }
 
 void Forward::compress(std::int64_t block, const LayerAttention& shape, const Step& step) {
@@ -302,16 +341,20 @@ void Forward::attention(std::int64_t block, const Step& step) {
   const CompressorWeights& main = weights.compressor;
   const CompressorWeights& index = weights.indexer.compressor;
   const std::array<LinearOutput, 7> projections{
-      {{&weights.wq_a, rows(buffers_.q_latent, num_rows)},
-       {&weights.wkv, rows(buffers_.kv, num_rows)},
-       {&main.wkv, rows(buffers_.main_kv, num_rows, main.wkv.rows), true},
-       {&main.wgate, rows(buffers_.main_gate, num_rows, main.wgate.rows), true},
-       {&index.wkv, rows(buffers_.index_kv, num_rows, index.wkv.rows), true},
-       {&index.wgate, rows(buffers_.index_gate, num_rows, index.wgate.rows), true},
-       {&weights.indexer.weights_proj, rows(buffers_.index_weights, num_rows)}}};
+      {{&weights.wq_a, rows(buffers_.q_latent, num_rows), false, "wq_a"},
+       {&weights.wkv, rows(buffers_.kv, num_rows), false, "wkv"},
+       {&main.wkv, rows(buffers_.main_kv, num_rows, main.wkv.rows), true, "compressor.wkv"},
+       {&main.wgate, rows(buffers_.main_gate, num_rows, main.wgate.rows), true, "compressor.wgate"},
+       {&index.wkv, rows(buffers_.index_kv, num_rows, index.wkv.rows), true, "indexer.wkv"},
+       {&index.wgate, rows(buffers_.index_gate, num_rows, index.wgate.rows), true, "indexer.wgate"},
+       {&weights.indexer.weights_proj, rows(buffers_.index_weights, num_rows), false,
+        "indexer.weights_proj"}}};
   const std::size_t num_projections = shape.indexed ? 7 : shape.compresses() ? 4 : 2;
+  device_.executor().enter_block(block);
+  const bool gathers = layout_.plan().sequence_parallel;
+  if (gathers) gather_rows_of(x, kept_rows_);
   device_.execute<ops::Linear>({.x = x,
-                                .x_fp8 = buffers_.u_fp8,
+                                .x_fp8 = gathers ? Fp8Rows() : buffers_.u_fp8,
                                 .outputs = std::span(projections).first(num_projections),
                                 .precision = precision_});
 
@@ -361,52 +404,17 @@ void Forward::attention(std::int64_t block, const Step& step) {
        .sine = sine,
        .inverse = true,
        .precision = precision_});
-  const Activations<2> grouped = rows(buffers_.grouped, num_rows);
-  device_.execute<ops::GroupedLinear>({.x = heads(attended, config_.o_groups),
-                                       .weight = &weights.wo_a,
-                                       .y = grouped,
-                                       .precision = precision_});
-  const LinearOutput output{&weights.wo_b, rows(buffers_.f, num_rows)};
-  device_.execute<ops::Linear>({.x = grouped, .outputs = {&output, 1}, .precision = precision_});
-}
-
-void Forward::moe(std::int64_t block, const Step& step) {
-  const MoeWeights& weights = weights_.block(block).moe;
-  const std::int64_t num_rows = step.rows.num_rows;
-  const Activations<2> x = rows(buffers_.u, num_rows);
-  const Activations<2> logits = rows(buffers_.router_logits, num_rows);
-  const View<std::int32_t, 2> ids = rows(buffers_.expert_ids, num_rows);
-  const Activations<2> routing_weights = rows(buffers_.expert_weights, num_rows);
-  const LinearOutput gate{&weights.gate, logits, true};
-  device_.execute<ops::Linear>({.x = x, .outputs = {&gate, 1}, .precision = precision_});
-  device_.execute<ops::Route>(
-      {.logits = logits,
-       .scoring = scoring_of(config_.scoring_func),
-       .normalise = config_.scoring_func != ScoringFunc::kSoftmax && config_.norm_topk_prob,
-       .scale = static_cast<float>(config_.routed_scaling_factor),
-       .bias = weights.bias,
-       .hash_table = weights.hash_table,
-       .tokens = step.rows.tokens,
-       .num_groups = static_cast<int>(config_.n_group),
-       .num_groups_kept = static_cast<int>(config_.topk_group),
-       .ids = ids,
-       .weights = routing_weights,
-       .load = {buffers_.expert_load + block * config_.n_routed_experts,
-                static_cast<std::size_t>(config_.n_routed_experts)}});
-  device_.execute<ops::Experts>({.x = x,
-                                 .x_fp8 = buffers_.u_fp8,
-                                 .ids = ids,
-                                 .weights = routing_weights,
-                                 .routed = weights.routed,
-                                 .shared = weights.has_shared ? &weights.shared : nullptr,
-                                 .swiglu_limit = static_cast<float>(config_.swiglu_limit),
-                                 .precision = precision_,
-                                 .out = rows(buffers_.f, num_rows)});
+  project_output(weights, attended);
 }
 
 void Forward::head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm,
                    Activations<2> out) {
-  const Activations<2> y = rows(buffers_.u, streams.extent(0));
+  const std::int64_t num_rows = out.extent(0);
+  head_rows_ = layout_.kept_rows(num_rows);
+  const RowRange kept = head_rows_[static_cast<std::size_t>(layout_.tp_index())];
+  BALEEN_CHECK_EQ(streams.extent(0), kept.size());
+  const Activations<2> all = rows(buffers_.u, num_rows), y = all.slice(kept.begin, kept.end);
+  device_.executor().enter_block(-1);
   device_.execute<ops::HcHead>({.streams = streams,
                                 .weights = hc,
                                 .norm_eps = static_cast<float>(config_.rms_norm_eps),
@@ -418,7 +426,18 @@ void Forward::head(ConstActivations<3> streams, const HcWeights& hc, std::span<c
                                  .eps = static_cast<float>(config_.rms_norm_eps),
                                  .precision = precision_,
                                  .y = y});
-  device_.execute<ops::LmHead>({.x = y, .weight = &weights_.head, .logits = out});
+  if (layout_.plan().sequence_parallel) gather_rows_of(all, head_rows_);
+  project_vocabulary(all, out);
+}
+
+void Forward::project_vocabulary(ConstActivations<2> x, Activations<2> out) {
+  if (layout_.vocabulary().size() == 1) {
+    device_.execute<ops::LmHead>({.x = x, .weight = &weights_.head, .logits = out});
+    return;
+  }
+  const Activations<2> part = rows(messages_.logits, x.extent(0), weights_.head.rows);
+  device_.execute<ops::LmHead>({.x = x, .weight = &weights_.head, .logits = part});
+  device_.execute<ops::AllGather>({.group = &layout_.vocabulary(), .x = part, .rows = {}, .y = out});
 }
 
 void Forward::logits(ConstActivations<3> streams, Activations<2> out) {

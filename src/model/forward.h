@@ -1,15 +1,20 @@
-/// The forward pass, written once as a sequence of operations on a device.   (source: forward-pass
-/// specification 3 to 8)
+/// The forward pass, written once as a sequence of operations on a device, for one rank and for many: it
+/// calls collectives where ranks need what others have, and of one rank none.   (source: forward-pass
+/// specification 3 to 8, parallel MoE 2, 12)
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "device/device.h"
 #include "kv_cache/kv_cache.h"
 #include "model/config.h"
 #include "model/forward_buffers.h"
+#include "model/message_buffers.h"
+#include "model/rank_layout.h"
 #include "model/weight_tree.h"
 #include "numeric/dtype.h"
 #include "ops/operation/step_shape.h"
@@ -30,11 +35,15 @@ class Forward {
  public:
   /// All of them must outlive this; weights, cache and `arena`, which has forward_buffer_bytes(config, max_rows,
   /// device.traits().activation_type) left, lie in the device's memory.
+  /// Of a rank among others, config and weights are that rank's (`rank_config`, `rank_share`), and all ranks
+  /// of `layout` make the same calls in the same order; those of a tp group with the same batch. With
+  /// o_proj_tp greater than tp, the batches of all data-parallel groups have as many rows.
   Forward(const ModelConfig& config, const WeightTree& weights, Device& device, const KvCache& cache,
-          Precision precision, std::int64_t max_rows, Arena& arena);
+          Precision precision, std::int64_t max_rows, Arena& arena, RankLayout layout = {});
 
   /// Runs the main layers over a batch of at most max_rows rows; returns the residual streams [T, n, d] after
   /// the last one, valid until the next call. Cache rows of the batch's positions are written on the way.
+  /// With sequence parallelism these are the rows that the rank keeps (RankLayout::kept).
   [[nodiscard]] Activations<3> run(const RaggedBatch& batch);
   /// The same of a batch with tokens that operations called before leave at `chosen` (StepBatches::begin).
   [[nodiscard]] Activations<3> run(const RaggedBatch& batch, std::span<const TokenId> chosen);
@@ -48,13 +57,20 @@ class Forward {
   /// quickly as it can. `mtp_streams` is what run_mtp will be given.
   void capture(std::int64_t num_rows, bool mtp, ConstActivations<3> mtp_streams);
 
-  /// Logits [R, V] of R rows of streams [R, n, d], R at most max_rows.
+  /// Logits [R, V] of R rows of streams [R, n, d], R at most max_rows. With sequence parallelism `streams`
+  /// are those rows of R that the rank keeps. Every rank of a group that splits the vocabulary gets all
+  /// logits.
   void logits(ConstActivations<3> streams, Activations<2> out);
   void mtp_logits(ConstActivations<3> streams, std::int64_t depth, Activations<2> out);
 
   /// How many tokens were sent to each routed expert since the start, as rows of [blocks, E]; every run counts. Waits for
   /// the device.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() const;
+
+  /// What the experts of `block` are expected to get where the data-parallel group's batch has `num_rows`,
+  /// for a device that does not see the routing.
+  using ExpectedLoad = std::function<ExpertLoad(std::int64_t block, std::int64_t num_rows)>;
+  void expect_load(ExpectedLoad expected) { expected_load_ = std::move(expected); }
 
   /// Called after each block of the main layers with its streams, if set: tests and the search for the first non-finite
   /// layer.
@@ -83,17 +99,42 @@ class Forward {
   void attention(std::int64_t block, const Step& step);
   void compress(std::int64_t block, const LayerAttention& shape, const Step& step);
   void project_queries(const AttentionWeights& weights, const LayerAttention& shape, std::int64_t num_rows);
+  /// Heads to the half-block's result: wo_a, wo_b, and the sums over ranks that split them
+  /// (forward_output.cc).
+  void project_output(const AttentionWeights& weights, const Activations<2>& attended);
+  void add_up_output(const Activations<2>& sums);
   void moe(std::int64_t block, const Step& step);
+  /// The routed and the shared experts of a rank, of ranks with the same tokens, and of ranks with tokens of
+  /// their own (forward_experts.cc). `call` has this rank's rows.
+  void run_experts(ExpertsArgs call, std::int64_t block);
+  void add_up_experts(ExpertsArgs call);
+  void exchange_experts(const ExpertsArgs& call);
+  /// Which rows of a batch of `num_rows` are whose.
+  void share_rows(std::int64_t num_rows);
+  [[nodiscard]] RowRange kept_rows() const {
+    return kept_rows_[static_cast<std::size_t>(layout_.tp_index())];
+  }
+  [[nodiscard]] std::span<const TokenId> kept_tokens(const Step& step) const;
+  /// Every rank of the tp group gets the rows that the others have in `x`.
+  void gather_rows_of(const Activations<2>& x, std::span<const RowRange> shares);
   [[nodiscard]] std::span<const float> frequencies(RopeKind kind) const;
   void head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm,
             Activations<2> out);
+  void project_vocabulary(ConstActivations<2> x, Activations<2> out);
 
   const ModelConfig& config_;
   const WeightTree& weights_;
   Device& device_;
   const KvCache& cache_;
   Precision precision_;
+  RankLayout layout_;
   ForwardBuffers buffers_;
+  MessageBuffers messages_;
+  std::int64_t num_rows_ = 0;  ///< of the batch
+  /// [tp] between attention and attention; those sent to experts; of the head. [o_proj_tp] of the output
+  /// projection.
+  std::vector<RowRange> kept_rows_, dispatched_rows_, head_rows_, output_shares_;
+  ExpectedLoad expected_load_;
   BlockObserver observer_ = nullptr;
   void* observer_context_ = nullptr;
 };

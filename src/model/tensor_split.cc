@@ -1,7 +1,5 @@
 #include "model/tensor_split.h"
 
-#include <algorithm>
-
 #include "base/check.h"
 
 namespace baleen {
@@ -37,8 +35,7 @@ std::string_view split_name(TensorSplit split) {
 }
 
 std::vector<std::int64_t> rank_shape(std::vector<std::int64_t> shape, TensorSplit split,
-                                     const RankShare& share, std::int64_t num_groups) {
-  const std::int64_t group_parts = std::min(share.tp, num_groups);
+                                     const RankShare& share) {
   switch (split) {
     case TensorSplit::kReplicated:
       break;
@@ -46,11 +43,10 @@ std::vector<std::int64_t> rank_shape(std::vector<std::int64_t> shape, TensorSpli
       divide(shape[0], share.tp);
       break;
     case TensorSplit::kOutputGroups:
-      divide(shape[0], group_parts);
-      divide(shape[1], share.tp / group_parts);
+      divide(shape[0], share.o_proj_tp);
       break;
     case TensorSplit::kGroupColumns:
-      divide(shape[1], group_parts);
+      divide(shape[1], share.o_proj_tp);
       break;
     case TensorSplit::kVocabulary:
       shape[0] = (shape[0] + share.lm_head_tp - 1) / share.lm_head_tp;

@@ -10,11 +10,10 @@ namespace baleen {
 
 /// Which extent of a tensor is divided, and by what. "Rows" are outputs, "columns" inputs.
 enum class TensorSplit : std::uint8_t {
-  kReplicated,  ///< whole on every rank
-  kHeads,       ///< rows by attention head, over tp
-  /// [G R_o, H c / G]: rows by group of heads, over tp; with more ranks than groups, a group's columns too.
-  kOutputGroups,
-  kGroupColumns,   ///< [d, G R_o]: columns by group of heads, over tp
+  kReplicated,     ///< whole on every rank
+  kHeads,          ///< rows by attention head, over tp
+  kOutputGroups,   ///< [G R_o, H c / G]: rows by group of heads, over o_proj_tp
+  kGroupColumns,   ///< [d, G R_o]: columns by group of heads, over o_proj_tp
   kVocabulary,     ///< rows by token, over lm_head_tp; the last rank may have fewer
   kSharedRows,     ///< rows of the shared expert's inner width, over shared_tp
   kSharedColumns,  ///< columns of it
@@ -27,6 +26,7 @@ enum class TensorSplit : std::uint8_t {
 /// What one rank has of a model.
 struct RankShare {
   std::int64_t tp = 1;
+  std::int64_t o_proj_tp = 1;  ///< groups of heads stay whole, so at most as many as there are
   std::int64_t lm_head_tp = 1;
   std::int64_t shared_tp = 1;
   std::int64_t moe_tp = 1;
@@ -41,9 +41,8 @@ struct RankShare {
   bool operator==(const RankShare&) const = default;
 };
 
-/// A rank's part of a tensor [rows, columns...] or [rows] with `num_groups` groups of heads. The extents
-/// divide, but for the vocabulary's.
+/// A rank's part of a tensor [rows, columns...] or [rows]. The extents divide, but for the vocabulary's.
 [[nodiscard]] std::vector<std::int64_t> rank_shape(std::vector<std::int64_t> shape, TensorSplit split,
-                                                   const RankShare& share, std::int64_t num_groups);
+                                                   const RankShare& share);
 
 }  // namespace baleen

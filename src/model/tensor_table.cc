@@ -55,9 +55,8 @@ class TableBuilder {
 
   void add(std::string_view name, Shape shape, Storage storage, TensorRole role,
            TensorSplit split = TensorSplit::kReplicated) {
-    table_.push_back({fmt::format("{}{}", prefix_, name),
-                      rank_shape(std::move(shape), split, share_, c_.o_groups), storage, role, block_,
-                      split});
+    table_.push_back({fmt::format("{}{}", prefix_, name), rank_shape(std::move(shape), split, share_),
+                      storage, role, block_, split});
   }
   void add_norm(std::string_view name, std::int64_t width, TensorRole role = TensorRole::kNorm) {
     add(fmt::format("{}.weight", name), {width}, Storage::kBf16, role);

@@ -2,7 +2,13 @@
 /// tests that walk them) is written over this list.
 #pragma once
 
+#include "ops/collectives/all_gather.h"
+#include "ops/collectives/all_reduce.h"
+#include "ops/collectives/all_to_all.h"
+#include "ops/collectives/send.h"
 #include "ops/compressor/compressor.h"
+#include "ops/dispatch/combine.h"
+#include "ops/dispatch/dispatch.h"
 #include "ops/embed/embed.h"
 #include "ops/experts/experts.h"
 #include "ops/gather_rows/gather_rows.h"
@@ -45,7 +51,15 @@ using Operations = TypeList<
     ops::MtpCombine,
     ops::LmHead,
     ops::GatherRows,
-    ops::Sample>;
+    ops::Sample,
+    ops::Dispatch,
+    ops::Combine,
+    ops::AllReduce,
+    ops::AllGather,
+    ops::ReduceScatter,
+    ops::AllToAll,
+    ops::Send,
+    ops::Receive>;
 // clang-format on
 
 }  // namespace baleen

@@ -22,8 +22,9 @@ std::map<std::string, Shape> shapes(const ModelConfig& config, const RankShare& 
 
 TEST(TensorSplit, FlashOverTwoRanks) {
   // 64 heads of 512 in 8 groups, latents of 1,024, 4,096 wide; experts of 2,048.
-  auto of = shapes(preset_config("flash"),
-                   {.tp = 2, .lm_head_tp = 2, .shared_tp = 2, .moe_tp = 2, .local_experts = 64});
+  auto of =
+      shapes(preset_config("flash"),
+             {.tp = 2, .o_proj_tp = 2, .lm_head_tp = 2, .shared_tp = 2, .moe_tp = 2, .local_experts = 64});
   EXPECT_EQ(of["layers.2.attn.attn_sink"], (Shape{32}));
   EXPECT_EQ(of["layers.2.attn.wq_a"], (Shape{1024, 4096}));
   EXPECT_EQ(of["layers.2.attn.wq_b"], (Shape{32 * 512, 1024}));
@@ -42,14 +43,14 @@ TEST(TensorSplit, FlashOverTwoRanks) {
   EXPECT_FALSE(of.contains("layers.2.ffn.experts.1.w1"));
 }
 
-TEST(TensorSplit, MoreRanksThanGroupsShareAGroupsInputs) {
-  auto of = shapes(preset_config("flash"), {.tp = 16});
-  EXPECT_EQ(of["layers.0.attn.wo_a"], (Shape{1024, 4 * 512}));
+TEST(TensorSplit, GroupsOfTheOutputProjectionStayWhole) {
+  auto of = shapes(preset_config("flash"), {.tp = 16, .o_proj_tp = 8});
+  EXPECT_EQ(of["layers.0.attn.wo_a"], (Shape{1024, 8 * 512}));
   EXPECT_EQ(of["layers.0.attn.wo_b"], (Shape{4096, 1024}));
 }
 
 TEST(TensorSplit, TheVocabularyNeedNotDivide) {
-  EXPECT_EQ(rank_shape({129280, 8}, TensorSplit::kVocabulary, {.lm_head_tp = 3}, 8), (Shape{43094, 8}));
+  EXPECT_EQ(rank_shape({129280, 8}, TensorSplit::kVocabulary, {.lm_head_tp = 3}), (Shape{43094, 8}));
 }
 
 TEST(TensorSplit, APipelineStageHasNeitherEndsThatAreNotItsOwn) {

@@ -20,10 +20,19 @@ CallShape Experts::shape(const ExpertsArgs& args) {
   // Dispatch, first products, SwiGLU, second product, combination; of the shared expert the three in the middle.
   constexpr int kRoutedKernels = 5, kSharedKernels = 3;
   const bool shares = args.shared != nullptr;
-  return {.num_rows = args.x.extent(0),
-          .detail = fmt::format("{} of {} experts{}", args.ids.extent(1), args.routed.size(),
-                                shares ? ", shared" : ""),
-          .num_kernels = kRoutedKernels + (shares ? kSharedKernels : 0)};
+  const std::int64_t num_chosen = args.ids.extent(1);
+  CallShape shape{.num_rows = args.x.extent(0),
+                  .num_kernels = (num_chosen > 0 ? kRoutedKernels : 0) + (shares ? kSharedKernels : 0)};
+  if (args.chosen_per_token > 0)
+    shape.num_rows = (shape.num_rows * num_chosen + args.chosen_per_token - 1) / args.chosen_per_token;
+  if (args.expected && num_chosen > 0) {
+    shape.detail = fmt::format("{} experts, {:.0f} assignments{}", args.routed.size(),
+                               args.expected->assignments, shares ? ", shared" : "");
+  } else {
+    shape.detail =
+        fmt::format("{} of {} experts{}", num_chosen, args.routed.size(), shares ? ", shared" : "");
+  }
+  return shape;
 }
 
 void Experts::check(const ExpertsArgs& args) {

@@ -10,6 +10,8 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
+#include <optional>
 #include <span>
 
 #include "numeric/dtype.h"
@@ -26,6 +28,15 @@ struct ExpertWeights {
   WeightMatrix w3;
 };
 
+/// What the experts of a rank are expected to get in a call, for where ids cannot be read.
+struct ExpertLoad {
+  double assignments = 0;  ///< rows that go to experts of this rank, a token to each of its experts
+  double distinct = 0;     ///< experts that get any
+};
+
+/// Of ranks that share the experts, one has `routed` from `first_expert` on. What it returns are then its
+/// terms of the sum (`out` in float32, not rounded), or, of rows with one expert each, those experts'
+/// outputs.
 struct ExpertsArgs {
   ConstActivations<2> x;                  ///< [T, d]
   Fp8Rows x_fp8{};                        ///< x for FP8 products, where somebody has made it
@@ -36,6 +47,21 @@ struct ExpertsArgs {
   float swiglu_limit = 0.0F;
   Precision precision = Precision::kReleased;
   Activations<2> out;  ///< [T, d]; not x
+
+  std::int64_t first_expert =
+      0;                      ///< id of routed[0]; ids of experts that are not in `routed` contribute nothing
+  bool partial_sums = false;  ///< `out` is float32 and the sum is not rounded
+  /// The inner width is split over ranks: outputs are partial sums themselves, and not rounded.
+  bool routed_is_split = false, shared_is_split = false;
+  std::int64_t chosen_per_token =
+      0;  ///< k of the model, where rows are single assignments; 0: they are tokens
+  std::optional<ExpertLoad> expected{};
+
+  /// Place in `routed` of the expert in `slot` of `row`; -1: none, or one of another rank.
+  [[nodiscard]] std::int64_t local_expert(std::int64_t row, std::int64_t slot) const {
+    const std::int64_t place = ids(row, slot) - first_expert;
+    return ids(row, slot) >= 0 && place >= 0 && place < std::ssize(routed) ? place : -1;
+  }
 };
 
 void experts_ref(const ExpertsArgs& args);

@@ -47,7 +47,7 @@ OpCost routed_experts_cost(const ExpertsArgs& args, double visits, double distin
   } else {
     cost.read_bytes += row_bytes(args.x, visits);
   }
-  cost.write_bytes = row_bytes(args.out, visits);
+  cost.write_bytes = row_bytes(args.x, visits);
   return cost;
 }
 
@@ -55,7 +55,7 @@ OpCost shared_expert_cost(const ExpertsArgs& args, double num_rows) {
   if (args.shared == nullptr || num_rows == 0) return {};
   OpCost cost = expert_cost(args, *args.shared, num_rows);
   cost.read_bytes += row_bytes(args.x, num_rows);
-  cost.write_bytes = row_bytes(args.out, num_rows);
+  cost.write_bytes = row_bytes(args.x, num_rows);
   return cost;
 }
 
@@ -63,15 +63,16 @@ OpCost combine_cost(const ExpertsArgs& args, double visits, double num_rows) {
   const double terms = visits + (args.shared != nullptr ? num_rows : 0);
   OpCost cost;
   cost.scalar_ops = terms * static_cast<double>(args.out.extent(1));
-  cost.read_bytes = row_bytes(args.out, terms);
+  cost.read_bytes = row_bytes(args.x, terms);
   cost.write_bytes = row_bytes(args.out, num_rows);
   return cost;
 }
 
 OpCost experts_cost_of(const ExpertsArgs& args, double visits, double distinct) {
   const auto num_rows = static_cast<double>(args.x.extent(0));
-  return routed_experts_cost(args, visits, distinct) + shared_expert_cost(args, num_rows) +
-         combine_cost(args, visits, num_rows);
+  const OpCost products = routed_experts_cost(args, visits, distinct) + shared_expert_cost(args, num_rows);
+  const bool adds = args.ids.extent(1) + (args.shared != nullptr ? 1 : 0) > 1;
+  return adds ? products + combine_cost(args, visits, num_rows) : products;
 }
 
 OpCost experts_cost(const ExpertsArgs& args) {
@@ -79,9 +80,9 @@ OpCost experts_cost(const ExpertsArgs& args) {
   double visits = 0;
   for (std::int64_t row = 0; row < args.ids.extent(0); ++row) {
     for (std::int64_t slot = 0; slot < args.ids.extent(1); ++slot) {
-      const std::int32_t id = args.ids(row, slot);
-      if (id < 0) continue;  // of a padding row
-      visited[static_cast<std::size_t>(id)] = true;
+      const std::int64_t expert = args.local_expert(row, slot);
+      if (expert < 0) continue;  // of a padding row, or of another rank
+      visited[static_cast<std::size_t>(expert)] = true;
       ++visits;
     }
   }
@@ -89,6 +90,7 @@ OpCost experts_cost(const ExpertsArgs& args) {
 }
 
 OpCost expected_experts_cost(const ExpertsArgs& args) {
+  if (args.expected) return experts_cost_of(args, args.expected->assignments, args.expected->distinct);
   const auto num_rows = static_cast<double>(args.x.extent(0));
   const auto num_selected = static_cast<double>(args.ids.extent(1));
   return experts_cost_of(args, num_rows * num_selected,

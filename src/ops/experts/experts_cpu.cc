@@ -71,6 +71,7 @@ struct Group {
   const float* packed_x = nullptr;
   std::int64_t first_slot = 0;
   std::int64_t num_slots = 0;
+  std::int64_t first_inner = 0;  ///< of its inner activations, [num_slots, its inner width]
   std::int64_t first_inner_item = 0;
   std::int64_t first_outer_item = 0;
 };
@@ -78,6 +79,7 @@ struct Group {
 struct Plan {
   Group* groups = nullptr;
   std::int64_t num_groups = 0;
+  std::int64_t num_inner_values = 0;
   std::int64_t num_inner_items = 0;
   std::int64_t num_outer_items = 0;
   std::int32_t* token_of_slot = nullptr;
@@ -126,23 +128,24 @@ Plan make_plan(const ExpertsArgs& args, CpuContext& context) {
 
   for (std::int64_t row = 0; row < num_rows; ++row) {
     for (std::int64_t k = 0; k < num_selected; ++k) {
-      if (args.ids(row, k) >= 0) ++next_of_expert[args.ids(row, k)];
+      if (const std::int64_t expert = args.local_expert(row, k); expert >= 0) ++next_of_expert[expert];
     }
   }
-  const float* packed = pack_tokens(args, args.routed.front().w1.format, context);
+  const float* packed =
+      num_selected > 0 ? pack_tokens(args, args.routed.front().w1.format, context) : nullptr;
   std::int64_t slot = 0;
   for (std::int64_t expert = 0; expert < num_experts; ++expert) {
     const std::int64_t count = std::exchange(next_of_expert[expert], slot);
     if (count > 0) {
-      plan.groups[plan.num_groups++] = {
-          &args.routed[static_cast<std::size_t>(expert)], packed, slot, count, 0, 0};
+      plan.groups[plan.num_groups++] = {&args.routed[static_cast<std::size_t>(expert)], packed, slot, count};
     }
     slot += count;
   }
   for (std::int64_t row = 0; row < num_rows; ++row) {
     for (std::int64_t k = 0; k < num_selected; ++k) {
-      if (args.ids(row, k) < 0) continue;
-      const std::int64_t at = next_of_expert[args.ids(row, k)]++;
+      const std::int64_t expert = args.local_expert(row, k);
+      if (expert < 0) continue;
+      const std::int64_t at = next_of_expert[expert]++;
       plan.token_of_slot[at] = static_cast<std::int32_t>(row);
       plan.weight_of_slot[at] = args.weights(row, k);
     }
@@ -153,10 +156,9 @@ Plan make_plan(const ExpertsArgs& args, CpuContext& context) {
   }
   plan.first_shared_slot = slot;
   if (args.shared != nullptr) {
-    const float* shared_packed = args.shared->w1.format == args.routed.front().w1.format
-                                     ? packed
-                                     : pack_tokens(args, args.shared->w1.format, context);
-    plan.groups[plan.num_groups++] = {args.shared, shared_packed, slot, num_rows, 0, 0};
+    const bool as_routed = packed != nullptr && args.shared->w1.format == args.routed.front().w1.format;
+    const float* shared_packed = as_routed ? packed : pack_tokens(args, args.shared->w1.format, context);
+    plan.groups[plan.num_groups++] = {args.shared, shared_packed, slot, num_rows};
     for (std::int64_t row = 0; row < num_rows; ++row) {
       plan.token_of_slot[slot + row] = static_cast<std::int32_t>(row);
       plan.weight_of_slot[slot + row] = 1.0F;
@@ -164,6 +166,8 @@ Plan make_plan(const ExpertsArgs& args, CpuContext& context) {
   }
   const int num_threads = context.pool.num_threads();
   for (std::int64_t i = 0; i < plan.num_groups; ++i) {
+    plan.groups[i].first_inner = plan.num_inner_values;
+    plan.num_inner_values += plan.groups[i].num_slots * plan.groups[i].expert->w1.rows;
     plan.groups[i].first_inner_item = plan.num_inner_items;
     plan.groups[i].first_outer_item = plan.num_outer_items;
     plan.num_inner_items += inner_partition(plan.groups[i], num_threads).num_items();
@@ -181,7 +185,8 @@ struct Item {
 };
 
 Item locate(const Plan& plan, std::int64_t item, std::int64_t Group::*first_item,
-            MatmulPartition (*partition_of)(const Group&, int), std::int64_t num_columns, int num_threads) {
+            MatmulPartition (*partition_of)(const Group&, int), WeightMatrix ExpertWeights::*weight,
+            int num_threads) {
   std::int64_t which = plan.num_groups - 1;
   while (plan.groups[which].*first_item > item) --which;
   const Group& group = plan.groups[which];
@@ -190,14 +195,13 @@ Item locate(const Plan& plan, std::int64_t item, std::int64_t Group::*first_item
   const std::int64_t row = local % partition.num_row_blocks * partition.rows_per_item;
   const std::int64_t column = local / partition.num_row_blocks * partition.columns_per_item;
   return {&group, row, std::min(partition.rows_per_item, group.num_slots - row), column,
-          std::min(partition.columns_per_item, num_columns - column)};
+          std::min(partition.columns_per_item, (group.expert->*weight).rows - column)};
 }
 
 /// Gate, up and SwiGLU of a range of inner columns, packed for w2.
 void run_inner(const ExpertsArgs& args, const Plan& plan, const Item& item, float* gate, float* up,
                float* packed_inner) {
   const Group& group = *item.group;
-  const std::int64_t inner_width = group.expert->w1.rows;
   const std::int64_t first_slot = group.first_slot + item.row;
   const bool exact = args.precision == Precision::kExact;
   for (const auto& [weight, to] : {std::pair{&group.expert->w1, gate}, std::pair{&group.expert->w3, up}}) {
@@ -218,8 +222,9 @@ void run_inner(const ExpertsArgs& args, const Plan& plan, const Item& item, floa
     HWY_DYNAMIC_DISPATCH(SwiGluCpu)
     (inner, up + row * item.num_columns, item.num_columns, args.swiglu_limit,
      plan.weight_of_slot[first_slot + row], exact, inner);
-    pack_activations({inner, static_cast<std::size_t>(item.num_columns)}, format, rounding,
-                     packed_inner + (first_slot + row) * inner_width + item.column);
+    pack_activations(
+        {inner, static_cast<std::size_t>(item.num_columns)}, format, rounding,
+        packed_inner + group.first_inner + (item.row + row) * group.expert->w1.rows + item.column);
   }
 }
 
@@ -232,7 +237,7 @@ void sum_token(const ExpertsArgs& args, const Plan& plan, const float* outputs, 
       sum += outputs[plan.slots_of_token[row * num_selected + k] * width + i];
     }
     if (args.shared != nullptr) sum += outputs[(plan.first_shared_slot + row) * width + i];
-    args.out(row, i) = args.precision == Precision::kExact ? sum : round_bf16(sum);
+    args.out(row, i) = args.precision == Precision::kExact || args.partial_sums ? sum : round_bf16(sum);
   }
 }
 
@@ -242,34 +247,36 @@ void experts_cpu(const ExpertsArgs& args, CpuContext& context) {
   if (args.x.extent(0) == 0) return;
   const ScratchScope scope(context.scratch);
   const std::int64_t num_rows = args.x.extent(0), width = args.x.extent(1);
-  const std::int64_t inner_width = args.routed.front().w1.rows;
   const int num_threads = context.pool.num_threads();
-  BALEEN_CHECK(inner_width % kInnerColumns == 0);
-  BALEEN_CHECK(args.shared == nullptr || args.shared->w1.rows == inner_width);
+  BALEEN_CHECK(args.routed.empty() || args.routed.front().w1.rows % kInnerColumns == 0);
+  BALEEN_CHECK(args.shared == nullptr || args.shared->w1.rows % kInnerColumns == 0);
   const Plan plan = make_plan(args, context);
   const std::int64_t num_slots = plan.first_shared_slot + (args.shared != nullptr ? num_rows : 0);
-  auto* packed_inner = context.scratch.allocate<float>(num_slots * inner_width);
+  auto* packed_inner = context.scratch.allocate<float>(plan.num_inner_values);
   auto* outputs = context.scratch.allocate<float>(num_slots * width);
   const std::int64_t block_floats = MatmulPartition::kMaxBlockRows * kInnerColumns;
   auto* blocks = context.scratch.allocate<float>(2 * block_floats * num_threads);
 
   context.pool.parallel_for(plan.num_inner_items, [&](std::int64_t index, int thread) {
     const Item item =
-        locate(plan, index, &Group::first_inner_item, inner_partition, inner_width, num_threads);
+        locate(plan, index, &Group::first_inner_item, inner_partition, &ExpertWeights::w1, num_threads);
     float* gate = blocks + 2 * block_floats * thread;
     run_inner(args, plan, item, gate, gate + block_floats, packed_inner);
   });
   context.pool.parallel_for(plan.num_outer_items, [&](std::int64_t index, int) {
-    const Item item = locate(plan, index, &Group::first_outer_item, outer_partition, width, num_threads);
+    const Item item =
+        locate(plan, index, &Group::first_outer_item, outer_partition, &ExpertWeights::w2, num_threads);
     const std::int64_t slot = item.group->first_slot + item.row;
-    matmul_tile({.weight = &item.group->expert->w2,
-                 .n_begin = item.column,
-                 .n_end = item.column + item.num_columns,
-                 .packed = packed_inner + slot * inner_width,
-                 .num_rows = item.num_rows,
-                 .y = outputs + slot * width,
-                 .y_stride = width,
-                 .round_bf16 = args.precision != Precision::kExact});
+    matmul_tile(
+        {.weight = &item.group->expert->w2,
+         .n_begin = item.column,
+         .n_end = item.column + item.num_columns,
+         .packed = packed_inner + item.group->first_inner + item.row * item.group->expert->w1.rows,
+         .num_rows = item.num_rows,
+         .y = outputs + slot * width,
+         .y_stride = width,
+         .round_bf16 = args.precision != Precision::kExact &&
+                       !(item.group->expert == args.shared ? args.shared_is_split : args.routed_is_split)});
   });
   constexpr std::int64_t kSumColumns = 1024;
   const std::int64_t pieces = (width + kSumColumns - 1) / kSumColumns;

@@ -12,15 +12,15 @@ namespace {
 
 using Row = std::vector<float>;
 
-Row product(const WeightMatrix& weight, const Row& x, Precision precision) {
+Row product(const WeightMatrix& weight, const Row& x, Precision precision, bool rounds = true) {
   Row y(static_cast<std::size_t>(weight.rows));
   matmul_ref(weight, {x.data(), {1, weight.cols}}, activation_rounding(weight.format, precision),
-             precision != Precision::kExact, {y.data(), {1, weight.rows}});
+             rounds && precision != Precision::kExact, {y.data(), {1, weight.rows}});
   return y;
 }
 
 Row expert_output(const ExpertWeights& expert, const Row& x, float routing_weight, float limit,
-                  Precision precision) {
+                  Precision precision, bool is_split) {
   const Row gate = product(expert.w1, x, precision);
   const Row up = product(expert.w3, x, precision);
   Row inner(gate.size());
@@ -30,7 +30,7 @@ Row expert_output(const ExpertWeights& expert, const Row& x, float routing_weigh
     const float activated = routing_weight * (g / (1.0F + std::exp(-g)) * v);
     inner[i] = precision == Precision::kExact ? activated : round_bf16(activated);
   }
-  return product(expert.w2, inner, precision);
+  return product(expert.w2, inner, precision, !is_split);
 }
 
 }  // namespace
@@ -48,13 +48,17 @@ void experts_ref(const ExpertsArgs& args) {
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += y[i];
     };
     for (const std::int64_t slot : slots) {
-      if (args.ids(row, slot) < 0) continue;
-      add(expert_output(args.routed[static_cast<std::size_t>(args.ids(row, slot))], x,
-                        args.weights(row, slot), args.swiglu_limit, args.precision));
+      const std::int64_t expert = args.local_expert(row, slot);
+      if (expert < 0) continue;
+      add(expert_output(args.routed[static_cast<std::size_t>(expert)], x, args.weights(row, slot),
+                        args.swiglu_limit, args.precision, args.routed_is_split));
     }
-    if (args.shared != nullptr) add(expert_output(*args.shared, x, 1.0F, args.swiglu_limit, args.precision));
+    if (args.shared != nullptr) {
+      add(expert_output(*args.shared, x, 1.0F, args.swiglu_limit, args.precision, args.shared_is_split));
+    }
+    const bool rounds = args.precision != Precision::kExact && !args.partial_sums;
     for (std::size_t i = 0; i < sum.size(); ++i) {
-      args.out(row, i) = args.precision == Precision::kExact ? sum[i] : round_bf16(sum[i]);
+      args.out(row, i) = rounds ? round_bf16(sum[i]) : sum[i];
     }
   }
 }

@@ -81,9 +81,9 @@ std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*
 }  // namespace
 
 CallShape GroupedLinear::shape(const GroupedLinearArgs& args) {
-  return {
-      .num_rows = args.x.extent(0),
-      .detail = fmt::format("{} groups [{} -> {}]", args.x.extent(1), args.weight->cols, args.weight->rows)};
+  return {.num_rows = args.x.extent(0),
+          .detail = fmt::format("{}{}{} groups [{} -> {}]", args.name, args.name.empty() ? "" : " ",
+                                args.x.extent(1), args.weight->cols, args.weight->rows)};
 }
 
 std::span<const CpuVariant<GroupedLinear>> GroupedLinear::cpu_variants() {

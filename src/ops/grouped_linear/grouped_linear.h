@@ -2,6 +2,8 @@
 /// z[t, g, :] = W_g o[t, g, :].  The FP8 weights act as their exact BF16 values: o is not quantised.
 #pragma once
 
+#include <string_view>
+
 #include "numeric/dtype.h"
 #include "ops/matmul/matmul.h"
 #include "ops/operation/variant.h"
@@ -13,6 +15,7 @@ struct GroupedLinearArgs {
   const WeightMatrix* weight = nullptr;  ///< [G R, K], group-major; "attn.wo_a"
   Activations<2> y;                      ///< [T, G R]
   Precision precision = Precision::kReleased;
+  std::string_view name{};  ///< of the weight, for people
 };
 
 void grouped_linear_cpu(const GroupedLinearArgs& args, CpuContext& context);

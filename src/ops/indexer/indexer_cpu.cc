@@ -157,6 +157,7 @@ std::int64_t indexer_scratch_bytes(std::int64_t num_heads, std::int64_t dim, std
 void indexer_cpu(const IndexerArgs& args, CpuContext& context) {
   BALEEN_CHECK_EQ(args.q.extent(2), kIndexDim);
   const std::int64_t num_rows = args.q.extent(0), top_k = args.selected.extent(1);
+  if (num_rows == 0) return;
   const int num_threads = context.pool.num_threads();
   const std::int64_t num_parts = num_parts_of(num_rows, num_threads);
   const ScratchScope scope(context.scratch);

@@ -59,8 +59,8 @@ std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*
 CallShape Linear::shape(const LinearArgs& args) {
   CallShape shape{.num_rows = args.x.extent(0), .num_kernels = static_cast<int>(args.outputs.size())};
   for (const LinearOutput& output : args.outputs) {
-    shape.detail += fmt::format("{}[{} -> {}]", shape.detail.empty() ? "" : " ", output.weight->cols,
-                                output.weight->rows);
+    shape.detail += fmt::format("{}{}{}[{} -> {}]", shape.detail.empty() ? "" : " ", output.name,
+                                output.name.empty() ? "" : " ", output.weight->cols, output.weight->rows);
   }
   return shape;
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "numeric/dtype.h"
 #include "ops/matmul/matmul.h"
@@ -19,6 +20,7 @@ struct LinearOutput {
   const WeightMatrix* weight = nullptr;  ///< [N, K]
   Activations<2> y;                      ///< [T, N]
   bool keep_f32 = false;                 ///< L32: never rounded
+  std::string_view name{};               ///< of the weight, for people: "wq_a"
 };
 
 struct LinearArgs {

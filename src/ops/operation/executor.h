@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 
 #include "ops/operation/operation_sequence.h"
 
@@ -22,8 +23,11 @@ class Executor {
     run(kOperationSequence<Ops...>, pointers.data());
   }
 
-  /// The same without types; `args` points to as many arguments as `sequence` has parts.
+  /// `execute` without types; `args` points to as many arguments as `sequence` has parts.
   virtual void run(const OperationSequence& sequence, const void* const* args) = 0;
+
+  /// What follows belongs to `block` of the model; -1: to none. For those who write operations down.
+  virtual void enter_block(std::int64_t /*block*/) {}
 };
 
 }  // namespace baleen

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 
+#include "comm/communicator.h"
 #include "parallel/thread_pool.h"
 #include "tensor/buffer.h"
 
@@ -14,6 +15,7 @@ namespace baleen {
 struct CpuContext {
   ThreadPool& pool;
   Arena& scratch;
+  Communicator* communicator = nullptr;  ///< to other ranks; null: there are none
 };
 
 /// Where operations run on a CUDA device: cuda/cuda_context.h.

@@ -12,6 +12,8 @@
 /// and optionally
 ///
 ///     static OpCost expected_cost(const Args&);     the cost where the host cannot read the arguments' arrays
+///     static std::vector<RankMessage> messages(const Args&);   what it sends to other ranks, in order; for
+/// one rank nothing
 ///     static void check(const Args&);               stops the program on arguments that break the contract; called before each
 ///                                                   run on devices that do not pad steps
 #pragma once
@@ -22,6 +24,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "ops/operation/device_traits.h"
 #include "ops/operation/operation.h"
@@ -36,10 +39,26 @@ struct CallShape {
   int num_kernels = 1;         ///< that do it where nothing is fused
 };
 
+enum class MessageKind : std::uint8_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kSend };
+
+/// "all_reduce"
+[[nodiscard]] std::string_view message_name(MessageKind kind);
+
+/// A message of a group of ranks. How long it takes is a matter of who models time.
+struct RankMessage {
+  MessageKind kind = MessageKind::kAllReduce;
+  std::int64_t group_size = 1;
+  /// What one rank puts in: of an all-to-all what leaves it, of an all-gather its part, of a send the
+  /// message.
+  double bytes = 0;
+  bool operator==(const RankMessage&) const = default;
+};
+
 struct OperationInfo {
   std::string_view name;
   OpCost (*cost)(const void* args, const DeviceTraits& traits);
   CallShape (*shape)(const void* args);
+  std::vector<RankMessage> (*messages)(const void* args);
   void (*check)(const void* args);
 };
 
@@ -54,6 +73,11 @@ inline constexpr OperationInfo kOperationInfo{
       return Op::cost(typed);
     },
     .shape = [](const void* args) { return Op::shape(*static_cast<const typename Op::Args*>(args)); },
+    .messages = [](const void* args) -> std::vector<RankMessage> {
+      if constexpr (requires(const typename Op::Args& typed) { Op::messages(typed); })
+        return Op::messages(*static_cast<const typename Op::Args*>(args));
+      return {};
+    },
     .check =
         [](const void* args) {
           if constexpr (requires(const typename Op::Args& typed) { Op::check(typed); })

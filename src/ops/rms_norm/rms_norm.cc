@@ -7,7 +7,8 @@
 namespace baleen::ops {
 
 CallShape RmsNorm::shape(const RmsNormArgs& args) {
-  return {.num_rows = args.x.extent(0), .detail = fmt::format("width {}", args.x.extent(1))};
+  return {.num_rows = args.x.extent(0) / args.rows_per_token,
+          .detail = fmt::format("width {}", args.x.extent(1))};
 }
 
 std::span<const CpuVariant<RmsNorm>> RmsNorm::cpu_variants() {

@@ -20,8 +20,9 @@ struct RmsNormArgs {
   std::span<const float> weight;  ///< [width], or empty: no weight and stepwise rounding
   float eps = 1e-6F;
   Precision precision = Precision::kReleased;
-  Activations<2> y;  ///< [rows, width]; may be x
-  Fp8Rows y_fp8{};   ///< y for FP8 products, written too where a device has buffers for it
+  Activations<2> y;                 ///< [rows, width]; may be x
+  Fp8Rows y_fp8{};                  ///< y for FP8 products, written too where a device has buffers for it
+  std::int64_t rows_per_token = 1;  ///< where rows are heads
 };
 
 void rms_norm_ref(const RmsNormArgs& args);

@@ -283,6 +283,7 @@ std::int64_t sparse_attention_scratch_bytes(std::int64_t num_heads, std::int64_t
 void sparse_attention_cpu(const SparseAttentionArgs& args, CpuContext& context) {
   const std::int64_t num_queries = args.q.extent(0), num_heads = args.q.extent(1),
                      head_dim = args.q.extent(2);
+  if (num_queries == 0) return;
   BALEEN_CHECK(args.window.format.layout == LatentLayout::kV4);
   BALEEN_CHECK_EQ(head_dim % kBlock, 0);
   BALEEN_CHECK_EQ(args.window.format.nope % kBlock, 0);

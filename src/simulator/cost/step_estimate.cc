@@ -107,8 +107,15 @@ StageEstimate estimate_stage(const RankModel& model, const RankBatch& batch, con
   StageEstimate estimate{.stage = model.stage()};
   const TimeModel times(device, workload.decode);
   const std::int64_t micro_batches = model.plan().dual_batch_overlap && batch.size() > 1 ? 2 : 1;
-  schedule(estimate, record_step(model, part_of(batch, micro_batches), workload, graph_options(device)),
-           times, micro_batches);
+  OpGraph graph = record_step(model, part_of(batch, micro_batches), workload, graph_options(device));
+  // The next micro-batch begins while streams are on their way to the next stage.
+  std::erase_if(graph.ops, [&](const GraphOp& op) {
+    const bool leaves = op.is_collective() && op.message.kind == MessageKind::kSend;
+    if (leaves)
+      estimate.send_seconds += static_cast<double>(micro_batches) * times.collective_seconds(op.message);
+    return leaves;
+  });
+  schedule(estimate, graph, times, micro_batches);
   return estimate;
 }
 
@@ -126,15 +133,10 @@ StepEstimate estimate_step(const SimulatedModel& model, const ParallelPlan& plan
     StageEstimate timed = estimate_stage(rank, part, workload, device);
     timed.memory = rank_memory(rank, rank_load(batch, workload), device);
     estimate.seconds += timed.seconds;
+    estimate.send_seconds += timed.send_seconds;
     slowest = std::max(slowest, timed.seconds);
     estimate.memory_bytes = std::max(estimate.memory_bytes, timed.memory.total());
     estimate.stages.push_back(std::move(timed));
-  }
-  if (plan.pp > 1) {
-    const Collective send{CollectiveKind::kSend, plan.num_devices,
-                          2.0 * static_cast<double>(model.config.hc_dim() * num_rows(part))};
-    estimate.send_seconds =
-        static_cast<double>(plan.pp - 1) * TimeModel(device, workload.decode).collective_seconds(send);
   }
   estimate.host_seconds = device.host_seconds_per_step;
   estimate.seconds =

@@ -32,6 +32,7 @@ struct StageEstimate {
   double compute_seconds = 0;        ///< of operations
   double communication_seconds = 0;  ///< of messages
   double seconds = 0;                ///< of both, as they overlap
+  double send_seconds = 0;           ///< of streams to the next stage, in none of these
   RankMemory memory;
 };
 

@@ -39,7 +39,7 @@ std::string_view bound_name(Bound bound) {
 
 OpTime TimeModel::time_of(const GraphOp& op) const {
   if (!op.is_collective()) return operation_time(op);
-  const double seconds = collective_seconds(op.collective);
+  const double seconds = collective_seconds(op.message);
   return {.seconds = seconds, .communication_seconds = seconds, .bound = Bound::kCommunication};
 }
 
@@ -110,7 +110,7 @@ LinkLevel TimeModel::level_of(std::int64_t group_size) const {
   return profile_.links.back();
 }
 
-double TimeModel::collective_seconds(const Collective& collective) const {
+double TimeModel::collective_seconds(const RankMessage& collective) const {
   if (collective.group_size <= 1) return 0;
   const LinkLevel level = level_of(collective.group_size);
   const auto ranks = static_cast<double>(collective.group_size);
@@ -119,19 +119,19 @@ double TimeModel::collective_seconds(const Collective& collective) const {
   const double latency = level.latency_seconds, bytes = collective.bytes, steps = std::log2(ranks);
   double seconds = 0;
   switch (collective.kind) {
-    case CollectiveKind::kAllReduce:
+    case MessageKind::kAllReduce:
       seconds = all_reduce_seconds(ranks, bytes, latency, rate);
       break;
-    case CollectiveKind::kAllGather:
+    case MessageKind::kAllGather:
       seconds = std::min(ranks - 1, std::ceil(steps)) * latency + (ranks - 1) * bytes / rate;
       break;
-    case CollectiveKind::kReduceScatter:
+    case MessageKind::kReduceScatter:
       seconds = std::min(ranks - 1, std::ceil(steps)) * latency + (ranks - 1) / ranks * bytes / rate;
       break;
-    case CollectiveKind::kAllToAll:
+    case MessageKind::kAllToAll:
       seconds = std::min(ranks - 1, std::ceil(steps)) * latency + bytes / rate;
       break;
-    case CollectiveKind::kSend:
+    case MessageKind::kSend:
       seconds = latency + bytes / rate;
       break;
   }

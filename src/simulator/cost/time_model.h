@@ -35,7 +35,7 @@ class TimeModel {
   TimeModel(const DeviceProfile& profile, bool graph) : profile_(profile), graph_(graph) {}
 
   [[nodiscard]] OpTime time_of(const GraphOp& op) const;
-  [[nodiscard]] double collective_seconds(const Collective& collective) const;
+  [[nodiscard]] double collective_seconds(const RankMessage& collective) const;
 
  private:
   [[nodiscard]] OpTime operation_time(const GraphOp& op) const;

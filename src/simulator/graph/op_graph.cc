@@ -1,6 +1,7 @@
 #include "simulator/graph/op_graph.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "model/forward.h"
 #include "ops/gather_rows/gather_rows.h"
@@ -33,14 +34,18 @@ class StepRecorder {
         batch_(batch),
         workload_(workload),
         graph_(graph),
-        device_(model, workload, options, graph),
+        device_(options, graph),
         cache_(cache_geometry(model.config(), Precision::kReleased, workload.num_mtp_tokens), {1, 1, 1},
                device_.memory()),
         max_rows_(std::max(num_rows(batch), num_logit_rows(batch))),
         arena_(forward_buffer_bytes(model.rank_config(), max_rows_, options.activations), device_.memory()),
         forward_(model.rank_config(), model.weights(), device_, cache_, Precision::kReleased, max_rows_,
-                 arena_),
-        type_(options.activations) {}
+                 arena_, model.layout()),
+        type_(options.activations) {
+    forward_.expect_load([this, &options](std::int64_t block, std::int64_t rows) {
+      return expected_load(block, rows, options);
+    });
+  }
 
   void record() {
     graph_.num_rows = num_rows(batch_);
@@ -51,7 +56,7 @@ class StepRecorder {
     if (!model_.stage().last) return;
     if (graph_.num_logit_rows > 0) {
       device_.enter(GraphPart::kHead);
-      gather(graph_.num_logit_rows);
+      gather(kept(graph_.num_logit_rows));
       choose(graph_.num_logit_rows, false);
     }
     if (workload_.trains && model_.config().num_nextn_predict_layers > 0) {
@@ -70,9 +75,9 @@ class StepRecorder {
         part.num_tokens = part.num_logits = 1;
       }
       const ShapeBatch draft(last);
-      gather(std::ssize(last));
+      gather(kept(std::ssize(last)));
       static_cast<void>(forward_.run_mtp(draft.view(), streams, 0));
-      gather(std::ssize(last));
+      gather(kept(std::ssize(last)));
       choose(std::ssize(last), true);
     }
   }
@@ -88,8 +93,9 @@ class StepRecorder {
   /// Logits of `count` rows, and the tokens chosen from them.
   void choose(std::int64_t count, bool mtp) {
     const ModelConfig& c = model_.config();
-    const ConstActivations<3> streams = stream_rows(count).reshaped<3>({count, c.hc_mult, c.hidden_size});
-    const Activations<2> logits(unused(), ElementType::kF32, {count, model_.weights().head.rows});
+    const ConstActivations<3> streams =
+        stream_rows(kept(count)).reshaped<3>({kept(count), c.hc_mult, c.hidden_size});
+    const Activations<2> logits(unused(), ElementType::kF32, {count, c.vocab_size});
     if (mtp) {
       forward_.mtp_logits(streams, 0, logits);
     } else {
@@ -99,6 +105,24 @@ class StepRecorder {
     device_.execute<ops::Sample>({.logits = {unused(), ElementType::kF32, {count, c.vocab_size}},
                                   .rows = draws,
                                   .ids = {reinterpret_cast<TokenId*>(unused()), draws.size()}});
+  }
+  /// Of `count` rows, those that this rank has between attention and attention.
+  [[nodiscard]] std::int64_t kept(std::int64_t count) const { return model_.layout().kept(count).size(); }
+  /// What this rank's experts get in the heaviest case that the workload names.
+  [[nodiscard]] ExpertLoad expected_load(std::int64_t block, std::int64_t rows,
+                                         const GraphOptions& options) const {
+    const ModelConfig& c = model_.config();
+    const ParallelPlan& plan = model_.plan();
+    const double imbalance = c.is_hash_routed(block) ? workload_.hash_imbalance : workload_.imbalance;
+    const std::int64_t groups = workload_.active_groups > 0 ? workload_.active_groups : plan.dp;
+    const auto all_rows = static_cast<double>(rows * groups);
+    const auto chosen = static_cast<double>(c.num_experts_per_tok);
+    const auto slots = static_cast<double>(plan.local_experts(c));
+    return {.assignments = all_rows * chosen / static_cast<double>(plan.ep) * (plan.ep > 1 ? imbalance : 1),
+            .distinct =
+                options.visited_experts
+                    ? options.visited_experts(block)
+                    : slots * (1 - std::pow(1 - chosen / static_cast<double>(c.n_routed_experts), all_rows))};
   }
   [[nodiscard]] std::byte* unused() { return device_.memory().allocate(1); }
 
@@ -115,22 +139,6 @@ class StepRecorder {
 };
 
 }  // namespace
-
-std::string_view collective_name(CollectiveKind kind) {
-  switch (kind) {
-    case CollectiveKind::kAllReduce:
-      return "all_reduce";
-    case CollectiveKind::kAllGather:
-      return "all_gather";
-    case CollectiveKind::kReduceScatter:
-      return "reduce_scatter";
-    case CollectiveKind::kAllToAll:
-      return "all_to_all";
-    case CollectiveKind::kSend:
-      return "send";
-  }
-  return "?";
-}
 
 OpCost OpGraph::total_cost() const {
   OpCost total;

@@ -14,18 +14,6 @@
 
 namespace baleen {
 
-enum class CollectiveKind : std::uint8_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kSend };
-
-/// "all_reduce"
-[[nodiscard]] std::string_view collective_name(CollectiveKind kind);
-
-/// A message of a group of ranks.
-struct Collective {
-  CollectiveKind kind = CollectiveKind::kAllReduce;
-  std::int64_t group_size = 1;
-  double bytes = 0;  ///< what one rank puts in: of an all-to-all what leaves it, of a send the message
-};
-
 /// Parts of a step that are timed and shown apart.
 enum class GraphPart : std::uint8_t { kLayers, kHead, kDraft };
 
@@ -38,11 +26,11 @@ struct GraphOp {
   double num_rows = 0;  ///< tokens that it works on: how well a kernel does depends on it
   /// Kernels that do it where nothing is fused: an operation on several weights has one for each.
   int num_kernels = 1;
-  double num_heads = 0;   ///< that attention works on; 0: no heads
-  OpCost cost;            ///< of an operation
-  Collective collective;  ///< of a message
+  double num_heads = 0;  ///< that attention works on; 0: no heads
+  OpCost cost;           ///< of an operation
+  RankMessage message;   ///< between ranks
 
-  [[nodiscard]] bool is_collective() const { return collective.group_size > 1; }
+  [[nodiscard]] bool is_collective() const { return message.group_size > 1; }
 };
 
 struct OpGraph {
@@ -64,8 +52,8 @@ struct GraphOptions {
 };
 
 /// Runs the engine's forward pass over `batch` on a device that only writes down what it is asked. `workload` tells of
-/// drafts and of how unevenly tokens visit experts; every data-parallel group is taken to have a batch like this one.
-/// Collectives follow the operations after which they are due.
+/// drafts and of how unevenly tokens go to experts; every data-parallel group is taken to have a batch like
+/// this one. The rank is the first of its stage, which has as many rows as any.
 [[nodiscard]] OpGraph record_step(const RankModel& model, const RankBatch& batch, const Workload& workload,
                                   const GraphOptions& options);
 

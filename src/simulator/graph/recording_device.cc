@@ -4,36 +4,28 @@
 
 namespace baleen {
 
-RecordingDevice::RecordingDevice(const RankModel& model, const Workload& workload,
-                                 const GraphOptions& options, OpGraph& graph)
+RecordingDevice::RecordingDevice(const GraphOptions& options, OpGraph& graph)
     : options_(options),
       graph_(graph),
-      traits_{.architecture = "recorder", .activation_type = options.activations},
-      rules_(model, workload, options) {}
+      traits_{
+          .architecture = "recorder", .activation_type = options.activations, .shares_host_memory = false} {}
 
 void RecordingDevice::record(const OperationSequence& sequence, const void* const* args) {
-  const std::vector<RankCall> calls = rules_.of_rank(sequence, args);
-  const bool in_one_pass = options_.fuses && calls.size() > 1 && !sequence.name.empty();
-  if (in_one_pass) {
-    std::vector<const void*> own;
-    for (const RankCall& call : calls) own.push_back(call.args);
-    return add(sequence.name, sequence.shape(own.data()), sequence.cost(own.data(), traits_));
-  }
-  for (const RankCall& call : calls) {
-    if (call.is_elsewhere) continue;
-    add(call.before);
-    CallShape shape = call.operation->shape(call.args);
-    if (call.detail) shape.detail = *call.detail;
-    if (call.num_rows) shape.num_rows = *call.num_rows;
-    add(call.operation->name, shape, call.cost ? *call.cost : call.operation->cost(call.args, traits_));
-    add(call.after);
+  if (options_.fuses && sequence.parts.size() > 1 && !sequence.name.empty())
+    return add(sequence.name, sequence.shape(args), sequence.cost(args, traits_));
+  for (const OperationInfo* part : sequence.parts) {
+    for (const RankMessage& message : part->messages(*args)) add(message);
+    const OpCost cost = part->cost(*args, traits_);
+    // A collective is its messages and nothing else.
+    if (cost.total_flops() > 0 || cost.total_bytes() > 0) add(part->name, part->shape(*args), cost);
+    ++args;
   }
 }
 
 void RecordingDevice::add(std::string_view name, const CallShape& shape, const OpCost& cost) {
   graph_.ops.push_back({.name = name,
                         .detail = shape.detail,
-                        .block = rules_.block(),
+                        .block = block_,
                         .part = part_,
                         .num_rows = static_cast<double>(shape.num_rows),
                         .num_kernels = options_.fuses ? 1 : shape.num_kernels,
@@ -41,14 +33,13 @@ void RecordingDevice::add(std::string_view name, const CallShape& shape, const O
                         .cost = cost});
 }
 
-void RecordingDevice::add(const std::vector<Collective>& messages) {
-  for (const Collective& message : messages) {
-    graph_.ops.push_back({.name = collective_name(message.kind),
-                          .detail = fmt::format("{} ranks", message.group_size),
-                          .block = rules_.block(),
-                          .part = part_,
-                          .collective = message});
-  }
+void RecordingDevice::add(const RankMessage& message) {
+  if (message.group_size == 1) return;
+  graph_.ops.push_back({.name = message_name(message.kind),
+                        .detail = fmt::format("{} ranks", message.group_size),
+                        .block = block_,
+                        .part = part_,
+                        .message = message});
 }
 
 }  // namespace baleen

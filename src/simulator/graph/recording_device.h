@@ -5,18 +5,15 @@
 
 #include "device/device.h"
 #include "simulator/graph/op_graph.h"
-#include "simulator/graph/rank_rules.h"
 #include "tensor/unbacked_memory.h"
 
 namespace baleen {
 
-/// Writes down each operation's name, extents and cost, whichever operation it is; what a plan changes on a rank, `RankRules`
-/// puts in.
+/// Writes down each operation's name, extents, cost and messages, whichever operation it is.
 class RecordingDevice final : public Device {
  public:
   /// Appends to `graph`. All outlive this.
-  RecordingDevice(const RankModel& model, const Workload& workload, const GraphOptions& options,
-                  OpGraph& graph);
+  RecordingDevice(const GraphOptions& options, OpGraph& graph);
 
   /// What follows belongs to `part`.
   void enter(GraphPart part) { part_ = part; }
@@ -45,6 +42,7 @@ class RecordingDevice final : public Device {
     void run(const OperationSequence& sequence, const void* const* args) override {
       device_.record(sequence, args);
     }
+    void enter_block(std::int64_t block) override { device_.block_ = block; }
 
    private:
     RecordingDevice& device_;
@@ -52,18 +50,18 @@ class RecordingDevice final : public Device {
 
   void record(const OperationSequence& sequence, const void* const* args);
   void add(std::string_view name, const CallShape& shape, const OpCost& cost);
-  void add(const std::vector<Collective>& messages);
+  void add(const RankMessage& message);
 
   GraphOptions options_;
   OpGraph& graph_;
   DeviceTraits traits_;
-  RankRules rules_;
   UnbackedMemory memory_;
   HostBatches batches_;
   ImmediateSteps steps_;
   Log log_{*this};
   OpProfile profile_;
   GraphPart part_ = GraphPart::kLayers;
+  std::int64_t block_ = -1;
 };
 
 }  // namespace baleen

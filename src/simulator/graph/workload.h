@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "simulator/graph/parallel_plan.h"
+#include "model/parallel_plan.h"
 
 namespace baleen {
 

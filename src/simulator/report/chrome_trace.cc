@@ -47,7 +47,7 @@ std::string chrome_trace(const StepReport& report) {
              {"micro_batch", op.micro_batch},
              {"rows", op.op.num_rows},
              {"flops", op.op.cost.total_flops()},
-             {"bytes", op.op.is_collective() ? op.op.collective.bytes : op.op.cost.total_bytes()}}}});
+             {"bytes", op.op.is_collective() ? op.op.message.bytes : op.op.cost.total_bytes()}}}});
     }
     begin += stage.seconds + between;
   }

@@ -95,7 +95,7 @@ std::vector<OperationSum> operation_sums(const StepEstimate& estimate, TableRows
       ++sum.calls;
       sum.seconds += op.time.seconds;
       sum.flops += op.op.cost.total_flops();
-      sum.bytes += op.op.is_collective() ? op.op.collective.bytes : op.op.cost.total_bytes();
+      sum.bytes += op.op.is_collective() ? op.op.message.bytes : op.op.cost.total_bytes();
       sum.bound_seconds[static_cast<std::size_t>(op.time.bound)] += op.time.seconds;
     }
   }

@@ -103,7 +103,7 @@ double transfer_seconds(const SimulatedModel& model, const DeviceProfile& device
   const CacheGeometry geometry = cache_geometry(model.config, Precision::kReleased);
   const double bytes = geometry.bytes_per_token() * static_cast<double>(load.prompt_tokens) +
                        static_cast<double>(geometry.window_bytes() * model.config.num_hidden_layers);
-  return TimeModel(device, false).collective_seconds({CollectiveKind::kSend, num_devices, bytes});
+  return TimeModel(device, false).collective_seconds({MessageKind::kSend, num_devices, bytes});
 }
 
 /// Devices shared out between instances that prefill and instances like `decoding` so that both keep pace.

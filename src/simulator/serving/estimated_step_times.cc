@@ -9,9 +9,7 @@ namespace baleen {
 EstimatedStepTimes::EstimatedStepTimes(const SimulatedModel& model, const ParallelPlan& plan,
                                        const DeviceProfile& device, bool drafts, double imbalance,
                                        double hash_imbalance)
-    : plan_(plan),
-      device_(device),
-      bytes_between_stages_(2 * model.config.hc_dim()),
+    : device_(device),
       drafts_(drafts),
       imbalance_(imbalance),
       hash_imbalance_(hash_imbalance),
@@ -30,26 +28,20 @@ Workload EstimatedStepTimes::workload(bool decodes, std::int64_t num_drafts) con
           .hash_imbalance = hash_imbalance_};
 }
 
-double EstimatedStepTimes::send_seconds(const RankBatch& batch, bool decodes) const {
-  if (plan_.pp == 1) return 0;
-  const Collective send{CollectiveKind::kSend, plan_.num_devices,
-                        static_cast<double>(bytes_between_stages_ * num_rows(batch))};
-  return static_cast<double>(plan_.pp - 1) * TimeModel(device_, decodes).collective_seconds(send);
-}
-
 double EstimatedStepTimes::seconds(const RankBatch& batch, bool decodes) const {
-  double sum = send_seconds(batch, decodes);
+  double sum = 0;
   for (const auto& stage : stages_) {
-    sum += estimate_stage(*stage, batch, workload(decodes, 0), device_).seconds;
+    const StageEstimate estimate = estimate_stage(*stage, batch, workload(decodes, 0), device_);
+    sum += estimate.seconds + estimate.send_seconds;
   }
   return sum;
 }
 
 EstimatedStepTimes::DraftingStep EstimatedStepTimes::drafting_step(const RankBatch& batch) const {
-  DraftingStep step{.seconds = send_seconds(batch, true)};
+  DraftingStep step;
   for (const auto& stage : stages_) {
     const StageEstimate estimate = estimate_stage(*stage, batch, workload(true, 1), device_);
-    step.seconds += estimate.seconds;
+    step.seconds += estimate.seconds + estimate.send_seconds;
     if (stage != stages_.back()) continue;
     for (std::size_t i = 0; i < estimate.ops.size(); ++i) {
       if (estimate.ops[i].op.part != GraphPart::kDraft) continue;

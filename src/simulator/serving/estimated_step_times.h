@@ -33,12 +33,9 @@ class EstimatedStepTimes final : public StepTimes {
   [[nodiscard]] Workload workload(bool decodes, std::int64_t num_drafts) const;
   /// One stage after the other and what they send.
   [[nodiscard]] double seconds(const RankBatch& batch, bool decodes) const;
-  [[nodiscard]] double send_seconds(const RankBatch& batch, bool decodes) const;
   [[nodiscard]] DraftingStep drafting_step(const RankBatch& batch) const;
 
-  ParallelPlan plan_;
   DeviceProfile device_;
-  std::int64_t bytes_between_stages_ = 0;  ///< of a token
   bool drafts_;
   double imbalance_, hash_imbalance_;
   std::vector<std::unique_ptr<RankModel>> stages_;

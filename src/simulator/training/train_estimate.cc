@@ -94,9 +94,9 @@ TrainEstimate estimate_training(const SimulatedModel& model, const ParallelPlan&
   const double gradient_bytes = load.bf16_gradients ? 2 : 4;
   const double share = held.dense / ranks;  // of dense parameters, that a rank updates
   estimate.gradient_seconds =
-      times.collective_seconds({CollectiveKind::kReduceScatter, plan.dp,
+      times.collective_seconds({MessageKind::kReduceScatter, plan.dp,
                                 held.dense / static_cast<double>(plan.tp) * gradient_bytes}) +
-      times.collective_seconds({CollectiveKind::kAllGather, plan.dp, share * kComputeBytes});
+      times.collective_seconds({MessageKind::kAllGather, plan.dp, share * kComputeBytes});
 
   GraphOp newton_schulz{.name = "newton_schulz", .num_rows = static_cast<double>(model.config.hidden_size)};
   const double muon = optimiser.experts.muon_flops / static_cast<double>(plan.ep * plan.moe_tp) +

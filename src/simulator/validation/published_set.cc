@@ -106,14 +106,14 @@ void read_linear(const RowReader& reader, LinearShape& shape) {
   shape.format = format_named(format, reader.label() + ".format");
 }
 
-void read_message(const RowReader& reader, Collective& message) {
+void read_message(const RowReader& reader, RankMessage& message) {
   std::string kind;
   reader.need("kind", kind);
   bool known = false;
-  for (const CollectiveKind candidate :
-       {CollectiveKind::kAllReduce, CollectiveKind::kAllGather, CollectiveKind::kReduceScatter,
-        CollectiveKind::kAllToAll, CollectiveKind::kSend}) {
-    if (collective_name(candidate) != kind) continue;
+  for (const MessageKind candidate :
+       {MessageKind::kAllReduce, MessageKind::kAllGather, MessageKind::kReduceScatter, MessageKind::kAllToAll,
+        MessageKind::kSend}) {
+    if (message_name(candidate) != kind) continue;
     message.kind = candidate;
     known = true;
   }

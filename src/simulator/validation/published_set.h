@@ -64,7 +64,7 @@ struct PublishedRow {
   AttentionShape attention;
   ExpertsShape experts;
   LinearShape linear;
-  Collective message;
+  RankMessage message;
   std::vector<PublishedMetric> published;
   std::string source;
   std::string unknown;

@@ -78,23 +78,21 @@ TEST(TimeModel, MessagesTakeTheQuickestWay) {
   const TimeModel times(d, true);
   const double rate = 5e10, latency = 1e-6;
   // Small ones in one shot, large ones around a ring.
-  EXPECT_DOUBLE_EQ(times.collective_seconds({CollectiveKind::kAllReduce, 4, 1e3}), latency + 3 * 1e3 / rate);
-  EXPECT_DOUBLE_EQ(times.collective_seconds({CollectiveKind::kAllReduce, 4, 1e9}),
+  EXPECT_DOUBLE_EQ(times.collective_seconds({MessageKind::kAllReduce, 4, 1e3}), latency + 3 * 1e3 / rate);
+  EXPECT_DOUBLE_EQ(times.collective_seconds({MessageKind::kAllReduce, 4, 1e9}),
                    6 * latency + 1.5 * 1e9 / rate);
-  EXPECT_DOUBLE_EQ(times.collective_seconds({CollectiveKind::kAllGather, 8, 1e6}),
-                   3 * latency + 7 * 1e6 / rate);
-  EXPECT_DOUBLE_EQ(times.collective_seconds({CollectiveKind::kReduceScatter, 8, 8e6}),
-                   3 * latency + 7e6 / rate);
-  EXPECT_DOUBLE_EQ(times.collective_seconds({CollectiveKind::kSend, 2, 1e6}), latency + 1e6 / rate);
-  EXPECT_EQ(times.collective_seconds({CollectiveKind::kAllReduce, 1, 1e6}), 0);
+  EXPECT_DOUBLE_EQ(times.collective_seconds({MessageKind::kAllGather, 8, 1e6}), 3 * latency + 7 * 1e6 / rate);
+  EXPECT_DOUBLE_EQ(times.collective_seconds({MessageKind::kReduceScatter, 8, 8e6}), 3 * latency + 7e6 / rate);
+  EXPECT_DOUBLE_EQ(times.collective_seconds({MessageKind::kSend, 2, 1e6}), latency + 1e6 / rate);
+  EXPECT_EQ(times.collective_seconds({MessageKind::kAllReduce, 1, 1e6}), 0);
   // Beyond the domain, the outer level.
-  EXPECT_DOUBLE_EQ(times.collective_seconds({CollectiveKind::kSend, 16, 1e6}), 1e-5 + 1e6 / 1e10);
+  EXPECT_DOUBLE_EQ(times.collective_seconds({MessageKind::kSend, 16, 1e6}), 1e-5 + 1e6 / 1e10);
 }
 
 TEST(TimeModel, AMeshUsesTheLinksOfItsGroup) {
   DeviceProfile d = device();
   d.links.front().mesh = true;
-  EXPECT_DOUBLE_EQ(TimeModel(d, true).collective_seconds({CollectiveKind::kSend, 2, 1e6}),
+  EXPECT_DOUBLE_EQ(TimeModel(d, true).collective_seconds({MessageKind::kSend, 2, 1e6}),
                    1e-6 + 1e6 / (5e10 / 7));
 }
 

@@ -1,4 +1,4 @@
-#include "simulator/graph/parallel_plan.h"
+#include "model/parallel_plan.h"
 
 #include <fmt/format.h>
 
@@ -93,6 +93,10 @@ std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig&
     found.push_back(
         fmt::format("--o-proj-tp {}: does not divide the dp x tp = {} ranks of a stage; {} is near",
                     plan.o_proj_tp, ranks, nearest_divisor(ranks, plan.o_proj_tp)));
+  }
+  if (plan.o_proj_tp % plan.tp != 0 && plan.tp % plan.o_proj_tp != 0) {
+    found.push_back(fmt::format("--o-proj-tp {}: neither a multiple of --tp {} nor a part of it; {} is near",
+                                plan.o_proj_tp, plan.tp, nearest_divisor(plan.tp, plan.o_proj_tp)));
   }
   if (ranks % plan.lmhead_tp != 0) {
     found.push_back(

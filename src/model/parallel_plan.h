@@ -1,4 +1,5 @@
-/// How a model is spread over devices, and which spreads can be.       (source: simulation 5; parallel MoE 12)
+/// How a model is spread over devices, and which spreads can be.       (source: simulation 5; parallel MoE
+/// 12)
 #pragma once
 
 #include <cstdint>
@@ -12,9 +13,9 @@ namespace baleen {
 /// Of anything in a plan, at most.
 inline constexpr std::int64_t kMostRanks = 1 << 16;
 
-/// num_devices = pp dp tp. Attention: dp groups of requests, each group's heads over tp ranks; KV is the same on all of
-/// them. Experts: over ep ranks of the dp tp of a stage, and each expert's inner width over the moe_tp that remain.
-/// Output projection: its groups over o_proj_tp ranks. Zero: not said, see `resolved`.
+/// num_devices = pp dp tp. Attention: dp groups of requests, each group's heads over tp ranks; KV is the same
+/// on all of them. Experts: over ep ranks of the dp tp of a stage, and each expert's inner width over the
+/// moe_tp that remain. Output projection: its groups over o_proj_tp ranks. Zero: not said, see `resolved`.
 struct ParallelPlan {
   std::int64_t num_devices = 0;
   std::int64_t tp = 0;
@@ -38,11 +39,12 @@ struct ParallelPlan {
   bool operator==(const ParallelPlan&) const = default;
 };
 
-/// Fills the zeros: pp and tp 1, dp what devices are left, ep all ranks of a stage (what moe_tp leaves of them), o_proj_tp
-/// tp as far as groups go, lmhead_tp tp.
+/// Fills the zeros: pp and tp 1, dp what devices are left, ep all ranks of a stage (what moe_tp leaves of
+/// them), o_proj_tp tp as far as groups go, lmhead_tp tp.
 [[nodiscard]] ParallelPlan resolved(ParallelPlan plan, const ModelConfig& config);
 
-/// A sentence for every rule that a resolved plan breaks, with the nearest legal value; none: the plan can be.
+/// A sentence for every rule that a resolved plan breaks, with the nearest legal value; none: the plan can
+/// be.
 [[nodiscard]] std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig& config);
 
 /// Throws `Error` with all of them, if any.

@@ -1,4 +1,4 @@
-#include "simulator/graph/parallel_plan.h"
+#include "model/parallel_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,62 @@
+#include "model/message_buffers.h"
+
+#include <algorithm>
+
+#include "numeric/block_scale.h"
+
+namespace baleen {
+
+template <class T>
+T* MessageBuffers::allocate(std::int64_t count) {
+  return reinterpret_cast<T*>(
+      buffers_.emplace_back(count * static_cast<std::int64_t>(sizeof(T)), *memory_).data());
+}
+
+Activations<2> MessageBuffers::take(std::int64_t num_rows, std::int64_t width, ElementType type) {
+  return {allocate<std::byte>(num_rows * width * size_of(type)), type, {num_rows, width}};
+}
+
+MessageBuffers::MessageBuffers(const ModelConfig& config, const RankLayout& layout, std::int64_t max_rows,
+                               ElementType type, Memory& memory)
+    : type_(type), memory_(&memory) {
+  if (layout.stage_ranks().size() == 1) return;
+  place_output(config, layout, max_rows);
+  if (!layout.same_tokens()) place_experts(config, layout, max_rows);
+  const std::int64_t parts = layout.vocabulary().size();
+  if (layout.stage().last && parts > 1)
+    logits = take(max_rows, (config.vocab_size + parts - 1) / parts, ElementType::kF32);
+}
+
+void MessageBuffers::place_output(const ModelConfig& config, const RankLayout& layout,
+                                  std::int64_t max_rows) {
+  const std::int64_t num_rows = max_rows * layout.output_row_groups();
+  // A rank of the config's heads has all of its group's, gathered, or a part of its own, exchanged for rows.
+  const std::int64_t gathered = layout.output_heads().size(), exchanged = layout.output_row_groups();
+  if (gathered > 1 || exchanged > 1) {
+    heads = take(num_rows, config.q_dim() * gathered / exchanged, type_);
+    const std::int64_t groups = layout.output_groups();
+    grouped = take(num_rows, groups * config.o_lora_rank, type_);
+  }
+  if (layout.output_sums().size() > 1 || layout.same_tokens())
+    sums = take(num_rows, config.hidden_size, ElementType::kF32);
+}
+
+void MessageBuffers::place_experts(const ModelConfig& config, const RankLayout& layout,
+                                   std::int64_t max_rows) {
+  const ParallelPlan& plan = layout.plan();
+  const std::int64_t sent = (max_rows + plan.tp - 1) / plan.tp * config.num_experts_per_tok;
+  const std::int64_t most = layout.stage_ranks().size() * sent, width = config.hidden_size;
+  arrived = take(most, width, type_);
+  if (type_ == ElementType::kBf16) {
+    constexpr std::int64_t kScaleRows = 4;  // scale strides are multiples of it
+    arrived_fp8.codes = allocate<std::uint8_t>(most * width);
+    arrived_fp8.scale_stride = (most + kScaleRows - 1) / kScaleRows * kScaleRows;
+    arrived_fp8.scales = allocate<float>(width / kActivationBlock * arrived_fp8.scale_stride);
+  }
+  arrived_ids = {allocate<std::int32_t>(most), {most, 1}};
+  arrived_weights = take(most, 1, ElementType::kF32);
+  outputs = take(most, width, plan.moe_tp > 1 ? ElementType::kF32 : type_);
+  shared = take(max_rows, width, type_);
+}
+
+}  // namespace baleen

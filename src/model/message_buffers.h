@@ -1,0 +1,51 @@
+/// What a rank's forward pass needs beside its activations in order to exchange them: every array by name. Of
+/// one rank nothing.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+
+#include "model/config.h"
+#include "model/rank_layout.h"
+#include "tensor/activations.h"
+#include "tensor/buffer.h"
+#include "tensor/fp8_rows.h"
+#include "tensor/memory.h"
+
+namespace baleen {
+
+/// For steps of R rows of the rank's batch. P = R x output_row_groups() rows of the output projection, O =
+/// o_proj_tp; S = rows that all ranks of a stage may send to one; V' = its part of the vocabulary.
+struct MessageBuffers {
+  MessageBuffers() = default;
+  /// `config` is that of the rank. Arrays of no use to `layout` stay empty.
+  MessageBuffers(const ModelConfig& config, const RankLayout& layout, std::int64_t max_rows, ElementType type,
+                 Memory& memory);
+
+  Activations<2> heads;    ///< [P, H c / O] for output groups of this rank; where heads are split otherwise
+  Activations<2> grouped;  ///< [P, G R_o / O], likewise
+  Activations<2> sums;     ///< [P, d] float32 partial sums
+  Activations<2> logits;   ///< [R, V'] float32
+
+  // Where tokens differ between ranks.
+  Activations<2> arrived;  ///< [S, d] rows from other ranks
+  Fp8Rows arrived_fp8;
+  View<std::int32_t, 2> arrived_ids;  ///< [S, 1]
+  Activations<2> arrived_weights;     ///< [S, 1] float32
+  Activations<2> outputs;             ///< [S, d] of experts; float32 where these are split
+  Activations<2> shared;              ///< [R, d]
+  DispatchedRows received;
+
+ private:
+  void place_output(const ModelConfig& config, const RankLayout& layout, std::int64_t max_rows);
+  void place_experts(const ModelConfig& config, const RankLayout& layout, std::int64_t max_rows);
+  [[nodiscard]] Activations<2> take(std::int64_t num_rows, std::int64_t width, ElementType type);
+  template <class T>
+  T* allocate(std::int64_t count);
+
+  ElementType type_ = ElementType::kF32;
+  Memory* memory_ = nullptr;
+  std::deque<Buffer> buffers_;
+};
+
+}  // namespace baleen

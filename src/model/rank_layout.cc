@@ -1,0 +1,130 @@
+#include "model/rank_layout.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "numeric/block_scale.h"
+
+namespace baleen {
+namespace {
+
+constexpr ParallelPlan kOneRank{
+    .num_devices = 1, .tp = 1, .dp = 1, .ep = 1, .pp = 1, .moe_tp = 1, .o_proj_tp = 1, .lmhead_tp = 1};
+
+}  // namespace
+
+Stage even_stage(const ModelConfig& config, std::int64_t pp, std::int64_t index) {
+  const std::int64_t layers = config.num_hidden_layers;
+  const auto begin_of = [&](std::int64_t i) { return i * (layers / pp) + std::min(i, layers % pp); };
+  return {.begin = begin_of(index), .end = begin_of(index + 1), .first = index == 0, .last = index + 1 == pp};
+}
+
+ModelConfig stage_config(const ModelConfig& config, const Stage& stage) {
+  ModelConfig own = config;
+  own.num_hidden_layers = stage.end - stage.begin;
+  own.num_hash_layers =
+      std::clamp<std::int64_t>(config.num_hash_layers - stage.begin, 0, own.num_hidden_layers);
+  if (!stage.last) own.num_nextn_predict_layers = 0;
+  const auto ratios = config.compress_ratios.begin();
+  own.compress_ratios.assign(ratios + stage.begin, ratios + stage.end);
+  own.compress_ratios.insert(own.compress_ratios.end(), ratios + config.num_hidden_layers,
+                             ratios + config.num_hidden_layers + own.num_nextn_predict_layers);
+  return own;
+}
+
+ModelConfig rank_config(const ModelConfig& config, const ParallelPlan& plan, const Stage& stage) {
+  ModelConfig own = stage_config(config, stage);
+  own.num_attention_heads = config.num_attention_heads / plan.tp;
+  own.o_groups = std::max<std::int64_t>(1, config.o_groups / plan.tp);
+  return own;
+}
+
+RankShare rank_share(const ModelConfig& config, const ParallelPlan& plan, const Stage& stage) {
+  // Ranks with the same tokens add up what they have anyway.
+  const bool splits_shared =
+      plan.dp == 1 && !plan.sequence_parallel && config.moe_intermediate_size % (plan.tp * kWeightBlock) == 0;
+  return {.tp = plan.tp,
+          .o_proj_tp = plan.o_proj_tp,
+          .lm_head_tp = plan.lmhead_tp,
+          .shared_tp = splits_shared ? plan.tp : 1,
+          .moe_tp = plan.moe_tp,
+          .local_experts = plan.local_experts(config),
+          .embedding = stage.first || (stage.last && config.num_nextn_predict_layers > 0),
+          .head = stage.last};
+}
+
+std::vector<RowRange> even_rows(std::int64_t num_rows, std::int64_t parts) {
+  const std::int64_t size = (num_rows + parts - 1) / parts;
+  std::vector<RowRange> ranges;
+  for (std::int64_t i = 0; i < parts; ++i) {
+    ranges.push_back({std::min(i * size, num_rows), std::min((i + 1) * size, num_rows)});
+  }
+  return ranges;
+}
+
+RankLayout::RankLayout() : plan_(kOneRank) {}
+
+RankLayout::RankLayout(const ModelConfig& config, const ParallelPlan& plan, const Stage& stage,
+                       std::int64_t stage_index, std::int64_t stage_rank)
+    : plan_(plan), stage_(stage), num_experts_(config.n_routed_experts), num_output_groups_(config.o_groups) {
+  const std::int64_t num_ranks = plan.stage_ranks(), first = stage_index * num_ranks;
+  const std::int64_t rank = first + stage_rank, tp_index = stage_rank % plan.tp;
+  const std::int64_t tp_first = rank - tp_index;
+  stage_ranks_ = RankGroup::strided(first, 1, num_ranks, rank);
+  tp_ = RankGroup::strided(tp_first, 1, plan.tp, rank);
+  vocabulary_ = RankGroup::strided(rank - stage_rank % plan.lmhead_tp, 1, plan.lmhead_tp, rank);
+  output_heads_ = output_rows_ = RankGroup{.ranks = {rank}};
+  if (plan.o_proj_tp <= plan.tp) {
+    const std::int64_t copies = plan.tp / plan.o_proj_tp;
+    output_heads_ = RankGroup::strided(rank - tp_index % copies, 1, copies, rank);
+    output_sums_ = RankGroup::strided(tp_first + tp_index % copies, copies, plan.o_proj_tp, rank);
+  } else {
+    const std::int64_t sums_first = first + stage_rank / plan.o_proj_tp * plan.o_proj_tp;
+    output_sums_ = RankGroup::strided(sums_first, 1, plan.o_proj_tp, rank);
+    output_rows_ = RankGroup::strided(sums_first + tp_index, plan.tp, plan.o_proj_tp / plan.tp, rank);
+  }
+  if (!stage.first) previous_stage_ = RankGroup::strided(rank - num_ranks, num_ranks, 2, rank);
+  if (!stage.last) next_stage_ = RankGroup::strided(rank, num_ranks, 2, rank);
+}
+
+std::int64_t RankLayout::first_output_group() const {
+  if (plan_.o_proj_tp <= plan_.tp) return output_sums_.place * output_groups();
+  return (tp_index() * output_row_groups() + output_rows_.place) * output_groups();
+}
+
+std::vector<RowRange> RankLayout::kept_rows(std::int64_t num_rows) const {
+  if (plan_.sequence_parallel) return even_rows(num_rows, plan_.tp);
+  return std::vector<RowRange>(static_cast<std::size_t>(plan_.tp), {0, num_rows});
+}
+
+std::vector<RowRange> RankLayout::output_shares(std::int64_t num_rows) const {
+  std::vector<RowRange> shares;
+  const std::int64_t row_groups = output_row_groups();
+  const std::vector<RowRange> of_group = even_rows(num_rows / row_groups, plan_.tp);
+  if (row_groups == 1) {
+    for (const std::int64_t member : output_sums_.ranks)
+      shares.push_back(of_group[static_cast<std::size_t>(member - tp_.ranks.front())]);
+    return shares;
+  }
+  for (std::int64_t group = 0; group < row_groups; ++group) {
+    const std::int64_t first = group * (num_rows / row_groups);
+    for (const RowRange& rows : of_group) shares.push_back({first + rows.begin, first + rows.end});
+  }
+  return shares;
+}
+
+void check_runnable(const ParallelPlan& plan, const ModelConfig& config) {
+  validate(plan, config);
+  if (plan.redundant_experts > 0) {
+    fail("--redundant-experts {}: ranks run one copy of each expert so far; leave it out",
+         plan.redundant_experts);
+  }
+  if (plan.lmhead_tp > plan.tp) {
+    fail(
+        "--lmhead-tp {}: ranks split the vocabulary over the --tp {} that have the same tokens; that many at "
+        "most",
+        plan.lmhead_tp, plan.tp);
+  }
+}
+
+}  // namespace baleen

@@ -1,0 +1,111 @@
+/// One rank's place in a plan: which layers, heads, rows and experts are its own, and with whom it exchanges
+/// what. Of one rank, the default, everything.
+/// (source: parallel MoE 2, 8, 12)
+///
+/// Ranks are numbered (stage dp + dp_index) tp + tp_index:
+///
+///     dp 2, tp 4, one stage          rank   0  1  2  3 │ 4  5  6  7
+///     tp (heads, vocabulary)                └────────┘ │ └────────┘
+///     o_proj_tp 2: heads of a group         └──┘ └──┘  │ └──┘ └──┘     gathered before wo_a
+///                  sums of wo_b             0 ─── 2    │                and 1 ─── 3: added up
+///     ep 4, moe_tp 2: experts               └──┘ └──┘    └──┘ └──┘     a quarter of the experts each
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/rank_group.h"
+#include "model/config.h"
+#include "model/parallel_plan.h"
+#include "model/tensor_split.h"
+#include "ops/collectives/collective.h"
+#include "ops/dispatch/expert_exchange.h"
+
+namespace baleen {
+
+/// Consecutive layers of a pipeline stage: the first one embeds, the last one has MTP blocks and the head.
+struct Stage {
+  std::int64_t begin = 0;  ///< layer
+  std::int64_t end = 0;    ///< layer after the last
+  bool first = true;
+  bool last = true;
+};
+
+/// Layers cut evenly: stage `index` of `pp`, the first ones have the remainder.
+[[nodiscard]] Stage even_stage(const ModelConfig& config, std::int64_t pp, std::int64_t index);
+
+/// The model of `stage` alone, as a config.
+[[nodiscard]] ModelConfig stage_config(const ModelConfig& config, const Stage& stage);
+/// The same with the heads of one rank: what a rank's forward pass is given.
+[[nodiscard]] ModelConfig rank_config(const ModelConfig& config, const ParallelPlan& plan,
+                                      const Stage& stage);
+/// Of the tensors of `stage`.
+[[nodiscard]] RankShare rank_share(const ModelConfig& config, const ParallelPlan& plan, const Stage& stage);
+
+/// Rows [0, num_rows) cut into `parts` of equal size, but for the last ones, which may be shorter or empty.
+[[nodiscard]] std::vector<RowRange> even_rows(std::int64_t num_rows, std::int64_t parts);
+
+class RankLayout {
+ public:
+  /// One rank.
+  RankLayout();
+  /// `plan` resolved and legal for `config`, the whole model's; `stage_index` of the plan's, `stage_rank`
+  /// within it.
+  RankLayout(const ModelConfig& config, const ParallelPlan& plan, const Stage& stage,
+             std::int64_t stage_index = 0, std::int64_t stage_rank = 0);
+
+  [[nodiscard]] const ParallelPlan& plan() const { return plan_; }
+  [[nodiscard]] const Stage& stage() const { return stage_; }
+  [[nodiscard]] std::int64_t rank() const { return tp_.rank(); }
+  [[nodiscard]] std::int64_t dp_index() const { return stage_ranks_.place / plan_.tp; }
+  [[nodiscard]] std::int64_t tp_index() const { return tp_.place; }
+  /// Groups of heads of this rank's output projection.
+  [[nodiscard]] std::int64_t output_groups() const { return num_output_groups_ / plan_.o_proj_tp; }
+  /// The first of them.
+  [[nodiscard]] std::int64_t first_output_group() const;
+  /// Data-parallel groups whose rows meet in the output projection of one group of ranks.
+  [[nodiscard]] std::int64_t output_row_groups() const { return output_rows_.size(); }
+
+  [[nodiscard]] const RankGroup& tp() const { return tp_; }
+  [[nodiscard]] const RankGroup& stage_ranks() const { return stage_ranks_; }
+  /// Ranks that gather each other's heads, until each has whole groups of them.
+  [[nodiscard]] const RankGroup& output_heads() const { return output_heads_; }
+  /// Ranks that exchange rows for groups of heads: with more ranks than heads are split over.
+  [[nodiscard]] const RankGroup& output_rows() const { return output_rows_; }
+  /// Ranks whose partial outputs are added up.
+  [[nodiscard]] const RankGroup& output_sums() const { return output_sums_; }
+  [[nodiscard]] const RankGroup& vocabulary() const { return vocabulary_; }
+  /// The rank that this one gets streams from, or sends them to, and itself.
+  [[nodiscard]] const RankGroup& previous_stage() const { return previous_stage_; }
+  [[nodiscard]] const RankGroup& next_stage() const { return next_stage_; }
+  [[nodiscard]] ExpertPlacement experts() const {
+    return {.stage = &stage_ranks_, .ep = plan_.ep, .num_experts = num_experts_};
+  }
+
+  /// Whether all ranks of a stage have the same tokens in their hands between attention and attention:
+  /// experts then add up what they have of them. Otherwise rows are sent to where their experts are.
+  [[nodiscard]] bool same_tokens() const { return plan_.dp == 1 && !plan_.sequence_parallel; }
+  /// Of `num_rows` rows of the group's batch, those that each rank of tp has between attention and attention.
+  [[nodiscard]] std::vector<RowRange> kept_rows(std::int64_t num_rows) const;
+  [[nodiscard]] RowRange kept(std::int64_t num_rows) const {
+    return kept_rows(num_rows)[static_cast<std::size_t>(tp_index())];
+  }
+  /// Those that each rank of tp sends to experts, where tokens differ.
+  [[nodiscard]] RowRange dispatched(std::int64_t num_rows) const {
+    return even_rows(num_rows, plan_.tp)[static_cast<std::size_t>(tp_index())];
+  }
+  /// Of the rows that an output projection has at hand, those that each rank of `output_sums` gets.
+  [[nodiscard]] std::vector<RowRange> output_shares(std::int64_t num_rows) const;
+
+ private:
+  ParallelPlan plan_;
+  Stage stage_;
+  std::int64_t num_experts_ = 0, num_output_groups_ = 1;
+  RankGroup tp_, stage_ranks_, output_heads_, output_rows_, output_sums_, vocabulary_;
+  RankGroup previous_stage_, next_stage_;
+};
+
+/// Throws `Error` with the reason where real ranks cannot run what the simulator can think of.
+void check_runnable(const ParallelPlan& plan, const ModelConfig& config);
+
+}  // namespace baleen

@@ -1,0 +1,46 @@
+/// Rows of tokens go to the ranks that hold their experts, each assignment by itself, with its expert and its
+/// routing weight. (source: parallel MoE 2, 4, 5)
+///
+/// V4 weights an expert's inner activation, so the weight travels with the row. Rows for FP8 products are
+/// sent as e4m3 codes with a byte of scale per 128 values where the device has them: quantised by the sender
+/// they are what the receiver would compute. A rank without tokens takes part like any other.
+#pragma once
+
+#include "ops/dispatch/expert_exchange.h"
+#include "tensor/fp8_rows.h"
+
+namespace baleen {
+
+struct DispatchArgs {
+  ExpertPlacement placement;
+  ConstActivations<2> x;               ///< [T, d], this rank's tokens
+  Fp8Rows x_fp8{};                     ///< the same for FP8 products, where the device has them
+  bool sends_fp8 = true;               ///< the experts' weights take activations as FP8
+  View<const std::int32_t, 2> ids;     ///< [T, k] experts, or -1: goes nowhere
+  ConstActivations<2> weights;         ///< [T, k]
+  Activations<2> arrived;              ///< out [M, d]; room for k rows of every token of the stage
+  Fp8Rows arrived_fp8{};               ///< out
+  View<std::int32_t, 2> arrived_ids;   ///< out [M, 1] experts
+  Activations<2> arrived_weights;      ///< out [M, 1]
+  DispatchedRows* received = nullptr;  ///< out: M, and whose rows they are; not null
+};
+
+/// All ranks' arguments, in ascending place.
+void dispatch_ref(std::span<const DispatchArgs> ranks);
+
+namespace ops {
+
+struct Dispatch {
+  using Args = DispatchArgs;
+  static constexpr std::string_view kName = "dispatch";
+  [[nodiscard]] static OpCost cost(const DispatchArgs& /*args*/) { return {}; }
+  [[nodiscard]] static CallShape shape(const DispatchArgs& args) { return {.num_rows = args.x.extent(0)}; }
+  /// As routing without preferences would need them: an all-to-all over the ranks that hold different experts
+  /// and, where an expert is split, an all-gather over those that share it.
+  [[nodiscard]] static std::vector<RankMessage> messages(const DispatchArgs& args);
+  [[nodiscard]] static std::span<const CpuVariant<Dispatch>> cpu_variants();
+};
+
+}  // namespace ops
+
+}  // namespace baleen
