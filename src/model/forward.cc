@@ -398,6 +398,7 @@ void Forward::moe(std::int64_t block, const Step& step) {
                                  .ids = ids,
                                  .weights = routing_weights,
                                  .routed = weights.routed,
+                                 .places = weights.places,
                                  .shared = weights.has_shared ? &weights.shared : nullptr,
                                  .swiglu_limit = static_cast<float>(config_.swiglu_limit),
                                  .precision = precision_,

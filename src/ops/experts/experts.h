@@ -26,12 +26,21 @@ struct ExpertWeights {
   WeightMatrix w3;
 };
 
+/// Where experts lie when it is not one behind the other: the arrays of expert e are those of `routed[0]`, moved by
+/// `of_expert[e]` times the distance between `routed[0]` and `routed[1]`. Kernels of devices alone read this.
+struct ExpertPlaces {
+  const std::int32_t* of_expert =
+      nullptr;             ///< [E] in the device's memory, each in [0, count); null: expert e is at e
+  std::int64_t count = 0;  ///< places that there can be
+};
+
 struct ExpertsArgs {
   ConstActivations<2> x;                  ///< [T, d]
   Fp8Rows x_fp8{};                        ///< x for FP8 products, where somebody has made it
   View<const std::int32_t, 2> ids;        ///< [T, k], each in [0, E), or -1: no expert, contributes nothing
   ConstActivations<2> weights;            ///< [T, k]
   std::span<const ExpertWeights> routed;  ///< [E], one format for all
+  ExpertPlaces places{};
   const ExpertWeights* shared = nullptr;  ///< null: none
   float swiglu_limit = 0.0F;
   Precision precision = Precision::kReleased;

@@ -101,23 +101,22 @@ void check_expert(const ExpertWeights& expert, WeightFormat format, std::int64_t
   check_matrix(expert.w2, format, width, inner_width);
 }
 
-ExpertMatrix describe(std::span<const ExpertWeights> experts, WeightMatrix ExpertWeights::*which,
-                      int half_rows) {
+ExpertMatrix describe(std::span<const ExpertWeights> experts, std::int64_t num_places,
+                      WeightMatrix ExpertWeights::*which, int half_rows) {
   const WeightMatrix& first = experts[0].*which;
   const bool fp4 = first.format == WeightFormat::kFp4;
   const std::int64_t row_bytes = first.row_bytes();
   if (fp4) BALEEN_CHECK_EQ(reinterpret_cast<std::uintptr_t>(first.group_scales) % 16, 0);
-  return {.map = make_tensor_map(first.data, static_cast<std::int64_t>(experts.size()),
-                                 expert_distance(experts, which), first.rows, row_bytes, row_bytes, half_rows,
-                                 kStageRowBytes, TileSwizzle::k128B),
+  return {.map = make_tensor_map(first.data, num_places, expert_distance(experts, which), first.rows,
+                                 row_bytes, row_bytes, half_rows, kStageRowBytes, TileSwizzle::k128B),
           .scales = fp4 ? static_cast<const void*>(first.group_scales) : first.block_scales,
           .scale_distance = expert_scale_distance(experts, which)};
 }
 
-ExpertMatrices describe(std::span<const ExpertWeights> experts, int half_rows) {
-  return {.gate = describe(experts, &ExpertWeights::w1, half_rows),
-          .up = describe(experts, &ExpertWeights::w3, half_rows),
-          .down = describe(experts, &ExpertWeights::w2, half_rows)};
+ExpertMatrices describe(std::span<const ExpertWeights> experts, std::int64_t num_places, int half_rows) {
+  return {.gate = describe(experts, num_places, &ExpertWeights::w1, half_rows),
+          .up = describe(experts, num_places, &ExpertWeights::w3, half_rows),
+          .down = describe(experts, num_places, &ExpertWeights::w2, half_rows)};
 }
 
 Fp8RowMaps describe(const Fp8Rows& rows, std::int64_t num_rows, std::int64_t width,
@@ -137,10 +136,12 @@ void quantised_products(const ExpertsArgs& args, const ProductVariant& variant,
                         const DispatchExtents& extents, const ExpertScratch& scratch, CudaContext& context) {
   const ExpertWeights& first = args.routed[0];
   const std::int64_t width = first.w1.cols, inner_width = first.w1.rows;
-  const ExpertMatrices routed = describe(args.routed, variant.half_rows);
+  const std::int64_t num_places = args.places.of_expert == nullptr ? extents.num_experts : args.places.count;
+  const ExpertMatrices routed = describe(args.routed, num_places, variant.half_rows);
   const ExpertProducts products{
       .routed = routed,
-      .shared = args.shared != nullptr ? describe({args.shared, 1}, variant.half_rows) : routed,
+      .shared = args.shared != nullptr ? describe({args.shared, 1}, 1, variant.half_rows) : routed,
+      .places = args.places.of_expert,
       .x_maps = describe(scratch.rows, extents.num_rows(), width, variant),
       .inner_maps = describe(scratch.inner, extents.num_rows(), inner_width, variant),
       .plan_input = PlanInput(args, extents),
