@@ -282,7 +282,7 @@ void run_bench(const BenchFlags& flags) {
                               {"made_up", flags.preset},
                               {"zipf", flags.zipf ? nlohmann::ordered_json(*flags.zipf) : nullptr},
                               {"weight_bytes", engine->plan().weight_bytes},
-                              {"host_experts", engine->plan().num_host_experts},
+                              {"host_experts", engine->plan().experts.num_on_host},
                               {"host_expert_bytes", engine->plan().host_expert_bytes},
                               {"arithmetic_peak", arithmetic},
                               {"processor", processor_name()},

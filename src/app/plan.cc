@@ -125,7 +125,7 @@ void run_plan(const PlanFlags& flags) {
                                       {"memory_bytes", device.memory_bytes},
                                       {"fits", fits},
                                       {"weight_bytes", plan.weight_bytes},
-                                      {"host_experts", plan.num_host_experts},
+                                      {"host_experts", plan.experts.num_on_host},
                                       {"host_expert_bytes", plan.host_expert_bytes},
                                       {"page_bytes", plan.page_bytes},
                                       {"window_bytes", plan.window_bytes},
@@ -156,7 +156,10 @@ void run_plan(const PlanFlags& flags) {
                static_cast<double>(device.memory_bytes) * kGB, -free);
     if (why_not) fmt::print("{}; ", why_not->message);
   }
-  fmt::print("{}", advice(flags, model, device, fits));
+  // Advice is for weights that lie on the GPU whole.
+  fmt::print("{}", fits && plan.experts.num_on_host > 0
+                       ? "experts that do not are read from the host's memory\n"
+                       : advice(flags, model, device, fits));
 }
 
 }  // namespace

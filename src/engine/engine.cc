@@ -51,11 +51,9 @@ std::unique_ptr<Device> make_planned_device(const EngineOptions& options, const 
 std::unique_ptr<DeviceWeights> on_device(const ModelWeights& weights, const MemoryPlan& plan,
                                          Device& device) {
   if (device.traits().shares_host_memory) return nullptr;
-  if (plan.num_host_experts == 0) return std::make_unique<DeviceWeights>(weights.tree(), device.memory());
-  return std::make_unique<DeviceWeights>(
-      weights.tree(), device.memory(),
-      ExpertPlacement(plan.num_expert_blocks, plan.num_experts, plan.num_host_experts),
-      device.host_visible_memory());
+  if (plan.experts.num_blocks == 0) return std::make_unique<DeviceWeights>(weights.tree(), device.memory());
+  return std::make_unique<DeviceWeights>(weights.tree(), device.memory(), plan.experts,
+                                         device.host_visible_memory(), device.background_copies());
 }
 
 }  // namespace
@@ -95,6 +93,7 @@ Engine::Engine(std::unique_ptr<ModelWeights> weights, const EngineOptions& optio
       host_arena_(plan_.host_logit_bytes, device_->host_visible_memory()),
       queued_choices_(std::int64_t{kMaxQueued} * options_.max_logit_rows * std::int64_t{sizeof(TokenId)},
                       device_->host_visible_memory()) {
+  forward_.set_experts(experts());
   allocate_activations();
   capture_steps();
   check_maps();

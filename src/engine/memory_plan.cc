@@ -155,35 +155,36 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const ModelConfig
   const auto gb = [](std::int64_t bytes) { return 1e-9 * static_cast<double>(bytes); };
   const std::int64_t block_bytes = ExpertBlock(config, formats).bytes();
   const std::int64_t num_blocks = options.mtp ? config.num_blocks() : config.num_hidden_layers;
-  const std::int64_t num_experts = num_blocks * config.n_routed_experts;
   const std::int64_t others = device_bytes_beside_experts(config, formats);
-  // Beside experts on the device: the table of places, and a block for swaps.
-  const auto placement = [&](std::int64_t num_on_device) {
-    return ExpertPlacement(num_blocks, config.n_routed_experts, num_experts - num_on_device);
+  const auto counts = [&](std::int64_t num_on_host) {
+    return ExpertCounts{num_blocks, config.n_routed_experts, num_on_host};
   };
-  const std::int64_t fixed = others + ExpertStore::device_bytes(placement(0), block_bytes);
-  const std::int64_t num_on_device = std::min((room - fixed) / block_bytes, num_experts);
-  if (room < fixed) {
+  const auto taken = [&](std::int64_t num_on_host) {
+    return others + ExpertStore::device_bytes(counts(num_on_host), block_bytes);
+  };
+  const std::int64_t num_experts = num_blocks * config.n_routed_experts;
+  // The more on the host the less on the device, rooms for copies apart, which grow by two blocks for each `num_blocks`.
+  std::int64_t num_on_host =
+      std::clamp<std::int64_t>(num_experts - (room - others) / block_bytes, 0, num_experts);
+  while (num_on_host < num_experts && taken(num_on_host) > room) ++num_on_host;
+  if (taken(num_on_host) > room) {
     return failure(
         "the weights that have to be on the GPU take {:.2f} GB, where {:.2f} GB are left for weights: all "
         "but the "
-        "routed experts; try a smaller --context, --chunk or --max-sequences, or a larger "
-        "--gpu-weights-bytes",
-        gb(fixed), gb(room));
+        "routed experts, and room for copies of two layers' experts; try a smaller --context, --chunk or "
+        "--max-sequences, or a larger --gpu-weights-bytes",
+        gb(taken(num_on_host)), gb(room));
   }
-  const ExpertPlacement experts = placement(num_on_device);
-  const std::int64_t host_bytes = ExpertStore::host_bytes(experts, block_bytes);
+  const std::int64_t host_bytes = ExpertStore::host_bytes(counts(num_on_host), block_bytes);
   if (options.host_expert_bytes && host_bytes > *options.host_expert_bytes) {
     return failure(
         "{} of {} routed experts do not fit on the GPU, where {:.2f} GB are left for weights; in pinned "
         "memory of the "
         "host they take {:.2f} GB, and --host-experts-bytes allows {:.2f} GB",
-        experts.num_on_host(), num_experts, gb(room), gb(host_bytes), gb(*options.host_expert_bytes));
+        num_on_host, num_experts, gb(room), gb(host_bytes), gb(*options.host_expert_bytes));
   }
-  plan.weight_bytes = others + ExpertStore::device_bytes(experts, block_bytes);
-  plan.num_expert_blocks = num_blocks;
-  plan.num_experts = config.n_routed_experts;
-  plan.num_host_experts = experts.num_on_host();
+  plan.weight_bytes = taken(num_on_host);
+  plan.experts = counts(num_on_host);
   plan.host_expert_bytes = host_bytes;
   return std::nullopt;
 }
@@ -200,13 +201,13 @@ std::string to_text(const MemoryPlan& plan) {
           : fmt::format("CUDA         {:10.1f} MB  (context, kernels, captured graphs)\n",
                         mb(plan.overhead_bytes));
   const std::string on_host =
-      plan.num_host_experts == 0
+      plan.experts.num_on_host == 0
           ? ""
           : fmt::format(
                 "on the host  {:10.1f} MB pinned: {} of {} routed experts ({:.1f}%), read over PCIe\n",
-                mb(plan.host_expert_bytes), plan.num_host_experts, plan.num_expert_blocks * plan.num_experts,
-                100.0 * static_cast<double>(plan.num_host_experts) /
-                    static_cast<double>(plan.num_expert_blocks * plan.num_experts));
+                mb(plan.host_expert_bytes), plan.experts.num_on_host, plan.experts.num_in_all(),
+                100.0 * static_cast<double>(plan.experts.num_on_host) /
+                    static_cast<double>(plan.experts.num_in_all()));
   return weights + on_host +
          fmt::format(
              "cache        {:10.1f} MB  ({} pages of {} positions {:.1f}, {} window pages "

@@ -14,6 +14,7 @@
 #include "engine/step_engine.h"
 #include "kv_cache/kv_cache.h"
 #include "model/config.h"
+#include "model/expert_placement.h"
 #include "model/tensor_table.h"
 #include "numeric/dtype.h"
 #include "ops/operation/forced_variants.h"
@@ -77,9 +78,7 @@ struct MemoryPlan {
   bool knows_scratch = true;          ///< false: this program has no kernels of the device
   std::int64_t max_table_pages = 0;   ///< pages of the longest sequence
   // Where the weights do not fit on a device, of the blocks that are run:
-  std::int64_t num_expert_blocks = 0;
-  std::int64_t num_experts = 0;        ///< of each
-  std::int64_t num_host_experts = 0;   ///< of all: in the host's memory; 0: everything is on the device
+  ExpertCounts experts;                ///< no blocks: everything is on the device
   std::int64_t host_expert_bytes = 0;  ///< pinned; not part of the total
 
   [[nodiscard]] std::int64_t cache_bytes() const { return page_bytes + window_bytes + state_bytes; }

@@ -161,11 +161,11 @@ DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory)
   copy(memory);
 }
 
-DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory, const ExpertPlacement& placement,
-                             Memory& host_memory)
+DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory, const ExpertCounts& counts,
+                             Memory& host_memory, BackgroundCopies* copies)
     : tree_(without_experts(host)), arena_(device_weight_bytes(tree_), memory) {
   copy(memory);
-  experts_ = std::make_unique<ExpertStore>(host.blocks, placement, memory, host_memory);
+  experts_ = std::make_unique<ExpertStore>(host.blocks, counts, memory, host_memory, copies);
   experts_->bind(tree_);
 }
 

@@ -29,10 +29,10 @@ class DeviceWeights {
   /// Copies everything, with a progress line where that takes seconds. Throws `Error` when `memory`, which must
   /// outlive this, has not enough.
   DeviceWeights(const WeightTree& host, Memory& memory);
-  /// The same with routed experts in two memories (`ExpertStore`): those of the first `placement.num_blocks()` blocks. The
+  /// The same with routed experts in two memories (`ExpertStore`): those of the first `counts.num_blocks` blocks. The
   /// blocks behind them, which must not be run, have none.
-  DeviceWeights(const WeightTree& host, Memory& memory, const ExpertPlacement& placement,
-                Memory& host_memory);
+  DeviceWeights(const WeightTree& host, Memory& memory, const ExpertCounts& counts, Memory& host_memory,
+                BackgroundCopies* copies);
 
   [[nodiscard]] const WeightTree& tree() const { return tree_; }
   /// Null: all experts are on the device.

@@ -6,7 +6,7 @@
 namespace baleen {
 namespace {
 
-constexpr std::int64_t kBlockUnit = std::int64_t{64} << 10;
+constexpr std::int64_t kBlockUnit = std::int64_t{4} << 10;
 constexpr std::array<WeightMatrix ExpertWeights::*, 3> kMatrices{&ExpertWeights::w1, &ExpertWeights::w3,
                                                                  &ExpertWeights::w2};
 

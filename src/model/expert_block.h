@@ -21,7 +21,7 @@ class ExpertBlock {
   explicit ExpertBlock(const ExpertWeights& like);
   ExpertBlock(const ModelConfig& config, const StorageFormats& formats);
 
-  /// Of a block: a multiple of 64 KiB, so that as many as memory can hold are counted in 31 bits.
+  /// Of a block: whole pages of memory.
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
   /// The matrices of the expert whose block is at `block`.
   [[nodiscard]] ExpertWeights at(const std::byte* block) const;

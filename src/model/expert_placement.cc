@@ -6,8 +6,8 @@
 
 namespace baleen {
 
-ExpertPlacement::ExpertPlacement(std::int64_t num_blocks, std::int64_t num_experts, std::int64_t num_on_host)
-    : num_experts_(num_experts), num_on_host_(num_on_host) {
+ExpertPlacement::ExpertPlacement(const ExpertCounts& counts) : counts_(counts) {
+  const auto& [num_blocks, num_experts, num_on_host] = counts;
   BALEEN_CHECK(num_on_host >= 0 && num_on_host <= num_blocks * num_experts);
   for (std::int64_t block = 0; block < num_blocks; ++block) {
     const std::int64_t count = num_on_host * (block + 1) / num_blocks - num_on_host * block / num_blocks;
@@ -23,10 +23,10 @@ std::vector<ExpertSwap> ExpertPlacement::improvements(std::span<const std::vecto
     double gain;
   };
   std::vector<Candidate> candidates;
-  for (std::int64_t block = 0; block < num_blocks(); ++block) {
+  for (std::int64_t block = 0; block < counts_.num_blocks; ++block) {
     const std::vector<double>& used = use[static_cast<std::size_t>(block)];
     std::vector<std::int64_t> host, device;
-    for (std::int64_t expert = 0; expert < num_experts_; ++expert)
+    for (std::int64_t expert = 0; expert < counts_.num_experts; ++expert)
       (on_host(block, expert) ? host : device).push_back(expert);
     const auto use_of = [&](std::int64_t expert) { return used[static_cast<std::size_t>(expert)]; };
     std::ranges::stable_sort(host, std::greater(), use_of);

@@ -8,6 +8,20 @@
 
 namespace baleen {
 
+/// How many experts there are, and how many of them lie in the host's memory.
+struct ExpertCounts {
+  std::int64_t num_blocks = 0;
+  std::int64_t num_experts = 0;  ///< of a block
+  std::int64_t num_on_host = 0;  ///< of all
+
+  [[nodiscard]] std::int64_t num_in_all() const { return num_blocks * num_experts; }
+  [[nodiscard]] std::int64_t num_on_device() const { return num_in_all() - num_on_host; }
+  /// Of the block that has most of them.
+  [[nodiscard]] std::int64_t most_on_host_of_a_block() const {
+    return num_blocks == 0 ? 0 : (num_on_host + num_blocks - 1) / num_blocks;
+  }
+};
+
 /// Two experts of a block that change places.
 struct ExpertSwap {
   std::int64_t block = 0;
@@ -19,13 +33,10 @@ struct ExpertSwap {
 /// Every block keeps its number of experts on the host: a step meets the host's experts evenly, layer after layer.
 class ExpertPlacement {
  public:
-  /// `num_on_host` of all experts on the host, spread evenly over the blocks; of each block those of the highest ids.
-  ExpertPlacement(std::int64_t num_blocks, std::int64_t num_experts, std::int64_t num_on_host);
+  /// Those on the host are spread evenly over the blocks; of each block those of the highest ids.
+  explicit ExpertPlacement(const ExpertCounts& counts);
 
-  [[nodiscard]] std::int64_t num_blocks() const { return static_cast<std::int64_t>(on_host_.size()); }
-  [[nodiscard]] std::int64_t num_experts() const { return num_experts_; }
-  [[nodiscard]] std::int64_t num_on_host() const { return num_on_host_; }
-  [[nodiscard]] std::int64_t num_on_device() const { return num_blocks() * num_experts_ - num_on_host_; }
+  [[nodiscard]] const ExpertCounts& counts() const { return counts_; }
   [[nodiscard]] bool on_host(std::int64_t block, std::int64_t expert) const {
     return on_host_[static_cast<std::size_t>(block)][static_cast<std::size_t>(expert)];
   }
@@ -42,8 +53,7 @@ class ExpertPlacement {
   static constexpr double kLeastGain = 4;  ///< and by at least so many tokens
 
  private:
-  std::int64_t num_experts_;
-  std::int64_t num_on_host_;
+  ExpertCounts counts_;
   std::vector<std::vector<bool>> on_host_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "base/progress.h"
@@ -10,53 +11,60 @@
 namespace baleen {
 namespace {
 
-std::int64_t table_bytes(const ExpertPlacement& placement) {
-  return Arena::bytes_for<std::int32_t>(placement.num_blocks() * placement.num_experts());
+std::int64_t table_bytes(const ExpertCounts& counts) {
+  return Arena::bytes_for<std::int32_t>(counts.num_in_all());
+}
+
+/// Experts, a spare block, two rooms.
+std::int64_t num_device_blocks(const ExpertCounts& counts) {
+  return counts.num_on_device() + 1 + 2 * counts.most_on_host_of_a_block();
 }
 
 }  // namespace
 
-std::int64_t ExpertStore::device_bytes(const ExpertPlacement& placement, std::int64_t block_bytes) {
-  return (placement.num_on_device() + 1) * block_bytes + table_bytes(placement);
+std::int64_t ExpertStore::device_bytes(const ExpertCounts& counts, std::int64_t block_bytes) {
+  return num_device_blocks(counts) * block_bytes + 2 * table_bytes(counts);
 }
 
-std::int64_t ExpertStore::host_bytes(const ExpertPlacement& placement, std::int64_t block_bytes) {
-  return placement.num_on_host() == 0 ? 0 : (placement.num_on_host() + 1) * block_bytes;
+std::int64_t ExpertStore::host_bytes(const ExpertCounts& counts, std::int64_t block_bytes) {
+  return counts.num_on_host == 0 ? 0 : (counts.num_on_host + 1) * block_bytes;
 }
 
-ExpertStore::ExpertStore(std::span<const BlockWeights> blocks, const ExpertPlacement& placement,
-                         Memory& device, Memory& host)
-    : placement_(placement),
+ExpertStore::ExpertStore(std::span<const BlockWeights> blocks, const ExpertCounts& counts, Memory& device,
+                         Memory& host, BackgroundCopies* copies)
+    : placement_(counts),
       shape_(blocks[0].moe.routed[0]),
       device_(device),
-      on_device_((placement.num_on_device() + 1) * shape_.bytes(), device),
-      on_host_(host_bytes(placement, shape_.bytes()), host),
-      table_(table_bytes(placement), device),
-      places_(static_cast<std::size_t>(placement.num_blocks() * placement.num_experts())) {
+      copies_(copies),
+      on_device_(num_device_blocks(counts) * shape_.bytes(), device),
+      on_host_(host_bytes(counts, shape_.bytes()), host),
+      table_(table_bytes(counts), device),
+      copied_table_(table_bytes(counts), device),
+      places_(static_cast<std::size_t>(counts.num_in_all())) {
   const std::int64_t unit = shape_.bytes();
   // Blocks of the host begin a whole number of blocks from those of the device.
   const auto device_begin = reinterpret_cast<std::intptr_t>(on_device_.data());
-  auto host_begin =
-      placement.num_on_host() == 0 ? device_begin : reinterpret_cast<std::intptr_t>(on_host_.data());
+  auto host_begin = counts.num_on_host == 0 ? device_begin : reinterpret_cast<std::intptr_t>(on_host_.data());
   host_begin += ((device_begin - host_begin) % unit + unit) % unit;
   const std::intptr_t begin = std::min(device_begin, host_begin);
-  const std::int64_t farthest = std::max((device_begin - begin) / unit + placement.num_on_device() + 1,
-                                         (host_begin - begin) / unit + placement.num_on_host());
+  const std::int64_t farthest = std::max((device_begin - begin) / unit + num_device_blocks(counts),
+                                         (host_begin - begin) / unit + counts.num_on_host);
   BALEEN_CHECK(farthest <= std::numeric_limits<std::int32_t>::max());
   base_ = reinterpret_cast<const std::byte*>(begin);
   first_on_device_ = static_cast<std::int32_t>((device_begin - begin) / unit);
   first_on_host_ = static_cast<std::int32_t>((host_begin - begin) / unit);
+  spare_ = first_on_device_ + static_cast<std::int32_t>(counts.num_on_device());
+  first_in_rooms_ = spare_ + 1;
   fill(blocks);
 }
 
 void ExpertStore::fill(std::span<const BlockWeights> blocks) {
   constexpr std::int64_t kMegabyte = 1'000'000;
-  const std::int64_t num_experts = placement_.num_experts();
-  Progress progress("loading experts", "MB",
-                    placement_.num_blocks() * num_experts * shape_.bytes() / kMegabyte);
+  const auto& [num_blocks, num_experts, num_on_host] = placement_.counts();
+  Progress progress("loading experts", "MB", num_blocks * num_experts * shape_.bytes() / kMegabyte);
   std::int32_t next_on_device = first_on_device_, next_on_host = first_on_host_;
   std::int64_t done = 0;
-  for (std::int64_t block = 0; block < placement_.num_blocks(); ++block) {
+  for (std::int64_t block = 0; block < num_blocks; ++block) {
     const std::vector<ExpertWeights>& routed = blocks[static_cast<std::size_t>(block)].moe.routed;
     for (std::int64_t expert = 0; expert < num_experts; ++expert) {
       const bool on_host = placement_.on_host(block, expert);
@@ -72,39 +80,77 @@ void ExpertStore::fill(std::span<const BlockWeights> blocks) {
       }
       progress.update(++done * shape_.bytes() / kMegabyte);
     }
-    write_table(block);
+    write_tables(block);
   }
-  spare_ = next_on_device;
 }
 
-void ExpertStore::write_table(std::int64_t block) {
-  const std::int64_t first = block * placement_.num_experts();
-  const auto row = std::span(places_).subspan(static_cast<std::size_t>(first),
-                                              static_cast<std::size_t>(placement_.num_experts()));
-  device_.upload(table_.data() + first * static_cast<std::int64_t>(sizeof(std::int32_t)), std::as_bytes(row));
+template <class Visit>
+void ExpertStore::for_each_on_host(std::int64_t block, Visit visit) const {
+  for (std::int64_t expert = 0; expert < placement_.counts().num_experts; ++expert) {
+    if (placement_.on_host(block, expert)) visit(expert, place(block, expert));
+  }
+}
+
+void ExpertStore::write_tables(std::int64_t block) {
+  const std::int64_t num_experts = placement_.counts().num_experts, first = block * num_experts;
+  const auto places =
+      std::span(places_).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(num_experts));
+  std::vector<std::int32_t> copied(places.begin(), places.end());
+  std::int32_t next = room(block);
+  for_each_on_host(
+      block, [&](std::int64_t expert, std::int32_t) { copied[static_cast<std::size_t>(expert)] = next++; });
+  const std::int64_t offset = first * static_cast<std::int64_t>(sizeof(std::int32_t));
+  device_.upload(table_.data() + offset, std::as_bytes(places));
+  device_.upload(copied_table_.data() + offset, std::as_bytes(std::span(std::as_const(copied))));
+}
+
+ExpertPlaces ExpertStore::places_in(const Buffer& table, std::int64_t block) const {
+  const ExpertCounts& counts = placement_.counts();
+  return {
+      .of_expert = reinterpret_cast<const std::int32_t*>(table.data()) + block * counts.num_experts,
+      .count = std::max(first_on_device_ + num_device_blocks(counts), first_on_host_ + counts.num_on_host)};
+}
+
+ExpertPlaces ExpertStore::copied_places(std::int64_t block) const { return places_in(copied_table_, block); }
+
+void ExpertStore::copy_to_room(std::int64_t block) {
+  std::int32_t next = room(block);
+  for_each_on_host(
+      block, [&](std::int64_t, std::int32_t from) { copies_->start(at(next++), at(from), shape_.bytes()); });
+  copies_->set_mark(static_cast<int>(block % 2));
+}
+
+void ExpertStore::begin_pass(std::int64_t block) {
+  copies_->wait_for_operations();  // of the pass before, which may read the rooms
+  copy_to_room(block);
+  if (block + 1 < placement_.counts().num_blocks) copy_to_room(block + 1);
+}
+
+void ExpertStore::arrive(std::int64_t block) {
+  copies_->make_operations_wait_for(static_cast<int>(block % 2));
+}
+
+void ExpertStore::leave(std::int64_t block) {
+  if (block + 2 >= placement_.counts().num_blocks) return;
+  copies_->wait_for_operations();
+  copy_to_room(block + 2);
 }
 
 void ExpertStore::bind(WeightTree& tree) const {
-  const std::int64_t num_experts = placement_.num_experts();
-  const std::int64_t most_device = first_on_device_ + placement_.num_on_device() + 1;
-  const std::int64_t most_host = first_on_host_ + placement_.num_on_host();
-  for (std::int64_t block = 0; block < placement_.num_blocks(); ++block) {
+  for (std::int64_t block = 0; block < placement_.counts().num_blocks; ++block) {
     MoeWeights& moe = tree.blocks[static_cast<std::size_t>(block)].moe;
     moe.routed.clear();
-    for (std::int64_t i = 0; i < num_experts;
-         ++i)  // the first places, whosever they are: their distances count
+    // The first places, whichever experts they hold: kernels take the first address and the distance.
+    for (std::int64_t i = 0; i < placement_.counts().num_experts; ++i)
       moe.routed.push_back(shape_.at(base_ + i * shape_.bytes()));
-    moe.places = {.of_expert = reinterpret_cast<const std::int32_t*>(table_.data()) + block * num_experts,
-                  .count = std::max(most_device, most_host)};
+    moe.places = places_in(table_, block);
+    if (placement_.counts().num_on_host > 0) moe.places.count = 0;
   }
 }
 
 void ExpertStore::swap(const ExpertSwap& swap) {
   std::int32_t& to_device = place(swap.block, swap.from_host);
   std::int32_t& to_host = place(swap.block, swap.from_device);
-  const auto at = [&](std::int32_t place) {
-    return const_cast<std::byte*>(base_) + std::int64_t{place} * shape_.bytes();
-  };
   const auto size = static_cast<std::size_t>(shape_.bytes());
   device_.upload(at(spare_), {at(to_device), size});
   device_.download({at(to_device), size}, at(to_host));
@@ -113,7 +159,7 @@ void ExpertStore::swap(const ExpertSwap& swap) {
   spare_ = to_host;
   to_host = free_on_host;
   placement_.apply(swap);
-  write_table(swap.block);
+  write_tables(swap.block);
 }
 
 }  // namespace baleen

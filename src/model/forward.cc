@@ -198,6 +198,7 @@ void Forward::combine_for_mtp(const MtpWeights& weights, const Step& step, Const
 
 void Forward::run_blocks(std::int64_t begin, std::int64_t end, const Step& step, Activations<3> streams) {
   const std::int64_t num_rows = step.rows.num_rows;
+  if (experts_ != nullptr && experts_->copies_for(num_rows)) experts_->begin_pass(begin);
   const float norm_eps = static_cast<float>(config_.rms_norm_eps);
   const Activations<2> u = rows(buffers_.u, num_rows);
   const Activations<2> post = rows(buffers_.post, num_rows);
@@ -393,16 +394,19 @@ void Forward::moe(std::int64_t block, const Step& step) {
        .weights = routing_weights,
        .load = {buffers_.expert_load + block * config_.n_routed_experts,
                 static_cast<std::size_t>(config_.n_routed_experts)}});
+  const bool copied = experts_ != nullptr && experts_->copies_for(num_rows);
+  if (copied) experts_->arrive(block);
   device_.execute<ops::Experts>({.x = x,
                                  .x_fp8 = buffers_.u_fp8,
                                  .ids = ids,
                                  .weights = routing_weights,
                                  .routed = weights.routed,
-                                 .places = weights.places,
+                                 .places = copied ? experts_->copied_places(block) : weights.places,
                                  .shared = weights.has_shared ? &weights.shared : nullptr,
                                  .swiglu_limit = static_cast<float>(config_.swiglu_limit),
                                  .precision = precision_,
                                  .out = rows(buffers_.f, num_rows)});
+  if (copied) experts_->leave(block);
 }
 
 void Forward::head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm,

@@ -9,6 +9,7 @@
 #include "device/device.h"
 #include "kv_cache/kv_cache.h"
 #include "model/config.h"
+#include "model/expert_store.h"
 #include "model/forward_buffers.h"
 #include "model/weight_tree.h"
 #include "numeric/dtype.h"
@@ -52,6 +53,8 @@ class Forward {
   void logits(ConstActivations<3> streams, Activations<2> out);
   void mtp_logits(ConstActivations<3> streams, std::int64_t depth, Activations<2> out);
 
+  /// Steps of many tokens use the copies that `experts`, which must outlive this, makes for them; null: there are none.
+  void set_experts(ExpertStore* experts) { experts_ = experts; }
   /// How many tokens were sent to each routed expert since the start, as rows of [blocks, E]; every run counts. Waits for
   /// the device.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() const;
@@ -94,6 +97,7 @@ class Forward {
   const KvCache& cache_;
   Precision precision_;
   ForwardBuffers buffers_;
+  ExpertStore* experts_ = nullptr;
   BlockObserver observer_ = nullptr;
   void* observer_context_ = nullptr;
 };

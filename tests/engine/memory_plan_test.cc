@@ -154,12 +154,12 @@ TEST(ExpertsOnTheHost, FlashOnOneH200) {
   MemoryPlan plan = whole;
   EXPECT_EQ(leave_experts_to_host(plan, config, StorageFormats(), options, free_bytes), std::nullopt);
   EXPECT_LE(plan.total_bytes(), free_bytes);
-  EXPECT_EQ(plan.num_expert_blocks, 43);  // the MTP block is not run
-  EXPECT_GT(plan.num_host_experts, 0);
+  EXPECT_EQ(plan.experts.num_blocks, 43);  // the MTP block is not run
+  EXPECT_GT(plan.experts.num_on_host, 0);
   constexpr std::int64_t kBlockBytes = 13'369'344;
-  EXPECT_GT(plan.total_bytes() + kBlockBytes, free_bytes);
-  EXPECT_EQ(plan.host_expert_bytes, (plan.num_host_experts + 1) * kBlockBytes);
-  EXPECT_NE(to_text(plan).find(fmt::format("{} of 11008 routed experts", plan.num_host_experts)),
+  EXPECT_GT(plan.total_bytes() + 3 * kBlockBytes, free_bytes);  // rooms for copies grow in steps
+  EXPECT_EQ(plan.host_expert_bytes, (plan.experts.num_on_host + 1) * kBlockBytes);
+  EXPECT_NE(to_text(plan).find(fmt::format("{} of 11008 routed experts", plan.experts.num_on_host)),
             std::string::npos);
 
   // A smaller budget of the GPU: more on the host; and a limit of the host's memory: a sentence.
@@ -167,7 +167,7 @@ TEST(ExpertsOnTheHost, FlashOnOneH200) {
   options.gpu_weight_bytes = std::int64_t{80} << 30;
   EXPECT_EQ(leave_experts_to_host(less, config, StorageFormats(), options, free_bytes), std::nullopt);
   EXPECT_LE(less.weight_bytes, *options.gpu_weight_bytes);
-  EXPECT_GT(less.num_host_experts, plan.num_host_experts);
+  EXPECT_GT(less.experts.num_on_host, plan.experts.num_on_host);
   MemoryPlan refused = whole;
   options.host_expert_bytes = 1'000'000'000;
   const auto failed = leave_experts_to_host(refused, config, StorageFormats(), options, free_bytes);
@@ -186,7 +186,7 @@ TEST(ExpertsOnTheHost, NothingChangesWhereWeightsFit) {
   const EngineOptions options = resolved({.device = {DeviceKind::kCuda, 0}}, config);
   MemoryPlan plan = plan_memory(config, StorageFormats(), options);
   EXPECT_EQ(leave_experts_to_host(plan, config, StorageFormats(), options, plan.total_bytes()), std::nullopt);
-  EXPECT_EQ(plan.num_host_experts, 0);
+  EXPECT_EQ(plan.experts.num_on_host, 0);
 }
 
 TEST(ExpertsOnTheHost, TheProcessorHasOneMemory) {

@@ -31,7 +31,7 @@ struct ExpertWeights {
 struct ExpertPlaces {
   const std::int32_t* of_expert =
       nullptr;             ///< [E] in the device's memory, each in [0, count); null: expert e is at e
-  std::int64_t count = 0;  ///< places that there can be
+  std::int64_t count = 0;  ///< of places; 0: some are in the host's memory, which is read by address alone
 };
 
 struct ExpertsArgs {

@@ -28,6 +28,12 @@ const ProductVariant& variant_for(std::int64_t num_tokens, std::int64_t num_sele
 
 WeightFormat format_of(const ExpertsArgs& args) { return args.routed[0].w1.format; }
 
+/// Tensor copies of weights of Flash's size from pinned memory gave wrong bits now and then, loads by address never did.
+bool reads_host(const ExpertsArgs& args) {
+  return args.places.of_expert != nullptr && args.places.count == 0;
+}
+constexpr Reason kNotFromHost = "uses tensor copies, which do not read the host's memory";
+
 struct ExpertScratch {
   DispatchPlan plan;
   Fp8Rows rows;  ///< of x
@@ -217,11 +223,23 @@ std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selec
 }
 
 void experts_one_token(const ExpertsArgs& args, CudaContext& context) {
+  if (args.x.extent(0) == 0) return;
   check_arguments(args, WeightFormat::kFp8);
   const ScratchScope scope(context.scratch);
   auto* inner =
       context.scratch.allocate<Bf16Bits>(one_token_inner_values(args.ids.extent(1), args.routed[0].w1.rows));
-  one_token_experts(args, inner, context);
+  for (std::int64_t token = 0; token < args.x.extent(0); ++token) {
+    ExpertsArgs one = args;
+    one.x = args.x.slice(token, token + 1);
+    if (args.x_fp8.codes != nullptr) {
+      one.x_fp8.codes = args.x_fp8.codes + token * args.x.extent(1);
+      one.x_fp8.scales = args.x_fp8.scales + token;
+    }
+    one.ids = args.ids.slice(token, token + 1);
+    one.weights = args.weights.slice(token, token + 1);
+    one.out = args.out.slice(token, token + 1);
+    one_token_experts(one, inner, context);
+  }
 }
 
 void experts_few_tokens(const ExpertsArgs& args, CudaContext& context) {
@@ -246,7 +264,7 @@ void experts_bf16(const ExpertsArgs& args, CudaContext& context) {
 
 std::optional<Reason> why_not_one_token(const ExpertsArgs& args) {
   if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
-  if (args.x.extent(0) != 1) return "takes one token";
+  if (args.x.extent(0) != 1 && !reads_host(args)) return "takes one token";
   if (!one_token_experts_fit(args.ids.extent(1), args.shared != nullptr)) {
     return "has room for fewer experts of a token";
   }
@@ -255,6 +273,7 @@ std::optional<Reason> why_not_one_token(const ExpertsArgs& args) {
 
 std::optional<Reason> why_not_few_tokens(const ExpertsArgs& args) {
   if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
+  if (reads_host(args)) return kNotFromHost;
   if (!are_few(args.x.extent(0), args.ids.extent(1))) {
     return "its blocks plan at most 64 tokens and 512 token-expert assignments for themselves";
   }
@@ -263,6 +282,7 @@ std::optional<Reason> why_not_few_tokens(const ExpertsArgs& args) {
 
 std::optional<Reason> why_not_many_tokens(const ExpertsArgs& args) {
   if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
+  if (reads_host(args)) return kNotFromHost;
   return std::nullopt;
 }
 
