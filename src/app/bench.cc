@@ -25,10 +25,14 @@
 namespace baleen {
 namespace {
 
+constexpr WholeRange kWarmUpRange{2, 1 << 16};
+
 struct BenchFlags {
   EngineFlags engine;
   std::string preset;
   std::optional<std::int64_t> num_layers;
+  std::optional<double> zipf;
+  std::int64_t warm_up = 2;
   std::int64_t sequences = 1;
   std::int64_t prompt = 512;
   std::int64_t decode = 32;
@@ -183,12 +187,21 @@ Ceilings ceilings_of(Engine& engine) {
           limits, "FMA"};
 }
 
+/// How tokens find their experts where weights are made up.
+std::string routing_text(const BenchFlags& flags) {
+  if (!flags.zipf) return "; their router chooses experts";
+  if (*flags.zipf == 0) return "; tables choose experts for each token, all with the same probability";
+  return fmt::format("; tables choose experts for each token, by Zipf's law with exponent {}", *flags.zipf);
+}
+
 std::unique_ptr<Engine> make_engine(const BenchFlags& flags, const EngineOptions& options) {
   if (flags.preset.empty()) return std::make_unique<Engine>(flags.engine.model, options);
   ModelConfig config = preset_config(flags.preset);
   if (flags.num_layers) config = with_layers(std::move(config), *flags.num_layers);
+  if (flags.zipf) config.num_hash_layers = config.num_hidden_layers;
   ThreadPool pool(default_num_threads());
-  return std::make_unique<Engine>(made_up_weights(config, 1, pool), options);
+  return std::make_unique<Engine>(
+      made_up_weights(config, 1, pool, MadeUpBytes::kShared, flags.zipf.value_or(0)), options);
 }
 
 /// Runs the prompt and one token after it, and lists the variants of every operation on the way.
@@ -211,7 +224,7 @@ void run_bench(const BenchFlags& flags) {
   EngineOptions options =
       flags.preset.empty() ? flags.engine.options() : flags.engine.options_without_model();
   options.max_sequences = flags.sequences;
-  const std::int64_t wanted = flags.at + flags.prompt + 2 * (flags.decode + 1);
+  const std::int64_t wanted = flags.at + flags.prompt + 2 * flags.decode + flags.warm_up;
   if (options.cache_tokens == 0) {
     options.cache_tokens = flags.sequences * pages_for(wanted) * kPageTokens;
   }
@@ -223,20 +236,23 @@ void run_bench(const BenchFlags& flags) {
   }
   const Ceilings ceilings = ceilings_of(*engine);
   const auto& [machine, limits, arithmetic] = ceilings;
-  if (!flags.json && !flags.kernels) fmt::print("{}\n{}", machine, to_text(engine->plan()));
+  if (!flags.json && !flags.kernels) {
+    if (!flags.preset.empty()) fmt::print("made-up weights of {}{}\n", flags.preset, routing_text(flags));
+    fmt::print("{}\n{}", machine, to_text(engine->plan()));
+  }
   std::vector<SequenceId> sequences;
   for (std::int64_t i = 0; i < flags.sequences; ++i) {
     sequences.push_back(*engine->open({}));
     if (flags.at > 0) engine->fabricate_history(sequences.back(), flags.at);
   }
   const std::vector<TokenId> tokens =
-      some_tokens(flags.prompt + 2 * (flags.decode + 1), engine->config().vocab_size);
+      some_tokens(flags.prompt + 2 * flags.decode + flags.warm_up, engine->config().vocab_size);
   const std::span<const TokenId> all(tokens);
   const std::span<const TokenId> prompt = all.first(static_cast<std::size_t>(flags.prompt));
   const std::span<const TokenId> rest = all.subspan(prompt.size());
   if (flags.kernels) return list_kernels(*engine, sequences, prompt, rest, ceilings, flags.json);
   // The first steps read the weights from disk, load kernels and capture graphs; they are not measured.
-  const std::size_t num_warm_up = std::min<std::size_t>(rest.size(), 2);
+  const auto num_warm_up = static_cast<std::size_t>(flags.warm_up);
   measure(*engine, sequences, "warm-up", rest.first(num_warm_up), flags.sequences);
   // Where operations are queued, looking at each of them slows a step down: decoding is timed without, then looked at.
   const bool queued = engine->device().traits().queues;
@@ -263,6 +279,11 @@ void run_bench(const BenchFlags& flags) {
   nlohmann::ordered_json json{{"machine", machine},
                               {"device", device_name(engine->options().device)},
                               {"layers", engine->config().num_hidden_layers},
+                              {"made_up", flags.preset},
+                              {"zipf", flags.zipf ? nlohmann::ordered_json(*flags.zipf) : nullptr},
+                              {"weight_bytes", engine->plan().weight_bytes},
+                              {"host_experts", engine->plan().experts.num_on_host},
+                              {"host_expert_bytes", engine->plan().host_expert_bytes},
                               {"arithmetic_peak", arithmetic},
                               {"processor", processor_name()},
                               {"threads", engine->options().num_threads},
@@ -285,6 +306,12 @@ void add_bench_command(Options& program) {
                "Random weights of a known geometry instead of --model, e.g. flash");
   command.integer("--layers", flags->num_layers, kLayersRange,
                   "With --preset: keep the first so many layers");
+  command.real(
+      "--zipf", flags->zipf, {.min = 0, .max = 10},
+      "With --preset: tables choose the experts of each token in every layer, the one of rank r with a "
+      "probability of 1/r^X; 0: evenly. Without: the router does");
+  command.integer("--warm-up", flags->warm_up, kWarmUpRange,
+                  "Steps of one token that are not measured, before all");
   command.integer("--sequences", flags->sequences, kSequencesRange,
                   "Sequences at a time, each with prompt, history and decoding");
   command.integer("--prompt", flags->prompt, kTokensRange, "Prompt tokens to measure; 0: none");

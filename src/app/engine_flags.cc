@@ -32,6 +32,12 @@ void EngineFlags::add_all_but_chunk_to(Options& command) {
   command.integer("--threads,-t", threads, kThreadsOrAllRange, "Threads; 0: every processor");
   command.integer("--context", context, kPositionsRange,
                   "Positions the cache holds; 0: the model's whole context");
+  command.bytes(
+      "--gpu-weights-bytes", gpu_weight_bytes, kWeightBytesRange,
+      "Most that weights take of the GPU's memory; routed experts beyond lie in pinned memory of the host. "
+      "0: what is free");
+  command.bytes("--host-experts-bytes", host_expert_bytes, kWeightBytesRange,
+                "Most pinned memory that those experts take; 0: what they need");
   command.texts("--kernel", kernels,
                 "Force a variant: OPERATION=VARIANT, or VARIANT for all operations (reference: plain loops, "
                 "slow); may be repeated. `bench --kernels` lists them");
@@ -60,6 +66,8 @@ EngineOptions EngineFlags::options_without_model() const {
   options.num_threads = threads;
   options.max_batch_tokens = chunk;
   options.cache_tokens = context;
+  if (gpu_weight_bytes > 0) options.gpu_weight_bytes = gpu_weight_bytes;
+  if (host_expert_bytes > 0) options.host_expert_bytes = host_expert_bytes;
   return options;
 }
 

@@ -27,6 +27,8 @@ struct EngineFlags {
   int threads = 0;
   std::int64_t chunk = 512;
   std::int64_t context = 0;
+  std::int64_t gpu_weight_bytes = 0;   ///< 0: what is free
+  std::int64_t host_expert_bytes = 0;  ///< 0: what they need
 
   void add_to(Options& command);
   /// For commands whose scheduler cuts prompts.

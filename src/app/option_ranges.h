@@ -21,6 +21,7 @@ inline constexpr WholeRange kRequestsRange{1, 1 << 26};
 inline constexpr WholeRange kQueueLengthRange{0, 1 << 26};
 inline constexpr WholeRange kShardBytesRange{1, std::int64_t{1} << 60};
 inline constexpr WholeRange kDiskBytesRange{1, std::int64_t{1} << 60};
+inline constexpr WholeRange kWeightBytesRange{0, std::int64_t{1} << 60};
 
 inline constexpr RealRange kShareRange{.min = 0, .max = 1};
 inline constexpr RealRange kMillisecondsRange{.min = 0, .max = 1e9};

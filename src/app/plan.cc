@@ -27,6 +27,8 @@ struct PlanFlags {
   std::int64_t max_batch_tokens = 4096;
   std::int64_t context = 0;
   std::int64_t drafts = 0;
+  std::int64_t gpu_weight_bytes = 0;
+  std::int64_t host_expert_bytes = 0;
   bool no_prefix_cache = false;
   bool json = false;
 };
@@ -60,6 +62,8 @@ EngineOptions engine_options(const PlanFlags& flags, const DeviceChoice& device,
   options.cache_tokens = flags.context;
   options.max_draft_tokens = flags.drafts;
   options.prefix_cache = !flags.no_prefix_cache;
+  if (flags.gpu_weight_bytes > 0) options.gpu_weight_bytes = flags.gpu_weight_bytes;
+  if (flags.host_expert_bytes > 0) options.host_expert_bytes = flags.host_expert_bytes;
   return resolved(options, config);
 }
 
@@ -111,15 +115,18 @@ void run_plan(const PlanFlags& flags) {
   const SimulatedModel model = flags.model.load();
   const PlannedDevice device = device_of(flags.device);
   const EngineOptions options = engine_options(flags, device.choice, model.config);
-  const MemoryPlan plan = plan_memory(model.config, model.formats, options);
+  MemoryPlan plan = plan_memory(model.config, model.formats, options);
+  const auto why_not = leave_experts_to_host(plan, model.config, model.formats, options, device.memory_bytes);
   const CacheGeometry geometry = cache_geometry(model.config, options);
-  const bool fits = plan.total_bytes() <= device.memory_bytes;
+  const bool fits = !why_not && plan.total_bytes() <= device.memory_bytes;
   if (flags.json) {
     const nlohmann::ordered_json json{{"model", model.name},
                                       {"device", device.name},
                                       {"memory_bytes", device.memory_bytes},
                                       {"fits", fits},
                                       {"weight_bytes", plan.weight_bytes},
+                                      {"host_experts", plan.experts.num_on_host},
+                                      {"host_expert_bytes", plan.host_expert_bytes},
                                       {"page_bytes", plan.page_bytes},
                                       {"window_bytes", plan.window_bytes},
                                       {"state_bytes", plan.state_bytes},
@@ -147,8 +154,12 @@ void run_plan(const PlanFlags& flags) {
   } else {
     fmt::print("does not fit in {:.1f} GB: {:.1f} GB too much; ",
                static_cast<double>(device.memory_bytes) * kGB, -free);
+    if (why_not) fmt::print("{}; ", why_not->message);
   }
-  fmt::print("{}", advice(flags, model, device, fits));
+  // Advice is for weights that lie on the GPU whole.
+  fmt::print("{}", fits && plan.experts.num_on_host > 0
+                       ? "experts that do not are read from the host's memory\n"
+                       : advice(flags, model, device, fits));
 }
 
 }  // namespace
@@ -167,6 +178,10 @@ void add_plan_command(Options& program) {
   command.integer("--context", flags->context, kPositionsRange,
                   "Positions the cache holds; 0: the model's whole context");
   command.integer("--speculate", flags->drafts, kDraftsRange, "Tokens drafted for each step");
+  command.bytes("--gpu-weights-bytes", flags->gpu_weight_bytes, kWeightBytesRange,
+                "Most that weights take of a GPU's memory; 0: what is free");
+  command.bytes("--host-experts-bytes", flags->host_expert_bytes, kWeightBytesRange,
+                "Most pinned memory of the host for experts that do not fit on a GPU; 0: what they need");
   command.flag("--no-prefix-cache", flags->no_prefix_cache, "No pages for cached prefixes");
   command.flag("--json", flags->json, "One JSON line");
   command.action([flags] { run_plan(*flags); });

@@ -40,6 +40,10 @@ class CudaEvent {
   }
 
   void record(cudaStream_t stream) { check_cuda(cudaEventRecord(event_, stream), "recording an event"); }
+  /// What is queued on `stream` from now on waits until this is reached.
+  void make_wait(cudaStream_t stream) const {
+    check_cuda(cudaStreamWaitEvent(stream, event_), "making a stream wait");
+  }
   void wait() const { check_cuda(cudaEventSynchronize(event_), "waiting for the GPU"); }
   /// Both recorded and reached.
   [[nodiscard]] double seconds_until(const CudaEvent& end) const {

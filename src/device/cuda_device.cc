@@ -80,6 +80,7 @@ CudaDevice::CudaDevice(int index, const DeviceOptions& options)
     : index_(select_device(index)),
       traits_(traits_of(index)),
       memory_(stream_.get()),
+      copies_(stream_.get()),
       scratch_(options.scratch_bytes, memory_),
       context_{stream_.get(), scratch_, {}, traits_.num_units},
       batches_(index, traits_, capacity_of(options, traits_), memory_, pinned_memory_, context_),

@@ -9,6 +9,7 @@
 #include "cuda/cuda_memory.h"
 #include "cuda/cuda_stream.h"
 #include "device/cuda_batches.h"
+#include "device/cuda_copies.h"
 #include "device/cuda_replay.h"
 #include "device/device.h"
 #include "device/make_device.h"
@@ -55,6 +56,7 @@ class CudaDevice final : public Device {
   [[nodiscard]] const DeviceTraits& traits() const override { return traits_; }
   [[nodiscard]] Memory& memory() override { return memory_; }
   [[nodiscard]] Memory& host_visible_memory() override { return pinned_memory_; }
+  [[nodiscard]] BackgroundCopies* background_copies() override { return &copies_; }
   [[nodiscard]] std::int64_t free_bytes() const override;
   void synchronise() override;
   [[nodiscard]] StepBatches& batches() override { return batches_; }
@@ -74,6 +76,7 @@ class CudaDevice final : public Device {
   CudaStream stream_;
   CudaMemory memory_;
   CudaPinnedMemory pinned_memory_;
+  CudaCopies copies_;
   Arena scratch_;
   CudaContext context_;
   CudaBatches batches_;

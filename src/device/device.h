@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "device/background_copies.h"
 #include "device/op_profile.h"
 #include "device/step_batches.h"
 #include "device/step_replay.h"
@@ -28,6 +29,8 @@ class Device {
   [[nodiscard]] virtual Memory& memory() = 0;
   /// Memory of the host that this device copies to and from at full speed.
   [[nodiscard]] virtual Memory& host_visible_memory() = 0;
+  /// Null where the host's memory is the device's.
+  [[nodiscard]] virtual BackgroundCopies* background_copies() { return nullptr; }
   /// Of `memory`, at the moment.
   [[nodiscard]] virtual std::int64_t free_bytes() const = 0;
   /// Waits until all operations have taken effect. Throws what went wrong in them.

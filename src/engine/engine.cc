@@ -21,13 +21,20 @@ namespace {
 /// Changes when pages of the same tokens get other bytes.
 constexpr int kPageLayoutVersion = 1;
 
-std::unique_ptr<Device> make_planned_device(const EngineOptions& options, const MemoryPlan& plan) {
+/// Also changes the plan where weights do not fit on the device.
+std::unique_ptr<Device> make_planned_device(const EngineOptions& options, const ModelWeights& weights,
+                                            MemoryPlan& plan) {
   std::unique_ptr<Device> device = make_device(options.device, {.num_threads = options.num_threads,
                                                                 .scratch_bytes = plan.scratch_bytes,
                                                                 .max_rows = options.max_batch_tokens,
                                                                 .max_sequences = options.max_sequences,
                                                                 .max_pages = plan.max_table_pages,
                                                                 .forced_variants = options.forced_variants});
+  if (auto failed = leave_experts_to_host(plan, weights.config(),
+                                          detect_formats(weights.config(), weights.checkpoint()), options,
+                                          device->free_bytes())) {
+    fail("{}", failed->message);
+  }
   // In host memory pages become resident one by one; all else is used by the first large step.
   const std::int64_t wanted =
       plan.total_bytes() - (device->traits().shares_host_memory ? plan.page_bytes : 0);
@@ -41,9 +48,12 @@ std::unique_ptr<Device> make_planned_device(const EngineOptions& options, const 
   return device;
 }
 
-std::unique_ptr<DeviceWeights> on_device(const ModelWeights& weights, Device& device) {
+std::unique_ptr<DeviceWeights> on_device(const ModelWeights& weights, const MemoryPlan& plan,
+                                         Device& device) {
   if (device.traits().shares_host_memory) return nullptr;
-  return std::make_unique<DeviceWeights>(weights.tree(), device.memory());
+  if (plan.experts.num_blocks == 0) return std::make_unique<DeviceWeights>(weights.tree(), device.memory());
+  return std::make_unique<DeviceWeights>(weights.tree(), device.memory(), plan.experts,
+                                         device.host_visible_memory(), device.background_copies());
 }
 
 }  // namespace
@@ -72,8 +82,8 @@ Engine::Engine(std::unique_ptr<ModelWeights> weights, const EngineOptions& optio
     : weights_(std::move(weights)),
       options_(resolved(options, config())),
       plan_(plan_memory(config(), detect_formats(config(), weights_->checkpoint()), options_)),
-      device_(make_planned_device(options_, plan_)),
-      device_weights_(on_device(*weights_, *device_)),
+      device_(make_planned_device(options_, *weights_, plan_)),
+      device_weights_(on_device(*weights_, plan_, *device_)),
       cache_(cache_geometry(config(), options_), plan_.capacity, device_->memory()),
       disk_(open_disk_tier()),
       sequences_(cache_, options_.reserved_tails, disk_.get()),
@@ -83,6 +93,7 @@ Engine::Engine(std::unique_ptr<ModelWeights> weights, const EngineOptions& optio
       host_arena_(plan_.host_logit_bytes, device_->host_visible_memory()),
       queued_choices_(std::int64_t{kMaxQueued} * options_.max_logit_rows * std::int64_t{sizeof(TokenId)},
                       device_->host_visible_memory()) {
+  forward_.set_experts(experts());
   allocate_activations();
   capture_steps();
   check_maps();

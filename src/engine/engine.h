@@ -44,6 +44,8 @@ class Engine final : public StepEngine {
   [[nodiscard]] const MemoryPlan& plan() const { return plan_; }
   /// Also keeps the profile of operations, if that is wanted.
   Device& device() { return *device_; }
+  /// Null where all experts lie in one memory.
+  ExpertStore* experts() { return device_weights_ ? device_weights_->experts() : nullptr; }
   /// How many tokens each block sent to each routed expert since the start, rows of [blocks, E]; drafts count too.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() const { return forward_.expert_load(); }
   /// Nothing without a disk tier.
@@ -72,6 +74,8 @@ class Engine final : public StepEngine {
  private:
   [[nodiscard]] std::unique_ptr<DiskTier> open_disk_tier() const;
   void allocate_activations();
+  /// Where experts lie in two memories: now and then, those that are used much change places with those that are not.
+  void improve_placement();
   /// Prepares the sizes that decoding steps have, with a progress line.
   void capture_steps();
   /// Rows of n d values as streams [rows, n, d].
@@ -139,6 +143,8 @@ class Engine final : public StepEngine {
   /// Makes the step the one in progress again, as far as its sequences are open.
   void lay_out(const QueuedStep& step);
 
+  ExpertUse expert_use_;
+  std::int64_t steps_since_placement_ = 0;
   std::deque<QueuedStep> under_way_;
   std::size_t num_queued_ = 0;  ///< since the start
   Buffer queued_choices_;       ///< [kMaxQueued, max_logit_rows] tokens, which device and host reach

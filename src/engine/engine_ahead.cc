@@ -31,6 +31,7 @@ std::optional<Failure> Engine::queue(std::span<const StepInput> inputs) {
   BALEEN_CHECK_LT(under_way_.size(), kMaxQueued);
   if (auto wrong = check(inputs)) return wrong;
   if (auto full = take_pages(inputs)) return full;
+  improve_placement();
   lay_out(inputs);
   QueuedStep step{.place = num_queued_ % kMaxQueued};
   std::vector<SampleRow> draws;

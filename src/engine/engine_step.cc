@@ -105,6 +105,7 @@ Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
   BALEEN_CHECK(under_way_.empty());
   if (auto wrong = check(inputs)) return std::move(*wrong);
   if (auto full = take_pages(inputs)) return std::move(*full);
+  improve_placement();
   lay_out(inputs);
   const Activations<3> streams = forward_.run({.tokens = tokens_, .slices = slices_});
 

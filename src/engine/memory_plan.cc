@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "model/device_weights.h"
+#include "model/expert_store.h"
 #include "model/forward.h"
 #include "parallel/thread_pool.h"
 
@@ -136,6 +137,58 @@ MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes, con
   return plan;
 }
 
+std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const ModelConfig& config,
+                                             const StorageFormats& formats, const EngineOptions& options,
+                                             std::int64_t free_bytes) {
+  const DeviceTraits device = device_traits(options.device, options.num_threads);
+  if (device.shares_host_memory) {
+    if (!options.gpu_weight_bytes && !options.host_expert_bytes) return std::nullopt;
+    return failure(
+        "--gpu-weights-bytes and --host-experts-bytes are for a GPU: on {} the weights lie in the host's "
+        "memory "
+        "anyway",
+        device_name(options.device));
+  }
+  const std::int64_t room = std::min(free_bytes - (plan.total_bytes() - plan.weight_bytes),
+                                     options.gpu_weight_bytes.value_or(plan.weight_bytes));
+  if (plan.weight_bytes <= room) return std::nullopt;
+  const auto gb = [](std::int64_t bytes) { return 1e-9 * static_cast<double>(bytes); };
+  const std::int64_t block_bytes = ExpertBlock(config, formats).bytes();
+  const std::int64_t num_blocks = options.mtp ? config.num_blocks() : config.num_hidden_layers;
+  const std::int64_t others = device_bytes_beside_experts(config, formats);
+  const auto counts = [&](std::int64_t num_on_host) {
+    return ExpertCounts{num_blocks, config.n_routed_experts, num_on_host};
+  };
+  const auto taken = [&](std::int64_t num_on_host) {
+    return others + ExpertStore::device_bytes(counts(num_on_host), block_bytes);
+  };
+  const std::int64_t num_experts = num_blocks * config.n_routed_experts;
+  // The more on the host the less on the device, rooms for copies apart, which grow by two blocks for each `num_blocks`.
+  std::int64_t num_on_host =
+      std::clamp<std::int64_t>(num_experts - (room - others) / block_bytes, 0, num_experts);
+  while (num_on_host < num_experts && taken(num_on_host) > room) ++num_on_host;
+  if (taken(num_on_host) > room) {
+    return failure(
+        "the weights that have to be on the GPU take {:.2f} GB, where {:.2f} GB are left for weights: all "
+        "but the "
+        "routed experts, and room for copies of two layers' experts; try a smaller --context, --chunk or "
+        "--max-sequences, or a larger --gpu-weights-bytes",
+        gb(taken(num_on_host)), gb(room));
+  }
+  const std::int64_t host_bytes = ExpertStore::host_bytes(counts(num_on_host), block_bytes);
+  if (options.host_expert_bytes && host_bytes > *options.host_expert_bytes) {
+    return failure(
+        "{} of {} routed experts do not fit on the GPU, where {:.2f} GB are left for weights; in pinned "
+        "memory of the "
+        "host they take {:.2f} GB, and --host-experts-bytes allows {:.2f} GB",
+        num_on_host, num_experts, gb(room), gb(host_bytes), gb(*options.host_expert_bytes));
+  }
+  plan.weight_bytes = taken(num_on_host);
+  plan.experts = counts(num_on_host);
+  plan.host_expert_bytes = host_bytes;
+  return std::nullopt;
+}
+
 std::string to_text(const MemoryPlan& plan) {
   const auto mb = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
   const std::string weights =
@@ -147,23 +200,32 @@ std::string to_text(const MemoryPlan& plan) {
           ? ""
           : fmt::format("CUDA         {:10.1f} MB  (context, kernels, captured graphs)\n",
                         mb(plan.overhead_bytes));
-  return weights + fmt::format(
-                       "cache        {:10.1f} MB  ({} pages of {} positions {:.1f}, {} window pages "
-                       "{:.1f}{}, {} state slots "
-                       "{:.1f})\n"
-                       "activations  {:10.1f} MB\n"
-                       "scratch      {:10.1f} MB{}\n"
-                       "logits       {:10.1f} MB\n"
-                       "{}"
-                       "in all       {:10.1f} MB, reserved at start{}\n",
-                       mb(plan.cache_bytes()), plan.capacity.num_pages, kPageTokens, mb(plan.page_bytes),
-                       plan.capacity.num_window_pages, mb(plan.window_bytes),
-                       plan.cached_window_pages > 0
-                           ? fmt::format(" of which {} for cached prefixes", plan.cached_window_pages)
-                           : "",
-                       plan.capacity.num_state_slots, mb(plan.state_bytes), mb(plan.activation_bytes),
-                       mb(plan.scratch_bytes), scratch_note, mb(plan.logit_bytes), overhead,
-                       mb(plan.total_bytes()), plan.weight_bytes == 0 ? " and resident as it is used" : "");
+  const std::string on_host =
+      plan.experts.num_on_host == 0
+          ? ""
+          : fmt::format(
+                "on the host  {:10.1f} MB pinned: {} of {} routed experts ({:.1f}%), read over PCIe\n",
+                mb(plan.host_expert_bytes), plan.experts.num_on_host, plan.experts.num_in_all(),
+                100.0 * static_cast<double>(plan.experts.num_on_host) /
+                    static_cast<double>(plan.experts.num_in_all()));
+  return weights + on_host +
+         fmt::format(
+             "cache        {:10.1f} MB  ({} pages of {} positions {:.1f}, {} window pages "
+             "{:.1f}{}, {} state slots "
+             "{:.1f})\n"
+             "activations  {:10.1f} MB\n"
+             "scratch      {:10.1f} MB{}\n"
+             "logits       {:10.1f} MB\n"
+             "{}"
+             "in all       {:10.1f} MB, reserved at start{}\n",
+             mb(plan.cache_bytes()), plan.capacity.num_pages, kPageTokens, mb(plan.page_bytes),
+             plan.capacity.num_window_pages, mb(plan.window_bytes),
+             plan.cached_window_pages > 0
+                 ? fmt::format(" of which {} for cached prefixes", plan.cached_window_pages)
+                 : "",
+             plan.capacity.num_state_slots, mb(plan.state_bytes), mb(plan.activation_bytes),
+             mb(plan.scratch_bytes), scratch_note, mb(plan.logit_bytes), overhead, mb(plan.total_bytes()),
+             plan.weight_bytes == 0 ? " and resident as it is used" : "");
 }
 
 }  // namespace baleen

@@ -8,11 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "device/device_kind.h"
 #include "disk_tier/disk_tier.h"
 #include "engine/step_engine.h"
 #include "kv_cache/kv_cache.h"
 #include "model/config.h"
+#include "model/expert_placement.h"
 #include "model/tensor_table.h"
 #include "numeric/dtype.h"
 #include "ops/operation/forced_variants.h"
@@ -49,7 +51,11 @@ struct EngineOptions {
   std::int64_t cached_window_pages = 0;
   /// Of those, how many ends of recent prefixes are evicted last (RadixTreeOptions).
   std::int64_t reserved_tails = 0;
-  std::optional<DiskCacheOptions> disk;        ///< implies `prefix_cache`
+  std::optional<DiskCacheOptions> disk;  ///< implies `prefix_cache`
+  /// The most that weights may take of a GPU's memory; none: what is free. Routed experts that do not fit lie in pinned
+  /// memory of the host, of which they may take `host_expert_bytes`; none: what they need.
+  std::optional<std::int64_t> gpu_weight_bytes;
+  std::optional<std::int64_t> host_expert_bytes;
   std::vector<ForcedVariant> forced_variants;  ///< of operations; the others choose for themselves
   /// Whether tokens are chosen where the logits are, when nothing on the host decides them
   /// (`EngineLimits::chooses`). Unset: where logits are far from the host, on a GPU.
@@ -71,6 +77,9 @@ struct MemoryPlan {
   std::int64_t host_logit_bytes = 0;  ///< in host memory: not part of the total
   bool knows_scratch = true;          ///< false: this program has no kernels of the device
   std::int64_t max_table_pages = 0;   ///< pages of the longest sequence
+  // Where the weights do not fit on a device, of the blocks that are run:
+  ExpertCounts experts;                ///< no blocks: everything is on the device
+  std::int64_t host_expert_bytes = 0;  ///< pinned; not part of the total
 
   [[nodiscard]] std::int64_t cache_bytes() const { return page_bytes + window_bytes + state_bytes; }
   [[nodiscard]] std::int64_t total_bytes() const {
@@ -93,6 +102,14 @@ struct MemoryPlan {
 /// The same of weights that take `weight_bytes` on a device of its own memory.
 [[nodiscard]] MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes,
                                      const EngineOptions& options);
+
+/// If `plan`, which has all weights on the device, takes more than `free_bytes` there, or its weights more than the options
+/// allow: leaves routed experts to the host's memory until the rest fits, and the MTP block's out when it is not run.
+/// A sentence when even that is too much, or the host's memory too little; the plan is then what it was.
+[[nodiscard]] std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const ModelConfig& config,
+                                                           const StorageFormats& formats,
+                                                           const EngineOptions& options,
+                                                           std::int64_t free_bytes);
 
 /// A few lines for people: cache by pool with its positions, activations, scratch, logits.
 [[nodiscard]] std::string to_text(const MemoryPlan& plan);

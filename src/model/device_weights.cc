@@ -119,6 +119,11 @@ std::int64_t stored_on_device(const TensorHeader& stored, const TensorSpec& spec
   return Arena::bytes_for<std::byte>(stored.num_elements() * element);
 }
 
+WeightTree without_experts(WeightTree tree) {
+  for (BlockWeights& block : tree.blocks) block.moe.routed.clear();
+  return tree;
+}
+
 }  // namespace
 
 std::int64_t device_weight_bytes(const WeightTree& tree) {
@@ -141,8 +146,30 @@ std::int64_t device_weight_bytes(const ModelConfig& config, const StorageFormats
   return bytes;
 }
 
+std::int64_t device_bytes_beside_experts(const ModelConfig& config, const StorageFormats& formats) {
+  std::int64_t bytes = 0;
+  for (const TensorSpec& spec : tensor_table(config)) {
+    if (spec.role == TensorRole::kRoutedExpert) continue;
+    for (const TensorHeader& stored : stored_tensors(spec, formats))
+      bytes += stored_on_device(stored, spec, formats);
+  }
+  return bytes;
+}
+
 DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory)
     : tree_(host), arena_(device_weight_bytes(host), memory) {
+  copy(memory);
+}
+
+DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory, const ExpertCounts& counts,
+                             Memory& host_memory, BackgroundCopies* copies)
+    : tree_(without_experts(host)), arena_(device_weight_bytes(tree_), memory) {
+  copy(memory);
+  experts_ = std::make_unique<ExpertStore>(host.blocks, counts, memory, host_memory, copies);
+  experts_->bind(tree_);
+}
+
+void DeviceWeights::copy(Memory& memory) {
   constexpr std::int64_t kMegabyte = 1'000'000;
   Progress progress("loading weights", "MB", arena_.size_bytes() / kMegabyte);
   walk(tree_, [&](const std::byte*& data, std::int64_t size) {

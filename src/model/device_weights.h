@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "model/config.h"
+#include "model/expert_store.h"
 #include "model/tensor_table.h"
 #include "model/weight_tree.h"
 #include "tensor/buffer.h"
@@ -13,6 +15,9 @@ namespace baleen {
 /// What `DeviceWeights` of a checkpoint of these formats takes, or of one rank's share of it.
 [[nodiscard]] std::int64_t device_weight_bytes(const ModelConfig& config, const StorageFormats& formats,
                                                const RankShare& share = {});
+/// The same without routed experts.
+[[nodiscard]] std::int64_t device_bytes_beside_experts(const ModelConfig& config,
+                                                       const StorageFormats& formats);
 /// What `DeviceWeights(tree)` takes: by its shapes, whatever lies at its addresses.
 [[nodiscard]] std::int64_t device_weight_bytes(const WeightTree& tree);
 
@@ -24,13 +29,21 @@ class DeviceWeights {
   /// Copies everything, with a progress line where that takes seconds. Throws `Error` when `memory`, which must
   /// outlive this, has not enough.
   DeviceWeights(const WeightTree& host, Memory& memory);
+  /// The same with routed experts in two memories (`ExpertStore`): those of the first `counts.num_blocks` blocks. The
+  /// blocks behind them, which must not be run, have none.
+  DeviceWeights(const WeightTree& host, Memory& memory, const ExpertCounts& counts, Memory& host_memory,
+                BackgroundCopies* copies);
 
   [[nodiscard]] const WeightTree& tree() const { return tree_; }
-  [[nodiscard]] std::int64_t size_bytes() const { return arena_.size_bytes(); }
+  /// Null: all experts are on the device.
+  [[nodiscard]] ExpertStore* experts() { return experts_.get(); }
 
  private:
+  void copy(Memory& memory);
+
   WeightTree tree_;
   Arena arena_;
+  std::unique_ptr<ExpertStore> experts_;
 };
 
 }  // namespace baleen

@@ -12,6 +12,7 @@
 #include "device/device.h"
 #include "kv_cache/kv_cache.h"
 #include "model/config.h"
+#include "model/expert_store.h"
 #include "model/forward_buffers.h"
 #include "model/message_buffers.h"
 #include "model/rank_layout.h"
@@ -63,6 +64,8 @@ class Forward {
   void logits(ConstActivations<3> streams, Activations<2> out);
   void mtp_logits(ConstActivations<3> streams, std::int64_t depth, Activations<2> out);
 
+  /// Steps of many tokens use the copies that `experts`, which must outlive this, makes for them; null: there are none.
+  void set_experts(ExpertStore* experts) { experts_ = experts; }
   /// How many tokens were sent to each routed expert since the start, as rows of [blocks, E]; every run counts. Waits for
   /// the device.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() const;
@@ -135,6 +138,7 @@ class Forward {
   /// projection.
   std::vector<RowRange> kept_rows_, dispatched_rows_, head_rows_, output_shares_;
   ExpectedLoad expected_load_;
+  ExpertStore* experts_ = nullptr;
   BlockObserver observer_ = nullptr;
   void* observer_context_ = nullptr;
 };

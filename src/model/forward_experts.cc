@@ -46,16 +46,20 @@ void Forward::moe(std::int64_t block, const Step& step) {
        .weights = routing_weights,
        .load = {buffers_.expert_load + block * config_.n_routed_experts,
                 static_cast<std::size_t>(config_.n_routed_experts)}});
+  const bool copied = experts_ != nullptr && experts_->copies_for(num_rows);
+  if (copied) experts_->arrive(block);
   run_experts({.x = x,
                .x_fp8 = buffers_.u_fp8,
                .ids = ids,
                .weights = routing_weights,
                .routed = weights.routed,
+               .places = copied ? experts_->copied_places(block) : weights.places,
                .shared = weights.has_shared ? &weights.shared : nullptr,
                .swiglu_limit = static_cast<float>(config_.swiglu_limit),
                .precision = precision_,
                .out = rows(buffers_.f, num_rows)},
               block);
+  if (copied) experts_->leave(block);
 }
 
 void Forward::run_experts(ExpertsArgs call, std::int64_t block) {

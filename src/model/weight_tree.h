@@ -48,6 +48,7 @@ struct MoeWeights {
   std::span<const float> bias;             ///< [E], empty in hash layers
   View<const std::int32_t, 2> hash_table;  ///< [V, k], empty elsewhere
   std::vector<ExpertWeights> routed;
+  ExpertPlaces places;  ///< where those lie that are not one behind the other
   ExpertWeights shared;
   bool has_shared = false;
 };

@@ -50,10 +50,10 @@ Bytes make(const TensorSpec& tensor, WeightSource& source) {
 }  // namespace
 
 std::unique_ptr<ModelWeights> made_up_weights(const ModelConfig& config, std::uint64_t seed, ThreadPool& pool,
-                                              MadeUpBytes bytes_of) {
+                                              MadeUpBytes bytes_of, double zipf_exponent) {
   validate(config, "made-up weights");
   const StorageFormats formats{.dense = config.dense_format, .experts = config.expert_format};
-  const auto source = make_random_weights(config, formats, seed, pool);
+  const auto source = make_random_weights(config, formats, seed, pool, zipf_exponent);
   auto kinds = std::make_shared<std::map<std::string, Bytes>>();
   const std::vector<TensorSpec> table = tensor_table(config);
   Progress progress("making up weights", "tensors", static_cast<std::int64_t>(table.size()));
@@ -61,8 +61,9 @@ std::unique_ptr<ModelWeights> made_up_weights(const ModelConfig& config, std::ui
   std::vector<TensorInfo> tensors;
   for (const TensorSpec& spec : table) {
     progress.update(done++, spec.name);
-    const auto [kind, is_new] =
-        kinds->try_emplace(bytes_of == MadeUpBytes::kShared ? kind_of(spec) : spec.name);
+    // Layers whose tables are the same would send every token to the same experts.
+    const bool shares = bytes_of == MadeUpBytes::kShared && spec.storage != Storage::kI64;
+    const auto [kind, is_new] = kinds->try_emplace(shares ? kind_of(spec) : spec.name);
     if (is_new) kind->second = make(spec, *source);
     bool is_scale = false;  // the second tensor of a matrix
     for (TensorHeader& header : stored_tensors(spec, formats)) {

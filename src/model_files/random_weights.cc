@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -49,17 +51,19 @@ Distribution distribution_of(const TensorSpec& tensor) {
 
 class RandomSource final : public WeightSource {
  public:
-  RandomSource(const ModelConfig& config, const StorageFormats& formats, std::uint64_t seed, ThreadPool& pool)
+  RandomSource(const ModelConfig& config, const StorageFormats& formats, std::uint64_t seed, ThreadPool& pool,
+               double zipf_exponent)
       : config_(config),
         formats_(formats),
         seed_(seed),
         pool_(pool),
+        zipf_exponent_(zipf_exponent),
         scratch_(static_cast<std::size_t>(pool.num_threads())) {}
 
   void write_plain(const TensorSpec& tensor, const Sink& sink) override {
     switch (tensor.storage) {
       case Storage::kI64:
-        return write_hash_table(tensor, sink);
+        return zipf_exponent_ == 0 ? write_hash_table(tensor, sink) : write_skewed_table(tensor, sink);
       case Storage::kF32:
         return write_values<float>(tensor, sink, [](float value) { return value; });
       default:
@@ -125,18 +129,47 @@ class RandomSource final : public WeightSource {
     sink(std::as_bytes(std::span(ids)));
   }
 
+  /// Each row k distinct experts, one drawn after the other by Zipf's law.
+  void write_skewed_table(const TensorSpec& tensor, const Sink& sink) {
+    const auto num_experts = static_cast<std::size_t>(config_.n_routed_experts);
+    const CounterRandom ranking(seed_, tensor.name + " ranks"), random(seed_, tensor.name);
+    std::vector<std::int64_t> ranked(num_experts);
+    std::iota(ranked.begin(), ranked.end(), 0);
+    for (std::size_t i = num_experts - 1; i > 0; --i) std::swap(ranked[i], ranked[ranking.bits(i) % (i + 1)]);
+    std::vector<double> below(num_experts);  // probability of a rank up to each
+    double sum = 0;
+    for (std::size_t i = 0; i < num_experts; ++i)
+      below[i] = sum += std::pow(static_cast<double>(i + 1), -zipf_exponent_);
+    constexpr double kTwo64 = 18446744073709551616.0;
+    std::uint64_t num_draws = 0;
+    std::vector<std::int64_t> ids;
+    for (std::int64_t token = 0; token < tensor.shape[0]; ++token) {
+      const std::size_t row = ids.size();
+      while (static_cast<std::int64_t>(ids.size() - row) < tensor.shape[1]) {
+        const double draw = static_cast<double>(random.bits(num_draws++)) / kTwo64 * sum;
+        const auto rank = static_cast<std::size_t>(std::ranges::upper_bound(below, draw) - below.begin());
+        const std::int64_t expert = ranked[std::min(rank, num_experts - 1)];
+        if (std::find(ids.begin() + static_cast<std::ptrdiff_t>(row), ids.end(), expert) == ids.end())
+          ids.push_back(expert);
+      }
+    }
+    sink(std::as_bytes(std::span(ids)));
+  }
+
   const ModelConfig& config_;
   StorageFormats formats_;
   std::uint64_t seed_;
   ThreadPool& pool_;
+  double zipf_exponent_;
   std::vector<std::vector<float>> scratch_;  ///< one a thread
 };
 
 }  // namespace
 
 std::unique_ptr<WeightSource> make_random_weights(const ModelConfig& config, const StorageFormats& formats,
-                                                  std::uint64_t seed, ThreadPool& pool) {
-  return std::make_unique<RandomSource>(config, formats, seed, pool);
+                                                  std::uint64_t seed, ThreadPool& pool,
+                                                  double zipf_exponent) {
+  return std::make_unique<RandomSource>(config, formats, seed, pool, zipf_exponent);
 }
 
 }  // namespace baleen

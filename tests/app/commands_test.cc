@@ -357,8 +357,14 @@ TEST_F(Commands, PlansForMachinesThatAreNotHere) {
   const ProgramResult flash = baleen({"plan", "--device", "h200", "--preset", "flash"});
   if (flash.err.find("built without CUDA") != std::string::npos) GTEST_SKIP() << flash.err;
   EXPECT_EQ(flash.status, 0) << flash.err;
-  for (const char* part : {"3.51 KB of cache a position", "does not fit", "39 of 43 layers would fit"}) {
+  for (const char* part :
+       {"3.51 KB of cache a position", "fits in", "of 11008 routed experts", "read over PCIe"}) {
     EXPECT_NE(flash.out.find(part), std::string::npos) << part << " in " << flash.out;
+  }
+  const ProgramResult alone =
+      baleen({"plan", "--device", "h200", "--preset", "flash", "--host-experts-bytes", "1MB"});
+  for (const char* part : {"does not fit", "--host-experts-bytes allows", "39 of 43 layers would fit"}) {
+    EXPECT_NE(alone.out.find(part), std::string::npos) << part << " in " << alone.out;
   }
   const ProgramResult part = baleen({"plan", "--device", "h200", "--preset", "flash", "--layers", "36"});
   EXPECT_NE(part.out.find("every position the model has would fit"), std::string::npos) << part.out;

@@ -144,5 +144,59 @@ TEST(MemoryPlan, ScratchSufficesForTheLargestStep) {
   }
 }
 
+TEST(ExpertsOnTheHost, FlashOnOneH200) {
+  const ModelConfig config = preset_config("flash");
+  const std::int64_t free_bytes = std::int64_t{139} << 30;
+  EngineOptions options =
+      resolved({.device = {DeviceKind::kCuda, 0}, .max_batch_tokens = 512, .cache_tokens = 8192}, config);
+  const MemoryPlan whole = plan_memory(config, StorageFormats(), options);
+  EXPECT_GT(whole.total_bytes(), free_bytes);
+  MemoryPlan plan = whole;
+  EXPECT_EQ(leave_experts_to_host(plan, config, StorageFormats(), options, free_bytes), std::nullopt);
+  EXPECT_LE(plan.total_bytes(), free_bytes);
+  EXPECT_EQ(plan.experts.num_blocks, 43);  // the MTP block is not run
+  EXPECT_GT(plan.experts.num_on_host, 0);
+  constexpr std::int64_t kBlockBytes = 13'369'344;
+  EXPECT_GT(plan.total_bytes() + 3 * kBlockBytes, free_bytes);  // rooms for copies grow in steps
+  EXPECT_EQ(plan.host_expert_bytes, (plan.experts.num_on_host + 1) * kBlockBytes);
+  EXPECT_NE(to_text(plan).find(fmt::format("{} of 11008 routed experts", plan.experts.num_on_host)),
+            std::string::npos);
+
+  // A smaller budget of the GPU: more on the host; and a limit of the host's memory: a sentence.
+  MemoryPlan less = whole;
+  options.gpu_weight_bytes = std::int64_t{80} << 30;
+  EXPECT_EQ(leave_experts_to_host(less, config, StorageFormats(), options, free_bytes), std::nullopt);
+  EXPECT_LE(less.weight_bytes, *options.gpu_weight_bytes);
+  EXPECT_GT(less.experts.num_on_host, plan.experts.num_on_host);
+  MemoryPlan refused = whole;
+  options.host_expert_bytes = 1'000'000'000;
+  const auto failed = leave_experts_to_host(refused, config, StorageFormats(), options, free_bytes);
+  ASSERT_TRUE(failed);
+  EXPECT_NE(failed->message.find("--host-experts-bytes allows 1.00 GB"), std::string::npos)
+      << failed->message;
+  EXPECT_EQ(refused.weight_bytes, whole.weight_bytes);
+  options.gpu_weight_bytes = 1'000'000'000;
+  EXPECT_NE(leave_experts_to_host(refused, config, StorageFormats(), options, free_bytes)
+                ->message.find("all but the routed experts"),
+            std::string::npos);
+}
+
+TEST(ExpertsOnTheHost, NothingChangesWhereWeightsFit) {
+  const ModelConfig config = preset_config("tiny-flash");
+  const EngineOptions options = resolved({.device = {DeviceKind::kCuda, 0}}, config);
+  MemoryPlan plan = plan_memory(config, StorageFormats(), options);
+  EXPECT_EQ(leave_experts_to_host(plan, config, StorageFormats(), options, plan.total_bytes()), std::nullopt);
+  EXPECT_EQ(plan.experts.num_on_host, 0);
+}
+
+TEST(ExpertsOnTheHost, TheProcessorHasOneMemory) {
+  const ModelConfig config = preset_config("tiny-flash");
+  const EngineOptions options = resolved({.num_threads = 1, .gpu_weight_bytes = 1000}, config);
+  MemoryPlan plan = plan_memory(config, StorageFormats(), options);
+  const auto failed = leave_experts_to_host(plan, config, StorageFormats(), options, 1000);
+  ASSERT_TRUE(failed);
+  EXPECT_NE(failed->message.find("--gpu-weights-bytes"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace baleen

@@ -34,6 +34,14 @@ struct ExpertLoad {
   double distinct = 0;     ///< experts that get any
 };
 
+/// Where experts lie when it is not one behind the other: the arrays of expert e are those of `routed[0]`, moved by
+/// `of_expert[e]` times the distance between `routed[0]` and `routed[1]`. Kernels of devices alone read this.
+struct ExpertPlaces {
+  const std::int32_t* of_expert =
+      nullptr;             ///< [E] in the device's memory, each in [0, count); null: expert e is at e
+  std::int64_t count = 0;  ///< of places; 0: some are in the host's memory, which is read by address alone
+};
+
 /// Of ranks that share the experts, one has `routed` from `first_expert` on. What it returns are then its
 /// terms of the sum (`out` in float32, not rounded), or, of rows with one expert each, those experts'
 /// outputs.
@@ -43,6 +51,7 @@ struct ExpertsArgs {
   View<const std::int32_t, 2> ids;        ///< [T, k], each in [0, E), or -1: no expert, contributes nothing
   ConstActivations<2> weights;            ///< [T, k]
   std::span<const ExpertWeights> routed;  ///< [E], one format for all
+  ExpertPlaces places{};
   const ExpertWeights* shared = nullptr;  ///< null: none
   float swiglu_limit = 0.0F;
   Precision precision = Precision::kReleased;

@@ -9,6 +9,7 @@
 #include "cuda/row_quantise.cuh"
 #include "ops/experts/sm90/expert_activation.cuh"
 #include "ops/experts/sm90/expert_dispatch.h"
+#include "ops/experts/sm90/expert_place.cuh"
 #include "ops/experts/sm90/expert_row_product.cuh"
 #include "ops/experts/sm90/expert_weights.h"
 
@@ -27,7 +28,8 @@ constexpr int kInnerGroups = 3;
 constexpr int kSharedPieceRows = 16;
 
 struct OneTokenParams {
-  ExpertRows gate, up, down;  ///< of the routed experts
+  ExpertRows gate, up, down;   ///< of the routed experts
+  const std::int32_t* places;  ///< theirs; null: expert e is at place e
   ExpertRows shared_gate, shared_up, shared_down;
   const std::int32_t* ids;
   const float* weights;
@@ -166,8 +168,9 @@ __global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_cons
       if (item < num_items) expert = p.ids[item / num_pieces];
       if (item >= num_items || expert < 0) return;
       const int weight_row = item % num_pieces * kPieceRows + row;
+      const int place = expert_place(p.places, expert);
       const auto weights = [&](const ExpertRows& matrix) {
-        return expert_row<kRouted>(matrix, expert, weight_row, p.width, true);
+        return expert_row<kRouted>(matrix, place, weight_row, p.width, true);
       };
       product.begin({weights(p.gate), weights(p.up)}, p.width);
     };
@@ -285,7 +288,8 @@ __global__ void __launch_bounds__(kMaxThreads, 1) down_kernel(const __grid_const
     RowProduct<kRouted, kStages> product(group_ring<kStages>(rings));
     const auto weights = [&](int visit) {
       const int expert = visit < p.num_selected ? p.ids[visit] : -1;
-      return expert_row<kRouted>(p.down, max(expert, 0), first_row + row, p.inner_width, expert >= 0);
+      return expert_row<kRouted>(p.down, expert_place(p.places, max(expert, 0)), first_row + row,
+                                 p.inner_width, expert >= 0);
     };
     product.begin({weights(2 * group_index()), weights(2 * group_index() + 1)}, p.inner_width);
     multiply(product);
@@ -350,6 +354,7 @@ void one_token_experts(const ExpertsArgs& args, Bf16Bits* inner, CudaContext& co
   const OneTokenParams params{.gate = routed(&E::w1),
                               .up = routed(&E::w3),
                               .down = routed(&E::w2),
+                              .places = args.places.of_expert,
                               .shared_gate = shared(&E::w1),
                               .shared_up = shared(&E::w3),
                               .shared_down = shared(&E::w2),

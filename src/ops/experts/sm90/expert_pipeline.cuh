@@ -13,6 +13,7 @@
 #include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/tma.h"
 #include "ops/experts/sm90/expert_fragments.cuh"
+#include "ops/experts/sm90/expert_place.cuh"
 #include "ops/experts/sm90/expert_plan.cuh"
 #include "ops/experts/sm90/expert_products.h"
 
@@ -146,7 +147,7 @@ struct ProductItems {
 /// One half of an item's weights.
 struct ItemMatrix {
   const ExpertMatrix* matrix;
-  int expert;  ///< in the matrix
+  int place;  ///< of the expert, in the matrix
   int row;
   int num_rows;  ///< of the matrix
 };
@@ -155,9 +156,9 @@ template <class Shape>
 __device__ ItemMatrix item_matrix(const ExpertProducts& p, const ProductItem& item, int half) {
   const bool is_shared = item.tile.expert == p.num_experts;
   const ExpertMatrices& matrices = is_shared ? p.shared : p.routed;
-  const int expert = is_shared ? 0 : item.tile.expert;
-  if (item.down) return {&matrices.down, expert, item.row + half * Shape::kHalfRows, p.width};
-  return {half == 0 ? &matrices.gate : &matrices.up, expert, item.row, p.inner_width};
+  const int place = is_shared ? 0 : expert_place(p.places, item.tile.expert);
+  if (item.down) return {&matrices.down, place, item.row + half * Shape::kHalfRows, p.width};
+  return {half == 0 ? &matrices.gate : &matrices.up, place, item.row, p.inner_width};
 }
 
 /// A place in a ring.
@@ -258,7 +259,7 @@ class Producer {
       const int rows = min(Shape::kHalfRows, half.num_rows - half.row);
       if (rows <= 0) continue;
       const auto* scales = static_cast<const std::uint8_t*>(half.matrix->scales) +
-                           half.expert * half.matrix->scale_distance +
+                           half.place * half.matrix->scale_distance +
                            static_cast<std::int64_t>(half.row) * row_bytes;
       ptx::bulk_prefetch_l2(scales, static_cast<std::uint32_t>(rows * row_bytes));
     }
@@ -268,7 +269,7 @@ class Producer {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       ptx::tma_load(stages_[slot] + half * Shape::kHalfBytes, halves[half].matrix->map, &group_.full[slot],
-                    stage * Shape::kStageRowBytes, halves[half].row, halves[half].expert,
+                    stage * Shape::kStageRowBytes, halves[half].row, halves[half].place,
                     ptx::L2Hint::kNormal);
     }
   }

@@ -23,9 +23,9 @@ namespace baleen::sm90 {
 
 /// One of w1, w3, w2 of all routed experts, or of the shared one.
 struct ExpertMatrix {
-  CUtensorMap map;                  ///< (byte, row, expert), boxes of half an item's rows
-  const void* scales = nullptr;     ///< expert 0's: FP4 group scales or FP8 block scales
-  std::int64_t scale_distance = 0;  ///< elements from expert to expert
+  CUtensorMap map;                  ///< (byte, row, place), boxes of half an item's rows
+  const void* scales = nullptr;     ///< of place 0: FP4 group scales or FP8 block scales
+  std::int64_t scale_distance = 0;  ///< elements from place to place
 };
 
 struct ExpertMatrices {
@@ -44,6 +44,7 @@ struct Fp8RowMaps {
 struct ExpertProducts {
   ExpertMatrices routed;
   ExpertMatrices shared;
+  const std::int32_t* places = nullptr;  ///< of routed experts; null: expert e is at place e
   Fp8RowMaps x_maps;
   Fp8RowMaps inner_maps;
   PlanInput plan_input;  ///< for shapes whose blocks plan for themselves

@@ -32,13 +32,13 @@ inline constexpr int kGroupStageBytes = kGroupThreads * kThreadStageChunks * kCh
 
 /// Codes and scales of one matrix of every expert.
 struct ExpertRows {
-  const std::uint8_t* codes = nullptr;  ///< expert 0's
+  const std::uint8_t* codes = nullptr;  ///< of place 0
   const void* scales = nullptr;         ///< FP4: bytes per row and 32 inputs; FP8: floats per 128 x 128
-  std::int64_t code_distance = 0;       ///< from expert to expert
+  std::int64_t code_distance = 0;       ///< from place to place
   std::int64_t scale_distance = 0;      ///< in elements
 };
 
-/// One row of one expert. `valid` false: counts as zeros; the others name some row all the same.
+/// One row of the expert at a place. `valid` false: counts as zeros; the others name some row all the same.
 struct WeightRow {
   const std::uint8_t* codes;
   const void* scales;  ///< of its first slice
@@ -46,16 +46,16 @@ struct WeightRow {
 };
 
 template <WeightFormat kFormat>
-__device__ WeightRow expert_row(const ExpertRows& matrix, int expert, int row, int num_inputs, bool valid) {
+__device__ WeightRow expert_row(const ExpertRows& matrix, int place, int row, int num_inputs, bool valid) {
   const int num_slices = num_inputs / kFp8RowBlock;
   if constexpr (kFormat == WeightFormat::kFp4) {
-    return {matrix.codes + expert * matrix.code_distance + static_cast<std::int64_t>(row) * (num_inputs / 2),
-            static_cast<const std::uint8_t*>(matrix.scales) + expert * matrix.scale_distance +
+    return {matrix.codes + place * matrix.code_distance + static_cast<std::int64_t>(row) * (num_inputs / 2),
+            static_cast<const std::uint8_t*>(matrix.scales) + place * matrix.scale_distance +
                 static_cast<std::int64_t>(row) * (num_inputs / 32),
             valid};
   } else {
-    return {matrix.codes + expert * matrix.code_distance + static_cast<std::int64_t>(row) * num_inputs,
-            static_cast<const float*>(matrix.scales) + expert * matrix.scale_distance +
+    return {matrix.codes + place * matrix.code_distance + static_cast<std::int64_t>(row) * num_inputs,
+            static_cast<const float*>(matrix.scales) + place * matrix.scale_distance +
                 static_cast<std::int64_t>(row / kFp8RowBlock) * num_slices,
             valid};
   }

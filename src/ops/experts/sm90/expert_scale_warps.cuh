@@ -77,7 +77,7 @@ class ScaleWriter {
       const int first_row = half.row < half.num_rows ? half.row : 0;  // a half is within the matrix or beyond
       words[i] =
           reinterpret_cast<const std::uint32_t*>(static_cast<const std::uint8_t*>(half.matrix->scales) +
-                                                 half.expert * half.matrix->scale_distance) +
+                                                 half.place * half.matrix->scale_distance) +
           static_cast<std::int64_t>(first_row + row(i) % Shape::kHalfRows) * num_slices;
     }
     std::uint32_t next[kRowsPerThread][kSlices];

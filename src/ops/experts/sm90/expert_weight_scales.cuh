@@ -58,7 +58,7 @@ class WeightScales<Shape, WeightFormat::kFp4, false> {
         matrix.row < matrix.num_rows ? matrix.row : 0;  // a half is within the matrix or beyond
     const int row = first_row + row_in_half + own / 2 % Shape::kBlocks * Shape::kBlockRows;
     words_ = reinterpret_cast<const std::uint32_t*>(static_cast<const std::uint8_t*>(matrix.matrix->scales) +
-                                                    matrix.expert * matrix.matrix->scale_distance) +
+                                                    matrix.place * matrix.matrix->scale_distance) +
              static_cast<std::int64_t>(row) * num_slices;
     load(0, now_);
     load(kSlices, ahead_);
@@ -134,7 +134,7 @@ class WeightScales<Shape, WeightFormat::kFp8, kPrepared> {
     for (int half = 0; half < 2; ++half) {
       const int row = min(halves[half].row, halves[half].num_rows - 1);
       base_[half] = static_cast<const float*>(halves[half].matrix->scales) +
-                    halves[half].expert * halves[half].matrix->scale_distance +
+                    halves[half].place * halves[half].matrix->scale_distance +
                     static_cast<std::int64_t>(row / kFp8RowBlock) * num_slices;
       next_[half] = base_[half][0];
     }

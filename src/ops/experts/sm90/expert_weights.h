@@ -1,4 +1,4 @@
-/// Experts' matrices at even distances in device memory.
+/// Experts' matrices at even distances in memory that the device reads.
 #pragma once
 
 #include <cstdint>

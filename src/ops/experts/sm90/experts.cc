@@ -28,6 +28,12 @@ const ProductVariant& variant_for(std::int64_t num_tokens, std::int64_t num_sele
 
 WeightFormat format_of(const ExpertsArgs& args) { return args.routed[0].w1.format; }
 
+/// Tensor copies of weights of Flash's size from pinned memory gave wrong bits now and then, loads by address never did.
+bool reads_host(const ExpertsArgs& args) {
+  return args.places.of_expert != nullptr && args.places.count == 0;
+}
+constexpr Reason kNotFromHost = "uses tensor copies, which do not read the host's memory";
+
 struct ExpertScratch {
   DispatchPlan plan;
   Fp8Rows rows;  ///< of x
@@ -101,23 +107,22 @@ void check_expert(const ExpertWeights& expert, WeightFormat format, std::int64_t
   check_matrix(expert.w2, format, width, inner_width);
 }
 
-ExpertMatrix describe(std::span<const ExpertWeights> experts, WeightMatrix ExpertWeights::*which,
-                      int half_rows) {
+ExpertMatrix describe(std::span<const ExpertWeights> experts, std::int64_t num_places,
+                      WeightMatrix ExpertWeights::*which, int half_rows) {
   const WeightMatrix& first = experts[0].*which;
   const bool fp4 = first.format == WeightFormat::kFp4;
   const std::int64_t row_bytes = first.row_bytes();
   if (fp4) BALEEN_CHECK_EQ(reinterpret_cast<std::uintptr_t>(first.group_scales) % 16, 0);
-  return {.map = make_tensor_map(first.data, static_cast<std::int64_t>(experts.size()),
-                                 expert_distance(experts, which), first.rows, row_bytes, row_bytes, half_rows,
-                                 kStageRowBytes, TileSwizzle::k128B),
+  return {.map = make_tensor_map(first.data, num_places, expert_distance(experts, which), first.rows,
+                                 row_bytes, row_bytes, half_rows, kStageRowBytes, TileSwizzle::k128B),
           .scales = fp4 ? static_cast<const void*>(first.group_scales) : first.block_scales,
           .scale_distance = expert_scale_distance(experts, which)};
 }
 
-ExpertMatrices describe(std::span<const ExpertWeights> experts, int half_rows) {
-  return {.gate = describe(experts, &ExpertWeights::w1, half_rows),
-          .up = describe(experts, &ExpertWeights::w3, half_rows),
-          .down = describe(experts, &ExpertWeights::w2, half_rows)};
+ExpertMatrices describe(std::span<const ExpertWeights> experts, std::int64_t num_places, int half_rows) {
+  return {.gate = describe(experts, num_places, &ExpertWeights::w1, half_rows),
+          .up = describe(experts, num_places, &ExpertWeights::w3, half_rows),
+          .down = describe(experts, num_places, &ExpertWeights::w2, half_rows)};
 }
 
 Fp8RowMaps describe(const Fp8Rows& rows, std::int64_t num_rows, std::int64_t width,
@@ -137,10 +142,12 @@ void quantised_products(const ExpertsArgs& args, const ProductVariant& variant,
                         const DispatchExtents& extents, const ExpertScratch& scratch, CudaContext& context) {
   const ExpertWeights& first = args.routed[0];
   const std::int64_t width = first.w1.cols, inner_width = first.w1.rows;
-  const ExpertMatrices routed = describe(args.routed, variant.half_rows);
+  const std::int64_t num_places = args.places.of_expert == nullptr ? extents.num_experts : args.places.count;
+  const ExpertMatrices routed = describe(args.routed, num_places, variant.half_rows);
   const ExpertProducts products{
       .routed = routed,
-      .shared = args.shared != nullptr ? describe({args.shared, 1}, variant.half_rows) : routed,
+      .shared = args.shared != nullptr ? describe({args.shared, 1}, 1, variant.half_rows) : routed,
+      .places = args.places.of_expert,
       .x_maps = describe(scratch.rows, extents.num_rows(), width, variant),
       .inner_maps = describe(scratch.inner, extents.num_rows(), inner_width, variant),
       .plan_input = PlanInput(args, extents),
@@ -216,11 +223,23 @@ std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selec
 }
 
 void experts_one_token(const ExpertsArgs& args, CudaContext& context) {
+  if (args.x.extent(0) == 0) return;
   check_arguments(args, WeightFormat::kFp8);
   const ScratchScope scope(context.scratch);
   auto* inner =
       context.scratch.allocate<Bf16Bits>(one_token_inner_values(args.ids.extent(1), args.routed[0].w1.rows));
-  one_token_experts(args, inner, context);
+  for (std::int64_t token = 0; token < args.x.extent(0); ++token) {
+    ExpertsArgs one = args;
+    one.x = args.x.slice(token, token + 1);
+    if (args.x_fp8.codes != nullptr) {
+      one.x_fp8.codes = args.x_fp8.codes + token * args.x.extent(1);
+      one.x_fp8.scales = args.x_fp8.scales + token;
+    }
+    one.ids = args.ids.slice(token, token + 1);
+    one.weights = args.weights.slice(token, token + 1);
+    one.out = args.out.slice(token, token + 1);
+    one_token_experts(one, inner, context);
+  }
 }
 
 void experts_few_tokens(const ExpertsArgs& args, CudaContext& context) {
@@ -245,7 +264,7 @@ void experts_bf16(const ExpertsArgs& args, CudaContext& context) {
 
 std::optional<Reason> why_not_one_token(const ExpertsArgs& args) {
   if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
-  if (args.x.extent(0) != 1) return "takes one token";
+  if (args.x.extent(0) != 1 && !reads_host(args)) return "takes one token";
   if (!one_token_experts_fit(args.ids.extent(1), args.shared != nullptr)) {
     return "has room for fewer experts of a token";
   }
@@ -254,6 +273,7 @@ std::optional<Reason> why_not_one_token(const ExpertsArgs& args) {
 
 std::optional<Reason> why_not_few_tokens(const ExpertsArgs& args) {
   if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
+  if (reads_host(args)) return kNotFromHost;
   if (!are_few(args.x.extent(0), args.ids.extent(1))) {
     return "its blocks plan at most 64 tokens and 512 token-expert assignments for themselves";
   }
@@ -262,6 +282,7 @@ std::optional<Reason> why_not_few_tokens(const ExpertsArgs& args) {
 
 std::optional<Reason> why_not_many_tokens(const ExpertsArgs& args) {
   if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
+  if (reads_host(args)) return kNotFromHost;
   return std::nullopt;
 }
 

@@ -2,6 +2,7 @@
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/warp_reduce.cuh"
+#include "ops/experts/sm90/expert_place.cuh"
 #include "ops/experts/sm90/expert_weights.h"
 #include "ops/experts/sm90/experts_bf16.h"
 
@@ -15,7 +16,7 @@ constexpr int kVector = 8;  // BF16 values of a 16-byte load
 
 struct Bf16Matrix {
   const std::byte* data;
-  std::int64_t distance;  ///< bytes from expert to expert
+  std::int64_t distance;  ///< bytes from place to place
 };
 
 struct Bf16Params {
@@ -23,6 +24,7 @@ struct Bf16Params {
   const std::int32_t* row_of_slot;
   const float* row_weight;
   Bf16Matrix routed[3];  ///< w1, w3, w2
+  const std::int32_t* places;
   Bf16Matrix shared[3];
   const Bf16Bits* x;
   Bf16Bits* inner;
@@ -54,7 +56,8 @@ __device__ bool find_visit(const Bf16Params& p, int index, Visit& visit) {
 __device__ const Bf16Bits* weight_row(const Bf16Params& p, int which, int expert, std::int64_t row,
                                       int cols) {
   const Bf16Matrix& matrix = expert < 0 ? p.shared[which] : p.routed[which];
-  return reinterpret_cast<const Bf16Bits*>(matrix.data + (expert < 0 ? 0 : expert * matrix.distance)) +
+  return reinterpret_cast<const Bf16Bits*>(
+             matrix.data + (expert < 0 ? 0 : expert_place(p.places, expert) * matrix.distance)) +
          row * cols;
 }
 
@@ -124,6 +127,7 @@ void bf16_expert_products(const ExpertsArgs& args, const DispatchExtents& extent
                           .row_of_slot = plan.row_of_slot,
                           .row_weight = plan.row_weight,
                           .routed = {routed(&E::w1), routed(&E::w3), routed(&E::w2)},
+                          .places = args.places.of_expert,
                           .shared = {shared(&E::w1), shared(&E::w3), shared(&E::w2)},
                           .x = args.x.bf16().data(),
                           .inner = inner,

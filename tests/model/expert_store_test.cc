@@ -1,0 +1,148 @@
+// The store over the processor's memory: every expert's bytes at its place, whatever was swapped.
+#include "model/expert_store.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "model/device_weights.h"
+#include "model/presets.h"
+#include "model_files/made_up.h"
+
+namespace baleen {
+namespace {
+
+class ExpertStoreOf : public testing::TestWithParam<const char*> {
+ protected:
+  ExpertStoreOf()
+      : pool_(1),
+        weights_(made_up_weights(preset_config(GetParam()), 1, pool_, MadeUpBytes::kOfEachTensor)) {}
+
+  void expect_bytes(const ExpertStore& store) const {
+    for (std::int64_t block = 0; block < store.placement().counts().num_blocks; ++block) {
+      for (std::int64_t expert = 0; expert < store.placement().counts().num_experts; ++expert) {
+        const auto& from = weights_->tree().block(block).moe.routed[static_cast<std::size_t>(expert)];
+        for (const ExpertBlock::Piece& piece : store.shape().pieces(from)) {
+          if (piece.bytes.empty()) continue;
+          ASSERT_EQ(std::memcmp(store.address(block, expert) + piece.offset, piece.bytes.data(),
+                                piece.bytes.size()),
+                    0)
+              << block << " " << expert << " " << piece.offset;
+        }
+      }
+    }
+  }
+
+  ThreadPool pool_;
+  std::unique_ptr<ModelWeights> weights_;
+};
+
+TEST_P(ExpertStoreOf, KeepsEveryExpertThroughSwaps) {
+  const ModelConfig& config = weights_->config();
+  const std::int64_t num_blocks = config.num_hidden_layers, num_experts = config.n_routed_experts;
+  for (const std::int64_t num_on_host :
+       {std::int64_t{1}, num_blocks * num_experts / 2, num_blocks * num_experts}) {
+    ExpertStore store(weights_->tree().blocks, {num_blocks, num_experts, num_on_host}, host_memory(),
+                      host_memory(), nullptr);
+    expect_bytes(store);
+    std::mt19937 random(1);
+    for (int i = 0; i < 40; ++i) {
+      const ExpertSwap swap{static_cast<std::int64_t>(random()) % num_blocks,
+                            static_cast<std::int64_t>(random()) % num_experts,
+                            static_cast<std::int64_t>(random()) % num_experts};
+      if (!store.placement().on_host(swap.block, swap.from_host) ||
+          store.placement().on_host(swap.block, swap.from_device))
+        continue;
+      store.swap(swap);
+    }
+    expect_bytes(store);
+  }
+}
+
+TEST_P(ExpertStoreOf, KernelsFindExpertsByTheTable) {
+  DeviceWeights copy(weights_->tree(), host_memory(), {2, weights_->config().n_routed_experts, 5},
+                     host_memory(), nullptr);
+  ASSERT_NE(copy.experts(), nullptr);
+  for (std::int64_t block = 0; block < 2; ++block) {
+    const MoeWeights& moe = copy.tree().block(block).moe;
+    const std::int64_t distance = moe.routed[1].w1.data - moe.routed[0].w1.data;
+    for (std::int64_t expert = 0; expert < copy.experts()->placement().counts().num_experts; ++expert) {
+      const std::int32_t place = moe.places.of_expert[expert];
+      EXPECT_EQ(moe.places.count, 0);
+      EXPECT_EQ(moe.routed[0].w1.data + place * distance, copy.experts()->address(block, expert));
+    }
+  }
+  EXPECT_TRUE(copy.tree().blocks.back().moe.routed.empty());
+}
+
+/// Copies at the moment when operations begin to wait for them, as late as a stream may.
+class LateCopies final : public BackgroundCopies {
+ public:
+  void wait_for_operations() override {}
+  void start(std::byte* to, const std::byte* from, std::int64_t size_bytes) override {
+    started_.push_back({to, from, size_bytes});
+  }
+  void set_mark(int mark) override { marks_[static_cast<std::size_t>(mark)] = started_.size(); }
+  void make_operations_wait_for(int mark) override {
+    for (; done_ < marks_[static_cast<std::size_t>(mark)]; ++done_) {
+      const auto& [to, from, size_bytes] = started_[done_];
+      std::memcpy(to, from, static_cast<std::size_t>(size_bytes));
+    }
+  }
+
+ private:
+  struct Copy {
+    std::byte* to;
+    const std::byte* from;
+    std::int64_t size_bytes;
+  };
+  std::vector<Copy> started_;
+  std::array<std::size_t, kNumMarks> marks_{};
+  std::size_t done_ = 0;
+};
+
+TEST_P(ExpertStoreOf, StepsOfManyTokensFindCopies) {
+  LateCopies copies;
+  const ExpertCounts counts{weights_->config().num_blocks(), weights_->config().n_routed_experts,
+                            weights_->config().num_blocks() * weights_->config().n_routed_experts / 2 + 1};
+  DeviceWeights weights(weights_->tree(), host_memory(), counts, host_memory(), &copies);
+  ExpertStore& store = *weights.experts();
+  EXPECT_FALSE(store.copies_for(ExpertStore::kMostRowsInPlace));
+  ASSERT_TRUE(store.copies_for(ExpertStore::kMostRowsInPlace + 1));
+  const auto pass = [&](std::int64_t first_block) {
+    store.begin_pass(first_block);
+    for (std::int64_t block = first_block; block < counts.num_blocks; ++block) {
+      store.arrive(block);
+      const ExpertWeights& first = weights.tree().block(block).moe.routed[0];
+      const std::byte* base = first.w1.data;
+      const ExpertPlaces places = store.copied_places(block);
+      for (std::int64_t expert = 0; expert < counts.num_experts; ++expert) {
+        EXPECT_LT(places.of_expert[expert], places.count);
+        const std::byte* found = base + places.of_expert[expert] * store.shape().bytes();
+        EXPECT_EQ(
+            std::memcmp(found, store.address(block, expert), static_cast<std::size_t>(store.shape().bytes())),
+            0)
+            << block << " " << expert;
+        EXPECT_EQ(found != store.address(block, expert), store.placement().on_host(block, expert));
+      }
+      store.leave(block);
+    }
+  };
+  pass(0);
+  pass(counts.num_blocks - 1);  // the MTP block alone
+  store.swap({1, counts.num_experts - 1, 0});
+  pass(0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Presets, ExpertStoreOf, testing::Values("tiny-flash", "tiny-real-heads"),
+                         [](const auto& param) {
+                           std::string name(param.param);
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace baleen
