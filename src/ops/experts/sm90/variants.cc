@@ -12,28 +12,35 @@ std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*
                                shape.moe_intermediate_size, shape.n_routed_experts);
 }
 
+/// A kernel's own reasons, after that none adds up a part of the experts as ranks that share them need it.
+template <auto WhyNot>
+auto why_not(const ExpertsArgs& args, const DeviceTraits& /*traits*/) -> decltype(WhyNot(args)) {
+  if (args.first_expert != 0 || args.partial_sums || args.routed_is_split || args.shared_is_split ||
+      args.chosen_per_token != 0) {
+    return "experts of several ranks have no kernel here yet";
+  }
+  return WhyNot(args);
+}
+
 }  // namespace
 
 std::span<const CudaVariant<ops::Experts>> experts_variants() {
   static constexpr std::array<CudaVariant<ops::Experts>, 4> kVariants{
       {{.name = "sm90/bf16",
         .run = experts_bf16,
-        .why_not = [](const ExpertsArgs& args, const DeviceTraits& /*traits*/) { return why_not_bf16(args); },
+        .why_not = why_not<why_not_bf16>,
         .scratch_bytes = scratch_bytes},
        {.name = "sm90/one_token",
         .run = experts_one_token,
-        .why_not = [](const ExpertsArgs& args,
-                      const DeviceTraits& /*traits*/) { return why_not_one_token(args); },
+        .why_not = why_not<why_not_one_token>,
         .scratch_bytes = scratch_bytes},
        {.name = "sm90/few_tokens",
         .run = experts_few_tokens,
-        .why_not = [](const ExpertsArgs& args,
-                      const DeviceTraits& /*traits*/) { return why_not_few_tokens(args); },
+        .why_not = why_not<why_not_few_tokens>,
         .scratch_bytes = scratch_bytes},
        {.name = "sm90/many_tokens",
         .run = experts_many_tokens,
-        .why_not = [](const ExpertsArgs& args,
-                      const DeviceTraits& /*traits*/) { return why_not_many_tokens(args); },
+        .why_not = why_not<why_not_many_tokens>,
         .scratch_bytes = scratch_bytes}}};
   return kVariants;
 }
