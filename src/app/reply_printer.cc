@@ -1,13 +1,15 @@
 #include "app/reply_printer.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "base/standard_streams.h"
+#include "log/escape.h"
 
 namespace baleen {
 
 ReplyPrinter::ReplyPrinter(ThinkingMode mode, std::FILE* out)
-    : splitter_(mode), out_(out), style_(text_style(out)) {}
+    : splitter_(mode), out_(out), style_(text_style(out)), is_terminal_(::isatty(::fileno(out)) == 1) {}
 
 void ReplyPrinter::feed(std::string_view text) {
   for (const StreamSplitter::Delta& delta : splitter_.feed(text)) show(delta);
@@ -26,7 +28,7 @@ void ReplyPrinter::show(const StreamSplitter::Delta& delta) {
   if (!reasoning && in_reasoning_)
     fmt::print(out_, "{}{}\n", style_.plain, style_.plain.empty() ? "\n---\n" : "\n");
   in_reasoning_ = reasoning;
-  fmt::print(out_, "{}", delta.text);
+  fmt::print(out_, "{}", is_terminal_ ? escaped_text(delta.text) : delta.text);
   at_line_start_ = delta.text.ends_with('\n');
   flush_checked(out_);
 }

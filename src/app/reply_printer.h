@@ -1,5 +1,6 @@
 /// Shows a chat reply as it arrives: reasoning dimmed and apart from the answer, tool calls as the model
-/// wrote them.
+/// wrote them. A terminal gets control characters as `\x1B`, since a reply may repeat what a stranger wrote; files and pipes
+/// get the bytes.
 #pragma once
 
 #include <cstdio>
@@ -25,6 +26,7 @@ class ReplyPrinter {
   StreamSplitter splitter_;
   std::FILE* out_;
   TextStyle style_;
+  bool is_terminal_;
   bool in_reasoning_ = false;
   bool at_line_start_ = true;
 };

@@ -30,7 +30,35 @@ bool is_plain(std::string_view character, Utf8Step::Kind kind) {
   return byte >= 0x20 && byte != 0x7F;
 }
 
+void append_bytes(std::string& shown, std::string_view character) {
+  for (const char byte : character)
+    fmt::format_to(std::back_inserter(shown), "\\x{:02X}", static_cast<unsigned char>(byte));
+}
+
+/// U+0080 to U+009F, which some terminals take for commands.
+bool is_c1_control(std::string_view character) {
+  return character.size() == 2 && character[0] == '\xC2' && static_cast<unsigned char>(character[1]) < 0xA0;
+}
+
 }  // namespace
+
+std::string escaped_text(std::string_view text) {
+  std::string shown;
+  shown.reserve(text.size());
+  while (!text.empty()) {
+    const Utf8Step step = next_utf8(text);
+    const std::string_view character = text.substr(0, step.size);
+    text.remove_prefix(step.size);
+    const bool is_text =
+        step.kind == Utf8Step::Kind::kValid && character.size() > 1 && !is_c1_control(character);
+    if (is_text || is_plain(character, step.kind) || character == "\n" || character == "\t") {
+      shown += character;
+    } else {
+      append_bytes(shown, character);
+    }
+  }
+  return shown;
+}
 
 std::string escaped_line(std::string_view text) {
   std::string line;
@@ -48,8 +76,7 @@ std::string escaped_line(std::string_view text) {
     } else if (character == "\t") {
       line += "\\t";
     } else {
-      for (const char byte : character)
-        fmt::format_to(std::back_inserter(line), "\\x{:02X}", static_cast<unsigned char>(byte));
+      append_bytes(line, character);
     }
   }
   return line;

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "app/reply_printer.h"
 #include "app/terminal_keys.h"
 #include "tests/support/pseudo_terminal.h"
 
@@ -199,6 +200,26 @@ TEST_F(OnATerminal, TextStyleIsPlainUnlessATerminalWantsIt) {
   EXPECT_EQ(text_style(out_).plain, "\033[0m");
   ::setenv("TERM", "dumb", 1);
   EXPECT_EQ(text_style(out_).bold, "");
+  std::fclose(file);
+}
+
+TEST_F(OnATerminal, ARepliesControlCharactersAreShownAndNotObeyed) {
+  ReplyPrinter printer(ThinkingMode::kChat, out_);
+  printer.feed("red \x1B[31m and \x1B]0;title\x07");
+  printer.finish();
+  std::string seen;
+  char byte;
+  while (!seen.ends_with("\n") && ::read(terminal_.master(), &byte, 1) == 1) seen += byte;
+  EXPECT_EQ(seen, "red \\x1B[31m and \\x1B]0;title\\x07\r\n");
+
+  std::FILE* file = std::tmpfile();
+  ASSERT_NE(file, nullptr) << std::strerror(errno);
+  ReplyPrinter to_file(ThinkingMode::kChat, file);
+  to_file.feed("red \x1B[31m\n");
+  to_file.finish();
+  std::rewind(file);
+  char written[32] = {};
+  EXPECT_EQ(std::string_view(written, std::fread(written, 1, sizeof written, file)), "red \x1B[31m\n");
   std::fclose(file);
 }
 

@@ -22,6 +22,11 @@ TEST(Escape, NothingBeginsALineOrCommandsATerminal) {
             "\\xE2\\x80\\xA8 \\xE2\\x80\\xAE \\xE2\\x81\\xA6");
 }
 
+TEST(Escape, TextOfSeveralLinesKeepsThem) {
+  EXPECT_EQ(escaped_text("a\n\tb\xE2\x80\x8F"), "a\n\tb\xE2\x80\x8F");
+  EXPECT_EQ(escaped_text("\x1B[2J\r\x07\xC2\x9B\xFF"), "\\x1B[2J\\x0D\\x07\\xC2\\x9B\\xFF");
+}
+
 TEST(Escape, BytesThatAreNoTextAreShownAsBytes) {
   EXPECT_EQ(escaped_line("\xFF"
                          "a\xC3"),
