@@ -78,7 +78,7 @@ class RankLayout {
   /// The rank that this one gets streams from, or sends them to, and itself.
   [[nodiscard]] const RankGroup& previous_stage() const { return previous_stage_; }
   [[nodiscard]] const RankGroup& next_stage() const { return next_stage_; }
-  [[nodiscard]] ExpertPlacement experts() const {
+  [[nodiscard]] ExpertRanks experts() const {
     return {.stage = &stage_ranks_, .ep = plan_.ep, .num_experts = num_experts_};
   }
 

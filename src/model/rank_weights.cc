@@ -57,7 +57,7 @@ MoeWeights RankWeights::cut(const MoeWeights& whole) {
   MoeWeights own = whole;
   if (whole.has_shared) own.shared = cut(whole.shared, share_.shared_tp, layout_.tp_index());
   own.routed.clear();
-  const ExpertPlacement placement = layout_.experts();
+  const ExpertRanks placement = layout_.experts();
   const std::int64_t first = placement.first_expert();
   for (std::int64_t expert = first; expert < first + placement.experts_per_rank(); ++expert) {
     own.routed.push_back(cut(whole.routed[static_cast<std::size_t>(expert)], share_.moe_tp,

@@ -105,7 +105,7 @@ OpCost Combine::cost(const CombineArgs& args) {
 }
 
 std::vector<RankMessage> Combine::messages(const CombineArgs& args) {
-  const ExpertPlacement& placement = args.placement;
+  const ExpertRanks& placement = args.placement;
   const auto ranks = static_cast<double>(placement.ep);
   const auto assignments = static_cast<double>(args.ids.size()),
              width = static_cast<double>(args.out.extent(1));

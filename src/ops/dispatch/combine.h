@@ -13,7 +13,7 @@
 namespace baleen {
 
 struct CombineArgs {
-  ExpertPlacement placement;
+  ExpertRanks placement;
   ConstActivations<2> y;                     ///< [M, d] of the rows that the dispatch brought
   const DispatchedRows* received = nullptr;  ///< that dispatch
   View<const std::int32_t, 2> ids;           ///< [T, k] that the tokens of this rank were sent by

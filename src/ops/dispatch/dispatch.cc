@@ -95,7 +95,7 @@ std::vector<RankMessage> Dispatch::messages(const DispatchArgs& args) {
   /// Up to so many tokens a rank, every assignment is sent by itself to fixed places, as captured graphs need
   /// it; beyond, a token travels once to each rank that has experts of it.
   constexpr std::int64_t kMaxTokensByAssignment = 256;
-  const ExpertPlacement& placement = args.placement;
+  const ExpertRanks& placement = args.placement;
   const auto rows = static_cast<double>(args.x.extent(0)), chosen = static_cast<double>(args.ids.extent(1));
   const auto ranks = static_cast<double>(placement.ep);
   const double row_bytes = args.sends_fp8

@@ -12,7 +12,7 @@
 namespace baleen {
 
 struct DispatchArgs {
-  ExpertPlacement placement;
+  ExpertRanks placement;
   ConstActivations<2> x;               ///< [T, d], this rank's tokens
   Fp8Rows x_fp8{};                     ///< the same for FP8 products, where the device has them
   bool sends_fp8 = true;               ///< the experts' weights take activations as FP8

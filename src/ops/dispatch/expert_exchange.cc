@@ -4,7 +4,7 @@
 
 namespace baleen {
 
-std::vector<SentRow> rows_for(const ExpertPlacement& placement, const View<const std::int32_t, 2>& ids,
+std::vector<SentRow> rows_for(const ExpertRanks& placement, const View<const std::int32_t, 2>& ids,
                               std::int64_t place) {
   const std::int64_t first_place = place / placement.moe_tp() * placement.moe_tp();
   std::vector<SentRow> rows;

@@ -12,7 +12,7 @@
 
 namespace baleen {
 
-struct ExpertPlacement {
+struct ExpertRanks {
   const RankGroup* stage = nullptr;  ///< all ranks that hold experts of a layer; ep moe_tp of them
   std::int64_t ep = 1;
   std::int64_t num_experts = 0;  ///< E, which ep divides
@@ -33,7 +33,7 @@ struct SentRow {
 };
 
 /// What this rank sends to the member at `place`, by rising row and slot.
-[[nodiscard]] std::vector<SentRow> rows_for(const ExpertPlacement& placement,
+[[nodiscard]] std::vector<SentRow> rows_for(const ExpertRanks& placement,
                                             const View<const std::int32_t, 2>& ids, std::int64_t place);
 
 /// What a dispatch brought: rows of member 0, then of member 1, and so on.

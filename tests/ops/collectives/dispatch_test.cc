@@ -33,7 +33,7 @@ struct RankArrays {
     arrived_weights.resize(size(room));
     arrived_ids.resize(size(room));
   }
-  DispatchArgs dispatch(const ExpertPlacement& placement) {
+  DispatchArgs dispatch(const ExpertRanks& placement) {
     const auto room = std::ssize(arrived_ids);
     return {.placement = placement,
             .x = Activations<2>(x.data(), {num_rows, kWidth}),
@@ -44,7 +44,7 @@ struct RankArrays {
             .arrived_weights = {arrived_weights.data(), {room, 1}},
             .received = &received};
   }
-  CombineArgs combine(const ExpertPlacement& placement) {
+  CombineArgs combine(const ExpertRanks& placement) {
     return {.placement = placement,
             .y = Activations<2>(arrived.data(), {received.num_rows, kWidth}),
             .received = &received,
@@ -88,7 +88,7 @@ class DispatchTest : public testing::TestWithParam<Case> {
       }
     }
   }
-  ExpertPlacement placement(std::size_t rank) const {
+  ExpertRanks placement(std::size_t rank) const {
     return {.stage = &groups_[rank], .ep = GetParam().ep, .num_experts = kExperts};
   }
   void dispatch() {
