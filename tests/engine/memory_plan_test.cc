@@ -39,7 +39,7 @@ TEST(MemoryPlan, OneMillionPositionsOfFlashTakeThePublishedBytes) {
 
 TEST(MemoryPlan, DefaultsAreTheModelsContextForOneSequence) {
   const ModelConfig config = preset_config("tiny-flash");
-  const EngineOptions options = resolved({}, config);
+  const EngineOptions options = resolved(EngineOptions(), config);
   EXPECT_EQ(options.cache_tokens, config.max_position_embeddings);
   EXPECT_EQ(options.max_logit_rows, 1);
   EXPECT_GE(options.num_threads, 1);

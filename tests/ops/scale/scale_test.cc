@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "device/cpu_device.h"
-#include "model/presets.h"
 #include "simulator/graph/recording_device.h"
 
 namespace baleen {
@@ -103,12 +102,8 @@ TEST(Scale, IsProfiledAndReportedByGenericCode) {
 TEST(Scale, IsSizedAndRecordedByGenericCode) {
   EXPECT_GE(cpu_variants(TestOperations()).scratch_bytes({.max_rows = 16, .hidden_size = 32}, cpu_traits(1)),
             16 * 32 * 4);
-  const ModelConfig config = preset_config("tiny-flash");
-  const RankModel model(config, {.dense = config.dense_format, .experts = config.expert_format},
-                        resolved({.num_devices = 1}, config));
-  const Workload workload;
   OpGraph graph;
-  RecordingDevice recorder(model, workload, {.activations = ElementType::kF32}, graph);
+  RecordingDevice recorder({.activations = ElementType::kF32}, graph);
   Rows rows(8, 8);
   recorder.execute<ops::Scale>(rows.args);
   ASSERT_EQ(graph.ops.size(), 1u);
