@@ -115,9 +115,11 @@ TEST(AbsurdInput, NumbersOfEveryOption) {
     for (const HelpOption& option : options_of(command, {"N", "X", "SIZE", "X,X,..."})) {
       ++num_options;
       for (std::size_t i = 0; i < kValuesAnOption; ++i) {
+        const std::string& value = absurd[next++ % std::size(absurd)];
+        if (option.kind == "X,X,..." && value == "1,000") continue;  // a list of 1 and 0
         std::vector<std::string> arguments = command;
         for (const std::string& word : needed(command.back())) arguments.push_back(word);
-        arguments.push_back(option.name + "=" + absurd[next++ % std::size(absurd)]);
+        arguments.push_back(option.name + "=" + value);
         expect_sentence(arguments);
       }
     }

@@ -77,7 +77,7 @@ TEST(SimulateTrain, WhatDoesNotFitIsStatus1) {
   EXPECT_NE(result.out.find("too much"), std::string::npos) << "the table is printed all the same";
 }
 
-TEST(SimulateServe, RatesAreAboveZero) {
+TEST(SimulateRates, AreAboveZero) {
   expect_failure(simulate({"serve", "tiny-flash", "--rate", "0"}), 2, "--rate: expected a number above 0");
   expect_failure(simulate({"serve", "tiny-flash"}), 2, "--rate is missing: a number above 0");
 }
