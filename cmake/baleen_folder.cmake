@@ -28,14 +28,16 @@ function(baleen_compile_options target)
   endif()
 endfunction()
 
-# Compiles a target's files in groups of `size`, so that headers are read once a group: half the compiler's time is theirs.
+# Compiles a target's files in groups of `size`, so that headers are read once a group: half the compiler's
+# time is theirs.
 function(baleen_joint_compilation target size)
   if(BALEEN_JOINT_COMPILATION)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
   endif()
 endfunction()
 
-# Keeps files out of groups: all with `alone`, otherwise those that include themselves once for each instruction set.
+# Keeps files out of groups: all with `alone`, otherwise those that include themselves once for each
+# instruction set.
 function(baleen_skip_joint_compilation sources alone)
   foreach(source ${sources})
     set(has_own_targets "")
@@ -84,12 +86,13 @@ function(baleen_folder)
   endif()
 endfunction()
 
-# baleen_test(NAME tokenizer/bpe_test SOURCES bpe_test.cc USES tokenizer) adds an entry to ctest: the GoogleTest cases of
-# these files. The files of one directory are one program, <directory>_tests, which compiles and links several times faster
-# than a program a file. Tests run in the repository root, so that committed goldens and models/ are found by relative path.
+# baleen_test(NAME tokenizer/bpe_test SOURCES bpe_test.cc USES tokenizer) adds an entry to ctest: the
+# GoogleTest cases of these files. The files of one directory are one program, <directory>_tests, which
+# compiles and links several times faster than a program a file. Tests run in the repository root, so that
+# committed goldens and models/ are found by relative path.
 # VARIANT: what it tests depends on BALEEN_CUDA, so CI runs it in the build without CUDA too (preset cpu).
-# RUNS_BALEEN: it starts the program, whose path is BALEEN_PROGRAM in the source. ALONE: not compiled together with other files,
-# because helpers have the names of other files' helpers.
+# RUNS_BALEEN: it starts the program, whose path is BALEEN_PROGRAM in the source. ALONE: not compiled together
+# with other files, because helpers have the names of other files' helpers.
 add_custom_target(variant_tests)
 add_custom_target(untrusted_input_tests)
 function(baleen_test)
@@ -136,7 +139,8 @@ function(baleen_test_program_of_directory result)
   baleen_joint_compilation(${program} 6)
 endfunction()
 
-# The same for a test of kernels, a program of its own that is carried to a machine with a GPU: left out of builds without CUDA; its cases skip themselves where there is no GPU.
+# The same for a test of kernels, a program of its own that is carried to a machine with a GPU: left out of
+# builds without CUDA; its cases skip themselves where there is no GPU.
 function(baleen_cuda_test)
   if(NOT BALEEN_CUDA)
     return()

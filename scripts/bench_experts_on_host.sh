@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# bench_experts_on_host.sh BALEEN OUT.jsonl: Flash with made-up weights on one H200, experts that do not fit in the host's memory.
-# Rows: tokens choose experts evenly and by Zipf's law, with as many experts on the host as have to be and with 14% of them;
+# bench_experts_on_host.sh BALEEN OUT.jsonl: Flash with made-up weights on one H200, experts that do not fit
+# in the host's memory.
+# Rows: tokens choose experts evenly and by Zipf's law, with as many experts on the host as have to be and
+# with 14% of them;
 # batch 1 at 4,096 positions, and a prompt of 8,192 tokens in one step. About 40 s a row, most of it loading.
 set -uo pipefail
 baleen=$1
@@ -14,8 +16,9 @@ row() {  # row NAME OPTION...
     python3 -c '
 import json, sys
 row = json.loads(sys.argv[1]); phase = row["phases"][0]
-print("%s: %d experts on the host, %s: %.2f ms a step (median), %.1f tokens/s" % (sys.argv[2], row["host_experts"], phase["phase"],
-      1e3 * phase["median_step_seconds"], phase["tokens"] / phase["seconds"]))' "$line" "$name"
+print("%s: %d experts on the host, %s: %.2f ms a step (median), %.1f tokens/s" %
+      (sys.argv[2], row["host_experts"], phase["phase"], 1e3 * phase["median_step_seconds"],
+       phase["tokens"] / phase["seconds"]))' "$line" "$name"
   else
     echo "$name: failed, see $out.log"
     return 1

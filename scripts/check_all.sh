@@ -15,6 +15,10 @@ if [[ -z $base ]]; then
     base=$(git rev-parse HEAD^)
   fi
 fi
+if ! git rev-parse --quiet --verify "$base^{commit}" >/dev/null 2>&1; then
+  echo "skipped  everything: there is no commit to compare with (no repository, or one without history)"
+  exit 0
+fi
 echo "compared with $(git log -1 --format='%h %s' "$base")"
 
 # Files that exist and differ from BASE, committed or not.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # check_lines.sh BASE: says which lines of code and documentation, new or changed since the commit BASE, are
-# longer than 110 columns; changes nothing. Rows of tables and lines with an address cannot be wrapped.
+# longer than 110 columns; changes nothing. Rows of tables, output of programs
+# in pages and lines with an address cannot be wrapped.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 base=${1:?"compared with which commit?"}
@@ -23,6 +24,6 @@ added_lines '*.cc' '*.h' '*.cu' '*.cuh' '*.cmake' '*CMakeLists.txt' '*.sh' '*.mj
     if (/^@@ .*\+(\d+)/) { $line = $1 - 1; next }
     next unless s/^\+//;
     ++$line; chomp;
-    next if length() <= 110 || /^\s*\|/ || m{https?://};
+    next if length() <= 110 || /^\s*\|/ || m{https?://} || ($file =~ /\.md$/ && /^    /);
     print "$file:$line: ", length(), " columns\n"; $found = 1;
     END { exit($found ? 1 : 0) }'

@@ -54,10 +54,11 @@ models() {
   for name in $(names 'device_cuda_*_test'); do check "$name" "$(program "$name")" --gtest_output="xml:$out/$name.xml"; done
   # The GPU computes in released precision alone; reference kernels and threads are the CPU's.
   export BALEEN_TEST_DEVICE=cuda RC_PARAMS=max_success=10
+  local others='*exact*:*bf16*:*Exact*:*Bf16*'
   LIMIT=300 check engine "$(program engine_tests)" --gtest_brief=1 \
-    --gtest_filter='-*exact*:*bf16*:*Exact*:*Bf16*:AgentSession.*:ReferenceKernels.*:SequenceTable*:MemoryPlan.*:EngineLimits.*'
+    --gtest_filter="-$others:AgentSession.*:ReferenceKernels.*:SequenceTable*:MemoryPlan.*:EngineLimits.*"
   check generation "$(program generation_tests)" --gtest_brief=1 --gtest_filter='Generate.*'
-  check stories "$(program model_tests)" --gtest_brief=1 --gtest_filter='Stories.*-*exact*:*Exact*:*bf16*:*Bf16*'
+  check stories "$(program model_tests)" --gtest_brief=1 --gtest_filter="Stories.*-$others"
 }
 
 commands() { check commands python3 "$root/scripts/check_device_program.py" "$(program baleen)" cuda commands; }

@@ -6,7 +6,8 @@
 #   --run-only     only ./run.sh
 #   --ccache DIR   lend it this compiler cache, where time matters more than a cold build
 #   --nice N       priority of what runs in it (0)
-# Mirror and settings of apt, npm's registry and settings, and the certificate authorities that npm trusts are those of this machine.
+# Mirror and settings of apt, npm's registry and settings, and the certificate authorities that npm trusts are
+# those of this machine.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -94,10 +95,12 @@ if command -v npm >/dev/null; then settings+=("npm_config_registry=$(npm config 
 for file in /root/.npmrc /etc/npmrc; do
   if [[ -r $file ]]; then cp "$file" "$folder$file"; fi
 done
-# A registry inside a company is often signed by its own authority, which this machine trusts and a new root does not.
+# A registry inside a company is often signed by its own authority, which this machine trusts and a new root
+# does not.
 if [[ -r ${NODE_EXTRA_CA_CERTS-} ]]; then
   cp -L "$NODE_EXTRA_CA_CERTS" "$folder/etc/ssl/authorities_of_host.crt"
-  settings+=(NODE_EXTRA_CA_CERTS=/etc/ssl/authorities_of_host.crt)
+  settings+=(NODE_EXTRA_CA_CERTS=/etc/ssl/authorities_of_host.crt
+             npm_config_cafile=/etc/ssl/authorities_of_host.crt)
 fi
 
 there() { env -i "${settings[@]}" nice -n "$priority" chroot "$folder" bash -c 'cd /opt/baleen && "$@"' there "$@"; }

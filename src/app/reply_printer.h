@@ -1,6 +1,6 @@
 /// Shows a chat reply as it arrives: reasoning dimmed and apart from the answer, tool calls as the model
-/// wrote them. A terminal gets control characters as `\x1B`, since a reply may repeat what a stranger wrote; files and pipes
-/// get the bytes.
+/// wrote them. A terminal gets control characters as `\x1B`, since a reply may repeat what a stranger wrote;
+/// files and pipes get the bytes.
 #pragma once
 
 #include <cstdio>

@@ -21,7 +21,6 @@
 namespace baleen {
 namespace {
 
-
 struct SearchFlags {
   DeviceFlags device;
   SearchOptions options;

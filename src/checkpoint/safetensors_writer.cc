@@ -27,7 +27,8 @@ std::string header_text(std::span<const TensorHeader> tensors) {
   }
   text += '}';
   const auto alignment = static_cast<std::size_t>(kTensorAlignment);
-  text.resize((text.size() + kHeaderLengthBytes + alignment - 1) / alignment * alignment - kHeaderLengthBytes, ' ');
+  text.resize((text.size() + kHeaderLengthBytes + alignment - 1) / alignment * alignment - kHeaderLengthBytes,
+              ' ');
   return text;
 }
 

@@ -74,7 +74,8 @@ class Engine final : public StepEngine {
  private:
   [[nodiscard]] std::unique_ptr<DiskTier> open_disk_tier() const;
   void allocate_activations();
-  /// Where experts lie in two memories: now and then, those that are used much change places with those that are not.
+  /// Where experts lie in two memories: now and then, those that are used much change places with those that
+  /// are not.
   void improve_placement();
   /// Prepares the sizes that decoding steps have, with a progress line.
   void capture_steps();

@@ -6,7 +6,8 @@ namespace baleen {
 
 namespace {
 
-// A swap takes half a millisecond (a block of 13 MB each way); reading the counts waits for the steps that are under way.
+// A swap takes half a millisecond (a block of 13 MB each way); reading the counts waits for the steps that
+// are under way.
 constexpr std::int64_t kStepsBetweenPlacements = 16;
 constexpr std::int64_t kMostSwaps = 16;
 

@@ -163,7 +163,8 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const ModelConfig
     return others + ExpertStore::device_bytes(counts(num_on_host), block_bytes);
   };
   const std::int64_t num_experts = num_blocks * config.n_routed_experts;
-  // The more on the host the less on the device, rooms for copies apart, which grow by two blocks for each `num_blocks`.
+  // The more on the host the less on the device, rooms for copies apart, which grow by two blocks for each
+  // `num_blocks`.
   std::int64_t num_on_host =
       std::clamp<std::int64_t>(num_experts - (room - others) / block_bytes, 0, num_experts);
   while (num_on_host < num_experts && taken(num_on_host) > room) ++num_on_host;

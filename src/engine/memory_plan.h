@@ -52,8 +52,8 @@ struct EngineOptions {
   /// Of those, how many ends of recent prefixes are evicted last (RadixTreeOptions).
   std::int64_t reserved_tails = 0;
   std::optional<DiskCacheOptions> disk;  ///< implies `prefix_cache`
-  /// The most that weights may take of a GPU's memory; none: what is free. Routed experts that do not fit lie in pinned
-  /// memory of the host, of which they may take `host_expert_bytes`; none: what they need.
+  /// The most that weights may take of a GPU's memory; none: what is free. Routed experts that do not fit lie
+  /// in pinned memory of the host, of which they may take `host_expert_bytes`; none: what they need.
   std::optional<std::int64_t> gpu_weight_bytes;
   std::optional<std::int64_t> host_expert_bytes;
   std::vector<ForcedVariant> forced_variants;  ///< of operations; the others choose for themselves
@@ -103,9 +103,10 @@ struct MemoryPlan {
 [[nodiscard]] MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes,
                                      const EngineOptions& options);
 
-/// If `plan`, which has all weights on the device, takes more than `free_bytes` there, or its weights more than the options
-/// allow: leaves routed experts to the host's memory until the rest fits, and the MTP block's out when it is not run.
-/// A sentence when even that is too much, or the host's memory too little; the plan is then what it was.
+/// If `plan`, which has all weights on the device, takes more than `free_bytes` there, or its weights more
+/// than the options allow: leaves routed experts to the host's memory until the rest fits, and the MTP
+/// block's out when it is not run. A sentence when even that is too much, or the host's memory too little;
+/// the plan is then what it was.
 [[nodiscard]] std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const ModelConfig& config,
                                                            const StorageFormats& formats,
                                                            const EngineOptions& options,

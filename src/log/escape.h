@@ -11,8 +11,8 @@ namespace baleen {
 /// stays, a backslash too: the result is for reading and not for parsing.
 [[nodiscard]] std::string escaped_line(std::string_view text);
 
-/// For text of several lines, such as a reply on a terminal: line breaks, tabs and marks of direction stay, other control
-/// characters and bytes that are not UTF-8 become `\x1B`.
+/// For text of several lines, such as a reply on a terminal: line breaks, tabs and marks of direction stay,
+/// other control characters and bytes that are not UTF-8 become `\x1B`.
 [[nodiscard]] std::string escaped_text(std::string_view text);
 
 }  // namespace baleen

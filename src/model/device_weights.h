@@ -29,8 +29,8 @@ class DeviceWeights {
   /// Copies everything, with a progress line where that takes seconds. Throws `Error` when `memory`, which must
   /// outlive this, has not enough.
   DeviceWeights(const WeightTree& host, Memory& memory);
-  /// The same with routed experts in two memories (`ExpertStore`): those of the first `counts.num_blocks` blocks. The
-  /// blocks behind them, which must not be run, have none.
+  /// The same with routed experts in two memories (`ExpertStore`): those of the first `counts.num_blocks`
+  /// blocks. The blocks behind them, which must not be run, have none.
   DeviceWeights(const WeightTree& host, Memory& memory, const ExpertCounts& counts, Memory& host_memory,
                 BackgroundCopies* copies);
 

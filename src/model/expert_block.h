@@ -1,4 +1,5 @@
-/// One expert's arrays one behind the other, so that a single address says where it lies and a single copy moves it.
+/// One expert's arrays one behind the other, so that a single address says where it lies and a single copy
+/// moves it.
 #pragma once
 
 #include <array>

@@ -30,7 +30,8 @@ struct ExpertSwap {
   bool operator==(const ExpertSwap&) const = default;
 };
 
-/// Every block keeps its number of experts on the host: a step meets the host's experts evenly, layer after layer.
+/// Every block keeps its number of experts on the host: a step meets the host's experts evenly, layer after
+/// layer.
 class ExpertPlacement {
  public:
   /// Those on the host are spread evenly over the blocks; of each block those of the highest ids.
@@ -41,14 +42,15 @@ class ExpertPlacement {
     return on_host_[static_cast<std::size_t>(block)][static_cast<std::size_t>(expert)];
   }
 
-  /// `use`: tokens that chose each expert, for every block. The swaps that help most, at most `most` of them: the most used
-  /// expert on the host against the least used one on the GPU, where that is used clearly less (kGain).
+  /// `use`: tokens that chose each expert, for every block. The swaps that help most, at most `most` of them:
+  /// the most used expert on the host against the least used one on the GPU, where that is used clearly less
+  /// (kGain).
   [[nodiscard]] std::vector<ExpertSwap> improvements(std::span<const std::vector<double>> use,
                                                      std::int64_t most) const;
   void apply(const ExpertSwap& swap);
 
-  /// An expert on the host has to be used more than so many times as often as the one it replaces: what is measured
-  /// varies, and a swap that is taken back later costs two copies each way.
+  /// An expert on the host has to be used more than so many times as often as the one it replaces: what is
+  /// measured varies, and a swap that is taken back later costs two copies each way.
   static constexpr double kGain = 1.25;
   static constexpr double kLeastGain = 4;  ///< and by at least so many tokens
 

@@ -1,9 +1,11 @@
-/// Routed experts in two memories: the GPU's, and pinned memory of the host, which kernels read over PCIe. All lie on one
-/// lattice of equally long blocks that spans both, so that an expert's place is one whole number, read by kernels from a
-/// table in the GPU's memory (`ExpertPlaces`). The same bytes at another place give the same bits.
+/// Routed experts in two memories: the GPU's, and pinned memory of the host, which kernels read over PCIe.
+/// All lie on one lattice of equally long blocks that spans both, so that an expert's place is one whole
+/// number, read by kernels from a table in the GPU's memory (`ExpertPlaces`). The same bytes at another place
+/// give the same bits.
 ///
-/// Steps of few tokens read the host's experts where they are. Steps of many, which need nearly all of them several times,
-/// find them copied: a block's experts come over PCIe while the block before it is computed, to one of two rooms in turn.
+/// Steps of few tokens read the host's experts where they are. Steps of many, which need nearly all of them
+/// several times, find them copied: a block's experts come over PCIe while the block before it is computed,
+/// to one of two rooms in turn.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +22,10 @@ namespace baleen {
 
 class ExpertStore {
  public:
-  /// Copies the routed experts of the first of `blocks`, as many as `counts` has. `device`: what kernels run in; `host`:
-  /// memory that they reach at the same addresses as the host does; `copies` from there to the device: null where nothing is
-  /// to be copied for steps of many tokens. Throws `Error` when either memory has not enough.
+  /// Copies the routed experts of the first of `blocks`, as many as `counts` has. `device`: what kernels run
+  /// in; `host`: memory that they reach at the same addresses as the host does; `copies` from there to the
+  /// device: null where nothing is to be copied for steps of many tokens. Throws `Error` when either memory
+  /// has not enough.
   ExpertStore(std::span<const BlockWeights> blocks, const ExpertCounts& counts, Memory& device, Memory& host,
               BackgroundCopies* copies);
   ExpertStore(const ExpertStore&) = delete;
@@ -30,8 +33,8 @@ class ExpertStore {
 
   /// Makes `tree`'s blocks read their routed experts here.
   void bind(WeightTree& tree) const;
-  /// Exchanges the bytes of two experts between steps: after all that was queued, before what is queued next. A swap is one
-  /// block each way.
+  /// Exchanges the bytes of two experts between steps: after all that was queued, before what is queued next.
+  /// A swap is one block each way.
   void swap(const ExpertSwap& swap);
 
   [[nodiscard]] const ExpertPlacement& placement() const { return placement_; }
@@ -41,8 +44,8 @@ class ExpertStore {
   }
   [[nodiscard]] const ExpertBlock& shape() const { return shape_; }
 
-  // A step of many tokens, in the order of the calls: `begin_pass`, then for each block `arrive`, operations with
-  // `copied_places`, `leave`.
+  // A step of many tokens, in the order of the calls: `begin_pass`, then for each block `arrive`, operations
+  // with `copied_places`, `leave`.
 
   [[nodiscard]] bool copies_for(std::int64_t num_rows) const {
     return copies_ != nullptr && num_rows > kMostRowsInPlace && placement_.counts().num_on_host > 0;
@@ -52,12 +55,13 @@ class ExpertStore {
   void leave(std::int64_t block);
   [[nodiscard]] ExpertPlaces copied_places(std::int64_t block) const;
 
-  /// What a store takes of either memory beside its experts: of the device's a block for swaps, two rooms and two tables; of
-  /// the host's a block, because blocks begin at whole places.
+  /// What a store takes of either memory beside its experts: of the device's a block for swaps, two rooms and
+  /// two tables; of the host's a block, because blocks begin at whole places.
   [[nodiscard]] static std::int64_t device_bytes(const ExpertCounts& counts, std::int64_t block_bytes);
   [[nodiscard]] static std::int64_t host_bytes(const ExpertCounts& counts, std::int64_t block_bytes);
 
-  /// Rows of a step that visit an expert few times each. Not below what graphs are captured for: they hold no copies.
+  /// Rows of a step that visit an expert few times each. Not below what graphs are captured for: they hold no
+  /// copies.
   static constexpr std::int64_t kMostRowsInPlace = 256;
 
  private:

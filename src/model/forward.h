@@ -64,7 +64,8 @@ class Forward {
   void logits(ConstActivations<3> streams, Activations<2> out);
   void mtp_logits(ConstActivations<3> streams, std::int64_t depth, Activations<2> out);
 
-  /// Steps of many tokens use the copies that `experts`, which must outlive this, makes for them; null: there are none.
+  /// Steps of many tokens use the copies that `experts`, which must outlive this, makes for them; null: there
+  /// are none.
   void set_experts(ExpertStore* experts) { experts_ = experts; }
   /// How many tokens were sent to each routed expert since the start, as rows of [blocks, E]; every run counts. Waits for
   /// the device.

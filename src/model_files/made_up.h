@@ -17,7 +17,8 @@ enum class MadeUpBytes : std::uint8_t {
   kOfEachTensor
 };
 
-/// `zipf_exponent`: as for `make_random_weights`. Results mean nothing; shapes, formats and the spread of values do. Throws `Error` for a config that cannot be run.
+/// `zipf_exponent`: as for `make_random_weights`. Results mean nothing; shapes, formats and the spread of
+/// values do. Throws `Error` for a config that cannot be run.
 [[nodiscard]] std::unique_ptr<ModelWeights> made_up_weights(const ModelConfig& config, std::uint64_t seed,
                                                             ThreadPool& pool,
                                                             MadeUpBytes bytes = MadeUpBytes::kShared,

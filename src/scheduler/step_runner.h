@@ -19,8 +19,8 @@
 
 #include "scheduler/engine_time.h"
 #include "scheduler/job_board.h"
-#include "scheduler/row_taker.h"
 #include "scheduler/job_step.h"
+#include "scheduler/row_taker.h"
 #include "scheduler/step_planner.h"
 
 namespace baleen {

@@ -10,8 +10,8 @@
 #include <random>
 #include <utility>
 
-#include "base/number.h"
 #include "base/clock.h"
+#include "base/number.h"
 #include "log/log.h"
 #include "server/labelled_exchange.h"
 #include "server/page.h"

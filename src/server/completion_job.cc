@@ -4,8 +4,8 @@
 #include <exception>
 #include <utility>
 
-#include "chat/format.h"
 #include "base/clock.h"
+#include "chat/format.h"
 #include "log/log.h"
 
 namespace baleen {
@@ -229,7 +229,8 @@ void CompletionJob::receive(std::size_t choice_idx, const ReplyPiece& piece, dou
 }
 
 void CompletionJob::receive_progress(std::int64_t done, std::int64_t total) {
-  if (answered_ || !request_.api.stream || monotonic_seconds() - last_progress_seconds_ < kProgressSeconds) return;
+  if (answered_ || !request_.api.stream || monotonic_seconds() - last_progress_seconds_ < kProgressSeconds)
+    return;
   last_progress_seconds_ = monotonic_seconds();
   send(encoder_->progress(done, total));
 }

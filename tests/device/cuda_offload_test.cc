@@ -1,4 +1,5 @@
-// Routed experts in pinned memory of the host: where they lie, whether they move, changes no bit of the logits.
+// Routed experts in pinned memory of the host: where they lie, whether they move, changes no bit of the
+// logits.
 #include <gtest/gtest.h>
 
 #include <algorithm>

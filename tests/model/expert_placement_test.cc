@@ -42,8 +42,8 @@ TEST(ExpertPlacement, TheLargestGainsComeFirst) {
   EXPECT_EQ(placement.improvements(use, 2), (std::vector<ExpertSwap>{{1, 4, 0}, {0, 5, 0}}));
 }
 
-/// Any use: repeated, improvements come to an end, keep the number of experts on the host, and leave no expert there that is
-/// clearly more used than one on the GPU.
+/// Any use: repeated, improvements come to an end, keep the number of experts on the host, and leave no
+/// expert there that is clearly more used than one on the GPU.
 TEST(ExpertPlacement, ImprovementsComeToAnEnd) {
   std::mt19937 random(3);
   for (int round = 0; round < 50; ++round) {

@@ -1,5 +1,5 @@
-/// The main function of test programs. `--files=a_test.cc,b_test.cc` runs the cases that these files define; without it,
-/// GoogleTest's own options choose.
+/// The main function of test programs. `--files=a_test.cc,b_test.cc` runs the cases that these files define;
+/// without it, GoogleTest's own options choose.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,8 @@ std::string filter_of(std::string_view files) {
     const testing::TestSuite& suite = *all.GetTestSuite(s);
     for (int t = 0; t < suite.total_test_count(); ++t) {
       const testing::TestInfo& test = *suite.GetTestInfo(t);
-      if (is_among(test.file(), files)) filter.append(suite.name()).append(".").append(test.name()).append(":");
+      if (is_among(test.file(), files))
+        filter.append(suite.name()).append(".").append(test.name()).append(":");
     }
   }
   return filter;

@@ -5,7 +5,10 @@ import { startServer } from './server_process.mjs';
 
 export const kTestMs = 60_000;
 
-/** Until `check` throws nothing any more: a page shows what was typed or stored a moment later. After ten seconds, its error. */
+/**
+ * Until `check` throws nothing any more: a page shows what was typed or stored a moment later. After ten
+ * seconds, its error.
+ */
 export async function settled(check) {
   const end = Date.now() + 10_000;
   for (;;) {

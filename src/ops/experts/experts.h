@@ -34,8 +34,9 @@ struct ExpertLoad {
   double distinct = 0;     ///< experts that get any
 };
 
-/// Where experts lie when it is not one behind the other: the arrays of expert e are those of `routed[0]`, moved by
-/// `of_expert[e]` times the distance between `routed[0]` and `routed[1]`. Kernels of devices alone read this.
+/// Where experts lie when it is not one behind the other: the arrays of expert e are those of `routed[0]`,
+/// moved by `of_expert[e]` times the distance between `routed[0]` and `routed[1]`. Kernels of devices alone
+/// read this.
 struct ExpertPlaces {
   const std::int32_t* of_expert =
       nullptr;             ///< [E] in the device's memory, each in [0, count); null: expert e is at e

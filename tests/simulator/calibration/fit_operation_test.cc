@@ -110,9 +110,10 @@ TEST(FitOperation, AMinorityOfWrongTimesHasNoPull) {
   EXPECT_NEAR(fit_operation(samples).points.at(0).compute, 0.4, 0.004);
 }
 
-/// With noise of 5% on every time, the fit's predictions are off by at most twice that on the fit's own weighted average: it
-/// finds an error no larger than the truth's (5%), so the triangle inequality bounds its distance from the truth. A single
-/// sample may be off by more. The remaining per cent is for the finite grid of static times.
+/// With noise of 5% on every time, the fit's predictions are off by at most twice that on the fit's own
+/// weighted average: it finds an error no larger than the truth's (5%), so the triangle inequality bounds its
+/// distance from the truth. A single sample may be off by more. The remaining per cent is for the finite grid
+/// of static times.
 TEST(FitOperation, NoiseIsNotAmplified) {
   const bool holds = rc::check("fit under noise", [] {
     std::mt19937 random(*rc::gen::arbitrary<unsigned>());

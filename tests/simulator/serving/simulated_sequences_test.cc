@@ -70,7 +70,8 @@ TEST_P(Sequences, AreAsIfTheTableWereToldEveryToken) {
       const Open chosen = open[which];
       const std::int64_t length = table.length(chosen.real);
       if (what <= 7) {
-        const std::int64_t count = between(random, 0, 3) == 0 ? between(random, 1, 300) : between(random, 1, 5);
+        const std::int64_t count =
+            between(random, 0, 3) == 0 ? between(random, 1, 300) : between(random, 1, 5);
         const bool has_room = table.reserve(chosen.real, count);
         ASSERT_EQ(sequences.reserve(chosen.simulated, count), has_room);
         if (!has_room) continue;

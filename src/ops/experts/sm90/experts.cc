@@ -28,7 +28,8 @@ const ProductVariant& variant_for(std::int64_t num_tokens, std::int64_t num_sele
 
 WeightFormat format_of(const ExpertsArgs& args) { return args.routed[0].w1.format; }
 
-/// Tensor copies of weights of Flash's size from pinned memory gave wrong bits now and then, loads by address never did.
+/// Tensor copies of weights of Flash's size from pinned memory gave wrong bits now and then, loads by address
+/// never did.
 bool reads_host(const ExpertsArgs& args) {
   return args.places.of_expert != nullptr && args.places.count == 0;
 }
