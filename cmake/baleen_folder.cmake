@@ -116,7 +116,7 @@ function(baleen_test)
   baleen_label_untrusted_input(${TEST_NAME} ${program})
 endfunction()
 
-# Tests of directories that set READS_UNTRUSTED_INPUT also run under sanitizers in CI (preset sanitized).
+# Tests of directories that set READS_UNTRUSTED_INPUT are those of the preset sanitized.
 function(baleen_label_untrusted_input test program)
   if(READS_UNTRUSTED_INPUT)
     set_property(TEST ${test} APPEND PROPERTY LABELS untrusted_input)
