@@ -1,7 +1,8 @@
-// BF16 products on Hopper: the compressor's, indexer's and router's projections, the grouped output projection, logits.
-// Every case is first held against a plain kernel, then timed beside cuBLASLt's fastest of several algorithms where the
-// library is found (weights as one BF16 matrix), and beside our own kernels with K cut the other way: what it costs that the
-// order of a sum must not depend on the number of rows.
+// BF16 products on Hopper: the compressor's, indexer's and router's projections, the grouped output
+// projection, logits.
+// Every case is first held against a plain kernel, then timed beside cuBLASLt's fastest of several algorithms
+// where the library is found (weights as one BF16 matrix), and beside our own kernels with K cut the other
+// way: what it costs that the order of a sum must not depend on the number of rows.
 
 #include <cmath>
 #include <memory>
@@ -78,7 +79,7 @@ class Bench {
 
     std::string against;
     if (blas_.found()) {
-      if (c.fp8) widen(inputs, weights, take);
+      if (c.fp8) dequantise(inputs, weights, take);
       blas_.prepare(num_rows, c.num_groups, c.num_inputs, all_outputs, c.y_is_bf16);
       double best = 1e30;
       for (std::size_t algorithm = 0; algorithm < blas_.num_algorithms(); ++algorithm) {
@@ -116,9 +117,9 @@ class Bench {
     return stream;
   }
 
-  /// For cuBLASLt's BF16 product: random BF16 weights, as large as the FP8 ones widened.
+  /// For cuBLASLt's BF16 product: random BF16 weights, as large as the FP8 ones dequantised.
   template <class Take>
-  void widen(std::vector<Input>& inputs, std::int64_t weights, const Take& take) {
+  void dequantise(std::vector<Input>& inputs, std::int64_t weights, const Take& take) {
     for (Input& input : inputs) {
       input.w = take(2 * weights);
       bench::fill_bf16(reinterpret_cast<std::uint16_t*>(input.w), weights, 5, stream_);

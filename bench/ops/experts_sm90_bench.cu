@@ -1,5 +1,5 @@
-// Experts on the GPU in the geometry of Flash: 1 to 4096 tokens, with and without the shared expert. Bytes are those of the
-// visited experts' weights and scales, each once.
+// Experts on the GPU in the geometry of Flash: 1 to 4096 tokens, with and without the shared expert. Bytes
+// are those of the active experts' weights and scales, each once.
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
@@ -33,7 +33,8 @@ __device__ std::uint32_t random_bits(std::uint64_t index, std::uint32_t seed) {
   return static_cast<std::uint32_t>(z >> 32);
 }
 
-/// Bytes low .. low + span - 1 where `codes` is false; else any but the NaN of e4m3 (no matter to packed e2m1).
+/// Bytes low .. low + span - 1 where `codes` is false; else any but the NaN of e4m3 (no matter to packed
+/// e2m1).
 __global__ void fill_random(std::uint8_t* to, std::int64_t count, std::uint32_t seed, bool codes, int low,
                             int span) {
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
@@ -176,7 +177,7 @@ class Bench {
   }
 
   void time(std::int64_t num_tokens, bool with_shared) {
-    const auto visited = [&](std::int64_t first) {
+    const auto active = [&](std::int64_t first) {
       return std::set<int>(ids_.begin() + first * kSelected, ids_.begin() + (first + num_tokens) * kSelected)
           .size();
     };
@@ -185,13 +186,13 @@ class Bench {
     const int num_inputs = static_cast<int>(std::clamp<std::int64_t>(kMaxTokens / num_tokens, 1, 8));
     double bytes = 0;
     for (int i = 0; i < num_inputs; ++i) {
-      bytes += kExpertBytes * static_cast<double>(visited(i * num_tokens)) + shared_bytes;
+      bytes += kExpertBytes * static_cast<double>(active(i * num_tokens)) + shared_bytes;
     }
-    const double visits = static_cast<double>(num_tokens) * (kSelected + (with_shared ? 1 : 0));
+    const double assignments = static_cast<double>(num_tokens) * (kSelected + (with_shared ? 1 : 0));
     const bench::Timing timing = bench::time_launches(
         stream_, num_inputs, [&](int i) { launch(i * num_tokens, num_tokens, with_shared); }, 11);
     bench::report("experts", fmt::format("{} tokens{}", num_tokens, with_shared ? " + shared expert" : ""),
-                  timing, bytes / num_inputs, visits * 6.0 * kMatrixValues,
+                  timing, bytes / num_inputs, assignments * 6.0 * kMatrixValues,
                   num_tokens <= 64           ? "3000 GB/s"
                   : num_tokens == kMaxTokens ? "600 TFLOP/s"
                                              : "");

@@ -51,7 +51,7 @@ struct Phase {
   OpRecord total;
 };
 
-/// Pseudo-random ids, so that tokens visit different experts.
+/// Pseudo-random ids, so that tokens have different experts.
 std::vector<TokenId> some_tokens(std::int64_t count, std::int64_t vocab_size) {
   std::vector<TokenId> tokens(static_cast<std::size_t>(count));
   std::uint64_t state = 88172645463325252ull;
@@ -64,7 +64,8 @@ std::vector<TokenId> some_tokens(std::int64_t count, std::int64_t vocab_size) {
   return tokens;
 }
 
-/// `tokens` as a sequence gets them: ids of its own, for with the same ones all sequences would visit the same experts.
+/// `tokens` as a sequence gets them: ids of its own, for with the same ones all sequences would have the same
+/// experts.
 std::vector<TokenId> tokens_of(std::size_t sequence, std::span<const TokenId> tokens,
                                std::int64_t vocab_size) {
   constexpr std::int64_t kStride = 7919;  // a prime
@@ -231,7 +232,7 @@ void run_bench(const BenchFlags& flags) {
   const auto engine = make_engine(flags, options);
   if (wanted > engine->config().max_position_embeddings ||
       wanted * flags.sequences > engine->options().cache_tokens) {
-    fail("bench: {} positions for each of {} sequences asked for, the cache holds {}, the model's context {}",
+    fail("bench: {} positions wanted for each of {} sequences, the cache holds {}, the model's context {}",
          wanted, flags.sequences, engine->options().cache_tokens, engine->config().max_position_embeddings);
   }
   const Ceilings ceilings = ceilings_of(*engine);
@@ -254,7 +255,8 @@ void run_bench(const BenchFlags& flags) {
   // The first steps read the weights from disk, load kernels and capture graphs; they are not measured.
   const auto num_warm_up = static_cast<std::size_t>(flags.warm_up);
   measure(*engine, sequences, "warm-up", rest.first(num_warm_up), flags.sequences);
-  // Where operations are queued, looking at each of them slows a step down: decoding is timed without, then looked at.
+  // Where operations are queued, looking at each of them slows a step down: decoding is timed without, then
+  // looked at.
   const bool queued = engine->device().traits().queues;
   std::vector<Phase> phases;
   const auto measure_phase = [&](const std::string& name, std::span<const TokenId> part,

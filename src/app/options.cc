@@ -15,8 +15,8 @@
 namespace baleen {
 namespace {
 
-constexpr std::size_t kMostNumbers = 64;
-constexpr std::size_t kMostUnitBytes = 8;
+constexpr std::size_t kMaxNumbers = 64;
+constexpr std::size_t kMaxUnitBytes = 8;
 
 struct Unit {
   std::string_view name;
@@ -60,7 +60,7 @@ Result<std::int64_t> read_bytes(std::string_view text, WholeRange range) {
   };
   const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
   const Result<std::int64_t> count = read_whole(text.substr(0, digits), {});
-  if (!count || text.size() - digits > kMostUnitBytes) return refusal();
+  if (!count || text.size() - digits > kMaxUnitBytes) return refusal();
   std::string unit;
   for (const char c : text.substr(digits)) {
     if (c != ' ') unit += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
@@ -282,7 +282,7 @@ Option Options::reals(const std::string& names, std::vector<double>& values, Rea
       const std::size_t end = std::min(word.find(',', begin), word.size());
       const Result<double> number = read_real(std::string_view(word).substr(begin, end - begin), range);
       if (!number) usage_error("{}: number {}: {}", name, numbers.size() + 1, number.error());
-      if (numbers.size() == kMostNumbers) usage_error("{}: more than {} numbers", name, kMostNumbers);
+      if (numbers.size() == kMaxNumbers) usage_error("{}: more than {} numbers", name, kMaxNumbers);
       numbers.push_back(number.value());
       begin = end + 1;
     }

@@ -30,7 +30,7 @@
 namespace baleen {
 namespace {
 
-constexpr std::size_t kMostTreeNodes = 512;  // more than a picture can show
+constexpr std::size_t kMaxTreeNodes = 512;  // more than a picture can show
 
 struct ServeFlags {
   EngineFlags engine;
@@ -166,7 +166,7 @@ ServedModel served_model(const ServeFlags& flags, const Engine& engine, const To
 
 EngineView view_of(Engine& engine, std::int64_t disk_budget_bytes) {
   EngineView view;
-  view.tree = engine.tree(kMostTreeNodes);
+  view.tree = engine.tree(kMaxTreeNodes);
   view.expert_load = engine.expert_load();
   for (const auto& [name, record] : engine.device().profile().records()) {
     view.operations.push_back({.name = std::string(name),

@@ -29,7 +29,7 @@
 namespace baleen {
 namespace {
 
-constexpr int kMostGridBits = 20;
+constexpr int kMaxGridBits = 20;
 
 struct ServeSimulationFlags {
   DeploymentFlags deployment;
@@ -263,7 +263,7 @@ void add_simulate_serve_command(Options& simulate) {
                "Limit of goodput for the first token, ms; 0: none");
   command.real("--tpot", flags->tpot_ms, kMillisecondsRange,
                "Limit of goodput for each token after it, ms; 0: none");
-  command.integer("--step-grid", flags->grid.sum_bits, {0, kMostGridBits},
+  command.integer("--step-grid", flags->grid.sum_bits, {0, kMaxGridBits},
                   "Steps alike in so many leading bits of their sums take the time of one of them");
   command.path("--html", flags->html, "Write a page with plots and tables, for a browser");
   command.flag("--json", flags->json, "One JSON line; times in seconds");

@@ -70,7 +70,7 @@ void DeviceFlags::add_to(Options& command) {
 void DeploymentFlags::add_to(Options& command) {
   DeviceFlags::add_to(command);
   const auto count = [&](const char* names, std::int64_t& value, const char* text) {
-    command.integer_without_default(names, value, {0, kMostRanks}, text);
+    command.integer_without_default(names, value, {0, kMaxRanks}, text);
   };
   count("--num-devices,--world-size", plan.num_devices, "Devices in all: pp x dp x tp");
   count("--tp,--tp-size", plan.tp, "Ranks that share an attention's heads; default 1");

@@ -20,10 +20,12 @@ namespace baleen {
 namespace {
 
 constexpr int kHistoryLines = 1000;
-/// The rest of lines pasted into a terminal without bracketed paste is in its queue by now, or a few scheduler ticks behind.
+/// The rest of lines pasted into a terminal without bracketed paste is in its queue by now, or a few
+/// scheduler ticks behind.
 constexpr int kPasteGapMs = 20;
-/// Windows outside of these sizes get no line editor: it allocates rows x columns, and needs a few columns to move in.
-constexpr int kFewestColumns = 8, kMostColumns = 4000, kFewestRows = 2, kMostRows = 2000;
+/// Windows outside of these sizes get no line editor: it allocates rows x columns, and needs a few columns to
+/// move in.
+constexpr int kFewestColumns = 8, kMaxColumns = 4000, kFewestRows = 2, kMaxRows = 2000;
 constexpr const char* kBracketedPasteOn = "\033[?2004h";
 constexpr const char* kBracketedPasteOff = "\033[?2004l";
 constexpr const char* kTooLong =
@@ -44,8 +46,8 @@ winsize window_of(std::FILE* terminal) {
 }
 
 bool fits_the_editor(const winsize& size) {
-  const bool columns = size.ws_col == 0 || (size.ws_col >= kFewestColumns && size.ws_col <= kMostColumns);
-  return columns && (size.ws_row == 0 || (size.ws_row >= kFewestRows && size.ws_row <= kMostRows));
+  const bool columns = size.ws_col == 0 || (size.ws_col >= kFewestColumns && size.ws_col <= kMaxColumns);
+  return columns && (size.ws_row == 0 || (size.ws_row >= kFewestRows && size.ws_row <= kMaxRows));
 }
 
 /// Whether the terminal takes escape sequences for more than text.
@@ -121,7 +123,8 @@ struct LineReader::Editor {
     ::el_set(edit, EL_PROMPT, &Editor::show_prompt);
     ::el_set(edit, EL_EDITOR, "emacs");
     ::el_set(edit, EL_HIST, ::history, history);
-    // No handlers of the library's: its own follows a window to any size, from whatever thread the signal meets.
+    // No handlers of the library's: its own follows a window to any size, from whatever thread the signal
+    // meets.
     ::el_set(edit, EL_SIGNAL, 0);
     ::el_wset(edit, EL_GETCFN, &Editor::next_key);
     // Ctrl-C is a key while a line is edited, so that it drops the line and not the program.

@@ -62,7 +62,7 @@ bool TerminalKeys::read_paste() {
     const int next = byte(Wait::kIndefinitely);
     if (next < 0) break;
     text += static_cast<char>(next);
-    if (text.size() > kMostPastedBytes) {
+    if (text.size() > kMaxPastedBytes) {
       too_long = true;
       text.erase(0, text.size() - kPasteEnds.size());
     }

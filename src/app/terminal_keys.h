@@ -6,8 +6,9 @@
 
 namespace baleen {
 
-/// Decodes UTF-8 and bracketed paste ("ESC [200~ text ESC [201~", as terminals send it once they are asked to): control
-/// characters in a paste are text and never edit or submit, except its line ends, and a paste's last line end is dropped.
+/// Decodes UTF-8 and bracketed paste ("ESC [200~ text ESC [201~", as terminals send it once they are asked
+/// to): control characters in a paste are text and never edit or submit, except its line ends, and a paste's
+/// last line end is dropped.
 class TerminalKeys {
  public:
   /// The descriptor must outlive this.
@@ -15,7 +16,8 @@ class TerminalKeys {
 
   enum class Status { kKey, kEnd, kError, kTooLong };
 
-  /// Waits for the next character. kTooLong: a paste of more than `kMostPastedBytes` was read to its end and dropped.
+  /// Waits for the next character. kTooLong: a paste of more than `kMaxPastedBytes` was read to its end and
+  /// dropped.
   Status next(wchar_t& key);
 
   /// Whether the character that `next` returned last is followed by others of the same paste.
@@ -24,7 +26,7 @@ class TerminalKeys {
   /// Forgets what of a paste is left.
   void drop_paste();
 
-  static constexpr std::size_t kMostPastedBytes = std::size_t{1} << 20;
+  static constexpr std::size_t kMaxPastedBytes = std::size_t{1} << 20;
 
  private:
   enum class Wait { kIndefinitely, kShortly };

@@ -17,10 +17,10 @@ using namespace chat_format;
 
 /// At most 40 bytes of `text` as a JSON string, cut between characters.
 std::string excerpt(std::string_view text) {
-  static constexpr std::size_t kMost = 40;
-  if (text.size() <= kMost) return quote_python_json(text);
-  const std::string_view start = text.substr(0, kMost);
-  return quote_python_json(start.substr(0, kMost - unfinished_utf8(start))) + " and more";
+  static constexpr std::size_t kMax = 40;
+  if (text.size() <= kMax) return quote_python_json(text);
+  const std::string_view start = text.substr(0, kMax);
+  return quote_python_json(start.substr(0, kMax - unfinished_utf8(start))) + " and more";
 }
 
 /// What Python's `\s` matches in text.

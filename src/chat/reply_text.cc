@@ -11,9 +11,9 @@
 namespace baleen {
 namespace {
 
-constexpr std::size_t kMostNewlines = 2;
+constexpr std::size_t kMaxNewlines = 2;
 constexpr std::size_t kTailBytes = 40;  // longer than any special string
-constexpr std::size_t kMostLeadBytes = 128;
+constexpr std::size_t kMaxLeadBytes = 128;
 constexpr std::string_view kFence = "```";
 
 bool ends_like_start_of_special(std::string_view text) {
@@ -50,7 +50,7 @@ bool may_be_opening(std::string_view line) {
 /// beginning.
 std::size_t lead_begin(std::string_view text, bool at_line_start) {
   std::size_t begin = text.size() - tag_prefix_bytes(text);
-  const std::size_t least = text.size() - std::min(text.size(), kMostLeadBytes);
+  const std::size_t least = text.size() - std::min(text.size(), kMaxLeadBytes);
   while (true) {
     const std::size_t end = text.substr(0, begin).find_last_not_of(kWhiteSpace) + 1;
     const std::size_t newline = text.substr(0, end).rfind('\n');
@@ -60,7 +60,7 @@ std::size_t lead_begin(std::string_view text, bool at_line_start) {
     if (!may_be_fence(content) && !may_be_opening(content)) break;
     begin = line;
   }
-  for (std::size_t num = 0; num < kMostNewlines && begin > 0 && text[begin - 1] == '\n'; ++num) --begin;
+  for (std::size_t num = 0; num < kMaxNewlines && begin > 0 && text[begin - 1] == '\n'; ++num) --begin;
   return begin;
 }
 
@@ -101,7 +101,7 @@ std::string ReplyText::release(std::string text) {
 
 std::size_t opening_bytes(std::string_view lead) {
   std::size_t begin = lead.size() - tag_prefix_bytes(lead);
-  for (std::size_t num = 0; num < kMostNewlines && begin > 0 && lead[begin - 1] == '\n'; ++num) --begin;
+  for (std::size_t num = 0; num < kMaxNewlines && begin > 0 && lead[begin - 1] == '\n'; ++num) --begin;
   return lead.size() - begin;
 }
 

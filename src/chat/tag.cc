@@ -68,8 +68,8 @@ LookAlikeHead read_head(std::string_view text, std::size_t& at) {
 
 /// `</`, the marker or what is left of it, and a tag's name at the end.
 bool ends_with_tag_name(std::string_view closer) {
-  static constexpr std::size_t kMostBytes = 48;
-  if (!closer.starts_with("</") || !closer.ends_with('>') || closer.size() > kMostBytes) return false;
+  static constexpr std::size_t kMaxBytes = 48;
+  if (!closer.starts_with("</") || !closer.ends_with('>') || closer.size() > kMaxBytes) return false;
   const std::string_view inside = closer.substr(2, closer.size() - 3);
   if (inside.find_first_of(kWhiteSpace) != std::string_view::npos) return false;
   std::size_t begin = inside.size();

@@ -1,4 +1,4 @@
-/// Writes a whole checkpoint folder, sharded if asked for, tensor by tensor. Nothing appears before all is
+/// Writes a whole checkpoint folder, sharded if wanted, tensor by tensor. Nothing appears before all is
 /// complete.
 #pragma once
 
@@ -44,7 +44,8 @@ class CheckpointWriter {
   /// As `SafetensorsWriter::append`.
   void append(std::string_view name, std::span<const std::byte> bytes);
 
-  /// Puts everything in place: shards, index, then `others` in their order (so config.json goes last). Deletes nothing.
+  /// Puts everything in place: shards, index, then `others` in their order (so config.json goes last).
+  /// Deletes nothing.
   void finish(std::span<const TextFile> others);
 
  private:

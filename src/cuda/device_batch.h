@@ -1,9 +1,9 @@
 /// A step's batch as kernels see it: the arrays of `RaggedBatch` in device memory, with one lookup per row.
 ///
 /// A captured graph is replayed with other contents of the same arrays. So launches depend on num_rows and
-/// num_sequences alone; positions, lengths and pages are read by the kernels. A graph's batch may be larger than the
-/// step: the rows and sequences beyond are padding (position -1, no tokens). Padding rows may hold any finite values,
-/// and nobody writes cache rows, visits experts or reads history for them.
+/// num_sequences alone; positions, lengths and pages are read by the kernels. A graph's batch may be larger
+/// than the step: the rows and sequences beyond are padding (position -1, no tokens). Padding rows may hold
+/// any finite values, and no kernel writes cache rows, runs experts or reads history for them.
 #pragma once
 
 #include <cstdint>

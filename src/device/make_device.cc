@@ -14,7 +14,7 @@
 namespace baleen {
 namespace {
 
-constexpr std::int64_t kMostDevices = 1023;
+constexpr std::int64_t kMaxDevices = 1023;
 
 #ifndef BALEEN_CUDA
 [[noreturn]] void fail_without_cuda(const DeviceChoice& choice) {
@@ -40,7 +40,7 @@ DeviceChoice device_from_name(std::string_view name) {
   bool good = name.starts_with(kCudaPrefix);
   if (good && name != kCudaPrefix) {
     const std::string_view index = name.substr(kCudaPrefix.size());
-    const Result<std::int64_t> number = read_whole(index.substr(1), {0, kMostDevices});
+    const Result<std::int64_t> number = read_whole(index.substr(1), {0, kMaxDevices});
     good = index.starts_with(':') && number.ok();
     if (good) choice.index = static_cast<int>(number.value());
   }

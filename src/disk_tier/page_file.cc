@@ -19,7 +19,7 @@ constexpr std::array<char, 8> kMagic = {'B', 'A', 'L', 'E', 'E', 'N', 'K', 'V'};
 constexpr std::uint32_t kVersion = 1;
 /// Rows are 8-bit codes that hardly compress; levels above take longer and save no more.
 constexpr int kCompressionLevel = 1;
-constexpr std::int64_t kMostTokens = 1 << 16;
+constexpr std::int64_t kMaxTokens = 1 << 16;
 constexpr std::int64_t kChecksumBytes = 16;
 
 struct Header {
@@ -92,7 +92,7 @@ std::int64_t max_page_file_bytes(const PageFileShape& shape) {
     return static_cast<std::int64_t>(ZSTD_compressBound(static_cast<std::size_t>(bytes)));
   };
   return static_cast<std::int64_t>(kPageFileHeaderBytes) +
-         kMostTokens * static_cast<std::int64_t>(sizeof(TokenId)) + packed(shape.page_bytes) +
+         kMaxTokens * static_cast<std::int64_t>(sizeof(TokenId)) + packed(shape.page_bytes) +
          packed(shape.window_page_bytes) + kChecksumBytes;
 }
 

@@ -9,7 +9,7 @@ namespace {
 // A swap takes half a millisecond (a block of 13 MB each way); reading the counts waits for the steps that
 // are under way.
 constexpr std::int64_t kStepsBetweenPlacements = 16;
-constexpr std::int64_t kMostSwaps = 16;
+constexpr std::int64_t kMaxSwaps = 16;
 
 }  // namespace
 
@@ -18,7 +18,7 @@ void Engine::improve_placement() {
   if (store == nullptr || ++steps_since_placement_ < kStepsBetweenPlacements) return;
   steps_since_placement_ = 0;
   expert_use_.update(forward_.expert_load());
-  for (const ExpertSwap& swap : store->placement().improvements(expert_use_.recent(), kMostSwaps))
+  for (const ExpertSwap& swap : store->placement().improvements(expert_use_.recent(), kMaxSwaps))
     store->swap(swap);
 }
 

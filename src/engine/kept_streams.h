@@ -7,7 +7,7 @@
 
 namespace baleen {
 
-/// Position p of a slot lies in row p mod rows. A view of memory that somebody else owns.
+/// Position p of a slot lies in row p mod rows. A view of memory that it does not own.
 class KeptStreams {
  public:
   KeptStreams() = default;

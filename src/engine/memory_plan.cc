@@ -14,25 +14,25 @@ namespace baleen {
 namespace {
 
 /// A step that is taken back must not reach past the last shared page's window.
-constexpr std::int64_t kMostDraftTokens = 64;
+constexpr std::int64_t kMaxDraftTokens = 64;
 
 }  // namespace
 
 EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
   if (options.num_threads == 0) options.num_threads = default_num_threads();
   if (options.num_threads < 1 || options.num_threads > 1024) {
-    fail("threads: {} asked for, 1 to 1024 possible", options.num_threads);
+    fail("threads: {} wanted, 1 to 1024 possible", options.num_threads);
   }
   if (options.max_batch_tokens < 1)
-    fail("tokens a step: {} asked for, at least 1 possible", options.max_batch_tokens);
+    fail("tokens a step: {} wanted, at least 1 possible", options.max_batch_tokens);
   if (device_traits(options.device, options.num_threads).released_only &&
       options.precision != Precision::kReleased) {
     fail("{} computes in released precision only, not in {}; --device cpu has all",
          device_name(options.device), precision_name(options.precision));
   }
-  if (options.max_sequences < 1) fail("sequences: {} asked for, at least 1 possible", options.max_sequences);
-  if (options.max_draft_tokens < 0 || options.max_draft_tokens > kMostDraftTokens) {
-    fail("draft tokens: {} asked for, 0 to {} possible", options.max_draft_tokens, kMostDraftTokens);
+  if (options.max_sequences < 1) fail("sequences: {} wanted, at least 1 possible", options.max_sequences);
+  if (options.max_draft_tokens < 0 || options.max_draft_tokens > kMaxDraftTokens) {
+    fail("draft tokens: {} wanted, 0 to {} possible", options.max_draft_tokens, kMaxDraftTokens);
   }
   options.mtp |= options.max_draft_tokens > 0;
   if (options.max_logit_rows == 0) {
@@ -40,18 +40,18 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
         std::min(options.max_sequences * (options.max_draft_tokens + 1), options.max_batch_tokens);
   }
   if (options.max_logit_rows > options.max_batch_tokens) {
-    fail("logits of {} rows asked for, but a step has {} at most", options.max_logit_rows,
+    fail("logits of {} rows wanted, but a step has {} at most", options.max_logit_rows,
          options.max_batch_tokens);
   }
   const std::int64_t most = config.max_position_embeddings * options.max_sequences;
   if (options.cache_tokens == 0) options.cache_tokens = config.max_position_embeddings;
   if (options.cache_tokens < 0 || options.cache_tokens > most) {
-    fail("context: {} positions asked for, the model has {} for each of {} sequences", options.cache_tokens,
+    fail("context: {} positions wanted, the model has {} for each of {} sequences", options.cache_tokens,
          config.max_position_embeddings, options.max_sequences);
   }
   if (options.mtp && config.num_nextn_predict_layers == 0) fail("this model has no MTP block to run");
   if (options.cached_window_pages < 0 || options.reserved_tails < 0) {
-    fail("cached window pages: {} asked for, {} of them reserved; none is the least possible",
+    fail("cached window pages: {} wanted, {} of them reserved; none is the least possible",
          options.cached_window_pages, options.reserved_tails);
   }
   options.prefix_cache |= options.disk.has_value();
@@ -78,7 +78,8 @@ EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& optio
       .max_logit_rows = options.max_logit_rows,
       .max_sequences = options.max_sequences,
       .max_draft_tokens = options.max_draft_tokens,
-      // The pool has more pages, so that every sequence may leave its last one part empty: not to be counted on.
+      // The pool has more pages, so that every sequence may leave its last one part empty: not to be counted
+      // on.
       .context_tokens = std::min(config.max_position_embeddings, options.cache_tokens),
       .chooses = chooses,
       // The MTP block's rows and drafts need tokens that the host has seen.
@@ -163,7 +164,7 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const ModelConfig
     return others + ExpertStore::device_bytes(counts(num_on_host), block_bytes);
   };
   const std::int64_t num_experts = num_blocks * config.n_routed_experts;
-  // The more on the host the less on the device, rooms for copies apart, which grow by two blocks for each
+  // The more on the host the less on the device, buffers for copies apart, which grow by two blocks for each
   // `num_blocks`.
   std::int64_t num_on_host =
       std::clamp<std::int64_t>(num_experts - (room - others) / block_bytes, 0, num_experts);
@@ -172,7 +173,7 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const ModelConfig
     return failure(
         "the weights that have to be on the GPU take {:.2f} GB, where {:.2f} GB are left for weights: all "
         "but the "
-        "routed experts, and room for copies of two layers' experts; try a smaller --context, --chunk or "
+        "routed experts, and buffers for copies of two layers' experts; try a smaller --context, --chunk or "
         "--max-sequences, or a larger --gpu-weights-bytes",
         gb(taken(num_on_host)), gb(room));
   }

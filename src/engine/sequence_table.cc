@@ -87,7 +87,7 @@ bool SequenceTable::make_room(PageCounts wanted) {
     return std::max<std::int64_t>(0, wanted.window_pages - cache_.window_pages().num_free());
   };
   if (pages_short() > tree_->evictable_pages()) return false;
-  // The lock is given up late: a leaf would lose its window pages with it, and be found by nobody any more.
+  // The lock is given up late: a leaf would lose its window pages with it, and no later prompt would find it.
   if (windows_short() > tree_->evictable_window_pages()) release_windows_behind();
   if (windows_short() > tree_->evictable_window_pages()) return false;
   tree_->evict(pages_short(), windows_short());

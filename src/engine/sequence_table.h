@@ -1,31 +1,32 @@
-/// Which sequences are open and whose pages are whose: everything about sequences that is not the forward pass.
+/// Which sequences are open and whose pages are whose: everything about sequences that is not the forward
+/// pass.
 ///
-/// A sequence that is opened with a prompt starts with what the prefix cache holds of it: it **borrows** those
-/// pages, a lock keeps them, and the compressor rows at their end go to its own rings. What it computes itself lies
-/// in pages of its own until they are **shared**: then the tree takes them over, the sequence goes on with the
-/// tree's (which may be older pages of the same tokens), and the lock moves to their end.
+/// A sequence that is opened with a prompt starts with what the prefix cache holds of it: it **borrows**
+/// those pages, a lock keeps them, and the compressor rows at their end go to its own rings. What it computes
+/// itself lies in pages of its own until they are **shared**: then the tree takes them over, the sequence
+/// goes on with the tree's (which may be older pages of the same tokens), and the lock moves to their end.
 ///
 ///     positions   0 ............... 511 | 512 ...... 767 | 768 ....
 ///     pages       T0        T1          | P2             | P3           T: the tree's, P: the sequence's
-///     window      -         T1          | P2             | P3           -: nobody's concern here
+///     window      -         T1          | P2             | P3           -: not counted here
 ///                 └ borrowed, locked ──┘ └ whole: to share ┘
 ///
-/// Content of a page follows from the tokens up to its end alone (the engine's batch invariance), so it does not
-/// matter to anyone whose computation a page stems from. One exception: the MTP row of a page's last position needs
-/// the token after it. In a shared page it may be of another continuation, or zero; a draft that sees it can be
-/// worse for it, and nothing else.
+/// Content of a page follows from the tokens up to its end alone (the engine's batch invariance), so it does
+/// not matter to anyone whose computation a page stems from. One exception: the MTP row of a page's last
+/// position needs the token after it. In a shared page it may be of another continuation, or zero; a draft
+/// that sees it can be worse for it, and nothing else.
 ///
-/// With a disk tier, pages go to disk when they are full, and what the tree does not hold of a prompt is looked up
-/// there. Pages that come without window rows need a **replay**: the sequence is opened so far before their end that
-/// feeding the tokens in between computes the last window's rows again. Every block needs a window more of the block
-/// below it, so that far is a window a block:
+/// With a disk tier, pages go to disk when they are full, and what the tree does not hold of a prompt is
+/// looked up there. Pages that come without window rows need a **replay**: the sequence is opened so far
+/// before their end that feeding the tokens in between computes the last window's rows again. Every block
+/// needs a window more of the block below it, so that far is a window a block:
 ///
 ///     position        Q                                   P          entries below P exist and stay
 ///     block 0         [~~~~~~~|===========================]          ~ sees a window that begins at Q: inexact
 ///     block 1         [~~~~~~~~~~~~~~~|===================]          = exact
 ///     last block      [~~~~~~~~~~~~~~~~~~~~~~~|===========]          exact for a window before P
 ///
-/// Pool accounts: free + cached + in_use = total in each, checked whenever it is asked for.
+/// Pool accounts: free + cached + in_use = total in each, checked whenever it is read.
 #pragma once
 
 #include <cstdint>

@@ -70,7 +70,7 @@ class NextToken {
     sampler_.take(id);
     return SampledToken{.id = id};
   }
-  /// The token after `newest`, the last of the reply; `last`: none will be asked for after it. Adds to `fed`
+  /// The token after `newest`, the last of the reply; `last`: none is wanted after it. Adds to `fed`
   /// what the sequence was fed.
   Result<SampledToken> after_newest(TokenId newest, bool last, std::int64_t& fed) {
     if (!runs_ahead_) {
@@ -96,7 +96,7 @@ class NextToken {
     sampler_.take(id);
     return SampledToken{.id = id};
   }
-  /// The reply is over: nobody looks at what steps under way choose.
+  /// The reply is over: what steps under way choose is not used.
   std::optional<Failure> end() {
     for (; num_ahead_ > 0; --num_ahead_) {
       if (const Result<StepOutput> output = engine_.collect(); !output) return Failure{output.error()};

@@ -172,7 +172,7 @@ std::optional<CharAutomaton> in_both(const CharAutomaton& a, const CharAutomaton
 std::optional<CharAutomaton> of_length(const CharAutomaton& automaton, std::uint64_t least,
                                        std::uint64_t most) {
   const bool bounded = most != kUnbounded;
-  const std::uint64_t last = bounded ? most : least;  // beyond, lengths need not be told apart
+  const std::uint64_t last = bounded ? most : least;  // beyond, lengths need not be distinguished
   if (last > kMaxCharStates) return std::nullopt;
   return product(
       automaton,

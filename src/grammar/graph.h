@@ -1,8 +1,8 @@
 /// A grammar as a graph over bytes with a stack: what json_schema_grammar and tool_calls_grammar compile to.
 ///
-/// A node reads one byte, or does something with the stack and goes on at once. A rule is a subgraph that ends in
-/// kReturn; calling it pushes where to go on. Counters (repetitions) and sets (parameters already written) are frames
-/// of the same stack, so bounds cost no nodes.
+/// A node reads one byte, or does something with the stack and goes on at once. A rule is a subgraph that
+/// ends in kReturn; calling it pushes where to go on. Counters (repetitions) and sets (parameters already
+/// written) are frames of the same stack, so bounds cost no nodes.
 #pragma once
 
 #include <cstdint>
@@ -70,9 +70,9 @@ struct Graph {
   }
 };
 
-/// For every node how many more calls must nest, at least, on the way to the end of its rule; kUnreachable where
-/// there is no way. Whoever only goes to nodes with depth + height <= limit always finds a way to the end: proof in
-/// docs/grammar.md. Linear in the graph, times the nesting of its loops.
+/// For every node how many more calls must nest, at least, on the way to the end of its rule; kUnreachable
+/// where there is no way. Whoever only goes to nodes with depth + height <= limit always finds a way to the
+/// end: proof in docs/grammar.md. Linear in the graph, times the nesting of its loops.
 [[nodiscard]] std::vector<std::uint16_t> node_heights(const Graph& graph);
 
 /// Whether some way leads from a node to itself without reading a byte: following it would not end.
@@ -94,11 +94,12 @@ class GraphBuilder {
   /// White space between tokens of JSON: nothing, one space, or a newline with indentation.
   NodeId space(NodeId next);
 
-  /// A node to be told later what it goes to; for loops and rules that call themselves.
+  /// A node whose successors are set later; for loops and rules that call themselves.
   NodeId later();
   void set_later(NodeId node, NodeId target);
 
-  /// Counted repetition: begin at the counter, with its target set to the first round; each round ends at `count`.
+  /// Counted repetition: begin at the counter, with its target set to the first round; each round ends at
+  /// `count`.
   NodeId counter(std::uint64_t least, std::uint64_t most);
   NodeId count(NodeId counter, NodeId again, NodeId exit);
   /// Sets: begin at `set`, which goes to the picker's prefix; each option ends at `set_add`.

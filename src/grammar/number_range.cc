@@ -152,8 +152,8 @@ std::optional<Decimal> parse_decimal(std::string_view number) {
     if (text.starts_with('+')) text.remove_prefix(1);
     if (std::from_chars(text.data(), text.data() + text.size(), exponent).ec != std::errc{})
       return std::nullopt;
-    static constexpr int kMostExponent = 400;
-    if (exponent < -kMostExponent || exponent > kMostExponent) return std::nullopt;
+    static constexpr int kMaxExponent = 400;
+    if (exponent < -kMaxExponent || exponent > kMaxExponent) return std::nullopt;
     number = number.substr(0, e);
   }
   const std::size_t point = number.find('.');

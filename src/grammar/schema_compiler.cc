@@ -187,10 +187,10 @@ std::optional<std::uint64_t> SchemaCompiler::size_keyword(const PythonJson& sche
                                                           const std::string& path) {
   const PythonJson* size = schema.find(name);
   if (size == nullptr) return std::nullopt;
-  static constexpr std::size_t kMostDigits = 9;
+  static constexpr std::size_t kMaxDigits = 9;
   const std::optional<Decimal> decimal =
       size->as_number() != nullptr ? parse_decimal(size->as_number()->text) : std::nullopt;
-  if (!decimal || decimal->negative || !decimal->fraction.empty() || decimal->whole.size() > kMostDigits) {
+  if (!decimal || decimal->negative || !decimal->fraction.empty() || decimal->whole.size() > kMaxDigits) {
     wrong(fmt::format("{}.{}", path, name),
           fmt::format("expected a whole number from 0 to 999999999, found {}", dump_python_json(*size)));
     return std::nullopt;

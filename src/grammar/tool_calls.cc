@@ -66,7 +66,7 @@ class BlockCompiler {
     std::uint64_t required = 0;
     for (std::size_t i = 0; i < shape->properties.size(); ++i)
       required |= std::uint64_t{shape->properties[i].required} << i;
-    // The picker needs the options, which end at `next`, which needs the picker: told last.
+    // The picker needs the options, which end at `next`, which needs the picker: set last.
     const NodeId next = builder_.set_next(set, kNoNode, kNoNode, required, closing);
     std::vector<NodeId> options;
     for (std::size_t i = 0; i < shape->properties.size(); ++i) {

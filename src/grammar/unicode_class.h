@@ -9,8 +9,8 @@
 
 namespace baleen {
 
-/// Sorted, disjoint. Nothing: no property of that name. Looks at every character the first time a name is asked for
-/// (some 30 ms), and keeps the last 64 classes. Any thread.
+/// Sorted, disjoint. Nothing: no property of that name. Looks at every character the first time a name is
+/// looked up (some 30 ms), and keeps the last 64 classes. Any thread.
 [[nodiscard]] std::optional<std::vector<CharRange>> unicode_class(std::string_view name);
 
 }  // namespace baleen

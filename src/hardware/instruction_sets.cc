@@ -13,7 +13,7 @@ namespace {
 /// Bits of all targets compiled into the kernels that may be used; a lower bit is a better target.
 std::int64_t compiled_and_supported() {
   const std::int64_t supported = hwy::SupportedTargets();
-  // Asking makes Highway dispatch to everything the machine has, also what was disabled, until it is told
+  // Asking makes Highway dispatch to everything the machine has, also what was disabled, until it is set
   // again.
   hwy::GetChosenTarget().Update(supported);
   return supported & HWY_TARGETS;

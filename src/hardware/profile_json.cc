@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, static_cast<std::size_t>(PeakFormat::kCount)> kFormatNames{
     "fp32", "tf32", "bf16", "fp8", "fp4", "int8"};
-constexpr double kMost = 1e21;  ///< of any figure: beyond every device, below what sums could not hold
+constexpr double kMax = 1e21;  ///< of any figure: beyond every device, below what sums could not hold
 constexpr std::size_t kMaxProfileBytes = 1 << 24;
 
 /// An object of a profile that is being read: every field is taken once, and what is left over is an error.
@@ -38,8 +38,8 @@ class Fields {
     if (found == nullptr) return;
     if (!found->is_number()) fail("{}.{}: expected a number, found {}", label_, name, found->dump());
     const auto number = found->get<double>();
-    if (!(number >= least && number <= kMost)) {
-      fail("{}.{}: expected {} to {}, found {}", label_, name, least, kMost, found->dump());
+    if (!(number >= least && number <= kMax)) {
+      fail("{}.{}: expected {} to {}, found {}", label_, name, least, kMax, found->dump());
     }
     value = number;
   }

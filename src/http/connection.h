@@ -5,9 +5,10 @@
 ///                 │                                │
 ///                 └──── end, too late ──► kClosed ◄┘
 ///
-/// While it answers it goes on reading, to see the client leave; what comes early is kept, up to one head's size.
-/// Before it closes after an answer it reads on for a moment: closing over unread bytes would make the system reset
-/// the connection and the client lose the answer.
+/// While it answers it goes on reading, to see the client leave; what comes early is kept, up to one head's
+/// size.
+/// Before it closes after an answer it reads on for a moment: closing over unread bytes would make the system
+/// reset the connection and the client lose the answer.
 #pragma once
 
 #include <boost/asio/basic_stream_socket.hpp>
@@ -32,13 +33,14 @@ class Connection : public std::enable_shared_from_this<Connection> {
   using Socket =
       boost::asio::basic_stream_socket<boost::asio::ip::tcp, boost::asio::io_context::executor_type>;
 
-  /// The socket does not block. `state` outlives the connection, which lives in `state.connections` until closed.
+  /// The socket does not block. `state` outlives the connection, which lives in `state.connections` until
+  /// closed.
   Connection(ServerState& state, Socket socket);
 
   void start();
   /// Acts when the time for what it waits for is over.
   void check_deadline(Clock::time_point now);
-  /// Collects what a lost note would have told it of.
+  /// Collects what a lost notice was about.
   void look_again();
   /// Closes at once; an answer in progress learns that its client is gone.
   void drop();

@@ -1,9 +1,9 @@
 /// An HTTP/1.1 server with server-sent events: bounded in every header, body, queue and wait.
 ///
 /// One thread runs all connections (Boost.Asio). Handlers are called in that thread and must not block; an
-/// `Exchange` may be answered from any thread, at once or later. A connection has one request at a time: those sent
-/// ahead wait, and are answered in order. Requests that another server might read differently (RFC 9112 calls the
-/// attack request smuggling) get 400 and the connection is closed.
+/// `Exchange` may be answered from any thread, at once or later. A connection has one request at a time:
+/// those sent ahead wait, and are answered in order. Requests that another server might read differently (RFC
+/// 9112 calls the attack request smuggling) get 400 and the connection is closed.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,8 @@ struct HttpError {
   std::string path;  ///< of the request, once its head is known; empty before
 };
 
-/// `{"error": {"message", "type", "code"}}`; `type` is "server_error" from 500 up, else "invalid_request_error".
+/// `{"error": {"message", "type", "code"}}`; `type` is "server_error" from 500 up, else
+/// "invalid_request_error".
 HttpResponse default_error_response(const HttpError& error);
 
 using HttpErrorWriter = std::function<HttpResponse(const HttpError& error)>;
@@ -72,21 +73,21 @@ struct HttpServerOptions {
   HttpHeadCheck check_head;                ///< empty: every head is good
 };
 
-/// One request's answer. Either `respond`, or `begin_events` and then `send` and `end`. Any thread; calls after the
-/// client is gone do nothing. A client that closes its side of the connection is gone. The last reference dropped
-/// without an answer sends 500, or cuts an unfinished stream short.
+/// One request's answer. Either `respond`, or `begin_events` and then `send` and `end`. Any thread; calls
+/// after the client is gone do nothing. A client that closes its side of the connection is gone. The last
+/// reference dropped without an answer sends 500, or cuts an unfinished stream short.
 class Exchange {
  public:
   virtual ~Exchange() = default;
   virtual void respond(HttpResponse response) = 0;
   /// Starts a `text/event-stream` of chunks.
   virtual void begin_events(std::vector<std::pair<std::string, std::string>> headers) = 0;
-  /// Bytes of one or more whole events; what waits is written together. False when the client is gone or too slow
-  /// (it would have more than `max_unsent_bytes` to read): it was dropped.
+  /// Bytes of one or more whole events; what waits is written together. False when the client is gone or too
+  /// slow (it would have more than `max_unsent_bytes` to read): it was dropped.
   virtual bool send(std::string bytes) = 0;
   virtual void end() = 0;
-  /// Called once, in the server's thread, when the client disconnects or is dropped, or the server stops, before
-  /// `respond` or `end`.
+  /// Called once, in the server's thread, when the client disconnects or is dropped, or the server stops,
+  /// before `respond` or `end`.
   virtual void on_gone(std::function<void()> callback) = 0;
   /// A draining server does not wait for this answer, as for a stream that would go on for ever. Before
   /// `begin_events`.
@@ -111,8 +112,8 @@ struct HttpStats {
 
 class HttpServer {
  public:
-  /// Binds and listens, and raises the process's limit of open files as far as it may. Throws `Error` when the
-  /// address cannot be had.
+  /// Binds and listens, and raises the process's limit of open files as far as it may. Throws `Error` when
+  /// the address cannot be had.
   HttpServer(HttpServerOptions options, HttpHandler handler);
   /// Not while `run` runs. Exchanges may outlive the server.
   ~HttpServer();
@@ -123,7 +124,7 @@ class HttpServer {
   /// Serves until `stop`, or until a drained server has given every answer that it owed.
   void run();
   /// Lets the answers in progress end, then `run` returns. Until then the handler still gets requests, to
-  /// refuse them or to say how the server is, and each answer is the last of its connection; nobody waits for
+  /// refuse them or to say how the server is, and each answer is the last of its connection; no one waits for
   /// those. Any thread.
   void drain();
   /// Ends `run` now. Any thread.

@@ -5,8 +5,9 @@
 ///     window      none (freed)    | none (freed)    | W2              |    the last 128 and the step's own
 ///                 └ may be borrowed from the prefix cache ┘
 ///
-/// A beginning of both tables may be **borrowed**: the prefix cache owns those pages and others read them too. They
-/// are full, so nobody writes them (but for the MTP row of the last position, whose token is known only later).
+/// A beginning of both tables may be **borrowed**: the prefix cache owns those pages and others read them
+/// too. They are full, so they are not written again (but for the MTP row of the last position, whose token
+/// is known only later).
 #pragma once
 
 #include <cstdint>
@@ -34,8 +35,8 @@ class SequencePages {
 
   [[nodiscard]] bool ok() const { return state_slot_ != PageId::kNone; }
 
-  /// Begins a sequence, which has no pages yet, with pages of the prefix cache. Of the window pages only those
-  /// that the next position can see are looked at.
+  /// Begins a sequence, which has no pages yet, with pages of the prefix cache. Of the window pages only
+  /// those that the next position can see are looked at.
   void borrow(std::span<const PageId> pages, std::span<const PageId> window_pages);
   /// Goes on with pages of its own that are full, but without window rows: those will exist from position
   /// `window_begin` (a page's first) on.
@@ -50,10 +51,10 @@ class SequencePages {
   [[nodiscard]] bool reach(std::int64_t end);
   /// Gives back the pages that hold only positions from `end` on.
   void shrink(std::int64_t end);
-  /// Gives back the window pages that `next` and later positions have no use for: beyond geometry().kept_tokens(),
-  /// or, of borrowed ones, out of sight.
+  /// Gives back the window pages that `next` and later positions have no use for: beyond
+  /// geometry().kept_tokens(), or, of borrowed ones, out of sight.
   void leave_behind(std::int64_t next);
-  /// Gives back the window pages that nobody needs who goes on after the first `num_pages` pages.
+  /// Gives back the window pages that no step needs which goes on after the first `num_pages` pages.
   void leave_tail(std::int64_t num_pages);
 
   [[nodiscard]] std::span<const PageId> pages() const { return pages_; }

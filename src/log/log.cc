@@ -25,9 +25,9 @@ std::shared_ptr<LogQueue> log_queue() {
 
 /// Escaping makes at most four bytes of one.
 std::string whole_line(std::string_view text) {
-  constexpr std::size_t kMostText = kMaxLogLineBytes / 4 - 64;
-  std::string line = escaped_line(text.substr(0, kMostText));
-  if (text.size() > kMostText) line += fmt::format(" ... ({} bytes more)", text.size() - kMostText);
+  constexpr std::size_t kMaxText = kMaxLogLineBytes / 4 - 64;
+  std::string line = escaped_line(text.substr(0, kMaxText));
+  if (text.size() > kMaxText) line += fmt::format(" ... ({} bytes more)", text.size() - kMaxText);
   return line + "\n";
 }
 

@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 /// A pipe that poll() calls writable takes this many bytes without waiting.
 constexpr std::size_t kPieceBytes = 4096;
-/// How often a writer that nobody reads looks whether it should end.
+/// How often a writer whose pipe is not read checks whether it should end.
 constexpr int kLookMs = 50;
 constexpr std::chrono::seconds kFlush(1);
 /// Beyond the flush, before a thread in a write that does not return is left to itself.

@@ -9,7 +9,8 @@
 namespace baleen {
 namespace {
 
-/// Calls visit(address, bytes) for every array of a tree, where `address` is a reference to the array's pointer.
+/// Calls visit(address, bytes) for every array of a tree, where `address` is a reference to the array's
+/// pointer.
 template <class Visit>
 class ArrayWalk {
  public:
@@ -108,7 +109,8 @@ void walk(WeightTree& tree, Visit visit) {
   ArrayWalk<Visit>(visit).tree(tree);
 }
 
-/// Of one stored tensor: see `ModelWeights`, which widens vectors and FP8 scales to float32 and tables to int32.
+/// Of one stored tensor: see `ModelWeights`, which converts vectors and FP8 scales to float32 and tables to
+/// int32.
 std::int64_t stored_on_device(const TensorHeader& stored, const TensorSpec& spec,
                               const StorageFormats& formats) {
   const bool block_scale = std::string_view(stored.name).ends_with(".scale") && spec.is_matrix() &&

@@ -15,7 +15,7 @@ std::int64_t table_bytes(const ExpertCounts& counts) {
   return Arena::bytes_for<std::int32_t>(counts.num_in_all());
 }
 
-/// Experts, a spare block, two rooms.
+/// Experts, a spare block, two copy buffers.
 std::int64_t num_device_blocks(const ExpertCounts& counts) {
   return counts.num_on_device() + 1 + 2 * counts.most_on_host_of_a_block();
 }
@@ -96,7 +96,7 @@ void ExpertStore::write_tables(std::int64_t block) {
   const auto places =
       std::span(places_).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(num_experts));
   std::vector<std::int32_t> copied(places.begin(), places.end());
-  std::int32_t next = room(block);
+  std::int32_t next = copy_buffer(block);
   for_each_on_host(
       block, [&](std::int64_t expert, std::int32_t) { copied[static_cast<std::size_t>(expert)] = next++; });
   const std::int64_t offset = first * static_cast<std::int64_t>(sizeof(std::int32_t));
@@ -114,14 +114,14 @@ ExpertPlaces ExpertStore::places_in(const Buffer& table, std::int64_t block) con
 ExpertPlaces ExpertStore::copied_places(std::int64_t block) const { return places_in(copied_table_, block); }
 
 void ExpertStore::copy_to_room(std::int64_t block) {
-  std::int32_t next = room(block);
+  std::int32_t next = copy_buffer(block);
   for_each_on_host(
       block, [&](std::int64_t, std::int32_t from) { copies_->start(at(next++), at(from), shape_.bytes()); });
   copies_->set_mark(static_cast<int>(block % 2));
 }
 
 void ExpertStore::begin_pass(std::int64_t block) {
-  copies_->wait_for_operations();  // of the pass before, which may read the rooms
+  copies_->wait_for_operations();  // of the pass before, which may read the copy buffers
   copy_to_room(block);
   if (block + 1 < placement_.counts().num_blocks) copy_to_room(block + 1);
 }

@@ -5,7 +5,7 @@
 ///
 /// Steps of few tokens read the host's experts where they are. Steps of many, which need nearly all of them
 /// several times, find them copied: a block's experts come over PCIe while the block before it is computed,
-/// to one of two rooms in turn.
+/// to one of two buffers alternately.
 #pragma once
 
 #include <cstdint>
@@ -48,21 +48,21 @@ class ExpertStore {
   // with `copied_places`, `leave`.
 
   [[nodiscard]] bool copies_for(std::int64_t num_rows) const {
-    return copies_ != nullptr && num_rows > kMostRowsInPlace && placement_.counts().num_on_host > 0;
+    return copies_ != nullptr && num_rows > kMaxRowsInPlace && placement_.counts().num_on_host > 0;
   }
   void begin_pass(std::int64_t first_block);
   void arrive(std::int64_t block);
   void leave(std::int64_t block);
   [[nodiscard]] ExpertPlaces copied_places(std::int64_t block) const;
 
-  /// What a store takes of either memory beside its experts: of the device's a block for swaps, two rooms and
-  /// two tables; of the host's a block, because blocks begin at whole places.
+  /// What a store takes of either memory beside its experts: of the device's a block for swaps, two copy
+  /// buffers and two tables; of the host's a block, because blocks begin at whole places.
   [[nodiscard]] static std::int64_t device_bytes(const ExpertCounts& counts, std::int64_t block_bytes);
   [[nodiscard]] static std::int64_t host_bytes(const ExpertCounts& counts, std::int64_t block_bytes);
 
-  /// Rows of a step that visit an expert few times each. Not below what graphs are captured for: they hold no
-  /// copies.
-  static constexpr std::int64_t kMostRowsInPlace = 256;
+  /// Rows of a step that give each expert few assignments. Not below what graphs are captured for: they hold
+  /// no copies.
+  static constexpr std::int64_t kMaxRowsInPlace = 256;
 
  private:
   [[nodiscard]] std::int32_t& place(std::int64_t block, std::int64_t expert) {
@@ -74,8 +74,8 @@ class ExpertStore {
   [[nodiscard]] std::byte* at(std::int32_t place) const {
     return const_cast<std::byte*>(base_) + std::int64_t{place} * shape_.bytes();
   }
-  /// The first place of the room that a block is copied to.
-  [[nodiscard]] std::int32_t room(std::int64_t block) const {
+  /// The first place of the buffer that a block is copied to.
+  [[nodiscard]] std::int32_t copy_buffer(std::int64_t block) const {
     return first_in_rooms_ +
            static_cast<std::int32_t>(block % 2 * placement_.counts().most_on_host_of_a_block());
   }
@@ -94,7 +94,7 @@ class ExpertStore {
   Buffer on_device_;
   Buffer on_host_;
   Buffer table_;                      ///< [blocks, experts] places, on the device
-  Buffer copied_table_;               ///< the same with places in rooms for experts on the host
+  Buffer copied_table_;               ///< the same with places in copy buffers for experts on the host
   std::vector<std::int32_t> places_;  ///< the same
   const std::byte* base_ = nullptr;   ///< of place 0
   std::int32_t first_on_device_ = 0;

@@ -258,7 +258,8 @@ void Forward::run_blocks(std::int64_t begin, std::int64_t end, const Step& step,
                         .streams = streams};
   for (std::int64_t block = begin; block < end; ++block) {
     const BlockWeights& weights = weights_.block(block);
-    // A half-block is left and the next one entered in one operation, unless somebody wants to look between.
+    // A half-block is left and the next one entered in one operation, unless a caller wants the value
+    // between.
     if (block == begin || observer_ != nullptr)
       device_.execute<ops::HcPre, ops::RmsNorm>(attention_entry(weights), attention_norm(weights));
     attention(block, step);

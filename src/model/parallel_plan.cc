@@ -47,12 +47,12 @@ std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig&
                                     {"--moe-tp", plan.moe_tp},
                                     {"--o-proj-tp", plan.o_proj_tp},
                                     {"--lmhead-tp", plan.lmhead_tp}}) {
-    if (value < 1 || value > kMostRanks)
-      found.push_back(fmt::format("{} {}: 1 to {} are possible", name, value, kMostRanks));
+    if (value < 1 || value > kMaxRanks)
+      found.push_back(fmt::format("{} {}: 1 to {} are possible", name, value, kMaxRanks));
   }
-  if (plan.redundant_experts < 0 || plan.redundant_experts > kMostRanks) {
+  if (plan.redundant_experts < 0 || plan.redundant_experts > kMaxRanks) {
     found.push_back(
-        fmt::format("--redundant-experts {}: 0 to {} are possible", plan.redundant_experts, kMostRanks));
+        fmt::format("--redundant-experts {}: 0 to {} are possible", plan.redundant_experts, kMaxRanks));
   }
   if (!found.empty()) return found;
 

@@ -11,7 +11,7 @@
 namespace baleen {
 
 /// Of anything in a plan, at most.
-inline constexpr std::int64_t kMostRanks = 1 << 16;
+inline constexpr std::int64_t kMaxRanks = 1 << 16;
 
 /// num_devices = pp dp tp. Attention: dp groups of requests, each group's heads over tp ranks; KV is the same
 /// on all of them. Experts: over ep ranks of the dp tp of a stage, and each expert's inner width over the

@@ -49,8 +49,8 @@ class TableBuilder {
   using Shape = std::vector<std::int64_t>;
 
   void reserve() {
-    constexpr std::int64_t kMostBesideExperts = 40;  // a ratio-4 layer has 25, the MTP block 27
-    table_.reserve(static_cast<std::size_t>(c_.num_blocks() * (kMostBesideExperts + 3 * num_experts_)));
+    constexpr std::int64_t kMaxBesideExperts = 40;  // a ratio-4 layer has 25, the MTP block 27
+    table_.reserve(static_cast<std::size_t>(c_.num_blocks() * (kMaxBesideExperts + 3 * num_experts_)));
   }
 
   void add(std::string_view name, Shape shape, Storage storage, TensorRole role,
@@ -284,12 +284,12 @@ std::vector<std::string> mismatches(const ModelConfig& config, const Checkpoint&
 }
 
 void check_tensors(const ModelConfig& config, const Checkpoint& checkpoint) {
-  constexpr std::size_t kMostShown = 3;
+  constexpr std::size_t kMaxShown = 3;
   const std::vector<std::string> found = mismatches(config, checkpoint);
   if (found.empty()) return;
   std::string shown;
-  for (std::size_t i = 0; i < std::min(kMostShown, found.size()); ++i) shown += "\n  " + found[i];
-  if (found.size() > kMostShown) shown += fmt::format("\n  and {} more", found.size() - kMostShown);
+  for (std::size_t i = 0; i < std::min(kMaxShown, found.size()); ++i) shown += "\n  " + found[i];
+  if (found.size() > kMaxShown) shown += fmt::format("\n  and {} more", found.size() - kMaxShown);
   fail("{}: config.json and tensors do not fit together; `baleen inspect` lists everything.{}",
        checkpoint.folder().string(), shown);
 }

@@ -44,7 +44,7 @@ void ModelWeights::check_scales() const {
   }
 }
 
-std::span<const float> ModelWeights::widened(const TensorInfo& tensor) {
+std::span<const float> ModelWeights::as_float32(const TensorInfo& tensor) {
   std::vector<float>& values = floats_.emplace_back(static_cast<std::size_t>(tensor.num_elements()));
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::byte* from = tensor.bytes.data() + i * static_cast<std::size_t>(dtype_bytes(tensor.dtype));
@@ -63,7 +63,9 @@ std::span<const float> ModelWeights::widened(const TensorInfo& tensor) {
   return values;
 }
 
-std::span<const float> ModelWeights::vector(const std::string& name) { return widened(checkpoint_.at(name)); }
+std::span<const float> ModelWeights::vector(const std::string& name) {
+  return as_float32(checkpoint_.at(name));
+}
 
 WeightMatrix ModelWeights::matrix(const std::string& stem) {
   const TensorInfo& tensor = checkpoint_.at(stem + ".weight");
@@ -94,7 +96,7 @@ WeightMatrix ModelWeights::matrix(const std::string& stem) {
 View<const float, 2> ModelWeights::table(const std::string& name) {
   const TensorInfo& tensor = checkpoint_.at(name);
   const auto* values = reinterpret_cast<const float*>(tensor.bytes.data());
-  if (reinterpret_cast<std::uintptr_t>(values) % alignof(float) != 0) values = widened(tensor).data();
+  if (reinterpret_cast<std::uintptr_t>(values) % alignof(float) != 0) values = as_float32(tensor).data();
   return {values, {tensor.shape[0], tensor.shape[1]}};
 }
 

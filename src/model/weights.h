@@ -1,5 +1,5 @@
 /// A checkpoint's tensors bound to the places where the forward pass wants them. Matrices stay packed where
-/// the file's map has them; small vectors (norms, sinks, biases, FP8 block scales, hash tables) are widened
+/// the file's map has them; small vectors (norms, sinks, biases, FP8 block scales, hash tables) are converted
 /// into memory of ours.
 #pragma once
 
@@ -19,12 +19,13 @@
 
 namespace baleen {
 
-/// Owns the maps and the widened vectors; not movable, because everything points into it.
+/// Owns the maps and the converted vectors; not movable, because everything points into it.
 class ModelWeights final : private TensorSource {
  public:
   /// Reads headers and small tensors; checks every tensor against the config and every scale for NaN. Where
-  /// scales are so many that reading them would cost more than the first token, those of routed experts are left
-  /// out; a NaN among them shows in the logits, whose failure names the layer. Throws `Error` with a sentence for whatever does not fit.
+  /// scales are so many that reading them would cost more than the first token, those of routed experts are
+  /// left out; a NaN among them shows in the logits, whose failure names the layer. Throws `Error` with a
+  /// sentence for whatever does not fit.
   explicit ModelWeights(const std::filesystem::path& folder);
   /// The same of an open checkpoint.
   ModelWeights(ModelConfig config, Checkpoint checkpoint);
@@ -35,12 +36,12 @@ class ModelWeights final : private TensorSource {
   [[nodiscard]] const WeightTree& tree() const { return tree_; }
   [[nodiscard]] const Checkpoint& checkpoint() const { return checkpoint_; }
 
-  /// Bytes of the checkpoint's tensors (mapped), and of what was widened or realigned (owned).
+  /// Bytes of the checkpoint's tensors (mapped), and of what was converted or realigned (owned).
   [[nodiscard]] std::int64_t mapped_bytes() const { return mapped_bytes_; }
   [[nodiscard]] std::int64_t owned_bytes() const { return owned_bytes_; }
 
  private:
-  [[nodiscard]] std::span<const float> widened(const TensorInfo& tensor);
+  [[nodiscard]] std::span<const float> as_float32(const TensorInfo& tensor);
   [[nodiscard]] WeightMatrix matrix(const std::string& stem) override;
   [[nodiscard]] std::span<const float> vector(const std::string& name) override;
   [[nodiscard]] View<const float, 2> table(const std::string& name) override;

@@ -105,10 +105,10 @@ class ConvertingSource final : public WeightSource {
     scratch.before.resize(size);
     scratch.after.resize(size);
     decode_panel(source, panel, scratch.before);
-    const bool widen = source.format == WeightFormat::kFp4 && source.scale_dtype == DType::kF8E8M0 &&
-                       encoded.format == WeightFormat::kFp8;
-    if (widen) {
-      widen_panel(source, panel, encoded);
+    const bool recode = source.format == WeightFormat::kFp4 && source.scale_dtype == DType::kF8E8M0 &&
+                        encoded.format == WeightFormat::kFp8;
+    if (recode) {
+      recode_panel(source, panel, encoded);
     } else {
       encode_panel(encoded, panel, scratch.before);
     }
@@ -241,7 +241,7 @@ std::string_view role_name(TensorRole role) {
 }
 
 std::string report_text(const ConvertReport& report) {
-  constexpr std::size_t kMostShown = 20;
+  constexpr std::size_t kMaxShown = 20;
   std::string text =
       fmt::format("{} tensors, {:.3f} GB; experts {} -> {}, dense {} -> {}\n", report.num_tensors,
                   static_cast<double>(report.total_bytes) / 1e9, weight_format_name(report.from.experts),
@@ -262,7 +262,7 @@ std::string report_text(const ConvertReport& report) {
   if (!report.unexpected_losses.empty()) {
     text += fmt::format("{} matrices lost values in a conversion that is usually exact:\n",
                         report.unexpected_losses.size());
-    const std::size_t shown = std::min(kMostShown, report.unexpected_losses.size());
+    const std::size_t shown = std::min(kMaxShown, report.unexpected_losses.size());
     for (std::size_t i = 0; i < shown; ++i) text += fmt::format("  {}\n", report.unexpected_losses[i]);
     if (shown < report.unexpected_losses.size()) text += "  ...\n";
   }

@@ -121,7 +121,7 @@ void encode_fp4_row(EncodedMatrix& matrix, std::int64_t row, const float* values
 }
 
 /// The e4m3 codes of the sixteen e2m1 values times a power of two.
-std::array<std::uint8_t, 16> widened_codes(int exponent) {
+std::array<std::uint8_t, 16> recoded_magnitudes(int exponent) {
   std::array<std::uint8_t, 16> codes;
   for (std::uint8_t code = 0; code < 8; ++code) {
     codes[code] = float_to_e4m3(std::ldexp(e2m1_to_float(code), exponent));
@@ -202,7 +202,7 @@ void encode_panel(EncodedMatrix& matrix, std::int64_t panel, std::span<const flo
   }
 }
 
-void widen_panel(const StoredMatrix& fp4, std::int64_t panel, EncodedMatrix& fp8) {
+void recode_panel(const StoredMatrix& fp4, std::int64_t panel, EncodedMatrix& fp8) {
   constexpr int kHeadroomBits = 6;  // 6 * 2^6 = 384 is the largest product, below the 448 of e4m3
   const std::int64_t scales_per_row = fp4.cols / kIndexerBlock;
   const std::int64_t scales_per_block = kWeightBlock / kIndexerBlock;
@@ -220,7 +220,7 @@ void widen_panel(const StoredMatrix& fp4, std::int64_t panel, EncodedMatrix& fp8
     put_byte(fp8.scale, panel * (fp4.cols / kWeightBlock) + block, static_cast<std::uint8_t>(block_scale));
     for (std::int64_t row = row_begin; row < row_end; ++row) {
       for (std::int64_t i = first_scale; i < first_scale + scales_per_block; ++i) {
-        const auto codes = widened_codes(byte_at(fp4.scale, row * scales_per_row + i) - block_scale);
+        const auto codes = recoded_magnitudes(byte_at(fp4.scale, row * scales_per_row + i) - block_scale);
         const std::int64_t place = row * fp4.cols + i * kIndexerBlock;
         for (std::int64_t k = 0; k < kIndexerBlock; k += 2) {
           const std::uint8_t pair = byte_at(fp4.weight, (place + k) / 2);

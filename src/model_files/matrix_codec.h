@@ -51,6 +51,6 @@ void encode_panel(EncodedMatrix& matrix, std::int64_t panel, std::span<const flo
 /// FP4 with E8M0 scales to FP8 as the released converter does: with M the largest of a 128x128 block's
 /// scales, the block's scale is M/2^6 and every value is multiplied by its own scale over that. Exact as long
 /// as no scale of the block is below M/2^14.
-void widen_panel(const StoredMatrix& fp4, std::int64_t panel, EncodedMatrix& fp8);
+void recode_panel(const StoredMatrix& fp4, std::int64_t panel, EncodedMatrix& fp8);
 
 }  // namespace baleen

@@ -50,15 +50,14 @@ bool is_replaceable(const fs::directory_entry& entry, const std::vector<std::str
 
 /// Names of what `folder` holds besides, the first few of them: "a, b and 3 more".
 std::string unrelated_files(const fs::path& folder, const std::vector<std::string>& names) {
-  constexpr std::size_t kMostNamed = 3;
+  constexpr std::size_t kMaxNamed = 3;
   std::vector<std::string> found;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder))
     if (!is_replaceable(entry, names)) found.push_back(entry.path().filename());
   std::ranges::sort(found);
   std::string text;
-  for (std::size_t i = 0; i < std::min(kMostNamed, found.size()); ++i)
-    text += (i == 0 ? "" : ", ") + found[i];
-  if (found.size() > kMostNamed) text += fmt::format(" and {} more", found.size() - kMostNamed);
+  for (std::size_t i = 0; i < std::min(kMaxNamed, found.size()); ++i) text += (i == 0 ? "" : ", ") + found[i];
+  if (found.size() > kMaxNamed) text += fmt::format(" and {} more", found.size() - kMaxNamed);
   return text;
 }
 

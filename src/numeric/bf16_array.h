@@ -17,7 +17,7 @@ inline void store_bf16(std::byte* to, std::span<const float> values) {
   }
 }
 
-/// Widens values.size() of them from `from`.
+/// Converts values.size() of them from `from`.
 inline void load_bf16(const std::byte* from, std::span<float> values) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     Bf16Bits bits;

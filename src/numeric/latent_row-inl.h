@@ -23,7 +23,7 @@ namespace baleen::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// Float32 of e4m3 codes, still to be multiplied by 256: a code moved into float16's fields reads as value /
-/// 256, and float16's subnormals cost nothing to widen, unlike float32's.
+/// 256, and float16's subnormals cost nothing to convert, unlike float32's.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadE4m3Over256(D d, const std::uint8_t* codes) {
   const hn::Rebind<std::int8_t, D> d8;

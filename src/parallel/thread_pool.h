@@ -1,5 +1,5 @@
 /// A fixed set of threads for short parallel loops. Which thread runs which item is up to chance, so a kernel
-/// must compute each item in an order of its own (design: "results do not depend on company").
+/// must compute each item in an order of its own (design: "results do not depend on the batch").
 #pragma once
 
 #include <atomic>
@@ -46,7 +46,7 @@ class ThreadPool {
   void drain(int thread);
 
   int num_threads_;
-  // The loop in progress: written by `run` while the gate is closed and nobody is inside.
+  // The loop in progress: written by `run` while the gate is closed and no thread is inside.
   Call call_ = nullptr;
   void* context_ = nullptr;
   std::int64_t count_ = 0;
@@ -64,7 +64,7 @@ class ThreadPool {
   std::vector<std::thread> threads_;
 };
 
-/// Threads to use when nobody says: the number of processors this process may run on.
+/// Threads to use by default: the number of processors this process may run on.
 [[nodiscard]] int default_num_threads();
 
 }  // namespace baleen

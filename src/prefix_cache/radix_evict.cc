@@ -51,7 +51,7 @@ void RadixTree::evict_windows(std::int64_t num_window_pages, EvictedPages& freed
   }
 }
 
-// Tails used then or later are reserved. Locked ones do not count: nobody can take them anyway, and many
+// Tails used then or later are reserved. Locked ones do not count: they cannot be taken anyway, and many
 // running sequences shall not use up what is kept for the idle.
 std::int64_t RadixTree::oldest_reserved_access() const {
   std::int64_t tails_left = options_.reserved_tails;

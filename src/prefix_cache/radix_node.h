@@ -49,10 +49,10 @@ struct RadixNode {
   [[nodiscard]] bool tombstone() const { return window_pages.empty(); }
   [[nodiscard]] bool is_root() const { return parent == nullptr; }
   [[nodiscard]] bool is_leaf() const { return children.empty(); }
-  /// Prefixes that a later request is likely to extend end here: where nothing went on, or several did. Where one went
-  /// on (a session's earlier turns) its end counts.
+  /// Prefixes that a later request is likely to extend end here: where nothing went on, or several did. Where
+  /// one went on (a session's earlier turns) its end counts.
   [[nodiscard]] bool is_tail() const { return is_leaf() || (ends_insertion && children.size() > 1); }
-  /// Nothing can end here any more, and nobody reads it.
+  /// Nothing can end here any more, and no request reads it.
   [[nodiscard]] bool is_dead_leaf() const { return is_leaf() && tombstone() && full_lock == 0; }
 };
 

@@ -1,4 +1,4 @@
-/// What a client asked for, whichever protocol it spoke.
+/// What a client wants, whichever protocol it spoke.
 #pragma once
 
 #include <cstdint>
@@ -58,10 +58,11 @@ using RawPrompt = std::variant<std::string, std::vector<TokenId>>;
 
 struct ApiRequest {
   Api api = Api::kChatCompletions;
-  std::string model;  ///< as asked for
+  std::string model;  ///< as the client wrote it
 
-  // Conversation (all but kCompletions). Tools and response format stand in the first message too, which then is the
-  // system's. A last message of the assistant (`wo_eos`) is one that the reply continues, past its reasoning.
+  // Conversation (all but kCompletions). Tools and response format stand in the first message too, which then
+  // is the system's. A last message of the assistant (`wo_eos`) is one that the reply continues, past its
+  // reasoning.
   std::vector<Message> messages;
   ThinkingMode thinking_mode = ThinkingMode::kThinking;
   ReasoningEffort effort = ReasoningEffort::kDefault;
@@ -89,7 +90,7 @@ struct ApiRequest {
   ResponseKeeping keeping;      ///< kResponses
   std::string client_key;       ///< the key that the client presented; empty where none is needed
   std::vector<std::string>
-      ignored;  ///< what was passed over: fields that no table knows, tools that nobody runs
+      ignored;  ///< what was passed over: fields that no table knows, tools that no server runs
 };
 
 }  // namespace baleen

@@ -13,10 +13,10 @@ class CompletionEnvelope {
 
   /// The event of one choice's news.
   [[nodiscard]] std::string chunk(ReplyJson choice) const;
-  /// An extension for clients that ask for it: a chunk without choices whose `progress` says how much of the prompt is
-  /// computed.
+  /// An extension for clients that ask for it: a chunk without choices whose `progress` says how much of the
+  /// prompt is computed.
   [[nodiscard]] std::string progress(std::int64_t done, std::int64_t total) const;
-  /// The end of a stream: usage if it was asked for, then [DONE].
+  /// The end of a stream: usage if it is wanted, then [DONE].
   [[nodiscard]] std::string last_events(const Usage& usage) const;
   [[nodiscard]] std::string body(ReplyJson choices, const Usage& usage) const;
 

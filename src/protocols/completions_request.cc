@@ -8,7 +8,7 @@
 namespace baleen {
 namespace {
 
-/// What the API has always written when not told how much.
+/// What the API has always written without max_tokens.
 constexpr std::int64_t kDefaultMaxTokens = 16;
 constexpr std::size_t kMaxPrompts = 128;
 

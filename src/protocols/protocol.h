@@ -1,5 +1,5 @@
-/// The protocols: JSON in to ApiRequest, reply parts out to JSON or server-sent events. Pure functions and values;
-/// nothing here knows sockets, tokens or the engine.
+/// The protocols: JSON in to ApiRequest, reply parts out to JSON or server-sent events. Pure functions and
+/// values; nothing here knows sockets, tokens or the engine.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ namespace baleen {
 class EarlierResponses {
  public:
   virtual ~EarlierResponses() = default;
-  /// The conversation up to and with that response, oldest turn first. Nothing: not kept, or another client's.
+  /// The conversation up to and with that response, oldest turn first. Nothing: not kept, or another
+  /// client's.
   [[nodiscard]] virtual std::optional<std::vector<ConversationTurn>> conversation(
       std::string_view response_id) const = 0;
   /// One item of such a response's output.
@@ -36,8 +37,9 @@ struct ApiContext {
   const EarlierResponses* earlier = nullptr;  ///< null: none are kept
 };
 
-/// Parses a body by the path's protocol: types, ranges and contradictions are checked here, each refusal names the
-/// field. Known fields that cannot be honoured are refused, unknown ones noted in `ignored` (known_fields.h).
+/// Parses a body by the path's protocol: types, ranges and contradictions are checked here, each refusal
+/// names the field. Known fields that cannot be honoured are refused, unknown ones noted in `ignored`
+/// (known_fields.h).
 [[nodiscard]] ApiResult<ApiRequest> parse_chat_completions(std::string_view body, const ApiContext& context);
 [[nodiscard]] ApiResult<ApiRequest> parse_completions(std::string_view body, const ApiContext& context);
 [[nodiscard]] ApiResult<ApiRequest> parse_responses(std::string_view body, const ApiContext& context);
@@ -68,15 +70,16 @@ struct Usage {
   std::int64_t drafted_tokens = 0, accepted_tokens = 0;
 };
 
-/// Turns the parts of all choices of one request into its response. Each call returns bytes to send now: events when
-/// the request streams, nothing otherwise; `finish` returns the end of the stream, or the whole body. What it returns
-/// is valid UTF-8 and JSON whatever bytes came in. Choices are numbered through: those of the first prompt, then those
-/// of the next. A reply that streams costs no memory for its text, except in responses, whose last event repeats it.
+/// Turns the parts of all choices of one request into its response. Each call returns bytes to send now:
+/// events when the request streams, nothing otherwise; `finish` returns the end of the stream, or the whole
+/// body. What it returns is valid UTF-8 and JSON whatever bytes came in. Choices are numbered through: those
+/// of the first prompt, then those of the next. A reply that streams costs no memory for its text, except in
+/// responses, whose last event repeats it.
 class ReplyEncoder {
  public:
   virtual ~ReplyEncoder() = default;
   [[nodiscard]] virtual std::string begin() = 0;
-  /// `parts` in order, and the logprobs of the tokens that came with them, when asked for; either may be empty.
+  /// `parts` in order, and the logprobs of the tokens that came with them, when wanted; either may be empty.
   [[nodiscard]] virtual std::string parts(int choice, const std::vector<ReplyPart>& parts,
                                           const std::vector<TokenLogprobs>& logprobs) = 0;
   [[nodiscard]] virtual std::string choice_finished(int choice, StopReason reason,

@@ -3,7 +3,8 @@
 /// Order of operations, that of vLLM: logit bias, repetition penalty, frequency penalty, presence penalty; at
 /// temperature 0 the largest logit, the lowest id among equals; else temperature, min-p, top-k, top-p, and
 /// one draw from the softmax of what is left. Each of the three filters works on what the one before left.
-/// A mask comes before everything but the penalties: the rest happens as if the vocabulary held only what it allows.
+/// A mask comes before everything but the penalties: the rest happens as if the vocabulary held only what it
+/// allows.
 ///
 /// Logprobs are those of the model: the log-softmax of the logits as they came, before all of the above.
 #pragma once
@@ -55,24 +56,27 @@ class Sampler {
   /// Ids inside the vocabulary. Matters to the repetition penalty only; may come in pieces.
   void observe_prompt(std::span<const TokenId> ids);
 
-  /// Chooses from [vocab_size] logits, and counts the choice as output. `mask` has a bit per token (bit id % 64 of
-  /// word id / 64): tokens whose bit is 0 are never drawn; an empty mask allows all. Fails, changing nothing, on
-  /// logits that are NaN or +infinity, or -infinity for all that is allowed; -infinity otherwise means never.
+  /// Chooses from [vocab_size] logits, and counts the choice as output. `mask` has a bit per token (bit id %
+  /// 64 of word id / 64): tokens whose bit is 0 are never drawn; an empty mask allows all. Fails, changing
+  /// nothing, on logits that are NaN or +infinity, or -infinity for all that is allowed; -infinity otherwise
+  /// means never.
   Result<SampledToken> sample(std::span<const float> logits, std::span<const std::uint64_t> mask = {});
 
-  /// What `sample` would choose with the draw that comes `ahead` draws after the next, counting nothing. For drafts: a
-  /// guess at logits that is close to them mostly gives the same token. Penalties see the output up to now.
+  /// What `sample` would choose with the draw that comes `ahead` draws after the next, counting nothing. For
+  /// drafts: a guess at logits that is close to them mostly gives the same token. Penalties see the output up
+  /// to now.
   [[nodiscard]] Result<TokenId> preview(std::span<const float> logits, std::span<const std::uint64_t> mask,
                                         std::uint64_t ahead);
 
-  /// What the model thought of `id` at these logits: its logprob and the likeliest tokens, as `sample` reports them.
+  /// What the model thought of `id` at these logits: its logprob and the likeliest tokens, as `sample`
+  /// reports them.
   /// Counts nothing. Wants `num_logprobs`; fails as `sample` does on logits that are no good.
   [[nodiscard]] Result<SampledToken> score(std::span<const float> logits, TokenId id);
 
-  /// How somebody else may make the draw that comes `ahead` draws after the next, as `sample` would; nothing where more
-  /// than a row of logits decides it (penalties, biases) or where logprobs are wanted.
+  /// How a device may make the draw that comes `ahead` draws after the next, as `sample` would; nothing where
+  /// more than a row of logits decides it (penalties, biases) or where logprobs are wanted.
   [[nodiscard]] std::optional<SampleRow> draw_row(std::uint64_t ahead) const;
-  /// Counts `id`, chosen by somebody else by `draw_row(0)`, as output.
+  /// Counts `id`, chosen by a device by `draw_row(0)`, as output.
   void take(TokenId id);
 
   /// The seed in use, given or taken: it repeats the text.

@@ -24,7 +24,7 @@ class EngineTime {
     stats_.step_seconds += now - began_at_;
     ended_at_ = now;
   }
-  /// No request is there: the time until the next step is nobody's loss.
+  /// No request is there: the time until the next step is not lost.
   void rest() { ended_at_.reset(); }
 
  private:

@@ -43,7 +43,7 @@ void Inbox::drain() {
 
 Inbox::Contents Inbox::take() {
   const std::lock_guard lock(mutex_);
-  // Until the loop publishes, what it took still waits: a full queue stays full, and nobody sees it idle.
+  // Until the loop publishes, what it took still waits: a full queue stays full, and it does not look idle.
   published_.waiting += std::ssize(contents_.submissions);
   return std::exchange(contents_, {});
 }

@@ -1,5 +1,5 @@
-/// Where other threads leave requests and cancellations for the loop, and find what it is doing. The only thing that
-/// threads share with the loop.
+/// Where other threads leave requests and cancellations for the loop, and find what it is doing. The only
+/// thing that threads share with the loop.
 #pragma once
 
 #include <condition_variable>
@@ -34,11 +34,11 @@ class Inbox {
   /// For the loop to run; dropped after `close`.
   void leave(std::function<void()> task);
   void drain();
-  /// The loop has ended: nobody will take anything any more.
+  /// The loop has ended: nothing is taken any more.
   void close();
 
-  /// What came since the last call; the loop takes it in hand, and owes a `publish`. Cancellations are of requests
-  /// taken now or before.
+  /// What came since the last call; the loop takes it in hand, and owes a `publish`. Cancellations are of
+  /// requests taken now or before.
   struct Contents {
     std::vector<Submission> submissions;
     std::vector<RequestId> cancellations;

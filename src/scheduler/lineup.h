@@ -1,12 +1,12 @@
-/// Who waits and who runs: admission and preemption. Knows neither tokens nor steps, so that the simulator lines up its
-/// requests with the very same code.
+/// Who waits and who runs: admission and preemption. Knows neither tokens nor steps, so that the simulator
+/// lines up its requests with the very same code.
 ///
 /// Invariants
 ///  1. A contender is in exactly one of the two lists; it has a sequence iff it runs.
 ///  2. At most `max_running` run: every one of them can be in every step.
-///  3. Nobody is admitted past a more important contender that could start, and nobody is preempted for a less
-///     important one. So the most important one runs, can take every page there is, and ends: there is no deadlock, and
-///     among equals nobody starves.
+///  3. No request is admitted past a more important contender that could start, and none is preempted for a
+///     less important one. So the most important one runs, can take every page there is, and ends: there is
+///     no deadlock, and among equals none starves.
 #pragma once
 
 #include <cstdint>
@@ -59,8 +59,8 @@ class Lineup {
   [[nodiscard]] bool waits(Contender& contender) const { return waiting_.contains(&contender); }
   [[nodiscard]] std::int64_t num_preemptions() const { return num_preemptions_; }
 
-  /// Room for that many more tokens of a running contender's sequence, taken from less important ones if need be: the
-  /// least important one first. False when there is none, with nothing changed.
+  /// Room for that many more tokens of a running contender's sequence, taken from less important ones if need
+  /// be: the least important one first. False when there is none, with nothing changed.
   [[nodiscard]] bool reserve(Contender& contender, std::int64_t num_tokens);
   /// Stops one that runs, to wait for room and be computed again; the cache keeps its pages while it can.
   void preempt(Contender& contender);

@@ -78,7 +78,7 @@ bool Scheduler::turn() {
     loop_->board.fail_all(lost.what());
     throw;
   } catch (const std::exception& exception) {
-    // Out of memory, or a bug: nobody knows what state the sequences are in.
+    // Out of memory, or a bug: the state of the sequences is unknown.
     loop_->board.fail_running(exception.what());
   }
   loop_->publish(*inbox_);

@@ -46,7 +46,7 @@ std::span<const PlannedPart> StepPlanner::plan_ahead() {
 bool StepPlanner::make_room(PlannedPart& part) {
   Contender& contender = *part.contender;
   StepShare& share = part.share;
-  // Nobody is preempted for a guess.
+  // No request is preempted for a draft.
   if (share.num_drafts > 0 && sequences_.reserve(*contender.sequence, share.num_tokens + share.num_drafts)) {
     return true;
   }

@@ -21,11 +21,11 @@ class StepPlanner {
   StepPlanner(SequenceKeeper& sequences, Lineup& lineup, const StepBudget& budget)
       : sequences_(sequences), lineup_(lineup), budget_(budget) {}
 
-  /// By falling importance; none when nobody runs. Running ones may be preempted for room, or refused for the lack of
-  /// it. Valid until the next call.
+  /// By falling importance; none when no request runs. Running ones may be preempted for room, or refused for
+  /// the lack of it. Valid until the next call.
   [[nodiscard]] std::span<const PlannedPart> plan();
   /// The plan of a step that begins while another one is under way: the same, or none where that would take
-  /// room from running ones. Nobody is preempted or refused.
+  /// room from running ones. None is preempted or refused.
   [[nodiscard]] std::span<const PlannedPart> plan_ahead();
   /// To be called for every part after its step, when its sequence has seen `num_seen` tokens: the prompt is
   /// shared at its end.

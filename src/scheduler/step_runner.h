@@ -44,7 +44,7 @@ class StepRunner {
   StepRunner(const StepRunner&) = delete;
   StepRunner& operator=(const StepRunner&) = delete;
 
-  /// Runs a step, or begins one and takes what an earlier one gives. Nothing when nobody runs.
+  /// Runs a step, or begins one and takes what an earlier one gives. Nothing when no request runs.
   void run();
   [[nodiscard]] bool under_way() const { return !under_way_.empty(); }
 

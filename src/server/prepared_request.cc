@@ -157,7 +157,7 @@ ApiResult<std::optional<ReplyRules>> RequestPreparer::rules_of(const ApiRequest&
   auto grammar = cached(tools_key(tools, parallel), [&] { return tool_calls_grammar(tools, parallel); });
   if (grammar) return held_to(must_call ? ReplyRules::Body::kToolCalls : ReplyRules::Body::kFree, grammar);
   if (must_call) return bad_request("tools", grammar.error());
-  // A call that nobody demanded may be read tolerantly, and refused by the tool: better than refusing every
+  // A call that was not demanded may be read tolerantly, and refused by the tool: better than refusing every
   // request of an agent whose schemas use a rare keyword.
   return std::optional<ReplyRules>();
 }

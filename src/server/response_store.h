@@ -1,5 +1,5 @@
-/// Recent responses, so that a client may go on from one by its id (`previous_response_id`, `item_reference`) or fetch
-/// it. In memory alone: a restart forgets them, and so do the bounds.
+/// Recent responses, so that a client may go on from one by its id (`previous_response_id`, `item_reference`)
+/// or fetch it. In memory alone: a restart forgets them, and so do the bounds.
 #pragma once
 
 #include <atomic>
@@ -23,9 +23,9 @@ struct ResponseStoreOptions {
   std::size_t max_bytes = 256ULL << 20;  ///< of all that is kept, shared turns counted once
 };
 
-/// Thread-safe. Every response belongs to the API key that asked for it ("" where no keys are needed); to every other
-/// key it does not exist. A conversation's turns are shared by the responses that continue it, so a chain of n
-/// responses costs n turns. The least recently used response goes first.
+/// Thread-safe. Every response belongs to the API key of its request ("" where no keys are needed); to every
+/// other key it does not exist. A conversation's turns are shared by the responses that continue it, so a
+/// chain of n responses costs n turns. The least recently used response goes first.
 class ResponseStore {
  public:
   explicit ResponseStore(ResponseStoreOptions options);

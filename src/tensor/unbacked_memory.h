@@ -1,11 +1,12 @@
-/// Addresses without memory behind them: for arrays whose shapes count and whose contents nobody will ever look at.
+/// Addresses without memory behind them: for arrays whose shapes count and whose contents are never read.
 #pragma once
 
 #include "tensor/memory.h"
 
 namespace baleen {
 
-/// Every allocation gets addresses of its own, none of which may be read or written; copies do nothing. Not thread-safe.
+/// Every allocation gets addresses of its own, none of which may be read or written; copies do nothing. Not
+/// thread-safe.
 class UnbackedMemory final : public Memory {
  public:
   [[nodiscard]] std::byte* allocate(std::int64_t size_bytes) override;

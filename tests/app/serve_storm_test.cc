@@ -1,5 +1,5 @@
 // Everything at once, generated from fixed seeds: mutated requests, clients that leave or do not read, large
-// bodies without a key, bombs, a log that nobody reads. Whatever happens to each of them, the server lives,
+// bodies without a key, bombs, a log that is not read. Whatever happens to each of them, the server lives,
 // its memory stays within its bounds, and a small request gets its reply.
 #include <fcntl.h>
 #include <gtest/gtest.h>

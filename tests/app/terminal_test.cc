@@ -33,8 +33,8 @@ class OnATerminal : public testing::Test {
     if (out_ != nullptr) std::fclose(out_);
   }
 
-  // What `reader` returns when these are typed, each after its prompt has appeared. Keys that come earlier would meet the
-  // terminal's own line editing instead.
+  // What `reader` returns when these are typed, each after its prompt has appeared. Keys that come earlier
+  // would meet the terminal's own line editing instead.
   [[nodiscard]] std::optional<std::string> read(LineReader& reader, std::vector<std::string> keys) const {
     std::thread typist([&] {
       for (const std::string& some : keys) {
@@ -132,7 +132,7 @@ TEST_F(OnATerminal, LinesTypedAheadOfACommandStayApart) {
 }
 
 TEST_F(OnATerminal, TextsThatAreTooLongAreDroppedWithASentence) {
-  const std::string huge = "\x1B[200~" + std::string(TerminalKeys::kMostPastedBytes + 100, 'x') + "\x1B[201~";
+  const std::string huge = "\x1B[200~" + std::string(TerminalKeys::kMaxPastedBytes + 100, 'x') + "\x1B[201~";
   LineReader reader(kPrompt, in_, out_);
   EXPECT_EQ(read(reader, {huge, "short\n"}), "short");
 }

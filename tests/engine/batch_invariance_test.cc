@@ -59,7 +59,7 @@ TEST_P(BatchInvariance, ChunksAndThreadsDoNotShow) {
 
 /// Eight sequences of different lengths, begun at different steps and cut at random; those that are over make
 /// room for others, in the slots and pages they leave.
-TEST_P(BatchInvariance, CompanyDoesNotShow) {
+TEST_P(BatchInvariance, BatchCompositionDoesNotShow) {
   const std::vector<TokenId> tokens = test::random_tokens(kNumTokens, 512, 1);
   Engine alone(tiny_flash().path(), options(GetParam(), 1));
   const test::SequenceLogits want = test::run_sequence(alone, tokens, kNumTokens);

@@ -57,7 +57,7 @@ TEST_P(Drafts, TheFirstOfAChainIsTheMtpRowThatTheNextStepWouldGive) {
   }
 }
 
-TEST_P(Drafts, CompanyDoesNotShow) {
+TEST_P(Drafts, BatchCompositionDoesNotShow) {
   const std::vector<TokenId> tokens = test::random_tokens(280, kVocab, 1);
   Engine engine(three_layers().path(), options(GetParam()));
   std::vector<SequenceId> sequences;

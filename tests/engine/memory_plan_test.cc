@@ -157,7 +157,7 @@ TEST(ExpertsOnTheHost, FlashOnOneH200) {
   EXPECT_EQ(plan.experts.num_blocks, 43);  // the MTP block is not run
   EXPECT_GT(plan.experts.num_on_host, 0);
   constexpr std::int64_t kBlockBytes = 13'369'344;
-  EXPECT_GT(plan.total_bytes() + 3 * kBlockBytes, free_bytes);  // rooms for copies grow in steps
+  EXPECT_GT(plan.total_bytes() + 3 * kBlockBytes, free_bytes);  // copy buffers grow in steps
   EXPECT_EQ(plan.host_expert_bytes, (plan.experts.num_on_host + 1) * kBlockBytes);
   EXPECT_NE(to_text(plan).find(fmt::format("{} of 11008 routed experts", plan.experts.num_on_host)),
             std::string::npos);

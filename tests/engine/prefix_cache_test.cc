@@ -73,8 +73,8 @@ TEST_P(PrefixCache, ASecondRequestComputesOnlyTheRest) {
   }
 }
 
-/// Random prompts over shared beginnings, three at a time, in random chunks, shared on the way or not, kept or
-/// not, in pools that are too small for all.
+/// Random prompts over shared beginnings, three at a time, in random chunks, shared on the way or not, kept
+/// or not, in pools that are too small for all.
 class RandomTraffic {
  public:
   RandomTraffic(Engine& engine, Engine& cold, std::uint32_t seed)
@@ -145,7 +145,7 @@ class RandomTraffic {
       const std::int64_t length = engine_.length(one.id);
       const bool over = length == static_cast<std::int64_t>(one.tokens.size());
       if (over) expect_cold_logits(cold_, one.tokens, one.found, one.logits);
-      const bool preempt = one.refused && inputs.empty() && !preempted;  // or nobody would ever go on
+      const bool preempt = one.refused && inputs.empty() && !preempted;  // or no request would ever go on
       preempted |= preempt;
       if (over || preempt) engine_.close(one.id, random_() % 4 > 0);
       return over || preempt;

@@ -16,12 +16,12 @@ namespace {
 /// Writes a text byte by byte, the first byte possible or, now and then, the last; it may not come to an end
 /// in time, but it must never get stuck.
 std::string some_text(const CompiledGrammar& grammar, std::uint32_t seed) {
-  static constexpr std::size_t kMostBytes = 400;
+  static constexpr std::size_t kMaxBytes = 400;
   Stepper stepper(grammar);
   Configuration at;
   stepper.begin(at);
   std::string text;
-  while (text.size() < kMostBytes && !at.may_end) {
+  while (text.size() < kMaxBytes && !at.may_end) {
     std::vector<char> possible;
     for (int byte = 0; byte < 256; ++byte) {
       Configuration next;

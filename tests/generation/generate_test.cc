@@ -96,7 +96,7 @@ TEST_F(Generate, SameSeedSameTextOtherSeedOtherText) {
   EXPECT_EQ(reply(request).tokens, first.tokens);
   request.sampling.seed = 2;
   EXPECT_NE(reply(request).tokens, first.tokens);
-  // A seed that the system gave is told, and repeats the text.
+  // A seed that the system gave is reported, and repeats the text.
   request.sampling.seed.reset();
   const Generated drawn = reply(request);
   request.sampling.seed = drawn.seed;
@@ -208,7 +208,7 @@ TEST_F(Generate, RunsAheadOfTheHostWithTheSameReply) {
     const SequenceId sequence = *ahead.open({});
     std::int64_t num_tokens = 0, num_ahead = 0;
     const auto on_token = [&](const SampledToken&) {
-      // The sequence was fed a token that nobody has heard of yet.
+      // The sequence was fed a token that was not reported yet.
       const std::int64_t heard = static_cast<std::int64_t>(request.prompt.size()) + num_tokens++;
       if (ahead.length(sequence) > heard) ++num_ahead;
     };

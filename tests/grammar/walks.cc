@@ -13,7 +13,7 @@ namespace {
 
 using namespace chat_format;
 
-constexpr std::size_t kCalmTokens = 40, kMostTokens = 4000;
+constexpr std::size_t kCalmTokens = 40, kMaxTokens = 4000;
 
 std::vector<std::string> fragments(std::mt19937& random) {
   std::vector<std::string> words = {
@@ -103,7 +103,7 @@ std::string random_reply(ReplyConstraint constraint, const WalkVocabulary& vocab
   std::string text;
   TokenMask mask;
   const std::size_t calm = random() % kCalmTokens;
-  for (std::size_t i = 0; i < kMostTokens; ++i) {
+  for (std::size_t i = 0; i < kMaxTokens; ++i) {
     const auto wrong = [&](std::string_view what) { fail("token {}, {}: {}", i, what, text); };
     if (!constraint.fill(mask)) wrong("everything was allowed after");
     if (check && random() % 8 == 0 && !mask_is_exact(constraint)) wrong("the mask is not exact after");
@@ -116,7 +116,7 @@ std::string random_reply(ReplyConstraint constraint, const WalkVocabulary& vocab
     if (!forced.starts_with(bytes.substr(0, forced.size()))) wrong("not what was forced came after");
     text += bytes;
   }
-  fail("no end after {} tokens: {}", kMostTokens, text);
+  fail("no end after {} tokens: {}", kMaxTokens, text);
 }
 
 bool accepts_beginning(const Grammar& grammar, std::string_view text) {

@@ -1,4 +1,4 @@
-// A limit on the instruction set reaches the kernels and stays, also after somebody asks which one is in use.
+// A limit on the instruction set reaches the kernels and stays, also after a caller asks which one is in use.
 #include <gtest/gtest.h>
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-/// A client that sends what it is told, byte for byte, and reads with a bound on time. Loopback only.
+/// A client that sends what it is given, byte for byte, and reads with a bound on time. Loopback only.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ class RawClient {
 
   /// False when the server has closed.
   bool send(std::string_view bytes);
-  /// One response, by its framing; of a stream of chunks the payload, up to its end. Empty status when the server
-  /// closed first or nothing came for ten seconds.
+  /// One response, by its framing; of a stream of chunks the payload, up to its end. Empty status when the
+  /// server closed first or nothing came for ten seconds.
   struct Response {
     int status = 0;
     std::string head, body;

@@ -197,7 +197,7 @@ void check(KvCache& cache, const std::vector<Twin>& twins) {
     num_pages += twin.num_pages;
     num_window_pages += twin.num_pages - std::min(twin.first_window_page, twin.num_pages);
   }
-  // No page has two owners, and what nobody owns is free.
+  // No page has two owners, and what has no owner is free.
   RC_ASSERT(static_cast<std::int64_t>(pages.size()) == num_pages);
   RC_ASSERT(static_cast<std::int64_t>(window_pages.size()) == num_window_pages);
   RC_ASSERT(cache.pages().num_free() == cache.capacity().num_pages - num_pages);

@@ -110,8 +110,8 @@ TEST_P(ExpertStoreOf, StepsOfManyTokensFindCopies) {
                             weights_->config().num_blocks() * weights_->config().n_routed_experts / 2 + 1};
   DeviceWeights weights(weights_->tree(), host_memory(), counts, host_memory(), &copies);
   ExpertStore& store = *weights.experts();
-  EXPECT_FALSE(store.copies_for(ExpertStore::kMostRowsInPlace));
-  ASSERT_TRUE(store.copies_for(ExpertStore::kMostRowsInPlace + 1));
+  EXPECT_FALSE(store.copies_for(ExpertStore::kMaxRowsInPlace));
+  ASSERT_TRUE(store.copies_for(ExpertStore::kMaxRowsInPlace + 1));
   const auto pass = [&](std::int64_t first_block) {
     store.begin_pass(first_block);
     for (std::int64_t block = first_block; block < counts.num_blocks; ++block) {

@@ -100,10 +100,10 @@ TEST_F(Convert, ReshardingKeepsEveryByte) {
 }
 
 TEST_F(Convert, Fp4ToFp8IsLosslessAndBack) {
-  const ConvertReport widened = convert(in(), out(), {.experts = WeightFormat::kFp8});
-  EXPECT_TRUE(widened.lossless());
-  EXPECT_EQ(widened.changed.at(TensorRole::kRoutedExpert).num_tensors, 4 * 2 * 3);
-  EXPECT_EQ(widened.changed.size(), 1u);
+  const ConvertReport recoded = convert(in(), out(), {.experts = WeightFormat::kFp8});
+  EXPECT_TRUE(recoded.lossless());
+  EXPECT_EQ(recoded.changed.at(TensorRole::kRoutedExpert).num_tensors, 4 * 2 * 3);
+  EXPECT_EQ(recoded.changed.size(), 1u);
   EXPECT_EQ(load_config(out()).expert_format, WeightFormat::kFp8);
   EXPECT_TRUE(convert(out(), folder_ / "back", {.experts = WeightFormat::kFp4}).lossless());
 }
@@ -162,7 +162,7 @@ TEST_F(Convert, SaysWhatRoundingLoses) {
   expect_same_tensors(folder_ / "f32", folder_ / "copy");
 }
 
-TEST_F(Convert, NamesBlocksThatCannotBeWidened) {
+TEST_F(Convert, NamesBlocksThatCannotBeRecoded) {
   rewrite(in(), folder_ / "wide", small_config(), [](TensorHeader& tensor, std::vector<std::byte>& bytes) {
     if (tensor.name == "layers.1.ffn.experts.1.w2.scale") bytes.front() = std::byte{150};
   });

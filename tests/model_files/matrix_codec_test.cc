@@ -36,10 +36,10 @@ EncodedMatrix encode(const std::vector<float>& values, WeightFormat format) {
   return matrix;
 }
 
-EncodedMatrix widen(const EncodedMatrix& fp4) {
+EncodedMatrix recode(const EncodedMatrix& fp4) {
   EncodedMatrix fp8;
   fp8.reset(fp4.rows, fp4.cols, WeightFormat::kFp8);
-  for (std::int64_t panel = 0; panel < fp4.view().num_panels(); ++panel) widen_panel(fp4.view(), panel, fp8);
+  for (std::int64_t panel = 0; panel < fp4.view().num_panels(); ++panel) recode_panel(fp4.view(), panel, fp8);
   return fp8;
 }
 
@@ -63,27 +63,27 @@ std::vector<float> random_values(std::uint64_t seed, int exponent) {
   return values;
 }
 
-TEST(MatrixCodec, WideningIsExactUpToARatioOf2To14) {
+TEST(MatrixCodec, RecodingIsExactUpToARatioOf2To14) {
   EXPECT_TRUE(rc::check([](std::uint64_t seed) {
     const int lowest = *rc::gen::inRange(0, 240);
     const int spread = *rc::gen::inRange(0, 15);
     const EncodedMatrix fp4 = random_fp4(seed, lowest, spread);
-    RC_ASSERT(decode(widen(fp4).view()) == decode(fp4.view()));
+    RC_ASSERT(decode(recode(fp4).view()) == decode(fp4.view()));
   }));
 }
 
-TEST(MatrixCodec, WideningScaleIsTheLargestOver64) {
+TEST(MatrixCodec, RecodingScaleIsTheLargestOver64) {
   EncodedMatrix fp4 = random_fp4(1, 100, 0);
   fp4.scale[5] = std::byte{110};  // row 0, columns 160..191: block column 1
-  const EncodedMatrix fp8 = widen(fp4);
+  const EncodedMatrix fp8 = recode(fp4);
   EXPECT_EQ(fp8.scale, (std::vector<std::byte>{std::byte{94}, std::byte{104}, std::byte{94}, std::byte{94}}));
 }
 
-TEST(MatrixCodec, WideningBeyond2To14LosesTheSmallest) {
+TEST(MatrixCodec, RecodingBeyond2To14LosesTheSmallest) {
   EncodedMatrix fp4 = random_fp4(1, 100, 0);
   fp4.weight[0] = std::byte{0x11};  // two codes of 0.5
   fp4.scale[1] = std::byte{115};    // 2^15 times the scale of the first 32 columns
-  const std::vector<float> before = decode(fp4.view()), after = decode(widen(fp4).view());
+  const std::vector<float> before = decode(fp4.view()), after = decode(recode(fp4).view());
   EXPECT_EQ(before[0], std::ldexp(0.5F, 100 - 127));
   EXPECT_EQ(after[0], 0.0F);  // a tie between 0 and the smallest subnormal
 }

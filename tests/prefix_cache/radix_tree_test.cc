@@ -10,7 +10,7 @@ using test::SmallCache;
 using test::token_range;
 using test::Tokens;
 
-/// Eight tokens that nobody else has: a body of four and a tail of four.
+/// Eight tokens that no other sequence has: a body of four and a tail of four.
 Tokens session(TokenId name) { return token_range(100 * name, 100 * name + 8); }
 
 TEST(ReservedTails, WithoutAReserveTheLeastRecentlyUsedGoes) {
@@ -93,7 +93,7 @@ TEST(Locks, ReleasingTheWindowOfALeafFreesItAtOnce) {
   (void)cache.tree.evict(8, 8);
   EXPECT_EQ(cache.tree.num_pages(), 8);  // still read
   EXPECT_EQ(cache.match(session(1)).num_tokens, 0);
-  cache.tree.unlock(lock);  // nothing can end in a dead leaf, and nobody reads it
+  cache.tree.unlock(lock);  // nothing can end in a dead leaf, and no request reads it
   EXPECT_EQ(cache.pages_in_use(), 0);
 }
 

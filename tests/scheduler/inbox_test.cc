@@ -13,7 +13,7 @@ TEST(Inbox, RefusesWhatTheQueueDoesNotHold) {
   EXPECT_TRUE(inbox.submit({}, nullptr, 0).has_value());
   EXPECT_FALSE(inbox.submit({}, nullptr, 0).has_value());
   EXPECT_EQ(inbox.take().submissions.size(), 2u);
-  EXPECT_FALSE(inbox.submit({}, nullptr, 0).has_value());  // taken, but nobody has said what became of them
+  EXPECT_FALSE(inbox.submit({}, nullptr, 0).has_value());  // taken, but their outcome is not published
   EXPECT_FALSE(inbox.idle());
   inbox.publish({.waiting = 1, .running = 1});
   EXPECT_TRUE(inbox.submit({}, nullptr, 0).has_value());

@@ -1,5 +1,5 @@
-// The scheduler over a real engine with random weights: company, preemption, cache hits and drafts do not
-// show.
+// The scheduler over a real engine with random weights: other requests, preemption, cache hits and drafts do
+// not show.
 #include <gtest/gtest.h>
 
 #include <vector>

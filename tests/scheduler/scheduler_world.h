@@ -35,7 +35,7 @@ struct SchedulerWorld {
     ADD_FAILURE() << "still not done after " << most_turns << " turns";
     return most_turns;
   }
-  /// Nobody runs, so every page is free or the cache's.
+  /// No request runs, so every page is free or the cache's.
   void expect_everything_came_back() const {
     const CacheUse use = engine.cache_use();
     EXPECT_EQ(use.pages.in_use, 0);

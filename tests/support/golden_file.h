@@ -16,7 +16,7 @@ class GoldenFile {
  public:
   explicit GoldenFile(const std::string& path) : file_(path) {}
 
-  /// F32, or BF16 widened.
+  /// F32, or BF16 as float32.
   [[nodiscard]] std::vector<float> floats(std::string_view name) const {
     const TensorInfo& tensor = at(name);
     if (tensor.dtype == DType::kF32) return elements<float>(tensor);

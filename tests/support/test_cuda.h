@@ -82,8 +82,8 @@ class TestCuda {
     return values;
   }
 
-  /// Puts `batch` (page tables included) into device memory and into the context, with `padding_rows` more rows and as
-  /// many sequences. What kernels read of a row that belongs to nobody is poison.
+  /// Puts `batch` (page tables included) into device memory and into the context, with `padding_rows` more
+  /// rows and as many sequences. What kernels read of a row that belongs to no sequence is poison.
   void set_batch(const RaggedBatch& batch, std::int32_t padding_rows = 0) {
     const auto num_rows = static_cast<std::int32_t>(batch.num_rows());
     const auto num_sequences = static_cast<std::int32_t>(batch.slices.size());

@@ -1,4 +1,5 @@
-// Arrays of a shape and a type that are nowhere: for costs, which look at shapes alone. Reading one is a fault.
+// Arrays of a shape and a type that are nowhere: for costs, which look at shapes alone. Reading one is a
+// fault.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,7 @@
 
 namespace baleen::test {
 
-/// In the first page of the address space, which nobody has, and not null.
+/// In the first page of the address space, which is never mapped, and not null.
 template <class T>
 T* nowhere() {
   return reinterpret_cast<T*>(std::uintptr_t{256});

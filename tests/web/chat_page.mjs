@@ -23,7 +23,7 @@ export function launchBrowser() {
 const kSlowBytesPerSecond = 16_000;
 
 export class ChatPage {
-  /** Chats that were asked for: the bodies, in order. */
+  /** Chats that were requested: the bodies, in order. */
   requests = [];
   errors = [];
   foreign = [];

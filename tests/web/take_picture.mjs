@@ -7,7 +7,7 @@ import { ChatPage, launchBrowser } from './chat_page.mjs';
 import { startServer } from './server_process.mjs';
 
 const kRepository = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
-const kMostBytes = 300_000;
+const kMaxBytes = 300_000;
 /** The same story for the same build of the model. */
 const kSettings = { temperature: 0.7, seed: 7, maxTokens: 400 };
 const kEarlier = ['A poem about the sea', 'What do whales eat?', 'Tell me about a lighthouse'];
@@ -43,7 +43,7 @@ async function takePicture(file) {
     await server.kill();
   }
   const { size } = statSync(file);
-  if (size > kMostBytes) throw new Error(`${file} has ${size} bytes; the README has place for ${kMostBytes}`);
+  if (size > kMaxBytes) throw new Error(`${file} has ${size} bytes; the README has place for ${kMaxBytes}`);
   console.log(`${file}: ${size} bytes`);
 }
 

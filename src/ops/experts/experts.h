@@ -1,6 +1,5 @@
 /// Mixture of experts: grouped products over each token's chosen experts, clamped SwiGLU, weighted sum, plus
-/// the shared
-/// expert that every token visits.                                        (source: forward pass 6.2, 6.3)
+/// the shared expert of every token.                                     (source: forward pass 6.2, 6.3)
 ///
 ///     g = w1 x, v = w3 x (BF16);  g <- min(g, limit), v <- clamp(v, -limit, limit)  (limit 0: no clamp)
 ///     a = silu(g) v  [times the routing weight];  y_e = w2 bf(a)
@@ -48,7 +47,7 @@ struct ExpertPlaces {
 /// outputs.
 struct ExpertsArgs {
   ConstActivations<2> x;                  ///< [T, d]
-  Fp8Rows x_fp8{};                        ///< x for FP8 products, where somebody has made it
+  Fp8Rows x_fp8{};                        ///< x for FP8 products, where an earlier operation has made it
   View<const std::int32_t, 2> ids;        ///< [T, k], each in [0, E), or -1: no expert, contributes nothing
   ConstActivations<2> weights;            ///< [T, k]
   std::span<const ExpertWeights> routed;  ///< [E], one format for all
@@ -76,23 +75,26 @@ struct ExpertsArgs {
 
 void experts_ref(const ExpertsArgs& args);
 void experts_cpu(const ExpertsArgs& args, CpuContext& context);
-/// By the ids: every expert that somebody visits is read once. The only cost that reads an argument's data.
+/// By the ids: every expert that some token has is read once. The only cost that reads an argument's data.
 [[nodiscard]] OpCost experts_cost(const ExpertsArgs& args);
-/// The same without looking at the ids, for where they cannot be read: what routing without preferences would visit.
+/// The same without looking at the ids, for where they cannot be read: what routing without preferences would
+/// choose.
 [[nodiscard]] OpCost expected_experts_cost(const ExpertsArgs& args);
-/// Both are this, with `visits` rows that go to experts (a token to k of them) and `distinct` experts that somebody visits:
+/// Both are this, with `assignments` rows that go to experts (a token to k of them) and `distinct` experts
+/// that have any:
 /// the sum of the three that follow, with as many tokens as x has rows.
-[[nodiscard]] OpCost experts_cost_of(const ExpertsArgs& args, double visits, double distinct);
+[[nodiscard]] OpCost experts_cost_of(const ExpertsArgs& args, double assignments, double distinct);
 
-// The parts, for ranks that hold some of the experts and see others' tokens. Of `args` they take formats, widths and element
-// types, not numbers of rows.
+// The parts, for ranks that hold some of the experts and see others' tokens. Of `args` they take formats,
+// widths and element types, not numbers of rows.
 
-/// Products and SwiGLU of `visits` rows; the weights of `distinct` experts. A row comes and goes once for each visit.
-[[nodiscard]] OpCost routed_experts_cost(const ExpertsArgs& args, double visits, double distinct);
+/// Products and SwiGLU of `assignments` rows; the weights of `distinct` experts. A row comes and goes once
+/// for each assignment.
+[[nodiscard]] OpCost routed_experts_cost(const ExpertsArgs& args, double assignments, double distinct);
 /// Nothing where there is no shared expert.
 [[nodiscard]] OpCost shared_expert_cost(const ExpertsArgs& args, double num_rows);
-/// The sum of `visits` rows and the shared expert's to `num_rows` tokens.
-[[nodiscard]] OpCost combine_cost(const ExpertsArgs& args, double visits, double num_rows);
+/// The sum of `assignments` rows and the shared expert's to `num_rows` tokens.
+[[nodiscard]] OpCost combine_cost(const ExpertsArgs& args, double assignments, double num_rows);
 [[nodiscard]] std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,
                                                  std::int64_t width, std::int64_t inner_width,
                                                  std::int64_t num_experts, int num_threads);

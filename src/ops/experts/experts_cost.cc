@@ -9,7 +9,8 @@
 namespace baleen {
 namespace {
 
-/// Of an inner value: two clamps, SwiGLU (exponential, sum, division, two products), routing weight, rounding.
+/// Of an inner value: two clamps, SwiGLU (exponential, sum, division, two products), routing weight,
+/// rounding.
 constexpr double kSwigluOps = 14;
 
 ActivationRounding rounding_of(const ExpertsArgs& args, const ExpertWeights& expert) {
@@ -34,20 +35,20 @@ double row_bytes(const ActivationView<Float, 2>& view, double num_rows) {
 
 }  // namespace
 
-OpCost routed_experts_cost(const ExpertsArgs& args, double visits, double distinct) {
+OpCost routed_experts_cost(const ExpertsArgs& args, double assignments, double distinct) {
   OpCost cost;
-  if (visits == 0) return cost;
+  if (assignments == 0) return cost;
   const ExpertWeights& expert = args.routed.front();
   const auto width = static_cast<double>(args.x.extent(1));
-  cost = expert_cost(args, expert, visits);
+  cost = expert_cost(args, expert, assignments);
   cost.read_bytes = cost.weight_bytes = distinct * cost.weight_bytes;
   if (rounding_of(args, expert) == ActivationRounding::kFp8) {
-    cost.read_bytes += fp8_row_bytes(visits, args.x.extent(1));
-    if (!args.x_fp8) cost.scalar_ops += kQuantiseOps * width * visits;
+    cost.read_bytes += fp8_row_bytes(assignments, args.x.extent(1));
+    if (!args.x_fp8) cost.scalar_ops += kQuantiseOps * width * assignments;
   } else {
-    cost.read_bytes += row_bytes(args.x, visits);
+    cost.read_bytes += row_bytes(args.x, assignments);
   }
-  cost.write_bytes = row_bytes(args.x, visits);
+  cost.write_bytes = row_bytes(args.x, assignments);
   return cost;
 }
 
@@ -59,8 +60,8 @@ OpCost shared_expert_cost(const ExpertsArgs& args, double num_rows) {
   return cost;
 }
 
-OpCost combine_cost(const ExpertsArgs& args, double visits, double num_rows) {
-  const double terms = visits + (args.shared != nullptr ? num_rows : 0);
+OpCost combine_cost(const ExpertsArgs& args, double assignments, double num_rows) {
+  const double terms = assignments + (args.shared != nullptr ? num_rows : 0);
   OpCost cost;
   cost.scalar_ops = terms * static_cast<double>(args.out.extent(1));
   cost.read_bytes = row_bytes(args.x, terms);
@@ -68,25 +69,26 @@ OpCost combine_cost(const ExpertsArgs& args, double visits, double num_rows) {
   return cost;
 }
 
-OpCost experts_cost_of(const ExpertsArgs& args, double visits, double distinct) {
+OpCost experts_cost_of(const ExpertsArgs& args, double assignments, double distinct) {
   const auto num_rows = static_cast<double>(args.x.extent(0));
-  const OpCost products = routed_experts_cost(args, visits, distinct) + shared_expert_cost(args, num_rows);
+  const OpCost products =
+      routed_experts_cost(args, assignments, distinct) + shared_expert_cost(args, num_rows);
   const bool adds = args.ids.extent(1) + (args.shared != nullptr ? 1 : 0) > 1;
-  return adds ? products + combine_cost(args, visits, num_rows) : products;
+  return adds ? products + combine_cost(args, assignments, num_rows) : products;
 }
 
 OpCost experts_cost(const ExpertsArgs& args) {
-  std::vector<bool> visited(args.routed.size());
-  double visits = 0;
+  std::vector<bool> active(args.routed.size());
+  double assignments = 0;
   for (std::int64_t row = 0; row < args.ids.extent(0); ++row) {
     for (std::int64_t slot = 0; slot < args.ids.extent(1); ++slot) {
       const std::int64_t expert = args.local_expert(row, slot);
       if (expert < 0) continue;  // of a padding row, or of another rank
-      visited[static_cast<std::size_t>(expert)] = true;
-      ++visits;
+      active[static_cast<std::size_t>(expert)] = true;
+      ++assignments;
     }
   }
-  return experts_cost_of(args, visits, static_cast<double>(std::ranges::count(visited, true)));
+  return experts_cost_of(args, assignments, static_cast<double>(std::ranges::count(active, true)));
 }
 
 OpCost expected_experts_cost(const ExpertsArgs& args) {

@@ -1,8 +1,8 @@
 // Grouped experts on the CPU. Token-expert pairs ("slots") are sorted by expert; the shared expert is one
 // more group that holds every token. Three parallel loops: (1) gate, up, SwiGLU and packing for w2, by
-// expert, row block and 128 inner columns or a multiple; (2) w2 by expert, row block and column range; (3) the sum per
-// token in ascending expert order. Splitting by 128 inner columns lets one item quantise its own activation
-// blocks, so nothing waits between the two halves of an expert but the one loop boundary.
+// expert, row block and 128 inner columns or a multiple; (2) w2 by expert, row block and column range; (3)
+// the sum per token in ascending expert order. Splitting by 128 inner columns lets one item quantise its own
+// activation blocks, so nothing waits between the two halves of an expert but the one loop boundary.
 
 #include "ops/experts/experts.h"
 
@@ -61,7 +61,7 @@ namespace {
 HWY_EXPORT(SwiGluCpu);
 
 constexpr std::int64_t kInnerColumns = kActivationBlock;
-// Few rows only wait for weights, and every item begins with some that nobody asked for ahead of time: longer items.
+// Few rows only wait for weights, and every item begins with some that were not prefetched: longer items.
 constexpr std::int64_t kFewRows = 4;
 constexpr std::int64_t kFewRowsColumns = 4 * kInnerColumns;
 

@@ -25,7 +25,7 @@ struct LinearOutput {
 
 struct LinearArgs {
   ConstActivations<2> x;                  ///< [T, K]
-  Fp8Rows x_fp8{};                        ///< x for FP8 products, where somebody has made it
+  Fp8Rows x_fp8{};                        ///< x for FP8 products, where an earlier operation has made it
   std::span<const LinearOutput> outputs;  ///< at most 8
   Precision precision = Precision::kReleased;
 };

@@ -3,7 +3,7 @@
 /// One output is always computed by the same chain of multiply-adds, whatever else is in the batch, however
 /// rows and columns are cut into tiles and whichever thread runs it: a vector accumulator takes its products
 /// block by block in ascending k, within a block in the order in which the format unpacks on this instruction
-/// set, and its lanes are added at the end. That is what makes logits independent of company.
+/// set, and its lanes are added at the end. That is what makes logits independent of the batch.
 #pragma once
 
 #include <cstdint>
@@ -81,10 +81,11 @@ struct MatmulPartition {
   [[nodiscard]] std::int64_t num_items() const { return num_row_blocks * num_column_blocks; }
 };
 
-/// At which rate products run: FP8 and FP4 weights that meet activations as they are act as their exact BF16 values.
+/// At which rate products run: FP8 and FP4 weights that meet activations as they are act as their exact BF16
+/// values.
 [[nodiscard]] MathFormat product_format(WeightFormat format, ActivationRounding rounding);
-/// FLOPs of y = x W^T over `num_rows` rows of x, and the weight, read once (also for no rows). x and y are counted by the
-/// operation that has them as arguments.
+/// FLOPs of y = x W^T over `num_rows` rows of x, and the weight, read once (also for no rows). x and y are
+/// counted by the operation that has them as arguments.
 [[nodiscard]] OpCost matmul_cost(const WeightMatrix& weight, double num_rows, ActivationRounding rounding);
 
 }  // namespace baleen

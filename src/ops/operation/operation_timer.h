@@ -1,4 +1,4 @@
-/// What is told before and after each operation that runs, to time it.
+/// What is called before and after each operation that runs, to time it.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-/// Router: which experts a token visits, and with what weight.             (source: forward pass 6.1)
+/// Router: which experts a token has, and with what weight.             (source: forward pass 6.1)
 ///
 ///     score = sqrt(softplus(logit)) | sigmoid(logit) | softmax(logits)
 ///     ids   = hash_table[token]                                      (hash layers), or

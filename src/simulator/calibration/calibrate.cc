@@ -54,7 +54,7 @@ void add_prompts(CalibrationModel& model, std::span<const std::int64_t> chunks,
 
 /// Every kind of layer, large matrices that come from memory, and small ones whose time is that of a call.
 CalibrationPlan cpu_plan(bool quick) {
-  constexpr std::int64_t kMostPositions = 100'000;
+  constexpr std::int64_t kMaxPositions = 100'000;
   CalibrationModel large{.config = preset_config("bench-1b")},
       small{.config = preset_config("tiny-real-heads")};
   if (quick) {
@@ -62,18 +62,18 @@ CalibrationPlan cpu_plan(bool quick) {
                            kExperts = 8;  // of every kind; making weights up takes most of the time
     large.config = with_experts(with_layers(std::move(large.config), kLayers), kExperts);
     add_decoding(large, std::vector<std::int64_t>{1, 4, 16, 64}, std::vector<std::int64_t>{3000},
-                 2 * kMostPositions);
+                 2 * kMaxPositions);
     add_prompts(large, std::vector<std::int64_t>{128, 512}, std::vector<std::int64_t>{3000});
     add_decoding(small, std::vector<std::int64_t>{1, 4, 16, 64}, std::vector<std::int64_t>{600},
-                 kMostPositions);
+                 kMaxPositions);
     add_prompts(small, std::vector<std::int64_t>{128, 512}, std::vector<std::int64_t>{0});
     return {{large, small}, 3};
   }
   add_decoding(large, std::vector<std::int64_t>{1, 2, 4, 8, 16, 32, 64},
-               std::vector<std::int64_t>{600, 3000, 12000}, kMostPositions);
+               std::vector<std::int64_t>{600, 3000, 12000}, kMaxPositions);
   add_prompts(large, std::vector<std::int64_t>{16, 64, 128, 256, 512}, std::vector<std::int64_t>{0, 4000});
   add_decoding(small, std::vector<std::int64_t>{1, 2, 4, 8, 16, 32, 64}, std::vector<std::int64_t>{600, 3000},
-               kMostPositions);
+               kMaxPositions);
   add_prompts(small, std::vector<std::int64_t>{16, 64, 128, 256, 512}, std::vector<std::int64_t>{0, 4000});
   return {{large, small}, 7};
 }
@@ -81,19 +81,19 @@ CalibrationPlan cpu_plan(bool quick) {
 /// The released geometries, cut to what fits beside little else.
 CalibrationPlan cuda_plan(bool quick) {
   constexpr std::int64_t kFlashLayers = 8, kProLayers = 4, kProExperts = 48;
-  constexpr std::int64_t kMostPositions = 150'000;
+  constexpr std::int64_t kMaxPositions = 150'000;
   CalibrationModel flash{.config = with_layers(preset_config("flash"), kFlashLayers)};
   CalibrationModel pro{.config = with_experts(with_layers(preset_config("pro"), kProLayers), kProExperts)};
   if (quick) {
-    add_decoding(flash, std::vector<std::int64_t>{1, 8, 64}, std::vector<std::int64_t>{3000}, kMostPositions);
+    add_decoding(flash, std::vector<std::int64_t>{1, 8, 64}, std::vector<std::int64_t>{3000}, kMaxPositions);
     add_prompts(flash, std::vector<std::int64_t>{512, 4096}, std::vector<std::int64_t>{3000});
     return {{flash}, 3};
   }
   add_decoding(flash, std::vector<std::int64_t>{1, 2, 4, 8, 16, 32, 64, 128, 256},
-               std::vector<std::int64_t>{1000, 8000, 32000}, kMostPositions);
+               std::vector<std::int64_t>{1000, 8000, 32000}, kMaxPositions);
   add_prompts(flash, std::vector<std::int64_t>{512, 2048, 4096, 16384}, std::vector<std::int64_t>{0, 10000});
   add_decoding(pro, std::vector<std::int64_t>{1, 8, 64, 256}, std::vector<std::int64_t>{1000, 8000},
-               kMostPositions);
+               kMaxPositions);
   add_prompts(pro, std::vector<std::int64_t>{512, 4096, 16384}, std::vector<std::int64_t>{0});
   return {{flash, pro}, 5};
 }

@@ -30,18 +30,20 @@ double sum_of(const OperationSample& sample, double IdealCalls::*part) {
   return sum;
 }
 
-/// The shares with which one of the terms alone explains a sample each; and none, with which the term never binds.
+/// The shares with which one of the terms alone explains a sample each; and none, with which the term never
+/// binds.
 std::vector<double> candidates(const Group& group, double static_seconds, double IdealCalls::*part) {
   std::vector<double> shares{kInfinity};
   for (const OperationSample* sample : group) {
     const double left = sample->seconds - static_seconds * sample->num_kernels;
     const double share = sum_of(*sample, part) / left;
-    if (left > 0 && share > 0) shares.push_back(std::min(share, kMostShare));
+    if (left > 0 && share > 0) shares.push_back(std::min(share, kMaxShare));
   }
   return shares;
 }
 
-/// The least `share` with which a term does not bind in any call of the group, where the other term has `other_share`.
+/// The least `share` with which a term does not bind in any call of the group, where the other term has
+/// `other_share`.
 double least_share(const Group& group, double IdealCalls::*part, double IdealCalls::*other_part,
                    double other_share) {
   double share = 0;
@@ -50,7 +52,7 @@ double least_share(const Group& group, double IdealCalls::*part, double IdealCal
       if (calls.*other_part > 0) share = std::max(share, calls.*part * other_share / (calls.*other_part));
     }
   }
-  return std::min(share, kMostShare);
+  return std::min(share, kMaxShare);
 }
 
 /// How close to its peak the term comes that binds.
@@ -107,11 +109,11 @@ double total_error(const std::map<double, Group>& groups, double static_seconds)
 /// Between 0 and what the shortest call takes; of equal ones the smallest.
 double best_static_seconds(const std::map<double, Group>& groups) {
   constexpr int kSteps = 24, kRefinements = 4;
-  constexpr double kMostOfShortest = 0.98;  // something is left for what the calls do
+  constexpr double kMaxOfShortest = 0.98;  // something is left for what the calls do
   double most = kInfinity;
   for (const auto& [num_rows, group] : groups) {
     for (const OperationSample* sample : group)
-      most = std::min(most, kMostOfShortest * sample->seconds / sample->num_kernels);
+      most = std::min(most, kMaxOfShortest * sample->seconds / sample->num_kernels);
   }
   double low = 0, high = most, best = 0;
   double least_error = total_error(groups, 0);

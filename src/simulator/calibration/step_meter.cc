@@ -14,8 +14,8 @@ constexpr std::int64_t kIndexerRatio = 4;
 /// Decoding goes through every phase of the compressors that most layers with an indexer have.
 std::int64_t steps_of_window(const StepSetting& setting) { return setting.decodes() ? kIndexerRatio : 1; }
 
-/// Of sorted repetitions the one that counts: the lower quartile. What neighbours on a shared machine add is never negative
-/// and comes in bursts that can outlast half of the repetitions; the quickest one may be luck.
+/// Of sorted repetitions the one that counts: the lower quartile. What neighbours on a shared machine add is
+/// never negative and comes in bursts that can outlast half of the repetitions; the quickest one may be luck.
 std::size_t quartile(std::size_t num_repetitions) { return num_repetitions / 4; }
 
 }  // namespace
@@ -61,7 +61,7 @@ OpGraph StepMeter::graph_of(std::span<const SequenceId> sequences, const StepSet
     batch.push_back({.start = start, .num_tokens = setting.num_tokens, .num_logits = 1});
   }
   const std::vector<std::vector<std::int64_t>> load = engine_.expert_load();
-  const auto visited = [&](std::int64_t block) {
+  const auto active = [&](std::int64_t block) {
     const auto b = static_cast<std::size_t>(block);
     double count = 0;
     for (std::size_t expert = 0; expert < load[b].size(); ++expert)
@@ -71,7 +71,7 @@ OpGraph StepMeter::graph_of(std::span<const SequenceId> sequences, const StepSet
   return record_step(model_, batch, {.decode = setting.decodes()},
                      {.activations = engine_.device().traits().activation_type,
                       .fuses = device_.fuses,
-                      .visited_experts = visited});
+                      .active_experts = active});
 }
 
 StepMeter::Window StepMeter::run_window(std::span<const SequenceId> sequences, const StepSetting& setting,

@@ -59,9 +59,9 @@ RankMemory rank_memory(const RankModel& model, const RankLoad& load, const Devic
   if (spread.stage_ranks() > 1) {
     // Rows on their way to experts and back, of all who may send at once; partial sums of an all-reduce.
     const std::int64_t row_bytes = c.hidden_size + c.hidden_size / kWeightBlock + 2 * c.hidden_size;
-    const std::int64_t visits = load.step_rows * spread.dp * c.num_experts_per_tok / spread.ep;
+    const std::int64_t assignments = load.step_rows * spread.dp * c.num_experts_per_tok / spread.ep;
     const std::int64_t batches = spread.dual_batch_overlap ? 2 : 1;
-    memory.communication = batches * visits * row_bytes + 4 * load.step_rows * c.hidden_size;
+    memory.communication = batches * assignments * row_bytes + 4 * load.step_rows * c.hidden_size;
   }
   return memory;
 }

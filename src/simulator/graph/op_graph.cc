@@ -120,8 +120,8 @@ class StepRecorder {
     const auto slots = static_cast<double>(plan.local_experts(c));
     return {.assignments = all_rows * chosen / static_cast<double>(plan.ep) * (plan.ep > 1 ? imbalance : 1),
             .distinct =
-                options.visited_experts
-                    ? options.visited_experts(block)
+                options.active_experts
+                    ? options.active_experts(block)
                     : slots * (1 - std::pow(1 - chosen / static_cast<double>(c.n_routed_experts), all_rows))};
   }
   [[nodiscard]] std::byte* unused() { return device_.memory().allocate(1); }

@@ -1,5 +1,5 @@
-/// A step of one rank as the sequence of operations that it runs, each with what it costs by its contract, and of the
-/// messages between ranks that the plan needs.                              (source: simulation 2, 4; design 3)
+/// A step of one rank as the sequence of operations that it runs, each with what it costs by its contract,
+/// and of the messages between ranks that the plan needs.            (source: simulation 2, 4; design 3)
 #pragma once
 
 #include <cstdint>
@@ -46,14 +46,14 @@ struct GraphOptions {
   ElementType activations = ElementType::kBf16;
   /// Runs norms, rotations and the mixing between half-blocks as the GPU of this program does.
   bool fuses = true;
-  /// How many of a block's experts the step visits, where that is known: recorded ids. Otherwise as many as routing without
-  /// preferences would.
-  std::function<double(std::int64_t block)> visited_experts = nullptr;
+  /// How many of a block's experts the step activates, where that is known: recorded ids. Otherwise as many
+  /// as routing without preferences would.
+  std::function<double(std::int64_t block)> active_experts = nullptr;
 };
 
-/// Runs the engine's forward pass over `batch` on a device that only writes down what it is asked. `workload` tells of
-/// drafts and of how unevenly tokens go to experts; every data-parallel group is taken to have a batch like
-/// this one. The rank is the first of its stage, which has as many rows as any.
+/// Runs the engine's forward pass over `batch` on a device that only writes down what it is asked. `workload`
+/// tells of drafts and of how unevenly tokens go to experts; every data-parallel group is taken to have a
+/// batch like this one. The rank is the first of its stage, which has as many rows as any.
 [[nodiscard]] OpGraph record_step(const RankModel& model, const RankBatch& batch, const Workload& workload,
                                   const GraphOptions& options);
 

@@ -8,7 +8,7 @@ namespace {
 constexpr std::int64_t kLayers = 61, kDenseLayers = 3, kHidden = 7168, kHeads = 128, kVocabulary = 129280;
 constexpr std::int64_t kQueryLatent = 1536, kNopeDim = 128, kRopeDim = 64, kLatent = 512, kValueDim = 128;
 constexpr std::int64_t kIndexHeads = 64, kIndexDim = 128, kTopK = 2048;
-constexpr std::int64_t kExperts = 256, kVisited = 8 + 1, kExpertWidth = 2048, kDenseWidth = 18432;
+constexpr std::int64_t kExperts = 256, kActive = 8 + 1, kExpertWidth = 2048, kDenseWidth = 18432;
 constexpr std::int64_t kLatentRowBytes = 656, kIndexRowBytes = 132;
 
 double product(std::int64_t outputs, std::int64_t inputs) {
@@ -28,7 +28,7 @@ OpCost v32_token_cost(std::int64_t num_positions) {
   const double scores = product(kIndexHeads * kIndexDim, num_positions);
   OpCost cost;
   cost.add_flops(MathFormat::kFp8, kLayers * (projections + scores) +
-                                       (kLayers - kDenseLayers) * 3 * static_cast<double>(kVisited) *
+                                       (kLayers - kDenseLayers) * 3 * static_cast<double>(kActive) *
                                            product(kExpertWidth, kHidden) +
                                        kDenseLayers * 3 * product(kDenseWidth, kHidden));
   cost.add_flops(MathFormat::kBF16, kLayers * (absorbed + attention + product(kIndexHeads, kHidden)) +

@@ -23,11 +23,11 @@ double Workload::tokens_per_step() const {
 }
 
 void validate(const Workload& workload, const ModelConfig& config) {
-  constexpr std::int64_t kMostQueries = 1 << 20;
-  constexpr std::int64_t kMostDrafts = 16;
-  constexpr std::int64_t kMostRows = 1 << 26;
-  if (workload.num_queries < 1 || workload.num_queries > kMostQueries) {
-    fail("--num-queries {}: 1 to {} are possible", workload.num_queries, kMostQueries);
+  constexpr std::int64_t kMaxQueries = 1 << 20;
+  constexpr std::int64_t kMaxDrafts = 16;
+  constexpr std::int64_t kMaxRows = 1 << 26;
+  if (workload.num_queries < 1 || workload.num_queries > kMaxQueries) {
+    fail("--num-queries {}: 1 to {} are possible", workload.num_queries, kMaxQueries);
   }
   if (workload.query_length < 1) fail("--query-length {}: at least 1 is possible", workload.query_length);
   if (workload.decode && workload.query_length != 1) {
@@ -38,8 +38,8 @@ void validate(const Workload& workload, const ModelConfig& config) {
   }
   if (workload.context_length < 0)
     fail("--context-length {}: 0 is the least possible", workload.context_length);
-  if (workload.num_mtp_tokens < 0 || workload.num_mtp_tokens > kMostDrafts) {
-    fail("--num-mtp-tokens {}: 0 to {} are possible", workload.num_mtp_tokens, kMostDrafts);
+  if (workload.num_mtp_tokens < 0 || workload.num_mtp_tokens > kMaxDrafts) {
+    fail("--num-mtp-tokens {}: 0 to {} are possible", workload.num_mtp_tokens, kMaxDrafts);
   }
   if (workload.num_mtp_tokens > 0 && config.num_nextn_predict_layers == 0) {
     fail("--num-mtp-tokens {}: this model has no MTP block", workload.num_mtp_tokens);
@@ -52,9 +52,9 @@ void validate(const Workload& workload, const ModelConfig& config) {
          workload.query_length,
          workload.num_mtp_tokens > 0 ? fmt::format(" and {} drafts", workload.num_mtp_tokens) : "", most);
   }
-  if (workload.num_queries * (workload.query_length + workload.num_mtp_tokens) > kMostRows) {
+  if (workload.num_queries * (workload.query_length + workload.num_mtp_tokens) > kMaxRows) {
     fail("{} queries of {} tokens: a step of at most {} rows can be simulated", workload.num_queries,
-         workload.query_length + workload.num_mtp_tokens, kMostRows);
+         workload.query_length + workload.num_mtp_tokens, kMaxRows);
   }
   for (const double rate : workload.mtp_acceptance) {
     if (!(rate >= 0 && rate <= 1)) fail("--mtp-acceptance {}: rates lie in 0 to 1", rate);

@@ -26,7 +26,7 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
 struct PlanTimes {
   ParallelPlan plan;
   double prefill_seconds = 0;       ///< of a prompt in one group
-  double full_prefill_seconds = 0;  ///< of a prompt in each group, where nobody decodes
+  double full_prefill_seconds = 0;  ///< of a prompt in each group, where no request decodes
 };
 
 /// One plan's part of the search; results come together at the end.
@@ -144,17 +144,17 @@ std::vector<DeploymentCandidate> pareto_front(const std::vector<DeploymentCandid
 }
 
 void check(const SearchOptions& options, const ModelConfig& config) {
-  constexpr std::int64_t kMostDevices = 4096;
-  if (options.num_devices < 1 || options.num_devices > kMostDevices)
-    fail("--num-devices {}: 1 to {} are possible", options.num_devices, kMostDevices);
+  constexpr std::int64_t kMaxDevices = 4096;
+  if (options.num_devices < 1 || options.num_devices > kMaxDevices)
+    fail("--num-devices {}: 1 to {} are possible", options.num_devices, kMaxDevices);
   if (options.load.prompt_tokens < 1 || options.load.reply_tokens < 1)
     fail("--isl {} --osl {}: prompts and replies have at least one token", options.load.prompt_tokens,
          options.load.reply_tokens);
   if (options.ttft_limit_seconds < 0 || options.tpot_limit_seconds < 0)
     fail("limits of latency: not below 0");
-  constexpr std::int64_t kMostRequests = 1 << 20;
-  if (options.max_concurrency < 1 || options.max_concurrency > kMostRequests)
-    fail("--max-concurrency {}: 1 to {} are possible", options.max_concurrency, kMostRequests);
+  constexpr std::int64_t kMaxRequests = 1 << 20;
+  if (options.max_concurrency < 1 || options.max_concurrency > kMaxRequests)
+    fail("--max-concurrency {}: 1 to {} are possible", options.max_concurrency, kMaxRequests);
   const std::int64_t most = config.max_position_embeddings;
   if (options.load.prompt_tokens > most || options.load.reply_tokens > most - options.load.prompt_tokens)
     fail("--isl {} --osl {}: the model has {} positions for both", options.load.prompt_tokens,
@@ -249,7 +249,7 @@ SearchResult search_plans(const SimulatedModel& model, const DeviceProfile& devi
       if (best) result.ranked.push_back(*best);
     }
   }
-  // Threads finish in any order: equal figures are told apart by what the plan is.
+  // Threads finish in any order: equal figures are ordered by what the plan is.
   std::ranges::sort(result.ranked, [](const DeploymentCandidate& a, const DeploymentCandidate& b) {
     if (a.tokens_per_second_per_device != b.tokens_per_second_per_device)
       return a.tokens_per_second_per_device > b.tokens_per_second_per_device;

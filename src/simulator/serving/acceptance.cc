@@ -9,7 +9,7 @@ namespace baleen {
 namespace {
 
 /// Chains are shorter, replies too: a place of its own for every draft of every reply.
-constexpr std::uint64_t kMostDrafts = 64, kMostReplyTokens = std::uint64_t{1} << 24;
+constexpr std::uint64_t kMaxDrafts = 64, kMaxReplyTokens = std::uint64_t{1} << 24;
 
 }  // namespace
 
@@ -31,8 +31,8 @@ Acceptance Acceptance::recorded(std::vector<std::int64_t> accepted, std::uint64_
 
 std::int64_t Acceptance::accepted(std::int64_t number, std::int64_t reply_tokens,
                                   std::int64_t num_drafts) const {
-  const std::uint64_t step = static_cast<std::uint64_t>(number) * kMostReplyTokens +
-                             static_cast<std::uint64_t>(reply_tokens) % kMostReplyTokens;
+  const std::uint64_t step = static_cast<std::uint64_t>(number) * kMaxReplyTokens +
+                             static_cast<std::uint64_t>(reply_tokens) % kMaxReplyTokens;
   if (!recorded_.empty()) {
     const double place = draws_.uniform(step) * static_cast<double>(recorded_.size());
     return std::min(recorded_[static_cast<std::size_t>(place)], num_drafts);
@@ -40,7 +40,7 @@ std::int64_t Acceptance::accepted(std::int64_t number, std::int64_t reply_tokens
   std::int64_t accepted = 0;
   for (; accepted < num_drafts && !chain_.empty(); ++accepted) {
     const auto position = std::min(static_cast<std::size_t>(accepted), chain_.size() - 1);
-    if (draws_.uniform(step * kMostDrafts + static_cast<std::uint64_t>(accepted)) >= chain_[position]) break;
+    if (draws_.uniform(step * kMaxDrafts + static_cast<std::uint64_t>(accepted)) >= chain_[position]) break;
   }
   return accepted;
 }

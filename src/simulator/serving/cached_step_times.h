@@ -1,16 +1,17 @@
 /// Step times of a model that is slow to ask, asked once for all steps that are nearly alike.
 ///
-/// Steps are alike when their features (step_features.h) agree after rounding down to a grid of so many leading bits:
+/// Steps are alike when their features (step_features.h) agree after rounding down to a grid of so many
+/// leading bits:
 ///
 ///     tokens, parts, logit rows, sums       G bits after the leading one: cells are 2^-G of their value wide at most
 ///     emissions                             E bits likewise: a small part of the cost, and another number every step
 ///
 /// Of drafts only tokens and window rows count: the MTP block has nothing but a window.
 ///
-/// Values below 2^(G+1) are exact. The first step of a cell is computed, and stands for the cell. So where the cost is
-/// an affine function of the features with no negative coefficient, a cached time is off by less than 2^-G of the
-/// part that depends on sums and 2^-E of the part that depends on emissions; both ways, so that errors of many steps
-/// largely cancel.
+/// Values below 2^(G+1) are exact. The first step of a cell is computed, and stands for the cell. So where
+/// the cost is an affine function of the features with no negative coefficient, a cached time is off by less
+/// than 2^-G of the part that depends on sums and 2^-E of the part that depends on emissions; both ways, so
+/// that errors of many steps largely cancel.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,7 @@ class CachedStepTimes final : public StepTimes {
   [[nodiscard]] double step_seconds(std::span<const QueryPart> parts) override;
   [[nodiscard]] double draft_seconds(std::span<const QueryPart> chains) override;
 
-  /// Times asked for, and how many of them were computed.
+  /// Times looked up, and how many of them were computed.
   [[nodiscard]] std::int64_t num_asked() const { return num_asked_; }
   [[nodiscard]] std::int64_t num_computed() const { return num_computed_; }
 

@@ -1,4 +1,5 @@
-/// Random numbers that follow from a seed, a purpose and a number, not from the order in which they are asked for.
+/// Random numbers that follow from a seed, a purpose and a number, not from the order in which they are
+/// drawn.
 #pragma once
 
 #include <cstdint>

@@ -12,11 +12,11 @@ namespace {
 /// Above the numbers of sessions.
 constexpr std::uint64_t kFirstFamily = std::uint64_t{1} << 62;
 /// Longer ones than any context are a slip of the hand.
-constexpr double kMostTokens = 1e9;
+constexpr double kMaxTokens = 1e9;
 
 void check_lengths(const LengthDistribution& lengths, const char* what) {
-  if (!(lengths.mean >= 1 && lengths.mean <= kMostTokens)) {
-    fail("{}: a mean of {} tokens; give 1 to {:.0e}", what, lengths.mean, kMostTokens);
+  if (!(lengths.mean >= 1 && lengths.mean <= kMaxTokens)) {
+    fail("{}: a mean of {} tokens; give 1 to {:.0e}", what, lengths.mean, kMaxTokens);
   }
   if (!(lengths.variation >= 0 && lengths.variation <= 100)) {
     fail("{}: a coefficient of variation of {}; give 0 (all equal) to 100", what, lengths.variation);
@@ -108,11 +108,11 @@ std::int64_t LengthDistribution::draw(const Draws& draws, std::int64_t number) c
   const double of_log = std::log(mean) - variance_of_log / 2;
   const double drawn =
       std::exp(of_log + std::sqrt(variance_of_log) * draws.normal(static_cast<std::uint64_t>(number)));
-  return std::llround(std::clamp(drawn, 1.0, kMostTokens));
+  return std::llround(std::clamp(drawn, 1.0, kMaxTokens));
 }
 
 void check(const GeneratedRequestsOptions& options) {
-  if (options.num_requests < 1) fail("requests: {} asked for; simulate at least one", options.num_requests);
+  if (options.num_requests < 1) fail("requests: {} wanted; simulate at least one", options.num_requests);
   if (!(options.rate >= 0 && std::isfinite(options.rate))) {
     fail("rate: {} requests a second; give a positive number", options.rate);
   }

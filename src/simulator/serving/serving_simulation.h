@@ -4,8 +4,8 @@
 ///     two pools    arrivals ──► server ──► first token ──► link ──► server ──► ended
 ///                               prefill                             decode
 ///
-/// Events: a request arrives, a transfer ends, a server's step ends. Of equal times in this order, then by number; and a
-/// server begins its next step after all events of that moment. So a run repeats exactly.
+/// Events: a request arrives, a transfer ends, a server's step ends. Of equal times in this order, then by
+/// number; and a server begins its next step after all events of that moment. So a run repeats exactly.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,15 @@
 
 namespace baleen {
 
-/// Between the pools of prefill and decode. One transfer after the other has the bandwidth; latencies overlap.
+/// Between the pools of prefill and decode. One transfer after the other has the bandwidth; latencies
+/// overlap.
 struct TransferLink {
   double bytes_per_second = 0;  ///< > 0
   double latency_seconds = 0;   ///< >= 0, of each transfer
 };
 
-/// Bytes of the cache that must move for somebody else to go on after `num_tokens` tokens: compressed entries, index
-/// keys, the rows of the last window, unfinished compressor rows.       (source: simulation specification 3)
+/// Bytes of the cache that must move for another instance to go on after `num_tokens` tokens: compressed
+/// entries, index keys, the rows of the last window, unfinished compressor rows.   (source: simulation 3)
 [[nodiscard]] std::int64_t transfer_bytes(const CacheGeometry& geometry, std::int64_t num_tokens);
 
 struct ServingOptions {

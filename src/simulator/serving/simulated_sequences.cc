@@ -32,25 +32,25 @@ std::optional<SequenceId> SimulatedSequences::open(const TokenStream& stream, st
   at(id) = {.in_table = *in_table,
             .stream = stream,
             .length = found,
-            .told = found,
+            .committed = found,
             .reserved = table_.reserved(*in_table),
             .is_open = true};
   return id;
 }
 
 void SimulatedSequences::tell(Sequence& sequence) const {
-  if (sequence.told == sequence.length) return;
-  table_.commit(sequence.in_table, tokens(sequence.stream, sequence.told, sequence.length));
-  sequence.told = sequence.length;
+  if (sequence.committed == sequence.length) return;
+  table_.commit(sequence.in_table, tokens(sequence.stream, sequence.committed, sequence.length));
+  sequence.committed = sequence.length;
 }
 
 bool SimulatedSequences::may_release(const Sequence& sequence) const {
   const CacheGeometry& geometry = cache_.geometry();
   // The two distances at which SequencePages::leave_behind lets pages go, borrowed ones and its own.
   const auto passes_page = [&](std::int64_t distance) {
-    return (sequence.length - distance) / kPageTokens != (sequence.told - distance) / kPageTokens;
+    return (sequence.length - distance) / kPageTokens != (sequence.committed - distance) / kPageTokens;
   };
-  return sequence.told != sequence.length &&
+  return sequence.committed != sequence.length &&
          (passes_page(geometry.kept_tokens()) || passes_page(geometry.visible_tokens()));
 }
 
@@ -64,7 +64,7 @@ bool SimulatedSequences::reserve(SequenceId id, std::int64_t num_tokens) {
   Sequence& sequence = at(id);
   const std::int64_t end = sequence.length + num_tokens;
   if (end <= sequence.reserved) return true;
-  // Sequences that were not told yet can only make more pages free.
+  // Sequences that are not committed yet can only make more pages free.
   const std::int64_t most_missing = pages_for(end) - pages_for(sequence.reserved);
   if (std::min(cache_.pages().num_free(), cache_.window_pages().num_free()) < most_missing) tell_all();
   tell(sequence);
@@ -85,7 +85,7 @@ void SimulatedSequences::feed_drafts(SequenceId id, std::int64_t num_tokens, std
   const std::int64_t kept_end = sequence.length + num_kept;
   table_.commit(sequence.in_table, tokens(sequence.stream, sequence.length, sequence.length + num_tokens));
   if (num_kept < num_tokens) table_.truncate(sequence.in_table, kept_end);
-  sequence.length = sequence.told = kept_end;
+  sequence.length = sequence.committed = kept_end;
   sequence.reserved = table_.reserved(sequence.in_table);
 }
 

@@ -1,9 +1,10 @@
 /// The engine's own table of sequences, page pools and prefix tree, over memory that does not exist.
 ///
-/// The table wants to be told every token. Most of the time it has nothing to do about one: only where a page begins or
-/// ends. So tokens are counted here, and told to the table as soon as what it knows can matter: when the sequence needs
-/// pages, is shared or ends, and, for all sequences, when free pages run short. The table's state is then the same as if
-/// it had been told step by step (feeding n tokens at once is one of its ordinary steps).
+/// The table wants every token. Most of the time it has nothing to do about one: only where a page begins or
+/// ends. So tokens are counted here, and given to the table as soon as what it knows can matter: when the
+/// sequence needs pages, is shared or ends, and, for all sequences, when free pages run short. The table's
+/// state is then the same as if it had been given them step by step (feeding n tokens at once is one of its
+/// ordinary steps).
 #pragma once
 
 #include <cstdint>
@@ -47,9 +48,9 @@ class SimulatedSequences final : public SequenceKeeper {
   struct Sequence {
     SequenceId in_table{};
     TokenStream stream;
-    std::int64_t length = 0;    ///< tokens fed
-    std::int64_t told = 0;      ///< of those, the table knows
-    std::int64_t reserved = 0;  ///< positions there is room for
+    std::int64_t length = 0;     ///< tokens fed
+    std::int64_t committed = 0;  ///< of those, the table knows
+    std::int64_t reserved = 0;   ///< positions there is room for
     bool is_open = false;
   };
   [[nodiscard]] Sequence& at(SequenceId id) { return sequences_[static_cast<std::size_t>(id)]; }

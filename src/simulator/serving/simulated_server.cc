@@ -192,7 +192,8 @@ double SimulatedServer::end_of_drafts(double now) {
 }
 
 std::int64_t SimulatedServer::num_equal_steps(bool someone_lost_room) const {
-  // Nobody of those who wait can have been let in by what a step changes: that takes an end, or pages that come back.
+  // None of those that wait can be admitted by what a step changes: that takes an end, or pages that come
+  // back.
   if (someone_lost_room || most_drafts_ > 0 || std::ssize(parts_) != lineup_.num_running()) return 1;
   std::int64_t most = kStepsBetweenLooks - record_.steps % kStepsBetweenLooks;
   for (const Part& part : parts_) {

@@ -1,6 +1,6 @@
-/// One scheduler and its engine on virtual time. What decides is the scheduler's own code (Lineup, StepPlanner, the
-/// engine's SequenceTable); what is left out is text, sampling and the forward pass: a step is its seconds, and a reply
-/// is its length.
+/// One scheduler and its engine on virtual time. What decides is the scheduler's own code (Lineup,
+/// StepPlanner, the engine's SequenceTable); what is left out is text, sampling and the forward pass: a step
+/// is its seconds, and a reply is its length.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,8 @@ inline constexpr double kForEver = std::numeric_limits<double>::infinity();
 
 class SimulatedServer final : private ContenderOwner {
  public:
-  /// `prefill_only`: jobs leave after their first token. Clients who have no token for `patience_seconds` after arrival
-  /// cancel. `gaps` outlives the server. Throws `Error` for a setup that cannot be.
+  /// `prefill_only`: jobs leave after their first token. Clients who have no token for `patience_seconds`
+  /// after arrival cancel. `gaps` outlives the server. Throws `Error` for a setup that cannot be.
   SimulatedServer(ServerSetup setup, Acceptance acceptance, bool prefill_only, double patience_seconds,
                   TimeHistogram& gaps);
   SimulatedServer(const SimulatedServer&) = delete;
@@ -56,11 +56,12 @@ class SimulatedServer final : private ContenderOwner {
   /// To wait, under an id that rises from call to call. It comes back through `take_gone`, maybe at once.
   void submit(JobPtr job, double now);
 
-  /// One turn of the scheduler's loop: admits, plans and begins a step. When it ends; empty when there is nothing to do.
+  /// One turn of the scheduler's loop: admits, plans and begins a step. When it ends; empty when there is
+  /// nothing to do.
   ///
-  /// Where the next steps must be the same tokens of the same sequences one position on, because nobody can come, end
-  /// or need a page, they are taken at once; the last one then ends at the returned time. None but the first begins at
-  /// `horizon` or later: from then on somebody else may want something.
+  /// Where the next steps must be the same tokens of the same sequences one position on, because no request
+  /// can come, end or need a page, they are taken at once; the last one then ends at the returned time. None
+  /// but the first begins at `horizon` or later: from then on another request may want something.
   [[nodiscard]] std::optional<double> begin_steps(double now, double horizon);
   /// What the steps that end now bring.
   void end_steps(double now);
@@ -70,9 +71,9 @@ class SimulatedServer final : private ContenderOwner {
   [[nodiscard]] bool empty() const { return jobs_.empty(); }
 
   [[nodiscard]] ServerRecord record() const;
-  /// Empty while nobody was refused.
+  /// Empty while none was refused.
   [[nodiscard]] const std::string& first_refusal() const { return first_refusal_; }
-  /// Nobody has pages, and all pools are sound.
+  /// No request has pages, and all pools are sound.
   void check_all_came_back() const;
 
  private:
@@ -96,9 +97,9 @@ class SimulatedServer final : private ContenderOwner {
   [[nodiscard]] SimulatedJob* longest_without_token();
   /// Those who will not wait any longer are gone.
   void take_cancellations(double now);
-  /// Fills parts_ and step_; false when nobody is in the step.
+  /// Fills parts_ and step_; false when no request is in the step.
   [[nodiscard]] bool plan();
-  /// How many steps, the planned one included, are the same as long as nobody comes.
+  /// How many steps, the planned one included, are the same as long as no request comes.
   [[nodiscard]] std::int64_t num_equal_steps(bool someone_lost_room) const;
   void count_step(double begin, double end);
   /// Seconds of the drafts of the planned step, one link after the other from `now` on: when they end.

@@ -19,7 +19,7 @@ namespace baleen {
 namespace {
 
 /// More than any context: a slip of the hand.
-constexpr double kMostTokens = 1e9;
+constexpr double kMaxTokens = 1e9;
 constexpr std::array<std::string_view, 6> kColumns = {"arrival", "prompt_tokens", "output_tokens",
                                                       "session", "family",        "family_tokens"};
 constexpr std::size_t kNumRequired = 3;
@@ -129,16 +129,16 @@ class StreamNames {
 };
 
 ServingRequest request_of(const Fields& fields, const Line& line, StreamNames& names) {
-  constexpr double kMostSeconds = 1e12;
+  constexpr double kMaxSeconds = 1e12;
   ServingRequest request;
-  request.arrival = number_in(fields, 0, 0, kMostSeconds, line);
-  request.prompt_tokens = static_cast<std::int64_t>(number_in(fields, 1, 1, kMostTokens, line));
-  request.output_tokens = static_cast<std::int64_t>(number_in(fields, 2, 1, kMostTokens, line));
+  request.arrival = number_in(fields, 0, 0, kMaxSeconds, line);
+  request.prompt_tokens = static_cast<std::int64_t>(number_in(fields, 1, 1, kMaxTokens, line));
+  request.output_tokens = static_cast<std::int64_t>(number_in(fields, 2, 1, kMaxTokens, line));
   const std::string &session = fields[3], &family = fields[4];
   request.stream.own = session.empty() ? names.unnamed() : names.of(session);
   if (!family.empty()) {
     request.stream.family = names.of(family);
-    request.stream.family_tokens = static_cast<std::int64_t>(number_in(fields, 5, 0, kMostTokens, line));
+    request.stream.family_tokens = static_cast<std::int64_t>(number_in(fields, 5, 0, kMaxTokens, line));
   } else if (!fields[5].empty()) {
     line.fail("family_tokens without a family");
   }

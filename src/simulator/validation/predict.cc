@@ -13,7 +13,7 @@ namespace {
 constexpr double kMilliseconds = 1e3, kMicroseconds = 1e6;
 constexpr std::int64_t kWindow = 128, kHeadDim = 512;
 
-/// Addresses that nobody looks at: only shapes count.
+/// Addresses that are not read: only shapes count.
 template <class T>
 T* unread() {
   return reinterpret_cast<T*>(std::uintptr_t{1} << 56);
@@ -78,10 +78,10 @@ GraphOp experts_op(const ExpertsShape& shape) {
   const auto tokens = static_cast<double>(shape.num_tokens), all = static_cast<double>(shape.num_experts);
   const auto here = static_cast<double>(shape.num_local), chosen = static_cast<double>(shape.num_chosen);
   const double ranks = all / here;
-  const double visited = expected_distinct(all, chosen, tokens) / ranks;
+  const double active = expected_distinct(all, chosen, tokens) / ranks;
   return {.name = "experts",
           .num_rows = tokens / ranks,
-          .cost = routed_experts_cost(args, tokens * chosen / ranks, visited)};
+          .cost = routed_experts_cost(args, tokens * chosen / ranks, active)};
 }
 
 GraphOp linear_op(const LinearShape& shape) {

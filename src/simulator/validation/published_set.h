@@ -27,7 +27,7 @@ struct AttentionShape {
   std::int64_t num_keys = 8192;  ///< that rows choose from
 };
 
-/// Of kExperts: tokens that visit k of E experts, of which the rank has some.
+/// Of kExperts: tokens that have k of E experts, of which the rank has some.
 struct ExpertsShape {
   std::int64_t num_tokens = 1;  ///< of all ranks
   std::int64_t hidden_size = 7168;
@@ -95,7 +95,8 @@ struct ValidatedRow {
 /// Every row on its own device. Throws `Error` for a device or model that is not known.
 [[nodiscard]] std::vector<ValidatedRow> validate_published(const std::vector<PublishedRow>& rows);
 
-/// Median of |error| over the metrics of rows of deployments, or of all others that did not calibrate anything; 0: none.
+/// Median of |error| over the metrics of rows of deployments, or of all others that did not calibrate
+/// anything; 0: none.
 [[nodiscard]] double median_error(const std::vector<ValidatedRow>& rows, bool deployments);
 
 /// A line for each metric, the medians, sources and unknowns.

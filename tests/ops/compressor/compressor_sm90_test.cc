@@ -1,4 +1,5 @@
-// The compressor on the device against the reference on the CPU: entries, rings, overlap rows, and what must stay untouched.
+// The compressor on the device against the reference on the CPU: entries, rings, overlap rows, and what must
+// stay untouched.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,7 +34,8 @@ struct Part {
   std::vector<float> kv, gate;
 };
 
-/// A layer's rings, overlap rows and pages, in host memory between steps. What was never written reads as NaN.
+/// A layer's rings, overlap rows and pages, in host memory between steps. What was never written reads as
+/// NaN.
 class Layer {
  public:
   Layer(const Shape& shape, std::int64_t num_pages, std::int64_t num_slots = 3)
@@ -190,8 +192,9 @@ SequenceSlice sequence(std::int64_t start, std::span<const PageId> pages, std::i
   return {0, 0, start, pages, pages, slot};
 }
 
-/// Rings and overlap rows are copies and one float32 sum: the same bits. Entries differ from the reference, which works in
-/// float64, where a rounding to BF16 and then to e4m3 or e2m1 goes the other way: rarely, and by one step.
+/// Rings and overlap rows are copies and one float32 sum: the same bits. Entries differ from the reference,
+/// which works in float64, where a rounding to BF16 and then to e4m3 or e2m1 goes the other way: rarely, and
+/// by one step.
 void expect_as_reference(Layer& got, Layer& want, const std::string& where) {
   EXPECT_SAME_BITS(got.state(), want.state()) << where;
   EXPECT_SAME_BITS(got.overlap(), want.overlap()) << where;
@@ -325,7 +328,7 @@ TEST(CompressorSm90, FarPositions) {
     Layer got(shape, 3), want(shape, 3);
     const Rows rows(shape, 300, 3);
     const std::int64_t aligned =
-        kStart / 128 * 128;  // whose first entry reads nothing that nobody wrote, but for overlap
+        kStart / 128 * 128;  // whose first entry reads nothing that was not written, but for overlap
     SequenceSlice at = sequence(aligned, pages, 2);
     at.entries_until = aligned + 128;
     got.step({rows.part(at, 0, 300)}, &cuda);

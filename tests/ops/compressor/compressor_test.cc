@@ -1,5 +1,5 @@
-// Compressed entries: by hand, SIMD against the reference, and that neither chunks, threads nor company show
-// in them.
+// Compressed entries: by hand, SIMD against the reference, and that neither chunks, threads nor batch
+// composition show in them.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -280,7 +280,7 @@ TEST_P(CompressorSimd, FarPositionsRotateByTheirOwn) {
   far.step({{sequence(70'000, pages), kv, gate}}, 1);
   near.step({{sequence(112, near_pages), kv, gate}}, 1);
   const std::vector<float> frequencies = rope_frequencies(160000.0F, kRope, nullptr);
-  for (std::int64_t j = 1; j < 4; ++j) {  // entry 0 of the step reads the ring, which nobody wrote
+  for (std::int64_t j = 1; j < 4; ++j) {  // entry 0 of the step reads the ring, which was not written
     std::vector<float> got = far.entry(pages, 70'000 / 4 + j), want = near.entry(near_pages, 112 / 4 + j);
     EXPECT_SAME_BITS(std::span<const float>(got).first(64), std::span<const float>(want).first(64));
     std::vector<float> cosine(32), sine(32);

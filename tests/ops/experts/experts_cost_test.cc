@@ -1,4 +1,4 @@
-// Costs: the specification's formulas; that weights count once for each expert that somebody visits.
+// Costs: the specification's formulas; that weights count once for each expert that somebody assignments.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -71,7 +71,7 @@ TEST(ExpertsCost, SharedExpertAndCombine) {
   EXPECT_EQ(combine_cost(layer.args(), kSelected * 7, 7).scalar_ops, kSelected * kWidth * 7);
 }
 
-TEST(ExpertsCost, ByIdsCountsVisitedExpertsOnce) {
+TEST(ExpertsCost, ByIdsCountsActiveExpertsOnce) {
   Layer layer(3);
   // The third token is padding.
   const std::vector<std::int32_t> ids{0, 1, 2, 3, 4, 5, 5, 4, 3, 2, 1, 255, -1, -1, -1, -1, -1, -1};
@@ -82,20 +82,21 @@ TEST(ExpertsCost, ByIdsCountsVisitedExpertsOnce) {
   EXPECT_EQ(cost.flops[kFp8], 6.0 * kWidth * kInner * (12 + 3));
 }
 
-TEST(ExpertsCost, ExpectedOneTokenVisitsK) {
+TEST(ExpertsCost, ExpectedOneTokenHasKExperts) {
   const OpCost cost = expected_experts_cost(Layer(1).args());
   EXPECT_EQ(cost.weight_bytes, kSelected * kExpertBytes + kSharedBytes);
 }
 
 // However many tokens come, no more weights are read than there are.
-TEST(ExpertsCost, ExpectedManyTokensVisitEachExpertOnce) {
+TEST(ExpertsCost, ExpectedManyTokensReadEachExpertOnce) {
   const OpCost cost = expected_experts_cost(Layer(8192).args());
   EXPECT_DOUBLE_EQ(cost.weight_bytes, kExperts * kExpertBytes + kSharedBytes);
-  constexpr double kRows = 8192, kVisits = kRows * kSelected;
-  EXPECT_EQ(cost.flops[kFp8], 6.0 * kWidth * kInner * (kVisits + kRows));
-  const double moved = (kWidth + kWidth / 128) * kVisits + 2 * kWidth * kVisits  // to and from the routed
-                       + 4 * kWidth * kRows                                      // the shared one
-                       + 2 * kWidth * (kVisits + 2 * kRows);                     // their sum
+  constexpr double kRows = 8192, kAssignments = kRows * kSelected;
+  EXPECT_EQ(cost.flops[kFp8], 6.0 * kWidth * kInner * (kAssignments + kRows));
+  const double moved = (kWidth + kWidth / 128) * kAssignments +
+                       2 * kWidth * kAssignments                   // to and from the routed
+                       + 4 * kWidth * kRows                        // the shared one
+                       + 2 * kWidth * (kAssignments + 2 * kRows);  // their sum
   EXPECT_DOUBLE_EQ(cost.total_bytes(), kExperts * kExpertBytes + kSharedBytes + moved);
 }
 

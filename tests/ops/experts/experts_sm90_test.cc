@@ -1,5 +1,6 @@
-// Experts on the GPU: against plain loops over formats, geometries and numbers of tokens; a row's bits whatever its company;
-// padding rows, crowded and deserted experts, clamps, scales far apart, rows that are not finite.
+// Experts on the GPU: against plain loops over formats, geometries and numbers of tokens; a row's bits in
+// whatever batch; padding rows, crowded and deserted experts, clamps, scales far apart, rows that are not
+// finite.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -214,8 +215,9 @@ std::vector<float> reference(const Layer& layer, const Tokens& tokens, const Opt
   return out;
 }
 
-// The tensor core adds FP8 products with some 14 bits; sums that differ in the last places may round to the next BF16 or e4m3
-// value, and a flipped e4m3 input of w2 moves every output a little: a few units of 2^-9 in norm.
+// The tensor core adds FP8 products with some 14 bits; sums that differ in the last places may round to the
+// next BF16 or e4m3 value, and a flipped e4m3 input of w2 moves every output a little: a few units of 2^-9 in
+// norm.
 constexpr test::Tolerance kRounded{.norm = 8e-3};
 
 TEST(ExpertsSm90, AgreeWithPlainLoops) {
@@ -312,7 +314,7 @@ TEST(ExpertsSm90, QuantisedRowsAreTheSame) {
   }
 }
 
-TEST(ExpertsSm90, PaddingRowsVisitNobody) {
+TEST(ExpertsSm90, PaddingRowsHaveNoExpert) {
   BALEEN_NEEDS_GPU();
   TestCuda cuda;
   const Layer layer(cuda, {});
@@ -326,7 +328,7 @@ TEST(ExpertsSm90, PaddingRowsVisitNobody) {
     const auto got = run(cuda, layer, padded);
     EXPECT_SAME_BITS(std::span(got).first(count), std::span(want).first(count));
     for (const float value : std::span(got).subspan(count)) EXPECT_TRUE(std::isfinite(value));
-    // Nobody visits anybody.
+    // No token has any expert.
     std::fill(padded.ids.begin(), padded.ids.end(), -1);
     for (const Tokens& deserted : {padded, padded.cut(0, 1)}) {
       const auto none = run(cuda, layer, deserted, {.with_shared = false});
@@ -335,7 +337,7 @@ TEST(ExpertsSm90, PaddingRowsVisitNobody) {
   }
 }
 
-TEST(ExpertsSm90, EveryoneVisitsTheSameExperts) {
+TEST(ExpertsSm90, AllTokensHaveTheSameExperts) {
   BALEEN_NEEDS_GPU();
   TestCuda cuda;
   const Layer layer(cuda, {});

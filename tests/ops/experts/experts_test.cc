@@ -1,5 +1,5 @@
 // Experts: the SIMD version against plain loops over formats, batch shapes and precisions; independence of
-// company; clamps, empty experts and non-finite rows.
+// batch; clamps, empty experts and non-finite rows.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -59,7 +59,7 @@ struct Tokens {
         x(random_values(static_cast<std::size_t>(count * kWidth), seed, 0.02F)) {
     std::mt19937 random(seed);
     for (std::int64_t row = 0; row < count; ++row) {
-      std::vector<std::int32_t> order(kNumExperts - 1);  // the last expert is never visited
+      std::vector<std::int32_t> order(kNumExperts - 1);  // the last expert is never active
       for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
       std::shuffle(order.begin(), order.end(), random);
       ids.insert(ids.end(), order.begin(), order.begin() + num_selected);

@@ -1,5 +1,5 @@
-// Selections of the kernels: against the reference where scores are exact and where they are not, and that neither rows,
-// company, chunks, splits nor page sizes show in them.
+// Selections of the kernels: against the reference where scores are exact and where they are not, and that
+// neither rows, batch composition, chunks, splits nor page sizes show in them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,8 +40,8 @@ struct Queries {
     }
   }
 
-  /// Small integers, unrotated: with a power of two of heads that makes dim * heads a power of four, every number on the way
-  /// to a score is exact in float32.
+  /// Small integers, unrotated: with a power of two of heads that makes dim * heads a power of four, every
+  /// number on the way to a score is exact in float32.
   void make_exact(std::uint32_t seed) {
     std::mt19937 random(seed);
     std::uniform_int_distribution<int> small(-3, 3);
@@ -52,7 +52,8 @@ struct Queries {
   }
 };
 
-/// A sequence's part of a batch: queries [first_query, first_query + num_tokens), the first at position `start`.
+/// A sequence's part of a batch: queries [first_query, first_query + num_tokens), the first at position
+/// `start`.
 struct Part {
   std::int64_t first_query;
   std::int64_t num_tokens;
@@ -198,12 +199,12 @@ Score score_of(const Queries& queries, std::int64_t query, const std::vector<flo
   return score;
 }
 
-/// Tensor cores add FP8 products with some 13 bits below the largest, and rows whose blocks differ by more than 2^14 lose
-/// their smallest values; relative to the magnitudes that are added up, that stays below this.
+/// Tensor cores add FP8 products with some 13 bits below the largest, and rows whose blocks differ by more
+/// than 2^14 lose their smallest values; relative to the magnitudes that are added up, that stays below this.
 constexpr double kScoreError = 1e-4;
 
-/// The largest gap, relative to the magnitudes added up, between the scores of keys that one selection has in place of the
-/// other's; prints the count.
+/// The largest gap, relative to the magnitudes added up, between the scores of keys that one selection has in
+/// place of the other's; prints the count.
 double worst_exchange(const Queries& queries, const std::vector<Part>& parts, const Keys& keys,
                       std::int64_t top_k, const Selection& got, const Selection& want) {
   double worst = 0;

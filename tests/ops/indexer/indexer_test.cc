@@ -1,5 +1,5 @@
 // Selections: by hand, SIMD against the reference on every instruction set (with and without byte dot
-// products), and that neither chunks, threads, company nor page sizes show in them.
+// products), and that neither chunks, threads, batch composition nor page sizes show in them.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 

@@ -1,5 +1,5 @@
-// Window rows: by hand, SIMD against the reference, and that neither chunks, threads nor company show in the
-// pages.
+// Window rows: by hand, SIMD against the reference, and that neither chunks, threads nor batch composition
+// show in the pages.
 #include <gtest/gtest.h>
 
 #include <cmath>

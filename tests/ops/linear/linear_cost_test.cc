@@ -49,7 +49,7 @@ TEST(LinearCost, SeveralOutputsReadXOnce) {
   EXPECT_EQ(cost.total_bytes(), 2 * kIn * kRows + weights + written);
   EXPECT_EQ(cost.scalar_ops, 4 * kIn * kRows);
   EXPECT_EQ(cost.flops[kBf16], 2 * 1024 * kIn * kRows);
-  // Rows that somebody has rounded: read beside x, which the third product wants, and nothing is rounded here.
+  // Rows that are rounded already: read beside x, which the third product wants, and nothing is rounded here.
   args.x_fp8 = test::unread_fp8_rows();
   const OpCost rounded = linear_cost(args);
   EXPECT_EQ(rounded.read_bytes, cost.read_bytes + (kIn + kIn / 128) * kRows);

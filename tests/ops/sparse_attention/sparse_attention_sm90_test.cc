@@ -1,4 +1,5 @@
-// Attention on the device against the reference, and that neither chunks, company nor launch shapes show in its bits.
+// Attention on the device against the reference, and that neither chunks, batch composition nor launch shapes
+// show in its bits.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,8 +19,8 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int kRope = 64;
 
-/// Weights are rounded to BF16 relative to different maxima (whole powers of two here), by up to one part in 2^8 and hardly
-/// averaged in short lists; then outputs are, twice.
+/// Weights are rounded to BF16 relative to different maxima (whole powers of two here), by up to one part in
+/// 2^8 and hardly averaged in short lists; then outputs are, twice.
 constexpr test::Tolerance kTolerance{.norm = 5e-3};
 
 std::vector<float> bf16_values(std::size_t count, std::uint32_t seed, float deviation = 1.0F) {
@@ -28,8 +29,8 @@ std::vector<float> bf16_values(std::size_t count, std::uint32_t seed, float devi
   return values;
 }
 
-/// A layer's pools with the pages of one sequence. Window rows exist from `begin` on, entries of all positions; what is
-/// not written is NaN.
+/// A layer's pools with the pages of one sequence. Window rows exist from `begin` on, entries of all
+/// positions; what is not written is NaN.
 struct Layer {
   int ratio;
   LatentFormat format;
@@ -109,8 +110,8 @@ std::vector<float> want(const Layer& layer, const Step& step) {
   return out;
 }
 
-/// On the device; `row_of_angles`: which of the references' angles row 0 has. Pools begin `offset` bytes behind an
-/// aligned address. With padding rows, their output too.
+/// On the device; `row_of_angles`: which of the references' angles row 0 has. Pools begin `offset` bytes
+/// behind an aligned address. With padding rows, their output too.
 std::vector<float> run(const Layer& layer, const Step& step, std::int64_t row_of_angles = 0,
                        std::int64_t offset = 0) {
   test::TestCuda cuda;
@@ -186,14 +187,14 @@ Step step_at(const Layer& layer, std::int64_t num_heads, std::int64_t start, std
   return step;
 }
 
-/// Rows [begin, end) of a step whose only slice starts at `start`, with row `company` behind them as another sequence.
-Step part_of(const Layer& layer, const Step& step, std::int64_t begin, std::int64_t end,
-             std::int64_t company) {
+/// Rows [begin, end) of a step whose only slice starts at `start`, with row `other` behind them as another
+/// sequence.
+Step part_of(const Layer& layer, const Step& step, std::int64_t begin, std::int64_t end, std::int64_t other) {
   const std::int64_t start = step.slices[0].start, num_rows = step.num_rows();
   const auto q_row = static_cast<std::int64_t>(step.q.size()) / num_rows;
   const auto top_k = static_cast<std::int64_t>(step.selected.size()) / num_rows;
   Step part{.num_heads = step.num_heads,
-            .slices = {layer.slice(start + begin, end - begin), layer.slice(start + company, 1, end - begin)},
+            .slices = {layer.slice(start + begin, end - begin), layer.slice(start + other, 1, end - begin)},
             .sink = step.sink,
             .window_tokens = step.window_tokens};
   const auto append_rows = [&](std::int64_t from, std::int64_t to) {
@@ -202,7 +203,7 @@ Step part_of(const Layer& layer, const Step& step, std::int64_t begin, std::int6
                          step.selected.begin() + to * top_k);
   };
   append_rows(begin, end);
-  append_rows(company, company + 1);
+  append_rows(other, other + 1);
   return part;
 }
 
@@ -289,8 +290,9 @@ TEST(SparseAttentionSm90, ChunksCompanyAndLaunchShapesDoNotShow) {
   }
 }
 
-/// Steps of more than 256 rows read cache rows that were widened once; here every other sequence, of one row, does not.
-TEST(SparseAttentionSm90, WidenedRowsDoNotShow) {
+/// Steps of more than 256 rows read cache rows that were dequantised once; here every other sequence, of one
+/// row, does not.
+TEST(SparseAttentionSm90, DequantisedRowsDoNotShow) {
   BALEEN_NEEDS_GPU();
   constexpr std::int64_t kStart = 2'800, kRows = 300, kTopK = 512;
   for (const std::int64_t num_heads : {24, 128}) {
@@ -310,7 +312,7 @@ TEST(SparseAttentionSm90, WidenedRowsDoNotShow) {
   }
 }
 
-TEST(SparseAttentionSm90, SeveralSequencesWidenTogether) {
+TEST(SparseAttentionSm90, SeveralSequencesAreDequantisedTogether) {
   BALEEN_NEEDS_GPU();
   const Layer layer(4, 512, 0, 900);
   const Step all = step_at(layer, 64, 0, 880, 71);
@@ -409,8 +411,8 @@ TEST(SparseAttentionSm90, LargeAndSmallScales) {
     many.slices.push_back(layer.slice(30, 2, row));
     many.q.insert(many.q.end(), step.q.begin(), step.q.end());
   }
-  const std::vector<float> widened = run(layer, many);
-  EXPECT_SAME_BITS(std::span(widened).first(got.size()), got);
+  const std::vector<float> dequantised = run(layer, many);
+  EXPECT_SAME_BITS(std::span(dequantised).first(got.size()), got);
 }
 
 TEST(SparseAttentionSm90, NaNStaysVisible) {

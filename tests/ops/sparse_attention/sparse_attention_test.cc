@@ -1,5 +1,5 @@
 // Attention: by hand, SIMD against the reference on every instruction set, and that neither chunks, threads,
-// head groups, company nor page sizes show in the output.
+// head groups, batch composition nor page sizes show in the output.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -176,7 +176,7 @@ TEST(FitOperation, TimesBeyondThePeaksGiveSharesThatProfilesTake) {
   OperationSample cached = sample(1, 0, 1e-3);
   cached.seconds = 6e-5;
   const EfficiencyPoint point = fit_operation(std::span(&cached, 1)).points.at(0);
-  EXPECT_EQ(point.memory, kMostShare);
+  EXPECT_EQ(point.memory, kMaxShare);
 }
 
 }  // namespace

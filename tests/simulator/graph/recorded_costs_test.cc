@@ -57,7 +57,7 @@ class RecordedCosts : public testing::TestWithParam<const char*> {
   }
 
   /// Of the last step.
-  double visited(std::int64_t block) const {
+  double active(std::int64_t block) const {
     const auto now = load();
     double count = 0;
     const auto b = static_cast<std::size_t>(block);
@@ -68,11 +68,10 @@ class RecordedCosts : public testing::TestWithParam<const char*> {
   std::map<std::string, OpRecord> recorded(const RankBatch& batch) const {
     const ParallelPlan plan = resolved({.num_devices = 1}, config_);
     const RankModel model(config_, {.dense = config_.dense_format, .experts = config_.expert_format}, plan);
-    const OpGraph graph = record_step(
-        model, batch, {},
-        {.activations = ElementType::kF32, .fuses = false, .visited_experts = [&](std::int64_t block) {
-           return visited(block);
-         }});
+    const OpGraph graph = record_step(model, batch, {},
+                                      {.activations = ElementType::kF32,
+                                       .fuses = false,
+                                       .active_experts = [&](std::int64_t block) { return active(block); }});
     std::map<std::string, OpRecord> records;
     for (const GraphOp& op : graph.ops) {
       OpRecord& record = records[std::string(op.name)];
@@ -103,8 +102,8 @@ class RecordedCosts : public testing::TestWithParam<const char*> {
   std::int64_t next_token_ = 11;
 };
 
-/// Three sequences in every phase: whole prompts, chunks, single tokens, across the ends of blocks of 4 and 128, behind more
-/// entries than the indexer selects.
+/// Three sequences in every phase: whole prompts, chunks, single tokens, across the ends of blocks of 4 and
+/// 128, behind more entries than the indexer selects.
 TEST_P(RecordedCosts, EveryStepOfARaggedBatch) {
   const SequenceId a = *engine_->open({}), b = *engine_->open({}), c = *engine_->open({});
   std::map<SequenceId, std::int64_t> lengths;

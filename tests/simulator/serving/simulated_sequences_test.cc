@@ -1,4 +1,4 @@
-// Pages counted over memory that does not exist, lazily, against the table that is told every token.
+// Pages counted over memory that does not exist, lazily, against the table that gets every token.
 #include "simulator/serving/simulated_sequences.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-/// A StepEngine over the engine's own SequenceTable whose steps only take time, and whose replies are the next tokens of
-/// a request's stream.
+/// A StepEngine over the engine's own SequenceTable whose steps only take time, and whose replies are the
+/// next tokens of a request's stream.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace baleen {
 
 class TimedEngine final : public StepEngine {
  public:
-  /// All outlive the engine; `now` moves on with every step. `requests`: by number. A request's number is told to the
-  /// engine as top_k of its draws.
+  /// All outlive the engine; `now` moves on with every step. `requests`: by number. A request's number is
+  /// given to the engine as top_k of its draws.
   TimedEngine(const ServerSetup& setup, const Acceptance& acceptance,
               const std::vector<ServingRequest>& requests, double& now)
       : setup_(setup),

@@ -1,9 +1,10 @@
-// One launch: entries from the step's rows and the ring, then the ring. A thread loads four channels of eight rows, which is
-// all there is to an entry of ratio 4: one thread block makes it, and every row of the step is read once. An entry of ratio
-// 128 is shared by a cluster: a thread block takes 64 channels, sixteen groups of threads eight rows each; the blocks exchange
-// their sums of squares for the norm.
+// One launch: entries from the step's rows and the ring, then the ring. A thread loads four channels of eight
+// rows, which is all there is to an entry of ratio 4: one thread block makes it, and every row of the step is
+// read once. An entry of ratio 128 is shared by a cluster: a thread block takes 64 channels, sixteen groups
+// of threads eight rows each; the blocks exchange their sums of squares for the norm.
 //
-// Sums over rows, over groups and over channels have one order, whether a row lies in the step or in the ring.
+// Sums over rows, over groups and over channels have one order, whether a row lies in the step or in the
+// ring.
 
 #include "base/check.h"
 #include "cuda/cuda_context.h"
@@ -118,8 +119,8 @@ class Worker {
     return block >= max(item.sequence.start, item.sequence.entries_until) / kRatio && block < end / kRatio;
   }
 
-  /// The rows that entry `block` pools (where entries overlap, those of the block before it too). No branches, and nothing
-  /// waits: all loads are in flight together.
+  /// The rows that entry `block` pools (where entries overlap, those of the block before it too). No
+  /// branches, and nothing waits: all loads are in flight together.
   struct Rows {
     Channels kv[kRowsPerThread], gate[kRowsPerThread], bias[kRowsPerThread];
   };
@@ -130,7 +131,8 @@ class Worker {
 #pragma unroll
     for (int first = 0; first < kRowsPerThread; first += kRun) {
       const int column = Shape::kOverlaps && first >= kRatio ? channel + p.head_dim : channel;
-      // Before the sequence there is nothing: the step's first rows stand in for it, and `pool` leaves them out.
+      // Before the sequence there is nothing: the step's first rows stand in for it, and `pool` leaves them
+      // out.
       const int begin = position_of(block, first);
       const Source of_step = step_row(begin < 0 ? item.sequence.start : begin);
       const Source of_ring = ring_row(max(begin, 0));
@@ -181,7 +183,8 @@ class Worker {
     return sums;
   }
 
-  /// Rows that a later step needs, once nobody reads what they replace. The last of every position modulo the ring.
+  /// Rows that a later step needs, once what they replace is not read any more. The last of every position
+  /// modulo the ring.
   __device__ void keep_rows() const {
     constexpr int kHalves = Shape::kOverlaps ? 2 : 1;
     const int first = max(item.sequence.start, end - static_cast<int>(p.state.ring_rows));
@@ -259,7 +262,8 @@ class Worker {
     return {kv, kv + p.state.ring_rows * p.state.width};
   }
 
-  // A warp holds two row groups, lane l and l + 16 the same channels: they meet first, then the warps in shared memory.
+  // A warp holds two row groups, lane l and l + 16 the same channels: they meet first, then the warps in
+  // shared memory.
   __device__ Channels over_groups_maximum(Channels maximum) const {
     constexpr int kWarps = Shape::kMaxThreads / kWarpLanes;
     __shared__ float of_warp[kWarps][kLatentBlock];
@@ -303,8 +307,8 @@ class Worker {
   const int end;
 };
 
-/// Sum over the threads that hold the entry's channels: the block's, or with row groups those of the first warp's first
-/// half in every block of the cluster.
+/// Sum over the threads that hold the entry's channels: the block's, or with row groups those of the first
+/// warp's first half in every block of the cluster.
 template <int kRatio>
 __device__ float sum_over_entry(float value, int head_dim) {
   const int warp = static_cast<int>(threadIdx.x) / kWarpLanes;
@@ -328,12 +332,13 @@ __device__ float sum_over_entry(float value, int head_dim) {
     for (int rank = 0; rank < head_dim / PoolShape<kRatio>::kSlice; ++rank) {
       sum += *ptx::in_block(&of_block, static_cast<std::uint32_t>(rank));
     }
-    ptx::cluster_sync();  // nobody leaves while its sum is being read
+    ptx::cluster_sync();  // no block exits while its sum is being read
     return sum;
   }
 }
 
-/// Hadamard transform of 128 values, four in a lane, and rounding to an FP4 row. (numeric/hadamard.h, numeric/index_key.h)
+/// Hadamard transform of 128 values, four in a lane, and rounding to an FP4 row. (numeric/hadamard.h,
+/// numeric/index_key.h)
 __device__ void store_index_key(const DeviceIndexKeyPool& pool, PageId page, int row, Channels entry) {
   constexpr int kDim = kPiece * kWarpLanes;
   constexpr float kNormalisation = 0.08838834764831845F;  // 128^-1/2

@@ -12,7 +12,7 @@
 namespace baleen::sm90 {
 
 std::int64_t DispatchExtents::first_shared_row() const {
-  const std::int64_t experts = std::min(num_slots(), num_experts);  // that are visited at most
+  const std::int64_t experts = std::min(num_slots(), num_experts);  // that are active at most
   return (num_slots() + (kRowAlignment - 1) * experts + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
 }
 
@@ -58,14 +58,14 @@ __device__ QuantisedWord load_word(const DispatchParams& p, std::int64_t token, 
   return {piece.codes[0], piece.scale};
 }
 
-/// A block plans for its own tokens: it counts all visits, and those of tokens before its own.
+/// A block plans for its own tokens: it counts all assignments, and those of tokens before its own.
 __global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams p) {
   extern __shared__ int shared[];
   __shared__ int warp_sums[kWarps];
   const int num_experts = p.input.num_experts, num_selected = p.input.num_selected;
-  int* const visits = shared;  // [E]
-  int* const next_row =
-      visits + num_experts;  // [E]: visits of earlier blocks' tokens; then the first row of this block's
+  int* const assignments = shared;  // [E]
+  // [E]: assignments of earlier blocks' tokens; then the first row of this block's.
+  int* const next_row = assignments + num_experts;
   int* const own_ids = next_row + num_experts;
   int* const own_rows = own_ids + p.tokens_per_block * num_selected;
   const int thread = threadIdx.x, warp = thread / kWarpLanes, lane = thread % kWarpLanes;
@@ -74,20 +74,21 @@ __global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams
   const int first_slot = first_token * num_selected;
   const int num_own = num_tokens * num_selected;
   for (int expert = thread; expert < num_experts; expert += kThreads) {
-    visits[expert] = 0;
+    assignments[expert] = 0;
     next_row[expert] = 0;
   }
   __syncthreads();
-  // In this order: the products' blocks read `ids`, which an earlier kernel writes, before they wait for this one.
+  // In this order: the products' blocks read `ids`, which an earlier kernel writes, before they wait for this
+  // one.
   ptx::wait_for_previous_kernel();
   ptx::launch_next_kernel();
 
   for (int i = thread; i < num_own; i += kThreads) own_ids[i] = p.input.ids[first_slot + i];
-  for_each_visit(p.input, [&](int slot, int id) {
-    atomicAdd(&visits[id], 1);
+  for_each_assignment(p.input, [&](int slot, int id) {
+    atomicAdd(&assignments[id], 1);
     if (slot < first_slot) atomicAdd(&next_row[id], 1);
   });
-  const ExpertPlan expert = plan_expert(p.input, visits, warp_sums);
+  const ExpertPlan expert = plan_expert(p.input, assignments, warp_sums);
   if (thread < num_experts) next_row[thread] += expert.first_row;
   __syncthreads();
   if (blockIdx.x == 0) write_all_tiles(p.input, expert, warp_sums, p.plan.tiles, p.plan.num_tiles);

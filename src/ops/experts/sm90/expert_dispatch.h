@@ -1,8 +1,10 @@
-/// The first of the three kernels of experts: who visits whom, and the visitors' rows side by side.
+/// The first of the three kernels of experts: which token has which expert, and the rows of each expert side
+/// by side.
 ///
-/// A *visit* is a (token, slot) pair. Visits are ordered by expert, then token, then slot; a visit's place in that order is
-/// its *row* in everything between dispatch and combination. An expert's first row is a multiple of four, as TMA wants
-/// the scales of rows; rows left out are nobody's. The shared expert's rows, one a token, begin at `first_shared_row()`.
+/// An *assignment* is a (token, slot) pair. Assignments are ordered by expert, then token, then slot; an
+/// assignment's place in that order is its *row* in everything between dispatch and combination. An expert's
+/// first row is a multiple of four, as TMA wants the scales of rows; rows left out hold no assignment. The
+/// shared expert's rows, one a token, begin at `first_shared_row()`.
 /// Rows of one expert are cut into *token tiles*, those of the shared expert first.
 #pragma once
 
@@ -69,16 +71,18 @@ struct DispatchPlan {
   std::int64_t num_counters = 0;
 };
 
-/// Where the word of four codes at word `source` of a block of 128 goes when rows are laid out for the products: there
-/// thread q of four owns the source's bytes [32 q, 32 q + 32), 8 of them an instruction (expert_fragments.cuh).
+/// Where the word of four codes at word `source` of a block of 128 goes when rows are laid out for the
+/// products: there thread q of four owns the source's bytes [32 q, 32 q + 32), 8 of them an instruction
+/// (expert_fragments.cuh).
 constexpr int product_word(int source) { return (source & 7) << 2 | source >> 3; }
 
-/// Plans, and writes each visit's row of x as FP8 codes in the order of `product_word` to `rows` (codes null: plans only).
+/// Plans, and writes each assignment's row of x as FP8 codes in the order of `product_word` to `rows` (codes
+/// null: plans only).
 void dispatch_experts(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
                       const Fp8Rows& rows, CudaContext& context);
 
-/// The last kernel: out[t] = the sum of rows `y` [num_rows, d] of token t's visits in ascending expert, then the shared
-/// expert's, in float32, rounded once.
+/// The last kernel: out[t] = the sum of rows `y` [num_rows, d] of token t's assignments in ascending expert,
+/// then the shared expert's, in float32, rounded once.
 void combine_experts(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
                      const Bf16Bits* y, CudaContext& context);
 

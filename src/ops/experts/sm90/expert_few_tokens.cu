@@ -9,7 +9,7 @@ struct FewTokenSizes {
   using TokenCounts = std::integer_sequence<int, 8, 16>;
   static constexpr int kBoxTokens = 8, kSmallBoxTokens = 4, kMaxSmallBoxes = 1;
   static constexpr int kScaleBoxTokens = 16;
-  static constexpr int kPlannedTiles = 520;  // of 512 visits, and as many shared ones as 64 tokens have
+  static constexpr int kPlannedTiles = 520;  // of 512 assignments, and as many shared ones as 64 tokens have
   static constexpr int kScaleWarps = 0;
   static constexpr int kConsumerRegisters = 0, kProducerRegisters = 0;
 };

@@ -22,8 +22,8 @@ constexpr int kMaxThreads = kMaxGroups * kGroupThreads;
 // Of the whole block, which meets from both sides of a branch.
 constexpr std::uint32_t kBlockBarrier = 1;
 
-// A block of the first kernel has that many groups for routed experts and one more for the shared one, whose pieces have rows
-// (of w1 and w3 each) for the bytes of a routed one's in FP4.
+// A block of the first kernel has that many groups for routed experts and one more for the shared one, whose
+// pieces have rows (of w1 and w3 each) for the bytes of a routed one's in FP4.
 constexpr int kInnerGroups = 3;
 constexpr int kSharedPieceRows = 16;
 
@@ -35,7 +35,7 @@ struct OneTokenParams {
   const float* weights;
   const Bf16Bits* x;
   Fp8Rows x_fp8;
-  Bf16Bits* inner;  ///< [visits, inner_width]: a of every slot, then of the shared expert
+  Bf16Bits* inner;  ///< [assignments, inner_width]: a of every slot, then of the shared expert
   Bf16Bits* out;
   std::int32_t width;
   std::int32_t inner_width;
@@ -43,12 +43,12 @@ struct OneTokenParams {
   bool has_shared;
   float swiglu_limit;
 
-  /// Two visits are a warpgroup's of the second kernel.
+  /// Two assignments are a warpgroup's of the second kernel.
   [[nodiscard]] __host__ __device__ int num_pairs() const { return (num_selected + 1) / 2; }
-  /// Where the shared expert's visit comes.
-  [[nodiscard]] __host__ __device__ int shared_visit() const { return 2 * num_pairs(); }
-  [[nodiscard]] __host__ __device__ int num_visits() const {
-    return has_shared ? shared_visit() + 1 : num_selected;
+  /// Where the shared expert's assignment comes.
+  [[nodiscard]] __host__ __device__ int shared_assignment() const { return 2 * num_pairs(); }
+  [[nodiscard]] __host__ __device__ int num_assignments() const {
+    return has_shared ? shared_assignment() + 1 : num_selected;
   }
 };
 
@@ -109,17 +109,18 @@ __device__ void quantise_x(const OneTokenParams& p, std::uint8_t* columns, float
   }
 }
 
-/// Both products' first: a = silu(w1 x) (w3 x) of all visits. Blocks share them in pieces of 32 rows of w1 and as many of w3.
+/// Both products' first: a = silu(w1 x) (w3 x) of all assignments. Blocks share them in pieces of 32 rows of
+/// w1 and as many of w3.
 template <WeightFormat kRouted, int kStages>
 __global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_constant__ OneTokenParams p) {
   extern __shared__ __align__(1024) std::uint8_t rings[];
-  __shared__ WidenedMagnitudes tables[kWidenedTables];
+  __shared__ ScaledMagnitudes tables[kMagnitudeTables];
   const int num_groups = static_cast<int>(blockDim.x) / kGroupThreads;
   std::uint8_t* const x_columns = rings + num_groups * kStages * kGroupStageBytes;
   auto* const x_scales =
       reinterpret_cast<float*>(x_columns + padded_slices(p.width) * kFp8RowBlock * kProductColumns);
   const int row = row_in_piece();
-  if (threadIdx.x < kWidenedTables) tables[threadIdx.x] = widened_magnitudes(static_cast<int>(threadIdx.x));
+  if (threadIdx.x < kMagnitudeTables) tables[threadIdx.x] = scaled_magnitudes(static_cast<int>(threadIdx.x));
   const auto prepare = [&] {
     quantise_x(p, x_columns, x_scales);
     ptx::fence_proxy_async();
@@ -127,9 +128,10 @@ __global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_cons
   };
   const auto x_scale = [&](int slice) { return make_float2(x_scales[slice], x_scales[slice]); };
   // Column 0 is the token's.
-  const auto finish = [&](const float(&acc)[4], int visit, int first_row, float routing_weight, bool valid) {
+  const auto finish = [&](const float(&acc)[4], int assignment, int first_row, float routing_weight,
+                          bool valid) {
     if (lane_index() % 4 != 0 || !valid) return;
-    p.inner[static_cast<std::int64_t>(visit) * p.inner_width + first_row + row] =
+    p.inner[static_cast<std::int64_t>(assignment) * p.inner_width + first_row + row] =
         __bfloat16_as_ushort(activate(acc[0], acc[2], clamp_limit(p.swiglu_limit), routing_weight));
   };
 
@@ -152,12 +154,13 @@ __global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_cons
     while (first_row < p.inner_width) {
       float acc[4];
       product.multiply(tables, x_columns, x_scale, acc);
-      finish(acc, p.shared_visit(), first_row, 1.0F, valid);
+      finish(acc, p.shared_assignment(), first_row, 1.0F, valid);
       first_row += static_cast<int>(gridDim.x) * kSharedPieceRows;
       if (first_row < p.inner_width) begin(first_row);
     }
   } else {
-    // In this order: the second kernel reads `ids`, which an earlier kernel writes, before it waits for this one.
+    // In this order: the second kernel reads `ids`, which an earlier kernel writes, before it waits for this
+    // one.
     ptx::wait_for_previous_kernel();
     ptx::launch_next_kernel();
     RowProduct<kRouted, kStages> product(group_ring<kStages>(rings));
@@ -177,12 +180,12 @@ __global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_cons
     begin();
     prepare();
     while (item < num_items) {
-      const int visit = item / num_pieces;
+      const int assignment = item / num_pieces;
       if (expert >= 0) {
-        const float routing_weight = p.weights[visit];
+        const float routing_weight = p.weights[assignment];
         float acc[4];
         product.multiply(tables, x_columns, x_scale, acc);
-        finish(acc, visit, item % num_pieces * kPieceRows, routing_weight, true);
+        finish(acc, assignment, item % num_pieces * kPieceRows, routing_weight, true);
       }
       item += static_cast<int>(gridDim.x) * kInnerGroups;
       begin();
@@ -204,7 +207,7 @@ __device__ void quantise_inner(const OneTokenParams& p, std::uint8_t* columns, f
     const int block =
         first + lane_index() / kLanes;  // kProductColumns is a multiple of kBlocksOfWarp: within
     const int slice = block / kProductColumns, column = block % kProductColumns;
-    const bool inside = slice < num_slices && column < p.num_visits();
+    const bool inside = slice < num_slices && column < p.num_assignments();
     const Bf16Bits* from = p.inner + static_cast<std::int64_t>(inside ? column : 0) * p.inner_width +
                            (inside ? slice : 0) * kFp8RowBlock + kValues * lane;
     float values[kValues];
@@ -222,8 +225,8 @@ __device__ void quantise_inner(const OneTokenParams& p, std::uint8_t* columns, f
   }
 }
 
-/// Visits that there are, in ascending expert, then slot; one warp's work.
-__device__ void order_visits(const OneTokenParams& p, int* order, int* count) {
+/// Assignments that there are, in ascending expert, then slot; one warp's work.
+__device__ void order_assignments(const OneTokenParams& p, int* order, int* count) {
   const int lane = lane_index();
   constexpr int kNobody = -1;
   const int id = lane < p.num_selected ? p.ids[lane] : kNobody;
@@ -233,29 +236,29 @@ __device__ void order_visits(const OneTokenParams& p, int* order, int* count) {
     if (other_id >= 0 && (other_id < id || (other_id == id && other < lane))) ++place;
   }
   if (id >= 0) order[place] = lane;
-  const int visits = __popc(__ballot_sync(kAllLanes, id >= 0));
+  const int assignments = __popc(__ballot_sync(kAllLanes, id >= 0));
   if (lane == 0) {
-    *count = visits + (p.has_shared ? 1 : 0);
-    if (p.has_shared) order[visits] = p.shared_visit();
+    *count = assignments + (p.has_shared ? 1 : 0);
+    if (p.has_shared) order[assignments] = p.shared_assignment();
   }
 }
 
-/// The other: y = w2 a of all visits, and their sum. A block has 32 columns of `out`; warpgroup w of it the rows of visits
-/// 2 w and 2 w + 1, the last one the shared expert's.
+/// The other: y = w2 a of all assignments, and their sum. A block has 32 columns of `out`; warpgroup w of it
+/// the rows of assignments 2 w and 2 w + 1, the last one the shared expert's.
 template <WeightFormat kRouted, int kStages>
 __global__ void __launch_bounds__(kMaxThreads, 1) down_kernel(const __grid_constant__ OneTokenParams p) {
   extern __shared__ __align__(1024) std::uint8_t rings[];
-  __shared__ WidenedMagnitudes tables[kWidenedTables];
+  __shared__ ScaledMagnitudes tables[kMagnitudeTables];
   __shared__ float y[kProductColumns][kPieceRows];
   __shared__ int order[kProductColumns];
-  __shared__ int num_visits;
+  __shared__ int num_assignments;
   const int num_groups = static_cast<int>(blockDim.x) / kGroupThreads;
   std::uint8_t* const columns = rings + num_groups * kStages * kGroupStageBytes;
   auto* const scales =
       reinterpret_cast<float*>(columns + padded_slices(p.inner_width) * kFp8RowBlock * kProductColumns);
   const int first_row = static_cast<int>(blockIdx.x) * kPieceRows, row = row_in_piece();
-  if (threadIdx.x < kWidenedTables) tables[threadIdx.x] = widened_magnitudes(static_cast<int>(threadIdx.x));
-  if (warp_index() == 0) order_visits(p, order, &num_visits);
+  if (threadIdx.x < kMagnitudeTables) tables[threadIdx.x] = scaled_magnitudes(static_cast<int>(threadIdx.x));
+  if (warp_index() == 0) order_assignments(p, order, &num_assignments);
 
   const int own_columns = lane_index() % 4 * 2;  // of the sums
   const auto multiply = [&](auto& product) {
@@ -271,7 +274,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1) down_kernel(const __grid_const
           return *reinterpret_cast<const float2*>(scales + slice * kProductColumns + own_columns);
         },
         acc);
-    // Half h is of visit 2 w + h, which is a column of the same number.
+    // Half h is of assignment 2 w + h, which is a column of the same number.
     if (own_columns == 2 * group_index()) {
       y[own_columns][row] = to_bf16_and_back(acc[0]);
       y[own_columns + 1][row] = to_bf16_and_back(acc[3]);
@@ -286,8 +289,8 @@ __global__ void __launch_bounds__(kMaxThreads, 1) down_kernel(const __grid_const
     multiply(product);
   } else {
     RowProduct<kRouted, kStages> product(group_ring<kStages>(rings));
-    const auto weights = [&](int visit) {
-      const int expert = visit < p.num_selected ? p.ids[visit] : -1;
+    const auto weights = [&](int assignment) {
+      const int expert = assignment < p.num_selected ? p.ids[assignment] : -1;
       return expert_row<kRouted>(p.down, expert_place(p.places, max(expert, 0)), first_row + row,
                                  p.inner_width, expert >= 0);
     };
@@ -297,7 +300,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1) down_kernel(const __grid_const
   __syncthreads();
   if (threadIdx.x >= kPieceRows) return;
   float sum = 0.0F;
-  for (int i = 0; i < num_visits; ++i) sum += y[order[i]][threadIdx.x];
+  for (int i = 0; i < num_assignments; ++i) sum += y[order[i]][threadIdx.x];
   p.out[first_row + static_cast<int>(threadIdx.x)] = __bfloat16_as_ushort(__float2bfloat16_rn(sum));
 }
 

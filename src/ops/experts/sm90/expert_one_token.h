@@ -1,10 +1,11 @@
 /// Experts for a single token: two launches, no plan. The same bits as the other way (expert_products.h).
 ///
-/// Every multiprocessor streams an equal share of the visited experts' rows. There is no ring that warps hand each other:
-/// a thread copies the weights that it will itself put into registers (expert_row_product.cuh), and begins as soon as it knows
-/// the ids. A block of the second kernel starts where one of the first has ended, and fills its rings with rows of w2
-/// while it waits for the others. It takes all visits of its columns, one column of the instruction for each, and adds them
-/// itself.
+/// Every multiprocessor streams an equal share of the active experts' rows. There is no ring that warps hand
+/// each other:
+/// a thread copies the weights that it will itself put into registers (expert_row_product.cuh), and begins as
+/// soon as it knows the ids. A block of the second kernel starts where one of the first has ended, and fills
+/// its rings with rows of w2 while it waits for the others. It takes all assignments of its columns, one
+/// column of the instruction for each, and adds them itself.
 #pragma once
 
 #include <cstdint>

@@ -19,14 +19,15 @@
 
 namespace baleen::sm90 {
 
-/// A block has kGroups groups of consumers; each has a ring of kStages stages of its own, a producer warp, and works on items of
-/// its own. A group is kWarpgroups warpgroups that share the tokens, each with kBlocks blocks of 64 weight rows.
+/// A block has kGroups groups of consumers; each has a ring of kStages stages of its own, a producer warp,
+/// and works on items of its own. A group is kWarpgroups warpgroups that share the tokens, each with kBlocks
+/// blocks of 64 weight rows.
 ///
-/// `Sizes` has these; TokenCounts, the widths of the instructions in ascending order; kBoxTokens and kSmallBoxTokens, the rows of
-/// one copy of codes, and kMaxSmallBoxes, how many small ones stand in for large ones; kScaleBoxTokens; kPlannedTiles, the
-/// tiles that blocks plan for themselves (0: they read the plan); kScaleWarps, that prepare FP4 scales (0: consumers do it
-/// themselves; expert_scale_warps.cuh); kConsumerRegisters and kProducerRegisters (0: as the
-/// launch gives them).
+/// `Sizes` has these; TokenCounts, the widths of the instructions in ascending order; kBoxTokens and
+/// kSmallBoxTokens, the rows of one copy of codes, and kMaxSmallBoxes, how many small ones stand in for large
+/// ones; kScaleBoxTokens; kPlannedTiles, the tiles that blocks plan for themselves (0: they read the plan);
+/// kScaleWarps, that prepare FP4 scales (0: consumers do it themselves; expert_scale_warps.cuh);
+/// kConsumerRegisters and kProducerRegisters (0: as the launch gives them).
 template <class Sizes>
 struct ProductShape : Sizes {
   using Sizes::kBlocks;
@@ -36,7 +37,7 @@ struct ProductShape : Sizes {
   using Sizes::kStages;
   using Sizes::kWarpgroups;
 
-  // Up to here a second set of weights fits in registers, widened or as it comes from memory.
+  // Up to here a second set of weights fits in registers, dequantised or as it comes from memory.
   static constexpr int kMaxTokensAhead = 64;
   static constexpr int kMaxTokensLoadedAhead = 96;
   template <int... kCounts>
@@ -74,8 +75,8 @@ template <class Shape>
 struct GroupMemory {
   alignas(128) float token_scales[Shape::kStages][Shape::kMaxSlices][Shape::kScaleSlots];
   alignas(16) __nv_bfloat16 results[Shape::kMaxTokens * Shape::kPitch];
-  // Where there are scale warps. Of a stage's FP4 rows and groups, the table's place in bytes; of an item's rows, the largest scale
-  // (in its first stage).
+  // Where there are scale warps. Of a stage's FP4 rows and groups, the table's place in bytes; of an item's
+  // rows, the largest scale (in its first stage).
   alignas(8) std::uint8_t table_offsets[Shape::kScaleStages][2 * Shape::kHalfRows][2 * kFp8RowBlock / 32];
   std::uint8_t tops[Shape::kScaleStages][2 * Shape::kHalfRows];
   std::uint64_t full[Shape::kStages];
@@ -87,7 +88,7 @@ struct GroupMemory {
 template <int kTiles>
 struct BlockPlan {
   TokenTile tiles[kTiles];
-  int visits[kPlanThreads];
+  int assignments[kPlanThreads];
   int warp_sums[kPlanThreads / kWarpLanes];
   std::int32_t num_tiles;
 };
@@ -98,7 +99,7 @@ template <class Shape>
 struct ProductMemory {
   alignas(1024) std::uint8_t stages[Shape::kGroups][Shape::kStages][Shape::kStageBytes];
   GroupMemory<Shape> groups[Shape::kGroups];
-  WidenedMagnitudes tables[kWidenedTables];
+  ScaledMagnitudes tables[kMagnitudeTables];
   BlockPlan<Shape::kPlannedTiles> plan;
 };
 

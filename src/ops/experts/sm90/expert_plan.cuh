@@ -1,5 +1,5 @@
-/// Counting visits and cutting tiles, by all threads of a block: for the plan in device memory, and for blocks that plan for
-/// themselves rather than wait for it.
+/// Counting assignments and cutting tiles, by all threads of a block: for the plan in device memory, and for
+/// blocks that plan for themselves rather than wait for it.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace baleen::sm90 {
 inline constexpr int kPlanThreads =
     512;  ///< of a block that plans; at least the number of experts: one counts for one expert
 
-/// Sum of `value` over the threads before this one. `warp_sums`: a value of shared memory for each warp, free again after
-/// the next barrier of the block.
+/// Sum of `value` over the threads before this one. `warp_sums`: a value of shared memory for each warp, free
+/// again after the next barrier of the block.
 __device__ inline int block_exclusive_sum(int value, int* warp_sums) {
   const int warp = threadIdx.x / kWarpLanes, lane = threadIdx.x % kWarpLanes;
   const int inclusive = warp_inclusive_sum(value);
@@ -26,7 +26,7 @@ __device__ inline int block_exclusive_sum(int value, int* warp_sums) {
 
 /// `count(slot, id)` for this thread's share of the slots whose ids are not of padding; loads go ahead of it.
 template <class Count>
-__device__ void for_each_visit(const PlanInput& input, Count count) {
+__device__ void for_each_assignment(const PlanInput& input, Count count) {
   constexpr int kLoads = 8;
   const int num_slots = input.num_tokens * input.num_selected;
   for (int first = static_cast<int>(threadIdx.x); first < num_slots; first += kLoads * kPlanThreads) {
@@ -45,14 +45,15 @@ __device__ void for_each_visit(const PlanInput& input, Count count) {
 
 /// The part of a plan that the thread of one expert knows.
 struct ExpertPlan {
-  int visits;
+  int assignments;
   int first_row;
 };
 
-/// `visits`: [num_experts] of shared memory: every expert's, once the block's threads have met. Ends without a barrier.
-__device__ inline ExpertPlan plan_expert(const PlanInput& input, const int* visits, int* warp_sums) {
+/// `assignments`: [num_experts] of shared memory: every expert's, once the block's threads have met. Ends
+/// without a barrier.
+__device__ inline ExpertPlan plan_expert(const PlanInput& input, const int* assignments, int* warp_sums) {
   __syncthreads();
-  const int count = static_cast<int>(threadIdx.x) < input.num_experts ? visits[threadIdx.x] : 0;
+  const int count = static_cast<int>(threadIdx.x) < input.num_experts ? assignments[threadIdx.x] : 0;
   return {count, block_exclusive_sum((count + kRowAlignment - 1) / kRowAlignment * kRowAlignment, warp_sums)};
 }
 
@@ -69,11 +70,11 @@ __device__ inline void write_all_tiles(const PlanInput& input, const ExpertPlan&
                                        TokenTile* tiles, std::int32_t* num_tiles) {
   const int shared_tiles =
       input.has_shared ? (input.num_tokens + input.tile_tokens - 1) / input.tile_tokens : 0;
-  const int own_tiles = (expert.visits + input.tile_tokens - 1) / input.tile_tokens;
+  const int own_tiles = (expert.assignments + input.tile_tokens - 1) / input.tile_tokens;
   const int first_tile = shared_tiles + block_exclusive_sum(own_tiles, warp_sums);
   const int thread = static_cast<int>(threadIdx.x);
   if (thread < input.num_experts) {
-    write_tiles(tiles + first_tile, thread, expert.first_row, expert.visits, input.tile_tokens);
+    write_tiles(tiles + first_tile, thread, expert.first_row, expert.assignments, input.tile_tokens);
   }
   if (thread == kPlanThreads - 1) {
     *num_tiles = first_tile + own_tiles;

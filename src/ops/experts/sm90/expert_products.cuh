@@ -1,4 +1,5 @@
-/// The products kernel: expert_products.h says what it computes, expert_pipeline.cuh how weights and tokens come.
+/// The products kernel: expert_products.h says what it computes, expert_pipeline.cuh how weights and tokens
+/// come.
 #pragma once
 
 #include "cuda/bf16_vector.cuh"
@@ -46,11 +47,11 @@ class Consumer {
     (void)((num_tokens <= kTokenCounts && (multiply<kFormat, kTokenCounts>(item), true)) || ...);
   }
 
-  /// A step's weights as they lie in memory, with what widens them.
+  /// A step's weights as they lie in memory, with what dequantises them.
   template <WeightFormat kFormat>
   struct PackedWeights {
     uint4 codes[2][kFormat == WeightFormat::kFp4 ? 1 : 2];  ///< of either half
-    WidenedMagnitudes tables[2];
+    ScaledMagnitudes tables[2];
   };
 
   template <WeightFormat kFormat>
@@ -81,7 +82,7 @@ class Consumer {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if constexpr (kFormat == WeightFormat::kFp4) {
-        widen_fp4(weights.codes[half][0], weights.tables[half], half, to);
+        dequantise_fp4(weights.codes[half][0], weights.tables[half], half, to);
       } else {
 #pragma unroll
         for (int j = 0; j < 2; ++j) place_fp8(weights.codes[half][j], j, half, to);
@@ -124,11 +125,12 @@ class Consumer {
 
     float acc[Shape::kBlocks][kTokens / 2] = {};
     float partial[kTokens / 2] = {};
-    // While the tensor core works on a step's weights those of the next one are loaded, and also widened where registers suffice
-    // for two sets of them and the steps of a stage go in pairs (registers of instructions under way are not to be copied).
-    constexpr bool kWidenAhead = kSteps % 2 == 0 && kTokens <= Shape::kMaxTokensAhead;
+    // While the tensor core works on a step's weights those of the next one are loaded, and also dequantised
+    // where registers suffice for two sets of them and the steps of a stage go in pairs (registers of
+    // instructions under way are not to be copied).
+    constexpr bool kDequantiseAhead = kSteps % 2 == 0 && kTokens <= Shape::kMaxTokensAhead;
     constexpr bool kLoadAhead =
-        kWidenAhead || (kFormat == WeightFormat::kFp4 && kTokens <= Shape::kMaxTokensLoadedAhead);
+        kDequantiseAhead || (kFormat == WeightFormat::kFp4 && kTokens <= Shape::kMaxTokensLoadedAhead);
     WeightFragment fragments[2];
     PackedWeights<kFormat> weights;
     // Of step `step` of stage `stage`, which is in `slot`.
@@ -139,7 +141,7 @@ class Consumer {
     };
     ptx::mbarrier_wait(&group_.full[position_.slot], position_.parity);
     if constexpr (kLoadAhead) load(0, position_.slot, 0);
-    if constexpr (kWidenAhead) make_fragment<kFormat>(weights, fragments[0]);
+    if constexpr (kDequantiseAhead) make_fragment<kFormat>(weights, fragments[0]);
     for (int stage = 0; stage < num_stages; ++stage) {
       const int slot = position_.slot;
       position_.advance();
@@ -150,9 +152,9 @@ class Consumer {
         const std::uint64_t tokens = ptx::wgmma_descriptor(
             stages_[slot] + 2 * Shape::kHalfBytes + slice_in_stage * Shape::kSliceTokenBytes,
             ptx::SmemSwizzle::k128B, 1024);
-        WeightFragment& fragment = fragments[kWidenAhead ? step % 2 : 0];
+        WeightFragment& fragment = fragments[kDequantiseAhead ? step % 2 : 0];
         if constexpr (!kLoadAhead) load(stage, slot, step);
-        if constexpr (!kWidenAhead) make_fragment<kFormat>(weights, fragment);
+        if constexpr (!kDequantiseAhead) make_fragment<kFormat>(weights, fragment);
         ptx::wgmma_fence();
 #pragma unroll
         for (int i = 0; i < kInstructions; ++i) {
@@ -165,9 +167,9 @@ class Consumer {
           next_slot = position_.slot;
           ptx::mbarrier_wait(&group_.full[position_.slot], position_.parity);
         }
-        // After the last step of all for nobody.
+        // After the last step it is not used.
         if constexpr (kLoadAhead) load(next_stage, next_slot, (step + 1) % kSteps);
-        if constexpr (kWidenAhead) make_fragment<kFormat>(weights, fragments[(step + 1) % 2]);
+        if constexpr (kDequantiseAhead) make_fragment<kFormat>(weights, fragments[(step + 1) % 2]);
         if constexpr (kFormat == WeightFormat::kFp8) {
           if (block == 0) weight_factors = scales.factors(stage);
         }
@@ -303,7 +305,7 @@ class Consumer {
   int group_index_;
   std::uint8_t (&stages_)[Shape::kStages][Shape::kStageBytes];
   GroupMemory<Shape>& group_;
-  const WidenedMagnitudes* tables_;
+  const ScaledMagnitudes* tables_;
   int thread_;       ///< in the group
   int row_in_half_;  ///< of block 0
   RingPosition<Shape> position_;
@@ -315,7 +317,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   extern __shared__ __align__(1024) std::uint8_t raw[];
   ProductMemory<Shape>& memory = *reinterpret_cast<ProductMemory<Shape>*>(raw);
   const int thread = threadIdx.x;
-  if (thread < kWidenedTables) memory.tables[thread] = widened_magnitudes(thread);
+  if (thread < kMagnitudeTables) memory.tables[thread] = scaled_magnitudes(thread);
   if (thread == 0) {
     for (GroupMemory<Shape>& group : memory.groups) {
       for (int stage = 0; stage < Shape::kStages; ++stage) {
@@ -330,10 +332,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   ptx::launch_next_kernel();
   if constexpr (Shape::kPlannedTiles > 0) {
     static_assert(Shape::kThreads == kPlanThreads);
-    memory.plan.visits[thread] = 0;
+    memory.plan.assignments[thread] = 0;
     __syncthreads();
-    for_each_visit(p.plan_input, [&](int, int id) { atomicAdd(&memory.plan.visits[id], 1); });
-    const ExpertPlan expert = plan_expert(p.plan_input, memory.plan.visits, memory.plan.warp_sums);
+    for_each_assignment(p.plan_input, [&](int, int id) { atomicAdd(&memory.plan.assignments[id], 1); });
+    const ExpertPlan expert = plan_expert(p.plan_input, memory.plan.assignments, memory.plan.warp_sums);
     __syncthreads();
     write_all_tiles(p.plan_input, expert, memory.plan.warp_sums, memory.plan.tiles, &memory.plan.num_tiles);
     tiles = memory.plan.tiles;

@@ -1,12 +1,14 @@
-/// The second of the three kernels of experts: both products of every visit, in one launch.
+/// The second of the three kernels of experts: both products of every assignment, in one launch.
 ///
-/// The work is a list of *items*: for each token tile the pieces of w1 and w3 (the *inner* half, x to a), then for each tile the
-/// pieces of w2 (the *down* half, a to y). Blocks take items in turn; an item of the down half waits until its tile's inner
-/// rows are complete, its weights under way meanwhile. So weights stream without a pause from the first to the last.
+/// The work is a list of *items*: for each token tile the pieces of w1 and w3 (the *inner* half, x to a),
+/// then for each tile the pieces of w2 (the *down* half, a to y). Blocks take items in turn; an item of the
+/// down half waits until its tile's inner rows are complete, its weights under way meanwhile. So weights
+/// stream without a pause from the first to the last.
 ///
-/// Arithmetic of an output, the same for every shape and company: for each slice of 128 inputs the tensor core's float32
-/// sum D of products of codes; acc = fma(D, s, acc) over ascending slices, where s is the activations' scale (FP8: times the
-/// block's); FP4: at the end times the row's factor (expert_fragments.cuh). Powers of two are exact.
+/// Arithmetic of an output, the same for every shape and batch composition: for each slice of 128 inputs the
+/// tensor core's float32 sum D of products of codes; acc = fma(D, s, acc) over ascending slices, where s is
+/// the activations' scale (FP8: times the block's); FP4: at the end times the row's factor
+/// (expert_fragments.cuh). Powers of two are exact.
 #pragma once
 
 #include <cuda.h>
@@ -54,7 +56,7 @@ struct ExpertProducts {
   std::int32_t* blocks_ready = nullptr;  ///< [max_tiles]: blocks of 128 of `inner` that are complete
   std::int32_t* parts_done =
       nullptr;    ///< [max_tiles, inner_width / 128]: pieces of such a block, where an item makes less
-  Fp8Rows inner;  ///< a of every visit
+  Fp8Rows inner;  ///< a of every assignment
   Bf16Bits* inner_bf16 = nullptr;  ///< the same before quantisation, where an item makes less than a block
   Bf16Bits* y = nullptr;           ///< [num_rows, width]
   std::int32_t width = 0;
@@ -63,7 +65,8 @@ struct ExpertProducts {
   float swiglu_limit = 0.0F;
 };
 
-/// A shape of the kernel, and how the host has to cut maps and buffers for it. All shapes compute the same bits.
+/// A shape of the kernel, and how the host has to cut maps and buffers for it. All shapes compute the same
+/// bits.
 struct ProductVariant {
   int half_rows;          ///< rows of one box of weights
   int max_tokens;         ///< of a token tile

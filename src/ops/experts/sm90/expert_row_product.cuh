@@ -1,11 +1,11 @@
 /// Products of weight rows that each thread streams for itself, with at most eight columns of activations.
 ///
-/// A warpgroup has 64 rows in two halves of 32: thread 4 g + q of warp w has row 8 w + g of both, of which it copies and
-/// multiplies inputs [32 q, 32 q + 32) of every slice of 128 (expert_fragments.cuh). Copies go to a ring in shared memory of
-/// which a thread sees its own part only, so nobody waits for anybody.
+/// A warpgroup has 64 rows in two halves of 32: thread 4 g + q of warp w has row 8 w + g of both, of which it
+/// copies and multiplies inputs [32 q, 32 q + 32) of every slice of 128 (expert_fragments.cuh). Copies go to
+/// a ring in shared memory of which a thread sees its own part only, so no thread waits for another.
 ///
 /// Columns of activations lie in shared memory without a swizzle: chunk c (16 bytes) of slice s, column n at
-/// 16 (8 (8 s + c) + n). What is in columns that nobody wants does not matter.
+/// 16 (8 (8 s + c) + n). What is in unused columns does not matter.
 #pragma once
 
 #include <cstdint>
@@ -99,9 +99,9 @@ class RowScales<WeightFormat::kFp4> {
     }
     load(stage + 1);
   }
-  __device__ WidenedMagnitudes table(const WidenedMagnitudes* tables, int half, int slice_in_stage) const {
+  __device__ ScaledMagnitudes table(const ScaledMagnitudes* tables, int half, int slice_in_stage) const {
     const int scale = static_cast<int>(now_[half][slice_in_stage] >> 8 * (threadIdx.x % 4) & 0xFFu);
-    return tables[widened_table(scale, tops_[half])];
+    return tables[magnitude_table(scale, tops_[half])];
   }
   __device__ float row_factor(int half) const { return fp4_row_factor(tops_[half]); }
 
@@ -172,9 +172,10 @@ class RowProduct {
     scales_.begin(rows, num_slices_);
   }
 
-  /// acc[2 half + i]: of this thread's row of that half, column 2 q + i. `column_scales(slice)`: the two columns'.
+  /// acc[2 half + i]: of this thread's row of that half, column 2 q + i. `column_scales(slice)`: the two
+  /// columns'.
   template <class ColumnScales>
-  __device__ void multiply(const WidenedMagnitudes* tables, const std::uint8_t* columns,
+  __device__ void multiply(const ScaledMagnitudes* tables, const std::uint8_t* columns,
                            ColumnScales column_scales, float (&acc)[4]) {
     constexpr int kInstructions = 4;                       // of two chunks, in a slice
     constexpr int kInstructionStep = 2 * kProductColumns;  // in the descriptor's units, which are chunks
@@ -218,7 +219,8 @@ class RowProduct {
     return ring_[((slot * 2 + half) * 2 + j) * kGroupThreads];
   }
 
-  /// Stage `stage` of this thread's rows to `slot`: FP4, its chunk of either slice; FP8, both chunks of the slice.
+  /// Stage `stage` of this thread's rows to `slot`: FP4, its chunk of either slice; FP8, both chunks of the
+  /// slice.
   __device__ void copy(int stage, int slot) {
     if (stage < num_stages_) {
 #pragma unroll
@@ -235,11 +237,11 @@ class RowProduct {
     ptx::cp_async_commit();
   }
 
-  __device__ void load(const WidenedMagnitudes* tables, int slot, int slice, WeightFragment& to) const {
+  __device__ void load(const ScaledMagnitudes* tables, int slot, int slice, WeightFragment& to) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if constexpr (kFormat == WeightFormat::kFp4) {
-        widen_fp4(chunk(slot, half, slice), scales_.table(tables, half, slice), half, to);
+        dequantise_fp4(chunk(slot, half, slice), scales_.table(tables, half, slice), half, to);
       } else {
         place_fp8(chunk(slot, half, 0), 0, half, to);
         place_fp8(chunk(slot, half, 1), 1, half, to);

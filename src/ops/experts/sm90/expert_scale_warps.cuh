@@ -1,6 +1,7 @@
-/// Warps that prepare FP4 group scales for the consumers of a large shape: for each stage of the ring the place in the table of
-/// widened magnitudes of every row and group (expert_fragments.cuh). They know a row's largest scale before anybody
-/// multiplies it, and keep loads from device memory and the arithmetic on codes out of the consumers' way.
+/// Warps that prepare FP4 group scales for the consumers of a large shape: for each stage of the ring the
+/// place in the table of dequantised magnitudes of every row and group (expert_fragments.cuh). They know a
+/// row's largest scale before anybody multiplies it, and keep loads from device memory and the arithmetic on
+/// codes out of the consumers' way.
 #pragma once
 
 #include "ops/experts/sm90/expert_pipeline.cuh"
@@ -25,14 +26,14 @@ class LargestByte {
   std::uint32_t lower_ = 0;  ///< bytes 0 and 2
 };
 
-/// Bytes 8 * widened_table(scale, top) of four scales of a row, none of them above `top`.
+/// Bytes 8 * magnitude_table(scale, top) of four scales of a row, none of them above `top`.
 __device__ inline std::uint32_t table_offsets(std::uint32_t scales, int top) {
-  constexpr std::uint32_t kMost = static_cast<std::uint32_t>(kExactBinades) * 0x00010001u;
+  constexpr std::uint32_t kMax = static_cast<std::uint32_t>(kExactBinades) * 0x00010001u;
   const std::uint32_t below = static_cast<std::uint32_t>(top) * 0x01010101u - scales;
-  const std::uint32_t even = __vminu2(below & 0x00FF00FFu, kMost);
-  const std::uint32_t odd = __vminu2(below >> 8 & 0x00FF00FFu, kMost);
-  constexpr std::uint32_t kTop = 0x01010101u * kExactBinades * sizeof(WidenedMagnitudes);
-  return kTop - (even | odd << 8) * static_cast<std::uint32_t>(sizeof(WidenedMagnitudes));
+  const std::uint32_t even = __vminu2(below & 0x00FF00FFu, kMax);
+  const std::uint32_t odd = __vminu2(below >> 8 & 0x00FF00FFu, kMax);
+  constexpr std::uint32_t kTop = 0x01010101u * kExactBinades * sizeof(ScaledMagnitudes);
+  return kTop - (even | odd << 8) * static_cast<std::uint32_t>(sizeof(ScaledMagnitudes));
 }
 
 /// One thread of them.

@@ -24,11 +24,10 @@ class WeightScales<Shape, WeightFormat::kFp4, true> {
     for (int i = 0; i < 2 * Shape::kBlocks; ++i)
       tops_ |= static_cast<std::uint32_t>(group_.tops[slot][row(i / 2, i % 2)]) << 8 * i;
   }
-  __device__ WidenedMagnitudes table(const WidenedMagnitudes* tables, int block, int half, int,
-                                     int slice_in_stage, int slot) const {
+  __device__ ScaledMagnitudes table(const ScaledMagnitudes* tables, int block, int half, int,
+                                    int slice_in_stage, int slot) const {
     const int offset = group_.table_offsets[slot][row(block, half)][4 * slice_in_stage + threadIdx.x % 4];
-    return *reinterpret_cast<const WidenedMagnitudes*>(reinterpret_cast<const std::uint8_t*>(tables) +
-                                                       offset);
+    return *reinterpret_cast<const ScaledMagnitudes*>(reinterpret_cast<const std::uint8_t*>(tables) + offset);
   }
   __device__ float row_factor(int block, int half) const {
     return fp4_row_factor(static_cast<int>(tops_ >> 8 * (2 * block + half) & 0xFFu));
@@ -44,8 +43,8 @@ class WeightScales<Shape, WeightFormat::kFp4, true> {
   std::uint32_t tops_ = 0;  ///< the largest code of each row, a byte each
 };
 
-/// FP4: a code per row and 32 inputs. Each of the four threads that share up to four rows loads the codes of one of them,
-/// kSlices slices at a time and as many ahead, and they hand each other what they need.
+/// FP4: a code per row and 32 inputs. Each of the four threads that share up to four rows loads the codes of
+/// one of them, kSlices slices at a time and as many ahead, and they hand each other what they need.
 template <class Shape>
 class WeightScales<Shape, WeightFormat::kFp4, false> {
  public:
@@ -85,12 +84,12 @@ class WeightScales<Shape, WeightFormat::kFp4, false> {
   }
 
   /// The table for this thread's group of slice `slice`; `slice_in_stage` is its last bit.
-  __device__ WidenedMagnitudes table(const WidenedMagnitudes* tables, int block, int half, int slice,
-                                     int slice_in_stage, int) const {
+  __device__ ScaledMagnitudes table(const ScaledMagnitudes* tables, int block, int half, int slice,
+                                    int slice_in_stage, int) const {
     const std::uint32_t own = slice % kSlices < 2 ? now_[slice_in_stage] : now_[2 + slice_in_stage];
     const std::uint32_t word = __shfl_sync(kAllLanes, own, 2 * block + half, 4);
     const int scale = static_cast<int>(word >> 8 * (threadIdx.x % 4) & 0xFFu);
-    return tables[widened_table(scale, top(block, half))];
+    return tables[magnitude_table(scale, top(block, half))];
   }
 
   /// What a row's sum is multiplied by at the end.

@@ -13,13 +13,13 @@
 namespace baleen::sm90 {
 namespace {
 
-constexpr std::int64_t kMostFewTokens = 64;
-constexpr std::int64_t kMostFewVisits = 512;
+constexpr std::int64_t kMaxFewTokens = 64;
+constexpr std::int64_t kMaxFewAssignments = 512;
 constexpr int kBlock = 128;          // values that share an activation scale
 constexpr int kStageRowBytes = 128;  // of a weight row, in one box
 
 bool are_few(std::int64_t num_tokens, std::int64_t num_selected) {
-  return num_tokens <= kMostFewTokens && num_tokens * num_selected <= kMostFewVisits;
+  return num_tokens <= kMaxFewTokens && num_tokens * num_selected <= kMaxFewAssignments;
 }
 
 const ProductVariant& variant_for(std::int64_t num_tokens, std::int64_t num_selected) {
@@ -176,7 +176,8 @@ DispatchExtents extents_of(const ExpertsArgs& args, int tile_tokens) {
           .tile_tokens = tile_tokens};
 }
 
-/// What all variants ask of the arguments, which have tokens; the shared expert's weights have `shared_format`.
+/// What all variants ask of the arguments, which have tokens; the shared expert's weights have
+/// `shared_format`.
 void check_arguments(const ExpertsArgs& args, WeightFormat shared_format) {
   BALEEN_CHECK(args.precision == Precision::kReleased);
   BALEEN_CHECK_EQ(args.ids.extent(0), args.x.extent(0));
@@ -208,7 +209,7 @@ void experts_by(const ProductVariant& variant, const ExpertsArgs& args, CudaCont
 std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected, std::int64_t width,
                                    std::int64_t inner_width, std::int64_t num_experts) {
   const std::int64_t few_rows =
-      std::min({num_rows, kMostFewTokens, std::max<std::int64_t>(1, kMostFewVisits / num_selected)});
+      std::min({num_rows, kMaxFewTokens, std::max<std::int64_t>(1, kMaxFewAssignments / num_selected)});
   // What a variant needs grows with the rows.
   std::int64_t most = Arena::bytes_for<Bf16Bits>(one_token_inner_values(num_selected, inner_width));
   const auto count = [&](const ProductVariant& variant, std::int64_t rows) {

@@ -10,11 +10,13 @@
 
 namespace baleen::sm90 {
 
-/// Weights of all experts are laid out evenly: expert e's w1 starts e times the distance between those of experts 0 and 1
-/// behind expert 0's, and so w2, w3 and the scales. An id of -1 is of a padding row and visits nobody.
+/// Weights of all experts are laid out evenly: expert e's w1 starts e times the distance between those of
+/// experts 0 and 1 behind expert 0's, and so w2, w3 and the scales. An id of -1 is of a padding row, which
+/// has no expert.
 void experts(const ExpertsArgs& args, CudaContext& context);
 
-// The ways there are; `experts` takes the first that can. FP4 and FP8 weights: the bits are the same in all of them.
+// The ways there are; `experts` takes the first that can. FP4 and FP8 weights: the bits are the same in all
+// of them.
 
 void experts_one_token(const ExpertsArgs& args, CudaContext& context);
 void experts_few_tokens(const ExpertsArgs& args, CudaContext& context);

@@ -37,20 +37,20 @@ struct Bf16Params {
   float swiglu_limit;
 };
 
-struct Visit {
+struct Assignment {
   int expert;  ///< -1: shared
   std::int64_t token;
   std::int64_t row;
 };
 
-/// Slots first, then one visit a token to the shared expert. False: nobody's.
-__device__ bool find_visit(const Bf16Params& p, int index, Visit& visit) {
+/// Slots first, then one assignment a token to the shared expert. False: the index is of no assignment.
+__device__ bool find_assignment(const Bf16Params& p, int index, Assignment& assignment) {
   if (index >= p.num_slots) {
-    visit = {-1, index - p.num_slots, p.first_shared_row + index - p.num_slots};
+    assignment = {-1, index - p.num_slots, p.first_shared_row + index - p.num_slots};
     return true;
   }
-  visit = {p.ids[index], index / p.num_selected, p.row_of_slot[index]};
-  return visit.row >= 0;
+  assignment = {p.ids[index], index / p.num_selected, p.row_of_slot[index]};
+  return assignment.row >= 0;
 }
 
 __device__ const Bf16Bits* weight_row(const Bf16Params& p, int which, int expert, std::int64_t row,
@@ -74,18 +74,18 @@ __device__ float dot(const Bf16Bits* a, const Bf16Bits* b, int count) {
   return __bfloat162float(__float2bfloat16_rn(warp_sum(sum)));
 }
 
-/// Block (v, n): outputs [32 n, 32 n + 32) of visit v.
+/// Block (v, n): outputs [32 n, 32 n + 32) of assignment v.
 __global__ void __launch_bounds__(kWarps* kWarpLanes) inner_kernel(const Bf16Params p) {
   ptx::launch_next_kernel();
   ptx::wait_for_previous_kernel();
-  Visit visit;
-  if (!find_visit(p, blockIdx.x, visit)) return;
-  const float routing_weight = p.row_weight[visit.row];
-  const Bf16Bits* x = p.x + visit.token * p.width;
+  Assignment assignment;
+  if (!find_assignment(p, blockIdx.x, assignment)) return;
+  const float routing_weight = p.row_weight[assignment.row];
+  const Bf16Bits* x = p.x + assignment.token * p.width;
   for (int i = 0; i < kOutputsPerWarp; ++i) {
     const int n = blockIdx.y * kOutputsPerBlock + threadIdx.x / kWarpLanes * kOutputsPerWarp + i;
-    float gate = dot(x, weight_row(p, 0, visit.expert, n, p.width), p.width);
-    float up = dot(x, weight_row(p, 1, visit.expert, n, p.width), p.width);
+    float gate = dot(x, weight_row(p, 0, assignment.expert, n, p.width), p.width);
+    float up = dot(x, weight_row(p, 1, assignment.expert, n, p.width), p.width);
     const float limit = p.swiglu_limit;
     if (limit > 0.0F) {  // comparisons that let NaN pass
       gate = gate > limit ? limit : gate;
@@ -93,21 +93,21 @@ __global__ void __launch_bounds__(kWarps* kWarpLanes) inner_kernel(const Bf16Par
     }
     const float activated = routing_weight * (gate / (1.0F + expf(-gate)) * up);
     if (threadIdx.x % kWarpLanes == 0)
-      p.inner[visit.row * p.inner_width + n] = __bfloat16_as_ushort(__float2bfloat16_rn(activated));
+      p.inner[assignment.row * p.inner_width + n] = __bfloat16_as_ushort(__float2bfloat16_rn(activated));
   }
 }
 
 __global__ void __launch_bounds__(kWarps* kWarpLanes) down_kernel(const Bf16Params p) {
   ptx::launch_next_kernel();
   ptx::wait_for_previous_kernel();
-  Visit visit;
-  if (!find_visit(p, blockIdx.x, visit)) return;
+  Assignment assignment;
+  if (!find_assignment(p, blockIdx.x, assignment)) return;
   for (int i = 0; i < kOutputsPerWarp; ++i) {
     const int n = blockIdx.y * kOutputsPerBlock + threadIdx.x / kWarpLanes * kOutputsPerWarp + i;
-    const float y = dot(p.inner + visit.row * p.inner_width, weight_row(p, 2, visit.expert, n, p.inner_width),
-                        p.inner_width);
+    const float y = dot(p.inner + assignment.row * p.inner_width,
+                        weight_row(p, 2, assignment.expert, n, p.inner_width), p.inner_width);
     if (threadIdx.x % kWarpLanes == 0)
-      p.y[visit.row * p.width + n] = __bfloat16_as_ushort(__float2bfloat16_rn(y));
+      p.y[assignment.row * p.width + n] = __bfloat16_as_ushort(__float2bfloat16_rn(y));
   }
 }
 
@@ -138,11 +138,11 @@ void bf16_expert_products(const ExpertsArgs& args, const DispatchExtents& extent
                           .width = static_cast<std::int32_t>(first.w1.cols),
                           .inner_width = static_cast<std::int32_t>(first.w1.rows),
                           .swiglu_limit = args.swiglu_limit};
-  const std::int64_t visits = extents.num_slots() + (extents.has_shared ? extents.num_tokens : 0);
+  const std::int64_t assignments = extents.num_slots() + (extents.has_shared ? extents.num_tokens : 0);
   const auto launch = [&](void (*kernel)(Bf16Params), std::int64_t outputs) {
     launch_kernel(
         "multiplying BF16 experts", kernel,
-        {.grid = dim3(static_cast<unsigned>(visits), static_cast<unsigned>(outputs / kOutputsPerBlock)),
+        {.grid = dim3(static_cast<unsigned>(assignments), static_cast<unsigned>(outputs / kOutputsPerBlock)),
          .threads = kWarps * kWarpLanes},
         context.stream, params);
   };

@@ -1,9 +1,10 @@
-/// A hyper-connection site in two kernels: out of a half-block (`hc_post`), into the next (`hc_pre`), its norm, and the rows
-/// as FP8 products want them.
+/// A hyper-connection site in two kernels: out of a half-block (`hc_post`), into the next (`hc_pre`), its
+/// norm, and the rows as FP8 products want them.
 ///
-/// `hc_products_kernel` leaves the half-block and writes what every rank's slice adds to squares and products; a block has
-/// one rank and an equal part of the rows, and waits for nobody. `hc_rows_kernel` has a row a block: it adds up the sums and
-/// does the rest, Sinkhorn in a warp of its own beside the weighted sum.
+/// `hc_products_kernel` leaves the half-block and writes what every rank's slice adds to squares and
+/// products; a block has one rank and an equal part of the rows, and waits for no other. `hc_rows_kernel` has
+/// a row a block: it adds up the sums and does the rest, Sinkhorn in a warp of its own beside the weighted
+/// sum.
 #pragma once
 
 #include <cstdint>
@@ -69,17 +70,18 @@ template <int kWidth, bool kNorm>
 __global__ void __launch_bounds__(kHcRowsThreads)
     hc_rows_kernel(const __grid_constant__ HcSiteArgs args, const float* sums) {
   constexpr int n = kHcStreams;
-  constexpr int kMostChannels = kWidth > 0 ? kWidth : kHcMaxRanks * kHcMaxSlice;
-  constexpr int kPieces = kMostChannels / (8 * kHcStreamThreads);  // of eight channels, of a thread
+  constexpr int kMaxChannels = kWidth > 0 ? kWidth : kHcMaxRanks * kHcMaxSlice;
+  constexpr int kPieces = kMaxChannels / (8 * kHcStreamThreads);  // of eight channels, of a thread
   __shared__ __align__(16) float pre[n];
   __shared__ __align__(16) float comb_logits[n * n];
-  __shared__ float chunk_squares[kMostChannels / kHcChunk];
+  __shared__ float chunk_squares[kMaxChannels / kHcChunk];
   const int width = kWidth > 0 ? kWidth : args.width;
   const int ranks = hc_ranks(width);
   const std::int64_t row = blockIdx.x;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % kWarpLanes;
   ptx::launch_next_kernel();
-  // The weights of a layer come from memory: on their way before the previous kernel has ended, where registers hold them.
+  // The weights of a layer come from memory: on their way before the previous kernel has ended, where
+  // registers hold them.
   constexpr bool kWeightsAhead = kWidth > 0 && kNorm;
   const bool has_mix = thread >= kHcStreamThreads && lane < kHcMixes;
   const float mix_scale = has_mix ? args.scale[min(lane / n, 2)] : 0.0F,

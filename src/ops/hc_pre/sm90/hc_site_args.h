@@ -1,4 +1,4 @@
-/// What the kernels of a hyper-connection site are told.
+/// Arguments of the kernels of a hyper-connection site.
 #pragma once
 
 #include <cstdint>

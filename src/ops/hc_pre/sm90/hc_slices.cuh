@@ -1,8 +1,9 @@
 /// How a hyper-connection site is cut over blocks and warps.
 ///
-/// The channels, the same of all four streams, are cut into up to 16 slices, of "ranks", each for a block. A slice is whole
-/// blocks of 128 channels and goes to the warps in chunks of 32 channels, chunk c to warp c % 8. The cut depends on the width
-/// alone: so does the order in which products are added, and a token's results are the same in any company.
+/// The channels, the same of all four streams, are cut into up to 16 slices, of "ranks", each for a block. A
+/// slice is whole blocks of 128 channels and goes to the warps in chunks of 32 channels, chunk c to warp c %
+/// 8. The cut depends on the width alone: so does the order in which products are added, and a token's
+/// results are the same in any batch.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,8 @@ __host__ __device__ constexpr int hc_chunks_per_warp(int width) {
   return (blocks * kHcChunksPerBlock + kHcStreamWarps - 1) / kHcStreamWarps;
 }
 
-/// The part of one rank. `kWidth` 0: streams of the width that it is told, else of that one, which leaves no arithmetic to
-/// the kernel.
+/// The part of one rank. `kWidth` 0: streams of the width given at run time, else of that one, which leaves
+/// no arithmetic to the kernel.
 template <int kWidth>
 class HcSlice {
  public:

@@ -1,9 +1,10 @@
-/// The streams of some tokens in the hands of a block: copied into shared memory, out of a half-block, and into the products
-/// with fn.
+/// The streams of some tokens in the hands of a block: copied into shared memory, out of a half-block, and
+/// into the products with fn.
 ///
-/// A block has a slice of the channels (hc_slices.cuh) of a batch of up to 32 tokens at a time. A thread always has the same
-/// eight channels of the same token of an octet, from the copy into shared memory that it makes itself to the last use:
-/// nobody waits for another's copy.
+/// A block has a slice of the channels (hc_slices.cuh) of a batch of up to 32 tokens at a time. A thread
+/// always has the same eight channels of the same token of an octet, from the copy into shared memory that it
+/// makes itself to the last use:
+/// no thread waits for another's copy.
 #pragma once
 
 #include <cstdint>
@@ -102,7 +103,8 @@ class HcStreams {
     ptx::cp_async_commit();
   }
 
-  /// Streams out of the half-block that is left, into memory and over x in the slots; their products and squares, by warps.
+  /// Streams out of the half-block that is left, into memory and over x in the slots; their products and
+  /// squares, by warps.
   /// The copies are there, `left` for all threads.
   __device__ void multiply(int batch, int first_row, int tokens, HcFragments& fragments) const {
     for (int i = 0; slice_.has_chunk(warp_, i); ++i) {

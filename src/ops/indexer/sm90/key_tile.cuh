@@ -1,5 +1,5 @@
-/// Keys from their pages into registers: loaded as FP4, widened to e4m3 as the A operand of the product with the queries
-/// (query_tile.cuh says how and in which order of dims).
+/// Keys from their pages into registers: loaded as FP4, dequantised to e4m3 as the A operand of the product
+/// with the queries (query_tile.cuh says how and in which order of dims).
 #pragma once
 
 #include <array>
@@ -29,7 +29,8 @@ struct PackedRow {
   std::uint32_t scales;
 };
 
-/// The e4m3 magnitudes of the eight e2m1 magnitudes times 2^(kHeadroomBits - k), for k from 0 on; the last is all 0.
+/// The e4m3 magnitudes of the eight e2m1 magnitudes times 2^(kHeadroomBits - k), for k from 0 on; the last is
+/// all 0.
 inline constexpr int kNumMagnitudes = 20;
 using MagnitudeTable = std::array<std::uint64_t, kNumMagnitudes>;
 
@@ -59,8 +60,8 @@ constexpr MagnitudeTable magnitude_table() {
 
 __constant__ constexpr MagnitudeTable kMagnitudes = magnitude_table();
 
-/// A lane's rows of one tile after another. Where a page is a tile (64 rows, the engine's size) finding them is one lookup a
-/// tile and their places in the page are fixed.
+/// A lane's rows of one tile after another. Where a page is a tile (64 rows, the engine's size) finding them
+/// is one lookup a tile and their places in the page are fixed.
 template <bool kPageIsTile>
 class KeyStream {
  public:
@@ -104,8 +105,9 @@ class KeyStream {
 };
 
 /// Eight codes (the first lowest) to eight bytes of e4m3.
-__device__ inline void widen(std::uint32_t codes, std::uint32_t low_magnitudes, std::uint32_t high_magnitudes,
-                             std::uint32_t& first, std::uint32_t& second) {
+__device__ inline void dequantise(std::uint32_t codes, std::uint32_t low_magnitudes,
+                                  std::uint32_t high_magnitudes, std::uint32_t& first,
+                                  std::uint32_t& second) {
   constexpr std::uint32_t kSigns = 0x80808080u;
   const std::uint32_t selectors = codes & 0x77777777u;
   const std::uint32_t shifted = codes << 4;  // signs of even codes, where the bytes want them
@@ -115,10 +117,11 @@ __device__ inline void widen(std::uint32_t codes, std::uint32_t low_magnitudes, 
            (ptx::byte_permute(codes, shifted, 0x3726) & kSigns);
 }
 
-/// Fills the part of the A operand of this lane's key `i`; what the key's sums have to be multiplied by. `magnitudes`:
+/// Fills the part of the A operand of this lane's key `i`; what the key's sums have to be multiplied by.
+/// `magnitudes`:
 /// kMagnitudes, in shared memory.
-__device__ inline float widen_row(const PackedRow& row, int i, int block, const std::uint64_t* magnitudes,
-                                  std::uint32_t (&a)[kSteps][4]) {
+__device__ inline float dequantise_row(const PackedRow& row, int i, int block,
+                                       const std::uint64_t* magnitudes, std::uint32_t (&a)[kSteps][4]) {
   constexpr std::uint32_t kEvenBytes = 0x00FF00FFu;
   const std::uint32_t pairs = __vmaxu2(row.scales & kEvenBytes, row.scales >> 8 & kEvenBytes);
   const std::uint32_t largest = max(pairs & 0xFFu, pairs >> 16);
@@ -127,7 +130,7 @@ __device__ inline float widen_row(const PackedRow& row, int i, int block, const 
   const auto low = static_cast<std::uint32_t>(table), high = static_cast<std::uint32_t>(table >> 32);
   const std::uint32_t words[kSteps] = {row.codes.x, row.codes.y, row.codes.z, row.codes.w};
 #pragma unroll
-  for (int step = 0; step < kSteps; ++step) widen(words[step], low, high, a[step][i], a[step][2 + i]);
+  for (int step = 0; step < kSteps; ++step) dequantise(words[step], low, high, a[step][i], a[step][2 + i]);
   // The float of which 255 is the exponent is infinite and has to become NaN; the others stay as they are.
   const float scale = __uint_as_float(max(largest << 23, 0x00400000u));
   return fmaf(scale, power_of_two(-kHeadroomBits), scale - scale);

@@ -1,14 +1,16 @@
-/// Queries prepared for scoring: rotated, transformed, cut to FP4 and widened to e4m3 in shared memory, as the B operand
-/// of the product with the keys.
+/// Queries prepared for scoring: rotated, transformed, cut to FP4 and dequantised to e4m3 in shared memory,
+/// as the B operand of the product with the keys.
 ///
-/// A row (one head of one query) has four FP4 blocks with a power-of-two scale each. Relative to the row's largest scale
-/// the values are e2m1 times 2^-k, and e4m3 holds 2^(6 - k) times them exactly up to k = 14; what is smaller rounds, off by
-/// less than 1e-5 of the row's largest value. So a row is 128 bytes of e4m3 and one scale, and the scale goes into the
-/// head's weight. Keys are widened the same way (key_tile.cuh).
+/// A row (one head of one query) has four FP4 blocks with a power-of-two scale each. Relative to the row's
+/// largest scale the values are e2m1 times 2^-k, and e4m3 holds 2^(6 - k) times them exactly up to k = 14;
+/// what is smaller rounds, off by less than 1e-5 of the row's largest value. So a row is 128 bytes of e4m3
+/// and one scale, and the scale goes into the head's weight. Keys are dequantised the same way
+/// (key_tile.cuh).
 ///
-/// The order of the 128 dims along K is free as long as both operands share it. Step s of four (32 dims each) takes of
-/// every block c the dims 8 s .. 8 s + 7: bytes 4 c .. 4 c + 3 the first four, 16 + 4 c .. the others. So a lane that loads
-/// a whole block of a key with one instruction has just what the matrix instruction wants it to hold.
+/// The order of the 128 dims along K is free as long as both operands share it. Step s of four (32 dims each)
+/// takes of every block c the dims 8 s .. 8 s + 7: bytes 4 c .. 4 c + 3 the first four, 16 + 4 c .. the
+/// others. So a lane that loads a whole block of a key with one instruction has just what the matrix
+/// instruction wants it to hold.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -30,8 +32,8 @@ inline constexpr int kQueryBytes = kHeads * kDim;
 /// 6, the largest of e2m1, becomes 6 * 2^6 = 384; 2^7 times it would be beyond e4m3.
 inline constexpr int kHeadroomBits = 6;
 
-/// A sum of 128 products of numbers up to 384 stays below 2^25. Sums are scaled by 2^-25 so that one saturating multiply
-/// cuts them to [0, 1], which is relu.
+/// A sum of 128 products of numbers up to 384 stays below 2^25. Sums are scaled by 2^-25 so that one
+/// saturating multiply cuts them to [0, 1], which is relu.
 inline constexpr int kSumBits = 25;
 
 __device__ inline float power_of_two(int exponent) {
@@ -68,7 +70,8 @@ __device__ inline int fp4_scale_code(float amax) {
 /// `value`, in units of its block's scale, to the nearest of e2m1, ties to the even code; NaN is 0.
 __device__ inline float round_to_e2m1(float value) {
   const float magnitude = fminf(fmaxf(fabsf(value), 0.0F), 6.0F);
-  // One binade has two values (below 1: halves), so adding 3 * 2^21 times the binade rounds to a multiple of half of it.
+  // One binade has two values (below 1: halves), so adding 3 * 2^21 times the binade rounds to a multiple of
+  // half of it.
   const int binade = max(__float_as_int(magnitude) & 0x7F800000, 0x3F800000);
   const float magic = __int_as_float(binade + (22 << 23) + 0x400000);
   return copysignf((magnitude + magic) - magic, value);
@@ -140,11 +143,11 @@ __device__ inline int write_row(const float (&x)[kBlock], int block, int row, st
   row_code = max(row_code, __shfl_xor_sync(kAllLanes, row_code, 2));
   constexpr int kVanished = 31;  // so far below the largest scale everything rounds to 0
   const float inverse = power_of_two(127 - code);
-  const float widened = power_of_two(kHeadroomBits - min(row_code - code, kVanished));
+  const float dequantised = power_of_two(kHeadroomBits - min(row_code - code, kVanished));
   std::byte* to = tile + row * kDim;
 #pragma unroll
   for (int i = 0; i < kBlock; i += 4) {
-    const auto value = [&](int at) { return round_to_e2m1(x[at] * inverse) * widened; };
+    const auto value = [&](int at) { return round_to_e2m1(x[at] * inverse) * dequantised; };
     const int chunk = (i / 4) ^ (row % 8);  // step i / 8, its half i / 4 % 2
     *reinterpret_cast<std::uint32_t*>(to + chunk * 16 + block * 4) =
         pack_e4m3(value(i), value(i + 1), value(i + 2), value(i + 3));
@@ -152,9 +155,9 @@ __device__ inline int write_row(const float (&x)[kBlock], int block, int row, st
   return row_code;
 }
 
-/// By the whole block, without a barrier: query `row` of the step into `tile` (kQueryBytes, 1024-byte aligned) and its
-/// weights, times the heads' scales, into `weights` [4][4][4]: lane c of a quad holds heads 8 g + 2 c + e of a product, and
-/// finds the weight of the i-th of them, i = 2 g + e, at [i / 4][c][i % 4].
+/// By the whole block, without a barrier: query `row` of the step into `tile` (kQueryBytes, 1024-byte
+/// aligned) and its weights, times the heads' scales, into `weights` [4][4][4]: lane c of a quad holds heads
+/// 8 g + 2 c + e of a product, and finds the weight of the i-th of them, i = 2 g + e, at [i / 4][c][i % 4].
 template <int kThreads>
 __device__ void prepare_query(const QueryInputs& inputs, std::int64_t row, std::byte* tile, float* weights) {
   constexpr int kRowsAtOnce = kThreads / kBlocks;

@@ -1,12 +1,13 @@
 /// Scores and their streamed top-k.
 ///
-/// A block holds kQueries queries in shared memory and streams keys past them, kTileKeys a warpgroup at a time: widened in
-/// registers, multiplied by all heads on the tensor core, relu, weighted, summed over heads: a score. What beats the
-/// query's threshold is appended to its candidates in shared memory; when they run full, the best top_k or little more
-/// stay and the threshold rises. No score is ever stored, and a key costs a comparison once the threshold stands.
+/// A block holds kQueries queries in shared memory and streams keys past them, kTileKeys a warpgroup at a
+/// time: dequantised in registers, multiplied by all heads on the tensor core, relu, weighted, summed over
+/// heads: a score. What beats the query's threshold is appended to its candidates in shared memory; when they
+/// run full, the best top_k or little more stay and the threshold rises. No score is ever stored, and a key
+/// costs a comparison once the threshold stands.
 ///
-/// A score depends on its key and its query alone: one product, one order of the heads. So neither the cut of the keys into
-/// splits nor the number of queries of a block shows in the selection.
+/// A score depends on its key and its query alone: one product, one order of the heads. So neither the cut of
+/// the keys into splits nor the number of queries of a block shows in the selection.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +27,12 @@ inline constexpr int kWarpgroup = 128;
 inline constexpr int kMinSplitKeys = 1024;
 /// Rounds (a tile a warpgroup) between looks at whether candidates have run full.
 inline constexpr int kRoundsPerCheck = 2;
-/// Whose candidates there must be room for at a check: those until the next one, and the round that is then under way.
+/// Whose candidates there must be room for at a check: those until the next one, and the round that is then
+/// under way.
 inline constexpr int kRoundsOfRoom = kRoundsPerCheck + 1;
-/// Queries that a warpgroup multiplies a tile with at a time. Four would be the most an instruction takes; two leave room for
-/// the registers of a third warpgroup, which hides more of the others' latencies.
-inline constexpr int kMostQueriesAtOnce = 2;
+/// Queries that a warpgroup multiplies a tile with at a time. Four would be the most an instruction takes;
+/// two leave room for the registers of a third warpgroup, which hides more of the others' latencies.
+inline constexpr int kMaxQueriesAtOnce = 2;
 
 /// The best of each split of a row's keys, for the kernel that merges them.
 struct SplitLists {
@@ -53,7 +55,8 @@ struct ScoreArgs {
 /// Compressed entries that a query at `position` sees; none for a row of padding.
 __device__ inline int num_visible(std::int32_t position) { return (position + 1) / 4; }
 
-/// Shared memory of a block; what needs an alignment comes first, the candidates [kQueries][capacity] after it.
+/// Shared memory of a block; what needs an alignment comes first, the candidates [kQueries][capacity] after
+/// it.
 template <int kQueries>
 struct ScoreSpace {
   alignas(1024) std::byte queries[kQueries][kQueryBytes];  ///< in the end the bitmap of the selection
@@ -69,8 +72,8 @@ struct ScoreSpace {
   alignas(16) Candidate candidates[];
 };
 
-/// By the whole block: where candidates of queries [first, last) have run beyond `limit`, keeps the best top_k or a little
-/// more. Begins and ends with a barrier.
+/// By the whole block: where candidates of queries [first, last) have run beyond `limit`, keeps the best
+/// top_k or a little more. Begins and ends with a barrier.
 template <int kQueries, int kThreads>
 __device__ void make_room(const ScoreArgs& args, int first, int last, int limit,
                           ScoreSpace<kQueries>& space) {
@@ -134,13 +137,14 @@ __device__ void prepare_queries(const ScoreArgs& args, std::int64_t first_row, S
   __syncthreads();
 }
 
-/// By the whole block: the keys of `rounds` for queries [first, last), which are of one sequence. `prepared`: the queries are
-/// in place; else they are prepared while the first keys are on their way. Begins after a barrier and ends with one.
+/// By the whole block: the keys of `rounds` for queries [first, last), which are of one sequence. `prepared`:
+/// the queries are in place; else they are prepared while the first keys are on their way. Begins after a
+/// barrier and ends with one.
 template <int kQueries, int kWarpgroups, bool kPageIsTile>
 __device__ void score_run(const ScoreArgs& args, std::int64_t first_row, int first, int last,
                           const SplitRounds& rounds, bool prepared, ScoreSpace<kQueries>& space) {
   constexpr int kThreads = kWarpgroups * kWarpgroup, kRoundKeys = kWarpgroups * kTileKeys;
-  constexpr int kGroupQueries = kQueries < kMostQueriesAtOnce ? kQueries : kMostQueriesAtOnce,
+  constexpr int kGroupQueries = kQueries < kMaxQueriesAtOnce ? kQueries : kMaxQueriesAtOnce,
                 kGroups = kQueries / kGroupQueries;
   const int thread = static_cast<int>(threadIdx.x);
   const int block = thread % kBlocks;
@@ -182,11 +186,12 @@ __device__ void score_run(const ScoreArgs& args, std::int64_t first_row, int fir
     }
   };
 
-  // While a group is multiplied, the next round's keys are widened and those after it loaded, and the sums of the group
-  // before are compared. Beyond the end the last key stands in.
+  // While a group is multiplied, the next round's keys are dequantised and those after it loaded, and the
+  // sums of the group before are compared. Beyond the end the last key stands in.
   //
-  // The tensor core reads `a` while `next_a` is made, so they must not share registers: the addition of a zero of which the
-  // assembler does not know keeps it from joining them, upon which it would let the products finish first.
+  // The tensor core reads `a` while `next_a` is made, so they must not share registers: the addition of a
+  // zero of which the assembler does not know keeps it from joining them, upon which it would let the
+  // products finish first.
   const std::uint32_t zero = space.zero;
   std::uint32_t a[kSteps][4];
   float factors[kRowsPerLane], last_factors[kRowsPerLane] = {}, next_factors[kRowsPerLane];
@@ -194,7 +199,7 @@ __device__ void score_run(const ScoreArgs& args, std::int64_t first_row, int fir
   float scores[Place::kWholeSums];
 #pragma unroll
   for (int i = 0; i < kRowsPerLane; ++i) {
-    factors[i] = widen_row(rows[i], i, block, space.magnitudes, a);
+    factors[i] = dequantise_row(rows[i], i, block, space.magnitudes, a);
     rows[i] = stream.load(tile_of(rounds.begin + 1), i);
   }
   stream.find(tile_of(rounds.begin + 2));
@@ -221,7 +226,7 @@ __device__ void score_run(const ScoreArgs& args, std::int64_t first_row, int fir
 #pragma unroll
       for (int i = 0; i < kRowsPerLane; ++i) {
         if (i * kGroups / kRowsPerLane != group) continue;
-        next_factors[i] = widen_row(rows[i], i, block, space.magnitudes, next_a);
+        next_factors[i] = dequantise_row(rows[i], i, block, space.magnitudes, next_a);
         rows[i] = stream.load(tile_of(round + 2), i);
 #pragma unroll
         for (int step = 0; step < kSteps; ++step) {

@@ -1,15 +1,17 @@
 // FP8 products for few tokens: bound by the bytes of the weights.
 //
-// A block owns 16, 32 or 64 weight rows and up to 64 tokens, and goes through all inputs. Rows are the columns of D here, so
-// that a tile can be as narrow as it takes to occupy every multiprocessor. One warp loads and one warpgroup multiplies.
+// A block owns 16, 32 or 64 weight rows and up to 64 tokens, and goes through all inputs. Rows are the
+// columns of D here, so that a tile can be as narrow as it takes to occupy every multiprocessor. One warp
+// loads and one warpgroup multiplies.
 //
 //        K ──►  stage 0        stage 1        stage 2
 //    rows      ┌──────────────┬──────────────┬──────────────┬──
 //    of W      │ 1 or 2 slices│              │              │
 //              └──────────────┴──────────────┴──────────────┴──
 //
-// Memory must never idle: weights do not depend on the kernel before this one, so the stages of shared memory are filled
-// with them before it has ended, and two blocks share a multiprocessor, of this kernel or one of it and one of the next.
+// Memory must never idle: weights do not depend on the kernel before this one, so the stages of shared memory
+// are filled with them before it has ended, and two blocks share a multiprocessor, of this kernel or one of
+// it and one of the next.
 
 #include <algorithm>
 
@@ -48,7 +50,8 @@ struct FewShape {
   static constexpr int kStages = (104 << 10) / kStageBytes;
 
   struct Memory {
-    /// First: the tensor core reads 64 tokens from where a slice of fewer begins. What follows them is multiplied in vain.
+    /// First: the tensor core reads 64 tokens from where a slice of fewer begins. What follows them is
+    /// multiplied in vain.
     std::uint8_t tokens[kStages][kStageSlices][kTokens * kSliceInputs];
     std::uint8_t weights[kStages][kStageSlices][kRows * kSliceInputs];
     float token_scales[kStages][kStageSlices][kScaleTokens];
@@ -167,7 +170,8 @@ struct StageReader {
         weights(slice_descriptor(shared.weights)),
         token(static_cast<int>(threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4)) {}
 
-  /// Waits for a stage and starts its products: side by side, because one of so few columns is soon done, but late.
+  /// Waits for a stage and starts its products: side by side, because one of so few columns is soon done, but
+  /// late.
   __device__ void start(const typename Shape::Ring& position, Products& products) const {
     constexpr int kStepBytes = 32;  // inputs of one instruction
     ptx::mbarrier_wait(&memory.full[position.stage], position.round % 2);
@@ -191,7 +195,7 @@ struct StageReader {
 #pragma unroll
     for (int i = 0; i < Shape::kStageSlices; ++i) {
       const float weight_scale = __shfl_sync(0xFFFFFFFFu, weight_scales, (slice + i) % 32);
-      // Tokens beyond the tile have those of another stage, and sums that nobody stores.
+      // Tokens beyond the tile have those of another stage, and sums that are not stored.
       const float* s_x = &memory.token_scales[at.stage][i][token % Shape::kScaleTokens];
       found.upper[i] = s_x[0] * weight_scale;
       found.lower[i] = s_x[8] * weight_scale;
@@ -217,8 +221,8 @@ struct StageReader {
   }
 };
 
-/// The sums of a tile: the next stage's products are under way while those of one are added. `weight_scales`: of the first
-/// slices.
+/// The sums of a tile: the next stage's products are under way while those of one are added. `weight_scales`:
+/// of the first slices.
 template <class Shape, int kSums>
 __device__ void multiply_tile(const Fp8Products& all, const FewTile& tile, StageReader<Shape>& reader,
                               float weight_scales, float (&sum)[kSums]) {
@@ -302,7 +306,8 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
     ptx::fence_mbarrier_init();
   }
   __syncthreads();
-  // The shuffle tells the compiler that it is the same for a warp: it then computes descriptors once and not 32 times.
+  // The shuffle tells the compiler that it is the same for a warp: it then computes descriptors once and not
+  // 32 times.
   const int warp = __shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x) / 32, 0);
   if (warp == kConsumerWarps) {
     if (threadIdx.x == kConsumers) load_stages<Shape>(all, token_scales, memory);

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
+#include "cuda/dequantise_e4m3.cuh"
 #include "cuda/ptx/wgmma.h"
 #include "cuda/ptx/wgmma_bf16.h"
-#include "cuda/widen_e4m3.cuh"
 #include "ops/matmul/sm90/bf16_products.h"
 
 namespace baleen::sm90 {
@@ -90,16 +90,16 @@ __device__ inline int swizzled_chunk(int row, int chunk) {
   return kRowBytes == 128 ? chunk ^ row % 8 : chunk ^ row / 2 % 4;
 }
 
-/// A thread's part of the A operand for 64 inputs, widened from FP8: four instructions' worth, from 16-byte chunk
-/// `first_chunk` of the box on. `row`: of the box, the thread's first; `quad`: lane % 4, which pair of every 8 inputs is its
-/// own.
+/// A thread's part of the A operand for 64 inputs, dequantised from FP8: four instructions' worth, from
+/// 16-byte chunk `first_chunk` of the box on. `row`: of the box, the thread's first; `quad`: lane % 4, which
+/// pair of every 8 inputs is its own.
 template <int kRowBytes>
-__device__ inline void widen_operand(std::uint32_t (&a)[kMmasPerBox][4], const std::byte* weights,
-                                     int first_chunk, int row, int quad, std::uint32_t multiplier) {
+__device__ inline void dequantise_operand(std::uint32_t (&a)[kMmasPerBox][4], const std::byte* weights,
+                                          int first_chunk, int row, int quad, std::uint32_t multiplier) {
   const std::byte* pairs = weights + row * kRowBytes + 2 * quad;
   const auto pair_at = [&](int chunk, int offset) {
     const std::byte* at = pairs + swizzled_chunk<kRowBytes>(row, chunk) * kMmaInputs + offset;
-    return widen_e4m3_pair(*reinterpret_cast<const std::uint16_t*>(at), multiplier);
+    return dequantise_e4m3_pair(*reinterpret_cast<const std::uint16_t*>(at), multiplier);
   };
 #pragma unroll
   for (int i = 0; i < kMmasPerBox; ++i) {

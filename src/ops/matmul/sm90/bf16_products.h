@@ -1,8 +1,9 @@
 /// Inside of the BF16 products: what a launch works on, as the kernels see it.
 ///
-/// Weights are the tensor cores' M axis, tokens their N axis, in every kernel: an output's arithmetic is the same
-/// whatever the number of tokens beside it. The order of summation: K is cut into slices of 128 and these into segments;
-/// a segment is one chain of tensor core additions in ascending K, segments are added in order in float32.
+/// Weights are the tensor cores' M axis, tokens their N axis, in every kernel: an output's arithmetic is the
+/// same whatever the number of tokens beside it. The order of summation: K is cut into slices of 128 and
+/// these into segments; a segment is one chain of tensor core additions in ascending K, segments are added in
+/// order in float32.
 #pragma once
 
 #include <cuda.h>
@@ -18,12 +19,13 @@ namespace baleen::sm90 {
 constexpr int kSliceInputs = 128;
 /// y leaves a warpgroup in pieces of 64 outputs of as many tokens as these bytes hold.
 constexpr int kStagingBytes = 8192;
-/// Of weights with few outputs: otherwise a decode step would leave most of the chip idle. (The last may be empty.)
+/// Of weights with few outputs: otherwise a decode step would leave most of the chip idle. (The last may be
+/// empty.)
 constexpr int kMaxSegments = 8;
 /// From here on every SM has outputs of its own, and K is one segment.
 constexpr std::int64_t kManyOutputs = 8192;
 
-/// One launch, as asked for.
+/// One launch, as its caller describes it.
 struct Bf16Work {
   struct Output {
     const WeightMatrix* weight = nullptr;  ///< [G N, K]
@@ -40,8 +42,9 @@ struct Bf16Work {
   std::span<const Output> outputs;
 };
 
-/// The same as a kernel's parameter. Matrices that are loaded are seen as columns of 128 (or 64) bytes, the span of the
-/// swizzle: coordinates (0, row, column). A box of several columns lies in shared memory column after column.
+/// The same as a kernel's parameter. Matrices that are loaded are seen as columns of 128 (or 64) bytes, the
+/// span of the swizzle: coordinates (0, row, column). A box of several columns lies in shared memory column
+/// after column.
 struct Bf16Products {
   struct Product {
     CUtensorMap weight;

@@ -1,8 +1,10 @@
-// Products of few tokens with few outputs: their weights are spread over the chip by cutting K into eight segments.
+// Products of few tokens with few outputs: their weights are spread over the chip by cutting K into eight
+// segments.
 //
-// A pair of blocks (a cluster) works on a tile: eight warpgroups, a segment each. A tile has as few outputs (8 to 64, in steps of 8) as it takes to occupy every SM: its rows are the
-// first of an operand of 64, the others are whatever lies behind them in shared memory and are ignored. The segments' sums
-// meet in distributed shared memory and are added in order. Two threads keep a ring full, of weights and of x; the
+// A pair of blocks (a cluster) works on a tile: eight warpgroups, a segment each. A tile has as few outputs
+// (8 to 64, in steps of 8) as it takes to occupy every SM: its rows are the first of an operand of 64, the
+// others are whatever lies behind them in shared memory and are ignored. The segments' sums meet in
+// distributed shared memory and are added in order. Two threads keep a ring full, of weights and of x; the
 // weights of the first round, usually all, are on their way before the previous kernel has ended.
 #include <algorithm>
 #include <limits>
@@ -25,7 +27,8 @@ constexpr int kLoaders = 2;  // warps: weights, x
 constexpr int kThreads = kMultipliers + kLoaders * kWarpThreads;
 constexpr int kWarpRows = 16;  // of an operand
 
-/// How shared memory is laid out: ring, sums, and a margin for the rows of the last operand that are not there.
+/// How shared memory is laid out: ring, sums, and a margin for the rows of the last operand that are not
+/// there.
 struct SplitMemory {
   int stage_slices;  ///< as many of a segment as leave enough stages
   int column_bytes, token_column_bytes, weight_bytes, stage_bytes, num_stages, segment_sums, sums_offset,
@@ -53,9 +56,9 @@ struct SplitMemory {
   }
 };
 
-/// A block's stages in the order in which they are filled: of every warpgroup's segment in turn. The ring has a multiple of
-/// kWarpgroups stages, so a stage is always the same warpgroup's, which therefore sees each of its phases; where K ends
-/// early, stages are passed over, never reassigned.
+/// A block's stages in the order in which they are filled: of every warpgroup's segment in turn. The ring has
+/// a multiple of kWarpgroups stages, so a stage is always the same warpgroup's, which therefore sees each of
+/// its phases; where K ends early, stages are passed over, never reassigned.
 struct StageOrder {
   int num_slices, segment_slices, stage_slices, first_segment;
   int index = 0, warpgroup = 0;
@@ -211,11 +214,11 @@ __global__ void __launch_bounds__(kThreads, 1) bf16_split(const __grid_constant_
   ptx::cluster_sync();
   if (warpgroup < kWarpgroups) split.add_segments(sums);
   __syncwarp();
-  ptx::cluster_sync();  // nobody leaves while the other reads its sums
+  ptx::cluster_sync();  // no block exits while the other reads its sums
 }
 
-/// What a round of blocks takes beside its bytes (start, a trip to memory, the exchange of sums), in rows of half a K that an
-/// SM loads meanwhile.
+/// What a round of blocks takes beside its bytes (start, a trip to memory, the exchange of sums), in rows of
+/// half a K that an SM loads meanwhile.
 constexpr int kRoundRows = 32;
 
 /// The number of outputs of a tile that takes the least time: a block's bytes come at the pace of an SM.

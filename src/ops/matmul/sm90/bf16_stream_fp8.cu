@@ -1,9 +1,11 @@
-// Products of few tokens with FP8 weights: widened to BF16 on their way from shared memory into operand registers.
+// Products of few tokens with FP8 weights: dequantised to BF16 on their way from shared memory into operand
+// registers.
 //
-// Blocks walk over tiles of 64 outputs; two threads keep a ring of slices full, of weights and of x. Widening takes a
-// warpgroup several times as long as multiplying, and the sums of a tile are one chain over all of K: so the warpgroups
-// take turns. Each widens a slice or two while others widen or multiply theirs, waits until the sums come round, adds its
-// products, and hands them on through shared memory.
+// Blocks walk over tiles of 64 outputs; two threads keep a ring of slices full, of weights and of x.
+// Dequantising takes a warpgroup several times as long as multiplying, and the sums of a tile are one chain
+// over all of K: so the warpgroups take turns. Each dequantises a slice or two while others dequantise or
+// multiply theirs, waits until the sums come round, adds its products, and hands them on through shared
+// memory.
 #include <algorithm>
 
 #include "base/check.h"
@@ -31,7 +33,8 @@ struct Fp8Stream
   static constexpr int kDynamicBytes = Fp8Stream::kStages * Fp8Stream::kStageBytes + kSumsBytes + kGroupBytes;
 };
 
-/// The sums of a tile on their way from turn to turn: thread t of a warpgroup leaves them to thread t of the next.
+/// The sums of a tile on their way from turn to turn: thread t of a warpgroup leaves them to thread t of the
+/// next.
 template <class S>
 struct Relay {
   static constexpr int kSums = S::kTokens / 2;
@@ -65,8 +68,9 @@ struct Relay {
 };
 
 /// The turns of one warpgroup over all tiles of the block.
-/// (Stages pass from warpgroup to warpgroup. A wait for one cannot take an older phase for its own: at its last turn the
-/// warpgroup had the sums of all turns before, and the ring holds more slices than a round of turns.)
+/// (Stages pass from warpgroup to warpgroup. A wait for one cannot take an older phase for its own: at its
+/// last turn the warpgroup had the sums of all turns before, and the ring holds more slices than a round of
+/// turns.)
 template <class S>
 __device__ void take_turns(const Bf16Products& work, const Ring& ring, const Relay<S>& relay, int warpgroup,
                            int thread, int first_token) {
@@ -95,8 +99,8 @@ __device__ void take_turns(const Bf16Products& work, const Ring& ring, const Rel
         ring.wait_full(places[i]);
 #pragma unroll
         for (int half = 0; half < kBoxesPerSlice; ++half) {
-          widen_operand<kBoxRowBytes>(a[i][half], ring.weights(places[i]), half * kMmasPerBox,
-                                      operand_row(thread, 0), lane % 4, multiplier);
+          dequantise_operand<kBoxRowBytes>(a[i][half], ring.weights(places[i]), half * kMmasPerBox,
+                                           operand_row(thread, 0), lane % 4, multiplier);
         }
       }
       float d[S::kTokens / 2] = {};

@@ -1,9 +1,10 @@
 // Products of many tokens: tiles of 128 outputs by up to 256 tokens, as fast as the tensor cores multiply.
 //
-// A pair of blocks (a cluster) works on neighbouring tiles of the same tokens: each loads its own weights and one half of
-// x, which the copy engine writes into both. In a block one thread keeps the ring of stages (64 inputs) full and two
-// warpgroups multiply 64 outputs each. FP8 weights are widened on their way from shared memory into operand registers,
-// while the tensor cores work on the stage before. Products with segments keep two sets of sums: the segment's and the total.
+// A pair of blocks (a cluster) works on neighbouring tiles of the same tokens: each loads its own weights and
+// one half of x, which the copy engine writes into both. In a block one thread keeps the ring of stages (64
+// inputs) full and two warpgroups multiply 64 outputs each. FP8 weights are dequantised on their way from
+// shared memory into operand registers, while the tensor cores work on the stage before. Products with
+// segments keep two sets of sums: the segment's and the total.
 #include <algorithm>
 
 #include "base/check.h"
@@ -49,8 +50,8 @@ __device__ inline void release_pair(const Ring& ring, int stage, int lane) {
   }
 }
 
-/// A pair's tiles: neighbours of one group. Pairs of a group come first, so that its x is read from memory once; then
-/// tokens, then groups.
+/// A pair's tiles: neighbours of one group. Pairs of a group come first, so that its x is read from memory
+/// once; then tokens, then groups.
 struct Walk {
   int group_tiles, group_pairs, token_tiles, num_items;
 
@@ -122,9 +123,9 @@ __device__ void multiply_segment(float (&d)[T::kTokens / 2], const Bf16Products&
       ring.wait_full(place);
       const std::byte* x = ring.tokens(place);
       if constexpr (T::kFp8) {
-        widen_operand<T::kWeightRowBytes>(a[half], ring.weights(place), 0,
-                                          warpgroup * kMmaOutputs + operand_row(thread, 0), lane % 4,
-                                          multiplier);
+        dequantise_operand<T::kWeightRowBytes>(a[half], ring.weights(place), 0,
+                                               warpgroup * kMmaOutputs + operand_row(thread, 0), lane % 4,
+                                               multiplier);
         multiply_operand<T::kTokens>(d, a[half], x, accumulate);
       } else {
         ptx::wgmma_fence();
@@ -203,10 +204,11 @@ __global__ void __launch_bounds__(kThreads, 1) bf16_tile(const __grid_constant__
     ptx::registers_up_to<240>();
     multiply_tiles<T>(work, walk, ring, rank);
   }
-  ptx::cluster_sync();  // nobody leaves while its neighbour still frees its stages
+  ptx::cluster_sync();  // no block exits while its neighbour still frees its stages
 }
 
-/// What a tile costs beyond its tokens (filling the ring, storing y, weights that fewer tokens share), in tokens.
+/// What a tile costs beyond its tokens (filling the ring, storing y, weights that fewer tokens share), in
+/// tokens.
 constexpr int kTileOverhead = 40;
 
 /// How long the chip takes with tiles of so many tokens, in tokens.

@@ -1,6 +1,7 @@
-// A block a row, a thread an expert. Who is chosen, an expert finds out alone: its place is the number of experts with a
-// larger key (or an equal one and a lower id). That is more comparisons than a search needs, but hardly any code: with a
-// token or two most of a kernel's time goes by while instructions are fetched that nobody has run since the layer before.
+// A block a row, a thread an expert. Who is chosen, an expert finds out alone: its place is the number of
+// experts with a larger key (or an equal one and a lower id). That is more comparisons than a search needs,
+// but hardly any code: with a token or two most of a kernel's time goes by while instructions are fetched
+// that have not run since the layer before.
 
 #include <algorithm>
 
@@ -83,7 +84,8 @@ __device__ float group_key(const std::uint32_t* keys, int size) {
   return isnan(sum) ? -INFINITY : sum;
 }
 
-/// By the whole block: takes the experts outside the num_groups_kept best groups out of the choice. `keys` [E]; `group_keys`:
+/// By the whole block: takes the experts outside the num_groups_kept best groups out of the choice. `keys`
+/// [E]; `group_keys`:
 /// room for as many.
 __device__ void drop_groups(const RouteParams& p, std::uint32_t* keys, float* group_keys) {
   const int thread = static_cast<int>(threadIdx.x), size = p.num_experts / p.num_groups;

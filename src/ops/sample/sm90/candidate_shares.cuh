@@ -7,7 +7,8 @@
 
 namespace baleen::sm90::sample_kernels {
 
-/// How many candidates, and their probability: the likeliest's is kUnits. Integers: any order of additions gives one sum.
+/// How many candidates, and their probability: the likeliest's is kUnits. Integers: any order of additions
+/// gives one sum.
 struct Share {
   std::uint64_t mass;
   std::int32_t count;
@@ -15,8 +16,8 @@ struct Share {
 inline constexpr int kHighBits = 14, kLowBits = 24;  // of a unit, see PackedShare
 inline constexpr double kUnits = static_cast<double>(std::uint64_t{1} << (kHighBits + kLowBits));
 
-/// A share as a warp tells it. Sums of a row's 128 fit each of the words, so that a warp adds them up by its reductions of
-/// 32-bit integers.
+/// A share as a warp tells it. Sums of a row's 128 fit each of the words, so that a warp adds them up by its
+/// reductions of 32-bit integers.
 struct PackedShare {
   std::uint32_t high;  ///< of the mass, in units of 2^-14: at most 2^31 in a row
   std::uint32_t low;   ///< the rest, in units of 2^-38: 24 bits
@@ -72,10 +73,10 @@ struct TopP {
   std::uint64_t mass;
   __device__ bool reached(const Share& share) const { return share.mass >= mass; }
   __device__ int wanted(const Share& above, float weight) const {
-    constexpr double kMostEquals = 1 << 30;
+    constexpr double kMaxEquals = 1 << 30;
     const double count =
         ceil(static_cast<double>(mass - above.mass) / (kUnits * static_cast<double>(weight)));
-    return static_cast<int>(fmin(fmax(count, 1.0), kMostEquals));
+    return static_cast<int>(fmin(fmax(count, 1.0), kMaxEquals));
   }
 };
 

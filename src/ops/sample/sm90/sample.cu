@@ -1,11 +1,12 @@
-// A cluster of eight blocks a row: its 128 warps hold the row in registers, each a run of ids, so that memory is read once
-// however many passes over the vocabulary are needed. Passes meet on a board: every warp sends its part to every block of
-// the cluster, and every warp adds up all parts, in one order.
+// A cluster of eight blocks a row: its 128 warps hold the row in registers, each a run of ids, so that memory
+// is read once however many passes over the vocabulary are needed. Passes meet on a board: every warp sends
+// its part to every block of the cluster, and every warp adds up all parts, in one order.
 //
-// Top-k and top-p look for a threshold by halving the range of values that it must lie in, a pass each time. When few
-// candidates are left in the range, each gets a thread, which adds up what comes before it. That takes no histogram, and the
-// time is bounded whatever the logits are: after 16 passes the bits of the float are halved instead of its value, which
-// takes 32. Equals that are too many for threads are counted off in order of id.
+// Top-k and top-p look for a threshold by halving the range of values that it must lie in, a pass each time.
+// When few candidates are left in the range, each gets a thread, which adds up what comes before it. That
+// takes no histogram, and the time is bounded whatever the logits are: after 16 passes the bits of the float
+// are halved instead of its value, which takes 32. Equals that are too many for threads are counted off in
+// order of id.
 
 #include <algorithm>
 #include <cmath>
@@ -59,8 +60,8 @@ struct SampleParams {
   DeviceSampleRow rows[kRowsPerLaunch];
 };
 
-/// What the warps of a row tell each other, 16 bytes each. It has two sides: one is written while the other may still be
-/// read, and before a side is written again everybody has told something on the other one.
+/// What the warps of a row tell each other, 16 bytes each. It has two sides: one is written while the other
+/// may still be read, and before a side is written again every block has written something to the other one.
 struct Board {
   uint4 parts[2][kWarpsPerRow];
   uint4 few[kFew];
@@ -68,7 +69,8 @@ struct Board {
   Candidate last;  ///< this block's finding
 };
 
-/// The first lane whose share of a line of masses, laid end to end, holds `target`; what is left of that inside it.
+/// The first lane whose share of a line of masses, laid end to end, holds `target`; what is left of that
+/// inside it.
 __device__ int pick(double mass, double& target) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
   const double end = warp_inclusive_sum(mass);
@@ -82,7 +84,8 @@ __device__ int pick(double mass, double& target) {
   return chosen;
 }
 
-/// What a lane does for a row: its logits in registers, -infinity once they are dropped, and their weights in shared memory.
+/// What a lane does for a row: its logits in registers, -infinity once they are dropped, and their weights in
+/// shared memory.
 class RowSampler {
  public:
   /// `weights`: of the block, one for each logit.
@@ -227,7 +230,7 @@ class RowSampler {
     ++phase_;
   }
 
-  /// Every warp's part, once all have told theirs.
+  /// Every warp's part, once all have written theirs.
   __device__ const uint4* exchange(const uint4& mine) {
     uint4* side = board_.parts[phase_ % 2];
     std::uint64_t* barrier = begin_phase(sizeof(board_.parts[0]));
@@ -298,8 +301,8 @@ class RowSampler {
     kept_ = PackedShare::sum_of_warp(mass, count);
   }
 
-  /// The last candidate of the shortest prefix that reaches `goal`, among `count` with low <= order < high; `above` them
-  /// does not reach it.
+  /// The last candidate of the shortest prefix that reaches `goal`, among `count` with low <= order < high;
+  /// `above` them does not reach it.
   template <class Goal>
   __device__ Candidate last_of_few(const Goal& goal, std::uint32_t low, std::uint32_t high,
                                    const Share& above, int count) {
@@ -310,7 +313,8 @@ class RowSampler {
       if (logits_[k] >= lowest && logits_[k] < beyond) steps_left |= 1u << k;
     }
     int slot = sum_before(__reduce_add_sync(kAllLanes, static_cast<unsigned>(__popc(steps_left))));
-    // Warps without candidates send nothing in the coming phase, so its end does not tell that they have read the board.
+    // Warps without candidates send nothing in the coming phase, so its end does not tell that they have read
+    // the board.
     ptx::cluster_sync();
     std::uint64_t* barrier = begin_phase(static_cast<std::uint32_t>(count * sizeof(uint4)));
 #pragma unroll

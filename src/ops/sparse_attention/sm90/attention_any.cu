@@ -23,10 +23,10 @@ constexpr int kWarps = kThreads / kWarpLanes;
 constexpr int kMaxWidth = 1024;
 constexpr int kDimsPerThread = kMaxWidth / kThreads;
 
-__device__ float widened(Bf16Bits bits) { return bf16_low(bits); }
+__device__ float dequantised(Bf16Bits bits) { return bf16_low(bits); }
 __device__ float rounded(float value) { return bf16_low(pack_bf16(value, 0.0F)); }
 
-__device__ float widened(std::byte code) {
+__device__ float dequantised(std::byte code) {
   return __half2float(__half(__nv_cvt_fp8_to_halfraw(static_cast<__nv_fp8_storage_t>(code), __NV_E4M3)));
 }
 
@@ -39,10 +39,10 @@ struct V4Row {
   __device__ static int value_width(const AttentionLaunch& launch) { return launch.nope + launch.rope; }
 
   __device__ static float value(const RowPlace& place, int nope, int dim) {
-    if (dim >= nope) return widened(reinterpret_cast<const Bf16Bits*>(place.data + nope)[dim - nope]);
+    if (dim >= nope) return dequantised(reinterpret_cast<const Bf16Bits*>(place.data + nope)[dim - nope]);
     const auto scale = static_cast<int>(place.scales[dim / kLatentBlock]);
     constexpr int kE8m0Bias = 127, kE8m0NaN = 255;
-    return scale == kE8m0NaN ? NAN : ldexpf(widened(place.data[dim]), scale - kE8m0Bias);
+    return scale == kE8m0NaN ? NAN : ldexpf(dequantised(place.data[dim]), scale - kE8m0Bias);
   }
 };
 
@@ -55,8 +55,9 @@ struct V32Row {
 
   __device__ static float value(const RowPlace& place, int nope, int dim) {
     const auto* scales = reinterpret_cast<const float*>(place.data + nope);
-    if (dim >= nope) return widened(reinterpret_cast<const Bf16Bits*>(scales + nope / kV32Block)[dim - nope]);
-    return rounded(widened(place.data[dim]) * scales[dim / kV32Block]);
+    if (dim >= nope)
+      return dequantised(reinterpret_cast<const Bf16Bits*>(scales + nope / kV32Block)[dim - nope]);
+    return rounded(dequantised(place.data[dim]) * scales[dim / kV32Block]);
   }
 };
 
@@ -90,7 +91,7 @@ __global__ void __launch_bounds__(kThreads) attention_any_kernel(AttentionLaunch
       const RowPlace place = places[entry];
       float dot = 0;
       for (int dim = lane; dim < width; dim += kWarpLanes) {
-        dot = fmaf(widened(q[dim]), Row::value(place, launch.nope, dim), dot);
+        dot = fmaf(dequantised(q[dim]), Row::value(place, launch.nope, dim), dot);
       }
       dot = warp_sum(dot);
       if (lane == 0) weights[entry] = dot * launch.scale_log2;

@@ -1,4 +1,4 @@
-/// What the kernels of attention are told, and the two that there are.
+/// Arguments of the kernels of attention, and the two that there are.
 ///
 ///     attention_tiles   rows of 448 + 64 values on the tensor cores: what the released models run
 ///     attention_any     every other geometry, plain loops: small models, and V3.2's rows

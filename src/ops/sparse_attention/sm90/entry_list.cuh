@@ -1,7 +1,8 @@
-/// A query's list of cache rows on the device: the window, then the compressed entries (entry_list.h is its twin).
+/// A query's list of cache rows on the device: the window, then the compressed entries (entry_list.h is its
+/// twin).
 ///
-/// Finding a row takes up to three dependent reads (selected entry, page, row), so they are separate steps that a
-/// kernel can run ahead of each other.
+/// Finding a row takes up to three dependent reads (selected entry, page, row), so they are separate steps
+/// that a kernel can run ahead of each other.
 #pragma once
 
 #include "cuda/warp_reduce.cuh"
@@ -20,7 +21,7 @@ struct EntryList {
   /// Of a whole warp, which all get the same. A padding row's is empty.
   __device__ static EntryList of(const AttentionLaunch& launch, int query) {
     EntryList list;
-    // All is asked for before anything is waited for, as far as one read does not depend on another.
+    // All loads are issued before anything is waited for, as far as one read does not depend on another.
     const int position = launch.batch.positions[query];
     const DeviceSequence& sequence = launch.batch.sequences[launch.batch.sequence_of[query]];
     const int window_begin = sequence.window_begin;

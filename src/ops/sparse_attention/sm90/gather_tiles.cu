@@ -1,13 +1,14 @@
-// Weights times values for a few items: a thread block for each item and 64 dims. Its values are widened while the kernel
-// before still computes weights: all of the list at once, where it is not longer than 16 blocks.
+// Weights times values for a few items: a thread block for each item and 64 dims. Its values are dequantised
+// while the kernel before still computes weights: all of the list at once, where it is not longer than 16
+// blocks.
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/wgmma.h"
 #include "cuda/ptx/wgmma_bf16.h"
 #include "ops/sparse_attention/sm90/block_merge.cuh"
+#include "ops/sparse_attention/sm90/dequantise_rows.cuh"
 #include "ops/sparse_attention/sm90/finish_output.cuh"
 #include "ops/sparse_attention/sm90/gather_tiles.h"
-#include "ops/sparse_attention/sm90/widen_rows.cuh"
 
 namespace baleen::sm90 {
 namespace {
@@ -19,8 +20,8 @@ constexpr int kPieces = 4;        ///< of a row's 64 dims
 using Values = std::byte[kRoundBlocks][kTileBytes];
 
 /// Writes entries [64 first_block, 64 (first_block + num_blocks)) of the list, 64 dims each.
-__device__ void widen_values(const AttentionLaunch& launch, const EntryList& list, int dim_tile,
-                             int first_block, int num_blocks, Values& values) {
+__device__ void dequantise_values(const AttentionLaunch& launch, const EntryList& list, int dim_tile,
+                                  int first_block, int num_blocks, Values& values) {
   constexpr int kBatch = 8;  // reads that a thread waits for together
   const int count = num_blocks * kBlockEntries * kPieces;
   const bool rotary = dim_tile == kDimTiles - 1;
@@ -61,7 +62,7 @@ __device__ void widen_values(const AttentionLaunch& launch, const EntryList& lis
         *reinterpret_cast<uint4*>(chunk_of(tile, entry, 2 * piece)) = data[i][0];
         *reinterpret_cast<uint4*>(chunk_of(tile, entry, 2 * piece + 1)) = data[i][1];
       } else {
-        store_widened(data[i][0], scales[i], tile, entry, piece);
+        store_dequantised(data[i][0], scales[i], tile, entry, piece);
         multiply_by_rest(scales[i], tile, entry, piece);
       }
     }
@@ -118,7 +119,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   const int query = item / plan.groups, group = item % plan.groups;
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
   const int row = thread / kWarpLanes * 16 + thread % kWarpLanes / 4;
-  // Lists and cache rows are older than the kernel that computes weights, which lets this one begin after its own wait.
+  // Lists and cache rows are older than the kernel that computes weights, which lets this one begin after its
+  // own wait.
   const EntryList list = EntryList::of(launch, query);
   const int num_blocks = __shfl_sync(kAllLanes, (list.size + kBlockEntries - 1) / kBlockEntries, 0);
   const bool shared = plan.shares(num_blocks);
@@ -127,7 +129,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int begin = 0; shared && begin < num_blocks; begin += kRoundBlocks) {
     const int count = min(kRoundBlocks, num_blocks - begin);
     if (begin > 0) __syncthreads();  // the round before is used
-    widen_values(launch, list, dim_tile, begin, count, values);
+    dequantise_values(launch, list, dim_tile, begin, count, values);
     ptx::fence_proxy_async();
     __syncthreads();
     if (begin == 0) ptx::wait_for_previous_kernel();

@@ -3,8 +3,8 @@
 
 #include "base/check.h"
 #include "ops/sparse_attention/sm90/attention_launch.h"
+#include "ops/sparse_attention/sm90/dequantised_runs.h"
 #include "ops/sparse_attention/sm90/sparse_attention.h"
-#include "ops/sparse_attention/sm90/widened_runs.h"
 
 namespace baleen::sm90 {
 namespace {

@@ -1,10 +1,11 @@
 /// The two consumer warpgroups of attention on tiles.
 ///
-/// They take turns at scores: each computes those of every second block and its weights. Both then add weights times
-/// values, each for its half of the dims. All of it in list order, so that a block's stage is free as early as can be: while
-/// one computes a block's weights, the other still adds the block before.
+/// They take turns at scores: each computes those of every second block and its weights. Both then add
+/// weights times values, each for its half of the dims. All of it in list order, so that a block's stage is
+/// free as early as can be: while one computes a block's weights, the other still adds the block before.
 ///
-/// A thread holds two heads (row and row + 8 of the instruction's 64) and, of each tile of 64 dims, 16 values of both.
+/// A thread holds two heads (row and row + 8 of the instruction's 64) and, of each tile of 64 dims, 16 values
+/// of both.
 #pragma once
 
 #include "cuda/ptx/cluster.h"
@@ -87,8 +88,8 @@ class TileConsumer {
     release_keys(stage, consumer_);
   }
 
-  /// Scores of block `number`, of which the first `num_valid` entries exist, to weights: for both consumers, or for slot
-  /// `slot` where that is not negative.
+  /// Scores of block `number`, of which the first `num_valid` entries exist, to weights: for both consumers,
+  /// or for slot `slot` where that is not negative.
   __device__ void weigh(int number, int num_valid, int slot) {
     const int stage = number % kStages, parity = number / kStages % 2;
     ptx::mbarrier_wait(&smem_.keys_full[stage], parity);
@@ -108,7 +109,7 @@ class TileConsumer {
 #pragma unroll
     for (float& score : scores) ptx::wgmma_hold(score);
 
-    if (slot >= 0) {  // nobody else wants the keys
+    if (slot >= 0) {  // no other query wants the keys
       for (int consumer = 0; consumer < kConsumers; ++consumer) release_keys(stage, consumer);
     }
     float2 softmax[2];

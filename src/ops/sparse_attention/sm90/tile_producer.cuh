@@ -1,13 +1,15 @@
-/// The producer warpgroup of attention on tiles: finds the rows of a query's list and writes them as BF16 keys.
+/// The producer warpgroup of attention on tiles: finds the rows of a query's list and writes them as BF16
+/// keys.
 ///
-/// Four threads share a row, 32 rows at a time are half a block. Thread t of a row takes codes 16 t .. of each 64 that
-/// share a scale, so that two of its 16-byte stores with those of the neighbouring row touch all banks.
+/// Four threads share a row, 32 rows at a time are half a block. Thread t of a row takes codes 16 t .. of
+/// each 64 that share a scale, so that two of its 16-byte stores with those of the neighbouring row touch all
+/// banks.
 ///
-/// Codes are asked for a block ahead, 28 KB in flight: those of the first half into registers, of the second into shared
-/// memory. As soon as a piece is widened, the same piece of the next block is asked for. A row's page is asked for another
-/// block earlier, and its number in the selection another.
+/// Codes are loaded a block ahead, 28 KB in flight: those of the first half into registers, of the second
+/// into shared memory. As soon as a piece is dequantised, the load of the same piece of the next block is
+/// issued. A row's page is loaded another block earlier, and its number in the selection another.
 ///
-/// In a pair it widens a half of each block alone, and the copy engine takes that to the other thread block.
+/// In a pair it dequantises a half of each block alone, and TMA copies that to the other thread block.
 #pragma once
 
 #include <cuda.h>
@@ -17,8 +19,8 @@
 #include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/tma.h"
+#include "ops/sparse_attention/sm90/dequantise_rows.cuh"
 #include "ops/sparse_attention/sm90/tile_smem.cuh"
-#include "ops/sparse_attention/sm90/widen_rows.cuh"
 
 namespace baleen::sm90 {
 
@@ -50,7 +52,7 @@ class KeyProducer {
                     .pair_end = blocks.end,
                     .first_slot = plan_.shares(num_blocks) ? item * plan_.slots : -1,
                     .nothing = part != 0 || item >= plan_.items};
-      list.size = min(list.size, blocks.end * kBlockEntries);  // nothing beyond is asked for
+      list.size = min(list.size, blocks.end * kBlockEntries);  // nothing beyond is loaded
       int first_shared = 0;
       if constexpr (kInPairs && !kOneQuery) first_shared = compare(list, task ^ 1, info);
       if (blocks.begin >= blocks.end) {
@@ -107,8 +109,9 @@ class KeyProducer {
     return next;
   }
 
-  /// With the list of the pair's other task, another query's. Both go through as many blocks as the longer one has, and share
-  /// those from the returned one on: the compressed ones of the same sequence, in lists of as many blocks.
+  /// With the list of the pair's other task, another query's. Both go through as many blocks as the longer
+  /// one has, and share those from the returned one on: the compressed ones of the same sequence, in lists of
+  /// as many blocks.
   __device__ int compare(EntryList& list, int other_task, TaskInfo& info) const {
     const int num_blocks = info.blocks.end, other_query = other_task / plan_.groups;
     const EntryList other = other_task < plan_.items ? EntryList::of(launch_, other_query) : EntryList{};
@@ -171,7 +174,7 @@ class KeyProducer {
       data[0] = next.data;
 #pragma unroll
       for (int i = 0; i < kCodeBlocks; ++i) {
-        store_widened(codes[i], scale_of(scales[0], i), smem_.keys[stage][i], entry, piece);
+        store_dequantised(codes[i], scale_of(scales[0], i), smem_.keys[stage][i], entry, piece);
         codes[i] = load_codes(data[0], i, piece);
       }
       multiply_large(scales[0], stage, entry, piece);
@@ -182,8 +185,8 @@ class KeyProducer {
       ptx::cp_async_wait<1>();  // the second half's codes
 #pragma unroll
       for (int i = 0; i < kCodeBlocks; ++i) {
-        store_widened(smem_.codes[i][thread_], scale_of(scales[1], i), smem_.keys[stage][i],
-                      entry + kHalfRows, piece);
+        store_dequantised(smem_.codes[i][thread_], scale_of(scales[1], i), smem_.keys[stage][i],
+                          entry + kHalfRows, piece);
         copy_codes(data[1], i, piece);
       }
       ptx::cp_async_commit();
@@ -197,8 +200,8 @@ class KeyProducer {
     ptx::cp_async_wait<0>();
   }
 
-  /// Half a block at a time: both of those before `first_shared`, of the others the one with this thread block's rank. A row's
-  /// codes wait in registers.
+  /// Half a block at a time: both of those before `first_shared`, of the others the one with this thread
+  /// block's rank. A row's codes wait in registers.
   __device__ void fill_halves(const EntryList& list, const TaskInfo& info, int first_shared) {
     const int rank = static_cast<int>(ptx::cluster_rank());
     const int piece = thread_ % kRowThreads, own_entry = thread_ / kRowThreads;
@@ -233,7 +236,7 @@ class KeyProducer {
       data = next.data;
 #pragma unroll
       for (int k = 0; k < kCodeBlocks; ++k) {
-        store_widened(codes[k], scale_of(scales, k), smem_.keys[stage][k], entry, piece);
+        store_dequantised(codes[k], scale_of(scales, k), smem_.keys[stage][k], entry, piece);
         codes[k] = load_codes(data, k, piece);
       }
       multiply_large(scales, stage, entry, piece);

@@ -8,14 +8,14 @@
 ///     keys_full[s]  producer -> consumers            keys_empty[s][w]  consumer w has used its half of the dims -> producer
 ///     weights_full[s]  the consumer that computed them -> both
 ///
-/// A pair is two thread blocks of a cluster whose tasks, next to each other, see the same rows: groups of heads of a query, or
-/// rows of a sequence that attend to all compressed entries. Each widens half of every block that they share and sends it to
-/// the same place in the other's shared memory. keys_full then counts the bytes that come from there as well, and keys_empty
-/// the consumers of both, so that stages go round together; a shorter list's thread block goes through the last stages with
-/// nothing in them.
+/// A pair is two thread blocks of a cluster whose tasks, next to each other, see the same rows: groups of
+/// heads of a query, or rows of a sequence that attend to all compressed entries. Each dequantises half of
+/// every block that they share and sends it to the same place in the other's shared memory. keys_full then
+/// counts the bytes that come from there as well, and keys_empty the consumers of both, so that stages go
+/// round together; a shorter list's thread block goes through the last stages with nothing in them.
 ///
-/// Weights need no barrier of their own to become free: whoever writes block n + 2's has waited for its keys, which the
-/// producer wrote when both consumers were done with block n.
+/// Weights need no barrier of their own to become free: whoever writes block n + 2's has waited for its keys,
+/// which the producer wrote when both consumers were done with block n.
 #pragma once
 
 #include "numeric/block_scale.h"
@@ -38,7 +38,8 @@ struct TaskInfo {
   bool nothing;    ///< to do: another task does the whole item
 };
 
-/// The same value, which all lanes have, known to the compiler as such: loops and descriptors then take uniform registers.
+/// The same value, which all lanes have, known to the compiler as such: loops and descriptors then take
+/// uniform registers.
 __device__ inline int uniform(int value) { return __shfl_sync(kAllLanes, value, 0); }
 
 struct TileSmem {

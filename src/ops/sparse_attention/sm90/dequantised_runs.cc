@@ -1,18 +1,18 @@
-#include "ops/sparse_attention/sm90/widened_runs.h"
+#include "ops/sparse_attention/sm90/dequantised_runs.h"
 
 #include <algorithm>
 
 #include "base/check.h"
 #include "ops/operation/operation.h"
-#include "ops/sparse_attention/sm90/widened_rows.h"
+#include "ops/sparse_attention/sm90/dequantised_rows.h"
 #include "tensor/captured_rows.h"
 
 namespace baleen::sm90 {
 namespace {
 
 /// 134 MB of scratch: the entries of half a million positions. More gain little, their rows come from memory.
-constexpr std::int64_t kMaxWidenedRows = std::int64_t{1} << 17;
-/// Reads of a row that pay for widening it.
+constexpr std::int64_t kMaxDequantisedRows = std::int64_t{1} << 17;
+/// Reads of a row that pay for dequantising it.
 constexpr std::int64_t kWorthwhileReads = 4;
 
 /// What a sequence's queries may see.
@@ -27,10 +27,10 @@ struct VisibleRows {
   [[nodiscard]] std::int64_t count() const { return num_window + num_entries; }
 };
 
-bool worth_widening(const AttentionLaunch& launch, const SequenceSlice& slice) {
+bool worth_dequantising(const AttentionLaunch& launch, const SequenceSlice& slice) {
   const VisibleRows rows(launch, slice);
   const std::int64_t listed = launch.window_tokens + (launch.ratio == 4 ? launch.top_k : rows.num_entries);
-  return rows.count() <= kMaxWidenedRows && slice.num_tokens * listed >= kWorthwhileReads * rows.count();
+  return rows.count() <= kMaxDequantisedRows && slice.num_tokens * listed >= kWorthwhileReads * rows.count();
 }
 
 /// The same attention for `num_rows` rows from `first` on.
@@ -48,7 +48,7 @@ AttentionLaunch rows_of(const AttentionLaunch& launch, std::int64_t first, std::
   return part;
 }
 
-/// Slices from `first` on that are widened together.
+/// Slices from `first` on that are dequantised together.
 class RunBuilder {
  public:
   RunBuilder(const AttentionLaunch& launch, std::int64_t first) : launch_(launch) {
@@ -57,7 +57,7 @@ class RunBuilder {
 
   bool add(const SequenceSlice& slice) {
     const VisibleRows rows(launch_, slice);
-    if (run_.num_sequences == WidenedRun::kMaxSequences || num_rows_ + rows.count() > kMaxWidenedRows)
+    if (run_.num_sequences == DequantisedRun::kMaxSequences || num_rows_ + rows.count() > kMaxDequantisedRows)
       return false;
     run_.sequences[run_.num_sequences++] = {
         static_cast<std::int32_t>(rows.first_position), static_cast<std::int32_t>(rows.num_window),
@@ -70,14 +70,14 @@ class RunBuilder {
   void attend(const AttentionLaunch& launch, CudaContext& context) {
     const ScratchScope scope(context.scratch);
     run_.rows = context.scratch.allocate<Bf16Bits>(num_rows_ * kTilesWidth);
-    run_.queries = context.scratch.allocate<WidenedQuery>(launch.num_rows);
-    widen_rows(launch, run_, context);
-    attend_widened(launch, run_, context);
+    run_.queries = context.scratch.allocate<DequantisedQuery>(launch.num_rows);
+    dequantise_rows(launch, run_, context);
+    attend_dequantised(launch, run_, context);
   }
 
  private:
   const AttentionLaunch& launch_;
-  WidenedRun run_{};
+  DequantisedRun run_{};
   std::int64_t num_rows_ = 0;
 };
 
@@ -94,17 +94,17 @@ void attention_by_runs(const AttentionLaunch& launch, const RaggedBatch& batch, 
     const auto slice = [&](std::int64_t i) -> const SequenceSlice& {
       return batch.slices[static_cast<std::size_t>(i)];
     };
-    const bool widened = worth_widening(launch, slice(first));
+    const bool dequantised = worth_dequantising(launch, slice(first));
     RunBuilder run(launch, first);
     std::int64_t end = first;
-    while (end < num_slices && worth_widening(launch, slice(end)) == widened &&
-           (!widened || run.add(slice(end)))) {
+    while (end < num_slices && worth_dequantising(launch, slice(end)) == dequantised &&
+           (!dequantised || run.add(slice(end)))) {
       ++end;
     }
     const std::int64_t first_row = slice(first).first_row;
     const std::int64_t end_row = slice(end - 1).first_row + slice(end - 1).num_tokens;
     const AttentionLaunch part = rows_of(launch, first_row, end_row - first_row);
-    if (widened) {
+    if (dequantised) {
       run.attend(part, context);
     } else {
       attention_tiles(part, context);
@@ -117,11 +117,11 @@ std::int64_t attention_by_runs_scratch_bytes(std::int64_t max_rows, std::int64_t
                                              std::int64_t max_positions) {
   if (max_rows <= kMaxGraphRows) return attention_tiles_scratch_bytes();
   constexpr std::int64_t kSmallestRatio = 4, kLargestWindow = 128;
-  const std::int64_t most_sequences = std::min<std::int64_t>(max_sequences, WidenedRun::kMaxSequences);
+  const std::int64_t most_sequences = std::min<std::int64_t>(max_sequences, DequantisedRun::kMaxSequences);
   const std::int64_t num_rows = std::min(
-      kMaxWidenedRows, max_rows + most_sequences * (kLargestWindow + max_positions / kSmallestRatio));
+      kMaxDequantisedRows, max_rows + most_sequences * (kLargestWindow + max_positions / kSmallestRatio));
   return std::max(attention_tiles_scratch_bytes(), Arena::bytes_for<Bf16Bits>(num_rows * kTilesWidth) +
-                                                       Arena::bytes_for<WidenedQuery>(max_rows));
+                                                       Arena::bytes_for<DequantisedQuery>(max_rows));
 }
 
 }  // namespace baleen::sm90

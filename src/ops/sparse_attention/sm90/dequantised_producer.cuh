@@ -1,20 +1,21 @@
-/// The producer warpgroup of attention over widened rows: copies queries and the rows of their lists, 16 bytes at a time.
+/// The producer warpgroup of attention over dequantised rows: copies queries and the rows of their lists, 16
+/// bytes at a time.
 ///
-/// Eight threads share a row's 128 bytes of each tile, 16 rows at a time are a quarter of a block. The numbers that the next
-/// block's rows have in the selection are asked for while this one's are being copied.
+/// Eight threads share a row's 128 bytes of each tile, 16 rows at a time are a quarter of a block. The
+/// numbers that the next block's rows have in the selection are loaded while this one's are being copied.
 #pragma once
 
 #include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/mbarrier.h"
-#include "ops/sparse_attention/sm90/widen_rows.cuh"
-#include "ops/sparse_attention/sm90/widened_smem.cuh"
+#include "ops/sparse_attention/sm90/dequantise_rows.cuh"
+#include "ops/sparse_attention/sm90/dequantised_smem.cuh"
 
 namespace baleen::sm90 {
 
-class WidenedProducer {
+class DequantisedProducer {
  public:
-  __device__ WidenedProducer(const AttentionLaunch& launch, const WidenedRun& run, int groups,
-                             WidenedSmem& smem)
+  __device__ DequantisedProducer(const AttentionLaunch& launch, const DequantisedRun& run, int groups,
+                                 DequantisedSmem& smem)
       : launch_(launch),
         run_(run),
         groups_(groups),
@@ -25,12 +26,12 @@ class WidenedProducer {
   __device__ void run() {
     const int num_tasks = launch_.num_rows * groups_, step = static_cast<int>(gridDim.x);
     int task = static_cast<int>(blockIdx.x);
-    WidenedQuery list = list_of(task);
+    DequantisedQuery list = list_of(task);
     Selection ahead = selection(list, task, 0);
     begin_later(num_tasks, list.size);
     for (int num_done = 0; task < num_tasks; ++num_done) {
       const int next_task = task + step;
-      const WidenedQuery next_list = list_of(min(next_task, num_tasks - 1));
+      const DequantisedQuery next_list = list_of(min(next_task, num_tasks - 1));
       copy_queries(task, num_done);
       for (int first = 0; first < list.size; first += kBlockEntries) {
         const Selection now = ahead;
@@ -56,8 +57,9 @@ class WidenedProducer {
     const std::byte* rows[kQuarters];  ///< null: zeros
   };
 
-  /// Tasks of a prompt take equally long: thread blocks that begin together store results and fetch queries at the same
-  /// moments, and memory is idle in between. Those that have a task fewer than others begin later, up to a task's time.
+  /// Tasks of a prompt take equally long: thread blocks that begin together store results and fetch queries
+  /// at the same moments, and memory is idle in between. Those that have a task fewer than others begin
+  /// later, up to a task's time.
   __device__ static void begin_later(int num_tasks, int list_size) {
     constexpr long long kBlockCycles = 2800;  // about what a block of entries takes
     const int blocks = static_cast<int>(gridDim.x), busier = num_tasks % blocks;
@@ -68,13 +70,13 @@ class WidenedProducer {
     while (clock64() < until) __nanosleep(100);
   }
 
-  [[nodiscard]] __device__ WidenedQuery list_of(int task) const {
+  [[nodiscard]] __device__ DequantisedQuery list_of(int task) const {
     const int4 words = __ldcg(reinterpret_cast<const int4*>(run_.queries + task / groups_));
     return {words.x, words.y, words.z, words.w};
   }
 
   /// Reads alone, side by side: what they mean is worked out a block later.
-  [[nodiscard]] __device__ Selection selection(const WidenedQuery& list, int task, int first) const {
+  [[nodiscard]] __device__ Selection selection(const DequantisedQuery& list, int task, int first) const {
     Selection selection{};
     if (launch_.ratio != 4 || list.size == list.num_window) return selection;
     const std::int32_t* selected = launch_.selected + task / groups_ * launch_.selected_stride;
@@ -86,7 +88,7 @@ class WidenedProducer {
     return selection;
   }
 
-  [[nodiscard]] __device__ Sources sources(const WidenedQuery& list, int first,
+  [[nodiscard]] __device__ Sources sources(const DequantisedQuery& list, int first,
                                            const Selection& selection) const {
     Sources sources;
 #pragma unroll
@@ -138,7 +140,7 @@ class WidenedProducer {
     }
   }
 
-  __device__ void copy_block(const WidenedQuery& list, int first, const Selection& selection) {
+  __device__ void copy_block(const DequantisedQuery& list, int first, const Selection& selection) {
     const int stage = num_filled_ % kStages, parity = num_filled_ / kStages % 2 ^ 1;
     const Sources rows = sources(list, first, selection);
     for (int half = 0; half < kConsumers; ++half) {
@@ -149,9 +151,9 @@ class WidenedProducer {
   }
 
   const AttentionLaunch& launch_;
-  const WidenedRun& run_;
+  const DequantisedRun& run_;
   int groups_;
-  WidenedSmem& smem_;
+  DequantisedSmem& smem_;
   int entry_, piece_;
   int num_filled_ = 0;  ///< blocks, over all tasks
 };

@@ -1,9 +1,9 @@
-// Every cache row that a run of sequences may see, to BF16 in scratch: a warp takes four rows at a time, each lane 16 bytes
-// of either half of a row.
+// Every cache row that a run of sequences may see, to BF16 in scratch: a warp takes four rows at a time, each
+// lane 16 bytes of either half of a row.
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
-#include "ops/sparse_attention/sm90/widen_rows.cuh"
-#include "ops/sparse_attention/sm90/widened_rows.h"
+#include "ops/sparse_attention/sm90/dequantise_rows.cuh"
+#include "ops/sparse_attention/sm90/dequantised_rows.h"
 
 namespace baleen::sm90 {
 namespace {
@@ -16,10 +16,10 @@ constexpr int kRowChunks = kWidth / kChunkValues, kCodeChunks = kNope / kChunkVa
 constexpr int kChunksPerScale = kLatentBlock / kChunkValues;
 static_assert(kRowChunks == 2 * kWarpLanes);
 
-__device__ uint4 widened(uint2 codes, std::uint32_t scale) {
+__device__ uint4 dequantised(uint2 codes, std::uint32_t scale) {
   const std::uint32_t multiplier = bf16_power_of_two(min(scale, kLargestScale) + kBiasDifference);
-  uint4 values = {widen_e4m3_pair(codes.x, multiplier), widen_e4m3_pair(codes.x >> 16, multiplier),
-                  widen_e4m3_pair(codes.y, multiplier), widen_e4m3_pair(codes.y >> 16, multiplier)};
+  uint4 values = {dequantise_e4m3_pair(codes.x, multiplier), dequantise_e4m3_pair(codes.x >> 16, multiplier),
+                  dequantise_e4m3_pair(codes.y, multiplier), dequantise_e4m3_pair(codes.y >> 16, multiplier)};
   if (scale > kLargestScale) {
     const std::uint32_t rest = bf16_power_of_two(scale - kLargestScale + kE8m0Bias, scale == kE8m0NaN);
     values = {ptx::multiply_bf16_pair(values.x, rest), ptx::multiply_bf16_pair(values.y, rest),
@@ -50,14 +50,14 @@ struct RowPieces {
     }
   }
   __device__ void store(uint4* row, int lane) const {
-    row[lane] = widened(codes[0], scales[0]);
-    row[lane + kWarpLanes] = second_is_rotary(lane) ? rotary : widened(codes[1], scales[1]);
+    row[lane] = dequantised(codes[0], scales[0]);
+    row[lane + kWarpLanes] = second_is_rotary(lane) ? rotary : dequantised(codes[1], scales[1]);
   }
 };
 
 /// Rows first .. first + count of a sequence in `pool`, to `to`. `warp` of `num_warps`.
-__device__ void widen(const RowPool& pool, const PageId* pages, int first, int count, Bf16Bits* to, int warp,
-                      int num_warps) {
+__device__ void dequantise(const RowPool& pool, const PageId* pages, int first, int count, Bf16Bits* to,
+                           int warp, int num_warps) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
   for (int begin = warp * kRowsAtATime; begin < count; begin += num_warps * kRowsAtATime) {
     PageId page[kRowsAtATime];
@@ -81,22 +81,23 @@ __device__ void widen(const RowPool& pool, const PageId* pages, int first, int c
   }
 }
 
-__global__ void __launch_bounds__(kThreads) widen_rows_kernel(const __grid_constant__ AttentionLaunch launch,
-                                                              const __grid_constant__ WidenedRun run) {
+__global__ void __launch_bounds__(kThreads)
+    dequantise_rows_kernel(const __grid_constant__ AttentionLaunch launch,
+                           const __grid_constant__ DequantisedRun run) {
   ptx::wait_for_previous_kernel();
   ptx::launch_next_kernel();
   const int warp = static_cast<int>(blockIdx.x * kThreads + threadIdx.x) / kWarpLanes;
   const int num_warps = static_cast<int>(gridDim.x) * kThreads / kWarpLanes;
   for (int i = 0; i < run.num_sequences; ++i) {
-    const WidenedSequence& rows = run.sequences[i];
+    const DequantisedSequence& rows = run.sequences[i];
     const DeviceSequence& sequence = launch.batch.sequences[run.first_sequence + i];
-    widen(launch.window, sequence.window_pages, rows.first_position, rows.num_window_rows,
-          run.rows + static_cast<std::int64_t>(rows.first_window_row) * kWidth, warp, num_warps);
-    widen(launch.compressed, sequence.pages, 0, rows.num_entries,
-          run.rows + static_cast<std::int64_t>(rows.first_entry_row) * kWidth, warp, num_warps);
+    dequantise(launch.window, sequence.window_pages, rows.first_position, rows.num_window_rows,
+               run.rows + static_cast<std::int64_t>(rows.first_window_row) * kWidth, warp, num_warps);
+    dequantise(launch.compressed, sequence.pages, 0, rows.num_entries,
+               run.rows + static_cast<std::int64_t>(rows.first_entry_row) * kWidth, warp, num_warps);
   }
   for (int query = warp; query < launch.num_rows; query += num_warps) {
-    const WidenedSequence& rows = run.sequences[launch.batch.sequence_of[query] - run.first_sequence];
+    const DequantisedSequence& rows = run.sequences[launch.batch.sequence_of[query] - run.first_sequence];
     const EntryList list = EntryList::of(launch, query);
     run.queries[query] = {list.num_window, list.size,
                           rows.first_window_row + list.first_window_position - rows.first_position,
@@ -106,8 +107,8 @@ __global__ void __launch_bounds__(kThreads) widen_rows_kernel(const __grid_const
 
 }  // namespace
 
-void widen_rows(const AttentionLaunch& launch, const WidenedRun& run, CudaContext& context) {
-  launch_kernel("widen_rows", widen_rows_kernel,
+void dequantise_rows(const AttentionLaunch& launch, const DequantisedRun& run, CudaContext& context) {
+  launch_kernel("dequantise_rows", dequantise_rows_kernel,
                 {.grid = dim3(static_cast<unsigned>(context.num_sms * kBlocksPerSm)), .threads = kThreads},
                 context.stream, launch, run);
 }

@@ -1,10 +1,11 @@
-/// The two consumer warpgroups of attention over widened rows.
+/// The two consumer warpgroups of attention over dequantised rows.
 ///
-/// Consumer 0 computes scores and weights of a list's even blocks, consumer 1 of the odd ones, side by side; then both add
-/// weights times values, block after block in list order, each for its half of the dims. What a block needs besides its
-/// values is brought into registers while the block before is being added.
+/// Consumer 0 computes scores and weights of a list's even blocks, consumer 1 of the odd ones, side by side;
+/// then both add weights times values, block after block in list order, each for its half of the dims. What a
+/// block needs besides its values is brought into registers while the block before is being added.
 ///
-/// A thread holds two heads (row and row + 8 of the instruction's 64) and, of each tile of 64 dims, 16 values of both.
+/// A thread holds two heads (row and row + 8 of the instruction's 64) and, of each tile of 64 dims, 16 values
+/// of both.
 #pragma once
 
 #include "cuda/ptx/mbarrier.h"
@@ -12,15 +13,15 @@
 #include "cuda/ptx/wgmma_bf16.h"
 #include "ops/sparse_attention/sm90/block_merge.cuh"
 #include "ops/sparse_attention/sm90/block_weights.cuh"
+#include "ops/sparse_attention/sm90/dequantised_smem.cuh"
 #include "ops/sparse_attention/sm90/finish_output.cuh"
-#include "ops/sparse_attention/sm90/widened_smem.cuh"
 
 namespace baleen::sm90 {
 
-class WidenedConsumer {
+class DequantisedConsumer {
  public:
-  __device__ WidenedConsumer(const AttentionLaunch& launch, const WidenedRun& run, int groups,
-                             WidenedSmem& smem)
+  __device__ DequantisedConsumer(const AttentionLaunch& launch, const DequantisedRun& run, int groups,
+                                 DequantisedSmem& smem)
       : launch_(launch),
         run_(run),
         groups_(groups),
@@ -213,7 +214,8 @@ class WidenedConsumer {
 #pragma unroll
       for (const std::uint32_t word : step) ptx::wgmma_hold_operand(word);
     }
-    // Every phase is waited for by everyone, the consumer's own too: the next one might be taken for it otherwise.
+    // Every phase is waited for by everyone, the consumer's own too: the next one might be taken for it
+    // otherwise.
     ptx::mbarrier_wait(&smem_.weights_full[number % kStages], number / kStages % 2);
     release(&smem_.keys_empty[number % kStages][consumer_]);
   }
@@ -230,9 +232,9 @@ class WidenedConsumer {
   }
 
   const AttentionLaunch& launch_;
-  const WidenedRun& run_;
+  const DequantisedRun& run_;
   int groups_;
-  WidenedSmem& smem_;
+  DequantisedSmem& smem_;
   int consumer_, thread_, lane_;
   int row_;            ///< head of the group, of the thread's first
   int num_begun_ = 0;  ///< blocks, over all tasks

@@ -1,4 +1,4 @@
-/// Shared memory of attention over widened rows, and who waits for whom.
+/// Shared memory of attention over dequantised rows, and who waits for whom.
 ///
 ///     q        8 tiles [64 heads][64 dims]
 ///     keys     2 stages of 8 tiles [64 entries][64 dims]; rows of 128 bytes, swizzled as the copy engine does
@@ -9,17 +9,18 @@
 ///     keys_empty[s][h] consumer h, who owns those dims, has used them as values -> producer
 ///     weights_full[s]  the consumer that computed them -> the other
 ///
-/// A half of the dims is free as soon as its owner is done with it: the owner has the block's weights, so its scores were
-/// done before. Weights need no barrier of their own to become free: whoever writes block n + 2's has waited for both halves
-/// of its keys, which the producer asked for when both consumers were done with block n.
+/// A half of the dims is free as soon as its owner is done with it: the owner has the block's weights, so its
+/// scores were done before. Weights need no barrier of their own to become free: whoever writes block n + 2's
+/// has waited for both halves of its keys, which the producer loads when both consumers were done with block
+/// n.
 #pragma once
 
+#include "ops/sparse_attention/sm90/dequantised_rows.h"
 #include "ops/sparse_attention/sm90/tile_smem.cuh"
-#include "ops/sparse_attention/sm90/widened_rows.h"
 
 namespace baleen::sm90 {
 
-struct WidenedSmem {
+struct DequantisedSmem {
   std::byte q[kDimTiles][kTileBytes];
   std::byte keys[kStages][kDimTiles][kTileBytes];
   uint4 weights[kStages][kBlockSteps][kWarpgroupThreads];

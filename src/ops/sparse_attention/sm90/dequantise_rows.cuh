@@ -1,7 +1,8 @@
-/// Codes of cache rows to BF16 in shared memory, in tiles [64 entries][64 dims] swizzled as the copy engine does.
+/// Codes of cache rows to BF16 in shared memory, in tiles [64 entries][64 dims] swizzled as the copy engine
+/// does.
 #pragma once
 
-#include "cuda/widen_e4m3.cuh"
+#include "cuda/dequantise_e4m3.cuh"
 #include "numeric/block_scale.h"
 #include "ops/sparse_attention/sm90/tile_work.cuh"
 
@@ -23,23 +24,24 @@ __device__ inline std::byte* chunk_of(std::byte* tile, int entry, int chunk) {
   return tile + entry * kTileDims * 2 + ((chunk ^ entry % 8) << 4);
 }
 
-/// Codes 16 piece .. of a row's 64 that share `scale`. `multiply_by_rest` must follow for scales above kLargestScale.
-__device__ inline void store_widened(const uint4& codes, std::uint32_t scale, std::byte* tile, int entry,
-                                     int piece) {
+/// Codes 16 piece .. of a row's 64 that share `scale`. `multiply_by_rest` must follow for scales above
+/// kLargestScale.
+__device__ inline void store_dequantised(const uint4& codes, std::uint32_t scale, std::byte* tile, int entry,
+                                         int piece) {
   const std::uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
   std::uint32_t values[8];
   const std::uint32_t multiplier = bf16_power_of_two(min(scale, kLargestScale) + kBiasDifference);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    values[2 * i] = widen_e4m3_pair(words[i], multiplier);
-    values[2 * i + 1] = widen_e4m3_pair(words[i] >> 16, multiplier);
+    values[2 * i] = dequantise_e4m3_pair(words[i], multiplier);
+    values[2 * i + 1] = dequantise_e4m3_pair(words[i] >> 16, multiplier);
   }
   *reinterpret_cast<uint4*>(chunk_of(tile, entry, 2 * piece)) = {values[0], values[1], values[2], values[3]};
   *reinterpret_cast<uint4*>(chunk_of(tile, entry, 2 * piece + 1)) = {values[4], values[5], values[6],
                                                                      values[7]};
 }
 
-/// Values beyond 2^7 times 448, which no model has: what `store_widened` stored of them, once more.
+/// Values beyond 2^7 times 448, which no model has: what `store_dequantised` stored of them, once more.
 __device__ inline void multiply_by_rest(std::uint32_t scale, std::byte* tile, int entry, int piece) {
   if (scale <= kLargestScale) return;
   const std::uint32_t rest = bf16_power_of_two(scale - kLargestScale + kE8m0Bias, scale == kE8m0NaN);
