@@ -1,8 +1,6 @@
 #include "model/forward.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 
 #include "base/check.h"
 #include "ops/operations.h"
@@ -12,10 +10,6 @@ namespace baleen {
 namespace {
 
 std::size_t index_of(RopeKind kind) { return static_cast<std::size_t>(kind); }
-
-Activations<3> heads(const Activations<2>& x, std::int64_t num_heads) {
-  return x.reshaped<3>({x.extent(0), num_heads, x.extent(1) / num_heads});
-}
 
 }  // namespace
 
@@ -56,14 +50,16 @@ StepShape step_shape(const ModelConfig& config, std::int64_t max_rows, std::int6
 }
 
 Forward::Forward(const ModelConfig& config, const WeightTree& weights, Device& device, const KvCache& cache,
-                 Precision precision, std::int64_t max_rows, Arena& arena, RankLayout layout)
+                 Precision precision, std::int64_t max_rows, Arena& arena, RankLayout layout,
+                 Lifetime lifetime)
     : config_(config),
       weights_(weights),
       device_(device),
       cache_(cache),
       precision_(precision),
       layout_(std::move(layout)),
-      buffers_(config_, device.traits().padded_rows(max_rows), device.traits().activation_type, arena),
+      buffers_(config_, device.traits().padded_rows(max_rows), device.traits().activation_type, lifetime,
+               arena),
       messages_(config_, layout_, device.traits().padded_rows(max_rows), device.traits().activation_type,
                 device.memory()) {
   const RopeScaling& scaling = config_.rope_scaling;
@@ -143,8 +139,7 @@ Activations<3> Forward::run_mtp(const Step& step, ConstActivations<3> streams, s
   const std::int64_t block = config_.num_hidden_layers + depth;
   prepare_angles(step);
   device_.executor().enter_block(block);
-  combine_for_mtp(weights_.mtp[static_cast<std::size_t>(depth)], step, streams.slice(0, kept_rows().size()),
-                  out);
+  combine_for_mtp(depth, step, streams.slice(0, kept_rows().size()), out);
   run_blocks(block, block + 1, step, out);
   return out;
 }
@@ -158,7 +153,7 @@ Activations<3> Forward::run(const RaggedBatch& batch, std::span<const TokenId> c
 }
 
 Activations<3> Forward::run_step(const Step& step) {
-  BALEEN_CHECK_LE(step.rows.num_rows, buffers_.u.extent(0));
+  BALEEN_CHECK_LE(step.rows.num_rows, buffers_.streams.extent(0));
   if (observer_ != nullptr) {
     static_cast<void>(run_main(step));  // a repeated step would not call the observer
   } else {
@@ -168,7 +163,7 @@ Activations<3> Forward::run_step(const Step& step) {
 }
 
 Activations<3> Forward::run_mtp(const RaggedBatch& batch, ConstActivations<3> streams, std::int64_t depth) {
-  BALEEN_CHECK_LE(batch.num_rows(), buffers_.u.extent(0));
+  BALEEN_CHECK_LE(batch.num_rows(), buffers_.streams.extent(0));
   BALEEN_CHECK(streams.extent(0) >= layout_.kept(device_.traits().padded_rows(batch.num_rows())).size() &&
                streams.dense());
   const Step step{batch, device_.batches().begin(batch)};
@@ -187,13 +182,16 @@ void Forward::capture(std::int64_t num_rows, bool mtp, ConstActivations<3> mtp_s
 }
 
 /// Y[s] = bf(e_proj(enorm(e)) + h_proj(hnorm(X[s]))): the embedding's term is the same for all streams.
-void Forward::combine_for_mtp(const MtpWeights& weights, const Step& step, ConstActivations<3> streams,
+void Forward::combine_for_mtp(std::int64_t depth, const Step& step, ConstActivations<3> streams,
                               Activations<3> out) {
+  const MtpWeights& weights = weights_.mtp[static_cast<std::size_t>(depth)];
   const std::int64_t num_rows = kept_rows().size(), num_streams = config_.hc_mult,
                      width = config_.hidden_size;
   const float eps = static_cast<float>(config_.rms_norm_eps);
-  const Activations<2> embedded = rows(buffers_.u, num_rows);
-  const Activations<2> embedded_term = rows(buffers_.f, num_rows);
+  const Activations<2> embedded = rows(buffers_.mtp_embedded, num_rows);
+  // The block has not begun: what its attention returns has no value yet.
+  const Activations<2> embedded_term =
+      rows(buffers_.block(config_.num_hidden_layers + depth).attention.f, num_rows);
   device_.execute<ops::Embed>({.tokens = kept_tokens(step),
                                .table = weights_.embedding,
                                .out = embedded.reshaped<3>({num_rows, 1, width})});
@@ -205,8 +203,7 @@ void Forward::combine_for_mtp(const MtpWeights& weights, const Step& step, Const
   const std::int64_t stream_rows = num_rows * num_streams;
   const ConstActivations<2> flat = streams.reshaped<2>({stream_rows, width});
   const Activations<2> flat_out = out.reshaped<2>({stream_rows, width});
-  // The main pass is over: its buffer is free.
-  const Activations<2> normed = rows(buffers_.streams, num_rows).reshaped<2>({stream_rows, width});
+  const Activations<2> normed = rows(buffers_.mtp_normed, num_rows).reshaped<2>({stream_rows, width});
   device_.execute<ops::RmsNorm>(
       {.x = flat, .weight = weights.hnorm, .eps = eps, .precision = precision_, .y = normed});
   const LinearOutput h_output{&weights.h_proj, flat_out, false, "h_proj"};
@@ -221,192 +218,81 @@ void Forward::run_blocks(std::int64_t begin, std::int64_t end, const Step& step,
   const float norm_eps = static_cast<float>(config_.rms_norm_eps);
   // Attention sees all rows: those that other ranks keep come to their places. Experts see this rank's alone.
   const bool gathers = layout_.plan().sequence_parallel;
-  const Activations<2> attention_u = rows(buffers_.u, step.rows.num_rows).slice(kept.begin, kept.end);
-  const Activations<2> expert_u = rows(buffers_.u, num_rows);
-  const Activations<2> post = rows(buffers_.post, num_rows);
-  const Activations<3> comb = rows(buffers_.comb, num_rows);
-  const auto entry = [&](const HcWeights& hc, const Activations<2>& u) {
+  const auto entry = [&](const HcWeights& hc, const HalfBlockValues& half, const RowRange& own) {
     return HcPreArgs{.streams = streams,
                      .weights = hc,
                      .norm_eps = norm_eps,
                      .hc_eps = static_cast<float>(config_.hc_eps),
                      .sinkhorn_iterations = static_cast<int>(config_.hc_sinkhorn_iters),
                      .precision = precision_,
-                     .u = u,
-                     .post = post,
-                     .comb = comb};
+                     .u = half.entered.slice(own.begin, own.end),
+                     .post = rows(half.post, num_rows),
+                     .comb = rows(half.comb, num_rows)};
   };
-  const auto norm = [&](std::span<const float> weight, const Activations<2>& u, bool quantises) {
-    return RmsNormArgs{.x = u,
+  const auto norm = [&](std::span<const float> weight, const HalfBlockValues& half, const RowRange& own,
+                        bool quantises) {
+    return RmsNormArgs{.x = half.entered.slice(own.begin, own.end),
                        .weight = weight,
                        .eps = norm_eps,
                        .precision = precision_,
-                       .y = u,
-                       .y_fp8 = quantises ? buffers_.u_fp8 : Fp8Rows()};
+                       .y = half.u.slice(own.begin, own.end),
+                       .y_fp8 = quantises ? half.u_fp8 : Fp8Rows()};
   };
-  const auto attention_entry = [&](const BlockWeights& weights) {
-    return entry(weights.hc_attn, attention_u);
+  const auto attention_entry = [&](std::int64_t block) {
+    return entry(weights_.block(block).hc_attn, buffers_.block(block).attention, kept);
   };
-  const auto attention_norm = [&](const BlockWeights& weights) {
-    return norm(weights.attn_norm, attention_u,
-                !gathers);  // of rows that are to be gathered, attention makes it
+  const auto attention_norm = [&](std::int64_t block) {
+    // Of rows that are to be gathered, attention makes the codes.
+    return norm(weights_.block(block).attn_norm, buffers_.block(block).attention, kept, !gathers);
   };
-  const HcPostArgs exit{.f = rows(buffers_.f, num_rows),
-                        .post = post,
-                        .comb = comb,
-                        .precision = precision_,
-                        .streams = streams};
+  const auto expert_entry = [&](std::int64_t block) {
+    return entry(weights_.block(block).hc_ffn, buffers_.block(block).experts, {0, num_rows});
+  };
+  const auto expert_norm = [&](std::int64_t block) {
+    return norm(weights_.block(block).ffn_norm, buffers_.block(block).experts, {0, num_rows}, true);
+  };
+  const auto exit = [&](const HalfBlockValues& half) {
+    return HcPostArgs{.f = rows(half.f, num_rows),
+                      .post = rows(half.post, num_rows),
+                      .comb = rows(half.comb, num_rows),
+                      .precision = precision_,
+                      .streams = streams};
+  };
+  // A half-block is left and the next one entered in one operation, unless a caller wants the value between.
+  const bool keeps = buffers_.keeps(), between = observer_ != nullptr || keeps;
   for (std::int64_t block = begin; block < end; ++block) {
-    const BlockWeights& weights = weights_.block(block);
-    // A half-block is left and the next one entered in one operation, unless a caller wants the value
-    // between.
-    if (block == begin || observer_ != nullptr)
-      device_.execute<ops::HcPre, ops::RmsNorm>(attention_entry(weights), attention_norm(weights));
+    const BlockValues& values = buffers_.block(block);
+    if (block == begin || between) {
+      if (keeps) keep_streams(streams, values.attention);
+      device_.execute<ops::HcPre, ops::RmsNorm>(attention_entry(block), attention_norm(block));
+    }
     attention(block, step);
-    device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(exit, entry(weights.hc_ffn, expert_u),
-                                                           norm(weights.ffn_norm, expert_u, true));
-    moe(block, step);
-    if (block + 1 == end || observer_ != nullptr) {
-      device_.execute<ops::HcPost>(exit);
+    if (keeps) {
+      device_.execute<ops::HcPost>(exit(values.attention));
+      keep_streams(streams, values.experts);
+      device_.execute<ops::HcPre, ops::RmsNorm>(expert_entry(block), expert_norm(block));
     } else {
-      const BlockWeights& next = weights_.block(block + 1);
-      device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(exit, attention_entry(next),
-                                                             attention_norm(next));
+      device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(exit(values.attention), expert_entry(block),
+                                                             expert_norm(block));
+    }
+    moe(block, step);
+    if (block + 1 == end || between) {
+      device_.execute<ops::HcPost>(exit(values.experts));
+    } else {
+      device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(exit(values.experts), attention_entry(block + 1),
+                                                             attention_norm(block + 1));
     }
     if (observer_ != nullptr) observer_(observer_context_, block, streams);
   }
 }
 
-void Forward::project_queries(const AttentionWeights& weights, const LayerAttention& shape,
-                              std::int64_t num_rows) {
-  const float eps = static_cast<float>(config_.rms_norm_eps);
-  const Activations<2> latent = rows(buffers_.q_latent, num_rows);
-  const Activations<2> q = rows(buffers_.q, num_rows);
-  const std::array<LinearOutput, 2> outputs{
-      {{&weights.wq_b, q, false, "wq_b"},
-       {&weights.indexer.wq_b, rows(buffers_.index_q, num_rows), false, "indexer.wq_b"}}};
-  device_.execute<ops::Linear>({.x = latent,
-                                .x_fp8 = buffers_.q_latent_fp8,
-                                .outputs = std::span(outputs).first(shape.indexed ? 2 : 1),
-                                .precision = precision_});
-  const Activations<2> per_head = q.reshaped<2>({num_rows * config_.num_attention_heads, config_.head_dim});
-  device_.execute<ops::RmsNorm, ops::Rope>({.x = per_head,
-                                            .weight = {},
-                                            .eps = eps,
-                                            .precision = precision_,
-                                            .y = per_head,
-                                            .rows_per_token = config_.num_attention_heads},
-                                           {.x = heads(q, config_.num_attention_heads),
-                                            .cosine = rows(buffers_.cosine[index_of(shape.rope)], num_rows),
-                                            .sine = rows(buffers_.sine[index_of(shape.rope)], num_rows),
-                                            .inverse = false,
-                                            .precision = precision_});
-}
-
-void Forward::compress(std::int64_t block, const LayerAttention& shape, const Step& step) {
-  const AttentionWeights& weights = weights_.block(block).attention;
-  const std::int64_t num_rows = step.rows.num_rows;
-  const auto pool = [&](const CompressorWeights& compressor, const Activations<2>& kv,
-                        const Activations<2>& gate, const CompressorState& state,
-                        const CompressorOverlap& overlap, const LatentPool& latent,
-                        const IndexKeyPool& index_key) {
-    device_.execute<ops::Compressor>({.kv = rows(kv, num_rows, compressor.wkv.rows),
-                                      .gate = rows(gate, num_rows, compressor.wgate.rows),
-                                      .ape = compressor.ape,
-                                      .norm_weight = compressor.norm,
-                                      .eps = static_cast<float>(config_.rms_norm_eps),
-                                      .frequencies = frequencies(shape.rope),
-                                      .ratio = static_cast<int>(shape.ratio),
-                                      .precision = precision_,
-                                      .batch = step.batch,
-                                      .state = state,
-                                      .overlap = overlap,
-                                      .latent = latent,
-                                      .index_key = index_key});
-  };
-  pool(weights.compressor, buffers_.main_kv, buffers_.main_gate, cache_.main_state(block),
-       cache_.main_overlap(block), cache_.compressed(block), {});
-  if (shape.indexed) {
-    pool(weights.indexer.compressor, buffers_.index_kv, buffers_.index_gate, cache_.index_state(block),
-         cache_.index_overlap(block), {}, cache_.index_keys(block));
-  }
-}
-
-void Forward::attention(std::int64_t block, const Step& step) {
-  const AttentionWeights& weights = weights_.block(block).attention;
-  const LayerAttention shape = config_.attention(block);
-  const std::size_t angles = index_of(shape.rope);
-  const std::int64_t num_rows = step.rows.num_rows;
-  const Activations<2> x = rows(buffers_.u, num_rows);
-  const ConstActivations<2> cosine = rows(buffers_.cosine[angles], num_rows);
-  const ConstActivations<2> sine = rows(buffers_.sine[angles], num_rows);
-  const CompressorWeights& main = weights.compressor;
-  const CompressorWeights& index = weights.indexer.compressor;
-  const std::array<LinearOutput, 7> projections{
-      {{&weights.wq_a, rows(buffers_.q_latent, num_rows), false, "wq_a"},
-       {&weights.wkv, rows(buffers_.kv, num_rows), false, "wkv"},
-       {&main.wkv, rows(buffers_.main_kv, num_rows, main.wkv.rows), true, "compressor.wkv"},
-       {&main.wgate, rows(buffers_.main_gate, num_rows, main.wgate.rows), true, "compressor.wgate"},
-       {&index.wkv, rows(buffers_.index_kv, num_rows, index.wkv.rows), true, "indexer.wkv"},
-       {&index.wgate, rows(buffers_.index_gate, num_rows, index.wgate.rows), true, "indexer.wgate"},
-       {&weights.indexer.weights_proj, rows(buffers_.index_weights, num_rows), false,
-        "indexer.weights_proj"}}};
-  const std::size_t num_projections = shape.indexed ? 7 : shape.compresses() ? 4 : 2;
-  device_.executor().enter_block(block);
-  const bool gathers = layout_.plan().sequence_parallel;
-  if (gathers) gather_rows_of(x, kept_rows_);
-  device_.execute<ops::Linear>({.x = x,
-                                .x_fp8 = gathers ? Fp8Rows() : buffers_.u_fp8,
-                                .outputs = std::span(projections).first(num_projections),
-                                .precision = precision_});
-
-  const Activations<2> latent = rows(buffers_.q_latent, num_rows);
-  const float eps = static_cast<float>(config_.rms_norm_eps);
-  device_.execute<ops::RmsNorm, ops::KvStore>({.x = latent,
-                                               .weight = weights.q_norm,
-                                               .eps = eps,
-                                               .precision = precision_,
-                                               .y = latent,
-                                               .y_fp8 = buffers_.q_latent_fp8},
-                                              {.kv = rows(buffers_.kv, num_rows),
-                                               .weight = weights.kv_norm,
-                                               .eps = eps,
-                                               .cosine = cosine,
-                                               .sine = sine,
-                                               .batch = step.batch,
-                                               .window = cache_.window(block)});
-  project_queries(weights, shape, num_rows);
-  if (shape.compresses()) compress(block, shape, step);
-  const View<std::int32_t, 2> selected = rows(buffers_.selected, num_rows);
-  if (shape.indexed) {
-    device_.execute<ops::Indexer>({.q = heads(rows(buffers_.index_q, num_rows), shape.index_heads),
-                                   .head_weights = rows(buffers_.index_weights, num_rows),
-                                   .cosine = cosine,
-                                   .sine = sine,
-                                   .precision = precision_,
-                                   .batch = step.batch,
-                                   .keys = cache_.index_keys(block),
-                                   .selected = selected});
-  }
-  const Activations<2> attended = rows(buffers_.attended, num_rows);
-  device_.execute<ops::SparseAttention, ops::Rope>(
-      {.q = heads(rows(buffers_.q, num_rows), config_.num_attention_heads),
-       .batch = step.batch,
-       .window = cache_.window(block),
-       .compressed = cache_.compressed(block),
-       .ratio = static_cast<int>(shape.ratio),
-       .selected = shape.indexed ? selected : View<std::int32_t, 2>(),
-       .sink = weights.sink,
-       .window_tokens = shape.window_tokens,
-       .scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim)),
-       .precision = precision_,
-       .out = heads(attended, config_.num_attention_heads)},
-      {.x = heads(attended, config_.num_attention_heads),
-       .cosine = cosine,
-       .sine = sine,
-       .inverse = true,
-       .precision = precision_});
-  project_output(weights, attended);
+void Forward::keep_streams(const Activations<3>& streams, const HalfBlockValues& half) {
+  const std::int64_t num_rows = streams.extent(0), width = streams.extent(1) * streams.extent(2);
+  std::vector<RowPair> pairs(static_cast<std::size_t>(num_rows));
+  for (std::int32_t row = 0; row < num_rows; ++row) pairs[static_cast<std::size_t>(row)] = {row, row};
+  device_.execute<ops::GatherRows>({.from = streams.reshaped<2>({num_rows, width}),
+                                    .pairs = pairs,
+                                    .to = rows(half.streams, num_rows).reshaped<2>({num_rows, width})});
 }
 
 void Forward::head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm,
@@ -415,15 +301,16 @@ void Forward::head(ConstActivations<3> streams, const HcWeights& hc, std::span<c
   head_rows_ = layout_.kept_rows(num_rows);
   const RowRange kept = head_rows_[static_cast<std::size_t>(layout_.tp_index())];
   BALEEN_CHECK_EQ(streams.extent(0), kept.size());
-  const Activations<2> all = rows(buffers_.u, num_rows), y = all.slice(kept.begin, kept.end);
+  const Activations<2> all = rows(buffers_.head_u, num_rows), y = all.slice(kept.begin, kept.end);
+  const Activations<2> entered = buffers_.head_entered.slice(kept.begin, kept.end);
   device_.executor().enter_block(-1);
   device_.execute<ops::HcHead>({.streams = streams,
                                 .weights = hc,
                                 .norm_eps = static_cast<float>(config_.rms_norm_eps),
                                 .hc_eps = static_cast<float>(config_.hc_eps),
                                 .precision = precision_,
-                                .y = y});
-  device_.execute<ops::RmsNorm>({.x = y,
+                                .y = entered});
+  device_.execute<ops::RmsNorm>({.x = entered,
                                  .weight = norm,
                                  .eps = static_cast<float>(config_.rms_norm_eps),
                                  .precision = precision_,

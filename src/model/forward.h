@@ -35,12 +35,13 @@ namespace baleen {
 class Forward {
  public:
   /// All of them must outlive this; weights, cache and `arena`, which has forward_buffer_bytes(config, max_rows,
-  /// device.traits().activation_type) left, lie in the device's memory.
+  /// device.traits().activation_type, lifetime) left, lie in the device's memory.
   /// Of a rank among others, config and weights are that rank's (`rank_config`, `rank_share`), and all ranks
   /// of `layout` make the same calls in the same order; those of a tp group with the same batch. With
   /// o_proj_tp greater than tp, the batches of all data-parallel groups have as many rows.
   Forward(const ModelConfig& config, const WeightTree& weights, Device& device, const KvCache& cache,
-          Precision precision, std::int64_t max_rows, Arena& arena, RankLayout layout = {});
+          Precision precision, std::int64_t max_rows, Arena& arena, RankLayout layout = {},
+          Lifetime lifetime = Lifetime::kBlock);
 
   /// Runs the main layers over a batch of at most max_rows rows; returns the residual streams [T, n, d] after
   /// the last one, valid until the next call. Cache rows of the batch's positions are written on the way.
@@ -76,6 +77,10 @@ class Forward {
   using ExpectedLoad = std::function<ExpertLoad(std::int64_t block, std::int64_t num_rows)>;
   void expect_load(ExpectedLoad expected) { expected_load_ = std::move(expected); }
 
+  /// What the operations left: with Lifetime::kPass of every block of the latest pass over the main layers and
+  /// over the MTP block, else of the latest block.
+  [[nodiscard]] const ForwardBuffers& values() const { return buffers_; }
+
   /// Called after each block of the main layers with its streams, if set: tests and the search for the first non-finite
   /// layer.
   using BlockObserver = void (*)(void* context, std::int64_t block, ConstActivations<3> streams);
@@ -98,15 +103,16 @@ class Forward {
   void prepare_angles(const Step& step);
   /// Blocks [begin, end) over `streams`.
   void run_blocks(std::int64_t begin, std::int64_t end, const Step& step, Activations<3> streams);
-  void combine_for_mtp(const MtpWeights& weights, const Step& step, ConstActivations<3> streams,
-                       Activations<3> out);
+  void combine_for_mtp(std::int64_t depth, const Step& step, ConstActivations<3> streams, Activations<3> out);
   void attention(std::int64_t block, const Step& step);
   void compress(std::int64_t block, const LayerAttention& shape, const Step& step);
-  void project_queries(const AttentionWeights& weights, const LayerAttention& shape, std::int64_t num_rows);
+  /// Copies the streams that enter a half-block, where values are kept.
+  void keep_streams(const Activations<3>& streams, const HalfBlockValues& half);
+  void project_queries(std::int64_t block, const LayerAttention& shape, std::int64_t num_rows);
   /// Heads to the half-block's result: wo_a, wo_b, and the sums over ranks that split them
   /// (forward_output.cc).
-  void project_output(const AttentionWeights& weights, const Activations<2>& attended);
-  void add_up_output(const Activations<2>& sums);
+  void project_output(std::int64_t block);
+  void add_up_output(const Activations<2>& sums, const Activations<2>& f);
   void moe(std::int64_t block, const Step& step);
   /// The routed and the shared experts of a rank, of ranks with the same tokens, and of ranks with tokens of
   /// their own (forward_experts.cc). `call` has this rank's rows.

@@ -13,21 +13,38 @@ constexpr std::int64_t kScaleRows = 4;  // scale strides are multiples of it
 /// Adds up bytes, or allocates as many: one order for both, so that a plan is what will be taken.
 class Layout {
  public:
-  Layout(const ModelConfig& config, std::int64_t max_rows, ElementType type, Arena* arena)
-      : config_(config), rows_(max_rows), type_(type), arena_(arena) {}
+  Layout(const ModelConfig& config, std::int64_t max_rows, ElementType type, Lifetime lifetime, Arena* arena)
+      : config_(config), rows_(max_rows), type_(type), keeps_(lifetime == Lifetime::kPass), arena_(arena) {}
 
   void place(ForwardBuffers& b) {
     const ModelConfig& c = config_;
     values(b.streams, c.hc_mult, c.hidden_size);
     values(b.mtp_streams, c.hc_mult, c.hidden_size);
-    values(b.u, c.hidden_size);
-    fp8(b.u_fp8, c.hidden_size);
-    values(b.f, c.hidden_size);
-    floats(b.post, c.hc_mult);
-    activations(b.comb, ElementType::kF32, {rows_, c.hc_mult, c.hc_mult});
-    values(b.q_latent, c.q_lora_rank);
+    b.blocks.resize(keeps_ ? static_cast<std::size_t>(c.num_blocks()) : 1);
+    for (BlockValues& block : b.blocks) place(block);
+    place_ends(b);
+    for (int variant = 0; variant < 2; ++variant) {
+      floats(b.cosine[variant], c.qk_rope_head_dim / 2);
+      floats(b.sine[variant], c.qk_rope_head_dim / 2);
+      b.frequencies[variant] = take<float>(c.qk_rope_head_dim / 2);
+    }
+    b.expert_load = take<std::int64_t>(c.num_blocks() * c.n_routed_experts);
+  }
+
+  [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+
+ private:
+  void place(BlockValues& b) {
+    const ModelConfig& c = config_;
+    place(b.attention);
+    if (keeps_) {
+      place(b.experts);
+    } else {
+      b.experts = b.attention;
+    }
+    changed_in_place(b.q_down, b.q_latent, c.q_lora_rank);
     fp8(b.q_latent_fp8, c.q_lora_rank);
-    values(b.q, c.q_dim());
+    changed_in_place(b.q_up, b.q, c.q_dim());
     values(b.kv, c.head_dim);
     values(b.attended, c.q_dim());
     values(b.grouped, c.o_dim());
@@ -41,17 +58,39 @@ class Layout {
     floats(b.router_logits, c.n_routed_experts);
     integers(b.expert_ids, c.num_experts_per_tok);
     floats(b.expert_weights, c.num_experts_per_tok);
-    for (int variant = 0; variant < 2; ++variant) {
-      floats(b.cosine[variant], c.qk_rope_head_dim / 2);
-      floats(b.sine[variant], c.qk_rope_head_dim / 2);
-      b.frequencies[variant] = take<float>(c.qk_rope_head_dim / 2);
-    }
-    b.expert_load = take<std::int64_t>(c.num_blocks() * c.n_routed_experts);
   }
 
-  [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+  void place(HalfBlockValues& h) {
+    const ModelConfig& c = config_;
+    if (keeps_) values(h.streams, c.hc_mult, c.hidden_size);
+    changed_in_place(h.entered, h.u, c.hidden_size);
+    fp8(h.u_fp8, c.hidden_size);
+    values(h.f, c.hidden_size);
+    floats(h.post, c.hc_mult);
+    activations(h.comb, ElementType::kF32, {rows_, c.hc_mult, c.hc_mult});
+  }
 
- private:
+  /// The head's values, and those before the MTP block.
+  void place_ends(ForwardBuffers& b) {
+    if (keeps_) {
+      values(b.mtp_normed, config_.hc_mult, config_.hidden_size);
+      values(b.mtp_embedded, config_.hidden_size);
+      changed_in_place(b.head_entered, b.head_u, config_.hidden_size);
+    } else {
+      b.mtp_normed = b.streams;
+      b.mtp_embedded = b.head_entered = b.head_u = b.blocks.front().attention.u;
+    }
+  }
+
+  void changed_in_place(Activations<2>& before, Activations<2>& after, std::int64_t width) {
+    values(before, width);
+    if (keeps_) {
+      values(after, width);
+    } else {
+      after = before;
+    }
+  }
+
   template <class T>
   T* take(std::int64_t count) {
     bytes_ += Arena::bytes_for<T>(count);
@@ -84,6 +123,7 @@ class Layout {
   const ModelConfig& config_;
   std::int64_t rows_;
   ElementType type_;
+  bool keeps_;
   Arena* arena_;  ///< null: only add up
   std::int64_t bytes_ = 0;
 };
@@ -91,13 +131,15 @@ class Layout {
 }  // namespace
 
 ForwardBuffers::ForwardBuffers(const ModelConfig& config, std::int64_t max_rows, ElementType type,
-                               Arena& arena) {
-  Layout(config, max_rows, type, &arena).place(*this);
+                               Lifetime life, Arena& arena)
+    : lifetime(life) {
+  Layout(config, max_rows, type, life, &arena).place(*this);
 }
 
-std::int64_t forward_buffer_bytes(const ModelConfig& config, std::int64_t max_rows, ElementType type) {
+std::int64_t forward_buffer_bytes(const ModelConfig& config, std::int64_t max_rows, ElementType type,
+                                  Lifetime lifetime) {
   ForwardBuffers shapes;
-  Layout layout(config, max_rows, type, nullptr);
+  Layout layout(config, max_rows, type, lifetime, nullptr);
   layout.place(shapes);
   return layout.bytes();
 }

@@ -1,7 +1,9 @@
-/// The activations of a forward pass, for the largest step: every buffer by name, laid out once.
+/// The values of a forward pass, for the largest step: every array by name, with how long it lives, laid out
+/// once.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "model/config.h"
 #include "tensor/activations.h"
@@ -10,44 +12,81 @@
 
 namespace baleen {
 
-/// R rows at most. Views are taken with `rows(buffer, T)`. Those that hold BF16 values have the device's type for them;
-/// the others are float32 everywhere.
-struct ForwardBuffers {
-  ForwardBuffers() = default;
-  /// Allocates from `arena`, which has `forward_buffer_bytes` left.
-  ForwardBuffers(const ModelConfig& config, std::int64_t max_rows, ElementType type, Arena& arena);
+/// How long the values of a block are there.
+enum class Lifetime {
+  kBlock,  ///< until the next block: all blocks share one set of arrays, and the two halves of a block what both
+           ///< have; what may be overwritten in place is
+  kPass,  ///< until the next pass: every block has arrays of its own, as a backward pass needs
+};
 
-  Activations<3> streams;      ///< [R, n, d] residual streams of the main layers
-  Activations<3> mtp_streams;  ///< [R, n, d] of the MTP block
-  Activations<2> u;            ///< [R, d] what a half-block sees, before and after its norm
-  Activations<2> f;            ///< [R, d] what it returns
-  Fp8Rows u_fp8;               ///< u after its norm, for FP8 products; of devices that have BF16 activations
-  Activations<2> post;         ///< [R, n] float32
-  Activations<3> comb;         ///< [R, n, n] float32
-  Activations<2> q_latent;     ///< [R, R_q]
-  Fp8Rows q_latent_fp8;        ///< as u_fp8
-  Activations<2> q;            ///< [R, H c]
-  Activations<2> kv;           ///< [R, c]
-  Activations<2> attended;     ///< [R, H c]
-  Activations<2> grouped;      ///< [R, G R_o]
-  Activations<2> main_kv;      ///< [R, 2 c] compressor products (c of them with ratio 128), float32
-  Activations<2> main_gate;    ///< [R, 2 c] float32
-  Activations<2> index_kv;     ///< [R, 2 c_I] float32
-  Activations<2> index_gate;   ///< [R, 2 c_I] float32
-  Activations<2> index_q;      ///< [R, H_I c_I]
+// R rows at most. Views are taken with `rows(array, T)`. Arrays that hold BF16 values have the device's type
+// for them; the others are float32 everywhere.
+
+/// Attention, or the experts, with the hyper-connections around it.
+struct HalfBlockValues {
+  Activations<3> streams;  ///< [R, n, d] residual streams that enter; kPass alone: else the pass has them
+  Activations<2> entered;  ///< [R, d] what the half-block sees, before its norm
+  Activations<2> u;        ///< [R, d] after it; kBlock: in place of `entered`
+  Fp8Rows u_fp8;           ///< u for FP8 products; of devices that have BF16 activations
+  Activations<2> f;        ///< [R, d] what it returns
+  Activations<2> post;     ///< [R, n] float32
+  Activations<3> comb;     ///< [R, n, n] float32
+};
+
+/// What the operations of one block leave. Arrays in pairs are one in kBlock.
+struct BlockValues {
+  HalfBlockValues attention, experts;
+  Activations<2> q_down;             ///< [R, R_q] of wq_a, before its norm
+  Activations<2> q_latent;           ///< [R, R_q] after it; kBlock: in place
+  Fp8Rows q_latent_fp8;              ///< as u_fp8
+  Activations<2> q_up;               ///< [R, H c] of wq_b, before norm and rotation
+  Activations<2> q;                  ///< [R, H c] after them; kBlock: in place
+  Activations<2> kv;                 ///< [R, c] before the norm that the cache's rows have
+  Activations<2> attended;           ///< [R, H c] rotated back
+  Activations<2> grouped;            ///< [R, G R_o]
+  Activations<2> main_kv;            ///< [R, 2 c] compressor products (c of them with ratio 128), float32
+  Activations<2> main_gate;          ///< [R, 2 c] float32
+  Activations<2> index_kv;           ///< [R, 2 c_I] float32
+  Activations<2> index_gate;         ///< [R, 2 c_I] float32
+  Activations<2> index_q;            ///< [R, H_I c_I]
   Activations<2> index_weights;      ///< [R, H_I]
   View<std::int32_t, 2> selected;    ///< [R, K_I]
   Activations<2> router_logits;      ///< [R, E] float32
   View<std::int32_t, 2> expert_ids;  ///< [R, k]
   Activations<2> expert_weights;     ///< [R, k] float32
-  Activations<2> cosine[2];          ///< [R, c_r / 2] float32; 0: plain, 1: layers that compress
+};
+
+/// What lives as long as a pass whatever the blocks' values do.
+struct ForwardBuffers {
+  ForwardBuffers() = default;
+  /// Allocates from `arena`, which has `forward_buffer_bytes` left.
+  ForwardBuffers(const ModelConfig& config, std::int64_t max_rows, ElementType type, Lifetime lifetime,
+                 Arena& arena);
+
+  [[nodiscard]] const BlockValues& block(std::int64_t index) const {
+    return blocks.size() == 1 ? blocks.front() : blocks[static_cast<std::size_t>(index)];
+  }
+  /// Whether every block has arrays of its own.
+  [[nodiscard]] bool keeps() const { return lifetime == Lifetime::kPass; }
+
+  Lifetime lifetime = Lifetime::kBlock;
+  Activations<3> streams;           ///< [R, n, d] residual streams of the main layers
+  Activations<3> mtp_streams;       ///< [R, n, d] of the MTP block
+  Activations<3> mtp_normed;        ///< [R, n, d] streams that the MTP block reads, after hnorm; kBlock:
+                                    ///< in place of `streams`
+  Activations<2> mtp_embedded;      ///< [R, d] embeddings that the MTP block reads, after enorm; kBlock: a
+                                    ///< block's `u`
+  Activations<2> head_entered;      ///< [R, d] of the head, before its norm; kBlock: a block's `u`
+  Activations<2> head_u;            ///< [R, d] after it; kBlock: in place
+  std::vector<BlockValues> blocks;  ///< one, or one for each block
+  Activations<2> cosine[2];         ///< [R, c_r / 2] float32; 0: plain, 1: layers that compress
   Activations<2> sine[2];
   float* frequencies[2] = {};           ///< [c_r / 2], of the same two kinds
   std::int64_t* expert_load = nullptr;  ///< [blocks, E]
 };
 
 [[nodiscard]] std::int64_t forward_buffer_bytes(const ModelConfig& config, std::int64_t max_rows,
-                                                ElementType type);
+                                                ElementType type, Lifetime lifetime = Lifetime::kBlock);
 
 /// The first `count` rows of a buffer for more, as a dense array of `width` columns.
 template <class T>

@@ -25,11 +25,12 @@ RouteScoring scoring_of(ScoringFunc scoring) {
 
 void Forward::moe(std::int64_t block, const Step& step) {
   const MoeWeights& weights = weights_.block(block).moe;
+  const BlockValues& values = buffers_.block(block);
   const std::int64_t num_rows = kept_rows().size();
-  const Activations<2> x = rows(buffers_.u, num_rows);
-  const Activations<2> logits = rows(buffers_.router_logits, num_rows);
-  const View<std::int32_t, 2> ids = rows(buffers_.expert_ids, num_rows);
-  const Activations<2> routing_weights = rows(buffers_.expert_weights, num_rows);
+  const Activations<2> x = rows(values.experts.u, num_rows);
+  const Activations<2> logits = rows(values.router_logits, num_rows);
+  const View<std::int32_t, 2> ids = rows(values.expert_ids, num_rows);
+  const Activations<2> routing_weights = rows(values.expert_weights, num_rows);
   const LinearOutput gate{&weights.gate, logits, true, "gate"};
   device_.execute<ops::Linear>({.x = x, .outputs = {&gate, 1}, .precision = precision_});
   device_.execute<ops::Route>(
@@ -49,7 +50,7 @@ void Forward::moe(std::int64_t block, const Step& step) {
   const bool copied = experts_ != nullptr && experts_->copies_for(num_rows);
   if (copied) experts_->arrive(block);
   run_experts({.x = x,
-               .x_fp8 = buffers_.u_fp8,
+               .x_fp8 = values.experts.u_fp8,
                .ids = ids,
                .weights = routing_weights,
                .routed = weights.routed,
@@ -57,7 +58,7 @@ void Forward::moe(std::int64_t block, const Step& step) {
                .shared = weights.has_shared ? &weights.shared : nullptr,
                .swiglu_limit = static_cast<float>(config_.swiglu_limit),
                .precision = precision_,
-               .out = rows(buffers_.f, num_rows)},
+               .out = rows(values.experts.f, num_rows)},
               block);
   if (copied) experts_->leave(block);
 }

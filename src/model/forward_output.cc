@@ -11,10 +11,13 @@ void Forward::gather_rows_of(const Activations<2>& x, std::span<const RowRange> 
       {.group = &layout_.tp(), .x = x.slice(own.begin, own.end), .rows = shares, .y = x});
 }
 
-void Forward::project_output(const AttentionWeights& weights, const Activations<2>& attended) {
+void Forward::project_output(std::int64_t block) {
+  const AttentionWeights& weights = weights_.block(block).attention;
+  const BlockValues& values = buffers_.block(block);
+  const Activations<2> attended = rows(values.attended, num_rows_);
   const std::int64_t num_rows = num_rows_ * layout_.output_row_groups();
   const std::int64_t num_groups = weights.wo_a.rows / config_.o_lora_rank;
-  Activations<2> heads = attended, grouped = rows(buffers_.grouped, num_rows_);
+  Activations<2> heads = attended, grouped = rows(values.grouped, num_rows_);
   if (layout_.output_heads().size() > 1) {
     heads = rows(messages_.heads, num_rows);
     device_.execute<ops::AllGather>(
@@ -32,7 +35,7 @@ void Forward::project_output(const AttentionWeights& weights, const Activations<
        .name = "wo_a"});
   if (layout_.output_sums().size() == 1) {
     const RowRange kept = kept_rows();
-    const LinearOutput output{&weights.wo_b, rows(buffers_.f, kept.size()), false, "wo_b"};
+    const LinearOutput output{&weights.wo_b, rows(values.attention.f, kept.size()), false, "wo_b"};
     device_.execute<ops::Linear>(
         {.x = grouped.slice(kept.begin, kept.end), .outputs = {&output, 1}, .precision = precision_});
     return;
@@ -40,12 +43,11 @@ void Forward::project_output(const AttentionWeights& weights, const Activations<
   const Activations<2> sums = rows(messages_.sums, num_rows);
   const LinearOutput output{&weights.wo_b, sums, true, "wo_b"};
   device_.execute<ops::Linear>({.x = grouped, .outputs = {&output, 1}, .precision = precision_});
-  add_up_output(sums);
+  add_up_output(sums, rows(values.attention.f, num_rows_));
 }
 
-void Forward::add_up_output(const Activations<2>& sums) {
+void Forward::add_up_output(const Activations<2>& sums, const Activations<2>& f) {
   const bool sequence_parallel = layout_.plan().sequence_parallel;
-  const Activations<2> f = rows(buffers_.f, num_rows_);
   const RankGroup& group = layout_.output_sums();
   if (!sequence_parallel && layout_.output_row_groups() == 1) {
     device_.execute<ops::AllReduce>({.group = &group, .x = sums, .precision = precision_, .y = f});

@@ -1,0 +1,153 @@
+// The first half of a block but for its output projection: projections, compressors, the indexer's choice, attention.
+
+#include <array>
+#include <cmath>
+
+#include "model/forward.h"
+#include "ops/operations.h"
+
+namespace baleen {
+namespace {
+
+std::size_t angles_of(RopeKind kind) { return static_cast<std::size_t>(kind); }
+
+Activations<3> heads(const Activations<2>& x, std::int64_t num_heads) {
+  return x.reshaped<3>({x.extent(0), num_heads, x.extent(1) / num_heads});
+}
+
+}  // namespace
+
+void Forward::project_queries(std::int64_t block, const LayerAttention& shape, std::int64_t num_rows) {
+  const AttentionWeights& weights = weights_.block(block).attention;
+  const BlockValues& values = buffers_.block(block);
+  const float eps = static_cast<float>(config_.rms_norm_eps);
+  const Activations<2> latent = rows(values.q_latent, num_rows);
+  const Activations<2> up = rows(values.q_up, num_rows), q = rows(values.q, num_rows);
+  const std::array<LinearOutput, 2> outputs{
+      {{&weights.wq_b, up, false, "wq_b"},
+       {&weights.indexer.wq_b, rows(values.index_q, num_rows), false, "indexer.wq_b"}}};
+  device_.execute<ops::Linear>({.x = latent,
+                                .x_fp8 = values.q_latent_fp8,
+                                .outputs = std::span(outputs).first(shape.indexed ? 2 : 1),
+                                .precision = precision_});
+  const std::array<std::int64_t, 2> per_head{num_rows * config_.num_attention_heads, config_.head_dim};
+  device_.execute<ops::RmsNorm, ops::Rope>({.x = up.reshaped<2>(per_head),
+                                            .weight = {},
+                                            .eps = eps,
+                                            .precision = precision_,
+                                            .y = q.reshaped<2>(per_head),
+                                            .rows_per_token = config_.num_attention_heads},
+                                           {.x = heads(q, config_.num_attention_heads),
+                                            .cosine = rows(buffers_.cosine[angles_of(shape.rope)], num_rows),
+                                            .sine = rows(buffers_.sine[angles_of(shape.rope)], num_rows),
+                                            .inverse = false,
+                                            .precision = precision_});
+}
+
+void Forward::compress(std::int64_t block, const LayerAttention& shape, const Step& step) {
+  const AttentionWeights& weights = weights_.block(block).attention;
+  const BlockValues& values = buffers_.block(block);
+  const std::int64_t num_rows = step.rows.num_rows;
+  const auto pool = [&](const CompressorWeights& compressor, const Activations<2>& kv,
+                        const Activations<2>& gate, const CompressorState& state,
+                        const CompressorOverlap& overlap, const LatentPool& latent,
+                        const IndexKeyPool& index_key) {
+    device_.execute<ops::Compressor>({.kv = rows(kv, num_rows, compressor.wkv.rows),
+                                      .gate = rows(gate, num_rows, compressor.wgate.rows),
+                                      .ape = compressor.ape,
+                                      .norm_weight = compressor.norm,
+                                      .eps = static_cast<float>(config_.rms_norm_eps),
+                                      .frequencies = frequencies(shape.rope),
+                                      .ratio = static_cast<int>(shape.ratio),
+                                      .precision = precision_,
+                                      .batch = step.batch,
+                                      .state = state,
+                                      .overlap = overlap,
+                                      .latent = latent,
+                                      .index_key = index_key});
+  };
+  pool(weights.compressor, values.main_kv, values.main_gate, cache_.main_state(block),
+       cache_.main_overlap(block), cache_.compressed(block), {});
+  if (shape.indexed) {
+    pool(weights.indexer.compressor, values.index_kv, values.index_gate, cache_.index_state(block),
+         cache_.index_overlap(block), {}, cache_.index_keys(block));
+  }
+}
+
+void Forward::attention(std::int64_t block, const Step& step) {
+  const AttentionWeights& weights = weights_.block(block).attention;
+  const BlockValues& values = buffers_.block(block);
+  const LayerAttention shape = config_.attention(block);
+  const std::size_t angles = angles_of(shape.rope);
+  const std::int64_t num_rows = step.rows.num_rows;
+  const Activations<2> x = rows(values.attention.u, num_rows);
+  const ConstActivations<2> cosine = rows(buffers_.cosine[angles], num_rows);
+  const ConstActivations<2> sine = rows(buffers_.sine[angles], num_rows);
+  const CompressorWeights& main = weights.compressor;
+  const CompressorWeights& index = weights.indexer.compressor;
+  const std::array<LinearOutput, 7> projections{
+      {{&weights.wq_a, rows(values.q_down, num_rows), false, "wq_a"},
+       {&weights.wkv, rows(values.kv, num_rows), false, "wkv"},
+       {&main.wkv, rows(values.main_kv, num_rows, main.wkv.rows), true, "compressor.wkv"},
+       {&main.wgate, rows(values.main_gate, num_rows, main.wgate.rows), true, "compressor.wgate"},
+       {&index.wkv, rows(values.index_kv, num_rows, index.wkv.rows), true, "indexer.wkv"},
+       {&index.wgate, rows(values.index_gate, num_rows, index.wgate.rows), true, "indexer.wgate"},
+       {&weights.indexer.weights_proj, rows(values.index_weights, num_rows), false, "indexer.weights_proj"}}};
+  const std::size_t num_projections = shape.indexed ? 7 : shape.compresses() ? 4 : 2;
+  device_.executor().enter_block(block);
+  const bool gathers = layout_.plan().sequence_parallel;
+  if (gathers) gather_rows_of(x, kept_rows_);
+  device_.execute<ops::Linear>({.x = x,
+                                .x_fp8 = gathers ? Fp8Rows() : values.attention.u_fp8,
+                                .outputs = std::span(projections).first(num_projections),
+                                .precision = precision_});
+
+  const float eps = static_cast<float>(config_.rms_norm_eps);
+  device_.execute<ops::RmsNorm, ops::KvStore>({.x = rows(values.q_down, num_rows),
+                                               .weight = weights.q_norm,
+                                               .eps = eps,
+                                               .precision = precision_,
+                                               .y = rows(values.q_latent, num_rows),
+                                               .y_fp8 = values.q_latent_fp8},
+                                              {.kv = rows(values.kv, num_rows),
+                                               .weight = weights.kv_norm,
+                                               .eps = eps,
+                                               .cosine = cosine,
+                                               .sine = sine,
+                                               .batch = step.batch,
+                                               .window = cache_.window(block)});
+  project_queries(block, shape, num_rows);
+  if (shape.compresses()) compress(block, shape, step);
+  const View<std::int32_t, 2> selected = rows(values.selected, num_rows);
+  if (shape.indexed) {
+    device_.execute<ops::Indexer>({.q = heads(rows(values.index_q, num_rows), shape.index_heads),
+                                   .head_weights = rows(values.index_weights, num_rows),
+                                   .cosine = cosine,
+                                   .sine = sine,
+                                   .precision = precision_,
+                                   .batch = step.batch,
+                                   .keys = cache_.index_keys(block),
+                                   .selected = selected});
+  }
+  const Activations<2> attended = rows(values.attended, num_rows);
+  device_.execute<ops::SparseAttention, ops::Rope>(
+      {.q = heads(rows(values.q, num_rows), config_.num_attention_heads),
+       .batch = step.batch,
+       .window = cache_.window(block),
+       .compressed = cache_.compressed(block),
+       .ratio = static_cast<int>(shape.ratio),
+       .selected = shape.indexed ? selected : View<std::int32_t, 2>(),
+       .sink = weights.sink,
+       .window_tokens = shape.window_tokens,
+       .scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim)),
+       .precision = precision_,
+       .out = heads(attended, config_.num_attention_heads)},
+      {.x = heads(attended, config_.num_attention_heads),
+       .cosine = cosine,
+       .sine = sine,
+       .inverse = true,
+       .precision = precision_});
+  project_output(block);
+}
+
+}  // namespace baleen
