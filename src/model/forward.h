@@ -77,8 +77,8 @@ class Forward {
   using ExpectedLoad = std::function<ExpertLoad(std::int64_t block, std::int64_t num_rows)>;
   void expect_load(ExpectedLoad expected) { expected_load_ = std::move(expected); }
 
-  /// What the operations left: with Lifetime::kPass of every block of the latest pass over the main layers and
-  /// over the MTP block, else of the latest block.
+  /// What the operations left: with Lifetime::kPass of every block of the latest pass over the main layers
+  /// and over the MTP block, else of the latest block.
   [[nodiscard]] const ForwardBuffers& values() const { return buffers_; }
 
   /// Called after each block of the main layers with its streams, if set: tests and the search for the first non-finite

@@ -1,4 +1,5 @@
-// The first half of a block but for its output projection: projections, compressors, the indexer's choice, attention.
+// The first half of a block but for its output projection: projections, compressors, the indexer's choice,
+// attention.
 
 #include <array>
 #include <cmath>

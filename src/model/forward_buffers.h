@@ -14,8 +14,8 @@ namespace baleen {
 
 /// How long the values of a block are there.
 enum class Lifetime {
-  kBlock,  ///< until the next block: all blocks share one set of arrays, and the two halves of a block what both
-           ///< have; what may be overwritten in place is
+  kBlock,  ///< until the next block: all blocks share one set of arrays, and the two halves of a block what
+           ///< both have; what may be overwritten in place is
   kPass,  ///< until the next pass: every block has arrays of its own, as a backward pass needs
 };
 

@@ -1,5 +1,5 @@
-// A pass that keeps every block's values for a backward pass: the bits of one that does not, and in the end each
-// block's values as they were when it had run.
+// A pass that keeps every block's values for a backward pass: the bits of one that does not, and in the end
+// each block's values as they were when it had run.
 
 #include <gtest/gtest.h>
 
