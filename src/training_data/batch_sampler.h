@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "tensor/ragged_batch.h"
@@ -25,11 +26,11 @@ struct TrainingBatch {
     std::int64_t end = 0;
   };
 
-  std::vector<TokenId> tokens;       ///< [num_tokens], each in [0, vocab_size)
+  std::vector<TokenId> tokens;  ///< [num_tokens], each in [0, vocab_size)
   /// [num_tokens], 1 where this token may be predicted: token i is a target of token i - 1 (main) and of token i - 2
   /// (MTP) where those are in its document. The first token of a document has 0.
   std::vector<std::uint8_t> is_target;
-  std::vector<Document> documents;   ///< in order; together they are all tokens
+  std::vector<Document> documents;      ///< in order; together they are all tokens
   std::vector<std::int64_t> row_begin;  ///< [num_rows + 1], in tokens
   /// Sum of `is_target` over the rows of all ranks: what every loss term is divided by.
   std::int64_t num_global_targets = 0;
@@ -39,7 +40,7 @@ struct TrainingBatch {
 };
 
 /// Which part of a global batch a caller wants.
-struct RankShare {
+struct BatchShare {
   std::int64_t rank = 0;
   std::int64_t num_ranks = 1;
 };
@@ -62,7 +63,7 @@ class BatchSampler {
   /// [rank * batch_rows / num_ranks, (rank + 1) * batch_rows / num_ranks): the batches of all ranks in order are the
   /// batch of one rank. Throws `Error` where batch_rows is no multiple of num_ranks, and where a shard turns out to be
   /// damaged. Costs one copy of the tokens, and a pass over the other ranks' masks.
-  [[nodiscard]] TrainingBatch batch(std::int64_t position, RankShare share = {}) const;
+  [[nodiscard]] TrainingBatch batch(std::int64_t position, BatchShare share = {}) const;
 
   /// Rows [begin, end) in their own order, unshuffled, clamped to num_rows(): for evaluation. Their targets are the
   /// global ones.
@@ -70,8 +71,8 @@ class BatchSampler {
 
  private:
   [[nodiscard]] std::int64_t row_at(std::int64_t position) const;
-  [[nodiscard]] std::int64_t count_targets(std::int64_t row) const;
-  void append_row(TrainingBatch& batch, std::int64_t row) const;
+  [[nodiscard]] std::int64_t count_targets(std::span<const DocumentPiece> row) const;
+  void append_row(TrainingBatch& batch, std::span<const DocumentPiece> row) const;
 
   const TokenShards& shards_;
   RowPacking packing_;

@@ -26,16 +26,16 @@ struct RunConfig {
   std::uint64_t seed = 1;        ///< of the first weights, the hash routing table and the order of the data
   std::int64_t threads = 0;      ///< 0: all processors that this process may use
   TrainPrecision precision = TrainPrecision::kFloat32;
-  bool recompute = true;  ///< keep the inputs of a block only, and compute it again for its backward
+  bool recompute = true;          ///< keep the inputs of a block only, and compute it again for its backward
   std::int64_t log_interval = 1;  ///< steps between lines of the log
 };
 
 /// [data]
 struct DataConfig {
-  std::filesystem::path folder;        ///< written by `baleen data pack`
-  std::int64_t sequence_length = 0;    ///< tokens of a row, at most
-  std::int64_t batch_rows = 0;         ///< rows of a step, over all ranks and micro-batches
-  std::int64_t micro_batch_rows = 0;   ///< rows of one forward and backward on one rank; 0: those of the step
+  std::filesystem::path folder;       ///< written by `baleen data pack`
+  std::int64_t sequence_length = 0;   ///< tokens of a row, at most
+  std::int64_t batch_rows = 0;        ///< rows of a step, over all ranks and micro-batches
+  std::int64_t micro_batch_rows = 0;  ///< rows of one forward and backward on one rank; 0: those of the step
 };
 
 /// [schedule]: linear from 0 over `warmup_steps`, then `learning_rate`, then a cosine to `final_learning_rate` over the
@@ -84,13 +84,15 @@ struct BalanceConfig {
 
 /// [indexer] (source: training specification, 2 and 7)
 struct IndexerConfig {
-  std::int64_t dense_steps = 0;  ///< first steps whose ratio-4 layers attend to all visible entries, indexer idle
+  std::int64_t dense_steps =
+      0;  ///< first steps whose ratio-4 layers attend to all visible entries, indexer idle
   std::int64_t warmup_steps = 0;  ///< next steps: attention dense, only the indexers are trained
 };
 
 /// [qat] (source: training specification, 8)
 struct QatConfig {
-  std::optional<std::int64_t> start_step;  ///< first step whose forward rounds as the released formats do; empty: never
+  std::optional<std::int64_t>
+      start_step;  ///< first step whose forward rounds as the released formats do; empty: never
 };
 
 /// [checkpoint]
@@ -114,7 +116,7 @@ struct AblationConfig {
 
 struct TrainConfig {
   RunConfig run;
-  ModelConfig model;             ///< [model]: `preset`, and any field of config.json in the place of the preset's
+  ModelConfig model;  ///< [model]: `preset`, and any field of config.json in the place of the preset's
   double initializer_range = 0.02;  ///< [model] standard deviation of the first weights
   DataConfig data;
   ScheduleConfig schedule;
