@@ -38,7 +38,7 @@ struct PackResult {
 
 /// The bytes of the shards depend on the corpus, the tokenizer and the options, never on threads. Throws `Error`, which
 /// names file and line for a bad record, and leaves `out` as it was; a run that is killed leaves nothing in it either.
-/// Memory: 56 bytes a document, and a few times the longest one.
+/// Memory: 64 bytes a document, and about ten times the longest one.
 PackResult pack_corpus(const PackOptions& options);
 
 }  // namespace baleen
