@@ -32,8 +32,8 @@ class ByteStream {
   ByteStream& operator=(const ByteStream&) = delete;
   ~ByteStream();
 
-  /// Waits for at least one byte and fills a part of `bytes`; 0 at the end. Throws `Error` where reading fails, and
-  /// for a pipe that no program opens for writing within 10 s.
+  /// Waits for at least one byte and fills a part of `bytes`; 0 at the end. Throws `Error` where reading
+  /// fails, and for a pipe that no program opens for writing within 10 s.
   [[nodiscard]] std::size_t read(std::span<char> bytes);
   /// Of a regular file; 0 for a pipe.
   [[nodiscard]] std::int64_t size() const { return size_; }

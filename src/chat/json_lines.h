@@ -11,7 +11,8 @@
 
 namespace baleen {
 
-/// The conversation of an object as `encode_chat_line` takes it; without "thinking_mode" the mode is `otherwise`.
+/// The conversation of an object as `encode_chat_line` takes it; without "thinking_mode" the mode is
+/// `otherwise`.
 [[nodiscard]] Result<RenderedConversation> render_conversation_json(const PythonJson& object,
                                                                     ThinkingMode otherwise);
 

@@ -29,8 +29,9 @@ struct RenderOptions {
 /// A conversation as a model is trained on it.
 struct RenderedConversation {
   MarkedText text;
-  /// What the assistant wrote, in order and disjoint: from the first byte after the transition to the end token,
-  /// included. So in thinking mode `<think>` is prompt and `</think>` is reply; in chat mode both are prompt.
+  /// What the assistant wrote, in order and disjoint: from the first byte after the transition to the end
+  /// token, included. So in thinking mode `<think>` is prompt and `</think>` is reply; in chat mode both are
+  /// prompt.
   std::vector<TextRange> replies;
 };
 

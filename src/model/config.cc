@@ -108,7 +108,8 @@ class FieldReader {
   FieldReader(const Json& object, std::string_view label)
       : FieldReader(object, label,
                     [label](std::string_view name) { return fmt::format("{}: \"{}\"", label, name); }) {}
-  /// `where(name)` begins the sentence about a field. Without `all_required` fields that are absent stay as they are.
+  /// `where(name)` begins the sentence about a field. Without `all_required` fields that are absent stay as
+  /// they are.
   FieldReader(const Json& object, std::string_view label, Where where, bool all_required = true)
       : object_(object), label_(label), where_(std::move(where)), all_required_(all_required) {}
 

@@ -50,8 +50,8 @@ class Words {
     return {tokens_.data() + words_[word].begin, words_[word].size};
   }
 
-  /// Puts `merged` in the place of every left, right in the word, from its beginning on, and calls `change(pair,
-  /// difference)` for the neighbours that each replacement takes apart and brings together.
+  /// Puts `merged` in the place of every left, right in the word, from its beginning on, and calls
+  /// `change(pair, difference)` for the neighbours that each replacement takes apart and brings together.
   template <class Change>
   void merge(std::size_t word, TokenId left, TokenId right, TokenId merged, Change&& change) {
     TokenId* const tokens = tokens_.data() + words_[word].begin;
@@ -87,8 +87,8 @@ class Words {
 
 using PairCounts = std::unordered_map<Pair, std::int64_t, PairHash>;
 
-/// Pairs with the words they were seen in, in the order of first sight. A word is noted once in a row, which makes its
-/// places distinct: all changes of a word come together.
+/// Pairs with the words they were seen in, in the order of first sight. A word is noted once in a row, which
+/// makes its places distinct: all changes of a word come together.
 class PairPlaces {
  public:
   void add(Pair pair, std::uint32_t word) {

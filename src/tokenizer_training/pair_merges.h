@@ -1,10 +1,11 @@
-/// Byte-pair training: which two neighbouring tokens become one, again and again, the most frequent pair first.
+/// Byte-pair training: which two neighbouring tokens become one, again and again, the most frequent pair
+/// first.
 ///
-/// The merges are those of the trainer of Hugging Face's `tokenizers` library on the same word counts, its corner cases
-/// included. Pairs of equal count go in the order of their ids, and ids are given in the order of the byte-level
-/// alphabet, then of the merges. The count of a pair that was merged is not taken back: where a second way to spell an
-/// existing token brings such a pair back, it competes with the old count on top, and its rule moves to the later
-/// rank.
+/// The merges are those of the trainer of Hugging Face's `tokenizers` library on the same word counts, its
+/// corner cases included. Pairs of equal count go in the order of their ids, and ids are given in the order
+/// of the byte-level alphabet, then of the merges. The count of a pair that was merged is not taken back:
+/// where a second way to spell an existing token brings such a pair back, it competes with the old count on
+/// top, and its rule moves to the later rank.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-/// What a DeepSeek-V4 tokenizer is besides its vocabulary: the patterns that cut text, and the special tokens.
-/// (source: tokenizer.json of the released checkpoints)
+/// What a DeepSeek-V4 tokenizer is besides its vocabulary: the patterns that cut text, and the special
+/// tokens. (source: tokenizer.json of the released checkpoints)
 #pragma once
 
 #include <span>
@@ -12,12 +12,12 @@
 
 namespace baleen {
 
-/// kChat: the tokens that the chat format writes, and padding: 15. kAll: every token of the release that has a name of
-/// its own, without its 1,217 placeholders: 66.
+/// kChat: the tokens that the chat format writes, and padding: 15. kAll: every token of the release that has
+/// a name of its own, without its 1,217 placeholders: 66.
 enum class SpecialTokenSet { kChat, kAll };
 
-/// Begin and end of a text and padding have ids 0, 1 and 2; the others follow the vocabulary, in the order of the
-/// release.
+/// Begin and end of a text and padding have ids 0, 1 and 2; the others follow the vocabulary, in the order of
+/// the release.
 inline constexpr std::size_t kNumLeadingTokens = 3;
 
 /// Their texts and flags; ids are given by `v4_tokenizer_json`. The leading ones come first.
@@ -26,8 +26,8 @@ inline constexpr std::size_t kNumLeadingTokens = 3;
 /// The patterns of the release's pre-tokenizer, in order.
 [[nodiscard]] std::vector<SplitRule> v4_split_rules();
 
-/// A complete tokenizer.json: the leading tokens, the alphabet and the trained tokens, then the other special tokens.
-/// `Tokenizer::parse` and the `tokenizers` library read it. Ends with a newline.
+/// A complete tokenizer.json: the leading tokens, the alphabet and the trained tokens, then the other special
+/// tokens. `Tokenizer::parse` and the `tokenizers` library read it. Ends with a newline.
 [[nodiscard]] std::string v4_tokenizer_json(const TrainedMerges& merges, SpecialTokenSet set);
 
 /// The tokenizer_config.json beside it, which names the tokens that begin and end a text.

@@ -1,5 +1,5 @@
-/// How often every word of a corpus occurs: all that byte-pair training needs to know of it. A word is a piece of the
-/// pre-tokenizer, within which merges happen.
+/// How often every word of a corpus occurs: all that byte-pair training needs to know of it. A word is a
+/// piece of the pre-tokenizer, within which merges happen.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@ struct WordCount {
   bool operator==(const WordCount&) const = default;
 };
 
-/// Each thread counts in a table of its own, so memory grows with the distinct words times the threads, never with the
-/// corpus.
+/// Each thread counts in a table of its own, so memory grows with the distinct words times the threads, never
+/// with the corpus.
 class WordCounter {
  public:
   /// `pre_tokenizer` outlives it.
   WordCounter(const PreTokenizer& pre_tokenizer, int num_threads);
 
-  /// Counts the words of one text, which is cut as encoding would cut it. Threads may call it at once, each with its own
-  /// number. Fails on text that is not UTF-8, that holds a NUL byte, or on which a pattern gives up; part of it may be
-  /// counted then.
+  /// Counts the words of one text, which is cut as encoding would cut it. Threads may call it at once, each
+  /// with its own number. Fails on text that is not UTF-8, that holds a NUL byte, or on which a pattern gives
+  /// up; part of it may be counted then.
   [[nodiscard]] std::optional<Failure> add(std::string_view text, int thread);
 
   /// Distinct words so far, those of every thread counted apart.

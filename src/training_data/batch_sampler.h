@@ -1,10 +1,11 @@
-/// From a position in the data to a batch of packed rows: a pure function, so that a resumed run continues to the bit
-/// and every rank knows what the others see.
+/// From a position in the data to a batch of packed rows: a pure function, so that a resumed run continues to
+/// the bit and every rank knows what the others see.
 ///
-/// Documents are packed into rows of at most `sequence_length` tokens, whole where they fit; a longer one is cut into
-/// pieces of that length, each a document of its own from then on. Rows are numbered once (`row_packing.h`) and every
-/// epoch takes all of them in a new order, a keyed permutation that takes no memory. The position counts rows since
-/// the start of the run, over all epochs; step s of a run with constant batches begins at s * batch_rows.
+/// Documents are packed into rows of at most `sequence_length` tokens, whole where they fit; a longer one is
+/// cut into pieces of that length, each a document of its own from then on. Rows are numbered once
+/// (`row_packing.h`) and every epoch takes all of them in a new order, a keyed permutation that takes no
+/// memory. The position counts rows since the start of the run, over all epochs; step s of a run with
+/// constant batches begins at s * batch_rows.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +18,19 @@
 
 namespace baleen {
 
-/// One rank's rows of a global batch, without padding: rows one after the other, and in them documents one after the
-/// other.
+/// One rank's rows of a global batch, without padding: rows one after the other, and in them documents one
+/// after the other.
 struct TrainingBatch {
-  /// Tokens [begin, end) of the batch. Attention, compressors and MTP stay inside; positions count from its begin.
+  /// Tokens [begin, end) of the batch. Attention, compressors and MTP stay inside; positions count from its
+  /// begin.
   struct Document {
     std::int64_t begin = 0;
     std::int64_t end = 0;
   };
 
   std::vector<TokenId> tokens;  ///< [num_tokens], each in [0, vocab_size)
-  /// [num_tokens], 1 where this token may be predicted: token i is a target of token i - 1 (main) and of token i - 2
-  /// (MTP) where those are in its document. The first token of a document has 0.
+  /// [num_tokens], 1 where this token may be predicted: token i is a target of token i - 1 (main) and of
+  /// token i - 2 (MTP) where those are in its document. The first token of a document has 0.
   std::vector<std::uint8_t> is_target;
   std::vector<Document> documents;      ///< in order; together they are all tokens
   std::vector<std::int64_t> row_begin;  ///< [num_rows + 1], in tokens
@@ -47,8 +49,8 @@ struct BatchShare {
 
 class BatchSampler {
  public:
-  /// `shards` outlives it. Throws `Error` where the split has fewer rows than `batch_rows`, with both numbers.
-  /// Reads the length of every document once.
+  /// `shards` outlives it. Throws `Error` where the split has fewer rows than `batch_rows`, with both
+  /// numbers. Reads the length of every document once.
   BatchSampler(const TokenShards& shards, std::int64_t sequence_length, std::int64_t batch_rows,
                std::uint64_t seed);
 
@@ -60,13 +62,13 @@ class BatchSampler {
   [[nodiscard]] std::int64_t epoch_of(std::int64_t position) const { return position / num_rows(); }
 
   /// Rows [position, position + batch_rows) of the run, shuffled by epoch; of them the rows
-  /// [rank * batch_rows / num_ranks, (rank + 1) * batch_rows / num_ranks): the batches of all ranks in order are the
-  /// batch of one rank. Throws `Error` where batch_rows is no multiple of num_ranks, and where a shard turns out to be
-  /// damaged. Costs one copy of the tokens, and a pass over the other ranks' masks.
+  /// [rank * batch_rows / num_ranks, (rank + 1) * batch_rows / num_ranks): the batches of all ranks in order
+  /// are the batch of one rank. Throws `Error` where batch_rows is no multiple of num_ranks, and where a
+  /// shard turns out to be damaged. Costs one copy of the tokens, and a pass over the other ranks' masks.
   [[nodiscard]] TrainingBatch batch(std::int64_t position, BatchShare share = {}) const;
 
-  /// Rows [begin, end) in their own order, unshuffled, clamped to num_rows(): for evaluation. Their targets are the
-  /// global ones.
+  /// Rows [begin, end) in their own order, unshuffled, clamped to num_rows(): for evaluation. Their targets
+  /// are the global ones.
   [[nodiscard]] TrainingBatch rows_in_order(std::int64_t begin, std::int64_t end) const;
 
  private:

@@ -34,9 +34,9 @@ class Corpus {
   Corpus(std::vector<std::filesystem::path> files, std::optional<CorpusFormat> format,
          TextRecords text_records);
 
-  /// Replaces `records` by the next ones, of together at least `num_bytes` where there are so many; false at the end.
-  /// Lines of white space in JSON lines are left out. Throws `Error` as `CorpusFile` does, and for a file that holds
-  /// nothing, or NUL bytes.
+  /// Replaces `records` by the next ones, of together at least `num_bytes` where there are so many; false at
+  /// the end. Lines of white space in JSON lines are left out. Throws `Error` as `CorpusFile` does, and for a
+  /// file that holds nothing, or NUL bytes.
   [[nodiscard]] bool next_records(std::vector<CorpusRecord>& records, std::size_t num_bytes);
 
   /// "FILE, line N", or "FILE".

@@ -1,5 +1,5 @@
-/// One file of a corpus, read as it comes: text or JSON lines, plain or compressed with zstd, a regular file or a pipe.
-/// Memory is one block and the line in hand.
+/// One file of a corpus, read as it comes: text or JSON lines, plain or compressed with zstd, a regular file
+/// or a pipe. Memory is one block and the line in hand.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ namespace baleen {
 
 enum class CorpusFormat : std::uint8_t { kText, kJsonLines };
 
-/// By the name: `.jsonl`, `.ndjson` or `.json`, with or without `.zst` behind, are JSON lines, all else is text.
+/// By the name: `.jsonl`, `.ndjson` or `.json`, with or without `.zst` behind, are JSON lines, all else is
+/// text.
 [[nodiscard]] CorpusFormat format_of_name(const std::filesystem::path& path);
 
 class CorpusFile {
@@ -27,8 +28,8 @@ class CorpusFile {
   explicit CorpusFile(const std::filesystem::path& path);
   ~CorpusFile();
 
-  /// The next line with its newline, where it has one; false at the end. Throws `Error` that names file and line: a line
-  /// of more than kMaxLineBytes, damaged or unfinished compression.
+  /// The next line with its newline, where it has one; false at the end. Throws `Error` that names file and
+  /// line: a line of more than kMaxLineBytes, damaged or unfinished compression.
   [[nodiscard]] bool next_line(std::string& line);
   /// All that is left, of at most kMaxLineBytes.
   [[nodiscard]] std::string rest();

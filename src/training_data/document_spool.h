@@ -1,5 +1,5 @@
-/// Tokenised documents on disk until their final order is known: packing needs all lengths before it writes the first
-/// shard, and a corpus need not fit in memory. 40 bytes of memory a document.
+/// Tokenised documents on disk until their final order is known: packing needs all lengths before it writes
+/// the first shard, and a corpus need not fit in memory. 40 bytes of memory a document.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,8 @@
 
 namespace baleen {
 
-/// A bijection of 64-bit numbers that mixes every bit into every other. (source: SplitMix64, Steele et al. 2014)
+/// A bijection of 64-bit numbers that mixes every bit into every other. (source: SplitMix64, Steele et al.
+/// 2014)
 [[nodiscard]] constexpr std::uint64_t mixed_bits(std::uint64_t x) {
   x += 0x9E3779B97F4A7C15;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
@@ -16,8 +17,8 @@ namespace baleen {
   return x ^ (x >> 31);
 }
 
-/// A Feistel network over the next even power of two, walked until it falls within [0, size): fewer than four walks on
-/// average.
+/// A Feistel network over the next even power of two, walked until it falls within [0, size): fewer than four
+/// walks on average.
 class KeyedPermutation {
  public:
   KeyedPermutation(std::int64_t size, std::uint64_t key)

@@ -1,5 +1,5 @@
-/// A corpus to a folder of shards: tokenised, split, shuffled. The folder is whole in itself: tokenizer.json lies beside
-/// the shards.
+/// A corpus to a folder of shards: tokenised, split, shuffled. The folder is whole in itself: tokenizer.json
+/// lies beside the shards.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,9 @@ struct PackOptions {
   bool replace = false;                ///< packed data that is there already
   std::optional<CorpusFormat> format;  ///< empty: by each file's name
   RecordRules rules;
-  /// Share of the documents of `files` that is held out, in [0, 1); excludes `held_out_files`. A document's bytes and the
-  /// seed decide, so equal documents are never on both sides, and a longer corpus keeps the choice.
+  /// Share of the documents of `files` that is held out, in [0, 1); excludes `held_out_files`. A document's
+  /// bytes and the seed decide, so equal documents are never on both sides, and a longer corpus keeps the
+  /// choice.
   double held_out_share = 0;
   std::uint64_t seed = 1;
   std::int64_t shard_tokens = std::int64_t{1} << 28;  ///< a shard ends with the document that reaches it
@@ -36,9 +37,9 @@ struct PackResult {
   ShardTotals train, held_out;  ///< zeros where there is no held-out split
 };
 
-/// The bytes of the shards depend on the corpus, the tokenizer and the options, never on threads. Throws `Error`, which
-/// names file and line for a bad record, and leaves `out` as it was; a run that is killed leaves nothing in it either.
-/// Memory: 64 bytes a document, and about ten times the longest one.
+/// The bytes of the shards depend on the corpus, the tokenizer and the options, never on threads. Throws
+/// `Error`, which names file and line for a bad record, and leaves `out` as it was; a run that is killed
+/// leaves nothing in it either. Memory: 64 bytes a document, and about ten times the longest one.
 PackResult pack_corpus(const PackOptions& options);
 
 }  // namespace baleen

@@ -1,6 +1,6 @@
-/// Which documents share a row. Documents in their order form groups of about kRowsPerGroup rows' worth of tokens; in a
-/// group the longest goes first, each into the row that it fills best, so rows are full to about a percent without a
-/// table of all rows: a group is packed again whenever one of its rows is read.
+/// Which documents share a row. Documents in their order form groups of about kRowsPerGroup rows' worth of
+/// tokens; in a group the longest goes first, each into the row that it fills best, so rows are full to about
+/// a percent without a table of all rows: a group is packed again whenever one of its rows is read.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ class RowPacking {
 
   [[nodiscard]] std::int64_t sequence_length() const { return sequence_length_; }
   [[nodiscard]] std::int64_t num_rows() const { return groups_.back().first_row; }
-  /// The pieces of a row in [0, num_rows()), at least one, in the order of documents; their sizes sum to at most
-  /// sequence_length. A piece of one token, which has nothing to predict, is in no row.
+  /// The pieces of a row in [0, num_rows()), at least one, in the order of documents; their sizes sum to at
+  /// most sequence_length. A piece of one token, which has nothing to predict, is in no row.
   [[nodiscard]] std::vector<DocumentPiece> row(std::int64_t row) const;
 
  private:

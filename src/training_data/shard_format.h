@@ -92,8 +92,8 @@ struct ShardLayout {
 /// Whether a name is one that `shard_file_name` makes.
 [[nodiscard]] bool is_shard_file_name(std::string_view name);
 
-/// The header of a mapped file. Throws `Error` that names `path`: too short, another kind of file, another version,
-/// damaged, numbers that the file's length does not bear out.
+/// The header of a mapped file. Throws `Error` that names `path`: too short, another kind of file, another
+/// version, damaged, numbers that the file's length does not bear out.
 [[nodiscard]] ShardHeader shard_header_of(std::span<const std::byte> file, const std::string& path);
 
 }  // namespace baleen

@@ -10,8 +10,9 @@
 
 namespace baleen {
 
-/// Documents `order` (indices into the spool) to `folder`, which appears complete or not at all. Of `header` the totals
-/// are computed, all else is the caller's. Returns the totals. Throws `Error` when the disk is full.
+/// Documents `order` (indices into the spool) to `folder`, which appears complete or not at all. Of `header`
+/// the totals are computed, all else is the caller's. Returns the totals. Throws `Error` when the disk is
+/// full.
 ShardTotals write_shard(const std::filesystem::path& folder, ShardHeader header, const DocumentSpool& spool,
                         std::span<const std::uint64_t> order);
 

@@ -1,5 +1,5 @@
-/// The packed tokens of one split, as `baleen data pack` wrote them: shard files mapped into memory, checked when they
-/// are opened.
+/// The packed tokens of one split, as `baleen data pack` wrote them: shard files mapped into memory, checked
+/// when they are opened.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ enum class ShardCheck : std::uint8_t {
 
 class TokenShards {
  public:
-  /// All shards of a split in `folder`, in order. Throws `Error`: no such folder or split, a shard missing, cut short,
-  /// damaged, of another version or of another tokenizer than the rest.
+  /// All shards of a split in `folder`, in order. Throws `Error`: no such folder or split, a shard missing,
+  /// cut short, damaged, of another version or of another tokenizer than the rest.
   static TokenShards open(const std::filesystem::path& folder, DataSplit split,
                           ShardCheck check = ShardCheck::kHeader);
 
@@ -41,8 +41,8 @@ class TokenShards {
 
   /// Tokens of document `document` in [0, num_documents).
   [[nodiscard]] std::int64_t document_size(std::int64_t document) const;
-  /// Copies tokens [begin, begin + tokens.size()) of the document, and into `is_target`, of the same size, 1 where
-  /// training predicts the token. Throws `Error` where the file holds an id beyond the vocabulary.
+  /// Copies tokens [begin, begin + tokens.size()) of the document, and into `is_target`, of the same size, 1
+  /// where training predicts the token. Throws `Error` where the file holds an id beyond the vocabulary.
   void read(std::int64_t document, std::int64_t begin, std::span<TokenId> tokens,
             std::span<std::uint8_t> is_target) const;
   /// The targets among tokens [begin, end) of the document.

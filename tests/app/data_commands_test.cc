@@ -41,8 +41,8 @@ fs::path small_corpus(const TemporaryFolder& folder) {
   for (int i = 0; i < 40; ++i)
     lines +=
         json{{"text", "The fox number " + std::to_string(i) + " ran and ran.\n\nIt was late."}}.dump() + "\n";
-  lines +=
-      R"({"messages": [{"role": "user", "content": "Who ran?"}, {"role": "assistant", "content": "The fox."}]})";
+  lines += R"({"messages": [{"role": "user", "content": "Who ran?"}, )"
+           R"({"role": "assistant", "content": "The fox."}]})";
   write(folder / "corpus.jsonl", lines + "\n");
   return folder / "corpus.jsonl";
 }

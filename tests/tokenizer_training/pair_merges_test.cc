@@ -1,4 +1,5 @@
-// The merges against those of the `tokenizers` library (goldens/make_merges.mjs) and against training by definition.
+// The merges against those of the `tokenizers` library (goldens/make_merges.mjs) and against training by
+// definition.
 #include "tokenizer_training/pair_merges.h"
 
 #include <gtest/gtest.h>

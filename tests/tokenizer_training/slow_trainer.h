@@ -1,5 +1,5 @@
-/// Byte-pair training as its documentation words it, without any index: every step looks at all candidates and all
-/// words. For tests.
+/// Byte-pair training as its documentation words it, without any index: every step looks at all candidates
+/// and all words. For tests.
 #pragma once
 
 #include <algorithm>

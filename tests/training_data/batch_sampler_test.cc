@@ -1,4 +1,5 @@
-// Rows and batches: every token once an epoch, the same rows for one rank and for many, a function of the position.
+// Rows and batches: every token once an epoch, the same rows for one rank and for many, a function of the
+// position.
 #include "training_data/batch_sampler.h"
 
 #include <gtest/gtest.h>

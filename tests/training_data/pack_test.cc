@@ -1,4 +1,5 @@
-// Packing and reading back: the same tokens and masks, whatever the threads and shards; nothing half; damage found.
+// Packing and reading back: the same tokens and masks, whatever the threads and shards; nothing half; damage
+// found.
 #include "training_data/pack.h"
 
 #include <gtest/gtest.h>

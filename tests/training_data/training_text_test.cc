@@ -80,7 +80,8 @@ TEST(TrainingText, ToolCallsAreTargetsAndTheirResultsAreNot) {
   const std::string text = shown(json(R"({"messages": [{"role": "user", "content": "U"},
       {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "type": "function",
         "function": {"name": "f", "arguments": "{\"x\": 1}"}}]},
-      {"role": "tool", "tool_call_id": "1", "content": "RESULT"}, {"role": "assistant", "content": "done"}]})"));
+      {"role": "tool", "tool_call_id": "1", "content": "RESULT"},
+      {"role": "assistant", "content": "done"}]})"));
   EXPECT_NE(text.find("]\n\n<｜DSML｜tool_calls>"), std::string::npos) << text;
   EXPECT_NE(text.find(std::string(kEos) + "[<｜User｜><tool_result>RESULT</tool_result>"), std::string::npos)
       << text;

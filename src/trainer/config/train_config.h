@@ -1,6 +1,6 @@
-/// The configuration of a training run: a TOML file as plain data, validated once, immutable afterwards. Every key
-/// stands in one table (train_config_fields.h), which reading, printing and comparing walk; docs/training_data.md
-/// shows a whole file.
+/// The configuration of a training run: a TOML file as plain data, validated once, immutable afterwards.
+/// Every key stands in one table (train_config_fields.h), which reading, printing and comparing walk;
+/// docs/training_data.md shows a whole file.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 namespace baleen {
 
-/// Arithmetic of products in forward and backward; master weights, gradients and optimiser states are float32 always.
+/// Arithmetic of products in forward and backward; master weights, gradients and optimiser states are float32
+/// always.
 enum class TrainPrecision : std::uint8_t { kFloat32, kBf16 };
 /// What updates the matrices that the technical report gives to Muon; all other parameters have AdamW.
 enum class MatrixOptimizer : std::uint8_t { kMuon, kAdamW };
@@ -38,8 +39,8 @@ struct DataConfig {
   std::int64_t micro_batch_rows = 0;  ///< rows of one forward and backward on one rank; 0: those of the step
 };
 
-/// [schedule]: linear from 0 over `warmup_steps`, then `learning_rate`, then a cosine to `final_learning_rate` over the
-/// last `decay_steps`. (source: training specification, 2)
+/// [schedule]: linear from 0 over `warmup_steps`, then `learning_rate`, then a cosine to
+/// `final_learning_rate` over the last `decay_steps`. (source: training specification, 2)
 struct ScheduleConfig {
   double learning_rate = 2.7e-4;
   double final_learning_rate = 2.7e-5;
@@ -137,26 +138,26 @@ struct TrainConfig {
   }
 };
 
-/// Reads and validates TOML text. `label` names the file in sentences; relative paths become relative to `base`. Throws
-/// `Error` that names file, line and key, what was found and what is allowed; an unknown key is an error that names the
-/// nearest known one.
+/// Reads and validates TOML text. `label` names the file in sentences; relative paths become relative to
+/// `base`. Throws `Error` that names file, line and key, what was found and what is allowed; an unknown key
+/// is an error that names the nearest known one.
 [[nodiscard]] TrainConfig parse_train_config(std::string_view text, std::string_view label,
                                              const std::filesystem::path& base);
 
 /// `parse_train_config` of a file.
 [[nodiscard]] TrainConfig load_train_config(const std::filesystem::path& path);
 
-/// All values, one `section.key = value` a line in a fixed order, defaults and preset spelt out: equal texts are equal
-/// configurations, whatever the files looked like.
+/// All values, one `section.key = value` a line in a fixed order, defaults and preset spelt out: equal texts
+/// are equal configurations, whatever the files looked like.
 [[nodiscard]] std::string canonical_text(const TrainConfig& config);
 
-/// XXH3-128 of the lines of `canonical_text` that the trained weights depend on, in hex. Not among them: folders,
-/// threads, and the intervals of logs, checkpoints and evaluations.
+/// XXH3-128 of the lines of `canonical_text` that the trained weights depend on, in hex. Not among them:
+/// folders, threads, and the intervals of logs, checkpoints and evaluations.
 [[nodiscard]] std::string config_hash(const TrainConfig& config);
 
 /// One sentence for each line that differs and that the trained weights depend on:
-/// `schedule.learning_rate: 0.001 before, 0.002 now`. Empty where resuming continues the same run. `before` is the
-/// `canonical_text` that a checkpoint keeps; a key that only one of the texts has counts as different.
+/// `schedule.learning_rate: 0.001 before, 0.002 now`. Empty where resuming continues the same run. `before`
+/// is the `canonical_text` that a checkpoint keeps; a key that only one of the texts has counts as different.
 [[nodiscard]] std::vector<std::string> config_differences(std::string_view before, const TrainConfig& now);
 
 }  // namespace baleen

@@ -1,5 +1,5 @@
-/// The one list of a run's keys, their limits and their order: reading, printing and comparing walk it. The model's own
-/// fields are those of model/config.h.
+/// The one list of a run's keys, their limits and their order: reading, printing and comparing walk it. The
+/// model's own fields are those of model/config.h.
 #pragma once
 
 #include <array>

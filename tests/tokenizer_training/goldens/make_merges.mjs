@@ -1,5 +1,6 @@
-// Writes merges.txt: the merges that the `tokenizers` library learns from corpus.txt with the pre-tokenizer of
-// DeepSeek-V4, by its own trainer with its defaults (30,000 tokens, every count), one a line in their order.
+// Writes merges.txt: the merges that the `tokenizers` library learns from corpus.txt with the pre-tokenizer
+// of DeepSeek-V4, by its own trainer with its defaults (30,000 tokens, every count), one a line in their
+// order.
 //
 //     npm install tokenizers@0.23.2 && node make_merges.mjs
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
