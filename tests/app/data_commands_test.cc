@@ -51,9 +51,9 @@ TEST(DataCommands, FromTextToShards) {
   const TemporaryFolder folder;
   const std::string corpus = small_corpus(folder), model = folder / "model", data = folder / "data";
   const ProgramResult trained =
-      baleen({"tokenizer", "train", corpus, "--vocab-size", "300", "--out", model, "--threads", "2"});
+      baleen({"tokenizer", "train", corpus, "--vocab-size", "290", "--out", model, "--threads", "2"});
   ASSERT_EQ(trained.status, 0) << trained.err;
-  EXPECT_NE(trained.out.find("300 tokens"), std::string::npos) << trained.out;
+  EXPECT_NE(trained.out.find("290 tokens"), std::string::npos) << trained.out;
   const ProgramResult tokens = baleen({"tokenize", "--model", model}, {.in = R"({"text": "The fox ran."})"});
   EXPECT_EQ(tokens.status, 0) << tokens.err;
   const ProgramResult packed =
@@ -63,7 +63,7 @@ TEST(DataCommands, FromTextToShards) {
   ASSERT_EQ(inspected.status, 0) << inspected.err;
   const json report = json::parse(inspected.out);
   EXPECT_EQ(report["train"]["documents"].get<int>() + report["held-out"]["documents"].get<int>(), 41);
-  EXPECT_EQ(report["train"]["vocab_size"], 300);
+  EXPECT_EQ(report["train"]["vocab_size"], 290);
   EXPECT_NE(inspected.out.find("<｜User｜>Who ran?<｜Assistant｜></think>The fox."), std::string::npos);
   const ProgramResult table = baleen({"data", "inspect", data});
   EXPECT_NE(table.out.find("bytes/token"), std::string::npos) << table.out;
