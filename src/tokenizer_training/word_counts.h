@@ -29,7 +29,7 @@ class WordCounter {
   WordCounter(const PreTokenizer& pre_tokenizer, int num_threads);
 
   /// Counts the words of one text, which is cut as encoding would cut it. Threads may call it at once, each
-  /// with its own number. Fails on text that is not UTF-8, that holds a NUL byte, or on which a pattern gives
+  /// with its own number. Fails on text that is not UTF-8, or on which a pattern gives
   /// up; part of it may be counted then.
   [[nodiscard]] std::optional<Failure> add(std::string_view text, int thread);
 

@@ -1,6 +1,6 @@
 /// The configuration of a training run: a TOML file as plain data, validated once, immutable afterwards.
 /// Every key stands in one table (train_config_fields.h), which reading, printing and comparing walk;
-/// docs/training_data.md shows a whole file.
+/// configs/stories-cpu.toml is a whole file.
 #pragma once
 
 #include <cstdint>
