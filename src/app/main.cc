@@ -5,6 +5,7 @@
 #include "app/calibrate.h"
 #include "app/chat.h"
 #include "app/convert.h"
+#include "app/data_commands.h"
 #include "app/encode_chat.h"
 #include "app/init.h"
 #include "app/inspect.h"
@@ -19,6 +20,7 @@
 #include "app/serve.h"
 #include "app/simulate.h"
 #include "app/tokenize.h"
+#include "app/tokenizer_train.h"
 #include "app/version.h"
 #include "base/lost_maps.h"
 #include "base/standard_streams.h"
@@ -40,6 +42,8 @@ void run(int argc, char** argv) {
   baleen::add_inspect_command(program);
   baleen::add_init_command(program);
   baleen::add_convert_command(program);
+  baleen::add_tokenizer_command(program);
+  baleen::add_data_command(program);
   baleen::add_perplexity_command(program);
   baleen::add_logits_command(program);
   baleen::add_tokenize_command(program);

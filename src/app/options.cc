@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "app/command_description.h"
-#include "app/nearest_name.h"
+#include "base/nearest_name.h"
 #include "base/quoted_text.h"
 
 namespace baleen {

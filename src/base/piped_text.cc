@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <istream>
@@ -31,35 +30,36 @@ bool wait_for_bytes(int descriptor, int milliseconds) {
   return ::poll(&waiting, 1, milliseconds) != 0;
 }
 
-std::string read_all(int descriptor, const std::string& name, std::size_t limit_bytes) {
+/// At least one byte; 0 at the end.
+std::size_t read_some(int descriptor, std::span<char> bytes, const std::string& name) {
+  while (true) {
+    const ssize_t got = ::read(descriptor, bytes.data(), bytes.size());
+    if (got >= 0) return static_cast<std::size_t>(got);
+    if (errno == EAGAIN) {  // a writer is there, its bytes are not
+      wait_for_bytes(descriptor, kForever);
+    } else if (errno != EINTR) {
+      fail("{}: cannot be read: {}", name, std::strerror(errno));
+    }
+  }
+}
+
+/// All that `read(bytes)` gives until it gives nothing.
+template <class Read>
+std::string read_all(const Read& read, const std::string& name, std::size_t limit_bytes) {
   std::string text;
   while (true) {
     const std::size_t size = text.size();
     text.resize(size + kBlockBytes);
-    const ssize_t got = ::read(descriptor, text.data() + size, kBlockBytes);
-    text.resize(size + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EAGAIN) {  // a writer is there, its bytes are not
-      wait_for_bytes(descriptor, kForever);
-      continue;
-    }
-    if (got < 0) fail("{}: cannot be read: {}", name, std::strerror(errno));
+    const std::size_t got = read(std::span<char>(text.data() + size, kBlockBytes));
+    text.resize(size + got);
     if (got == 0) return text;
     if (text.size() > limit_bytes) too_long(name, limit_bytes);
   }
 }
 
-/// Closes at the end of a block.
-struct Descriptor {
-  int value;
-  ~Descriptor() {
-    if (value >= 0) ::close(value);
-  }
-};
-
 }  // namespace
 
-std::string read_file_or_pipe(const std::filesystem::path& path, std::size_t limit_bytes) {
+ByteStream::ByteStream(const std::filesystem::path& path) : path_(path) {
   struct stat info {};
   // Looked at before it is opened: opening a device may already act on it, opening a pipe waits for its
   // writer.
@@ -67,19 +67,37 @@ std::string read_file_or_pipe(const std::filesystem::path& path, std::size_t lim
     fail("{}: cannot open for reading: {}", path.string(), std::strerror(errno));
   if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode))
     fail("{}: neither a regular file nor a pipe", path.string());
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
-  if (file.value < 0) fail("{}: cannot open for reading: {}", path.string(), std::strerror(errno));
-  std::string text = read_all(file.value, path.string(), limit_bytes);
-  if (!S_ISFIFO(info.st_mode) || !text.empty()) return text;
-  // The end at once: a pipe that no program has opened for writing yet, or one that was closed without a
-  // byte.
-  if (!wait_for_bytes(file.value, kWriterMilliseconds))
-    fail("{}: a pipe that no program writes to; waited {} s", path.string(), kWriterMilliseconds / 1000);
-  return read_all(file.value, path.string(), limit_bytes);
+  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (descriptor_ < 0) fail("{}: cannot open for reading: {}", path.string(), std::strerror(errno));
+  awaits_writer_ = S_ISFIFO(info.st_mode);
+  size_ = awaits_writer_ ? 0 : static_cast<std::int64_t>(info.st_size);
+}
+
+ByteStream::~ByteStream() { ::close(descriptor_); }
+
+std::size_t ByteStream::read(std::span<char> bytes) {
+  std::size_t got = read_some(descriptor_, bytes, path_.string());
+  if (got == 0 && awaits_writer_) {
+    // The end at once: a pipe that no program has opened for writing yet, or one that was closed without a
+    // byte.
+    if (!wait_for_bytes(descriptor_, kWriterMilliseconds))
+      fail("{}: a pipe that no program writes to; waited {} s", path_.string(), kWriterMilliseconds / 1000);
+    got = read_some(descriptor_, bytes, path_.string());
+  }
+  awaits_writer_ = false;
+  return got;
+}
+
+std::string read_file_or_pipe(const std::filesystem::path& path, std::size_t limit_bytes) {
+  ByteStream stream(path);
+  return read_all([&stream](std::span<char> bytes) { return stream.read(bytes); }, path.string(),
+                  limit_bytes);
 }
 
 std::string read_standard_input(std::size_t limit_bytes) {
-  return read_all(STDIN_FILENO, "standard input", limit_bytes);
+  const std::string name = "standard input";
+  return read_all([&name](std::span<char> bytes) { return read_some(STDIN_FILENO, bytes, name); }, name,
+                  limit_bytes);
 }
 
 bool read_line(std::istream& in, std::string& line, const char* name, std::size_t limit_bytes) {

@@ -1,5 +1,7 @@
 #include "chat/json_lines.h"
 
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "chat/message_json.h"
@@ -34,17 +36,17 @@ Result<bool> flag(const PythonJson& request, std::string_view name, bool otherwi
   return *value.as_bool();
 }
 
-Result<std::string> encode(std::string_view line) {
-  const Result<PythonJson> request = parse_request(line);
-  if (!request) return Failure{request.error()};
-  const PythonJson& fields = request.value();
+/// `otherwise` is for requests without a mode; without it the mode is required.
+Result<RenderedConversation> render_request(const PythonJson& fields, std::optional<ThinkingMode> otherwise) {
   const auto messages = messages_from_json(member(fields, "messages"));
   if (!messages) return Failure{messages.error()};
   const bool has_context = !member(fields, "context").is_null();
   const auto context = messages_from_json(
       has_context ? member(fields, "context") : PythonJson(PythonJson::Array{}), "context");
   if (!context) return Failure{context.error()};
-  const auto mode = thinking_mode_from_json(member(fields, "thinking_mode"));
+  const PythonJson& mode_name = member(fields, "thinking_mode");
+  const auto mode = mode_name.is_null() && otherwise ? Result<ThinkingMode>(*otherwise)
+                                                     : thinking_mode_from_json(mode_name);
   if (!mode) return Failure{mode.error()};
   const auto effort = reasoning_effort_from_json(member(fields, "reasoning_effort"));
   if (!effort) return Failure{effort.error()};
@@ -52,11 +54,19 @@ Result<std::string> encode(std::string_view line) {
              add_bos = flag(fields, "add_default_bos", true);
   if (!drop_thinking) return Failure{drop_thinking.error()};
   if (!add_bos) return Failure{add_bos.error()};
-  return render_prompt(messages.value(), {.thinking_mode = mode.value(),
-                                          .reasoning_effort = effort.value(),
-                                          .drop_thinking = drop_thinking.value(),
-                                          .add_bos = add_bos.value(),
-                                          .context = context.value()});
+  return render_conversation(messages.value(), {.thinking_mode = mode.value(),
+                                                .reasoning_effort = effort.value(),
+                                                .drop_thinking = drop_thinking.value(),
+                                                .add_bos = add_bos.value(),
+                                                .context = context.value()});
+}
+
+Result<std::string> encode(std::string_view line) {
+  const Result<PythonJson> request = parse_request(line);
+  if (!request) return Failure{request.error()};
+  Result<RenderedConversation> rendered = render_request(request.value(), std::nullopt);
+  if (!rendered) return Failure{rendered.error()};
+  return std::move(rendered).value().text.text;
 }
 
 Result<Message> parse(std::string_view line) {
@@ -149,6 +159,10 @@ std::string reply(const char* name, PythonJson value) {
 }
 
 }  // namespace
+
+Result<RenderedConversation> render_conversation_json(const PythonJson& object, ThinkingMode otherwise) {
+  return render_request(object, otherwise);
+}
 
 std::string encode_chat_line(std::string_view line) {
   const Result<std::string> prompt = encode(line);

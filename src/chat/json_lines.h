@@ -5,7 +5,16 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
+#include "chat/message.h"
+#include "chat/render.h"
+
 namespace baleen {
+
+/// The conversation of an object as `encode_chat_line` takes it; without "thinking_mode" the mode is
+/// `otherwise`.
+[[nodiscard]] Result<RenderedConversation> render_conversation_json(const PythonJson& object,
+                                                                    ThinkingMode otherwise);
 
 /// {"messages": [...], "thinking_mode": "chat"|"thinking"} with optional "drop_thinking" (true),
 /// "reasoning_effort" (null, "high", "max"), "context" (messages rendered before) and "add_default_bos"

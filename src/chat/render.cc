@@ -22,8 +22,12 @@ class Renderer {
         last_user_(last_user_turn(turns)) {}
 
   /// Appends one turn and what leads to the next; the failure, if any.
-  std::optional<Failure> append(MarkedText& out, std::size_t index) const {
+  std::optional<Failure> append(RenderedConversation& rendered, std::size_t index) const {
+    MarkedText& out = rendered.text;
+    const std::size_t begin = out.text.size();
     if (std::optional<Failure> failed = append_body(out, index)) return failed;
+    if (turns_[index].role == Role::kAssistant && out.text.size() > begin)
+      rendered.replies.push_back({begin, out.text.size() - begin});
     const bool is_last = index + 1 == turns_.size();
     if (is_last || turns_[index + 1].role == Role::kAssistant ||
         turns_[index + 1].role == Role::kLatestReminder) {
@@ -146,7 +150,8 @@ class Renderer {
 
 }  // namespace
 
-Result<MarkedText> render_marked_prompt(std::span<const Message> messages, const RenderOptions& options) {
+Result<RenderedConversation> render_conversation(std::span<const Message> messages,
+                                                 const RenderOptions& options) {
   std::vector<Turn> context = merge_messages(options.context);
   std::vector<Turn> turns = merge_messages(messages);
   turns.insert(turns.begin(), context.begin(), context.end());
@@ -154,7 +159,8 @@ Result<MarkedText> render_marked_prompt(std::span<const Message> messages, const
 
   const bool thinking = options.thinking_mode == ThinkingMode::kThinking;
   const bool drop = options.drop_thinking && !any_tools(turns);
-  MarkedText prompt;
+  RenderedConversation rendered;
+  MarkedText& prompt = rendered.text;
   if (options.add_bos && context.empty()) prompt.add_control(kBos);
   if (thinking && drop) {
     drop_old_turns(turns);
@@ -164,9 +170,15 @@ Result<MarkedText> render_marked_prompt(std::span<const Message> messages, const
   for (std::size_t index = context.size(); index < turns.size(); ++index) {
     if (index == 0 && thinking && options.reasoning_effort == ReasoningEffort::kMax)
       prompt.add_text(kEffortMax);
-    if (std::optional<Failure> failed = renderer.append(prompt, index)) return *std::move(failed);
+    if (std::optional<Failure> failed = renderer.append(rendered, index)) return *std::move(failed);
   }
-  return prompt;
+  return rendered;
+}
+
+Result<MarkedText> render_marked_prompt(std::span<const Message> messages, const RenderOptions& options) {
+  Result<RenderedConversation> rendered = render_conversation(messages, options);
+  if (!rendered) return Failure{rendered.error()};
+  return std::move(rendered).value().text;
 }
 
 Result<std::string> render_prompt(std::span<const Message> messages, const RenderOptions& options) {

@@ -5,6 +5,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/marked_text.h"
@@ -24,6 +25,19 @@ struct RenderOptions {
   /// where you can.
   std::span<const Message> context = {};
 };
+
+/// A conversation as a model is trained on it.
+struct RenderedConversation {
+  MarkedText text;
+  /// What the assistant wrote, in order and disjoint: from the first byte after the transition to the end
+  /// token, included. So in thinking mode `<think>` is prompt and `</think>` is reply; in chat mode both are
+  /// prompt.
+  std::vector<TextRange> replies;
+};
+
+/// `render_marked_prompt`, and where the assistant's replies are in it.
+Result<RenderedConversation> render_conversation(std::span<const Message> messages,
+                                                 const RenderOptions& options);
 
 /// The prompt with the format's own control tokens marked: what messages say is text, whatever it spells. Otherwise as
 /// `render_prompt`, whose text it has.

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/nearest_name.h"
+#include "model/config_fields.h"
 
 namespace baleen {
 namespace {
@@ -23,6 +26,11 @@ constexpr std::array<std::pair<ScoringFunc, std::string_view>, 3> kScoringFuncNa
      {ScoringFunc::kSoftmax, "softmax"}}};
 constexpr std::array<std::pair<WeightFormat, std::string_view>, 3> kWeightFormatNames{
     {{WeightFormat::kBF16, "bf16"}, {WeightFormat::kFp8, "fp8"}, {WeightFormat::kFp4, "fp4"}}};
+
+/// config.json says it by having a "quantization_config" or none.
+constexpr const char* kDenseDtype = "dense_dtype";
+constexpr std::array<std::pair<WeightFormat, std::string_view>, 2> kDenseFormatNames{
+    {{WeightFormat::kBF16, "bf16"}, {WeightFormat::kFp8, "fp8"}}};
 
 enum class Presence : bool { kRequired, kOptional };
 
@@ -95,7 +103,15 @@ void visit_rope_scaling(Scaling& scaling, Visitor&& field) {
 /// Reads fields of one JSON object; a sentence for each way in which a field can be wrong.
 class FieldReader {
  public:
-  FieldReader(const Json& object, std::string_view label) : object_(object), label_(label) {}
+  using Where = std::function<std::string(std::string_view)>;
+
+  FieldReader(const Json& object, std::string_view label)
+      : FieldReader(object, label,
+                    [label](std::string_view name) { return fmt::format("{}: \"{}\"", label, name); }) {}
+  /// `where(name)` begins the sentence about a field. Without `all_required` fields that are absent stay as
+  /// they are.
+  FieldReader(const Json& object, std::string_view label, Where where, bool all_required = true)
+      : object_(object), label_(label), where_(std::move(where)), all_required_(all_required) {}
 
   void operator()(const char* name, std::int64_t& value, Range<std::int64_t> range,
                   Presence presence = Presence::kRequired) {
@@ -112,6 +128,7 @@ class FieldReader {
 
   void operator()(const char* name, double& value, Range<double> range) {
     const Json* found = find(name, Presence::kRequired);
+    if (found == nullptr) return;
     if (!found->is_number()) refuse(name, "a number", *found);
     value = found->get<double>();
     if (!(value >= range.min && value <= range.max)) {
@@ -121,6 +138,7 @@ class FieldReader {
 
   void operator()(const char* name, bool& value) {
     const Json* found = find(name, Presence::kRequired);
+    if (found == nullptr) return;
     if (!found->is_boolean()) refuse(name, "true or false", *found);
     value = found->get<bool>();
   }
@@ -143,6 +161,7 @@ class FieldReader {
 
   void operator()(const char* name, std::vector<std::int64_t>& values) {
     const Json* found = find(name, Presence::kRequired);
+    if (found == nullptr) return;
     if (!found->is_array()) refuse(name, "a list of whole numbers", *found);
     values.clear();
     for (const Json& element : *found) {
@@ -155,8 +174,9 @@ class FieldReader {
 
   void operator()(const char* name, RopeScaling& scaling) {
     const Json* found = find(name, Presence::kRequired);
+    if (found == nullptr) return;
     if (!found->is_object()) refuse(name, "an object", *found);
-    FieldReader inner(*found, label_);
+    FieldReader inner(*found, label_, where_, all_required_);
     inner.expect(found->contains("rope_type") ? "rope_type" : "type", "yarn");
     visit_rope_scaling(scaling, inner);
   }
@@ -170,7 +190,7 @@ class FieldReader {
   const Json* find(const char* name, Presence presence) {
     const auto place = object_.find(name);
     if (place != object_.end()) return &*place;
-    if (presence == Presence::kRequired) {
+    if (presence == Presence::kRequired && all_required_) {
       fail("{}: \"{}\" is missing; is this the config.json of a DeepSeek-V4 checkpoint?", label_, name);
     }
     return nullptr;
@@ -180,11 +200,13 @@ class FieldReader {
   [[noreturn]] void refuse(const char* name, std::string_view expected, const Json& found) const {
     std::string text = found.dump(-1, ' ', true);
     if (text.size() > 60) text = text.substr(0, 57) + "...";
-    fail("{}: \"{}\": expected {}, found {}", label_, name, expected, text);
+    fail("{}: expected {}, found {}", where_(name), expected, text);
   }
 
   const Json& object_;
   std::string_view label_;
+  Where where_;
+  bool all_required_;
 };
 
 class FieldWriter {
@@ -318,6 +340,25 @@ ModelConfig load_config(const std::filesystem::path& folder) {
          folder.string());
   }
   return parse_config(read_text_file(path, kMaxConfigBytes), path.string());
+}
+
+std::vector<std::string> config_field_names() {
+  std::vector<std::string> names{kDenseDtype};
+  ModelConfig config;
+  visit_fields(config, [&names](const char* name, const auto&...) { names.emplace_back(name); });
+  return names;
+}
+
+void set_config_fields(ModelConfig& config, const nlohmann::ordered_json& fields,
+                       const std::function<std::string(std::string_view)>& where) {
+  const std::vector<std::string> known = config_field_names();
+  for (const auto& [name, value] : fields.items()) {
+    if (std::ranges::find(known, name) == known.end())
+      fail("{}: no such field{}", where(name), did_you_mean(name, known));
+  }
+  FieldReader reader(fields, "", where, false);
+  visit_fields(config, reader);
+  reader(kDenseDtype, config.dense_format, kDenseFormatNames, Presence::kOptional);
 }
 
 std::string config_text(const ModelConfig& config) {

@@ -124,32 +124,34 @@ bool is_inside(const fs::path& inner, const fs::path& outer) {
   return end == outer.end();
 }
 
-void check_target(const fs::path& target, bool replace, const std::vector<std::string>& names) {
+void check_target(const fs::path& target, bool replace, const std::vector<std::string>& names,
+                  const std::string& contents) {
   std::error_code error;
   const fs::file_status status = fs::status(target, error);
   if (!fs::exists(status)) return;
   if (!fs::is_directory(status))
-    fail("{}: is a file, expected a folder to write a checkpoint to", target.string());
+    fail("{}: is a file, expected a folder to write a {} to", target.string(), contents);
   const bool empty = fs::is_empty(target, error);
   if (error) fail("{}: cannot be read: {}", target.string(), error.message());
   if (empty) return;
   if (!replace) {
-    fail("{}: not empty; name another folder, or pass --force to replace the checkpoint in it",
-         target.string());
+    fail("{}: not empty; name another folder, or pass --force to replace the {} in it", target.string(),
+         contents);
   }
   if (const std::string unrelated = unrelated_files(target, names); !unrelated.empty()) {
     fail(
-        "{}: holds more than a checkpoint ({}), which --force would delete; move that, or name another "
+        "{}: holds more than a {} ({}), which --force would delete; move that, or name another "
         "folder",
-        target.string(), unrelated);
+        target.string(), contents, unrelated);
   }
 }
 
 }  // namespace
 
-StagedFolder::StagedFolder(const fs::path& target, bool replace, std::vector<std::string> names)
-    : target_(resolved(target)), replace_(replace), names_(std::move(names)) {
-  check_target(target_, replace_, names_);
+StagedFolder::StagedFolder(const fs::path& target, bool replace, std::vector<std::string> names,
+                           std::string contents)
+    : target_(resolved(target)), replace_(replace), names_(std::move(names)), contents_(std::move(contents)) {
+  check_target(target_, replace_, names_, contents_);
   std::error_code error;
   fs::create_directories(target_.parent_path(), error);
   if (error) fail("{}: cannot create the folder: {}", target.string(), error.message());
@@ -174,9 +176,9 @@ void StagedFolder::commit() {
   flush_folder(path_);
   std::error_code error;
   const bool replaces = fs::exists(target_, error) && !fs::is_empty(target_, error);
-  if (replaces) check_target(target_, replace_, names_);  // it took a while to come here
+  if (replaces) check_target(target_, replace_, names_, contents_);  // it took a while to come here
   if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target_.c_str(), replaces ? RENAME_EXCHANGE : 0) != 0) {
-    fail("{}: cannot put the finished checkpoint in place: {}; nothing was changed", target_.string(),
+    fail("{}: cannot put the finished {} in place: {}; nothing was changed", target_.string(), contents_,
          std::strerror(errno));
   }
   flush_folder(target_.parent_path());

@@ -1,4 +1,4 @@
-/// A checkpoint folder that appears whole or not at all, also where one is replaced.
+/// A folder (a checkpoint, a packed corpus) that appears whole or not at all, also where one is replaced.
 #pragma once
 
 #include <filesystem>
@@ -14,8 +14,9 @@ class StagedFolder {
  public:
   /// Throws `Error` when target is a file, when it holds anything and `replace` is not set, when it holds anything besides
   /// files of a checkpoint or of these `names` (nothing else is ever deleted), or when nothing can be written beside it. A
-  /// link to a folder stays one.
-  StagedFolder(const std::filesystem::path& target, bool replace, std::vector<std::string> names);
+  /// link to a folder stays one. `contents` is what sentences call what is written.
+  StagedFolder(const std::filesystem::path& target, bool replace, std::vector<std::string> names,
+               std::string contents = "checkpoint");
   StagedFolder(const StagedFolder&) = delete;
   StagedFolder& operator=(const StagedFolder&) = delete;
   ~StagedFolder();
@@ -31,6 +32,7 @@ class StagedFolder {
   std::filesystem::path target_;
   bool replace_;
   std::vector<std::string> names_;
+  std::string contents_;
   std::filesystem::path path_;  ///< empty once it is in place
   int lock_ = -1;
 };

@@ -60,10 +60,18 @@ const std::vector<std::vector<std::string>> kCommands{{"run"},
                                                       {"simulate", "search"},
                                                       {"simulate", "serve"},
                                                       {"simulate", "train"},
-                                                      {"simulate", "validate"}};
+                                                      {"simulate", "validate"},
+                                                      {"tokenizer", "train"},
+                                                      {"data", "pack"},
+                                                      {"data", "inspect"}};
 
 /// Words without which a command is wrong already. Nothing in them exists, so that no run can succeed by chance.
-std::vector<std::string> needed(const std::string& command) {
+std::vector<std::string> needed(const std::vector<std::string>& words) {
+  const std::string& command = words.back();
+  if (words.front() == "tokenizer") return {"--out", "/absent/out", "--vocab-size", "300", "/absent"};
+  if (words.front() == "data")
+    return command == "pack" ? std::vector<std::string>{"--out", "/absent/out", "/absent"}
+                             : std::vector<std::string>{"/absent"};
   if (command == "init") return {"/dev/null/new"};
   if (command == "convert") return {"/absent/in", "/absent/out"};
   if (command == "logits") return {"--tokens", "/absent", "--out", "/absent/out"};
@@ -118,7 +126,7 @@ TEST(AbsurdInput, NumbersOfEveryOption) {
         const std::string& value = absurd[next++ % std::size(absurd)];
         if (option.kind == "X,X,..." && value == "1,000") continue;  // a list of 1 and 0
         std::vector<std::string> arguments = command;
-        for (const std::string& word : needed(command.back())) arguments.push_back(word);
+        for (const std::string& word : needed(command)) arguments.push_back(word);
         arguments.push_back(option.name + "=" + value);
         expect_sentence(arguments);
       }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "app/nearest_name.h"
+#include "base/nearest_name.h"
 
 namespace baleen {
 namespace {

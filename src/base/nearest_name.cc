@@ -1,4 +1,4 @@
-#include "app/nearest_name.h"
+#include "base/nearest_name.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,85 @@
+#include "app/data_commands.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/corpus_flags.h"
+#include "app/data_inspect.h"
+#include "app/engine_flags.h"
+#include "app/option_ranges.h"
+#include "app/options.h"
+#include "base/progress.h"
+#include "parallel/thread_pool.h"
+#include "training_data/pack.h"
+
+namespace baleen {
+namespace {
+
+constexpr WholeRange kShardTokensRange{1, std::int64_t{1} << 36};
+constexpr RealRange kHeldOutRange{.min = 0, .max = 0.999};
+
+struct PackFlags {
+  CorpusFlags corpus;
+  std::vector<std::string> held_out_files;
+  PackOptions options;
+  std::string tokenizer = default_model_folder();
+  std::string out;
+};
+
+void run_pack(PackFlags& flags) {
+  if (flags.options.held_out_share > 0 && !flags.held_out_files.empty())
+    usage_error("--held-out and --held-out-file: expected one of them");
+  PackOptions options = flags.options;
+  options.files = paths_of(flags.corpus.files);
+  options.held_out_files = paths_of(flags.held_out_files);
+  options.tokenizer = flags.tokenizer;
+  options.out = flags.out;
+  options.format = flags.corpus.corpus_format();
+  options.rules = flags.corpus.record_rules();
+  std::unique_ptr<Progress> progress;
+  options.progress = [&progress](std::int64_t done, std::int64_t total) {
+    if (!progress) progress = std::make_unique<Progress>("packing", "bytes", total);
+    progress->update(done);
+  };
+  const PackResult result = pack_corpus(options);
+  progress.reset();
+  print_data_head();
+  print_data_totals(DataSplit::kTrain, result.train);
+  if (result.held_out.num_documents > 0) print_data_totals(DataSplit::kHeldOut, result.held_out);
+}
+
+void add_pack_command(Options& group) {
+  const auto flags = std::make_shared<PackFlags>();
+  PackOptions& options = flags->options;
+  options.num_threads = default_num_threads();
+  Options command = group.command("pack", "Tokenise, shuffle and split a corpus into shards for training");
+  flags->corpus.add_to(command);
+  command.path("--out,-o", flags->out, "Folder to write; absent or empty").required();
+  command.path("--tokenizer", flags->tokenizer, "Folder with tokenizer.json, or that file");
+  command.real("--held-out", options.held_out_share, kHeldOutRange,
+               "Share of the documents kept for evaluation; equal documents stay on one side");
+  command.texts("--held-out-file", flags->held_out_files, "File whose documents are kept for evaluation");
+  command.seed("--seed", options.seed, "Of the order of documents and of the split");
+  command.integer("--shard-tokens", options.shard_tokens, kShardTokensRange,
+                  "A shard ends with the document that reaches so many tokens");
+  command.integer("--threads,-t", options.num_threads, kThreadsRange,
+                  "Threads; the result does not depend on them");
+  command.flag("--force", options.replace, "Replace the packed corpus in a folder that is not empty");
+  command.footer(
+      "A text file is one document, and so is a JSON line: its text between the tokens that begin and end a\n"
+      "text, or a conversation (\"messages\") in the chat format, of which only the assistant's replies are\n"
+      "targets of training.");
+  command.action([flags] { run_pack(*flags); });
+}
+
+}  // namespace
+
+void add_data_command(Options& program) {
+  Options group = program.command("data", "Pack text for training, and look at packed text");
+  group.action([] { usage_error("data: expected a command: pack or inspect"); });
+  add_pack_command(group);
+  add_data_inspect_command(group);
+}
+
+}  // namespace baleen

@@ -1,0 +1,25 @@
+/// Single fields of a model's configuration by their names in config.json, for files that change a few of
+/// them.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/config.h"
+
+namespace baleen {
+
+/// Sets the fields that `fields`, an object, names, and no others; also "dense_dtype" ("bf16" or "fp8"),
+/// which config.json says by its "quantization_config". `where(name)` begins the sentence of the `Error` for
+/// a field of a wrong type or value, or one that is not known. The fields are not compared with one another:
+/// `validate` does that.
+void set_config_fields(ModelConfig& config, const nlohmann::ordered_json& fields,
+                       const std::function<std::string(std::string_view)>& where);
+
+/// What `set_config_fields` knows.
+[[nodiscard]] std::vector<std::string> config_field_names();
+
+}  // namespace baleen

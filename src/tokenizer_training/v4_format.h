@@ -1,0 +1,36 @@
+/// What a DeepSeek-V4 tokenizer is besides its vocabulary: the patterns that cut text, and the special
+/// tokens. (source: tokenizer.json of the released checkpoints)
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/tokenizer_json.h"
+#include "tokenizer_training/pair_merges.h"
+
+namespace baleen {
+
+/// kChat: the tokens that the chat format writes, and padding: 15. kAll: every token of the release that has
+/// a name of its own, without its 1,217 placeholders: 66.
+enum class SpecialTokenSet { kChat, kAll };
+
+/// Begin and end of a text and padding have ids 0, 1 and 2; the others follow the vocabulary, in the order of
+/// the release.
+inline constexpr std::size_t kNumLeadingTokens = 3;
+
+/// Their texts and flags; ids are given by `v4_tokenizer_json`. The leading ones come first.
+[[nodiscard]] std::vector<AddedToken> v4_special_tokens(SpecialTokenSet set);
+
+/// The patterns of the release's pre-tokenizer, in order.
+[[nodiscard]] std::vector<SplitRule> v4_split_rules();
+
+/// A complete tokenizer.json: the leading tokens, the alphabet and the trained tokens, then the other special
+/// tokens. `Tokenizer::parse` and the `tokenizers` library read it. Ends with a newline.
+[[nodiscard]] std::string v4_tokenizer_json(const TrainedMerges& merges, SpecialTokenSet set);
+
+/// The tokenizer_config.json beside it, which names the tokens that begin and end a text.
+[[nodiscard]] std::string v4_tokenizer_config_json();
+
+}  // namespace baleen

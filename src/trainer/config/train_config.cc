@@ -1,0 +1,277 @@
+// Reading: TOML to a `TrainConfig`. Every sentence names file, line and key.
+#include "trainer/config/train_config.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/nearest_name.h"
+#include "base/quoted_text.h"
+#include "model/config_fields.h"
+#include "model/presets.h"
+#include "trainer/config/train_config_fields.h"
+
+namespace baleen {
+namespace {
+
+using train_config::Key;
+using train_config::Presence;
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMaxConfigBytes = 1 << 20;
+constexpr std::string_view kModel = "model";
+constexpr std::string_view kPreset = "preset";
+
+/// A value as the file spells it, short.
+std::string spelt(const toml::node& node) {
+  std::ostringstream text;
+  node.visit([&text](const auto& value) { text << value; });
+  return shortened_text(text.str(), 60);
+}
+
+/// The file, and where its keys are.
+class ConfigFile {
+ public:
+  ConfigFile(toml::table root, std::string_view label) : root_(std::move(root)), label_(label) {}
+
+  [[nodiscard]] const toml::table& root() const { return root_; }
+  [[nodiscard]] const toml::table* section(std::string_view name) const {
+    return root_.contains(name) ? root_.at(name).as_table() : nullptr;
+  }
+  [[nodiscard]] const toml::node* find(std::string_view section_name, std::string_view name) const {
+    const toml::table* table = section(section_name);
+    return table == nullptr ? nullptr : table->get(name);
+  }
+  /// "FILE, line N: section.name", or without the line where the key is not in the file.
+  [[nodiscard]] std::string where(std::string_view section_name, std::string_view name) const {
+    const toml::node* node = find(section_name, name);
+    const std::string line = node == nullptr ? "" : line_of(*node);
+    return fmt::format("{}{}: {}.{}", label_, line, section_name, name);
+  }
+  [[nodiscard]] std::string label() const { return std::string(label_); }
+  [[nodiscard]] static std::string line_of(const toml::node& node) {
+    return node.source().begin.line == 0 ? "" : fmt::format(", line {}", node.source().begin.line);
+  }
+
+ private:
+  toml::table root_;
+  std::string_view label_;
+};
+
+/// Reads the keys of the list in their order.
+class FieldReader {
+ public:
+  FieldReader(const ConfigFile& file, const std::filesystem::path& base) : file_(file), base_(base) {}
+
+  void operator()(const Key& key, std::int64_t& value, WholeRange range) const {
+    if (const toml::node* node = find(key, range_text(range))) value = whole(key, *node, range);
+  }
+  void operator()(const Key& key, std::uint64_t& value, WholeRange range) const {
+    if (const toml::node* node = find(key, range_text(range)))
+      value = static_cast<std::uint64_t>(whole(key, *node, range));
+  }
+  void operator()(const Key& key, std::optional<std::int64_t>& value, WholeRange range) const {
+    if (const toml::node* node = find(key, range_text(range))) value = whole(key, *node, range);
+  }
+  void operator()(const Key& key, double& value, RealRange range) const {
+    const toml::node* node = find(key, range_text(range));
+    if (node == nullptr) return;
+    const auto found = node->is_number() ? node->value<double>() : std::nullopt;
+    if (!found || !range.contains(*found)) refuse(key, range_text(range), *node);
+    value = *found;
+  }
+  void operator()(const Key& key, bool& value) const {
+    const toml::node* node = find(key, "true or false");
+    if (node == nullptr) return;
+    if (!node->is_boolean()) refuse(key, "true or false", *node);
+    value = **node->as_boolean();
+  }
+  void operator()(const Key& key, std::filesystem::path& value) const {
+    const toml::node* node = find(key, "the name of a folder");
+    if (node == nullptr) return;
+    const std::string name = node->value<std::string>().value_or("");
+    if (!node->is_string() || name.empty()) refuse(key, "the name of a folder", *node);
+    value = (base_ / name).lexically_normal();
+  }
+  void operator()(const Key& key, std::vector<std::string>& values) const {
+    const toml::node* node = find(key, "a list of texts");
+    if (node == nullptr) return;
+    if (!node->is_array()) refuse(key, "a list of texts", *node);
+    values.clear();
+    for (const toml::node& element : *node->as_array()) {
+      if (!element.is_string()) refuse(key, "a list of texts", element);
+      values.push_back(**element.as_string());
+    }
+  }
+  template <class T, std::size_t N>
+  void operator()(const Key& key, T& value,
+                  const std::array<std::pair<T, std::string_view>, N>& names) const {
+    std::string expected;
+    for (const auto& [choice, name] : names)
+      expected += fmt::format("{}\"{}\"", expected.empty() ? "" : " or ", name);
+    const toml::node* node = find(key, expected);
+    if (node == nullptr) return;
+    const std::string found = node->value<std::string>().value_or("");
+    const auto named = std::ranges::find(names, found, [](const auto& pair) { return pair.second; });
+    if (!node->is_string() || named == names.end()) refuse(key, expected, *node);
+    value = named->first;
+  }
+
+ private:
+  [[nodiscard]] const toml::node* find(const Key& key, std::string_view expected) const {
+    const toml::node* node = file_.find(key.section, key.name);
+    if (node == nullptr && key.presence == Presence::kRequired)
+      fail("{}: {}.{} is missing; expected {}", file_.label(), key.section, key.name, expected);
+    return node;
+  }
+  std::int64_t whole(const Key& key, const toml::node& node, WholeRange range) const {
+    const auto found = node.is_integer() ? node.value<std::int64_t>() : std::nullopt;
+    if (!found || *found < range.min || *found > range.max) refuse(key, range_text(range), node);
+    return *found;
+  }
+  [[noreturn]] void refuse(const Key& key, std::string_view expected, const toml::node& found) const {
+    fail("{}: expected {}; found {}", file_.where(key.section, key.name), expected, spelt(found));
+  }
+
+  const ConfigFile& file_;
+  const std::filesystem::path& base_;
+};
+
+Json json_of(const toml::node& node) {
+  if (const toml::array* array = node.as_array()) {
+    Json list = Json::array();
+    for (const toml::node& element : *array) list.push_back(json_of(element));
+    return list;
+  }
+  if (const toml::table* table = node.as_table()) {
+    Json object = Json::object();
+    for (const auto& [name, value] : *table) object[std::string(name.str())] = json_of(value);
+    return object;
+  }
+  if (node.is_integer()) return node.value<std::int64_t>().value_or(0);
+  if (node.is_floating_point()) return node.value<double>().value_or(0);
+  if (node.is_boolean()) return node.value<bool>().value_or(false);
+  if (node.is_string()) return node.value<std::string>().value_or("");
+  return spelt(node);  // dates and times, which no field is
+}
+
+/// The preset, or nothing, with the fields of the file in their place.
+ModelConfig read_model(const ConfigFile& file) {
+  ModelConfig model;
+  if (const toml::node* preset = file.find(kModel, kPreset)) {
+    std::vector<std::string> names;
+    for (const Preset& known : presets()) names.emplace_back(known.name);
+    const std::string name = preset->value<std::string>().value_or("");
+    if (std::ranges::find(names, name) == names.end()) {
+      fail("{}: expected one of {}; found {}{}", file.where(kModel, kPreset), fmt::join(names, ", "),
+           spelt(*preset), did_you_mean(name, names));
+    }
+    model = preset_config(name);
+  }
+  Json fields = Json::object();
+  if (const toml::table* section = file.section(kModel)) {
+    for (const auto& [name, value] : *section) {
+      if (name != kPreset && name != "initializer_range") fields[std::string(name.str())] = json_of(value);
+    }
+  }
+  const auto where = [&file](std::string_view name) { return file.where(kModel, name); };
+  set_config_fields(model, fields, where);
+  if (!file.find(kModel, kPreset)) {
+    for (const char* name : {"vocab_size", "hidden_size", "num_hidden_layers"}) {
+      if (!fields.contains(name))
+        fail("{}: {}.{} is missing; expected it, or {}.{}", file.label(), kModel, name, kModel, kPreset);
+    }
+  }
+  validate(model, file.label() + ": [model]");
+  return model;
+}
+
+/// Every key of the file is one of the list.
+void refuse_unknown_keys(const ConfigFile& file) {
+  std::map<std::string, std::vector<std::string>> known;
+  TrainConfig config;
+  train_config::visit_fields(config, [&known](const Key& key, const auto&...) {
+    known[std::string(key.section)].emplace_back(key.name);
+  });
+  std::vector<std::string>& model = known[std::string(kModel)];
+  for (std::string& name : config_field_names()) model.push_back(std::move(name));
+  model.emplace_back(kPreset);
+  std::vector<std::string> sections;
+  for (const auto& [name, keys] : known) sections.push_back(name);
+  for (const auto& [section, node] : file.root()) {
+    const std::string section_name(section.str());
+    const std::string line = ConfigFile::line_of(node);
+    const auto place = known.find(section_name);
+    if (place == known.end()) {
+      fail("{}{}: {}: no such section{}; there are {}", file.label(), line, quoted_text(section_name),
+           did_you_mean(section_name, sections), fmt::join(sections, ", "));
+    }
+    if (!node.is_table())
+      fail("{}{}: {}: expected a section, [{}]; found {}", file.label(), line, section_name, section_name,
+           spelt(node));
+    for (const auto& [name, value] : *node.as_table()) {
+      const std::string key(name.str());
+      if (std::ranges::find(place->second, key) != place->second.end()) continue;
+      fail("{}{}: {}.{}: no such key{}", file.label(), ConfigFile::line_of(value), section_name,
+           shortened_text(key, 60), did_you_mean(key, place->second));
+    }
+  }
+}
+
+/// What single values cannot tell.
+void check_together(const TrainConfig& c, const ConfigFile& file) {
+  const auto require = [&file](bool holds, std::string_view section, std::string_view name,
+                               const std::string& expected, const std::string& found) {
+    if (!holds) fail("{}: expected {}; found {}", file.where(section, name), expected, found);
+  };
+  const auto text = [](const auto& value) { return fmt::to_string(value); };
+  require(c.schedule.warmup_steps + c.schedule.decay_steps <= c.run.steps, "schedule", "decay_steps",
+          fmt::format("warmup_steps + decay_steps within run.steps, {}", c.run.steps),
+          fmt::format("{} + {}", c.schedule.warmup_steps, c.schedule.decay_steps));
+  require(c.schedule.final_learning_rate <= c.schedule.learning_rate, "schedule", "final_learning_rate",
+          fmt::format("at most learning_rate, {}", c.schedule.learning_rate),
+          text(c.schedule.final_learning_rate));
+  require(c.data.micro_batch_rows == 0 || c.data.batch_rows % c.data.micro_batch_rows == 0, "data",
+          "micro_batch_rows", fmt::format("a divisor of batch_rows, {}", c.data.batch_rows),
+          text(c.data.micro_batch_rows));
+  require(c.data.sequence_length <= c.model.max_position_embeddings, "data", "sequence_length",
+          fmt::format("at most model.max_position_embeddings, {}", c.model.max_position_embeddings),
+          text(c.data.sequence_length));
+  require(c.indexer.dense_steps + c.indexer.warmup_steps <= c.run.steps, "indexer", "dense_steps",
+          fmt::format("dense_steps + warmup_steps within run.steps, {}", c.run.steps),
+          fmt::format("{} + {}", c.indexer.dense_steps, c.indexer.warmup_steps));
+  require(c.qat.start_step.value_or(0) <= c.run.steps, "qat", "start_step",
+          fmt::format("at most run.steps, {}", c.run.steps), text(c.qat.start_step.value_or(0)));
+}
+
+}  // namespace
+
+TrainConfig parse_train_config(std::string_view text, std::string_view label,
+                               const std::filesystem::path& base) {
+  toml::table root;
+  try {
+    root = toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    fail("{}, line {}, column {}: not TOML: {}", label, error.source().begin.line,
+         error.source().begin.column, error.description());
+  }
+  const ConfigFile file(std::move(root), label);
+  refuse_unknown_keys(file);
+  TrainConfig config;
+  train_config::visit_fields(config, FieldReader(file, base));
+  config.model = read_model(file);
+  check_together(config, file);
+  return config;
+}
+
+TrainConfig load_train_config(const std::filesystem::path& path) {
+  return parse_train_config(read_text_file(path, kMaxConfigBytes), path.string(), path.parent_path());
+}
+
+}  // namespace baleen
