@@ -11,7 +11,8 @@ refuse() {
   shift 2
   local allowed=()
   for file in "$@"; do allowed+=(-e "^$file:"); done
-  found=$(grep -rnE --include='*.cc' --include='*.h' --include='*.cu' --include='*.cuh' "$pattern" "${folders[@]}" \
+  found=$(grep -rnE --include='*.cc' --include='*.h' --include='*.cu' --include='*.cuh' "$pattern" \
+    "${folders[@]}" \
     | grep -vE '^[^:]+:[0-9]+: *//' | grep -v "${allowed[@]}" || true)
   if [[ -n $found ]]; then
     printf 'check_doors.sh: %s instead of:\n%s\n' "$door" "$found" >&2

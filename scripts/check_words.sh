@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Says where code, tests, benchmarks or pages use words of the authors' own for what the field has a term for, and which
-# term to take; changes nothing. Texts that models and clients exchange (fixtures, published figures) are not read.
+# Says where code, tests, benchmarks or pages use words of the authors' own for what the field has a term for,
+# and which term to take; changes nothing. Texts that models and clients exchange (fixtures, published
+# figures) are not read.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -9,7 +10,8 @@ failed=0
 refuse() {
   local pattern=$1 term=$2 found
   shift 2
-  found=$(git grep -nIwiE "$pattern" -- "${@/%//*.h}" "${@/%//*.cc}" "${@/%//*.cu}" "${@/%//*.cuh}" "${@/%//*.md}" |
+  local files=("${@/%//*.h}" "${@/%//*.cc}" "${@/%//*.cu}" "${@/%//*.cuh}" "${@/%//*.md}")
+  found=$(git grep -nIwiE "$pattern" -- "${files[@]}" |
     grep -vE 'std::floor|told apart' || true)
   if [[ -n $found ]]; then
     printf 'check_words.sh: %s instead of:\n%s\n' "$term" "$found" >&2
@@ -25,5 +27,6 @@ refuse 'asked for|told' 'wanted, requested or given: data are not spoken to' "${
 refuse 'floors?|rooms|houses?' 'layers and folders' "${all[@]}"
 refuse 'kMost[A-Za-z0-9]*' 'kMax' "${all[@]}"
 # Elsewhere a tree or a graph may well be visited.
-refuse 'visits?|visited' 'token-expert assignment' src/ops src/device src/cuda src/simulator tests/ops bench docs
+refuse 'visits?|visited' 'token-expert assignment' \
+  src/ops src/device src/cuda src/simulator tests/ops bench docs
 exit $failed

@@ -23,8 +23,8 @@ std::string_view kind_of(mode_t mode) {
   return S_ISSOCK(mode) ? "a socket" : "a device";
 }
 
-/// A new file in the folder of `target` that has no name, so that nothing is left when the program is killed; below 0
-/// where the file system has no such files.
+/// A new file in the folder of `target` that has no name, so that nothing is left when the program is killed;
+/// below 0 where the file system has no such files.
 int open_unnamed(const std::filesystem::path& target) {
   // It gets its name by way of /proc.
   if (::access("/proc/self/fd", X_OK) != 0) return -1;
@@ -37,8 +37,7 @@ std::filesystem::path name_unnamed(int descriptor, const std::filesystem::path& 
   const std::string self = "/proc/self/fd/" + std::to_string(descriptor);
   constexpr int kTries = 100;  // a program that was killed between this and renaming may have left one
   for (int i = 0; i < kTries; ++i) {
-    const std::string name =
-        target.string() + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(i);
+    const std::string name = target.string() + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(i);
     if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) return name;
     if (errno != EEXIST) break;
   }

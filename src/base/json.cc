@@ -18,8 +18,8 @@ struct JsonShape {
   std::size_t num_values = 1;           ///< commas, objects and arrays, one more than there are
 };
 
-/// Brackets and commas inside strings do not count; those inside comments do, which refuses no sensible file. A
-/// text that is not JSON is measured up to its end all the same, unless it nests too deep.
+/// Brackets and commas inside strings do not count; those inside comments do, which refuses no sensible file.
+/// A text that is not JSON is measured up to its end all the same, unless it nests too deep.
 JsonShape shape_of(std::string_view text, int max_depth) {
   JsonShape shape;
   int depth = 0;

@@ -115,8 +115,8 @@ class Engine final : public StepEngine {
   /// The tokens that `draws` choose from as many rows of logits, without these leaving the device.
   [[nodiscard]] std::span<const TokenId> choose(const Activations<2>& logits,
                                                 std::span<const SampleRow> draws);
-  /// Where a step ends with a page, the MTP row of its last position waits for the next token: a sequence that
-  /// gets the page meanwhile must not find old bytes there. `end`: of the sequence behind the step.
+  /// Where a step ends with a page, the MTP row of its last position waits for the next token: a sequence
+  /// that gets the page meanwhile must not find old bytes there. `end`: of the sequence behind the step.
   void clear_due_mtp_rows(SequenceId sequence, std::int64_t end);
 
   std::unique_ptr<ModelWeights> weights_;

@@ -38,8 +38,8 @@ struct StepOutput {
   ConstActivations<2> logits;
   /// One token for each wanted row of the inputs with draws, in batch order; valid until the next step.
   std::span<const TokenId> chosen = {};
-  /// The drafts of the inputs, in batch order; kNoToken where the MTP block's logits gave none. Valid until the
-  /// next step.
+  /// The drafts of the inputs, in batch order; kNoToken where the MTP block's logits gave none. Valid until
+  /// the next step.
   std::span<const TokenId> drafted = {};
   /// Engines with `mtp`: row r predicts the token after next of a position whose successor is known:
   /// positions start - 1 .. end - 2 of every input that wants them (from `start` in a sequence's first step, also
@@ -128,10 +128,10 @@ class StepEngine : public SequenceKeeper {
   /// free pages (never after `reserve`).
   [[nodiscard]] virtual Result<StepOutput> step(std::span<const StepInput> inputs) = 0;
   /// Begins a step, and does not wait for it: behind at most kMaxQueued - 1 that are under way where
-  /// `EngineLimits::runs_ahead`, else with none under way. Every wanted row has its draw. A sequence that the step before chooses a token for goes on with that token when its
-  /// only token here is kNoToken; `collect` is then the next call. Sequences are as long as after the step
-  /// from now on. Fails as `step` does for what is wrong with a token or the room, with nothing begun. Only
-  /// where `EngineLimits::queues`.
+  /// `EngineLimits::runs_ahead`, else with none under way. Every wanted row has its draw. A sequence that the
+  /// step before chooses a token for goes on with that token when its only token here is kNoToken; `collect`
+  /// is then the next call. Sequences are as long as after the step from now on. Fails as `step` does for
+  /// what is wrong with a token or the room, with nothing begun. Only where `EngineLimits::queues`.
   [[nodiscard]] virtual std::optional<Failure> queue(std::span<const StepInput> inputs);
   /// Waits for the oldest step under way: what it chose, for sequences that were closed meanwhile too. Fails
   /// as `step` does after non-finite logits of sequences that are open; later steps stay under way.

@@ -189,8 +189,8 @@ TEST(Ahead, PagesAreArchivedByTheTokensThatWereChosen) {
   EXPECT_EQ(engine.length(*engine.open(text)), kPageTokens);
 }
 
-/// Tokens of two sequences that guess up to three and one tokens ahead, and what was drafted: link by link, or queued with
-/// the step that checks the drafts.
+/// Tokens of two sequences that guess up to three and one tokens ahead, and what was drafted: link by link,
+/// or queued with the step that checks the drafts.
 struct Speculated {
   std::vector<TokenId> tokens[2], drafted;
 };

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# scripts/check_words.sh refuses words of the authors' own in code, tests, benchmarks and pages, and names the term to take.
+# scripts/check_words.sh refuses words of the authors' own in code, tests, benchmarks and pages, and names the
+# term to take.
 set -euo pipefail
 checks=$PWD/scripts
 folder=$(mktemp -d)

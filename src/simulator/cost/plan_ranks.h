@@ -1,5 +1,5 @@
-/// The ranks of one plan, each made when it is first needed and kept: making one walks the whole table of tensors
-/// (about 1 ms), estimating a step with it takes less.
+/// The ranks of one plan, each made when it is first needed and kept: making one walks the whole table of
+/// tensors (about 1 ms), estimating a step with it takes less.
 #pragma once
 
 #include <memory>
