@@ -177,8 +177,8 @@ function(baleen_fuzzer)
   baleen_label_untrusted_input(fuzz/${FUZZ_NAME} ${FUZZ_NAME}_replay)
 endfunction()
 
-# baleen_cuda_benchmark(NAME linear_sm90_bench SOURCES ... USES ...): a program under bench/ that verifies a kernel and times
-# it; it prints rows of CSV.
+# baleen_cuda_benchmark(NAME sm90_linear_bench SOURCES ... USES ...): a program under bench/ that verifies a
+# kernel and times it; it prints rows of CSV.
 function(baleen_cuda_benchmark)
   cmake_parse_arguments(BENCH "" "NAME" "SOURCES;USES;LIBRARIES" ${ARGN})
   if(NOT BALEEN_CUDA)

@@ -13,9 +13,11 @@ fi
 
 scripts/install_packages.sh
 
-# Header-only packages and tools are the same for every architecture; libraries are wanted from arm64.
-mapfile -t libraries < <(sed 's/#.*//' scripts/packages.txt | tr -d ' \t' |
-  grep -xE 'lib(fmt|hwy|pcre2|edit|gtest|rapidcheck)-dev' | sed 's/$/:arm64/')
+# Libraries are wanted from arm64, whatever packages.txt has of them; headers alone are the same for every
+# architecture, and benchmarks are not built.
+mapfile -t libraries < <(sed 's/#.*//' scripts/packages.txt | tr -d ' \t' | grep -E -- '-dev$' |
+  grep -vxE 'nlohmann-json3-dev|libcli11-dev|libboost[0-9.]+-dev|libbenchmark-dev|dpkg-dev' |
+  sed 's/$/:arm64/')
 wanted=(g++-aarch64-linux-gnu qemu-user "${libraries[@]}")
 if ! dpkg-query -W "${wanted[@]}" >/dev/null 2>&1; then
   dpkg --add-architecture arm64

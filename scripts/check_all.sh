@@ -65,6 +65,7 @@ else
   skip format "clang-format is not installed"
 fi
 check "names: no type is defined twice" scripts/check_names.sh
+check "words: the field's terms, not the authors' own" scripts/check_words.sh
 check "doors: command line, JSON and files are read in one place each" scripts/check_doors.sh
 check "lines of at most 110 columns" check_lines
 check "syntax of ${#scripts[@]} scripts" check_scripts

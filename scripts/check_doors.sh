@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# Says where src/ goes around a shared door, and which one to take; changes nothing.
+# Says where src/ (and bench/) goes around a shared door, and which one to take; changes nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 failed=0
-# refuse PATTERN DOOR FILE...: lines of C++ that match, outside comments and outside these files.
+folders=(src)
+# refuse PATTERN DOOR FILE...: lines of C++ in `folders` that match, outside comments and outside these files.
 refuse() {
   local pattern=$1 door=$2 found
   shift 2
   local allowed=()
   for file in "$@"; do allowed+=(-e "^$file:"); done
-  found=$(grep -rnE --include='*.cc' --include='*.h' --include='*.cu' --include='*.cuh' "$pattern" src \
+  found=$(grep -rnE --include='*.cc' --include='*.h' --include='*.cu' --include='*.cuh' "$pattern" \
+    "${folders[@]}" \
     | grep -vE '^[^:]+:[0-9]+: *//' | grep -v "${allowed[@]}" || true)
   if [[ -n $found ]]; then
     printf 'check_doors.sh: %s instead of:\n%s\n' "$door" "$found" >&2
@@ -20,7 +22,9 @@ refuse() {
 
 refuse '[Jj]son(>)?::(parse|accept|sax_parse)\(' 'parse_json or read_json of base/json.h' \
   src/base/json.h src/base/json.cc
+folders=(src bench)
 refuse 'include <CLI/' 'Options of app/options.h' src/app/options.cc
+folders=(src)
 refuse '(ifstream|fstream|fopen\(|[^A-Za-z_]::open\(|O_RDONLY)' \
   'MappedFile, read_text_file or read_file_or_pipe of base/' \
   src/base/file.cc src/base/piped_text.cc src/base/standard_streams.cc src/app/provenance.cc \

@@ -47,7 +47,7 @@ check() {  # check LABEL COMMAND...: one line of verdict, the output in a log
 }
 
 kernels() {
-  for name in $(names '*_sm90_test'); do check "$name" "$(program "$name")" --gtest_brief=1; done
+  for name in $(names '*_sm90_*test'); do check "$name" "$(program "$name")" --gtest_brief=1; done
 }
 
 models() {
@@ -66,7 +66,7 @@ serve() { check serve python3 "$root/scripts/check_device_program.py" "$(program
 
 sanitize() {
   local name tool job
-  for name in ${SANITIZE_PROGRAMS:-$(names '*_sm90_test')}; do
+  for name in ${SANITIZE_PROGRAMS:-$(names '*_sm90_*test')}; do
     for tool in memcheck racecheck synccheck initcheck; do  # side by side: most of their time is the host's
       LIMIT=${LIMIT:-300} check "$tool $name" compute-sanitizer --tool "$tool" --error-exitcode 1 "$(program "$name")" \
         --gtest_brief=1 --gtest_filter="${SANITIZE_FILTER:-*}" &
@@ -81,7 +81,7 @@ bench() {
   revision=${REVISION:-$(git rev-parse --short HEAD 2>/dev/null || echo unknown)}
   {
     echo "kernel,shape,median_us,spread_us,gb_per_s,tflop_per_s,against,machine,revision,date"
-    for name in $(names '*_sm90_bench'); do
+    for name in $(names '*sm90_*bench'); do
       timeout -k 5 "${LIMIT:-120}" "$(program "$name")" 2>>"$out/bench.log" | grep -E '^[^,]+(,[^,]*){6}$' |
         sed "s/\$/,$gpu,$revision,$(date -u +%F)/"
     done

@@ -7,7 +7,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -15,7 +14,10 @@
 #include <string>
 #include <vector>
 
+#include "app/options.h"
+#include "app/process.h"
 #include "base/error.h"
+#include "base/standard_streams.h"
 #include "bench/server/fake_model_server.h"
 #include "bench/server/scenarios.h"
 
@@ -26,7 +28,7 @@ using Json = nlohmann::ordered_json;
 
 struct LoadOptions {
   std::string host = "127.0.0.1", model, endpoint = "chat";
-  std::vector<std::string> scenarios = {"streams", "prefix", "idle", "stall"};
+  std::vector<std::string> scenarios;  ///< none: all
   std::string idle_path = "/stats?stream=1&interval=3600", stall_path = "/stats?stream=1&interval=0.01";
   std::uint16_t port = 0;
   int pid = 0, streams = 64, max_tokens = 128, prompt_tokens = 4000, repetitions = 5, idle = 2000;
@@ -34,42 +36,32 @@ struct LoadOptions {
   bool json = false, fake = false;
 };
 
-void add_options(CLI::App& app, LoadOptions& options) {
-  app.add_option("--host", options.host, "Loopback address of the server")->capture_default_str();
-  app.add_option("--port", options.port, "Port of the server");
-  app.add_option("--pid", options.pid, "Process of the server: its resident memory is watched");
-  app.add_option("--model", options.model, "Model to ask for; the first of /v1/models by default");
-  app.add_option("--endpoint", options.endpoint, "Which API")
-      ->check(CLI::IsMember({"chat", "completions"}))
-      ->capture_default_str();
-  app.add_option("--scenario", options.scenarios, "What to run; all by default")
-      ->check(CLI::IsMember({"streams", "prefix", "idle", "stall"}));
-  app.add_option("--streams", options.streams, "Concurrent streams")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  app.add_option("--seconds", options.seconds, "Of the concurrent streams")
-      ->check(CLI::Range(0.1, 3600.0))
-      ->capture_default_str();
-  app.add_option("--single-seconds", options.single_seconds,
-                 "Of the one stream before, and of the stalled client")
-      ->check(CLI::Range(0.1, 3600.0))
-      ->capture_default_str();
-  app.add_option("--max-tokens", options.max_tokens, "Of one completion")
-      ->check(CLI::Range(1, 100'000))
-      ->capture_default_str();
-  app.add_option("--prompt-tokens", options.prompt_tokens, "Of a prompt of the prefix scenario")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
-  app.add_option("--repetitions", options.repetitions, "Fresh prompts of the prefix scenario")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  app.add_option("--idle", options.idle, "Idle clients")->check(CLI::Range(1, 10'000))->capture_default_str();
-  app.add_option("--idle-path", options.idle_path, "A stream on which nothing is sent")
-      ->capture_default_str();
-  app.add_option("--stall-path", options.stall_path, "A busy stream for the client that does not read")
-      ->capture_default_str();
-  app.add_flag("--json", options.json, "Figures as JSON");
-  app.add_flag("--fake", options.fake,
+const std::vector<std::string> kScenarios = {"streams", "prefix", "idle", "stall"};
+constexpr RealRange kSecondsRange{.min = 0.1, .max = 3600};
+
+void add_options(Options& program, LoadOptions& options) {
+  program.text("--host", options.host, "Loopback address of the server");
+  program.integer_without_default("--port", options.port, {.min = 1, .max = 65535}, "Port of the server");
+  program.integer_without_default("--pid", options.pid, {.min = 1, .max = 1 << 30},
+                                  "Process of the server: its resident memory is watched");
+  program.text("--model", options.model, "Model to ask for; the first of /v1/models by default");
+  program.choice("--endpoint", options.endpoint, {"chat", "completions"}, "Which API");
+  program.texts("--scenario", options.scenarios,
+                "streams, prefix, idle or stall; may be given again; all by default");
+  program.integer("--streams", options.streams, {.min = 1, .max = 1024}, "Concurrent streams");
+  program.real("--seconds", options.seconds, kSecondsRange, "Of the concurrent streams");
+  program.real("--single-seconds", options.single_seconds, kSecondsRange,
+               "Of the one stream before, and of the stalled client");
+  program.integer("--max-tokens", options.max_tokens, {.min = 1, .max = 100'000}, "Of one completion");
+  program.integer("--prompt-tokens", options.prompt_tokens, {.min = 1, .max = 1'000'000},
+                  "Of a prompt of the prefix scenario");
+  program.integer("--repetitions", options.repetitions, {.min = 1, .max = 1000},
+                  "Fresh prompts of the prefix scenario");
+  program.integer("--idle", options.idle, {.min = 1, .max = 10'000}, "Idle clients");
+  program.text("--idle-path", options.idle_path, "A stream on which nothing is sent");
+  program.text("--stall-path", options.stall_path, "A busy stream for the client that does not read");
+  program.flag("--json", options.json, "Figures as JSON");
+  program.flag("--fake", options.fake,
                "Run against a built-in server without a model: what the generator itself can do");
 }
 
@@ -183,6 +175,10 @@ class Report {
 };
 
 int run(LoadOptions options) {
+  for (const std::string& scenario : options.scenarios) {
+    if (std::ranges::find(kScenarios, scenario) == kScenarios.end())
+      usage_error("--scenario: expected one of {}; found \"{}\"", fmt::join(kScenarios, ", "), scenario);
+  }
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
     files.rlim_cur = files.rlim_max;
@@ -203,7 +199,7 @@ int run(LoadOptions options) {
   if (target.model.empty()) target.model = first_model(target.endpoint);
 
   const auto wants = [&](const char* name) {
-    return std::find(options.scenarios.begin(), options.scenarios.end(), name) != options.scenarios.end();
+    return options.scenarios.empty() || std::ranges::find(options.scenarios, name) != options.scenarios.end();
   };
   Report report(options.json);
   if (wants("streams")) {
@@ -223,14 +219,20 @@ int run(LoadOptions options) {
 }  // namespace baleen
 
 int main(int argc, char** argv) {
-  CLI::App app("Load on a running `baleen serve` of this machine");
-  baleen::LoadOptions options;
-  baleen::add_options(app, options);
-  CLI11_PARSE(app, argc, argv);
+  baleen::prepare_process();
   try {
-    return baleen::run(options);
-  } catch (const baleen::Error& error) {
+    int status = 0;
+    baleen::LoadOptions options;
+    baleen::Options program("load_bench", "Load on a running `baleen serve` of this machine");
+    baleen::add_options(program, options);
+    program.action([&] { status = baleen::run(options); });
+    program.parse(argc, argv);
+    baleen::flush_checked(stdout);
+    return status;
+  } catch (const baleen::UsageError& error) {
     fmt::print(stderr, "load_bench: {}\n", error.what());
-    return 1;
+    return 2;
+  } catch (...) {
+    return baleen::exit_status_of_exception();
   }
 }

@@ -169,6 +169,9 @@ Options::Options(const std::string& name, const std::string& description, Versio
       "Version, revision, compiler, CUDA architectures and libraries"));
 }
 
+Options::Options(const std::string& name, const std::string& description)
+    : program_(std::make_shared<CLI::App>(description, name)), command_(program_.get()) {}
+
 Options::Options(std::shared_ptr<CLI::App> program, CLI::App* command)
     : program_(std::move(program)), command_(command) {}
 

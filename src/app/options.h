@@ -62,6 +62,8 @@ class Options {
 
   /// The program.
   Options(const std::string& name, const std::string& description, VersionText version);
+  /// A program without commands or version: of this repository's benchmarks.
+  Options(const std::string& name, const std::string& description);
 
   /// A command, called by `name` after this one's own. A command that has commands can be called without one of them, the
   /// program cannot.

@@ -51,7 +51,7 @@ void run_simulate(const SimulateFlags& flags) {
   const ParallelPlan plan = flags.deployment.legal_plan(model.config);
   const PerformanceModel performance =
       flags.performance == "analytic" ? PerformanceModel::kAnalytic : PerformanceModel::kMeasured;
-  const StepEstimate estimate = estimate_step(model, plan, flags.workload, device, performance);
+  const StepEstimate estimate = estimate_step({model, plan}, flags.workload, device, performance);
   StepReport report{model, plan, flags.workload, device, estimate, performance, {}};
   if (!estimate.fits())
     report.advice = to_text(nearest_fit(model, plan, flags.workload, device, estimate), flags.workload);

@@ -23,6 +23,27 @@ std::string_view kind_of(mode_t mode) {
   return S_ISSOCK(mode) ? "a socket" : "a device";
 }
 
+/// A new file in the folder of `target` that has no name, so that nothing is left when the program is killed;
+/// below 0 where the file system has no such files.
+int open_unnamed(const std::filesystem::path& target) {
+  // It gets its name by way of /proc.
+  if (::access("/proc/self/fd", X_OK) != 0) return -1;
+  const std::filesystem::path folder = target.has_parent_path() ? target.parent_path() : ".";
+  return ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+}
+
+/// Gives a file without a name one in the folder of `target`; empty, with errno set, when that fails.
+std::filesystem::path name_unnamed(int descriptor, const std::filesystem::path& target) {
+  const std::string self = "/proc/self/fd/" + std::to_string(descriptor);
+  constexpr int kTries = 100;  // a program that was killed between this and renaming may have left one
+  for (int i = 0; i < kTries; ++i) {
+    const std::string name = target.string() + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(i);
+    if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) return name;
+    if (errno != EEXIST) break;
+  }
+  return {};
+}
+
 }  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
@@ -92,12 +113,14 @@ AtomicFileWriter::AtomicFileWriter(const std::filesystem::path& path) : path_(pa
   }
   if (std::filesystem::exists(status)) target_ = std::filesystem::canonical(path);
   std::string pattern = target_.string() + ".tmp-XXXXXX";
-  descriptor_ = ::mkostemp(pattern.data(), O_CLOEXEC);
+  descriptor_ = open_unnamed(target_);
+  const bool unnamed = descriptor_ >= 0;
+  if (!unnamed) descriptor_ = ::mkostemp(pattern.data(), O_CLOEXEC);
   if (descriptor_ < 0) {
     fail("{}: cannot write here: {}; does the folder exist, and may you write to it?", path.string(),
          reason());
   }
-  temporary_ = pattern;
+  temporary_ = unnamed ? target_ : std::filesystem::path(pattern);
   const mode_t mask = ::umask(0);  // asking is only possible by setting
   ::umask(mask);
   ::fchmod(descriptor_, 0666 & ~mask);
@@ -106,7 +129,7 @@ AtomicFileWriter::AtomicFileWriter(const std::filesystem::path& path) : path_(pa
 AtomicFileWriter::~AtomicFileWriter() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (!temporary_.empty() && temporary_ != target_) ::unlink(temporary_.c_str());
 }
 
 void AtomicFileWriter::write(std::span<const std::byte> bytes) {
@@ -127,6 +150,11 @@ void AtomicFileWriter::commit() {
   if (!temporary_.empty()) {
     if (::fsync(descriptor_) != 0) {
       fail("{}: writing failed: {}; nothing was left behind", path_.string(), reason());
+    }
+    if (temporary_ == target_) {
+      const std::filesystem::path name = name_unnamed(descriptor_, target_);
+      if (name.empty()) fail("{}: cannot put the finished file in place: {}", path_.string(), reason());
+      temporary_ = name;
     }
     if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
       fail("{}: cannot put the finished file in place: {}", path_.string(), reason());

@@ -34,8 +34,8 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t limit_
 
 /// Writes a file so that it appears under `path` complete or not at all: bytes go to a temporary file in the
 /// same folder, which `commit` flushes to disk and renames. Without `commit` (an error, an exception) it is
-/// removed. A symbolic link stays one: the file it leads to is replaced. Devices and pipes are written to as
-/// bytes come.
+/// removed; on file systems with nameless files also when the program is killed. A symbolic link stays one:
+/// the file it leads to is replaced. Devices and pipes are written to as bytes come.
 class AtomicFileWriter {
  public:
   /// Throws `Error` when the folder is absent or not writable, or `path` is a folder.
@@ -52,7 +52,7 @@ class AtomicFileWriter {
  private:
   std::filesystem::path path_;
   std::filesystem::path target_;     ///< where `path_` leads
-  std::filesystem::path temporary_;  ///< empty for devices and pipes
+  std::filesystem::path temporary_;  ///< empty for devices and pipes, `target_` for a file without a name
   int descriptor_ = -1;
 };
 

@@ -13,10 +13,15 @@
 namespace baleen {
 namespace {
 
-/// Where `text` nests deeper than `max_depth`, if it does. Brackets inside strings do not count; those inside
-/// comments do, which refuses no sensible file. A text that is not JSON is measured up to its end all the
-/// same.
-std::optional<std::size_t> first_too_deep(std::string_view text, int max_depth) {
+struct JsonShape {
+  std::optional<std::size_t> too_deep;  ///< where it nests deeper than allowed, if it does
+  std::size_t num_values = 1;           ///< commas, objects and arrays, one more than there are
+};
+
+/// Brackets and commas inside strings do not count; those inside comments do, which refuses no sensible file.
+/// A text that is not JSON is measured up to its end all the same, unless it nests too deep.
+JsonShape shape_of(std::string_view text, int max_depth) {
+  JsonShape shape;
   int depth = 0;
   bool in_string = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -27,15 +32,21 @@ std::optional<std::size_t> first_too_deep(std::string_view text, int max_depth) 
     } else if (c == '"') {
       in_string = true;
     } else if (c == '[' || c == '{') {
-      if (++depth > max_depth) return i;
+      ++shape.num_values;
+      if (++depth > max_depth) {
+        shape.too_deep = i;
+        return shape;
+      }
     } else if (c == ']' || c == '}') {
       --depth;
+    } else if (c == ',') {
+      ++shape.num_values;
     }
   }
-  return std::nullopt;
+  return shape;
 }
 
-std::optional<Failure> passed_limit(std::string_view text, const JsonLimits& limits) {
+std::optional<Failure> passed_limit(std::string_view text, const JsonLimits& limits, bool makes_tree) {
   if (text.size() > limits.max_bytes) {
     return failure("{} bytes of JSON, at most {} are read here",
                    grouped(static_cast<std::uint64_t>(text.size())),
@@ -43,8 +54,13 @@ std::optional<Failure> passed_limit(std::string_view text, const JsonLimits& lim
   }
   // A comment may hold a lone quotation mark, behind which everything would look like a string; nothing of
   // others' comes with comments, and the parser itself does not recurse.
-  if (const auto at = first_too_deep(text, limits.max_depth))
-    return failure("byte {}: nested deeper than {} levels", *at, limits.max_depth);
+  const JsonShape shape = shape_of(text, limits.max_depth);
+  if (shape.too_deep)
+    return failure("byte {}: nested deeper than {} levels", *shape.too_deep, limits.max_depth);
+  if (makes_tree && shape.num_values > limits.max_values) {
+    return failure("{} values, at most {} are read here", grouped(std::uint64_t{shape.num_values}),
+                   grouped(std::uint64_t{limits.max_values}));
+  }
   return std::nullopt;
 }
 
@@ -57,7 +73,7 @@ std::string_view after(std::string_view sentence, std::string_view mark) {
 
 template <class Json>
 Result<Json> parse(std::string_view text, const JsonLimits& limits) {
-  if (auto failed = passed_limit(text, limits)) return std::move(*failed);
+  if (auto failed = passed_limit(text, limits, /*makes_tree=*/true)) return std::move(*failed);
   try {
     Json value = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/true, limits.comments);
     return value;
@@ -82,7 +98,7 @@ Result<nlohmann::ordered_json> parse_ordered_json(std::string_view text, const J
 
 std::optional<Failure> read_json(std::string_view text, nlohmann::json_sax<nlohmann::json>& reader,
                                  const JsonLimits& limits) {
-  if (auto failed = passed_limit(text, limits)) return failed;
+  if (auto failed = passed_limit(text, limits, /*makes_tree=*/false)) return failed;
   nlohmann::json::sax_parse(text.begin(), text.end(), &reader);
   return std::nullopt;
 }

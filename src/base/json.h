@@ -1,5 +1,7 @@
-/// The one way into JSON: bounded in bytes and in nesting, so that no text of others can exhaust the stack of what walks
-/// the values later (copies, comparisons and `dump` take stack for every level). Only json.cc instantiates the parser.
+/// The one way into JSON: bounded in bytes, in nesting and in the number of values, so that no text of others
+/// can exhaust the stack of what walks the values later (copies, comparisons and `dump` take stack for every
+/// level), or the memory that destroying a list takes (the library moves its values to a second list, and
+/// ends the program when it cannot). Only json.cc instantiates the parser.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +22,9 @@ struct JsonLimits {
   std::size_t max_bytes = std::size_t{256} << 20;
   /// Objects and arrays inside one another. As deep as `PythonJson` goes; a level takes 0.2 to 0.5 KB of stack to walk.
   int max_depth = 1000;
+  /// Of a tree; counted as commas, objects and arrays. A value takes 16 bytes and more, and as much again
+  /// when its list is destroyed. `read_json` makes no tree and has no such limit.
+  std::size_t max_values = std::size_t{1} << 22;
   bool comments = false;  ///< `//` and `/* */` are skipped
 };
 

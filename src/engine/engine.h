@@ -99,7 +99,15 @@ class Engine final : public StepEngine {
   [[nodiscard]] static Failure bad_mtp_block();
 
   /// The MTP block over a step, and logits of its rows where all are wanted.
-  [[nodiscard]] ConstActivations<2> run_mtp(std::span<const StepInput> inputs, ConstActivations<3> streams);
+  /// `chosen`: what tokens of the step stand for (StepBatches::begin).
+  [[nodiscard]] ConstActivations<2> run_mtp(std::span<const StepInput> inputs, ConstActivations<3> streams,
+                                            std::span<const TokenId> chosen);
+  /// One link of chains of drafts: logits [inputs, V] on the device.
+  [[nodiscard]] Activations<2> draft_logits(std::span<const DraftInput> inputs, std::int64_t depth,
+                                            std::span<const TokenId> chosen);
+  /// Queues the chains of drafts of a step; each input's places in `drafted`, where the device leaves them.
+  [[nodiscard]] std::vector<std::vector<std::int64_t>> queue_drafts(std::span<const StepInput> inputs,
+                                                                    std::span<TokenId> drafted);
   /// Copies rows of streams: to[pair.to] = from[pair.from].
   void gather(ConstActivations<2> from, std::span<const RowPair> pairs, Activations<2> to);
   /// Logits where the host can read them, once the device has them.
@@ -107,9 +115,9 @@ class Engine final : public StepEngine {
   /// The tokens that `draws` choose from as many rows of logits, without these leaving the device.
   [[nodiscard]] std::span<const TokenId> choose(const Activations<2>& logits,
                                                 std::span<const SampleRow> draws);
-  /// Where a step ends with a page, the MTP row of its last position waits for the next token: whoever gets the
-  /// page meanwhile must not find old bytes there.
-  void clear_due_mtp_rows();
+  /// Where a step ends with a page, the MTP row of its last position waits for the next token: a sequence
+  /// that gets the page meanwhile must not find old bytes there. `end`: of the sequence behind the step.
+  void clear_due_mtp_rows(SequenceId sequence, std::int64_t end);
 
   std::unique_ptr<ModelWeights> weights_;
   EngineOptions options_;
@@ -128,6 +136,7 @@ class Engine final : public StepEngine {
   float* host_mtp_logits_ = nullptr;
   std::span<TokenId> chosen_;         ///< [max_logit_rows]
   std::vector<TokenId> host_chosen_;  ///< the same
+  std::vector<TokenId> host_drafted_;
 
   // Of steps under way.
   struct QueuedPart {
@@ -135,12 +144,16 @@ class Engine final : public StepEngine {
     std::int64_t begin = 0, end = 0;  ///< positions
     std::int64_t first_choice = 0, num_choices = 0;
     std::optional<std::int64_t> source;  ///< choice of the step before that is its only token
+    std::vector<std::int64_t>
+        drafts;  ///< its last tokens: places among the choices that the step does not use
   };
   struct QueuedStep {
     std::vector<QueuedPart> parts;
     std::int64_t num_choices = 0;
     std::size_t place = 0;  ///< of its choices, and of its mark
   };
+  /// Takes the drafts of a step that has ended: its sequences learn their names.
+  void take_drafts(const QueuedStep& step);
   /// Makes the step the one in progress again, as far as its sequences are open.
   void lay_out(const QueuedStep& step);
 

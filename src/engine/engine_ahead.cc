@@ -27,38 +27,51 @@ std::optional<std::int64_t> Engine::choice_of(SequenceId sequence) const {
 }
 
 std::optional<Failure> Engine::queue(std::span<const StepInput> inputs) {
-  BALEEN_CHECK(limits().runs_ahead);
-  BALEEN_CHECK_LT(under_way_.size(), kMaxQueued);
+  BALEEN_CHECK(limits().queues);
+  BALEEN_CHECK_LT(under_way_.size(), limits().runs_ahead ? kMaxQueued : 1);
   if (auto wrong = check(inputs)) return wrong;
   if (auto full = take_pages(inputs)) return full;
   improve_placement();
   lay_out(inputs);
   QueuedStep step{.place = num_queued_ % kMaxQueued};
+  // Of the step before, or, where none is under way, of the drafts.
+  const std::span<TokenId> earlier = choices((num_queued_ + 1) % kMaxQueued);
+  std::vector<std::vector<std::int64_t>> drafts = queue_drafts(inputs, earlier);
   std::vector<SampleRow> draws;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const StepInput& input = inputs[i];
     BALEEN_CHECK(input.wanted == WantedLogits::kNone || !input.draws.empty());
+    BALEEN_CHECK(input.num_drafts == 0 || input.wanted == WantedLogits::kLast);
     const std::int64_t begin = sequences_.length(input.sequence);
+    const auto first_draft = slices_[i].first_row + std::ssize(input.tokens);
+    for (std::size_t d = 0; d < drafts[i].size(); ++d)
+      tokens_[static_cast<std::size_t>(first_draft) + d] = chosen_token(drafts[i][d]);
     step.parts.push_back({.sequence = input.sequence,
                           .begin = begin,
-                          .end = begin + std::ssize(input.tokens),
+                          .end = begin + slices_[i].num_tokens,
                           .first_choice = std::ssize(draws),
-                          .num_choices = std::ssize(input.draws)});
+                          .num_choices = std::ssize(input.draws),
+                          .source = std::nullopt,
+                          .drafts = std::move(drafts[i])});
     draws.insert(draws.end(), input.draws.begin(), input.draws.end());
     if (input.tokens.front() != kNoToken) continue;
     step.parts.back().source = choice_of(input.sequence);
     tokens_[static_cast<std::size_t>(slices_[i].first_row)] = chosen_token(*step.parts.back().source);
   }
   step.num_choices = std::ssize(draws);
-  const Activations<3> streams =
-      forward_.run({.tokens = tokens_, .slices = slices_}, choices((num_queued_ + 1) % kMaxQueued));
+  const Activations<3> streams = forward_.run({.tokens = tokens_, .slices = slices_}, earlier);
   const Activations<2> logits = last_logits(streams);
   if (!draws.empty()) {
     device_->execute<ops::Sample>(
         {.logits = logits, .rows = draws, .ids = choices(step.place).first(draws.size())});
   }
   device_->steps().set_mark(static_cast<int>(step.place));
-  for (const StepInput& input : inputs) sequences_.extend(input.sequence, input.tokens);
+  if (options_.mtp) static_cast<void>(run_mtp(inputs, streams, earlier));
+  for (const StepInput& input : inputs) {
+    std::vector<TokenId> fed(input.tokens.begin(), input.tokens.end());
+    fed.resize(fed.size() + static_cast<std::size_t>(input.num_drafts), kNoToken);
+    sequences_.extend(input.sequence, fed);
+  }
   under_way_.push_back(std::move(step));
   ++num_queued_;
   return std::nullopt;
@@ -73,6 +86,7 @@ Result<StepOutput> Engine::collect() {
   const auto chosen = choices(step.place).first(static_cast<std::size_t>(step.num_choices));
   host_chosen_.assign(chosen.begin(), chosen.end());
   const auto is_open = [&](const QueuedPart& part) { return sequences_.contains(part.sequence); };
+  take_drafts(step);
   const auto has_numbers = [&](const QueuedPart& part) {
     const auto own = chosen.subspan(static_cast<std::size_t>(part.first_choice),
                                     static_cast<std::size_t>(part.num_choices));
@@ -84,7 +98,9 @@ Result<StepOutput> Engine::collect() {
     return not_numbers();
   }
   for (const QueuedPart& part : step.parts) {
-    if (is_open(part)) sequences_.settle(part.sequence, part.end);
+    if (!is_open(part)) continue;
+    if (options_.mtp) clear_due_mtp_rows(part.sequence, part.end);
+    sequences_.settle(part.sequence, part.end);
   }
   if (!under_way_.empty()) {
     for (const QueuedPart& part : under_way_.front().parts) {
@@ -92,7 +108,21 @@ Result<StepOutput> Engine::collect() {
       sequences_.name(part.sequence, part.begin, host_chosen_[static_cast<std::size_t>(*part.source)]);
     }
   }
-  return StepOutput{.chosen = host_chosen_};
+  return StepOutput{.chosen = host_chosen_, .drafted = host_drafted_};
+}
+
+void Engine::take_drafts(const QueuedStep& step) {
+  host_drafted_.clear();
+  const std::span<const TokenId> drafted = choices((step.place + 1) % kMaxQueued);
+  for (const QueuedPart& part : step.parts) {
+    std::int64_t position = part.end - std::ssize(part.drafts);
+    for (const std::int64_t place : part.drafts) {
+      const TokenId token = drafted[static_cast<std::size_t>(place)];
+      host_drafted_.push_back(token);
+      // The step ran over token 0 where there is none.
+      if (sequences_.contains(part.sequence)) sequences_.name(part.sequence, position++, std::max(token, 0));
+    }
+  }
 }
 
 void Engine::lay_out(const QueuedStep& step) {

@@ -7,6 +7,8 @@
 
 #include "base/check.h"
 #include "engine/engine.h"
+#include "ops/sample/sample.h"
+#include "tensor/chosen_token.h"
 
 namespace baleen {
 
@@ -15,7 +17,8 @@ Failure Engine::bad_mtp_block() {
       "the MTP block's logits are not numbers; its weights are damaged or leave the range of float32");
 }
 
-ConstActivations<2> Engine::run_mtp(std::span<const StepInput> inputs, ConstActivations<3> streams) {
+ConstActivations<2> Engine::run_mtp(std::span<const StepInput> inputs, ConstActivations<3> streams,
+                                    std::span<const TokenId> chosen) {
   std::vector<TokenId> tokens;
   std::vector<SequenceSlice> slices;
   std::vector<RowPair> wanted, from_last, from_step, to_last;
@@ -39,7 +42,8 @@ ConstActivations<2> Engine::run_mtp(std::span<const StepInput> inputs, ConstActi
     }
     if (row == first_row) continue;
     const std::int64_t start = has_stream_before ? slice.start - 1 : slice.start;
-    tokens.insert(tokens.end(), inputs[i].tokens.end() - (row - first_row), inputs[i].tokens.end());
+    const auto end = tokens_.begin() + slice.first_row + slice.num_tokens;
+    tokens.insert(tokens.end(), end - (row - first_row), end);
     slices.push_back(slice);
     slices.back().first_row = first_row;
     slices.back().num_tokens = row - first_row;
@@ -53,7 +57,8 @@ ConstActivations<2> Engine::run_mtp(std::span<const StepInput> inputs, ConstActi
   gather(flat(streams), from_step, mtp_inputs_);
   gather(flat(streams), to_last, last_streams_.streams());
   if (tokens.empty()) return {};
-  const Activations<3> own = forward_.run_mtp({.tokens = tokens, .slices = slices}, stacked(mtp_inputs_), 0);
+  const Activations<3> own =
+      forward_.run_mtp({.tokens = tokens, .slices = slices}, chosen, stacked(mtp_inputs_), 0);
   const auto num_wanted = static_cast<std::int64_t>(wanted.size());
   if (num_wanted == 0) return {};
   gather(flat<float>(own), wanted, wanted_streams_);
@@ -64,33 +69,18 @@ ConstActivations<2> Engine::run_mtp(std::span<const StepInput> inputs, ConstActi
 
 Result<DraftOutput> Engine::draft(std::span<const DraftInput> inputs, std::int64_t depth) {
   const auto num_rows = static_cast<std::int64_t>(inputs.size());
+  BALEEN_CHECK(under_way_.empty());
   BALEEN_CHECK(depth >= 0 && depth < options_.max_draft_tokens);
   if (num_rows == 0 || num_rows > std::min(options_.max_logit_rows, options_.max_batch_tokens)) {
     return failure("drafts for {} sequences: this engine takes 1 to {}", num_rows,
                    std::min(options_.max_logit_rows, options_.max_batch_tokens));
   }
-  std::vector<TokenId> tokens;
-  std::vector<SequenceSlice> slices;
-  std::vector<RowPair> stream_rows, own_rows;
   for (const DraftInput& input : inputs) {
     const std::int64_t length = sequences_.length(input.sequence);
-    BALEEN_CHECK_LT(sequences_.opened_at(input.sequence), length);
     if (auto bad = check_token(input.token, length + depth)) return std::move(*bad);
     if (sequences_.reserved(input.sequence) < length + depth) return no_room(length + depth - 1);
-    SequenceSlice slice = sequences_.slice(input.sequence, static_cast<std::int64_t>(tokens.size()), 1);
-    slice.start = length - 1 + depth;
-    const auto row = static_cast<std::int32_t>(slice.first_row);
-    stream_rows.push_back(
-        {depth == 0 ? last_streams_.row(slice.state_slot, length - 1) : slice.state_slot, row});
-    own_rows.push_back({row, slice.state_slot});
-    tokens.push_back(input.token);
-    slices.push_back(slice);
   }
-  gather(depth == 0 ? last_streams_.streams() : draft_streams_, stream_rows, mtp_inputs_);
-  const Activations<3> own = forward_.run_mtp({.tokens = tokens, .slices = slices}, stacked(mtp_inputs_), 0);
-  gather(flat<float>(own), own_rows, draft_streams_);
-  const Activations<2> out = mtp_logits_.slice(0, num_rows);
-  forward_.mtp_logits(own, 0, out);
+  const Activations<2> out = draft_logits(inputs, depth, {});
   DraftOutput output;
   std::vector<SampleRow> draws;
   for (const DraftInput& input : inputs) {
@@ -106,15 +96,65 @@ Result<DraftOutput> Engine::draft(std::span<const DraftInput> inputs, std::int64
   return output;
 }
 
-void Engine::clear_due_mtp_rows() {
-  const std::vector<float> zeros(static_cast<std::size_t>(config().head_dim));
-  for (const SequenceSlice& slice : slices_) {
-    const std::int64_t end = slice.start + slice.num_tokens;
-    if (end % kPageTokens != 0) continue;
-    const PageId page = slice.window_pages[static_cast<std::size_t>(end / kPageTokens - 1)];
-    for (std::int64_t block = config().num_hidden_layers; block < config().num_blocks(); ++block) {
-      cache_.write_row(cache_.window(block), page, int{kPageTokens} - 1, zeros);
+Activations<2> Engine::draft_logits(std::span<const DraftInput> inputs, std::int64_t depth,
+                                    std::span<const TokenId> chosen) {
+  std::vector<TokenId> tokens;
+  std::vector<SequenceSlice> slices;
+  std::vector<RowPair> stream_rows, own_rows;
+  for (const DraftInput& input : inputs) {
+    const std::int64_t length = sequences_.length(input.sequence);
+    BALEEN_CHECK_LT(sequences_.opened_at(input.sequence), length);
+    SequenceSlice slice = sequences_.slice(input.sequence, std::ssize(tokens), 1);
+    slice.start = length - 1 + depth;
+    const auto row = static_cast<std::int32_t>(slice.first_row);
+    stream_rows.push_back(
+        {depth == 0 ? last_streams_.row(slice.state_slot, length - 1) : slice.state_slot, row});
+    own_rows.push_back({row, slice.state_slot});
+    tokens.push_back(input.token);
+    slices.push_back(slice);
+  }
+  gather(depth == 0 ? last_streams_.streams() : draft_streams_, stream_rows, mtp_inputs_);
+  const Activations<3> own =
+      forward_.run_mtp({.tokens = tokens, .slices = slices}, chosen, stacked(mtp_inputs_), 0);
+  gather(flat<float>(own), own_rows, draft_streams_);
+  const Activations<2> out = mtp_logits_.slice(0, std::ssize(inputs));
+  forward_.mtp_logits(own, 0, out);
+  return out;
+}
+
+std::vector<std::vector<std::int64_t>> Engine::queue_drafts(std::span<const StepInput> inputs,
+                                                            std::span<TokenId> drafted) {
+  std::vector<std::vector<std::int64_t>> places(inputs.size());
+  std::int64_t num_drafted = 0;
+  std::vector<DraftInput> links;
+  std::vector<SampleRow> draws;
+  for (std::int64_t depth = 0; depth < options_.max_draft_tokens; ++depth) {
+    links.clear();
+    draws.clear();
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const StepInput& input = inputs[i];
+      if (input.num_drafts <= depth) continue;
+      const TokenId newest = depth == 0 ? input.tokens.back() : chosen_token(places[i].back());
+      places[i].push_back(num_drafted + std::ssize(links));
+      links.push_back({.sequence = input.sequence, .token = newest});
+      draws.push_back(input.draws[static_cast<std::size_t>(depth)]);
     }
+    if (links.empty()) break;
+    const Activations<2> logits = draft_logits(links, depth, drafted);
+    const auto ids = drafted.subspan(static_cast<std::size_t>(num_drafted), links.size());
+    device_->execute<ops::Sample>({.logits = logits, .rows = draws, .ids = ids});
+    num_drafted += std::ssize(links);
+  }
+  return places;
+}
+
+void Engine::clear_due_mtp_rows(SequenceId sequence, std::int64_t end) {
+  if (end % kPageTokens != 0) return;
+  const std::vector<float> zeros(static_cast<std::size_t>(config().head_dim));
+  const SequenceSlice slice = sequences_.slice(sequence, 0, 0);
+  const PageId page = slice.window_pages[static_cast<std::size_t>(end / kPageTokens - 1)];
+  for (std::int64_t block = config().num_hidden_layers; block < config().num_blocks(); ++block) {
+    cache_.write_row(cache_.window(block), page, int{kPageTokens} - 1, zeros);
   }
 }
 

@@ -8,6 +8,25 @@
 
 namespace baleen {
 
+namespace {
+
+/// Its tokens and the drafts behind them.
+std::int64_t num_rows_of(const StepInput& input) { return std::ssize(input.tokens) + input.num_drafts; }
+
+std::int64_t num_wanted_of(const StepInput& input) {
+  switch (input.wanted) {
+    case WantedLogits::kNone:
+      return 0;
+    case WantedLogits::kLast:
+      return 1 + input.num_drafts;
+    case WantedLogits::kAll:
+      return std::ssize(input.tokens);
+  }
+  return 0;
+}
+
+}  // namespace
+
 std::optional<Failure> Engine::check_token(TokenId token, std::int64_t position) const {
   if (token >= 0 && token < config().vocab_size) return std::nullopt;
   return failure("token id {} at position {}: the vocabulary has ids 0 to {}", token, position,
@@ -19,20 +38,21 @@ std::optional<Failure> Engine::check(std::span<const StepInput> inputs) const {
   for (const StepInput& input : inputs) {
     BALEEN_CHECK(sequences_.contains(input.sequence));
     BALEEN_CHECK_EQ(std::ranges::count(inputs, input.sequence, &StepInput::sequence), 1);
-    const auto count = static_cast<std::int64_t>(input.tokens.size());
+    BALEEN_CHECK(input.num_drafts >= 0 && input.num_drafts <= options_.max_draft_tokens);
+    const std::int64_t count = num_rows_of(input);
     const std::int64_t length = sequences_.length(input.sequence);
-    if (count == 0) return failure("a step without tokens for a sequence of {} positions", length);
+    if (input.tokens.empty()) return failure("a step without tokens for a sequence of {} positions", length);
     if (length + count > config().max_position_embeddings) {
       return failure("{} positions and {} more tokens: the model's context is {}; shorten the prompt", length,
                      count, config().max_position_embeddings);
     }
-    for (std::int64_t i = 0; i < count; ++i) {
+    for (std::int64_t i = 0; i < std::ssize(input.tokens); ++i) {
       const TokenId token = input.tokens[static_cast<std::size_t>(i)];
       if (token == kNoToken && count == 1 && choice_of(input.sequence)) continue;
       if (auto bad = check_token(token, length + i)) return bad;
     }
     num_rows += count;
-    num_wanted += input.wanted == WantedLogits::kAll ? count : input.wanted == WantedLogits::kLast ? 1 : 0;
+    num_wanted += num_wanted_of(input);
   }
   if (num_rows == 0 || num_rows > options_.max_batch_tokens) {
     return failure("a step of {} tokens: this engine takes 1 to {}", num_rows, options_.max_batch_tokens);
@@ -53,7 +73,7 @@ Failure Engine::no_room(std::int64_t position) const {
 std::optional<Failure> Engine::take_pages(std::span<const StepInput> inputs) {
   std::vector<std::int64_t> reserved_before;
   for (const StepInput& input : inputs) {
-    const auto count = static_cast<std::int64_t>(input.tokens.size());
+    const std::int64_t count = num_rows_of(input);
     reserved_before.push_back(sequences_.reserved(input.sequence));
     if (sequences_.reserve(input.sequence, count)) continue;
     for (std::size_t i = 0; i < reserved_before.size(); ++i) {
@@ -71,12 +91,11 @@ void Engine::lay_out(std::span<const StepInput> inputs) {
   std::vector<std::int64_t> for_the_host;
   for (const StepInput& input : inputs) {
     const auto first_row = static_cast<std::int64_t>(tokens_.size());
-    const auto count = static_cast<std::int64_t>(input.tokens.size());
+    const std::int64_t count = num_rows_of(input);
     tokens_.insert(tokens_.end(), input.tokens.begin(), input.tokens.end());
+    tokens_.resize(static_cast<std::size_t>(first_row + count), kNoToken);
     slices_.push_back(sequences_.slice(input.sequence, first_row, count));
-    const std::int64_t first_wanted = input.wanted == WantedLogits::kAll    ? 0
-                                      : input.wanted == WantedLogits::kLast ? count - 1
-                                                                            : count;
+    const std::int64_t first_wanted = count - num_wanted_of(input);
     BALEEN_CHECK(input.draws.empty() || std::ssize(input.draws) == count - first_wanted);
     std::vector<std::int64_t>& rows = input.draws.empty() ? for_the_host : wanted_rows_;
     for (std::int64_t i = first_wanted; i < count; ++i) rows.push_back(first_row + i);
@@ -103,6 +122,7 @@ Activations<2> Engine::last_logits(ConstActivations<3> streams) {
 
 Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
   BALEEN_CHECK(under_way_.empty());
+  for (const StepInput& input : inputs) BALEEN_CHECK_EQ(input.num_drafts, 0);
   if (auto wrong = check(inputs)) return std::move(*wrong);
   if (auto full = take_pages(inputs)) return std::move(*full);
   improve_placement();
@@ -129,8 +149,9 @@ Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
     if (!finite) return not_numbers();
   }
   if (options_.mtp) {
-    output.mtp_logits = run_mtp(inputs, streams);
-    clear_due_mtp_rows();
+    output.mtp_logits = run_mtp(inputs, streams, {});
+    for (const StepInput& input : inputs)
+      clear_due_mtp_rows(input.sequence, sequences_.length(input.sequence) + std::ssize(input.tokens));
     check_maps();
     if (!all_finite(output.mtp_logits)) return bad_mtp_block();
   }

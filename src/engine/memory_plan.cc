@@ -82,7 +82,8 @@ EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& optio
       // on.
       .context_tokens = std::min(config.max_position_embeddings, options.cache_tokens),
       .chooses = chooses,
-      // The MTP block's rows and drafts need tokens that the host has seen.
+      .queues = chooses,
+      // How many drafts a step accepts decides at which position the next one begins.
       .runs_ahead = chooses && !options.mtp};
 }
 

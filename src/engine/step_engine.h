@@ -28,6 +28,9 @@ struct StepInput {
   /// input's logits come to the host instead.
   std::span<const SampleRow> draws = {};
   bool wants_mtp_logits = true;  ///< with kAll, of engines with `mtp`
+  /// In `queue` alone: so many drafts follow the last token, and their rows are wanted too. The engine chains
+  /// them itself, each chosen by the draw of the row that checks it; room as for `draft`. `wanted` is kLast.
+  std::int64_t num_drafts = 0;
 };
 
 struct StepOutput {
@@ -35,6 +38,9 @@ struct StepOutput {
   ConstActivations<2> logits;
   /// One token for each wanted row of the inputs with draws, in batch order; valid until the next step.
   std::span<const TokenId> chosen = {};
+  /// The drafts of the inputs, in batch order; kNoToken where the MTP block's logits gave none. Valid until
+  /// the next step.
+  std::span<const TokenId> drafted = {};
   /// Engines with `mtp`: row r predicts the token after next of a position whose successor is known:
   /// positions start - 1 .. end - 2 of every input that wants them (from `start` in a sequence's first step, also
   /// behind a prefix that was found). Valid until the next step or draft.
@@ -75,7 +81,8 @@ struct EngineLimits {
   std::int64_t max_draft_tokens = 0;  ///< 0: no drafting
   std::int64_t context_tokens = 0;    ///< positions of one sequence that has the cache to itself
   bool chooses = false;               ///< takes draws: logits need not leave the device
-  bool runs_ahead = false;  ///< chooses, and begins steps before the host has seen earlier choices (`queue`)
+  bool queues = false;                ///< chooses, and takes `queue` and `collect`
+  bool runs_ahead = false;            ///< queues, and begins steps before the host has seen earlier choices
 };
 
 /// Open sequences and their room in the cache: what decides who runs needs to know no more of an engine.
@@ -120,11 +127,11 @@ class StepEngine : public SequenceKeeper {
   /// keeping. Expected failures: an id outside the vocabulary, more tokens than a step or the context holds, no
   /// free pages (never after `reserve`).
   [[nodiscard]] virtual Result<StepOutput> step(std::span<const StepInput> inputs) = 0;
-  /// Begins a step behind at most kMaxQueued - 1 that are under way, and does not wait for it. Every wanted
-  /// row has its draw. A sequence that the step before chooses a token for goes on with that token when its
-  /// only token here is kNoToken; `collect` is then the next call. Sequences are as long as after the step
-  /// from now on. Fails as `step` does for what is wrong with a token or the room, with nothing begun. Only
-  /// where `EngineLimits::runs_ahead`.
+  /// Begins a step, and does not wait for it: behind at most kMaxQueued - 1 that are under way where
+  /// `EngineLimits::runs_ahead`, else with none under way. Every wanted row has its draw. A sequence that the
+  /// step before chooses a token for goes on with that token when its only token here is kNoToken; `collect`
+  /// is then the next call. Sequences are as long as after the step from now on. Fails as `step` does for
+  /// what is wrong with a token or the room, with nothing begun. Only where `EngineLimits::queues`.
   [[nodiscard]] virtual std::optional<Failure> queue(std::span<const StepInput> inputs);
   /// Waits for the oldest step under way: what it chose, for sequences that were closed meanwhile too. Fails
   /// as `step` does after non-finite logits of sequences that are open; later steps stay under way.

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/nearest_name.h"
 #include "model/config_fields.h"
+#include "numeric/block_scale.h"
 
 namespace baleen {
 namespace {
@@ -272,14 +273,14 @@ void validate(const ModelConfig& c, std::string_view label) {
   require(c.index_head_dim == 128, "\"index_head_dim\" 128", fmt::to_string(c.index_head_dim));
   check_ratios(c, label);
   require(c.n_shared_experts == 1, "\"n_shared_experts\" 1", fmt::to_string(c.n_shared_experts));
-  // Scales cover 128 inputs, so every matrix has a multiple of 128 of them.
-  require_multiple(c.hidden_size, 128, "\"hidden_size\"");
-  require_multiple(c.q_lora_rank, 128, "\"q_lora_rank\"");
-  require_multiple(c.moe_intermediate_size, 128, "\"moe_intermediate_size\"");
+  // A scale covers kWeightBlock inputs, so every matrix has a multiple of them.
+  require_multiple(c.hidden_size, kWeightBlock, "\"hidden_size\"");
+  require_multiple(c.q_lora_rank, kWeightBlock, "\"q_lora_rank\"");
+  require_multiple(c.moe_intermediate_size, kWeightBlock, "\"moe_intermediate_size\"");
   require(c.num_attention_heads % c.o_groups == 0, "\"num_attention_heads\" to be a multiple of \"o_groups\"",
           fmt::format("{} heads in {} groups", c.num_attention_heads, c.o_groups));
-  require_multiple(c.group_dim(), 128, "heads per group x \"head_dim\"");
-  require_multiple(c.o_lora_rank, 128, "\"o_lora_rank\"");
+  require_multiple(c.group_dim(), kWeightBlock, "heads per group x \"head_dim\"");
+  require_multiple(c.o_lora_rank, kWeightBlock, "\"o_lora_rank\"");
   require(c.qk_rope_head_dim < c.head_dim, "\"qk_rope_head_dim\" below \"head_dim\"",
           fmt::format("{} of {}", c.qk_rope_head_dim, c.head_dim));
   // Vectors of 16 values pass over the rotated part and over the rest of a head without tails.
@@ -326,7 +327,7 @@ ModelConfig parse_config(std::string_view text, std::string_view label) {
     FieldReader inner(*quantization, label);
     inner.expect("quant_method", "fp8");
     inner.expect("fmt", "e4m3");
-    inner.expect("weight_block_size", {128, 128});
+    inner.expect("weight_block_size", {kWeightBlock, kWeightBlock});
   }
   validate(config, label);
   return config;
@@ -378,7 +379,7 @@ std::string config_text(const ModelConfig& config) {
                                      {"fmt", "e4m3"},
                                      {"quant_method", "fp8"},
                                      {"scale_fmt", "ue8m0"},
-                                     {"weight_block_size", {128, 128}}};
+                                     {"weight_block_size", {kWeightBlock, kWeightBlock}}};
   }
   return object.dump(2) + "\n";
 }

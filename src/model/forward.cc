@@ -163,10 +163,15 @@ Activations<3> Forward::run_step(const Step& step) {
 }
 
 Activations<3> Forward::run_mtp(const RaggedBatch& batch, ConstActivations<3> streams, std::int64_t depth) {
+  return run_mtp(batch, {}, streams, depth);
+}
+
+Activations<3> Forward::run_mtp(const RaggedBatch& batch, std::span<const TokenId> chosen,
+                                ConstActivations<3> streams, std::int64_t depth) {
   BALEEN_CHECK_LE(batch.num_rows(), buffers_.streams.extent(0));
   BALEEN_CHECK(streams.extent(0) >= layout_.kept(device_.traits().padded_rows(batch.num_rows())).size() &&
                streams.dense());
-  const Step step{batch, device_.batches().begin(batch)};
+  const Step step{batch, device_.batches().begin(batch, chosen)};
   device_.steps().run(StepPart::kMtp, [&] { static_cast<void>(run_mtp(step, streams, depth)); });
   return rows(buffers_.mtp_streams, layout_.kept(batch.num_rows()).size());
 }

@@ -54,6 +54,9 @@ class Forward {
   /// and batch.tokens[t] is the token after it. Returns the block's own streams, valid until the next call.
   [[nodiscard]] Activations<3> run_mtp(const RaggedBatch& batch, ConstActivations<3> streams,
                                        std::int64_t depth);
+  /// The same with tokens that are chosen, as of `run`.
+  [[nodiscard]] Activations<3> run_mtp(const RaggedBatch& batch, std::span<const TokenId> chosen,
+                                       ConstActivations<3> streams, std::int64_t depth);
 
   /// Prepares steps of `num_rows` rows, of the main layers and with `mtp` of the MTP block, so that the device runs them as
   /// quickly as it can. `mtp_streams` is what run_mtp will be given.

@@ -29,6 +29,8 @@ struct Stage {
   std::int64_t end = 0;    ///< layer after the last
   bool first = true;
   bool last = true;
+
+  friend bool operator==(const Stage&, const Stage&) = default;
 };
 
 /// Layers cut evenly: stage `index` of `pp`, the first ones have the remainder.

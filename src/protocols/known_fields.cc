@@ -1,6 +1,8 @@
 #include "protocols/known_fields.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 
 namespace baleen {
 namespace {
@@ -22,12 +24,24 @@ constexpr std::string_view kStops = "the reply ends with the model's end token o
 constexpr std::string_view kTextOnly = "this model reads and writes text alone";
 constexpr std::string_view kUseBias = "use logit_bias";
 
-constexpr KnownField kChatCompletions[] = {
-    {"model"},
-    {"messages"},
-    {"tools"},
-    {"tool_choice"},
-    {"parallel_tool_calls"},
+/// Tables of several protocols as one.
+template <std::size_t... kSizes>
+constexpr auto joined(const KnownField (&... tables)[kSizes]) {
+  std::array<KnownField, (kSizes + ...)> all{};
+  std::size_t at = 0;
+  ((at = static_cast<std::size_t>(std::copy_n(tables, kSizes, all.begin() + at) - all.begin())), ...);
+  return all;
+}
+
+/// Of every protocol.
+constexpr KnownField kEvery[] = {
+    {"model"},  {"temperature"}, {"top_p"},
+    {"top_k"},  {"min_p"},       {"repetition_penalty"},
+    {"stream"}, {"priority"},    {"service_tier", kIgnored, kOneModel},
+};
+
+/// Of chat and plain completions.
+constexpr KnownField kOpenAi[] = {
     {"response_format"},
     {"guided_json"},
     {"guided_regex"},
@@ -35,18 +49,6 @@ constexpr KnownField kChatCompletions[] = {
     {"regex"},
     {"json_schema"},
     {"structured_outputs"},
-    {"reasoning_effort"},
-    {"reasoning"},
-    {"thinking"},
-    {"thinking_mode"},
-    {"enable_thinking"},
-    {"chat_template_kwargs"},
-    {"include_reasoning"},
-    {"temperature"},
-    {"top_p"},
-    {"top_k"},
-    {"min_p"},
-    {"repetition_penalty"},
     {"frequency_penalty"},
     {"presence_penalty"},
     {"logit_bias"},
@@ -54,26 +56,56 @@ constexpr KnownField kChatCompletions[] = {
     {"n"},
     {"stop"},
     {"logprobs"},
-    {"top_logprobs"},
     {"max_tokens"},
-    {"max_completion_tokens"},
-    {"stream"},
     {"stream_options"},
-    {"priority"},
-    {"metadata"},
-    {"modalities"},
     {"user", kIgnored, kNoAccounts},
-    {"safety_identifier", kIgnored, kNoAccounts},
-    {"store", kIgnored, "chat completions are not kept; responses are"},
-    {"service_tier", kIgnored, kOneModel},
-    {"prompt_cache_key", kIgnored, kOwnCache},
-    {"prompt_cache_retention", kIgnored, kOwnCache},
     {"cache_prompt", kIgnored, kOwnCache},
     {"cache_salt", kIgnored, kOwnCache},
-    {"prediction", kIgnored, "only speeds a reply up; the model drafts for itself (--speculate)"},
-    {"verbosity", kIgnored, "the model has no such control; ask for it in a message"},
     {"guided_decoding_backend", kIgnored, kOneMasker},
     {"guided_whitespace_pattern", kIgnored, kOwnSpaces},
+    {"guided_grammar", kRefused, kNoEbnf},
+    {"grammar", kRefused, kNoEbnf},
+    {"ebnf", kRefused, kNoEbnf},
+    {"use_beam_search", kRefused, kNoBeams},
+    {"length_penalty", kRefused, kNoBeams, "1"},
+    {"early_stopping", kRefused, kNoBeams},
+    {"min_tokens", kRefused, kStops, "0"},
+    {"ignore_eos", kRefused, kStops},
+    {"stop_token_ids", kRefused, "send stop strings"},
+    {"bad_words", kRefused, kUseBias},
+    {"allowed_token_ids", kRefused, kUseBias},
+    {"logits_processors", kRefused, kUseBias},
+    {"return_token_ids", kRefused, "use /tokenize"},
+    {"return_tokens_as_token_ids", kRefused, "use /tokenize"},
+};
+
+/// Of chat completions and responses.
+constexpr KnownField kNewerOpenAi[] = {
+    {"tools"},
+    {"tool_choice"},
+    {"parallel_tool_calls"},
+    {"reasoning"},
+    {"enable_thinking"},
+    {"chat_template_kwargs"},
+    {"top_logprobs"},
+    {"metadata"},
+    {"safety_identifier", kIgnored, kNoAccounts},
+    {"prompt_cache_key", kIgnored, kOwnCache},
+    {"prompt_cache_retention", kIgnored, kOwnCache},
+    {"moderation", kRefused, "this server moderates nothing"},
+};
+
+constexpr KnownField kChatCompletionsAlone[] = {
+    {"messages"},
+    {"reasoning_effort"},
+    {"thinking"},
+    {"thinking_mode"},
+    {"include_reasoning"},
+    {"max_completion_tokens"},
+    {"modalities"},
+    {"store", kIgnored, "chat completions are not kept; responses are"},
+    {"prediction", kIgnored, "only speeds a reply up; the model drafts for itself (--speculate)"},
+    {"verbosity", kIgnored, "the model has no such control; ask for it in a message"},
     {"add_generation_prompt", kRefused,
      "a reply always begins a new message, or continues one with \"prefix\": true", "true"},
     {"continue_final_message", kRefused, "set \"prefix\": true in the last message to continue it"},
@@ -83,125 +115,47 @@ constexpr KnownField kChatCompletions[] = {
     {"function_call", kRefused, "is the older form; send tool_choice"},
     {"audio", kRefused, kTextOnly},
     {"web_search_options", kRefused, "this server searches nothing; declare a tool for it"},
-    {"moderation", kRefused, "this server moderates nothing"},
-    {"guided_grammar", kRefused, kNoEbnf},
-    {"grammar", kRefused, kNoEbnf},
-    {"ebnf", kRefused, kNoEbnf},
     {"structural_tag", kRefused, "declare tools; their calls are enforced"},
     {"chat_template", kRefused, kOwnTemplate},
     {"documents", kRefused, "put them into a message"},
     {"echo", kRefused, "only completions repeat their prompt"},
     {"best_of", kRefused, "above n would hide choices; ask for n of them and choose", "1"},
-    {"use_beam_search", kRefused, kNoBeams},
-    {"length_penalty", kRefused, kNoBeams, "1"},
-    {"early_stopping", kRefused, kNoBeams},
-    {"min_tokens", kRefused, kStops, "0"},
-    {"ignore_eos", kRefused, kStops},
-    {"stop_token_ids", kRefused, "send stop strings"},
-    {"bad_words", kRefused, kUseBias},
-    {"allowed_token_ids", kRefused, kUseBias},
-    {"logits_processors", kRefused, kUseBias},
     {"prompt_logprobs", kRefused, "send the text to /v1/completions with echo and logprobs", "0"},
     {"truncate_prompt_tokens", kRefused, "prompts are not cut; shorten the messages"},
-    {"return_token_ids", kRefused, "use /tokenize"},
-    {"return_tokens_as_token_ids", kRefused, "use /tokenize"},
 };
+constexpr auto kChatCompletions = joined(kEvery, kOpenAi, kNewerOpenAi, kChatCompletionsAlone);
 
-constexpr KnownField kCompletions[] = {
-    {"model"},
+constexpr KnownField kCompletionsAlone[] = {
     {"prompt"},
-    {"max_tokens"},
-    {"temperature"},
-    {"top_p"},
-    {"top_k"},
-    {"min_p"},
-    {"repetition_penalty"},
-    {"frequency_penalty"},
-    {"presence_penalty"},
-    {"logit_bias"},
-    {"seed"},
-    {"n"},
     {"best_of"},
-    {"stop"},
-    {"logprobs"},
     {"echo"},
-    {"stream"},
-    {"stream_options"},
-    {"priority"},
-    {"response_format"},
-    {"guided_json"},
-    {"guided_regex"},
-    {"guided_choice"},
-    {"regex"},
-    {"json_schema"},
-    {"structured_outputs"},
-    {"user", kIgnored, kNoAccounts},
     {"metadata", kIgnored, kNoAccounts},
-    {"service_tier", kIgnored, kOneModel},
-    {"cache_prompt", kIgnored, kOwnCache},
-    {"cache_salt", kIgnored, kOwnCache},
-    {"guided_decoding_backend", kIgnored, kOneMasker},
-    {"guided_whitespace_pattern", kIgnored, kOwnSpaces},
     {"suffix", kRefused, "this model continues text and cannot fill a gap in it"},
-    {"guided_grammar", kRefused, kNoEbnf},
-    {"grammar", kRefused, kNoEbnf},
-    {"ebnf", kRefused, kNoEbnf},
     {"skip_special_tokens", kRefused, "tokens are shown as they are"},
     {"spaces_between_special_tokens", kRefused, "tokens are shown as they are"},
     {"add_special_tokens", kRefused, "a prompt always begins with the model's first token", "true"},
-    {"use_beam_search", kRefused, kNoBeams},
-    {"length_penalty", kRefused, kNoBeams, "1"},
-    {"early_stopping", kRefused, kNoBeams},
-    {"min_tokens", kRefused, kStops, "0"},
-    {"ignore_eos", kRefused, kStops},
-    {"stop_token_ids", kRefused, "send stop strings"},
-    {"bad_words", kRefused, kUseBias},
-    {"allowed_token_ids", kRefused, kUseBias},
-    {"logits_processors", kRefused, kUseBias},
     {"prompt_logprobs", kRefused, "send echo and logprobs", "0"},
     {"truncate_prompt_tokens", kRefused, "prompts are not cut; shorten it"},
-    {"return_token_ids", kRefused, "use /tokenize"},
-    {"return_tokens_as_token_ids", kRefused, "use /tokenize"},
 };
+constexpr auto kCompletions = joined(kEvery, kOpenAi, kCompletionsAlone);
 
-constexpr KnownField kResponses[] = {
-    {"model"},
+constexpr KnownField kResponsesAlone[] = {
     {"input"},
     {"instructions"},
     {"previous_response_id"},
     {"store"},
     {"include"},
-    {"tools"},
-    {"tool_choice"},
-    {"parallel_tool_calls"},
     {"text"},
-    {"reasoning"},
-    {"enable_thinking"},
-    {"chat_template_kwargs"},
-    {"temperature"},
-    {"top_p"},
-    {"top_k"},
-    {"min_p"},
-    {"repetition_penalty"},
-    {"top_logprobs"},
     {"max_output_tokens"},
-    {"stream"},
     {"stream_options"},
-    {"priority"},
-    {"metadata"},
     {"truncation", kIgnored, "prompts are not cut: one that is too long is refused"},
     {"max_tool_calls", kIgnored, "counts calls of hosted tools, and this server runs none"},
     {"user", kIgnored, kNoAccounts},
-    {"safety_identifier", kIgnored, kNoAccounts},
-    {"service_tier", kIgnored, kOneModel},
-    {"prompt_cache_key", kIgnored, kOwnCache},
-    {"prompt_cache_retention", kIgnored, kOwnCache},
     {"client_metadata", kIgnored, kNoAccounts},
     {"background", kRefused, "this server runs nothing in the background; stream instead"},
     {"conversation", kRefused, "this server keeps responses, not conversations; send previous_response_id"},
     {"prompt", kRefused, "this server keeps no prompts; send instructions and input"},
     {"context_management", kRefused, "this server does not shorten conversations; shorten input"},
-    {"moderation", kRefused, "this server moderates nothing"},
     {"response_format", kRefused, "stands in text.format here"},
     {"guided_json", kRefused, "send text.format"},
     {"guided_regex", kRefused, "send it to /v1/chat/completions"},
@@ -219,28 +173,20 @@ constexpr KnownField kResponses[] = {
     {"presence_penalty", kRefused, "this API has no such penalty; use /v1/chat/completions", "0"},
     {"logit_bias", kRefused, "this API has no biases; use /v1/chat/completions", "{}"},
 };
+constexpr auto kResponses = joined(kEvery, kNewerOpenAi, kResponsesAlone);
 
-constexpr KnownField kMessages[] = {
-    {"model"},
+constexpr KnownField kMessagesAlone[] = {
     {"messages"},
     {"system"},
     {"max_tokens"},
     {"stop_sequences"},
-    {"stream"},
-    {"temperature"},
-    {"top_p"},
-    {"top_k"},
-    {"min_p"},
-    {"repetition_penalty"},
     {"thinking"},
     {"tools"},
     {"tool_choice"},
     {"output_config"},
     {"output_format"},
-    {"priority"},
     {"metadata"},
     {"cache_control", kIgnored, kOwnCache},
-    {"service_tier", kIgnored, kOneModel},
     {"speed", kIgnored, kOneModel},
     {"inference_geo", kIgnored, "there is one place"},
     {"betas", kIgnored, "what it names is honoured or refused where it stands in the request"},
@@ -259,6 +205,7 @@ constexpr KnownField kMessages[] = {
     {"n", kRefused, "a message is one reply; send several requests", "1"},
     {"seed", kRefused, "this API has no seed; use /v1/chat/completions"},
 };
+constexpr auto kMessages = joined(kEvery, kMessagesAlone);
 
 bool asks_for_nothing(const PythonJson& value, std::string_view harmless) {
   if (const bool* flag = value.as_bool(); flag != nullptr && !*flag) return true;

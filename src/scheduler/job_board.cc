@@ -92,14 +92,16 @@ void JobBoard::refuse(Contender& contender, std::string sentence) {
   end_failed(static_cast<Job&>(contender), std::move(sentence));
 }
 
-const Contender* JobBoard::find(RequestId id) const {
-  const auto found = jobs_.find(id);
-  return found == jobs_.end() ? nullptr : found->second.get();
-}
+const Contender* JobBoard::find(RequestId id) const { return job(id); }
 
 Job* JobBoard::find(RequestId id, SequenceId sequence) const {
+  Job* const found = job(id);
+  return found != nullptr && found->sequence == sequence ? found : nullptr;
+}
+
+Job* JobBoard::job(RequestId id) const {
   const auto found = jobs_.find(id);
-  return found != jobs_.end() && found->second->sequence == sequence ? found->second.get() : nullptr;
+  return found == jobs_.end() ? nullptr : found->second.get();
 }
 
 void JobBoard::stopped(Contender& contender) {

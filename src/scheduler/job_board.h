@@ -33,6 +33,8 @@ class JobBoard final : private ContenderOwner {
   [[nodiscard]] bool empty() const { return jobs_.empty(); }
   /// The job, if it still runs on that sequence; null otherwise.
   [[nodiscard]] Job* find(RequestId id, SequenceId sequence) const;
+  /// The job, running or waiting; null when it has ended.
+  [[nodiscard]] Job* job(RequestId id) const;
 
   /// Ends a job, running or waiting, and destroys it. The cache takes over its pages when `keep`.
   void end(Job& job, ReplyEnd end, std::string error, bool keep);

@@ -18,6 +18,7 @@ JobStep::JobStep(Job& of, const StepShare& planned, std::int64_t start)
 }
 
 bool JobStep::let_engine_choose(const Job& job) {
+  draws.clear();
   if (scores_prompt) return false;
   for (std::int64_t ahead = 0; ahead < num_rows(); ++ahead) {
     const auto draw = job.reply->draw_row(static_cast<std::uint64_t>(job.num_pending + ahead));
@@ -36,6 +37,15 @@ StepInput JobStep::input() const {
                               : drafts.tokens.empty() ? WantedLogits::kLast
                                                       : WantedLogits::kAll;
   return {.sequence = sequence, .tokens = fed, .wanted = wanted, .draws = draws, .wants_mtp_logits = false};
+}
+
+StepInput JobStep::queued_input() const {
+  return {.sequence = sequence,
+          .tokens = fed,
+          .wanted = wants_row ? WantedLogits::kLast : WantedLogits::kNone,
+          .draws = draws,
+          .wants_mtp_logits = false,
+          .num_drafts = num_drafts};
 }
 
 }  // namespace baleen

@@ -11,7 +11,7 @@ void RowTaker::take(Job& job, const JobStep& part, PartRows rows) {
   if (part.scores_prompt) {
     std::string error = score(job, part, rows.logits);
     if (!error.empty()) return board_.end_failed(job, std::move(error));
-    if (!part.wants_row) return publish(job);
+    if (!part.wants_row) return publish_later(job);
     job.wants_all_rows = false;
     rows.logits = rows.logits.slice(part.num_rows() - 1, part.num_rows());
   }
@@ -28,12 +28,16 @@ void RowTaker::take(Job& job, const JobStep& part, PartRows rows) {
     engine_.truncate(*job.sequence, seen);
 
   if (const auto end = job.reply->end()) return board_.end(job, *end, "", /*keep=*/true);
-  publish(job);
+  publish_later(job);
 }
 
-void RowTaker::publish(Job& job) {
-  job.publish(/*last=*/false);
-  if (job.sink_threw) board_.end(job, ReplyEnd::kCancelled, "", /*keep=*/true);
+void RowTaker::publish() {
+  for (const RequestId id : std::exchange(unpublished_, {})) {
+    Job* const job = board_.job(id);
+    if (job == nullptr) continue;  // ended: its client has everything
+    job->publish(/*last=*/false);
+    if (job->sink_threw) board_.end(*job, ReplyEnd::kCancelled, "", /*keep=*/true);
+  }
 }
 
 std::string RowTaker::score(Job& job, const JobStep& part, const ConstActivations<2>& logits) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "scheduler/job_board.h"
 #include "scheduler/job_step.h"
@@ -34,12 +35,15 @@ class RowTaker {
         most_drafts_(most_drafts),
         stats_(stats) {}
 
-  /// Everything that follows; the job may end.
+  /// Everything that follows; a reply that goes on is published by the next `publish`. The job may
+  /// end.
   void take(Job& job, const JobStep& part, PartRows rows);
+  /// Hands on what replies have grown by, best while a step is under way. A client that is gone
+  /// ends its job.
+  void publish();
 
  private:
-  /// Hands on what the reply has grown by; a client that is gone ends the job.
-  void publish(Job& job);
+  void publish_later(const Job& job) { unpublished_.push_back(job.id); }
   /// Reports the logprobs of the prompt's tokens that the part's rows predict. Empty, or a sentence.
   [[nodiscard]] static std::string score(Job& job, const JobStep& part, const ConstActivations<2>& logits);
   /// Takes a token from row after row, as long as each is the draft that the next row follows. Empty, or a
@@ -52,6 +56,7 @@ class RowTaker {
   const Scheduler::Clock& clock_;
   std::int64_t most_drafts_;
   SchedulerStats& stats_;
+  std::vector<RequestId> unpublished_;
 };
 
 }  // namespace baleen

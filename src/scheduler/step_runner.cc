@@ -18,11 +18,11 @@ StepRunner::~StepRunner() {
 
 void StepRunner::run() {
   if (under_way()) {
-    begin_ahead();
+    if (runs_ahead_) begin_ahead();
     collect();
-  } else {
-    begin(parts_of(planner_.plan()));
   }
+  if (!under_way()) begin(parts_of(planner_.plan()));
+  taker_.publish();
   if (board_.empty()) time_.rest();
 }
 
@@ -38,8 +38,18 @@ StepRunner::Parts StepRunner::parts_of(std::span<const PlannedPart> plan) const 
 void StepRunner::begin(Parts parts) {
   if (parts.empty()) return;
   time_.begin(clock_());
+  if (queues_) {
+    for (JobStep& part : parts) part.num_drafts = part.share.num_drafts;
+    if (let_engine_choose(parts) && queue(parts)) return;
+    for (JobStep& part : parts) part.num_drafts = 0;
+  }
+  run_and_wait(parts);
+}
+
+void StepRunner::run_and_wait(Parts& parts) {
+  taker_.publish();  // clients need not wait for the step
   draft(parts);
-  if (let_engine_choose(parts) && runs_ahead_ && queue(parts)) return;
+  static_cast<void>(let_engine_choose(parts));
   std::vector<StepInput> inputs;
   for (const JobStep& part : parts) inputs.push_back(part.input());
   const Result<StepOutput> output = engine_.step(inputs);
@@ -55,7 +65,7 @@ void StepRunner::begin_ahead() {
 
 bool StepRunner::queue(Parts& parts) {
   std::vector<StepInput> inputs;
-  for (const JobStep& part : parts) inputs.push_back(part.input());
+  for (const JobStep& part : parts) inputs.push_back(part.queued_input());
   if (engine_.queue(inputs)) return false;
   for (const JobStep& part : parts) {
     Job& job = job_of(part);
@@ -88,9 +98,14 @@ bool StepRunner::let_engine_choose(Parts& parts) const {
 void StepRunner::take(Parts& parts, const Result<StepOutput>& output) {
   ++stats_.steps;
   std::int64_t row = 0;
-  std::size_t num_chosen = 0;
-  for (const JobStep& part : parts) {
+  std::size_t num_chosen = 0, num_drafted = 0;
+  for (JobStep& part : parts) {
     PartRows rows;
+    if (output && !output.value().drafted.empty()) {
+      const auto own = output.value().drafted.subspan(num_drafted, static_cast<std::size_t>(part.num_drafts));
+      part.drafts.tokens.assign(own.begin(), own.end());
+      num_drafted += own.size();
+    }
     if (part.num_rows() == 0) {
       // A chunk before the prompt's end: the step may have no logits at all.
     } else if (output && part.draws.empty()) {

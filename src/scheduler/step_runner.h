@@ -7,6 +7,13 @@
 ///     turn k        plan n+1, queue it        collect n, publish its tokens
 ///     device    ... step n ....................│ step n+1 ...
 ///
+/// Where drafts are used, how many of them a step accepts decides where the next one begins: it is queued
+/// right after its predecessor was collected, chains of drafts included; tokens are published and requests
+/// admitted while it runs.
+///
+///     turn k        admit       collect n, plan n+1, queue it       publish the tokens of n
+///     device    ... step n .....│                          drafts and step n+1 ...
+///
 /// A reply that ends with a token of step n then has a row too many in step n+1. Its sequence is closed as it
 /// was before that row, and the row's token is dropped: a result counts only while its job runs on the
 /// sequence that it was for.
@@ -36,6 +43,7 @@ class StepRunner {
         planner_(engine, board.lineup(), budget),
         taker_(engine, board, planner_, clock, most_drafts, stats),
         chooses_(engine.limits().chooses),
+        queues_(engine.limits().queues),
         runs_ahead_(engine.limits().runs_ahead && most_drafts == 0),
         time_(stats),
         stats_(stats) {}
@@ -52,8 +60,9 @@ class StepRunner {
   using Parts = std::vector<JobStep>;
 
   [[nodiscard]] Parts parts_of(std::span<const PlannedPart> plan) const;
-  /// Runs the step of `parts`, or begins it where the engine runs ahead and chooses every token.
+  /// Begins the step of `parts` where the engine queues and chooses every token, else runs it.
   void begin(Parts parts);
+  void run_and_wait(Parts& parts);
   /// Begins the next step while one is under way, if it can be.
   void begin_ahead();
   [[nodiscard]] bool queue(Parts& parts);
@@ -70,6 +79,7 @@ class StepRunner {
   StepPlanner planner_;
   RowTaker taker_;
   bool chooses_;     ///< the engine, tokens
+  bool queues_;      ///< the engine, steps that the loop need not wait for
   bool runs_ahead_;  ///< the engine, of this loop
   std::deque<Parts> under_way_;
   EngineTime time_;

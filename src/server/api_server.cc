@@ -72,15 +72,16 @@ HttpServerOptions with_protocol_errors(HttpServerOptions options) {
   return options;
 }
 
-/// The number after `name=` in a query; `otherwise` when there is none.
-double query_number(std::string_view query, std::string_view name, double otherwise) {
+/// The number after `name=` in a query; `otherwise` when there is none. Fails for what is no number.
+Result<double> query_number(std::string_view query, std::string_view name, double otherwise) {
   for (std::size_t begin = 0; begin < query.size();) {
     const std::size_t end = std::min(query.find('&', begin), query.size());
     const std::string_view item = query.substr(begin, end - begin);
     begin = end + 1;
     if (!item.starts_with(name) || item.size() <= name.size() || item[name.size()] != '=') continue;
-    const std::string_view text = item.substr(name.size() + 1);
-    if (const Result<double> value = read_real(text, {.min = 0, .max = 1e6})) return value.value();
+    const Result<double> value = read_real(item.substr(name.size() + 1), {.min = 0, .max = 1e6});
+    if (!value) return failure("{}: {}", name, value.error());
+    return value.value();
   }
   return otherwise;
 }
@@ -282,15 +283,20 @@ void ApiServer::metrics(HttpRequest&, const std::shared_ptr<Exchange>& exchange)
 }
 
 void ApiServer::stats(HttpRequest& request, const std::shared_ptr<Exchange>& exchange) {
-  if (query_number(request.query, "stream", 0) > 0) {
-    const double interval = query_number(request.query, "interval", 1);
+  const Result<double> stream = query_number(request.query, "stream", 0),
+                       interval = query_number(request.query, "interval", 1),
+                       history = query_number(request.query, "history", 0);
+  for (const Result<double>& number : {stream, interval, history}) {
+    if (!number) return refuse(exchange, Api::kChatCompletions, {.status = 400, .message = number.error()});
+  }
+  if (stream.value() > 0) {
     exchange->do_not_await();
     exchange->begin_events({});
     watchers_.insert(exchange);
     exchange->on_gone([this, watcher = std::weak_ptr(exchange)] { watchers_.erase(watcher.lock()); });
-    return send_stats(exchange, std::clamp(interval, kMinStatsSeconds, kMaxStatsSeconds));
+    return send_stats(exchange, std::clamp(interval.value(), kMinStatsSeconds, kMaxStatsSeconds));
   }
-  const bool with_history = query_number(request.query, "history", 0) > 0;
+  const bool with_history = history.value() > 0;
   with_engine_view([this, exchange, with_history](const EngineView& view) {
     exchange->respond({.body = stats_json(model_, scheduler_.stats(), view, http_.stats(), uptime_seconds(),
                                           with_history ? &counter_history_ : nullptr)});

@@ -24,7 +24,7 @@ enum class CorpusFormat : std::uint8_t { kText, kJsonLines };
 
 class CorpusFile {
  public:
-  /// Compression is told from the first bytes. Throws `Error` as `ByteStream` does.
+  /// Compression is recognised by the first bytes. Throws `Error` as `ByteStream` does.
   explicit CorpusFile(const std::filesystem::path& path);
   ~CorpusFile();
 

@@ -1,9 +1,13 @@
 // Files that appear whole or not at all.
 #include "base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 #include <functional>
 
@@ -62,6 +66,33 @@ TEST(AtomicFileWriter, AppearsAtCommit) {
   writer.commit();
   EXPECT_EQ(read_text_file(folder / "a.txt"), "one two");
   EXPECT_EQ(num_files(folder.path()), 1);
+}
+
+TEST(AtomicFileWriter, AKilledProgramLeavesNothing) {
+  const test::TemporaryFolder folder;
+  const int unnamed = ::open(folder.path().c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  if (unnamed < 0) GTEST_SKIP() << "this file system has no files without a name";
+  ::close(unnamed);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    AtomicFileWriter writer(folder / "a.txt");
+    writer.write("half");
+    ::kill(::getpid(), SIGKILL);
+  }
+  ASSERT_GT(child, 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(num_files(folder.path()), 0);
+}
+
+TEST(AtomicFileWriter, ANameThatIsTakenIsPassedOver) {
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / ("a.txt.tmp-" + std::to_string(::getpid()) + "-0")) << "left by another";
+  AtomicFileWriter writer(folder / "a.txt");
+  writer.write("whole");
+  writer.commit();
+  EXPECT_EQ(read_text_file(folder / "a.txt"), "whole");
+  EXPECT_EQ(num_files(folder.path()), 2);
 }
 
 TEST(AtomicFileWriter, WithoutCommitLeavesWhatWasThere) {

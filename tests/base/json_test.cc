@@ -49,6 +49,15 @@ TEST(ParseJson, SizeIsBounded) {
   EXPECT_EQ(parse_json("[1, 2, 3]", {.max_bytes = 8}).error(), "9 bytes of JSON, at most 8 are read here");
 }
 
+TEST(ParseJson, TheNumberOfValuesIsBounded) {
+  EXPECT_TRUE(parse_json("[1, 2, 3]", {.max_values = 4}));
+  EXPECT_EQ(parse_json("[1, 2, 3]", {.max_values = 3}).error(), "4 values, at most 3 are read here");
+  EXPECT_TRUE(parse_json(R"("[1, 2, 3]")", {.max_values = 1})) << "text";
+  std::string many = "[0";
+  for (int i = 0; i < 5'000'000; ++i) many += ",0";
+  EXPECT_EQ(parse_ordered_json(many + "]").error(), "5,000,002 values, at most 4,194,304 are read here");
+}
+
 TEST(ParseJson, CommentsWhereTheyAreAllowed) {
   EXPECT_FALSE(parse_json("[1 /* one */]"));
   EXPECT_TRUE(parse_json("[1 /* one */]", {.comments = true}));

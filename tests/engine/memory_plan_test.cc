@@ -56,7 +56,9 @@ TEST(EngineLimits, AGpuChoosesTokensAndRunsAheadUnlessTheMtpBlockLooksAtThem) {
   EXPECT_TRUE(
       limits({.device = gpu, .prefix_cache = true, .disk = DiskCacheOptions{.folder = "pages"}}).runs_ahead);
   EXPECT_FALSE(limits({.device = gpu, .mtp = true}).runs_ahead);
+  EXPECT_TRUE(limits({.device = gpu, .mtp = true}).queues);
   EXPECT_FALSE(limits({.device = gpu, .choose_on_device = false}).runs_ahead);
+  EXPECT_FALSE(limits({.device = gpu, .choose_on_device = false}).queues);
   EXPECT_FALSE(limits({}).chooses);
   EXPECT_FALSE(limits({}).runs_ahead);
   EXPECT_TRUE(limits({.choose_on_device = true}).runs_ahead);

@@ -21,7 +21,8 @@ EngineLimits FakeEngine::limits() const {
           .max_sequences = options_.pools.max_sequences,
           .max_draft_tokens = options_.pools.max_draft_tokens,
           .context_tokens = options_.pools.num_pages * kPageTokens,
-          .chooses = options_.chooses || options_.runs_ahead,
+          .chooses = options_.chooses || options_.queues || options_.runs_ahead,
+          .queues = options_.queues || options_.runs_ahead,
           .runs_ahead = options_.runs_ahead};
 }
 
@@ -61,7 +62,7 @@ std::vector<FakeStepPart> FakeEngine::checked_parts(std::span<const StepInput> i
   std::vector<FakeStepPart> parts;
   std::int64_t num_tokens = 0, num_rows = 0;
   for (const StepInput& input : inputs) {
-    const std::int64_t count = std::ssize(input.tokens), start = length(input.sequence);
+    const std::int64_t count = std::ssize(input.tokens) + input.num_drafts, start = length(input.sequence);
     EXPECT_TRUE(seen.insert(input.sequence).second) << "a sequence twice in a step";
     EXPECT_LE(1, count);
     EXPECT_FALSE(find(input.sequence).spoilt);
@@ -71,7 +72,9 @@ std::vector<FakeStepPart> FakeEngine::checked_parts(std::span<const StepInput> i
                   (token == kNoToken && count == 1 && !under_way_.empty()));
     }
     num_tokens += count;
-    num_rows += input.wanted == WantedLogits::kAll ? count : input.wanted == WantedLogits::kLast ? 1 : 0;
+    num_rows += input.wanted == WantedLogits::kAll    ? count
+                : input.wanted == WantedLogits::kLast ? 1 + input.num_drafts
+                                                      : 0;
     parts.push_back({input.sequence, start, count, input.wanted});
   }
   EXPECT_LE(num_tokens, options_.max_batch_tokens);
@@ -106,7 +109,8 @@ std::int64_t FakeEngine::compute(std::span<const StepInput> inputs) {
     sequence.stepped = true;
     sequence.drafts.clear();
     for (std::size_t i = 0; i < input.tokens.size(); ++i) {
-      const TokenId token = input.tokens[i] == kNoToken ? choice_for(input.sequence) : input.tokens[i];
+      const bool goes_on = i == 0 && input.tokens[i] == kNoToken;
+      const TokenId token = goes_on ? choice_for(input.sequence) : std::max(input.tokens[i], 0);
       sequence.histories.push_back(after(sequence.history(), token));
       if (input.wanted == WantedLogits::kNone) continue;
       if (input.wanted == WantedLogits::kLast && i + 1 < input.tokens.size()) continue;
@@ -129,22 +133,37 @@ TokenId FakeEngine::choice_for(SequenceId sequence) const {
 }
 
 std::optional<Failure> FakeEngine::queue(std::span<const StepInput> inputs) {
-  EXPECT_TRUE(options_.runs_ahead);
-  EXPECT_LT(under_way_.size(), kMaxQueued);
+  EXPECT_TRUE(limits().queues);
+  EXPECT_LT(under_way_.size(), options_.runs_ahead ? kMaxQueued : 1);
   const std::vector<FakeStepPart> parts = checked_parts(inputs);
   QueuedStep step{.fault = on_step ? on_step(parts) : ""};
-  const std::int64_t num_rows = compute(inputs);
-  std::vector<SampleRow> draws;
+  std::vector<std::vector<TokenId>> chains, fed;
   for (const StepInput& input : inputs) {
+    chains.push_back(chain(input));
+    fed.emplace_back(input.tokens.begin(), input.tokens.end());
+    fed.back().insert(fed.back().end(), chains.back().begin(), chains.back().end());
+  }
+  std::vector<StepInput> whole(inputs.begin(), inputs.end());
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    whole[i].tokens = fed[i];
+    if (!chains[i].empty()) whole[i].wanted = WantedLogits::kAll;
+  }
+  const std::int64_t num_rows = compute(whole);
+  ++num_queued;
+  std::vector<SampleRow> draws;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const StepInput& input = inputs[i];
     const bool goes_on = input.tokens.front() == kNoToken;
     step.parts.push_back({.sequence = input.sequence,
-                          .end = length(input.sequence) + std::ssize(input.tokens),
+                          .end = length(input.sequence) + std::ssize(fed[i]),
                           .first_choice = draws.size(),
                           .num_choices = input.draws.size(),
-                          .goes_on = goes_on});
+                          .goes_on = goes_on,
+                          .drafts = chains[i]});
     must_collect_ = must_collect_ || goes_on;
     draws.insert(draws.end(), input.draws.begin(), input.draws.end());
-    paging_->extend(input.sequence, input.tokens);
+    std::fill_n(fed[i].end() - input.num_drafts, input.num_drafts, kNoToken);
+    paging_->extend(input.sequence, fed[i]);
   }
   EXPECT_EQ(std::ssize(draws), num_rows) << "a queued step wants logits";
   const auto chosen = choose(draws);
@@ -160,9 +179,14 @@ Result<StepOutput> FakeEngine::collect() {
   must_collect_ = false;
   const QueuedStep step = std::move(under_way_.front());
   under_way_.pop_front();
+  drafted_.clear();
   for (const QueuedPart& part : step.parts) {
+    drafted_.insert(drafted_.end(), part.drafts.begin(), part.drafts.end());
     const auto found = sequences_.find(part.sequence);
     if (found == sequences_.end()) continue;
+    for (std::int64_t i = 0; i < std::ssize(part.drafts); ++i)
+      paging_->name(part.sequence, part.end - std::ssize(part.drafts) + i,
+                    std::max(part.drafts[static_cast<std::size_t>(i)], 0));
     if (!step.fault.empty()) {
       found->second.spoilt = true;
     } else {
@@ -178,7 +202,32 @@ Result<StepOutput> FakeEngine::collect() {
   }
   if (!step.fault.empty()) return Failure{step.fault};
   chosen_ = step.chosen;
-  return StepOutput{.chosen = chosen_};
+  return StepOutput{.chosen = chosen_, .drafted = drafted_};
+}
+
+std::vector<TokenId> FakeEngine::chain(const StepInput& input) {
+  std::vector<TokenId> drafts;
+  if (input.num_drafts == 0) return drafts;
+  if (drafts_fail) return std::vector<TokenId>(static_cast<std::size_t>(input.num_drafts), kNoToken);
+  EXPECT_LE(input.num_drafts, options_.pools.max_draft_tokens);
+  EXPECT_EQ(input.wanted, WantedLogits::kLast);
+  Sequence& sequence = find(input.sequence);
+  EXPECT_TRUE(sequence.stepped) << "drafts follow a step";
+  std::vector<float> logits(kFakeVocab);
+  sequence.drafts.assign(1, input.tokens.back());
+  for (const SampleRow& draw : input.draws.first(static_cast<std::size_t>(input.num_drafts))) {
+    draft_logits(sequence, logits);
+    TokenId& guess = drafts.emplace_back();
+    sample_ref({.logits = {logits.data(), {1, kFakeVocab}}, .rows = {&draw, 1}, .ids = {&guess, 1}});
+    sequence.drafts.push_back(guess);
+  }
+  return drafts;
+}
+
+void FakeEngine::draft_logits(const Sequence& sequence, std::span<float> row) const {
+  const History history = after(sequence.history(), sequence.drafts);
+  const bool knows = fake_chance(history, ~std::uint64_t{0}) < options_.draft_quality;
+  fake_logits(knows ? history : ~history, row);
 }
 
 std::span<const TokenId> FakeEngine::choose(std::span<const SampleRow> draws) {
@@ -212,9 +261,7 @@ Result<DraftOutput> FakeEngine::draft(std::span<const DraftInput> inputs, std::i
     if (depth == 0) sequence.drafts.clear();
     EXPECT_EQ(std::ssize(sequence.drafts), depth) << "a chain has no holes";
     sequence.drafts.push_back(input.token);
-    const History history = after(sequence.history(), sequence.drafts);
-    const bool knows = fake_chance(history, ~std::uint64_t{0}) < options_.draft_quality;
-    fake_logits(knows ? history : ~history, {row, kFakeVocab});
+    draft_logits(sequence, {row, kFakeVocab});
     row += kFakeVocab;
   }
   std::vector<SampleRow> draws;

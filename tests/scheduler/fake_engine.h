@@ -22,7 +22,8 @@ struct FakeEngineOptions {
   std::int64_t max_batch_tokens = 512;
   std::int64_t max_logit_rows = 64;
   bool chooses = false;        ///< takes draws, as an engine on a GPU does
-  bool runs_ahead = false;     ///< and begins steps before earlier ones are collected; implies `chooses`
+  bool queues = false;         ///< and runs steps that the loop does not wait for; implies `chooses`
+  bool runs_ahead = false;     ///< and begins steps before earlier ones are collected; implies `queues`
   double draft_quality = 0.7;  ///< chance that a draft sees the true logits
   std::unique_ptr<FakePaging> (*paging)(const FakePools&) = make_toy_paging;
 };
@@ -59,6 +60,7 @@ class FakeEngine : public StepEngine {
   std::int64_t num_opened = 0;  ///< sequences, since the start
   std::int64_t num_chosen = 0;  ///< tokens
   std::int64_t num_ahead = 0;   ///< steps that were begun while another was under way
+  std::int64_t num_queued = 0;  ///< steps that the loop did not wait for
   /// Called at the beginning of `collect`: the time that a device takes, if a test wants one.
   std::function<void()> on_collect;
 
@@ -68,19 +70,13 @@ class FakeEngine : public StepEngine {
     std::int64_t end = 0;  ///< its length after the step
     std::size_t first_choice = 0, num_choices = 0;
     bool goes_on = false;  ///< with a token of the step before
+    std::vector<TokenId> drafts;
   };
   struct QueuedStep {
     std::vector<QueuedPart> parts;
     std::vector<TokenId> chosen;
     std::string fault;
   };
-  /// The token that a step under way chooses for a sequence.
-  [[nodiscard]] TokenId choice_for(SequenceId sequence) const;
-  /// Feeds a step, and fills logits_ for its rows: those with draws first. How many there are.
-  std::int64_t compute(std::span<const StepInput> inputs);
-  /// What `draws` choose from the first rows of logits_.
-  std::span<const TokenId> choose(std::span<const SampleRow> draws);
-
   struct Sequence {
     std::vector<History> histories;  ///< after each of its tokens
     std::int64_t undoable_from = 0;  ///< where the last step began
@@ -89,6 +85,18 @@ class FakeEngine : public StepEngine {
 
     [[nodiscard]] History history() const { return histories.empty() ? kNoHistory : histories.back(); }
   };
+
+  /// The token that a step under way chooses for a sequence.
+  [[nodiscard]] TokenId choice_for(SequenceId sequence) const;
+  /// The chain of drafts behind `tokens`.
+  [[nodiscard]] std::vector<TokenId> chain(const StepInput& input);
+  /// Logits of the draft model after `drafts`, the first of which is a sequence's newest token.
+  void draft_logits(const Sequence& sequence, std::span<float> row) const;
+  /// Feeds a step, and fills logits_ for its rows: those with draws first. How many there are.
+  std::int64_t compute(std::span<const StepInput> inputs);
+  /// What `draws` choose from the first rows of logits_.
+  std::span<const TokenId> choose(std::span<const SampleRow> draws);
+
   [[nodiscard]] Sequence& find(SequenceId sequence);
   [[nodiscard]] std::vector<FakeStepPart> checked_parts(std::span<const StepInput> inputs);
 
@@ -96,7 +104,7 @@ class FakeEngine : public StepEngine {
   std::unique_ptr<FakePaging> paging_;
   std::map<SequenceId, Sequence> sequences_;
   std::vector<float> logits_;
-  std::vector<TokenId> chosen_;
+  std::vector<TokenId> chosen_, drafted_;
   std::deque<QueuedStep> under_way_;
   bool must_collect_ = false;  ///< tokens of the last queued step have no names yet
 };

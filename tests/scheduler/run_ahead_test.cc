@@ -95,16 +95,17 @@ TEST(RunAhead, EventsOfAllRequestsComeInTheSameOrderWhereNoneEndsBeforeItsLength
 }
 
 /// A device whose steps take a second, and clients that take the loop a millisecond a piece.
-SchedulerStats timed_run(bool runs_ahead, const SamplingParams& sampling = {.temperature = 0}) {
-  SchedulerWorld world({.pools = {.max_draft_tokens = 0}, .runs_ahead = runs_ahead});
-  if (runs_ahead) world.engine.on_collect = [&] { world.now += 1; };
+SchedulerStats timed_run(const FakeEngineOptions& options, std::int64_t speculate = 0) {
+  SchedulerWorld world(options, {.speculate = speculate});
+  const bool queues = options.queues || options.runs_ahead;
+  if (queues) world.engine.on_collect = [&] { world.now += 1; };
   world.engine.on_step = [&](const auto&) {
-    if (!runs_ahead) world.now += 1;
+    if (!queues) world.now += 1;
     return std::string();
   };
   for (std::uint64_t i = 0; i < 4; ++i) {
     const auto reply =
-        world.submit({.prompt = prompt_of(5, i), .sampling = sampling, .max_tokens = 50}).reply;
+        world.submit({.prompt = prompt_of(5, i), .sampling = {.temperature = 0}, .max_tokens = 50}).reply;
     reply->on_piece = [&] { world.now += 0.001; };
   }
   while (world.scheduler.turn()) {
@@ -114,11 +115,21 @@ SchedulerStats timed_run(bool runs_ahead, const SamplingParams& sampling = {.tem
 }
 
 TEST(RunAhead, TheEngineIsNotIdleBetweenSteps) {
-  const SchedulerStats waiting = timed_run(false), ahead = timed_run(true);
+  const SchedulerStats waiting = timed_run({.pools = {.max_draft_tokens = 0}}),
+                       ahead = timed_run({.pools = {.max_draft_tokens = 0}, .runs_ahead = true});
   EXPECT_NEAR(waiting.idle_seconds, 49 * 4 * 0.001, 1e-9);
   EXPECT_EQ(ahead.idle_seconds, 0);
   EXPECT_EQ(waiting.steps, 50);
   EXPECT_EQ(ahead.steps, 50);  // ends by length are known ahead
+}
+
+TEST(RunAhead, ClientsHearOfAStepWithDraftsWhileTheNextOneRuns) {
+  const SchedulerStats waiting = timed_run({.chooses = true, .draft_quality = 1}, 4),
+                       queued = timed_run({.queues = true, .draft_quality = 1}, 4);
+  EXPECT_EQ(waiting.steps, 11);
+  EXPECT_EQ(queued.steps, 11);
+  EXPECT_NEAR(waiting.idle_seconds, 10 * 4 * 0.001, 1e-9);
+  EXPECT_EQ(queued.idle_seconds, 0);
 }
 
 TEST(RunAhead, AStepWaitsForWhatTheHostDecides) {

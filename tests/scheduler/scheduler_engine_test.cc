@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kVocab = 512;
 
-std::vector<Request> requests() {
+std::vector<Request> requests(bool penalties) {
   const std::vector<TokenId> tokens = test::random_tokens(700, kVocab, 1);
   std::vector<Request> all;
   for (const std::int64_t length : {700, 30, 600, 257, 650, 1}) {
@@ -23,7 +23,7 @@ std::vector<Request> requests() {
     request.prompt.assign(tokens.begin(), tokens.begin() + length);  // beginnings that the cache shares
     request.sampling.temperature = all.size() % 3 == 0 ? 0 : 0.5;
     request.sampling.seed = all.size();
-    if (all.size() % 2 == 1) request.sampling.repetition_penalty = 1.2;
+    if (penalties && all.size() % 2 == 1) request.sampling.repetition_penalty = 1.2;
     request.max_tokens = 40;
     all.push_back(std::move(request));
   }
@@ -35,10 +35,10 @@ struct Outcome {
   SchedulerStats stats;
 };
 
-Outcome run(Engine& engine, const SchedulerOptions& options, bool one_at_a_time) {
+Outcome run(Engine& engine, const SchedulerOptions& options, bool one_at_a_time, bool penalties = true) {
   Scheduler scheduler(engine, fake_tokenizer(), options, [] { return 0.0; });
   std::vector<std::shared_ptr<RecordedReply>> replies;
-  for (Request& request : requests()) {
+  for (Request& request : requests(penalties)) {
     replies.push_back(std::make_shared<RecordedReply>());
     EXPECT_TRUE(scheduler.submit(std::move(request), replies.back()).has_value());
     while (one_at_a_time && scheduler.turn()) {
@@ -90,6 +90,29 @@ TEST(SchedulerOverEngine, RunsAheadWithTheSameReplies) {
     return run(engine, {}, /*one_at_a_time=*/false);
   };
   EXPECT_EQ(crowded(true).replies, crowded(false).replies);
+}
+
+TEST(SchedulerOverEngine, DraftsOfTheEngineLeaveTheSameReplies) {
+  const test::RandomCheckpoint checkpoint(with_layers(preset_config("tiny-flash"), 3), 5);
+  const auto crowded = [&](bool chooses, std::int64_t speculate) {
+    Engine engine(checkpoint.path(), {.num_threads = 2,
+                                      .max_batch_tokens = 200,
+                                      .max_logit_rows = 16,
+                                      .max_sequences = 4,
+                                      .cache_tokens = 7 * kPageTokens,
+                                      .mtp = speculate > 0,
+                                      .max_draft_tokens = speculate,
+                                      .prefix_cache = true,
+                                      .choose_on_device = chooses});
+    EXPECT_EQ(engine.limits().queues, chooses);
+    return run(engine, {.speculate = speculate}, /*one_at_a_time=*/false, /*penalties=*/false);
+  };
+  const Outcome queued = crowded(true, 3), waiting = crowded(false, 3);
+  EXPECT_EQ(queued.replies, waiting.replies);
+  EXPECT_EQ(queued.replies, crowded(false, 0).replies);
+  EXPECT_LT(0, queued.stats.drafted_tokens);
+  EXPECT_LT(0, queued.stats.accepted_tokens);
+  EXPECT_EQ(queued.stats.accepted_tokens, waiting.stats.accepted_tokens);
 }
 
 }  // namespace

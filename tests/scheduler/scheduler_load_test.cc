@@ -58,6 +58,7 @@ TEST_P(Crowd, EveryRequestEndsOnceAsIfItWereAlone) {
   engine_options.paging = paging;
   engine_options.runs_ahead = runs_ahead;
   if (runs_ahead) engine_options.pools.max_draft_tokens = 0;
+  engine_options.queues = seed % 2 == 0;
   SchedulerWorld world(engine_options, {.max_queue = pick(random, 1, 60),
                                         .max_batch_tokens = pick(random, 0, 300),
                                         .speculate = pick(random, 0, 5),

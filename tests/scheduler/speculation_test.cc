@@ -81,16 +81,42 @@ TEST(Speculation, TokensThatTheEngineChoosesAreTheSame) {
   std::vector<Request> requests = all_kinds();
   std::erase_if(requests,
                 [](const Request& request) { return request.rules || request.sampling.adjusts_logits(); });
-  for (const std::int64_t speculate : {0, 3}) {
-    SchedulerWorld world({.chooses = true}, {.speculate = speculate});
-    std::vector<SchedulerWorld::Submitted> replies;
-    for (const Request& request : requests) replies.push_back(world.submit(request));
-    world.finish();
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      expect_reply(*replies[i].reply, expected_reply(requests[i], 256000));
+  for (const bool queues : {false, true}) {
+    for (const std::int64_t speculate : {0, 3}) {
+      SchedulerWorld world({.chooses = true, .queues = queues}, {.speculate = speculate});
+      std::vector<SchedulerWorld::Submitted> replies;
+      for (const Request& request : requests) replies.push_back(world.submit(request));
+      world.finish();
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        expect_reply(*replies[i].reply, expected_reply(requests[i], 256000));
+      }
+      EXPECT_GT(world.engine.num_chosen, 0);
+      EXPECT_EQ(world.engine.num_queued, queues ? world.scheduler.stats().steps : 0);
+      EXPECT_EQ(world.scheduler.stats().accepted_tokens > 0, speculate > 0);
     }
-    EXPECT_GT(world.engine.num_chosen, 0);
   }
+}
+
+TEST(Speculation, ChainsThatTheEngineMakesAreThoseOfTheLoop) {
+  for (const bool queues : {false, true}) {
+    SchedulerWorld world({.chooses = true, .queues = queues, .draft_quality = 1}, {.speculate = 3});
+    const auto submitted = world.submit(request_of(1, {.temperature = 0.8, .seed = 1}, 41));
+    world.finish();
+    EXPECT_EQ(submitted.reply->summary->steps, 10);
+    EXPECT_EQ(submitted.reply->summary->drafted_tokens, 30);
+    EXPECT_EQ(submitted.reply->summary->accepted_tokens, 30);
+  }
+}
+
+TEST(Speculation, AQueuedStepGoesOnWithoutDraftsThatAreNoNumbers) {
+  SchedulerWorld world({.queues = true, .draft_quality = 1}, {.speculate = 3});
+  world.engine.drafts_fail = true;
+  const Request request = request_of(1, {.seed = 1}, 20);
+  const auto submitted = world.submit(request);
+  world.finish();
+  expect_reply(*submitted.reply, expected_reply(request, 256000));
+  EXPECT_EQ(submitted.reply->summary->accepted_tokens, 0);
+  world.expect_everything_came_back();
 }
 
 TEST(Speculation, PerfectDraftsSaveSteps) {

@@ -391,6 +391,16 @@ TEST_F(ApiServerTest, PathsAndMethods) {
   EXPECT_EQ(foreign.status, 403);
 }
 
+TEST_F(ApiServerTest, NumbersOfTheStatisticsAreReadOrRefused) {
+  for (const char* query : {"stream=1&interval=nan", "stream=1&interval=1s", "stream=1&interval=-1",
+                            "stream=yes", "history=1e99"}) {
+    const HttpReply reply = server_->get(std::string("/stats?") + query);
+    EXPECT_EQ(reply.status, 400) << query;
+    EXPECT_NE(reply.body.find("expected a number"), std::string::npos) << reply.body;
+  }
+  EXPECT_EQ(server_->get("/stats?interval=2&other=x").status, 200);
+}
+
 TEST_F(ApiServerTest, CountersHaveAPastWhenItIsRequested) {
   EXPECT_FALSE(server_->stats().contains("history"));
   const Json history = Json::parse(server_->get("/stats?history=1").body)["history"];

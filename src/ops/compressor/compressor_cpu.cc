@@ -48,7 +48,7 @@ HWY_INLINE void PoolChannels(D d, const PooledRows& rows, std::size_t channel, f
   for (int v = 0; v < kVecs; ++v) hn::StoreU(hn::Div(sums[v], weights[v]), d, to + channel + v * kLanes);
 }
 
-/// Four vectors at a time: rows lie kilobytes apart, and each visit should use whole runs of cache lines.
+/// Four vectors at a time: rows lie kilobytes apart, and each read should take whole runs of cache lines.
 void Pool(const PooledRows& rows, std::size_t head_dim, float* to) {
   const hn::CappedTag<float, 16> d;
   const std::size_t lanes = hn::Lanes(d);

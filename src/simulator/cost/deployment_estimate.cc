@@ -19,8 +19,9 @@ Workload decode_workload(const ServingLoad& load) {
 
 }  // namespace
 
-std::int64_t deployment_memory_bytes(const SimulatedModel& model, const ParallelPlan& plan,
-                                     const ServingLoad& load, const DeviceProfile& device) {
+std::int64_t deployment_memory_bytes(const PlanRanks& ranks, const ServingLoad& load,
+                                     const DeviceProfile& device) {
+  const ParallelPlan& plan = ranks.plan();
   const std::int64_t sequences = (load.concurrency + plan.dp - 1) / plan.dp;
   const RankLoad rank{.num_sequences = sequences,
                       .cached_positions = load.prompt_tokens + load.reply_tokens,
@@ -28,31 +29,30 @@ std::int64_t deployment_memory_bytes(const SimulatedModel& model, const Parallel
                                             sequences * (load.num_mtp_tokens + 1)),
                       .logit_rows = sequences * (load.num_mtp_tokens + 1),
                       .num_mtp_tokens = load.num_mtp_tokens};
-  if (plan.pp == 1) return rank_memory(RankModel(model.config, model.formats, plan), rank, device).total();
+  if (plan.pp == 1) return rank_memory(ranks.whole(), rank, device).total();
   // The last stage has the head and the MTP block besides its layers.
-  const std::int64_t layers = (model.config.num_hidden_layers + plan.pp - 1) / plan.pp;
-  const Stage last{.begin = model.config.num_hidden_layers - layers,
-                   .end = model.config.num_hidden_layers,
-                   .first = false,
-                   .last = true};
-  return rank_memory(RankModel(model.config, model.formats, plan, last), rank, device).total();
+  const std::int64_t num_layers = ranks.model().config.num_hidden_layers;
+  const std::int64_t layers = (num_layers + plan.pp - 1) / plan.pp;
+  const Stage last{.begin = num_layers - layers, .end = num_layers, .first = false, .last = true};
+  return rank_memory(ranks.of(last), rank, device).total();
 }
 
-double prefill_seconds(const SimulatedModel& model, const ParallelPlan& plan, const ServingLoad& load,
-                       const DeviceProfile& device, PrefillGroups groups) {
+double prefill_seconds(const PlanRanks& ranks, const ServingLoad& load, const DeviceProfile& device,
+                       PrefillGroups groups) {
+  const std::int64_t dp = ranks.plan().dp;
   const auto found =
       static_cast<std::int64_t>(static_cast<double>(load.prompt_tokens) * load.prefix_cache_hit_rate);
   const std::int64_t tokens = load.prompt_tokens - found;
   const std::int64_t chunk = std::min(tokens, load.max_batch_tokens);
   const std::int64_t num_chunks = (tokens + chunk - 1) / chunk;
   const auto seconds_behind = [&](std::int64_t context) {
-    const Workload work{.num_queries = plan.dp,
+    const Workload work{.num_queries = dp,
                         .query_length = chunk,
                         .context_length = context,
-                        .active_groups = groups == PrefillGroups::kOne ? 1 : plan.dp,
+                        .active_groups = groups == PrefillGroups::kOne ? 1 : dp,
                         .imbalance = load.imbalance,
                         .hash_imbalance = load.hash_imbalance};
-    return estimate_step(model, plan, work, device).seconds;
+    return estimate_step(ranks, work, device).seconds;
   };
   // A chunk's time grows about evenly with what lies before it.
   const double first = seconds_behind(found);
@@ -63,9 +63,8 @@ double prefill_seconds(const SimulatedModel& model, const ParallelPlan& plan, co
 
 double tokens_per_step(const ServingLoad& load) { return decode_workload(load).tokens_per_step(); }
 
-StepEstimate decode_step(const SimulatedModel& model, const ParallelPlan& plan, const ServingLoad& load,
-                         const DeviceProfile& device) {
-  return estimate_step(model, plan, decode_workload(load), device);
+StepEstimate decode_step(const PlanRanks& ranks, const ServingLoad& load, const DeviceProfile& device) {
+  return estimate_step(ranks, decode_workload(load), device);
 }
 
 DeploymentEstimate steady_state(const ServingLoad& load, double prefill_seconds, const StepEstimate& step) {
@@ -88,14 +87,14 @@ DeploymentEstimate steady_state(const ServingLoad& load, double prefill_seconds,
   return estimate;
 }
 
-DeploymentEstimate estimate_deployment(const SimulatedModel& model, const ParallelPlan& plan,
-                                       const ServingLoad& load, const DeviceProfile& device) {
+DeploymentEstimate estimate_deployment(const PlanRanks& ranks, const ServingLoad& load,
+                                       const DeviceProfile& device) {
   ServingLoad running = load;
   std::int64_t low = 0, high = load.concurrency;  // the most requests that fit
   if (load.max_running > 0) high = std::min(high, load.max_running);
   while (low < high) {
     running.concurrency = low + (high - low + 1) / 2;
-    if (deployment_memory_bytes(model, plan, running, device) <= device.memory_bytes) {
+    if (deployment_memory_bytes(ranks, running, device) <= device.memory_bytes) {
       low = running.concurrency;
     } else {
       high = running.concurrency - 1;
@@ -103,9 +102,9 @@ DeploymentEstimate estimate_deployment(const SimulatedModel& model, const Parall
   }
   running.concurrency = std::max<std::int64_t>(1, low);
   DeploymentEstimate estimate =
-      steady_state(running, prefill_seconds(model, plan, running, device, PrefillGroups::kOne),
-                   decode_step(model, plan, running, device));
-  estimate.memory_bytes = deployment_memory_bytes(model, plan, running, device);
+      steady_state(running, prefill_seconds(ranks, running, device, PrefillGroups::kOne),
+                   decode_step(ranks, running, device));
+  estimate.memory_bytes = deployment_memory_bytes(ranks, running, device);
   const auto waiting = static_cast<double>(load.concurrency - running.concurrency);
   estimate.ttft_seconds += waiting / estimate.requests_per_second;
   return estimate;

@@ -53,25 +53,24 @@ struct DeploymentEstimate {
 enum class PrefillGroups : std::uint8_t { kOne, kAll };
 
 /// Time to process a prompt, or one for each group, in chunks of at most max_batch_tokens.
-[[nodiscard]] double prefill_seconds(const SimulatedModel& model, const ParallelPlan& plan,
-                                     const ServingLoad& load, const DeviceProfile& device,
-                                     PrefillGroups groups);
+[[nodiscard]] double prefill_seconds(const PlanRanks& ranks, const ServingLoad& load,
+                                     const DeviceProfile& device, PrefillGroups groups);
 
 /// Tokens that a step of decoding yields for each request on average.
 [[nodiscard]] double tokens_per_step(const ServingLoad& load);
 
 /// Of the fullest device with all requests at their longest, and room for a step of prefill beside them.
-[[nodiscard]] std::int64_t deployment_memory_bytes(const SimulatedModel& model, const ParallelPlan& plan,
-                                                   const ServingLoad& load, const DeviceProfile& device);
+[[nodiscard]] std::int64_t deployment_memory_bytes(const PlanRanks& ranks, const ServingLoad& load,
+                                                   const DeviceProfile& device);
 
 /// A step of decoding in the middle of replies.
-[[nodiscard]] StepEstimate decode_step(const SimulatedModel& model, const ParallelPlan& plan,
-                                       const ServingLoad& load, const DeviceProfile& device);
+[[nodiscard]] StepEstimate decode_step(const PlanRanks& ranks, const ServingLoad& load,
+                                       const DeviceProfile& device);
 
-/// `plan` resolved and legal. Where not all requests fit into memory, as many as do run and the others wait; `fits` is false
+/// Where not all requests fit into memory, as many as do run and the others wait; `fits` is false
 /// when not even one for each group does.
-[[nodiscard]] DeploymentEstimate estimate_deployment(const SimulatedModel& model, const ParallelPlan& plan,
-                                                     const ServingLoad& load, const DeviceProfile& device);
+[[nodiscard]] DeploymentEstimate estimate_deployment(const PlanRanks& ranks, const ServingLoad& load,
+                                                     const DeviceProfile& device);
 
 /// The same of times that are known.
 [[nodiscard]] DeploymentEstimate steady_state(const ServingLoad& load, double prefill_seconds,

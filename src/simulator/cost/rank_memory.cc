@@ -45,7 +45,7 @@ RankMemory rank_memory(const RankModel& model, const RankLoad& load, const Devic
   options.max_sequences = load.num_sequences;
   options.cache_tokens = load.num_sequences * std::max<std::int64_t>(1, load.cached_positions);
   options.max_draft_tokens = c.num_nextn_predict_layers > 0 ? load.num_mtp_tokens : 0;
-  const std::int64_t weights = device_weight_bytes(c, model.formats(), model.share());
+  const std::int64_t weights = model.weight_bytes();
   const MemoryPlan plan = plan_memory(model.rank_config(), weights, resolved(options, model.rank_config()));
   RankMemory memory{.weights = weights,
                     .pages = plan.page_bytes,

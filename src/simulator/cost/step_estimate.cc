@@ -74,18 +74,17 @@ std::vector<std::int64_t> balanced_bounds(const std::vector<double>& weights, st
   return fits(high);
 }
 
-std::vector<Stage> split_into_stages(const SimulatedModel& model, const ParallelPlan& plan,
-                                     const RankBatch& batch, const Workload& workload,
+std::vector<Stage> split_into_stages(const PlanRanks& ranks, const RankBatch& batch, const Workload& workload,
                                      const DeviceProfile& device) {
-  const std::int64_t num_layers = model.config.num_hidden_layers;
-  if (plan.pp == 1) return {{.begin = 0, .end = num_layers}};
-  const RankModel whole(model.config, model.formats, plan);
+  const RankModel& whole = ranks.whole();
+  if (ranks.plan().pp == 1) return {whole.stage()};
+  const std::int64_t num_layers = ranks.model().config.num_hidden_layers;
   std::vector<double> seconds(static_cast<std::size_t>(num_layers));
   for (const OpEstimate& op : estimate_stage(whole, batch, workload, device).ops) {
     if (op.op.block >= 0 && op.op.block < num_layers)
       seconds[static_cast<std::size_t>(op.op.block)] += op.time.seconds;
   }
-  const std::vector<std::int64_t> bounds = balanced_bounds(seconds, plan.pp);
+  const std::vector<std::int64_t> bounds = balanced_bounds(seconds, ranks.plan().pp);
   std::vector<Stage> stages;
   for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
     stages.push_back(
@@ -119,8 +118,9 @@ StageEstimate estimate_stage(const RankModel& model, const RankBatch& batch, con
   return estimate;
 }
 
-StepEstimate estimate_step(const SimulatedModel& model, const ParallelPlan& plan, const Workload& workload,
+StepEstimate estimate_step(const PlanRanks& ranks, const Workload& workload,
                            const DeviceProfile& given_device, PerformanceModel performance) {
+  const ParallelPlan& plan = ranks.plan();
   DeviceProfile device = given_device;
   if (performance == PerformanceModel::kAnalytic) device.operations.clear();
   const RankBatch batch = rank_batch(workload, plan);
@@ -128,8 +128,8 @@ StepEstimate estimate_step(const SimulatedModel& model, const ParallelPlan& plan
   const RankBatch part = part_of(batch, micro_batches);
   StepEstimate estimate{.device_memory_bytes = device.memory_bytes};
   double slowest = 0;
-  for (const Stage& stage : split_into_stages(model, plan, part, workload, device)) {
-    const RankModel rank(model.config, model.formats, plan, stage);
+  for (const Stage& stage : split_into_stages(ranks, part, workload, device)) {
+    const RankModel& rank = ranks.of(stage);
     StageEstimate timed = estimate_stage(rank, part, workload, device);
     timed.memory = rank_memory(rank, rank_load(batch, workload), device);
     estimate.seconds += timed.seconds;

@@ -6,18 +6,12 @@
 #include <vector>
 
 #include "hardware/device_profile.h"
+#include "simulator/cost/plan_ranks.h"
 #include "simulator/cost/rank_memory.h"
 #include "simulator/cost/time_model.h"
 #include "simulator/graph/op_graph.h"
 
 namespace baleen {
-
-/// A model to simulate: its geometry and how its matrices are stored.
-struct SimulatedModel {
-  std::string name;
-  ModelConfig config;
-  StorageFormats formats;
-};
 
 struct OpEstimate {
   GraphOp op;
@@ -52,10 +46,10 @@ struct StepEstimate {
 /// Figures of operations come from the profile's tables, or all of them from the device's own shares of the peaks.
 enum class PerformanceModel : std::uint8_t { kMeasured, kAnalytic };
 
-/// `plan` resolved and legal, `workload` valid. Stages of a pipeline work on as many micro-batches as there are stages, when
+/// `workload` valid. Stages of a pipeline work on as many micro-batches as there are stages, when
 /// there are queries enough.
-[[nodiscard]] StepEstimate estimate_step(const SimulatedModel& model, const ParallelPlan& plan,
-                                         const Workload& workload, const DeviceProfile& device,
+[[nodiscard]] StepEstimate estimate_step(const PlanRanks& ranks, const Workload& workload,
+                                         const DeviceProfile& device,
                                          PerformanceModel performance = PerformanceModel::kMeasured);
 
 /// Time of one stage over any batch, for callers that keep the shapes.

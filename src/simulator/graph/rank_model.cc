@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "model/device_weights.h"
 #include "model/weight_binding.h"
 
 namespace baleen {
@@ -74,7 +75,8 @@ RankModel::RankModel(const ModelConfig& config, const StorageFormats& formats, c
       rank_config_(baleen::rank_config(config, plan, stage)),
       formats_(formats),
       layout_(config, plan, stage, stage.first ? 0 : 1),
-      share_(rank_share(config, plan, stage)) {
+      share_(rank_share(config, plan, stage)),
+      weight_bytes_(device_weight_bytes(config_, formats_, share_)) {
   ShapeSource shapes(rank_table(config_, share_), formats_, memory_);
   weights_ = bind_weights(config_, share_, shapes);
 }

@@ -34,6 +34,8 @@ class RankModel {
   [[nodiscard]] const RankShare& share() const { return share_; }
   /// Addresses mean nothing.
   [[nodiscard]] const WeightTree& weights() const { return weights_; }
+  /// What they take on a device.
+  [[nodiscard]] std::int64_t weight_bytes() const { return weight_bytes_; }
 
  private:
   ModelConfig config_;
@@ -43,6 +45,7 @@ class RankModel {
   RankShare share_;
   UnbackedMemory memory_;
   WeightTree weights_;
+  std::int64_t weight_bytes_;
 };
 
 }  // namespace baleen

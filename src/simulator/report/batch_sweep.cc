@@ -56,7 +56,7 @@ std::vector<BatchPoint> batch_sweep(const StepReport& report) {
     other.num_queries = a_group * report.plan.dp;
     if (other.num_queries == own.num_queries) continue;
     const StepEstimate estimate =
-        estimate_step(report.model, report.plan, other, report.device, report.performance);
+        estimate_step({report.model, report.plan}, other, report.device, report.performance);
     if (!estimate.fits()) break;
     points.push_back(point_of(report, other, estimate));
   }

@@ -28,12 +28,11 @@ std::optional<std::int64_t> largest(std::int64_t low, std::int64_t high,
 }
 
 /// Whether stages like these hold `workload`.
-bool fits(const SimulatedModel& model, const ParallelPlan& plan, const std::vector<Stage>& stages,
-          const Workload& workload, const DeviceProfile& device) {
-  const RankLoad load = rank_load(rank_batch(workload, plan), workload);
+bool fits(const PlanRanks& ranks, const std::vector<Stage>& stages, const Workload& workload,
+          const DeviceProfile& device) {
+  const RankLoad load = rank_load(rank_batch(workload, ranks.plan()), workload);
   return std::ranges::all_of(stages, [&](const Stage& stage) {
-    return rank_memory(RankModel(model.config, model.formats, plan, stage), load, device).total() <=
-           device.memory_bytes;
+    return rank_memory(ranks.of(stage), load, device).total() <= device.memory_bytes;
   });
 }
 
@@ -54,15 +53,16 @@ std::optional<ParallelPlan> plan_that_fits(const SimulatedModel& model, std::int
   std::map<std::string, std::int64_t> excluded;
   std::multimap<double, ParallelPlan> by_time;
   for (const ParallelPlan& plan : legal_plans(model.config, num_devices, excluded)) {
-    if (!fits(model, plan, even_stages(model.config, plan), workload, device)) continue;
+    const PlanRanks ranks(model, plan);
+    if (!fits(ranks, even_stages(model.config, plan), workload, device)) continue;
     // Plans compare about the same with a part of a very large workload.
     constexpr std::int64_t kTypicalQueries = 64;
     Workload typical = workload;
     typical.num_queries = std::min(workload.num_queries, plan.dp * kTypicalQueries);
-    by_time.emplace(estimate_step(model, plan, typical, device).seconds, plan);
+    by_time.emplace(estimate_step(ranks, typical, device).seconds, plan);
   }
   for (const auto& [seconds, plan] : by_time) {
-    if (estimate_step(model, plan, workload, device).fits()) return plan;
+    if (estimate_step({model, plan}, workload, device).fits()) return plan;
   }
   return std::nullopt;
 }
@@ -72,23 +72,24 @@ std::optional<ParallelPlan> plan_that_fits(const SimulatedModel& model, std::int
 NearestFit nearest_fit(const SimulatedModel& model, const ParallelPlan& plan, const Workload& workload,
                        const DeviceProfile& device, const StepEstimate& estimate, std::int64_t max_devices) {
   NearestFit nearest{.missing_bytes = estimate.memory_bytes - estimate.device_memory_bytes};
+  const PlanRanks ranks(model, plan);
   std::vector<Stage> stages;
   for (const StageEstimate& stage : estimate.stages) stages.push_back(stage.stage);
   nearest.num_queries = largest(1, workload.num_queries - 1, [&](std::int64_t count) {
     Workload fewer = workload;
     fewer.num_queries = count;
-    return fits(model, plan, stages, fewer, device);
+    return fits(ranks, stages, fewer, device);
   });
   nearest.context_length = largest(0, workload.context_length - 1, [&](std::int64_t length) {
     Workload shorter = workload;
     shorter.context_length = length;
-    return fits(model, plan, stages, shorter, device);
+    return fits(ranks, stages, shorter, device);
   });
   if (!workload.decode) {
     nearest.query_length = largest(1, workload.query_length - 1, [&](std::int64_t length) {
       Workload shorter = workload;
       shorter.query_length = length;
-      return fits(model, plan, stages, shorter, device);
+      return fits(ranks, stages, shorter, device);
     });
   }
   for (std::int64_t count = plan.num_devices; count <= max_devices && !nearest.plan; count *= 2)

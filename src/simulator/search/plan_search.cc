@@ -36,31 +36,31 @@ class PlanSearch {
       : model_(model), device_(device), options_(options) {}
 
   /// Batches and drafts of one plan. `alone`: decoding has the instance to itself.
-  void decode(const PlanTimes& times, bool alone, SearchResult& result) const {
+  void decode(const PlanRanks& ranks, const PlanTimes& times, bool alone, SearchResult& result) const {
     const std::int64_t most_drafts = model_.config.num_nextn_predict_layers > 0 ? options_.max_drafts : 0;
     for (std::int64_t drafts = 0; drafts <= most_drafts; ++drafts) {
       for (std::int64_t concurrency = times.plan.dp;
            concurrency <= std::max(times.plan.dp, options_.max_concurrency); concurrency *= 2) {
-        if (!try_batch(times, concurrency, drafts, alone, result))
+        if (!try_batch(ranks, times, concurrency, drafts, alone, result))
           break;  // larger ones are slower and need more
       }
     }
   }
 
  private:
-  [[nodiscard]] bool try_batch(const PlanTimes& times, std::int64_t concurrency, std::int64_t drafts,
-                               bool alone, SearchResult& result) const {
+  [[nodiscard]] bool try_batch(const PlanRanks& ranks, const PlanTimes& times, std::int64_t concurrency,
+                               std::int64_t drafts, bool alone, SearchResult& result) const {
     ServingLoad load = options_.load;
     load.concurrency = concurrency;
     load.num_mtp_tokens = drafts;
     if (alone) load.max_batch_tokens = 1;  // prompts are prefilled elsewhere
     ++result.num_evaluated;
-    const std::int64_t memory_bytes = deployment_memory_bytes(model_, times.plan, load, device_);
+    const std::int64_t memory_bytes = deployment_memory_bytes(ranks, load, device_);
     if (memory_bytes > device_.memory_bytes) {
       ++result.excluded[kNoMemory];
       return false;
     }
-    const StepEstimate step = decode_step(model_, times.plan, load, device_);
+    const StepEstimate step = decode_step(ranks, load, device_);
     const DeploymentEstimate estimate = steady_state(load, alone ? 0 : times.prefill_seconds, step);
     if (!alone && over(estimate.ttft_seconds, options_.ttft_limit_seconds)) {
       ++result.excluded[kTooLate];
@@ -212,19 +212,19 @@ SearchResult search_plans(const SimulatedModel& model, const DeviceProfile& devi
   std::mutex mutex;
   pool.parallel_for(std::ssize(plans), [&](std::int64_t index, int /*thread*/) {
     PlanTimes& times = plans[static_cast<std::size_t>(index)];
+    const PlanRanks ranks(model, times.plan);
     SearchResult own, alone;
     ServingLoad one = options.load;
     one.concurrency = times.plan.dp;
     // Whatever does not fit with one request a group does not with more.
-    if (deployment_memory_bytes(model, times.plan, one, device) > device.memory_bytes) {
+    if (deployment_memory_bytes(ranks, one, device) > device.memory_bytes) {
       ++own.excluded[kNoMemory];
     } else {
-      times.prefill_seconds = prefill_seconds(model, times.plan, options.load, device, PrefillGroups::kOne);
-      search.decode(times, false, own);
+      times.prefill_seconds = prefill_seconds(ranks, options.load, device, PrefillGroups::kOne);
+      search.decode(ranks, times, false, own);
       if (options.disaggregate) {
-        times.full_prefill_seconds =
-            prefill_seconds(model, times.plan, options.load, device, PrefillGroups::kAll);
-        search.decode(times, true, alone);
+        times.full_prefill_seconds = prefill_seconds(ranks, options.load, device, PrefillGroups::kAll);
+        search.decode(ranks, times, true, alone);
       }
     }
     const std::scoped_lock lock(mutex);

@@ -76,7 +76,8 @@ TrainEstimate estimate_training(const SimulatedModel& model, const ParallelPlan&
   ParallelPlan stage_plan = plan;
   stage_plan.pp = 1;  // one micro-batch through all stages, one after the other
   stage_plan.num_devices = plan.stage_ranks();
-  const StepEstimate step = estimate_step(model, stage_plan, work, device);
+  const PlanRanks plan_ranks(model, stage_plan);
+  const StepEstimate step = estimate_step(plan_ranks, work, device);
   const std::vector<OpEstimate>& ops = step.stages.front().ops;
   const double forward = sum_seconds(ops);
   const auto stages = static_cast<double>(plan.pp);
@@ -112,8 +113,8 @@ TrainEstimate estimate_training(const SimulatedModel& model, const ParallelPlan&
       static_cast<double>(micro_tokens * plan.dp * estimate.num_micro_batches) / estimate.seconds;
 
   // Streams at every layer's entry are kept for backward; with less recomputation, also the layer's own activations.
-  const RankModel whole(model.config, model.formats, stage_plan);
-  const RankMemory forward_memory = rank_memory(whole, rank_load(rank_batch(work, stage_plan), work), device);
+  const RankMemory forward_memory =
+      rank_memory(plan_ranks.whole(), rank_load(rank_batch(work, stage_plan), work), device);
   const double layers = static_cast<double>(model.config.num_blocks()) / stages;
   const double in_flight =
       std::min(stages, micro_batches);  // micro-batches that a stage holds between both passes

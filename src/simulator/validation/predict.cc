@@ -121,7 +121,7 @@ std::vector<PredictedMetric> predict(const PublishedRow& row, const DeviceProfil
     }
     return metrics;
   }
-  const DeploymentEstimate estimate = estimate_deployment(row.model, row.plan, row.load, device);
+  const DeploymentEstimate estimate = estimate_deployment({row.model, row.plan}, row.load, device);
   for (const PublishedMetric& metric : row.published)
     metrics.push_back({metric.name, metric.value, serving_metric(row, estimate, metric.name)});
   return metrics;

@@ -1,4 +1,4 @@
-// Costs: the specification's formulas; that weights count once for each expert that somebody assignments.
+// Costs: the specification's formulas; that weights count once for each expert that has an assignment.
 #include <gtest/gtest.h>
 
 #include <cmath>

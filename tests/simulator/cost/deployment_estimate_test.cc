@@ -21,9 +21,9 @@ ParallelPlan plan(std::int64_t devices) {
 TEST(DeploymentEstimate, OneRequestWaitsForNobody) {
   for (const std::int64_t drafts : {0, 2}) {
     const ServingLoad load{.num_mtp_tokens = drafts, .mtp_acceptance = {0.5}};
-    const DeploymentEstimate estimate = estimate_deployment(flash(), plan(4), load, h200());
-    const double prefill = prefill_seconds(flash(), plan(4), load, h200(), PrefillGroups::kAll);
-    const double step = decode_step(flash(), plan(4), load, h200()).seconds;
+    const DeploymentEstimate estimate = estimate_deployment({flash(), plan(4)}, load, h200());
+    const double prefill = prefill_seconds({flash(), plan(4)}, load, h200(), PrefillGroups::kAll);
+    const double step = decode_step({flash(), plan(4)}, load, h200()).seconds;
     const double tokens = drafts == 0 ? 1 : 1 + 0.5 + 0.25;
     EXPECT_DOUBLE_EQ(estimate.ttft_seconds, prefill);
     EXPECT_DOUBLE_EQ(estimate.tpot_seconds, step / tokens);
@@ -36,7 +36,7 @@ TEST(DeploymentEstimate, MoreRequestsYieldMoreAndWaitLonger) {
   double yield = 0, token = 0, first = 0;
   for (std::int64_t concurrency = 1; concurrency <= 256; concurrency *= 4) {
     const ServingLoad load{.prompt_tokens = 1024, .reply_tokens = 512, .concurrency = concurrency};
-    const DeploymentEstimate estimate = estimate_deployment(flash(), plan(2), load, h200());
+    const DeploymentEstimate estimate = estimate_deployment({flash(), plan(2)}, load, h200());
     EXPECT_EQ(estimate.requests_in_flight, static_cast<double>(concurrency));
     EXPECT_GT(estimate.requests_per_second, yield);
     EXPECT_GT(estimate.tpot_seconds, token);
@@ -52,14 +52,14 @@ TEST(DeploymentEstimate, MoreRequestsYieldMoreAndWaitLonger) {
 
 TEST(DeploymentEstimate, WhereMemoryIsShortTheOthersWait) {
   ServingLoad load{.prompt_tokens = 200'000, .reply_tokens = 512, .concurrency = 1};
-  const DeploymentEstimate one = estimate_deployment(flash(), plan(2), load, h200());
+  const DeploymentEstimate one = estimate_deployment({flash(), plan(2)}, load, h200());
   ASSERT_TRUE(one.fits());
   load.concurrency = 4096;
-  const DeploymentEstimate many = estimate_deployment(flash(), plan(2), load, h200());
+  const DeploymentEstimate many = estimate_deployment({flash(), plan(2)}, load, h200());
   EXPECT_LT(many.requests_in_flight, 4096);
   EXPECT_TRUE(many.fits());
   load.concurrency = static_cast<std::int64_t>(many.requests_in_flight);
-  const DeploymentEstimate full = estimate_deployment(flash(), plan(2), load, h200());
+  const DeploymentEstimate full = estimate_deployment({flash(), plan(2)}, load, h200());
   EXPECT_EQ(full.requests_in_flight, many.requests_in_flight);
   EXPECT_DOUBLE_EQ(full.requests_per_second, many.requests_per_second);
   EXPECT_GT(many.ttft_seconds, full.ttft_seconds);
@@ -67,12 +67,12 @@ TEST(DeploymentEstimate, WhereMemoryIsShortTheOthersWait) {
 
 TEST(DeploymentEstimate, ChunksOfAPromptTakeAtLeastAsLongAsItInOne) {
   ServingLoad load{.prompt_tokens = 8192, .max_batch_tokens = 8192};
-  const double whole = prefill_seconds(flash(), plan(4), load, h200(), PrefillGroups::kAll);
+  const double whole = prefill_seconds({flash(), plan(4)}, load, h200(), PrefillGroups::kAll);
   load.max_batch_tokens = 1024;
-  EXPECT_GT(prefill_seconds(flash(), plan(4), load, h200(), PrefillGroups::kAll), whole);
+  EXPECT_GT(prefill_seconds({flash(), plan(4)}, load, h200(), PrefillGroups::kAll), whole);
   load.max_batch_tokens = 8192;
   load.prefix_cache_hit_rate = 0.5;
-  EXPECT_LT(prefill_seconds(flash(), plan(4), load, h200(), PrefillGroups::kAll), whole);
+  EXPECT_LT(prefill_seconds({flash(), plan(4)}, load, h200(), PrefillGroups::kAll), whole);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ const SimulatedModel& flash() {
 const DeviceProfile& h200() { return *find_device_profile("h200"); }
 
 StepEstimate estimate(const ParallelPlan& plan, const Workload& workload) {
-  return estimate_step(flash(), resolved(plan, flash().config), workload, h200());
+  return estimate_step({flash(), resolved(plan, flash().config)}, workload, h200());
 }
 
 TEST(StepEstimate, StagesCoverAllLayersOnce) {
@@ -105,7 +105,7 @@ TEST(StepEstimate, ADeviceThatDoesEverythingAtOnceLeavesTheStaticCosts) {
   device.memory_bytes_per_second *= 1e9;
   device.host_seconds_per_step = 0;
   device.operations.clear();
-  const StepEstimate step = estimate_step(flash(), resolved({.num_devices = 1}, flash().config),
+  const StepEstimate step = estimate_step({flash(), resolved({.num_devices = 1}, flash().config)},
                                           {.context_length = 4096, .decode = true}, device);
   double num_kernels = 0;
   for (const OpEstimate& op : step.stages.front().ops) num_kernels += op.op.num_kernels;
@@ -121,9 +121,9 @@ TEST(StepEstimate, AnalyticLeavesTheTablesOut) {
       {.num_rows = 1, .compute = 0.1, .memory = 0.1, .static_seconds = 1e-5}};
   const ParallelPlan plan = resolved({.num_devices = 1}, flash().config);
   const Workload work{.context_length = 4096, .decode = true};
-  const double plain = estimate_step(flash(), plan, work, without).seconds;
-  EXPECT_GT(estimate_step(flash(), plan, work, device).seconds, plain);
-  EXPECT_EQ(estimate_step(flash(), plan, work, device, PerformanceModel::kAnalytic).seconds, plain);
+  const double plain = estimate_step({flash(), plan}, work, without).seconds;
+  EXPECT_GT(estimate_step({flash(), plan}, work, device).seconds, plain);
+  EXPECT_EQ(estimate_step({flash(), plan}, work, device, PerformanceModel::kAnalytic).seconds, plain);
 }
 
 }  // namespace

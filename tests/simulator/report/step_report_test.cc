@@ -34,7 +34,7 @@ class StepReports : public testing::TestWithParam<Case> {
       : model_{GetParam().preset, preset_config(GetParam().preset), {}},
         device_(*find_device_profile(GetParam().device)),
         plan_(resolved(GetParam().plan, model_.config)),
-        estimate_(estimate_step(model_, plan_, GetParam().workload, device_)) {}
+        estimate_(estimate_step({model_, plan_}, GetParam().workload, device_)) {}
 
   [[nodiscard]] StepReport report() const { return {model_, plan_, GetParam().workload, device_, estimate_}; }
 
@@ -214,7 +214,7 @@ TEST(StepReport, NamesThatAreNoTextDoNotEndIt) {
   const DeviceProfile& device = *find_device_profile("h200");
   const ParallelPlan plan = resolved({.num_devices = 1}, model.config);
   const Workload work{.decode = true};
-  const StepEstimate estimate = estimate_step(model, plan, work, device);
+  const StepEstimate estimate = estimate_step({model, plan}, work, device);
   const StepReport report{model, plan, work, device, estimate};
   EXPECT_TRUE(Json::accept(step_json(report)));
   EXPECT_TRUE(Json::accept(chrome_trace(report)));

@@ -15,7 +15,7 @@ struct Advised {
   DeviceProfile device;
 
   [[nodiscard]] StepEstimate estimate(const ParallelPlan& other, const Workload& work) const {
-    return estimate_step(model, other, work, device);
+    return estimate_step({model, other}, work, device);
   }
 };
 

@@ -65,7 +65,7 @@ TEST(PlanSearch, RankedWithinLimitsMemoryAndRules) {
     ServingLoad load = wanted.load;
     load.concurrency = c.concurrency;
     load.num_mtp_tokens = c.num_mtp_tokens;
-    EXPECT_EQ(c.memory_bytes, deployment_memory_bytes(flash(), c.plan, load, h200()))
+    EXPECT_EQ(c.memory_bytes, deployment_memory_bytes({flash(), c.plan}, load, h200()))
         << "of the longest replies, and prefill";
     EXPECT_TRUE(violations(c.plan, flash().config).empty());
     EXPECT_EQ(c.num_instances * c.plan.num_devices, wanted.num_devices);

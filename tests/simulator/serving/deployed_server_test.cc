@@ -45,7 +45,7 @@ TEST(EstimatedStepTimes, AreThoseOfAStep) {
   for (const Workload& work : {Workload{.num_queries = 3, .query_length = 700, .context_length = 1000},
                                Workload{.num_queries = 16, .context_length = 5000, .decode = true}}) {
     const RankBatch batch = rank_batch(work, plan);
-    EXPECT_DOUBLE_EQ(times.step_seconds(batch), estimate_step(model, plan, work, device).seconds);
+    EXPECT_DOUBLE_EQ(times.step_seconds(batch), estimate_step({model, plan}, work, device).seconds);
   }
 }
 
@@ -58,7 +58,7 @@ TEST(EstimatedStepTimes, StepAndLinksMakeADraftingStep) {
   RankBatch chains(8, QueryPart{3000, 1, 1});
   double sum = times.step_seconds(rank_batch(work, plan));
   for (int depth = 0; depth < 3; ++depth) sum += times.draft_seconds(chains);
-  EXPECT_NEAR(sum, estimate_step(model, plan, work, device).seconds, 1e-3 * sum);
+  EXPECT_NEAR(sum, estimate_step({model, plan}, work, device).seconds, 1e-3 * sum);
 }
 
 TEST(DeployedServer, TakesAllTheMemoryThereIs) {

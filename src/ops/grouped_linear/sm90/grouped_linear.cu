@@ -1,4 +1,5 @@
 #include "base/check.h"
+#include "numeric/block_scale.h"
 #include "ops/grouped_linear/sm90/grouped_linear.h"
 #include "ops/matmul/sm90/bf16_products.h"
 
@@ -7,8 +8,8 @@ namespace baleen::sm90 {
 void grouped_linear(const GroupedLinearArgs& args, CudaContext& context) {
   BALEEN_CHECK(args.precision == Precision::kReleased && args.x.element_type() == ElementType::kBf16);
   const std::int64_t num_groups = args.x.extent(1);
-  // Row slices of FP8 weights start on a scale block; the config asks for o_lora_rank in multiples of 128.
-  BALEEN_CHECK(args.weight->rows % num_groups == 0 && args.weight->rows / num_groups % 128 == 0);
+  // Row slices of FP8 weights start on a scale block; the config wants o_lora_rank in multiples of it.
+  BALEEN_CHECK(args.weight->rows % num_groups == 0 && args.weight->rows / num_groups % kWeightBlock == 0);
   const Bf16Work::Output output{args.weight, args.y};
   // Groups make for outputs enough to keep every SM busy: one segment.
   run_bf16({.x = args.x.address(),

@@ -1,18 +1,20 @@
 /// How a hyper-connection site is cut over blocks and warps.
 ///
 /// The channels, the same of all four streams, are cut into up to 16 slices, of "ranks", each for a block. A
-/// slice is whole blocks of 128 channels and goes to the warps in chunks of 32 channels, chunk c to warp c %
+/// slice is whole blocks of channels and goes to the warps in chunks of 32 channels, chunk c to warp c %
 /// 8. The cut depends on the width alone: so does the order in which products are added, and a token's
 /// results are the same in any batch.
 #pragma once
 
 #include <cstdint>
 
+#include "numeric/block_scale.h"
+
 namespace baleen::sm90 {
 
 inline constexpr int kHcStreams = 4;
 inline constexpr int kHcMixes = (2 + kHcStreams) * kHcStreams;
-inline constexpr int kHcBlock = 128;
+inline constexpr int kHcBlock = kActivationBlock;  ///< channels that share a scale
 inline constexpr int kHcChunk = 32;
 inline constexpr int kHcChunksPerBlock = kHcBlock / kHcChunk;
 inline constexpr int kHcStreamWarps = 8;  ///< of a block

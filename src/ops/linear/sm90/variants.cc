@@ -27,7 +27,7 @@ std::optional<Reason> why_not(const LinearArgs& args, const DeviceTraits& /*trai
 std::optional<Reason> why_few_slower(const LinearArgs& args, const DeviceTraits& traits) {
   if (!few_tokens_are_slower(args, traits.num_units)) return std::nullopt;
   return "many_tokens is quicker from 65 tokens on where its tiles fill the device, from 193 on always "
-         "(linear_sm90_bench, rows few and many)";
+         "(sm90_linear_bench, rows few and many)";
 }
 
 }  // namespace

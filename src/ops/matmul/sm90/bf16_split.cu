@@ -266,15 +266,7 @@ void launch(const Bf16Work& work, CudaContext& context) {
 
 void bf16_split(const Bf16Work& work, CudaContext& context) {
   BALEEN_CHECK(work.num_segments == kMaxSegments && work.num_groups == 1);
-  if (work.num_rows <= 8) {
-    launch<8>(work, context);
-  } else if (work.num_rows <= 16) {
-    launch<16>(work, context);
-  } else if (work.num_rows <= 32) {
-    launch<32>(work, context);
-  } else {
-    launch<64>(work, context);
-  }
+  with_token_tile(work.num_rows, [&](auto tokens) { launch<tokens()>(work, context); });
 }
 
 }  // namespace baleen::sm90

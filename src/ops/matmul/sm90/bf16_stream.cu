@@ -79,35 +79,14 @@ __global__ void __launch_bounds__(kThreads, 1) bf16_stream(const __grid_constant
   }
 }
 
-template <int kTokens>
-void launch(const Bf16Work& work, CudaContext& context) {
-  using S = Stages<kTokens>;
-  const Bf16Products parameters = make_products(work, {.tile_outputs = S::kTileOutputs,
-                                                       .weight_bytes = kBoxRowBytes,
-                                                       .weight_columns = S::kWeightBoxes,
-                                                       .tokens = kTokens,
-                                                       .token_columns = kBoxesPerSlice});
-  launch_bf16({.kernel = bf16_stream<S>,
-               .grid = {static_cast<unsigned>(std::min(parameters.num_tiles, context.num_sms)),
-                        static_cast<unsigned>((work.num_rows + kTokens - 1) / kTokens), 1},
-               .threads = kThreads,
-               .shared_bytes = S::kStages * S::kStageBytes + kGroupBytes},
-              parameters, context);
-}
-
 }  // namespace
 
 void bf16_stream(const Bf16Work& work, CudaContext& context) {
   BALEEN_CHECK_EQ(work.num_segments, 1);
-  if (work.num_rows <= 8) {
-    launch<8>(work, context);
-  } else if (work.num_rows <= 16) {
-    launch<16>(work, context);
-  } else if (work.num_rows <= 32) {
-    launch<32>(work, context);
-  } else {
-    launch<64>(work, context);
-  }
+  with_token_tile(work.num_rows, [&](auto tokens) {
+    using S = Stages<tokens()>;
+    launch_stream<S>(bf16_stream<S>, kThreads, S::kStages * S::kStageBytes + kGroupBytes, work, context);
+  });
 }
 
 }  // namespace baleen::sm90

@@ -158,34 +158,22 @@ __global__ void __launch_bounds__(S::kThreads, 1) bf16_stream_fp8(const __grid_c
 template <int kTokens, int kTurnSlices>
 void launch(const Bf16Work& work, CudaContext& context) {
   using S = Fp8Stream<kTokens, kTurnSlices>;
-  const Bf16Products parameters = make_products(work, {.tile_outputs = S::kTileOutputs,
-                                                       .weight_bytes = kBoxRowBytes,
-                                                       .weight_columns = S::kWeightBoxes,
-                                                       .tokens = kTokens,
-                                                       .token_columns = kBoxesPerSlice});
-  launch_bf16({.kernel = bf16_stream_fp8<S>,
-               .grid = {static_cast<unsigned>(std::min(parameters.num_tiles, context.num_sms)),
-                        static_cast<unsigned>((work.num_rows + kTokens - 1) / kTokens), 1},
-               .threads = S::kThreads,
-               .shared_bytes = S::kDynamicBytes},
-              parameters, context);
+  launch_stream<S>(bf16_stream_fp8<S>, S::kThreads, S::kDynamicBytes, work, context);
 }
 
 }  // namespace
 
 void bf16_stream_fp8(const Bf16Work& work, CudaContext& context) {
   BALEEN_CHECK(work.outputs.size() == 1 && work.num_segments == 1);
-  if (work.num_rows <= 8) {
-    launch<8, 1>(work, context);
-  } else if (work.num_rows <= 16) {
-    launch<16, 1>(work, context);
-  } else if (work.num_rows <= 32) {
-    launch<32, 1>(work, context);
-  } else if (work.num_inputs % (2 * kSliceInputs) == 0) {
-    launch<64, 2>(work, context);  // the sums are many: handed on less often
-  } else {
-    launch<64, 1>(work, context);
-  }
+  with_token_tile(work.num_rows, [&](auto tokens) {
+    constexpr int kTokens = tokens();
+    // Where the sums are many they are handed on less often.
+    if (kTokens == 64 && work.num_inputs % (2 * kSliceInputs) == 0) {
+      launch<kTokens, kTokens == 64 ? 2 : 1>(work, context);
+    } else {
+      launch<kTokens, 1>(work, context);
+    }
+  });
 }
 
 }  // namespace baleen::sm90

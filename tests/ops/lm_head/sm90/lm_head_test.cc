@@ -33,7 +33,7 @@ TEST(LmHeadSm90, AgreesWithPlainLoops) {
     std::vector<float> want(static_cast<std::size_t>(num_rows * vocabulary));
     matmul_ref(weight.matrix(), {x.data(), {num_rows, width}}, ActivationRounding::kNone, false,
                {want.data(), {num_rows, vocabulary}});
-    // Low bits that tensor cores cut, see matmul_bf16_sm90_test.cc.
+    // Low bits that tensor cores cut, see ops/matmul/sm90/matmul_bf16_test.cc.
     EXPECT_CLOSE(cuda.download(logits, num_rows * vocabulary), want, {.norm = 1e-5}) << num_rows << " rows";
   }
 }

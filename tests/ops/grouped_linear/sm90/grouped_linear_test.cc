@@ -15,7 +15,7 @@
 namespace baleen::sm90 {
 namespace {
 
-constexpr double kF32Norm = 1e-5;   // low bits that tensor cores cut, see matmul_bf16_sm90_test.cc
+constexpr double kF32Norm = 1e-5;   // low bits that tensor cores cut, see ops/matmul/sm90/matmul_bf16_test.cc
 constexpr double kBf16Norm = 3e-3;  // rounding of the outputs
 
 struct Shape {

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Says where code, tests, benchmarks or pages use words of the authors' own for what the field has a term for,
+# and which term to take; changes nothing. Texts that models and clients exchange (fixtures, published
+# figures) are not read.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+failed=0
+# refuse PATTERN TERM FOLDER...: lines with words that match, as a whole and in any case.
+refuse() {
+  local pattern=$1 term=$2 found
+  shift 2
+  local files=("${@/%//*.h}" "${@/%//*.cc}" "${@/%//*.cu}" "${@/%//*.cuh}" "${@/%//*.md}")
+  found=$(git grep -nIwiE "$pattern" -- "${files[@]}" |
+    grep -vE 'std::floor|told apart' || true)
+  if [[ -n $found ]]; then
+    printf 'check_words.sh: %s instead of:\n%s\n' "$term" "$found" >&2
+    failed=1
+  fi
+}
+
+all=(src tests bench docs)
+refuse 'somebody|nobody' 'what it is (a request, a thread, a caller), or no one' "${all[@]}"
+refuse 'company' 'batch composition' "${all[@]}"
+refuse 'widen|widens|widened|widening' 'dequantise, or convert' "${all[@]}"
+refuse 'asked for|told' 'wanted, requested or given: data are not spoken to' "${all[@]}"
+refuse 'floors?|rooms|houses?' 'layers and folders' "${all[@]}"
+refuse 'kMost[A-Za-z0-9]*' 'kMax' "${all[@]}"
+# Elsewhere a tree or a graph may well be visited.
+refuse 'visits?|visited' 'token-expert assignment' \
+  src/ops src/device src/cuda src/simulator tests/ops bench docs
+exit $failed
