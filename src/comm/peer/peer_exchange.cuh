@@ -11,7 +11,7 @@ namespace baleen {
 /// Of the exchange under way with the member at `place`; the same at both. After the wait for the previous
 /// kernel.
 __device__ inline std::uint32_t exchange_flag(const PeerView& peers, int place) {
-  return *peers.ports[place].count + 1;
+  return peers.ports[place].counts[blockIdx.x] + 1;
 }
 
 /// True once `ready`, which is asked again and again; false when the member does not come in time, or one did
@@ -64,6 +64,27 @@ __device__ inline const uint4* inbox(const PeerPort& port, std::uint32_t flag) {
   return port.inbox + flag % 2 * kInboxPackets;
 }
 
+// Staged rows.
+
+__device__ inline std::byte* staging_out(const PeerPort& port, std::uint32_t flag) {
+  return port.staging_out + flag % 2 * kMaxStagedBytes;
+}
+__device__ inline const std::byte* staging_in(const PeerPort& port, std::uint32_t flag) {
+  return port.staging_in + flag % 2 * kMaxStagedBytes;
+}
+
+/// One thread's, after a barrier of the threads that have stored the token's rows.
+__device__ inline void tell_staged(const PeerPort& port, std::uint32_t flag, int token) {
+  *static_cast<volatile std::uint32_t*>(&port.told->staged[flag % 2][token]) = flag;
+}
+
+/// One thread's, before a barrier of those that load the rows.
+__device__ inline void wait_for_staged(const PeerView& peers, int place, std::uint32_t flag, int token) {
+  const std::uint32_t* const staged = &peers.ports[place].heard->staged[flag % 2][token];
+  wait_for_peer(peers, place, [&] { return *static_cast<const volatile std::uint32_t*>(staged) == flag; });
+  __threadfence_system();
+}
+
 // Addresses.
 
 /// What earlier kernels have written there is seen by who hears of it.
@@ -89,6 +110,27 @@ __device__ inline std::byte* hear_address(const PeerView& peers, int place, int 
 
 // The end. All threads of all blocks call one of these last.
 
+__device__ inline bool is_peer(const PeerView& peers, int place) {
+  return place < peers.size && place != peers.place;
+}
+
+/// Of an exchange by packets alone. Blocks that this kernel does not have count all the same, by its first.
+__device__ inline void end_exchange(const PeerView& peers) {
+  __syncthreads();
+  const int thread = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.x);
+  for (int place = 0; place < peers.size; ++place) {
+    if (place == peers.place) continue;
+    std::uint32_t* const counts = peers.ports[place].counts;
+    const std::uint32_t flag = counts[block] + 1;
+    __syncthreads();
+    if (thread == 0) counts[block] = flag;
+    if (block != 0) continue;
+    for (int i = static_cast<int>(gridDim.x) + thread; i < kMaxExchangeBlocks;
+         i += static_cast<int>(blockDim.x))
+      counts[i] = flag;
+  }
+}
+
 /// Of the kernel: whether this block is the last one to come here. All its threads get the answer.
 __device__ inline bool is_last_block(const PeerView& peers) {
   __shared__ bool last;
@@ -102,29 +144,27 @@ __device__ inline bool is_last_block(const PeerView& peers) {
   return last;
 }
 
-__device__ inline bool is_peer(const PeerView& peers, int place) {
-  return place < peers.size && place != peers.place;
-}
-
-/// Of an exchange by packets alone.
-__device__ inline void end_exchange(const PeerView& peers) {
-  if (!is_last_block(peers)) return;
-  if (is_peer(peers, static_cast<int>(threadIdx.x))) ++*peers.ports[threadIdx.x].count;
-}
-
-/// Of an exchange with addresses: when it returns, what the others write here is there, and what they read here may be
-/// overwritten.
-__device__ inline void end_exchange_when_all_done(const PeerView& peers) {
-  __threadfence_system();
+/// Of an exchange with addresses: when it returns, what the others read here may be overwritten, and what they
+/// write here is there, where `kWrites`: ranks write into each other's arrays.
+template <bool kWrites>
+__device__ void end_exchange_when_all_done(const PeerView& peers) {
+  if constexpr (kWrites) __threadfence_system();
   if (!is_last_block(peers)) return;
   const int place = static_cast<int>(threadIdx.x);
-  if (!is_peer(peers, place)) return;
-  const std::uint32_t flag = exchange_flag(peers, place);
-  __threadfence_system();
-  ptx::store_volatile(&peers.ports[place].told->done, {flag, flag, flag, flag});
-  wait_for_peer(peers, place, [&] { return ptx::load_volatile(&peers.ports[place].heard->done).x == flag; });
-  __threadfence_system();
-  *peers.ports[place].count = flag;
+  if (is_peer(peers, place)) {
+    const std::uint32_t flag = exchange_flag(peers, place);
+    if constexpr (kWrites) __threadfence_system();
+    ptx::store_volatile(&peers.ports[place].told->done, {flag, flag, flag, flag});
+    wait_for_peer(peers, place,
+                  [&] { return ptx::load_volatile(&peers.ports[place].heard->done).x == flag; });
+    if constexpr (kWrites) __threadfence_system();
+  }
+  __syncthreads();
+  for (int other = 0; other < peers.size; ++other) {
+    if (other == peers.place) continue;
+    for (int i = static_cast<int>(threadIdx.x); i < kMaxExchangeBlocks; i += static_cast<int>(blockDim.x))
+      ++peers.ports[other].counts[i];
+  }
 }
 
 }  // namespace baleen

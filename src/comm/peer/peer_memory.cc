@@ -12,7 +12,7 @@ namespace baleen {
 namespace {
 
 constexpr std::int64_t kInboxBytes = 2 * kInboxPackets * std::int64_t{sizeof(uint4)};
-constexpr std::int64_t kStateBytes = 4096;
+constexpr std::int64_t kStagingBytes = 2 * kMaxStagedBytes;
 
 /// Ordinary loads and stores, and their order at the other GPU.
 bool have_access(int gpu, int other) {
@@ -27,8 +27,12 @@ uint4* PeerRank::inbox(std::int64_t sender) const {
   return reinterpret_cast<uint4*>(region_ + sender * kInboxBytes);
 }
 
+std::byte* PeerRank::staging(std::int64_t sender) const {
+  return region_ + std::ssize(*all_) * kInboxBytes + sender * kStagingBytes;
+}
+
 PeerSignals* PeerRank::signals(std::int64_t sender) const {
-  return reinterpret_cast<PeerSignals*>(region_ + std::ssize(*all_) * kInboxBytes) + sender;
+  return reinterpret_cast<PeerSignals*>(staging(std::ssize(*all_))) + sender;
 }
 
 PeerRank::State* PeerRank::state() const { return reinterpret_cast<State*>(signals(std::ssize(*all_))); }
@@ -48,8 +52,8 @@ PeerView PeerRank::view(const RankGroup& group) const {
     view.ranks[i] = static_cast<std::int32_t>(other);
     if (other == rank_) continue;
     const PeerRank& peer = (*all_)[static_cast<std::size_t>(other)];
-    view.ports[i] = {peer.inbox(rank_), inbox(other), peer.signals(rank_), signals(other),
-                     &state()->counts[other]};
+    view.ports[i] = {peer.inbox(rank_),   inbox(other),   peer.staging(rank_),   staging(other),
+                     peer.signals(rank_), signals(other), state()->counts[other]};
   }
   return view;
 }
@@ -68,7 +72,8 @@ PeerMemory::PeerMemory(std::span<const int> gpus, std::chrono::milliseconds long
   connect(gpus);
   const auto num_ranks = static_cast<std::int64_t>(gpus.size());
   const std::int64_t bytes =
-      num_ranks * (kInboxBytes + static_cast<std::int64_t>(sizeof(PeerSignals))) + kStateBytes;
+      num_ranks * (kInboxBytes + kStagingBytes + static_cast<std::int64_t>(sizeof(PeerSignals))) +
+      static_cast<std::int64_t>(sizeof(PeerRank::State));
   int previous = 0;
   check_cuda(cudaGetDevice(&previous), "asking for the current GPU");
   try {

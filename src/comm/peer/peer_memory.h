@@ -27,12 +27,13 @@ class PeerRank {
  private:
   friend class PeerMemory;
   struct State {
-    std::uint32_t counts[kMaxPeers];
+    std::uint32_t counts[kMaxPeers][kMaxExchangeBlocks];
     std::uint32_t blocks_done;
     std::uint32_t failed;
   };
-  /// Of the region of a rank: inboxes and signals by sender, then the state.
+  /// Of the region of a rank: inboxes, staging and signals by sender, then the state.
   [[nodiscard]] uint4* inbox(std::int64_t sender) const;
+  [[nodiscard]] std::byte* staging(std::int64_t sender) const;
   [[nodiscard]] PeerSignals* signals(std::int64_t sender) const;
   [[nodiscard]] State* state() const;
 
@@ -48,7 +49,7 @@ class PeerRank {
 class PeerMemory {
  public:
   /// Rank i runs on GPU `gpus[i]`, a GPU each. Throws `Error` where two of them have no access to each
-  /// other's memory. Takes 1 MiB a pair of ranks on each GPU.
+  /// other's memory. Takes 34 MiB for each rank on every GPU.
   PeerMemory(std::span<const int> gpus, std::chrono::milliseconds longest_wait);
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;

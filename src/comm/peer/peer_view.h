@@ -8,9 +8,14 @@
 ///     packets    {data, flag, data, flag} of 16 bytes, pushed into the other's inbox: a reader knows by the
 ///                flags that a packet is there. Two inboxes take turns: who pushes exchange n has got all of
 ///                n - 1, which the other sent after it had read n - 2.
+///     counts     one for each block of a kernel, all the same between kernels: a block needs no other to know
+///                where it is, and the end of an exchange costs a store.
+///     rows       staged in the other's memory, beside the packets and in turns like them, with a flag each, which
+///                follows the row.
 ///     addresses  of arrays that the other may read or write until it says that it is done.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include <vector_types.h>
@@ -19,23 +24,29 @@ namespace baleen {
 
 inline constexpr int kMaxPeers = 16;                        ///< ranks of a group on one host
 inline constexpr int kMaxSharedArrays = 6;                  ///< whose addresses an exchange may tell
-inline constexpr std::int64_t kMaxPushedBytes = 256 << 10;  ///< of one message
+inline constexpr int kMaxExchangeBlocks = 264;              ///< of a kernel that exchanges
+inline constexpr std::int64_t kMaxPushedBytes = 512 << 10;  ///< of one message
 inline constexpr std::int64_t kPacketData = 8;              ///< bytes of data in a packet
 inline constexpr std::int64_t kInboxPackets = kMaxPushedBytes / kPacketData;
+inline constexpr int kMaxStagedTokens = 256;  ///< whose rows an exchange may stage
+inline constexpr std::int64_t kMaxStagedBytes = 16 << 20;
 
 /// What one rank tells another, in the other's memory: each a packet.
 struct PeerSignals {
   uint4 addresses[kMaxSharedArrays];
   uint4 done;
+  std::uint32_t staged[2][kMaxStagedTokens];  ///< the flag, where the token's rows are there
 };
 
 /// One pair of ranks, as one of them has it.
 struct PeerPort {
-  uint4* outbox = nullptr;       ///< [2, kInboxPackets] the other's, for packets of this rank
-  const uint4* inbox = nullptr;  ///< [2, kInboxPackets]
-  PeerSignals* told = nullptr;   ///< the other's
+  uint4* outbox = nullptr;           ///< [2, kInboxPackets] the other's, for packets of this rank
+  const uint4* inbox = nullptr;      ///< [2, kInboxPackets]
+  std::byte* staging_out = nullptr;  ///< [2, kMaxStagedBytes] the other's
+  const std::byte* staging_in = nullptr;
+  PeerSignals* told = nullptr;  ///< the other's
   const PeerSignals* heard = nullptr;
-  std::uint32_t* count = nullptr;  ///< of exchanges that have ended
+  std::uint32_t* counts = nullptr;  ///< [kMaxExchangeBlocks] of exchanges that have ended
 };
 
 /// Why a kernel stopped waiting. In host memory.

@@ -50,25 +50,31 @@ float output_of(std::int32_t expert, float value) {
   return round_bf16(value * (1.0F + static_cast<float>(expert) * 0.37F));
 }
 
-class DispatchSm90 : public testing::TestWithParam<bool> {
+struct Case {
+  bool fp8;
+  std::int64_t times;  ///< as many tokens: few are staged, many are written and read
+};
+
+class DispatchSm90 : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override { BALEEN_NEEDS_GPUS(2); }
 };
 
 TEST_P(DispatchSm90, RowsComeToTheirExpertsAndReturn) {
-  const bool fp8 = GetParam();
+  const auto [fp8, times] = GetParam();
   const std::int64_t num_ranks = test::num_gpus();
   if (kExperts % num_ranks != 0) GTEST_SKIP() << "experts that these GPUs cannot share";
   std::vector<Tokens> tokens;
   constexpr std::int64_t kRows[] = {33, 0, 5, 128};
   std::int64_t most = 0;
   for (std::int64_t r = 0; r < num_ranks; ++r) {
-    tokens.emplace_back(num_ranks == 2 && r == 1 ? 70 : kRows[r % 4], static_cast<std::uint32_t>(r + 1));
+    tokens.emplace_back(times * (num_ranks == 2 && r == 1 ? 70 : kRows[r % 4]),
+                        static_cast<std::uint32_t>(r + 1));
     most = std::max(most, tokens.back().rows);
   }
   const std::int64_t places = most * kChosen, room = num_ranks * places;
   GpuRanks ranks(num_ranks);
-  ranks.run([&](TestCuda& cuda, const RankGroup& group) {
+  ranks.run([&, fp8 = fp8](TestCuda& cuda, const RankGroup& group) {
     cuda.context().most_rows = most;
     const Tokens& own = tokens[at(group.place)];
     const ExpertRanks placement{.stage = &group, .ep = num_ranks, .num_experts = kExperts};
@@ -155,7 +161,8 @@ TEST_P(DispatchSm90, RowsComeToTheirExpertsAndReturn) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, DispatchSm90, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Formats, DispatchSm90,
+                         testing::Values(Case{true, 1}, Case{false, 1}, Case{true, 5}, Case{false, 5}));
 
 }  // namespace
 }  // namespace baleen::sm90

@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(kThreads) read_rows(const __grid_constant__ Co
       }
     }
   }
-  end_exchange_when_all_done(p.peers);
+  end_exchange_when_all_done<false>(p.peers);
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kReadThreads) read_sums(const __grid_constant_
       if (v + k * step < count) store_sum(p, v + k * step, sums[k]);
     }
   }
-  end_exchange_when_all_done(p.peers);
+  end_exchange_when_all_done<false>(p.peers);
 }
 
 }  // namespace

@@ -4,8 +4,9 @@
 /// sends for slot s of its token t is row `(j T + t) k + s`, T the most tokens that a rank may have. Places
 /// that get no row have expert -1. `DispatchedRows` therefore counts places, on every rank the same.
 ///
-/// Dispatch writes rows where they are used; combine reads outputs where they were made. Ranks tell each
-/// other the addresses of their arrays in the course of it.
+/// Of few tokens, rows and outputs are pushed into staging of the receiver, a row once to each rank that has
+/// experts of it, with a flag: one trip over the link. Of many, dispatch writes rows where they are used and
+/// combine reads outputs where they were made; ranks tell each other the addresses in the course of it.
 #pragma once
 
 #include "comm/peer/peer_view.h"
@@ -47,12 +48,14 @@ struct DispatchLaunch {
   std::int32_t places = 0;  ///< of each sender: T k
   std::int64_t width = 0;
 };
-void launch_dispatch(const DispatchLaunch& launch, CudaContext& context);
+void launch_staged_dispatch(const DispatchLaunch& launch, CudaContext& context);
+void launch_written_dispatch(const DispatchLaunch& launch, CudaContext& context);
 
 struct CombineLaunch {
   PeerView peers;
   ExpertHolders holders;
   const Bf16Bits* y = nullptr;
+  const std::int32_t* experts = nullptr;  ///< of each row of y; -1: there is none
   const std::int32_t* ids = nullptr;
   const Bf16Bits* shared = nullptr;  ///< null: there is none
   Bf16Bits* out = nullptr;
@@ -61,7 +64,11 @@ struct CombineLaunch {
   std::int32_t places = 0;
   std::int64_t width = 0;
 };
-void launch_combine(const CombineLaunch& launch, CudaContext& context);
+void launch_staged_combine(const CombineLaunch& launch, CudaContext& context);
+void launch_read_combine(const CombineLaunch& launch, CudaContext& context);
+
+/// Whether the outputs of so many places of a sender, rows of `width`, can be staged; and then all less.
+[[nodiscard]] bool can_stage(std::int64_t places, std::int64_t num_selected, std::int64_t width);
 
 void dispatch(const DispatchArgs& args, CudaContext& context);
 void combine(const CombineArgs& args, CudaContext& context);

@@ -172,12 +172,19 @@ __global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_cons
     ptx::wait_for_previous_kernel();
     ptx::launch_next_kernel();
     RowProduct<kRouted, kStages> product(group_ring<kStages>(rings));
-    const int num_pieces = p.inner_width / kPieceRows, num_items = p.num_selected * num_pieces;
-    int item = static_cast<int>(blockIdx.x) * kInnerGroups + group_index();
-    int expert = -1;
+    // Slots with an expert of this rank, four bits each: their pieces are spread over all blocks.
+    std::uint64_t slots = 0;
+    int num_slots = 0;
+    for (int slot = 0; slot < p.num_selected; ++slot) {
+      if (p.expert_of(slot) >= 0) slots |= static_cast<std::uint64_t>(slot) << (4 * num_slots++);
+    }
+    const int num_pieces = p.inner_width / kPieceRows, num_items = num_slots * num_pieces;
+    const auto slot_of = [&](int i) { return static_cast<int>(slots >> (4 * (i / num_pieces)) & 15); };
+    int item = group_index() * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
+    int expert = 0;
     const auto begin = [&] {
-      if (item < num_items) expert = p.expert_of(item / num_pieces);
-      if (item >= num_items || expert < 0) return;
+      if (item >= num_items) return;
+      expert = p.expert_of(slot_of(item));
       const int weight_row = item % num_pieces * kPieceRows + row;
       const int place = expert_place(p.places, expert);
       const auto weights = [&](const ExpertRows& matrix) {
@@ -188,13 +195,11 @@ __global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_cons
     begin();
     prepare();
     while (item < num_items) {
-      const int assignment = item / num_pieces;
-      if (expert >= 0) {
-        const float routing_weight = p.weights[assignment];
-        float acc[4];
-        product.multiply(tables, x_columns, x_scale, acc);
-        finish(acc, assignment, item % num_pieces * kPieceRows, routing_weight, true);
-      }
+      const int assignment = slot_of(item);
+      const float routing_weight = p.weights[assignment];
+      float acc[4];
+      product.multiply(tables, x_columns, x_scale, acc);
+      finish(acc, assignment, item % num_pieces * kPieceRows, routing_weight, true);
       item += static_cast<int>(gridDim.x) * kInnerGroups;
       begin();
     }

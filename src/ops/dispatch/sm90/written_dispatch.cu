@@ -1,18 +1,14 @@
 #include <algorithm>
 
 #include "comm/peer/peer_exchange.cuh"
-#include "cuda/bf16_vector.cuh"
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
-#include "cuda/row_quantise.cuh"
-#include "ops/dispatch/sm90/dispatch.h"
+#include "ops/dispatch/sm90/dispatch_rows.cuh"
 
 namespace baleen::sm90 {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kMaxBlocks = 264;
-constexpr int kValues = 16;  // of a thread: a vector of codes, two of BF16 values
 
 enum Array { kRows, kCodes, kScales, kIds, kWeights, kNumArrays };
 
@@ -46,49 +42,19 @@ __device__ void write_ids(const DispatchLaunch& p, const ArrivalArrays* arrays) 
   }
 }
 
-struct Piece {
-  uint4 words[2];  ///< codes, or BF16 values
-  float scale;
-};
-
-__device__ Piece load_piece(const DispatchLaunch& p, std::int64_t token, std::int64_t column) {
-  if (p.sends_fp8 && p.x_fp8.codes != nullptr) {
-    return {{*reinterpret_cast<const uint4*>(p.x_fp8.codes + token * p.width + column), {}},
-            p.x_fp8.scales[column / kFp8RowBlock * p.x_fp8.scale_stride + token]};
-  }
-  const uint4* const x = reinterpret_cast<const uint4*>(p.x + token * p.width + column);
-  Piece piece{{x[0], x[1]}, 0.0F};
-  if (!p.sends_fp8) return piece;
-  float values[kValues];
-  unpack_bf16(piece.words[0], reinterpret_cast<float(&)[8]>(values[0]));
-  unpack_bf16(piece.words[1], reinterpret_cast<float(&)[8]>(values[8]));
-  const Fp8Piece<kValues> codes = quantise_fp8_block(values);
-  return {{{codes.codes[0], codes.codes[1], codes.codes[2], codes.codes[3]}, {}}, codes.scale};
-}
-
-__device__ void store_piece(const DispatchLaunch& p, const ArrivalArrays& to, std::int64_t row,
-                            std::int64_t column, const Piece& piece) {
-  if (!p.sends_fp8) {
-    auto* const at = reinterpret_cast<uint4*>(to.rows + row * p.width + column);
-    at[0] = piece.words[0];
-    at[1] = piece.words[1];
-    return;
-  }
-  *reinterpret_cast<uint4*>(to.codes + row * p.width + column) = piece.words[0];
-  if (column % kFp8RowBlock == 0) to.scales[column / kFp8RowBlock * p.scale_stride + row] = piece.scale;
-}
-
 /// A block a token; it reads the row once and writes it to each of its experts.
-__global__ void __launch_bounds__(kThreads) dispatch_kernel(const __grid_constant__ DispatchLaunch p) {
+__global__ void __launch_bounds__(kThreads)
+    written_dispatch_kernel(const __grid_constant__ DispatchLaunch p) {
   __shared__ ArrivalArrays arrays[kMaxPeers];
   ptx::launch_next_kernel();
   ptx::wait_for_previous_kernel();
   share_arrays(p, arrays);
   __syncthreads();
   write_ids(p, arrays);
-  const std::int64_t whole_warps = (p.width + kValues * 32 - 1) / (kValues * 32) * (kValues * 32);
+  const std::int64_t whole_warps = columns_of_whole_warps(p.width);
   for (int token = static_cast<int>(blockIdx.x); token < p.num_tokens; token += static_cast<int>(gridDim.x)) {
-    for (std::int64_t column = threadIdx.x * kValues; column < whole_warps; column += kThreads * kValues) {
+    for (std::int64_t column = threadIdx.x * kPieceValues; column < whole_warps;
+         column += kThreads * kPieceValues) {
       const bool inside = column < p.width;
       const Piece piece = load_piece(p, token, inside ? column : column % kFp8RowBlock);
       for (int slot = 0; slot < p.num_selected; ++slot) {
@@ -101,14 +67,14 @@ __global__ void __launch_bounds__(kThreads) dispatch_kernel(const __grid_constan
       }
     }
   }
-  end_exchange_when_all_done(p.peers);
+  end_exchange_when_all_done<true>(p.peers);
 }
 
 }  // namespace
 
-void launch_dispatch(const DispatchLaunch& launch, CudaContext& context) {
-  const int blocks = std::clamp(static_cast<int>(launch.num_tokens), 1, kMaxBlocks);
-  launch_kernel("dispatching over ranks", dispatch_kernel,
+void launch_written_dispatch(const DispatchLaunch& launch, CudaContext& context) {
+  const int blocks = std::clamp(static_cast<int>(launch.num_tokens), 1, kMaxExchangeBlocks);
+  launch_kernel("dispatching over ranks", written_dispatch_kernel,
                 {.grid = dim3(static_cast<unsigned>(blocks)), .threads = kThreads}, context.stream, launch);
 }
 

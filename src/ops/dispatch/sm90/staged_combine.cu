@@ -1,0 +1,75 @@
+#include <algorithm>
+
+#include "comm/peer/peer_exchange.cuh"
+#include "cuda/kernel_launch.h"
+#include "cuda/ptx/grid_dependency.h"
+#include "ops/dispatch/sm90/combine_rows.cuh"
+
+namespace baleen::sm90 {
+namespace {
+
+constexpr int kThreads = 512;
+
+/// Outputs of this rank's experts for one token of the member at `place`; none is said too.
+__device__ void push_outputs(const CombineLaunch& p, int place, int token) {
+  const std::uint32_t flag = exchange_flag(p.peers, place);
+  std::byte* const staging = staging_out(p.peers.ports[place], flag);
+  const std::int64_t row_bytes = p.width * std::int64_t{sizeof(Bf16Bits)};
+  for (int slot = token * p.num_selected; slot < (token + 1) * p.num_selected; ++slot) {
+    const std::int64_t row = static_cast<std::int64_t>(place) * p.places + slot;
+    if (p.experts[row] < 0) continue;
+    const auto* const from = reinterpret_cast<const uint4*>(p.y + row * p.width);
+    auto* const to = reinterpret_cast<uint4*>(staging + slot * row_bytes);
+    for (std::int64_t i = threadIdx.x; i < p.width / kSumValues; i += kThreads) to[i] = from[i];
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  __threadfence_system();
+  tell_staged(p.peers.ports[place], flag, token);
+}
+
+__device__ void add_outputs(const CombineLaunch& p, int token, const Bf16Bits** rows, int* count) {
+  const int thread = static_cast<int>(threadIdx.x);
+  if (is_peer(p.peers, thread)) wait_for_staged(p.peers, thread, exchange_flag(p.peers, thread), token);
+  __syncthreads();
+  if (token >= p.num_tokens) return;
+  if (thread < 32) {
+    find_rows(p, token, rows, count, [&](int place, int slot) -> const Bf16Bits* {
+      if (place == p.peers.place) return p.y + (static_cast<std::int64_t>(place) * p.places + slot) * p.width;
+      const std::byte* const staging = staging_in(p.peers.ports[place], exchange_flag(p.peers, place));
+      return reinterpret_cast<const Bf16Bits*>(staging) + slot * p.width;
+    });
+  }
+  __syncthreads();
+  for (std::int64_t column = thread * kSumValues; column < p.width; column += kThreads * kSumValues)
+    add_rows(p, rows, *count, token, column);
+}
+
+/// A block has the same tokens of every rank.
+__global__ void __launch_bounds__(kThreads) staged_combine_kernel(const __grid_constant__ CombineLaunch p) {
+  __shared__ const Bf16Bits* rows[kMaxSelected];
+  __shared__ int count;
+  ptx::launch_next_kernel();
+  ptx::wait_for_previous_kernel();
+  const int most_tokens = p.places / p.num_selected;
+  for (int token = static_cast<int>(blockIdx.x); token < most_tokens; token += static_cast<int>(gridDim.x)) {
+    for (int place = 0; place < p.peers.size; ++place) {
+      if (place != p.peers.place) push_outputs(p, place, token);
+    }
+  }
+  for (int token = static_cast<int>(blockIdx.x); token < most_tokens; token += static_cast<int>(gridDim.x)) {
+    __syncthreads();
+    add_outputs(p, token, rows, &count);
+  }
+  end_exchange(p.peers);
+}
+
+}  // namespace
+
+void launch_staged_combine(const CombineLaunch& launch, CudaContext& context) {
+  const int blocks = std::min(launch.places / launch.num_selected, kMaxExchangeBlocks);
+  launch_kernel("combining over ranks", staged_combine_kernel,
+                {.grid = dim3(static_cast<unsigned>(blocks)), .threads = kThreads}, context.stream, launch);
+}
+
+}  // namespace baleen::sm90
