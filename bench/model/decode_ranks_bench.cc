@@ -68,7 +68,7 @@ class DecodingRank {
   CudaDevice& device() { return device_; }
   Forward& forward() { return forward_; }
 
-  /// The next `count` positions; the logits of the last.
+  /// Queues the next `count` positions and the logits of the last.
   void step(std::int64_t count) {
     if (!pages_.reach(length_ + count)) fail("no pages");
     std::vector<TokenId> tokens;
@@ -82,7 +82,6 @@ class DecodingRank {
     const Activations<3> streams = forward_.run({.tokens = tokens, .slices = {&slice, 1}});
     forward_.logits(streams.slice(count - 1, count),
                     {logits_.data(), ElementType::kF32, {1, config_.vocab_size}});
-    device_.synchronise();
     length_ += count;
   }
 
@@ -104,6 +103,7 @@ void print_profile(DecodingRank& rank, std::int64_t steps) {
   rank.step(1);
   rank.device().profile().clear();
   for (std::int64_t i = 0; i < steps; ++i) rank.step(1);
+  rank.device().synchronise();
   std::vector<std::pair<std::string_view, OpRecord>> rows;
   for (const auto& [name, record] : rank.device().profile().records()) rows.emplace_back(name, record);
   std::ranges::sort(rows, [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
@@ -125,14 +125,23 @@ void run_rank(const Service& service, const Workload& work, std::int64_t index) 
   service.ready.arrive_and_wait();
   const auto begin = std::chrono::steady_clock::now();
   for (std::int64_t at = 0; at < work.context; at += kChunk) rank.step(std::min(kChunk, work.context - at));
+  rank.device().synchronise();
   const double prefill = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   rank.forward().capture(1, false, {});
+  // The host is a step ahead, as the engine is.
   std::vector<double> times;
-  for (std::int64_t i = 0; i < work.steps; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+  StepReplay& steps = rank.device().steps();
+  auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < work.steps; ++i) {
     rank.step(1);
-    times.push_back(1e6 * std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    steps.set_mark(i % StepReplay::kNumMarks);
+    if (i == 0) continue;
+    steps.wait_for((i - 1) % StepReplay::kNumMarks);
+    const auto end = std::chrono::steady_clock::now();
+    if (i > 1) times.push_back(1e6 * std::chrono::duration<double>(end - start).count());
+    start = end;
   }
+  rank.device().synchronise();
   std::ranges::sort(times);
   const Timing timing{times[times.size() / 2], times[times.size() * 3 / 4] - times[times.size() / 4]};
   if (index == 0) {
@@ -147,6 +156,7 @@ void run_rank(const Service& service, const Workload& work, std::int64_t index) 
   } else {
     rank.device().set_profiling(true);
     for (int i = 0; i < 4; ++i) rank.step(1);
+    rank.device().synchronise();
   }
   service.ready.arrive_and_wait();
 }

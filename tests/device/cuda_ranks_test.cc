@@ -149,12 +149,6 @@ TEST_F(CudaRanks, Pipeline) {
   expect_bits_of_one_gpu({.num_devices = 2, .pp = 2}, {{150, 9, 40, 3}, 4});
 }
 
-TEST_F(CudaRanks, SequenceParallel) {
-  load("tiny-flash");
-  expect_bits_of_one_gpu({.num_devices = 2, .tp = 2, .o_proj_tp = 1, .sequence_parallel = true},
-                         {{150, 9, 40, 3}, 4});
-}
-
 /// Split sums are in an order of their own: the same on all ranks, in every run, queued or replayed.
 TEST_F(CudaRanks, TensorParallelAgrees) {
   for (const char* preset : {"tiny-flash", "tiny-real-heads"}) {

@@ -10,21 +10,39 @@ namespace {
 
 constexpr int kThreads = 512;
 
-/// Outputs of this rank's experts for one token of the member at `place`; none is said too.
-__device__ void push_outputs(const CombineLaunch& p, int place, int token) {
+/// Slots of the token of the member at `place` that have a row here. One warp's work.
+__device__ void find_slots(const CombineLaunch& p, int place, int token, int* slots, int* count) {
+  const int lane = static_cast<int>(threadIdx.x), slot = token * p.num_selected + lane;
+  const std::int64_t row = static_cast<std::int64_t>(place) * p.places + slot;
+  const bool here = lane < p.num_selected && p.experts[row] >= 0;
+  const unsigned all = __ballot_sync(0xFFFFFFFFu, here);
+  if (here) slots[__popc(all & ((1u << lane) - 1))] = slot;
+  if (lane == 0) *count = __popc(all);
+}
+
+/// Outputs of this rank's experts for one token of the member at `place`; that there are none is told too.
+__device__ void push_outputs(const CombineLaunch& p, int place, int token, int* slots, int* count) {
+  constexpr int kLoadsInFlight = 4;
+  if (threadIdx.x < 32) find_slots(p, place, token, slots, count);
+  __syncthreads();
   const std::uint32_t flag = exchange_flag(p.peers, place);
-  std::byte* const staging = staging_out(p.peers.ports[place], flag);
-  const std::int64_t row_bytes = p.width * std::int64_t{sizeof(Bf16Bits)};
-  for (int slot = token * p.num_selected; slot < (token + 1) * p.num_selected; ++slot) {
-    const std::int64_t row = static_cast<std::int64_t>(place) * p.places + slot;
-    if (p.experts[row] < 0) continue;
-    const auto* const from = reinterpret_cast<const uint4*>(p.y + row * p.width);
-    auto* const to = reinterpret_cast<uint4*>(staging + slot * row_bytes);
-    for (std::int64_t i = threadIdx.x; i < p.width / kSumValues; i += kThreads) to[i] = from[i];
+  const std::int64_t row_vectors = p.width / kSumValues;
+  const auto* const from = reinterpret_cast<const uint4*>(p.y) + place * p.places * row_vectors;
+  auto* const to = reinterpret_cast<uint4*>(staging_out(p.peers.ports[place], flag));
+  for (int first = 0; first < *count; first += kLoadsInFlight) {
+    for (std::int64_t i = threadIdx.x; i < row_vectors; i += kThreads) {
+      uint4 words[kLoadsInFlight];
+#pragma unroll
+      for (int k = 0; k < kLoadsInFlight; ++k)
+        if (first + k < *count) words[k] = from[slots[first + k] * row_vectors + i];
+#pragma unroll
+      for (int k = 0; k < kLoadsInFlight; ++k)
+        if (first + k < *count) to[slots[first + k] * row_vectors + i] = words[k];
+    }
   }
   __syncthreads();
   if (threadIdx.x != 0) return;
-  __threadfence_system();
+  if (*count > 0) __threadfence_system();
   tell_staged(p.peers.ports[place], flag, token);
 }
 
@@ -48,13 +66,14 @@ __device__ void add_outputs(const CombineLaunch& p, int token, const Bf16Bits** 
 /// A block has the same tokens of every rank.
 __global__ void __launch_bounds__(kThreads) staged_combine_kernel(const __grid_constant__ CombineLaunch p) {
   __shared__ const Bf16Bits* rows[kMaxSelected];
+  __shared__ int slots[kMaxSelected];
   __shared__ int count;
   ptx::launch_next_kernel();
   ptx::wait_for_previous_kernel();
   const int most_tokens = p.places / p.num_selected;
   for (int token = static_cast<int>(blockIdx.x); token < most_tokens; token += static_cast<int>(gridDim.x)) {
     for (int place = 0; place < p.peers.size; ++place) {
-      if (place != p.peers.place) push_outputs(p, place, token);
+      if (place != p.peers.place) push_outputs(p, place, token, slots, &count);
     }
   }
   for (int token = static_cast<int>(blockIdx.x); token < most_tokens; token += static_cast<int>(gridDim.x)) {

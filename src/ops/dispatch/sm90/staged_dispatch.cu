@@ -36,13 +36,14 @@ __device__ Piece staged_piece(const DispatchLaunch& p, const std::byte* row, std
 }
 
 /// Experts and weights of a token's slots, to every rank: there, those of other ranks count as none.
-__device__ void tell_experts(const DispatchLaunch& p, int token) {
+__device__ void tell_experts(const DispatchLaunch& p, int token, int* holders) {
   for (int i = static_cast<int>(threadIdx.x); i < p.peers.size * p.num_selected; i += kThreads) {
     const int place = i / p.num_selected, slot = token * p.num_selected + i % p.num_selected;
     const std::int32_t id = token < p.num_tokens ? p.ids[slot] : -1;
     const bool there = id >= 0 && p.holders.place_of(id) == place;
     const float weight = there ? p.weights[slot] : 0.0F;
     if (place == p.peers.place) {
+      holders[i % p.num_selected] = id >= 0 ? p.holders.place_of(id) : -1;
       const int row = place * p.places + slot;
       p.own.ids[row] = there ? id : -1;
       if (there) p.own.weights[row] = weight;
@@ -55,11 +56,11 @@ __device__ void tell_experts(const DispatchLaunch& p, int token) {
 }
 
 /// The token's row: to its places here, and once to each other rank that has an expert of it.
-__device__ void send_row(const DispatchLaunch& p, int token) {
+/// `holders`: the place of each slot's expert, -1: none.
+__device__ void send_row(const DispatchLaunch& p, int token, const int* holders) {
   std::uint32_t places = 0;
   for (int slot = 0; slot < p.num_selected; ++slot) {
-    const std::int32_t id = p.ids[token * p.num_selected + slot];
-    if (id >= 0) places |= 1u << p.holders.place_of(id);
+    if (holders[slot] >= 0) places |= 1u << holders[slot];
   }
   const std::int64_t row_bytes = staged_row_bytes(p.sends_fp8, p.width);
   const std::int64_t whole_warps = columns_of_whole_warps(p.width);
@@ -75,10 +76,9 @@ __device__ void send_row(const DispatchLaunch& p, int token) {
         stage_piece(p, staging_out(port, exchange_flag(p.peers, place)) + token * row_bytes, column, piece);
         continue;
       }
-      for (int slot = token * p.num_selected; slot < (token + 1) * p.num_selected; ++slot) {
-        const std::int32_t id = p.ids[slot];
-        if (id >= 0 && p.holders.place_of(id) == place)
-          store_piece(p, p.own, static_cast<std::int64_t>(place) * p.places + slot, column, piece);
+      const std::int64_t first_row = static_cast<std::int64_t>(place) * p.places + token * p.num_selected;
+      for (int slot = 0; slot < p.num_selected; ++slot) {
+        if (holders[slot] == place) store_piece(p, p.own, first_row + slot, column, piece);
       }
     }
   }
@@ -129,12 +129,15 @@ __device__ void receive_row(const DispatchLaunch& p, int place, int token, std::
 /// A block has the same tokens of every rank.
 __global__ void __launch_bounds__(kThreads) staged_dispatch_kernel(const __grid_constant__ DispatchLaunch p) {
   __shared__ std::int32_t experts[kMaxSelected];
+  __shared__ int holders[kMaxSelected];
   ptx::launch_next_kernel();
   ptx::wait_for_previous_kernel();
   const int most_tokens = p.places / p.num_selected;
   for (int token = static_cast<int>(blockIdx.x); token < most_tokens; token += static_cast<int>(gridDim.x)) {
-    tell_experts(p, token);
-    if (token < p.num_tokens) send_row(p, token);
+    __syncthreads();
+    tell_experts(p, token, holders);
+    __syncthreads();
+    if (token < p.num_tokens) send_row(p, token, holders);
   }
   for (int token = static_cast<int>(blockIdx.x); token < most_tokens; token += static_cast<int>(gridDim.x)) {
     for (int place = 0; place < p.peers.size; ++place) {
