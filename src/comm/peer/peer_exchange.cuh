@@ -64,25 +64,37 @@ __device__ inline const uint4* inbox(const PeerPort& port, std::uint32_t flag) {
   return port.inbox + flag % 2 * kInboxPackets;
 }
 
-// Staged rows.
+// Staging.
 
 __device__ inline std::byte* staging_out(const PeerPort& port, std::uint32_t flag) {
   return port.staging_out + flag % 2 * kMaxStagedBytes;
 }
-__device__ inline const std::byte* staging_in(const PeerPort& port, std::uint32_t flag) {
+__device__ inline std::byte* staging_in(const PeerPort& port, std::uint32_t flag) {
   return port.staging_in + flag % 2 * kMaxStagedBytes;
 }
 
-/// One thread's, after a barrier of the threads that have stored the token's rows.
-__device__ inline void tell_staged(const PeerPort& port, std::uint32_t flag, int token) {
-  *static_cast<volatile std::uint32_t*>(&port.told->staged[flag % 2][token]) = flag;
+__device__ inline std::uint32_t not_empty(std::uint32_t word) {
+  return word == kEmptyWord ? kEmptyWord >> 1 : word;
 }
 
-/// One thread's, before a barrier of those that load the rows.
-__device__ inline void wait_for_staged(const PeerView& peers, int place, std::uint32_t flag, int token) {
-  const std::uint32_t* const staged = &peers.ports[place].heard->staged[flag % 2][token];
-  wait_for_peer(peers, place, [&] { return *static_cast<const volatile std::uint32_t*>(staged) == flag; });
-  __threadfence_system();
+__device__ inline void stage_vector(uint4* to, const uint4& data) {
+  ptx::store_volatile(to, {not_empty(data.x), not_empty(data.y), not_empty(data.z), not_empty(data.w)});
+}
+
+__device__ inline bool has_empty_word(const uint4& data) {
+  return data.x == kEmptyWord || data.y == kEmptyWord || data.z == kEmptyWord || data.w == kEmptyWord;
+}
+
+/// `seen`: what an earlier load of it gave. NaN where it never comes.
+__device__ inline uint4 take_staged(const PeerView& peers, int place, uint4* from, uint4 seen) {
+  if (has_empty_word(seen)) {
+    wait_for_peer(peers, place, [&] {
+      seen = ptx::load_volatile(from);
+      return !has_empty_word(seen);
+    });
+  }
+  *from = {kEmptyWord, kEmptyWord, kEmptyWord, kEmptyWord};
+  return seen;
 }
 
 // Addresses.

@@ -87,6 +87,8 @@ PeerMemory::PeerMemory(std::span<const int> gpus, std::chrono::milliseconds long
       check_cuda(cudaMalloc(reinterpret_cast<void**>(&rank.region_), static_cast<std::size_t>(bytes)),
                  "getting memory for messages");
       check_cuda(cudaMemset(rank.region_, 0, static_cast<std::size_t>(bytes)), "clearing it");
+      check_cuda(cudaMemset(rank.staging(0), 0xFF, static_cast<std::size_t>(num_ranks * kStagingBytes)),
+                 "emptying it");
       check_cuda(cudaMallocHost(reinterpret_cast<void**>(&rank.failure_), sizeof(PeerFailure)),
                  "getting pinned host memory");
       *rank.failure_ = {};

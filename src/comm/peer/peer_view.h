@@ -10,8 +10,8 @@
 ///                n - 1, which the other sent after it had read n - 2.
 ///     counts     one for each block of a kernel, all the same between kernels: a block needs no other to know
 ///                where it is, and the end of an exchange costs a store.
-///     rows       staged in the other's memory, beside the packets and in turns like them, with a flag each, which
-///                follows the row.
+///     staging    data without flags, in turns like packets: a word that is not there yet is kEmptyWord, which no
+///                data has, and whoever takes data leaves that behind.
 ///     addresses  of arrays that the other may read or write until it says that it is done.
 #pragma once
 
@@ -30,12 +30,13 @@ inline constexpr std::int64_t kPacketData = 8;              ///< bytes of data i
 inline constexpr std::int64_t kInboxPackets = kMaxPushedBytes / kPacketData;
 inline constexpr int kMaxStagedTokens = 256;  ///< whose rows an exchange may stage
 inline constexpr std::int64_t kMaxStagedBytes = 16 << 20;
+/// Of staging. As FP8 or BF16 values all NaN; a word of data that is so becomes another with all NaN.
+inline constexpr std::uint32_t kEmptyWord = 0xFFFFFFFFu;
 
 /// What one rank tells another, in the other's memory: each a packet.
 struct PeerSignals {
   uint4 addresses[kMaxSharedArrays];
   uint4 done;
-  std::uint32_t staged[2][kMaxStagedTokens];  ///< the flag, where the token's rows are there
 };
 
 /// One pair of ranks, as one of them has it.
@@ -43,7 +44,7 @@ struct PeerPort {
   uint4* outbox = nullptr;           ///< [2, kInboxPackets] the other's, for packets of this rank
   const uint4* inbox = nullptr;      ///< [2, kInboxPackets]
   std::byte* staging_out = nullptr;  ///< [2, kMaxStagedBytes] the other's
-  const std::byte* staging_in = nullptr;
+  std::byte* staging_in = nullptr;
   PeerSignals* told = nullptr;  ///< the other's
   const PeerSignals* heard = nullptr;
   std::uint32_t* counts = nullptr;  ///< [kMaxExchangeBlocks] of exchanges that have ended

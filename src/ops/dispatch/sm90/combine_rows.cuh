@@ -9,10 +9,10 @@ namespace baleen::sm90 {
 
 inline constexpr int kSumValues = 8;  ///< of a thread
 
-/// Addresses of the token's outputs, in ascending expert, then slot. `row_of(place, slot)`: that of a slot whose
+/// Holders and addresses of the token's outputs, in ascending expert, then slot. `row_of(place, slot)`: that of a slot whose
 /// expert is at `place`; null: it never came. One warp's work.
 template <class RowOf>
-__device__ void find_rows(const CombineLaunch& p, int token, const Bf16Bits** rows, int* count,
+__device__ void find_rows(const CombineLaunch& p, int token, const Bf16Bits** rows, int* holders, int* count,
                           RowOf&& row_of) {
   const int lane = static_cast<int>(threadIdx.x);
   const int first = token * p.num_selected;
@@ -22,7 +22,10 @@ __device__ void find_rows(const CombineLaunch& p, int token, const Bf16Bits** ro
     const std::int32_t other_id = __shfl_sync(0xFFFFFFFFu, id, other);
     place += other_id >= 0 && (other_id < id || (other_id == id && other < lane)) ? 1 : 0;
   }
-  if (id >= 0) rows[place] = row_of(p.holders.place_of(id), first + lane);
+  if (id >= 0) {
+    holders[place] = p.holders.place_of(id);
+    rows[place] = row_of(holders[place], first + lane);
+  }
   const int found = __popc(__ballot_sync(0xFFFFFFFFu, id >= 0));
   if (lane == 0) *count = found;
 }
@@ -34,21 +37,23 @@ __device__ inline void add_values(float (&sum)[kSumValues], const uint4& words) 
   for (int i = 0; i < kSumValues; ++i) sum[i] += values[i];
 }
 
-/// The token's values at `column`: rows that this or another GPU has, and the shared expert's.
-__device__ inline void add_rows(const CombineLaunch& p, const Bf16Bits* const* rows, int count, int token,
-                                std::int64_t column) {
+/// The token's values at `column`: `count` rows that this or another GPU has, and the shared expert's.
+/// `settle(i, at, words)`: the words of row i, of which a first load has given `words`.
+template <class Settle>
+__device__ void add_rows(const CombineLaunch& p, const Bf16Bits* const* rows, int count, int token,
+                         std::int64_t column, Settle&& settle) {
   constexpr int kLoadsInFlight = 8;
   float sum[kSumValues] = {};
   for (int first = 0; first < count; first += kLoadsInFlight) {
     uint4 words[kLoadsInFlight] = {};
+    const auto at = [&](int i) { return reinterpret_cast<const uint4*>(rows[first + i] + column); };
 #pragma unroll
     for (int i = 0; i < kLoadsInFlight; ++i) {
-      if (first + i < count && rows[first + i] != nullptr)
-        words[i] = ptx::load_remote(reinterpret_cast<const uint4*>(rows[first + i] + column));
+      if (first + i < count && rows[first + i] != nullptr) words[i] = ptx::load_remote(at(i));
     }
 #pragma unroll
     for (int i = 0; i < kLoadsInFlight; ++i) {
-      if (first + i < count) add_values(sum, words[i]);
+      if (first + i < count) add_values(sum, settle(first + i, at(i), words[i]));
     }
   }
   if (p.shared != nullptr)

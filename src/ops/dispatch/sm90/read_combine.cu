@@ -14,6 +14,7 @@ constexpr int kThreads = 256;
 __global__ void __launch_bounds__(kThreads) read_combine_kernel(const __grid_constant__ CombineLaunch p) {
   __shared__ const Bf16Bits* arrays[kMaxPeers];
   __shared__ const Bf16Bits* rows[kMaxSelected];
+  __shared__ int holders[kMaxSelected];
   __shared__ int count;
   ptx::launch_next_kernel();
   ptx::wait_for_previous_kernel();
@@ -26,14 +27,15 @@ __global__ void __launch_bounds__(kThreads) read_combine_kernel(const __grid_con
   for (int token = static_cast<int>(blockIdx.x); token < p.num_tokens; token += static_cast<int>(gridDim.x)) {
     __syncthreads();
     if (thread < 32) {
-      find_rows(p, token, rows, &count, [&](int place, int slot) {
+      find_rows(p, token, rows, holders, &count, [&](int place, int slot) {
         const std::int64_t row = static_cast<std::int64_t>(p.peers.place) * p.places + slot;
         return arrays[place] == nullptr ? nullptr : arrays[place] + row * p.width;
       });
     }
     __syncthreads();
     for (std::int64_t column = thread * kSumValues; column < p.width; column += kThreads * kSumValues) {
-      add_rows(p, rows, count, token, column);
+      add_rows(p, rows, count, token, column,
+               [](int /*row*/, const uint4* /*at*/, const uint4& words) { return words; });
     }
   }
   end_exchange_when_all_done<false>(p.peers);

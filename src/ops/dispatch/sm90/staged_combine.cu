@@ -20,7 +20,7 @@ __device__ void find_slots(const CombineLaunch& p, int place, int token, int* sl
   if (lane == 0) *count = __popc(all);
 }
 
-/// Outputs of this rank's experts for one token of the member at `place`; that there are none is told too.
+/// Outputs of this rank's experts for one token of the member at `place`.
 __device__ void push_outputs(const CombineLaunch& p, int place, int token, int* slots, int* count) {
   constexpr int kLoadsInFlight = 4;
   if (threadIdx.x < 32) find_slots(p, place, token, slots, count);
@@ -37,36 +37,45 @@ __device__ void push_outputs(const CombineLaunch& p, int place, int token, int* 
         if (first + k < *count) words[k] = from[slots[first + k] * row_vectors + i];
 #pragma unroll
       for (int k = 0; k < kLoadsInFlight; ++k)
-        if (first + k < *count) to[slots[first + k] * row_vectors + i] = words[k];
+        if (first + k < *count) stage_vector(to + slots[first + k] * row_vectors + i, words[k]);
     }
   }
   __syncthreads();
-  if (threadIdx.x != 0) return;
-  if (*count > 0) __threadfence_system();
-  tell_staged(p.peers.ports[place], flag, token);
 }
 
-__device__ void add_outputs(const CombineLaunch& p, int token, const Bf16Bits** rows, int* count) {
+__device__ void add_outputs(const CombineLaunch& p, int token, const Bf16Bits** rows, int* holders,
+                            int* count) {
   const int thread = static_cast<int>(threadIdx.x);
-  if (is_peer(p.peers, thread)) wait_for_staged(p.peers, thread, exchange_flag(p.peers, thread), token);
-  __syncthreads();
-  if (token >= p.num_tokens) return;
   if (thread < 32) {
-    find_rows(p, token, rows, count, [&](int place, int slot) -> const Bf16Bits* {
+    find_rows(p, token, rows, holders, count, [&](int place, int slot) -> const Bf16Bits* {
       if (place == p.peers.place) return p.y + (static_cast<std::int64_t>(place) * p.places + slot) * p.width;
       const std::byte* const staging = staging_in(p.peers.ports[place], exchange_flag(p.peers, place));
       return reinterpret_cast<const Bf16Bits*>(staging) + slot * p.width;
     });
   }
   __syncthreads();
-  for (std::int64_t column = thread * kSumValues; column < p.width; column += kThreads * kSumValues)
-    add_rows(p, rows, *count, token, column);
+  for (std::int64_t column = thread * kSumValues; column < p.width; column += kThreads * kSumValues) {
+    add_rows(p, rows, *count, token, column, [&](int row, const uint4* at, const uint4& words) {
+      if (holders[row] == p.peers.place) return words;
+      return take_staged(p.peers, holders[row], const_cast<uint4*>(at), words);
+    });
+  }
+}
+
+/// That this rank takes part: a packet each way, also where nothing else goes.
+__device__ void meet(const PeerView& peers) {
+  const int place = static_cast<int>(threadIdx.x);
+  if (blockIdx.x != 0 || !is_peer(peers, place)) return;
+  const std::uint32_t flag = exchange_flag(peers, place);
+  push_vector(outbox(peers.ports[place], flag), flag, {});
+  take_vector(peers, place, inbox(peers.ports[place], flag), flag);
 }
 
 /// A block has the same tokens of every rank.
 __global__ void __launch_bounds__(kThreads) staged_combine_kernel(const __grid_constant__ CombineLaunch p) {
   __shared__ const Bf16Bits* rows[kMaxSelected];
   __shared__ int slots[kMaxSelected];
+  __shared__ int holders[kMaxSelected];
   __shared__ int count;
   ptx::launch_next_kernel();
   ptx::wait_for_previous_kernel();
@@ -78,8 +87,9 @@ __global__ void __launch_bounds__(kThreads) staged_combine_kernel(const __grid_c
   }
   for (int token = static_cast<int>(blockIdx.x); token < most_tokens; token += static_cast<int>(gridDim.x)) {
     __syncthreads();
-    add_outputs(p, token, rows, &count);
+    if (token < p.num_tokens) add_outputs(p, token, rows, holders, &count);
   }
+  meet(p.peers);
   end_exchange(p.peers);
 }
 

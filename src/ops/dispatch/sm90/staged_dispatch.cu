@@ -20,19 +20,32 @@ __host__ __device__ constexpr std::int64_t staged_row_bytes(bool fp8, std::int64
 __device__ void stage_piece(const DispatchLaunch& p, std::byte* row, std::int64_t column,
                             const Piece& piece) {
   auto* const at = reinterpret_cast<uint4*>(row + (p.sends_fp8 ? column : 2 * column));
-  at[0] = piece.words[0];
+  stage_vector(at, piece.words[0]);
   if (!p.sends_fp8) {
-    at[1] = piece.words[1];
-  } else if (column % kFp8RowBlock == 0) {
-    reinterpret_cast<float*>(row + p.width)[column / kFp8RowBlock] = piece.scale;
+    stage_vector(at + 1, piece.words[1]);
+  } else if (column % kFp8RowBlock == 0) {  // a scale is no NaN
+    reinterpret_cast<volatile float*>(row + p.width)[column / kFp8RowBlock] = piece.scale;
   }
 }
 
-__device__ Piece staged_piece(const DispatchLaunch& p, const std::byte* row, std::int64_t column) {
-  const auto* const at = reinterpret_cast<const uint4*>(row + (p.sends_fp8 ? column : 2 * column));
-  if (!p.sends_fp8) return {{ptx::load_remote(at), ptx::load_remote(at + 1)}, 0.0F};
-  const volatile float* const scales = reinterpret_cast<const volatile float*>(row + p.width);
-  return {{ptx::load_remote(at), {}}, scales[column / kFp8RowBlock]};
+__device__ float take_scale(const DispatchLaunch& p, int place, std::byte* row, std::int64_t block) {
+  auto* const at = reinterpret_cast<volatile std::uint32_t*>(row + p.width) + block;
+  std::uint32_t bits = kEmptyWord;
+  wait_for_peer(p.peers, place, [&] { return (bits = *at) != kEmptyWord; });
+  *at = kEmptyWord;
+  return __uint_as_float(bits);
+}
+
+__device__ Piece take_piece(const DispatchLaunch& p, int place, std::byte* row, std::int64_t column) {
+  auto* const at = reinterpret_cast<uint4*>(row + (p.sends_fp8 ? column : 2 * column));
+  Piece piece{{ptx::load_volatile(at), {}}, 0.0F};
+  if (!p.sends_fp8) {
+    piece.words[1] = take_staged(p.peers, place, at + 1, ptx::load_volatile(at + 1));
+  } else if (column % kFp8RowBlock == 0) {
+    piece.scale = take_scale(p, place, row, column / kFp8RowBlock);
+  }
+  piece.words[0] = take_staged(p.peers, place, at, piece.words[0]);
+  return piece;
 }
 
 /// Experts and weights of a token's slots, to every rank: there, those of other ranks count as none.
@@ -82,13 +95,6 @@ __device__ void send_row(const DispatchLaunch& p, int token, const int* holders)
       }
     }
   }
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-  __threadfence_system();
-  for (int place = 0; place < p.peers.size; ++place) {
-    if (place != p.peers.place && (places >> place & 1) != 0)
-      tell_staged(p.peers.ports[place], exchange_flag(p.peers, place), token);
-  }
 }
 
 /// What the member at `place` sends of its token `token`.
@@ -112,12 +118,10 @@ __device__ void receive_row(const DispatchLaunch& p, int place, int token, std::
   bool any = false;
   for (int slot = 0; slot < p.num_selected; ++slot) any |= experts[slot] >= 0;
   if (any) {
-    if (thread == 0) wait_for_staged(p.peers, place, flag, token);
-    __syncthreads();
-    const std::byte* const row =
+    std::byte* const row =
         staging_in(p.peers.ports[place], flag) + token * staged_row_bytes(p.sends_fp8, p.width);
     for (std::int64_t column = thread * kPieceValues; column < p.width; column += kThreads * kPieceValues) {
-      const Piece piece = staged_piece(p, row, column);
+      const Piece piece = take_piece(p, place, row, column);
       for (int slot = 0; slot < p.num_selected; ++slot) {
         if (experts[slot] >= 0) store_piece(p, p.own, first_row + slot, column, piece);
       }
