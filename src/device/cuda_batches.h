@@ -16,8 +16,9 @@ class CudaBatches final : public StepBatches {
   CudaBatches(int index, const DeviceTraits& traits, const BatchCapacity& capacity, Memory& device,
               Memory& pinned, CudaContext& context);
 
-  /// Of ranks of `group`, each with batches of its own, all take part in every step, and their steps of few rows have as
-  /// many as the largest of them: what they replay then fits together. `communicator` is the host's; it outlives this.
+  /// Of ranks of `group`, each with batches of its own, all take part in every step, and their steps of few
+  /// rows have as many as the largest of them: what they replay then fits together. `communicator` is the
+  /// host's; it outlives this.
   void agree(Communicator& communicator, RankGroup group);
 
   StepRows begin(const RaggedBatch& batch) override;

@@ -53,8 +53,9 @@ class CudaDevice final : public Device {
   CudaDevice(int index, const DeviceOptions& options);
   ~CudaDevice() override;
 
-  /// For collectives with the GPUs of other ranks. `host`: for what their threads have to agree on, at the beginning of each
-  /// step, among the ranks of `steps`, which have batches of their own; of one rank: nothing. Both outlive this.
+  /// For collectives with the GPUs of other ranks. `host`: for what their threads have to agree on, at the
+  /// beginning of each step, among the ranks of `steps`, which have batches of their own; of one rank:
+  /// nothing. Both outlive this.
   void connect(const PeerRank& peers, Communicator& host, RankGroup steps);
 
   [[nodiscard]] std::string name() const override;

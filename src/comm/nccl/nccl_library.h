@@ -1,4 +1,4 @@
-/// NCCL, found at run time, so that nothing here needs it to be built or to start. Prototypes of what is called,
+/// NCCL, found at run time: nothing here needs it to be built or to start. Prototypes of what is called,
 /// as its version 2 has had them since 2.7.
 #pragma once
 

@@ -156,8 +156,8 @@ __device__ inline bool is_last_block(const PeerView& peers) {
   return last;
 }
 
-/// Of an exchange with addresses: when it returns, what the others read here may be overwritten, and what they
-/// write here is there, where `kWrites`: ranks write into each other's arrays.
+/// Of an exchange with addresses: when it returns, what the others read here may be overwritten, and what
+/// they write here is there, where `kWrites`: ranks write into each other's arrays.
 template <bool kWrites>
 __device__ void end_exchange_when_all_done(const PeerView& peers) {
   if constexpr (kWrites) __threadfence_system();

@@ -8,10 +8,10 @@
 ///     packets    {data, flag, data, flag} of 16 bytes, pushed into the other's inbox: a reader knows by the
 ///                flags that a packet is there. Two inboxes take turns: who pushes exchange n has got all of
 ///                n - 1, which the other sent after it had read n - 2.
-///     counts     one for each block of a kernel, all the same between kernels: a block needs no other to know
-///                where it is, and the end of an exchange costs a store.
-///     staging    data without flags, in turns like packets: a word that is not there yet is kEmptyWord, which no
-///                data has, and whoever takes data leaves that behind.
+///     counts     one for each block of a kernel, all the same between kernels: a block needs no other to
+///                know where it is, and the end of an exchange costs a store.
+///     staging    data without flags, in turns like packets: a word that is not there yet is kEmptyWord,
+///                which no data has, and who takes data leaves that behind.
 ///     addresses  of arrays that the other may read or write until it says that it is done.
 #pragma once
 

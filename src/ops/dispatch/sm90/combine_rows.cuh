@@ -9,8 +9,8 @@ namespace baleen::sm90 {
 
 inline constexpr int kSumValues = 8;  ///< of a thread
 
-/// Holders and addresses of the token's outputs, in ascending expert, then slot. `row_of(place, slot)`: that of a slot whose
-/// expert is at `place`; null: it never came. One warp's work.
+/// Holders and addresses of the token's outputs, in ascending expert, then slot. `row_of(place, slot)`: that
+/// of a slot whose expert is at `place`; null: it never came. One warp's work.
 template <class RowOf>
 __device__ void find_rows(const CombineLaunch& p, int token, const Bf16Bits** rows, int* holders, int* count,
                           RowOf&& row_of) {

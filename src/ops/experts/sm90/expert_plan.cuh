@@ -24,7 +24,8 @@ __device__ inline int block_exclusive_sum(int value, int* warp_sums) {
   return before;
 }
 
-/// `count(slot, expert)` for this thread's share of the slots whose experts are of this rank; loads go ahead of it.
+/// `count(slot, expert)` for this thread's share of the slots whose experts are of this rank; loads go ahead
+/// of it.
 template <class Count>
 __device__ void for_each_assignment(const PlanInput& input, Count count) {
   constexpr int kLoads = 8;
