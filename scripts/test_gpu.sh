@@ -9,6 +9,8 @@
 #             $SANITIZE_FILTER pick programs and cases)
 #   bench     every kernel's benchmark, as one CSV with machine, clocks and revision
 #   calibrate a device profile of this machine, $PROFILE.json (h200-baleen), and its predictions against benchmarks
+#   ranks     all GPUs of the machine as ranks: collectives, dispatch and combine, whole models; what messages take, and
+#             a token of $RANKS_MODEL (flash 0 4096 64: preset, layers or 0, context, steps) over all GPUs
 #   layers    Flash geometry cut to $LAYERS layers (36 fit an H200): decode and prefill, operation by operation
 # Exits with 1 when a test failed. Without --programs it takes the programs of build/release.
 set -uo pipefail
@@ -21,7 +23,7 @@ if [[ ${1-} == --programs ]]; then
   export LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   shift 2
 fi
-[[ $# -gt 0 ]] || { sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2; }
+[[ $# -gt 0 ]] || { sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 2; }
 out=${OUT:-build/gpu_results}
 mkdir -p "$out"
 out=$(realpath "$out")
@@ -101,6 +103,17 @@ layers() {
   python3 "$root/scripts/print_layers.py" "$out/layers.jsonl"
 }
 
+ranks() {
+  check collectives "$(program ops_sm90_collectives_test)" --gtest_brief=1
+  LIMIT=300 check models_over_ranks "$(program device_cuda_ranks_test)" --gtest_brief=1
+  local plan model
+  read -ra model <<<"${RANKS_MODEL:-flash 0 4096 64}"
+  {
+    timeout -k 5 "${LIMIT:-120}" "$(program sm90_ranks_bench)"
+    for plan in ${RANKS_PLANS:-tp}; do timeout -k 5 400 "$(program decode_ranks_bench)" "$plan" "${model[@]}"; done
+  } 2>>"$out/bench.log" | tee "$out/ranks.csv"
+}
+
 calibrate() {
   local baleen profile=$out/${PROFILE:-h200-baleen}.json
   baleen=$(program baleen)
@@ -112,7 +125,7 @@ calibrate() {
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,memory.used --format=csv | tee "$out/gpu.csv"
 for part in "$@"; do
   case $part in
-    kernels | models | commands | serve | sanitize | bench | calibrate | layers) "$part" ;;
+    kernels | models | commands | serve | sanitize | bench | calibrate | ranks | layers) "$part" ;;
     *) echo "test_gpu.sh: no part '$part'" >&2; exit 2 ;;
   esac
 done

@@ -15,11 +15,16 @@ struct CUstream_st;  // cudaStream_t without the toolkit's headers
 
 namespace baleen {
 
+class PeerRank;  // comm/peer
+
 struct CudaContext {
   CUstream_st* stream = nullptr;
   Arena& scratch;     ///< device memory; what an operation takes it gives back when its launches are queued
   DeviceBatch batch;  ///< of the step
   int num_sms = 132;
+  const PeerRank* peers = nullptr;  ///< for exchanges with other GPUs; null: there are none
+  /// Rows of the step on the rank that has most: by these, arrays have places for what every rank sends.
+  std::int64_t most_rows = 0;
 };
 
 }  // namespace baleen

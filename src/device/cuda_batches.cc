@@ -3,6 +3,8 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "cuda/chosen_tokens.h"
 #include "cuda/cuda_error.h"
@@ -13,10 +15,31 @@ CudaBatches::CudaBatches(int index, const DeviceTraits& traits, const BatchCapac
                          Memory& pinned, CudaContext& context)
     : index_(index), traits_(traits), context_(context), upload_(capacity, device, pinned, context.stream) {}
 
+void CudaBatches::agree(Communicator& communicator, RankGroup group) {
+  communicator_ = group.size() > 1 ? &communicator : nullptr;
+  group_ = std::move(group);
+}
+
+std::int64_t CudaBatches::most_rows(std::int64_t own) const {
+  if (communicator_ == nullptr) return own;
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(group_.size()));
+  std::vector<std::span<const std::byte>> send;
+  std::vector<std::span<std::byte>> receive;
+  for (std::int64_t& of_one : rows) {
+    send.push_back(std::as_bytes(std::span(&own, 1)));
+    receive.push_back(std::as_writable_bytes(std::span(&of_one, 1)));
+  }
+  communicator_->exchange(group_, send, receive);
+  return std::ranges::max(rows);
+}
+
 StepRows CudaBatches::begin(const RaggedBatch& batch) {
   // Another thread than the one that made the device may run steps, and every thread has a current GPU of its own.
   check_cuda(cudaSetDevice(index_), "selecting the GPU");
-  return begin_padded(batch, traits_.padded_rows(batch.num_rows()));
+  const std::int64_t own = traits_.padded_rows(batch.num_rows()), most = most_rows(own);
+  const StepRows rows = begin_padded(batch, most <= traits_.max_replayed_rows ? most : own);
+  context_.most_rows = most;
+  return rows;
 }
 
 StepRows CudaBatches::begin(const RaggedBatch& batch, std::span<const TokenId> chosen) {
@@ -31,6 +54,7 @@ StepRows CudaBatches::begin_padded(const RaggedBatch& batch, std::int64_t num_ro
   // A replayed step is captured for as many sequences as rows: which of them are there, the batch says.
   const std::int64_t num_sequences =
       num_rows <= traits_.max_replayed_rows ? num_rows : static_cast<std::int64_t>(batch.slices.size());
+  context_.most_rows = num_rows;
   context_.batch = upload_.upload(batch, num_rows, num_sequences);
   return {num_rows, {context_.batch.tokens, static_cast<std::size_t>(num_rows)}};
 }

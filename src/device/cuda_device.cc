@@ -99,7 +99,15 @@ std::int64_t CudaDevice::free_bytes() const {
   return static_cast<std::int64_t>(free_bytes) + scratch_.size_bytes();
 }
 
-void CudaDevice::synchronise() { check_cuda(cudaStreamSynchronize(stream_.get()), "running a step"); }
+void CudaDevice::connect(const PeerRank& peers, Communicator& host, RankGroup steps) {
+  context_.peers = &peers;
+  batches_.agree(host, std::move(steps));
+}
+
+void CudaDevice::synchronise() {
+  check_cuda(cudaStreamSynchronize(stream_.get()), "running a step");
+  if (context_.peers != nullptr) context_.peers->check();
+}
 
 void CudaDevice::set_profiling(bool on) {
   profiling_ = on;

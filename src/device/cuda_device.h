@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/peer/peer_memory.h"
 #include "cuda/cuda_context.h"
 #include "cuda/cuda_memory.h"
 #include "cuda/cuda_stream.h"
@@ -51,6 +52,11 @@ class CudaDevice final : public Device {
   /// Throws `Error` when the GPU cannot be used, has no room for scratch and batch, or has no variant that is forced.
   CudaDevice(int index, const DeviceOptions& options);
   ~CudaDevice() override;
+
+  /// For collectives with the GPUs of other ranks. `host`: for what their threads have to agree on, at the
+  /// beginning of each step, among the ranks of `steps`, which have batches of their own; of one rank:
+  /// nothing. Both outlive this.
+  void connect(const PeerRank& peers, Communicator& host, RankGroup steps);
 
   [[nodiscard]] std::string name() const override;
   [[nodiscard]] const DeviceTraits& traits() const override { return traits_; }

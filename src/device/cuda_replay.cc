@@ -1,6 +1,7 @@
 #include "device/cuda_replay.h"
 
 #include "base/check.h"
+#include "comm/peer/peer_memory.h"
 #include "cuda/cuda_error.h"
 
 namespace baleen {
@@ -11,17 +12,27 @@ CudaReplay::CudaReplay(const DeviceTraits& traits, CudaBatches& batches, CudaCon
 }
 
 void CudaReplay::set_mark(int mark) { marks_[static_cast<std::size_t>(mark)].record(context_.stream); }
-void CudaReplay::wait_for(int mark) { marks_[static_cast<std::size_t>(mark)].wait(); }
+
+void CudaReplay::wait_for(int mark) {
+  marks_[static_cast<std::size_t>(mark)].wait();
+  if (context_.peers != nullptr) context_.peers->check();
+}
 
 std::unique_ptr<CudaGraph>& CudaReplay::graph_of(StepPart part, std::int64_t num_rows) {
   return graphs_[static_cast<std::size_t>(part)][static_cast<std::size_t>(num_rows)];
 }
 
-void CudaReplay::run(StepPart part, const std::function<void()>& operations) {
+const CudaGraph* CudaReplay::captured(StepPart part) {
   const std::int64_t num_rows = context_.batch.num_rows;
-  if (!replaying_ || num_rows > traits_.max_replayed_rows || graph_of(part, num_rows) == nullptr)
-    return operations();
-  graph_of(part, num_rows)->launch(context_.stream);
+  // A graph has places for as many rows of other ranks as of its own.
+  if (!replaying_ || num_rows > traits_.max_replayed_rows || num_rows != context_.most_rows) return nullptr;
+  return graph_of(part, num_rows).get();
+}
+
+void CudaReplay::run(StepPart part, const std::function<void()>& operations) {
+  const CudaGraph* const graph = captured(part);
+  if (graph == nullptr) return operations();
+  graph->launch(context_.stream);
 }
 
 void CudaReplay::capture(StepPart part, std::int64_t num_rows,
@@ -30,6 +41,8 @@ void CudaReplay::capture(StepPart part, std::int64_t num_rows,
   const StepRows rows = batches_.begin_padded({}, num_rows);
   // Once for real: kernels load and set their attributes at their first launch, which a capture does not allow.
   operations(rows);
+  // A kernel that waits for another rank must not keep the driver from making the graph.
+  check_cuda(cudaStreamSynchronize(context_.stream), "running a step before its capture");
   graph_of(part, num_rows) = std::make_unique<CudaGraph>(context_.stream, [&] { operations(rows); });
   check_cuda(cudaStreamSynchronize(context_.stream), "capturing a step");
 }

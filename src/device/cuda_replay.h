@@ -31,6 +31,8 @@ class CudaReplay final : public StepReplay {
   static constexpr unsigned kWaitAsleep = cudaEventBlockingSync | cudaEventDisableTiming;
   static constexpr int kNumParts = static_cast<int>(StepPart::kCount);
 
+  /// What was captured for the current batch; null: nothing.
+  [[nodiscard]] const CudaGraph* captured(StepPart part);
   [[nodiscard]] std::unique_ptr<CudaGraph>& graph_of(StepPart part, std::int64_t num_rows);
 
   const DeviceTraits& traits_;

@@ -115,7 +115,8 @@ void Forward::exchange_experts(const ExpertsArgs& call) {
                                   .arrived_fp8 = messages_.arrived_fp8,
                                   .arrived_ids = messages_.arrived_ids,
                                   .arrived_weights = messages_.arrived_weights,
-                                  .received = &received});
+                                  .received = &received,
+                                  .row_parts = layout_.plan().tp});
 
   ExpertsArgs routed = call;
   routed.x = rows(messages_.arrived, received.num_rows);

@@ -25,6 +25,9 @@ struct ParallelPlan {
   std::int64_t moe_tp = 0;
   std::int64_t o_proj_tp = 0;
   std::int64_t lmhead_tp = 0;
+  /// Ranks of a tp group over which the shared expert's inner width is split where they have the same tokens:
+  /// 1: the first has it whole; 0: all.
+  std::int64_t shared_tp = 0;
   std::int64_t redundant_experts = 0;  ///< copies beyond one of each, in every layer
   bool sequence_parallel =
       false;  ///< between attention and attention, ranks of a tp group share out the tokens

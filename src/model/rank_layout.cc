@@ -41,8 +41,8 @@ ModelConfig rank_config(const ModelConfig& config, const ParallelPlan& plan, con
 
 RankShare rank_share(const ModelConfig& config, const ParallelPlan& plan, const Stage& stage) {
   // Ranks with the same tokens add up what they have anyway.
-  const bool splits_shared =
-      plan.dp == 1 && !plan.sequence_parallel && config.moe_intermediate_size % (plan.tp * kWeightBlock) == 0;
+  const bool splits_shared = plan.shared_tp != 1 && plan.dp == 1 && !plan.sequence_parallel &&
+                             config.moe_intermediate_size % (plan.tp * kWeightBlock) == 0;
   return {.tp = plan.tp,
           .o_proj_tp = plan.o_proj_tp,
           .lm_head_tp = plan.lmhead_tp,

@@ -11,107 +11,37 @@
 #include "base/error.h"
 #include "comm/local_communicator.h"
 #include "device/cpu_device.h"
-#include "device/make_device.h"
-#include "kv_cache/sequence_pages.h"
-#include "model/forward.h"
 #include "model/presets.h"
 #include "model/rank_weights.h"
 #include "model_files/made_up.h"
+#include "tests/support/reading_rank.h"
 
 namespace baleen {
 namespace {
 
-using Logits =
-    std::vector<std::vector<float>>;  ///< of each sequence, rows of its positions one after the other
-
-/// Sequences that are read in two steps: a prompt each, then a token each.
-struct Reading {
-  std::vector<std::int64_t> prompts;  ///< lengths
-  [[nodiscard]] static TokenId token(std::int64_t sequence, std::int64_t position,
-                                     const ModelConfig& config) {
-    return static_cast<TokenId>((sequence * 131 + position * 37 + 11) % config.vocab_size);
-  }
-};
-
-constexpr std::int64_t kMaxRows = 512;
+using test::Logits;
+using test::Reading;
 
 /// One rank with its device, cache and buffers.
 class Rank {
  public:
-  Rank(const ModelConfig& config, const WeightTree& whole, RankLayout layout, Precision precision,
+  Rank(const ModelConfig& config, const WeightTree& whole, const RankLayout& layout, Precision precision,
        LocalExchange& exchange)
-      : layout_(std::move(layout)),
-        config_(rank_config(config, layout_.plan(), layout_.stage())),
-        weights_(config, whole, layout_),
+      : config_(rank_config(config, layout.plan(), layout.stage())),
+        weights_(config, whole, layout),
         communicator_(exchange),
-        device_(1, scratch(config_)),
-        cache_(cache_geometry(config_, precision), {16, 16, 8}),
-        arena_(forward_buffer_bytes(config_, kMaxRows, ElementType::kF32)),
-        forward_(config_, weights_.tree(), device_, cache_, precision, kMaxRows, arena_, layout_) {
+        device_(1, test::reading_scratch(config_, cpu_traits(1))),
+        reading_(config_, weights_.tree(), device_, layout, precision) {
     device_.connect(&communicator_);
   }
-
-  /// Logits of the sequences of this rank's group; nothing for others, and nothing before the last stage.
-  Logits read(const Reading& reading) {
-    Logits logits(reading.prompts.size());
-    std::vector<std::int64_t> own;
-    for (std::int64_t s = 0; s < std::ssize(reading.prompts); ++s) {
-      if (s % layout_.plan().dp != layout_.dp_index()) continue;
-      own.push_back(s);
-      pages_.emplace_back(cache_);
-    }
-    std::vector<std::int64_t> lengths(own.size(), 0);
-    for (int step = 0; step < 2; ++step) {
-      std::vector<std::int64_t> counts;
-      for (const std::int64_t s : own)
-        counts.push_back(step == 0 ? reading.prompts[static_cast<std::size_t>(s)] : 1);
-      run_step(own, lengths, counts, logits);
-    }
-    return logits;
-  }
+  Logits read(const Reading& reading) { return reading_.read(reading); }
 
  private:
-  static std::int64_t scratch(const ModelConfig& config) {
-    return scratch_bytes(cpu_traits(1), step_shape(config, 8 * kMaxRows, kMaxRows, 8, 1024));
-  }
-
-  void run_step(const std::vector<std::int64_t>& own, std::vector<std::int64_t>& lengths,
-                const std::vector<std::int64_t>& counts, Logits& logits) {
-    std::vector<TokenId> tokens;
-    std::vector<SequenceSlice> slices;
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      if (!pages_[i].reach(lengths[i] + counts[i])) fail("no pages");
-      slices.push_back({.first_row = std::ssize(tokens),
-                        .num_tokens = counts[i],
-                        .start = lengths[i],
-                        .pages = pages_[i].pages(),
-                        .window_pages = pages_[i].window_pages(),
-                        .state_slot = pages_[i].state_slot()});
-      for (std::int64_t t = 0; t < counts[i]; ++t)
-        tokens.push_back(Reading::token(own[i], lengths[i] + t, config_));
-      lengths[i] += counts[i];
-    }
-    const Activations<3> streams = forward_.run({.tokens = tokens, .slices = slices});
-    if (!layout_.stage().last) return;
-    const auto num_rows = std::ssize(tokens);
-    std::vector<float> out(static_cast<std::size_t>(num_rows * config_.vocab_size));
-    forward_.logits(streams, {out.data(), {num_rows, config_.vocab_size}});
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      const auto begin = out.begin() + slices[i].first_row * config_.vocab_size;
-      std::vector<float>& to = logits[static_cast<std::size_t>(own[i])];
-      to.insert(to.end(), begin, begin + counts[i] * config_.vocab_size);
-    }
-  }
-
-  RankLayout layout_;
   ModelConfig config_;
   RankWeights weights_;
   LocalCommunicator communicator_;
   CpuDevice device_;
-  KvCache cache_;
-  Arena arena_;
-  Forward forward_;
-  std::vector<SequencePages> pages_;
+  test::ReadingRank reading_;
 };
 
 class Ranks : public testing::Test {

@@ -23,6 +23,9 @@ struct DispatchArgs {
   View<std::int32_t, 2> arrived_ids;   ///< out [M, 1] experts
   Activations<2> arrived_weights;      ///< out [M, 1]
   DispatchedRows* received = nullptr;  ///< out: M, and whose rows they are; not null
+  /// Ranks that share out the rows of a step before they send them: each has at most the row_parts-th part of
+  /// the largest step, rounded up.
+  std::int64_t row_parts = 1;
 };
 
 /// All ranks' arguments, in ascending place.

@@ -40,6 +40,8 @@ struct SentRow {
 struct DispatchedRows {
   std::int64_t num_rows = 0;            ///< set before the call to what is expected, for who does not run it
   std::vector<std::int64_t> rows_from;  ///< [ranks of the stage]
+  /// [num_rows] in the device's memory, where rows have fixed places: their experts, -1 where no row came.
+  const std::int32_t* experts = nullptr;
 };
 
 /// Of `num_chosen` of `num_experts` experts, on how many of `num_ranks` ranks they lie on average.

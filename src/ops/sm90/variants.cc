@@ -1,6 +1,8 @@
 #include "ops/sm90/variants.h"
 
+#include "ops/collectives/sm90/collectives.h"
 #include "ops/compressor/sm90/compressor.h"
+#include "ops/dispatch/sm90/dispatch.h"
 #include "ops/embed/sm90/embed.h"
 #include "ops/experts/sm90/experts.h"
 #include "ops/gather_rows/sm90/gather_rows.h"
@@ -48,6 +50,14 @@ VariantTable<CudaContext> variants() {
   table.add(lm_head_variants());
   table.add(gather_rows_variants());
   table.add(sample_variants());
+  table.add(all_reduce_variants());
+  table.add(reduce_scatter_variants());
+  table.add(all_gather_variants());
+  table.add(all_to_all_variants());
+  table.add(send_variants());
+  table.add(receive_variants());
+  table.add(dispatch_variants());
+  table.add(combine_variants());
   return table;
 }
 

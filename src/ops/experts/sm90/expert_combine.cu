@@ -16,7 +16,8 @@ constexpr int kValuesPerThread = 8;  // 16 bytes
 struct CombineParams {
   const std::int32_t* row_of_slot;
   const Bf16Bits* y;
-  Bf16Bits* out;
+  Bf16Bits* out;  ///< null: the sum goes to `sums`
+  float* sums;    ///< partial, in float32
   std::int64_t width;
   std::int32_t num_selected;
   std::int32_t shared_row;  ///< of token 0; -1: there is none
@@ -57,7 +58,13 @@ __global__ void __launch_bounds__(kMaxThreads) combine_kernel(const CombineParam
 #pragma unroll 4
     for (int i = 0; i < count; ++i) add(rows[i]);
     if (p.shared_row >= 0) add(p.shared_row + token);
-    *reinterpret_cast<uint4*>(p.out + token * p.width + column) = pack_bf16(sum);
+    if (p.out != nullptr) {
+      *reinterpret_cast<uint4*>(p.out + token * p.width + column) = pack_bf16(sum);
+    } else {
+      auto* const to = reinterpret_cast<float4*>(p.sums + token * p.width + column);
+      to[0] = {sum[0], sum[1], sum[2], sum[3]};
+      to[1] = {sum[4], sum[5], sum[6], sum[7]};
+    }
   }
 }
 
@@ -70,7 +77,8 @@ void combine_experts(const ExpertsArgs& args, const DispatchExtents& extents, co
   const CombineParams params{
       .row_of_slot = plan.row_of_slot,
       .y = y,
-      .out = args.out.bf16().data(),
+      .out = args.partial_sums ? nullptr : args.out.bf16().data(),
+      .sums = args.partial_sums ? args.out.data() : nullptr,
       .width = width,
       .num_selected = static_cast<std::int32_t>(extents.num_selected),
       .shared_row = extents.has_shared ? static_cast<std::int32_t>(extents.first_shared_row()) : -1};

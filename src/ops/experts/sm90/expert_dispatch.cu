@@ -83,7 +83,8 @@ __global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams
   ptx::wait_for_previous_kernel();
   ptx::launch_next_kernel();
 
-  for (int i = thread; i < num_own; i += kThreads) own_ids[i] = p.input.ids[first_slot + i];
+  for (int i = thread; i < num_own; i += kThreads)
+    own_ids[i] = p.input.local_expert(p.input.ids[first_slot + i]);
   for_each_assignment(p.input, [&](int slot, int id) {
     atomicAdd(&assignments[id], 1);
     if (slot < first_slot) atomicAdd(&next_row[id], 1);

@@ -40,9 +40,10 @@ struct DispatchExtents {
   [[nodiscard]] std::int64_t max_tiles() const;
 };
 
-/// What a plan is made of.
+/// What a plan is made of. Experts are counted from the first one of this rank.
 struct PlanInput {
   const std::int32_t* ids = nullptr;  ///< [T, k]
+  std::int32_t first_expert = 0;      ///< id of expert 0
   std::int32_t num_tokens = 0;
   std::int32_t num_selected = 0;
   std::int32_t num_experts = 0;
@@ -53,19 +54,26 @@ struct PlanInput {
   PlanInput() = default;
   PlanInput(const ExpertsArgs& args, const DispatchExtents& extents)
       : ids(args.ids.data()),
+        first_expert(static_cast<std::int32_t>(args.first_expert)),
         num_tokens(static_cast<std::int32_t>(extents.num_tokens)),
         num_selected(static_cast<std::int32_t>(extents.num_selected)),
         num_experts(static_cast<std::int32_t>(extents.num_experts)),
         tile_tokens(extents.tile_tokens),
         first_shared_row(static_cast<std::int32_t>(extents.first_shared_row())),
         has_shared(extents.has_shared) {}
+
+  /// -1: padding, or an expert of another rank.
+  [[nodiscard]] constexpr int local_expert(std::int32_t id) const {
+    const std::int32_t expert = id - first_expert;
+    return id >= 0 && expert >= 0 && expert < num_experts ? expert : -1;
+  }
 };
 
 /// Arrays in device memory.
 struct DispatchPlan {
   std::int32_t* num_tiles = nullptr;    ///< [1]
   TokenTile* tiles = nullptr;           ///< [max_tiles]
-  std::int32_t* row_of_slot = nullptr;  ///< [T, k]; -1: a padding row's
+  std::int32_t* row_of_slot = nullptr;  ///< [T, k]; -1: a padding row's, or an expert's of another rank
   float* row_weight = nullptr;          ///< [num_rows]: routing weights; 1 for the shared expert
   std::int32_t* counters = nullptr;     ///< [num_counters], zeroed here for the kernel that follows
   std::int64_t num_counters = 0;
@@ -82,7 +90,7 @@ void dispatch_experts(const ExpertsArgs& args, const DispatchExtents& extents, c
                       const Fp8Rows& rows, CudaContext& context);
 
 /// The last kernel: out[t] = the sum of rows `y` [num_rows, d] of token t's assignments in ascending expert,
-/// then the shared expert's, in float32, rounded once.
+/// then the shared expert's, in float32, rounded once; partial sums are not rounded.
 void combine_experts(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
                      const Bf16Bits* y, CudaContext& context);
 

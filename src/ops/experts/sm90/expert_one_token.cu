@@ -36,13 +36,21 @@ struct OneTokenParams {
   const Bf16Bits* x;
   Fp8Rows x_fp8;
   Bf16Bits* inner;  ///< [assignments, inner_width]: a of every slot, then of the shared expert
-  Bf16Bits* out;
+  Bf16Bits* out;    ///< null: the sum goes to `sums`
+  float* sums;      ///< partial, in float32
   std::int32_t width;
   std::int32_t inner_width;
   std::int32_t num_selected;
+  std::int32_t first_expert;  ///< of this rank; experts are counted from it
+  std::int32_t num_experts;   ///< of this rank
   bool has_shared;
   float swiglu_limit;
 
+  /// -1: padding, or an expert of another rank.
+  [[nodiscard]] __device__ int expert_of(int slot) const {
+    const std::int32_t id = ids[slot], expert = id - first_expert;
+    return id >= 0 && expert >= 0 && expert < num_experts ? expert : -1;
+  }
   /// Two assignments are a warpgroup's of the second kernel.
   [[nodiscard]] __host__ __device__ int num_pairs() const { return (num_selected + 1) / 2; }
   /// Where the shared expert's assignment comes.
@@ -164,12 +172,19 @@ __global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_cons
     ptx::wait_for_previous_kernel();
     ptx::launch_next_kernel();
     RowProduct<kRouted, kStages> product(group_ring<kStages>(rings));
-    const int num_pieces = p.inner_width / kPieceRows, num_items = p.num_selected * num_pieces;
-    int item = static_cast<int>(blockIdx.x) * kInnerGroups + group_index();
-    int expert = -1;
+    // Slots with an expert of this rank, four bits each: their pieces are spread over all blocks.
+    std::uint64_t slots = 0;
+    int num_slots = 0;
+    for (int slot = 0; slot < p.num_selected; ++slot) {
+      if (p.expert_of(slot) >= 0) slots |= static_cast<std::uint64_t>(slot) << (4 * num_slots++);
+    }
+    const int num_pieces = p.inner_width / kPieceRows, num_items = num_slots * num_pieces;
+    const auto slot_of = [&](int i) { return static_cast<int>(slots >> (4 * (i / num_pieces)) & 15); };
+    int item = group_index() * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x);
+    int expert = 0;
     const auto begin = [&] {
-      if (item < num_items) expert = p.ids[item / num_pieces];
-      if (item >= num_items || expert < 0) return;
+      if (item >= num_items) return;
+      expert = p.expert_of(slot_of(item));
       const int weight_row = item % num_pieces * kPieceRows + row;
       const int place = expert_place(p.places, expert);
       const auto weights = [&](const ExpertRows& matrix) {
@@ -180,13 +195,11 @@ __global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_cons
     begin();
     prepare();
     while (item < num_items) {
-      const int assignment = item / num_pieces;
-      if (expert >= 0) {
-        const float routing_weight = p.weights[assignment];
-        float acc[4];
-        product.multiply(tables, x_columns, x_scale, acc);
-        finish(acc, assignment, item % num_pieces * kPieceRows, routing_weight, true);
-      }
+      const int assignment = slot_of(item);
+      const float routing_weight = p.weights[assignment];
+      float acc[4];
+      product.multiply(tables, x_columns, x_scale, acc);
+      finish(acc, assignment, item % num_pieces * kPieceRows, routing_weight, true);
       item += static_cast<int>(gridDim.x) * kInnerGroups;
       begin();
     }
@@ -228,8 +241,8 @@ __device__ void quantise_inner(const OneTokenParams& p, std::uint8_t* columns, f
 /// Assignments that there are, in ascending expert, then slot; one warp's work.
 __device__ void order_assignments(const OneTokenParams& p, int* order, int* count) {
   const int lane = lane_index();
-  constexpr int kNobody = -1;
-  const int id = lane < p.num_selected ? p.ids[lane] : kNobody;
+  constexpr int kNone = -1;
+  const int id = lane < p.num_selected ? p.expert_of(lane) : kNone;
   int place = 0;
   for (int other = 0; other < p.num_selected; ++other) {
     const int other_id = __shfl_sync(kAllLanes, id, other);
@@ -290,7 +303,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1) down_kernel(const __grid_const
   } else {
     RowProduct<kRouted, kStages> product(group_ring<kStages>(rings));
     const auto weights = [&](int assignment) {
-      const int expert = assignment < p.num_selected ? p.ids[assignment] : -1;
+      const int expert = assignment < p.num_selected ? p.expert_of(assignment) : -1;
       return expert_row<kRouted>(p.down, expert_place(p.places, max(expert, 0)), first_row + row,
                                  p.inner_width, expert >= 0);
     };
@@ -301,7 +314,12 @@ __global__ void __launch_bounds__(kMaxThreads, 1) down_kernel(const __grid_const
   if (threadIdx.x >= kPieceRows) return;
   float sum = 0.0F;
   for (int i = 0; i < num_assignments; ++i) sum += y[order[i]][threadIdx.x];
-  p.out[first_row + static_cast<int>(threadIdx.x)] = __bfloat16_as_ushort(__float2bfloat16_rn(sum));
+  const int column = first_row + static_cast<int>(threadIdx.x);
+  if (p.out != nullptr) {
+    p.out[column] = __bfloat16_as_ushort(__float2bfloat16_rn(sum));
+  } else {
+    p.sums[column] = sum;
+  }
 }
 
 ExpertRows describe(std::span<const ExpertWeights> experts, WeightMatrix ExpertWeights::*which) {
@@ -366,10 +384,13 @@ void one_token_experts(const ExpertsArgs& args, Bf16Bits* inner, CudaContext& co
                               .x = args.x.bf16().data(),
                               .x_fp8 = args.x_fp8,
                               .inner = inner,
-                              .out = args.out.bf16().data(),
+                              .out = args.partial_sums ? nullptr : args.out.bf16().data(),
+                              .sums = args.partial_sums ? args.out.data() : nullptr,
                               .width = static_cast<std::int32_t>(first.w1.cols),
                               .inner_width = static_cast<std::int32_t>(first.w1.rows),
                               .num_selected = static_cast<std::int32_t>(args.ids.extent(1)),
+                              .first_expert = static_cast<std::int32_t>(args.first_expert),
+                              .num_experts = static_cast<std::int32_t>(args.routed.size()),
                               .has_shared = args.shared != nullptr,
                               .swiglu_limit = args.swiglu_limit};
   constexpr int kStages = 3, kStagesWithoutShared = 4;

@@ -24,7 +24,8 @@ __device__ inline int block_exclusive_sum(int value, int* warp_sums) {
   return before;
 }
 
-/// `count(slot, id)` for this thread's share of the slots whose ids are not of padding; loads go ahead of it.
+/// `count(slot, expert)` for this thread's share of the slots whose experts are of this rank; loads go ahead
+/// of it.
 template <class Count>
 __device__ void for_each_assignment(const PlanInput& input, Count count) {
   constexpr int kLoads = 8;
@@ -34,7 +35,7 @@ __device__ void for_each_assignment(const PlanInput& input, Count count) {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
       const int slot = first + i * kPlanThreads;
-      ids[i] = slot < num_slots ? input.ids[slot] : -1;
+      ids[i] = slot < num_slots ? input.local_expert(input.ids[slot]) : -1;
     }
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {

@@ -267,6 +267,7 @@ void experts_bf16(const ExpertsArgs& args, CudaContext& context) {
 std::optional<Reason> why_not_one_token(const ExpertsArgs& args) {
   if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
   if (args.x.extent(0) != 1 && !reads_host(args)) return "takes one token";
+  if (args.ids.extent(1) == 0) return "takes a token's routed experts; there are none";
   if (!one_token_experts_fit(args.ids.extent(1), args.shared != nullptr)) {
     return "has room for fewer experts of a token";
   }

@@ -21,6 +21,7 @@ struct Bf16Matrix {
 
 struct Bf16Params {
   const std::int32_t* ids;
+  std::int32_t first_expert;
   const std::int32_t* row_of_slot;
   const float* row_weight;
   Bf16Matrix routed[3];  ///< w1, w3, w2
@@ -49,7 +50,7 @@ __device__ bool find_assignment(const Bf16Params& p, int index, Assignment& assi
     assignment = {-1, index - p.num_slots, p.first_shared_row + index - p.num_slots};
     return true;
   }
-  assignment = {p.ids[index], index / p.num_selected, p.row_of_slot[index]};
+  assignment = {p.ids[index] - p.first_expert, index / p.num_selected, p.row_of_slot[index]};
   return assignment.row >= 0;
 }
 
@@ -124,6 +125,7 @@ void bf16_expert_products(const ExpertsArgs& args, const DispatchExtents& extent
   };
   using E = ExpertWeights;
   const Bf16Params params{.ids = args.ids.data(),
+                          .first_expert = static_cast<std::int32_t>(args.first_expert),
                           .row_of_slot = plan.row_of_slot,
                           .row_weight = plan.row_weight,
                           .routed = {routed(&E::w1), routed(&E::w3), routed(&E::w2)},

@@ -12,12 +12,11 @@ std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*
                                shape.moe_intermediate_size, shape.n_routed_experts);
 }
 
-/// A kernel's own reasons, after that none adds up a part of the experts as ranks that share them need it.
+/// A kernel's own reasons, after that none computes a part of an expert's inner width.
 template <auto WhyNot>
 auto why_not(const ExpertsArgs& args, const DeviceTraits& /*traits*/) -> decltype(WhyNot(args)) {
-  if (args.first_expert != 0 || args.partial_sums || args.routed_is_split || args.shared_is_split ||
-      args.chosen_per_token != 0) {
-    return "experts of several ranks have no kernel here yet";
+  if (args.routed_is_split || args.shared_is_split) {
+    return "experts whose inner width is split over ranks have no kernel here";
   }
   return WhyNot(args);
 }

@@ -437,5 +437,71 @@ TEST(ExpertsSm90, ReleasedGeometry) {
   EXPECT_CLOSE(part, reference(layer, many.cut(150, 152)), kRounded);
 }
 
+/// Ranks that share the experts: each returns its own terms, in float32 and in the order of one rank.
+TEST(ExpertsSm90, ARankAddsUpItsShare) {
+  BALEEN_NEEDS_GPU();
+  for (const WeightFormat format : {WeightFormat::kFp4, WeightFormat::kFp8, WeightFormat::kBF16}) {
+    const Geometry geometry{.num_experts = 8,
+                            .routed = format,
+                            .shared = format == WeightFormat::kBF16 ? format : WeightFormat::kFp8};
+    TestCuda cuda;
+    const Layer layer(cuda, geometry);
+    constexpr std::int64_t kShare = 4;
+    for (const std::int64_t num_rows : {1, 5, 90}) {
+      const Tokens tokens(geometry, num_rows, 2, 3);
+      const std::vector<float> whole = run(cuda, layer, tokens, {.with_shared = false});
+      const Bf16Bits* x = cuda.upload_bf16(tokens.x);
+      const std::int32_t* ids = cuda.upload(tokens.ids);
+      const float* weights = cuda.upload(tokens.weights);
+      std::vector<std::vector<float>> sums;
+      for (const std::int64_t first : {std::int64_t{0}, kShare}) {
+        float* out = cuda.allocate<float>(num_rows * geometry.width);
+        sm90::experts({.x = View<const Bf16Bits, 2>(x, {num_rows, geometry.width}),
+                       .ids = {ids, {num_rows, 2}},
+                       .weights = ConstActivations<2>(weights, {num_rows, 2}),
+                       .routed = std::span(layer.device()).subspan(static_cast<std::size_t>(first), kShare),
+                       .swiglu_limit = 10.0F,
+                       .out = Activations<2>(out, {num_rows, geometry.width}),
+                       .first_expert = first,
+                       .partial_sums = true},
+                      cuda.context());
+        sums.push_back(cuda.download(out, num_rows * geometry.width));
+      }
+      for (std::size_t i = 0; i < whole.size(); ++i) {  // of two terms: their order does not matter
+        ASSERT_EQ(whole[i], round_bf16(sums[0][i] + sums[1][i])) << num_rows << " rows, value " << i;
+      }
+      for (std::int64_t row = 0; row < num_rows; ++row) {
+        const auto at = static_cast<std::size_t>(2 * row);
+        if (tokens.ids[at] >= kShare || tokens.ids[at + 1] >= kShare) continue;
+        for (std::int64_t i = 0; i < geometry.width; ++i)
+          ASSERT_EQ(sums[1][static_cast<std::size_t>(row * geometry.width + i)], 0.0F);
+      }
+    }
+  }
+}
+
+/// The shared expert alone, as ranks that send rows to routed ones compute it.
+TEST(ExpertsSm90, TheSharedExpertAlone) {
+  BALEEN_NEEDS_GPU();
+  TestCuda cuda;
+  const Layer layer(cuda, {});
+  const std::int64_t width = layer.geometry().width;
+  for (const std::int64_t num_rows : {1, 5, 90}) {
+    Tokens tokens(layer.geometry(), num_rows, 2, 3);
+    std::ranges::fill(tokens.ids, -1);
+    const std::vector<float> expected = run(cuda, layer, tokens);
+    const Bf16Bits* x = cuda.upload_bf16(tokens.x);
+    auto* out = cuda.allocate<Bf16Bits>(num_rows * width);
+    sm90::experts({.x = View<const Bf16Bits, 2>(x, {num_rows, width}),
+                   .ids = {nullptr, {num_rows, 0}},
+                   .routed = layer.device(),
+                   .shared = &layer.device_shared(),
+                   .swiglu_limit = 10.0F,
+                   .out = View<Bf16Bits, 2>(out, {num_rows, width})},
+                  cuda.context());
+    EXPECT_TRUE(cuda.download_bf16(out, num_rows * width) == expected) << num_rows;
+  }
+}
+
 }  // namespace
 }  // namespace baleen::sm90

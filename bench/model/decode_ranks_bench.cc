@@ -1,0 +1,210 @@
+// Decoding of one sequence by the whole model on several GPUs of one host, weights made up: the median of a step with its
+// logits. One rank a GPU and a thread.
+//     decode_ranks_bench PLAN PRESET LAYERS CONTEXT STEPS       PLAN: tp, dp or one (GPU); LAYERS 0: all
+#include <algorithm>
+#include <barrier>
+#include <chrono>
+#include <cstdlib>
+#include <numeric>
+#include <optional>
+#include <thread>
+
+#include "bench/support/cuda_bench.h"
+#include "comm/local_communicator.h"
+#include "comm/peer/peer_memory.h"
+#include "device/cuda_device.h"
+#include "device/hopper_traits.h"
+#include "kv_cache/sequence_pages.h"
+#include "model/device_weights.h"
+#include "model/forward.h"
+#include "model/presets.h"
+#include "model/rank_weights.h"
+#include "model_files/made_up.h"
+
+namespace baleen::bench {
+namespace {
+
+constexpr std::int64_t kChunk = 512;
+constexpr std::chrono::seconds kLongestWait{120};
+
+struct Workload {
+  std::string plan = "tp", preset = "flash";
+  std::int64_t num_layers = 0, context = 4096, steps = 64;
+};
+
+/// What the ranks of a run share.
+struct Service {
+  const ModelConfig& config;
+  const WeightTree& weights;
+  ParallelPlan plan;
+  const PeerMemory* peers;  ///< null: one rank
+  LocalExchange& exchange;
+  std::barrier<>& ready;
+};
+
+DeviceOptions device_options(const ModelConfig& config, const Workload& work, std::int64_t dp) {
+  const StepShape shape = step_shape(config, dp * kChunk, kChunk, 1, work.context + work.steps);
+  return {.scratch_bytes = scratch_bytes(hopper_traits(), shape),
+          .max_rows = kChunk,
+          .max_sequences = 1,
+          .max_pages = work.context / 256 + 2};
+}
+
+/// One rank, its sequence, and steps over it.
+class DecodingRank {
+ public:
+  DecodingRank(const Service& service, const Workload& work, const RankLayout& layout)
+      : config_(rank_config(service.config, layout.plan(), layout.stage())),
+        share_(service.config, service.weights, layout),
+        device_(static_cast<int>(layout.rank()), device_options(config_, work, layout.plan().dp)),
+        weights_(share_.tree(), device_.memory()),
+        cache_(cache_geometry(config_, Precision::kReleased),
+               {work.context / 256 + 2, work.context / 256 + 2, 1}, device_.memory()),
+        arena_(forward_buffer_bytes(config_, kChunk, ElementType::kBf16), device_.memory()),
+        logits_(config_.vocab_size * std::int64_t{sizeof(float)}, device_.memory()),
+        forward_(config_, weights_.tree(), device_, cache_, Precision::kReleased, kChunk, arena_, layout),
+        pages_(cache_) {}
+
+  CudaDevice& device() { return device_; }
+  Forward& forward() { return forward_; }
+
+  /// Queues the next `count` positions and the logits of the last.
+  void step(std::int64_t count) {
+    if (!pages_.reach(length_ + count)) fail("no pages");
+    std::vector<TokenId> tokens;
+    for (std::int64_t i = 0; i < count; ++i)
+      tokens.push_back(static_cast<TokenId>((length_ + i) * 7919 % config_.vocab_size));
+    const SequenceSlice slice{.num_tokens = count,
+                              .start = length_,
+                              .pages = pages_.pages(),
+                              .window_pages = pages_.window_pages(),
+                              .state_slot = pages_.state_slot()};
+    const Activations<3> streams = forward_.run({.tokens = tokens, .slices = {&slice, 1}});
+    forward_.logits(streams.slice(count - 1, count),
+                    {logits_.data(), ElementType::kF32, {1, config_.vocab_size}});
+    length_ += count;
+  }
+
+ private:
+  ModelConfig config_;
+  RankWeights share_;
+  CudaDevice device_;
+  DeviceWeights weights_;
+  KvCache cache_;
+  Arena arena_;
+  Buffer logits_;
+  Forward forward_;
+  SequencePages pages_;
+  std::int64_t length_ = 0;
+};
+
+void print_profile(DecodingRank& rank, std::int64_t steps) {
+  rank.device().set_profiling(true);
+  rank.step(1);
+  rank.device().profile().clear();
+  for (std::int64_t i = 0; i < steps; ++i) rank.step(1);
+  rank.device().synchronise();
+  std::vector<std::pair<std::string_view, OpRecord>> rows;
+  for (const auto& [name, record] : rank.device().profile().records()) rows.emplace_back(name, record);
+  std::ranges::sort(rows, [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
+  for (const auto& [name, record] : rows) {
+    fmt::print("# {:<28}{:>7} calls a step{:>10.1f} us a step{:>8.2f} us a call\n", name,
+               record.calls / steps, 1e6 * record.seconds / static_cast<double>(steps),
+               1e6 * record.seconds / static_cast<double>(record.calls));
+  }
+}
+
+void run_rank(const Service& service, const Workload& work, std::int64_t index) {
+  const RankLayout layout(service.config, service.plan, even_stage(service.config, 1, 0), 0, index);
+  LocalCommunicator host(service.exchange);
+  DecodingRank rank(service, work, layout);
+  if (service.peers != nullptr) {
+    rank.device().connect(service.peers->rank(index), host,
+                          service.plan.dp > 1 ? layout.stage_ranks() : RankGroup{.ranks = {index}});
+  }
+  service.ready.arrive_and_wait();
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::int64_t at = 0; at < work.context; at += kChunk) rank.step(std::min(kChunk, work.context - at));
+  rank.device().synchronise();
+  const double prefill = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  rank.forward().capture(1, false, {});
+  // The host is a step ahead, as the engine is.
+  std::vector<double> times;
+  StepReplay& steps = rank.device().steps();
+  auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < work.steps; ++i) {
+    rank.step(1);
+    steps.set_mark(i % StepReplay::kNumMarks);
+    if (i == 0) continue;
+    steps.wait_for((i - 1) % StepReplay::kNumMarks);
+    const auto end = std::chrono::steady_clock::now();
+    if (i > 1) times.push_back(1e6 * std::chrono::duration<double>(end - start).count());
+    start = end;
+  }
+  rank.device().synchronise();
+  std::ranges::sort(times);
+  const Timing timing{times[times.size() / 2], times[times.size() * 3 / 4] - times[times.size() / 4]};
+  if (index == 0) {
+    report("decode a token",
+           fmt::format("{} {} layers behind {} on {} GPUs {}", work.preset, service.config.num_hidden_layers,
+                       work.context, service.plan.num_devices, work.plan),
+           timing, 0, 0, fmt::format("prefill {:.0f} tokens/s", static_cast<double>(work.context) / prefill));
+  }
+  service.ready.arrive_and_wait();
+  if (index == 0) {
+    print_profile(rank, 3);
+  } else {
+    rank.device().set_profiling(true);
+    for (int i = 0; i < 4; ++i) rank.step(1);
+    rank.device().synchronise();
+  }
+  service.ready.arrive_and_wait();
+}
+
+void run(const Workload& work) {
+  ModelConfig config = preset_config(work.preset);
+  if (work.num_layers > 0) config = with_layers(std::move(config), work.num_layers);
+  config.compress_ratios.resize(static_cast<std::size_t>(config.num_hidden_layers));
+  config.num_nextn_predict_layers = 0;
+  int count = 0;
+  check_cuda(cudaGetDeviceCount(&count), "counting GPUs");
+  ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));
+  const std::unique_ptr<ModelWeights> weights = made_up_weights(config, 7, pool);
+  ParallelPlan plan{.num_devices = work.plan == "one" ? 1 : count};
+  plan.tp = work.plan == "tp" ? count : 1;
+  plan = resolved(plan, config);
+  plan.shared_tp = 1;
+  check_runnable(plan, config);
+  std::vector<int> gpus(static_cast<std::size_t>(plan.num_devices));
+  std::iota(gpus.begin(), gpus.end(), 0);
+  std::optional<PeerMemory> peers;
+  if (gpus.size() > 1) peers.emplace(gpus, kLongestWait);
+  LocalExchange exchange(kLongestWait);
+  std::barrier<> ready(plan.num_devices);
+  const Service service{config, weights->tree(), plan, peers ? &*peers : nullptr, exchange, ready};
+  std::vector<std::jthread> threads;
+  for (std::int64_t rank = 0; rank < plan.num_devices; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        run_rank(service, work, rank);
+      } catch (const std::exception& error) {
+        fmt::print(stderr, "rank {}: {}\n", rank, error.what());
+        std::_Exit(1);
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace baleen::bench
+
+int main(int count, char** values) {
+  baleen::bench::Workload work;
+  if (count > 1) work.plan = values[1];
+  if (count > 2) work.preset = values[2];
+  if (count > 3) work.num_layers = std::atoll(values[3]);
+  if (count > 4) work.context = std::atoll(values[4]);
+  if (count > 5) work.steps = std::atoll(values[5]);
+  baleen::bench::run(work);
+  return 0;
+}

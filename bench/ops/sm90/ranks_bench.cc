@@ -1,0 +1,172 @@
+// What ranks on GPUs of one host exchange, in graphs, on all GPUs of the machine: all-reduce by size, and
+// dispatch + combine of a layer's tokens, beside all-gather + reduce-scatter of the same tokens by our copies
+// and by NCCL. The time of a call is that of the slowest rank.
+#include <barrier>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+
+#include "bench/support/cuda_bench.h"
+#include "comm/local_communicator.h"
+#include "comm/nccl/nccl_rank.h"
+#include "ops/collectives/sm90/collectives.h"
+#include "ops/dispatch/sm90/dispatch.h"
+#include "tests/support/gpu_ranks.h"
+
+namespace baleen::bench {
+namespace {
+
+using test::GpuRanks;
+using test::TestCuda;
+
+constexpr std::int64_t kWidth = 4096, kChosen = 6, kExperts = 256;  // DeepSeek-V4-Flash
+constexpr int kCalls = 20;                                          // of a graph
+
+/// What every rank's thread has.
+struct Rank {
+  TestCuda& cuda;
+  const RankGroup& group;
+  GpuRanks& ranks;
+  const NcclRank* nccl;  ///< null: there is none
+
+  [[nodiscard]] cudaStream_t stream() const { return cuda.context().stream; }
+  /// The first rank reports.
+  void time(const std::string& kernel, const std::string& shape, double bytes,
+            const std::function<void()>& work) const {
+    ranks.meet();
+    const Timing timing = time_launches(stream(), kCalls, [&](int) { work(); });
+    if (group.place == 0) report(kernel, shape, timing, bytes, 0);
+    ranks.meet();
+  }
+};
+
+void bench_all_reduce(const Rank& rank, std::int64_t bytes) {
+  const std::int64_t count = bytes / 4, rows = std::max<std::int64_t>(1, count / kWidth);
+  const std::int64_t width = count / rows;
+  float* x = rank.cuda.allocate<float>(count);
+  float* sums = rank.cuda.allocate<float>(count);
+  auto* y = rank.cuda.allocate<Bf16Bits>(count);
+  const std::string shape = fmt::format("{} bytes on {} ranks", bytes, rank.group.size());
+  rank.time("all_reduce sm90/peers", shape, static_cast<double>(bytes), [&] {
+    sm90::all_reduce({.group = &rank.group,
+                      .x = Activations<2>(x, {rows, width}),
+                      .y = View<Bf16Bits, 2>(y, {rows, width})},
+                     rank.cuda.context());
+  });
+  if (rank.nccl == nullptr) return;
+  rank.time("all_reduce NCCL", shape, static_cast<double>(bytes), [&] {
+    const NcclLibrary& library = rank.nccl->library();
+    library.check(library.all_reduce(x, sums, static_cast<std::size_t>(count), NcclLibrary::kFloat32,
+                                     NcclLibrary::kSum, rank.nccl->comm(rank.group), rank.stream()),
+                  "all-reduce");
+  });
+}
+
+/// A layer's tokens to experts and back.
+void bench_dispatch(const Rank& rank, std::int64_t tokens) {
+  TestCuda& cuda = rank.cuda;
+  const std::int64_t size = rank.group.size(), room = size * tokens * kChosen;
+  cuda.context().most_rows = tokens;
+  std::mt19937 random(static_cast<unsigned>(rank.group.place + 1));
+  std::vector<std::int32_t> ids;
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    std::vector<std::int32_t> experts(kExperts);
+    for (std::int32_t e = 0; e < kExperts; ++e) experts[static_cast<std::size_t>(e)] = e;
+    std::ranges::shuffle(experts, random);
+    ids.insert(ids.end(), experts.begin(), experts.begin() + kChosen);
+  }
+  const std::vector<float> values(static_cast<std::size_t>(tokens * kWidth), 0.5F);
+  const std::int64_t stride = (room + 3) / 4 * 4;
+  DispatchedRows received;
+  const ExpertRanks placement{.stage = &rank.group, .ep = size, .num_experts = kExperts};
+  const View<const std::int32_t, 2> device_ids(cuda.upload(ids), {tokens, kChosen});
+  auto* const x = cuda.upload_bf16(values);
+  const DispatchArgs sent{
+      .placement = placement,
+      .x = View<const Bf16Bits, 2>(x, {tokens, kWidth}),
+      .ids = device_ids,
+      .weights = ConstActivations<2>(cuda.allocate<float>(tokens * kChosen), {tokens, kChosen}),
+      .arrived = View<Bf16Bits, 2>(cuda.allocate<Bf16Bits>(room * kWidth), {room, kWidth}),
+      .arrived_fp8 = {cuda.allocate<std::uint8_t>(room * kWidth), cuda.allocate<float>(kWidth / 128 * stride),
+                      stride},
+      .arrived_ids = {cuda.allocate<std::int32_t>(room), {room, 1}},
+      .arrived_weights = {cuda.allocate<float>(room), {room, 1}},
+      .received = &received};
+  auto* const outputs = cuda.allocate<Bf16Bits>(room * kWidth);
+  auto* const out = cuda.allocate<Bf16Bits>(tokens * kWidth);
+  auto* const all = cuda.allocate<Bf16Bits>(size * tokens * kWidth);
+  auto* const sums = cuda.allocate<float>(size * tokens * kWidth);
+  cuda.synchronise();
+  const std::string shape = fmt::format("{} tokens a rank on {} ranks", tokens, size);
+  const double remote = static_cast<double>(size - 1) / static_cast<double>(size);
+  const double row_values = static_cast<double>(tokens * kWidth);
+  const auto send = [&] { sm90::dispatch(sent, cuda.context()); };
+  const auto combine = [&] {
+    sm90::combine({.placement = placement,
+                   .y = View<const Bf16Bits, 2>(outputs, {room, kWidth}),
+                   .received = &received,
+                   .ids = device_ids,
+                   .out = View<Bf16Bits, 2>(out, {tokens, kWidth})},
+                  cuda.context());
+  };
+  rank.time("dispatch sm90/peers", shape, row_values * kChosen * remote, send);
+  rank.time("combine sm90/peers", shape, 2 * row_values * kChosen * remote, combine);
+  rank.time("dispatch + combine sm90/peers", shape, 3 * row_values * kChosen * remote, [&] {
+    send();
+    combine();
+  });
+  const double dense_bytes = 6 * row_values * static_cast<double>(size - 1);
+  std::vector<RowRange> rows;
+  for (std::int64_t i = 0; i < size; ++i) rows.push_back({i * tokens, (i + 1) * tokens});
+  rank.time("all_gather + reduce_scatter sm90/peers", shape, dense_bytes, [&] {
+    sm90::all_gather({.group = &rank.group,
+                      .x = View<const Bf16Bits, 2>(x, {tokens, kWidth}),
+                      .rows = rows,
+                      .y = View<Bf16Bits, 2>(all, {size * tokens, kWidth})},
+                     cuda.context());
+    sm90::reduce_scatter({.group = &rank.group,
+                          .x = ConstActivations<2>(sums, {size * tokens, kWidth}),
+                          .rows = rows,
+                          .y = View<Bf16Bits, 2>(out, {tokens, kWidth})},
+                         cuda.context());
+  });
+  if (rank.nccl == nullptr) return;
+  rank.time("all_gather + reduce_scatter NCCL", shape, dense_bytes, [&] {
+    const NcclLibrary& library = rank.nccl->library();
+    const NcclLibrary::Comm comm = rank.nccl->comm(rank.group);
+    const auto count = static_cast<std::size_t>(tokens * kWidth);
+    library.check(library.all_gather(x, all, count, NcclLibrary::kBfloat16, comm, rank.stream()), "gather");
+    library.check(library.reduce_scatter(sums, outputs, count, NcclLibrary::kFloat32, NcclLibrary::kSum, comm,
+                                         rank.stream()),
+                  "reduce-scatter");
+  });
+}
+
+void bench_ranks() {
+  const std::int64_t num_ranks = test::num_gpus();
+  if (num_ranks < 2) return;
+  LocalExchange exchange(std::chrono::seconds(60));
+  GpuRanks ranks(num_ranks);
+  ranks.run([&](TestCuda& cuda, const RankGroup& group) {
+    LocalCommunicator host(exchange);
+    std::optional<NcclRank> nccl;
+    if (have_nccl()) {
+      nccl.emplace(host);
+      nccl->join(group);
+    }
+    const Rank rank{cuda, group, ranks, nccl ? &*nccl : nullptr};
+    for (const std::int64_t kib : {4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384, 65536})
+      bench_all_reduce(rank, kib << 10);
+    for (const std::int64_t tokens : {1, 8, 32, 64, 128, 256, 1024, 4096}) bench_dispatch(rank, tokens);
+  });
+}
+
+}  // namespace
+}  // namespace baleen::bench
+
+int main() {
+  baleen::bench::bench_ranks();
+  return 0;
+}

@@ -1,0 +1,47 @@
+/// NCCL, found at run time: nothing here needs it to be built or to start. Prototypes of what is called,
+/// as its version 2 has had them since 2.7.
+#pragma once
+
+#include <cstddef>
+
+struct CUstream_st;
+struct ncclComm;
+
+namespace baleen {
+
+struct NcclLibrary {
+  struct UniqueId {
+    char internal[128];
+  };
+  using Comm = ncclComm*;
+  static constexpr int kSuccess = 0;
+  // ncclDataType_t, ncclRedOp_t
+  static constexpr int kInt8 = 0, kFloat32 = 7, kBfloat16 = 9, kSum = 0;
+
+  int (*get_version)(int* version) = nullptr;
+  int (*get_unique_id)(UniqueId* id) = nullptr;
+  int (*comm_init_rank)(Comm* comm, int num_ranks, UniqueId id, int rank) = nullptr;
+  int (*comm_destroy)(Comm comm) = nullptr;
+  const char* (*error_string)(int result) = nullptr;
+  int (*group_start)() = nullptr;
+  int (*group_end)() = nullptr;
+  int (*send)(const void* from, std::size_t count, int type, int peer, Comm comm, CUstream_st* s) = nullptr;
+  int (*receive)(void* to, std::size_t count, int type, int peer, Comm comm, CUstream_st* s) = nullptr;
+  int (*all_reduce)(const void* from, void* to, std::size_t count, int type, int op, Comm comm,
+                    CUstream_st* s) = nullptr;
+  int (*all_gather)(const void* from, void* to, std::size_t count, int type, Comm comm,
+                    CUstream_st* s) = nullptr;
+  int (*reduce_scatter)(const void* from, void* to, std::size_t count, int type, int op, Comm comm,
+                        CUstream_st* s) = nullptr;
+
+  /// Throws `Error` with NCCL's words unless `result` is success.
+  void check(int result, const char* what) const;
+};
+
+/// Whether there is one, without an error.
+[[nodiscard]] bool have_nccl();
+
+/// Loads it the first time. Throws `Error` that says how to get it where it is missing or too old.
+[[nodiscard]] const NcclLibrary& nccl();
+
+}  // namespace baleen

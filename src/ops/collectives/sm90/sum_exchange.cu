@@ -1,0 +1,126 @@
+#include <algorithm>
+
+#include "comm/peer/peer_exchange.cuh"
+#include "cuda/bf16_vector.cuh"
+#include "cuda/kernel_launch.h"
+#include "cuda/ptx/grid_dependency.h"
+#include "ops/collectives/sm90/exchange.h"
+
+namespace baleen::sm90 {
+namespace {
+
+constexpr int kPushThreads = 128, kReadThreads = 256;
+constexpr int kMaxBlocks = 64;
+constexpr int kLoadsInFlight = 4;
+
+__device__ uint4 bits_of(const float4& values) {
+  return {__float_as_uint(values.x), __float_as_uint(values.y), __float_as_uint(values.z),
+          __float_as_uint(values.w)};
+}
+
+__device__ void add(float4& sum, const uint4& bits, bool first) {
+  const float4 x{__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z),
+                 __uint_as_float(bits.w)};
+  sum = first ? x : float4{sum.x + x.x, sum.y + x.y, sum.z + x.z, sum.w + x.w};
+}
+
+__device__ void store_sum(const SumExchange& p, std::int64_t v, const float4& sum) {
+  const uint2 rounded{pack_bf16(sum.x, sum.y), pack_bf16(sum.z, sum.w)};
+  if (p.y_is_bf16) {
+    reinterpret_cast<uint2*>(p.y)[v] = rounded;
+  } else if (p.rounds) {
+    reinterpret_cast<float4*>(p.y)[v] = {bf16_low(rounded.x), bf16_high(rounded.x), bf16_low(rounded.y),
+                                         bf16_high(rounded.y)};
+  } else {
+    reinterpret_cast<float4*>(p.y)[v] = sum;
+  }
+}
+
+__global__ void __launch_bounds__(kPushThreads) push_sums(const __grid_constant__ SumExchange p) {
+  ptx::launch_next_kernel();
+  ptx::wait_for_previous_kernel();
+  const int own = p.peers.place;
+  const int first = static_cast<int>(blockIdx.x * kPushThreads + threadIdx.x);
+  const int step = static_cast<int>(gridDim.x * kPushThreads);
+  for (int place = 0; place < p.peers.size; ++place) {
+    if (place == own) continue;
+    const std::uint32_t flag = exchange_flag(p.peers, place);
+    uint4* const packets = outbox(p.peers.ports[place], flag);
+    const auto count = static_cast<int>(p.count[place]);
+    for (int v = first; v < count; v += step)
+      push_vector(packets + 2 * v, flag, bits_of(p.x[p.first[place] + v]));
+    if (count == 0 && first == 0) push_vector(packets, flag, {});
+  }
+  const auto count = static_cast<int>(p.count[own]);
+  for (int v = first; v < count; v += step) {
+    float4 sum{};
+    for (int place = 0; place < p.peers.size; ++place) {
+      if (place == own) {
+        add(sum, bits_of(p.x[p.first[own] + v]), place == 0);
+      } else {
+        const std::uint32_t flag = exchange_flag(p.peers, place);
+        add(sum, take_vector(p.peers, place, inbox(p.peers.ports[place], flag) + 2 * v, flag), place == 0);
+      }
+    }
+    store_sum(p, v, sum);
+  }
+  if (count == 0 && first == 0) {
+    for (int place = 0; place < p.peers.size; ++place) {
+      if (place == own) continue;
+      const std::uint32_t flag = exchange_flag(p.peers, place);
+      take_vector(p.peers, place, inbox(p.peers.ports[place], flag), flag);
+    }
+  }
+  end_exchange(p.peers);
+}
+
+__global__ void __launch_bounds__(kReadThreads) read_sums(const __grid_constant__ SumExchange p) {
+  __shared__ const uint4* arrays[kMaxPeers];
+  ptx::launch_next_kernel();
+  ptx::wait_for_previous_kernel();
+  const int thread = static_cast<int>(threadIdx.x), own = p.peers.place;
+  if (thread == own) arrays[own] = reinterpret_cast<const uint4*>(p.x);
+  if (is_peer(p.peers, thread)) {
+    if (blockIdx.x == 0) tell_address(p.peers, thread, 0, p.x);
+    arrays[thread] = reinterpret_cast<const uint4*>(hear_address(p.peers, thread, 0));
+  }
+  __syncthreads();
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kReadThreads + thread;
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kReadThreads;
+  const std::int64_t count = p.count[own];
+  for (std::int64_t v = first; v < count; v += kLoadsInFlight * step) {
+    float4 sums[kLoadsInFlight] = {};
+    for (int place = 0; place < p.peers.size; ++place) {
+      const uint4* const array = arrays[place];
+      if (array == nullptr) continue;
+      uint4 loaded[kLoadsInFlight];
+#pragma unroll
+      for (int k = 0; k < kLoadsInFlight; ++k) {
+        if (v + k * step < count) loaded[k] = ptx::load_remote(array + p.first[own] + v + k * step);
+      }
+#pragma unroll
+      for (int k = 0; k < kLoadsInFlight; ++k) {
+        if (v + k * step < count) add(sums[k], loaded[k], place == 0);
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < kLoadsInFlight; ++k) {
+      if (v + k * step < count) store_sum(p, v + k * step, sums[k]);
+    }
+  }
+  end_exchange_when_all_done<false>(p.peers);
+}
+
+}  // namespace
+
+void run_exchange(const SumExchange& exchange, ExchangeWay way, CudaContext& context) {
+  const bool pushes = way == ExchangeWay::kPushed;
+  const int threads = pushes ? kPushThreads : kReadThreads;
+  std::int64_t most = 1;
+  for (int i = 0; i < exchange.peers.size; ++i) most = std::max(most, exchange.count[i]);
+  const std::int64_t blocks = std::min<std::int64_t>(kMaxBlocks, (most + threads - 1) / threads);
+  launch_kernel("adding up over ranks", pushes ? push_sums : read_sums,
+                {.grid = dim3(static_cast<unsigned>(blocks)), .threads = threads}, context.stream, exchange);
+}
+
+}  // namespace baleen::sm90

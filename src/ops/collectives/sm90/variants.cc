@@ -1,0 +1,90 @@
+// The variants of the collectives on Hopper.
+
+#include <array>
+
+#include "ops/collectives/sm90/collectives.h"
+#include "ops/collectives/sm90/exchange.h"
+
+namespace baleen::sm90 {
+namespace {
+
+constexpr Reason kWholeVectors = "moves 16 bytes at a time: rows have a multiple of that";
+constexpr Reason kDense = "takes dense arrays on 16 bytes";
+
+template <class View>
+bool aligned(const View& view) {
+  return view.dense() && reinterpret_cast<std::uintptr_t>(view.address()) % kVectorBytes == 0;
+}
+
+template <class View>
+bool whole_rows(const View& view, std::int64_t parts = 1) {
+  const std::int64_t bytes = view.extent(1) * size_of(view.element_type());
+  return bytes % (parts * kVectorBytes) == 0;
+}
+
+template <class Args>
+std::optional<Reason> why_not_sum(const Args& args, const DeviceTraits& /*traits*/) {
+  // Both the rows of float32 sums and those of their BF16 results.
+  if (args.x.extent(1) % 8 != 0) return kWholeVectors;
+  return aligned(args.x) && aligned(args.y) ? std::nullopt : std::optional(kDense);
+}
+
+std::optional<Reason> why_not_gather(const AllGatherArgs& args, const DeviceTraits& /*traits*/) {
+  if (!whole_rows(args.y) || !whole_rows(args.x)) return kWholeVectors;
+  return aligned(args.x) && aligned(args.y) ? std::nullopt : std::optional(kDense);
+}
+
+std::optional<Reason> why_not_all_to_all(const AllToAllArgs& args, const DeviceTraits& /*traits*/) {
+  if (!whole_rows(args.y)) return kWholeVectors;
+  return aligned(args.x) && aligned(args.y) ? std::nullopt : std::optional(kDense);
+}
+
+template <class View>
+std::optional<Reason> why_not_whole(const View& view) {
+  if (view.size() * size_of(view.element_type()) % kVectorBytes != 0) return kWholeVectors;
+  return aligned(view) ? std::nullopt : std::optional(kDense);
+}
+
+}  // namespace
+
+std::span<const CudaVariant<ops::AllReduce>> all_reduce_variants() {
+  static constexpr std::array<CudaVariant<ops::AllReduce>, 1> kVariants{
+      {{.name = "sm90/peers", .run = all_reduce, .why_not = why_not_sum<AllReduceArgs>}}};
+  return kVariants;
+}
+
+std::span<const CudaVariant<ops::ReduceScatter>> reduce_scatter_variants() {
+  static constexpr std::array<CudaVariant<ops::ReduceScatter>, 1> kVariants{
+      {{.name = "sm90/peers", .run = reduce_scatter, .why_not = why_not_sum<ReduceScatterArgs>}}};
+  return kVariants;
+}
+
+std::span<const CudaVariant<ops::AllGather>> all_gather_variants() {
+  static constexpr std::array<CudaVariant<ops::AllGather>, 1> kVariants{
+      {{.name = "sm90/peers", .run = all_gather, .why_not = why_not_gather}}};
+  return kVariants;
+}
+
+std::span<const CudaVariant<ops::AllToAll>> all_to_all_variants() {
+  static constexpr std::array<CudaVariant<ops::AllToAll>, 1> kVariants{
+      {{.name = "sm90/peers", .run = all_to_all, .why_not = why_not_all_to_all}}};
+  return kVariants;
+}
+
+std::span<const CudaVariant<ops::Send>> send_variants() {
+  static constexpr std::array<CudaVariant<ops::Send>, 1> kVariants{
+      {{.name = "sm90/peers", .run = send, .why_not = [](const SendArgs& args, const DeviceTraits&) {
+          return why_not_whole(args.x);
+        }}}};
+  return kVariants;
+}
+
+std::span<const CudaVariant<ops::Receive>> receive_variants() {
+  static constexpr std::array<CudaVariant<ops::Receive>, 1> kVariants{
+      {{.name = "sm90/peers", .run = receive, .why_not = [](const ReceiveArgs& args, const DeviceTraits&) {
+          return why_not_whole(args.y);
+        }}}};
+  return kVariants;
+}
+
+}  // namespace baleen::sm90

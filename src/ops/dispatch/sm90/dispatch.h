@@ -1,0 +1,79 @@
+/// Dispatch and combine between GPUs of one host, over peer memory.
+///
+/// A launch does not know how many rows will come, so every assignment has a place of its own: what member j
+/// sends for slot s of its token t is row `(j T + t) k + s`, T the most tokens that a rank may have. Places
+/// that get no row have expert -1. `DispatchedRows` therefore counts places, on every rank the same.
+///
+/// Of few tokens, rows and outputs are pushed into staging of the receiver, a row once to each rank that has
+/// experts of it, with a flag: one trip over the link. Of many, dispatch writes rows where they are used and
+/// combine reads outputs where they were made; ranks tell each other the addresses in the course of it.
+#pragma once
+
+#include "comm/peer/peer_view.h"
+#include "cuda/cuda_context.h"
+#include "ops/dispatch/combine.h"
+#include "ops/dispatch/dispatch.h"
+
+namespace baleen::sm90 {
+
+inline constexpr int kMaxSelected = 16;  ///< experts of a token
+
+/// Where experts are, for kernels.
+struct ExpertHolders {
+  std::int32_t experts_per_rank = 1;
+  [[nodiscard]] constexpr int place_of(std::int32_t expert) const { return expert / experts_per_rank; }
+};
+
+/// Arrays whose addresses a rank tells the others, in this order.
+struct ArrivalArrays {
+  Bf16Bits* rows = nullptr;
+  std::uint8_t* codes = nullptr;
+  float* scales = nullptr;
+  std::int32_t* ids = nullptr;
+  float* weights = nullptr;
+};
+
+struct DispatchLaunch {
+  PeerView peers;
+  ExpertHolders holders;
+  ArrivalArrays own;
+  std::int64_t scale_stride = 0;  ///< of `scales`, on every rank
+  bool sends_fp8 = true;
+  const Bf16Bits* x = nullptr;
+  Fp8Rows x_fp8{};
+  const std::int32_t* ids = nullptr;
+  const float* weights = nullptr;
+  std::int32_t num_tokens = 0;
+  std::int32_t num_selected = 0;
+  std::int32_t places = 0;  ///< of each sender: T k
+  std::int64_t width = 0;
+};
+void launch_staged_dispatch(const DispatchLaunch& launch, CudaContext& context);
+void launch_written_dispatch(const DispatchLaunch& launch, CudaContext& context);
+
+struct CombineLaunch {
+  PeerView peers;
+  ExpertHolders holders;
+  const Bf16Bits* y = nullptr;
+  const std::int32_t* experts = nullptr;  ///< of each row of y; -1: there is none
+  const std::int32_t* ids = nullptr;
+  const Bf16Bits* shared = nullptr;  ///< null: there is none
+  Bf16Bits* out = nullptr;
+  std::int32_t num_tokens = 0;
+  std::int32_t num_selected = 0;
+  std::int32_t places = 0;
+  std::int64_t width = 0;
+};
+void launch_staged_combine(const CombineLaunch& launch, CudaContext& context);
+void launch_read_combine(const CombineLaunch& launch, CudaContext& context);
+
+/// Whether the outputs of so many places of a sender, rows of `width`, can be staged; and then all less.
+[[nodiscard]] bool can_stage(std::int64_t places, std::int64_t num_selected, std::int64_t width);
+
+void dispatch(const DispatchArgs& args, CudaContext& context);
+void combine(const CombineArgs& args, CudaContext& context);
+
+[[nodiscard]] std::span<const CudaVariant<ops::Dispatch>> dispatch_variants();
+[[nodiscard]] std::span<const CudaVariant<ops::Combine>> combine_variants();
+
+}  // namespace baleen::sm90
