@@ -1,16 +1,23 @@
 #!/usr/bin/env bash
-# install_packages.sh [--test]: installs what scripts/packages.txt lists and this machine lacks. With nothing missing it
-# asks dpkg alone: no apt, no network, some ten milliseconds.
+# install_packages.sh [--test]: installs what scripts/packages.txt lists and this machine lacks; [unpacked] packages are only
+# unpacked under build/unpacked, so that no service of theirs starts. With nothing missing it asks dpkg alone: no apt, no
+# network, some ten milliseconds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 if [[ ${1-} == --test ]]; then lines=$(cat packages.txt); else lines=$(grep -v '\[test\]' packages.txt); fi
-wanted=()
-while read -r name; do
-  command=${name#*|}
-  if [[ $command != "$name" ]] && command -v "$command" >/dev/null; then continue; fi
-  wanted+=("${name%|*}")
-done < <(sed 's/#.*//' <<<"$lines" | tr -d ' \t' | grep .)
+unpacked=$(readlink -m ../build/unpacked)
+# Names of packages in $1 whose command is not there, in PATH or in a further folder.
+without_command() {
+  local name command
+  while read -r name; do
+    command=${name#*|}
+    if [[ $command != "$name" ]] && PATH=$PATH:/usr/sbin${2:+:$2} command -v "$command" >/dev/null; then continue; fi
+    echo "${name%|*}"
+  done < <(sed 's/#.*//' <<<"$1" | tr -d ' \t' | grep .)
+}
+mapfile -t wanted < <(without_command "$(grep -v '\[unpacked\]' <<<"$lines")")
+mapfile -t to_unpack < <(without_command "$(grep '\[unpacked\]' <<<"$lines")" "$unpacked/usr/sbin")
 
 if ! command -v dpkg-query >/dev/null; then
   echo "install_packages.sh: this is no Debian system (no dpkg-query); install these yourself: ${wanted[*]}" >&2
@@ -23,7 +30,7 @@ missing=()
 for package in "${wanted[@]}"; do
   grep -qxF "installed $package" <<<"$installed" || missing+=("$package")
 done
-[[ ${#missing[@]} -eq 0 ]] && exit 0
+[[ ${#missing[@]} -eq 0 && ${#to_unpack[@]} -eq 0 ]] && exit 0
 
 if [[ $EUID -eq 0 ]]; then
   as_root=()
@@ -35,9 +42,9 @@ else
   exit 1
 fi
 
-echo "Installing packages: ${missing[*]}" >&2
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+folder=$(mktemp -d)
+trap 'rm -rf "$log" "$folder"' EXIT
 run_apt() {
   if ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@" >"$log" 2>&1 </dev/null; then
     cat "$log" >&2
@@ -46,4 +53,15 @@ run_apt() {
   fi
 }
 run_apt update
-run_apt install --yes --no-install-recommends "${missing[@]}"
+if [[ ${#missing[@]} -gt 0 ]]; then
+  echo "Installing packages: ${missing[*]}" >&2
+  run_apt install --yes --no-install-recommends "${missing[@]}"
+fi
+if [[ ${#to_unpack[@]} -gt 0 ]]; then
+  echo "Unpacking packages: ${to_unpack[*]}" >&2
+  cd "$folder"
+  as_root=()
+  run_apt download "${to_unpack[@]}"
+  mkdir -p "$unpacked"
+  for archive in *.deb; do dpkg-deb --extract "$archive" "$unpacked"; done
+fi

@@ -95,7 +95,7 @@ if command -v npm >/dev/null; then settings+=("npm_config_registry=$(npm config 
 for file in /root/.npmrc /etc/npmrc; do
   if [[ -r $file ]]; then cp "$file" "$folder$file"; fi
 done
-# A registry inside a company is often signed by its own authority, which this machine trusts and a new root
+# An internal registry is often signed by its own authority, which this machine trusts and a new root
 # does not.
 if [[ -r ${NODE_EXTRA_CA_CERTS-} ]]; then
   cp -L "$NODE_EXTRA_CA_CERTS" "$folder/etc/ssl/authorities_of_host.crt"

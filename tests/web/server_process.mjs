@@ -22,6 +22,12 @@ export async function startServer(port = 0, options = []) {
       child.once('exit', resolve);
       child.kill('SIGKILL');
     });
+  /** Ends it as an operator does, and resolves to its status. */
+  const end = () =>
+    new Promise((resolve) => {
+      child.once('exit', resolve);
+      child.kill('SIGTERM');
+    });
 
   const url = await new Promise((resolve, reject) => {
     const giveUp = (why) => {
@@ -38,5 +44,5 @@ export async function startServer(port = 0, options = []) {
       resolve(found[1].replace(/\/$/, ''));
     });
   });
-  return { url, port: Number(new URL(url).port), kill };
+  return { url, port: Number(new URL(url).port), kill, end };
 }

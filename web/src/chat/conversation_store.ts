@@ -28,7 +28,7 @@ function readRecords(): Conversation[] {
   }
 }
 
-/** Newest first; never empty. One that nobody wrote in is not stored. */
+/** Newest first; never empty. An empty one is not stored. */
 export const conversations = signal<Conversation[]>(readRecords());
 if (conversations.value.length === 0) conversations.value = [newConversation(Date.now())];
 
@@ -112,7 +112,7 @@ function remember(id: string): void {
     ofThisTab?.setItem(kCurrentKey, id);
     lasting?.setItem(kCurrentKey, id);
   } catch {
-    // The next visit opens the newest conversation.
+    // The page opens the newest conversation.
   }
 }
 
