@@ -7,6 +7,7 @@
 
 #include "rank_engine/rank_engine.h"
 #include "rank_engine/thread_team.h"
+#include "tests/support/damaged_checkpoint.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
 
@@ -63,7 +64,7 @@ std::string sentence_of_step(StepEngine& engine, SequenceId sequence) {
 
 TEST(LostRanks, ARankThatFailsEndsTheOthersAndIsNamed) {
   for (const ParallelPlan& plan :
-       {ParallelPlan{.dp = 3}, ParallelPlan{.tp = 2}, ParallelPlan{.dp = 2, .pp = 2}}) {
+       {ParallelPlan{.dp = 4}, ParallelPlan{.tp = 2}, ParallelPlan{.dp = 2, .pp = 2}}) {
     const auto engine = engine_with_fault(
         plan, 1, [] { fail("its disk is gone"); }, std::chrono::minutes(2));
     const SequenceId sequence = *engine->open({});
@@ -87,6 +88,23 @@ TEST(LostRanks, ARankThatStallsIsNamed) {
     EXPECT_NE(sentence.find("rank 0 waited 1500 ms for rank 1"), std::string::npos) << sentence;
   }
   *released = true;
+}
+
+TEST(NonFinite, AllRanksFindTheFirstLayer) {
+  const test::DamagedCheckpoint damaged("layers.2.attn_norm.weight", test::kNaN);
+  for (const ParallelPlan& plan : {ParallelPlan{.dp = 2}, ParallelPlan{.tp = 2}, ParallelPlan{.pp = 2},
+                                   ParallelPlan{.tp = 2, .o_proj_tp = 1, .sequence_parallel = true}}) {
+    const auto engine = open_engine(
+        damaged.path(), {.num_threads = 1, .max_batch_tokens = 64, .cache_tokens = 512, .parallel = plan});
+    const SequenceId sequence = *engine->open({});
+    const std::vector<TokenId> tokens = test::random_tokens(40, 512, 1);
+    const StepInput input{sequence, tokens};
+    const Result<StepOutput> output = engine->step({&input, 1});
+    ASSERT_FALSE(output.ok());
+    EXPECT_NE(output.error().find("first in layer 2 (HCA)"), std::string::npos) << output.error();
+    EXPECT_EQ(engine->length(sequence), 0);
+    engine->close(sequence, false);
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "comm/mpi/mpi_world.h"
 
 namespace baleen {
@@ -22,7 +23,8 @@ std::filesystem::path module_path() {
 
 std::int64_t number_in_environment(const char* name) {
   const char* text = std::getenv(name);
-  return text == nullptr ? 0 : std::strtoll(text, nullptr, 10);
+  const Result<std::int64_t> number = read_whole(text == nullptr ? "" : text, {});
+  return number ? number.value() : 0;
 }
 
 }  // namespace

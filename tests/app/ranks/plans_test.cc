@@ -98,6 +98,16 @@ TEST_F(Ranks, LayoutsThatCannotBeAreRefused) {
   expect({"--dp", "2", "--dbo"}, "--dbo");
 }
 
+TEST_F(Ranks, ThePlannerExplainsItsChoice) {
+  const Words explain{"plan", "--explain", "--model", "tiny-flash", "--device"};
+  const test::ProgramResult result = baleen(explain + Words{"h200", "--devices", "2"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_NE(result.out.find("recommended: "), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("% of the best"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("left out:"), std::string::npos) << result.out;
+  EXPECT_EQ(baleen({"plan", "--devices", "2"}).status, 2) << "wants --explain";
+}
+
 TEST_F(Ranks, AServerWithTwoGroupsRepliesAsOneRank) {
   const Words serve{BALEEN_PROGRAM, "serve", "--port", "0", "--quiet", "--threads", "2", "--context", "8192"};
   const auto request = [](int i) {
