@@ -13,11 +13,18 @@
 namespace baleen {
 namespace {
 
-/// Of each plan its best way to be used, the best plan first.
+/// The simulator can think of more than ranks can run so far (docs/ranks.md).
+bool can_run(const ParallelPlan& plan) {
+  return !plan.dual_batch_overlap && plan.redundant_experts == 0 && plan.o_proj_tp <= plan.tp &&
+         plan.lmhead_tp <= plan.tp;
+}
+
+/// Of each plan that can be run its best way to be used, the best plan first.
 std::vector<DeploymentCandidate> best_of_each_plan(const SearchResult& result) {
   std::vector<DeploymentCandidate> best;
   for (const DeploymentCandidate& candidate : result.ranked) {
-    if (std::ranges::find(best, candidate.plan, &DeploymentCandidate::plan) == best.end())
+    if (can_run(candidate.plan) &&
+        std::ranges::find(best, candidate.plan, &DeploymentCandidate::plan) == best.end())
       best.push_back(candidate);
   }
   return best;
@@ -65,6 +72,9 @@ void explain_plans(const SimulatedModel& model, const DeviceProfile& device, std
     }
   }
   fmt::print("\nleft out:\n");
+  const auto num_not_run = std::ranges::count_if(
+      result.ranked, [](const DeploymentCandidate& candidate) { return !can_run(candidate.plan); });
+  if (num_not_run > 0) fmt::print("{:>6}  ranks cannot run the plan so far\n", num_not_run);
   for (const auto& [why, count] : result.excluded) fmt::print("{:>6}  {}\n", count, why);
   if (plans.empty()) fail("no plan of {} devices fits; what was left out, and why, is above", num_devices);
 }

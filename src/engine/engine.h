@@ -35,9 +35,9 @@ class Engine final : public ModelEngine {
   /// Maps the checkpoint and reserves memory by the plan; on a device of its own memory, also copies the weights there.
   /// Throws `Error`.
   Engine(const std::filesystem::path& folder, const EngineOptions& options);
-  /// The same of weights that are at hand, the whole model's; of a rank among others it uses its part of them.
-  /// All ranks make the same calls, those of a data-parallel group for the same sequences, and a step of theirs
-  /// is made of `prepare`, `compute` and `commit`.
+  /// The same of weights that are at hand, the whole model's; a rank among others uses its part of them.
+  /// All ranks make the same calls, those of a data-parallel group for the same sequences; their steps are
+  /// made of `prepare`, `compute` and `commit`.
   Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions& options, EngineRank rank = {});
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -83,7 +83,7 @@ class Engine final : public ModelEngine {
     return rank_weights_ ? rank_weights_->copied_bytes() : 0;
   }
   /// The parts of `step`: finds what is wrong and takes pages; runs, with a failure for what is not a number;
-  /// makes the tokens a part of their sequences. Between the last two a failure of another rank can be learned.
+  /// makes the tokens a part of their sequences. Between the last two, failures of other ranks are learned.
   /// A group without rows calls them too, with no inputs. Stages before the last have no logits.
   [[nodiscard]] std::optional<Failure> prepare(std::span<const StepInput> inputs);
   [[nodiscard]] Result<StepOutput> compute(std::span<const StepInput> inputs);

@@ -3,7 +3,7 @@
 
 namespace baleen {
 
-/// Thrown in a process that followed the first rank to its end: there is nothing left to do, and nothing wrong.
+/// Thrown in a process that followed the first rank to its end: nothing is left to do, and nothing is wrong.
 class FollowedToTheEnd {};
 
 }  // namespace baleen

@@ -29,7 +29,7 @@ class ProcessTeam final : public RankTeam {
   [[nodiscard]] std::string place() const override;
   [[nodiscard]] std::int64_t copied_weight_bytes() const override { return engine_->copied_weight_bytes(); }
 
-  /// What all other ranks do: execute what the first one calls, until it ends. Throws `FollowedToTheEnd` then.
+  /// What all other ranks do: execute what the first one calls. Throws `FollowedToTheEnd` when it ends.
   [[noreturn]] static void follow(std::shared_ptr<MpiWorld> world,
                                   std::shared_ptr<const ModelWeights> weights, const EngineOptions& options);
 

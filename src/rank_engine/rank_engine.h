@@ -1,8 +1,8 @@
 /// An engine over several ranks: what a scheduler sees of one rank, done by all of them.
 ///
-/// Each data-parallel group owns whole sequences and their cache; its ranks keep the same table of them, because
-/// they get the same calls. The driver, which is this class, knows of a sequence which group has it and how long
-/// it is:
+/// Each data-parallel group owns whole sequences and their cache; its ranks keep the same table of them,
+/// because they get the same calls. The driver, which is this class, knows of a sequence which group has it and
+/// how long it is:
 ///
 ///     step of sequences  a b c d     groups 0: a c    1: b d     2: none, but it takes part
 ///     ─► prepare  checks and pages, all groups; a failure ends the step with nothing computed
@@ -90,8 +90,8 @@ class RankEngine final : public ModelEngine {
 
 /// An engine for `options.parallel`: of one rank `Engine`, of several a `RankEngine` over threads of this
 /// process, or over the processes that mpirun started it among: in all but the first of them this executes
-/// what the first one calls, and throws `FollowedToTheEnd` at the end. Refuses what cannot be before weights are
-/// loaded; throws `Error`.
+/// what the first one calls, and throws `FollowedToTheEnd` at the end. Refuses what cannot be before weights
+/// are loaded; throws `Error`.
 [[nodiscard]] std::unique_ptr<ModelEngine> open_engine(const std::filesystem::path& folder,
                                                        const EngineOptions& options);
 /// The same of weights that are at hand.

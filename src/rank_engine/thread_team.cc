@@ -23,7 +23,7 @@ struct ThreadTeam::State {
 
   std::mutex mutex;
   std::condition_variable changed;
-  // Under the mutex. Engines and replies are the driver's while no rank is busy, and a rank's own while it is.
+  // Under the mutex. Engines and replies are the driver's while no rank is busy, a rank's own while it is.
   std::vector<Engine*> engines;
   std::vector<RankReply> replies;
   std::vector<bool> busy;
@@ -111,8 +111,18 @@ void ThreadTeam::wait_for_all() {
   State& s = *state_;
   std::unique_lock lock(s.mutex);
   const auto all_done = [&] { return std::ranges::count(s.busy, true) == 0; };
-  s.changed.wait(lock, [&] { return all_done() || !s.lost.empty(); });
+  // A pass takes as long as it takes; but once one rank is done, the others are not far behind. One that waits
+  // for a stuck rank says so itself within `longest_wait`; twice that, and only the stuck one is left.
+  s.changed.wait(lock, [&] { return std::ranges::count(s.busy, false) > 0; });
+  const bool in_time =
+      s.changed.wait_for(lock, 2 * s.options.longest_wait, [&] { return all_done() || !s.lost.empty(); });
+  if (!in_time) {
+    const auto stuck = std::ranges::find(s.busy, true) - s.busy.begin();
+    s.lost = fmt::format("rank {} is {} ms behind the first that was done; it may be stuck", stuck,
+                         2 * s.options.longest_wait.count());
+  }
   if (s.lost.empty()) return;
+  s.exchange.stop(s.lost);
   // The others learn of it where they wait for messages. One that computes is given as long as a message.
   s.changed.wait_for(lock, s.options.longest_wait, all_done);
   throw LostRanks(s.lost);

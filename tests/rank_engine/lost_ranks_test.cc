@@ -36,16 +36,22 @@ class FaultyCommunicator final : public Communicator {
   std::function<void()> fault_;
 };
 
+/// As a rank that is stuck, but not for ever.
+void wait_for(const std::atomic<bool>& released) {
+  for (int i = 0; i < 12000 && !released; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
 std::unique_ptr<ModelEngine> engine_with_fault(const ParallelPlan& plan, std::int64_t faulty_rank,
                                                const std::function<void()>& fault,
-                                               std::chrono::milliseconds longest_wait) {
+                                               std::chrono::milliseconds longest_wait,
+                                               std::int64_t good_calls = 3) {
   auto weights = std::make_shared<const ModelWeights>(tiny().path());
   EngineOptions options{.num_threads = 1, .max_batch_tokens = 32, .cache_tokens = 512, .parallel = plan};
   options.longest_wait = longest_wait;
   options = resolved(options, weights->config());
   auto connect = [&](std::int64_t rank, LocalExchange& exchange) -> std::unique_ptr<Communicator> {
     if (rank != faulty_rank) return std::make_unique<LocalCommunicator>(exchange);
-    return std::make_unique<FaultyCommunicator>(exchange, 3, fault);
+    return std::make_unique<FaultyCommunicator>(exchange, good_calls, fault);
   };
   return std::make_unique<RankEngine>(std::make_unique<ThreadTeam>(std::move(weights), options, connect),
                                       options);
@@ -77,15 +83,22 @@ TEST(LostRanks, ARankThatStallsIsNamed) {
   auto released = std::make_shared<std::atomic<bool>>(false);
   {
     const auto engine = engine_with_fault(
-        {.dp = 2}, 1,
-        [released] {
-          for (int i = 0; i < 12000 && !*released; ++i)
-            std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        },
-        std::chrono::milliseconds(1500));
+        {.dp = 2}, 1, [released] { wait_for(*released); }, std::chrono::milliseconds(1500));
     const SequenceId sequence = *engine->open({});
     const std::string sentence = sentence_of_step(*engine, sequence);
     EXPECT_NE(sentence.find("rank 0 waited 1500 ms for rank 1"), std::string::npos) << sentence;
+  }
+  *released = true;
+}
+
+TEST(LostRanks, ALastStageThatStallsIsNamedThoughNoRankWaitsForIt) {
+  auto released = std::make_shared<std::atomic<bool>>(false);
+  {
+    const auto engine = engine_with_fault(
+        {.pp = 2}, 1, [released] { wait_for(*released); }, std::chrono::milliseconds(1500), 0);
+    const SequenceId sequence = *engine->open({});
+    const std::string sentence = sentence_of_step(*engine, sequence);
+    EXPECT_NE(sentence.find("rank 1"), std::string::npos) << sentence;
   }
   *released = true;
 }

@@ -1,6 +1,6 @@
-/// The processes that mpirun or srun started, as bytes between them. The program itself does not link MPI: this
-/// is implemented by a small module that is loaded when the program finds itself started so, and is built where
-/// Open MPI is found.
+/// The processes that mpirun or srun started, as bytes between them. The program itself does not link MPI:
+/// this is implemented by a small module that is loaded when the program finds itself started so, and is built
+/// where Open MPI is found.
 #pragma once
 
 #include <cstddef>
@@ -27,12 +27,12 @@ class MpiWorld {
   /// Bytes of the next message from there; -1: none has come. Does not wait.
   [[nodiscard]] virtual std::int64_t waiting_bytes(std::int64_t from, int tag) = 0;
 
-  /// Ends in order with all others, which call it too. Without it the others are ended when this process ends.
+  /// Ends in order with all others, which call it too. Without it they are ended when this process ends.
   virtual void finalize() = 0;
 };
 
-/// What a module exports by the name `baleen_mpi_world_1`; the number changes with this interface. Initialises
-/// MPI.
+/// What a module exports by the name `baleen_mpi_world_1`; the number changes with this interface.
+/// Initialises MPI.
 using MakeMpiWorld = MpiWorld* (*)();
 inline constexpr const char* kMakeMpiWorld = "baleen_mpi_world_1";
 

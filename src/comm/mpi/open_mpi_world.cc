@@ -36,7 +36,7 @@ bool is_mpi_process() {
 
 std::shared_ptr<MpiWorld> open_mpi_world() {
   const std::filesystem::path path = module_path();
-  // MPI's own plug-ins look for its symbols, so they are global; it is never unloaded, because it stays in use.
+  // MPI's own plug-ins look for its symbols, so they are global; it stays in use, so it is never unloaded.
   void* module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
   if (module == nullptr) {
     const char* why = ::dlerror();
