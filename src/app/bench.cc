@@ -16,11 +16,11 @@
 #include "app/options.h"
 #include "base/error.h"
 #include "device/make_device.h"
-#include "engine/engine.h"
 #include "hardware/instruction_sets.h"
 #include "hardware/machine_limits.h"
 #include "model/presets.h"
 #include "model_files/made_up.h"
+#include "rank_engine/rank_engine.h"
 
 namespace baleen {
 namespace {
@@ -76,7 +76,7 @@ std::vector<TokenId> tokens_of(std::size_t sequence, std::span<const TokenId> to
 }
 
 /// Feeds every sequence as many tokens as `tokens` has, step_tokens of them a step over all.
-Phase measure(Engine& engine, std::span<const SequenceId> sequences, const std::string& name,
+Phase measure(ModelEngine& engine, std::span<const SequenceId> sequences, const std::string& name,
               std::span<const TokenId> tokens, std::int64_t step_tokens) {
   const auto num_sequences = static_cast<std::int64_t>(sequences.size());
   Phase phase{.name = name, .tokens = static_cast<std::int64_t>(tokens.size()) * num_sequences};
@@ -171,7 +171,7 @@ struct Ceilings {
   std::string arithmetic;  ///< what the second limit is: "FMA" on a CPU, "FP8" products on a GPU
 };
 
-Ceilings ceilings_of(Engine& engine) {
+Ceilings ceilings_of(ModelEngine& engine) {
   if (!engine.device().traits().shares_host_memory) {
     const DeviceCeilings device = measure_device_ceilings(engine.options().device);
     return {fmt::format("{}: {:.0f} GB/s copied, {:.0f} TFLOP/s BF16, {:.0f} TFLOP/s FP8", device.name,
@@ -195,18 +195,17 @@ std::string routing_text(const BenchFlags& flags) {
   return fmt::format("; tables choose experts for each token, by Zipf's law with exponent {}", *flags.zipf);
 }
 
-std::unique_ptr<Engine> make_engine(const BenchFlags& flags, const EngineOptions& options) {
-  if (flags.preset.empty()) return std::make_unique<Engine>(flags.engine.model, options);
+std::unique_ptr<ModelEngine> make_engine(const BenchFlags& flags, const EngineOptions& options) {
+  if (flags.preset.empty()) return open_engine(flags.engine.model, options);
   ModelConfig config = preset_config(flags.preset);
   if (flags.num_layers) config = with_layers(std::move(config), *flags.num_layers);
   if (flags.zipf) config.num_hash_layers = config.num_hidden_layers;
   ThreadPool pool(default_num_threads());
-  return std::make_unique<Engine>(
-      made_up_weights(config, 1, pool, MadeUpBytes::kShared, flags.zipf.value_or(0)), options);
+  return open_engine(made_up_weights(config, 1, pool, MadeUpBytes::kShared, flags.zipf.value_or(0)), options);
 }
 
 /// Runs the prompt and one token after it, and lists the variants of every operation on the way.
-void list_kernels(Engine& engine, std::span<const SequenceId> sequences, std::span<const TokenId> prompt,
+void list_kernels(ModelEngine& engine, std::span<const SequenceId> sequences, std::span<const TokenId> prompt,
                   std::span<const TokenId> next, const Ceilings& ceilings, bool json) {
   VariantReport report;
   engine.device().set_report(&report);
@@ -239,7 +238,7 @@ void run_bench(const BenchFlags& flags) {
   const auto& [machine, limits, arithmetic] = ceilings;
   if (!flags.json && !flags.kernels) {
     if (!flags.preset.empty()) fmt::print("made-up weights of {}{}\n", flags.preset, routing_text(flags));
-    fmt::print("{}\n{}", machine, to_text(engine->plan()));
+    fmt::print("{}\n{}", machine, engine->memory_text());
   }
   std::vector<SequenceId> sequences;
   for (std::int64_t i = 0; i < flags.sequences; ++i) {
@@ -280,6 +279,8 @@ void run_bench(const BenchFlags& flags) {
   }
   nlohmann::ordered_json json{{"machine", machine},
                               {"device", device_name(engine->options().device)},
+                              {"ranks", engine->options().parallel.num_devices},
+                              {"plan", to_text(engine->options().parallel)},
                               {"layers", engine->config().num_hidden_layers},
                               {"made_up", flags.preset},
                               {"zipf", flags.zipf ? nlohmann::ordered_json(*flags.zipf) : nullptr},

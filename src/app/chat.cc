@@ -23,6 +23,7 @@
 #include "chat/message_json.h"
 #include "chat/parse.h"
 #include "chat/render.h"
+#include "rank_engine/rank_engine.h"
 
 namespace baleen {
 namespace {
@@ -68,7 +69,8 @@ class ChatLoop {
  public:
   explicit ChatLoop(const ChatFlags& flags)
       : flags_(flags),
-        engine_(flags.engine.model, flags.engine.options()),
+        opened_(open_engine(flags.engine.model, flags.engine.options())),
+        engine_(*opened_),
         tokenizer_(Tokenizer::load(flags.engine.model)),
         conversation_(engine_, tokenizer_, flags.generation.controls_in_content),
         session_(flags.system),
@@ -143,7 +145,7 @@ class ChatLoop {
     fmt::print("{} messages, {} of {} positions in the cache\n", session_.messages().size(),
                conversation_.length(), engine_.context_tokens());
     if (!last_stats_.empty()) fmt::print("last reply: {}\n", last_stats_);
-    fmt::print("{}", to_text(engine_.plan()));
+    fmt::print("{}", engine_.memory_text());
   }
 
   Result<MarkedText> prompt() const {
@@ -185,7 +187,8 @@ class ChatLoop {
   }
 
   const ChatFlags& flags_;
-  Engine engine_;
+  std::unique_ptr<ModelEngine> opened_;
+  ModelEngine& engine_;
   Tokenizer tokenizer_;
   ConversationEngine conversation_;
   ChatSession session_;

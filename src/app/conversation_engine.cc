@@ -16,9 +16,9 @@ Result<Generated> ConversationEngine::reply(const MarkedText& prompt, Generation
   auto encoded = controls_in_content_ ? tokenizer_.encode(prompt.text) : tokenizer_.encode(prompt);
   if (!encoded) return failure("the conversation is not text: {}", encoded.error());
   const std::vector<TokenId> tokens = std::move(encoded).value();
-  if (static_cast<std::int64_t>(tokens.size()) >= engine_.context_tokens()) {
+  if (static_cast<std::int64_t>(tokens.size()) >= engine_.limits().context_tokens) {
     return failure("the conversation has {} tokens, the context holds {}; /new starts another", tokens.size(),
-                   engine_.context_tokens());
+                   engine_.limits().context_tokens);
   }
   const bool continues =
       sequence_ && seen_.size() < tokens.size() && std::equal(seen_.begin(), seen_.end(), tokens.begin());

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/marked_text.h"
-#include "engine/engine.h"
+#include "engine/step_engine.h"
 #include "generation/generate.h"
 #include "tokenizer/tokenizer.h"
 
@@ -15,7 +15,7 @@ class ConversationEngine {
  public:
   /// Both must outlive this. `controls_in_content`: special strings anywhere in the prompt become control tokens, not
   /// only the marked ones.
-  ConversationEngine(Engine& engine, const Tokenizer& tokenizer, bool controls_in_content = false)
+  ConversationEngine(StepEngine& engine, const Tokenizer& tokenizer, bool controls_in_content = false)
       : engine_(engine), tokenizer_(tokenizer), controls_in_content_(controls_in_content) {}
 
   /// Replies to `prompt`, the whole rendered conversation. When it begins with what the sequence has already
@@ -30,7 +30,7 @@ class ConversationEngine {
  private:
   void start_anew();
 
-  Engine& engine_;
+  StepEngine& engine_;
   const Tokenizer& tokenizer_;
   bool controls_in_content_;
   std::optional<SequenceId> sequence_;

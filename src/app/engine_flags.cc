@@ -6,6 +6,7 @@
 #include "app/data_files.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
+#include "app/plan_flags.h"
 #include "base/error.h"
 #include "hardware/instruction_sets.h"
 #include "ops/operation/variant.h"
@@ -42,6 +43,7 @@ void EngineFlags::add_all_but_chunk_to(Options& command) {
                 "Force a variant: OPERATION=VARIANT, or VARIANT for all operations (reference: plain loops, "
                 "slow); may be repeated. `bench --kernels` lists them");
   command.text("--isa", instruction_set, "Widest instruction set to use, e.g. AVX2; best: the machine's");
+  add_plan_options(command, parallel);
 }
 
 EngineOptions EngineFlags::options() const {
@@ -59,12 +61,13 @@ EngineOptions EngineFlags::options_without_model() const {
     return forced.variant == kSimdVariant || forced.variant == kReferenceVariant;
   };
   // `auto` chooses the CPU where an option exists on the CPU alone.
-  const bool cpu_only =
-      precision != "released" || std::ranges::any_of(options.forced_variants, is_cpu_variant);
+  const bool cpu_only = precision != "released" || !parallel.is_one_rank() ||
+                        std::ranges::any_of(options.forced_variants, is_cpu_variant);
   options.device = device_from_name(device == "auto" && cpu_only ? "cpu" : device);
   options.precision = *precision_from_name(precision);
   options.num_threads = threads;
   options.max_batch_tokens = chunk;
+  options.parallel = parallel;
   options.cache_tokens = context;
   if (gpu_weight_bytes > 0) options.gpu_weight_bytes = gpu_weight_bytes;
   if (host_expert_bytes > 0) options.host_expert_bytes = host_expert_bytes;

@@ -29,6 +29,7 @@ struct EngineFlags {
   std::int64_t context = 0;
   std::int64_t gpu_weight_bytes = 0;   ///< 0: what is free
   std::int64_t host_expert_bytes = 0;  ///< 0: what they need
+  ParallelPlan parallel;               ///< zeros: one rank
 
   void add_to(Options& command);
   /// For commands whose scheduler cuts prompts.

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/progress.h"
 #include "checkpoint/safetensors_writer.h"
-#include "engine/engine.h"
+#include "rank_engine/rank_engine.h"
 
 namespace baleen {
 namespace {
@@ -35,7 +35,8 @@ void run_logits(const LogitsFlags& flags) {
   options.max_logit_rows = options.max_batch_tokens;
   options.cache_tokens = num_tokens;
   options.mtp = flags.mtp;
-  Engine engine(flags.engine.model, options);
+  const std::unique_ptr<ModelEngine> opened = open_engine(flags.engine.model, options);
+  ModelEngine& engine = *opened;
   const std::int64_t vocab_size = engine.config().vocab_size;
 
   std::vector<TensorHeader> tensors{{"logits", DType::kF32, {num_tokens, vocab_size}}};

@@ -25,6 +25,7 @@
 #include "base/lost_maps.h"
 #include "base/standard_streams.h"
 #include "log/log.h"
+#include "rank_engine/followed_to_the_end.h"
 
 namespace {
 
@@ -61,6 +62,8 @@ int main(int argc, char** argv) {
   baleen::prepare_process();
   try {
     run(argc, argv);
+    return 0;
+  } catch (const baleen::FollowedToTheEnd&) {
     return 0;
   } catch (const baleen::UsageError& error) {
     baleen::log_line("baleen: {}", error.what());

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/progress.h"
-#include "engine/engine.h"
+#include "rank_engine/rank_engine.h"
 #include "sampling/softmax_weights.h"
 #include "tokenizer/tokenizer.h"
 
@@ -28,7 +28,7 @@ struct PerplexityFlags {
 };
 
 /// Sum of -log p over the tokens of `window` after its first.
-double negative_log_likelihood(Engine& engine, std::span<const TokenId> window, Progress& progress,
+double negative_log_likelihood(ModelEngine& engine, std::span<const TokenId> window, Progress& progress,
                                std::int64_t done) {
   const SequenceId sequence = *engine.open({});
   const auto length = static_cast<std::int64_t>(window.size()) - 1;  // the last token is only predicted
@@ -64,7 +64,8 @@ void run_perplexity(const PerplexityFlags& flags) {
   options.max_batch_tokens =
       std::min<std::int64_t>(options.max_batch_tokens, static_cast<std::int64_t>(tokens.size()) + 1);
   options.max_logit_rows = options.max_batch_tokens;
-  Engine engine(flags.engine.model, options);
+  const std::unique_ptr<ModelEngine> opened = open_engine(flags.engine.model, options);
+  ModelEngine& engine = *opened;
   const auto bos = static_cast<TokenId>(engine.config().bos_token_id);
   if (tokens.front() == bos) tokens.erase(tokens.begin());
 

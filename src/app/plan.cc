@@ -10,6 +10,7 @@
 
 #include "app/option_ranges.h"
 #include "app/options.h"
+#include "app/plan_explain.h"
 #include "app/simulation_flags.h"
 #include "base/error.h"
 #include "device/make_device.h"
@@ -30,7 +31,9 @@ struct PlanFlags {
   std::int64_t gpu_weight_bytes = 0;
   std::int64_t host_expert_bytes = 0;
   bool no_prefix_cache = false;
+  std::int64_t num_devices = 1;
   bool json = false;
+  bool explain = false;
 };
 
 /// A device by its profile, or the one that is here.
@@ -112,6 +115,11 @@ std::string advice(const PlanFlags& flags, const SimulatedModel& model, const Pl
 }
 
 void run_plan(const PlanFlags& flags) {
+  if (flags.explain) {
+    DeviceFlags simulated{.model = flags.model, .device = flags.device};
+    if (flags.device == "cpu") simulated.device = "local";  // measured
+    return explain_plans(simulated.model.load(), simulated.load_device(), flags.num_devices);
+  }
   const SimulatedModel model = flags.model.load();
   const PlannedDevice device = device_of(flags.device);
   const EngineOptions options = engine_options(flags, device.choice, model.config);
@@ -183,7 +191,12 @@ void add_plan_command(Options& program) {
   command.bytes("--host-experts-bytes", flags->host_expert_bytes, kWeightBytesRange,
                 "Most pinned memory of the host for experts that do not fit on a GPU; 0: what they need");
   command.flag("--no-prefix-cache", flags->no_prefix_cache, "No pages for cached prefixes");
-  command.flag("--json", flags->json, "One JSON line");
+  const Option explain = command.flag("--explain", flags->explain,
+                                      "Which parallel plan the simulator recommends, and why not the others; "
+                                      "cpu: this machine, measured now");
+  command.integer("--devices", flags->num_devices, {1, 4096}, "With --explain: so many of the device")
+      .needs(explain);
+  command.flag("--json", flags->json, "One JSON line").excludes(explain);
   command.action([flags] { run_plan(*flags); });
 }
 

@@ -19,6 +19,7 @@
 #include "chat/render.h"
 #include "generation/generate.h"
 #include "log/log.h"
+#include "rank_engine/rank_engine.h"
 
 namespace baleen {
 namespace {
@@ -82,7 +83,8 @@ void run_once(const RunFlags& flags) {
   GenerationRequest request;
   request.prompt = std::move(encoded).value();
 
-  Engine engine(flags.engine.model, options);
+  const std::unique_ptr<ModelEngine> opened = open_engine(flags.engine.model, options);
+  ModelEngine& engine = *opened;
   const auto bos = static_cast<TokenId>(engine.config().bos_token_id);
   if (request.prompt.empty() || request.prompt.front() != bos)
     request.prompt.insert(request.prompt.begin(), bos);

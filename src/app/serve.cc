@@ -20,9 +20,9 @@
 #include "base/clock.h"
 #include "base/memory_reserve.h"
 #include "base/standard_streams.h"
-#include "engine/engine.h"
 #include "log/log.h"
 #include "log/log_thread.h"
+#include "rank_engine/rank_engine.h"
 #include "scheduler/scheduler.h"
 #include "server/api_server.h"
 #include "tokenizer/tokenizer.h"
@@ -140,7 +140,7 @@ EngineOptions engine_options(const ServeFlags& flags) {
   return options;
 }
 
-ServedModel served_model(const ServeFlags& flags, const Engine& engine, const Tokenizer& tokenizer) {
+ServedModel served_model(const ServeFlags& flags, const ModelEngine& engine, const Tokenizer& tokenizer) {
   const ModelConfig& config = engine.config();
   const SamplingParams defaults = GenerationFlags{}.params(flags.engine.model, config.vocab_size);
   ServedModel model;
@@ -164,7 +164,7 @@ ServedModel served_model(const ServeFlags& flags, const Engine& engine, const To
   return model;
 }
 
-EngineView view_of(Engine& engine, std::int64_t disk_budget_bytes) {
+EngineView view_of(ModelEngine& engine, std::int64_t disk_budget_bytes) {
   EngineView view;
   view.tree = engine.tree(kMaxTreeNodes);
   view.expert_load = engine.expert_load();
@@ -177,6 +177,10 @@ EngineView view_of(Engine& engine, std::int64_t disk_budget_bytes) {
   }
   view.disk = engine.disk_stats();
   view.disk_budget_bytes = disk_budget_bytes;
+  const ParallelPlan& plan = engine.options().parallel;
+  view.num_ranks = plan.num_devices;
+  view.num_groups = plan.dp;
+  view.plan = to_text(plan);
   return view;
 }
 
@@ -193,7 +197,8 @@ void serve(ServeFlags flags) {
   const LogThread log;
 
   const Tokenizer tokenizer = Tokenizer::load(flags.engine.model);
-  Engine engine(flags.engine.model, engine_options(flags));
+  const std::unique_ptr<ModelEngine> opened = open_engine(flags.engine.model, engine_options(flags));
+  ModelEngine& engine = *opened;
   // Where operations are queued, times of single ones would keep steps from being replayed.
   engine.device().set_profiling(!engine.device().traits().queues);
   flags.scheduler.max_batch_tokens = flags.max_batch_tokens;
@@ -215,7 +220,7 @@ void serve(ServeFlags flags) {
     server.drain(flags.drain_seconds);
   });
   shutdown.on_second([&] { server.stop(); });
-  if (!flags.quiet) log_lines(to_text(engine.plan()));
+  if (!flags.quiet) log_lines(engine.memory_text());
   const bool wildcard = flags.http.host == "0.0.0.0" || flags.http.host == "::";
   if (keys_required && std::ranges::count(flags.cors_origins, "*") > 0)
     log_line("baleen: --cors-origin \"*\": pages of every origin may use this server, with a key");

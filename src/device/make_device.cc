@@ -94,7 +94,10 @@ DeviceCeilings measure_device_ceilings(const DeviceChoice& choice) {
 
 std::unique_ptr<Device> make_device(const DeviceChoice& choice, const DeviceOptions& options) {
   if (choice.kind == DeviceKind::kCpu) {
-    return std::make_unique<CpuDevice>(options.num_threads, options.scratch_bytes, options.forced_variants);
+    auto device =
+        std::make_unique<CpuDevice>(options.num_threads, options.scratch_bytes, options.forced_variants);
+    device->connect(options.communicator);
+    return device;
   }
 #ifdef BALEEN_CUDA
   return std::make_unique<CudaDevice>(choice.index, options);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "device/device.h"
 #include "device/device_kind.h"
 #include "ops/operation/forced_variants.h"
@@ -19,6 +20,7 @@ struct DeviceOptions {
   std::int64_t max_sequences = 1;  ///< of a step
   std::int64_t max_pages = 1;      ///< in one sequence's page table
   std::vector<ForcedVariant> forced_variants;
+  Communicator* communicator = nullptr;  ///< CPU: to other ranks; outlives the device
 };
 
 /// What a CUDA device can do at most, measured. Throws `Error` as make_device does.

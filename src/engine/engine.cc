@@ -23,13 +23,14 @@ constexpr int kPageLayoutVersion = 1;
 
 /// Also changes the plan where weights do not fit on the device.
 std::unique_ptr<Device> make_planned_device(const EngineOptions& options, const ModelWeights& weights,
-                                            MemoryPlan& plan) {
+                                            Communicator* communicator, MemoryPlan& plan) {
   std::unique_ptr<Device> device = make_device(options.device, {.num_threads = options.num_threads,
                                                                 .scratch_bytes = plan.scratch_bytes,
                                                                 .max_rows = options.max_batch_tokens,
                                                                 .max_sequences = options.max_sequences,
                                                                 .max_pages = plan.max_table_pages,
-                                                                .forced_variants = options.forced_variants});
+                                                                .forced_variants = options.forced_variants,
+                                                                .communicator = communicator});
   if (auto failed = leave_experts_to_host(plan, weights.config(),
                                           detect_formats(weights.config(), weights.checkpoint()), options,
                                           device->free_bytes())) {
@@ -48,12 +49,11 @@ std::unique_ptr<Device> make_planned_device(const EngineOptions& options, const 
   return device;
 }
 
-std::unique_ptr<DeviceWeights> on_device(const ModelWeights& weights, const MemoryPlan& plan,
-                                         Device& device) {
+std::unique_ptr<DeviceWeights> on_device(const WeightTree& weights, const MemoryPlan& plan, Device& device) {
   if (device.traits().shares_host_memory) return nullptr;
-  if (plan.experts.num_blocks == 0) return std::make_unique<DeviceWeights>(weights.tree(), device.memory());
-  return std::make_unique<DeviceWeights>(weights.tree(), device.memory(), plan.experts,
-                                         device.host_visible_memory(), device.background_copies());
+  if (plan.experts.num_blocks == 0) return std::make_unique<DeviceWeights>(weights, device.memory());
+  return std::make_unique<DeviceWeights>(weights, device.memory(), plan.experts, device.host_visible_memory(),
+                                         device.background_copies());
 }
 
 }  // namespace
@@ -78,18 +78,29 @@ ConstActivations<3> Engine::stacked(const ConstActivations<2>& streams) const {
 Engine::Engine(const std::filesystem::path& folder, const EngineOptions& options)
     : Engine(std::make_unique<ModelWeights>(folder), options) {}
 
-Engine::Engine(std::unique_ptr<ModelWeights> weights, const EngineOptions& options)
+Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions& options, EngineRank rank)
     : weights_(std::move(weights)),
       options_(resolved(options, config())),
-      plan_(plan_memory(config(), detect_formats(config(), weights_->checkpoint()), options_)),
-      device_(make_planned_device(options_, *weights_, plan_)),
-      device_weights_(on_device(*weights_, plan_, *device_)),
-      cache_(cache_geometry(config(), options_), plan_.capacity, device_->memory()),
+      rank_(std::move(rank)),
+      rank_config_(rank_.is_alone() ? config()
+                                    : rank_config(config(), rank_.layout.plan(), rank_.layout.stage())),
+      rank_weights_(rank_.is_alone()
+                        ? nullptr
+                        : std::make_unique<RankWeights>(config(), weights_->tree(), rank_.layout)),
+      plan_(rank_.is_alone()
+                ? plan_memory(config(), detect_formats(config(), weights_->checkpoint()), options_)
+                : plan_rank_memory(config(), rank_.layout, options_)),
+      device_(make_planned_device(options_, *weights_, rank_.communicator, plan_)),
+      device_weights_(on_device(rank_weights_ ? rank_weights_->tree() : weights_->tree(), plan_, *device_)),
+      cache_(cache_geometry(rank_config_, options_), plan_.capacity, device_->memory()),
       disk_(open_disk_tier()),
       sequences_(cache_, options_.reserved_tails, disk_.get()),
       arena_(plan_.activation_bytes + plan_.logit_bytes, device_->memory()),
-      forward_(config(), device_weights_ ? device_weights_->tree() : weights_->tree(), *device_, cache_,
-               options_.precision, options_.max_batch_tokens, arena_),
+      forward_(rank_config_,
+               device_weights_ ? device_weights_->tree()
+               : rank_weights_ ? rank_weights_->tree()
+                               : weights_->tree(),
+               *device_, cache_, options_.precision, options_.max_batch_tokens, arena_, rank_.layout),
       host_arena_(plan_.host_logit_bytes, device_->host_visible_memory()),
       queued_choices_(std::int64_t{kMaxQueued} * options_.max_logit_rows * std::int64_t{sizeof(TokenId)},
                       device_->host_visible_memory()) {
@@ -142,6 +153,7 @@ void Engine::allocate_activations() {
                                        : host_arena_.allocate<float>(options_.max_logit_rows * c.vocab_size);
   };
   wanted_streams_ = streams(options_.max_logit_rows);
+  if (rank_.layout.plan().sequence_parallel) all_streams_ = streams(options_.max_batch_tokens);
   chosen_ = {arena_.allocate<TokenId>(options_.max_logit_rows),
              static_cast<std::size_t>(options_.max_logit_rows)};
   logits_ = logits();
@@ -195,7 +207,6 @@ ConstActivations<2> Engine::read_back(const Activations<2>& logits, float* host_
   return {host_copy, logits.extents()};
 }
 
-std::int64_t Engine::context_tokens() const { return limits().context_tokens; }
 EngineLimits Engine::limits() const { return engine_limits(config(), options_); }
 
 std::optional<SequenceId> Engine::open(std::span<const TokenId> prompt) { return sequences_.open(prompt); }

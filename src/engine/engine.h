@@ -16,42 +16,45 @@
 
 #include "base/error.h"
 #include "device/device.h"
+#include "engine/engine_rank.h"
 #include "engine/kept_streams.h"
 #include "engine/memory_plan.h"
+#include "engine/model_engine.h"
 #include "engine/sequence_table.h"
-#include "engine/step_engine.h"
 #include "model/device_weights.h"
 #include "model/forward.h"
+#include "model/rank_weights.h"
 #include "model/weights.h"
 #include "ops/gather_rows/gather_rows.h"
 
 namespace baleen {
 
 /// Not thread-safe: one caller steps, all processors work.
-class Engine final : public StepEngine {
+class Engine final : public ModelEngine {
  public:
   /// Maps the checkpoint and reserves memory by the plan; on a device of its own memory, also copies the weights there.
   /// Throws `Error`.
   Engine(const std::filesystem::path& folder, const EngineOptions& options);
-  /// The same of weights that are at hand.
-  Engine(std::unique_ptr<ModelWeights> weights, const EngineOptions& options);
+  /// The same of weights that are at hand, the whole model's; a rank among others uses its part of them.
+  /// All ranks make the same calls, those of a data-parallel group for the same sequences; their steps are
+  /// made of `prepare`, `compute` and `commit`.
+  Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions& options, EngineRank rank = {});
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  [[nodiscard]] const ModelConfig& config() const { return weights_->config(); }
+  [[nodiscard]] const ModelConfig& config() const override { return weights_->config(); }
   [[nodiscard]] const ModelWeights& weights() const { return *weights_; }
-  [[nodiscard]] const EngineOptions& options() const { return options_; }
-  [[nodiscard]] const MemoryPlan& plan() const { return plan_; }
-  /// Also keeps the profile of operations, if that is wanted.
-  Device& device() { return *device_; }
+  [[nodiscard]] const EngineOptions& options() const override { return options_; }
+  [[nodiscard]] const MemoryPlan& plan() const override { return plan_; }
+  [[nodiscard]] std::string memory_text() const override { return to_text(plan_); }
+  [[nodiscard]] Device& device() override { return *device_; }
   /// Null where all experts lie in one memory.
   ExpertStore* experts() { return device_weights_ ? device_weights_->experts() : nullptr; }
-  /// How many tokens each block sent to each routed expert since the start, rows of [blocks, E]; drafts count too.
-  [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() const { return forward_.expert_load(); }
-  /// Nothing without a disk tier.
-  [[nodiscard]] std::optional<DiskTierStats> disk_stats() const;
-  /// Positions one sequence can have when it has the cache to itself.
-  [[nodiscard]] std::int64_t context_tokens() const;
+  /// Of this rank's blocks and the tokens that it routes.
+  [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() override {
+    return forward_.expert_load();
+  }
+  [[nodiscard]] std::optional<DiskTierStats> disk_stats() const override;
 
   [[nodiscard]] EngineLimits limits() const override;
   [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt) override;
@@ -67,9 +70,30 @@ class Engine final : public StepEngine {
   [[nodiscard]] CacheUse cache_use() const override;
   [[nodiscard]] std::vector<RadixNodeSummary> tree(std::size_t most_nodes) const override;
 
-  /// For benchmarks: makes an empty sequence look as if it had seen `num_positions` tokens, with random cache
-  /// rows; not to be kept. Throws `Error` when the cache has no room for them.
-  void fabricate_history(SequenceId sequence, std::int64_t num_positions);
+  void fabricate_history(SequenceId sequence, std::int64_t num_positions) override;
+
+  // Of a rank among others (engine_rank.cc).
+  [[nodiscard]] const RankLayout& layout() const { return rank_.layout; }
+  /// Tokens of `prompt` that `open` would find in memory.
+  [[nodiscard]] std::int64_t cached_tokens(std::span<const TokenId> prompt) {
+    return sequences_.cached_tokens(prompt);
+  }
+  /// Weights that are copies, because their columns are split; all others are views.
+  [[nodiscard]] std::int64_t copied_weight_bytes() const {
+    return rank_weights_ ? rank_weights_->copied_bytes() : 0;
+  }
+  /// The parts of `step`: finds what is wrong and takes pages; runs, with a failure for what is not a number;
+  /// makes the tokens a part of their sequences. Between the last two, failures of other ranks are learned.
+  /// A group without rows calls them too, with no inputs. Stages before the last have no logits.
+  [[nodiscard]] std::optional<Failure> prepare(std::span<const StepInput> inputs);
+  [[nodiscard]] Result<StepOutput> compute(std::span<const StepInput> inputs);
+  void commit(std::span<const StepInput> inputs);
+  /// Runs what was computed again, looking at the wanted rows after every block: the first block of the whole
+  /// model with values that are not finite.
+  [[nodiscard]] std::optional<std::int64_t> first_bad_block();
+  /// What `draft` refuses.
+  [[nodiscard]] std::optional<Failure> check_drafts(std::span<const DraftInput> inputs,
+                                                    std::int64_t depth) const;
 
  private:
   [[nodiscard]] std::unique_ptr<DiskTier> open_disk_tier() const;
@@ -79,6 +103,18 @@ class Engine final : public StepEngine {
   void improve_placement();
   /// Prepares the sizes that decoding steps have, with a progress line.
   void capture_steps();
+  /// All rows of a batch, of which this rank has those that it keeps.
+  [[nodiscard]] ConstActivations<3> all_rows(ConstActivations<3> kept, std::int64_t num_rows);
+  /// Those of `rows` that this rank keeps.
+  [[nodiscard]] Activations<2> kept_of(const Activations<2>& rows) const {
+    const RowRange kept = rank_.layout.kept(rows.extent(0));
+    return rows.slice(kept.begin, kept.end);
+  }
+  /// Whether the ranks of other data-parallel groups wait for this one.
+  [[nodiscard]] bool is_awaited() const { return rank_.layout.plan().dp > 1; }
+  /// Logits or chosen tokens of a step; whether they are numbers.
+  [[nodiscard]] bool read_results(std::span<const StepInput> inputs, ConstActivations<3> streams,
+                                  StepOutput& output);
   /// Rows of n d values as streams [rows, n, d].
   [[nodiscard]] ConstActivations<3> stacked(const ConstActivations<2>& streams) const;
   [[nodiscard]] std::optional<Failure> check(std::span<const StepInput> inputs) const;
@@ -94,8 +130,6 @@ class Engine final : public StepEngine {
   [[nodiscard]] std::optional<std::int64_t> choice_of(SequenceId sequence) const;
   /// Room for the tokens that a queued step chooses.
   [[nodiscard]] std::span<TokenId> choices(std::size_t place) const;
-  /// Runs the step again, looking at the streams after every block.
-  [[nodiscard]] std::string first_bad_layer();
   [[nodiscard]] static Failure bad_mtp_block();
 
   /// The MTP block over a step, and logits of its rows where all are wanted.
@@ -108,6 +142,9 @@ class Engine final : public StepEngine {
   /// Queues the chains of drafts of a step; each input's places in `drafted`, where the device leaves them.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> queue_drafts(std::span<const StepInput> inputs,
                                                                     std::span<TokenId> drafted);
+  /// The block over the rows of mtp_inputs_; the streams of those that this rank keeps.
+  [[nodiscard]] ConstActivations<3> run_mtp_rows(const RaggedBatch& batch,
+                                                 std::span<const TokenId> chosen);
   /// Copies rows of streams: to[pair.to] = from[pair.from].
   void gather(ConstActivations<2> from, std::span<const RowPair> pairs, Activations<2> to);
   /// Logits where the host can read them, once the device has them.
@@ -119,8 +156,11 @@ class Engine final : public StepEngine {
   /// that gets the page meanwhile must not find old bytes there. `end`: of the sequence behind the step.
   void clear_due_mtp_rows(SequenceId sequence, std::int64_t end);
 
-  std::unique_ptr<ModelWeights> weights_;
+  std::shared_ptr<const ModelWeights> weights_;
   EngineOptions options_;
+  EngineRank rank_;
+  ModelConfig rank_config_;                    ///< of this rank's blocks and heads
+  std::unique_ptr<RankWeights> rank_weights_;  ///< null of one rank
   MemoryPlan plan_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<DeviceWeights> device_weights_;  ///< null where the device reads the checkpoint's map
@@ -130,6 +170,7 @@ class Engine final : public StepEngine {
   Arena arena_;
   Forward forward_;
   Activations<2> wanted_streams_;  ///< [max_logit_rows, n d]
+  Activations<2> all_streams_;     ///< [max_batch_tokens, n d] with sequence parallelism
   Activations<2> logits_;
   Arena host_arena_;              ///< memory that both can reach, on a device whose memory the host cannot
   float* host_logits_ = nullptr;  ///< [max_logit_rows, V] there
@@ -174,6 +215,9 @@ class Engine final : public StepEngine {
   std::vector<SequenceSlice> slices_;
   std::vector<std::int64_t> wanted_rows_;
 };
+
+/// The sentence about a step's logits; `bad_block` as `first_bad_block` has it.
+[[nodiscard]] Failure not_numbers(const ModelConfig& config, std::optional<std::int64_t> bad_block);
 
 /// Whether no value is infinite or NaN. `values`: dense, in host memory.
 [[nodiscard]] bool all_finite(const ConstActivations<2>& values);

@@ -56,32 +56,47 @@ ConstActivations<2> Engine::run_mtp(std::span<const StepInput> inputs, ConstActi
   gather(last_streams_.streams(), from_last, mtp_inputs_);
   gather(flat(streams), from_step, mtp_inputs_);
   gather(flat(streams), to_last, last_streams_.streams());
-  if (tokens.empty()) return {};
-  const Activations<3> own =
-      forward_.run_mtp({.tokens = tokens, .slices = slices}, chosen, stacked(mtp_inputs_), 0);
+  if (tokens.empty() && !is_awaited()) return {};
+  const ConstActivations<3> own = run_mtp_rows({.tokens = tokens, .slices = slices}, chosen);
   const auto num_wanted = static_cast<std::int64_t>(wanted.size());
   if (num_wanted == 0) return {};
-  gather(flat<float>(own), wanted, wanted_streams_);
+  gather(flat(all_rows(own, row)), wanted, wanted_streams_);
   const Activations<2> out = mtp_logits_.slice(0, num_wanted);
-  forward_.mtp_logits(stacked(wanted_streams_.slice(0, num_wanted)), 0, out);
+  forward_.mtp_logits(stacked(kept_of(wanted_streams_.slice(0, num_wanted))), 0, out);
   return read_back(out, host_mtp_logits_);
 }
 
-Result<DraftOutput> Engine::draft(std::span<const DraftInput> inputs, std::int64_t depth) {
+ConstActivations<3> Engine::run_mtp_rows(const RaggedBatch& batch,
+                                              std::span<const TokenId> chosen) {
+  const RowRange kept = rank_.layout.kept(batch.num_rows());
+  return forward_.run_mtp(batch, chosen, stacked(mtp_inputs_.slice(kept.begin, mtp_inputs_.extent(0))), 0);
+}
+
+std::optional<Failure> Engine::check_drafts(std::span<const DraftInput> inputs, std::int64_t depth) const {
   const auto num_rows = static_cast<std::int64_t>(inputs.size());
   BALEEN_CHECK(under_way_.empty());
   BALEEN_CHECK(depth >= 0 && depth < options_.max_draft_tokens);
-  if (num_rows == 0 || num_rows > std::min(options_.max_logit_rows, options_.max_batch_tokens)) {
+  if ((num_rows == 0 && !is_awaited()) ||
+      num_rows > std::min(options_.max_logit_rows, options_.max_batch_tokens)) {
     return failure("drafts for {} sequences: this engine takes 1 to {}", num_rows,
                    std::min(options_.max_logit_rows, options_.max_batch_tokens));
   }
   for (const DraftInput& input : inputs) {
     const std::int64_t length = sequences_.length(input.sequence);
-    if (auto bad = check_token(input.token, length + depth)) return std::move(*bad);
+    BALEEN_CHECK_LT(sequences_.opened_at(input.sequence), length);
+    if (auto bad = check_token(input.token, length + depth)) return bad;
     if (sequences_.reserved(input.sequence) < length + depth) return no_room(length + depth - 1);
   }
+  return std::nullopt;
+}
+
+Result<DraftOutput> Engine::draft(std::span<const DraftInput> inputs, std::int64_t depth) {
+  if (auto wrong = check_drafts(inputs, depth)) return std::move(*wrong);
+  if (!rank_.layout.stage().last) return DraftOutput();
+  const std::int64_t num_rows = std::ssize(inputs);
   const Activations<2> out = draft_logits(inputs, depth, {});
   DraftOutput output;
+  if (num_rows == 0) return output;
   std::vector<SampleRow> draws;
   for (const DraftInput& input : inputs) {
     if (input.draw) draws.push_back(*input.draw);
@@ -114,10 +129,10 @@ Activations<2> Engine::draft_logits(std::span<const DraftInput> inputs, std::int
     slices.push_back(slice);
   }
   gather(depth == 0 ? last_streams_.streams() : draft_streams_, stream_rows, mtp_inputs_);
-  const Activations<3> own =
-      forward_.run_mtp({.tokens = tokens, .slices = slices}, chosen, stacked(mtp_inputs_), 0);
-  gather(flat<float>(own), own_rows, draft_streams_);
+  const ConstActivations<3> own = run_mtp_rows({.tokens = tokens, .slices = slices}, chosen);
+  gather(flat(all_rows(own, std::ssize(inputs))), own_rows, draft_streams_);
   const Activations<2> out = mtp_logits_.slice(0, std::ssize(inputs));
+  if (inputs.empty()) return out;
   forward_.mtp_logits(own, 0, out);
   return out;
 }
@@ -153,7 +168,7 @@ void Engine::clear_due_mtp_rows(SequenceId sequence, std::int64_t end) {
   const std::vector<float> zeros(static_cast<std::size_t>(config().head_dim));
   const SequenceSlice slice = sequences_.slice(sequence, 0, 0);
   const PageId page = slice.window_pages[static_cast<std::size_t>(end / kPageTokens - 1)];
-  for (std::int64_t block = config().num_hidden_layers; block < config().num_blocks(); ++block) {
+  for (std::int64_t block = rank_config_.num_hidden_layers; block < rank_config_.num_blocks(); ++block) {
     cache_.write_row(cache_.window(block), page, int{kPageTokens} - 1, zeros);
   }
 }

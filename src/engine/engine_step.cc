@@ -54,7 +54,7 @@ std::optional<Failure> Engine::check(std::span<const StepInput> inputs) const {
     num_rows += count;
     num_wanted += num_wanted_of(input);
   }
-  if (num_rows == 0 || num_rows > options_.max_batch_tokens) {
+  if ((num_rows == 0 && !is_awaited()) || num_rows > options_.max_batch_tokens) {
     return failure("a step of {} tokens: this engine takes 1 to {}", num_rows, options_.max_batch_tokens);
   }
   if (num_wanted > options_.max_logit_rows) {
@@ -103,10 +103,14 @@ void Engine::lay_out(std::span<const StepInput> inputs) {
   wanted_rows_.insert(wanted_rows_.end(), for_the_host.begin(), for_the_host.end());
 }
 
-Failure Engine::not_numbers() {
+Failure not_numbers(const ModelConfig& config, std::optional<std::int64_t> bad_block) {
   return failure("the logits are not numbers: {}; the weights are damaged or leave the range of float32",
-                 first_bad_layer());
+                 bad_block ? fmt::format("first in layer {} ({})", *bad_block,
+                                         layer_kind_name(config.layer_kind(*bad_block)))
+                           : "every layer's output is finite, the head's is not");
 }
+
+Failure Engine::not_numbers() { return baleen::not_numbers(config(), first_bad_block()); }
 
 Activations<2> Engine::last_logits(ConstActivations<3> streams) {
   const auto num_wanted = static_cast<std::int64_t>(wanted_rows_.size());
@@ -116,51 +120,73 @@ Activations<2> Engine::last_logits(ConstActivations<3> streams) {
   }
   gather(flat(streams), pairs, wanted_streams_);
   const Activations<2> out = logits_.slice(0, num_wanted);
-  if (num_wanted > 0) forward_.logits(stacked(wanted_streams_.slice(0, num_wanted)), out);
+  if (num_wanted > 0) forward_.logits(stacked(kept_of(wanted_streams_.slice(0, num_wanted))), out);
   return out;
 }
 
 Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
+  BALEEN_CHECK(rank_.is_alone());
+  if (auto wrong = prepare(inputs)) return std::move(*wrong);
+  Result<StepOutput> output = compute(inputs);
+  if (output) commit(inputs);
+  return output;
+}
+
+std::optional<Failure> Engine::prepare(std::span<const StepInput> inputs) {
   BALEEN_CHECK(under_way_.empty());
   for (const StepInput& input : inputs) BALEEN_CHECK_EQ(input.num_drafts, 0);
-  if (auto wrong = check(inputs)) return std::move(*wrong);
-  if (auto full = take_pages(inputs)) return std::move(*full);
+  if (auto wrong = check(inputs)) return wrong;
+  return take_pages(inputs);
+}
+
+Result<StepOutput> Engine::compute(std::span<const StepInput> inputs) {
   improve_placement();
   lay_out(inputs);
-  const Activations<3> streams = forward_.run({.tokens = tokens_, .slices = slices_});
-
-  const Activations<2> out = last_logits(streams);
-  const std::int64_t num_wanted = out.extent(0);
+  const ConstActivations<3> kept = forward_.run({.tokens = tokens_, .slices = slices_});
+  if (!rank_.layout.stage().last) return StepOutput();
+  const ConstActivations<3> streams = all_rows(kept, std::ssize(tokens_));
   StepOutput output;
-  if (num_wanted > 0) {
-    std::vector<SampleRow> draws;
-    for (const StepInput& input : inputs) draws.insert(draws.end(), input.draws.begin(), input.draws.end());
-    const std::int64_t num_draws = std::ssize(draws);
-    bool finite = true;
-    if (num_draws > 0) {
-      output.chosen = choose(out.slice(0, num_draws), draws);
-      finite = std::ranges::find(output.chosen, kNoToken) == output.chosen.end();
-    }
-    if (num_draws < num_wanted) {
-      output.logits = read_back(out.slice(num_draws, num_wanted), host_logits_);
-      finite = finite && all_finite(output.logits);
-    }
-    check_maps();
-    if (!finite) return not_numbers();
-  }
+  const bool finite = read_results(inputs, streams, output);
+  if (!finite && rank_.is_alone()) return not_numbers();
   if (options_.mtp) {
     output.mtp_logits = run_mtp(inputs, streams, {});
     for (const StepInput& input : inputs)
       clear_due_mtp_rows(input.sequence, sequences_.length(input.sequence) + std::ssize(input.tokens));
     check_maps();
-    if (!all_finite(output.mtp_logits)) return bad_mtp_block();
+    if (finite && !all_finite(output.mtp_logits)) return bad_mtp_block();
   }
   check_maps();
-  for (const StepInput& input : inputs) sequences_.commit(input.sequence, input.tokens);
+  // Other ranks do not know yet: the search, in which all take part, is the caller's to begin.
+  if (!finite) return baleen::not_numbers(config(), std::nullopt);
   return output;
 }
 
-std::string Engine::first_bad_layer() {
+void Engine::commit(std::span<const StepInput> inputs) {
+  for (const StepInput& input : inputs) sequences_.commit(input.sequence, input.tokens);
+}
+
+bool Engine::read_results(std::span<const StepInput> inputs, ConstActivations<3> streams,
+                          StepOutput& output) {
+  const Activations<2> out = last_logits(streams);
+  const std::int64_t num_wanted = out.extent(0);
+  if (num_wanted == 0) return true;
+  std::vector<SampleRow> draws;
+  for (const StepInput& input : inputs) draws.insert(draws.end(), input.draws.begin(), input.draws.end());
+  const std::int64_t num_draws = std::ssize(draws);
+  bool finite = true;
+  if (num_draws > 0) {
+    output.chosen = choose(out.slice(0, num_draws), draws);
+    finite = std::ranges::find(output.chosen, kNoToken) == output.chosen.end();
+  }
+  if (num_draws < num_wanted) {
+    output.logits = read_back(out.slice(num_draws, num_wanted), host_logits_);
+    finite = finite && all_finite(output.logits);
+  }
+  check_maps();
+  return finite;
+}
+
+std::optional<std::int64_t> Engine::first_bad_block() {
   struct Search {
     Engine& engine;
     std::optional<std::int64_t> bad_block;
@@ -169,10 +195,13 @@ std::string Engine::first_bad_layer() {
       [](void* context, std::int64_t block, ConstActivations<3> streams) {
         auto& [engine, bad_block] = *static_cast<Search*>(context);
         if (bad_block) return;
+        const RowRange kept = engine.layout().kept(std::ssize(engine.tokens_));
         std::vector<std::byte> row(
             static_cast<std::size_t>(streams.stride(0) * size_of(streams.element_type())));
         for (const std::int64_t wanted : engine.wanted_rows_) {
-          engine.device_->memory().download(row, streams.slice(wanted, wanted + 1).address());
+          if (wanted < kept.begin || wanted >= kept.end) continue;
+          const std::int64_t own = wanted - kept.begin;
+          engine.device_->memory().download(row, streams.slice(own, own + 1).address());
           const ConstActivations<2> values(row.data(), streams.element_type(), {1, streams.stride(0)});
           if (!all_finite(values)) bad_block = block;
         }
@@ -180,9 +209,8 @@ std::string Engine::first_bad_layer() {
       &search);
   static_cast<void>(forward_.run({.tokens = tokens_, .slices = slices_}));
   forward_.observe_blocks(nullptr, nullptr);
-  if (!search.bad_block) return "every layer's output is finite, the head's is not";
-  return fmt::format("first in layer {} ({})", *search.bad_block,
-                     layer_kind_name(config().layer_kind(*search.bad_block)));
+  if (!search.bad_block) return std::nullopt;
+  return *search.bad_block + rank_.layout.stage().begin;
 }
 
 }  // namespace baleen

@@ -46,7 +46,7 @@ void Engine::fabricate_history(SequenceId id, std::int64_t num_positions) {
   }
   const SequenceSlice slice = sequences_.slice(id, 0, 0);
   std::mt19937 random(1);
-  for (std::int64_t block = 0; block < config().num_blocks(); ++block) {
+  for (std::int64_t block = 0; block < rank_config_.num_blocks(); ++block) {
     const int width = static_cast<int>(config().head_dim);
     fill_pages(cache_.memory(), cache_.window(block), slice.window_pages, width, random, encode_latent_row);
     fill_pages(cache_.memory(), cache_.compressed(block), slice.pages, width, random, encode_latent_row);

@@ -16,6 +16,27 @@ namespace {
 /// A step that is taken back must not reach past the last shared page's window.
 constexpr std::int64_t kMaxDraftTokens = 64;
 
+/// Throws where ranks cannot do what the options want.
+void check_ranks(const EngineOptions& options, const ModelConfig& config) {
+  const ParallelPlan& plan = options.parallel;
+  if (plan.is_one_rank()) return;
+  check_runnable(plan, config);
+  const std::string ranks = to_text(plan);
+  if (options.device.kind != DeviceKind::kCpu) {
+    fail("{}: ranks run on CPUs so far, not on {}; --device cpu has them", ranks,
+         device_name(options.device));
+  }
+  if (options.disk)
+    fail("{}: pages of several ranks are not kept on disk so far; leave out --cache-dir", ranks);
+  if (plan.o_proj_tp > plan.tp) {
+    fail(
+        "--o-proj-tp {}: over more ranks than --tp {} every data-parallel group would need as many tokens in "
+        "each step; {} at most",
+        plan.o_proj_tp, plan.tp, plan.tp);
+  }
+  if (plan.dual_batch_overlap) fail("--dbo: ranks run one batch at a time so far; leave it out");
+}
+
 }  // namespace
 
 EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
@@ -30,6 +51,8 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
     fail("{} computes in released precision only, not in {}; --device cpu has all",
          device_name(options.device), precision_name(options.precision));
   }
+  options.parallel = resolved(options.parallel, config);
+  check_ranks(options, config);
   if (options.max_sequences < 1) fail("sequences: {} wanted, at least 1 possible", options.max_sequences);
   if (options.max_draft_tokens < 0 || options.max_draft_tokens > kMaxDraftTokens) {
     fail("draft tokens: {} wanted, 0 to {} possible", options.max_draft_tokens, kMaxDraftTokens);
@@ -71,6 +94,7 @@ CacheGeometry cache_geometry(const ModelConfig& config, const EngineOptions& opt
 
 EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& options) {
   const bool chooses =
+      options.parallel.num_devices <= 1 &&
       options.choose_on_device.value_or(device_traits(options.device, options.num_threads).queues);
   return {
       .vocab_size = config.vocab_size,
@@ -136,6 +160,27 @@ MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes, con
     plan.overhead_bytes = device.overhead_bytes;
     plan.host_logit_bytes = plan.logit_bytes;
   }
+  return plan;
+}
+
+MemoryPlan plan_rank_memory(const ModelConfig& config, const RankLayout& layout,
+                            const EngineOptions& options) {
+  const ParallelPlan& parallel = layout.plan();
+  const ModelConfig own = rank_config(config, parallel, layout.stage());
+  MemoryPlan plan = plan_memory(own, 0, options);
+  const DeviceTraits device = device_traits(options.device, options.num_threads);
+  if (parallel.sequence_parallel) {
+    plan.activation_bytes += Arena::bytes_for<std::byte>(options.max_batch_tokens * own.hc_dim() *
+                                                         size_of(device.activation_type));
+  }
+  if (layout.same_tokens()) return plan;
+  // At worst this rank's experts get every assignment of the stage, a row each.
+  StepShape arrived = step_shape(own, 0, options.max_logit_rows, options.max_sequences, 1);
+  arrived.max_rows = layout.stage_ranks().size() *
+                     ((options.max_batch_tokens + parallel.tp - 1) / parallel.tp) *
+                     config.num_experts_per_tok;
+  arrived.num_experts_per_tok = arrived.hc_mult = 1;
+  plan.scratch_bytes = std::max(plan.scratch_bytes, scratch_bytes(device, arrived));
   return plan;
 }
 

@@ -1,6 +1,7 @@
 /// What an engine will take, computed before anything is loaded and asserted when it is.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -15,6 +16,8 @@
 #include "kv_cache/kv_cache.h"
 #include "model/config.h"
 #include "model/expert_placement.h"
+#include "model/parallel_plan.h"
+#include "model/rank_layout.h"
 #include "model/tensor_table.h"
 #include "numeric/dtype.h"
 #include "ops/operation/forced_variants.h"
@@ -60,6 +63,9 @@ struct EngineOptions {
   /// Whether tokens are chosen where the logits are, when nothing on the host decides them
   /// (`EngineLimits::chooses`). Unset: where logits are far from the host, on a GPU.
   std::optional<bool> choose_on_device = std::nullopt;
+  ParallelPlan parallel;  ///< zeros: one rank
+  /// The longest that a rank waits for another one, which may be computing a whole step of a pipeline stage.
+  std::chrono::milliseconds longest_wait = std::chrono::minutes(5);
 };
 
 /// Bytes, all from config and options.
@@ -102,6 +108,11 @@ struct MemoryPlan {
 /// The same of weights that take `weight_bytes` on a device of its own memory.
 [[nodiscard]] MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes,
                                      const EngineOptions& options);
+
+/// Of one rank of several on a CPU: it reads the checkpoint's map, so weights count nothing. `config` is the
+/// whole model's. Arrays that only exchanges need are not counted.
+[[nodiscard]] MemoryPlan plan_rank_memory(const ModelConfig& config, const RankLayout& layout,
+                                          const EngineOptions& options);
 
 /// If `plan`, which has all weights on the device, takes more than `free_bytes` there, or its weights more
 /// than the options allow: leaves routed experts to the host's memory until the rest fits, and the MTP

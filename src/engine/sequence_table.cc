@@ -41,6 +41,10 @@ std::optional<SequenceId> SequenceTable::open(std::span<const TokenId> prompt) {
   return id;
 }
 
+std::int64_t SequenceTable::cached_tokens(std::span<const TokenId> prompt) {
+  return tree_ && !prompt.empty() ? tree_->match(prompt.first(prompt.size() - 1)).num_tokens : 0;
+}
+
 void SequenceTable::start_from_cache(Sequence& sequence, std::span<const TokenId> prefix) {
   PrefixMatch found = tree_->match(prefix);
   if (found.num_tokens > 0) move_lock(sequence, found.node);

@@ -54,6 +54,8 @@ class SequenceTable {
 
   /// As StepEngine::open.
   [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt);
+  /// Tokens of `prompt` that the tree holds, as `open` would find them. They count as used last.
+  [[nodiscard]] std::int64_t cached_tokens(std::span<const TokenId> prompt);
   [[nodiscard]] bool contains(SequenceId id) const { return sequences_.contains(id); }
   [[nodiscard]] std::int64_t length(SequenceId id) const;
   /// All tokens so far.

@@ -47,7 +47,7 @@ class ShownText {
 /// from them. An engine that runs ahead is fed the next token before it is looked at here.
 class NextToken {
  public:
-  NextToken(Engine& engine, SequenceId sequence, Sampler& sampler)
+  NextToken(StepEngine& engine, SequenceId sequence, Sampler& sampler)
       : engine_(engine),
         sequence_(sequence),
         sampler_(sampler),
@@ -105,7 +105,7 @@ class NextToken {
   }
 
  private:
-  Engine& engine_;
+  StepEngine& engine_;
   SequenceId sequence_;
   Sampler& sampler_;
   bool chooses_;
@@ -136,10 +136,11 @@ Result<std::optional<SampledToken>> prefill(NextToken& next, std::size_t chunk,
 
 }  // namespace
 
-Result<Generated> generate(Engine& engine, const Tokenizer& tokenizer, SequenceId sequence,
+Result<Generated> generate(StepEngine& engine, const Tokenizer& tokenizer, SequenceId sequence,
                            const GenerationRequest& request, const GenerationCallbacks& callbacks) {
   const auto start = Clock::now();
-  const std::int64_t vocab_size = engine.config().vocab_size;
+  const EngineLimits limits = engine.limits();
+  const std::int64_t vocab_size = limits.vocab_size;
   for (const std::span<const TokenId> ids : {request.history, std::span<const TokenId>(request.prompt)}) {
     const auto wrong = std::ranges::find_if(ids, [&](TokenId id) { return id < 0 || id >= vocab_size; });
     if (wrong != ids.end()) {
@@ -155,7 +156,7 @@ Result<Generated> generate(Engine& engine, const Tokenizer& tokenizer, SequenceI
   result.seed = sampler.seed();
   result.prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
   NextToken next(engine, sequence, sampler);
-  const auto chunk = static_cast<std::size_t>(engine.options().max_batch_tokens);
+  const auto chunk = static_cast<std::size_t>(limits.max_batch_tokens);
   auto prefilled = prefill(next, chunk, request.prompt, callbacks, result.fed_tokens);
   if (!prefilled) return Failure{prefilled.error()};
   ShownText text(tokenizer, request, callbacks);
@@ -164,7 +165,7 @@ Result<Generated> generate(Engine& engine, const Tokenizer& tokenizer, SequenceI
     return result;
   }
   Result<SampledToken> sampled = *prefilled.value();
-  const std::int64_t room = engine.context_tokens() - engine.length(sequence) + 1;
+  const std::int64_t room = limits.context_tokens - engine.length(sequence) + 1;
   const std::int64_t most = request.max_tokens > 0 ? std::min(request.max_tokens, room) : room;
   auto decode_start = start;
   while (static_cast<std::int64_t>(result.tokens.size()) < most) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/engine.h"
+#include "engine/step_engine.h"
 #include "sampling/sampler.h"
 #include "tokenizer/tokenizer.h"
 
@@ -50,7 +50,7 @@ struct GenerationCallbacks {
 
 /// Continues `sequence` of `engine`. Fails as Engine::step and Sampler::sample do; the sequence then keeps
 /// what it has seen and must be closed. Callbacks may be empty.
-Result<Generated> generate(Engine& engine, const Tokenizer& tokenizer, SequenceId sequence,
+Result<Generated> generate(StepEngine& engine, const Tokenizer& tokenizer, SequenceId sequence,
                            const GenerationRequest& request, const GenerationCallbacks& callbacks);
 
 }  // namespace baleen

@@ -27,7 +27,11 @@ ParallelPlan resolved(ParallelPlan plan, const ModelConfig& config) {
   };
   fill(plan.pp, 1);
   fill(plan.tp, 1);
-  if (plan.num_devices == 0) plan.num_devices = plan.pp * plan.tp * std::max<std::int64_t>(1, plan.dp);
+  // Experts over more ranks than heads are spread over data-parallel groups.
+  const std::int64_t expert_ranks = plan.ep * std::max<std::int64_t>(1, plan.moe_tp);
+  const std::int64_t groups =
+      plan.tp > 0 ? std::max<std::int64_t>(1, (expert_ranks + plan.tp - 1) / plan.tp) : 1;
+  if (plan.num_devices == 0) plan.num_devices = plan.pp * plan.tp * (plan.dp > 0 ? plan.dp : groups);
   fill(plan.dp, plan.num_devices / std::max<std::int64_t>(1, plan.pp * plan.tp));
   if (plan.ep == 0) plan.ep = plan.moe_tp == 0 ? plan.stage_ranks() : plan.stage_ranks() / plan.moe_tp;
   fill(plan.ep, 1);

@@ -33,6 +33,11 @@ struct ParallelPlan {
       false;  ///< between attention and attention, ranks of a tp group share out the tokens
   bool dual_batch_overlap = false;  ///< two micro-batches, one computing while the other communicates
 
+  /// Nothing is split, or nothing said.
+  [[nodiscard]] bool is_one_rank() const {
+    return num_devices <= 1 && tp <= 1 && dp <= 1 && ep <= 1 && pp <= 1 && moe_tp <= 1 && o_proj_tp <= 1 &&
+           lmhead_tp <= 1 && redundant_experts == 0 && !sequence_parallel && !dual_batch_overlap;
+  }
   /// Ranks of one pipeline stage.
   [[nodiscard]] std::int64_t stage_ranks() const { return dp * tp; }
   /// Slots for routed experts of a layer on one rank.
@@ -42,8 +47,8 @@ struct ParallelPlan {
   bool operator==(const ParallelPlan&) const = default;
 };
 
-/// Fills the zeros: pp and tp 1, dp what devices are left, ep all ranks of a stage (what moe_tp leaves of
-/// them), o_proj_tp tp as far as groups go, lmhead_tp tp.
+/// Fills the zeros: pp and tp 1, dp what devices are left (what ep needs where there is no number of them), ep
+/// all ranks of a stage (what moe_tp leaves), o_proj_tp tp as far as groups go, lmhead_tp tp.
 [[nodiscard]] ParallelPlan resolved(ParallelPlan plan, const ModelConfig& config);
 
 /// A sentence for every rule that a resolved plan breaks, with the nearest legal value; none: the plan can

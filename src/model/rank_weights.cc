@@ -39,6 +39,13 @@ RankWeights::RankWeights(const ModelConfig& config, const WeightTree& whole, con
   if (stage.last) add_blocks(config.num_hidden_layers, config.num_blocks());
 }
 
+std::int64_t RankWeights::copied_bytes() const {
+  std::int64_t sum = 0;
+  for (const std::vector<std::byte>& bytes : bytes_) sum += std::ssize(bytes);
+  for (const std::vector<float>& scales : scales_) sum += std::ssize(scales) * std::int64_t{sizeof(float)};
+  return sum;
+}
+
 AttentionWeights RankWeights::cut(const AttentionWeights& whole) {
   AttentionWeights own = whole;
   const std::int64_t num_heads = config_.num_attention_heads / share_.tp;

@@ -20,6 +20,8 @@ class RankWeights {
   RankWeights& operator=(const RankWeights&) = delete;
 
   [[nodiscard]] const WeightTree& tree() const { return tree_; }
+  /// What is not a view of the whole model's: columns that were cut out, and their scales.
+  [[nodiscard]] std::int64_t copied_bytes() const;
 
  private:
   [[nodiscard]] AttentionWeights cut(const AttentionWeights& whole);

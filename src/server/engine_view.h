@@ -26,6 +26,9 @@ struct EngineView {
   std::vector<OperationTime> operations;               ///< empty unless profiling is on
   std::optional<DiskTierStats> disk;
   std::int64_t disk_budget_bytes = 0;
+  std::int64_t num_ranks = 1;
+  std::int64_t num_groups = 1;  ///< data-parallel ones, each with sequences and a cache of its own
+  std::string plan;             ///< "2 devices: tp 1, dp 2, ep 2"
 };
 
 /// Called in the scheduler's thread.

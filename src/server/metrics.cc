@@ -143,6 +143,8 @@ std::string Metrics::text(const SchedulerStats& stats, const EngineView& engine,
   FamilyList list;
   list.gauge("baleen_requests_waiting", "Requests in the queue", stats.waiting)
       .gauge("baleen_requests_running", "Requests with a sequence", stats.running)
+      .gauge("baleen_ranks", "Ranks that run the model together", engine.num_ranks)
+      .gauge("baleen_rank_groups", "Data-parallel groups of ranks", engine.num_groups)
       .counter("baleen_requests_finished_total", "Replies that ended by themselves or by a limit",
                stats.finished)
       .counter("baleen_requests_cancelled_total", "Requests cancelled or left by their client",

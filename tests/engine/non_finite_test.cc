@@ -1,34 +1,15 @@
 // Weights that are no numbers: the failure says in which layer they are.
 #include <gtest/gtest.h>
 
-#include "base/file.h"
-#include "tests/support/random_checkpoint.h"
+#include "tests/support/damaged_checkpoint.h"
 #include "tests/support/run_sequence.h"
 #include "tests/support/test_device.h"
 
 namespace baleen {
 namespace {
 
-/// A copy of the weights in which the first element of a BF16 tensor is `bits`.
-class DamagedCheckpoint {
- public:
-  DamagedCheckpoint(const std::string& tensor, Bf16Bits bits) : checkpoint_("tiny-flash") {
-    std::string file = read_text_file(checkpoint_.weights());
-    const auto tensors = parse_safetensors(std::as_bytes(std::span(file)), "test");
-    const TensorInfo* found = find_tensor(tensors, tensor);
-    const auto offset = found->bytes.data() - reinterpret_cast<const std::byte*>(file.data());
-    std::memcpy(file.data() + offset, &bits, sizeof(bits));
-    AtomicFileWriter writer(checkpoint_.weights());
-    writer.write(file);
-    writer.commit();
-  }
-  [[nodiscard]] std::filesystem::path path() const { return checkpoint_.path(); }
-
- private:
-  test::RandomCheckpoint checkpoint_;
-};
-
-constexpr Bf16Bits kNaN = 0x7FC0;
+using test::DamagedCheckpoint;
+using test::kNaN;
 
 std::string failure_of(const std::filesystem::path& model, bool mtp, std::size_t chunk = 40) {
   Engine engine(model, {.device = test::device(),

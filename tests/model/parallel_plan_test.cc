@@ -29,6 +29,8 @@ TEST(ParallelPlan, FillsWhatIsNotSaid) {
   EXPECT_TRUE(violations(plan, flash()).empty());
   EXPECT_EQ(resolved({.num_devices = 16, .tp = 16}, flash()).o_proj_tp, 8) << "no more than groups";
   EXPECT_EQ(resolved({.num_devices = 8, .tp = 8, .moe_tp = 4}, flash()).ep, 2);
+  EXPECT_EQ(resolved({.ep = 8}, flash()).dp, 8) << "as many groups as experts want ranks";
+  EXPECT_EQ(resolved({.tp = 2, .ep = 8}, flash()).dp, 4);
 }
 
 TEST(ParallelPlan, EveryRuleHasASentence) {

@@ -32,7 +32,7 @@ struct SequenceLogits {
 };
 
 /// One step of one sequence, which must succeed.
-inline StepOutput step(Engine& engine, SequenceId sequence, std::span<const TokenId> tokens,
+inline StepOutput step(StepEngine& engine, SequenceId sequence, std::span<const TokenId> tokens,
                        WantedLogits wanted = WantedLogits::kAll) {
   const StepInput input{sequence, tokens, wanted};
   Result<StepOutput> output = engine.step({&input, 1});
@@ -41,7 +41,7 @@ inline StepOutput step(Engine& engine, SequenceId sequence, std::span<const Toke
 }
 
 /// `tokens` as the next ones of `sequence`, `chunk` a step.
-inline SequenceLogits feed(Engine& engine, SequenceId sequence, std::span<const TokenId> tokens,
+inline SequenceLogits feed(StepEngine& engine, SequenceId sequence, std::span<const TokenId> tokens,
                            std::size_t chunk) {
   SequenceLogits logits;
   for (std::size_t begin = 0; begin < tokens.size(); begin += chunk) {
@@ -51,7 +51,7 @@ inline SequenceLogits feed(Engine& engine, SequenceId sequence, std::span<const 
 }
 
 /// The same in a sequence of its own.
-inline SequenceLogits run_sequence(Engine& engine, std::span<const TokenId> tokens, std::size_t chunk) {
+inline SequenceLogits run_sequence(StepEngine& engine, std::span<const TokenId> tokens, std::size_t chunk) {
   const SequenceId sequence = *engine.open({});
   const SequenceLogits logits = feed(engine, sequence, tokens, chunk);
   engine.close(sequence, false);

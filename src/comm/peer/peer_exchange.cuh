@@ -104,7 +104,7 @@ __device__ inline void tell_address(const PeerView& peers, int place, int array,
   const std::uint32_t flag = exchange_flag(peers, place);
   const auto bits = reinterpret_cast<std::uint64_t>(address);
   __threadfence_system();
-  ptx::store_volatile(&peers.ports[place].told->addresses[array],
+  ptx::store_volatile(&peers.ports[place].signals->addresses[array],
                       {static_cast<std::uint32_t>(bits), flag, static_cast<std::uint32_t>(bits >> 32), flag});
 }
 
@@ -166,7 +166,7 @@ __device__ void end_exchange_when_all_done(const PeerView& peers) {
   if (is_peer(peers, place)) {
     const std::uint32_t flag = exchange_flag(peers, place);
     if constexpr (kWrites) __threadfence_system();
-    ptx::store_volatile(&peers.ports[place].told->done, {flag, flag, flag, flag});
+    ptx::store_volatile(&peers.ports[place].signals->done, {flag, flag, flag, flag});
     wait_for_peer(peers, place,
                   [&] { return ptx::load_volatile(&peers.ports[place].heard->done).x == flag; });
     if constexpr (kWrites) __threadfence_system();

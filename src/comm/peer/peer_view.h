@@ -45,7 +45,7 @@ struct PeerPort {
   const uint4* inbox = nullptr;      ///< [2, kInboxPackets]
   std::byte* staging_out = nullptr;  ///< [2, kMaxStagedBytes] the other's
   std::byte* staging_in = nullptr;
-  PeerSignals* told = nullptr;  ///< the other's
+  PeerSignals* signals = nullptr;  ///< the other's
   const PeerSignals* heard = nullptr;
   std::uint32_t* counts = nullptr;  ///< [kMaxExchangeBlocks] of exchanges that have ended
 };

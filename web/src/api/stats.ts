@@ -16,6 +16,8 @@ export interface Stats {
   expert_load: number[][];
   operations: Operation[];
   disk: DiskStats | null;
+  /** Ranks that run the model together; groups of them own sequences. */
+  ranks: { count: number; groups: number; plan: string };
   /** Only when it was requested. */
   history?: CounterHistory;
   http: Record<'connections' | 'accepted' | 'requests' | 'rejected' | 'timed_out' | 'dropped_slow', number>;

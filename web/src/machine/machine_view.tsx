@@ -81,6 +81,7 @@ function Machine({ stats, samples }: Look): VNode {
         <p>
           {model.layers} layers, {model.experts} experts, vocabulary of {count(model.vocab_size)}, context of{' '}
           {count(model.context_tokens)} tokens, up for {duration(stats.uptime_seconds)}
+          {stats.ranks.count > 1 && `; on ${stats.ranks.plan}`}
         </p>
       </header>
       <Rates samples={samples} scheduler={scheduler} sequences={model.max_sequences} />

@@ -1,0 +1,29 @@
+#include "app/plan_flags.h"
+
+#include "app/options.h"
+
+namespace baleen {
+
+void add_plan_options(Options& command, ParallelPlan& plan) {
+  const auto count = [&](const char* names, std::int64_t& value, const char* text) {
+    command.integer_without_default(names, value, {0, kMaxRanks}, text);
+  };
+  count("--num-devices,--world-size", plan.num_devices, "Devices in all: pp x dp x tp");
+  count("--tp,--tp-size", plan.tp, "Ranks that share an attention's heads; default 1");
+  count("--dp,--dp-size", plan.dp, "Groups that share the queries; default: what devices are left");
+  count("--ep,--ep-size", plan.ep, "Ranks that share the experts; default: all of a stage");
+  count("--pp,--pp-size", plan.pp, "Stages of a pipeline; default 1");
+  count("--moe-tp,--moe-tp-size", plan.moe_tp,
+        "Ranks that share an expert's inner width; default: what ep leaves");
+  count("--o-proj-tp,--o-proj-tp-size", plan.o_proj_tp,
+        "Ranks that share the output projection's groups; default: tp");
+  count("--lmhead-tp,--lmhead-tp-size", plan.lmhead_tp, "Ranks that share the vocabulary; default: tp");
+  count("--redundant-experts,--enable-redundant-experts", plan.redundant_experts,
+        "Copies of experts beyond one of each, in every layer");
+  command.flag("--sequence-parallel,--enable-sequence-parallel", plan.sequence_parallel,
+               "Ranks of a tp group share out the tokens between attention and attention");
+  command.flag("--dbo", plan.dual_batch_overlap,
+               "Two micro-batches: one computes while the other communicates");
+}
+
+}  // namespace baleen

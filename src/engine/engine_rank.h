@@ -1,0 +1,16 @@
+/// An engine's place among the ranks that run a model together.
+#pragma once
+
+#include "comm/communicator.h"
+#include "model/rank_layout.h"
+
+namespace baleen {
+
+/// The default: one rank, which holds the whole model and exchanges nothing.
+struct EngineRank {
+  RankLayout layout;
+  Communicator* communicator = nullptr;  ///< to the other ranks; outlives the engine
+  [[nodiscard]] bool is_alone() const { return communicator == nullptr; }
+};
+
+}  // namespace baleen

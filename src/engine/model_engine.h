@@ -1,0 +1,40 @@
+/// An engine with its model, as commands see it: one rank (`Engine`) or several (`RankEngine`).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+#include "disk_tier/disk_tier.h"
+#include "engine/memory_plan.h"
+#include "engine/step_engine.h"
+#include "model/config.h"
+
+namespace baleen {
+
+class ModelEngine : public StepEngine {
+ public:
+  /// Of the whole model.
+  [[nodiscard]] virtual const ModelConfig& config() const = 0;
+  /// Resolved.
+  [[nodiscard]] virtual const EngineOptions& options() const = 0;
+  /// Of one rank: the first.
+  [[nodiscard]] virtual const MemoryPlan& plan() const = 0;
+  /// What all ranks take, for people, in lines.
+  [[nodiscard]] virtual std::string memory_text() const = 0;
+  /// Of the first rank. Also keeps the profile of operations, if that is wanted.
+  [[nodiscard]] virtual Device& device() = 0;
+  /// How many tokens each block sent to each routed expert since the start, rows of [blocks, E]; drafts count
+  /// too.
+  [[nodiscard]] virtual std::vector<std::vector<std::int64_t>> expert_load() = 0;
+  /// Empty without a disk tier.
+  [[nodiscard]] virtual std::optional<DiskTierStats> disk_stats() const = 0;
+  /// For benchmarks: makes an empty sequence look as if it had seen `num_positions` tokens, with random cache
+  /// rows; not to be kept. Throws `Error` when the cache has no room for them.
+  virtual void fabricate_history(SequenceId sequence, std::int64_t num_positions) = 0;
+  /// Positions one sequence can have when it has the cache to itself.
+  [[nodiscard]] std::int64_t context_tokens() const { return limits().context_tokens; }
+};
+
+}  // namespace baleen

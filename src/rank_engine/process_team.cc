@@ -1,0 +1,160 @@
+#include "rank_engine/process_team.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <csignal>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "model/identity.h"
+
+namespace baleen {
+namespace {
+
+constexpr int kGreetingTag = 1, kVerdictTag = 2, kCallTag = 3, kReplyTag = 4;
+
+std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// What ranks must have in common, each with the name of what differs where it does.
+std::vector<std::pair<std::string, std::string>> terms(const ModelWeights& weights,
+                                                       const EngineOptions& options) {
+  const std::string program = read_text_file("/proc/self/exe");
+  return {{"another program (version or build)",
+           fmt::format("{:016x}", XXH3_64bits(program.data(), program.size()))},
+          {"another checkpoint", checkpoint_identity(weights.checkpoint())},
+          {"another plan", to_text(options.parallel)},
+          {"other options",
+           fmt::format("precision {}, {} tokens a step, {} logit rows, {} sequences, {} "
+                       "positions, {} drafts{}{}, {} window pages, {} reserved tails",
+                       precision_name(options.precision), options.max_batch_tokens, options.max_logit_rows,
+                       options.max_sequences, options.cache_tokens, options.max_draft_tokens,
+                       options.mtp ? ", MTP" : "", options.prefix_cache ? ", prefix cache" : "",
+                       options.cached_window_pages, options.reserved_tails)}};
+}
+
+/// The sentence about `rank`; empty where it agrees with the first rank.
+std::string difference(const std::string& first_ranks, const ModelWeights& weights,
+                       const EngineOptions& options, std::int64_t rank) {
+  std::string_view rest = first_ranks;
+  for (const auto& [name, own] : terms(weights, options)) {
+    const std::string_view want = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), want.size() + 1));
+    if (want == own) continue;
+    return fmt::format(
+        "rank {} has {}: {}, where rank 0 has {}; start all ranks with the same program, model and options",
+        rank, name, own, want);
+  }
+  return "";
+}
+
+void check_size(const MpiWorld& world, const EngineOptions& options) {
+  if (world.size() == options.parallel.num_devices) return;
+  fail("{} processes were started, but the plan has {} ranks ({}): each process is one rank", world.size(),
+       options.parallel.num_devices, to_text(options.parallel));
+}
+
+/// On which machine how many processes are is not known: threads are said, or divided among all.
+std::unique_ptr<Engine> make_rank(std::shared_ptr<const ModelWeights> weights, const EngineOptions& options,
+                                  MpiCommunicator& communicator) {
+  const std::int64_t rank = communicator.world().rank(), num_ranks = options.parallel.num_devices;
+  const RankLayout layout = layout_of_rank(weights->config(), options.parallel, rank);
+  return std::make_unique<Engine>(std::move(weights), options_of_rank(options, num_ranks, rank),
+                                  EngineRank{layout, &communicator});
+}
+
+}  // namespace
+
+ProcessTeam::ProcessTeam(std::shared_ptr<MpiWorld> world, std::shared_ptr<const ModelWeights> weights,
+                         const EngineOptions& options)
+    : communicator_(std::move(world), options.longest_wait),
+      num_ranks_(options.parallel.num_devices),
+      of_passes_(static_cast<std::size_t>(num_ranks_)),
+      of_others_(of_passes_.size()),
+      replies_(of_passes_.size()) {
+  check_size(communicator_.world(), options);
+  std::string greeting;
+  for (const auto& [name, own] : terms(*weights, options)) greeting += own + "\n";
+  for (std::int64_t rank = 1; rank < num_ranks_; ++rank)
+    communicator_.send(rank, kGreetingTag, bytes_of(greeting));
+  for (std::int64_t rank = 1; rank < num_ranks_; ++rank) {
+    const std::string verdict = text_of(communicator_.receive(rank, kVerdictTag, false));
+    if (verdict.empty()) continue;
+    communicator_.stop_others(verdict);
+    fail("{}", verdict);
+  }
+  engine_ = make_rank(std::move(weights), options, communicator_);
+}
+
+ProcessTeam::~ProcessTeam() {
+  if (!lost_.empty()) return;
+  try {
+    const RankCall end{.kind = RankCall::Kind::kEnd};
+    call_all(end);
+    communicator_.world().finalize();
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): they are ended with this process
+  }
+}
+
+void ProcessTeam::call_all(const RankCall& call) {
+  const std::vector<std::byte> bytes = to_bytes(call);
+  for (std::int64_t rank = 1; rank < num_ranks_; ++rank) communicator_.send(rank, kCallTag, bytes);
+}
+
+const std::vector<RankReply>& ProcessTeam::call(const RankCall& call) {
+  if (!lost_.empty()) throw LostRanks(lost_);
+  try {
+    call_all(call);
+    std::ranges::fill(replies_, RankReply());
+    if (call.group <= 0) replies_.front() = answer(*engine_, call);
+    std::vector<ReceivedReply>& received = is_collective(call.kind) ? of_passes_ : of_others_;
+    for (std::int64_t rank = 1; rank < num_ranks_; ++rank) {
+      const auto place = static_cast<std::size_t>(rank);
+      received[place] = reply_from_bytes(communicator_.receive(rank, kReplyTag));
+      replies_[place] = received[place].reply;
+    }
+    return replies_;
+  } catch (const std::exception& error) {
+    const std::string what = error.what();
+    lost_ = what.starts_with("rank ") ? what : "rank 0 failed: " + what;
+    communicator_.stop_others(lost_);
+    throw LostRanks(lost_);
+  }
+}
+
+std::string ProcessTeam::place() const { return fmt::format("{} ranks as processes", num_ranks_); }
+
+void ProcessTeam::follow(std::shared_ptr<MpiWorld> world, std::shared_ptr<const ModelWeights> weights,
+                         const EngineOptions& options) {
+  // Whoever ends the first rank ends this one through it.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) static_cast<void>(std::signal(signal, SIG_IGN));
+  check_size(*world, options);
+  MpiCommunicator communicator(world, options.longest_wait);
+  const std::int64_t rank = world->rank();
+  const std::string verdict =
+      difference(text_of(communicator.receive(0, kGreetingTag, false)), *weights, options, rank);
+  communicator.send(0, kVerdictTag, bytes_of(verdict));
+  if (!verdict.empty()) fail("{}", verdict);
+  try {
+    const std::unique_ptr<Engine> engine = make_rank(std::move(weights), options, communicator);
+    while (true) {
+      const ReceivedCall received = call_from_bytes(communicator.receive(0, kCallTag, false));
+      const RankCall& call = received.call;
+      if (call.kind == RankCall::Kind::kEnd) break;
+      const bool is_called = call.group == RankCall::kAllGroups || call.group == engine->layout().dp_index();
+      communicator.send(0, kReplyTag, to_bytes(is_called ? answer(*engine, call) : RankReply()));
+    }
+  } catch (const std::exception& error) {
+    const std::string name = fmt::format("rank {} ", rank), what = error.what();
+    communicator.stop_others(what.starts_with("rank ") ? what : name + "failed: " + what);
+    throw;
+  }
+  world->finalize();
+  throw FollowedToTheEnd();
+}
+
+}  // namespace baleen

@@ -1,0 +1,48 @@
+/// Ranks as processes that mpirun or srun started, one rank each. The first drives: it schedules, prints and
+/// calls the others, which follow until it ends.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "comm/mpi/mpi_communicator.h"
+#include "model/weights.h"
+#include "rank_engine/followed_to_the_end.h"
+#include "rank_engine/rank_message.h"
+#include "rank_engine/rank_team.h"
+
+namespace baleen {
+
+class ProcessTeam final : public RankTeam {
+ public:
+  /// The first rank's. `options` resolved. Throws where the others differ in program, checkpoint, plan or
+  /// options.
+  ProcessTeam(std::shared_ptr<MpiWorld> world, std::shared_ptr<const ModelWeights> weights,
+              const EngineOptions& options);
+  /// Ends the others.
+  ~ProcessTeam() override;
+  ProcessTeam(const ProcessTeam&) = delete;
+  ProcessTeam& operator=(const ProcessTeam&) = delete;
+
+  [[nodiscard]] const std::vector<RankReply>& call(const RankCall& call) override;
+  [[nodiscard]] Engine& first() override { return *engine_; }
+  [[nodiscard]] std::string place() const override;
+  [[nodiscard]] std::int64_t copied_weight_bytes() const override { return engine_->copied_weight_bytes(); }
+
+  /// What all other ranks do: execute what the first one calls. Throws `FollowedToTheEnd` when it ends.
+  [[noreturn]] static void follow(std::shared_ptr<MpiWorld> world,
+                                  std::shared_ptr<const ModelWeights> weights, const EngineOptions& options);
+
+ private:
+  void call_all(const RankCall& call);
+
+  MpiCommunicator communicator_;
+  std::int64_t num_ranks_;
+  std::unique_ptr<Engine> engine_;
+  /// Logits of a pass stay where they are while it is committed.
+  std::vector<ReceivedReply> of_passes_, of_others_;
+  std::vector<RankReply> replies_;
+  std::string lost_;
+};
+
+}  // namespace baleen

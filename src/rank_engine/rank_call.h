@@ -1,0 +1,64 @@
+/// What the driver of several ranks has them do, as a value: described once, executed by all of them in the
+/// same order, whether they are threads of a process or processes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace baleen {
+
+struct RankCall {
+  enum class Kind : std::uint8_t {
+    kCachedTokens,
+    kOpen,
+    kLength,
+    kReserve,
+    kTruncate,
+    kShare,
+    kClose,
+    kPrepare,  ///< with `compute` and `commit`, a step
+    kCompute,
+    kFindBadBlock,
+    kCommit,
+    kCheckDrafts,
+    kDraft,
+    kCacheUse,
+    kTree,
+    kExpertLoad,
+    kFabricate,
+    kEnd,  ///< of all calls; no rank replies
+  };
+  static constexpr std::int64_t kAllGroups = -1;
+
+  Kind kind{};
+  std::int64_t group = kAllGroups;  ///< the data-parallel group whose ranks are called
+  SequenceId sequence{};            ///< as the group's engines number it
+  std::int64_t number = 0;          ///< tokens, positions, nodes or depth, as the kind wants
+  bool keep = false;
+  std::span<const TokenId> tokens = {};
+  std::vector<std::vector<StepInput>> inputs = {};   ///< of each group, with the group's numbers of sequences
+  std::vector<std::vector<DraftInput>> drafts = {};  ///< likewise
+};
+
+/// Whether ranks exchange messages to answer, so that all of them must be at it at the same time.
+[[nodiscard]] bool is_collective(RankCall::Kind kind);
+
+struct RankReply {
+  std::int64_t number = 0;  ///< a count, a truth, a block, or -1: none
+  std::optional<std::string> failure = std::nullopt;
+  ConstActivations<2> logits = {};  ///< of the group's answering rank; valid until the next collective call
+  ConstActivations<2> mtp_logits = {};
+  CacheUse cache_use = {};
+  std::vector<RadixNodeSummary> tree = {};
+  std::vector<std::vector<std::int64_t>> expert_load = {};
+};
+
+/// Executes `call` on this rank. Throws what ends the rank.
+[[nodiscard]] RankReply answer(Engine& engine, const RankCall& call);
+
+}  // namespace baleen

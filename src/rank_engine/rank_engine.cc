@@ -1,0 +1,150 @@
+#include "rank_engine/rank_engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace baleen {
+
+using Kind = RankCall::Kind;
+
+RankEngine::RankEngine(std::unique_ptr<RankTeam> team, EngineOptions options)
+    : team_(std::move(team)),
+      options_(std::move(options)),
+      num_open_(static_cast<std::size_t>(options_.parallel.dp)) {}
+
+EngineLimits RankEngine::limits() const { return engine_limits(config(), options_); }
+
+std::string RankEngine::memory_text() const {
+  return fmt::format(
+      "{} ({}); weights are views of the checkpoint's map but for {:.1f} MB of columns, copied; each "
+      "rank:\n{}",
+      team_->place(), to_text(options_.parallel), 1e-6 * static_cast<double>(team_->copied_weight_bytes()),
+      to_text(plan()));
+}
+
+const RankReply& RankEngine::reply_of(const std::vector<RankReply>& replies, std::int64_t group) const {
+  const ParallelPlan& plan = options_.parallel;
+  return replies[static_cast<std::size_t>((plan.pp - 1) * plan.stage_ranks() + group * plan.tp)];
+}
+
+std::int64_t RankEngine::call_group(Kind kind, SequenceId sequence, std::int64_t number, bool keep) const {
+  const Sequence& one = sequences_.at(sequence);
+  const RankCall call{.kind = kind, .group = one.group, .sequence = one.own, .number = number, .keep = keep};
+  return reply_of(team_->call(call), one.group).number;
+}
+
+std::int64_t RankEngine::choose_group(std::span<const TokenId> prompt) const {
+  if (num_groups() == 1) return 0;
+  const auto open_in = [&](std::int64_t group) { return num_open_[static_cast<std::size_t>(group)]; };
+  const std::int64_t least = std::ranges::min(num_open_);
+  // A cached prefix is worth a few more sequences in the group, not all of them.
+  const std::int64_t most = least + std::max<std::int64_t>(1, least / 4);
+  std::vector<std::int64_t> cached(static_cast<std::size_t>(num_groups()));
+  if (options_.prefix_cache && !prompt.empty()) {
+    const auto& replies = team_->call({.kind = Kind::kCachedTokens, .tokens = prompt});
+    for (std::int64_t group = 0; group < num_groups(); ++group)
+      cached[static_cast<std::size_t>(group)] = reply_of(replies, group).number;
+  }
+  std::int64_t best = -1;
+  for (std::int64_t group = 0; group < num_groups(); ++group) {
+    if (open_in(group) > most) continue;
+    const auto cached_in = [&](std::int64_t g) { return cached[static_cast<std::size_t>(g)]; };
+    const auto better = [&] {
+      return std::pair(cached_in(group), -open_in(group)) > std::pair(cached_in(best), -open_in(best));
+    };
+    if (best < 0 || better()) best = group;
+  }
+  return best;
+}
+
+std::optional<SequenceId> RankEngine::open(std::span<const TokenId> prompt) {
+  if (std::ssize(sequences_) == options_.max_sequences) return std::nullopt;
+  const std::int64_t group = choose_group(prompt);
+  const std::int64_t own =
+      reply_of(team_->call({.kind = Kind::kOpen, .group = group, .tokens = prompt}), group).number;
+  BALEEN_CHECK_LE(0, own);  // each group has room for all sequences
+  const auto id = static_cast<SequenceId>(next_id_++);
+  Sequence& sequence = sequences_[id];
+  sequence = {.group = group, .own = static_cast<SequenceId>(own)};
+  sequence.opened_at = sequence.length = call_group(Kind::kLength, id);
+  ++num_open_[static_cast<std::size_t>(group)];
+  return id;
+}
+
+std::int64_t RankEngine::length(SequenceId sequence) const { return sequences_.at(sequence).length; }
+
+bool RankEngine::reserve(SequenceId sequence, std::int64_t num_tokens) {
+  return call_group(Kind::kReserve, sequence, num_tokens) != 0;
+}
+
+void RankEngine::truncate(SequenceId sequence, std::int64_t length) {
+  call_group(Kind::kTruncate, sequence, length);
+  sequences_.at(sequence).length = length;
+}
+
+void RankEngine::share(SequenceId sequence) { call_group(Kind::kShare, sequence); }
+
+void RankEngine::close(SequenceId sequence, bool keep) {
+  call_group(Kind::kClose, sequence, 0, keep);
+  --num_open_[static_cast<std::size_t>(group_of(sequence))];
+  sequences_.erase(sequence);
+}
+
+void RankEngine::fabricate_history(SequenceId sequence, std::int64_t num_positions) {
+  call_group(Kind::kFabricate, sequence, num_positions);
+  sequences_.at(sequence).length += num_positions;
+}
+
+CacheUse RankEngine::cache_use() const {
+  const auto& replies = team_->call({.kind = Kind::kCacheUse});
+  CacheUse sum;
+  const auto add = [](PoolUse& to, const PoolUse& from) {
+    to.total += from.total, to.free += from.free, to.cached += from.cached, to.in_use += from.in_use;
+  };
+  for (std::int64_t group = 0; group < num_groups(); ++group) {
+    const CacheUse& use = reply_of(replies, group).cache_use;
+    add(sum.pages, use.pages);
+    add(sum.window_pages, use.window_pages);
+    add(sum.state_slots, use.state_slots);
+  }
+  return sum;
+}
+
+std::vector<RadixNodeSummary> RankEngine::tree(std::size_t most_nodes) const {
+  constexpr std::int64_t kGroupStride = std::int64_t{1} << 40;  // ids stay different
+  const auto& replies = team_->call({.kind = Kind::kTree, .number = static_cast<std::int64_t>(most_nodes)});
+  std::vector<RadixNodeSummary> all;
+  for (std::int64_t group = 0; group < num_groups(); ++group) {
+    for (RadixNodeSummary node : reply_of(replies, group).tree) {
+      if (all.size() == most_nodes) return all;
+      node.id += group * kGroupStride;
+      if (node.parent >= 0) node.parent += group * kGroupStride;
+      all.push_back(node);
+    }
+  }
+  return all;
+}
+
+std::vector<std::vector<std::int64_t>> RankEngine::expert_load() {
+  const auto& replies = team_->call({.kind = Kind::kExpertLoad});
+  const ParallelPlan& plan = options_.parallel;
+  std::vector<std::vector<std::int64_t>> all(
+      static_cast<std::size_t>(config().num_blocks()),
+      std::vector<std::int64_t>(static_cast<std::size_t>(config().n_routed_experts)));
+  for (std::size_t rank = 0; rank < replies.size(); ++rank) {
+    // Ranks of a tp group route the same tokens, unless each keeps its own.
+    const auto number = static_cast<std::int64_t>(rank);
+    if (number % plan.tp > 0 && !plan.sequence_parallel) continue;
+    auto block = static_cast<std::size_t>(even_stage(config(), plan.pp, number / plan.stage_ranks()).begin);
+    for (const std::vector<std::int64_t>& row : replies[rank].expert_load) {
+      std::ranges::transform(all[block], row, all[block].begin(), std::plus<>());
+      ++block;
+    }
+  }
+  return all;
+}
+
+}  // namespace baleen

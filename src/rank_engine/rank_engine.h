@@ -1,0 +1,101 @@
+/// An engine over several ranks: what a scheduler sees of one rank, done by all of them.
+///
+/// Each data-parallel group owns whole sequences and their cache; its ranks keep the same table of them,
+/// because they get the same calls. The driver, which is this class, knows of a sequence which group has it and
+/// how long it is:
+///
+///     step of sequences  a b c d     groups 0: a c    1: b d     2: none, but it takes part
+///     ─► prepare  checks and pages, all groups; a failure ends the step with nothing computed
+///     ─► compute  the pass, all ranks at the same time
+///     ─► commit   once no rank has a failure
+///     ◄─ logits   of the first rank of each group's last stage, put in the order of the batch
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/model_engine.h"
+#include "rank_engine/rank_team.h"
+
+namespace baleen {
+
+/// Not thread-safe: one caller.
+class RankEngine final : public ModelEngine {
+ public:
+  /// `options` resolved, with a plan of more than one rank, which is the team's.
+  RankEngine(std::unique_ptr<RankTeam> team, EngineOptions options);
+
+  [[nodiscard]] const ModelConfig& config() const override { return team_->first().config(); }
+  [[nodiscard]] const EngineOptions& options() const override { return options_; }
+  [[nodiscard]] const MemoryPlan& plan() const override { return team_->first().plan(); }
+  [[nodiscard]] std::string memory_text() const override;
+  [[nodiscard]] Device& device() override { return team_->first().device(); }
+  [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() override;
+  [[nodiscard]] std::optional<DiskTierStats> disk_stats() const override { return std::nullopt; }
+  void fabricate_history(SequenceId sequence, std::int64_t num_positions) override;
+
+  [[nodiscard]] EngineLimits limits() const override;
+  /// In the group with the longest cached prefix among those that have few more sequences than the least.
+  [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt) override;
+  [[nodiscard]] std::int64_t length(SequenceId sequence) const override;
+  [[nodiscard]] bool reserve(SequenceId sequence, std::int64_t num_tokens) override;
+  /// Throws `LostRanks` when a rank fails or does not answer.
+  [[nodiscard]] Result<StepOutput> step(std::span<const StepInput> inputs) override;
+  void truncate(SequenceId sequence, std::int64_t length) override;
+  [[nodiscard]] Result<DraftOutput> draft(std::span<const DraftInput> inputs, std::int64_t depth) override;
+  void share(SequenceId sequence) override;
+  void close(SequenceId sequence, bool keep) override;
+  /// Sums over the groups.
+  [[nodiscard]] CacheUse cache_use() const override;
+  [[nodiscard]] std::vector<RadixNodeSummary> tree(std::size_t most_nodes) const override;
+
+  /// The group of an open sequence.
+  [[nodiscard]] std::int64_t group_of(SequenceId sequence) const { return sequences_.at(sequence).group; }
+
+ private:
+  struct Sequence {
+    std::int64_t group = 0;
+    SequenceId own{};  ///< as the group's engines number it
+    std::int64_t opened_at = 0, length = 0;
+  };
+  /// Logits of all groups, in the order of a batch.
+  struct Merged {
+    std::vector<float> values;
+    [[nodiscard]] ConstActivations<2> rows(std::int64_t vocab_size) const {
+      return {values.data(), {std::ssize(values) / vocab_size, vocab_size}};
+    }
+  };
+
+  [[nodiscard]] std::int64_t num_groups() const { return options_.parallel.dp; }
+  /// The rank that replies for a group: the first one of its last stage.
+  [[nodiscard]] const RankReply& reply_of(const std::vector<RankReply>& replies, std::int64_t group) const;
+  [[nodiscard]] std::int64_t choose_group(std::span<const TokenId> prompt) const;
+  /// Calls the sequence's group; the reply's number.
+  std::int64_t call_group(RankCall::Kind kind, SequenceId sequence, std::int64_t number = 0,
+                          bool keep = false) const;
+  template <class Input>
+  [[nodiscard]] std::vector<std::vector<Input>> by_group(std::span<const Input> inputs) const;
+  [[nodiscard]] Failure failure_of_step(const std::vector<RankReply>& replies);
+  [[nodiscard]] StepOutput merge(std::span<const StepInput> inputs, const std::vector<RankReply>& replies);
+
+  std::unique_ptr<RankTeam> team_;
+  EngineOptions options_;
+  std::map<SequenceId, Sequence> sequences_;
+  std::vector<std::int64_t> num_open_;  ///< in each group
+  std::int64_t next_id_ = 0;
+  Merged logits_, mtp_logits_;
+};
+
+/// An engine for `options.parallel`: of one rank `Engine`, of several a `RankEngine` over threads of this
+/// process, or over the processes that mpirun started it among: in all but the first of them this executes
+/// what the first one calls, and throws `FollowedToTheEnd` at the end. Refuses what cannot be before weights
+/// are loaded; throws `Error`.
+[[nodiscard]] std::unique_ptr<ModelEngine> open_engine(const std::filesystem::path& folder,
+                                                       const EngineOptions& options);
+/// The same of weights that are at hand.
+[[nodiscard]] std::unique_ptr<ModelEngine> open_engine(std::shared_ptr<const ModelWeights> weights,
+                                                       const EngineOptions& options);
+
+}  // namespace baleen

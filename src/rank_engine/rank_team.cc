@@ -1,0 +1,19 @@
+#include "rank_engine/rank_team.h"
+
+#include <algorithm>
+
+namespace baleen {
+
+RankLayout layout_of_rank(const ModelConfig& config, const ParallelPlan& plan, std::int64_t rank) {
+  const std::int64_t stage = rank / plan.stage_ranks();
+  return {config, plan, even_stage(config, plan.pp, stage), stage, rank % plan.stage_ranks()};
+}
+
+EngineOptions options_of_rank(const EngineOptions& options, std::int64_t num_ranks, std::int64_t rank) {
+  EngineOptions own = options;
+  const std::int64_t threads = options.num_threads / num_ranks + (rank < options.num_threads % num_ranks);
+  own.num_threads = static_cast<int>(std::max<std::int64_t>(1, threads));
+  return own;
+}
+
+}  // namespace baleen

@@ -1,0 +1,110 @@
+// Ranks as processes that mpirun starts.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "base/file.h"
+#include "tests/support/http_client.h"
+#include "tests/support/run_program.h"
+#include "tests/support/server_process.h"
+
+namespace baleen {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr unsigned kSeconds = 300;  // ends what hangs
+
+Words operator+(Words first, const Words& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+Words mpirun(int num_ranks, const Words& arguments) {
+  return Words{BALEEN_MPIRUN, "--allow-run-as-root",     "--oversubscribe", "--bind-to", "none",
+               "-n",          std::to_string(num_ranks), BALEEN_PROGRAM} +
+         arguments;
+}
+
+const Words kRun{"run", "Once upon a time", "--max-tokens", "16", "--seed", "3", "--quiet", "--threads", "1"};
+
+TEST(Mpi, TextOfOneRank) {
+  const test::ProgramResult want = test::run_program(Words{BALEEN_PROGRAM} + kRun);
+  ASSERT_EQ(want.status, 0) << want.err;
+  for (const auto& [num_ranks, plan] : {std::pair{2, Words{}}, std::pair{2, Words{"--pp", "2"}},
+                                        std::pair{4, Words{"--dp", "2", "--pp", "2"}}}) {
+    const test::ProgramResult got = test::run_program(mpirun(num_ranks, kRun + plan), {.seconds = kSeconds});
+    EXPECT_EQ(got.status, 0) << got.err;
+    EXPECT_EQ(got.out, want.out);
+  }
+}
+
+TEST(Mpi, AnotherNumberOfRanksIsRefused) {
+  const test::ProgramResult got =
+      test::run_program(mpirun(2, kRun + Words{"--ep", "4"}), {.seconds = kSeconds});
+  EXPECT_NE(got.status, 0);
+  EXPECT_NE(got.err.find("2 processes were started, but the plan has 4 ranks"), std::string::npos) << got.err;
+}
+
+TEST(Mpi, RanksThatDifferAreRefused) {
+  // A rank of its own after the colon: the same program with another plan, or another model.
+  const auto refused = [](const Words& first, const Words& second) {
+    const Words both = mpirun(1, kRun + first) + Words{":", "-n", "1", BALEEN_PROGRAM} + kRun + second;
+    const test::ProgramResult got = test::run_program(both, {.seconds = kSeconds});
+    EXPECT_NE(got.status, 0);
+    return got.err;
+  };
+  const std::string plans = refused({"--dp", "2"}, {"--pp", "2"});
+  EXPECT_NE(plans.find("rank 1 has another plan"), std::string::npos) << plans;
+  const test::TemporaryFolder folder;
+  ASSERT_EQ(
+      test::run_program({BALEEN_PROGRAM, "init", folder / "other", "--tokenizer", "models/stories"}).status,
+      0);
+  const std::string models = refused({"--dp", "2"}, {"--dp", "2", "--model", folder / "other"});
+  EXPECT_NE(models.find("rank 1 has another checkpoint"), std::string::npos) << models;
+}
+
+/// The process of that rank below `mpirun`.
+pid_t process_of_rank(pid_t mpirun, int rank) {
+  const std::string wanted = "OMPI_COMM_WORLD_RANK=" + std::to_string(rank);
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream stat(entry.path() / "stat"), environment(entry.path() / "environ");
+    std::string line, variable;
+    std::getline(stat, line);
+    // "PID (NAME) STATE PARENT ..."
+    const std::size_t behind_name = line.rfind(')');
+    if (behind_name == std::string::npos || std::atoi(line.c_str() + behind_name + 4) != mpirun) continue;
+    while (std::getline(environment, variable, '\0')) {
+      if (variable == wanted) return static_cast<pid_t>(std::stoi(name));
+    }
+  }
+  return -1;
+}
+
+TEST(Mpi, AKilledRankEndsTheServiceAndIsNamed) {
+  const test::TemporaryFolder folder;
+  const std::string errors = folder / "errors";
+  const test::ServerProcess server(
+      mpirun(2, {"serve", "--port", "0", "--quiet", "--threads", "2", "--context", "4096", "--dp", "2"}),
+      [&] {
+        const int file = ::open(errors.c_str(), O_WRONLY | O_CREAT, 0600);
+        ::dup2(file, STDERR_FILENO);
+        ::alarm(kSeconds);
+      });
+  const std::string request = R"({"model": "stories", "prompt": "Once", "max_tokens": 4})";
+  EXPECT_EQ(test::http_request(server.port(), "POST", "/v1/completions", request).status, 200);
+  const pid_t follower = process_of_rank(server.id(), 1);
+  ASSERT_GT(follower, 0);
+  ::kill(follower, SIGKILL);
+  int status = 0;
+  ASSERT_EQ(::waitpid(server.id(), &status, 0), server.id());
+  EXPECT_FALSE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  const std::string text = read_text_file(errors);
+  EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace baleen

@@ -1,0 +1,157 @@
+// An engine over ranks against one of one rank: the same sequences in the same ragged steps.
+#include "rank_engine/rank_engine.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/compare.h"
+#include "tests/support/random_checkpoint.h"
+#include "tests/support/run_sequence.h"
+
+namespace baleen {
+namespace {
+
+const test::RandomCheckpoint& tiny() {
+  static const test::RandomCheckpoint checkpoint("tiny-flash");
+  return checkpoint;
+}
+
+EngineOptions options(const ParallelPlan& plan) {
+  return {.num_threads = 1,
+          .max_batch_tokens = 128,
+          .max_logit_rows = 128,
+          .max_sequences = 4,
+          .cache_tokens = 4096,
+          .max_draft_tokens = 2,
+          .parallel = plan};
+}
+
+/// Three sequences through ragged steps with all their logits, drafts, and tokens that are taken back.
+std::vector<float> work(StepEngine& engine) {
+  std::vector<float> seen;
+  const auto note = [&](const ConstActivations<2>& logits) {
+    seen.insert(seen.end(), logits.data(), logits.data() + logits.size());
+  };
+  std::vector<SequenceId> ids;
+  std::vector<std::vector<TokenId>> tokens;
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    tokens.push_back(test::random_tokens(60, 512, i + 1));
+    ids.push_back(*engine.open(tokens.back()));
+  }
+  const auto run = [&](std::initializer_list<std::size_t> which, std::size_t begin, std::size_t count,
+                       WantedLogits wanted) {
+    std::vector<StepInput> inputs;
+    for (const std::size_t i : which)
+      inputs.push_back({ids[i], std::span(tokens[i]).subspan(begin, count), wanted});
+    const Result<StepOutput> output = engine.step(inputs);
+    ASSERT_TRUE(output.ok()) << output.error();
+    note(output.value().logits);
+    note(output.value().mtp_logits);
+  };
+  run({2, 0}, 0, 33, WantedLogits::kAll);
+  run({1}, 0, 40, WantedLogits::kNone);
+  run({0}, 33, 1, WantedLogits::kLast);
+  run({1}, 40, 3, WantedLogits::kAll);
+  for (std::int64_t depth = 0; depth < 2; ++depth) {
+    const std::vector<DraftInput> drafts{{ids[1], 7}, {ids[0], 9}};
+    EXPECT_TRUE(engine.reserve(ids[0], 3) && engine.reserve(ids[1], 3));
+    const Result<DraftOutput> output = engine.draft(drafts, depth);
+    EXPECT_TRUE(output.ok());
+    note(output.value().logits);
+  }
+  engine.truncate(ids[1], 41);
+  EXPECT_EQ(engine.length(ids[1]), 41);
+  run({1}, 41, 2, WantedLogits::kAll);
+  engine.close(ids[1], false);
+  run({0}, 34, 5, WantedLogits::kAll);
+  return seen;
+}
+
+void expect_one_ranks_bits(const ParallelPlan& plan) {
+  const std::unique_ptr<ModelEngine> one = open_engine(tiny().path(), options({}));
+  const std::unique_ptr<ModelEngine> many = open_engine(tiny().path(), options(plan));
+  SCOPED_TRACE(to_text(many->options().parallel));
+  EXPECT_SAME_BITS(work(*many), work(*one));
+  EXPECT_EQ(many->expert_load(), one->expert_load());
+}
+
+TEST(RankEngine, ExpertAndDataParallel) {
+  expect_one_ranks_bits({.dp = 2});
+  expect_one_ranks_bits({.ep = 4});
+}
+
+TEST(RankEngine, Pipeline) {
+  expect_one_ranks_bits({.pp = 2});
+  expect_one_ranks_bits({.dp = 2, .pp = 3});
+}
+
+TEST(RankEngine, SequenceParallel) {
+  expect_one_ranks_bits({.tp = 2, .o_proj_tp = 1, .sequence_parallel = true});
+  expect_one_ranks_bits({.tp = 2, .dp = 2, .pp = 2, .o_proj_tp = 1, .sequence_parallel = true});
+}
+
+TEST(RankEngine, TensorParallelRepeatsItself) {
+  const auto run = [] { return work(*open_engine(tiny().path(), options({.tp = 2}))); };
+  EXPECT_SAME_BITS(run(), run());
+}
+
+TEST(RankEngine, GroupsKeepPrefixesAndShareTheLoad) {
+  EngineOptions with_cache = options({.dp = 2});
+  with_cache.prefix_cache = true;
+  with_cache.max_draft_tokens = 0;
+  const auto opened = open_engine(tiny().path(), with_cache);
+  auto& engine = dynamic_cast<RankEngine&>(*opened);
+  const std::vector<TokenId> prompt = test::random_tokens(600, 512, 1);
+  const SequenceId first = *engine.open({});
+  const SequenceId second = *engine.open({});
+  EXPECT_NE(engine.group_of(first), engine.group_of(second));
+  static_cast<void>(test::feed(engine, second, prompt, 100));
+  const std::int64_t owner = engine.group_of(second);
+  engine.close(second, true);
+  EXPECT_EQ(engine.cache_use().pages.cached, 2);
+
+  // Where the prompt is known, though both have one sequence.
+  const SequenceId balance = *engine.open({});
+  EXPECT_EQ(engine.group_of(balance), owner);
+  const SequenceId third = *engine.open(prompt);
+  EXPECT_EQ(engine.group_of(third), owner);
+  EXPECT_EQ(engine.length(third), 512);
+  // Not without limit: that group has two sequences now, the other one.
+  const SequenceId fourth = *engine.open(prompt);
+  EXPECT_EQ(engine.group_of(fourth), owner) << "one more is within the bound";
+  EXPECT_FALSE(engine.open(prompt)) << "all four are in use";
+}
+
+TEST(RankEngine, AnEngineWithGroupsRefusesWhatOneRankRefuses) {
+  const auto engine = open_engine(tiny().path(), options({.dp = 2}));
+  const SequenceId sequence = *engine->open({});
+  const std::vector<TokenId> wrong{3, 512};
+  const auto sentence = [&](std::span<const StepInput> inputs) {
+    const Result<StepOutput> output = engine->step(inputs);
+    return output ? std::string() : output.error();
+  };
+  const StepInput input{sequence, wrong};
+  EXPECT_NE(sentence({&input, 1}).find("token id 512 at position 1"), std::string::npos);
+  EXPECT_NE(sentence({}).find("a step of 0 tokens"), std::string::npos);
+  EXPECT_EQ(engine->length(sequence), 0);
+  // And goes on.
+  EXPECT_EQ(test::step(*engine, sequence, std::vector<TokenId>{3, 4}).logits.extent(0), 2);
+}
+
+TEST(RankEngine, PlansThatCannotBe) {
+  const auto refusal = [](const ParallelPlan& plan) -> std::string {
+    try {
+      static_cast<void>(open_engine(tiny().path(), options(plan)));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(refusal({.tp = 3}).find("--tp 3"), std::string::npos);
+  EXPECT_NE(refusal({.pp = 99}).find("--pp 99"), std::string::npos);
+  EXPECT_NE(refusal({.dp = 2, .o_proj_tp = 2}).find("--o-proj-tp 2"), std::string::npos);
+  EXPECT_NE(refusal({.dp = 2, .redundant_experts = 2}).find("--redundant-experts"), std::string::npos);
+  EXPECT_NE(refusal({.dp = 2, .dual_batch_overlap = true}).find("--dbo"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace baleen
