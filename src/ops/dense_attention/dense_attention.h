@@ -1,0 +1,30 @@
+/// Training of attention over the dense keys of one document: window rows and compressed entries, one vector a position
+/// as key and value, one softmax with a sink. Matrix products by tiles of 64 queries; one thread a document.
+/// (source: forward pass 5.7, training 11.5)
+#pragma once
+
+#include <cstdint>
+
+namespace baleen {
+
+template <class T>
+struct DenseAttentionValues {
+  std::int64_t tokens = 0, heads = 0, width = 0, window = 0, entries = 0;
+  const T* q = nullptr;                   ///< [tokens, heads, width]
+  const T* kv = nullptr;                  ///< [tokens, width]
+  const T* entry = nullptr;               ///< [entries, width]
+  const std::uint8_t* visible = nullptr;  ///< [tokens, entries], 1 where the query sees the entry
+  const T* sink = nullptr;                ///< [heads]
+};
+
+/// o [tokens, heads, width]; lse [tokens, heads]: log of the softmax's denominator, sink included.
+/// 4 tokens heads width (window + entries) FLOPs about.
+template <class T>
+void dense_attention_forward(const DenseAttentionValues<T>& v, T* o, T* lse);
+
+/// dq, dkv, dentry, dsink +=. `o` and `lse` are the forward's. Probabilities are computed again.
+template <class T>
+void dense_attention_backward(const DenseAttentionValues<T>& v, const T* o, const T* lse, const T* d_o, T* dq,
+                              T* dkv, T* dentry, T* dsink);
+
+}  // namespace baleen

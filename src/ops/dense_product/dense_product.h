@@ -1,0 +1,37 @@
+/// Dense float32 and float64 matrix products of the trainer, by OpenBLAS.
+///
+/// The result does not depend on the number of threads: OpenBLAS runs on one thread a call, and our threads take fixed
+/// tiles of the result, each summed over all of its inner dimension in one call.
+#pragma once
+
+#include <cstdint>
+
+#include "parallel/thread_pool.h"
+
+namespace baleen {
+
+/// c [m, n] (+)= alpha op(a) op(b), row-major. `a_stride`, `b_stride`, `c_stride`: elements between rows as stored.
+template <class T>
+struct DenseProduct {
+  std::int64_t m = 0, n = 0, k = 0;
+  const T* a = nullptr;  ///< [m, k], or [k, m] where a_transposed
+  std::int64_t a_stride = 0;
+  bool a_transposed = false;
+  const T* b = nullptr;  ///< [k, n], or [n, k] where b_transposed
+  std::int64_t b_stride = 0;
+  bool b_transposed = false;
+  T* c = nullptr;
+  std::int64_t c_stride = 0;
+  T alpha = 1;
+  bool accumulate = false;  ///< adds to c; otherwise overwrites it
+};
+
+/// On the calling thread. 2 m n k FLOPs.
+template <class T>
+void dense_product(const DenseProduct<T>& product);
+
+/// By fixed tiles on the threads of `pool`.
+template <class T>
+void dense_product(const DenseProduct<T>& product, ThreadPool& pool);
+
+}  // namespace baleen

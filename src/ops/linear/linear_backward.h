@@ -1,0 +1,66 @@
+/// Training of y = x Wᵀ: forward in the trainer's arithmetic and its backward, in float32 or float64.
+/// Gradients accumulate.
+#pragma once
+
+#include "ops/dense_product/dense_product.h"
+
+namespace baleen {
+
+/// y [rows, out] = x [rows, in] Wᵀ, W [out, in]. 2 rows in out FLOPs. Strides: elements between rows.
+template <class T>
+struct LinearShape {
+  std::int64_t rows = 0, in = 0, out = 0;
+  std::int64_t x_stride = 0;  ///< 0: in
+  std::int64_t y_stride = 0;  ///< 0: out
+
+  [[nodiscard]] std::int64_t x_step() const { return x_stride != 0 ? x_stride : in; }
+  [[nodiscard]] std::int64_t y_step() const { return y_stride != 0 ? y_stride : out; }
+};
+
+template <class T>
+void linear_forward(const LinearShape<T>& s, const T* x, const T* w, T* y, ThreadPool& pool) {
+  dense_product<T>({.m = s.rows,
+                    .n = s.out,
+                    .k = s.in,
+                    .a = x,
+                    .a_stride = s.x_step(),
+                    .b = w,
+                    .b_stride = s.in,
+                    .b_transposed = true,
+                    .c = y,
+                    .c_stride = s.y_step()},
+                   pool);
+}
+
+/// dx += dy W (skipped where `dx` is null), dW += dyᵀ x. 4 rows in out FLOPs.
+template <class T>
+void linear_backward(const LinearShape<T>& s, const T* x, const T* w, const T* dy, T* dx, T* dw,
+                     ThreadPool& pool) {
+  if (dx != nullptr) {
+    dense_product<T>({.m = s.rows,
+                      .n = s.in,
+                      .k = s.out,
+                      .a = dy,
+                      .a_stride = s.y_step(),
+                      .b = w,
+                      .b_stride = s.in,
+                      .c = dx,
+                      .c_stride = s.x_step(),
+                      .accumulate = true},
+                     pool);
+  }
+  dense_product<T>({.m = s.out,
+                    .n = s.in,
+                    .k = s.rows,
+                    .a = dy,
+                    .a_stride = s.y_step(),
+                    .a_transposed = true,
+                    .b = x,
+                    .b_stride = s.x_step(),
+                    .c = dw,
+                    .c_stride = s.in,
+                    .accumulate = true},
+                   pool);
+}
+
+}  // namespace baleen

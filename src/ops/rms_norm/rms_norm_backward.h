@@ -1,0 +1,40 @@
+/// Training of RMSNorm. Gradients accumulate. Runs on the calling thread.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+namespace baleen {
+
+/// y = w x ρ with ρ = rsqrt(mean(x²) + eps), each row for itself. `w` null: ones.
+template <class T>
+void rms_norm_forward(std::int64_t rows, std::int64_t width, const T* x, const T* w, double eps, T* y) {
+  for (std::int64_t row = 0; row < rows; ++row, x += width, y += width) {
+    T sum = 0;
+    for (std::int64_t i = 0; i < width; ++i) sum += x[i] * x[i];
+    const T rho = T{1} / std::sqrt(sum / static_cast<T>(width) + static_cast<T>(eps));
+    for (std::int64_t i = 0; i < width; ++i) y[i] = (w != nullptr ? w[i] : T{1}) * (x[i] * rho);
+  }
+}
+
+/// dx += ρ (h - x ρ² mean(h x)) with h = w dy; dw += Σ_rows dy x ρ (skipped where `w` is null).
+template <class T>
+void rms_norm_backward(std::int64_t rows, std::int64_t width, const T* x, const T* w, double eps, const T* dy,
+                       T* dx, T* dw) {
+  for (std::int64_t row = 0; row < rows; ++row, x += width, dy += width, dx += width) {
+    T sum = 0;
+    T dot = 0;
+    for (std::int64_t i = 0; i < width; ++i) {
+      sum += x[i] * x[i];
+      dot += (w != nullptr ? w[i] : T{1}) * dy[i] * x[i];
+    }
+    const T rho = T{1} / std::sqrt(sum / static_cast<T>(width) + static_cast<T>(eps));
+    const T pull = dot * rho * rho / static_cast<T>(width);
+    for (std::int64_t i = 0; i < width; ++i) {
+      dx[i] += rho * ((w != nullptr ? w[i] : T{1}) * dy[i] - pull * x[i]);
+      if (w != nullptr) dw[i] += dy[i] * x[i] * rho;
+    }
+  }
+}
+
+}  // namespace baleen

@@ -1,0 +1,352 @@
+// The backward of every trained operation against central differences: 1e-6 in float64, 1e-3 in float32.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "ops/compressor/compressor_backward.h"
+#include "ops/dense_attention/dense_attention.h"
+#include "ops/experts/swiglu_backward.h"
+#include "ops/hc_post/hc_post_backward.h"
+#include "ops/hc_pre/hc_pre_backward.h"
+#include "ops/linear/linear_backward.h"
+#include "ops/rms_norm/rms_norm_backward.h"
+#include "ops/rope/rope_backward.h"
+#include "ops/route/route_backward.h"
+
+namespace baleen {
+namespace {
+
+template <class T>
+using Array = std::vector<T>;
+
+/// Several named inputs of an operation and the gradient of Σ seed_i y_i by each.
+template <class T>
+struct Problem {
+  std::vector<Array<T>> inputs;
+  std::function<Array<T>(const std::vector<Array<T>>&)> forward;
+  /// dy and zeroed arrays of the inputs' shapes
+  std::function<void(const std::vector<Array<T>>&, const Array<T>&, std::vector<Array<T>>&)> backward;
+};
+
+template <class T>
+Array<T> random_array(std::int64_t size, std::mt19937& random, double spread = 1) {
+  std::normal_distribution<double> normal(0, spread);
+  Array<T> values(static_cast<std::size_t>(size));
+  for (T& value : values) value = static_cast<T>(normal(random));
+  return values;
+}
+
+/// The analytic gradient in T against central differences of the float64 forward: both from one maker of problems.
+template <class T, class Make>
+void check(Make&& make, unsigned seed) {
+  std::mt19937 one(seed);
+  std::mt19937 same(seed);
+  Problem<T> problem = make(T{}, one);
+  Problem<double> exact = make(double{}, same);
+  std::mt19937 random(seed + 1);
+  const Array<double> weights =
+      random_array<double>(static_cast<std::int64_t>(exact.forward(exact.inputs).size()), random);
+  const Array<T> dy(weights.begin(), weights.end());
+  std::vector<Array<T>> gradients;
+  for (const Array<T>& input : problem.inputs) gradients.emplace_back(input.size());
+  problem.forward(problem.inputs);
+  problem.backward(problem.inputs, dy, gradients);
+  const auto loss = [&](const std::vector<Array<double>>& inputs) {
+    const Array<double> y = exact.forward(inputs);
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += y[i] * weights[i];
+    return sum;
+  };
+  const double tolerance = sizeof(T) == sizeof(double) ? 1e-6 : 1e-3;
+  for (std::size_t input = 0; input < gradients.size(); ++input) {
+    double largest = 0;
+    std::vector<double> differences;
+    for (std::size_t i = 0; i < gradients[input].size(); ++i) {
+      constexpr double kStep = 1e-5;
+      const double before = exact.inputs[input][i];
+      exact.inputs[input][i] = before + kStep;
+      const double above = loss(exact.inputs);
+      exact.inputs[input][i] = before - kStep;
+      const double below = loss(exact.inputs);
+      exact.inputs[input][i] = before;
+      differences.push_back((above - below) / (2 * kStep));
+      largest = std::max(largest, std::abs(differences.back()));
+    }
+    for (std::size_t i = 0; i < differences.size(); ++i) {
+      EXPECT_NEAR(static_cast<double>(gradients[input][i]), differences[i],
+                  tolerance * std::max(1.0, largest))
+          << "input " << input << ", element " << i << ", seed " << seed;
+    }
+  }
+}
+
+template <class Make>
+void check_both(Make&& make) {
+  for (unsigned seed = 1; seed <= 3; ++seed) {
+    check<double>(make, seed);
+    check<float>(make, seed);
+  }
+}
+
+int between(std::mt19937& random, int low, int high) {
+  return std::uniform_int_distribution<int>(low, high)(random);
+}
+
+TEST(Gradients, Linear) {
+  check_both([]<class T>(T, std::mt19937& random) {
+    const LinearShape<T> s{
+        .rows = between(random, 1, 7), .in = between(random, 1, 9), .out = between(random, 1, 5)};
+    return Problem<T>{{random_array<T>(s.rows * s.in, random), random_array<T>(s.out * s.in, random)},
+                      [s](const auto& in) {
+                        ThreadPool pool(2);
+                        Array<T> y(static_cast<std::size_t>(s.rows * s.out));
+                        linear_forward(s, in[0].data(), in[1].data(), y.data(), pool);
+                        return y;
+                      },
+                      [s](const auto& in, const auto& dy, auto& d) {
+                        ThreadPool pool(2);
+                        linear_backward(s, in[0].data(), in[1].data(), dy.data(), d[0].data(), d[1].data(),
+                                        pool);
+                      }};
+  });
+}
+
+TEST(Gradients, RmsNorm) {
+  check_both([]<class T>(T, std::mt19937& random) {
+    const std::int64_t rows = between(random, 1, 4);
+    const std::int64_t width = between(random, 2, 9);
+    return Problem<T>{{random_array<T>(rows * width, random), random_array<T>(width, random)},
+                      [=](const auto& in) {
+                        Array<T> y(in[0].size());
+                        rms_norm_forward(rows, width, in[0].data(), in[1].data(), 1e-6, y.data());
+                        return y;
+                      },
+                      [=](const auto& in, const auto& dy, auto& d) {
+                        rms_norm_backward(rows, width, in[0].data(), in[1].data(), 1e-6, dy.data(),
+                                          d[0].data(), d[1].data());
+                      }};
+  });
+}
+
+TEST(Gradients, RopeAndItsInverse) {
+  for (const bool inverse : {false, true}) {
+    check_both([inverse]<class T>(T, std::mt19937& random) {
+      const Array<T> angles = random_array<T>(2 * 2, random);
+      Array<T> cosine;
+      Array<T> sine;
+      for (const T angle : angles) {
+        cosine.push_back(std::cos(angle));
+        sine.push_back(std::sin(angle));
+      }
+      return Problem<T>{{random_array<T>(2 * 3 * 6, random)},
+                        [=](const auto& in) {
+                          Array<T> y = in[0];
+                          rope_rotate<T>(2, 3, 6, 4, cosine.data(), sine.data(), inverse, y.data());
+                          return y;
+                        },
+                        [=](const auto&, const auto& dy, auto& d) {
+                          d[0] = dy;
+                          rope_rotate<T>(2, 3, 6, 4, cosine.data(), sine.data(), !inverse, d[0].data());
+                        }};
+    });
+  }
+}
+
+/// Outputs side by side: u, and of a block's mixing post and comb.
+TEST(Gradients, HcPreThroughSinkhornAndHcHead) {
+  for (const bool head_only : {false, true}) {
+    check_both([head_only]<class T>(T, std::mt19937& random) {
+      const HcMixShape<T> s{.rows = 2, .streams = between(random, 2, 4), .width = 3, .head_only = head_only};
+      const std::int64_t n = s.streams;
+      const auto place = [=](const std::vector<Array<T>>& in, Array<T>& y) {
+        y.resize(static_cast<std::size_t>(s.rows * (s.width + n + n * n)));
+        return HcMixValues<T>{.x = in[0].data(),
+                              .raw = in[1].data(),
+                              .scale = in[2].data(),
+                              .base = in[3].data(),
+                              .post = y.data() + s.rows * s.width,
+                              .comb = y.data() + s.rows * (s.width + n),
+                              .u = y.data()};
+      };
+      return Problem<T>{
+          {random_array<T>(s.rows * n * s.width, random), random_array<T>(s.rows * s.mixes(), random),
+           random_array<T>(head_only ? 1 : 3, random), random_array<T>(s.mixes(), random)},
+          [=](const auto& in) {
+            Array<T> y;
+            hc_mix_forward(s, place(in, y));
+            return y;
+          },
+          [=](const auto& in, const auto& dy, auto& d) {
+            Array<T> y;
+            const HcMixValues<T> v = place(in, y);
+            hc_mix_forward(s, v);
+            hc_mix_backward(s, v,
+                            {.du = dy.data(),
+                             .dpost = dy.data() + s.rows * s.width,
+                             .dcomb = dy.data() + s.rows * (s.width + n),
+                             .dx = d[0].data(),
+                             .draw = d[1].data(),
+                             .dscale = d[2].data(),
+                             .dbase = d[3].data()});
+          }};
+    });
+  }
+}
+
+TEST(Gradients, HcPost) {
+  check_both([]<class T>(T, std::mt19937& random) {
+    const int n = between(random, 2, 4);
+    const auto values = [n](const std::vector<Array<T>>& in) {
+      return HcPostValues<T>{.rows = 2,
+                             .streams = n,
+                             .width = 3,
+                             .x = in[0].data(),
+                             .f = in[1].data(),
+                             .post = in[2].data(),
+                             .comb = in[3].data()};
+    };
+    return Problem<T>{{random_array<T>(6 * n, random), random_array<T>(6, random),
+                       random_array<T>(2 * n, random), random_array<T>(2 * n * n, random)},
+                      [=](const auto& in) {
+                        Array<T> y(in[0].size());
+                        hc_post_forward(values(in), y.data());
+                        return y;
+                      },
+                      [=](const auto& in, const auto& dy, auto& d) {
+                        hc_post_backward(values(in), dy.data(), d[0].data(), d[1].data(), d[2].data(),
+                                         d[3].data());
+                      }};
+  });
+}
+
+TEST(Gradients, CompressorPoolingWithAndWithoutOverlap) {
+  for (const bool overlaps : {false, true}) {
+    check_both([overlaps]<class T>(T, std::mt19937& random) {
+      const std::int64_t ratio = between(random, 2, 4);
+      PoolingValues<T> shape{
+          .tokens = 3 * ratio + between(random, 0, 1), .ratio = ratio, .width = 3, .overlaps = overlaps};
+      const auto values = [shape](const std::vector<Array<T>>& in) {
+        PoolingValues<T> v = shape;
+        v.k = in[0].data();
+        v.g = in[1].data();
+        v.ape = in[2].data();
+        return v;
+      };
+      return Problem<T>{{random_array<T>(shape.tokens * shape.columns(), random),
+                         random_array<T>(shape.tokens * shape.columns(), random),
+                         random_array<T>(ratio * shape.columns(), random)},
+                        [=](const auto& in) {
+                          Array<T> e(static_cast<std::size_t>(shape.entries() * shape.width));
+                          pooling_forward(values(in), e.data());
+                          return e;
+                        },
+                        [=](const auto& in, const auto& dy, auto& d) {
+                          Array<T> e(dy.size());
+                          pooling_forward(values(in), e.data());
+                          pooling_backward(values(in), e.data(), dy.data(), d[0].data(), d[1].data(),
+                                           d[2].data());
+                        }};
+    });
+  }
+}
+
+TEST(Gradients, AttentionWithSinkOverWindowAndEntries) {
+  for (const int tokens : {5, 70}) {  // 70: two tiles of queries
+    const auto make = [tokens]<class T>(T, std::mt19937& random) {
+      const std::int64_t heads = 2;
+      const std::int64_t width = 2;
+      const std::int64_t entries = tokens / 4;
+      Array<std::uint8_t> visible(static_cast<std::size_t>(tokens * entries));
+      for (int t = 0; t < tokens; ++t) {
+        for (int j = 0; j < (t + 1) / 4; ++j)
+          visible[static_cast<std::size_t>(t * entries + j)] = (t + j) % 3 != 0;
+      }
+      const auto values = [=](const std::vector<Array<T>>& in, const Array<std::uint8_t>& seen) {
+        return DenseAttentionValues<T>{.tokens = tokens,
+                                       .heads = heads,
+                                       .width = width,
+                                       .window = 3,
+                                       .entries = entries,
+                                       .q = in[0].data(),
+                                       .kv = in[1].data(),
+                                       .entry = in[2].data(),
+                                       .visible = seen.data(),
+                                       .sink = in[3].data()};
+      };
+      return Problem<T>{
+          {random_array<T>(tokens * heads * width, random), random_array<T>(tokens * width, random),
+           random_array<T>(entries * width, random), random_array<T>(heads, random)},
+          [=](const auto& in) {
+            Array<T> o(in[0].size());
+            Array<T> lse(static_cast<std::size_t>(tokens * heads));
+            dense_attention_forward(values(in, visible), o.data(), lse.data());
+            return o;
+          },
+          [=](const auto& in, const auto& dy, auto& d) {
+            Array<T> o(in[0].size());
+            Array<T> lse(static_cast<std::size_t>(tokens * heads));
+            dense_attention_forward(values(in, visible), o.data(), lse.data());
+            dense_attention_backward(values(in, visible), o.data(), lse.data(), dy.data(), d[0].data(),
+                                     d[1].data(), d[2].data(), d[3].data());
+          }};
+    };
+    check<double>(make, 1);
+    check<float>(make, 1);
+  }
+}
+
+TEST(Gradients, RouterScoresAndNormalisation) {
+  check_both([]<class T>(T, std::mt19937& random) {
+    const std::vector<std::int32_t> ids{1, 4, 2};
+    return Problem<T>{{random_array<T>(6, random, 3)},
+                      [=](const auto& in) {
+                        Array<T> w(3);
+                        route_weights(in[0].data(), ids.data(), 3, 1.5, w.data());
+                        return w;
+                      },
+                      [=](const auto& in, const auto& dy, auto& d) {
+                        route_backward(in[0].data(), ids.data(), 3, 1.5, dy.data(), d[0].data());
+                      }};
+  });
+}
+
+TEST(Gradients, SwigluOnBothSidesOfItsClamp) {
+  check_both([]<class T>(T, std::mt19937& random) {
+    return Problem<T>{
+        {random_array<T>(20, random, 2), random_array<T>(20, random, 2), random_array<T>(4, random)},
+        [](const auto& in) {
+          Array<T> a(20);
+          swiglu_forward<T>(4, 5, in[0].data(), in[1].data(), in[2].data(), 1.5, a.data());
+          return a;
+        },
+        [](const auto& in, const auto& dy, auto& d) {
+          swiglu_backward<T>(4, 5, in[0].data(), in[1].data(), in[2].data(), 1.5, dy.data(), d[0].data(),
+                             d[1].data(), d[2].data());
+        }};
+  });
+}
+
+TEST(Gradients, ProductsDoNotDependOnThreads) {
+  std::mt19937 random(5);
+  const LinearShape<float> s{.rows = 300, .in = 70, .out = 600};
+  const Array<float> x = random_array<float>(s.rows * s.in, random);
+  const Array<float> w = random_array<float>(s.out * s.in, random);
+  std::vector<Array<float>> results;
+  for (const int threads : {1, 3}) {
+    ThreadPool pool(threads);
+    Array<float> y(static_cast<std::size_t>(s.rows * s.out));
+    Array<float> dw(w.size());
+    linear_forward(s, x.data(), w.data(), y.data(), pool);
+    linear_backward<float>(s, x.data(), w.data(), y.data(), nullptr, dw.data(), pool);
+    y.insert(y.end(), dw.begin(), dw.end());
+    results.push_back(y);
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+}  // namespace
+}  // namespace baleen
