@@ -105,6 +105,7 @@ layers() {
 
 ranks() {
   check collectives "$(program ops_sm90_collectives_test)" --gtest_brief=1
+  LIMIT=400 check commands_over_ranks python3 "$root/scripts/check_gpu_ranks.py" "$(program baleen)"
   LIMIT=300 check models_over_ranks "$(program device_cuda_ranks_test)" --gtest_brief=1
   local plan model
   read -ra model <<<"${RANKS_MODEL:-flash 0 4096 64}"
@@ -112,6 +113,13 @@ ranks() {
     timeout -k 5 "${LIMIT:-120}" "$(program sm90_ranks_bench)"
     for plan in ${RANKS_PLANS:-tp}; do timeout -k 5 400 "$(program decode_ranks_bench)" "$plan" "${model[@]}"; done
   } 2>>"$out/bench.log" | tee "$out/ranks.csv"
+  local options
+  for options in "--prompt 0 --at 4096 --decode 64" "--prompt 8192 --decode 0 --chunk 8192"; do
+    # shellcheck disable=SC2086 # options are words
+    timeout -k 5 300 "$(program baleen)" bench --preset flash --devices 0,1 --context 16384 $options --json \
+      >>"$out/ranks.jsonl" 2>>"$out/bench.log" || failed=1
+  done
+  cat "$out/ranks.jsonl"
 }
 
 calibrate() {

@@ -7,6 +7,7 @@
 #include "device/hopper_traits.h"
 #include "ops/operations.h"
 #ifdef BALEEN_CUDA
+#include "comm/peer/peer_memory.h"
 #include "device/cuda_device.h"
 #include "ops/sm90/variants.h"
 #endif
@@ -92,15 +93,40 @@ DeviceCeilings measure_device_ceilings(const DeviceChoice& choice) {
 #endif
 }
 
+std::shared_ptr<const PeerMemory> make_peer_memory(std::span<const DeviceChoice> devices,
+                                                   std::chrono::milliseconds longest_wait) {
+  if (devices.empty() || devices.front().kind == DeviceKind::kCpu) return nullptr;
+#ifdef BALEEN_CUDA
+  std::vector<int> gpus;
+  for (const DeviceChoice& device : devices) gpus.push_back(device.index);
+  return std::make_shared<const PeerMemory>(gpus, longest_wait);
+#else
+  static_cast<void>(longest_wait);
+  fail_without_cuda(devices.front());
+#endif
+}
+
+const PeerRank* peer_rank([[maybe_unused]] const PeerMemory* peers, [[maybe_unused]] std::int64_t rank) {
+#ifdef BALEEN_CUDA
+  if (peers != nullptr) return &peers->rank(rank);
+#endif
+  return nullptr;
+}
+
 std::unique_ptr<Device> make_device(const DeviceChoice& choice, const DeviceOptions& options) {
   if (choice.kind == DeviceKind::kCpu) {
     auto device =
         std::make_unique<CpuDevice>(options.num_threads, options.scratch_bytes, options.forced_variants);
-    device->connect(options.communicator);
+    device->connect(options.connection.communicator);
     return device;
   }
 #ifdef BALEEN_CUDA
-  return std::make_unique<CudaDevice>(choice.index, options);
+  auto device = std::make_unique<CudaDevice>(choice.index, options);
+  if (const DeviceConnection& to = options.connection; to.communicator != nullptr) {
+    if (to.peers == nullptr) fail("{}: ranks on GPUs are threads of one process so far", device->name());
+    device->connect(*to.peers, *to.communicator, to.steps);
+  }
+  return device;
 #else
   fail_without_cuda(choice);
 #endif

@@ -1,17 +1,36 @@
 /// Devices by name.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/rank_group.h"
 #include "device/device.h"
 #include "device/device_kind.h"
 #include "ops/operation/forced_variants.h"
 
 namespace baleen {
+
+class PeerMemory;
+class PeerRank;
+
+/// What lets GPUs of this process work as ranks: memory that each has for messages of the others. Rank i runs on
+/// devices[i]. Null for CPUs. Throws `Error` where two of them have no access to each other's memory.
+[[nodiscard]] std::shared_ptr<const PeerMemory> make_peer_memory(std::span<const DeviceChoice> devices,
+                                                                 std::chrono::milliseconds longest_wait);
+[[nodiscard]] const PeerRank* peer_rank(const PeerMemory* peers, std::int64_t rank);
+
+/// How a device reaches those of other ranks; everything outlives the device.
+struct DeviceConnection {
+  Communicator* communicator = nullptr;  ///< through the host; null: there is one rank
+  const PeerRank* peers = nullptr;       ///< a GPU's
+  RankGroup steps;  ///< a GPU's: ranks that have batches of their own in each step, itself included
+};
 
 struct DeviceOptions {
   int num_threads = 1;             ///< CPU
@@ -20,7 +39,7 @@ struct DeviceOptions {
   std::int64_t max_sequences = 1;  ///< of a step
   std::int64_t max_pages = 1;      ///< in one sequence's page table
   std::vector<ForcedVariant> forced_variants;
-  Communicator* communicator = nullptr;  ///< CPU: to other ranks; outlives the device
+  DeviceConnection connection;
 };
 
 /// What a CUDA device can do at most, measured. Throws `Error` as make_device does.

@@ -23,17 +23,24 @@ constexpr int kPageLayoutVersion = 1;
 
 /// Also changes the plan where weights do not fit on the device.
 std::unique_ptr<Device> make_planned_device(const EngineOptions& options, const ModelWeights& weights,
-                                            Communicator* communicator, MemoryPlan& plan) {
+                                            const EngineRank& rank, MemoryPlan& plan) {
+  const RankLayout& layout = rank.layout;
+  const DeviceConnection connection{
+      .communicator = rank.communicator,
+      .peers = rank.peers,
+      .steps = layout.plan().dp > 1 ? layout.stage_ranks() : RankGroup{.ranks = {layout.rank()}}};
   std::unique_ptr<Device> device = make_device(options.device, {.num_threads = options.num_threads,
                                                                 .scratch_bytes = plan.scratch_bytes,
                                                                 .max_rows = options.max_batch_tokens,
                                                                 .max_sequences = options.max_sequences,
                                                                 .max_pages = plan.max_table_pages,
                                                                 .forced_variants = options.forced_variants,
-                                                                .communicator = communicator});
-  if (auto failed = leave_experts_to_host(plan, weights.config(),
-                                          detect_formats(weights.config(), weights.checkpoint()), options,
-                                          device->free_bytes())) {
+                                                                .connection = connection});
+  if (auto failed = !rank.is_alone()
+                        ? std::nullopt
+                        : leave_experts_to_host(plan, weights.config(),
+                                                detect_formats(weights.config(), weights.checkpoint()),
+                                                options, device->free_bytes())) {
     fail("{}", failed->message);
   }
   // In host memory pages become resident one by one; all else is used by the first large step.
@@ -89,8 +96,9 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
                         : std::make_unique<RankWeights>(config(), weights_->tree(), rank_.layout)),
       plan_(rank_.is_alone()
                 ? plan_memory(config(), detect_formats(config(), weights_->checkpoint()), options_)
-                : plan_rank_memory(config(), rank_.layout, options_)),
-      device_(make_planned_device(options_, *weights_, rank_.communicator, plan_)),
+                : plan_rank_memory(config(), device_weight_bytes(rank_weights_->tree()), rank_.layout,
+                                   options_)),
+      device_(make_planned_device(options_, *weights_, rank_, plan_)),
       device_weights_(on_device(rank_weights_ ? rank_weights_->tree() : weights_->tree(), plan_, *device_)),
       cache_(cache_geometry(rank_config_, options_), plan_.capacity, device_->memory()),
       disk_(open_disk_tier()),
@@ -106,6 +114,7 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
                       device_->host_visible_memory()) {
   forward_.set_experts(experts());
   allocate_activations();
+  if (!rank_.is_alone()) meet();
   capture_steps();
   check_maps();
 }

@@ -104,6 +104,9 @@ class Engine final : public ModelEngine {
   /// Prepares the sizes that decoding steps have, with a progress line.
   void capture_steps();
   /// All rows of a batch, of which this rank has those that it keeps.
+  /// Waits until every rank has what it allocates: a kernel that waits for another GPU must not hold up its
+  /// allocations.
+  void meet() const;
   [[nodiscard]] ConstActivations<3> all_rows(ConstActivations<3> kept, std::int64_t num_rows);
   /// Those of `rows` that this rank keeps.
   [[nodiscard]] Activations<2> kept_of(const Activations<2>& rows) const {
@@ -143,8 +146,7 @@ class Engine final : public ModelEngine {
   [[nodiscard]] std::vector<std::vector<std::int64_t>> queue_drafts(std::span<const StepInput> inputs,
                                                                     std::span<TokenId> drafted);
   /// The block over the rows of mtp_inputs_; the streams of those that this rank keeps.
-  [[nodiscard]] ConstActivations<3> run_mtp_rows(const RaggedBatch& batch,
-                                                 std::span<const TokenId> chosen);
+  [[nodiscard]] ConstActivations<3> run_mtp_rows(const RaggedBatch& batch, std::span<const TokenId> chosen);
   /// Copies rows of streams: to[pair.to] = from[pair.from].
   void gather(ConstActivations<2> from, std::span<const RowPair> pairs, Activations<2> to);
   /// Logits where the host can read them, once the device has them.

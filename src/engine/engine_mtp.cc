@@ -66,8 +66,7 @@ ConstActivations<2> Engine::run_mtp(std::span<const StepInput> inputs, ConstActi
   return read_back(out, host_mtp_logits_);
 }
 
-ConstActivations<3> Engine::run_mtp_rows(const RaggedBatch& batch,
-                                              std::span<const TokenId> chosen) {
+ConstActivations<3> Engine::run_mtp_rows(const RaggedBatch& batch, std::span<const TokenId> chosen) {
   const RowRange kept = rank_.layout.kept(batch.num_rows());
   return forward_.run_mtp(batch, chosen, stacked(mtp_inputs_.slice(kept.begin, mtp_inputs_.extent(0))), 0);
 }

@@ -14,4 +14,14 @@ ConstActivations<3> Engine::all_rows(ConstActivations<3> kept, std::int64_t num_
   return stacked(all);
 }
 
+void Engine::meet() const {
+  const RankGroup all = RankGroup::strided(0, 1, rank_.layout.plan().num_devices, rank_.layout.rank());
+  const std::vector<std::byte> sent(1);
+  std::vector<std::byte> received(static_cast<std::size_t>(all.size()));
+  const std::vector<std::span<const std::byte>> send(received.size(), sent);
+  std::vector<std::span<std::byte>> receive;
+  for (std::byte& one : received) receive.emplace_back(&one, 1);
+  rank_.communicator->exchange(all, send, receive);
+}
+
 }  // namespace baleen

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "comm/communicator.h"
+#include "device/make_device.h"
 #include "model/rank_layout.h"
 
 namespace baleen {
@@ -10,6 +11,7 @@ namespace baleen {
 struct EngineRank {
   RankLayout layout;
   Communicator* communicator = nullptr;  ///< to the other ranks; outlives the engine
+  const PeerRank* peers = nullptr;       ///< a GPU's way to them; outlives the engine
   [[nodiscard]] bool is_alone() const { return communicator == nullptr; }
 };
 

@@ -16,16 +16,33 @@ namespace {
 /// A step that is taken back must not reach past the last shared page's window.
 constexpr std::int64_t kMaxDraftTokens = 64;
 
+/// What kernels of ranks cannot do so far.
+void check_gpu_ranks(const EngineOptions& options, const std::string& ranks) {
+  const ParallelPlan& plan = options.parallel;
+  if (std::ssize(options.rank_devices) != plan.num_devices) {
+    fail("{}: {} ranks, but --devices names {} GPUs; it wants one for each rank, as --devices 0,1", ranks,
+         plan.num_devices, options.rank_devices.size());
+  }
+  if (plan.sequence_parallel) fail("--sequence-parallel: on CPUs so far, not on GPUs; leave it out");
+  if (plan.moe_tp > 1) {
+    fail("--moe-tp {}: GPUs do not split an expert's inner width so far; leave it out, or --ep {}",
+         plan.moe_tp, plan.stage_ranks());
+  }
+  if (options.gpu_weight_bytes || options.host_expert_bytes) {
+    fail(
+        "--gpu-weights-bytes and --host-experts-bytes are for one GPU so far: the experts of several ranks "
+        "lie "
+        "on their GPUs");
+  }
+}
+
 /// Throws where ranks cannot do what the options want.
 void check_ranks(const EngineOptions& options, const ModelConfig& config) {
   const ParallelPlan& plan = options.parallel;
   if (plan.is_one_rank()) return;
   check_runnable(plan, config);
   const std::string ranks = to_text(plan);
-  if (options.device.kind != DeviceKind::kCpu) {
-    fail("{}: ranks run on CPUs so far, not on {}; --device cpu has them", ranks,
-         device_name(options.device));
-  }
+  if (options.device.kind == DeviceKind::kCuda) check_gpu_ranks(options, ranks);
   if (options.disk)
     fail("{}: pages of several ranks are not kept on disk so far; leave out --cache-dir", ranks);
   if (plan.o_proj_tp > plan.tp) {
@@ -51,6 +68,8 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
     fail("{} computes in released precision only, not in {}; --device cpu has all",
          device_name(options.device), precision_name(options.precision));
   }
+  // Kernels do not split the shared expert.
+  if (options.device.kind == DeviceKind::kCuda) options.parallel.shared_tp = 1;
   options.parallel = resolved(options.parallel, config);
   check_ranks(options, config);
   if (options.max_sequences < 1) fail("sequences: {} wanted, at least 1 possible", options.max_sequences);
@@ -163,11 +182,11 @@ MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes, con
   return plan;
 }
 
-MemoryPlan plan_rank_memory(const ModelConfig& config, const RankLayout& layout,
+MemoryPlan plan_rank_memory(const ModelConfig& config, std::int64_t weight_bytes, const RankLayout& layout,
                             const EngineOptions& options) {
   const ParallelPlan& parallel = layout.plan();
   const ModelConfig own = rank_config(config, parallel, layout.stage());
-  MemoryPlan plan = plan_memory(own, 0, options);
+  MemoryPlan plan = plan_memory(own, weight_bytes, options);
   const DeviceTraits device = device_traits(options.device, options.num_threads);
   if (parallel.sequence_parallel) {
     plan.activation_bytes += Arena::bytes_for<std::byte>(options.max_batch_tokens * own.hc_dim() *
@@ -180,6 +199,12 @@ MemoryPlan plan_rank_memory(const ModelConfig& config, const RankLayout& layout,
                      ((options.max_batch_tokens + parallel.tp - 1) / parallel.tp) *
                      config.num_experts_per_tok;
   arrived.num_experts_per_tok = arrived.hc_mult = 1;
+  if (!device.shares_host_memory) {
+    // Kernels dispatch a step's rows to the places of their experts themselves.
+    arrived = step_shape(own, parallel.dp * device.padded_rows(options.max_batch_tokens),
+                         options.max_logit_rows, options.max_sequences,
+                         std::min(own.max_position_embeddings, plan.capacity.num_pages * kPageTokens));
+  }
   plan.scratch_bytes = std::max(plan.scratch_bytes, scratch_bytes(device, arrived));
   return plan;
 }

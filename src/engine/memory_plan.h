@@ -37,6 +37,7 @@ struct DiskCacheOptions {
 
 struct EngineOptions {
   DeviceChoice device;
+  std::vector<DeviceChoice> rank_devices;  ///< of each rank; empty: all have `device`, a CPU
   Precision precision = Precision::kReleased;
   int num_threads = 0;                  ///< 0: every processor of this process
   std::int64_t max_batch_tokens = 512;  ///< rows of one step
@@ -109,10 +110,10 @@ struct MemoryPlan {
 [[nodiscard]] MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes,
                                      const EngineOptions& options);
 
-/// Of one rank of several on a CPU: it reads the checkpoint's map, so weights count nothing. `config` is the
-/// whole model's. Arrays that only exchanges need are not counted.
-[[nodiscard]] MemoryPlan plan_rank_memory(const ModelConfig& config, const RankLayout& layout,
-                                          const EngineOptions& options);
+/// Of one rank of several, whose weights take `weight_bytes` where its device has memory of its own. `config`
+/// is the whole model's. Arrays that only exchanges need are not counted.
+[[nodiscard]] MemoryPlan plan_rank_memory(const ModelConfig& config, std::int64_t weight_bytes,
+                                          const RankLayout& layout, const EngineOptions& options);
 
 /// If `plan`, which has all weights on the device, takes more than `free_bytes` there, or its weights more
 /// than the options allow: leaves routed experts to the host's memory until the rest fits, and the MTP

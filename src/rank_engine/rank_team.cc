@@ -12,6 +12,7 @@ RankLayout layout_of_rank(const ModelConfig& config, const ParallelPlan& plan, s
 EngineOptions options_of_rank(const EngineOptions& options, std::int64_t num_ranks, std::int64_t rank) {
   EngineOptions own = options;
   const std::int64_t threads = options.num_threads / num_ranks + (rank < options.num_threads % num_ranks);
+  if (!options.rank_devices.empty()) own.device = options.rank_devices[static_cast<std::size_t>(rank)];
   own.num_threads = static_cast<int>(std::max<std::int64_t>(1, threads));
   return own;
 }

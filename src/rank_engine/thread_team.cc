@@ -13,6 +13,7 @@ struct ThreadTeam::State {
       : weights(std::move(model)),
         options(std::move(engine_options)),
         exchange(options.longest_wait),
+        peers(make_peer_memory(options.rank_devices, options.longest_wait)),
         engines(static_cast<std::size_t>(options.parallel.num_devices)),
         replies(engines.size()),
         busy(engines.size(), true) {}
@@ -20,6 +21,7 @@ struct ThreadTeam::State {
   const std::shared_ptr<const ModelWeights> weights;
   const EngineOptions options;
   LocalExchange exchange;
+  const std::shared_ptr<const PeerMemory> peers;  ///< of GPUs
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -77,7 +79,8 @@ void ThreadTeam::run_rank(const std::shared_ptr<State>& state, std::int64_t rank
     const std::unique_ptr<Communicator> communicator = connect(rank, s.exchange);
     const std::int64_t num_ranks = s.options.parallel.num_devices;
     Engine engine(s.weights, options_of_rank(s.options, num_ranks, rank),
-                  {layout_of_rank(s.weights->config(), s.options.parallel, rank), communicator.get()});
+                  {layout_of_rank(s.weights->config(), s.options.parallel, rank), communicator.get(),
+                   peer_rank(s.peers.get(), rank)});
     lock.lock();
     s.engines[place] = &engine;
     for (std::int64_t seen = 0;;) {

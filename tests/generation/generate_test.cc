@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/engine.h"
 #include "tests/support/test_device.h"
 
 namespace baleen {

@@ -84,7 +84,7 @@ GraphOp experts_op(const ExpertsShape& shape) {
           .cost = routed_experts_cost(args, tokens * chosen / ranks, active)};
 }
 
-GraphOp linear_op(const LinearShape& shape) {
+GraphOp linear_op(const PublishedLinear& shape) {
   const WeightMatrix weight = matrix(shape.num_outputs, shape.num_inputs, shape.format);
   const LinearOutput output{&weight,
                             {unread<std::byte>(), ElementType::kBf16, {shape.num_rows, shape.num_outputs}}};

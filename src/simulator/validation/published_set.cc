@@ -97,7 +97,7 @@ void read_experts(const RowReader& reader, ExpertsShape& shape) {
   shape.format = format_named(format, reader.label() + ".format");
 }
 
-void read_linear(const RowReader& reader, LinearShape& shape) {
+void read_linear(const RowReader& reader, PublishedLinear& shape) {
   reader.need("num_rows", shape.num_rows);
   reader.need("num_outputs", shape.num_outputs);
   reader.need("num_inputs", shape.num_inputs);

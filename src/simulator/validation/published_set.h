@@ -39,7 +39,7 @@ struct ExpertsShape {
 };
 
 /// Of kLinear: rows times [outputs, inputs].
-struct LinearShape {
+struct PublishedLinear {
   std::int64_t num_rows = 1;
   std::int64_t num_outputs = 0;
   std::int64_t num_inputs = 0;
@@ -63,7 +63,7 @@ struct PublishedRow {
   ServingLoad load;
   AttentionShape attention;
   ExpertsShape experts;
-  LinearShape linear;
+  PublishedLinear linear;
   RankMessage message;
   std::vector<PublishedMetric> published;
   std::string source;
