@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "chat/render.h"
+#include "engine/engine.h"
 
 #include "tests/support/test_device.h"
 
