@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# install_packages.sh [--test]: installs what scripts/packages.txt lists and this machine lacks; [unpacked] packages are only
-# unpacked under build/unpacked, so that no service of theirs starts. With nothing missing it asks dpkg alone: no apt, no
-# network, some ten milliseconds.
+# install_packages.sh [--test]: installs what scripts/packages.txt lists and this machine lacks; [unpacked]
+# packages are only unpacked under build/unpacked, so that no service of theirs starts. With nothing missing
+# it asks dpkg alone: no apt, no network, some ten milliseconds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -12,7 +12,9 @@ without_command() {
   local name command
   while read -r name; do
     command=${name#*|}
-    if [[ $command != "$name" ]] && PATH=$PATH:/usr/sbin${2:+:$2} command -v "$command" >/dev/null; then continue; fi
+    if [[ $command != "$name" ]] && PATH=$PATH:/usr/sbin${2:+:$2} command -v "$command" >/dev/null; then
+      continue
+    fi
     echo "${name%|*}"
   done < <(sed 's/#.*//' <<<"$1" | tr -d ' \t' | grep .)
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# pack_gpu_programs.sh FILE.tar.xz: builds everything that scripts/test_gpu.sh runs and packs it, with the libraries that a
-# bare machine lacks, for a machine with a GPU that need not be able to build.
+# pack_gpu_programs.sh FILE.tar.xz: builds everything that scripts/test_gpu.sh runs and packs it, with the
+# libraries that a bare machine lacks, for a machine with a GPU that need not be able to build.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 archive=$(realpath -m "${1:?"which archive? e.g. build/gpu_programs.tar.xz"}")
@@ -12,7 +12,8 @@ trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/lib"
 find "$build" -type f -perm -u+x \( -path "$build/src/app/baleen" -o -path '*tests/*_sm90_*test' \
   -o -name 'device_cuda_*_test' \
-  -o -name engine_tests -o -name generation_tests -o -name model_tests -o -name '*sm90_*bench' -o -name decode_ranks_bench \) \
+  -o -name engine_tests -o -name generation_tests -o -name model_tests -o -name '*sm90_*bench' \
+  -o -name decode_ranks_bench \) \
   -exec cp -t "$folder" {} +
 for program in "$folder"/*; do
   [[ -f $program ]] || continue

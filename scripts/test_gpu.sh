@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test_gpu.sh [--programs FILE.tar.xz] PART...: what a machine with a Hopper GPU can prove. Writes logs and results to $OUT
-# (default: build/gpu_results). Parts:
+# test_gpu.sh [--programs FILE.tar.xz] PART...: what a machine with a Hopper GPU can prove. Writes logs and
+# results to $OUT (default: build/gpu_results). Parts:
 #   kernels   every kernel against its reference
 #   models    whole models against the CPU; the engine's tests on the GPU
 #   commands  perplexity, logits and chat with --device cuda against the CPU
@@ -9,8 +9,8 @@
 #             $SANITIZE_FILTER pick programs and cases)
 #   bench     every kernel's benchmark, as one CSV with machine, clocks and revision
 #   calibrate a device profile of this machine, $PROFILE.json (h200-baleen), and its predictions against benchmarks
-#   ranks     all GPUs of the machine as ranks: collectives, dispatch and combine, whole models; what messages take, and
-#             a token of $RANKS_MODEL (flash 0 4096 64: preset, layers or 0, context, steps) over all GPUs
+#   ranks     all GPUs of the machine as ranks: collectives, dispatch and combine, whole models, commands; what
+#             messages take, and a token of $RANKS_MODEL (flash 0 4096 64: preset, layers or 0, context, steps)
 #   layers    Flash geometry cut to $LAYERS layers (36 fit an H200): decode and prefill, operation by operation
 # Exits with 1 when a test failed. Without --programs it takes the programs of build/release.
 set -uo pipefail
@@ -111,7 +111,9 @@ ranks() {
   read -ra model <<<"${RANKS_MODEL:-flash 0 4096 64}"
   {
     timeout -k 5 "${LIMIT:-120}" "$(program sm90_ranks_bench)"
-    for plan in ${RANKS_PLANS:-tp}; do timeout -k 5 400 "$(program decode_ranks_bench)" "$plan" "${model[@]}"; done
+    for plan in ${RANKS_PLANS:-tp}; do
+      timeout -k 5 400 "$(program decode_ranks_bench)" "$plan" "${model[@]}"
+    done
   } 2>>"$out/bench.log" | tee "$out/ranks.csv"
   local options
   for options in "--prompt 0 --at 4096 --decode 64" "--prompt 8192 --decode 0 --chunk 8192"; do

@@ -1,5 +1,5 @@
-// Decoding of one sequence by the whole model on several GPUs of one host, weights made up: the median of a step with its
-// logits. One rank a GPU and a thread.
+// Decoding of one sequence by the whole model on several GPUs of one host, weights made up: the median of a
+// step with its logits. One rank a GPU and a thread.
 //     decode_ranks_bench PLAN PRESET LAYERS CONTEXT STEPS       PLAN: tp, dp or one (GPU); LAYERS 0: all
 #include <algorithm>
 #include <barrier>

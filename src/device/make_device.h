@@ -19,8 +19,8 @@ namespace baleen {
 class PeerMemory;
 class PeerRank;
 
-/// What lets GPUs of this process work as ranks: memory that each has for messages of the others. Rank i runs on
-/// devices[i]. Null for CPUs. Throws `Error` where two of them have no access to each other's memory.
+/// What lets GPUs of this process work as ranks: memory that each has for messages of the others. Rank i runs
+/// on devices[i]. Null for CPUs. Throws `Error` where two of them have no access to each other's memory.
 [[nodiscard]] std::shared_ptr<const PeerMemory> make_peer_memory(std::span<const DeviceChoice> devices,
                                                                  std::chrono::milliseconds longest_wait);
 [[nodiscard]] const PeerRank* peer_rank(const PeerMemory* peers, std::int64_t rank);

@@ -47,8 +47,8 @@ struct ParallelPlan {
   bool operator==(const ParallelPlan&) const = default;
 };
 
-/// Fills the zeros: pp and tp 1, dp what devices are left (what ep needs where there is no number of them), ep
-/// all ranks of a stage (what moe_tp leaves), o_proj_tp tp as far as groups go, lmhead_tp tp.
+/// Fills the zeros: pp and tp 1, dp what devices are left (what ep needs where there is no number of them),
+/// ep all ranks of a stage (what moe_tp leaves), o_proj_tp tp as far as groups go, lmhead_tp tp.
 [[nodiscard]] ParallelPlan resolved(ParallelPlan plan, const ModelConfig& config);
 
 /// A sentence for every rule that a resolved plan breaks, with the nearest legal value; none: the plan can

@@ -1,8 +1,8 @@
 /// An engine over several ranks: what a scheduler sees of one rank, done by all of them.
 ///
 /// Each data-parallel group owns whole sequences and their cache; its ranks keep the same table of them,
-/// because they get the same calls. The driver, which is this class, knows of a sequence which group has it and
-/// how long it is:
+/// because they get the same calls. The driver, which is this class, knows of a sequence which group has it
+/// and how long it is:
 ///
 ///     step of sequences  a b c d     groups 0: a c    1: b d     2: none, but it takes part
 ///     ─► prepare  checks and pages, all groups; a failure ends the step with nothing computed

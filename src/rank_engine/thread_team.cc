@@ -114,8 +114,8 @@ void ThreadTeam::wait_for_all() {
   State& s = *state_;
   std::unique_lock lock(s.mutex);
   const auto all_done = [&] { return std::ranges::count(s.busy, true) == 0; };
-  // A pass takes as long as it takes; but once one rank is done, the others are not far behind. One that waits
-  // for a stuck rank says so itself within `longest_wait`; twice that, and only the stuck one is left.
+  // A pass takes as long as it takes; but once one rank is done, the others are not far behind. One that
+  // waits for a stuck rank says so itself within `longest_wait`; twice that, and only the stuck one is left.
   s.changed.wait(lock, [&] { return std::ranges::count(s.busy, false) > 0; });
   const bool in_time =
       s.changed.wait_for(lock, 2 * s.options.longest_wait, [&] { return all_done() || !s.lost.empty(); });

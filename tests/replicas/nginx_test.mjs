@@ -1,4 +1,5 @@
-// packaging/replicas/nginx.conf with the ports of the test, included where an operator's own file would include it.
+// packaging/replicas/nginx.conf with the ports of the test, included where an operator's own file would
+// include it.
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';

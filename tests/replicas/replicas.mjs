@@ -39,9 +39,9 @@ async function until(holds, what, seconds = 30) {
 }
 
 /**
- * What is special of a proxy: its `recipe`; `configure(text, ports, port)`, which makes that fit the servers' ports
- * and the proxy's; `start(file, folder)`, the arguments of the program; `environment(ports, port)`, what the recipe
- * reads from there.
+ * What is special of a proxy: its `recipe`; `configure(text, ports, port)`, which makes that fit the servers'
+ * ports and the proxy's; `start(file, folder)`, the arguments of the program; `environment(ports, port)`, what
+ * the recipe reads from there.
  */
 async function startReplicas({ recipe, configure, start, environment }) {
   const servers = await Promise.all(Array.from({ length: kNumReplicas }, () => startServer(0, kOptions)));
@@ -97,8 +97,8 @@ const firstMessage = (i) => {
 };
 
 /**
- * Follow-up requests find the prefix of their conversation in the cache of the replica they reach. One request at a time:
- * of many, some may go elsewhere to share the load.
+ * Follow-up requests find the prefix of their conversation in the cache of the replica they reach. One request
+ * at a time: of many, some may go elsewhere to share the load.
  */
 async function checkPrefixHits({ url }) {
   const conversations = Array.from({ length: kNumConversations }, (_, i) => [firstMessage(i)]);
@@ -108,7 +108,8 @@ async function checkPrefixHits({ url }) {
       assert.equal(reply.status, 200, reply.text);
       const { choices, usage } = JSON.parse(reply.text);
       const { cached_tokens: cached } = usage.prompt_tokens_details;
-      if (request > 0) assert.ok(cached >= 256, `request ${request} of conversation ${i}: ${cached} cached tokens`);
+      const what = `request ${request} of conversation ${i}: ${cached} cached tokens`;
+      if (request > 0) assert.ok(cached >= 256, what);
       messages.push(choices[0].message, { role: 'user', content: 'And then?' });
     }
   }
@@ -116,7 +117,8 @@ async function checkPrefixHits({ url }) {
 
 /** The conversations are not all on one replica. */
 async function checkSpread({ servers }) {
-  const trees = await Promise.all(servers.map(async ({ url }) => (await (await fetch(`${url}/stats`)).json()).tree));
+  const treeOf = async ({ url }) => (await (await fetch(`${url}/stats`)).json()).tree;
+  const trees = await Promise.all(servers.map(treeOf));
   assert.ok(trees.filter((nodes) => nodes.length > 0).length >= 2, JSON.stringify(trees));
 }
 
@@ -128,7 +130,7 @@ async function checkKill({ url, servers }) {
   for (const { status, text } of await Promise.all(replies)) assert.equal(status, 200, text);
 }
 
-/** A replica that is sent SIGTERM ends the streams it has begun; requests that come meanwhile go to the others. */
+/** A replica that is sent SIGTERM ends the streams it has begun; other requests go to the others. */
 async function checkDrain({ url, servers }) {
   const request = (i, options) => chat(url, i, [{ role: 'user', content: `Tell me story ${i}.` }], options);
   const streams = Array.from({ length: 12 }, (_, i) => request(i, { max_tokens: 60, stream: true }));
@@ -148,7 +150,7 @@ async function checkDrain({ url, servers }) {
 }
 
 export function testProxy(proxy) {
-  const skip = process.env.PROXY ? false : 'the proxy is not there: scripts/install_packages.sh --test unpacks it';
+  const skip = process.env.PROXY ? false : 'no proxy: scripts/install_packages.sh --test unpacks it';
   const scenario = (name, check) =>
     test(name, { skip }, async () => {
       const replicas = await startReplicas(proxy);
@@ -158,7 +160,7 @@ export function testProxy(proxy) {
         await replicas.stop();
       }
     });
-  scenario('a conversation stays with the replica that has its prefix, and replicas share them', async (replicas) => {
+  scenario('a conversation stays with the replica that has its prefix', async (replicas) => {
     await checkPrefixHits(replicas);
     await checkSpread(replicas);
   });

@@ -1,6 +1,6 @@
 /// The processes that mpirun or srun started, as bytes between them. The program itself does not link MPI:
-/// this is implemented by a small module that is loaded when the program finds itself started so, and is built
-/// where Open MPI is found.
+/// this is implemented by a small module that is loaded when the program finds itself started so, and is
+/// built where Open MPI is found.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
-/// Training of attention over the dense keys of one document: window rows and compressed entries, one vector a position
-/// as key and value, one softmax with a sink. Matrix products by tiles of 64 queries; one thread a document.
+/// Training of attention over the dense keys of one document: window rows and compressed entries, one vector
+/// a position as key and value, one softmax with a sink. Matrix products by tiles of 64 queries; one thread a
+/// document.
 /// (source: forward pass 5.7, training 11.5)
 #pragma once
 

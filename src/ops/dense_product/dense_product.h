@@ -1,7 +1,7 @@
 /// Dense float32 and float64 matrix products of the trainer, by OpenBLAS.
 ///
-/// The result does not depend on the number of threads: OpenBLAS runs on one thread a call, and our threads take fixed
-/// tiles of the result, each summed over all of its inner dimension in one call.
+/// The result does not depend on the number of threads: OpenBLAS runs on one thread a call, and our threads
+/// take fixed tiles of the result, each summed over all of its inner dimension in one call.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace baleen {
 
-/// c [m, n] (+)= alpha op(a) op(b), row-major. `a_stride`, `b_stride`, `c_stride`: elements between rows as stored.
+/// c [m, n] (+)= alpha op(a) op(b), row-major. `a_stride`, `b_stride`, `c_stride`: elements between rows as
+/// stored.
 template <class T>
 struct DenseProduct {
   std::int64_t m = 0, n = 0, k = 0;

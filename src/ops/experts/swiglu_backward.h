@@ -1,4 +1,5 @@
-/// Training of the clamped SwiGLU: a = weight silu(min(g, limit)) clamp(v, ±limit). dg and dv are overwritten.
+/// Training of the clamped SwiGLU: a = weight silu(min(g, limit)) clamp(v, ±limit). dg and dv are
+/// overwritten.
 /// (source: forward pass 6.2, training 11.9)
 #pragma once
 

@@ -1,4 +1,5 @@
-/// Training of hc_post: X'[k] = post_k f + Σ_j comb[j][k] X[j]. Gradients accumulate, dpost and dcomb are overwritten.
+/// Training of hc_post: X'[k] = post_k f + Σ_j comb[j][k] X[j]. Gradients accumulate, dpost and dcomb are
+/// overwritten.
 /// (source: training 11.1)
 #pragma once
 

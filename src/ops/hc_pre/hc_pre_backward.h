@@ -1,4 +1,5 @@
-/// Training of hc_pre and hc_head after their matrix product. The product with `fn` and its gradients are `linear`'s:
+/// Training of hc_pre and hc_head after their matrix product. The product with `fn` and its gradients are
+/// `linear`'s:
 /// raw = X fnᵀ before, dX += draw fn and dfn += drawᵀ X after. Gradients accumulate; draw is overwritten.
 /// (source: training 11.2)
 #pragma once

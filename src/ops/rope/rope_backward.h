@@ -5,7 +5,8 @@
 
 namespace baleen {
 
-/// Rotates the last `rotary` of `width` values of x [rows, heads, width] in place. cosine, sine: [rows, rotary / 2].
+/// Rotates the last `rotary` of `width` values of x [rows, heads, width] in place. cosine, sine: [rows,
+/// rotary / 2].
 template <class T>
 void rope_rotate(std::int64_t rows, std::int64_t heads, std::int64_t width, std::int64_t rotary,
                  const T* cosine, const T* sine, bool inverse, T* x) {

@@ -40,7 +40,8 @@ Array<T> random_array(std::int64_t size, std::mt19937& random, double spread = 1
   return values;
 }
 
-/// The analytic gradient in T against central differences of the float64 forward: both from one maker of problems.
+/// The analytic gradient in T against central differences of the float64 forward: both from one maker of
+/// problems.
 template <class T, class Make>
 void check(Make&& make, unsigned seed) {
   std::mt19937 one(seed);

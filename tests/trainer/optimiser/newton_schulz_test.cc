@@ -31,8 +31,8 @@ Matrix orthonormal_rows(int count, int width, std::mt19937& random) {
   return rows;
 }
 
-/// Σ_r s_r u_r v_rᵀ with singular values from 1 to 1 / condition: since the iteration keeps u and v, the value of r
-/// afterwards is u_rᵀ M v_r.
+/// Σ_r s_r u_r v_rᵀ with singular values from 1 to 1 / condition: since the iteration keeps u and v, the
+/// value of r afterwards is u_rᵀ M v_r.
 void expect_singular_values_near_one(int rows, int columns, double condition) {
   std::mt19937 random(static_cast<unsigned>(rows * 1000 + columns));
   const int rank = std::min(rows, columns);
