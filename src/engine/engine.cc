@@ -114,7 +114,7 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
                       device_->host_visible_memory()) {
   forward_.set_experts(experts());
   allocate_activations();
-  if (!rank_.is_alone()) meet();
+  if (!rank_.is_alone() && !device_->traits().shares_host_memory) meet();
   capture_steps();
   check_maps();
 }

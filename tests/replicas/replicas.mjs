@@ -40,8 +40,8 @@ async function until(holds, what, seconds = 30) {
 
 /**
  * What is special of a proxy: its `recipe`; `configure(text, ports, port)`, which makes that fit the servers'
- * ports and the proxy's; `start(file, folder)`, the arguments of the program; `environment(ports, port)`, what
- * the recipe reads from there.
+ * ports and the proxy's; `start(file, folder)`, the arguments of the program; `environment(ports, port)`,
+ * what the recipe reads from there.
  */
 async function startReplicas({ recipe, configure, start, environment }) {
   const servers = await Promise.all(Array.from({ length: kNumReplicas }, () => startServer(0, kOptions)));
@@ -97,8 +97,8 @@ const firstMessage = (i) => {
 };
 
 /**
- * Follow-up requests find the prefix of their conversation in the cache of the replica they reach. One request
- * at a time: of many, some may go elsewhere to share the load.
+ * Follow-up requests find the prefix of their conversation in the cache of the replica they reach. One
+ * request at a time: of many, some may go elsewhere to share the load.
  */
 async function checkPrefixHits({ url }) {
   const conversations = Array.from({ length: kNumConversations }, (_, i) => [firstMessage(i)]);
