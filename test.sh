@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test.sh [--preset NAME] [ctest options]: installs what is missing, builds everything, runs every test.
 #   ./test.sh --preset dev            the sanitizer build
-#   ./test.sh --preset sanitized      sanitizers, no CUDA: the tests of untrusted input, those that CUDA changes
+#   ./test.sh --preset sanitized      sanitizers, no CUDA: tests of untrusted input, those that CUDA changes
 #   ./test.sh --preset cpu            without CUDA: the tests whose program differs then
 #   ./test.sh -R tokenizer            only the tests of that name
 set -euo pipefail
