@@ -51,7 +51,9 @@ async function startReplicas({ recipe, configure, start, environment }) {
   const file = join(folder, recipe);
   writeFileSync(file, configure(readFileSync(join(kRecipes, recipe), 'utf8'), ports, port));
   let errors = '';
+  // In a process group of its own: a proxy has workers, which outlive a master that is killed alone.
   const proxy = spawn(process.env.PROXY, start(file, folder), {
+    detached: true,
     stdio: ['ignore', 'pipe', 'pipe'],
     env: { ...process.env, ...environment(ports, port) },
   });
@@ -62,7 +64,7 @@ async function startReplicas({ recipe, configure, start, environment }) {
   const stop = async () => {
     if (proxy.exitCode === null && proxy.signalCode === null) {
       const ended = new Promise((resolve) => proxy.once('exit', resolve));
-      proxy.kill('SIGKILL');
+      process.kill(-proxy.pid, 'SIGKILL');
       await ended;
     }
     await Promise.all(servers.map((server) => server.kill()));
