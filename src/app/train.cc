@@ -67,8 +67,8 @@ void run_train(const TrainFlags& flags) {
       options, pool);
   print_head(config, run);
   run.run();
-  fmt::print("{}: {} of {} steps; --resume continues from there\n", folder.path().string(),
-             grouped(run.state().step), grouped(config.run.steps));
+  fmt::print("{}: {} of {} steps{}\n", folder.path().string(), grouped(run.state().step),
+             grouped(config.run.steps), run.finished() ? "" : "; --resume continues from there");
   if (run.finished()) {
     export_model(folder.model(), config, run.state().weights, hash_tables, true, pool);
     fmt::print("{}: the trained model; `baleen run --model` takes it\n", folder.model().string());
