@@ -36,7 +36,7 @@ void add_load(std::vector<std::vector<std::int64_t>>& sum,
   }
 }
 
-std::string note_of(const StepReport& report, double seconds) {
+std::string note_of(const TrainingStep& report, double seconds) {
   return fmt::format("step {}: loss {:.4f}, gradient {:.3g}, {:.0f} tokens/s", report.step, report.loss,
                      report.gradient_norm, static_cast<double>(report.num_tokens) / std::max(seconds, 1e-9));
 }
@@ -95,11 +95,11 @@ PassOptions TrainingRun::pass_options(std::int64_t step) const {
           .scaled_rope = true};  // as inference does, so that serving changes nothing
 }
 
-StepReport TrainingRun::do_step() {
+TrainingStep TrainingRun::do_step() {
   gradients_.set_zero();
   const std::int64_t num_parts = config_.data.batch_rows / config_.micro_batch_rows(1);
   const PassOptions options = pass_options(state_.step);
-  StepReport report;
+  TrainingStep report;
   report.learning_rate = learning_rate_at(config_, state_.step);
   std::vector<std::vector<std::int64_t>> load;
   for (std::int64_t part = 0; part < num_parts; ++part) {
@@ -129,7 +129,7 @@ StepReport TrainingRun::do_step() {
   return report;
 }
 
-void TrainingRun::balance(const std::vector<std::vector<std::int64_t>>& load, StepReport& report) {
+void TrainingRun::balance(const std::vector<std::vector<std::int64_t>>& load, TrainingStep& report) {
   for (std::size_t block = 0; block < load.size(); ++block) {
     const auto idx = static_cast<std::int64_t>(block);
     report.max_violation = std::max(report.max_violation, load_balance(load[block]).max_violation);
@@ -139,7 +139,7 @@ void TrainingRun::balance(const std::vector<std::vector<std::int64_t>>& load, St
   }
 }
 
-void TrainingRun::write_log(const StepReport& report, double seconds) {
+void TrainingRun::write_log(const TrainingStep& report, double seconds) {
   nlohmann::ordered_json line{{"step", report.step},
                               {"loss", report.loss},
                               {"mtp_loss", report.mtp_loss},
@@ -178,7 +178,7 @@ void TrainingRun::run() {
   Progress progress("training", "steps", end - begin);
   while (state_.step < end) {
     const Clock::time_point start = Clock::now();
-    const StepReport report = do_step();
+    const TrainingStep report = do_step();
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     const bool skipped = !report.not_finite.empty();
     if (skipped || report.step == end || report.step % config_.run.log_interval == 0)

@@ -24,7 +24,7 @@ struct TrainingRunOptions {
 };
 
 /// What one step was.
-struct StepReport {
+struct TrainingStep {
   std::int64_t step = 0;  ///< steps of the run with this one
   double loss = 0;        ///< nats a target, of the main model
   double mtp_loss = 0;
@@ -62,9 +62,9 @@ class TrainingRun {
 
  private:
   [[nodiscard]] PassOptions pass_options(std::int64_t step) const;
-  StepReport do_step();
-  void balance(const std::vector<std::vector<std::int64_t>>& load, StepReport& report);
-  void write_log(const StepReport& report, double seconds);
+  TrainingStep do_step();
+  void balance(const std::vector<std::vector<std::int64_t>>& load, TrainingStep& report);
+  void write_log(const TrainingStep& report, double seconds);
   void evaluate_and_log();
   void write_checkpoint();
 
