@@ -21,6 +21,7 @@
 #include "app/simulate.h"
 #include "app/tokenize.h"
 #include "app/tokenizer_train.h"
+#include "app/train.h"
 #include "app/version.h"
 #include "base/lost_maps.h"
 #include "base/standard_streams.h"
@@ -45,6 +46,7 @@ void run(int argc, char** argv) {
   baleen::add_convert_command(program);
   baleen::add_tokenizer_command(program);
   baleen::add_data_command(program);
+  baleen::add_train_command(program);
   baleen::add_perplexity_command(program);
   baleen::add_logits_command(program);
   baleen::add_tokenize_command(program);

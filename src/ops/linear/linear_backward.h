@@ -6,7 +6,8 @@
 
 namespace baleen {
 
-/// y [rows, out] = x [rows, in] Wᵀ, W [out, in]. 2 rows in out FLOPs. Strides: elements between rows.
+/// y [rows, out] = x [rows, in] Wᵀ, W [out, in]. 2 rows in out FLOPs. Strides: elements between rows. Runs on the threads
+/// of a pool, or without one on the calling thread.
 template <class T>
 struct LinearShape {
   std::int64_t rows = 0, in = 0, out = 0;
@@ -17,8 +18,8 @@ struct LinearShape {
   [[nodiscard]] std::int64_t y_step() const { return y_stride != 0 ? y_stride : out; }
 };
 
-template <class T>
-void linear_forward(const LinearShape<T>& s, const T* x, const T* w, T* y, ThreadPool& pool) {
+template <class T, class... Pool>
+void linear_forward(const LinearShape<T>& s, const T* x, const T* w, T* y, Pool&... pool) {
   dense_product<T>({.m = s.rows,
                     .n = s.out,
                     .k = s.in,
@@ -29,13 +30,13 @@ void linear_forward(const LinearShape<T>& s, const T* x, const T* w, T* y, Threa
                     .b_transposed = true,
                     .c = y,
                     .c_stride = s.y_step()},
-                   pool);
+                   pool...);
 }
 
 /// dx += dy W (skipped where `dx` is null), dW += dyᵀ x. 4 rows in out FLOPs.
-template <class T>
+template <class T, class... Pool>
 void linear_backward(const LinearShape<T>& s, const T* x, const T* w, const T* dy, T* dx, T* dw,
-                     ThreadPool& pool) {
+                     Pool&... pool) {
   if (dx != nullptr) {
     dense_product<T>({.m = s.rows,
                       .n = s.in,
@@ -47,7 +48,7 @@ void linear_backward(const LinearShape<T>& s, const T* x, const T* w, const T* d
                       .c = dx,
                       .c_stride = s.x_step(),
                       .accumulate = true},
-                     pool);
+                     pool...);
   }
   dense_product<T>({.m = s.out,
                     .n = s.in,
@@ -60,7 +61,7 @@ void linear_backward(const LinearShape<T>& s, const T* x, const T* w, const T* d
                     .c = dw,
                     .c_stride = s.in,
                     .accumulate = true},
-                   pool);
+                   pool...);
 }
 
 }  // namespace baleen

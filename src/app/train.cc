@@ -1,0 +1,118 @@
+#include "app/train.h"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <memory>
+#include <string>
+
+#include "app/option_ranges.h"
+#include "app/options.h"
+#include "app/terminal.h"
+#include "base/number.h"
+#include "log/log.h"
+#include "model/tensor_table.h"
+#include "parallel/thread_pool.h"
+#include "trainer/graph/model.h"
+#include "trainer/optimiser/parameter_groups.h"
+#include "trainer/run/export.h"
+#include "trainer/run/training_run.h"
+
+namespace baleen {
+namespace {
+
+constexpr WholeRange kStepsRange{1, std::int64_t{1} << 40};
+
+struct TrainFlags {
+  std::string config;
+  std::string out;
+  std::string export_folder;
+  std::int64_t num_steps = 0;
+  std::int64_t num_threads = 0;
+  bool resume = false;
+};
+
+TrainConfig config_of(const TrainFlags& flags) {
+  TrainConfig config = load_train_config(flags.config);
+  if (!flags.out.empty()) config.run.folder = flags.out;
+  if (flags.num_threads != 0) config.run.threads = flags.num_threads;
+  check_supported(config);
+  return config;
+}
+
+int num_threads_of(const TrainConfig& config) {
+  return config.run.threads == 0 ? default_num_threads() : static_cast<int>(config.run.threads);
+}
+
+void print_head(const TrainConfig& config, const TrainingRun& run) {
+  log_lines(groups_text(tensor_table(config.model), config));
+  log_line("not part of the loss yet: the indexers' own loss and the sequence-wise balance loss");
+  if (run.state().step > 0) log_line("continuing after step {}", grouped(run.state().step));
+}
+
+void run_train(const TrainFlags& flags) {
+  const TrainConfig config = config_of(flags);
+  InterruptFlag interrupt({SIGINT, SIGTERM, SIGHUP});
+  ThreadPool pool(num_threads_of(config));
+  const RunFolder folder(config.run.folder);
+  const HashTables hash_tables = make_hash_tables(config.model, config.run.seed);
+  TrainingGraph<float> graph(config.model, hash_tables, pool);
+  const TrainingRunOptions options{.resume = flags.resume,
+                                   .stop_step = flags.num_steps,
+                                   .interrupted = [&interrupt] { return interrupt.raised(); }};
+  TrainingRun run(
+      config, folder,
+      [&graph](const Parameters<float>& weights, const TrainingBatch& batch, const PassOptions& pass,
+               Parameters<float>* gradients) { return graph.run(weights, batch, pass, gradients); },
+      options, pool);
+  print_head(config, run);
+  run.run();
+  fmt::print("{}: {} of {} steps{}\n", folder.path().string(), grouped(run.state().step),
+             grouped(config.run.steps), run.finished() ? "" : "; --resume continues from there");
+  if (run.finished()) {
+    export_model(folder.model(), config, run.state().weights, hash_tables, true, pool);
+    fmt::print("{}: the trained model; `baleen run --model` takes it\n", folder.model().string());
+  }
+  std::fflush(stdout);
+  if (interrupt.raised()) interrupt.end_process();
+}
+
+/// The newest checkpoint of the run as a model.
+void run_export(const TrainFlags& flags) {
+  const TrainConfig config = config_of(flags);
+  ThreadPool pool(num_threads_of(config));
+  const RunFolder folder(config.run.folder);
+  const std::vector<std::int64_t> checkpoints = folder.checkpoints();
+  if (checkpoints.empty()) fail("{}: no checkpoint to export; train first", folder.path().string());
+  RunState state(config);
+  read_run_checkpoint(folder.checkpoint(checkpoints.back()), config, state);
+  export_model(flags.export_folder, config, state.weights, make_hash_tables(config.model, config.run.seed),
+               false, pool);
+  fmt::print("{}: the model after {} steps\n", flags.export_folder, grouped(state.step));
+}
+
+}  // namespace
+
+void add_train_command(Options& program) {
+  const auto flags = std::make_shared<TrainFlags>();
+  Options command =
+      program.command("train", "Train a model as a file says, from first weights to a model to serve");
+  command.path("config", flags->config, "TOML file of the run").required();
+  command.integer_without_default(
+      "--steps", flags->num_steps, kStepsRange,
+      "End after so many steps of the run, with a checkpoint; the schedule stays that of "
+      "run.steps");
+  command.flag("--resume", flags->resume, "Continue from the newest checkpoint of the folder");
+  command.path("--out,-o", flags->out, "Folder of the run, in the place of run.folder");
+  command.path("--export", flags->export_folder,
+               "Train nothing: write the newest checkpoint to this folder in the released layout");
+  command.integer_without_default("--threads,-t", flags->num_threads, kThreadsRange,
+                                  "In the place of run.threads; the weights do not depend on them");
+  command.footer(
+      "Ctrl-C and SIGTERM end the run after the step in progress, with a checkpoint. A run that is killed\n"
+      "loses the steps since its last checkpoint. What the run does is in FOLDER/log.jsonl, a JSON object a\n"
+      "line; at its end FOLDER/model is the model in the released layout.");
+  command.action([flags] { flags->export_folder.empty() ? run_train(*flags) : run_export(*flags); });
+}
+
+}  // namespace baleen

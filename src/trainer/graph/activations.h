@@ -1,0 +1,77 @@
+/// The activations of one block that its backward needs, each a named value. They live from the block's forward to its
+/// backward; with recomputation all blocks share one object, whose values live for one block at a time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace baleen::graph {
+
+template <class T>
+using Values = std::vector<T>;
+
+/// Of one mixing with its norm. The head's has no post and no comb.
+template <class T>
+struct SiteActivations {
+  Values<T> raw;     ///< [N, mixes]
+  Values<T> post;    ///< [N, n]
+  Values<T> comb;    ///< [N, n, n]
+  Values<T> u;       ///< [N, d]
+  Values<T> normed;  ///< [N, d]
+};
+
+/// Of one compressor: M entries of all documents, one document after the other.
+template <class T>
+struct CompressorActivations {
+  Values<T> k;      ///< [N, columns]
+  Values<T> g;      ///< [N, columns]
+  Values<T> e;      ///< [M, h] pooled
+  Values<T> entry;  ///< [M, h] after norm and rotation
+};
+
+template <class T>
+struct AttentionActivations {
+  Values<T> q_latent;         ///< [N, R_q] before its norm
+  Values<T> q_latent_normed;  ///< [N, R_q]
+  Values<T> q_raw;            ///< [N, H c] before the norm of heads
+  Values<T> q;                ///< [N, H c] after norm and rotation
+  Values<T> kv_raw;           ///< [N, c]
+  Values<T> kv;               ///< [N, c]
+  CompressorActivations<T> compressor, index_compressor;
+  Values<T> index_q;                        ///< [N, H_I c_I] rotated
+  Values<T> index_weights;                  ///< [N, H_I] before the constant
+  std::vector<std::int64_t> entry_begin;    ///< [documents + 1]
+  std::vector<std::int64_t> visible_begin;  ///< [documents + 1]
+  Values<std::uint8_t> visible;             ///< a [tokens, entries] matrix a document
+  Values<T> o;                              ///< [N, H c] before the inverse rotation
+  Values<T> lse;                            ///< [N, H]
+  Values<T> rotated;                        ///< [N, H c] after it
+  Values<T> grouped;                        ///< [N, G R_o]
+};
+
+template <class T>
+struct ExpertActivations {
+  Values<T> logits;                        ///< [N, E]
+  Values<std::int32_t> ids;                ///< [N, k], ascending in a row
+  Values<T> weights;                       ///< [N, k]
+  std::vector<std::int64_t> slot_begin;    ///< [E + 1]: slots of an expert, in the order of tokens
+  Values<std::int64_t> slot_token;         ///< [N k]
+  Values<std::int64_t> slot_of;            ///< [N, k]
+  Values<T> slot_weight;                   ///< [N k]
+  Values<T> x;                             ///< [N k, d] gathered
+  Values<T> g, v, a;                       ///< [N k, I]
+  Values<T> y;                             ///< [N k, d]
+  Values<T> shared_g, shared_v, shared_a;  ///< [N, I]
+};
+
+template <class T>
+struct BlockActivations {
+  SiteActivations<T> attn_site, ffn_site;
+  AttentionActivations<T> attention;
+  ExpertActivations<T> experts;
+  Values<T> attn_out;  ///< [N, d]
+  Values<T> middle;    ///< [N, n, d] streams between the half-blocks
+  Values<T> ffn_out;   ///< [N, d]
+};
+
+}  // namespace baleen::graph

@@ -1,0 +1,21 @@
+/// The attention of one block over a batch of whole documents, forward and backward.
+#pragma once
+
+#include "trainer/graph/activations.h"
+#include "trainer/graph/block_weights.h"
+#include "trainer/graph/graph_context.h"
+
+namespace baleen::graph {
+
+/// out [N, d] (overwritten) of x [N, d].
+template <class T>
+void attention_forward(const GraphContext<T>& context, std::int64_t block, const BlockWeights<const T>& w,
+                       const T* x, AttentionActivations<T>& a, T* out);
+
+/// dx and the gradients in `g` accumulate. The indexer passes none.
+template <class T>
+void attention_backward(const GraphContext<T>& context, std::int64_t block, const BlockWeights<const T>& w,
+                        const BlockWeights<T>& g, const T* x, const AttentionActivations<T>& a, const T* dout,
+                        T* dx);
+
+}  // namespace baleen::graph

@@ -1,0 +1,101 @@
+#include "trainer/graph/block.h"
+
+#include "ops/hc_post/hc_post_backward.h"
+#include "trainer/graph/attention.h"
+#include "trainer/graph/experts.h"
+#include "trainer/graph/site.h"
+
+namespace baleen::graph {
+namespace {
+
+template <class T>
+HcPostValues<T> post_values(const ModelConfig& config, const SiteActivations<T>& site, const T* x, const T* f,
+                            std::int64_t row, std::int64_t rows) {
+  const std::int64_t streams = config.hc_mult;
+  return {.rows = rows,
+          .streams = static_cast<int>(streams),
+          .width = config.hidden_size,
+          .x = x + row * config.hc_dim(),
+          .f = f + row * config.hidden_size,
+          .post = site.post.data() + row * streams,
+          .comb = site.comb.data() + row * streams * streams};
+}
+
+/// Leaves a half-block: out [N, n, d] of its streams x and its result f [N, d].
+template <class T>
+void leave(const GraphContext<T>& context, const SiteActivations<T>& site, const T* x, const T* f, T* out) {
+  for_row_blocks(context.pool, context.tokens(), [&](std::int64_t row, std::int64_t rows) {
+    hc_post_forward(post_values(context.config, site, x, f, row, rows), out + row * context.config.hc_dim());
+  });
+}
+
+/// Gradients of what `leave` read: of f, post and comb set, of x added to dx.
+template <class T>
+struct LeaveGradients {
+  Values<T> df, dpost, dcomb;
+
+  LeaveGradients(const GraphContext<T>& context, const SiteActivations<T>& site, const T* x, const T* f,
+                 const T* dout, T* dx) {
+    const ModelConfig& config = context.config;
+    const std::int64_t streams = config.hc_mult;
+    zeros(df, context.tokens() * config.hidden_size);
+    zeros(dpost, context.tokens() * streams);
+    zeros(dcomb, context.tokens() * streams * streams);
+    for_row_blocks(context.pool, context.tokens(), [&](std::int64_t row, std::int64_t rows) {
+      hc_post_backward(post_values(config, site, x, f, row, rows), dout + row * config.hc_dim(),
+                       dx + row * config.hc_dim(), df.data() + row * config.hidden_size,
+                       dpost.data() + row * streams, dcomb.data() + row * streams * streams);
+    });
+  }
+};
+
+}  // namespace
+
+template <class T>
+void block_forward(const GraphContext<T>& context, std::int64_t block, const BlockWeights<const T>& w,
+                   const T* x, BlockActivations<T>& a, T* out) {
+  const std::int64_t n = context.tokens();
+  site_forward(context, SiteKind::kHalfBlock, w.attn_site, x, a.attn_site);
+  attention_forward(context, block, w, a.attn_site.normed.data(), a.attention,
+                    room(a.attn_out, n * context.config.hidden_size));
+  leave(context, a.attn_site, x, a.attn_out.data(), room(a.middle, n * context.config.hc_dim()));
+  site_forward(context, SiteKind::kHalfBlock, w.ffn_site, a.middle.data(), a.ffn_site);
+  experts_forward(context, block, w, a.ffn_site.normed.data(), a.experts,
+                  room(a.ffn_out, n * context.config.hidden_size));
+  leave(context, a.ffn_site, a.middle.data(), a.ffn_out.data(), out);
+}
+
+template <class T>
+void block_backward(const GraphContext<T>& context, std::int64_t block, const BlockWeights<const T>& w,
+                    const BlockWeights<T>& g, const T* x, BlockActivations<T>& a, const T* dout, T* dx) {
+  const std::int64_t n = context.tokens();
+  Values<T> dmiddle;
+  Values<T> dnormed;
+  zeros(dmiddle, n * context.config.hc_dim());
+  {
+    const LeaveGradients<T> left(context, a.ffn_site, a.middle.data(), a.ffn_out.data(), dout,
+                                 dmiddle.data());
+    experts_backward(context, w, g, a.ffn_site.normed.data(), a.experts, left.df.data(),
+                     zeros(dnormed, n * context.config.hidden_size));
+    site_backward(context, SiteKind::kHalfBlock, w.ffn_site, g.ffn_site, a.middle.data(), a.ffn_site,
+                  dnormed.data(), left.dpost.data(), left.dcomb.data(), dmiddle.data());
+  }
+  const LeaveGradients<T> left(context, a.attn_site, x, a.attn_out.data(), dmiddle.data(), dx);
+  attention_backward(context, block, w, g, a.attn_site.normed.data(), a.attention, left.df.data(),
+                     zeros(dnormed, n * context.config.hidden_size));
+  site_backward(context, SiteKind::kHalfBlock, w.attn_site, g.attn_site, x, a.attn_site, dnormed.data(),
+                left.dpost.data(), left.dcomb.data(), dx);
+}
+
+template void block_forward(const GraphContext<float>&, std::int64_t, const BlockWeights<const float>&,
+                            const float*, BlockActivations<float>&, float*);
+template void block_forward(const GraphContext<double>&, std::int64_t, const BlockWeights<const double>&,
+                            const double*, BlockActivations<double>&, double*);
+template void block_backward(const GraphContext<float>&, std::int64_t, const BlockWeights<const float>&,
+                             const BlockWeights<float>&, const float*, BlockActivations<float>&, const float*,
+                             float*);
+template void block_backward(const GraphContext<double>&, std::int64_t, const BlockWeights<const double>&,
+                             const BlockWeights<double>&, const double*, BlockActivations<double>&,
+                             const double*, double*);
+
+}  // namespace baleen::graph

@@ -1,0 +1,256 @@
+#include "trainer/graph/experts.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "ops/experts/swiglu_backward.h"
+#include "ops/linear/linear_backward.h"
+#include "ops/route/route_backward.h"
+
+namespace baleen::graph {
+namespace {
+
+template <class T>
+class Experts {
+ public:
+  explicit Experts(const GraphContext<T>& context)
+      : c_(context),
+        n_(context.tokens()),
+        d_(context.config.hidden_size),
+        k_(context.config.num_experts_per_tok),
+        num_experts_(context.config.n_routed_experts),
+        width_(context.config.moe_intermediate_size) {}
+
+  void forward(std::int64_t block, const BlockWeights<const T>& w, const T* x, ExpertActivations<T>& a,
+               T* out) const {
+    linear_forward<T>({n_, d_, num_experts_}, x, w.gate, room(a.logits, n_ * num_experts_), c_.pool);
+    choose(block, w, a);
+    assign_slots(a);
+    gather(x, a);
+    for (Values<T>* values : {&a.g, &a.v, &a.a}) room(*values, n_ * k_ * width_);
+    room(a.y, n_ * k_ * d_);
+    c_.pool.parallel_for(num_experts_, [&](std::int64_t e, int) { one_forward(e, w, a); });
+    shared_forward(w, x, a, out);
+    for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
+      for (std::int64_t t = row; t < row + rows; ++t) combine(a, t, out + t * d_);
+    });
+  }
+
+  void backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
+                const ExpertActivations<T>& a, const T* dout, T* dx) const {
+    Values<T> dx_slots;
+    Values<T> dslot_weight;
+    zeros(dx_slots, n_ * k_ * d_);
+    zeros(dslot_weight, n_ * k_);
+    c_.pool.parallel_for(num_experts_, [&](std::int64_t e, int) {
+      one_backward(e, w, g, a, dout, dx_slots.data(), dslot_weight.data());
+    });
+    for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
+      for (std::int64_t i = row * k_; i < (row + rows) * k_; ++i) {
+        const T* from = dx_slots.data() + a.slot_of[static_cast<std::size_t>(i)] * d_;
+        T* to = dx + i / k_ * d_;
+        for (std::int64_t at = 0; at < d_; ++at) to[at] += from[at];
+      }
+    });
+    shared_backward(w, g, x, a, dout, dx);
+    router_backward(w, g, x, a, dslot_weight, dx);
+  }
+
+ private:
+  [[nodiscard]] int top_k() const { return static_cast<int>(k_); }
+
+  /// Ids and weights of each token.
+  void choose(std::int64_t block, const BlockWeights<const T>& w, ExpertActivations<T>& a) const {
+    room(a.ids, n_ * k_);
+    room(a.weights, n_ * k_);
+    for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
+      for (std::int64_t t = row; t < row + rows; ++t) {
+        std::int32_t* ids = a.ids.data() + t * k_;
+        const T* z = a.logits.data() + t * num_experts_;
+        if (c_.config.is_hash_routed(block)) {
+          const std::int64_t token = c_.batch.tokens[static_cast<std::size_t>(t)];
+          const std::int64_t* from = c_.hash_tables[static_cast<std::size_t>(block)].data() + token * k_;
+          std::copy(from, from + k_, ids);
+        } else {
+          choose_best(z, w.gate_bias, ids);
+        }
+        std::sort(ids, ids + k_);
+        route_weights(z, ids, top_k(), c_.config.routed_scaling_factor, a.weights.data() + t * k_);
+      }
+    });
+  }
+
+  /// The k largest of score + bias, the smaller id on ties.
+  void choose_best(const T* z, const T* bias, std::int32_t* ids) const {
+    std::vector<T> keys(static_cast<std::size_t>(num_experts_));
+    for (std::size_t e = 0; e < keys.size(); ++e) keys[e] = route_score(z[e]) + bias[e];
+    std::vector<std::int32_t> order(keys.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::partial_sort(order.begin(), order.begin() + k_, order.end(), [&](auto left, auto right) {
+      const T l = keys[static_cast<std::size_t>(left)];
+      const T r = keys[static_cast<std::size_t>(right)];
+      return l > r || (l == r && left < right);
+    });
+    std::copy(order.begin(), order.begin() + k_, ids);
+  }
+
+  void assign_slots(ExpertActivations<T>& a) const {
+    a.slot_begin.assign(static_cast<std::size_t>(num_experts_) + 1, 0);
+    for (const std::int32_t id : a.ids) ++a.slot_begin[static_cast<std::size_t>(id) + 1];
+    std::partial_sum(a.slot_begin.begin(), a.slot_begin.end(), a.slot_begin.begin());
+    std::vector<std::int64_t> next(a.slot_begin.begin(), a.slot_begin.end() - 1);
+    room(a.slot_of, n_ * k_);
+    room(a.slot_token, n_ * k_);
+    room(a.slot_weight, n_ * k_);
+    for (std::size_t i = 0; i < a.ids.size(); ++i) {
+      const std::int64_t slot = next[static_cast<std::size_t>(a.ids[i])]++;
+      a.slot_of[i] = slot;
+      a.slot_token[static_cast<std::size_t>(slot)] = static_cast<std::int64_t>(i) / k_;
+      a.slot_weight[static_cast<std::size_t>(slot)] = a.weights[i];
+    }
+  }
+
+  /// Copies row slot_token[s] of `from` to row s of `to`, for the slots [begin, end).
+  void gather_rows(const ExpertActivations<T>& a, std::int64_t begin, std::int64_t end, const T* from,
+                   T* to) const {
+    for (std::int64_t slot = begin; slot < end; ++slot) {
+      const T* row = from + a.slot_token[static_cast<std::size_t>(slot)] * d_;
+      std::copy(row, row + d_, to + (slot - begin) * d_);
+    }
+  }
+
+  void gather(const T* x, ExpertActivations<T>& a) const {
+    room(a.x, n_ * k_ * d_);
+    for_row_blocks(c_.pool, n_ * k_, [&](std::int64_t slot, std::int64_t slots) {
+      gather_rows(a, slot, slot + slots, x, a.x.data() + slot * d_);
+    });
+  }
+
+  void one_forward(std::int64_t e, const BlockWeights<const T>& w, ExpertActivations<T>& a) const {
+    const std::int64_t begin = a.slot_begin[static_cast<std::size_t>(e)];
+    const std::int64_t rows = a.slot_begin[static_cast<std::size_t>(e) + 1] - begin;
+    if (rows == 0) return;
+    const SwigluWeights<const T>& expert = w.experts[static_cast<std::size_t>(e)];
+    const std::int64_t at = begin * width_;
+    linear_forward<T>({rows, d_, width_}, a.x.data() + begin * d_, expert.w1, a.g.data() + at);
+    linear_forward<T>({rows, d_, width_}, a.x.data() + begin * d_, expert.w3, a.v.data() + at);
+    swiglu_forward(rows, width_, a.g.data() + at, a.v.data() + at, a.slot_weight.data() + begin,
+                   c_.config.swiglu_limit, a.a.data() + at);
+    linear_forward<T>({rows, width_, d_}, a.a.data() + at, expert.w2, a.y.data() + begin * d_);
+  }
+
+  void one_backward(std::int64_t e, const BlockWeights<const T>& w, const BlockWeights<T>& g,
+                    const ExpertActivations<T>& a, const T* dout, T* dx_slots, T* dslot_weight) const {
+    const std::int64_t begin = a.slot_begin[static_cast<std::size_t>(e)];
+    const std::int64_t rows = a.slot_begin[static_cast<std::size_t>(e) + 1] - begin;
+    if (rows == 0) return;
+    const SwigluWeights<const T>& expert = w.experts[static_cast<std::size_t>(e)];
+    const SwigluWeights<T>& gradient = g.experts[static_cast<std::size_t>(e)];
+    const std::int64_t at = begin * width_;
+    Values<T> dy;
+    Values<T> da;
+    Values<T> dg;
+    Values<T> dv;
+    gather_rows(a, begin, begin + rows, dout, room(dy, rows * d_));
+    zeros(da, rows * width_);
+    linear_backward<T>({rows, width_, d_}, a.a.data() + at, expert.w2, dy.data(), da.data(), gradient.w2);
+    swiglu_backward<T>(rows, width_, a.g.data() + at, a.v.data() + at, a.slot_weight.data() + begin,
+                       c_.config.swiglu_limit, da.data(), room(dg, rows * width_), room(dv, rows * width_),
+                       dslot_weight + begin);
+    const T* x = a.x.data() + begin * d_;
+    T* dx = dx_slots + begin * d_;
+    linear_backward<T>({rows, d_, width_}, x, expert.w1, dg.data(), dx, gradient.w1);
+    linear_backward<T>({rows, d_, width_}, x, expert.w3, dv.data(), dx, gradient.w3);
+  }
+
+  /// out = Σ over the token's experts of y, then + out, which holds the shared expert's result.
+  void combine(const ExpertActivations<T>& a, std::int64_t token, T* out) const {
+    for (std::int64_t at = 0; at < d_; ++at) {
+      T sum = 0;
+      for (std::int64_t i = token * k_; i < (token + 1) * k_; ++i)
+        sum += a.y[static_cast<std::size_t>(a.slot_of[static_cast<std::size_t>(i)] * d_ + at)];
+      out[at] = sum + out[at];
+    }
+  }
+
+  void shared_forward(const BlockWeights<const T>& w, const T* x, ExpertActivations<T>& a, T* out) const {
+    linear_forward<T>({n_, d_, width_}, x, w.shared.w1, room(a.shared_g, n_ * width_), c_.pool);
+    linear_forward<T>({n_, d_, width_}, x, w.shared.w3, room(a.shared_v, n_ * width_), c_.pool);
+    room(a.shared_a, n_ * width_);
+    for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
+      const std::int64_t at = row * width_;
+      swiglu_forward<T>(rows, width_, a.shared_g.data() + at, a.shared_v.data() + at, nullptr,
+                        c_.config.swiglu_limit, a.shared_a.data() + at);
+    });
+    linear_forward<T>({n_, width_, d_}, a.shared_a.data(), w.shared.w2, out, c_.pool);
+  }
+
+  void shared_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
+                       const ExpertActivations<T>& a, const T* dout, T* dx) const {
+    Values<T> da;
+    Values<T> dg;
+    Values<T> dv;
+    zeros(da, n_ * width_);
+    room(dg, n_ * width_);
+    room(dv, n_ * width_);
+    linear_backward<T>({n_, width_, d_}, a.shared_a.data(), w.shared.w2, dout, da.data(), g.shared.w2,
+                       c_.pool);
+    for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
+      const std::int64_t at = row * width_;
+      swiglu_backward<T>(rows, width_, a.shared_g.data() + at, a.shared_v.data() + at, nullptr,
+                         c_.config.swiglu_limit, da.data() + at, dg.data() + at, dv.data() + at, nullptr);
+    });
+    linear_backward<T>({n_, d_, width_}, x, w.shared.w1, dg.data(), dx, g.shared.w1, c_.pool);
+    linear_backward<T>({n_, d_, width_}, x, w.shared.w3, dv.data(), dx, g.shared.w3, c_.pool);
+  }
+
+  void router_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
+                       const ExpertActivations<T>& a, const Values<T>& dslot_weight, T* dx) const {
+    Values<T> dlogits;
+    zeros(dlogits, n_ * num_experts_);
+    for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
+      std::vector<T> dweights(static_cast<std::size_t>(k_));
+      for (std::int64_t t = row; t < row + rows; ++t) {
+        for (std::int64_t i = 0; i < k_; ++i) {
+          const auto slot = static_cast<std::size_t>(a.slot_of[static_cast<std::size_t>(t * k_ + i)]);
+          dweights[static_cast<std::size_t>(i)] = dslot_weight[slot];
+        }
+        route_backward(a.logits.data() + t * num_experts_, a.ids.data() + t * k_, top_k(),
+                       c_.config.routed_scaling_factor, dweights.data(), dlogits.data() + t * num_experts_);
+      }
+    });
+    linear_backward<T>({n_, d_, num_experts_}, x, w.gate, dlogits.data(), dx, g.gate, c_.pool);
+  }
+
+  const GraphContext<T>& c_;
+  std::int64_t n_, d_, k_, num_experts_;
+  std::int64_t width_;  ///< of an expert, the shared one included
+};
+
+}  // namespace
+
+template <class T>
+void experts_forward(const GraphContext<T>& context, std::int64_t block, const BlockWeights<const T>& w,
+                     const T* x, ExpertActivations<T>& a, T* out) {
+  Experts<T>(context).forward(block, w, x, a, out);
+}
+
+template <class T>
+void experts_backward(const GraphContext<T>& context, const BlockWeights<const T>& w,
+                      const BlockWeights<T>& g, const T* x, const ExpertActivations<T>& a, const T* dout,
+                      T* dx) {
+  Experts<T>(context).backward(w, g, x, a, dout, dx);
+}
+
+template void experts_forward(const GraphContext<float>&, std::int64_t, const BlockWeights<const float>&,
+                              const float*, ExpertActivations<float>&, float*);
+template void experts_forward(const GraphContext<double>&, std::int64_t, const BlockWeights<const double>&,
+                              const double*, ExpertActivations<double>&, double*);
+template void experts_backward(const GraphContext<float>&, const BlockWeights<const float>&,
+                               const BlockWeights<float>&, const float*, const ExpertActivations<float>&,
+                               const float*, float*);
+template void experts_backward(const GraphContext<double>&, const BlockWeights<const double>&,
+                               const BlockWeights<double>&, const double*, const ExpertActivations<double>&,
+                               const double*, double*);
+
+}  // namespace baleen::graph

@@ -1,0 +1,53 @@
+#include "trainer/graph/graph_context.h"
+
+#include "ops/rope/rope_frequencies.h"
+
+namespace baleen::graph {
+namespace {
+
+template <class T>
+RopeTable<T> rope_table(const TrainingBatch& batch, const std::vector<float>& frequencies, ThreadPool& pool) {
+  const auto pairs = static_cast<std::int64_t>(frequencies.size());
+  RopeTable<T> table;
+  zeros(table.cosine, batch.num_tokens() * pairs);
+  zeros(table.sine, batch.num_tokens() * pairs);
+  pool.parallel_for(static_cast<std::int64_t>(batch.documents.size()), [&](std::int64_t i, int) {
+    const TrainingBatch::Document& document = batch.documents[static_cast<std::size_t>(i)];
+    std::vector<float> cosine(frequencies.size());
+    std::vector<float> sine(frequencies.size());
+    for (std::int64_t row = document.begin; row < document.end; ++row) {
+      rope_angles(frequencies, row - document.begin, cosine, sine);
+      std::copy(cosine.begin(), cosine.end(), table.cosine.begin() + row * pairs);
+      std::copy(sine.begin(), sine.end(), table.sine.begin() + row * pairs);
+    }
+  });
+  return table;
+}
+
+}  // namespace
+
+template <class T>
+GraphContext<T>::GraphContext(const ModelConfig& model_config, const HashTables& tables,
+                              const TrainingBatch& documents, const PassOptions& options, ThreadPool& threads)
+    : config(model_config),
+      hash_tables(tables),
+      batch(documents),
+      pool(threads),
+      dense_attention(options.dense_attention) {
+  const RopeScaling& scaling = config.rope_scaling;
+  const YarnParams yarn{static_cast<float>(scaling.factor), scaling.original_max_position_embeddings,
+                        static_cast<float>(scaling.beta_fast), static_cast<float>(scaling.beta_slow)};
+  const bool scales = options.scaled_rope && scaling.original_max_position_embeddings > 0;
+  const auto rotary = static_cast<int>(config.qk_rope_head_dim);
+  ropes[static_cast<int>(RopeKind::kPlain)] = rope_table<T>(
+      batch, rope_frequencies(static_cast<float>(config.rope_theta), rotary, nullptr), pool);
+  ropes[static_cast<int>(RopeKind::kScaled)] = rope_table<T>(
+      batch,
+      rope_frequencies(static_cast<float>(config.compress_rope_theta), rotary, scales ? &yarn : nullptr),
+      pool);
+}
+
+template struct GraphContext<float>;
+template struct GraphContext<double>;
+
+}  // namespace baleen::graph

@@ -1,0 +1,85 @@
+/// What every part of a training pass shares: sizes, the batch, rotation angles, threads, and loops over rows whose
+/// results do not depend on the number of threads.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "model/config.h"
+#include "parallel/thread_pool.h"
+#include "trainer/graph/parameters.h"
+#include "trainer/graph/pass_options.h"
+#include "training_data/batch_sampler.h"
+
+namespace baleen::graph {
+
+inline constexpr std::int64_t kLoopRows = 64;
+
+/// body(first row, rows) for blocks of rows that do not touch each other's results.
+template <class Body>
+void for_row_blocks(ThreadPool& pool, std::int64_t rows, Body&& body) {
+  pool.parallel_for((rows + kLoopRows - 1) / kLoopRows, [&](std::int64_t block, int) {
+    body(block * kLoopRows, std::min(kLoopRows, rows - block * kLoopRows));
+  });
+}
+
+/// body(item, partial) with a zeroed array of `size` for each item; their sum, in the order of items, is added to `out`.
+template <class T, class Body>
+void sum_over_items(ThreadPool& pool, std::int64_t items, std::int64_t size, T* out, Body&& body) {
+  std::vector<T> partials(static_cast<std::size_t>(items * size));
+  pool.parallel_for(items, [&](std::int64_t item, int) { body(item, partials.data() + item * size); });
+  for (std::int64_t item = 0; item < items; ++item) {
+    for (std::int64_t i = 0; i < size; ++i) out[i] += partials[static_cast<std::size_t>(item * size + i)];
+  }
+}
+
+/// The same over blocks of rows: body(first row, rows, partial).
+template <class T, class Body>
+void sum_over_rows(ThreadPool& pool, std::int64_t rows, std::int64_t size, T* out, Body&& body) {
+  sum_over_items<T>(pool, (rows + kLoopRows - 1) / kLoopRows, size, out, [&](std::int64_t block, T* partial) {
+    body(block * kLoopRows, std::min(kLoopRows, rows - block * kLoopRows), partial);
+  });
+}
+
+/// Makes `values` hold `count` zeros.
+template <class T>
+T* zeros(std::vector<T>& values, std::int64_t count) {
+  values.assign(static_cast<std::size_t>(count), T{0});
+  return values.data();
+}
+
+/// Makes `values` hold `count` elements of any value.
+template <class T>
+T* room(std::vector<T>& values, std::int64_t count) {
+  values.resize(static_cast<std::size_t>(count));
+  return values.data();
+}
+
+template <class T>
+struct RopeTable {
+  std::vector<T> cosine;  ///< [tokens, rotary / 2]
+  std::vector<T> sine;
+};
+
+template <class T>
+struct GraphContext {
+  /// All must outlive this. Computes the rotation angles of the batch's positions.
+  GraphContext(const ModelConfig& model_config, const HashTables& tables, const TrainingBatch& documents,
+               const PassOptions& options, ThreadPool& threads);
+
+  const ModelConfig& config;
+  const HashTables& hash_tables;
+  const TrainingBatch& batch;
+  ThreadPool& pool;
+  RopeTable<T> ropes[kNumRopeKinds];
+  bool dense_attention = false;
+
+  [[nodiscard]] std::int64_t tokens() const { return batch.num_tokens(); }
+  [[nodiscard]] std::int64_t documents() const { return static_cast<std::int64_t>(batch.documents.size()); }
+  [[nodiscard]] const TrainingBatch::Document& document(std::int64_t i) const {
+    return batch.documents[static_cast<std::size_t>(i)];
+  }
+};
+
+}  // namespace baleen::graph

@@ -1,0 +1,213 @@
+#include "trainer/graph/model.h"
+
+#include <optional>
+
+#include "base/error.h"
+#include "ops/linear/linear_backward.h"
+#include "trainer/graph/block.h"
+#include "trainer/graph/mtp.h"
+#include "trainer/graph/site.h"
+#include "trainer/graph/token_loss.h"
+
+namespace baleen {
+namespace {
+
+using namespace graph;
+
+/// The streams before the first block: each token's embedding, n times.
+template <class T>
+void embed_forward(const GraphContext<T>& context, const T* embed, T* x) {
+  const std::int64_t d = context.config.hidden_size;
+  for_row_blocks(context.pool, context.tokens(), [&](std::int64_t begin, std::int64_t rows) {
+    for (std::int64_t row = begin; row < begin + rows; ++row) {
+      const T* from = embed + context.batch.tokens[static_cast<std::size_t>(row)] * d;
+      for (std::int64_t stream = 0; stream < context.config.hc_mult; ++stream)
+        std::copy_n(from, d, x + row * context.config.hc_dim() + stream * d);
+    }
+  });
+}
+
+template <class T>
+void embed_backward(const GraphContext<T>& context, const T* dx, T* dembed) {
+  const std::int64_t d = context.config.hidden_size;
+  for (std::int64_t row = 0; row < context.tokens(); ++row) {
+    T* to = dembed + context.batch.tokens[static_cast<std::size_t>(row)] * d;
+    const T* from = dx + row * context.config.hc_dim();
+    for (std::int64_t i = 0; i < context.config.hc_dim(); ++i) to[i % d] += from[i];
+  }
+}
+
+/// One forward, and where gradients are wanted one backward, of one batch.
+template <class T>
+class Pass {
+ public:
+  Pass(const ModelConfig& config, const HashTables& tables, ThreadPool& pool, const TrainingBatch& batch,
+       const PassOptions& options, const Parameters<T>& weights, Parameters<T>* gradients)
+      : config_(config),
+        options_(options),
+        context_(config, tables, batch, options, pool),
+        weights_(config, weights),
+        batch_(batch) {
+    if (gradients != nullptr) gradients_.emplace(config, *gradients);
+    report_.expert_load.assign(
+        static_cast<std::size_t>(config.num_blocks()),
+        std::vector<std::int64_t>(static_cast<std::size_t>(config.n_routed_experts)));
+    blocks_.resize(keeps() ? static_cast<std::size_t>(config.num_hidden_layers) : 1);
+  }
+
+  void forward() {
+    streams_.resize(1);
+    embed_forward(context_, weights_.embed, room(streams_[0], size(context_)));
+    for (std::int64_t block = 0; block < config_.num_hidden_layers; ++block) {
+      Values<T> out;
+      run_block(context_, block, streams_.back(), of_block(block), out);
+      if (!gradients_) streams_.clear();
+      streams_.push_back(std::move(out));
+    }
+  }
+
+  /// [N, V]
+  std::vector<T> logits() {
+    forward();
+    SiteActivations<T> a;
+    site_forward(context_, SiteKind::kHead, weights_.output, streams_.back().data(), a);
+    std::vector<T> z(static_cast<std::size_t>(context_.tokens() * config_.vocab_size));
+    linear_forward<T>({context_.tokens(), config_.hidden_size, config_.vocab_size}, a.normed.data(),
+                      weights_.head, z.data(), context_.pool);
+    return z;
+  }
+
+  LossReport run() {
+    forward();
+    Values<T> dx;
+    if (gradients_) zeros(dx, size(context_));
+    const Targets targets = targets_of(batch_);
+    report_.num_targets = targets.size();
+    report_.loss_sum = token_loss(context_, weights_.output, weights_.head, streams_.back().data(), targets,
+                                  head_gradients(T{1}, gradients_ ? &gradients_->output : nullptr, dx));
+    if (config_.num_nextn_predict_layers > 0 && options_.mtp_weight != 0) run_mtp(dx);
+    if (gradients_) backward(dx);
+    return std::move(report_);
+  }
+
+ private:
+  [[nodiscard]] bool keeps() const { return gradients_ && !options_.recompute; }
+  [[nodiscard]] std::int64_t size(const GraphContext<T>& context) const {
+    return context.tokens() * config_.hc_dim();
+  }
+  BlockActivations<T>& of_block(std::int64_t block) {
+    return blocks_[keeps() ? static_cast<std::size_t>(block) : 0];
+  }
+
+  void run_block(const GraphContext<T>& context, std::int64_t block, const Values<T>& x,
+                 BlockActivations<T>& a, Values<T>& out) {
+    const auto at = static_cast<std::size_t>(block);
+    block_forward(context, block, weights_.blocks[at], x.data(), a, room(out, size(context)));
+    for (std::size_t e = 0; e < report_.expert_load[at].size(); ++e)
+      report_.expert_load[at][e] = a.experts.slot_begin[e + 1] - a.experts.slot_begin[e];
+  }
+
+  /// Gradients of one head's loss, whose sum weighs `weight` over the number of targets.
+  HeadGradients<T> head_gradients(T weight, const SiteWeights<T>* site, Values<T>& dstreams) {
+    if (!gradients_) return {};
+    return {.scale = weight / static_cast<T>(std::max<std::int64_t>(batch_.num_global_targets, 1)),
+            .site = site,
+            .head = gradients_->head,
+            .dstreams = dstreams.data()};
+  }
+
+  /// The MTP block and its loss; adds the gradient of the main model's last streams to dx.
+  void run_mtp(Values<T>& dx) {
+    const MtpBatch batch(batch_);
+    if (batch.rows.empty()) return;
+    const GraphContext<T> context(config_, context_.hash_tables, batch.batch, options_, context_.pool);
+    const std::int64_t block = config_.num_hidden_layers;
+    MtpActivations<T> entry;
+    BlockActivations<T> a;
+    Values<T> y;
+    Values<T> out;
+    mtp_entry_forward(context, batch, weights_.mtp, weights_.embed, streams_.back().data(), entry,
+                      room(y, size(context)));
+    run_block(context, block, y, a, out);
+    Values<T> dout;
+    if (gradients_) zeros(dout, size(context));
+    report_.mtp_loss_sum = token_loss(
+        context, weights_.mtp.output, weights_.head, out.data(), targets_of(batch.batch),
+        head_gradients(static_cast<T>(options_.mtp_weight), gradients_ ? &gradients_->mtp.output : nullptr,
+                       dout));
+    if (!gradients_) return;
+    Values<T> dy;
+    block_backward(context, block, weights_.blocks.back(), gradients_->blocks.back(), y.data(), a,
+                   dout.data(), zeros(dy, size(context)));
+    mtp_entry_backward(context, batch, weights_.mtp, gradients_->mtp, entry, dy.data(), gradients_->embed,
+                       dx.data());
+  }
+
+  void backward(Values<T>& dx) {
+    Values<T> again;
+    Values<T> dout;
+    for (std::int64_t block = config_.num_hidden_layers - 1; block >= 0; --block) {
+      const auto at = static_cast<std::size_t>(block);
+      if (!keeps()) run_block(context_, block, streams_[at], of_block(block), again);
+      dout.swap(dx);
+      block_backward(context_, block, weights_.blocks[at], gradients_->blocks[at], streams_[at].data(),
+                     of_block(block), dout.data(), zeros(dx, size(context_)));
+    }
+    embed_backward(context_, dx.data(), gradients_->embed);
+  }
+
+  const ModelConfig& config_;
+  const PassOptions& options_;
+  GraphContext<T> context_;
+  ModelWeightPlaces<const T> weights_;
+  std::optional<ModelWeightPlaces<T>> gradients_;
+  const TrainingBatch& batch_;
+  std::vector<Values<T>> streams_;            ///< before each block and after the last; without gradients the latest
+  std::vector<BlockActivations<T>> blocks_;   ///< one a block, or one for all
+  LossReport report_;
+};
+
+void check_geometry(const ModelConfig& config, const HashTables& tables) {
+  if (config.num_nextn_predict_layers > 1)
+    fail("training: num_nextn_predict_layers is {}, expected 0 or 1", config.num_nextn_predict_layers);
+  if (config.scoring_func != ScoringFunc::kSqrtSoftplus || !config.norm_topk_prob || config.n_group != 1)
+    fail("training: the router must have scoring_func sqrtsoftplus, norm_topk_prob true and n_group 1");
+  for (std::int64_t block = 0; block < config.num_blocks(); ++block) {
+    const LayerAttention shape = config.attention(block);
+    if (shape.ratio == 1 || shape.window_tokens == 0)
+      fail("training: layer {} has compress_ratio {} and a window of {}, expected another ratio than 1 and a window",
+           block, shape.ratio, shape.window_tokens);
+  }
+  const std::int64_t rows = config.num_hash_layers == 0 ? 0 : config.vocab_size * config.num_experts_per_tok;
+  if (static_cast<std::int64_t>(tables.size()) != config.num_hash_layers)
+    fail("training: {} hash tables, expected {}, one a hash layer", tables.size(), config.num_hash_layers);
+  for (const std::vector<std::int64_t>& table : tables) {
+    if (static_cast<std::int64_t>(table.size()) != rows)
+      fail("training: a hash table has {} values, expected {}: vocab_size * num_experts_per_tok", table.size(), rows);
+  }
+}
+
+}  // namespace
+
+template <class T>
+TrainingGraph<T>::TrainingGraph(const ModelConfig& config, const HashTables& hash_tables, ThreadPool& pool)
+    : config_(config), hash_tables_(hash_tables), pool_(pool) {
+  check_geometry(config, hash_tables);
+}
+
+template <class T>
+LossReport TrainingGraph<T>::run(const Parameters<T>& weights, const TrainingBatch& batch,
+                                 const PassOptions& options, Parameters<T>* gradients) {
+  return Pass<T>(config_, hash_tables_, pool_, batch, options, weights, gradients).run();
+}
+
+template <class T>
+std::vector<T> TrainingGraph<T>::logits(const Parameters<T>& weights, const TrainingBatch& batch,
+                                        const PassOptions& options) {
+  return Pass<T>(config_, hash_tables_, pool_, batch, options, weights, nullptr).logits();
+}
+
+template class TrainingGraph<float>;
+template class TrainingGraph<double>;
+
+}  // namespace baleen

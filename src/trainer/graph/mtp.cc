@@ -1,0 +1,111 @@
+#include "trainer/graph/mtp.h"
+
+#include "ops/linear/linear_backward.h"
+#include "ops/rms_norm/rms_norm_backward.h"
+
+namespace baleen::graph {
+
+MtpBatch::MtpBatch(const TrainingBatch& main) {
+  for (const TrainingBatch::Document& document : main.documents) {
+    const std::int64_t begin = batch.num_tokens();
+    for (std::int64_t i = document.begin; i + 1 < document.end; ++i) {
+      rows.push_back(i);
+      batch.tokens.push_back(main.tokens[static_cast<std::size_t>(i) + 1]);
+      batch.is_target.push_back(main.is_target[static_cast<std::size_t>(i) + 1]);
+    }
+    if (batch.num_tokens() > begin) batch.documents.push_back({begin, batch.num_tokens()});
+  }
+}
+
+template <class T>
+void mtp_entry_forward(const GraphContext<T>& context, const MtpBatch& batch, const MtpWeights<const T>& w,
+                       const T* embed, const T* x, MtpActivations<T>& a, T* y) {
+  const ModelConfig& config = context.config;
+  const std::int64_t d = config.hidden_size;
+  const std::int64_t streams = config.hc_mult;
+  const std::int64_t n = context.tokens();
+  Values<T> term;
+  room(a.embedded, n * d);
+  room(a.embedded_normed, n * d);
+  room(a.streams, n * config.hc_dim());
+  room(a.streams_normed, n * config.hc_dim());
+  for_row_blocks(context.pool, n, [&](std::int64_t begin, std::int64_t rows) {
+    for (std::int64_t row = begin; row < begin + rows; ++row) {
+      const auto at = static_cast<std::size_t>(row);
+      std::copy_n(embed + context.batch.tokens[at] * d, d, a.embedded.data() + row * d);
+      std::copy_n(x + batch.rows[at] * config.hc_dim(), config.hc_dim(),
+                  a.streams.data() + row * config.hc_dim());
+    }
+    const T* e = a.embedded.data() + begin * d;
+    const T* h = a.streams.data() + begin * config.hc_dim();
+    rms_norm_forward<T>(rows, d, e, w.enorm, config.rms_norm_eps, a.embedded_normed.data() + begin * d);
+    rms_norm_forward<T>(rows * streams, d, h, w.hnorm, config.rms_norm_eps,
+                        a.streams_normed.data() + begin * config.hc_dim());
+  });
+  linear_forward<T>({n, d, d}, a.embedded_normed.data(), w.e_proj, room(term, n * d), context.pool);
+  linear_forward<T>({n * streams, d, d}, a.streams_normed.data(), w.h_proj, y, context.pool);
+  for_row_blocks(context.pool, n * streams, [&](std::int64_t begin, std::int64_t rows) {
+    for (std::int64_t row = begin; row < begin + rows; ++row) {
+      for (std::int64_t i = 0; i < d; ++i)
+        y[row * d + i] += term[static_cast<std::size_t>(row / streams * d + i)];
+    }
+  });
+}
+
+template <class T>
+void mtp_entry_backward(const GraphContext<T>& context, const MtpBatch& batch, const MtpWeights<const T>& w,
+                        const MtpWeights<T>& g, const MtpActivations<T>& a, const T* dy, T* dembed, T* dx) {
+  const ModelConfig& config = context.config;
+  const std::int64_t d = config.hidden_size;
+  const std::int64_t streams = config.hc_mult;
+  const std::int64_t n = context.tokens();
+  Values<T> dterm;
+  Values<T> dembedded_normed;
+  Values<T> dembedded;
+  Values<T> dstreams_normed;
+  Values<T> dstreams;
+  zeros(dterm, n * d);
+  for_row_blocks(context.pool, n, [&](std::int64_t begin, std::int64_t rows) {
+    for (std::int64_t row = begin * streams; row < (begin + rows) * streams; ++row) {
+      for (std::int64_t i = 0; i < d; ++i)
+        dterm[static_cast<std::size_t>(row / streams * d + i)] += dy[row * d + i];
+    }
+  });
+  linear_backward<T>({n, d, d}, a.embedded_normed.data(), w.e_proj, dterm.data(),
+                     zeros(dembedded_normed, n * d), g.e_proj, context.pool);
+  linear_backward<T>({n * streams, d, d}, a.streams_normed.data(), w.h_proj, dy,
+                     zeros(dstreams_normed, n * config.hc_dim()), g.h_proj, context.pool);
+  zeros(dembedded, n * d);
+  zeros(dstreams, n * config.hc_dim());
+  sum_over_rows<T>(context.pool, n, d, g.enorm, [&](std::int64_t row, std::int64_t rows, T* partial) {
+    rms_norm_backward<T>(rows, d, a.embedded.data() + row * d, w.enorm, config.rms_norm_eps,
+                         dembedded_normed.data() + row * d, dembedded.data() + row * d, partial);
+  });
+  sum_over_rows<T>(context.pool, n * streams, d, g.hnorm,
+                   [&](std::int64_t row, std::int64_t rows, T* partial) {
+                     rms_norm_backward<T>(rows, d, a.streams.data() + row * d, w.hnorm, config.rms_norm_eps,
+                                          dstreams_normed.data() + row * d, dstreams.data() + row * d,
+                                          partial);
+                   });
+  for (std::int64_t row = 0; row < n; ++row) {
+    const auto at = static_cast<std::size_t>(row);
+    T* de = dembed + context.batch.tokens[at] * d;
+    for (std::int64_t i = 0; i < d; ++i) de[i] += dembedded[static_cast<std::size_t>(row * d + i)];
+    T* to = dx + batch.rows[at] * config.hc_dim();
+    const T* from = dstreams.data() + row * config.hc_dim();
+    for (std::int64_t i = 0; i < config.hc_dim(); ++i) to[i] += from[i];
+  }
+}
+
+template void mtp_entry_forward(const GraphContext<float>&, const MtpBatch&, const MtpWeights<const float>&,
+                                const float*, const float*, MtpActivations<float>&, float*);
+template void mtp_entry_forward(const GraphContext<double>&, const MtpBatch&, const MtpWeights<const double>&,
+                                const double*, const double*, MtpActivations<double>&, double*);
+template void mtp_entry_backward(const GraphContext<float>&, const MtpBatch&, const MtpWeights<const float>&,
+                                 const MtpWeights<float>&, const MtpActivations<float>&, const float*, float*,
+                                 float*);
+template void mtp_entry_backward(const GraphContext<double>&, const MtpBatch&,
+                                 const MtpWeights<const double>&, const MtpWeights<double>&,
+                                 const MtpActivations<double>&, const double*, double*, double*);
+
+}  // namespace baleen::graph

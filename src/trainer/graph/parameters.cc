@@ -1,0 +1,96 @@
+#include "trainer/graph/parameters.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "model_files/random.h"
+
+namespace baleen {
+namespace {
+
+/// Biases of one mixing: reads mostly one stream, writes with weight 1, keeps streams mostly apart.
+template <class T>
+void mixing_bias(std::span<T> base, std::int64_t streams, std::int64_t site) {
+  for (std::int64_t j = 0; j < streams; ++j) {
+    base[static_cast<std::size_t>(j)] = j == site % streams ? T(0.85) : T(-2.2);
+  }
+  if (static_cast<std::int64_t>(base.size()) == streams) return;  // hc_head
+  for (std::int64_t j = 0; j < streams; ++j)
+    base[static_cast<std::size_t>(2 * streams + j * streams + j)] = T(4);
+}
+
+}  // namespace
+
+template <class T>
+Parameters<T>::Parameters(const ModelConfig& config) : table_(tensor_table(config)) {
+  values_.resize(table_.size());
+  for (std::size_t i = 0; i < table_.size(); ++i) {
+    index_[table_[i].name] = i;
+    if (table_[i].storage != Storage::kI64)
+      values_[i].resize(static_cast<std::size_t>(table_[i].num_elements()));
+  }
+}
+
+template <class T>
+std::size_t Parameters<T>::index_of(std::string_view name) const {
+  const auto found = index_.find(name);
+  BALEEN_CHECK(found != index_.end());
+  return found->second;
+}
+
+template <class T>
+void Parameters<T>::set_zero() {
+  for (std::vector<T>& values : values_) std::fill(values.begin(), values.end(), T{0});
+}
+
+template <class T>
+void initialise(Parameters<T>& parameters, const ModelConfig& config, double range, std::uint64_t seed) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const TensorSpec& spec = parameters.spec(i);
+    const std::span<T> values = parameters.values(i);
+    const auto ends_with = [&](std::string_view end) { return spec.name.ends_with(end); };
+    if (spec.storage == Storage::kI64) continue;
+    if (ends_with("norm.weight") || ends_with("norm")) {
+      std::fill(values.begin(), values.end(), T{1});
+    } else if (ends_with("_scale")) {
+      std::fill(values.begin(), values.end(), T(0.01));
+    } else if (ends_with("_base")) {
+      mixing_bias(values, config.hc_mult,
+                  2 * std::max<std::int64_t>(spec.block, 0) + (ends_with("ffn_base") ? 1 : 0));
+    } else if (spec.shape.size() > 1 && !ends_with("ape")) {
+      const CounterRandom random(seed, spec.name);
+      for (std::size_t at = 0; at < values.size(); ++at)
+        values[at] = static_cast<T>(range * random.normal(at));
+    }
+  }
+}
+
+HashTables make_hash_tables(const ModelConfig& config, std::uint64_t seed) {
+  HashTables tables;
+  const auto num_experts = static_cast<std::size_t>(config.n_routed_experts);
+  for (std::int64_t layer = 0; layer < config.num_hash_layers; ++layer) {
+    const CounterRandom random(seed, block_prefix(config, layer) + "ffn.gate.tid2eid");
+    std::uint64_t draws = 0;
+    std::vector<std::int64_t> order(num_experts);
+    std::iota(order.begin(), order.end(), 0);
+    std::vector<std::int64_t> table;
+    table.reserve(static_cast<std::size_t>(config.vocab_size * config.num_experts_per_tok));
+    for (std::int64_t token = 0; token < config.vocab_size; ++token) {
+      const std::size_t first = static_cast<std::size_t>(token) % num_experts;
+      for (std::size_t i = num_experts - 1; first == 0 && i > 0; --i)
+        std::swap(order[i], order[random.bits(draws++) % (i + 1)]);
+      for (std::int64_t i = 0; i < config.num_experts_per_tok; ++i)
+        table.push_back(order[(first + static_cast<std::size_t>(i)) % num_experts]);
+    }
+    tables.push_back(std::move(table));
+  }
+  return tables;
+}
+
+template class Parameters<float>;
+template class Parameters<double>;
+template void initialise(Parameters<float>&, const ModelConfig&, double, std::uint64_t);
+template void initialise(Parameters<double>&, const ModelConfig&, double, std::uint64_t);
+
+}  // namespace baleen

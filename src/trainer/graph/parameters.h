@@ -1,0 +1,53 @@
+/// All trained tensors of a model as flat arrays, by the table that names the released ones. Gradients and optimiser
+/// states are further objects of the same shape.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/tensor_table.h"
+
+namespace baleen {
+
+template <class T>
+class Parameters {
+ public:
+  using value_type = T;
+
+  /// Zeros, one array a tensor of `tensor_table(config)`; hash tables (int64) have none.
+  explicit Parameters(const ModelConfig& config);
+
+  [[nodiscard]] std::size_t size() const { return table_.size(); }
+  [[nodiscard]] const TensorSpec& spec(std::size_t i) const { return table_[i]; }
+  [[nodiscard]] std::span<T> values(std::size_t i) { return values_[i]; }
+  [[nodiscard]] std::span<const T> values(std::size_t i) const { return values_[i]; }
+  /// The array of the tensor called `name` in the table; the name must exist.
+  [[nodiscard]] T* at(std::string_view name) { return values_[index_of(name)].data(); }
+  [[nodiscard]] const T* at(std::string_view name) const { return values_[index_of(name)].data(); }
+  void set_zero();
+
+ private:
+  [[nodiscard]] std::size_t index_of(std::string_view name) const;
+
+  std::vector<TensorSpec> table_;
+  std::vector<std::vector<T>> values_;
+  std::map<std::string, std::size_t, std::less<>> index_;
+};
+
+/// Weights that training starts from: normal with deviation `range` for matrices, ones for norms, the mixing biases of
+/// the specification. A tensor's values depend on the seed and its name alone.        (source: training 2)
+template <class T>
+void initialise(Parameters<T>& parameters, const ModelConfig& config, double range, std::uint64_t seed);
+
+/// Of each hash-routed layer [V, k]: the experts of each token id, constants of a model ("ffn.gate.tid2eid").
+using HashTables = std::vector<std::vector<std::int64_t>>;
+
+/// Tables of a new model: k distinct experts a token id, and each column gives equally many ids to every expert, up to one.
+///                                                                                    (source: training 6.2)
+[[nodiscard]] HashTables make_hash_tables(const ModelConfig& config, std::uint64_t seed);
+
+}  // namespace baleen

@@ -1,0 +1,48 @@
+/// The update of all tensors of a model: Muon and AdamW by `parameter_group`, with their states.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "parallel/thread_pool.h"
+#include "trainer/config/train_config.h"
+#include "trainer/graph/parameters.h"
+#include "trainer/optimiser/parameter_groups.h"
+
+namespace baleen {
+
+class Optimiser {
+ public:
+  /// States of zeros for tensors shaped as `weights`: 4 bytes a parameter under Muon, 8 under AdamW.
+  Optimiser(const TrainConfig& config, const Parameters<float>& weights);
+
+  /// One update by gradients that are clipped already. Returns how many matrices of Muon were left as they
+  /// are, because their gradient is zeros. The result does not depend on the threads.
+  std::int64_t update(Parameters<float>& weights, const Parameters<float>& gradients, double learning_rate,
+                      ThreadPool& pool);
+
+  [[nodiscard]] const std::vector<ParameterGroup>& groups() const { return groups_; }
+
+  // What a checkpoint keeps.
+  /// Of tensor i: Muon's momentum or AdamW's first moment; empty for biases and hash tables.
+  [[nodiscard]] std::span<float> first(std::size_t i) { return first_[i]; }
+  /// AdamW's second moment; empty for all others.
+  [[nodiscard]] std::span<float> second(std::size_t i) { return second_[i]; }
+  [[nodiscard]] std::int64_t num_updates() const { return num_updates_; }
+  void set_num_updates(std::int64_t count) { num_updates_ = count; }
+
+ private:
+  /// The matrices of tensor i, one after the other.
+  std::int64_t update_matrices(std::size_t i, Parameters<float>& weights, const Parameters<float>& gradients,
+                               double learning_rate, ThreadPool& pool);
+
+  MuonConfig muon_;
+  AdamWConfig adamw_;
+  std::vector<ParameterGroup> groups_;
+  std::vector<std::vector<float>> first_, second_;
+  std::vector<float> scratch_;
+  std::int64_t num_updates_ = 0;
+};
+
+}  // namespace baleen

@@ -1,0 +1,17 @@
+/// The learning rate and the weight of the MTP loss of each step. Steps count from 0.      (source: training 2)
+#pragma once
+
+#include <cstdint>
+
+#include "trainer/config/train_config.h"
+
+namespace baleen {
+
+/// Linear from 0 to the peak, which step `warmup_steps - 1` has; constant; then half a cosine over the last
+/// `decay_steps`, whose last step has `final_learning_rate`.
+[[nodiscard]] double learning_rate_at(const TrainConfig& config, std::int64_t step);
+
+/// `mtp_weight`, and `mtp_weight_in_decay` from the first step of the decay on.
+[[nodiscard]] double mtp_weight_at(const TrainConfig& config, std::int64_t step);
+
+}  // namespace baleen

@@ -1,0 +1,31 @@
+/// Everything that a run needs to continue as if it had never stopped.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "trainer/config/train_config.h"
+#include "trainer/graph/parameters.h"
+#include "trainer/optimiser/optimiser.h"
+
+namespace baleen {
+
+/// There is no state of random numbers: data and first weights are functions of seed and position.
+struct RunState {
+  explicit RunState(const TrainConfig& config) : weights(config.model), optimiser(config, weights) {}
+
+  Parameters<float> weights;
+  Optimiser optimiser;
+  std::int64_t step = 0;            ///< steps done, skipped ones too; rows [0, step * batch_rows) were read
+  std::int64_t skipped_in_row = 0;  ///< steps up to here that were skipped one after the other
+};
+
+/// Writes `folder`, which is not there yet: state.safetensors (weights, optimiser states) and run.json (position,
+/// configuration). It appears whole, on disk when this returns, or not at all. Throws `Error`.
+void write_run_checkpoint(const std::filesystem::path& folder, const TrainConfig& config, RunState& state);
+
+/// Reads it into `state`. Throws `Error` where a file is missing or damaged, and where the checkpoint's configuration
+/// differs from `config` in what the weights depend on, with every key that differs.
+void read_run_checkpoint(const std::filesystem::path& folder, const TrainConfig& config, RunState& state);
+
+}  // namespace baleen

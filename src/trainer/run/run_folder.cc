@@ -1,0 +1,69 @@
+#include "trainer/run/run_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace baleen {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "step-";
+
+}  // namespace
+
+RunFolder::RunFolder(const fs::path& folder) : path_(fs::absolute(folder)) {
+  std::error_code error;
+  fs::create_directories(path_, error);
+  if (error) fail("{}: cannot create the folder of the run: {}", path_.string(), error.message());
+  const fs::path lock = path_ / "lock";
+  lock_ = ::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (lock_ < 0) fail("{}: cannot be written: {}", lock.string(), std::strerror(errno));
+  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    ::close(lock_);
+    fail("{}: another process trains in this folder; wait for its end, or name another folder (--out)",
+         path_.string());
+  }
+}
+
+RunFolder::~RunFolder() { ::close(lock_); }
+
+fs::path RunFolder::checkpoint(std::int64_t step) const {
+  return path_ / fmt::format("{}{:09}", kPrefix, step);
+}
+
+std::vector<std::int64_t> RunFolder::checkpoints() const {
+  std::vector<std::int64_t> steps;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with(kPrefix)) continue;
+    std::int64_t step = 0;
+    const char* end = name.data() + name.size();
+    const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
+    if (error == std::errc{} && rest == end) steps.push_back(step);
+  }
+  std::ranges::sort(steps);
+  return steps;
+}
+
+void RunFolder::remove_old_checkpoints(std::int64_t keep) const {
+  const std::vector<std::int64_t> steps = checkpoints();
+  const auto num_old = static_cast<std::int64_t>(steps.size()) - keep;
+  for (std::int64_t i = 0; i < num_old; ++i) {
+    // Without run.json a folder is no checkpoint: a removal that is cut short leaves none that looks whole.
+    const fs::path folder = checkpoint(steps[static_cast<std::size_t>(i)]);
+    std::error_code ignored;
+    fs::remove(folder / "run.json", ignored);
+    fs::remove_all(folder, ignored);
+  }
+}
+
+}  // namespace baleen

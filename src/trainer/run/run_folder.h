@@ -1,0 +1,38 @@
+/// The folder of a training run: one process at a time, its checkpoints and its log.
+///
+///     lock                 held while a run trains here
+///     log.jsonl            one JSON object a line
+///     step-000000100/      a checkpoint after 100 steps (run_checkpoint.h)
+///     model/               the trained model in the released layout, at the end of the run
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+namespace baleen {
+
+class RunFolder {
+ public:
+  /// Creates the folder where it is not there, and locks it. Throws `Error` when another process trains in it, or
+  /// when it cannot be written.
+  explicit RunFolder(const std::filesystem::path& folder);
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+  ~RunFolder();
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  [[nodiscard]] std::filesystem::path log() const { return path_ / "log.jsonl"; }
+  [[nodiscard]] std::filesystem::path model() const { return path_ / "model"; }
+  [[nodiscard]] std::filesystem::path checkpoint(std::int64_t step) const;
+  /// Steps of the checkpoints, oldest first.
+  [[nodiscard]] std::vector<std::int64_t> checkpoints() const;
+  /// Removes all but the newest `keep`.
+  void remove_old_checkpoints(std::int64_t keep) const;
+
+ private:
+  std::filesystem::path path_;
+  int lock_ = -1;
+};
+
+}  // namespace baleen

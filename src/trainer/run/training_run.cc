@@ -1,0 +1,203 @@
+#include "trainer/run/training_run.h"
+
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "base/number.h"
+#include "base/progress.h"
+#include "log/log.h"
+#include "trainer/optimiser/balance.h"
+#include "trainer/optimiser/gradient_norm.h"
+#include "trainer/optimiser/schedule.h"
+
+namespace baleen {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+TokenShards open_training_data(const TrainConfig& config) {
+  TokenShards shards = TokenShards::open(config.data.folder, DataSplit::kTrain);
+  if (shards.vocab_size() > config.model.vocab_size) {
+    fail("{}: packed with a vocabulary of {}; expected at most model.vocab_size, {}",
+         config.data.folder.string(), grouped(shards.vocab_size()), grouped(config.model.vocab_size));
+  }
+  return shards;
+}
+
+void add_load(std::vector<std::vector<std::int64_t>>& sum,
+              const std::vector<std::vector<std::int64_t>>& load) {
+  if (sum.empty()) sum.resize(load.size());
+  for (std::size_t block = 0; block < load.size(); ++block) {
+    sum[block].resize(load[block].size());
+    for (std::size_t e = 0; e < load[block].size(); ++e) sum[block][e] += load[block][e];
+  }
+}
+
+std::string note_of(const TrainingStep& report, double seconds) {
+  return fmt::format("step {}: loss {:.4f}, gradient {:.3g}, {:.0f} tokens/s", report.step, report.loss,
+                     report.gradient_norm, static_cast<double>(report.num_tokens) / std::max(seconds, 1e-9));
+}
+
+}  // namespace
+
+void check_supported(const TrainConfig& config) {
+  const auto refuse = [](std::string_view key, std::string_view found, std::string_view expected) {
+    fail("{} = {}: this trainer does not have it yet; expected {}", key, found, expected);
+  };
+  if (config.run.precision != TrainPrecision::kFloat32) refuse("run.precision", "\"bf16\"", "\"float32\"");
+  if (config.qat.start_step) refuse("qat.start_step", fmt::to_string(*config.qat.start_step), "no such key");
+  if (config.indexer.warmup_steps != 0)
+    refuse("indexer.warmup_steps", fmt::to_string(config.indexer.warmup_steps), "0");
+  if (config.ablation.plain_residual) refuse("ablation.plain_residual", "true", "false");
+}
+
+TrainingRun::TrainingRun(const TrainConfig& config, const RunFolder& folder, LossFunction loss,
+                         TrainingRunOptions options, ThreadPool& pool)
+    : config_(config),
+      folder_(folder),
+      loss_(std::move(loss)),
+      options_(std::move(options)),
+      pool_(pool),
+      shards_(open_training_data(config)),
+      sampler_(shards_, config.data.sequence_length, config.data.batch_rows, config.run.seed),
+      state_(config),
+      gradients_(config.model) {
+  if (std::filesystem::exists(config.data.folder / shard_file_name(DataSplit::kHeldOut, 0))) {
+    held_out_shards_ = TokenShards::open(config.data.folder, DataSplit::kHeldOut);
+    held_out_.emplace(*held_out_shards_, config.data.sequence_length, 1, config.run.seed);
+  }
+  const std::vector<std::int64_t> checkpoints = folder.checkpoints();
+  if (!options_.resume && !checkpoints.empty()) {
+    fail(
+        "{}: there is a run with checkpoints up to step {}; --resume continues it, --out names another "
+        "folder",
+        folder.path().string(), checkpoints.back());
+  }
+  if (options_.resume && checkpoints.empty()) {
+    fail("{}: no checkpoint to continue from; start the run without --resume", folder.path().string());
+  }
+  if (options_.resume) {
+    read_run_checkpoint(folder.checkpoint(checkpoints.back()), config, state_);
+    checkpoint_step_ = state_.step;
+  } else {
+    initialise(state_.weights, config.model, config.initializer_range, config.run.seed);
+  }
+  log_ = std::make_unique<TrainingLog>(folder.log(), state_.step);
+}
+
+PassOptions TrainingRun::pass_options(std::int64_t step) const {
+  return {.mtp_weight = mtp_weight_at(config_, step),
+          .recompute = config_.run.recompute,
+          .dense_attention = step < config_.indexer.dense_steps,
+          .scaled_rope = true};  // as inference does, so that serving changes nothing
+}
+
+TrainingStep TrainingRun::do_step() {
+  gradients_.set_zero();
+  const std::int64_t num_parts = config_.data.batch_rows / config_.micro_batch_rows(1);
+  const PassOptions options = pass_options(state_.step);
+  TrainingStep report;
+  report.learning_rate = learning_rate_at(config_, state_.step);
+  std::vector<std::vector<std::int64_t>> load;
+  for (std::int64_t part = 0; part < num_parts; ++part) {
+    const TrainingBatch batch =
+        sampler_.batch(state_.step * config_.data.batch_rows, {.rank = part, .num_ranks = num_parts});
+    const LossReport pass = loss_(state_.weights, batch, options, &gradients_);
+    const auto num_targets = static_cast<double>(std::max<std::int64_t>(batch.num_global_targets, 1));
+    report.loss += pass.loss_sum / num_targets;
+    report.mtp_loss += pass.mtp_loss_sum / num_targets;
+    report.num_tokens += batch.num_tokens();
+    add_load(load, pass.expert_load);
+  }
+  const GradientNorms norms = gradient_norms(gradients_, state_.optimiser.groups(), pool_);
+  report.gradient_norm = norms.trunk;
+  report.not_finite = norms.not_finite;
+  if (report.not_finite.empty() && !std::isfinite(report.loss + report.mtp_loss))
+    report.not_finite = "the loss";
+  report.step = ++state_.step;
+  if (!report.not_finite.empty()) {
+    ++state_.skipped_in_row;
+    return report;
+  }
+  state_.skipped_in_row = 0;
+  clip_gradients(gradients_, state_.optimiser.groups(), norms, config_.optimizer.gradient_clip, pool_);
+  report.num_left = state_.optimiser.update(state_.weights, gradients_, report.learning_rate, pool_);
+  balance(load, report);
+  return report;
+}
+
+void TrainingRun::balance(const std::vector<std::vector<std::int64_t>>& load, TrainingStep& report) {
+  for (std::size_t block = 0; block < load.size(); ++block) {
+    const auto idx = static_cast<std::int64_t>(block);
+    report.max_violation = std::max(report.max_violation, load_balance(load[block]).max_violation);
+    if (config_.model.is_hash_routed(idx)) continue;
+    float* bias = state_.weights.at(block_prefix(config_.model, idx) + "ffn.gate.bias");
+    update_bias(load[block], config_.balance.bias_speed, {bias, load[block].size()});
+  }
+}
+
+void TrainingRun::write_log(const TrainingStep& report, double seconds) {
+  nlohmann::ordered_json line{{"step", report.step},
+                              {"loss", report.loss},
+                              {"mtp_loss", report.mtp_loss},
+                              {"gradient_norm", report.gradient_norm},
+                              {"learning_rate", report.learning_rate},
+                              {"tokens", report.num_tokens},
+                              {"seconds", seconds},
+                              {"max_violation", report.max_violation},
+                              {"matrices_without_gradient", report.num_left}};
+  if (!report.not_finite.empty()) line["skipped"] = report.not_finite;
+  log_->write(line);
+}
+
+void TrainingRun::evaluate_and_log() {
+  if (!held_out_) return;
+  const Evaluation result = evaluate(loss_, state_.weights, pass_options(state_.step), *held_out_,
+                                     *held_out_shards_, config_.evaluation.rows, config_.micro_batch_rows(1));
+  log_->write({{"step", state_.step},
+               {"held_out_nats_per_token", result.nats_per_token},
+               {"held_out_bits_per_byte", result.bits_per_byte},
+               {"held_out_targets", result.num_targets}});
+  log_line("step {}: held out {:.4f} nats a token, {:.4f} bits a byte", grouped(state_.step),
+           result.nats_per_token, result.bits_per_byte);
+}
+
+void TrainingRun::write_checkpoint() {
+  write_run_checkpoint(folder_.checkpoint(state_.step), config_, state_);
+  folder_.remove_old_checkpoints(config_.checkpoint.keep);
+  checkpoint_step_ = state_.step;
+}
+
+void TrainingRun::run() {
+  const std::int64_t end =
+      options_.stop_step == 0 ? config_.run.steps : std::min(options_.stop_step, config_.run.steps);
+  const std::int64_t begin = state_.step;
+  Progress progress("training", "steps", end - begin);
+  while (state_.step < end) {
+    const Clock::time_point start = Clock::now();
+    const TrainingStep report = do_step();
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const bool skipped = !report.not_finite.empty();
+    if (skipped || report.step == end || report.step % config_.run.log_interval == 0)
+      write_log(report, seconds);
+    progress.update(state_.step - begin, note_of(report, seconds));
+    if (skipped) log_line("step {}: skipped: {} is not finite", report.step, report.not_finite);
+    if (state_.skipped_in_row >= kMaxSkippedInRow) {
+      fail("step {}: {} is not finite, the third step in a row; {}; try a lower schedule.learning_rate",
+           report.step, report.not_finite,
+           checkpoint_step_ < 0 ? std::string("there is no checkpoint yet")
+                                : fmt::format("the checkpoint of step {} is intact", checkpoint_step_));
+    }
+    const std::int64_t interval = config_.evaluation.interval;
+    if (state_.step == config_.run.steps || (interval != 0 && state_.step % interval == 0))
+      evaluate_and_log();
+    if (state_.step % config_.checkpoint.interval == 0) write_checkpoint();
+    if (options_.interrupted && options_.interrupted()) break;
+  }
+  if (checkpoint_step_ != state_.step) write_checkpoint();
+}
+
+}  // namespace baleen

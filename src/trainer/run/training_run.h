@@ -1,0 +1,86 @@
+/// The loop of a training run: batch, loss and gradients, clipping, update, balancing; evaluations, checkpoints, the log.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "trainer/run/evaluation.h"
+#include "trainer/run/loss_function.h"
+#include "trainer/run/run_checkpoint.h"
+#include "trainer/run/run_folder.h"
+#include "trainer/run/training_log.h"
+#include "training_data/batch_sampler.h"
+
+namespace baleen {
+
+struct TrainingRunOptions {
+  bool resume = false;  ///< continue from the newest checkpoint
+  std::int64_t stop_step =
+      0;  ///< end after so many steps of the run, with a checkpoint; 0: after all of them
+  std::function<bool()> interrupted = {};  ///< asked after each step; true ends the run with a checkpoint
+};
+
+/// What one step was.
+struct TrainingStep {
+  std::int64_t step = 0;  ///< steps of the run with this one
+  double loss = 0;        ///< nats a target, of the main model
+  double mtp_loss = 0;
+  double gradient_norm = 0;  ///< before clipping, without the indexers
+  double learning_rate = 0;
+  std::int64_t num_tokens = 0;
+  std::int64_t num_left = 0;  ///< matrices without a gradient, left as they are
+  double max_violation = 0;   ///< of the layer whose experts are used least evenly
+  std::string not_finite;     ///< what was infinite or NaN, for which the step was skipped; else empty
+};
+
+/// Throws `Error` for what this trainer does not have: bf16 products, rounding in training, warm-up of the indexers, a
+/// plain residual stream.
+void check_supported(const TrainConfig& config);
+
+/// So many steps in a row without a finite loss or gradient end a run.
+inline constexpr std::int64_t kMaxSkippedInRow = 3;
+
+class TrainingRun {
+ public:
+  /// First weights, or with `resume` the newest checkpoint. All arguments outlive it. Throws `Error`: no or bad data, data
+  /// of a larger vocabulary than the model's, checkpoints in the folder without `resume` or none with it, another
+  /// configuration than the checkpoint's.
+  TrainingRun(const TrainConfig& config, const RunFolder& folder, LossFunction loss,
+              TrainingRunOptions options, ThreadPool& pool);
+
+  /// Steps until the end, `stop_step` or an interruption; a checkpoint is on disk when it returns. The weights are the
+  /// same whatever the threads and however often the run was stopped and resumed. Throws `Error` after three
+  /// skipped steps in a row, and when the disk is full; the last checkpoint is then as it was.
+  void run();
+
+  /// Whether all steps of the configuration are done.
+  [[nodiscard]] bool finished() const { return state_.step >= config_.run.steps; }
+  [[nodiscard]] const RunState& state() const { return state_; }
+
+ private:
+  [[nodiscard]] PassOptions pass_options(std::int64_t step) const;
+  TrainingStep do_step();
+  void balance(const std::vector<std::vector<std::int64_t>>& load, TrainingStep& report);
+  void write_log(const TrainingStep& report, double seconds);
+  void evaluate_and_log();
+  void write_checkpoint();
+
+  const TrainConfig& config_;
+  const RunFolder& folder_;
+  LossFunction loss_;
+  TrainingRunOptions options_;
+  ThreadPool& pool_;
+  TokenShards shards_;
+  BatchSampler sampler_;
+  std::optional<TokenShards> held_out_shards_;
+  std::optional<BatchSampler> held_out_;
+  RunState state_;
+  Parameters<float> gradients_;
+  std::unique_ptr<TrainingLog> log_;
+  std::int64_t checkpoint_step_ = -1;  ///< of the newest checkpoint; -1: there is none
+};
+
+}  // namespace baleen

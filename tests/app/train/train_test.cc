@@ -1,0 +1,194 @@
+// `baleen train` as a user runs it, on a model and a corpus that are small enough for a test.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tests/support/run_program.h"
+
+namespace baleen {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using test::ProgramResult;
+using test::TemporaryFolder;
+
+constexpr unsigned kSeconds = 500;  // a hang is endless
+
+constexpr const char* kConfig = R"(
+[run]
+folder = "run"
+steps = 20
+[model]
+preset = "tiny-flash"
+vocab_size = 300
+hidden_size = 128
+num_hidden_layers = 2
+num_hash_layers = 1
+compress_ratios = [0, 4, 0]
+num_attention_heads = 2
+q_lora_rank = 128
+o_groups = 1
+o_lora_rank = 128
+n_routed_experts = 4
+num_experts_per_tok = 2
+moe_intermediate_size = 128
+[data]
+folder = "data"
+sequence_length = 64
+batch_rows = 4
+micro_batch_rows = 2
+[schedule]
+learning_rate = 0.01
+warmup_steps = 2
+[checkpoint]
+interval = 2
+[evaluation]
+interval = 10
+rows = 4
+)";
+
+std::string read(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+ProgramResult baleen(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), BALEEN_PROGRAM);
+  return test::run_program(arguments, {.seconds = kSeconds});
+}
+
+class TrainCommand : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::ofstream corpus(folder_ / "corpus.jsonl");
+    for (int i = 0; i < 80; ++i)
+      corpus << json{{"text", "The fox number " + std::to_string(i) + " ran and slept until the morning."}}
+             << "\n";
+    corpus.close();
+    write_config(kConfig);
+    ASSERT_EQ(baleen({"tokenizer", "train", folder_ / "corpus.jsonl", "--vocab-size", "300", "--out",
+                      folder_ / "tokenizer"})
+                  .status,
+              0);
+    const ProgramResult packed =
+        baleen({"data", "pack", folder_ / "corpus.jsonl", "--tokenizer", folder_ / "tokenizer", "--out",
+                folder_ / "data", "--held-out", "0.2"});
+    ASSERT_EQ(packed.status, 0) << packed.err;
+  }
+
+  void write_config(const std::string& text) const { std::ofstream(folder_ / "run.toml") << text; }
+
+  ProgramResult train(const std::string& out, std::vector<std::string> flags = {}) const {
+    std::vector<std::string> arguments{"train", folder_ / "run.toml", "--out", folder_ / out};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    return baleen(arguments);
+  }
+
+  /// Weights and optimiser states after so many steps.
+  std::string state(const std::string& out, int step) const {
+    char name[32];
+    std::snprintf(name, sizeof name, "step-%09d", step);
+    return read(folder_ / out / name / "state.safetensors");
+  }
+
+  /// Starts a run, sends `signal` once its first checkpoint is there, and returns how it ended.
+  int signalled(const std::string& out, int signal) const {
+    const std::string config = folder_ / "run.toml", run = folder_ / out;
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(kSeconds);
+      ::execl(BALEEN_PROGRAM, "baleen", "train", config.c_str(), "--out", run.c_str(), "--threads", "1",
+              nullptr);
+      ::_exit(126);
+    }
+    int status = 0;
+    while (!fs::exists(fs::path(run) / "step-000000002")) {
+      if (::waitpid(child, &status, WNOHANG) == child) return status;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    ::kill(child, signal);
+    ::waitpid(child, &status, 0);
+    return status;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(TrainCommand, LowersTheLossAndLeavesAModelToServe) {
+  const ProgramResult trained = train("run");
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  std::ifstream log(folder_ / "run" / "log.jsonl");
+  std::vector<double> losses;
+  for (std::string line; std::getline(log, line);) {
+    const json fields = json::parse(line);
+    if (fields.contains("loss")) losses.push_back(fields["loss"]);
+  }
+  ASSERT_EQ(losses.size(), 20U);
+  EXPECT_LT(losses.back(), losses.front() / 4);
+  const ProgramResult reply = baleen(
+      {"run", "--model", folder_ / "run" / "model", "The fox", "--max-tokens", "4", "--temperature", "0"});
+  EXPECT_EQ(reply.status, 0) << reply.err;
+  const ProgramResult exported = train("run", {"--export", folder_ / "exported"});
+  EXPECT_EQ(exported.status, 0) << exported.err;
+  EXPECT_EQ(read(folder_ / "exported" / "model.safetensors"),
+            read(folder_ / "run" / "model" / "model.safetensors"));
+}
+
+TEST_F(TrainCommand, StoppedKilledAndOtherThreadsGiveTheSameBits) {
+  const ProgramResult whole = train("whole", {"--steps", "8", "--threads", "1"});
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  EXPECT_NE(whole.out.find("8 of 20 steps"), std::string::npos) << whole.out;
+  ASSERT_FALSE(state("whole", 8).empty());
+
+  ASSERT_EQ(train("parts", {"--steps", "3", "--threads", "2"}).status, 0);
+  ASSERT_EQ(train("parts", {"--steps", "8", "--threads", "2", "--resume"}).status, 0);
+  EXPECT_EQ(state("parts", 8), state("whole", 8));
+
+  const int killed = signalled("killed", SIGKILL);
+  EXPECT_TRUE(WIFSIGNALED(killed));
+  const ProgramResult resumed = train("killed", {"--steps", "8", "--resume"});
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  // Where the machine was slow to send the signal, the killed run had gone beyond step 8 already.
+  if (!fs::exists(folder_ / "killed" / "step-000000008")) GTEST_SKIP() << "killed after step 8";
+  EXPECT_EQ(state("killed", 8), state("whole", 8));
+}
+
+TEST_F(TrainCommand, ASignalEndsItWithACheckpoint) {
+  const int status = signalled("run", SIGTERM);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGTERM);
+  EXPECT_FALSE(fs::exists(folder_ / "run" / "model"));
+  std::ifstream log(folder_ / "run" / "log.jsonl");
+  int last = 0;
+  for (std::string line; std::getline(log, line);) last = json::parse(line)["step"];
+  EXPECT_FALSE(state("run", last).empty()) << last;
+}
+
+TEST_F(TrainCommand, WhatItRefuses) {
+  ASSERT_EQ(train("run", {"--steps", "1"}).status, 0);
+  const auto expect_refused = [](const ProgramResult& result, const std::string& words) {
+    EXPECT_EQ(result.status, 1);
+    EXPECT_NE(result.err.find(words), std::string::npos) << result.err;
+  };
+  expect_refused(train("run"), "--resume continues it");
+  expect_refused(train("other", {"--resume"}), "no checkpoint to continue from");
+  expect_refused(train("other", {"--export", folder_ / "model"}), "no checkpoint to export");
+  const std::string config = kConfig;
+  write_config(config + "[muon]\nmomentum = 0.5\n");
+  expect_refused(train("run", {"--resume"}), "muon.momentum: 0.95 before, 0.5 now");
+  write_config(config + "[qat]\nstart_step = 5\n");
+  expect_refused(train("third"), "qat.start_step = 5: this trainer does not have it yet");
+  write_config(config + "[balanc]\nbias_speed = 0\n");
+  expect_refused(train("third"), "no such section");
+  EXPECT_FALSE(fs::exists(folder_ / "third"));
+}
+
+}  // namespace
+}  // namespace baleen

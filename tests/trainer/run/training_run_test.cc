@@ -1,0 +1,224 @@
+// The loop around a loss that is simple enough to know its gradient: rows of the embedding move towards 1.
+#include "trainer/run/training_run.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "model/config.h"
+#include "model/tensor_table.h"
+#include "tests/support/temporary_folder.h"
+#include "trainer/run/export.h"
+#include "training_data/pack.h"
+
+namespace baleen {
+namespace {
+
+namespace fs = std::filesystem;
+using test::TemporaryFolder;
+
+constexpr const char* kConfig = R"(
+[run]
+folder = "run"
+steps = 12
+[model]
+preset = "tiny-flash"
+vocab_size = 4096
+num_hidden_layers = 2
+compress_ratios = [0, 4, 0]
+n_routed_experts = 4
+moe_intermediate_size = 128
+[data]
+folder = "data"
+sequence_length = 32
+batch_rows = 4
+micro_batch_rows = 2
+[schedule]
+learning_rate = 0.05
+warmup_steps = 3
+decay_steps = 4
+[checkpoint]
+interval = 5
+keep = 2
+[evaluation]
+interval = 6
+rows = 4
+)";
+
+class TrainingRunTest : public ::testing::Test {
+ protected:
+  TrainingRunTest() {
+    std::ofstream corpus(folder_ / "corpus.jsonl");
+    for (int i = 0; i < 60; ++i)
+      corpus << R"({"text": "The fox number )" << i << R"( ran over the hill and slept until the morning."})"
+             << "\n";
+    corpus.close();
+    PackOptions pack;
+    pack.files = {folder_ / "corpus.jsonl"};
+    pack.tokenizer = "models/stories";
+    pack.out = folder_ / "data";
+    pack.held_out_share = 0.3;
+    pack_corpus(pack);
+    config_ = parse_train_config(kConfig, "test.toml", folder_.path());
+  }
+
+  /// 0.5 |embed[token] - 1|² of each target; `poison_step` counts calls that give NaN.
+  LossReport toy_loss(const Parameters<float>& weights, const TrainingBatch& batch,
+                      Parameters<float>* gradients) const {
+    const auto width = static_cast<std::size_t>(config_.model.hidden_size);
+    const std::span<const float> embed = weights.values(0);
+    const auto num_experts = static_cast<std::size_t>(config_.model.n_routed_experts);
+    LossReport report;
+    report.expert_load.assign(static_cast<std::size_t>(config_.model.num_blocks()),
+                              std::vector<std::int64_t>(num_experts));
+    for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
+      const auto token = static_cast<std::size_t>(batch.tokens[i]);
+      for (auto& load : report.expert_load) ++load[token % num_experts];
+      if (batch.is_target[i] == 0) continue;
+      ++report.num_targets;
+      for (std::size_t d = 0; d < width; ++d) {
+        const float difference = embed[token * width + d] - 1;
+        report.loss_sum += 0.5 * difference * difference;
+        if (gradients != nullptr)
+          gradients->values(0)[token * width + d] +=
+              difference / static_cast<float>(batch.num_global_targets);
+      }
+    }
+    return report;
+  }
+
+  LossFunction loss() {
+    return [this](const Parameters<float>& weights, const TrainingBatch& batch, const PassOptions&,
+                  Parameters<float>* gradients) {
+      if (gradients != nullptr && std::ranges::find(poisoned_, num_passes_++ / 2) != poisoned_.end())
+        gradients->at("layers.1.attn.wq_a")[0] = std::numeric_limits<float>::quiet_NaN();
+      return toy_loss(weights, batch, gradients);
+    };
+  }
+
+  /// The weights after a run in a folder called `name`.
+  Parameters<float> train(const std::string& name, TrainingRunOptions options = {}, int num_threads = 1) {
+    ThreadPool pool(num_threads);
+    const RunFolder folder(folder_ / name);
+    TrainingRun run(config_, folder, loss(), std::move(options), pool);
+    run.run();
+    return run.state().weights;
+  }
+
+  std::vector<nlohmann::json> log_of(const std::string& name) const {
+    std::ifstream file(folder_ / name / "log.jsonl");
+    std::vector<nlohmann::json> lines;
+    for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+
+  static std::string error_of(const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  static void expect_same(const Parameters<float>& a, const Parameters<float>& b) {
+    for (std::size_t i = 0; i < a.size(); ++i)
+      ASSERT_TRUE(std::ranges::equal(a.values(i), b.values(i))) << a.spec(i).name;
+  }
+
+  TemporaryFolder folder_;
+  TrainConfig config_;
+  std::vector<int> poisoned_;  ///< steps of this process whose gradients hold a NaN
+  int num_passes_ = 0;
+};
+
+TEST_F(TrainingRunTest, LowersTheLossAndLogsIt) {
+  train("a");
+  const std::vector<nlohmann::json> lines = log_of("a");
+  ASSERT_EQ(lines.size(), 14U);  // 12 steps, two evaluations
+  EXPECT_EQ(lines[0]["step"], 1);
+  EXPECT_LT(lines[11]["loss"].get<double>(), 0.9 * lines[0]["loss"].get<double>());
+  EXPECT_EQ(lines[13]["step"], 12);
+  EXPECT_GT(lines[13]["held_out_bits_per_byte"].get<double>(), 0);
+  EXPECT_LT(lines[13]["held_out_nats_per_token"].get<double>(),
+            lines[6]["held_out_nats_per_token"].get<double>());
+  EXPECT_EQ(RunFolder(folder_ / "a").checkpoints(), (std::vector<std::int64_t>{10, 12}));
+}
+
+TEST_F(TrainingRunTest, AResumedRunIsTheRunThatNeverStopped) {
+  const Parameters<float> whole = train("whole");
+  train("parts", {.stop_step = 4});
+  train("parts", {.resume = true, .stop_step = 7});
+  expect_same(whole, train("parts", {.resume = true}));
+  std::vector<double> losses, whole_losses;
+  for (const auto& line : log_of("parts"))
+    if (line.contains("loss")) losses.push_back(line["loss"]);
+  for (const auto& line : log_of("whole"))
+    if (line.contains("loss")) whole_losses.push_back(line["loss"]);
+  EXPECT_EQ(losses, whole_losses);
+}
+
+TEST_F(TrainingRunTest, ThreadsDoNotMatter) { expect_same(train("one", {}, 1), train("three", {}, 3)); }
+
+TEST_F(TrainingRunTest, AnInterruptionEndsAfterTheStepWithACheckpoint) {
+  int asked = 0;
+  train("a", {.interrupted = [&asked] { return ++asked == 3; }});
+  EXPECT_EQ(RunFolder(folder_ / "a").checkpoints(), (std::vector<std::int64_t>{3}));
+}
+
+TEST_F(TrainingRunTest, AStepThatIsNotFiniteIsSkippedAndNamed) {
+  poisoned_ = {2, 3};
+  train("a");
+  const std::vector<nlohmann::json> lines = log_of("a");
+  EXPECT_EQ(lines[2]["skipped"], "layers.1.attn.wq_a");
+  EXPECT_EQ(lines[3]["skipped"], "layers.1.attn.wq_a");
+  EXPECT_FALSE(lines[4].contains("skipped"));
+}
+
+TEST_F(TrainingRunTest, ThreeSkippedStepsInARowEndTheRun) {
+  poisoned_ = {6, 7, 8};
+  const std::string error = error_of([this] { train("a"); });
+  EXPECT_NE(error.find("layers.1.attn.wq_a"), std::string::npos) << error;
+  EXPECT_NE(error.find("checkpoint of step 5 is intact"), std::string::npos) << error;
+  poisoned_ = {};
+  const Parameters<float> resumed = train("a", {.resume = true});
+  expect_same(train("b"), resumed);
+}
+
+TEST_F(TrainingRunTest, Refusals) {
+  train("a", {.stop_step = 2});
+  EXPECT_NE(error_of([this] { train("a"); }).find("--resume"), std::string::npos);
+  EXPECT_NE(error_of([this] { train("b", {.resume = true}); }).find("no checkpoint"), std::string::npos);
+  const RunFolder held(folder_ / "held");
+  EXPECT_NE(error_of([this] { train("held"); }).find("another process trains"), std::string::npos);
+  config_.schedule.learning_rate = 0.06;
+  config_.muon.momentum = 0.9;
+  const std::string error = error_of([this] { train("a", {.resume = true}); });
+  EXPECT_NE(error.find("schedule.learning_rate: 0.05 before, 0.06 now"), std::string::npos) << error;
+  EXPECT_NE(error.find("muon.momentum: 0.95 before, 0.9 now"), std::string::npos) << error;
+}
+
+TEST_F(TrainingRunTest, ADamagedCheckpointIsASentence) {
+  train("a", {.stop_step = 2});
+  const fs::path state = RunFolder(folder_ / "a").checkpoint(2) / "state.safetensors";
+  fs::resize_file(state, fs::file_size(state) / 2);
+  EXPECT_NE(error_of([this] { train("a", {.resume = true}); }), "");
+}
+
+TEST_F(TrainingRunTest, AnExportedModelHasTheReleasedLayout) {
+  const Parameters<float> weights = train("a", {.stop_step = 1});
+  ThreadPool pool(2);
+  export_model(folder_ / "model", config_, weights, make_hash_tables(config_.model, 1), false, pool);
+  const ModelConfig model = load_config(folder_ / "model");
+  EXPECT_EQ(model, config_.model);
+  EXPECT_TRUE(mismatches(model, Checkpoint(folder_ / "model")).empty());
+  EXPECT_TRUE(fs::exists(folder_ / "model" / "tokenizer.json"));
+}
+
+}  // namespace
+}  // namespace baleen
