@@ -197,8 +197,8 @@ class Attention {
       rotate_entries(i, v.entries(), width, false, a.entry.data() + at);
     });
   }
-  void compress_backward(const CompressorWeights<const T>& w, const CompressorWeights<T>& g, std::int64_t width,
-                         const T* x, const std::vector<std::int64_t>& entry_begin,
+  void compress_backward(const CompressorWeights<const T>& w, const CompressorWeights<T>& g,
+                         std::int64_t width, const T* x, const std::vector<std::int64_t>& entry_begin,
                          const CompressorActivations<T>& a, Values<T>& dentry, T* dx) const {
     const std::int64_t columns = shape_.compressor_columns(width);
     Values<T> dk;
@@ -293,8 +293,9 @@ class Attention {
             .sink = w.sink};
   }
 
-  void core_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const AttentionActivations<T>& a,
-                     const Values<T>& d_o, Values<T>& dq, Values<T>& dkv, Values<T>& dentry) const {
+  void core_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g,
+                     const AttentionActivations<T>& a, const Values<T>& d_o, Values<T>& dq, Values<T>& dkv,
+                     Values<T>& dentry) const {
     zeros(dq, n_ * q_dim());
     zeros(dkv, n_ * shape_.head_dim);
     zeros(dentry, a.entry_begin.back() * shape_.head_dim);
@@ -336,8 +337,8 @@ template void attention_forward(const GraphContext<double>&, std::int64_t, const
 template void attention_backward(const GraphContext<float>&, std::int64_t, const BlockWeights<const float>&,
                                  const BlockWeights<float>&, const float*, const AttentionActivations<float>&,
                                  const float*, float*);
-template void attention_backward(const GraphContext<double>&, std::int64_t,
-                                 const BlockWeights<const double>&, const BlockWeights<double>&,
-                                 const double*, const AttentionActivations<double>&, const double*, double*);
+template void attention_backward(const GraphContext<double>&, std::int64_t, const BlockWeights<const double>&,
+                                 const BlockWeights<double>&, const double*,
+                                 const AttentionActivations<double>&, const double*, double*);
 
 }  // namespace baleen::graph

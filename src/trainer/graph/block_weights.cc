@@ -69,7 +69,10 @@ ModelWeightPlaces<T>::ModelWeightPlaces(const ModelConfig& config, ParametersOf<
     const Binder<T> at(parameters, block_prefix(config, block));
     blocks.push_back(block_weights(config, block, at));
     if (!config.is_mtp(block)) continue;
-    mtp = {at("e_proj"), at("h_proj"), at("enorm.weight"), at("hnorm.weight"),
+    mtp = {at("e_proj"),
+           at("h_proj"),
+           at("enorm.weight"),
+           at("hnorm.weight"),
            {at.mixing("hc_head"), at("norm.weight")}};
   }
 }

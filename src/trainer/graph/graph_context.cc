@@ -39,8 +39,8 @@ GraphContext<T>::GraphContext(const ModelConfig& model_config, const HashTables&
                         static_cast<float>(scaling.beta_fast), static_cast<float>(scaling.beta_slow)};
   const bool scales = options.scaled_rope && scaling.original_max_position_embeddings > 0;
   const auto rotary = static_cast<int>(config.qk_rope_head_dim);
-  ropes[static_cast<int>(RopeKind::kPlain)] = rope_table<T>(
-      batch, rope_frequencies(static_cast<float>(config.rope_theta), rotary, nullptr), pool);
+  ropes[static_cast<int>(RopeKind::kPlain)] =
+      rope_table<T>(batch, rope_frequencies(static_cast<float>(config.rope_theta), rotary, nullptr), pool);
   ropes[static_cast<int>(RopeKind::kScaled)] = rope_table<T>(
       batch,
       rope_frequencies(static_cast<float>(config.compress_rope_theta), rotary, scales ? &yarn : nullptr),

@@ -49,9 +49,8 @@ class Pass {
         weights_(config, weights),
         batch_(batch) {
     if (gradients != nullptr) gradients_.emplace(config, *gradients);
-    report_.expert_load.assign(
-        static_cast<std::size_t>(config.num_blocks()),
-        std::vector<std::int64_t>(static_cast<std::size_t>(config.n_routed_experts)));
+    report_.expert_load.assign(static_cast<std::size_t>(config.num_blocks()),
+                               std::vector<std::int64_t>(static_cast<std::size_t>(config.n_routed_experts)));
     blocks_.resize(keeps() ? static_cast<std::size_t>(config.num_hidden_layers) : 1);
   }
 
@@ -66,15 +65,15 @@ class Pass {
     }
   }
 
-  /// [N, V]
-  std::vector<T> logits() {
+  /// [N, V], or of the MTP block [N', V].
+  std::vector<T> logits(LogitsOf of) {
     forward();
-    SiteActivations<T> a;
-    site_forward(context_, SiteKind::kHead, weights_.output, streams_.back().data(), a);
-    std::vector<T> z(static_cast<std::size_t>(context_.tokens() * config_.vocab_size));
-    linear_forward<T>({context_.tokens(), config_.hidden_size, config_.vocab_size}, a.normed.data(),
-                      weights_.head, z.data(), context_.pool);
-    return z;
+    if (of == LogitsOf::kMain) return head_logits(context_, weights_.output, streams_.back());
+    const MtpBatch batch(batch_);
+    const GraphContext<T> context(config_, context_.hash_tables, batch.batch, options_, context_.pool);
+    MtpValues values;
+    mtp_forward(context, batch, values);
+    return head_logits(context, weights_.mtp.output, values.out);
   }
 
   LossReport run() {
@@ -116,30 +115,45 @@ class Pass {
             .dstreams = dstreams.data()};
   }
 
+  std::vector<T> head_logits(const GraphContext<T>& context, const SiteWeights<const T>& w,
+                             const Values<T>& streams) {
+    SiteActivations<T> a;
+    site_forward(context, SiteKind::kHead, w, streams.data(), a);
+    std::vector<T> z(static_cast<std::size_t>(context.tokens() * config_.vocab_size));
+    linear_forward<T>({context.tokens(), config_.hidden_size, config_.vocab_size}, a.normed.data(),
+                      weights_.head, z.data(), context.pool);
+    return z;
+  }
+
+  struct MtpValues {
+    MtpActivations<T> entry;
+    BlockActivations<T> block;
+    Values<T> in, out;  ///< streams [N', n, d] of the block
+  };
+
+  void mtp_forward(const GraphContext<T>& context, const MtpBatch& batch, MtpValues& v) {
+    mtp_entry_forward(context, batch, weights_.mtp, weights_.embed, streams_.back().data(), v.entry,
+                      room(v.in, size(context)));
+    run_block(context, config_.num_hidden_layers, v.in, v.block, v.out);
+  }
+
   /// The MTP block and its loss; adds the gradient of the main model's last streams to dx.
   void run_mtp(Values<T>& dx) {
     const MtpBatch batch(batch_);
-    if (batch.rows.empty()) return;
     const GraphContext<T> context(config_, context_.hash_tables, batch.batch, options_, context_.pool);
-    const std::int64_t block = config_.num_hidden_layers;
-    MtpActivations<T> entry;
-    BlockActivations<T> a;
-    Values<T> y;
-    Values<T> out;
-    mtp_entry_forward(context, batch, weights_.mtp, weights_.embed, streams_.back().data(), entry,
-                      room(y, size(context)));
-    run_block(context, block, y, a, out);
+    MtpValues v;
+    mtp_forward(context, batch, v);
     Values<T> dout;
     if (gradients_) zeros(dout, size(context));
-    report_.mtp_loss_sum = token_loss(
-        context, weights_.mtp.output, weights_.head, out.data(), targets_of(batch.batch),
-        head_gradients(static_cast<T>(options_.mtp_weight), gradients_ ? &gradients_->mtp.output : nullptr,
-                       dout));
+    report_.mtp_loss_sum =
+        token_loss(context, weights_.mtp.output, weights_.head, v.out.data(), targets_of(batch.batch),
+                   head_gradients(static_cast<T>(options_.mtp_weight),
+                                  gradients_ ? &gradients_->mtp.output : nullptr, dout));
     if (!gradients_) return;
-    Values<T> dy;
-    block_backward(context, block, weights_.blocks.back(), gradients_->blocks.back(), y.data(), a,
-                   dout.data(), zeros(dy, size(context)));
-    mtp_entry_backward(context, batch, weights_.mtp, gradients_->mtp, entry, dy.data(), gradients_->embed,
+    Values<T> din;
+    block_backward(context, config_.num_hidden_layers, weights_.blocks.back(), gradients_->blocks.back(),
+                   v.in.data(), v.block, dout.data(), zeros(din, size(context)));
+    mtp_entry_backward(context, batch, weights_.mtp, gradients_->mtp, v.entry, din.data(), gradients_->embed,
                        dx.data());
   }
 
@@ -162,8 +176,8 @@ class Pass {
   ModelWeightPlaces<const T> weights_;
   std::optional<ModelWeightPlaces<T>> gradients_;
   const TrainingBatch& batch_;
-  std::vector<Values<T>> streams_;            ///< before each block and after the last; without gradients the latest
-  std::vector<BlockActivations<T>> blocks_;   ///< one a block, or one for all
+  std::vector<Values<T>> streams_;  ///< before each block and after the last; without gradients the latest
+  std::vector<BlockActivations<T>> blocks_;  ///< one a block, or one for all
   LossReport report_;
 };
 
@@ -175,15 +189,18 @@ void check_geometry(const ModelConfig& config, const HashTables& tables) {
   for (std::int64_t block = 0; block < config.num_blocks(); ++block) {
     const LayerAttention shape = config.attention(block);
     if (shape.ratio == 1 || shape.window_tokens == 0)
-      fail("training: layer {} has compress_ratio {} and a window of {}, expected another ratio than 1 and a window",
-           block, shape.ratio, shape.window_tokens);
+      fail(
+          "training: layer {} has compress_ratio {} and a window of {}, expected another ratio than 1 and a "
+          "window",
+          block, shape.ratio, shape.window_tokens);
   }
   const std::int64_t rows = config.num_hash_layers == 0 ? 0 : config.vocab_size * config.num_experts_per_tok;
   if (static_cast<std::int64_t>(tables.size()) != config.num_hash_layers)
     fail("training: {} hash tables, expected {}, one a hash layer", tables.size(), config.num_hash_layers);
   for (const std::vector<std::int64_t>& table : tables) {
     if (static_cast<std::int64_t>(table.size()) != rows)
-      fail("training: a hash table has {} values, expected {}: vocab_size * num_experts_per_tok", table.size(), rows);
+      fail("training: a hash table has {} values, expected {}: vocab_size * num_experts_per_tok",
+           table.size(), rows);
   }
 }
 
@@ -203,8 +220,8 @@ LossReport TrainingGraph<T>::run(const Parameters<T>& weights, const TrainingBat
 
 template <class T>
 std::vector<T> TrainingGraph<T>::logits(const Parameters<T>& weights, const TrainingBatch& batch,
-                                        const PassOptions& options) {
-  return Pass<T>(config_, hash_tables_, pool_, batch, options, weights, nullptr).logits();
+                                        const PassOptions& options, LogitsOf of) {
+  return Pass<T>(config_, hash_tables_, pool_, batch, options, weights, nullptr).logits(of);
 }
 
 template class TrainingGraph<float>;

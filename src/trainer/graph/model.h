@@ -18,12 +18,15 @@
 namespace baleen {
 
 struct LossReport {
-  double loss_sum = 0;           ///< of -log p over the batch's targets; divide by the number of targets
-  double mtp_loss_sum = 0;       ///< the same of the MTP blocks, without their weight
-  std::int64_t num_targets = 0;  ///< of this batch; `num_global_targets` counts those of all ranks and micro-batches
+  double loss_sum = 0;      ///< of -log p over the batch's targets; divide by the number of targets
+  double mtp_loss_sum = 0;  ///< the same of the MTP blocks, without their weight
+  std::int64_t num_targets =
+      0;  ///< of this batch; `num_global_targets` counts those of all ranks and micro-batches
   /// [num_blocks][E] how many tokens chose each expert; of an MTP block that did not run zeros.
   std::vector<std::vector<std::int64_t>> expert_load;
 };
+
+enum class LogitsOf : std::uint8_t { kMain, kMtp };
 
 template <class T>
 class TrainingGraph {
@@ -39,9 +42,9 @@ class TrainingGraph {
   LossReport run(const Parameters<T>& weights, const TrainingBatch& batch, const PassOptions& options,
                  Parameters<T>* gradients);
 
-  /// Logits of the main model, [num_tokens, V]: for comparisons on small batches.
+  /// [num_tokens, V], or of the MTP block one row less a document: for comparisons on small batches.
   [[nodiscard]] std::vector<T> logits(const Parameters<T>& weights, const TrainingBatch& batch,
-                                      const PassOptions& options);
+                                      const PassOptions& options, LogitsOf of = LogitsOf::kMain);
 
  private:
   const ModelConfig& config_;

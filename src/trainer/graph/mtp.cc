@@ -81,12 +81,11 @@ void mtp_entry_backward(const GraphContext<T>& context, const MtpBatch& batch, c
     rms_norm_backward<T>(rows, d, a.embedded.data() + row * d, w.enorm, config.rms_norm_eps,
                          dembedded_normed.data() + row * d, dembedded.data() + row * d, partial);
   });
-  sum_over_rows<T>(context.pool, n * streams, d, g.hnorm,
-                   [&](std::int64_t row, std::int64_t rows, T* partial) {
-                     rms_norm_backward<T>(rows, d, a.streams.data() + row * d, w.hnorm, config.rms_norm_eps,
-                                          dstreams_normed.data() + row * d, dstreams.data() + row * d,
-                                          partial);
-                   });
+  sum_over_rows<T>(
+      context.pool, n * streams, d, g.hnorm, [&](std::int64_t row, std::int64_t rows, T* partial) {
+        rms_norm_backward<T>(rows, d, a.streams.data() + row * d, w.hnorm, config.rms_norm_eps,
+                             dstreams_normed.data() + row * d, dstreams.data() + row * d, partial);
+      });
   for (std::int64_t row = 0; row < n; ++row) {
     const auto at = static_cast<std::size_t>(row);
     T* de = dembed + context.batch.tokens[at] * d;

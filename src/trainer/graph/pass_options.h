@@ -5,11 +5,12 @@ namespace baleen {
 
 /// What may differ from one pass to the next.
 struct PassOptions {
-  double mtp_weight = 0.3;       ///< of the MTP blocks' loss; 0: the MTP blocks do not run
-  bool recompute = true;         ///< keep the streams between blocks only, and compute each block again for its
-                                 ///< backward: less memory, the same bits
+  double mtp_weight = 0.3;  ///< of the MTP blocks' loss; 0: the MTP blocks do not run
+  bool recompute = true;    ///< keep the streams between blocks only, and compute each block again for its
+                            ///< backward: less memory, the same bits
   bool dense_attention = false;  ///< ratio-4 layers attend to all complete entries, indexers idle
-  bool scaled_rope = false;      ///< layers with a ratio rotate by the scaled (YaRN) frequencies, as inference does
+  bool scaled_rope =
+      false;  ///< layers with a ratio rotate by the scaled (YaRN) frequencies, as inference does
 };
 
 }  // namespace baleen

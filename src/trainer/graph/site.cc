@@ -68,23 +68,22 @@ void site_backward(const GraphContext<T>& context, SiteKind kind, const SiteWeig
   Values<T> vectors;  // gradients of norm, base, scale
   room(draw, n * mixes);
   zeros(vectors, width + mixes + kScales);
-  sum_over_rows<T>(
-      context.pool, n, width + mixes + kScales, vectors.data(),
-      [&](std::int64_t row, std::int64_t rows, T* partial) {
-        Values<T> du;
-        zeros(du, rows * width);
-        rms_norm_backward<T>(rows, width, a.u.data() + row * width, w.norm, config.rms_norm_eps,
-                             dnormed + row * width, du.data(), partial);
-        const HcMixShape<T> s = mix_shape<T>(config, kind, rows);
-        hc_mix_backward<T>(s, mix_values(s, w, x, a, row),
-                           {.du = du.data(),
-                            .dpost = s.head_only ? nullptr : dpost + row * streams,
-                            .dcomb = s.head_only ? nullptr : dcomb + row * streams * streams,
-                            .dx = dx + row * streams * width,
-                            .draw = draw.data() + row * mixes,
-                            .dscale = partial + width + mixes,
-                            .dbase = partial + width});
-      });
+  sum_over_rows<T>(context.pool, n, width + mixes + kScales, vectors.data(),
+                   [&](std::int64_t row, std::int64_t rows, T* partial) {
+                     Values<T> du;
+                     zeros(du, rows * width);
+                     rms_norm_backward<T>(rows, width, a.u.data() + row * width, w.norm, config.rms_norm_eps,
+                                          dnormed + row * width, du.data(), partial);
+                     const HcMixShape<T> s = mix_shape<T>(config, kind, rows);
+                     hc_mix_backward<T>(s, mix_values(s, w, x, a, row),
+                                        {.du = du.data(),
+                                         .dpost = s.head_only ? nullptr : dpost + row * streams,
+                                         .dcomb = s.head_only ? nullptr : dcomb + row * streams * streams,
+                                         .dx = dx + row * streams * width,
+                                         .draw = draw.data() + row * mixes,
+                                         .dscale = partial + width + mixes,
+                                         .dbase = partial + width});
+                   });
   const T* sum = vectors.data();
   for (std::int64_t i = 0; i < width; ++i) g.norm[i] += *sum++;
   for (std::int64_t i = 0; i < mixes; ++i) g.mixing.base[i] += *sum++;

@@ -54,19 +54,17 @@ double token_loss(const GraphContext<T>& context, const SiteWeights<const T>& w,
     const std::int64_t rows = std::min(kLossRows, targets.size() - begin);
     const std::int64_t* row = targets.rows.data() + begin;
     room(x, rows * d);
-    for (std::int64_t i = 0; i < rows; ++i)
-      std::copy_n(a.normed.data() + row[i] * d, d, x.data() + i * d);
+    for (std::int64_t i = 0; i < rows; ++i) std::copy_n(a.normed.data() + row[i] * d, d, x.data() + i * d);
     linear_forward<T>({rows, d, vocabulary}, x.data(), head, room(logits, rows * vocabulary), context.pool);
     context.pool.parallel_for(rows, [&](std::int64_t i, int) {
       const auto at = static_cast<std::size_t>(begin + i);
-      losses[at] = cross_entropy(logits.data() + i * vocabulary, vocabulary, targets.tokens[at],
-                                 gradients.scale);
+      losses[at] =
+          cross_entropy(logits.data() + i * vocabulary, vocabulary, targets.tokens[at], gradients.scale);
     });
     if (gradients.site == nullptr) continue;
     linear_backward<T>({rows, d, vocabulary}, x.data(), head, logits.data(), zeros(dx, rows * d),
                        gradients.head, context.pool);
-    for (std::int64_t i = 0; i < rows; ++i)
-      std::copy_n(dx.data() + i * d, d, dnormed.data() + row[i] * d);
+    for (std::int64_t i = 0; i < rows; ++i) std::copy_n(dx.data() + i * d, d, dnormed.data() + row[i] * d);
   }
   if (gradients.site != nullptr) {
     site_backward<T>(context, SiteKind::kHead, w, *gradients.site, streams, a, dnormed.data(), nullptr,

@@ -19,10 +19,10 @@ struct Targets {
 
 template <class T>
 struct HeadGradients {
-  T scale = 0;                          ///< of the sum of losses
+  T scale = 0;                           ///< of the sum of losses
   const SiteWeights<T>* site = nullptr;  ///< += ; null: no gradients
-  T* head = nullptr;                    ///< [V, d] +=
-  T* dstreams = nullptr;                ///< [N, n, d] +=
+  T* head = nullptr;                     ///< [V, d] +=
+  T* dstreams = nullptr;                 ///< [N, n, d] +=
 };
 
 /// Sum of -log softmax(head(streams [N, n, d]))[target] over `targets`. In chunks of kLossRows rows: logits, their
