@@ -22,7 +22,7 @@ struct EngineFlags {
   std::string model;
   std::string precision = "released";
   std::string device = "auto";
-  std::string devices;  ///< GPUs of ranks, as "0,1"; empty: --device
+  std::string devices;               ///< GPUs of ranks, as "0,1"; empty: --device
   std::vector<std::string> kernels;  ///< forced variants, as parse_forced_variant reads them
   std::string instruction_set = "best";
   int threads = 0;

@@ -16,7 +16,7 @@ namespace baleen {
 enum class Lifetime {
   kBlock,  ///< until the next block: all blocks share one set of arrays, and the two halves of a block what
            ///< both have; what may be overwritten in place is
-  kPass,  ///< until the next pass: every block has arrays of its own, as a backward pass needs
+  kPass,   ///< until the next pass: every block has arrays of its own, as a backward pass needs
 };
 
 // R rows at most. Views are taken with `rows(array, T)`. Arrays that hold BF16 values have the device's type

@@ -28,8 +28,8 @@ class Attention {
     layout(a);
     if (shape_.compresses()) compress(w.compressor, shape_.head_dim, x, a.entry_begin, a.compressor);
     select(w, x, a);
-    room(a.o, n_ * q_dim());
-    room(a.lse, n_ * shape_.num_heads);
+    resized(a.o, n_ * q_dim());
+    resized(a.lse, n_ * shape_.num_heads);
     c_.pool.parallel_for(c_.documents(), [&](std::int64_t i, int) {
       const std::int64_t begin = c_.document(i).begin;
       dense_attention_forward(of_document(w, a, i), a.o.data() + begin * q_dim(),
@@ -37,7 +37,7 @@ class Attention {
     });
     a.rotated = a.o;
     rotate(a.rotated.data(), shape_.num_heads, shape_.head_dim, true);
-    room(a.grouped, n_ * config_.o_dim());
+    resized(a.grouped, n_ * config_.o_dim());
     for (std::int64_t group = 0; group < config_.o_groups; ++group) {
       linear_forward(group_shape(), a.rotated.data() + group * config_.group_dim(),
                      w.wo_a + group * config_.o_lora_rank * config_.group_dim(),
@@ -107,11 +107,11 @@ class Attention {
 
   void queries(const BlockWeights<const T>& w, const T* x, AttentionActivations<T>& a) const {
     const std::int64_t rank = config_.q_lora_rank;
-    linear_forward<T>({n_, config_.hidden_size, rank}, x, w.wq_a, room(a.q_latent, n_ * rank), c_.pool);
-    norm(n_, rank, a.q_latent.data(), w.q_norm, room(a.q_latent_normed, n_ * rank));
-    linear_forward<T>({n_, rank, q_dim()}, a.q_latent_normed.data(), w.wq_b, room(a.q_raw, n_ * q_dim()),
+    linear_forward<T>({n_, config_.hidden_size, rank}, x, w.wq_a, resized(a.q_latent, n_ * rank), c_.pool);
+    norm(n_, rank, a.q_latent.data(), w.q_norm, resized(a.q_latent_normed, n_ * rank));
+    linear_forward<T>({n_, rank, q_dim()}, a.q_latent_normed.data(), w.wq_b, resized(a.q_raw, n_ * q_dim()),
                       c_.pool);
-    norm(n_ * shape_.num_heads, shape_.head_dim, a.q_raw.data(), nullptr, room(a.q, n_ * q_dim()));
+    norm(n_ * shape_.num_heads, shape_.head_dim, a.q_raw.data(), nullptr, resized(a.q, n_ * q_dim()));
     rotate(a.q.data(), shape_.num_heads, shape_.head_dim, false);
   }
   void queries_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
@@ -132,8 +132,8 @@ class Attention {
 
   void keys(const BlockWeights<const T>& w, const T* x, AttentionActivations<T>& a) const {
     const std::int64_t width = shape_.head_dim;
-    linear_forward<T>({n_, config_.hidden_size, width}, x, w.wkv, room(a.kv_raw, n_ * width), c_.pool);
-    norm(n_, width, a.kv_raw.data(), w.kv_norm, room(a.kv, n_ * width));
+    linear_forward<T>({n_, config_.hidden_size, width}, x, w.wkv, resized(a.kv_raw, n_ * width), c_.pool);
+    norm(n_, width, a.kv_raw.data(), w.kv_norm, resized(a.kv, n_ * width));
     rotate(a.kv.data(), 1, width, false);
   }
   void keys_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
@@ -184,10 +184,10 @@ class Attention {
   void compress(const CompressorWeights<const T>& w, std::int64_t width, const T* x,
                 const std::vector<std::int64_t>& entry_begin, CompressorActivations<T>& a) const {
     const std::int64_t columns = shape_.compressor_columns(width);
-    linear_forward<T>({n_, config_.hidden_size, columns}, x, w.wkv, room(a.k, n_ * columns), c_.pool);
-    linear_forward<T>({n_, config_.hidden_size, columns}, x, w.wgate, room(a.g, n_ * columns), c_.pool);
-    room(a.e, entry_begin.back() * width);
-    room(a.entry, entry_begin.back() * width);
+    linear_forward<T>({n_, config_.hidden_size, columns}, x, w.wkv, resized(a.k, n_ * columns), c_.pool);
+    linear_forward<T>({n_, config_.hidden_size, columns}, x, w.wgate, resized(a.g, n_ * columns), c_.pool);
+    resized(a.e, entry_begin.back() * width);
+    resized(a.entry, entry_begin.back() * width);
     c_.pool.parallel_for(c_.documents(), [&](std::int64_t i, int) {
       const PoolingValues<T> v = pooling(w, width, a, i);
       const std::int64_t at = entry_begin[static_cast<std::size_t>(i)] * width;
@@ -232,10 +232,10 @@ class Attention {
     if (scores) {
       const std::int64_t width = config_.index_q_dim();
       linear_forward<T>({n_, config_.q_lora_rank, width}, a.q_latent_normed.data(), w.index_wq_b,
-                        room(a.index_q, n_ * width), c_.pool);
+                        resized(a.index_q, n_ * width), c_.pool);
       rotate(a.index_q.data(), shape_.index_heads, shape_.index_dim, false);
       linear_forward<T>({n_, config_.hidden_size, shape_.index_heads}, x, w.index_weights,
-                        room(a.index_weights, n_ * shape_.index_heads), c_.pool);
+                        resized(a.index_weights, n_ * shape_.index_heads), c_.pool);
       compress(w.index_compressor, shape_.index_dim, x, a.entry_begin, a.index_compressor);
     }
     c_.pool.parallel_for(c_.documents(), [&](std::int64_t i, int) {

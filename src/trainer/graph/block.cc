@@ -57,11 +57,11 @@ void block_forward(const GraphContext<T>& context, std::int64_t block, const Blo
   const std::int64_t n = context.tokens();
   site_forward(context, SiteKind::kHalfBlock, w.attn_site, x, a.attn_site);
   attention_forward(context, block, w, a.attn_site.normed.data(), a.attention,
-                    room(a.attn_out, n * context.config.hidden_size));
-  leave(context, a.attn_site, x, a.attn_out.data(), room(a.middle, n * context.config.hc_dim()));
+                    resized(a.attn_out, n * context.config.hidden_size));
+  leave(context, a.attn_site, x, a.attn_out.data(), resized(a.middle, n * context.config.hc_dim()));
   site_forward(context, SiteKind::kHalfBlock, w.ffn_site, a.middle.data(), a.ffn_site);
   experts_forward(context, block, w, a.ffn_site.normed.data(), a.experts,
-                  room(a.ffn_out, n * context.config.hidden_size));
+                  resized(a.ffn_out, n * context.config.hidden_size));
   leave(context, a.ffn_site, a.middle.data(), a.ffn_out.data(), out);
 }
 

@@ -23,12 +23,12 @@ class Experts {
 
   void forward(std::int64_t block, const BlockWeights<const T>& w, const T* x, ExpertActivations<T>& a,
                T* out) const {
-    linear_forward<T>({n_, d_, num_experts_}, x, w.gate, room(a.logits, n_ * num_experts_), c_.pool);
+    linear_forward<T>({n_, d_, num_experts_}, x, w.gate, resized(a.logits, n_ * num_experts_), c_.pool);
     choose(block, w, a);
     assign_slots(a);
     gather(x, a);
-    for (Values<T>* values : {&a.g, &a.v, &a.a}) room(*values, n_ * k_ * width_);
-    room(a.y, n_ * k_ * d_);
+    for (Values<T>* values : {&a.g, &a.v, &a.a}) resized(*values, n_ * k_ * width_);
+    resized(a.y, n_ * k_ * d_);
     c_.pool.parallel_for(num_experts_, [&](std::int64_t e, int) { one_forward(e, w, a); });
     shared_forward(w, x, a, out);
     for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
@@ -61,8 +61,8 @@ class Experts {
 
   /// Ids and weights of each token.
   void choose(std::int64_t block, const BlockWeights<const T>& w, ExpertActivations<T>& a) const {
-    room(a.ids, n_ * k_);
-    room(a.weights, n_ * k_);
+    resized(a.ids, n_ * k_);
+    resized(a.weights, n_ * k_);
     for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
       for (std::int64_t t = row; t < row + rows; ++t) {
         std::int32_t* ids = a.ids.data() + t * k_;
@@ -99,9 +99,9 @@ class Experts {
     for (const std::int32_t id : a.ids) ++a.slot_begin[static_cast<std::size_t>(id) + 1];
     std::partial_sum(a.slot_begin.begin(), a.slot_begin.end(), a.slot_begin.begin());
     std::vector<std::int64_t> next(a.slot_begin.begin(), a.slot_begin.end() - 1);
-    room(a.slot_of, n_ * k_);
-    room(a.slot_token, n_ * k_);
-    room(a.slot_weight, n_ * k_);
+    resized(a.slot_of, n_ * k_);
+    resized(a.slot_token, n_ * k_);
+    resized(a.slot_weight, n_ * k_);
     for (std::size_t i = 0; i < a.ids.size(); ++i) {
       const std::int64_t slot = next[static_cast<std::size_t>(a.ids[i])]++;
       a.slot_of[i] = slot;
@@ -120,7 +120,7 @@ class Experts {
   }
 
   void gather(const T* x, ExpertActivations<T>& a) const {
-    room(a.x, n_ * k_ * d_);
+    resized(a.x, n_ * k_ * d_);
     for_row_blocks(c_.pool, n_ * k_, [&](std::int64_t slot, std::int64_t slots) {
       gather_rows(a, slot, slot + slots, x, a.x.data() + slot * d_);
     });
@@ -151,12 +151,12 @@ class Experts {
     Values<T> da;
     Values<T> dg;
     Values<T> dv;
-    gather_rows(a, begin, begin + rows, dout, room(dy, rows * d_));
+    gather_rows(a, begin, begin + rows, dout, resized(dy, rows * d_));
     zeros(da, rows * width_);
     linear_backward<T>({rows, width_, d_}, a.a.data() + at, expert.w2, dy.data(), da.data(), gradient.w2);
     swiglu_backward<T>(rows, width_, a.g.data() + at, a.v.data() + at, a.slot_weight.data() + begin,
-                       c_.config.swiglu_limit, da.data(), room(dg, rows * width_), room(dv, rows * width_),
-                       dslot_weight + begin);
+                       c_.config.swiglu_limit, da.data(), resized(dg, rows * width_),
+                       resized(dv, rows * width_), dslot_weight + begin);
     const T* x = a.x.data() + begin * d_;
     T* dx = dx_slots + begin * d_;
     linear_backward<T>({rows, d_, width_}, x, expert.w1, dg.data(), dx, gradient.w1);
@@ -174,9 +174,9 @@ class Experts {
   }
 
   void shared_forward(const BlockWeights<const T>& w, const T* x, ExpertActivations<T>& a, T* out) const {
-    linear_forward<T>({n_, d_, width_}, x, w.shared.w1, room(a.shared_g, n_ * width_), c_.pool);
-    linear_forward<T>({n_, d_, width_}, x, w.shared.w3, room(a.shared_v, n_ * width_), c_.pool);
-    room(a.shared_a, n_ * width_);
+    linear_forward<T>({n_, d_, width_}, x, w.shared.w1, resized(a.shared_g, n_ * width_), c_.pool);
+    linear_forward<T>({n_, d_, width_}, x, w.shared.w3, resized(a.shared_v, n_ * width_), c_.pool);
+    resized(a.shared_a, n_ * width_);
     for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
       const std::int64_t at = row * width_;
       swiglu_forward<T>(rows, width_, a.shared_g.data() + at, a.shared_v.data() + at, nullptr,
@@ -191,8 +191,8 @@ class Experts {
     Values<T> dg;
     Values<T> dv;
     zeros(da, n_ * width_);
-    room(dg, n_ * width_);
-    room(dv, n_ * width_);
+    resized(dg, n_ * width_);
+    resized(dv, n_ * width_);
     linear_backward<T>({n_, width_, d_}, a.shared_a.data(), w.shared.w2, dout, da.data(), g.shared.w2,
                        c_.pool);
     for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {

@@ -51,7 +51,7 @@ T* zeros(std::vector<T>& values, std::int64_t count) {
 
 /// Makes `values` hold `count` elements of any value.
 template <class T>
-T* room(std::vector<T>& values, std::int64_t count) {
+T* resized(std::vector<T>& values, std::int64_t count) {
   values.resize(static_cast<std::size_t>(count));
   return values.data();
 }

@@ -56,7 +56,7 @@ class Pass {
 
   void forward() {
     streams_.resize(1);
-    embed_forward(context_, weights_.embed, room(streams_[0], size(context_)));
+    embed_forward(context_, weights_.embed, resized(streams_[0], size(context_)));
     for (std::int64_t block = 0; block < config_.num_hidden_layers; ++block) {
       Values<T> out;
       run_block(context_, block, streams_.back(), of_block(block), out);
@@ -101,7 +101,7 @@ class Pass {
   void run_block(const GraphContext<T>& context, std::int64_t block, const Values<T>& x,
                  BlockActivations<T>& a, Values<T>& out) {
     const auto at = static_cast<std::size_t>(block);
-    block_forward(context, block, weights_.blocks[at], x.data(), a, room(out, size(context)));
+    block_forward(context, block, weights_.blocks[at], x.data(), a, resized(out, size(context)));
     for (std::size_t e = 0; e < report_.expert_load[at].size(); ++e)
       report_.expert_load[at][e] = a.experts.slot_begin[e + 1] - a.experts.slot_begin[e];
   }
@@ -133,7 +133,7 @@ class Pass {
 
   void mtp_forward(const GraphContext<T>& context, const MtpBatch& batch, MtpValues& v) {
     mtp_entry_forward(context, batch, weights_.mtp, weights_.embed, streams_.back().data(), v.entry,
-                      room(v.in, size(context)));
+                      resized(v.in, size(context)));
     run_block(context, config_.num_hidden_layers, v.in, v.block, v.out);
   }
 

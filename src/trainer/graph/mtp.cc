@@ -25,10 +25,10 @@ void mtp_entry_forward(const GraphContext<T>& context, const MtpBatch& batch, co
   const std::int64_t streams = config.hc_mult;
   const std::int64_t n = context.tokens();
   Values<T> term;
-  room(a.embedded, n * d);
-  room(a.embedded_normed, n * d);
-  room(a.streams, n * config.hc_dim());
-  room(a.streams_normed, n * config.hc_dim());
+  resized(a.embedded, n * d);
+  resized(a.embedded_normed, n * d);
+  resized(a.streams, n * config.hc_dim());
+  resized(a.streams_normed, n * config.hc_dim());
   for_row_blocks(context.pool, n, [&](std::int64_t begin, std::int64_t rows) {
     for (std::int64_t row = begin; row < begin + rows; ++row) {
       const auto at = static_cast<std::size_t>(row);
@@ -42,7 +42,7 @@ void mtp_entry_forward(const GraphContext<T>& context, const MtpBatch& batch, co
     rms_norm_forward<T>(rows * streams, d, h, w.hnorm, config.rms_norm_eps,
                         a.streams_normed.data() + begin * config.hc_dim());
   });
-  linear_forward<T>({n, d, d}, a.embedded_normed.data(), w.e_proj, room(term, n * d), context.pool);
+  linear_forward<T>({n, d, d}, a.embedded_normed.data(), w.e_proj, resized(term, n * d), context.pool);
   linear_forward<T>({n * streams, d, d}, a.streams_normed.data(), w.h_proj, y, context.pool);
   for_row_blocks(context.pool, n * streams, [&](std::int64_t begin, std::int64_t rows) {
     for (std::int64_t row = begin; row < begin + rows; ++row) {

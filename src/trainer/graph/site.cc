@@ -38,13 +38,13 @@ void site_forward(const GraphContext<T>& context, SiteKind kind, const SiteWeigh
   const ModelConfig& config = context.config;
   const std::int64_t n = context.tokens();
   const HcMixShape<T> whole = mix_shape<T>(config, kind, n);
-  linear_forward<T>({n, config.hc_dim(), whole.mixes()}, x, w.mixing.fn, room(a.raw, n * whole.mixes()),
+  linear_forward<T>({n, config.hc_dim(), whole.mixes()}, x, w.mixing.fn, resized(a.raw, n * whole.mixes()),
                     context.pool);
-  room(a.u, n * config.hidden_size);
-  room(a.normed, n * config.hidden_size);
+  resized(a.u, n * config.hidden_size);
+  resized(a.normed, n * config.hidden_size);
   if (kind == SiteKind::kHalfBlock) {
-    room(a.post, n * config.hc_mult);
-    room(a.comb, n * config.hc_mult * config.hc_mult);
+    resized(a.post, n * config.hc_mult);
+    resized(a.comb, n * config.hc_mult * config.hc_mult);
   }
   for_row_blocks(context.pool, n, [&](std::int64_t row, std::int64_t rows) {
     const HcMixShape<T> s = mix_shape<T>(config, kind, rows);
@@ -66,7 +66,7 @@ void site_backward(const GraphContext<T>& context, SiteKind kind, const SiteWeig
   constexpr std::int64_t kScales = 3;
   Values<T> draw;
   Values<T> vectors;  // gradients of norm, base, scale
-  room(draw, n * mixes);
+  resized(draw, n * mixes);
   zeros(vectors, width + mixes + kScales);
   sum_over_rows<T>(context.pool, n, width + mixes + kScales, vectors.data(),
                    [&](std::int64_t row, std::int64_t rows, T* partial) {

@@ -53,9 +53,10 @@ double token_loss(const GraphContext<T>& context, const SiteWeights<const T>& w,
   for (std::int64_t begin = 0; begin < targets.size(); begin += kLossRows) {
     const std::int64_t rows = std::min(kLossRows, targets.size() - begin);
     const std::int64_t* row = targets.rows.data() + begin;
-    room(x, rows * d);
+    resized(x, rows * d);
     for (std::int64_t i = 0; i < rows; ++i) std::copy_n(a.normed.data() + row[i] * d, d, x.data() + i * d);
-    linear_forward<T>({rows, d, vocabulary}, x.data(), head, room(logits, rows * vocabulary), context.pool);
+    linear_forward<T>({rows, d, vocabulary}, x.data(), head, resized(logits, rows * vocabulary),
+                      context.pool);
     context.pool.parallel_for(rows, [&](std::int64_t i, int) {
       const auto at = static_cast<std::size_t>(begin + i);
       losses[at] =
