@@ -10,7 +10,8 @@
 #   bench     every kernel's benchmark, as one CSV with machine, clocks and revision
 #   calibrate a profile of this machine, $PROFILE.json (h200-baleen), its predictions against benchmarks
 #   ranks     all GPUs of the machine as ranks: collectives, dispatch and combine, whole models, commands;
-#             what messages take, a token of $RANKS_MODEL (flash 0 4096 64: preset, layers or 0, context, steps)
+#             what messages take, a token of $RANKS_MODEL (flash 0 4096 64: preset, layers or 0 for all,
+#             context, steps)
 #   layers    Flash geometry cut to $LAYERS layers (36 fit an H200): decode and prefill, operation by operation
 # Exits with 1 when a test failed. Without --programs it takes the programs of build/release.
 set -uo pipefail

@@ -6,8 +6,8 @@
 
 namespace baleen {
 
-/// y [rows, out] = x [rows, in] Wᵀ, W [out, in]. 2 rows in out FLOPs. Strides: elements between rows. Runs on the threads
-/// of a pool, or without one on the calling thread.
+/// y [rows, out] = x [rows, in] Wᵀ, W [out, in]. 2 rows in out FLOPs. Strides: elements between rows. Runs
+/// on the threads of a pool, or without one on the calling thread.
 template <class T>
 struct LinearShape {
   std::int64_t rows = 0, in = 0, out = 0;

@@ -1,5 +1,6 @@
-/// The activations of one block that its backward needs, each a named value. They live from the block's forward to its
-/// backward; with recomputation all blocks share one object, whose values live for one block at a time.
+/// The activations of one block that its backward needs, each a named value. They live from the block's
+/// forward to its backward; with recomputation all blocks share one object, whose values live for one block
+/// at a time.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-/// Where a model's tensors lie in `Parameters`: of weights (T is const) and, with the same names, of their gradients.
+/// Where a model's tensors lie in `Parameters`: of weights (T is const) and, with the same names, of their
+/// gradients.
 #pragma once
 
 #include <type_traits>

@@ -1,6 +1,7 @@
-/// The mixture of experts of one block, forward and backward: router or hash table, routed experts over the tokens that
-/// chose them, shared expert. Sums over a token's experts go in ascending order of experts, sums over an expert's tokens
-/// in the order of tokens.                                                        (source: forward pass 6, training 11.8)
+/// The mixture of experts of one block, forward and backward: router or hash table, routed experts over the
+/// tokens that chose them, shared expert. Sums over a token's experts go in ascending order of experts, sums
+/// over an expert's tokens in the order of tokens.
+/// (source: forward pass 6, training 11.8)
 #pragma once
 
 #include "trainer/graph/activations.h"

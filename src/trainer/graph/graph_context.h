@@ -1,5 +1,5 @@
-/// What every part of a training pass shares: sizes, the batch, rotation angles, threads, and loops over rows whose
-/// results do not depend on the number of threads.
+/// What every part of a training pass shares: sizes, the batch, rotation angles, threads, and loops over
+/// rows whose results do not depend on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,8 @@ void for_row_blocks(ThreadPool& pool, std::int64_t rows, Body&& body) {
   });
 }
 
-/// body(item, partial) with a zeroed array of `size` for each item; their sum, in the order of items, is added to `out`.
+/// body(item, partial) with a zeroed array of `size` for each item; their sum, in the order of items, is
+/// added to `out`.
 template <class T, class Body>
 void sum_over_items(ThreadPool& pool, std::int64_t items, std::int64_t size, T* out, Body&& body) {
   std::vector<T> partials(static_cast<std::size_t>(items * size));

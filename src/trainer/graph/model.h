@@ -1,9 +1,10 @@
-/// Forward and backward of a whole V4-shaped model over batches of packed documents, in float32 or float64: what a
-/// training step needs beside optimisers. No quantisation; top-k and routing indices are constants of the backward.
+/// Forward and backward of a whole V4-shaped model over batches of packed documents, in float32 or float64:
+/// what a training step needs beside optimisers. No quantisation; top-k and routing indices are constants of
+/// the backward.
 ///
-/// Not here: the indexers' own loss, so that their parameters get no gradient; the sequence-wise balance loss;
-/// rounding as in the released formats; a model with one residual stream.
-///                                                                       (source: forward pass 3 to 8, training 1, 11)
+/// Not here: the indexers' own loss, so that their parameters get no gradient; the sequence-wise balance
+/// loss; rounding as in the released formats; a model with one residual stream.
+/// (source: forward pass 3 to 8, training 1, 11)
 #pragma once
 
 #include <cstdint>
@@ -31,14 +32,14 @@ enum class LogitsOf : std::uint8_t { kMain, kMtp };
 template <class T>
 class TrainingGraph {
  public:
-  /// `hash_tables`: of the model's first layers (parameters.h). All arguments must outlive this. Throws `Error` for a
-  /// geometry that has no gradients: more than one MTP block, a router other than sqrtsoftplus with normalised weights
-  /// and without groups, a ratio of 1, an attention without window.
+  /// `hash_tables`: of the model's first layers (parameters.h). All arguments must outlive this. Throws
+  /// `Error` for a geometry that has no gradients: more than one MTP block, a router other than sqrtsoftplus
+  /// with normalised weights and without groups, a ratio of 1, an attention without window.
   TrainingGraph(const ModelConfig& config, const HashTables& hash_tables, ThreadPool& pool);
 
-  /// L = (loss_sum + mtp_weight * mtp_loss_sum) / batch.num_global_targets. Adds dL/dweights to `gradients` where it is
-  /// not null. Results do not depend on the number of threads. Memory: activations of one block, or of all without
-  /// `recompute`, and of each token the streams between blocks.
+  /// L = (loss_sum + mtp_weight * mtp_loss_sum) / batch.num_global_targets. Adds dL/dweights to `gradients`
+  /// where it is not null. Results do not depend on the number of threads. Memory: activations of one block,
+  /// or of all without `recompute`, and of each token the streams between blocks.
   LossReport run(const Parameters<T>& weights, const TrainingBatch& batch, const PassOptions& options,
                  Parameters<T>* gradients);
 

@@ -1,5 +1,6 @@
-/// What the MTP block has before its block: row i takes the main model's streams of position i and the embedding of the
-/// token after it.                                                        (source: forward pass 8, training 1)
+/// What the MTP block has before its block: row i takes the main model's streams of position i and the
+/// embedding of the token after it.                                                        (source: forward
+/// pass 8, training 1)
 #pragma once
 
 #include "trainer/graph/activations.h"
@@ -8,8 +9,9 @@
 
 namespace baleen::graph {
 
-/// The rows of a batch that have a next token in their document, as a batch of its own: its tokens are those next tokens,
-/// and its targets, read as the main model's, the tokens after them. A document of one token has no row.
+/// The rows of a batch that have a next token in their document, as a batch of its own: its tokens are those
+/// next tokens, and its targets, read as the main model's, the tokens after them. A document of one token
+/// has no row.
 struct MtpBatch {
   explicit MtpBatch(const TrainingBatch& main);
 

@@ -1,5 +1,5 @@
-/// All trained tensors of a model as flat arrays, by the table that names the released ones. Gradients and optimiser
-/// states are further objects of the same shape.
+/// All trained tensors of a model as flat arrays, by the table that names the released ones. Gradients and
+/// optimiser states are further objects of the same shape.
 #pragma once
 
 #include <cstdint>
@@ -38,15 +38,17 @@ class Parameters {
   std::map<std::string, std::size_t, std::less<>> index_;
 };
 
-/// Weights that training starts from: normal with deviation `range` for matrices, ones for norms, the mixing biases of
-/// the specification. A tensor's values depend on the seed and its name alone.        (source: training 2)
+/// Weights that training starts from: normal with deviation `range` for matrices, ones for norms, the mixing
+/// biases of the specification. A tensor's values depend on the seed and its name alone.        (source:
+/// training 2)
 template <class T>
 void initialise(Parameters<T>& parameters, const ModelConfig& config, double range, std::uint64_t seed);
 
 /// Of each hash-routed layer [V, k]: the experts of each token id, constants of a model ("ffn.gate.tid2eid").
 using HashTables = std::vector<std::vector<std::int64_t>>;
 
-/// Tables of a new model: k distinct experts a token id, and each column gives equally many ids to every expert, up to one.
+/// Tables of a new model: k distinct experts a token id, and each column gives equally many ids to every
+/// expert, up to one.
 ///                                                                                    (source: training 6.2)
 [[nodiscard]] HashTables make_hash_tables(const ModelConfig& config, std::uint64_t seed);
 

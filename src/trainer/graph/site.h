@@ -1,5 +1,6 @@
-/// A mixing of the residual streams with the norm of what it reads, forward and backward: the entry of attention, of
-/// the experts and of the head.                                                              (source: training 11.2)
+/// A mixing of the residual streams with the norm of what it reads, forward and backward: the entry of
+/// attention, of the experts and of the head.
+/// (source: training 11.2)
 #pragma once
 
 #include "trainer/graph/activations.h"

@@ -1,4 +1,5 @@
-/// The head and its cross-entropy over the rows of a batch that have a target.                    (source: training 1)
+/// The head and its cross-entropy over the rows of a batch that have a target.                    (source:
+/// training 1)
 #pragma once
 
 #include "trainer/graph/activations.h"
@@ -25,8 +26,8 @@ struct HeadGradients {
   T* dstreams = nullptr;                 ///< [N, n, d] +=
 };
 
-/// Sum of -log softmax(head(streams [N, n, d]))[target] over `targets`. In chunks of kLossRows rows: logits, their
-/// gradient and both products, so that memory is kLossRows * V values.
+/// Sum of -log softmax(head(streams [N, n, d]))[target] over `targets`. In chunks of kLossRows rows: logits,
+/// their gradient and both products, so that memory is kLossRows * V values.
 template <class T>
 double token_loss(const GraphContext<T>& context, const SiteWeights<const T>& w, const T* head,
                   const T* streams, const Targets& targets, const HeadGradients<T>& gradients);

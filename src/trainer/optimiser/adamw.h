@@ -1,4 +1,5 @@
-/// One AdamW update with decoupled weight decay and bias correction, elementwise.          (source: training 5)
+/// One AdamW update with decoupled weight decay and bias correction, elementwise.          (source: training
+/// 5)
 #pragma once
 
 #include <cstdint>

@@ -7,8 +7,8 @@
 
 namespace baleen {
 
-/// bias_e <- bias_e + speed sign(mean - load_e), sign(0) = 0. `load` counts the selections of each expert over the
-/// whole batch; both spans have E elements.
+/// bias_e <- bias_e + speed sign(mean - load_e), sign(0) = 0. `load` counts the selections of each expert
+/// over the whole batch; both spans have E elements.
 void update_bias(std::span<const std::int64_t> load, double speed, std::span<float> bias);
 
 /// Of one layer; zeros where no token was routed.

@@ -1,4 +1,5 @@
-/// One Muon update of one matrix.                                                        (source: training 4.1)
+/// One Muon update of one matrix.                                                        (source: training
+/// 4.1)
 #pragma once
 
 #include <cstdint>
@@ -18,10 +19,11 @@ struct MuonMatrix {
   std::span<float> weights;
 };
 
-/// M <- mu M + G; O = NewtonSchulz(mu M + G); W <- W (1 - lr decay) - lr gamma sqrt(max(rows, columns)) O, so that the
-/// root mean square of the update is lr gamma. A gradient of zeros alone (an expert without a token, a part of
-/// the model that does not run) changes nothing and returns false: the update would be of full size, from
-/// old momentum alone. `scratch` is reused from call to call. The result does not depend on the threads.
+/// M <- mu M + G; O = NewtonSchulz(mu M + G); W <- W (1 - lr decay) - lr gamma sqrt(max(rows, columns)) O,
+/// so that the root mean square of the update is lr gamma. A gradient of zeros alone (an expert without a
+/// token, a part of the model that does not run) changes nothing and returns false: the update would be of
+/// full size, from old momentum alone. `scratch` is reused from call to call. The result does not depend on
+/// the threads.
 bool muon_step(const MuonConfig& config, double learning_rate, const MuonMatrix& matrix,
                std::vector<float>& scratch, ThreadPool& pool);
 

@@ -9,9 +9,10 @@
 
 namespace baleen {
 
-/// Matrices of experts and dense matrices in the formats of `config.model` (FP4 and FP8 as released, or BF16), the rest as
-/// the tensor table says; config.json; the tokenizer that lies beside the data. The folder appears whole or not at all; an
-/// earlier checkpoint in it is replaced where `replace` is set. The bytes do not depend on the threads. Throws `Error`.
+/// Matrices of experts and dense matrices in the formats of `config.model` (FP4 and FP8 as released, or
+/// BF16), the rest as the tensor table says; config.json; the tokenizer that lies beside the data. The
+/// folder appears whole or not at all; an earlier checkpoint in it is replaced where `replace` is set. The
+/// bytes do not depend on the threads. Throws `Error`.
 void export_model(const std::filesystem::path& folder, const TrainConfig& config,
                   const Parameters<float>& weights, const HashTables& hash_tables, bool replace,
                   ThreadPool& pool);

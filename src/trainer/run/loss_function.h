@@ -1,5 +1,5 @@
-/// What the loop needs of a model: its loss over a batch and, where `gradients` is not null, gradients added to them.
-/// `TrainingGraph<float>::run` is one.
+/// What the loop needs of a model: its loss over a batch and, where `gradients` is not null, gradients added
+/// to them. `TrainingGraph<float>::run` is one.
 #pragma once
 
 #include <functional>

@@ -20,12 +20,12 @@ struct RunState {
   std::int64_t skipped_in_row = 0;  ///< steps up to here that were skipped one after the other
 };
 
-/// Writes `folder`, which is not there yet: state.safetensors (weights, optimiser states) and run.json (position,
-/// configuration). It appears whole, on disk when this returns, or not at all. Throws `Error`.
+/// Writes `folder`, which is not there yet: state.safetensors (weights, optimiser states) and run.json
+/// (position, configuration). It appears whole, on disk when this returns, or not at all. Throws `Error`.
 void write_run_checkpoint(const std::filesystem::path& folder, const TrainConfig& config, RunState& state);
 
-/// Reads it into `state`. Throws `Error` where a file is missing or damaged, and where the checkpoint's configuration
-/// differs from `config` in what the weights depend on, with every key that differs.
+/// Reads it into `state`. Throws `Error` where a file is missing or damaged, and where the checkpoint's
+/// configuration differs from `config` in what the weights depend on, with every key that differs.
 void read_run_checkpoint(const std::filesystem::path& folder, const TrainConfig& config, RunState& state);
 
 }  // namespace baleen

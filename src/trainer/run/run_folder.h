@@ -14,8 +14,8 @@ namespace baleen {
 
 class RunFolder {
  public:
-  /// Creates the folder where it is not there, and locks it. Throws `Error` when another process trains in it, or
-  /// when it cannot be written.
+  /// Creates the folder where it is not there, and locks it. Throws `Error` when another process trains in
+  /// it, or when it cannot be written.
   explicit RunFolder(const std::filesystem::path& folder);
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;

@@ -10,8 +10,8 @@ namespace baleen {
 
 class TrainingLog {
  public:
-  /// Opens `path` for appending. Lines of steps beyond `step`, which a resumed run does again, are removed, and so is
-  /// a last line that was cut short. Throws `Error` when the file cannot be written.
+  /// Opens `path` for appending. Lines of steps beyond `step`, which a resumed run does again, are removed,
+  /// and so is a last line that was cut short. Throws `Error` when the file cannot be written.
   TrainingLog(const std::filesystem::path& path, std::int64_t step);
   TrainingLog(const TrainingLog&) = delete;
   TrainingLog& operator=(const TrainingLog&) = delete;

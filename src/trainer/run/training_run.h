@@ -1,4 +1,5 @@
-/// The loop of a training run: batch, loss and gradients, clipping, update, balancing; evaluations, checkpoints, the log.
+/// The loop of a training run: batch, loss and gradients, clipping, update, balancing; evaluations,
+/// checkpoints, the log.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +37,8 @@ struct TrainingStep {
   std::string not_finite;     ///< what was infinite or NaN, for which the step was skipped; else empty
 };
 
-/// Throws `Error` for what this trainer does not have: bf16 products, rounding in training, warm-up of the indexers, a
-/// plain residual stream.
+/// Throws `Error` for what this trainer does not have: bf16 products, rounding in training, warm-up of the
+/// indexers, a plain residual stream.
 void check_supported(const TrainConfig& config);
 
 /// So many steps in a row without a finite loss or gradient end a run.
@@ -45,15 +46,16 @@ inline constexpr std::int64_t kMaxSkippedInRow = 3;
 
 class TrainingRun {
  public:
-  /// First weights, or with `resume` the newest checkpoint. All arguments outlive it. Throws `Error`: no or bad data, data
-  /// of a larger vocabulary than the model's, checkpoints in the folder without `resume` or none with it, another
-  /// configuration than the checkpoint's.
+  /// First weights, or with `resume` the newest checkpoint. All arguments outlive it. Throws `Error`: no or
+  /// bad data, data of a larger vocabulary than the model's, checkpoints in the folder without `resume` or
+  /// none with it, another configuration than the checkpoint's.
   TrainingRun(const TrainConfig& config, const RunFolder& folder, LossFunction loss,
               TrainingRunOptions options, ThreadPool& pool);
 
-  /// Steps until the end, `stop_step` or an interruption; a checkpoint is on disk when it returns. The weights are the
-  /// same whatever the threads and however often the run was stopped and resumed. Throws `Error` after three
-  /// skipped steps in a row, and when the disk is full; the last checkpoint is then as it was.
+  /// Steps until the end, `stop_step` or an interruption; a checkpoint is on disk when it returns. The
+  /// weights are the same whatever the threads and however often the run was stopped and resumed. Throws
+  /// `Error` after three skipped steps in a row, and when the disk is full; the last checkpoint is then as
+  /// it was.
   void run();
 
   /// Whether all steps of the configuration are done.
