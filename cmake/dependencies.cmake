@@ -11,5 +11,7 @@ find_package(Boost 1.81 REQUIRED)
 find_package(zstd REQUIRED)
 pkg_check_modules(prometheus REQUIRED IMPORTED_TARGET prometheus-cpp-core)  # its CMake package wants curl too
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
-pkg_check_modules(openblas REQUIRED IMPORTED_TARGET openblas)
+pkg_check_modules(openblas REQUIRED openblas)  # its headers; the library is loaded when a training begins
+add_library(openblas_headers INTERFACE)
+target_include_directories(openblas_headers SYSTEM INTERFACE ${openblas_INCLUDE_DIRS})
 pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)

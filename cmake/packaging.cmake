@@ -17,13 +17,14 @@ set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME baleen)
 # For a package that others get: cpack -D CPACK_DEBIAN_PACKAGE_MAINTAINER="Name <address>".
 set(CPACK_PACKAGE_CONTACT "The authors of Baleen")
-set(CPACK_PACKAGE_DESCRIPTION "Runs, serves and plans DeepSeek-V4 in one program,
-on x86-64 and Arm processors and on one NVIDIA Hopper GPU. A small model is
+set(CPACK_PACKAGE_DESCRIPTION "Runs, serves, plans and trains DeepSeek-V4 in one program,
+on x86-64 and Arm processors and on NVIDIA Hopper GPUs. A small model is
 included; `baleen serve` offers the OpenAI and Anthropic APIs and a chat page.
 The service baleen.service is installed, but neither enabled nor started.")
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS libopenblas0)  # loaded by `baleen train`
 set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA conffiles postinst prerm postrm)
 list(TRANSFORM CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA PREPEND ${CMAKE_SOURCE_DIR}/packaging/debian/)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)

@@ -1,8 +1,8 @@
 #include "ops/dense_product/dense_product.h"
 
-#include <cblas.h>
-
 #include <algorithm>
+
+#include "ops/dense_product/open_blas.h"
 
 namespace baleen {
 namespace {
@@ -12,36 +12,25 @@ constexpr std::int64_t kTileColumns = 512;
 
 CBLAS_TRANSPOSE order_of(bool transposed) { return transposed ? CblasTrans : CblasNoTrans; }
 
-void one_thread_a_call() {
-  static const bool once = [] {
-    openblas_set_num_threads(1);
-    return true;
-  }();
-  (void)once;
-}
-
 }  // namespace
 
 template <class T>
 void dense_product(const DenseProduct<T>& p) {
-  one_thread_a_call();
   if (p.m == 0 || p.n == 0) return;
+  const OpenBlas& blas = open_blas();
   const auto size = [](std::int64_t value) { return static_cast<blasint>(value); };
   const T beta = p.accumulate ? T{1} : T{0};
   if constexpr (sizeof(T) == sizeof(float)) {
-    cblas_sgemm(CblasRowMajor, order_of(p.a_transposed), order_of(p.b_transposed), size(p.m), size(p.n),
-                size(p.k), p.alpha, p.a, size(p.a_stride), p.b, size(p.b_stride), beta, p.c,
-                size(p.c_stride));
+    blas.sgemm(CblasRowMajor, order_of(p.a_transposed), order_of(p.b_transposed), size(p.m), size(p.n),
+               size(p.k), p.alpha, p.a, size(p.a_stride), p.b, size(p.b_stride), beta, p.c, size(p.c_stride));
   } else {
-    cblas_dgemm(CblasRowMajor, order_of(p.a_transposed), order_of(p.b_transposed), size(p.m), size(p.n),
-                size(p.k), p.alpha, p.a, size(p.a_stride), p.b, size(p.b_stride), beta, p.c,
-                size(p.c_stride));
+    blas.dgemm(CblasRowMajor, order_of(p.a_transposed), order_of(p.b_transposed), size(p.m), size(p.n),
+               size(p.k), p.alpha, p.a, size(p.a_stride), p.b, size(p.b_stride), beta, p.c, size(p.c_stride));
   }
 }
 
 template <class T>
 void dense_product(const DenseProduct<T>& p, ThreadPool& pool) {
-  one_thread_a_call();
   const std::int64_t tile_rows = (p.m + kTileRows - 1) / kTileRows;
   const std::int64_t tile_columns = (p.n + kTileColumns - 1) / kTileColumns;
   pool.parallel_for(tile_rows * tile_columns, [&](std::int64_t tile, int) {
