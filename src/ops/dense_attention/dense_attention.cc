@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
+#include "numeric/row_math.h"
 #include "ops/dense_product/dense_product.h"
 
 namespace baleen {
@@ -11,7 +13,8 @@ namespace {
 
 constexpr std::int64_t kTileQueries = 64;
 
-/// One tile of queries of one head: scores against the window's rows, then against the entries.
+/// One tile of queries with all their heads: rows [count, heads], whose scores are against the window's rows,
+/// then against the entries. All heads have the same keys, so a product takes all of them at once.
 template <class T>
 class QueryTile {
  public:
@@ -23,14 +26,14 @@ class QueryTile {
         window_keys_(begin + count_ - first_key_),
         keys_(window_keys_ + v.entries) {}
 
-  /// to [count, keys] = alpha rows keysᵀ, rows [count, heads x width] at head `head`.
-  void against_keys(const T* rows, std::int64_t head, T alpha, T* to) const {
-    DenseProduct<T> p{.m = count_,
+  /// to [rows, keys] = alpha queries keysᵀ
+  void against_keys(const T* queries, T alpha, T* to) const {
+    DenseProduct<T> p{.m = rows(),
                       .n = window_keys_,
                       .k = v_.width,
-                      .a = at(rows, head),
-                      .a_stride = v_.heads * v_.width,
-                      .b = v_.kv + first_key_ * v_.width,
+                      .a = queries + offset(),
+                      .a_stride = v_.width,
+                      .b = window(v_.kv),
                       .b_stride = v_.width,
                       .b_transposed = true,
                       .c = to,
@@ -43,17 +46,17 @@ class QueryTile {
     dense_product(p);
   }
 
-  /// rows (+)= alpha weights [count, keys] values
-  void weighted_values(const T* weights, std::int64_t head, T alpha, bool accumulate, T* rows) const {
-    DenseProduct<T> p{.m = count_,
+  /// queries (+)= alpha weights [rows, keys] values
+  void weighted_values(const T* weights, T alpha, bool accumulate, T* queries) const {
+    DenseProduct<T> p{.m = rows(),
                       .n = v_.width,
                       .k = window_keys_,
                       .a = weights,
                       .a_stride = keys_,
-                      .b = v_.kv + first_key_ * v_.width,
+                      .b = window(v_.kv),
                       .b_stride = v_.width,
-                      .c = at(rows, head),
-                      .c_stride = v_.heads * v_.width,
+                      .c = queries + offset(),
+                      .c_stride = v_.width,
                       .alpha = alpha,
                       .accumulate = accumulate};
     dense_product(p);
@@ -65,17 +68,17 @@ class QueryTile {
     dense_product(p);
   }
 
-  /// dkv, dentry += alpha weightsᵀ rows
-  void to_keys(const T* weights, const T* rows, std::int64_t head, T alpha, T* dkv, T* dentry) const {
+  /// dkv, dentry += alpha weightsᵀ queries
+  void to_keys(const T* weights, const T* queries, T alpha, T* dkv, T* dentry) const {
     DenseProduct<T> p{.m = window_keys_,
                       .n = v_.width,
-                      .k = count_,
+                      .k = rows(),
                       .a = weights,
                       .a_stride = keys_,
                       .a_transposed = true,
-                      .b = at(rows, head),
-                      .b_stride = v_.heads * v_.width,
-                      .c = dkv + first_key_ * v_.width,
+                      .b = queries + offset(),
+                      .b_stride = v_.width,
+                      .c = window(dkv),
                       .c_stride = v_.width,
                       .alpha = alpha,
                       .accumulate = true};
@@ -86,20 +89,32 @@ class QueryTile {
     dense_product(p);
   }
 
-  [[nodiscard]] bool sees(std::int64_t row, std::int64_t key) const {
-    const std::int64_t t = begin_ + row;
-    if (key >= window_keys_) return v_.visible[t * v_.entries + key - window_keys_] != 0;
-    return first_key_ + key <= t && first_key_ + key > t - v_.window;
+  /// What the query does not see becomes -inf, with a probability of 0.
+  void mask(T* scores) const {
+    constexpr T kUnseen = -std::numeric_limits<T>::infinity();
+    for (std::int64_t row = 0; row < rows(); ++row) {
+      const std::int64_t t = begin_ + row / v_.heads;
+      T* s = scores + row * keys_;
+      std::fill_n(s, std::max<std::int64_t>(0, t - v_.window + 1 - first_key_), kUnseen);
+      std::fill(s + t + 1 - first_key_, s + window_keys_, kUnseen);
+      const std::uint8_t* visible = v_.visible + t * v_.entries;
+      for (std::int64_t i = 0; i < v_.entries; ++i) {
+        if (visible[i] == 0) s[window_keys_ + i] = kUnseen;
+      }
+    }
   }
-  [[nodiscard]] std::int64_t begin() const { return begin_; }
-  [[nodiscard]] std::int64_t count() const { return count_; }
+
+  [[nodiscard]] std::int64_t rows() const { return count_ * v_.heads; }
   [[nodiscard]] std::int64_t keys() const { return keys_; }
-  [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(count_ * keys_); }
+  [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(rows() * keys_); }
+  /// The first row's place in [tokens, heads].
+  [[nodiscard]] std::int64_t first_row() const { return begin_ * v_.heads; }
 
  private:
+  [[nodiscard]] std::int64_t offset() const { return first_row() * v_.width; }
   template <class U>
-  [[nodiscard]] U* at(U* rows, std::int64_t head) const {
-    return rows + (begin_ * v_.heads + head) * v_.width;
+  [[nodiscard]] U* window(U* keys) const {
+    return keys + first_key_ * v_.width;
   }
 
   const DenseAttentionValues<T>& v_;
@@ -119,24 +134,16 @@ void dense_attention_forward(const DenseAttentionValues<T>& v, T* o, T* lse) {
   for (std::int64_t begin = 0; begin < v.tokens; begin += kTileQueries) {
     const QueryTile<T> tile(v, begin);
     p.resize(tile.size());
-    for (std::int64_t head = 0; head < v.heads; ++head) {
-      tile.against_keys(v.q, head, scale_of(v), p.data());
-      for (std::int64_t row = 0; row < tile.count(); ++row) {
-        T* s = p.data() + row * tile.keys();
-        T top = -INFINITY;
-        for (std::int64_t i = 0; i < tile.keys(); ++i) {
-          if (tile.sees(row, i)) top = std::max(top, s[i]);
-        }
-        T sum = std::exp(v.sink[head] - top);
-        for (std::int64_t i = 0; i < tile.keys(); ++i) {
-          s[i] = tile.sees(row, i) ? std::exp(s[i] - top) : T{0};
-          sum += s[i];
-        }
-        for (std::int64_t i = 0; i < tile.keys(); ++i) s[i] /= sum;
-        lse[(begin + row) * v.heads + head] = top + std::log(sum);
-      }
-      tile.weighted_values(p.data(), head, T{1}, false, o);
+    tile.against_keys(v.q, scale_of(v), p.data());
+    tile.mask(p.data());
+    for (std::int64_t row = 0; row < tile.rows(); ++row) {
+      T* s = p.data() + row * tile.keys();
+      const T top = *std::max_element(s, s + tile.keys());
+      const T sum = std::exp(v.sink[row % v.heads] - top) + row_math::exp_and_sum(top, s, tile.keys());
+      row_math::scale(T{1} / sum, s, tile.keys());
+      lse[tile.first_row() + row] = top + std::log(sum);
     }
+    tile.weighted_values(p.data(), T{1}, false, o);
   }
 }
 
@@ -149,24 +156,21 @@ void dense_attention_backward(const DenseAttentionValues<T>& v, const T* o, cons
     const QueryTile<T> tile(v, begin);
     p.resize(tile.size());
     ds.resize(tile.size());
-    for (std::int64_t head = 0; head < v.heads; ++head) {
-      tile.against_keys(v.q, head, scale_of(v), p.data());
-      tile.against_keys(d_o, head, T{1}, ds.data());
-      for (std::int64_t row = 0; row < tile.count(); ++row) {
-        const std::int64_t place = (begin + row) * v.heads + head;
-        T delta = 0;
-        for (std::int64_t i = 0; i < v.width; ++i) delta += o[place * v.width + i] * d_o[place * v.width + i];
-        dsink[head] -= std::exp(v.sink[head] - lse[place]) * delta;
-        for (std::int64_t i = row * tile.keys(), key = 0; key < tile.keys(); ++i, ++key) {
-          const auto at = static_cast<std::size_t>(i);
-          p[at] = tile.sees(row, key) ? std::exp(p[at] - lse[place]) : T{0};
-          ds[at] = p[at] * (ds[at] - delta);
-        }
-      }
-      tile.weighted_values(ds.data(), head, scale_of(v), true, dq);
-      tile.to_keys(p.data(), d_o, head, T{1}, dkv, dentry);
-      tile.to_keys(ds.data(), v.q, head, scale_of(v), dkv, dentry);
+    tile.against_keys(v.q, scale_of(v), p.data());
+    tile.mask(p.data());
+    tile.against_keys(d_o, T{1}, ds.data());
+    for (std::int64_t row = 0; row < tile.rows(); ++row) {
+      const std::int64_t at = tile.first_row() + row;
+      const T delta = row_math::dot(o + at * v.width, d_o + at * v.width, v.width);
+      dsink[row % v.heads] -= std::exp(v.sink[row % v.heads] - lse[at]) * delta;
+      T* probabilities = p.data() + row * tile.keys();
+      T* gradients = ds.data() + row * tile.keys();
+      row_math::exp_and_sum(lse[at], probabilities, tile.keys());
+      for (std::int64_t i = 0; i < tile.keys(); ++i) gradients[i] = probabilities[i] * (gradients[i] - delta);
     }
+    tile.weighted_values(ds.data(), scale_of(v), true, dq);
+    tile.to_keys(p.data(), d_o, T{1}, dkv, dentry);
+    tile.to_keys(ds.data(), v.q, scale_of(v), dkv, dentry);
   }
 }
 

@@ -1,5 +1,5 @@
-/// OpenBLAS, loaded when the first product is computed. It starts threads when it is loaded; a server, which
-/// never trains, has none of them.
+/// OpenBLAS, loaded when the first product is computed: what it reads from the environment is set before, and
+/// programs that never train do without it.
 #pragma once
 
 #include <cblas.h>
@@ -11,7 +11,8 @@ struct OpenBlas {
   decltype(&cblas_dgemm) dgemm = nullptr;
 };
 
-/// On one thread a call. Loads it at the first call; throws `Error` that names the package where it is missing.
+/// One thread a call, kernels of the instruction set in use. Loads it at the first call; throws `Error` that
+/// names the package where it is missing.
 const OpenBlas& open_blas();
 
 }  // namespace baleen

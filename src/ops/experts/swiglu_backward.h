@@ -7,18 +7,43 @@
 #include <cmath>
 #include <cstdint>
 
+#include "numeric/row_math.h"
+
 namespace baleen {
+
+namespace swiglu_detail {
+
+/// Values at a time, in the processor's nearest cache.
+inline constexpr std::int64_t kValues = 256;
+
+/// min(g, limit) of up to kValues values, and σ of it.
+template <class T>
+struct Gates {
+  Gates(const T* g, std::int64_t count, T limit) {
+    for (std::int64_t i = 0; i < count; ++i) gate[i] = std::min(g[i], limit);
+    std::copy_n(gate, count, sigma);
+    row_math::sigmoid(sigma, count);
+  }
+
+  T gate[kValues];
+  T sigma[kValues];
+};
+
+}  // namespace swiglu_detail
 
 /// `weights` [rows] or null: ones.
 template <class T>
 void swiglu_forward(std::int64_t rows, std::int64_t width, const T* g, const T* v, const T* weights,
                     double limit, T* a) {
+  using swiglu_detail::kValues;
   const T most = static_cast<T>(limit);
   for (std::int64_t row = 0; row < rows; ++row) {
     const T weight = weights != nullptr ? weights[row] : T{1};
-    for (std::int64_t i = row * width; i < (row + 1) * width; ++i) {
-      const T gate = std::min(g[i], most);
-      a[i] = weight * (gate / (T{1} + std::exp(-gate)) * std::clamp(v[i], -most, most));
+    for (std::int64_t at = row * width; at < (row + 1) * width; at += kValues) {
+      const std::int64_t count = std::min(kValues, (row + 1) * width - at);
+      const swiglu_detail::Gates<T> gates(g + at, count, most);
+      for (std::int64_t i = 0; i < count; ++i)
+        a[at + i] = weight * (gates.gate[i] * gates.sigma[i] * std::clamp(v[at + i], -most, most));
     }
   }
 }
@@ -27,19 +52,27 @@ void swiglu_forward(std::int64_t rows, std::int64_t width, const T* g, const T* 
 template <class T>
 void swiglu_backward(std::int64_t rows, std::int64_t width, const T* g, const T* v, const T* weights,
                      double limit, const T* da, T* dg, T* dv, T* dweights) {
+  using swiglu_detail::kValues;
   const T most = static_cast<T>(limit);
+  T activated[kValues];
   for (std::int64_t row = 0; row < rows; ++row) {
     const T weight = weights != nullptr ? weights[row] : T{1};
-    T dot = 0;
-    for (std::int64_t i = row * width; i < (row + 1) * width; ++i) {
-      const T gate = std::min(g[i], most);
-      const T up = std::clamp(v[i], -most, most);
-      const T sigma = T{1} / (T{1} + std::exp(-gate));
-      dot += da[i] * gate * sigma * up;
-      dg[i] = g[i] <= most ? weight * da[i] * up * sigma * (1 + gate * (1 - sigma)) : T{0};
-      dv[i] = std::abs(v[i]) <= most ? weight * da[i] * gate * sigma : T{0};
+    T dweight = 0;
+    for (std::int64_t at = row * width; at < (row + 1) * width; at += kValues) {
+      const std::int64_t count = std::min(kValues, (row + 1) * width - at);
+      const swiglu_detail::Gates<T> gates(g + at, count, most);
+      for (std::int64_t i = 0; i < count; ++i) {
+        const T up = std::clamp(v[at + i], -most, most);
+        const T sigma = gates.sigma[i];
+        const T silu = gates.gate[i] * sigma;
+        const T d = weight * da[at + i];
+        activated[i] = silu * up;
+        dg[at + i] = g[at + i] <= most ? d * up * sigma * (1 + gates.gate[i] * (1 - sigma)) : T{0};
+        dv[at + i] = std::abs(v[at + i]) <= most ? d * silu : T{0};
+      }
+      dweight += row_math::dot(da + at, activated, count);
     }
-    if (dweights != nullptr) dweights[row] = dot;
+    if (dweights != nullptr) dweights[row] = dweight;
   }
 }
 

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "numeric/row_math.h"
+
 namespace baleen {
 
 template <class T>
@@ -30,7 +32,7 @@ void hc_post_forward(const HcPostValues<T>& v, T* out) {
       for (int j = 0; j < n; ++j) {
         const T mix = v.comb[(row * n + j) * n + k];
         const T* x = v.x + (row * n + j) * d;
-        for (std::int64_t i = 0; i < d; ++i) y[i] += mix * x[i];
+        row_math::add_scaled(mix, x, y, d);
       }
     }
   }
@@ -45,22 +47,12 @@ void hc_post_backward(const HcPostValues<T>& v, const T* dout, T* dx, T* df, T* 
     for (int k = 0; k < n; ++k) {
       const T* dy = dout + (row * n + k) * d;
       const T post = v.post[row * n + k];
-      T sum = 0;
-      for (std::int64_t i = 0; i < d; ++i) {
-        sum += dy[i] * f[i];
-        df[row * d + i] += post * dy[i];
-      }
-      dpost[row * n + k] = sum;
+      row_math::add_scaled(post, dy, df + row * d, d);
+      dpost[row * n + k] = row_math::dot(dy, f, d);
       for (int j = 0; j < n; ++j) {
         const T mix = v.comb[(row * n + j) * n + k];
-        const T* x = v.x + (row * n + j) * d;
-        T* to = dx + (row * n + j) * d;
-        T dot = 0;
-        for (std::int64_t i = 0; i < d; ++i) {
-          dot += x[i] * dy[i];
-          to[i] += mix * dy[i];
-        }
-        dcomb[(row * n + j) * n + k] = dot;
+        row_math::add_scaled(mix, dy, dx + (row * n + j) * d, d);
+        dcomb[(row * n + j) * n + k] = row_math::dot(v.x + (row * n + j) * d, dy, d);
       }
     }
   }

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 
+#include "numeric/row_math.h"
 #include "ops/hc_pre/sinkhorn_backward.h"
 
 namespace baleen {
@@ -45,9 +46,7 @@ T sigmoid(T x) {
 /// rsqrt(mean(x²) + eps) over all streams of a row.
 template <class T>
 T inverse_rms(const T* x, std::int64_t size, double eps) {
-  T sum = 0;
-  for (std::int64_t i = 0; i < size; ++i) sum += x[i] * x[i];
-  return T{1} / std::sqrt(sum / static_cast<T>(size) + static_cast<T>(eps));
+  return T{1} / std::sqrt(row_math::dot(x, x, size) / static_cast<T>(size) + static_cast<T>(eps));
 }
 
 }  // namespace hc_detail
@@ -66,7 +65,7 @@ void hc_mix_forward(const HcMixShape<T>& s, const HcMixValues<T>& v) {
     for (std::int64_t i = 0; i < s.width; ++i) u[i] = 0;
     for (int j = 0; j < n; ++j) {
       const T pre = hc_detail::sigmoid(raw[j] * rho * v.scale[0] + v.base[j]) + static_cast<T>(s.hc_eps);
-      for (std::int64_t i = 0; i < s.width; ++i) u[i] += pre * x[j * s.width + i];
+      row_math::add_scaled(pre, x + j * s.width, u, s.width);
     }
     if (s.head_only) continue;
     for (int j = 0; j < n; ++j) {
@@ -107,11 +106,8 @@ void hc_mix_backward(const HcMixShape<T>& s, const HcMixValues<T>& v, const HcMi
     const T* raw = v.raw + row * s.mixes();
     for (int j = 0; j < n; ++j) {
       const T sigma = hc_detail::sigmoid(raw[j] * rho * v.scale[0] + v.base[j]);
-      T dpre = 0;
-      for (std::int64_t i = 0; i < s.width; ++i) {
-        dpre += x[j * s.width + i] * du[i];
-        dx[j * s.width + i] += (sigma + static_cast<T>(s.hc_eps)) * du[i];
-      }
+      const T dpre = row_math::dot(x + j * s.width, du, s.width);
+      row_math::add_scaled(sigma + static_cast<T>(s.hc_eps), du, dx + j * s.width, s.width);
       da[static_cast<std::size_t>(j)] = dpre * sigma * (1 - sigma);
     }
     if (!s.head_only) {
@@ -126,7 +122,7 @@ void hc_mix_backward(const HcMixShape<T>& s, const HcMixValues<T>& v, const HcMi
       sinkhorn.forward(a.data(), comb.data());
       sinkhorn.backward(comb.data(), dcomb.data(), da.data() + 2 * n);
     }
-    T dot = 0;  // <dm, m>
+    T along = 0;  // <dm, m>
     for (int i = 0; i < s.mixes(); ++i) {
       const int part = i < n ? 0 : i < 2 * n ? 1 : 2;
       const T d = da[static_cast<std::size_t>(i)];
@@ -134,11 +130,11 @@ void hc_mix_backward(const HcMixShape<T>& s, const HcMixValues<T>& v, const HcMi
       g.dbase[i] += d;
       g.dscale[part] += d * m;
       const T dm = d * v.scale[part];
-      dot += dm * m;
+      along += dm * m;
       g.draw[row * s.mixes() + i] = rho * dm;
     }
-    const T pull = rho * rho * dot / static_cast<T>(size);  // rho depends on x too
-    for (std::int64_t i = 0; i < size; ++i) dx[i] -= pull * x[i];
+    const T pull = rho * rho * along / static_cast<T>(size);  // rho depends on x too
+    row_math::add_scaled(-pull, x, dx, size);
   }
 }
 

@@ -4,12 +4,33 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <new>
+#include <utility>
 #include <vector>
 
 namespace baleen::graph {
 
+/// Elements that are made without a value are left as the memory was: they are about to be computed.
 template <class T>
-using Values = std::vector<T>;
+struct Uninitialised : std::allocator<T> {
+  template <class U>
+  struct rebind {
+    using other = Uninitialised<U>;
+  };
+  using std::allocator<T>::allocator;
+  template <class U>
+  void construct(U* place) {
+    ::new (static_cast<void*>(place)) U;
+  }
+  template <class U, class... Arguments>
+  void construct(U* place, Arguments&&... arguments) {
+    ::new (static_cast<void*>(place)) U(std::forward<Arguments>(arguments)...);
+  }
+};
+
+template <class T>
+using Values = std::vector<T, Uninitialised<T>>;
 
 /// Of one mixing with its norm. The head's has no post and no comb.
 template <class T>

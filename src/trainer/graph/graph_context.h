@@ -8,6 +8,7 @@
 
 #include "model/config.h"
 #include "parallel/thread_pool.h"
+#include "trainer/graph/activations.h"
 #include "trainer/graph/parameters.h"
 #include "trainer/graph/pass_options.h"
 #include "training_data/batch_sampler.h"
@@ -28,7 +29,7 @@ void for_row_blocks(ThreadPool& pool, std::int64_t rows, Body&& body) {
 /// added to `out`.
 template <class T, class Body>
 void sum_over_items(ThreadPool& pool, std::int64_t items, std::int64_t size, T* out, Body&& body) {
-  std::vector<T> partials(static_cast<std::size_t>(items * size));
+  Values<T> partials(static_cast<std::size_t>(items * size), T{0});
   pool.parallel_for(items, [&](std::int64_t item, int) { body(item, partials.data() + item * size); });
   for (std::int64_t item = 0; item < items; ++item) {
     for (std::int64_t i = 0; i < size; ++i) out[i] += partials[static_cast<std::size_t>(item * size + i)];
@@ -45,22 +46,22 @@ void sum_over_rows(ThreadPool& pool, std::int64_t rows, std::int64_t size, T* ou
 
 /// Makes `values` hold `count` zeros.
 template <class T>
-T* zeros(std::vector<T>& values, std::int64_t count) {
+T* zeros(Values<T>& values, std::int64_t count) {
   values.assign(static_cast<std::size_t>(count), T{0});
   return values.data();
 }
 
 /// Makes `values` hold `count` elements of any value.
 template <class T>
-T* resized(std::vector<T>& values, std::int64_t count) {
+T* resized(Values<T>& values, std::int64_t count) {
   values.resize(static_cast<std::size_t>(count));
   return values.data();
 }
 
 template <class T>
 struct RopeTable {
-  std::vector<T> cosine;  ///< [tokens, rotary / 2]
-  std::vector<T> sine;
+  Values<T> cosine;  ///< [tokens, rotary / 2]
+  Values<T> sine;
 };
 
 template <class T>

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "numeric/row_math.h"
 #include "ops/linear/linear_backward.h"
 #include "trainer/graph/site.h"
 
@@ -15,10 +16,8 @@ template <class T>
 double cross_entropy(T* z, std::int64_t size, TokenId target, T scale) {
   const T top = *std::max_element(z, z + size);
   const double target_logit = static_cast<double>(z[target] - top);
-  double sum = 0;
-  for (std::int64_t v = 0; v < size; ++v) sum += z[v] = std::exp(z[v] - top);
-  const T factor = scale / static_cast<T>(sum);
-  for (std::int64_t v = 0; v < size; ++v) z[v] *= factor;
+  const double sum = row_math::exp_and_sum(top, z, size);
+  row_math::scale(scale / static_cast<T>(sum), z, size);
   z[target] -= scale;
   return std::log(sum) - target_logit;
 }

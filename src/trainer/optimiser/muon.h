@@ -1,5 +1,4 @@
-/// One Muon update of one matrix.                                                        (source: training
-/// 4.1)
+/// One Muon update of one matrix. (source: training 4.1)
 #pragma once
 
 #include <cstdint>

@@ -8,6 +8,7 @@
 #include "parallel/thread_pool.h"
 #include "trainer/config/train_config.h"
 #include "trainer/graph/parameters.h"
+#include "trainer/optimiser/muon.h"
 #include "trainer/optimiser/parameter_groups.h"
 
 namespace baleen {
@@ -33,15 +34,15 @@ class Optimiser {
   void set_num_updates(std::int64_t count) { num_updates_ = count; }
 
  private:
-  /// The matrices of tensor i, one after the other.
-  std::int64_t update_matrices(std::size_t i, Parameters<float>& weights, const Parameters<float>& gradients,
-                               double learning_rate, ThreadPool& pool);
+  /// All matrices of Muon, tensor by tensor.
+  std::vector<MuonMatrix> matrices(Parameters<float>& weights, const Parameters<float>& gradients);
+  std::int64_t update_matrices(std::vector<MuonMatrix> matrices, double learning_rate, ThreadPool& pool);
 
   MuonConfig muon_;
   AdamWConfig adamw_;
   std::vector<ParameterGroup> groups_;
   std::vector<std::vector<float>> first_, second_;
-  std::vector<float> scratch_;
+  std::vector<std::vector<float>> scratch_;  ///< of each thread
   std::int64_t num_updates_ = 0;
 };
 
