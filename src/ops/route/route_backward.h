@@ -1,5 +1,5 @@
 /// Training of the router after its product: p = sqrt(softplus(z)), w_i = λ p_i / Σ_selected p. The bias
-/// chooses and has no gradient.                              (source: forward pass 6.1, training 11.8)
+/// chooses and has no gradient. (source: forward pass 6.1, training 11.8)
 #pragma once
 
 #include <cmath>

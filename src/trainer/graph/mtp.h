@@ -1,6 +1,5 @@
 /// What the MTP block has before its block: row i takes the main model's streams of position i and the
-/// embedding of the token after it.                                                        (source: forward
-/// pass 8, training 1)
+/// embedding of the token after it. (source: forward pass 8, training 1)
 #pragma once
 
 #include "trainer/graph/activations.h"

@@ -39,8 +39,7 @@ class Parameters {
 };
 
 /// Weights that training starts from: normal with deviation `range` for matrices, ones for norms, the mixing
-/// biases of the specification. A tensor's values depend on the seed and its name alone.        (source:
-/// training 2)
+/// biases of the specification. A tensor's values depend on the seed and its name alone. (source: training 2)
 template <class T>
 void initialise(Parameters<T>& parameters, const ModelConfig& config, double range, std::uint64_t seed);
 
@@ -49,7 +48,7 @@ using HashTables = std::vector<std::vector<std::int64_t>>;
 
 /// Tables of a new model: k distinct experts a token id, and each column gives equally many ids to every
 /// expert, up to one.
-///                                                                                    (source: training 6.2)
+/// (source: training 6.2)
 [[nodiscard]] HashTables make_hash_tables(const ModelConfig& config, std::uint64_t seed);
 
 }  // namespace baleen

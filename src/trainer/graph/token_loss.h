@@ -1,5 +1,4 @@
-/// The head and its cross-entropy over the rows of a batch that have a target.                    (source:
-/// training 1)
+/// The head and its cross-entropy over the rows of a batch that have a target. (source: training 1)
 #pragma once
 
 #include "trainer/graph/activations.h"

@@ -1,5 +1,4 @@
-/// One AdamW update with decoupled weight decay and bias correction, elementwise.          (source: training
-/// 5)
+/// One AdamW update with decoupled weight decay and bias correction, elementwise. (source: training 5)
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 /// Balancing of experts without an auxiliary loss: the sign form of the update of the routing biases.
-///                                                                                     (source: training 6.1)
+/// (source: training 6.1)
 #pragma once
 
 #include <cstdint>

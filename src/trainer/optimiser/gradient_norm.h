@@ -1,5 +1,4 @@
-/// Norms over all gradients, and clipping by them.                                        (source: training
-/// 5)
+/// Norms over all gradients, and clipping by them. (source: training 5)
 #pragma once
 
 #include <string>

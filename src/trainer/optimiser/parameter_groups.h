@@ -1,5 +1,4 @@
-/// What updates each tensor, and as which matrices.                                       (source: training
-/// 3)
+/// What updates each tensor, and as which matrices. (source: training 3)
 #pragma once
 
 #include <cstdint>

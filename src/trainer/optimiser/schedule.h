@@ -1,5 +1,4 @@
-/// The learning rate and the weight of the MTP loss of each step. Steps count from 0.      (source: training
-/// 2)
+/// The learning rate and the weight of the MTP loss of each step. Steps count from 0. (source: training 2)
 #pragma once
 
 #include <cstdint>
