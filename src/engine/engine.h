@@ -88,6 +88,8 @@ class Engine final : public ModelEngine {
   [[nodiscard]] std::optional<Failure> prepare(std::span<const StepInput> inputs);
   [[nodiscard]] Result<StepOutput> compute(std::span<const StepInput> inputs);
   void commit(std::span<const StepInput> inputs);
+  /// `queue` after `prepare`. `num_links`: the drafts that the inputs of any group have at most.
+  void begin(std::span<const StepInput> inputs, std::int64_t num_links);
   /// Runs what was computed again, looking at the wanted rows after every block: the first block of the whole
   /// model with values that are not finite.
   [[nodiscard]] std::optional<std::int64_t> first_bad_block();
@@ -144,6 +146,7 @@ class Engine final : public ModelEngine {
                                             std::span<const TokenId> chosen);
   /// Queues the chains of drafts of a step; each input's places in `drafted`, where the device leaves them.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> queue_drafts(std::span<const StepInput> inputs,
+                                                                    std::int64_t num_links,
                                                                     std::span<TokenId> drafted);
   /// The block over the rows of mtp_inputs_; the streams of those that this rank keeps.
   [[nodiscard]] ConstActivations<3> run_mtp_rows(const RaggedBatch& batch, std::span<const TokenId> chosen);
@@ -217,6 +220,9 @@ class Engine final : public ModelEngine {
   std::vector<SequenceSlice> slices_;
   std::vector<std::int64_t> wanted_rows_;
 };
+
+/// The largest `num_drafts` of the inputs.
+[[nodiscard]] std::int64_t most_drafts(std::span<const StepInput> inputs);
 
 /// The sentence about a step's logits; `bad_block` as `first_bad_block` has it.
 [[nodiscard]] Failure not_numbers(const ModelConfig& config, std::optional<std::int64_t> bad_block);

@@ -19,6 +19,12 @@ std::span<TokenId> Engine::choices(std::size_t place) const {
       .subspan(place * num_rows, num_rows);
 }
 
+std::int64_t most_drafts(std::span<const StepInput> inputs) {
+  std::int64_t most = 0;
+  for (const StepInput& input : inputs) most = std::max(most, input.num_drafts);
+  return most;
+}
+
 std::optional<std::int64_t> Engine::choice_of(SequenceId sequence) const {
   if (under_way_.empty()) return std::nullopt;
   const auto part = std::ranges::find(under_way_.back().parts, sequence, &QueuedPart::sequence);
@@ -27,16 +33,21 @@ std::optional<std::int64_t> Engine::choice_of(SequenceId sequence) const {
 }
 
 std::optional<Failure> Engine::queue(std::span<const StepInput> inputs) {
+  BALEEN_CHECK(rank_.is_alone());
+  if (auto wrong = prepare(inputs)) return wrong;
+  begin(inputs, most_drafts(inputs));
+  return std::nullopt;
+}
+
+void Engine::begin(std::span<const StepInput> inputs, std::int64_t num_links) {
   BALEEN_CHECK(limits().queues);
   BALEEN_CHECK_LT(under_way_.size(), limits().runs_ahead ? kMaxQueued : 1);
-  if (auto wrong = check(inputs)) return wrong;
-  if (auto full = take_pages(inputs)) return full;
   improve_placement();
   lay_out(inputs);
   QueuedStep step{.place = num_queued_ % kMaxQueued};
   // Of the step before, or, where none is under way, of the drafts.
   const std::span<TokenId> earlier = choices((num_queued_ + 1) % kMaxQueued);
-  std::vector<std::vector<std::int64_t>> drafts = queue_drafts(inputs, earlier);
+  std::vector<std::vector<std::int64_t>> drafts = queue_drafts(inputs, num_links, earlier);
   std::vector<SampleRow> draws;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const StepInput& input = inputs[i];
@@ -59,7 +70,8 @@ std::optional<Failure> Engine::queue(std::span<const StepInput> inputs) {
     tokens_[static_cast<std::size_t>(slices_[i].first_row)] = chosen_token(*step.parts.back().source);
   }
   step.num_choices = std::ssize(draws);
-  const Activations<3> streams = forward_.run({.tokens = tokens_, .slices = slices_}, earlier);
+  const ConstActivations<3> kept = forward_.run({.tokens = tokens_, .slices = slices_}, earlier);
+  const ConstActivations<3> streams = all_rows(kept, std::ssize(tokens_));
   const Activations<2> logits = last_logits(streams);
   if (!draws.empty()) {
     device_->execute<ops::Sample>(
@@ -74,7 +86,6 @@ std::optional<Failure> Engine::queue(std::span<const StepInput> inputs) {
   }
   under_way_.push_back(std::move(step));
   ++num_queued_;
-  return std::nullopt;
 }
 
 Result<StepOutput> Engine::collect() {
@@ -94,6 +105,7 @@ Result<StepOutput> Engine::collect() {
   };
   for (const QueuedPart& part : step.parts) {
     if (!is_open(part) || has_numbers(part)) continue;
+    if (!rank_.is_alone()) return baleen::not_numbers(config(), std::nullopt);
     lay_out(step);
     return not_numbers();
   }

@@ -137,12 +137,13 @@ Activations<2> Engine::draft_logits(std::span<const DraftInput> inputs, std::int
 }
 
 std::vector<std::vector<std::int64_t>> Engine::queue_drafts(std::span<const StepInput> inputs,
+                                                            std::int64_t num_links,
                                                             std::span<TokenId> drafted) {
   std::vector<std::vector<std::int64_t>> places(inputs.size());
   std::int64_t num_drafted = 0;
   std::vector<DraftInput> links;
   std::vector<SampleRow> draws;
-  for (std::int64_t depth = 0; depth < options_.max_draft_tokens; ++depth) {
+  for (std::int64_t depth = 0; depth < num_links; ++depth) {
     links.clear();
     draws.clear();
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -153,8 +154,8 @@ std::vector<std::vector<std::int64_t>> Engine::queue_drafts(std::span<const Step
       links.push_back({.sequence = input.sequence, .token = newest});
       draws.push_back(input.draws[static_cast<std::size_t>(depth)]);
     }
-    if (links.empty()) break;
     const Activations<2> logits = draft_logits(links, depth, drafted);
+    if (links.empty()) continue;
     const auto ids = drafted.subspan(static_cast<std::size_t>(num_drafted), links.size());
     device_->execute<ops::Sample>({.logits = logits, .rows = draws, .ids = ids});
     num_drafted += std::ssize(links);

@@ -133,13 +133,13 @@ Result<StepOutput> Engine::step(std::span<const StepInput> inputs) {
 }
 
 std::optional<Failure> Engine::prepare(std::span<const StepInput> inputs) {
-  BALEEN_CHECK(under_way_.empty());
-  for (const StepInput& input : inputs) BALEEN_CHECK_EQ(input.num_drafts, 0);
   if (auto wrong = check(inputs)) return wrong;
   return take_pages(inputs);
 }
 
 Result<StepOutput> Engine::compute(std::span<const StepInput> inputs) {
+  BALEEN_CHECK(under_way_.empty());
+  for (const StepInput& input : inputs) BALEEN_CHECK_EQ(input.num_drafts, 0);
   improve_placement();
   lay_out(inputs);
   const ConstActivations<3> kept = forward_.run({.tokens = tokens_, .slices = slices_});

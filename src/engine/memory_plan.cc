@@ -113,8 +113,9 @@ CacheGeometry cache_geometry(const ModelConfig& config, const EngineOptions& opt
 
 EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& options) {
   const bool chooses =
-      options.parallel.num_devices <= 1 &&
       options.choose_on_device.value_or(device_traits(options.device, options.num_threads).queues);
+  // The first stage of a pipeline would need what the last one chooses.
+  const bool queues = chooses && options.parallel.pp <= 1;
   return {
       .vocab_size = config.vocab_size,
       .max_batch_tokens = options.max_batch_tokens,
@@ -125,9 +126,9 @@ EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& optio
       // on.
       .context_tokens = std::min(config.max_position_embeddings, options.cache_tokens),
       .chooses = chooses,
-      .queues = chooses,
+      .queues = queues,
       // How many drafts a step accepts decides at which position the next one begins.
-      .runs_ahead = chooses && !options.mtp};
+      .runs_ahead = queues && !options.mtp};
 }
 
 MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,

@@ -18,7 +18,11 @@ RankReply reply_of(const Engine& engine, const Result<Output>& output) {
   RankReply reply;
   if (engine.layout().tp_index() > 0) return reply;  // the first rank of the group says it
   reply.logits = output.value().logits;
-  if constexpr (requires { output.value().mtp_logits; }) reply.mtp_logits = output.value().mtp_logits;
+  reply.chosen = output.value().chosen;
+  if constexpr (requires { output.value().mtp_logits; }) {
+    reply.mtp_logits = output.value().mtp_logits;
+    reply.drafted = output.value().drafted;
+  }
   return reply;
 }
 
@@ -32,7 +36,8 @@ RankReply reply_of(std::optional<Failure> failed) {
 
 bool is_collective(RankCall::Kind kind) {
   using Kind = RankCall::Kind;
-  return kind == Kind::kCompute || kind == Kind::kFindBadBlock || kind == Kind::kDraft;
+  return kind == Kind::kCompute || kind == Kind::kFindBadBlock || kind == Kind::kDraft ||
+         kind == Kind::kBegin || kind == Kind::kCollect;
 }
 
 RankReply answer(Engine& engine, const RankCall& call) {
@@ -66,6 +71,11 @@ RankReply answer(Engine& engine, const RankCall& call) {
     case Kind::kCommit:
       engine.commit(of_group(call.inputs, engine));
       return {};
+    case Kind::kBegin:
+      engine.begin(of_group(call.inputs, engine), call.number);
+      return {};
+    case Kind::kCollect:
+      return reply_of(engine, engine.collect());
     case Kind::kCheckDrafts:
       return reply_of(engine.check_drafts(of_group(call.drafts, engine), call.number));
     case Kind::kDraft:

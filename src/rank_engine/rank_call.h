@@ -25,6 +25,8 @@ struct RankCall {
     kCompute,
     kFindBadBlock,
     kCommit,
+    kBegin,    ///< after kPrepare: a step that runs ahead, with at most `number` drafts an input
+    kCollect,  ///< the oldest of those
     kCheckDrafts,
     kDraft,
     kCacheUse,
@@ -53,6 +55,8 @@ struct RankReply {
   std::optional<std::string> failure = std::nullopt;
   ConstActivations<2> logits = {};  ///< of the group's answering rank; valid until the next collective call
   ConstActivations<2> mtp_logits = {};
+  std::span<const TokenId> chosen = {};  ///< likewise
+  std::span<const TokenId> drafted = {};
   CacheUse cache_use = {};
   std::vector<RadixNodeSummary> tree = {};
   std::vector<std::vector<std::int64_t>> expert_load = {};

@@ -11,6 +11,7 @@
 ///     ◄─ logits   of the first rank of each group's last stage, put in the order of the batch
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -43,6 +44,10 @@ class RankEngine final : public ModelEngine {
   [[nodiscard]] bool reserve(SequenceId sequence, std::int64_t num_tokens) override;
   /// Throws `LostRanks` when a rank fails or does not answer.
   [[nodiscard]] Result<StepOutput> step(std::span<const StepInput> inputs) override;
+  /// Where the ranks' devices choose: all ranks begin the step, each chooses, and as they have the same logits,
+  /// they choose the same.
+  [[nodiscard]] std::optional<Failure> queue(std::span<const StepInput> inputs) override;
+  [[nodiscard]] Result<StepOutput> collect() override;
   void truncate(SequenceId sequence, std::int64_t length) override;
   [[nodiscard]] Result<DraftOutput> draft(std::span<const DraftInput> inputs, std::int64_t depth) override;
   void share(SequenceId sequence) override;
@@ -63,6 +68,7 @@ class RankEngine final : public ModelEngine {
   /// Logits of all groups, in the order of a batch.
   struct Merged {
     std::vector<float> values;
+    void clear() { values.clear(); }
     [[nodiscard]] ConstActivations<2> rows(std::int64_t vocab_size) const {
       return {values.data(), {std::ssize(values) / vocab_size, vocab_size}};
     }
@@ -78,7 +84,14 @@ class RankEngine final : public ModelEngine {
   template <class Input>
   [[nodiscard]] std::vector<std::vector<Input>> by_group(std::span<const Input> inputs) const;
   [[nodiscard]] Failure failure_of_step(const std::vector<RankReply>& replies);
-  [[nodiscard]] StepOutput merge(std::span<const StepInput> inputs, const std::vector<RankReply>& replies);
+  /// A part of a step as its results are put together.
+  struct Part {
+    std::int64_t group = 0;
+    std::int64_t num_logits = 0, num_mtp_logits = 0, num_chosen = 0, num_drafted = 0;
+  };
+  [[nodiscard]] std::vector<Part> parts_of(std::span<const StepInput> inputs) const;
+  /// The results of all groups in the order of the batch. What was chosen stays until the next call of this.
+  [[nodiscard]] StepOutput merge(std::span<const Part> parts, const std::vector<RankReply>& replies);
 
   std::unique_ptr<RankTeam> team_;
   EngineOptions options_;
@@ -86,6 +99,8 @@ class RankEngine final : public ModelEngine {
   std::vector<std::int64_t> num_open_;  ///< in each group
   std::int64_t next_id_ = 0;
   Merged logits_, mtp_logits_;
+  std::vector<TokenId> chosen_, drafted_;
+  std::deque<std::vector<Part>> under_way_;  ///< of queued steps
 };
 
 /// An engine for `options.parallel`: of one rank `Engine`, of several a `RankEngine` over threads of this

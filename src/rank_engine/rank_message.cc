@@ -3,7 +3,6 @@
 #include <cstring>
 #include <type_traits>
 
-#include "base/check.h"
 #include "base/error.h"
 
 namespace baleen {
@@ -86,11 +85,12 @@ std::vector<std::byte> to_bytes(const RankCall& call) {
   for (const std::vector<StepInput>& group : call.inputs) {
     out.value(std::ssize(group));
     for (const StepInput& input : group) {
-      BALEEN_CHECK(input.draws.empty());  // engines of several ranks do not choose
       out.value(input.sequence);
       out.value(input.wanted);
       out.value(input.wants_mtp_logits);
+      out.value(input.num_drafts);
       out.array(input.tokens);
+      out.array(input.draws);
     }
   }
   out.value(std::ssize(call.drafts));
@@ -99,6 +99,8 @@ std::vector<std::byte> to_bytes(const RankCall& call) {
     for (const DraftInput& input : group) {
       out.value(input.sequence);
       out.value(input.token);
+      out.value(input.draw.has_value());
+      if (input.draw) out.value(*input.draw);
     }
   }
   return out.take();
@@ -124,7 +126,9 @@ ReceivedCall call_from_bytes(std::span<const std::byte> bytes) {
       input.sequence = in.value<SequenceId>();
       input.wanted = in.value<WantedLogits>();
       input.wants_mtp_logits = in.value<bool>();
+      input.num_drafts = in.value<std::int64_t>();
       input.tokens = tokens();
+      input.draws = received.draws.emplace_back(in.array<SampleRow>());
     }
   }
   call.drafts.resize(static_cast<std::size_t>(in.count()));
@@ -133,6 +137,7 @@ ReceivedCall call_from_bytes(std::span<const std::byte> bytes) {
     for (DraftInput& input : group) {
       input.sequence = in.value<SequenceId>();
       input.token = in.value<TokenId>();
+      if (in.value<bool>()) input.draw = in.value<SampleRow>();
     }
   }
   return received;
@@ -145,6 +150,8 @@ std::vector<std::byte> to_bytes(const RankReply& reply) {
   if (reply.failure) out.array(std::span<const char>(*reply.failure));
   out.rows(reply.logits);
   out.rows(reply.mtp_logits);
+  out.array(reply.chosen);
+  out.array(reply.drafted);
   out.value(reply.cache_use);
   out.array(std::span<const RadixNodeSummary>(reply.tree));
   out.value(std::ssize(reply.expert_load));
@@ -164,6 +171,8 @@ ReceivedReply reply_from_bytes(std::span<const std::byte> bytes) {
   }
   reply.logits = in.rows(received.logits);
   reply.mtp_logits = in.rows(received.mtp_logits);
+  reply.chosen = received.chosen = in.array<TokenId>();
+  reply.drafted = received.drafted = in.array<TokenId>();
   reply.cache_use = in.value<CacheUse>();
   reply.tree = in.array<RadixNodeSummary>();
   reply.expert_load.resize(static_cast<std::size_t>(in.count()));

@@ -14,12 +14,14 @@ namespace baleen {
 struct ReceivedCall {
   RankCall call;
   std::deque<std::vector<TokenId>> tokens;
+  std::deque<std::vector<SampleRow>> draws;
 };
 
 /// A reply likewise.
 struct ReceivedReply {
   RankReply reply;
   std::vector<float> logits, mtp_logits;
+  std::vector<TokenId> chosen, drafted;
 };
 
 [[nodiscard]] std::vector<std::byte> to_bytes(const RankCall& call);

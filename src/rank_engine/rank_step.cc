@@ -17,6 +17,13 @@ void take_rows(const ConstActivations<2>& from, std::int64_t& next, std::int64_t
   }
 }
 
+void take_tokens(std::span<const TokenId> from, std::int64_t& next, std::int64_t count,
+                 std::vector<TokenId>& to) {
+  const auto part = from.subspan(static_cast<std::size_t>(next), static_cast<std::size_t>(count));
+  to.insert(to.end(), part.begin(), part.end());
+  next += count;
+}
+
 std::optional<Failure> first_failure(const std::vector<RankReply>& replies) {
   for (const RankReply& reply : replies) {
     if (reply.failure) return Failure{*reply.failure};
@@ -47,7 +54,7 @@ Result<StepOutput> RankEngine::step(std::span<const StepInput> inputs) {
   call.kind = RankCall::Kind::kCompute;
   const std::vector<RankReply>& replies = team_->call(call);
   if (first_failure(replies)) return failure_of_step(replies);
-  StepOutput output = merge(inputs, replies);
+  const StepOutput output = merge(parts_of(inputs), replies);
   call.kind = RankCall::Kind::kCommit;
   static_cast<void>(team_->call(call));
   for (const StepInput& input : inputs) sequences_.at(input.sequence).length += std::ssize(input.tokens);
@@ -65,35 +72,69 @@ Failure RankEngine::failure_of_step(const std::vector<RankReply>& replies) {
   return not_numbers(config(), bad_block);
 }
 
-StepOutput RankEngine::merge(std::span<const StepInput> inputs, const std::vector<RankReply>& replies) {
-  if (num_groups() == 1) {
-    const RankReply& reply = reply_of(replies, 0);
-    // The reply's arrays stay where they are; the reply itself ends with the next call.
-    return {.logits = reply.logits, .mtp_logits = reply.mtp_logits};
-  }
-  struct Place {
-    std::int64_t logits = 0, mtp_logits = 0;
-  };
-  std::vector<Place> next(static_cast<std::size_t>(num_groups()));
-  logits_.values.clear();
-  mtp_logits_.values.clear();
+std::vector<RankEngine::Part> RankEngine::parts_of(std::span<const StepInput> inputs) const {
+  std::vector<Part> parts;
   for (const StepInput& input : inputs) {
     const Sequence& sequence = sequences_.at(input.sequence);
-    const RankReply& reply = reply_of(replies, sequence.group);
-    Place& place = next[static_cast<std::size_t>(sequence.group)];
-    const std::int64_t num_tokens = std::ssize(input.tokens);
     const bool all = input.wanted == WantedLogits::kAll;
-    take_rows(reply.logits, place.logits,
-              all                                   ? num_tokens
-              : input.wanted == WantedLogits::kLast ? 1
-                                                    : 0,
-              logits_.values);
-    if (!options_.mtp || !all || !input.wants_mtp_logits) continue;
-    // Without a stream before its first position the block has a row less.
-    const std::int64_t num_mtp_rows = num_tokens - (sequence.length > sequence.opened_at ? 0 : 1);
-    take_rows(reply.mtp_logits, place.mtp_logits, num_mtp_rows, mtp_logits_.values);
+    const std::int64_t num_tokens = std::ssize(input.tokens);
+    Part part{
+        .group = sequence.group, .num_chosen = std::ssize(input.draws), .num_drafted = input.num_drafts};
+    if (input.draws.empty() && input.wanted != WantedLogits::kNone) part.num_logits = all ? num_tokens : 1;
+    // Without a stream before its first position the MTP block has a row less.
+    if (options_.mtp && all && input.wants_mtp_logits)
+      part.num_mtp_logits = num_tokens - (sequence.length > sequence.opened_at ? 0 : 1);
+    parts.push_back(part);
   }
-  return {.logits = logits_.rows(config().vocab_size), .mtp_logits = mtp_logits_.rows(config().vocab_size)};
+  return parts;
+}
+
+StepOutput RankEngine::merge(std::span<const Part> parts, const std::vector<RankReply>& replies) {
+  chosen_.clear();
+  drafted_.clear();
+  if (num_groups() == 1) {
+    const RankReply& reply = reply_of(replies, 0);
+    chosen_.assign(reply.chosen.begin(), reply.chosen.end());
+    drafted_.assign(reply.drafted.begin(), reply.drafted.end());
+    // The reply's logits stay where they are; the reply itself ends with the next call.
+    return {.logits = reply.logits, .chosen = chosen_, .drafted = drafted_, .mtp_logits = reply.mtp_logits};
+  }
+  std::vector<Part> next(static_cast<std::size_t>(num_groups()));  // what of each group was taken
+  logits_.clear();
+  mtp_logits_.clear();
+  for (const Part& part : parts) {
+    const RankReply& reply = reply_of(replies, part.group);
+    Part& place = next[static_cast<std::size_t>(part.group)];
+    take_rows(reply.logits, place.num_logits, part.num_logits, logits_.values);
+    take_rows(reply.mtp_logits, place.num_mtp_logits, part.num_mtp_logits, mtp_logits_.values);
+    take_tokens(reply.chosen, place.num_chosen, part.num_chosen, chosen_);
+    take_tokens(reply.drafted, place.num_drafted, part.num_drafted, drafted_);
+  }
+  const std::int64_t vocab_size = config().vocab_size;
+  return {.logits = logits_.rows(vocab_size),
+          .chosen = chosen_,
+          .drafted = drafted_,
+          .mtp_logits = mtp_logits_.rows(vocab_size)};
+}
+
+std::optional<Failure> RankEngine::queue(std::span<const StepInput> inputs) {
+  RankCall call{.kind = RankCall::Kind::kPrepare, .number = most_drafts(inputs), .inputs = by_group(inputs)};
+  if (auto failed = first_failure(team_->call(call))) return failed;
+  under_way_.push_back(parts_of(inputs));
+  call.kind = RankCall::Kind::kBegin;
+  static_cast<void>(team_->call(call));
+  for (const StepInput& input : inputs)
+    sequences_.at(input.sequence).length += std::ssize(input.tokens) + input.num_drafts;
+  return std::nullopt;
+}
+
+Result<StepOutput> RankEngine::collect() {
+  BALEEN_CHECK(!under_way_.empty());
+  const std::vector<Part> parts = std::move(under_way_.front());
+  under_way_.pop_front();
+  const std::vector<RankReply>& replies = team_->call({.kind = RankCall::Kind::kCollect});
+  if (auto failed = first_failure(replies)) return std::move(*failed);
+  return merge(parts, replies);
 }
 
 Result<DraftOutput> RankEngine::draft(std::span<const DraftInput> inputs, std::int64_t depth) {
@@ -102,14 +143,14 @@ Result<DraftOutput> RankEngine::draft(std::span<const DraftInput> inputs, std::i
   call.kind = RankCall::Kind::kDraft;
   const std::vector<RankReply>& replies = team_->call(call);
   if (auto failed = first_failure(replies)) return std::move(*failed);
-  if (num_groups() == 1) return DraftOutput{.logits = reply_of(replies, 0).logits};
-  std::vector<std::int64_t> next(static_cast<std::size_t>(num_groups()));
-  mtp_logits_.values.clear();
+  std::vector<Part> parts;
   for (const DraftInput& input : inputs) {
-    const std::int64_t group = group_of(input.sequence);
-    take_rows(reply_of(replies, group).logits, next[static_cast<std::size_t>(group)], 1, mtp_logits_.values);
+    Part part{.group = group_of(input.sequence)};
+    (input.draw ? part.num_chosen : part.num_logits) = 1;
+    parts.push_back(part);
   }
-  return DraftOutput{.logits = mtp_logits_.rows(config().vocab_size)};
+  const StepOutput output = merge(parts, replies);
+  return DraftOutput{.logits = output.logits, .chosen = output.chosen};
 }
 
 }  // namespace baleen

@@ -7,6 +7,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
+#include "tests/support/speculate.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_device.h"
 
@@ -42,23 +43,18 @@ std::vector<float> values(const ConstActivations<2>& logits) {
   return {logits.data(), logits.data() + logits.size()};
 }
 
-TokenId best(const StepOutput& output) {
-  const auto row = output.logits.row(output.logits.extent(0) - 1);
-  return static_cast<TokenId>(std::ranges::max_element(row) - row.begin());
-}
-
 TEST(Ahead, TokensAndSequenceAreThoseOfSingleSteps) {
   constexpr std::size_t kTokens = 280;  // beyond a page
   const std::vector<TokenId> prompt = test::random_tokens(20, kVocab, 3);
   Engine engine(checkpoint().path(), options());
   const SequenceId by_step = *engine.open({}), ahead = *engine.open({});
 
-  std::vector<TokenId> want{best(test::step(engine, by_step, prompt, WantedLogits::kLast))};
+  std::vector<TokenId> want{test::best(test::step(engine, by_step, prompt, WantedLogits::kLast))};
   while (want.size() < kTokens) {
-    want.push_back(best(test::step(engine, by_step, std::span(want).last(1), WantedLogits::kLast)));
+    want.push_back(test::best(test::step(engine, by_step, std::span(want).last(1), WantedLogits::kLast)));
   }
 
-  std::vector<TokenId> got{best(test::step(engine, ahead, prompt, WantedLogits::kLast))};
+  std::vector<TokenId> got{test::best(test::step(engine, ahead, prompt, WantedLogits::kLast))};
   ASSERT_FALSE(queue(engine, ahead, got.front()));
   while (got.size() < kTokens) {
     if (got.size() + 1 < kTokens) {
@@ -86,13 +82,13 @@ TEST(Ahead, ASequenceMayBeClosedWithStepsUnderWay) {
   Engine engine(checkpoint().path(), options());
   const SequenceId sequence = *engine.open({}), other = *engine.open({});
   const std::vector<TokenId> prompt = test::random_tokens(20, kVocab, 3);
-  const TokenId first = best(test::step(engine, sequence, prompt, WantedLogits::kLast));
+  const TokenId first = test::best(test::step(engine, sequence, prompt, WantedLogits::kLast));
   ASSERT_FALSE(queue(engine, sequence, first));
   ASSERT_FALSE(queue(engine, sequence, kNoToken));
   engine.close(sequence, false);
   ASSERT_TRUE(engine.collect());
   ASSERT_TRUE(engine.collect());
-  EXPECT_EQ(best(test::step(engine, other, prompt, WantedLogits::kLast)), first);
+  EXPECT_EQ(test::best(test::step(engine, other, prompt, WantedLogits::kLast)), first);
 }
 
 TEST(Ahead, SequencesMayJoinLeaveAndGoOnSideBySide) {
@@ -101,9 +97,9 @@ TEST(Ahead, SequencesMayJoinLeaveAndGoOnSideBySide) {
   const auto alone = [&](std::size_t length, std::size_t count) {
     const SequenceId id = *engine.open({});
     std::vector<TokenId> tokens{
-        best(test::step(engine, id, std::span(prompt).first(length), WantedLogits::kLast))};
+        test::best(test::step(engine, id, std::span(prompt).first(length), WantedLogits::kLast))};
     while (tokens.size() < count) {
-      tokens.push_back(best(test::step(engine, id, std::span(tokens).last(1), WantedLogits::kLast)));
+      tokens.push_back(test::best(test::step(engine, id, std::span(tokens).last(1), WantedLogits::kLast)));
     }
     engine.close(id, false);
     return tokens;
@@ -165,7 +161,7 @@ TEST(Ahead, OneStepMayChooseForSomeAndHaveLogitsOfOthers) {
   EXPECT_SAME_BITS(values(test::step(engine, again, std::span(prompt).first(20), WantedLogits::kLast).logits),
                    of_a);
   engine.close(again, false);
-  EXPECT_EQ(best(test::step(engine, *engine.open({}), prompt, WantedLogits::kLast)), of_b);
+  EXPECT_EQ(test::best(test::step(engine, *engine.open({}), prompt, WantedLogits::kLast)), of_b);
 }
 
 TEST(Ahead, PagesAreArchivedByTheTokensThatWereChosen) {
@@ -176,7 +172,7 @@ TEST(Ahead, PagesAreArchivedByTheTokensThatWereChosen) {
   {
     Engine engine(checkpoint().path(), with);
     const SequenceId sequence = *engine.open(text);
-    text.push_back(best(test::step(engine, sequence, text, WantedLogits::kLast)));
+    text.push_back(test::best(test::step(engine, sequence, text, WantedLogits::kLast)));
     ASSERT_FALSE(queue(engine, sequence, text.back()));
     while (std::ssize(text) < kPageTokens + 2) {
       ASSERT_FALSE(queue(engine, sequence, kNoToken));
@@ -189,88 +185,13 @@ TEST(Ahead, PagesAreArchivedByTheTokensThatWereChosen) {
   EXPECT_EQ(engine.length(*engine.open(text)), kPageTokens);
 }
 
-/// Tokens of two sequences that guess up to three and one tokens ahead, and what was drafted: link by link,
-/// or queued with the step that checks the drafts.
-struct Speculated {
-  std::vector<TokenId> tokens[2], drafted;
-};
-
-std::vector<TokenId> draft_by_link(Engine& engine, SequenceId sequence, TokenId newest, std::int64_t count) {
-  std::vector<TokenId> drafts;
-  for (std::int64_t depth = 0; depth < count; ++depth) {
-    const DraftInput input{sequence, drafts.empty() ? newest : drafts.back(), SampleRow{}};
-    drafts.push_back(engine.draft({&input, 1}, depth).value().chosen.front());
-  }
-  return drafts;
-}
-
-Speculated speculate(Engine& engine, bool queued) {
-  constexpr std::size_t kTokens = 40;  // beyond a page
-  const std::vector<SampleRow> greedy(4);
-  const std::int64_t num_drafts[2] = {3, 1};
-  Speculated result;
-  SequenceId ids[2] = {*engine.open({}), *engine.open({})};
-  for (int i : {0, 1}) {
-    const std::vector<TokenId> prompt = test::random_tokens(236 + i, kVocab, 3);
-    for (std::size_t begin = 0; begin < prompt.size(); begin += 59) {
-      const auto chunk = std::span(prompt).subspan(begin, std::min<std::size_t>(59, prompt.size() - begin));
-      const bool last = begin + chunk.size() == prompt.size();
-      const StepOutput output =
-          test::step(engine, ids[i], chunk, last ? WantedLogits::kLast : WantedLogits::kNone);
-      if (last) result.tokens[i].push_back(best(output));
-    }
-  }
-  while (result.tokens[0].size() < kTokens || result.tokens[1].size() < kTokens) {
-    std::vector<TokenId> fed[2];
-    std::vector<StepInput> inputs;
-    for (int i : {0, 1}) {
-      const TokenId newest = result.tokens[i].back();
-      EXPECT_TRUE(engine.reserve(ids[i], 1 + num_drafts[i]));
-      fed[i] = {newest};
-      const auto draws = std::span(greedy).first(static_cast<std::size_t>(1 + num_drafts[i]));
-      if (!queued) {
-        const std::vector<TokenId> drafts = draft_by_link(engine, ids[i], newest, num_drafts[i]);
-        fed[i].insert(fed[i].end(), drafts.begin(), drafts.end());
-      }
-      inputs.push_back({.sequence = ids[i],
-                        .tokens = fed[i],
-                        .wanted = queued ? WantedLogits::kLast : WantedLogits::kAll,
-                        .draws = draws,
-                        .wants_mtp_logits = false,
-                        .num_drafts = queued ? num_drafts[i] : 0});
-    }
-    if (queued) {
-      EXPECT_FALSE(engine.queue(inputs));
-    }
-    const Result<StepOutput> output = queued ? engine.collect() : engine.step(inputs);
-    if (!output) throw std::runtime_error(output.error());
-    std::size_t row = 0, draft = 0;
-    for (int i : {0, 1}) {
-      for (std::int64_t d = 0; queued && d < num_drafts[i]; ++d)
-        fed[i].push_back(output.value().drafted[draft++]);
-      result.drafted.insert(result.drafted.end(), fed[i].begin() + 1, fed[i].end());
-      std::int64_t accepted = 0;
-      for (;; ++accepted) {
-        const TokenId token = output.value().chosen[row + static_cast<std::size_t>(accepted)];
-        result.tokens[i].push_back(token);
-        if (accepted == num_drafts[i] || token != fed[i][static_cast<std::size_t>(1 + accepted)]) break;
-      }
-      row += static_cast<std::size_t>(1 + num_drafts[i]);
-      const std::int64_t wrong = num_drafts[i] - accepted;
-      if (wrong > 0) engine.truncate(ids[i], engine.length(ids[i]) - wrong);
-    }
-  }
-  for (const SequenceId id : ids) engine.close(id, false);
-  return result;
-}
-
 TEST(Ahead, QueuedDraftsAndTheirStepsAreThoseOfTheLoop) {
   EngineOptions with = options();
   with.mtp = true;
   with.max_draft_tokens = 3;
   Engine engine(checkpoint().path(), with);
   EXPECT_FALSE(engine.limits().runs_ahead);
-  const Speculated by_link = speculate(engine, false), queued = speculate(engine, true);
+  const test::Speculated by_link = test::speculate(engine, false), queued = test::speculate(engine, true);
   EXPECT_EQ(queued.drafted, by_link.drafted);
   EXPECT_EQ(queued.tokens[0], by_link.tokens[0]);
   EXPECT_EQ(queued.tokens[1], by_link.tokens[1]);

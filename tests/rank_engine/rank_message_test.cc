@@ -12,7 +12,9 @@ TEST(RankMessage, ACallComesBack) {
       .kind = RankCall::Kind::kCompute, .group = 2, .sequence = SequenceId{7}, .number = 9, .keep = true};
   call.tokens = tokens;
   call.inputs = {{}, {{SequenceId{4}, std::span(tokens).first(2), WantedLogits::kAll, {}, false}}};
-  call.drafts = {{{SequenceId{5}, 11}}, {}};
+  const SampleRow drawn{.temperature = 0.5, .uniform = 0.25};
+  call.inputs[0] = {{.sequence = SequenceId{6}, .tokens = tokens, .draws = {&drawn, 1}, .num_drafts = 2}};
+  call.drafts = {{{SequenceId{5}, 11, drawn}}, {{SequenceId{5}, 12}}};
   const ReceivedCall received = call_from_bytes(to_bytes(call));
   EXPECT_EQ(received.call.kind, call.kind);
   EXPECT_EQ(received.call.group, 2);
@@ -21,13 +23,19 @@ TEST(RankMessage, ACallComesBack) {
   EXPECT_TRUE(received.call.keep);
   EXPECT_TRUE(std::ranges::equal(received.call.tokens, tokens));
   ASSERT_EQ(received.call.inputs.size(), 2u);
-  EXPECT_TRUE(received.call.inputs[0].empty());
+  ASSERT_EQ(received.call.inputs[0].size(), 1u);
+  EXPECT_EQ(received.call.inputs[0][0].num_drafts, 2);
+  ASSERT_EQ(received.call.inputs[0][0].draws.size(), 1u);
+  EXPECT_EQ(received.call.inputs[0][0].draws[0].uniform, 0.25);
   const StepInput& input = received.call.inputs[1].front();
   EXPECT_EQ(input.sequence, SequenceId{4});
   EXPECT_TRUE(std::ranges::equal(input.tokens, std::span(tokens).first(2)));
   EXPECT_EQ(input.wanted, WantedLogits::kAll);
   EXPECT_FALSE(input.wants_mtp_logits);
+  EXPECT_TRUE(input.draws.empty());
   EXPECT_EQ(received.call.drafts[0].front().token, 11);
+  EXPECT_EQ(received.call.drafts[0].front().draw->temperature, 0.5);
+  EXPECT_FALSE(received.call.drafts[1].front().draw);
 }
 
 TEST(RankMessage, AReplyComesBack) {
@@ -36,6 +44,9 @@ TEST(RankMessage, AReplyComesBack) {
   reply.logits = {values.data(), {2, 3}};
   reply.cache_use.pages = {.total = 4, .free = 1, .cached = 2, .in_use = 1};
   reply.expert_load = {{1, 2}, {3, 4}};
+  const std::vector<TokenId> chosen{7, 8}, drafted{9};
+  reply.chosen = chosen;
+  reply.drafted = drafted;
   const ReceivedReply received = reply_from_bytes(to_bytes(reply));
   EXPECT_EQ(received.reply.number, -1);
   EXPECT_EQ(received.reply.failure, "no room");
@@ -44,6 +55,8 @@ TEST(RankMessage, AReplyComesBack) {
   EXPECT_TRUE(received.reply.mtp_logits.empty());
   EXPECT_EQ(received.reply.cache_use.pages.cached, 2);
   EXPECT_EQ(received.reply.expert_load, reply.expert_load);
+  EXPECT_TRUE(std::ranges::equal(received.reply.chosen, chosen));
+  EXPECT_TRUE(std::ranges::equal(received.reply.drafted, drafted));
 }
 
 TEST(RankMessage, BytesThatEndTooEarlyAreRefused) {
