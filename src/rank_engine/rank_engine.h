@@ -44,8 +44,8 @@ class RankEngine final : public ModelEngine {
   [[nodiscard]] bool reserve(SequenceId sequence, std::int64_t num_tokens) override;
   /// Throws `LostRanks` when a rank fails or does not answer.
   [[nodiscard]] Result<StepOutput> step(std::span<const StepInput> inputs) override;
-  /// Where the ranks' devices choose: all ranks begin the step, each chooses, and as they have the same logits,
-  /// they choose the same.
+  /// Where the ranks' devices choose: all ranks begin the step, and each chooses. They have the same logits,
+  /// so they choose the same.
   [[nodiscard]] std::optional<Failure> queue(std::span<const StepInput> inputs) override;
   [[nodiscard]] Result<StepOutput> collect() override;
   void truncate(SequenceId sequence, std::int64_t length) override;

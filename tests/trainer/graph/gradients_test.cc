@@ -36,15 +36,21 @@ TEST_P(ModelGradients, AreTheCentralDifferences) {
     for (const double g : got) largest = std::max(largest, std::fabs(g));
     for (std::size_t sample = 0; sample < std::min(kSamples, values.size()); ++sample) {
       const std::size_t at = values.size() <= kSamples ? sample : random() % values.size();
-      const double before = values[at];
-      constexpr double kStep = 2e-5;
-      values[at] = before + kStep;
-      const double above = loss(nullptr);
-      values[at] = before - kStep;
-      const double below = loss(nullptr);
-      values[at] = before;
-      const double error = std::fabs((above - below) / (2 * kStep) - got[at]);
-      EXPECT_LE(error, 1e-6 * largest + 1e-9) << weights.spec(i).name << "[" << at << "] = " << got[at];
+      const auto error_of_step = [&](double step) {
+        const double before = values[at];
+        values[at] = before + step;
+        const double above = loss(nullptr);
+        values[at] = before - step;
+        const double below = loss(nullptr);
+        values[at] = before;
+        return std::fabs((above - below) / (2 * step) - got[at]);
+      };
+      const double most = 1e-6 * largest + 1e-9;
+      // Where a clamp or a choice changes within the step, the difference is no derivative: a smaller step
+      // ends before it.
+      double error = error_of_step(2e-5);
+      if (error > most) error = error_of_step(1e-6);
+      EXPECT_LE(error, most) << weights.spec(i).name << "[" << at << "] = " << got[at];
       if (largest > 0) worst = std::max(worst, error / largest);
     }
   }
