@@ -75,7 +75,8 @@ std::vector<TokenId> tokens_of(std::size_t sequence, std::span<const TokenId> to
   return own;
 }
 
-/// Feeds every sequence as many tokens as `tokens` has, step_tokens of them a step over all.
+/// Feeds every sequence as many tokens as `tokens` has, step_tokens of them a step over all; as a server
+/// would, where the engine can, each step begins before the one before has ended.
 Phase measure(ModelEngine& engine, std::span<const SequenceId> sequences, const std::string& name,
               std::span<const TokenId> tokens, std::int64_t step_tokens) {
   const auto num_sequences = static_cast<std::int64_t>(sequences.size());
@@ -86,6 +87,15 @@ Phase measure(ModelEngine& engine, std::span<const SequenceId> sequences, const 
   for (std::size_t i = 0; i < sequences.size(); ++i)
     own.push_back(tokens_of(i, tokens, engine.config().vocab_size));
   std::vector<double> steps;
+  const bool ahead = engine.limits().runs_ahead;
+  auto last = std::chrono::steady_clock::now();
+  const auto note = [&](const Result<StepOutput>& output) {
+    if (!output) fail("{}", output.error());
+    const auto now = std::chrono::steady_clock::now();
+    steps.push_back(std::chrono::duration<double>(now - last).count());
+    phase.seconds += steps.back();
+    last = now;
+  };
   for (std::size_t begin = 0; begin < tokens.size(); begin += share) {
     std::vector<StepInput> inputs;
     const SampleRow greedy;
@@ -93,14 +103,16 @@ Phase measure(ModelEngine& engine, std::span<const SequenceId> sequences, const 
       inputs.push_back({sequences[i],
                         std::span(own[i]).subspan(begin, std::min(tokens.size() - begin, share)),
                         WantedLogits::kLast});
-      if (engine.limits().chooses) inputs.back().draws = {&greedy, 1};  // as a server would
+      if (engine.limits().chooses) inputs.back().draws = {&greedy, 1};
     }
-    const auto start = std::chrono::steady_clock::now();
-    const Result<StepOutput> output = engine.step(inputs);
-    if (!output) fail("{}", output.error());
-    steps.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    phase.seconds += steps.back();
+    if (!ahead) {
+      note(engine.step(inputs));
+      continue;
+    }
+    if (const auto failed = engine.queue(inputs)) fail("{}", failed->message);
+    if (begin > 0) note(engine.collect());
   }
+  if (ahead) note(engine.collect());
   std::ranges::sort(steps);
   phase.median_seconds = steps[steps.size() / 2];
   phase.records = engine.device().profile().records();
