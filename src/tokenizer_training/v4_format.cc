@@ -89,7 +89,8 @@ constexpr std::array<SpecialToken, 66> kSpecialTokens{{
 }};
 
 /// Everything of tokenizer.json but its tokens and merges.
-constexpr std::string_view kParts = R"json({
+constexpr std::string_view kParts =
+    R"json({
   "normalizer": {
     "type": "Sequence",
     "normalizers": []
@@ -116,7 +117,9 @@ constexpr std::string_view kParts = R"json({
       {
         "type": "Split",
         "pattern": {
-          "Regex": "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
+          "Regex": "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|)json"
+    R"json([^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|)json"
+    R"json(\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
         },
         "behavior": "Isolated",
         "invert": false

@@ -64,8 +64,8 @@ TEST_P(BatchInvariance, BatchCompositionDoesNotShow) {
   Engine alone(tiny_flash().path(), options(GetParam(), 1));
   const test::SequenceLogits want = test::run_sequence(alone, tokens, kNumTokens);
 
-  constexpr std::size_t kCompany = 7;
-  Engine engine(tiny_flash().path(), options(GetParam(), 2, kCompany + 1));
+  constexpr std::size_t kOthers = 7;
+  Engine engine(tiny_flash().path(), options(GetParam(), 2, kOthers + 1));
   std::mt19937 random(3);
   struct Other {
     SequenceId id;
@@ -77,7 +77,7 @@ TEST_P(BatchInvariance, BatchCompositionDoesNotShow) {
   test::SequenceLogits got;
   std::uint32_t num_opened = 0;
   for (std::size_t fed = 0; fed < tokens.size();) {
-    while (others.size() < kCompany && random() % 2 == 0) {
+    while (others.size() < kOthers && random() % 2 == 0) {
       others.push_back({*engine.open({}), test::random_tokens(1 + random() % 400, 512, 100 + num_opened++)});
     }
     const std::size_t count =

@@ -132,10 +132,10 @@ TEST_P(Crowd, EveryRequestEndsOnceAsIfItWereAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(ToyPages, Crowd,
-                         testing::Combine(testing::Range<std::uint64_t>(0, 40),
+                         testing::Combine(testing::Range<std::uint64_t>(0, 24),
                                           testing::Values(make_toy_paging), testing::Bool()));
 INSTANTIATE_TEST_SUITE_P(EnginePages, Crowd,
-                         testing::Combine(testing::Range<std::uint64_t>(40, 80),
+                         testing::Combine(testing::Range<std::uint64_t>(24, 48),
                                           testing::Values(make_table_paging), testing::Bool()));
 
 TEST(Starvation, AmongEqualsEveryoneIsAdmittedInOrderAndTheOldestIsNeverPreempted) {

@@ -69,7 +69,7 @@ after(async () => {
   if (folder) rmSync(folder, { recursive: true });
 });
 
-/** A page that must stay quiet and ask for nothing but its own file. */
+/** Loads the page once; it must stay quiet and ask for nothing but its own file. */
 async function withPage(name, options, body) {
   const context = await browser.newContext({ offline: true, ...options });
   const page = await context.newPage();
@@ -92,6 +92,74 @@ const rowsOf = (page, id) =>
     rows.map((row) => [...row.cells].map((cell) => ({ text: cell.textContent, value: Number(cell.dataset.value) }))),
   );
 
+/** What of a page is wider than its place, and its colours. */
+async function expectNothingOverflows(page, width, colorScheme) {
+  const [across, ink, paper, cut] = await page.evaluate(() => {
+    const { color, backgroundColor } = getComputedStyle(document.body);
+    const brightness = (it) => it.match(/\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0);
+    const wider = [...document.querySelectorAll('main *:not(svg *)')].filter((it) => {
+      if (it.clientWidth === 0 || it.scrollWidth <= it.clientWidth + 1) return false;
+      return !['auto', 'scroll'].includes(getComputedStyle(it).overflowX);
+    });
+    return [
+      document.documentElement.scrollWidth, brightness(color), brightness(backgroundColor),
+      wider.map((it) => `${it.tagName} ${it.className}: ${it.textContent.slice(0, 60)}`),
+    ];
+  });
+  assert.deepEqual(cut, [], `${width}: wider than its place, and cannot be scrolled`);
+  assert.ok(across <= width, `${width}: ${across} pixels`);
+  assert.ok(colorScheme === 'dark' ? ink > paper + 300 : paper > ink + 300, `${width}: ${ink} on ${paper}`);
+}
+
+/** Where words and marks of every drawing of a page are, in pixels. */
+const drawingsOf = (page) =>
+  page.locator('figure svg').evaluateAll((all) => {
+    const box = (it) => {
+      const { left, top, right, bottom } = it.getBoundingClientRect();
+      return { left, top, right, bottom, text: it.textContent };
+    };
+    return all.map((svg) => ({
+      name: svg.getAttribute('aria-label'),
+      own: box(svg),
+      frame: [...svg.querySelectorAll('.frame')].map(box)[0],
+      words: [...svg.querySelectorAll('text')].map(box),
+      marks: [...svg.querySelectorAll('circle, rect.piece, polyline')].map(box),
+      points: [...svg.querySelectorAll('circle')].map(box).map(({ left, top, right, bottom }) => {
+        const [x, y] = [(left + right) / 2, (top + bottom) / 2];
+        return { left: x, right: x, top: y, bottom: y };
+      }),
+    }));
+  });
+
+const inside = (outer, it) =>
+  it.left >= outer.left - 1 && it.right <= outer.right + 1 &&
+  it.top >= outer.top - 1 && it.bottom <= outer.bottom + 1;
+
+/** Boxes of glyphs reach above and below what is inked. */
+const kEmpty = 3;
+const overlap = (a, b) =>
+  a.left < b.right && b.left < a.right &&
+  a.top + kEmpty < b.bottom - kEmpty && b.top + kEmpty < a.bottom - kEmpty;
+
+/** No word is cut or overlaps another; no mark is cut; no point lies outside the axes. */
+async function expectDrawingsCanBeRead(page, width) {
+  const drawings = await drawingsOf(page);
+  assert.ok(drawings.length >= 1);
+  for (const { name, own, frame, words, marks, points } of drawings) {
+    assert.ok(name, 'a drawing without a name');
+    const what = `${width}: ${name}`;
+    assert.ok(words.length >= 4, `${what}: ${words.length} words`);
+    for (const word of words) assert.ok(inside(own, word), `${what}: "${word.text}" is cut`);
+    for (const mark of marks) assert.ok(inside(own, mark), `${what}: a mark is cut: ${mark.text}`);
+    for (const point of frame ? points : [])
+      assert.ok(inside(frame, point), `${what}: a point outside the axes`);
+    words.forEach((a, i) => {
+      for (const b of words.slice(i + 1))
+        assert.ok(!overlap(a, b), `${what}: "${a.text}" overlaps "${b.text}"`);
+    });
+  }
+}
+
 for (const name of kAll) {
   test(`${name}: the page says what made it`, { timeout: kTestMs }, () =>
     withPage(name, {}, async (page) => {
@@ -101,70 +169,16 @@ for (const name of kAll) {
       assert.match(revision, /^([0-9a-f]{12}(-dirty)?|unknown)$/);
     }));
 
-  for (const [width, colorScheme] of kWidths) {
-  test(`${name}: words of every drawing can be read on ${width} pixels, marks lie within the axes`, { timeout: kTestMs }, () =>
-    withPage(name, { viewport: { width, height: 900 }, colorScheme }, async (page) => {
-      const cut = await page.evaluate(() =>
-        [...document.querySelectorAll('main *:not(svg *)')].filter((it) => {
-          const { overflowX } = getComputedStyle(it);
-          return it.clientWidth > 0 && it.scrollWidth > it.clientWidth + 1 && overflowX !== 'auto' && overflowX !== 'scroll';
-        }).map((it) => `${it.tagName} ${it.className}: ${it.textContent.slice(0, 60)}`));
-      assert.deepEqual(cut, [], 'wider than its place, and cannot be scrolled');
-      const drawings = await page.locator('figure svg').evaluateAll((all) =>
-        all.map((svg) => {
-          const box = (it) => {
-            const { left, top, right, bottom } = it.getBoundingClientRect();
-            return { left, top, right, bottom, text: it.textContent };
-          };
-          return {
-            name: svg.getAttribute('aria-label'),
-            own: box(svg),
-            frame: [...svg.querySelectorAll('.frame')].map(box)[0],
-            words: [...svg.querySelectorAll('text')].map(box),
-            marks: [...svg.querySelectorAll('circle, rect.piece, polyline')].map(box),
-            inAxes: [...svg.querySelectorAll('circle')].map((it) => {
-              const { left, top, right, bottom } = it.getBoundingClientRect();
-              return { x: (left + right) / 2, y: (top + bottom) / 2 };
-            }),
-          };
-        }),
-      );
-      assert.ok(drawings.length >= 1);
-      for (const { name: what, own, frame, words, marks, inAxes } of drawings) {
-        assert.ok(what, 'a drawing without a name');
-        assert.ok(words.length >= 4, `${what}: ${words.length} words`);
-        const inside = (outer, it) =>
-          it.left >= outer.left - 1 && it.right <= outer.right + 1 && it.top >= outer.top - 1 && it.bottom <= outer.bottom + 1;
-        for (const word of words) assert.ok(inside(own, word), `${what}: "${word.text}" is cut`);
-        for (const mark of marks) assert.ok(inside(own, mark), `${what}: a mark is cut: ${mark.text}`);
-        if (frame) {
-          for (const { x, y } of inAxes)
-            assert.ok(x >= frame.left - 1 && x <= frame.right + 1 && y >= frame.top - 1 && y <= frame.bottom + 1, what);
-        }
-        // Boxes of glyphs reach above and below what is inked.
-        const kEmpty = 3;
-        words.forEach((a, i) => {
-          for (const b of words.slice(i + 1)) {
-            const meet = a.left < b.right && b.left < a.right && a.top + kEmpty < b.bottom - kEmpty && b.top + kEmpty < a.bottom - kEmpty;
-            assert.ok(!meet, `${what}: "${a.text}" meets "${b.text}"`);
-          }
-        });
+  const kTitle = `${name}: at every width words can be read, marks lie within the axes, nothing overflows`;
+  test(kTitle, { timeout: kTestMs }, () =>
+    withPage(name, {}, async (page) => {
+      for (const [width, colorScheme] of kWidths) {
+        await page.emulateMedia({ colorScheme });
+        await page.setViewportSize({ width, height: 900 });
+        await expectNothingOverflows(page, width, colorScheme);
+        await expectDrawingsCanBeRead(page, width);
       }
     }));
-  }
-
-  for (const [width, colorScheme] of kWidths) {
-    test(`${name}: nothing overflows a page of ${width} pixels`, { timeout: kTestMs }, () =>
-      withPage(name, { viewport: { width, height: 900 }, colorScheme }, async (page) => {
-        const across = await page.evaluate(() => document.documentElement.scrollWidth);
-        assert.ok(across <= width, `${across} pixels`);
-        const [ink, paper] = await page.evaluate(() => {
-          const { color, backgroundColor } = getComputedStyle(document.body);
-          return [color, backgroundColor].map((it) => it.match(/\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0));
-        });
-        assert.ok(colorScheme === 'dark' ? ink > paper + 300 : paper > ink + 300, `${ink} on ${paper}`);
-      }));
-  }
 }
 
 for (const name of Object.keys(kSteps)) {
