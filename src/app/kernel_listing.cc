@@ -10,7 +10,7 @@ namespace baleen {
 double predicted_seconds(const VariantVerdict& verdict, const MachineLimits& limits) {
   const double memory = verdict.cost.total_bytes() / limits.read_bytes_per_second;
   const double arithmetic = verdict.cost.total_flops() / limits.fma_flops_per_second;
-  return std::max(memory, arithmetic) / verdict.efficiency;
+  return std::max(memory, arithmetic);
 }
 
 std::string describe_outcome(const VariantVerdict& verdict) {

@@ -9,7 +9,7 @@
 
 namespace baleen {
 
-/// Seconds that a call takes at least: at the device's peaks, and the share of them that the variant reaches.
+/// Seconds that a call takes at least, whatever the variant: at the device's peaks.
 [[nodiscard]] double predicted_seconds(const VariantVerdict& verdict, const MachineLimits& limits);
 
 /// "chosen", "refused: takes one token"

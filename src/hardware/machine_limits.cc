@@ -24,7 +24,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 /// Adds up `count` words, a multiple of 256, through four independent sums. Hardware prefetchers stop at page
 /// ends; a reader that asks ahead itself is faster, and what kernels do is held against the faster one.
-std::uint32_t SumWords(const std::uint32_t* words, std::int64_t count) {
+std::uint32_t sum_words(const std::uint32_t* words, std::int64_t count) {
   const hn::CappedTag<std::uint32_t, 16> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   constexpr std::int64_t kPrefetchWords = 1024;
@@ -42,7 +42,7 @@ std::uint32_t SumWords(const std::uint32_t* words, std::int64_t count) {
 
 /// Ten independent chains: enough for a latency of five cycles at two a cycle. Returns FLOPs done; `sink`
 /// keeps them.
-double MultiplyAdd(std::int64_t rounds, float* sink) {
+double multiply_add(std::int64_t rounds, float* sink) {
   const hn::CappedTag<float, 16> d;
   constexpr int kChains = 10;
   hn::Vec<decltype(d)> sums[kChains];
@@ -65,8 +65,8 @@ HWY_AFTER_NAMESPACE();
 namespace baleen {
 namespace {
 
-HWY_EXPORT(SumWords);
-HWY_EXPORT(MultiplyAdd);
+HWY_EXPORT(sum_words);
+HWY_EXPORT(multiply_add);
 
 constexpr int kRuns = 15;
 
@@ -91,7 +91,7 @@ double measure_reads(ThreadPool& pool) {
     const auto start = std::chrono::steady_clock::now();
     pool.parallel_for(kBytes / kPieceBytes, [&](std::int64_t piece, int) {
       sums[static_cast<std::size_t>(piece)] =
-          HWY_DYNAMIC_DISPATCH(SumWords)(words + piece * (kPieceBytes / 4), kPieceBytes / 4);
+          HWY_DYNAMIC_DISPATCH(sum_words)(words + piece * (kPieceBytes / 4), kPieceBytes / 4);
     });
     rates.push_back(kBytes / seconds_since(start));
   }
@@ -106,7 +106,7 @@ double measure_fma(ThreadPool& pool) {
     const auto start = std::chrono::steady_clock::now();
     pool.parallel_for(static_cast<std::int64_t>(flops.size()), [&](std::int64_t item, int thread) {
       flops[static_cast<std::size_t>(item)] =
-          HWY_DYNAMIC_DISPATCH(MultiplyAdd)(1'000'000, &sinks[static_cast<std::size_t>(thread) * 64]);
+          HWY_DYNAMIC_DISPATCH(multiply_add)(1'000'000, &sinks[static_cast<std::size_t>(thread) * 64]);
     });
     double total = 0;
     for (const double part : flops) total += part;

@@ -19,20 +19,20 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 /// e^x. NaN stays NaN (hn::Exp makes it 0), above 88 the result stays at e^88; below -104 it is 0.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V SafeExp(D d, V x) {
+HWY_INLINE V safe_exp(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, hn::Min(x, hn::Set(d, 88.0F))));
 }
 
 /// 1 / (1 + e^-x)
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V Sigmoid(D d, V x) {
+HWY_INLINE V sigmoid_simd(D d, V x) {
   const V one = hn::Set(d, 1.0F);
-  return hn::Div(one, hn::Add(one, SafeExp(d, hn::Neg(x))));
+  return hn::Div(one, hn::Add(one, safe_exp(d, hn::Neg(x))));
 }
 
 /// ln(1 + e^x), x itself above 20 (the threshold of the released code's library). NaN stays NaN.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V Softplus(D d, V x) {
+HWY_INLINE V softplus_simd(D d, V x) {
   const V threshold = hn::Set(d, 20.0F);
   const V curved = hn::Log1p(d, hn::Exp(d, hn::Min(x, threshold)));
   return hn::IfThenElse(hn::Le(x, threshold), curved, x);

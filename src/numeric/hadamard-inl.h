@@ -20,7 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 /// One butterfly inside a vector: lanes `kStride` apart become their sum and their difference.
 template <std::size_t kStride, class D, class V = hn::Vec<D>>
-HWY_INLINE V ButterflyInVector(D d, V v) {
+HWY_INLINE V butterfly_in_vector(D d, V v) {
   const hn::RebindToSigned<D> di;
   const auto lane = hn::Iota(di, 0);
   const auto stride = hn::Set(di, static_cast<std::int32_t>(kStride));
@@ -31,15 +31,15 @@ HWY_INLINE V ButterflyInVector(D d, V v) {
 
 /// In place, float32 throughout; `size` a power of two and at least the vector length.
 template <class D>
-HWY_INLINE void HadamardTransform(D d, float* values, std::size_t size) {
+HWY_INLINE void hadamard_transform_simd(D d, float* values, std::size_t size) {
   constexpr std::size_t kLanes = hn::MaxLanes(D());
   const auto factor = hn::Set(d, static_cast<float>(1.0 / std::sqrt(static_cast<double>(size))));
   for (std::size_t i = 0; i < size; i += kLanes) {
     auto v = hn::LoadU(d, values + i);
-    v = ButterflyInVector<1>(d, v);
-    v = ButterflyInVector<2>(d, v);
-    if constexpr (kLanes > 4) v = ButterflyInVector<4>(d, v);
-    if constexpr (kLanes > 8) v = ButterflyInVector<8>(d, v);
+    v = butterfly_in_vector<1>(d, v);
+    v = butterfly_in_vector<2>(d, v);
+    if constexpr (kLanes > 4) v = butterfly_in_vector<4>(d, v);
+    if constexpr (kLanes > 8) v = butterfly_in_vector<8>(d, v);
     hn::StoreU(v, d, values + i);
   }
   for (std::size_t stride = kLanes; stride < size; stride *= 2) {

@@ -25,7 +25,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 /// Float32 of e4m3 codes, still to be multiplied by 256: a code moved into float16's fields reads as value /
 /// 256, and float16's subnormals cost nothing to convert, unlike float32's.
 template <class D>
-HWY_INLINE hn::Vec<D> LoadE4m3Over256(D d, const std::uint8_t* codes) {
+HWY_INLINE hn::Vec<D> load_e4m3_over256(D d, const std::uint8_t* codes) {
   const hn::Rebind<std::int8_t, D> d8;
   const hn::Rebind<std::int16_t, D> d16;
   const hn::Rebind<hwy::float16_t, D> half;
@@ -39,7 +39,7 @@ HWY_INLINE hn::Vec<D> LoadE4m3Over256(D d, const std::uint8_t* codes) {
 }
 
 template <class D>
-HWY_INLINE hn::Vec<D> LoadBf16(D d, const std::byte* from) {
+HWY_INLINE hn::Vec<D> load_bf16_simd(D d, const std::byte* from) {
   const hn::Rebind<std::uint16_t, D> d16;
   const hn::RebindToUnsigned<D> d32;
   const auto bits = hn::LoadU(d16, reinterpret_cast<const std::uint16_t*>(from));
@@ -48,19 +48,19 @@ HWY_INLINE hn::Vec<D> LoadBf16(D d, const std::byte* from) {
 
 /// `v` holds bfloat16 values, or is rounded to them.
 template <class D>
-HWY_INLINE void StoreBf16(D d, hn::Vec<D> v, std::byte* to) {
+HWY_INLINE void store_bf16_simd(D d, hn::Vec<D> v, std::byte* to) {
   const hn::Rebind<std::uint16_t, D> d16;
   const hn::RebindToUnsigned<D> d32;
-  const auto high = hn::ShiftRight<16>(hn::BitCast(d32, RoundBf16(d, v)));
+  const auto high = hn::ShiftRight<16>(hn::BitCast(d32, round_bf16_simd(d, v)));
   hn::StoreU(hn::TruncateTo(d16, high), d16, reinterpret_cast<std::uint16_t*>(to));
 }
 
 /// Codes of a float32 vector already divided by the block's scale.
 template <class D>
-HWY_INLINE void StoreE4m3(D d, hn::Vec<D> v, std::uint8_t* codes) {
+HWY_INLINE void store_e4m3(D d, hn::Vec<D> v, std::uint8_t* codes) {
   const hn::Rebind<std::uint8_t, D> d8;
   const hn::RebindToSigned<D> di;
-  const auto rounded = RoundE4m3(d, v);
+  const auto rounded = round_e4m3(d, v);
   const auto magnitude = hn::Abs(rounded);
   const auto normal = hn::Sub(hn::ShiftRight<20>(hn::BitCast(di, magnitude)), hn::Set(di, (127 - 7) << 3));
   const auto subnormal = hn::ConvertTo(di, hn::Mul(magnitude, hn::Set(d, 0x1p9F)));
@@ -77,8 +77,8 @@ struct LatentRowPlace {
   const std::uint8_t* scales = nullptr;
 };
 
-HWY_INLINE LatentRowPlace PlaceOf(const LatentFormat& format, const std::byte* page, int rows_per_page,
-                                  int row) {
+HWY_INLINE LatentRowPlace place_of_simd(const LatentFormat& format, const std::byte* page, int rows_per_page,
+                                        int row) {
   return {page + row * format.data_bytes(),
           reinterpret_cast<const std::uint8_t*>(page + rows_per_page * format.data_bytes() +
                                                 row * format.scale_bytes())};
@@ -86,8 +86,8 @@ HWY_INLINE LatentRowPlace PlaceOf(const LatentFormat& format, const std::byte* p
 
 /// Values [64 part, 64 part + 64) of a row; nope and width are multiples of 64.
 template <class D>
-HWY_INLINE void DecodeLatentPart(D d, const LatentFormat& format, const LatentRowPlace& row, int part,
-                                 float* to) {
+HWY_INLINE void decode_latent_part(D d, const LatentFormat& format, const LatentRowPlace& row, int part,
+                                   float* to) {
   constexpr std::size_t kLanes = hn::MaxLanes(D());
   const std::size_t begin = static_cast<std::size_t>(part) * kLatentBlock;
   if (format.precision == Precision::kExact) {
@@ -100,20 +100,21 @@ HWY_INLINE void DecodeLatentPart(D d, const LatentFormat& format, const LatentRo
     const auto scale = hn::Set(d, e8m0_to_float(row.scales[part]) * 256.0F);
     const auto* codes = reinterpret_cast<const std::uint8_t*>(row.data) + begin;
     for (std::size_t i = 0; i < kLatentBlock; i += kLanes) {
-      hn::StoreU(hn::Mul(LoadE4m3Over256(d, codes + i), scale), d, to + i);
+      hn::StoreU(hn::Mul(load_e4m3_over256(d, codes + i), scale), d, to + i);
     }
     return;
   }
   const std::byte* from = format.precision == Precision::kBf16
                               ? row.data + begin * 2
                               : row.data + format.nope + (begin - static_cast<std::size_t>(format.nope)) * 2;
-  for (std::size_t i = 0; i < kLatentBlock; i += kLanes) hn::StoreU(LoadBf16(d, from + 2 * i), d, to + i);
+  for (std::size_t i = 0; i < kLatentBlock; i += kLanes)
+    hn::StoreU(load_bf16_simd(d, from + 2 * i), d, to + i);
 }
 
 /// encode_latent_row; the rotated part is a multiple of the vector length.
 template <class D>
-HWY_INLINE void EncodeLatentRow(D d, const LatentFormat& format, std::byte* page, int rows_per_page, int row,
-                                const float* values) {
+HWY_INLINE void encode_latent_row_simd(D d, const LatentFormat& format, std::byte* page, int rows_per_page,
+                                       int row, const float* values) {
   constexpr std::size_t kLanes = hn::MaxLanes(D());
   const auto width = static_cast<std::size_t>(format.width());
   std::byte* data = page + row * format.data_bytes();
@@ -122,7 +123,8 @@ HWY_INLINE void EncodeLatentRow(D d, const LatentFormat& format, std::byte* page
     return;
   }
   if (format.precision == Precision::kBf16) {
-    for (std::size_t i = 0; i < width; i += kLanes) StoreBf16(d, hn::LoadU(d, values + i), data + 2 * i);
+    for (std::size_t i = 0; i < width; i += kLanes)
+      store_bf16_simd(d, hn::LoadU(d, values + i), data + 2 * i);
     return;
   }
   auto* codes = reinterpret_cast<std::uint8_t*>(data);
@@ -130,15 +132,15 @@ HWY_INLINE void EncodeLatentRow(D d, const LatentFormat& format, std::byte* page
                                                  row * format.scale_bytes());
   for (int block = 0; block < format.num_scales(); ++block) {
     const std::size_t begin = static_cast<std::size_t>(block) * kLatentBlock;
-    scales[block] = fp8_scale_code(AbsoluteMaximum(d, values + begin, kLatentBlock));
+    scales[block] = fp8_scale_code(absolute_maximum_simd(d, values + begin, kLatentBlock));
     const auto inverse = hn::Set(d, 1.0F / e8m0_to_float(scales[block]));
     for (std::size_t i = begin; i < begin + kLatentBlock; i += kLanes) {
-      StoreE4m3(d, hn::Mul(hn::LoadU(d, values + i), inverse), codes + i);
+      store_e4m3(d, hn::Mul(hn::LoadU(d, values + i), inverse), codes + i);
     }
   }
   const auto nope = static_cast<std::size_t>(format.nope);
   for (std::size_t i = nope; i < width; i += kLanes) {
-    StoreBf16(d, hn::LoadU(d, values + i), data + nope + 2 * (i - nope));
+    store_bf16_simd(d, hn::LoadU(d, values + i), data + nope + 2 * (i - nope));
   }
 }
 

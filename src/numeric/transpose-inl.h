@@ -18,28 +18,28 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 /// A vector whose b-th 128-bit block holds the four values at from + 4 b * stride.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> LoadEveryFourthRow(D d, const T* from, std::size_t stride) {
+HWY_INLINE hn::Vec<D> load_every_fourth_row(D d, const T* from, std::size_t stride) {
   if constexpr (hn::MaxLanes(D()) == 4) {
     return hn::LoadU(d, from);
   } else {
     const hn::Half<D> half;
     constexpr std::size_t kHalfLanes = hn::MaxLanes(hn::Half<D>());
-    return hn::Combine(d, LoadEveryFourthRow(half, from + kHalfLanes * stride, stride),
-                       LoadEveryFourthRow(half, from, stride));
+    return hn::Combine(d, load_every_fourth_row(half, from + kHalfLanes * stride, stride),
+                       load_every_fourth_row(half, from, stride));
   }
 }
 
 /// columns[i], lane l = from[l * stride + i] for i in 0..3: four neighbouring 32-bit values of as many rows
 /// as lanes.
 template <class D, class T = hn::TFromD<D>, class V = hn::Vec<D>>
-HWY_INLINE void TransposeFour(D d, const T* from, std::size_t stride, V& column0, V& column1, V& column2,
-                              V& column3) {
+HWY_INLINE void transpose_four(D d, const T* from, std::size_t stride, V& column0, V& column1, V& column2,
+                               V& column3) {
   static_assert(sizeof(T) == 4);
   const hn::RepartitionToWide<D> d64;
-  const V row0 = LoadEveryFourthRow(d, from, stride);
-  const V row1 = LoadEveryFourthRow(d, from + stride, stride);
-  const V row2 = LoadEveryFourthRow(d, from + 2 * stride, stride);
-  const V row3 = LoadEveryFourthRow(d, from + 3 * stride, stride);
+  const V row0 = load_every_fourth_row(d, from, stride);
+  const V row1 = load_every_fourth_row(d, from + stride, stride);
+  const V row2 = load_every_fourth_row(d, from + 2 * stride, stride);
+  const V row3 = load_every_fourth_row(d, from + 3 * stride, stride);
   const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, row0, row1));
   const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, row2, row3));
   const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, row0, row1));

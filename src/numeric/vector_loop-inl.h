@@ -19,7 +19,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 /// body(d, i) for vectors of floats that cover [0, count).
 template <class Body>
-HWY_INLINE void ForEachVector(std::int64_t count, const Body& body) {
+HWY_INLINE void for_each_vector(std::int64_t count, const Body& body) {
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
   std::int64_t i = 0;
@@ -32,7 +32,7 @@ HWY_INLINE void ForEachVector(std::int64_t count, const Body& body) {
 /// cover the latency of the additions; they are folded every kFold rounds, because one long chain of float32
 /// additions would lose a digit on the widest rows (28,672 values).
 template <class Term>
-HWY_INLINE float SumOverVectors(std::int64_t count, const Term& term) {
+HWY_INLINE float sum_over_vectors(std::int64_t count, const Term& term) {
   constexpr std::int64_t kFold = 32;
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
@@ -59,8 +59,8 @@ HWY_INLINE float SumOverVectors(std::int64_t count, const Term& term) {
   return sum;
 }
 
-HWY_INLINE float SumOfSquares(const float* x, std::int64_t count) {
-  return SumOverVectors(count, [x](auto d, std::int64_t i) HWY_ATTR {
+HWY_INLINE float sum_of_squares(const float* x, std::int64_t count) {
+  return sum_over_vectors(count, [x](auto d, std::int64_t i) HWY_ATTR {
     const auto v = hn::LoadU(d, x + i);
     return hn::Mul(v, v);
   });

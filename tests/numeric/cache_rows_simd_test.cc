@@ -28,19 +28,21 @@ namespace baleen::HWY_NAMESPACE {
 
 using Tag = hn::CappedTag<float, 16>;
 
-void Encode(const LatentFormat& format, std::byte* page, int rows_per_page, int row, const float* values) {
-  EncodeLatentRow(Tag(), format, page, rows_per_page, row, values);
+void encode_simd(const LatentFormat& format, std::byte* page, int rows_per_page, int row,
+                 const float* values) {
+  encode_latent_row_simd(Tag(), format, page, rows_per_page, row, values);
 }
-void Decode(const LatentFormat& format, const std::byte* page, int rows_per_page, int row, float* values) {
-  const LatentRowPlace place = PlaceOf(format, page, rows_per_page, row);
+void decode_simd(const LatentFormat& format, const std::byte* page, int rows_per_page, int row,
+                 float* values) {
+  const LatentRowPlace place = place_of_simd(format, page, rows_per_page, row);
   for (int part = 0; part < format.width() / kLatentBlock; ++part) {
-    DecodeLatentPart(Tag(), format, place, part, values + part * kLatentBlock);
+    decode_latent_part(Tag(), format, place, part, values + part * kLatentBlock);
   }
 }
-std::uint8_t QuantiseDoubled(const float* values, std::int8_t* to) {
-  return QuantiseFp4Doubled(Tag(), values, to);
+std::uint8_t quantise_doubled(const float* values, std::int8_t* to) {
+  return quantise_fp4_doubled(Tag(), values, to);
 }
-void Hadamard(float* values, std::size_t size) { HadamardTransform(Tag(), values, size); }
+void hadamard(float* values, std::size_t size) { hadamard_transform_simd(Tag(), values, size); }
 
 }  // namespace baleen::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -48,10 +50,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace baleen {
 
-HWY_EXPORT(Encode);
-HWY_EXPORT(Decode);
-HWY_EXPORT(QuantiseDoubled);
-HWY_EXPORT(Hadamard);
+HWY_EXPORT(encode_simd);
+HWY_EXPORT(decode_simd);
+HWY_EXPORT(quantise_doubled);
+HWY_EXPORT(hadamard);
 
 namespace {
 
@@ -80,11 +82,11 @@ TEST_P(CacheRowsSimd, LatentRowsEqualTheScalarForms) {
         const int row = static_cast<int>(seed) % kRows;
         std::vector<std::byte> got(static_cast<std::size_t>(format.page_stride_bytes(kRows))), want = got;
         encode_latent_row(format, want.data(), kRows, row, values);
-        HWY_DYNAMIC_DISPATCH(Encode)(format, got.data(), kRows, row, values.data());
+        HWY_DYNAMIC_DISPATCH(encode_simd)(format, got.data(), kRows, row, values.data());
         ASSERT_EQ(got, want) << "seed " << seed;
         std::vector<float> decoded(values.size()), expected(values.size());
         decode_latent_row(format, want.data(), kRows, row, expected);
-        HWY_DYNAMIC_DISPATCH(Decode)(format, want.data(), kRows, row, decoded.data());
+        HWY_DYNAMIC_DISPATCH(decode_simd)(format, want.data(), kRows, row, decoded.data());
         ASSERT_EQ(test::difference(decoded, expected, {}), "") << "seed " << seed;
       }
     }
@@ -98,7 +100,7 @@ TEST_P(CacheRowsSimd, EveryCodeDecodes) {
   for (std::size_t i = 0; i < 7; ++i) page[576 + i] = static_cast<std::byte>(105 + 3 * i);
   std::vector<float> got(512), want(512);
   decode_latent_row(format, page.data(), 1, 0, want);
-  HWY_DYNAMIC_DISPATCH(Decode)(format, page.data(), 1, 0, got.data());
+  HWY_DYNAMIC_DISPATCH(decode_simd)(format, page.data(), 1, 0, got.data());
   EXPECT_EQ(test::difference(got, want, {}), "");
 }
 
@@ -110,7 +112,7 @@ TEST_P(CacheRowsSimd, DoubledFp4EqualsTheScalarCodes) {
       std::vector<std::uint8_t> codes(kIndexerBlock);
       std::vector<std::int8_t> doubled(kIndexerBlock);
       const std::uint8_t scale = quantise_fp4_block(block, codes);
-      ASSERT_EQ(HWY_DYNAMIC_DISPATCH(QuantiseDoubled)(block.data(), doubled.data()), scale);
+      ASSERT_EQ(HWY_DYNAMIC_DISPATCH(quantise_doubled)(block.data(), doubled.data()), scale);
       for (std::size_t i = 0; i < codes.size(); ++i) ASSERT_EQ(doubled[i], 2 * e2m1_to_float(codes[i]));
     }
   }
@@ -121,9 +123,9 @@ TEST_P(CacheRowsSimd, HadamardEqualsTheSums) {
     std::vector<float> got = test::random_values(size, 5), want = got;
     const std::vector<float> original = got;
     hadamard_transform(want);
-    HWY_DYNAMIC_DISPATCH(Hadamard)(got.data(), size);
+    HWY_DYNAMIC_DISPATCH(hadamard)(got.data(), size);
     EXPECT_CLOSE(got, want, {.norm = 3e-7});
-    HWY_DYNAMIC_DISPATCH(Hadamard)(got.data(), size);
+    HWY_DYNAMIC_DISPATCH(hadamard)(got.data(), size);
     EXPECT_CLOSE(got, original, {.norm = 6e-7});  // its own inverse
   }
 }

@@ -24,28 +24,28 @@ HWY_BEFORE_NAMESPACE();
 namespace baleen::HWY_NAMESPACE {
 
 // Counts are multiples of 16, the longest vector of any target here.
-void RoundAllBf16(const float* from, std::size_t count, float* to) {
+void round_all_bf16(const float* from, std::size_t count, float* to) {
   const hn::CappedTag<float, 16> d;
   for (std::size_t i = 0; i < count; i += hn::Lanes(d))
-    hn::StoreU(RoundBf16(d, hn::LoadU(d, from + i)), d, to + i);
+    hn::StoreU(round_bf16_simd(d, hn::LoadU(d, from + i)), d, to + i);
 }
-void RoundAllE4m3(const float* from, std::size_t count, float* to) {
+void round_all_e4m3(const float* from, std::size_t count, float* to) {
   const hn::CappedTag<float, 16> d;
   for (std::size_t i = 0; i < count; i += hn::Lanes(d))
-    hn::StoreU(RoundE4m3(d, hn::LoadU(d, from + i)), d, to + i);
+    hn::StoreU(round_e4m3(d, hn::LoadU(d, from + i)), d, to + i);
 }
-void RoundAllE2m1(const float* from, std::size_t count, float* to) {
+void round_all_e2m1(const float* from, std::size_t count, float* to) {
   const hn::CappedTag<float, 16> d;
   for (std::size_t i = 0; i < count; i += hn::Lanes(d))
-    hn::StoreU(RoundE2m1(d, hn::LoadU(d, from + i)), d, to + i);
+    hn::StoreU(round_e2m1(d, hn::LoadU(d, from + i)), d, to + i);
 }
-void SimulateFp8(const float* from, std::size_t count, float* to) {
-  SimulateFp8Block(hn::CappedTag<float, 16>(), from, to, count);
+void simulate_fp8_simd(const float* from, std::size_t count, float* to) {
+  simulate_fp8_block(hn::CappedTag<float, 16>(), from, to, count);
 }
-void SimulateFp4(const float* from, std::size_t count, float* to) {
-  SimulateFp4Block(hn::CappedTag<float, 16>(), from, to, count);
+void simulate_fp4_simd(const float* from, std::size_t count, float* to) {
+  simulate_fp4_block(hn::CappedTag<float, 16>(), from, to, count);
 }
-std::int64_t CompiledFor() { return HWY_TARGET; }
+std::int64_t compiled_for() { return HWY_TARGET; }
 
 }  // namespace baleen::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -53,12 +53,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace baleen {
 
-HWY_EXPORT(RoundAllBf16);
-HWY_EXPORT(RoundAllE4m3);
-HWY_EXPORT(RoundAllE2m1);
-HWY_EXPORT(SimulateFp8);
-HWY_EXPORT(SimulateFp4);
-HWY_EXPORT(CompiledFor);
+HWY_EXPORT(round_all_bf16);
+HWY_EXPORT(round_all_e4m3);
+HWY_EXPORT(round_all_e2m1);
+HWY_EXPORT(simulate_fp8_simd);
+HWY_EXPORT(simulate_fp4_simd);
+HWY_EXPORT(compiled_for);
 
 namespace {
 
@@ -113,16 +113,16 @@ std::vector<float> each(const std::vector<float>& values, Scalar scalar) {
   return rounded;
 }
 
-TEST_P(Rounding, RunsTheInstructionSetItSays) { EXPECT_EQ(HWY_DYNAMIC_DISPATCH(CompiledFor)(), GetParam()); }
+TEST_P(Rounding, RunsTheInstructionSetItSays) { EXPECT_EQ(HWY_DYNAMIC_DISPATCH(compiled_for)(), GetParam()); }
 
 TEST_P(Rounding, EqualsTheScalarFormats) {
   const std::vector<float> values = hard_values();
   std::vector<float> got(values.size());
-  HWY_DYNAMIC_DISPATCH(RoundAllBf16)(values.data(), values.size(), got.data());
+  HWY_DYNAMIC_DISPATCH(round_all_bf16)(values.data(), values.size(), got.data());
   EXPECT_SAME_BITS(got, each(values, round_bf16));
-  HWY_DYNAMIC_DISPATCH(RoundAllE4m3)(values.data(), values.size(), got.data());
+  HWY_DYNAMIC_DISPATCH(round_all_e4m3)(values.data(), values.size(), got.data());
   EXPECT_SAME_BITS(got, each(values, scalar_e4m3));
-  HWY_DYNAMIC_DISPATCH(RoundAllE2m1)(values.data(), values.size(), got.data());
+  HWY_DYNAMIC_DISPATCH(round_all_e2m1)(values.data(), values.size(), got.data());
   EXPECT_SAME_BITS(got, each(values, scalar_e2m1));
 }
 
@@ -134,7 +134,7 @@ TEST_P(Rounding, Bf16KeepsNaNAndItsPayload) {
   }
   values.resize(16, 1.0F);
   std::vector<float> got(values.size());
-  HWY_DYNAMIC_DISPATCH(RoundAllBf16)(values.data(), values.size(), got.data());
+  HWY_DYNAMIC_DISPATCH(round_all_bf16)(values.data(), values.size(), got.data());
   EXPECT_SAME_BITS(got, each(values, round_bf16));
 }
 
@@ -142,7 +142,7 @@ TEST_P(Rounding, E4m3KeepsNaN) {
   std::vector<float> values(16, std::nanf(""));
   values[3] = -values[3];
   std::vector<float> got(values.size());
-  HWY_DYNAMIC_DISPATCH(RoundAllE4m3)(values.data(), values.size(), got.data());
+  HWY_DYNAMIC_DISPATCH(round_all_e4m3)(values.data(), values.size(), got.data());
   for (const float value : got) EXPECT_TRUE(std::isnan(value));
 }
 
@@ -159,12 +159,12 @@ TEST_P(Rounding, SimulatedBlocksEqualTheScalarOnes) {
     std::vector<float> want = values;
     std::vector<float> got(values.size());
     simulate_fp8(want, 128);
-    HWY_DYNAMIC_DISPATCH(SimulateFp8)(values.data(), values.size(), got.data());
+    HWY_DYNAMIC_DISPATCH(simulate_fp8_simd)(values.data(), values.size(), got.data());
     ASSERT_SAME_BITS(got, want);
     want = values;
     simulate_fp4(want, 32);
     for (std::size_t i = 0; i < values.size(); i += 32) {
-      HWY_DYNAMIC_DISPATCH(SimulateFp4)(values.data() + i, 32, got.data() + i);
+      HWY_DYNAMIC_DISPATCH(simulate_fp4_simd)(values.data() + i, 32, got.data() + i);
     }
     ASSERT_SAME_BITS(got, want);
   }
@@ -177,7 +177,7 @@ TEST_P(Rounding, NaNInAnFp8BlockStaysWhereItIs) {
   std::vector<float> want = values;
   std::vector<float> got(values.size());
   simulate_fp8(want, 128);
-  HWY_DYNAMIC_DISPATCH(SimulateFp8)(values.data(), values.size(), got.data());
+  HWY_DYNAMIC_DISPATCH(simulate_fp8_simd)(values.data(), values.size(), got.data());
   EXPECT_CLOSE(got, want, {});
 }
 

@@ -24,7 +24,7 @@ namespace {
 
 /// Softmax over the rows and weighted sum, kVecs vectors of channels from `channel` on.
 template <int kVecs, class D>
-HWY_INLINE void PoolChannels(D d, const PooledRows& rows, std::size_t channel, float* to) {
+HWY_INLINE void pool_channels(D d, const PooledRows& rows, std::size_t channel, float* to) {
   constexpr std::size_t kLanes = hn::MaxLanes(D());
   const auto count = static_cast<std::size_t>(rows.count);
   hn::Vec<D> maximum[kVecs];
@@ -40,7 +40,7 @@ HWY_INLINE void PoolChannels(D d, const PooledRows& rows, std::size_t channel, f
   for (std::size_t i = 0; i < count; ++i) {
     for (int v = 0; v < kVecs; ++v) {
       const std::size_t at = channel + v * kLanes;
-      const auto weight = SafeExp(d, hn::Sub(hn::LoadU(d, rows.gate[i] + at), maximum[v]));
+      const auto weight = safe_exp(d, hn::Sub(hn::LoadU(d, rows.gate[i] + at), maximum[v]));
       weights[v] = hn::Add(weights[v], weight);
       sums[v] = hn::MulAdd(weight, hn::LoadU(d, rows.kv[i] + at), sums[v]);
     }
@@ -49,50 +49,50 @@ HWY_INLINE void PoolChannels(D d, const PooledRows& rows, std::size_t channel, f
 }
 
 /// Four vectors at a time: rows lie kilobytes apart, and each read should take whole runs of cache lines.
-void Pool(const PooledRows& rows, std::size_t head_dim, float* to) {
+void pool_simd(const PooledRows& rows, std::size_t head_dim, float* to) {
   const hn::CappedTag<float, 16> d;
   const std::size_t lanes = hn::Lanes(d);
   std::size_t channel = 0;
-  for (; channel + 4 * lanes <= head_dim; channel += 4 * lanes) PoolChannels<4>(d, rows, channel, to);
-  for (; channel < head_dim; channel += lanes) PoolChannels<1>(d, rows, channel, to);
+  for (; channel + 4 * lanes <= head_dim; channel += 4 * lanes) pool_channels<4>(d, rows, channel, to);
+  for (; channel < head_dim; channel += lanes) pool_channels<1>(d, rows, channel, to);
 }
 
 }  // namespace
 
-void AddPositionBias(const CompressorArgs& args, std::int64_t begin, std::int64_t end) {
+void add_position_bias_simd(const CompressorArgs& args, std::int64_t begin, std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row) {
     const SequenceSlice& slice = args.batch.slice_of(row);
     const float* bias = args.ape.row((slice.start + row - slice.first_row) % args.ratio).data();
     float* gate = args.gate.row(row).data();
-    ForEachVector(args.state.width, [&](auto d, std::int64_t i) HWY_ATTR {
+    for_each_vector(args.state.width, [&](auto d, std::int64_t i) HWY_ATTR {
       hn::StoreU(hn::Add(hn::LoadU(d, gate + i), hn::LoadU(d, bias + i)), d, gate + i);
     });
   }
 }
 
 /// y: [h], angles: [2 * pairs] of the calling thread.
-void MakeEntry(const CompressorArgs& args, const SequenceSlice& slice, std::int64_t entry, float* y,
-               float* angles) {
+void make_entry_simd(const CompressorArgs& args, const SequenceSlice& slice, std::int64_t entry, float* y,
+                     float* angles) {
   const std::size_t head_dim = args.norm_weight.size(), num_pairs = args.frequencies.size();
   const auto width = static_cast<std::int64_t>(head_dim);
   const bool round = args.precision != Precision::kExact;
-  Pool(PooledRows(args, slice, entry), head_dim, y);
-  if (round) RoundRow(y, width);
-  NormaliseRow(y, args.norm_weight.data(), args.eps, round, width, y);
+  pool_simd(PooledRows(args, slice, entry), head_dim, y);
+  if (round) round_row(y, width);
+  normalise_row(y, args.norm_weight.data(), args.eps, round, width, y);
 
   const std::span<float> cosine(angles, num_pairs), sine(angles + num_pairs, num_pairs);
   const std::span<float> rotated(y + head_dim - 2 * num_pairs, 2 * num_pairs);
   rope_angles(args.frequencies, entry * args.ratio, cosine, sine);
   rotate_pairs(rotated, cosine, sine);
-  if (round) RoundRow(rotated.data(), static_cast<std::int64_t>(rotated.size()));
+  if (round) round_row(rotated.data(), static_cast<std::int64_t>(rotated.size()));
 
   const hn::CappedTag<float, 16> d;
   if (args.latent.base != nullptr) {
     const EntryPlace place = entry_place(args.latent, slice, entry);
-    EncodeLatentRow(d, args.latent.format, place.page, args.latent.rows_per_page, place.row, y);
+    encode_latent_row_simd(d, args.latent.format, place.page, args.latent.rows_per_page, place.row, y);
   } else {
-    HadamardTransform(d, y, head_dim);
-    if (round) RoundRow(y, width);
+    hadamard_transform_simd(d, y, head_dim);
+    if (round) round_row(y, width);
     const EntryPlace place = entry_place(args.index_key, slice, entry);
     // 128 values once in four tokens: the scalar form is quick enough.
     encode_index_key(args.index_key.format, place.page, args.index_key.rows_per_page, place.row,
@@ -106,8 +106,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace baleen {
 
-HWY_EXPORT(AddPositionBias);
-HWY_EXPORT(MakeEntry);
+HWY_EXPORT(add_position_bias_simd);
+HWY_EXPORT(make_entry_simd);
 
 namespace {
 
@@ -157,7 +157,7 @@ void compressor_cpu(const CompressorArgs& args, CpuContext& context) {
   BALEEN_CHECK_EQ(head_dim % 16, 0);  // whole vectors of any instruction set
   for_row_blocks(context.pool, args.gate.extent(0), args.state.width,
                  [&](std::int64_t begin, std::int64_t end, int) {
-                   HWY_DYNAMIC_DISPATCH(AddPositionBias)(args, begin, end);
+                   HWY_DYNAMIC_DISPATCH(add_position_bias_simd)(args, begin, end);
                  });
 
   std::int64_t num_entries = 0;
@@ -170,7 +170,7 @@ void compressor_cpu(const CompressorArgs& args, CpuContext& context) {
   context.pool.parallel_for(num_entries, [&](std::int64_t index, int thread) {
     const EntryOfStep at = entry_of_step(args, index);
     float* y = scratch + thread * stride;
-    HWY_DYNAMIC_DISPATCH(MakeEntry)(args, *at.slice, at.entry, y, y + head_dim);
+    HWY_DYNAMIC_DISPATCH(make_entry_simd)(args, *at.slice, at.entry, y, y + head_dim);
   });
 
   for_row_blocks(context.pool, args.kv.extent(0), 2 * args.state.width,

@@ -12,11 +12,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace baleen::HWY_NAMESPACE {
 
-void EmbedRows(const EmbedArgs& args, std::int64_t begin, std::int64_t end) {
+void embed_rows(const EmbedArgs& args, std::int64_t begin, std::int64_t end) {
   for (std::int64_t t = begin; t < end; ++t) {
     const Bf16Bits* from = args.table.row(args.tokens[static_cast<std::size_t>(t)]).data();
     const View<float, 2> out = args.out[t];
-    ForEachVector(out.extent(1), [&](auto d, std::int64_t i) HWY_ATTR {
+    for_each_vector(out.extent(1), [&](auto d, std::int64_t i) HWY_ATTR {
       const hn::RebindToUnsigned<decltype(d)> du;
       const hn::Rebind<std::uint16_t, decltype(d)> half;
       const auto bits = hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(half, from + i)));
@@ -33,12 +33,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace baleen {
 
-HWY_EXPORT(EmbedRows);
+HWY_EXPORT(embed_rows);
 
 void embed_cpu(const EmbedArgs& args, CpuContext& context) {
   for_row_blocks(context.pool, args.out.extent(0), args.out.extent(1) * args.out.extent(2),
                  [&](std::int64_t begin, std::int64_t end, int) {
-                   HWY_DYNAMIC_DISPATCH(EmbedRows)(args, begin, end);
+                   HWY_DYNAMIC_DISPATCH(embed_rows)(args, begin, end);
                  });
 }
 

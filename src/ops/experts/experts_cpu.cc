@@ -30,8 +30,8 @@ namespace baleen::HWY_NAMESPACE {
 
 /// out[i] = bf(weight * silu(min(gate[i], limit)) * clamp(up[i])); count a multiple of 16; not rounded if
 /// `exact`.
-void SwiGluCpu(const float* gate, const float* up, std::int64_t count, float limit, float weight, bool exact,
-               float* out) {
+void swiglu_cpu(const float* gate, const float* up, std::int64_t count, float limit, float weight, bool exact,
+                float* out) {
   const hn::CappedTag<float, 16> d;
   const auto bound = hn::Set(d, limit > 0 ? limit : std::numeric_limits<float>::infinity());
   const auto one = hn::Set(d, 1.0F);
@@ -47,7 +47,7 @@ void SwiGluCpu(const float* gate, const float* up, std::int64_t count, float lim
     const auto exponent = hn::IfThenElse(hn::Lt(g, hn::Set(d, -88.0F)), hn::Set(d, 88.0F), hn::Neg(g));
     const auto silu = hn::Div(g, hn::Add(one, hn::Exp(d, exponent)));
     const auto a = hn::Mul(factor, hn::Mul(silu, v));
-    hn::StoreU(exact ? a : RoundBf16(d, a), d, out + i);
+    hn::StoreU(exact ? a : round_bf16_simd(d, a), d, out + i);
   }
 }
 
@@ -58,7 +58,7 @@ HWY_AFTER_NAMESPACE();
 namespace baleen {
 namespace {
 
-HWY_EXPORT(SwiGluCpu);
+HWY_EXPORT(swiglu_cpu);
 
 constexpr std::int64_t kInnerColumns = kActivationBlock;
 // Few rows only wait for weights, and every item begins with some that were not prefetched: longer items.
@@ -219,7 +219,7 @@ void run_inner(const ExpertsArgs& args, const Plan& plan, const Item& item, floa
   const ActivationRounding rounding = activation_rounding(format, args.precision);
   for (std::int64_t row = 0; row < item.num_rows; ++row) {
     float* inner = gate + row * item.num_columns;
-    HWY_DYNAMIC_DISPATCH(SwiGluCpu)
+    HWY_DYNAMIC_DISPATCH(swiglu_cpu)
     (inner, up + row * item.num_columns, item.num_columns, args.swiglu_limit,
      plan.weight_of_slot[first_slot + row], exact, inner);
     pack_activations(

@@ -12,16 +12,17 @@
 HWY_BEFORE_NAMESPACE();
 namespace baleen::HWY_NAMESPACE {
 
-void HcHeadRows(const HcHeadArgs& args, ConstActivations<2> products, std::int64_t begin, std::int64_t end) {
+void hc_head_rows(const HcHeadArgs& args, ConstActivations<2> products, std::int64_t begin,
+                  std::int64_t end) {
   const HcWeights& weights = args.weights;
   for (std::int64_t t = begin; t < end; ++t) {
-    const float rho = StreamsInverseRms(args.streams[t], args.norm_eps);
+    const float rho = streams_inverse_rms(args.streams[t], args.norm_eps);
     float pre[kMaxStreams];
     for (std::int64_t j = 0; j < args.streams.extent(1); ++j) {
       const float logit = products(t, j) * rho * weights.scale[0] + weights.base[static_cast<std::size_t>(j)];
       pre[j] = 1.0F / (1.0F + std::exp(-logit)) + args.hc_eps;
     }
-    WeightedStreamSum(args.streams[t], pre, 1, args.precision, args.y.row(t).data());
+    weighted_stream_sum(args.streams[t], pre, 1, args.precision, args.y.row(t).data());
   }
 }
 
@@ -31,12 +32,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace baleen {
 
-HWY_EXPORT(HcHeadRows);
+HWY_EXPORT(hc_head_rows);
 
 void hc_head_cpu(const HcHeadArgs& args, CpuContext& context) {
   hc_mix_in_blocks(args.streams, args.weights, context,
                    [&](ConstActivations<2> products, std::int64_t begin, std::int64_t end) {
-                     HWY_DYNAMIC_DISPATCH(HcHeadRows)(args, products, begin, end);
+                     HWY_DYNAMIC_DISPATCH(hc_head_rows)(args, products, begin, end);
                    });
 }
 

@@ -23,7 +23,7 @@ namespace {
 constexpr std::int64_t kOldValues = 1024;
 
 /// Columns [begin, begin + count) of token t.
-void PostColumns(const HcPostArgs& args, std::int64_t t, std::int64_t begin, std::int64_t count) {
+void post_columns(const HcPostArgs& args, std::int64_t t, std::int64_t begin, std::int64_t count) {
   const View<float, 2> streams = args.streams[t];
   const std::int64_t n = streams.extent(0);
   const bool round = args.precision != Precision::kExact;
@@ -37,23 +37,23 @@ void PostColumns(const HcPostArgs& args, std::int64_t t, std::int64_t begin, std
     float* to = streams.row(k).data() + begin;
     const float post = args.post(t, k);
     const float* comb = &args.comb(t, 0, k);
-    ForEachVector(count, [&](auto d, std::int64_t i) HWY_ATTR {
+    for_each_vector(count, [&](auto d, std::int64_t i) HWY_ATTR {
       auto sum = hn::Mul(hn::Set(d, post), hn::LoadU(d, f + i));
       for (std::int64_t j = 0; j < n; ++j) {
         sum = hn::MulAdd(hn::Set(d, comb[j * args.comb.stride(1)]), hn::LoadU(d, old + j * count + i), sum);
       }
-      hn::StoreU(round ? RoundBf16(d, sum) : sum, d, to + i);
+      hn::StoreU(round ? round_bf16_simd(d, sum) : sum, d, to + i);
     });
   }
 }
 
 }  // namespace
 
-void HcPostRows(const HcPostArgs& args, std::int64_t begin, std::int64_t end) {
+void hc_post_rows(const HcPostArgs& args, std::int64_t begin, std::int64_t end) {
   const std::int64_t width = args.streams.extent(2);
   const std::int64_t range = kOldValues / args.streams.extent(1) / 16 * 16;
   for (std::int64_t t = begin; t < end; ++t) {
-    for (std::int64_t i = 0; i < width; i += range) PostColumns(args, t, i, std::min(range, width - i));
+    for (std::int64_t i = 0; i < width; i += range) post_columns(args, t, i, std::min(range, width - i));
   }
 }
 
@@ -63,13 +63,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace baleen {
 
-HWY_EXPORT(HcPostRows);
+HWY_EXPORT(hc_post_rows);
 
 void hc_post_cpu(const HcPostArgs& args, CpuContext& context) {
   BALEEN_CHECK_LE(args.streams.extent(1), 64);
   for_row_blocks(context.pool, args.streams.extent(0), args.streams.extent(1) * args.streams.extent(2),
                  [&](std::int64_t begin, std::int64_t end, int) {
-                   HWY_DYNAMIC_DISPATCH(HcPostRows)(args, begin, end);
+                   HWY_DYNAMIC_DISPATCH(hc_post_rows)(args, begin, end);
                  });
 }
 

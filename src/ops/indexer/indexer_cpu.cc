@@ -30,11 +30,11 @@ namespace baleen::HWY_NAMESPACE {
 namespace {
 
 /// Codes, scales and offsets of one head from its 128 rounded values.
-void QuantiseHead(const float* values, std::int64_t head, IndexerScratch& scratch) {
+void quantise_head(const float* values, std::int64_t head, IndexerScratch& scratch) {
   alignas(64) std::int8_t doubled[kIndexDim];
   for (int block = 0; block < kIndexBlocks; ++block) {
     std::int8_t* codes = doubled + block * kIndexerBlock;
-    const std::uint8_t scale = QuantiseFp4Doubled(FloatTag(), values + block * kIndexerBlock, codes);
+    const std::uint8_t scale = quantise_fp4_doubled(FloatTag(), values + block * kIndexerBlock, codes);
     std::int32_t sum = 0;
     for (int i = 0; i < kIndexerBlock; ++i) sum += codes[i];
     scratch.scales[head * kIndexBlocks + block] = e8m0_to_float(scale) * 0.25F;
@@ -44,7 +44,7 @@ void QuantiseHead(const float* values, std::int64_t head, IndexerScratch& scratc
   for (int dim = 0; dim < kIndexDim; ++dim) bytes[dim / 8 * 8 + dim % 2 * 4 + dim % 8 / 2] = doubled[dim];
 }
 
-void PrepareQuery(const IndexerArgs& args, std::int64_t row, IndexerScratch& scratch) {
+void prepare_query(const IndexerArgs& args, std::int64_t row, IndexerScratch& scratch) {
   const std::int64_t num_heads = args.q.extent(1);
   const bool round = args.precision != Precision::kExact;
   const auto rotary_dim = 2 * static_cast<std::size_t>(args.cosine.extent(1));
@@ -54,58 +54,58 @@ void PrepareQuery(const IndexerArgs& args, std::int64_t row, IndexerScratch& scr
     std::copy_n(&args.q(row, head, 0), kIndexDim, values);
     float* rotated = values + kIndexDim - rotary_dim;
     rotate_pairs({rotated, rotary_dim}, args.cosine.row(row), args.sine.row(row));
-    if (round) RoundRow(rotated, static_cast<std::int64_t>(rotary_dim));
-    HadamardTransform(FloatTag(), values, kIndexDim);
-    if (round) RoundRow(values, kIndexDim);
-    if (args.precision == Precision::kReleased) QuantiseHead(values, head, scratch);
+    if (round) round_row(rotated, static_cast<std::int64_t>(rotary_dim));
+    hadamard_transform_simd(FloatTag(), values, kIndexDim);
+    if (round) round_row(values, kIndexDim);
+    if (args.precision == Precision::kReleased) quantise_head(values, head, scratch);
     const float weight = args.head_weights(row, head) * factor;
     scratch.weights[head] = round ? round_bf16(weight) : weight;
   }
 }
 
 template <bool kByteDots>
-void ScoreFp4(std::int64_t num_heads, const std::uint32_t* key_scales, IndexerScratch& scratch,
-              FloatVec (&scores)[kGroupVecs]) {
+void score_fp4(std::int64_t num_heads, const std::uint32_t* key_scales, IndexerScratch& scratch,
+               FloatVec (&scores)[kGroupVecs]) {
   std::int64_t head = 0;
   for (; head + kTileHeads <= num_heads; head += kTileHeads) {
-    ScoreHeadsFp4<kTileHeads, kByteDots>(scratch, head, key_scales, scores);
+    score_heads_fp4<kTileHeads, kByteDots>(scratch, head, key_scales, scores);
   }
-  for (; head < num_heads; ++head) ScoreHeadsFp4<1, kByteDots>(scratch, head, key_scales, scores);
+  for (; head < num_heads; ++head) score_heads_fp4<1, kByteDots>(scratch, head, key_scales, scores);
 }
 
-void ScoreFloat(std::int64_t num_heads, IndexerScratch& scratch, FloatVec (&scores)[kGroupVecs]) {
+void score_float(std::int64_t num_heads, IndexerScratch& scratch, FloatVec (&scores)[kGroupVecs]) {
   std::int64_t head = 0;
   for (; head + kFloatTileHeads <= num_heads; head += kFloatTileHeads)
-    ScoreHeadsFloat<kFloatTileHeads>(scratch, head, scores);
-  for (; head < num_heads; ++head) ScoreHeadsFloat<1>(scratch, head, scores);
+    score_heads_float<kFloatTileHeads>(scratch, head, scores);
+  for (; head < num_heads; ++head) score_heads_float<1>(scratch, head, scores);
 }
 
-void ScoreGroup(const IndexerArgs& args, const SequenceSlice& slice, std::int64_t begin, int count,
-                bool byte_dots, IndexerScratch& scratch, FloatVec (&scores)[kGroupVecs]) {
+void score_group(const IndexerArgs& args, const SequenceSlice& slice, std::int64_t begin, int count,
+                 bool byte_dots, IndexerScratch& scratch, FloatVec (&scores)[kGroupVecs]) {
   for (FloatVec& score : scores) score = hn::Zero(FloatTag());
   if (args.precision != Precision::kReleased) {
-    DecodeKeys(args.keys, slice.pages, begin, count, scratch);
-    return ScoreFloat(args.q.extent(1), scratch, scores);
+    decode_keys(args.keys, slice.pages, begin, count, scratch);
+    return score_float(args.q.extent(1), scratch, scores);
   }
-  const PackedKeys packed = LocateKeys(args.keys, slice.pages, begin, count, scratch);
-  UnpackKeys(packed.codes, scratch.keys);
-  const auto score = byte_dots ? ScoreFp4<HWY_TARGET == HWY_AVX3> : ScoreFp4<false>;
+  const PackedKeys packed = locate_keys(args.keys, slice.pages, begin, count, scratch);
+  unpack_keys(packed.codes, scratch.keys);
+  const auto score = byte_dots ? score_fp4<HWY_TARGET == HWY_AVX3> : score_fp4<false>;
   score(args.q.extent(1), packed.scales, scratch, scores);
 }
 
 }  // namespace
 
 /// Offers the keys [begin, end) of the row's sequence.
-void ScoreKeys(const IndexerArgs& args, std::int64_t row, std::int64_t begin, std::int64_t end,
-               IndexerScratch& scratch, TopK& top) {
+void score_keys(const IndexerArgs& args, std::int64_t row, std::int64_t begin, std::int64_t end,
+                IndexerScratch& scratch, TopK& top) {
   const FloatTag d;
   const SequenceSlice& slice = args.batch.slice_of(row);
-  PrepareQuery(args, row, scratch);
-  const bool byte_dots = HasByteDots();
+  prepare_query(args, row, scratch);
+  const bool byte_dots = has_byte_dots();
   for (std::int64_t key = begin; key < end; key += kGroup) {
     const int count = static_cast<int>(std::min<std::int64_t>(kGroup, end - key));
     FloatVec scores[kGroupVecs];
-    ScoreGroup(args, slice, key, count, byte_dots, scratch, scores);
+    score_group(args, slice, key, count, byte_dots, scratch, scores);
     if (top.has_threshold()) {
       const auto threshold = hn::Set(d, top.threshold());
       if (hn::AllFalse(d, hn::Gt(scores[0], threshold)) && hn::AllFalse(d, hn::Gt(scores[1], threshold)))
@@ -123,7 +123,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace baleen {
 
-HWY_EXPORT(ScoreKeys);
+HWY_EXPORT(score_keys);
 
 namespace {
 
@@ -176,7 +176,7 @@ void indexer_cpu(const IndexerArgs& args, CpuContext& context) {
       return;
     }
     TopK top({scratch[thread].candidates, static_cast<std::size_t>(2 * top_k)}, top_k);
-    HWY_DYNAMIC_DISPATCH(ScoreKeys)
+    HWY_DYNAMIC_DISPATCH(score_keys)
     (args, row, part_begin(num_keys, part, num_parts), part_begin(num_keys, part + 1, num_parts),
      scratch[thread], top);
     const std::span<const ScoredIndex> best = top.best();

@@ -42,7 +42,7 @@ static_assert(kGroup <= kMaxGroup);
 
 /// Whether this machine has VNNI beside AVX-512. (Highway 1.0 has a target for the two, but gives the
 /// compiler the flag of another extension, so the instruction is written out below.)
-HWY_INLINE bool HasByteDots() {
+HWY_INLINE bool has_byte_dots() {
 #if HWY_TARGET == HWY_AVX3
   return __builtin_cpu_supports("avx512vnni") != 0;
 #else
@@ -51,10 +51,10 @@ HWY_INLINE bool HasByteDots() {
 }
 
 /// Adds to every 32-bit lane the product of its four unsigned bytes of `keys` with the four signed bytes of
-/// `query`. Up to eight of them may run before `FinishQuads`: without byte dot products the sums stay in
+/// `query`. Up to eight of them may run before `finish_quads`: without byte dot products the sums stay in
 /// 16-bit halves, 8 * 2 * 24 * 12 at most.
 template <bool kByteDots>
-HWY_INLINE IntVec DotQuad(IntVec sum, IntVec keys, IntVec query) {
+HWY_INLINE IntVec dot_quad(IntVec sum, IntVec keys, IntVec query) {
 #if HWY_TARGET == HWY_AVX3
   if constexpr (kByteDots) {
     asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(keys.raw), "v"(query.raw));
@@ -80,7 +80,7 @@ HWY_INLINE IntVec DotQuad(IntVec sum, IntVec keys, IntVec query) {
 
 /// The 32-bit sums.
 template <bool kByteDots>
-HWY_INLINE IntVec FinishQuads(IntVec sum) {
+HWY_INLINE IntVec finish_quads(IntVec sum) {
   if constexpr (kByteDots) return sum;
   return hn::Add(hn::ShiftRight<16>(sum), hn::ShiftRight<16>(hn::ShiftLeft<16>(sum)));
 }
@@ -92,8 +92,8 @@ struct PackedKeys {
   const std::uint32_t* scales = nullptr;  ///< [group], a byte a block
 };
 
-HWY_INLINE PackedKeys LocateKeys(const IndexKeyPool& pool, std::span<const PageId> pages, std::int64_t begin,
-                                 int count, IndexerScratch& scratch) {
+HWY_INLINE PackedKeys locate_keys(const IndexKeyPool& pool, std::span<const PageId> pages, std::int64_t begin,
+                                  int count, IndexerScratch& scratch) {
   constexpr std::int64_t kCodeBytes = kIndexDim / 2;
   const auto page_of = [&](std::int64_t key) {
     return pool.page(static_cast<std::int64_t>(pages[static_cast<std::size_t>(key / pool.rows_per_page)]));
@@ -119,7 +119,7 @@ HWY_INLINE PackedKeys LocateKeys(const IndexKeyPool& pool, std::span<const PageI
 
 /// keys[quad][group] from rows of packed FP4: a word of eight dims becomes the quad of its even and that of
 /// its odd ones.
-HWY_INLINE void UnpackKeys(const std::int32_t* codes, std::int32_t* keys) {
+HWY_INLINE void unpack_keys(const std::int32_t* codes, std::int32_t* keys) {
   const IntTag d;
   const hn::RebindToUnsigned<IntTag> du;
   const hn::Repartition<std::uint8_t, IntTag> d8;
@@ -132,7 +132,7 @@ HWY_INLINE void UnpackKeys(const std::int32_t* codes, std::int32_t* keys) {
   for (int v = 0; v < kGroupVecs; ++v) {
     for (int word = 0; word < kWords; word += 4) {
       IntVec words[4];
-      TransposeFour(d, codes + v * kLanes * kWords + word, kWords, words[0], words[1], words[2], words[3]);
+      transpose_four(d, codes + v * kLanes * kWords + word, kWords, words[0], words[1], words[2], words[3]);
       for (int i = 0; i < 4; ++i) {
         const auto low = hn::And(hn::BitCast(d8, words[i]), nibble);
         const auto high = hn::And(hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(du, words[i]))), nibble);
@@ -146,7 +146,7 @@ HWY_INLINE void UnpackKeys(const std::int32_t* codes, std::int32_t* keys) {
 
 /// scales[v] of one block, from the keys' scale bytes. (Their 0 and 255 are never written: see
 /// fp4_scale_code.)
-HWY_INLINE void BlockScales(const std::uint32_t* packed, int block, FloatVec (&scales)[kGroupVecs]) {
+HWY_INLINE void block_scales(const std::uint32_t* packed, int block, FloatVec (&scales)[kGroupVecs]) {
   const FloatTag d;
   const hn::RebindToUnsigned<FloatTag> du;
   for (int v = 0; v < kGroupVecs; ++v) {
@@ -155,15 +155,15 @@ HWY_INLINE void BlockScales(const std::uint32_t* packed, int block, FloatVec (&s
   }
 }
 
-HWY_INLINE FloatVec AddHead(FloatVec score, FloatVec dot, float weight) {
+HWY_INLINE FloatVec add_head(FloatVec score, FloatVec dot, float weight) {
   // Not fused: every instruction set rounds alike.
   const FloatTag d;
   return hn::Add(score, hn::Mul(hn::Max(dot, hn::Zero(d)), hn::Set(d, weight)));
 }
 
 template <int kHeads, bool kByteDots>
-HWY_INLINE void ScoreHeadsFp4(const IndexerScratch& scratch, std::int64_t head,
-                              const std::uint32_t* key_scales, FloatVec (&scores)[kGroupVecs]) {
+HWY_INLINE void score_heads_fp4(const IndexerScratch& scratch, std::int64_t head,
+                                const std::uint32_t* key_scales, FloatVec (&scores)[kGroupVecs]) {
   const FloatTag d;
   const IntTag di;
   FloatVec dots[kHeads][kGroupVecs];
@@ -181,16 +181,16 @@ HWY_INLINE void ScoreHeadsFp4(const IndexerScratch& scratch, std::int64_t head,
       for (int v = 0; v < kGroupVecs; ++v) keys[v] = hn::Load(di, scratch.keys + quad * kGroup + v * kLanes);
       for (int h = 0; h < kHeads; ++h) {
         const IntVec query = hn::Set(di, codes[h * kQuads + quad]);
-        for (int v = 0; v < kGroupVecs; ++v) sums[h][v] = DotQuad<kByteDots>(sums[h][v], keys[v], query);
+        for (int v = 0; v < kGroupVecs; ++v) sums[h][v] = dot_quad<kByteDots>(sums[h][v], keys[v], query);
       }
     }
     FloatVec scales[kGroupVecs];
-    BlockScales(key_scales, block, scales);
+    block_scales(key_scales, block, scales);
     for (int h = 0; h < kHeads; ++h) {
       const IntVec offset = hn::Set(di, scratch.offsets[(head + h) * kIndexBlocks + block]);
       const FloatVec scale = hn::Set(d, scratch.scales[(head + h) * kIndexBlocks + block]);
       for (int v = 0; v < kGroupVecs; ++v) {
-        const FloatVec dot = hn::ConvertTo(d, hn::Add(FinishQuads<kByteDots>(sums[h][v]), offset));
+        const FloatVec dot = hn::ConvertTo(d, hn::Add(finish_quads<kByteDots>(sums[h][v]), offset));
         dots[h][v] = hn::MulAdd(dot, hn::Mul(scales[v], scale),
                                 dots[h][v]);  // an exact product: fused or not is the same
       }
@@ -198,13 +198,13 @@ HWY_INLINE void ScoreHeadsFp4(const IndexerScratch& scratch, std::int64_t head,
   }
   for (int h = 0; h < kHeads; ++h) {
     for (int v = 0; v < kGroupVecs; ++v)
-      scores[v] = AddHead(scores[v], dots[h][v], scratch.weights[head + h]);
+      scores[v] = add_head(scores[v], dots[h][v], scratch.weights[head + h]);
   }
 }
 
 /// keys[dim][group] from float32 or BF16 rows.
-HWY_INLINE void DecodeKeys(const IndexKeyPool& pool, std::span<const PageId> pages, std::int64_t begin,
-                           int count, IndexerScratch& scratch) {
+HWY_INLINE void decode_keys(const IndexKeyPool& pool, std::span<const PageId> pages, std::int64_t begin,
+                            int count, IndexerScratch& scratch) {
   const FloatTag d;
   for (int i = 0; i < count; ++i) {
     const std::int64_t key = begin + i;
@@ -216,16 +216,16 @@ HWY_INLINE void DecodeKeys(const IndexKeyPool& pool, std::span<const PageId> pag
   for (int v = 0; v < kGroupVecs; ++v) {
     for (int dim = 0; dim < kIndexDim; dim += 4) {
       FloatVec column[4];
-      TransposeFour(d, scratch.rows + v * kLanes * kIndexDim + dim, kIndexDim, column[0], column[1],
-                    column[2], column[3]);
+      transpose_four(d, scratch.rows + v * kLanes * kIndexDim + dim, kIndexDim, column[0], column[1],
+                     column[2], column[3]);
       for (int i = 0; i < 4; ++i) hn::Store(column[i], d, keys + (dim + i) * kGroup + v * kLanes);
     }
   }
 }
 
 template <int kHeads>
-HWY_INLINE void ScoreHeadsFloat(const IndexerScratch& scratch, std::int64_t head,
-                                FloatVec (&scores)[kGroupVecs]) {
+HWY_INLINE void score_heads_float(const IndexerScratch& scratch, std::int64_t head,
+                                  FloatVec (&scores)[kGroupVecs]) {
   const FloatTag d;
   FloatVec dots[kHeads][kGroupVecs];
   for (int h = 0; h < kHeads; ++h) {
@@ -243,7 +243,7 @@ HWY_INLINE void ScoreHeadsFloat(const IndexerScratch& scratch, std::int64_t head
   }
   for (int h = 0; h < kHeads; ++h) {
     for (int v = 0; v < kGroupVecs; ++v)
-      scores[v] = AddHead(scores[v], dots[h][v], scratch.weights[head + h]);
+      scores[v] = add_head(scores[v], dots[h][v], scratch.weights[head + h]);
   }
 }
 

@@ -16,20 +16,20 @@ HWY_BEFORE_NAMESPACE();
 namespace baleen::HWY_NAMESPACE {
 
 /// `y`: [head_dim] of the calling thread.
-void StoreRow(const KvStoreArgs& args, std::int64_t row, float* y) {
+void store_row(const KvStoreArgs& args, std::int64_t row, float* y) {
   const LatentPool& pool = args.window;
   const bool round = pool.format.precision != Precision::kExact;
-  NormaliseRow(args.kv.row(row).data(), args.weight.data(), args.eps, round, pool.format.width(), y);
+  normalise_row(args.kv.row(row).data(), args.weight.data(), args.eps, round, pool.format.width(), y);
   float* rotated = y + pool.format.nope;
   rotate_pairs({rotated, static_cast<std::size_t>(pool.format.rope)}, args.cosine.row(row),
                args.sine.row(row));
-  if (round) RoundRow(rotated, pool.format.rope);
+  if (round) round_row(rotated, pool.format.rope);
 
   const SequenceSlice& slice = args.batch.slice_of(row);
   const std::int64_t position = slice.start + row - slice.first_row;
   const PageId page = slice.window_pages[static_cast<std::size_t>(position / pool.rows_per_page)];
-  EncodeLatentRow(hn::CappedTag<float, 16>(), pool.format, pool.page(static_cast<std::int64_t>(page)),
-                  pool.rows_per_page, static_cast<int>(position % pool.rows_per_page), y);
+  encode_latent_row_simd(hn::CappedTag<float, 16>(), pool.format, pool.page(static_cast<std::int64_t>(page)),
+                         pool.rows_per_page, static_cast<int>(position % pool.rows_per_page), y);
 }
 
 }  // namespace baleen::HWY_NAMESPACE
@@ -38,7 +38,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace baleen {
 
-HWY_EXPORT(StoreRow);
+HWY_EXPORT(store_row);
 
 std::int64_t kv_store_scratch_bytes(std::int64_t head_dim, int num_threads) {
   return num_threads * Arena::bytes_for<float>(head_dim);
@@ -52,7 +52,7 @@ void kv_store_cpu(const KvStoreArgs& args, CpuContext& context) {
   for_row_blocks(context.pool, args.kv.extent(0), args.kv.extent(1),
                  [&](std::int64_t begin, std::int64_t end, int thread) {
                    for (std::int64_t row = begin; row < end; ++row) {
-                     HWY_DYNAMIC_DISPATCH(StoreRow)(args, row, rows + thread * stride);
+                     HWY_DYNAMIC_DISPATCH(store_row)(args, row, rows + thread * stride);
                    }
                  });
 }

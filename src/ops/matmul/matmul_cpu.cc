@@ -33,7 +33,7 @@ constexpr bool kManyRegisters = kLanes == 16 || HWY_ARCH_ARM_A64;
 constexpr int kMaxTileRows = kManyRegisters ? 4 : 6;
 
 template <WeightFormat kFormat>
-constexpr int TileColumns(int tile_rows) {
+constexpr int tile_columns(int tile_rows) {
   // A single row waits for memory: 4 columns are streams enough, and 8 ask too far ahead of wide rows (BF16: 43 against
   // 38 GB/s); FP4's narrow rows and longer unpacking want 8.
   if (tile_rows == 1) return kFormat == WeightFormat::kFp4 ? 8 : 4;
@@ -42,20 +42,20 @@ constexpr int TileColumns(int tile_rows) {
 }
 
 template <WeightFormat kFormat>
-void PackRow(const float* x, std::int64_t num_inputs, ActivationRounding rounding, float* packed) {
+void pack_row(const float* x, std::int64_t num_inputs, ActivationRounding rounding, float* packed) {
   if (kFormat == WeightFormat::kF32 && rounding == ActivationRounding::kNone) {  // already in order
     std::memcpy(packed, x, static_cast<std::size_t>(num_inputs) * sizeof(float));
     return;
   }
   const FloatTag d;
   using Block = RowBlock<kFormat>;
-  constexpr std::int64_t kParts = PackedPerLane(kFormat);
+  constexpr std::int64_t kParts = packed_per_lane(kFormat);
   static_assert(kParts * kLanes <= kActivationBlock && kActivationBlock % (kParts * kLanes) == 0);
   hn::Vec<hn::RebindToSigned<FloatTag>> order[kParts];
   for (std::int64_t part = 0; part < kParts; ++part) {
     alignas(64) std::int32_t inputs[kLanes];
     for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      inputs[lane] = static_cast<std::int32_t>(Block::InputOf(part, lane));
+      inputs[lane] = static_cast<std::int32_t>(Block::input_of(part, lane));
     }
     order[part] = hn::Load(hn::RebindToSigned<FloatTag>(), inputs);
   }
@@ -64,7 +64,7 @@ void PackRow(const float* x, std::int64_t num_inputs, ActivationRounding roundin
   for (std::int64_t begin = 0; begin < num_inputs; begin += kActivationBlock) {
     const float* from = x + begin;
     if (rounding == ActivationRounding::kFp8) {
-      SimulateFp8Block(d, from, block, kActivationBlock);
+      simulate_fp8_block(d, from, block, kActivationBlock);
       from = block;
     }
     for (std::int64_t at = 0; at < kActivationBlock; at += kParts * kLanes) {
@@ -85,8 +85,8 @@ constexpr bool kScalesSum = kFormat == WeightFormat::kFp4;
 
 /// Adds the products of part kPart and the parts after it to `sums`.
 template <WeightFormat kFormat, int kRows, int kColumns, int kPart>
-HWY_INLINE void MultiplyParts(const RowBlock<kFormat> (&weights)[kColumns], const float* const (&x)[kRows],
-                              std::int64_t at, FloatVec (&sums)[kRows][kColumns]) {
+HWY_INLINE void multiply_parts(const RowBlock<kFormat> (&weights)[kColumns], const float* const (&x)[kRows],
+                               std::int64_t at, FloatVec (&sums)[kRows][kColumns]) {
   const FloatTag d;
   FloatVec w[kColumns];
   for (int n = 0; n < kColumns; ++n) w[n] = weights[n].template Get<kPart>();
@@ -97,17 +97,17 @@ HWY_INLINE void MultiplyParts(const RowBlock<kFormat> (&weights)[kColumns], cons
       sums[m][n] = kScalesSum<kFormat> && kPart == 0 ? hn::Mul(v, w[n]) : hn::MulAdd(v, w[n], sums[m][n]);
     }
   }
-  if constexpr (kPart + 1 < PackedPerLane(kFormat)) {
-    MultiplyParts<kFormat, kRows, kColumns, kPart + 1>(weights, x, at, sums);
+  if constexpr (kPart + 1 < packed_per_lane(kFormat)) {
+    multiply_parts<kFormat, kRows, kColumns, kPart + 1>(weights, x, at, sums);
   }
 }
 
 /// Upper half onto lower half until four lanes are left.
 template <class D>
-HWY_INLINE auto FoldToFour(D, hn::Vec<D> v) {
+HWY_INLINE auto fold_to_four(D, hn::Vec<D> v) {
   if constexpr (hn::MaxLanes(D()) > 4) {
     const hn::Half<D> half;
-    return FoldToFour(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+    return fold_to_four(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
   } else {
     return v;
   }
@@ -116,7 +116,7 @@ HWY_INLINE auto FoldToFour(D, hn::Vec<D> v) {
 /// Sums of the lanes of four vectors, side by side. One sum costs a quarter of a horizontal sum of its own, which for
 /// rows of 256 inputs is nearly as much work as their products (prefill of the bundled model: 8 to 16% quicker). Every
 /// output is summed in this one order, whatever the tile.
-HWY_INLINE hn::Vec<hn::CappedTag<float, 4>> SumsOfFour(FloatVec a, FloatVec b, FloatVec c, FloatVec e) {
+HWY_INLINE hn::Vec<hn::CappedTag<float, 4>> sums_of_four(FloatVec a, FloatVec b, FloatVec c, FloatVec e) {
   const FloatTag d;
   const hn::RebindToUnsigned<hn::Repartition<double, FloatTag>> pairs;
   const auto ab = hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
@@ -124,7 +124,7 @@ HWY_INLINE hn::Vec<hn::CappedTag<float, 4>> SumsOfFour(FloatVec a, FloatVec b, F
   const auto ab_pairs = hn::BitCast(pairs, ab), ce_pairs = hn::BitCast(pairs, ce);
   const auto in_blocks = hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, ab_pairs, ce_pairs)),
                                  hn::BitCast(d, hn::InterleaveUpper(pairs, ab_pairs, ce_pairs)));
-  return FoldToFour(d, in_blocks);
+  return fold_to_four(d, in_blocks);
 }
 
 /// Inputs [begin, end) of a product; accumulators wait in `carried` between one range and the next.
@@ -135,9 +135,9 @@ struct InputRange {
 };
 
 template <WeightFormat kFormat, int kRows>
-void TileRow(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin, const InputRange& inputs) {
-  constexpr int kColumns = TileColumns<kFormat>(kRows);
-  constexpr std::int64_t kStep = PackedPerLane(kFormat) * kLanes;
+void tile_row(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin, const InputRange& inputs) {
+  constexpr int kColumns = tile_columns<kFormat>(kRows);
+  constexpr std::int64_t kStep = packed_per_lane(kFormat) * kLanes;
   const FloatTag d;
   const std::int64_t num_inputs = tile.weight->cols;
   const float* x[kRows];
@@ -147,7 +147,7 @@ void TileRow(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin,
   }
   RowCursor rows[kColumns];
   for (int n = 0; n < kColumns; ++n) {  // past the last column: repeat it, and do not store
-    rows[n] = CursorOf<kFormat>(*tile.weight, std::min(n_begin + n, tile.n_end - 1));
+    rows[n] = cursor_of<kFormat>(*tile.weight, std::min(n_begin + n, tile.n_end - 1));
   }
   FloatVec sums[kRows][kColumns];
   for (int m = 0; m < kRows; ++m) {
@@ -169,13 +169,13 @@ void TileRow(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin,
     }
     if constexpr (kScalesSum<kFormat>) {
       FloatVec block_sums[kRows][kColumns];
-      MultiplyParts<kFormat, kRows, kColumns, 0>(weights, x, k, block_sums);
+      multiply_parts<kFormat, kRows, kColumns, 0>(weights, x, k, block_sums);
       for (int m = 0; m < kRows; ++m) {
         for (int n = 0; n < kColumns; ++n)
           sums[m][n] = hn::MulAdd(block_sums[m][n], weights[n].scale, sums[m][n]);
       }
     } else {
-      MultiplyParts<kFormat, kRows, kColumns, 0>(weights, x, k, sums);
+      multiply_parts<kFormat, kRows, kColumns, 0>(weights, x, k, sums);
     }
   }
   if (inputs.end < num_inputs) {
@@ -191,8 +191,8 @@ void TileRow(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin,
     for (int n = 0; n < kColumns; n += 4) {
       const auto column = [&](int i) HWY_ATTR { return sums[m][std::min(n + i, kColumns - 1)]; };
       const hn::CappedTag<float, 4> four;
-      auto sum = SumsOfFour(column(0), column(1), column(2), column(3));
-      if (tile.round_bf16) sum = RoundBf16(four, sum);
+      auto sum = sums_of_four(column(0), column(1), column(2), column(3));
+      if (tile.round_bf16) sum = round_bf16_simd(four, sum);
       if (num_columns >= n + 4) {
         hn::StoreU(sum, four, y + n);
         continue;
@@ -205,10 +205,10 @@ void TileRow(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin,
 }
 
 template <WeightFormat kFormat, int kRows>
-void TileRows(const MatmulTile& tile, std::int64_t m_begin) {
+void tile_rows(const MatmulTile& tile, std::int64_t m_begin) {
   const InputRange all{0, tile.weight->cols, nullptr};
-  for (std::int64_t n = tile.n_begin; n < tile.n_end; n += TileColumns<kFormat>(kRows)) {
-    TileRow<kFormat, kRows>(tile, m_begin, n, all);
+  for (std::int64_t n = tile.n_begin; n < tile.n_end; n += tile_columns<kFormat>(kRows)) {
+    tile_row<kFormat, kRows>(tile, m_begin, n, all);
   }
 }
 
@@ -217,38 +217,38 @@ void TileRows(const MatmulTile& tile, std::int64_t m_begin) {
 /// about all it has. Between input ranges the columns' accumulators wait in `carried` (at most 12 KB), which costs 1
 /// load and store in 64.
 template <WeightFormat kFormat>
-void TileManyRows(const MatmulTile& tile, std::int64_t m_begin) {
+void tile_many_rows(const MatmulTile& tile, std::int64_t m_begin) {
   constexpr std::int64_t kInputsPerRange = 1024;
   constexpr std::int64_t kColumnsPerPass = 32;
-  constexpr int kColumns = TileColumns<kFormat>(kMaxTileRows);
+  constexpr int kColumns = tile_columns<kFormat>(kMaxTileRows);
   alignas(64) float carried[kColumnsPerPass * kMaxTileRows * kLanes];
   for (std::int64_t pass = tile.n_begin; pass < tile.n_end; pass += kColumnsPerPass) {
     const std::int64_t pass_end = std::min(pass + kColumnsPerPass, tile.n_end);
     for (std::int64_t k = 0; k < tile.weight->cols; k += kInputsPerRange) {
       for (std::int64_t n = pass; n < pass_end; n += kColumns) {
-        TileRow<kFormat, kMaxTileRows>(tile, m_begin, n,
-                                       {k, std::min(k + kInputsPerRange, tile.weight->cols),
-                                        carried + (n - pass) * kMaxTileRows * kLanes});
+        tile_row<kFormat, kMaxTileRows>(tile, m_begin, n,
+                                        {k, std::min(k + kInputsPerRange, tile.weight->cols),
+                                         carried + (n - pass) * kMaxTileRows * kLanes});
       }
     }
   }
 }
 
 template <WeightFormat kFormat>
-void TileOfFormat(const MatmulTile& tile) {
+void tile_of_format(const MatmulTile& tile) {
   std::int64_t m = 0;
-  for (; tile.num_rows - m >= kMaxTileRows; m += kMaxTileRows) TileManyRows<kFormat>(tile, m);
+  for (; tile.num_rows - m >= kMaxTileRows; m += kMaxTileRows) tile_many_rows<kFormat>(tile, m);
   switch (tile.num_rows - m) {
     case 1:
-      return TileRows<kFormat, 1>(tile, m);
+      return tile_rows<kFormat, 1>(tile, m);
     case 2:
-      return TileRows<kFormat, 2>(tile, m);
+      return tile_rows<kFormat, 2>(tile, m);
     case 3:
-      return TileRows<kFormat, 3>(tile, m);
+      return tile_rows<kFormat, 3>(tile, m);
     case 4:
-      return TileRows<kFormat, 4>(tile, m);
+      return tile_rows<kFormat, 4>(tile, m);
     case 5:
-      return TileRows<kFormat, 5>(tile, m);
+      return tile_rows<kFormat, 5>(tile, m);
     default:
       return;
   }
@@ -256,30 +256,30 @@ void TileOfFormat(const MatmulTile& tile) {
 
 }  // namespace
 
-void MatmulTileCpu(const MatmulTile& tile) {
+void matmul_tile_cpu(const MatmulTile& tile) {
   switch (tile.weight->format) {
     case WeightFormat::kF32:
-      return TileOfFormat<WeightFormat::kF32>(tile);
+      return tile_of_format<WeightFormat::kF32>(tile);
     case WeightFormat::kBF16:
-      return TileOfFormat<WeightFormat::kBF16>(tile);
+      return tile_of_format<WeightFormat::kBF16>(tile);
     case WeightFormat::kFp8:
-      return TileOfFormat<WeightFormat::kFp8>(tile);
+      return tile_of_format<WeightFormat::kFp8>(tile);
     case WeightFormat::kFp4:
-      return TileOfFormat<WeightFormat::kFp4>(tile);
+      return tile_of_format<WeightFormat::kFp4>(tile);
   }
 }
 
-void PackActivationsCpu(const float* x, std::int64_t num_inputs, WeightFormat format,
-                        ActivationRounding rounding, float* packed) {
+void pack_activations_cpu(const float* x, std::int64_t num_inputs, WeightFormat format,
+                          ActivationRounding rounding, float* packed) {
   switch (format) {
     case WeightFormat::kF32:
-      return PackRow<WeightFormat::kF32>(x, num_inputs, rounding, packed);
+      return pack_row<WeightFormat::kF32>(x, num_inputs, rounding, packed);
     case WeightFormat::kBF16:
-      return PackRow<WeightFormat::kBF16>(x, num_inputs, rounding, packed);
+      return pack_row<WeightFormat::kBF16>(x, num_inputs, rounding, packed);
     case WeightFormat::kFp8:
-      return PackRow<WeightFormat::kFp8>(x, num_inputs, rounding, packed);
+      return pack_row<WeightFormat::kFp8>(x, num_inputs, rounding, packed);
     case WeightFormat::kFp4:
-      return PackRow<WeightFormat::kFp4>(x, num_inputs, rounding, packed);
+      return pack_row<WeightFormat::kFp4>(x, num_inputs, rounding, packed);
   }
 }
 
@@ -289,15 +289,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace baleen {
 
-HWY_EXPORT(MatmulTileCpu);
-HWY_EXPORT(PackActivationsCpu);
+HWY_EXPORT(matmul_tile_cpu);
+HWY_EXPORT(pack_activations_cpu);
 
-void matmul_tile(const MatmulTile& tile) { HWY_DYNAMIC_DISPATCH(MatmulTileCpu)(tile); }
+void matmul_tile(const MatmulTile& tile) { HWY_DYNAMIC_DISPATCH(matmul_tile_cpu)(tile); }
 
 void pack_activations(std::span<const float> x, WeightFormat format, ActivationRounding rounding,
                       float* packed) {
   BALEEN_DCHECK(x.size() % kActivationBlock == 0);
-  HWY_DYNAMIC_DISPATCH(PackActivationsCpu)
+  HWY_DYNAMIC_DISPATCH(pack_activations_cpu)
   (x.data(), static_cast<std::int64_t>(x.size()), format, rounding, packed);
 }
 

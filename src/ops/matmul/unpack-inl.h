@@ -2,7 +2,7 @@
 //
 // A vector of 32-bit lanes is loaded from a row; each lane holds P packed values (1 float32, 2 BF16, 4 FP8, 8
 // FP4), so a load covers a block of P * Lanes inputs. `RowBlock::Get<i>()` yields the i-th of P float
-// vectors; which input sits in which lane of it is said by `InputOf`, and activations are packed in the same
+// vectors; which input sits in which lane of it is said by `input_of`, and activations are packed in the same
 // order (and times kActivationFactor), so nothing is shuffled here. FP8 values come scaled; for FP4 `scale`
 // is still to multiply.
 
@@ -31,7 +31,7 @@ using FloatVec = hn::Vec<FloatTag>;
 using WordVec = hn::Vec<WordTag>;
 constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(FloatTag()));
 
-constexpr std::int64_t PackedPerLane(WeightFormat format) {
+constexpr std::int64_t packed_per_lane(WeightFormat format) {
   return format == WeightFormat::kF32    ? 1
          : format == WeightFormat::kBF16 ? 2
          : format == WeightFormat::kFp8  ? 4
@@ -46,7 +46,7 @@ struct RowCursor {
 };
 
 template <WeightFormat kFormat>
-HWY_INLINE RowCursor CursorOf(const WeightMatrix& weight, std::int64_t row) {
+HWY_INLINE RowCursor cursor_of(const WeightMatrix& weight, std::int64_t row) {
   RowCursor cursor{reinterpret_cast<const std::uint8_t*>(weight.data) + row * weight.row_bytes(), nullptr,
                    nullptr};
   if constexpr (kFormat == WeightFormat::kFp8) {
@@ -74,7 +74,7 @@ struct RowBlock<WeightFormat::kF32> {
   HWY_INLINE FloatVec Get() const {
     return values;
   }
-  static std::int64_t InputOf(std::int64_t /*part*/, std::int64_t lane) { return lane; }
+  static std::int64_t input_of(std::int64_t /*part*/, std::int64_t lane) { return lane; }
 };
 
 template <>
@@ -91,7 +91,7 @@ struct RowBlock<WeightFormat::kBF16> {
     return hn::BitCast(FloatTag(),
                        kPart == 0 ? hn::ShiftLeft<16>(words) : hn::And(words, hn::Set(du, 0xFFFF0000u)));
   }
-  static std::int64_t InputOf(std::int64_t part, std::int64_t lane) { return 2 * lane + part; }
+  static std::int64_t input_of(std::int64_t part, std::int64_t lane) { return 2 * lane + part; }
 };
 
 #if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SCALAR
@@ -117,7 +117,7 @@ struct RowBlock<WeightFormat::kFp8> {
     const auto bits = hn::And(spread, hn::Set(di, static_cast<std::int32_t>(0x87F00000u)));
     return hn::Mul(hn::BitCast(FloatTag(), bits), scale);
   }
-  static std::int64_t InputOf(std::int64_t part, std::int64_t lane) { return 4 * lane + part; }
+  static std::int64_t input_of(std::int64_t part, std::int64_t lane) { return 4 * lane + part; }
 };
 #else
 // An e4m3 code moved into float16's fields reads as its value times 2^-8, which the scale makes good. The
@@ -145,14 +145,14 @@ struct RowBlock<WeightFormat::kFp8> {
     const auto values = hn::BitCast(hn::Rebind<hwy::float16_t, FloatTag>(), part);
     return hn::Mul(hn::PromoteTo(FloatTag(), values), scale);
   }
-  static std::int64_t InputOf(std::int64_t part, std::int64_t lane) {
+  static std::int64_t input_of(std::int64_t part, std::int64_t lane) {
     return 2 * (lane + part % 2 * kLanes) + part / 2;
   }
 };
 #endif
 
 /// One e8m0 scale per 32 inputs = per 4 lanes. Code 0 is 2^-127, whose float32 bits are 0x00400000.
-HWY_INLINE FloatVec GroupScales(const std::uint8_t* scales) {
+HWY_INLINE FloatVec group_scales(const std::uint8_t* scales) {
   const WordTag du;
   std::uint32_t packed = 0;
   std::memcpy(&packed, scales, kLanes / 4);
@@ -172,7 +172,7 @@ struct RowBlock<WeightFormat::kFp4> {
   FloatVec scale;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
     words = hn::BitCast(WordTag(), hn::LoadU(hn::Repartition<std::uint8_t, WordTag>(), row.codes + k / 2));
-    scale = GroupScales(row.group_scales + k / 32);
+    scale = group_scales(row.group_scales + k / 32);
   }
   template <int kPart>
   HWY_INLINE FloatVec Get() const {
@@ -181,7 +181,7 @@ struct RowBlock<WeightFormat::kFp4> {
     const auto nibble = kPart == 0 ? words : hn::ShiftRight<4 * kPart>(words);
     return FloatVec{_mm512_permutexvar_ps(nibble.raw, hn::Load(FloatTag(), kTable).raw)};
   }
-  static std::int64_t InputOf(std::int64_t part, std::int64_t lane) { return 8 * lane + part; }
+  static std::int64_t input_of(std::int64_t part, std::int64_t lane) { return 8 * lane + part; }
 };
 #else
 // Byte tables give the two bytes of each value's BF16 form; interleaved they are BF16 pairs, half a step from
@@ -207,7 +207,7 @@ struct RowBlock<WeightFormat::kFp4> {
     const auto packed = hn::LoadU(db, row.codes + k / 2);
     const auto mask = hn::Set(db, 0x0F);
     const auto odd = hn::And(hn::BitCast(db, hn::ShiftRight<4>(hn::BitCast(dh, packed))), mask);
-    scale = GroupScales(row.group_scales + k / 32);
+    scale = group_scales(row.group_scales + k / 32);
     const auto put = [&](auto nibbles, std::int64_t part) HWY_ATTR {
       const auto low = hn::TableLookupBytes(low_table, nibbles);
       const auto high = hn::TableLookupBytes(high_table, nibbles);
@@ -228,7 +228,7 @@ struct RowBlock<WeightFormat::kFp4> {
     return hn::Load(FloatTag(), values + kPart * kLanes);
   }
   /// Part 4 h + 2 u + o: nibble h of bytes 8 u + 2 (lane % 4) + o in the lane's 16-byte piece of 32 inputs.
-  static std::int64_t InputOf(std::int64_t part, std::int64_t lane) {
+  static std::int64_t input_of(std::int64_t part, std::int64_t lane) {
     return lane / 4 * 32 + (part / 2 % 2 * 8 + lane % 4 * 2 + part % 2) * 2 + part / 4;
   }
 };

@@ -30,8 +30,6 @@ struct Variant {
                                       const DeviceTraits& traits) = nullptr;
   /// Scratch of the largest call in steps of such a shape; null: none.
   std::int64_t (*scratch_bytes)(const StepShape& shape, const DeviceTraits& traits) = nullptr;
-  /// Of the device's peaks, that it reaches on large calls: what predictions divide by.
-  double efficiency = 1.0;
 };
 
 /// Names that most operations have on a CPU: vector code for the machine's best instruction set, and the specification.

@@ -134,8 +134,7 @@ class VariantExecutor final : public Executor {
           .operation = candidate.sequence->name,
           .variant = candidate.name,
           .call = fmt::format("{} rows{}{}", shape.num_rows, shape.detail.empty() ? "" : ", ", shape.detail),
-          .cost = candidate.sequence->cost(args, traits_),
-          .efficiency = candidate.efficiency};
+          .cost = candidate.sequence->cost(args, traits_)};
       if (place == chosen) {
         verdict.outcome = VariantOutcome::kChosen;
       } else if (forced_.excludes({candidate.name, candidate.sequence})) {

@@ -25,8 +25,7 @@ struct VariantVerdict {
   std::string call;  ///< rows and extents
   VariantOutcome outcome = VariantOutcome::kNotNeeded;
   Reason reason{};
-  OpCost cost;              ///< of the call
-  double efficiency = 1.0;  ///< of the variant
+  OpCost cost;  ///< of the call
 };
 
 /// One verdict of a variant for each call or outcome that differs, in order of the first of them.

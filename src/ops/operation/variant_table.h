@@ -19,7 +19,6 @@ template <class Context>
 struct AnyVariant {
   std::string_view name;
   const OperationSequence* sequence = nullptr;
-  double efficiency = 1.0;
   const void* typed = nullptr;
   void (*run_typed)(const void* typed, const void* const* args, Context& context) = nullptr;
   std::optional<Reason> (*why_not_typed)(const void* typed, const void* const* args,
@@ -65,7 +64,6 @@ class VariantTable {
     using Typed = Variant<Context, Ops...>;
     AnyVariant<Context> any{.name = variant.name,
                             .sequence = &kOperationSequence<Ops...>,
-                            .efficiency = variant.efficiency,
                             .typed = &variant,
                             .run_typed =
                                 [](const void* typed, const void* const* args, Context& context) {

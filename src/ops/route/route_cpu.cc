@@ -24,34 +24,34 @@ namespace {
 
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
-void Softmax(const float* logits, std::int64_t count, float* scores) {
+void softmax_simd(const float* logits, std::int64_t count, float* scores) {
   float largest = kLowest;
   for (std::int64_t e = 0; e < count; ++e)
     largest = logits[e] > largest ? logits[e] : largest;  // passes over NaN
-  ForEachVector(count, [&](auto d, std::int64_t e) HWY_ATTR {
-    hn::StoreU(SafeExp(d, hn::Sub(hn::LoadU(d, logits + e), hn::Set(d, largest))), d, scores + e);
+  for_each_vector(count, [&](auto d, std::int64_t e) HWY_ATTR {
+    hn::StoreU(safe_exp(d, hn::Sub(hn::LoadU(d, logits + e), hn::Set(d, largest))), d, scores + e);
   });
   const float sum =
-      SumOverVectors(count, [&](auto d, std::int64_t e) HWY_ATTR { return hn::LoadU(d, scores + e); });
-  ForEachVector(count, [&](auto d, std::int64_t e) HWY_ATTR {
+      sum_over_vectors(count, [&](auto d, std::int64_t e) HWY_ATTR { return hn::LoadU(d, scores + e); });
+  for_each_vector(count, [&](auto d, std::int64_t e) HWY_ATTR {
     hn::StoreU(hn::Div(hn::LoadU(d, scores + e), hn::Set(d, sum)), d, scores + e);
   });
 }
 
 }  // namespace
 
-void RouteScores(const float* logits, RouteScoring scoring, std::int64_t count, float* scores) {
+void route_scores(const float* logits, RouteScoring scoring, std::int64_t count, float* scores) {
   switch (scoring) {
     case RouteScoring::kSqrtSoftplus:
-      return ForEachVector(count, [&](auto d, std::int64_t e) HWY_ATTR {
-        hn::StoreU(hn::Sqrt(Softplus(d, hn::LoadU(d, logits + e))), d, scores + e);
+      return for_each_vector(count, [&](auto d, std::int64_t e) HWY_ATTR {
+        hn::StoreU(hn::Sqrt(softplus_simd(d, hn::LoadU(d, logits + e))), d, scores + e);
       });
     case RouteScoring::kSigmoid:
-      return ForEachVector(count, [&](auto d, std::int64_t e) HWY_ATTR {
-        hn::StoreU(Sigmoid(d, hn::LoadU(d, logits + e)), d, scores + e);
+      return for_each_vector(count, [&](auto d, std::int64_t e) HWY_ATTR {
+        hn::StoreU(sigmoid_simd(d, hn::LoadU(d, logits + e)), d, scores + e);
       });
     case RouteScoring::kSoftmax:
-      return Softmax(logits, count, scores);
+      return softmax_simd(logits, count, scores);
   }
 }
 
@@ -62,7 +62,7 @@ HWY_AFTER_NAMESPACE();
 namespace baleen {
 namespace {
 
-HWY_EXPORT(RouteScores);
+HWY_EXPORT(route_scores);
 
 constexpr float kLowestKey = -std::numeric_limits<float>::infinity();
 
@@ -130,7 +130,7 @@ void route_row(const RouteArgs& args, std::int64_t t, float* scratch) {
   const std::span<float> scores(scratch, num_experts);
   const std::span<std::int32_t> ids = args.ids.row(t);
   const std::span<float> weights = args.weights.row(t);
-  HWY_DYNAMIC_DISPATCH(RouteScores)
+  HWY_DYNAMIC_DISPATCH(route_scores)
   (args.logits.row(t).data(), args.scoring, args.logits.extent(1), scores.data());
   if (!args.hash_table.empty()) {
     std::ranges::copy(args.hash_table.row(args.tokens[static_cast<std::size_t>(t)]), ids.begin());

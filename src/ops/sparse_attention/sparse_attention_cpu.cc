@@ -103,7 +103,7 @@ struct Product {
 };
 
 template <int kHeads>
-HWY_INLINE void MultiplyHeads(const Product& product, const float* factor, std::int64_t head) {
+HWY_INLINE void multiply_heads(const Product& product, const float* factor, std::int64_t head) {
   const FloatTag d;
   for (std::int64_t column = 0; column < kBlock; column += kTileVecs * kLanes) {
     FloatVec sums[kHeads][kTileVecs];
@@ -130,53 +130,54 @@ HWY_INLINE void MultiplyHeads(const Product& product, const float* factor, std::
   }
 }
 
-void Multiply(const Product& product, const float* factor, std::int64_t num_heads) {
+void multiply_simd(const Product& product, const float* factor, std::int64_t num_heads) {
   std::int64_t head = 0;
-  for (; head + kTileHeads <= num_heads; head += kTileHeads) MultiplyHeads<kTileHeads>(product, factor, head);
-  for (; head < num_heads; ++head) MultiplyHeads<1>(product, factor, head);
+  for (; head + kTileHeads <= num_heads; head += kTileHeads)
+    multiply_heads<kTileHeads>(product, factor, head);
+  for (; head < num_heads; ++head) multiply_heads<1>(product, factor, head);
 }
 
 /// Asks for a row's cache lines. Selected rows lie anywhere in memory, and a row is decoded in a tenth of the
 /// time that its first line needs to arrive.
-HWY_INLINE void PrefetchRow(const EntryList& list, std::int64_t index) {
+HWY_INLINE void prefetch_row(const EntryList& list, std::int64_t index) {
   const EntryList::Place place = list[index];
   const LatentFormat& format = place.pool->format;
-  const LatentRowPlace at = PlaceOf(format, place.page, place.pool->rows_per_page, place.row);
+  const LatentRowPlace at = place_of_simd(format, place.page, place.pool->rows_per_page, place.row);
   for (std::int64_t offset = 0; offset < format.data_bytes(); offset += 64) hwy::Prefetch(at.data + offset);
   hwy::Prefetch(at.scales);
 }
 
 /// Rows [begin, begin + num_rows) of the list as float32 strips.
-void DecodeBlock(const EntryList& list, std::int64_t begin, std::int64_t num_rows, std::int64_t num_strips,
-                 float* values) {
+void decode_block(const EntryList& list, std::int64_t begin, std::int64_t num_rows, std::int64_t num_strips,
+                  float* values) {
   constexpr std::int64_t kRowsAhead = 8;
   const FloatTag d;
   for (std::int64_t row = 0; row < num_rows; ++row) {
-    if (begin + row + kRowsAhead < list.size()) PrefetchRow(list, begin + row + kRowsAhead);
+    if (begin + row + kRowsAhead < list.size()) prefetch_row(list, begin + row + kRowsAhead);
     const EntryList::Place place = list[begin + row];
     const LatentFormat& format = place.pool->format;
-    const LatentRowPlace at = PlaceOf(format, place.page, place.pool->rows_per_page, place.row);
+    const LatentRowPlace at = place_of_simd(format, place.page, place.pool->rows_per_page, place.row);
     for (std::int64_t strip = 0; strip < num_strips; ++strip) {
-      DecodeLatentPart(d, format, at, static_cast<int>(strip), values + strip * kTile + row * kBlock);
+      decode_latent_part(d, format, at, static_cast<int>(strip), values + strip * kTile + row * kBlock);
     }
   }
 }
 
 /// keys[dim][row] = values[row][dim], in runs of as many rows as lanes; rows past the last hold anything.
-void TurnStrip(const float* values, std::int64_t num_rows, float* keys) {
+void rotate_strip(const float* values, std::int64_t num_rows, float* keys) {
   const FloatTag d;
   for (std::int64_t row = 0; row < num_rows; row += kLanes) {
     for (std::int64_t dim = 0; dim < kBlock; dim += 4) {
       FloatVec column[4];
-      TransposeFour(d, values + row * kBlock + dim, kBlock, column[0], column[1], column[2], column[3]);
+      transpose_four(d, values + row * kBlock + dim, kBlock, column[0], column[1], column[2], column[3]);
       for (int i = 0; i < 4; ++i) hn::Store(column[i], d, keys + (dim + i) * kBlock + row);
     }
   }
 }
 
 /// Scores become weights; the head's maximum, denominator and correction follow.
-void SoftmaxBlock(float* scores, std::int64_t num_rows, float scale, bool round, float& maximum,
-                  float& denominator, float& correction) {
+void softmax_block(float* scores, std::int64_t num_rows, float scale, bool round, float& maximum,
+                   float& denominator, float& correction) {
   const FloatTag d;
   const auto lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
   FloatVec largest = lowest;
@@ -190,16 +191,16 @@ void SoftmaxBlock(float* scores, std::int64_t num_rows, float scale, bool round,
   correction = new_maximum == maximum ? 1.0F : std::exp(maximum - new_maximum);
   FloatVec sum = hn::Zero(d);
   for (std::int64_t i = 0; i < kBlock; i += kLanes) {
-    const FloatVec weight = SafeExp(d, hn::Sub(hn::Load(d, scores + i), hn::Set(d, new_maximum)));
+    const FloatVec weight = safe_exp(d, hn::Sub(hn::Load(d, scores + i), hn::Set(d, new_maximum)));
     sum = hn::Add(sum, weight);
-    hn::Store(round ? RoundBf16(d, weight) : weight, d, scores + i);
+    hn::Store(round ? round_bf16_simd(d, weight) : weight, d, scores + i);
   }
   denominator = denominator * correction + hn::GetLane(hn::SumOfLanes(d, sum));
   maximum = new_maximum;
 }
 
-void StoreOutput(const SparseAttentionArgs& args, const AttentionItem& item, bool round,
-                 AttentionScratch& scratch) {
+void store_output(const SparseAttentionArgs& args, const AttentionItem& item, bool round,
+                  AttentionScratch& scratch) {
   const FloatTag d;
   const std::int64_t head_dim = args.q.extent(2);
   for (std::int64_t h = 0; h < item.num_heads; ++h) {
@@ -209,14 +210,14 @@ void StoreOutput(const SparseAttentionArgs& args, const AttentionItem& item, boo
     float* out = &args.out(item.query, item.head_begin + h, 0);
     for (std::int64_t i = 0; i < head_dim; i += kLanes) {
       const auto value = hn::Mul(hn::Load(d, scratch.sums + h * head_dim + i), inverse);
-      hn::StoreU(round ? RoundBf16(d, value) : value, d, out + i);
+      hn::StoreU(round ? round_bf16_simd(d, value) : value, d, out + i);
     }
   }
 }
 
 }  // namespace
 
-void Attend(const SparseAttentionArgs& args, const AttentionItem& item, AttentionScratch& scratch) {
+void attend_simd(const SparseAttentionArgs& args, const AttentionItem& item, AttentionScratch& scratch) {
   const std::int64_t head_dim = args.q.extent(2), num_strips = head_dim / kBlock;
   const bool round = args.precision != Precision::kExact;
   const EntryList list(args, item.query);
@@ -232,28 +233,28 @@ void Attend(const SparseAttentionArgs& args, const AttentionItem& item, Attentio
   std::fill_n(scratch.denominator, item.num_heads, 0.0F);
   for (std::int64_t begin = 0; begin < list.size(); begin += kBlock) {
     const std::int64_t num_rows = std::min(kBlock, list.size() - begin);
-    DecodeBlock(list, begin, num_rows, num_strips, scratch.values);
+    decode_block(list, begin, num_rows, num_strips, scratch.values);
 
     std::fill_n(scratch.scores, item.num_heads * kBlock, 0.0F);
     std::fill_n(scratch.correction, item.num_heads, 1.0F);
     for (std::int64_t strip = 0; strip < num_strips; ++strip) {
-      TurnStrip(scratch.values + strip * kTile, num_rows, scratch.keys);
-      Multiply({q + strip * kBlock, args.q.stride(1), kBlock, scratch.keys, scratch.scores, kBlock},
-               scratch.correction, item.num_heads);
+      rotate_strip(scratch.values + strip * kTile, num_rows, scratch.keys);
+      multiply_simd({q + strip * kBlock, args.q.stride(1), kBlock, scratch.keys, scratch.scores, kBlock},
+                    scratch.correction, item.num_heads);
     }
 
     for (std::int64_t h = 0; h < item.num_heads; ++h) {
-      SoftmaxBlock(scratch.scores + h * kBlock, num_rows, args.scale, round, scratch.maximum[h],
-                   scratch.denominator[h], scratch.correction[h]);
+      softmax_block(scratch.scores + h * kBlock, num_rows, args.scale, round, scratch.maximum[h],
+                    scratch.denominator[h], scratch.correction[h]);
     }
 
     for (std::int64_t strip = 0; strip < num_strips; ++strip) {
-      Multiply({scratch.scores, kBlock, num_rows, scratch.values + strip * kTile,
-                scratch.sums + strip * kBlock, head_dim},
-               scratch.correction, item.num_heads);
+      multiply_simd({scratch.scores, kBlock, num_rows, scratch.values + strip * kTile,
+                     scratch.sums + strip * kBlock, head_dim},
+                    scratch.correction, item.num_heads);
     }
   }
-  StoreOutput(args, item, round, scratch);
+  store_output(args, item, round, scratch);
 }
 
 }  // namespace baleen::HWY_NAMESPACE
@@ -262,7 +263,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace baleen {
 
-HWY_EXPORT(Attend);
+HWY_EXPORT(attend_simd);
 
 namespace {
 
@@ -298,7 +299,7 @@ void sparse_attention_cpu(const SparseAttentionArgs& args, CpuContext& context) 
     const std::int64_t group = index % num_groups;
     const std::int64_t head_begin = num_heads * group / num_groups,
                        head_end = num_heads * (group + 1) / num_groups;
-    HWY_DYNAMIC_DISPATCH(Attend)
+    HWY_DYNAMIC_DISPATCH(attend_simd)
     (args, {index / num_groups, head_begin, head_end - head_begin}, scratch[thread]);
   });
 }
