@@ -13,24 +13,27 @@
 #include "app/terminal.h"
 #include "base/number.h"
 #include "log/log.h"
-#include "model/tensor_table.h"
 #include "parallel/thread_pool.h"
 #include "trainer/graph/model.h"
 #include "trainer/optimiser/parameter_groups.h"
 #include "trainer/run/export.h"
+#include "trainer/run/import.h"
 #include "trainer/run/training_run.h"
 
 namespace baleen {
 namespace {
 
 constexpr WholeRange kStepsRange{1, std::int64_t{1} << 40};
+constexpr WholeRange kLoraRange{1, 4096};
 
 struct TrainFlags {
   std::string config;
+  std::string from;
   std::string out;
   std::string export_folder;
   std::int64_t num_steps = 0;
   std::int64_t num_threads = 0;
+  std::int64_t lora_rank = 0;
   bool resume = false;
 };
 
@@ -42,9 +45,10 @@ void keep_freed_memory() {
 }
 
 TrainConfig config_of(const TrainFlags& flags) {
-  TrainConfig config = load_train_config(flags.config);
+  TrainConfig config = load_train_config(flags.config, flags.from);
   if (!flags.out.empty()) config.run.folder = flags.out;
   if (flags.num_threads != 0) config.run.threads = flags.num_threads;
+  if (flags.lora_rank != 0) config.lora.rank = flags.lora_rank;
   check_supported(config);
   return config;
 }
@@ -54,7 +58,8 @@ int num_threads_of(const TrainConfig& config) {
 }
 
 void print_head(const TrainConfig& config, const TrainingRun& run) {
-  log_lines(groups_text(tensor_table(config.model), config));
+  const RunState& state = run.state();
+  log_lines(groups_text(state.adapters ? state.adapters->factors().table() : state.weights.table(), config));
   log_line("not part of the loss yet: the indexers' own loss and the sequence-wise balance loss");
   if (run.state().step > 0) log_line("continuing after step {}", grouped(run.state().step));
 }
@@ -65,7 +70,7 @@ void run_train(const TrainFlags& flags) {
   InterruptFlag interrupt({SIGINT, SIGTERM, SIGHUP});
   ThreadPool pool(num_threads_of(config));
   const RunFolder folder(config.run.folder);
-  const HashTables hash_tables = make_hash_tables(config.model, config.run.seed);
+  const HashTables hash_tables = hash_tables_of(config);
   TrainingGraph<float> graph(config.model, hash_tables, pool);
   const TrainingRunOptions options{.resume = flags.resume,
                                    .stop_step = flags.num_steps,
@@ -96,8 +101,7 @@ void run_export(const TrainFlags& flags) {
   if (checkpoints.empty()) fail("{}: no checkpoint to export; train first", folder.path().string());
   RunState state(config);
   read_run_checkpoint(folder.checkpoint(checkpoints.back()), config, state);
-  export_model(flags.export_folder, config, state.weights, make_hash_tables(config.model, config.run.seed),
-               false, pool);
+  export_model(flags.export_folder, config, state.weights, hash_tables_of(config), false, pool);
   fmt::print("{}: the model after {} steps\n", flags.export_folder, grouped(state.step));
 }
 
@@ -113,6 +117,11 @@ void add_train_command(Options& program) {
       "End after so many steps of the run, with a checkpoint; the schedule stays that of "
       "run.steps");
   command.flag("--resume", flags->resume, "Continue from the newest checkpoint of the folder");
+  command.path(
+      "--from", flags->from,
+      "Checkpoint with the first weights, in the place of run.from; --resume and --export need it too");
+  command.integer_without_default("--lora", flags->lora_rank, kLoraRange,
+                                  "Train adapters of this rank, in the place of lora.rank");
   command.path("--out,-o", flags->out, "Folder of the run, in the place of run.folder");
   command.path("--export", flags->export_folder,
                "Train nothing: write the newest checkpoint to this folder in the released layout");

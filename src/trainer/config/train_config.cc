@@ -15,6 +15,8 @@
 #include "base/quoted_text.h"
 #include "model/config_fields.h"
 #include "model/presets.h"
+#include "model/tensor_table.h"
+#include "trainer/config/tensor_patterns.h"
 #include "trainer/config/train_config_fields.h"
 
 namespace baleen {
@@ -161,9 +163,11 @@ Json json_of(const toml::node& node) {
   return spelt(node);  // dates and times, which no field is
 }
 
-/// The preset, or nothing, with the fields of the file in their place.
-ModelConfig read_model(const ConfigFile& file) {
+/// The preset, or the configuration of the checkpoint `from`, or nothing, with the fields of the file in their
+/// place.
+ModelConfig read_model(const ConfigFile& file, const std::filesystem::path& from) {
   ModelConfig model;
+  if (!from.empty() && !file.find(kModel, kPreset)) model = load_config(from);
   if (const toml::node* preset = file.find(kModel, kPreset)) {
     std::vector<std::string> names;
     for (const Preset& known : presets()) names.emplace_back(known.name);
@@ -182,10 +186,11 @@ ModelConfig read_model(const ConfigFile& file) {
   }
   const auto where = [&file](std::string_view name) { return file.where(kModel, name); };
   set_config_fields(model, fields, where);
-  if (!file.find(kModel, kPreset)) {
+  if (!file.find(kModel, kPreset) && from.empty()) {
     for (const char* name : {"vocab_size", "hidden_size", "num_hidden_layers"}) {
       if (!fields.contains(name))
-        fail("{}: {}.{} is missing; expected it, or {}.{}", file.label(), kModel, name, kModel, kPreset);
+        fail("{}: {}.{} is missing; expected it, or {}.{}, or run.from", file.label(), kModel, name, kModel,
+             kPreset);
     }
   }
   validate(model, file.label() + ": [model]");
@@ -237,6 +242,13 @@ void check_together(const TrainConfig& c, const ConfigFile& file) {
   require(c.schedule.final_learning_rate <= c.schedule.learning_rate, "schedule", "final_learning_rate",
           fmt::format("at most learning_rate, {}", c.schedule.learning_rate),
           text(c.schedule.final_learning_rate));
+  const std::vector<TensorSpec> table = tensor_table(c.model);
+  for (const std::string& pattern : c.tune.tensors) {
+    const bool matches = std::ranges::any_of(
+        table, [&](const TensorSpec& tensor) { return matches_pattern(tensor.name, pattern); });
+    require(matches, "tune", "tensors", "patterns of the model's tensors, as \"layers.*.attn.*\"",
+            fmt::format("{}, which matches none", quoted_text(pattern)));
+  }
   require(c.data.micro_batch_rows == 0 || c.data.batch_rows % c.data.micro_batch_rows == 0, "data",
           "micro_batch_rows", fmt::format("a divisor of batch_rows, {}", c.data.batch_rows),
           text(c.data.micro_batch_rows));
@@ -253,7 +265,7 @@ void check_together(const TrainConfig& c, const ConfigFile& file) {
 }  // namespace
 
 TrainConfig parse_train_config(std::string_view text, std::string_view label,
-                               const std::filesystem::path& base) {
+                               const std::filesystem::path& base, const std::filesystem::path& from) {
   toml::table root;
   try {
     root = toml::parse(text);
@@ -265,13 +277,15 @@ TrainConfig parse_train_config(std::string_view text, std::string_view label,
   refuse_unknown_keys(file);
   TrainConfig config;
   train_config::visit_fields(config, FieldReader(file, base));
-  config.model = read_model(file);
+  if (!from.empty()) config.run.from = from;
+  if (!config.run.from.empty()) config.run.from = std::filesystem::weakly_canonical(config.run.from);
+  config.model = read_model(file, config.run.from);
   check_together(config, file);
   return config;
 }
 
-TrainConfig load_train_config(const std::filesystem::path& path) {
-  return parse_train_config(read_text_file(path, kMaxConfigBytes), path.string(), path.parent_path());
+TrainConfig load_train_config(const std::filesystem::path& path, const std::filesystem::path& from) {
+  return parse_train_config(read_text_file(path, kMaxConfigBytes), path.string(), path.parent_path(), from);
 }
 
 }  // namespace baleen

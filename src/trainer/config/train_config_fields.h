@@ -36,12 +36,14 @@ inline constexpr WholeRange kSequenceLength{16, 1 << 20};
 inline constexpr WholeRange kRows{1, 1 << 24};
 inline constexpr WholeRange kRowsOrNone{0, 1 << 24};
 inline constexpr WholeRange kKept{1, 1 << 20};
+inline constexpr WholeRange kRanks{0, 4096};
 inline constexpr WholeRange kPromptTokens{1, 1 << 16};
 inline constexpr WholeRange kSeeds{0, std::numeric_limits<std::int64_t>::max()};
 inline constexpr RealRange kRate{.min = 0, .max = 1};
 inline constexpr RealRange kWeight{.min = 0, .max = 1000};
 inline constexpr RealRange kBelowOne{.min = 0, .max = 0.999999};
 inline constexpr RealRange kEpsilon{.min = 0, .max = 1, .above_min = true};
+inline constexpr RealRange kAlpha{.min = 0, .max = 10000, .above_min = true};
 inline constexpr RealRange kDeviation{.min = 0, .max = 10, .above_min = true};
 
 template <class Config, class Visitor>
@@ -50,6 +52,7 @@ void visit_fields(Config& c, Visitor&& field) {
   constexpr auto kOnWeights = Effect::kOnWeights;
   constexpr auto kRequired = Presence::kRequired;
   field(Key{"run", "folder", kNone, kRequired}, c.run.folder);
+  field(Key{"run", "from"}, c.run.from);
   field(Key{"run", "steps", kOnWeights, kRequired}, c.run.steps, kSteps);
   field(Key{"run", "seed"}, c.run.seed, kSeeds);
   field(Key{"run", "threads", kNone}, c.run.threads, kThreads);
@@ -89,6 +92,9 @@ void visit_fields(Config& c, Visitor&& field) {
   field(Key{"evaluation", "rows", kNone}, c.evaluation.rows, kRows);
   field(Key{"evaluation", "prompts", kNone}, c.evaluation.prompts);
   field(Key{"evaluation", "prompt_tokens", kNone}, c.evaluation.prompt_tokens, kPromptTokens);
+  field(Key{"tune", "tensors"}, c.tune.tensors);
+  field(Key{"lora", "rank"}, c.lora.rank, kRanks);
+  field(Key{"lora", "alpha"}, c.lora.alpha, kAlpha);
   field(Key{"ablation", "plain_residual"}, c.ablation.plain_residual);
 }
 
