@@ -16,6 +16,7 @@
 #include "parallel/thread_pool.h"
 #include "trainer/graph/model.h"
 #include "trainer/optimiser/parameter_groups.h"
+#include "trainer/post/policy_run.h"
 #include "trainer/run/export.h"
 #include "trainer/run/import.h"
 #include "trainer/run/training_run.h"
@@ -57,39 +58,60 @@ int num_threads_of(const TrainConfig& config) {
   return config.run.threads == 0 ? default_num_threads() : static_cast<int>(config.run.threads);
 }
 
-void print_head(const TrainConfig& config, const TrainingRun& run) {
-  const RunState& state = run.state();
+void print_head(const RunState& state, const TrainConfig& config) {
   log_lines(groups_text(state.adapters ? state.adapters->factors().table() : state.weights.table(), config));
-  log_line("not part of the loss yet: the indexers' own loss and the sequence-wise balance loss");
-  if (run.state().step > 0) log_line("continuing after step {}", grouped(run.state().step));
+  if (state.step > 0) log_line("continuing after step {}", grouped(state.step));
 }
+
+/// What every kind of run needs, and does at its end.
+struct RunPlace {
+  explicit RunPlace(const TrainConfig& run_config)
+      : config(run_config), pool(num_threads_of(config)), folder(config.run.folder) {}
+
+  [[nodiscard]] TrainingRunOptions options(const TrainFlags& flags) {
+    return {.resume = flags.resume, .stop_step = flags.num_steps, .interrupted = [this] {
+              return interrupt.raised();
+            }};
+  }
+
+  /// Runs a `TrainingRun` or a `PolicyRun`.
+  void finish(auto& run) {
+    print_head(run.state(), config);
+    run.run();
+    fmt::print("{}: {} of {} steps{}\n", folder.path().string(), grouped(run.state().step),
+               grouped(config.run.steps), run.finished() ? "" : "; --resume continues from there");
+    if (run.finished()) {
+      export_model(folder.model(), config, run.state().weights, hash_tables, true, pool);
+      fmt::print("{}: the trained model; `baleen run --model` takes it\n", folder.model().string());
+    }
+    std::fflush(stdout);
+    if (interrupt.raised()) interrupt.end_process();
+  }
+
+  const TrainConfig& config;
+  InterruptFlag interrupt{{SIGINT, SIGTERM, SIGHUP}};
+  ThreadPool pool;
+  RunFolder folder;
+  HashTables hash_tables = hash_tables_of(config);
+};
 
 void run_train(const TrainFlags& flags) {
   const TrainConfig config = config_of(flags);
   keep_freed_memory();
-  InterruptFlag interrupt({SIGINT, SIGTERM, SIGHUP});
-  ThreadPool pool(num_threads_of(config));
-  const RunFolder folder(config.run.folder);
-  const HashTables hash_tables = hash_tables_of(config);
-  TrainingGraph<float> graph(config.model, hash_tables, pool);
-  const TrainingRunOptions options{.resume = flags.resume,
-                                   .stop_step = flags.num_steps,
-                                   .interrupted = [&interrupt] { return interrupt.raised(); }};
+  RunPlace place(config);
+  if (!config.grpo.prompts.empty()) {
+    PolicyRun run(config, place.folder, place.hash_tables, place.options(flags), place.pool);
+    place.finish(run);
+    return;
+  }
+  TrainingGraph<float> graph(config.model, place.hash_tables, place.pool);
   TrainingRun run(
-      config, folder,
+      config, place.folder,
       [&graph](const Parameters<float>& weights, const TrainingBatch& batch, const PassOptions& pass,
                Parameters<float>* gradients) { return graph.run(weights, batch, pass, gradients); },
-      options, pool);
-  print_head(config, run);
-  run.run();
-  fmt::print("{}: {} of {} steps{}\n", folder.path().string(), grouped(run.state().step),
-             grouped(config.run.steps), run.finished() ? "" : "; --resume continues from there");
-  if (run.finished()) {
-    export_model(folder.model(), config, run.state().weights, hash_tables, true, pool);
-    fmt::print("{}: the trained model; `baleen run --model` takes it\n", folder.model().string());
-  }
-  std::fflush(stdout);
-  if (interrupt.raised()) interrupt.end_process();
+      place.options(flags), place.pool);
+  log_line("not part of the loss yet: the indexers' own loss and the sequence-wise balance loss");
+  place.finish(run);
 }
 
 /// The newest checkpoint of the run as a model.

@@ -13,8 +13,9 @@ namespace baleen {
 
 class Adapters {
  public:
-  /// One pair for each dense and expert matrix that `config.tune` chooses: "NAME.lora_a" [rank, in] normal with
-  /// variance 1 / in by the run's seed, "NAME.lora_b" [out, rank] zeros. Throws `Error` where it chooses none.
+  /// One pair for each dense and expert matrix that `config.tune` chooses: "NAME.lora_a" [rank, in] normal
+  /// with variance 1 / in by the run's seed, "NAME.lora_b" [out, rank] zeros. Throws `Error` where it chooses
+  /// none.
   explicit Adapters(const TrainConfig& config);
 
   /// Keeps the chosen matrices of `weights` as W0.

@@ -128,7 +128,9 @@ class FieldReader {
  private:
   [[nodiscard]] const toml::node* find(const Key& key, std::string_view expected) const {
     const toml::node* node = file_.find(key.section, key.name);
-    if (node == nullptr && key.presence == Presence::kRequired)
+    const bool makes_data = file_.section("grpo") != nullptr;
+    if (node == nullptr &&
+        (key.presence == Presence::kRequired || (key.presence == Presence::kRequiredData && !makes_data)))
       fail("{}: {}.{} is missing; expected {}", file_.label(), key.section, key.name, expected);
     return node;
   }
@@ -163,8 +165,7 @@ Json json_of(const toml::node& node) {
   return spelt(node);  // dates and times, which no field is
 }
 
-/// The preset, or the configuration of the checkpoint `from`, or nothing, with the fields of the file in their
-/// place.
+/// The preset, or the configuration of the checkpoint `from`, or nothing; fields of the file replace theirs.
 ModelConfig read_model(const ConfigFile& file, const std::filesystem::path& from) {
   ModelConfig model;
   if (!from.empty() && !file.find(kModel, kPreset)) model = load_config(from);
@@ -242,6 +243,14 @@ void check_together(const TrainConfig& c, const ConfigFile& file) {
   require(c.schedule.final_learning_rate <= c.schedule.learning_rate, "schedule", "final_learning_rate",
           fmt::format("at most learning_rate, {}", c.schedule.learning_rate),
           text(c.schedule.final_learning_rate));
+  if (file.section("grpo") != nullptr) {
+    require(!c.grpo.prompts.empty(), "grpo", "prompts", "the name of a file", "none");
+    require(!c.run.from.empty(), "run", "from", "the checkpoint whose policy is trained", "none");
+    require(c.grpo.prompt_tokens + c.grpo.max_tokens <= c.model.max_position_embeddings, "grpo", "max_tokens",
+            fmt::format("prompt_tokens + max_tokens of at most model.max_position_embeddings, {}",
+                        c.model.max_position_embeddings),
+            fmt::format("{} + {}", c.grpo.prompt_tokens, c.grpo.max_tokens));
+  }
   const std::vector<TensorSpec> table = tensor_table(c.model);
   for (const std::string& pattern : c.tune.tensors) {
     const bool matches = std::ranges::any_of(
@@ -281,6 +290,7 @@ TrainConfig parse_train_config(std::string_view text, std::string_view label,
   if (!config.run.from.empty()) config.run.from = std::filesystem::weakly_canonical(config.run.from);
   config.model = read_model(file, config.run.from);
   check_together(config, file);
+  if (!config.grpo.prompts.empty()) config.data.folder = config.run.from;
   return config;
 }
 

@@ -34,7 +34,9 @@ struct RunConfig {
 
 /// [data]
 struct DataConfig {
-  std::filesystem::path folder;       ///< written by `baleen data pack`
+  /// Written by `baleen data pack`. Of a [grpo] run, which has no other data, the folder of the tokenizer:
+  /// that of `run.from`.
+  std::filesystem::path folder;
   std::int64_t sequence_length = 0;   ///< tokens of a row, at most
   std::int64_t batch_rows = 0;        ///< rows of a step, over all ranks and micro-batches
   std::int64_t micro_batch_rows = 0;  ///< rows of one forward and backward on one rank; 0: those of the step
@@ -124,6 +126,28 @@ struct LoraConfig {
   [[nodiscard]] double scale() const { return alpha / static_cast<double>(rank); }
 };
 
+/// [grpo]: a run that trains on replies of its own. (source: training specification, 13)
+struct GrpoConfig {
+  std::filesystem::path prompts;      ///< JSON lines (trainer/post/prompt_set.h); empty: no such run
+  std::int64_t prompts_per_step = 4;  ///< in the order of the file
+  std::int64_t group_size = 16;       ///< replies to each
+  std::int64_t prompt_tokens = 1024;  ///< the longest prompt
+  std::int64_t max_tokens = 256;      ///< of a reply
+  double temperature = 1;
+  double clip = 0.2;            ///< epsilon of the clipped ratio
+  double beta = 0.001;          ///< weight of the KL estimate to the policy of run.from; 0: none
+  double mask_threshold = 0.1;  ///< delta of the sequence mask
+  bool normalise = false;       ///< advantages over their standard deviation
+};
+
+/// [reward]: what each rule that a prompt has is worth.
+struct RewardConfig {
+  double answer = 1;         ///< the content is the prompt's "answer"
+  double pattern = 1;        ///< its "pattern" is found in the content
+  double call_parses = 0.2;  ///< there is a tool call that parses
+  double call_matches = 1;   ///< it is the only one, and the prompt's "call"
+};
+
 /// [ablation]: parts of the architecture replaced, for comparisons.
 struct AblationConfig {
   bool plain_residual = false;  ///< one residual stream in the place of the mixed streams (mHC)
@@ -148,6 +172,8 @@ struct TrainConfig {
   EvaluationConfig evaluation;
   TuneConfig tune;
   LoraConfig lora;
+  GrpoConfig grpo;
+  RewardConfig reward;
   AblationConfig ablation;
 
   /// Rows of one forward and backward: `micro_batch_rows`, or those of the step on one of `num_ranks`.
@@ -157,8 +183,8 @@ struct TrainConfig {
 };
 
 /// Reads and validates TOML text. `label` names the file in sentences; relative paths become relative to
-/// `base`. `from` takes the place of run.from, unless it is empty. Throws `Error` that names file, line and key, what was found and what is allowed; an unknown key
-/// is an error that names the nearest known one.
+/// `base`. `from` takes the place of run.from, unless it is empty. Throws `Error` that names file, line and
+/// key, what was found and what is allowed; an unknown key is an error that names the nearest known one.
 [[nodiscard]] TrainConfig parse_train_config(std::string_view text, std::string_view label,
                                              const std::filesystem::path& base,
                                              const std::filesystem::path& from = {});

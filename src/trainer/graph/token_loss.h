@@ -26,8 +26,8 @@ struct HeadGradients {
   T* dstreams = nullptr;                 ///< [N, n, d] +=
 };
 
-/// Sum over `targets` of what `objective` says of the logits head(streams [N, n, d]). In chunks of kLossRows rows: logits,
-/// their gradient and both products, so that memory is kLossRows * V values.
+/// Sum over `targets` of what `objective` says of the logits head(streams [N, n, d]). In chunks of kLossRows
+/// rows: logits, their gradient and both products, so that memory is kLossRows * V values.
 template <class T>
 double token_loss(const GraphContext<T>& context, const SiteWeights<const T>& w, const T* head,
                   const T* streams, const Targets& targets, TokenObjective<T>& objective,

@@ -47,9 +47,9 @@ inline constexpr std::int64_t kMaxSkippedInRow = 3;
 
 class TrainingRun {
  public:
-  /// First weights, new or from `config.run.from`, or with `resume` the newest checkpoint. All arguments outlive it. Throws `Error`: no or
-  /// bad data, data of a larger vocabulary than the model's, checkpoints in the folder without `resume` or
-  /// none with it, another configuration than the checkpoint's.
+  /// First weights, new or from `config.run.from`, or with `resume` the newest checkpoint. All arguments
+  /// outlive it. Throws `Error`: no or bad data, data of a larger vocabulary than the model's, checkpoints in
+  /// the folder without `resume` or none with it, another configuration than the checkpoint's.
   TrainingRun(const TrainConfig& config, const RunFolder& folder, LossFunction loss,
               TrainingRunOptions options, ThreadPool& pool);
 

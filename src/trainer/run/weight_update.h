@@ -1,5 +1,5 @@
-/// The end of a step and the begin of a run, of whatever loss: from gradients of the model to new weights, and
-/// the weights that a run starts with.
+/// The beginning of a run and the end of a step, of whatever loss: the weights that a run starts with, and
+/// from gradients of the model to new weights.
 #pragma once
 
 #include <optional>

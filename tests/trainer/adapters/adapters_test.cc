@@ -37,7 +37,7 @@ class AdaptedModel {
     return report.loss_sum / static_cast<double>(batch_.num_global_targets);
   }
 
-  /// The largest difference between `gradient` and the central differences of `factor`, over every third value.
+  /// The largest difference between `gradient` and the central differences of every third value of `factor`.
   double worst_difference(std::vector<double>& factor, const std::vector<double>& gradient) {
     constexpr double kStep = 1e-5;
     double worst = 0;
