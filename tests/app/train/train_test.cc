@@ -177,9 +177,9 @@ TEST_F(TrainCommand, AdaptersOfACheckpointAreTrainedResumedAndMerged) {
   const std::size_t model = config.find("[model]"), data = config.find("[data]");
   write_config(config.substr(0, model) + config.substr(data) + "[tune]\ntensors = [\"layers.1.*\"]\n");
   const std::string from = folder_ / "first" / "model";
-  const auto tune = [&](std::vector<std::string> flags) {
+  const auto tune = [&](std::vector<std::string> flags, const std::string& out = "tuned") {
     flags.insert(flags.begin(), {"--from", from, "--lora", "2", "--threads", "1"});
-    return train("tuned", std::move(flags));
+    return train(out, std::move(flags));
   };
   const ProgramResult stopped = tune({"--steps", "2"});
   ASSERT_EQ(stopped.status, 0) << stopped.err;
@@ -188,6 +188,9 @@ TEST_F(TrainCommand, AdaptersOfACheckpointAreTrainedResumedAndMerged) {
   EXPECT_EQ(state_text.find("layers.0.attn.wq_a.lora_b"), std::string::npos);
   const ProgramResult without = train("tuned", {"--from", from, "--resume"});
   EXPECT_NE(without.err.find("lora.rank: 2 before, 0 now"), std::string::npos) << without.err;
+  ASSERT_EQ(tune({"--resume", "--steps", "4"}).status, 0);
+  ASSERT_EQ(tune({"--steps", "4"}, "whole").status, 0);
+  EXPECT_EQ(state("tuned", 4), state("whole", 4));
   const ProgramResult resumed = tune({"--resume"});
   ASSERT_EQ(resumed.status, 0) << resumed.err;
   const ProgramResult reply = baleen(
