@@ -13,24 +13,28 @@
 #include "app/terminal.h"
 #include "base/number.h"
 #include "log/log.h"
-#include "model/tensor_table.h"
 #include "parallel/thread_pool.h"
 #include "trainer/graph/model.h"
 #include "trainer/optimiser/parameter_groups.h"
+#include "trainer/post/policy_run.h"
 #include "trainer/run/export.h"
+#include "trainer/run/import.h"
 #include "trainer/run/training_run.h"
 
 namespace baleen {
 namespace {
 
 constexpr WholeRange kStepsRange{1, std::int64_t{1} << 40};
+constexpr WholeRange kLoraRange{1, 4096};
 
 struct TrainFlags {
   std::string config;
+  std::string from;
   std::string out;
   std::string export_folder;
   std::int64_t num_steps = 0;
   std::int64_t num_threads = 0;
+  std::int64_t lora_rank = 0;
   bool resume = false;
 };
 
@@ -42,9 +46,10 @@ void keep_freed_memory() {
 }
 
 TrainConfig config_of(const TrainFlags& flags) {
-  TrainConfig config = load_train_config(flags.config);
+  TrainConfig config = load_train_config(flags.config, flags.from);
   if (!flags.out.empty()) config.run.folder = flags.out;
   if (flags.num_threads != 0) config.run.threads = flags.num_threads;
+  if (flags.lora_rank != 0) config.lora.rank = flags.lora_rank;
   check_supported(config);
   return config;
 }
@@ -53,38 +58,60 @@ int num_threads_of(const TrainConfig& config) {
   return config.run.threads == 0 ? default_num_threads() : static_cast<int>(config.run.threads);
 }
 
-void print_head(const TrainConfig& config, const TrainingRun& run) {
-  log_lines(groups_text(tensor_table(config.model), config));
-  log_line("not part of the loss yet: the indexers' own loss and the sequence-wise balance loss");
-  if (run.state().step > 0) log_line("continuing after step {}", grouped(run.state().step));
+void print_head(const RunState& state, const TrainConfig& config) {
+  log_lines(groups_text(state.adapters ? state.adapters->factors().table() : state.weights.table(), config));
+  if (state.step > 0) log_line("continuing after step {}", grouped(state.step));
 }
+
+/// What every kind of run needs, and does at its end.
+struct RunPlace {
+  explicit RunPlace(const TrainConfig& run_config)
+      : config(run_config), pool(num_threads_of(config)), folder(config.run.folder) {}
+
+  [[nodiscard]] TrainingRunOptions options(const TrainFlags& flags) {
+    return {.resume = flags.resume, .stop_step = flags.num_steps, .interrupted = [this] {
+              return interrupt.raised();
+            }};
+  }
+
+  /// Runs a `TrainingRun` or a `PolicyRun`.
+  void finish(auto& run) {
+    print_head(run.state(), config);
+    run.run();
+    fmt::print("{}: {} of {} steps{}\n", folder.path().string(), grouped(run.state().step),
+               grouped(config.run.steps), run.finished() ? "" : "; --resume continues from there");
+    if (run.finished()) {
+      export_model(folder.model(), config, run.state().weights, hash_tables, true, pool);
+      fmt::print("{}: the trained model; `baleen run --model` takes it\n", folder.model().string());
+    }
+    std::fflush(stdout);
+    if (interrupt.raised()) interrupt.end_process();
+  }
+
+  const TrainConfig& config;
+  InterruptFlag interrupt{{SIGINT, SIGTERM, SIGHUP}};
+  ThreadPool pool;
+  RunFolder folder;
+  HashTables hash_tables = hash_tables_of(config);
+};
 
 void run_train(const TrainFlags& flags) {
   const TrainConfig config = config_of(flags);
   keep_freed_memory();
-  InterruptFlag interrupt({SIGINT, SIGTERM, SIGHUP});
-  ThreadPool pool(num_threads_of(config));
-  const RunFolder folder(config.run.folder);
-  const HashTables hash_tables = make_hash_tables(config.model, config.run.seed);
-  TrainingGraph<float> graph(config.model, hash_tables, pool);
-  const TrainingRunOptions options{.resume = flags.resume,
-                                   .stop_step = flags.num_steps,
-                                   .interrupted = [&interrupt] { return interrupt.raised(); }};
+  RunPlace place(config);
+  if (!config.grpo.prompts.empty()) {
+    PolicyRun run(config, place.folder, place.hash_tables, place.options(flags), place.pool);
+    place.finish(run);
+    return;
+  }
+  TrainingGraph<float> graph(config.model, place.hash_tables, place.pool);
   TrainingRun run(
-      config, folder,
+      config, place.folder,
       [&graph](const Parameters<float>& weights, const TrainingBatch& batch, const PassOptions& pass,
                Parameters<float>* gradients) { return graph.run(weights, batch, pass, gradients); },
-      options, pool);
-  print_head(config, run);
-  run.run();
-  fmt::print("{}: {} of {} steps{}\n", folder.path().string(), grouped(run.state().step),
-             grouped(config.run.steps), run.finished() ? "" : "; --resume continues from there");
-  if (run.finished()) {
-    export_model(folder.model(), config, run.state().weights, hash_tables, true, pool);
-    fmt::print("{}: the trained model; `baleen run --model` takes it\n", folder.model().string());
-  }
-  std::fflush(stdout);
-  if (interrupt.raised()) interrupt.end_process();
+      place.options(flags), place.pool);
+  log_line("not part of the loss yet: the indexers' own loss and the sequence-wise balance loss");
+  place.finish(run);
 }
 
 /// The newest checkpoint of the run as a model.
@@ -96,8 +123,7 @@ void run_export(const TrainFlags& flags) {
   if (checkpoints.empty()) fail("{}: no checkpoint to export; train first", folder.path().string());
   RunState state(config);
   read_run_checkpoint(folder.checkpoint(checkpoints.back()), config, state);
-  export_model(flags.export_folder, config, state.weights, make_hash_tables(config.model, config.run.seed),
-               false, pool);
+  export_model(flags.export_folder, config, state.weights, hash_tables_of(config), false, pool);
   fmt::print("{}: the model after {} steps\n", flags.export_folder, grouped(state.step));
 }
 
@@ -113,6 +139,11 @@ void add_train_command(Options& program) {
       "End after so many steps of the run, with a checkpoint; the schedule stays that of "
       "run.steps");
   command.flag("--resume", flags->resume, "Continue from the newest checkpoint of the folder");
+  command.path(
+      "--from", flags->from,
+      "Checkpoint with the first weights, in the place of run.from; --resume and --export need it too");
+  command.integer_without_default("--lora", flags->lora_rank, kLoraRange,
+                                  "Train adapters of this rank, in the place of lora.rank");
   command.path("--out,-o", flags->out, "Folder of the run, in the place of run.folder");
   command.path("--export", flags->export_folder,
                "Train nothing: write the newest checkpoint to this folder in the released layout");

@@ -15,6 +15,8 @@
 #include "base/quoted_text.h"
 #include "model/config_fields.h"
 #include "model/presets.h"
+#include "model/tensor_table.h"
+#include "trainer/config/tensor_patterns.h"
 #include "trainer/config/train_config_fields.h"
 
 namespace baleen {
@@ -126,7 +128,9 @@ class FieldReader {
  private:
   [[nodiscard]] const toml::node* find(const Key& key, std::string_view expected) const {
     const toml::node* node = file_.find(key.section, key.name);
-    if (node == nullptr && key.presence == Presence::kRequired)
+    const bool makes_data = file_.section("grpo") != nullptr;
+    if (node == nullptr &&
+        (key.presence == Presence::kRequired || (key.presence == Presence::kRequiredData && !makes_data)))
       fail("{}: {}.{} is missing; expected {}", file_.label(), key.section, key.name, expected);
     return node;
   }
@@ -161,9 +165,10 @@ Json json_of(const toml::node& node) {
   return spelt(node);  // dates and times, which no field is
 }
 
-/// The preset, or nothing, with the fields of the file in their place.
-ModelConfig read_model(const ConfigFile& file) {
+/// The preset, or the configuration of the checkpoint `from`, or nothing; fields of the file replace theirs.
+ModelConfig read_model(const ConfigFile& file, const std::filesystem::path& from) {
   ModelConfig model;
+  if (!from.empty() && !file.find(kModel, kPreset)) model = load_config(from);
   if (const toml::node* preset = file.find(kModel, kPreset)) {
     std::vector<std::string> names;
     for (const Preset& known : presets()) names.emplace_back(known.name);
@@ -182,10 +187,11 @@ ModelConfig read_model(const ConfigFile& file) {
   }
   const auto where = [&file](std::string_view name) { return file.where(kModel, name); };
   set_config_fields(model, fields, where);
-  if (!file.find(kModel, kPreset)) {
+  if (!file.find(kModel, kPreset) && from.empty()) {
     for (const char* name : {"vocab_size", "hidden_size", "num_hidden_layers"}) {
       if (!fields.contains(name))
-        fail("{}: {}.{} is missing; expected it, or {}.{}", file.label(), kModel, name, kModel, kPreset);
+        fail("{}: {}.{} is missing; expected it, or {}.{}, or run.from", file.label(), kModel, name, kModel,
+             kPreset);
     }
   }
   validate(model, file.label() + ": [model]");
@@ -237,6 +243,21 @@ void check_together(const TrainConfig& c, const ConfigFile& file) {
   require(c.schedule.final_learning_rate <= c.schedule.learning_rate, "schedule", "final_learning_rate",
           fmt::format("at most learning_rate, {}", c.schedule.learning_rate),
           text(c.schedule.final_learning_rate));
+  if (file.section("grpo") != nullptr) {
+    require(!c.grpo.prompts.empty(), "grpo", "prompts", "the name of a file", "none");
+    require(!c.run.from.empty(), "run", "from", "the checkpoint whose policy is trained", "none");
+    require(c.grpo.prompt_tokens + c.grpo.max_tokens <= c.model.max_position_embeddings, "grpo", "max_tokens",
+            fmt::format("prompt_tokens + max_tokens of at most model.max_position_embeddings, {}",
+                        c.model.max_position_embeddings),
+            fmt::format("{} + {}", c.grpo.prompt_tokens, c.grpo.max_tokens));
+  }
+  const std::vector<TensorSpec> table = tensor_table(c.model);
+  for (const std::string& pattern : c.tune.tensors) {
+    const bool matches = std::ranges::any_of(
+        table, [&](const TensorSpec& tensor) { return matches_pattern(tensor.name, pattern); });
+    require(matches, "tune", "tensors", "patterns of the model's tensors, as \"layers.*.attn.*\"",
+            fmt::format("{}, which matches none", quoted_text(pattern)));
+  }
   require(c.data.micro_batch_rows == 0 || c.data.batch_rows % c.data.micro_batch_rows == 0, "data",
           "micro_batch_rows", fmt::format("a divisor of batch_rows, {}", c.data.batch_rows),
           text(c.data.micro_batch_rows));
@@ -253,7 +274,7 @@ void check_together(const TrainConfig& c, const ConfigFile& file) {
 }  // namespace
 
 TrainConfig parse_train_config(std::string_view text, std::string_view label,
-                               const std::filesystem::path& base) {
+                               const std::filesystem::path& base, const std::filesystem::path& from) {
   toml::table root;
   try {
     root = toml::parse(text);
@@ -265,13 +286,16 @@ TrainConfig parse_train_config(std::string_view text, std::string_view label,
   refuse_unknown_keys(file);
   TrainConfig config;
   train_config::visit_fields(config, FieldReader(file, base));
-  config.model = read_model(file);
+  if (!from.empty()) config.run.from = from;
+  if (!config.run.from.empty()) config.run.from = std::filesystem::weakly_canonical(config.run.from);
+  config.model = read_model(file, config.run.from);
   check_together(config, file);
+  if (!config.grpo.prompts.empty()) config.data.folder = config.run.from;
   return config;
 }
 
-TrainConfig load_train_config(const std::filesystem::path& path) {
-  return parse_train_config(read_text_file(path, kMaxConfigBytes), path.string(), path.parent_path());
+TrainConfig load_train_config(const std::filesystem::path& path, const std::filesystem::path& from) {
+  return parse_train_config(read_text_file(path, kMaxConfigBytes), path.string(), path.parent_path(), from);
 }
 
 }  // namespace baleen

@@ -23,6 +23,7 @@ enum class MatrixOptimizer : std::uint8_t { kMuon, kAdamW };
 /// [run]
 struct RunConfig {
   std::filesystem::path folder;  ///< of checkpoints and logs; relative paths are relative to the config file
+  std::filesystem::path from;    ///< checkpoint with the first weights and hash tables; empty: new ones
   std::int64_t steps = 0;        ///< optimiser steps of the whole run
   std::uint64_t seed = 1;        ///< of the first weights, the hash routing table and the order of the data
   std::int64_t threads = 0;      ///< 0: all processors that this process may use
@@ -33,7 +34,9 @@ struct RunConfig {
 
 /// [data]
 struct DataConfig {
-  std::filesystem::path folder;       ///< written by `baleen data pack`
+  /// Written by `baleen data pack`. Of a [grpo] run, which has no other data, the folder of the tokenizer:
+  /// that of `run.from`.
+  std::filesystem::path folder;
   std::int64_t sequence_length = 0;   ///< tokens of a row, at most
   std::int64_t batch_rows = 0;        ///< rows of a step, over all ranks and micro-batches
   std::int64_t micro_batch_rows = 0;  ///< rows of one forward and backward on one rank; 0: those of the step
@@ -110,6 +113,41 @@ struct EvaluationConfig {
   std::int64_t prompt_tokens = 64;   ///< tokens of each continuation
 };
 
+/// [tune]
+struct TuneConfig {
+  std::vector<std::string> tensors;  ///< patterns of the tensors that are trained; empty: all
+};
+
+/// [lora]: low-rank adapters in the place of the chosen matrices; everything else stays as it is.
+struct LoraConfig {
+  std::int64_t rank = 0;  ///< 0: no adapters
+  double alpha = 16;      ///< the product of the two factors is scaled by alpha / rank
+
+  [[nodiscard]] double scale() const { return alpha / static_cast<double>(rank); }
+};
+
+/// [grpo]: a run that trains on replies of its own. (source: training specification, 13)
+struct GrpoConfig {
+  std::filesystem::path prompts;      ///< JSON lines (trainer/post/prompt_set.h); empty: no such run
+  std::int64_t prompts_per_step = 4;  ///< in the order of the file
+  std::int64_t group_size = 16;       ///< replies to each
+  std::int64_t prompt_tokens = 1024;  ///< the longest prompt
+  std::int64_t max_tokens = 256;      ///< of a reply
+  double temperature = 1;
+  double clip = 0.2;            ///< epsilon of the clipped ratio
+  double beta = 0.001;          ///< weight of the KL estimate to the policy of run.from; 0: none
+  double mask_threshold = 0.1;  ///< delta of the sequence mask
+  bool normalise = false;       ///< advantages over their standard deviation
+};
+
+/// [reward]: what each rule that a prompt has is worth.
+struct RewardConfig {
+  double answer = 1;         ///< the content is the prompt's "answer"
+  double pattern = 1;        ///< its "pattern" is found in the content
+  double call_parses = 0.2;  ///< there is a tool call that parses
+  double call_matches = 1;   ///< it is the only one, and the prompt's "call"
+};
+
 /// [ablation]: parts of the architecture replaced, for comparisons.
 struct AblationConfig {
   bool plain_residual = false;  ///< one residual stream in the place of the mixed streams (mHC)
@@ -117,7 +155,9 @@ struct AblationConfig {
 
 struct TrainConfig {
   RunConfig run;
-  ModelConfig model;  ///< [model]: `preset`, and any field of config.json in the place of the preset's
+  /// [model]: `preset`, or without one the configuration of `run.from`, and any field of config.json in the
+  /// place of theirs
+  ModelConfig model;
   double initializer_range = 0.02;  ///< [model] standard deviation of the first weights
   DataConfig data;
   ScheduleConfig schedule;
@@ -130,6 +170,10 @@ struct TrainConfig {
   QatConfig qat;
   CheckpointConfig checkpoint;
   EvaluationConfig evaluation;
+  TuneConfig tune;
+  LoraConfig lora;
+  GrpoConfig grpo;
+  RewardConfig reward;
   AblationConfig ablation;
 
   /// Rows of one forward and backward: `micro_batch_rows`, or those of the step on one of `num_ranks`.
@@ -139,13 +183,15 @@ struct TrainConfig {
 };
 
 /// Reads and validates TOML text. `label` names the file in sentences; relative paths become relative to
-/// `base`. Throws `Error` that names file, line and key, what was found and what is allowed; an unknown key
-/// is an error that names the nearest known one.
+/// `base`. `from` takes the place of run.from, unless it is empty. Throws `Error` that names file, line and
+/// key, what was found and what is allowed; an unknown key is an error that names the nearest known one.
 [[nodiscard]] TrainConfig parse_train_config(std::string_view text, std::string_view label,
-                                             const std::filesystem::path& base);
+                                             const std::filesystem::path& base,
+                                             const std::filesystem::path& from = {});
 
 /// `parse_train_config` of a file.
-[[nodiscard]] TrainConfig load_train_config(const std::filesystem::path& path);
+[[nodiscard]] TrainConfig load_train_config(const std::filesystem::path& path,
+                                            const std::filesystem::path& from = {});
 
 /// All values, one `section.key = value` a line in a fixed order, defaults and preset spelt out: equal texts
 /// are equal configurations, whatever the files looked like.

@@ -14,7 +14,8 @@ namespace baleen::train_config {
 
 /// Whether a value changes the weights that come out, and so whether a resumed run must have the same.
 enum class Effect : bool { kNone, kOnWeights };
-enum class Presence : bool { kOptional, kRequired };
+/// kRequiredData: except of a run that makes its own data, [grpo].
+enum class Presence : std::uint8_t { kOptional, kRequired, kRequiredData };
 
 /// A key as the file has it: section and name.
 struct Key {
@@ -36,12 +37,17 @@ inline constexpr WholeRange kSequenceLength{16, 1 << 20};
 inline constexpr WholeRange kRows{1, 1 << 24};
 inline constexpr WholeRange kRowsOrNone{0, 1 << 24};
 inline constexpr WholeRange kKept{1, 1 << 20};
+inline constexpr WholeRange kRanks{0, 4096};
+inline constexpr WholeRange kGroups{2, 1024};
+inline constexpr WholeRange kReplyTokens{1, 1 << 20};
 inline constexpr WholeRange kPromptTokens{1, 1 << 16};
 inline constexpr WholeRange kSeeds{0, std::numeric_limits<std::int64_t>::max()};
 inline constexpr RealRange kRate{.min = 0, .max = 1};
 inline constexpr RealRange kWeight{.min = 0, .max = 1000};
 inline constexpr RealRange kBelowOne{.min = 0, .max = 0.999999};
 inline constexpr RealRange kEpsilon{.min = 0, .max = 1, .above_min = true};
+inline constexpr RealRange kTemperatures{.min = 0.01, .max = 10};
+inline constexpr RealRange kAlpha{.min = 0, .max = 10000, .above_min = true};
 inline constexpr RealRange kDeviation{.min = 0, .max = 10, .above_min = true};
 
 template <class Config, class Visitor>
@@ -49,7 +55,9 @@ void visit_fields(Config& c, Visitor&& field) {
   constexpr auto kNone = Effect::kNone;
   constexpr auto kOnWeights = Effect::kOnWeights;
   constexpr auto kRequired = Presence::kRequired;
+  constexpr auto kRequiredData = Presence::kRequiredData;
   field(Key{"run", "folder", kNone, kRequired}, c.run.folder);
+  field(Key{"run", "from"}, c.run.from);
   field(Key{"run", "steps", kOnWeights, kRequired}, c.run.steps, kSteps);
   field(Key{"run", "seed"}, c.run.seed, kSeeds);
   field(Key{"run", "threads", kNone}, c.run.threads, kThreads);
@@ -57,9 +65,9 @@ void visit_fields(Config& c, Visitor&& field) {
   field(Key{"run", "recompute", kNone}, c.run.recompute);
   field(Key{"run", "log_interval", kNone}, c.run.log_interval, kSteps);
   field(Key{"model", "initializer_range"}, c.initializer_range, kDeviation);
-  field(Key{"data", "folder", kNone, kRequired}, c.data.folder);
-  field(Key{"data", "sequence_length", kOnWeights, kRequired}, c.data.sequence_length, kSequenceLength);
-  field(Key{"data", "batch_rows", kOnWeights, kRequired}, c.data.batch_rows, kRows);
+  field(Key{"data", "folder", kNone, kRequiredData}, c.data.folder);
+  field(Key{"data", "sequence_length", kOnWeights, kRequiredData}, c.data.sequence_length, kSequenceLength);
+  field(Key{"data", "batch_rows", kOnWeights, kRequiredData}, c.data.batch_rows, kRows);
   field(Key{"data", "micro_batch_rows"}, c.data.micro_batch_rows, kRowsOrNone);
   field(Key{"schedule", "learning_rate"}, c.schedule.learning_rate, kRate);
   field(Key{"schedule", "final_learning_rate"}, c.schedule.final_learning_rate, kRate);
@@ -89,6 +97,23 @@ void visit_fields(Config& c, Visitor&& field) {
   field(Key{"evaluation", "rows", kNone}, c.evaluation.rows, kRows);
   field(Key{"evaluation", "prompts", kNone}, c.evaluation.prompts);
   field(Key{"evaluation", "prompt_tokens", kNone}, c.evaluation.prompt_tokens, kPromptTokens);
+  field(Key{"tune", "tensors"}, c.tune.tensors);
+  field(Key{"lora", "rank"}, c.lora.rank, kRanks);
+  field(Key{"lora", "alpha"}, c.lora.alpha, kAlpha);
+  field(Key{"grpo", "prompts", kNone}, c.grpo.prompts);
+  field(Key{"grpo", "prompts_per_step"}, c.grpo.prompts_per_step, kRows);
+  field(Key{"grpo", "group_size"}, c.grpo.group_size, kGroups);
+  field(Key{"grpo", "prompt_tokens"}, c.grpo.prompt_tokens, kReplyTokens);
+  field(Key{"grpo", "max_tokens"}, c.grpo.max_tokens, kReplyTokens);
+  field(Key{"grpo", "temperature"}, c.grpo.temperature, kTemperatures);
+  field(Key{"grpo", "clip"}, c.grpo.clip, kBelowOne);
+  field(Key{"grpo", "beta"}, c.grpo.beta, kWeight);
+  field(Key{"grpo", "mask_threshold"}, c.grpo.mask_threshold, kWeight);
+  field(Key{"grpo", "normalise"}, c.grpo.normalise);
+  field(Key{"reward", "answer"}, c.reward.answer, kWeight);
+  field(Key{"reward", "pattern"}, c.reward.pattern, kWeight);
+  field(Key{"reward", "call_parses"}, c.reward.call_parses, kWeight);
+  field(Key{"reward", "call_matches"}, c.reward.call_matches, kWeight);
   field(Key{"ablation", "plain_residual"}, c.ablation.plain_residual);
 }
 

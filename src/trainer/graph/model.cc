@@ -76,13 +76,28 @@ class Pass {
     return head_logits(context, weights_.mtp.output, values.out);
   }
 
-  LossReport run() {
+  /// [targets, d]
+  std::vector<T> head_inputs() {
+    forward();
+    SiteActivations<T> a;
+    site_forward(context_, SiteKind::kHead, weights_.output, streams_.back().data(), a);
+    const Targets targets = targets_of(batch_);
+    const std::int64_t d = config_.hidden_size;
+    std::vector<T> rows(static_cast<std::size_t>(targets.size() * d));
+    for (std::size_t i = 0; i < targets.rows.size(); ++i)
+      std::copy_n(a.normed.data() + targets.rows[i] * d, d, rows.data() + static_cast<std::int64_t>(i) * d);
+    return rows;
+  }
+
+  LossReport run(TokenObjective<T>* objective) {
+    CrossEntropy<T> cross_entropy;
     forward();
     Values<T> dx;
     if (gradients_) zeros(dx, size(context_));
     const Targets targets = targets_of(batch_);
     report_.num_targets = targets.size();
     report_.loss_sum = token_loss(context_, weights_.output, weights_.head, streams_.back().data(), targets,
+                                  objective != nullptr ? *objective : cross_entropy,
                                   head_gradients(T{1}, gradients_ ? &gradients_->output : nullptr, dx));
     if (config_.num_nextn_predict_layers > 0 && options_.mtp_weight != 0) run_mtp(dx);
     if (gradients_) backward(dx);
@@ -139,16 +154,17 @@ class Pass {
 
   /// The MTP block and its loss; adds the gradient of the main model's last streams to dx.
   void run_mtp(Values<T>& dx) {
+    CrossEntropy<T> cross_entropy;
     const MtpBatch batch(batch_);
     const GraphContext<T> context(config_, context_.hash_tables, batch.batch, options_, context_.pool);
     MtpValues v;
     mtp_forward(context, batch, v);
     Values<T> dout;
     if (gradients_) zeros(dout, size(context));
-    report_.mtp_loss_sum =
-        token_loss(context, weights_.mtp.output, weights_.head, v.out.data(), targets_of(batch.batch),
-                   head_gradients(static_cast<T>(options_.mtp_weight),
-                                  gradients_ ? &gradients_->mtp.output : nullptr, dout));
+    report_.mtp_loss_sum = token_loss(context, weights_.mtp.output, weights_.head, v.out.data(),
+                                      targets_of(batch.batch), cross_entropy,
+                                      head_gradients(static_cast<T>(options_.mtp_weight),
+                                                     gradients_ ? &gradients_->mtp.output : nullptr, dout));
     if (!gradients_) return;
     Values<T> din;
     block_backward(context, config_.num_hidden_layers, weights_.blocks.back(), gradients_->blocks.back(),
@@ -214,8 +230,15 @@ TrainingGraph<T>::TrainingGraph(const ModelConfig& config, const HashTables& has
 
 template <class T>
 LossReport TrainingGraph<T>::run(const Parameters<T>& weights, const TrainingBatch& batch,
-                                 const PassOptions& options, Parameters<T>* gradients) {
-  return Pass<T>(config_, hash_tables_, pool_, batch, options, weights, gradients).run();
+                                 const PassOptions& options, Parameters<T>* gradients,
+                                 TokenObjective<T>* objective) {
+  return Pass<T>(config_, hash_tables_, pool_, batch, options, weights, gradients).run(objective);
+}
+
+template <class T>
+std::vector<T> TrainingGraph<T>::head_inputs(const Parameters<T>& weights, const TrainingBatch& batch,
+                                             const PassOptions& options) {
+  return Pass<T>(config_, hash_tables_, pool_, batch, options, weights, nullptr).head_inputs();
 }
 
 template <class T>

@@ -14,12 +14,13 @@
 #include "parallel/thread_pool.h"
 #include "trainer/graph/parameters.h"
 #include "trainer/graph/pass_options.h"
+#include "trainer/graph/token_objective.h"
 #include "training_data/batch_sampler.h"
 
 namespace baleen {
 
 struct LossReport {
-  double loss_sum = 0;      ///< of -log p over the batch's targets; divide by the number of targets
+  double loss_sum = 0;      ///< of -log p, or of an objective, over the batch's targets
   double mtp_loss_sum = 0;  ///< the same of the MTP blocks, without their weight
   std::int64_t num_targets =
       0;  ///< of this batch; `num_global_targets` counts those of all ranks and micro-batches
@@ -39,9 +40,14 @@ class TrainingGraph {
 
   /// L = (loss_sum + mtp_weight * mtp_loss_sum) / batch.num_global_targets. Adds dL/dweights to `gradients`
   /// where it is not null. Results do not depend on the number of threads. Memory: activations of one block,
-  /// or of all without `recompute`, and of each token the streams between blocks.
+  /// or of all without `recompute`, and of each token the streams between blocks. `objective` takes the place
+  /// of the main model's cross entropy.
   LossReport run(const Parameters<T>& weights, const TrainingBatch& batch, const PassOptions& options,
-                 Parameters<T>* gradients);
+                 Parameters<T>* gradients, TokenObjective<T>* objective = nullptr);
+
+  /// [targets, d]: what the head multiplies at the rows that predict the batch's targets, for `ReverseKl`.
+  [[nodiscard]] std::vector<T> head_inputs(const Parameters<T>& weights, const TrainingBatch& batch,
+                                           const PassOptions& options);
 
   /// [num_tokens, V], or of the MTP block one row less a document: for comparisons on small batches.
   [[nodiscard]] std::vector<T> logits(const Parameters<T>& weights, const TrainingBatch& batch,

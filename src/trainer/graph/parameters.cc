@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "model_files/random.h"
@@ -23,7 +24,10 @@ void mixing_bias(std::span<T> base, std::int64_t streams, std::int64_t site) {
 }  // namespace
 
 template <class T>
-Parameters<T>::Parameters(const ModelConfig& config) : table_(tensor_table(config)) {
+Parameters<T>::Parameters(const ModelConfig& config) : Parameters(tensor_table(config)) {}
+
+template <class T>
+Parameters<T>::Parameters(std::vector<TensorSpec> table) : table_(std::move(table)) {
   values_.resize(table_.size());
   for (std::size_t i = 0; i < table_.size(); ++i) {
     index_[table_[i].name] = i;

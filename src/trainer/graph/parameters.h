@@ -20,8 +20,11 @@ class Parameters {
 
   /// Zeros, one array a tensor of `tensor_table(config)`; hash tables (int64) have none.
   explicit Parameters(const ModelConfig& config);
+  /// The same of any other table.
+  explicit Parameters(std::vector<TensorSpec> table);
 
   [[nodiscard]] std::size_t size() const { return table_.size(); }
+  [[nodiscard]] const std::vector<TensorSpec>& table() const { return table_; }
   [[nodiscard]] const TensorSpec& spec(std::size_t i) const { return table_[i]; }
   [[nodiscard]] std::span<T> values(std::size_t i) { return values_[i]; }
   [[nodiscard]] std::span<const T> values(std::size_t i) const { return values_[i]; }

@@ -1,8 +1,8 @@
 #include "trainer/graph/token_loss.h"
 
-#include <cmath>
+#include <algorithm>
+#include <span>
 
-#include "numeric/row_math.h"
 #include "ops/linear/linear_backward.h"
 #include "trainer/graph/site.h"
 
@@ -10,17 +10,6 @@ namespace baleen::graph {
 namespace {
 
 constexpr std::int64_t kLossRows = 256;
-
-/// -log softmax(z)[target]; z becomes scale * (softmax(z) - one-hot).
-template <class T>
-double cross_entropy(T* z, std::int64_t size, TokenId target, T scale) {
-  const T top = *std::max_element(z, z + size);
-  const double target_logit = static_cast<double>(z[target] - top);
-  const double sum = row_math::exp_and_sum(top, z, size);
-  row_math::scale(scale / static_cast<T>(sum), z, size);
-  z[target] -= scale;
-  return std::log(sum) - target_logit;
-}
 
 }  // namespace
 
@@ -38,7 +27,8 @@ Targets targets_of(const TrainingBatch& batch) {
 
 template <class T>
 double token_loss(const GraphContext<T>& context, const SiteWeights<const T>& w, const T* head,
-                  const T* streams, const Targets& targets, const HeadGradients<T>& gradients) {
+                  const T* streams, const Targets& targets, TokenObjective<T>& objective,
+                  const HeadGradients<T>& gradients) {
   const std::int64_t d = context.config.hidden_size;
   const std::int64_t vocabulary = context.config.vocab_size;
   SiteActivations<T> a;
@@ -56,10 +46,11 @@ double token_loss(const GraphContext<T>& context, const SiteWeights<const T>& w,
     for (std::int64_t i = 0; i < rows; ++i) std::copy_n(a.normed.data() + row[i] * d, d, x.data() + i * d);
     linear_forward<T>({rows, d, vocabulary}, x.data(), head, resized(logits, rows * vocabulary),
                       context.pool);
+    objective.begin_chunk(begin, rows, context.pool);
     context.pool.parallel_for(rows, [&](std::int64_t i, int) {
       const auto at = static_cast<std::size_t>(begin + i);
-      losses[at] =
-          cross_entropy(logits.data() + i * vocabulary, vocabulary, targets.tokens[at], gradients.scale);
+      const std::span<T> z(logits.data() + i * vocabulary, static_cast<std::size_t>(vocabulary));
+      losses[at] = objective.loss(begin + i, targets.tokens[at], z, gradients.scale);
     });
     if (gradients.site == nullptr) continue;
     linear_backward<T>({rows, d, vocabulary}, x.data(), head, logits.data(), zeros(dx, rows * d),
@@ -76,8 +67,9 @@ double token_loss(const GraphContext<T>& context, const SiteWeights<const T>& w,
 }
 
 template double token_loss(const GraphContext<float>&, const SiteWeights<const float>&, const float*,
-                           const float*, const Targets&, const HeadGradients<float>&);
+                           const float*, const Targets&, TokenObjective<float>&, const HeadGradients<float>&);
 template double token_loss(const GraphContext<double>&, const SiteWeights<const double>&, const double*,
-                           const double*, const Targets&, const HeadGradients<double>&);
+                           const double*, const Targets&, TokenObjective<double>&,
+                           const HeadGradients<double>&);
 
 }  // namespace baleen::graph

@@ -1,9 +1,10 @@
-/// The head and its cross-entropy over the rows of a batch that have a target. (source: training 1)
+/// The head and what is lost over the rows of a batch that have a target. (source: training 1)
 #pragma once
 
 #include "trainer/graph/activations.h"
 #include "trainer/graph/block_weights.h"
 #include "trainer/graph/graph_context.h"
+#include "trainer/graph/token_objective.h"
 
 namespace baleen::graph {
 
@@ -25,10 +26,11 @@ struct HeadGradients {
   T* dstreams = nullptr;                 ///< [N, n, d] +=
 };
 
-/// Sum of -log softmax(head(streams [N, n, d]))[target] over `targets`. In chunks of kLossRows rows: logits,
-/// their gradient and both products, so that memory is kLossRows * V values.
+/// Sum over `targets` of what `objective` says of the logits head(streams [N, n, d]). In chunks of kLossRows
+/// rows: logits, their gradient and both products, so that memory is kLossRows * V values.
 template <class T>
 double token_loss(const GraphContext<T>& context, const SiteWeights<const T>& w, const T* head,
-                  const T* streams, const Targets& targets, const HeadGradients<T>& gradients);
+                  const T* streams, const Targets& targets, TokenObjective<T>& objective,
+                  const HeadGradients<T>& gradients);
 
 }  // namespace baleen::graph

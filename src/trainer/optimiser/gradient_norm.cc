@@ -9,6 +9,7 @@ GradientNorms gradient_norms(const Parameters<float>& gradients, const std::vect
   std::vector<double> squares(gradients.size());
   pool.parallel_for(static_cast<std::int64_t>(gradients.size()), [&](std::int64_t tensor, int) {
     double sum = 0;
+    if (groups[static_cast<std::size_t>(tensor)].rule == UpdateRule::kConstant) return;
     for (const float g : gradients.values(static_cast<std::size_t>(tensor)))
       sum += static_cast<double>(g) * static_cast<double>(g);
     squares[static_cast<std::size_t>(tensor)] = sum;

@@ -17,8 +17,8 @@ struct GradientNorms {
   std::string not_finite;
 };
 
-/// `groups` are those of the tensors, in their order. Sums in double, tensor by tensor: the same for any
-/// number of threads.
+/// `groups` are those of the tensors, in their order; constant ones do not count. Sums in double, tensor by
+/// tensor: the same for any number of threads.
 [[nodiscard]] GradientNorms gradient_norms(const Parameters<float>& gradients,
                                            const std::vector<ParameterGroup>& groups, ThreadPool& pool);
 

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/number.h"
+#include "trainer/config/tensor_patterns.h"
 
 namespace baleen {
 namespace {
@@ -48,7 +49,9 @@ std::string_view rule_name(UpdateRule rule) {
 
 ParameterGroup parameter_group(const TensorSpec& tensor, const TrainConfig& config) {
   const std::string_view name = tensor.name;
-  if (tensor.storage == Storage::kI64) return {.rule = UpdateRule::kConstant};
+  if (is_adapter(tensor)) return {.rule = UpdateRule::kAdamW};
+  if (tensor.storage == Storage::kI64 || !is_chosen(tensor.name, config.tune.tensors))
+    return {.rule = UpdateRule::kConstant};
   if (name.ends_with("gate.bias")) return {.rule = UpdateRule::kBalance};
   ParameterGroup group{.rule = UpdateRule::kAdamW, .is_indexer = tensor.role == TensorRole::kIndexer};
   const bool is_norm = tensor.shape.size() == 1 && name.ends_with("norm.weight");

@@ -28,14 +28,18 @@ struct StateArray {
 /// The arrays of a run by their names in the file.
 std::map<std::string, StateArray> arrays_of(RunState& state) {
   std::map<std::string, StateArray> arrays;
+  const auto add = [&](std::string_view kind, const TensorSpec& spec, std::span<float> values) {
+    if (!values.empty()) arrays[fmt::format("{}.{}", kind, spec.name)] = {spec.shape, values};
+  };
   for (std::size_t i = 0; i < state.weights.size(); ++i) {
-    const TensorSpec& spec = state.weights.spec(i);
-    const auto add = [&](std::string_view kind, std::span<float> values) {
-      if (!values.empty()) arrays[fmt::format("{}.{}", kind, spec.name)] = {spec.shape, values};
-    };
-    add("weight", state.weights.values(i));
-    add("first", state.optimiser.first(i));
-    add("second", state.optimiser.second(i));
+    const bool has_adapter = state.adapters && !state.adapters->base(i).empty();
+    add("weight", state.weights.spec(i), has_adapter ? state.adapters->base(i) : state.weights.values(i));
+  }
+  Parameters<float>& trained = state.trained();
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    if (state.adapters) add("weight", trained.spec(i), trained.values(i));
+    add("first", trained.spec(i), state.optimiser.first(i));
+    add("second", trained.spec(i), state.optimiser.second(i));
   }
   return arrays;
 }
@@ -104,6 +108,7 @@ void read_run_checkpoint(const fs::path& folder, const TrainConfig& config, RunS
         folder.string(), fmt::join(differences, "\n  "));
   }
   read_arrays(folder / kStateFile, arrays_of(state));
+  if (state.adapters) state.adapters->merge(state.weights);
   state.step = whole_number(run, "step", path);
   state.skipped_in_row = whole_number(run, "skipped_in_row", path);
   state.optimiser.set_num_updates(whole_number(run, "updates", path));

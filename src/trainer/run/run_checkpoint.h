@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 
+#include "trainer/adapters/adapters.h"
 #include "trainer/config/train_config.h"
 #include "trainer/graph/parameters.h"
 #include "trainer/optimiser/optimiser.h"
@@ -12,15 +14,23 @@ namespace baleen {
 
 /// There is no state of random numbers: data and first weights are functions of seed and position.
 struct RunState {
-  explicit RunState(const TrainConfig& config) : weights(config.model), optimiser(config, weights) {}
+  explicit RunState(const TrainConfig& config)
+      : weights(config.model),
+        adapters(config.lora.rank > 0 ? std::make_optional<Adapters>(config) : std::nullopt),
+        optimiser(config, trained()) {}
 
-  Parameters<float> weights;
+  /// What the optimiser updates: all weights, or the factors of the adapters.
+  [[nodiscard]] Parameters<float>& trained() { return adapters ? adapters->factors() : weights; }
+
+  Parameters<float> weights;  ///< with the adapters merged
+  std::optional<Adapters> adapters;
   Optimiser optimiser;
   std::int64_t step = 0;            ///< steps done, skipped ones too; rows [0, step * batch_rows) were read
   std::int64_t skipped_in_row = 0;  ///< steps up to here that were skipped one after the other
 };
 
-/// Writes `folder`, which is not there yet: state.safetensors (weights, optimiser states) and run.json
+/// Writes `folder`, which is not there yet: state.safetensors (weights, adapters beside the
+/// weights that they add to, optimiser states) and run.json
 /// (position, configuration). It appears whole, on disk when this returns, or not at all. Throws `Error`.
 void write_run_checkpoint(const std::filesystem::path& folder, const TrainConfig& config, RunState& state);
 

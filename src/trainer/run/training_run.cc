@@ -9,8 +9,8 @@
 #include "base/number.h"
 #include "base/progress.h"
 #include "log/log.h"
+#include "trainer/config/tensor_patterns.h"
 #include "trainer/optimiser/balance.h"
-#include "trainer/optimiser/gradient_norm.h"
 #include "trainer/optimiser/schedule.h"
 
 namespace baleen {
@@ -64,26 +64,12 @@ TrainingRun::TrainingRun(const TrainConfig& config, const RunFolder& folder, Los
       shards_(open_training_data(config)),
       sampler_(shards_, config.data.sequence_length, config.data.batch_rows, config.run.seed),
       state_(config),
+      checkpoint_step_(start_state(config, folder, options_.resume, state_, pool)),
+      update_(config, state_, pool),
       gradients_(config.model) {
   if (std::filesystem::exists(config.data.folder / shard_file_name(DataSplit::kHeldOut, 0))) {
     held_out_shards_ = TokenShards::open(config.data.folder, DataSplit::kHeldOut);
     held_out_.emplace(*held_out_shards_, config.data.sequence_length, 1, config.run.seed);
-  }
-  const std::vector<std::int64_t> checkpoints = folder.checkpoints();
-  if (!options_.resume && !checkpoints.empty()) {
-    fail(
-        "{}: there is a run with checkpoints up to step {}; --resume continues it, --out names another "
-        "folder",
-        folder.path().string(), checkpoints.back());
-  }
-  if (options_.resume && checkpoints.empty()) {
-    fail("{}: no checkpoint to continue from; start the run without --resume", folder.path().string());
-  }
-  if (options_.resume) {
-    read_run_checkpoint(folder.checkpoint(checkpoints.back()), config, state_);
-    checkpoint_step_ = state_.step;
-  } else {
-    initialise(state_.weights, config.model, config.initializer_range, config.run.seed);
   }
   log_ = std::make_unique<TrainingLog>(folder.log(), state_.step);
 }
@@ -112,7 +98,7 @@ TrainingStep TrainingRun::do_step() {
     report.num_tokens += batch.num_tokens();
     add_load(load, pass.expert_load);
   }
-  const GradientNorms norms = gradient_norms(gradients_, state_.optimiser.groups(), pool_);
+  const GradientNorms norms = update_.prepare(gradients_);
   report.gradient_norm = norms.trunk;
   report.not_finite = norms.not_finite;
   if (report.not_finite.empty() && !std::isfinite(report.loss + report.mtp_loss))
@@ -123,8 +109,7 @@ TrainingStep TrainingRun::do_step() {
     return report;
   }
   state_.skipped_in_row = 0;
-  clip_gradients(gradients_, state_.optimiser.groups(), norms, config_.optimizer.gradient_clip, pool_);
-  report.num_left = state_.optimiser.update(state_.weights, gradients_, report.learning_rate, pool_);
+  report.num_left = update_.apply(norms, report.learning_rate);
   balance(load, report);
   return report;
 }
@@ -133,9 +118,10 @@ void TrainingRun::balance(const std::vector<std::vector<std::int64_t>>& load, Tr
   for (std::size_t block = 0; block < load.size(); ++block) {
     const auto idx = static_cast<std::int64_t>(block);
     report.max_violation = std::max(report.max_violation, load_balance(load[block]).max_violation);
-    if (config_.model.is_hash_routed(idx)) continue;
-    float* bias = state_.weights.at(block_prefix(config_.model, idx) + "ffn.gate.bias");
-    update_bias(load[block], config_.balance.bias_speed, {bias, load[block].size()});
+    const std::string bias = block_prefix(config_.model, idx) + "ffn.gate.bias";
+    const bool trained = !state_.adapters && is_chosen(bias, config_.tune.tensors);
+    if (config_.model.is_hash_routed(idx) || !trained) continue;
+    update_bias(load[block], config_.balance.bias_speed, {state_.weights.at(bias), load[block].size()});
   }
 }
 

@@ -13,6 +13,7 @@
 #include "trainer/run/run_checkpoint.h"
 #include "trainer/run/run_folder.h"
 #include "trainer/run/training_log.h"
+#include "trainer/run/weight_update.h"
 #include "training_data/batch_sampler.h"
 
 namespace baleen {
@@ -46,9 +47,9 @@ inline constexpr std::int64_t kMaxSkippedInRow = 3;
 
 class TrainingRun {
  public:
-  /// First weights, or with `resume` the newest checkpoint. All arguments outlive it. Throws `Error`: no or
-  /// bad data, data of a larger vocabulary than the model's, checkpoints in the folder without `resume` or
-  /// none with it, another configuration than the checkpoint's.
+  /// First weights, new or from `config.run.from`, or with `resume` the newest checkpoint. All arguments
+  /// outlive it. Throws `Error`: no or bad data, data of a larger vocabulary than the model's, checkpoints in
+  /// the folder without `resume` or none with it, another configuration than the checkpoint's.
   TrainingRun(const TrainConfig& config, const RunFolder& folder, LossFunction loss,
               TrainingRunOptions options, ThreadPool& pool);
 
@@ -80,9 +81,10 @@ class TrainingRun {
   std::optional<TokenShards> held_out_shards_;
   std::optional<BatchSampler> held_out_;
   RunState state_;
+  std::int64_t checkpoint_step_;  ///< of the newest checkpoint; -1: there is none
+  WeightUpdate update_;
   Parameters<float> gradients_;
   std::unique_ptr<TrainingLog> log_;
-  std::int64_t checkpoint_step_ = -1;  ///< of the newest checkpoint; -1: there is none
 };
 
 }  // namespace baleen

@@ -171,6 +171,71 @@ TEST_F(TrainCommand, ASignalEndsItWithACheckpoint) {
   EXPECT_FALSE(state("run", last).empty()) << last;
 }
 
+TEST_F(TrainCommand, AdaptersOfACheckpointAreTrainedResumedAndMerged) {
+  ASSERT_EQ(train("first", {"--steps", "20"}).status, 0);
+  const std::string config = kConfig;
+  const std::size_t model = config.find("[model]"), data = config.find("[data]");
+  write_config(config.substr(0, model) + config.substr(data) + "[tune]\ntensors = [\"layers.1.*\"]\n");
+  const std::string from = folder_ / "first" / "model";
+  const auto tune = [&](std::vector<std::string> flags, const std::string& out = "tuned") {
+    flags.insert(flags.begin(), {"--from", from, "--lora", "2", "--threads", "1"});
+    return train(out, std::move(flags));
+  };
+  const ProgramResult stopped = tune({"--steps", "2"});
+  ASSERT_EQ(stopped.status, 0) << stopped.err;
+  const std::string state_text = state("tuned", 2);
+  EXPECT_NE(state_text.find("weight.layers.1.attn.wq_a.lora_b"), std::string::npos);
+  EXPECT_EQ(state_text.find("layers.0.attn.wq_a.lora_b"), std::string::npos);
+  const ProgramResult without = train("tuned", {"--from", from, "--resume"});
+  EXPECT_NE(without.err.find("lora.rank: 2 before, 0 now"), std::string::npos) << without.err;
+  ASSERT_EQ(tune({"--resume", "--steps", "4"}).status, 0);
+  ASSERT_EQ(tune({"--steps", "4"}, "whole").status, 0);
+  EXPECT_EQ(state("tuned", 4), state("whole", 4));
+  const ProgramResult resumed = tune({"--resume"});
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  const ProgramResult reply = baleen(
+      {"run", "--model", folder_ / "tuned" / "model", "The fox", "--max-tokens", "4", "--temperature", "0"});
+  EXPECT_EQ(reply.status, 0) << reply.err;
+  EXPECT_NE(read(folder_ / "tuned" / "model" / "model.safetensors"),
+            read(fs::path(from) / "model.safetensors"));
+}
+
+TEST_F(TrainCommand, ConversationsTuneTheBundledModel) {
+  std::ofstream chats(folder_ / "chats.jsonl");
+  for (int i = 0; i < 12; ++i)
+    chats << json{{"messages",
+                   {{{"role", "user"}, {"content", "Number " + std::to_string(i)}},
+                    {{"role", "assistant"}, {"content", "The fox slept until the morning."}}}}}
+          << "\n";
+  chats.close();
+  const ProgramResult packed =
+      baleen({"data", "pack", folder_ / "chats.jsonl", "--tokenizer", "models/stories", "--out",
+              folder_ / "data", "--held-out", "0", "--force"});
+  ASSERT_EQ(packed.status, 0) << packed.err;
+  write_config(R"(
+[run]
+folder = "run"
+from = ")" + fs::absolute("models/stories").string() +
+               R"("
+steps = 4
+[data]
+folder = "data"
+sequence_length = 64
+batch_rows = 2
+[schedule]
+learning_rate = 0.001
+[optimizer]
+matrices = "adamw"
+)");
+  const ProgramResult trained = train("run");
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  std::ifstream log(folder_ / "run" / "log.jsonl");
+  std::vector<double> losses;
+  for (std::string line; std::getline(log, line);) losses.push_back(json::parse(line)["loss"]);
+  ASSERT_EQ(losses.size(), 4U);
+  EXPECT_LT(losses.back(), losses.front() / 2);
+}
+
 TEST_F(TrainCommand, WhatItRefuses) {
   ASSERT_EQ(train("run", {"--steps", "1"}).status, 0);
   const auto expect_refused = [](const ProgramResult& result, const std::string& words) {

@@ -163,6 +163,20 @@ TEST_F(TrainingRunTest, AResumedRunIsTheRunThatNeverStopped) {
   EXPECT_EQ(losses, whole_losses);
 }
 
+TEST_F(TrainingRunTest, TensorsThatAreNotChosenStayAsTheyAre) {
+  Parameters<float> first(config_.model);
+  initialise(first, config_.model, config_.initializer_range, config_.run.seed);
+  config_.tune.tensors = {"mtp.*"};
+  const Parameters<float> tuned = train("a");
+  EXPECT_EQ(log_of("a")[0]["gradient_norm"], 0);  // the loss is of the embedding alone
+  for (std::size_t i = 0; i < tuned.size(); ++i) {
+    const bool same = std::ranges::equal(tuned.values(i), first.values(i));
+    const std::string& name = tuned.spec(i).name;
+    EXPECT_TRUE(same || name.starts_with("mtp.")) << name;
+    EXPECT_FALSE(same && name == "mtp.0.ffn.gate.bias");  // balanced by its load
+  }
+}
+
 TEST_F(TrainingRunTest, ThreadsDoNotMatter) { expect_same(train("one", {}, 1), train("three", {}, 3)); }
 
 TEST_F(TrainingRunTest, AnInterruptionEndsAfterTheStepWithACheckpoint) {

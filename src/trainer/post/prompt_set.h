@@ -1,0 +1,25 @@
+/// The prompts that a policy answers while it is trained, each with what it is rewarded for.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "tokenizer/tokenizer.h"
+#include "trainer/post/reward.h"
+
+namespace baleen {
+
+struct PolicyPrompt {
+  std::vector<TokenId> tokens;  ///< BOS first
+  ThinkingMode mode = ThinkingMode::kChat;
+  RewardRule rule;
+};
+
+/// JSON lines. The prompt is a text, `"prompt": ...`, or a conversation, `"messages": [...]`, as `baleen
+/// encode-chat` takes it. The rule is any of `"answer": ...`, `"pattern": ...` and `"call": {"name": ...,
+/// "arguments": {...}}`. Throws `Error` with file and line for a line without prompt or rule, and for prompts
+/// of more than `max_tokens` tokens.
+[[nodiscard]] std::vector<PolicyPrompt> read_prompts(const std::filesystem::path& file,
+                                                     const Tokenizer& tokenizer, std::int64_t max_tokens);
+
+}  // namespace baleen

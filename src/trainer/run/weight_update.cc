@@ -1,0 +1,53 @@
+#include "trainer/run/weight_update.h"
+
+#include "base/error.h"
+#include "trainer/run/import.h"
+
+namespace baleen {
+
+std::int64_t start_state(const TrainConfig& config, const RunFolder& folder, bool resume, RunState& state,
+                         ThreadPool& pool) {
+  const std::vector<std::int64_t> checkpoints = folder.checkpoints();
+  if (!resume && !checkpoints.empty()) {
+    fail(
+        "{}: there is a run with checkpoints up to step {}; --resume continues it, --out names another "
+        "folder",
+        folder.path().string(), checkpoints.back());
+  }
+  if (resume && checkpoints.empty())
+    fail("{}: no checkpoint to continue from; start the run without --resume", folder.path().string());
+  if (resume) {
+    read_run_checkpoint(folder.checkpoint(checkpoints.back()), config, state);
+    return state.step;
+  }
+  if (config.run.from.empty()) {
+    initialise(state.weights, config.model, config.initializer_range, config.run.seed);
+  } else {
+    import_weights(config, state.weights, pool);
+  }
+  if (state.adapters) state.adapters->set_base(state.weights);
+  return -1;
+}
+
+WeightUpdate::WeightUpdate(const TrainConfig& config, RunState& state, ThreadPool& pool)
+    : config_(config), state_(state), pool_(pool) {
+  if (state.adapters) of_factors_.emplace(state.adapters->factors().table());
+}
+
+GradientNorms WeightUpdate::prepare(Parameters<float>& of_model) {
+  gradients_ = &of_model;
+  if (state_.adapters) {
+    state_.adapters->gradients(of_model, *of_factors_);
+    gradients_ = &*of_factors_;
+  }
+  return gradient_norms(*gradients_, state_.optimiser.groups(), pool_);
+}
+
+std::int64_t WeightUpdate::apply(const GradientNorms& norms, double learning_rate) {
+  clip_gradients(*gradients_, state_.optimiser.groups(), norms, config_.optimizer.gradient_clip, pool_);
+  const std::int64_t num_left = state_.optimiser.update(state_.trained(), *gradients_, learning_rate, pool_);
+  if (state_.adapters) state_.adapters->merge(state_.weights);
+  return num_left;
+}
+
+}  // namespace baleen

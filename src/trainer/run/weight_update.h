@@ -1,0 +1,39 @@
+/// The beginning of a run and the end of a step, of whatever loss: the weights that a run starts with, and
+/// from gradients of the model to new weights.
+#pragma once
+
+#include <optional>
+
+#include "parallel/thread_pool.h"
+#include "trainer/optimiser/gradient_norm.h"
+#include "trainer/run/run_checkpoint.h"
+#include "trainer/run/run_folder.h"
+
+namespace baleen {
+
+/// Sets `state` to the newest checkpoint of `folder` with `resume`, else to first weights, new or from
+/// `config.run.from`. Returns the checkpoint's step; -1: there is none. Throws `Error`: checkpoints without
+/// `resume` or none with it, and as reading them does.
+[[nodiscard]] std::int64_t start_state(const TrainConfig& config, const RunFolder& folder, bool resume,
+                                       RunState& state, ThreadPool& pool);
+
+/// All arguments outlive it. Holds gradients of the adapters, where the state has some.
+class WeightUpdate {
+ public:
+  WeightUpdate(const TrainConfig& config, RunState& state, ThreadPool& pool);
+
+  /// Norms of what is trained, from the gradients of the model; those are kept until `apply`, which scales
+  /// them.
+  [[nodiscard]] GradientNorms prepare(Parameters<float>& of_model);
+  /// Clips, updates, merges adapters. Returns how many matrices were left as they are (Optimiser::update).
+  std::int64_t apply(const GradientNorms& norms, double learning_rate);
+
+ private:
+  const TrainConfig& config_;
+  RunState& state_;
+  ThreadPool& pool_;
+  std::optional<Parameters<float>> of_factors_;
+  Parameters<float>* gradients_ = nullptr;
+};
+
+}  // namespace baleen
