@@ -1,5 +1,5 @@
 // Two stages: the products with `fn` as a matrix product over all tokens, then the rest token by token,
-// except that the small arithmetic (sigmoids, sinkhorn_simd) runs on a group of tokens at once, one a lane.
+// except that the small arithmetic (sigmoids, Sinkhorn) runs on a group of tokens at once, one a lane.
 // Lanes do not meet, so a token's results do not depend on its group; and with every lane a token, no step
 // of Sinkhorn shuffles.
 
