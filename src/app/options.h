@@ -120,6 +120,23 @@ class Options {
                 const std::string& text);
   Option choice(const std::string& names, std::optional<std::string>& value, std::vector<std::string> allowed,
                 const std::string& text);
+  /// The value that stands beside the chosen word; the default is one of them.
+  template <class Value>
+  Option choice(const std::string& names, Value& value,
+                const std::vector<std::pair<std::string, Value>>& allowed, const std::string& text) {
+    std::vector<std::string> words;
+    std::string shown_default;
+    for (const auto& [word, meaning] : allowed) {
+      words.push_back(word);
+      if (meaning == value) shown_default = word;
+    }
+    const auto set = [&value, allowed](const std::string& word) {
+      for (const auto& [name, meaning] : allowed) {
+        if (name == word) value = meaning;
+      }
+    };
+    return add_choice(names, std::move(words), set, text, shown_default);
+  }
   Option text(const std::string& names, std::string& value, const std::string& description);
   /// Each time it is given adds one.
   Option texts(const std::string& names, std::vector<std::string>& values, const std::string& description);

@@ -20,6 +20,9 @@ void add_plan_options(Options& command, ParallelPlan& plan) {
   count("--lmhead-tp,--lmhead-tp-size", plan.lmhead_tp, "Ranks that share the vocabulary; default: tp");
   count("--redundant-experts,--enable-redundant-experts", plan.redundant_experts,
         "Copies of experts beyond one of each, in every layer");
+  command.choice("--expert-placement", plan.expert_placement,
+                 {{"linear", ExpertOrder::kLinear}, {"round-robin", ExpertOrder::kRoundRobin}},
+                 "Where experts lie: neighbours on the same rank, or expert e on rank e mod ep");
   command.flag("--sequence-parallel,--enable-sequence-parallel", plan.sequence_parallel,
                "Ranks of a tp group share out the tokens between attention and attention");
   command.flag("--dbo", plan.dual_batch_overlap,

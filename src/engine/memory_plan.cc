@@ -24,6 +24,11 @@ void check_gpu_ranks(const EngineOptions& options, const std::string& ranks) {
          plan.num_devices, options.rank_devices.size());
   }
   if (plan.sequence_parallel) fail("--sequence-parallel: on CPUs so far, not on GPUs; leave it out");
+  if (!plan.places_linearly()) {
+    fail(
+        "--redundant-experts and --expert-placement round-robin: on CPUs so far, not on GPUs, whose kernels "
+        "know linear placement, one copy of each expert; leave them out");
+  }
   if (plan.moe_tp > 1) {
     fail("--moe-tp {}: GPUs do not split an expert's inner width so far; leave it out, or --ep {}",
          plan.moe_tp, plan.stage_ranks());
@@ -193,7 +198,7 @@ MemoryPlan plan_rank_memory(const ModelConfig& config, std::int64_t weight_bytes
     plan.activation_bytes += Arena::bytes_for<std::byte>(options.max_batch_tokens * own.hc_dim() *
                                                          size_of(device.activation_type));
   }
-  if (layout.same_tokens()) return plan;
+  if (layout.adds_up_experts()) return plan;
   // At worst this rank's experts get every assignment of the stage, a row each.
   StepShape arrived = step_shape(own, 0, options.max_logit_rows, options.max_sequences, 1);
   arrived.max_rows = layout.stage_ranks().size() *

@@ -71,7 +71,7 @@ void Forward::run_experts(ExpertsArgs call, std::int64_t block) {
   }
   call.first_expert = layout_.experts().first_expert();
   call.routed_is_split = layout_.plan().moe_tp > 1;
-  if (layout_.same_tokens()) {
+  if (layout_.adds_up_experts()) {
     add_up_experts(call);
   } else {
     exchange_experts(call);

@@ -21,7 +21,7 @@ MessageBuffers::MessageBuffers(const ModelConfig& config, const RankLayout& layo
     : type_(type), memory_(&memory) {
   if (layout.stage_ranks().size() == 1) return;
   place_output(config, layout, max_rows);
-  if (!layout.same_tokens()) place_experts(config, layout, max_rows);
+  if (!layout.adds_up_experts()) place_experts(config, layout, max_rows);
   const std::int64_t parts = layout.vocabulary().size();
   if (layout.stage().last && parts > 1)
     logits = take(max_rows, (config.vocab_size + parts - 1) / parts, ElementType::kF32);
@@ -37,7 +37,7 @@ void MessageBuffers::place_output(const ModelConfig& config, const RankLayout& l
     const std::int64_t groups = layout.output_groups();
     grouped = take(num_rows, groups * config.o_lora_rank, type_);
   }
-  if (layout.output_sums().size() > 1 || layout.same_tokens())
+  if (layout.output_sums().size() > 1 || layout.adds_up_experts())
     sums = take(num_rows, config.hidden_size, ElementType::kF32);
 }
 

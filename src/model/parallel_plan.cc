@@ -131,6 +131,7 @@ std::string to_text(const ParallelPlan& plan) {
   add("o_proj tp", plan.o_proj_tp, plan.tp);
   add("lm_head tp", plan.lmhead_tp, plan.tp);
   add("redundant experts", plan.redundant_experts, 0);
+  if (plan.expert_placement == ExpertOrder::kRoundRobin) text += ", experts round-robin";
   if (plan.sequence_parallel) text += ", sequence parallel";
   if (plan.dual_batch_overlap) text += ", two micro-batches";
   return text;

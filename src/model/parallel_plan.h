@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "ops/dispatch/expert_map.h"
 
 namespace baleen {
 
@@ -28,7 +29,8 @@ struct ParallelPlan {
   /// Ranks of a tp group over which the shared expert's inner width is split where they have the same tokens:
   /// 1: the first has it whole; 0: all.
   std::int64_t shared_tp = 0;
-  std::int64_t redundant_experts = 0;  ///< copies beyond one of each, in every layer
+  std::int64_t redundant_experts = 0;                   ///< copies beyond one of each, in every layer
+  ExpertOrder expert_placement = ExpertOrder::kLinear;  ///< of one copy of each
   bool sequence_parallel =
       false;  ///< between attention and attention, ranks of a tp group share out the tokens
   bool dual_batch_overlap = false;  ///< two micro-batches, one computing while the other communicates
@@ -36,7 +38,7 @@ struct ParallelPlan {
   /// Nothing is split, or nothing said.
   [[nodiscard]] bool is_one_rank() const {
     return num_devices <= 1 && tp <= 1 && dp <= 1 && ep <= 1 && pp <= 1 && moe_tp <= 1 && o_proj_tp <= 1 &&
-           lmhead_tp <= 1 && redundant_experts == 0 && !sequence_parallel && !dual_batch_overlap;
+           lmhead_tp <= 1 && places_linearly() && !sequence_parallel && !dual_batch_overlap;
   }
   /// Ranks of one pipeline stage.
   [[nodiscard]] std::int64_t stage_ranks() const { return dp * tp; }
@@ -44,6 +46,13 @@ struct ParallelPlan {
   [[nodiscard]] std::int64_t local_experts(const ModelConfig& config) const {
     return (config.n_routed_experts + redundant_experts) / ep;
   }
+  /// Experts lie linearly, one copy of each.
+  [[nodiscard]] bool places_linearly() const {
+    return redundant_experts == 0 && expert_placement == ExpertOrder::kLinear;
+  }
+  /// Ranks of a stage have the same tokens between attentions, and add up what their experts have of them.
+  /// Not with another placement: these sums are in the order of ranks, so their bits would depend on it.
+  [[nodiscard]] bool adds_up_experts() const { return dp == 1 && !sequence_parallel && places_linearly(); }
   bool operator==(const ParallelPlan&) const = default;
 };
 

@@ -41,7 +41,7 @@ ModelConfig rank_config(const ModelConfig& config, const ParallelPlan& plan, con
 
 RankShare rank_share(const ModelConfig& config, const ParallelPlan& plan, const Stage& stage) {
   // Ranks with the same tokens add up what they have anyway.
-  const bool splits_shared = plan.shared_tp != 1 && plan.dp == 1 && !plan.sequence_parallel &&
+  const bool splits_shared = plan.shared_tp != 1 && plan.adds_up_experts() &&
                              config.moe_intermediate_size % (plan.tp * kWeightBlock) == 0;
   return {.tp = plan.tp,
           .o_proj_tp = plan.o_proj_tp,
@@ -70,6 +70,10 @@ RankLayout::RankLayout(const ModelConfig& config, const ParallelPlan& plan, cons
   const std::int64_t num_ranks = plan.stage_ranks(), first = stage_index * num_ranks;
   const std::int64_t rank = first + stage_rank, tp_index = stage_rank % plan.tp;
   const std::int64_t tp_first = rank - tp_index;
+  if (!plan.places_linearly()) {
+    expert_map_ =
+        ExpertMap::placed(plan.expert_placement, config.n_routed_experts, plan.redundant_experts, plan.ep);
+  }
   stage_ranks_ = RankGroup::strided(first, 1, num_ranks, rank);
   tp_ = RankGroup::strided(tp_first, 1, plan.tp, rank);
   vocabulary_ = RankGroup::strided(rank - stage_rank % plan.lmhead_tp, 1, plan.lmhead_tp, rank);
@@ -115,9 +119,11 @@ std::vector<RowRange> RankLayout::output_shares(std::int64_t num_rows) const {
 
 void check_runnable(const ParallelPlan& plan, const ModelConfig& config) {
   validate(plan, config);
-  if (plan.redundant_experts > 0) {
-    fail("--redundant-experts {}: ranks run one copy of each expert so far; leave it out",
-         plan.redundant_experts);
+  if (plan.redundant_experts > 0 && plan.ep == 1) {
+    fail(
+        "--redundant-experts {}: every rank has all experts (--ep 1), copies would never be used; leave it "
+        "out",
+        plan.redundant_experts);
   }
   if (plan.lmhead_tp > plan.tp) {
     fail(

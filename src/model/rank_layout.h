@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "comm/rank_group.h"
@@ -81,12 +82,15 @@ class RankLayout {
   [[nodiscard]] const RankGroup& previous_stage() const { return previous_stage_; }
   [[nodiscard]] const RankGroup& next_stage() const { return next_stage_; }
   [[nodiscard]] ExpertRanks experts() const {
-    return {.stage = &stage_ranks_, .ep = plan_.ep, .num_experts = num_experts_};
+    return {.stage = &stage_ranks_,
+            .ep = plan_.ep,
+            .num_experts = num_experts_,
+            .map = expert_map_ ? &*expert_map_ : nullptr};
   }
 
-  /// Whether all ranks of a stage have the same tokens in their hands between attention and attention:
-  /// experts then add up what they have of them. Otherwise rows are sent to where their experts are.
-  [[nodiscard]] bool same_tokens() const { return plan_.dp == 1 && !plan_.sequence_parallel; }
+  /// Whether ranks add up float32 sums of their own experts (`ParallelPlan::adds_up_experts`). Otherwise rows
+  /// are sent to where their experts are.
+  [[nodiscard]] bool adds_up_experts() const { return plan_.adds_up_experts(); }
   /// Of `num_rows` rows of the group's batch, those that each rank of tp has between attention and attention.
   [[nodiscard]] std::vector<RowRange> kept_rows(std::int64_t num_rows) const;
   [[nodiscard]] RowRange kept(std::int64_t num_rows) const {
@@ -102,6 +106,7 @@ class RankLayout {
  private:
   ParallelPlan plan_;
   Stage stage_;
+  std::optional<ExpertMap> expert_map_;  ///< of every layer; none: linear, one copy of each
   std::int64_t num_experts_ = 0, num_output_groups_ = 1;
   RankGroup tp_, stage_ranks_, output_heads_, output_rows_, output_sums_, vocabulary_;
   RankGroup previous_stage_, next_stage_;

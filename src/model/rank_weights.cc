@@ -65,8 +65,8 @@ MoeWeights RankWeights::cut(const MoeWeights& whole) {
   if (whole.has_shared) own.shared = cut(whole.shared, share_.shared_tp, layout_.tp_index());
   own.routed.clear();
   const ExpertRanks placement = layout_.experts();
-  const std::int64_t first = placement.first_expert();
-  for (std::int64_t expert = first; expert < first + placement.experts_per_rank(); ++expert) {
+  for (std::int64_t local = 0; local < placement.experts_per_rank(); ++local) {
+    const std::int64_t expert = placement.logical(local);
     own.routed.push_back(cut(whole.routed[static_cast<std::size_t>(expert)], share_.moe_tp,
                              layout_.stage_ranks().place % share_.moe_tp));
   }

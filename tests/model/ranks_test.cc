@@ -113,6 +113,28 @@ TEST_F(Ranks, ARankWithoutRequestsJoins) {
   expect_bits_of_one_rank({.num_devices = 4, .dp = 4}, {{150, 9}});
 }
 
+/// Neither where experts lie nor which copy computes changes a bit; 8 ranks with 8 experts hold two each.
+TEST_F(Ranks, AnyPlacementAndRedundancy) {
+  constexpr ExpertOrder kRoundRobin = ExpertOrder::kRoundRobin;
+  load("tiny-flash");
+  expect_bits_of_one_rank({.num_devices = 1, .expert_placement = kRoundRobin}, reading_);
+  expect_bits_of_one_rank({.num_devices = 2, .dp = 2, .expert_placement = kRoundRobin}, reading_);
+  expect_bits_of_one_rank({.num_devices = 2, .dp = 2, .redundant_experts = 6}, reading_);
+  expect_bits_of_one_rank({.num_devices = 3, .dp = 3, .redundant_experts = 1}, reading_);
+  expect_bits_of_one_rank(
+      {.num_devices = 4, .dp = 4, .redundant_experts = 4, .expert_placement = kRoundRobin}, reading_);
+  expect_bits_of_one_rank({.num_devices = 8, .dp = 8, .redundant_experts = 8}, {{30, 9}});
+  expect_bits_of_one_rank({.num_devices = 4, .dp = 2, .pp = 2, .redundant_experts = 2}, reading_);
+}
+
+/// Ranks with the same tokens send them too, because sums in the order of ranks would depend on placement.
+TEST_F(Ranks, PlacementUnderTensorParallelAttention) {
+  load("tiny-flash");
+  expect_bits_of_one_rank({.num_devices = 2, .tp = 2, .o_proj_tp = 1, .redundant_experts = 2}, reading_);
+  expect_bits_of_one_rank(
+      {.num_devices = 4, .tp = 4, .o_proj_tp = 1, .expert_placement = ExpertOrder::kRoundRobin}, {{20, 5}});
+}
+
 TEST_F(Ranks, Pipeline) {
   load("tiny-flash");
   expect_bits_of_one_rank({.num_devices = 2, .pp = 2}, reading_);
@@ -184,7 +206,8 @@ TEST_F(Ranks, OutputProjectionOverDataParallelGroups) {
 
 TEST_F(Ranks, WhatTheyCannotRunIsRefused) {
   load("tiny-flash");
-  EXPECT_THROW(check_runnable(resolved({.num_devices = 2, .redundant_experts = 2}, config_), config_), Error);
+  EXPECT_THROW(
+      check_runnable(resolved({.num_devices = 2, .pp = 2, .redundant_experts = 2}, config_), config_), Error);
   EXPECT_THROW(check_runnable(resolved({.num_devices = 2, .lmhead_tp = 2}, config_), config_), Error);
 }
 

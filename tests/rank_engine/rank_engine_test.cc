@@ -149,7 +149,7 @@ TEST(RankEngine, PlansThatCannotBe) {
   EXPECT_NE(refusal({.tp = 3}).find("--tp 3"), std::string::npos);
   EXPECT_NE(refusal({.pp = 99}).find("--pp 99"), std::string::npos);
   EXPECT_NE(refusal({.dp = 2, .o_proj_tp = 2}).find("--o-proj-tp 2"), std::string::npos);
-  EXPECT_NE(refusal({.dp = 2, .redundant_experts = 2}).find("--redundant-experts"), std::string::npos);
+  EXPECT_NE(refusal({.pp = 2, .redundant_experts = 2}).find("--redundant-experts"), std::string::npos);
   EXPECT_NE(refusal({.dp = 2, .dual_batch_overlap = true}).find("--dbo"), std::string::npos);
 }
 

@@ -42,7 +42,8 @@ void add_up(const CombineArgs& args, std::span<const View<const float, 2>> retur
       float sum = 0.0F;
       for (const std::int64_t slot : slots) {
         if (args.ids(row, slot) < 0) continue;
-        const auto place = static_cast<std::size_t>(args.placement.place_of(args.ids(row, slot)));
+        const auto place =
+            static_cast<std::size_t>(args.placement.place_of(args.placement.physical(args.ids, row, slot)));
         const std::int64_t at = index[static_cast<std::size_t>(row * num_slots + slot)];
         float y = returned[place](at, i);
         for (std::int64_t part = 1; part < moe_tp; ++part)

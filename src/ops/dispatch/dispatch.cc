@@ -10,7 +10,7 @@
 namespace baleen {
 namespace {
 
-/// One assignment on its way: expert, weight, then the row.
+/// One assignment on its way: physical id, weight, then the row.
 struct RowHeader {
   std::int32_t expert = 0;
   float weight = 0;
@@ -26,7 +26,7 @@ std::vector<std::byte> pack(const DispatchArgs& args, std::int64_t place) {
   std::vector<std::byte> bytes(rows.size() * stride);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto [row, slot] = rows[i];
-    const RowHeader header{args.ids(row, slot), args.weights(row, slot)};
+    const RowHeader header{args.placement.physical(args.ids, row, slot), args.weights(row, slot)};
     std::byte* to = bytes.data() + i * stride;
     std::memcpy(to, &header, sizeof(header));
     std::memcpy(to + sizeof(header), args.x.slice(row, row + 1).address(), row_bytes(args));

@@ -16,11 +16,11 @@ struct DispatchArgs {
   ConstActivations<2> x;               ///< [T, d], this rank's tokens
   Fp8Rows x_fp8{};                     ///< the same for FP8 products, where the device has them
   bool sends_fp8 = true;               ///< the experts' weights take activations as FP8
-  View<const std::int32_t, 2> ids;     ///< [T, k] experts, or -1: goes nowhere
+  View<const std::int32_t, 2> ids;     ///< [T, k] logical ids, or -1: goes nowhere
   ConstActivations<2> weights;         ///< [T, k]
   Activations<2> arrived;              ///< out [M, d]; room for k rows of every token of the stage
   Fp8Rows arrived_fp8{};               ///< out
-  View<std::int32_t, 2> arrived_ids;   ///< out [M, 1] experts
+  View<std::int32_t, 2> arrived_ids;   ///< out [M, 1] physical ids
   Activations<2> arrived_weights;      ///< out [M, 1]
   DispatchedRows* received = nullptr;  ///< out: M, and whose rows they are; not null
   /// Ranks that share out the rows of a step before they send them: each has at most the row_parts-th part of

@@ -10,8 +10,8 @@ std::vector<SentRow> rows_for(const ExpertRanks& placement, const View<const std
   std::vector<SentRow> rows;
   for (std::int64_t row = 0; row < ids.extent(0); ++row) {
     for (std::int64_t slot = 0; slot < ids.extent(1); ++slot) {
-      if (ids(row, slot) >= 0 && placement.place_of(ids(row, slot)) == first_place)
-        rows.push_back({row, slot});
+      const std::int32_t physical = placement.physical(ids, row, slot);
+      if (physical >= 0 && placement.place_of(physical) == first_place) rows.push_back({row, slot});
     }
   }
   return rows;

@@ -1,29 +1,47 @@
 /// Where experts lie on the ranks of a pipeline stage, and which rows go where: what dispatch and combine
 /// share.  (source: parallel MoE 2, 8)
 ///
-/// Ranks of a stage are numbered ep_index * moe_tp + moe_tp_index. Expert e of E lies on ep_index = e / (E /
-/// ep) (linear placement), its inner width over the moe_tp ranks of that index.
+/// Ranks of a stage are numbered ep_index * moe_tp + moe_tp_index. The slot of physical id p of P lies on
+/// ep_index = p / (P / ep), the inner width of its expert over the moe_tp ranks of that index.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "ops/collectives/collective.h"
+#include "ops/dispatch/expert_map.h"
 
 namespace baleen {
 
 struct ExpertRanks {
   const RankGroup* stage = nullptr;  ///< all ranks that hold experts of a layer; ep moe_tp of them
   std::int64_t ep = 1;
-  std::int64_t num_experts = 0;  ///< E, which ep divides
+  std::int64_t num_experts = 0;    ///< E, which ep divides where there is no map
+  const ExpertMap* map = nullptr;  ///< null: linear, one copy of each, so physical ids are logical ids
 
   [[nodiscard]] std::int64_t moe_tp() const { return stage->size() / ep; }
-  [[nodiscard]] std::int64_t experts_per_rank() const { return num_experts / ep; }
-  /// Of the first rank that holds `expert`; the others follow it.
-  [[nodiscard]] std::int64_t place_of(std::int64_t expert) const {
-    return expert / experts_per_rank() * moe_tp();
+  /// Slots of a rank.
+  [[nodiscard]] std::int64_t experts_per_rank() const {
+    return map != nullptr ? map->slots_per_rank() : num_experts / ep;
   }
-  [[nodiscard]] std::int64_t first_expert() const { return stage->place / moe_tp() * experts_per_rank(); }
+  /// Physical id that computes `slot` of `row` of `ids`, which are logical; -1 where that has no expert.
+  [[nodiscard]] std::int32_t physical(const View<const std::int32_t, 2>& ids, std::int64_t row,
+                                      std::int64_t slot) const {
+    const std::int32_t expert = ids(row, slot);
+    return map == nullptr || expert < 0 ? expert : map->slot_for(expert, row * ids.extent(1) + slot);
+  }
+  /// Of the first rank that has the slot of this physical id; the others follow it.
+  [[nodiscard]] std::int64_t place_of(std::int64_t physical_id) const {
+    return physical_id / experts_per_rank() * moe_tp();
+  }
+  [[nodiscard]] std::int64_t ep_index() const { return stage->place / moe_tp(); }
+  /// Physical id of this rank's first slot.
+  [[nodiscard]] std::int64_t first_expert() const { return ep_index() * experts_per_rank(); }
+  /// Logical id of the expert in this rank's slot of local id `local`.
+  [[nodiscard]] std::int64_t logical(std::int64_t local) const {
+    return map != nullptr ? map->local_to_logical(ep_index())[static_cast<std::size_t>(local)]
+                          : first_expert() + local;
+  }
 };
 
 /// A token-expert assignment that goes to a rank.

@@ -79,7 +79,9 @@ TEST_F(Ranks, TextOfOneRank) {
   const Words run{"run", "Once upon a time", "--max-tokens", "24", "--seed", "3", "--quiet"};
   const test::ProgramResult want = baleen(run);
   ASSERT_EQ(want.status, 0) << want.err;
-  for (const Words& plan : {Words{"--ep", "4"}, Words{"--dp", "2"}, Words{"--pp", "2"}}) {
+  for (const Words& plan : {Words{"--ep", "4"}, Words{"--dp", "2"}, Words{"--pp", "2"},
+                            Words{"--dp", "2", "--redundant-experts", "2"},
+                            Words{"--dp", "2", "--expert-placement", "round-robin"}}) {
     EXPECT_EQ(baleen(run + plan).out, want.out) << testing::PrintToString(plan);
   }
 }
@@ -94,7 +96,7 @@ TEST_F(Ranks, LayoutsThatCannotBeAreRefused) {
   expect({"--ep", "3", "--dp", "2"}, "--ep 3 x --moe-tp");
   expect({"--pp", "99"}, "--pp 99: the model has");
   expect({"--dp", "2", "--o-proj-tp", "2"}, "--o-proj-tp 2: over more ranks than --tp 1");
-  expect({"--dp", "2", "--redundant-experts", "2"}, "--redundant-experts 2");
+  expect({"--pp", "2", "--redundant-experts", "2"}, "--redundant-experts 2");
   expect({"--dp", "2", "--dbo"}, "--dbo");
 }
 

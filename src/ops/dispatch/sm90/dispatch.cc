@@ -14,15 +14,18 @@ ExpertHolders holders_of(const ExpertRanks& placement) {
   return {static_cast<std::int32_t>(placement.experts_per_rank())};
 }
 
+constexpr Reason kMapped = "takes experts placed linearly, one copy of each";
 constexpr Reason kSplit = "takes whole experts; these are split over ranks";
 
 std::optional<Reason> why_not_dispatch(const DispatchArgs& args, const DeviceTraits& /*traits*/) {
+  if (args.placement.map != nullptr) return kMapped;
   if (args.placement.moe_tp() > 1) return kSplit;
   if (args.x.extent(1) % kActivationBlock != 0) return "moves rows in blocks of 128 values";
   return std::nullopt;
 }
 
 std::optional<Reason> why_not_combine(const CombineArgs& args, const DeviceTraits& /*traits*/) {
+  if (args.placement.map != nullptr) return kMapped;
   if (args.placement.moe_tp() > 1) return kSplit;
   if (args.out.extent(1) % 8 != 0) return "adds 8 values at a time";
   if (args.ids.extent(1) > kMaxSelected) return "has room for at most 16 experts of a token";
