@@ -99,7 +99,7 @@ void run_train(const TrainFlags& flags) {
   const TrainConfig config = config_of(flags);
   keep_freed_memory();
   RunPlace place(config);
-  if (!config.grpo.prompts.empty()) {
+  if (!config.rollout.prompts.empty()) {
     PolicyRun run(config, place.folder, place.hash_tables, place.options(flags), place.pool);
     place.finish(run);
     return;

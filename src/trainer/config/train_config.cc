@@ -56,6 +56,10 @@ class ConfigFile {
     const std::string line = node == nullptr ? "" : line_of(*node);
     return fmt::format("{}{}: {}.{}", label_, line, section_name, name);
   }
+  void require(bool holds, std::string_view section_name, std::string_view name, const std::string& expected,
+               const std::string& found) const {
+    if (!holds) fail("{}: expected {}; found {}", where(section_name, name), expected, found);
+  }
   [[nodiscard]] std::string label() const { return std::string(label_); }
   [[nodiscard]] static std::string line_of(const toml::node& node) {
     return node.source().begin.line == 0 ? "" : fmt::format(", line {}", node.source().begin.line);
@@ -128,7 +132,7 @@ class FieldReader {
  private:
   [[nodiscard]] const toml::node* find(const Key& key, std::string_view expected) const {
     const toml::node* node = file_.find(key.section, key.name);
-    const bool makes_data = file_.section("grpo") != nullptr;
+    const bool makes_data = file_.section("rollout") != nullptr;
     if (node == nullptr &&
         (key.presence == Presence::kRequired || (key.presence == Presence::kRequiredData && !makes_data)))
       fail("{}: {}.{} is missing; expected {}", file_.label(), key.section, key.name, expected);
@@ -230,12 +234,33 @@ void refuse_unknown_keys(const ConfigFile& file) {
   }
 }
 
+/// [rollout], [grpo], [distill].
+void check_rollouts(const TrainConfig& c, const ConfigFile& file) {
+  const auto has = [&file](std::string_view section) { return file.section(section) != nullptr; };
+  file.require(has("rollout") || !(has("grpo") || has("distill")), "rollout", "prompts",
+               "a section [rollout] beside [grpo] or [distill]", "none");
+  if (!has("rollout")) return;
+  const bool distils = has("distill");
+  file.require(!c.rollout.prompts.empty(), "rollout", "prompts", "the name of a file", "none");
+  file.require(!c.run.from.empty(), "run", "from", "the checkpoint whose policy is trained", "none");
+  file.require(c.rollout.prompt_tokens + c.rollout.max_tokens <= c.model.max_position_embeddings, "rollout",
+               "max_tokens",
+               fmt::format("prompt_tokens + max_tokens of at most model.max_position_embeddings, {}",
+                           c.model.max_position_embeddings),
+               fmt::format("{} + {}", c.rollout.prompt_tokens, c.rollout.max_tokens));
+  file.require(distils || c.rollout.group_size >= 2, "rollout", "group_size", "at least 2 replies to compare",
+               fmt::to_string(c.rollout.group_size));
+  if (!distils) return;
+  const std::size_t num_teachers = c.distill.teachers.size(), num_domains = c.distill.domains.size();
+  file.require(!has("grpo"), "distill", "teachers", "either [grpo] or [distill]", "both");
+  file.require(num_teachers > 0, "distill", "teachers", "folders of checkpoints", "none");
+  file.require(num_domains == num_teachers || (num_domains == 0 && num_teachers == 1), "distill", "domains",
+               fmt::format("a domain for each of {} teachers", num_teachers), fmt::to_string(num_domains));
+}
+
 /// What single values cannot tell.
 void check_together(const TrainConfig& c, const ConfigFile& file) {
-  const auto require = [&file](bool holds, std::string_view section, std::string_view name,
-                               const std::string& expected, const std::string& found) {
-    if (!holds) fail("{}: expected {}; found {}", file.where(section, name), expected, found);
-  };
+  const auto require = [&file](auto&&... what) { file.require(what...); };
   const auto text = [](const auto& value) { return fmt::to_string(value); };
   require(c.schedule.warmup_steps + c.schedule.decay_steps <= c.run.steps, "schedule", "decay_steps",
           fmt::format("warmup_steps + decay_steps within run.steps, {}", c.run.steps),
@@ -243,14 +268,7 @@ void check_together(const TrainConfig& c, const ConfigFile& file) {
   require(c.schedule.final_learning_rate <= c.schedule.learning_rate, "schedule", "final_learning_rate",
           fmt::format("at most learning_rate, {}", c.schedule.learning_rate),
           text(c.schedule.final_learning_rate));
-  if (file.section("grpo") != nullptr) {
-    require(!c.grpo.prompts.empty(), "grpo", "prompts", "the name of a file", "none");
-    require(!c.run.from.empty(), "run", "from", "the checkpoint whose policy is trained", "none");
-    require(c.grpo.prompt_tokens + c.grpo.max_tokens <= c.model.max_position_embeddings, "grpo", "max_tokens",
-            fmt::format("prompt_tokens + max_tokens of at most model.max_position_embeddings, {}",
-                        c.model.max_position_embeddings),
-            fmt::format("{} + {}", c.grpo.prompt_tokens, c.grpo.max_tokens));
-  }
+  check_rollouts(c, file);
   const std::vector<TensorSpec> table = tensor_table(c.model);
   for (const std::string& pattern : c.tune.tensors) {
     const bool matches = std::ranges::any_of(
@@ -290,7 +308,9 @@ TrainConfig parse_train_config(std::string_view text, std::string_view label,
   if (!config.run.from.empty()) config.run.from = std::filesystem::weakly_canonical(config.run.from);
   config.model = read_model(file, config.run.from);
   check_together(config, file);
-  if (!config.grpo.prompts.empty()) config.data.folder = config.run.from;
+  for (std::string& teacher : config.distill.teachers)
+    teacher = std::filesystem::weakly_canonical(base / teacher).string();
+  if (!config.rollout.prompts.empty()) config.data.folder = config.run.from;
   return config;
 }
 

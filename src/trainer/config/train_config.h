@@ -126,18 +126,28 @@ struct LoraConfig {
   [[nodiscard]] double scale() const { return alpha / static_cast<double>(rank); }
 };
 
-/// [grpo]: a run that trains on replies of its own. (source: training specification, 13)
-struct GrpoConfig {
+/// [rollout]: a run on replies that the model in training samples itself.
+struct RolloutConfig {
   std::filesystem::path prompts;      ///< JSON lines (trainer/post/prompt_set.h); empty: no such run
   std::int64_t prompts_per_step = 4;  ///< in the order of the file
   std::int64_t group_size = 16;       ///< replies to each
   std::int64_t prompt_tokens = 1024;  ///< the longest prompt
   std::int64_t max_tokens = 256;      ///< of a reply
   double temperature = 1;
+};
+
+/// [grpo]: what a run on replies does without [distill]. (source: training specification, 13)
+struct GrpoConfig {
   double clip = 0.2;            ///< epsilon of the clipped ratio
   double beta = 0.001;          ///< weight of the KL estimate to the policy of run.from; 0: none
   double mask_threshold = 0.1;  ///< delta of the sequence mask
   bool normalise = false;       ///< advantages over their standard deviation
+};
+
+/// [distill]: replies are compared with teachers' probabilities. (source: training specification, 14)
+struct DistillConfig {
+  std::vector<std::string> teachers;  ///< folders of checkpoints, relative to the file; empty: none
+  std::vector<std::string> domains;   ///< of each teacher; a prompt's domain chooses it. Empty: one teacher
 };
 
 /// [reward]: what each rule that a prompt has is worth.
@@ -172,7 +182,9 @@ struct TrainConfig {
   EvaluationConfig evaluation;
   TuneConfig tune;
   LoraConfig lora;
+  RolloutConfig rollout;
   GrpoConfig grpo;
+  DistillConfig distill;
   RewardConfig reward;
   AblationConfig ablation;
 

@@ -14,7 +14,7 @@ namespace baleen::train_config {
 
 /// Whether a value changes the weights that come out, and so whether a resumed run must have the same.
 enum class Effect : bool { kNone, kOnWeights };
-/// kRequiredData: except of a run that makes its own data, [grpo].
+/// kRequiredData: except of a run that makes its own data, [rollout].
 enum class Presence : std::uint8_t { kOptional, kRequired, kRequiredData };
 
 /// A key as the file has it: section and name.
@@ -38,7 +38,7 @@ inline constexpr WholeRange kRows{1, 1 << 24};
 inline constexpr WholeRange kRowsOrNone{0, 1 << 24};
 inline constexpr WholeRange kKept{1, 1 << 20};
 inline constexpr WholeRange kRanks{0, 4096};
-inline constexpr WholeRange kGroups{2, 1024};
+inline constexpr WholeRange kGroups{1, 1024};
 inline constexpr WholeRange kReplyTokens{1, 1 << 20};
 inline constexpr WholeRange kPromptTokens{1, 1 << 16};
 inline constexpr WholeRange kSeeds{0, std::numeric_limits<std::int64_t>::max()};
@@ -100,16 +100,18 @@ void visit_fields(Config& c, Visitor&& field) {
   field(Key{"tune", "tensors"}, c.tune.tensors);
   field(Key{"lora", "rank"}, c.lora.rank, kRanks);
   field(Key{"lora", "alpha"}, c.lora.alpha, kAlpha);
-  field(Key{"grpo", "prompts", kNone}, c.grpo.prompts);
-  field(Key{"grpo", "prompts_per_step"}, c.grpo.prompts_per_step, kRows);
-  field(Key{"grpo", "group_size"}, c.grpo.group_size, kGroups);
-  field(Key{"grpo", "prompt_tokens"}, c.grpo.prompt_tokens, kReplyTokens);
-  field(Key{"grpo", "max_tokens"}, c.grpo.max_tokens, kReplyTokens);
-  field(Key{"grpo", "temperature"}, c.grpo.temperature, kTemperatures);
+  field(Key{"rollout", "prompts", kNone}, c.rollout.prompts);
+  field(Key{"rollout", "prompts_per_step"}, c.rollout.prompts_per_step, kRows);
+  field(Key{"rollout", "group_size"}, c.rollout.group_size, kGroups);
+  field(Key{"rollout", "prompt_tokens"}, c.rollout.prompt_tokens, kReplyTokens);
+  field(Key{"rollout", "max_tokens"}, c.rollout.max_tokens, kReplyTokens);
+  field(Key{"rollout", "temperature"}, c.rollout.temperature, kTemperatures);
   field(Key{"grpo", "clip"}, c.grpo.clip, kBelowOne);
   field(Key{"grpo", "beta"}, c.grpo.beta, kWeight);
   field(Key{"grpo", "mask_threshold"}, c.grpo.mask_threshold, kWeight);
   field(Key{"grpo", "normalise"}, c.grpo.normalise);
+  field(Key{"distill", "teachers"}, c.distill.teachers);
+  field(Key{"distill", "domains"}, c.distill.domains);
   field(Key{"reward", "answer"}, c.reward.answer, kWeight);
   field(Key{"reward", "pattern"}, c.reward.pattern, kWeight);
   field(Key{"reward", "call_parses"}, c.reward.call_parses, kWeight);

@@ -48,36 +48,41 @@ RewardRule rule_of(const PythonJson& object) {
     rule.call = ToolCall{
         .id = {}, .name = text_of(*call, "name").value_or(""), .arguments = dump_python_json(*arguments)};
   }
-  if (!rule.answer && !rule.pattern && !rule.call)
-    fail("no reward: expected \"answer\", \"pattern\" or \"call\"");
   return rule;
 }
 
-PolicyPrompt read_prompt(const std::string& line, const Tokenizer& tokenizer, std::int64_t max_tokens) {
+PolicyPrompt read_prompt(const std::string& line, const Tokenizer& tokenizer, std::int64_t max_tokens,
+                         bool needs_rule) {
   const Result<PythonJson> parsed = parse_python_json(line);
   if (!parsed) fail("not a line of JSON: {}", parsed.error());
   const PythonJson& object = parsed.value();
   if (object.as_object() == nullptr) fail("expected an object, found {}", object.kind());
-  PolicyPrompt prompt{.tokens = {}, .mode = mode_of(object), .rule = rule_of(object)};
+  PolicyPrompt prompt{.tokens = {},
+                      .mode = mode_of(object),
+                      .rule = rule_of(object),
+                      .domain = text_of(object, "domain").value_or("")};
+  if (needs_rule && !prompt.rule.answer && !prompt.rule.pattern && !prompt.rule.call)
+    fail("no reward: expected \"answer\", \"pattern\" or \"call\"");
   Result<std::vector<TokenId>> tokens = tokenizer.encode(prompt_of(object, prompt.mode));
   if (!tokens) fail("{}", tokens.error());
   prompt.tokens = std::move(tokens).value();
   if (static_cast<std::int64_t>(prompt.tokens.size()) > max_tokens)
-    fail("a prompt of {} tokens, expected at most grpo.prompt_tokens, {}", prompt.tokens.size(), max_tokens);
+    fail("a prompt of {} tokens, expected at most rollout.prompt_tokens, {}", prompt.tokens.size(),
+         max_tokens);
   return prompt;
 }
 
 }  // namespace
 
 std::vector<PolicyPrompt> read_prompts(const std::filesystem::path& file, const Tokenizer& tokenizer,
-                                       std::int64_t max_tokens) {
+                                       std::int64_t max_tokens, bool needs_rule) {
   Corpus corpus({file}, CorpusFormat::kJsonLines, TextRecords::kFiles);
   std::vector<PolicyPrompt> prompts;
   std::vector<CorpusRecord> records;
   while (corpus.next_records(records, kRecordBytesAtOnce)) {
     for (const CorpusRecord& record : records) {
       try {
-        prompts.push_back(read_prompt(record.text, tokenizer, max_tokens));
+        prompts.push_back(read_prompt(record.text, tokenizer, max_tokens, needs_rule));
       } catch (const Error& error) {
         fail("{}: {}", corpus.place(record), error.what());
       }

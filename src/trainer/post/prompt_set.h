@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "tokenizer/tokenizer.h"
@@ -13,13 +14,15 @@ struct PolicyPrompt {
   std::vector<TokenId> tokens;  ///< BOS first
   ThinkingMode mode = ThinkingMode::kChat;
   RewardRule rule;
+  std::string domain;  ///< chooses among teachers
 };
 
 /// JSON lines. The prompt is a text, `"prompt": ...`, or a conversation, `"messages": [...]`, as `baleen
 /// encode-chat` takes it. The rule is any of `"answer": ...`, `"pattern": ...` and `"call": {"name": ...,
-/// "arguments": {...}}`. Throws `Error` with file and line for a line without prompt or rule, and for prompts
-/// of more than `max_tokens` tokens.
+/// "arguments": {...}}`, and `"domain": ...` names one. Throws `Error` with file and line for a line without
+/// prompt, without rule where `needs_rule`, and for prompts of more than `max_tokens` tokens.
 [[nodiscard]] std::vector<PolicyPrompt> read_prompts(const std::filesystem::path& file,
-                                                     const Tokenizer& tokenizer, std::int64_t max_tokens);
+                                                     const Tokenizer& tokenizer, std::int64_t max_tokens,
+                                                     bool needs_rule = true);
 
 }  // namespace baleen

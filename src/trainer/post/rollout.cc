@@ -17,7 +17,7 @@ double logprob_at(std::span<const float> logits, double temperature, TokenId tok
 /// One reply in the making.
 class Sampling {
  public:
-  Sampling(StepEngine& engine, SequenceId sequence, const GrpoConfig& config, TokenId end_token,
+  Sampling(StepEngine& engine, SequenceId sequence, const RolloutConfig& config, TokenId end_token,
            std::uint64_t seed)
       : engine_(engine),
         sequence_(sequence),
@@ -47,7 +47,7 @@ class Sampling {
  private:
   StepEngine& engine_;
   SequenceId sequence_;
-  const GrpoConfig& config_;
+  const RolloutConfig& config_;
   TokenId end_token_;
   Sampler sampler_;
   Rollout rollout_;
@@ -72,7 +72,7 @@ std::span<const float> prefill(StepEngine& engine, SequenceId sequence, std::spa
 
 }  // namespace
 
-std::vector<Rollout> sample_group(StepEngine& engine, const GrpoConfig& config,
+std::vector<Rollout> sample_group(StepEngine& engine, const RolloutConfig& config,
                                   std::span<const TokenId> prompt, TokenId end_token, std::uint64_t seed) {
   std::vector<Sampling> group;
   group.reserve(static_cast<std::size_t>(config.group_size));

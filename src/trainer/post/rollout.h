@@ -17,7 +17,7 @@ struct Rollout {
 /// `config.group_size` replies to `prompt`, decoded side by side; prompts that share whole pages with earlier
 /// ones start from the prefix cache. `engine` has room for the group with `config.max_tokens` each. Each
 /// reply depends on the policy, the prompt, `seed` and its place alone. Throws `Error` as steps fail.
-[[nodiscard]] std::vector<Rollout> sample_group(StepEngine& engine, const GrpoConfig& config,
+[[nodiscard]] std::vector<Rollout> sample_group(StepEngine& engine, const RolloutConfig& config,
                                                 std::span<const TokenId> prompt, TokenId end_token,
                                                 std::uint64_t seed);
 

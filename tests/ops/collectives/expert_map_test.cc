@@ -81,12 +81,12 @@ TEST(ExpertMap, EachAssignmentIsComputedOnceUnderAnyMap) {
     std::vector<CombineArgs> combines;
     for (std::int64_t rank = 0; rank < num_ranks; ++rank)
       groups.push_back(RankGroup::strided(0, 1, num_ranks, rank));
-    constexpr std::int64_t kMostRows = 9;
-    const std::int64_t room = num_ranks * kMostRows * num_chosen;
+    constexpr std::int64_t kMaxRows = 9;
+    const std::int64_t room = num_ranks * kMaxRows * num_chosen;
     std::int64_t num_sent = 0, num_arrived = 0;
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       RankRows& rank = ranks[r];
-      const std::int64_t num_rows = below(kMostRows + 1);
+      const std::int64_t num_rows = below(kMaxRows + 1);
       for (std::int64_t row = 0; row < num_rows; ++row) {
         rank.x.push_back(static_cast<float>(100 * r + static_cast<std::size_t>(row) + 1));
         Ids all(static_cast<std::size_t>(num_experts));

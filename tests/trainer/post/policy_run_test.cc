@@ -43,12 +43,13 @@ class PolicyRunTest : public ::testing::Test {
 folder = "run"
 steps = 8
 seed = 3
-[grpo]
+[rollout]
 prompts = "prompts.jsonl"
 prompts_per_step = 1
 group_size = 16
 prompt_tokens = 16
 max_tokens = 4
+[grpo]
 beta = 0.0
 [schedule]
 learning_rate = 0.02
@@ -123,7 +124,8 @@ TEST_F(PolicyRunTest, BadPromptsAreSentencesWithTheirLine) {
            {R"({"answer": "x"})", "line 2: expected \"prompt\" or \"messages\""},
            {R"({"prompt": "x", "pattern": "("})", "line 2: regular expression"},
            {R"({"prompt": "x", "call": 3})", "line 2: call: expected an object"},
-           {R"({"prompt": "a b c d e f g h i j k l m n o p q r", "answer": "x"})", "grpo.prompt_tokens"}}) {
+           {R"({"prompt": "a b c d e f g h i j k l m n o p q r", "answer": "x"})",
+            "rollout.prompt_tokens"}}) {
     const std::string error = error_of(line);
     EXPECT_NE(error.find(words), std::string::npos) << error;
   }
@@ -141,16 +143,16 @@ TEST(Rollouts, LogprobsAreTheEnginesAtTheTemperature) {
   options.cache_tokens = 2048;
   options.prefix_cache = true;
   Engine engine(policy_weights(config.model, weights, hash_tables_of(config)), options);
-  const GrpoConfig grpo{.group_size = 3, .max_tokens = 5, .temperature = 0.5};
+  const RolloutConfig config_of_rollouts{.group_size = 3, .max_tokens = 5, .temperature = 0.5};
   const std::vector<TokenId> prompt(300, 7);  // longer than a page of the cache
-  const std::vector<Rollout> rollouts = sample_group(engine, grpo, prompt, 1, 11);
+  const std::vector<Rollout> rollouts = sample_group(engine, config_of_rollouts, prompt, 1, 11);
   ASSERT_EQ(rollouts.size(), 3U);
   EXPECT_NE(rollouts[0].tokens, rollouts[1].tokens);
   for (const Rollout& rollout : rollouts) {
     ASSERT_EQ(rollout.tokens.size(), rollout.logprobs.size());
     for (const double logprob : rollout.logprobs) EXPECT_LT(logprob, 0);
   }
-  const std::vector<Rollout> again = sample_group(engine, grpo, prompt, 1, 11);
+  const std::vector<Rollout> again = sample_group(engine, config_of_rollouts, prompt, 1, 11);
   for (std::size_t i = 0; i < rollouts.size(); ++i) {
     EXPECT_EQ(again[i].tokens, rollouts[i].tokens);
     EXPECT_EQ(again[i].logprobs, rollouts[i].logprobs);

@@ -1,0 +1,41 @@
+/// What a run makes of the replies that the model in training sampled.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "trainer/graph/parameters.h"
+#include "trainer/graph/pass_options.h"
+#include "trainer/post/prompt_set.h"
+#include "trainer/post/rollout.h"
+
+namespace baleen {
+
+/// The replies to one prompt.
+struct RolloutGroup {
+  const PolicyPrompt* prompt = nullptr;
+  std::vector<Rollout> rollouts;
+};
+
+struct ObjectiveReport {
+  double loss = 0;
+  /// For the log, in this order; the first is also shown while the run goes on.
+  std::vector<std::pair<std::string_view, double>> figures;
+};
+
+class RolloutObjective {
+ public:
+  virtual ~RolloutObjective() = default;
+  /// Adds dL/dweights of one step's groups, in their order.
+  virtual ObjectiveReport add_gradients(std::span<const RolloutGroup> groups,
+                                        const Parameters<float>& weights, Parameters<float>& gradients) = 0;
+};
+
+/// The MTP blocks do not run, and layers with a ratio rotate as inference does.
+[[nodiscard]] inline PassOptions rollout_pass_options(const TrainConfig& config) {
+  return {.mtp_weight = 0, .recompute = config.run.recompute, .scaled_rope = true};
+}
+
+}  // namespace baleen
