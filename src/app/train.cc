@@ -12,6 +12,7 @@
 #include "app/options.h"
 #include "app/terminal.h"
 #include "base/number.h"
+#include "hardware/machine_limits.h"
 #include "log/log.h"
 #include "model/tensor_table.h"
 #include "parallel/thread_pool.h"
@@ -67,9 +68,13 @@ void run_train(const TrainFlags& flags) {
   const RunFolder folder(config.run.folder);
   const HashTables hash_tables = make_hash_tables(config.model, config.run.seed);
   TrainingGraph<float> graph(config.model, hash_tables, pool);
-  const TrainingRunOptions options{.resume = flags.resume,
-                                   .stop_step = flags.num_steps,
-                                   .interrupted = [&interrupt] { return interrupt.raised(); }};
+  const TrainingRunOptions options{
+      .resume = flags.resume,
+      .stop_step = flags.num_steps,
+      .interrupted = [&interrupt] { return interrupt.raised(); },
+      .logits = [&graph](const Parameters<float>& weights, const TrainingBatch& batch,
+                         const PassOptions& pass) { return graph.logits(weights, batch, pass); },
+      .fma_flops_per_second = measure_machine_limits(pool).fma_flops_per_second};
   TrainingRun run(
       config, folder,
       [&graph](const Parameters<float>& weights, const TrainingBatch& batch, const PassOptions& pass,

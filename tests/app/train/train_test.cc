@@ -91,6 +91,13 @@ class TrainCommand : public ::testing::Test {
     return baleen(arguments);
   }
 
+  std::vector<json> log_of(const std::string& out) const {
+    std::ifstream log(folder_ / out / "log.jsonl");
+    std::vector<json> lines;
+    for (std::string line; std::getline(log, line);) lines.push_back(json::parse(line));
+    return lines;
+  }
+
   /// Weights and optimiser states after so many steps.
   std::string state(const std::string& out, int step) const {
     char name[32];
@@ -139,6 +146,29 @@ TEST_F(TrainCommand, LowersTheLossAndLeavesAModelToServe) {
   EXPECT_EQ(exported.status, 0) << exported.err;
   EXPECT_EQ(read(folder_ / "exported" / "model.safetensors"),
             read(folder_ / "run" / "model" / "model.safetensors"));
+}
+
+TEST_F(TrainCommand, TheLogHasSpeedShareLoadsAndContinuations) {
+  write_config(std::string(kConfig) + "prompts = [\"The fox\", \"\"]\nprompt_tokens = 5\n");
+  const ProgramResult trained = train("run");
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  std::vector<json> continuations;
+  for (const json& line : log_of("run")) {
+    if (line.contains("continuations")) continuations.push_back(line["continuations"]);
+    if (!line.contains("loss")) continue;
+    EXPECT_GT(line["tokens_per_second"].get<double>(), 0);
+    EXPECT_GT(line["share_of_fma_peak"].get<double>(), 0);
+    ASSERT_EQ(line["expert_load"].size(), 3U);  // two layers, and the MTP block with a token less a document
+    for (std::size_t layer = 0; layer < 2; ++layer) {
+      std::int64_t tokens = 0;
+      for (const json& load : line["expert_load"][layer]) tokens += load.get<std::int64_t>();
+      EXPECT_EQ(tokens, 2 * line["tokens"].get<std::int64_t>());
+    }
+  }
+  ASSERT_EQ(continuations.size(), 2U);
+  EXPECT_EQ(continuations[1][0]["prompt"], "The fox");
+  EXPECT_FALSE(continuations[1][0]["text"].get<std::string>().empty());
+  EXPECT_EQ(continuations[1].size(), 2U);
 }
 
 TEST_F(TrainCommand, StoppedKilledAndOtherThreadsGiveTheSameBits) {
