@@ -1,12 +1,17 @@
 // `baleen train` as a user runs it, on a model and a corpus that are small enough for a test.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "tests/support/run_program.h"
@@ -169,6 +174,72 @@ TEST_F(TrainCommand, TheLogHasSpeedShareLoadsAndContinuations) {
   EXPECT_EQ(continuations[1][0]["prompt"], "The fox");
   EXPECT_FALSE(continuations[1][0]["text"].get<std::string>().empty());
   EXPECT_EQ(continuations[1].size(), 2U);
+}
+
+TEST_F(TrainCommand, AReportShowsTheSeriesOfSeveralRuns) {
+  write_config(std::string(kConfig) + "prompts = [\"The <fox>\"]\nprompt_tokens = 2\n");
+  ASSERT_EQ(train("a", {"--steps", "3"}).status, 0);
+  ASSERT_EQ(train("b", {"--steps", "10"}).status, 0);
+  const std::string a = folder_ / "a", b = folder_ / "b", page = folder_ / "report.html";
+  const ProgramResult made = baleen({"train", "--report", a, b, "-o", page});
+  ASSERT_EQ(made.status, 0) << made.err;
+  const std::string html = read(page);
+  const auto expect_in_page = [&html](const std::string& words) {
+    EXPECT_NE(html.find(words), std::string::npos) << words;
+  };
+  for (const std::string& run : {a, b}) {
+    for (const json& line : log_of(run)) {
+      if (!line.contains("loss")) continue;
+      for (const char* key : {"loss", "gradient_norm", "learning_rate"}) {
+        char point[64];
+        std::snprintf(point, sizeof point, ", step %d: %.4g<", line["step"].get<int>(),
+                      line[key].get<double>());
+        expect_in_page(run + point);
+      }
+    }
+  }
+  for (const char* id :
+       {"loss", "held-out", "gradient-norm", "learning-rate", "speed", "experts-0", "experts-1"})
+    expect_in_page("<figure id=\"" + std::string(id) + "\">");
+  char held_out[64];
+  std::snprintf(held_out, sizeof held_out, ", step 10: %.4g<",
+                log_of("b").back()["held_out_bits_per_byte"].get<double>());
+  expect_in_page(b + held_out);
+  expect_in_page("The &lt;fox&gt;");
+}
+
+TEST_F(TrainCommand, AReportReadsDamagedLogsAndRefusesOthers) {
+  const std::string run = folder_ / "run", page = folder_ / "report.html";
+  const auto report = [&] { return baleen({"train", "--report", run, "-o", page}); };
+  const auto write_log = [&](const std::string& text) {
+    fs::create_directories(run);
+    std::ofstream(fs::path(run) / "log.jsonl") << text;
+  };
+  const auto expect_refused = [&](int status, const ProgramResult& result, const std::string& words) {
+    EXPECT_EQ(result.status, status);
+    EXPECT_NE(result.err.find(words), std::string::npos) << result.err;
+    EXPECT_FALSE(fs::exists(page));
+  };
+  expect_refused(1, report(), "no log");
+  write_log("");
+  expect_refused(1, report(), "no step with a loss");
+  expect_refused(2, baleen({"train", "--report", run}), "--out FILE");
+  write_log(R"({"step": 1, "loss": 2, "expert_load": [[1, 1], "x", 5, [-9223372036854775808, 1]]})"
+            "\n"
+            R"({"step": 2, "loss": null, "gradient_norm": 1e400, "continuations": [3]})"
+            "\n"
+            R"({"step": -2, "loss": 1})"
+            "\n"
+            R"({"step": 3, "loss": 1.5)");
+  const ProgramResult damaged = report();
+  EXPECT_EQ(damaged.status, 0) << damaged.err;
+  EXPECT_NE(read(page).find("lines of the log are damaged"), std::string::npos);
+}
+
+TEST_F(TrainCommand, SeveralFilesOfACorpusArePackedTogether) {
+  const ProgramResult packed = baleen({"data", "pack", folder_ / "corpus.jsonl", folder_ / "corpus.jsonl",
+                                       "--tokenizer", folder_ / "tokenizer", "--out", folder_ / "twice"});
+  EXPECT_EQ(packed.status, 0) << packed.err;
 }
 
 TEST_F(TrainCommand, StoppedKilledAndOtherThreadsGiveTheSameBits) {
