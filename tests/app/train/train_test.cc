@@ -242,6 +242,23 @@ TEST_F(TrainCommand, SeveralFilesOfACorpusArePackedTogether) {
   EXPECT_EQ(packed.status, 0) << packed.err;
 }
 
+TEST_F(TrainCommand, BenchTrainTimesEachPartOfAStep) {
+  const ProgramResult measured = baleen({"bench", "train", folder_ / "run.toml", "--json", "--threads", "1"});
+  ASSERT_EQ(measured.status, 0) << measured.err;
+  const json line = json::parse(measured.out);
+  EXPECT_EQ(line["tokens"], 256);
+  std::set<std::string> parts;
+  for (const json& part : line["parts"]) {
+    parts.insert(part["part"]);
+    EXPECT_GE(part["seconds"].get<double>(), 0);
+    EXPECT_EQ(part["flops"].get<double>() > 0,
+              part["part"].get<std::string>().find(", ") != std::string::npos);
+  }
+  for (const char* part :
+       {"attention, forward", "experts, backward", "mixing, forward", "head, backward", "Muon"})
+    EXPECT_TRUE(parts.contains(part)) << part;
+}
+
 TEST_F(TrainCommand, StoppedKilledAndOtherThreadsGiveTheSameBits) {
   const ProgramResult whole = train("whole", {"--steps", "8", "--threads", "1"});
   ASSERT_EQ(whole.status, 0) << whole.err;
