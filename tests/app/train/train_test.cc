@@ -289,6 +289,105 @@ TEST_F(TrainCommand, ASignalEndsItWithACheckpoint) {
   EXPECT_FALSE(state("run", last).empty()) << last;
 }
 
+/// Names of what is in a folder.
+std::set<std::string> names_in(const fs::path& folder) {
+  std::set<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    names.insert(entry.path().filename());
+  return names;
+}
+
+TEST_F(TrainCommand, AFullDiskEndsItAndTheLastCheckpointContinues) {
+  ASSERT_EQ(train("run", {"--steps", "2"}).status, 0);
+  const std::string before = state("run", 2);
+  ASSERT_GT(before.size(), 1U << 20);
+  const ProgramResult full =
+      test::run_program({BALEEN_PROGRAM, "train", folder_ / "run.toml", "--out", folder_ / "run", "--resume"},
+                        {.largest_file_bytes = 1 << 20, .seconds = kSeconds});
+  EXPECT_EQ(full.status, 1);
+  EXPECT_NE(full.err.find("writing failed: File too large; nothing was left"), std::string::npos) << full.err;
+  EXPECT_EQ(names_in(folder_ / "run"), (std::set<std::string>{"lock", "log.jsonl", "step-000000002"}));
+  EXPECT_EQ(state("run", 2), before);
+  EXPECT_EQ(train("run", {"--steps", "4", "--resume"}).status, 0);
+  EXPECT_FALSE(state("run", 4).empty());
+}
+
+TEST_F(TrainCommand, ThreeLossesInARowThatAreNoNumbersEndItAndChangeNoWeights) {
+  ASSERT_EQ(train("run", {"--steps", "2"}).status, 0);
+  // NaNs for the embedding.
+  std::string bytes = state("run", 2);
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes.data(), sizeof header_bytes);
+  const json header = json::parse(bytes.substr(8, header_bytes));
+  for (const auto& [name, tensor] : header.items()) {
+    if (!name.ends_with("embed.weight")) continue;
+    const std::size_t begin = tensor["data_offsets"][0], end = tensor["data_offsets"][1];
+    std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(8 + header_bytes + begin), end - begin, '\xff');
+  }
+  const fs::path checkpoint = folder_ / "run" / "step-000000002" / "state.safetensors";
+  std::ofstream(checkpoint, std::ios::binary) << bytes;
+  const ProgramResult ended = train("run", {"--resume"});
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_NE(ended.err.find("third step in a row"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("is intact"), std::string::npos) << ended.err;
+  EXPECT_EQ(state("run", 2), bytes);
+  EXPECT_EQ(log_of("run").back()["step"], 5);
+  EXPECT_TRUE(log_of("run").back().contains("skipped"));
+  EXPECT_FALSE(fs::exists(folder_ / "run" / "model"));
+}
+
+TEST_F(TrainCommand, ACheckpointOfAnotherShapeIsRefused) {
+  ASSERT_EQ(train("run", {"--steps", "1"}).status, 0);
+  std::string other = kConfig;
+  const std::string width = "moe_intermediate_size = 128";
+  other.replace(other.find(width), width.size(), "moe_intermediate_size = 256");
+  write_config(other);
+  ASSERT_EQ(train("other", {"--steps", "1"}).status, 0);
+  const fs::path name = fs::path("step-000000001") / "state.safetensors";
+  fs::copy_file(folder_ / "other" / name, folder_ / "run" / name, fs::copy_options::overwrite_existing);
+  write_config(kConfig);
+  const ProgramResult refused = train("run", {"--resume"});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_NE(refused.err.find("state.safetensors"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("256"), std::string::npos) << refused.err;
+}
+
+TEST_F(TrainCommand, TooLittleDataIsRefused) {
+  const std::string config = kConfig;
+  const auto with_data = [&config](const std::string& key, const std::string& value) {
+    const std::size_t at = config.find(key);
+    return config.substr(0, at) + key + " = " + value + config.substr(config.find('\n', at));
+  };
+  const auto expect_refused = [this](const std::string& words) {
+    const ProgramResult result = train("little");
+    EXPECT_EQ(result.status, 1);
+    EXPECT_NE(result.err.find(words), std::string::npos) << result.err;
+  };
+  write_config(with_data("batch_rows", "1000"));
+  expect_refused("1,000");
+  std::ofstream(folder_ / "empty.jsonl").close();
+  const ProgramResult packed = baleen({"data", "pack", folder_ / "empty.jsonl", "--tokenizer",
+                                       folder_ / "tokenizer", "--out", folder_ / "empty"});
+  EXPECT_EQ(packed.status, 1) << packed.out;
+  EXPECT_FALSE(packed.err.empty());
+  fs::create_directories(folder_ / "empty");
+  std::string empty = config;
+  empty.replace(empty.find("\"data\""), 6, "\"empty\"");
+  write_config(empty);
+  expect_refused("empty");
+}
+
+TEST_F(TrainCommand, AFolderInUseIsRefused) {
+  fs::create_directories(folder_ / "run");
+  const int lock = ::open((folder_ / "run" / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  ASSERT_EQ(::flock(lock, LOCK_EX | LOCK_NB), 0);
+  const ProgramResult second = train("run");
+  ::close(lock);
+  EXPECT_EQ(second.status, 1);
+  EXPECT_NE(second.err.find("another process trains in this folder"), std::string::npos) << second.err;
+  EXPECT_EQ(names_in(folder_ / "run"), std::set<std::string>{"lock"});
+}
+
 TEST_F(TrainCommand, WhatItRefuses) {
   ASSERT_EQ(train("run", {"--steps", "1"}).status, 0);
   const auto expect_refused = [](const ProgramResult& result, const std::string& words) {
