@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "app/bench_train.h"
 #include "app/engine_flags.h"
 #include "app/kernel_listing.h"
 #include "app/option_ranges.h"
@@ -336,6 +337,7 @@ void add_bench_command(Options& program) {
                "Instead of timing, list the variants of every operation and why each was chosen or not");
   command.flag("--json", flags->json, "One JSON line instead of tables");
   command.action([flags] { run_bench(*flags); });
+  add_bench_train_command(command);
 }
 
 }  // namespace baleen

@@ -316,7 +316,8 @@ Option Options::texts(const std::string& names, std::vector<std::string>& values
                       const std::string& description) {
   CLI::Option* option = command_->add_option_function<std::vector<std::string>>(
       names, [&values](const std::vector<std::string>& words) { values = words; }, description);
-  option->option_text("TEXT ...")->allow_extra_args(false);
+  // After a name one value, so that what follows it is a position's; positions take all that there are.
+  option->option_text("TEXT ...")->allow_extra_args(names.front() != '-');
   return Option(option);
 }
 

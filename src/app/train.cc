@@ -7,16 +7,21 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "app/option_ranges.h"
 #include "app/options.h"
+#include "app/provenance.h"
+#include "app/report_file.h"
 #include "app/terminal.h"
 #include "base/number.h"
+#include "hardware/machine_limits.h"
 #include "log/log.h"
 #include "parallel/thread_pool.h"
 #include "trainer/graph/model.h"
 #include "trainer/optimiser/parameter_groups.h"
 #include "trainer/post/policy_run.h"
+#include "trainer/report/runs_html.h"
 #include "trainer/run/export.h"
 #include "trainer/run/import.h"
 #include "trainer/run/training_run.h"
@@ -28,7 +33,7 @@ constexpr WholeRange kStepsRange{1, std::int64_t{1} << 40};
 constexpr WholeRange kLoraRange{1, 4096};
 
 struct TrainFlags {
-  std::string config;
+  std::vector<std::string> files;  ///< the configuration, or for a report the folders of runs
   std::string from;
   std::string out;
   std::string export_folder;
@@ -36,6 +41,7 @@ struct TrainFlags {
   std::int64_t num_threads = 0;
   std::int64_t lora_rank = 0;
   bool resume = false;
+  bool report = false;
 };
 
 /// Every pass allocates the same arrays: what is freed stays with the process, because new memory costs a
@@ -46,7 +52,9 @@ void keep_freed_memory() {
 }
 
 TrainConfig config_of(const TrainFlags& flags) {
-  TrainConfig config = load_train_config(flags.config, flags.from);
+  if (flags.files.size() != 1)
+    usage_error("CONFIG: expected one file of a run; found {}; --report takes folders", flags.files.size());
+  TrainConfig config = load_train_config(flags.files.front(), flags.from);
   if (!flags.out.empty()) config.run.folder = flags.out;
   if (flags.num_threads != 0) config.run.threads = flags.num_threads;
   if (flags.lora_rank != 0) config.lora.rank = flags.lora_rank;
@@ -105,11 +113,15 @@ void run_train(const TrainFlags& flags) {
     return;
   }
   TrainingGraph<float> graph(config.model, place.hash_tables, place.pool);
+  TrainingRunOptions options = place.options(flags);
+  options.logits = [&graph](const Parameters<float>& weights, const TrainingBatch& batch,
+                            const PassOptions& pass) { return graph.logits(weights, batch, pass); };
+  options.fma_flops_per_second = measure_machine_limits(place.pool).fma_flops_per_second;
   TrainingRun run(
       config, place.folder,
       [&graph](const Parameters<float>& weights, const TrainingBatch& batch, const PassOptions& pass,
                Parameters<float>* gradients) { return graph.run(weights, batch, pass, gradients); },
-      place.options(flags), place.pool);
+      std::move(options), place.pool);
   log_line("not part of the loss yet: the indexers' own loss and the sequence-wise balance loss");
   place.finish(run);
 }
@@ -127,13 +139,21 @@ void run_export(const TrainFlags& flags) {
   fmt::print("{}: the model after {} steps\n", flags.export_folder, grouped(state.step));
 }
 
+/// Several runs beside each other, from their logs alone.
+void run_report(const TrainFlags& flags) {
+  if (flags.out.empty()) usage_error("--report: the page needs a file: --out FILE");
+  std::vector<RunLog> runs;
+  for (const std::string& folder : flags.files) runs.push_back(read_run_log(folder));
+  write_report_file(flags.out, runs_html(runs, provenance()), "a browser");
+}
+
 }  // namespace
 
 void add_train_command(Options& program) {
   const auto flags = std::make_shared<TrainFlags>();
   Options command =
       program.command("train", "Train a model as a file says, from first weights to a model to serve");
-  command.path("config", flags->config, "TOML file of the run").required();
+  command.texts("config", flags->files, "TOML file of the run; with --report folders of runs").required();
   command.integer_without_default(
       "--steps", flags->num_steps, kStepsRange,
       "End after so many steps of the run, with a checkpoint; the schedule stays that of "
@@ -144,16 +164,25 @@ void add_train_command(Options& program) {
       "Checkpoint with the first weights, in the place of run.from; --resume and --export need it too");
   command.integer_without_default("--lora", flags->lora_rank, kLoraRange,
                                   "Train adapters of this rank, in the place of lora.rank");
-  command.path("--out,-o", flags->out, "Folder of the run, in the place of run.folder");
-  command.path("--export", flags->export_folder,
-               "Train nothing: write the newest checkpoint to this folder in the released layout");
+  command.path("--out,-o", flags->out,
+               "Folder of the run, in the place of run.folder; with --report the file of the page");
+  const Option export_folder =
+      command.path("--export", flags->export_folder,
+                   "Train nothing: write the newest checkpoint to this folder in the released layout");
+  command
+      .flag("--report", flags->report,
+            "Train nothing: write a page of curves, loads of experts and continuations, for a browser")
+      .excludes(export_folder);
   command.integer_without_default("--threads,-t", flags->num_threads, kThreadsRange,
                                   "In the place of run.threads; the weights do not depend on them");
   command.footer(
       "Ctrl-C and SIGTERM end the run after the step in progress, with a checkpoint. A run that is killed\n"
       "loses the steps since its last checkpoint. What the run does is in FOLDER/log.jsonl, a JSON object a\n"
       "line; at its end FOLDER/model is the model in the released layout.");
-  command.action([flags] { flags->export_folder.empty() ? run_train(*flags) : run_export(*flags); });
+  command.action([flags] {
+    if (flags->report) return run_report(*flags);
+    flags->export_folder.empty() ? run_train(*flags) : run_export(*flags);
+  });
 }
 
 }  // namespace baleen

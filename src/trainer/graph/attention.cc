@@ -5,6 +5,7 @@
 
 #include "ops/compressor/compressor_backward.h"
 #include "ops/dense_attention/dense_attention.h"
+#include "ops/dense_product/dense_product.h"
 #include "ops/linear/linear_backward.h"
 #include "ops/rms_norm/rms_norm_backward.h"
 #include "ops/rope/rope_backward.h"
@@ -228,7 +229,7 @@ class Attention {
 
   void select(const BlockWeights<const T>& w, const T* x, AttentionActivations<T>& a) const {
     zeros(a.visible, a.visible_begin.back());
-    const bool scores = shape_.indexed && !c_.dense_attention;
+    const bool scores = shape_.indexed && !c_.dense_attention && leaves_out(a);
     if (scores) {
       const std::int64_t width = config_.index_q_dim();
       linear_forward<T>({n_, config_.q_lora_rank, width}, a.q_latent_normed.data(), w.index_wq_b,
@@ -244,6 +245,41 @@ class Attention {
     });
   }
 
+  /// Σ_heads w relu(<q, k>) of a query and `count` entries from `first` on. The constant and the Hadamard
+  /// transform of both sides, which inference has, change no order of scores.
+  Values<T> index_scores(std::int64_t row, std::int64_t first, std::int64_t count,
+                         const AttentionActivations<T>& a) const {
+    const std::int64_t heads = shape_.index_heads, width = shape_.index_dim;
+    Values<T> dots;
+    dense_product<T>({.m = heads,
+                      .n = count,
+                      .k = width,
+                      .a = a.index_q.data() + row * heads * width,
+                      .a_stride = width,
+                      .b = a.index_compressor.entry.data() + first * width,
+                      .b_stride = width,
+                      .b_transposed = true,
+                      .c = resized(dots, heads * count),
+                      .c_stride = count});
+    Values<T> score;
+    zeros(score, count);
+    for (std::int64_t head = 0; head < heads; ++head) {
+      const T weight = a.index_weights[static_cast<std::size_t>(row * heads + head)];
+      const T* of_head = dots.data() + head * count;
+      for (std::int64_t j = 0; j < count; ++j)
+        score[static_cast<std::size_t>(j)] += weight * std::max(of_head[j], T{0});
+    }
+    return score;
+  }
+
+  /// Whether a document has more entries than a query may select.
+  [[nodiscard]] bool leaves_out(const AttentionActivations<T>& a) const {
+    for (std::size_t i = 0; i + 1 < a.entry_begin.size(); ++i) {
+      if (a.entry_begin[i + 1] - a.entry_begin[i] > shape_.top_k) return true;
+    }
+    return false;
+  }
+
   /// Marks what the query at position t of document i sees: all complete entries, or the indexer's best.
   void select_row(bool scores, std::int64_t i, std::int64_t t, AttentionActivations<T>& a) const {
     const std::int64_t first = a.entry_begin[static_cast<std::size_t>(i)];
@@ -255,18 +291,7 @@ class Attention {
       std::fill(marks, marks + complete, std::uint8_t{1});
       return;
     }
-    // The constant and the Hadamard transform of both sides change no order of scores.
-    const std::int64_t row = c_.document(i).begin + t;
-    std::vector<T> score(static_cast<std::size_t>(complete));
-    for (std::int64_t j = 0; j < complete; ++j) {
-      for (std::int64_t head = 0; head < shape_.index_heads; ++head) {
-        const T* q = a.index_q.data() + (row * shape_.index_heads + head) * shape_.index_dim;
-        const T* k = a.index_compressor.entry.data() + (first + j) * shape_.index_dim;
-        const T dot = std::inner_product(q, q + shape_.index_dim, k, T{0});
-        score[static_cast<std::size_t>(j)] +=
-            a.index_weights[static_cast<std::size_t>(row * shape_.index_heads + head)] * std::max(dot, T{0});
-      }
-    }
+    const Values<T> score = index_scores(c_.document(i).begin + t, first, complete, a);
     std::vector<std::int64_t> order(score.size());
     std::iota(order.begin(), order.end(), 0);
     std::partial_sort(order.begin(), order.begin() + shape_.top_k, order.end(), [&](auto left, auto right) {

@@ -36,9 +36,8 @@ void add_load(std::vector<std::vector<std::int64_t>>& sum,
   }
 }
 
-std::string note_of(const TrainingStep& report, double seconds) {
-  return fmt::format("step {}: loss {:.4f}, gradient {:.3g}, {:.0f} tokens/s", report.step, report.loss,
-                     report.gradient_norm, static_cast<double>(report.num_tokens) / std::max(seconds, 1e-9));
+double tokens_per_second(const TrainingStep& report, double seconds) {
+  return static_cast<double>(report.num_tokens) / std::max(seconds, 1e-9);
 }
 
 }  // namespace
@@ -63,6 +62,8 @@ TrainingRun::TrainingRun(const TrainConfig& config, const RunFolder& folder, Los
       pool_(pool),
       shards_(open_training_data(config)),
       sampler_(shards_, config.data.sequence_length, config.data.batch_rows, config.run.seed),
+      continuations_(config),
+      flops_(config.model),
       state_(config),
       checkpoint_step_(start_state(config, folder, options_.resume, state_, pool)),
       update_(config, state_, pool),
@@ -87,7 +88,6 @@ TrainingStep TrainingRun::do_step() {
   const PassOptions options = pass_options(state_.step);
   TrainingStep report;
   report.learning_rate = learning_rate_at(config_, state_.step);
-  std::vector<std::vector<std::int64_t>> load;
   for (std::int64_t part = 0; part < num_parts; ++part) {
     const TrainingBatch batch =
         sampler_.batch(state_.step * config_.data.batch_rows, {.rank = part, .num_ranks = num_parts});
@@ -96,7 +96,8 @@ TrainingStep TrainingRun::do_step() {
     report.loss += pass.loss_sum / num_targets;
     report.mtp_loss += pass.mtp_loss_sum / num_targets;
     report.num_tokens += batch.num_tokens();
-    add_load(load, pass.expert_load);
+    report.flops += flops_.step(batch, options.mtp_weight != 0, options.dense_attention);
+    add_load(report.expert_load, pass.expert_load);
   }
   const GradientNorms norms = update_.prepare(gradients_);
   report.gradient_norm = norms.trunk;
@@ -110,11 +111,12 @@ TrainingStep TrainingRun::do_step() {
   }
   state_.skipped_in_row = 0;
   report.num_left = update_.apply(norms, report.learning_rate);
-  balance(load, report);
+  balance(report);
   return report;
 }
 
-void TrainingRun::balance(const std::vector<std::vector<std::int64_t>>& load, TrainingStep& report) {
+void TrainingRun::balance(TrainingStep& report) {
+  const std::vector<std::vector<std::int64_t>>& load = report.expert_load;
   for (std::size_t block = 0; block < load.size(); ++block) {
     const auto idx = static_cast<std::int64_t>(block);
     report.max_violation = std::max(report.max_violation, load_balance(load[block]).max_violation);
@@ -125,6 +127,14 @@ void TrainingRun::balance(const std::vector<std::vector<std::int64_t>>& load, Tr
   }
 }
 
+std::string TrainingRun::note_of(const TrainingStep& report, double seconds) const {
+  std::string note = fmt::format("loss {:.4f}, gradient {:.3g}, {:.0f} tokens/s", report.loss,
+                                 report.gradient_norm, tokens_per_second(report, seconds));
+  if (options_.fma_flops_per_second > 0)
+    note += fmt::format(", {:.0f}% of peak", 100 * report.flops / seconds / options_.fma_flops_per_second);
+  return note + fmt::format(", violation {:.2f}", report.max_violation);
+}
+
 void TrainingRun::write_log(const TrainingStep& report, double seconds) {
   nlohmann::ordered_json line{{"step", report.step},
                               {"loss", report.loss},
@@ -133,22 +143,33 @@ void TrainingRun::write_log(const TrainingStep& report, double seconds) {
                               {"learning_rate", report.learning_rate},
                               {"tokens", report.num_tokens},
                               {"seconds", seconds},
+                              {"tokens_per_second", tokens_per_second(report, seconds)},
                               {"max_violation", report.max_violation},
                               {"matrices_without_gradient", report.num_left}};
+  if (options_.fma_flops_per_second > 0)
+    line["share_of_fma_peak"] = report.flops / std::max(seconds, 1e-9) / options_.fma_flops_per_second;
+  line["expert_load"] = report.expert_load;
   if (!report.not_finite.empty()) line["skipped"] = report.not_finite;
   log_->write(line);
 }
 
 void TrainingRun::evaluate_and_log() {
-  if (!held_out_) return;
-  const Evaluation result = evaluate(loss_, state_.weights, pass_options(state_.step), *held_out_,
-                                     *held_out_shards_, config_.evaluation.rows, config_.micro_batch_rows(1));
-  log_->write({{"step", state_.step},
-               {"held_out_nats_per_token", result.nats_per_token},
-               {"held_out_bits_per_byte", result.bits_per_byte},
-               {"held_out_targets", result.num_targets}});
-  log_line("step {}: held out {:.4f} nats a token, {:.4f} bits a byte", grouped(state_.step),
-           result.nats_per_token, result.bits_per_byte);
+  nlohmann::ordered_json line{{"step", state_.step}};
+  const PassOptions options = pass_options(state_.step);
+  if (held_out_) {
+    const Evaluation result = evaluate(loss_, state_.weights, options, *held_out_, *held_out_shards_,
+                                       config_.evaluation.rows, config_.micro_batch_rows(1));
+    line["held_out_nats_per_token"] = result.nats_per_token;
+    line["held_out_bits_per_byte"] = result.bits_per_byte;
+    line["held_out_targets"] = result.num_targets;
+    log_line("step {}: held out {:.4f} nats a token, {:.4f} bits a byte", grouped(state_.step),
+             result.nats_per_token, result.bits_per_byte);
+  }
+  if (options_.logits && !continuations_.empty()) {
+    for (const auto& [prompt, text] : continuations_.write(options_.logits, state_.weights, options))
+      line["continuations"].push_back({{"prompt", prompt}, {"text", text}});
+  }
+  if (line.size() > 1) log_->write(line);
 }
 
 void TrainingRun::write_checkpoint() {
@@ -160,8 +181,7 @@ void TrainingRun::write_checkpoint() {
 void TrainingRun::run() {
   const std::int64_t end =
       options_.stop_step == 0 ? config_.run.steps : std::min(options_.stop_step, config_.run.steps);
-  const std::int64_t begin = state_.step;
-  Progress progress("training", "steps", end - begin);
+  Progress progress("training", "steps", end, state_.step);
   while (state_.step < end) {
     const Clock::time_point start = Clock::now();
     const TrainingStep report = do_step();
@@ -169,7 +189,7 @@ void TrainingRun::run() {
     const bool skipped = !report.not_finite.empty();
     if (skipped || report.step == end || report.step % config_.run.log_interval == 0)
       write_log(report, seconds);
-    progress.update(state_.step - begin, note_of(report, seconds));
+    progress.update(state_.step, note_of(report, seconds));
     if (skipped) log_line("step {}: skipped: {} is not finite", report.step, report.not_finite);
     if (state_.skipped_in_row >= kMaxSkippedInRow) {
       fail("step {}: {} is not finite, the third step in a row; {}; try a lower schedule.learning_rate",

@@ -7,9 +7,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "trainer/run/continuation.h"
 #include "trainer/run/evaluation.h"
 #include "trainer/run/loss_function.h"
+#include "trainer/run/model_flops.h"
 #include "trainer/run/run_checkpoint.h"
 #include "trainer/run/run_folder.h"
 #include "trainer/run/training_log.h"
@@ -23,6 +26,8 @@ struct TrainingRunOptions {
   std::int64_t stop_step =
       0;  ///< end after so many steps of the run, with a checkpoint; 0: after all of them
   std::function<bool()> interrupted = {};  ///< asked after each step; true ends the run with a checkpoint
+  LogitsFunction logits = {};              ///< for evaluation.prompts; without it they are not continued
+  double fma_flops_per_second = 0;         ///< the machine's measured peak; 0: unknown, no share is given
 };
 
 /// What one step was.
@@ -34,8 +39,11 @@ struct TrainingStep {
   double learning_rate = 0;
   std::int64_t num_tokens = 0;
   std::int64_t num_left = 0;  ///< matrices without a gradient, left as they are
-  double max_violation = 0;   ///< of the layer whose experts are used least evenly
-  std::string not_finite;     ///< what was infinite or NaN, for which the step was skipped; else empty
+  double flops = 0;           ///< of the model, forward and backward (model_flops.h)
+  /// [num_blocks][E] tokens that chose each expert, over the whole batch.
+  std::vector<std::vector<std::int64_t>> expert_load;
+  double max_violation = 0;  ///< of the layer whose experts are used least evenly
+  std::string not_finite;    ///< what was infinite or NaN, for which the step was skipped; else empty
 };
 
 /// Throws `Error` for what this trainer does not have: bf16 products, rounding in training, warm-up of the
@@ -66,7 +74,8 @@ class TrainingRun {
  private:
   [[nodiscard]] PassOptions pass_options(std::int64_t step) const;
   TrainingStep do_step();
-  void balance(const std::vector<std::vector<std::int64_t>>& load, TrainingStep& report);
+  void balance(TrainingStep& report);
+  [[nodiscard]] std::string note_of(const TrainingStep& report, double seconds) const;
   void write_log(const TrainingStep& report, double seconds);
   void evaluate_and_log();
   void write_checkpoint();
@@ -80,6 +89,8 @@ class TrainingRun {
   BatchSampler sampler_;
   std::optional<TokenShards> held_out_shards_;
   std::optional<BatchSampler> held_out_;
+  Continuations continuations_;
+  ModelFlops flops_;
   RunState state_;
   std::int64_t checkpoint_step_;  ///< of the newest checkpoint; -1: there is none
   WeightUpdate update_;

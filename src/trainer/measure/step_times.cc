@@ -1,0 +1,205 @@
+#include "trainer/measure/step_times.h"
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+
+#include "trainer/graph/attention.h"
+#include "trainer/graph/block.h"
+#include "trainer/graph/experts.h"
+#include "trainer/graph/token_loss.h"
+#include "trainer/optimiser/gradient_norm.h"
+#include "trainer/optimiser/optimiser.h"
+#include "trainer/run/model_flops.h"
+
+namespace baleen {
+namespace {
+
+using namespace graph;
+
+constexpr int kRuns = 3;
+
+/// The least of the runs: what the machine does besides makes a run longer, never shorter.
+template <class Body>
+double least_seconds(Body&& body) {
+  double least = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    const auto start = std::chrono::steady_clock::now();
+    body();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    least = run == 0 ? seconds : std::min(least, seconds);
+  }
+  return least;
+}
+
+TrainingBatch random_batch(const TrainConfig& config) {
+  std::mt19937_64 random(config.run.seed);
+  TrainingBatch batch;
+  batch.row_begin = {0};
+  for (std::int64_t row = 0; row < config.micro_batch_rows(1); ++row) {
+    const std::int64_t begin = batch.num_tokens();
+    for (std::int64_t i = 0; i < config.data.sequence_length; ++i) {
+      batch.tokens.push_back(
+          static_cast<TokenId>(random() % static_cast<std::uint64_t>(config.model.vocab_size)));
+      batch.is_target.push_back(i > 0 ? 1 : 0);
+    }
+    batch.documents.push_back({begin, batch.num_tokens()});
+    batch.row_begin.push_back(batch.num_tokens());
+  }
+  batch.num_global_targets = batch.num_tokens() - batch.num_rows();
+  return batch;
+}
+
+Values<float> random_values(std::int64_t count, double deviation) {
+  std::mt19937_64 random(1);
+  std::normal_distribution<float> normal(0, static_cast<float>(deviation));
+  Values<float> values(static_cast<std::size_t>(count));
+  std::ranges::generate(values, [&] { return normal(random); });
+  return values;
+}
+
+/// Seconds of forward and backward of one part, over all layers of a micro-batch.
+struct BothWays {
+  double forward = 0;
+  double backward = 0;
+};
+
+/// A model of new weights, and the parts of its passes one by one.
+class PartRuns {
+ public:
+  PartRuns(const TrainConfig& config, const TrainingBatch& batch, ThreadPool& pool)
+      : config_(config),
+        batch_(batch),
+        weights_(config.model),
+        gradients_(config.model),
+        hash_tables_(make_hash_tables(config.model, config.run.seed)),
+        context_(config.model, hash_tables_, batch, options(), pool) {
+    initialise(weights_, config.model, config.initializer_range, config.run.seed);
+  }
+
+  void measure_blocks() {
+    const ModelWeightPlaces<const float> w(config_.model, weights_);
+    const ModelWeightPlaces<float> g(config_.model, gradients_);
+    const std::int64_t wide = context_.tokens() * config_.model.hc_dim();
+    const std::int64_t narrow = context_.tokens() * config_.model.hidden_size;
+    const Values<float> x = random_values(wide, 1), dout = random_values(wide, 1e-4);
+    Values<float> out(x.size()), dx(x.size());
+    BlockActivations<float> a;
+    for (std::int64_t block = 0; block < config_.model.num_hidden_layers; ++block) {
+      const auto at = static_cast<std::size_t>(block);
+      const double whole_forward =
+          least_seconds([&] { block_forward(context_, block, w.blocks[at], x.data(), a, out.data()); });
+      const double whole_backward = least_seconds([&] {
+        block_backward(context_, block, w.blocks[at], g.blocks[at], x.data(), a, dout.data(),
+                       zeros(dx, wide));
+      });
+      Values<float> dnarrow;
+      const BothWays attention = {
+          least_seconds([&] {
+            attention_forward(context_, block, w.blocks[at], a.attn_site.normed.data(), a.attention,
+                              a.attn_out.data());
+          }),
+          least_seconds([&] {
+            attention_backward(context_, block, w.blocks[at], g.blocks[at], a.attn_site.normed.data(),
+                               a.attention, dout.data(), zeros(dnarrow, narrow));
+          })};
+      const BothWays experts = {least_seconds([&] {
+                                  experts_forward(context_, block, w.blocks[at], a.ffn_site.normed.data(),
+                                                  a.experts, a.ffn_out.data());
+                                }),
+                                least_seconds([&] {
+                                  experts_backward(context_, w.blocks[at], g.blocks[at],
+                                                   a.ffn_site.normed.data(), a.experts, dout.data(),
+                                                   zeros(dnarrow, narrow));
+                                })};
+      add(attention_, attention.forward, attention.backward);
+      add(experts_, experts.forward, experts.backward);
+      add(mixing_, std::max(0.0, whole_forward - attention.forward - experts.forward),
+          std::max(0.0, whole_backward - attention.backward - experts.backward));
+    }
+    head(w, g, x);
+  }
+
+  /// Adds norm and update to `parts`, for the gradients that the blocks left.
+  void measure_update(std::vector<PartTime>& parts) {
+    Optimiser optimiser(config_, weights_);
+    ThreadPool& pool = context_.pool;
+    const double norms = least_seconds([&] {
+      const GradientNorms found = gradient_norms(gradients_, optimiser.groups(), pool);
+      clip_gradients(gradients_, optimiser.groups(), found, config_.optimizer.gradient_clip, pool);
+    });
+    const double rate = config_.schedule.learning_rate;
+    const double all = least_seconds([&] { optimiser.update(weights_, gradients_, rate, pool); });
+    // Muon leaves matrices whose gradient is zeros: what remains is AdamW.
+    gradients_.set_zero();
+    const double adamw = least_seconds([&] { optimiser.update(weights_, gradients_, rate, pool); });
+    parts.push_back({"norm and clipping", norms});
+    parts.push_back({"Muon", std::max(0.0, all - adamw)});
+    parts.push_back({"AdamW", adamw});
+  }
+
+  [[nodiscard]] const BothWays& of(ModelPart part) const {
+    return part == ModelPart::kAttention ? attention_
+           : part == ModelPart::kExperts ? experts_
+           : part == ModelPart::kMixing  ? mixing_
+                                         : head_;
+  }
+
+ private:
+  static PassOptions options() { return {.mtp_weight = 0, .scaled_rope = true}; }
+  static void add(BothWays& sum, double forward, double backward) {
+    sum.forward += forward;
+    sum.backward += backward;
+  }
+
+  void head(const ModelWeightPlaces<const float>& w, const ModelWeightPlaces<float>& g,
+            const Values<float>& x) {
+    const Targets targets = targets_of(batch_);
+    Values<float> dstreams;
+    HeadGradients<float> gradients{.scale = 1 / static_cast<float>(batch_.num_global_targets),
+                                   .site = &g.output,
+                                   .head = g.head,
+                                   .dstreams = zeros(dstreams, static_cast<std::int64_t>(x.size()))};
+    const auto pass = [&](const HeadGradients<float>& wanted) {
+      CrossEntropy<float> loss;
+      token_loss<float>(context_, w.output, w.head, x.data(), targets, loss, wanted);
+    };
+    head_.forward = least_seconds([&] { pass({}); });
+    head_.backward = std::max(0.0, least_seconds([&] { pass(gradients); }) - head_.forward);
+  }
+
+  const TrainConfig& config_;
+  const TrainingBatch& batch_;
+  Parameters<float> weights_, gradients_;
+  HashTables hash_tables_;
+  GraphContext<float> context_;
+  BothWays attention_, experts_, mixing_, head_;
+};
+
+}  // namespace
+
+StepTimes measure_step(const TrainConfig& config, ThreadPool& pool) {
+  const TrainingBatch batch = random_batch(config);
+  PartRuns runs(config, batch, pool);
+  runs.measure_blocks();
+  const auto num_parts = static_cast<double>(config.data.batch_rows / config.micro_batch_rows(1));
+  const auto flops = ModelFlops(config.model).forward(batch, false, false);
+  StepTimes times{.num_tokens = batch.num_tokens() * static_cast<std::int64_t>(num_parts)};
+  double again = 0;
+  for (const auto& [part, name] : {std::pair{ModelPart::kAttention, "attention"},
+                                   {ModelPart::kExperts, "experts"},
+                                   {ModelPart::kMixing, "mixing"},
+                                   {ModelPart::kHead, "head"}}) {
+    const BothWays& seconds = runs.of(part);
+    const double forward_flops = num_parts * flops[static_cast<std::size_t>(part)];
+    times.parts.push_back({std::string(name) + ", forward", num_parts * seconds.forward, forward_flops});
+    times.parts.push_back(
+        {std::string(name) + ", backward", num_parts * seconds.backward, 2 * forward_flops});
+    if (part != ModelPart::kHead && config.run.recompute) again += num_parts * seconds.forward;
+  }
+  if (config.run.recompute) times.parts.push_back({"forward again for the backward", again});
+  runs.measure_update(times.parts);
+  return times;
+}
+
+}  // namespace baleen

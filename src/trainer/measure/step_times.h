@@ -1,0 +1,31 @@
+/// Where the time of a training step goes, measured on this machine part by part at a configuration's sizes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "parallel/thread_pool.h"
+#include "trainer/config/train_config.h"
+
+namespace baleen {
+
+/// Of a whole step: all micro-batches and layers, without the MTP block.
+struct PartTime {
+  std::string name;
+  double seconds = 0;
+  double flops = 0;  ///< of the model (trainer/run/model_flops.h); 0: the part is no product
+};
+
+struct StepTimes {
+  std::vector<PartTime> parts;  ///< together the step, but for the MTP block and how times vary
+  std::int64_t num_tokens = 0;  ///< of the step
+};
+
+/// Rows of random tokens, each one document, through new weights: no data is needed. A part's time is the
+/// least of three runs by itself; mixing is what of a block is neither attention nor experts. Takes about
+/// nine forwards and backwards of a micro-batch. Memory: weights, gradients, optimiser states, activations of
+/// a block.
+[[nodiscard]] StepTimes measure_step(const TrainConfig& config, ThreadPool& pool);
+
+}  // namespace baleen

@@ -1,0 +1,82 @@
+#include "trainer/run/model_flops.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "model/tensor_table.h"
+
+namespace baleen {
+namespace {
+
+ModelPart part_of(const TensorSpec& spec) {
+  if (spec.role == TensorRole::kHead) return ModelPart::kHead;
+  if (spec.name.find("hc_") != std::string::npos) return ModelPart::kMixing;
+  if (spec.name.find(".ffn.") != std::string::npos) return ModelPart::kExperts;
+  if (spec.name.find(".attn.") != std::string::npos) return ModelPart::kAttention;
+  return ModelPart::kMtpEntry;
+}
+
+/// Parameters of a tensor that are multiplied with one token.
+double used_parameters(const ModelConfig& config, const TensorSpec& spec) {
+  if (spec.shape.size() != 2 || spec.role == TensorRole::kEmbedding || spec.role == TensorRole::kIndexer ||
+      spec.name.ends_with(".ape") || spec.name.ends_with(".tid2eid"))
+    return 0;
+  const double all = static_cast<double>(spec.shape[0]) * static_cast<double>(spec.shape[1]);
+  if (spec.role == TensorRole::kRoutedExpert)
+    return all * static_cast<double>(config.num_experts_per_tok) /
+           static_cast<double>(config.n_routed_experts);
+  // Each residual stream of a token goes through it.
+  if (spec.name.ends_with("h_proj.weight") || spec.name.ends_with("h_proj"))
+    return all * static_cast<double>(config.hc_mult);
+  return all;
+}
+
+}  // namespace
+
+ModelFlops::ModelFlops(const ModelConfig& config) : config_(config) {
+  for (const TensorSpec& spec : tensor_table(config)) {
+    const auto part = static_cast<std::size_t>(part_of(spec));
+    (spec.name.starts_with("mtp.") ? mtp_ : main_)[part] += used_parameters(config, spec);
+  }
+  constexpr auto kHead = static_cast<std::size_t>(ModelPart::kHead);
+  mtp_[kHead] += main_[kHead] * static_cast<double>(config.num_nextn_predict_layers);
+}
+
+double ModelFlops::attention_keys(std::int64_t block, std::int64_t num_tokens, bool dense) const {
+  const LayerAttention shape = config_.attention(block);
+  double keys = 0;
+  for (std::int64_t tokens = 1; tokens <= num_tokens; ++tokens) {
+    const std::int64_t entries = shape.num_entries(tokens);
+    keys += static_cast<double>(std::min(tokens, shape.window_tokens) +
+                                (shape.indexed && !dense ? std::min(entries, config_.index_topk) : entries));
+  }
+  return keys;
+}
+
+std::array<double, kNumModelParts> ModelFlops::forward(const TrainingBatch& batch, bool with_mtp,
+                                                       bool dense_attention) const {
+  const auto tokens = static_cast<double>(batch.num_tokens());
+  // The last token of a document has no next one, which a row of the MTP block needs.
+  const auto mtp_tokens = with_mtp ? tokens - static_cast<double>(batch.documents.size()) : 0;
+  std::array<double, kNumModelParts> flops{};
+  for (std::size_t part = 0; part < kNumModelParts; ++part)
+    flops[part] = 2 * (main_[part] * tokens + mtp_[part] * mtp_tokens);
+  double keys = 0;
+  for (std::int64_t block = 0; block < config_.num_blocks(); ++block) {
+    if (config_.is_mtp(block) && !with_mtp) continue;
+    for (const TrainingBatch::Document& document : batch.documents) {
+      const std::int64_t length = document.end - document.begin - (config_.is_mtp(block) ? 1 : 0);
+      keys += attention_keys(block, length, dense_attention);
+    }
+  }
+  // Queries times keys, and probabilities times the same keys as values.
+  flops[static_cast<std::size_t>(ModelPart::kAttention)] += 4 * static_cast<double>(config_.q_dim()) * keys;
+  return flops;
+}
+
+double ModelFlops::step(const TrainingBatch& batch, bool with_mtp, bool dense_attention) const {
+  const auto parts = forward(batch, with_mtp, dense_attention);
+  return 3 * std::accumulate(parts.begin(), parts.end(), 0.0);
+}
+
+}  // namespace baleen
