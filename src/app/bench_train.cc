@@ -10,7 +10,7 @@
 #include "app/options.h"
 #include "hardware/instruction_sets.h"
 #include "hardware/machine_limits.h"
-#include "trainer/measure/step_times.h"
+#include "trainer/measure/training_step_times.h"
 #include "trainer/run/training_run.h"
 
 namespace baleen {
@@ -22,7 +22,7 @@ struct BenchTrainFlags {
   bool json = false;
 };
 
-void print_json(const StepTimes& times, int num_threads, double peak) {
+void print_json(const TrainingStepTimes& times, int num_threads, double peak) {
   nlohmann::ordered_json json{{"processor", processor_name()},
                               {"threads", num_threads},
                               {"instruction_set", instruction_set_in_use()},
@@ -37,7 +37,7 @@ void print_json(const StepTimes& times, int num_threads, double peak) {
   fmt::print("{}\n", json.dump());
 }
 
-void print_table(const StepTimes& times, int num_threads, double peak) {
+void print_table(const TrainingStepTimes& times, int num_threads, double peak) {
   double seconds = 0, flops = 0;
   for (const PartTime& part : times.parts) {
     seconds += part.seconds;
@@ -64,7 +64,7 @@ void run_bench_train(const BenchTrainFlags& flags) {
   const int num_threads = wanted == 0 ? default_num_threads() : static_cast<int>(wanted);
   ThreadPool pool(num_threads);
   const double peak = measure_machine_limits(pool).fma_flops_per_second;
-  const StepTimes times = measure_step(config, pool);
+  const TrainingStepTimes times = measure_step(config, pool);
   flags.json ? print_json(times, num_threads, peak) : print_table(times, num_threads, peak);
 }
 

@@ -8,8 +8,8 @@
 namespace baleen {
 namespace {
 
-/// The expert with the fewest copies, of those that a rank does not hold where there are any; ties: the lowest
-/// id.
+/// The expert with the fewest copies, of those that a rank does not hold where there are any; ties: the
+/// lowest id.
 std::size_t next_copy(const std::vector<std::int64_t>& num_copies, const std::vector<bool>& is_held) {
   std::size_t best = 0;
   for (std::size_t expert = 1; expert < num_copies.size(); ++expert) {

@@ -37,7 +37,7 @@ double CrossEntropy<T>::loss(std::int64_t /*i*/, TokenId token, std::span<T> z, 
 }
 
 template <class T>
-double TokenLogprobs<T>::loss(std::int64_t i, TokenId token, std::span<T> z, T /*scale*/) {
+double MeasuredLogprobs<T>::loss(std::int64_t i, TokenId token, std::span<T> z, T /*scale*/) {
   divide(z, temperature_);
   const auto logit = static_cast<double>(z[static_cast<std::size_t>(token)]);
   logprobs_[static_cast<std::size_t>(i)] = logit - softmax(z, T{1});
@@ -97,8 +97,8 @@ double ReverseKl<T>::loss(std::int64_t i, TokenId /*token*/, std::span<T> z, T s
 
 template class CrossEntropy<float>;
 template class CrossEntropy<double>;
-template class TokenLogprobs<float>;
-template class TokenLogprobs<double>;
+template class MeasuredLogprobs<float>;
+template class MeasuredLogprobs<double>;
 template class PolicyGradient<float>;
 template class PolicyGradient<double>;
 template class ReverseKl<float>;

@@ -33,9 +33,9 @@ class CrossEntropy final : public TokenObjective<T> {
 /// Writes ln π(token) at a temperature to `logprobs` [targets], which outlives it. A measurement: no loss, no
 /// gradient.
 template <class T>
-class TokenLogprobs final : public TokenObjective<T> {
+class MeasuredLogprobs final : public TokenObjective<T> {
  public:
-  TokenLogprobs(double temperature, std::span<double> logprobs)
+  MeasuredLogprobs(double temperature, std::span<double> logprobs)
       : temperature_(temperature), logprobs_(logprobs) {}
   double loss(std::int64_t i, TokenId token, std::span<T> z, T scale) override;
 

@@ -30,7 +30,7 @@ std::vector<double> RewardObjective::rewards(const RolloutGroup& group) const {
 
 std::vector<double> RewardObjective::logprobs(const Parameters<float>& weights, const TrainingBatch& batch) {
   std::vector<double> result(static_cast<std::size_t>(std::ranges::count(batch.is_target, 1)));
-  TokenLogprobs<float> measured(config_.rollout.temperature, result);
+  MeasuredLogprobs<float> measured(config_.rollout.temperature, result);
   graph_.run(weights, batch, rollout_pass_options(config_), nullptr, &measured);
   return result;
 }

@@ -35,7 +35,7 @@ void expect_gradient(TokenObjective<double>& objective, const std::vector<double
 
 double logprob(std::vector<double> z, double temperature) {
   double result = 0;
-  TokenLogprobs<double> measured(temperature, {&result, 1});
+  MeasuredLogprobs<double> measured(temperature, {&result, 1});
   EXPECT_EQ(measured.loss(0, kToken, z, 1), 0);
   for (const double value : z) EXPECT_EQ(value, 0);
   return result;

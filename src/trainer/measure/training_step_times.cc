@@ -1,4 +1,4 @@
-#include "trainer/measure/step_times.h"
+#include "trainer/measure/training_step_times.h"
 
 #include <algorithm>
 #include <chrono>
@@ -178,13 +178,13 @@ class PartRuns {
 
 }  // namespace
 
-StepTimes measure_step(const TrainConfig& config, ThreadPool& pool) {
+TrainingStepTimes measure_step(const TrainConfig& config, ThreadPool& pool) {
   const TrainingBatch batch = random_batch(config);
   PartRuns runs(config, batch, pool);
   runs.measure_blocks();
   const auto num_parts = static_cast<double>(config.data.batch_rows / config.micro_batch_rows(1));
   const auto flops = ModelFlops(config.model).forward(batch, false, false);
-  StepTimes times{.num_tokens = batch.num_tokens() * static_cast<std::int64_t>(num_parts)};
+  TrainingStepTimes times{.num_tokens = batch.num_tokens() * static_cast<std::int64_t>(num_parts)};
   double again = 0;
   for (const auto& [part, name] : {std::pair{ModelPart::kAttention, "attention"},
                                    {ModelPart::kExperts, "experts"},

@@ -17,7 +17,7 @@ struct PartTime {
   double flops = 0;  ///< of the model (trainer/run/model_flops.h); 0: the part is no product
 };
 
-struct StepTimes {
+struct TrainingStepTimes {
   std::vector<PartTime> parts;  ///< together the step, but for the MTP block and how times vary
   std::int64_t num_tokens = 0;  ///< of the step
 };
@@ -26,6 +26,6 @@ struct StepTimes {
 /// least of three runs by itself; mixing is what of a block is neither attention nor experts. Takes about
 /// nine forwards and backwards of a micro-batch. Memory: weights, gradients, optimiser states, activations of
 /// a block.
-[[nodiscard]] StepTimes measure_step(const TrainConfig& config, ThreadPool& pool);
+[[nodiscard]] TrainingStepTimes measure_step(const TrainConfig& config, ThreadPool& pool);
 
 }  // namespace baleen
