@@ -137,7 +137,7 @@ void Forward::attention(std::int64_t block, const Step& step) {
        .window = cache_.window(block),
        .compressed = cache_.compressed(block),
        .ratio = static_cast<int>(shape.ratio),
-       .selected = shape.indexed ? selected : View<std::int32_t, 2>(),
+       .selected = shape.indexed ? selected : View<const std::int32_t, 2>(),
        .sink = weights.sink,
        .window_tokens = shape.window_tokens,
        .scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim)),

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include <fstream>
-#include <regex>
 #include <set>
 #include <sstream>
 
@@ -92,12 +91,15 @@ std::vector<HelpOption> options_of(const std::vector<std::string>& command,
   std::vector<std::string> arguments = command;
   arguments.push_back("--help");
   std::istringstream help(baleen(arguments).out);
-  static const std::regex kLine(R"(^  (?:-\w,)?(--[a-z0-9-]+)[a-z0-9,-]* (\S+).*)");
   std::vector<HelpOption> found;
-  std::smatch match;
   for (std::string line; std::getline(help, line);) {
-    if (std::regex_match(line, match, kLine) && kinds.contains(match[2]))
-      found.push_back({match[1], match[2]});
+    // "  -t,--threads N   ...": the first long name, and what it takes.
+    std::istringstream words(line);
+    std::string names, kind;
+    if (!line.starts_with("  -") || !(words >> names >> kind) || !kinds.contains(kind)) continue;
+    const std::size_t begin = names.find("--");
+    if (begin != std::string::npos)
+      found.push_back({names.substr(begin, names.find(',', begin) - begin), kind});
   }
   return found;
 }
