@@ -25,6 +25,7 @@
 #include "trainer/run/export.h"
 #include "trainer/run/import.h"
 #include "trainer/run/training_run.h"
+#include "trainer/serving/serving_drift.h"
 
 namespace baleen {
 namespace {
@@ -42,6 +43,7 @@ struct TrainFlags {
   std::int64_t lora_rank = 0;
   bool resume = false;
   bool report = false;
+  bool drift = false;
 };
 
 /// Every pass allocates the same arrays: what is freed stays with the process, because new memory costs a
@@ -126,17 +128,38 @@ void run_train(const TrainFlags& flags) {
   place.finish(run);
 }
 
-/// The newest checkpoint of the run as a model.
+/// The newest checkpoint of a run, to `purpose`.
+RunState newest_state(const TrainConfig& config, std::string_view purpose) {
+  const RunFolder folder(config.run.folder);
+  const std::vector<std::int64_t> checkpoints = folder.checkpoints();
+  if (checkpoints.empty()) fail("{}: no checkpoint to {}; train first", folder.path().string(), purpose);
+  RunState state(config);
+  read_run_checkpoint(folder.checkpoint(checkpoints.back()), config, state);
+  return state;
+}
+
+/// The newest checkpoint as a model.
 void run_export(const TrainFlags& flags) {
   const TrainConfig config = config_of(flags);
   ThreadPool pool(num_threads_of(config));
-  const RunFolder folder(config.run.folder);
-  const std::vector<std::int64_t> checkpoints = folder.checkpoints();
-  if (checkpoints.empty()) fail("{}: no checkpoint to export; train first", folder.path().string());
-  RunState state(config);
-  read_run_checkpoint(folder.checkpoint(checkpoints.back()), config, state);
+  const RunState state = newest_state(config, "export");
   export_model(flags.export_folder, config, state.weights, hash_tables_of(config), false, pool);
   fmt::print("{}: the model after {} steps\n", flags.export_folder, grouped(state.step));
+}
+
+/// The newest checkpoint in the trainer against the model that an export of it is.
+void run_drift(const TrainFlags& flags) {
+  const TrainConfig config = config_of(flags);
+  if (!config.rollout.prompts.empty())
+    fail("--drift: expected a run with held-out data; found [rollout], whose log has probability_drift");
+  ThreadPool pool(num_threads_of(config));
+  const RunState state = newest_state(config, "measure");
+  const ServingDrift drift = measure_serving_drift(config, state, hash_tables_of(config), pool);
+  fmt::print(
+      "{}: after {} steps, {} held-out targets: mean difference of token probabilities {:.6f}, largest "
+      "{:.6f}; nats a token: trainer {:.6f}, engine {:.6f}\n",
+      config.run.folder.string(), grouped(state.step), grouped(drift.num_targets), drift.mean_difference,
+      drift.max_difference, drift.trainer_nats, drift.engine_nats);
 }
 
 /// Several runs beside each other, from their logs alone.
@@ -169,10 +192,17 @@ void add_train_command(Options& program) {
   const Option export_folder =
       command.path("--export", flags->export_folder,
                    "Train nothing: write the newest checkpoint to this folder in the released layout");
-  command
-      .flag("--report", flags->report,
-            "Train nothing: write a page of curves, loads of experts and continuations, for a browser")
+  const Option report =
+      command
+          .flag("--report", flags->report,
+                "Train nothing: write a page of curves, loads of experts and continuations, for a browser")
       .excludes(export_folder);
+  command
+      .flag("--drift", flags->drift,
+            "Train nothing: mean difference of the probabilities of held-out tokens between the trainer with "
+            "the newest checkpoint and the engine with an export of it")
+      .excludes(export_folder)
+      .excludes(report);
   command.integer_without_default("--threads,-t", flags->num_threads, kThreadsRange,
                                   "In the place of run.threads; the weights do not depend on them");
   command.footer(
@@ -181,6 +211,7 @@ void add_train_command(Options& program) {
       "line; at its end FOLDER/model is the model in the released layout.");
   command.action([flags] {
     if (flags->report) return run_report(*flags);
+    if (flags->drift) return run_drift(*flags);
     flags->export_folder.empty() ? run_train(*flags) : run_export(*flags);
   });
 }

@@ -53,6 +53,7 @@ struct CompressorActivations {
 
 template <class T>
 struct AttentionActivations {
+  Values<T> x_rounded;        ///< [N, d] what wq_a and wkv multiply, where it is not x
   Values<T> q_latent;         ///< [N, R_q] before its norm
   Values<T> q_latent_normed;  ///< [N, R_q]
   Values<T> q_raw;            ///< [N, H c] before the norm of heads
@@ -80,6 +81,7 @@ struct ExpertActivations {
   Values<std::int64_t> slot_token;         ///< [N k]
   Values<std::int64_t> slot_of;            ///< [N, k]
   Values<T> slot_weight;                   ///< [N k]
+  Values<T> x_rounded;                     ///< [N, d] what the shared expert multiplies, where it is not x
   Values<T> x;                             ///< [N k, d] gathered
   Values<T> g, v, a;                       ///< [N k, I]
   Values<T> y;                             ///< [N k, d]

@@ -24,10 +24,11 @@ class Attention {
         n_(context.tokens()) {}
 
   void forward(const BlockWeights<const T>& w, const T* x, AttentionActivations<T>& a, T* out) const {
-    queries(w, x, a);
-    keys(w, x, a);
+    const T* in = c_.rounded_input(config_.dense_format, x, a.x_rounded);
+    queries(w, in, a);
+    keys(w, in, a);
     layout(a);
-    if (shape_.compresses()) compress(w.compressor, shape_.head_dim, x, a.entry_begin, a.compressor);
+    if (shape_.compresses()) compress(w.compressor, kLatent, x, a.entry_begin, a.compressor);
     select(w, x, a);
     resized(a.o, n_ * q_dim());
     resized(a.lse, n_ * shape_.num_heads);
@@ -37,14 +38,18 @@ class Attention {
                               a.lse.data() + begin * shape_.num_heads);
     });
     a.rotated = a.o;
-    rotate(a.rotated.data(), shape_.num_heads, shape_.head_dim, true);
+    c_.round_results(n_, q_dim(), a.rotated.data());
+    rotate_result(a.rotated.data(), shape_.num_heads, shape_.head_dim, true);
     resized(a.grouped, n_ * config_.o_dim());
     for (std::int64_t group = 0; group < config_.o_groups; ++group) {
       linear_forward(group_shape(), a.rotated.data() + group * config_.group_dim(),
                      w.wo_a + group * config_.o_lora_rank * config_.group_dim(),
                      a.grouped.data() + group * config_.o_lora_rank, c_.pool);
     }
+    c_.round_results(n_, config_.o_dim(), a.grouped.data());
+    c_.round_inputs(config_.dense_format, n_, config_.o_dim(), a.grouped.data());
     linear_forward<T>({n_, config_.o_dim(), config_.hidden_size}, a.grouped.data(), w.wo_b, out, c_.pool);
+    c_.round_results(n_, config_.hidden_size, out);
   }
 
   void backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
@@ -66,8 +71,9 @@ class Attention {
     Values<T> dkv;
     Values<T> dentry;
     core_backward(w, g, a, d_o, dq, dkv, dentry);
-    queries_backward(w, g, x, a, dq, dx);
-    keys_backward(w, g, x, a, dkv, dx);
+    const T* in = c_.rounding.rounds_inputs(config_.dense_format) ? a.x_rounded.data() : x;
+    queries_backward(w, g, in, a, dq, dx);
+    keys_backward(w, g, in, a, dkv, dx);
     if (shape_.compresses()) {
       compress_backward(w.compressor, g.compressor, shape_.head_dim, x, a.entry_begin, a.compressor, dentry,
                         dx);
@@ -92,9 +98,17 @@ class Attention {
     });
   }
 
+  /// The same in the forward: what comes out is a result.
+  void rotate_result(T* x, std::int64_t heads, std::int64_t width, bool inverse) const {
+    rotate(x, heads, width, inverse);
+    c_.round_results(n_, heads * width, x);
+  }
+
   void norm(std::int64_t rows, std::int64_t width, const T* x, const T* w, T* y) const {
     for_row_blocks(c_.pool, rows, [&](std::int64_t row, std::int64_t count) {
+      if (w == nullptr && c_.rounding.norm_heads(count, width, x + row * width, y + row * width)) return;
       rms_norm_forward(count, width, x + row * width, w, config_.rms_norm_eps, y + row * width);
+      c_.rounding.result(count, width, y + row * width);
     });
   }
   void norm_backward(std::int64_t rows, std::int64_t width, const T* x, const T* w, const T* dy, T* dx,
@@ -109,11 +123,14 @@ class Attention {
   void queries(const BlockWeights<const T>& w, const T* x, AttentionActivations<T>& a) const {
     const std::int64_t rank = config_.q_lora_rank;
     linear_forward<T>({n_, config_.hidden_size, rank}, x, w.wq_a, resized(a.q_latent, n_ * rank), c_.pool);
+    c_.round_results(n_, rank, a.q_latent.data());
     norm(n_, rank, a.q_latent.data(), w.q_norm, resized(a.q_latent_normed, n_ * rank));
+    c_.round_inputs(config_.dense_format, n_, rank, a.q_latent_normed.data());
     linear_forward<T>({n_, rank, q_dim()}, a.q_latent_normed.data(), w.wq_b, resized(a.q_raw, n_ * q_dim()),
                       c_.pool);
+    c_.round_results(n_, q_dim(), a.q_raw.data());
     norm(n_ * shape_.num_heads, shape_.head_dim, a.q_raw.data(), nullptr, resized(a.q, n_ * q_dim()));
-    rotate(a.q.data(), shape_.num_heads, shape_.head_dim, false);
+    rotate_result(a.q.data(), shape_.num_heads, shape_.head_dim, false);
   }
   void queries_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
                         const AttentionActivations<T>& a, Values<T>& dq, T* dx) const {
@@ -134,8 +151,12 @@ class Attention {
   void keys(const BlockWeights<const T>& w, const T* x, AttentionActivations<T>& a) const {
     const std::int64_t width = shape_.head_dim;
     linear_forward<T>({n_, config_.hidden_size, width}, x, w.wkv, resized(a.kv_raw, n_ * width), c_.pool);
+    c_.round_results(n_, width, a.kv_raw.data());
     norm(n_, width, a.kv_raw.data(), w.kv_norm, resized(a.kv, n_ * width));
-    rotate(a.kv.data(), 1, width, false);
+    rotate_result(a.kv.data(), 1, width, false);
+    for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
+      c_.rounding.latent(rows, a.kv.data() + row * width);
+    });
   }
   void keys_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
                      const AttentionActivations<T>& a, Values<T>& dkv, T* dx) const {
@@ -182,8 +203,18 @@ class Attention {
     }
   }
 
-  void compress(const CompressorWeights<const T>& w, std::int64_t width, const T* x,
+  enum EntryKind : std::uint8_t { kLatent, kIndexKey };
+
+  /// Pooled entries as the norm reads them. The pooling's backward wants them unrounded.
+  Values<T> pooled_results(std::int64_t count, std::int64_t width, const T* e) const {
+    Values<T> results(e, e + count * width);
+    c_.rounding.result(count, width, results.data());
+    return results;
+  }
+
+  void compress(const CompressorWeights<const T>& w, EntryKind kind, const T* x,
                 const std::vector<std::int64_t>& entry_begin, CompressorActivations<T>& a) const {
+    const std::int64_t width = kind == kLatent ? shape_.head_dim : shape_.index_dim;
     const std::int64_t columns = shape_.compressor_columns(width);
     linear_forward<T>({n_, config_.hidden_size, columns}, x, w.wkv, resized(a.k, n_ * columns), c_.pool);
     linear_forward<T>({n_, config_.hidden_size, columns}, x, w.wgate, resized(a.g, n_ * columns), c_.pool);
@@ -193,9 +224,14 @@ class Attention {
       const PoolingValues<T> v = pooling(w, width, a, i);
       const std::int64_t at = entry_begin[static_cast<std::size_t>(i)] * width;
       pooling_forward(v, a.e.data() + at);
-      rms_norm_forward(v.entries(), width, a.e.data() + at, w.norm, config_.rms_norm_eps,
-                       a.entry.data() + at);
-      rotate_entries(i, v.entries(), width, false, a.entry.data() + at);
+      T* entries = a.entry.data() + at;
+      rms_norm_forward(v.entries(), width, pooled_results(v.entries(), width, a.e.data() + at).data(), w.norm,
+                       config_.rms_norm_eps, entries);
+      c_.rounding.result(v.entries(), width, entries);
+      rotate_entries(i, v.entries(), width, false, entries);
+      c_.rounding.result(v.entries(), width, entries);
+      kind == kLatent ? c_.rounding.latent(v.entries(), entries)
+                      : c_.rounding.index_vectors(v.entries(), entries);
     });
   }
   void compress_backward(const CompressorWeights<const T>& w, const CompressorWeights<T>& g,
@@ -217,8 +253,8 @@ class Attention {
           rotate_entries(i, v.entries(), width, true, dentry.data() + at);
           Values<T> de;
           zeros(de, v.entries() * width);
-          rms_norm_backward(v.entries(), width, a.e.data() + at, w.norm, config_.rms_norm_eps,
-                            dentry.data() + at, de.data(), partial + ape_size);
+          rms_norm_backward(v.entries(), width, pooled_results(v.entries(), width, a.e.data() + at).data(),
+                            w.norm, config_.rms_norm_eps, dentry.data() + at, de.data(), partial + ape_size);
           pooling_backward(v, a.e.data() + at, de.data(), dk.data() + rows, dg.data() + rows, partial);
         });
     for (std::int64_t i = 0; i < ape_size; ++i) g.ape[i] += vectors[static_cast<std::size_t>(i)];
@@ -234,10 +270,15 @@ class Attention {
       const std::int64_t width = config_.index_q_dim();
       linear_forward<T>({n_, config_.q_lora_rank, width}, a.q_latent_normed.data(), w.index_wq_b,
                         resized(a.index_q, n_ * width), c_.pool);
-      rotate(a.index_q.data(), shape_.index_heads, shape_.index_dim, false);
+      c_.round_results(n_, width, a.index_q.data());
+      rotate_result(a.index_q.data(), shape_.index_heads, shape_.index_dim, false);
+      for_row_blocks(c_.pool, n_ * shape_.index_heads, [&](std::int64_t row, std::int64_t rows) {
+        c_.rounding.index_vectors(rows, a.index_q.data() + row * shape_.index_dim);
+      });
       linear_forward<T>({n_, config_.hidden_size, shape_.index_heads}, x, w.index_weights,
                         resized(a.index_weights, n_ * shape_.index_heads), c_.pool);
-      compress(w.index_compressor, shape_.index_dim, x, a.entry_begin, a.index_compressor);
+      c_.rounding.index_weights(n_, a.index_weights.data());
+      compress(w.index_compressor, kIndexKey, x, a.entry_begin, a.index_compressor);
     }
     c_.pool.parallel_for(c_.documents(), [&](std::int64_t i, int) {
       for (std::int64_t t = 0; t < c_.document(i).end - c_.document(i).begin; ++t)
@@ -246,7 +287,8 @@ class Attention {
   }
 
   /// Σ_heads w relu(<q, k>) of a query and `count` entries from `first` on. The constant and the Hadamard
-  /// transform of both sides, which inference has, change no order of scores.
+  /// transform of both sides, which inference has, change no order of scores; where the pass rounds, the
+  /// transform is in q and k.
   Values<T> index_scores(std::int64_t row, std::int64_t first, std::int64_t count,
                          const AttentionActivations<T>& a) const {
     const std::int64_t heads = shape_.index_heads, width = shape_.index_dim;

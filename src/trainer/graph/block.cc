@@ -26,6 +26,7 @@ template <class T>
 void leave(const GraphContext<T>& context, const SiteActivations<T>& site, const T* x, const T* f, T* out) {
   for_row_blocks(context.pool, context.tokens(), [&](std::int64_t row, std::int64_t rows) {
     hc_post_forward(post_values(context.config, site, x, f, row, rows), out + row * context.config.hc_dim());
+    context.rounding.result(rows, context.config.hc_dim(), out + row * context.config.hc_dim());
   });
 }
 

@@ -123,6 +123,7 @@ class Experts {
     resized(a.x, n_ * k_ * d_);
     for_row_blocks(c_.pool, n_ * k_, [&](std::int64_t slot, std::int64_t slots) {
       gather_rows(a, slot, slot + slots, x, a.x.data() + slot * d_);
+      c_.rounding.input(c_.config.expert_format, slots, d_, a.x.data() + slot * d_);
     });
   }
 
@@ -134,9 +135,19 @@ class Experts {
     const std::int64_t at = begin * width_;
     linear_forward<T>({rows, d_, width_}, a.x.data() + begin * d_, expert.w1, a.g.data() + at);
     linear_forward<T>({rows, d_, width_}, a.x.data() + begin * d_, expert.w3, a.v.data() + at);
-    swiglu_forward(rows, width_, a.g.data() + at, a.v.data() + at, a.slot_weight.data() + begin,
-                   c_.config.swiglu_limit, a.a.data() + at);
+    activate(c_.config.expert_format, rows, a.g.data() + at, a.v.data() + at, a.slot_weight.data() + begin,
+             a.a.data() + at);
     linear_forward<T>({rows, width_, d_}, a.a.data() + at, expert.w2, a.y.data() + begin * d_);
+    c_.rounding.result(rows, d_, a.y.data() + begin * d_);
+  }
+
+  /// a = swiglu of g and v, which become results, as w2 in `format` multiplies it.
+  void activate(WeightFormat format, std::int64_t rows, T* g, T* v, const T* slot_weight, T* a) const {
+    c_.rounding.result(rows, width_, g);
+    c_.rounding.result(rows, width_, v);
+    swiglu_forward<T>(rows, width_, g, v, slot_weight, c_.config.swiglu_limit, a);
+    c_.rounding.result(rows, width_, a);
+    c_.rounding.input(format, rows, width_, a);
   }
 
   void one_backward(std::int64_t e, const BlockWeights<const T>& w, const BlockWeights<T>& g,
@@ -171,18 +182,21 @@ class Experts {
         sum += a.y[static_cast<std::size_t>(a.slot_of[static_cast<std::size_t>(i)] * d_ + at)];
       out[at] = sum + out[at];
     }
+    c_.rounding.result(1, d_, out);
   }
 
   void shared_forward(const BlockWeights<const T>& w, const T* x, ExpertActivations<T>& a, T* out) const {
-    linear_forward<T>({n_, d_, width_}, x, w.shared.w1, resized(a.shared_g, n_ * width_), c_.pool);
-    linear_forward<T>({n_, d_, width_}, x, w.shared.w3, resized(a.shared_v, n_ * width_), c_.pool);
+    const T* in = c_.rounded_input(c_.config.dense_format, x, a.x_rounded);
+    linear_forward<T>({n_, d_, width_}, in, w.shared.w1, resized(a.shared_g, n_ * width_), c_.pool);
+    linear_forward<T>({n_, d_, width_}, in, w.shared.w3, resized(a.shared_v, n_ * width_), c_.pool);
     resized(a.shared_a, n_ * width_);
     for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
       const std::int64_t at = row * width_;
-      swiglu_forward<T>(rows, width_, a.shared_g.data() + at, a.shared_v.data() + at, nullptr,
-                        c_.config.swiglu_limit, a.shared_a.data() + at);
+      activate(c_.config.dense_format, rows, a.shared_g.data() + at, a.shared_v.data() + at, nullptr,
+               a.shared_a.data() + at);
     });
     linear_forward<T>({n_, width_, d_}, a.shared_a.data(), w.shared.w2, out, c_.pool);
+    c_.round_results(n_, d_, out);
   }
 
   void shared_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
@@ -200,8 +214,9 @@ class Experts {
       swiglu_backward<T>(rows, width_, a.shared_g.data() + at, a.shared_v.data() + at, nullptr,
                          c_.config.swiglu_limit, da.data() + at, dg.data() + at, dv.data() + at, nullptr);
     });
-    linear_backward<T>({n_, d_, width_}, x, w.shared.w1, dg.data(), dx, g.shared.w1, c_.pool);
-    linear_backward<T>({n_, d_, width_}, x, w.shared.w3, dv.data(), dx, g.shared.w3, c_.pool);
+    const T* in = c_.rounding.rounds_inputs(c_.config.dense_format) ? a.x_rounded.data() : x;
+    linear_backward<T>({n_, d_, width_}, in, w.shared.w1, dg.data(), dx, g.shared.w1, c_.pool);
+    linear_backward<T>({n_, d_, width_}, in, w.shared.w3, dv.data(), dx, g.shared.w3, c_.pool);
   }
 
   void router_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,

@@ -33,7 +33,8 @@ GraphContext<T>::GraphContext(const ModelConfig& model_config, const HashTables&
       hash_tables(tables),
       batch(documents),
       pool(threads),
-      dense_attention(options.dense_attention) {
+      dense_attention(options.dense_attention),
+      rounding(model_config, options.rounds_as_released) {
   const RopeScaling& scaling = config.rope_scaling;
   const YarnParams yarn{static_cast<float>(scaling.factor), scaling.original_max_position_embeddings,
                         static_cast<float>(scaling.beta_fast), static_cast<float>(scaling.beta_slow)};
@@ -45,6 +46,30 @@ GraphContext<T>::GraphContext(const ModelConfig& model_config, const HashTables&
       batch,
       rope_frequencies(static_cast<float>(config.compress_rope_theta), rotary, scales ? &yarn : nullptr),
       pool);
+}
+
+template <class T>
+void GraphContext<T>::round_results(std::int64_t rows, std::int64_t width, T* x) const {
+  if (!rounding.active()) return;
+  for_row_blocks(pool, rows, [&](std::int64_t row, std::int64_t count) {
+    rounding.result(count, width, x + row * width);
+  });
+}
+
+template <class T>
+void GraphContext<T>::round_inputs(WeightFormat format, std::int64_t rows, std::int64_t width, T* x) const {
+  if (!rounding.rounds_inputs(format)) return;
+  for_row_blocks(pool, rows, [&](std::int64_t row, std::int64_t count) {
+    rounding.input(format, count, width, x + row * width);
+  });
+}
+
+template <class T>
+const T* GraphContext<T>::rounded_input(WeightFormat format, const T* x, Values<T>& rounded) const {
+  if (!rounding.rounds_inputs(format)) return x;
+  rounded.assign(x, x + tokens() * config.hidden_size);
+  round_inputs(format, tokens(), config.hidden_size, rounded.data());
+  return rounded.data();
 }
 
 template struct GraphContext<float>;

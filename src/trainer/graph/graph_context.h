@@ -11,6 +11,7 @@
 #include "trainer/graph/activations.h"
 #include "trainer/graph/parameters.h"
 #include "trainer/graph/pass_options.h"
+#include "trainer/graph/pass_rounding.h"
 #include "training_data/batch_sampler.h"
 
 namespace baleen::graph {
@@ -76,6 +77,13 @@ struct GraphContext {
   ThreadPool& pool;
   RopeTable<T> ropes[kNumRopeKinds];
   bool dense_attention = false;
+  PassRounding<T> rounding;
+
+  /// PassRounding::result and input on all threads.
+  void round_results(std::int64_t rows, std::int64_t width, T* x) const;
+  void round_inputs(WeightFormat format, std::int64_t rows, std::int64_t width, T* x) const;
+  /// What matrices of `format` multiply where x [N, d] has other readers: x, or `rounded`, which is set.
+  [[nodiscard]] const T* rounded_input(WeightFormat format, const T* x, Values<T>& rounded) const;
 
   [[nodiscard]] std::int64_t tokens() const { return batch.num_tokens(); }
   [[nodiscard]] std::int64_t documents() const { return static_cast<std::int64_t>(batch.documents.size()); }

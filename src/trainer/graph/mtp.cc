@@ -41,14 +41,22 @@ void mtp_entry_forward(const GraphContext<T>& context, const MtpBatch& batch, co
     rms_norm_forward<T>(rows, d, e, w.enorm, config.rms_norm_eps, a.embedded_normed.data() + begin * d);
     rms_norm_forward<T>(rows * streams, d, h, w.hnorm, config.rms_norm_eps,
                         a.streams_normed.data() + begin * config.hc_dim());
+    context.rounding.result(rows, d, a.embedded_normed.data() + begin * d);
+    context.rounding.result(rows * streams, d, a.streams_normed.data() + begin * config.hc_dim());
+    context.rounding.input(config.dense_format, rows, d, a.embedded_normed.data() + begin * d);
+    context.rounding.input(config.dense_format, rows * streams, d,
+                           a.streams_normed.data() + begin * config.hc_dim());
   });
   linear_forward<T>({n, d, d}, a.embedded_normed.data(), w.e_proj, resized(term, n * d), context.pool);
   linear_forward<T>({n * streams, d, d}, a.streams_normed.data(), w.h_proj, y, context.pool);
+  context.round_results(n, d, term.data());
+  context.round_results(n * streams, d, y);
   for_row_blocks(context.pool, n * streams, [&](std::int64_t begin, std::int64_t rows) {
     for (std::int64_t row = begin; row < begin + rows; ++row) {
       for (std::int64_t i = 0; i < d; ++i)
         y[row * d + i] += term[static_cast<std::size_t>(row / streams * d + i)];
     }
+    context.rounding.result(rows, d, y + begin * d);
   });
 }
 

@@ -9,6 +9,9 @@ struct PassOptions {
   bool recompute = true;    ///< keep the streams between blocks only, and compute each block again for its
                             ///< backward: less memory, the same bits
   bool dense_attention = false;  ///< ratio-4 layers attend to all complete entries, indexers idle
+  /// Values between operations are rounded as in the engine's `released` precision; the weights that are
+  /// passed are then those that a checkpoint holds.
+  bool rounds_as_released = false;
   bool scaled_rope =
       false;  ///< layers with a ratio rotate by the scaled (YaRN) frequencies, as inference does
 };

@@ -50,7 +50,9 @@ void site_forward(const GraphContext<T>& context, SiteKind kind, const SiteWeigh
     const HcMixShape<T> s = mix_shape<T>(config, kind, rows);
     const HcMixValues<T> v = mix_values(s, w, x, a, row);
     hc_mix_forward(s, v);
+    context.rounding.result(rows, s.width, v.u);
     rms_norm_forward<T>(rows, s.width, v.u, w.norm, config.rms_norm_eps, a.normed.data() + row * s.width);
+    context.rounding.result(rows, s.width, a.normed.data() + row * s.width);
   });
 }
 

@@ -23,4 +23,8 @@ double mtp_weight_at(const TrainConfig& config, std::int64_t step) {
   return decays && step >= decay_begin ? config.loss.mtp_weight_in_decay : config.loss.mtp_weight;
 }
 
+bool rounds_at(const TrainConfig& config, std::int64_t step) {
+  return config.qat.start_step && step >= *config.qat.start_step;
+}
+
 }  // namespace baleen

@@ -1,4 +1,4 @@
-/// The learning rate and the weight of the MTP loss of each step. Steps count from 0. (source: training 2)
+/// The learning rate, the weight of the MTP loss and the rounding of each step. Steps count from 0. (source: training 2)
 #pragma once
 
 #include <cstdint>
@@ -13,5 +13,8 @@ namespace baleen {
 
 /// `mtp_weight`, and `mtp_weight_in_decay` from the first step of the decay on.
 [[nodiscard]] double mtp_weight_at(const TrainConfig& config, std::int64_t step);
+
+/// Whether the step's forward rounds as the released formats do: from `qat.start_step` on.
+[[nodiscard]] bool rounds_at(const TrainConfig& config, std::int64_t step);
 
 }  // namespace baleen

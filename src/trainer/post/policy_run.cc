@@ -12,27 +12,36 @@
 #include "log/log.h"
 #include "model_files/random.h"
 #include "trainer/optimiser/schedule.h"
-#include "trainer/post/policy_weights.h"
 #include "trainer/post/reward_objective.h"
 #include "trainer/post/teacher_objective.h"
+#include "trainer/run/stored_weights.h"
+#include "trainer/serving/engine_weights.h"
 
 namespace baleen {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-EngineOptions engine_options(const TrainConfig& config, const ThreadPool& pool) {
+EngineOptions engine_options(const TrainConfig& config, std::int64_t step, const ThreadPool& pool) {
   const RolloutConfig& rollout = config.rollout;
   constexpr std::int64_t kPage = 256;
   const std::int64_t context = (rollout.prompt_tokens + rollout.max_tokens + kPage - 1) / kPage * kPage;
   EngineOptions options;
-  options.precision = Precision::kExact;
+  options.precision = rounds_at(config, step) ? Precision::kReleased : Precision::kExact;
   options.num_threads = pool.num_threads();
   options.max_batch_tokens = std::max<std::int64_t>(options.max_batch_tokens, rollout.group_size);
   options.max_sequences = rollout.group_size;
   options.cache_tokens = (rollout.group_size + 1) * context;
   options.prefix_cache = true;
   return options;
+}
+
+/// The MTP blocks do not run, and layers with a ratio rotate as inference does.
+PassOptions pass_options(const TrainConfig& config, std::int64_t step) {
+  return {.mtp_weight = 0,
+          .recompute = config.run.recompute,
+          .rounds_as_released = rounds_at(config, step),
+          .scaled_rope = true};
 }
 
 nlohmann::ordered_json line_of(const PolicyStep& report, double seconds) {
@@ -72,11 +81,15 @@ PolicyRun::PolicyRun(const TrainConfig& config, const RunFolder& folder, const H
       state_(config),
       checkpoint_step_(start_state(config, folder, options_.resume, state_, pool)),
       update_(config, state_, pool),
+      forward_weights_(config, state_, pool),
       gradients_(config.model),
       log_(folder.log(), state_.step) {}
 
 std::vector<RolloutGroup> PolicyRun::sample(PolicyStep& report) const {
-  Engine engine(policy_weights(config_.model, state_.weights, hash_tables_), engine_options(config_, pool_));
+  const bool rounds = rounds_at(config_, state_.step);
+  Engine engine(engine_weights(config_.model, state_.weights, hash_tables_,
+                               rounds ? stored_formats(config_.model) : kBf16Formats, pool_),
+                engine_options(config_, state_.step, pool_));
   const CounterRandom random(config_.run.seed, "rollouts");
   const RolloutConfig& rollouts = config_.rollout;
   const std::int64_t first = state_.step * rollouts.prompts_per_step;
@@ -100,7 +113,8 @@ PolicyStep PolicyRun::do_step() {
   report.learning_rate = learning_rate_at(config_, state_.step);
   const std::vector<RolloutGroup> groups = sample(report);
   gradients_.set_zero();
-  report.objective = objective_->add_gradients(groups, state_.weights, gradients_);
+  report.objective = objective_->add_gradients(groups, forward_weights_.now(),
+                                               pass_options(config_, state_.step), gradients_);
   const GradientNorms norms = update_.prepare(gradients_);
   report.gradient_norm = norms.trunk;
   report.not_finite = norms.not_finite;

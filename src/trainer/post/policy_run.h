@@ -55,6 +55,7 @@ class PolicyRun {
   RunState state_;
   std::int64_t checkpoint_step_;
   WeightUpdate update_;
+  ForwardWeights forward_weights_;
   Parameters<float> gradients_;
   TrainingLog log_;
 };

@@ -28,22 +28,23 @@ std::vector<double> RewardObjective::rewards(const RolloutGroup& group) const {
   return rewards;
 }
 
-std::vector<double> RewardObjective::logprobs(const Parameters<float>& weights, const TrainingBatch& batch) {
+std::vector<double> RewardObjective::logprobs(const Parameters<float>& weights, const TrainingBatch& batch,
+                                              const PassOptions& options) {
   std::vector<double> result(static_cast<std::size_t>(std::ranges::count(batch.is_target, 1)));
   MeasuredLogprobs<float> measured(config_.rollout.temperature, result);
-  graph_.run(weights, batch, rollout_pass_options(config_), nullptr, &measured);
+  graph_.run(weights, batch, options, nullptr, &measured);
   return result;
 }
 
 void RewardObjective::add_group(const RolloutGroup& group, std::span<const double> advantages,
                                 std::int64_t num_sequences, const Parameters<float>& weights,
-                                Parameters<float>& gradients, Sums& sums) {
+                                const PassOptions& options, Parameters<float>& gradients, Sums& sums) {
   const bool equal = std::ranges::all_of(advantages, [](double value) { return value == 0; });
   if (equal && !reference_) return;
   ++sums.num_groups;
   const TrainingBatch batch = rollout_batch(group.prompt->tokens, group.rollouts);
-  const std::vector<double> now = logprobs(weights, batch);
-  const std::vector<double> reference = reference_ ? logprobs(*reference_, batch) : std::vector<double>();
+  const std::vector<double> now = logprobs(weights, batch, options);
+  const std::vector<double> reference = reference_ ? logprobs(*reference_, batch, options) : std::vector<double>();
   const GrpoConfig& grpo = config_.grpo;
   const PolicyTargets policy =
       sampled_targets(grpo, group.rollouts, advantages, now, reference, num_sequences);
@@ -54,12 +55,12 @@ void RewardObjective::add_group(const RolloutGroup& group, std::span<const doubl
   sums.drift += drift / static_cast<double>(now.size());
   PolicyGradient<float> objective(
       {.clip = grpo.clip, .beta = grpo.beta, .temperature = config_.rollout.temperature}, policy.targets);
-  sums.loss += graph_.run(weights, batch, rollout_pass_options(config_), &gradients, &objective).loss_sum;
+  sums.loss += graph_.run(weights, batch, options, &gradients, &objective).loss_sum;
 }
 
 ObjectiveReport RewardObjective::add_gradients(std::span<const RolloutGroup> groups,
                                                const Parameters<float>& weights,
-                                               Parameters<float>& gradients) {
+                                               const PassOptions& options, Parameters<float>& gradients) {
   std::int64_t num_sequences = 0;
   for (const RolloutGroup& group : groups) num_sequences += std::ssize(group.rollouts);
   Sums sums;
@@ -67,7 +68,8 @@ ObjectiveReport RewardObjective::add_gradients(std::span<const RolloutGroup> gro
   for (const RolloutGroup& group : groups) {
     const std::vector<double> of_group = rewards(group);
     for (const double value : of_group) total_reward += value;
-    add_group(group, advantages(of_group, config_.grpo.normalise), num_sequences, weights, gradients, sums);
+    add_group(group, advantages(of_group, config_.grpo.normalise), num_sequences, weights, options, gradients,
+              sums);
   }
   const auto num_groups = static_cast<double>(std::max<std::int64_t>(sums.num_groups, 1));
   return {.loss = sums.loss,

@@ -20,7 +20,7 @@ class RewardObjective final : public RolloutObjective {
   /// probabilities between engine and trainer; groups_with_gradient, which replies of equal rewards are not,
   /// except with beta; masked_sequences, which the mask leaves out.
   ObjectiveReport add_gradients(std::span<const RolloutGroup> groups, const Parameters<float>& weights,
-                                Parameters<float>& gradients) override;
+                                const PassOptions& options, Parameters<float>& gradients) override;
 
  private:
   struct Sums {
@@ -28,9 +28,11 @@ class RewardObjective final : public RolloutObjective {
     std::int64_t num_groups = 0, num_masked = 0;
   };
   [[nodiscard]] std::vector<double> rewards(const RolloutGroup& group) const;
-  [[nodiscard]] std::vector<double> logprobs(const Parameters<float>& weights, const TrainingBatch& batch);
+  [[nodiscard]] std::vector<double> logprobs(const Parameters<float>& weights, const TrainingBatch& batch,
+                                             const PassOptions& options);
   void add_group(const RolloutGroup& group, std::span<const double> advantages, std::int64_t num_sequences,
-                 const Parameters<float>& weights, Parameters<float>& gradients, Sums& sums);
+                 const Parameters<float>& weights, const PassOptions& options,
+                 Parameters<float>& gradients, Sums& sums);
 
   const TrainConfig& config_;
   const Tokenizer& tokenizer_;

@@ -28,14 +28,10 @@ struct ObjectiveReport {
 class RolloutObjective {
  public:
   virtual ~RolloutObjective() = default;
-  /// Adds dL/dweights of one step's groups, in their order.
+  /// Adds dL/dweights of one step's groups, in their order. `options`: of its passes.
   virtual ObjectiveReport add_gradients(std::span<const RolloutGroup> groups,
-                                        const Parameters<float>& weights, Parameters<float>& gradients) = 0;
+                                        const Parameters<float>& weights, const PassOptions& options,
+                                        Parameters<float>& gradients) = 0;
 };
-
-/// The MTP blocks do not run, and layers with a ratio rotate as inference does.
-[[nodiscard]] inline PassOptions rollout_pass_options(const TrainConfig& config) {
-  return {.mtp_weight = 0, .recompute = config.run.recompute, .scaled_rope = true};
-}
 
 }  // namespace baleen

@@ -21,7 +21,7 @@ class TeacherObjective final : public RolloutObjective {
   /// The loss is the mean KL in nats a token, each sequence counting the same; figures: kl, and kl.DOMAIN of
   /// each teacher that had a prompt.
   ObjectiveReport add_gradients(std::span<const RolloutGroup> groups, const Parameters<float>& weights,
-                                Parameters<float>& gradients) override;
+                                const PassOptions& options, Parameters<float>& gradients) override;
 
  private:
   struct Teacher;

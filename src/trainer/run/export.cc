@@ -1,12 +1,9 @@
 #include "trainer/run/export.h"
 
-#include <algorithm>
-
-#include "base/check.h"
 #include "model_files/folder.h"
 #include "model_files/staged_folder.h"
 #include "model_files/weight_stream.h"
-#include "numeric/bf16.h"
+#include "trainer/run/stored_weights.h"
 
 namespace baleen {
 namespace {
@@ -29,20 +26,12 @@ class TrainedWeights : public WeightSource {
       sink(std::as_bytes(values));
       return;
     }
-    std::vector<Bf16Bits> rounded(values.size());
-    std::ranges::transform(values, rounded.begin(), [](float value) { return float_to_bf16(value); });
+    const std::vector<Bf16Bits> rounded = bf16_of(values);
     sink(std::as_bytes(std::span(rounded)));
   }
 
   void encode(const TensorSpec& tensor, EncodedMatrix& encoded) override {
-    const std::span<const float> values = values_of(tensor);
-    encoded.reset(tensor.shape[0], tensor.shape[1], formats_.of(tensor.storage));
-    const StoredMatrix matrix = encoded.view();
-    pool_.parallel_for(matrix.num_panels(), [&](std::int64_t panel, int) {
-      encode_panel(encoded, panel,
-                   values.subspan(static_cast<std::size_t>(panel * kPanelRows * matrix.cols),
-                                  static_cast<std::size_t>(matrix.panel_rows(panel) * matrix.cols)));
-    });
+    encode_matrix(tensor, values_of(tensor), formats_, encoded, pool_);
   }
 
  private:
@@ -65,7 +54,7 @@ void export_model(const std::filesystem::path& folder, const TrainConfig& config
   StagedFolder staged(folder, replace, {});
   StreamPlan plan{.folder = staged.path(),
                   .table = tensor_table(model),
-                  .formats = {.dense = model.dense_format, .experts = model.expert_format},
+                  .formats = stored_formats(model),
                   .max_shard_bytes = kMaxShardBytes,
                   .other_files = tokenizer_files(config.data.folder),
                   .job = "export"};

@@ -47,7 +47,6 @@ void check_supported(const TrainConfig& config) {
     fail("{} = {}: this trainer does not have it yet; expected {}", key, found, expected);
   };
   if (config.run.precision != TrainPrecision::kFloat32) refuse("run.precision", "\"bf16\"", "\"float32\"");
-  if (config.qat.start_step) refuse("qat.start_step", fmt::to_string(*config.qat.start_step), "no such key");
   if (config.indexer.warmup_steps != 0)
     refuse("indexer.warmup_steps", fmt::to_string(config.indexer.warmup_steps), "0");
   if (config.ablation.plain_residual) refuse("ablation.plain_residual", "true", "false");
@@ -67,6 +66,7 @@ TrainingRun::TrainingRun(const TrainConfig& config, const RunFolder& folder, Los
       state_(config),
       checkpoint_step_(start_state(config, folder, options_.resume, state_, pool)),
       update_(config, state_, pool),
+      forward_weights_(config, state_, pool),
       gradients_(config.model) {
   if (std::filesystem::exists(config.data.folder / shard_file_name(DataSplit::kHeldOut, 0))) {
     held_out_shards_ = TokenShards::open(config.data.folder, DataSplit::kHeldOut);
@@ -75,23 +75,25 @@ TrainingRun::TrainingRun(const TrainConfig& config, const RunFolder& folder, Los
   log_ = std::make_unique<TrainingLog>(folder.log(), state_.step);
 }
 
-PassOptions TrainingRun::pass_options(std::int64_t step) const {
-  return {.mtp_weight = mtp_weight_at(config_, step),
-          .recompute = config_.run.recompute,
-          .dense_attention = step < config_.indexer.dense_steps,
+PassOptions pass_options_at(const TrainConfig& config, std::int64_t step) {
+  return {.mtp_weight = mtp_weight_at(config, step),
+          .recompute = config.run.recompute,
+          .dense_attention = step < config.indexer.dense_steps,
+          .rounds_as_released = rounds_at(config, step),
           .scaled_rope = true};  // as inference does, so that serving changes nothing
 }
 
 TrainingStep TrainingRun::do_step() {
   gradients_.set_zero();
   const std::int64_t num_parts = config_.data.batch_rows / config_.micro_batch_rows(1);
-  const PassOptions options = pass_options(state_.step);
+  const PassOptions options = pass_options_at(config_, state_.step);
+  const Parameters<float>& weights = forward_weights_.now();
   TrainingStep report;
   report.learning_rate = learning_rate_at(config_, state_.step);
   for (std::int64_t part = 0; part < num_parts; ++part) {
     const TrainingBatch batch =
         sampler_.batch(state_.step * config_.data.batch_rows, {.rank = part, .num_ranks = num_parts});
-    const LossReport pass = loss_(state_.weights, batch, options, &gradients_);
+    const LossReport pass = loss_(weights, batch, options, &gradients_);
     const auto num_targets = static_cast<double>(std::max<std::int64_t>(batch.num_global_targets, 1));
     report.loss += pass.loss_sum / num_targets;
     report.mtp_loss += pass.mtp_loss_sum / num_targets;
@@ -155,9 +157,10 @@ void TrainingRun::write_log(const TrainingStep& report, double seconds) {
 
 void TrainingRun::evaluate_and_log() {
   nlohmann::ordered_json line{{"step", state_.step}};
-  const PassOptions options = pass_options(state_.step);
+  const PassOptions options = pass_options_at(config_, state_.step);
+  const Parameters<float>& weights = forward_weights_.now();
   if (held_out_) {
-    const Evaluation result = evaluate(loss_, state_.weights, options, *held_out_, *held_out_shards_,
+    const Evaluation result = evaluate(loss_, weights, options, *held_out_, *held_out_shards_,
                                        config_.evaluation.rows, config_.micro_batch_rows(1));
     line["held_out_nats_per_token"] = result.nats_per_token;
     line["held_out_bits_per_byte"] = result.bits_per_byte;
@@ -166,7 +169,7 @@ void TrainingRun::evaluate_and_log() {
              result.nats_per_token, result.bits_per_byte);
   }
   if (options_.logits && !continuations_.empty()) {
-    for (const auto& [prompt, text] : continuations_.write(options_.logits, state_.weights, options))
+    for (const auto& [prompt, text] : continuations_.write(options_.logits, weights, options))
       line["continuations"].push_back({{"prompt", prompt}, {"text", text}});
   }
   if (line.size() > 1) log_->write(line);

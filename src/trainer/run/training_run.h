@@ -11,6 +11,7 @@
 
 #include "trainer/run/continuation.h"
 #include "trainer/run/evaluation.h"
+#include "trainer/run/forward_weights.h"
 #include "trainer/run/loss_function.h"
 #include "trainer/run/model_flops.h"
 #include "trainer/run/run_checkpoint.h"
@@ -46,9 +47,12 @@ struct TrainingStep {
   std::string not_finite;    ///< what was infinite or NaN, for which the step was skipped; else empty
 };
 
-/// Throws `Error` for what this trainer does not have: bf16 products, rounding in training, warm-up of the
-/// indexers, a plain residual stream.
+/// Throws `Error` for what this trainer does not have: bf16 products, warm-up of the indexers, a plain
+/// residual stream.
 void check_supported(const TrainConfig& config);
+
+/// Of the passes of a step, and of an evaluation before it.
+[[nodiscard]] PassOptions pass_options_at(const TrainConfig& config, std::int64_t step);
 
 /// So many steps in a row without a finite loss or gradient end a run.
 inline constexpr std::int64_t kMaxSkippedInRow = 3;
@@ -72,7 +76,6 @@ class TrainingRun {
   [[nodiscard]] const RunState& state() const { return state_; }
 
  private:
-  [[nodiscard]] PassOptions pass_options(std::int64_t step) const;
   TrainingStep do_step();
   void balance(TrainingStep& report);
   [[nodiscard]] std::string note_of(const TrainingStep& report, double seconds) const;
@@ -94,6 +97,7 @@ class TrainingRun {
   RunState state_;
   std::int64_t checkpoint_step_;  ///< of the newest checkpoint; -1: there is none
   WeightUpdate update_;
+  ForwardWeights forward_weights_;
   Parameters<float> gradients_;
   std::unique_ptr<TrainingLog> log_;
 };

@@ -278,6 +278,43 @@ TEST_F(TrainCommand, StoppedKilledAndOtherThreadsGiveTheSameBits) {
   EXPECT_EQ(state("killed", 8), state("whole", 8));
 }
 
+TEST_F(TrainCommand, QuantisationAwareTrainingServesTheLossThatItTrained) {
+  write_config(std::string(kConfig) + "[qat]\nstart_step = 10\n");
+  const ProgramResult trained = train("run");
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const double held_out = log_of("run").back()["held_out_nats_per_token"];
+  const ProgramResult measured = train("run", {"--drift"});
+  ASSERT_EQ(measured.status, 0) << measured.err;
+  long long steps = 0, targets = 0;
+  double mean = 1, largest = 1, trainer = 0, engine = 0;
+  ASSERT_EQ(std::sscanf(measured.out.substr(measured.out.find(": after ")).c_str(),
+                        ": after %lld steps, %lld held-out targets: mean difference of token probabilities %lf, "
+                        "largest %lf; nats a token: trainer %lf, engine %lf",
+                        &steps, &targets, &mean, &largest, &trainer, &engine),
+            6)
+      << measured.out;
+  EXPECT_EQ(steps, 20);
+  EXPECT_EQ(targets, log_of("run").back()["held_out_targets"].get<long long>());
+  EXPECT_LE(mean, 0.005);
+  EXPECT_LE(mean, largest);
+  EXPECT_NEAR(trainer, held_out, 2e-6);
+  EXPECT_NEAR(engine, held_out, 2e-3 * held_out);
+}
+
+TEST_F(TrainCommand, QuantisationAwareTrainingBeginsAtItsStepAndResumesToTheBit) {
+  ASSERT_EQ(train("plain", {"--steps", "4"}).status, 0);
+  write_config(std::string(kConfig) + "[qat]\nstart_step = 2\n");
+  ASSERT_EQ(train("whole", {"--steps", "4", "--threads", "1"}).status, 0);
+  EXPECT_EQ(state("whole", 2), state("plain", 2));
+  EXPECT_NE(state("whole", 4), state("plain", 4));
+  for (const char* steps : {"1", "3", "4"}) {
+    std::vector<std::string> flags{"--steps", steps, "--threads", "2"};
+    if (steps[0] != '1') flags.push_back("--resume");
+    ASSERT_EQ(train("parts", flags).status, 0);
+  }
+  EXPECT_EQ(state("parts", 4), state("whole", 4));
+}
+
 TEST_F(TrainCommand, ASignalEndsItWithACheckpoint) {
   const int status = signalled("run", SIGTERM);
   ASSERT_TRUE(WIFSIGNALED(status));
@@ -462,11 +499,14 @@ TEST_F(TrainCommand, WhatItRefuses) {
   expect_refused(train("run"), "--resume continues it");
   expect_refused(train("other", {"--resume"}), "no checkpoint to continue from");
   expect_refused(train("other", {"--export", folder_ / "model"}), "no checkpoint to export");
+  expect_refused(train("other", {"--drift"}), "no checkpoint to measure");
   const std::string config = kConfig;
   write_config(config + "[muon]\nmomentum = 0.5\n");
   expect_refused(train("run", {"--resume"}), "muon.momentum: 0.95 before, 0.5 now");
-  write_config(config + "[qat]\nstart_step = 5\n");
-  expect_refused(train("third"), "qat.start_step = 5: this trainer does not have it yet");
+  write_config(config + "[qat]\nstart_step = 21\n");
+  expect_refused(train("third"), "qat.start_step: expected at most run.steps, 20");
+  write_config(config + "[qat]\nstart_step = -1\n");
+  expect_refused(train("third"), "qat.start_step");
   write_config(config + "[balanc]\nbias_speed = 0\n");
   expect_refused(train("third"), "no such section");
   EXPECT_FALSE(fs::exists(folder_ / "third"));

@@ -12,7 +12,7 @@
 #include "model/presets.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/temporary_folder.h"
-#include "trainer/post/policy_weights.h"
+#include "trainer/serving/engine_weights.h"
 #include "trainer/run/import.h"
 
 namespace baleen {
@@ -142,7 +142,7 @@ TEST(Rollouts, LogprobsAreTheEnginesAtTheTemperature) {
   EngineOptions options{.device = {}, .precision = Precision::kExact, .num_threads = 2, .max_sequences = 3};
   options.cache_tokens = 2048;
   options.prefix_cache = true;
-  Engine engine(policy_weights(config.model, weights, hash_tables_of(config)), options);
+  Engine engine(engine_weights(config.model, weights, hash_tables_of(config), kBf16Formats, pool), options);
   const RolloutConfig config_of_rollouts{.group_size = 3, .max_tokens = 5, .temperature = 0.5};
   const std::vector<TokenId> prompt(300, 7);  // longer than a page of the cache
   const std::vector<Rollout> rollouts = sample_group(engine, config_of_rollouts, prompt, 1, 11);

@@ -1,0 +1,102 @@
+#include "trainer/graph/pass_rounding.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "numeric/block_scale.h"
+#include "numeric/row_rounding.h"
+#include "ops/linear/linear.h"
+#include "ops/rms_norm/rms_norm.h"
+
+namespace baleen::graph {
+namespace {
+
+/// body(row) for each row of x as float32.
+template <class T, class Body>
+void for_each_row(std::int64_t rows, std::int64_t width, T* x, const Body& body) {
+  if constexpr (std::is_same_v<T, float>) {
+    for (std::int64_t row = 0; row < rows; ++row)
+      body(std::span<float>(x + row * width, static_cast<std::size_t>(width)));
+  } else {
+    std::vector<float> values(static_cast<std::size_t>(width));
+    for (T* at = x; at != x + rows * width; at += width) {
+      std::transform(at, at + width, values.begin(), [](T value) { return static_cast<float>(value); });
+      body(std::span<float>(values));
+      std::copy(values.begin(), values.end(), at);
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+bool PassRounding<T>::rounds_inputs(WeightFormat format) const {
+  return active_ && activation_rounding(format, Precision::kReleased) == ActivationRounding::kFp8;
+}
+
+template <class T>
+void PassRounding<T>::result(std::int64_t rows, std::int64_t width, T* x) const {
+  if (active_) for_each_row(rows, width, x, row_rounding::to_bf16);
+}
+
+template <class T>
+void PassRounding<T>::input(WeightFormat format, std::int64_t rows, std::int64_t width, T* x) const {
+  if (!rounds_inputs(format)) return;
+  for_each_row(rows, width, x, [](std::span<float> row) { row_rounding::to_fp8(row, kActivationBlock); });
+}
+
+template <class T>
+void PassRounding<T>::latent(std::int64_t rows, T* x) const {
+  if (!active_) return;
+  const auto nope = static_cast<std::size_t>(config_.nope_dim());
+  for_each_row(rows, config_.head_dim, x, [nope](std::span<float> row) {
+    row_rounding::to_fp8(row.first(nope), kLatentBlock);
+    row_rounding::to_bf16(row.subspan(nope));
+  });
+}
+
+template <class T>
+void PassRounding<T>::index_vectors(std::int64_t rows, T* x) const {
+  if (!active_) return;
+  for_each_row(rows, config_.index_head_dim, x, [](std::span<float> row) {
+    row_rounding::hadamard(row);
+    row_rounding::to_bf16(row);
+    row_rounding::to_fp4(row, kIndexerBlock);
+  });
+}
+
+template <class T>
+void PassRounding<T>::index_weights(std::int64_t rows, T* x) const {
+  if (!active_) return;
+  const auto factor = static_cast<float>(
+      1.0 / std::sqrt(static_cast<double>(config_.index_head_dim) * static_cast<double>(config_.index_n_heads)));
+  for_each_row(rows, config_.index_n_heads, x, [factor](std::span<float> row) {
+    row_rounding::to_bf16(row);
+    for (float& value : row) value *= factor;
+    row_rounding::to_bf16(row);
+    for (float& value : row) value /= factor;
+  });
+}
+
+template <class T>
+bool PassRounding<T>::norm_heads(std::int64_t rows, std::int64_t width, const T* x, T* y) const {
+  if (!active_) return false;
+  std::copy_n(x, rows * width, y);
+  for_each_row(rows, width, y, [&](std::span<float> row) {
+    const Activations<2> of_head(row.data(), {1, width});
+    rms_norm_ref({.x = of_head,
+                  .weight = {},
+                  .eps = static_cast<float>(config_.rms_norm_eps),
+                  .precision = Precision::kReleased,
+                  .y = of_head});
+  });
+  return true;
+}
+
+template class PassRounding<float>;
+template class PassRounding<double>;
+
+}  // namespace baleen::graph

@@ -1,0 +1,56 @@
+#include "trainer/serving/engine_weights.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "trainer/run/stored_weights.h"
+
+namespace baleen {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+Bytes copy_of(std::span<const std::byte> bytes) { return {bytes.begin(), bytes.end()}; }
+
+/// Of a tensor that is no matrix.
+Bytes plain_bytes(const TensorSpec& tensor, std::span<const float> values, const HashTables& hash_tables) {
+  if (tensor.storage == Storage::kI64)
+    return copy_of(std::as_bytes(std::span(hash_tables[static_cast<std::size_t>(tensor.block)])));
+  if (tensor.storage == Storage::kF32) return copy_of(std::as_bytes(values));
+  const std::vector<Bf16Bits> rounded = bf16_of(values);
+  return copy_of(std::as_bytes(std::span(rounded)));
+}
+
+}  // namespace
+
+std::shared_ptr<const ModelWeights> engine_weights(const ModelConfig& config,
+                                                   const Parameters<float>& weights,
+                                                   const HashTables& hash_tables,
+                                                   const StorageFormats& formats, ThreadPool& pool) {
+  ModelConfig served = config;
+  served.dense_format = formats.dense;
+  served.expert_format = formats.experts;
+  const auto storage = std::make_shared<std::vector<Bytes>>();
+  storage->reserve(2 * weights.size());  // views of the elements are kept
+  std::vector<TensorInfo> tensors;
+  EncodedMatrix encoded;
+  const auto add = [&](const TensorHeader& header, Bytes bytes) {
+    storage->push_back(std::move(bytes));
+    tensors.push_back({header, storage->back(), "trainer"});
+  };
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const TensorSpec& spec = weights.spec(i);
+    const std::vector<TensorHeader> headers = stored_tensors(spec, formats);
+    if (!spec.is_matrix()) {
+      add(headers.front(), plain_bytes(spec, weights.values(i), hash_tables));
+      continue;
+    }
+    encode_matrix(spec, weights.values(i), formats, encoded, pool);
+    add(headers.front(), encoded.weight);
+    if (headers.size() > 1) add(headers.back(), encoded.scale);
+  }
+  std::ranges::sort(tensors, {}, &TensorInfo::name);
+  return std::make_shared<ModelWeights>(served, Checkpoint("trainer", std::move(tensors), storage));
+}
+
+}  // namespace baleen
