@@ -196,7 +196,7 @@ void add_train_command(Options& program) {
       command
           .flag("--report", flags->report,
                 "Train nothing: write a page of curves, loads of experts and continuations, for a browser")
-      .excludes(export_folder);
+          .excludes(export_folder);
   command
       .flag("--drift", flags->drift,
             "Train nothing: mean difference of the probabilities of held-out tokens between the trainer with "

@@ -5,13 +5,16 @@
 #include <limits>
 #include <vector>
 
+#include "numeric/bf16.h"
 #include "numeric/row_math.h"
+#include "numeric/row_rounding.h"
 #include "ops/dense_product/dense_product.h"
 
 namespace baleen {
 namespace {
 
 constexpr std::int64_t kTileQueries = 64;
+constexpr std::int64_t kRoundedKeys = 64;  ///< visible keys that the engine weighs at a time
 
 /// One tile of queries with all their heads: rows [count, heads], whose scores are against the window's rows,
 /// then against the entries. All heads have the same keys, so a product takes all of them at once.
@@ -121,6 +124,31 @@ class QueryTile {
   std::int64_t begin_, count_, first_key_, window_keys_, keys_;
 };
 
+void to_bf16(float* x, std::int64_t count) { row_rounding::to_bf16({x, static_cast<std::size_t>(count)}); }
+void to_bf16(double* x, std::int64_t count) {
+  std::transform(x, x + count, x, [](double value) { return round_bf16(static_cast<float>(value)); });
+}
+
+/// Scores become weights relative to the largest, `top`, in BF16 at the time of their block. Returns the sum
+/// of the unrounded ones.
+template <class T>
+T rounded_weights(T top, T* s, std::int64_t keys) {
+  constexpr T kUnseen = -std::numeric_limits<T>::infinity();
+  T largest = kUnseen, sum = 0;
+  for (std::int64_t begin = 0, end = 0; begin < keys; begin = end) {
+    for (std::int64_t seen = 0; end < keys && seen < kRoundedKeys; ++end) {
+      if (s[end] == kUnseen) continue;
+      ++seen;
+      largest = std::max(largest, s[end]);
+    }
+    const T correction = std::exp(largest - top);
+    sum += correction * static_cast<T>(row_math::exp_and_sum(largest, s + begin, end - begin));
+    to_bf16(s + begin, end - begin);
+    row_math::scale(correction, s + begin, end - begin);
+  }
+  return sum;
+}
+
 template <class T>
 T scale_of(const DenseAttentionValues<T>& v) {
   return T{1} / std::sqrt(static_cast<T>(v.width));
@@ -139,7 +167,9 @@ void dense_attention_forward(const DenseAttentionValues<T>& v, T* o, T* lse) {
     for (std::int64_t row = 0; row < tile.rows(); ++row) {
       T* s = p.data() + row * tile.keys();
       const T top = *std::max_element(s, s + tile.keys());
-      const T sum = std::exp(v.sink[row % v.heads] - top) + row_math::exp_and_sum(top, s, tile.keys());
+      const T weights = v.rounds_weights ? rounded_weights(top, s, tile.keys())
+                                         : row_math::exp_and_sum(top, s, tile.keys());
+      const T sum = std::exp(v.sink[row % v.heads] - top) + weights;
       row_math::scale(T{1} / sum, s, tile.keys());
       lse[tile.first_row() + row] = top + std::log(sum);
     }

@@ -357,7 +357,8 @@ class Attention {
             .kv = a.kv.data() + begin * shape_.head_dim,
             .entry = a.compressor.entry.data() + a.entry_begin[at] * shape_.head_dim,
             .visible = a.visible.data() + a.visible_begin[at],
-            .sink = w.sink};
+            .sink = w.sink,
+            .rounds_weights = c_.rounding.active()};
   }
 
   void core_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g,

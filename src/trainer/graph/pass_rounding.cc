@@ -71,8 +71,8 @@ void PassRounding<T>::index_vectors(std::int64_t rows, T* x) const {
 template <class T>
 void PassRounding<T>::index_weights(std::int64_t rows, T* x) const {
   if (!active_) return;
-  const auto factor = static_cast<float>(
-      1.0 / std::sqrt(static_cast<double>(config_.index_head_dim) * static_cast<double>(config_.index_n_heads)));
+  const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.index_head_dim) *
+                                                         static_cast<double>(config_.index_n_heads)));
   for_each_row(rows, config_.index_n_heads, x, [factor](std::span<float> row) {
     row_rounding::to_bf16(row);
     for (float& value : row) value *= factor;

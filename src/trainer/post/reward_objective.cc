@@ -44,7 +44,8 @@ void RewardObjective::add_group(const RolloutGroup& group, std::span<const doubl
   ++sums.num_groups;
   const TrainingBatch batch = rollout_batch(group.prompt->tokens, group.rollouts);
   const std::vector<double> now = logprobs(weights, batch, options);
-  const std::vector<double> reference = reference_ ? logprobs(*reference_, batch, options) : std::vector<double>();
+  const std::vector<double> reference =
+      reference_ ? logprobs(*reference_, batch, options) : std::vector<double>();
   const GrpoConfig& grpo = config_.grpo;
   const PolicyTargets policy =
       sampled_targets(grpo, group.rollouts, advantages, now, reference, num_sequences);
@@ -59,8 +60,8 @@ void RewardObjective::add_group(const RolloutGroup& group, std::span<const doubl
 }
 
 ObjectiveReport RewardObjective::add_gradients(std::span<const RolloutGroup> groups,
-                                               const Parameters<float>& weights,
-                                               const PassOptions& options, Parameters<float>& gradients) {
+                                               const Parameters<float>& weights, const PassOptions& options,
+                                               Parameters<float>& gradients) {
   std::int64_t num_sequences = 0;
   for (const RolloutGroup& group : groups) num_sequences += std::ssize(group.rollouts);
   Sums sums;

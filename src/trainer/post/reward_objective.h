@@ -31,8 +31,8 @@ class RewardObjective final : public RolloutObjective {
   [[nodiscard]] std::vector<double> logprobs(const Parameters<float>& weights, const TrainingBatch& batch,
                                              const PassOptions& options);
   void add_group(const RolloutGroup& group, std::span<const double> advantages, std::int64_t num_sequences,
-                 const Parameters<float>& weights, const PassOptions& options,
-                 Parameters<float>& gradients, Sums& sums);
+                 const Parameters<float>& weights, const PassOptions& options, Parameters<float>& gradients,
+                 Sums& sums);
 
   const TrainConfig& config_;
   const Tokenizer& tokenizer_;

@@ -70,8 +70,7 @@ std::size_t TeacherObjective::teacher_of(const PolicyPrompt& prompt) const {
 }
 
 ObjectiveReport TeacherObjective::add_gradients(std::span<const RolloutGroup> groups,
-                                                const Parameters<float>& weights,
-                                                const PassOptions& options,
+                                                const Parameters<float>& weights, const PassOptions& options,
                                                 Parameters<float>& gradients) {
   std::int64_t num_sequences = 0;
   for (const RolloutGroup& group : groups) num_sequences += std::ssize(group.rollouts);
@@ -81,8 +80,7 @@ ObjectiveReport TeacherObjective::add_gradients(std::span<const RolloutGroup> gr
     const std::size_t which = teacher_of(*group.prompt);
     Teacher& teacher = *teachers_[which];
     const TrainingBatch batch = rollout_batch(group.prompt->tokens, group.rollouts);
-    const std::vector<float> hidden =
-        teacher.graph.head_inputs(teacher.weights, batch, options);
+    const std::vector<float> hidden = teacher.graph.head_inputs(teacher.weights, batch, options);
     const std::vector<double> of_targets = weights_of_targets(group, num_sequences);
     ReverseKl<float> objective(hidden, teacher.weights.at("head.weight"), teacher.config.model.hidden_size,
                                config_.model.vocab_size, of_targets);

@@ -37,10 +37,10 @@ void add_logprobs(Engine& engine, const TrainingBatch& batch, const TrainingBatc
   const std::int64_t chunk = engine.options().max_batch_tokens;
   for (std::int64_t begin = document.begin; begin + 1 < document.end; begin += chunk) {
     const std::int64_t count = std::min(chunk, document.end - 1 - begin);
-    const StepInput input{*sequence,
-                          std::span(batch.tokens).subspan(static_cast<std::size_t>(begin),
-                                                          static_cast<std::size_t>(count)),
-                          WantedLogits::kAll};
+    const StepInput input{
+        *sequence,
+        std::span(batch.tokens).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)),
+        WantedLogits::kAll};
     const Result<StepOutput> output = engine.step({&input, 1});
     if (!output) fail("{}", output.error());
     for (std::int64_t row = 0; row < count; ++row) {

@@ -287,11 +287,12 @@ TEST_F(TrainCommand, QuantisationAwareTrainingServesTheLossThatItTrained) {
   ASSERT_EQ(measured.status, 0) << measured.err;
   long long steps = 0, targets = 0;
   double mean = 1, largest = 1, trainer = 0, engine = 0;
-  ASSERT_EQ(std::sscanf(measured.out.substr(measured.out.find(": after ")).c_str(),
-                        ": after %lld steps, %lld held-out targets: mean difference of token probabilities %lf, "
-                        "largest %lf; nats a token: trainer %lf, engine %lf",
-                        &steps, &targets, &mean, &largest, &trainer, &engine),
-            6)
+  ASSERT_EQ(
+      std::sscanf(measured.out.substr(measured.out.find(": after ")).c_str(),
+                  ": after %lld steps, %lld held-out targets: mean difference of token probabilities %lf, "
+                  "largest %lf; nats a token: trainer %lf, engine %lf",
+                  &steps, &targets, &mean, &largest, &trainer, &engine),
+      6)
       << measured.out;
   EXPECT_EQ(steps, 20);
   EXPECT_EQ(targets, log_of("run").back()["held_out_targets"].get<long long>());

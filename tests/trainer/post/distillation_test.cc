@@ -128,8 +128,8 @@ TEST_F(DistillationTest, AStudentThatIsItsTeacherHasNoLoss) {
   const PolicyPrompt prompt{.tokens = {0, 5, 9}, .mode = {}, .rule = {}, .domain = ""};
   TeacherObjective objective(own, tables, {&prompt, 1}, pool);
   const RolloutGroup group{&prompt, {{.tokens = {7, 8, 1}, .logprobs = {-1, -1, -1}, .ended = true}}};
-  const ObjectiveReport report = objective.add_gradients(
-      {&group, 1}, weights, {.mtp_weight = 0, .scaled_rope = true}, gradients);
+  const ObjectiveReport report =
+      objective.add_gradients({&group, 1}, weights, {.mtp_weight = 0, .scaled_rope = true}, gradients);
   EXPECT_NEAR(report.loss, 0, 1e-6);
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     for (const float value : gradients.values(i))

@@ -12,8 +12,8 @@
 #include "model/presets.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/temporary_folder.h"
-#include "trainer/serving/engine_weights.h"
 #include "trainer/run/import.h"
+#include "trainer/serving/engine_weights.h"
 
 namespace baleen {
 namespace {

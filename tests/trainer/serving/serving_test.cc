@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <random>
 
 #include "engine/engine.h"
@@ -25,20 +26,13 @@ constexpr std::int64_t kTokens = 150;
 /// indexers to leave entries out.
 class Serving : public ::testing::Test {
  protected:
-  Serving() : files_(preset_config("tiny-flash")), weights_(preset_config("tiny-flash")) {
-    config_.model = preset_config("tiny-flash");
-    config_.model.index_topk = 16;
-    config_.run.from = files_.path();
+  Serving() {
     config_.data.folder = "models/stories";  // its tokenizer goes with exports
-    import_weights(config_, weights_, pool_);
-    tables_ = hash_tables_of(config_);
-    std::mt19937 random(7);
-    std::normal_distribution<float> normal;
-    for (std::size_t i = 0; i < weights_.size(); ++i) {
-      for (float& value : weights_.values(i)) value *= 1 + 0.02F * normal(random);
-    }
+    set_layers({0, 4, 128, 4, 128});
+    std::mt19937 random(10);
     for (std::int64_t i = 0; i < kTokens; ++i)
-      batch_.tokens.push_back(static_cast<TokenId>(random() % static_cast<unsigned>(config_.model.vocab_size)));
+      batch_.tokens.push_back(
+          static_cast<TokenId>(random() % static_cast<unsigned>(config_.model.vocab_size)));
     batch_.is_target.assign(kTokens, 1);
     batch_.is_target[0] = 0;
     batch_.documents = {{0, kTokens}};
@@ -52,60 +46,117 @@ class Serving : public ::testing::Test {
     return stored;
   }
 
+  /// A random model with a layer of each ratio and an MTP block.
+  void set_layers(std::vector<std::int64_t> ratios) {
+    config_.model = preset_config("tiny-flash");
+    config_.model.num_hidden_layers = std::ssize(ratios);
+    ratios.push_back(0);
+    config_.model.compress_ratios = std::move(ratios);
+    files_.emplace(config_.model);
+    config_.run.from = files_->path();
+    weights_ = Parameters<float>(config_.model);
+    import_weights(config_, weights_, pool_);
+    tables_ = hash_tables_of(config_);
+    std::mt19937 random(7);
+    std::normal_distribution<float> normal;
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      for (float& value : weights_.values(i)) value *= 1 + 0.02F * normal(random);
+    }
+  }
+
   static PassOptions rounding(bool rounds) { return {.rounds_as_released = rounds, .scaled_rope = true}; }
 
+  /// Logits of the engine in `released` precision, of the main model or of the MTP block, [rows, V].
+  std::vector<float> served_logits(LogitsOf of) {
+    EngineOptions options{.device = {}, .precision = Precision::kReleased, .num_threads = 2};
+    options.max_batch_tokens = options.max_logit_rows = kTokens;
+    options.cache_tokens = 512;
+    options.mtp = true;
+    Engine engine(engine_weights(config_.model, weights_, tables_, stored_formats(config_.model), pool_),
+                  options);
+    std::vector<float> logits;
+    for (const TrainingBatch::Document& document : batch_.documents) {
+      const StepInput input{*engine.open({}),
+                            std::span(batch_.tokens)
+                                .subspan(static_cast<std::size_t>(document.begin),
+                                         static_cast<std::size_t>(document.end - document.begin)),
+                            WantedLogits::kAll};
+      const Result<StepOutput> output = engine.step({&input, 1});
+      EXPECT_TRUE(output.ok());
+      const ConstActivations<2>& rows =
+          of == LogitsOf::kMtp ? output.value().mtp_logits : output.value().logits;
+      logits.insert(logits.end(), rows.data(), rows.data() + rows.size());
+      engine.close(input.sequence, false);
+    }
+    return logits;
+  }
+
+  /// Of each row |difference| / |row| between the trainer's logits and the engine's, in ascending order.
+  std::vector<double> errors(bool rounds, LogitsOf of) {
+    TrainingGraph<float> graph(config_.model, tables_, pool_);
+    const std::vector<float> got = graph.logits(stored(), batch_, rounding(rounds), of);
+    const std::vector<float> expected = served_logits(of);
+    EXPECT_EQ(got.size(), expected.size());
+    const auto width = static_cast<std::size_t>(config_.model.vocab_size);
+    std::vector<double> errors;
+    for (std::size_t begin = 0; begin < expected.size(); begin += width) {
+      double error = 0, norm = 0;
+      for (std::size_t i = begin; i < begin + width; ++i) {
+        error += std::pow(static_cast<double>(got[i]) - expected[i], 2);
+        norm += std::pow(expected[i], 2);
+      }
+      errors.push_back(std::sqrt(error / norm));
+    }
+    std::ranges::sort(errors);
+    return errors;
+  }
+
+  void cut_into_documents(std::int64_t length) {
+    batch_.documents.clear();
+    for (std::int64_t begin = 0; begin < kTokens; begin += length) {
+      batch_.documents.push_back({begin, std::min(begin + length, kTokens)});
+      batch_.is_target[static_cast<std::size_t>(begin)] = 0;
+    }
+  }
+
   ThreadPool pool_{2};
-  test::RandomCheckpoint files_;
+  std::optional<test::RandomCheckpoint> files_;
   TrainConfig config_;
-  Parameters<float> weights_;
+  Parameters<float> weights_{preset_config("tiny-flash")};
   HashTables tables_;
   TrainingBatch batch_;
 };
 
-/// Mean over the rows of |difference| / |row|.
-double relative_error(std::span<const float> got, std::span<const float> expected, std::int64_t rows) {
-  const std::size_t width = expected.size() / static_cast<std::size_t>(rows);
-  double sum = 0;
-  for (std::size_t begin = 0; begin < expected.size(); begin += width) {
-    double error = 0, norm = 0;
-    for (std::size_t i = begin; i < begin + width; ++i) {
-      error += std::pow(static_cast<double>(got[i]) - expected[i], 2);
-      norm += std::pow(expected[i], 2);
-    }
-    sum += std::sqrt(error / norm);
+double median(const std::vector<double>& sorted) { return sorted[sorted.size() / 2]; }
+
+// Engine and trainer add products in other orders. Where that moves a value across the border between two
+// codes, the later values of a model of random weights have little in common, and so have the rows that see
+// them; without such a value they are equal to float32. So documents are short, and medians are compared.
+TEST_F(Serving, TheRoundedForwardHasTheLogitsOfReleasedPrecision) {
+  cut_into_documents(5);
+  for (const LogitsOf of : {LogitsOf::kMain, LogitsOf::kMtp}) {
+    const std::vector<double> rounded = errors(true, of), plain = errors(false, of);
+    RecordProperty(of == LogitsOf::kMtp ? "mtp" : "main",
+                   std::to_string(median(rounded)) + ", not rounded " + std::to_string(median(plain)));
+    EXPECT_LT(median(rounded), 1e-3);
+    EXPECT_GT(median(plain), 0.03);
   }
-  return sum / static_cast<double>(rows);
 }
 
-TEST_F(Serving, TheRoundedForwardHasTheLogitsOfReleasedPrecision) {
-  EngineOptions options{.device = {}, .precision = Precision::kReleased, .num_threads = 2};
-  options.max_batch_tokens = options.max_logit_rows = kTokens;
-  options.cache_tokens = 512;
-  options.mtp = true;
-  Engine engine(engine_weights(config_.model, weights_, tables_, stored_formats(config_.model), pool_), options);
-  const StepInput input{*engine.open({}), batch_.tokens, WantedLogits::kAll};
-  const Result<StepOutput> output = engine.step({&input, 1});
-  ASSERT_TRUE(output.ok());
-  const auto values_of = [](const ConstActivations<2>& rows) {
-    return std::span(rows.data(), static_cast<std::size_t>(rows.size()));
-  };
-  TrainingGraph<float> graph(config_.model, tables_, pool_);
-  const Parameters<float> weights = stored();
-  for (const LogitsOf of : {LogitsOf::kMain, LogitsOf::kMtp}) {
-    const bool mtp = of == LogitsOf::kMtp;
-    const std::span<const float> expected =
-        values_of(mtp ? output.value().mtp_logits : output.value().logits);
-    const std::int64_t rows = mtp ? kTokens - 1 : kTokens;
-    const double rounded = relative_error(graph.logits(weights, batch_, rounding(true), of), expected, rows);
-    const double plain = relative_error(graph.logits(weights, batch_, rounding(false), of), expected, rows);
-    RecordProperty(mtp ? "mtp" : "main", std::to_string(rounded) + ", not rounded " + std::to_string(plain));
-    EXPECT_LT(rounded, 0.01);
-    EXPECT_LT(rounded, plain / 4);
+// In a model of one layer such a value changes few rows, so that a document can be long enough for indexers to
+// choose.
+TEST_F(Serving, TheRoundedCacheAndIndexersAreTheEngines) {
+  for (const std::int64_t ratio : {4, 128}) {
+    set_layers({ratio});
+    const std::vector<double> rounded = errors(true, LogitsOf::kMain), plain = errors(false, LogitsOf::kMain);
+    // Of ratio 128 the last 23 rows see an entry.
+    EXPECT_LT(rounded[rounded.size() * 9 / 10], 1e-3) << ratio;
+    EXPECT_GT(median(plain), 0.01) << ratio;
   }
 }
 
 TEST_F(Serving, TheRoundedWeightsAreThoseOfAnExport) {
-  const std::filesystem::path exported = files_.path().parent_path() / "exported";
+  const std::filesystem::path exported = files_->path().parent_path() / "exported";
   export_model(exported, config_, weights_, tables_, false, pool_);
   config_.run.from = exported;
   Parameters<float> read(config_.model);
@@ -120,6 +171,7 @@ TEST_F(Serving, TheRoundedWeightsAreThoseOfAnExport) {
 }
 
 TEST_F(Serving, GradientsPassTheRoundingsStraightThrough) {
+  set_layers({4});
   const Parameters<float> weights = stored();
   Parameters<float> with(config_.model), without(config_.model), one_thread(config_.model);
   TrainingGraph<float> graph(config_.model, tables_, pool_);
