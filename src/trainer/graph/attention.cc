@@ -56,8 +56,8 @@ class Attention {
                 const AttentionActivations<T>& a, const T* dout, T* dx) const {
     Values<T> d_grouped;
     Values<T> d_o;
-    zeros(d_grouped, n_ * config_.o_dim());
-    zeros(d_o, n_ * q_dim());
+    zeros(d_grouped, n_ * config_.o_dim(), c_.pool);
+    zeros(d_o, n_ * q_dim(), c_.pool);
     linear_backward<T>({n_, config_.o_dim(), config_.hidden_size}, a.grouped.data(), w.wo_b, dout,
                        d_grouped.data(), g.wo_b, c_.pool);
     for (std::int64_t group = 0; group < config_.o_groups; ++group) {
@@ -140,9 +140,9 @@ class Attention {
     Values<T> d_normed;
     Values<T> d_latent;
     norm_backward(n_ * shape_.num_heads, shape_.head_dim, a.q_raw.data(), nullptr, dq.data(),
-                  zeros(d_raw, n_ * q_dim()), nullptr);
+                  zeros(d_raw, n_ * q_dim(), c_.pool), nullptr);
     linear_backward<T>({n_, rank, q_dim()}, a.q_latent_normed.data(), w.wq_b, d_raw.data(),
-                       zeros(d_normed, n_ * rank), g.wq_b, c_.pool);
+                       zeros(d_normed, n_ * rank, c_.pool), g.wq_b, c_.pool);
     norm_backward(n_, rank, a.q_latent.data(), w.q_norm, d_normed.data(), zeros(d_latent, n_ * rank),
                   g.q_norm);
     linear_backward<T>({n_, config_.hidden_size, rank}, x, w.wq_a, d_latent.data(), dx, g.wq_a, c_.pool);
@@ -240,8 +240,8 @@ class Attention {
     const std::int64_t columns = shape_.compressor_columns(width);
     Values<T> dk;
     Values<T> dg;
-    zeros(dk, n_ * columns);
-    zeros(dg, n_ * columns);
+    zeros(dk, n_ * columns, c_.pool);
+    zeros(dg, n_ * columns, c_.pool);
     Values<T> vectors;  // of ape, then of the norm
     const std::int64_t ape_size = shape_.ratio * columns;
     zeros(vectors, ape_size + width);
@@ -364,7 +364,7 @@ class Attention {
   void core_backward(const BlockWeights<const T>& w, const BlockWeights<T>& g,
                      const AttentionActivations<T>& a, const Values<T>& d_o, Values<T>& dq, Values<T>& dkv,
                      Values<T>& dentry) const {
-    zeros(dq, n_ * q_dim());
+    zeros(dq, n_ * q_dim(), c_.pool);
     zeros(dkv, n_ * shape_.head_dim);
     zeros(dentry, a.entry_begin.back() * shape_.head_dim);
     sum_over_items<T>(c_.pool, c_.documents(), shape_.num_heads, g.sink, [&](std::int64_t i, T* dsink) {

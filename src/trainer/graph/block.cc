@@ -39,7 +39,7 @@ struct LeaveGradients {
                  const T* dout, T* dx) {
     const ModelConfig& config = context.config;
     const std::int64_t streams = config.hc_mult;
-    zeros(df, context.tokens() * config.hidden_size);
+    zeros(df, context.tokens() * config.hidden_size, context.pool);
     zeros(dpost, context.tokens() * streams);
     zeros(dcomb, context.tokens() * streams * streams);
     for_row_blocks(context.pool, context.tokens(), [&](std::int64_t row, std::int64_t rows) {
@@ -72,18 +72,18 @@ void block_backward(const GraphContext<T>& context, std::int64_t block, const Bl
   const std::int64_t n = context.tokens();
   Values<T> dmiddle;
   Values<T> dnormed;
-  zeros(dmiddle, n * context.config.hc_dim());
+  zeros(dmiddle, n * context.config.hc_dim(), context.pool);
   {
     const LeaveGradients<T> left(context, a.ffn_site, a.middle.data(), a.ffn_out.data(), dout,
                                  dmiddle.data());
     experts_backward(context, w, g, a.ffn_site.normed.data(), a.experts, left.df.data(),
-                     zeros(dnormed, n * context.config.hidden_size));
+                     zeros(dnormed, n * context.config.hidden_size, context.pool));
     site_backward(context, SiteKind::kHalfBlock, w.ffn_site, g.ffn_site, a.middle.data(), a.ffn_site,
                   dnormed.data(), left.dpost.data(), left.dcomb.data(), dmiddle.data());
   }
   const LeaveGradients<T> left(context, a.attn_site, x, a.attn_out.data(), dmiddle.data(), dx);
   attention_backward(context, block, w, g, a.attn_site.normed.data(), a.attention, left.df.data(),
-                     zeros(dnormed, n * context.config.hidden_size));
+                     zeros(dnormed, n * context.config.hidden_size, context.pool));
   site_backward(context, SiteKind::kHalfBlock, w.attn_site, g.attn_site, x, a.attn_site, dnormed.data(),
                 left.dpost.data(), left.dcomb.data(), dx);
 }

@@ -10,6 +10,11 @@
 namespace baleen::graph {
 namespace {
 
+/// At most so many rows of an expert are one thread's.
+constexpr std::int64_t kPartRows = 256;
+/// Of an expert: w1, w2, w3.
+constexpr std::int64_t kMatrices = 3;
+
 template <class T>
 class Experts {
  public:
@@ -29,7 +34,10 @@ class Experts {
     gather(x, a);
     for (Values<T>* values : {&a.g, &a.v, &a.a}) resized(*values, n_ * k_ * width_);
     resized(a.y, n_ * k_ * d_);
-    c_.pool.parallel_for(num_experts_, [&](std::int64_t e, int) { one_forward(e, w, a); });
+    const std::vector<Rows> parts = parts_of(a);
+    c_.pool.parallel_for(static_cast<std::int64_t>(parts.size()), [&](std::int64_t i, int) {
+      forward_rows(parts[static_cast<std::size_t>(i)], w, a);
+    });
     shared_forward(w, x, a, out);
     for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
       for (std::int64_t t = row; t < row + rows; ++t) combine(a, t, out + t * d_);
@@ -38,22 +46,28 @@ class Experts {
 
   void backward(const BlockWeights<const T>& w, const BlockWeights<T>& g, const T* x,
                 const ExpertActivations<T>& a, const T* dout, T* dx) const {
-    Values<T> dx_slots;
-    Values<T> dslot_weight;
-    zeros(dx_slots, n_ * k_ * d_);
-    zeros(dslot_weight, n_ * k_);
-    c_.pool.parallel_for(num_experts_, [&](std::int64_t e, int) {
-      one_backward(e, w, g, a, dout, dx_slots.data(), dslot_weight.data());
+    SlotGradients slots;
+    zeros(slots.x, n_ * k_ * d_, c_.pool);
+    zeros(slots.a, n_ * k_ * width_, c_.pool);
+    zeros(slots.weight, n_ * k_);
+    resized(slots.y, n_ * k_ * d_);
+    for (Values<T>* values : {&slots.g, &slots.v}) resized(*values, n_ * k_ * width_);
+    const std::vector<Rows> parts = parts_of(a);
+    c_.pool.parallel_for(static_cast<std::int64_t>(parts.size()), [&](std::int64_t i, int) {
+      backward_rows(parts[static_cast<std::size_t>(i)], w, a, dout, slots);
+    });
+    c_.pool.parallel_for(num_experts_ * kMatrices, [&](std::int64_t i, int) {
+      weight_gradient(i / kMatrices, i % kMatrices, g, a, slots);
     });
     for_row_blocks(c_.pool, n_, [&](std::int64_t row, std::int64_t rows) {
       for (std::int64_t i = row * k_; i < (row + rows) * k_; ++i) {
-        const T* from = dx_slots.data() + a.slot_of[static_cast<std::size_t>(i)] * d_;
+        const T* from = slots.x.data() + a.slot_of[static_cast<std::size_t>(i)] * d_;
         T* to = dx + i / k_ * d_;
         for (std::int64_t at = 0; at < d_; ++at) to[at] += from[at];
       }
     });
     shared_backward(w, g, x, a, dout, dx);
-    router_backward(w, g, x, a, dslot_weight, dx);
+    router_backward(w, g, x, a, slots.weight, dx);
   }
 
  private:
@@ -127,18 +141,38 @@ class Experts {
     });
   }
 
-  void one_forward(std::int64_t e, const BlockWeights<const T>& w, ExpertActivations<T>& a) const {
-    const std::int64_t begin = a.slot_begin[static_cast<std::size_t>(e)];
-    const std::int64_t rows = a.slot_begin[static_cast<std::size_t>(e) + 1] - begin;
-    if (rows == 0) return;
-    const SwigluWeights<const T>& expert = w.experts[static_cast<std::size_t>(e)];
-    const std::int64_t at = begin * width_;
-    linear_forward<T>({rows, d_, width_}, a.x.data() + begin * d_, expert.w1, a.g.data() + at);
-    linear_forward<T>({rows, d_, width_}, a.x.data() + begin * d_, expert.w3, a.v.data() + at);
-    activate(c_.config.expert_format, rows, a.g.data() + at, a.v.data() + at, a.slot_weight.data() + begin,
-             a.a.data() + at);
-    linear_forward<T>({rows, width_, d_}, a.a.data() + at, expert.w2, a.y.data() + begin * d_);
-    c_.rounding.result(rows, d_, a.y.data() + begin * d_);
+  /// Rows of one expert that one thread computes.
+  struct Rows {
+    std::int64_t expert = 0, begin = 0, rows = 0;  ///< slots [begin, begin + rows)
+  };
+
+  /// Gradients of what the slots hold: of x and y [slots, d], of a, g and v [slots, width], of their weights.
+  struct SlotGradients {
+    Values<T> x, y, a, g, v, weight;
+  };
+
+  /// The slots in parts of one expert and of at most kPartRows, so that a loaded expert is not one thread's
+  /// alone.
+  [[nodiscard]] std::vector<Rows> parts_of(const ExpertActivations<T>& a) const {
+    std::vector<Rows> parts;
+    for (std::int64_t e = 0; e < num_experts_; ++e) {
+      const std::int64_t end = a.slot_begin[static_cast<std::size_t>(e) + 1];
+      for (std::int64_t begin = a.slot_begin[static_cast<std::size_t>(e)]; begin < end; begin += kPartRows)
+        parts.push_back({e, begin, std::min(kPartRows, end - begin)});
+    }
+    return parts;
+  }
+
+  void forward_rows(const Rows& part, const BlockWeights<const T>& w, ExpertActivations<T>& a) const {
+    const SwigluWeights<const T>& expert = w.experts[static_cast<std::size_t>(part.expert)];
+    const T* x = a.x.data() + part.begin * d_;
+    const std::int64_t at = part.begin * width_;
+    linear_forward<T>({part.rows, d_, width_}, x, expert.w1, a.g.data() + at);
+    linear_forward<T>({part.rows, d_, width_}, x, expert.w3, a.v.data() + at);
+    activate(c_.config.expert_format, part.rows, a.g.data() + at, a.v.data() + at,
+             a.slot_weight.data() + part.begin, a.a.data() + at);
+    linear_forward<T>({part.rows, width_, d_}, a.a.data() + at, expert.w2, a.y.data() + part.begin * d_);
+    c_.rounding.result(part.rows, d_, a.y.data() + part.begin * d_);
   }
 
   /// a = swiglu of g and v, which become results, as w2 in `format` multiplies it.
@@ -150,28 +184,39 @@ class Experts {
     c_.rounding.input(format, rows, width_, a);
   }
 
-  void one_backward(std::int64_t e, const BlockWeights<const T>& w, const BlockWeights<T>& g,
-                    const ExpertActivations<T>& a, const T* dout, T* dx_slots, T* dslot_weight) const {
+  /// Gradients of the rows; those of the weights need all rows of an expert.
+  void backward_rows(const Rows& part, const BlockWeights<const T>& w, const ExpertActivations<T>& a,
+                     const T* dout, SlotGradients& slots) const {
+    const SwigluWeights<const T>& expert = w.experts[static_cast<std::size_t>(part.expert)];
+    const std::int64_t at = part.begin * width_;
+    T* dy = slots.y.data() + part.begin * d_;
+    T* dx = slots.x.data() + part.begin * d_;
+    T* da = slots.a.data() + at;
+    T* dg = slots.g.data() + at;
+    T* dv = slots.v.data() + at;
+    gather_rows(a, part.begin, part.begin + part.rows, dout, dy);
+    linear_backward<T>({part.rows, width_, d_}, nullptr, expert.w2, dy, da, nullptr);
+    swiglu_backward<T>(part.rows, width_, a.g.data() + at, a.v.data() + at, a.slot_weight.data() + part.begin,
+                       c_.config.swiglu_limit, da, dg, dv, slots.weight.data() + part.begin);
+    linear_backward<T>({part.rows, d_, width_}, nullptr, expert.w1, dg, dx, nullptr);
+    linear_backward<T>({part.rows, d_, width_}, nullptr, expert.w3, dv, dx, nullptr);
+  }
+
+  /// Of w1, w2 or w3 (`matrix` 0, 1, 2) of expert e.
+  void weight_gradient(std::int64_t e, std::int64_t matrix, const BlockWeights<T>& g,
+                       const ExpertActivations<T>& a, const SlotGradients& slots) const {
     const std::int64_t begin = a.slot_begin[static_cast<std::size_t>(e)];
     const std::int64_t rows = a.slot_begin[static_cast<std::size_t>(e) + 1] - begin;
     if (rows == 0) return;
-    const SwigluWeights<const T>& expert = w.experts[static_cast<std::size_t>(e)];
     const SwigluWeights<T>& gradient = g.experts[static_cast<std::size_t>(e)];
-    const std::int64_t at = begin * width_;
-    Values<T> dy;
-    Values<T> da;
-    Values<T> dg;
-    Values<T> dv;
-    gather_rows(a, begin, begin + rows, dout, resized(dy, rows * d_));
-    zeros(da, rows * width_);
-    linear_backward<T>({rows, width_, d_}, a.a.data() + at, expert.w2, dy.data(), da.data(), gradient.w2);
-    swiglu_backward<T>(rows, width_, a.g.data() + at, a.v.data() + at, a.slot_weight.data() + begin,
-                       c_.config.swiglu_limit, da.data(), resized(dg, rows * width_),
-                       resized(dv, rows * width_), dslot_weight + begin);
+    const LinearShape<T> up{rows, d_, width_};
+    const LinearShape<T> down{rows, width_, d_};
     const T* x = a.x.data() + begin * d_;
-    T* dx = dx_slots + begin * d_;
-    linear_backward<T>({rows, d_, width_}, x, expert.w1, dg.data(), dx, gradient.w1);
-    linear_backward<T>({rows, d_, width_}, x, expert.w3, dv.data(), dx, gradient.w3);
+    const std::int64_t at = begin * width_;
+    if (matrix == 0) linear_backward<T>(up, x, nullptr, slots.g.data() + at, nullptr, gradient.w1);
+    if (matrix == 1)
+      linear_backward<T>(down, a.a.data() + at, nullptr, slots.y.data() + begin * d_, nullptr, gradient.w2);
+    if (matrix == 2) linear_backward<T>(up, x, nullptr, slots.v.data() + at, nullptr, gradient.w3);
   }
 
   /// out = Σ over the token's experts of y, then + out, which holds the shared expert's result.

@@ -45,6 +45,13 @@ void sum_over_rows(ThreadPool& pool, std::int64_t rows, std::int64_t size, T* ou
   });
 }
 
+/// Makes `values` hold `count` elements of any value.
+template <class T>
+T* resized(Values<T>& values, std::int64_t count) {
+  values.resize(static_cast<std::size_t>(count));
+  return values.data();
+}
+
 /// Makes `values` hold `count` zeros.
 template <class T>
 T* zeros(Values<T>& values, std::int64_t count) {
@@ -52,11 +59,15 @@ T* zeros(Values<T>& values, std::int64_t count) {
   return values.data();
 }
 
-/// Makes `values` hold `count` elements of any value.
+/// The same on all threads, for values of every token.
 template <class T>
-T* resized(Values<T>& values, std::int64_t count) {
-  values.resize(static_cast<std::size_t>(count));
-  return values.data();
+T* zeros(Values<T>& values, std::int64_t count, ThreadPool& pool) {
+  constexpr std::int64_t kChunk = std::int64_t{1} << 16;
+  T* const data = resized(values, count);
+  pool.parallel_for((count + kChunk - 1) / kChunk, [&](std::int64_t chunk, int) {
+    std::fill_n(data + chunk * kChunk, std::min(kChunk, count - chunk * kChunk), T{0});
+  });
+  return data;
 }
 
 template <class T>

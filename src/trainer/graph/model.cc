@@ -27,14 +27,21 @@ void embed_forward(const GraphContext<T>& context, const T* embed, T* x) {
   });
 }
 
+/// Threads take columns: rows of one token are summed in their order.
 template <class T>
 void embed_backward(const GraphContext<T>& context, const T* dx, T* dembed) {
+  constexpr std::int64_t kColumns = 64;
   const std::int64_t d = context.config.hidden_size;
-  for (std::int64_t row = 0; row < context.tokens(); ++row) {
-    T* to = dembed + context.batch.tokens[static_cast<std::size_t>(row)] * d;
-    const T* from = dx + row * context.config.hc_dim();
-    for (std::int64_t i = 0; i < context.config.hc_dim(); ++i) to[i % d] += from[i];
-  }
+  context.pool.parallel_for((d + kColumns - 1) / kColumns, [&](std::int64_t part, int) {
+    const std::int64_t begin = part * kColumns;
+    const std::int64_t columns = std::min(kColumns, d - begin);
+    for (std::int64_t row = 0; row < context.tokens(); ++row) {
+      T* to = dembed + context.batch.tokens[static_cast<std::size_t>(row)] * d + begin;
+      const T* from = dx + row * context.config.hc_dim() + begin;
+      for (std::int64_t stream = 0; stream < context.config.hc_mult; ++stream)
+        for (std::int64_t i = 0; i < columns; ++i) to[i] += from[stream * d + i];
+    }
+  });
 }
 
 /// One forward, and where gradients are wanted one backward, of one batch.
@@ -93,7 +100,7 @@ class Pass {
     CrossEntropy<T> cross_entropy;
     forward();
     Values<T> dx;
-    if (gradients_) zeros(dx, size(context_));
+    if (gradients_) zeros(dx, size(context_), context_.pool);
     const Targets targets = targets_of(batch_);
     report_.num_targets = targets.size();
     report_.loss_sum = token_loss(context_, weights_.output, weights_.head, streams_.back().data(), targets,
@@ -160,7 +167,7 @@ class Pass {
     MtpValues v;
     mtp_forward(context, batch, v);
     Values<T> dout;
-    if (gradients_) zeros(dout, size(context));
+    if (gradients_) zeros(dout, size(context), context.pool);
     report_.mtp_loss_sum = token_loss(context, weights_.mtp.output, weights_.head, v.out.data(),
                                       targets_of(batch.batch), cross_entropy,
                                       head_gradients(static_cast<T>(options_.mtp_weight),
@@ -168,7 +175,7 @@ class Pass {
     if (!gradients_) return;
     Values<T> din;
     block_backward(context, config_.num_hidden_layers, weights_.blocks.back(), gradients_->blocks.back(),
-                   v.in.data(), v.block, dout.data(), zeros(din, size(context)));
+                   v.in.data(), v.block, dout.data(), zeros(din, size(context), context.pool));
     mtp_entry_backward(context, batch, weights_.mtp, gradients_->mtp, v.entry, din.data(), gradients_->embed,
                        dx.data());
   }
@@ -181,7 +188,7 @@ class Pass {
       if (!keeps()) run_block(context_, block, streams_[at], of_block(block), again);
       dout.swap(dx);
       block_backward(context_, block, weights_.blocks[at], gradients_->blocks[at], streams_[at].data(),
-                     of_block(block), dout.data(), zeros(dx, size(context_)));
+                     of_block(block), dout.data(), zeros(dx, size(context_), context_.pool));
     }
     embed_backward(context_, dx.data(), gradients_->embed);
   }

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# record_training.sh RUN...: trains on the stories what docs/training.md shows, each run in runs/RUN, all at once;
+# run again, it continues. Logs go to bench/results/training/RUN.jsonl. Runs:
+#   stories-cpu   configs/stories-cpu.toml as it is
+#   muon          the same in 300 steps; the ones below differ from it in one thing each
+#   adamw         AdamW for the matrices
+#   adamw-slow    AdamW with a third of the learning rate
+#   no-balance    routing biases stay zero
+#   no-mtp        no multi-token prediction
+#   plain         one residual stream instead of mHC
+#   qat           quantisation-aware from step 150 on
+# $THREADS is for each run (default: all cores), $LIMIT ends them after so many seconds with a checkpoint,
+# $BALEEN is the program.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+[[ $# -gt 0 ]] || { sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2; }
+baleen=${BALEEN:-build/release/src/app/baleen}
+[[ -x $baleen ]] || scripts/build.sh release baleen
+
+if [[ ! -d runs/stories-data ]]; then
+  made=$(mktemp -d)
+  trap 'rm -rf "$made"' EXIT
+  python3 configs/stories/generate.py --count 2000 --seed 2 >"$made/valid.jsonl"
+  python3 configs/stories/generate.py --count 100000 --seed 1 --avoid "$made/valid.jsonl" >"$made/train.jsonl"
+  "$baleen" data pack "$made/train.jsonl" --held-out-file "$made/valid.jsonl" --out runs/stories-data
+fi
+
+short='s/^steps = .*/steps = 300/; s/^decay_steps = .*/decay_steps = 150/'
+difference() {  # difference RUN: the sed script that makes its file from configs/stories-cpu.toml
+  case $1 in
+    stories-cpu) ;;
+    muon) echo "$short" ;;
+    adamw) echo "$short; s/\"muon\"/\"adamw\"/" ;;
+    adamw-slow) echo "$short; s/\"muon\"/\"adamw\"/; s/^learning_rate = .*/learning_rate = 1.3e-3/" ;;
+    no-balance) echo "$short; s/^bias_speed = .*/bias_speed = 0/" ;;
+    no-mtp) echo "$short; s/^\[data\]/num_nextn_predict_layers = 0\n&/" ;;
+    plain) echo "$short; \$a [ablation]\nplain_residual = true" ;;
+    qat) echo "$short; \$a [qat]\nstart_step = 150" ;;
+    *) echo "no run is named $1" >&2; return 2 ;;
+  esac
+}
+
+threads=()
+if [[ -n ${THREADS-} ]]; then threads=(--threads "$THREADS"); fi
+running=()
+for run in "$@"; do
+  config=runs/$run.toml
+  changes=$(difference "$run")
+  sed "s|\.\./runs/||; s|stories-cpu\"|$run\"|; $changes" configs/stories-cpu.toml >"$config"
+  resume=()
+  if compgen -G "runs/$run/step-*" >/dev/null; then resume=(--resume); fi
+  timeout -s INT "${LIMIT:-0}" "$baleen" train "$config" "${resume[@]}" "${threads[@]}" \
+    >"runs/$run.out" 2>&1 </dev/null &
+  running+=($!)
+done
+failed=0
+for process in "${running[@]}"; do wait "$process" || failed=1; done
+mkdir -p bench/results/training
+for run in "$@"; do
+  echo "$run: $(tail -n 1 "runs/$run.out")"
+  cp "runs/$run/log.jsonl" "bench/results/training/$run.jsonl"
+done
+exit "$failed"
