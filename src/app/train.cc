@@ -184,7 +184,8 @@ void add_train_command(Options& program) {
   command.flag("--resume", flags->resume, "Continue from the newest checkpoint of the folder");
   command.path(
       "--from", flags->from,
-      "Checkpoint with the first weights, in the place of run.from; --resume and --export need it too");
+      "Checkpoint with the first weights, in the place of run.from; --resume, --export and --drift need it "
+      "too");
   command.integer_without_default("--lora", flags->lora_rank, kLoraRange,
                                   "Train adapters of this rank, in the place of lora.rank");
   command.path("--out,-o", flags->out,

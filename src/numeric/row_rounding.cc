@@ -55,14 +55,14 @@ HWY_EXPORT(hadamard_simd);
 namespace row_rounding {
 namespace {
 
-constexpr std::size_t kMostLanes = 16;
+constexpr std::size_t kMaxLanes = 16;
 
 /// simd(first, count) of each block; scalar(block) of a last one that is no multiple of the vector length.
 template <class Simd, class Scalar>
 void for_each_block(std::span<float> values, int block, const Simd& simd, const Scalar& scalar) {
   for (std::size_t begin = 0; begin < values.size(); begin += static_cast<std::size_t>(block)) {
     const auto part = values.subspan(begin, std::min(values.size() - begin, static_cast<std::size_t>(block)));
-    if (part.size() % kMostLanes == 0) {
+    if (part.size() % kMaxLanes == 0) {
       simd(part.data(), static_cast<std::int64_t>(part.size()));
     } else {
       scalar(part, block);
@@ -85,7 +85,7 @@ void to_fp4(std::span<float> values, int block) {
 }
 
 void hadamard(std::span<float> values) {
-  if (values.size() < kMostLanes) return hadamard_transform(values);
+  if (values.size() < kMaxLanes) return hadamard_transform(values);
   HWY_DYNAMIC_DISPATCH(hadamard_simd)(values.data(), static_cast<std::int64_t>(values.size()));
 }
 

@@ -1,5 +1,5 @@
-/// Rounding of float32 arrays in place to the values of a smaller format, SIMD: what an array holds after it was
-/// written in that format and read again.
+/// Rounding of float32 arrays in place to the values of a smaller format, SIMD: what an array holds after it
+/// was written in that format and read again.
 #pragma once
 
 #include <span>

@@ -16,8 +16,8 @@ struct DenseAttentionValues {
   const T* entry = nullptr;               ///< [entries, width]
   const std::uint8_t* visible = nullptr;  ///< [tokens, entries], 1 where the query sees the entry
   const T* sink = nullptr;                ///< [heads]
-  /// The forward multiplies values by weights in BF16, as the engine's attention does: rounded 64 visible keys
-  /// at a time, relative to the largest score so far. The backward takes them unrounded.
+  /// The forward multiplies values by weights in BF16, as the engine's attention does: rounded 64 visible
+  /// keys at a time, relative to the largest score so far. The backward takes them unrounded.
   bool rounds_weights = false;
 };
 

@@ -1,9 +1,9 @@
 /// Forward and backward of a whole V4-shaped model over batches of packed documents, in float32 or float64:
-/// what a training step needs beside optimisers. No quantisation; top-k and routing indices are constants of
-/// the backward.
+/// what a training step needs beside optimisers. Top-k and routing indices are constants of the backward, and
+/// gradients pass roundings (PassOptions::rounds_as_released) as they are.
 ///
 /// Not here: the indexers' own loss, so that their parameters get no gradient; the sequence-wise balance
-/// loss; rounding as in the released formats; a model with one residual stream.
+/// loss; a model with one residual stream.
 /// (source: forward pass 3 to 8, training 1, 11)
 #pragma once
 

@@ -1,4 +1,5 @@
-/// The learning rate, the weight of the MTP loss and the rounding of each step. Steps count from 0. (source: training 2)
+/// The learning rate, the weight of the MTP loss and the rounding of each step. Steps count from 0.
+/// (source: training 2, 8)
 #pragma once
 
 #include <cstdint>

@@ -91,6 +91,22 @@ TEST_F(PolicyRunTest, RaisesTheReward) {
   for (const nlohmann::json& line : lines) EXPECT_LT(line["probability_drift"].get<double>(), 0.005);
 }
 
+TEST_F(PolicyRunTest, WithQuantisationTheEngineServesTheReleasedFormats) {
+  config_.qat.start_step = 1;
+  config_.grpo.beta = 0.1;  // every group has a gradient
+  train("a", {.stop_step = 3});
+  const std::vector<nlohmann::json> lines = log_of("a");
+  ASSERT_EQ(lines.size(), 3U);
+  for (const nlohmann::json& line : lines) EXPECT_LT(line["probability_drift"].get<double>(), 0.005);
+  train("b", {.stop_step = 2});
+  train("b", {.resume = true, .stop_step = 3});
+  EXPECT_EQ(log_of("b")[2]["loss"], lines[2]["loss"]);
+  config_.qat.start_step.reset();
+  train("c", {.stop_step = 2});
+  EXPECT_EQ(log_of("c")[0]["loss"], lines[0]["loss"]);
+  EXPECT_NE(log_of("c")[1]["gradient_norm"], lines[1]["gradient_norm"]);
+}
+
 TEST_F(PolicyRunTest, AResumedRunIsTheRunThatNeverStoppedOnAnyThreads) {
   const Parameters<float> whole = train("whole", {.stop_step = 4}, 1);
   train("parts", {.stop_step = 2});

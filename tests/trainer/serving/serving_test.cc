@@ -143,8 +143,8 @@ TEST_F(Serving, TheRoundedForwardHasTheLogitsOfReleasedPrecision) {
   }
 }
 
-// In a model of one layer such a value changes few rows, so that a document can be long enough for indexers to
-// choose.
+// In a model of one layer such a value changes few rows, so that a document can be long enough for indexers
+// to choose.
 TEST_F(Serving, TheRoundedCacheAndIndexersAreTheEngines) {
   for (const std::int64_t ratio : {4, 128}) {
     set_layers({ratio});
