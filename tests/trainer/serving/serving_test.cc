@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <random>
 
@@ -66,14 +67,22 @@ class Serving : public ::testing::Test {
 
   static PassOptions rounding(bool rounds) { return {.rounds_as_released = rounds, .scaled_rope = true}; }
 
-  /// Logits of the engine in `released` precision, of the main model or of the MTP block, [rows, V].
-  std::vector<float> served_logits(LogitsOf of) {
+  static EngineOptions released() {
     EngineOptions options{.device = {}, .precision = Precision::kReleased, .num_threads = 2};
     options.max_batch_tokens = options.max_logit_rows = kTokens;
     options.cache_tokens = 512;
     options.mtp = true;
-    Engine engine(engine_weights(config_.model, weights_, tables_, stored_formats(config_.model), pool_),
-                  options);
+    return options;
+  }
+
+  /// An engine with the weights as they are in memory.
+  std::unique_ptr<Engine> engine() {
+    return std::make_unique<Engine>(
+        engine_weights(config_.model, weights_, tables_, stored_formats(config_.model), pool_), released());
+  }
+
+  /// Logits of the main model or of the MTP block, [rows, V].
+  std::vector<float> served_logits(Engine& engine, LogitsOf of) const {
     std::vector<float> logits;
     for (const TrainingBatch::Document& document : batch_.documents) {
       const StepInput input{*engine.open({}),
@@ -95,7 +104,7 @@ class Serving : public ::testing::Test {
   std::vector<double> errors(bool rounds, LogitsOf of) {
     TrainingGraph<float> graph(config_.model, tables_, pool_);
     const std::vector<float> got = graph.logits(stored(), batch_, rounding(rounds), of);
-    const std::vector<float> expected = served_logits(of);
+    const std::vector<float> expected = served_logits(*engine(), of);
     EXPECT_EQ(got.size(), expected.size());
     const auto width = static_cast<std::size_t>(config_.model.vocab_size);
     std::vector<double> errors;
@@ -158,6 +167,8 @@ TEST_F(Serving, TheRoundedCacheAndIndexersAreTheEngines) {
 TEST_F(Serving, TheRoundedWeightsAreThoseOfAnExport) {
   const std::filesystem::path exported = files_->path().parent_path() / "exported";
   export_model(exported, config_, weights_, tables_, false, pool_);
+  Engine of_export(exported, released());
+  EXPECT_EQ(served_logits(of_export, LogitsOf::kMain), served_logits(*engine(), LogitsOf::kMain));
   config_.run.from = exported;
   Parameters<float> read(config_.model);
   import_weights(config_, read, pool_);
