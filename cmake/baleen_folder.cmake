@@ -90,7 +90,7 @@ endfunction()
 # GoogleTest cases of these files. The files of one directory are one program, <directory>_tests, which
 # compiles and links several times faster than a program a file. Tests run in the repository root, so that
 # committed goldens and models/ are found by relative path.
-# VARIANT: what it tests depends on BALEEN_CUDA, so CI runs it in a build without CUDA too (preset sanitized).
+# VARIANT: what it tests depends on BALEEN_CUDA, so CI runs it in a build without CUDA too (preset cpu).
 # RUNS_BALEEN: it starts the program, whose path is BALEEN_PROGRAM in the source. ALONE: not compiled together
 # with other files, because helpers have the names of other files' helpers.
 add_custom_target(variant_tests)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # record_training.sh RUN...: trains on the stories what docs/training.md shows, each run in runs/RUN, all at once;
-# run again, it continues. Logs go to bench/results/training/RUN.jsonl. Runs:
+# run again, it continues. Logs go to bench/results/training/RUN, for baleen train --report. Runs:
 #   stories-cpu   configs/stories-cpu.toml as it is
 #   muon          the same in 300 steps; the ones below differ from it in one thing each
 #   adamw         AdamW for the matrices
@@ -9,11 +9,12 @@
 #   no-mtp        no multi-token prediction
 #   plain         one residual stream instead of mHC
 #   qat           quantisation-aware from step 150 on
+#   tool-calls-grpo  configs/tool-calls-grpo.toml: the bundled model learns to call tools
 # $THREADS is for each run (default: all cores), $LIMIT ends them after so many seconds with a checkpoint,
 # $BALEEN is the program.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-[[ $# -gt 0 ]] || { sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2; }
+[[ $# -gt 0 ]] || { sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 2; }
 baleen=${BALEEN:-build/release/src/app/baleen}
 [[ -x $baleen ]] || scripts/build.sh release baleen
 
@@ -25,10 +26,14 @@ if [[ ! -d runs/stories-data ]]; then
   "$baleen" data pack "$made/train.jsonl" --held-out-file "$made/valid.jsonl" --out runs/stories-data
 fi
 
+if [[ ! -e runs/tool-prompts.jsonl ]]; then
+  python3 configs/tool-calls/prompts.py --count 64 --seed 1 >runs/tool-prompts.jsonl
+fi
+
 short='s/^steps = .*/steps = 300/; s/^decay_steps = .*/decay_steps = 150/'
-difference() {  # difference RUN: the sed script that makes its file from configs/stories-cpu.toml
+difference() {  # difference RUN: the sed script that makes its file from that of configs/
   case $1 in
-    stories-cpu) ;;
+    stories-cpu | tool-calls-grpo) ;;
     muon) echo "$short" ;;
     adamw) echo "$short; s/\"muon\"/\"adamw\"/" ;;
     adamw-slow) echo "$short; s/\"muon\"/\"adamw\"/; s/^learning_rate = .*/learning_rate = 1.3e-3/" ;;
@@ -46,18 +51,19 @@ running=()
 for run in "$@"; do
   config=runs/$run.toml
   changes=$(difference "$run")
-  sed "s|\.\./runs/||; s|stories-cpu\"|$run\"|; $changes" configs/stories-cpu.toml >"$config"
-  resume=()
-  if compgen -G "runs/$run/step-*" >/dev/null; then resume=(--resume); fi
-  timeout -s INT "${LIMIT:-0}" "$baleen" train "$config" "${resume[@]}" "${threads[@]}" \
+  base=stories-cpu options=("${threads[@]}")
+  if [[ $run == tool-calls-grpo ]]; then base=$run options+=(--from models/stories); fi
+  sed "s|\.\./runs/||; s|$base\"|$run\"|; $changes" "configs/$base.toml" >"$config"
+  if compgen -G "runs/$run/step-*" >/dev/null; then options+=(--resume); fi
+  timeout -s INT "${LIMIT:-0}" "$baleen" train "$config" "${options[@]}" \
     >"runs/$run.out" 2>&1 </dev/null &
   running+=($!)
 done
 failed=0
 for process in "${running[@]}"; do wait "$process" || failed=1; done
-mkdir -p bench/results/training
 for run in "$@"; do
   echo "$run: $(tail -n 1 "runs/$run.out")"
-  cp "runs/$run/log.jsonl" "bench/results/training/$run.jsonl"
+  mkdir -p "bench/results/training/$run"
+  cp "runs/$run/log.jsonl" "bench/results/training/$run"
 done
 exit "$failed"

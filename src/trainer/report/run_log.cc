@@ -52,6 +52,7 @@ bool add_line(RunLog& log, const Json& line) {
   if (step_number < 0) return false;
   add(log.loss, step, line, "loss");
   add(log.held_out, step, line, "held_out_bits_per_byte");
+  add(log.reward, step, line, "reward");
   add(log.gradient_norm, step, line, "gradient_norm");
   add(log.learning_rate, step, line, "learning_rate");
   add(log.tokens_per_second, step, line, "tokens_per_second");
@@ -70,7 +71,7 @@ RunLog read_run_log(const std::string& folder) {
   const std::filesystem::path path = std::filesystem::path(folder) / "log.jsonl";
   if (!std::filesystem::exists(path))
     fail("{}: no log; expected the folder of a training run, which has log.jsonl", folder);
-  RunLog log{.name = folder};
+  RunLog log{.name = std::filesystem::canonical(folder).filename()};
   const std::string text = read_text_file(path);
   std::string_view rest = text;
   while (!rest.empty()) {

@@ -21,9 +21,10 @@ struct LoggedContinuation {
 };
 
 struct RunLog {
-  std::string name;      ///< of its folder, as given
+  std::string name;      ///< its folder's, without the way there
   Series loss;           ///< nats a target
   Series held_out;       ///< bits a byte
+  Series reward;         ///< mean of a step's replies, where a run learns from rewards
   Series gradient_norm;  ///< before clipping
   Series learning_rate;
   Series tokens_per_second;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "trainer/report/curves.h"
 
@@ -11,9 +12,12 @@ namespace {
 
 constexpr std::size_t kMaxContinuations = 100;  ///< of a run, the newest
 
+/// Of the runs that have values of it.
 std::vector<Curve> curves_of(const std::vector<RunLog>& runs, Series RunLog::*series) {
   std::vector<Curve> curves;
-  for (const RunLog& run : runs) curves.push_back({run.name, run.*series});
+  for (const RunLog& run : runs) {
+    if (!(run.*series).empty()) curves.push_back({run.name, run.*series});
+  }
   return curves;
 }
 
@@ -60,17 +64,19 @@ Table continuations_table(const std::vector<RunLog>& runs) {
 }
 
 std::vector<Figure> figures_of(const std::vector<RunLog>& runs) {
-  std::vector<Figure> figures{
-      curves_figure({"loss", "Loss", "Of the batch of each step.", "nats a token"},
-                    curves_of(runs, &RunLog::loss)),
-      curves_figure({"held-out", "Held-out loss", "Of rows that are not trained on.", "bits a byte"},
-                    curves_of(runs, &RunLog::held_out)),
-      curves_figure({"gradient-norm", "Gradient norm", "Before clipping, without the indexers.", "norm"},
-                    curves_of(runs, &RunLog::gradient_norm)),
-      curves_figure({"learning-rate", "Learning rate", "By the schedule.", "learning rate"},
-                    curves_of(runs, &RunLog::learning_rate)),
-      curves_figure({"speed", "Speed", "By the time of each step.", "tokens/s"},
-                    curves_of(runs, &RunLog::tokens_per_second))};
+  const std::vector<std::pair<CurvesText, Series RunLog::*>> all{
+      {{"loss", "Loss", "Of the batch of each step.", "nats a token"}, &RunLog::loss},
+      {{"held-out", "Held-out loss", "Of rows that are not trained on.", "bits a byte"}, &RunLog::held_out},
+      {{"reward", "Reward", "Mean of the replies of each step.", "reward"}, &RunLog::reward},
+      {{"gradient-norm", "Gradient norm", "Before clipping, without the indexers.", "norm"},
+       &RunLog::gradient_norm},
+      {{"learning-rate", "Learning rate", "By the schedule.", "learning rate"}, &RunLog::learning_rate},
+      {{"speed", "Speed", "By the time of each step.", "tokens/s"}, &RunLog::tokens_per_second}};
+  std::vector<Figure> figures;
+  for (const auto& [text, series] : all) {
+    const std::vector<Curve> curves = curves_of(runs, series);
+    if (!curves.empty()) figures.push_back(curves_figure(text, curves));
+  }
   for (std::size_t i = 0; i < runs.size(); ++i) {
     std::vector<Curve> layers;
     for (std::size_t block = 0; block < runs[i].violation.size(); ++block)
