@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/progress.h"
 #include "engine/engine.h"

@@ -299,7 +299,29 @@ TEST_F(TrainCommand, QuantisationAwareTrainingServesTheLossThatItTrained) {
   EXPECT_LE(mean, 0.005);
   EXPECT_LE(mean, largest);
   EXPECT_NEAR(trainer, held_out, 2e-6);
-  EXPECT_NEAR(engine, held_out, 2e-3 * held_out);
+  EXPECT_NEAR(engine, held_out, 1e-3 * held_out);
+}
+
+TEST_F(TrainCommand, ThePerplexityOfAnExportIsTheLossOfQuantisationAwareTraining) {
+  // One document, so that both see the same tokens: the end of the text is a target of training.
+  const std::string text = "The fox number 7 slept until number 12 ran, and slept until the morning.";
+  std::ofstream(folder_ / "held_out.jsonl") << json{{"text", text}} << "\n";
+  std::ofstream(folder_ / "held_out.txt") << text << "<｜end▁of▁sentence｜>";
+  const ProgramResult packed =
+      baleen({"data", "pack", folder_ / "corpus.jsonl", "--tokenizer", folder_ / "tokenizer", "--out",
+              folder_ / "data", "--held-out-file", folder_ / "held_out.jsonl", "--force"});
+  ASSERT_EQ(packed.status, 0) << packed.err;
+  write_config(std::string(kConfig) + "[qat]\nstart_step = 10\n");
+  const ProgramResult trained = train("run");
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const json evaluation = log_of("run").back();
+  const ProgramResult measured = baleen({"perplexity", "--model", folder_ / "run" / "model", "--text",
+                                         folder_ / "held_out.txt", "--precision", "released", "--json"});
+  ASSERT_EQ(measured.status, 0) << measured.err;
+  const json perplexity = json::parse(measured.out);
+  EXPECT_EQ(perplexity["tokens"], evaluation["held_out_targets"]);
+  const double held_out = evaluation["held_out_nats_per_token"];
+  EXPECT_NEAR(perplexity["nats_per_token"].get<double>(), held_out, 1e-3 * held_out);
 }
 
 TEST_F(TrainCommand, QuantisationAwareTrainingBeginsAtItsStepAndResumesToTheBit) {
