@@ -23,6 +23,7 @@
 #include "trainer/post/policy_run.h"
 #include "trainer/report/runs_html.h"
 #include "trainer/run/export.h"
+#include "trainer/run/graph_workers.h"
 #include "trainer/run/import.h"
 #include "trainer/run/training_run.h"
 #include "trainer/serving/serving_drift.h"
@@ -40,6 +41,7 @@ struct TrainFlags {
   std::string export_folder;
   std::int64_t num_steps = 0;
   std::int64_t num_threads = 0;
+  std::int64_t concurrent = 0;
   std::int64_t lora_rank = 0;
   bool resume = false;
   bool report = false;
@@ -59,6 +61,7 @@ TrainConfig config_of(const TrainFlags& flags) {
   TrainConfig config = load_train_config(flags.files.front(), flags.from);
   if (!flags.out.empty()) config.run.folder = flags.out;
   if (flags.num_threads != 0) config.run.threads = flags.num_threads;
+  if (flags.concurrent != 0) config.run.concurrent_micro_batches = flags.concurrent;
   if (flags.lora_rank != 0) config.lora.rank = flags.lora_rank;
   check_supported(config);
   return config;
@@ -119,11 +122,8 @@ void run_train(const TrainFlags& flags) {
   options.logits = [&graph](const Parameters<float>& weights, const TrainingBatch& batch,
                             const PassOptions& pass) { return graph.logits(weights, batch, pass); };
   options.fma_flops_per_second = measure_machine_limits(place.pool).fma_flops_per_second;
-  TrainingRun run(
-      config, place.folder,
-      [&graph](const Parameters<float>& weights, const TrainingBatch& batch, const PassOptions& pass,
-               Parameters<float>* gradients) { return graph.run(weights, batch, pass, gradients); },
-      std::move(options), place.pool);
+  GraphWorkers workers(config, place.hash_tables, place.pool.num_threads());
+  TrainingRun run(config, place.folder, workers.losses(), std::move(options), place.pool);
   log_line("not part of the loss yet: the indexers' own loss and the sequence-wise balance loss");
   place.finish(run);
 }
@@ -206,6 +206,8 @@ void add_train_command(Options& program) {
       .excludes(report);
   command.integer_without_default("--threads,-t", flags->num_threads, kThreadsRange,
                                   "In the place of run.threads; the weights do not depend on them");
+  command.integer_without_default("--concurrent", flags->concurrent, kThreadsRange,
+                                  "In the place of run.concurrent_micro_batches; nor on this");
   command.footer(
       "Ctrl-C and SIGTERM end the run after the step in progress, with a checkpoint. A run that is killed\n"
       "loses the steps since its last checkpoint. What the run does is in FOLDER/log.jsonl, a JSON object a\n"

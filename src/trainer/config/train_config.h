@@ -27,6 +27,8 @@ struct RunConfig {
   std::int64_t steps = 0;        ///< optimiser steps of the whole run
   std::uint64_t seed = 1;        ///< of the first weights, the hash routing table and the order of the data
   std::int64_t threads = 0;      ///< 0: all processors that this process may use
+  /// Micro-batches computed at a time, which share the threads; each has activations of its own.
+  std::int64_t concurrent_micro_batches = 1;
   TrainPrecision precision = TrainPrecision::kFloat32;
   bool recompute = true;          ///< keep the inputs of a block only, and compute it again for its backward
   std::int64_t log_interval = 1;  ///< steps between lines of the log

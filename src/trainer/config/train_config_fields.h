@@ -33,6 +33,7 @@ inline constexpr std::array<std::pair<MatrixOptimizer, std::string_view>, 2> kMa
 inline constexpr WholeRange kSteps{1, std::int64_t{1} << 40};
 inline constexpr WholeRange kStepsOrNone{0, std::int64_t{1} << 40};
 inline constexpr WholeRange kThreads{0, 1024};
+inline constexpr WholeRange kConcurrent{1, 1024};
 inline constexpr WholeRange kSequenceLength{16, 1 << 20};
 inline constexpr WholeRange kRows{1, 1 << 24};
 inline constexpr WholeRange kRowsOrNone{0, 1 << 24};
@@ -61,6 +62,7 @@ void visit_fields(Config& c, Visitor&& field) {
   field(Key{"run", "steps", kOnWeights, kRequired}, c.run.steps, kSteps);
   field(Key{"run", "seed"}, c.run.seed, kSeeds);
   field(Key{"run", "threads", kNone}, c.run.threads, kThreads);
+  field(Key{"run", "concurrent_micro_batches", kNone}, c.run.concurrent_micro_batches, kConcurrent);
   field(Key{"run", "precision"}, c.run.precision, kPrecisionNames);
   field(Key{"run", "recompute", kNone}, c.run.recompute);
   field(Key{"run", "log_interval", kNone}, c.run.log_interval, kSteps);

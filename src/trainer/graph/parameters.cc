@@ -1,6 +1,7 @@
 #include "trainer/graph/parameters.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -46,6 +47,14 @@ std::size_t Parameters<T>::index_of(std::string_view name) const {
 template <class T>
 void Parameters<T>::set_zero() {
   for (std::vector<T>& values : values_) std::fill(values.begin(), values.end(), T{0});
+}
+
+template <class T>
+void Parameters<T>::add(const Parameters& other) {
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const std::vector<T>& from = other.values_[i];
+    std::ranges::transform(values_[i], from, values_[i].begin(), std::plus{});
+  }
 }
 
 template <class T>

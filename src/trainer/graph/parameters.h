@@ -32,6 +32,8 @@ class Parameters {
   [[nodiscard]] T* at(std::string_view name) { return values_[index_of(name)].data(); }
   [[nodiscard]] const T* at(std::string_view name) const { return values_[index_of(name)].data(); }
   void set_zero();
+  /// Adds the values of `other`, of the same table.
+  void add(const Parameters& other);
 
  private:
   [[nodiscard]] std::size_t index_of(std::string_view name) const;

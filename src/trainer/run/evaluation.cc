@@ -5,7 +5,7 @@
 
 namespace baleen {
 
-Evaluation evaluate(const LossFunction& loss, const Parameters<float>& weights, const PassOptions& options,
+Evaluation evaluate(MicroBatches& micro_batches, const Parameters<float>& weights, const PassOptions& options,
                     const BatchSampler& sampler, const TokenShards& shards, std::int64_t num_rows,
                     std::int64_t rows_at_once) {
   PassOptions without_mtp = options;
@@ -13,12 +13,19 @@ Evaluation evaluate(const LossFunction& loss, const Parameters<float>& weights, 
   const std::int64_t end = std::min(num_rows, sampler.num_rows());
   Evaluation result;
   double sum = 0;
-  for (std::int64_t row = 0; row < end; row += rows_at_once) {
-    const TrainingBatch batch = sampler.rows_in_order(row, std::min(end, row + rows_at_once));
-    const LossReport report = loss(weights, batch, without_mtp, nullptr);
-    sum += report.loss_sum;
-    result.num_targets += report.num_targets;
-  }
+  micro_batches.run({.weights = weights,
+                     .options = without_mtp,
+                     .num_parts = (end + rows_at_once - 1) / rows_at_once,
+                     .take =
+                         [&](std::int64_t part) {
+                           return sampler.rows_in_order(part * rows_at_once,
+                                                        std::min(end, (part + 1) * rows_at_once));
+                         },
+                     .done =
+                         [&](const TrainingBatch&, const LossReport& report) {
+                           sum += report.loss_sum;
+                           result.num_targets += report.num_targets;
+                         }});
   if (result.num_targets == 0 || shards.num_text_bytes() == 0) return result;
   result.nats_per_token = sum / static_cast<double>(result.num_targets);
   const double bytes_per_target =

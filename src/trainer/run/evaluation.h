@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "trainer/run/loss_function.h"
+#include "trainer/run/micro_batches.h"
 #include "training_data/batch_sampler.h"
 #include "training_data/token_shards.h"
 
@@ -17,7 +17,7 @@ struct Evaluation {
 };
 
 /// Over the first `num_rows` rows of `sampler`, `rows_at_once` in each pass, without the MTP blocks.
-[[nodiscard]] Evaluation evaluate(const LossFunction& loss, const Parameters<float>& weights,
+[[nodiscard]] Evaluation evaluate(MicroBatches& micro_batches, const Parameters<float>& weights,
                                   const PassOptions& options, const BatchSampler& sampler,
                                   const TokenShards& shards, std::int64_t num_rows,
                                   std::int64_t rows_at_once);

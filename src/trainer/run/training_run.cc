@@ -52,11 +52,11 @@ void check_supported(const TrainConfig& config) {
   if (config.ablation.plain_residual) refuse("ablation.plain_residual", "true", "false");
 }
 
-TrainingRun::TrainingRun(const TrainConfig& config, const RunFolder& folder, LossFunction loss,
+TrainingRun::TrainingRun(const TrainConfig& config, const RunFolder& folder, std::vector<LossFunction> losses,
                          TrainingRunOptions options, ThreadPool& pool)
     : config_(config),
       folder_(folder),
-      loss_(std::move(loss)),
+      micro_batches_(std::move(losses)),
       options_(std::move(options)),
       pool_(pool),
       shards_(open_training_data(config)),
@@ -84,23 +84,31 @@ PassOptions pass_options_at(const TrainConfig& config, std::int64_t step) {
 }
 
 TrainingStep TrainingRun::do_step() {
-  gradients_.set_zero();
   const std::int64_t num_parts = config_.data.batch_rows / config_.micro_batch_rows(1);
   const PassOptions options = pass_options_at(config_, state_.step);
   const Parameters<float>& weights = forward_weights_.now();
   TrainingStep report;
   report.learning_rate = learning_rate_at(config_, state_.step);
-  for (std::int64_t part = 0; part < num_parts; ++part) {
-    const TrainingBatch batch =
-        sampler_.batch(state_.step * config_.data.batch_rows, {.rank = part, .num_ranks = num_parts});
-    const LossReport pass = loss_(weights, batch, options, &gradients_);
-    const auto num_targets = static_cast<double>(std::max<std::int64_t>(batch.num_global_targets, 1));
-    report.loss += pass.loss_sum / num_targets;
-    report.mtp_loss += pass.mtp_loss_sum / num_targets;
-    report.num_tokens += batch.num_tokens();
-    report.flops += flops_.step(batch, options.mtp_weight != 0, options.dense_attention);
-    add_load(report.expert_load, pass.expert_load);
-  }
+  micro_batches_.run({.weights = weights,
+                      .options = options,
+                      .num_parts = num_parts,
+                      .take =
+                          [&](std::int64_t part) {
+                            return sampler_.batch(state_.step * config_.data.batch_rows,
+                                                  {.rank = part, .num_ranks = num_parts});
+                          },
+                      .done =
+                          [&](const TrainingBatch& batch, const LossReport& pass) {
+                            const auto num_targets =
+                                static_cast<double>(std::max<std::int64_t>(batch.num_global_targets, 1));
+                            report.loss += pass.loss_sum / num_targets;
+                            report.mtp_loss += pass.mtp_loss_sum / num_targets;
+                            report.num_tokens += batch.num_tokens();
+                            report.flops +=
+                                flops_.step(batch, options.mtp_weight != 0, options.dense_attention);
+                            add_load(report.expert_load, pass.expert_load);
+                          },
+                      .gradients = &gradients_});
   const GradientNorms norms = update_.prepare(gradients_);
   report.gradient_norm = norms.trunk;
   report.not_finite = norms.not_finite;
@@ -160,7 +168,7 @@ void TrainingRun::evaluate_and_log() {
   const PassOptions options = pass_options_at(config_, state_.step);
   const Parameters<float>& weights = forward_weights_.now();
   if (held_out_) {
-    const Evaluation result = evaluate(loss_, weights, options, *held_out_, *held_out_shards_,
+    const Evaluation result = evaluate(micro_batches_, weights, options, *held_out_, *held_out_shards_,
                                        config_.evaluation.rows, config_.micro_batch_rows(1));
     line["held_out_nats_per_token"] = result.nats_per_token;
     line["held_out_bits_per_byte"] = result.bits_per_byte;

@@ -12,7 +12,7 @@
 #include "trainer/run/continuation.h"
 #include "trainer/run/evaluation.h"
 #include "trainer/run/forward_weights.h"
-#include "trainer/run/loss_function.h"
+#include "trainer/run/micro_batches.h"
 #include "trainer/run/model_flops.h"
 #include "trainer/run/run_checkpoint.h"
 #include "trainer/run/run_folder.h"
@@ -62,7 +62,7 @@ class TrainingRun {
   /// First weights, new or from `config.run.from`, or with `resume` the newest checkpoint. All arguments
   /// outlive it. Throws `Error`: no or bad data, data of a larger vocabulary than the model's, checkpoints in
   /// the folder without `resume` or none with it, another configuration than the checkpoint's.
-  TrainingRun(const TrainConfig& config, const RunFolder& folder, LossFunction loss,
+  TrainingRun(const TrainConfig& config, const RunFolder& folder, std::vector<LossFunction> losses,
               TrainingRunOptions options, ThreadPool& pool);
 
   /// Steps until the end, `stop_step` or an interruption; a checkpoint is on disk when it returns. The
@@ -85,7 +85,7 @@ class TrainingRun {
 
   const TrainConfig& config_;
   const RunFolder& folder_;
-  LossFunction loss_;
+  MicroBatches micro_batches_;
   TrainingRunOptions options_;
   ThreadPool& pool_;
   TokenShards shards_;

@@ -266,7 +266,7 @@ TEST_F(TrainCommand, StoppedKilledAndOtherThreadsGiveTheSameBits) {
   ASSERT_FALSE(state("whole", 8).empty());
 
   ASSERT_EQ(train("parts", {"--steps", "3", "--threads", "2"}).status, 0);
-  ASSERT_EQ(train("parts", {"--steps", "8", "--threads", "2", "--resume"}).status, 0);
+  ASSERT_EQ(train("parts", {"--steps", "8", "--threads", "2", "--concurrent", "2", "--resume"}).status, 0);
   EXPECT_EQ(state("parts", 8), state("whole", 8));
 
   const int killed = signalled("killed", SIGKILL);

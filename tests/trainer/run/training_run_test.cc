@@ -105,7 +105,7 @@ class TrainingRunTest : public ::testing::Test {
   Parameters<float> train(const std::string& name, TrainingRunOptions options = {}, int num_threads = 1) {
     ThreadPool pool(num_threads);
     const RunFolder folder(folder_ / name);
-    TrainingRun run(config_, folder, loss(), std::move(options), pool);
+    TrainingRun run(config_, folder, {loss()}, std::move(options), pool);
     run.run();
     return run.state().weights;
   }
