@@ -93,7 +93,7 @@ struct RunPlace {
     run.run();
     fmt::print("{}: {} of {} steps{}\n", folder.path().string(), grouped(run.state().step),
                grouped(config.run.steps), run.finished() ? "" : "; --resume continues from there");
-    if (run.finished()) {
+    if (run.finished() && has_released_layout(config)) {
       export_model(folder.model(), config, run.state().weights, hash_tables, true, pool);
       fmt::print("{}: the trained model; `baleen run --model` takes it\n", folder.model().string());
     }
@@ -124,7 +124,11 @@ void run_train(const TrainFlags& flags) {
   options.fma_flops_per_second = measure_machine_limits(place.pool).fma_flops_per_second;
   GraphWorkers workers(config, place.hash_tables, place.pool.num_threads());
   TrainingRun run(config, place.folder, workers.losses(), std::move(options), place.pool);
-  log_line("not part of the loss yet: the indexers' own loss and the sequence-wise balance loss");
+  if (!has_released_layout(config)) {
+    log_line(
+        "ablation.plain_residual: one residual stream; the run is trained, evaluated and logged as others, "
+        "but its model has no released layout and is not exported");
+  }
   place.finish(run);
 }
 
@@ -141,6 +145,7 @@ RunState newest_state(const TrainConfig& config, std::string_view purpose) {
 /// The newest checkpoint as a model.
 void run_export(const TrainFlags& flags) {
   const TrainConfig config = config_of(flags);
+  check_released_layout(config);
   ThreadPool pool(num_threads_of(config));
   const RunState state = newest_state(config, "export");
   export_model(flags.export_folder, config, state.weights, hash_tables_of(config), false, pool);
@@ -152,6 +157,7 @@ void run_drift(const TrainFlags& flags) {
   const TrainConfig config = config_of(flags);
   if (!config.rollout.prompts.empty())
     fail("--drift: expected a run with held-out data; found [rollout], whose log has probability_drift");
+  check_released_layout(config);
   ThreadPool pool(num_threads_of(config));
   const RunState state = newest_state(config, "measure");
   const ServingDrift drift = measure_serving_drift(config, state, hash_tables_of(config), pool);

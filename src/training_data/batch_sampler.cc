@@ -27,11 +27,12 @@ std::int64_t BatchSampler::row_at(std::int64_t position) const {
 }
 
 /// The first token of a piece is never a target: a row does not hold what comes before it.
-std::int64_t BatchSampler::count_targets(std::span<const DocumentPiece> row) const {
-  std::int64_t count = 0;
-  for (const DocumentPiece& piece : row)
-    count += shards_.count_targets(piece.document, piece.begin + 1, piece.end);
-  return count;
+void BatchSampler::count(std::span<const DocumentPiece> row, TrainingBatch& batch) const {
+  for (const DocumentPiece& piece : row) {
+    batch.num_global_targets += shards_.count_targets(piece.document, piece.begin + 1, piece.end);
+    batch.num_global_tokens += piece.size();
+    ++batch.num_global_documents;
+  }
 }
 
 void BatchSampler::append_row(TrainingBatch& batch, std::span<const DocumentPiece> row) const {
@@ -59,7 +60,7 @@ TrainingBatch BatchSampler::batch(std::int64_t position, BatchShare share) const
   for (std::int64_t i = 0; i < batch_rows_; ++i) {
     const std::vector<DocumentPiece> row = packing_.row(row_at(position + i));
     if (i / rows_of_rank == share.rank) append_row(batch, row);
-    batch.num_global_targets += count_targets(row);
+    count(row, batch);
   }
   return batch;
 }
@@ -70,7 +71,7 @@ TrainingBatch BatchSampler::rows_in_order(std::int64_t begin, std::int64_t end) 
   for (std::int64_t i = std::max<std::int64_t>(begin, 0); i < std::min(end, num_rows()); ++i) {
     const std::vector<DocumentPiece> row = packing_.row(i);
     append_row(batch, row);
-    batch.num_global_targets += count_targets(row);
+    count(row, batch);
   }
   return batch;
 }

@@ -34,8 +34,10 @@ struct TrainingBatch {
   std::vector<std::uint8_t> is_target;
   std::vector<Document> documents;      ///< in order; together they are all tokens
   std::vector<std::int64_t> row_begin;  ///< [num_rows + 1], in tokens
-  /// Sum of `is_target` over the rows of all ranks: what every loss term is divided by.
+  /// Sum of `is_target` over the rows of all ranks: what the losses of tokens are divided by.
   std::int64_t num_global_targets = 0;
+  std::int64_t num_global_tokens = 0;     ///< of all ranks: queries that the indexers' loss is the mean of
+  std::int64_t num_global_documents = 0;  ///< of all ranks: what the balance loss is the mean of
 
   [[nodiscard]] std::int64_t num_tokens() const { return static_cast<std::int64_t>(tokens.size()); }
   [[nodiscard]] std::int64_t num_rows() const { return static_cast<std::int64_t>(row_begin.size()) - 1; }
@@ -67,13 +69,14 @@ class BatchSampler {
   /// shard turns out to be damaged. Costs one copy of the tokens, and a pass over the other ranks' masks.
   [[nodiscard]] TrainingBatch batch(std::int64_t position, BatchShare share = {}) const;
 
-  /// Rows [begin, end) in their own order, unshuffled, clamped to num_rows(): for evaluation. Their targets
+  /// Rows [begin, end) in their own order, unshuffled, clamped to num_rows(): for evaluation. Their counts
   /// are the global ones.
   [[nodiscard]] TrainingBatch rows_in_order(std::int64_t begin, std::int64_t end) const;
 
  private:
   [[nodiscard]] std::int64_t row_at(std::int64_t position) const;
-  [[nodiscard]] std::int64_t count_targets(std::span<const DocumentPiece> row) const;
+  /// Adds the row to the global counts.
+  void count(std::span<const DocumentPiece> row, TrainingBatch& batch) const;
   void append_row(TrainingBatch& batch, std::span<const DocumentPiece> row) const;
 
   const TokenShards& shards_;

@@ -122,11 +122,15 @@ TEST(BatchSampler, RanksTogetherSeeTheBatchOfOne) {
   for (const std::int64_t position : {0, 12, 36, 1000, 1006}) {
     const TrainingBatch whole = sampler.batch(position);
     EXPECT_EQ(whole.num_global_targets, std::ranges::count(whole.is_target, 1));
+    EXPECT_EQ(whole.num_global_tokens, whole.num_tokens());
+    EXPECT_EQ(whole.num_global_documents, std::ssize(whole.documents));
     for (const std::int64_t num_ranks : {2, 3, 4, 12}) {
       std::vector<Row> together;
       for (std::int64_t rank = 0; rank < num_ranks; ++rank) {
         const TrainingBatch part = sampler.batch(position, {rank, num_ranks});
         EXPECT_EQ(part.num_global_targets, whole.num_global_targets);
+        EXPECT_EQ(part.num_global_tokens, whole.num_global_tokens);
+        EXPECT_EQ(part.num_global_documents, whole.num_global_documents);
         for (const Row& row : rows_of(part)) together.push_back(row);
       }
       EXPECT_EQ(together, rows_of(whole));

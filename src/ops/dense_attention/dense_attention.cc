@@ -107,6 +107,15 @@ class QueryTile {
     }
   }
 
+  /// share [tokens, entries] of the tile's queries = sums over heads of the entries' probabilities.
+  void sum_heads(const T* probabilities, T* share) const {
+    std::fill_n(share + begin_ * v_.entries, count_ * v_.entries, T{0});
+    for (std::int64_t row = 0; row < rows(); ++row) {
+      const T* of_entries = probabilities + row * keys_ + window_keys_;
+      row_math::add_scaled(T{1}, of_entries, share + (begin_ + row / v_.heads) * v_.entries, v_.entries);
+    }
+  }
+
   [[nodiscard]] std::int64_t rows() const { return count_ * v_.heads; }
   [[nodiscard]] std::int64_t keys() const { return keys_; }
   [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(rows() * keys_); }
@@ -157,7 +166,7 @@ T scale_of(const DenseAttentionValues<T>& v) {
 }  // namespace
 
 template <class T>
-void dense_attention_forward(const DenseAttentionValues<T>& v, T* o, T* lse) {
+void dense_attention_forward(const DenseAttentionValues<T>& v, T* o, T* lse, T* entry_share) {
   std::vector<T> p;
   for (std::int64_t begin = 0; begin < v.tokens; begin += kTileQueries) {
     const QueryTile<T> tile(v, begin);
@@ -174,6 +183,7 @@ void dense_attention_forward(const DenseAttentionValues<T>& v, T* o, T* lse) {
       lse[tile.first_row() + row] = top + std::log(sum);
     }
     tile.weighted_values(p.data(), T{1}, false, o);
+    if (entry_share != nullptr) tile.sum_heads(p.data(), entry_share);
   }
 }
 
@@ -204,8 +214,8 @@ void dense_attention_backward(const DenseAttentionValues<T>& v, const T* o, cons
   }
 }
 
-template void dense_attention_forward(const DenseAttentionValues<float>&, float*, float*);
-template void dense_attention_forward(const DenseAttentionValues<double>&, double*, double*);
+template void dense_attention_forward(const DenseAttentionValues<float>&, float*, float*, float*);
+template void dense_attention_forward(const DenseAttentionValues<double>&, double*, double*, double*);
 template void dense_attention_backward(const DenseAttentionValues<float>&, const float*, const float*,
                                        const float*, float*, float*, float*, float*);
 template void dense_attention_backward(const DenseAttentionValues<double>&, const double*, const double*,

@@ -21,10 +21,11 @@ struct DenseAttentionValues {
   bool rounds_weights = false;
 };
 
-/// o [tokens, heads, width]; lse [tokens, heads]: log of the softmax's denominator, sink included.
+/// o [tokens, heads, width]; lse [tokens, heads]: log of the softmax's denominator, sink included; where it
+/// is not null entry_share [tokens, entries]: the heads' probabilities of each entry, summed.
 /// 4 tokens heads width (window + entries) FLOPs about.
 template <class T>
-void dense_attention_forward(const DenseAttentionValues<T>& v, T* o, T* lse);
+void dense_attention_forward(const DenseAttentionValues<T>& v, T* o, T* lse, T* entry_share = nullptr);
 
 /// dq, dkv, dentry, dsink +=. `o` and `lse` are the forward's. Probabilities are computed again.
 template <class T>

@@ -250,12 +250,40 @@ void check_rollouts(const TrainConfig& c, const ConfigFile& file) {
                fmt::format("{} + {}", c.rollout.prompt_tokens, c.rollout.max_tokens));
   file.require(distils || c.rollout.group_size >= 2, "rollout", "group_size", "at least 2 replies to compare",
                fmt::to_string(c.rollout.group_size));
+  file.require(c.indexer.warmup_steps == 0, "indexer", "warmup_steps", "0 beside [rollout]",
+               fmt::to_string(c.indexer.warmup_steps));
   if (!distils) return;
   const std::size_t num_teachers = c.distill.teachers.size(), num_domains = c.distill.domains.size();
   file.require(!has("grpo"), "distill", "teachers", "either [grpo] or [distill]", "both");
   file.require(num_teachers > 0, "distill", "teachers", "folders of checkpoints", "none");
   file.require(num_domains == num_teachers || (num_domains == 0 && num_teachers == 1), "distill", "domains",
                fmt::format("a domain for each of {} teachers", num_teachers), fmt::to_string(num_domains));
+}
+
+/// [indexer]
+void check_indexer(const TrainConfig& c, const ConfigFile& file) {
+  const std::int64_t steps = c.indexer.warmup_steps;
+  file.require(c.indexer.dense_steps + steps <= c.run.steps, "indexer", "dense_steps",
+               fmt::format("dense_steps + warmup_steps within run.steps, {}", c.run.steps),
+               fmt::format("{} + {}", c.indexer.dense_steps, steps));
+  file.require(steps == 0 || c.model.num_layers_of(LayerKind::kCsa) > 0, "indexer", "warmup_steps",
+               "0 for a model without indexers, which are those of layers with compress_ratio 4",
+               fmt::to_string(steps));
+  file.require(steps == 0 || c.loss.indexer_weight > 0, "loss", "indexer_weight",
+               "above 0 where indexer.warmup_steps train nothing else",
+               fmt::to_string(c.loss.indexer_weight));
+}
+
+/// [ablation]
+void check_ablation(const TrainConfig& c, const ConfigFile& file) {
+  if (!c.ablation.plain_residual) return;
+  const auto require = [&file](bool holds, const std::string& what) {
+    file.require(holds, "ablation", "plain_residual",
+                 fmt::format("false {}, whose models have mixed streams", what), "true");
+  };
+  require(c.run.from.empty(), "with run.from");
+  require(c.rollout.prompts.empty(), "with [rollout]");
+  require(c.lora.rank == 0, "with [lora]");
 }
 
 /// What single values cannot tell.
@@ -282,9 +310,8 @@ void check_together(const TrainConfig& c, const ConfigFile& file) {
   require(c.data.sequence_length <= c.model.max_position_embeddings, "data", "sequence_length",
           fmt::format("at most model.max_position_embeddings, {}", c.model.max_position_embeddings),
           text(c.data.sequence_length));
-  require(c.indexer.dense_steps + c.indexer.warmup_steps <= c.run.steps, "indexer", "dense_steps",
-          fmt::format("dense_steps + warmup_steps within run.steps, {}", c.run.steps),
-          fmt::format("{} + {}", c.indexer.dense_steps, c.indexer.warmup_steps));
+  check_indexer(c, file);
+  check_ablation(c, file);
   require(c.qat.start_step.value_or(0) <= c.run.steps, "qat", "start_step",
           fmt::format("at most run.steps, {}", c.run.steps), text(c.qat.start_step.value_or(0)));
 }
@@ -307,6 +334,7 @@ TrainConfig parse_train_config(std::string_view text, std::string_view label,
   if (!from.empty()) config.run.from = from;
   if (!config.run.from.empty()) config.run.from = std::filesystem::weakly_canonical(config.run.from);
   config.model = read_model(file, config.run.from);
+  if (config.ablation.plain_residual) config.model.hc_mult = 1;
   check_together(config, file);
   for (std::string& teacher : config.distill.teachers)
     teacher = std::filesystem::weakly_canonical(base / teacher).string();

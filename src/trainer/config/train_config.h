@@ -79,13 +79,14 @@ struct OptimizerConfig {
 struct LossConfig {
   double mtp_weight = 0.3;
   double mtp_weight_in_decay = 0.1;  ///< from the start of the schedule's decay
-  double indexer_weight = 1.0;       ///< of the indexers' own loss; it reaches their parameters only
+  double indexer_weight = 1.0;       ///< of the indexers' own loss; it reaches their parameters
+                                     ///< only. 0: they keep their first weights
 };
 
 /// [balance] (source: training specification, 6)
 struct BalanceConfig {
-  double bias_speed = 0.001;  ///< 0: no auxiliary-loss-free balancing
-  double sequence_loss_weight = 1e-4;
+  double bias_speed = 0.001;           ///< 0: no auxiliary-loss-free balancing
+  double sequence_loss_weight = 1e-4;  ///< of each document's balance loss; 0: none
 };
 
 /// [indexer] (source: training specification, 2 and 7)
@@ -162,7 +163,8 @@ struct RewardConfig {
 
 /// [ablation]: parts of the architecture replaced, for comparisons.
 struct AblationConfig {
-  bool plain_residual = false;  ///< one residual stream in the place of the mixed streams (mHC)
+  /// One residual stream in the place of the mixed streams (mHC): `model.hc_mult` becomes 1.
+  bool plain_residual = false;
 };
 
 struct TrainConfig {

@@ -63,9 +63,12 @@ struct AttentionActivations {
   CompressorActivations<T> compressor, index_compressor;
   Values<T> index_q;                        ///< [N, H_I c_I] rotated
   Values<T> index_weights;                  ///< [N, H_I] before the constant
+  Values<T> index_score;                    ///< as `visible`, before the constant
   std::vector<std::int64_t> entry_begin;    ///< [documents + 1]
   std::vector<std::int64_t> visible_begin;  ///< [documents + 1]
   Values<std::uint8_t> visible;             ///< a [tokens, entries] matrix a document
+  Values<T> entry_share;                    ///< as `visible`: attention to entries, summed over heads
+  double indexer_loss = 0;                  ///< sum over queries, where the pass has it
   Values<T> o;                              ///< [N, H c] before the inverse rotation
   Values<T> lse;                            ///< [N, H]
   Values<T> rotated;                        ///< [N, H c] after it
@@ -75,6 +78,7 @@ struct AttentionActivations {
 template <class T>
 struct ExpertActivations {
   Values<T> logits;                        ///< [N, E]
+  double balance_loss = 0;                 ///< sum over documents, where the pass has it
   Values<std::int32_t> ids;                ///< [N, k], ascending in a row
   Values<T> weights;                       ///< [N, k]
   std::vector<std::int64_t> slot_begin;    ///< [E + 1]: slots of an expert, in the order of tokens

@@ -12,7 +12,8 @@ template <class T>
 void attention_forward(const GraphContext<T>& context, std::int64_t block, const BlockWeights<const T>& w,
                        const T* x, AttentionActivations<T>& a, T* out);
 
-/// dx and the gradients in `g` accumulate. The indexer passes none.
+/// dx and the gradients in `g` accumulate: the indexer's those of its own loss, of which nothing
+/// reaches dx.
 template <class T>
 void attention_backward(const GraphContext<T>& context, std::int64_t block, const BlockWeights<const T>& w,
                         const BlockWeights<T>& g, const T* x, const AttentionActivations<T>& a, const T* dout,

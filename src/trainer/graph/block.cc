@@ -3,6 +3,7 @@
 #include "ops/hc_post/hc_post_backward.h"
 #include "trainer/graph/attention.h"
 #include "trainer/graph/experts.h"
+#include "trainer/graph/plain_residual.h"
 #include "trainer/graph/site.h"
 
 namespace baleen::graph {
@@ -24,6 +25,7 @@ HcPostValues<T> post_values(const ModelConfig& config, const SiteActivations<T>&
 /// Leaves a half-block: out [N, n, d] of its streams x and its result f [N, d].
 template <class T>
 void leave(const GraphContext<T>& context, const SiteActivations<T>& site, const T* x, const T* f, T* out) {
+  if (context.plain_residual) return plain_leave(context, x, f, out);
   for_row_blocks(context.pool, context.tokens(), [&](std::int64_t row, std::int64_t rows) {
     hc_post_forward(post_values(context.config, site, x, f, row, rows), out + row * context.config.hc_dim());
     context.rounding.result(rows, context.config.hc_dim(), out + row * context.config.hc_dim());
@@ -40,6 +42,10 @@ struct LeaveGradients {
     const ModelConfig& config = context.config;
     const std::int64_t streams = config.hc_mult;
     zeros(df, context.tokens() * config.hidden_size, context.pool);
+    if (context.plain_residual) {
+      plain_leave_backward(context, dout, dx, df.data());
+      return;
+    }
     zeros(dpost, context.tokens() * streams);
     zeros(dcomb, context.tokens() * streams * streams);
     for_row_blocks(context.pool, context.tokens(), [&](std::int64_t row, std::int64_t rows) {

@@ -8,11 +8,12 @@ namespace {
 template <class T>
 class Binder {
  public:
-  Binder(ParametersOf<T>& parameters, std::string prefix)
-      : parameters_(parameters), prefix_(std::move(prefix)) {}
+  Binder(ParametersOf<T>& parameters, std::string prefix, bool plain_residual)
+      : parameters_(parameters), prefix_(std::move(prefix)), plain_residual_(plain_residual) {}
 
   T* operator()(std::string_view name) const { return parameters_.at(prefix_ + std::string(name)); }
   MixingWeights<T> mixing(const std::string& name) const {
+    if (plain_residual_) return {};
     return {(*this)(name + "_fn"), (*this)(name + "_base"), (*this)(name + "_scale")};
   }
   CompressorWeights<T> compressor(const std::string& name) const {
@@ -26,6 +27,7 @@ class Binder {
  private:
   ParametersOf<T>& parameters_;
   std::string prefix_;
+  bool plain_residual_;
 };
 
 template <class T>
@@ -60,13 +62,14 @@ BlockWeights<T> block_weights(const ModelConfig& config, std::int64_t block, con
 }  // namespace
 
 template <class T>
-ModelWeightPlaces<T>::ModelWeightPlaces(const ModelConfig& config, ParametersOf<T>& parameters) {
-  const Binder<T> top(parameters, "");
+ModelWeightPlaces<T>::ModelWeightPlaces(const ModelConfig& config, ParametersOf<T>& parameters,
+                                        bool plain_residual) {
+  const Binder<T> top(parameters, "", plain_residual);
   embed = top("embed.weight");
   head = top("head.weight");
   output = {top.mixing("hc_head"), top("norm.weight")};
   for (std::int64_t block = 0; block < config.num_blocks(); ++block) {
-    const Binder<T> at(parameters, block_prefix(config, block));
+    const Binder<T> at(parameters, block_prefix(config, block), plain_residual);
     blocks.push_back(block_weights(config, block, at));
     if (!config.is_mtp(block)) continue;
     mtp = {at("e_proj"),

@@ -76,7 +76,8 @@ using ParametersOf =
 
 template <class T>
 struct ModelWeightPlaces {
-  ModelWeightPlaces(const ModelConfig& config, ParametersOf<T>& parameters);
+  /// Of a model with plain residuals the mixings are null.
+  ModelWeightPlaces(const ModelConfig& config, ParametersOf<T>& parameters, bool plain_residual = false);
 
   T* embed = nullptr;  ///< [V, d]
   T* head = nullptr;   ///< [V, d]

@@ -6,6 +6,7 @@
 #include "ops/experts/swiglu_backward.h"
 #include "ops/linear/linear_backward.h"
 #include "ops/route/route_backward.h"
+#include "ops/route/sequence_balance.h"
 
 namespace baleen::graph {
 namespace {
@@ -30,6 +31,7 @@ class Experts {
                T* out) const {
     linear_forward<T>({n_, d_, num_experts_}, x, w.gate, resized(a.logits, n_ * num_experts_), c_.pool);
     choose(block, w, a);
+    a.balance_loss = has_balance_loss(w) ? balance_loss(a) : 0;
     assign_slots(a);
     gather(x, a);
     for (Values<T>* values : {&a.g, &a.v, &a.a}) resized(*values, n_ * k_ * width_);
@@ -72,6 +74,25 @@ class Experts {
 
  private:
   [[nodiscard]] int top_k() const { return static_cast<int>(k_); }
+
+  /// Hash layers have no bias, and none of it.
+  [[nodiscard]] bool has_balance_loss(const BlockWeights<const T>& w) const {
+    return w.gate_bias != nullptr && c_.balance_scale != 0;
+  }
+  [[nodiscard]] SequenceBalanceValues<T> of_document(const ExpertActivations<T>& a, std::int64_t i) const {
+    const TrainingBatch::Document& document = c_.document(i);
+    return {.tokens = document.end - document.begin,
+            .experts = num_experts_,
+            .k = k_,
+            .z = a.logits.data() + document.begin * num_experts_};
+  }
+  double balance_loss(const ExpertActivations<T>& a) const {
+    std::vector<double> losses(static_cast<std::size_t>(c_.documents()));
+    c_.pool.parallel_for(c_.documents(), [&](std::int64_t i, int) {
+      losses[static_cast<std::size_t>(i)] = sequence_balance_forward(of_document(a, i));
+    });
+    return std::accumulate(losses.begin(), losses.end(), 0.0);
+  }
 
   /// Ids and weights of each token.
   void choose(std::int64_t block, const BlockWeights<const T>& w, ExpertActivations<T>& a) const {
@@ -279,6 +300,12 @@ class Experts {
                        c_.config.routed_scaling_factor, dweights.data(), dlogits.data() + t * num_experts_);
       }
     });
+    if (has_balance_loss(w)) {
+      c_.pool.parallel_for(c_.documents(), [&](std::int64_t i, int) {
+        sequence_balance_backward(of_document(a, i), c_.balance_scale,
+                                  dlogits.data() + c_.document(i).begin * num_experts_);
+      });
+    }
     linear_backward<T>({n_, d_, num_experts_}, x, w.gate, dlogits.data(), dx, g.gate, c_.pool);
   }
 

@@ -1,7 +1,7 @@
 /// The mixture of experts of one block, forward and backward: router or hash table, routed experts over the
 /// tokens that chose them, shared expert. Sums over a token's experts go in ascending order of experts, sums
 /// over an expert's tokens in the order of tokens.
-/// (source: forward pass 6, training 11.8)
+/// (source: forward pass 6, training 6.3, 11.8)
 #pragma once
 
 #include "trainer/graph/activations.h"
@@ -10,7 +10,7 @@
 
 namespace baleen::graph {
 
-/// out [N, d] (overwritten) of x [N, d].
+/// out [N, d] (overwritten) of x [N, d]; `a.balance_loss` where the pass has it.
 template <class T>
 void experts_forward(const GraphContext<T>& context, std::int64_t block, const BlockWeights<const T>& w,
                      const T* x, ExpertActivations<T>& a, T* out);

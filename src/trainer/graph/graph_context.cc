@@ -24,6 +24,12 @@ RopeTable<T> rope_table(const TrainingBatch& batch, const std::vector<float>& fr
   return table;
 }
 
+/// Of each of `count` summands of a mean that weighs `weight`.
+template <class T>
+T share_of(double weight, std::int64_t count) {
+  return static_cast<T>(weight / static_cast<double>(std::max<std::int64_t>(count, 1)));
+}
+
 }  // namespace
 
 template <class T>
@@ -34,6 +40,9 @@ GraphContext<T>::GraphContext(const ModelConfig& model_config, const HashTables&
       batch(documents),
       pool(threads),
       dense_attention(options.dense_attention),
+      plain_residual(options.plain_residual),
+      indexer_scale(share_of<T>(options.indexer_weight, documents.num_global_tokens)),
+      balance_scale(share_of<T>(options.balance_weight, documents.num_global_documents)),
       rounding(model_config, options.rounds_as_released) {
   const RopeScaling& scaling = config.rope_scaling;
   const YarnParams yarn{static_cast<float>(scaling.factor), scaling.original_max_position_embeddings,

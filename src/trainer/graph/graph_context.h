@@ -88,6 +88,9 @@ struct GraphContext {
   ThreadPool& pool;
   RopeTable<T> ropes[kNumRopeKinds];
   bool dense_attention = false;
+  bool plain_residual = false;
+  T indexer_scale = 0;  ///< of the indexers' loss, a sum over queries; 0: the pass has none
+  T balance_scale = 0;  ///< of the balance loss, a sum over documents; 0: the pass has none
   PassRounding<T> rounding;
 
   /// PassRounding::result and input on all threads.

@@ -1,10 +1,13 @@
 #include "trainer/graph/model.h"
 
+#include <numeric>
 #include <optional>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "ops/linear/linear_backward.h"
 #include "trainer/graph/block.h"
+#include "trainer/graph/indexer.h"
 #include "trainer/graph/mtp.h"
 #include "trainer/graph/site.h"
 #include "trainer/graph/token_loss.h"
@@ -53,9 +56,14 @@ class Pass {
       : config_(config),
         options_(options),
         context_(config, tables, batch, options, pool),
-        weights_(config, weights),
+        weights_(config, weights, options.plain_residual),
         batch_(batch) {
-    if (gradients != nullptr) gradients_.emplace(config, *gradients);
+    BALEEN_CHECK(!options.plain_residual || config.hc_mult == 1);
+    if (gradients != nullptr)
+      (options.indexers_alone ? of_indexers_ : gradients_)
+          .emplace(config, *gradients, options.plain_residual);
+    indexer_losses_.resize(static_cast<std::size_t>(config.num_blocks()));
+    balance_losses_.resize(static_cast<std::size_t>(config.num_blocks()));
     report_.expert_load.assign(static_cast<std::size_t>(config.num_blocks()),
                                std::vector<std::int64_t>(static_cast<std::size_t>(config.n_routed_experts)));
     blocks_.resize(keeps() ? static_cast<std::size_t>(config.num_hidden_layers) : 1);
@@ -108,6 +116,8 @@ class Pass {
                                   head_gradients(T{1}, gradients_ ? &gradients_->output : nullptr, dx));
     if (config_.num_nextn_predict_layers > 0 && options_.mtp_weight != 0) run_mtp(dx);
     if (gradients_) backward(dx);
+    report_.indexer_loss_sum = std::accumulate(indexer_losses_.begin(), indexer_losses_.end(), 0.0);
+    report_.balance_loss_sum = std::accumulate(balance_losses_.begin(), balance_losses_.end(), 0.0);
     return std::move(report_);
   }
 
@@ -126,6 +136,13 @@ class Pass {
     block_forward(context, block, weights_.blocks[at], x.data(), a, resized(out, size(context)));
     for (std::size_t e = 0; e < report_.expert_load[at].size(); ++e)
       report_.expert_load[at][e] = a.experts.slot_begin[e + 1] - a.experts.slot_begin[e];
+    indexer_losses_[at] = a.attention.indexer_loss;
+    balance_losses_[at] = a.experts.balance_loss;
+    const LayerAttention shape = config_.attention(block);
+    if (of_indexers_ && has_indexer_loss(context, shape)) {
+      indexer_backward(context, shape, weights_.blocks[at], of_indexers_->blocks[at],
+                       a.attn_site.normed.data(), a.attention);
+    }
   }
 
   /// Gradients of one head's loss, whose sum weighs `weight` over the number of targets.
@@ -198,9 +215,11 @@ class Pass {
   GraphContext<T> context_;
   ModelWeightPlaces<const T> weights_;
   std::optional<ModelWeightPlaces<T>> gradients_;
+  std::optional<ModelWeightPlaces<T>> of_indexers_;  ///< in the place of `gradients_` where they learn alone
   const TrainingBatch& batch_;
   std::vector<Values<T>> streams_;  ///< before each block and after the last; without gradients the latest
-  std::vector<BlockActivations<T>> blocks_;  ///< one a block, or one for all
+  std::vector<BlockActivations<T>> blocks_;              ///< one a block, or one for all
+  std::vector<double> indexer_losses_, balance_losses_;  ///< of each block
   LossReport report_;
 };
 

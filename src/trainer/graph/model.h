@@ -1,10 +1,8 @@
 /// Forward and backward of a whole V4-shaped model over batches of packed documents, in float32 or float64:
 /// what a training step needs beside optimisers. Top-k and routing indices are constants of the backward, and
 /// gradients pass roundings (PassOptions::rounds_as_released) as they are.
-///
-/// Not here: the indexers' own loss, so that their parameters get no gradient; the sequence-wise balance
-/// loss; a model with one residual stream.
-/// (source: forward pass 3 to 8, training 1, 11)
+/// The indexers' loss reaches their parameters alone.
+/// (source: forward pass 3 to 8, training 1, 6.3, 7, 11)
 #pragma once
 
 #include <cstdint>
@@ -20,8 +18,10 @@
 namespace baleen {
 
 struct LossReport {
-  double loss_sum = 0;      ///< of -log p, or of an objective, over the batch's targets
-  double mtp_loss_sum = 0;  ///< the same of the MTP blocks, without their weight
+  double loss_sum = 0;          ///< of -log p, or of an objective, over the batch's targets
+  double mtp_loss_sum = 0;      ///< the same of the MTP blocks, without their weight
+  double indexer_loss_sum = 0;  ///< over CSA layers and queries; 0 where the pass has none of it
+  double balance_loss_sum = 0;  ///< over score-routed layers and documents; the same
   std::int64_t num_targets =
       0;  ///< of this batch; `num_global_targets` counts those of all ranks and micro-batches
   /// [num_blocks][E] how many tokens chose each expert; of an MTP block that did not run zeros.
@@ -38,10 +38,12 @@ class TrainingGraph {
   /// with normalised weights and without groups, a ratio of 1, an attention without window.
   TrainingGraph(const ModelConfig& config, const HashTables& hash_tables, ThreadPool& pool);
 
-  /// L = (loss_sum + mtp_weight * mtp_loss_sum) / batch.num_global_targets. Adds dL/dweights to `gradients`
-  /// where it is not null. Results do not depend on the number of threads. Memory: activations of one block,
-  /// or of all without `recompute`, and of each token the streams between blocks. `objective` takes the place
-  /// of the main model's cross entropy.
+  /// L = (loss_sum + mtp_weight * mtp_loss_sum) / batch.num_global_targets
+  ///     + indexer_weight * indexer_loss_sum / batch.num_global_tokens
+  ///     + balance_weight * balance_loss_sum / batch.num_global_documents.
+  /// Adds dL/dweights to `gradients` where it is not null. Results do not depend on the number of threads.
+  /// Memory: activations of one block, or of all without `recompute`, and of each token the streams between
+  /// blocks. `objective` takes the place of the main model's cross entropy.
   LossReport run(const Parameters<T>& weights, const TrainingBatch& batch, const PassOptions& options,
                  Parameters<T>* gradients, TokenObjective<T>* objective = nullptr);
 

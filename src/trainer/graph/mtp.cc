@@ -6,6 +6,9 @@
 namespace baleen::graph {
 
 MtpBatch::MtpBatch(const TrainingBatch& main) {
+  batch.num_global_targets = main.num_global_targets;
+  batch.num_global_tokens = main.num_global_tokens;
+  batch.num_global_documents = main.num_global_documents;
   for (const TrainingBatch::Document& document : main.documents) {
     const std::int64_t begin = batch.num_tokens();
     for (std::int64_t i = document.begin; i + 1 < document.end; ++i) {

@@ -10,7 +10,7 @@ namespace baleen::graph {
 
 /// The rows of a batch that have a next token in their document, as a batch of its own: its tokens are those
 /// next tokens, and its targets, read as the main model's, the tokens after them. A document of one token
-/// has no row.
+/// has no row. Global counts are the main batch's, so that both weigh a token the same.
 struct MtpBatch {
   explicit MtpBatch(const TrainingBatch& main);
 

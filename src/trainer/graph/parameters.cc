@@ -24,6 +24,13 @@ void mixing_bias(std::span<T> base, std::int64_t streams, std::int64_t site) {
 
 }  // namespace
 
+std::vector<TensorSpec> training_table(const ModelConfig& config, bool plain_residual) {
+  std::vector<TensorSpec> table = tensor_table(config);
+  if (plain_residual)
+    std::erase_if(table, [](const TensorSpec& spec) { return spec.role == TensorRole::kHyperConnection; });
+  return table;
+}
+
 template <class T>
 Parameters<T>::Parameters(const ModelConfig& config) : Parameters(tensor_table(config)) {}
 

@@ -13,6 +13,9 @@
 
 namespace baleen {
 
+/// Tensors of a model in training: `tensor_table(config)`, with plain residuals without the mixings.
+[[nodiscard]] std::vector<TensorSpec> training_table(const ModelConfig& config, bool plain_residual);
+
 template <class T>
 class Parameters {
  public:

@@ -69,6 +69,12 @@ void PassRounding<T>::index_vectors(std::int64_t rows, T* x) const {
 }
 
 template <class T>
+void PassRounding<T>::index_vectors_backward(std::int64_t rows, T* dx) const {
+  if (!active_) return;
+  for_each_row(rows, config_.index_head_dim, dx, [](std::span<float> row) { row_rounding::hadamard(row); });
+}
+
+template <class T>
 void PassRounding<T>::index_weights(std::int64_t rows, T* x) const {
   if (!active_) return;
   const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.index_head_dim) *

@@ -32,6 +32,8 @@ class PassRounding {
   void latent(std::int64_t rows, T* x) const;
   /// Queries and keys of an indexer [rows, index_head_dim], rotated: Hadamard transform, BF16, FP4 per 32.
   void index_vectors(std::int64_t rows, T* x) const;
+  /// Gradients of what index_vectors returned become those of what it read: the transform is its own inverse.
+  void index_vectors_backward(std::int64_t rows, T* dx) const;
   /// Weights of an indexer's heads [rows, heads]: BF16 before and after their constant, which is then divided
   /// out again.
   void index_weights(std::int64_t rows, T* x) const;

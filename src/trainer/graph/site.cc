@@ -3,6 +3,7 @@
 #include "ops/hc_pre/hc_pre_backward.h"
 #include "ops/linear/linear_backward.h"
 #include "ops/rms_norm/rms_norm_backward.h"
+#include "trainer/graph/plain_residual.h"
 
 namespace baleen::graph {
 namespace {
@@ -35,6 +36,7 @@ HcMixValues<T> mix_values(const HcMixShape<T>& s, const SiteWeights<const T>& w,
 template <class T>
 void site_forward(const GraphContext<T>& context, SiteKind kind, const SiteWeights<const T>& w, const T* x,
                   SiteActivations<T>& a) {
+  if (context.plain_residual) return plain_site_forward(context, w, x, a);
   const ModelConfig& config = context.config;
   const std::int64_t n = context.tokens();
   const HcMixShape<T> whole = mix_shape<T>(config, kind, n);
@@ -60,6 +62,7 @@ template <class T>
 void site_backward(const GraphContext<T>& context, SiteKind kind, const SiteWeights<const T>& w,
                    const SiteWeights<T>& g, const T* x, SiteActivations<T>& a, const T* dnormed,
                    const T* dpost, const T* dcomb, T* dx) {
+  if (context.plain_residual) return plain_site_backward(context, w, g, x, dnormed, dx);
   const ModelConfig& config = context.config;
   const std::int64_t n = context.tokens();
   const std::int64_t width = config.hidden_size;

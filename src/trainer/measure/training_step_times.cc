@@ -47,6 +47,8 @@ TrainingBatch random_batch(const TrainConfig& config) {
     batch.row_begin.push_back(batch.num_tokens());
   }
   batch.num_global_targets = batch.num_tokens() - batch.num_rows();
+  batch.num_global_tokens = batch.num_tokens();
+  batch.num_global_documents = static_cast<std::int64_t>(batch.documents.size());
   return batch;
 }
 
@@ -70,16 +72,16 @@ class PartRuns {
   PartRuns(const TrainConfig& config, const TrainingBatch& batch, ThreadPool& pool)
       : config_(config),
         batch_(batch),
-        weights_(config.model),
-        gradients_(config.model),
+        weights_(training_table(config.model, config.ablation.plain_residual)),
+        gradients_(weights_.table()),
         hash_tables_(make_hash_tables(config.model, config.run.seed)),
-        context_(config.model, hash_tables_, batch, options(), pool) {
+        context_(config.model, hash_tables_, batch, options(config), pool) {
     initialise(weights_, config.model, config.initializer_range, config.run.seed);
   }
 
   void measure_blocks() {
-    const ModelWeightPlaces<const float> w(config_.model, weights_);
-    const ModelWeightPlaces<float> g(config_.model, gradients_);
+    const ModelWeightPlaces<const float> w(config_.model, weights_, config_.ablation.plain_residual);
+    const ModelWeightPlaces<float> g(config_.model, gradients_, config_.ablation.plain_residual);
     const std::int64_t wide = context_.tokens() * config_.model.hc_dim();
     const std::int64_t narrow = context_.tokens() * config_.model.hidden_size;
     const Values<float> x = random_values(wide, 1), dout = random_values(wide, 1e-4);
@@ -146,7 +148,14 @@ class PartRuns {
   }
 
  private:
-  static PassOptions options() { return {.mtp_weight = 0, .scaled_rope = true}; }
+  /// Of a step after all stages of the indexers.
+  static PassOptions options(const TrainConfig& config) {
+    return {.mtp_weight = 0,
+            .indexer_weight = config.loss.indexer_weight,
+            .balance_weight = config.balance.sequence_loss_weight,
+            .plain_residual = config.ablation.plain_residual,
+            .scaled_rope = true};
+  }
   static void add(BothWays& sum, double forward, double backward) {
     sum.forward += forward;
     sum.backward += backward;
@@ -183,7 +192,7 @@ TrainingStepTimes measure_step(const TrainConfig& config, ThreadPool& pool) {
   PartRuns runs(config, batch, pool);
   runs.measure_blocks();
   const auto num_parts = static_cast<double>(config.data.batch_rows / config.micro_batch_rows(1));
-  const auto flops = ModelFlops(config.model).forward(batch, false, false);
+  const auto flops = ModelFlops(config.model, config.ablation.plain_residual).forward(batch, false, false);
   TrainingStepTimes times{.num_tokens = batch.num_tokens() * static_cast<std::int64_t>(num_parts)};
   double again = 0;
   for (const auto& [part, name] : {std::pair{ModelPart::kAttention, "attention"},

@@ -26,10 +26,11 @@ Optimiser::Optimiser(const TrainConfig& config, const Parameters<float>& weights
   }
 }
 
-std::vector<MuonMatrix> Optimiser::matrices(Parameters<float>& weights, const Parameters<float>& gradients) {
+std::vector<MuonMatrix> Optimiser::matrices(Parameters<float>& weights, const Parameters<float>& gradients,
+                                            UpdateScope scope) {
   std::vector<MuonMatrix> matrices;
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (groups_[i].rule != UpdateRule::kMuon) continue;
+    if (groups_[i].rule != UpdateRule::kMuon || !scope.contains(groups_[i])) continue;
     const std::int64_t columns = weights.spec(i).shape[1];
     std::size_t begin = 0;
     for (const std::int64_t rows : groups_[i].matrix_rows) {
@@ -66,14 +67,14 @@ std::int64_t Optimiser::update_matrices(std::vector<MuonMatrix> matrices, double
 }
 
 std::int64_t Optimiser::update(Parameters<float>& weights, const Parameters<float>& gradients,
-                               double learning_rate, ThreadPool& pool) {
+                               double learning_rate, ThreadPool& pool, UpdateScope scope) {
   ++num_updates_;
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (groups_[i].rule != UpdateRule::kAdamW) continue;
+    if (groups_[i].rule != UpdateRule::kAdamW || !scope.contains(groups_[i])) continue;
     adamw_step(adamw_, groups_[i].weight_decay, learning_rate, num_updates_, gradients.values(i),
                {first(i), second(i)}, weights.values(i), pool);
   }
-  return update_matrices(matrices(weights, gradients), learning_rate, pool);
+  return update_matrices(matrices(weights, gradients, scope), learning_rate, pool);
 }
 
 }  // namespace baleen

@@ -13,6 +13,16 @@
 
 namespace baleen {
 
+/// What an update changes; the rest keeps its values and states.
+struct UpdateScope {
+  bool trunk = true;  ///< everything but the indexers
+  bool indexers = true;
+
+  [[nodiscard]] bool contains(const ParameterGroup& group) const {
+    return group.is_indexer ? indexers : trunk;
+  }
+};
+
 class Optimiser {
  public:
   /// States of zeros for tensors shaped as `weights`: 4 bytes a parameter under Muon, 8 under AdamW.
@@ -21,7 +31,7 @@ class Optimiser {
   /// One update by gradients that are clipped already. Returns how many matrices of Muon were left as they
   /// are, because their gradient is zeros. The result does not depend on the threads.
   std::int64_t update(Parameters<float>& weights, const Parameters<float>& gradients, double learning_rate,
-                      ThreadPool& pool);
+                      ThreadPool& pool, UpdateScope scope = {});
 
   [[nodiscard]] const std::vector<ParameterGroup>& groups() const { return groups_; }
 
@@ -34,8 +44,9 @@ class Optimiser {
   void set_num_updates(std::int64_t count) { num_updates_ = count; }
 
  private:
-  /// All matrices of Muon, tensor by tensor.
-  std::vector<MuonMatrix> matrices(Parameters<float>& weights, const Parameters<float>& gradients);
+  /// All matrices of Muon in the scope, tensor by tensor.
+  std::vector<MuonMatrix> matrices(Parameters<float>& weights, const Parameters<float>& gradients,
+                                   UpdateScope scope);
   std::int64_t update_matrices(std::vector<MuonMatrix> matrices, double learning_rate, ThreadPool& pool);
 
   MuonConfig muon_;

@@ -49,11 +49,12 @@ std::string_view rule_name(UpdateRule rule) {
 
 ParameterGroup parameter_group(const TensorSpec& tensor, const TrainConfig& config) {
   const std::string_view name = tensor.name;
-  if (is_adapter(tensor)) return {.rule = UpdateRule::kAdamW};
+  const bool is_indexer = tensor.role == TensorRole::kIndexer;
+  if (is_adapter(tensor)) return {.rule = UpdateRule::kAdamW, .is_indexer = is_indexer};
   if (tensor.storage == Storage::kI64 || !is_chosen(tensor.name, config.tune.tensors))
     return {.rule = UpdateRule::kConstant};
   if (name.ends_with("gate.bias")) return {.rule = UpdateRule::kBalance};
-  ParameterGroup group{.rule = UpdateRule::kAdamW, .is_indexer = tensor.role == TensorRole::kIndexer};
+  ParameterGroup group{.rule = UpdateRule::kAdamW, .is_indexer = is_indexer};
   const bool is_norm = tensor.shape.size() == 1 && name.ends_with("norm.weight");
   const bool is_vocabulary = tensor.role == TensorRole::kEmbedding || tensor.role == TensorRole::kHead;
   const bool is_matrix = tensor.shape.size() == 2 && !name.ends_with(".ape");

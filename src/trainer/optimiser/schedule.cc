@@ -23,6 +23,12 @@ double mtp_weight_at(const TrainConfig& config, std::int64_t step) {
   return decays && step >= decay_begin ? config.loss.mtp_weight_in_decay : config.loss.mtp_weight;
 }
 
+IndexerStage indexer_stage_at(const TrainConfig& config, std::int64_t step) {
+  if (step < config.indexer.dense_steps) return IndexerStage::kIdle;
+  return step < config.indexer.dense_steps + config.indexer.warmup_steps ? IndexerStage::kWarmUp
+                                                                         : IndexerStage::kSparse;
+}
+
 bool rounds_at(const TrainConfig& config, std::int64_t step) {
   return config.qat.start_step && step >= *config.qat.start_step;
 }

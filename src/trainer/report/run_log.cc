@@ -53,6 +53,8 @@ bool add_line(RunLog& log, const Json& line) {
   add(log.loss, step, line, "loss");
   add(log.held_out, step, line, "held_out_bits_per_byte");
   add(log.reward, step, line, "reward");
+  add(log.indexer_loss, step, line, "indexer_loss");
+  add(log.balance_loss, step, line, "balance_loss");
   add(log.gradient_norm, step, line, "gradient_norm");
   add(log.learning_rate, step, line, "learning_rate");
   add(log.tokens_per_second, step, line, "tokens_per_second");

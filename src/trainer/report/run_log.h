@@ -25,6 +25,8 @@ struct RunLog {
   Series loss;           ///< nats a target
   Series held_out;       ///< bits a byte
   Series reward;         ///< mean of a step's replies, where a run learns from rewards
+  Series indexer_loss;   ///< nats a query, of all indexers, where they are trained
+  Series balance_loss;   ///< of all routers, where the loss has it
   Series gradient_norm;  ///< before clipping
   Series learning_rate;
   Series tokens_per_second;

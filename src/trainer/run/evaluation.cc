@@ -8,13 +8,12 @@ namespace baleen {
 Evaluation evaluate(MicroBatches& micro_batches, const Parameters<float>& weights, const PassOptions& options,
                     const BatchSampler& sampler, const TokenShards& shards, std::int64_t num_rows,
                     std::int64_t rows_at_once) {
-  PassOptions without_mtp = options;
-  without_mtp.mtp_weight = 0;
+  const PassOptions main_loss = main_loss_only(options);
   const std::int64_t end = std::min(num_rows, sampler.num_rows());
   Evaluation result;
   double sum = 0;
   micro_batches.run({.weights = weights,
-                     .options = without_mtp,
+                     .options = main_loss,
                      .num_parts = (end + rows_at_once - 1) / rows_at_once,
                      .take =
                          [&](std::int64_t part) {

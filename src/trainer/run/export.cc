@@ -1,5 +1,6 @@
 #include "trainer/run/export.h"
 
+#include "base/error.h"
 #include "model_files/folder.h"
 #include "model_files/staged_folder.h"
 #include "model_files/weight_stream.h"
@@ -47,9 +48,17 @@ class TrainedWeights : public WeightSource {
 
 }  // namespace
 
+void check_released_layout(const TrainConfig& config) {
+  if (has_released_layout(config)) return;
+  fail(
+      "ablation.plain_residual = true: a model with one residual stream has no released layout, so none is "
+      "exported and the engine does not run it; train without it");
+}
+
 void export_model(const std::filesystem::path& folder, const TrainConfig& config,
                   const Parameters<float>& weights, const HashTables& hash_tables, bool replace,
                   ThreadPool& pool) {
+  check_released_layout(config);
   const ModelConfig& model = config.model;
   StagedFolder staged(folder, replace, {});
   StreamPlan plan{.folder = staged.path(),

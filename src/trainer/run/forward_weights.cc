@@ -7,7 +7,7 @@ namespace baleen {
 
 const Parameters<float>& ForwardWeights::now() {
   if (!rounds_at(config_, state_.step)) return state_.weights;
-  if (!stored_) stored_.emplace(config_.model);
+  if (!stored_) stored_.emplace(state_.weights.table());
   if (stored_step_ != state_.step)
     round_to_stored(state_.weights, stored_formats(config_.model), *stored_, pool_);
   stored_step_ = state_.step;

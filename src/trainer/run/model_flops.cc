@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "model/tensor_table.h"
+#include "trainer/graph/parameters.h"
 
 namespace baleen {
 namespace {
@@ -33,8 +33,8 @@ double used_parameters(const ModelConfig& config, const TensorSpec& spec) {
 
 }  // namespace
 
-ModelFlops::ModelFlops(const ModelConfig& config) : config_(config) {
-  for (const TensorSpec& spec : tensor_table(config)) {
+ModelFlops::ModelFlops(const ModelConfig& config, bool plain_residual) : config_(config) {
+  for (const TensorSpec& spec : training_table(config, plain_residual)) {
     const auto part = static_cast<std::size_t>(part_of(spec));
     (spec.name.starts_with("mtp.") ? mtp_ : main_)[part] += used_parameters(config, spec);
   }

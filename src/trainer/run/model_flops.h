@@ -17,8 +17,8 @@ inline constexpr std::size_t kNumModelParts = 5;
 
 class ModelFlops {
  public:
-  /// `config` outlives it. The indexers are left out: they get no gradient, and choose only.
-  explicit ModelFlops(const ModelConfig& config);
+  /// `config` outlives it. The indexers are left out, trained or not.
+  explicit ModelFlops(const ModelConfig& config, bool plain_residual = false);
 
   /// Of one forward over `batch`, by part; a backward takes twice as many. `dense_attention`: ratio-4 layers
   /// attend to all entries.

@@ -15,7 +15,7 @@ namespace baleen {
 /// There is no state of random numbers: data and first weights are functions of seed and position.
 struct RunState {
   explicit RunState(const TrainConfig& config)
-      : weights(config.model),
+      : weights(training_table(config.model, config.ablation.plain_residual)),
         adapters(config.lora.rank > 0 ? std::make_optional<Adapters>(config) : std::nullopt),
         optimiser(config, trained()) {}
 

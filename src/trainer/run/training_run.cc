@@ -47,9 +47,8 @@ void check_supported(const TrainConfig& config) {
     fail("{} = {}: this trainer does not have it yet; expected {}", key, found, expected);
   };
   if (config.run.precision != TrainPrecision::kFloat32) refuse("run.precision", "\"bf16\"", "\"float32\"");
-  if (config.indexer.warmup_steps != 0)
-    refuse("indexer.warmup_steps", fmt::to_string(config.indexer.warmup_steps), "0");
-  if (config.ablation.plain_residual) refuse("ablation.plain_residual", "true", "false");
+  if (config.ablation.plain_residual && config.lora.rank != 0)
+    fail("ablation.plain_residual = true: adapters belong to a checkpoint, which has mixed streams");
 }
 
 TrainingRun::TrainingRun(const TrainConfig& config, const RunFolder& folder, std::vector<LossFunction> losses,
@@ -62,12 +61,12 @@ TrainingRun::TrainingRun(const TrainConfig& config, const RunFolder& folder, std
       shards_(open_training_data(config)),
       sampler_(shards_, config.data.sequence_length, config.data.batch_rows, config.run.seed),
       continuations_(config),
-      flops_(config.model),
+      flops_(config.model, config.ablation.plain_residual),
       state_(config),
       checkpoint_step_(start_state(config, folder, options_.resume, state_, pool)),
       update_(config, state_, pool),
       forward_weights_(config, state_, pool),
-      gradients_(config.model) {
+      gradients_(state_.weights.table()) {
   if (std::filesystem::exists(config.data.folder / shard_file_name(DataSplit::kHeldOut, 0))) {
     held_out_shards_ = TokenShards::open(config.data.folder, DataSplit::kHeldOut);
     held_out_.emplace(*held_out_shards_, config.data.sequence_length, 1, config.run.seed);
@@ -76,11 +75,34 @@ TrainingRun::TrainingRun(const TrainConfig& config, const RunFolder& folder, std
 }
 
 PassOptions pass_options_at(const TrainConfig& config, std::int64_t step) {
+  const IndexerStage stage = indexer_stage_at(config, step);
   return {.mtp_weight = mtp_weight_at(config, step),
           .recompute = config.run.recompute,
-          .dense_attention = step < config.indexer.dense_steps,
+          .dense_attention = stage != IndexerStage::kSparse,
+          .indexer_weight = stage == IndexerStage::kIdle ? 0 : config.loss.indexer_weight,
+          .indexers_alone = stage == IndexerStage::kWarmUp,
+          .balance_weight = config.balance.sequence_loss_weight,
+          .plain_residual = config.ablation.plain_residual,
           .rounds_as_released = rounds_at(config, step),
           .scaled_rope = true};  // as inference does, so that serving changes nothing
+}
+
+void TrainingRun::add_pass(TrainingStep& report, const PassOptions& options, const TrainingBatch& batch,
+                           const LossReport& pass) const {
+  const auto mean = [](double sum, std::int64_t count) {
+    return sum / static_cast<double>(std::max<std::int64_t>(count, 1));
+  };
+  report.loss += mean(pass.loss_sum, batch.num_global_targets);
+  report.mtp_loss += mean(pass.mtp_loss_sum, batch.num_global_targets);
+  if (options.indexer_weight != 0 && config_.model.num_layers_of(LayerKind::kCsa) > 0)
+    report.indexer_loss =
+        report.indexer_loss.value_or(0) + mean(pass.indexer_loss_sum, batch.num_global_tokens);
+  if (options.balance_weight != 0)
+    report.balance_loss =
+        report.balance_loss.value_or(0) + mean(pass.balance_loss_sum, batch.num_global_documents);
+  report.num_tokens += batch.num_tokens();
+  report.flops += flops_.step(batch, options.mtp_weight != 0, options.dense_attention);
+  add_load(report.expert_load, pass.expert_load);
 }
 
 TrainingStep TrainingRun::do_step() {
@@ -97,41 +119,34 @@ TrainingStep TrainingRun::do_step() {
                             return sampler_.batch(state_.step * config_.data.batch_rows,
                                                   {.rank = part, .num_ranks = num_parts});
                           },
-                      .done =
-                          [&](const TrainingBatch& batch, const LossReport& pass) {
-                            const auto num_targets =
-                                static_cast<double>(std::max<std::int64_t>(batch.num_global_targets, 1));
-                            report.loss += pass.loss_sum / num_targets;
-                            report.mtp_loss += pass.mtp_loss_sum / num_targets;
-                            report.num_tokens += batch.num_tokens();
-                            report.flops +=
-                                flops_.step(batch, options.mtp_weight != 0, options.dense_attention);
-                            add_load(report.expert_load, pass.expert_load);
-                          },
+                      .done = [&](const TrainingBatch& batch,
+                                  const LossReport& pass) { add_pass(report, options, batch, pass); },
                       .gradients = &gradients_});
   const GradientNorms norms = update_.prepare(gradients_);
   report.gradient_norm = norms.trunk;
+  report.indexer_gradient_norm = norms.indexer;
   report.not_finite = norms.not_finite;
-  if (report.not_finite.empty() && !std::isfinite(report.loss + report.mtp_loss))
-    report.not_finite = "the loss";
+  if (report.not_finite.empty() && !std::isfinite(report.all_losses())) report.not_finite = "the loss";
   report.step = ++state_.step;
   if (!report.not_finite.empty()) {
     ++state_.skipped_in_row;
     return report;
   }
   state_.skipped_in_row = 0;
-  report.num_left = update_.apply(norms, report.learning_rate);
-  balance(report);
+  report.num_left =
+      update_.apply(norms, report.learning_rate,
+                    {.trunk = !options.indexers_alone, .indexers = options.indexer_weight != 0});
+  balance(report, !options.indexers_alone);
   return report;
 }
 
-void TrainingRun::balance(TrainingStep& report) {
+void TrainingRun::balance(TrainingStep& report, bool moves) {
   const std::vector<std::vector<std::int64_t>>& load = report.expert_load;
   for (std::size_t block = 0; block < load.size(); ++block) {
     const auto idx = static_cast<std::int64_t>(block);
     report.max_violation = std::max(report.max_violation, load_balance(load[block]).max_violation);
     const std::string bias = block_prefix(config_.model, idx) + "ffn.gate.bias";
-    const bool trained = !state_.adapters && is_chosen(bias, config_.tune.tensors);
+    const bool trained = moves && !state_.adapters && is_chosen(bias, config_.tune.tensors);
     if (config_.model.is_hash_routed(idx) || !trained) continue;
     update_bias(load[block], config_.balance.bias_speed, {state_.weights.at(bias), load[block].size()});
   }
@@ -158,6 +173,11 @@ void TrainingRun::write_log(const TrainingStep& report, double seconds) {
                               {"matrices_without_gradient", report.num_left}};
   if (options_.fma_flops_per_second > 0)
     line["share_of_fma_peak"] = report.flops / std::max(seconds, 1e-9) / options_.fma_flops_per_second;
+  if (report.indexer_loss) {
+    line["indexer_loss"] = *report.indexer_loss;
+    line["indexer_gradient_norm"] = report.indexer_gradient_norm;
+  }
+  if (report.balance_loss) line["balance_loss"] = *report.balance_loss;
   line["expert_load"] = report.expert_load;
   if (!report.not_finite.empty()) line["skipped"] = report.not_finite;
   log_->write(line);
@@ -165,7 +185,7 @@ void TrainingRun::write_log(const TrainingStep& report, double seconds) {
 
 void TrainingRun::evaluate_and_log() {
   nlohmann::ordered_json line{{"step", state_.step}};
-  const PassOptions options = pass_options_at(config_, state_.step);
+  const PassOptions options = main_loss_only(pass_options_at(config_, state_.step));
   const Parameters<float>& weights = forward_weights_.now();
   if (held_out_) {
     const Evaluation result = evaluate(micro_batches_, weights, options, *held_out_, *held_out_shards_,

@@ -36,7 +36,10 @@ struct TrainingStep {
   std::int64_t step = 0;  ///< steps of the run with this one
   double loss = 0;        ///< nats a target, of the main model
   double mtp_loss = 0;
-  double gradient_norm = 0;  ///< before clipping, without the indexers
+  std::optional<double> indexer_loss;  ///< mean over tokens, sum over layers; empty: not in this step
+  std::optional<double> balance_loss;  ///< mean over documents, sum over layers; the same
+  double gradient_norm = 0;            ///< before clipping, without the indexers
+  double indexer_gradient_norm = 0;    ///< theirs
   double learning_rate = 0;
   std::int64_t num_tokens = 0;
   std::int64_t num_left = 0;  ///< matrices without a gradient, left as they are
@@ -45,10 +48,13 @@ struct TrainingStep {
   std::vector<std::vector<std::int64_t>> expert_load;
   double max_violation = 0;  ///< of the layer whose experts are used least evenly
   std::string not_finite;    ///< what was infinite or NaN, for which the step was skipped; else empty
+
+  [[nodiscard]] double all_losses() const {
+    return loss + mtp_loss + indexer_loss.value_or(0) + balance_loss.value_or(0);
+  }
 };
 
-/// Throws `Error` for what this trainer does not have: bf16 products, warm-up of the indexers, a plain
-/// residual stream.
+/// Throws `Error` for what this trainer does not have: bf16 products.
 void check_supported(const TrainConfig& config);
 
 /// Of the passes of a step, and of an evaluation before it.
@@ -77,7 +83,10 @@ class TrainingRun {
 
  private:
   TrainingStep do_step();
-  void balance(TrainingStep& report);
+  void add_pass(TrainingStep& report, const PassOptions& options, const TrainingBatch& batch,
+                const LossReport& pass) const;
+  /// Sets the violation of even loads, and where it `moves` them the routers' biases.
+  void balance(TrainingStep& report, bool moves);
   [[nodiscard]] std::string note_of(const TrainingStep& report, double seconds) const;
   void write_log(const TrainingStep& report, double seconds);
   void evaluate_and_log();

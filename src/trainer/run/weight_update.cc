@@ -43,9 +43,10 @@ GradientNorms WeightUpdate::prepare(Parameters<float>& of_model) {
   return gradient_norms(*gradients_, state_.optimiser.groups(), pool_);
 }
 
-std::int64_t WeightUpdate::apply(const GradientNorms& norms, double learning_rate) {
+std::int64_t WeightUpdate::apply(const GradientNorms& norms, double learning_rate, UpdateScope scope) {
   clip_gradients(*gradients_, state_.optimiser.groups(), norms, config_.optimizer.gradient_clip, pool_);
-  const std::int64_t num_left = state_.optimiser.update(state_.trained(), *gradients_, learning_rate, pool_);
+  const std::int64_t num_left =
+      state_.optimiser.update(state_.trained(), *gradients_, learning_rate, pool_, scope);
   if (state_.adapters) state_.adapters->merge(state_.weights);
   return num_left;
 }

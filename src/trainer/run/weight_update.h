@@ -26,7 +26,7 @@ class WeightUpdate {
   /// them.
   [[nodiscard]] GradientNorms prepare(Parameters<float>& of_model);
   /// Clips, updates, merges adapters. Returns how many matrices were left as they are (Optimiser::update).
-  std::int64_t apply(const GradientNorms& norms, double learning_rate);
+  std::int64_t apply(const GradientNorms& norms, double learning_rate, UpdateScope scope = {});
 
  private:
   const TrainConfig& config_;

@@ -71,8 +71,7 @@ ServingDrift measure_serving_drift(const TrainConfig& config, const RunState& st
   const BatchSampler sampler(shards, config.data.sequence_length, 1, config.run.seed);
   TrainingGraph<float> graph(config.model, hash_tables, pool);
   ForwardWeights weights(config, state, pool);
-  PassOptions options = pass_options_at(config, state.step);
-  options.mtp_weight = 0;
+  const PassOptions options = main_loss_only(pass_options_at(config, state.step));
   Engine engine(engine_weights(config.model, state.weights, hash_tables, stored_formats(config.model), pool),
                 engine_options(config, pool));
   const std::int64_t num_rows = std::min(config.evaluation.rows, sampler.num_rows());

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
@@ -336,6 +337,114 @@ TEST_F(TrainCommand, QuantisationAwareTrainingBeginsAtItsStepAndResumesToTheBit)
     ASSERT_EQ(train("parts", flags).status, 0);
   }
   EXPECT_EQ(state("parts", 4), state("whole", 4));
+}
+
+/// The arrays of a checkpoint's state by their names.
+std::map<std::string, std::string> arrays_of(const std::string& state) {
+  std::uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, state.data(), sizeof header_bytes);
+  std::map<std::string, std::string> arrays;
+  for (const auto& [name, tensor] : json::parse(state.substr(8, header_bytes)).items()) {
+    if (name == "__metadata__") continue;
+    const std::size_t begin = tensor["data_offsets"][0], end = tensor["data_offsets"][1];
+    arrays[name] = state.substr(8 + header_bytes + begin, end - begin);
+  }
+  return arrays;
+}
+
+/// Names of weights that differ, those of indexers and those of all else.
+struct Differences {
+  std::vector<std::string> indexers, others;
+
+  Differences(const std::string& before, const std::string& after) {
+    const auto now = arrays_of(after);
+    for (const auto& [name, values] : arrays_of(before)) {
+      if (values != now.at(name))
+        (name.find(".indexer.") != std::string::npos ? indexers : others).push_back(name);
+    }
+  }
+};
+
+TEST_F(TrainCommand, IndexersAreIdleThenLearnAloneThenBesideTheRest) {
+  // Longer documents than the default ones, and few entries a query: a choice.
+  std::string config = kConfig;
+  config.replace(config.find("[data]"), 6, "index_topk = 4\n[data]");
+  config.replace(config.find("interval = 2"), 12, "interval = 1\nkeep = 20");
+  write_config(config + "[indexer]\ndense_steps = 2\nwarmup_steps = 10\n");
+  const ProgramResult trained = train("run", {"--steps", "14", "--threads", "1"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+
+  const Differences idle(state("run", 1), state("run", 2));
+  EXPECT_TRUE(idle.indexers.empty()) << idle.indexers.front();
+  EXPECT_FALSE(idle.others.empty());
+  const Differences alone(state("run", 2), state("run", 12));
+  EXPECT_FALSE(alone.indexers.empty());
+  EXPECT_TRUE(alone.others.empty()) << alone.others.front();
+  const Differences sparse(state("run", 12), state("run", 13));
+  EXPECT_FALSE(sparse.indexers.empty());
+  EXPECT_FALSE(sparse.others.empty());
+
+  const std::vector<json> log = log_of("run");
+  for (const json& line : log) {
+    if (!line.contains("loss")) continue;
+    const int step = line["step"];
+    EXPECT_EQ(line.contains("indexer_loss"), step > 2) << step;
+    EXPECT_EQ(line.contains("indexer_gradient_norm"), step > 2) << step;
+    EXPECT_GT(line["balance_loss"].get<double>(), 0) << step;
+    if (step > 2 && step <= 12) EXPECT_EQ(line["gradient_norm"], 0) << step;
+  }
+  EXPECT_LT(log[12]["indexer_loss"].get<double>(), 0.8 * log[2]["indexer_loss"].get<double>());
+
+  for (const char* steps : {"1", "6", "13", "14"}) {
+    std::vector<std::string> flags{"--steps", steps, "--threads", "2", "--concurrent", "2"};
+    if (steps[1] != '\0' || steps[0] != '1') flags.push_back("--resume");
+    ASSERT_EQ(train("parts", flags).status, 0) << steps;
+  }
+  EXPECT_EQ(state("parts", 14), state("run", 14));
+
+  const ProgramResult report =
+      baleen({"train", "--report", folder_ / "run", "--out", folder_ / "report.html"});
+  ASSERT_EQ(report.status, 0) << report.err;
+  const std::string page = read(folder_ / "report.html");
+  EXPECT_NE(page.find("Loss of the indexers"), std::string::npos);
+  EXPECT_NE(page.find("Balance loss"), std::string::npos);
+}
+
+TEST_F(TrainCommand, LossesOfWeightZeroAreLeftOut) {
+  write_config(std::string(kConfig) + "[loss]\nindexer_weight = 0\n[balance]\nsequence_loss_weight = 0\n");
+  ASSERT_EQ(train("run", {"--steps", "2"}).status, 0);
+  const json line = log_of("run")[1];
+  EXPECT_FALSE(line.contains("indexer_loss"));
+  EXPECT_FALSE(line.contains("balance_loss"));
+  write_config(std::string(kConfig) + "[balance]\nsequence_loss_weight = 0.5\n");
+  ASSERT_EQ(train("balanced", {"--steps", "2"}).status, 0);
+  const Differences both(state("run", 2), state("balanced", 2));
+  EXPECT_NE(std::ranges::find(both.others, "weight.layers.1.ffn.gate.weight"), both.others.end());
+}
+
+TEST_F(TrainCommand, PlainResidualsAreTrainedEvaluatedAndNotExported) {
+  write_config(std::string(kConfig) + "[ablation]\nplain_residual = true\n");
+  ASSERT_EQ(train("run", {"--steps", "4"}).status, 0);
+  const ProgramResult trained = train("run", {"--resume"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_NE(trained.err.find("one residual stream"), std::string::npos) << trained.err;
+  EXPECT_FALSE(fs::exists(folder_ / "run" / "model"));
+  const std::vector<json> log = log_of("run");
+  EXPECT_LT(log[log.size() - 2]["loss"].get<double>(), log[0]["loss"].get<double>() / 4);
+  EXPECT_GT(log.back()["held_out_bits_per_byte"].get<double>(), 0);
+  for (const auto& [name, values] : arrays_of(state("run", 20)))
+    EXPECT_EQ(name.find("hc_"), std::string::npos) << name;
+  ASSERT_EQ(train("whole", {"--threads", "1"}).status, 0);
+  EXPECT_EQ(state("whole", 20), state("run", 20));
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--export", folder_ / "model"}, {"--drift"}}) {
+    const ProgramResult refused = train("run", flags);
+    EXPECT_EQ(refused.status, 1);
+    EXPECT_NE(refused.err.find("no released layout"), std::string::npos) << refused.err;
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "model"));
+  const ProgramResult adapters = train("adapters", {"--lora", "2"});
+  EXPECT_NE(adapters.err.find("ablation.plain_residual = true"), std::string::npos) << adapters.err;
 }
 
 TEST_F(TrainCommand, ASignalEndsItWithACheckpoint) {

@@ -12,10 +12,13 @@
 #include "ops/experts/swiglu_backward.h"
 #include "ops/hc_post/hc_post_backward.h"
 #include "ops/hc_pre/hc_pre_backward.h"
+#include "ops/indexer_loss/index_scores.h"
+#include "ops/indexer_loss/indexer_loss.h"
 #include "ops/linear/linear_backward.h"
 #include "ops/rms_norm/rms_norm_backward.h"
 #include "ops/rope/rope_backward.h"
 #include "ops/route/route_backward.h"
+#include "ops/route/sequence_balance.h"
 
 namespace baleen {
 namespace {
@@ -298,6 +301,129 @@ TEST(Gradients, AttentionWithSinkOverWindowAndEntries) {
     check<double>(make, 1);
     check<float>(make, 1);
   }
+}
+
+TEST(Gradients, AttentionToEntriesIsSummedOverHeads) {
+  constexpr std::int64_t kTokens = 9, kHeads = 3, kWidth = 2, kEntries = 2;
+  std::mt19937 random(4);
+  const Array<double> q = random_array<double>(kTokens * kHeads * kWidth, random);
+  const Array<double> kv = random_array<double>(kTokens * kWidth, random);
+  const Array<double> entry = random_array<double>(kEntries * kWidth, random);
+  const Array<double> sink = random_array<double>(kHeads, random);
+  Array<std::uint8_t> visible(kTokens * kEntries);
+  for (std::size_t i = 0; i < visible.size(); ++i) visible[i] = i / kEntries >= 4 * (i % kEntries + 1) - 1;
+  const DenseAttentionValues<double> v{.tokens = kTokens,
+                                       .heads = kHeads,
+                                       .width = kWidth,
+                                       .window = 3,
+                                       .entries = kEntries,
+                                       .q = q.data(),
+                                       .kv = kv.data(),
+                                       .entry = entry.data(),
+                                       .visible = visible.data(),
+                                       .sink = sink.data()};
+  Array<double> o(q.size()), lse(kTokens * kHeads), share(visible.size(), 7);
+  dense_attention_forward(v, o.data(), lse.data(), share.data());
+  for (std::size_t i = 0; i < visible.size(); ++i) {
+    const std::size_t t = i / kEntries, s = i % kEntries;
+    double sum = 0;
+    for (std::size_t head = 0; head < kHeads && visible[i] != 0; ++head) {
+      const std::size_t row = t * kHeads + head;
+      const double dot = q[2 * row] * entry[2 * s] + q[2 * row + 1] * entry[2 * s + 1];
+      sum += std::exp(dot / std::sqrt(2.0) - lse[row]);
+    }
+    EXPECT_NEAR(share[i], sum, 1e-12) << i;
+  }
+}
+
+TEST(Gradients, IndexScores) {
+  for (const int tokens : {9, 70}) {  // 70: two tiles of queries
+    const auto make = [tokens]<class T>(T, std::mt19937& random) {
+      const std::int64_t heads = 2, width = 3, entries = tokens / 4;
+      const auto values = [=](const std::vector<Array<T>>& in) {
+        return IndexScoreValues<T>{.tokens = tokens,
+                                   .heads = heads,
+                                   .width = width,
+                                   .entries = entries,
+                                   .ratio = 4,
+                                   .q = in[0].data(),
+                                   .k = in[1].data(),
+                                   .weight = in[2].data()};
+      };
+      return Problem<T>{{random_array<T>(tokens * heads * width, random),
+                         random_array<T>(entries * width, random), random_array<T>(tokens * heads, random)},
+                        [=](const auto& in) {
+                          Array<T> score(static_cast<std::size_t>(tokens * entries));
+                          index_scores_forward(values(in), score.data());
+                          return score;
+                        },
+                        [=](const auto& in, const auto& dy, auto& d) {
+                          index_scores_backward(values(in), dy.data(), d[0].data(), d[1].data(), d[2].data());
+                        }};
+    };
+    check<double>(make, 1);
+    check<float>(make, 1);
+  }
+}
+
+/// Three queries over four entries; the last one attends to none.
+template <class T>
+IndexerLossValues<T> loss_values(const Array<T>& share, const Array<T>& score) {
+  static constexpr std::uint8_t kVisible[12] = {1, 0, 0, 0, 1, 0, 1, 1, 0, 0, 0, 0};
+  return {.tokens = 3,
+          .entries = 4,
+          .visible = kVisible,
+          .share = share.data(),
+          .score = score.data(),
+          .scale = T(0.3)};
+}
+
+TEST(Gradients, IndexerLoss) {
+  check_both([]<class T>(T, std::mt19937& random) {
+    Array<T> share = random_array<T>(12, random);
+    for (T& value : share) value = value * value;
+    return Problem<T>{{random_array<T>(12, random, 3)},
+                      [=](const auto& in) {
+                        return Array<T>{static_cast<T>(indexer_loss_forward(loss_values(share, in[0])))};
+                      },
+                      [=](const auto& in, const auto& dy, auto& d) {
+                        indexer_loss_backward(loss_values(share, in[0]), dy[0], d[0].data());
+                      }};
+  });
+}
+
+TEST(Gradients, TheIndexerLossIsZeroWhereScoresAreTheAttention) {
+  Array<double> share{0.2, 0, 0, 0, 0.1, 9, 0.05, 0, 0, 0, 0, 0};
+  Array<double> score(12);
+  for (std::size_t i = 0; i < score.size(); ++i) score[i] = (std::log(share[i] + 1e-300) + 2) / 0.3;
+  EXPECT_NEAR(indexer_loss_forward(loss_values(share, score)), 0, 1e-12);
+  score[4] = score[6];  // where the attention has twice as much on the first as on the second
+  EXPECT_NEAR(indexer_loss_forward(loss_values(share, score)),
+              2.0 / 3 * std::log(4.0 / 3) + 1.0 / 3 * std::log(2.0 / 3), 1e-12);
+}
+
+TEST(Gradients, SequenceBalance) {
+  check_both([]<class T>(T, std::mt19937& random) {
+    const std::int64_t tokens = between(random, 1, 7);
+    const auto values = [=](const Array<T>& z) {
+      return SequenceBalanceValues<T>{.tokens = tokens, .experts = 5, .k = 2, .z = z.data()};
+    };
+    return Problem<T>{
+        {random_array<T>(tokens * 5, random, 3)},
+        [=](const auto& in) { return Array<T>{static_cast<T>(sequence_balance_forward(values(in[0])))}; },
+        [=](const auto& in, const auto& dy, auto& d) {
+          sequence_balance_backward(values(in[0]), dy[0], d[0].data());
+        }};
+  });
+}
+
+TEST(Gradients, SequenceBalanceIsOneWhereLoadsAreEven) {
+  const Array<double> even{3, -1, -1, 3}, uneven{3, -1, 3, -1};
+  SequenceBalanceValues<double> v{.tokens = 2, .experts = 2, .k = 1, .z = even.data()};
+  EXPECT_NEAR(sequence_balance_forward(v), 1, 1e-12);
+  v.z = uneven.data();
+  const double high = route_score(3.0), low = route_score(-1.0);
+  EXPECT_NEAR(sequence_balance_forward(v), 2 * high / (high + low), 1e-12);
 }
 
 TEST(Gradients, RouterScoresAndNormalisation) {

@@ -123,6 +123,30 @@ TEST(TrainConfig, ErrorsNameKeyLineAndRange) {
   }
 }
 
+TEST(TrainConfig, StagesOfTheIndexersFitTheRunAndTheModel) {
+  EXPECT_EQ(parsed(kSmallest + "[indexer]\ndense_steps = 60\nwarmup_steps = 40\n").indexer.warmup_steps, 40);
+  EXPECT_NE(
+      error_of(kSmallest + "[indexer]\ndense_steps = 60\nwarmup_steps = 41\n")
+          .find("line 11: indexer.dense_steps: expected dense_steps + warmup_steps within run.steps, 100"),
+      std::string::npos);
+  EXPECT_NE(error_of(kSmallest + "[indexer]\nwarmup_steps = 4\n[loss]\nindexer_weight = 0\n")
+                .find("line 13: loss.indexer_weight: expected above 0"),
+            std::string::npos);
+  const std::string without = with("preset = \"tiny-flash\"",
+                                   "preset = \"tiny-flash\"\nnum_hidden_layers = 2\ncompress_ratios = [0, "
+                                   "128, 0]");
+  EXPECT_NE(error_of(without + "[indexer]\nwarmup_steps = 4\n").find("without indexers"), std::string::npos);
+}
+
+TEST(TrainConfig, PlainResidualsAreThoseOfANewModel) {
+  const std::string plain = kSmallest + "[ablation]\nplain_residual = true\n";
+  EXPECT_EQ(parsed(plain).model.hc_mult, 1);
+  EXPECT_EQ(parsed(kSmallest).model.hc_mult, 4);
+  EXPECT_NE(error_of(plain + "[lora]\nrank = 4\n")
+                .find("line 11: ablation.plain_residual: expected false with [lora]"),
+            std::string::npos);
+}
+
 TEST(TrainConfig, AnyBytesGiveASentence) {
   for (std::size_t size = 0; size < kSmallest.size(); ++size)
     EXPECT_NE(error_of(kSmallest.substr(0, size)), "");

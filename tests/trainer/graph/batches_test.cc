@@ -23,7 +23,8 @@ Outcome<T> run(const TrainingBatch& batch, int threads, bool recompute = true) {
   TrainingGraph<T> graph(config, tables, pool);
   Outcome<T> outcome{{}, Parameters<T>(config)};
   outcome.report =
-      graph.run(test::random_weights<T>(config, 1), batch, {.recompute = recompute}, &outcome.gradients);
+      graph.run(test::random_weights<T>(config, 1), batch,
+                {.recompute = recompute, .indexer_weight = 0.7, .balance_weight = 0.5}, &outcome.gradients);
   return outcome;
 }
 
@@ -31,6 +32,8 @@ template <class T>
 void expect_same_bits(const Outcome<T>& one, const Outcome<T>& other) {
   EXPECT_EQ(one.report.loss_sum, other.report.loss_sum);
   EXPECT_EQ(one.report.mtp_loss_sum, other.report.mtp_loss_sum);
+  EXPECT_EQ(one.report.indexer_loss_sum, other.report.indexer_loss_sum);
+  EXPECT_EQ(one.report.balance_loss_sum, other.report.balance_loss_sum);
   EXPECT_EQ(one.report.expert_load, other.report.expert_load);
   for (std::size_t i = 0; i < one.gradients.size(); ++i)
     EXPECT_TRUE(std::ranges::equal(one.gradients.values(i), other.gradients.values(i)))
@@ -59,6 +62,8 @@ TEST(TrainingBatches, PackedDocumentsDoNotSeeEachOther) {
   const Outcome<double> b = run<double>(second, 2);
   EXPECT_NEAR(packed.report.loss_sum, a.report.loss_sum + b.report.loss_sum, 1e-11);
   EXPECT_NEAR(packed.report.mtp_loss_sum, a.report.mtp_loss_sum + b.report.mtp_loss_sum, 1e-11);
+  EXPECT_NEAR(packed.report.indexer_loss_sum, a.report.indexer_loss_sum + b.report.indexer_loss_sum, 1e-11);
+  EXPECT_NEAR(packed.report.balance_loss_sum, a.report.balance_loss_sum + b.report.balance_loss_sum, 1e-11);
   EXPECT_EQ(packed.report.num_targets, a.report.num_targets + b.report.num_targets);
   for (std::size_t i = 0; i < packed.gradients.size(); ++i) {
     const auto sum = packed.gradients.values(i);

@@ -11,27 +11,47 @@ namespace {
 constexpr double kMtpWeight = 0.3;
 constexpr std::size_t kSamples = 24;  // of a tensor
 
-class ModelGradients : public testing::TestWithParam<PassOptions> {};
+struct Tested {
+  const char* name;
+  PassOptions options;
+};
+
+ModelConfig model_of(const PassOptions& options) {
+  ModelConfig config = test::tiny_model();
+  if (options.plain_residual) config.hc_mult = 1;
+  return config;
+}
+
+/// What the gradients of a tensor are of: the indexers have their own loss, of which all others have nothing.
+double loss_of(const TensorSpec& tensor, const LossReport& report, const TrainingBatch& batch,
+               const PassOptions& options) {
+  if (tensor.role == TensorRole::kIndexer)
+    return options.indexer_weight * report.indexer_loss_sum / static_cast<double>(batch.num_global_tokens);
+  return (report.loss_sum + options.mtp_weight * report.mtp_loss_sum) /
+             static_cast<double>(batch.num_global_targets) +
+         options.balance_weight * report.balance_loss_sum / static_cast<double>(batch.num_global_documents);
+}
+
+class ModelGradients : public testing::TestWithParam<Tested> {};
 
 TEST_P(ModelGradients, AreTheCentralDifferences) {
-  const ModelConfig config = test::tiny_model();
+  const PassOptions& options = GetParam().options;
+  const ModelConfig config = model_of(options);
   const HashTables tables = make_hash_tables(config, 3);
   ThreadPool pool(1);
   TrainingGraph<double> graph(config, tables, pool);
-  Parameters<double> weights = test::random_weights<double>(config, 1);
+  Parameters<double> weights = test::random_weights<double>(config, 1, options.plain_residual);
   const TrainingBatch batch = test::documents(config, {18, 1, 9}, 2);
-  const auto loss = [&](Parameters<double>* gradients) {
-    const LossReport report = graph.run(weights, batch, GetParam(), gradients);
-    return (report.loss_sum + GetParam().mtp_weight * report.mtp_loss_sum) /
-           static_cast<double>(batch.num_global_targets);
-  };
-  Parameters<double> gradients(config);
-  loss(&gradients);
+  Parameters<double> gradients(weights.table());
+  graph.run(weights, batch, options, &gradients);
   std::mt19937 random(5);
   double worst = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const std::span<double> values = weights.values(i);
     const std::span<const double> got = gradients.values(i);
+    const auto loss = [&] {
+      return loss_of(weights.spec(i), graph.run(weights, batch, options, nullptr), batch, options);
+    };
     double largest = 0;
     for (const double g : got) largest = std::max(largest, std::fabs(g));
     for (std::size_t sample = 0; sample < std::min(kSamples, values.size()); ++sample) {
@@ -39,9 +59,9 @@ TEST_P(ModelGradients, AreTheCentralDifferences) {
       const auto error_of_step = [&](double step) {
         const double before = values[at];
         values[at] = before + step;
-        const double above = loss(nullptr);
+        const double above = loss();
         values[at] = before - step;
-        const double below = loss(nullptr);
+        const double below = loss();
         values[at] = before;
         return std::fabs((above - below) / (2 * step) - got[at]);
       };
@@ -57,12 +77,83 @@ TEST_P(ModelGradients, AreTheCentralDifferences) {
   testing::Test::RecordProperty("worst", std::to_string(worst * 1e9) + "e-9");
 }
 
+TEST_P(ModelGradients, OfFloatsAreNearThoseOfDoubles) {
+  const PassOptions& options = GetParam().options;
+  const ModelConfig config = model_of(options);
+  const HashTables tables = make_hash_tables(config, 3);
+  ThreadPool pool(1);
+  const TrainingBatch batch = test::documents(config, {18, 1, 9}, 2);
+  const auto weights = test::random_weights<float>(config, 1, options.plain_residual);
+  const auto exact_weights = test::random_weights<double>(config, 1, options.plain_residual);
+  Parameters<float> gradients(weights.table());
+  Parameters<double> exact(weights.table());
+  TrainingGraph<float>(config, tables, pool).run(weights, batch, options, &gradients);
+  TrainingGraph<double>(config, tables, pool).run(exact_weights, batch, options, &exact);
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    double largest = 0, error = 0;
+    for (std::size_t at = 0; at < exact.values(i).size(); ++at) {
+      largest = std::max(largest, std::fabs(exact.values(i)[at]));
+      error = std::max(error, std::fabs(static_cast<double>(gradients.values(i)[at]) - exact.values(i)[at]));
+    }
+    EXPECT_LE(error, 1e-3 * largest + 1e-6) << exact.spec(i).name;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Passes, ModelGradients,
-    testing::Values(PassOptions{.mtp_weight = kMtpWeight},
-                    PassOptions{
-                        .mtp_weight = 0, .recompute = false, .dense_attention = true, .scaled_rope = true}),
-    [](const auto& tested) { return tested.param.dense_attention ? "DenseAttention" : "WithIndexerAndMtp"; });
+    testing::Values(
+        Tested{"WithIndexerAndMtp", {.mtp_weight = kMtpWeight}},
+        Tested{"DenseAttention",
+               {.mtp_weight = 0, .recompute = false, .dense_attention = true, .scaled_rope = true}},
+        Tested{"AllLosses", {.mtp_weight = kMtpWeight, .indexer_weight = 0.7, .balance_weight = 0.5}},
+        Tested{"IndexersOfDenseAttention",
+               {.mtp_weight = 0, .recompute = false, .dense_attention = true, .indexer_weight = 0.7}},
+        Tested{"PlainResidual", {.mtp_weight = kMtpWeight, .indexer_weight = 1, .plain_residual = true}}),
+    [](const auto& tested) { return tested.param.name; });
+
+/// Gradients of one pass over documents that leave entries out.
+Parameters<float> gradients_of(const PassOptions& options, int num_threads = 1) {
+  const ModelConfig config = test::tiny_model();
+  const HashTables tables = make_hash_tables(config, 3);
+  ThreadPool pool(num_threads);
+  TrainingGraph<float> graph(config, tables, pool);
+  Parameters<float> gradients(config);
+  graph.run(test::random_weights<float>(config, 1), test::documents(config, {90, 40, 1, 25}, 2), options,
+            &gradients);
+  return gradients;
+}
+
+bool is_zero(std::span<const float> values) {
+  return std::ranges::all_of(values, [](float value) { return value == 0; });
+}
+
+TEST(IndexersLoss, GivesTheTrunkTheSameBits) {
+  const Parameters<float> without = gradients_of({}), with = gradients_of({.indexer_weight = 0.7});
+  for (std::size_t i = 0; i < with.size(); ++i) {
+    const TensorSpec& tensor = with.spec(i);
+    if (tensor.storage == Storage::kI64) continue;
+    if (tensor.role == TensorRole::kIndexer) {
+      EXPECT_TRUE(is_zero(without.values(i))) << tensor.name;
+      EXPECT_FALSE(is_zero(with.values(i))) << tensor.name;
+    } else {
+      EXPECT_TRUE(std::ranges::equal(without.values(i), with.values(i))) << tensor.name;
+    }
+  }
+}
+
+TEST(IndexersLoss, AloneIsWhatItIsBesideTheOthers) {
+  const PassOptions dense{.dense_attention = true, .indexer_weight = 0.7};
+  PassOptions alone = dense;
+  alone.indexers_alone = true;
+  const Parameters<float> all = gradients_of(dense), indexers = gradients_of(alone, 3);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all.spec(i).role == TensorRole::kIndexer) {
+      EXPECT_TRUE(std::ranges::equal(all.values(i), indexers.values(i))) << all.spec(i).name;
+    } else {
+      EXPECT_TRUE(is_zero(indexers.values(i))) << all.spec(i).name;
+    }
+  }
+}
 
 }  // namespace
 }  // namespace baleen

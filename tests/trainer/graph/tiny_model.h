@@ -36,8 +36,8 @@ inline ModelConfig tiny_model() {
 
 /// Weights that let every part matter, the same in both types.
 template <class T>
-Parameters<T> random_weights(const ModelConfig& config, unsigned seed) {
-  Parameters<T> weights(config);
+Parameters<T> random_weights(const ModelConfig& config, unsigned seed, bool plain_residual = false) {
+  Parameters<T> weights(training_table(config, plain_residual));
   std::mt19937 random(seed);
   std::normal_distribution<double> normal(0, 1);
   for (std::size_t i = 0; i < weights.size(); ++i) {
@@ -67,6 +67,8 @@ inline TrainingBatch documents(const ModelConfig& config, const std::vector<std:
     batch.documents.push_back({begin, batch.num_tokens()});
   }
   batch.row_begin = {0, batch.num_tokens()};
+  batch.num_global_tokens = batch.num_tokens();
+  batch.num_global_documents = static_cast<std::int64_t>(batch.documents.size());
   return batch;
 }
 

@@ -38,5 +38,14 @@ TEST(Schedule, TheMtpWeightFallsWithTheDecay) {
   EXPECT_DOUBLE_EQ(mtp_weight_at(config, 80), 0.1);
 }
 
+TEST(Schedule, IndexersAreIdleThenAloneThenChoose) {
+  TrainConfig config = with_schedule(100, 0, 0);
+  config.indexer = {.dense_steps = 3, .warmup_steps = 2};
+  EXPECT_EQ(indexer_stage_at(config, 2), IndexerStage::kIdle);
+  EXPECT_EQ(indexer_stage_at(config, 3), IndexerStage::kWarmUp);
+  EXPECT_EQ(indexer_stage_at(config, 4), IndexerStage::kWarmUp);
+  EXPECT_EQ(indexer_stage_at(config, 5), IndexerStage::kSparse);
+}
+
 }  // namespace
 }  // namespace baleen

@@ -1,0 +1,78 @@
+#include "ops/route/sequence_balance.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "ops/route/route_backward.h"
+
+namespace baleen {
+namespace {
+
+/// Scores of one token, and their sum.
+template <class T>
+struct TokenScores {
+  std::vector<T> s;
+  T sum = 0;
+
+  explicit TokenScores(std::int64_t experts) : s(static_cast<std::size_t>(experts)) {}
+  void take(const T* z) {
+    for (std::size_t e = 0; e < s.size(); ++e) s[e] = route_score(z[e]);
+    sum = std::accumulate(s.begin(), s.end(), T{0});
+  }
+};
+
+/// f: tokens whose k largest scores hold the expert, the smaller id on ties, over their mean.
+template <class T>
+std::vector<T> loads(const SequenceBalanceValues<T>& v) {
+  TokenScores<T> scores(v.experts);
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(v.experts));
+  std::vector<std::size_t> order(counts.size());
+  for (std::int64_t t = 0; t < v.tokens; ++t) {
+    scores.take(v.z + t * v.experts);
+    std::iota(order.begin(), order.end(), 0);
+    std::partial_sort(order.begin(), order.begin() + v.k, order.end(), [&](auto left, auto right) {
+      return scores.s[left] > scores.s[right] || (scores.s[left] == scores.s[right] && left < right);
+    });
+    for (std::int64_t rank = 0; rank < v.k; ++rank) ++counts[order[static_cast<std::size_t>(rank)]];
+  }
+  std::vector<T> f;
+  for (const std::int64_t count : counts)
+    f.push_back(static_cast<T>(count * v.experts) / static_cast<T>(v.k * v.tokens));
+  return f;
+}
+
+}  // namespace
+
+template <class T>
+double sequence_balance_forward(const SequenceBalanceValues<T>& v) {
+  const std::vector<T> f = loads(v);
+  TokenScores<T> scores(v.experts);
+  double loss = 0;
+  for (std::int64_t t = 0; t < v.tokens; ++t) {
+    scores.take(v.z + t * v.experts);
+    loss += static_cast<double>(std::inner_product(f.begin(), f.end(), scores.s.begin(), T{0}) / scores.sum);
+  }
+  return loss / static_cast<double>(v.tokens);
+}
+
+template <class T>
+void sequence_balance_backward(const SequenceBalanceValues<T>& v, T factor, T* dz) {
+  const std::vector<T> f = loads(v);
+  TokenScores<T> scores(v.experts);
+  for (std::int64_t t = 0; t < v.tokens; ++t) {
+    const T* z = v.z + t * v.experts;
+    scores.take(z);
+    const T mean = std::inner_product(f.begin(), f.end(), scores.s.begin(), T{0}) / scores.sum;
+    const T of_token = factor / (static_cast<T>(v.tokens) * scores.sum);
+    for (std::int64_t e = 0; e < v.experts; ++e)
+      dz[t * v.experts + e] += of_token * (f[static_cast<std::size_t>(e)] - mean) * route_score_slope(z[e]);
+  }
+}
+
+template double sequence_balance_forward(const SequenceBalanceValues<float>&);
+template double sequence_balance_forward(const SequenceBalanceValues<double>&);
+template void sequence_balance_backward(const SequenceBalanceValues<float>&, float, float*);
+template void sequence_balance_backward(const SequenceBalanceValues<double>&, double, double*);
+
+}  // namespace baleen

@@ -1,0 +1,141 @@
+#include "trainer/graph/compressor.h"
+
+#include "ops/compressor/compressor_backward.h"
+#include "ops/linear/linear_backward.h"
+#include "ops/rms_norm/rms_norm_backward.h"
+#include "trainer/graph/rotation.h"
+
+namespace baleen::graph {
+namespace {
+
+template <class T>
+class Compressor {
+ public:
+  Compressor(const GraphContext<T>& context, const LayerAttention& shape, EntryKind kind,
+             const CompressorWeights<const T>& w, const std::vector<std::int64_t>& entry_begin)
+      : c_(context),
+        config_(context.config),
+        shape_(shape),
+        kind_(kind),
+        w_(w),
+        entry_begin_(entry_begin),
+        width_(kind == EntryKind::kLatent ? shape.head_dim : shape.index_dim),
+        columns_(shape.compressor_columns(width_)),
+        n_(context.tokens()) {}
+
+  void forward(const T* x, CompressorActivations<T>& a) const {
+    linear_forward<T>({n_, config_.hidden_size, columns_}, x, w_.wkv, resized(a.k, n_ * columns_), c_.pool);
+    linear_forward<T>({n_, config_.hidden_size, columns_}, x, w_.wgate, resized(a.g, n_ * columns_), c_.pool);
+    resized(a.e, entry_begin_.back() * width_);
+    resized(a.entry, entry_begin_.back() * width_);
+    c_.pool.parallel_for(c_.documents(), [&](std::int64_t i, int) {
+      const PoolingValues<T> v = pooling(a, i);
+      const T* pooled = a.e.data() + place(i);
+      T* entries = a.entry.data() + place(i);
+      pooling_forward(v, a.e.data() + place(i));
+      rms_norm_forward(v.entries(), width_, pooled_results(v.entries(), pooled).data(), w_.norm,
+                       config_.rms_norm_eps, entries);
+      c_.rounding.result(v.entries(), width_, entries);
+      rotate_entries(c_, shape_, i, v.entries(), width_, false, entries);
+      c_.rounding.result(v.entries(), width_, entries);
+      kind_ == EntryKind::kLatent ? c_.rounding.latent(v.entries(), entries)
+                                  : c_.rounding.index_vectors(v.entries(), entries);
+    });
+  }
+
+  void backward(const CompressorWeights<T>& g, const T* x, const CompressorActivations<T>& a,
+                Values<T>& dentry, T* dx) const {
+    Values<T> dk;
+    Values<T> dg;
+    zeros(dk, n_ * columns_, c_.pool);
+    zeros(dg, n_ * columns_, c_.pool);
+    Values<T> vectors;  // of ape, then of the norm
+    const std::int64_t ape_size = shape_.ratio * columns_;
+    zeros(vectors, ape_size + width_);
+    sum_over_items<T>(
+        c_.pool, c_.documents(), ape_size + width_, vectors.data(), [&](std::int64_t i, T* partial) {
+          const PoolingValues<T> v = pooling(a, i);
+          const T* pooled = a.e.data() + place(i);
+          T* dentries = dentry.data() + place(i);
+          const std::int64_t rows = c_.document(i).begin * columns_;
+          if (kind_ == EntryKind::kIndexKey) c_.rounding.index_vectors_backward(v.entries(), dentries);
+          rotate_entries(c_, shape_, i, v.entries(), width_, true, dentries);
+          Values<T> de;
+          zeros(de, v.entries() * width_);
+          rms_norm_backward(v.entries(), width_, pooled_results(v.entries(), pooled).data(), w_.norm,
+                            config_.rms_norm_eps, dentries, de.data(), partial + ape_size);
+          pooling_backward(v, pooled, de.data(), dk.data() + rows, dg.data() + rows, partial);
+        });
+    for (std::int64_t i = 0; i < ape_size; ++i) g.ape[i] += vectors[static_cast<std::size_t>(i)];
+    for (std::int64_t i = 0; i < width_; ++i) g.norm[i] += vectors[static_cast<std::size_t>(ape_size + i)];
+    linear_backward<T>({n_, config_.hidden_size, columns_}, x, w_.wkv, dk.data(), dx, g.wkv, c_.pool);
+    linear_backward<T>({n_, config_.hidden_size, columns_}, x, w_.wgate, dg.data(), dx, g.wgate, c_.pool);
+  }
+
+ private:
+  /// Where document i's entries begin, in values.
+  [[nodiscard]] std::int64_t place(std::int64_t i) const {
+    return entry_begin_[static_cast<std::size_t>(i)] * width_;
+  }
+
+  [[nodiscard]] PoolingValues<T> pooling(const CompressorActivations<T>& a, std::int64_t i) const {
+    const std::int64_t begin = c_.document(i).begin;
+    PoolingValues<T> v{.tokens = c_.document(i).end - begin,
+                       .ratio = shape_.ratio,
+                       .width = width_,
+                       .overlaps = shape_.overlaps,
+                       .ape = w_.ape};
+    v.k = a.k.data() + begin * v.columns();
+    v.g = a.g.data() + begin * v.columns();
+    return v;
+  }
+
+  /// Pooled entries as the norm reads them. The pooling's backward wants them unrounded.
+  Values<T> pooled_results(std::int64_t count, const T* e) const {
+    Values<T> results(e, e + count * width_);
+    c_.rounding.result(count, width_, results.data());
+    return results;
+  }
+
+  const GraphContext<T>& c_;
+  const ModelConfig& config_;
+  const LayerAttention& shape_;
+  EntryKind kind_;
+  const CompressorWeights<const T>& w_;
+  const std::vector<std::int64_t>& entry_begin_;
+  std::int64_t width_, columns_, n_;
+};
+
+}  // namespace
+
+template <class T>
+void compressor_forward(const GraphContext<T>& context, const LayerAttention& shape, EntryKind kind,
+                        const CompressorWeights<const T>& w, const T* x,
+                        const std::vector<std::int64_t>& entry_begin, CompressorActivations<T>& a) {
+  Compressor<T>(context, shape, kind, w, entry_begin).forward(x, a);
+}
+
+template <class T>
+void compressor_backward(const GraphContext<T>& context, const LayerAttention& shape, EntryKind kind,
+                         const CompressorWeights<const T>& w, const CompressorWeights<T>& g, const T* x,
+                         const std::vector<std::int64_t>& entry_begin, const CompressorActivations<T>& a,
+                         Values<T>& dentry, T* dx) {
+  Compressor<T>(context, shape, kind, w, entry_begin).backward(g, x, a, dentry, dx);
+}
+
+template void compressor_forward(const GraphContext<float>&, const LayerAttention&, EntryKind,
+                                 const CompressorWeights<const float>&, const float*,
+                                 const std::vector<std::int64_t>&, CompressorActivations<float>&);
+template void compressor_forward(const GraphContext<double>&, const LayerAttention&, EntryKind,
+                                 const CompressorWeights<const double>&, const double*,
+                                 const std::vector<std::int64_t>&, CompressorActivations<double>&);
+template void compressor_backward(const GraphContext<float>&, const LayerAttention&, EntryKind,
+                                  const CompressorWeights<const float>&, const CompressorWeights<float>&,
+                                  const float*, const std::vector<std::int64_t>&,
+                                  const CompressorActivations<float>&, Values<float>&, float*);
+template void compressor_backward(const GraphContext<double>&, const LayerAttention&, EntryKind,
+                                  const CompressorWeights<const double>&, const CompressorWeights<double>&,
+                                  const double*, const std::vector<std::int64_t>&,
+                                  const CompressorActivations<double>&, Values<double>&, double*);
+
+}  // namespace baleen::graph

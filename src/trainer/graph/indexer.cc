@@ -1,0 +1,183 @@
+#include "trainer/graph/indexer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "ops/indexer_loss/index_scores.h"
+#include "ops/indexer_loss/indexer_loss.h"
+#include "ops/linear/linear_backward.h"
+#include "trainer/graph/compressor.h"
+#include "trainer/graph/rotation.h"
+
+namespace baleen::graph {
+namespace {
+
+/// The entries of one document and where its matrices [tokens, entries] begin.
+struct DocumentEntries {
+  std::int64_t first_token, tokens, first_entry, entries, place;
+
+  template <class T>
+  DocumentEntries(const GraphContext<T>& context, const AttentionActivations<T>& a, std::int64_t i)
+      : first_token(context.document(i).begin),
+        tokens(context.document(i).end - first_token),
+        first_entry(a.entry_begin[static_cast<std::size_t>(i)]),
+        entries(a.entry_begin[static_cast<std::size_t>(i) + 1] - first_entry),
+        place(a.visible_begin[static_cast<std::size_t>(i)]) {}
+};
+
+/// body(i, document) for the documents that have entries.
+template <class T, class Body>
+void for_documents(const GraphContext<T>& context, const AttentionActivations<T>& a, Body&& body) {
+  context.pool.parallel_for(context.documents(), [&](std::int64_t i, int) {
+    const DocumentEntries document(context, a, i);
+    if (document.entries > 0) body(i, document);
+  });
+}
+
+template <class T>
+IndexScoreValues<T> score_values(const LayerAttention& shape, const DocumentEntries& document,
+                                 const AttentionActivations<T>& a) {
+  const std::int64_t heads = shape.index_heads, width = shape.index_dim;
+  return {.tokens = document.tokens,
+          .heads = heads,
+          .width = width,
+          .entries = document.entries,
+          .ratio = shape.ratio,
+          .q = a.index_q.data() + document.first_token * heads * width,
+          .k = a.index_compressor.entry.data() + document.first_entry * width,
+          .weight = a.index_weights.data() + document.first_token * heads};
+}
+
+/// The constant is part of the loss alone: it changes no order of scores.
+template <class T>
+IndexerLossValues<T> loss_values(const LayerAttention& shape, const DocumentEntries& document,
+                                 const AttentionActivations<T>& a) {
+  return {.tokens = document.tokens,
+          .entries = document.entries,
+          .visible = a.visible.data() + document.place,
+          .share = a.entry_share.data() + document.place,
+          .score = a.index_score.data() + document.place,
+          .scale = T{1} / std::sqrt(static_cast<T>(shape.index_dim * shape.index_heads))};
+}
+
+/// Whether a document has more entries than a query may select.
+template <class T>
+bool leaves_out(const LayerAttention& shape, const AttentionActivations<T>& a) {
+  for (std::size_t i = 0; i + 1 < a.entry_begin.size(); ++i) {
+    if (a.entry_begin[i + 1] - a.entry_begin[i] > shape.top_k) return true;
+  }
+  return false;
+}
+
+/// a.index_score. The Hadamard transform of both sides, which inference has, changes no score; where the pass
+/// rounds, it is in q and k.
+template <class T>
+void score_entries(const GraphContext<T>& c, const LayerAttention& shape, const BlockWeights<const T>& w,
+                   const T* x, AttentionActivations<T>& a) {
+  const std::int64_t n = c.tokens(), heads = shape.index_heads, width = heads * shape.index_dim;
+  linear_forward<T>({n, c.config.q_lora_rank, width}, a.q_latent_normed.data(), w.index_wq_b,
+                    resized(a.index_q, n * width), c.pool);
+  c.round_results(n, width, a.index_q.data());
+  rotate_result(c, shape, heads, shape.index_dim, false, a.index_q.data());
+  for_row_blocks(c.pool, n * heads, [&](std::int64_t row, std::int64_t rows) {
+    c.rounding.index_vectors(rows, a.index_q.data() + row * shape.index_dim);
+  });
+  linear_forward<T>({n, c.config.hidden_size, heads}, x, w.index_weights, resized(a.index_weights, n * heads),
+                    c.pool);
+  c.rounding.index_weights(n, a.index_weights.data());
+  compressor_forward(c, shape, EntryKind::kIndexKey, w.index_compressor, x, a.entry_begin,
+                     a.index_compressor);
+  resized(a.index_score, a.visible_begin.back());
+  for_documents(c, a, [&](std::int64_t, const DocumentEntries& document) {
+    index_scores_forward(score_values(shape, document, a), a.index_score.data() + document.place);
+  });
+}
+
+/// Marks the `top_k` best of `count` scores, the earlier entry on ties.
+template <class T>
+void mark_best(const T* score, std::int64_t count, std::int64_t top_k, std::uint8_t* marks) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  std::partial_sort(order.begin(), order.begin() + top_k, order.end(), [&](auto left, auto right) {
+    return score[left] > score[right] || (score[left] == score[right] && left < right);
+  });
+  for (std::int64_t rank = 0; rank < top_k; ++rank) marks[order[static_cast<std::size_t>(rank)]] = 1;
+}
+
+}  // namespace
+
+template <class T>
+void select_entries(const GraphContext<T>& context, const LayerAttention& shape,
+                    const BlockWeights<const T>& w, const T* x, AttentionActivations<T>& a) {
+  zeros(a.visible, a.visible_begin.back());
+  const bool chooses = shape.indexed && !context.dense_attention && leaves_out(shape, a);
+  if (chooses || has_indexer_loss(context, shape)) score_entries(context, shape, w, x, a);
+  for_documents(context, a, [&](std::int64_t, const DocumentEntries& document) {
+    for (std::int64_t t = 0; t < document.tokens; ++t) {
+      const std::int64_t complete = (t + 1) / shape.ratio;
+      const std::int64_t row = document.place + t * document.entries;
+      std::uint8_t* marks = a.visible.data() + row;
+      if (chooses && complete > shape.top_k) {
+        mark_best(a.index_score.data() + row, complete, shape.top_k, marks);
+      } else {
+        std::fill(marks, marks + complete, std::uint8_t{1});
+      }
+    }
+  });
+}
+
+template <class T>
+void indexer_loss(const GraphContext<T>& context, const LayerAttention& shape, AttentionActivations<T>& a) {
+  std::vector<double> losses(static_cast<std::size_t>(context.documents()));
+  for_documents(context, a, [&](std::int64_t i, const DocumentEntries& document) {
+    losses[static_cast<std::size_t>(i)] = indexer_loss_forward(loss_values(shape, document, a));
+  });
+  a.indexer_loss = std::accumulate(losses.begin(), losses.end(), 0.0);
+}
+
+template <class T>
+void indexer_backward(const GraphContext<T>& c, const LayerAttention& shape, const BlockWeights<const T>& w,
+                      const BlockWeights<T>& g, const T* x, const AttentionActivations<T>& a) {
+  const std::int64_t n = c.tokens(), heads = shape.index_heads, width = heads * shape.index_dim;
+  Values<T> dq;
+  Values<T> dweights;
+  Values<T> dentry;
+  zeros(dq, n * width, c.pool);
+  zeros(dweights, n * heads);
+  zeros(dentry, a.entry_begin.back() * shape.index_dim);
+  for_documents(c, a, [&](std::int64_t, const DocumentEntries& document) {
+    Values<T> dscore(static_cast<std::size_t>(document.tokens * document.entries));
+    indexer_loss_backward(loss_values(shape, document, a), c.indexer_scale, dscore.data());
+    index_scores_backward(score_values(shape, document, a), dscore.data(),
+                          dq.data() + document.first_token * width,
+                          dentry.data() + document.first_entry * shape.index_dim,
+                          dweights.data() + document.first_token * heads);
+  });
+  for_row_blocks(c.pool, n * heads, [&](std::int64_t row, std::int64_t rows) {
+    c.rounding.index_vectors_backward(rows, dq.data() + row * shape.index_dim);
+  });
+  rotate_rows(c, shape, heads, shape.index_dim, true, dq.data());
+  T* const no_dx = nullptr;
+  linear_backward<T>({n, c.config.q_lora_rank, width}, a.q_latent_normed.data(), w.index_wq_b, dq.data(),
+                     no_dx, g.index_wq_b, c.pool);
+  linear_backward<T>({n, c.config.hidden_size, heads}, x, w.index_weights, dweights.data(), no_dx,
+                     g.index_weights, c.pool);
+  compressor_backward(c, shape, EntryKind::kIndexKey, w.index_compressor, g.index_compressor, x,
+                      a.entry_begin, a.index_compressor, dentry, no_dx);
+}
+
+template void select_entries(const GraphContext<float>&, const LayerAttention&,
+                             const BlockWeights<const float>&, const float*, AttentionActivations<float>&);
+template void select_entries(const GraphContext<double>&, const LayerAttention&,
+                             const BlockWeights<const double>&, const double*, AttentionActivations<double>&);
+template void indexer_loss(const GraphContext<float>&, const LayerAttention&, AttentionActivations<float>&);
+template void indexer_loss(const GraphContext<double>&, const LayerAttention&, AttentionActivations<double>&);
+template void indexer_backward(const GraphContext<float>&, const LayerAttention&,
+                               const BlockWeights<const float>&, const BlockWeights<float>&, const float*,
+                               const AttentionActivations<float>&);
+template void indexer_backward(const GraphContext<double>&, const LayerAttention&,
+                               const BlockWeights<const double>&, const BlockWeights<double>&, const double*,
+                               const AttentionActivations<double>&);
+
+}  // namespace baleen::graph

@@ -1,0 +1,63 @@
+#include "trainer/graph/plain_residual.h"
+
+#include "ops/rms_norm/rms_norm_backward.h"
+
+namespace baleen::graph {
+
+template <class T>
+void plain_site_forward(const GraphContext<T>& context, const SiteWeights<const T>& w, const T* x,
+                        SiteActivations<T>& a) {
+  const std::int64_t d = context.config.hidden_size;
+  resized(a.normed, context.tokens() * d);
+  for_row_blocks(context.pool, context.tokens(), [&](std::int64_t row, std::int64_t rows) {
+    T* normed = a.normed.data() + row * d;
+    rms_norm_forward<T>(rows, d, x + row * d, w.norm, context.config.rms_norm_eps, normed);
+    context.rounding.result(rows, d, normed);
+  });
+}
+
+template <class T>
+void plain_site_backward(const GraphContext<T>& context, const SiteWeights<const T>& w,
+                         const SiteWeights<T>& g, const T* x, const T* dnormed, T* dx) {
+  const std::int64_t d = context.config.hidden_size;
+  sum_over_rows<T>(context.pool, context.tokens(), d, g.norm,
+                   [&](std::int64_t row, std::int64_t rows, T* partial) {
+                     rms_norm_backward<T>(rows, d, x + row * d, w.norm, context.config.rms_norm_eps,
+                                          dnormed + row * d, dx + row * d, partial);
+                   });
+}
+
+template <class T>
+void plain_leave(const GraphContext<T>& context, const T* x, const T* f, T* out) {
+  const std::int64_t d = context.config.hidden_size;
+  for_row_blocks(context.pool, context.tokens(), [&](std::int64_t row, std::int64_t rows) {
+    for (std::int64_t i = row * d; i < (row + rows) * d; ++i) out[i] = x[i] + f[i];
+    context.rounding.result(rows, d, out + row * d);
+  });
+}
+
+template <class T>
+void plain_leave_backward(const GraphContext<T>& context, const T* dout, T* dx, T* df) {
+  const std::int64_t d = context.config.hidden_size;
+  for_row_blocks(context.pool, context.tokens(), [&](std::int64_t row, std::int64_t rows) {
+    for (std::int64_t i = row * d; i < (row + rows) * d; ++i) {
+      dx[i] += dout[i];
+      df[i] += dout[i];
+    }
+  });
+}
+
+template void plain_site_forward(const GraphContext<float>&, const SiteWeights<const float>&, const float*,
+                                 SiteActivations<float>&);
+template void plain_site_forward(const GraphContext<double>&, const SiteWeights<const double>&, const double*,
+                                 SiteActivations<double>&);
+template void plain_site_backward(const GraphContext<float>&, const SiteWeights<const float>&,
+                                  const SiteWeights<float>&, const float*, const float*, float*);
+template void plain_site_backward(const GraphContext<double>&, const SiteWeights<const double>&,
+                                  const SiteWeights<double>&, const double*, const double*, double*);
+template void plain_leave(const GraphContext<float>&, const float*, const float*, float*);
+template void plain_leave(const GraphContext<double>&, const double*, const double*, double*);
+template void plain_leave_backward(const GraphContext<float>&, const float*, float*, float*);
+template void plain_leave_backward(const GraphContext<double>&, const double*, double*, double*);
+
+}  // namespace baleen::graph
