@@ -10,8 +10,8 @@
 #   plain         one residual stream instead of mHC
 #   qat           quantisation-aware from step 150 on
 #   tool-calls-grpo  configs/tool-calls-grpo.toml: the bundled model learns to call tools
-# $THREADS is for each run (default: all cores), $LIMIT ends them after so many seconds with a checkpoint,
-# $BALEEN is the program.
+# $THREADS and $CONCURRENT micro-batches are for each run (default: all cores, and the file's), $LIMIT ends them
+# after so many seconds with a checkpoint, $BALEEN is the program.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [[ $# -gt 0 ]] || { sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 2; }
@@ -47,6 +47,7 @@ difference() {  # difference RUN: the sed script that makes its file from that o
 
 threads=()
 if [[ -n ${THREADS-} ]]; then threads=(--threads "$THREADS"); fi
+if [[ -n ${CONCURRENT-} ]]; then threads+=(--concurrent "$CONCURRENT"); fi
 running=()
 for run in "$@"; do
   config=runs/$run.toml
