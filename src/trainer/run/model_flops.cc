@@ -74,9 +74,9 @@ std::array<double, kNumModelParts> ModelFlops::forward(const TrainingBatch& batc
   return flops;
 }
 
-double ModelFlops::step(const TrainingBatch& batch, bool with_mtp, bool dense_attention) const {
-  const auto parts = forward(batch, with_mtp, dense_attention);
-  return 3 * std::accumulate(parts.begin(), parts.end(), 0.0);
+double ModelFlops::step(const TrainingBatch& batch, const PassOptions& options) const {
+  const auto parts = forward(batch, options.mtp_weight != 0, options.dense_attention);
+  return (options.indexers_alone ? 1 : 3) * std::accumulate(parts.begin(), parts.end(), 0.0);
 }
 
 }  // namespace baleen

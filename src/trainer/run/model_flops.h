@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "trainer/graph/pass_options.h"
 #include "training_data/batch_sampler.h"
 
 namespace baleen {
@@ -24,8 +25,8 @@ class ModelFlops {
   /// attend to all entries.
   [[nodiscard]] std::array<double, kNumModelParts> forward(const TrainingBatch& batch, bool with_mtp,
                                                            bool dense_attention) const;
-  /// Of forward and backward, all parts.
-  [[nodiscard]] double step(const TrainingBatch& batch, bool with_mtp, bool dense_attention) const;
+  /// Of forward and backward, all parts; where the indexers learn alone, of the forward.
+  [[nodiscard]] double step(const TrainingBatch& batch, const PassOptions& options) const;
 
  private:
   [[nodiscard]] double attention_keys(std::int64_t block, std::int64_t num_tokens, bool dense) const;

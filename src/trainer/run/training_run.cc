@@ -101,7 +101,7 @@ void TrainingRun::add_pass(TrainingStep& report, const PassOptions& options, con
     report.balance_loss =
         report.balance_loss.value_or(0) + mean(pass.balance_loss_sum, batch.num_global_documents);
   report.num_tokens += batch.num_tokens();
-  report.flops += flops_.step(batch, options.mtp_weight != 0, options.dense_attention);
+  report.flops += flops_.step(batch, options);
   add_load(report.expert_load, pass.expert_load);
 }
 
