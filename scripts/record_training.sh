@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# record_training.sh RUN...: trains on the stories what docs/training.md shows, each run in runs/RUN, all at once;
-# run again, it continues. Logs go to bench/results/training/RUN, for baleen train --report. Runs:
+# record_training.sh RUN...: trains on the stories what docs/training.md shows, each run in runs/RUN, all at
+# once; run again, it continues. Logs go to bench/results/training/RUN, for baleen train --report. Runs:
 #   stories-cpu   configs/stories-cpu.toml as it is
-#   muon          the same in 300 steps; the ones below differ from it in one thing each
+#   muon          the same in 300 steps, the indexers' loss and the balance loss left out; the ones below
+#                 differ from it in one thing each
 #   adamw         AdamW for the matrices
 #   adamw-slow    AdamW with a third of the learning rate
 #   no-balance    routing biases stay zero
@@ -10,11 +11,11 @@
 #   plain         one residual stream instead of mHC
 #   qat           quantisation-aware from step 150 on
 #   tool-calls-grpo  configs/tool-calls-grpo.toml: the bundled model learns to call tools
-# $THREADS and $CONCURRENT micro-batches are for each run (default: all cores, and the file's), $LIMIT ends them
-# after so many seconds with a checkpoint, $BALEEN is the program.
+# $THREADS and $CONCURRENT micro-batches are for each run (default: all cores, and the file's), $LIMIT ends
+# them after so many seconds with a checkpoint, $BALEEN is the program.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-[[ $# -gt 0 ]] || { sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 2; }
+[[ $# -gt 0 ]] || { sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 2; }
 baleen=${BALEEN:-build/release/src/app/baleen}
 [[ -x $baleen ]] || scripts/build.sh release baleen
 
@@ -31,13 +32,14 @@ if [[ ! -e runs/tool-prompts.jsonl ]]; then
 fi
 
 short='s/^steps = .*/steps = 300/; s/^decay_steps = .*/decay_steps = 150/'
+short+='; s/^warmup_steps = 20/warmup_steps = 0/; s/^bias_speed.*/&\nsequence_loss_weight = 0/; $a [loss]\nindexer_weight = 0'
 difference() {  # difference RUN: the sed script that makes its file from that of configs/
   case $1 in
     stories-cpu | tool-calls-grpo) ;;
     muon) echo "$short" ;;
     adamw) echo "$short; s/\"muon\"/\"adamw\"/" ;;
     adamw-slow) echo "$short; s/\"muon\"/\"adamw\"/; s/^learning_rate = .*/learning_rate = 1.3e-3/" ;;
-    no-balance) echo "$short; s/^bias_speed = .*/bias_speed = 0/" ;;
+    no-balance) echo "$short; s/^bias_speed = [^\n]*/bias_speed = 0/" ;;
     no-mtp) echo "$short; s/^\[data\]/num_nextn_predict_layers = 0\n&/" ;;
     plain) echo "$short; \$a [ablation]\nplain_residual = true" ;;
     qat) echo "$short; \$a [qat]\nstart_step = 150" ;;
