@@ -9,7 +9,7 @@
 #   no-balance    routing biases stay zero
 #   no-mtp        no multi-token prediction
 #   plain         one residual stream instead of mHC
-#   qat           quantisation-aware from step 150 on
+#   qat           quantisation-aware from step 100 on
 #   tool-calls-grpo  configs/tool-calls-grpo.toml: the bundled model learns to call tools
 # $THREADS and $CONCURRENT micro-batches are for each run (default: all cores, and the file's), $LIMIT ends
 # them after so many seconds with a checkpoint, $BALEEN is the program.
@@ -31,18 +31,23 @@ if [[ ! -e runs/tool-prompts.jsonl ]]; then
   python3 configs/tool-calls/prompts.py --count 64 --seed 1 >runs/tool-prompts.jsonl
 fi
 
-short='s/^steps = .*/steps = 300/; s/^decay_steps = .*/decay_steps = 150/'
-short+='; s/^warmup_steps = 20/warmup_steps = 0/; s/^bias_speed.*/&\nsequence_loss_weight = 0/; $a [loss]\nindexer_weight = 0'
+# Commands of sed, a line each: what follows on a line of a\ would be its text.
+short='s/^steps = .*/steps = 300/
+s/^decay_steps = .*/decay_steps = 150/
+s/^warmup_steps = 20/warmup_steps = 0/
+s/^bias_speed.*/&\nsequence_loss_weight = 0/
+$a [loss]\nindexer_weight = 0'
 difference() {  # difference RUN: the sed script that makes its file from that of configs/
+  case $1 in stories-cpu | tool-calls-grpo) return ;; esac
+  echo "$short"
   case $1 in
-    stories-cpu | tool-calls-grpo) ;;
-    muon) echo "$short" ;;
-    adamw) echo "$short; s/\"muon\"/\"adamw\"/" ;;
-    adamw-slow) echo "$short; s/\"muon\"/\"adamw\"/; s/^learning_rate = .*/learning_rate = 1.3e-3/" ;;
-    no-balance) echo "$short; s/^bias_speed = [^\n]*/bias_speed = 0/" ;;
-    no-mtp) echo "$short; s/^\[data\]/num_nextn_predict_layers = 0\n&/" ;;
-    plain) echo "$short; \$a [ablation]\nplain_residual = true" ;;
-    qat) echo "$short; \$a [qat]\nstart_step = 150" ;;
+    muon) ;;
+    adamw) echo 's/"muon"/"adamw"/' ;;
+    adamw-slow) echo 's/"muon"/"adamw"/; s/^learning_rate = .*/learning_rate = 1.3e-3/' ;;
+    no-balance) echo 's/^bias_speed = [^\n]*/bias_speed = 0/' ;;
+    no-mtp) echo 's/^\[data\]/num_nextn_predict_layers = 0\n&/' ;;
+    plain) echo '$a [ablation]\nplain_residual = true' ;;
+    qat) echo '$a [qat]\nstart_step = 100' ;;
     *) echo "no run is named $1" >&2; return 2 ;;
   esac
 }
@@ -56,7 +61,7 @@ for run in "$@"; do
   changes=$(difference "$run")
   base=stories-cpu options=("${threads[@]}")
   if [[ $run == tool-calls-grpo ]]; then base=$run options+=(--from models/stories); fi
-  sed "s|\.\./runs/||; s|$base\"|$run\"|; $changes" "configs/$base.toml" >"$config"
+  sed -e "s|\.\./runs/||; s|$base\"|$run\"|" -e "$changes" "configs/$base.toml" >"$config"
   if compgen -G "runs/$run/step-*" >/dev/null; then options+=(--resume); fi
   timeout -s INT "${LIMIT:-0}" "$baleen" train "$config" "${options[@]}" \
     >"runs/$run.out" 2>&1 </dev/null &
