@@ -14,6 +14,7 @@
 #include "app/provenance.h"
 #include "app/report_file.h"
 #include "app/terminal.h"
+#include "app/train_processes.h"
 #include "base/number.h"
 #include "hardware/machine_limits.h"
 #include "log/log.h"
@@ -78,8 +79,11 @@ void print_head(const RunState& state, const TrainConfig& config) {
 
 /// What every kind of run needs, and does at its end.
 struct RunPlace {
-  explicit RunPlace(const TrainConfig& run_config)
-      : config(run_config), pool(num_threads_of(config)), folder(config.run.folder) {}
+  explicit RunPlace(const TrainConfig& run_config, const TrainingRanks& ranks = {})
+      : config(run_config),
+        is_first(ranks.is_first()),
+        pool(num_threads_of(config)),
+        folder(config.run.folder, is_first) {}
 
   [[nodiscard]] TrainingRunOptions options(const TrainFlags& flags) {
     return {.resume = flags.resume, .stop_step = flags.num_steps, .interrupted = [this] {
@@ -89,8 +93,13 @@ struct RunPlace {
 
   /// Runs a `TrainingRun` or a `PolicyRun`.
   void finish(auto& run) {
-    print_head(run.state(), config);
+    if (is_first) print_head(run.state(), config);
     run.run();
+    if (is_first) write_end(run);
+    if (interrupt.raised()) interrupt.end_process();
+  }
+
+  void write_end(const auto& run) {
     fmt::print("{}: {} of {} steps{}\n", folder.path().string(), grouped(run.state().step),
                grouped(config.run.steps), run.finished() ? "" : "; --resume continues from there");
     if (run.finished() && has_released_layout(config)) {
@@ -98,38 +107,55 @@ struct RunPlace {
       fmt::print("{}: the trained model; `baleen run --model` takes it\n", folder.model().string());
     }
     std::fflush(stdout);
-    if (interrupt.raised()) interrupt.end_process();
   }
 
   const TrainConfig& config;
+  bool is_first;
   InterruptFlag interrupt{{SIGINT, SIGTERM, SIGHUP}};
   ThreadPool pool;
   RunFolder folder;
   HashTables hash_tables = hash_tables_of(config);
 };
 
-void run_train(const TrainFlags& flags) {
-  const TrainConfig config = config_of(flags);
-  keep_freed_memory();
+void train_on_replies(const TrainConfig& config, const TrainFlags& flags) {
   RunPlace place(config);
-  if (!config.rollout.prompts.empty()) {
-    PolicyRun run(config, place.folder, place.hash_tables, place.options(flags), place.pool);
-    place.finish(run);
-    return;
-  }
+  PolicyRun run(config, place.folder, place.hash_tables, place.options(flags), place.pool);
+  place.finish(run);
+}
+
+void train_on_text(const TrainConfig& config, const TrainFlags& flags, const TrainingRanks& ranks) {
+  RunPlace place(config, ranks);
   TrainingGraph<float> graph(config.model, place.hash_tables, place.pool);
   TrainingRunOptions options = place.options(flags);
   options.logits = [&graph](const Parameters<float>& weights, const TrainingBatch& batch,
                             const PassOptions& pass) { return graph.logits(weights, batch, pass); };
+  options.ranks = ranks;
   options.fma_flops_per_second = measure_machine_limits(place.pool).fma_flops_per_second;
-  GraphWorkers workers(config, place.hash_tables, place.pool.num_threads());
+  ranks.add_to_all({&options.fma_flops_per_second, 1});
+  const TrainingRanks::Range parts = ranks.share_of(num_micro_batches(config, ranks.size()));
+  GraphWorkers workers(config, place.hash_tables, parts.end - parts.begin, place.pool.num_threads());
   TrainingRun run(config, place.folder, workers.losses(), std::move(options), place.pool);
-  if (!has_released_layout(config)) {
+  if (!has_released_layout(config) && ranks.is_first()) {
     log_line(
         "ablation.plain_residual: one residual stream; the run is trained, evaluated and logged as others, "
         "but its model has no released layout and is not exported");
   }
   place.finish(run);
+}
+
+void run_train(const TrainFlags& flags) {
+  const TrainConfig config = config_of(flags);
+  keep_freed_memory();
+  TrainProcesses processes;
+  processes.run(config, [&] {
+    const TrainingRanks& ranks = processes.ranks();
+    check_supported(config, ranks.size());
+    if (config.rollout.prompts.empty()) {
+      train_on_text(config, flags, ranks);
+    } else {
+      train_on_replies(config, flags);
+    }
+  });
 }
 
 /// The newest checkpoint of a run, to `purpose`.

@@ -127,8 +127,10 @@ class PartRuns {
     Optimiser optimiser(config_, weights_);
     ThreadPool& pool = context_.pool;
     const double norms = least_seconds([&] {
-      const GradientNorms found = gradient_norms(gradients_, optimiser.groups(), pool);
-      clip_gradients(gradients_, optimiser.groups(), found, config_.optimizer.gradient_clip, pool);
+      const GradientNorms found = gradient_norms(gradients_.table(), optimiser.groups(),
+                                                 gradient_squares(gradients_, optimiser.tensors(), pool));
+      clip_gradients(gradients_, optimiser.tensors(), optimiser.groups(), found,
+                     config_.optimizer.gradient_clip, pool);
     });
     const double rate = config_.schedule.learning_rate;
     const double all = least_seconds([&] { optimiser.update(weights_, gradients_, rate, pool); });

@@ -1,6 +1,7 @@
 /// Norms over all gradients, and clipping by them. (source: training 5)
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,14 +18,20 @@ struct GradientNorms {
   std::string not_finite;
 };
 
-/// `groups` are those of the tensors, in their order; constant ones do not count. Sums in double, tensor by
-/// tensor: the same for any number of threads.
-[[nodiscard]] GradientNorms gradient_norms(const Parameters<float>& gradients,
-                                           const std::vector<ParameterGroup>& groups, ThreadPool& pool);
+/// Of each tensor of the table the sum of squares, in double; 0 for all but `tensors`. The same for any
+/// number of threads.
+[[nodiscard]] std::vector<double> gradient_squares(const Parameters<float>& gradients,
+                                                   std::span<const std::size_t> tensors, ThreadPool& pool);
 
-/// Scales the trunk's gradients, and by their own norm the indexers', to a norm of at most `limit`; 0 leaves
-/// them.
-void clip_gradients(Parameters<float>& gradients, const std::vector<ParameterGroup>& groups,
-                    const GradientNorms& norms, double limit, ThreadPool& pool);
+/// `groups` and `squares` are those of the tensors in `table`, in its order.
+[[nodiscard]] GradientNorms gradient_norms(const std::vector<TensorSpec>& table,
+                                           const std::vector<ParameterGroup>& groups,
+                                           std::span<const double> squares);
+
+/// Scales those of `tensors` that are the trunk's, and by their own norm the indexers', to a norm of at most
+/// `limit`; 0 leaves them.
+void clip_gradients(Parameters<float>& gradients, std::span<const std::size_t> tensors,
+                    const std::vector<ParameterGroup>& groups, const GradientNorms& norms, double limit,
+                    ThreadPool& pool);
 
 }  // namespace baleen

@@ -15,14 +15,27 @@ constexpr std::int64_t kSharedShortEdge = 1024;
 
 }  // namespace
 
-Optimiser::Optimiser(const TrainConfig& config, const Parameters<float>& weights)
-    : muon_(config.muon), adamw_(config.adamw), first_(weights.size()), second_(weights.size()) {
+Optimiser::Optimiser(const TrainConfig& config, const Parameters<float>& weights, std::int64_t rank,
+                     std::int64_t num_ranks)
+    : muon_(config.muon), adamw_(config.adamw), rank_(rank), first_(weights.size()), second_(weights.size()) {
   for (std::size_t i = 0; i < weights.size(); ++i) {
     groups_.push_back(parameter_group(weights.spec(i), config));
-    const UpdateRule rule = groups_.back().rule;
-    const std::size_t size = weights.values(i).size();
-    if (rule == UpdateRule::kMuon || rule == UpdateRule::kAdamW) first_[i].resize(size);
-    if (rule == UpdateRule::kAdamW) second_[i].resize(size);
+    sizes_.push_back(weights.values(i).size());
+  }
+  homes_ = tensor_homes(weights.table(), groups_, num_ranks);
+  for (const std::size_t i : tensors()) make_room(i);
+}
+
+void Optimiser::make_room(std::size_t i) {
+  first_[i].resize(sizes_[i]);
+  if (groups_[i].rule == UpdateRule::kAdamW) second_[i].resize(sizes_[i]);
+}
+
+void Optimiser::drop_others() {
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    if (is_mine(i)) continue;
+    first_[i] = {};
+    second_[i] = {};
   }
 }
 
@@ -30,7 +43,7 @@ std::vector<MuonMatrix> Optimiser::matrices(Parameters<float>& weights, const Pa
                                             UpdateScope scope) {
   std::vector<MuonMatrix> matrices;
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (groups_[i].rule != UpdateRule::kMuon || !scope.contains(groups_[i])) continue;
+    if (!is_mine(i) || groups_[i].rule != UpdateRule::kMuon || !scope.contains(groups_[i])) continue;
     const std::int64_t columns = weights.spec(i).shape[1];
     std::size_t begin = 0;
     for (const std::int64_t rows : groups_[i].matrix_rows) {
@@ -70,7 +83,7 @@ std::int64_t Optimiser::update(Parameters<float>& weights, const Parameters<floa
                                double learning_rate, ThreadPool& pool, UpdateScope scope) {
   ++num_updates_;
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (groups_[i].rule != UpdateRule::kAdamW || !scope.contains(groups_[i])) continue;
+    if (!is_mine(i) || groups_[i].rule != UpdateRule::kAdamW || !scope.contains(groups_[i])) continue;
     adamw_step(adamw_, groups_[i].weight_decay, learning_rate, num_updates_, gradients.values(i),
                {first(i), second(i)}, weights.values(i), pool);
   }

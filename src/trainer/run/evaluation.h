@@ -16,10 +16,11 @@ struct Evaluation {
   std::int64_t num_targets = 0;
 };
 
-/// Over the first `num_rows` rows of `sampler`, `rows_at_once` in each pass, without the MTP blocks.
-[[nodiscard]] Evaluation evaluate(MicroBatches& micro_batches, const Parameters<float>& weights,
-                                  const PassOptions& options, const BatchSampler& sampler,
-                                  const TokenShards& shards, std::int64_t num_rows,
-                                  std::int64_t rows_at_once);
+/// Over the first `num_rows` rows of `sampler`, `rows_at_once` in each pass, without the MTP blocks. The same
+/// on all ranks, which share the passes.
+[[nodiscard]] Evaluation evaluate(const TrainingRanks& ranks, MicroBatches& micro_batches,
+                                  const Parameters<float>& weights, const PassOptions& options,
+                                  const BatchSampler& sampler, const TokenShards& shards,
+                                  std::int64_t num_rows, std::int64_t rows_at_once);
 
 }  // namespace baleen

@@ -4,8 +4,8 @@
 
 namespace baleen {
 
-GraphWorkers::GraphWorkers(const TrainConfig& config, const HashTables& hash_tables, int num_threads) {
-  const std::int64_t num_parts = config.data.batch_rows / config.micro_batch_rows(1);
+GraphWorkers::GraphWorkers(const TrainConfig& config, const HashTables& hash_tables, std::int64_t num_parts,
+                           int num_threads) {
   const auto num_workers = static_cast<int>(
       std::min({config.run.concurrent_micro_batches, num_parts, static_cast<std::int64_t>(num_threads)}));
   for (int i = 0; i < num_workers; ++i) {

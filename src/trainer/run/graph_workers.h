@@ -11,9 +11,10 @@ namespace baleen {
 
 class GraphWorkers {
  public:
-  /// As many graphs as the configuration's micro-batches at a time, at most one a thread and one a
-  /// micro-batch of a step; they share `num_threads`. The arguments outlive it.
-  GraphWorkers(const TrainConfig& config, const HashTables& hash_tables, int num_threads);
+  /// As many graphs as the configuration's micro-batches at a time, at most one a thread and one for each of
+  /// a step's `num_parts` on this rank; they share `num_threads`. The arguments outlive it.
+  GraphWorkers(const TrainConfig& config, const HashTables& hash_tables, std::int64_t num_parts,
+               int num_threads);
 
   [[nodiscard]] std::vector<LossFunction> losses();
 

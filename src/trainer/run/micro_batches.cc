@@ -3,7 +3,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <exception>
-#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -12,12 +11,12 @@ namespace baleen {
 /// Gives parts out, and lets them end in their order.
 class MicroBatches::Order {
  public:
-  explicit Order(std::int64_t num_parts) : num_parts_(num_parts) {}
+  explicit Order(TrainingRanks::Range parts) : end_(parts.end), next_(parts.begin), ended_(parts.begin) {}
 
   /// The next part; -1: there is none, or another one failed.
   std::int64_t next() {
     const std::scoped_lock lock(mutex_);
-    return error_ == nullptr && next_ < num_parts_ ? next_++ : -1;
+    return error_ == nullptr && next_ < end_ ? next_++ : -1;
   }
 
   /// Waits until all parts before `part` have ended; false where one of them failed.
@@ -46,29 +45,45 @@ class MicroBatches::Order {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::int64_t num_parts_;
-  std::int64_t next_ = 0;
-  std::int64_t ended_ = 0;
+  std::int64_t end_;
+  std::int64_t next_;
+  std::int64_t ended_;  ///< all parts before it have
   std::exception_ptr error_;
 };
 
-MicroBatches::MicroBatches(std::vector<LossFunction> losses)
-    : losses_(std::move(losses)), own_(losses_.size()) {}
+MicroBatches::MicroBatches(std::vector<LossFunction> losses) : losses_(std::move(losses)) {}
+
+MicroBatches::Gradients* MicroBatches::take_free(const MicroBatchJob& job) {
+  const std::scoped_lock lock(mutex_);
+  if (free_.empty()) {
+    own_.push_back(std::make_unique<Gradients>(job.gradients->table()));
+    return own_.back().get();
+  }
+  Gradients* gradients = free_.back();
+  free_.pop_back();
+  gradients->set_zero();
+  return gradients;
+}
+
+void MicroBatches::give_back(Gradients* gradients) {
+  const std::scoped_lock lock(mutex_);
+  free_.push_back(gradients);
+}
 
 void MicroBatches::work(const MicroBatchJob& job, std::size_t worker, Order& order) {
   try {
     for (std::int64_t part = order.next(); part >= 0; part = order.next()) {
       const TrainingBatch batch = job.take(part);
-      Parameters<float>* gradients = job.gradients;
-      if (gradients != nullptr && part > 0) {
-        if (!own_[worker]) own_[worker] = std::make_unique<Parameters<float>>(gradients->table());
-        gradients = own_[worker].get();
-      }
-      if (gradients != nullptr) gradients->set_zero();
+      Gradients* gradients = job.gradients == nullptr ? nullptr : take_free(job);
       const LossReport report = losses_[worker](job.weights, batch, job.options, gradients);
       if (!order.wait_for(part)) return;
-      if (gradients != job.gradients) job.gradients->add(*gradients);
-      job.done(batch, report);
+      if (gradients != nullptr) {
+        sums_.push(gradients, [this](Gradients* sum, Gradients* value) {
+          sum->add(*value);
+          give_back(value);
+        });
+      }
+      job.done(part, batch, report);
       order.end();
     }
   } catch (...) {
@@ -77,15 +92,24 @@ void MicroBatches::work(const MicroBatchJob& job, std::size_t worker, Order& ord
 }
 
 void MicroBatches::run(const MicroBatchJob& job) {
-  Order order(job.num_parts);
+  const std::int64_t num_parts = job.parts.end - job.parts.begin;
+  sums_ = {};
+  free_.clear();
+  for (const std::unique_ptr<Gradients>& gradients : own_) free_.push_back(gradients.get());
+  free_.push_back(job.gradients);
+  Order order(job.parts);
   {
     std::vector<std::jthread> others;
-    for (std::size_t worker = 1; worker < losses_.size() && static_cast<std::int64_t>(worker) < job.num_parts;
+    for (std::size_t worker = 1; worker < losses_.size() && static_cast<std::int64_t>(worker) < num_parts;
          ++worker)
       others.emplace_back([&, worker] { work(job, worker, order); });
     work(job, 0, order);
   }
   order.rethrow();
+  if (job.gradients == nullptr) return;
+  if (num_parts == 0) return job.gradients->set_zero();
+  Gradients* sum = sums_.take([](Gradients* left, Gradients* right) { left->add(*right); });
+  if (sum != job.gradients) std::swap(*sum, *job.gradients);
 }
 
 }  // namespace baleen

@@ -1,13 +1,15 @@
 /// Losses and gradients of a step's micro-batches, several at a time. Every micro-batch has a gradient of its
-/// own, and they are summed in the order of micro-batches: bits do not depend on how many are computed at
-/// once.
+/// own, and they are summed in the order of `SumTree`: bits do not depend on how many are computed at once.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <vector>
 
+#include "trainer/ranks/sum_tree.h"
+#include "trainer/ranks/training_ranks.h"
 #include "trainer/run/loss_function.h"
 
 namespace baleen {
@@ -16,11 +18,11 @@ namespace baleen {
 struct MicroBatchJob {
   const Parameters<float>& weights;
   const PassOptions& options;
-  std::int64_t num_parts = 0;
+  TrainingRanks::Range parts;                            ///< of the step's, those of this rank
   std::function<TrainingBatch(std::int64_t part)> take;  ///< called on several threads at once
-  std::function<void(const TrainingBatch& batch, const LossReport& report)>
+  std::function<void(std::int64_t part, const TrainingBatch& batch, const LossReport& report)>
       done;                                ///< one part after the other
-  Parameters<float>* gradients = nullptr;  ///< becomes the sum over all parts; null: forward only
+  Parameters<float>* gradients = nullptr;  ///< becomes the sum over these parts; null: forward only
 };
 
 class MicroBatches {
@@ -29,15 +31,22 @@ class MicroBatches {
   explicit MicroBatches(std::vector<LossFunction> losses);
 
   /// Rethrows the first error of a loss, `take` or `done`, when no part is being computed any more. Memory:
-  /// a loss's activations, and from the second part on gradients, for each part at a time.
+  /// a loss's activations for each part at a time; gradients as often, and log2(parts) times more.
   void run(const MicroBatchJob& job);
 
  private:
+  using Gradients = Parameters<float>;
   class Order;
   void work(const MicroBatchJob& job, std::size_t worker, Order& order);
+  /// One that nothing is summed in, of the job's table.
+  Gradients* take_free(const MicroBatchJob& job);
+  void give_back(Gradients* gradients);
 
   std::vector<LossFunction> losses_;
-  std::vector<std::unique_ptr<Parameters<float>>> own_;  ///< of each loss: gradients of one micro-batch
+  std::mutex mutex_;  ///< of the next two
+  std::vector<std::unique_ptr<Gradients>> own_;
+  std::vector<Gradients*> free_;
+  SumTree<Gradients*> sums_;  ///< of the worker whose part's turn it is
 };
 
 }  // namespace baleen

@@ -14,10 +14,11 @@ namespace baleen {
 
 /// There is no state of random numbers: data and first weights are functions of seed and position.
 struct RunState {
-  explicit RunState(const TrainConfig& config)
+  /// Of one rank, whose optimiser has the states of its own tensors.
+  explicit RunState(const TrainConfig& config, std::int64_t rank = 0, std::int64_t num_ranks = 1)
       : weights(training_table(config.model, config.ablation.plain_residual)),
         adapters(config.lora.rank > 0 ? std::make_optional<Adapters>(config) : std::nullopt),
-        optimiser(config, trained()) {}
+        optimiser(config, trained(), rank, num_ranks) {}
 
   /// What the optimiser updates: all weights, or the factors of the adapters.
   [[nodiscard]] Parameters<float>& trained() { return adapters ? adapters->factors() : weights; }
@@ -30,12 +31,13 @@ struct RunState {
 };
 
 /// Writes `folder`, which is not there yet: state.safetensors (weights, adapters beside the
-/// weights that they add to, optimiser states) and run.json
+/// weights that they add to, optimiser states that are here) and run.json
 /// (position, configuration). It appears whole, on disk when this returns, or not at all. Throws `Error`.
 void write_run_checkpoint(const std::filesystem::path& folder, const TrainConfig& config, RunState& state);
 
-/// Reads it into `state`. Throws `Error` where a file is missing or damaged, and where the checkpoint's
-/// configuration differs from `config` in what the weights depend on, with every key that differs.
+/// Reads it into `state`, of whatever rank: of the optimiser's states those that `state` has. Throws `Error`
+/// where a file is missing or damaged, and where the checkpoint's configuration differs from `config` in what
+/// the weights depend on, with every key that differs.
 void read_run_checkpoint(const std::filesystem::path& folder, const TrainConfig& config, RunState& state);
 
 }  // namespace baleen

@@ -20,7 +20,8 @@ constexpr std::string_view kPrefix = "step-";
 
 }  // namespace
 
-RunFolder::RunFolder(const fs::path& folder) : path_(fs::absolute(folder)) {
+RunFolder::RunFolder(const fs::path& folder, bool is_first_rank) : path_(fs::absolute(folder)) {
+  if (!is_first_rank) return;
   std::error_code error;
   fs::create_directories(path_, error);
   if (error) fail("{}: cannot create the folder of the run: {}", path_.string(), error.message());
@@ -34,7 +35,9 @@ RunFolder::RunFolder(const fs::path& folder) : path_(fs::absolute(folder)) {
   }
 }
 
-RunFolder::~RunFolder() { ::close(lock_); }
+RunFolder::~RunFolder() {
+  if (lock_ >= 0) ::close(lock_);
+}
 
 fs::path RunFolder::checkpoint(std::int64_t step) const {
   return path_ / fmt::format("{}{:09}", kPrefix, step);
@@ -42,6 +45,7 @@ fs::path RunFolder::checkpoint(std::int64_t step) const {
 
 std::vector<std::int64_t> RunFolder::checkpoints() const {
   std::vector<std::int64_t> steps;
+  if (!fs::exists(path_)) return steps;
   for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
     const std::string name = entry.path().filename();
     if (!name.starts_with(kPrefix)) continue;

@@ -1,6 +1,6 @@
-/// The folder of a training run: one process at a time, its checkpoints and its log.
+/// The folder of a training run: one run at a time, its checkpoints and its log.
 ///
-///     lock                 held while a run trains here
+///     lock                 held while a run trains here, by its first rank
 ///     log.jsonl            one JSON object a line
 ///     step-000000100/      a checkpoint after 100 steps (run_checkpoint.h)
 ///     model/               the trained model in the released layout, at the end of the run
@@ -14,9 +14,9 @@ namespace baleen {
 
 class RunFolder {
  public:
-  /// Creates the folder where it is not there, and locks it. Throws `Error` when another process trains in
-  /// it, or when it cannot be written.
-  explicit RunFolder(const std::filesystem::path& folder);
+  /// Creates the folder where it is not there, and locks it; not on a rank other than the first, which only
+  /// reads. Throws `Error` when another process trains in it, or when it cannot be written.
+  explicit RunFolder(const std::filesystem::path& folder, bool is_first_rank = true);
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
   ~RunFolder();
@@ -25,7 +25,7 @@ class RunFolder {
   [[nodiscard]] std::filesystem::path log() const { return path_ / "log.jsonl"; }
   [[nodiscard]] std::filesystem::path model() const { return path_ / "model"; }
   [[nodiscard]] std::filesystem::path checkpoint(std::int64_t step) const;
-  /// Steps of the checkpoints, oldest first.
+  /// Steps of the checkpoints, oldest first; none where the folder is not there.
   [[nodiscard]] std::vector<std::int64_t> checkpoints() const;
   /// Removes all but the newest `keep`.
   void remove_old_checkpoints(std::int64_t keep) const;

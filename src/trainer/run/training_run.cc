@@ -27,28 +27,36 @@ TokenShards open_training_data(const TrainConfig& config) {
   return shards;
 }
 
-void add_load(std::vector<std::vector<std::int64_t>>& sum,
-              const std::vector<std::vector<std::int64_t>>& load) {
-  if (sum.empty()) sum.resize(load.size());
-  for (std::size_t block = 0; block < load.size(); ++block) {
-    sum[block].resize(load[block].size());
-    for (std::size_t e = 0; e < load[block].size(); ++e) sum[block][e] += load[block][e];
-  }
-}
-
 double tokens_per_second(const TrainingStep& report, double seconds) {
   return static_cast<double>(report.num_tokens) / std::max(seconds, 1e-9);
 }
 
 }  // namespace
 
-void check_supported(const TrainConfig& config) {
+void check_supported(const TrainConfig& config, std::int64_t num_ranks) {
   const auto refuse = [](std::string_view key, std::string_view found, std::string_view expected) {
     fail("{} = {}: this trainer does not have it yet; expected {}", key, found, expected);
   };
   if (config.run.precision != TrainPrecision::kFloat32) refuse("run.precision", "\"bf16\"", "\"float32\"");
   if (config.ablation.plain_residual && config.lora.rank != 0)
     fail("ablation.plain_residual = true: adapters belong to a checkpoint, which has mixed streams");
+  if (num_ranks == 1) return;
+  const auto alone = [num_ranks](std::string_view what) {
+    fail("{} processes were started, but {} on one process; start one", num_ranks, what);
+  };
+  if (config.lora.rank != 0) alone("adapters (lora.rank) are trained");
+  if (!config.rollout.prompts.empty()) alone("a run on replies ([rollout]) is made");
+  if (config.data.micro_batch_rows == 0 && config.data.batch_rows % num_ranks != 0) {
+    fail("data.batch_rows = {}: expected a multiple of the {} processes, or data.micro_batch_rows",
+         config.data.batch_rows, num_ranks);
+  }
+  if (num_micro_batches(config, num_ranks) < num_ranks) {
+    fail(
+        "data.micro_batch_rows = {}: {} rows a step give {} micro-batches; expected one at least for each of "
+        "{} processes",
+        config.data.micro_batch_rows, config.data.batch_rows, num_micro_batches(config, num_ranks),
+        num_ranks);
+  }
 }
 
 TrainingRun::TrainingRun(const TrainConfig& config, const RunFolder& folder, std::vector<LossFunction> losses,
@@ -57,21 +65,22 @@ TrainingRun::TrainingRun(const TrainConfig& config, const RunFolder& folder, std
       folder_(folder),
       micro_batches_(std::move(losses)),
       options_(std::move(options)),
+      ranks_(options_.ranks),
       pool_(pool),
       shards_(open_training_data(config)),
       sampler_(shards_, config.data.sequence_length, config.data.batch_rows, config.run.seed),
       continuations_(config),
       flops_(config.model, config.ablation.plain_residual),
-      state_(config),
+      state_(config, ranks_.rank(), ranks_.size()),
       checkpoint_step_(start_state(config, folder, options_.resume, state_, pool)),
-      update_(config, state_, pool),
+      update_(config, state_, pool, ranks_),
       forward_weights_(config, state_, pool),
       gradients_(state_.weights.table()) {
   if (std::filesystem::exists(config.data.folder / shard_file_name(DataSplit::kHeldOut, 0))) {
     held_out_shards_ = TokenShards::open(config.data.folder, DataSplit::kHeldOut);
     held_out_.emplace(*held_out_shards_, config.data.sequence_length, 1, config.run.seed);
   }
-  log_ = std::make_unique<TrainingLog>(folder.log(), state_.step);
+  if (ranks_.is_first()) log_ = std::make_unique<TrainingLog>(folder.log(), state_.step);
 }
 
 PassOptions pass_options_at(const TrainConfig& config, std::int64_t step) {
@@ -87,41 +96,69 @@ PassOptions pass_options_at(const TrainConfig& config, std::int64_t step) {
           .scaled_rope = true};  // as inference does, so that serving changes nothing
 }
 
-void TrainingRun::add_pass(TrainingStep& report, const PassOptions& options, const TrainingBatch& batch,
-                           const LossReport& pass) const {
+std::size_t TrainingRun::num_figures() const {
+  return 6 + static_cast<std::size_t>(config_.model.num_blocks() * config_.model.n_routed_experts);
+}
+
+std::vector<double> TrainingRun::figures_of(const PassOptions& options, const TrainingBatch& batch,
+                                            const LossReport& pass) const {
   const auto mean = [](double sum, std::int64_t count) {
     return sum / static_cast<double>(std::max<std::int64_t>(count, 1));
   };
-  report.loss += mean(pass.loss_sum, batch.num_global_targets);
-  report.mtp_loss += mean(pass.mtp_loss_sum, batch.num_global_targets);
+  std::vector<double> figures{mean(pass.loss_sum, batch.num_global_targets),
+                              mean(pass.mtp_loss_sum, batch.num_global_targets),
+                              mean(pass.indexer_loss_sum, batch.num_global_tokens),
+                              mean(pass.balance_loss_sum, batch.num_global_documents),
+                              static_cast<double>(batch.num_tokens()),
+                              flops_.step(batch, options)};
+  for (const std::vector<std::int64_t>& load : pass.expert_load)
+    figures.insert(figures.end(), load.begin(), load.end());
+  return figures;
+}
+
+void TrainingRun::add_figures(TrainingStep& report, const PassOptions& options,
+                              std::span<const double> figures) const {
+  report.loss += figures[0];
+  report.mtp_loss += figures[1];
   if (options.indexer_weight != 0 && config_.model.num_layers_of(LayerKind::kCsa) > 0)
-    report.indexer_loss =
-        report.indexer_loss.value_or(0) + mean(pass.indexer_loss_sum, batch.num_global_tokens);
-  if (options.balance_weight != 0)
-    report.balance_loss =
-        report.balance_loss.value_or(0) + mean(pass.balance_loss_sum, batch.num_global_documents);
-  report.num_tokens += batch.num_tokens();
-  report.flops += flops_.step(batch, options);
-  add_load(report.expert_load, pass.expert_load);
+    report.indexer_loss = report.indexer_loss.value_or(0) + figures[2];
+  if (options.balance_weight != 0) report.balance_loss = report.balance_loss.value_or(0) + figures[3];
+  report.num_tokens += static_cast<std::int64_t>(figures[4]);
+  report.flops += figures[5];
+  const auto num_experts = static_cast<std::size_t>(config_.model.n_routed_experts);
+  report.expert_load.resize(static_cast<std::size_t>(config_.model.num_blocks()));
+  for (std::size_t block = 0; block < report.expert_load.size(); ++block) {
+    report.expert_load[block].resize(num_experts);
+    for (std::size_t e = 0; e < num_experts; ++e)
+      report.expert_load[block][e] += static_cast<std::int64_t>(figures[6 + block * num_experts + e]);
+  }
 }
 
 TrainingStep TrainingRun::do_step() {
-  const std::int64_t num_parts = config_.data.batch_rows / config_.micro_batch_rows(1);
+  const std::int64_t num_parts = num_micro_batches(config_, ranks_.size());
   const PassOptions options = pass_options_at(config_, state_.step);
   const Parameters<float>& weights = forward_weights_.now();
-  TrainingStep report;
-  report.learning_rate = learning_rate_at(config_, state_.step);
+  std::vector<double> figures(static_cast<std::size_t>(num_parts) * num_figures());
+  const auto of_part = [&](std::int64_t part) {
+    return std::span(figures).subspan(static_cast<std::size_t>(part) * num_figures(), num_figures());
+  };
   micro_batches_.run({.weights = weights,
                       .options = options,
-                      .num_parts = num_parts,
+                      .parts = ranks_.share_of(num_parts),
                       .take =
                           [&](std::int64_t part) {
                             return sampler_.batch(state_.step * config_.data.batch_rows,
                                                   {.rank = part, .num_ranks = num_parts});
                           },
-                      .done = [&](const TrainingBatch& batch,
-                                  const LossReport& pass) { add_pass(report, options, batch, pass); },
+                      .done =
+                          [&](std::int64_t part, const TrainingBatch& batch, const LossReport& pass) {
+                            std::ranges::copy(figures_of(options, batch, pass), of_part(part).begin());
+                          },
                       .gradients = &gradients_});
+  ranks_.gather(num_parts, figures);
+  TrainingStep report;
+  report.learning_rate = learning_rate_at(config_, state_.step);
+  for (std::int64_t part = 0; part < num_parts; ++part) add_figures(report, options, of_part(part));
   const GradientNorms norms = update_.prepare(gradients_);
   report.gradient_norm = norms.trunk;
   report.indexer_gradient_norm = norms.indexer;
@@ -188,14 +225,17 @@ void TrainingRun::evaluate_and_log() {
   const PassOptions options = main_loss_only(pass_options_at(config_, state_.step));
   const Parameters<float>& weights = forward_weights_.now();
   if (held_out_) {
-    const Evaluation result = evaluate(micro_batches_, weights, options, *held_out_, *held_out_shards_,
-                                       config_.evaluation.rows, config_.micro_batch_rows(1));
+    const Evaluation result =
+        evaluate(ranks_, micro_batches_, weights, options, *held_out_, *held_out_shards_,
+                 config_.evaluation.rows, config_.micro_batch_rows(ranks_.size()));
+    if (!ranks_.is_first()) return;
     line["held_out_nats_per_token"] = result.nats_per_token;
     line["held_out_bits_per_byte"] = result.bits_per_byte;
     line["held_out_targets"] = result.num_targets;
     log_line("step {}: held out {:.4f} nats a token, {:.4f} bits a byte", grouped(state_.step),
              result.nats_per_token, result.bits_per_byte);
   }
+  if (!ranks_.is_first()) return;
   if (options_.logits && !continuations_.empty()) {
     for (const auto& [prompt, text] : continuations_.write(options_.logits, weights, options))
       line["continuations"].push_back({{"prompt", prompt}, {"text", text}});
@@ -204,24 +244,38 @@ void TrainingRun::evaluate_and_log() {
 }
 
 void TrainingRun::write_checkpoint() {
-  write_run_checkpoint(folder_.checkpoint(state_.step), config_, state_);
-  folder_.remove_old_checkpoints(config_.checkpoint.keep);
+  Optimiser& optimiser = state_.optimiser;
+  const std::vector<std::int64_t>& homes = optimiser.homes().of_tensor;
+  for (std::size_t i = 0; i < homes.size(); ++i) {
+    if (homes[i] < 0) continue;
+    if (ranks_.is_first()) optimiser.make_room(i);
+    ranks_.bring_to_first(homes[i], optimiser.first(i));
+    ranks_.bring_to_first(homes[i], optimiser.second(i));
+  }
+  if (ranks_.is_first()) {
+    write_run_checkpoint(folder_.checkpoint(state_.step), config_, state_);
+    folder_.remove_old_checkpoints(config_.checkpoint.keep);
+  }
+  optimiser.drop_others();
   checkpoint_step_ = state_.step;
 }
 
 void TrainingRun::run() {
   const std::int64_t end =
       options_.stop_step == 0 ? config_.run.steps : std::min(options_.stop_step, config_.run.steps);
-  Progress progress("training", "steps", end, state_.step);
+  std::optional<Progress> progress;
+  if (ranks_.is_first()) progress.emplace("training", "steps", end, state_.step);
   while (state_.step < end) {
     const Clock::time_point start = Clock::now();
     const TrainingStep report = do_step();
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     const bool skipped = !report.not_finite.empty();
-    if (skipped || report.step == end || report.step % config_.run.log_interval == 0)
-      write_log(report, seconds);
-    progress.update(state_.step, note_of(report, seconds));
-    if (skipped) log_line("step {}: skipped: {} is not finite", report.step, report.not_finite);
+    if (ranks_.is_first()) {
+      if (skipped || report.step == end || report.step % config_.run.log_interval == 0)
+        write_log(report, seconds);
+      progress->update(state_.step, note_of(report, seconds));
+      if (skipped) log_line("step {}: skipped: {} is not finite", report.step, report.not_finite);
+    }
     if (state_.skipped_in_row >= kMaxSkippedInRow) {
       fail("step {}: {} is not finite, the third step in a row; {}; try a lower schedule.learning_rate",
            report.step, report.not_finite,
@@ -232,7 +286,7 @@ void TrainingRun::run() {
     if (state_.step == config_.run.steps || (interval != 0 && state_.step % interval == 0))
       evaluate_and_log();
     if (state_.step % config_.checkpoint.interval == 0) write_checkpoint();
-    if (options_.interrupted && options_.interrupted()) break;
+    if (ranks_.any(options_.interrupted && options_.interrupted())) break;
   }
   if (checkpoint_step_ != state_.step) write_checkpoint();
 }

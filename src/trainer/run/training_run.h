@@ -6,9 +6,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "trainer/ranks/training_ranks.h"
 #include "trainer/run/continuation.h"
 #include "trainer/run/evaluation.h"
 #include "trainer/run/forward_weights.h"
@@ -28,6 +30,7 @@ struct TrainingRunOptions {
       0;  ///< end after so many steps of the run, with a checkpoint; 0: after all of them
   std::function<bool()> interrupted = {};  ///< asked after each step; true ends the run with a checkpoint
   LogitsFunction logits = {};              ///< for evaluation.prompts; without it they are not continued
+  TrainingRanks ranks = {};                ///< what it names outlives the run
   double fma_flops_per_second = 0;         ///< the machine's measured peak; 0: unknown, no share is given
 };
 
@@ -54,8 +57,14 @@ struct TrainingStep {
   }
 };
 
-/// Throws `Error` for what this trainer does not have: bf16 products.
-void check_supported(const TrainConfig& config);
+/// Throws `Error` for what this trainer does not have: bf16 products; on several ranks adapters, replies, and
+/// fewer micro-batches than ranks.
+void check_supported(const TrainConfig& config, std::int64_t num_ranks = 1);
+
+/// Micro-batches of a step, of all ranks.
+[[nodiscard]] inline std::int64_t num_micro_batches(const TrainConfig& config, std::int64_t num_ranks) {
+  return config.data.batch_rows / config.micro_batch_rows(num_ranks);
+}
 
 /// Of the passes of a step, and of an evaluation before it.
 [[nodiscard]] PassOptions pass_options_at(const TrainConfig& config, std::int64_t step);
@@ -66,13 +75,14 @@ inline constexpr std::int64_t kMaxSkippedInRow = 3;
 class TrainingRun {
  public:
   /// First weights, new or from `config.run.from`, or with `resume` the newest checkpoint. All arguments
-  /// outlive it. Throws `Error`: no or bad data, data of a larger vocabulary than the model's, checkpoints in
+  /// outlive it. Of several ranks all have the same configuration and read the same files. Throws `Error`: no or bad data, data of a larger vocabulary than the model's, checkpoints in
   /// the folder without `resume` or none with it, another configuration than the checkpoint's.
   TrainingRun(const TrainConfig& config, const RunFolder& folder, std::vector<LossFunction> losses,
               TrainingRunOptions options, ThreadPool& pool);
 
-  /// Steps until the end, `stop_step` or an interruption; a checkpoint is on disk when it returns. The
-  /// weights are the same whatever the threads and however often the run was stopped and resumed. Throws
+  /// Steps until the end, `stop_step` or an interruption on any rank; a checkpoint is on disk when it returns
+  /// on the first rank. The weights are the same whatever the threads and however often the run was stopped
+  /// and resumed, and for any number of ranks with equally many micro-batches, a power of two. Throws
   /// `Error` after three skipped steps in a row, and when the disk is full; the last checkpoint is then as
   /// it was.
   void run();
@@ -83,8 +93,11 @@ class TrainingRun {
 
  private:
   TrainingStep do_step();
-  void add_pass(TrainingStep& report, const PassOptions& options, const TrainingBatch& batch,
-                const LossReport& pass) const;
+  /// What a step reports of one micro-batch, as numbers that ranks exchange.
+  [[nodiscard]] std::vector<double> figures_of(const PassOptions& options, const TrainingBatch& batch,
+                                               const LossReport& pass) const;
+  [[nodiscard]] std::size_t num_figures() const;
+  void add_figures(TrainingStep& report, const PassOptions& options, std::span<const double> figures) const;
   /// Sets the violation of even loads, and where it `moves` them the routers' biases.
   void balance(TrainingStep& report, bool moves);
   [[nodiscard]] std::string note_of(const TrainingStep& report, double seconds) const;
@@ -96,6 +109,7 @@ class TrainingRun {
   const RunFolder& folder_;
   MicroBatches micro_batches_;
   TrainingRunOptions options_;
+  const TrainingRanks& ranks_;  ///< those of the options
   ThreadPool& pool_;
   TokenShards shards_;
   BatchSampler sampler_;
@@ -108,7 +122,7 @@ class TrainingRun {
   WeightUpdate update_;
   ForwardWeights forward_weights_;
   Parameters<float> gradients_;
-  std::unique_ptr<TrainingLog> log_;
+  std::unique_ptr<TrainingLog> log_;  ///< of the first rank
 };
 
 }  // namespace baleen

@@ -29,8 +29,8 @@ std::int64_t start_state(const TrainConfig& config, const RunFolder& folder, boo
   return -1;
 }
 
-WeightUpdate::WeightUpdate(const TrainConfig& config, RunState& state, ThreadPool& pool)
-    : config_(config), state_(state), pool_(pool) {
+WeightUpdate::WeightUpdate(const TrainConfig& config, RunState& state, ThreadPool& pool, TrainingRanks ranks)
+    : config_(config), state_(state), pool_(pool), ranks_(std::move(ranks)) {
   if (state.adapters) of_factors_.emplace(state.adapters->factors().table());
 }
 
@@ -40,15 +40,23 @@ GradientNorms WeightUpdate::prepare(Parameters<float>& of_model) {
     state_.adapters->gradients(of_model, *of_factors_);
     gradients_ = &*of_factors_;
   }
-  return gradient_norms(*gradients_, state_.optimiser.groups(), pool_);
+  const Optimiser& optimiser = state_.optimiser;
+  ranks_.sum_at_homes(optimiser.homes(), *gradients_);
+  std::vector<double> squares = gradient_squares(*gradients_, optimiser.tensors(), pool_);
+  ranks_.add_to_all(squares);
+  return gradient_norms(gradients_->table(), optimiser.groups(), squares);
 }
 
 std::int64_t WeightUpdate::apply(const GradientNorms& norms, double learning_rate, UpdateScope scope) {
-  clip_gradients(*gradients_, state_.optimiser.groups(), norms, config_.optimizer.gradient_clip, pool_);
-  const std::int64_t num_left =
-      state_.optimiser.update(state_.trained(), *gradients_, learning_rate, pool_, scope);
+  Optimiser& optimiser = state_.optimiser;
+  clip_gradients(*gradients_, optimiser.tensors(), optimiser.groups(), norms, config_.optimizer.gradient_clip,
+                 pool_);
+  auto num_left =
+      static_cast<double>(optimiser.update(state_.trained(), *gradients_, learning_rate, pool_, scope));
+  ranks_.add_to_all({&num_left, 1});
+  ranks_.share_from_homes(optimiser.homes(), state_.trained());
   if (state_.adapters) state_.adapters->merge(state_.weights);
-  return num_left;
+  return static_cast<std::int64_t>(num_left);
 }
 
 }  // namespace baleen

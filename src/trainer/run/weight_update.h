@@ -6,6 +6,7 @@
 
 #include "parallel/thread_pool.h"
 #include "trainer/optimiser/gradient_norm.h"
+#include "trainer/ranks/training_ranks.h"
 #include "trainer/run/run_checkpoint.h"
 #include "trainer/run/run_folder.h"
 
@@ -17,21 +18,24 @@ namespace baleen {
 [[nodiscard]] std::int64_t start_state(const TrainConfig& config, const RunFolder& folder, bool resume,
                                        RunState& state, ThreadPool& pool);
 
-/// All arguments outlive it. Holds gradients of the adapters, where the state has some.
+/// All arguments but `ranks` outlive it. Holds gradients of the adapters, where the state has some, which one
+/// rank alone trains.
 class WeightUpdate {
  public:
-  WeightUpdate(const TrainConfig& config, RunState& state, ThreadPool& pool);
+  WeightUpdate(const TrainConfig& config, RunState& state, ThreadPool& pool, TrainingRanks ranks = {});
 
-  /// Norms of what is trained, from the gradients of the model; those are kept until `apply`, which scales
-  /// them.
+  /// Norms of what is trained, from this rank's gradients of the model: its own tensors' become the sums over
+  /// all ranks. They are kept until `apply`, which scales them.
   [[nodiscard]] GradientNorms prepare(Parameters<float>& of_model);
-  /// Clips, updates, merges adapters. Returns how many matrices were left as they are (Optimiser::update).
+  /// Clips, updates, shares, merges adapters. Returns how many matrices were left as they are on any rank
+  /// (Optimiser::update).
   std::int64_t apply(const GradientNorms& norms, double learning_rate, UpdateScope scope = {});
 
  private:
   const TrainConfig& config_;
   RunState& state_;
   ThreadPool& pool_;
+  TrainingRanks ranks_;
   std::optional<Parameters<float>> of_factors_;
   Parameters<float>* gradients_ = nullptr;
 };

@@ -44,9 +44,9 @@ PartSums run(std::size_t workers, std::int64_t num_parts, bool forward_only = fa
   micro_batches.run(
       {.weights = weights,
        .options = options,
-       .num_parts = num_parts,
+       .parts = {.end = num_parts},
        .take = [](std::int64_t part) { return TrainingBatch{.tokens = {static_cast<TokenId>(part)}}; },
-       .done = [&](const TrainingBatch&,
+       .done = [&](std::int64_t, const TrainingBatch&,
                    const LossReport& report) { result.losses.push_back(report.loss_sum); },
        .gradients = forward_only ? nullptr : &result.gradients});
   return result;
@@ -54,9 +54,9 @@ PartSums run(std::size_t workers, std::int64_t num_parts, bool forward_only = fa
 
 TEST(MicroBatches, AreSummedInTheirOrderHoweverManyAtATime) {
   const PartSums alone = run(1, 11);
-  float sum = 0;
-  for (int part = 0; part < 11; ++part) sum += 0.1F * static_cast<float>(part + 1);
-  EXPECT_EQ(alone.gradients.values(0)[2], sum);
+  const auto of = [](int part) { return 0.1F * static_cast<float>(part); };
+  const float first_eight = ((of(1) + of(2)) + (of(3) + of(4))) + ((of(5) + of(6)) + (of(7) + of(8)));
+  EXPECT_EQ(alone.gradients.values(0)[2], first_eight + ((of(9) + of(10)) + of(11)));
   for (const std::size_t workers : {2U, 3U, 8U, 20U}) {
     const PartSums together = run(workers, 11);
     EXPECT_EQ(together.losses, alone.losses) << workers;
@@ -66,7 +66,9 @@ TEST(MicroBatches, AreSummedInTheirOrderHoweverManyAtATime) {
 }
 
 TEST(MicroBatches, NoneAndForwardOnly) {
-  EXPECT_TRUE(run(3, 0).losses.empty());
+  const PartSums none = run(3, 0);
+  EXPECT_TRUE(none.losses.empty());
+  EXPECT_EQ(none.gradients.values(0)[0], 0);
   const PartSums forward = run(3, 4, true);
   EXPECT_EQ(forward.losses, (std::vector<double>{0, 1, 2, 3}));
   EXPECT_EQ(forward.gradients.values(0)[0], 7);
@@ -82,13 +84,13 @@ TEST(MicroBatches, AnErrorOfOneEndsThemAll) {
   const auto fails = [&] {
     micro_batches.run({.weights = weights,
                        .options = options,
-                       .num_parts = 100,
+                       .parts = {.end = 100},
                        .take =
                            [](std::int64_t part) {
                              if (part == 5) fail("part 5 is damaged");
                              return TrainingBatch{.tokens = {static_cast<TokenId>(part)}};
                            },
-                       .done = [&](const TrainingBatch&, const LossReport&) { ++num_done; }});
+                       .done = [&](std::int64_t, const TrainingBatch&, const LossReport&) { ++num_done; }});
   };
   EXPECT_THROW(fails(), Error);
   EXPECT_LE(num_done, 5);
