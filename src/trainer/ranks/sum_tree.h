@@ -1,6 +1,6 @@
 /// The order in which gradients of micro-batches are summed: neighbours first, then neighbours of sums, as a
-/// binary counter carries. Blocks of 2^n values, each summed so, give the same bits when their sums are: ranks
-/// with as many micro-batches each, a power of two, end at the sum of one rank that has them all.
+/// binary counter carries. Blocks of 2^n values, each summed so, give the same bits when their sums are:
+/// ranks with as many micro-batches each, a power of two, end at the sum of one rank that has them all.
 #pragma once
 
 #include <cstdint>

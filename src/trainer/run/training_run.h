@@ -75,8 +75,9 @@ inline constexpr std::int64_t kMaxSkippedInRow = 3;
 class TrainingRun {
  public:
   /// First weights, new or from `config.run.from`, or with `resume` the newest checkpoint. All arguments
-  /// outlive it. Of several ranks all have the same configuration and read the same files. Throws `Error`: no or bad data, data of a larger vocabulary than the model's, checkpoints in
-  /// the folder without `resume` or none with it, another configuration than the checkpoint's.
+  /// outlive it. Of several ranks all have the same configuration and read the same files. Throws `Error`: no
+  /// or bad data, data of a larger vocabulary than the model's, checkpoints in the folder without `resume` or
+  /// none with it, another configuration than the checkpoint's.
   TrainingRun(const TrainConfig& config, const RunFolder& folder, std::vector<LossFunction> losses,
               TrainingRunOptions options, ThreadPool& pool);
 
