@@ -47,7 +47,7 @@ bool may_be_opening(std::string_view line) {
 }
 
 /// Where the end of `text` begins that may belong to a tool call after it. `at_line_start`: so is the
-/// beginning.
+/// beginning. Blanks at the start of a line belong to what may follow them.
 std::size_t lead_begin(std::string_view text, bool at_line_start) {
   std::size_t begin = text.size() - tag_prefix_bytes(text);
   const std::size_t least = text.size() - std::min(text.size(), kMaxLeadBytes);
@@ -60,6 +60,8 @@ std::size_t lead_begin(std::string_view text, bool at_line_start) {
     if (!may_be_fence(content) && !may_be_opening(content)) break;
     begin = line;
   }
+  const std::size_t end = text.substr(0, begin).find_last_not_of(" \t") + 1;
+  if (end >= least && (end == 0 ? at_line_start : text[end - 1] == '\n')) begin = end;
   for (std::size_t num = 0; num < kMaxNewlines && begin > 0 && text[begin - 1] == '\n'; ++num) --begin;
   return begin;
 }

@@ -148,5 +148,16 @@ RC_GTEST_PROP(ReplyAgreement, CutsDoNotMatterForAnyMixOfMarkup, ()) {
   }
 }
 
+TEST(ReplyAgreement, CutsBehindBlanksAtTheStartOfALineDoNotMatter) {
+  for (const std::string before : {" <", "a\n\t <", "  <tool_calls>", " ```\n <", "\n   "}) {
+    const std::string reply = before + std::string(chat_format::kCallStart);
+    for (const ThinkingMode mode : {ThinkingMode::kChat, ThinkingMode::kThinking}) {
+      const test::ReadReply whole = test::read_reply(reply, {}, {mode});
+      for (const std::size_t piece_bytes : {1U, 2U, 3U, 5U})
+        EXPECT_EQ(whole, test::read_reply(reply, {}, {mode, false, piece_bytes})) << before;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace baleen
