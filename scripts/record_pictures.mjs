@@ -1,7 +1,9 @@
-// node scripts/record_pictures.mjs: docs/pictures/NAME.png for each page below, its figures as headless Chromium
-// draws them. Needs the release build and the packages of tests/web (scripts/install_npm.sh tests/web).
+// node scripts/record_pictures.mjs: docs/pictures/NAME.png for each page below, its figures as headless
+// Chromium draws them. Runs of training are those that scripts/record_training.sh left under
+// bench/results/training; a page of which there is no run is left out. Needs the release build and the
+// packages of tests/web (scripts/install_npm.sh tests/web).
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -9,36 +11,35 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 
 const repository = dirname(dirname(fileURLToPath(import.meta.url)));
 const { chromium } = createRequire(join(repository, 'tests', 'web', 'package.json'))('playwright-core');
-const run = (name) => join('bench', 'results', 'training', name);
+const logged = (...names) => names.map((name) => join('bench', 'results', 'training', name))
+  .filter((run) => existsSync(join(repository, run, 'log.jsonl')));
+const report = (runs) => runs.length > 0 && ((file) => ['train', '--report', ...runs, '-o', file]);
 
-// The arguments of `baleen` that write the page to a file, and which of its figures are drawn.
+// The arguments of `baleen` that write the page to a file.
 const pages = [
   {
     name: 'plot',
-    figures: '.figures',
     command: (file) => ['simulate', 'search', 'flash', '--num-devices', '8', '--isl', '4096', '--osl', '1024',
       '--ttft', '1000', '--tpot', '20', '--html', file],
   },
-  { name: 'training', figures: '.figures', command: (file) => ['train', '--report', run('stories-cpu'), '-o', file] },
+  { name: 'training', command: report(logged('stories-cpu')) },
   {
     name: 'ablations',
-    figures: '.figures',
-    command: (file) => ['train', '--report', ...['muon', 'adamw', 'adamw-slow', 'no-balance', 'no-mtp', 'plain', 'qat'].map(run),
-      '-o', file],
+    command: report(logged('muon', 'adamw', 'adamw-slow', 'no-balance', 'no-mtp', 'plain', 'qat')),
   },
-];
+].filter(({ command }) => command);
 
 const folder = mkdtempSync(join(tmpdir(), 'baleen-pictures-'));
 try {
   const executablePath = execFileSync('which', ['chromium'], { encoding: 'utf8' }).trim();
   const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] });
-  for (const { name, figures, command } of pages) {
+  for (const { name, command } of pages) {
     const file = join(folder, `${name}.html`);
     execFileSync(join(repository, 'build', 'release', 'src', 'app', 'baleen'), command(file),
       { cwd: repository, stdio: ['ignore', 'ignore', 'inherit'] });
     const page = await browser.newPage({ viewport: { width: 1240, height: 900 }, colorScheme: 'light' });
     await page.goto(pathToFileURL(file).href);
-    await page.locator(figures).screenshot({ path: join(repository, 'docs', 'pictures', `${name}.png`) });
+    await page.locator('.figures').screenshot({ path: join(repository, 'docs', 'pictures', `${name}.png`) });
     await page.close();
   }
   await browser.close();

@@ -132,7 +132,7 @@ void train_on_text(const TrainConfig& config, const TrainFlags& flags, const Tra
   options.ranks = ranks;
   options.fma_flops_per_second = measure_machine_limits(place.pool).fma_flops_per_second;
   ranks.add_to_all({&options.fma_flops_per_second, 1});
-  const TrainingRanks::Range parts = ranks.share_of(num_micro_batches(config, ranks.size()));
+  const TrainingRanks::Range parts = ranks.share_of(config.num_micro_batches(ranks.size()));
   GraphWorkers workers(config, place.hash_tables, parts.end - parts.begin, place.pool.num_threads());
   TrainingRun run(config, place.folder, workers.losses(), std::move(options), place.pool);
   if (!has_released_layout(config) && ranks.is_first()) {

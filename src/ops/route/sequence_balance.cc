@@ -4,6 +4,7 @@
 #include <numeric>
 #include <vector>
 
+#include "numeric/top_k_indices.h"
 #include "ops/route/route_backward.h"
 
 namespace baleen {
@@ -27,18 +28,15 @@ template <class T>
 std::vector<T> loads(const SequenceBalanceValues<T>& v) {
   TokenScores<T> scores(v.experts);
   std::vector<std::int64_t> counts(static_cast<std::size_t>(v.experts));
-  std::vector<std::size_t> order(counts.size());
   for (std::int64_t t = 0; t < v.tokens; ++t) {
     scores.take(v.z + t * v.experts);
-    std::iota(order.begin(), order.end(), 0);
-    std::partial_sort(order.begin(), order.begin() + v.k, order.end(), [&](auto left, auto right) {
-      return scores.s[left] > scores.s[right] || (scores.s[left] == scores.s[right] && left < right);
-    });
-    for (std::int64_t rank = 0; rank < v.k; ++rank) ++counts[order[static_cast<std::size_t>(rank)]];
+    for (const std::int32_t expert : top_k_indices<T>(scores.s, v.k))
+      ++counts[static_cast<std::size_t>(expert)];
   }
-  std::vector<T> f;
-  for (const std::int64_t count : counts)
-    f.push_back(static_cast<T>(count * v.experts) / static_cast<T>(v.k * v.tokens));
+  std::vector<T> f(counts.size());
+  std::ranges::transform(counts, f.begin(), [&v](std::int64_t count) {
+    return static_cast<T>(count * v.experts) / static_cast<T>(v.k * v.tokens);
+  });
   return f;
 }
 

@@ -31,10 +31,12 @@ Axis::Axis(Scale scale, double low, double high, std::string label, TickText tic
   BALEEN_CHECK(std::isfinite(low) && std::isfinite(high) && low <= high);
   switch (scale_) {
     case Scale::kLinear: {
-      low_ = 0;
-      if (high_ <= 0) high_ = 1;
+      low_ = std::min(low_, 0.0);
+      high_ = std::max(high_, 0.0);
+      if (high_ == low_) high_ = 1;
       constexpr double kPieces = 10;
-      const double piece = round_figure(high_ / kPieces, true);
+      const double piece = round_figure((high_ - low_) / kPieces, true);
+      low_ = piece * std::floor(low_ / piece + kSlack);
       high_ = piece * std::ceil(high_ / piece - kSlack);
       break;
     }
@@ -70,8 +72,12 @@ std::vector<Tick> Axis::ticks(int wanted) const {
       found.push_back({value, tick_text_(value)});
   };
   if (scale_ == Scale::kLinear) {
-    const double step = round_figure(high_ / wanted, true);
-    for (double i = 0; i * step <= high_ * (1 + kSlack); ++i) add(i * step);
+    const double step = round_figure((high_ - low_) / wanted, true);
+    const double last = std::floor(high_ / step + kSlack);
+    for (double i = std::ceil(low_ / step - kSlack); i <= last; ++i) {
+      const double value = i == 0 ? 0 : i * step;  // no negative zero
+      found.push_back({value, tick_text_(value)});
+    }
     return found;
   }
   const double base = scale_ == Scale::kDecades ? 10 : 2;

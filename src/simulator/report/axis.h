@@ -22,8 +22,8 @@ struct Tick {
 
 class Axis {
  public:
-  /// Spans [low, high], rounded outwards; a logarithmic axis wants low > 0. `label` says what is shown, with its unit unless
-  /// `tick_text` does.
+  /// Spans [low, high], rounded outwards: a linear axis 0 too, a logarithmic one wants low > 0. `label` says
+  /// what is shown, with its unit unless `tick_text` does.
   Axis(Scale scale, double low, double high, std::string label, TickText tick_text);
 
   /// Where `value` lies between both ends: 0 to 1 for what the axis spans.

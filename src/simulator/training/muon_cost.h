@@ -1,15 +1,11 @@
-/// What the optimiser computes and keeps.                                            (source: training 3, 4.4, 5)
+/// What the trainer's optimiser computes and keeps. (source: training 3, 4.4, 5)
 #pragma once
 
 #include <cstdint>
 
 #include "model/config.h"
-#include "model/tensor_table.h"
 
 namespace baleen {
-
-/// Ten steps of Newton-Schulz on one matrix [p, q], p the smaller side: three products a step, 10 (4 p^2 q + 2 p^3).
-[[nodiscard]] double newton_schulz_flops(std::int64_t rows, std::int64_t cols);
 
 /// Of all parameters of a model, or of a part of it.
 struct OptimiserCost {
@@ -20,12 +16,7 @@ struct OptimiserCost {
   OptimiserCost& operator+=(const OptimiserCost& other);
 };
 
-/// One tensor's part: each matrix that the report names by a symbol of its own is one matrix for Muon (compressor halves, the
-/// three parts of a mixing, the groups of wo_a, each expert). Vectors, embedding and head go to AdamW; tables of token ids
-/// and router biases to neither.
-[[nodiscard]] OptimiserCost optimiser_cost(const TensorSpec& tensor, const ModelConfig& config);
-
-/// Routed experts, and all else.
+/// Routed experts, and all else, by the trainer's groups: routing biases and hash tables have no optimiser.
 struct ModelOptimiserCost {
   OptimiserCost experts;
   OptimiserCost dense;

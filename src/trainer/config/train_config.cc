@@ -213,6 +213,7 @@ void refuse_unknown_keys(const ConfigFile& file) {
   for (std::string& name : config_field_names()) model.push_back(std::move(name));
   model.emplace_back(kPreset);
   std::vector<std::string> sections;
+  sections.reserve(known.size());
   for (const auto& [name, keys] : known) sections.push_back(name);
   for (const auto& [section, node] : file.root()) {
     const std::string section_name(section.str());

@@ -196,6 +196,10 @@ struct TrainConfig {
   [[nodiscard]] std::int64_t micro_batch_rows(std::int64_t num_ranks) const {
     return data.micro_batch_rows != 0 ? data.micro_batch_rows : data.batch_rows / num_ranks;
   }
+  /// Of a step, on all of `num_ranks`.
+  [[nodiscard]] std::int64_t num_micro_batches(std::int64_t num_ranks) const {
+    return data.batch_rows / micro_batch_rows(num_ranks);
+  }
 };
 
 /// Reads and validates TOML text. `label` names the file in sentences; relative paths become relative to

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "numeric/top_k_indices.h"
 #include "ops/experts/swiglu_backward.h"
 #include "ops/linear/linear_backward.h"
 #include "ops/route/route_backward.h"
@@ -119,14 +120,7 @@ class Experts {
   void choose_best(const T* z, const T* bias, std::int32_t* ids) const {
     std::vector<T> keys(static_cast<std::size_t>(num_experts_));
     for (std::size_t e = 0; e < keys.size(); ++e) keys[e] = route_score(z[e]) + bias[e];
-    std::vector<std::int32_t> order(keys.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::partial_sort(order.begin(), order.begin() + k_, order.end(), [&](auto left, auto right) {
-      const T l = keys[static_cast<std::size_t>(left)];
-      const T r = keys[static_cast<std::size_t>(right)];
-      return l > r || (l == r && left < right);
-    });
-    std::copy(order.begin(), order.begin() + k_, ids);
+    std::ranges::copy(top_k_indices<T>(keys, k_), ids);
   }
 
   void assign_slots(ExpertActivations<T>& a) const {

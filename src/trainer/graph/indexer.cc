@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 
+#include "numeric/top_k_indices.h"
 #include "ops/indexer_loss/index_scores.h"
 #include "ops/indexer_loss/indexer_loss.h"
 #include "ops/linear/linear_backward.h"
@@ -94,17 +96,6 @@ void score_entries(const GraphContext<T>& c, const LayerAttention& shape, const 
   });
 }
 
-/// Marks the `top_k` best of `count` scores, the earlier entry on ties.
-template <class T>
-void mark_best(const T* score, std::int64_t count, std::int64_t top_k, std::uint8_t* marks) {
-  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
-  std::iota(order.begin(), order.end(), 0);
-  std::partial_sort(order.begin(), order.begin() + top_k, order.end(), [&](auto left, auto right) {
-    return score[left] > score[right] || (score[left] == score[right] && left < right);
-  });
-  for (std::int64_t rank = 0; rank < top_k; ++rank) marks[order[static_cast<std::size_t>(rank)]] = 1;
-}
-
 }  // namespace
 
 template <class T>
@@ -119,7 +110,8 @@ void select_entries(const GraphContext<T>& context, const LayerAttention& shape,
       const std::int64_t row = document.place + t * document.entries;
       std::uint8_t* marks = a.visible.data() + row;
       if (chooses && complete > shape.top_k) {
-        mark_best(a.index_score.data() + row, complete, shape.top_k, marks);
+        const std::span<const T> scores(a.index_score.data() + row, static_cast<std::size_t>(complete));
+        for (const std::int32_t entry : top_k_indices(scores, shape.top_k)) marks[entry] = 1;
       } else {
         std::fill(marks, marks + complete, std::uint8_t{1});
       }

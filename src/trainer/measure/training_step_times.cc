@@ -193,7 +193,7 @@ TrainingStepTimes measure_step(const TrainConfig& config, ThreadPool& pool) {
   const TrainingBatch batch = random_batch(config);
   PartRuns runs(config, batch, pool);
   runs.measure_blocks();
-  const auto num_parts = static_cast<double>(config.data.batch_rows / config.micro_batch_rows(1));
+  const auto num_parts = static_cast<double>(config.num_micro_batches(1));
   const auto flops = ModelFlops(config.model, config.ablation.plain_residual).forward(batch, false, false);
   TrainingStepTimes times{.num_tokens = batch.num_tokens() * static_cast<std::int64_t>(num_parts)};
   double again = 0;

@@ -1,5 +1,6 @@
 #include "trainer/optimiser/newton_schulz.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -73,6 +74,12 @@ class Iteration {
 };
 
 }  // namespace
+
+double newton_schulz_flops(std::int64_t rows, std::int64_t columns) {
+  const auto p = static_cast<double>(std::min(rows, columns)),
+             q = static_cast<double>(std::max(rows, columns));
+  return kNewtonSchulzSteps * (4 * p * p * q + 2 * p * p * p);
+}
 
 void newton_schulz(std::int64_t rows, std::int64_t columns, std::span<float> matrix, ThreadPool& pool) {
   double squares = 0;

@@ -18,11 +18,7 @@ double update_flops(const TensorSpec& tensor, const ParameterGroup& group) {
   if (!has_update(group)) return 0;
   if (group.rule == UpdateRule::kAdamW) return 10 * static_cast<double>(tensor.num_elements());
   double flops = 0;
-  for (const std::int64_t rows : group.matrix_rows) {
-    const auto p = static_cast<double>(std::min(rows, tensor.shape[1]));
-    const auto q = static_cast<double>(std::max(rows, tensor.shape[1]));
-    flops += kNewtonSchulzSteps * (4 * p * p * q + 2 * p * p * p);
-  }
+  for (const std::int64_t rows : group.matrix_rows) flops += newton_schulz_flops(rows, tensor.shape[1]);
   return flops;
 }
 

@@ -13,7 +13,7 @@ namespace baleen {
 template <class Value>
 class SumTree {
  public:
-  /// The next value. `add(sum, value)` adds the second to the first, and has the second back.
+  /// The next value. `add(sum, value)` adds `value` to `sum`; what held `value` is then its to use again.
   template <class Add>
   void push(Value value, Add&& add) {
     std::int64_t level = 0;

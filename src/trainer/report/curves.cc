@@ -38,18 +38,19 @@ Figure curves_figure(CurvesText text, const std::vector<Curve>& curves) {
   Table table{.id = text.id + "-figures",
               .caption = text.title,
               .columns = {{.name = "curve", .is_figure = false}, {"step"}, {text.unit}}};
-  double last_step = 0, most = 0;
+  double last_step = 0, least = 0, most = 0;
   std::vector<std::vector<XyPoint>> points;
   for (const Curve& curve : curves) {
     points.push_back(thinned(curve.series));
     for (const XyPoint& point : points.back()) {
       last_step = std::max(last_step, point.x);
+      least = std::min(least, point.y);
       most = std::max(most, point.y);
     }
   }
   const auto number = [](double value) { return fmt::format("{:g}", value); };
   XyPlot plot(Axis(Scale::kLinear, 0, last_step, "step", number),
-              Axis(Scale::kLinear, 0, most, text.unit, number));
+              Axis(Scale::kLinear, least, most, text.unit, number));
   for (std::size_t i = 0; i < curves.size(); ++i) {
     if (points[i].empty()) continue;
     const std::string style = kStyles.at(i % kStyles.size());

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "parallel/thread_pool.h"
+#include "trainer/config/train_config.h"
 #include "trainer/run/loss_function.h"
 
 namespace baleen {

@@ -50,12 +50,11 @@ void check_supported(const TrainConfig& config, std::int64_t num_ranks) {
     fail("data.batch_rows = {}: expected a multiple of the {} processes, or data.micro_batch_rows",
          config.data.batch_rows, num_ranks);
   }
-  if (num_micro_batches(config, num_ranks) < num_ranks) {
+  if (config.num_micro_batches(num_ranks) < num_ranks) {
     fail(
         "data.micro_batch_rows = {}: {} rows a step give {} micro-batches; expected one at least for each of "
         "{} processes",
-        config.data.micro_batch_rows, config.data.batch_rows, num_micro_batches(config, num_ranks),
-        num_ranks);
+        config.data.micro_batch_rows, config.data.batch_rows, config.num_micro_batches(num_ranks), num_ranks);
   }
 }
 
@@ -135,7 +134,7 @@ void TrainingRun::add_figures(TrainingStep& report, const PassOptions& options,
 }
 
 TrainingStep TrainingRun::do_step() {
-  const std::int64_t num_parts = num_micro_batches(config_, ranks_.size());
+  const std::int64_t num_parts = config_.num_micro_batches(ranks_.size());
   const PassOptions options = pass_options_at(config_, state_.step);
   const Parameters<float>& weights = forward_weights_.now();
   std::vector<double> figures(static_cast<std::size_t>(num_parts) * num_figures());

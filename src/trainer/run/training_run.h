@@ -61,11 +61,6 @@ struct TrainingStep {
 /// fewer micro-batches than ranks.
 void check_supported(const TrainConfig& config, std::int64_t num_ranks = 1);
 
-/// Micro-batches of a step, of all ranks.
-[[nodiscard]] inline std::int64_t num_micro_batches(const TrainConfig& config, std::int64_t num_ranks) {
-  return config.data.batch_rows / config.micro_batch_rows(num_ranks);
-}
-
 /// Of the passes of a step, and of an evaluation before it.
 [[nodiscard]] PassOptions pass_options_at(const TrainConfig& config, std::int64_t step);
 

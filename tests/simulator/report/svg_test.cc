@@ -27,6 +27,8 @@ std::vector<double> values(const Axis& axis, int wanted) {
 
 TEST(Axis, RoundTicks) {
   EXPECT_EQ(values(Axis(Scale::kLinear, 3, 834, "", plain), 6), (std::vector<double>{0, 200, 400, 600, 800}));
+  EXPECT_EQ(values(Axis(Scale::kLinear, -30, 55, "", plain), 5), (std::vector<double>{-20, 0, 20, 40, 60}));
+  EXPECT_EQ(values(Axis(Scale::kLinear, -4, -1, "", plain), 4), (std::vector<double>{-4, -3, -2, -1, 0}));
   EXPECT_EQ(values(Axis(Scale::kDoublings, 1000, 1 << 20, "", plain), 5),
             (std::vector<double>{512, 4096, 32768, 262144}));
   EXPECT_EQ(values(Axis(Scale::kDecades, 0.15, 80, "", plain), 7),

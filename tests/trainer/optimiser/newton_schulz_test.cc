@@ -78,5 +78,10 @@ TEST(NewtonSchulz, ZerosStayZeros) {
   EXPECT_EQ(m, std::vector<float>(12));
 }
 
+TEST(NewtonSchulz, FlopsOfOneMatrix) {
+  EXPECT_DOUBLE_EQ(newton_schulz_flops(2, 3), 10.0 * (4 * 4 * 3 + 2 * 8));
+  EXPECT_DOUBLE_EQ(newton_schulz_flops(3, 2), newton_schulz_flops(2, 3));
+}
+
 }  // namespace
 }  // namespace baleen
