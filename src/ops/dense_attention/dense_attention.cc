@@ -221,4 +221,49 @@ template void dense_attention_backward(const DenseAttentionValues<float>&, const
 template void dense_attention_backward(const DenseAttentionValues<double>&, const double*, const double*,
                                        const double*, double*, double*, double*, double*);
 
+namespace {
+
+/// Scores of all tiles: rows of queries with their heads, times keys.
+double num_scores(const DenseAttentionValues<float>& v) {
+  double scores = 0;
+  for (std::int64_t begin = 0; begin < v.tokens; begin += kTileQueries) {
+    const QueryTile<float> tile(v, begin);
+    scores += static_cast<double>(tile.rows() * tile.keys());
+  }
+  return scores;
+}
+
+/// Of `count` float32 values.
+double bytes_of_values(std::int64_t count) { return 4.0 * static_cast<double>(count); }
+
+}  // namespace
+
+OpCost dense_attention_cost(const DenseAttentionValues<float>& v) {
+  const double scores = num_scores(v);
+  const std::int64_t rows = v.tokens * v.heads;
+  OpCost cost;
+  cost.add_flops(MathFormat::kF32, 2 * 2 * scores * static_cast<double>(v.width));
+  // A score: mask, largest, difference, exponential, sum, division, and rounding. A row: the sink and the log.
+  cost.scalar_ops = (v.rounds_weights ? 7 : 6) * scores + 6 * static_cast<double>(rows);
+  cost.read_bytes = bytes_of_values(rows * v.width + (v.tokens + v.entries) * v.width + v.heads) +
+                    static_cast<double>(v.tokens * v.entries);
+  cost.write_bytes = bytes_of_values(rows * v.width + rows);
+  return cost;
+}
+
+OpCost dense_attention_backward_cost(const DenseAttentionValues<float>& v) {
+  const double scores = num_scores(v);
+  const std::int64_t rows = v.tokens * v.heads, keys = (v.tokens + v.entries) * v.width;
+  OpCost cost;
+  // Scores again, gradients of probabilities, of queries, and of keys in both roles.
+  cost.add_flops(MathFormat::kF32, 5 * 2 * scores * static_cast<double>(v.width));
+  // A score: mask, difference, exponential, less delta, times the probability. A row: delta, the sink's share.
+  cost.scalar_ops = 5 * scores + static_cast<double>(rows) * (2 * static_cast<double>(v.width) + 4);
+  cost.read_bytes = bytes_of_values(3 * rows * v.width + rows + keys + v.heads) +
+                    static_cast<double>(v.tokens * v.entries);
+  cost.write_bytes = bytes_of_values(rows * v.width + keys);
+  cost.accumulate_gradients(static_cast<double>(v.heads));
+  return cost;
+}
+
 }  // namespace baleen

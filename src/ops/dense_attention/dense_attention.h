@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "ops/operation/operation.h"
+
 namespace baleen {
 
 template <class T>
@@ -31,5 +33,10 @@ void dense_attention_forward(const DenseAttentionValues<T>& v, T* o, T* lse, T* 
 template <class T>
 void dense_attention_backward(const DenseAttentionValues<T>& v, const T* o, const T* lse, const T* d_o, T* dq,
                               T* dkv, T* dentry, T* dsink);
+
+/// Products are of whole tiles: all window rows that some query of a tile sees, and all entries. What a query
+/// does not see is computed too, and masked.
+[[nodiscard]] OpCost dense_attention_cost(const DenseAttentionValues<float>& v);
+[[nodiscard]] OpCost dense_attention_backward_cost(const DenseAttentionValues<float>& v);
 
 }  // namespace baleen

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "ops/operation/operation.h"
+
 namespace baleen {
 
 template <class T>
@@ -28,5 +30,9 @@ void index_scores_forward(const IndexScoreValues<T>& v, T* score);
 /// and keys are computed again: three times the forward.
 template <class T>
 void index_scores_backward(const IndexScoreValues<T>& v, const T* dscore, T* dq, T* dk, T* dweight);
+
+/// Products are of whole tiles: the entries that the last query of a tile sees.
+[[nodiscard]] OpCost index_scores_cost(const IndexScoreValues<float>& v);
+[[nodiscard]] OpCost index_scores_backward_cost(const IndexScoreValues<float>& v);
 
 }  // namespace baleen
