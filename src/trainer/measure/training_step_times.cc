@@ -75,7 +75,7 @@ class PartRuns {
         weights_(training_table(config.model, config.ablation.plain_residual)),
         gradients_(weights_.table()),
         hash_tables_(make_hash_tables(config.model, config.run.seed)),
-        context_(config.model, hash_tables_, batch, options(config), pool) {
+        context_(config.model, hash_tables_, batch, measured_pass_options(config), pool) {
     initialise(weights_, config.model, config.initializer_range, config.run.seed);
   }
 
@@ -150,14 +150,6 @@ class PartRuns {
   }
 
  private:
-  /// Of a step after all stages of the indexers.
-  static PassOptions options(const TrainConfig& config) {
-    return {.mtp_weight = 0,
-            .indexer_weight = config.loss.indexer_weight,
-            .balance_weight = config.balance.sequence_loss_weight,
-            .plain_residual = config.ablation.plain_residual,
-            .scaled_rope = true};
-  }
   static void add(BothWays& sum, double forward, double backward) {
     sum.forward += forward;
     sum.backward += backward;
@@ -188,6 +180,15 @@ class PartRuns {
 };
 
 }  // namespace
+
+PassOptions measured_pass_options(const TrainConfig& config) {
+  return {.mtp_weight = 0,
+          .recompute = config.run.recompute,
+          .indexer_weight = config.loss.indexer_weight,
+          .balance_weight = config.balance.sequence_loss_weight,
+          .plain_residual = config.ablation.plain_residual,
+          .scaled_rope = true};
+}
 
 TrainingStepTimes measure_step(const TrainConfig& config, ThreadPool& pool) {
   const TrainingBatch batch = random_batch(config);
