@@ -20,6 +20,8 @@
 #include "hardware/machine_memory.h"
 #include "log/log.h"
 #include "parallel/thread_pool.h"
+#include "simulator/training/run_estimate.h"
+#include "simulator/training/training_shares.h"
 #include "trainer/graph/model.h"
 #include "trainer/optimiser/parameter_groups.h"
 #include "trainer/plan/memory_plan.h"
@@ -108,12 +110,20 @@ struct RunPlace {
       export_model(folder.model(), config, run.state().weights, hash_tables, true, pool);
       fmt::print("{}: the trained model; `baleen run --model` takes it\n", folder.model().string());
     }
-    if (memory != nullptr) {
-      fmt::print("memory: {:.1f} MB resident at most, {:.1f} MB planned\n",
-                 1e-6 * static_cast<double>(peak_resident_bytes()),
-                 1e-6 * static_cast<double>(memory->total_bytes()));
-    }
+    if constexpr (requires { run.seconds(); }) write_measured(run.seconds());
     std::fflush(stdout);
+  }
+
+  /// Time and memory beside what was predicted and planned.
+  void write_measured(const StepSeconds& seconds) const {
+    if (seconds.num_steps > 0) {
+      const auto steps = static_cast<double>(seconds.num_steps);
+      fmt::print("steps: {:.3f} s on average, {:.3f} s predicted\n", seconds.measured / steps,
+                 seconds.predicted / steps);
+    }
+    fmt::print("memory: {:.1f} MB resident at most, {:.1f} MB planned\n",
+               1e-6 * static_cast<double>(peak_resident_bytes()),
+               1e-6 * static_cast<double>(memory->total_bytes()));
   }
 
   const TrainConfig& config;
@@ -147,7 +157,12 @@ void train_on_text(const TrainConfig& config, const TrainFlags& flags, const Tra
   options.logits = [&graph](const Parameters<float>& weights, const TrainingBatch& batch,
                             const PassOptions& pass) { return graph.logits(weights, batch, pass); };
   options.ranks = ranks;
-  options.fma_flops_per_second = measure_machine_limits(place.pool).fma_flops_per_second;
+  const MachineLimits limits = measure_machine_limits(place.pool);
+  const DeviceProfile machine = training_profile(limits, place.pool);
+  options.predicted_seconds = [&](const PassOptions& passes) {
+    return estimate_run_step(config, passes, machine, ranks.size()).seconds();
+  };
+  options.fma_flops_per_second = limits.fma_flops_per_second;
   ranks.add_to_all({&options.fma_flops_per_second, 1});
   const TrainingRanks::Range parts = ranks.share_of(config.num_micro_batches(ranks.size()));
   GraphWorkers workers(config, place.hash_tables, parts.end - parts.begin, place.pool.num_threads());

@@ -18,6 +18,8 @@ struct PassOptions {
   bool rounds_as_released = false;
   bool scaled_rope =
       false;  ///< layers with a ratio rotate by the scaled (YaRN) frequencies, as inference does
+
+  bool operator==(const PassOptions&) const = default;
 };
 
 /// The same pass with the main model's loss alone, for measuring.

@@ -38,15 +38,18 @@ class TrainMemory : public TrainCommand {
  protected:
   void SetUp() override {
     TrainCommand::SetUp();
-    std::string text;
-    for (int i = 0; i < 300; ++i) text += "The fox number " + std::to_string(i) + " ran until the morning. ";
     std::ofstream corpus(folder_ / "long.jsonl");
-    for (int i = 0; i < 8; ++i) corpus << json{{"text", text}} << "\n";
+    for (int i = 0; i < 40; ++i) {
+      std::string text;
+      for (int line = 0; line < 100; ++line)
+        text += "The fox number " + std::to_string(i * line) + " ran and slept until the morning. ";
+      corpus << json{{"text", text}} << "\n";
+    }
     corpus.close();
-    ASSERT_EQ(baleen({"data", "pack", folder_ / "long.jsonl", "--tokenizer", folder_ / "tokenizer", "--out",
-                      folder_ / "long", "--held-out", "0.2"})
-                  .status,
-              0);
+    const ProgramResult packed =
+        baleen({"data", "pack", folder_ / "long.jsonl", "--tokenizer", folder_ / "tokenizer", "--out",
+                folder_ / "long", "--held-out", "0.2"});
+    ASSERT_EQ(packed.status, 0) << packed.err;
   }
 
   /// `run`: lines of [run]; `rest`: more sections.
