@@ -24,8 +24,8 @@ namespace {
 struct TrainFlags {
   DeploymentFlags deployment;
   TrainingLoad load;
-  std::string config;        ///< of a run of this program's trainer; empty: a cluster
-  std::int64_t step = -1;    ///< of that run; -1: the last
+  std::string config;      ///< of a run of this program's trainer; empty: a cluster
+  std::int64_t step = -1;  ///< of that run; -1: the last
   std::string html;
   bool json = false;
 };
@@ -35,8 +35,10 @@ void simulate_run(const TrainFlags& flags) {
   const std::int64_t num_ranks = flags.deployment.plan.num_devices;
   check_supported(config, num_ranks);
   const DeviceProfile device = flags.deployment.load_device();
-  const std::int64_t step = flags.step < 0 ? config.run.steps - 1 : std::min(flags.step, config.run.steps - 1);
-  const RunStepEstimate estimate = estimate_run_step(config, pass_options_at(config, step), device, num_ranks);
+  const std::int64_t step =
+      flags.step < 0 ? config.run.steps - 1 : std::min(flags.step, config.run.steps - 1);
+  const RunStepEstimate estimate =
+      estimate_run_step(config, pass_options_at(config, step), device, num_ranks);
   const auto num_threads = std::max<std::int64_t>(1, device.is_cpu ? device.num_units : config.run.threads);
   const TrainingMemoryPlan memory = plan_training_memory(config, num_threads, num_ranks);
   fmt::print("{}{}",
@@ -80,21 +82,30 @@ void add_simulate_train_command(Options& simulate) {
   Options command = simulate.command("train", "Time and memory of a step of training");
   flags->deployment.add_to(command);
   TrainingLoad& load = flags->load;
-  const Option config = command.path(
-      "--config", flags->config,
-      "TOML file of a run: price `baleen train` with it, in float32, on --num-devices processes; the model, the "
-      "batch and everything else are the file's");
-  command.integer_without_default("--step", flags->step, kStepRange,
-                                  "With --config: the step, counted from 0, whose stage is priced; otherwise the last");
-  command.integer("--sequence-length", load.sequence_length, kTokensAtLeastOneRange, "Tokens of a sequence").excludes(config);
-  command.integer("--global-batch-tokens", load.global_batch_tokens, kGlobalTokens,
-                  "Tokens of a step, over all devices").excludes(config);
-  command.integer("--micro-batch", load.micro_batch_sequences, {1, 1 << 16},
-                  "Sequences that a group computes at a time").excludes(config);
-  command.real("--recomputation", load.recomputation, kShareRange, "Share of forward that backward repeats").excludes(config);
-  command.flag("--bf16-gradients", load.bf16_gradients, "Gradients in BF16 instead of float32").excludes(config);
-  command.real("--imbalance", load.imbalance, kImbalanceRange,
-               "Tokens of the rank that gets most over the mean").excludes(config);
+  const Option config = command.path("--config", flags->config,
+                                     "TOML file of a run: price `baleen train` with it, in float32, on "
+                                     "--num-devices processes; the model, the "
+                                     "batch and everything else are the file's");
+  command.integer_without_default(
+      "--step", flags->step, kStepRange,
+      "With --config: the step, counted from 0, whose stage is priced; otherwise the last");
+  command.integer("--sequence-length", load.sequence_length, kTokensAtLeastOneRange, "Tokens of a sequence")
+      .excludes(config);
+  command
+      .integer("--global-batch-tokens", load.global_batch_tokens, kGlobalTokens,
+               "Tokens of a step, over all devices")
+      .excludes(config);
+  command
+      .integer("--micro-batch", load.micro_batch_sequences, {1, 1 << 16},
+               "Sequences that a group computes at a time")
+      .excludes(config);
+  command.real("--recomputation", load.recomputation, kShareRange, "Share of forward that backward repeats")
+      .excludes(config);
+  command.flag("--bf16-gradients", load.bf16_gradients, "Gradients in BF16 instead of float32")
+      .excludes(config);
+  command
+      .real("--imbalance", load.imbalance, kImbalanceRange, "Tokens of the rank that gets most over the mean")
+      .excludes(config);
   command.path("--html", flags->html, "Write a page with plots and tables, for a browser").excludes(config);
   command.flag("--json", flags->json, "One JSON line");
   command.action([flags] { run_train(*flags); });

@@ -24,8 +24,8 @@ std::optional<std::int64_t> number_after(const char* path, std::string_view name
     const std::size_t begin = line.find_first_not_of(" \t", name.size());
     if (begin == std::string::npos) return {};
     const std::size_t length = line.find_first_not_of("0123456789", begin);
-    const auto number = read_whole(std::string_view(line).substr(begin, length - begin),
-                                   {0, std::int64_t{1} << 60});
+    const auto number =
+        read_whole(std::string_view(line).substr(begin, length - begin), {0, std::int64_t{1} << 60});
     return number.ok() ? std::optional(number.value()) : std::nullopt;
   }
   return {};

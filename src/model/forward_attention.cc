@@ -93,7 +93,8 @@ void Forward::attention(std::int64_t block, const Step& step) {
        {&main.wgate, rows(values.main_gate, num_rows, main.wgate.rows), true, "compressor.wgate"},
        {&index.wkv, rows(values.index_kv, num_rows, index.wkv.rows), true, "indexer.wkv", false},
        {&index.wgate, rows(values.index_gate, num_rows, index.wgate.rows), true, "indexer.wgate", false},
-       {&weights.indexer.weights_proj, rows(values.index_weights, num_rows), false, "indexer.weights_proj", false}}};
+       {&weights.indexer.weights_proj, rows(values.index_weights, num_rows), false, "indexer.weights_proj",
+        false}}};
   const std::size_t num_projections = shape.indexed ? 7 : shape.compresses() ? 4 : 2;
   device_.executor().enter_block(block);
   const bool gathers = layout_.plan().sequence_parallel;

@@ -23,7 +23,9 @@ constexpr std::int64_t kNumTokens = 3;
 /// A gradient of a parameter is read and written in float32.
 constexpr double kGradient = 8;
 
-double flops_of(const OpCost& cost, MathFormat format) { return cost.flops[static_cast<std::size_t>(format)]; }
+double flops_of(const OpCost& cost, MathFormat format) {
+  return cost.flops[static_cast<std::size_t>(format)];
+}
 
 TEST(BackwardCost, Linear) {
   const WeightMatrix first = unread_weight(WeightFormat::kFp8, 256, 128);
@@ -33,7 +35,8 @@ TEST(BackwardCost, Linear) {
   const LinearArgs args{.x = unread_bf16<2>({kNumTokens, 128}), .outputs = outputs};
   const OpCost cost = linear_backward_cost(args);
   EXPECT_EQ(flops_of(cost, MathFormat::kFp8), 2 * 2 * kNumTokens * 256 * 128);
-  EXPECT_EQ(flops_of(cost, MathFormat::kBF16), 2 * kNumTokens * 64 * 128) << "its gradient ends at the weight";
+  EXPECT_EQ(flops_of(cost, MathFormat::kBF16), 2 * kNumTokens * 64 * 128)
+      << "its gradient ends at the weight";
   EXPECT_EQ(cost.weight_bytes, 256 * 128 + 2);
   // x and both results' gradients; the gradient of x; those of the weights.
   EXPECT_EQ(cost.total_bytes(), 2 * kNumTokens * (128 + 256 + 64) + 2 * kNumTokens * 128 + 256 * 128 + 2 +
@@ -61,10 +64,11 @@ TEST(BackwardCost, NormsAndRotations) {
                                               .y = unread_bf16<2>({kNumTokens, 128})});
   EXPECT_EQ(norm.scalar_ops, 11 * kNumTokens * 128);
   EXPECT_EQ(norm.total_bytes(), 3 * 2 * kNumTokens * 128 + 2 * 128 + kGradient * 128);
-  const OpCost plain =
-      rms_norm_backward_cost({.x = unread_bf16<2>({kNumTokens, 128}), .y = unread_bf16<2>({kNumTokens, 128})});
+  const OpCost plain = rms_norm_backward_cost(
+      {.x = unread_bf16<2>({kNumTokens, 128}), .y = unread_bf16<2>({kNumTokens, 128})});
   EXPECT_EQ(plain.scalar_ops, 7 * kNumTokens * 128);
-  const RopeArgs rotation{.x = unread_bf16<3>({kNumTokens, 4, 128}), .cosine = unread_f32<2>({kNumTokens, 32})};
+  const RopeArgs rotation{.x = unread_bf16<3>({kNumTokens, 4, 128}),
+                          .cosine = unread_f32<2>({kNumTokens, 32})};
   EXPECT_EQ(rope_backward_cost(rotation).scalar_ops, 6 * kNumTokens * 4 * 32);
   const KvStoreArgs store{.kv = unread_bf16<2>({kNumTokens, 512}),
                           .weight = unread_span<const float>(512),
@@ -86,11 +90,11 @@ TEST(BackwardCost, Mixing) {
   EXPECT_EQ(flops_of(cost, MathFormat::kF32), 2 * 2 * kNumTokens * kNumStreams * kWidth * kMixes);
   // Sinkhorn of 4 x 4, forward: softmax 88, 39 half steps of 32; backward: 39 of 80, softmax 64.
   constexpr double kSinkhorn = 88 + 39 * 32 + 39 * 80 + 64;
-  EXPECT_EQ(cost.scalar_ops, kNumTokens * (8 * kNumStreams * kWidth + 8 * kMixes + 4 * kNumStreams + 3 * kNumStreams +
-                                        4 * kNumStreams + 2 * 16 + kSinkhorn));
+  EXPECT_EQ(cost.scalar_ops, kNumTokens * (8 * kNumStreams * kWidth + 8 * kMixes + 4 * kNumStreams +
+                                           3 * kNumStreams + 4 * kNumStreams + 2 * 16 + kSinkhorn));
   constexpr double kParameters = kMixes * kNumStreams * kWidth + kMixes + 3;
   EXPECT_EQ(cost.total_bytes(), kNumTokens * (2 * 2 * kNumStreams * kWidth + 4 * kMixes + 2 * kWidth +
-                                           4 * (2 * kNumStreams + kNumStreams * kNumStreams)) +
+                                              4 * (2 * kNumStreams + kNumStreams * kNumStreams)) +
                                     (4 + kGradient) * kParameters);
   const HcHeadArgs head{.streams = pre.streams, .weights = pre.weights, .y = pre.u};
   EXPECT_EQ(hc_head_backward_cost(head).scalar_ops,
@@ -103,8 +107,8 @@ TEST(BackwardCost, Mixing) {
   const OpCost leave = hc_post_backward_cost(post);
   // Of each value of the result's gradient: df and dpost a multiply-add, dX and dcomb one for every stream.
   EXPECT_EQ(leave.scalar_ops, kNumTokens * kNumStreams * kWidth * (2 + 2 + kNumStreams * (2 + 2)));
-  EXPECT_EQ(leave.total_bytes(), kNumTokens * (2 * (2 * kWidth + 4 * 20 + 2 * kNumStreams * kWidth) +
-                                            2 * kNumStreams * kWidth));
+  EXPECT_EQ(leave.total_bytes(),
+            kNumTokens * (2 * (2 * kWidth + 4 * 20 + 2 * kNumStreams * kWidth) + 2 * kNumStreams * kWidth));
 }
 
 TEST(BackwardCost, SparseAttentionHasFiveProductsForTwo) {
@@ -179,9 +183,9 @@ TEST(BackwardCost, Experts) {
   EXPECT_EQ(cost.scalar_ops, 20 * kRows * kInner + kRows * kWidth);
   EXPECT_EQ(cost.weight_bytes, 4 * 3 * (kWidth * kInner / 2 + kWidth * kInner / 32));
   // g and v; x and the result's gradient, its own; a routing weight's; the sum over a token's rows.
-  EXPECT_EQ(cost.total_bytes() - cost.weight_bytes,
-            kRows * 2 * 2 * kInner + kRows * 3 * 2 * kWidth + 5 * 4 + (kRows + kNumTokens) * 2 * kWidth +
-                4 * kGradient * 3 * kWidth * kInner);
+  EXPECT_EQ(cost.total_bytes() - cost.weight_bytes, kRows * 2 * 2 * kInner + kRows * 3 * 2 * kWidth + 5 * 4 +
+                                                        (kRows + kNumTokens) * 2 * kWidth +
+                                                        4 * kGradient * 3 * kWidth * kInner);
 }
 
 TEST(BackwardCost, RouterEmbeddingAndMtp) {

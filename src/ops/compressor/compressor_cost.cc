@@ -107,7 +107,8 @@ OpCost compressor_backward_cost(const CompressorArgs& args) {
         slice, args.ratio, args.kv.extent(1) == 2 * static_cast<std::int64_t>(args.norm_weight.size()));
     cost.scalar_ops += kPoolBackwardOps * head_dim * pooling.num_rows +
                        pooling.num_entries * finish_backward_ops(args, head_dim);
-    cost.read_bytes += 2 * 4.0 * head_dim * pooling.num_entries;  // pooled entries and their gradients, float32
+    cost.read_bytes +=
+        2 * 4.0 * head_dim * pooling.num_entries;  // pooled entries and their gradients, float32
   }
   return cost;
 }

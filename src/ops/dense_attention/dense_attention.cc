@@ -259,8 +259,8 @@ OpCost dense_attention_backward_cost(const DenseAttentionValues<float>& v) {
   cost.add_flops(MathFormat::kF32, 5 * 2 * scores * static_cast<double>(v.width));
   // A score: mask, difference, exponential, less delta, times the probability. A row: delta, the sink's share.
   cost.scalar_ops = 5 * scores + static_cast<double>(rows) * (2 * static_cast<double>(v.width) + 4);
-  cost.read_bytes = bytes_of_values(3 * rows * v.width + rows + keys + v.heads) +
-                    static_cast<double>(v.tokens * v.entries);
+  cost.read_bytes =
+      bytes_of_values(3 * rows * v.width + rows + keys + v.heads) + static_cast<double>(v.tokens * v.entries);
   cost.write_bytes = bytes_of_values(rows * v.width + keys);
   cost.accumulate_gradients(static_cast<double>(v.heads));
   return cost;

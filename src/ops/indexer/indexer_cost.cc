@@ -43,8 +43,8 @@ OpCost indexer_cost(const IndexerArgs& args) {
   const double prepare_ops = kRotatePairOps * static_cast<double>(args.cosine.extent(1)) +
                              index_key_ops({static_cast<int>(args.q.extent(2)), args.precision});
   // A head's score: cut off at zero, weighted, added; the sum is compared once.
-  cost.scalar_ops = static_cast<double>(args.q.extent(0)) * num_heads * prepare_ops +
-                    (3 * num_heads + 1) * counts.scores;
+  cost.scalar_ops =
+      static_cast<double>(args.q.extent(0)) * num_heads * prepare_ops + (3 * num_heads + 1) * counts.scores;
   cost.read_bytes = bytes_of(args.q) + bytes_of(args.head_weights);
   cost.read_cache(counts.keys * static_cast<double>(args.keys.format.row_bytes()));
   cost.write_bytes = static_cast<double>(sizeof(std::int32_t)) * counts.selected;

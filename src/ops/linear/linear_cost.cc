@@ -31,9 +31,9 @@ OpCost linear_backward_cost(const LinearArgs& args) {
   if (num_rows == 0) return cost;
   bool trains_input = false;
   for (const LinearOutput& output : args.outputs) {
-    cost += matmul_backward_cost(*output.weight, num_rows,
-                                 activation_rounding(output.weight->format, args.precision),
-                                 output.trains_input);
+    cost +=
+        matmul_backward_cost(*output.weight, num_rows,
+                             activation_rounding(output.weight->format, args.precision), output.trains_input);
     cost.read_bytes += bytes_of(output.y);
     trains_input |= output.trains_input;
   }

@@ -47,7 +47,8 @@ OpTime TimeModel::backward_time_of(const GraphOp& op) const {
   GraphOp backward = op;
   backward.cost = op.backward;
   backward.message = op.backward_message;
-  const bool runs = backward.is_collective() || backward.cost.total_flops() > 0 || backward.cost.total_bytes() > 0;
+  const bool runs =
+      backward.is_collective() || backward.cost.total_flops() > 0 || backward.cost.total_bytes() > 0;
   return runs ? time_of(backward) : OpTime();
 }
 

@@ -23,8 +23,8 @@ std::string run_estimate_table(const TrainConfig& config, const DeviceProfile& d
                                const RunStepEstimate& estimate, const TrainingMemoryPlan& memory) {
   const double seconds = estimate.seconds();
   std::string text = fmt::format("this program's trainer on {}{}\nsteps of {} tokens at most\n\n",
-                                 num_ranks > 1 ? fmt::format("{} times ", num_ranks) : "",
-                                 device.description, tokens_of_step(config));
+                                 num_ranks > 1 ? fmt::format("{} times ", num_ranks) : "", device.description,
+                                 tokens_of_step(config));
   text += fmt::format("{:<34}{:>12}{:>9}{:>12}\n", "part of a step", "ms", "share", "GFLOP");
   const auto row = [&](std::string_view name, double part_seconds, double flops) {
     text += fmt::format("{:<34}{:>12.3f}{:>8.1f}%{:>12}\n", name, 1e3 * part_seconds,

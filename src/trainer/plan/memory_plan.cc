@@ -66,7 +66,8 @@ UpdateBytes update_bytes(const TrainConfig& config, const std::vector<TensorSpec
     }
   }
   const TensorHomes homes = tensor_homes(table, groups, num_ranks);
-  UpdateBytes bytes{.kept_scratch = num_threads * largest, .work = num_threads * 2 * (largest + largest_gram)};
+  UpdateBytes bytes{.kept_scratch = num_threads * largest,
+                    .work = num_threads * 2 * (largest + largest_gram)};
   for (const std::vector<std::size_t>& tensors : homes.of_rank) {
     std::int64_t states = 0;
     for (const std::size_t i : tensors)
@@ -125,8 +126,8 @@ TrainingMemoryPlan plan_training_memory(const TrainConfig& config, std::int64_t 
   const std::int64_t weights = float_bytes(table);
   const std::int64_t num_parts = (config.num_micro_batches(num_ranks) + num_ranks - 1) / num_ranks;
   const std::int64_t num_workers = std::min({config.run.concurrent_micro_batches, num_parts, num_threads});
-  const PassMemory pass =
-      largest_pass(config, config.micro_batch_rows(num_ranks), std::max<std::int64_t>(1, num_threads / num_workers));
+  const PassMemory pass = largest_pass(config, config.micro_batch_rows(num_ranks),
+                                       std::max<std::int64_t>(1, num_threads / num_workers));
   const AdapterBytes adapters = adapter_bytes(config, table);
   UpdateBytes update;
   if (config.lora.rank == 0) {
@@ -155,9 +156,8 @@ TrainingMemoryPlan plan_training_memory(const TrainConfig& config, std::int64_t 
 }
 
 std::int64_t TrainingMemoryPlan::total_bytes() const {
-  return std::accumulate(
-      parts.begin(), parts.end(), std::int64_t{0},
-      [](std::int64_t sum, const TrainingMemoryPart& part) { return sum + part.bytes; });
+  return std::accumulate(parts.begin(), parts.end(), std::int64_t{0},
+                         [](std::int64_t sum, const TrainingMemoryPart& part) { return sum + part.bytes; });
 }
 
 std::string TrainingMemoryPlan::table() const {
@@ -178,8 +178,8 @@ void check_fits(const TrainingMemoryPlan& plan, std::int64_t available_bytes) {
   std::int64_t largest = 0;
   for (const TrainingMemoryPart& part : plan.parts) {
     if (part.bytes == 0) continue;
-    parts +=
-        fmt::format("{}{} {:.1f}", parts.empty() ? "" : ", ", part.name, static_cast<double>(part.bytes) / kMegabyte);
+    parts += fmt::format("{}{} {:.1f}", parts.empty() ? "" : ", ", part.name,
+                         static_cast<double>(part.bytes) / kMegabyte);
     if (part.lowered_by.empty() || part.bytes <= largest) continue;
     largest = part.bytes;
     keys = part.lowered_by;

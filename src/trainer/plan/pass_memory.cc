@@ -124,8 +124,8 @@ class PassSizes {
 
   void experts(BlockArrays& arrays) const {
     const std::int64_t k = c_.num_experts_per_tok, inner = per_token(c_.moe_intermediate_size);
-    add(arrays, {per_token(c_.n_routed_experts), kIdBytes * n_ * k, per_token(k), kIndexBytes * n_ * k, kIndexBytes * n_ * k,
-                 per_token(k), rounds_ ? narrow() : 0});
+    add(arrays, {per_token(c_.n_routed_experts), kIdBytes * n_ * k, per_token(k), kIndexBytes * n_ * k,
+                 kIndexBytes * n_ * k, per_token(k), rounds_ ? narrow() : 0});
     add(arrays, {k * narrow(), k * inner, k * inner, k * inner, k * narrow(), inner, inner, inner});
   }
 
@@ -140,7 +140,8 @@ class PassSizes {
     constexpr std::int64_t kTileQueries = 64;
     const std::int64_t keys = std::min(length_, shape.window_tokens + kTileQueries - 1);
     const std::int64_t rows = std::min(length_, kTileQueries) * shape.num_heads;
-    return std::min(num_threads_, num_documents_) * 2 * kFloatBytes * rows * (keys + shape.num_entries(length_));
+    return std::min(num_threads_, num_documents_) * 2 * kFloatBytes * rows *
+           (keys + shape.num_entries(length_));
   }
 
   [[nodiscard]] std::int64_t attention_backward(const LayerAttention& shape) const {
@@ -151,17 +152,19 @@ class PassSizes {
     const std::int64_t queries = wide + 2 * rank;
     const std::int64_t pooling =
         shape.compresses() ? 2 * per_token(shape.compressor_columns(shape.head_dim)) : 0;
-    const std::int64_t indexer =
-        has_indexer_loss(shape)
-            ? per_token(shape.index_heads * (shape.index_dim + 1)) +
-                  kFloatBytes * num_entries(shape) * shape.index_dim +
-                  std::max(2 * per_token(shape.compressor_columns(shape.index_dim)),
-                           std::min(num_threads_, num_documents_) * kFloatBytes * length_ * shape.num_entries(length_))
-            : 0;
+    const std::int64_t indexer = has_indexer_loss(shape)
+                                     ? per_token(shape.index_heads * (shape.index_dim + 1)) +
+                                           kFloatBytes * num_entries(shape) * shape.index_dim +
+                                           std::max(2 * per_token(shape.compressor_columns(shape.index_dim)),
+                                                    std::min(num_threads_, num_documents_) * kFloatBytes *
+                                                        length_ * shape.num_entries(length_))
+                                     : 0;
     return arrays + std::max({attention_tiles(shape), queries, pooling, indexer});
   }
 
-  [[nodiscard]] std::int64_t site_backward() const { return per_token(mixes()) + narrow() / graph::kLoopRows; }
+  [[nodiscard]] std::int64_t site_backward() const {
+    return per_token(mixes()) + narrow() / graph::kLoopRows;
+  }
 
   const ModelConfig& c_;
   const PassOptions& options_;

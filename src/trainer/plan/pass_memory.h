@@ -11,7 +11,8 @@ namespace baleen {
 /// At the moment of the pass that holds most.
 struct PassMemory {
   std::int64_t kept_bytes = 0;  ///< from forward to backward: streams between blocks, activations of blocks
-  std::int64_t work_bytes = 0;  ///< of what is computed then: gradients of activations, tiles, a chunk of logits
+  std::int64_t work_bytes =
+      0;  ///< of what is computed then: gradients of activations, tiles, a chunk of logits
 
   [[nodiscard]] std::int64_t total_bytes() const { return kept_bytes + work_bytes; }
 };

@@ -128,10 +128,8 @@ class PassRecorder {
   void site(bool of_head) {
     const Activations<2> u = array<2>({n_, c_.hidden_size});
     if (!options_.plain_residual && of_head) {
-      add<ops::HcHead>({.streams = streams(),
-                        .weights = mixing(c_.hc_mult, 1),
-                        .precision = Precision::kExact,
-                        .y = u});
+      add<ops::HcHead>(
+          {.streams = streams(), .weights = mixing(c_.hc_mult, 1), .precision = Precision::kExact, .y = u});
     } else if (!options_.plain_residual) {
       add<ops::HcPre>({.streams = streams(),
                        .weights = mixing((2 + c_.hc_mult) * c_.hc_mult, 3),
@@ -244,7 +242,8 @@ class PassRecorder {
                                            .entries = shape.num_entries(length),
                                            .ratio = shape.ratio};
       if (values.entries > 0)
-        add("index_scores", "", length, index_scores_cost(values), index_scores_backward_cost(values), trains);
+        add("index_scores", "", length, index_scores_cost(values), index_scores_backward_cost(values),
+            trains);
     }
   }
 
@@ -259,7 +258,8 @@ class PassRecorder {
     const std::int64_t d = c_.hidden_size, k = c_.num_experts_per_tok, width = c_.moe_intermediate_size;
     linear("gate", n_, d, c_.n_routed_experts);
     const View<std::int32_t, 2> ids(nullptr, {n_, k});
-    add<ops::Route>({.logits = array<2>({n_, c_.n_routed_experts}), .ids = ids, .weights = array<2>({n_, k})});
+    add<ops::Route>(
+        {.logits = array<2>({n_, c_.n_routed_experts}), .ids = ids, .weights = array<2>({n_, k})});
     if (options_.balance_weight != 0 && !c_.is_hash_routed(block_)) {
       OpCost forward, backward;
       for (const std::int64_t length : lengths_) {

@@ -93,8 +93,8 @@ TEST_F(TrainMemory, ARunThatCannotFitIsRefusedBeforeItBegins) {
   write_config(config);
   const ProgramResult refused = train("run");
   EXPECT_EQ(refused.status, 1);
-  for (const char* words : {"this run needs", "weights", "optimiser states", "MB are available",
-                            "what helps most: "})
+  for (const char* words :
+       {"this run needs", "weights", "optimiser states", "MB are available", "what helps most: "})
     EXPECT_NE(refused.err.find(words), std::string::npos) << refused.err;
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run" / "log.jsonl"));
 }
