@@ -36,10 +36,16 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kMeasure
 /// Of memory's rate, the most that a profile may say: what the reference reads and writes is within the shares.
 constexpr double kNoBound = 4;
 
+constexpr int kRuns = 2;
+
 TrainConfig reference_config() {
   TrainConfig config;
-  config.model = preset_config("tiny-flash");
+  // A layer of each kind: window alone, ratio 4, ratio 128.
+  config.model = with_layers(preset_config("tiny-flash"), 3);
+  config.model.num_nextn_predict_layers = 0;
+  config.model.compress_ratios.resize(3);
   config.model.vocab_size = 4096;
+  config.model.n_routed_experts = 4;
   config.data.sequence_length = 256;
   config.data.batch_rows = config.data.micro_batch_rows = 2;
   config.run.steps = 1;
@@ -61,7 +67,7 @@ void measure_training_shares(DeviceProfile& profile, ThreadPool& pool) {
         .points = {{.compute = 1, .memory = kNoBound, .scalar = 1, .static_seconds = 0}}};
   }
   const RunStepEstimate arithmetic = estimate_run_step(config, measured_pass_options(config), ideal);
-  const TrainingStepTimes measured = measure_step(config, pool);
+  const TrainingStepTimes measured = measure_step(config, pool, kRuns);
   for (const auto& [part, name] : kMeasured) {
     const auto found = std::ranges::find(measured.parts, part, &PartTime::name);
     if (found == measured.parts.end() || found->seconds <= 0) continue;
