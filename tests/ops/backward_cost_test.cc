@@ -1,4 +1,5 @@
-// Costs of backwards, by counts that are written out by hand from the formulas of the training specification, 11.
+// Costs of backwards, by counts that are written out by hand from the formulas of the training
+// specification, 11.
 #include <gtest/gtest.h>
 
 #include "ops/compressor/compressor_backward.h"

@@ -243,7 +243,8 @@ OpCost dense_attention_cost(const DenseAttentionValues<float>& v) {
   const std::int64_t rows = v.tokens * v.heads;
   OpCost cost;
   cost.add_flops(MathFormat::kF32, 2 * 2 * scores * static_cast<double>(v.width));
-  // A score: mask, largest, difference, exponential, sum, division, and rounding. A row: the sink and the log.
+  // A score: mask, largest, difference, exponential, sum, division, and rounding. A row: the sink and the
+  // log.
   cost.scalar_ops = (v.rounds_weights ? 7 : 6) * scores + 6 * static_cast<double>(rows);
   cost.read_bytes = bytes_of_values(rows * v.width + (v.tokens + v.entries) * v.width + v.heads) +
                     static_cast<double>(v.tokens * v.entries);
@@ -257,7 +258,8 @@ OpCost dense_attention_backward_cost(const DenseAttentionValues<float>& v) {
   OpCost cost;
   // Scores again, gradients of probabilities, of queries, and of keys in both roles.
   cost.add_flops(MathFormat::kF32, 5 * 2 * scores * static_cast<double>(v.width));
-  // A score: mask, difference, exponential, less delta, times the probability. A row: delta, the sink's share.
+  // A score: mask, difference, exponential, less delta, times the probability. A row: delta, the sink's
+  // share.
   cost.scalar_ops = 5 * scores + static_cast<double>(rows) * (2 * static_cast<double>(v.width) + 4);
   cost.read_bytes =
       bytes_of_values(3 * rows * v.width + rows + keys + v.heads) + static_cast<double>(v.tokens * v.entries);

@@ -13,8 +13,8 @@ namespace {
 /// rounding.
 constexpr double kSwigluOps = 14;
 
-/// Of an inner value in the backward: two clamps, the sigmoid (3), silu, the activation and its weight (2), its
-/// gradient's weight, both limits, g's gradient (6), v's, and the routing weight's (2).
+/// Of an inner value in the backward: two clamps, the sigmoid (3), silu, the activation and its weight (2),
+/// its gradient's weight, both limits, g's gradient (6), v's, and the routing weight's (2).
 constexpr double kSwigluBackwardOps = 20;
 
 ActivationRounding rounding_of(const ExpertsArgs& args, const ExpertWeights& expert) {

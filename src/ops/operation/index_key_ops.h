@@ -13,8 +13,8 @@ namespace baleen {
   return format.dim * static_cast<double>(std::bit_width(static_cast<std::uint32_t>(format.dim)) - 1);
 }
 
-/// Of one vector: the transform, and in `released` a rounding to FP4 (absolute maximum, scaling, clamping, conversion,
-/// packing).
+/// Of one vector: the transform, and in `released` a rounding to FP4 (absolute maximum, scaling, clamping,
+/// conversion, packing).
 [[nodiscard]] constexpr double index_key_ops(const IndexKeyFormat& format) {
   constexpr double kFp4Ops = 5;
   return hadamard_ops(format) + (format.precision == Precision::kReleased ? kFp4Ops * format.dim : 0);

@@ -1,5 +1,5 @@
-/// A step of this program's own trainer (trainer/run), from the file of a run: what `baleen train` computes on
-/// one device, operation by operation. (source: training 11; simulation 4)
+/// A step of this program's own trainer (trainer/run), from the file of a run: what `baleen train` computes
+/// on one device, operation by operation. (source: training 11; simulation 4)
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@
 
 namespace baleen {
 
-/// Names are those of `TrainingStepTimes`, which measures the same; of the MTP block, which that leaves out, too.
+/// Names are those of `TrainingStepTimes`, which measures the same; of the MTP block, which that leaves
+/// out, too.
 struct RunPartEstimate {
   std::string name;
   double seconds = 0;
@@ -30,7 +31,8 @@ struct RunStepEstimate {
 
 /// Of a rank's share of a step whose rows are full, each one document, with the choices of `options`; float32
 /// products. Operations of a part reach the shares of the peaks that `device` says of "train_attention",
-/// "train_attention_backward" and so on (shares_of_training), else those of operations of which nothing is known.
+/// "train_attention_backward" and so on (shares_of_training), else those of operations of which nothing is
+/// known.
 [[nodiscard]] RunStepEstimate estimate_run_step(const TrainConfig& config, const PassOptions& options,
                                                 const DeviceProfile& device, std::int64_t num_ranks = 1);
 

@@ -33,7 +33,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kMeasure
      {"Muon", kTrainMuon},
      {"AdamW", kTrainAdamW}}};
 
-/// Of memory's rate, the most that a profile may say: what the reference reads and writes is within the shares.
+/// Of memory's rate, the most that a profile may say: what the reference reads and writes is within the
+/// shares.
 constexpr double kNoBound = 4;
 
 constexpr int kRuns = 2;

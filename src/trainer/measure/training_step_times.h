@@ -28,8 +28,8 @@ struct TrainingStepTimes {
 
 /// Rows of random tokens, each one document, through new weights: no data is needed. A part's time is the
 /// least of `num_runs` by itself; mixing is what of a block is neither attention nor experts. Takes about
-/// three forwards and backwards of a micro-batch a run. Memory: weights, gradients, optimiser states, activations of
-/// a block.
+/// three forwards and backwards of a micro-batch a run. Memory: weights, gradients, optimiser states,
+/// activations of a block.
 [[nodiscard]] TrainingStepTimes measure_step(const TrainConfig& config, ThreadPool& pool, int num_runs = 3);
 
 }  // namespace baleen

@@ -24,12 +24,13 @@ struct TrainingMemoryPlan {
   [[nodiscard]] std::string table() const;
 };
 
-/// Of one of `num_ranks` processes, that with most optimiser states; `num_threads` of it. Runs on replies hold
-/// an engine and its weights besides, which are not counted.
+/// Of one of `num_ranks` processes, that with most optimiser states; `num_threads` of it. Runs on replies
+/// hold an engine and its weights besides, which are not counted.
 [[nodiscard]] TrainingMemoryPlan plan_training_memory(const TrainConfig& config, std::int64_t num_threads,
                                                       std::int64_t num_ranks = 1);
 
-/// Throws `Error` where `plan` takes more than `available_bytes`: what is needed by part, and keys that lower it.
+/// Throws `Error` where `plan` takes more than `available_bytes`: what is needed by part, and keys that
+/// lower it.
 void check_fits(const TrainingMemoryPlan& plan, std::int64_t available_bytes);
 
 }  // namespace baleen

@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::int64_t kFloatBytes = 4, kIndexBytes = 8, kIdBytes = 4;
 
-/// Arrays of one block's activations in bytes, in a fixed order: blocks that share an object take the largest of
-/// each.
+/// Arrays of one block's activations in bytes, in a fixed order: blocks that share an object take the
+/// largest of each.
 using BlockArrays = std::vector<std::int64_t>;
 
 std::int64_t sum_of(const BlockArrays& arrays) {

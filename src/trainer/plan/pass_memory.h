@@ -17,8 +17,8 @@ struct PassMemory {
   [[nodiscard]] std::int64_t total_bytes() const { return kept_bytes + work_bytes; }
 };
 
-/// Of a pass with gradients over `num_rows` rows that are one document of `length` tokens each, which no other
-/// documents take more for. `num_threads` compute it.
+/// Of a pass with gradients over `num_rows` rows that are one document of `length` tokens each, which no
+/// other documents take more for. `num_threads` compute it.
 [[nodiscard]] PassMemory pass_memory(const ModelConfig& config, std::int64_t num_rows, std::int64_t length,
                                      const PassOptions& options, std::int64_t num_threads);
 

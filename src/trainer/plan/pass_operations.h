@@ -1,6 +1,6 @@
-/// The operations that a training pass runs, in the order of its forward, each with the cost of its forward and of
-/// its backward: from the configuration and the lengths of documents alone. Costs are the operations' own, of
-/// float32 arrays in the shapes that trainer/graph passes.
+/// The operations that a training pass runs, in the order of its forward, each with the cost of its forward
+/// and of its backward: from the configuration and the lengths of documents alone. Costs are the
+/// operations' own, of float32 arrays in the shapes that trainer/graph passes.
 #pragma once
 
 #include <cstdint>
