@@ -158,7 +158,7 @@ void train_on_text(const TrainConfig& config, const TrainFlags& flags, const Tra
                             const PassOptions& pass) { return graph.logits(weights, batch, pass); };
   options.ranks = ranks;
   const MachineLimits limits = measure_machine_limits(place.pool);
-  const DeviceProfile machine = training_profile(limits, place.pool);
+  const DeviceProfile machine = training_profile(limits, config.run.precision, place.pool);
   options.predicted_seconds = [&](const PassOptions& passes) {
     return estimate_run_step(config, passes, machine, ranks.size()).seconds();
   };

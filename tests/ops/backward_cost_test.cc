@@ -207,13 +207,13 @@ TEST(BackwardCost, RouterEmbeddingAndMtp) {
 }
 
 TEST(BackwardCost, OfTheTrainersOwnOperations) {
-  // Two tiles of 64 and 36 queries, which see 64 and 36 + 9 rows of a window of 10, and 25 entries.
+  // Four tiles of queries, which see 9 rows of a window of 10 before their own, and 8, 16, 24 and 25 entries.
   const DenseAttentionValues<float> attention{
       .tokens = 100, .heads = 2, .width = 8, .window = 10, .entries = 25};
-  constexpr double kScores = 2 * (64 * (64 + 25) + 36 * (45 + 25));
-  EXPECT_EQ(dense_attention_cost(attention).matrix_flops(), 2 * 2 * 8 * kScores);
-  EXPECT_EQ(dense_attention_backward_cost(attention).matrix_flops(), 5 * 2 * 8 * kScores);
-  EXPECT_EQ(dense_attention_backward_cost(attention).scalar_ops, 5 * kScores + 200 * (2 * 8 + 4));
+  constexpr double kScores = 2 * (32 * (32 + 8) + 32 * (41 + 16) + 32 * (41 + 24) + 4 * (13 + 25));
+  EXPECT_EQ(dense_attention_cost(attention, 4).matrix_flops(), 2 * 2 * 8 * kScores);
+  EXPECT_EQ(dense_attention_backward_cost(attention, 4).matrix_flops(), 5 * 2 * 8 * kScores);
+  EXPECT_EQ(dense_attention_backward_cost(attention, 4).scalar_ops, 5 * kScores + 200 * (2 * 8 + 4));
   const IndexScoreValues<float> scores{.tokens = 100, .heads = 2, .width = 8, .entries = 25, .ratio = 4};
   constexpr double kProducts = 2 * (64 * 16 + 36 * 25);
   EXPECT_EQ(index_scores_cost(scores).matrix_flops(), 2 * 8 * kProducts);

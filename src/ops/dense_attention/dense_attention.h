@@ -1,14 +1,18 @@
 /// Training of attention over the dense keys of one document: window rows and compressed entries, one vector
-/// a position as key and value, one softmax with a sink. Matrix products by tiles of 64 queries; one thread a
+/// a position as key and value, one softmax with a sink. Matrix products by tiles of 32 queries; one thread a
 /// document.
 /// (source: forward pass 5.7, training 11.5)
 #pragma once
 
 #include <cstdint>
 
+#include "ops/dense_product/dense_product.h"
 #include "ops/operation/operation.h"
 
 namespace baleen {
+
+/// Queries, with all their heads, of one matrix product.
+inline constexpr std::int64_t kAttentionTileQueries = 32;
 
 template <class T>
 struct DenseAttentionValues {
@@ -21,11 +25,12 @@ struct DenseAttentionValues {
   /// The forward multiplies values by weights in BF16, as the engine's attention does: rounded 64 visible
   /// keys at a time, relative to the largest score so far. The backward takes them unrounded.
   bool rounds_weights = false;
+  Operands operands = Operands::kAsStored;  ///< of its products
 };
 
 /// o [tokens, heads, width]; lse [tokens, heads]: log of the softmax's denominator, sink included; where it
 /// is not null entry_share [tokens, entries]: the heads' probabilities of each entry, summed.
-/// 4 tokens heads width (window + entries) FLOPs about.
+/// About 4 tokens heads width (window + 16 + entries / 2) FLOPs.
 template <class T>
 void dense_attention_forward(const DenseAttentionValues<T>& v, T* o, T* lse, T* entry_share = nullptr);
 
@@ -34,9 +39,10 @@ template <class T>
 void dense_attention_backward(const DenseAttentionValues<T>& v, const T* o, const T* lse, const T* d_o, T* dq,
                               T* dkv, T* dentry, T* dsink);
 
-/// Products are of whole tiles: all window rows that some query of a tile sees, and all entries. What a query
-/// does not see is computed too, and masked.
-[[nodiscard]] OpCost dense_attention_cost(const DenseAttentionValues<float>& v);
-[[nodiscard]] OpCost dense_attention_backward_cost(const DenseAttentionValues<float>& v);
+/// Products are of whole tiles: all window rows that some query of a tile sees, and the entries of `ratio`
+/// tokens that are complete at its last query. What a query does not see is computed too, and masked. Where
+/// queries select among the entries these are the most: a tile ends at the last one that is selected.
+[[nodiscard]] OpCost dense_attention_cost(const DenseAttentionValues<float>& v, std::int64_t ratio);
+[[nodiscard]] OpCost dense_attention_backward_cost(const DenseAttentionValues<float>& v, std::int64_t ratio);
 
 }  // namespace baleen

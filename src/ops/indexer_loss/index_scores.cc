@@ -29,7 +29,8 @@ class ScoreTile {
                       .b_stride = v.width,
                       .b_transposed = true,
                       .c = dots_.data(),
-                      .c_stride = entries_});
+                      .c_stride = entries_,
+                      .operands = v.operands});
   }
 
   void scores(T* score) const {
@@ -75,7 +76,8 @@ class ScoreTile {
                       .b_stride = v_.width,
                       .c = dq + begin_ * v_.heads * v_.width,
                       .c_stride = v_.width,
-                      .accumulate = true});
+                      .accumulate = true,
+                      .operands = v_.operands});
     dense_product<T>({.m = entries_,
                       .n = v_.width,
                       .k = rows(),
@@ -86,7 +88,8 @@ class ScoreTile {
                       .b_stride = v_.width,
                       .c = dk,
                       .c_stride = v_.width,
-                      .accumulate = true});
+                      .accumulate = true,
+                      .operands = v_.operands});
   }
 
  private:
@@ -154,7 +157,7 @@ double bytes_of_inputs(const IndexScoreValues<float>& v) {
 OpCost index_scores_cost(const IndexScoreValues<float>& v) {
   const double products = num_products(v);
   OpCost cost;
-  cost.add_flops(MathFormat::kF32, 2 * products * static_cast<double>(v.width));
+  cost.add_flops(math_format(v.operands), 2 * products * static_cast<double>(v.width));
   cost.scalar_ops = 3 * products;  // cut off at zero, weighted, added
   cost.read_bytes = bytes_of_inputs(v);
   cost.write_bytes = 4.0 * static_cast<double>(v.tokens * v.entries);
@@ -165,7 +168,7 @@ OpCost index_scores_backward_cost(const IndexScoreValues<float>& v) {
   const double products = num_products(v);
   OpCost cost;
   // Products again, gradients of queries and of keys.
-  cost.add_flops(MathFormat::kF32, 3 * 2 * products * static_cast<double>(v.width));
+  cost.add_flops(math_format(v.operands), 3 * 2 * products * static_cast<double>(v.width));
   cost.scalar_ops = 5 * products;  // cut off at zero, into the weight's gradient (2), cut off again, weighted
   cost.read_bytes = bytes_of_inputs(v) + 4.0 * static_cast<double>(v.tokens * v.entries);
   cost.write_bytes = bytes_of_inputs(v);

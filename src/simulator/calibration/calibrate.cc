@@ -264,7 +264,8 @@ DeviceProfile calibrate(const CalibrationOptions& given) {
   set_fallbacks(profile);
   if (cpu) {
     ThreadPool pool(options.num_threads);
-    measure_training_shares(profile, pool);
+    for (const TrainPrecision precision : {TrainPrecision::kFloat32, TrainPrecision::kBf16})
+      measure_training_shares(profile, precision, pool);
   }
   set_sources(profile, options);
   round_figures(profile);

@@ -30,7 +30,8 @@ class RunEstimator {
  private:
   [[nodiscard]] double seconds(std::string_view name, std::int64_t rows, const OpCost& cost) const {
     if (cost.total_flops() == 0 && cost.total_bytes() == 0) return 0;
-    return times_.time_of({.name = name, .num_rows = static_cast<double>(rows), .cost = cost}).seconds;
+    const std::string full_name = std::string(name) + std::string(options_.bf16_products ? kTrainBf16 : "");
+    return times_.time_of({.name = full_name, .num_rows = static_cast<double>(rows), .cost = cost}).seconds;
   }
 
   void add(const std::string& name, double seconds, double flops) {
@@ -98,7 +99,7 @@ class RunEstimator {
       const double flops = update_flops(tensor, group) / static_cast<double>(num_ranks_);
       OpCost& cost = group.rule == UpdateRule::kMuon ? muon : adamw;
       if (group.rule == UpdateRule::kMuon) {
-        cost.add_flops(MathFormat::kF32, flops);
+        cost.add_flops(options_.bf16_products ? MathFormat::kBF16 : MathFormat::kF32, flops);
         cost.scalar_ops += 7 * values;  // momentum and its look-ahead (4), decay and step
         cost.read_bytes += 3 * kFloatBytes * values;
         cost.write_bytes += 2 * kFloatBytes * values;

@@ -39,8 +39,9 @@ constexpr double kNoBound = 4;
 
 constexpr int kRuns = 2;
 
-TrainConfig reference_config() {
+TrainConfig reference_config(TrainPrecision precision) {
   TrainConfig config;
+  config.run.precision = precision;
   // A layer of each kind: window alone, ratio 4, ratio 128.
   config.model = with_layers(preset_config("tiny-flash"), 3);
   config.model.num_nextn_predict_layers = 0;
@@ -59,12 +60,15 @@ TrainConfig reference_config() {
 
 const TrainingPartNames& training_part(ModelPart part) { return kParts[static_cast<std::size_t>(part)]; }
 
-void measure_training_shares(DeviceProfile& profile, ThreadPool& pool) {
-  const TrainConfig config = reference_config();
+void measure_training_shares(DeviceProfile& profile, TrainPrecision precision, ThreadPool& pool) {
+  const TrainConfig config = reference_config(precision);
+  const auto full_name = [&](std::string_view name) {
+    return std::string(name) + std::string(config.bf16_products() ? kTrainBf16 : "");
+  };
   // Everything at the peaks: what arithmetic alone would take.
   DeviceProfile ideal = profile;
   for (const auto& [part, name] : kMeasured) {
-    ideal.operations[std::string(name)] = {
+    ideal.operations[full_name(name)] = {
         .points = {{.compute = 1, .memory = kNoBound, .scalar = 1, .static_seconds = 0}}};
   }
   const RunStepEstimate arithmetic = estimate_run_step(config, measured_pass_options(config), ideal);
@@ -72,14 +76,14 @@ void measure_training_shares(DeviceProfile& profile, ThreadPool& pool) {
   for (const auto& [part, name] : kMeasured) {
     const auto found = std::ranges::find(measured.parts, part, &PartTime::name);
     if (found == measured.parts.end() || found->seconds <= 0) continue;
-    const double share = std::max(1e-3, arithmetic.seconds_of(part) / found->seconds);
+    const double share = std::clamp(arithmetic.seconds_of(part) / found->seconds, 1e-3, kMostShare);
     // What a part reads and writes is in its share: at other sizes it is about as much an operation.
-    profile.operations[std::string(name)] = {
+    profile.operations[full_name(name)] = {
         .points = {{.compute = share, .memory = kNoBound, .scalar = share, .static_seconds = 0}}};
   }
 }
 
-DeviceProfile training_profile(const MachineLimits& limits, ThreadPool& pool) {
+DeviceProfile training_profile(const MachineLimits& limits, TrainPrecision precision, ThreadPool& pool) {
   DeviceProfile profile{.name = "local", .description = processor_name(), .is_cpu = true};
   profile.peak_flops[static_cast<std::size_t>(PeakFormat::kFp32)] = limits.fma_flops_per_second;
   profile.scalar_ops_per_second = limits.fma_flops_per_second;
@@ -87,7 +91,7 @@ DeviceProfile training_profile(const MachineLimits& limits, ThreadPool& pool) {
   profile.num_units = pool.num_threads();
   profile.efficiency = {.compute = 1, .memory = 1, .scalar = 1, .static_seconds = 0};
   profile.links = {{.size = 1, .bytes_per_second = limits.read_bytes_per_second}};
-  measure_training_shares(profile, pool);
+  measure_training_shares(profile, precision, pool);
   return profile;
 }
 

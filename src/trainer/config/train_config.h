@@ -192,6 +192,8 @@ struct TrainConfig {
   RewardConfig reward;
   AblationConfig ablation;
 
+  [[nodiscard]] bool bf16_products() const { return run.precision == TrainPrecision::kBf16; }
+
   /// Rows of one forward and backward: `micro_batch_rows`, or those of the step on one of `num_ranks`.
   [[nodiscard]] std::int64_t micro_batch_rows(std::int64_t num_ranks) const {
     return data.micro_batch_rows != 0 ? data.micro_batch_rows : data.batch_rows / num_ranks;

@@ -190,6 +190,7 @@ PassOptions measured_pass_options(const TrainConfig& config) {
           .indexer_weight = config.loss.indexer_weight,
           .balance_weight = config.balance.sequence_loss_weight,
           .plain_residual = config.ablation.plain_residual,
+          .bf16_products = config.bf16_products(),
           .scaled_rope = true};
 }
 

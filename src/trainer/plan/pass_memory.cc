@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "ops/dense_attention/dense_attention.h"
 #include "ops/linear/linear.h"
 #include "trainer/graph/token_loss.h"
 
@@ -137,9 +138,8 @@ class PassSizes {
 
   /// Two matrices of a tile's scores for each thread.
   [[nodiscard]] std::int64_t attention_tiles(const LayerAttention& shape) const {
-    constexpr std::int64_t kTileQueries = 64;
-    const std::int64_t keys = std::min(length_, shape.window_tokens + kTileQueries - 1);
-    const std::int64_t rows = std::min(length_, kTileQueries) * shape.num_heads;
+    const std::int64_t keys = std::min(length_, shape.window_tokens + kAttentionTileQueries - 1);
+    const std::int64_t rows = std::min(length_, kAttentionTileQueries) * shape.num_heads;
     return std::min(num_threads_, num_documents_) * 2 * kFloatBytes * rows *
            (keys + shape.num_entries(length_));
   }

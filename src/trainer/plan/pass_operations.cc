@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "ops/compressor/compressor_backward.h"
 #include "ops/dense_attention/dense_attention.h"
@@ -29,7 +30,10 @@ namespace {
 /// function of the same name there calls.
 class PassRecorder {
  public:
-  PassRecorder(const ModelConfig& config, const PassOptions& options) : c_(config), options_(options) {}
+  PassRecorder(const ModelConfig& config, const PassOptions& options)
+      : c_(config),
+        options_(options),
+        operands_(options.bf16_products ? Operands::kBf16 : Operands::kAsStored) {}
 
   void record(std::span<const std::int64_t> lengths) {
     begin(ModelPart::kMixing, -1, lengths);
@@ -74,6 +78,14 @@ class PassRecorder {
   void add(const typename Op::Args& args) {
     add<Op>(args, trunk_trains());
   }
+  /// The products that were added last take the pass's operands.
+  void take_operands() {
+    if (operands_ == Operands::kAsStored) return;
+    for (OpCost* cost : {&operations_.back().forward, &operations_.back().backward}) {
+      double& exact = cost->flops[static_cast<std::size_t>(MathFormat::kF32)];
+      cost->add_flops(math_format(operands_), std::exchange(exact, 0));
+    }
+  }
   [[nodiscard]] bool trunk_trains() const { return !options_.indexers_alone; }
 
   template <int Rank>
@@ -87,9 +99,12 @@ class PassRecorder {
     return {reinterpret_cast<const float*>(memory_.allocate(1)), static_cast<std::size_t>(size)};
   }
 
+  /// In the pass's arithmetic.
   void linear(std::string_view name, std::int64_t rows, std::int64_t in, std::int64_t out) {
     linear(name, rows, in, out, trunk_trains(), true);
+    take_operands();
   }
+  /// In float32.
   void linear(std::string_view name, std::int64_t rows, std::int64_t in, std::int64_t out, bool trains,
               bool trains_input) {
     const WeightMatrix weight = matrix(out, in);
@@ -188,9 +203,10 @@ class PassRecorder {
                                                .width = shape.head_dim,
                                                .window = shape.window_tokens,
                                                .entries = shape.num_entries(length),
-                                               .rounds_weights = options_.rounds_as_released};
-      add("dense_attention", "", length, dense_attention_cost(values), dense_attention_backward_cost(values),
-          trunk_trains());
+                                               .rounds_weights = options_.rounds_as_released,
+                                               .operands = operands_};
+      add("dense_attention", "", length, dense_attention_cost(values, shape.ratio),
+          dense_attention_backward_cost(values, shape.ratio), trunk_trains());
     }
     if (has_indexer_loss(shape)) indexer_loss(shape);
     rotate(n_, shape.num_heads, shape.head_dim, trunk_trains());
@@ -200,6 +216,7 @@ class PassRecorder {
                              .y = array<2>({n_, c_.o_dim()}),
                              .precision = Precision::kExact,
                              .name = "wo_a"});
+    take_operands();
     linear("wo_b", n_, c_.o_dim(), d);
   }
 
@@ -232,6 +249,7 @@ class PassRecorder {
     const bool trains = has_indexer_loss(shape);
     if (!trains && (!shape.indexed || options_.dense_attention || !leaves_out)) return;
     linear("indexer.wq_b", n_, c_.q_lora_rank, shape.index_heads * shape.index_dim, trains, false);
+    take_operands();
     rotate(n_, shape.index_heads, shape.index_dim, trains);
     linear("indexer.weights_proj", n_, c_.hidden_size, shape.index_heads, trains, false);
     compressor(shape, shape.index_dim, "indexer.compressor", trains, false);
@@ -240,7 +258,8 @@ class PassRecorder {
                                            .heads = shape.index_heads,
                                            .width = shape.index_dim,
                                            .entries = shape.num_entries(length),
-                                           .ratio = shape.ratio};
+                                           .ratio = shape.ratio,
+                                           .operands = operands_};
       if (values.entries > 0)
         add("index_scores", "", length, index_scores_cost(values), index_scores_backward_cost(values),
             trains);
@@ -256,7 +275,7 @@ class PassRecorder {
 
   void experts() {
     const std::int64_t d = c_.hidden_size, k = c_.num_experts_per_tok, width = c_.moe_intermediate_size;
-    linear("gate", n_, d, c_.n_routed_experts);
+    linear("gate", n_, d, c_.n_routed_experts, trunk_trains(), true);
     const View<std::int32_t, 2> ids(nullptr, {n_, k});
     add<ops::Route>(
         {.logits = array<2>({n_, c_.n_routed_experts}), .ids = ids, .weights = array<2>({n_, k})});
@@ -280,6 +299,7 @@ class PassRecorder {
                            .out = array<2>({n_, d})};
     add(ops::Experts::kName, ops::Experts::shape(args).detail, n_, expected_experts_cost(args),
         expected_experts_backward_cost(args), trunk_trains());
+    take_operands();
   }
 
   /// Every row of the streams goes through the head's mixing; products with the head are of targets.
@@ -291,6 +311,7 @@ class PassRecorder {
     add<ops::LmHead>({.x = array<2>({targets, c_.hidden_size}),
                       .weight = &head,
                       .logits = array<2>({targets, c_.vocab_size})});
+    take_operands();
   }
 
   void mtp_entry() {
@@ -305,6 +326,7 @@ class PassRecorder {
 
   const ModelConfig& c_;
   const PassOptions& options_;
+  Operands operands_;
   UnbackedMemory memory_;
   std::vector<PassOperation> operations_;
   ModelPart part_ = ModelPart::kHead;

@@ -41,6 +41,7 @@ PassOptions pass_options(const TrainConfig& config, std::int64_t step) {
   return {.mtp_weight = 0,
           .recompute = config.run.recompute,
           .rounds_as_released = rounds_at(config, step),
+          .bf16_products = config.bf16_products(),
           .scaled_rope = true};
 }
 

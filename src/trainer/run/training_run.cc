@@ -34,10 +34,6 @@ double tokens_per_second(const TrainingStep& report, double seconds) {
 }  // namespace
 
 void check_supported(const TrainConfig& config, std::int64_t num_ranks) {
-  const auto refuse = [](std::string_view key, std::string_view found, std::string_view expected) {
-    fail("{} = {}: this trainer does not have it yet; expected {}", key, found, expected);
-  };
-  if (config.run.precision != TrainPrecision::kFloat32) refuse("run.precision", "\"bf16\"", "\"float32\"");
   if (config.ablation.plain_residual && config.lora.rank != 0)
     fail("ablation.plain_residual = true: adapters belong to a checkpoint, which has mixed streams");
   if (num_ranks == 1) return;
@@ -92,6 +88,7 @@ PassOptions pass_options_at(const TrainConfig& config, std::int64_t step) {
           .balance_weight = config.balance.sequence_loss_weight,
           .plain_residual = config.ablation.plain_residual,
           .rounds_as_released = rounds_at(config, step),
+          .bf16_products = config.bf16_products(),
           .scaled_rope = true};  // as inference does, so that serving changes nothing
 }
 

@@ -86,15 +86,18 @@ void expect_same(const ModelConfig& config, const PassOptions& options) {
   EXPECT_EQ(flops.forward + flops.again + flops.backward, executed(config, options, true));
 }
 
+/// Whose indexers select all entries.
+ModelConfig model_that_selects_all() {
+  ModelConfig config = test::tiny_model();
+  config.index_topk = 100;
+  return config;
+}
+
 TEST(PassOperations, ProductsAreThoseThatAPassExecutes) {
-  const ModelConfig config = test::tiny_model();
+  const ModelConfig config = model_that_selects_all();
   {
     SCOPED_TRACE("a step before the indexers learn");
-    expect_same(config, {.recompute = false, .dense_attention = true});
-  }
-  {
-    SCOPED_TRACE("indexers that choose and do not learn");
-    expect_same(config, {.recompute = false});
+    expect_same(test::tiny_model(), {.recompute = false, .dense_attention = true});
   }
   {
     SCOPED_TRACE("a step of the whole model");
@@ -106,16 +109,41 @@ TEST(PassOperations, ProductsAreThoseThatAPassExecutes) {
   }
   {
     SCOPED_TRACE("indexers alone");
-    expect_same(config, {.dense_attention = true, .indexer_weight = 1, .indexers_alone = true});
+    expect_same(test::tiny_model(), {.dense_attention = true, .indexer_weight = 1, .indexers_alone = true});
   }
   {
-    SCOPED_TRACE("without the MTP block, rounded");
-    expect_same(config, {.mtp_weight = 0, .indexer_weight = 1, .rounds_as_released = true});
+    SCOPED_TRACE("without the MTP block, rounded, products of BF16");
+    expect_same(
+        config,
+        {.mtp_weight = 0, .indexer_weight = 1, .rounds_as_released = true, .bf16_products = true});
+  }
+}
+
+TEST(PassOperations, WhereIndexersSelectTheEntriesOfATileEndAtTheLastSelected) {
+  const ModelConfig config = test::tiny_model();
+  const PassOptions options{.recompute = false, .indexer_weight = 1};
+  const Predicted flops = predicted(config, options);
+  const std::int64_t all = flops.forward + flops.backward;
+  EXPECT_LE(executed(config, options, true), all);
+  EXPECT_GT(executed(config, options, true), 95 * all / 100);
+}
+
+TEST(PassOperations, TheEnginesFloat32ProductsAreNotRounded) {
+  for (const PassOperation& op :
+       pass_operations(test::tiny_model(), kLengths, {.indexer_weight = 1, .bf16_products = true})) {
+    const bool exact = op.name == "hc_pre" || op.name == "hc_head" ||
+                       op.detail.find("gate") != std::string::npos ||
+                       op.detail.find("compressor") != std::string::npos ||
+                       op.detail.find("weights_proj") != std::string::npos;
+    if (op.forward.matrix_flops() == 0) continue;
+    EXPECT_EQ(op.forward.flops[static_cast<std::size_t>(MathFormat::kF32)],
+              exact ? op.forward.matrix_flops() : 0)
+        << op.name << " " << op.detail;
   }
 }
 
 TEST(PassOperations, OfPlainResiduals) {
-  ModelConfig config = test::tiny_model();
+  ModelConfig config = model_that_selects_all();
   config.hc_mult = 1;
   expect_same(config, {.recompute = false, .indexer_weight = 1, .plain_residual = true});
 }
