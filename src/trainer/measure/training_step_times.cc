@@ -199,7 +199,8 @@ TrainingStepTimes measure_step(const TrainConfig& config, ThreadPool& pool, int 
   PartRuns runs(config, batch, pool, num_runs);
   runs.measure_blocks();
   const auto num_parts = static_cast<double>(config.num_micro_batches(1));
-  const auto flops = ModelFlops(config.model, config.ablation.plain_residual).forward(batch, false, false);
+  const PassFlops flops =
+      ModelFlops(config.model, config.ablation.plain_residual).pass(batch, measured_pass_options(config));
   TrainingStepTimes times{.num_tokens = batch.num_tokens() * static_cast<std::int64_t>(num_parts)};
   double again = 0;
   for (const auto& [part, name] : {std::pair{ModelPart::kAttention, "attention"},
@@ -207,10 +208,11 @@ TrainingStepTimes measure_step(const TrainConfig& config, ThreadPool& pool, int 
                                    {ModelPart::kMixing, "mixing"},
                                    {ModelPart::kHead, "head"}}) {
     const BothWays& seconds = runs.of(part);
-    const double forward_flops = num_parts * flops[static_cast<std::size_t>(part)];
-    times.parts.push_back({std::string(name) + ", forward", num_parts * seconds.forward, forward_flops});
+    const auto at = static_cast<std::size_t>(part);
     times.parts.push_back(
-        {std::string(name) + ", backward", num_parts * seconds.backward, 2 * forward_flops});
+        {std::string(name) + ", forward", num_parts * seconds.forward, num_parts * flops.forward[at]});
+    times.parts.push_back(
+        {std::string(name) + ", backward", num_parts * seconds.backward, num_parts * flops.backward[at]});
     if (part != ModelPart::kHead && config.run.recompute) again += num_parts * seconds.forward;
   }
   if (config.run.recompute) times.parts.push_back({"forward again for the backward", again});

@@ -18,8 +18,8 @@ ModelPart part_of(const TensorSpec& spec) {
 
 /// Parameters of a tensor that are multiplied with one token.
 double used_parameters(const ModelConfig& config, const TensorSpec& spec) {
-  if (spec.shape.size() != 2 || spec.role == TensorRole::kEmbedding ||
-      spec.name.ends_with(".ape") || spec.name.ends_with(".tid2eid"))
+  if (spec.shape.size() != 2 || spec.role == TensorRole::kEmbedding || spec.name.ends_with(".ape") ||
+      spec.name.ends_with(".tid2eid"))
     return 0;
   const double all = static_cast<double>(spec.shape[0]) * static_cast<double>(spec.shape[1]);
   if (spec.role == TensorRole::kRoutedExpert)

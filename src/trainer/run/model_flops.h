@@ -38,8 +38,8 @@ class ModelFlops {
   [[nodiscard]] double score_products(std::int64_t block, std::int64_t num_tokens) const;
 
   const ModelConfig& config_;
-  std::array<double, kNumModelParts> main_{};  ///< parameters that a token uses
-  std::array<double, kNumModelParts> mtp_{};   ///< the same of MTP blocks, with their use of the head
+  std::array<double, kNumModelParts> main_{};    ///< parameters that a token uses
+  std::array<double, kNumModelParts> mtp_{};     ///< the same of MTP blocks, with their use of the head
   double main_indexers_ = 0, mtp_indexers_ = 0;  ///< of them, beside those
 };
 

@@ -41,7 +41,8 @@ TEST_F(ModelFlopsTest, AnIndexerIsCountedWhereItChoosesOrLearns) {
   const PassFlops learning = pass({.mtp_weight = 0, .dense_attention = true, .indexer_weight = 1});
   const auto heads = static_cast<double>(config_.index_n_heads),
              width = static_cast<double>(config_.index_head_dim),
-             hidden = static_cast<double>(config_.hidden_size), rank = static_cast<double>(config_.q_lora_rank);
+             hidden = static_cast<double>(config_.hidden_size),
+             rank = static_cast<double>(config_.q_lora_rank);
   // Queries, weights of heads, and keys and gates of a compressor with overlap.
   const double parameters = heads * width * rank + hidden * heads + 2 * hidden * 2 * width;
   // Complete entries of 4 tokens: 1, 2, 3 for four queries each and 4 for three; 1 for two.
