@@ -70,6 +70,7 @@ void run_item(const Planned& planned, std::int64_t item, int num_threads) {
   matmul_tile({.weight = product.weight,
                .n_begin = column,
                .n_end = std::min(column + partition.columns_per_item, product.weight->rows),
+               .rounding = product.rounding,
                .packed = planned.packed + row * product.weight->cols,
                .num_rows = std::min(partition.rows_per_item, product.x.extent(0) - row),
                .y = product.y.data() + row * product.y.stride(0),

@@ -23,6 +23,8 @@
 #include <hwy/highway.h>
 
 #include "numeric/rounding-inl.h"
+#include "ops/matmul/integer_fp4-inl.h"
+#include "ops/matmul/tile_output-inl.h"
 #include "ops/matmul/unpack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -102,31 +104,6 @@ HWY_INLINE void multiply_parts(const RowBlock<kFormat> (&weights)[kColumns], con
   }
 }
 
-/// Upper half onto lower half until four lanes are left.
-template <class D>
-HWY_INLINE auto fold_to_four(D, hn::Vec<D> v) {
-  if constexpr (hn::MaxLanes(D()) > 4) {
-    const hn::Half<D> half;
-    return fold_to_four(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
-  } else {
-    return v;
-  }
-}
-
-/// Sums of the lanes of four vectors, side by side. One sum costs a quarter of a horizontal sum of its own, which for
-/// rows of 256 inputs is nearly as much work as their products (prefill of the bundled model: 8 to 16% quicker). Every
-/// output is summed in this one order, whatever the tile.
-HWY_INLINE hn::Vec<hn::CappedTag<float, 4>> sums_of_four(FloatVec a, FloatVec b, FloatVec c, FloatVec e) {
-  const FloatTag d;
-  const hn::RebindToUnsigned<hn::Repartition<double, FloatTag>> pairs;
-  const auto ab = hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
-  const auto ce = hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
-  const auto ab_pairs = hn::BitCast(pairs, ab), ce_pairs = hn::BitCast(pairs, ce);
-  const auto in_blocks = hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, ab_pairs, ce_pairs)),
-                                 hn::BitCast(d, hn::InterleaveUpper(pairs, ab_pairs, ce_pairs)));
-  return fold_to_four(d, in_blocks);
-}
-
 /// Inputs [begin, end) of a product; accumulators wait in `carried` between one range and the next.
 struct InputRange {
   std::int64_t begin = 0;
@@ -185,21 +162,11 @@ void tile_row(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin
     }
     return;
   }
-  const std::int64_t num_columns = std::min<std::int64_t>(kColumns, tile.n_end - n_begin);
   for (int m = 0; m < kRows; ++m) {
-    float* y = tile.y + (m_begin + m) * tile.y_stride + n_begin;
     for (int n = 0; n < kColumns; n += 4) {
       const auto column = [&](int i) HWY_ATTR { return sums[m][std::min(n + i, kColumns - 1)]; };
-      const hn::CappedTag<float, 4> four;
-      auto sum = sums_of_four(column(0), column(1), column(2), column(3));
-      if (tile.round_bf16) sum = round_bf16_simd(four, sum);
-      if (num_columns >= n + 4) {
-        hn::StoreU(sum, four, y + n);
-        continue;
-      }
-      float last[4];
-      hn::StoreU(sum, four, last);
-      for (std::int64_t i = n; i < num_columns; ++i) y[i] = last[i - n];
+      store_columns(tile, m_begin + m, n_begin + n, std::min(kColumns - n, 4), column(0), column(1),
+                    column(2), column(3));
     }
   }
 }
@@ -265,6 +232,7 @@ void matmul_tile_cpu(const MatmulTile& tile) {
     case WeightFormat::kFp8:
       return tile_of_format<WeightFormat::kFp8>(tile);
     case WeightFormat::kFp4:
+      if (kIntegerFp4 && tile.rounding == ActivationRounding::kFp8) return integer_tile(tile);
       return tile_of_format<WeightFormat::kFp4>(tile);
   }
 }
@@ -279,6 +247,7 @@ void pack_activations_cpu(const float* x, std::int64_t num_inputs, WeightFormat 
     case WeightFormat::kFp8:
       return pack_row<WeightFormat::kFp8>(x, num_inputs, rounding, packed);
     case WeightFormat::kFp4:
+      if (kIntegerFp4 && rounding == ActivationRounding::kFp8) return pack_integer_row(x, num_inputs, packed);
       return pack_row<WeightFormat::kFp4>(x, num_inputs, rounding, packed);
   }
 }
