@@ -1,11 +1,6 @@
-// SIMD tile kernel. Registers hold M x N accumulators; per block of inputs the N rows' weights are unpacked
-// once and multiplied with M rows of activations. Every (m, n) accumulator sees the same products in the same
-// order for every M and N, so tile shapes are free.
-//
-// Shapes: AVX-512 has 32 registers: 4 x 4 accumulators leave sixteen for unpacked weights, scales and activations; with 6
-// rows the compiler spills accumulators (prefill of the bundled model 5.3 against 6.6 thousand tokens/s, of bench-1b 216
-// against 229). AVX2 has 16: 6 x 2. Rows share one unpacking (2 to 5 instructions a vector); a single row (decode) needs 8
-// columns so that 8 independent chains cover the latency of 4 cycles at 2 a cycle.
+// SIMD tile kernels. Every (m, n) accumulator sees the same products in the same order for every M and N, so tile shapes
+// are free. Up to four rows unpack weights in registers, for each of them once; more rows share panels of unpacked
+// weights (panel-inl.h). FP4 weights and FP8 activations meet as integers (integer_fp4-inl.h), all else in float32.
 
 #include "ops/matmul/matmul.h"
 
@@ -24,6 +19,7 @@
 
 #include "numeric/rounding-inl.h"
 #include "ops/matmul/integer_fp4-inl.h"
+#include "ops/matmul/panel-inl.h"
 #include "ops/matmul/tile_output-inl.h"
 #include "ops/matmul/unpack-inl.h"
 
@@ -32,15 +28,22 @@ namespace baleen::HWY_NAMESPACE {
 namespace {
 
 constexpr bool kManyRegisters = kLanes == 16 || HWY_ARCH_ARM_A64;
-constexpr int kMaxTileRows = kManyRegisters ? 4 : 6;
 
+/// Inputs that share a scale, whose products have a sum of their own for the scale to multiply; 0: there are no scales.
 template <WeightFormat kFormat>
-constexpr int tile_columns(int tile_rows) {
+constexpr std::int64_t kScaledInputs =
+    kFormat == WeightFormat::kFp4   ? 8 * kLanes  // a scale for every four lanes
+    : kFormat == WeightFormat::kFp8 ? kWeightBlock
+                                    : 0;
+
+/// Weight rows that few rows of activations meet at a time.
+template <WeightFormat kFormat>
+constexpr int few_rows_columns(int num_rows) {
   // A single row waits for memory: 4 columns are streams enough, and 8 ask too far ahead of wide rows (BF16: 43 against
   // 38 GB/s); FP4's narrow rows and longer unpacking want 8.
-  if (tile_rows == 1) return kFormat == WeightFormat::kFp4 ? 8 : 4;
-  if (kManyRegisters) return tile_rows == 2 ? 8 : 4;
-  return tile_rows <= 3 ? 4 : 2;
+  if (num_rows == 1) return kFormat == WeightFormat::kFp4 ? 8 : 4;
+  if (kManyRegisters) return num_rows == 2 ? 8 : 4;
+  return num_rows == 2 || (num_rows == 3 && kScaledInputs<kFormat> == 0) ? 4 : 2;
 }
 
 template <WeightFormat kFormat>
@@ -78,146 +81,172 @@ void pack_row(const float* x, std::int64_t num_inputs, ActivationRounding roundi
   }
 }
 
-/// FP4's scale multiplies the sum over a block of inputs (8 vectors) instead of every weight. FP8 has half as
-/// many vectors to a block, and many rows would need twice the accumulators: there scaling the weights wins
-/// (prefill 165 against 110 GFLOP/s on one thread of a Zen 5), as it would not for FP4 (decode 25 against 28
-/// GB/s).
-template <WeightFormat kFormat>
-constexpr bool kScalesSum = kFormat == WeightFormat::kFp4;
-
-/// Adds the products of part kPart and the parts after it to `sums`.
-template <WeightFormat kFormat, int kRows, int kColumns, int kPart>
+/// Adds the products of part kPart and the parts after it to the sums of columns kFirst to kFirst + kCount - 1.
+template <int kFirst, int kCount, int kPart = 0, WeightFormat kFormat, int kColumns, int kRows>
 HWY_INLINE void multiply_parts(const RowBlock<kFormat> (&weights)[kColumns], const float* const (&x)[kRows],
-                               std::int64_t at, FloatVec (&sums)[kRows][kColumns]) {
+                               std::int64_t at, FloatVec (&sums)[kColumns][kRows]) {
   const FloatTag d;
-  FloatVec w[kColumns];
-  for (int n = 0; n < kColumns; ++n) w[n] = weights[n].template Get<kPart>();
+  FloatVec w[kCount];
+  for (int n = 0; n < kCount; ++n) w[n] = weights[kFirst + n].template Get<kPart>();
   for (int m = 0; m < kRows; ++m) {
     const auto v = hn::Load(d, x[m] + at + kPart * kLanes);
-    for (int n = 0; n < kColumns; ++n) {
-      // The first product of a scaled block begins a sum of its own.
-      sums[m][n] = kScalesSum<kFormat> && kPart == 0 ? hn::Mul(v, w[n]) : hn::MulAdd(v, w[n], sums[m][n]);
-    }
+    for (int n = 0; n < kCount; ++n) sums[kFirst + n][m] = hn::MulAdd(v, w[n], sums[kFirst + n][m]);
   }
   if constexpr (kPart + 1 < packed_per_lane(kFormat)) {
-    multiply_parts<kFormat, kRows, kColumns, kPart + 1>(weights, x, at, sums);
+    multiply_parts<kFirst, kCount, kPart + 1>(weights, x, at, sums);
   }
 }
 
-/// Inputs [begin, end) of a product; accumulators wait in `carried` between one range and the next.
-struct InputRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  float* carried = nullptr;
-};
+/// All parts of all columns. Column by column needs fewest registers; side by side they share loads of activations.
+template <int kFirst = 0, WeightFormat kFormat, int kColumns, int kRows>
+HWY_INLINE void multiply_columns(const RowBlock<kFormat> (&weights)[kColumns], const float* const (&x)[kRows],
+                                 std::int64_t at, FloatVec (&sums)[kColumns][kRows]) {
+  constexpr int kCount = (kManyRegisters && kRows > 1) || kRows > 2 ? kColumns : 1;
+  multiply_parts<kFirst, kCount>(weights, x, at, sums);
+  if constexpr (kFirst + kCount < kColumns) multiply_columns<kFirst + kCount>(weights, x, at, sums);
+}
 
+/// Weight rows n to n + kColumns - 1 times kRows rows of activations.
 template <WeightFormat kFormat, int kRows>
-void tile_row(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin, const InputRange& inputs) {
-  constexpr int kColumns = tile_columns<kFormat>(kRows);
+void few_rows_columns_tile(const MatmulTile& tile, const float* const (&x)[kRows], std::int64_t n_begin) {
+  constexpr int kColumns = few_rows_columns<kFormat>(kRows);
   constexpr std::int64_t kStep = packed_per_lane(kFormat) * kLanes;
+  constexpr bool kScaled = kScaledInputs<kFormat> != 0;
+  constexpr std::int64_t kBlock = kScaled ? kScaledInputs<kFormat> : kStep;
   const FloatTag d;
-  const std::int64_t num_inputs = tile.weight->cols;
-  const float* x[kRows];
-  for (int m = 0; m < kRows; ++m) {
-    const std::int64_t row = tile.row_index == nullptr ? m_begin + m : tile.row_index[m_begin + m];
-    x[m] = tile.packed + row * num_inputs;
-  }
   RowCursor rows[kColumns];
+  FloatVec sums[kColumns][kRows];
   for (int n = 0; n < kColumns; ++n) {  // past the last column: repeat it, and do not store
     rows[n] = cursor_of<kFormat>(*tile.weight, std::min(n_begin + n, tile.n_end - 1));
-  }
-  FloatVec sums[kRows][kColumns];
-  for (int m = 0; m < kRows; ++m) {
-    for (int n = 0; n < kColumns; ++n) {
-      sums[m][n] =
-          inputs.begin == 0 ? hn::Zero(d) : hn::Load(d, inputs.carried + (m * kColumns + n) * kLanes);
-    }
+    for (int m = 0; m < kRows; ++m) sums[n][m] = hn::Zero(d);
   }
   // Few rows of activations leave only memory to wait for. Hardware prefetchers stop at every 4 KB page,
   // which is a row or two; asking for the next columns' weights while these pass keeps memory busy across
   // them (one thread of a Zen 5: decode from 54% to 77% of the read bandwidth).
-  constexpr bool kPrefetch = kRows <= 4;
   const std::int64_t next_columns = kColumns * tile.weight->row_bytes();
-  for (std::int64_t k = inputs.begin; k < inputs.end; k += kStep) {
-    RowBlock<kFormat> weights[kColumns];
+  for (std::int64_t k = 0; k < tile.weight->cols; k += kBlock) {
+    FloatVec block_sums[kColumns][kRows];
     for (int n = 0; n < kColumns; ++n) {
-      weights[n].Load(rows[n], k);
-      if constexpr (kPrefetch) hwy::Prefetch(rows[n].codes + next_columns + k / kStep * 4 * kLanes);
+      for (int m = 0; m < kRows; ++m) block_sums[n][m] = hn::Zero(d);
     }
-    if constexpr (kScalesSum<kFormat>) {
-      FloatVec block_sums[kRows][kColumns];
-      multiply_parts<kFormat, kRows, kColumns, 0>(weights, x, k, block_sums);
-      for (int m = 0; m < kRows; ++m) {
-        for (int n = 0; n < kColumns; ++n)
-          sums[m][n] = hn::MulAdd(block_sums[m][n], weights[n].scale, sums[m][n]);
+    for (std::int64_t at = k; at < k + kBlock; at += kStep) {
+      RowBlock<kFormat> weights[kColumns];
+      for (int n = 0; n < kColumns; ++n) {
+        weights[n].Load(rows[n], at);
+        hwy::Prefetch(rows[n].codes + next_columns + at / kStep * 4 * kLanes);
       }
-    } else {
-      multiply_parts<kFormat, kRows, kColumns, 0>(weights, x, k, sums);
+      if constexpr (!kScaled) {
+        multiply_columns(weights, x, at, sums);
+      } else {
+        multiply_columns(weights, x, at, block_sums);
+        if (at + kStep < k + kBlock) continue;
+        for (int n = 0; n < kColumns; ++n) {
+          for (int m = 0; m < kRows; ++m)
+            sums[n][m] = hn::MulAdd(block_sums[n][m], weights[n].scale, sums[n][m]);
+        }
+      }
     }
-  }
-  if (inputs.end < num_inputs) {
-    for (int m = 0; m < kRows; ++m) {
-      for (int n = 0; n < kColumns; ++n)
-        hn::Store(sums[m][n], d, inputs.carried + (m * kColumns + n) * kLanes);
-    }
-    return;
   }
   for (int m = 0; m < kRows; ++m) {
     for (int n = 0; n < kColumns; n += 4) {
-      const auto column = [&](int i) HWY_ATTR { return sums[m][std::min(n + i, kColumns - 1)]; };
-      store_columns(tile, m_begin + m, n_begin + n, std::min(kColumns - n, 4), column(0), column(1),
-                    column(2), column(3));
+      const auto column = [&](int i) HWY_ATTR { return sums[std::min(n + i, kColumns - 1)][m]; };
+      store_columns(tile, m, n_begin + n, std::min(kColumns - n, 4), column(0), column(1), column(2),
+                    column(3));
     }
   }
 }
 
 template <WeightFormat kFormat, int kRows>
-void tile_rows(const MatmulTile& tile, std::int64_t m_begin) {
-  const InputRange all{0, tile.weight->cols, nullptr};
-  for (std::int64_t n = tile.n_begin; n < tile.n_end; n += tile_columns<kFormat>(kRows)) {
-    tile_row<kFormat, kRows>(tile, m_begin, n, all);
+void few_rows(const MatmulTile& tile) {
+  const float* x[kRows];
+  for (int m = 0; m < kRows; ++m) x[m] = tile.packed + packed_row(tile, m) * tile.weight->cols;
+  for (std::int64_t n = tile.n_begin; n < tile.n_end; n += few_rows_columns<kFormat>(kRows)) {
+    few_rows_columns_tile<kFormat, kRows>(tile, x, n);
   }
 }
 
-/// Many rows: a tile's rows of activations, 1024 inputs at a time (16 to 24 KB), stay in the first-level cache while 32
-/// columns pass; read again from the second level for every four columns they would cost 32 bytes a cycle or more,
-/// about all it has. Between input ranges the columns' accumulators wait in `carried` (at most 12 KB), which costs 1
-/// load and store in 64.
+/// Float32 products of many rows (panel-inl.h). A panel's weights are 16 KB. Accumulators: 3 x 4 of 16 registers, 6 x 4 of
+/// 32; the sums over all blocks of a scaled format wait in memory meanwhile.
 template <WeightFormat kFormat>
-void tile_many_rows(const MatmulTile& tile, std::int64_t m_begin) {
-  constexpr std::int64_t kInputsPerRange = 1024;
-  constexpr std::int64_t kColumnsPerPass = 32;
-  constexpr int kColumns = tile_columns<kFormat>(kMaxTileRows);
-  alignas(64) float carried[kColumnsPerPass * kMaxTileRows * kLanes];
-  for (std::int64_t pass = tile.n_begin; pass < tile.n_end; pass += kColumnsPerPass) {
-    const std::int64_t pass_end = std::min(pass + kColumnsPerPass, tile.n_end);
-    for (std::int64_t k = 0; k < tile.weight->cols; k += kInputsPerRange) {
-      for (std::int64_t n = pass; n < pass_end; n += kColumns) {
-        tile_row<kFormat, kMaxTileRows>(tile, m_begin, n,
-                                        {k, std::min(k + kInputsPerRange, tile.weight->cols),
-                                         carried + (n - pass) * kMaxTileRows * kLanes});
+struct FloatProducts {
+  static constexpr std::int64_t kScaled = kScaledInputs<kFormat>;
+  static constexpr int kRows = kManyRegisters && kScaled == 0 ? 4 : 3;
+
+  struct Panel {
+    alignas(64) float values[kPanelColumns][kPanelInputs];
+    alignas(64) float scales[kPanelColumns][kScaled == 0 ? 1 : kPanelInputs / kScaled * kLanes];
+  };
+
+  static HWY_INLINE void fill(const MatmulTile& tile, const PanelRange& range, Panel& panel) {
+    constexpr std::int64_t kStep = packed_per_lane(kFormat) * kLanes;
+    for (std::int64_t c = 0; c < kPanelColumns; ++c) {
+      const RowCursor row = cursor_of<kFormat>(*tile.weight, std::min(range.n + c, tile.n_end - 1));
+      for (std::int64_t k = range.begin; k < range.end; k += kStep) {
+        RowBlock<kFormat> weights;
+        weights.Load(row, k);
+        store_parts(weights, panel.values[c] + k - range.begin);
+        if constexpr (kScaled != 0) {
+          hn::Store(weights.scale, FloatTag(), panel.scales[c] + (k - range.begin) / kScaled * kLanes);
+        }
       }
     }
   }
-}
+
+  template <int kTileRows>
+  static HWY_INLINE void multiply(const float* const (&x)[kTileRows], std::int64_t num_inputs,
+                                  const Panel& panel, FloatVec (&sums)[kTileRows][kPanelColumns]) {
+    const FloatTag d;
+    constexpr std::int64_t kMostInputs = kScaled == 0 ? kPanelInputs : kScaled;
+    for (std::int64_t k = 0; k < num_inputs; k += kMostInputs) {
+      FloatVec block_sums[kTileRows][kPanelColumns];
+      for (int m = 0; m < kTileRows; ++m) {
+        for (int c = 0; c < kPanelColumns; ++c) block_sums[m][c] = kScaled == 0 ? sums[m][c] : hn::Zero(d);
+      }
+      const std::int64_t end = std::min(k + kMostInputs, num_inputs);
+      for (std::int64_t i = k; i < end; i += kLanes) {
+        FloatVec v[kTileRows];
+        for (int m = 0; m < kTileRows; ++m) v[m] = hn::Load(d, x[m] + i);
+        for (int c = 0; c < kPanelColumns; ++c) {
+          const FloatVec w = in_register(hn::Load(d, panel.values[c] + i));
+          for (int m = 0; m < kTileRows; ++m) block_sums[m][c] = hn::MulAdd(v[m], w, block_sums[m][c]);
+        }
+      }
+      for (int m = 0; m < kTileRows; ++m) {
+        for (int c = 0; c < kPanelColumns; ++c) {
+          if constexpr (kScaled == 0) {
+            sums[m][c] = block_sums[m][c];
+          } else {
+            const FloatVec scale = hn::Load(d, panel.scales[c] + k / kScaled * kLanes);
+            sums[m][c] = hn::MulAdd(block_sums[m][c], scale, sums[m][c]);
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  template <int kPart = 0>
+  static HWY_INLINE void store_parts(const RowBlock<kFormat>& weights, float* to) {
+    hn::Store(weights.template Get<kPart>(), FloatTag(), to + kPart * kLanes);
+    if constexpr (kPart + 1 < packed_per_lane(kFormat)) store_parts<kPart + 1>(weights, to);
+  }
+};
 
 template <WeightFormat kFormat>
 void tile_of_format(const MatmulTile& tile) {
-  std::int64_t m = 0;
-  for (; tile.num_rows - m >= kMaxTileRows; m += kMaxTileRows) tile_many_rows<kFormat>(tile, m);
-  switch (tile.num_rows - m) {
-    case 1:
-      return tile_rows<kFormat, 1>(tile, m);
-    case 2:
-      return tile_rows<kFormat, 2>(tile, m);
-    case 3:
-      return tile_rows<kFormat, 3>(tile, m);
-    case 4:
-      return tile_rows<kFormat, 4>(tile, m);
-    case 5:
-      return tile_rows<kFormat, 5>(tile, m);
-    default:
+  switch (tile.num_rows) {
+    case 0:
       return;
+    case 1:
+      return few_rows<kFormat, 1>(tile);
+    case 2:
+      return few_rows<kFormat, 2>(tile);
+    case 3:
+      return few_rows<kFormat, 3>(tile);
+    case 4:
+      return few_rows<kFormat, 4>(tile);
+    default:
+      return panel_tile<FloatProducts<kFormat>>(tile);
   }
 }
 
