@@ -1,6 +1,6 @@
-// The tile kernel on projections of the released models, on every instruction set of this machine: decode (M = 1)
-// in GB/s of weights, prefill in GFLOP/s. Each case is verified against the reference first; weights rotate over
-// more than the last-level cache.
+// The tile kernel on projections of the released models, on every instruction set of this machine: decode (M
+// = 1) in GB/s of weights, prefill in GFLOP/s. Each case is verified against the reference first; weights
+// rotate over more than the last-level cache.
 #include <benchmark/benchmark.h>
 #include <hwy/targets.h>
 

@@ -1,14 +1,15 @@
 // FP4 weights times FP8 activations on integers. Included once per instruction set (Highway).
 //
-// A doubled e2m1 value is an integer of at most 12, an e4m3 value times 2^9 one of at most 448 * 512 < 2^18. It is
-// cut into 8 high + low with high in 16 bits and low in 0..7; most blocks of 128 have no low parts and skip their
-// products. Weights become 16-bit words, their value in the upper byte, so that one instruction multiplies 16 pairs
-// and adds neighbours (AVX2). A lane's sum over its 8 inputs of a group of 32 is at most
+// A doubled e2m1 value is an integer of at most 12, an e4m3 value times 2^9 one of at most 448 * 512 < 2^18.
+// It is cut into 8 high + low with high in 16 bits and low in 0..7; most blocks of 128 have no low parts and
+// skip their products. Weights become 16-bit words, their value in the upper byte, so that one instruction
+// multiplies 16 pairs and adds neighbours (AVX2). A lane's sum over its 8 inputs of a group of 32 is at most
 // 32 * 8 * 12 * 448 * 512 < 2^30: exact in 32 bits.
 //
-// The order of an output's sum, the same for every number of rows: lane l of a load has inputs 8 l to 8 l + 7 of the
-// load's 8 kLanes; its exact integer, as float32, times the activations' scale (a power of two, exact), enters the
-// lane's accumulator by one multiply-add with the group's scale, in ascending k. Then the lanes are added.
+// The order of an output's sum, the same for every number of rows: lane l of a load has inputs 8 l to 8 l + 7
+// of the load's 8 kLanes; its exact integer, as float32, times the activations' scale (a power of two,
+// exact), enters the lane's accumulator by one multiply-add with the group's scale, in ascending k. Then the
+// lanes are added.
 
 #if defined(BALEEN_OPS_MATMUL_INTEGER_FP4_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BALEEN_OPS_MATMUL_INTEGER_FP4_INL_H_
@@ -17,15 +18,14 @@
 #define BALEEN_OPS_MATMUL_INTEGER_FP4_INL_H_
 #endif
 
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 
-#include "ops/matmul/panel-inl.h"
 #include "ops/matmul/tile_output-inl.h"
+#include "ops/matmul/tile_rows-inl.h"
 #include "ops/matmul/unpack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -47,8 +47,8 @@ constexpr std::int64_t kLoadsPerBlock = kActivationBlock / kInputsPerLoad;
 /// 16-bit vectors that a load becomes.
 constexpr int kWordVectors = 4;
 
-/// A block of activations as the kernel reads it, in the room of 128 float32 values. Word i of vector v of a load has
-/// input 4 i + v of the load, byte j of its vector h of low parts input 2 j + h.
+/// A block of activations as the kernel reads it, in the room of 128 float32 values. Word i of vector v of a
+/// load has input 4 i + v of the load, byte j of its vector h of low parts input 2 j + h.
 struct IntegerBlock {
   std::int16_t high[kActivationBlock];
   std::uint8_t low[kActivationBlock];
@@ -58,8 +58,8 @@ struct IntegerBlock {
 };
 static_assert(sizeof(IntegerBlock) == kActivationBlock * sizeof(float));
 
-/// A doubled weight has its value in the upper byte of a word, activations are counted in 2^-9, of which high has
-/// eights and low is multiplied by 32.
+/// A doubled weight has its value in the upper byte of a word, activations are counted in 2^-9, of which high
+/// has eights and low is multiplied by 32.
 constexpr float kUnitOfSum = 0x1p-15F;
 constexpr std::int16_t kLowFactor = 32;
 
@@ -85,7 +85,8 @@ HWY_INLINE void pack_integer_block(const float* x, float* packed) {
     hn::Store(hn::DemoteTo(narrow8, hn::And(value, hn::Set(di, 7))), narrow8, low + i);
   }
   auto* block = reinterpret_cast<IntegerBlock*>(packed);
-  // The words 4 i + v of two neighbouring i, side by side, are 32 bits that a transposition of four then gathers.
+  // The words 4 i + v of two neighbouring i, side by side, are 32 bits that a transposition of four then
+  // gathers.
   alignas(16) static constexpr std::uint8_t kPairs[16] = {0, 1, 8,  9,  2, 3, 10, 11,
                                                           4, 5, 12, 13, 6, 7, 14, 15};
   const auto pairs = hn::LoadDup128(d8, kPairs);
@@ -172,7 +173,8 @@ struct WeightBytes {
   }
 };
 
-/// Scales of the groups of a block, as vectors that fit the sums of its loads: four lanes a group. Code 0 is 2^-127.
+/// Scales of the groups of a block, as vectors that fit the sums of its loads: four lanes a group. Code 0 is
+/// 2^-127.
 HWY_INLINE void block_group_scales(const std::uint8_t* codes, FloatVec (&scales)[kLoadsPerBlock]) {
   const FloatTag d;
   const WordTag du;
@@ -197,68 +199,49 @@ HWY_INLINE FloatVec add_load(Int32Vec products, float scale, FloatVec group_scal
   return hn::MulAdd(hn::Mul(hn::ConvertTo(d, products), hn::Set(d, scale)), group_scale, sum);
 }
 
-/// kRows outputs of weight row n, before lanes are added up. Each weight is unpacked once, in registers.
-template <int kRows>
-HWY_INLINE void integer_column(const MatmulTile& tile, const IntegerBlock* const (&x)[kRows], std::int64_t n,
-                               FloatVec (&results)[kRows]) {
-  const Int16Tag d16;
-  const ByteTag d8;
-  // Hardware prefetchers stop at every 4 KB page.
-  constexpr std::int64_t kPrefetchBytes = 4096;
-  const RowCursor row = cursor_of<WeightFormat::kFp4>(*tile.weight, n);
-  FloatVec sums
-      [kRows];  // of its own: added up in `results`, they would wait for their stores (18 cycles a block, not 11)
-  for (int m = 0; m < kRows; ++m) sums[m] = hn::Zero(FloatTag());
-  const std::int64_t num_blocks = tile.weight->cols / kActivationBlock;
-  for (std::int64_t block = 0; block < num_blocks; ++block) {
-    const std::uint8_t* codes = row.codes + block * (kActivationBlock / 2);
-    hwy::Prefetch(codes + kPrefetchBytes);
-    FloatVec scales[kLoadsPerBlock];
-    block_group_scales(row.group_scales + block * 4, scales);
-    for (std::int64_t load = 0; load < kLoadsPerBlock; ++load) {
-      WeightBytes weights;
-      weights.Load(codes + load * 4 * kLanes);
-      const Int16Vec words[kWordVectors] = {weights.Words<0>(), weights.Words<1>(), weights.Words<2>(),
-                                            weights.Words<3>()};
-      for (int m = 0; m < kRows; ++m) {
-        const IntegerBlock& xb = x[m][block];
-        const std::int16_t* high = xb.high + load * kInputsPerLoad;
-        Int32Vec products = multiply_pairs(hn::Load(d16, high), words[0]);
-        for (int v = 1; v < kWordVectors; ++v) {
-          products = hn::Add(products, multiply_pairs(hn::Load(d16, high + v * 2 * kLanes), words[v]));
+/// FP4 times FP8 on integers.
+struct IntegerFp4Products {
+  /// Each weight is unpacked once, in registers.
+  template <int kFewRows>
+  static HWY_INLINE void multiply_column(const MatmulTile& tile, const float* const (&packed)[kFewRows],
+                                         std::int64_t n, FloatVec (&results)[kFewRows]) {
+    const Int16Tag d16;
+    const IntegerBlock* x[kFewRows];
+    for (int m = 0; m < kFewRows; ++m) x[m] = reinterpret_cast<const IntegerBlock*>(packed[m]);
+    const ByteTag d8;
+    const RowCursor row = cursor_of<WeightFormat::kFp4>(*tile.weight, n);
+    FloatVec sums[kFewRows];  // added up in `results` they would wait for stores: 18 cycles a block, not 15
+    for (int m = 0; m < kFewRows; ++m) sums[m] = hn::Zero(FloatTag());
+    const std::int64_t num_blocks = tile.weight->cols / kActivationBlock;
+    for (std::int64_t block = 0; block < num_blocks; ++block) {
+      const std::uint8_t* codes = row.codes + block * (kActivationBlock / 2);
+      FloatVec scales[kLoadsPerBlock];
+      block_group_scales(row.group_scales + block * 4, scales);
+      for (std::int64_t load = 0; load < kLoadsPerBlock; ++load) {
+        WeightBytes weights;
+        weights.Load(codes + load * 4 * kLanes);
+        const Int16Vec words[kWordVectors] = {weights.Words<0>(), weights.Words<1>(), weights.Words<2>(),
+                                              weights.Words<3>()};
+        for (int m = 0; m < kFewRows; ++m) {
+          const IntegerBlock& xb = x[m][block];
+          const std::int16_t* high = xb.high + load * kInputsPerLoad;
+          Int32Vec products = multiply_pairs(hn::Load(d16, high), words[0]);
+          for (int v = 1; v < kWordVectors; ++v) {
+            products = hn::Add(products, multiply_pairs(hn::Load(d16, high + v * 2 * kLanes), words[v]));
+          }
+          if (HWY_UNLIKELY(xb.has_low != 0)) {
+            const std::uint8_t* low = xb.low + load * kInputsPerLoad;
+            const auto pairs = hn::Add(multiply_low(hn::Load(d8, low), weights.half[0]),
+                                       multiply_low(hn::Load(d8, low + 4 * kLanes), weights.half[1]));
+            products = hn::Add(products, multiply_pairs(pairs, hn::Set(d16, kLowFactor)));
+          }
+          sums[m] = add_load(products, xb.scale, scales[load], sums[m]);
         }
-        if (HWY_UNLIKELY(xb.has_low != 0)) {
-          const std::uint8_t* low = xb.low + load * kInputsPerLoad;
-          const auto pairs = hn::Add(multiply_low(hn::Load(d8, low), weights.half[0]),
-                                     multiply_low(hn::Load(d8, low + 4 * kLanes), weights.half[1]));
-          products = hn::Add(products, multiply_pairs(pairs, hn::Set(d16, kLowFactor)));
-        }
-        sums[m] = add_load(products, xb.scale, scales[load], sums[m]);
       }
     }
+    for (int m = 0; m < kFewRows; ++m) results[m] = sums[m];
   }
-  for (int m = 0; m < kRows; ++m) results[m] = sums[m];
-}
 
-template <int kRows>
-void integer_few_rows(const MatmulTile& tile) {
-  const IntegerBlock* x[kRows];
-  for (int m = 0; m < kRows; ++m) {
-    x[m] = reinterpret_cast<const IntegerBlock*>(tile.packed + packed_row(tile, m) * tile.weight->cols);
-  }
-  for (std::int64_t n = tile.n_begin; n < tile.n_end; n += 4) {
-    FloatVec sums[4][kRows];
-    for (std::int64_t i = 0; i < 4; ++i) {  // past the last column: repeat it, and do not store
-      integer_column<kRows>(tile, x, std::min(n + i, tile.n_end - 1), sums[i]);
-    }
-    for (int m = 0; m < kRows; ++m) {
-      store_columns(tile, m, n, 4, sums[0][m], sums[1][m], sums[2][m], sums[3][m]);
-    }
-  }
-}
-
-/// Integer products of many rows (panel-inl.h).
-struct IntegerFp4Products {
   static constexpr int kRows = 4;
 
   struct Panel {
@@ -349,23 +332,6 @@ struct IntegerFp4Products {
     }
   }
 };
-
-inline void integer_tile(const MatmulTile& tile) {
-  switch (tile.num_rows) {
-    case 0:
-      return;
-    case 1:
-      return integer_few_rows<1>(tile);
-    case 2:
-      return integer_few_rows<2>(tile);
-    case 3:
-      return integer_few_rows<3>(tile);
-    case 4:
-      return integer_few_rows<4>(tile);
-    default:
-      return panel_tile<IntegerFp4Products>(tile);
-  }
-}
 
 }  // namespace baleen::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

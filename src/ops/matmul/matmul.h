@@ -22,15 +22,16 @@ enum class ActivationRounding : std::uint8_t {
   kFp8  ///< e4m3 per 128 inputs with a power-of-two scale, and back (the released code in front of FP8/FP4 weights)
 };
 
-/// Makes of one row of activations what the kernel of this instruction set multiplies with weights of `format`, rounding
-/// on the way: float32 values in the order in which weights are unpacked, or integers with a scale per 128. x, packed: [K]
-/// float32, not overlapping; packed 64-byte aligned. Inputs are packed in blocks of 128, each into its own part of `packed`.
+/// Makes of one row of activations what the kernel of this instruction set multiplies with weights of
+/// `format`, rounding on the way: float32 values in the order in which weights are unpacked, or integers with
+/// a scale per 128. x, packed: [K] float32, not overlapping; packed 64-byte aligned. Inputs are packed in
+/// blocks of 128, each into its own part of `packed`.
 void pack_activations(std::span<const float> x, WeightFormat format, ActivationRounding rounding,
                       float* packed);
 
-/// y[m, n] for all m in [0, num_rows) and n in [n_begin, n_end); rounded to BF16 if `round_bf16`.
-/// packed: rows of K from pack_activations of the same format and rounding; output row m takes packed row row_index[m], or
-/// m without an index. y: row m at y + m * y_stride, column n at index n.
+/// y[m, n] for all m in [0, num_rows) and n in [n_begin, n_end); rounded to BF16 if `round_bf16`. packed:
+/// rows of K from pack_activations of the same format and rounding; output row m takes packed row
+/// row_index[m], or m without an index. y: row m at y + m * y_stride, column n at index n.
 struct MatmulTile {
   const WeightMatrix* weight = nullptr;
   std::int64_t n_begin = 0;

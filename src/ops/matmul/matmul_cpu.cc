@@ -1,13 +1,11 @@
-// SIMD tile kernels. Every (m, n) accumulator sees the same products in the same order for every M and N, so tile shapes
-// are free. Up to four rows unpack weights in registers, for each of them once; more rows share panels of unpacked
-// weights (panel-inl.h). FP4 weights and FP8 activations meet as integers (integer_fp4-inl.h), all else in float32.
+// SIMD tile kernels. Every (m, n) accumulator sees the same products in the same order for every M and N, so
+// tile shapes are free (tile_rows-inl.h). FP4 weights and FP8 activations meet as integers
+// (integer_fp4-inl.h), all else in float32.
 
 #include "ops/matmul/matmul.h"
 
 #include <algorithm>
 #include <cstring>
-
-#include <hwy/cache_control.h>
 
 #include "base/check.h"
 #include "numeric/simd_targets.h"
@@ -19,8 +17,8 @@
 
 #include "numeric/rounding-inl.h"
 #include "ops/matmul/integer_fp4-inl.h"
-#include "ops/matmul/panel-inl.h"
 #include "ops/matmul/tile_output-inl.h"
+#include "ops/matmul/tile_rows-inl.h"
 #include "ops/matmul/unpack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -29,21 +27,29 @@ namespace {
 
 constexpr bool kManyRegisters = kLanes == 16 || HWY_ARCH_ARM_A64;
 
-/// Inputs that share a scale, whose products have a sum of their own for the scale to multiply; 0: there are no scales.
+/// Inputs whose products have a sum of their own, which the scale that they share multiplies: FP4 has one for
+/// every four lanes. Formats without scales sum blocks, too: then a block's chain of multiply-adds need not
+/// wait for that before it.
 template <WeightFormat kFormat>
-constexpr std::int64_t kScaledInputs =
-    kFormat == WeightFormat::kFp4   ? 8 * kLanes  // a scale for every four lanes
-    : kFormat == WeightFormat::kFp8 ? kWeightBlock
-                                    : 0;
+constexpr std::int64_t kSummedInputs = kFormat == WeightFormat::kFp4 ? 8 * kLanes : kWeightBlock;
 
-/// Weight rows that few rows of activations meet at a time.
+/// Adds a block's sum to the accumulator.
 template <WeightFormat kFormat>
-constexpr int few_rows_columns(int num_rows) {
-  // A single row waits for memory: 4 columns are streams enough, and 8 ask too far ahead of wide rows (BF16: 43 against
-  // 38 GB/s); FP4's narrow rows and longer unpacking want 8.
-  if (num_rows == 1) return kFormat == WeightFormat::kFp4 ? 8 : 4;
-  if (kManyRegisters) return num_rows == 2 ? 8 : 4;
-  return num_rows == 2 || (num_rows == 3 && kScaledInputs<kFormat> == 0) ? 4 : 2;
+HWY_INLINE FloatVec add_block([[maybe_unused]] const RowBlock<kFormat>& weights, FloatVec block_sum,
+                              FloatVec sum) {
+  if constexpr (has_scales(kFormat)) return hn::MulAdd(block_sum, weights.scale, sum);
+  return hn::Add(sum, block_sum);
+}
+
+/// Packed activations, of which those too small for the format's unpacked weights are zero (see RowBlock).
+template <WeightFormat kFormat>
+HWY_INLINE FloatVec without_tiny_activations(FloatVec packed) {
+  if constexpr (RowBlock<kFormat>::kActivationFactor == 1.0F) {
+    return packed;
+  } else {
+    const auto smallest = hn::Set(FloatTag(), RowBlock<kFormat>::kSmallestActivation);
+    return hn::IfThenZeroElse(hn::Lt(hn::Abs(packed), smallest), packed);
+  }
 }
 
 template <WeightFormat kFormat>
@@ -74,119 +80,59 @@ void pack_row(const float* x, std::int64_t num_inputs, ActivationRounding roundi
     }
     for (std::int64_t at = 0; at < kActivationBlock; at += kParts * kLanes) {
       for (std::int64_t part = 0; part < kParts; ++part) {
-        const auto values = hn::GatherIndex(d, from + at, order[part]);
-        hn::Store(hn::Mul(values, factor), d, packed + begin + at + part * kLanes);
+        const auto values = hn::Mul(hn::GatherIndex(d, from + at, order[part]), factor);
+        hn::Store(without_tiny_activations<kFormat>(values), d, packed + begin + at + part * kLanes);
       }
     }
   }
 }
 
-/// Adds the products of part kPart and the parts after it to the sums of columns kFirst to kFirst + kCount - 1.
-template <int kFirst, int kCount, int kPart = 0, WeightFormat kFormat, int kColumns, int kRows>
-HWY_INLINE void multiply_parts(const RowBlock<kFormat> (&weights)[kColumns], const float* const (&x)[kRows],
-                               std::int64_t at, FloatVec (&sums)[kColumns][kRows]) {
-  const FloatTag d;
-  FloatVec w[kCount];
-  for (int n = 0; n < kCount; ++n) w[n] = weights[kFirst + n].template Get<kPart>();
-  for (int m = 0; m < kRows; ++m) {
-    const auto v = hn::Load(d, x[m] + at + kPart * kLanes);
-    for (int n = 0; n < kCount; ++n) sums[kFirst + n][m] = hn::MulAdd(v, w[n], sums[kFirst + n][m]);
-  }
-  if constexpr (kPart + 1 < packed_per_lane(kFormat)) {
-    multiply_parts<kFirst, kCount, kPart + 1>(weights, x, at, sums);
-  }
-}
-
-/// All parts of all columns. Column by column needs fewest registers; side by side they share loads of activations.
-template <int kFirst = 0, WeightFormat kFormat, int kColumns, int kRows>
-HWY_INLINE void multiply_columns(const RowBlock<kFormat> (&weights)[kColumns], const float* const (&x)[kRows],
-                                 std::int64_t at, FloatVec (&sums)[kColumns][kRows]) {
-  constexpr int kCount = (kManyRegisters && kRows > 1) || kRows > 2 ? kColumns : 1;
-  multiply_parts<kFirst, kCount>(weights, x, at, sums);
-  if constexpr (kFirst + kCount < kColumns) multiply_columns<kFirst + kCount>(weights, x, at, sums);
-}
-
-/// Weight rows n to n + kColumns - 1 times kRows rows of activations.
-template <WeightFormat kFormat, int kRows>
-void few_rows_columns_tile(const MatmulTile& tile, const float* const (&x)[kRows], std::int64_t n_begin) {
-  constexpr int kColumns = few_rows_columns<kFormat>(kRows);
-  constexpr std::int64_t kStep = packed_per_lane(kFormat) * kLanes;
-  constexpr bool kScaled = kScaledInputs<kFormat> != 0;
-  constexpr std::int64_t kBlock = kScaled ? kScaledInputs<kFormat> : kStep;
-  const FloatTag d;
-  RowCursor rows[kColumns];
-  FloatVec sums[kColumns][kRows];
-  for (int n = 0; n < kColumns; ++n) {  // past the last column: repeat it, and do not store
-    rows[n] = cursor_of<kFormat>(*tile.weight, std::min(n_begin + n, tile.n_end - 1));
-    for (int m = 0; m < kRows; ++m) sums[n][m] = hn::Zero(d);
-  }
-  // Few rows of activations leave only memory to wait for. Hardware prefetchers stop at every 4 KB page,
-  // which is a row or two; asking for the next columns' weights while these pass keeps memory busy across
-  // them (one thread of a Zen 5: decode from 54% to 77% of the read bandwidth).
-  const std::int64_t next_columns = kColumns * tile.weight->row_bytes();
-  for (std::int64_t k = 0; k < tile.weight->cols; k += kBlock) {
-    FloatVec block_sums[kColumns][kRows];
-    for (int n = 0; n < kColumns; ++n) {
-      for (int m = 0; m < kRows; ++m) block_sums[n][m] = hn::Zero(d);
-    }
-    for (std::int64_t at = k; at < k + kBlock; at += kStep) {
-      RowBlock<kFormat> weights[kColumns];
-      for (int n = 0; n < kColumns; ++n) {
-        weights[n].Load(rows[n], at);
-        hwy::Prefetch(rows[n].codes + next_columns + at / kStep * 4 * kLanes);
-      }
-      if constexpr (!kScaled) {
-        multiply_columns(weights, x, at, sums);
-      } else {
-        multiply_columns(weights, x, at, block_sums);
-        if (at + kStep < k + kBlock) continue;
-        for (int n = 0; n < kColumns; ++n) {
-          for (int m = 0; m < kRows; ++m)
-            sums[n][m] = hn::MulAdd(block_sums[n][m], weights[n].scale, sums[n][m]);
-        }
-      }
-    }
-  }
-  for (int m = 0; m < kRows; ++m) {
-    for (int n = 0; n < kColumns; n += 4) {
-      const auto column = [&](int i) HWY_ATTR { return sums[std::min(n + i, kColumns - 1)][m]; };
-      store_columns(tile, m, n_begin + n, std::min(kColumns - n, 4), column(0), column(1), column(2),
-                    column(3));
-    }
-  }
-}
-
-template <WeightFormat kFormat, int kRows>
-void few_rows(const MatmulTile& tile) {
-  const float* x[kRows];
-  for (int m = 0; m < kRows; ++m) x[m] = tile.packed + packed_row(tile, m) * tile.weight->cols;
-  for (std::int64_t n = tile.n_begin; n < tile.n_end; n += few_rows_columns<kFormat>(kRows)) {
-    few_rows_columns_tile<kFormat, kRows>(tile, x, n);
-  }
-}
-
-/// Float32 products of many rows (panel-inl.h). A panel's weights are 16 KB. Accumulators: 3 x 4 of 16 registers, 6 x 4 of
-/// 32; the sums over all blocks of a scaled format wait in memory meanwhile.
+/// Products in float32, each with the scale's part that RowBlock leaves out missing.
 template <WeightFormat kFormat>
 struct FloatProducts {
-  static constexpr std::int64_t kScaled = kScaledInputs<kFormat>;
-  static constexpr int kRows = kManyRegisters && kScaled == 0 ? 4 : 3;
+  static constexpr std::int64_t kSummed = kSummedInputs<kFormat>;
+  static constexpr std::int64_t kStep = packed_per_lane(kFormat) * kLanes;
+
+  /// Few rows, of which x are the packed inputs: outputs n of each, before lanes are added up. Weights are
+  /// unpacked once, in registers.
+  template <int kFewRows>
+  static HWY_INLINE void multiply_column(const MatmulTile& tile, const float* const (&x)[kFewRows],
+                                         std::int64_t n, FloatVec (&results)[kFewRows]) {
+    const FloatTag d;
+    const RowCursor row = cursor_of<kFormat>(*tile.weight, n);
+    FloatVec sums[kFewRows];
+    for (int m = 0; m < kFewRows; ++m) sums[m] = hn::Zero(d);
+    // A single row has a single chain in each block. Two blocks at a time keep more of them under way than
+    // wait in the processor's schedulers (one thread of a Zen 4, FP8 in its caches: 18 against 22 GB/s).
+    constexpr std::int64_t kTogether = kFewRows == 1 ? 2 : 1;
+    std::int64_t k = 0;
+    for (; k + kTogether * kSummed <= tile.weight->cols; k += kTogether * kSummed) {
+      add_blocks<kTogether>(row, x, k, sums);
+    }
+    if (k < tile.weight->cols) add_blocks<1>(row, x, k, sums);
+    for (int m = 0; m < kFewRows; ++m) results[m] = sums[m];
+  }
+
+  // Many rows (tile_rows-inl.h). Accumulators: 3 x 4 of 16 registers, as many of 32, where those of all
+  // blocks fit beside those of one.
+  static constexpr int kRows = 3;
 
   struct Panel {
     alignas(64) float values[kPanelColumns][kPanelInputs];
-    alignas(64) float scales[kPanelColumns][kScaled == 0 ? 1 : kPanelInputs / kScaled * kLanes];
+    alignas(64) float scales[kPanelColumns][has_scales(kFormat) ? kPanelInputs / kSummed * kLanes : 1];
   };
 
   static HWY_INLINE void fill(const MatmulTile& tile, const PanelRange& range, Panel& panel) {
-    constexpr std::int64_t kStep = packed_per_lane(kFormat) * kLanes;
     for (std::int64_t c = 0; c < kPanelColumns; ++c) {
       const RowCursor row = cursor_of<kFormat>(*tile.weight, std::min(range.n + c, tile.n_end - 1));
       for (std::int64_t k = range.begin; k < range.end; k += kStep) {
         RowBlock<kFormat> weights;
         weights.Load(row, k);
         store_parts(weights, panel.values[c] + k - range.begin);
-        if constexpr (kScaled != 0) {
-          hn::Store(weights.scale, FloatTag(), panel.scales[c] + (k - range.begin) / kScaled * kLanes);
+        if constexpr (has_scales(kFormat)) {
+          const auto scale =
+              hn::Mul(weights.scale, hn::Set(FloatTag(), 1.0F / RowBlock<kFormat>::kActivationFactor));
+          hn::Store(scale, FloatTag(), panel.scales[c] + (k - range.begin) / kSummed * kLanes);
         }
       }
     }
@@ -196,14 +142,12 @@ struct FloatProducts {
   static HWY_INLINE void multiply(const float* const (&x)[kTileRows], std::int64_t num_inputs,
                                   const Panel& panel, FloatVec (&sums)[kTileRows][kPanelColumns]) {
     const FloatTag d;
-    constexpr std::int64_t kMostInputs = kScaled == 0 ? kPanelInputs : kScaled;
-    for (std::int64_t k = 0; k < num_inputs; k += kMostInputs) {
+    for (std::int64_t k = 0; k < num_inputs; k += kSummed) {
       FloatVec block_sums[kTileRows][kPanelColumns];
       for (int m = 0; m < kTileRows; ++m) {
-        for (int c = 0; c < kPanelColumns; ++c) block_sums[m][c] = kScaled == 0 ? sums[m][c] : hn::Zero(d);
+        for (int c = 0; c < kPanelColumns; ++c) block_sums[m][c] = hn::Zero(d);
       }
-      const std::int64_t end = std::min(k + kMostInputs, num_inputs);
-      for (std::int64_t i = k; i < end; i += kLanes) {
+      for (std::int64_t i = k; i < k + kSummed; i += kLanes) {
         FloatVec v[kTileRows];
         for (int m = 0; m < kTileRows; ++m) v[m] = hn::Load(d, x[m] + i);
         for (int c = 0; c < kPanelColumns; ++c) {
@@ -211,58 +155,71 @@ struct FloatProducts {
           for (int m = 0; m < kTileRows; ++m) block_sums[m][c] = hn::MulAdd(v[m], w, block_sums[m][c]);
         }
       }
-      for (int m = 0; m < kTileRows; ++m) {
-        for (int c = 0; c < kPanelColumns; ++c) {
-          if constexpr (kScaled == 0) {
-            sums[m][c] = block_sums[m][c];
-          } else {
-            const FloatVec scale = hn::Load(d, panel.scales[c] + k / kScaled * kLanes);
-            sums[m][c] = hn::MulAdd(block_sums[m][c], scale, sums[m][c]);
-          }
-        }
+      for (int c = 0; c < kPanelColumns; ++c) {
+        RowBlock<kFormat> weights;
+        if constexpr (has_scales(kFormat))
+          weights.scale = hn::Load(d, panel.scales[c] + k / kSummed * kLanes);
+        for (int m = 0; m < kTileRows; ++m) sums[m][c] = add_block(weights, block_sums[m][c], sums[m][c]);
       }
     }
   }
 
  private:
+  /// Adds the products of kBlocks blocks of inputs from k on.
+  template <int kBlocks, int kFewRows>
+  static HWY_INLINE void add_blocks(const RowCursor& row, const float* const (&x)[kFewRows], std::int64_t k,
+                                    FloatVec (&sums)[kFewRows]) {
+    FloatVec block_sums[kBlocks][kFewRows];
+    for (int b = 0; b < kBlocks; ++b) {
+      for (int m = 0; m < kFewRows; ++m) block_sums[b][m] = hn::Zero(FloatTag());
+    }
+    RowBlock<kFormat> weights[kBlocks];
+    for (std::int64_t at = k; at < k + kSummed; at += kStep) {
+      for (int b = 0; b < kBlocks; ++b) {
+        weights[b].Load(row, at + b * kSummed);
+        multiply_parts<kFewRows>(weights[b], x, at + b * kSummed, block_sums[b]);
+      }
+    }
+    for (int b = 0; b < kBlocks; ++b) {
+      for (int m = 0; m < kFewRows; ++m) sums[m] = add_block(weights[b], block_sums[b][m], sums[m]);
+    }
+  }
+
+  /// Adds the products of part kPart and the parts after it.
+  template <int kFewRows, int kPart = 0>
+  static HWY_INLINE void multiply_parts(const RowBlock<kFormat>& weights, const float* const (&x)[kFewRows],
+                                        std::int64_t at, FloatVec (&sums)[kFewRows]) {
+    const FloatVec w = weights.template Get<kPart>();
+    for (int m = 0; m < kFewRows; ++m) {
+      sums[m] = hn::MulAdd(w, hn::Load(FloatTag(), x[m] + at + kPart * kLanes), sums[m]);
+    }
+    if constexpr (kPart + 1 < packed_per_lane(kFormat))
+      multiply_parts<kFewRows, kPart + 1>(weights, x, at, sums);
+  }
+
+  /// Half of the missing factor moves from the scale to the weights, after which none is subnormal: each
+  /// would be multiplied many times, and some processors' multipliers are slow then.
   template <int kPart = 0>
   static HWY_INLINE void store_parts(const RowBlock<kFormat>& weights, float* to) {
-    hn::Store(weights.template Get<kPart>(), FloatTag(), to + kPart * kLanes);
+    const auto factor = hn::Set(FloatTag(), RowBlock<kFormat>::kActivationFactor);
+    hn::Store(hn::Mul(weights.template Get<kPart>(), factor), FloatTag(), to + kPart * kLanes);
     if constexpr (kPart + 1 < packed_per_lane(kFormat)) store_parts<kPart + 1>(weights, to);
   }
 };
-
-template <WeightFormat kFormat>
-void tile_of_format(const MatmulTile& tile) {
-  switch (tile.num_rows) {
-    case 0:
-      return;
-    case 1:
-      return few_rows<kFormat, 1>(tile);
-    case 2:
-      return few_rows<kFormat, 2>(tile);
-    case 3:
-      return few_rows<kFormat, 3>(tile);
-    case 4:
-      return few_rows<kFormat, 4>(tile);
-    default:
-      return panel_tile<FloatProducts<kFormat>>(tile);
-  }
-}
 
 }  // namespace
 
 void matmul_tile_cpu(const MatmulTile& tile) {
   switch (tile.weight->format) {
     case WeightFormat::kF32:
-      return tile_of_format<WeightFormat::kF32>(tile);
+      return any_rows<FloatProducts<WeightFormat::kF32>>(tile);
     case WeightFormat::kBF16:
-      return tile_of_format<WeightFormat::kBF16>(tile);
+      return any_rows<FloatProducts<WeightFormat::kBF16>>(tile);
     case WeightFormat::kFp8:
-      return tile_of_format<WeightFormat::kFp8>(tile);
+      return any_rows<FloatProducts<WeightFormat::kFp8>>(tile);
     case WeightFormat::kFp4:
-      if (kIntegerFp4 && tile.rounding == ActivationRounding::kFp8) return integer_tile(tile);
-      return tile_of_format<WeightFormat::kFp4>(tile);
+      if (kIntegerFp4 && tile.rounding == ActivationRounding::kFp8) return any_rows<IntegerFp4Products>(tile);
+      return any_rows<FloatProducts<WeightFormat::kFp4>>(tile);
   }
 }
 

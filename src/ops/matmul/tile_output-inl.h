@@ -30,9 +30,9 @@ HWY_INLINE auto fold_to_four(D, hn::Vec<D> v) {
   }
 }
 
-/// Sums of the lanes of four vectors, side by side. One sum costs a quarter of a horizontal sum of its own, which for
-/// rows of 256 inputs is nearly as much work as their products (prefill of the bundled model: 8 to 16% quicker). Every
-/// output is summed in this one order, whatever the tile.
+/// Sums of the lanes of four vectors, side by side. One sum costs a quarter of a horizontal sum of its own,
+/// which for rows of 256 inputs is nearly as much work as their products (prefill of the bundled model: 8 to
+/// 16% quicker). Every output is summed in this one order, whatever the tile.
 HWY_INLINE hn::Vec<hn::CappedTag<float, 4>> sums_of_four(FloatVec a, FloatVec b, FloatVec c, FloatVec e) {
   const FloatTag d;
   const hn::RebindToUnsigned<hn::Repartition<double, FloatTag>> pairs;
@@ -44,8 +44,8 @@ HWY_INLINE hn::Vec<hn::CappedTag<float, 4>> sums_of_four(FloatVec a, FloatVec b,
   return fold_to_four(d, in_blocks);
 }
 
-/// The first `count` of the outputs n to n + 3 of row m, as far as they are in the tile: the sums of a, b, c, e, rounded
-/// if the tile asks for it.
+/// The first `count` of the outputs n to n + 3 of row m, as far as they are in the tile: the sums of a, b, c,
+/// e, rounded if the tile asks for it.
 HWY_INLINE void store_columns(const MatmulTile& tile, std::int64_t m, std::int64_t n, std::int64_t count,
                               FloatVec a, FloatVec b, FloatVec c, FloatVec e) {
   const hn::CappedTag<float, 4> four;

@@ -38,6 +38,10 @@ constexpr std::int64_t packed_per_lane(WeightFormat format) {
                                          : 8;
 }
 
+constexpr bool has_scales(WeightFormat format) {
+  return format == WeightFormat::kFp8 || format == WeightFormat::kFp4;
+}
+
 /// Where a row is, and its scale for one block of inputs.
 struct RowCursor {
   const std::uint8_t* codes = nullptr;
@@ -57,7 +61,8 @@ HWY_INLINE RowCursor cursor_of(const WeightMatrix& weight, std::int64_t row) {
   return cursor;
 }
 
-/// Constructors are written out: those that the compiler supplies lack the instruction set's attributes (Arm).
+/// Constructors are written out: those that the compiler supplies lack the instruction set's attributes
+/// (Arm).
 template <WeightFormat kFormat>
 struct RowBlock;
 
@@ -94,22 +99,28 @@ struct RowBlock<WeightFormat::kBF16> {
   static std::int64_t input_of(std::int64_t part, std::int64_t lane) { return 2 * lane + part; }
 };
 
-// An e4m3 code moved into BF16's fields reads as its value times 2^-120; two of them are a 32-bit lane, a shift or a mask
-// from float32. Half of the missing factor goes to the scale and half to the activations, so that neither leaves
-// float32's range; both are exact. Subnormal codes are subnormal there too, which AMD's and Arm's multipliers take in
-// their stride. Through float16's fields they would be normal, but a conversion of 8 values takes Zen 4 two cycles
-// (decode of one thread 14.6 against 26.8 GB/s).
+// An e4m3 code moved into BF16's fields reads as its value times 2^-120; two of them are a 32-bit lane, a
+// shift or a mask from float32. Half of the missing factor goes to the scale and half to the activations, so
+// that neither leaves float32's range; both are exact. Subnormal codes are subnormal there too, which AMD's
+// and Arm's multipliers take in their stride (Intel's take some 150 cycles; one code in 6,000 of normally
+// distributed weights is subnormal). Through float16's fields they would be normal, but a conversion of 8
+// values takes Zen 4 two cycles (decode of one thread 14.6 against 26.8 GB/s).
+//
+// A product is a multiple of 2^-149 if the activation, times its factor, is at least 2^3. Then sums are exact
+// where they are subnormal, and bits do not depend on where the missing factor is. Activations below 2^-57
+// therefore count as zero.
 template <>
 struct RowBlock<WeightFormat::kFp8> {
   static constexpr float kActivationFactor = 0x1p60F;
+  static constexpr float kSmallestActivation = 0x1p3F;  ///< times the factor
   HWY_INLINE RowBlock() {}
   hn::Vec<hn::Repartition<std::int16_t, FloatTag> > fields[2];  // of even and odd inputs
   FloatVec scale;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
     const hn::Repartition<std::int16_t, FloatTag> d16;
     const auto pairs = hn::BitCast(d16, hn::LoadU(hn::Repartition<std::uint8_t, FloatTag>(), row.codes + k));
-    // An arithmetic shift of a code in the upper byte by four leaves its sign in place, exponent and mantissa at bits
-    // 10..4, and copies of the sign between them that the mask takes out.
+    // An arithmetic shift of a code in the upper byte by four leaves its sign in place, exponent and mantissa
+    // at bits 10..4, and copies of the sign between them that the mask takes out.
     const auto mask = hn::Set(d16, static_cast<std::int16_t>(0x87F0));
     fields[0] = hn::And(hn::ShiftRight<4>(hn::ShiftLeft<8>(pairs)), mask);
     fields[1] = hn::And(hn::ShiftRight<4>(pairs), mask);

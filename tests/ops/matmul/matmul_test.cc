@@ -135,7 +135,8 @@ TEST_P(Matmul, EveryActivationCodeCounts) {
     matmul_ref(weight.matrix(), {x.data(), {1, num_inputs}}, ActivationRounding::kFp8, false,
                {want.data(), {1, num_columns}});
     for (std::size_t i = 0; i < got.size(); ++i) {
-      // At most 64 products or sums of groups in a lane, then the lanes: each rounding is half a unit in the last place.
+      // At most 64 products or sums of groups in a lane, then the lanes: each rounding is half a unit in the
+      // last place.
       ASSERT_NEAR(got[i], want[i % want.size()], 72 * 0x1p-25 * bound) << i;
     }
   }
@@ -159,6 +160,24 @@ TEST_P(Matmul, SmallestStepsBesideTheLargestValueAreNotLost) {
       for (const float got : run(weight, rows, ActivationRounding::kFp8, false, 1)) {
         EXPECT_EQ(got, 448.0F + sign * 127 * 0x1p-9F);
       }
+    }
+  }
+}
+
+TEST_P(Matmul, TinyAndSubnormalValuesDoNotDependOnTheNumberOfRows) {
+  const std::int64_t num_inputs = 256, num_columns = 20;
+  const RandomWeight weight(GetParam().format, num_columns, num_inputs, 23);
+  std::mt19937 random(29);
+  for (const int largest : {-140, -80, -56, -20, 60}) {
+    std::vector<float> x;
+    for (const float value : random_values(static_cast<std::size_t>(7 * num_inputs), 31)) {
+      x.push_back(std::ldexp(value, largest - static_cast<int>(random() % 60)));
+    }
+    const auto whole = run(weight.matrix(), x, ActivationRounding::kNone, false, 1);
+    for (std::int64_t row = 0; row < 7; ++row) {
+      const auto part = run(weight.matrix(), x, ActivationRounding::kNone, false, 1, row, 1);
+      ASSERT_SAME_BITS(part,
+                       std::span(whole).subspan(static_cast<std::size_t>(row * num_columns), part.size()));
     }
   }
 }
