@@ -111,10 +111,6 @@ HWY_INLINE void pack_integer_block(const float* x, float* packed) {
   block->has_low = hn::AllTrue(di, hn::Eq(hn::And(all_bits, hn::Set(di, 7)), hn::Zero(di))) ? 0 : 1;
 }
 
-inline void pack_integer_row(const float* x, std::int64_t num_inputs, float* packed) {
-  for (std::int64_t k = 0; k < num_inputs; k += kActivationBlock) pack_integer_block(x + k, packed + k);
-}
-
 /// Products of 16-bit words, neighbours added.
 HWY_INLINE Int32Vec multiply_pairs(Int16Vec a, Int16Vec b) {
 #if HWY_TARGET == HWY_AVX3
@@ -201,6 +197,10 @@ HWY_INLINE FloatVec add_load(Int32Vec products, float scale, FloatVec group_scal
 
 /// FP4 times FP8 on integers.
 struct IntegerFp4Products {
+  static void pack_row(const float* x, std::int64_t num_inputs, ActivationRounding /*kFp8*/, float* packed) {
+    for (std::int64_t k = 0; k < num_inputs; k += kActivationBlock) pack_integer_block(x + k, packed + k);
+  }
+
   /// Each weight is unpacked once, in registers.
   template <int kFewRows>
   static HWY_INLINE void multiply_column(const MatmulTile& tile, const float* const (&packed)[kFewRows],
@@ -261,6 +261,7 @@ struct IntegerFp4Products {
           const std::int64_t at = k + load * kInputsPerLoad, to = at - range.begin;
           WeightBytes weights;
           weights.Load(row.codes + at / 2);
+          prefetch_next_panel(tile, row, at / 2);
           hn::Store(weights.half[0], ByteTag(), panel.bytes[c] + to);
           hn::Store(weights.half[1], ByteTag(), panel.bytes[c] + to + 4 * kLanes);
           hn::Store(weights.Words<0>(), Int16Tag(), panel.words[c] + to);

@@ -69,12 +69,13 @@ void matmul_ref(std::span<const MatmulProduct> products);
 /// Scratch of `matmul` for one set of packed rows.
 [[nodiscard]] std::int64_t matmul_scratch_bytes(std::int64_t num_rows, std::int64_t num_inputs);
 
-/// Cuts a product into work items for the pool: blocks of at most 96 rows, and column ranges (multiples of 8)
-/// of which every thread gets several and whose weights stay in the second-level cache while the rows pass.
+/// Cuts a product into work items for the pool: blocks of at most 128 rows, and column ranges (multiples of
+/// 8) of which every thread gets several and whose weights stay in the second-level cache while the rows
+/// pass.
 struct MatmulPartition {
   MatmulPartition(std::int64_t num_rows, std::int64_t num_columns, std::int64_t num_inputs, int num_threads);
 
-  static constexpr std::int64_t kMaxBlockRows = 96;
+  static constexpr std::int64_t kMaxBlockRows = 128;
 
   std::int64_t rows_per_item = 0;
   std::int64_t columns_per_item = 0;

@@ -1,6 +1,6 @@
 // SIMD tile kernels. Every (m, n) accumulator sees the same products in the same order for every M and N, so
-// tile shapes are free (tile_rows-inl.h). FP4 weights and FP8 activations meet as integers
-// (integer_fp4-inl.h), all else in float32.
+// tile shapes are free (tile_rows-inl.h). FP8 activations meet FP4 weights as integers (integer_fp4-inl.h),
+// or FP4 and FP8 weights as BF16 (bf16_dots-inl.h); all else is float32.
 
 #include "ops/matmul/matmul.h"
 
@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "numeric/bf16_dots.h"
 #include "numeric/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -16,6 +17,7 @@
 #include <hwy/highway.h>
 
 #include "numeric/rounding-inl.h"
+#include "ops/matmul/bf16_dots-inl.h"
 #include "ops/matmul/integer_fp4-inl.h"
 #include "ops/matmul/tile_output-inl.h"
 #include "ops/matmul/tile_rows-inl.h"
@@ -24,8 +26,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace baleen::HWY_NAMESPACE {
 namespace {
-
-constexpr bool kManyRegisters = kLanes == 16 || HWY_ARCH_ARM_A64;
 
 /// Inputs whose products have a sum of their own, which the scale that they share multiplies: FP4 has one for
 /// every four lanes. Formats without scales sum blocks, too: then a block's chain of multiply-adds need not
@@ -53,7 +53,7 @@ HWY_INLINE FloatVec without_tiny_activations(FloatVec packed) {
 }
 
 template <WeightFormat kFormat>
-void pack_row(const float* x, std::int64_t num_inputs, ActivationRounding rounding, float* packed) {
+void pack_floats(const float* x, std::int64_t num_inputs, ActivationRounding rounding, float* packed) {
   if (kFormat == WeightFormat::kF32 && rounding == ActivationRounding::kNone) {  // already in order
     std::memcpy(packed, x, static_cast<std::size_t>(num_inputs) * sizeof(float));
     return;
@@ -93,6 +93,10 @@ struct FloatProducts {
   static constexpr std::int64_t kSummed = kSummedInputs<kFormat>;
   static constexpr std::int64_t kStep = packed_per_lane(kFormat) * kLanes;
 
+  static void pack_row(const float* x, std::int64_t num_inputs, ActivationRounding rounding, float* packed) {
+    pack_floats<kFormat>(x, num_inputs, rounding, packed);
+  }
+
   /// Few rows, of which x are the packed inputs: outputs n of each, before lanes are added up. Weights are
   /// unpacked once, in registers.
   template <int kFewRows>
@@ -128,12 +132,10 @@ struct FloatProducts {
       for (std::int64_t k = range.begin; k < range.end; k += kStep) {
         RowBlock<kFormat> weights;
         weights.Load(row, k);
+        prefetch_next_panel(tile, row, k / kStep * 4 * kLanes);
         store_parts(weights, panel.values[c] + k - range.begin);
-        if constexpr (has_scales(kFormat)) {
-          const auto scale =
-              hn::Mul(weights.scale, hn::Set(FloatTag(), 1.0F / RowBlock<kFormat>::kActivationFactor));
-          hn::Store(scale, FloatTag(), panel.scales[c] + (k - range.begin) / kSummed * kLanes);
-        }
+        if (!has_scales(kFormat) || k % kSummed != 0) continue;
+        store_scale(weights, panel.scales[c] + (k - range.begin) / kSummed * kLanes);
       }
     }
   }
@@ -147,6 +149,7 @@ struct FloatProducts {
       for (int m = 0; m < kTileRows; ++m) {
         for (int c = 0; c < kPanelColumns; ++c) block_sums[m][c] = hn::Zero(d);
       }
+#pragma GCC unroll 4
       for (std::int64_t i = k; i < k + kSummed; i += kLanes) {
         FloatVec v[kTileRows];
         for (int m = 0; m < kTileRows; ++m) v[m] = hn::Load(d, x[m] + i);
@@ -197,6 +200,13 @@ struct FloatProducts {
       multiply_parts<kFewRows, kPart + 1>(weights, x, at, sums);
   }
 
+  static HWY_INLINE void store_scale(const RowBlock<kFormat>& weights, float* to) {
+    if constexpr (has_scales(kFormat)) {
+      const auto factor = hn::Set(FloatTag(), 1.0F / RowBlock<kFormat>::kActivationFactor);
+      hn::Store(hn::Mul(weights.scale, factor), FloatTag(), to);
+    }
+  }
+
   /// Half of the missing factor moves from the scale to the weights, after which none is subnormal: each
   /// would be multiplied many times, and some processors' multipliers are slow then.
   template <int kPart = 0>
@@ -207,35 +217,41 @@ struct FloatProducts {
   }
 };
 
+/// Calls `use` with the kind of product that this machine takes for weights of a format and activations that
+/// are rounded or not.
+template <class Use>
+HWY_INLINE void choose_products(WeightFormat format, ActivationRounding rounding, const Use& use) {
+  const bool fp8_rows = rounding == ActivationRounding::kFp8;
+  switch (format) {
+    case WeightFormat::kF32:
+      return use(FloatProducts<WeightFormat::kF32>());
+    case WeightFormat::kBF16:
+      return use(FloatProducts<WeightFormat::kBF16>());
+    case WeightFormat::kFp8:
+#if HWY_TARGET == HWY_AVX3
+      if (fp8_rows && uses_bf16_dots()) return use(Bf16Products<WeightFormat::kFp8>());
+#endif
+      return use(FloatProducts<WeightFormat::kFp8>());
+    case WeightFormat::kFp4:
+#if HWY_TARGET == HWY_AVX3
+      if (fp8_rows && uses_bf16_dots()) return use(Bf16Products<WeightFormat::kFp4>());
+#endif
+      if (kIntegerFp4 && fp8_rows) return use(IntegerFp4Products());
+      return use(FloatProducts<WeightFormat::kFp4>());
+  }
+}
+
 }  // namespace
 
 void matmul_tile_cpu(const MatmulTile& tile) {
-  switch (tile.weight->format) {
-    case WeightFormat::kF32:
-      return any_rows<FloatProducts<WeightFormat::kF32>>(tile);
-    case WeightFormat::kBF16:
-      return any_rows<FloatProducts<WeightFormat::kBF16>>(tile);
-    case WeightFormat::kFp8:
-      return any_rows<FloatProducts<WeightFormat::kFp8>>(tile);
-    case WeightFormat::kFp4:
-      if (kIntegerFp4 && tile.rounding == ActivationRounding::kFp8) return any_rows<IntegerFp4Products>(tile);
-      return any_rows<FloatProducts<WeightFormat::kFp4>>(tile);
-  }
+  choose_products(tile.weight->format, tile.rounding,
+                  [&](auto products) { any_rows<decltype(products)>(tile); });
 }
 
 void pack_activations_cpu(const float* x, std::int64_t num_inputs, WeightFormat format,
                           ActivationRounding rounding, float* packed) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return pack_row<WeightFormat::kF32>(x, num_inputs, rounding, packed);
-    case WeightFormat::kBF16:
-      return pack_row<WeightFormat::kBF16>(x, num_inputs, rounding, packed);
-    case WeightFormat::kFp8:
-      return pack_row<WeightFormat::kFp8>(x, num_inputs, rounding, packed);
-    case WeightFormat::kFp4:
-      if (kIntegerFp4 && rounding == ActivationRounding::kFp8) return pack_integer_row(x, num_inputs, packed);
-      return pack_row<WeightFormat::kFp4>(x, num_inputs, rounding, packed);
-  }
+  choose_products(format, rounding,
+                  [&](auto products) { decltype(products)::pack_row(x, num_inputs, rounding, packed); });
 }
 
 }  // namespace baleen::HWY_NAMESPACE

@@ -13,6 +13,7 @@
 #define BALEEN_OPS_MATMUL_TILE_ROWS_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -44,6 +45,12 @@ struct PanelRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;  ///< of inputs, in multiples of 128
 };
+
+/// Asks for the codes `at` bytes into the weight row that is in this one's place in the next panel. Between
+/// the two the processor sees other addresses, and its own prefetchers forget.
+HWY_INLINE void prefetch_next_panel(const MatmulTile& tile, const RowCursor& row, std::int64_t at) {
+  hwy::Prefetch(row.codes + kPanelColumns * tile.weight->row_bytes() + at);
+}
 
 HWY_INLINE std::int64_t packed_row(const MatmulTile& tile, std::int64_t m) {
   return tile.row_index == nullptr ? m : tile.row_index[m];
@@ -88,12 +95,13 @@ HWY_INLINE void remaining_rows(const MatmulTile& tile, std::int64_t m, std::int6
 template <class Products>
 void many_rows(const MatmulTile& tile) {
   // So many rows pass a panel that unpacking it is little beside them, and that they stay in a second-level
-  // cache of 512 KB from one panel to the next.
-  constexpr std::int64_t kMaxRows = 48, kPassInputs = 96 << 10;
+  // cache from one panel to the next: 512 KB of activations.
+  constexpr std::int64_t kMaxRows = 64, kPassInputs = 128 << 10;
   constexpr std::int64_t kRows = Products::kRows;
   const std::int64_t num_inputs = tile.weight->cols;
-  const std::int64_t pass_rows =
-      std::clamp<std::int64_t>(kPassInputs / num_inputs / kRows * kRows, 2 * kRows, kMaxRows / kRows * kRows);
+  const std::int64_t most_rows = std::clamp<std::int64_t>(kPassInputs / num_inputs, 4 * kRows, kMaxRows);
+  const std::int64_t num_passes = (tile.num_rows + most_rows - 1) / most_rows;
+  const std::int64_t pass_rows = (tile.num_rows + num_passes - 1) / num_passes;
   typename Products::Panel panel;
   alignas(64) float carried[kMaxRows * kPanelColumns * kLanes];
   for (std::int64_t m_begin = 0; m_begin < tile.num_rows; m_begin += pass_rows) {
@@ -135,6 +143,7 @@ void few_rows(const MatmulTile& tile) {
 }
 
 /// `Products` says how a kind of product is done:
+///     pack_row(x, num_inputs, rounding, packed)     activations as it takes them
 ///     multiply_column<rows>(tile, x, n, sums)       sums of the products of rows x with weight row n
 ///     Panel, kRows                                  unpacked weights; rows that meet them at a time
 ///     fill(tile, range, panel)

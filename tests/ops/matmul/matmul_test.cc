@@ -8,6 +8,7 @@
 #include <cmath>
 #include <random>
 
+#include "numeric/bf16_dots.h"
 #include "numeric/e4m3.h"
 #include "ops/matmul/matmul.h"
 #include "tests/support/compare.h"
@@ -49,12 +50,19 @@ constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBF16, We
 struct Case {
   WeightFormat format;
   std::int64_t target;
+  bool bf16_dots = false;
 };
 
 class Matmul : public testing::TestWithParam<Case> {
  protected:
-  void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam().target); }
-  void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
+  void SetUp() override {
+    hwy::SetSupportedTargetsForTest(GetParam().target);
+    allow_bf16_dots(GetParam().bf16_dots);
+  }
+  void TearDown() override {
+    hwy::SetSupportedTargetsForTest(0);
+    allow_bf16_dots(true);
+  }
 
   static std::vector<float> run(const WeightMatrix& weight, std::vector<float>& x,
                                 ActivationRounding rounding, bool round_bf16, int num_threads,
@@ -226,6 +234,9 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     for (const WeightFormat format : kFormats) all.push_back({format, target});
+    if (target != HWY_AVX3 || !machine_has_bf16_dots()) continue;
+    for (const WeightFormat format : {WeightFormat::kFp8, WeightFormat::kFp4})
+      all.push_back({format, target, true});
   }
   return all;
 }
@@ -233,7 +244,8 @@ std::vector<Case> cases() {
 std::string case_name(const testing::TestParamInfo<Case>& tested) {
   const std::string format =
       std::array{"F32", "BF16", "FP8", "FP4"}[static_cast<std::size_t>(tested.param.format)];
-  return std::string(hwy::TargetName(tested.param.target)) + "_" + format;
+  return std::string(hwy::TargetName(tested.param.target)) + (tested.param.bf16_dots ? "_BF16_" : "_") +
+         format;
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryTarget, Matmul, testing::ValuesIn(cases()), case_name);
