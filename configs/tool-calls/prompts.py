@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Prompts for configs/tool-calls-grpo.toml: questions that one call of one tool answers, with that call.
+"""Questions that one call of one tool answers: with that call, as prompts for configs/tool-calls-grpo.toml, or
+answered by it, as conversations for baleen data pack.
 
     python3 configs/tool-calls/prompts.py --count 64 --seed 1 > prompts.jsonl
+    python3 configs/tool-calls/prompts.py --count 4000 --seed 2 --answered > chats.jsonl
 """
 import argparse
 import json
@@ -37,19 +39,32 @@ def question(rng):
     return f"Translate {word} to {language}.", "translate", {"text": word, "language": language}
 
 
+def prompt(rng, domain=None, answered=False):
+    text, name, arguments = question(rng)
+    tools = [WEATHER, ADD, TRANSLATE]
+    rng.shuffle(tools)
+    messages = [{"role": "system", "content": "", "tools": tools}, {"role": "user", "content": text}]
+    line = {"messages": messages, "thinking_mode": "chat"}
+    if answered:
+        function = {"name": name, "arguments": json.dumps(arguments)}
+        messages.append({"role": "assistant", "content": "",
+                         "tool_calls": [{"type": "function", "function": function}]})
+    else:
+        line["call"] = {"name": name, "arguments": arguments}
+    if domain:
+        line["domain"] = domain
+    return line
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=64)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--answered", action="store_true", help="conversations that end with the call")
     flags = parser.parse_args()
     rng = random.Random(flags.seed)
     for _ in range(flags.count):
-        text, name, arguments = question(rng)
-        tools = [WEATHER, ADD, TRANSLATE]
-        rng.shuffle(tools)
-        print(json.dumps({"messages": [{"role": "system", "content": "", "tools": tools},
-                                       {"role": "user", "content": text}],
-                          "thinking_mode": "chat", "call": {"name": name, "arguments": arguments}}))
+        print(json.dumps(prompt(rng, answered=flags.answered)))
 
 
 if __name__ == "__main__":

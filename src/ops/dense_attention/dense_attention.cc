@@ -13,11 +13,12 @@
 namespace baleen {
 namespace {
 
-constexpr std::int64_t kTileQueries = 64;
+constexpr std::int64_t kTileQueries = 32;
 constexpr std::int64_t kRoundedKeys = 64;  ///< visible keys that the engine weighs at a time
 
 /// One tile of queries with all their heads: rows [count, heads], whose scores are against the window's rows,
-/// then against the entries. All heads have the same keys, so a product takes all of them at once.
+/// then against the entries up to the last that one of the queries sees. All heads have the same keys, so a
+/// product takes all of them at once.
 template <class T>
 class QueryTile {
  public:
@@ -27,7 +28,8 @@ class QueryTile {
         count_(std::min(kTileQueries, v.tokens - begin)),
         first_key_(std::max<std::int64_t>(0, begin - v.window + 1)),
         window_keys_(begin + count_ - first_key_),
-        keys_(window_keys_ + v.entries) {}
+        entries_(seen_entries()),
+        keys_(window_keys_ + entries_) {}
 
   /// to [rows, keys] = alpha queries keysᵀ
   void against_keys(const T* queries, T alpha, T* to) const {
@@ -41,9 +43,10 @@ class QueryTile {
                       .b_transposed = true,
                       .c = to,
                       .c_stride = keys_,
-                      .alpha = alpha};
+                      .alpha = alpha,
+                      .operands = v_.operands};
     dense_product(p);
-    p.n = v_.entries;
+    p.n = entries_;
     p.b = v_.entry;
     p.c = to + window_keys_;
     dense_product(p);
@@ -61,10 +64,11 @@ class QueryTile {
                       .c = queries + offset(),
                       .c_stride = v_.width,
                       .alpha = alpha,
-                      .accumulate = accumulate};
+                      .accumulate = accumulate,
+                      .operands = v_.operands};
     dense_product(p);
-    if (v_.entries == 0) return;
-    p.k = v_.entries;
+    if (entries_ == 0) return;
+    p.k = entries_;
     p.a = weights + window_keys_;
     p.b = v_.entry;
     p.accumulate = true;
@@ -84,9 +88,10 @@ class QueryTile {
                       .c = window(dkv),
                       .c_stride = v_.width,
                       .alpha = alpha,
-                      .accumulate = true};
+                      .accumulate = true,
+                      .operands = v_.operands};
     dense_product(p);
-    p.m = v_.entries;
+    p.m = entries_;
     p.a = weights + window_keys_;
     p.c = dentry;
     dense_product(p);
@@ -101,7 +106,7 @@ class QueryTile {
       std::fill_n(s, std::max<std::int64_t>(0, t - v_.window + 1 - first_key_), kUnseen);
       std::fill(s + t + 1 - first_key_, s + window_keys_, kUnseen);
       const std::uint8_t* visible = v_.visible + t * v_.entries;
-      for (std::int64_t i = 0; i < v_.entries; ++i) {
+      for (std::int64_t i = 0; i < entries_; ++i) {
         if (visible[i] == 0) s[window_keys_ + i] = kUnseen;
       }
     }
@@ -112,7 +117,7 @@ class QueryTile {
     std::fill_n(share + begin_ * v_.entries, count_ * v_.entries, T{0});
     for (std::int64_t row = 0; row < rows(); ++row) {
       const T* of_entries = probabilities + row * keys_ + window_keys_;
-      row_math::add_scaled(T{1}, of_entries, share + (begin_ + row / v_.heads) * v_.entries, v_.entries);
+      row_math::add_scaled(T{1}, of_entries, share + (begin_ + row / v_.heads) * v_.entries, entries_);
     }
   }
 
@@ -123,6 +128,15 @@ class QueryTile {
   [[nodiscard]] std::int64_t first_row() const { return begin_ * v_.heads; }
 
  private:
+  [[nodiscard]] std::int64_t seen_entries() const {
+    std::int64_t seen = 0;
+    for (std::int64_t t = begin_; t < begin_ + count_; ++t) {
+      std::int64_t last = v_.entries;
+      while (last > seen && v_.visible[t * v_.entries + last - 1] == 0) --last;
+      seen = std::max(seen, last);
+    }
+    return seen;
+  }
   [[nodiscard]] std::int64_t offset() const { return first_row() * v_.width; }
   template <class U>
   [[nodiscard]] U* window(U* keys) const {
@@ -130,7 +144,7 @@ class QueryTile {
   }
 
   const DenseAttentionValues<T>& v_;
-  std::int64_t begin_, count_, first_key_, window_keys_, keys_;
+  std::int64_t begin_, count_, first_key_, window_keys_, entries_, keys_;
 };
 
 void to_bf16(float* x, std::int64_t count) { row_rounding::to_bf16({x, static_cast<std::size_t>(count)}); }

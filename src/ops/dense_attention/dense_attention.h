@@ -1,10 +1,12 @@
 /// Training of attention over the dense keys of one document: window rows and compressed entries, one vector
-/// a position as key and value, one softmax with a sink. Matrix products by tiles of 64 queries; one thread a
+/// a position as key and value, one softmax with a sink. Matrix products by tiles of 32 queries; one thread a
 /// document.
 /// (source: forward pass 5.7, training 11.5)
 #pragma once
 
 #include <cstdint>
+
+#include "ops/dense_product/dense_product.h"
 
 namespace baleen {
 
@@ -19,11 +21,12 @@ struct DenseAttentionValues {
   /// The forward multiplies values by weights in BF16, as the engine's attention does: rounded 64 visible
   /// keys at a time, relative to the largest score so far. The backward takes them unrounded.
   bool rounds_weights = false;
+  Operands operands = Operands::kAsStored;  ///< of its products
 };
 
 /// o [tokens, heads, width]; lse [tokens, heads]: log of the softmax's denominator, sink included; where it
 /// is not null entry_share [tokens, entries]: the heads' probabilities of each entry, summed.
-/// 4 tokens heads width (window + entries) FLOPs about.
+/// About 4 tokens heads width (window + 16 + entries / 2) FLOPs.
 template <class T>
 void dense_attention_forward(const DenseAttentionValues<T>& v, T* o, T* lse, T* entry_share = nullptr);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/dense_product/bf16_product.h"
 #include "ops/dense_product/open_blas.h"
 
 namespace baleen {
@@ -17,6 +18,9 @@ CBLAS_TRANSPOSE order_of(bool transposed) { return transposed ? CblasTrans : Cbl
 template <class T>
 void dense_product(const DenseProduct<T>& p) {
   if (p.m == 0 || p.n == 0) return;
+  if constexpr (sizeof(T) == sizeof(float)) {
+    if (p.operands == Operands::kBf16) return bf16_product(p, bf16_kernel());
+  }
   const OpenBlas& blas = open_blas();
   const auto size = [](std::int64_t value) { return static_cast<blasint>(value); };
   const T beta = p.accumulate ? T{1} : T{0};

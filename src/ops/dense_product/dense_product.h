@@ -1,4 +1,5 @@
-/// Dense float32 and float64 matrix products of the trainer, by OpenBLAS.
+/// Dense matrix products of the trainer: in float32 and float64 by OpenBLAS, of BF16 operands by kernels of
+/// ours (bf16_product.h).
 ///
 /// The result does not depend on the number of threads: OpenBLAS runs on one thread a call, and our threads
 /// take fixed tiles of the result, each summed over all of its inner dimension in one call.
@@ -9,6 +10,9 @@
 #include "parallel/thread_pool.h"
 
 namespace baleen {
+
+/// What a product of floats multiplies. Sums are float32 either way.
+enum class Operands { kAsStored, kBf16 /* rounded to BF16 */ };
 
 /// c [m, n] (+)= alpha op(a) op(b), row-major. `a_stride`, `b_stride`, `c_stride`: elements between rows as
 /// stored.
@@ -24,7 +28,8 @@ struct DenseProduct {
   T* c = nullptr;
   std::int64_t c_stride = 0;
   T alpha = 1;
-  bool accumulate = false;  ///< adds to c; otherwise overwrites it
+  bool accumulate = false;                  ///< adds to c; otherwise overwrites it
+  Operands operands = Operands::kAsStored;  ///< of doubles always as stored
 };
 
 /// On the calling thread. 2 m n k FLOPs.

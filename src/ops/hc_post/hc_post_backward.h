@@ -3,9 +3,11 @@
 /// (source: training 11.1)
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
-#include "numeric/row_math.h"
+#include "numeric/row_products.h"
+#include "ops/hc_pre/sinkhorn_backward.h"
 
 namespace baleen {
 
@@ -20,41 +22,62 @@ struct HcPostValues {
   const T* comb = nullptr;  ///< [rows, n, n]
 };
 
+namespace hc_detail {
+
+/// The rows that meet in one token, and the coefficients between them.
+template <class T>
+struct PostToken {
+  PostToken(const HcPostValues<T>& v, std::int64_t row) : streams(v.streams) {
+    const std::int64_t n = v.streams;
+    in[0] = v.f + row * v.width;
+    for (std::int64_t j = 0; j < n; ++j) in[1 + j] = v.x + (row * n + j) * v.width;
+    std::copy_n(v.post + row * n, n, mix);
+    std::copy_n(v.comb + row * n * n, n * n, mix + n);
+  }
+
+  /// Of each result, by what it is made of: mix transposed.
+  void transposed(T* by_result) const {
+    for (int k = 0; k < streams; ++k)
+      for (int i = 0; i <= streams; ++i) by_result[k * (1 + streams) + i] = mix[i * streams + k];
+  }
+
+  int streams;
+  const T* in[1 + kMaxStreams];            ///< f, x_0, x_1, ...
+  T mix[(1 + kMaxStreams) * kMaxStreams];  ///< [1 + n, n]: of each `in`, to each result
+};
+
+}  // namespace hc_detail
+
 template <class T>
 void hc_post_forward(const HcPostValues<T>& v, T* out) {
   const int n = v.streams;
-  const std::int64_t d = v.width;
+  T by_result[(1 + kMaxStreams) * kMaxStreams];
+  T* results[kMaxStreams];
   for (std::int64_t row = 0; row < v.rows; ++row) {
-    for (int k = 0; k < n; ++k) {
-      T* y = out + (row * n + k) * d;
-      const T post = v.post[row * n + k];
-      for (std::int64_t i = 0; i < d; ++i) y[i] = post * v.f[row * d + i];
-      for (int j = 0; j < n; ++j) {
-        const T mix = v.comb[(row * n + j) * n + k];
-        const T* x = v.x + (row * n + j) * d;
-        row_math::add_scaled(mix, x, y, d);
-      }
-    }
+    const hc_detail::PostToken<T> token(v, row);
+    token.transposed(by_result);
+    for (int k = 0; k < n; ++k) results[k] = out + (row * n + k) * v.width;
+    row_math::combine(n, results, 1 + n, token.in, by_result, v.width, false);
   }
 }
 
 template <class T>
 void hc_post_backward(const HcPostValues<T>& v, const T* dout, T* dx, T* df, T* dpost, T* dcomb) {
   const int n = v.streams;
-  const std::int64_t d = v.width;
+  T products[(1 + kMaxStreams) * kMaxStreams];
+  const T* dresults[kMaxStreams];
+  T* din[1 + kMaxStreams];
   for (std::int64_t row = 0; row < v.rows; ++row) {
-    const T* f = v.f + row * d;
-    for (int k = 0; k < n; ++k) {
-      const T* dy = dout + (row * n + k) * d;
-      const T post = v.post[row * n + k];
-      row_math::add_scaled(post, dy, df + row * d, d);
-      dpost[row * n + k] = row_math::dot(dy, f, d);
-      for (int j = 0; j < n; ++j) {
-        const T mix = v.comb[(row * n + j) * n + k];
-        row_math::add_scaled(mix, dy, dx + (row * n + j) * d, d);
-        dcomb[(row * n + j) * n + k] = row_math::dot(v.x + (row * n + j) * d, dy, d);
-      }
+    const hc_detail::PostToken<T> token(v, row);
+    din[0] = df + row * v.width;
+    for (int j = 0; j < n; ++j) {
+      din[1 + j] = dx + (row * n + j) * v.width;
+      dresults[j] = dout + (row * n + j) * v.width;
     }
+    row_math::combine(1 + n, din, n, dresults, token.mix, v.width, true);
+    row_math::dot_all(1 + n, token.in, n, dresults, v.width, products);
+    std::copy_n(products, n, dpost + row * n);
+    std::copy_n(products + n, n * n, dcomb + row * n * n);
   }
 }
 

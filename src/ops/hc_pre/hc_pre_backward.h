@@ -138,4 +138,10 @@ void hc_mix_backward(const HcMixShape<T>& s, const HcMixValues<T>& v, const HcMi
   }
 }
 
+/// Of floats: SIMD. The small arithmetic runs on a group of tokens at once, one a lane.
+template <>
+void hc_mix_forward(const HcMixShape<float>& s, const HcMixValues<float>& v);
+template <>
+void hc_mix_backward(const HcMixShape<float>& s, const HcMixValues<float>& v, const HcMixGradients<float>& g);
+
 }  // namespace baleen

@@ -9,9 +9,9 @@
 #include <cstddef>
 #include <vector>
 
-namespace baleen {
+#include "ops/hc_pre/hc_pre.h"
 
-inline constexpr int kMaxStreams = 8;
+namespace baleen {
 
 template <class T>
 class Sinkhorn {

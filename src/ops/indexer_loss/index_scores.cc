@@ -29,7 +29,8 @@ class ScoreTile {
                       .b_stride = v.width,
                       .b_transposed = true,
                       .c = dots_.data(),
-                      .c_stride = entries_});
+                      .c_stride = entries_,
+                      .operands = v.operands});
   }
 
   void scores(T* score) const {
@@ -75,7 +76,8 @@ class ScoreTile {
                       .b_stride = v_.width,
                       .c = dq + begin_ * v_.heads * v_.width,
                       .c_stride = v_.width,
-                      .accumulate = true});
+                      .accumulate = true,
+                      .operands = v_.operands});
     dense_product<T>({.m = entries_,
                       .n = v_.width,
                       .k = rows(),
@@ -86,7 +88,8 @@ class ScoreTile {
                       .b_stride = v_.width,
                       .c = dk,
                       .c_stride = v_.width,
-                      .accumulate = true});
+                      .accumulate = true,
+                      .operands = v_.operands});
   }
 
  private:

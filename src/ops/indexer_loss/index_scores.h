@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "ops/dense_product/dense_product.h"
+
 namespace baleen {
 
 template <class T>
@@ -14,6 +16,7 @@ struct IndexScoreValues {
   const T* q = nullptr;       ///< [tokens, heads, width]
   const T* k = nullptr;       ///< [entries, width]
   const T* weight = nullptr;  ///< ω [tokens, heads]
+  Operands operands = Operands::kAsStored;  ///< of its products
 
   /// Entries that are complete at position t.
   [[nodiscard]] std::int64_t complete(std::int64_t t) const { return (t + 1) / ratio; }

@@ -13,6 +13,7 @@ struct LinearShape {
   std::int64_t rows = 0, in = 0, out = 0;
   std::int64_t x_stride = 0;  ///< 0: in
   std::int64_t y_stride = 0;  ///< 0: out
+  Operands operands = Operands::kAsStored;
 
   [[nodiscard]] std::int64_t x_step() const { return x_stride != 0 ? x_stride : in; }
   [[nodiscard]] std::int64_t y_step() const { return y_stride != 0 ? y_stride : out; }
@@ -29,7 +30,8 @@ void linear_forward(const LinearShape<T>& s, const T* x, const T* w, T* y, Pool&
                     .b_stride = s.in,
                     .b_transposed = true,
                     .c = y,
-                    .c_stride = s.y_step()},
+                    .c_stride = s.y_step(),
+                    .operands = s.operands},
                    pool...);
 }
 
@@ -47,7 +49,8 @@ void linear_backward(const LinearShape<T>& s, const T* x, const T* w, const T* d
                       .b_stride = s.in,
                       .c = dx,
                       .c_stride = s.x_step(),
-                      .accumulate = true},
+                      .accumulate = true,
+                     .operands = s.operands},
                      pool...);
   }
   if (dw != nullptr) {
@@ -61,7 +64,8 @@ void linear_backward(const LinearShape<T>& s, const T* x, const T* w, const T* d
                       .b_stride = s.x_step(),
                       .c = dw,
                       .c_stride = s.in,
-                      .accumulate = true},
+                      .accumulate = true,
+                     .operands = s.operands},
                      pool...);
   }
 }

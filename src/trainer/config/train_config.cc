@@ -235,11 +235,11 @@ void refuse_unknown_keys(const ConfigFile& file) {
   }
 }
 
-/// [rollout], [grpo], [distill].
+/// [rollout], [grpo], [distill], [sft].
 void check_rollouts(const TrainConfig& c, const ConfigFile& file) {
   const auto has = [&file](std::string_view section) { return file.section(section) != nullptr; };
-  file.require(has("rollout") || !(has("grpo") || has("distill")), "rollout", "prompts",
-               "a section [rollout] beside [grpo] or [distill]", "none");
+  file.require(has("rollout") || !(has("grpo") || has("distill") || has("sft")), "rollout", "prompts",
+               "a section [rollout] beside [grpo], [distill] or [sft]", "none");
   if (!has("rollout")) return;
   const bool distils = has("distill");
   file.require(!c.rollout.prompts.empty(), "rollout", "prompts", "the name of a file", "none");
@@ -253,6 +253,12 @@ void check_rollouts(const TrainConfig& c, const ConfigFile& file) {
                fmt::to_string(c.rollout.group_size));
   file.require(c.indexer.warmup_steps == 0, "indexer", "warmup_steps", "0 beside [rollout]",
                fmt::to_string(c.indexer.warmup_steps));
+  if (has("sft")) {
+    file.require(!c.sft.folder.empty(), "sft", "folder", "a folder of packed data", "none");
+    file.require(c.sft.sequence_length <= c.model.max_position_embeddings, "sft", "sequence_length",
+                 fmt::format("at most model.max_position_embeddings, {}", c.model.max_position_embeddings),
+                 fmt::to_string(c.sft.sequence_length));
+  }
   if (!distils) return;
   const std::size_t num_teachers = c.distill.teachers.size(), num_domains = c.distill.domains.size();
   file.require(!has("grpo"), "distill", "teachers", "either [grpo] or [distill]", "both");

@@ -153,6 +153,14 @@ struct DistillConfig {
   std::vector<std::string> domains;   ///< of each teacher; a prompt's domain chooses it. Empty: one teacher
 };
 
+/// [sft]: packed texts or conversations that a run on replies also learns from.
+struct SftConfig {
+  std::filesystem::path folder;  ///< of packed data, relative to the file; empty: none
+  double weight = 1;             ///< of its loss, a mean over targets, beside that of the replies
+  std::int64_t rows = 8;         ///< of a step
+  std::int64_t sequence_length = 512;
+};
+
 /// [reward]: what each rule that a prompt has is worth.
 struct RewardConfig {
   double answer = 1;         ///< the content is the prompt's "answer"
@@ -189,8 +197,11 @@ struct TrainConfig {
   RolloutConfig rollout;
   GrpoConfig grpo;
   DistillConfig distill;
+  SftConfig sft;
   RewardConfig reward;
   AblationConfig ablation;
+
+  [[nodiscard]] bool bf16_products() const { return run.precision == TrainPrecision::kBf16; }
 
   /// Rows of one forward and backward: `micro_batch_rows`, or those of the step on one of `num_ranks`.
   [[nodiscard]] std::int64_t micro_batch_rows(std::int64_t num_ranks) const {

@@ -114,6 +114,10 @@ void visit_fields(Config& c, Visitor&& field) {
   field(Key{"grpo", "normalise"}, c.grpo.normalise);
   field(Key{"distill", "teachers"}, c.distill.teachers);
   field(Key{"distill", "domains"}, c.distill.domains);
+  field(Key{"sft", "folder"}, c.sft.folder);
+  field(Key{"sft", "weight"}, c.sft.weight, kWeight);
+  field(Key{"sft", "rows"}, c.sft.rows, kRows);
+  field(Key{"sft", "sequence_length"}, c.sft.sequence_length, kSequenceLength);
   field(Key{"reward", "answer"}, c.reward.answer, kWeight);
   field(Key{"reward", "pattern"}, c.reward.pattern, kWeight);
   field(Key{"reward", "call_parses"}, c.reward.call_parses, kWeight);

@@ -3,15 +3,19 @@
 /// at a time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <new>
 #include <utility>
 #include <vector>
 
+#include "tensor/recycled_memory.h"
+
 namespace baleen::graph {
 
-/// Elements that are made without a value are left as the memory was: they are about to be computed.
+/// Elements that are made without a value are left as the memory was: they are about to be computed. Large
+/// arrays take recycled memory.
 template <class T>
 struct Uninitialised : std::allocator<T> {
   template <class U>
@@ -19,6 +23,14 @@ struct Uninitialised : std::allocator<T> {
     using other = Uninitialised<U>;
   };
   using std::allocator<T>::allocator;
+  [[nodiscard]] T* allocate(std::size_t count) {
+    return is_large(count) ? static_cast<T*>(take_recycled(count * sizeof(T)))
+                           : std::allocator<T>::allocate(count);
+  }
+  void deallocate(T* place, std::size_t count) {
+    if (is_large(count)) return give_back_recycled(place);
+    std::allocator<T>::deallocate(place, count);
+  }
   template <class U>
   void construct(U* place) {
     ::new (static_cast<void*>(place)) U;
@@ -27,6 +39,9 @@ struct Uninitialised : std::allocator<T> {
   void construct(U* place, Arguments&&... arguments) {
     ::new (static_cast<void*>(place)) U(std::forward<Arguments>(arguments)...);
   }
+
+ private:
+  static bool is_large(std::size_t count) { return count * sizeof(T) >= std::size_t{1} << 16; }
 };
 
 template <class T>

@@ -36,7 +36,8 @@ class Attention {
     }
     c_.round_results(n_, config_.o_dim(), a.grouped.data());
     c_.round_inputs(config_.dense_format, n_, config_.o_dim(), a.grouped.data());
-    linear_forward<T>({n_, config_.o_dim(), config_.hidden_size}, a.grouped.data(), w.wo_b, out, c_.pool);
+    linear_forward<T>(c_.linear(n_, config_.o_dim(), config_.hidden_size), a.grouped.data(), w.wo_b, out,
+                      c_.pool);
     c_.round_results(n_, config_.hidden_size, out);
   }
 
@@ -46,7 +47,7 @@ class Attention {
     Values<T> d_o;
     zeros(d_grouped, n_ * config_.o_dim(), c_.pool);
     zeros(d_o, n_ * q_dim(), c_.pool);
-    linear_backward<T>({n_, config_.o_dim(), config_.hidden_size}, a.grouped.data(), w.wo_b, dout,
+    linear_backward<T>(c_.linear(n_, config_.o_dim(), config_.hidden_size), a.grouped.data(), w.wo_b, dout,
                        d_grouped.data(), g.wo_b, c_.pool);
     for (std::int64_t group = 0; group < config_.o_groups; ++group) {
       const std::int64_t rows = group * config_.o_lora_rank * config_.group_dim();
@@ -76,7 +77,8 @@ class Attention {
             .in = config_.group_dim(),
             .out = config_.o_lora_rank,
             .x_stride = q_dim(),
-            .y_stride = config_.o_dim()};
+            .y_stride = config_.o_dim(),
+            .operands = c_.operands};
   }
 
   void norm(std::int64_t rows, std::int64_t width, const T* x, const T* w, T* y) const {
@@ -97,12 +99,13 @@ class Attention {
 
   void queries(const BlockWeights<const T>& w, const T* x, AttentionActivations<T>& a) const {
     const std::int64_t rank = config_.q_lora_rank;
-    linear_forward<T>({n_, config_.hidden_size, rank}, x, w.wq_a, resized(a.q_latent, n_ * rank), c_.pool);
+    linear_forward<T>(c_.linear(n_, config_.hidden_size, rank), x, w.wq_a, resized(a.q_latent, n_ * rank),
+                      c_.pool);
     c_.round_results(n_, rank, a.q_latent.data());
     norm(n_, rank, a.q_latent.data(), w.q_norm, resized(a.q_latent_normed, n_ * rank));
     c_.round_inputs(config_.dense_format, n_, rank, a.q_latent_normed.data());
-    linear_forward<T>({n_, rank, q_dim()}, a.q_latent_normed.data(), w.wq_b, resized(a.q_raw, n_ * q_dim()),
-                      c_.pool);
+    linear_forward<T>(c_.linear(n_, rank, q_dim()), a.q_latent_normed.data(), w.wq_b,
+                      resized(a.q_raw, n_ * q_dim()), c_.pool);
     c_.round_results(n_, q_dim(), a.q_raw.data());
     norm(n_ * shape_.num_heads, shape_.head_dim, a.q_raw.data(), nullptr, resized(a.q, n_ * q_dim()));
     rotate_result(c_, shape_, shape_.num_heads, shape_.head_dim, false, a.q.data());
@@ -116,16 +119,18 @@ class Attention {
     Values<T> d_latent;
     norm_backward(n_ * shape_.num_heads, shape_.head_dim, a.q_raw.data(), nullptr, dq.data(),
                   zeros(d_raw, n_ * q_dim(), c_.pool), nullptr);
-    linear_backward<T>({n_, rank, q_dim()}, a.q_latent_normed.data(), w.wq_b, d_raw.data(),
+    linear_backward<T>(c_.linear(n_, rank, q_dim()), a.q_latent_normed.data(), w.wq_b, d_raw.data(),
                        zeros(d_normed, n_ * rank, c_.pool), g.wq_b, c_.pool);
     norm_backward(n_, rank, a.q_latent.data(), w.q_norm, d_normed.data(), zeros(d_latent, n_ * rank),
                   g.q_norm);
-    linear_backward<T>({n_, config_.hidden_size, rank}, x, w.wq_a, d_latent.data(), dx, g.wq_a, c_.pool);
+    linear_backward<T>(c_.linear(n_, config_.hidden_size, rank), x, w.wq_a, d_latent.data(), dx, g.wq_a,
+                       c_.pool);
   }
 
   void keys(const BlockWeights<const T>& w, const T* x, AttentionActivations<T>& a) const {
     const std::int64_t width = shape_.head_dim;
-    linear_forward<T>({n_, config_.hidden_size, width}, x, w.wkv, resized(a.kv_raw, n_ * width), c_.pool);
+    linear_forward<T>(c_.linear(n_, config_.hidden_size, width), x, w.wkv, resized(a.kv_raw, n_ * width),
+                      c_.pool);
     c_.round_results(n_, width, a.kv_raw.data());
     norm(n_, width, a.kv_raw.data(), w.kv_norm, resized(a.kv, n_ * width));
     rotate_result(c_, shape_, 1, width, false, a.kv.data());
@@ -139,7 +144,7 @@ class Attention {
     rotate_rows(c_, shape_, 1, width, true, dkv.data());
     Values<T> d_raw;
     norm_backward(n_, width, a.kv_raw.data(), w.kv_norm, dkv.data(), zeros(d_raw, n_ * width), g.kv_norm);
-    linear_backward<T>({n_, config_.hidden_size, width}, x, w.wkv, d_raw.data(), dx, g.wkv, c_.pool);
+    linear_backward<T>(c_.linear(n_, config_.hidden_size, width), x, w.wkv, d_raw.data(), dx, g.wkv, c_.pool);
   }
 
   /// Where each document's entries and its matrix of visible entries begin.
@@ -168,7 +173,8 @@ class Attention {
             .entry = a.compressor.entry.data() + a.entry_begin[at] * shape_.head_dim,
             .visible = a.visible.data() + a.visible_begin[at],
             .sink = w.sink,
-            .rounds_weights = c_.rounding.active()};
+            .rounds_weights = c_.rounding.active(),
+            .operands = c_.operands};
   }
 
   void core(const BlockWeights<const T>& w, AttentionActivations<T>& a) const {

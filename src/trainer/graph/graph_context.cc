@@ -43,7 +43,8 @@ GraphContext<T>::GraphContext(const ModelConfig& model_config, const HashTables&
       plain_residual(options.plain_residual),
       indexer_scale(share_of<T>(options.indexer_weight, documents.num_global_tokens)),
       balance_scale(share_of<T>(options.balance_weight, documents.num_global_documents)),
-      rounding(model_config, options.rounds_as_released) {
+      rounding(model_config, options.rounds_as_released),
+      operands(options.bf16_products ? Operands::kBf16 : Operands::kAsStored) {
   const RopeScaling& scaling = config.rope_scaling;
   const YarnParams yarn{static_cast<float>(scaling.factor), scaling.original_max_position_embeddings,
                         static_cast<float>(scaling.beta_fast), static_cast<float>(scaling.beta_slow)};

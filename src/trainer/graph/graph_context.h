@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "ops/linear/linear_backward.h"
 #include "parallel/thread_pool.h"
 #include "trainer/graph/activations.h"
 #include "trainer/graph/parameters.h"
@@ -92,7 +93,12 @@ struct GraphContext {
   T indexer_scale = 0;  ///< of the indexers' loss, a sum over queries; 0: the pass has none
   T balance_scale = 0;  ///< of the balance loss, a sum over documents; 0: the pass has none
   PassRounding<T> rounding;
+  Operands operands = Operands::kAsStored;  ///< of products but those of routers, mixings and compressors
 
+  /// Of a product in the pass's arithmetic.
+  [[nodiscard]] LinearShape<T> linear(std::int64_t rows, std::int64_t in, std::int64_t out) const {
+    return {.rows = rows, .in = in, .out = out, .operands = operands};
+  }
   /// PassRounding::result and input on all threads.
   void round_results(std::int64_t rows, std::int64_t width, T* x) const;
   void round_inputs(WeightFormat format, std::int64_t rows, std::int64_t width, T* x) const;

@@ -38,8 +38,8 @@ void for_documents(const GraphContext<T>& context, const AttentionActivations<T>
 }
 
 template <class T>
-IndexScoreValues<T> score_values(const LayerAttention& shape, const DocumentEntries& document,
-                                 const AttentionActivations<T>& a) {
+IndexScoreValues<T> score_values(const GraphContext<T>& context, const LayerAttention& shape,
+                                 const DocumentEntries& document, const AttentionActivations<T>& a) {
   const std::int64_t heads = shape.index_heads, width = shape.index_dim;
   return {.tokens = document.tokens,
           .heads = heads,
@@ -48,7 +48,8 @@ IndexScoreValues<T> score_values(const LayerAttention& shape, const DocumentEntr
           .ratio = shape.ratio,
           .q = a.index_q.data() + document.first_token * heads * width,
           .k = a.index_compressor.entry.data() + document.first_entry * width,
-          .weight = a.index_weights.data() + document.first_token * heads};
+          .weight = a.index_weights.data() + document.first_token * heads,
+          .operands = context.operands};
 }
 
 /// The constant is part of the loss alone: it changes no order of scores.
@@ -78,7 +79,7 @@ template <class T>
 void score_entries(const GraphContext<T>& c, const LayerAttention& shape, const BlockWeights<const T>& w,
                    const T* x, AttentionActivations<T>& a) {
   const std::int64_t n = c.tokens(), heads = shape.index_heads, width = heads * shape.index_dim;
-  linear_forward<T>({n, c.config.q_lora_rank, width}, a.q_latent_normed.data(), w.index_wq_b,
+  linear_forward<T>(c.linear(n, c.config.q_lora_rank, width), a.q_latent_normed.data(), w.index_wq_b,
                     resized(a.index_q, n * width), c.pool);
   c.round_results(n, width, a.index_q.data());
   rotate_result(c, shape, heads, shape.index_dim, false, a.index_q.data());
@@ -92,7 +93,7 @@ void score_entries(const GraphContext<T>& c, const LayerAttention& shape, const 
                      a.index_compressor);
   resized(a.index_score, a.visible_begin.back());
   for_documents(c, a, [&](std::int64_t, const DocumentEntries& document) {
-    index_scores_forward(score_values(shape, document, a), a.index_score.data() + document.place);
+    index_scores_forward(score_values(c, shape, document, a), a.index_score.data() + document.place);
   });
 }
 
@@ -141,7 +142,7 @@ void indexer_backward(const GraphContext<T>& c, const LayerAttention& shape, con
   for_documents(c, a, [&](std::int64_t, const DocumentEntries& document) {
     Values<T> dscore(static_cast<std::size_t>(document.tokens * document.entries));
     indexer_loss_backward(loss_values(shape, document, a), c.indexer_scale, dscore.data());
-    index_scores_backward(score_values(shape, document, a), dscore.data(),
+    index_scores_backward(score_values(c, shape, document, a), dscore.data(),
                           dq.data() + document.first_token * width,
                           dentry.data() + document.first_entry * shape.index_dim,
                           dweights.data() + document.first_token * heads);
@@ -151,8 +152,8 @@ void indexer_backward(const GraphContext<T>& c, const LayerAttention& shape, con
   });
   rotate_rows(c, shape, heads, shape.index_dim, true, dq.data());
   T* const no_dx = nullptr;
-  linear_backward<T>({n, c.config.q_lora_rank, width}, a.q_latent_normed.data(), w.index_wq_b, dq.data(),
-                     no_dx, g.index_wq_b, c.pool);
+  linear_backward<T>(c.linear(n, c.config.q_lora_rank, width), a.q_latent_normed.data(), w.index_wq_b,
+                     dq.data(), no_dx, g.index_wq_b, c.pool);
   linear_backward<T>({n, c.config.hidden_size, heads}, x, w.index_weights, dweights.data(), no_dx,
                      g.index_weights, c.pool);
   compressor_backward(c, shape, EntryKind::kIndexKey, w.index_compressor, g.index_compressor, x,

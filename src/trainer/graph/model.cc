@@ -159,8 +159,8 @@ class Pass {
     SiteActivations<T> a;
     site_forward(context, SiteKind::kHead, w, streams.data(), a);
     std::vector<T> z(static_cast<std::size_t>(context.tokens() * config_.vocab_size));
-    linear_forward<T>({context.tokens(), config_.hidden_size, config_.vocab_size}, a.normed.data(),
-                      weights_.head, z.data(), context.pool);
+    linear_forward<T>(context.linear(context.tokens(), config_.hidden_size, config_.vocab_size),
+                      a.normed.data(), weights_.head, z.data(), context.pool);
     return z;
   }
 

@@ -50,8 +50,9 @@ void mtp_entry_forward(const GraphContext<T>& context, const MtpBatch& batch, co
     context.rounding.input(config.dense_format, rows * streams, d,
                            a.streams_normed.data() + begin * config.hc_dim());
   });
-  linear_forward<T>({n, d, d}, a.embedded_normed.data(), w.e_proj, resized(term, n * d), context.pool);
-  linear_forward<T>({n * streams, d, d}, a.streams_normed.data(), w.h_proj, y, context.pool);
+  linear_forward<T>(context.linear(n, d, d), a.embedded_normed.data(), w.e_proj, resized(term, n * d),
+                    context.pool);
+  linear_forward<T>(context.linear(n * streams, d, d), a.streams_normed.data(), w.h_proj, y, context.pool);
   context.round_results(n, d, term.data());
   context.round_results(n * streams, d, y);
   for_row_blocks(context.pool, n * streams, [&](std::int64_t begin, std::int64_t rows) {
@@ -82,9 +83,9 @@ void mtp_entry_backward(const GraphContext<T>& context, const MtpBatch& batch, c
         dterm[static_cast<std::size_t>(row / streams * d + i)] += dy[row * d + i];
     }
   });
-  linear_backward<T>({n, d, d}, a.embedded_normed.data(), w.e_proj, dterm.data(),
+  linear_backward<T>(context.linear(n, d, d), a.embedded_normed.data(), w.e_proj, dterm.data(),
                      zeros(dembedded_normed, n * d), g.e_proj, context.pool);
-  linear_backward<T>({n * streams, d, d}, a.streams_normed.data(), w.h_proj, dy,
+  linear_backward<T>(context.linear(n * streams, d, d), a.streams_normed.data(), w.h_proj, dy,
                      zeros(dstreams_normed, n * config.hc_dim()), g.h_proj, context.pool);
   zeros(dembedded, n * d);
   zeros(dstreams, n * config.hc_dim());

@@ -16,6 +16,8 @@ struct PassOptions {
   /// Values between operations are rounded as in the engine's `released` precision; the weights that are
   /// passed are then those that a checkpoint holds.
   bool rounds_as_released = false;
+  bool bf16_products = false;  ///< dense products take operands rounded to BF16, but those of routers,
+                               ///< mixings and compressors, which the engine keeps in float32
   bool scaled_rope =
       false;  ///< layers with a ratio rotate by the scaled (YaRN) frequencies, as inference does
 };

@@ -44,7 +44,7 @@ double token_loss(const GraphContext<T>& context, const SiteWeights<const T>& w,
     const std::int64_t* row = targets.rows.data() + begin;
     resized(x, rows * d);
     for (std::int64_t i = 0; i < rows; ++i) std::copy_n(a.normed.data() + row[i] * d, d, x.data() + i * d);
-    linear_forward<T>({rows, d, vocabulary}, x.data(), head, resized(logits, rows * vocabulary),
+    linear_forward<T>(context.linear(rows, d, vocabulary), x.data(), head, resized(logits, rows * vocabulary),
                       context.pool);
     objective.begin_chunk(begin, rows, context.pool);
     context.pool.parallel_for(rows, [&](std::int64_t i, int) {
@@ -53,8 +53,8 @@ double token_loss(const GraphContext<T>& context, const SiteWeights<const T>& w,
       losses[at] = objective.loss(begin + i, targets.tokens[at], z, gradients.scale);
     });
     if (gradients.site == nullptr) continue;
-    linear_backward<T>({rows, d, vocabulary}, x.data(), head, logits.data(), zeros(dx, rows * d),
-                       gradients.head, context.pool);
+    linear_backward<T>(context.linear(rows, d, vocabulary), x.data(), head, logits.data(),
+                       zeros(dx, rows * d), gradients.head, context.pool);
     for (std::int64_t i = 0; i < rows; ++i) std::copy_n(dx.data() + i * d, d, dnormed.data() + row[i] * d);
   }
   if (gradients.site != nullptr) {

@@ -156,6 +156,7 @@ class PartRuns {
             .indexer_weight = config.loss.indexer_weight,
             .balance_weight = config.balance.sequence_loss_weight,
             .plain_residual = config.ablation.plain_residual,
+            .bf16_products = config.bf16_products(),
             .scaled_rope = true};
   }
   static void add(BothWays& sum, double forward, double backward) {

@@ -17,7 +17,7 @@ bool muon_step(const MuonConfig& config, double learning_rate, const MuonMatrix&
     matrix.momentum[i] = mu * matrix.momentum[i] + matrix.gradient[i];
     scratch[i] = mu * matrix.momentum[i] + matrix.gradient[i];
   }
-  newton_schulz(matrix.rows, matrix.columns, {scratch.data(), size}, pool);
+  newton_schulz(matrix.rows, matrix.columns, {scratch.data(), size}, pool, matrix.operands);
   const double longer = static_cast<double>(std::max(matrix.rows, matrix.columns));
   const auto step = static_cast<float>(learning_rate * config.update_rms * std::sqrt(longer));
   const auto keep = static_cast<float>(1 - learning_rate * config.weight_decay);

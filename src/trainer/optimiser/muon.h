@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "ops/dense_product/dense_product.h"
 #include "parallel/thread_pool.h"
 #include "trainer/config/train_config.h"
 
@@ -16,6 +17,7 @@ struct MuonMatrix {
   std::span<const float> gradient;  ///< [rows, columns], as the others
   std::span<float> momentum;
   std::span<float> weights;
+  Operands operands = Operands::kAsStored;  ///< of Newton-Schulz
 };
 
 /// M <- mu M + G; O = NewtonSchulz(mu M + G); W <- W (1 - lr decay) - lr gamma sqrt(max(rows, columns)) O,

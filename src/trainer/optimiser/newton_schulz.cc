@@ -22,8 +22,14 @@ Coefficients coefficients(int step) {
 /// M <- a M + (b A + c A A) M with A = M Mᵀ; M [p, q], p <= q.
 class Iteration {
  public:
-  Iteration(std::int64_t p, std::int64_t q, ThreadPool& pool)
-      : p_(p), q_(q), pool_(pool), gram_(size(p, p)), polynomial_(size(p, p)), next_(size(p, q)) {}
+  Iteration(std::int64_t p, std::int64_t q, ThreadPool& pool, Operands operands)
+      : p_(p),
+        q_(q),
+        pool_(pool),
+        operands_(operands),
+        gram_(size(p, p)),
+        polynomial_(size(p, p)),
+        next_(size(p, q)) {}
 
   void step(const Coefficients& by, std::vector<float>& m) {
     multiply({.m = p_,
@@ -66,10 +72,14 @@ class Iteration {
   static std::size_t size(std::int64_t rows, std::int64_t columns) {
     return static_cast<std::size_t>(rows * columns);
   }
-  void multiply(const DenseProduct<float>& product) { dense_product(product, pool_); }
+  void multiply(DenseProduct<float> product) {
+    product.operands = operands_;
+    dense_product(product, pool_);
+  }
 
   std::int64_t p_, q_;
   ThreadPool& pool_;
+  Operands operands_;
   std::vector<float> gram_, polynomial_, next_;
 };
 
@@ -81,7 +91,8 @@ double newton_schulz_flops(std::int64_t rows, std::int64_t columns) {
   return kNewtonSchulzSteps * (4 * p * p * q + 2 * p * p * p);
 }
 
-void newton_schulz(std::int64_t rows, std::int64_t columns, std::span<float> matrix, ThreadPool& pool) {
+void newton_schulz(std::int64_t rows, std::int64_t columns, std::span<float> matrix, ThreadPool& pool,
+                   Operands operands) {
   double squares = 0;
   for (const float value : matrix) squares += static_cast<double>(value) * value;
   if (squares == 0) return;
@@ -96,7 +107,7 @@ void newton_schulz(std::int64_t rows, std::int64_t columns, std::span<float> mat
       m[place(row, column)] = static_cast<float>(matrix[static_cast<std::size_t>(i)] * scale);
     }
   }
-  Iteration iteration(transposed ? columns : rows, transposed ? rows : columns, pool);
+  Iteration iteration(transposed ? columns : rows, transposed ? rows : columns, pool, operands);
   for (int step = 0; step < kNewtonSchulzSteps; ++step) iteration.step(coefficients(step), m);
   for (std::int64_t row = 0, i = 0; row < rows; ++row) {
     for (std::int64_t column = 0; column < columns; ++column, ++i) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "ops/dense_product/dense_product.h"
 #include "parallel/thread_pool.h"
 
 namespace baleen {
@@ -18,6 +19,7 @@ inline constexpr int kNewtonSchulzSteps = 10;
 /// In place on `matrix` [rows, columns], row-major. Singular values end within [0.9, 1.1] for condition
 /// numbers up to 1e3; a matrix of zeros stays so. Works on the transpose where rows > columns. Memory:
 /// 2 p q + 2 p² floats. The result does not depend on the threads.
-void newton_schulz(std::int64_t rows, std::int64_t columns, std::span<float> matrix, ThreadPool& pool);
+void newton_schulz(std::int64_t rows, std::int64_t columns, std::span<float> matrix, ThreadPool& pool,
+                   Operands operands = Operands::kAsStored);
 
 }  // namespace baleen

@@ -17,7 +17,12 @@ constexpr std::int64_t kSharedShortEdge = 1024;
 
 Optimiser::Optimiser(const TrainConfig& config, const Parameters<float>& weights, std::int64_t rank,
                      std::int64_t num_ranks)
-    : muon_(config.muon), adamw_(config.adamw), rank_(rank), first_(weights.size()), second_(weights.size()) {
+    : muon_(config.muon),
+      adamw_(config.adamw),
+      operands_(config.bf16_products() ? Operands::kBf16 : Operands::kAsStored),
+      rank_(rank),
+      first_(weights.size()),
+      second_(weights.size()) {
   for (std::size_t i = 0; i < weights.size(); ++i) {
     groups_.push_back(parameter_group(weights.spec(i), config));
     sizes_.push_back(weights.values(i).size());
@@ -52,7 +57,8 @@ std::vector<MuonMatrix> Optimiser::matrices(Parameters<float>& weights, const Pa
                           .columns = columns,
                           .gradient = gradients.values(i).subspan(begin, size),
                           .momentum = first(i).subspan(begin, size),
-                          .weights = weights.values(i).subspan(begin, size)});
+                          .weights = weights.values(i).subspan(begin, size),
+                          .operands = operands_});
       begin += size;
     }
   }

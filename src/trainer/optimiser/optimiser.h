@@ -64,6 +64,7 @@ class Optimiser {
 
   MuonConfig muon_;
   AdamWConfig adamw_;
+  Operands operands_;  ///< of Newton-Schulz
   std::vector<ParameterGroup> groups_;
   TensorHomes homes_;
   std::int64_t rank_;

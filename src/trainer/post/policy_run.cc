@@ -41,6 +41,7 @@ PassOptions pass_options(const TrainConfig& config, std::int64_t step) {
   return {.mtp_weight = 0,
           .recompute = config.run.recompute,
           .rounds_as_released = rounds_at(config, step),
+          .bf16_products = config.bf16_products(),
           .scaled_rope = true};
 }
 
@@ -83,7 +84,9 @@ PolicyRun::PolicyRun(const TrainConfig& config, const RunFolder& folder, const H
       update_(config, state_, pool),
       forward_weights_(config, state_, pool),
       gradients_(config.model),
-      log_(folder.log(), state_.step) {}
+      log_(folder.log(), state_.step) {
+  if (!config.sft.folder.empty()) supervised_.emplace(config, hash_tables, pool);
+}
 
 std::vector<RolloutGroup> PolicyRun::sample(PolicyStep& report) const {
   const bool rounds = rounds_at(config_, state_.step);
@@ -115,6 +118,12 @@ PolicyStep PolicyRun::do_step() {
   gradients_.set_zero();
   report.objective = objective_->add_gradients(groups, forward_weights_.now(),
                                                pass_options(config_, state_.step), gradients_);
+  if (supervised_) {
+    const double loss = supervised_->add_gradients(state_.step, forward_weights_.now(),
+                                                   pass_options(config_, state_.step), gradients_);
+    report.objective.loss += config_.sft.weight * loss;
+    report.objective.figures.emplace_back("sft_loss", loss);
+  }
   const GradientNorms norms = update_.prepare(gradients_);
   report.gradient_norm = norms.trunk;
   report.not_finite = norms.not_finite;

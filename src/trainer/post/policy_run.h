@@ -2,11 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "trainer/post/prompt_set.h"
 #include "trainer/post/rollout_objective.h"
+#include "trainer/post/supervised_part.h"
 #include "trainer/run/run_checkpoint.h"
 #include "trainer/run/run_folder.h"
 #include "trainer/run/training_log.h"
@@ -52,6 +54,7 @@ class PolicyRun {
   Tokenizer tokenizer_;
   std::vector<PolicyPrompt> prompts_;
   std::unique_ptr<RolloutObjective> objective_;
+  std::optional<SupervisedPart> supervised_;
   RunState state_;
   std::int64_t checkpoint_step_;
   WeightUpdate update_;

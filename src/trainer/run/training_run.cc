@@ -12,20 +12,12 @@
 #include "trainer/config/tensor_patterns.h"
 #include "trainer/optimiser/balance.h"
 #include "trainer/optimiser/schedule.h"
+#include "trainer/run/training_data.h"
 
 namespace baleen {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-TokenShards open_training_data(const TrainConfig& config) {
-  TokenShards shards = TokenShards::open(config.data.folder, DataSplit::kTrain);
-  if (shards.vocab_size() > config.model.vocab_size) {
-    fail("{}: packed with a vocabulary of {}; expected at most model.vocab_size, {}",
-         config.data.folder.string(), grouped(shards.vocab_size()), grouped(config.model.vocab_size));
-  }
-  return shards;
-}
 
 double tokens_per_second(const TrainingStep& report, double seconds) {
   return static_cast<double>(report.num_tokens) / std::max(seconds, 1e-9);
@@ -34,10 +26,6 @@ double tokens_per_second(const TrainingStep& report, double seconds) {
 }  // namespace
 
 void check_supported(const TrainConfig& config, std::int64_t num_ranks) {
-  const auto refuse = [](std::string_view key, std::string_view found, std::string_view expected) {
-    fail("{} = {}: this trainer does not have it yet; expected {}", key, found, expected);
-  };
-  if (config.run.precision != TrainPrecision::kFloat32) refuse("run.precision", "\"bf16\"", "\"float32\"");
   if (config.ablation.plain_residual && config.lora.rank != 0)
     fail("ablation.plain_residual = true: adapters belong to a checkpoint, which has mixed streams");
   if (num_ranks == 1) return;
@@ -66,7 +54,7 @@ TrainingRun::TrainingRun(const TrainConfig& config, const RunFolder& folder, std
       options_(std::move(options)),
       ranks_(options_.ranks),
       pool_(pool),
-      shards_(open_training_data(config)),
+      shards_(open_training_data(config.data.folder, config.model)),
       sampler_(shards_, config.data.sequence_length, config.data.batch_rows, config.run.seed),
       continuations_(config),
       flops_(config.model, config.ablation.plain_residual),
@@ -92,6 +80,7 @@ PassOptions pass_options_at(const TrainConfig& config, std::int64_t step) {
           .balance_weight = config.balance.sequence_loss_weight,
           .plain_residual = config.ablation.plain_residual,
           .rounds_as_released = rounds_at(config, step),
+          .bf16_products = config.bf16_products(),
           .scaled_rope = true};  // as inference does, so that serving changes nothing
 }
 

@@ -13,6 +13,7 @@
 #include "trainer/post/policy_run.h"
 #include "trainer/post/teacher_objective.h"
 #include "trainer/run/import.h"
+#include "training_data/pack.h"
 
 namespace baleen {
 namespace {
@@ -75,6 +76,30 @@ interval = 3
                   tool_teacher_.path().string() + "\"]\ndomains = [\"stories\", \"tools\"]");
   }
 
+  /// Two teachers, and `sft` for a section [sft] with the folder "texts", which is packed here.
+  TrainConfig with_texts(const std::string& sft) {
+    std::ofstream(folder_ / "texts.jsonl") << R"({"text": "The fox ran over the hill and slept there."})"
+                                           << "\n"
+                                           << R"({"text": "A call was heard from the other side of it."})"
+                                           << "\n";
+    if (!fs::exists(folder_ / "texts")) {
+      PackOptions pack;
+      pack.files = {folder_ / "texts.jsonl"};
+      pack.tokenizer = "models/stories";
+      pack.out = folder_ / "texts";
+      pack_corpus(pack);
+    }
+    return config("teachers = [\"" + story_teacher_.path().string() + "\", \"" +
+                  tool_teacher_.path().string() + "\"]\ndomains = [\"stories\", \"tools\"]\n[sft]\n" + sft);
+  }
+
+  std::vector<nlohmann::json> log_of(const std::string& name) {
+    std::ifstream file(folder_ / name / "log.jsonl");
+    std::vector<nlohmann::json> lines;
+    for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+
   Parameters<float> train(const TrainConfig& config, const std::string& name, TrainingRunOptions options = {},
                           int num_threads = 2) {
     ThreadPool pool(num_threads);
@@ -100,9 +125,7 @@ interval = 3
 
 TEST_F(DistillationTest, BothTeachersAreApproached) {
   train(two_teachers(), "a");
-  std::ifstream file(folder_ / "a" / "log.jsonl");
-  std::vector<nlohmann::json> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+  const std::vector<nlohmann::json> lines = log_of("a");
   ASSERT_EQ(lines.size(), 40U);
   EXPECT_LT(lines.back()["kl"].get<double>(), 0.7 * lines.front()["kl"].get<double>());
   for (const nlohmann::json& line : lines) {
@@ -115,6 +138,27 @@ TEST_F(DistillationTest, AResumedRunIsTheRunThatNeverStoppedOnAnyThreads) {
   const Parameters<float> whole = train(two_teachers(), "whole", {.stop_step = 4}, 1);
   train(two_teachers(), "parts", {.stop_step = 2});
   const Parameters<float> parts = train(two_teachers(), "parts", {.resume = true, .stop_step = 4});
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    ASSERT_TRUE(std::ranges::equal(whole.values(i), parts.values(i))) << whole.spec(i).name;
+}
+
+TEST_F(DistillationTest, TextsBesideTheRepliesAreLearned) {
+  const std::string part = "folder = \"texts\"\nrows = 1\nsequence_length = 32\nweight = ";
+  train(with_texts(part + "1.0"), "texts-too", {.stop_step = 20});
+  const std::vector<nlohmann::json> lines = log_of("texts-too");
+  ASSERT_EQ(lines.size(), 20U);
+  EXPECT_LT(lines.back()["sft_loss"].get<double>(), 0.5 * lines.front()["sft_loss"].get<double>());
+  EXPECT_LT(lines.back()["kl"].get<double>(), lines.front()["kl"].get<double>());
+  EXPECT_NEAR(lines.front()["loss"].get<double>(),
+              lines.front()["kl"].get<double>() + lines.front()["sft_loss"].get<double>(), 1e-9);
+
+  const Parameters<float> none = train(two_teachers(), "none", {.stop_step = 2});
+  const Parameters<float> weightless = train(with_texts(part + "0.0"), "weightless", {.stop_step = 2});
+  for (std::size_t i = 0; i < none.size(); ++i)
+    ASSERT_TRUE(std::ranges::equal(none.values(i), weightless.values(i))) << none.spec(i).name;
+  const Parameters<float> whole = train(with_texts(part + "0.5"), "whole", {.stop_step = 4}, 1);
+  train(with_texts(part + "0.5"), "parts", {.stop_step = 3});
+  const Parameters<float> parts = train(with_texts(part + "0.5"), "parts", {.resume = true, .stop_step = 4});
   for (std::size_t i = 0; i < whole.size(); ++i)
     ASSERT_TRUE(std::ranges::equal(whole.values(i), parts.values(i))) << whole.spec(i).name;
 }
@@ -151,6 +195,10 @@ TEST_F(DistillationTest, WhatCannotBeIsASentence) {
   EXPECT_NE(missing.find("nowhere"), std::string::npos) << missing;
   EXPECT_THROW(config("teachers = [\"a\", \"b\"]"), Error);
   EXPECT_THROW(config("teachers = []"), Error);
+  EXPECT_THROW(with_texts("weight = 1.0"), Error);
+  write_prompts("tools");
+  const std::string data = error_of(with_texts("folder = \"nothing-packed\""));
+  EXPECT_NE(data.find("nothing-packed"), std::string::npos) << data;
 }
 
 }  // namespace
