@@ -23,6 +23,8 @@ const pages = [
       '--ttft', '1000', '--tpot', '20', '--html', file],
   },
   { name: 'training', command: report(logged('stories-cpu')) },
+  // The figures of the page under these titles alone.
+  { name: 'stories', command: report(logged('stories-cpu')), only: ['Held-out loss', 'Loads of experts'] },
   {
     name: 'ablations',
     command: report(logged('muon', 'adamw', 'adamw-slow', 'no-balance', 'no-mtp', 'plain', 'qat')),
@@ -33,12 +35,17 @@ const folder = mkdtempSync(join(tmpdir(), 'baleen-pictures-'));
 try {
   const executablePath = execFileSync('which', ['chromium'], { encoding: 'utf8' }).trim();
   const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] });
-  for (const { name, command } of pages) {
+  for (const { name, command, only } of pages) {
     const file = join(folder, `${name}.html`);
     execFileSync(join(repository, 'build', 'release', 'src', 'app', 'baleen'), command(file),
       { cwd: repository, stdio: ['ignore', 'ignore', 'inherit'] });
     const page = await browser.newPage({ viewport: { width: 1240, height: 900 }, colorScheme: 'light' });
     await page.goto(pathToFileURL(file).href);
+    if (only) {
+      await page.locator('.figures > *').evaluateAll((figures, titles) => figures
+        .filter((figure) => !titles.some((title) => figure.textContent.trim().startsWith(title)))
+        .forEach((figure) => figure.remove()), only);
+    }
     await page.locator('.figures').screenshot({ path: join(repository, 'docs', 'pictures', `${name}.png`) });
     await page.close();
   }

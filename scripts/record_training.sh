@@ -11,11 +11,13 @@
 #   plain         one residual stream instead of mHC
 #   qat           quantisation-aware from step 100 on
 #   tool-calls-grpo  configs/tool-calls-grpo.toml: the bundled model learns to call tools
+#   tool-specialist  its file: after stories-cpu; the model of that run learns nothing but to call tools
+#   two-specialists  its file: after both; one student of the two
 # $THREADS and $CONCURRENT micro-batches are for each run (default: all cores, and the file's), $LIMIT ends
 # them after so many seconds with a checkpoint, $BALEEN is the program.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-[[ $# -gt 0 ]] || { sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 2; }
+[[ $# -gt 0 ]] || { sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 2; }
 baleen=${BALEEN:-build/release/src/app/baleen}
 [[ -x $baleen ]] || scripts/build.sh release baleen
 
@@ -31,6 +33,12 @@ if [[ ! -e runs/tool-prompts.jsonl ]]; then
   python3 configs/tool-calls/prompts.py --count 64 --seed 1 >runs/tool-prompts.jsonl
 fi
 
+if [[ $* == *specialist* && ! -d runs/tool-chats ]]; then
+  python3 configs/tool-calls/prompts.py --count 6000 --seed 2 --answered >runs/chats.jsonl
+  "$baleen" data pack runs/chats.jsonl --tokenizer models/stories --held-out 0.02 --out runs/tool-chats
+  python3 configs/two-specialists/prompts.py --count 400 --seed 5 >runs/two-prompts.jsonl
+fi
+
 # Commands of sed, a line each: what follows on a line of a\ would be its text.
 short='s/^steps = .*/steps = 300/
 s/^decay_steps = .*/decay_steps = 150/
@@ -38,7 +46,7 @@ s/^warmup_steps = 20/warmup_steps = 0/
 s/^bias_speed.*/&\nsequence_loss_weight = 0/
 $a [loss]\nindexer_weight = 0'
 difference() {  # difference RUN: the sed script that makes its file from that of configs/
-  case $1 in stories-cpu | tool-calls-grpo) return ;; esac
+  case $1 in stories-cpu | tool-* | two-*) return ;; esac
   echo "$short"
   case $1 in
     muon) ;;
@@ -60,8 +68,11 @@ for run in "$@"; do
   config=runs/$run.toml
   changes=$(difference "$run")
   base=stories-cpu options=("${threads[@]}")
-  if [[ $run == tool-calls-grpo ]]; then base=$run options+=(--from models/stories); fi
-  sed -e "s|\.\./runs/||; s|$base\"|$run\"|" -e "$changes" "configs/$base.toml" >"$config"
+  case $run in
+    tool-calls-grpo) base=$run options+=(--from models/stories) ;;
+    *-specialist*) base=$run options+=(--from runs/stories-cpu/model) ;;
+  esac
+  sed -e "s|\.\./runs/||g; s|$base\"|$run\"|" -e "$changes" "configs/$base.toml" >"$config"
   if compgen -G "runs/$run/step-*" >/dev/null; then options+=(--resume); fi
   timeout -s INT "${LIMIT:-0}" "$baleen" train "$config" "${options[@]}" \
     >"runs/$run.out" 2>&1 </dev/null &

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -12,7 +13,10 @@
 #include "app/simulation_flags.h"
 #include "base/error.h"
 #include "simulator/report/training_report.h"
+#include "simulator/training/run_estimate.h"
 #include "simulator/training/train_estimate.h"
+#include "trainer/plan/memory_plan.h"
+#include "trainer/run/training_run.h"
 
 namespace baleen {
 namespace {
@@ -20,11 +24,33 @@ namespace {
 struct TrainFlags {
   DeploymentFlags deployment;
   TrainingLoad load;
+  std::string config;      ///< of a run of this program's trainer; empty: a cluster
+  std::int64_t step = -1;  ///< of that run; -1: the last
   std::string html;
   bool json = false;
 };
 
+void simulate_run(const TrainFlags& flags) {
+  const TrainConfig config = load_train_config(flags.config);
+  const std::int64_t num_ranks = flags.deployment.plan.num_devices;
+  check_supported(config, num_ranks);
+  const DeviceProfile device = flags.deployment.load_device();
+  const std::int64_t step =
+      flags.step < 0 ? config.run.steps - 1 : std::min(flags.step, config.run.steps - 1);
+  const RunStepEstimate estimate =
+      estimate_run_step(config, pass_options_at(config, step), device, num_ranks);
+  const auto num_threads = std::max<std::int64_t>(1, device.is_cpu ? device.num_units : config.run.threads);
+  const TrainingMemoryPlan memory = plan_training_memory(config, num_threads, num_ranks);
+  fmt::print("{}{}",
+             flags.json ? run_estimate_json(config, estimate, memory)
+                        : run_estimate_table(config, device, num_ranks, estimate, memory),
+             flags.json ? "\n" : "");
+  std::fflush(stdout);
+  check_fits(memory, device.memory_bytes);
+}
+
 void run_train(const TrainFlags& flags) {
+  if (!flags.config.empty()) return simulate_run(flags);
   const SimulatedModel model = flags.deployment.model.load();
   const DeviceProfile device = flags.deployment.load_device();
   const ParallelPlan plan = flags.deployment.legal_plan(model.config);
@@ -51,20 +77,36 @@ void run_train(const TrainFlags& flags) {
 
 void add_simulate_train_command(Options& simulate) {
   constexpr WholeRange kGlobalTokens{1, std::int64_t{1} << 40};
+  constexpr WholeRange kStepRange{0, std::int64_t{1} << 40};
   auto flags = std::make_shared<TrainFlags>();
   Options command = simulate.command("train", "Time and memory of a step of training");
   flags->deployment.add_to(command);
   TrainingLoad& load = flags->load;
-  command.integer("--sequence-length", load.sequence_length, kTokensAtLeastOneRange, "Tokens of a sequence");
-  command.integer("--global-batch-tokens", load.global_batch_tokens, kGlobalTokens,
-                  "Tokens of a step, over all devices");
-  command.integer("--micro-batch", load.micro_batch_sequences, {1, 1 << 16},
-                  "Sequences that a group computes at a time");
-  command.real("--recomputation", load.recomputation, kShareRange, "Share of forward that backward repeats");
-  command.flag("--bf16-gradients", load.bf16_gradients, "Gradients in BF16 instead of float32");
-  command.real("--imbalance", load.imbalance, kImbalanceRange,
-               "Tokens of the rank that gets most over the mean");
-  command.path("--html", flags->html, "Write a page with plots and tables, for a browser");
+  const Option config = command.path("--config", flags->config,
+                                     "TOML file of a run: price `baleen train` with it, in float32, on "
+                                     "--num-devices processes; the model, the "
+                                     "batch and everything else are the file's");
+  command.integer_without_default(
+      "--step", flags->step, kStepRange,
+      "With --config: the step, counted from 0, whose stage is priced; otherwise the last");
+  command.integer("--sequence-length", load.sequence_length, kTokensAtLeastOneRange, "Tokens of a sequence")
+      .excludes(config);
+  command
+      .integer("--global-batch-tokens", load.global_batch_tokens, kGlobalTokens,
+               "Tokens of a step, over all devices")
+      .excludes(config);
+  command
+      .integer("--micro-batch", load.micro_batch_sequences, {1, 1 << 16},
+               "Sequences that a group computes at a time")
+      .excludes(config);
+  command.real("--recomputation", load.recomputation, kShareRange, "Share of forward that backward repeats")
+      .excludes(config);
+  command.flag("--bf16-gradients", load.bf16_gradients, "Gradients in BF16 instead of float32")
+      .excludes(config);
+  command
+      .real("--imbalance", load.imbalance, kImbalanceRange, "Tokens of the rank that gets most over the mean")
+      .excludes(config);
+  command.path("--html", flags->html, "Write a page with plots and tables, for a browser").excludes(config);
   command.flag("--json", flags->json, "One JSON line");
   command.action([flags] { run_train(*flags); });
 }

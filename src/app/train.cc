@@ -17,10 +17,14 @@
 #include "app/train_processes.h"
 #include "base/number.h"
 #include "hardware/machine_limits.h"
+#include "hardware/machine_memory.h"
 #include "log/log.h"
 #include "parallel/thread_pool.h"
+#include "simulator/training/run_estimate.h"
+#include "simulator/training/training_shares.h"
 #include "trainer/graph/model.h"
 #include "trainer/optimiser/parameter_groups.h"
+#include "trainer/plan/memory_plan.h"
 #include "trainer/post/policy_run.h"
 #include "trainer/report/runs_html.h"
 #include "trainer/run/export.h"
@@ -106,10 +110,24 @@ struct RunPlace {
       export_model(folder.model(), config, run.state().weights, hash_tables, true, pool);
       fmt::print("{}: the trained model; `baleen run --model` takes it\n", folder.model().string());
     }
+    if constexpr (requires { run.seconds(); }) write_measured(run.seconds());
     std::fflush(stdout);
   }
 
+  /// Time and memory beside what was predicted and planned.
+  void write_measured(const StepSeconds& seconds) const {
+    if (seconds.num_steps > 0) {
+      const auto steps = static_cast<double>(seconds.num_steps);
+      fmt::print("steps: {:.3f} s on average, {:.3f} s predicted\n", seconds.measured / steps,
+                 seconds.predicted / steps);
+    }
+    fmt::print("memory: {:.1f} MB resident at most, {:.1f} MB planned\n",
+               1e-6 * static_cast<double>(peak_resident_bytes()),
+               1e-6 * static_cast<double>(memory->total_bytes()));
+  }
+
   const TrainConfig& config;
+  const TrainingMemoryPlan* memory = nullptr;  ///< of a run on text
   bool is_first;
   InterruptFlag interrupt{{SIGINT, SIGTERM, SIGHUP}};
   ThreadPool pool;
@@ -123,14 +141,28 @@ void train_on_replies(const TrainConfig& config, const TrainFlags& flags) {
   place.finish(run);
 }
 
+/// What the run will hold, before it takes any of it.
+TrainingMemoryPlan planned_memory(const TrainConfig& config, const TrainingRanks& ranks) {
+  TrainingMemoryPlan plan = plan_training_memory(config, num_threads_of(config), ranks.size());
+  if (ranks.is_first()) log_lines(plan.table());
+  check_fits(plan, available_memory_bytes());
+  return plan;
+}
+
 void train_on_text(const TrainConfig& config, const TrainFlags& flags, const TrainingRanks& ranks) {
+  const TrainingMemoryPlan memory = planned_memory(config, ranks);
   RunPlace place(config, ranks);
   TrainingGraph<float> graph(config.model, place.hash_tables, place.pool);
   TrainingRunOptions options = place.options(flags);
   options.logits = [&graph](const Parameters<float>& weights, const TrainingBatch& batch,
                             const PassOptions& pass) { return graph.logits(weights, batch, pass); };
   options.ranks = ranks;
-  options.fma_flops_per_second = measure_machine_limits(place.pool).fma_flops_per_second;
+  const MachineLimits limits = measure_machine_limits(place.pool);
+  const DeviceProfile machine = training_profile(limits, config.run.precision, place.pool);
+  options.predicted_seconds = [&](const PassOptions& passes) {
+    return estimate_run_step(config, passes, machine, ranks.size()).seconds();
+  };
+  options.fma_flops_per_second = limits.fma_flops_per_second;
   ranks.add_to_all({&options.fma_flops_per_second, 1});
   const TrainingRanks::Range parts = ranks.share_of(config.num_micro_batches(ranks.size()));
   GraphWorkers workers(config, place.hash_tables, parts.end - parts.begin, place.pool.num_threads());
@@ -140,6 +172,7 @@ void train_on_text(const TrainConfig& config, const TrainFlags& flags, const Tra
         "ablation.plain_residual: one residual stream; the run is trained, evaluated and logged as others, "
         "but its model has no released layout and is not exported");
   }
+  place.memory = &memory;
   place.finish(run);
 }
 

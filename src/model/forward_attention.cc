@@ -26,7 +26,7 @@ void Forward::project_queries(std::int64_t block, const LayerAttention& shape, s
   const Activations<2> up = rows(values.q_up, num_rows), q = rows(values.q, num_rows);
   const std::array<LinearOutput, 2> outputs{
       {{&weights.wq_b, up, false, "wq_b"},
-       {&weights.indexer.wq_b, rows(values.index_q, num_rows), false, "indexer.wq_b"}}};
+       {&weights.indexer.wq_b, rows(values.index_q, num_rows), false, "indexer.wq_b", false}}};
   device_.execute<ops::Linear>({.x = latent,
                                 .x_fp8 = values.q_latent_fp8,
                                 .outputs = std::span(outputs).first(shape.indexed ? 2 : 1),
@@ -91,9 +91,10 @@ void Forward::attention(std::int64_t block, const Step& step) {
        {&weights.wkv, rows(values.kv, num_rows), false, "wkv"},
        {&main.wkv, rows(values.main_kv, num_rows, main.wkv.rows), true, "compressor.wkv"},
        {&main.wgate, rows(values.main_gate, num_rows, main.wgate.rows), true, "compressor.wgate"},
-       {&index.wkv, rows(values.index_kv, num_rows, index.wkv.rows), true, "indexer.wkv"},
-       {&index.wgate, rows(values.index_gate, num_rows, index.wgate.rows), true, "indexer.wgate"},
-       {&weights.indexer.weights_proj, rows(values.index_weights, num_rows), false, "indexer.weights_proj"}}};
+       {&index.wkv, rows(values.index_kv, num_rows, index.wkv.rows), true, "indexer.wkv", false},
+       {&index.wgate, rows(values.index_gate, num_rows, index.wgate.rows), true, "indexer.wgate", false},
+       {&weights.indexer.weights_proj, rows(values.index_weights, num_rows), false, "indexer.weights_proj",
+        false}}};
   const std::size_t num_projections = shape.indexed ? 7 : shape.compresses() ? 4 : 2;
   device_.executor().enter_block(block);
   const bool gathers = layout_.plan().sequence_parallel;

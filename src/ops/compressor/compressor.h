@@ -81,6 +81,7 @@ struct CompressorArgs {
 void compressor_ref(const CompressorArgs& args);
 void compressor_cpu(const CompressorArgs& args, CpuContext& context);
 [[nodiscard]] OpCost compressor_cost(const CompressorArgs& args);
+[[nodiscard]] OpCost compressor_backward_cost(const CompressorArgs& args);
 [[nodiscard]] std::int64_t compressor_scratch_bytes(std::int64_t head_dim, int num_threads);
 
 namespace ops {
@@ -89,6 +90,9 @@ struct Compressor {
   using Args = CompressorArgs;
   static constexpr std::string_view kName = "compressor";
   [[nodiscard]] static OpCost cost(const CompressorArgs& args) { return compressor_cost(args); }
+  [[nodiscard]] static OpCost backward_cost(const CompressorArgs& args) {
+    return compressor_backward_cost(args);
+  }
   [[nodiscard]] static CallShape shape(const CompressorArgs& args);
   static void check(const CompressorArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<Compressor>> cpu_variants();

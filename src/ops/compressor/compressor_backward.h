@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ops/operation/operation.h"
+
 namespace baleen {
 
 template <class T>
@@ -98,5 +100,9 @@ void pooling_backward(const PoolingValues<T>& v, const T* e, const T* de, T* dk,
     });
   }
 }
+
+/// Of the pooling alone; gates without `ape`.
+[[nodiscard]] OpCost pooling_cost(const PoolingValues<float>& v);
+[[nodiscard]] OpCost pooling_backward_cost(const PoolingValues<float>& v);
 
 }  // namespace baleen

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "ops/compressor/compressor_backward.h"
 #include "ops/compressor/pooled_rows.h"
 #include "ops/operation/argument_bytes.h"
 #include "ops/operation/index_key_ops.h"
@@ -9,6 +10,10 @@ namespace {
 
 constexpr double kFloatPairBytes = 8;  ///< a value of kv and one of gate, float32
 constexpr double kPoolOps = 6;  ///< of a pooled value: maximum, difference, exponential, two sums, product
+
+/// In the backward: the softmax again (maximum, difference, exponential, sum, division), times the entry's
+/// gradient, less the entry, times that, and three sums.
+constexpr double kPoolBackwardOps = 11;
 
 /// What the entries of one sequence are made of.
 struct Pooling {
@@ -51,6 +56,13 @@ double finish_ops(const CompressorArgs& args, double head_dim) {
   return rotated + index_key_ops(args.index_key.format);
 }
 
+/// Norm, rotation and, of index keys, the Hadamard transform, backwards; roundings hand gradients on.
+double finish_backward_ops(const CompressorArgs& args, double head_dim) {
+  const double rotated =
+      kNormBackwardOps * head_dim + kRotatePairOps * static_cast<double>(args.frequencies.size());
+  return args.latent.base != nullptr ? rotated : rotated + hadamard_ops(args.index_key.format);
+}
+
 }  // namespace
 
 OpCost compressor_cost(const CompressorArgs& args) {
@@ -77,6 +89,57 @@ OpCost compressor_cost(const CompressorArgs& args) {
                                               num_overlap_rows(slice.start));
     }
   }
+  return cost;
+}
+
+OpCost compressor_backward_cost(const CompressorArgs& args) {
+  OpCost cost;
+  if (args.kv.size() == 0) return cost;
+  const auto head_dim = static_cast<double>(args.norm_weight.size());
+  cost.scalar_ops = static_cast<double>(args.kv.size());  // the position's bias
+  cost.read_bytes = bytes_of(args.kv) + bytes_of(args.gate);
+  cost.read_weights(4.0 * static_cast<double>(args.ape.size()) +
+                    norm_weight_bytes(static_cast<std::int64_t>(args.norm_weight.size())));
+  cost.write_bytes = bytes_of(args.kv) + bytes_of(args.gate);
+  cost.accumulate_gradients(static_cast<double>(args.ape.size()) + head_dim);
+  for (const SequenceSlice& slice : args.batch.slices) {
+    const Pooling pooling = pooling_of(
+        slice, args.ratio, args.kv.extent(1) == 2 * static_cast<std::int64_t>(args.norm_weight.size()));
+    cost.scalar_ops += kPoolBackwardOps * head_dim * pooling.num_rows +
+                       pooling.num_entries * finish_backward_ops(args, head_dim);
+    cost.read_bytes +=
+        2 * 4.0 * head_dim * pooling.num_entries;  // pooled entries and their gradients, float32
+  }
+  return cost;
+}
+
+namespace {
+
+double num_pooled_rows(const PoolingValues<float>& v) {
+  const std::int64_t entries = v.entries();
+  return static_cast<double>(v.ratio * (v.overlaps ? std::max<std::int64_t>(0, 2 * entries - 1) : entries));
+}
+
+}  // namespace
+
+OpCost pooling_cost(const PoolingValues<float>& v) {
+  OpCost cost;
+  const auto values = static_cast<double>(v.tokens * v.columns());
+  cost.scalar_ops = values + kPoolOps * static_cast<double>(v.width) * num_pooled_rows(v);
+  cost.read_bytes = kFloatPairBytes * values;
+  cost.read_weights(4.0 * static_cast<double>(v.ratio * v.columns()));
+  cost.write_bytes = 4.0 * static_cast<double>(v.entries() * v.width);
+  return cost;
+}
+
+OpCost pooling_backward_cost(const PoolingValues<float>& v) {
+  OpCost cost;
+  const auto values = static_cast<double>(v.tokens * v.columns());
+  cost.scalar_ops = values + kPoolBackwardOps * static_cast<double>(v.width) * num_pooled_rows(v);
+  cost.read_bytes = kFloatPairBytes * (values + static_cast<double>(v.entries() * v.width));
+  cost.read_weights(4.0 * static_cast<double>(v.ratio * v.columns()));
+  cost.write_bytes = kFloatPairBytes * values;
+  cost.accumulate_gradients(static_cast<double>(v.ratio * v.columns()));
   return cost;
 }
 

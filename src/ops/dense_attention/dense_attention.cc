@@ -13,7 +13,6 @@
 namespace baleen {
 namespace {
 
-constexpr std::int64_t kTileQueries = 32;
 constexpr std::int64_t kRoundedKeys = 64;  ///< visible keys that the engine weighs at a time
 
 /// One tile of queries with all their heads: rows [count, heads], whose scores are against the window's rows,
@@ -25,7 +24,7 @@ class QueryTile {
   QueryTile(const DenseAttentionValues<T>& v, std::int64_t begin)
       : v_(v),
         begin_(begin),
-        count_(std::min(kTileQueries, v.tokens - begin)),
+        count_(std::min(kAttentionTileQueries, v.tokens - begin)),
         first_key_(std::max<std::int64_t>(0, begin - v.window + 1)),
         window_keys_(begin + count_ - first_key_),
         entries_(seen_entries()),
@@ -182,7 +181,7 @@ T scale_of(const DenseAttentionValues<T>& v) {
 template <class T>
 void dense_attention_forward(const DenseAttentionValues<T>& v, T* o, T* lse, T* entry_share) {
   std::vector<T> p;
-  for (std::int64_t begin = 0; begin < v.tokens; begin += kTileQueries) {
+  for (std::int64_t begin = 0; begin < v.tokens; begin += kAttentionTileQueries) {
     const QueryTile<T> tile(v, begin);
     p.resize(tile.size());
     tile.against_keys(v.q, scale_of(v), p.data());
@@ -206,7 +205,7 @@ void dense_attention_backward(const DenseAttentionValues<T>& v, const T* o, cons
                               T* dkv, T* dentry, T* dsink) {
   std::vector<T> p;
   std::vector<T> ds;
-  for (std::int64_t begin = 0; begin < v.tokens; begin += kTileQueries) {
+  for (std::int64_t begin = 0; begin < v.tokens; begin += kAttentionTileQueries) {
     const QueryTile<T> tile(v, begin);
     p.resize(tile.size());
     ds.resize(tile.size());
@@ -234,5 +233,54 @@ template void dense_attention_backward(const DenseAttentionValues<float>&, const
                                        const float*, float*, float*, float*, float*);
 template void dense_attention_backward(const DenseAttentionValues<double>&, const double*, const double*,
                                        const double*, double*, double*, double*, double*);
+
+namespace {
+
+/// Scores of all tiles: rows of queries with their heads, times keys.
+double num_scores(const DenseAttentionValues<float>& v, std::int64_t ratio) {
+  double scores = 0;
+  for (std::int64_t begin = 0; begin < v.tokens; begin += kAttentionTileQueries) {
+    const std::int64_t end = std::min(begin + kAttentionTileQueries, v.tokens);
+    const std::int64_t window_keys = end - std::max<std::int64_t>(0, begin - v.window + 1);
+    const std::int64_t entries = v.entries == 0 ? 0 : std::min(v.entries, end / ratio);
+    scores += static_cast<double>((end - begin) * v.heads * (window_keys + entries));
+  }
+  return scores;
+}
+
+/// Of `count` float32 values.
+double bytes_of_values(std::int64_t count) { return 4.0 * static_cast<double>(count); }
+
+}  // namespace
+
+OpCost dense_attention_cost(const DenseAttentionValues<float>& v, std::int64_t ratio) {
+  const double scores = num_scores(v, ratio);
+  const std::int64_t rows = v.tokens * v.heads;
+  OpCost cost;
+  cost.add_flops(math_format(v.operands), 2 * 2 * scores * static_cast<double>(v.width));
+  // A score: mask, largest, difference, exponential, sum, division, and rounding. A row: the sink and the
+  // log.
+  cost.scalar_ops = (v.rounds_weights ? 7 : 6) * scores + 6 * static_cast<double>(rows);
+  cost.read_bytes = bytes_of_values(rows * v.width + (v.tokens + v.entries) * v.width + v.heads) +
+                    static_cast<double>(v.tokens * v.entries);
+  cost.write_bytes = bytes_of_values(rows * v.width + rows);
+  return cost;
+}
+
+OpCost dense_attention_backward_cost(const DenseAttentionValues<float>& v, std::int64_t ratio) {
+  const double scores = num_scores(v, ratio);
+  const std::int64_t rows = v.tokens * v.heads, keys = (v.tokens + v.entries) * v.width;
+  OpCost cost;
+  // Scores again, gradients of probabilities, of queries, and of keys in both roles.
+  cost.add_flops(math_format(v.operands), 5 * 2 * scores * static_cast<double>(v.width));
+  // A score: mask, difference, exponential, less delta, times the probability. A row: delta, the sink's
+  // share.
+  cost.scalar_ops = 5 * scores + static_cast<double>(rows) * (2 * static_cast<double>(v.width) + 4);
+  cost.read_bytes =
+      bytes_of_values(3 * rows * v.width + rows + keys + v.heads) + static_cast<double>(v.tokens * v.entries);
+  cost.write_bytes = bytes_of_values(rows * v.width + keys);
+  cost.accumulate_gradients(static_cast<double>(v.heads));
+  return cost;
+}
 
 }  // namespace baleen

@@ -7,8 +7,12 @@
 #include <cstdint>
 
 #include "ops/dense_product/dense_product.h"
+#include "ops/operation/operation.h"
 
 namespace baleen {
+
+/// Queries, with all their heads, of one matrix product.
+inline constexpr std::int64_t kAttentionTileQueries = 32;
 
 template <class T>
 struct DenseAttentionValues {
@@ -34,5 +38,11 @@ void dense_attention_forward(const DenseAttentionValues<T>& v, T* o, T* lse, T* 
 template <class T>
 void dense_attention_backward(const DenseAttentionValues<T>& v, const T* o, const T* lse, const T* d_o, T* dq,
                               T* dkv, T* dentry, T* dsink);
+
+/// Products are of whole tiles: all window rows that some query of a tile sees, and the entries of `ratio`
+/// tokens that are complete at its last query. What a query does not see is computed too, and masked. Where
+/// queries select among the entries these are the most: a tile ends at the last one that is selected.
+[[nodiscard]] OpCost dense_attention_cost(const DenseAttentionValues<float>& v, std::int64_t ratio);
+[[nodiscard]] OpCost dense_attention_backward_cost(const DenseAttentionValues<float>& v, std::int64_t ratio);
 
 }  // namespace baleen

@@ -7,12 +7,17 @@
 
 #include <cstdint>
 
+#include "ops/operation/operation.h"
 #include "parallel/thread_pool.h"
 
 namespace baleen {
 
 /// What a product of floats multiplies. Sums are float32 either way.
 enum class Operands { kAsStored, kBf16 /* rounded to BF16 */ };
+/// Of floats, as costs count their products.
+[[nodiscard]] constexpr MathFormat math_format(Operands operands) {
+  return operands == Operands::kBf16 ? MathFormat::kBF16 : MathFormat::kF32;
+}
 
 /// c [m, n] (+)= alpha op(a) op(b), row-major. `a_stride`, `b_stride`, `c_stride`: elements between rows as
 /// stored.

@@ -32,6 +32,8 @@ struct Combine {
   static constexpr std::string_view kName = "combine";
   /// Of the additions; before them go the messages.
   [[nodiscard]] static OpCost cost(const CombineArgs& args);
+  /// A token's gradient goes to each of its experts as it is: the messages alone.
+  [[nodiscard]] static OpCost backward_cost(const CombineArgs& /*args*/) { return {}; }
   [[nodiscard]] static CallShape shape(const CombineArgs& args) { return {.num_rows = args.out.extent(0)}; }
   [[nodiscard]] static std::vector<RankMessage> messages(const CombineArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<Combine>> cpu_variants();

@@ -91,16 +91,16 @@ void dispatch_ref(std::span<const DispatchArgs> ranks) {
 
 namespace baleen::ops {
 
-std::vector<RankMessage> Dispatch::messages(const DispatchArgs& args) {
+namespace {
+
+/// With rows of `row_bytes`.
+std::vector<RankMessage> messages_of(const DispatchArgs& args, double row_bytes) {
   /// Up to so many tokens a rank, every assignment is sent by itself to fixed places, as captured graphs need
   /// it; beyond, a token travels once to each rank that has experts of it.
   constexpr std::int64_t kMaxTokensByAssignment = 256;
   const ExpertRanks& placement = args.placement;
   const auto rows = static_cast<double>(args.x.extent(0)), chosen = static_cast<double>(args.ids.extent(1));
   const auto ranks = static_cast<double>(placement.ep);
-  const double row_bytes = args.sends_fp8
-                               ? fp8_row_bytes(1, args.x.extent(1))
-                               : static_cast<double>(args.x.extent(1) * size_of(args.x.element_type()));
   const double remote = (ranks - 1) / ranks;
   const double by_assignment = rows * chosen * row_bytes * remote;
   const double by_rank = rows * expected_ranks(static_cast<double>(placement.num_experts), ranks, chosen) *
@@ -108,6 +108,22 @@ std::vector<RankMessage> Dispatch::messages(const DispatchArgs& args) {
   return {{MessageKind::kAllToAll, placement.ep,
            args.x.extent(0) <= kMaxTokensByAssignment ? by_assignment : by_rank},
           {MessageKind::kAllGather, placement.moe_tp(), rows * chosen / ranks * row_bytes}};
+}
+
+double activation_row_bytes(const DispatchArgs& args) {
+  return static_cast<double>(args.x.extent(1) * size_of(args.x.element_type()));
+}
+
+}  // namespace
+
+std::vector<RankMessage> Dispatch::messages(const DispatchArgs& args) {
+  return messages_of(args, args.sends_fp8 ? fp8_row_bytes(1, args.x.extent(1)) : activation_row_bytes(args));
+}
+
+std::vector<RankMessage> Dispatch::backward_messages(const DispatchArgs& args) {
+  std::vector<RankMessage> messages = messages_of(args, activation_row_bytes(args));
+  for (RankMessage& message : messages) message = backward_of(message);
+  return messages;
 }
 
 std::span<const CpuVariant<Dispatch>> Dispatch::cpu_variants() {

@@ -41,6 +41,8 @@ struct Dispatch {
   /// As routing without preferences would need them: an all-to-all over the ranks that hold different experts
   /// and, where an expert is split, an all-gather over those that share it.
   [[nodiscard]] static std::vector<RankMessage> messages(const DispatchArgs& args);
+  /// Gradients of the rows return as activations, never as FP8.
+  [[nodiscard]] static std::vector<RankMessage> backward_messages(const DispatchArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<Dispatch>> cpu_variants();
 };
 

@@ -20,6 +20,7 @@ struct EmbedArgs {
 void embed_ref(const EmbedArgs& args);
 void embed_cpu(const EmbedArgs& args, CpuContext& context);
 [[nodiscard]] OpCost embed_cost(const EmbedArgs& args);
+[[nodiscard]] OpCost embed_backward_cost(const EmbedArgs& args);
 
 namespace ops {
 
@@ -27,6 +28,7 @@ struct Embed {
   using Args = EmbedArgs;
   static constexpr std::string_view kName = "embed";
   [[nodiscard]] static OpCost cost(const EmbedArgs& args) { return embed_cost(args); }
+  [[nodiscard]] static OpCost backward_cost(const EmbedArgs& args) { return embed_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const EmbedArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<Embed>> cpu_variants();
 };

@@ -11,4 +11,13 @@ OpCost embed_cost(const EmbedArgs& args) {
   return cost;
 }
 
+OpCost embed_backward_cost(const EmbedArgs& args) {
+  const auto rows = static_cast<double>(args.tokens.size());
+  OpCost cost;
+  cost.scalar_ops = static_cast<double>(args.out.size());  // every stream's gradient is added to the row
+  cost.read_bytes = rows * sizeof(TokenId) + bytes_of(args.out);
+  cost.accumulate_gradients(rows * static_cast<double>(args.table.extent(1)));
+  return cost;
+}
+
 }  // namespace baleen

@@ -77,13 +77,17 @@ void experts_ref(const ExpertsArgs& args);
 void experts_cpu(const ExpertsArgs& args, CpuContext& context);
 /// By the ids: every expert that some token has is read once. The only cost that reads an argument's data.
 [[nodiscard]] OpCost experts_cost(const ExpertsArgs& args);
+[[nodiscard]] OpCost experts_backward_cost(const ExpertsArgs& args);
 /// The same without looking at the ids, for where they cannot be read: what routing without preferences would
 /// choose.
 [[nodiscard]] OpCost expected_experts_cost(const ExpertsArgs& args);
+[[nodiscard]] OpCost expected_experts_backward_cost(const ExpertsArgs& args);
 /// Both are this, with `assignments` rows that go to experts (a token to k of them) and `distinct` experts
 /// that have any:
 /// the sum of the three that follow, with as many tokens as x has rows.
 [[nodiscard]] OpCost experts_cost_of(const ExpertsArgs& args, double assignments, double distinct);
+/// Both backward costs are this. The forward kept what w1 and w3 gave; the activation is computed again.
+[[nodiscard]] OpCost experts_backward_cost_of(const ExpertsArgs& args, double assignments, double distinct);
 
 // The parts, for ranks that hold some of the experts and see others' tokens. Of `args` they take formats,
 // widths and element types, not numbers of rows.
@@ -105,7 +109,11 @@ struct Experts {
   using Args = ExpertsArgs;
   static constexpr std::string_view kName = "experts";
   [[nodiscard]] static OpCost cost(const ExpertsArgs& args) { return experts_cost(args); }
+  [[nodiscard]] static OpCost backward_cost(const ExpertsArgs& args) { return experts_backward_cost(args); }
   [[nodiscard]] static OpCost expected_cost(const ExpertsArgs& args) { return expected_experts_cost(args); }
+  [[nodiscard]] static OpCost expected_backward_cost(const ExpertsArgs& args) {
+    return expected_experts_backward_cost(args);
+  }
   [[nodiscard]] static CallShape shape(const ExpertsArgs& args);
   static void check(const ExpertsArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<Experts>> cpu_variants();

@@ -31,6 +31,9 @@ OpCost gather_rows_cost(const GatherRowsArgs& args) {
   return cost;
 }
 
+/// Rows go back to where they came from.
+OpCost gather_rows_backward_cost(const GatherRowsArgs& args) { return gather_rows_cost(args); }
+
 }  // namespace baleen
 
 namespace baleen::ops {

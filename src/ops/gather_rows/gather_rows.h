@@ -23,6 +23,7 @@ struct GatherRowsArgs {
 
 void gather_rows_ref(const GatherRowsArgs& args);
 [[nodiscard]] OpCost gather_rows_cost(const GatherRowsArgs& args);
+[[nodiscard]] OpCost gather_rows_backward_cost(const GatherRowsArgs& args);
 
 namespace ops {
 
@@ -30,6 +31,9 @@ struct GatherRows {
   using Args = GatherRowsArgs;
   static constexpr std::string_view kName = "gather_rows";
   [[nodiscard]] static OpCost cost(const GatherRowsArgs& args) { return gather_rows_cost(args); }
+  [[nodiscard]] static OpCost backward_cost(const GatherRowsArgs& args) {
+    return gather_rows_backward_cost(args);
+  }
   [[nodiscard]] static CallShape shape(const GatherRowsArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<GatherRows>> cpu_variants();
 };

@@ -63,6 +63,15 @@ OpCost grouped_linear_cost(const GroupedLinearArgs& args) {
   return cost;
 }
 
+OpCost grouped_linear_backward_cost(const GroupedLinearArgs& args) {
+  OpCost cost;
+  if (args.x.size() == 0) return cost;
+  cost = matmul_backward_cost(*args.weight, static_cast<double>(args.x.extent(0)), ActivationRounding::kNone);
+  cost.read_bytes += bytes_of(args.x) + bytes_of(args.y);
+  cost.write_bytes += bytes_of(args.x);
+  return cost;
+}
+
 std::int64_t grouped_linear_scratch_bytes(std::int64_t num_rows, std::int64_t num_groups,
                                           std::int64_t num_inputs) {
   return num_groups * matmul_scratch_bytes(num_rows, num_inputs) +

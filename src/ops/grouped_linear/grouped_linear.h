@@ -21,6 +21,7 @@ struct GroupedLinearArgs {
 void grouped_linear_cpu(const GroupedLinearArgs& args, CpuContext& context);
 void grouped_linear_ref(const GroupedLinearArgs& args);
 [[nodiscard]] OpCost grouped_linear_cost(const GroupedLinearArgs& args);
+[[nodiscard]] OpCost grouped_linear_backward_cost(const GroupedLinearArgs& args);
 [[nodiscard]] std::int64_t grouped_linear_scratch_bytes(std::int64_t num_rows, std::int64_t num_groups,
                                                         std::int64_t num_inputs);
 
@@ -30,6 +31,9 @@ struct GroupedLinear {
   using Args = GroupedLinearArgs;
   static constexpr std::string_view kName = "grouped_linear";
   [[nodiscard]] static OpCost cost(const GroupedLinearArgs& args) { return grouped_linear_cost(args); }
+  [[nodiscard]] static OpCost backward_cost(const GroupedLinearArgs& args) {
+    return grouped_linear_backward_cost(args);
+  }
   [[nodiscard]] static CallShape shape(const GroupedLinearArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<GroupedLinear>> cpu_variants();
 };

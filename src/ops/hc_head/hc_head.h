@@ -20,6 +20,7 @@ struct HcHeadArgs {
 void hc_head_ref(const HcHeadArgs& args);
 void hc_head_cpu(const HcHeadArgs& args, CpuContext& context);
 [[nodiscard]] OpCost hc_head_cost(const HcHeadArgs& args);
+[[nodiscard]] OpCost hc_head_backward_cost(const HcHeadArgs& args);
 [[nodiscard]] std::int64_t hc_head_scratch_bytes(std::int64_t num_rows, std::int64_t num_streams,
                                                  std::int64_t width);
 
@@ -29,6 +30,7 @@ struct HcHead {
   using Args = HcHeadArgs;
   static constexpr std::string_view kName = "hc_head";
   [[nodiscard]] static OpCost cost(const HcHeadArgs& args) { return hc_head_cost(args); }
+  [[nodiscard]] static OpCost backward_cost(const HcHeadArgs& args) { return hc_head_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const HcHeadArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<HcHead>> cpu_variants();
 };

@@ -5,4 +5,8 @@ namespace baleen {
 
 OpCost hc_head_cost(const HcHeadArgs& args) { return hc_mix_cost(args.streams, args.weights, args.y); }
 
+OpCost hc_head_backward_cost(const HcHeadArgs& args) {
+  return hc_mix_backward_cost(args.streams, args.weights, args.y);
+}
+
 }  // namespace baleen

@@ -20,6 +20,7 @@ struct HcPostArgs {
 void hc_post_ref(const HcPostArgs& args);
 void hc_post_cpu(const HcPostArgs& args, CpuContext& context);
 [[nodiscard]] OpCost hc_post_cost(const HcPostArgs& args);
+[[nodiscard]] OpCost hc_post_backward_cost(const HcPostArgs& args);
 /// Of the three in one pass: the streams are read once and written once.
 [[nodiscard]] OpCost hc_post_pre_norm_cost(const HcPostArgs& post, const HcPreArgs& pre,
                                            const RmsNormArgs& norm);
@@ -30,6 +31,7 @@ struct HcPost {
   using Args = HcPostArgs;
   static constexpr std::string_view kName = "hc_post";
   [[nodiscard]] static OpCost cost(const HcPostArgs& args) { return hc_post_cost(args); }
+  [[nodiscard]] static OpCost backward_cost(const HcPostArgs& args) { return hc_post_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const HcPostArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<HcPost>> cpu_variants();
 };

@@ -13,6 +13,17 @@ OpCost hc_post_cost(const HcPostArgs& args) {
   return cost;
 }
 
+OpCost hc_post_backward_cost(const HcPostArgs& args) {
+  const auto values = static_cast<double>(args.streams.size());
+  OpCost cost;
+  // A value of a stream's gradient: into f's and post's, and for every stream into its own and comb's.
+  cost.scalar_ops = values * (4.0 + 4.0 * static_cast<double>(args.streams.extent(1)));
+  const double inputs = bytes_of(args.f) + bytes_of(args.post) + bytes_of(args.comb) + bytes_of(args.streams);
+  cost.read_bytes = inputs + bytes_of(args.streams);
+  cost.write_bytes = inputs;
+  return cost;
+}
+
 OpCost hc_post_pre_norm_cost(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm) {
   OpCost cost = hc_post_cost(post) + hc_pre_norm_cost(pre, norm);
   // The next half-block takes the streams as they are made.

@@ -45,6 +45,10 @@ void hc_mix_in_blocks(ConstActivations<3> streams, const HcWeights& weights, Cpu
 [[nodiscard]] OpCost hc_mix_cost(ConstActivations<3> streams, const HcWeights& weights,
                                  ConstActivations<2> sum);
 
+/// Of the gradients of all that, the sigmoids of pre computed again; the products are kept.
+[[nodiscard]] OpCost hc_mix_backward_cost(ConstActivations<3> streams, const HcWeights& weights,
+                                          ConstActivations<2> sum);
+
 /// Reference for one token: m = (fn x) rho.
 [[nodiscard]] std::vector<double> hc_mixes_ref(ConstActivations<2> streams, const HcWeights& weights,
                                                float norm_eps);

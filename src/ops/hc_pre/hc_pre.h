@@ -47,6 +47,7 @@ struct HcPreArgs {
 void hc_pre_ref(const HcPreArgs& args);
 void hc_pre_cpu(const HcPreArgs& args, CpuContext& context);
 [[nodiscard]] OpCost hc_pre_cost(const HcPreArgs& args);
+[[nodiscard]] OpCost hc_pre_backward_cost(const HcPreArgs& args);
 /// Of the two in one pass: u is not written in between.
 [[nodiscard]] OpCost hc_pre_norm_cost(const HcPreArgs& pre, const RmsNormArgs& norm);
 /// Scratch for T rows of n streams of width d.
@@ -59,6 +60,7 @@ struct HcPre {
   using Args = HcPreArgs;
   static constexpr std::string_view kName = "hc_pre";
   [[nodiscard]] static OpCost cost(const HcPreArgs& args) { return hc_pre_cost(args); }
+  [[nodiscard]] static OpCost backward_cost(const HcPreArgs& args) { return hc_pre_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const HcPreArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<HcPre>> cpu_variants();
 };

@@ -15,6 +15,13 @@ double sinkhorn_ops(double n, int iterations) {
   return softmax + half_step + (iterations - 1) * 2 * half_step;
 }
 
+/// Of one token's matrix, backwards through the same steps, which are computed again before: of an element a
+/// product and a sum along its line, a difference, a division, and its value before the step.
+double sinkhorn_backward_ops(double n, int iterations) {
+  const double softmax = 4 * n * n;
+  return sinkhorn_ops(n, iterations) + (2 * iterations - 1) * 5 * n * n + softmax;
+}
+
 }  // namespace
 
 OpCost hc_mix_cost(ConstActivations<3> streams, const HcWeights& weights, ConstActivations<2> sum) {
@@ -31,6 +38,28 @@ OpCost hc_mix_cost(ConstActivations<3> streams, const HcWeights& weights, ConstA
   return cost;
 }
 
+OpCost hc_mix_backward_cost(ConstActivations<3> streams, const HcWeights& weights, ConstActivations<2> sum) {
+  OpCost cost;
+  if (streams.size() == 0) return cost;
+  const auto values = static_cast<double>(streams.size());
+  const auto num_rows = static_cast<double>(streams.extent(0));
+  const auto num_streams = static_cast<double>(streams.extent(1));
+  const auto num_mixes = static_cast<double>(weights.fn.extent(0));
+  const double num_parameters = static_cast<double>(weights.fn.size()) +
+                                static_cast<double>(weights.base.size()) +
+                                static_cast<double>(weights.scale.size());
+  cost.add_flops(MathFormat::kF32, 2 * 2 * values * num_mixes);  // of the streams, and of fn
+  // Squares and their sum; the gradient of pre; what u and rho hand to the streams.
+  cost.scalar_ops = values * (2 + 2 + 2 + 2);
+  // A mix: times rho; its gradient times scale and rho; added to base's, scale's and rho's.
+  cost.scalar_ops += num_rows * (8 * num_mixes + sigmoid_ops(num_streams) + 3 * num_streams);
+  cost.read_bytes = bytes_of(streams) + 4.0 * num_rows * num_mixes + bytes_of(sum);
+  cost.read_weights(4.0 * num_parameters);
+  cost.write_bytes = bytes_of(streams);
+  cost.accumulate_gradients(num_parameters);
+  return cost;
+}
+
 OpCost hc_pre_cost(const HcPreArgs& args) {
   OpCost cost = hc_mix_cost(args.streams, args.weights, args.u);
   const auto num_rows = static_cast<double>(args.streams.extent(0));
@@ -41,6 +70,18 @@ OpCost hc_pre_cost(const HcPreArgs& args) {
   cost.scalar_ops += num_rows * (root + scaled_mixes + sigmoid_ops(2 * num_streams) +
                                  sinkhorn_ops(num_streams, args.sinkhorn_iterations));
   cost.write_bytes += bytes_of(args.post) + bytes_of(args.comb);
+  return cost;
+}
+
+OpCost hc_pre_backward_cost(const HcPreArgs& args) {
+  OpCost cost = hc_mix_backward_cost(args.streams, args.weights, args.u);
+  if (args.streams.size() == 0) return cost;
+  const auto num_rows = static_cast<double>(args.streams.extent(0));
+  const auto num_streams = static_cast<double>(args.streams.extent(1));
+  constexpr double kPostOps = 4;  // post (1 - post / 2), times its gradient
+  cost.scalar_ops += num_rows * (kPostOps * num_streams + 2 * num_streams * num_streams +  // comb's logits
+                                 sinkhorn_backward_ops(num_streams, args.sinkhorn_iterations));
+  cost.read_bytes += 2 * bytes_of(args.post) + bytes_of(args.comb);  // post, its gradient and comb's
   return cost;
 }
 

@@ -31,6 +31,7 @@ struct IndexerArgs {
 void indexer_ref(const IndexerArgs& args);
 void indexer_cpu(const IndexerArgs& args, CpuContext& context);
 [[nodiscard]] OpCost indexer_cost(const IndexerArgs& args);
+[[nodiscard]] OpCost indexer_backward_cost(const IndexerArgs& args);
 [[nodiscard]] std::int64_t indexer_scratch_bytes(std::int64_t num_heads, std::int64_t dim, std::int64_t top_k,
                                                  int num_threads);
 
@@ -40,6 +41,7 @@ struct Indexer {
   using Args = IndexerArgs;
   static constexpr std::string_view kName = "indexer";
   [[nodiscard]] static OpCost cost(const IndexerArgs& args) { return indexer_cost(args); }
+  [[nodiscard]] static OpCost backward_cost(const IndexerArgs& args) { return indexer_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const IndexerArgs& args);
   static void check(const IndexerArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<Indexer>> cpu_variants();

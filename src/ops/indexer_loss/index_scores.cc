@@ -136,4 +136,43 @@ template void index_scores_backward(const IndexScoreValues<float>&, const float*
 template void index_scores_backward(const IndexScoreValues<double>&, const double*, double*, double*,
                                     double*);
 
+namespace {
+
+/// Products of queries and keys over all tiles, each of `width` multiply-adds.
+double num_products(const IndexScoreValues<float>& v) {
+  double products = 0;
+  for (std::int64_t begin = 0; begin < v.tokens; begin += kTileQueries) {
+    const std::int64_t end = std::min(begin + kTileQueries, v.tokens);
+    products += static_cast<double>((end - begin) * v.heads * v.complete(end - 1));
+  }
+  return products;
+}
+
+double bytes_of_inputs(const IndexScoreValues<float>& v) {
+  return 4.0 * static_cast<double>(v.tokens * v.heads * (v.width + 1) + v.entries * v.width);
+}
+
+}  // namespace
+
+OpCost index_scores_cost(const IndexScoreValues<float>& v) {
+  const double products = num_products(v);
+  OpCost cost;
+  cost.add_flops(math_format(v.operands), 2 * products * static_cast<double>(v.width));
+  cost.scalar_ops = 3 * products;  // cut off at zero, weighted, added
+  cost.read_bytes = bytes_of_inputs(v);
+  cost.write_bytes = 4.0 * static_cast<double>(v.tokens * v.entries);
+  return cost;
+}
+
+OpCost index_scores_backward_cost(const IndexScoreValues<float>& v) {
+  const double products = num_products(v);
+  OpCost cost;
+  // Products again, gradients of queries and of keys.
+  cost.add_flops(math_format(v.operands), 3 * 2 * products * static_cast<double>(v.width));
+  cost.scalar_ops = 5 * products;  // cut off at zero, into the weight's gradient (2), cut off again, weighted
+  cost.read_bytes = bytes_of_inputs(v) + 4.0 * static_cast<double>(v.tokens * v.entries);
+  cost.write_bytes = bytes_of_inputs(v);
+  return cost;
+}
+
 }  // namespace baleen

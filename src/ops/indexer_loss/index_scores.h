@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "ops/dense_product/dense_product.h"
+#include "ops/operation/operation.h"
 
 namespace baleen {
 
@@ -31,5 +32,9 @@ void index_scores_forward(const IndexScoreValues<T>& v, T* score);
 /// and keys are computed again: three times the forward.
 template <class T>
 void index_scores_backward(const IndexScoreValues<T>& v, const T* dscore, T* dq, T* dk, T* dweight);
+
+/// Products are of whole tiles: the entries that the last query of a tile sees.
+[[nodiscard]] OpCost index_scores_cost(const IndexScoreValues<float>& v);
+[[nodiscard]] OpCost index_scores_backward_cost(const IndexScoreValues<float>& v);
 
 }  // namespace baleen

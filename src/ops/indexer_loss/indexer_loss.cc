@@ -76,4 +76,32 @@ template double indexer_loss_forward(const IndexerLossValues<double>&);
 template void indexer_loss_backward(const IndexerLossValues<float>&, float, float*);
 template void indexer_loss_backward(const IndexerLossValues<double>&, double, double*);
 
+namespace {
+
+/// Of an entry: share (2) and score (scale, largest, difference, exponential, sum, division) normalised.
+constexpr double kNormaliseOps = 8;
+
+/// A mark, a share and a score of each entry of each query.
+double bytes_read(const IndexerLossValues<float>& v) {
+  return 9.0 * static_cast<double>(v.tokens * v.entries);
+}
+
+}  // namespace
+
+OpCost indexer_loss_cost(const IndexerLossValues<float>& v) {
+  OpCost cost;
+  // Two differences, a logarithm, a product, a sum.
+  cost.scalar_ops = (kNormaliseOps + 5) * static_cast<double>(v.tokens * v.entries);
+  cost.read_bytes = bytes_read(v);
+  return cost;
+}
+
+OpCost indexer_loss_backward_cost(const IndexerLossValues<float>& v) {
+  OpCost cost;
+  cost.scalar_ops = (kNormaliseOps + 2) * static_cast<double>(v.tokens * v.entries);
+  cost.read_bytes = bytes_read(v);
+  cost.write_bytes = 4.0 * static_cast<double>(v.tokens * v.entries);
+  return cost;
+}
+
 }  // namespace baleen

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "ops/operation/operation.h"
+
 namespace baleen {
 
 /// All [tokens, entries]. The shares are constants of the backward.
@@ -24,5 +26,9 @@ template <class T>
 /// dscore [tokens, entries] = factor c (softmax(c I) - p) where the query attends, 0 elsewhere.
 template <class T>
 void indexer_loss_backward(const IndexerLossValues<T>& v, T factor, T* dscore);
+
+/// As if every query attended to all entries.
+[[nodiscard]] OpCost indexer_loss_cost(const IndexerLossValues<float>& v);
+[[nodiscard]] OpCost indexer_loss_backward_cost(const IndexerLossValues<float>& v);
 
 }  // namespace baleen

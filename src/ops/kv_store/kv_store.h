@@ -26,6 +26,7 @@ struct KvStoreArgs {
 void kv_store_ref(const KvStoreArgs& args);
 void kv_store_cpu(const KvStoreArgs& args, CpuContext& context);
 [[nodiscard]] OpCost kv_store_cost(const KvStoreArgs& args);
+[[nodiscard]] OpCost kv_store_backward_cost(const KvStoreArgs& args);
 [[nodiscard]] std::int64_t kv_store_scratch_bytes(std::int64_t head_dim, int num_threads);
 
 namespace ops {
@@ -34,6 +35,7 @@ struct KvStore {
   using Args = KvStoreArgs;
   static constexpr std::string_view kName = "kv_store";
   [[nodiscard]] static OpCost cost(const KvStoreArgs& args) { return kv_store_cost(args); }
+  [[nodiscard]] static OpCost backward_cost(const KvStoreArgs& args) { return kv_store_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const KvStoreArgs& args);
   static void check(const KvStoreArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<KvStore>> cpu_variants();

@@ -21,6 +21,8 @@ struct LinearOutput {
   Activations<2> y;                      ///< [T, N]
   bool keep_f32 = false;                 ///< L32: never rounded
   std::string_view name{};               ///< of the weight, for people: "wq_a"
+  /// Whether a gradient of y goes on to x. An indexer learns by a loss of its own, which ends at its weights.
+  bool trains_input = true;
 };
 
 struct LinearArgs {
@@ -36,6 +38,7 @@ struct LinearArgs {
 void linear_cpu(const LinearArgs& args, CpuContext& context);
 void linear_ref(const LinearArgs& args);
 [[nodiscard]] OpCost linear_cost(const LinearArgs& args);
+[[nodiscard]] OpCost linear_backward_cost(const LinearArgs& args);
 /// Packed rows of two formats at most.
 [[nodiscard]] std::int64_t linear_scratch_bytes(std::int64_t num_rows, std::int64_t num_inputs);
 
@@ -45,6 +48,7 @@ struct Linear {
   using Args = LinearArgs;
   static constexpr std::string_view kName = "linear";
   [[nodiscard]] static OpCost cost(const LinearArgs& args) { return linear_cost(args); }
+  [[nodiscard]] static OpCost backward_cost(const LinearArgs& args) { return linear_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const LinearArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<Linear>> cpu_variants();
 };

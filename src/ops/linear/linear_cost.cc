@@ -25,6 +25,23 @@ OpCost linear_cost(const LinearArgs& args) {
   return cost;
 }
 
+OpCost linear_backward_cost(const LinearArgs& args) {
+  OpCost cost;
+  const auto num_rows = static_cast<double>(args.x.extent(0));
+  if (num_rows == 0) return cost;
+  bool trains_input = false;
+  for (const LinearOutput& output : args.outputs) {
+    cost +=
+        matmul_backward_cost(*output.weight, num_rows,
+                             activation_rounding(output.weight->format, args.precision), output.trains_input);
+    cost.read_bytes += bytes_of(output.y);
+    trains_input |= output.trains_input;
+  }
+  cost.read_bytes += bytes_of(args.x);
+  if (trains_input) cost.write_bytes += bytes_of(args.x);
+  return cost;
+}
+
 std::int64_t linear_scratch_bytes(std::int64_t num_rows, std::int64_t num_inputs) {
   return 2 * matmul_scratch_bytes(num_rows, num_inputs);
 }

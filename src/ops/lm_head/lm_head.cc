@@ -27,6 +27,18 @@ OpCost lm_head_cost(const LmHeadArgs& args) {
   return cost;
 }
 
+OpCost lm_head_backward_cost(const LmHeadArgs& args) {
+  OpCost cost;
+  if (args.x.size() == 0) return cost;
+  cost = matmul_backward_cost(*args.weight, static_cast<double>(args.x.extent(0)), ActivationRounding::kNone);
+  cost.read_bytes += bytes_of(args.x) + bytes_of(args.logits);
+  cost.write_bytes += bytes_of(args.x);
+  // The gradient of cross entropy by the logits, at a row's first reading: largest, difference, exponential,
+  // sum, scale.
+  cost.scalar_ops = 5 * static_cast<double>(args.logits.size());
+  return cost;
+}
+
 }  // namespace baleen
 
 namespace baleen::ops {

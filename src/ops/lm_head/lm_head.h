@@ -15,6 +15,7 @@ struct LmHeadArgs {
 void lm_head_cpu(const LmHeadArgs& args, CpuContext& context);
 void lm_head_ref(const LmHeadArgs& args);
 [[nodiscard]] OpCost lm_head_cost(const LmHeadArgs& args);
+[[nodiscard]] OpCost lm_head_backward_cost(const LmHeadArgs& args);
 
 namespace ops {
 
@@ -22,6 +23,7 @@ struct LmHead {
   using Args = LmHeadArgs;
   static constexpr std::string_view kName = "lm_head";
   [[nodiscard]] static OpCost cost(const LmHeadArgs& args) { return lm_head_cost(args); }
+  [[nodiscard]] static OpCost backward_cost(const LmHeadArgs& args) { return lm_head_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const LmHeadArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<LmHead>> cpu_variants();
 };

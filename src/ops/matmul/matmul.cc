@@ -151,4 +151,14 @@ OpCost matmul_cost(const WeightMatrix& weight, double num_rows, ActivationRoundi
   return cost;
 }
 
+OpCost matmul_backward_cost(const WeightMatrix& weight, double num_rows, ActivationRounding rounding,
+                            bool with_input) {
+  const OpCost forward = matmul_cost(weight, num_rows, rounding);
+  OpCost cost;
+  cost.add_flops(product_format(weight.format, rounding), (with_input ? 2 : 1) * forward.matrix_flops());
+  if (with_input) cost.read_weights(forward.weight_bytes);
+  cost.accumulate_gradients(static_cast<double>(weight.rows) * static_cast<double>(weight.cols));
+  return cost;
+}
+
 }  // namespace baleen

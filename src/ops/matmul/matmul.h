@@ -91,5 +91,9 @@ struct MatmulPartition {
 /// FLOPs of y = x W^T over `num_rows` rows of x, and the weight, read once (also for no rows). x and y are
 /// counted by the operation that has them as arguments.
 [[nodiscard]] OpCost matmul_cost(const WeightMatrix& weight, double num_rows, ActivationRounding rounding);
+/// Of dW += dyᵀ x and, unless x gets no gradient, dx = dy W: two products at the forward's rate, W read
+/// once. x, dx and dy are counted as above.
+[[nodiscard]] OpCost matmul_backward_cost(const WeightMatrix& weight, double num_rows,
+                                          ActivationRounding rounding, bool with_input = true);
 
 }  // namespace baleen

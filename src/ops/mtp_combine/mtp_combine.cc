@@ -27,6 +27,15 @@ OpCost mtp_combine_cost(const MtpCombineArgs& args) {
   return cost;
 }
 
+/// The streams' gradients stay as they are; the embedding's is their sum.
+OpCost mtp_combine_backward_cost(const MtpCombineArgs& args) {
+  OpCost cost;
+  cost.scalar_ops = static_cast<double>(args.streams.size());
+  cost.read_bytes = bytes_of(args.streams);
+  cost.write_bytes = bytes_of(args.embedded);
+  return cost;
+}
+
 }  // namespace baleen
 
 namespace baleen::ops {

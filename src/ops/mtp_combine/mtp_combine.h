@@ -18,6 +18,7 @@ struct MtpCombineArgs {
 /// A plain loop that compilers vectorise: it is its own reference.
 void mtp_combine_ref(const MtpCombineArgs& args, CpuContext& context);
 [[nodiscard]] OpCost mtp_combine_cost(const MtpCombineArgs& args);
+[[nodiscard]] OpCost mtp_combine_backward_cost(const MtpCombineArgs& args);
 
 namespace ops {
 
@@ -25,6 +26,9 @@ struct MtpCombine {
   using Args = MtpCombineArgs;
   static constexpr std::string_view kName = "mtp_combine";
   [[nodiscard]] static OpCost cost(const MtpCombineArgs& args) { return mtp_combine_cost(args); }
+  [[nodiscard]] static OpCost backward_cost(const MtpCombineArgs& args) {
+    return mtp_combine_backward_cost(args);
+  }
   [[nodiscard]] static CallShape shape(const MtpCombineArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<MtpCombine>> cpu_variants();
 };

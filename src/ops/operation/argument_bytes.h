@@ -25,6 +25,11 @@ template <class Float, int Rank>
 
 /// Scalar operations of a value: squared, added, scaled, weighted.
 inline constexpr double kNormOps = 4;
+/// Of a value in a norm's backward: squared and added; times the weight and the gradient, added up; three for
+/// its own gradient; three for the weight's.
+inline constexpr double kNormBackwardOps = 11;
+/// The same without a weight.
+inline constexpr double kPlainNormBackwardOps = 7;
 /// Of a value that is rounded to a format with block scales: absolute maximum, scaling, clamping, conversion.
 inline constexpr double kQuantiseOps = 4;
 /// Of a rotated pair: four products and two sums.

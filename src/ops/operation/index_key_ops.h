@@ -8,12 +8,16 @@
 
 namespace baleen {
 
-/// Scalar operations of one vector: a Hadamard transform (log2(dim) additions a value), and in `released` a rounding to FP4
-/// (absolute maximum, scaling, clamping, conversion, packing).
+/// Scalar operations of one vector's Hadamard transform: log2(dim) additions a value.
+[[nodiscard]] constexpr double hadamard_ops(const IndexKeyFormat& format) {
+  return format.dim * static_cast<double>(std::bit_width(static_cast<std::uint32_t>(format.dim)) - 1);
+}
+
+/// Of one vector: the transform, and in `released` a rounding to FP4 (absolute maximum, scaling, clamping,
+/// conversion, packing).
 [[nodiscard]] constexpr double index_key_ops(const IndexKeyFormat& format) {
   constexpr double kFp4Ops = 5;
-  const double hadamard = std::bit_width(static_cast<std::uint32_t>(format.dim)) - 1;
-  return format.dim * (hadamard + (format.precision == Precision::kReleased ? kFp4Ops : 0));
+  return hadamard_ops(format) + (format.precision == Precision::kReleased ? kFp4Ops * format.dim : 0);
 }
 
 }  // namespace baleen

@@ -18,4 +18,19 @@ std::string_view message_name(MessageKind kind) {
   return "?";
 }
 
+RankMessage backward_of(const RankMessage& message) {
+  const auto ranks = static_cast<double>(message.group_size);
+  switch (message.kind) {
+    case MessageKind::kAllGather:
+      return {MessageKind::kReduceScatter, message.group_size, message.bytes * ranks};
+    case MessageKind::kReduceScatter:
+      return {MessageKind::kAllGather, message.group_size, message.bytes / ranks};
+    case MessageKind::kAllReduce:
+    case MessageKind::kAllToAll:
+    case MessageKind::kSend:
+      break;
+  }
+  return message;
+}
+
 }  // namespace baleen

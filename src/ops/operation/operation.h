@@ -49,6 +49,11 @@ enum class MathFormat : std::uint8_t {
 ///
 /// Every argument is moved once, as the element type says; weights as checkpoints store them (one byte a scale, BF16 norms),
 /// cache rows in their format. What a kernel reads again or pads belongs to its efficiency.
+///
+/// The backward of an operation (training specification 11) reads what the forward read and the gradients
+/// of its results, writes the gradients of its inputs in the inputs' types, and adds to those of its
+/// weights in float32, each once. What is cheaper to compute again than to keep is computed again:
+/// attention's probabilities, Sinkhorn's divisors, sigmoids.
 struct OpCost {
   /// Of matrix products; a multiply-add is two.
   std::array<double, static_cast<std::size_t>(MathFormat::kCount)> flops{};
@@ -75,6 +80,12 @@ struct OpCost {
   void read_cache(double bytes) {
     read_bytes += bytes;
     cache_bytes += bytes;
+  }
+  /// Gradients of `count` parameters are added to those of earlier micro-batches, in float32.
+  void accumulate_gradients(double count) {
+    constexpr double kGradientBytes = 4;
+    read_bytes += kGradientBytes * count;
+    write_bytes += kGradientBytes * count;
   }
   OpCost& operator+=(const OpCost& other) {
     for (std::size_t i = 0; i < flops.size(); ++i) flops[i] += other.flops[i];

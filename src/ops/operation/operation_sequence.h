@@ -12,8 +12,12 @@
 /// and optionally
 ///
 ///     static OpCost expected_cost(const Args&);     the cost where the host cannot read the arguments' arrays
+///     static OpCost backward_cost(const Args&);     of its backward; without one it has none, like a choice
+///     static OpCost expected_backward_cost(const Args&);   the same where arrays cannot be read
 ///     static std::vector<RankMessage> messages(const Args&);   what it sends to other ranks, in order; for
 /// one rank nothing
+///     static std::vector<RankMessage> backward_messages(const Args&);   where its backward sends something
+/// else than `backward_of` each of these
 ///     static void check(const Args&);               stops the program on arguments that break the contract; called before each
 ///                                                   run on devices that do not pad steps
 #pragma once
@@ -54,11 +58,18 @@ struct RankMessage {
   bool operator==(const RankMessage&) const = default;
 };
 
+/// What the backward of an operation sends for this message: gradients go the other way. An all-gather's are
+/// reduce-scattered, a reduce-scatter's gathered; of an all-reduce, whose gradient every rank has, the ranks'
+/// gradients of what they all read are added up.
+[[nodiscard]] RankMessage backward_of(const RankMessage& message);
+
 struct OperationInfo {
   std::string_view name;
   OpCost (*cost)(const void* args, const DeviceTraits& traits);
+  OpCost (*backward_cost)(const void* args, const DeviceTraits& traits);
   CallShape (*shape)(const void* args);
   std::vector<RankMessage> (*messages)(const void* args);
+  std::vector<RankMessage> (*backward_messages)(const void* args);  ///< as many as `messages`
   void (*check)(const void* args);
 };
 
@@ -72,11 +83,26 @@ inline constexpr OperationInfo kOperationInfo{
       }
       return Op::cost(typed);
     },
+    .backward_cost = [](const void* args, const DeviceTraits& traits) -> OpCost {
+      const auto& typed = *static_cast<const typename Op::Args*>(args);
+      if constexpr (requires { Op::expected_backward_cost(typed); }) {
+        if (!traits.shares_host_memory) return Op::expected_backward_cost(typed);
+      }
+      if constexpr (requires { Op::backward_cost(typed); }) return Op::backward_cost(typed);
+      return {};
+    },
     .shape = [](const void* args) { return Op::shape(*static_cast<const typename Op::Args*>(args)); },
     .messages = [](const void* args) -> std::vector<RankMessage> {
       if constexpr (requires(const typename Op::Args& typed) { Op::messages(typed); })
         return Op::messages(*static_cast<const typename Op::Args*>(args));
       return {};
+    },
+    .backward_messages = [](const void* args) -> std::vector<RankMessage> {
+      if constexpr (requires(const typename Op::Args& typed) { Op::backward_messages(typed); })
+        return Op::backward_messages(*static_cast<const typename Op::Args*>(args));
+      std::vector<RankMessage> messages = kOperationInfo<Op>.messages(args);
+      for (RankMessage& message : messages) message = backward_of(message);
+      return messages;
     },
     .check =
         [](const void* args) {

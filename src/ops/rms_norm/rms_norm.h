@@ -28,6 +28,7 @@ struct RmsNormArgs {
 void rms_norm_ref(const RmsNormArgs& args);
 void rms_norm_cpu(const RmsNormArgs& args, CpuContext& context);
 [[nodiscard]] OpCost rms_norm_cost(const RmsNormArgs& args);
+[[nodiscard]] OpCost rms_norm_backward_cost(const RmsNormArgs& args);
 /// Of norm and rotation in one pass.
 [[nodiscard]] OpCost rms_norm_rope_cost(const RmsNormArgs& norm, const RopeArgs& turn);
 
@@ -37,6 +38,7 @@ struct RmsNorm {
   using Args = RmsNormArgs;
   static constexpr std::string_view kName = "rms_norm";
   [[nodiscard]] static OpCost cost(const RmsNormArgs& args) { return rms_norm_cost(args); }
+  [[nodiscard]] static OpCost backward_cost(const RmsNormArgs& args) { return rms_norm_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const RmsNormArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<RmsNorm>> cpu_variants();
 };

@@ -19,6 +19,18 @@ OpCost rms_norm_cost(const RmsNormArgs& args) {
   return cost;
 }
 
+OpCost rms_norm_backward_cost(const RmsNormArgs& args) {
+  OpCost cost;
+  if (args.x.size() == 0) return cost;
+  cost.scalar_ops =
+      (args.weight.empty() ? kPlainNormBackwardOps : kNormBackwardOps) * static_cast<double>(args.x.size());
+  cost.read_bytes = bytes_of(args.x) + bytes_of(args.y);
+  cost.read_weights(norm_weight_bytes(static_cast<std::int64_t>(args.weight.size())));
+  cost.write_bytes = bytes_of(args.x);
+  cost.accumulate_gradients(static_cast<double>(args.weight.size()));
+  return cost;
+}
+
 OpCost rms_norm_rope_cost(const RmsNormArgs& norm, const RopeArgs& turn) {
   OpCost cost = rms_norm_cost(norm);
   cost.scalar_ops += rope_cost(turn).scalar_ops;

@@ -21,6 +21,7 @@ struct RopeArgs {
 void rope_ref(const RopeArgs& args);
 void rope_cpu(const RopeArgs& args, CpuContext& context);
 [[nodiscard]] OpCost rope_cost(const RopeArgs& args);
+[[nodiscard]] OpCost rope_backward_cost(const RopeArgs& args);
 
 namespace ops {
 
@@ -28,6 +29,7 @@ struct Rope {
   using Args = RopeArgs;
   static constexpr std::string_view kName = "rope";
   [[nodiscard]] static OpCost cost(const RopeArgs& args) { return rope_cost(args); }
+  [[nodiscard]] static OpCost backward_cost(const RopeArgs& args) { return rope_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const RopeArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<Rope>> cpu_variants();
 };

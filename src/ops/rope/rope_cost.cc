@@ -12,4 +12,7 @@ OpCost rope_cost(const RopeArgs& args) {
   return cost;
 }
 
+/// The rotation by the opposite angle.
+OpCost rope_backward_cost(const RopeArgs& args) { return rope_cost(args); }
+
 }  // namespace baleen

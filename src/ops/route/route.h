@@ -40,6 +40,7 @@ struct RouteArgs {
 void route_ref(const RouteArgs& args);
 void route_cpu(const RouteArgs& args, CpuContext& context);
 [[nodiscard]] OpCost route_cost(const RouteArgs& args);
+[[nodiscard]] OpCost route_backward_cost(const RouteArgs& args);
 [[nodiscard]] std::int64_t route_scratch_bytes(std::int64_t num_experts, int num_threads);
 
 namespace ops {
@@ -48,6 +49,7 @@ struct Route {
   using Args = RouteArgs;
   static constexpr std::string_view kName = "route";
   [[nodiscard]] static OpCost cost(const RouteArgs& args) { return route_cost(args); }
+  [[nodiscard]] static OpCost backward_cost(const RouteArgs& args) { return route_backward_cost(args); }
   [[nodiscard]] static CallShape shape(const RouteArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<Route>> cpu_variants();
 };

@@ -23,4 +23,16 @@ OpCost route_cost(const RouteArgs& args) {
   return cost;
 }
 
+OpCost route_backward_cost(const RouteArgs& args) {
+  const auto chosen = static_cast<double>(args.ids.size());
+  // Of a chosen expert: its score again (4) and the score's slope (3); the weighted sum over the chosen (2),
+  // the difference to it, and two scales. The choice itself has none.
+  constexpr double kChosenOps = 12;
+  OpCost cost;
+  cost.scalar_ops = kChosenOps * chosen;
+  cost.read_bytes = (4.0 + static_cast<double>(sizeof(std::int32_t))) * chosen + bytes_of(args.weights);
+  cost.write_bytes = bytes_of(args.logits);
+  return cost;
+}
+
 }  // namespace baleen

@@ -73,4 +73,30 @@ template double sequence_balance_forward(const SequenceBalanceValues<double>&);
 template void sequence_balance_backward(const SequenceBalanceValues<float>&, float, float*);
 template void sequence_balance_backward(const SequenceBalanceValues<double>&, double, double*);
 
+namespace {
+
+/// Of a logit: its score (exponential, sum, logarithm, root), the sum of a token's, a comparison for the k
+/// largest.
+constexpr double kScoreOps = 6;
+
+double num_logits(const SequenceBalanceValues<float>& v) { return static_cast<double>(v.tokens * v.experts); }
+
+}  // namespace
+
+OpCost sequence_balance_cost(const SequenceBalanceValues<float>& v) {
+  OpCost cost;
+  cost.scalar_ops = (kScoreOps + 2) * num_logits(v);  // division, and the mean over tokens
+  cost.read_bytes = 4.0 * num_logits(v);
+  return cost;
+}
+
+OpCost sequence_balance_backward_cost(const SequenceBalanceValues<float>& v) {
+  OpCost cost;
+  // The weighted sum over a token's scores (2), the difference to it, a division, the slope (4), a product.
+  cost.scalar_ops = (kScoreOps + 9) * num_logits(v);
+  cost.read_bytes = 2 * 4.0 * num_logits(v);
+  cost.write_bytes = 4.0 * num_logits(v);
+  return cost;
+}
+
 }  // namespace baleen

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "ops/operation/operation.h"
+
 namespace baleen {
 
 template <class T>
@@ -21,5 +23,8 @@ template <class T>
 /// dz [tokens, experts] += factor dL/dz
 template <class T>
 void sequence_balance_backward(const SequenceBalanceValues<T>& v, T factor, T* dz);
+
+[[nodiscard]] OpCost sequence_balance_cost(const SequenceBalanceValues<float>& v);
+[[nodiscard]] OpCost sequence_balance_backward_cost(const SequenceBalanceValues<float>& v);
 
 }  // namespace baleen

@@ -44,6 +44,7 @@ struct SparseAttentionArgs {
 void sparse_attention_ref(const SparseAttentionArgs& args);
 void sparse_attention_cpu(const SparseAttentionArgs& args, CpuContext& context);
 [[nodiscard]] OpCost sparse_attention_cost(const SparseAttentionArgs& args);
+[[nodiscard]] OpCost sparse_attention_backward_cost(const SparseAttentionArgs& args);
 /// Of attention and rotation in one pass.
 [[nodiscard]] OpCost sparse_attention_rope_cost(const SparseAttentionArgs& args, const RopeArgs& turn);
 [[nodiscard]] std::int64_t sparse_attention_scratch_bytes(std::int64_t num_heads, std::int64_t head_dim,
@@ -55,6 +56,9 @@ struct SparseAttention {
   using Args = SparseAttentionArgs;
   static constexpr std::string_view kName = "sparse_attention";
   [[nodiscard]] static OpCost cost(const SparseAttentionArgs& args) { return sparse_attention_cost(args); }
+  [[nodiscard]] static OpCost backward_cost(const SparseAttentionArgs& args) {
+    return sparse_attention_backward_cost(args);
+  }
   [[nodiscard]] static CallShape shape(const SparseAttentionArgs& args);
   static void check(const SparseAttentionArgs& args);
   [[nodiscard]] static std::span<const CpuVariant<SparseAttention>> cpu_variants();

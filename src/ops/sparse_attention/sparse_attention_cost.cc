@@ -65,6 +65,34 @@ OpCost sparse_attention_cost(const SparseAttentionArgs& args) {
   return cost;
 }
 
+OpCost sparse_attention_backward_cost(const SparseAttentionArgs& args) {
+  const auto num_heads = static_cast<double>(args.q.extent(1));
+  const auto num_queries = static_cast<double>(args.q.extent(0)) * num_heads;
+  const auto key_dim = static_cast<double>(args.q.extent(2)),
+             value_dim = static_cast<double>(args.out.extent(2));
+  double entries = 0, rows = 0;
+  for (const SequenceSlice& slice : args.batch.slices) {
+    entries += num_entries(args, slice);
+    rows += num_distinct_rows(args, slice);
+  }
+  OpCost cost;
+  if (args.q.size() == 0) return cost;
+  // Scores again, and the gradients of queries and of keys; the gradients of probabilities and of values.
+  cost.add_flops(MathFormat::kBF16, 2 * (3 * key_dim + 2 * value_dim) * num_heads * entries);
+  // A score: scale, difference, exponential; less delta, times the probability, rounding. A query and head:
+  // delta, and the sink's share of it.
+  constexpr double kScoreOps = 6;
+  cost.scalar_ops = num_heads * kScoreOps * entries + num_queries * (2 * value_dim + 4);
+  // The results and their gradients, a logarithm of the sum for each, the lists.
+  cost.read_bytes = bytes_of(args.q) + 2 * bytes_of(args.out) + 4.0 * num_queries +
+                    static_cast<double>(sizeof(std::int32_t)) * entries;
+  cost.read_weights(4.0 * static_cast<double>(args.sink.size()));
+  cost.read_cache(rows * static_cast<double>(args.window.format.row_bytes()));
+  cost.write_bytes = bytes_of(args.q) + 4.0 * key_dim * rows;
+  cost.accumulate_gradients(static_cast<double>(args.sink.size()));
+  return cost;
+}
+
 OpCost sparse_attention_rope_cost(const SparseAttentionArgs& args, const RopeArgs& turn) {
   OpCost cost = sparse_attention_cost(args);
   cost.scalar_ops += rope_cost(turn).scalar_ops;

@@ -18,6 +18,7 @@
 #include "model_files/made_up.h"
 #include "simulator/calibration/fit_operation.h"
 #include "simulator/calibration/step_meter.h"
+#include "simulator/training/training_shares.h"
 
 namespace baleen {
 namespace {
@@ -261,6 +262,11 @@ DeviceProfile calibrate(const CalibrationOptions& given) {
   for (const auto& [name, samples] : found.samples) add_tables(name, samples, profile);
   profile.host_seconds_per_step = median(found.host_seconds);
   set_fallbacks(profile);
+  if (cpu) {
+    ThreadPool pool(options.num_threads);
+    for (const TrainPrecision precision : {TrainPrecision::kFloat32, TrainPrecision::kBf16})
+      measure_training_shares(profile, precision, pool);
+  }
   set_sources(profile, options);
   round_figures(profile);
   return profile;

@@ -43,6 +43,15 @@ OpTime TimeModel::time_of(const GraphOp& op) const {
   return {.seconds = seconds, .communication_seconds = seconds, .bound = Bound::kCommunication};
 }
 
+OpTime TimeModel::backward_time_of(const GraphOp& op) const {
+  GraphOp backward = op;
+  backward.cost = op.backward;
+  backward.message = op.backward_message;
+  const bool runs =
+      backward.is_collective() || backward.cost.total_flops() > 0 || backward.cost.total_bytes() > 0;
+  return runs ? time_of(backward) : OpTime();
+}
+
 double TimeModel::matrix_rate(MathFormat format) const {
   using enum PeakFormat;
   std::array<PeakFormat, 3> from_narrow{};

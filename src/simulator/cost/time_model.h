@@ -35,6 +35,8 @@ class TimeModel {
   TimeModel(const DeviceProfile& profile, bool graph) : profile_(profile), graph_(graph) {}
 
   [[nodiscard]] OpTime time_of(const GraphOp& op) const;
+  /// Of its backward, at the shares of the peaks that its forward reaches; nothing where it has none.
+  [[nodiscard]] OpTime backward_time_of(const GraphOp& op) const;
   [[nodiscard]] double collective_seconds(const RankMessage& collective) const;
 
  private:

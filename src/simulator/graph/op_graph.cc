@@ -90,7 +90,7 @@ class StepRecorder {
     const std::vector<RowPair> pairs(static_cast<std::size_t>(count));
     device_.execute<ops::GatherRows>({.from = stream_rows(count), .pairs = pairs, .to = stream_rows(count)});
   }
-  /// Logits of `count` rows, and the tokens chosen from them.
+  /// Logits of `count` rows, and the tokens chosen from them unless they have a loss.
   void choose(std::int64_t count, bool mtp) {
     const ModelConfig& c = model_.config();
     const ConstActivations<3> streams =
@@ -101,6 +101,7 @@ class StepRecorder {
     } else {
       forward_.logits(streams, logits);
     }
+    if (workload_.trains) return;
     const std::vector<SampleRow> draws(static_cast<std::size_t>(count));
     device_.execute<ops::Sample>({.logits = {unused(), ElementType::kF32, {count, c.vocab_size}},
                                   .rows = draws,

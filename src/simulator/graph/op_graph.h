@@ -28,7 +28,9 @@ struct GraphOp {
   int num_kernels = 1;
   double num_heads = 0;  ///< that attention works on; 0: no heads
   OpCost cost;           ///< of an operation
+  OpCost backward;       ///< of its backward; nothing where it has none
   RankMessage message;   ///< between ranks
+  RankMessage backward_message;
 
   [[nodiscard]] bool is_collective() const { return message.group_size > 1; }
 };

@@ -11,18 +11,27 @@ RecordingDevice::RecordingDevice(const GraphOptions& options, OpGraph& graph)
           .architecture = "recorder", .activation_type = options.activations, .shares_host_memory = false} {}
 
 void RecordingDevice::record(const OperationSequence& sequence, const void* const* args) {
-  if (options_.fuses && sequence.parts.size() > 1 && !sequence.name.empty())
-    return add(sequence.name, sequence.shape(args), sequence.cost(args, traits_));
+  if (options_.fuses && sequence.parts.size() > 1 && !sequence.name.empty()) {
+    // The backward runs operation by operation.
+    OpCost backward;
+    for (std::size_t i = 0; i < sequence.parts.size(); ++i)
+      backward += sequence.parts[i]->backward_cost(args[i], traits_);
+    return add(sequence.name, sequence.shape(args), sequence.cost(args, traits_), backward);
+  }
   for (const OperationInfo* part : sequence.parts) {
-    for (const RankMessage& message : part->messages(*args)) add(message);
+    const std::vector<RankMessage> messages = part->messages(*args);
+    const std::vector<RankMessage> backward_messages = part->backward_messages(*args);
+    for (std::size_t i = 0; i < messages.size(); ++i) add(messages[i], backward_messages[i]);
     const OpCost cost = part->cost(*args, traits_);
     // A collective is its messages and nothing else.
-    if (cost.total_flops() > 0 || cost.total_bytes() > 0) add(part->name, part->shape(*args), cost);
+    if (cost.total_flops() > 0 || cost.total_bytes() > 0)
+      add(part->name, part->shape(*args), cost, part->backward_cost(*args, traits_));
     ++args;
   }
 }
 
-void RecordingDevice::add(std::string_view name, const CallShape& shape, const OpCost& cost) {
+void RecordingDevice::add(std::string_view name, const CallShape& shape, const OpCost& cost,
+                          const OpCost& backward) {
   graph_.ops.push_back({.name = name,
                         .detail = shape.detail,
                         .block = block_,
@@ -30,16 +39,18 @@ void RecordingDevice::add(std::string_view name, const CallShape& shape, const O
                         .num_rows = static_cast<double>(shape.num_rows),
                         .num_kernels = options_.fuses ? 1 : shape.num_kernels,
                         .num_heads = static_cast<double>(shape.num_heads),
-                        .cost = cost});
+                        .cost = cost,
+                        .backward = backward});
 }
 
-void RecordingDevice::add(const RankMessage& message) {
+void RecordingDevice::add(const RankMessage& message, const RankMessage& backward) {
   if (message.group_size == 1) return;
   graph_.ops.push_back({.name = message_name(message.kind),
                         .detail = fmt::format("{} ranks", message.group_size),
                         .block = block_,
                         .part = part_,
-                        .message = message});
+                        .message = message,
+                        .backward_message = backward});
 }
 
 }  // namespace baleen

@@ -49,8 +49,8 @@ class RecordingDevice final : public Device {
   };
 
   void record(const OperationSequence& sequence, const void* const* args);
-  void add(std::string_view name, const CallShape& shape, const OpCost& cost);
-  void add(const RankMessage& message);
+  void add(std::string_view name, const CallShape& shape, const OpCost& cost, const OpCost& backward);
+  void add(const RankMessage& message, const RankMessage& backward);
 
   GraphOptions options_;
   OpGraph& graph_;

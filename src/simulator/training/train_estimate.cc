@@ -34,9 +34,17 @@ double sum_seconds(const std::vector<OpEstimate>& ops) {
                          [](double sum, const OpEstimate& op) { return sum + op.time.seconds; });
 }
 
+double sum_backward_seconds(const std::vector<OpEstimate>& ops, const TimeModel& times) {
+  return std::accumulate(ops.begin(), ops.end(), 0.0, [&](double sum, const OpEstimate& op) {
+    return sum + times.backward_time_of(op.op).seconds;
+  });
+}
+
+/// Of forward and backward.
 double matrix_flops(const std::vector<OpEstimate>& ops) {
-  return std::accumulate(ops.begin(), ops.end(), 0.0,
-                         [](double sum, const OpEstimate& op) { return sum + op.op.cost.matrix_flops(); });
+  return std::accumulate(ops.begin(), ops.end(), 0.0, [](double sum, const OpEstimate& op) {
+    return sum + op.op.cost.matrix_flops() + op.op.backward.matrix_flops();
+  });
 }
 
 /// Parameters that one rank holds: of experts its slots and part of their width, of dense ones a stage's, which its tp
@@ -79,18 +87,17 @@ TrainEstimate estimate_training(const SimulatedModel& model, const ParallelPlan&
   const PlanRanks plan_ranks(model, stage_plan);
   const StepEstimate step = estimate_step(plan_ranks, work, device);
   const std::vector<OpEstimate>& ops = step.stages.front().ops;
-  const double forward = sum_seconds(ops);
+  const TimeModel times(device, false);
   const auto stages = static_cast<double>(plan.pp);
-  estimate.forward_seconds = forward * micro_batches / stages;
-  estimate.backward_seconds = 2 * estimate.forward_seconds;
+  estimate.forward_seconds = sum_seconds(ops) * micro_batches / stages;
+  estimate.backward_seconds = sum_backward_seconds(ops, times) * micro_batches / stages;
   estimate.recompute_seconds = load.recomputation * estimate.forward_seconds;
   const double busy = estimate.forward_seconds + estimate.backward_seconds + estimate.recompute_seconds;
   estimate.bubble_seconds = busy * (stages - 1) / micro_batches;
-  estimate.model_flops = 3 * matrix_flops(ops) * micro_batches * static_cast<double>(plan.stage_ranks());
+  estimate.model_flops = matrix_flops(ops) * micro_batches * static_cast<double>(plan.stage_ranks());
 
   const ModelOptimiserCost optimiser = optimiser_cost(model.config);
   const RankParameters held = rank_parameters(optimiser, plan);
-  const TimeModel times(device, false);
   const auto ranks = static_cast<double>(plan.stage_ranks());
   const double gradient_bytes = load.bf16_gradients ? 2 : 4;
   const double share = held.dense / ranks;  // of dense parameters, that a rank updates

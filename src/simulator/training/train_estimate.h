@@ -1,8 +1,9 @@
 /// A step of training: forward, backward, exchange of gradients, optimiser; and the memory it takes. (source: simulation 9)
 ///
-/// Backward computes and moves twice what forward does; recomputation repeats forward in part. A pipeline of pp stages and m
-/// micro-batches stands still for (pp - 1) / m of its work. Dense gradients are reduced over all ranks that hold the same
-/// weights, each of which keeps a share of master weights and states (ZeRO) and updates it; experts are where they are.
+/// Backward is the sum of the operations' own backward costs; recomputation repeats forward in part. A
+/// pipeline of pp stages and m micro-batches stands still for (pp - 1) / m of its work. Dense gradients are
+/// reduced over all ranks that hold the same weights, each of which keeps a share of master weights and
+/// states (ZeRO) and updates it; experts are where they are.
 #pragma once
 
 #include <cstdint>

@@ -20,6 +20,8 @@ struct PassOptions {
                                ///< mixings and compressors, which the engine keeps in float32
   bool scaled_rope =
       false;  ///< layers with a ratio rotate by the scaled (YaRN) frequencies, as inference does
+
+  bool operator==(const PassOptions&) const = default;
 };
 
 /// The same pass with the main model's loss alone, for measuring.

@@ -7,12 +7,6 @@
 #include "trainer/graph/site.h"
 
 namespace baleen::graph {
-namespace {
-
-constexpr std::int64_t kLossRows = 256;
-
-}  // namespace
-
 Targets targets_of(const TrainingBatch& batch) {
   Targets targets;
   for (const TrainingBatch::Document& document : batch.documents) {

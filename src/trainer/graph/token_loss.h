@@ -8,6 +8,9 @@
 
 namespace baleen::graph {
 
+/// Rows whose logits are held at a time.
+inline constexpr std::int64_t kLossRows = 256;
+
 /// Rows that predict, and what: row i the token after it, where that is a target of the same document.
 struct Targets {
   std::vector<std::int64_t> rows;

@@ -17,13 +17,11 @@ namespace {
 
 using namespace graph;
 
-constexpr int kRuns = 3;
-
 /// The least of the runs: what the machine does besides makes a run longer, never shorter.
 template <class Body>
-double least_seconds(Body&& body) {
+double least_seconds(int num_runs, Body&& body) {
   double least = 0;
-  for (int run = 0; run < kRuns; ++run) {
+  for (int run = 0; run < num_runs; ++run) {
     const auto start = std::chrono::steady_clock::now();
     body();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -69,13 +67,14 @@ struct BothWays {
 /// A model of new weights, and the parts of its passes one by one.
 class PartRuns {
  public:
-  PartRuns(const TrainConfig& config, const TrainingBatch& batch, ThreadPool& pool)
+  PartRuns(const TrainConfig& config, const TrainingBatch& batch, ThreadPool& pool, int num_runs)
       : config_(config),
         batch_(batch),
+        num_runs_(num_runs),
         weights_(training_table(config.model, config.ablation.plain_residual)),
         gradients_(weights_.table()),
         hash_tables_(make_hash_tables(config.model, config.run.seed)),
-        context_(config.model, hash_tables_, batch, options(config), pool) {
+        context_(config.model, hash_tables_, batch, measured_pass_options(config), pool) {
     initialise(weights_, config.model, config.initializer_range, config.run.seed);
   }
 
@@ -89,31 +88,33 @@ class PartRuns {
     BlockActivations<float> a;
     for (std::int64_t block = 0; block < config_.model.num_hidden_layers; ++block) {
       const auto at = static_cast<std::size_t>(block);
-      const double whole_forward =
-          least_seconds([&] { block_forward(context_, block, w.blocks[at], x.data(), a, out.data()); });
-      const double whole_backward = least_seconds([&] {
+      const double whole_forward = least_seconds(
+          num_runs_, [&] { block_forward(context_, block, w.blocks[at], x.data(), a, out.data()); });
+      const double whole_backward = least_seconds(num_runs_, [&] {
         block_backward(context_, block, w.blocks[at], g.blocks[at], x.data(), a, dout.data(),
                        zeros(dx, wide));
       });
       Values<float> dnarrow;
       const BothWays attention = {
-          least_seconds([&] {
-            attention_forward(context_, block, w.blocks[at], a.attn_site.normed.data(), a.attention,
-                              a.attn_out.data());
-          }),
-          least_seconds([&] {
+          least_seconds(num_runs_,
+                        [&] {
+                          attention_forward(context_, block, w.blocks[at], a.attn_site.normed.data(),
+                                            a.attention, a.attn_out.data());
+                        }),
+          least_seconds(num_runs_, [&] {
             attention_backward(context_, block, w.blocks[at], g.blocks[at], a.attn_site.normed.data(),
                                a.attention, dout.data(), zeros(dnarrow, narrow));
           })};
-      const BothWays experts = {least_seconds([&] {
-                                  experts_forward(context_, block, w.blocks[at], a.ffn_site.normed.data(),
-                                                  a.experts, a.ffn_out.data());
-                                }),
-                                least_seconds([&] {
-                                  experts_backward(context_, w.blocks[at], g.blocks[at],
-                                                   a.ffn_site.normed.data(), a.experts, dout.data(),
-                                                   zeros(dnarrow, narrow));
-                                })};
+      const BothWays experts = {
+          least_seconds(num_runs_,
+                        [&] {
+                          experts_forward(context_, block, w.blocks[at], a.ffn_site.normed.data(), a.experts,
+                                          a.ffn_out.data());
+                        }),
+          least_seconds(num_runs_, [&] {
+            experts_backward(context_, w.blocks[at], g.blocks[at], a.ffn_site.normed.data(), a.experts,
+                             dout.data(), zeros(dnarrow, narrow));
+          })};
       add(attention_, attention.forward, attention.backward);
       add(experts_, experts.forward, experts.backward);
       add(mixing_, std::max(0.0, whole_forward - attention.forward - experts.forward),
@@ -126,17 +127,18 @@ class PartRuns {
   void measure_update(std::vector<PartTime>& parts) {
     Optimiser optimiser(config_, weights_);
     ThreadPool& pool = context_.pool;
-    const double norms = least_seconds([&] {
+    const double norms = least_seconds(num_runs_, [&] {
       const GradientNorms found = gradient_norms(gradients_.table(), optimiser.groups(),
                                                  gradient_squares(gradients_, optimiser.tensors(), pool));
       clip_gradients(gradients_, optimiser.tensors(), optimiser.groups(), found,
                      config_.optimizer.gradient_clip, pool);
     });
     const double rate = config_.schedule.learning_rate;
-    const double all = least_seconds([&] { optimiser.update(weights_, gradients_, rate, pool); });
+    const double all = least_seconds(num_runs_, [&] { optimiser.update(weights_, gradients_, rate, pool); });
     // Muon leaves matrices whose gradient is zeros: what remains is AdamW.
     gradients_.set_zero();
-    const double adamw = least_seconds([&] { optimiser.update(weights_, gradients_, rate, pool); });
+    const double adamw =
+        least_seconds(num_runs_, [&] { optimiser.update(weights_, gradients_, rate, pool); });
     parts.push_back({"norm and clipping", norms});
     parts.push_back({"Muon", std::max(0.0, all - adamw)});
     parts.push_back({"AdamW", adamw});
@@ -150,15 +152,6 @@ class PartRuns {
   }
 
  private:
-  /// Of a step after all stages of the indexers.
-  static PassOptions options(const TrainConfig& config) {
-    return {.mtp_weight = 0,
-            .indexer_weight = config.loss.indexer_weight,
-            .balance_weight = config.balance.sequence_loss_weight,
-            .plain_residual = config.ablation.plain_residual,
-            .bf16_products = config.bf16_products(),
-            .scaled_rope = true};
-  }
   static void add(BothWays& sum, double forward, double backward) {
     sum.forward += forward;
     sum.backward += backward;
@@ -176,12 +169,13 @@ class PartRuns {
       CrossEntropy<float> loss;
       token_loss<float>(context_, w.output, w.head, x.data(), targets, loss, wanted);
     };
-    head_.forward = least_seconds([&] { pass({}); });
-    head_.backward = std::max(0.0, least_seconds([&] { pass(gradients); }) - head_.forward);
+    head_.forward = least_seconds(num_runs_, [&] { pass({}); });
+    head_.backward = std::max(0.0, least_seconds(num_runs_, [&] { pass(gradients); }) - head_.forward);
   }
 
   const TrainConfig& config_;
   const TrainingBatch& batch_;
+  int num_runs_;
   Parameters<float> weights_, gradients_;
   HashTables hash_tables_;
   GraphContext<float> context_;
@@ -190,9 +184,19 @@ class PartRuns {
 
 }  // namespace
 
-TrainingStepTimes measure_step(const TrainConfig& config, ThreadPool& pool) {
+PassOptions measured_pass_options(const TrainConfig& config) {
+  return {.mtp_weight = 0,
+          .recompute = config.run.recompute,
+          .indexer_weight = config.loss.indexer_weight,
+          .balance_weight = config.balance.sequence_loss_weight,
+          .plain_residual = config.ablation.plain_residual,
+          .bf16_products = config.bf16_products(),
+          .scaled_rope = true};
+}
+
+TrainingStepTimes measure_step(const TrainConfig& config, ThreadPool& pool, int num_runs) {
   const TrainingBatch batch = random_batch(config);
-  PartRuns runs(config, batch, pool);
+  PartRuns runs(config, batch, pool, num_runs);
   runs.measure_blocks();
   const auto num_parts = static_cast<double>(config.num_micro_batches(1));
   const auto flops = ModelFlops(config.model, config.ablation.plain_residual).forward(batch, false, false);

@@ -7,6 +7,7 @@
 
 #include "parallel/thread_pool.h"
 #include "trainer/config/train_config.h"
+#include "trainer/graph/pass_options.h"
 
 namespace baleen {
 
@@ -22,10 +23,13 @@ struct TrainingStepTimes {
   std::int64_t num_tokens = 0;  ///< of the step
 };
 
+/// Of the passes that are measured: a step after all stages of the indexers, without the MTP block.
+[[nodiscard]] PassOptions measured_pass_options(const TrainConfig& config);
+
 /// Rows of random tokens, each one document, through new weights: no data is needed. A part's time is the
-/// least of three runs by itself; mixing is what of a block is neither attention nor experts. Takes about
-/// nine forwards and backwards of a micro-batch. Memory: weights, gradients, optimiser states, activations of
-/// a block.
-[[nodiscard]] TrainingStepTimes measure_step(const TrainConfig& config, ThreadPool& pool);
+/// least of `num_runs` by itself; mixing is what of a block is neither attention nor experts. Takes about
+/// three forwards and backwards of a micro-batch a run. Memory: weights, gradients, optimiser states,
+/// activations of a block.
+[[nodiscard]] TrainingStepTimes measure_step(const TrainConfig& config, ThreadPool& pool, int num_runs = 3);
 
 }  // namespace baleen

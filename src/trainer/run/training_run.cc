@@ -185,7 +185,17 @@ std::string TrainingRun::note_of(const TrainingStep& report, double seconds) con
   return note + fmt::format(", violation {:.2f}", report.max_violation);
 }
 
-void TrainingRun::write_log(const TrainingStep& report, double seconds) {
+double TrainingRun::predicted_seconds() {
+  if (!options_.predicted_seconds) return 0;
+  const PassOptions passes = pass_options_at(config_, state_.step);
+  if (predicted_passes_ != passes) {
+    predicted_ = options_.predicted_seconds(passes);
+    predicted_passes_ = passes;
+  }
+  return predicted_;
+}
+
+void TrainingRun::write_log(const TrainingStep& report, double seconds, double predicted) {
   nlohmann::ordered_json line{{"step", report.step},
                               {"loss", report.loss},
                               {"mtp_loss", report.mtp_loss},
@@ -196,6 +206,7 @@ void TrainingRun::write_log(const TrainingStep& report, double seconds) {
                               {"tokens_per_second", tokens_per_second(report, seconds)},
                               {"max_violation", report.max_violation},
                               {"matrices_without_gradient", report.num_left}};
+  if (predicted > 0) line["predicted_seconds"] = predicted;
   if (options_.fma_flops_per_second > 0)
     line["share_of_fma_peak"] = report.flops / std::max(seconds, 1e-9) / options_.fma_flops_per_second;
   if (report.indexer_loss) {
@@ -254,13 +265,17 @@ void TrainingRun::run() {
   std::optional<Progress> progress;
   if (ranks_.is_first()) progress.emplace("training", "steps", end, state_.step);
   while (state_.step < end) {
+    const double predicted = predicted_seconds();
     const Clock::time_point start = Clock::now();
     const TrainingStep report = do_step();
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    ++seconds_.num_steps;
+    seconds_.measured += seconds;
+    seconds_.predicted += predicted;
     const bool skipped = !report.not_finite.empty();
     if (ranks_.is_first()) {
       if (skipped || report.step == end || report.step % config_.run.log_interval == 0)
-        write_log(report, seconds);
+        write_log(report, seconds, predicted);
       progress->update(state_.step, note_of(report, seconds));
       if (skipped) log_line("step {}: skipped: {} is not finite", report.step, report.not_finite);
     }

@@ -32,6 +32,8 @@ struct TrainingRunOptions {
   LogitsFunction logits = {};              ///< for evaluation.prompts; without it they are not continued
   TrainingRanks ranks = {};                ///< what it names outlives the run
   double fma_flops_per_second = 0;         ///< the machine's measured peak; 0: unknown, no share is given
+  /// What a step with these passes should take; asked again when they change. Without it nothing is said.
+  std::function<double(const PassOptions&)> predicted_seconds = {};
 };
 
 /// What one step was.
@@ -55,6 +57,13 @@ struct TrainingStep {
   [[nodiscard]] double all_losses() const {
     return loss + mtp_loss + indexer_loss.value_or(0) + balance_loss.value_or(0);
   }
+};
+
+/// Of the steps of a process, beside what was predicted for them.
+struct StepSeconds {
+  std::int64_t num_steps = 0;
+  double measured = 0;
+  double predicted = 0;  ///< 0: nothing was
 };
 
 /// Throws `Error` for what this trainer does not have: bf16 products; on several ranks adapters, replies, and
@@ -86,9 +95,13 @@ class TrainingRun {
   /// Whether all steps of the configuration are done.
   [[nodiscard]] bool finished() const { return state_.step >= config_.run.steps; }
   [[nodiscard]] const RunState& state() const { return state_; }
+  /// Sums over the steps of `run`.
+  [[nodiscard]] const StepSeconds& seconds() const { return seconds_; }
 
  private:
   TrainingStep do_step();
+  /// Of the step that follows `state_.step`; 0: unknown.
+  [[nodiscard]] double predicted_seconds();
   /// What a step reports of one micro-batch, as numbers that ranks exchange.
   [[nodiscard]] std::vector<double> figures_of(const PassOptions& options, const TrainingBatch& batch,
                                                const LossReport& pass) const;
@@ -97,7 +110,7 @@ class TrainingRun {
   /// Sets the violation of even loads, and where it `moves` them the routers' biases.
   void balance(TrainingStep& report, bool moves);
   [[nodiscard]] std::string note_of(const TrainingStep& report, double seconds) const;
-  void write_log(const TrainingStep& report, double seconds);
+  void write_log(const TrainingStep& report, double seconds, double predicted);
   void evaluate_and_log();
   void write_checkpoint();
 
@@ -119,6 +132,9 @@ class TrainingRun {
   ForwardWeights forward_weights_;
   Parameters<float> gradients_;
   std::unique_ptr<TrainingLog> log_;  ///< of the first rank
+  StepSeconds seconds_;
+  std::optional<PassOptions> predicted_passes_;  ///< that `predicted_` is of
+  double predicted_ = 0;
 };
 
 }  // namespace baleen

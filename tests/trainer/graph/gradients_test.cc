@@ -128,6 +128,46 @@ bool is_zero(std::span<const float> values) {
   return std::ranges::all_of(values, [](float value) { return value == 0; });
 }
 
+/// Of gradients: 1 where both point the same way.
+double cosine(std::span<const float> x, std::span<const float> y) {
+  double xy = 0;
+  double xx = 0;
+  double yy = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    xy += static_cast<double>(x[i]) * y[i];
+    xx += static_cast<double>(x[i]) * x[i];
+    yy += static_cast<double>(y[i]) * y[i];
+  }
+  return xx == 0 && yy == 0 ? 1 : xy / std::sqrt(xx * yy);
+}
+
+TEST(Bf16Products, ChangeALittleOfLossAndGradientsAndNothingBetweenThreads) {
+  const ModelConfig config = test::tiny_model();
+  const HashTables tables = make_hash_tables(config, 3);
+  const Parameters<float> weights = test::random_weights<float>(config, 1);
+  const TrainingBatch batch = test::documents(config, {40, 7, 66}, 2);
+  const auto run = [&](bool bf16, int threads, Parameters<float>& gradients) {
+    ThreadPool pool(threads);
+    TrainingGraph<float> graph(config, tables, pool);
+    const PassOptions options{.mtp_weight = kMtpWeight, .dense_attention = true, .bf16_products = bf16};
+    return graph.run(weights, batch, options, &gradients).loss_sum;
+  };
+  Parameters<float> plain(weights.table()), rounded(weights.table()), on_threads(weights.table());
+  const double loss = run(false, 1, plain);
+  const double rounded_loss = run(true, 1, rounded);
+  EXPECT_NE(loss, rounded_loss);
+  EXPECT_NEAR(rounded_loss, loss, 0.01 * loss);
+  EXPECT_EQ(run(true, 3, on_threads), rounded_loss);
+  std::vector<float> all_plain, all_rounded;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    ASSERT_TRUE(std::ranges::equal(rounded.values(i), on_threads.values(i))) << weights.spec(i).name;
+    EXPECT_GT(cosine(plain.values(i), rounded.values(i)), 0.9) << weights.spec(i).name;
+    all_plain.insert(all_plain.end(), plain.values(i).begin(), plain.values(i).end());
+    all_rounded.insert(all_rounded.end(), rounded.values(i).begin(), rounded.values(i).end());
+  }
+  EXPECT_GT(cosine(all_plain, all_rounded), 0.99);
+}
+
 TEST(IndexersLoss, GivesTheTrunkTheSameBits) {
   const Parameters<float> without = gradients_of({}), with = gradients_of({.indexer_weight = 0.7});
   for (std::size_t i = 0; i < with.size(); ++i) {
@@ -149,14 +189,7 @@ TEST(IndexersLoss, LearnsInTheSameDirectionWhereValuesAreRounded) {
       gradients_of({.dense_attention = true, .indexer_weight = 1, .rounds_as_released = true});
   for (std::size_t i = 0; i < plain.size(); ++i) {
     if (plain.spec(i).role != TensorRole::kIndexer) continue;
-    double dot = 0, of_plain = 0, of_rounded = 0;
-    for (std::size_t at = 0; at < plain.values(i).size(); ++at) {
-      const double a = plain.values(i)[at], b = rounded.values(i)[at];
-      dot += a * b;
-      of_plain += a * a;
-      of_rounded += b * b;
-    }
-    EXPECT_GT(dot / std::sqrt(of_plain * of_rounded), 0.8) << plain.spec(i).name;
+    EXPECT_GT(cosine(plain.values(i), rounded.values(i)), 0.8) << plain.spec(i).name;
   }
 }
 

@@ -33,7 +33,8 @@ Matrix orthonormal_rows(int count, int width, std::mt19937& random) {
 
 /// Σ_r s_r u_r v_rᵀ with singular values from 1 to 1 / condition: since the iteration keeps u and v, the
 /// value of r afterwards is u_rᵀ M v_r.
-void expect_singular_values_near_one(int rows, int columns, double condition) {
+void expect_singular_values_near_one(int rows, int columns, double condition,
+                                     Operands operands = Operands::kAsStored) {
   std::mt19937 random(static_cast<unsigned>(rows * 1000 + columns));
   const int rank = std::min(rows, columns);
   const Matrix u = orthonormal_rows(rank, rows, random);
@@ -50,7 +51,7 @@ void expect_singular_values_near_one(int rows, int columns, double condition) {
     }
   }
   ThreadPool pool(2);
-  newton_schulz(rows, columns, m, pool);
+  newton_schulz(rows, columns, m, pool, operands);
   for (int r = 0; r < rank; ++r) {
     double value = 0;
     for (int i = 0; i < rows; ++i) {
@@ -69,6 +70,12 @@ TEST(NewtonSchulz, SingularValuesAreNearOneUpToCondition1000) {
   expect_singular_values_near_one(96, 24, 1e3);
   expect_singular_values_near_one(64, 64, 1e3);
   expect_singular_values_near_one(1, 7, 1);
+}
+
+TEST(NewtonSchulz, WithBf16ProductsToo) {
+  expect_singular_values_near_one(24, 96, 1e3, Operands::kBf16);
+  expect_singular_values_near_one(96, 24, 1e3, Operands::kBf16);
+  expect_singular_values_near_one(64, 256, 1e3, Operands::kBf16);
 }
 
 TEST(NewtonSchulz, ZerosStayZeros) {
