@@ -18,6 +18,7 @@ record() {  # record LABEL OPTION...
 {
   for isa in best AVX2; do
     record "prefill 512, decode at 513, $isa" --prompt 512 --decode 64 --isa "$isa"
+    record "decode at 4,096, $isa" --prompt 0 --decode 64 --at 4096 --isa "$isa"
   done
   record "decode at 1,000" --prompt 0 --decode 64 --at 1000
   record "decode at 100,000" --prompt 0 --decode 64 --at 100000

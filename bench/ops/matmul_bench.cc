@@ -1,10 +1,13 @@
-// The tile kernel on projections of the released models: decode (M = 1) in GB/s of weights, prefill in
-// GFLOP/s. Each case is verified against the reference first; weights rotate over more than the last-level
-// cache.
+// The tile kernel on projections of the released models, on every instruction set of this machine: decode (M
+// = 1) in GB/s of weights, prefill in GFLOP/s. Each case is verified against the reference first; weights
+// rotate over more than the last-level cache.
 #include <benchmark/benchmark.h>
+#include <hwy/targets.h>
 
 #include <cmath>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "ops/matmul/matmul.h"
@@ -16,7 +19,8 @@ namespace {
 
 constexpr double kRotatedBytes = 192e6;
 
-void product(benchmark::State& state, WeightFormat format) {
+void product(benchmark::State& state, WeightFormat format, std::int64_t target) {
+  hwy::SetSupportedTargetsForTest(target);
   const std::int64_t num_rows = state.range(0), num_columns = state.range(1), num_inputs = state.range(2);
   std::vector<std::unique_ptr<test::RandomWeight>> weights;
   double bytes = 0;
@@ -56,17 +60,30 @@ void product(benchmark::State& state, WeightFormat format) {
       benchmark::Counter(cost.total_flops() * iterations * 1e-9, benchmark::Counter::kIsRate);
 }
 
-#define BALEEN_MATMUL_CASES(format)                           \
-  BENCHMARK_CAPTURE(product, format, WeightFormat::k##format) \
-      ->Args({1, 4096, 2048})                                 \
-      ->Args({4, 4096, 2048})                                 \
-      ->Args({512, 2048, 2048})                               \
-      ->UseRealTime()                                         \
-      ->MinTime(0.3)
-BALEEN_MATMUL_CASES(Fp4);
-BALEEN_MATMUL_CASES(Fp8);
-BALEEN_MATMUL_CASES(BF16);
-BALEEN_MATMUL_CASES(F32);
+void register_cases() {
+  constexpr std::pair<const char*, WeightFormat> kFormats[] = {{"Fp4", WeightFormat::kFp4},
+                                                               {"Fp8", WeightFormat::kFp8},
+                                                               {"BF16", WeightFormat::kBF16},
+                                                               {"F32", WeightFormat::kF32}};
+  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    for (const auto& [name, format] : kFormats) {
+      benchmark::RegisterBenchmark((std::string(name) + "/" + hwy::TargetName(target)).c_str(), product,
+                                   format, target)
+          ->Args({1, 4096, 2048})
+          ->Args({4, 4096, 2048})
+          ->Args({512, 2048, 2048})
+          ->UseRealTime()
+          ->MinTime(0.3);
+    }
+  }
+}
 
 }  // namespace
 }  // namespace baleen
+
+int main(int argc, char** argv) {
+  baleen::register_cases();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+}

@@ -1,5 +1,6 @@
 #include "hardware/instruction_sets.h"
 
+#include "numeric/bf16_dots.h"
 #include "numeric/simd_targets.h"
 
 #include <fmt/ranges.h>
@@ -19,13 +20,20 @@ std::int64_t compiled_and_supported() {
   return supported & HWY_TARGETS;
 }
 
+/// AVX-512 with BF16 dot products, in front of AVX-512 without them.
+constexpr std::string_view kWithBf16Dots = "AVX3_BF16";
+
+bool has_bf16_dots(std::int64_t targets) { return (targets & HWY_AVX3) != 0 && uses_bf16_dots(); }
+
 std::int64_t lowest_bit(std::int64_t bits) { return bits & -bits; }
 
 }  // namespace
 
 std::vector<std::string> available_instruction_sets() {
   std::vector<std::string> names;
-  for (std::int64_t left = compiled_and_supported(); left != 0; left &= left - 1) {
+  const std::int64_t targets = compiled_and_supported();
+  if (has_bf16_dots(targets)) names.emplace_back(kWithBf16Dots);
+  for (std::int64_t left = targets; left != 0; left &= left - 1) {
     names.emplace_back(hwy::TargetName(lowest_bit(left)));
   }
   return names;
@@ -33,17 +41,19 @@ std::vector<std::string> available_instruction_sets() {
 
 void limit_instruction_set(std::string_view name) {
   hwy::DisableTargets(0);
-  if (name == "best") return;
+  allow_bf16_dots(true);
+  if (name == "best" || (name == kWithBf16Dots && has_bf16_dots(compiled_and_supported()))) return;
   for (std::int64_t left = compiled_and_supported(); left != 0; left &= left - 1) {
     const std::int64_t target = lowest_bit(left);
     if (hwy::TargetName(target) != name) continue;
     hwy::DisableTargets(target - 1);
+    allow_bf16_dots(false);
     return;
   }
   fail("instruction set \"{}\": this machine and build have {}", name,
        fmt::join(available_instruction_sets(), ", "));
 }
 
-std::string instruction_set_in_use() { return hwy::TargetName(lowest_bit(compiled_and_supported())); }
+std::string instruction_set_in_use() { return available_instruction_sets().front(); }
 
 }  // namespace baleen

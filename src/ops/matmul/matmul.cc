@@ -7,8 +7,8 @@
 namespace baleen {
 namespace {
 
-// The kernel reads an item's weights once per four rows (six on AVX2): a quarter of a second-level cache of 1 MB holds them.
-// (Counted as one byte a weight; BF16 then takes half of it.)
+// The kernel reads an item's weights once per four rows (six on AVX2): a quarter of a second-level cache of 1
+// MB holds them. (Counted as one byte a weight; BF16 then takes half of it.)
 constexpr std::int64_t kItemWeights = 256 << 10;
 constexpr std::int64_t kItemsPerThread = 6;
 constexpr std::int64_t kMaxPlannedProducts = 64;  // of one group, for the scratch estimate
@@ -70,6 +70,7 @@ void run_item(const Planned& planned, std::int64_t item, int num_threads) {
   matmul_tile({.weight = product.weight,
                .n_begin = column,
                .n_end = std::min(column + partition.columns_per_item, product.weight->rows),
+               .rounding = product.rounding,
                .packed = planned.packed + row * product.weight->cols,
                .num_rows = std::min(partition.rows_per_item, product.x.extent(0) - row),
                .y = product.y.data() + row * product.y.stride(0),

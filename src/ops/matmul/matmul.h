@@ -22,18 +22,21 @@ enum class ActivationRounding : std::uint8_t {
   kFp8  ///< e4m3 per 128 inputs with a power-of-two scale, and back (the released code in front of FP8/FP4 weights)
 };
 
-/// Rearranges one row of activations into the order in which the kernel unpacks weights of `format`, rounding
-/// on the way. x, packed: [K] float32, not overlapping; packed 64-byte aligned.
+/// Makes of one row of activations what the kernel of this instruction set multiplies with weights of
+/// `format`, rounding on the way: float32 values in the order in which weights are unpacked, or integers with
+/// a scale per 128. x, packed: [K] float32, not overlapping; packed 64-byte aligned. Inputs are packed in
+/// blocks of 128, each into its own part of `packed`.
 void pack_activations(std::span<const float> x, WeightFormat format, ActivationRounding rounding,
                       float* packed);
 
-/// y[m, n] for all m in [0, num_rows) and n in [n_begin, n_end); rounded to BF16 if `round_bf16`.
-/// packed: rows of K from pack_activations of the same format; output row m takes packed row row_index[m], or
-/// m without an index. y: row m at y + m * y_stride, column n at index n.
+/// y[m, n] for all m in [0, num_rows) and n in [n_begin, n_end); rounded to BF16 if `round_bf16`. packed:
+/// rows of K from pack_activations of the same format and rounding; output row m takes packed row
+/// row_index[m], or m without an index. y: row m at y + m * y_stride, column n at index n.
 struct MatmulTile {
   const WeightMatrix* weight = nullptr;
   std::int64_t n_begin = 0;
   std::int64_t n_end = 0;
+  ActivationRounding rounding = ActivationRounding::kNone;  ///< with which `packed` was made
   const float* packed = nullptr;
   const std::int32_t* row_index = nullptr;
   std::int64_t num_rows = 0;
@@ -66,12 +69,13 @@ void matmul_ref(std::span<const MatmulProduct> products);
 /// Scratch of `matmul` for one set of packed rows.
 [[nodiscard]] std::int64_t matmul_scratch_bytes(std::int64_t num_rows, std::int64_t num_inputs);
 
-/// Cuts a product into work items for the pool: blocks of at most 96 rows, and column ranges (multiples of 8)
-/// of which every thread gets several and whose weights stay in the second-level cache while the rows pass.
+/// Cuts a product into work items for the pool: blocks of at most 128 rows, and column ranges (multiples of
+/// 8) of which every thread gets several and whose weights stay in the second-level cache while the rows
+/// pass.
 struct MatmulPartition {
   MatmulPartition(std::int64_t num_rows, std::int64_t num_columns, std::int64_t num_inputs, int num_threads);
 
-  static constexpr std::int64_t kMaxBlockRows = 96;
+  static constexpr std::int64_t kMaxBlockRows = 128;
 
   std::int64_t rows_per_item = 0;
   std::int64_t columns_per_item = 0;

@@ -1,20 +1,14 @@
-// SIMD tile kernel. Registers hold M x N accumulators; per block of inputs the N rows' weights are unpacked
-// once and multiplied with M rows of activations. Every (m, n) accumulator sees the same products in the same
-// order for every M and N, so tile shapes are free.
-//
-// Shapes: AVX-512 has 32 registers: 4 x 4 accumulators leave sixteen for unpacked weights, scales and activations; with 6
-// rows the compiler spills accumulators (prefill of the bundled model 5.3 against 6.6 thousand tokens/s, of bench-1b 216
-// against 229). AVX2 has 16: 6 x 2. Rows share one unpacking (2 to 5 instructions a vector); a single row (decode) needs 8
-// columns so that 8 independent chains cover the latency of 4 cycles at 2 a cycle.
+// SIMD tile kernels. Every (m, n) accumulator sees the same products in the same order for every M and N, so
+// tile shapes are free (tile_rows-inl.h). FP8 activations meet FP4 weights as integers (integer_fp4-inl.h),
+// or FP4 and FP8 weights as BF16 (bf16_dots-inl.h); all else is float32.
 
 #include "ops/matmul/matmul.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include <hwy/cache_control.h>
-
 #include "base/check.h"
+#include "numeric/bf16_dots.h"
 #include "numeric/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -23,26 +17,43 @@
 #include <hwy/highway.h>
 
 #include "numeric/rounding-inl.h"
+#include "ops/matmul/bf16_dots-inl.h"
+#include "ops/matmul/integer_fp4-inl.h"
+#include "ops/matmul/tile_output-inl.h"
+#include "ops/matmul/tile_rows-inl.h"
 #include "ops/matmul/unpack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace baleen::HWY_NAMESPACE {
 namespace {
 
-constexpr bool kManyRegisters = kLanes == 16 || HWY_ARCH_ARM_A64;
-constexpr int kMaxTileRows = kManyRegisters ? 4 : 6;
-
+/// Inputs whose products have a sum of their own, which the scale that they share multiplies: FP4 has one for
+/// every four lanes. Formats without scales sum blocks, too: then a block's chain of multiply-adds need not
+/// wait for that before it.
 template <WeightFormat kFormat>
-constexpr int tile_columns(int tile_rows) {
-  // A single row waits for memory: 4 columns are streams enough, and 8 ask too far ahead of wide rows (BF16: 43 against
-  // 38 GB/s); FP4's narrow rows and longer unpacking want 8.
-  if (tile_rows == 1) return kFormat == WeightFormat::kFp4 ? 8 : 4;
-  if (kManyRegisters) return tile_rows == 2 ? 8 : 4;
-  return tile_rows <= 3 ? 4 : 2;
+constexpr std::int64_t kSummedInputs = kFormat == WeightFormat::kFp4 ? 8 * kLanes : kWeightBlock;
+
+/// Adds a block's sum to the accumulator.
+template <WeightFormat kFormat>
+HWY_INLINE FloatVec add_block([[maybe_unused]] const RowBlock<kFormat>& weights, FloatVec block_sum,
+                              FloatVec sum) {
+  if constexpr (has_scales(kFormat)) return hn::MulAdd(block_sum, weights.scale, sum);
+  return hn::Add(sum, block_sum);
+}
+
+/// Packed activations, of which those too small for the format's unpacked weights are zero (see RowBlock).
+template <WeightFormat kFormat>
+HWY_INLINE FloatVec without_tiny_activations(FloatVec packed) {
+  if constexpr (RowBlock<kFormat>::kActivationFactor == 1.0F) {
+    return packed;
+  } else {
+    const auto smallest = hn::Set(FloatTag(), RowBlock<kFormat>::kSmallestActivation);
+    return hn::IfThenZeroElse(hn::Lt(hn::Abs(packed), smallest), packed);
+  }
 }
 
 template <WeightFormat kFormat>
-void pack_row(const float* x, std::int64_t num_inputs, ActivationRounding rounding, float* packed) {
+void pack_floats(const float* x, std::int64_t num_inputs, ActivationRounding rounding, float* packed) {
   if (kFormat == WeightFormat::kF32 && rounding == ActivationRounding::kNone) {  // already in order
     std::memcpy(packed, x, static_cast<std::size_t>(num_inputs) * sizeof(float));
     return;
@@ -69,218 +80,178 @@ void pack_row(const float* x, std::int64_t num_inputs, ActivationRounding roundi
     }
     for (std::int64_t at = 0; at < kActivationBlock; at += kParts * kLanes) {
       for (std::int64_t part = 0; part < kParts; ++part) {
-        const auto values = hn::GatherIndex(d, from + at, order[part]);
-        hn::Store(hn::Mul(values, factor), d, packed + begin + at + part * kLanes);
+        const auto values = hn::Mul(hn::GatherIndex(d, from + at, order[part]), factor);
+        hn::Store(without_tiny_activations<kFormat>(values), d, packed + begin + at + part * kLanes);
       }
     }
   }
 }
 
-/// FP4's scale multiplies the sum over a block of inputs (8 vectors) instead of every weight. FP8 has half as
-/// many vectors to a block, and many rows would need twice the accumulators: there scaling the weights wins
-/// (prefill 165 against 110 GFLOP/s on one thread of a Zen 5), as it would not for FP4 (decode 25 against 28
-/// GB/s).
+/// Products in float32, each with the scale's part that RowBlock leaves out missing.
 template <WeightFormat kFormat>
-constexpr bool kScalesSum = kFormat == WeightFormat::kFp4;
+struct FloatProducts {
+  static constexpr std::int64_t kSummed = kSummedInputs<kFormat>;
+  static constexpr std::int64_t kStep = packed_per_lane(kFormat) * kLanes;
 
-/// Adds the products of part kPart and the parts after it to `sums`.
-template <WeightFormat kFormat, int kRows, int kColumns, int kPart>
-HWY_INLINE void multiply_parts(const RowBlock<kFormat> (&weights)[kColumns], const float* const (&x)[kRows],
-                               std::int64_t at, FloatVec (&sums)[kRows][kColumns]) {
-  const FloatTag d;
-  FloatVec w[kColumns];
-  for (int n = 0; n < kColumns; ++n) w[n] = weights[n].template Get<kPart>();
-  for (int m = 0; m < kRows; ++m) {
-    const auto v = hn::Load(d, x[m] + at + kPart * kLanes);
-    for (int n = 0; n < kColumns; ++n) {
-      // The first product of a scaled block begins a sum of its own.
-      sums[m][n] = kScalesSum<kFormat> && kPart == 0 ? hn::Mul(v, w[n]) : hn::MulAdd(v, w[n], sums[m][n]);
+  static void pack_row(const float* x, std::int64_t num_inputs, ActivationRounding rounding, float* packed) {
+    pack_floats<kFormat>(x, num_inputs, rounding, packed);
+  }
+
+  /// Few rows, of which x are the packed inputs: outputs n of each, before lanes are added up. Weights are
+  /// unpacked once, in registers.
+  template <int kFewRows>
+  static HWY_INLINE void multiply_column(const MatmulTile& tile, const float* const (&x)[kFewRows],
+                                         std::int64_t n, FloatVec (&results)[kFewRows]) {
+    const FloatTag d;
+    const RowCursor row = cursor_of<kFormat>(*tile.weight, n);
+    FloatVec sums[kFewRows];
+    for (int m = 0; m < kFewRows; ++m) sums[m] = hn::Zero(d);
+    // A single row has a single chain in each block. Two blocks at a time keep more of them under way than
+    // wait in the processor's schedulers (one thread of a Zen 4, FP8 in its caches: 18 against 22 GB/s).
+    constexpr std::int64_t kTogether = kFewRows == 1 ? 2 : 1;
+    std::int64_t k = 0;
+    for (; k + kTogether * kSummed <= tile.weight->cols; k += kTogether * kSummed) {
+      add_blocks<kTogether>(row, x, k, sums);
+    }
+    if (k < tile.weight->cols) add_blocks<1>(row, x, k, sums);
+    for (int m = 0; m < kFewRows; ++m) results[m] = sums[m];
+  }
+
+  // Many rows (tile_rows-inl.h). Accumulators: 3 x 4 of 16 registers, as many of 32, where those of all
+  // blocks fit beside those of one.
+  static constexpr int kRows = 3;
+
+  struct Panel {
+    alignas(64) float values[kPanelColumns][kPanelInputs];
+    alignas(64) float scales[kPanelColumns][has_scales(kFormat) ? kPanelInputs / kSummed * kLanes : 1];
+  };
+
+  static HWY_INLINE void fill(const MatmulTile& tile, const PanelRange& range, Panel& panel) {
+    for (std::int64_t c = 0; c < kPanelColumns; ++c) {
+      const RowCursor row = cursor_of<kFormat>(*tile.weight, std::min(range.n + c, tile.n_end - 1));
+      for (std::int64_t k = range.begin; k < range.end; k += kStep) {
+        RowBlock<kFormat> weights;
+        weights.Load(row, k);
+        prefetch_next_panel(tile, row, k / kStep * 4 * kLanes);
+        store_parts(weights, panel.values[c] + k - range.begin);
+        if (!has_scales(kFormat) || k % kSummed != 0) continue;
+        store_scale(weights, panel.scales[c] + (k - range.begin) / kSummed * kLanes);
+      }
     }
   }
-  if constexpr (kPart + 1 < packed_per_lane(kFormat)) {
-    multiply_parts<kFormat, kRows, kColumns, kPart + 1>(weights, x, at, sums);
+
+  template <int kTileRows>
+  static HWY_INLINE void multiply(const float* const (&x)[kTileRows], std::int64_t num_inputs,
+                                  const Panel& panel, FloatVec (&sums)[kTileRows][kPanelColumns]) {
+    const FloatTag d;
+    for (std::int64_t k = 0; k < num_inputs; k += kSummed) {
+      FloatVec block_sums[kTileRows][kPanelColumns];
+      for (int m = 0; m < kTileRows; ++m) {
+        for (int c = 0; c < kPanelColumns; ++c) block_sums[m][c] = hn::Zero(d);
+      }
+#pragma GCC unroll 4
+      for (std::int64_t i = k; i < k + kSummed; i += kLanes) {
+        FloatVec v[kTileRows];
+        for (int m = 0; m < kTileRows; ++m) v[m] = hn::Load(d, x[m] + i);
+        for (int c = 0; c < kPanelColumns; ++c) {
+          const FloatVec w = in_register(hn::Load(d, panel.values[c] + i));
+          for (int m = 0; m < kTileRows; ++m) block_sums[m][c] = hn::MulAdd(v[m], w, block_sums[m][c]);
+        }
+      }
+      for (int c = 0; c < kPanelColumns; ++c) {
+        RowBlock<kFormat> weights;
+        if constexpr (has_scales(kFormat))
+          weights.scale = hn::Load(d, panel.scales[c] + k / kSummed * kLanes);
+        for (int m = 0; m < kTileRows; ++m) sums[m][c] = add_block(weights, block_sums[m][c], sums[m][c]);
+      }
+    }
   }
-}
 
-/// Upper half onto lower half until four lanes are left.
-template <class D>
-HWY_INLINE auto fold_to_four(D, hn::Vec<D> v) {
-  if constexpr (hn::MaxLanes(D()) > 4) {
-    const hn::Half<D> half;
-    return fold_to_four(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
-  } else {
-    return v;
+ private:
+  /// Adds the products of kBlocks blocks of inputs from k on.
+  template <int kBlocks, int kFewRows>
+  static HWY_INLINE void add_blocks(const RowCursor& row, const float* const (&x)[kFewRows], std::int64_t k,
+                                    FloatVec (&sums)[kFewRows]) {
+    FloatVec block_sums[kBlocks][kFewRows];
+    for (int b = 0; b < kBlocks; ++b) {
+      for (int m = 0; m < kFewRows; ++m) block_sums[b][m] = hn::Zero(FloatTag());
+    }
+    RowBlock<kFormat> weights[kBlocks];
+    for (std::int64_t at = k; at < k + kSummed; at += kStep) {
+      for (int b = 0; b < kBlocks; ++b) {
+        weights[b].Load(row, at + b * kSummed);
+        multiply_parts<kFewRows>(weights[b], x, at + b * kSummed, block_sums[b]);
+      }
+    }
+    for (int b = 0; b < kBlocks; ++b) {
+      for (int m = 0; m < kFewRows; ++m) sums[m] = add_block(weights[b], block_sums[b][m], sums[m]);
+    }
   }
-}
 
-/// Sums of the lanes of four vectors, side by side. One sum costs a quarter of a horizontal sum of its own, which for
-/// rows of 256 inputs is nearly as much work as their products (prefill of the bundled model: 8 to 16% quicker). Every
-/// output is summed in this one order, whatever the tile.
-HWY_INLINE hn::Vec<hn::CappedTag<float, 4>> sums_of_four(FloatVec a, FloatVec b, FloatVec c, FloatVec e) {
-  const FloatTag d;
-  const hn::RebindToUnsigned<hn::Repartition<double, FloatTag>> pairs;
-  const auto ab = hn::Add(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
-  const auto ce = hn::Add(hn::InterleaveLower(d, c, e), hn::InterleaveUpper(d, c, e));
-  const auto ab_pairs = hn::BitCast(pairs, ab), ce_pairs = hn::BitCast(pairs, ce);
-  const auto in_blocks = hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, ab_pairs, ce_pairs)),
-                                 hn::BitCast(d, hn::InterleaveUpper(pairs, ab_pairs, ce_pairs)));
-  return fold_to_four(d, in_blocks);
-}
+  /// Adds the products of part kPart and the parts after it.
+  template <int kFewRows, int kPart = 0>
+  static HWY_INLINE void multiply_parts(const RowBlock<kFormat>& weights, const float* const (&x)[kFewRows],
+                                        std::int64_t at, FloatVec (&sums)[kFewRows]) {
+    const FloatVec w = weights.template Get<kPart>();
+    for (int m = 0; m < kFewRows; ++m) {
+      sums[m] = hn::MulAdd(w, hn::Load(FloatTag(), x[m] + at + kPart * kLanes), sums[m]);
+    }
+    if constexpr (kPart + 1 < packed_per_lane(kFormat))
+      multiply_parts<kFewRows, kPart + 1>(weights, x, at, sums);
+  }
 
-/// Inputs [begin, end) of a product; accumulators wait in `carried` between one range and the next.
-struct InputRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  float* carried = nullptr;
+  static HWY_INLINE void store_scale(const RowBlock<kFormat>& weights, float* to) {
+    if constexpr (has_scales(kFormat)) {
+      const auto factor = hn::Set(FloatTag(), 1.0F / RowBlock<kFormat>::kActivationFactor);
+      hn::Store(hn::Mul(weights.scale, factor), FloatTag(), to);
+    }
+  }
+
+  /// Half of the missing factor moves from the scale to the weights, after which none is subnormal: each
+  /// would be multiplied many times, and some processors' multipliers are slow then.
+  template <int kPart = 0>
+  static HWY_INLINE void store_parts(const RowBlock<kFormat>& weights, float* to) {
+    const auto factor = hn::Set(FloatTag(), RowBlock<kFormat>::kActivationFactor);
+    hn::Store(hn::Mul(weights.template Get<kPart>(), factor), FloatTag(), to + kPart * kLanes);
+    if constexpr (kPart + 1 < packed_per_lane(kFormat)) store_parts<kPart + 1>(weights, to);
+  }
 };
 
-template <WeightFormat kFormat, int kRows>
-void tile_row(const MatmulTile& tile, std::int64_t m_begin, std::int64_t n_begin, const InputRange& inputs) {
-  constexpr int kColumns = tile_columns<kFormat>(kRows);
-  constexpr std::int64_t kStep = packed_per_lane(kFormat) * kLanes;
-  const FloatTag d;
-  const std::int64_t num_inputs = tile.weight->cols;
-  const float* x[kRows];
-  for (int m = 0; m < kRows; ++m) {
-    const std::int64_t row = tile.row_index == nullptr ? m_begin + m : tile.row_index[m_begin + m];
-    x[m] = tile.packed + row * num_inputs;
-  }
-  RowCursor rows[kColumns];
-  for (int n = 0; n < kColumns; ++n) {  // past the last column: repeat it, and do not store
-    rows[n] = cursor_of<kFormat>(*tile.weight, std::min(n_begin + n, tile.n_end - 1));
-  }
-  FloatVec sums[kRows][kColumns];
-  for (int m = 0; m < kRows; ++m) {
-    for (int n = 0; n < kColumns; ++n) {
-      sums[m][n] =
-          inputs.begin == 0 ? hn::Zero(d) : hn::Load(d, inputs.carried + (m * kColumns + n) * kLanes);
-    }
-  }
-  // Few rows of activations leave only memory to wait for. Hardware prefetchers stop at every 4 KB page,
-  // which is a row or two; asking for the next columns' weights while these pass keeps memory busy across
-  // them (one thread of a Zen 5: decode from 54% to 77% of the read bandwidth).
-  constexpr bool kPrefetch = kRows <= 4;
-  const std::int64_t next_columns = kColumns * tile.weight->row_bytes();
-  for (std::int64_t k = inputs.begin; k < inputs.end; k += kStep) {
-    RowBlock<kFormat> weights[kColumns];
-    for (int n = 0; n < kColumns; ++n) {
-      weights[n].Load(rows[n], k);
-      if constexpr (kPrefetch) hwy::Prefetch(rows[n].codes + next_columns + k / kStep * 4 * kLanes);
-    }
-    if constexpr (kScalesSum<kFormat>) {
-      FloatVec block_sums[kRows][kColumns];
-      multiply_parts<kFormat, kRows, kColumns, 0>(weights, x, k, block_sums);
-      for (int m = 0; m < kRows; ++m) {
-        for (int n = 0; n < kColumns; ++n)
-          sums[m][n] = hn::MulAdd(block_sums[m][n], weights[n].scale, sums[m][n]);
-      }
-    } else {
-      multiply_parts<kFormat, kRows, kColumns, 0>(weights, x, k, sums);
-    }
-  }
-  if (inputs.end < num_inputs) {
-    for (int m = 0; m < kRows; ++m) {
-      for (int n = 0; n < kColumns; ++n)
-        hn::Store(sums[m][n], d, inputs.carried + (m * kColumns + n) * kLanes);
-    }
-    return;
-  }
-  const std::int64_t num_columns = std::min<std::int64_t>(kColumns, tile.n_end - n_begin);
-  for (int m = 0; m < kRows; ++m) {
-    float* y = tile.y + (m_begin + m) * tile.y_stride + n_begin;
-    for (int n = 0; n < kColumns; n += 4) {
-      const auto column = [&](int i) HWY_ATTR { return sums[m][std::min(n + i, kColumns - 1)]; };
-      const hn::CappedTag<float, 4> four;
-      auto sum = sums_of_four(column(0), column(1), column(2), column(3));
-      if (tile.round_bf16) sum = round_bf16_simd(four, sum);
-      if (num_columns >= n + 4) {
-        hn::StoreU(sum, four, y + n);
-        continue;
-      }
-      float last[4];
-      hn::StoreU(sum, four, last);
-      for (std::int64_t i = n; i < num_columns; ++i) y[i] = last[i - n];
-    }
-  }
-}
-
-template <WeightFormat kFormat, int kRows>
-void tile_rows(const MatmulTile& tile, std::int64_t m_begin) {
-  const InputRange all{0, tile.weight->cols, nullptr};
-  for (std::int64_t n = tile.n_begin; n < tile.n_end; n += tile_columns<kFormat>(kRows)) {
-    tile_row<kFormat, kRows>(tile, m_begin, n, all);
-  }
-}
-
-/// Many rows: a tile's rows of activations, 1024 inputs at a time (16 to 24 KB), stay in the first-level cache while 32
-/// columns pass; read again from the second level for every four columns they would cost 32 bytes a cycle or more,
-/// about all it has. Between input ranges the columns' accumulators wait in `carried` (at most 12 KB), which costs 1
-/// load and store in 64.
-template <WeightFormat kFormat>
-void tile_many_rows(const MatmulTile& tile, std::int64_t m_begin) {
-  constexpr std::int64_t kInputsPerRange = 1024;
-  constexpr std::int64_t kColumnsPerPass = 32;
-  constexpr int kColumns = tile_columns<kFormat>(kMaxTileRows);
-  alignas(64) float carried[kColumnsPerPass * kMaxTileRows * kLanes];
-  for (std::int64_t pass = tile.n_begin; pass < tile.n_end; pass += kColumnsPerPass) {
-    const std::int64_t pass_end = std::min(pass + kColumnsPerPass, tile.n_end);
-    for (std::int64_t k = 0; k < tile.weight->cols; k += kInputsPerRange) {
-      for (std::int64_t n = pass; n < pass_end; n += kColumns) {
-        tile_row<kFormat, kMaxTileRows>(tile, m_begin, n,
-                                        {k, std::min(k + kInputsPerRange, tile.weight->cols),
-                                         carried + (n - pass) * kMaxTileRows * kLanes});
-      }
-    }
-  }
-}
-
-template <WeightFormat kFormat>
-void tile_of_format(const MatmulTile& tile) {
-  std::int64_t m = 0;
-  for (; tile.num_rows - m >= kMaxTileRows; m += kMaxTileRows) tile_many_rows<kFormat>(tile, m);
-  switch (tile.num_rows - m) {
-    case 1:
-      return tile_rows<kFormat, 1>(tile, m);
-    case 2:
-      return tile_rows<kFormat, 2>(tile, m);
-    case 3:
-      return tile_rows<kFormat, 3>(tile, m);
-    case 4:
-      return tile_rows<kFormat, 4>(tile, m);
-    case 5:
-      return tile_rows<kFormat, 5>(tile, m);
-    default:
-      return;
+/// Calls `use` with the kind of product that this machine takes for weights of a format and activations that
+/// are rounded or not.
+template <class Use>
+HWY_INLINE void choose_products(WeightFormat format, ActivationRounding rounding, const Use& use) {
+  const bool fp8_rows = rounding == ActivationRounding::kFp8;
+  switch (format) {
+    case WeightFormat::kF32:
+      return use(FloatProducts<WeightFormat::kF32>());
+    case WeightFormat::kBF16:
+      return use(FloatProducts<WeightFormat::kBF16>());
+    case WeightFormat::kFp8:
+#if HWY_TARGET == HWY_AVX3
+      if (fp8_rows && uses_bf16_dots()) return use(Bf16Products<WeightFormat::kFp8>());
+#endif
+      return use(FloatProducts<WeightFormat::kFp8>());
+    case WeightFormat::kFp4:
+#if HWY_TARGET == HWY_AVX3
+      if (fp8_rows && uses_bf16_dots()) return use(Bf16Products<WeightFormat::kFp4>());
+#endif
+      if (kIntegerFp4 && fp8_rows) return use(IntegerFp4Products());
+      return use(FloatProducts<WeightFormat::kFp4>());
   }
 }
 
 }  // namespace
 
 void matmul_tile_cpu(const MatmulTile& tile) {
-  switch (tile.weight->format) {
-    case WeightFormat::kF32:
-      return tile_of_format<WeightFormat::kF32>(tile);
-    case WeightFormat::kBF16:
-      return tile_of_format<WeightFormat::kBF16>(tile);
-    case WeightFormat::kFp8:
-      return tile_of_format<WeightFormat::kFp8>(tile);
-    case WeightFormat::kFp4:
-      return tile_of_format<WeightFormat::kFp4>(tile);
-  }
+  choose_products(tile.weight->format, tile.rounding,
+                  [&](auto products) { any_rows<decltype(products)>(tile); });
 }
 
 void pack_activations_cpu(const float* x, std::int64_t num_inputs, WeightFormat format,
                           ActivationRounding rounding, float* packed) {
-  switch (format) {
-    case WeightFormat::kF32:
-      return pack_row<WeightFormat::kF32>(x, num_inputs, rounding, packed);
-    case WeightFormat::kBF16:
-      return pack_row<WeightFormat::kBF16>(x, num_inputs, rounding, packed);
-    case WeightFormat::kFp8:
-      return pack_row<WeightFormat::kFp8>(x, num_inputs, rounding, packed);
-    case WeightFormat::kFp4:
-      return pack_row<WeightFormat::kFp4>(x, num_inputs, rounding, packed);
-  }
+  choose_products(format, rounding,
+                  [&](auto products) { decltype(products)::pack_row(x, num_inputs, rounding, packed); });
 }
 
 }  // namespace baleen::HWY_NAMESPACE

@@ -3,8 +3,8 @@
 // A vector of 32-bit lanes is loaded from a row; each lane holds P packed values (1 float32, 2 BF16, 4 FP8, 8
 // FP4), so a load covers a block of P * Lanes inputs. `RowBlock::Get<i>()` yields the i-th of P float
 // vectors; which input sits in which lane of it is said by `input_of`, and activations are packed in the same
-// order (and times kActivationFactor), so nothing is shuffled here. FP8 values come scaled; for FP4 `scale`
-// is still to multiply.
+// order (and times kActivationFactor), so nothing is shuffled here. `scale`, of FP8 and FP4, is still to
+// multiply.
 
 #if defined(BALEEN_OPS_MATMUL_UNPACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BALEEN_OPS_MATMUL_UNPACK_INL_H_
@@ -38,6 +38,10 @@ constexpr std::int64_t packed_per_lane(WeightFormat format) {
                                          : 8;
 }
 
+constexpr bool has_scales(WeightFormat format) {
+  return format == WeightFormat::kFp8 || format == WeightFormat::kFp4;
+}
+
 /// Where a row is, and its scale for one block of inputs.
 struct RowCursor {
   const std::uint8_t* codes = nullptr;
@@ -57,7 +61,8 @@ HWY_INLINE RowCursor cursor_of(const WeightMatrix& weight, std::int64_t row) {
   return cursor;
 }
 
-/// Constructors are written out: those that the compiler supplies lack the instruction set's attributes (Arm).
+/// Constructors are written out: those that the compiler supplies lack the instruction set's attributes
+/// (Arm).
 template <WeightFormat kFormat>
 struct RowBlock;
 
@@ -94,62 +99,44 @@ struct RowBlock<WeightFormat::kBF16> {
   static std::int64_t input_of(std::int64_t part, std::int64_t lane) { return 2 * lane + part; }
 };
 
-#if HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SCALAR
-// An e4m3 code moved into float32's fields reads as its value times 2^-120. Half of the missing factor goes
-// to the scale and half to the activations, so that neither leaves float32's range; both are exact.
+// An e4m3 code moved into BF16's fields reads as its value times 2^-120; two of them are a 32-bit lane, a
+// shift or a mask from float32. Half of the missing factor goes to the scale and half to the activations, so
+// that neither leaves float32's range; both are exact. Subnormal codes are subnormal there too, which AMD's
+// and Arm's multipliers take in their stride (Intel's take some 150 cycles; one code in 6,000 of normally
+// distributed weights is subnormal). Through float16's fields they would be normal, but a conversion of 8
+// values takes Zen 4 two cycles (decode of one thread 14.6 against 26.8 GB/s).
+//
+// A product is a multiple of 2^-149 if the activation, times its factor, is at least 2^3. Then sums are exact
+// where they are subnormal, and bits do not depend on where the missing factor is. Activations below 2^-57
+// therefore count as zero.
 template <>
 struct RowBlock<WeightFormat::kFp8> {
   static constexpr float kActivationFactor = 0x1p60F;
+  static constexpr float kSmallestActivation = 0x1p3F;  ///< times the factor
   HWY_INLINE RowBlock() {}
-  WordVec words;
+  hn::Vec<hn::Repartition<std::int16_t, FloatTag> > fields[2];  // of even and odd inputs
   FloatVec scale;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
-    words = hn::BitCast(WordTag(), hn::LoadU(hn::Repartition<std::uint8_t, WordTag>(), row.codes + k));
+    const hn::Repartition<std::int16_t, FloatTag> d16;
+    const auto pairs = hn::BitCast(d16, hn::LoadU(hn::Repartition<std::uint8_t, FloatTag>(), row.codes + k));
+    // An arithmetic shift of a code in the upper byte by four leaves its sign in place, exponent and mantissa
+    // at bits 10..4, and copies of the sign between them that the mask takes out.
+    const auto mask = hn::Set(d16, static_cast<std::int16_t>(0x87F0));
+    fields[0] = hn::And(hn::ShiftRight<4>(hn::ShiftLeft<8>(pairs)), mask);
+    fields[1] = hn::And(hn::ShiftRight<4>(pairs), mask);
     scale = hn::Set(FloatTag(), row.block_scales[k / 128] * 0x1p60F);
   }
   template <int kPart>
   HWY_INLINE FloatVec Get() const {
-    // The code goes to the top byte; an arithmetic shift by four leaves sign and exponent | mantissa at bits 31 and
-    // 26..20, with copies of the sign between them that the mask takes out.
-    const hn::RebindToSigned<WordTag> di;
-    const auto top = kPart == 3 ? words : hn::ShiftLeft<24 - 8 * (kPart == 3 ? 0 : kPart)>(words);
-    const auto spread = hn::ShiftRight<4>(hn::BitCast(di, top));
-    const auto bits = hn::And(spread, hn::Set(di, static_cast<std::int32_t>(0x87F00000u)));
-    return hn::Mul(hn::BitCast(FloatTag(), bits), scale);
-  }
-  static std::int64_t input_of(std::int64_t part, std::int64_t lane) { return 4 * lane + part; }
-};
-#else
-// An e4m3 code moved into float16's fields reads as its value times 2^-8, which the scale makes good. The
-// conversion to float32 takes subnormals in its stride; straight into float32's fields they would be
-// subnormal there, and every multiply-add that meets one takes a hundred cycles.
-template <>
-struct RowBlock<WeightFormat::kFp8> {
-  static constexpr float kActivationFactor = 1.0F;
-  HWY_INLINE RowBlock() {}
-  hn::Vec<hn::Repartition<std::int16_t, FloatTag> > pairs;
-  FloatVec scale;
-  HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {
-    const hn::Repartition<std::int16_t, FloatTag> d16;
-    pairs = hn::BitCast(d16, hn::LoadU(hn::Repartition<std::uint8_t, FloatTag>(), row.codes + k));
-    scale = hn::Set(FloatTag(), row.block_scales[k / 128] * 0x1p8F);
-  }
-  /// Parts 0 and 1: the even inputs, lower and upper half; 2 and 3: the odd ones.
-  template <int kPart>
-  HWY_INLINE FloatVec Get() const {
-    const hn::Repartition<std::int16_t, FloatTag> d16;
-    const hn::Half<decltype(d16)> half16;
-    const auto top = kPart < 2 ? hn::ShiftLeft<8>(pairs) : pairs;
-    const auto bits = hn::And(hn::ShiftRight<1>(top), hn::Set(d16, static_cast<std::int16_t>(0xBF80)));
-    const auto part = kPart % 2 == 0 ? hn::LowerHalf(half16, bits) : hn::UpperHalf(half16, bits);
-    const auto values = hn::BitCast(hn::Rebind<hwy::float16_t, FloatTag>(), part);
-    return hn::Mul(hn::PromoteTo(FloatTag(), values), scale);
+    const WordTag du;
+    const auto both = hn::BitCast(du, fields[kPart / 2]);
+    return hn::BitCast(FloatTag(),
+                       kPart % 2 == 0 ? hn::ShiftLeft<16>(both) : hn::And(both, hn::Set(du, 0xFFFF0000u)));
   }
   static std::int64_t input_of(std::int64_t part, std::int64_t lane) {
-    return 2 * (lane + part % 2 * kLanes) + part / 2;
+    return 4 * lane + 2 * (part % 2) + part / 2;
   }
 };
-#endif
 
 /// One e8m0 scale per 32 inputs = per 4 lanes. Code 0 is 2^-127, whose float32 bits are 0x00400000.
 HWY_INLINE FloatVec group_scales(const std::uint8_t* scales) {

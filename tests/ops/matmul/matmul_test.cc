@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
+#include <random>
 
+#include "numeric/bf16_dots.h"
+#include "numeric/e4m3.h"
 #include "ops/matmul/matmul.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
@@ -17,18 +20,49 @@ namespace {
 using test::random_values;
 using test::RandomWeight;
 
+/// Products of two normal values: many binades in a block.
+std::vector<float> wide_values(std::int64_t count, std::uint32_t seed) {
+  auto values = random_values(static_cast<std::size_t>(count), seed);
+  const auto factors = random_values(static_cast<std::size_t>(count), seed + 1000);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] *= factors[i];
+  return values;
+}
+
+/// An upper bound of the sum of magnitudes of an output's products.
+double bound_of(const WeightMatrix& weight, std::span<const float> x) {
+  double sum = 0;
+  for (const float value : x) sum += std::abs(value);
+  double largest = 0;
+  std::vector<float> unit(x.size()), column(static_cast<std::size_t>(weight.rows));
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    unit.assign(x.size(), 0.0F);
+    unit[i] = 1.0F;
+    matmul_ref(weight, {unit.data(), {1, weight.cols}}, ActivationRounding::kNone, false,
+               {column.data(), {1, weight.rows}});
+    for (const float value : column) largest = std::max<double>(largest, std::abs(value));
+  }
+  return sum * largest;
+}
+
 constexpr WeightFormat kFormats[] = {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kFp8,
                                      WeightFormat::kFp4};
 
 struct Case {
   WeightFormat format;
   std::int64_t target;
+  bool bf16_dots = false;
 };
 
 class Matmul : public testing::TestWithParam<Case> {
  protected:
-  void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam().target); }
-  void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
+  void SetUp() override {
+    hwy::SetSupportedTargetsForTest(GetParam().target);
+    allow_bf16_dots(GetParam().bf16_dots);
+  }
+  void TearDown() override {
+    hwy::SetSupportedTargetsForTest(0);
+    allow_bf16_dots(true);
+  }
 
   static std::vector<float> run(const WeightMatrix& weight, std::vector<float>& x,
                                 ActivationRounding rounding, bool round_bf16, int num_threads,
@@ -71,29 +105,103 @@ TEST_P(Matmul, AgreesWithPlainLoops) {
 }
 
 TEST_P(Matmul, OutputsDoNotDependOnCompanyTilesOrThreads) {
-  const std::int64_t num_inputs = 512;
-  const RandomWeight weight(GetParam().format, 200, num_inputs, 3);
-  auto x = random_values(static_cast<std::size_t>(29 * num_inputs), 5);
-  for (const bool round_bf16 : {false, true}) {
-    const auto whole = run(weight.matrix(), x, ActivationRounding::kFp8, round_bf16, 2);
-    for (const std::int64_t chunk : {1, 2, 3, 4, 5, 6, 11}) {
-      for (std::int64_t row = 0; row + chunk <= 29; row += chunk) {
-        const auto part = run(weight.matrix(), x, ActivationRounding::kFp8, round_bf16, 1, row, chunk);
-        ASSERT_SAME_BITS(part, std::span(whole).subspan(static_cast<std::size_t>(row * 200), part.size()));
+  struct Shape {
+    std::int64_t rows, columns, inputs;
+  };
+  // The second has more rows and inputs than a panel of unpacked weights serves at once.
+  for (const auto [num_rows, num_columns, num_inputs] : {Shape{29, 200, 512}, Shape{41, 11, 2304}}) {
+    const RandomWeight weight(GetParam().format, num_columns, num_inputs, 3);
+    auto x = wide_values(num_rows * num_inputs, 5);
+    for (const bool round_bf16 : {false, true}) {
+      const auto whole = run(weight.matrix(), x, ActivationRounding::kFp8, round_bf16, 2);
+      for (const std::int64_t chunk : {1, 2, 3, 4, 5, 6, 11}) {
+        for (std::int64_t row = 0; row + chunk <= num_rows; row += chunk) {
+          const auto part = run(weight.matrix(), x, ActivationRounding::kFp8, round_bf16, 1, row, chunk);
+          ASSERT_SAME_BITS(
+              part, std::span(whole).subspan(static_cast<std::size_t>(row * num_columns), part.size()));
+        }
       }
+    }
+  }
+}
+
+TEST_P(Matmul, EveryActivationCodeCounts) {
+  // Every e4m3 code beside the largest, so that a block's values span all 18 bits of their integers.
+  const std::int64_t num_inputs = 256, num_columns = 12;
+  std::vector<float> x;
+  for (int code = 0; code < 256; ++code) x.push_back(e4m3_to_float(static_cast<std::uint8_t>(code)));
+  for (float& value : x) value = std::isnan(value) ? 448.0F : value;
+  std::mt19937 random(17);
+  std::shuffle(x.begin() + 1, x.end(), random);
+  const RandomWeight weight(GetParam().format, num_columns, num_inputs, 19);
+  const double bound = bound_of(weight.matrix(), x);
+  for (const std::int64_t num_rows : {1, 4, 7}) {
+    std::vector<float> rows;
+    for (std::int64_t row = 0; row < num_rows; ++row) rows.insert(rows.end(), x.begin(), x.end());
+    const auto got = run(weight.matrix(), rows, ActivationRounding::kFp8, false, 1);
+    std::vector<float> want(static_cast<std::size_t>(num_columns));
+    matmul_ref(weight.matrix(), {x.data(), {1, num_inputs}}, ActivationRounding::kFp8, false,
+               {want.data(), {1, num_columns}});
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      // At most 64 products or sums of groups in a lane, then the lanes: each rounding is half a unit in the
+      // last place.
+      ASSERT_NEAR(got[i], want[i % want.size()], 72 * 0x1p-25 * bound) << i;
+    }
+  }
+}
+
+TEST_P(Matmul, SmallestStepsBesideTheLargestValueAreNotLost) {
+  if (GetParam().format != WeightFormat::kFp4) GTEST_SKIP() << "of integer products";
+  std::vector<std::byte> data(64, std::byte{0x22});  // all ones
+  std::vector<std::uint8_t> scales(4, 127);
+  const WeightMatrix weight{.format = WeightFormat::kFp4,
+                            .rows = 1,
+                            .cols = 128,
+                            .data = data.data(),
+                            .group_scales = scales.data()};
+  for (const float sign : {1.0F, -1.0F}) {
+    std::vector<float> x(128, sign * 0x1p-9F);
+    x[5] = 448.0F;
+    for (const std::int64_t num_rows : {1, 6}) {
+      std::vector<float> rows;
+      for (std::int64_t row = 0; row < num_rows; ++row) rows.insert(rows.end(), x.begin(), x.end());
+      for (const float got : run(weight, rows, ActivationRounding::kFp8, false, 1)) {
+        EXPECT_EQ(got, 448.0F + sign * 127 * 0x1p-9F);
+      }
+    }
+  }
+}
+
+TEST_P(Matmul, TinyAndSubnormalValuesDoNotDependOnTheNumberOfRows) {
+  const std::int64_t num_inputs = 256, num_columns = 20;
+  const RandomWeight weight(GetParam().format, num_columns, num_inputs, 23);
+  std::mt19937 random(29);
+  for (const int largest : {-140, -80, -56, -20, 60}) {
+    std::vector<float> x;
+    for (const float value : random_values(static_cast<std::size_t>(7 * num_inputs), 31)) {
+      x.push_back(std::ldexp(value, largest - static_cast<int>(random() % 60)));
+    }
+    const auto whole = run(weight.matrix(), x, ActivationRounding::kNone, false, 1);
+    for (std::int64_t row = 0; row < 7; ++row) {
+      const auto part = run(weight.matrix(), x, ActivationRounding::kNone, false, 1, row, 1);
+      ASSERT_SAME_BITS(part,
+                       std::span(whole).subspan(static_cast<std::size_t>(row * num_columns), part.size()));
     }
   }
 }
 
 TEST_P(Matmul, NonFiniteActivationsStayInTheirRow) {
   const RandomWeight weight(GetParam().format, 16, 256, 9);
-  auto x = random_values(3 * 256, 10);
-  x[256 + 17] = std::nanf("");
-  const auto got = run(weight.matrix(), x, ActivationRounding::kNone, true, 1);
-  for (int n = 0; n < 16; ++n) {
-    EXPECT_TRUE(std::isfinite(got[n]));
-    EXPECT_TRUE(std::isnan(got[16 + n]));
-    EXPECT_TRUE(std::isfinite(got[32 + n]));
+  for (const auto rounding : {ActivationRounding::kNone, ActivationRounding::kFp8}) {
+    for (const std::int64_t num_rows : {3, 9}) {
+      auto x = random_values(static_cast<std::size_t>(num_rows * 256), 10);
+      x[256 + 17] = std::nanf("");
+      const auto got = run(weight.matrix(), x, rounding, true, 1);
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        EXPECT_EQ(std::isnan(got[i]), i / 16 == 1) << i;
+        EXPECT_EQ(std::isfinite(got[i]), i / 16 != 1) << i;
+      }
+    }
   }
 }
 
@@ -109,8 +217,10 @@ TEST_P(Matmul, ExtremeScales) {
                               .group_scales = scales.data()};
     std::vector<float> x(128, 0.0F);
     x[77] = 0.5F;
-    const auto got = run(weight, x, ActivationRounding::kNone, false, 1);
-    EXPECT_EQ(got[0], std::ldexp(1.0F, code - 128)) << code;
+    for (const auto rounding : {ActivationRounding::kNone, ActivationRounding::kFp8}) {
+      const auto got = run(weight, x, rounding, false, 1);
+      EXPECT_EQ(got[0], std::ldexp(1.0F, code - 128)) << code;
+    }
   }
 }
 
@@ -124,6 +234,9 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     for (const WeightFormat format : kFormats) all.push_back({format, target});
+    if (target != HWY_AVX3 || !machine_has_bf16_dots()) continue;
+    for (const WeightFormat format : {WeightFormat::kFp8, WeightFormat::kFp4})
+      all.push_back({format, target, true});
   }
   return all;
 }
@@ -131,7 +244,8 @@ std::vector<Case> cases() {
 std::string case_name(const testing::TestParamInfo<Case>& tested) {
   const std::string format =
       std::array{"F32", "BF16", "FP8", "FP4"}[static_cast<std::size_t>(tested.param.format)];
-  return std::string(hwy::TargetName(tested.param.target)) + "_" + format;
+  return std::string(hwy::TargetName(tested.param.target)) + (tested.param.bf16_dots ? "_BF16_" : "_") +
+         format;
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryTarget, Matmul, testing::ValuesIn(cases()), case_name);

@@ -1,0 +1,273 @@
+// FP8 and FP4 weights times FP8 activations as BF16, two products an instruction, on x86 that has AVX-512
+// with BF16 dot products and byte permutations (Zen 4, Sapphire Rapids and later). Included once per
+// instruction set (Highway).
+//
+// Both sides are exact in BF16, and no product is subnormal (an activation is at least 2^-31, a weight 2^-9):
+// that the instruction takes subnormals as zero does not show. How it rounds between its two products is the
+// processor's; every number of rows goes through it, so results do not depend on that number.
+
+#if defined(BALEEN_OPS_MATMUL_BF16_DOTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BALEEN_OPS_MATMUL_BF16_DOTS_INL_H_
+#undef BALEEN_OPS_MATMUL_BF16_DOTS_INL_H_
+#else
+#define BALEEN_OPS_MATMUL_BF16_DOTS_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "numeric/bf16.h"
+#include "numeric/e2m1.h"
+#include "numeric/e4m3.h"
+#include "ops/matmul/integer_fp4-inl.h"
+#include "ops/matmul/tile_rows-inl.h"
+#include "ops/matmul/unpack-inl.h"
+
+#if HWY_TARGET == HWY_AVX3
+
+HWY_BEFORE_NAMESPACE();
+namespace baleen::HWY_NAMESPACE {
+
+/// Adds to every lane the products of its two BF16 values. (Highway's target that has them asks for other
+/// extensions, too, so instructions are written out.)
+HWY_INLINE FloatVec add_dots(FloatVec sum, WordVec a, WordVec b) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+  return sum;
+}
+
+/// table[code % 128] for 64 codes.
+HWY_INLINE ByteVec look_up(ByteVec codes, ByteVec lower_table, ByteVec upper_table) {
+  asm("vpermi2b %2, %1, %0" : "+v"(codes.raw) : "v"(lower_table.raw), "v"(upper_table.raw));
+  return codes;
+}
+
+/// Upper and lower bytes of the BF16 values of all positive codes.
+struct Bf16Tables {
+  alignas(64) std::uint8_t e4m3_upper[128];
+  alignas(64) std::uint8_t e4m3_lower[128];
+  alignas(64) std::uint8_t e2m1_upper[16];
+  alignas(64) std::uint8_t e2m1_lower[16];
+};
+
+inline const Bf16Tables& bf16_tables() {
+  static const Bf16Tables tables = [] {
+    Bf16Tables made;
+    for (int code = 0; code < 128; ++code) {
+      const Bf16Bits bits = float_to_bf16(e4m3_to_float(static_cast<std::uint8_t>(code)));
+      made.e4m3_upper[code] = static_cast<std::uint8_t>(bits >> 8);
+      made.e4m3_lower[code] = static_cast<std::uint8_t>(bits & 0xFF);
+    }
+    for (int code = 0; code < 16; ++code) {
+      const Bf16Bits bits = float_to_bf16(e2m1_to_float(static_cast<std::uint8_t>(code)));
+      made.e2m1_upper[code] = static_cast<std::uint8_t>(bits >> 8);
+      made.e2m1_lower[code] = static_cast<std::uint8_t>(bits & 0xFF);
+    }
+    return made;
+  }();
+  return tables;
+}
+
+/// Unpacks a load of 64 bytes of weights to kVectors vectors of pairs; lane l of vector v has the inputs from
+/// `input_of(v, l)` on: two that are neighbours of FP8, two that are two apart of FP4.
+template <WeightFormat kFormat>
+class Bf16Unpacker;
+
+template <>
+class Bf16Unpacker<WeightFormat::kFp8> {
+ public:
+  static constexpr int kVectors = 2;
+  static constexpr int kPairDistance = 1;
+  HWY_INLINE Bf16Unpacker() {
+    const ByteTag d;
+    const Bf16Tables& tables = bf16_tables();
+    upper_[0] = hn::Load(d, tables.e4m3_upper);
+    upper_[1] = hn::Load(d, tables.e4m3_upper + 64);
+    lower_[0] = hn::Load(d, tables.e4m3_lower);
+    lower_[1] = hn::Load(d, tables.e4m3_lower + 64);
+  }
+  HWY_INLINE void Unpack(const std::uint8_t* codes, WordVec (&pairs)[kVectors]) const {
+    const ByteTag d;
+    const auto all = hn::LoadU(d, codes);
+    const auto sign = hn::And(all, hn::Set(d, std::uint8_t{0x80}));
+    const auto upper = hn::Or(look_up(all, upper_[0], upper_[1]), sign);
+    const auto lower = look_up(all, lower_[0], lower_[1]);
+    pairs[0] = hn::BitCast(WordTag(), hn::InterleaveLower(d, lower, upper));
+    pairs[1] = hn::BitCast(WordTag(), hn::InterleaveUpper(d, lower, upper));
+  }
+  static std::int64_t input_of(std::int64_t v, std::int64_t lane) {
+    return lane / 4 * 16 + v * 8 + lane % 4 * 2;
+  }
+
+ private:
+  ByteVec upper_[2], lower_[2];
+};
+
+template <>
+class Bf16Unpacker<WeightFormat::kFp4> {
+ public:
+  static constexpr int kVectors = 4;
+  static constexpr int kPairDistance = 2;
+  HWY_INLINE Bf16Unpacker() {
+    const ByteTag d;
+    upper_ = hn::LoadDup128(d, bf16_tables().e2m1_upper);
+    lower_ = hn::LoadDup128(d, bf16_tables().e2m1_lower);
+  }
+  HWY_INLINE void Unpack(const std::uint8_t* codes, WordVec (&pairs)[kVectors]) const {
+    const ByteTag d;
+    const hn::Repartition<std::uint16_t, FloatTag> d16;
+    const auto nibble = hn::Set(d, std::uint8_t{15});
+    const auto both = hn::LoadU(d, codes);
+    const ByteVec half[2] = {hn::And(both, nibble),
+                             hn::And(hn::BitCast(d, hn::ShiftRight<4>(hn::BitCast(d16, both))), nibble)};
+    for (int i = 0; i < 2; ++i) {
+      const auto lower = hn::TableLookupBytes(lower_, half[i]), upper = hn::TableLookupBytes(upper_, half[i]);
+      pairs[2 * i] = hn::BitCast(WordTag(), hn::InterleaveLower(d, lower, upper));
+      pairs[2 * i + 1] = hn::BitCast(WordTag(), hn::InterleaveUpper(d, lower, upper));
+    }
+  }
+  /// Byte 16 (lane / 4) + 8 (v % 2) + 2 (lane % 4) and the next; even inputs in vectors 0 and 1, odd in 2 and
+  /// 3. Four lanes are a group of 32.
+  static std::int64_t input_of(std::int64_t v, std::int64_t lane) {
+    return 2 * (lane / 4 * 16 + v % 2 * 8 + lane % 4 * 2) + v / 2;
+  }
+
+ private:
+  ByteVec upper_, lower_;
+};
+
+/// Products of both formats. A block of 128 inputs has a sum of its own, which the scales multiply.
+template <WeightFormat kFormat>
+struct Bf16Products {
+  using Unpacker = Bf16Unpacker<kFormat>;
+  static constexpr int kVectors = Unpacker::kVectors;
+  static constexpr std::int64_t kLoadInputs = kVectors * 2 * kLanes;
+  static constexpr int kBlockVectors = kActivationBlock / (2 * kLanes);
+
+  /// Values of a block, in float32 and rounded to FP8 already, as pairs in the order of the weights.
+  static void pack_block(const float* x, float* packed) {
+    auto* to = reinterpret_cast<std::uint16_t*>(packed);
+    for (std::int64_t load = 0; load < kActivationBlock; load += kLoadInputs) {
+      for (std::int64_t v = 0; v < kVectors; ++v) {
+        for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+          const float* from = x + load + Unpacker::input_of(v, lane);
+          std::uint32_t pair[2];
+          std::memcpy(&pair[0], from, 4);
+          std::memcpy(&pair[1], from + Unpacker::kPairDistance, 4);
+          *to++ = static_cast<std::uint16_t>(pair[0] >> 16);
+          *to++ = static_cast<std::uint16_t>(pair[1] >> 16);
+        }
+      }
+    }
+  }
+
+  static void pack_row(const float* x, std::int64_t num_inputs, ActivationRounding /*kFp8*/, float* packed) {
+    alignas(64) float block[kActivationBlock];
+    for (std::int64_t k = 0; k < num_inputs; k += kActivationBlock) {
+      simulate_fp8_block(FloatTag(), x + k, block, kActivationBlock);
+      pack_block(block, packed + k);
+    }
+  }
+
+  static HWY_INLINE FloatVec block_scale(const RowCursor& row, std::int64_t block) {
+    if constexpr (kFormat == WeightFormat::kFp8) {
+      return hn::Set(FloatTag(), row.block_scales[block]);
+    } else {
+      FloatVec scales[kLoadsPerBlock];
+      static_assert(kLoadsPerBlock == 1);
+      block_group_scales(row.group_scales + block * 4, scales);
+      return scales[0];
+    }
+  }
+
+  template <int kFewRows>
+  static HWY_INLINE void multiply_column(const MatmulTile& tile, const float* const (&x)[kFewRows],
+                                         std::int64_t n, FloatVec (&results)[kFewRows]) {
+    const Unpacker unpacker;
+    const RowCursor row = cursor_of<kFormat>(*tile.weight, n);
+    const std::int64_t block_bytes = tile.weight->row_bytes() * kActivationBlock / tile.weight->cols;
+    FloatVec sums[kFewRows];
+    for (int m = 0; m < kFewRows; ++m) sums[m] = hn::Zero(FloatTag());
+    for (std::int64_t block = 0; block < tile.weight->cols / kActivationBlock; ++block) {
+      FloatVec block_sums[kFewRows];
+      for (int m = 0; m < kFewRows; ++m) block_sums[m] = hn::Zero(FloatTag());
+      for (int first = 0; first < kBlockVectors; first += kVectors) {
+        WordVec weights[kVectors];
+        unpacker.Unpack(row.codes + block * block_bytes + first / kVectors * 4 * kLanes, weights);
+        for (int v = 0; v < kVectors; ++v) {
+          for (int m = 0; m < kFewRows; ++m) {
+            block_sums[m] = add_dots(block_sums[m], pairs_at(x[m], block, first + v), weights[v]);
+          }
+        }
+      }
+      const FloatVec scale = block_scale(row, block);
+      for (int m = 0; m < kFewRows; ++m) sums[m] = hn::MulAdd(block_sums[m], scale, sums[m]);
+    }
+    for (int m = 0; m < kFewRows; ++m) results[m] = sums[m];
+  }
+
+  static constexpr int kRows = 3;
+
+  struct Panel {
+    alignas(64) std::uint32_t pairs[kPanelColumns][kPanelInputs / 2];
+    alignas(64) float scales[kPanelColumns][kPanelInputs / kActivationBlock * kLanes];
+  };
+
+  static HWY_INLINE void fill(const MatmulTile& tile, const PanelRange& range, Panel& panel) {
+    const Unpacker unpacker;
+    for (std::int64_t c = 0; c < kPanelColumns; ++c) {
+      const RowCursor row = cursor_of<kFormat>(*tile.weight, std::min(range.n + c, tile.n_end - 1));
+      for (std::int64_t k = range.begin; k < range.end; k += kLoadInputs) {
+        const std::int64_t at = k / kLoadInputs * 4 * kLanes;
+        WordVec weights[kVectors];
+        unpacker.Unpack(row.codes + at, weights);
+        prefetch_next_panel(tile, row, at);
+        std::uint32_t* to = panel.pairs[c] + (k - range.begin) / 2;
+        for (int v = 0; v < kVectors; ++v) hn::Store(weights[v], WordTag(), to + v * kLanes);
+      }
+      for (std::int64_t k = range.begin; k < range.end; k += kActivationBlock) {
+        float* to = panel.scales[c] + (k - range.begin) / kActivationBlock * kLanes;
+        hn::Store(block_scale(row, k / kActivationBlock), FloatTag(), to);
+      }
+    }
+  }
+
+  template <int kTileRows>
+  static HWY_INLINE void multiply(const float* const (&x)[kTileRows], std::int64_t num_inputs,
+                                  const Panel& panel, FloatVec (&sums)[kTileRows][kPanelColumns]) {
+    for (std::int64_t block = 0; block < num_inputs / kActivationBlock; ++block) {
+      FloatVec block_sums[kTileRows][kPanelColumns];
+      for (int m = 0; m < kTileRows; ++m) {
+        for (int c = 0; c < kPanelColumns; ++c) block_sums[m][c] = hn::Zero(FloatTag());
+      }
+      for (int v = 0; v < kBlockVectors; ++v) {
+        WordVec pairs[kTileRows];
+        for (int m = 0; m < kTileRows; ++m) pairs[m] = pairs_at(x[m], block, v);
+        for (int c = 0; c < kPanelColumns; ++c) {
+          const WordVec w = hn::Load(WordTag(), panel.pairs[c] + (block * kBlockVectors + v) * kLanes);
+          for (int m = 0; m < kTileRows; ++m) block_sums[m][c] = add_dots(block_sums[m][c], pairs[m], w);
+        }
+      }
+      for (int c = 0; c < kPanelColumns; ++c) {
+        const FloatVec scale = hn::Load(FloatTag(), panel.scales[c] + block * kLanes);
+        for (int m = 0; m < kTileRows; ++m) sums[m][c] = hn::MulAdd(block_sums[m][c], scale, sums[m][c]);
+      }
+    }
+  }
+
+ private:
+  /// Vector v of a block of packed activations, which fill half the room of 128 float32 values.
+  static HWY_INLINE WordVec pairs_at(const float* x, std::int64_t block, int v) {
+    return hn::Load(WordTag(),
+                    reinterpret_cast<const std::uint32_t*>(x + block * kActivationBlock) + v * kLanes);
+  }
+};
+
+}  // namespace baleen::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // HWY_TARGET == HWY_AVX3
+
+#endif  // BALEEN_OPS_MATMUL_BF16_DOTS_INL_H_
