@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "hardware/instruction_sets.h"
+#include "numeric/bf16_dots.h"
 #include "numeric/row_rounding.h"
 #include "ops/dense_product/bf16_kernels.h"
 
@@ -19,25 +20,15 @@ namespace {
 
 #if defined(__x86_64__)
 
-struct Features {
-  bool avx512_bf16 = false, amx_bf16 = false;
-};
-
 /// Bits of CPUID leaf 7.
-Features features_of_processor() {
+bool processor_has_tiles() {
+  constexpr unsigned kAmxBf16 = 1U << 22;
+  constexpr unsigned kAmxTile = 1U << 24;
   unsigned a = 0;
   unsigned b = 0;
   unsigned c = 0;
   unsigned d = 0;
-  Features found;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0) {
-    constexpr unsigned kAmxBf16 = 1U << 22;
-    constexpr unsigned kAmxTile = 1U << 24;
-    found.amx_bf16 = (d & kAmxBf16) != 0 && (d & kAmxTile) != 0;
-  }
-  constexpr unsigned kAvx512Bf16 = 1U << 5;
-  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) != 0) found.avx512_bf16 = (a & kAvx512Bf16) != 0;
-  return found;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kAmxBf16) != 0 && (d & kAmxTile) != 0;
 }
 
 /// Linux gives a process the registers of AMX when it asks.
@@ -48,10 +39,8 @@ bool tiles_permitted() {
 }
 
 Bf16Kernel choose() {
-  const Features processor = features_of_processor();
-  if (!instruction_set_in_use().starts_with("AVX3") || !processor.avx512_bf16)
-    return Bf16Kernel::kRoundedCopies;
-  return processor.amx_bf16 && tiles_permitted() ? Bf16Kernel::kTiles : Bf16Kernel::kVectors;
+  if (!uses_bf16_dots() || !instruction_set_in_use().starts_with("AVX3")) return Bf16Kernel::kRoundedCopies;
+  return processor_has_tiles() && tiles_permitted() ? Bf16Kernel::kTiles : Bf16Kernel::kVectors;
 }
 
 void packed_product(const DenseProduct<float>& p, Bf16Kernel kernel) {
