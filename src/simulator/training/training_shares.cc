@@ -33,9 +33,10 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kMeasure
      {"Muon", kTrainMuon},
      {"AdamW", kTrainAdamW}}};
 
-/// Of memory's rate, the most that a profile may say: what the reference reads and writes is within the
-/// shares.
-constexpr double kNoBound = 4;
+/// The most that a profile may say. BF16 products count against a processor's float32 peak, which AMX exceeds.
+constexpr double kMostShare = 4;
+/// Of memory's rate: what the reference reads and writes is within the other shares.
+constexpr double kNoBound = kMostShare;
 
 constexpr int kRuns = 2;
 
