@@ -8,12 +8,12 @@
 namespace baleen {
 
 /// At least `bytes`, of any content, aligned to 64 bytes; from 2 MiB on in huge pages where the system has
-/// them. The smallest block that waits and is large enough and not twice as large; otherwise new, in place of
-/// the largest one that waits and is too small, so that what is held follows what was in use at once. Throws
-/// std::bad_alloc. Threads may call it at once.
+/// them. The smallest block that waits and is large enough and at most half as large again; otherwise new, in
+/// place of the largest ones that wait, as many as it takes to hold a sixteenth more than was ever in use at
+/// once. Throws std::bad_alloc. Threads may call it at once.
 [[nodiscard]] void* take_recycled(std::size_t bytes);
 
-/// A block of `take_recycled`, which then waits; it is not the system's again before the program ends.
+/// A block of `take_recycled`, which then waits for the next array.
 void give_back_recycled(void* block) noexcept;
 
 }  // namespace baleen
