@@ -18,7 +18,10 @@ sed -e "s|^folder = .*|folder = \"run\"|; s|^prompts = .*|prompts = \"prompts.js
   "$root/configs/tool-calls-grpo.toml" >"$made/success.toml"
 for model in "$@"; do
   rm -rf "$made/run"
-  "$baleen" train "$made/success.toml" --from "$model" >"$made/out" 2>&1 || { tail -n 2 "$made/out" >&2; exit 1; }
+  "$baleen" train "$made/success.toml" --from "$model" >"$made/out" 2>&1 || {
+    tail -n 2 "$made/out" >&2
+    exit 1
+  }
   python3 -c 'import json, sys
 step = json.loads(open(sys.argv[1]).readline())
 print("{:.0f}% {}".format(100 * step["reward"], sys.argv[2]))' "$made/run/log.jsonl" "$model"

@@ -86,9 +86,9 @@ void run_bench_train(const BenchTrainFlags& flags) {
   ThreadPool pool(num_threads);
   const MachineLimits limits = measure_machine_limits(pool);
   const double peak = limits.fma_flops_per_second;
-  const Prediction predicted{
-      estimate_run_step(config, measured_pass_options(config), training_profile(limits, config.run.precision, pool)),
-      plan_training_memory(config, num_threads)};
+  const Prediction predicted{estimate_run_step(config, measured_pass_options(config),
+                                               training_profile(limits, config.run.precision, pool)),
+                             plan_training_memory(config, num_threads)};
   const TrainingStepTimes times = measure_step(config, pool);
   flags.json ? print_json(times, predicted, num_threads, peak)
              : print_table(times, predicted, num_threads, peak);

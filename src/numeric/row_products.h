@@ -1,6 +1,6 @@
 /// Products of a small matrix with rows, for training: several rows at once, so that each is read once. Of
-/// floats: SIMD of the instruction set in use; sums do not depend on where the rows lie. Of doubles: the plain
-/// loops that specify them.
+/// floats: SIMD of the instruction set in use; sums do not depend on where the rows lie. Of doubles: the
+/// plain loops that specify them.
 #pragma once
 
 #include <cstdint>

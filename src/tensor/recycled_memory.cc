@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kGrain = std::size_t{64} << 10;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
-constexpr std::size_t kFitPart = 2;     ///< a block may be larger than asked for by this part
+constexpr std::size_t kFitPart = 2;     ///< a block may be larger than needed by this part
 constexpr std::size_t kSparePart = 16;  ///< and all of them than the most in use, for fewer new ones
 
 /// Mapped by itself, a block leaves no gaps between others, and is the system's again when it is dropped.

@@ -50,7 +50,7 @@ void linear_backward(const LinearShape<T>& s, const T* x, const T* w, const T* d
                       .c = dx,
                       .c_stride = s.x_step(),
                       .accumulate = true,
-                     .operands = s.operands},
+                      .operands = s.operands},
                      pool...);
   }
   if (dw != nullptr) {
@@ -65,7 +65,7 @@ void linear_backward(const LinearShape<T>& s, const T* x, const T* w, const T* d
                       .c = dw,
                       .c_stride = s.in,
                       .accumulate = true,
-                     .operands = s.operands},
+                      .operands = s.operands},
                      pool...);
   }
 }

@@ -33,10 +33,11 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kMeasure
      {"Muon", kTrainMuon},
      {"AdamW", kTrainAdamW}}};
 
-/// The most that a profile may say. BF16 products count against a processor's float32 peak, which AMX exceeds.
-constexpr double kMostShare = 4;
+/// The most that a profile may say: BF16 products count against a processor's float32 peak,
+/// which AMX exceeds.
+constexpr double kMaxShare = 4;
 /// Of memory's rate: what the reference reads and writes is within the other shares.
-constexpr double kNoBound = kMostShare;
+constexpr double kNoBound = kMaxShare;
 
 constexpr int kRuns = 2;
 
@@ -77,7 +78,7 @@ void measure_training_shares(DeviceProfile& profile, TrainPrecision precision, T
   for (const auto& [part, name] : kMeasured) {
     const auto found = std::ranges::find(measured.parts, part, &PartTime::name);
     if (found == measured.parts.end() || found->seconds <= 0) continue;
-    const double share = std::clamp(arithmetic.seconds_of(part) / found->seconds, 1e-3, kMostShare);
+    const double share = std::clamp(arithmetic.seconds_of(part) / found->seconds, 1e-3, kMaxShare);
     // What a part reads and writes is in its share: at other sizes it is about as much an operation.
     profile.operations[full_name(name)] = {
         .points = {{.compute = share, .memory = kNoBound, .scalar = share, .static_seconds = 0}}};

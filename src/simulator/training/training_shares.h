@@ -23,8 +23,8 @@ inline constexpr std::string_view kTrainNorms = "train_norms", kTrainMuon = "tra
 /// Behind these names where products have operands rounded to BF16.
 inline constexpr std::string_view kTrainBf16 = "_bf16";
 
-/// Adds the shares of every part to `profile`, of products in one precision, whose limits are those of the machine and pool. Takes about a
-/// second: a step of 512 tokens through three small layers, twice.
+/// Adds the shares of every part to `profile`, of products in one precision, whose limits are those of the
+/// machine and pool. Takes about a second: a step of 512 tokens through three small layers, twice.
 void measure_training_shares(DeviceProfile& profile, TrainPrecision precision, ThreadPool& pool);
 
 /// This machine as `measure_machine_limits` and `measure_training_shares` find it.

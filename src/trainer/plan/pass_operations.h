@@ -1,7 +1,7 @@
 /// The operations that a training pass runs, in the order of its forward, each with the cost of its forward
-/// and of its backward: from the configuration and the lengths of documents alone. Costs are the
-/// operations' own, of float32 arrays in the shapes that trainer/graph passes; products of operands rounded to BF16 count as
-/// such.
+/// and of its backward: from the configuration and the lengths of documents alone. Costs are the operations'
+/// own, of float32 arrays in the shapes that trainer/graph passes; products of operands rounded to BF16
+/// count as such.
 #pragma once
 
 #include <cstdint>

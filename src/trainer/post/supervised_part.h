@@ -14,8 +14,8 @@ class SupervisedPart {
   /// All arguments outlive it; `config.sft.folder` is there. Throws `Error` as TrainingRun does for its data.
   SupervisedPart(const TrainConfig& config, const HashTables& hash_tables, ThreadPool& pool);
 
-  /// Adds sft.weight dL/dweights, L the mean of -ln p over the targets of the step's rows; returns L in nats a
-  /// token. Rows come in the order of a training run with the same seed.
+  /// Adds sft.weight dL/dweights, L the mean of -ln p over the targets of the step's rows; returns L in nats
+  /// a token. Rows come in the order of a training run with the same seed.
   double add_gradients(std::int64_t step, const Parameters<float>& weights, const PassOptions& options,
                        Parameters<float>& gradients);
 

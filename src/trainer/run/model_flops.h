@@ -1,8 +1,8 @@
 /// The arithmetic that a model needs for a batch, from its configuration alone: two FLOPs for each parameter
-/// that a token uses, and for each product of attention and of the indexers' scores. A backward takes twice as
-/// many; but an indexer's parameters once more only, since nothing learns from it but itself. What is computed
-/// again for a backward is not in it, nor what a product computes beyond what is seen, so that the share of a
-/// machine's peak says how well the time is used.
+/// that a token uses, and for each product of attention and of the indexers' scores. A backward takes twice
+/// as many; but an indexer's parameters once more only, since nothing learns from it but itself. What is
+/// computed again for a backward is not in it, nor what a product computes beyond what is seen, so that the
+/// share of a machine's peak says how well the time is used.
 #pragma once
 
 #include <array>

@@ -113,9 +113,8 @@ TEST(PassOperations, ProductsAreThoseThatAPassExecutes) {
   }
   {
     SCOPED_TRACE("without the MTP block, rounded, products of BF16");
-    expect_same(
-        config,
-        {.mtp_weight = 0, .indexer_weight = 1, .rounds_as_released = true, .bf16_products = true});
+    expect_same(config,
+                {.mtp_weight = 0, .indexer_weight = 1, .rounds_as_released = true, .bf16_products = true});
   }
 }
 
