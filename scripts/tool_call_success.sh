@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tool_call_success.sh MODEL...: of 64 questions that no configuration trains on, the share that each model
-# answers with the right call, replies sampled at a temperature of nearly zero. One step of configs/
-# tool-calls-grpo.toml without learning, whose reward is that share. $BALEEN is the program.
+# tool_call_success.sh MODEL...: of 64 questions, drawn anew, the share that each model answers with the right
+# call, replies sampled at a temperature of nearly zero. One step of configs/tool-calls-grpo.toml without
+# learning, whose reward is that share. $BALEEN is the program.
 set -euo pipefail
 [[ $# -gt 0 ]] || { sed -n '2,4s/^# \{0,1\}//p' "$0"; exit 2; }
 root=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/..
