@@ -36,7 +36,8 @@ class RunEstimator {
 
   void add(const std::string& name, double seconds, double flops) {
     const auto found = std::ranges::find(estimate_.parts, name, &RunPartEstimate::name);
-    RunPartEstimate& part = found != estimate_.parts.end() ? *found : estimate_.parts.emplace_back(name);
+    RunPartEstimate& part =
+        found != estimate_.parts.end() ? *found : estimate_.parts.emplace_back(RunPartEstimate{.name = name});
     part.seconds += seconds;
     part.matrix_flops += flops;
   }
