@@ -33,7 +33,8 @@ class TrainProcesses : public TrainCommand {
   std::vector<json> timeless_log(const std::string& out) const {
     std::vector<json> lines = log_of(out);
     for (json& line : lines)
-      for (const char* key : {"seconds", "tokens_per_second", "share_of_fma_peak"}) line.erase(key);
+      for (const char* key : {"seconds", "predicted_seconds", "tokens_per_second", "share_of_fma_peak"})
+        line.erase(key);
     return lines;
   }
 
