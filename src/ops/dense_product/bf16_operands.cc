@@ -5,6 +5,7 @@
 // GCC 12 takes the undefined upper source of its own shuffles for a mistake.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
 #pragma GCC diagnostic pop
 
