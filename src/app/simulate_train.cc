@@ -83,7 +83,7 @@ void add_simulate_train_command(Options& simulate) {
   flags->deployment.add_to(command);
   TrainingLoad& load = flags->load;
   const Option config = command.path("--config", flags->config,
-                                     "TOML file of a run: price `baleen train` with it, in float32, on "
+                                     "TOML file of a run: price `baleen train` with it on "
                                      "--num-devices processes; the model, the "
                                      "batch and everything else are the file's");
   command.integer_without_default(

@@ -1,6 +1,6 @@
 /// Memory of large arrays that every step makes and gives up: blocks wait for the next array, because the
-/// system's work for new pages takes longer than much of what is computed in them (a fifth of a training
-/// step on a virtual machine).
+/// system's work for new pages takes longer than much of what is computed in them (a twentieth of a
+/// training step on a virtual machine).
 #pragma once
 
 #include <cstddef>

@@ -227,61 +227,6 @@ TEST(Gradients, HcPost) {
   });
 }
 
-/// Values of one mixing with its gradients, all in one array.
-template <class T>
-Array<T> mixing_with_gradients(std::int64_t rows, int streams, std::int64_t width, bool head_only) {
-  const HcMixShape<T> s{.rows = rows, .streams = streams, .width = width, .head_only = head_only};
-  const std::int64_t n = streams;
-  std::mt19937 random(11);
-  const Array<T> x = random_array<T>(rows * n * width, random),
-                 raw = random_array<T>(rows * s.mixes(), random), scale = random_array<T>(3, random),
-                 base = random_array<T>(s.mixes(), random), du = random_array<T>(rows * width, random),
-                 f = random_array<T>(rows * width, random), dpost = random_array<T>(rows * n, random),
-                 dcomb = random_array<T>(rows * n * n, random),
-                 dout = random_array<T>(rows * n * width, random);
-  Array<T> all;
-  const auto room = [&all](std::int64_t count) {
-    const auto begin = static_cast<std::ptrdiff_t>(all.size());
-    all.resize(all.size() + static_cast<std::size_t>(count));
-    return begin;
-  };
-  const auto post = room(rows * n), comb = room(rows * n * n), u = room(rows * width), out = room(x.size()),
-             dx = room(x.size()), draw = room(raw.size()), dscale = room(3), dbase = room(s.mixes()),
-             df = room(rows * width), dmix = room(rows * n), dmixes = room(rows * n * n);
-  T* const at = all.data();
-  const HcMixValues<T> v{x.data(), raw.data(), scale.data(), base.data(), at + post, at + comb, at + u};
-  hc_mix_forward(s, v);
-  hc_mix_backward<T>(s, v,
-                     {.du = du.data(),
-                      .dpost = dpost.data(),
-                      .dcomb = dcomb.data(),
-                      .dx = at + dx,
-                      .draw = at + draw,
-                      .dscale = at + dscale,
-                      .dbase = at + dbase});
-  if (head_only) return all;
-  const HcPostValues<T> p{rows, streams, width, x.data(), f.data(), at + post, at + comb};
-  hc_post_forward(p, at + out);
-  hc_post_backward(p, dout.data(), at + dx, at + df, at + dmix, at + dmixes);
-  return all;
-}
-
-TEST(Gradients, MixingsOfFloatsAreThoseOfDoubles) {
-  for (const bool head_only : {false, true}) {
-    for (const int streams : {1, 2, 4, 8}) {
-      for (const std::int64_t rows : {1, 7, 16, 33}) {
-        const Array<float> found = mixing_with_gradients<float>(rows, streams, 83, head_only);
-        const Array<double> expected = mixing_with_gradients<double>(rows, streams, 83, head_only);
-        ASSERT_EQ(found.size(), expected.size());
-        for (std::size_t i = 0; i < expected.size(); ++i) {
-          ASSERT_NEAR(static_cast<double>(found[i]), expected[i], 2e-5 * std::max(1.0, std::abs(expected[i])))
-              << "value " << i << " of " << rows << " rows, " << streams << " streams";
-        }
-      }
-    }
-  }
-}
-
 TEST(Gradients, CompressorPoolingWithAndWithoutOverlap) {
   for (const bool overlaps : {false, true}) {
     check_both([overlaps]<class T>(T, std::mt19937& random) {
