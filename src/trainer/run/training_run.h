@@ -66,8 +66,8 @@ struct StepSeconds {
   double predicted = 0;  ///< 0: nothing was
 };
 
-/// Throws `Error` for what this trainer does not have: adapters of plain residuals; on several ranks adapters,
-/// replies, and fewer micro-batches than ranks.
+/// Throws `Error` for what this trainer does not have: adapters of plain residuals; on several ranks
+/// adapters, replies, and fewer micro-batches than ranks.
 void check_supported(const TrainConfig& config, std::int64_t num_ranks = 1);
 
 /// Of the passes of a step, and of an evaluation before it.
