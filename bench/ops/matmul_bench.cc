@@ -72,6 +72,9 @@ void register_cases() {
           ->Args({1, 4096, 2048})
           ->Args({4, 4096, 2048})
           ->Args({512, 2048, 2048})
+          ->Args({48, 2048, 2048})
+          ->Args({512, 512, 8192})
+          ->MeasureProcessCPUTime()
           ->UseRealTime()
           ->MinTime(0.3);
     }

@@ -48,6 +48,7 @@ void EngineFlags::add_all_but_chunk_to(Options& command) {
                 "slow); may be repeated. `bench --kernels` lists them");
   command.text("--isa", instruction_set, "Widest instruction set to use, e.g. AVX2; best: the machine's");
   add_plan_options(command, parallel);
+  experts.add_to(command);
 }
 
 namespace {
@@ -97,6 +98,7 @@ EngineOptions EngineFlags::options_without_model() const {
   options.num_threads = threads;
   options.max_batch_tokens = chunk;
   options.parallel = parallel;
+  experts.apply_to(options);
   if (const std::int64_t count = std::ssize(options.rank_devices); count > 1 && parallel.is_one_rank())
     options.parallel.num_devices = options.parallel.tp = count;
   options.cache_tokens = context;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "app/expert_flags.h"
 #include "engine/memory_plan.h"
 
 namespace baleen {
@@ -31,6 +32,7 @@ struct EngineFlags {
   std::int64_t gpu_weight_bytes = 0;   ///< 0: what is free
   std::int64_t host_expert_bytes = 0;  ///< 0: what they need
   ParallelPlan parallel;               ///< zeros: one rank
+  ExpertFlags experts;
 
   void add_to(Options& command);
   /// For commands whose scheduler cuts prompts.

@@ -89,6 +89,14 @@ std::vector<std::string> names_of_options(const CLI::App& app) {
   return names;
 }
 
+std::vector<std::string> names_given(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() > 0) names.push_back(option->get_name());
+  }
+  return names;
+}
+
 OptionDescription described_option(const CLI::Option& option) {
   OptionDescription described;
   for (const std::string& name : option.get_snames()) described.names.push_back("-" + name);
@@ -183,8 +191,12 @@ Options Options::command(const std::string& name, const std::string& description
 void Options::footer(const std::string& text) { command_->footer(text); }
 
 void Options::action(std::function<void()> run) {
+  action([run = std::move(run)](const std::vector<std::string>&) { run(); });
+}
+
+void Options::action(std::function<void(const std::vector<std::string>&)> run) {
   command_->callback([command = command_, run = std::move(run)] {
-    if (command->get_subcommands().empty()) run();
+    if (command->get_subcommands().empty()) run(names_given(*command));
   });
 }
 

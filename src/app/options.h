@@ -72,6 +72,9 @@ class Options {
   void footer(const std::string& text);
   /// What the command does; not called where one of its own commands is named.
   void action(std::function<void()> run);
+  /// The same with the options of this command that were given, each by its first long name, in the order
+  /// they were added.
+  void action(std::function<void(const std::vector<std::string>& given)> run);
 
   /// T: any integer type that holds the range; with std::optional the value stays empty unless given.
   template <std::integral T>

@@ -116,7 +116,7 @@ WindowPolicy window_policy(const std::string& name) {
   return name == "none" ? WindowPolicy::kNone : WindowPolicy::kAll;
 }
 
-void warn(const std::string& sentence) { log_line("baleen: {}", sentence); }
+void log_sentence(const std::string& sentence) { log_line("baleen: {}", sentence); }
 
 EngineOptions engine_options(const ServeFlags& flags) {
   EngineOptions options = flags.engine.options();
@@ -126,6 +126,7 @@ EngineOptions engine_options(const ServeFlags& flags) {
   // Every running sequence may want a row for its token and each of its drafts.
   options.max_logit_rows =
       std::min(options.max_batch_tokens, options.max_sequences * (1 + flags.scheduler.speculate));
+  options.report_balance = log_sentence;
   options.prefix_cache = !flags.no_prefix_cache;
   options.cached_window_pages = flags.cached_window_pages;
   options.reserved_tails = flags.reserved_tails;
@@ -135,7 +136,7 @@ EngineOptions engine_options(const ServeFlags& flags) {
                                     .budget_bytes = flags.cache_disk_bytes,
                                     .window_policy = window_policy(flags.cache_windows),
                                     .checkpoint_pages = flags.cache_checkpoint_pages,
-                                    .warn = warn};
+                                    .warn = log_sentence};
   }
   return options;
 }
@@ -168,6 +169,9 @@ EngineView view_of(ModelEngine& engine, std::int64_t disk_budget_bytes) {
   EngineView view;
   view.tree = engine.tree(kMaxTreeNodes);
   view.expert_load = engine.expert_load();
+  if (const ExpertBalance* balance = engine.expert_balance()) view.expert_balance = *balance;
+  for (const ExpertMap& map : engine.expert_maps())
+    view.expert_table.emplace_back(map.physical_to_logical().begin(), map.physical_to_logical().end());
   for (const auto& [name, record] : engine.device().profile().records()) {
     view.operations.push_back({.name = std::string(name),
                                .calls = record.calls,

@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "app/option_ranges.h"
 #include "app/options.h"
@@ -30,6 +34,18 @@ struct TrainFlags {
   bool json = false;
 };
 
+/// What a run does not take from its file. `given` are the names of all options on the command line.
+void check_beside_config(const std::vector<std::string>& given) {
+  constexpr std::string_view kBesideConfig[] = {"--config", "--step", "--device", "--num-devices", "--json"};
+  for (const std::string& name : given) {
+    if (std::ranges::find(kBesideConfig, name) != std::end(kBesideConfig)) continue;
+    usage_error(
+        "--config and {}: model, batch and plan of a run are its file's, and --num-devices its processes; "
+        "leave out {}, or leave out --config to price a step of a cluster",
+        name, name);
+  }
+}
+
 void simulate_run(const TrainFlags& flags) {
   const TrainConfig config = load_train_config(flags.config);
   const std::int64_t num_ranks = flags.deployment.plan.num_devices;
@@ -49,8 +65,11 @@ void simulate_run(const TrainFlags& flags) {
   check_fits(memory, device.memory_bytes);
 }
 
-void run_train(const TrainFlags& flags) {
-  if (!flags.config.empty()) return simulate_run(flags);
+void run_train(const TrainFlags& flags, const std::vector<std::string>& given) {
+  if (!flags.config.empty()) {
+    check_beside_config(given);
+    return simulate_run(flags);
+  }
   const SimulatedModel model = flags.deployment.model.load();
   const DeviceProfile device = flags.deployment.load_device();
   const ParallelPlan plan = flags.deployment.legal_plan(model.config);
@@ -82,33 +101,27 @@ void add_simulate_train_command(Options& simulate) {
   Options command = simulate.command("train", "Time and memory of a step of training");
   flags->deployment.add_to(command);
   TrainingLoad& load = flags->load;
-  const Option config = command.path("--config", flags->config,
-                                     "TOML file of a run: price `baleen train` with it on "
-                                     "--num-devices processes; the model, the "
-                                     "batch and everything else are the file's");
-  command.integer_without_default(
-      "--step", flags->step, kStepRange,
-      "With --config: the step, counted from 0, whose stage is priced; otherwise the last");
-  command.integer("--sequence-length", load.sequence_length, kTokensAtLeastOneRange, "Tokens of a sequence")
-      .excludes(config);
+  const Option config = command.path(
+      "--config", flags->config,
+      "TOML file of a run: price `baleen train` with it on --num-devices processes; the model, the "
+      "batch and everything else are the file's");
   command
-      .integer("--global-batch-tokens", load.global_batch_tokens, kGlobalTokens,
-               "Tokens of a step, over all devices")
-      .excludes(config);
-  command
-      .integer("--micro-batch", load.micro_batch_sequences, {1, 1 << 16},
-               "Sequences that a group computes at a time")
-      .excludes(config);
-  command.real("--recomputation", load.recomputation, kShareRange, "Share of forward that backward repeats")
-      .excludes(config);
-  command.flag("--bf16-gradients", load.bf16_gradients, "Gradients in BF16 instead of float32")
-      .excludes(config);
-  command
-      .real("--imbalance", load.imbalance, kImbalanceRange, "Tokens of the rank that gets most over the mean")
-      .excludes(config);
-  command.path("--html", flags->html, "Write a page with plots and tables, for a browser").excludes(config);
+      .integer_without_default(
+          "--step", flags->step, kStepRange,
+          "With --config: the step, counted from 0, whose stage is priced; otherwise the last")
+      .needs(config);
+  command.integer("--sequence-length", load.sequence_length, kTokensAtLeastOneRange, "Tokens of a sequence");
+  command.integer("--global-batch-tokens", load.global_batch_tokens, kGlobalTokens,
+                  "Tokens of a step, over all devices");
+  command.integer("--micro-batch", load.micro_batch_sequences, {1, 1 << 16},
+                  "Sequences that a group computes at a time");
+  command.real("--recomputation", load.recomputation, kShareRange, "Share of forward that backward repeats");
+  command.flag("--bf16-gradients", load.bf16_gradients, "Gradients in BF16 instead of float32");
+  command.real("--imbalance", load.imbalance, kImbalanceRange,
+               "Tokens of the rank that gets most over the mean");
+  command.path("--html", flags->html, "Write a page with plots and tables, for a browser");
   command.flag("--json", flags->json, "One JSON line");
-  command.action([flags] { run_train(*flags); });
+  command.action([flags](const std::vector<std::string>& given) { run_train(*flags, given); });
 }
 
 }  // namespace baleen

@@ -15,7 +15,8 @@ struct CUstream_st;  // cudaStream_t without the toolkit's headers
 
 namespace baleen {
 
-class PeerRank;  // comm/peer
+class PeerRank;      // comm/peer
+class StreamBranch;  // stream_branch.h, which needs the toolkit
 
 struct CudaContext {
   CUstream_st* stream = nullptr;
@@ -25,6 +26,7 @@ struct CudaContext {
   const PeerRank* peers = nullptr;  ///< for exchanges with other GPUs; null: there are none
   /// Rows of the step on the rank that has most: by these, arrays have places for what every rank sends.
   std::int64_t most_rows = 0;
+  StreamBranch* branch = nullptr;  ///< of `stream`, for an operation whose parts run side by side
 };
 
 }  // namespace baleen

@@ -15,10 +15,12 @@ struct LaunchShape {
   int threads = 0;                ///< of a block
   std::int64_t shared_bytes = 0;  ///< dynamic
   int cluster = 1;                ///< blocks of a cluster, along x
+  bool early = true;              ///< begins while its predecessor runs; not behind the join of a branch
 };
 
-/// Queues `kernel` as a programmatic dependent of whatever is before it on `stream`: it begins with what does not depend
-/// on that and calls `wait_for_previous_kernel` (ptx/grid_dependency.h) before all else. `name` is for the error.
+/// Queues `kernel`, where `shape.early` as a programmatic dependent of whatever is before it on `stream`: it
+/// begins with what does not depend on that and calls `wait_for_previous_kernel` (ptx/grid_dependency.h)
+/// before all else. `name` is for the error.
 template <class... Params, class... Args>
 void launch_kernel(const char* name, void (*kernel)(Params...), const LaunchShape& shape, CUstream_st* stream,
                    Args&&... args) {
@@ -30,7 +32,7 @@ void launch_kernel(const char* name, void (*kernel)(Params...), const LaunchShap
   }
   cudaLaunchAttribute attributes[2];
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[0].val.programmaticStreamSerializationAllowed = shape.early ? 1 : 0;
   attributes[1].id = cudaLaunchAttributeClusterDimension;
   attributes[1].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
   cudaLaunchConfig_t config{};

@@ -9,6 +9,7 @@
 #include "cuda/cuda_context.h"
 #include "cuda/cuda_memory.h"
 #include "cuda/cuda_stream.h"
+#include "cuda/stream_branch.h"
 #include "device/cuda_batches.h"
 #include "device/cuda_copies.h"
 #include "device/cuda_replay.h"
@@ -83,6 +84,7 @@ class CudaDevice final : public Device {
   CudaMemory memory_;
   CudaPinnedMemory pinned_memory_;
   CudaCopies copies_;
+  StreamBranch branch_;
   Arena scratch_;
   CudaContext context_;
   CudaBatches batches_;

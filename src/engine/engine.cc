@@ -56,6 +56,12 @@ std::unique_ptr<Device> make_planned_device(const EngineOptions& options, const 
   return device;
 }
 
+/// None: all layers have the plan's.
+std::vector<ExpertMap> layer_maps(const EngineOptions& options, const ModelConfig& config) {
+  if (!options.parallel.maps_by_layer) return {};
+  return expert_maps(options.parallel, config, options.expert_table.get());
+}
+
 std::unique_ptr<DeviceWeights> on_device(const WeightTree& weights, const MemoryPlan& plan, Device& device) {
   if (device.traits().shares_host_memory) return nullptr;
   if (plan.experts.num_blocks == 0) return std::make_unique<DeviceWeights>(weights, device.memory());
@@ -91,9 +97,9 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
       rank_(std::move(rank)),
       rank_config_(rank_.is_alone() ? config()
                                     : rank_config(config(), rank_.layout.plan(), rank_.layout.stage())),
-      rank_weights_(rank_.is_alone()
-                        ? nullptr
-                        : std::make_unique<RankWeights>(config(), weights_->tree(), rank_.layout)),
+      rank_weights_(rank_.is_alone() ? nullptr
+                                     : std::make_unique<RankWeights>(config(), weights_->tree(), rank_.layout,
+                                                                     layer_maps(options_, config()))),
       plan_(rank_.is_alone()
                 ? plan_memory(config(), detect_formats(config(), weights_->checkpoint()), options_)
                 : plan_rank_memory(config(), device_weight_bytes(rank_weights_->tree()), rank_.layout,

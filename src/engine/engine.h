@@ -82,6 +82,13 @@ class Engine final : public ModelEngine {
   [[nodiscard]] std::int64_t copied_weight_bytes() const {
     return rank_weights_ ? rank_weights_->copied_bytes() : 0;
   }
+  /// Makes other expert maps ready, of this rank's layers among `experts`, while those in force stay. A
+  /// failure leaves nothing staged. Where the device reads the checkpoint's map only addresses change; memory
+  /// of a device would get the experts' bytes here.
+  [[nodiscard]] std::optional<Failure> stage_experts(std::span<const BlockExperts> experts);
+  /// Between two passes: what all ranks have staged is in force, or forgotten.
+  void place_experts() noexcept { rank_weights_->place_staged(); }
+  void drop_experts() noexcept { rank_weights_->drop_staged(); }
   /// The parts of `step`: finds what is wrong and takes pages; runs, with a failure for what is not a number;
   /// makes the tokens a part of their sequences. Between the last two, failures of other ranks are learned.
   /// A group without rows calls them too, with no inputs. Stages before the last have no logits.

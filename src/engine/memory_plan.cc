@@ -24,6 +24,12 @@ void check_gpu_ranks(const EngineOptions& options, const std::string& ranks) {
          plan.num_devices, options.rank_devices.size());
   }
   if (plan.sequence_parallel) fail("--sequence-parallel: on CPUs so far, not on GPUs; leave it out");
+  if (plan.maps_by_layer) {
+    fail(
+        "--balance-experts and --expert-map: on CPUs so far, not on GPUs, whose kernels know linear "
+        "placement; "
+        "leave them out");
+  }
   if (!plan.places_linearly()) {
     fail(
         "--redundant-experts and --expert-placement round-robin: on CPUs so far, not on GPUs, whose kernels "
@@ -75,7 +81,11 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
   }
   // Kernels do not split the shared expert.
   if (options.device.kind == DeviceKind::kCuda) options.parallel.shared_tp = 1;
+  if (options.expert_table != nullptr)
+    options.parallel = with_table(options.parallel, *options.expert_table, config);
+  options.parallel.maps_by_layer = options.expert_table != nullptr || options.balance.enabled;
   options.parallel = resolved(options.parallel, config);
+  if (options.balance.enabled) validate(options.balance);
   check_ranks(options, config);
   if (options.max_sequences < 1) fail("sequences: {} wanted, at least 1 possible", options.max_sequences);
   if (options.max_draft_tokens < 0 || options.max_draft_tokens > kMaxDraftTokens) {

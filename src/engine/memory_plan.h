@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,8 @@
 #include "engine/step_engine.h"
 #include "kv_cache/kv_cache.h"
 #include "model/config.h"
+#include "model/expert_balancer.h"
+#include "model/expert_maps.h"
 #include "model/expert_placement.h"
 #include "model/parallel_plan.h"
 #include "model/rank_layout.h"
@@ -65,6 +68,11 @@ struct EngineOptions {
   /// (`EngineLimits::chooses`). Unset: where logits are far from the host, on a GPU.
   std::optional<bool> choose_on_device = std::nullopt;
   ParallelPlan parallel;  ///< zeros: one rank
+  /// Where experts lie in the beginning; null: as `parallel` places them.
+  std::shared_ptr<const ExpertTable> expert_table = nullptr;
+  BalanceOptions balance;  ///< of experts over ranks, while these serve
+  /// Called with a sentence about each change that `balance` made, in the thread that steps; none: silence.
+  std::function<void(const std::string&)> report_balance = nullptr;
   /// The longest that a rank waits for another one, which may be computing a whole step of a pipeline stage.
   std::chrono::milliseconds longest_wait = std::chrono::minutes(5);
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,8 @@
 #include "engine/memory_plan.h"
 #include "engine/step_engine.h"
 #include "model/config.h"
+#include "model/expert_balancer.h"
+#include "ops/dispatch/expert_map.h"
 
 namespace baleen {
 
@@ -28,6 +31,10 @@ class ModelEngine : public StepEngine {
   /// How many tokens each block sent to each routed expert since the start, rows of [blocks, E]; drafts count
   /// too.
   [[nodiscard]] virtual std::vector<std::vector<std::int64_t>> expert_load() = 0;
+  /// Null where experts do not move while the ranks serve.
+  [[nodiscard]] virtual const ExpertBalance* expert_balance() const { return nullptr; }
+  /// Of each block; empty where all layers have the plan's placement.
+  [[nodiscard]] virtual std::span<const ExpertMap> expert_maps() const { return {}; }
   /// Empty without a disk tier.
   [[nodiscard]] virtual std::optional<DiskTierStats> disk_stats() const = 0;
   /// For benchmarks: makes an empty sequence look as if it had seen `num_positions` tokens, with random cache

@@ -23,7 +23,10 @@ std::int64_t compiled_and_supported() {
 /// AVX-512 with BF16 dot products, in front of AVX-512 without them.
 constexpr std::string_view kWithBf16Dots = "AVX3_BF16";
 
-bool has_bf16_dots(std::int64_t targets) { return (targets & HWY_AVX3) != 0 && uses_bf16_dots(); }
+/// Whether `targets` with them may be used; "best" may do without all the same.
+bool has_bf16_dots(std::int64_t targets) {
+  return (targets & HWY_AVX3) != 0 && machine_has_bf16_dots() && chosen_bf16_dots() != Bf16Dots::kNever;
+}
 
 std::int64_t lowest_bit(std::int64_t bits) { return bits & -bits; }
 
@@ -41,19 +44,26 @@ std::vector<std::string> available_instruction_sets() {
 
 void limit_instruction_set(std::string_view name) {
   hwy::DisableTargets(0);
-  allow_bf16_dots(true);
-  if (name == "best" || (name == kWithBf16Dots && has_bf16_dots(compiled_and_supported()))) return;
+  choose_bf16_dots(Bf16Dots::kWhereFaster);
+  if (name == "best") return;
+  if (name == kWithBf16Dots && has_bf16_dots(compiled_and_supported())) {
+    return choose_bf16_dots(Bf16Dots::kAlways);
+  }
   for (std::int64_t left = compiled_and_supported(); left != 0; left &= left - 1) {
     const std::int64_t target = lowest_bit(left);
     if (hwy::TargetName(target) != name) continue;
     hwy::DisableTargets(target - 1);
-    allow_bf16_dots(false);
+    choose_bf16_dots(Bf16Dots::kNever);
     return;
   }
   fail("instruction set \"{}\": this machine and build have {}", name,
        fmt::join(available_instruction_sets(), ", "));
 }
 
-std::string instruction_set_in_use() { return available_instruction_sets().front(); }
+std::string instruction_set_in_use() {
+  const std::int64_t targets = compiled_and_supported();
+  if (has_bf16_dots(targets) && uses_bf16_dots()) return std::string(kWithBf16Dots);
+  return hwy::TargetName(lowest_bit(targets));
+}
 
 }  // namespace baleen

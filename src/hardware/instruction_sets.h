@@ -11,7 +11,8 @@ namespace baleen {
 /// dot products), "AVX3", "AVX2", "SSE4", "NEON".
 [[nodiscard]] std::vector<std::string> available_instruction_sets();
 
-/// Makes kernels use `name` and nothing wider, from now on; "best" takes the limit away. Throws `Error` for a
+/// Makes kernels use `name` and nothing wider, from now on; "best" takes the limit away and leaves
+/// BF16 dot products aside where they are slower (Intel). Throws `Error` for a
 /// name that is not available. Call before any kernel runs: results differ in the last bits between
 /// instruction sets.
 void limit_instruction_set(std::string_view name);

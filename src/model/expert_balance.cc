@@ -1,6 +1,7 @@
 #include "model/expert_balance.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "base/error.h"
@@ -80,6 +81,28 @@ void place_on_node(Indices& slots, std::span<const double> load, const Indices& 
   }
 }
 
+Indices sorted(std::span<const std::int32_t> experts) {
+  Indices result(experts.begin(), experts.end());
+  std::ranges::sort(result);
+  return result;
+}
+
+/// A rank's slots: experts that it has `now` stay in their slots, the others fill the rest.
+void keep_slots(std::span<std::int32_t> slots, std::span<const std::int32_t> experts,
+                std::span<const std::int32_t> now) {
+  Indices left(experts.begin(), experts.end());
+  for (std::size_t slot = 0; slot < slots.size(); ++slot) {
+    const auto found = std::ranges::find(left, now[slot]);
+    if (found == left.end()) continue;
+    slots[slot] = *found;
+    left.erase(found);
+  }
+  auto next = left.begin();
+  for (std::int32_t& slot : slots) {
+    if (slot == ExpertMap::kEmpty && next != left.end()) slot = *next++;
+  }
+}
+
 }  // namespace
 
 ExpertMap balanced_map(std::span<const double> load, const BalanceShape& shape) {
@@ -103,6 +126,45 @@ ExpertMap balanced_map(std::span<const double> load, const BalanceShape& shape) 
     place_on_node(slots, load, own, shape.num_slots / nodes, shape.num_ranks / nodes);
   }
   return {std::move(slots), num_experts, shape.num_ranks};
+}
+
+ExpertMap settled(const ExpertMap& map, const ExpertMap& now) {
+  const std::int64_t per_rank = map.slots_per_rank(), num_ranks = map.num_slots() / per_rank;
+  struct Pair {
+    std::int64_t in_common, rank, renamed;  // `renamed` of `map` becomes `rank`
+  };
+  std::vector<Pair> pairs;
+  for (std::int64_t rank = 0; rank < num_ranks; ++rank) {
+    const Indices here = sorted(now.local_to_logical(rank));
+    for (std::int64_t renamed = 0; renamed < num_ranks; ++renamed) {
+      Indices both;
+      std::ranges::set_intersection(here, sorted(map.local_to_logical(renamed)), std::back_inserter(both));
+      pairs.push_back({std::ssize(both), rank, renamed});
+    }
+  }
+  std::ranges::stable_sort(pairs, std::ranges::greater(), &Pair::in_common);
+  Indices slots(static_cast<std::size_t>(map.num_slots()), ExpertMap::kEmpty);
+  std::vector<bool> has_name(static_cast<std::size_t>(num_ranks)), is_named(has_name.size());
+  for (const auto& [in_common, rank, renamed] : pairs) {
+    if (has_name[static_cast<std::size_t>(rank)] || is_named[static_cast<std::size_t>(renamed)]) continue;
+    has_name[static_cast<std::size_t>(rank)] = is_named[static_cast<std::size_t>(renamed)] = true;
+    keep_slots(std::span(slots).subspan(static_cast<std::size_t>(rank * per_rank),
+                                        static_cast<std::size_t>(per_rank)),
+               map.local_to_logical(renamed), now.local_to_logical(rank));
+  }
+  return {std::move(slots), map.num_experts(), num_ranks};
+}
+
+std::int64_t num_moved(const ExpertMap& from, const ExpertMap& to) {
+  std::int64_t count = 0;
+  for (std::int64_t rank = 0; rank < to.num_slots() / to.slots_per_rank(); ++rank) {
+    const Indices had = sorted(from.local_to_logical(rank));
+    Indices has = sorted(to.local_to_logical(rank)), got;
+    has.erase(std::unique(has.begin(), has.end()), has.end());
+    std::ranges::set_difference(has, had, std::back_inserter(got));
+    count += std::ssize(got);
+  }
+  return count;
 }
 
 std::vector<double> rank_loads(const ExpertMap& map, std::span<const double> load) {

@@ -30,6 +30,15 @@ struct BalanceShape {
 /// Cost: O(P E + P ranks).
 [[nodiscard]] ExpertMap balanced_map(std::span<const double> load, const BalanceShape& shape);
 
+/// `map` with its ranks renamed and their slots in another order, so that experts stay where `now` has them
+/// as far as a greedy choice finds it: the two ranks that have most in common become one, and so on. Loads of
+/// ranks only change places. Both maps have as many slots, ranks and experts.
+/// Cost: O(ranks^2 (slots of a rank + log ranks)).
+[[nodiscard]] ExpertMap settled(const ExpertMap& map, const ExpertMap& now);
+
+/// Experts that a rank has under `to` and not under `from`, summed over ranks.
+[[nodiscard]] std::int64_t num_moved(const ExpertMap& from, const ExpertMap& to);
+
 /// Tokens of each rank under `map`, an expert's shared out evenly over its copies.
 [[nodiscard]] std::vector<double> rank_loads(const ExpertMap& map, std::span<const double> load);
 

@@ -50,7 +50,7 @@ ExpertStore::ExpertStore(std::span<const BlockWeights> blocks, const ExpertCount
   const std::int64_t farthest = std::max((device_begin - begin) / unit + num_device_blocks(counts),
                                          (host_begin - begin) / unit + counts.num_on_host);
   BALEEN_CHECK(farthest <= std::numeric_limits<std::int32_t>::max());
-  base_ = reinterpret_cast<const std::byte*>(begin);
+  base_ = on_device_.data() + (begin - device_begin);
   first_on_device_ = static_cast<std::int32_t>((device_begin - begin) / unit);
   first_on_host_ = static_cast<std::int32_t>((host_begin - begin) / unit);
   spare_ = first_on_device_ + static_cast<std::int32_t>(counts.num_on_device());
@@ -120,10 +120,11 @@ void ExpertStore::copy_to_room(std::int64_t block) {
   copies_->set_mark(static_cast<int>(block % 2));
 }
 
-void ExpertStore::begin_pass(std::int64_t block) {
-  copies_->wait_for_operations();  // of the pass before, which may read the copy buffers
-  copy_to_room(block);
-  if (block + 1 < placement_.counts().num_blocks) copy_to_room(block + 1);
+void ExpertStore::begin_pass(std::int64_t begin, std::int64_t end) {
+  pass_end_ = end;
+  copies_->wait_for_operations();  // of the step before, which may read the copy buffers
+  copy_to_room(begin);
+  if (begin + 1 < end) copy_to_room(begin + 1);
 }
 
 void ExpertStore::arrive(std::int64_t block) {
@@ -131,7 +132,7 @@ void ExpertStore::arrive(std::int64_t block) {
 }
 
 void ExpertStore::leave(std::int64_t block) {
-  if (block + 2 >= placement_.counts().num_blocks) return;
+  if (block + 2 >= pass_end_) return;
   copies_->wait_for_operations();
   copy_to_room(block + 2);
 }
@@ -144,7 +145,10 @@ void ExpertStore::bind(WeightTree& tree) const {
     for (std::int64_t i = 0; i < placement_.counts().num_experts; ++i)
       moe.routed.push_back(shape_.at(base_ + i * shape_.bytes()));
     moe.places = places_in(table_, block);
-    if (placement_.counts().num_on_host > 0) moe.places.count = 0;
+    if (placement_.counts().num_on_host == 0) continue;
+    moe.places.copied = places_in(copied_table_, block).of_expert;
+    moe.places.blocks = at(0);
+    moe.places.block_bytes = shape_.bytes();
   }
 }
 

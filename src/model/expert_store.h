@@ -3,9 +3,10 @@
 /// number, read by kernels from a table in the GPU's memory (`ExpertPlaces`). The same bytes at another place
 /// give the same bits.
 ///
-/// Steps of few tokens read the host's experts where they are. Steps of many, which need nearly all of them
-/// several times, find them copied: a block's experts come over PCIe while the block before it is computed,
-/// to one of two buffers alternately.
+/// Kernels of a step of few tokens copy those of the host's experts that are chosen (`ExpertPlaces::copied`):
+/// the device alone knows which. A step of many, which needs nearly all of them, finds them copied: a block's
+/// experts come over PCIe while the block before it is computed. Either way they come to one of two buffers
+/// alternately.
 #pragma once
 
 #include <cstdint>
@@ -44,13 +45,13 @@ class ExpertStore {
   }
   [[nodiscard]] const ExpertBlock& shape() const { return shape_; }
 
-  // A step of many tokens, in the order of the calls: `begin_pass`, then for each block `arrive`, operations
-  // with `copied_places`, `leave`.
+  // A step of many tokens over blocks [begin, end), in the order of the calls: `begin_pass`, then for each
+  // block `arrive`, operations with `copied_places`, `leave`. Afterwards no copy is under way.
 
   [[nodiscard]] bool copies_for(std::int64_t num_rows) const {
-    return copies_ != nullptr && num_rows > kMaxRowsInPlace && placement_.counts().num_on_host > 0;
+    return copies_ != nullptr && num_rows > kMaxRowsOfKernelCopies && placement_.counts().num_on_host > 0;
   }
-  void begin_pass(std::int64_t first_block);
+  void begin_pass(std::int64_t begin, std::int64_t end);
   void arrive(std::int64_t block);
   void leave(std::int64_t block);
   [[nodiscard]] ExpertPlaces copied_places(std::int64_t block) const;
@@ -60,9 +61,9 @@ class ExpertStore {
   [[nodiscard]] static std::int64_t device_bytes(const ExpertCounts& counts, std::int64_t block_bytes);
   [[nodiscard]] static std::int64_t host_bytes(const ExpertCounts& counts, std::int64_t block_bytes);
 
-  /// Rows of a step that give each expert few assignments. Not below what graphs are captured for: they hold
-  /// no copies.
-  static constexpr std::int64_t kMaxRowsInPlace = 256;
+  /// Rows of a step whose kernels copy the chosen experts. Not below what graphs are captured for: they hold
+  /// no copies of the background.
+  static constexpr std::int64_t kMaxRowsOfKernelCopies = 256;
 
  private:
   [[nodiscard]] std::int32_t& place(std::int64_t block, std::int64_t expert) {
@@ -100,6 +101,7 @@ class ExpertStore {
   std::int32_t first_on_device_ = 0;
   std::int32_t first_on_host_ = 0;
   std::int32_t first_in_rooms_ = 0;
+  std::int64_t pass_end_ = 0;
   std::int32_t spare_ = 0;  ///< a place on the device that no expert has
 };
 

@@ -71,8 +71,8 @@ class Forward {
   /// Steps of many tokens use the copies that `experts`, which must outlive this, makes for them; null: there
   /// are none.
   void set_experts(ExpertStore* experts) { experts_ = experts; }
-  /// How many tokens were sent to each routed expert since the start, as rows of [blocks, E]; every run counts. Waits for
-  /// the device.
+  /// How many tokens were sent to each routed expert since the start, as rows of [blocks, E]; runs that are
+  /// observed do not count. Waits for the device.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() const;
 
   /// What the experts of `block` are expected to get where the data-parallel group's batch has `num_rows`,
@@ -84,8 +84,8 @@ class Forward {
   /// and over the MTP block, else of the latest block.
   [[nodiscard]] const ForwardBuffers& values() const { return buffers_; }
 
-  /// Called after each block of the main layers with its streams, if set: tests and the search for the first non-finite
-  /// layer.
+  /// Called after each block of the main layers with its streams, if set: tests and the search for the first
+  /// non-finite layer, which repeats a pass whose tokens are counted already.
   using BlockObserver = void (*)(void* context, std::int64_t block, ConstActivations<3> streams);
   void observe_blocks(BlockObserver observer, void* context) {
     observer_ = observer;
@@ -117,11 +117,13 @@ class Forward {
   void project_output(std::int64_t block);
   void add_up_output(const Activations<2>& sums, const Activations<2>& f);
   void moe(std::int64_t block, const Step& step);
+  /// Where a pass counts the block's routed tokens, [E]; empty for a pass that is observed.
+  [[nodiscard]] std::span<std::int64_t> load_counts(std::int64_t block) const;
   /// The routed and the shared experts of a rank, of ranks with the same tokens, and of ranks with tokens of
   /// their own (forward_experts.cc). `call` has this rank's rows.
   void run_experts(ExpertsArgs call, std::int64_t block);
   void add_up_experts(ExpertsArgs call);
-  void exchange_experts(const ExpertsArgs& call);
+  void exchange_experts(const ExpertsArgs& call, const ExpertRanks& placement);
   /// Which rows of a batch of `num_rows` are whose.
   void share_rows(std::int64_t num_rows);
   [[nodiscard]] RowRange kept_rows() const {

@@ -45,8 +45,7 @@ void Forward::moe(std::int64_t block, const Step& step) {
        .num_groups_kept = static_cast<int>(config_.topk_group),
        .ids = ids,
        .weights = routing_weights,
-       .load = {buffers_.expert_load + block * config_.n_routed_experts,
-                static_cast<std::size_t>(config_.n_routed_experts)}});
+       .load = load_counts(block)});
   const bool copied = experts_ != nullptr && experts_->copies_for(num_rows);
   if (copied) experts_->arrive(block);
   run_experts({.x = x,
@@ -63,18 +62,25 @@ void Forward::moe(std::int64_t block, const Step& step) {
   if (copied) experts_->leave(block);
 }
 
+std::span<std::int64_t> Forward::load_counts(std::int64_t block) const {
+  if (observer_ != nullptr) return {};
+  const std::int64_t num_experts = config_.n_routed_experts;
+  return {buffers_.expert_load + block * num_experts, static_cast<std::size_t>(num_experts)};
+}
+
 void Forward::run_experts(ExpertsArgs call, std::int64_t block) {
   if (expected_load_) call.expected = expected_load_(block, num_rows_);
   if (layout_.stage_ranks().size() == 1) {
     device_.execute<ops::Experts>(call);
     return;
   }
-  call.first_expert = layout_.experts().first_expert();
+  const ExpertRanks placement = layout_.experts(weights_.block(block).moe.map.get());
+  call.first_expert = placement.first_expert();
   call.routed_is_split = layout_.plan().moe_tp > 1;
   if (layout_.adds_up_experts()) {
     add_up_experts(call);
   } else {
-    exchange_experts(call);
+    exchange_experts(call, placement);
   }
 }
 
@@ -94,7 +100,7 @@ void Forward::add_up_experts(ExpertsArgs call) {
 
 /// Rows travel to their experts and the experts' outputs back; the owner of a token adds them up in the order
 /// of one rank.
-void Forward::exchange_experts(const ExpertsArgs& call) {
+void Forward::exchange_experts(const ExpertsArgs& call, const ExpertRanks& placement) {
   const bool sequence_parallel = layout_.plan().sequence_parallel;
   const RowRange own = sequence_parallel ? RowRange{0, call.x.extent(0)}
                                          : dispatched_rows_[static_cast<std::size_t>(layout_.tp_index())];
@@ -104,7 +110,7 @@ void Forward::exchange_experts(const ExpertsArgs& call) {
   const Fp8Rows x_fp8 = sequence_parallel ? call.x_fp8 : Fp8Rows();
   DispatchedRows& received = messages_.received;
   if (call.expected) received.num_rows = std::llround(call.expected->assignments);
-  device_.execute<ops::Dispatch>({.placement = layout_.experts(),
+  device_.execute<ops::Dispatch>({.placement = placement,
                                   .x = x,
                                   .x_fp8 = x_fp8,
                                   .sends_fp8 = activation_rounding(call.routed.front().w1.format,
@@ -141,7 +147,7 @@ void Forward::exchange_experts(const ExpertsArgs& call) {
     if (call.expected) shared.expected = ExpertLoad();
     device_.execute<ops::Experts>(shared);
   }
-  device_.execute<ops::Combine>({.placement = layout_.experts(),
+  device_.execute<ops::Combine>({.placement = placement,
                                  .y = routed.out,
                                  .received = &received,
                                  .ids = ids,

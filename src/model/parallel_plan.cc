@@ -132,6 +132,7 @@ std::string to_text(const ParallelPlan& plan) {
   add("lm_head tp", plan.lmhead_tp, plan.tp);
   add("redundant experts", plan.redundant_experts, 0);
   if (plan.expert_placement == ExpertOrder::kRoundRobin) text += ", experts round-robin";
+  if (plan.maps_by_layer) text += ", an expert map for each layer";
   if (plan.sequence_parallel) text += ", sequence parallel";
   if (plan.dual_batch_overlap) text += ", two micro-batches";
   return text;

@@ -31,6 +31,8 @@ struct ParallelPlan {
   std::int64_t shared_tp = 0;
   std::int64_t redundant_experts = 0;                   ///< copies beyond one of each, in every layer
   ExpertOrder expert_placement = ExpertOrder::kLinear;  ///< of one copy of each
+  /// Each layer has an expert map of its own: from a file, or because maps change while the ranks serve.
+  bool maps_by_layer = false;
   bool sequence_parallel =
       false;  ///< between attention and attention, ranks of a tp group share out the tokens
   bool dual_batch_overlap = false;  ///< two micro-batches, one computing while the other communicates
@@ -46,9 +48,9 @@ struct ParallelPlan {
   [[nodiscard]] std::int64_t local_experts(const ModelConfig& config) const {
     return (config.n_routed_experts + redundant_experts) / ep;
   }
-  /// Experts lie linearly, one copy of each.
+  /// Experts lie linearly, one copy of each, in every layer and for good.
   [[nodiscard]] bool places_linearly() const {
-    return redundant_experts == 0 && expert_placement == ExpertOrder::kLinear;
+    return !maps_by_layer && redundant_experts == 0 && expert_placement == ExpertOrder::kLinear;
   }
   /// Ranks of a stage have the same tokens between attentions, and add up what their experts have of them.
   /// Not with another placement: these sums are in the order of ranks, so their bits would depend on it.

@@ -71,8 +71,8 @@ RankLayout::RankLayout(const ModelConfig& config, const ParallelPlan& plan, cons
   const std::int64_t rank = first + stage_rank, tp_index = stage_rank % plan.tp;
   const std::int64_t tp_first = rank - tp_index;
   if (!plan.places_linearly()) {
-    expert_map_ =
-        ExpertMap::placed(plan.expert_placement, config.n_routed_experts, plan.redundant_experts, plan.ep);
+    placed_map_ = std::make_shared<const ExpertMap>(
+        ExpertMap::placed(plan.expert_placement, config.n_routed_experts, plan.redundant_experts, plan.ep));
   }
   stage_ranks_ = RankGroup::strided(first, 1, num_ranks, rank);
   tp_ = RankGroup::strided(tp_first, 1, plan.tp, rank);
@@ -119,6 +119,11 @@ std::vector<RowRange> RankLayout::output_shares(std::int64_t num_rows) const {
 
 void check_runnable(const ParallelPlan& plan, const ModelConfig& config) {
   validate(plan, config);
+  if (plan.maps_by_layer && plan.ep == 1) {
+    fail(
+        "--balance-experts and --expert-map: every rank has all experts (--ep 1), there is nothing to place; "
+        "leave them out, or --ep 2");
+  }
   if (plan.redundant_experts > 0 && plan.ep == 1) {
     fail(
         "--redundant-experts {}: every rank has all experts (--ep 1), copies would never be used; leave it "

@@ -12,7 +12,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <vector>
 
 #include "comm/rank_group.h"
@@ -81,12 +81,12 @@ class RankLayout {
   /// The rank that this one gets streams from, or sends them to, and itself.
   [[nodiscard]] const RankGroup& previous_stage() const { return previous_stage_; }
   [[nodiscard]] const RankGroup& next_stage() const { return next_stage_; }
-  [[nodiscard]] ExpertRanks experts() const {
-    return {.stage = &stage_ranks_,
-            .ep = plan_.ep,
-            .num_experts = num_experts_,
-            .map = expert_map_ ? &*expert_map_ : nullptr};
+  /// Where the experts of a layer with this map lie; `map` outlives what is returned, null: linearly.
+  [[nodiscard]] ExpertRanks experts(const ExpertMap* map) const {
+    return {.stage = &stage_ranks_, .ep = plan_.ep, .num_experts = num_experts_, .map = map};
   }
+  /// Where the plan places the experts of each layer; null: linearly.
+  [[nodiscard]] const std::shared_ptr<const ExpertMap>& placed_map() const { return placed_map_; }
 
   /// Whether ranks add up float32 sums of their own experts (`ParallelPlan::adds_up_experts`). Otherwise rows
   /// are sent to where their experts are.
@@ -106,7 +106,7 @@ class RankLayout {
  private:
   ParallelPlan plan_;
   Stage stage_;
-  std::optional<ExpertMap> expert_map_;  ///< of every layer; none: linear, one copy of each
+  std::shared_ptr<const ExpertMap> placed_map_;
   std::int64_t num_experts_ = 0, num_output_groups_ = 1;
   RankGroup tp_, stage_ranks_, output_heads_, output_rows_, output_sums_, vocabulary_;
   RankGroup previous_stage_, next_stage_;

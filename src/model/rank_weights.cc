@@ -1,8 +1,11 @@
 #include "model/rank_weights.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "base/check.h"
+#include "base/error.h"
 #include "numeric/block_scale.h"
 
 namespace baleen {
@@ -15,8 +18,12 @@ WeightMatrix row_part(const WeightMatrix& whole, std::int64_t parts, std::int64_
 
 }  // namespace
 
-RankWeights::RankWeights(const ModelConfig& config, const WeightTree& whole, const RankLayout& layout)
-    : config_(config), layout_(layout), share_(rank_share(config, layout.plan(), layout.stage())) {
+RankWeights::RankWeights(const ModelConfig& config, const WeightTree& whole, const RankLayout& layout,
+                         std::span<const ExpertMap> maps)
+    : config_(config),
+      whole_(whole),
+      layout_(layout),
+      share_(rank_share(config, layout.plan(), layout.stage())) {
   const Stage& stage = layout.stage();
   if (share_.embedding) tree_.embedding = whole.embedding;
   if (share_.head) {
@@ -29,10 +36,17 @@ RankWeights::RankWeights(const ModelConfig& config, const WeightTree& whole, con
   }
   const auto add_blocks = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t block = begin; block < end; ++block) {
-      BlockWeights own = whole.block(block);
-      own.attention = cut(own.attention);
-      own.moe = cut(own.moe);
-      tree_.blocks.push_back(std::move(own));
+      const BlockWeights& from = whole.block(block);
+      BlockWeights& own = tree_.blocks.emplace_back(from);
+      own.attention = cut(from.attention);
+      if (from.moe.has_shared)
+        own.moe.shared = cut(from.moe.shared, share_.shared_tp, layout_.tp_index(), copies_);
+      blocks_.push_back(block);
+      slots_.emplace_back();
+      const auto map = maps.empty()
+                           ? layout_.placed_map()
+                           : std::make_shared<const ExpertMap>(maps[static_cast<std::size_t>(block)]);
+      place(slots_.size() - 1, bind(from.moe.routed, map, {}));
     }
   };
   add_blocks(stage.begin, stage.end);
@@ -40,10 +54,69 @@ RankWeights::RankWeights(const ModelConfig& config, const WeightTree& whole, con
 }
 
 std::int64_t RankWeights::copied_bytes() const {
-  std::int64_t sum = 0;
-  for (const std::vector<std::byte>& bytes : bytes_) sum += std::ssize(bytes);
-  for (const std::vector<float>& scales : scales_) sum += std::ssize(scales) * std::int64_t{sizeof(float)};
+  std::set<const HeldExpert*> held;
+  for (const Slots& slots : slots_) {
+    for (const std::shared_ptr<const HeldExpert>& expert : slots.held) held.insert(expert.get());
+  }
+  std::int64_t sum = copies_.num_bytes();
+  for (const HeldExpert* expert : held) sum += expert->copies.num_bytes();
   return sum;
+}
+
+std::int64_t RankWeights::Copies::num_bytes() const {
+  std::int64_t sum = 0;
+  for (const std::vector<std::byte>& one : bytes) sum += std::ssize(one);
+  for (const std::vector<float>& one : scales) sum += std::ssize(one) * std::int64_t{sizeof(float)};
+  return sum;
+}
+
+RankWeights::Slots RankWeights::bind(const std::vector<ExpertWeights>& whole,
+                                     std::shared_ptr<const ExpertMap> map, const Slots& now) const {
+  std::vector<std::shared_ptr<const HeldExpert>> known(whole.size());  // by logical id
+  const auto logical = [&](const ExpertMap* of, std::int64_t local) {
+    return static_cast<std::size_t>(layout_.experts(of).logical(local));
+  };
+  for (std::size_t local = 0; local < now.held.size(); ++local)
+    known[logical(now.map.get(), static_cast<std::int64_t>(local))] = now.held[local];
+  Slots slots{.held = {}, .weights = {}, .map = std::move(map)};
+  const std::int64_t num_slots = layout_.experts(slots.map.get()).experts_per_rank();
+  for (std::int64_t local = 0; local < num_slots; ++local) {
+    const std::size_t expert = logical(slots.map.get(), local);
+    if (known[expert] == nullptr) {
+      auto held = std::make_shared<HeldExpert>();
+      held->weights =
+          cut(whole[expert], share_.moe_tp, layout_.stage_ranks().place % share_.moe_tp, held->copies);
+      known[expert] = std::move(held);
+    }
+    slots.held.push_back(known[expert]);
+    slots.weights.push_back(known[expert]->weights);
+  }
+  return slots;
+}
+
+void RankWeights::stage(const BlockExperts& experts) {
+  const auto found = std::ranges::find(blocks_, experts.block);
+  if (found == blocks_.end()) return;
+  const auto block = static_cast<std::size_t>(found - blocks_.begin());
+  auto map = std::make_shared<const ExpertMap>(experts.slots, config_.n_routed_experts, layout_.plan().ep);
+  if (map->slots_per_rank() != std::ssize(slots_[block].held)) {
+    fail("expert map of layer {}: {} slots on each rank, where ranks have {}", experts.block,
+         map->slots_per_rank(), slots_[block].held.size());
+  }
+  staged_.push_back({block, bind(whole_.block(experts.block).moe.routed, std::move(map), slots_[block])});
+}
+
+void RankWeights::place_staged() noexcept {
+  for (StagedBlock& one : staged_) place(one.block, std::move(one.slots));
+  staged_.clear();
+}
+
+void RankWeights::place(std::size_t block, Slots slots) noexcept {
+  MoeWeights& moe = tree_.blocks[block].moe;
+  moe.map = slots.map;
+  moe.routed.swap(slots.weights);
+  slots.weights.clear();
+  slots_[block] = std::move(slots);
 }
 
 AttentionWeights RankWeights::cut(const AttentionWeights& whole) {
@@ -56,38 +129,27 @@ AttentionWeights RankWeights::cut(const AttentionWeights& whole) {
   const std::int64_t begin = layout_.first_output_group() * config_.o_lora_rank;
   const std::int64_t end = begin + layout_.output_groups() * config_.o_lora_rank;
   own.wo_a = whole.wo_a.slice_rows(begin, end);
-  own.wo_b = columns(whole.wo_b, begin, end);
+  own.wo_b = columns(whole.wo_b, begin, end, copies_);
   return own;
 }
 
-MoeWeights RankWeights::cut(const MoeWeights& whole) {
-  MoeWeights own = whole;
-  if (whole.has_shared) own.shared = cut(whole.shared, share_.shared_tp, layout_.tp_index());
-  own.routed.clear();
-  const ExpertRanks placement = layout_.experts();
-  for (std::int64_t local = 0; local < placement.experts_per_rank(); ++local) {
-    const std::int64_t expert = placement.logical(local);
-    own.routed.push_back(cut(whole.routed[static_cast<std::size_t>(expert)], share_.moe_tp,
-                             layout_.stage_ranks().place % share_.moe_tp));
-  }
-  return own;
-}
-
-ExpertWeights RankWeights::cut(const ExpertWeights& whole, std::int64_t parts, std::int64_t place) {
+ExpertWeights RankWeights::cut(const ExpertWeights& whole, std::int64_t parts, std::int64_t place,
+                               Copies& copies) {
   if (parts == 1) return whole;
   const std::int64_t width = whole.w2.cols / parts;
   return {.w1 = row_part(whole.w1, parts, place),
-          .w2 = columns(whole.w2, place * width, (place + 1) * width),
+          .w2 = columns(whole.w2, place * width, (place + 1) * width, copies),
           .w3 = row_part(whole.w3, parts, place)};
 }
 
-WeightMatrix RankWeights::columns(const WeightMatrix& whole, std::int64_t begin, std::int64_t end) {
+WeightMatrix RankWeights::columns(const WeightMatrix& whole, std::int64_t begin, std::int64_t end,
+                                  Copies& copies) {
   BALEEN_CHECK(begin % kWeightBlock == 0 && end % kWeightBlock == 0 && end <= whole.cols);
   WeightMatrix own = whole;
   own.cols = end - begin;
   const std::int64_t first_byte =
       whole.row_bytes() / whole.cols == 0 ? begin / 2 : whole.row_bytes() / whole.cols * begin;
-  std::vector<std::byte>& data = bytes_.emplace_back();
+  std::vector<std::byte>& data = copies.bytes.emplace_back();
   for (std::int64_t row = 0; row < whole.rows; ++row) {
     const std::byte* from = whole.data + row * whole.row_bytes() + first_byte;
     data.insert(data.end(), from, from + own.row_bytes());
@@ -95,7 +157,7 @@ WeightMatrix RankWeights::columns(const WeightMatrix& whole, std::int64_t begin,
   own.data = data.data();
   if (whole.block_scales != nullptr) {
     const std::int64_t per_row = whole.cols / kWeightBlock;
-    std::vector<float>& scales = scales_.emplace_back();
+    std::vector<float>& scales = copies.scales.emplace_back();
     for (std::int64_t row = 0; row < (whole.rows + kWeightBlock - 1) / kWeightBlock; ++row) {
       const float* from = whole.block_scales + row * per_row;
       scales.insert(scales.end(), from + begin / kWeightBlock, from + end / kWeightBlock);
@@ -103,7 +165,7 @@ WeightMatrix RankWeights::columns(const WeightMatrix& whole, std::int64_t begin,
     own.block_scales = scales.data();
   }
   if (whole.group_scales != nullptr) {
-    std::vector<std::byte>& scales = bytes_.emplace_back();
+    std::vector<std::byte>& scales = copies.bytes.emplace_back();
     for (std::int64_t row = 0; row < whole.rows; ++row) {
       const auto* from = reinterpret_cast<const std::byte*>(whole.group_scales) + row * (whole.cols / 32);
       scales.insert(scales.end(), from + begin / 32, from + end / 32);

@@ -1,11 +1,15 @@
 /// One rank's weights cut out of a whole model's: views of it where rows are cut, copies where columns are.
+/// Which experts the rank has may change between passes, layer by layer.
 #pragma once
 
 #include <cstddef>
 #include <deque>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "model/config.h"
+#include "model/expert_maps.h"
 #include "model/rank_layout.h"
 #include "model/weight_tree.h"
 
@@ -15,7 +19,9 @@ namespace baleen {
 class RankWeights {
  public:
   /// `config` and `whole` of the whole model; `whole` outlives this. `layout` can be run (`check_runnable`).
-  RankWeights(const ModelConfig& config, const WeightTree& whole, const RankLayout& layout);
+  /// `maps`: of all blocks of the whole model; empty: as the layout places experts.
+  RankWeights(const ModelConfig& config, const WeightTree& whole, const RankLayout& layout,
+              std::span<const ExpertMap> maps = {});
   RankWeights(const RankWeights&) = delete;
   RankWeights& operator=(const RankWeights&) = delete;
 
@@ -23,20 +29,57 @@ class RankWeights {
   /// What is not a view of the whole model's: columns that were cut out, and their scales.
   [[nodiscard]] std::int64_t copied_bytes() const;
 
+  /// Makes the experts of a block's slots ready, beside those in force; a block of another stage is passed
+  /// over. Experts that the rank has already are not copied again. `experts.slots` is a map of the plan's
+  /// ranks; throws `Error` where it is none, and std::bad_alloc.
+  void stage(const BlockExperts& experts);
+  /// Puts all that was staged in force, a block's experts together with its map. Not during a pass.
+  void place_staged() noexcept;
+  void drop_staged() noexcept { staged_.clear(); }
+
  private:
+  /// Copies that matrices point into.
+  struct Copies {
+    std::deque<std::vector<std::byte>> bytes;
+    std::deque<std::vector<float>> scales;
+    [[nodiscard]] std::int64_t num_bytes() const;
+  };
+  struct HeldExpert {
+    ExpertWeights weights;
+    Copies copies;  ///< of an inner width that is split
+  };
+  /// The slots of a block on this rank.
+  struct Slots {
+    std::vector<std::shared_ptr<const HeldExpert>> held;  ///< by local id
+    std::vector<ExpertWeights> weights;                   ///< theirs
+    std::shared_ptr<const ExpertMap> map;
+  };
+  struct StagedBlock {
+    std::size_t block;  ///< of this rank
+    Slots slots;
+  };
+
   [[nodiscard]] AttentionWeights cut(const AttentionWeights& whole);
-  [[nodiscard]] MoeWeights cut(const MoeWeights& whole);
-  /// Part `place` of `parts` of the inner width.
-  [[nodiscard]] ExpertWeights cut(const ExpertWeights& whole, std::int64_t parts, std::int64_t place);
+  /// Part `place` of `parts` of the inner width; what must be copied goes to `copies`.
+  [[nodiscard]] static ExpertWeights cut(const ExpertWeights& whole, std::int64_t parts, std::int64_t place,
+                                         Copies& copies);
   /// Columns [begin, end), multiples of 128, copied.
-  [[nodiscard]] WeightMatrix columns(const WeightMatrix& whole, std::int64_t begin, std::int64_t end);
+  [[nodiscard]] static WeightMatrix columns(const WeightMatrix& whole, std::int64_t begin, std::int64_t end,
+                                            Copies& copies);
+  /// The slots of a block whose experts are `whole` under `map`; what `now` has is used again.
+  [[nodiscard]] Slots bind(const std::vector<ExpertWeights>& whole, std::shared_ptr<const ExpertMap> map,
+                           const Slots& now) const;
+  void place(std::size_t block, Slots slots) noexcept;
 
   const ModelConfig& config_;
+  const WeightTree& whole_;
   const RankLayout& layout_;
   RankShare share_;
-  std::deque<std::vector<std::byte>> bytes_;
-  std::deque<std::vector<float>> scales_;
+  Copies copies_;  ///< beside routed experts
   WeightTree tree_;
+  std::vector<std::int64_t> blocks_;  ///< of the whole model: those of `tree_`
+  std::vector<Slots> slots_;          ///< of each of them
+  std::vector<StagedBlock> staged_;
 };
 
 }  // namespace baleen

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "numeric/bf16.h"
+#include "ops/dispatch/expert_map.h"
 #include "ops/experts/experts.h"
 #include "ops/hc_pre/hc_pre.h"
 #include "ops/matmul/weight_matrix.h"
@@ -47,7 +49,10 @@ struct MoeWeights {
   WeightMatrix gate;                       ///< [E, d] BF16
   std::span<const float> bias;             ///< [E], empty in hash layers
   View<const std::int32_t, 2> hash_table;  ///< [V, k], empty elsewhere
+  /// All experts, or on a rank among others those of its slots by local id.
   std::vector<ExpertWeights> routed;
+  /// Where all ranks have this layer's experts; null: linearly, one copy of each.
+  std::shared_ptr<const ExpertMap> map;
   ExpertPlaces places;  ///< where those lie that are not one behind the other
   ExpertWeights shared;
   bool has_shared = false;

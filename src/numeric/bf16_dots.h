@@ -8,10 +8,18 @@ namespace baleen {
 /// and later).
 [[nodiscard]] bool machine_has_bf16_dots();
 
-/// It has, and they are allowed, as they are at first. Kernels for AVX-512 then use them.
-[[nodiscard]] bool uses_bf16_dots();
+enum class Bf16Dots {
+  kNever,
+  kWhereFaster,  ///< at first: not on Intel, whose processors do one in two cycles (Sapphire Rapids: prompts
+                 ///< of bench-1b at 143 GFLOP/s on two cores, 166 without)
+  kAlways,       ///< where there are any
+};
 
 /// From now on. Not while kernels run.
-void allow_bf16_dots(bool allowed);
+void choose_bf16_dots(Bf16Dots choice);
+[[nodiscard]] Bf16Dots chosen_bf16_dots();
+
+/// Whether kernels for AVX-512 use them now.
+[[nodiscard]] bool uses_bf16_dots();
 
 }  // namespace baleen

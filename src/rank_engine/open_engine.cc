@@ -38,7 +38,9 @@ std::unique_ptr<ModelEngine> open_engine(const std::filesystem::path& folder, co
   const std::shared_ptr<MpiWorld> world = other_processes();
   const EngineOptions wanted = with_ranks(options, world.get());
   // What cannot be is refused before the weights are read.
-  if (!wanted.parallel.is_one_rank()) static_cast<void>(resolved(wanted, load_config(folder)));
+  const bool places_experts = wanted.expert_table != nullptr || wanted.balance.enabled;
+  if (places_experts || !wanted.parallel.is_one_rank())
+    static_cast<void>(resolved(wanted, load_config(folder)));
   return open_engine(world, std::make_shared<const ModelWeights>(folder), wanted);
 }
 

@@ -20,6 +20,14 @@ std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+std::string table_identity(const ExpertTable* table) {
+  if (table == nullptr) return "none";
+  std::uint64_t hash = 0;
+  for (const std::vector<std::int32_t>& slots : *table)
+    hash = XXH3_64bits_withSeed(slots.data(), slots.size() * sizeof(std::int32_t), hash);
+  return fmt::format("{:016x}", hash);
+}
+
 /// What ranks must have in common, each with the name of what differs where it does.
 std::vector<std::pair<std::string, std::string>> terms(const ModelWeights& weights,
                                                        const EngineOptions& options) {
@@ -34,7 +42,8 @@ std::vector<std::pair<std::string, std::string>> terms(const ModelWeights& weigh
                        precision_name(options.precision), options.max_batch_tokens, options.max_logit_rows,
                        options.max_sequences, options.cache_tokens, options.max_draft_tokens,
                        options.mtp ? ", MTP" : "", options.prefix_cache ? ", prefix cache" : "",
-                       options.cached_window_pages, options.reserved_tails)}};
+                       options.cached_window_pages, options.reserved_tails)},
+          {"another expert map", table_identity(options.expert_table.get())}};
 }
 
 /// The sentence about `rank`; empty where it agrees with the first rank.
@@ -128,7 +137,7 @@ const std::vector<RankReply>& ProcessTeam::call(const RankCall& call) {
 
 std::string ProcessTeam::place() const { return fmt::format("{} ranks as processes", num_ranks_); }
 
-void ProcessTeam::follow(std::shared_ptr<MpiWorld> world, std::shared_ptr<const ModelWeights> weights,
+void ProcessTeam::follow(const std::shared_ptr<MpiWorld>& world, std::shared_ptr<const ModelWeights> weights,
                          const EngineOptions& options) {
   // Whoever ends the first rank ends this one through it.
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) static_cast<void>(std::signal(signal, SIG_IGN));

@@ -30,7 +30,7 @@ class ProcessTeam final : public RankTeam {
   [[nodiscard]] std::int64_t copied_weight_bytes() const override { return engine_->copied_weight_bytes(); }
 
   /// What all other ranks do: execute what the first one calls. Throws `FollowedToTheEnd` when it ends.
-  [[noreturn]] static void follow(std::shared_ptr<MpiWorld> world,
+  [[noreturn]] static void follow(const std::shared_ptr<MpiWorld>& world,
                                   std::shared_ptr<const ModelWeights> weights, const EngineOptions& options);
 
  private:

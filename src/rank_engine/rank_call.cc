@@ -40,6 +40,13 @@ bool is_collective(RankCall::Kind kind) {
          kind == Kind::kBegin || kind == Kind::kCollect;
 }
 
+std::optional<Failure> first_failure(const std::vector<RankReply>& replies) {
+  for (const RankReply& reply : replies) {
+    if (reply.failure) return Failure{*reply.failure};
+  }
+  return std::nullopt;
+}
+
 RankReply answer(Engine& engine, const RankCall& call) {
   using Kind = RankCall::Kind;
   switch (call.kind) {
@@ -86,6 +93,14 @@ RankReply answer(Engine& engine, const RankCall& call) {
       return {.tree = engine.tree(static_cast<std::size_t>(call.number))};
     case Kind::kExpertLoad:
       return {.expert_load = engine.expert_load()};
+    case Kind::kStageExperts:
+      return reply_of(engine.stage_experts(call.experts));
+    case Kind::kPlaceExperts:
+      engine.place_experts();
+      return {};
+    case Kind::kDropExperts:
+      engine.drop_experts();
+      return {};
     case Kind::kFabricate:
       engine.fabricate_history(call.sequence, call.number);
       return {};

@@ -32,6 +32,9 @@ struct RankCall {
     kCacheUse,
     kTree,
     kExpertLoad,
+    kStageExperts,  ///< other expert maps, beside those in force
+    kPlaceExperts,  ///< after all ranks have staged them: in force
+    kDropExperts,   ///< otherwise
     kFabricate,
     kEnd,  ///< of all calls; no rank replies
   };
@@ -45,6 +48,7 @@ struct RankCall {
   std::span<const TokenId> tokens = {};
   std::vector<std::vector<StepInput>> inputs = {};   ///< of each group, with the group's numbers of sequences
   std::vector<std::vector<DraftInput>> drafts = {};  ///< likewise
+  std::vector<BlockExperts> experts = {};
 };
 
 /// Whether ranks exchange messages to answer, so that all of them must be at it at the same time.
@@ -61,6 +65,9 @@ struct RankReply {
   std::vector<RadixNodeSummary> tree = {};
   std::vector<std::vector<std::int64_t>> expert_load = {};
 };
+
+/// Of the first rank that has one.
+[[nodiscard]] std::optional<Failure> first_failure(const std::vector<RankReply>& replies);
 
 /// Executes `call` on this rank. Throws what ends the rank.
 [[nodiscard]] RankReply answer(Engine& engine, const RankCall& call);

@@ -5,15 +5,37 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "model/expert_block.h"
+#include "model/expert_maps.h"
 
 namespace baleen {
 
 using Kind = RankCall::Kind;
 
+namespace {
+
+/// Of one expert of each block.
+std::vector<std::int64_t> expert_bytes(const WeightTree& whole) {
+  std::vector<std::int64_t> bytes;
+  for (const BlockWeights& block : whole.blocks) {
+    const ExpertWeights& expert = block.moe.routed.front();
+    std::int64_t& sum = bytes.emplace_back(0);
+    for (const ExpertBlock::Piece& piece : ExpertBlock(expert).pieces(expert)) sum += std::ssize(piece.bytes);
+  }
+  return bytes;
+}
+
+}  // namespace
+
 RankEngine::RankEngine(std::unique_ptr<RankTeam> team, EngineOptions options)
     : team_(std::move(team)),
       options_(std::move(options)),
-      num_open_(static_cast<std::size_t>(options_.parallel.dp)) {}
+      num_open_(static_cast<std::size_t>(options_.parallel.dp)) {
+  if (!options_.parallel.maps_by_layer) return;
+  maps_ = baleen::expert_maps(options_.parallel, config(), options_.expert_table.get());
+  if (!options_.balance.enabled) return;
+  balancer_.emplace(options_.balance, std::move(maps_), expert_bytes(team_->first().weights().tree()));
+}
 
 EngineLimits RankEngine::limits() const { return engine_limits(config(), options_); }
 

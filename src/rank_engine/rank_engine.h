@@ -9,15 +9,21 @@
 ///     ─► compute  the pass, all ranks at the same time
 ///     ─► commit   once no rank has a failure
 ///     ◄─ logits   of the first rank of each group's last stage, put in the order of the batch
+///
+/// Before a step, experts may change places (rank_balance.cc): all ranks stage the same maps, and all put
+/// them in force once none has a failure.
 #pragma once
 
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "engine/model_engine.h"
+#include "model/expert_balancer.h"
 #include "rank_engine/rank_team.h"
 
 namespace baleen {
@@ -34,6 +40,12 @@ class RankEngine final : public ModelEngine {
   [[nodiscard]] std::string memory_text() const override;
   [[nodiscard]] Device& device() override { return team_->first().device(); }
   [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() override;
+  [[nodiscard]] const ExpertBalance* expert_balance() const override {
+    return balancer_ ? &balancer_->state() : nullptr;
+  }
+  [[nodiscard]] std::span<const ExpertMap> expert_maps() const override {
+    return balancer_ ? balancer_->maps() : maps_;
+  }
   [[nodiscard]] std::optional<DiskTierStats> disk_stats() const override { return std::nullopt; }
   void fabricate_history(SequenceId sequence, std::int64_t num_positions) override;
 
@@ -83,6 +95,8 @@ class RankEngine final : public ModelEngine {
                           bool keep = false) const;
   template <class Input>
   [[nodiscard]] std::vector<std::vector<Input>> by_group(std::span<const Input> inputs) const;
+  /// Before a step: lets experts change places, if that is due, on all ranks or on none.
+  void balance_experts();
   [[nodiscard]] Failure failure_of_step(const std::vector<RankReply>& replies);
   /// A part of a step as its results are put together.
   struct Part {
@@ -98,6 +112,8 @@ class RankEngine final : public ModelEngine {
   std::map<SequenceId, Sequence> sequences_;
   std::vector<std::int64_t> num_open_;  ///< in each group
   std::int64_t next_id_ = 0;
+  std::vector<ExpertMap> maps_;  ///< where layers have maps that stay
+  std::optional<ExpertBalancer> balancer_;
   Merged logits_, mtp_logits_;
   std::vector<TokenId> chosen_, drafted_;
   std::deque<std::vector<Part>> under_way_;  ///< of queued steps

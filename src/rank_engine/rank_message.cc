@@ -103,6 +103,11 @@ std::vector<std::byte> to_bytes(const RankCall& call) {
       if (input.draw) out.value(*input.draw);
     }
   }
+  out.value(std::ssize(call.experts));
+  for (const BlockExperts& one : call.experts) {
+    out.value(one.block);
+    out.array(std::span<const std::int32_t>(one.slots));
+  }
   return out.take();
 }
 
@@ -139,6 +144,11 @@ ReceivedCall call_from_bytes(std::span<const std::byte> bytes) {
       input.token = in.value<TokenId>();
       if (in.value<bool>()) input.draw = in.value<SampleRow>();
     }
+  }
+  call.experts.resize(static_cast<std::size_t>(in.count()));
+  for (BlockExperts& one : call.experts) {
+    one.block = in.value<std::int64_t>();
+    one.slots = in.array<std::int32_t>();
   }
   return received;
 }

@@ -24,13 +24,6 @@ void take_tokens(std::span<const TokenId> from, std::int64_t& next, std::int64_t
   next += count;
 }
 
-std::optional<Failure> first_failure(const std::vector<RankReply>& replies) {
-  for (const RankReply& reply : replies) {
-    if (reply.failure) return Failure{*reply.failure};
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 template <class Input>
@@ -49,6 +42,7 @@ Result<StepOutput> RankEngine::step(std::span<const StepInput> inputs) {
   if (inputs.empty()) {
     return failure("a step of 0 tokens: this engine takes 1 to {}", options_.max_batch_tokens);
   }
+  balance_experts();
   RankCall call{.kind = RankCall::Kind::kPrepare, .inputs = by_group(inputs)};
   if (auto failed = first_failure(team_->call(call))) return std::move(*failed);
   call.kind = RankCall::Kind::kCompute;
@@ -62,7 +56,7 @@ Result<StepOutput> RankEngine::step(std::span<const StepInput> inputs) {
 }
 
 Failure RankEngine::failure_of_step(const std::vector<RankReply>& replies) {
-  const Failure first = *first_failure(replies);
+  Failure first = *first_failure(replies);
   // Of the MTP block there is no more to say.
   if (first.message != not_numbers(config(), std::nullopt).message) return first;
   std::optional<std::int64_t> bad_block;
@@ -118,6 +112,7 @@ StepOutput RankEngine::merge(std::span<const Part> parts, const std::vector<Rank
 }
 
 std::optional<Failure> RankEngine::queue(std::span<const StepInput> inputs) {
+  balance_experts();
   RankCall call{.kind = RankCall::Kind::kPrepare, .number = most_drafts(inputs), .inputs = by_group(inputs)};
   if (auto failed = first_failure(team_->call(call))) return failed;
   under_way_.push_back(parts_of(inputs));

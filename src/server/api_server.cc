@@ -129,6 +129,7 @@ std::span<const ApiServer::Route> ApiServer::routes() {
       Route{"GET", "/v1/models", &ApiServer::models, false, false, true},
       Route{"GET", "/metrics", &ApiServer::metrics, false, true},
       Route{"GET", "/stats", &ApiServer::stats},
+      Route{"GET", "/experts", &ApiServer::experts},
       Route{"POST", "/v1/chat/completions", &ApiServer::complete},
       Route{"POST", "/v1/completions", &ApiServer::complete},
       Route{"POST", "/v1/responses", &ApiServer::complete},
@@ -300,6 +301,18 @@ void ApiServer::stats(HttpRequest& request, const std::shared_ptr<Exchange>& exc
   with_engine_view([this, exchange, with_history](const EngineView& view) {
     exchange->respond({.body = stats_json(model_, scheduler_.stats(), view, http_.stats(), uptime_seconds(),
                                           with_history ? &counter_history_ : nullptr)});
+  });
+}
+
+void ApiServer::experts(HttpRequest&, const std::shared_ptr<Exchange>& exchange) {
+  with_engine_view([this, exchange](const EngineView& view) {
+    if (!view.expert_table.empty()) return exchange->respond({.body = experts_json(view)});
+    refuse(
+        exchange, Api::kChatCompletions,
+        {.status = 404,
+         .code = "no_expert_maps",
+         .message = "all layers have their experts where the plan places them; serve with --balance-experts "
+                    "or --expert-map for a map of each layer"});
   });
 }
 

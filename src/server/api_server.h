@@ -76,6 +76,7 @@ class ApiServer {
   void models(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void metrics(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void stats(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
+  void experts(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void complete(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void kept_response(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);
   void count_tokens(HttpRequest& request, const std::shared_ptr<Exchange>& exchange);

@@ -9,6 +9,8 @@
 
 #include "disk_tier/disk_tier.h"
 #include "engine/step_engine.h"
+#include "model/expert_balancer.h"
+#include "model/expert_maps.h"
 
 namespace baleen {
 
@@ -23,6 +25,8 @@ struct OperationTime {
 struct EngineView {
   std::vector<RadixNodeSummary> tree;
   std::vector<std::vector<std::int64_t>> expert_load;  ///< routed tokens by block and expert
+  std::optional<ExpertBalance> expert_balance;         ///< where experts change places while ranks serve
+  ExpertTable expert_table;                            ///< empty where all layers have the plan's placement
   std::vector<OperationTime> operations;               ///< empty unless profiling is on
   std::optional<DiskTierStats> disk;
   std::int64_t disk_budget_bytes = 0;

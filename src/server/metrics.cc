@@ -80,6 +80,29 @@ void add_pools(FamilyList& list, const CacheUse& cache) {
   pool("state_slots", cache.state_slots);
 }
 
+void add_balance(FamilyList& list, const ExpertBalance& balance) {
+  if (balance.num_evaluations > 0) {
+    list.add(MetricType::Gauge, "baleen_expert_balancedness",
+             "Mean over largest token load of a layer's ranks in the latest window, with the expert maps of "
+             "then and of now, over layers");
+    const auto over_layers = [&](const std::string& maps, const Balancedness& value) {
+      list.value(value.mean, {{"maps", maps}, {"layers", "mean"}});
+      list.value(value.least, {{"maps", maps}, {"layers", "least"}});
+    };
+    over_layers("before", balance.before());
+    over_layers("after", balance.after());
+  }
+  list.counter("baleen_expert_evaluations_total", "Evaluations of the loads of experts",
+               balance.num_evaluations)
+      .counter("baleen_expert_rebalancings_total", "Evaluations that changed expert maps",
+               balance.num_rebalancings)
+      .counter("baleen_expert_rebalancing_failures_total",
+               "Changes of expert maps that a rank could not make", balance.num_failures)
+      .counter("baleen_moved_experts_total", "Experts that a rank got which it did not have",
+               balance.num_moved_experts)
+      .counter("baleen_moved_expert_bytes_total", "Bytes of those experts", balance.moved_bytes);
+}
+
 void add_disk(FamilyList& list, const DiskTierStats& disk) {
   list.gauge("baleen_disk_files", "Files of the disk tier", disk.num_files)
       .gauge("baleen_disk_bytes", "Bytes of the disk tier's files", disk.file_bytes)
@@ -165,6 +188,7 @@ std::string Metrics::text(const SchedulerStats& stats, const EngineView& engine,
       .value(stats.idle_seconds);
   add_pools(list, stats.cache);
   if (engine.disk) add_disk(list, *engine.disk);
+  if (engine.expert_balance) add_balance(list, *engine.expert_balance);
   list.add(MetricType::Counter, "baleen_operation_seconds_total", "Time in an operation of the forward pass");
   for (const OperationTime& operation : engine.operations)
     list.value(operation.seconds, {{"operation", operation.name}});

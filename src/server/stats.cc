@@ -57,6 +57,27 @@ Json disk_json(const EngineView& engine) {
           {"evicted_files", disk.evicted_files}};
 }
 
+Json balance_json(const EngineView& engine) {
+  if (!engine.expert_balance) return nullptr;
+  const ExpertBalance& balance = *engine.expert_balance;
+  const auto over_layers = [](const Balancedness& value) {
+    return Json{{"mean", value.mean}, {"least", value.least}};
+  };
+  Json layers = Json::array();
+  for (const LayerBalance& layer : balance.layers)
+    layers.push_back({{"before", layer.before}, {"after", layer.after}});
+  return {
+      {"steps", balance.num_steps},
+      {"evaluations", balance.num_evaluations},
+      {"rebalancings", balance.num_rebalancings},
+      {"failures", balance.num_failures},
+      {"last_failure", balance.last_failure},
+      {"moved_experts", balance.num_moved_experts},
+      {"moved_bytes", balance.moved_bytes},
+      {"balancedness", {{"before", over_layers(balance.before())}, {"after", over_layers(balance.after())}}},
+      {"layers", layers}};
+}
+
 /// A row for each sample, to be short: its columns are named once.
 Json history_json(const CounterHistory& history) {
   Json rows = Json::array();
@@ -98,6 +119,7 @@ std::string stats_json(const ServedModel& model, const SchedulerStats& scheduler
         {"state_slots", pool_json(scheduler.cache.state_slots)}}},
       {"tree", tree_json(engine.tree)},
       {"expert_load", engine.expert_load},
+      {"expert_balance", balance_json(engine)},
       {"operations", operations},
       {"disk", disk_json(engine)},
       {"ranks", {{"count", engine.num_ranks}, {"groups", engine.num_groups}, {"plan", engine.plan}}},
@@ -110,6 +132,10 @@ std::string stats_json(const ServedModel& model, const SchedulerStats& scheduler
         {"dropped_slow", http.dropped_slow}}}};
   if (history != nullptr) stats["history"] = history_json(*history);
   return stats.dump();
+}
+
+std::string experts_json(const EngineView& engine) {
+  return Json{{"physical_to_logical", engine.expert_table}}.dump();
 }
 
 }  // namespace baleen

@@ -16,4 +16,7 @@ namespace baleen {
                                      const EngineView& engine, const HttpStats& http, double uptime_seconds,
                                      const CounterHistory* history = nullptr);
 
+/// The body of `GET /experts`, which `--expert-map` takes as a file.
+[[nodiscard]] std::string experts_json(const EngineView& engine);
+
 }  // namespace baleen

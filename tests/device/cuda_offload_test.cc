@@ -3,6 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "device/cuda_device.h"
 #include "model/expert_block.h"
@@ -18,15 +23,16 @@
 namespace baleen {
 namespace {
 
-constexpr std::int64_t kBatch = 64;
+constexpr std::int64_t kMaxSequences = 200;
+constexpr std::int64_t kBatches[] = {2, 16, 64, kMaxSequences};
 
 EngineOptions options() {
   return {.device = {DeviceKind::kCuda, 0},
           .num_threads = 2,
           .max_batch_tokens = 512,
           .max_logit_rows = 512,
-          .max_sequences = kBatch,
-          .cache_tokens = 512 * kBatch,
+          .max_sequences = kMaxSequences,
+          .cache_tokens = 512 * kMaxSequences,
           .mtp = true};
 }
 
@@ -41,13 +47,17 @@ EngineOptions with_share(const ModelWeights& weights, double share, EngineOption
   return some;
 }
 
-/// Logits of `kBatch` sequences of different tokens, one token each a step.
-std::vector<float> batched(Engine& engine, std::int64_t num_steps) {
+/// Logits of so many sequences of different tokens, one token each a step: [steps, sequences, V]. The first
+/// ones have the same tokens whatever the number. `before` each step is called with its number.
+std::vector<float> batched(Engine& engine, std::int64_t num_sequences, std::int64_t num_steps,
+                           const std::function<void(std::int64_t)>& before = {}) {
   std::vector<SequenceId> sequences;
-  for (std::int64_t i = 0; i < kBatch; ++i) sequences.push_back(*engine.open({}));
+  for (std::int64_t i = 0; i < num_sequences; ++i) sequences.push_back(*engine.open({}));
   std::vector<float> logits;
   for (std::int64_t step = 0; step < num_steps; ++step) {
-    const std::vector<TokenId> tokens = test::random_tokens(kBatch, 512, static_cast<std::uint32_t>(step));
+    if (before) before(step);
+    const std::vector<TokenId> tokens =
+        test::random_tokens(num_sequences, 512, static_cast<std::uint32_t>(step));
     std::vector<StepInput> inputs;
     for (std::size_t i = 0; i < sequences.size(); ++i)
       inputs.push_back({sequences[i], std::span(tokens).subspan(i, 1), WantedLogits::kLast});
@@ -61,20 +71,26 @@ std::vector<float> batched(Engine& engine, std::int64_t num_steps) {
 }
 
 struct AllLogits {
-  test::SequenceLogits one_by_one, prompt;
+  test::SequenceLogits one_by_one, chunks, prompt;
   std::vector<float> batch;
 };
+
+constexpr std::int64_t kSteps = 3;
+constexpr std::size_t kChunk = 90;  // rows that no graph has
 
 AllLogits all_logits(Engine& engine, std::int64_t prompt_tokens) {
   const std::vector<TokenId> tokens = test::random_tokens(prompt_tokens, 512, 7);
   return {.one_by_one = test::run_sequence(engine, std::span(tokens).first(24), 1),
+          .chunks = test::run_sequence(engine, tokens, kChunk),
           .prompt = test::run_sequence(engine, tokens, tokens.size()),
-          .batch = batched(engine, 3)};
+          .batch = batched(engine, kMaxSequences, kSteps)};
 }
 
 void expect_same(const AllLogits& got, const AllLogits& want) {
   EXPECT_SAME_BITS(got.one_by_one.main, want.one_by_one.main);
   EXPECT_SAME_BITS(got.one_by_one.mtp, want.one_by_one.mtp);
+  EXPECT_SAME_BITS(got.chunks.main, want.chunks.main);
+  EXPECT_SAME_BITS(got.chunks.mtp, want.chunks.mtp);
   EXPECT_SAME_BITS(got.prompt.main, want.prompt.main);
   EXPECT_SAME_BITS(got.prompt.mtp, want.prompt.mtp);
   EXPECT_SAME_BITS(got.batch, want.batch);
@@ -88,6 +104,28 @@ void swap_as_many_as_can_be(ExpertStore& store) {
       (store.placement().on_host(block, expert) ? host : device).push_back(expert);
     for (std::size_t i = 0; i < std::min(host.size(), device.size()); ++i)
       store.swap({block, host[i], device[i]});
+  }
+}
+
+/// Batches of all sizes, replayed, queued, and while experts change places between steps, against what the
+/// largest one gave where all experts lie on the GPU.
+void expect_batches(Engine& parted, std::span<const float> largest, std::span<const std::int64_t> batches) {
+  const auto row = static_cast<std::size_t>(parted.config().vocab_size);
+  for (const std::int64_t num_sequences : batches) {
+    const auto step = static_cast<std::size_t>(num_sequences) * row;
+    const auto expect_rows = [&](std::span<const float> got) {
+      ASSERT_EQ(got.size(), kSteps * step);
+      for (std::size_t i = 0; i < kSteps; ++i)
+        EXPECT_SAME_BITS(got.subspan(i * step, step), largest.subspan(i * kMaxSequences * row, step));
+    };
+    SCOPED_TRACE(fmt::format("{} sequences", num_sequences));
+    expect_rows(batched(parted, num_sequences, kSteps));
+    expect_rows(batched(parted, num_sequences, kSteps,
+                        [&](std::int64_t) { swap_as_many_as_can_be(*parted.experts()); }));
+    parted.device().set_profiling(true);  // then steps are queued, operation by operation
+    expect_rows(batched(parted, num_sequences, kSteps,
+                        [&](std::int64_t) { swap_as_many_as_can_be(*parted.experts()); }));
+    parted.device().set_profiling(false);
   }
 }
 
@@ -107,6 +145,7 @@ TEST_P(CudaOffload, LogitsDoNotDependOnWhereExpertsLie) {
     expect_same(all_logits(parted, 300), want);
     swap_as_many_as_can_be(*parted.experts());
     expect_same(all_logits(parted, 300), want);
+    expect_batches(parted, want.batch, kBatches);
   }
 }
 INSTANTIATE_TEST_SUITE_P(Presets, CudaOffload, testing::Values("tiny-flash", "tiny-real-heads"),
@@ -131,6 +170,8 @@ TEST(CudaOffloadFlash, LogitsDoNotDependOnWhereExpertsLie) {
   expect_same(all_logits(parted, 300), want);
   swap_as_many_as_can_be(*parted.experts());
   expect_same(all_logits(parted, 300), want);
+  const std::int64_t batches[] = {2, 16};
+  expect_batches(parted, want.batch, batches);
 }
 
 /// Without the MTP block its experts are in neither memory.

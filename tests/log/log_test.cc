@@ -82,8 +82,8 @@ TEST_F(Log, APipeThatIsNotReadCostsLinesAndSaysSoLater) {
       log_line("after");  // lost as well, until there is room
     }
   }
-  EXPECT_NE(read.find("lines of this log were lost: it was not read fast enough\nafter\n"),
-            std::string::npos);
+  // A line of x may have found room between the report and the first "after".
+  EXPECT_LT(read.find("lines of this log were lost: it was not read fast enough\n"), read.find("after"));
 }
 
 TEST_F(Log, AnUnreadPipeDoesNotHoldUpTheEnd) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "model/device_weights.h"
@@ -68,12 +69,19 @@ TEST_P(ExpertStoreOf, KernelsFindExpertsByTheTable) {
   ASSERT_NE(copy.experts(), nullptr);
   for (std::int64_t block = 0; block < 2; ++block) {
     const MoeWeights& moe = copy.tree().block(block).moe;
+    std::set<std::int32_t> taken;
     const std::int64_t distance = moe.routed[1].w1.data - moe.routed[0].w1.data;
     for (std::int64_t expert = 0; expert < copy.experts()->placement().counts().num_experts; ++expert) {
       const std::int32_t place = moe.places.of_expert[expert];
-      EXPECT_EQ(moe.places.count, 0);
+      EXPECT_LT(place, moe.places.count);
       EXPECT_EQ(moe.routed[0].w1.data + place * distance, copy.experts()->address(block, expert));
+      // Experts on the host, and no others, have a place of their own to be copied to.
+      const std::int32_t copied = moe.places.copied[expert];
+      EXPECT_EQ(copied != place, copy.experts()->placement().on_host(block, expert));
+      EXPECT_TRUE(copied == place || taken.insert(copied).second);
     }
+    EXPECT_EQ(moe.places.blocks, moe.routed[0].w1.data);
+    EXPECT_EQ(moe.places.block_bytes, distance);
   }
   EXPECT_TRUE(copy.tree().blocks.back().moe.routed.empty());
 }
@@ -92,6 +100,7 @@ class LateCopies final : public BackgroundCopies {
       std::memcpy(to, from, static_cast<std::size_t>(size_bytes));
     }
   }
+  [[nodiscard]] bool are_done() const { return done_ == started_.size(); }
 
  private:
   struct Copy {
@@ -110,11 +119,11 @@ TEST_P(ExpertStoreOf, StepsOfManyTokensFindCopies) {
                             weights_->config().num_blocks() * weights_->config().n_routed_experts / 2 + 1};
   DeviceWeights weights(weights_->tree(), host_memory(), counts, host_memory(), &copies);
   ExpertStore& store = *weights.experts();
-  EXPECT_FALSE(store.copies_for(ExpertStore::kMaxRowsInPlace));
-  ASSERT_TRUE(store.copies_for(ExpertStore::kMaxRowsInPlace + 1));
-  const auto pass = [&](std::int64_t first_block) {
-    store.begin_pass(first_block);
-    for (std::int64_t block = first_block; block < counts.num_blocks; ++block) {
+  EXPECT_FALSE(store.copies_for(ExpertStore::kMaxRowsOfKernelCopies));
+  ASSERT_TRUE(store.copies_for(ExpertStore::kMaxRowsOfKernelCopies + 1));
+  const auto pass = [&](std::int64_t begin, std::int64_t end) {
+    store.begin_pass(begin, end);
+    for (std::int64_t block = begin; block < end; ++block) {
       store.arrive(block);
       const ExpertWeights& first = weights.tree().block(block).moe.routed[0];
       const std::byte* base = first.w1.data;
@@ -130,11 +139,14 @@ TEST_P(ExpertStoreOf, StepsOfManyTokensFindCopies) {
       }
       store.leave(block);
     }
+    // The buffers are free for the kernels of a step of fewer tokens.
+    EXPECT_TRUE(copies.are_done());
   };
-  pass(0);
-  pass(counts.num_blocks - 1);  // the MTP block alone
+  pass(0, counts.num_blocks);
+  pass(0, counts.num_blocks - 1);
+  pass(counts.num_blocks - 1, counts.num_blocks);  // the MTP block alone
   store.swap({1, counts.num_experts - 1, 0});
-  pass(0);
+  pass(0, counts.num_blocks);
 }
 
 INSTANTIATE_TEST_SUITE_P(Presets, ExpertStoreOf, testing::Values("tiny-flash", "tiny-real-heads"),

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <numeric>
 #include <thread>
 
 #include "rank_engine/rank_engine.h"
@@ -116,6 +117,33 @@ TEST(NonFinite, AllRanksFindTheFirstLayer) {
     ASSERT_FALSE(output.ok());
     EXPECT_NE(output.error().find("first in layer 2 (HCA)"), std::string::npos) << output.error();
     EXPECT_EQ(engine->length(sequence), 0);
+    engine->close(sequence, false);
+  }
+}
+
+/// The search for the layer repeats the pass, and each layer has sent each token to k experts all the same.
+TEST(NonFinite, TokensAreCountedOnce) {
+  const test::DamagedCheckpoint damaged("norm.weight", test::kNaN);
+  for (const ParallelPlan& plan :
+       {ParallelPlan{}, ParallelPlan{.dp = 2}, ParallelPlan{.tp = 2}, ParallelPlan{.pp = 2},
+        ParallelPlan{.tp = 2, .o_proj_tp = 1, .sequence_parallel = true}}) {
+    const auto engine = open_engine(
+        damaged.path(), {.num_threads = 1, .max_batch_tokens = 64, .cache_tokens = 512, .parallel = plan});
+    SCOPED_TRACE(to_text(engine->options().parallel));
+    const SequenceId sequence = *engine->open({});
+    const std::vector<TokenId> tokens = test::random_tokens(40, 512, 1);
+    const StepInput input{sequence, tokens};
+    const Result<StepOutput> output = engine->step({&input, 1});
+    ASSERT_FALSE(output.ok());
+    EXPECT_NE(output.error().find("the head's is not"), std::string::npos) << output.error();
+    const std::vector<std::vector<std::int64_t>> load = engine->expert_load();
+    const ModelConfig& config = engine->config();
+    for (std::int64_t block = 0; block < config.num_hidden_layers; ++block) {
+      const std::vector<std::int64_t>& counts = load[static_cast<std::size_t>(block)];
+      EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}),
+                config.num_experts_per_tok * std::ssize(tokens))
+          << "block " << block;
+    }
     engine->close(sequence, false);
   }
 }

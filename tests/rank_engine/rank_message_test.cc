@@ -15,7 +15,9 @@ TEST(RankMessage, ACallComesBack) {
   const SampleRow drawn{.temperature = 0.5, .uniform = 0.25};
   call.inputs[0] = {{.sequence = SequenceId{6}, .tokens = tokens, .draws = {&drawn, 1}, .num_drafts = 2}};
   call.drafts = {{{SequenceId{5}, 11, drawn}}, {{SequenceId{5}, 12}}};
+  call.experts = {{.block = 3, .slots = {1, 0, 1}}, {.block = 4, .slots = {}}};
   const ReceivedCall received = call_from_bytes(to_bytes(call));
+  EXPECT_EQ(received.call.experts, call.experts);
   EXPECT_EQ(received.call.kind, call.kind);
   EXPECT_EQ(received.call.group, 2);
   EXPECT_EQ(received.call.sequence, SequenceId{7});

@@ -56,6 +56,47 @@ TEST(Stats, HasWhatThePageDraws) {
   EXPECT_EQ(json["disk"]["budget_bytes"], 100);
 }
 
+EngineView view_with_balance() {
+  EngineView view = some_view();
+  view.expert_balance = ExpertBalance{.num_steps = 900,
+                                      .num_evaluations = 1,
+                                      .num_rebalancings = 1,
+                                      .num_moved_experts = 3,
+                                      .moved_bytes = 600};
+  view.expert_balance->layers = {{.before = {6, 2}, .after = {4, 4}}, {.before = {0, 0}, .after = {0, 0}}};
+  view.expert_table = {{0, 1, 1, 2}, {2, 1, 0, 0}};
+  return view;
+}
+
+TEST(Stats, HasTheLoadsOfRanksBeforeAndAfter) {
+  const EngineView view = view_with_balance();
+  const auto json = nlohmann::json::parse(stats_json(ServedModel{}, some_stats(), view, {}, 0));
+  const auto& balance = json["expert_balance"];
+  EXPECT_EQ(balance["rebalancings"], 1);
+  EXPECT_EQ(balance["moved_bytes"], 600);
+  EXPECT_EQ(balance["layers"][0]["before"][0], 6);
+  EXPECT_EQ(balance["layers"][0]["after"][1], 4);
+  EXPECT_NEAR(balance["balancedness"]["before"]["mean"].get<double>(), 4.0 / 6, 1e-12);
+  EXPECT_EQ(balance["balancedness"]["after"]["least"], 1);
+  EXPECT_EQ(nlohmann::json::parse(experts_json(view))["physical_to_logical"][1][0], 2);
+  EXPECT_TRUE(
+      nlohmann::json::parse(stats_json(ServedModel{}, some_stats(), some_view(), {}, 0))["expert_balance"]
+          .is_null());
+}
+
+TEST(Metrics, HaveBalancednessOnceItIsKnown) {
+  EngineView view = view_with_balance();
+  const Metrics metrics;
+  const std::string text = metrics.text(some_stats(), view, {});
+  for (const char* line :
+       {"baleen_expert_balancedness{maps=\"after\",layers=\"mean\"} 1",
+        "baleen_expert_balancedness{maps=\"before\",layers=\"least\"} 0.66", "baleen_moved_experts_total 3",
+        "baleen_moved_expert_bytes_total 600", "baleen_expert_rebalancings_total 1"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << "\nin\n" << text;
+  view.expert_balance->num_evaluations = 0;
+  EXPECT_EQ(metrics.text(some_stats(), view, {}).find("balancedness"), std::string::npos);
+}
+
 TEST(CounterHistory, IsARingWithTheOldestFirst) {
   CounterHistory history(3);
   for (int second = 0; second < 5; ++second) {

@@ -11,6 +11,7 @@
 #include "cuda/cuda_context.h"
 #include "cuda/cuda_error.h"
 #include "cuda/cuda_memory.h"
+#include "cuda/stream_branch.h"
 #include "numeric/bf16.h"
 #include "tensor/activations.h"
 #include "tensor/buffer.h"
@@ -29,7 +30,7 @@ class TestCuda {
       : stream_(make_stream()),
         memory_(stream_),
         scratch_(scratch_bytes, memory_),
-        context_{stream_, scratch_, {}} {
+        context_{.stream = stream_, .scratch = scratch_, .batch = {}, .branch = &branch_} {
     int sms = 0;
     check_cuda(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0), "reading the device");
     context_.num_sms = sms;
@@ -119,6 +120,7 @@ class TestCuda {
   CUstream_st* stream_;
   CudaMemory memory_;
   Arena scratch_;
+  StreamBranch branch_;
   CudaContext context_;
   std::deque<Buffer> buffers_;
 };

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { kTestMs, pageUnderTest, settled } from './page_under_test.mjs';
 import { startServer } from './server_process.mjs';
+import { ChatPage } from './chat_page.mjs';
 
 const kStory = 'Tell me a story about a fox who finds a lantern.';
 /** Longer than a page of the cache, so that the tree keeps it. */
@@ -195,6 +196,28 @@ pageTest('the machine shows pools, tree and expert load', {}, async (chat) => {
 
   // Two looks make a rate.
   await page.locator('.sparkline polyline').first().waitFor({ state: 'attached' });
+});
+
+test('the machine shows the loads of ranks before and after', { timeout: kTestMs }, async () => {
+  const balance = '--balance-experts --balance-first 4 --balance-interval 4 --balance-gain 0'.split(' ');
+  const server = await startServer(0, ['--ep', '2', '--threads', '2', ...balance]);
+  try {
+    const chat = await ChatPage.open(shared.browser, server.url);
+    await chat.setLongestReply(24);
+    await chat.ask(kStory);
+    await chat.button('Machine').click();
+    const layers = chat.page.getByRole('list', { name: 'Loads of the ranks by layer, before and after' });
+    await layers.waitFor();
+    assert.equal(await layers.getByRole('listitem').count(), 7, 'six layers and the MTP block');
+    const words = await layers.getByRole('img', { name: /^after: / }).first().getAttribute('aria-label');
+    assert.match(words, /^after: [\d,]+, [\d,]+ tokens$/);
+    assert.equal(await layers.locator('.rank-bars').first().locator('rect').count(), 2);
+    await chat.page.getByText(/mean over largest load of ranks: \d+% to \d+% over layers/).waitFor();
+    await chat.page.getByText(/[1-9]\d* experts moved/).waitFor();
+    await chat.close();
+  } finally {
+    await server.kill();
+  }
 });
 
 pageTest('the machine can be read with the keyboard alone', {}, async (chat) => {

@@ -39,8 +39,10 @@ bool tiles_permitted() {
 }
 
 Bf16Kernel choose() {
-  if (!uses_bf16_dots() || !instruction_set_in_use().starts_with("AVX3")) return Bf16Kernel::kRoundedCopies;
-  return processor_has_tiles() && tiles_permitted() ? Bf16Kernel::kTiles : Bf16Kernel::kVectors;
+  const bool is_allowed = machine_has_bf16_dots() && chosen_bf16_dots() != Bf16Dots::kNever;
+  if (!is_allowed || !instruction_set_in_use().starts_with("AVX3")) return Bf16Kernel::kRoundedCopies;
+  if (processor_has_tiles() && tiles_permitted()) return Bf16Kernel::kTiles;
+  return uses_bf16_dots() ? Bf16Kernel::kVectors : Bf16Kernel::kRoundedCopies;
 }
 
 void packed_product(const DenseProduct<float>& p, Bf16Kernel kernel) {

@@ -8,6 +8,7 @@
 /// FP4 and FP8 weights see activations (x and bf(a)) rounded to e4m3 per 128 in `released`.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <optional>
@@ -39,7 +40,14 @@ struct ExpertLoad {
 struct ExpertPlaces {
   const std::int32_t* of_expert =
       nullptr;             ///< [E] in the device's memory, each in [0, count); null: expert e is at e
-  std::int64_t count = 0;  ///< of places; 0: some are in the host's memory, which is read by address alone
+  std::int64_t count = 0;  ///< of places
+  /// Where some are in the host's memory: [E] like of_expert, the place in the device's memory that a kernel
+  /// copies expert e to before others read it; of experts that are there, their own. Null: all are there.
+  const std::int32_t* copied = nullptr;
+  /// Where some are copied: place 0, and the distance from one to the next, a multiple of 16. All arrays of
+  /// an expert lie between its place and the next.
+  std::byte* blocks = nullptr;
+  std::int64_t block_bytes = 0;
 };
 
 /// Of ranks that share the experts, one has `routed` from `first_expert` on. What it returns are then its

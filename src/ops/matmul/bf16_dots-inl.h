@@ -22,7 +22,6 @@
 #include "numeric/bf16.h"
 #include "numeric/e2m1.h"
 #include "numeric/e4m3.h"
-#include "ops/matmul/integer_fp4-inl.h"
 #include "ops/matmul/tile_rows-inl.h"
 #include "ops/matmul/unpack-inl.h"
 
@@ -140,7 +139,7 @@ class Bf16Unpacker<WeightFormat::kFp4> {
 
 /// Products of both formats. A block of 128 inputs has a sum of its own, which the scales multiply.
 template <WeightFormat kFormat>
-struct Bf16Products {
+struct Bf16DotProducts : LaneSums {
   using Unpacker = Bf16Unpacker<kFormat>;
   static constexpr int kVectors = Unpacker::kVectors;
   static constexpr std::int64_t kLoadInputs = kVectors * 2 * kLanes;
@@ -175,10 +174,7 @@ struct Bf16Products {
     if constexpr (kFormat == WeightFormat::kFp8) {
       return hn::Set(FloatTag(), row.block_scales[block]);
     } else {
-      FloatVec scales[kLoadsPerBlock];
-      static_assert(kLoadsPerBlock == 1);
-      block_group_scales(row.group_scales + block * 4, scales);
-      return scales[0];
+      return group_scales(row.group_scales + block * 4);
     }
   }
 
@@ -195,7 +191,9 @@ struct Bf16Products {
       for (int m = 0; m < kFewRows; ++m) block_sums[m] = hn::Zero(FloatTag());
       for (int first = 0; first < kBlockVectors; first += kVectors) {
         WordVec weights[kVectors];
-        unpacker.Unpack(row.codes + block * block_bytes + first / kVectors * 4 * kLanes, weights);
+        const std::int64_t at = block * block_bytes + first / kVectors * 4 * kLanes;
+        unpacker.Unpack(row.codes + at, weights);
+        if (kFormat == WeightFormat::kFp4 && kFewRows == 1) prefetch_ahead(row, at);
         for (int v = 0; v < kVectors; ++v) {
           for (int m = 0; m < kFewRows; ++m) {
             block_sums[m] = add_dots(block_sums[m], pairs_at(x[m], block, first + v), weights[v]);
@@ -211,7 +209,7 @@ struct Bf16Products {
   static constexpr int kRows = 3;
 
   struct Panel {
-    alignas(64) std::uint32_t pairs[kPanelColumns][kPanelInputs / 2];
+    alignas(64) std::uint32_t pairs[kPanelColumns][kPanelInputs / 2 + 16];  // in different sets
     alignas(64) float scales[kPanelColumns][kPanelInputs / kActivationBlock * kLanes];
   };
 
@@ -223,7 +221,7 @@ struct Bf16Products {
         const std::int64_t at = k / kLoadInputs * 4 * kLanes;
         WordVec weights[kVectors];
         unpacker.Unpack(row.codes + at, weights);
-        prefetch_next_panel(tile, row, at);
+        prefetch_next_panel<LaneSums>(tile, row, at);
         std::uint32_t* to = panel.pairs[c] + (k - range.begin) / 2;
         for (int v = 0; v < kVectors; ++v) hn::Store(weights[v], WordTag(), to + v * kLanes);
       }
@@ -236,23 +234,29 @@ struct Bf16Products {
 
   template <int kTileRows>
   static HWY_INLINE void multiply(const float* const (&x)[kTileRows], std::int64_t num_inputs,
-                                  const Panel& panel, FloatVec (&sums)[kTileRows][kPanelColumns]) {
-    for (std::int64_t block = 0; block < num_inputs / kActivationBlock; ++block) {
-      FloatVec block_sums[kTileRows][kPanelColumns];
-      for (int m = 0; m < kTileRows; ++m) {
-        for (int c = 0; c < kPanelColumns; ++c) block_sums[m][c] = hn::Zero(FloatTag());
-      }
-      for (int v = 0; v < kBlockVectors; ++v) {
-        WordVec pairs[kTileRows];
-        for (int m = 0; m < kTileRows; ++m) pairs[m] = pairs_at(x[m], block, v);
-        for (int c = 0; c < kPanelColumns; ++c) {
-          const WordVec w = hn::Load(WordTag(), panel.pairs[c] + (block * kBlockVectors + v) * kLanes);
-          for (int m = 0; m < kTileRows; ++m) block_sums[m][c] = add_dots(block_sums[m][c], pairs[m], w);
+                                  const Panel& panel, float* sums) {
+    const FloatTag d;
+    for (int c = 0; c < kPanelColumns; c += kTileColumns) {
+      for (std::int64_t block = 0; block < num_inputs / kActivationBlock; ++block) {
+        FloatVec block_sums[kTileRows][kTileColumns];
+        for (int m = 0; m < kTileRows; ++m) {
+          for (int i = 0; i < kTileColumns; ++i) block_sums[m][i] = hn::Zero(d);
         }
-      }
-      for (int c = 0; c < kPanelColumns; ++c) {
-        const FloatVec scale = hn::Load(FloatTag(), panel.scales[c] + block * kLanes);
-        for (int m = 0; m < kTileRows; ++m) sums[m][c] = hn::MulAdd(block_sums[m][c], scale, sums[m][c]);
+        for (int v = 0; v < kBlockVectors; ++v) {
+          WordVec pairs[kTileRows];
+          for (int m = 0; m < kTileRows; ++m) pairs[m] = pairs_at(x[m], block, v);
+          for (int i = 0; i < kTileColumns; ++i) {
+            const WordVec w = hn::Load(WordTag(), panel.pairs[c + i] + (block * kBlockVectors + v) * kLanes);
+            for (int m = 0; m < kTileRows; ++m) block_sums[m][i] = add_dots(block_sums[m][i], pairs[m], w);
+          }
+        }
+        for (int i = 0; i < kTileColumns; ++i) {
+          const FloatVec scale = hn::Load(d, panel.scales[c + i] + block * kLanes);
+          for (int m = 0; m < kTileRows; ++m) {
+            float* sum = sums + (m * kPanelColumns + c + i) * kLanes;
+            hn::Store(hn::MulAdd(block_sums[m][i], scale, hn::Load(d, sum)), d, sum);
+          }
+        }
       }
     }
   }

@@ -1,15 +1,17 @@
 // FP4 weights times FP8 activations on integers. Included once per instruction set (Highway).
 //
 // A doubled e2m1 value is an integer of at most 12, an e4m3 value times 2^9 one of at most 448 * 512 < 2^18.
-// It is cut into 8 high + low with high in 16 bits and low in 0..7; most blocks of 128 have no low parts and
-// skip their products. Weights become 16-bit words, their value in the upper byte, so that one instruction
-// multiplies 16 pairs and adds neighbours (AVX2). A lane's sum over its 8 inputs of a group of 32 is at most
-// 32 * 8 * 12 * 448 * 512 < 2^30: exact in 32 bits.
+// It is cut into 32 high + low with high in 16 bits and low in 0..31; most groups of 32 inputs have no low
+// parts and skip their products. Weights become 16-bit words, their value in the upper byte, so that one
+// instruction multiplies 16 pairs and adds neighbours (AVX2). The sum of a group of 32, which has one scale,
+// is at most 32 * 12 * 448 * 512 * 8 < 2^30 in its units: exact in 32 bits, in whatever order.
 //
-// The order of an output's sum, the same for every number of rows: lane l of a load has inputs 8 l to 8 l + 7
-// of the load's 8 kLanes; its exact integer, as float32, times the activations' scale (a power of two,
-// exact), enters the lane's accumulator by one multiply-add with the group's scale, in ascending k. Then the
-// lanes are added.
+// The order of an output's sum, the same for every number of rows: a group's exact integer, as float32, times
+// the activations' scale (a power of two, exact), enters one of kLanes accumulators by one multiply-add with
+// the group's scale, in ascending k. `accumulator_of` says which. Then the accumulators are added as lanes
+// are (sums_of_four).
+//
+// Few rows: lanes are groups, of four loads of one weight row. Many rows: lanes are columns of a panel.
 
 #if defined(BALEEN_OPS_MATMUL_INTEGER_FP4_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BALEEN_OPS_MATMUL_INTEGER_FP4_INL_H_
@@ -23,7 +25,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
+#include "ops/matmul/integer_block-inl.h"
 #include "ops/matmul/tile_output-inl.h"
 #include "ops/matmul/tile_rows-inl.h"
 #include "ops/matmul/unpack-inl.h"
@@ -31,168 +35,78 @@
 HWY_BEFORE_NAMESPACE();
 namespace baleen::HWY_NAMESPACE {
 
-using Int32Tag = hn::RebindToSigned<FloatTag>;
-using Int16Tag = hn::Repartition<std::int16_t, FloatTag>;
-using ByteTag = hn::Repartition<std::uint8_t, FloatTag>;
-using Int32Vec = hn::Vec<Int32Tag>;
-using Int16Vec = hn::Vec<Int16Tag>;
-using ByteVec = hn::Vec<ByteTag>;
-
-/// Whether this instruction set does such products on integers.
-constexpr bool kIntegerFp4 = HWY_ARCH_X86;
-
-/// Inputs whose weights fill a vector, and such loads in a block of activations.
-constexpr std::int64_t kInputsPerLoad = 8 * kLanes;
-constexpr std::int64_t kLoadsPerBlock = kActivationBlock / kInputsPerLoad;
-/// 16-bit vectors that a load becomes.
-constexpr int kWordVectors = 4;
-
-/// A block of activations as the kernel reads it, in the room of 128 float32 values. Word i of vector v of a
-/// load has input 4 i + v of the load, byte j of its vector h of low parts input 2 j + h.
-struct IntegerBlock {
-  std::int16_t high[kActivationBlock];
-  std::uint8_t low[kActivationBlock];
-  float scale;           ///< of a lane's integer sum: 2^-15 times the block's; NaN if an input is NaN
-  std::int32_t has_low;  ///< 0: every low part is 0
-  std::int32_t unused[30];
-};
-static_assert(sizeof(IntegerBlock) == kActivationBlock * sizeof(float));
-
-/// A doubled weight has its value in the upper byte of a word, activations are counted in 2^-9, of which high
-/// has eights and low is multiplied by 32.
-constexpr float kUnitOfSum = 0x1p-15F;
-constexpr std::int16_t kLowFactor = 32;
-
-HWY_INLINE void pack_integer_block(const float* x, float* packed) {
-  const FloatTag d;
-  const Int32Tag di;
-  const WordTag du;
+/// Adds to each lane what the low parts of its eight inputs contribute.
+HWY_INLINE Int32Vec add_low_products(Int32Vec products, const std::uint8_t* low, const WeightBytes& weights) {
   const ByteTag d8;
-  const hn::Rebind<std::int16_t, FloatTag> narrow16;
-  const hn::Rebind<std::uint8_t, FloatTag> narrow8;
-  const float scale = e8m0_to_float(fp8_scale_code(absolute_maximum_simd(d, x, kActivationBlock)));
-  const auto divide = hn::Set(d, 1.0F / scale);
-  alignas(64) std::int16_t high[kActivationBlock];
-  alignas(64) std::uint8_t low[kActivationBlock];
-  auto all_bits = hn::Zero(di);
-  auto poison = hn::Zero(d);  // NaN in a lane that has met NaN
-  for (std::int64_t i = 0; i < kActivationBlock; i += kLanes) {
-    const auto rounded = round_e4m3(d, hn::Mul(hn::LoadU(d, x + i), divide));
-    poison = hn::Add(poison, hn::Mul(rounded, hn::Zero(d)));
-    const auto value = hn::ConvertTo(di, hn::Mul(rounded, hn::Set(d, 512.0F)));
-    all_bits = hn::Or(all_bits, value);
-    hn::Store(hn::DemoteTo(narrow16, hn::ShiftRight<3>(value)), narrow16, high + i);
-    hn::Store(hn::DemoteTo(narrow8, hn::And(value, hn::Set(di, 7))), narrow8, low + i);
-  }
-  auto* block = reinterpret_cast<IntegerBlock*>(packed);
-  // The words 4 i + v of two neighbouring i, side by side, are 32 bits that a transposition of four then
-  // gathers.
-  alignas(16) static constexpr std::uint8_t kPairs[16] = {0, 1, 8,  9,  2, 3, 10, 11,
-                                                          4, 5, 12, 13, 6, 7, 14, 15};
-  const auto pairs = hn::LoadDup128(d8, kPairs);
-  for (std::int64_t load = 0; load < kActivationBlock; load += kInputsPerLoad) {
-    auto* words = reinterpret_cast<std::uint8_t*>(high + load);
-    for (std::int64_t v = 0; v < kWordVectors; ++v) {
-      std::uint8_t* at = words + v * 4 * kLanes;
-      hn::Store(hn::TableLookupBytes(hn::Load(d8, at), pairs), d8, at);
-    }
-    WordVec gathered[kWordVectors];
-    hn::LoadInterleaved4(du, reinterpret_cast<const std::uint32_t*>(words), gathered[0], gathered[1],
-                         gathered[2], gathered[3]);
-    for (std::int64_t v = 0; v < kWordVectors; ++v) {
-      hn::Store(hn::BitCast(Int16Tag(), gathered[v]), Int16Tag(), block->high + load + v * 2 * kLanes);
-    }
-    ByteVec even, odd;
-    hn::LoadInterleaved2(d8, low + load, even, odd);
-    hn::Store(even, d8, block->low + load);
-    hn::Store(odd, d8, block->low + load + 4 * kLanes);
-  }
-  block->scale = scale * kUnitOfSum + hn::GetLane(hn::SumOfLanes(d, poison));
-  block->has_low = hn::AllTrue(di, hn::Eq(hn::And(all_bits, hn::Set(di, 7)), hn::Zero(di))) ? 0 : 1;
+  const auto pairs = hn::Add(multiply_low(hn::Load(d8, low), weights.half[0]),
+                             multiply_low(hn::Load(d8, low + 4 * kLanes), weights.half[1]));
+  return hn::Add(products, multiply_pairs(pairs, hn::Set(Int16Tag(), kLowFactor)));
 }
 
-/// Products of 16-bit words, neighbours added.
-HWY_INLINE Int32Vec multiply_pairs(Int16Vec a, Int16Vec b) {
-#if HWY_TARGET == HWY_AVX3
-  return Int32Vec{_mm512_madd_epi16(a.raw, b.raw)};
-#elif HWY_TARGET == HWY_AVX2
-  return Int32Vec{_mm256_madd_epi16(a.raw, b.raw)};
-#elif HWY_TARGET == HWY_SSE4
-  return Int32Vec{_mm_madd_epi16(a.raw, b.raw)};
-#else
+/// Sums of the groups of four loads, in the lanes of their accumulators.
+HWY_INLINE Int32Vec sums_of_groups(const Int32Vec (&loads)[kLoadsTogether]) {
   const Int32Tag d;
-  auto upper = hn::Zero(d);
-  const auto lower = hn::ReorderWidenMulAccumulate(d, a, b, hn::Zero(d), upper);
-  return hn::Add(lower, upper);
-#endif
+  const hn::RepartitionToWide<Int32Tag> pairs;
+  const auto ab = hn::BitCast(
+      pairs, hn::Add(hn::InterleaveLower(d, loads[0], loads[1]), hn::InterleaveUpper(d, loads[0], loads[1])));
+  const auto ce = hn::BitCast(
+      pairs, hn::Add(hn::InterleaveLower(d, loads[2], loads[3]), hn::InterleaveUpper(d, loads[2], loads[3])));
+  return hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, ab, ce)),
+                 hn::BitCast(d, hn::InterleaveUpper(pairs, ab, ce)));
 }
 
-/// Products of unsigned low parts and signed bytes, neighbours added; at most 2 * 7 * 12.
-HWY_INLINE Int16Vec multiply_low(ByteVec low, ByteVec weights) {
-#if HWY_TARGET == HWY_AVX3
-  return Int16Vec{_mm512_maddubs_epi16(low.raw, weights.raw)};
-#elif HWY_TARGET == HWY_AVX2
-  return Int16Vec{_mm256_maddubs_epi16(low.raw, weights.raw)};
-#elif HWY_TARGET == HWY_SSE4
-  return Int16Vec{_mm_maddubs_epi16(low.raw, weights.raw)};
-#else
-  const Int16Tag d;
-  const auto l = hn::BitCast(d, low), w = hn::BitCast(d, weights);
-  const auto even =
-      hn::Mul(hn::And(l, hn::Set(d, std::int16_t{0xFF})), hn::ShiftRight<8>(hn::ShiftLeft<8>(w)));
-  return hn::Add(even, hn::Mul(hn::ShiftRight<8>(l), hn::ShiftRight<8>(w)));
-#endif
-}
-
-/// Doubled values of a load's even and odd inputs.
-struct WeightBytes {
-  HWY_INLINE WeightBytes() {}
-  ByteVec half[2];
-  HWY_INLINE void Load(const std::uint8_t* codes) {
-    const ByteTag d;
-    const hn::Repartition<std::uint16_t, FloatTag> d16;
-    alignas(16) static constexpr std::int8_t kDoubled[16] = {0, 1,  2,  3,  4,  6,  8,  12,
-                                                             0, -1, -2, -3, -4, -6, -8, -12};
-    const auto table = hn::LoadDup128(d, reinterpret_cast<const std::uint8_t*>(kDoubled));
-    const auto nibble = hn::Set(d, std::uint8_t{15});
-    const auto both = hn::LoadU(d, codes);
-    const auto upper = hn::BitCast(d, hn::ShiftRight<4>(hn::BitCast(d16, both)));
-    half[0] = hn::TableLookupBytes(table, hn::And(both, nibble));
-    half[1] = hn::TableLookupBytes(table, hn::And(upper, nibble));
+/// In each lane, in the top byte, which group's sum it adds up; 0x80 in the others, for which a look-up has
+/// zero.
+struct GroupOfLane {
+  constexpr GroupOfLane() {
+    for (std::uint32_t group = 0; group < kLanes; ++group) {
+      pattern[accumulator_of(group)] = group << 24 | 0x00808080u;
+    }
   }
-  /// 256 times the doubled values of inputs 4 i + v.
-  template <int v>
-  HWY_INLINE Int16Vec Words() const {
-    const Int16Tag d;
-    const auto bytes = hn::BitCast(d, half[v % 2]);
-    return v < 2 ? hn::ShiftLeft<8>(bytes) : hn::And(bytes, hn::Set(d, static_cast<std::int16_t>(0xFF00)));
-  }
+  alignas(64) std::uint32_t pattern[kLanes] = {};
 };
 
-/// Scales of the groups of a block, as vectors that fit the sums of its loads: four lanes a group. Code 0 is
-/// 2^-127.
-HWY_INLINE void block_group_scales(const std::uint8_t* codes, FloatVec (&scales)[kLoadsPerBlock]) {
-  const FloatTag d;
+/// Scales of the groups of four loads, or of `count` that are left, in the lanes of their accumulators. Code
+/// 0 is 2^-127.
+template <bool kWhole>
+HWY_INLINE FloatVec scales_of_groups(const std::uint8_t* codes, std::int64_t count) {
   const WordTag du;
   const ByteTag db;
-  std::uint32_t four;
-  static_assert(kActivationBlock / 32 == sizeof(four));
-  std::memcpy(&four, codes, sizeof(four));
-  const auto all = hn::BitCast(db, hn::Set(du, four));
-  for (std::int64_t load = 0; load < kLoadsPerBlock; ++load) {
-    // A lane takes its group's code into its top byte and zeros below.
-    const auto group = hn::Add(hn::ShiftRight<2>(hn::Iota(du, 0)),
-                               hn::Set(du, static_cast<std::uint32_t>(load * (kLanes / 4))));
-    const auto pattern = hn::Or(hn::ShiftLeft<24>(group), hn::Set(du, 0x00808080u));
-    const auto code = hn::BitCast(du, hn::TableLookupBytesOr0(all, hn::BitCast(db, pattern)));
-    scales[load] = hn::BitCast(d, hn::Max(hn::ShiftRight<1>(code), hn::Set(du, 0x00400000u)));
+  static constexpr GroupOfLane kGroupOfLane;
+  ByteVec all;
+  if constexpr (!kWhole || kLanes > 8) {
+    alignas(16) std::uint8_t copy[16] = {};
+    std::memcpy(copy, codes, kWhole ? sizeof(copy) : static_cast<std::size_t>(count));
+    all = hn::LoadDup128(db, copy);
+  } else {
+    using Codes = std::conditional_t<kLanes == 8, std::uint64_t, std::uint32_t>;
+    Codes copy;
+    std::memcpy(&copy, codes, sizeof(copy));
+    all = hn::BitCast(db, hn::Set(hn::Repartition<Codes, FloatTag>(), copy));
   }
+  const auto pattern = hn::BitCast(db, hn::Load(du, kGroupOfLane.pattern));
+  const auto code = hn::BitCast(du, hn::TableLookupBytesOr0(all, pattern));
+  return hn::BitCast(FloatTag(), hn::Max(hn::ShiftRight<1>(code), hn::Set(du, 0x00400000u)));
 }
 
-/// Adds the sum of a load's products to a row's accumulator.
-HWY_INLINE FloatVec add_load(Int32Vec products, float scale, FloatVec group_scale, FloatVec sum) {
+/// Scales of the activations of four loads, of which the blocks past `num_blocks` are not read.
+HWY_INLINE FloatVec scales_of_blocks(const IntegerBlock* blocks, std::int64_t num_blocks) {
   const FloatTag d;
-  return hn::MulAdd(hn::Mul(hn::ConvertTo(d, products), hn::Set(d, scale)), group_scale, sum);
+  const WordTag du;
+  auto scales = hn::Set(d, blocks[0].scale);
+  const auto load_of_lane = hn::And(hn::Iota(du, 0), hn::Set(du, 3u));
+  for (std::int64_t load = 1; load < kLoadsTogether; ++load) {
+    const std::int64_t block = load * kInputsPerLoad / kActivationBlock;
+    if (block == (load - 1) * kInputsPerLoad / kActivationBlock || block >= num_blocks) continue;
+    const auto from_here = hn::Gt(load_of_lane, hn::Set(du, static_cast<std::uint32_t>(load - 1)));
+    scales = hn::IfThenElse(hn::RebindMask(d, from_here), hn::Set(d, blocks[block].scale), scales);
+  }
+  return scales;
+}
+
+/// Adds the sums of groups to their accumulators.
+HWY_INLINE FloatVec add_groups(Int32Vec sums, FloatVec block_scale, FloatVec group_scale, FloatVec to) {
+  return hn::MulAdd(hn::Mul(hn::ConvertTo(FloatTag(), sums), block_scale), group_scale, to);
 }
 
 /// FP4 times FP8 on integers.
@@ -205,131 +119,237 @@ struct IntegerFp4Products {
   template <int kFewRows>
   static HWY_INLINE void multiply_column(const MatmulTile& tile, const float* const (&packed)[kFewRows],
                                          std::int64_t n, FloatVec (&results)[kFewRows]) {
-    const Int16Tag d16;
-    const IntegerBlock* x[kFewRows];
-    for (int m = 0; m < kFewRows; ++m) x[m] = reinterpret_cast<const IntegerBlock*>(packed[m]);
-    const ByteTag d8;
     const RowCursor row = cursor_of<WeightFormat::kFp4>(*tile.weight, n);
-    FloatVec sums[kFewRows];  // added up in `results` they would wait for stores: 18 cycles a block, not 15
+    const std::int64_t num_inputs = tile.weight->cols;
+    FloatVec sums[kFewRows];
     for (int m = 0; m < kFewRows; ++m) sums[m] = hn::Zero(FloatTag());
-    const std::int64_t num_blocks = tile.weight->cols / kActivationBlock;
-    for (std::int64_t block = 0; block < num_blocks; ++block) {
-      const std::uint8_t* codes = row.codes + block * (kActivationBlock / 2);
-      FloatVec scales[kLoadsPerBlock];
-      block_group_scales(row.group_scales + block * 4, scales);
-      for (std::int64_t load = 0; load < kLoadsPerBlock; ++load) {
-        WeightBytes weights;
-        weights.Load(codes + load * 4 * kLanes);
-        const Int16Vec words[kWordVectors] = {weights.Words<0>(), weights.Words<1>(), weights.Words<2>(),
-                                              weights.Words<3>()};
-        for (int m = 0; m < kFewRows; ++m) {
-          const IntegerBlock& xb = x[m][block];
-          const std::int16_t* high = xb.high + load * kInputsPerLoad;
-          Int32Vec products = multiply_pairs(hn::Load(d16, high), words[0]);
-          for (int v = 1; v < kWordVectors; ++v) {
-            products = hn::Add(products, multiply_pairs(hn::Load(d16, high + v * 2 * kLanes), words[v]));
-          }
-          if (HWY_UNLIKELY(xb.has_low != 0)) {
-            const std::uint8_t* low = xb.low + load * kInputsPerLoad;
-            const auto pairs = hn::Add(multiply_low(hn::Load(d8, low), weights.half[0]),
-                                       multiply_low(hn::Load(d8, low + 4 * kLanes), weights.half[1]));
-            products = hn::Add(products, multiply_pairs(pairs, hn::Set(d16, kLowFactor)));
-          }
-          sums[m] = add_load(products, xb.scale, scales[load], sums[m]);
-        }
-      }
+    std::int64_t k = 0;
+    for (; k + kInputsTogether <= num_inputs; k += kInputsTogether) {
+      add_loads<true, kFewRows>(row, packed, k, kInputsTogether, sums);
     }
+    if (k < num_inputs) add_loads<false, kFewRows>(row, packed, k, num_inputs - k, sums);
     for (int m = 0; m < kFewRows; ++m) results[m] = sums[m];
   }
 
-  static constexpr int kRows = 4;
+  static constexpr int kPanelColumns = 16;
+  static constexpr int kVectors = static_cast<int>(kPanelColumns / kLanes);
+  /// 4 x 2 sums and their operands fill the sixteen registers of AVX2.
+  static constexpr int kRows = 8 / kVectors;
+  static constexpr std::int64_t kRowSums = kLanes * kPanelColumns;
 
+  /// Columns side by side: lane c of `words[p]` has the words of column c for a pair of inputs. In a group,
+  /// pair 4 i + v is lane i of vector v of the group's part of a load; `bytes` likewise, pair 2 i + h.
   struct Panel {
-    alignas(64) std::int16_t words[kPanelColumns][kPanelInputs];
-    alignas(64) std::uint8_t bytes[kPanelColumns][kPanelInputs];
-    alignas(64) float scales[kPanelColumns][kPanelInputs / 8];
+    alignas(64) std::int16_t words[kPanelInputs / 2][2 * kPanelColumns];
+    alignas(64) std::uint8_t bytes[kPanelInputs / 4][4 * kPanelColumns];
+    alignas(64) float scales[kPanelInputs / kGroup][kPanelColumns];
   };
 
   static HWY_INLINE void fill(const MatmulTile& tile, const PanelRange& range, Panel& panel) {
+    RowCursor rows[kPanelColumns];
     for (std::int64_t c = 0; c < kPanelColumns; ++c) {
-      const RowCursor row =
-          cursor_of<WeightFormat::kFp4>(*tile.weight, std::min(range.n + c, tile.n_end - 1));
-      for (std::int64_t k = range.begin; k < range.end; k += kActivationBlock) {
-        FloatVec scales[kLoadsPerBlock];
-        block_group_scales(row.group_scales + k / 32, scales);
-        for (std::int64_t load = 0; load < kLoadsPerBlock; ++load) {
-          const std::int64_t at = k + load * kInputsPerLoad, to = at - range.begin;
-          WeightBytes weights;
-          weights.Load(row.codes + at / 2);
-          prefetch_next_panel(tile, row, at / 2);
-          hn::Store(weights.half[0], ByteTag(), panel.bytes[c] + to);
-          hn::Store(weights.half[1], ByteTag(), panel.bytes[c] + to + 4 * kLanes);
-          hn::Store(weights.Words<0>(), Int16Tag(), panel.words[c] + to);
-          hn::Store(weights.Words<1>(), Int16Tag(), panel.words[c] + to + 2 * kLanes);
-          hn::Store(weights.Words<2>(), Int16Tag(), panel.words[c] + to + 4 * kLanes);
-          hn::Store(weights.Words<3>(), Int16Tag(), panel.words[c] + to + 6 * kLanes);
-          hn::Store(scales[load], FloatTag(), panel.scales[c] + to / 8);
+      rows[c] = cursor_of<WeightFormat::kFp4>(*tile.weight, std::min(range.n + c, tile.n_end - 1));
+      for (std::int64_t k = range.begin; k < range.end; k += 128) {
+        prefetch_next_panel<IntegerFp4Products>(tile, rows[c], k / 2);
+      }
+    }
+    for (std::int64_t group = 0; group < (range.end - range.begin) / kGroup; ++group) {
+      const std::int64_t k = range.begin + group * kGroup;
+      for (std::int64_t v = 0; v < kVectors; ++v) fill_group(rows + v * kLanes, k, group, v, panel);
+      for (std::int64_t c = 0; c < kPanelColumns; ++c) {
+        panel.scales[group][c] = e8m0_to_float(rows[c].group_scales[k / kGroup]);
+      }
+    }
+  }
+
+  template <int kTileRows>
+  static HWY_NOINLINE void multiply(const float* const (&packed)[kTileRows], std::int64_t num_inputs,
+                                    const Panel& panel, float* sums) {
+    const FloatTag d;
+    const IntegerBlock* x[kTileRows];
+    for (int m = 0; m < kTileRows; ++m) x[m] = reinterpret_cast<const IntegerBlock*>(packed[m]);
+    for (std::int64_t group = 0; group < num_inputs / kGroup; ++group) {
+      const std::int64_t block = group * kGroup / kActivationBlock;
+      Int32Vec products[kTileRows][kVectors];
+      multiply_group<kTileRows>(x, group, panel, products);
+#pragma GCC unroll 8
+      for (int m = 0; m < kTileRows; ++m) {
+        if (HWY_UNLIKELY(x[m][block].group_has_low[group % (kActivationBlock / kGroup)] != 0)) {
+          add_low_group(x[m][block], group, panel, products[m]);
+        }
+        const FloatVec block_scale = hn::Set(d, x[m][block].scale);
+        float* to = sums + m * kRowSums + accumulator_of(group % kLanes) * kPanelColumns;
+        for (int v = 0; v < kVectors; ++v, to += kLanes) {
+          const FloatVec group_scale = hn::Load(d, panel.scales[group] + v * kLanes);
+          hn::Store(add_groups(products[m][v], block_scale, group_scale, hn::Load(d, to)), d, to);
         }
       }
     }
   }
 
-  /// Two columns at a time: 4 x 2 sums and as many accumulators. (1 x 4: 95 against 118 GFLOP/s.)
-  template <int kTileRows>
-  static HWY_INLINE void multiply(const float* const (&packed)[kTileRows], std::int64_t num_inputs,
-                                  const Panel& panel, FloatVec (&sums)[kTileRows][kPanelColumns]) {
-    for (int c = 0; c < kPanelColumns; c += 2) {
-      FloatVec pair[kTileRows][2];
-      for (int m = 0; m < kTileRows; ++m) {
-        for (int i = 0; i < 2; ++i) pair[m][i] = sums[m][c + i];
+  static HWY_INLINE void store_row(const MatmulTile& tile, std::int64_t m, std::int64_t n,
+                                   const float* sums) {
+    const FloatTag d;
+    for (std::int64_t c = 0; c < kPanelColumns && n + c < tile.n_end; c += kLanes) {
+      FloatVec blocks[kGroupsPerLoad];
+      for (std::int64_t q = 0; q < kGroupsPerLoad; ++q) {
+        const float* of_block = sums + 4 * q * kPanelColumns + c;
+        blocks[q] = hn::Add(
+            hn::Add(hn::Load(d, of_block), hn::Load(d, of_block + 2 * kPanelColumns)),
+            hn::Add(hn::Load(d, of_block + kPanelColumns), hn::Load(d, of_block + 3 * kPanelColumns)));
       }
-      multiply_two<kTileRows>(packed, num_inputs, panel, c, pair);
-      for (int m = 0; m < kTileRows; ++m) {
-        for (int i = 0; i < 2; ++i) sums[m][c + i] = pair[m][i];
+      for (std::int64_t half = kGroupsPerLoad / 2; half > 0; half /= 2) {
+        for (std::int64_t q = 0; q < half; ++q) blocks[q] = hn::Add(blocks[q], blocks[q + half]);
       }
+      auto sum = blocks[0];
+      if (tile.round_bf16) sum = round_bf16_simd(d, sum);
+      alignas(64) float outputs[kLanes];
+      hn::Store(sum, d, outputs);
+      std::copy_n(outputs, std::min(kLanes, tile.n_end - n - c), tile.y + m * tile.y_stride + n + c);
     }
   }
 
  private:
-  template <int kTileRows>
-  static HWY_INLINE void multiply_two(const float* const (&packed)[kTileRows], std::int64_t num_inputs,
-                                      const Panel& panel, int column, FloatVec (&sums)[kTileRows][2]) {
+  /// Adds the products of `count` inputs from k on, those of four loads or fewer.
+  template <bool kWhole, int kFewRows>
+  static HWY_INLINE void add_loads(const RowCursor& row, const float* const (&packed)[kFewRows],
+                                   std::int64_t k, std::int64_t count, FloatVec (&sums)[kFewRows]) {
     const Int16Tag d16;
-    const ByteTag d8;
-    const IntegerBlock* x[kTileRows];
-    for (int m = 0; m < kTileRows; ++m) x[m] = reinterpret_cast<const IntegerBlock*>(packed[m]);
-    for (std::int64_t block = 0; block < num_inputs / kActivationBlock; ++block) {
-      for (std::int64_t load = 0; load < kLoadsPerBlock; ++load) {
-        const std::int64_t at = load * kInputsPerLoad, in_panel = block * kActivationBlock + at;
-        Int32Vec products[kTileRows][2];
-        for (std::int64_t v = 0; v < kWordVectors; ++v) {
-          const std::int64_t word = v * 2 * kLanes;
-          // The sums are chains: trees, which GCC would make of them, need more registers than there are.
-          for (int i = 0; i < 2; ++i) {
-            const Int16Vec weights = hn::Load(d16, panel.words[column + i] + in_panel + word);
-            for (int m = 0; m < kTileRows; ++m) {
-              const auto product = multiply_pairs(weights, hn::Load(d16, x[m][block].high + at + word));
-              products[m][i] = v == 0 ? product : in_register(hn::Add(products[m][i], product));
-            }
-          }
+    Int32Vec products[kFewRows][kLoadsTogether];
+#pragma GCC unroll 4
+    for (std::int64_t load = 0; load < kLoadsTogether; ++load) {
+      if (!kWhole && load * kInputsPerLoad >= count) {
+        for (int m = 0; m < kFewRows; ++m) products[m][load] = hn::Zero(Int32Tag());
+        continue;
+      }
+      const std::int64_t at = k + load * kInputsPerLoad;
+      const std::int64_t in_block = load * kInputsPerLoad % kActivationBlock;  // k begins a block
+      const WeightBytes weights(hn::LoadU(ByteTag(), row.codes + at / 2));
+      if (kFewRows == 1) prefetch_ahead(row, at / 2);
+      const Int16Vec words[kWordVectors] = {weights.Words<0>(), weights.Words<1>(), weights.Words<2>(),
+                                            weights.Words<3>()};
+      for (int m = 0; m < kFewRows; ++m) {
+        const auto& block = reinterpret_cast<const IntegerBlock*>(packed[m])[at / kActivationBlock];
+        Int32Vec product = multiply_pairs(hn::Load(d16, block.high + in_block), words[0]);
+        for (int v = 1; v < kWordVectors; ++v) {
+          const std::int16_t* high = block.high + in_block + v * 2 * kLanes;
+          product = hn::Add(product, multiply_pairs(hn::Load(d16, high), words[v]));
         }
-        for (int m = 0; m < kTileRows; ++m) {
-          const IntegerBlock& xb = x[m][block];
-          if (HWY_UNLIKELY(xb.has_low != 0)) {
-            for (int i = 0; i < 2; ++i) {
-              const std::uint8_t* weights = panel.bytes[column + i] + in_panel;
-              const auto pairs = hn::Add(
-                  multiply_low(hn::Load(d8, xb.low + at), hn::Load(d8, weights)),
-                  multiply_low(hn::Load(d8, xb.low + at + 4 * kLanes), hn::Load(d8, weights + 4 * kLanes)));
-              products[m][i] = hn::Add(products[m][i], multiply_pairs(pairs, hn::Set(d16, kLowFactor)));
-            }
-          }
-          for (int i = 0; i < 2; ++i) {
-            const FloatVec scale = hn::Load(FloatTag(), panel.scales[column + i] + in_panel / 8);
-            sums[m][i] = add_load(products[m][i], xb.scale, scale, sums[m][i]);
-          }
+        if (HWY_UNLIKELY(load_has_low(block, in_block / kGroup))) {
+          product = add_low_products(product, block.low + in_block, weights);
+        }
+        products[m][load] = product;
+      }
+    }
+    const FloatVec group_scales = scales_of_groups<kWhole>(row.group_scales + k / kGroup, count / kGroup);
+    for (int m = 0; m < kFewRows; ++m) {
+      const auto* blocks = reinterpret_cast<const IntegerBlock*>(packed[m]) + k / kActivationBlock;
+      sums[m] = add_groups(sums_of_groups(products[m]), scales_of_blocks(blocks, count / kActivationBlock),
+                           group_scales, sums[m]);
+    }
+  }
+
+  static HWY_INLINE bool load_has_low(const IntegerBlock& block, std::int64_t first_group) {
+    std::uint32_t any = 0;
+    std::memcpy(&any, block.group_has_low + first_group, static_cast<std::size_t>(kGroupsPerLoad));
+    return any != 0;
+  }
+
+  /// The 16 bytes that rows[4 b] has at `at`, as block b.
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load_blocks(D d, const RowCursor* rows, std::int64_t at) {
+    if constexpr (hn::MaxLanes(D()) <= 16) {
+      return hn::LoadU(d, rows->codes + at);
+    } else {
+      const hn::Half<D> half;
+      const RowCursor* upper = rows + hn::MaxLanes(D()) / 2 / 16 * 4;
+      return hn::Combine(d, load_blocks(half, upper, at), load_blocks(half, rows, at));
+    }
+  }
+
+  /// Vector v of the columns of a group: kLanes weight rows, turned by words of 32 bits.
+  static HWY_INLINE void fill_group(const RowCursor* rows, std::int64_t k, std::int64_t group, std::int64_t v,
+                                    Panel& panel) {
+    const WordTag d;
+    const hn::RepartitionToWide<WordTag> pairs;
+    const ByteTag d8;
+    const auto a = hn::BitCast(d, load_blocks(d8, rows, k / 2));
+    const auto b = hn::BitCast(d, load_blocks(d8, rows + 1, k / 2));
+    const auto c = hn::BitCast(d, load_blocks(d8, rows + 2, k / 2));
+    const auto e = hn::BitCast(d, load_blocks(d8, rows + 3, k / 2));
+    const auto ab_lower = hn::BitCast(pairs, hn::InterleaveLower(d, a, b));
+    const auto ab_upper = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
+    const auto ce_lower = hn::BitCast(pairs, hn::InterleaveLower(d, c, e));
+    const auto ce_upper = hn::BitCast(pairs, hn::InterleaveUpper(d, c, e));
+    const ByteVec turned[4] = {hn::BitCast(d8, hn::InterleaveLower(pairs, ab_lower, ce_lower)),
+                               hn::BitCast(d8, hn::InterleaveUpper(pairs, ab_lower, ce_lower)),
+                               hn::BitCast(d8, hn::InterleaveLower(pairs, ab_upper, ce_upper)),
+                               hn::BitCast(d8, hn::InterleaveUpper(pairs, ab_upper, ce_upper))};
+    for (std::int64_t i = 0; i < 4; ++i) {
+      const WeightBytes weights(turned[i]);
+      auto* words = panel.words + group * (kGroup / 2) + 4 * i;
+      hn::Store(weights.Words<0>(), Int16Tag(), words[0] + v * 2 * kLanes);
+      hn::Store(weights.Words<1>(), Int16Tag(), words[1] + v * 2 * kLanes);
+      hn::Store(weights.Words<2>(), Int16Tag(), words[2] + v * 2 * kLanes);
+      hn::Store(weights.Words<3>(), Int16Tag(), words[3] + v * 2 * kLanes);
+      auto* bytes = panel.bytes + group * (kGroup / 4) + 2 * i;
+      hn::Store(weights.half[0], d8, bytes[0] + v * 4 * kLanes);
+      hn::Store(weights.half[1], d8, bytes[1] + v * 4 * kLanes);
+    }
+  }
+
+  /// Inputs of its block that are in loads before the group's; and how many groups of its load are before it.
+  static constexpr std::int64_t load_of(std::int64_t group) {
+    return group % (kActivationBlock / kGroup) / kGroupsPerLoad * kInputsPerLoad;
+  }
+  static constexpr std::int64_t place_in_load(std::int64_t group) { return group % kGroupsPerLoad; }
+
+  template <int kTileRows>
+  static HWY_INLINE void multiply_group(const IntegerBlock* const (&x)[kTileRows], std::int64_t group,
+                                        const Panel& panel, Int32Vec (&products)[kTileRows][kVectors]) {
+    const std::int64_t block = group * kGroup / kActivationBlock;
+    const std::int16_t* high[kTileRows];
+    for (int m = 0; m < kTileRows; ++m) {
+      high[m] = x[m][block].high + load_of(group) + 8 * place_in_load(group);
+    }
+#pragma GCC unroll 16
+    for (std::int64_t pair = 0; pair < kGroup / 2; ++pair) {
+      const std::int64_t at = pair % 4 * 2 * kLanes + pair / 4 * 2;
+      Int16Vec weights[kVectors];
+      for (int v = 0; v < kVectors; ++v) {
+        weights[v] =
+            in_register(hn::Load(Int16Tag(), panel.words[group * (kGroup / 2) + pair] + v * 2 * kLanes));
+      }
+      for (int m = 0; m < kTileRows; ++m) {
+        std::int32_t both;
+        std::memcpy(&both, high[m] + at, sizeof(both));
+        const auto activations = hn::BitCast(Int16Tag(), hn::Set(Int32Tag(), both));
+        for (int v = 0; v < kVectors; ++v) {
+          const Int32Vec product = multiply_pairs(activations, weights[v]);
+          // A chain: GCC else makes trees of these sums, which need more registers than there are.
+          products[m][v] = pair == 0 ? product : in_register(hn::Add(products[m][v], product));
         }
       }
+    }
+  }
+
+  static HWY_INLINE void add_low_group(const IntegerBlock& x, std::int64_t group, const Panel& panel,
+                                       Int32Vec (&products)[kVectors]) {
+    const std::uint8_t* low = x.low + load_of(group) + 16 * place_in_load(group);
+    Int16Vec sums[kVectors];
+    for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(Int16Tag());
+#pragma GCC unroll 8
+    for (std::int64_t quad = 0; quad < kGroup / 4; ++quad) {
+      std::uint32_t four;
+      std::memcpy(&four, low + quad % 2 * 4 * kLanes + quad / 2 * 4, sizeof(four));
+      const auto activations = hn::BitCast(ByteTag(), hn::Set(WordTag(), four));
+      for (int v = 0; v < kVectors; ++v) {
+        const auto weights = hn::Load(ByteTag(), panel.bytes[group * (kGroup / 4) + quad] + v * 4 * kLanes);
+        sums[v] = hn::Add(sums[v], multiply_low(activations, weights));
+      }
+    }
+    for (int v = 0; v < kVectors; ++v) {
+      products[v] = hn::Add(products[v], multiply_pairs(sums[v], hn::Set(Int16Tag(), kLowFactor)));
     }
   }
 };

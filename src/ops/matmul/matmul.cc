@@ -7,8 +7,8 @@
 namespace baleen {
 namespace {
 
-// The kernel reads an item's weights once per four rows (six on AVX2): a quarter of a second-level cache of 1
-// MB holds them. (Counted as one byte a weight; BF16 then takes half of it.)
+// The rows of a prompt come in blocks of 128, and neighbouring items read the same weights: a quarter of a
+// second-level cache of 1 MB holds an item's. (Counted as one byte a weight; BF16 then takes half of it.)
 constexpr std::int64_t kItemWeights = 256 << 10;
 constexpr std::int64_t kItemsPerThread = 6;
 constexpr std::int64_t kMaxPlannedProducts = 64;  // of one group, for the scratch estimate

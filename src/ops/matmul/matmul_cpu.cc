@@ -89,7 +89,7 @@ void pack_floats(const float* x, std::int64_t num_inputs, ActivationRounding rou
 
 /// Products in float32, each with the scale's part that RowBlock leaves out missing.
 template <WeightFormat kFormat>
-struct FloatProducts {
+struct FloatProducts : LaneSums {
   static constexpr std::int64_t kSummed = kSummedInputs<kFormat>;
   static constexpr std::int64_t kStep = packed_per_lane(kFormat) * kLanes;
 
@@ -117,52 +117,48 @@ struct FloatProducts {
     for (int m = 0; m < kFewRows; ++m) results[m] = sums[m];
   }
 
-  // Many rows (tile_rows-inl.h). Accumulators: 3 x 4 of 16 registers, as many of 32, where those of all
-  // blocks fit beside those of one.
+  // Many rows (tile_rows-inl.h). Accumulators: 3 x 4 of 16 registers, as many of 32.
   static constexpr int kRows = 3;
 
   struct Panel {
-    alignas(64) float values[kPanelColumns][kPanelInputs];
+    alignas(64) float values[kPanelColumns][kPanelInputs + 16];  // columns in different sets of the cache
     alignas(64) float scales[kPanelColumns][has_scales(kFormat) ? kPanelInputs / kSummed * kLanes : 1];
   };
 
   static HWY_INLINE void fill(const MatmulTile& tile, const PanelRange& range, Panel& panel) {
     for (std::int64_t c = 0; c < kPanelColumns; ++c) {
       const RowCursor row = cursor_of<kFormat>(*tile.weight, std::min(range.n + c, tile.n_end - 1));
-      for (std::int64_t k = range.begin; k < range.end; k += kStep) {
+      float* to = panel.values[c];
+      for (std::int64_t k = range.begin; k < range.end; k += kSummed, to += kSummed) {
         RowBlock<kFormat> weights;
-        weights.Load(row, k);
-        prefetch_next_panel(tile, row, k / kStep * 4 * kLanes);
-        store_parts(weights, panel.values[c] + k - range.begin);
-        if (!has_scales(kFormat) || k % kSummed != 0) continue;
+#pragma GCC unroll 4
+        for (std::int64_t at = 0; at < kSummed; at += kStep) {
+          weights.Load(row, k + at);
+          prefetch_next_panel<LaneSums>(tile, row, (k + at) / kStep * 4 * kLanes);
+          store_parts(weights, to + at);
+        }
         store_scale(weights, panel.scales[c] + (k - range.begin) / kSummed * kLanes);
       }
     }
   }
 
   template <int kTileRows>
-  static HWY_INLINE void multiply(const float* const (&x)[kTileRows], std::int64_t num_inputs,
-                                  const Panel& panel, FloatVec (&sums)[kTileRows][kPanelColumns]) {
+  static HWY_NOINLINE void multiply(const float* const (&x)[kTileRows], std::int64_t num_inputs,
+                                    const Panel& panel, float* sums) {
     const FloatTag d;
-    for (std::int64_t k = 0; k < num_inputs; k += kSummed) {
-      FloatVec block_sums[kTileRows][kPanelColumns];
-      for (int m = 0; m < kTileRows; ++m) {
-        for (int c = 0; c < kPanelColumns; ++c) block_sums[m][c] = hn::Zero(d);
-      }
-#pragma GCC unroll 4
-      for (std::int64_t i = k; i < k + kSummed; i += kLanes) {
-        FloatVec v[kTileRows];
-        for (int m = 0; m < kTileRows; ++m) v[m] = hn::Load(d, x[m] + i);
-        for (int c = 0; c < kPanelColumns; ++c) {
-          const FloatVec w = in_register(hn::Load(d, panel.values[c] + i));
-          for (int m = 0; m < kTileRows; ++m) block_sums[m][c] = hn::MulAdd(v[m], w, block_sums[m][c]);
+    for (int c = 0; c < kPanelColumns; c += kTileColumns) {
+      for (std::int64_t k = 0; k < num_inputs; k += kSummed) {
+        FloatVec block_sums[kTileRows][kTileColumns];
+        multiply_block<kTileRows>(x, k, panel, c, block_sums);
+        for (int i = 0; i < kTileColumns; ++i) {
+          RowBlock<kFormat> weights;
+          if constexpr (has_scales(kFormat))
+            weights.scale = hn::Load(d, panel.scales[c + i] + k / kSummed * kLanes);
+          for (int m = 0; m < kTileRows; ++m) {
+            float* sum = sums + (m * kPanelColumns + c + i) * kLanes;
+            hn::Store(add_block(weights, block_sums[m][i], hn::Load(d, sum)), d, sum);
+          }
         }
-      }
-      for (int c = 0; c < kPanelColumns; ++c) {
-        RowBlock<kFormat> weights;
-        if constexpr (has_scales(kFormat))
-          weights.scale = hn::Load(d, panel.scales[c] + k / kSummed * kLanes);
-        for (int m = 0; m < kTileRows; ++m) sums[m][c] = add_block(weights, block_sums[m][c], sums[m][c]);
       }
     }
   }
@@ -185,6 +181,28 @@ struct FloatProducts {
     }
     for (int b = 0; b < kBlocks; ++b) {
       for (int m = 0; m < kFewRows; ++m) sums[m] = add_block(weights[b], block_sums[b][m], sums[m]);
+    }
+  }
+
+  /// Sums of the products of the block of inputs from k on with the panel's columns from `column` on.
+  template <int kTileRows>
+  static HWY_INLINE void multiply_block(const float* const (&x)[kTileRows], std::int64_t k,
+                                        const Panel& panel, int column,
+                                        FloatVec (&block_sums)[kTileRows][kTileColumns]) {
+    const FloatTag d;
+    constexpr int kSteps = static_cast<int>(kSummed / kLanes);
+    for (int m = 0; m < kTileRows; ++m) {
+      for (int i = 0; i < kTileColumns; ++i) block_sums[m][i] = hn::Zero(d);
+    }
+#pragma GCC unroll 16
+    for (int step = 0; step < kSteps; ++step) {
+      const std::int64_t at = k + step * kLanes;
+      FloatVec v[kTileRows];
+      for (int m = 0; m < kTileRows; ++m) v[m] = hn::Load(d, x[m] + at);
+      for (int i = 0; i < kTileColumns; ++i) {
+        const FloatVec w = in_register(hn::Load(d, panel.values[column + i] + at));
+        for (int m = 0; m < kTileRows; ++m) block_sums[m][i] = hn::MulAdd(v[m], w, block_sums[m][i]);
+      }
     }
   }
 
@@ -229,12 +247,12 @@ HWY_INLINE void choose_products(WeightFormat format, ActivationRounding rounding
       return use(FloatProducts<WeightFormat::kBF16>());
     case WeightFormat::kFp8:
 #if HWY_TARGET == HWY_AVX3
-      if (fp8_rows && uses_bf16_dots()) return use(Bf16Products<WeightFormat::kFp8>());
+      if (fp8_rows && uses_bf16_dots()) return use(Bf16DotProducts<WeightFormat::kFp8>());
 #endif
       return use(FloatProducts<WeightFormat::kFp8>());
     case WeightFormat::kFp4:
 #if HWY_TARGET == HWY_AVX3
-      if (fp8_rows && uses_bf16_dots()) return use(Bf16Products<WeightFormat::kFp4>());
+      if (fp8_rows && uses_bf16_dots()) return use(Bf16DotProducts<WeightFormat::kFp4>());
 #endif
       if (kIntegerFp4 && fp8_rows) return use(IntegerFp4Products());
       return use(FloatProducts<WeightFormat::kFp4>());

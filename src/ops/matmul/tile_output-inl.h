@@ -59,7 +59,7 @@ HWY_INLINE void store_columns(const MatmulTile& tile, std::int64_t m, std::int64
   }
   float last[4];
   hn::StoreU(sum, four, last);
-  for (std::int64_t i = 0; i < num_columns; ++i) y[i] = last[i];
+  for (std::int64_t i = 0; i < num_columns; ++i) y[i] = last[i];  // none if the tile ends before n
 }
 
 }  // namespace baleen::HWY_NAMESPACE

@@ -34,10 +34,9 @@ HWY_INLINE V in_register(V v) {
   return v;
 }
 
-/// A panel: four weight rows, 1,024 inputs of each. Unpacked it takes 14 to 17 KB of the first-level cache,
+/// A panel: some weight rows, 512 inputs of each. Unpacked it takes 10 to 25 KB of the first-level cache,
 /// beside which the rows of activations pass.
-constexpr int kPanelColumns = 4;
-constexpr std::int64_t kPanelInputs = 1024;
+constexpr std::int64_t kPanelInputs = 512;
 
 /// What of a product a panel holds.
 struct PanelRange {
@@ -48,85 +47,113 @@ struct PanelRange {
 
 /// Asks for the codes `at` bytes into the weight row that is in this one's place in the next panel. Between
 /// the two the processor sees other addresses, and its own prefetchers forget.
+template <class Products>
 HWY_INLINE void prefetch_next_panel(const MatmulTile& tile, const RowCursor& row, std::int64_t at) {
-  hwy::Prefetch(row.codes + kPanelColumns * tile.weight->row_bytes() + at);
+  hwy::Prefetch(row.codes + Products::kPanelColumns * tile.weight->row_bytes() + at);
 }
 
-HWY_INLINE std::int64_t packed_row(const MatmulTile& tile, std::int64_t m) {
-  return tile.row_index == nullptr ? m : tile.row_index[m];
-}
+/// What products share whose panels have eight columns and whose sums are vectors of lanes to add up.
+struct LaneSums {
+  static constexpr int kPanelColumns = 8;
+  /// Columns whose sums registers hold at a time.
+  static constexpr int kTileColumns = 4;
+  static constexpr std::int64_t kRowSums = kPanelColumns * kLanes;
 
-/// Rows m to m + kRows - 1 times a panel. `carried`: their accumulators between one range of inputs and the
-/// next.
-template <class Products, int kRows>
-HWY_INLINE void panel_rows(const MatmulTile& tile, std::int64_t m, const PanelRange& range,
-                           const typename Products::Panel& panel, float* carried) {
-  const FloatTag d;
-  const float* x[kRows];
-  FloatVec sums[kRows][kPanelColumns];
-  for (int i = 0; i < kRows; ++i) {
-    x[i] = tile.packed + packed_row(tile, m + i) * tile.weight->cols + range.begin;
-    for (int c = 0; c < kPanelColumns; ++c) {
-      sums[i][c] = range.begin == 0 ? hn::Zero(d) : hn::Load(d, carried + (i * kPanelColumns + c) * kLanes);
+  static HWY_INLINE void store_row(const MatmulTile& tile, std::int64_t m, std::int64_t n,
+                                   const float* sums) {
+    const FloatTag d;
+    for (int c = 0; c < kPanelColumns; c += 4, sums += 4 * kLanes) {
+      store_columns(tile, m, n + c, 4, hn::Load(d, sums), hn::Load(d, sums + kLanes),
+                    hn::Load(d, sums + 2 * kLanes), hn::Load(d, sums + 3 * kLanes));
     }
   }
-  Products::template multiply<kRows>(x, range.end - range.begin, panel, sums);
+};
+
+HWY_INLINE const float* packed_row(const MatmulTile& tile, std::int64_t m) {
+  return tile.packed + (tile.row_index == nullptr ? m : tile.row_index[m]) * tile.weight->cols;
+}
+
+/// Rows m to m + kRows - 1 times a panel. `sums`: their accumulators [kRows, Products::kRowSums], in memory,
+/// because registers hold those of a block.
+template <class Products, int kRows>
+HWY_INLINE void panel_rows(const MatmulTile& tile, std::int64_t m, const PanelRange& range,
+                           const typename Products::Panel& panel, float* sums) {
+  const FloatTag d;
+  const float* x[kRows];
   for (int i = 0; i < kRows; ++i) {
-    if (range.end == tile.weight->cols) {
-      store_columns(tile, m + i, range.n, kPanelColumns, sums[i][0], sums[i][1], sums[i][2], sums[i][3]);
-      continue;
-    }
-    for (int c = 0; c < kPanelColumns; ++c)
-      hn::Store(sums[i][c], d, carried + (i * kPanelColumns + c) * kLanes);
+    x[i] = packed_row(tile, m + i) + range.begin;
+  }
+  if (range.begin == 0) {
+    const FloatVec zero = in_register(hn::Zero(d));  // GCC else makes it the slower `rep stos`
+    for (std::int64_t i = 0; i < kRows * Products::kRowSums; i += kLanes) hn::Store(zero, d, sums + i);
+  }
+  Products::template multiply<kRows>(x, range.end - range.begin, panel, sums);
+  if (range.end < tile.weight->cols) return;
+  for (int i = 0; i < kRows; ++i) {
+    Products::store_row(tile, m + i, range.n, sums + i * Products::kRowSums);
   }
 }
 
 /// The last, fewer rows.
 template <class Products, int kRows>
 HWY_INLINE void remaining_rows(const MatmulTile& tile, std::int64_t m, std::int64_t count,
-                               const PanelRange& range, const typename Products::Panel& panel,
-                               float* carried) {
+                               const PanelRange& range, const typename Products::Panel& panel, float* sums) {
   if constexpr (kRows > 0) {
-    if (count == kRows) return panel_rows<Products, kRows>(tile, m, range, panel, carried);
-    remaining_rows<Products, kRows - 1>(tile, m, count, range, panel, carried);
+    if (count == kRows) return panel_rows<Products, kRows>(tile, m, range, panel, sums);
+    remaining_rows<Products, kRows - 1>(tile, m, count, range, panel, sums);
   }
 }
 
+/// Rows m_begin to m_end - 1, at most kMaxRows, times all columns of the tile. Panels side by side see the
+/// same inputs before the next inputs come: 128 rows of those, 256 KB of a second-level cache, pass for 32
+/// columns, and unpacking a panel is little beside that many rows.
+constexpr std::int64_t kMaxRows = 128;
+constexpr std::int64_t kColumnsAbreast = 32;
+
 template <class Products>
-void many_rows(const MatmulTile& tile) {
-  // So many rows pass a panel that unpacking it is little beside them, and that they stay in a second-level
-  // cache from one panel to the next: 512 KB of activations.
-  constexpr std::int64_t kMaxRows = 64, kPassInputs = 128 << 10;
-  constexpr std::int64_t kRows = Products::kRows;
+void pass_of_rows(const MatmulTile& tile, std::int64_t m_begin, std::int64_t m_end) {
+  constexpr std::int64_t kRows = Products::kRows, kColumns = Products::kPanelColumns;
+  constexpr std::int64_t kRowSums = Products::kRowSums;
   const std::int64_t num_inputs = tile.weight->cols;
-  const std::int64_t most_rows = std::clamp<std::int64_t>(kPassInputs / num_inputs, 4 * kRows, kMaxRows);
-  const std::int64_t num_passes = (tile.num_rows + most_rows - 1) / most_rows;
-  const std::int64_t pass_rows = (tile.num_rows + num_passes - 1) / num_passes;
   typename Products::Panel panel;
-  alignas(64) float carried[kMaxRows * kPanelColumns * kLanes];
-  for (std::int64_t m_begin = 0; m_begin < tile.num_rows; m_begin += pass_rows) {
-    const std::int64_t m_end = std::min(m_begin + pass_rows, tile.num_rows);
-    PanelRange range;
-    for (range.n = tile.n_begin; range.n < tile.n_end; range.n += kPanelColumns) {
-      for (range.begin = 0; range.begin < num_inputs; range.begin = range.end) {
-        range.end = std::min(range.begin + kPanelInputs, num_inputs);
+  alignas(64) float sums[kColumnsAbreast / kColumns][kMaxRows * kRowSums];
+  for (std::int64_t n = tile.n_begin; n < tile.n_end; n += kColumnsAbreast) {
+    const std::int64_t n_end = std::min(n + kColumnsAbreast, tile.n_end);
+    for (std::int64_t begin = 0; begin < num_inputs; begin += kPanelInputs) {
+      PanelRange range{n, begin, std::min(begin + kPanelInputs, num_inputs)};
+      for (std::int64_t p = 0; range.n < n_end; ++p, range.n += kColumns) {
         Products::fill(tile, range, panel);
         std::int64_t m = m_begin;
         for (; m + kRows <= m_end; m += kRows) {
-          panel_rows<Products, kRows>(tile, m, range, panel,
-                                      carried + (m - m_begin) * kPanelColumns * kLanes);
+          panel_rows<Products, kRows>(tile, m, range, panel, sums[p] + (m - m_begin) * kRowSums);
         }
         remaining_rows<Products, kRows - 1>(tile, m, m_end - m, range, panel,
-                                            carried + (m - m_begin) * kPanelColumns * kLanes);
+                                            sums[p] + (m - m_begin) * kRowSums);
       }
     }
   }
 }
 
+template <class Products>
+void many_rows(const MatmulTile& tile) {
+  const std::int64_t num_passes = (tile.num_rows + kMaxRows - 1) / kMaxRows;
+  const std::int64_t pass_rows = (tile.num_rows + num_passes - 1) / num_passes;
+  for (std::int64_t m = 0; m < tile.num_rows; m += pass_rows) {
+    pass_of_rows<Products>(tile, m, std::min(m + pass_rows, tile.num_rows));
+  }
+}
+
+/// Asks for what a weight row has `at` bytes and 2 KB on: rows follow each other, so it is all one stream.
+/// Pays for one row of activations and FP4, which is unpacked the most slowly (Zen 4: 5 to 15%); FP8 and BF16
+/// lose as much by it.
+HWY_INLINE void prefetch_ahead(const RowCursor& row, std::int64_t at) {
+  hwy::Prefetch(row.codes + at + 2048);
+}
+
 template <class Products, int kRows>
 void few_rows(const MatmulTile& tile) {
   const float* x[kRows];
-  for (int m = 0; m < kRows; ++m) x[m] = tile.packed + packed_row(tile, m) * tile.weight->cols;
+  for (int m = 0; m < kRows; ++m) x[m] = packed_row(tile, m);
   for (std::int64_t n = tile.n_begin; n < tile.n_end; n += 4) {
     FloatVec sums[4][kRows];
     for (std::int64_t i = 0; i < 4; ++i) {
@@ -145,9 +172,12 @@ void few_rows(const MatmulTile& tile) {
 /// `Products` says how a kind of product is done:
 ///     pack_row(x, num_inputs, rounding, packed)     activations as it takes them
 ///     multiply_column<rows>(tile, x, n, sums)       sums of the products of rows x with weight row n
-///     Panel, kRows                                  unpacked weights; rows that meet them at a time
+///     Panel, kPanelColumns, kRows                   unpacked weights; their columns; rows at a time
 ///     fill(tile, range, panel)
-///     multiply<rows>(x, num_inputs, panel, sums)    adds those of a panel's inputs, from x[row] on
+///     multiply<rows>(x, num_inputs, panel, sums)    adds those of a panel's inputs, from x[row] on, to
+///                                                   sums [rows, kRowSums]; not inlined where registers are
+///                                                   few: GCC allots them by what surrounds it, too
+///     store_row(tile, m, n, sums)                   a row's outputs of a panel, from its kRowSums sums
 template <class Products>
 void any_rows(const MatmulTile& tile) {
   switch (tile.num_rows) {

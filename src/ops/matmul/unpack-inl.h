@@ -27,8 +27,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using FloatTag = hn::CappedTag<float, 16>;
 using WordTag = hn::RebindToUnsigned<FloatTag>;
+using ByteTag = hn::Repartition<std::uint8_t, FloatTag>;
 using FloatVec = hn::Vec<FloatTag>;
 using WordVec = hn::Vec<WordTag>;
+using ByteVec = hn::Vec<ByteTag>;
 constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(FloatTag()));
 
 constexpr std::int64_t packed_per_lane(WeightFormat format) {

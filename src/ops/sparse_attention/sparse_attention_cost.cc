@@ -32,10 +32,26 @@ double num_distinct_rows(const SparseAttentionArgs& args, const SequenceSlice& s
   const auto window =
       static_cast<double>(std::min(end - slice.window_begin, args.window_tokens - 1 + slice.num_tokens));
   if (args.ratio == 0) return window;
-  const auto visible = static_cast<double>(end / args.ratio);
+  const std::int64_t num_complete = end / args.ratio;
+  const auto visible = static_cast<double>(num_complete);
   if (args.ratio != kSelectedRatio) return window + visible;
   return window + expected_distinct(visible, static_cast<double>(args.selected.extent(1)),
                                     static_cast<double>(slice.num_tokens));
+}
+
+/// What all queries of a batch see; forward and backward read the same.
+struct SeenRows {
+  double entries = 0;  ///< pairs of a query and an entry that it sees
+  double rows = 0;     ///< different rows of each sequence
+};
+
+SeenRows seen_rows(const SparseAttentionArgs& args) {
+  SeenRows seen;
+  for (const SequenceSlice& slice : args.batch.slices) {
+    seen.entries += num_entries(args, slice);
+    seen.rows += num_distinct_rows(args, slice);
+  }
+  return seen;
 }
 
 }  // namespace
@@ -44,11 +60,7 @@ OpCost sparse_attention_cost(const SparseAttentionArgs& args) {
   const auto num_heads = static_cast<double>(args.q.extent(1));
   const auto key_dim = static_cast<double>(args.q.extent(2)),
              value_dim = static_cast<double>(args.out.extent(2));
-  double entries = 0, rows = 0;
-  for (const SequenceSlice& slice : args.batch.slices) {
-    entries += num_entries(args, slice);
-    rows += num_distinct_rows(args, slice);
-  }
+  const auto [entries, rows] = seen_rows(args);
   OpCost cost;
   if (args.q.size() == 0) return cost;
   cost.add_flops(MathFormat::kBF16,
@@ -70,11 +82,7 @@ OpCost sparse_attention_backward_cost(const SparseAttentionArgs& args) {
   const auto num_queries = static_cast<double>(args.q.extent(0)) * num_heads;
   const auto key_dim = static_cast<double>(args.q.extent(2)),
              value_dim = static_cast<double>(args.out.extent(2));
-  double entries = 0, rows = 0;
-  for (const SequenceSlice& slice : args.batch.slices) {
-    entries += num_entries(args, slice);
-    rows += num_distinct_rows(args, slice);
-  }
+  const auto [entries, rows] = seen_rows(args);
   OpCost cost;
   if (args.q.size() == 0) return cost;
   // Scores again, and the gradients of queries and of keys; the gradients of probabilities and of values.

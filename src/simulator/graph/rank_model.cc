@@ -79,6 +79,7 @@ RankModel::RankModel(const ModelConfig& config, const StorageFormats& formats, c
       weight_bytes_(device_weight_bytes(config_, formats_, share_)) {
   ShapeSource shapes(rank_table(config_, share_), formats_, memory_);
   weights_ = bind_weights(config_, share_, shapes);
+  for (BlockWeights& block : weights_.blocks) block.moe.map = layout_.placed_map();
 }
 
 }  // namespace baleen

@@ -32,8 +32,11 @@ const Words kRun{"run", "Once upon a time", "--max-tokens", "16", "--seed", "3",
 TEST(Mpi, TextOfOneRank) {
   const test::ProgramResult want = test::run_program(Words{BALEEN_PROGRAM} + kRun);
   ASSERT_EQ(want.status, 0) << want.err;
-  for (const auto& [num_ranks, plan] : {std::pair{2, Words{}}, std::pair{2, Words{"--pp", "2"}},
-                                        std::pair{4, Words{"--dp", "2", "--pp", "2"}}}) {
+  for (const auto& [num_ranks, plan] :
+       {std::pair{2, Words{}}, std::pair{2, Words{"--pp", "2"}},
+        std::pair{4, Words{"--dp", "2", "--pp", "2"}},
+        std::pair{4, Words{"--balance-experts", "--balance-first", "2", "--balance-interval", "3",
+                           "--balance-gain", "0"}}}) {
     const test::ProgramResult got = test::run_program(mpirun(num_ranks, kRun + plan), {.seconds = kSeconds});
     EXPECT_EQ(got.status, 0) << got.err;
     EXPECT_EQ(got.out, want.out);
@@ -57,6 +60,8 @@ TEST(Mpi, RanksThatDifferAreRefused) {
   };
   const std::string plans = refused({"--dp", "2"}, {"--pp", "2"});
   EXPECT_NE(plans.find("rank 1 has another plan"), std::string::npos) << plans;
+  const std::string maps = refused({"--ep", "2"}, {"--ep", "2", "--balance-experts"});
+  EXPECT_NE(maps.find("rank 1 has another plan"), std::string::npos) << maps;
   const test::TemporaryFolder folder;
   ASSERT_EQ(
       test::run_program({BALEEN_PROGRAM, "init", folder / "other", "--tokenizer", "models/stories"}).status,
@@ -88,7 +93,9 @@ TEST(Mpi, AKilledRankEndsTheServiceAndIsNamed) {
   const test::TemporaryFolder folder;
   const std::string errors = folder / "errors";
   const test::ServerProcess server(
-      mpirun(2, {"serve", "--port", "0", "--quiet", "--threads", "2", "--context", "4096", "--dp", "2"}),
+      mpirun(2, Words{"serve", "--port", "0", "--quiet", "--threads", "2", "--context", "4096", "--dp", "2",
+                      "--balance-experts", "--balance-first", "1", "--balance-interval", "1",
+                      "--balance-gain", "0"}),
       [&] {
         const int file = ::open(errors.c_str(), O_WRONLY | O_CREAT, 0600);
         ::dup2(file, STDERR_FILENO);
@@ -96,6 +103,10 @@ TEST(Mpi, AKilledRankEndsTheServiceAndIsNamed) {
       });
   const std::string request = R"({"model": "stories", "prompt": "Once", "max_tokens": 4})";
   EXPECT_EQ(test::http_request(server.port(), "POST", "/v1/completions", request).status, 200);
+  const std::string metrics = test::http_request(server.port(), "GET", "/metrics").body;
+  EXPECT_NE(metrics.find("baleen_expert_rebalancings_total "), std::string::npos) << metrics;
+  EXPECT_EQ(metrics.find("baleen_expert_rebalancings_total 0"), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("baleen_expert_rebalancing_failures_total 0"), std::string::npos) << metrics;
   const pid_t follower = process_of_rank(server.id(), 1);
   ASSERT_GT(follower, 0);
   ::kill(follower, SIGKILL);

@@ -1,7 +1,11 @@
 // Parallel plans through the commands: ranks as threads of one process.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
 #include <thread>
 
 #include "base/file.h"
@@ -24,6 +28,17 @@ Words operator+(Words first, const Words& second) {
   first.insert(first.end(), second.begin(), second.end());
   return first;
 }
+
+/// Experts change places every few steps.
+const Words kMovesExperts{"--balance-experts",
+                          "--balance-first",
+                          "2",
+                          "--balance-interval",
+                          "4",
+                          "--balance-window",
+                          "4",
+                          "--balance-gain",
+                          "0"};
 
 class Ranks : public testing::Test {
  protected:
@@ -79,9 +94,10 @@ TEST_F(Ranks, TextOfOneRank) {
   const Words run{"run", "Once upon a time", "--max-tokens", "24", "--seed", "3", "--quiet"};
   const test::ProgramResult want = baleen(run);
   ASSERT_EQ(want.status, 0) << want.err;
-  for (const Words& plan : {Words{"--ep", "4"}, Words{"--dp", "2"}, Words{"--pp", "2"},
-                            Words{"--dp", "2", "--redundant-experts", "2"},
-                            Words{"--dp", "2", "--expert-placement", "round-robin"}}) {
+  for (const Words& plan :
+       {Words{"--ep", "4"}, Words{"--dp", "2"}, Words{"--pp", "2"},
+        Words{"--dp", "2", "--redundant-experts", "2"},
+        Words{"--dp", "2", "--expert-placement", "round-robin"}, Words{"--ep", "4"} + kMovesExperts}) {
     EXPECT_EQ(baleen(run + plan).out, want.out) << testing::PrintToString(plan);
   }
 }
@@ -98,6 +114,17 @@ TEST_F(Ranks, LayoutsThatCannotBeAreRefused) {
   expect({"--dp", "2", "--o-proj-tp", "2"}, "--o-proj-tp 2: over more ranks than --tp 1");
   expect({"--pp", "2", "--redundant-experts", "2"}, "--redundant-experts 2");
   expect({"--dp", "2", "--dbo"}, "--dbo");
+  expect({"--balance-experts"}, "--balance-experts and --expert-map: every rank has all experts");
+  expect({"--ep", "2", "--expert-map", folder_ / "absent.json"}, "absent.json");
+  {
+    AtomicFileWriter writer(folder_ / "map.json");
+    writer.write(R"({"physical_to_logical": [[0, 1]]})");
+    writer.commit();
+  }
+  expect({"--ep", "2", "--expert-map", folder_ / "map.json"}, "--expert-map: 1 layers, but the model has 6");
+  const test::ProgramResult usage = baleen({"run", "text", "--ep", "2", "--balance-window", "3"});
+  EXPECT_EQ(usage.status, 2);
+  EXPECT_NE(usage.err.find("--balance-experts"), std::string::npos) << usage.err;
 }
 
 TEST_F(Ranks, ThePlannerExplainsItsChoice) {
@@ -142,6 +169,94 @@ TEST_F(Ranks, AServerWithTwoGroupsRepliesAsOneRank) {
   EXPECT_EQ(Json::parse(test::http_request(server.port(), "GET", "/stats").body)["ranks"]["count"], 2);
   EXPECT_NE(test::http_request(server.port(), "GET", "/metrics").body.find("baleen_ranks 2"),
             std::string::npos);
+  EXPECT_EQ(server.end(SIGTERM), 0);
+}
+
+/// One line for each change, whose experts and bytes add up to the totals of /stats.
+void expect_changes(const std::string& log, const Json& balance) {
+  const std::regex change(
+      "baleen: experts moved in ([0-9]+) layers: ([0-9,]+) experts, ([0-9,]+) bytes; balancedness over "
+      "layers [01][.][0-9]{2} [(]least [01][.][0-9]{2}[)] before, [01][.][0-9]{2} [(]least "
+      "[01][.][0-9]{2}[)] after");
+  const auto number = [](std::string text) {
+    std::erase(text, ',');
+    return std::stoll(text);
+  };
+  std::int64_t num_changes = 0, num_experts = 0, num_bytes = 0;
+  std::istringstream lines(log);
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch parts;
+    if (!std::regex_match(line, parts, change)) continue;
+    ++num_changes;
+    EXPECT_GE(number(parts[1]), 1);
+    EXPECT_LE(number(parts[1]), 7);
+    num_experts += number(parts[2]);
+    num_bytes += number(parts[3]);
+  }
+  EXPECT_EQ(num_changes, balance["rebalancings"]) << log;
+  EXPECT_EQ(num_experts, balance["moved_experts"]) << log;
+  EXPECT_EQ(num_bytes, balance["moved_bytes"]) << log;
+}
+
+/// Prompts of few words make some experts busy. Experts move while requests run, and the text stays that of
+/// one rank.
+TEST_F(Ranks, AServerThatMovesExpertsRepliesAsOneRank) {
+  const Words serve{BALEEN_PROGRAM, "serve", "--port", "0", "--quiet", "--threads", "2", "--context", "8192"};
+  const auto ask = [](const test::ServerProcess& server, int i) {
+    std::string prompt;
+    for (int word = 0; word < 60; ++word) prompt += i % 2 == 0 ? " fox" : " the little snail";
+    const Json request{
+        {"model", "stories"}, {"prompt", prompt}, {"seed", i}, {"temperature", 0.8}, {"max_tokens", 12}};
+    const test::HttpReply reply =
+        test::http_request(server.port(), "POST", "/v1/completions", request.dump());
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    return Json::parse(reply.body)["choices"][0]["text"].get<std::string>();
+  };
+  const auto get = [](const test::ServerProcess& server, const char* path) {
+    return test::http_request(server.port(), "GET", path);
+  };
+  constexpr int kNumRequests = 6;
+  std::vector<std::string> want;
+  {
+    const test::ServerProcess server(serve);
+    for (int i = 0; i < kNumRequests; ++i) want.push_back(ask(server, i));
+    EXPECT_TRUE(Json::parse(get(server, "/stats").body)["expert_balance"].is_null());
+    EXPECT_EQ(get(server, "/metrics").body.find("baleen_expert_"), std::string::npos);
+    EXPECT_EQ(get(server, "/experts").status, 404);
+  }
+  const Words ranks{"--ep", "2", "--redundant-experts", "2", "--speculate", "1"};
+  std::string map;
+  {
+    const std::string log = folder_ / "log";
+    test::ServerProcess server(serve + ranks + kMovesExperts, [&log] {
+      ::dup2(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600), STDERR_FILENO);
+    });
+    for (int i = 0; i < kNumRequests; ++i) EXPECT_EQ(ask(server, i), want[static_cast<std::size_t>(i)]);
+    const Json balance = Json::parse(get(server, "/stats").body)["expert_balance"];
+    EXPECT_GE(balance["rebalancings"], 3) << balance;
+    EXPECT_GE(balance["moved_bytes"], balance["moved_experts"]);
+    EXPECT_EQ(balance["failures"], 0);
+    EXPECT_EQ(balance["layers"].size(), 7u) << "six layers and the MTP block";
+    EXPECT_EQ(balance["layers"][3]["before"].size(), 2u);
+    EXPECT_GE(balance["balancedness"]["after"]["mean"], balance["balancedness"]["before"]["mean"]);
+    const std::string metrics = get(server, "/metrics").body;
+    for (const char* part : {"baleen_expert_balancedness{maps=\"after\",layers=\"least\"}",
+                             "baleen_expert_balancedness{maps=\"before\",layers=\"mean\"}",
+                             "baleen_moved_expert_bytes_total", "baleen_expert_rebalancing_failures_total 0"})
+      EXPECT_NE(metrics.find(part), std::string::npos) << part << "\nin\n" << metrics;
+    map = get(server, "/experts").body;
+    EXPECT_EQ(server.end(SIGTERM), 0);
+    expect_changes(read_text_file(log), balance);
+  }
+  // What it ended with is where the next one begins.
+  {
+    AtomicFileWriter writer(folder_ / "map.json");
+    writer.write(map);
+    writer.commit();
+  }
+  test::ServerProcess server(serve + ranks + Words{"--expert-map", folder_ / "map.json"});
+  EXPECT_EQ(Json::parse(get(server, "/experts").body), Json::parse(map));
+  EXPECT_EQ(ask(server, 1), want[1]);
   EXPECT_EQ(server.end(SIGTERM), 0);
 }
 

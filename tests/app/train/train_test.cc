@@ -160,7 +160,24 @@ TEST_F(TrainCommand, SimulateTrainPricesAFileOfARun) {
   EXPECT_GT(line["memory"]["kept activations"].get<std::int64_t>(), 0);
   const ProgramResult table = simulate({});
   EXPECT_NE(table.out.find("attention, backward"), std::string::npos) << table.out;
-  EXPECT_EQ(simulate({"--sequence-length", "64"}).status, 2) << "that is the file's";
+  for (const std::vector<std::string>& flags : {std::vector<std::string>{"--model", "flash"},
+                                                {"--layers", "2"},
+                                                {"--tp", "1"},
+                                                {"--dp", "1"},
+                                                {"--pp", "2"},
+                                                {"--expert-placement", "linear"},
+                                                {"--dbo"},
+                                                {"--reserved-memory-gb", "1"},
+                                                {"--sequence-length", "64"},
+                                                {"--html", folder_ / "page.html"}}) {
+    const ProgramResult refused = simulate(flags);
+    EXPECT_EQ(refused.status, 2) << flags.front();
+    EXPECT_EQ(refused.out, "");
+    EXPECT_NE(refused.err.find("--config and " + flags.front() + ": "), std::string::npos) << refused.err;
+    EXPECT_NE(refused.err.find("leave out " + flags.front()), std::string::npos) << refused.err;
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "page.html"));
+  EXPECT_EQ(baleen({"simulate", "train", "--step", "1"}).status, 2) << "a step is a run's";
 }
 
 TEST_F(TrainCommand, StoppedKilledAndOtherThreadsGiveTheSameBits) {

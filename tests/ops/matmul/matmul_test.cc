@@ -57,11 +57,11 @@ class Matmul : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     hwy::SetSupportedTargetsForTest(GetParam().target);
-    allow_bf16_dots(GetParam().bf16_dots);
+    choose_bf16_dots(GetParam().bf16_dots ? Bf16Dots::kAlways : Bf16Dots::kNever);
   }
   void TearDown() override {
     hwy::SetSupportedTargetsForTest(0);
-    allow_bf16_dots(true);
+    choose_bf16_dots(Bf16Dots::kWhereFaster);
   }
 
   static std::vector<float> run(const WeightMatrix& weight, std::vector<float>& x,
@@ -108,8 +108,10 @@ TEST_P(Matmul, OutputsDoNotDependOnCompanyTilesOrThreads) {
   struct Shape {
     std::int64_t rows, columns, inputs;
   };
-  // The second has more rows and inputs than a panel of unpacked weights serves at once.
-  for (const auto [num_rows, num_columns, num_inputs] : {Shape{29, 200, 512}, Shape{41, 11, 2304}}) {
+  // More columns than panels lie abreast; many panels of inputs; more rows than pass a panel, and inputs
+  // whose last panel and last four loads of FP4 are not full.
+  for (const auto [num_rows, num_columns, num_inputs] :
+       {Shape{29, 200, 512}, Shape{41, 11, 2304}, Shape{133, 40, 1152}}) {
     const RandomWeight weight(GetParam().format, num_columns, num_inputs, 3);
     auto x = wide_values(num_rows * num_inputs, 5);
     for (const bool round_bf16 : {false, true}) {

@@ -14,6 +14,8 @@ export interface Stats {
   tree: TreeNode[];
   /** Tokens by layer and expert; an empty row for a layer without counts. */
   expert_load: number[][];
+  /** Only where experts change places while ranks serve. */
+  expert_balance: ExpertBalance | null;
   operations: Operation[];
   disk: DiskStats | null;
   /** Ranks that run the model together; groups of them own sequences. */
@@ -21,6 +23,26 @@ export interface Stats {
   /** Only when it was requested. */
   history?: CounterHistory;
   http: Record<'connections' | 'accepted' | 'requests' | 'rejected' | 'timed_out' | 'dropped_slow', number>;
+}
+
+/** Tokens of each rank in the latest window, with the expert maps of then and of now; empty before the first evaluation. */
+export interface LayerBalance {
+  before: number[];
+  after: number[];
+}
+
+export interface ExpertBalance {
+  steps: number;
+  evaluations: number;
+  rebalancings: number;
+  failures: number;
+  last_failure: string;
+  moved_experts: number;
+  moved_bytes: number;
+  /** Mean over largest load of a layer's ranks, over layers that had tokens. */
+  balancedness: Record<'before' | 'after', { mean: number; least: number }>;
+  /** Main layers, then MTP blocks. */
+  layers: LayerBalance[];
 }
 
 export interface SchedulerStats {

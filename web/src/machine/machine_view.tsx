@@ -9,6 +9,7 @@ import { ExpertLoad } from './expert_load';
 import { RateHistory, type Sample } from './history';
 import { Operations } from './operations';
 import { DiskTier, Pools } from './pools';
+import { balanceNote, RankBalance } from './rank_balance';
 import { Rates } from './rates';
 import { TreePicture } from './tree_picture';
 import { compact, count, duration } from './units';
@@ -106,6 +107,14 @@ function Machine({ stats, samples }: Look): VNode {
           <Operations operations={stats.operations} />
         </Section>
       </div>
+      {stats.expert_balance && (
+        <Section
+          title="Ranks"
+          note={stats.expert_balance.evaluations > 0 ? balanceNote(stats.expert_balance) : undefined}
+        >
+          <RankBalance balance={stats.expert_balance} />
+        </Section>
+      )}
       <Counters stats={stats} />
     </div>
   );

@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams
   const ExpertPlan expert = plan_expert(p.input, assignments, warp_sums);
   if (thread < num_experts) next_row[thread] += expert.first_row;
   __syncthreads();
-  if (blockIdx.x == 0) write_all_tiles(p.input, expert, warp_sums, p.plan.tiles, p.plan.num_tiles);
+  if (blockIdx.x == 0) write_all_tiles(p.input, expert, warp_sums, p.plan.lists);
   for (std::int64_t i = blockIdx.x * kThreads + thread; i < p.plan.num_counters;
        i += static_cast<std::int64_t>(gridDim.x) * kThreads) {
     p.plan.counters[i] = 0;

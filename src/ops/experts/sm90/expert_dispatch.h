@@ -5,7 +5,8 @@
 /// assignment's place in that order is its *row* in everything between dispatch and combination. An expert's
 /// first row is a multiple of four, as TMA wants the scales of rows; rows left out hold no assignment. The
 /// shared expert's rows, one a token, begin at `first_shared_row()`.
-/// Rows of one expert are cut into *token tiles*, those of the shared expert first.
+/// Rows of one expert are cut into *token tiles*. They make two lists: *resident* ones, those of the shared
+/// expert first, and those of experts that are copied to the device's memory meanwhile (`ExpertPlaces`).
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,15 @@ struct alignas(16) TokenTile {
   std::int32_t first_row;
   std::int32_t num_rows;
   std::int32_t unused;
+};
+
+/// In device memory.
+struct TileList {
+  TokenTile* tiles = nullptr;  ///< [max_tiles]; null: not wanted
+  std::int32_t* count = nullptr;
+};
+struct TileLists {
+  TileList resident, copied;
 };
 
 /// What the plan's arrays are sized by.
@@ -50,6 +60,8 @@ struct PlanInput {
   std::int32_t tile_tokens = 0;
   std::int32_t first_shared_row = 0;
   bool has_shared = false;
+  const std::int32_t* places = nullptr;  ///< `ExpertPlaces::of_expert`
+  const std::int32_t* copied = nullptr;  ///< `ExpertPlaces::copied`
 
   PlanInput() = default;
   PlanInput(const ExpertsArgs& args, const DispatchExtents& extents)
@@ -60,19 +72,24 @@ struct PlanInput {
         num_experts(static_cast<std::int32_t>(extents.num_experts)),
         tile_tokens(extents.tile_tokens),
         first_shared_row(static_cast<std::int32_t>(extents.first_shared_row())),
-        has_shared(extents.has_shared) {}
+        has_shared(extents.has_shared),
+        places(args.places.of_expert),
+        copied(args.places.copied) {}
 
   /// -1: padding, or an expert of another rank.
   [[nodiscard]] constexpr int local_expert(std::int32_t id) const {
     const std::int32_t expert = id - first_expert;
     return id >= 0 && expert >= 0 && expert < num_experts ? expert : -1;
   }
+  /// Whether expert `expert` of this rank lies in the host's memory and is copied; reads the device's memory.
+  [[nodiscard]] constexpr bool is_copied(int expert) const {
+    return copied != nullptr && copied[expert] != places[expert];
+  }
 };
 
 /// Arrays in device memory.
 struct DispatchPlan {
-  std::int32_t* num_tiles = nullptr;    ///< [1]
-  TokenTile* tiles = nullptr;           ///< [max_tiles]
+  TileLists lists;
   std::int32_t* row_of_slot = nullptr;  ///< [T, k]; -1: a padding row's, or an expert's of another rank
   float* row_weight = nullptr;          ///< [num_rows]: routing weights; 1 for the shared expert
   std::int32_t* counters = nullptr;     ///< [num_counters], zeroed here for the kernel that follows

@@ -365,7 +365,8 @@ std::int64_t one_token_inner_values(std::int64_t num_selected, std::int64_t inne
   return (num_selected + 2) * inner_width;
 }
 
-void one_token_experts(const ExpertsArgs& args, Bf16Bits* inner, CudaContext& context) {
+void one_token_experts(const ExpertsArgs& args, const std::int32_t* places, Bf16Bits* inner,
+                       CudaContext& context) {
   using E = ExpertWeights;
   const ExpertWeights& first = args.routed[0];
   const auto routed = [&](WeightMatrix E::*which) { return describe(args.routed, which); };
@@ -375,7 +376,7 @@ void one_token_experts(const ExpertsArgs& args, Bf16Bits* inner, CudaContext& co
   const OneTokenParams params{.gate = routed(&E::w1),
                               .up = routed(&E::w3),
                               .down = routed(&E::w2),
-                              .places = args.places.of_expert,
+                              .places = places,
                               .shared_gate = shared(&E::w1),
                               .shared_up = shared(&E::w3),
                               .shared_down = shared(&E::w2),

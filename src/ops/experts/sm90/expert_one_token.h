@@ -21,7 +21,8 @@ namespace baleen::sm90 {
 /// BF16 values of `inner`.
 [[nodiscard]] std::int64_t one_token_inner_values(std::int64_t num_selected, std::int64_t inner_width);
 
-/// FP4 or FP8 weights. `inner`: what one kernel leaves to the other.
-void one_token_experts(const ExpertsArgs& args, Bf16Bits* inner, CudaContext& context);
+/// FP4 or FP8 weights; expert e is at `places[e]`, null: at e. `inner`: what one kernel leaves to the other.
+void one_token_experts(const ExpertsArgs& args, const std::int32_t* places, Bf16Bits* inner,
+                       CudaContext& context);
 
 }  // namespace baleen::sm90

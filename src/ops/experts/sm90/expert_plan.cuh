@@ -24,6 +24,13 @@ __device__ inline int block_exclusive_sum(int value, int* warp_sums) {
   return before;
 }
 
+/// Sum of `value` over all threads: after `block_exclusive_sum` of it and before the next barrier.
+__device__ inline int block_sum(const int* warp_sums) {
+  int sum = 0;
+  for (int i = 0; i < kPlanThreads / kWarpLanes; ++i) sum += warp_sums[i];
+  return sum;
+}
+
 /// `count(slot, expert)` for this thread's share of the slots whose experts are of this rank; loads go ahead
 /// of it.
 template <class Count>
@@ -68,19 +75,27 @@ __device__ inline void write_tiles(TokenTile* to, int expert, int first_row, int
 
 /// After a barrier that follows `plan_expert`.
 __device__ inline void write_all_tiles(const PlanInput& input, const ExpertPlan& expert, int* warp_sums,
-                                       TokenTile* tiles, std::int32_t* num_tiles) {
+                                       const TileLists& lists) {
   const int shared_tiles =
       input.has_shared ? (input.num_tokens + input.tile_tokens - 1) / input.tile_tokens : 0;
   const int own_tiles = (expert.assignments + input.tile_tokens - 1) / input.tile_tokens;
-  const int first_tile = shared_tiles + block_exclusive_sum(own_tiles, warp_sums);
   const int thread = static_cast<int>(threadIdx.x);
-  if (thread < input.num_experts) {
-    write_tiles(tiles + first_tile, thread, expert.first_row, expert.assignments, input.tile_tokens);
+  // Tiles of resident and of copied experts, counted in the halves of one word.
+  constexpr int kHalf = 16, kLowHalf = (1 << kHalf) - 1;
+  const bool copied = own_tiles > 0 && input.is_copied(thread);
+  const int before = block_exclusive_sum(copied ? own_tiles << kHalf : own_tiles, warp_sums);
+  const int sums = block_sum(warp_sums);
+  const int place = copied ? before >> kHalf : shared_tiles + (before & kLowHalf);  // in the list
+  TokenTile* const list = copied ? lists.copied.tiles : lists.resident.tiles;
+  if (thread < input.num_experts && list != nullptr) {
+    write_tiles(list + place, thread, expert.first_row, expert.assignments, input.tile_tokens);
   }
   if (thread == kPlanThreads - 1) {
-    *num_tiles = first_tile + own_tiles;
-    if (input.has_shared) {
-      write_tiles(tiles, input.num_experts, input.first_shared_row, input.num_tokens, input.tile_tokens);
+    if (lists.copied.tiles != nullptr) *lists.copied.count = sums >> kHalf;
+    if (lists.resident.tiles != nullptr) *lists.resident.count = shared_tiles + (sums & kLowHalf);
+    if (input.has_shared && lists.resident.tiles != nullptr) {
+      write_tiles(lists.resident.tiles, input.num_experts, input.first_shared_row, input.num_tokens,
+                  input.tile_tokens);
     }
   }
 }

@@ -337,7 +337,9 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     for_each_assignment(p.plan_input, [&](int, int id) { atomicAdd(&memory.plan.assignments[id], 1); });
     const ExpertPlan expert = plan_expert(p.plan_input, memory.plan.assignments, memory.plan.warp_sums);
     __syncthreads();
-    write_all_tiles(p.plan_input, expert, memory.plan.warp_sums, memory.plan.tiles, &memory.plan.num_tiles);
+    TileLists lists;
+    (p.takes_copied ? lists.copied : lists.resident) = {memory.plan.tiles, &memory.plan.num_tiles};
+    write_all_tiles(p.plan_input, expert, memory.plan.warp_sums, lists);
     tiles = memory.plan.tiles;
     num_tiles = &memory.plan.num_tiles;
   } else {
@@ -386,13 +388,15 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
 }
 
 template <class Shape>
-void launch_products(const ExpertProducts& products, WeightFormat routed_format, CudaContext& context) {
+void launch_products(const ExpertProducts& products, WeightFormat routed_format, const ProductLaunch& how,
+                     CudaContext& context) {
   const auto kernel = routed_format == WeightFormat::kFp4 ? expert_products_kernel<Shape, WeightFormat::kFp4>
                                                           : expert_products_kernel<Shape, WeightFormat::kFp8>;
   launch_kernel("multiplying experts", kernel,
-                {.grid = dim3(static_cast<unsigned>(context.num_sms)),
+                {.grid = dim3(static_cast<unsigned>(how.num_blocks)),
                  .threads = Shape::kThreads,
-                 .shared_bytes = sizeof(ProductMemory<Shape>)},
+                 .shared_bytes = sizeof(ProductMemory<Shape>),
+                 .early = how.early},
                 context.stream, products);
 }
 

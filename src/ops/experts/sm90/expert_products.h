@@ -49,7 +49,8 @@ struct ExpertProducts {
   const std::int32_t* places = nullptr;  ///< of routed experts; null: expert e is at place e
   Fp8RowMaps x_maps;
   Fp8RowMaps inner_maps;
-  PlanInput plan_input;  ///< for shapes whose blocks plan for themselves
+  PlanInput plan_input;       ///< for shapes whose blocks plan for themselves
+  bool takes_copied = false;  ///< the tiles of copied experts; else the resident ones
   const std::int32_t* num_tiles = nullptr;
   const TokenTile* tiles = nullptr;
   const float* row_weight = nullptr;
@@ -65,6 +66,12 @@ struct ExpertProducts {
   float swiglu_limit = 0.0F;
 };
 
+/// One of the launches that share the tiles of a call.
+struct ProductLaunch {
+  int num_blocks;  ///< at most the number of SMs
+  bool early;      ///< `LaunchShape::early`
+};
+
 /// A shape of the kernel, and how the host has to cut maps and buffers for it. All shapes compute the same
 /// bits.
 struct ProductVariant {
@@ -75,7 +82,8 @@ struct ProductVariant {
   int scale_box_tokens;   ///< scales in one box
   int max_planned_tiles;  ///< that blocks plan for themselves; 0: they read the plan
   bool whole_blocks;      ///< an item of the inner half makes whole blocks of 128
-  void (*launch)(const ExpertProducts& products, WeightFormat routed_format, CudaContext& context);
+  void (*launch)(const ExpertProducts& products, WeightFormat routed_format, const ProductLaunch& how,
+                 CudaContext& context);
 };
 
 /// For a few tokens an expert: groups of a block that are at different places of their items.

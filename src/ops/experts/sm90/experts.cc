@@ -1,8 +1,16 @@
 // Experts: dispatch, products, combination (expert_dispatch.h, expert_products.h), and what they share.
+//
+// Where chosen experts may lie in the host's memory, the products are two launches: of the experts in the
+// device's memory while the others come, then of those. (A single token's wait until they have come.)
+//
+//     stream   dispatch ── products, resident ──┬── products, copied ── combination
+//     branch   copies of chosen experts ────────┘
 #include <algorithm>
 
 #include "base/check.h"
+#include "cuda/stream_branch.h"
 #include "cuda/tensor_map.h"
+#include "ops/experts/sm90/expert_copy.h"
 #include "ops/experts/sm90/expert_dispatch.h"
 #include "ops/experts/sm90/expert_one_token.h"
 #include "ops/experts/sm90/expert_products.h"
@@ -28,13 +36,6 @@ const ProductVariant& variant_for(std::int64_t num_tokens, std::int64_t num_sele
 
 WeightFormat format_of(const ExpertsArgs& args) { return args.routed[0].w1.format; }
 
-/// Tensor copies of weights of Flash's size from pinned memory gave wrong bits now and then, loads by address
-/// never did.
-bool reads_host(const ExpertsArgs& args) {
-  return args.places.of_expert != nullptr && args.places.count == 0;
-}
-constexpr Reason kNotFromHost = "uses tensor copies, which do not read the host's memory";
-
 struct ExpertScratch {
   DispatchPlan plan;
   Fp8Rows rows;  ///< of x
@@ -54,9 +55,17 @@ struct ScratchCounter {
 };
 
 template <class Source>
-DispatchPlan lay_out_plan(Source& source, const DispatchExtents& extents, std::int64_t num_counters) {
-  return {.num_tiles = source.template allocate<std::int32_t>(1),
-          .tiles = source.template allocate<TokenTile>(extents.max_tiles()),
+TileList lay_out_tiles(Source& source, const DispatchExtents& extents) {
+  return {.tiles = source.template allocate<TokenTile>(extents.max_tiles()),
+          .count = source.template allocate<std::int32_t>(1)};
+}
+
+/// `copies`: some experts may be copied.
+template <class Source>
+DispatchPlan lay_out_plan(Source& source, const DispatchExtents& extents, bool copies,
+                          std::int64_t num_counters) {
+  return {.lists = {.resident = lay_out_tiles(source, extents),
+                    .copied = copies ? lay_out_tiles(source, extents) : TileList{}},
           .row_of_slot = source.template allocate<std::int32_t>(extents.num_slots()),
           .row_weight = source.template allocate<float>(extents.num_rows()),
           .counters = source.template allocate<std::int32_t>(num_counters),
@@ -71,14 +80,20 @@ Fp8Rows lay_out_rows(Source& source, std::int64_t num_rows, std::int64_t width) 
           .scale_stride = stride};
 }
 
+/// Counters of a list of tiles.
+std::int64_t list_counters(const ProductVariant& variant, const DispatchExtents& extents,
+                           std::int64_t inner_width) {
+  return extents.max_tiles() * (1 + (variant.whole_blocks ? 0 : inner_width / kBlock));
+}
+
 /// For FP4 and FP8 weights.
 template <class Source>
 ExpertScratch lay_out_quantised(Source& source, const ProductVariant& variant, const DispatchExtents& extents,
-                                std::int64_t width, std::int64_t inner_width) {
+                                std::int64_t width, std::int64_t inner_width, bool copies) {
   const bool whole_blocks = variant.whole_blocks;
-  const std::int64_t counters_per_tile = 1 + (whole_blocks ? 0 : inner_width / kBlock);
   return {
-      .plan = lay_out_plan(source, extents, extents.max_tiles() * counters_per_tile),
+      .plan = lay_out_plan(source, extents, copies,
+                           (copies ? 2 : 1) * list_counters(variant, extents, inner_width)),
       .rows = lay_out_rows(source, extents.num_rows(), width),
       .inner = lay_out_rows(source, extents.num_rows(), inner_width),
       .inner_bf16 = source.template allocate<Bf16Bits>(whole_blocks ? 0 : extents.num_rows() * inner_width),
@@ -89,7 +104,7 @@ ExpertScratch lay_out_quantised(Source& source, const ProductVariant& variant, c
 template <class Source>
 ExpertScratch lay_out_bf16(Source& source, const DispatchExtents& extents, std::int64_t width,
                            std::int64_t inner_width) {
-  return {.plan = lay_out_plan(source, extents, 0),
+  return {.plan = lay_out_plan(source, extents, false, 0),
           .inner_bf16 = source.template allocate<Bf16Bits>(extents.num_rows() * inner_width),
           .y = source.template allocate<Bf16Bits>(extents.num_rows() * width)};
 }
@@ -106,6 +121,12 @@ void check_expert(const ExpertWeights& expert, WeightFormat format, std::int64_t
   check_matrix(expert.w1, format, inner_width, width);
   check_matrix(expert.w3, format, inner_width, width);
   check_matrix(expert.w2, format, width, inner_width);
+}
+
+/// Where kernels find experts' weights once they have come. Tensor copies of weights of Flash's size from
+/// pinned memory gave wrong bits now and then, loads by address never did.
+const std::int32_t* device_places(const ExpertsArgs& args) {
+  return args.places.copied != nullptr ? args.places.copied : args.places.of_expert;
 }
 
 ExpertMatrix describe(std::span<const ExpertWeights> experts, std::int64_t num_places,
@@ -139,33 +160,35 @@ Fp8RowMaps describe(const Fp8Rows& rows, std::int64_t num_rows, std::int64_t wid
               1, variant.scale_box_tokens * static_cast<int>(kScaleBytes), TileSwizzle::kNone)};
 }
 
-void quantised_products(const ExpertsArgs& args, const ProductVariant& variant,
-                        const DispatchExtents& extents, const ExpertScratch& scratch, CudaContext& context) {
+/// The products of the resident experts, or of the copied ones.
+ExpertProducts describe(const ExpertsArgs& args, const ProductVariant& variant,
+                        const DispatchExtents& extents, const ExpertScratch& scratch, bool copied) {
   const ExpertWeights& first = args.routed[0];
   const std::int64_t width = first.w1.cols, inner_width = first.w1.rows;
   const std::int64_t num_places = args.places.of_expert == nullptr ? extents.num_experts : args.places.count;
   const ExpertMatrices routed = describe(args.routed, num_places, variant.half_rows);
-  const ExpertProducts products{
-      .routed = routed,
-      .shared = args.shared != nullptr ? describe({args.shared, 1}, 1, variant.half_rows) : routed,
-      .places = args.places.of_expert,
-      .x_maps = describe(scratch.rows, extents.num_rows(), width, variant),
-      .inner_maps = describe(scratch.inner, extents.num_rows(), inner_width, variant),
-      .plan_input = PlanInput(args, extents),
-      .num_tiles = scratch.plan.num_tiles,
-      .tiles = scratch.plan.tiles,
-      .row_weight = scratch.plan.row_weight,
-      .blocks_ready = scratch.plan.counters,
-      .parts_done = scratch.plan.counters + extents.max_tiles(),
-      .inner = scratch.inner,
-      .inner_bf16 = scratch.inner_bf16,
-      .y = scratch.y,
-      .width = static_cast<std::int32_t>(width),
-      .inner_width = static_cast<std::int32_t>(inner_width),
-      .num_experts = static_cast<std::int32_t>(extents.num_experts),
-      .swiglu_limit = args.swiglu_limit};
-  if (variant.max_planned_tiles > 0) BALEEN_CHECK(extents.max_tiles() <= variant.max_planned_tiles);
-  variant.launch(products, first.w1.format, context);
+  const TileList& list = copied ? scratch.plan.lists.copied : scratch.plan.lists.resident;
+  std::int32_t* const counters =
+      scratch.plan.counters + (copied ? list_counters(variant, extents, inner_width) : 0);
+  return {.routed = routed,
+          .shared = args.shared != nullptr ? describe({args.shared, 1}, 1, variant.half_rows) : routed,
+          .places = device_places(args),
+          .x_maps = describe(scratch.rows, extents.num_rows(), width, variant),
+          .inner_maps = describe(scratch.inner, extents.num_rows(), inner_width, variant),
+          .plan_input = PlanInput(args, extents),
+          .takes_copied = copied,
+          .num_tiles = list.count,
+          .tiles = list.tiles,
+          .row_weight = scratch.plan.row_weight,
+          .blocks_ready = counters,
+          .parts_done = counters + extents.max_tiles(),
+          .inner = scratch.inner,
+          .inner_bf16 = scratch.inner_bf16,
+          .y = scratch.y,
+          .width = static_cast<std::int32_t>(width),
+          .inner_width = static_cast<std::int32_t>(inner_width),
+          .num_experts = static_cast<std::int32_t>(extents.num_experts),
+          .swiglu_limit = args.swiglu_limit};
 }
 
 DispatchExtents extents_of(const ExpertsArgs& args, int tile_tokens) {
@@ -197,10 +220,23 @@ void experts_by(const ProductVariant& variant, const ExpertsArgs& args, CudaCont
   const DispatchExtents extents = extents_of(args, variant.max_tokens);
   const ExpertWeights& first = args.routed[0];
   const ScratchScope scope(context.scratch);
+  const bool copies = args.places.copied != nullptr;
   const ExpertScratch scratch =
-      lay_out_quantised(context.scratch, variant, extents, first.w1.cols, first.w1.rows);
+      lay_out_quantised(context.scratch, variant, extents, first.w1.cols, first.w1.rows, copies);
+  if (variant.max_planned_tiles > 0) BALEEN_CHECK(extents.max_tiles() <= variant.max_planned_tiles);
+  const auto multiply = [&](bool copied, const ProductLaunch& how) {
+    variant.launch(describe(args, variant, extents, scratch, copied), first.w1.format, how, context);
+  };
+  if (copies) {
+    BALEEN_CHECK(context.branch != nullptr);
+    copy_chosen_experts(args, context.branch->fork(context.stream), false);
+  }
   dispatch_experts(args, extents, scratch.plan, scratch.rows, context);
-  quantised_products(args, variant, extents, scratch, context);
+  multiply(false, {.num_blocks = context.num_sms - (copies ? kCopyBlocks : 0), .early = true});
+  if (copies) {
+    context.branch->join(context.stream);
+    multiply(true, {.num_blocks = context.num_sms, .early = false});
+  }
   combine_experts(args, extents, scratch.plan, scratch.y, context);
 }
 
@@ -215,7 +251,7 @@ std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selec
   const auto count = [&](const ProductVariant& variant, std::int64_t rows) {
     const DispatchExtents extents{rows, num_selected, num_experts, true, variant.max_tokens};
     ScratchCounter quantised, bf16;
-    (void)lay_out_quantised(quantised, variant, extents, width, inner_width);
+    (void)lay_out_quantised(quantised, variant, extents, width, inner_width, true);
     (void)lay_out_bf16(bf16, extents, width, inner_width);
     most = std::max({most, quantised.bytes, bf16.bytes});
   };
@@ -230,18 +266,8 @@ void experts_one_token(const ExpertsArgs& args, CudaContext& context) {
   const ScratchScope scope(context.scratch);
   auto* inner =
       context.scratch.allocate<Bf16Bits>(one_token_inner_values(args.ids.extent(1), args.routed[0].w1.rows));
-  for (std::int64_t token = 0; token < args.x.extent(0); ++token) {
-    ExpertsArgs one = args;
-    one.x = args.x.slice(token, token + 1);
-    if (args.x_fp8.codes != nullptr) {
-      one.x_fp8.codes = args.x_fp8.codes + token * args.x.extent(1);
-      one.x_fp8.scales = args.x_fp8.scales + token;
-    }
-    one.ids = args.ids.slice(token, token + 1);
-    one.weights = args.weights.slice(token, token + 1);
-    one.out = args.out.slice(token, token + 1);
-    one_token_experts(one, inner, context);
-  }
+  if (args.places.copied != nullptr) copy_chosen_experts(args, context.stream, true);
+  one_token_experts(args, device_places(args), inner, context);
 }
 
 void experts_few_tokens(const ExpertsArgs& args, CudaContext& context) {
@@ -266,7 +292,7 @@ void experts_bf16(const ExpertsArgs& args, CudaContext& context) {
 
 std::optional<Reason> why_not_one_token(const ExpertsArgs& args) {
   if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
-  if (args.x.extent(0) != 1 && !reads_host(args)) return "takes one token";
+  if (args.x.extent(0) != 1) return "takes one token";
   if (args.ids.extent(1) == 0) return "takes a token's routed experts; there are none";
   if (!one_token_experts_fit(args.ids.extent(1), args.shared != nullptr)) {
     return "has room for fewer experts of a token";
@@ -276,7 +302,6 @@ std::optional<Reason> why_not_one_token(const ExpertsArgs& args) {
 
 std::optional<Reason> why_not_few_tokens(const ExpertsArgs& args) {
   if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
-  if (reads_host(args)) return kNotFromHost;
   if (!are_few(args.x.extent(0), args.ids.extent(1))) {
     return "its blocks plan at most 64 tokens and 512 token-expert assignments for themselves";
   }
@@ -285,7 +310,6 @@ std::optional<Reason> why_not_few_tokens(const ExpertsArgs& args) {
 
 std::optional<Reason> why_not_many_tokens(const ExpertsArgs& args) {
   if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
-  if (reads_host(args)) return kNotFromHost;
   return std::nullopt;
 }
 
