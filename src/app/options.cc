@@ -97,6 +97,16 @@ std::vector<std::string> names_given(const CLI::App& app) {
   return names;
 }
 
+/// Refuses options in front of the command's name, which belong to the command above it and would be lost.
+void check_before(const CLI::App& command) {
+  for (const CLI::App* above = command.get_parent(); above != nullptr; above = above->get_parent()) {
+    const std::vector<std::string> names = names_given(*above);
+    if (names.empty()) continue;
+    usage_error("{} stands before {}, which would not read it; put it behind", names.front(),
+                command.get_name());
+  }
+}
+
 OptionDescription described_option(const CLI::Option& option) {
   OptionDescription described;
   for (const std::string& name : option.get_snames()) described.names.push_back("-" + name);
@@ -196,7 +206,9 @@ void Options::action(std::function<void()> run) {
 
 void Options::action(std::function<void(const std::vector<std::string>&)> run) {
   command_->callback([command = command_, run = std::move(run)] {
-    if (command->get_subcommands().empty()) run(names_given(*command));
+    if (!command->get_subcommands().empty()) return;
+    check_before(*command);
+    run(names_given(*command));
   });
 }
 

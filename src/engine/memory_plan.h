@@ -71,7 +71,8 @@ struct EngineOptions {
   /// Where experts lie in the beginning; null: as `parallel` places them.
   std::shared_ptr<const ExpertTable> expert_table = nullptr;
   BalanceOptions balance;  ///< of experts over ranks, while these serve
-  /// Called with a sentence about each change that `balance` made, in the thread that steps; none: silence.
+  /// Called with a sentence about each change that `balance` made or could not make, in the thread that
+  /// steps; none: silence.
   std::function<void(const std::string&)> report_balance = nullptr;
   /// The longest that a rank waits for another one, which may be computing a whole step of a pipeline stage.
   std::chrono::milliseconds longest_wait = std::chrono::minutes(5);

@@ -40,8 +40,10 @@ void RankEngine::balance_experts() {
         balancer_->failed(failed->message);
       } else {
         balancer_->changed();
-        if (options_.report_balance)
-          options_.report_balance(change_text(state, num_layers, moved_experts, moved_bytes));
+      }
+      if (options_.report_balance) {
+        options_.report_balance(failed ? fmt::format("experts stay where they are: {}", failed->message)
+                                       : change_text(state, num_layers, moved_experts, moved_bytes));
       }
     }
   }

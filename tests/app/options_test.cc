@@ -1,6 +1,7 @@
 // The command line's door: what each kind of option takes, and the sentences for all else.
 #include "app/options.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -108,6 +109,33 @@ TEST(Options, WordsThatAreNotKnown) {
   EXPECT_EQ(usage({"wrok"}, values), "\"wrok\" is not a command; did you mean work?");
   EXPECT_EQ(usage({}, values), "a command is missing; there are work, walk");
   EXPECT_EQ(usage({"--file", ""}), "--file: expected the name of a file or folder; found \"\"");
+}
+
+TEST(Options, OptionsBeforeACommandOfACommand) {
+  const auto run = [](std::vector<const char*> words) -> std::string {
+    Options program("baleen", "A program", [](bool) { return "1"; });
+    Options work = program.command("work", "Works");
+    std::int64_t chunk = 0, part_chunk = 0;
+    std::string did;
+    work.integer("-c,--chunk", chunk, {0, 9}, "Tokens");
+    work.action([&] { did = "work"; });
+    Options part = work.command("part", "Works in part");
+    part.integer("-c,--chunk", part_chunk, {0, 9}, "Tokens");
+    part.action([&] { did = "part"; });
+    words.insert(words.begin(), "baleen");
+    try {
+      program.parse(static_cast<int>(words.size()), words.data());
+    } catch (const UsageError& error) {
+      EXPECT_EQ(did, "");
+      return error.what();
+    }
+    return fmt::format("{} {} {}", did, chunk, part_chunk);
+  };
+  EXPECT_EQ(run({"work", "--chunk", "3"}), "work 3 0");
+  EXPECT_EQ(run({"work", "part", "--chunk", "4"}), "part 0 4");
+  EXPECT_EQ(run({"work", "part"}), "part 0 0");
+  EXPECT_EQ(run({"work", "-c", "3", "part", "--chunk", "4"}),
+            "--chunk stands before part, which would not read it; put it behind");
 }
 
 TEST(Options, LongWordsAreNotEchoed) {

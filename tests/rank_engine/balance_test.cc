@@ -204,7 +204,9 @@ class FaultyTeam final : public RankTeam {
 
 TEST(MovingExperts, AFailureLeavesTheOldMaps) {
   auto weights = std::make_shared<const ModelWeights>(tiny().path());
-  const EngineOptions full = resolved(options({.dp = 2}, kForced), weights->config());
+  EngineOptions full = resolved(options({.dp = 2}, kForced), weights->config());
+  std::vector<std::string> reports;
+  full.report_balance = [&](const std::string& sentence) { reports.push_back(sentence); };
   std::vector<RankCall::Kind> calls;
   RankEngine engine(std::make_unique<FaultyTeam>(std::make_unique<ThreadTeam>(weights, full), calls), full);
   const std::vector<ExpertMap> before(engine.expert_maps().begin(), engine.expert_maps().end());
@@ -216,10 +218,15 @@ TEST(MovingExperts, AFailureLeavesTheOldMaps) {
   EXPECT_EQ(engine.expert_balance()->num_rebalancings, 0);
   EXPECT_EQ(engine.expert_balance()->last_failure, "rank 1 has no memory for other experts");
   EXPECT_TRUE(std::ranges::equal(engine.expert_maps(), before));
+  EXPECT_EQ(
+      reports,
+      (std::vector<std::string>{"experts stay where they are: rank 1 has no memory for other experts"}));
   // And the next time they change.
   EXPECT_SAME_BITS(read_along(engine, 2).logits, read_along(*one, 2).logits);
   EXPECT_EQ(engine.expert_balance()->num_rebalancings, 1);
   EXPECT_FALSE(std::ranges::equal(engine.expert_maps(), before));
+  ASSERT_EQ(reports.size(), 2);
+  EXPECT_EQ(reports[1].find("experts moved in "), 0);
 }
 
 TEST(MovingExperts, ATableOfAFileHasTheBitsOfOneRank) {
