@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "app/expert_listing.h"
 #include "base/error.h"
 #include "parallel/thread_pool.h"
 #include "simulator/report/figure_text.h"
@@ -70,6 +71,13 @@ void explain_plans(const SimulatedModel& model, const DeviceProfile& device, std
                  seconds_text(plan.ttft_seconds), seconds_text(plan.tpot_seconds), plan.concurrency,
                  1e-9 * static_cast<double>(plan.memory_bytes), to_text(plan.plan), reason(plan, best));
     }
+    const std::int64_t step_rows = (best.concurrency + best.plan.dp - 1) / best.plan.dp;
+    fmt::print("\nexperts of the recommended plan, decoding {} sequences in each group:\n{}", step_rows,
+               expert_table(expert_candidates({.config = model.config,
+                                               .weights = model.formats.experts,
+                                               .plan = best.plan,
+                                               .device = device_like(device.is_cpu).kind,
+                                               .step_rows = step_rows})));
   }
   fmt::print("\nleft out:\n");
   const auto num_not_run = std::ranges::count_if(

@@ -135,6 +135,43 @@ TEST_F(Ranks, PlacementUnderTensorParallelAttention) {
       {.num_devices = 4, .tp = 4, .o_proj_tp = 1, .expert_placement = ExpertOrder::kRoundRobin}, {{20, 5}});
 }
 
+/// Every rank gets all rows and picks: the bits of one rank, for any number of ranks, any placement, and
+/// ranks without requests.
+TEST_F(Ranks, GatheredRowsWhoseOutputsReturn) {
+  constexpr ExpertOrder kRoundRobin = ExpertOrder::kRoundRobin;
+  constexpr ExpertTransport kAllGather = ExpertTransport::kAllGather;
+  load("tiny-flash");
+  expect_bits_of_one_rank({.num_devices = 2, .dp = 2, .expert_transport = kAllGather}, reading_);
+  expect_bits_of_one_rank({.num_devices = 4, .dp = 4, .expert_transport = kAllGather}, {{150, 9}});
+  expect_bits_of_one_rank(
+      {.num_devices = 3, .dp = 3, .redundant_experts = 1, .expert_transport = kAllGather}, reading_);
+  expect_bits_of_one_rank({.num_devices = 8,
+                           .dp = 8,
+                           .redundant_experts = 8,
+                           .expert_placement = kRoundRobin,
+                           .expert_transport = kAllGather},
+                          {{30, 9}});
+  expect_bits_of_one_rank({.num_devices = 4, .dp = 2, .pp = 2, .expert_transport = kAllGather}, reading_);
+  load("tiny-real-heads");
+  expect_bits_of_one_rank({.num_devices = 3, .dp = 3, .expert_transport = kAllGather}, {{20, 9, 31}});
+}
+
+/// Ranks with the same tokens may send or gather them as well: then they keep the bits, which sums do not.
+TEST_F(Ranks, AnyTransportUnderTensorParallelAttention) {
+  load("tiny-flash");
+  for (const ExpertTransport transport : {ExpertTransport::kAllToAll, ExpertTransport::kAllGather}) {
+    expect_bits_of_one_rank(
+        {.num_devices = 2, .tp = 2, .o_proj_tp = 1, .expert_transport = transport}, reading_);
+    expect_bits_of_one_rank({.num_devices = 4,
+                             .tp = 2,
+                             .dp = 2,
+                             .o_proj_tp = 1,
+                             .sequence_parallel = true,
+                             .expert_transport = transport},
+                            reading_);
+  }
+}
+
 TEST_F(Ranks, Pipeline) {
   load("tiny-flash");
   expect_bits_of_one_rank({.num_devices = 2, .pp = 2}, reading_);
@@ -158,12 +195,18 @@ TEST_F(Ranks, TensorParallelAgrees) {
   load("tiny-real-heads");
   const Reading reading{{40, 9, 31, 3}};
   const Logits one = run({.num_devices = 1}, reading, Precision::kExact).front();
+  constexpr ExpertTransport kReduceScatter = ExpertTransport::kReduceScatter;
   for (const ParallelPlan& plan :
        {ParallelPlan{.num_devices = 2, .tp = 2}, ParallelPlan{.num_devices = 4, .tp = 4},
         ParallelPlan{.num_devices = 4, .tp = 4, .o_proj_tp = 2},
         ParallelPlan{.num_devices = 4, .tp = 2, .dp = 2},
         ParallelPlan{.num_devices = 4, .tp = 2, .dp = 2, .sequence_parallel = true},
-        ParallelPlan{.num_devices = 4, .tp = 2, .pp = 2}}) {
+        ParallelPlan{.num_devices = 4, .tp = 2, .pp = 2},
+        ParallelPlan{.num_devices = 2, .dp = 2, .expert_transport = kReduceScatter},
+        ParallelPlan{.num_devices = 3, .dp = 3, .expert_transport = kReduceScatter},
+        ParallelPlan{.num_devices = 4, .tp = 2, .dp = 2, .expert_transport = kReduceScatter},
+        ParallelPlan{.num_devices = 4, .tp = 4, .sequence_parallel = true, .expert_transport = kReduceScatter},
+        ParallelPlan{.num_devices = 4, .dp = 2, .pp = 2, .expert_transport = kReduceScatter}}) {
     SCOPED_TRACE(to_text(resolved(plan, config_)));
     const std::vector<Logits> released = run(plan, reading), again = run(plan, reading);
     EXPECT_TRUE(released == again) << "two runs";
