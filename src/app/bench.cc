@@ -243,15 +243,15 @@ void list_kernels(ModelEngine& engine, std::span<const SequenceId> sequences, st
 std::vector<ExpertCandidate> experts_of(const BenchFlags& flags, const ModelEngine& engine) {
   const ModelConfig& config = engine.config();
   const EngineOptions& options = engine.options();
-  return expert_candidates(
-      {.config = config,
-       .weights = flags.preset.empty() ? detect_formats(config, Checkpoint(flags.engine.model)).experts
-                                       : config.expert_format,
-       .plan = options.parallel,
-       .device = options.device.kind,
-       .precision = options.precision,
-       .step_rows = (flags.sequences + options.parallel.dp - 1) / options.parallel.dp,
-       .forced_variants = options.forced_variants});
+  return expert_candidates({.config = config,
+                            .weights = flags.preset.empty()
+                                           ? detect_formats(config, Checkpoint(flags.engine.model)).experts
+                                           : config.expert_format,
+                            .plan = options.parallel,
+                            .device = options.device.kind,
+                            .precision = options.precision,
+                            .step_rows = (flags.sequences + options.parallel.dp - 1) / options.parallel.dp,
+                            .forced_variants = options.forced_variants});
 }
 
 void run_bench(const BenchFlags& flags) {

@@ -24,7 +24,7 @@ struct ExpertRequest {
   ParallelPlan plan;          ///< resolved and legal
   DeviceKind device = DeviceKind::kCpu;
   Precision precision = Precision::kReleased;
-  std::int64_t step_rows = 1;                   ///< of each data-parallel group
+  std::int64_t step_rows = 1;                    ///< of each data-parallel group
   std::vector<ForcedVariant> forced_variants{};  ///< of back-ends
 };
 

@@ -14,7 +14,8 @@ namespace baleen {
 namespace {
 
 constexpr std::string_view kRaw = "as the activations lie in memory";
-constexpr Reason kNoKernels = "has no kernels on GPUs so far: theirs send each assignment to a place of its own";
+constexpr Reason kNoKernels =
+    "has no kernels on GPUs so far: theirs send each assignment to a place of its own";
 
 constexpr std::array<ExpertTransportTraits, 7> kTransports{
     {{.transport = ExpertTransport::kNone,
@@ -63,8 +64,7 @@ constexpr std::array<ExpertTransportTraits, 7> kTransports{
       .why_not_on_gpu = "is measured only, by sm90_ranks_bench: no operation moves its rows through NCCL"}}};
 
 /// Transports that serve the plan, on one of the devices at least.
-std::vector<std::string_view> names_for(const ParallelPlan& plan,
-                                        const std::vector<DeviceKind>& devices) {
+std::vector<std::string_view> names_for(const ParallelPlan& plan, const std::vector<DeviceKind>& devices) {
   std::vector<std::string_view> names;
   for (const ExpertTransportTraits& one : kTransports) {
     const auto serves = [&](DeviceKind device) { return !why_not(one, device); };
@@ -84,8 +84,7 @@ std::string sentence(const ExpertTransportTraits& transport, Reason reason,
 std::span<const ExpertTransportTraits> expert_transports() { return kTransports; }
 
 const ExpertTransportTraits& traits_of(ExpertTransport transport) {
-  const auto* const found =
-      std::ranges::find(kTransports, transport, &ExpertTransportTraits::transport);
+  const auto* const found = std::ranges::find(kTransports, transport, &ExpertTransportTraits::transport);
   BALEEN_CHECK(found != kTransports.end());
   return *found;
 }
@@ -104,8 +103,7 @@ std::optional<Reason> why_not(const ExpertTransportTraits& transport, const Para
 }
 
 std::optional<Reason> why_not(const ExpertTransportTraits& transport, DeviceKind device) {
-  const Reason reason =
-      device == DeviceKind::kCpu ? transport.why_not_on_cpu : transport.why_not_on_gpu;
+  const Reason reason = device == DeviceKind::kCpu ? transport.why_not_on_cpu : transport.why_not_on_gpu;
   return reason.empty() ? std::nullopt : std::optional<Reason>(reason);
 }
 

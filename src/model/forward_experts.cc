@@ -121,20 +121,20 @@ DispatchArgs Forward::dispatch_of(const ExpertsArgs& call, const ExpertRanks& pl
     received.num_rows = way == DispatchWay::kGatheredTokens ? placement.stage->size() * own.size()
                                                             : std::llround(call.expected->assignments);
   }
-  return {.placement = placement,
-          .x = call.x.slice(own.begin, own.end),
-          .x_fp8 = layout_.plan().sequence_parallel ? call.x_fp8 : Fp8Rows(),
-          .sends_fp8 = activation_rounding(call.routed.front().w1.format, precision_) ==
-                       ActivationRounding::kFp8,
-          .ids = {call.ids.data() + own.begin * call.ids.extent(1), {own.size(), call.ids.extent(1)}},
-          .weights = call.weights.slice(own.begin, own.end),
-          .way = way,
-          .arrived = messages_.arrived,
-          .arrived_fp8 = messages_.arrived_fp8,
-          .arrived_ids = messages_.arrived_ids,
-          .arrived_weights = messages_.arrived_weights,
-          .received = &received,
-          .row_parts = layout_.plan().tp};
+  return {
+      .placement = placement,
+      .x = call.x.slice(own.begin, own.end),
+      .x_fp8 = layout_.plan().sequence_parallel ? call.x_fp8 : Fp8Rows(),
+      .sends_fp8 = activation_rounding(call.routed.front().w1.format, precision_) == ActivationRounding::kFp8,
+      .ids = {call.ids.data() + own.begin * call.ids.extent(1), {own.size(), call.ids.extent(1)}},
+      .weights = call.weights.slice(own.begin, own.end),
+      .way = way,
+      .arrived = messages_.arrived,
+      .arrived_fp8 = messages_.arrived_fp8,
+      .arrived_ids = messages_.arrived_ids,
+      .arrived_weights = messages_.arrived_weights,
+      .received = &received,
+      .row_parts = layout_.plan().tp};
 }
 
 ExpertsArgs Forward::arrived_of(const ExpertsArgs& call) {

@@ -49,8 +49,7 @@ void MessageBuffers::place_experts(const ModelConfig& config, const RankLayout& 
   const ExpertTransportTraits& transport = layout.expert_transport();
   const std::int64_t most = layout.most_arriving_rows(max_rows, config.num_experts_per_tok);
   const std::int64_t width = config.hidden_size;
-  const std::int64_t chosen =
-      *transport.way == DispatchWay::kGatheredTokens ? config.num_experts_per_tok : 1;
+  const std::int64_t chosen = *transport.way == DispatchWay::kGatheredTokens ? config.num_experts_per_tok : 1;
   arrived = take(most, width, type_);
   if (type_ == ElementType::kBf16 && *transport.way == DispatchWay::kAssignments) {
     constexpr std::int64_t kScaleRows = 4;  // scale strides are multiples of it

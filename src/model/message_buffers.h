@@ -33,8 +33,8 @@ struct MessageBuffers {
   Fp8Rows arrived_fp8;
   View<std::int32_t, 2> arrived_ids;  ///< [S, k']
   Activations<2> arrived_weights;     ///< [S, k'] float32
-  Activations<2> outputs;  ///< [S, d] of experts, where these return; float32 where they are split
-  Activations<2> shared;   ///< [R, d] likewise
+  Activations<2> outputs;             ///< [S, d] of experts, where these return; float32 where they are split
+  Activations<2> shared;              ///< [R, d] likewise
   DispatchedRows received;
 
  private:

@@ -91,8 +91,7 @@ TEST(ExpertOracle, BackendsOfGpusAnswerForWhatTheyAreBrought) {
     return;
   }
   EXPECT_EQ(chosen_pair(one_token), "all-reduce sm90/one_token");
-  EXPECT_EQ(candidate(all, "all-reduce", "sm90/bf16").verdict.reason,
-            "takes BF16 weights; these are codes");
+  EXPECT_EQ(candidate(all, "all-reduce", "sm90/bf16").verdict.reason, "takes BF16 weights; these are codes");
   EXPECT_EQ(chosen_pair(request({.tp = 2}, DeviceKind::kCuda, 32)), "all-reduce sm90/few_tokens");
   EXPECT_EQ(chosen_pair(request({.tp = 2}, DeviceKind::kCuda, 512)), "all-reduce sm90/many_tokens");
   // A place for each of 2 x 1 x 6 assignments.

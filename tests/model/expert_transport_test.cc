@@ -79,7 +79,8 @@ TEST(ExpertTransport, BothDevicesMoveTheSame) {
 }
 
 TEST(ExpertTransport, EveryRefusalOfAPlanHasItsReason) {
-  constexpr const char* kGroups = "ranks have tokens of their own: there is more than one data-parallel group";
+  constexpr const char* kGroups =
+      "ranks have tokens of their own: there is more than one data-parallel group";
   constexpr const char* kRows = "ranks have tokens of their own: sequence parallelism shares them out";
   constexpr const char* kPlaced =
       "sums in the order of ranks would depend on where experts lie, which is not linear here";
@@ -138,18 +139,20 @@ TEST(ExpertTransport, ANameIsTakenOrRefused) {
   EXPECT_EQ(to_text(gathers), "2 devices: tp 1, dp 2, ep 2, experts by all-gather");
 
   const ParallelPlan adds = named({.dp = 2}, ExpertTransport::kAllReduce);
-  EXPECT_EQ(violations(adds, tiny()),
-            std::vector<std::string>{"--expert-transport all-reduce: ranks have tokens of their own: there is "
-                                     "more than one data-parallel group; this plan can have all-to-all, "
-                                     "peer-memory, all-gather, reduce-scatter"});
+  EXPECT_EQ(
+      violations(adds, tiny()),
+      std::vector<std::string>{"--expert-transport all-reduce: ranks have tokens of their own: there is "
+                               "more than one data-parallel group; this plan can have all-to-all, "
+                               "peer-memory, all-gather, reduce-scatter"});
   EXPECT_EQ(transport_violation(adds, DeviceKind::kCpu).value_or("").substr(0, 30),
             "--expert-transport all-reduce:");
   EXPECT_THROW(check_runnable(adds, tiny()), Error);
 
   EXPECT_EQ(violations(named({.dp = 2}, ExpertTransport::kNccl), tiny()).size(), 1U) << "on no device";
-  EXPECT_EQ(transport_violation(named({}, ExpertTransport::kAllToAll)).value_or(""),
-            "--expert-transport all-to-all: every rank has all experts of its stage: nothing has to move; this "
-            "plan can have none");
+  EXPECT_EQ(
+      transport_violation(named({}, ExpertTransport::kAllToAll)).value_or(""),
+      "--expert-transport all-to-all: every rank has all experts of its stage: nothing has to move; this "
+      "plan can have none");
   EXPECT_FALSE(transport_violation(named({}, ExpertTransport::kNone), DeviceKind::kCuda));
 }
 

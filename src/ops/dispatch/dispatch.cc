@@ -139,8 +139,7 @@ std::vector<std::vector<std::byte>> exchange_bytes(const RankGroup& stage,
 void dispatch_assignments(const DispatchArgs& args, Communicator& communicator) {
   const RankGroup& stage = *args.placement.stage;
   std::vector<std::vector<std::byte>> packed;
-  for (std::int64_t place = 0; place < stage.size(); ++place)
-    packed.push_back(pack_assignments(args, place));
+  for (std::int64_t place = 0; place < stage.size(); ++place) packed.push_back(pack_assignments(args, place));
   *args.received = {};
   for (const std::vector<std::byte>& bytes :
        exchange_bytes(stage, {packed.begin(), packed.end()}, communicator))
