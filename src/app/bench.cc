@@ -12,6 +12,7 @@
 
 #include "app/bench_train.h"
 #include "app/engine_flags.h"
+#include "app/expert_listing.h"
 #include "app/kernel_listing.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
@@ -219,18 +220,38 @@ std::unique_ptr<ModelEngine> make_engine(const BenchFlags& flags, const EngineOp
 
 /// Runs the prompt and one token after it, and lists the variants of every operation on the way.
 void list_kernels(ModelEngine& engine, std::span<const SequenceId> sequences, std::span<const TokenId> prompt,
-                  std::span<const TokenId> next, const Ceilings& ceilings, bool json) {
+                  std::span<const TokenId> next, const Ceilings& ceilings,
+                  const std::vector<ExpertCandidate>& experts, bool json) {
   VariantReport report;
   engine.device().set_report(&report);
   const auto num_sequences = static_cast<std::int64_t>(sequences.size());
   if (!prompt.empty()) measure(engine, sequences, "prompt", prompt, engine.options().max_batch_tokens);
   measure(engine, sequences, "decode", next.first(1), num_sequences);
   engine.device().set_report(nullptr);
-  if (!json) return fmt::print("{}\n{}", ceilings.machine, kernel_table(report, ceilings.limits));
+  if (!json) {
+    return fmt::print("{}\n{}\nexperts, decoding:\n{}", ceilings.machine,
+                      kernel_table(report, ceilings.limits), expert_table(experts));
+  }
   fmt::print("{}\n", nlohmann::ordered_json{{"machine", ceilings.machine},
                                             {"device", device_name(engine.options().device)},
-                                            {"kernels", kernels_to_json(report, ceilings.limits)}}
+                                            {"kernels", kernels_to_json(report, ceilings.limits)},
+                                            {"experts", experts_to_json(experts)}}
                          .dump());
+}
+
+/// Of a step of decoding, whether its plan has one rank or several.
+std::vector<ExpertCandidate> experts_of(const BenchFlags& flags, const ModelEngine& engine) {
+  const ModelConfig& config = engine.config();
+  const EngineOptions& options = engine.options();
+  return expert_candidates({.config = config,
+                            .weights = flags.preset.empty()
+                                           ? detect_formats(config, Checkpoint(flags.engine.model)).experts
+                                           : config.expert_format,
+                            .plan = options.parallel,
+                            .device = options.device.kind,
+                            .precision = options.precision,
+                            .step_rows = (flags.sequences + options.parallel.dp - 1) / options.parallel.dp,
+                            .forced_variants = options.forced_variants});
 }
 
 void run_bench(const BenchFlags& flags) {
@@ -242,6 +263,7 @@ void run_bench(const BenchFlags& flags) {
     options.cache_tokens = flags.sequences * pages_for(wanted) * kPageTokens;
   }
   const auto engine = make_engine(flags, options);
+  log_expert_transport(*engine);
   if (wanted > engine->config().max_position_embeddings ||
       wanted * flags.sequences > engine->options().cache_tokens) {
     fail("bench: {} positions wanted for each of {} sequences, the cache holds {}, the model's context {}",
@@ -263,7 +285,9 @@ void run_bench(const BenchFlags& flags) {
   const std::span<const TokenId> all(tokens);
   const std::span<const TokenId> prompt = all.first(static_cast<std::size_t>(flags.prompt));
   const std::span<const TokenId> rest = all.subspan(prompt.size());
-  if (flags.kernels) return list_kernels(*engine, sequences, prompt, rest, ceilings, flags.json);
+  if (flags.kernels) {
+    return list_kernels(*engine, sequences, prompt, rest, ceilings, experts_of(flags, *engine), flags.json);
+  }
   // The first steps read the weights from disk, load kernels and capture graphs; they are not measured.
   const auto num_warm_up = static_cast<std::size_t>(flags.warm_up);
   measure(*engine, sequences, "warm-up", rest.first(num_warm_up), flags.sequences);

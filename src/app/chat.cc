@@ -11,6 +11,7 @@
 #include "app/chat_session.h"
 #include "app/conversation_engine.h"
 #include "app/engine_flags.h"
+#include "app/expert_listing.h"
 #include "app/generation_flags.h"
 #include "app/options.h"
 #include "app/reply_printer.h"
@@ -80,6 +81,7 @@ class ChatLoop {
                                           : Thinking::kMax) {}
 
   void run() {
+    log_expert_transport(engine_);
     if (::isatty(STDIN_FILENO) == 1)
       fmt::print("{}: type a message, /help for commands, Ctrl-D to leave\n", flags_.engine.model);
     LineReader reader("> ");

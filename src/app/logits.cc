@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/engine_flags.h"
+#include "app/expert_listing.h"
 #include "app/options.h"
 #include "app/token_file.h"
 #include "base/error.h"
@@ -37,6 +38,7 @@ void run_logits(const LogitsFlags& flags) {
   options.mtp = flags.mtp;
   const std::unique_ptr<ModelEngine> opened = open_engine(flags.engine.model, options);
   ModelEngine& engine = *opened;
+  log_expert_transport(engine);
   const std::int64_t vocab_size = engine.config().vocab_size;
 
   std::vector<TensorHeader> tensors{{"logits", DType::kF32, {num_tokens, vocab_size}}};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "app/engine_flags.h"
+#include "app/expert_listing.h"
 #include "app/options.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -66,6 +67,7 @@ void run_perplexity(const PerplexityFlags& flags) {
   options.max_logit_rows = options.max_batch_tokens;
   const std::unique_ptr<ModelEngine> opened = open_engine(flags.engine.model, options);
   ModelEngine& engine = *opened;
+  log_expert_transport(engine);
   const auto bos = static_cast<TokenId>(engine.config().bos_token_id);
   if (tokens.front() == bos) tokens.erase(tokens.begin());
 

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <vector>
 
+#include "app/expert_listing.h"
 #include "base/error.h"
+#include "engine/memory_plan.h"
 #include "parallel/thread_pool.h"
 #include "simulator/report/figure_text.h"
 #include "simulator/search/plan_search.h"
@@ -13,17 +16,26 @@
 namespace baleen {
 namespace {
 
-/// The simulator can think of more than ranks can run so far (docs/ranks.md).
-bool can_run(const ParallelPlan& plan) {
-  return !plan.dual_batch_overlap && plan.o_proj_tp <= plan.tp && plan.lmhead_tp <= plan.tp;
+/// The simulator can think of more than ranks of such a device can run so far (docs/ranks.md): the engine
+/// says which plans it would refuse.
+bool can_run(const ParallelPlan& plan, const ModelConfig& config, const DeviceChoice& device) {
+  EngineOptions options{.device = device, .parallel = plan};
+  if (device.kind == DeviceKind::kCuda)
+    options.rank_devices.assign(static_cast<std::size_t>(plan.num_devices), device);
+  try {
+    static_cast<void>(resolved(options, config));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
-/// Of each plan that can be run its best way to be used, the best plan first.
-std::vector<DeploymentCandidate> best_of_each_plan(const SearchResult& result) {
+/// Of each plan that `can_run` its best way to be used, the best plan first.
+template <class CanRun>
+std::vector<DeploymentCandidate> best_of_each_plan(const SearchResult& result, const CanRun& runs) {
   std::vector<DeploymentCandidate> best;
   for (const DeploymentCandidate& candidate : result.ranked) {
-    if (can_run(candidate.plan) &&
-        std::ranges::find(best, candidate.plan, &DeploymentCandidate::plan) == best.end())
+    if (runs(candidate) && std::ranges::find(best, candidate.plan, &DeploymentCandidate::plan) == best.end())
       best.push_back(candidate);
   }
   return best;
@@ -53,7 +65,11 @@ void explain_plans(const SimulatedModel& model, const DeviceProfile& device, std
   options.num_devices = num_devices;
   ThreadPool pool(default_num_threads());
   const SearchResult result = search_plans(model, device, options, pool);
-  const std::vector<DeploymentCandidate> plans = best_of_each_plan(result);
+  const DeviceChoice like = device_like(device.is_cpu);
+  const auto runs = [&](const DeploymentCandidate& candidate) {
+    return can_run(candidate.plan, model.config, like);
+  };
+  const std::vector<DeploymentCandidate> plans = best_of_each_plan(result, runs);
   fmt::print("{} on {} x {}: prompts of {} tokens, replies of {}\n", model.name, num_devices,
              device.description, options.load.prompt_tokens, options.load.reply_tokens);
   if (!plans.empty()) {
@@ -70,10 +86,16 @@ void explain_plans(const SimulatedModel& model, const DeviceProfile& device, std
                  seconds_text(plan.ttft_seconds), seconds_text(plan.tpot_seconds), plan.concurrency,
                  1e-9 * static_cast<double>(plan.memory_bytes), to_text(plan.plan), reason(plan, best));
     }
+    const std::int64_t step_rows = (best.concurrency + best.plan.dp - 1) / best.plan.dp;
+    fmt::print("\nexperts of the recommended plan, decoding {} sequences in each group:\n{}", step_rows,
+               expert_table(expert_candidates({.config = model.config,
+                                               .weights = model.formats.experts,
+                                               .plan = best.plan,
+                                               .device = like.kind,
+                                               .step_rows = step_rows})));
   }
   fmt::print("\nleft out:\n");
-  const auto num_not_run = std::ranges::count_if(
-      result.ranked, [](const DeploymentCandidate& candidate) { return !can_run(candidate.plan); });
+  const auto num_not_run = std::ranges::count_if(result.ranked, std::not_fn(runs));
   if (num_not_run > 0) fmt::print("{:>6}  ranks cannot run the plan so far\n", num_not_run);
   for (const auto& [why, count] : result.excluded) fmt::print("{:>6}  {}\n", count, why);
   if (plans.empty()) fail("no plan of {} devices fits; what was left out, and why, is above", num_devices);

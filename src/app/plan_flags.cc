@@ -1,5 +1,9 @@
 #include "app/plan_flags.h"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "app/options.h"
 
 namespace baleen {
@@ -23,6 +27,14 @@ void add_plan_options(Options& command, ParallelPlan& plan) {
   command.choice("--expert-placement", plan.expert_placement,
                  {{"linear", ExpertOrder::kLinear}, {"round-robin", ExpertOrder::kRoundRobin}},
                  "Where experts lie: neighbours on the same rank, or expert e on rank e mod ep");
+  std::vector<std::pair<std::string, ExpertTransport>> transports{{"auto", ExpertTransport::kAutomatic}};
+  for (const ExpertTransportTraits& one : expert_transports())
+    transports.emplace_back(one.name, one.transport);
+  command.choice(
+      "--expert-transport", plan.expert_transport, transports,
+      "Force how rows get to experts of other ranks and back; one that the plan or its devices cannot "
+      "have is refused with the reason. `plan --explain` and `bench --kernels` list them. auto: the "
+      "first that can");
   command.flag("--sequence-parallel,--enable-sequence-parallel", plan.sequence_parallel,
                "Ranks of a tp group share out the tokens between attention and attention");
   command.flag("--dbo", plan.dual_batch_overlap,

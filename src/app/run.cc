@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/engine_flags.h"
+#include "app/expert_listing.h"
 #include "app/generation_flags.h"
 #include "app/options.h"
 #include "app/reply_printer.h"
@@ -85,6 +86,7 @@ void run_once(const RunFlags& flags) {
 
   const std::unique_ptr<ModelEngine> opened = open_engine(flags.engine.model, options);
   ModelEngine& engine = *opened;
+  if (!flags.quiet) log_expert_transport(engine);
   const auto bos = static_cast<TokenId>(engine.config().bos_token_id);
   if (request.prompt.empty() || request.prompt.front() != bos)
     request.prompt.insert(request.prompt.begin(), bos);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "app/engine_flags.h"
+#include "app/expert_listing.h"
 #include "app/generation_flags.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
@@ -224,7 +225,10 @@ void serve(ServeFlags flags) {
     server.drain(flags.drain_seconds);
   });
   shutdown.on_second([&] { server.stop(); });
-  if (!flags.quiet) log_lines(engine.memory_text());
+  if (!flags.quiet) {
+    log_lines(engine.memory_text());
+    log_expert_transport(engine);
+  }
   const bool wildcard = flags.http.host == "0.0.0.0" || flags.http.host == "::";
   if (keys_required && std::ranges::count(flags.cors_origins, "*") > 0)
     log_line("baleen: --cors-origin \"*\": pages of every origin may use this server, with a key");

@@ -5,6 +5,7 @@
 #include "base/quoted_text.h"
 #include "device/cpu_device.h"
 #include "device/hopper_traits.h"
+#include "ops/operation/variant_choice.h"
 #include "ops/operations.h"
 #ifdef BALEEN_CUDA
 #include "comm/peer/peer_memory.h"
@@ -80,6 +81,20 @@ std::int64_t scratch_bytes(const DeviceTraits& traits, const StepShape& shape) {
   return sm90::variants().scratch_bytes(shape, traits);
 #else
   return 0;
+#endif
+}
+
+std::vector<VariantVerdict> variant_verdicts(const DeviceTraits& traits,
+                                             const std::vector<ForcedVariant>& forced,
+                                             const OperationSequence& sequence, const void* const* args) {
+  const auto of = [&](auto table) {
+    return verdicts(VariantChoice(std::move(table), traits, forced), sequence, args);
+  };
+  if (traits.shares_host_memory) return of(cpu_variants(Operations()));
+#ifdef BALEEN_CUDA
+  return of(sm90::variants());
+#else
+  return {};
 #endif
 }
 

@@ -13,6 +13,7 @@
 #include "device/device.h"
 #include "device/device_kind.h"
 #include "ops/operation/forced_variants.h"
+#include "ops/operation/variant_report.h"
 
 namespace baleen {
 
@@ -50,6 +51,15 @@ struct DeviceCeilings {
   double fp8_flops_per_second = 0;
 };
 [[nodiscard]] DeviceCeilings measure_device_ceilings(const DeviceChoice& choice);
+
+/// What a device with these traits, here or not, would make of a call: a verdict for each of its variants,
+/// best first, without call and cost. Extents, formats and flags of the arguments are read, their arrays not.
+/// Empty where this program has no kernels of such a device. Throws `Error` for forced variants that there
+/// are not.
+[[nodiscard]] std::vector<VariantVerdict> variant_verdicts(const DeviceTraits& traits,
+                                                           const std::vector<ForcedVariant>& forced,
+                                                           const OperationSequence& sequence,
+                                                           const void* const* args);
 
 /// Throws `Error` when the device cannot be used or has no memory left for its scratch.
 [[nodiscard]] std::unique_ptr<Device> make_device(const DeviceChoice& choice, const DeviceOptions& options);

@@ -50,6 +50,7 @@ void check_gpu_ranks(const EngineOptions& options, const std::string& ranks) {
 /// Throws where ranks cannot do what the options want.
 void check_ranks(const EngineOptions& options, const ModelConfig& config) {
   const ParallelPlan& plan = options.parallel;
+  if (const auto refused = transport_violation(plan, options.device.kind)) fail("{}", *refused);
   if (plan.is_one_rank()) return;
   check_runnable(plan, config);
   const std::string ranks = to_text(plan);
@@ -208,13 +209,13 @@ MemoryPlan plan_rank_memory(const ModelConfig& config, std::int64_t weight_bytes
     plan.activation_bytes += Arena::bytes_for<std::byte>(options.max_batch_tokens * own.hc_dim() *
                                                          size_of(device.activation_type));
   }
-  if (layout.adds_up_experts()) return plan;
+  const std::optional<DispatchWay> way = layout.expert_transport().way;
+  if (!way) return plan;
   // At worst this rank's experts get every assignment of the stage, a row each.
   StepShape arrived = step_shape(own, 0, options.max_logit_rows, options.max_sequences, 1);
-  arrived.max_rows = layout.stage_ranks().size() *
-                     ((options.max_batch_tokens + parallel.tp - 1) / parallel.tp) *
-                     config.num_experts_per_tok;
-  arrived.num_experts_per_tok = arrived.hc_mult = 1;
+  arrived.max_rows = layout.most_arriving_rows(options.max_batch_tokens, config.num_experts_per_tok);
+  arrived.hc_mult = 1;
+  if (*way != DispatchWay::kGatheredTokens) arrived.num_experts_per_tok = 1;
   if (!device.shares_host_memory) {
     // Kernels dispatch a step's rows to the places of their experts themselves.
     arrived = step_shape(own, parallel.dp * device.padded_rows(options.max_batch_tokens),

@@ -119,11 +119,19 @@ class Forward {
   void moe(std::int64_t block, const Step& step);
   /// Where a pass counts the block's routed tokens, [E]; empty for a pass that is observed.
   [[nodiscard]] std::span<std::int64_t> load_counts(std::int64_t block) const;
-  /// The routed and the shared experts of a rank, of ranks with the same tokens, and of ranks with tokens of
-  /// their own (forward_experts.cc). `call` has this rank's rows.
+  /// The routed and the shared experts, by the transport of the layout (forward_experts.cc). `call` has this
+  /// rank's rows.
   void run_experts(ExpertsArgs call, std::int64_t block);
   void add_up_experts(ExpertsArgs call);
   void exchange_experts(const ExpertsArgs& call, const ExpertRanks& placement);
+  void gather_experts(const ExpertsArgs& call, const ExpertRanks& placement);
+  void share_expert(ExpertsArgs& call) const;
+  void gather_dispatched(const Activations<2>& out);
+  /// Rows of this rank's batch that it dispatches, as the arguments of that.
+  [[nodiscard]] RowRange dispatched_rows(const ExpertsArgs& call) const;
+  [[nodiscard]] DispatchArgs dispatch_of(const ExpertsArgs& call, const ExpertRanks& placement);
+  /// What a dispatch brought, as the arguments of its experts.
+  [[nodiscard]] ExpertsArgs arrived_of(const ExpertsArgs& call);
   /// Which rows of a batch of `num_rows` are whose.
   void share_rows(std::int64_t num_rows);
   [[nodiscard]] RowRange kept_rows() const {
@@ -147,8 +155,8 @@ class Forward {
   MessageBuffers messages_;
   std::int64_t num_rows_ = 0;  ///< of the batch
   /// [tp] between attention and attention; those sent to experts; of the head. [o_proj_tp] of the output
-  /// projection.
-  std::vector<RowRange> kept_rows_, dispatched_rows_, head_rows_, output_shares_;
+  /// projection. [ranks of the stage] of tokens that were gathered.
+  std::vector<RowRange> kept_rows_, dispatched_rows_, head_rows_, output_shares_, token_shares_;
   ExpectedLoad expected_load_;
   ExpertStore* experts_ = nullptr;
   BlockObserver observer_ = nullptr;

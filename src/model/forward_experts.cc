@@ -1,5 +1,5 @@
-// The second half of a block: router and experts, on one rank, on ranks with the same tokens, and on ranks
-// with tokens of their own.
+// The second half of a block: router and experts, on one rank and over ranks by each transport
+// (model/expert_transport).
 
 #include <cmath>
 
@@ -70,18 +70,28 @@ std::span<std::int64_t> Forward::load_counts(std::int64_t block) const {
 
 void Forward::run_experts(ExpertsArgs call, std::int64_t block) {
   if (expected_load_) call.expected = expected_load_(block, num_rows_);
-  if (layout_.stage_ranks().size() == 1) {
+  const ExpertTransportTraits& transport = layout_.expert_transport();
+  if (transport.for_one_rank) {
     device_.execute<ops::Experts>(call);
     return;
   }
   const ExpertRanks placement = layout_.experts(weights_.block(block).moe.map.get());
   call.first_expert = placement.first_expert();
   call.routed_is_split = layout_.plan().moe_tp > 1;
-  if (layout_.adds_up_experts()) {
+  if (!transport.way) {
     add_up_experts(call);
+  } else if (transport.adds_sums) {
+    gather_experts(call, placement);
   } else {
     exchange_experts(call, placement);
   }
+}
+
+/// The part of the shared expert that this rank adds to float32 sums of tokens that all ranks have: its share
+/// of the inner width, or all of it on the first rank, whose term is enough.
+void Forward::share_expert(ExpertsArgs& call) const {
+  call.shared_is_split = call.shared != nullptr && call.shared->w1.rows != config_.moe_intermediate_size;
+  if (!call.shared_is_split && layout_.stage_ranks().place > 0) call.shared = nullptr;
 }
 
 /// Every rank has all tokens and adds up the outputs of its own experts; then all ranks add up what they
@@ -89,8 +99,7 @@ void Forward::run_experts(ExpertsArgs call, std::int64_t block) {
 void Forward::add_up_experts(ExpertsArgs call) {
   const Activations<2> out = call.out;
   const Activations<2> sums = rows(messages_.sums, call.x.extent(0));
-  call.shared_is_split = call.shared != nullptr && call.shared->w1.rows != config_.moe_intermediate_size;
-  if (!call.shared_is_split && layout_.tp_index() > 0) call.shared = nullptr;  // one rank's term is enough
+  share_expert(call);
   call.partial_sums = true;
   call.out = sums;
   device_.execute<ops::Experts>(call);
@@ -98,63 +107,111 @@ void Forward::add_up_experts(ExpertsArgs call) {
       {.group = &layout_.stage_ranks(), .x = sums, .precision = precision_, .y = out});
 }
 
-/// Rows travel to their experts and the experts' outputs back; the owner of a token adds them up in the order
-/// of one rank.
-void Forward::exchange_experts(const ExpertsArgs& call, const ExpertRanks& placement) {
-  const bool sequence_parallel = layout_.plan().sequence_parallel;
-  const RowRange own = sequence_parallel ? RowRange{0, call.x.extent(0)}
-                                         : dispatched_rows_[static_cast<std::size_t>(layout_.tp_index())];
-  const ConstActivations<2> x = call.x.slice(own.begin, own.end);
-  const View<const std::int32_t, 2> ids(call.ids.data() + own.begin * call.ids.extent(1),
-                                        {own.size(), call.ids.extent(1)});
-  const Fp8Rows x_fp8 = sequence_parallel ? call.x_fp8 : Fp8Rows();
-  DispatchedRows& received = messages_.received;
-  if (call.expected) received.num_rows = std::llround(call.expected->assignments);
-  device_.execute<ops::Dispatch>({.placement = placement,
-                                  .x = x,
-                                  .x_fp8 = x_fp8,
-                                  .sends_fp8 = activation_rounding(call.routed.front().w1.format,
-                                                                   precision_) == ActivationRounding::kFp8,
-                                  .ids = ids,
-                                  .weights = call.weights.slice(own.begin, own.end),
-                                  .arrived = messages_.arrived,
-                                  .arrived_fp8 = messages_.arrived_fp8,
-                                  .arrived_ids = messages_.arrived_ids,
-                                  .arrived_weights = messages_.arrived_weights,
-                                  .received = &received,
-                                  .row_parts = layout_.plan().tp});
+RowRange Forward::dispatched_rows(const ExpertsArgs& call) const {
+  if (layout_.plan().sequence_parallel) return {0, call.x.extent(0)};
+  return dispatched_rows_[static_cast<std::size_t>(layout_.tp_index())];
+}
 
-  ExpertsArgs routed = call;
-  routed.x = rows(messages_.arrived, received.num_rows);
-  routed.x_fp8 = messages_.arrived_fp8;
-  routed.ids = rows(messages_.arrived_ids, received.num_rows);
-  routed.weights = rows(messages_.arrived_weights, received.num_rows);
+DispatchArgs Forward::dispatch_of(const ExpertsArgs& call, const ExpertRanks& placement) {
+  const RowRange own = dispatched_rows(call);
+  const DispatchWay way = *layout_.expert_transport().way;
+  DispatchedRows& received = messages_.received;
+  if (call.expected) {
+    received.rows_from.assign(static_cast<std::size_t>(placement.stage->size()), own.size());
+    received.num_rows = way == DispatchWay::kGatheredTokens ? placement.stage->size() * own.size()
+                                                            : std::llround(call.expected->assignments);
+  }
+  return {
+      .placement = placement,
+      .x = call.x.slice(own.begin, own.end),
+      .x_fp8 = layout_.plan().sequence_parallel ? call.x_fp8 : Fp8Rows(),
+      .sends_fp8 = activation_rounding(call.routed.front().w1.format, precision_) == ActivationRounding::kFp8,
+      .ids = {call.ids.data() + own.begin * call.ids.extent(1), {own.size(), call.ids.extent(1)}},
+      .weights = call.weights.slice(own.begin, own.end),
+      .way = way,
+      .arrived = messages_.arrived,
+      .arrived_fp8 = messages_.arrived_fp8,
+      .arrived_ids = messages_.arrived_ids,
+      .arrived_weights = messages_.arrived_weights,
+      .received = &received,
+      .row_parts = layout_.plan().tp};
+}
+
+ExpertsArgs Forward::arrived_of(const ExpertsArgs& call) {
+  const std::int64_t num_rows = messages_.received.num_rows;
+  ExpertsArgs arrived = call;
+  arrived.x = rows(messages_.arrived, num_rows);
+  arrived.x_fp8 = messages_.arrived_fp8;  // none of rows that are gathered as they are
+  arrived.ids = rows(messages_.arrived_ids, num_rows);
+  arrived.weights = rows(messages_.arrived_weights, num_rows);
+  return arrived;
+}
+
+/// All tokens of the stage come to every rank, which adds up the outputs of its own experts; then each rank
+/// gets the sums of its tokens.
+void Forward::gather_experts(const ExpertsArgs& call, const ExpertRanks& placement) {
+  const DispatchArgs dispatch = dispatch_of(call, placement);
+  device_.execute<ops::Dispatch>(dispatch);
+  ExpertsArgs all = arrived_of(call);
+  const Activations<2> sums = rows(messages_.sums, all.x.extent(0));
+  share_expert(all);
+  all.partial_sums = true;
+  all.out = sums;
+  device_.execute<ops::Experts>(all);
+  token_shares_.clear();
+  std::int64_t begin = 0;
+  for (const std::int64_t count : messages_.received.rows_from) {
+    token_shares_.push_back({begin, begin + count});
+    begin += count;
+  }
+  const RowRange own = dispatched_rows(call);
+  device_.execute<ops::ReduceScatter>({.group = placement.stage,
+                                       .x = sums,
+                                       .rows = token_shares_,
+                                       .precision = precision_,
+                                       .y = call.out.slice(own.begin, own.end)});
+  gather_dispatched(call.out);
+}
+
+/// Assignments arrive at the ranks of their experts, whose outputs return; the owner of a token adds them up
+/// in the order of one rank.
+void Forward::exchange_experts(const ExpertsArgs& call, const ExpertRanks& placement) {
+  const DispatchArgs dispatch = dispatch_of(call, placement);
+  device_.execute<ops::Dispatch>(dispatch);
+  ExpertsArgs routed = arrived_of(call);
   routed.shared = nullptr;
-  routed.out = rows(messages_.outputs, received.num_rows);
+  routed.out = rows(messages_.outputs, routed.x.extent(0));
   routed.partial_sums = call.routed_is_split;
   routed.chosen_per_token = call.ids.extent(1);
   device_.execute<ops::Experts>(routed);
 
+  const std::int64_t num_rows = dispatch.x.extent(0);
   Activations<2> shared_out;
   if (call.shared != nullptr) {
-    shared_out = rows(messages_.shared, own.size());
+    shared_out = rows(messages_.shared, num_rows);
     ExpertsArgs shared = call;
-    shared.x = x;
-    shared.x_fp8 = x_fp8;
-    shared.ids = {ids.data(), {own.size(), 0}};
+    shared.x = dispatch.x;
+    shared.x_fp8 = dispatch.x_fp8;
+    shared.ids = {dispatch.ids.data(), {num_rows, 0}};
     shared.weights = {};
     shared.out = shared_out;
     if (call.expected) shared.expected = ExpertLoad();
     device_.execute<ops::Experts>(shared);
   }
+  const RowRange own = dispatched_rows(call);
   device_.execute<ops::Combine>({.placement = placement,
                                  .y = routed.out,
-                                 .received = &received,
-                                 .ids = ids,
+                                 .received = &messages_.received,
+                                 .ids = dispatch.ids,
                                  .shared = shared_out,
                                  .precision = precision_,
                                  .out = call.out.slice(own.begin, own.end)});
-  if (!sequence_parallel && layout_.plan().tp > 1) gather_rows_of(call.out, dispatched_rows_);
+  gather_dispatched(call.out);
+}
+
+/// Ranks of a tp group with the same tokens dispatched a part of them each.
+void Forward::gather_dispatched(const Activations<2>& out) {
+  if (!layout_.plan().sequence_parallel && layout_.plan().tp > 1) gather_rows_of(out, dispatched_rows_);
 }
 
 }  // namespace baleen

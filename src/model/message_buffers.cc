@@ -21,7 +21,7 @@ MessageBuffers::MessageBuffers(const ModelConfig& config, const RankLayout& layo
     : type_(type), memory_(&memory) {
   if (layout.stage_ranks().size() == 1) return;
   place_output(config, layout, max_rows);
-  if (!layout.adds_up_experts()) place_experts(config, layout, max_rows);
+  if (layout.expert_transport().way) place_experts(config, layout, max_rows);
   const std::int64_t parts = layout.vocabulary().size();
   if (layout.stage().last && parts > 1)
     logits = take(max_rows, (config.vocab_size + parts - 1) / parts, ElementType::kF32);
@@ -37,25 +37,30 @@ void MessageBuffers::place_output(const ModelConfig& config, const RankLayout& l
     const std::int64_t groups = layout.output_groups();
     grouped = take(num_rows, groups * config.o_lora_rank, type_);
   }
-  if (layout.output_sums().size() > 1 || layout.adds_up_experts())
-    sums = take(num_rows, config.hidden_size, ElementType::kF32);
+  const bool adds_experts = layout.expert_transport().adds_sums;
+  if (layout.output_sums().size() == 1 && !adds_experts) return;
+  const std::int64_t arriving =
+      adds_experts ? layout.most_arriving_rows(max_rows, config.num_experts_per_tok) : 0;
+  sums = take(std::max(num_rows, arriving), config.hidden_size, ElementType::kF32);
 }
 
 void MessageBuffers::place_experts(const ModelConfig& config, const RankLayout& layout,
                                    std::int64_t max_rows) {
-  const ParallelPlan& plan = layout.plan();
-  const std::int64_t sent = (max_rows + plan.tp - 1) / plan.tp * config.num_experts_per_tok;
-  const std::int64_t most = layout.stage_ranks().size() * sent, width = config.hidden_size;
+  const ExpertTransportTraits& transport = layout.expert_transport();
+  const std::int64_t most = layout.most_arriving_rows(max_rows, config.num_experts_per_tok);
+  const std::int64_t width = config.hidden_size;
+  const std::int64_t chosen = *transport.way == DispatchWay::kGatheredTokens ? config.num_experts_per_tok : 1;
   arrived = take(most, width, type_);
-  if (type_ == ElementType::kBf16) {
+  if (type_ == ElementType::kBf16 && *transport.way == DispatchWay::kAssignments) {
     constexpr std::int64_t kScaleRows = 4;  // scale strides are multiples of it
     arrived_fp8.codes = allocate<std::uint8_t>(most * width);
     arrived_fp8.scale_stride = (most + kScaleRows - 1) / kScaleRows * kScaleRows;
     arrived_fp8.scales = allocate<float>(width / kActivationBlock * arrived_fp8.scale_stride);
   }
-  arrived_ids = {allocate<std::int32_t>(most), {most, 1}};
-  arrived_weights = take(most, 1, ElementType::kF32);
-  outputs = take(most, width, plan.moe_tp > 1 ? ElementType::kF32 : type_);
+  arrived_ids = {allocate<std::int32_t>(most * chosen), {most, chosen}};
+  arrived_weights = take(most, chosen, ElementType::kF32);
+  if (transport.adds_sums) return;
+  outputs = take(most, width, layout.plan().moe_tp > 1 ? ElementType::kF32 : type_);
   shared = take(max_rows, width, type_);
 }
 

@@ -15,7 +15,8 @@
 namespace baleen {
 
 /// For steps of R rows of the rank's batch. P = R x output_row_groups() rows of the output projection, O =
-/// o_proj_tp; S = rows that all ranks of a stage may send to one; V' = its part of the vocabulary.
+/// o_proj_tp; S = rows that all ranks of a stage may send to one; k' = assignments of such a row: 1, or k
+/// where tokens arrive; V' = its part of the vocabulary.
 struct MessageBuffers {
   MessageBuffers() = default;
   /// `config` is that of the rank. Arrays of no use to `layout` stay empty.
@@ -24,16 +25,16 @@ struct MessageBuffers {
 
   Activations<2> heads;    ///< [P, H c / O] for output groups of this rank; where heads are split otherwise
   Activations<2> grouped;  ///< [P, G R_o / O], likewise
-  Activations<2> sums;     ///< [P, d] float32 partial sums
+  Activations<2> sums;     ///< [max(P, S where sums of experts are added), d] float32 partial sums
   Activations<2> logits;   ///< [R, V'] float32
 
   // Where tokens differ between ranks.
   Activations<2> arrived;  ///< [S, d] rows from other ranks
   Fp8Rows arrived_fp8;
-  View<std::int32_t, 2> arrived_ids;  ///< [S, 1]
-  Activations<2> arrived_weights;     ///< [S, 1] float32
-  Activations<2> outputs;             ///< [S, d] of experts; float32 where these are split
-  Activations<2> shared;              ///< [R, d]
+  View<std::int32_t, 2> arrived_ids;  ///< [S, k']
+  Activations<2> arrived_weights;     ///< [S, k'] float32
+  Activations<2> outputs;             ///< [S, d] of experts, where these return; float32 where they are split
+  Activations<2> shared;              ///< [R, d] likewise
   DispatchedRows received;
 
  private:

@@ -111,6 +111,7 @@ std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig&
     found.push_back(fmt::format("--pp {}: the model has {} layers, a stage has one at least", plan.pp,
                                 config.num_hidden_layers));
   }
+  if (auto refused = transport_violation(plan)) found.push_back(std::move(*refused));
   return found;
 }
 
@@ -134,6 +135,8 @@ std::string to_text(const ParallelPlan& plan) {
   if (plan.expert_placement == ExpertOrder::kRoundRobin) text += ", experts round-robin";
   if (plan.maps_by_layer) text += ", an expert map for each layer";
   if (plan.sequence_parallel) text += ", sequence parallel";
+  if (plan.expert_transport != ExpertTransport::kAutomatic)
+    text += fmt::format(", experts by {}", traits_of(plan.expert_transport).name);
   if (plan.dual_batch_overlap) text += ", two micro-batches";
   return text;
 }

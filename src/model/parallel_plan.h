@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/config.h"
+#include "model/expert_transport.h"
 #include "ops/dispatch/expert_map.h"
 
 namespace baleen {
@@ -36,6 +37,8 @@ struct ParallelPlan {
   bool sequence_parallel =
       false;  ///< between attention and attention, ranks of a tp group share out the tokens
   bool dual_batch_overlap = false;  ///< two micro-batches, one computing while the other communicates
+  /// How rows get to experts on other ranks; otherwise as `expert_transport` chooses.
+  ExpertTransport expert_transport = ExpertTransport::kAutomatic;
 
   /// Nothing is split, or nothing said.
   [[nodiscard]] bool is_one_rank() const {
@@ -52,9 +55,6 @@ struct ParallelPlan {
   [[nodiscard]] bool places_linearly() const {
     return !maps_by_layer && redundant_experts == 0 && expert_placement == ExpertOrder::kLinear;
   }
-  /// Ranks of a stage have the same tokens between attentions, and add up what their experts have of them.
-  /// Not with another placement: these sums are in the order of ranks, so their bits would depend on it.
-  [[nodiscard]] bool adds_up_experts() const { return dp == 1 && !sequence_parallel && places_linearly(); }
   bool operator==(const ParallelPlan&) const = default;
 };
 

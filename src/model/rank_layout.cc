@@ -40,13 +40,14 @@ ModelConfig rank_config(const ModelConfig& config, const ParallelPlan& plan, con
 }
 
 RankShare rank_share(const ModelConfig& config, const ParallelPlan& plan, const Stage& stage) {
-  // Ranks with the same tokens add up what they have anyway.
-  const bool splits_shared = plan.shared_tp != 1 && plan.adds_up_experts() &&
-                             config.moe_intermediate_size % (plan.tp * kWeightBlock) == 0;
+  // Ranks that add up float32 sums of all their tokens add parts of the shared expert's as well.
+  const std::int64_t ranks = plan.stage_ranks();
+  const bool splits_shared = plan.shared_tp != 1 && expert_transport(plan).adds_sums &&
+                             config.moe_intermediate_size % (ranks * kWeightBlock) == 0;
   return {.tp = plan.tp,
           .o_proj_tp = plan.o_proj_tp,
           .lm_head_tp = plan.lmhead_tp,
-          .shared_tp = splits_shared ? plan.tp : 1,
+          .shared_tp = splits_shared ? ranks : 1,
           .moe_tp = plan.moe_tp,
           .local_experts = plan.local_experts(config),
           .embedding = stage.first || (stage.last && config.num_nextn_predict_layers > 0),
@@ -62,11 +63,15 @@ std::vector<RowRange> even_rows(std::int64_t num_rows, std::int64_t parts) {
   return ranges;
 }
 
-RankLayout::RankLayout() : plan_(kOneRank) {}
+RankLayout::RankLayout() : plan_(kOneRank), expert_transport_(&baleen::expert_transport(plan_)) {}
 
 RankLayout::RankLayout(const ModelConfig& config, const ParallelPlan& plan, const Stage& stage,
                        std::int64_t stage_index, std::int64_t stage_rank)
-    : plan_(plan), stage_(stage), num_experts_(config.n_routed_experts), num_output_groups_(config.o_groups) {
+    : plan_(plan),
+      expert_transport_(&baleen::expert_transport(plan)),
+      stage_(stage),
+      num_experts_(config.n_routed_experts),
+      num_output_groups_(config.o_groups) {
   const std::int64_t num_ranks = plan.stage_ranks(), first = stage_index * num_ranks;
   const std::int64_t rank = first + stage_rank, tp_index = stage_rank % plan.tp;
   const std::int64_t tp_first = rank - tp_index;
@@ -94,6 +99,12 @@ RankLayout::RankLayout(const ModelConfig& config, const ParallelPlan& plan, cons
 std::int64_t RankLayout::first_output_group() const {
   if (plan_.o_proj_tp <= plan_.tp) return output_sums_.place * output_groups();
   return (tp_index() * output_row_groups() + output_rows_.place) * output_groups();
+}
+
+std::int64_t RankLayout::most_arriving_rows(std::int64_t max_rows, std::int64_t experts_per_token) const {
+  if (!expert_transport_->way) return 0;
+  const std::int64_t tokens = stage_ranks_.size() * ((max_rows + plan_.tp - 1) / plan_.tp);
+  return *expert_transport_->way == DispatchWay::kGatheredTokens ? tokens : tokens * experts_per_token;
 }
 
 std::vector<RowRange> RankLayout::kept_rows(std::int64_t num_rows) const {

@@ -88,9 +88,10 @@ class RankLayout {
   /// Where the plan places the experts of each layer; null: linearly.
   [[nodiscard]] const std::shared_ptr<const ExpertMap>& placed_map() const { return placed_map_; }
 
-  /// Whether ranks add up float32 sums of their own experts (`ParallelPlan::adds_up_experts`). Otherwise rows
-  /// are sent to where their experts are.
-  [[nodiscard]] bool adds_up_experts() const { return plan_.adds_up_experts(); }
+  /// How rows get to the experts of other ranks.
+  [[nodiscard]] const ExpertTransportTraits& expert_transport() const { return *expert_transport_; }
+  /// Rows that a dispatch brings at most, where a data-parallel group's batch has up to `max_rows`.
+  [[nodiscard]] std::int64_t most_arriving_rows(std::int64_t max_rows, std::int64_t experts_per_token) const;
   /// Of `num_rows` rows of the group's batch, those that each rank of tp has between attention and attention.
   [[nodiscard]] std::vector<RowRange> kept_rows(std::int64_t num_rows) const;
   [[nodiscard]] RowRange kept(std::int64_t num_rows) const {
@@ -105,6 +106,7 @@ class RankLayout {
 
  private:
   ParallelPlan plan_;
+  const ExpertTransportTraits* expert_transport_;
   Stage stage_;
   std::shared_ptr<const ExpertMap> placed_map_;
   std::int64_t num_experts_ = 0, num_output_groups_ = 1;

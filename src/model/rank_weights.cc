@@ -40,7 +40,7 @@ RankWeights::RankWeights(const ModelConfig& config, const WeightTree& whole, con
       BlockWeights& own = tree_.blocks.emplace_back(from);
       own.attention = cut(from.attention);
       if (from.moe.has_shared)
-        own.moe.shared = cut(from.moe.shared, share_.shared_tp, layout_.tp_index(), copies_);
+        own.moe.shared = cut(from.moe.shared, share_.shared_tp, layout_.stage_ranks().place, copies_);
       blocks_.push_back(block);
       slots_.emplace_back();
       const auto map = maps.empty()

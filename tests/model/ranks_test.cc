@@ -46,8 +46,10 @@ class Rank {
 
 class Ranks : public testing::Test {
  protected:
-  void load(const char* preset) {
+  /// With another inner width of experts unless `inner_width` is 0.
+  void load(const char* preset, std::int64_t inner_width = 0) {
     config_ = preset_config(preset);
+    if (inner_width > 0) config_.moe_intermediate_size = inner_width;
     ThreadPool pool(1);
     weights_ = made_up_weights(config_, 7, pool, MadeUpBytes::kOfEachTensor);
   }
@@ -135,6 +137,43 @@ TEST_F(Ranks, PlacementUnderTensorParallelAttention) {
       {.num_devices = 4, .tp = 4, .o_proj_tp = 1, .expert_placement = ExpertOrder::kRoundRobin}, {{20, 5}});
 }
 
+/// Every rank gets all rows and picks: the bits of one rank, for any number of ranks, any placement, and
+/// ranks without requests.
+TEST_F(Ranks, GatheredRowsWhoseOutputsReturn) {
+  constexpr ExpertOrder kRoundRobin = ExpertOrder::kRoundRobin;
+  constexpr ExpertTransport kAllGather = ExpertTransport::kAllGather;
+  load("tiny-flash");
+  expect_bits_of_one_rank({.num_devices = 2, .dp = 2, .expert_transport = kAllGather}, reading_);
+  expect_bits_of_one_rank({.num_devices = 4, .dp = 4, .expert_transport = kAllGather}, {{150, 9}});
+  expect_bits_of_one_rank({.num_devices = 3, .dp = 3, .redundant_experts = 1, .expert_transport = kAllGather},
+                          reading_);
+  expect_bits_of_one_rank({.num_devices = 8,
+                           .dp = 8,
+                           .redundant_experts = 8,
+                           .expert_placement = kRoundRobin,
+                           .expert_transport = kAllGather},
+                          {{30, 9}});
+  expect_bits_of_one_rank({.num_devices = 4, .dp = 2, .pp = 2, .expert_transport = kAllGather}, reading_);
+  load("tiny-real-heads");
+  expect_bits_of_one_rank({.num_devices = 3, .dp = 3, .expert_transport = kAllGather}, {{20, 9, 31}});
+}
+
+/// Ranks with the same tokens may send or gather them as well: then they keep the bits, which sums do not.
+TEST_F(Ranks, AnyTransportUnderTensorParallelAttention) {
+  load("tiny-flash");
+  for (const ExpertTransport transport : {ExpertTransport::kAllToAll, ExpertTransport::kAllGather}) {
+    expect_bits_of_one_rank({.num_devices = 2, .tp = 2, .o_proj_tp = 1, .expert_transport = transport},
+                            reading_);
+    expect_bits_of_one_rank({.num_devices = 4,
+                             .tp = 2,
+                             .dp = 2,
+                             .o_proj_tp = 1,
+                             .sequence_parallel = true,
+                             .expert_transport = transport},
+                            reading_);
+  }
+}
+
 TEST_F(Ranks, Pipeline) {
   load("tiny-flash");
   expect_bits_of_one_rank({.num_devices = 2, .pp = 2}, reading_);
@@ -152,18 +191,54 @@ TEST_F(Ranks, SequenceParallel) {
   expect_bits_of_one_rank({.num_devices = 4, .tp = 2, .dp = 2, .o_proj_tp = 1}, reading_);
 }
 
+/// Experts whose inner width is split, and a shared expert that every rank computes a part of: what returns
+/// are parts, so the bits are the plan's own, whichever way rows come.
+TEST_F(Ranks, SplitExpertsByAnyTransport) {
+  load("tiny-flash", 256);
+  const Reading reading{{40, 9, 31}};
+  const Logits one = run({.num_devices = 1}, reading, Precision::kExact).front();
+  const auto with = [](ParallelPlan plan, ExpertTransport transport) {
+    plan.expert_transport = transport;
+    return plan;
+  };
+  const ParallelPlan inner{.num_devices = 2, .dp = 2, .ep = 1, .moe_tp = 2};
+  const ParallelPlan both{.num_devices = 4, .dp = 4, .ep = 2, .moe_tp = 2};
+  for (const ParallelPlan& plan : {inner, both}) {
+    SCOPED_TRACE(to_text(resolved(plan, config_)));
+    EXPECT_TRUE(run(plan, reading) == run(with(plan, ExpertTransport::kAllGather), reading));
+  }
+  for (const ParallelPlan& plan :
+       {with(inner, ExpertTransport::kReduceScatter), with(both, ExpertTransport::kReduceScatter),
+        ParallelPlan{.num_devices = 2, .dp = 2, .expert_transport = ExpertTransport::kReduceScatter}}) {
+    SCOPED_TRACE(to_text(resolved(plan, config_)));
+    for (const Logits& logits : run(plan, reading, Precision::kExact)) {
+      for (std::size_t s = 0; s < one.size(); ++s) {
+        for (std::size_t i = 0; i < logits[s].size(); ++i)
+          ASSERT_NEAR(logits[s][i], one[s][i], 1e-3 * (1 + std::abs(one[s][i]))) << s << " " << i;
+      }
+    }
+  }
+}
+
 /// Sums that are split are in an order of their own: the same on all ranks and in every run, and close to one
 /// rank's.
 TEST_F(Ranks, TensorParallelAgrees) {
   load("tiny-real-heads");
   const Reading reading{{40, 9, 31, 3}};
   const Logits one = run({.num_devices = 1}, reading, Precision::kExact).front();
+  constexpr ExpertTransport kReduceScatter = ExpertTransport::kReduceScatter;
   for (const ParallelPlan& plan :
        {ParallelPlan{.num_devices = 2, .tp = 2}, ParallelPlan{.num_devices = 4, .tp = 4},
         ParallelPlan{.num_devices = 4, .tp = 4, .o_proj_tp = 2},
         ParallelPlan{.num_devices = 4, .tp = 2, .dp = 2},
         ParallelPlan{.num_devices = 4, .tp = 2, .dp = 2, .sequence_parallel = true},
-        ParallelPlan{.num_devices = 4, .tp = 2, .pp = 2}}) {
+        ParallelPlan{.num_devices = 4, .tp = 2, .pp = 2},
+        ParallelPlan{.num_devices = 2, .dp = 2, .expert_transport = kReduceScatter},
+        ParallelPlan{.num_devices = 3, .dp = 3, .expert_transport = kReduceScatter},
+        ParallelPlan{.num_devices = 4, .tp = 2, .dp = 2, .expert_transport = kReduceScatter},
+        ParallelPlan{
+            .num_devices = 4, .tp = 4, .sequence_parallel = true, .expert_transport = kReduceScatter},
+        ParallelPlan{.num_devices = 4, .dp = 2, .pp = 2, .expert_transport = kReduceScatter}}) {
     SCOPED_TRACE(to_text(resolved(plan, config_)));
     const std::vector<Logits> released = run(plan, reading), again = run(plan, reading);
     EXPECT_TRUE(released == again) << "two runs";

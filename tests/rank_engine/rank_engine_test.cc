@@ -89,6 +89,20 @@ TEST(RankEngine, SequenceParallel) {
   expect_one_ranks_bits({.tp = 2, .dp = 2, .pp = 2, .o_proj_tp = 1, .sequence_parallel = true});
 }
 
+TEST(RankEngine, GatheredRows) {
+  constexpr ExpertTransport kAllGather = ExpertTransport::kAllGather;
+  expect_one_ranks_bits({.dp = 2, .expert_transport = kAllGather});
+  expect_one_ranks_bits({.ep = 4, .redundant_experts = 4, .expert_transport = kAllGather});
+  expect_one_ranks_bits(
+      {.tp = 2, .dp = 2, .pp = 2, .o_proj_tp = 1, .sequence_parallel = true, .expert_transport = kAllGather});
+}
+
+TEST(RankEngine, SumsOfGatheredRowsRepeatThemselves) {
+  const ParallelPlan plan{.dp = 2, .expert_transport = ExpertTransport::kReduceScatter};
+  const auto run = [&] { return work(*open_engine(tiny().path(), options(plan))); };
+  EXPECT_SAME_BITS(run(), run());
+}
+
 TEST(RankEngine, TensorParallelRepeatsItself) {
   const auto run = [] { return work(*open_engine(tiny().path(), options({.tp = 2}))); };
   EXPECT_SAME_BITS(run(), run());
@@ -151,6 +165,16 @@ TEST(RankEngine, PlansThatCannotBe) {
   EXPECT_NE(refusal({.dp = 2, .o_proj_tp = 2}).find("--o-proj-tp 2"), std::string::npos);
   EXPECT_NE(refusal({.pp = 2, .redundant_experts = 2}).find("--redundant-experts"), std::string::npos);
   EXPECT_NE(refusal({.dp = 2, .dual_batch_overlap = true}).find("--dbo"), std::string::npos);
+  const auto refuses = [&](const ParallelPlan& plan, const char* part) {
+    EXPECT_NE(refusal(plan).find(part), std::string::npos) << refusal(plan);
+  };
+  refuses({.dp = 2, .expert_transport = ExpertTransport::kPeerMemory},
+          "--expert-transport peer-memory: is for GPUs");
+  refuses({.dp = 2, .expert_transport = ExpertTransport::kAllReduce},
+          "--expert-transport all-reduce: ranks have");
+  refuses({.dp = 2, .expert_transport = ExpertTransport::kNccl}, "--expert-transport nccl: ");
+  refuses({.expert_transport = ExpertTransport::kAllToAll},
+          "--expert-transport all-to-all: every rank has all");
 }
 
 }  // namespace

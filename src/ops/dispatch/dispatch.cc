@@ -20,7 +20,7 @@ std::size_t row_bytes(const DispatchArgs& args) {
   return static_cast<std::size_t>(args.x.extent(1) * size_of(args.x.element_type()));
 }
 
-std::vector<std::byte> pack(const DispatchArgs& args, std::int64_t place) {
+std::vector<std::byte> pack_assignments(const DispatchArgs& args, std::int64_t place) {
   const std::vector<SentRow> rows = rows_for(args.placement, args.ids, place);
   const std::size_t stride = sizeof(RowHeader) + row_bytes(args);
   std::vector<std::byte> bytes(rows.size() * stride);
@@ -34,48 +34,125 @@ std::vector<std::byte> pack(const DispatchArgs& args, std::int64_t place) {
   return bytes;
 }
 
-/// Appends what the next member sent.
-void unpack(const DispatchArgs& args, std::span<const std::byte> bytes) {
-  const std::size_t stride = sizeof(RowHeader) + row_bytes(args);
-  const auto count = static_cast<std::int64_t>(bytes.size() / stride);
-  DispatchedRows& received = *args.received;
-  BALEEN_CHECK_LE(received.num_rows + count, args.arrived.extent(0));
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::byte* from = bytes.data() + static_cast<std::size_t>(i) * stride;
-    const std::int64_t row = received.num_rows + i;
-    RowHeader header;
-    std::memcpy(&header, from, sizeof(header));
-    args.arrived_ids(row, 0) = header.expert;
-    args.arrived_weights(row, 0) = header.weight;
-    std::memcpy(args.arrived.slice(row, row + 1).address(), from + sizeof(header), row_bytes(args));
+/// A token on its way: logical id and weight of each slot, then the row.
+std::vector<std::byte> pack_tokens(const DispatchArgs& args) {
+  const std::int64_t num_rows = args.x.extent(0), num_slots = args.ids.extent(1);
+  const std::size_t header_bytes = static_cast<std::size_t>(num_slots) * sizeof(RowHeader);
+  const std::size_t stride = header_bytes + row_bytes(args);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(num_rows) * stride);
+  for (std::int64_t row = 0; row < num_rows; ++row) {
+    std::byte* to = bytes.data() + static_cast<std::size_t>(row) * stride;
+    for (std::int64_t slot = 0; slot < num_slots; ++slot) {
+      const RowHeader header{args.ids(row, slot), args.weights(row, slot)};
+      std::memcpy(to + static_cast<std::size_t>(slot) * sizeof(header), &header, sizeof(header));
+    }
+    std::memcpy(to + header_bytes, args.x.slice(row, row + 1).address(), row_bytes(args));
   }
-  received.num_rows += count;
-  received.rows_from.push_back(count);
+  return bytes;
 }
 
-/// Sizes first, then rows.
-void exchange_rows(const DispatchArgs& args, Communicator& communicator) {
-  const RankGroup& stage = *args.placement.stage;
-  const auto size = static_cast<std::size_t>(stage.size());
-  std::vector<std::vector<std::byte>> sent(size), arrived(size);
-  std::vector<std::int64_t> sent_sizes(size), arrived_sizes(size);
-  std::vector<std::span<const std::byte>> send;
+/// The next row that arrives; its ids and weights are the caller's.
+std::int64_t append_row(const DispatchArgs& args, const std::byte* row) {
+  DispatchedRows& received = *args.received;
+  BALEEN_CHECK_LT(received.num_rows, args.arrived.extent(0));
+  const std::int64_t at = received.num_rows++;
+  std::memcpy(args.arrived.slice(at, at + 1).address(), row, row_bytes(args));
+  ++received.rows_from.back();
+  return at;
+}
+
+/// Appends what the next member sent.
+void unpack_assignments(const DispatchArgs& args, std::span<const std::byte> bytes) {
+  const std::size_t stride = sizeof(RowHeader) + row_bytes(args);
+  args.received->rows_from.push_back(0);
+  for (std::size_t from = 0; from < bytes.size(); from += stride) {
+    RowHeader header;
+    std::memcpy(&header, bytes.data() + from, sizeof(header));
+    const std::int64_t at = append_row(args, bytes.data() + from + sizeof(header));
+    args.arrived_ids(at, 0) = header.expert;
+    args.arrived_weights(at, 0) = header.weight;
+  }
+}
+
+/// Appends the next member's tokens, or of them the assignments of this rank's experts. Which copy of an
+/// expert computes an assignment depends on its row at the sender, which is its row here.
+void unpack_tokens(const DispatchArgs& args, std::span<const std::byte> bytes) {
+  const std::int64_t num_slots = args.ids.extent(1);
+  const std::size_t header_bytes = static_cast<std::size_t>(num_slots) * sizeof(RowHeader);
+  const std::size_t stride = header_bytes + row_bytes(args), num_rows = bytes.size() / stride;
+  std::vector<std::int32_t> logical(num_rows * static_cast<std::size_t>(num_slots));
+  std::vector<float> weights(logical.size());
+  for (std::size_t i = 0; i < logical.size(); ++i) {
+    const auto slots = static_cast<std::size_t>(num_slots);
+    RowHeader header;
+    std::memcpy(&header, bytes.data() + i / slots * stride + i % slots * sizeof(header), sizeof(header));
+    logical[i] = header.expert;
+    weights[i] = header.weight;
+  }
+  const View<const std::int32_t, 2> ids(logical.data(), {static_cast<std::int64_t>(num_rows), num_slots});
+  const auto place_row = [&](std::int64_t row) {
+    return append_row(args, bytes.data() + static_cast<std::size_t>(row) * stride + header_bytes);
+  };
+  const auto weight = [&](std::int64_t row, std::int64_t slot) {
+    return weights[static_cast<std::size_t>(row * num_slots + slot)];
+  };
+  args.received->rows_from.push_back(0);
+  if (args.way == DispatchWay::kGatheredAssignments) {
+    for (const auto [row, slot] : rows_for(args.placement, ids, args.placement.stage->place)) {
+      const std::int64_t at = place_row(row);
+      args.arrived_ids(at, 0) = args.placement.physical(ids, row, slot);
+      args.arrived_weights(at, 0) = weight(row, slot);
+    }
+    return;
+  }
+  for (std::int64_t row = 0; row < ids.extent(0); ++row) {
+    const std::int64_t at = place_row(row);
+    for (std::int64_t slot = 0; slot < num_slots; ++slot) {
+      args.arrived_ids(at, slot) = args.placement.physical(ids, row, slot);
+      args.arrived_weights(at, slot) = weight(row, slot);
+    }
+  }
+}
+
+/// What each member sends this one. Sizes first: only the sender knows how much it has.
+std::vector<std::vector<std::byte>> exchange_bytes(const RankGroup& stage,
+                                                   const std::vector<std::span<const std::byte>>& sent,
+                                                   Communicator& communicator) {
+  std::vector<std::vector<std::byte>> arrived(sent.size());
+  std::vector<std::int64_t> sent_sizes(sent.size()), arrived_sizes(sent.size());
+  std::vector<std::span<const std::byte>> sizes;
   std::vector<std::span<std::byte>> receive;
-  for (std::size_t i = 0; i < size; ++i) {
-    sent[i] = pack(args, static_cast<std::int64_t>(i));
+  for (std::size_t i = 0; i < sent.size(); ++i) {
     sent_sizes[i] = std::ssize(sent[i]);
-    send.push_back(std::as_bytes(std::span(&sent_sizes[i], 1)));
+    sizes.push_back(std::as_bytes(std::span(&sent_sizes[i], 1)));
     receive.push_back(std::as_writable_bytes(std::span(&arrived_sizes[i], 1)));
   }
-  communicator.exchange(stage, send, receive);
-  for (std::size_t i = 0; i < size; ++i) {
+  communicator.exchange(stage, sizes, receive);
+  for (std::size_t i = 0; i < sent.size(); ++i) {
     arrived[i].resize(static_cast<std::size_t>(arrived_sizes[i]));
-    send[i] = sent[i];
     receive[i] = arrived[i];
   }
-  communicator.exchange(stage, send, receive);
+  communicator.exchange(stage, sent, receive);
+  return arrived;
+}
+
+void dispatch_assignments(const DispatchArgs& args, Communicator& communicator) {
+  const RankGroup& stage = *args.placement.stage;
+  std::vector<std::vector<std::byte>> packed;
+  for (std::int64_t place = 0; place < stage.size(); ++place) packed.push_back(pack_assignments(args, place));
   *args.received = {};
-  for (const std::vector<std::byte>& bytes : arrived) unpack(args, bytes);
+  for (const std::vector<std::byte>& bytes :
+       exchange_bytes(stage, {packed.begin(), packed.end()}, communicator))
+    unpack_assignments(args, bytes);
+}
+
+void gather_tokens(const DispatchArgs& args, Communicator& communicator) {
+  const RankGroup& stage = *args.placement.stage;
+  const std::vector<std::byte> packed = pack_tokens(args);
+  const std::vector<std::span<const std::byte>> sent(static_cast<std::size_t>(stage.size()), packed);
+  *args.received = {};
+  for (const std::vector<std::byte>& bytes : exchange_bytes(stage, sent, communicator))
+    unpack_tokens(args, bytes);
 }
 
 }  // namespace
@@ -83,7 +160,13 @@ void exchange_rows(const DispatchArgs& args, Communicator& communicator) {
 void dispatch_ref(std::span<const DispatchArgs> ranks) {
   for (const DispatchArgs& to : ranks) {
     *to.received = {};
-    for (const DispatchArgs& from : ranks) unpack(to, pack(from, to.placement.stage->place));
+    for (const DispatchArgs& from : ranks) {
+      if (to.way == DispatchWay::kAssignments) {
+        unpack_assignments(to, pack_assignments(from, to.placement.stage->place));
+      } else {
+        unpack_tokens(to, pack_tokens(from));
+      }
+    }
   }
 }
 
@@ -93,8 +176,8 @@ namespace baleen::ops {
 
 namespace {
 
-/// With rows of `row_bytes`.
-std::vector<RankMessage> messages_of(const DispatchArgs& args, double row_bytes) {
+/// Of assignments, with rows of `row_bytes`.
+std::vector<RankMessage> assignment_messages(const DispatchArgs& args, double row_bytes) {
   /// Up to so many tokens a rank, every assignment is sent by itself to fixed places, as captured graphs need
   /// it; beyond, a token travels once to each rank that has experts of it.
   constexpr std::int64_t kMaxTokensByAssignment = 256;
@@ -114,14 +197,23 @@ double activation_row_bytes(const DispatchArgs& args) {
   return static_cast<double>(args.x.extent(1) * size_of(args.x.element_type()));
 }
 
+/// With rows of activations as they are.
+std::vector<RankMessage> raw_messages(const DispatchArgs& args) {
+  if (args.way == DispatchWay::kAssignments) return assignment_messages(args, activation_row_bytes(args));
+  const double header_bytes = sizeof(RowHeader) * static_cast<double>(args.ids.extent(1));
+  return {{MessageKind::kAllGather, args.placement.stage->size(),
+           static_cast<double>(args.x.extent(0)) * (activation_row_bytes(args) + header_bytes)}};
+}
+
 }  // namespace
 
 std::vector<RankMessage> Dispatch::messages(const DispatchArgs& args) {
-  return messages_of(args, args.sends_fp8 ? fp8_row_bytes(1, args.x.extent(1)) : activation_row_bytes(args));
+  if (args.way != DispatchWay::kAssignments || !args.sends_fp8) return raw_messages(args);
+  return assignment_messages(args, fp8_row_bytes(1, args.x.extent(1)));
 }
 
 std::vector<RankMessage> Dispatch::backward_messages(const DispatchArgs& args) {
-  std::vector<RankMessage> messages = messages_of(args, activation_row_bytes(args));
+  std::vector<RankMessage> messages = raw_messages(args);
   for (RankMessage& message : messages) message = backward_of(message);
   return messages;
 }
@@ -129,7 +221,12 @@ std::vector<RankMessage> Dispatch::backward_messages(const DispatchArgs& args) {
 std::span<const CpuVariant<Dispatch>> Dispatch::cpu_variants() {
   static constexpr std::array<CpuVariant<Dispatch>, 1> kVariants{
       {{.name = kReferenceVariant, .run = [](const DispatchArgs& args, CpuContext& context) {
-          exchange_rows(args, communicator_of(context, kName));
+          Communicator& communicator = communicator_of(context, kName);
+          if (args.way == DispatchWay::kAssignments) {
+            dispatch_assignments(args, communicator);
+          } else {
+            gather_tokens(args, communicator);
+          }
         }}}};
   return kVariants;
 }

@@ -1,9 +1,9 @@
-/// Rows of tokens go to the ranks that hold their experts, each assignment by itself, with its expert and its
-/// routing weight. (source: parallel MoE 2, 4, 5)
+/// Rows of tokens go to the ranks that hold their experts, with their experts and routing weights.
+/// (source: parallel MoE 2, 4, 5)
 ///
-/// V4 weights an expert's inner activation, so the weight travels with the row. Rows for FP8 products are
-/// sent as e4m3 codes with a byte of scale per 128 values where the device has them: quantised by the sender
-/// they are what the receiver would compute. A rank without tokens takes part like any other.
+/// V4 weights an expert's inner activation, so the weight travels with the row. Assignments for FP8 products
+/// are sent as e4m3 codes with a byte of scale per 128 values where the device has them: quantised by the
+/// sender they are what the receiver would compute. A rank without tokens takes part like any other.
 #pragma once
 
 #include "ops/dispatch/expert_exchange.h"
@@ -11,17 +11,28 @@
 
 namespace baleen {
 
+/// What is sent to whom, and as what it arrives.
+enum class DispatchWay : std::uint8_t {
+  kAssignments,  ///< all-to-all: each token-expert assignment by itself to the ranks of its expert
+  /// All-gather: every row to every rank of the stage, with all its ids and weights. A rank takes the
+  /// assignments of its experts out of them, which then lie as with kAssignments.
+  kGatheredAssignments,
+  kGatheredTokens  ///< the same, and rows stay tokens: k physical ids and weights each, of any rank's experts
+};
+
 struct DispatchArgs {
   ExpertRanks placement;
-  ConstActivations<2> x;               ///< [T, d], this rank's tokens
-  Fp8Rows x_fp8{};                     ///< the same for FP8 products, where the device has them
-  bool sends_fp8 = true;               ///< the experts' weights take activations as FP8
-  View<const std::int32_t, 2> ids;     ///< [T, k] logical ids, or -1: goes nowhere
-  ConstActivations<2> weights;         ///< [T, k]
-  Activations<2> arrived;              ///< out [M, d]; room for k rows of every token of the stage
+  ConstActivations<2> x;            ///< [T, d], this rank's tokens
+  Fp8Rows x_fp8{};                  ///< the same for FP8 products, where the device has them
+  bool sends_fp8 = true;            ///< the experts' weights take activations as FP8
+  View<const std::int32_t, 2> ids;  ///< [T, k] logical ids, or -1: goes nowhere
+  ConstActivations<2> weights;      ///< [T, k]
+  DispatchWay way = DispatchWay::kAssignments;
+  /// Out [M, d]; room for every token of the stage, k times unless tokens arrive.
+  Activations<2> arrived;
   Fp8Rows arrived_fp8{};               ///< out
-  View<std::int32_t, 2> arrived_ids;   ///< out [M, 1] physical ids
-  Activations<2> arrived_weights;      ///< out [M, 1]
+  View<std::int32_t, 2> arrived_ids;   ///< out [M, 1] physical ids; of tokens [M, k]
+  Activations<2> arrived_weights;      ///< out, likewise
   DispatchedRows* received = nullptr;  ///< out: M, and whose rows they are; not null
   /// Ranks that share out the rows of a step before they send them: each has at most the row_parts-th part of
   /// the largest step, rounded up.
@@ -39,7 +50,9 @@ struct Dispatch {
   [[nodiscard]] static OpCost cost(const DispatchArgs& /*args*/) { return {}; }
   [[nodiscard]] static CallShape shape(const DispatchArgs& args) { return {.num_rows = args.x.extent(0)}; }
   /// As routing without preferences would need them: an all-to-all over the ranks that hold different experts
-  /// and, where an expert is split, an all-gather over those that share it.
+  /// and, where an expert is split, an all-gather over those that share it. Where rows are gathered, one
+  /// all-gather over the stage: of each row its activations as they are and 8 bytes for each of k
+  /// assignments.
   [[nodiscard]] static std::vector<RankMessage> messages(const DispatchArgs& args);
   /// Gradients of the rows return as activations, never as FP8.
   [[nodiscard]] static std::vector<RankMessage> backward_messages(const DispatchArgs& args);

@@ -61,7 +61,16 @@ RankMemory rank_memory(const RankModel& model, const RankLoad& load, const Devic
     const std::int64_t row_bytes = c.hidden_size + c.hidden_size / kWeightBlock + 2 * c.hidden_size;
     const std::int64_t assignments = load.step_rows * spread.dp * c.num_experts_per_tok / spread.ep;
     const std::int64_t batches = spread.dual_batch_overlap ? 2 : 1;
-    memory.communication = batches * assignments * row_bytes + 4 * load.step_rows * c.hidden_size;
+    const std::optional<DispatchWay> way = model.layout().expert_transport().way;
+    std::int64_t moved = assignments * row_bytes;
+    if (way && *way != DispatchWay::kAssignments) {
+      // All tokens of the stage with their ids and weights; outputs of assignments, or sums of all tokens.
+      const std::int64_t tokens = load.step_rows * spread.dp;
+      const std::int64_t token_bytes = 2 * c.hidden_size + 8 * c.num_experts_per_tok;
+      moved = tokens * token_bytes + (*way == DispatchWay::kGatheredTokens ? 4 * tokens * c.hidden_size
+                                                                           : assignments * row_bytes);
+    }
+    memory.communication = batches * moved + 4 * load.step_rows * c.hidden_size;
   }
   return memory;
 }

@@ -35,6 +35,7 @@ TEST(Mpi, TextOfOneRank) {
   for (const auto& [num_ranks, plan] :
        {std::pair{2, Words{}}, std::pair{2, Words{"--pp", "2"}},
         std::pair{4, Words{"--dp", "2", "--pp", "2"}},
+        std::pair{3, Words{"--ep", "3", "--redundant-experts", "2", "--expert-transport", "all-gather"}},
         std::pair{4, Words{"--balance-experts", "--balance-first", "2", "--balance-interval", "3",
                            "--balance-gain", "0"}}}) {
     const test::ProgramResult got = test::run_program(mpirun(num_ranks, kRun + plan), {.seconds = kSeconds});
@@ -62,6 +63,8 @@ TEST(Mpi, RanksThatDifferAreRefused) {
   EXPECT_NE(plans.find("rank 1 has another plan"), std::string::npos) << plans;
   const std::string maps = refused({"--ep", "2"}, {"--ep", "2", "--balance-experts"});
   EXPECT_NE(maps.find("rank 1 has another plan"), std::string::npos) << maps;
+  const std::string transports = refused({"--ep", "2"}, {"--ep", "2", "--expert-transport", "all-gather"});
+  EXPECT_NE(transports.find("rank 1 has another plan"), std::string::npos) << transports;
   const test::TemporaryFolder folder;
   ASSERT_EQ(
       test::run_program({BALEEN_PROGRAM, "init", folder / "other", "--tokenizer", "models/stories"}).status,

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
@@ -72,7 +73,9 @@ TEST_F(Ranks, LogitsOfOneRankToTheBit) {
   const std::string want = logits(tiny, {});
   for (const Words& plan :
        {Words{"--ep", "2"}, Words{"--dp", "4", "--ep", "4"}, Words{"--pp", "2"},
-        Words{"--dp", "2", "--pp", "2"}, Words{"--tp", "2", "--o-proj-tp", "1", "--sequence-parallel"}}) {
+        Words{"--dp", "2", "--pp", "2"}, Words{"--tp", "2", "--o-proj-tp", "1", "--sequence-parallel"},
+        Words{"--ep", "4", "--expert-transport", "all-gather"},
+        Words{"--tp", "2", "--o-proj-tp", "1", "--expert-transport", "all-to-all"}}) {
     EXPECT_TRUE(logits(tiny, plan) == want) << testing::PrintToString(plan);
   }
   const std::string heads = random_model("tiny-real-heads");
@@ -97,7 +100,8 @@ TEST_F(Ranks, TextOfOneRank) {
   for (const Words& plan :
        {Words{"--ep", "4"}, Words{"--dp", "2"}, Words{"--pp", "2"},
         Words{"--dp", "2", "--redundant-experts", "2"},
-        Words{"--dp", "2", "--expert-placement", "round-robin"}, Words{"--ep", "4"} + kMovesExperts}) {
+        Words{"--dp", "2", "--expert-placement", "round-robin"}, Words{"--ep", "4"} + kMovesExperts,
+        Words{"--ep", "4", "--expert-transport", "all-gather"} + kMovesExperts}) {
     EXPECT_EQ(baleen(run + plan).out, want.out) << testing::PrintToString(plan);
   }
 }
@@ -127,6 +131,81 @@ TEST_F(Ranks, LayoutsThatCannotBeAreRefused) {
   EXPECT_NE(usage.err.find("--balance-experts"), std::string::npos) << usage.err;
 }
 
+TEST_F(Ranks, ATransportOfExpertsIsForcedByNameOrRefused) {
+  const Words run{"run", "text", "--max-tokens", "2"};
+  const auto expect = [&](const Words& plan, int status, const std::string& part) {
+    const test::ProgramResult result = baleen(run + plan);
+    EXPECT_EQ(result.status, status) << result.err;
+    EXPECT_NE(result.err.find(part), std::string::npos) << result.err;
+  };
+  const auto named = [](const char* name) { return Words{"--ep", "2", "--expert-transport", name}; };
+  expect({"--ep", "2"}, 0, "baleen: experts of 2 devices: tp 1, dp 2, ep 2 by all-to-all: ");
+  expect(named("auto"), 0, "by all-to-all: ");
+  expect(named("all-gather"), 0, "by all-gather, as --expert-transport says: ");
+  expect(named("reduce-scatter"), 0, "by reduce-scatter, as --expert-transport says: ");
+  expect(
+      named("peer-memory"), 1,
+      "--expert-transport peer-memory: is for GPUs of one host; CPU ranks have all-to-all for it; this plan "
+      "can have all-to-all, all-gather, reduce-scatter");
+  expect(named("all-reduce"), 1, "--expert-transport all-reduce: ranks have tokens of their own");
+  expect(named("none"), 1, "--expert-transport none: the experts lie on several ranks");
+  expect(named("nccl"), 1, "--expert-transport nccl: ");
+  expect({"--expert-transport", "all-gather"}, 1, "this plan can have none");
+  expect(named("reduce-scatter") + Words{"--redundant-experts", "2"}, 1,
+         "sums in the order of ranks would depend on where experts lie");
+  expect(named("post"), 2, "--expert-transport");
+  EXPECT_EQ(baleen(run + Words{"--ep", "2", "--quiet"}).err.find("experts of"), std::string::npos);
+  EXPECT_EQ(baleen(run).err.find("experts of"), std::string::npos) << "one rank has all of them";
+}
+
+TEST_F(Ranks, EveryPairOfTransportAndBackendIsListed) {
+  const Words bench{"bench", "--kernels", "--prompt", "4", "--decode", "2", "--ep", "2"};
+  const auto experts = [&](const Words& more) {
+    const test::ProgramResult result = baleen(bench + more + Words{"--json"});
+    EXPECT_EQ(result.status, 0) << result.err;
+    std::vector<std::string> lines;
+    const Json listing = Json::parse(result.out);
+    for (const Json& row : listing["experts"]) {
+      lines.push_back(row["transport"].get<std::string>() + " " + row["backend"].get<std::string>() + ": " +
+                      row["outcome"].get<std::string>());
+      EXPECT_EQ(row["chosen"], row["outcome"] == "chosen");
+    }
+    return lines;
+  };
+  const auto has = [](const std::vector<std::string>& lines, const std::string& wanted) {
+    EXPECT_EQ(std::ranges::count(lines, wanted), 1) << wanted << " in " << testing::PrintToString(lines);
+  };
+  const std::vector<std::string> automatic = experts({});
+  EXPECT_EQ(automatic.size(), 14U) << "seven transports, two back-ends";
+  has(automatic, "all-to-all simd: chosen");
+  has(automatic, "all-to-all reference: not needed: one listed before it runs");
+  has(automatic, "all-gather simd: not needed: one listed before it runs");
+  has(automatic, "none simd: refused: the experts lie on several ranks");
+  const std::vector<std::string> forced =
+      experts({"--expert-transport", "all-gather", "--kernel", "experts=reference"});
+  has(forced, "all-gather reference: chosen");
+  has(forced, "all-gather simd: excluded: another is forced");
+  has(forced, "all-to-all reference: excluded: another is forced");
+  const std::string text = baleen(bench).out;
+  EXPECT_NE(text.find("experts, decoding:\n  none            refused: "), std::string::npos) << text;
+}
+
+TEST_F(Ranks, TheSimulatorPricesTheNamedTransport) {
+  const auto simulate = [&](const Words& more) {
+    return baleen(Words{"simulate", "--model", "flash", "--device", "h200", "--dp", "8", "--num-queries",
+                        "64", "--decode", "--context-length", "1000"} +
+                  more);
+  };
+  const test::ProgramResult sent = simulate({}), gathered = simulate({"--expert-transport", "all-gather"});
+  EXPECT_EQ(sent.status, 0) << sent.err;
+  EXPECT_EQ(gathered.status, 0) << gathered.err;
+  EXPECT_EQ(sent.out.find("all_gather"), std::string::npos) << sent.out;
+  EXPECT_NE(gathered.out.find("all_gather"), std::string::npos) << gathered.out;
+  const test::ProgramResult refused = simulate({"--expert-transport", "all-reduce"});
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_NE(refused.err.find("--expert-transport all-reduce: "), std::string::npos) << refused.err;
+}
+
 TEST_F(Ranks, ThePlannerExplainsItsChoice) {
   const Words explain{"plan", "--explain", "--model", "tiny-flash", "--device"};
   const test::ProgramResult result = baleen(explain + Words{"h200", "--devices", "2"});
@@ -134,6 +213,10 @@ TEST_F(Ranks, ThePlannerExplainsItsChoice) {
   EXPECT_NE(result.out.find("recommended: "), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("% of the best"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("left out:"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("experts of the recommended plan, decoding "), std::string::npos) << result.out;
+  for (const char* transport : {"  none ", "  all-reduce ", "  all-to-all ", "  peer-memory ",
+                                "  all-gather ", "  reduce-scatter ", "  nccl "})
+    EXPECT_NE(result.out.find(std::string("\n") + transport), std::string::npos) << transport;
   EXPECT_EQ(baleen({"plan", "--devices", "2"}).status, 2) << "wants --explain";
 }
 

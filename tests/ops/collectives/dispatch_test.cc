@@ -33,15 +33,17 @@ struct RankArrays {
     arrived_weights.resize(size(room));
     arrived_ids.resize(size(room));
   }
-  DispatchArgs dispatch(const ExpertRanks& placement) {
-    const auto room = std::ssize(arrived_ids);
+  DispatchArgs dispatch(const ExpertRanks& placement, DispatchWay way = DispatchWay::kAssignments) {
+    const std::int64_t chosen = way == DispatchWay::kGatheredTokens ? kChosen : 1;
+    const std::int64_t room = std::ssize(arrived_ids) / chosen;
     return {.placement = placement,
             .x = Activations<2>(x.data(), {num_rows, kWidth}),
             .ids = {ids.data(), {num_rows, kChosen}},
             .weights = Activations<2>(weights.data(), {num_rows, kChosen}),
+            .way = way,
             .arrived = {arrived.data(), {room, kWidth}},
-            .arrived_ids = {arrived_ids.data(), {room, 1}},
-            .arrived_weights = {arrived_weights.data(), {room, 1}},
+            .arrived_ids = {arrived_ids.data(), {room, chosen}},
+            .arrived_weights = {arrived_weights.data(), {room, chosen}},
             .received = &received};
   }
   CombineArgs combine(const ExpertRanks& placement) {
@@ -89,14 +91,33 @@ class DispatchTest : public testing::TestWithParam<Case> {
     }
   }
   ExpertRanks placement(std::size_t rank) const {
-    return {.stage = &groups_[rank], .ep = GetParam().ep, .num_experts = kExperts};
+    return {.stage = &groups_[rank], .ep = GetParam().ep, .num_experts = kExperts, .map = map_};
   }
-  void dispatch() {
+  std::vector<DispatchArgs> dispatches(std::vector<RankArrays>& ranks, DispatchWay way) const {
     std::vector<DispatchArgs> args;
-    for (std::size_t r = 0; r < ranks_.size(); ++r) args.push_back(ranks_[r].dispatch(placement(r)));
-    test::run_on_ranks<ops::Dispatch>(args);
+    for (std::size_t r = 0; r < ranks.size(); ++r) args.push_back(ranks[r].dispatch(placement(r), way));
+    return args;
+  }
+  void dispatch(DispatchWay way = DispatchWay::kAssignments) {
+    test::run_on_ranks<ops::Dispatch>(dispatches(ranks_, way));
+  }
+  /// What all ranks got, by both: on threads and by the reference, the same.
+  std::vector<RankArrays> arrived(DispatchWay way) const {
+    std::vector<RankArrays> by_threads = ranks_, by_reference = ranks_;
+    test::run_on_ranks<ops::Dispatch>(dispatches(by_threads, way));
+    dispatch_ref(dispatches(by_reference, way));
+    for (std::size_t r = 0; r < ranks_.size(); ++r) expect_same(by_threads[r], by_reference[r]);
+    return by_threads;
+  }
+  static void expect_same(const RankArrays& got, const RankArrays& want) {
+    EXPECT_EQ(got.arrived, want.arrived);
+    EXPECT_EQ(got.arrived_ids, want.arrived_ids);
+    EXPECT_EQ(got.arrived_weights, want.arrived_weights);
+    EXPECT_EQ(got.received.num_rows, want.received.num_rows);
+    EXPECT_EQ(got.received.rows_from, want.received.rows_from);
   }
 
+  const ExpertMap* map_ = nullptr;
   std::vector<RankGroup> groups_;
   std::vector<RankArrays> ranks_;
 };
@@ -161,8 +182,51 @@ TEST_P(DispatchTest, CombineOfTheIdentityIsTheIdentity) {
   for (std::size_t r = 0; r < ranks_.size(); ++r) EXPECT_EQ(ranks_[r].out, out[r]);
 }
 
+/// Whether a sender picks assignments or the receiver does out of all rows: the same rows in the same order,
+/// also where experts have copies anywhere.
+TEST_P(DispatchTest, GatheredAssignmentsAreThoseThatAreSent) {
+  std::mt19937 random(11);
+  for (int turn = 0; turn < 4; ++turn) {
+    ExpertMap map;
+    if (turn > 0) {
+      std::vector<std::int32_t> slots;
+      for (std::int32_t e = 0; e < kExperts; ++e) slots.push_back(e);
+      while (std::ssize(slots) < kExperts + turn * GetParam().ep ||
+             std::ssize(slots) % GetParam().ep != 0)
+        slots.push_back(static_cast<std::int32_t>(random() % kExperts));
+      std::ranges::shuffle(slots, random);
+      map = ExpertMap(slots, kExperts, GetParam().ep);
+      map_ = &map;
+    }
+    const std::vector<RankArrays> sent = arrived(DispatchWay::kAssignments);
+    const std::vector<RankArrays> gathered = arrived(DispatchWay::kGatheredAssignments);
+    for (std::size_t r = 0; r < ranks_.size(); ++r) expect_same(gathered[r], sent[r]);
+  }
+}
+
+TEST_P(DispatchTest, GatheredTokensAreEveryonesInTheOrderOfRanks) {
+  for (const RankArrays& at : arrived(DispatchWay::kGatheredTokens)) {
+    std::int64_t next = 0;
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      const RankArrays& from = ranks_[r];
+      EXPECT_EQ(at.received.rows_from[r], from.num_rows);
+      for (std::int64_t row = 0; row < from.num_rows; ++row, ++next) {
+        const auto to = static_cast<std::size_t>(next), sent = static_cast<std::size_t>(row);
+        for (std::size_t i = 0; i < kWidth; ++i)
+          EXPECT_EQ(at.arrived[to * kWidth + i], from.x[sent * kWidth + i]);
+        for (std::size_t slot = 0; slot < kChosen; ++slot) {
+          EXPECT_EQ(at.arrived_ids[to * kChosen + slot], from.ids[sent * kChosen + slot]);
+          EXPECT_EQ(at.arrived_weights[to * kChosen + slot], from.weights[sent * kChosen + slot]);
+        }
+      }
+    }
+    EXPECT_EQ(at.received.num_rows, next);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, DispatchTest,
-                         testing::Values(Case{2, 1, {3, 2}}, Case{3, 1, {4, 0, 2}}, Case{4, 1, {1, 2, 3, 4}},
+                         testing::Values(Case{1, 1, {5}}, Case{2, 1, {3, 2}}, Case{2, 1, {0, 0}},
+                                         Case{3, 1, {4, 0, 2}}, Case{4, 1, {1, 2, 3, 4}},
                                          Case{2, 2, {3, 0, 1, 2}}));
 
 }  // namespace

@@ -126,6 +126,52 @@ std::vector<Expected> table() {
        {{kAllReduce, 4, 49152}, {kAllReduce, 4, 49152}},
        {{kAllGather, 4, 387840}}},
 
+      // Section 11, all-gather: each of 16 rows with 6 ids and weights, 16 x (8,192 + 48); outputs return as
+      // from an all-to-all, 84 x 8,192.
+      {"gathered rows whose outputs return",
+       {.num_devices = 8, .dp = 8, .expert_transport = ExpertTransport::kAllGather},
+       16,
+       {{kAllGather, 8, 131840}, {kAllToAll, 8, 688128}},
+       {}},
+
+      // The same, however many rows there are: 300 x 8,240, and 300 x 6 x 7/8 x 8,192.
+      {"many gathered rows",
+       {.num_devices = 8, .dp = 8, .expert_transport = ExpertTransport::kAllGather},
+       300,
+       {{kAllGather, 8, 2472000}, {kAllToAll, 8, 12902400}},
+       {}},
+
+      // Section 11, both parts of A: 16 x 8,240, then float32 sums of the 8 x 16 rows of the stage, 128 x
+      // 16,384, of which (R - 1) / R travel.
+      {"gathered rows whose sums are scattered",
+       {.num_devices = 8, .dp = 8, .expert_transport = ExpertTransport::kReduceScatter},
+       16,
+       {{kAllGather, 8, 131840}, {kReduceScatter, 8, 2097152}},
+       {}},
+
+      // A rank of a tp group puts in 3 of its group's 5 rows: 3 x 8,240; sums of 4 x 3 rows; then it gathers
+      // what the other one got back, 3 x 8,192.
+      {"gathered rows, tensor and data parallel",
+       {.num_devices = 4, .tp = 2, .dp = 2, .expert_transport = ExpertTransport::kReduceScatter},
+       5,
+       {{kAllReduce, 2, 81920}, {kAllGather, 4, 24720}, {kReduceScatter, 4, 196608}, {kAllGather, 2, 24576}},
+       {{kAllGather, 2, 1292800}}},
+
+      // Ranks that share an expert get its rows by the same all-gather: 8 x 8,240 over all four; then float32
+      // partials of 24 outputs, and half of 48 outputs back.
+      {"gathered rows, split experts",
+       {.num_devices = 4, .dp = 4, .ep = 2, .moe_tp = 2, .expert_transport = ExpertTransport::kAllGather},
+       8,
+       {{kAllGather, 4, 65920}, {kReduceScatter, 2, 393216}, {kAllToAll, 2, 196608}},
+       {}},
+
+      // Ranks with the same 3 rows may send them as well: 1 row each, 6 copies, 3 of 4 leave.
+      {"the same tokens, sent",
+       {.num_devices = 4, .tp = 4, .expert_transport = ExpertTransport::kAllToAll},
+       3,
+       {{kAllReduce, 4, 49152}, {kAllToAll, 4, 18576}, {kAllToAll, 4, 36864}, {kAllGather, 4, 8192}},
+       {{kAllGather, 4, 387840}}},
+
       // Half of 48 copies leave: 24 x 4,128; the two ranks of an expert gather the 24 that came to each;
       // float32 partials of their outputs, 24 x 16,384; back 24 x 8,192.
       {"split experts, tokens of one's own",

@@ -1,0 +1,113 @@
+// Every pair of transport and back-end with what became of it, for plans on both devices.
+#include "model/expert_oracle.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+#include "model/presets.h"
+
+namespace baleen {
+namespace {
+
+ExpertRequest request(const ParallelPlan& plan, DeviceKind device, std::int64_t step_rows = 4) {
+  const ModelConfig config = preset_config("flash");
+  return {.config = config,
+          .weights = WeightFormat::kFp4,
+          .plan = resolved(plan, config),
+          .device = device,
+          .step_rows = step_rows};
+}
+
+/// "all-to-all simd"; "" where none is chosen.
+std::string chosen_pair(const ExpertRequest& request) {
+  std::string pair;
+  for (const ExpertCandidate& candidate : expert_candidates(request)) {
+    if (candidate.verdict.outcome != VariantOutcome::kChosen) continue;
+    EXPECT_EQ(pair, "") << "one at most";
+    pair = std::string(candidate.transport->name) + " " + std::string(candidate.verdict.variant);
+  }
+  return pair;
+}
+
+const ExpertCandidate& candidate(const std::vector<ExpertCandidate>& all, std::string_view transport,
+                                 std::string_view backend) {
+  const auto found = std::ranges::find_if(all, [&](const ExpertCandidate& one) {
+    return one.transport->name == transport && one.verdict.variant == backend;
+  });
+  if (found == all.end()) fail("no candidate {} {}", transport, backend);
+  return *found;
+}
+
+TEST(ExpertOracle, ListsEveryPairOfTheCpuInOrder) {
+  const std::vector<ExpertCandidate> all = expert_candidates(request({.dp = 4}, DeviceKind::kCpu));
+  std::vector<std::string> pairs;
+  for (const ExpertCandidate& one : all)
+    pairs.push_back(std::string(one.transport->name) + " " + std::string(one.verdict.variant));
+  std::vector<std::string> want;
+  for (const ExpertTransportTraits& transport : expert_transports()) {
+    for (const char* backend : {"simd", "reference"})
+      want.push_back(std::string(transport.name) + " " + backend);
+  }
+  EXPECT_EQ(pairs, want);
+  EXPECT_EQ(chosen_pair(request({.dp = 4}, DeviceKind::kCpu)), "all-to-all simd");
+  const ExpertCandidate& sums = candidate(all, "all-reduce", "simd");
+  EXPECT_EQ(sums.verdict.outcome, VariantOutcome::kRefused);
+  EXPECT_TRUE(sums.refused_transport);
+  EXPECT_EQ(sums.verdict.reason,
+            "ranks have tokens of their own: there is more than one data-parallel group");
+  EXPECT_EQ(candidate(all, "peer-memory", "reference").verdict.reason,
+            "is for GPUs of one host; CPU ranks have all-to-all for it");
+  EXPECT_EQ(candidate(all, "all-gather", "simd").verdict.outcome, VariantOutcome::kNotNeeded);
+  EXPECT_EQ(candidate(all, "all-to-all", "reference").verdict.outcome, VariantOutcome::kNotNeeded);
+}
+
+TEST(ExpertOracle, ForcedNamesExcludeTheOthers) {
+  ExpertRequest asked = request({.dp = 4}, DeviceKind::kCpu);
+  asked.plan.expert_transport = ExpertTransport::kAllGather;
+  asked.forced_variants = {{"experts", "reference"}};
+  EXPECT_EQ(chosen_pair(asked), "all-gather reference");
+  const std::vector<ExpertCandidate> all = expert_candidates(asked);
+  EXPECT_EQ(candidate(all, "all-to-all", "reference").verdict.outcome, VariantOutcome::kExcluded);
+  EXPECT_EQ(candidate(all, "all-gather", "simd").verdict.outcome, VariantOutcome::kExcluded);
+  asked.forced_variants = {{"experts", "sm90/few_tokens"}};
+  EXPECT_THROW(static_cast<void>(expert_candidates(asked)), Error) << "the CPU has no such back-end";
+}
+
+TEST(ExpertOracle, ANameThatIsRefusedLeavesNothingChosen) {
+  ExpertRequest asked = request({.dp = 4}, DeviceKind::kCuda);
+  asked.plan.expert_transport = ExpertTransport::kAllGather;
+  EXPECT_EQ(chosen_pair(asked), "");
+}
+
+/// Back-ends of GPUs say what they take of each transport, on a machine without one.
+TEST(ExpertOracle, BackendsOfGpusAnswerForWhatTheyAreBrought) {
+  const ExpertRequest one_token = request({.tp = 2}, DeviceKind::kCuda, 1);
+  const std::vector<ExpertCandidate> all = expert_candidates(one_token);
+  if (all.front().verdict.variant.empty()) {
+    EXPECT_EQ(chosen_pair(one_token), "all-reduce ") << "built without CUDA";
+    return;
+  }
+  EXPECT_EQ(chosen_pair(one_token), "all-reduce sm90/one_token");
+  EXPECT_EQ(candidate(all, "all-reduce", "sm90/bf16").verdict.reason, "takes BF16 weights; these are codes");
+  EXPECT_EQ(chosen_pair(request({.tp = 2}, DeviceKind::kCuda, 32)), "all-reduce sm90/few_tokens");
+  EXPECT_EQ(chosen_pair(request({.tp = 2}, DeviceKind::kCuda, 512)), "all-reduce sm90/many_tokens");
+  // A place for each of 2 x 1 x 6 assignments.
+  EXPECT_EQ(chosen_pair(request({.dp = 2}, DeviceKind::kCuda, 1)), "peer-memory sm90/few_tokens");
+  const std::vector<ExpertCandidate> split =
+      expert_candidates(request({.tp = 2, .ep = 1, .moe_tp = 2}, DeviceKind::kCuda));
+  EXPECT_EQ(candidate(split, "all-reduce", "sm90/many_tokens").verdict.reason,
+            "experts whose inner width is split over ranks have no kernel here");
+  EXPECT_EQ(chosen_pair(request({.tp = 2, .ep = 1, .moe_tp = 2}, DeviceKind::kCuda)), "");
+}
+
+/// Verdicts of the oracle are those of the table that runs: no pair is a list of its own.
+TEST(ExpertOracle, OfOneRankAsWell) {
+  EXPECT_EQ(chosen_pair(request({}, DeviceKind::kCpu)), "none simd");
+  EXPECT_EQ(chosen_pair(request({.pp = 2}, DeviceKind::kCpu, 0)), "none simd") << "a step without rows";
+}
+
+}  // namespace
+}  // namespace baleen
