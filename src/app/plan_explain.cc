@@ -15,7 +15,7 @@ namespace {
 
 /// The simulator can think of more than ranks can run so far (docs/ranks.md).
 bool can_run(const ParallelPlan& plan) {
-  return !plan.dual_batch_overlap && plan.o_proj_tp <= plan.tp && plan.lmhead_tp <= plan.tp;
+  return !plan.dual_batch_overlap && plan.o_proj_tp <= plan.tp && plan.lmhead_tp <= plan.group_ranks();
 }
 
 /// Of each plan that can be run its best way to be used, the best plan first.
@@ -33,6 +33,7 @@ std::vector<DeploymentCandidate> best_of_each_plan(const SearchResult& result) {
 std::string options_text(const ParallelPlan& plan) {
   std::string text = fmt::format("--tp {} --dp {} --ep {} --pp {} --o-proj-tp {}", plan.tp, plan.dp, plan.ep,
                                  plan.pp, plan.o_proj_tp);
+  if (plan.cp > 1) text += fmt::format(" --cp {}", plan.cp);
   if (plan.moe_tp > 1) text += fmt::format(" --moe-tp {}", plan.moe_tp);
   if (plan.redundant_experts > 0) text += fmt::format(" --redundant-experts {}", plan.redundant_experts);
   if (plan.sequence_parallel) text += " --sequence-parallel";

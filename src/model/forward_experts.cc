@@ -90,7 +90,7 @@ void Forward::add_up_experts(ExpertsArgs call) {
   const Activations<2> out = call.out;
   const Activations<2> sums = rows(messages_.sums, call.x.extent(0));
   call.shared_is_split = call.shared != nullptr && call.shared->w1.rows != config_.moe_intermediate_size;
-  if (!call.shared_is_split && layout_.tp_index() > 0) call.shared = nullptr;  // one rank's term is enough
+  if (!call.shared_is_split && layout_.group_index() > 0) call.shared = nullptr;  // one rank's term is enough
   call.partial_sums = true;
   call.out = sums;
   device_.execute<ops::Experts>(call);
@@ -101,13 +101,13 @@ void Forward::add_up_experts(ExpertsArgs call) {
 /// Rows travel to their experts and the experts' outputs back; the owner of a token adds them up in the order
 /// of one rank.
 void Forward::exchange_experts(const ExpertsArgs& call, const ExpertRanks& placement) {
-  const bool sequence_parallel = layout_.plan().sequence_parallel;
-  const RowRange own = sequence_parallel ? RowRange{0, call.x.extent(0)}
-                                         : dispatched_rows_[static_cast<std::size_t>(layout_.tp_index())];
+  const bool shares_rows = layout_.plan().shares_rows();
+  const RowRange own = shares_rows ? RowRange{0, call.x.extent(0)}
+                                   : dispatched_rows_[static_cast<std::size_t>(layout_.group_index())];
   const ConstActivations<2> x = call.x.slice(own.begin, own.end);
   const View<const std::int32_t, 2> ids(call.ids.data() + own.begin * call.ids.extent(1),
                                         {own.size(), call.ids.extent(1)});
-  const Fp8Rows x_fp8 = sequence_parallel ? call.x_fp8 : Fp8Rows();
+  const Fp8Rows x_fp8 = shares_rows ? call.x_fp8 : Fp8Rows();
   DispatchedRows& received = messages_.received;
   if (call.expected) received.num_rows = std::llround(call.expected->assignments);
   device_.execute<ops::Dispatch>({.placement = placement,
@@ -122,7 +122,7 @@ void Forward::exchange_experts(const ExpertsArgs& call, const ExpertRanks& place
                                   .arrived_ids = messages_.arrived_ids,
                                   .arrived_weights = messages_.arrived_weights,
                                   .received = &received,
-                                  .row_parts = layout_.plan().tp});
+                                  .row_parts = layout_.plan().group_ranks()});
 
   ExpertsArgs routed = call;
   routed.x = rows(messages_.arrived, received.num_rows);
@@ -154,7 +154,7 @@ void Forward::exchange_experts(const ExpertsArgs& call, const ExpertRanks& place
                                  .shared = shared_out,
                                  .precision = precision_,
                                  .out = call.out.slice(own.begin, own.end)});
-  if (!sequence_parallel && layout_.plan().tp > 1) gather_rows_of(call.out, dispatched_rows_);
+  if (!shares_rows && layout_.plan().tp > 1) gather_rows_of(call.out, dispatched_rows_);
 }
 
 }  // namespace baleen

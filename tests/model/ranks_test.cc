@@ -92,7 +92,7 @@ class Ranks : public testing::Test {
         EXPECT_TRUE(logits[s] == one[s]) << "sequence " << s;
       }
     }
-    for (const int found : num_found) EXPECT_EQ(found, resolved(plan, config_).tp);
+    for (const int found : num_found) EXPECT_EQ(found, resolved(plan, config_).group_ranks());
   }
 
   ModelConfig config_;
@@ -150,6 +150,21 @@ TEST_F(Ranks, SequenceParallel) {
   expect_bits_of_one_rank({.num_devices = 4, .tp = 2, .dp = 2, .o_proj_tp = 1, .sequence_parallel = true},
                           reading_);
   expect_bits_of_one_rank({.num_devices = 4, .tp = 2, .dp = 2, .o_proj_tp = 1}, reading_);
+}
+
+/// No sum is split, so any number of ranks has one rank's bits: rows that do not divide, fewer rows than
+/// ranks, with expert, data and pipeline parallelism.
+TEST_F(Ranks, ContextParallel) {
+  load("tiny-flash");
+  for (const std::int64_t cp : {2, 4, 8}) {
+    expect_bits_of_one_rank({.num_devices = cp, .cp = cp}, reading_);
+    expect_bits_of_one_rank({.num_devices = cp, .cp = cp}, {{1, 2}});
+  }
+  expect_bits_of_one_rank({.num_devices = 4, .cp = 2, .dp = 2}, reading_);
+  expect_bits_of_one_rank({.num_devices = 4, .cp = 2, .dp = 2}, {{150}});
+  expect_bits_of_one_rank({.num_devices = 4, .cp = 2, .pp = 2}, reading_);
+  expect_bits_of_one_rank({.num_devices = 8, .cp = 2, .dp = 2, .pp = 2}, reading_);
+  expect_bits_of_one_rank({.num_devices = 2, .cp = 2, .lmhead_tp = 1}, reading_);
 }
 
 /// Sums that are split are in an order of their own: the same on all ranks and in every run, and close to one
