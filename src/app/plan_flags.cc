@@ -12,8 +12,10 @@ void add_plan_options(Options& command, ParallelPlan& plan) {
   const auto count = [&](const char* names, std::int64_t& value, const char* text) {
     command.integer_without_default(names, value, {0, kMaxRanks}, text);
   };
-  count("--num-devices,--world-size", plan.num_devices, "Devices in all: pp x dp x tp");
+  count("--num-devices,--world-size", plan.num_devices, "Devices in all: pp x dp x tp or cp");
   count("--tp,--tp-size", plan.tp, "Ranks that share an attention's heads; default 1");
+  count("--cp,--prefill-context-parallel-size", plan.cp,
+        "Ranks that share out the rows of a step, each with whole attention weights; default 1");
   count("--dp,--dp-size", plan.dp, "Groups that share the queries; default: what devices are left");
   count("--ep,--ep-size", plan.ep, "Ranks that share the experts; default: all of a stage");
   count("--pp,--pp-size", plan.pp, "Stages of a pipeline; default 1");
@@ -21,7 +23,7 @@ void add_plan_options(Options& command, ParallelPlan& plan) {
         "Ranks that share an expert's inner width; default: what ep leaves");
   count("--o-proj-tp,--o-proj-tp-size", plan.o_proj_tp,
         "Ranks that share the output projection's groups; default: tp");
-  count("--lmhead-tp,--lmhead-tp-size", plan.lmhead_tp, "Ranks that share the vocabulary; default: tp");
+  count("--lmhead-tp,--lmhead-tp-size", plan.lmhead_tp, "Ranks that share the vocabulary; default: tp or cp");
   count("--redundant-experts,--enable-redundant-experts", plan.redundant_experts,
         "Copies of experts beyond one of each, in every layer");
   command.choice("--expert-placement", plan.expert_placement,

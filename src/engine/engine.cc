@@ -168,7 +168,7 @@ void Engine::allocate_activations() {
                                        : host_arena_.allocate<float>(options_.max_logit_rows * c.vocab_size);
   };
   wanted_streams_ = streams(options_.max_logit_rows);
-  if (rank_.layout.plan().sequence_parallel) all_streams_ = streams(options_.max_batch_tokens);
+  if (rank_.layout.plan().shares_rows()) all_streams_ = streams(options_.max_batch_tokens);
   chosen_ = {arena_.allocate<TokenId>(options_.max_logit_rows),
              static_cast<std::size_t>(options_.max_logit_rows)};
   logits_ = logits();

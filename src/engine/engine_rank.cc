@@ -9,10 +9,10 @@
 namespace baleen {
 
 ConstActivations<3> Engine::all_rows(ConstActivations<3> kept, std::int64_t num_rows) {
-  if (!rank_.layout.plan().sequence_parallel) return kept;
+  if (!rank_.layout.plan().shares_rows()) return kept;
   const std::vector<RowRange> rows = rank_.layout.kept_rows(num_rows);
   const Activations<2> all = all_streams_.slice(0, num_rows);
-  device_->execute<ops::AllGather>({.group = &rank_.layout.tp(), .x = flat(kept), .rows = rows, .y = all});
+  device_->execute<ops::AllGather>({.group = &rank_.layout.group(), .x = flat(kept), .rows = rows, .y = all});
   return stacked(all);
 }
 

@@ -23,6 +23,9 @@ void check_gpu_ranks(const EngineOptions& options, const std::string& ranks) {
     fail("{}: {} ranks, but --devices names {} GPUs; it wants one for each rank, as --devices 0,1", ranks,
          plan.num_devices, options.rank_devices.size());
   }
+  if (plan.cp > 1) {
+    fail("--cp {}: ranks share out rows on CPUs so far, not on GPUs; leave it out, or --tp {}", plan.cp, plan.cp);
+  }
   if (plan.sequence_parallel) fail("--sequence-parallel: on CPUs so far, not on GPUs; leave it out");
   if (plan.maps_by_layer) {
     fail(
@@ -205,7 +208,7 @@ MemoryPlan plan_rank_memory(const ModelConfig& config, std::int64_t weight_bytes
   const ModelConfig own = rank_config(config, parallel, layout.stage());
   MemoryPlan plan = plan_memory(own, weight_bytes, options);
   const DeviceTraits device = device_traits(options.device, options.num_threads);
-  if (parallel.sequence_parallel) {
+  if (parallel.shares_rows()) {
     plan.activation_bytes += Arena::bytes_for<std::byte>(options.max_batch_tokens * own.hc_dim() *
                                                          size_of(device.activation_type));
   }

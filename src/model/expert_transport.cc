@@ -97,6 +97,8 @@ std::optional<Reason> why_not(const ExpertTransportTraits& transport, const Para
     return "ranks have tokens of their own: there is more than one data-parallel group";
   if (transport.needs_same_tokens && plan.sequence_parallel)
     return "ranks have tokens of their own: sequence parallelism shares them out";
+  if (transport.needs_same_tokens && plan.cp > 1)
+    return "ranks have tokens of their own: context parallelism shares them out";
   if (transport.adds_sums && !plan.places_linearly())
     return "sums in the order of ranks would depend on where experts lie, which is not linear here";
   return std::nullopt;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "model/batch_rows.h"
 #include "ops/operations.h"
 #include "ops/rope/rope_frequencies.h"
 
@@ -101,15 +102,18 @@ void Forward::prepare_angles(const Step& step) {
   }
 }
 
-void Forward::share_rows(std::int64_t num_rows) {
-  num_rows_ = num_rows;
-  kept_rows_ = layout_.kept_rows(num_rows);
-  dispatched_rows_ = even_rows(num_rows, layout_.plan().tp);
-  output_shares_ = layout_.output_shares(num_rows * layout_.output_row_groups());
+void Forward::share_rows(const Step& step) {
+  num_rows_ = step.rows.num_rows;
+  kept_rows_ = layout_.kept_rows(num_rows_);
+  dispatched_rows_ = even_rows(num_rows_, layout_.plan().group_ranks());
+  output_shares_ = layout_.output_shares(num_rows_ * layout_.output_row_groups());
+  attending_ = layout_.attending(num_rows_);
+  attending_batch_ =
+      layout_.plan().cp > 1 ? rows_of(step.batch, attending_, attending_slices_) : step.batch;
 }
 
 Activations<3> Forward::run_main(const Step& step) {
-  share_rows(step.rows.num_rows);
+  share_rows(step);
   const RowRange kept = kept_rows();
   const Activations<3> streams = rows(buffers_.streams, kept.size());
   const Stage& stage = layout_.stage();
@@ -134,7 +138,7 @@ std::span<const TokenId> Forward::kept_tokens(const Step& step) const {
 }
 
 Activations<3> Forward::run_mtp(const Step& step, ConstActivations<3> streams, std::int64_t depth) {
-  share_rows(step.rows.num_rows);
+  share_rows(step);
   const Activations<3> out = rows(buffers_.mtp_streams, kept_rows().size());
   const std::int64_t block = config_.num_hidden_layers + depth;
   prepare_angles(step);
@@ -221,8 +225,10 @@ void Forward::run_blocks(std::int64_t begin, std::int64_t end, const Step& step,
   const std::int64_t num_rows = kept.size();
   if (experts_ != nullptr && experts_->copies_for(num_rows)) experts_->begin_pass(begin, end);
   const float norm_eps = static_cast<float>(config_.rms_norm_eps);
-  // Attention sees all rows: those that other ranks keep come to their places. Experts see this rank's alone.
+  // With split heads attention sees all rows: those that other ranks keep come to their places. Experts see
+  // this rank's alone.
   const bool gathers = layout_.plan().sequence_parallel;
+  const RowRange attention_rows = gathers ? kept : RowRange{0, num_rows};
   const auto entry = [&](const HcWeights& hc, const HalfBlockValues& half, const RowRange& own) {
     return HcPreArgs{.streams = streams,
                      .weights = hc,
@@ -244,11 +250,11 @@ void Forward::run_blocks(std::int64_t begin, std::int64_t end, const Step& step,
                        .y_fp8 = quantises ? half.u_fp8 : Fp8Rows()};
   };
   const auto attention_entry = [&](std::int64_t block) {
-    return entry(weights_.block(block).hc_attn, buffers_.block(block).attention, kept);
+    return entry(weights_.block(block).hc_attn, buffers_.block(block).attention, attention_rows);
   };
   const auto attention_norm = [&](std::int64_t block) {
     // Of rows that are to be gathered, attention makes the codes.
-    return norm(weights_.block(block).attn_norm, buffers_.block(block).attention, kept, !gathers);
+    return norm(weights_.block(block).attn_norm, buffers_.block(block).attention, attention_rows, !gathers);
   };
   const auto expert_entry = [&](std::int64_t block) {
     return entry(weights_.block(block).hc_ffn, buffers_.block(block).experts, {0, num_rows});
@@ -304,7 +310,7 @@ void Forward::head(ConstActivations<3> streams, const HcWeights& hc, std::span<c
                    Activations<2> out) {
   const std::int64_t num_rows = out.extent(0);
   head_rows_ = layout_.kept_rows(num_rows);
-  const RowRange kept = head_rows_[static_cast<std::size_t>(layout_.tp_index())];
+  const RowRange kept = head_rows_[static_cast<std::size_t>(layout_.group_index())];
   BALEEN_CHECK_EQ(streams.extent(0), kept.size());
   const Activations<2> all = rows(buffers_.head_u, num_rows), y = all.slice(kept.begin, kept.end);
   const Activations<2> entered = buffers_.head_entered.slice(kept.begin, kept.end);
@@ -320,7 +326,7 @@ void Forward::head(ConstActivations<3> streams, const HcWeights& hc, std::span<c
                                  .eps = static_cast<float>(config_.rms_norm_eps),
                                  .precision = precision_,
                                  .y = y});
-  if (layout_.plan().sequence_parallel) gather_rows_of(all, head_rows_);
+  if (layout_.plan().shares_rows()) gather_rows_of(all, head_rows_);
   project_vocabulary(all, out);
 }
 

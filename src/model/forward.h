@@ -37,15 +37,15 @@ class Forward {
   /// All of them must outlive this; weights, cache and `arena`, which has forward_buffer_bytes(config, max_rows,
   /// device.traits().activation_type, lifetime) left, lie in the device's memory.
   /// Of a rank among others, config and weights are that rank's (`rank_config`, `rank_share`), and all ranks
-  /// of `layout` make the same calls in the same order; those of a tp group with the same batch. With
-  /// o_proj_tp greater than tp, the batches of all data-parallel groups have as many rows.
+  /// of `layout` make the same calls in the same order; those of a data-parallel group with the same batch.
+  /// With o_proj_tp greater than tp, the batches of all data-parallel groups have as many rows.
   Forward(const ModelConfig& config, const WeightTree& weights, Device& device, const KvCache& cache,
           Precision precision, std::int64_t max_rows, Arena& arena, RankLayout layout = {},
           Lifetime lifetime = Lifetime::kBlock);
 
   /// Runs the main layers over a batch of at most max_rows rows; returns the residual streams [T, n, d] after
   /// the last one, valid until the next call. Cache rows of the batch's positions are written on the way.
-  /// With sequence parallelism these are the rows that the rank keeps (RankLayout::kept).
+  /// Where ranks share out rows these are the ones that the rank keeps (RankLayout::kept).
   [[nodiscard]] Activations<3> run(const RaggedBatch& batch);
   /// The same of a batch with tokens that operations called before leave at `chosen` (StepBatches::begin).
   [[nodiscard]] Activations<3> run(const RaggedBatch& batch, std::span<const TokenId> chosen);
@@ -62,8 +62,8 @@ class Forward {
   /// quickly as it can. `mtp_streams` is what run_mtp will be given.
   void capture(std::int64_t num_rows, bool mtp, ConstActivations<3> mtp_streams);
 
-  /// Logits [R, V] of R rows of streams [R, n, d], R at most max_rows. With sequence parallelism `streams`
-  /// are those rows of R that the rank keeps. Every rank of a group that splits the vocabulary gets all
+  /// Logits [R, V] of R rows of streams [R, n, d], R at most max_rows. Where ranks share out rows, `streams`
+  /// are those of R that the rank keeps. Every rank of a group that splits the vocabulary gets all
   /// logits.
   void logits(ConstActivations<3> streams, Activations<2> out);
   void mtp_logits(ConstActivations<3> streams, std::int64_t depth, Activations<2> out);
@@ -108,10 +108,13 @@ class Forward {
   void run_blocks(std::int64_t begin, std::int64_t end, const Step& step, Activations<3> streams);
   void combine_for_mtp(std::int64_t depth, const Step& step, ConstActivations<3> streams, Activations<3> out);
   void attention(std::int64_t block, const Step& step);
+  void project(std::int64_t block, const LayerAttention& shape);
+  /// With context parallelism: what the cache of every rank needs of the rows of others.
+  void gather_cache_inputs(std::int64_t block, const LayerAttention& shape);
   void compress(std::int64_t block, const LayerAttention& shape, const Step& step);
   /// Copies the streams that enter a half-block, where values are kept.
   void keep_streams(const Activations<3>& streams, const HalfBlockValues& half);
-  void project_queries(std::int64_t block, const LayerAttention& shape, std::int64_t num_rows);
+  void project_queries(std::int64_t block, const LayerAttention& shape);
   /// Heads to the half-block's result: wo_a, wo_b, and the sums over ranks that split them
   /// (forward_output.cc).
   void project_output(std::int64_t block);
@@ -132,13 +135,13 @@ class Forward {
   [[nodiscard]] DispatchArgs dispatch_of(const ExpertsArgs& call, const ExpertRanks& placement);
   /// What a dispatch brought, as the arguments of its experts.
   [[nodiscard]] ExpertsArgs arrived_of(const ExpertsArgs& call);
-  /// Which rows of a batch of `num_rows` are whose.
-  void share_rows(std::int64_t num_rows);
+  /// Which rows of the step's batch are whose.
+  void share_rows(const Step& step);
   [[nodiscard]] RowRange kept_rows() const {
-    return kept_rows_[static_cast<std::size_t>(layout_.tp_index())];
+    return kept_rows_[static_cast<std::size_t>(layout_.group_index())];
   }
   [[nodiscard]] std::span<const TokenId> kept_tokens(const Step& step) const;
-  /// Every rank of the tp group gets the rows that the others have in `x`.
+  /// Every rank of the data-parallel group gets the rows that the others have in `x`.
   void gather_rows_of(const Activations<2>& x, std::span<const RowRange> shares);
   [[nodiscard]] std::span<const float> frequencies(RopeKind kind) const;
   void head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm,
@@ -154,8 +157,11 @@ class Forward {
   ForwardBuffers buffers_;
   MessageBuffers messages_;
   std::int64_t num_rows_ = 0;  ///< of the batch
-  /// [tp] between attention and attention; those sent to experts; of the head. [o_proj_tp] of the output
-  /// projection. [ranks of the stage] of tokens that were gathered.
+  RowRange attending_;         ///< of them, those whose queries this rank attends with
+  std::vector<SequenceSlice> attending_slices_;
+  RaggedBatch attending_batch_;  ///< these rows; the whole batch unless ranks share them out
+  /// [ranks of a group] between attention and attention; those sent to experts; of the head. [o_proj_tp] of
+  /// the output projection. [ranks of the stage] of tokens that were gathered.
   std::vector<RowRange> kept_rows_, dispatched_rows_, head_rows_, output_shares_, token_shares_;
   ExpectedLoad expected_load_;
   ExpertStore* experts_ = nullptr;

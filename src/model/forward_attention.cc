@@ -18,10 +18,12 @@ Activations<3> heads(const Activations<2>& x, std::int64_t num_heads) {
 
 }  // namespace
 
-void Forward::project_queries(std::int64_t block, const LayerAttention& shape, std::int64_t num_rows) {
+void Forward::project_queries(std::int64_t block, const LayerAttention& shape) {
   const AttentionWeights& weights = weights_.block(block).attention;
   const BlockValues& values = buffers_.block(block);
   const float eps = static_cast<float>(config_.rms_norm_eps);
+  const auto [begin, end] = attending_;
+  const std::int64_t num_rows = attending_.size();
   const Activations<2> latent = rows(values.q_latent, num_rows);
   const Activations<2> up = rows(values.q_up, num_rows), q = rows(values.q, num_rows);
   const std::array<LinearOutput, 2> outputs{
@@ -39,8 +41,8 @@ void Forward::project_queries(std::int64_t block, const LayerAttention& shape, s
                                             .y = q.reshaped<2>(per_head),
                                             .rows_per_token = config_.num_attention_heads},
                                            {.x = heads(q, config_.num_attention_heads),
-                                            .cosine = rows(buffers_.cosine[angles_of(shape.rope)], num_rows),
-                                            .sine = rows(buffers_.sine[angles_of(shape.rope)], num_rows),
+                                            .cosine = buffers_.cosine[angles_of(shape.rope)].slice(begin, end),
+                                            .sine = buffers_.sine[angles_of(shape.rope)].slice(begin, end),
                                             .inverse = false,
                                             .precision = precision_});
 }
@@ -75,34 +77,63 @@ void Forward::compress(std::int64_t block, const LayerAttention& shape, const St
   }
 }
 
-void Forward::attention(std::int64_t block, const Step& step) {
+void Forward::project(std::int64_t block, const LayerAttention& shape) {
   const AttentionWeights& weights = weights_.block(block).attention;
   const BlockValues& values = buffers_.block(block);
-  const LayerAttention shape = config_.attention(block);
-  const std::size_t angles = angles_of(shape.rope);
-  const std::int64_t num_rows = step.rows.num_rows;
+  const auto [begin, end] = attending_;
+  const std::int64_t num_rows = attending_.size();
   const Activations<2> x = rows(values.attention.u, num_rows);
-  const ConstActivations<2> cosine = rows(buffers_.cosine[angles], num_rows);
-  const ConstActivations<2> sine = rows(buffers_.sine[angles], num_rows);
   const CompressorWeights& main = weights.compressor;
   const CompressorWeights& index = weights.indexer.compressor;
+  // What the cache is made from comes to the place of its row in the batch.
+  const auto placed = [&](const Activations<2>& all, std::int64_t width) {
+    return rows(all, num_rows_, width).slice(begin, end);
+  };
   const std::array<LinearOutput, 7> projections{
       {{&weights.wq_a, rows(values.q_down, num_rows), false, "wq_a"},
-       {&weights.wkv, rows(values.kv, num_rows), false, "wkv"},
-       {&main.wkv, rows(values.main_kv, num_rows, main.wkv.rows), true, "compressor.wkv"},
-       {&main.wgate, rows(values.main_gate, num_rows, main.wgate.rows), true, "compressor.wgate"},
-       {&index.wkv, rows(values.index_kv, num_rows, index.wkv.rows), true, "indexer.wkv", false},
-       {&index.wgate, rows(values.index_gate, num_rows, index.wgate.rows), true, "indexer.wgate", false},
+       {&weights.wkv, placed(values.kv, values.kv.extent(1)), false, "wkv"},
+       {&main.wkv, placed(values.main_kv, main.wkv.rows), true, "compressor.wkv"},
+       {&main.wgate, placed(values.main_gate, main.wgate.rows), true, "compressor.wgate"},
+       {&index.wkv, placed(values.index_kv, index.wkv.rows), true, "indexer.wkv", false},
+       {&index.wgate, placed(values.index_gate, index.wgate.rows), true, "indexer.wgate", false},
        {&weights.indexer.weights_proj, rows(values.index_weights, num_rows), false, "indexer.weights_proj",
         false}}};
   const std::size_t num_projections = shape.indexed ? 7 : shape.compresses() ? 4 : 2;
-  device_.executor().enter_block(block);
   const bool gathers = layout_.plan().sequence_parallel;
   if (gathers) gather_rows_of(x, kept_rows_);
   device_.execute<ops::Linear>({.x = x,
                                 .x_fp8 = gathers ? Fp8Rows() : values.attention.u_fp8,
                                 .outputs = std::span(projections).first(num_projections),
                                 .precision = precision_});
+  if (layout_.plan().cp > 1) gather_cache_inputs(block, shape);
+}
+
+void Forward::gather_cache_inputs(std::int64_t block, const LayerAttention& shape) {
+  const AttentionWeights& weights = weights_.block(block).attention;
+  const BlockValues& values = buffers_.block(block);
+  const auto gather = [&](const Activations<2>& x, std::int64_t width) {
+    gather_rows_of(rows(x, num_rows_, width), kept_rows_);
+  };
+  gather(values.kv, values.kv.extent(1));
+  if (!shape.compresses()) return;
+  gather(values.main_kv, weights.compressor.wkv.rows);
+  gather(values.main_gate, weights.compressor.wgate.rows);
+  if (!shape.indexed) return;
+  gather(values.index_kv, weights.indexer.compressor.wkv.rows);
+  gather(values.index_gate, weights.indexer.compressor.wgate.rows);
+}
+
+void Forward::attention(std::int64_t block, const Step& step) {
+  const AttentionWeights& weights = weights_.block(block).attention;
+  const BlockValues& values = buffers_.block(block);
+  const LayerAttention shape = config_.attention(block);
+  const std::size_t angles = angles_of(shape.rope);
+  const auto [begin, end] = attending_;
+  const std::int64_t num_rows = attending_.size();
+  const ConstActivations<2> cosine = buffers_.cosine[angles].slice(begin, end);
+  const ConstActivations<2> sine = buffers_.sine[angles].slice(begin, end);
+  device_.executor().enter_block(block);
+  project(block, shape);
 
   const float eps = static_cast<float>(config_.rms_norm_eps);
   device_.execute<ops::RmsNorm, ops::KvStore>({.x = rows(values.q_down, num_rows),
@@ -111,14 +142,14 @@ void Forward::attention(std::int64_t block, const Step& step) {
                                                .precision = precision_,
                                                .y = rows(values.q_latent, num_rows),
                                                .y_fp8 = values.q_latent_fp8},
-                                              {.kv = rows(values.kv, num_rows),
+                                              {.kv = rows(values.kv, num_rows_),
                                                .weight = weights.kv_norm,
                                                .eps = eps,
-                                               .cosine = cosine,
-                                               .sine = sine,
+                                               .cosine = rows(buffers_.cosine[angles], num_rows_),
+                                               .sine = rows(buffers_.sine[angles], num_rows_),
                                                .batch = step.batch,
                                                .window = cache_.window(block)});
-  project_queries(block, shape, num_rows);
+  project_queries(block, shape);
   if (shape.compresses()) compress(block, shape, step);
   const View<std::int32_t, 2> selected = rows(values.selected, num_rows);
   if (shape.indexed) {
@@ -127,14 +158,14 @@ void Forward::attention(std::int64_t block, const Step& step) {
                                    .cosine = cosine,
                                    .sine = sine,
                                    .precision = precision_,
-                                   .batch = step.batch,
+                                   .batch = attending_batch_,
                                    .keys = cache_.index_keys(block),
                                    .selected = selected});
   }
   const Activations<2> attended = rows(values.attended, num_rows);
   device_.execute<ops::SparseAttention, ops::Rope>(
       {.q = heads(rows(values.q, num_rows), config_.num_attention_heads),
-       .batch = step.batch,
+       .batch = attending_batch_,
        .window = cache_.window(block),
        .compressed = cache_.compressed(block),
        .ratio = static_cast<int>(shape.ratio),

@@ -108,8 +108,8 @@ void Forward::add_up_experts(ExpertsArgs call) {
 }
 
 RowRange Forward::dispatched_rows(const ExpertsArgs& call) const {
-  if (layout_.plan().sequence_parallel) return {0, call.x.extent(0)};
-  return dispatched_rows_[static_cast<std::size_t>(layout_.tp_index())];
+  if (layout_.plan().shares_rows()) return {0, call.x.extent(0)};
+  return dispatched_rows_[static_cast<std::size_t>(layout_.group_index())];
 }
 
 DispatchArgs Forward::dispatch_of(const ExpertsArgs& call, const ExpertRanks& placement) {
@@ -124,7 +124,7 @@ DispatchArgs Forward::dispatch_of(const ExpertsArgs& call, const ExpertRanks& pl
   return {
       .placement = placement,
       .x = call.x.slice(own.begin, own.end),
-      .x_fp8 = layout_.plan().sequence_parallel ? call.x_fp8 : Fp8Rows(),
+      .x_fp8 = layout_.plan().shares_rows() ? call.x_fp8 : Fp8Rows(),
       .sends_fp8 = activation_rounding(call.routed.front().w1.format, precision_) == ActivationRounding::kFp8,
       .ids = {call.ids.data() + own.begin * call.ids.extent(1), {own.size(), call.ids.extent(1)}},
       .weights = call.weights.slice(own.begin, own.end),
@@ -134,7 +134,7 @@ DispatchArgs Forward::dispatch_of(const ExpertsArgs& call, const ExpertRanks& pl
       .arrived_ids = messages_.arrived_ids,
       .arrived_weights = messages_.arrived_weights,
       .received = &received,
-      .row_parts = layout_.plan().tp};
+      .row_parts = layout_.plan().group_ranks()};
 }
 
 ExpertsArgs Forward::arrived_of(const ExpertsArgs& call) {
@@ -209,9 +209,9 @@ void Forward::exchange_experts(const ExpertsArgs& call, const ExpertRanks& place
   gather_dispatched(call.out);
 }
 
-/// Ranks of a tp group with the same tokens dispatched a part of them each.
+/// Ranks of a group with the same tokens dispatched a part of them each.
 void Forward::gather_dispatched(const Activations<2>& out) {
-  if (!layout_.plan().sequence_parallel && layout_.plan().tp > 1) gather_rows_of(out, dispatched_rows_);
+  if (!layout_.plan().shares_rows() && layout_.plan().group_ranks() > 1) gather_rows_of(out, dispatched_rows_);
 }
 
 }  // namespace baleen

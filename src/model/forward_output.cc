@@ -6,18 +6,19 @@
 namespace baleen {
 
 void Forward::gather_rows_of(const Activations<2>& x, std::span<const RowRange> shares) {
-  const RowRange own = shares[static_cast<std::size_t>(layout_.tp_index())];
+  const RowRange own = shares[static_cast<std::size_t>(layout_.group_index())];
   device_.execute<ops::AllGather>(
-      {.group = &layout_.tp(), .x = x.slice(own.begin, own.end), .rows = shares, .y = x});
+      {.group = &layout_.group(), .x = x.slice(own.begin, own.end), .rows = shares, .y = x});
 }
 
 void Forward::project_output(std::int64_t block) {
   const AttentionWeights& weights = weights_.block(block).attention;
   const BlockValues& values = buffers_.block(block);
-  const Activations<2> attended = rows(values.attended, num_rows_);
-  const std::int64_t num_rows = num_rows_ * layout_.output_row_groups();
+  const std::int64_t num_attending = attending_.size();
+  const Activations<2> attended = rows(values.attended, num_attending);
+  const std::int64_t num_rows = num_attending * layout_.output_row_groups();
   const std::int64_t num_groups = weights.wo_a.rows / config_.o_lora_rank;
-  Activations<2> heads = attended, grouped = rows(values.grouped, num_rows_);
+  Activations<2> heads = attended, grouped = rows(values.grouped, num_attending);
   if (layout_.output_heads().size() > 1) {
     heads = rows(messages_.heads, num_rows);
     device_.execute<ops::AllGather>(
@@ -37,7 +38,7 @@ void Forward::project_output(std::int64_t block) {
     const RowRange kept = kept_rows();
     const LinearOutput output{&weights.wo_b, rows(values.attention.f, kept.size()), false, "wo_b"};
     device_.execute<ops::Linear>(
-        {.x = grouped.slice(kept.begin, kept.end), .outputs = {&output, 1}, .precision = precision_});
+        {.x = grouped.slice(kept.begin - attending_.begin, kept.end - attending_.begin), .outputs = {&output, 1}, .precision = precision_});
     return;
   }
   const Activations<2> sums = rows(messages_.sums, num_rows);
@@ -55,7 +56,7 @@ void Forward::add_up_output(const Activations<2>& sums, const Activations<2>& f)
   }
   // The rows that this rank keeps, or its part of those of its data-parallel group.
   const RowRange own =
-      sequence_parallel ? kept_rows() : dispatched_rows_[static_cast<std::size_t>(layout_.tp_index())];
+      sequence_parallel ? kept_rows() : dispatched_rows_[static_cast<std::size_t>(layout_.group_index())];
   const Activations<2> y = sequence_parallel ? f.slice(0, own.size()) : f.slice(own.begin, own.end);
   device_.execute<ops::ReduceScatter>(
       {.group = &group, .x = sums, .rows = output_shares_, .precision = precision_, .y = y});

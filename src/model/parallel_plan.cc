@@ -19,6 +19,30 @@ std::int64_t nearest_divisor(std::int64_t whole, std::int64_t wanted) {
   return best;
 }
 
+/// What the ranks of a data-parallel group share out.
+std::string_view group_name(const ParallelPlan& plan) { return plan.cp > 1 ? "cp" : "tp"; }
+std::string group_text(const ParallelPlan& plan) {
+  return fmt::format("{} {}", group_name(plan), plan.group_ranks());
+}
+
+/// Of ranks that share out rows and hold all that attention computes with.
+void find_context_violations(const ParallelPlan& plan, std::vector<std::string>& found) {
+  if (plan.tp > 1) {
+    found.push_back(fmt::format(
+        "--cp {} with --tp {}: ranks that share out rows have all heads; --cp {} alone is as many ranks",
+        plan.cp, plan.tp, plan.group_ranks()));
+  } else if (plan.o_proj_tp > 1) {
+    found.push_back(
+        fmt::format("--o-proj-tp {} with --cp {}: ranks that share out rows have whole output projections; "
+                    "--o-proj-tp 1",
+                    plan.o_proj_tp, plan.cp));
+  }
+  if (plan.sequence_parallel) {
+    found.push_back(fmt::format(
+        "--sequence-parallel with --cp {}: rows are shared out already; leave out one of them", plan.cp));
+  }
+}
+
 }  // namespace
 
 ParallelPlan resolved(ParallelPlan plan, const ModelConfig& config) {
@@ -27,17 +51,19 @@ ParallelPlan resolved(ParallelPlan plan, const ModelConfig& config) {
   };
   fill(plan.pp, 1);
   fill(plan.tp, 1);
-  // Experts over more ranks than heads are spread over data-parallel groups.
+  fill(plan.cp, 1);
+  const std::int64_t group = plan.group_ranks();
+  // Experts over more ranks than a group has are spread over several groups.
   const std::int64_t expert_ranks = plan.ep * std::max<std::int64_t>(1, plan.moe_tp);
   const std::int64_t groups =
-      plan.tp > 0 ? std::max<std::int64_t>(1, (expert_ranks + plan.tp - 1) / plan.tp) : 1;
-  if (plan.num_devices == 0) plan.num_devices = plan.pp * plan.tp * (plan.dp > 0 ? plan.dp : groups);
-  fill(plan.dp, plan.num_devices / std::max<std::int64_t>(1, plan.pp * plan.tp));
+      group > 0 ? std::max<std::int64_t>(1, (expert_ranks + group - 1) / group) : 1;
+  if (plan.num_devices == 0) plan.num_devices = plan.pp * group * (plan.dp > 0 ? plan.dp : groups);
+  fill(plan.dp, plan.num_devices / std::max<std::int64_t>(1, plan.pp * group));
   if (plan.ep == 0) plan.ep = plan.moe_tp == 0 ? plan.stage_ranks() : plan.stage_ranks() / plan.moe_tp;
   fill(plan.ep, 1);
   fill(plan.moe_tp, plan.ep > 0 ? plan.stage_ranks() / plan.ep : 1);
   fill(plan.o_proj_tp, std::min(plan.tp, config.o_groups));
-  fill(plan.lmhead_tp, plan.tp);
+  fill(plan.lmhead_tp, group);
   return plan;
 }
 
@@ -45,6 +71,7 @@ std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig&
   std::vector<std::string> found;
   for (const auto& [name, value] : {std::pair{"--num-devices", plan.num_devices},
                                     {"--tp", plan.tp},
+                                    {"--cp", plan.cp},
                                     {"--dp", plan.dp},
                                     {"--ep", plan.ep},
                                     {"--pp", plan.pp},
@@ -62,10 +89,11 @@ std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig&
 
   const std::int64_t ranks = plan.stage_ranks();
   if (plan.num_devices != plan.pp * ranks) {
-    found.push_back(fmt::format("{} devices, but pp {} x dp {} x tp {} = {}: for these --dp {} would fit",
-                                plan.num_devices, plan.pp, plan.dp, plan.tp, plan.pp * ranks,
-                                std::max<std::int64_t>(1, plan.num_devices / (plan.pp * plan.tp))));
+    found.push_back(fmt::format("{} devices, but pp {} x dp {} x {} = {}: for these --dp {} would fit",
+                                plan.num_devices, plan.pp, plan.dp, group_text(plan), plan.pp * ranks,
+                                std::max<std::int64_t>(1, plan.num_devices / (plan.pp * plan.group_ranks()))));
   }
+  if (plan.cp > 1) find_context_violations(plan, found);
   if (config.num_attention_heads % plan.tp != 0) {
     found.push_back(fmt::format("--tp {}: {} heads cannot be shared out evenly; {} is near", plan.tp,
                                 config.num_attention_heads,
@@ -73,8 +101,8 @@ std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig&
   }
   if (plan.ep * plan.moe_tp != ranks) {
     found.push_back(fmt::format(
-        "--ep {} x --moe-tp {} = {}: experts live on the dp x tp = {} ranks of a stage; --ep {} is near",
-        plan.ep, plan.moe_tp, plan.ep * plan.moe_tp, ranks, nearest_divisor(ranks, plan.ep)));
+        "--ep {} x --moe-tp {} = {}: experts live on the dp x {} = {} ranks of a stage; --ep {} is near",
+        plan.ep, plan.moe_tp, plan.ep * plan.moe_tp, group_name(plan), ranks, nearest_divisor(ranks, plan.ep)));
   }
   const std::int64_t slots = config.n_routed_experts + plan.redundant_experts;
   if (slots % plan.ep != 0) {
@@ -95,8 +123,8 @@ std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig&
                     plan.o_proj_tp, config.o_groups, nearest_divisor(config.o_groups, plan.o_proj_tp)));
   } else if (ranks % plan.o_proj_tp != 0) {
     found.push_back(
-        fmt::format("--o-proj-tp {}: does not divide the dp x tp = {} ranks of a stage; {} is near",
-                    plan.o_proj_tp, ranks, nearest_divisor(ranks, plan.o_proj_tp)));
+        fmt::format("--o-proj-tp {}: does not divide the dp x {} = {} ranks of a stage; {} is near",
+                    plan.o_proj_tp, group_name(plan), ranks, nearest_divisor(ranks, plan.o_proj_tp)));
   }
   if (plan.o_proj_tp % plan.tp != 0 && plan.tp % plan.o_proj_tp != 0) {
     found.push_back(fmt::format("--o-proj-tp {}: neither a multiple of --tp {} nor a part of it; {} is near",
@@ -104,8 +132,8 @@ std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig&
   }
   if (ranks % plan.lmhead_tp != 0) {
     found.push_back(
-        fmt::format("--lmhead-tp {}: does not divide the dp x tp = {} ranks of a stage; {} is near",
-                    plan.lmhead_tp, ranks, nearest_divisor(ranks, plan.lmhead_tp)));
+        fmt::format("--lmhead-tp {}: does not divide the dp x {} = {} ranks of a stage; {} is near",
+                    plan.lmhead_tp, group_name(plan), ranks, nearest_divisor(ranks, plan.lmhead_tp)));
   }
   if (plan.pp > config.num_hidden_layers) {
     found.push_back(fmt::format("--pp {}: the model has {} layers, a stage has one at least", plan.pp,
@@ -122,15 +150,15 @@ void validate(const ParallelPlan& plan, const ModelConfig& config) {
 }
 
 std::string to_text(const ParallelPlan& plan) {
-  std::string text = fmt::format("{} device{}: tp {}, dp {}, ep {}", plan.num_devices,
-                                 plan.num_devices == 1 ? "" : "s", plan.tp, plan.dp, plan.ep);
+  std::string text = fmt::format("{} device{}: {}, dp {}, ep {}", plan.num_devices,
+                                 plan.num_devices == 1 ? "" : "s", group_text(plan), plan.dp, plan.ep);
   const auto add = [&](std::string_view name, std::int64_t value, std::int64_t usual) {
     if (value != usual) text += fmt::format(", {} {}", name, value);
   };
   add("pp", plan.pp, 1);
   add("moe tp", plan.moe_tp, 1);
   add("o_proj tp", plan.o_proj_tp, plan.tp);
-  add("lm_head tp", plan.lmhead_tp, plan.tp);
+  add("lm_head tp", plan.lmhead_tp, plan.group_ranks());
   add("redundant experts", plan.redundant_experts, 0);
   if (plan.expert_placement == ExpertOrder::kRoundRobin) text += ", experts round-robin";
   if (plan.maps_by_layer) text += ", an expert map for each layer";

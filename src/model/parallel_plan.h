@@ -15,12 +15,13 @@ namespace baleen {
 /// Of anything in a plan, at most.
 inline constexpr std::int64_t kMaxRanks = 1 << 16;
 
-/// num_devices = pp dp tp. Attention: dp groups of requests, each group's heads over tp ranks; KV is the same
-/// on all of them. Experts: over ep ranks of the dp tp of a stage, and each expert's inner width over the
-/// moe_tp that remain. Output projection: its groups over o_proj_tp ranks. Zero: not said, see `resolved`.
+/// num_devices = pp dp cp tp, and cp or tp is 1. Attention: dp groups of requests, each group's heads over tp
+/// ranks or its rows over cp ranks; KV is the same on all of them. Experts: over ep ranks of the dp cp tp of a
+/// stage, and each expert's inner width over the moe_tp that remain. Output projection: its groups over o_proj_tp ranks. Zero: not said, see `resolved`.
 struct ParallelPlan {
   std::int64_t num_devices = 0;
   std::int64_t tp = 0;
+  std::int64_t cp = 0;  ///< ranks with whole attention weights that share out the rows of a step
   std::int64_t dp = 0;
   std::int64_t ep = 0;
   std::int64_t pp = 0;
@@ -42,11 +43,15 @@ struct ParallelPlan {
 
   /// Nothing is split, or nothing said.
   [[nodiscard]] bool is_one_rank() const {
-    return num_devices <= 1 && tp <= 1 && dp <= 1 && ep <= 1 && pp <= 1 && moe_tp <= 1 && o_proj_tp <= 1 &&
+    return num_devices <= 1 && tp <= 1 && cp <= 1 && dp <= 1 && ep <= 1 && pp <= 1 && moe_tp <= 1 && o_proj_tp <= 1 &&
            lmhead_tp <= 1 && places_linearly() && !sequence_parallel && !dual_batch_overlap;
   }
+  /// Ranks of a data-parallel group: they have the same batch.
+  [[nodiscard]] std::int64_t group_ranks() const { return tp * cp; }
   /// Ranks of one pipeline stage.
-  [[nodiscard]] std::int64_t stage_ranks() const { return dp * tp; }
+  [[nodiscard]] std::int64_t stage_ranks() const { return dp * group_ranks(); }
+  /// Between attention and attention the ranks of a group have rows of their own.
+  [[nodiscard]] bool shares_rows() const { return sequence_parallel || cp > 1; }
   /// Slots for routed experts of a layer on one rank.
   [[nodiscard]] std::int64_t local_experts(const ModelConfig& config) const {
     return (config.n_routed_experts + redundant_experts) / ep;
@@ -58,8 +63,8 @@ struct ParallelPlan {
   bool operator==(const ParallelPlan&) const = default;
 };
 
-/// Fills the zeros: pp and tp 1, dp what devices are left (what ep needs where there is no number of them),
-/// ep all ranks of a stage (what moe_tp leaves), o_proj_tp tp as far as groups go, lmhead_tp tp.
+/// Fills the zeros: pp, tp and cp 1, dp what devices are left (what ep needs where there is no number of them),
+/// ep all ranks of a stage (what moe_tp leaves), o_proj_tp tp as far as groups go, lmhead_tp tp cp.
 [[nodiscard]] ParallelPlan resolved(ParallelPlan plan, const ModelConfig& config);
 
 /// A sentence for every rule that a resolved plan breaks, with the nearest legal value; none: the plan can

@@ -9,7 +9,7 @@ namespace baleen {
 namespace {
 
 constexpr ParallelPlan kOneRank{
-    .num_devices = 1, .tp = 1, .dp = 1, .ep = 1, .pp = 1, .moe_tp = 1, .o_proj_tp = 1, .lmhead_tp = 1};
+    .num_devices = 1, .tp = 1, .cp = 1, .dp = 1, .ep = 1, .pp = 1, .moe_tp = 1, .o_proj_tp = 1, .lmhead_tp = 1};
 
 }  // namespace
 
@@ -80,7 +80,7 @@ RankLayout::RankLayout(const ModelConfig& config, const ParallelPlan& plan, cons
         ExpertMap::placed(plan.expert_placement, config.n_routed_experts, plan.redundant_experts, plan.ep));
   }
   stage_ranks_ = RankGroup::strided(first, 1, num_ranks, rank);
-  tp_ = RankGroup::strided(tp_first, 1, plan.tp, rank);
+  group_ = RankGroup::strided(rank - stage_rank % plan.group_ranks(), 1, plan.group_ranks(), rank);
   vocabulary_ = RankGroup::strided(rank - stage_rank % plan.lmhead_tp, 1, plan.lmhead_tp, rank);
   output_heads_ = output_rows_ = RankGroup{.ranks = {rank}};
   if (plan.o_proj_tp <= plan.tp) {
@@ -103,22 +103,22 @@ std::int64_t RankLayout::first_output_group() const {
 
 std::int64_t RankLayout::most_arriving_rows(std::int64_t max_rows, std::int64_t experts_per_token) const {
   if (!expert_transport_->way) return 0;
-  const std::int64_t tokens = stage_ranks_.size() * ((max_rows + plan_.tp - 1) / plan_.tp);
+  const std::int64_t tokens = stage_ranks_.size() * ((max_rows + plan_.group_ranks() - 1) / plan_.group_ranks());
   return *expert_transport_->way == DispatchWay::kGatheredTokens ? tokens : tokens * experts_per_token;
 }
 
 std::vector<RowRange> RankLayout::kept_rows(std::int64_t num_rows) const {
-  if (plan_.sequence_parallel) return even_rows(num_rows, plan_.tp);
-  return std::vector<RowRange>(static_cast<std::size_t>(plan_.tp), {0, num_rows});
+  if (plan_.shares_rows()) return even_rows(num_rows, plan_.group_ranks());
+  return std::vector<RowRange>(static_cast<std::size_t>(plan_.group_ranks()), {0, num_rows});
 }
 
 std::vector<RowRange> RankLayout::output_shares(std::int64_t num_rows) const {
   std::vector<RowRange> shares;
   const std::int64_t row_groups = output_row_groups();
-  const std::vector<RowRange> of_group = even_rows(num_rows / row_groups, plan_.tp);
+  const std::vector<RowRange> of_group = even_rows(num_rows / row_groups, plan_.group_ranks());
   if (row_groups == 1) {
     for (const std::int64_t member : output_sums_.ranks)
-      shares.push_back(of_group[static_cast<std::size_t>(member - tp_.ranks.front())]);
+      shares.push_back(of_group[static_cast<std::size_t>(member - group_.ranks.front())]);
     return shares;
   }
   for (std::int64_t group = 0; group < row_groups; ++group) {
@@ -141,11 +141,11 @@ void check_runnable(const ParallelPlan& plan, const ModelConfig& config) {
         "out",
         plan.redundant_experts);
   }
-  if (plan.lmhead_tp > plan.tp) {
+  if (plan.lmhead_tp > plan.group_ranks()) {
     fail(
-        "--lmhead-tp {}: ranks split the vocabulary over the --tp {} that have the same tokens; that many at "
+        "--lmhead-tp {}: ranks split the vocabulary over the --{} {} that have the same tokens; that many at "
         "most",
-        plan.lmhead_tp, plan.tp);
+        plan.lmhead_tp, plan.cp > 1 ? "cp" : "tp", plan.group_ranks());
   }
 }
 

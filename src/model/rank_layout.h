@@ -2,7 +2,8 @@
 /// what. Of one rank, the default, everything.
 /// (source: parallel MoE 2, 8, 12)
 ///
-/// Ranks are numbered (stage dp + dp_index) tp + tp_index:
+/// Ranks are numbered (stage dp + dp_index) group_ranks + group_index, of which a group's tp or cp is the
+/// number:
 ///
 ///     dp 2, tp 4, one stage          rank   0  1  2  3 │ 4  5  6  7
 ///     tp (heads, vocabulary)                └────────┘ │ └────────┘
@@ -59,9 +60,11 @@ class RankLayout {
 
   [[nodiscard]] const ParallelPlan& plan() const { return plan_; }
   [[nodiscard]] const Stage& stage() const { return stage_; }
-  [[nodiscard]] std::int64_t rank() const { return tp_.rank(); }
-  [[nodiscard]] std::int64_t dp_index() const { return stage_ranks_.place / plan_.tp; }
-  [[nodiscard]] std::int64_t tp_index() const { return tp_.place; }
+  [[nodiscard]] std::int64_t rank() const { return group_.rank(); }
+  [[nodiscard]] std::int64_t dp_index() const { return stage_ranks_.place / plan_.group_ranks(); }
+  [[nodiscard]] std::int64_t group_index() const { return group_.place; }
+  /// Which part of the heads is this rank's.
+  [[nodiscard]] std::int64_t tp_index() const { return group_.place % plan_.tp; }
   /// Groups of heads of this rank's output projection.
   [[nodiscard]] std::int64_t output_groups() const { return num_output_groups_ / plan_.o_proj_tp; }
   /// The first of them.
@@ -69,7 +72,8 @@ class RankLayout {
   /// Data-parallel groups whose rows meet in the output projection of one group of ranks.
   [[nodiscard]] std::int64_t output_row_groups() const { return output_rows_.size(); }
 
-  [[nodiscard]] const RankGroup& tp() const { return tp_; }
+  /// Ranks of the data-parallel group: with the same batch.
+  [[nodiscard]] const RankGroup& group() const { return group_; }
   [[nodiscard]] const RankGroup& stage_ranks() const { return stage_ranks_; }
   /// Ranks that gather each other's heads, until each has whole groups of them.
   [[nodiscard]] const RankGroup& output_heads() const { return output_heads_; }
@@ -92,14 +96,15 @@ class RankLayout {
   [[nodiscard]] const ExpertTransportTraits& expert_transport() const { return *expert_transport_; }
   /// Rows that a dispatch brings at most, where a data-parallel group's batch has up to `max_rows`.
   [[nodiscard]] std::int64_t most_arriving_rows(std::int64_t max_rows, std::int64_t experts_per_token) const;
-  /// Of `num_rows` rows of the group's batch, those that each rank of tp has between attention and attention.
+  /// Of `num_rows` rows of the group's batch, those that each of its ranks has between attention and attention.
   [[nodiscard]] std::vector<RowRange> kept_rows(std::int64_t num_rows) const;
   [[nodiscard]] RowRange kept(std::int64_t num_rows) const {
-    return kept_rows(num_rows)[static_cast<std::size_t>(tp_index())];
+    return kept_rows(num_rows)[static_cast<std::size_t>(group_index())];
   }
-  /// Those that each rank of tp sends to experts, where tokens differ.
-  [[nodiscard]] RowRange dispatched(std::int64_t num_rows) const {
-    return even_rows(num_rows, plan_.tp)[static_cast<std::size_t>(tp_index())];
+  /// Of the same rows those whose queries this rank attends with: with context parallelism the ones it keeps,
+  /// otherwise all.
+  [[nodiscard]] RowRange attending(std::int64_t num_rows) const {
+    return plan_.cp > 1 ? kept(num_rows) : RowRange{0, num_rows};
   }
   /// Of the rows that an output projection has at hand, those that each rank of `output_sums` gets.
   [[nodiscard]] std::vector<RowRange> output_shares(std::int64_t num_rows) const;
@@ -110,7 +115,7 @@ class RankLayout {
   Stage stage_;
   std::shared_ptr<const ExpertMap> placed_map_;
   std::int64_t num_experts_ = 0, num_output_groups_ = 1;
-  RankGroup tp_, stage_ranks_, output_heads_, output_rows_, output_sums_, vocabulary_;
+  RankGroup group_, stage_ranks_, output_heads_, output_rows_, output_sums_, vocabulary_;
   RankGroup previous_stage_, next_stage_;
 };
 

@@ -16,7 +16,7 @@ template <class Output>
 RankReply reply_of(const Engine& engine, const Result<Output>& output) {
   if (!output) return {.failure = output.error()};
   RankReply reply;
-  if (engine.layout().tp_index() > 0) return reply;  // the first rank of the group says it
+  if (engine.layout().group_index() > 0) return reply;  // the first rank of the group says it
   reply.logits = output.value().logits;
   reply.chosen = output.value().chosen;
   if constexpr (requires { output.value().mtp_logits; }) {

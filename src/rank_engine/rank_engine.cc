@@ -49,7 +49,7 @@ std::string RankEngine::memory_text() const {
 
 const RankReply& RankEngine::reply_of(const std::vector<RankReply>& replies, std::int64_t group) const {
   const ParallelPlan& plan = options_.parallel;
-  return replies[static_cast<std::size_t>((plan.pp - 1) * plan.stage_ranks() + group * plan.tp)];
+  return replies[static_cast<std::size_t>((plan.pp - 1) * plan.stage_ranks() + group * plan.group_ranks())];
 }
 
 std::int64_t RankEngine::call_group(Kind kind, SequenceId sequence, std::int64_t number, bool keep) const {
@@ -157,9 +157,9 @@ std::vector<std::vector<std::int64_t>> RankEngine::expert_load() {
       static_cast<std::size_t>(config().num_blocks()),
       std::vector<std::int64_t>(static_cast<std::size_t>(config().n_routed_experts)));
   for (std::size_t rank = 0; rank < replies.size(); ++rank) {
-    // Ranks of a tp group route the same tokens, unless each keeps its own.
+    // Ranks of a group route the same tokens, unless each keeps its own.
     const auto number = static_cast<std::int64_t>(rank);
-    if (number % plan.tp > 0 && !plan.sequence_parallel) continue;
+    if (number % plan.group_ranks() > 0 && !plan.shares_rows()) continue;
     auto block = static_cast<std::size_t>(even_stage(config(), plan.pp, number / plan.stage_ranks()).begin);
     for (const std::vector<std::int64_t>& row : replies[rank].expert_load) {
       std::ranges::transform(all[block], row, all[block].begin(), std::plus<>());

@@ -31,6 +31,13 @@ TEST(ParallelPlan, FillsWhatIsNotSaid) {
   EXPECT_EQ(resolved({.num_devices = 8, .tp = 8, .moe_tp = 4}, flash()).ep, 2);
   EXPECT_EQ(resolved({.ep = 8}, flash()).dp, 8) << "as many groups as experts want ranks";
   EXPECT_EQ(resolved({.tp = 2, .ep = 8}, flash()).dp, 4);
+  const ParallelPlan context = resolved({.cp = 4, .ep = 8}, flash());
+  EXPECT_EQ(context.num_devices, 8);
+  EXPECT_EQ(context.dp, 2);
+  EXPECT_EQ(context.o_proj_tp, 1);
+  EXPECT_EQ(context.lmhead_tp, 4);
+  EXPECT_EQ(expert_transport(resolved({.num_devices = 2, .cp = 2}, flash())).name, "all-to-all");
+  EXPECT_EQ(to_text(context), "8 devices: cp 4, dp 2, ep 8");
 }
 
 TEST(ParallelPlan, EveryRuleHasASentence) {
@@ -47,6 +54,18 @@ TEST(ParallelPlan, EveryRuleHasASentence) {
             std::string::npos);
   EXPECT_NE(only_violation({.num_devices = 44, .ep = 1, .pp = 44}).find("43 layers"), std::string::npos);
   EXPECT_NE(only_violation({.num_devices = 8, .tp = 8, .lmhead_tp = 3}).find("--lmhead-tp"),
+            std::string::npos);
+}
+
+TEST(ParallelPlan, ContextParallelRanksHaveWholeAttention) {
+  EXPECT_NE(only_violation({.num_devices = 8, .tp = 2, .cp = 4, .o_proj_tp = 1}).find("--cp 8 alone"),
+            std::string::npos);
+  EXPECT_NE(only_violation({.num_devices = 4, .cp = 4, .o_proj_tp = 2}).find("--o-proj-tp 1"),
+            std::string::npos);
+  EXPECT_NE(
+      only_violation({.num_devices = 4, .cp = 4, .sequence_parallel = true}).find("--sequence-parallel"),
+      std::string::npos);
+  EXPECT_NE(only_violation({.num_devices = 6, .cp = 4, .dp = 1, .ep = 4, .moe_tp = 1}).find("dp 1 x cp 4"),
             std::string::npos);
 }
 

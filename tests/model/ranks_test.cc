@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <mutex>
+#include <random>
 #include <thread>
 
 #include "base/error.h"
@@ -94,7 +95,7 @@ class Ranks : public testing::Test {
         EXPECT_TRUE(logits[s] == one[s]) << "sequence " << s;
       }
     }
-    for (const int found : num_found) EXPECT_EQ(found, resolved(plan, config_).tp);
+    for (const int found : num_found) EXPECT_EQ(found, resolved(plan, config_).group_ranks());
   }
 
   ModelConfig config_;
@@ -216,6 +217,44 @@ TEST_F(Ranks, SplitExpertsByAnyTransport) {
         for (std::size_t i = 0; i < logits[s].size(); ++i)
           ASSERT_NEAR(logits[s][i], one[s][i], 1e-3 * (1 + std::abs(one[s][i]))) << s << " " << i;
       }
+    }
+  }
+}
+
+/// No sum is split, so any number of ranks has one rank's bits: rows that do not divide, fewer rows than
+/// ranks, with expert, data and pipeline parallelism.
+TEST_F(Ranks, ContextParallel) {
+  load("tiny-flash");
+  for (const std::int64_t cp : {2, 4, 8}) {
+    expect_bits_of_one_rank({.num_devices = cp, .cp = cp}, reading_);
+    expect_bits_of_one_rank({.num_devices = cp, .cp = cp}, {{1, 2}});
+  }
+  expect_bits_of_one_rank({.num_devices = 4, .cp = 2, .dp = 2}, reading_);
+  expect_bits_of_one_rank({.num_devices = 4, .cp = 2, .dp = 2}, {{150}});
+  expect_bits_of_one_rank({.num_devices = 4, .cp = 2, .pp = 2}, reading_);
+  expect_bits_of_one_rank({.num_devices = 8, .cp = 2, .dp = 2, .pp = 2}, reading_);
+  expect_bits_of_one_rank({.num_devices = 2, .cp = 2, .lmhead_tp = 1}, reading_);
+  expect_bits_of_one_rank({.num_devices = 4, .cp = 2, .dp = 2, .expert_transport = ExpertTransport::kAllGather},
+                          reading_);
+}
+
+/// Prompts that are cut and mixed at random, over a number of ranks that need not divide them.
+TEST_F(Ranks, ContextParallelOfRandomPrompts) {
+  const auto seed = static_cast<std::uint64_t>(std::random_device()());
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  const auto pick = [&](std::int64_t least, std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(least, most)(random);
+  };
+  for (const char* preset : {"tiny-flash", "tiny-real-heads"}) {
+    load(preset);
+    for (const std::int64_t cp : {2, 3, 4}) {
+      const std::int64_t copies = (cp - config_.n_routed_experts % cp) % cp;
+      Reading reading{.prompts = {}, .more_steps = pick(1, 3)};
+      const std::int64_t count = pick(1, 4);
+      for (std::int64_t i = 0; i < count; ++i) reading.prompts.push_back(pick(1, 130));
+      SCOPED_TRACE(std::string(preset) + " " + testing::PrintToString(reading.prompts));
+      expect_bits_of_one_rank({.num_devices = cp, .cp = cp, .redundant_experts = copies}, reading);
     }
   }
 }

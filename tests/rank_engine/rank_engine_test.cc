@@ -103,6 +103,34 @@ TEST(RankEngine, SumsOfGatheredRowsRepeatThemselves) {
   EXPECT_SAME_BITS(run(), run());
 }
 
+TEST(RankEngine, ContextParallel) {
+  expect_one_ranks_bits({.cp = 2});
+  expect_one_ranks_bits({.cp = 4});
+  expect_one_ranks_bits({.cp = 2, .dp = 2, .pp = 2});
+  expect_one_ranks_bits({.cp = 2, .redundant_experts = 2});
+}
+
+/// A second prompt finds the first one's pages, which every rank of the group keeps.
+TEST(RankEngine, ContextParallelPrefixes) {
+  const auto run = [](const ParallelPlan& plan) {
+    EngineOptions with_cache = options(plan);
+    with_cache.prefix_cache = true;
+    const std::unique_ptr<ModelEngine> engine = open_engine(tiny().path(), with_cache);
+    const std::vector<TokenId> prompt = test::random_tokens(600, 512, 1);
+    const SequenceId first = *engine->open({});
+    std::vector<float> seen = test::feed(*engine, first, prompt, 100).main;
+    engine->close(first, true);
+    const SequenceId second = *engine->open(prompt);
+    const std::int64_t known = engine->length(second);
+    EXPECT_GE(known, 256);
+    const std::vector<float> more =
+        test::feed(*engine, second, std::span(prompt).subspan(static_cast<std::size_t>(known)), 61).main;
+    seen.insert(seen.end(), more.begin(), more.end());
+    return seen;
+  };
+  EXPECT_SAME_BITS(run({.cp = 3, .redundant_experts = 1}), run({}));
+}
+
 TEST(RankEngine, TensorParallelRepeatsItself) {
   const auto run = [] { return work(*open_engine(tiny().path(), options({.tp = 2}))); };
   EXPECT_SAME_BITS(run(), run());

@@ -25,6 +25,16 @@ struct ShapeBatch {
   [[nodiscard]] RaggedBatch view() const { return {.tokens = tokens, .slices = slices}; }
 };
 
+/// The rank of a stage whose step is recorded: the first. Where a prompt's rows are shared out, the last of
+/// those with the most rows, because its rows see the longest context.
+RankLayout recorded_layout(const RankModel& model, const RankBatch& batch, const Workload& workload) {
+  const ParallelPlan& plan = model.plan();
+  const RankLayout& first = model.layout();
+  if (plan.cp == 1 || workload.decode || num_rows(batch) == 0) return first;
+  const std::int64_t most = even_rows(num_rows(batch), plan.cp).front().size();
+  return {model.config(), plan, first.stage(), first.rank() / plan.stage_ranks(), num_rows(batch) / most - 1};
+}
+
 /// The engine's step (engine/engine_step.cc, engine_mtp.cc) without a cache.
 class StepRecorder {
  public:
@@ -33,6 +43,7 @@ class StepRecorder {
       : model_(model),
         batch_(batch),
         workload_(workload),
+        layout_(recorded_layout(model, batch, workload)),
         graph_(graph),
         device_(options, graph),
         cache_(cache_geometry(model.config(), Precision::kReleased, workload.num_mtp_tokens), {1, 1, 1},
@@ -40,7 +51,7 @@ class StepRecorder {
         max_rows_(std::max(num_rows(batch), num_logit_rows(batch))),
         arena_(forward_buffer_bytes(model.rank_config(), max_rows_, options.activations), device_.memory()),
         forward_(model.rank_config(), model.weights(), device_, cache_, Precision::kReleased, max_rows_,
-                 arena_, model.layout()),
+                 arena_, layout_),
         type_(options.activations) {
     forward_.expect_load([this, &options](std::int64_t block, std::int64_t rows) {
       return expected_load(block, rows, options);
@@ -108,7 +119,7 @@ class StepRecorder {
                                   .ids = {reinterpret_cast<TokenId*>(unused()), draws.size()}});
   }
   /// Of `count` rows, those that this rank has between attention and attention.
-  [[nodiscard]] std::int64_t kept(std::int64_t count) const { return model_.layout().kept(count).size(); }
+  [[nodiscard]] std::int64_t kept(std::int64_t count) const { return layout_.kept(count).size(); }
   /// What this rank's experts get in the heaviest case that the workload names.
   [[nodiscard]] ExpertLoad expected_load(std::int64_t block, std::int64_t rows,
                                          const GraphOptions& options) const {
@@ -130,6 +141,7 @@ class StepRecorder {
   const RankModel& model_;
   const RankBatch& batch_;
   const Workload& workload_;
+  RankLayout layout_;
   OpGraph& graph_;
   RecordingDevice device_;
   KvCache cache_;

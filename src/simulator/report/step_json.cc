@@ -11,6 +11,7 @@ using Json = nlohmann::ordered_json;
 Json plan_json(const ParallelPlan& plan) {
   return {{"num_devices", plan.num_devices},
           {"tp", plan.tp},
+          {"cp", plan.cp},
           {"dp", plan.dp},
           {"ep", plan.ep},
           {"pp", plan.pp},

@@ -166,6 +166,25 @@ void check(const SearchOptions& options, const ModelConfig& config) {
            config);
 }
 
+/// How ranks with the same batch share its work.
+struct Group {
+  std::int64_t tp = 1;
+  std::int64_t cp = 1;
+  bool sequence_parallel = false;
+};
+
+/// Of a stage of `ranks`.
+std::vector<Group> groups_of(std::int64_t ranks) {
+  std::vector<Group> groups;
+  for (const std::int64_t size : divisors(ranks)) {
+    groups.push_back({.tp = size});
+    if (size == 1) continue;
+    groups.push_back({.tp = size, .sequence_parallel = true});
+    groups.push_back({.cp = size});
+  }
+  return groups;
+}
+
 }  // namespace
 
 std::vector<ParallelPlan> legal_plans(const ModelConfig& config, std::int64_t num_devices,
@@ -173,24 +192,23 @@ std::vector<ParallelPlan> legal_plans(const ModelConfig& config, std::int64_t nu
   std::vector<ParallelPlan> plans;
   for (const std::int64_t pp : divisors(num_devices)) {
     const std::int64_t ranks = num_devices / pp;
-    for (const std::int64_t tp : divisors(ranks)) {
+    for (const Group& group : groups_of(ranks)) {
       for (const std::int64_t ep : divisors(ranks)) {
-        for (const bool sequence_parallel : {false, true}) {
-          for (const bool overlap : {false, true}) {
-            if ((sequence_parallel && tp == 1) || (overlap && ranks == 1)) continue;
-            const ParallelPlan plan = resolved({.num_devices = num_devices,
-                                                .tp = tp,
-                                                .ep = ep,
-                                                .pp = pp,
-                                                .sequence_parallel = sequence_parallel,
-                                                .dual_batch_overlap = overlap},
-                                               config);
-            const std::vector<std::string> broken = violations(plan, config);
-            if (broken.empty()) {
-              plans.push_back(plan);
-            } else {
-              ++excluded["plan cannot be: " + broken.front()];
-            }
+        for (const bool overlap : {false, true}) {
+          if (overlap && ranks == 1) continue;
+          const ParallelPlan plan = resolved({.num_devices = num_devices,
+                                              .tp = group.tp,
+                                              .cp = group.cp,
+                                              .ep = ep,
+                                              .pp = pp,
+                                              .sequence_parallel = group.sequence_parallel,
+                                              .dual_batch_overlap = overlap},
+                                             config);
+          const std::vector<std::string> broken = violations(plan, config);
+          if (broken.empty()) {
+            plans.push_back(plan);
+          } else {
+            ++excluded["plan cannot be: " + broken.front()];
           }
         }
       }

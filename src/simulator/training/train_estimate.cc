@@ -18,6 +18,8 @@ void check(const TrainingLoad& load, const ParallelPlan& plan, const ModelConfig
   if (load.sequence_length < 1 || load.sequence_length > config.max_position_embeddings) {
     fail("--sequence-length {}: 1 to {} are possible", load.sequence_length, config.max_position_embeddings);
   }
+  if (plan.cp > 1)
+    fail("--cp {}: a training step shares out no rows of its sequences so far; leave it out", plan.cp);
   if (load.micro_batch_sequences < 1)
     fail("--micro-batch {}: at least 1 is possible", load.micro_batch_sequences);
   if (!(load.recomputation >= 0 && load.recomputation <= 1))

@@ -61,6 +61,7 @@ void read_serving(const RowReader& reader, PublishedRow& row) {
   const RowReader plan = reader.at("plan");
   plan.need("num_devices", row.plan.num_devices);
   plan.take("tp", row.plan.tp);
+  plan.take("cp", row.plan.cp);
   plan.take("dp", row.plan.dp);
   plan.take("ep", row.plan.ep);
   plan.take("moe_tp", row.plan.moe_tp);

@@ -75,7 +75,8 @@ TEST_F(Ranks, LogitsOfOneRankToTheBit) {
        {Words{"--ep", "2"}, Words{"--dp", "4", "--ep", "4"}, Words{"--pp", "2"},
         Words{"--dp", "2", "--pp", "2"}, Words{"--tp", "2", "--o-proj-tp", "1", "--sequence-parallel"},
         Words{"--ep", "4", "--expert-transport", "all-gather"},
-        Words{"--tp", "2", "--o-proj-tp", "1", "--expert-transport", "all-to-all"}}) {
+        Words{"--tp", "2", "--o-proj-tp", "1", "--expert-transport", "all-to-all"},
+        Words{"--cp", "2"}, Words{"--cp", "2", "--dp", "2"}, Words{"--cp", "2", "--pp", "2"}}) {
     EXPECT_TRUE(logits(tiny, plan) == want) << testing::PrintToString(plan);
   }
   const std::string heads = random_model("tiny-real-heads");
@@ -86,6 +87,7 @@ TEST_F(Ranks, TheBundledModelOverManyRanks) {
   const std::string want = logits("models/stories", {});
   EXPECT_TRUE(logits("models/stories", {"--ep", "8"}) == want);
   EXPECT_TRUE(logits("models/stories", {"--pp", "3"}) == want);
+  EXPECT_TRUE(logits("models/stories", {"--cp", "8"}) == want);
 }
 
 TEST_F(Ranks, TensorParallelRepeatsItself) {
@@ -98,7 +100,7 @@ TEST_F(Ranks, TextOfOneRank) {
   const test::ProgramResult want = baleen(run);
   ASSERT_EQ(want.status, 0) << want.err;
   for (const Words& plan :
-       {Words{"--ep", "4"}, Words{"--dp", "2"}, Words{"--pp", "2"},
+       {Words{"--ep", "4"}, Words{"--dp", "2"}, Words{"--pp", "2"}, Words{"--cp", "4"},
         Words{"--dp", "2", "--redundant-experts", "2"},
         Words{"--dp", "2", "--expert-placement", "round-robin"}, Words{"--ep", "4"} + kMovesExperts,
         Words{"--ep", "4", "--expert-transport", "all-gather"} + kMovesExperts}) {
@@ -118,6 +120,9 @@ TEST_F(Ranks, LayoutsThatCannotBeAreRefused) {
   expect({"--dp", "2", "--o-proj-tp", "2"}, "--o-proj-tp 2: over more ranks than --tp 1");
   expect({"--pp", "2", "--redundant-experts", "2"}, "--redundant-experts 2");
   expect({"--dp", "2", "--dbo"}, "--dbo");
+  expect({"--cp", "2", "--tp", "2"}, "--cp 2 with --tp 2: ranks that share out rows have all heads; --cp 4");
+  expect({"--cp", "2", "--sequence-parallel"}, "--sequence-parallel with --cp 2");
+  expect({"--cp", "2", "--lmhead-tp", "4"}, "--lmhead-tp 4");
   expect({"--balance-experts"}, "--balance-experts and --expert-map: every rank has all experts");
   expect({"--ep", "2", "--expert-map", folder_ / "absent.json"}, "absent.json");
   {
