@@ -13,16 +13,17 @@
 namespace baleen {
 namespace {
 
-/// The simulator can think of more than ranks can run so far (docs/ranks.md).
-bool can_run(const ParallelPlan& plan) {
+/// The simulator can think of more than ranks can run so far (docs/ranks.md); GPUs do not share out rows.
+bool can_run(const ParallelPlan& plan, const DeviceProfile& device) {
+  if (plan.shares_rows() && !device.is_cpu) return false;
   return !plan.dual_batch_overlap && plan.o_proj_tp <= plan.tp && plan.lmhead_tp <= plan.group_ranks();
 }
 
 /// Of each plan that can be run its best way to be used, the best plan first.
-std::vector<DeploymentCandidate> best_of_each_plan(const SearchResult& result) {
+std::vector<DeploymentCandidate> best_of_each_plan(const SearchResult& result, const DeviceProfile& device) {
   std::vector<DeploymentCandidate> best;
   for (const DeploymentCandidate& candidate : result.ranked) {
-    if (can_run(candidate.plan) &&
+    if (can_run(candidate.plan, device) &&
         std::ranges::find(best, candidate.plan, &DeploymentCandidate::plan) == best.end())
       best.push_back(candidate);
   }
@@ -54,7 +55,7 @@ void explain_plans(const SimulatedModel& model, const DeviceProfile& device, std
   options.num_devices = num_devices;
   ThreadPool pool(default_num_threads());
   const SearchResult result = search_plans(model, device, options, pool);
-  const std::vector<DeploymentCandidate> plans = best_of_each_plan(result);
+  const std::vector<DeploymentCandidate> plans = best_of_each_plan(result, device);
   fmt::print("{} on {} x {}: prompts of {} tokens, replies of {}\n", model.name, num_devices,
              device.description, options.load.prompt_tokens, options.load.reply_tokens);
   if (!plans.empty()) {
@@ -74,7 +75,7 @@ void explain_plans(const SimulatedModel& model, const DeviceProfile& device, std
   }
   fmt::print("\nleft out:\n");
   const auto num_not_run = std::ranges::count_if(
-      result.ranked, [](const DeploymentCandidate& candidate) { return !can_run(candidate.plan); });
+      result.ranked, [&](const DeploymentCandidate& candidate) { return !can_run(candidate.plan, device); });
   if (num_not_run > 0) fmt::print("{:>6}  ranks cannot run the plan so far\n", num_not_run);
   for (const auto& [why, count] : result.excluded) fmt::print("{:>6}  {}\n", count, why);
   if (plans.empty()) fail("no plan of {} devices fits; what was left out, and why, is above", num_devices);

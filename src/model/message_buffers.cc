@@ -44,7 +44,8 @@ void MessageBuffers::place_output(const ModelConfig& config, const RankLayout& l
 void MessageBuffers::place_experts(const ModelConfig& config, const RankLayout& layout,
                                    std::int64_t max_rows) {
   const ParallelPlan& plan = layout.plan();
-  const std::int64_t sent = (max_rows + plan.group_ranks() - 1) / plan.group_ranks() * config.num_experts_per_tok;
+  const std::int64_t sent =
+      (max_rows + plan.group_ranks() - 1) / plan.group_ranks() * config.num_experts_per_tok;
   const std::int64_t most = layout.stage_ranks().size() * sent, width = config.hidden_size;
   arrived = take(most, width, type_);
   if (type_ == ElementType::kBf16) {

@@ -139,6 +139,8 @@ TEST_F(Ranks, ThePlannerExplainsItsChoice) {
   EXPECT_NE(result.out.find("recommended: "), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("% of the best"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("left out:"), std::string::npos) << result.out;
+  EXPECT_EQ(result.out.find("cp 2"), std::string::npos) << "GPUs do not share out rows: " << result.out;
+  EXPECT_EQ(result.out.find("sequence parallel"), std::string::npos) << result.out;
   EXPECT_EQ(baleen({"plan", "--devices", "2"}).status, 2) << "wants --explain";
 }
 
