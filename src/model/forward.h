@@ -152,8 +152,8 @@ class Forward {
   RowRange attending_;         ///< of them, those whose queries this rank attends with
   std::vector<SequenceSlice> attending_slices_;
   RaggedBatch attending_batch_;  ///< these rows; the whole batch unless ranks share them out
-  /// [ranks of a group] between attention and attention; those sent to experts; of the head. [o_proj_tp] of the output
-  /// projection.
+  /// [ranks of a group] between attention and attention; those sent to experts; of the head. [o_proj_tp] of
+  /// the output projection.
   std::vector<RowRange> kept_rows_, dispatched_rows_, head_rows_, output_shares_;
   ExpectedLoad expected_load_;
   ExpertStore* experts_ = nullptr;
