@@ -24,7 +24,8 @@ void check_gpu_ranks(const EngineOptions& options, const std::string& ranks) {
          plan.num_devices, options.rank_devices.size());
   }
   if (plan.cp > 1) {
-    fail("--cp {}: ranks share out rows on CPUs so far, not on GPUs; leave it out, or --tp {}", plan.cp, plan.cp);
+    fail("--cp {}: ranks share out rows on CPUs so far, not on GPUs; leave it out, or --tp {}", plan.cp,
+         plan.cp);
   }
   if (plan.sequence_parallel) fail("--sequence-parallel: on CPUs so far, not on GPUs; leave it out");
   if (plan.maps_by_layer) {

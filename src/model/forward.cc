@@ -108,8 +108,7 @@ void Forward::share_rows(const Step& step) {
   dispatched_rows_ = even_rows(num_rows_, layout_.plan().group_ranks());
   output_shares_ = layout_.output_shares(num_rows_ * layout_.output_row_groups());
   attending_ = layout_.attending(num_rows_);
-  attending_batch_ =
-      layout_.plan().cp > 1 ? rows_of(step.batch, attending_, attending_slices_) : step.batch;
+  attending_batch_ = layout_.plan().cp > 1 ? rows_of(step.batch, attending_, attending_slices_) : step.batch;
 }
 
 Activations<3> Forward::run_main(const Step& step) {

@@ -34,17 +34,18 @@ void Forward::project_queries(std::int64_t block, const LayerAttention& shape) {
                                 .outputs = std::span(outputs).first(shape.indexed ? 2 : 1),
                                 .precision = precision_});
   const std::array<std::int64_t, 2> per_head{num_rows * config_.num_attention_heads, config_.head_dim};
-  device_.execute<ops::RmsNorm, ops::Rope>({.x = up.reshaped<2>(per_head),
-                                            .weight = {},
-                                            .eps = eps,
-                                            .precision = precision_,
-                                            .y = q.reshaped<2>(per_head),
-                                            .rows_per_token = config_.num_attention_heads},
-                                           {.x = heads(q, config_.num_attention_heads),
-                                            .cosine = buffers_.cosine[angles_of(shape.rope)].slice(begin, end),
-                                            .sine = buffers_.sine[angles_of(shape.rope)].slice(begin, end),
-                                            .inverse = false,
-                                            .precision = precision_});
+  device_.execute<ops::RmsNorm, ops::Rope>(
+      {.x = up.reshaped<2>(per_head),
+       .weight = {},
+       .eps = eps,
+       .precision = precision_,
+       .y = q.reshaped<2>(per_head),
+       .rows_per_token = config_.num_attention_heads},
+      {.x = heads(q, config_.num_attention_heads),
+       .cosine = buffers_.cosine[angles_of(shape.rope)].slice(begin, end),
+       .sine = buffers_.sine[angles_of(shape.rope)].slice(begin, end),
+       .inverse = false,
+       .precision = precision_});
 }
 
 void Forward::compress(std::int64_t block, const LayerAttention& shape, const Step& step) {

@@ -38,7 +38,9 @@ void Forward::project_output(std::int64_t block) {
     const RowRange kept = kept_rows();
     const LinearOutput output{&weights.wo_b, rows(values.attention.f, kept.size()), false, "wo_b"};
     device_.execute<ops::Linear>(
-        {.x = grouped.slice(kept.begin - attending_.begin, kept.end - attending_.begin), .outputs = {&output, 1}, .precision = precision_});
+        {.x = grouped.slice(kept.begin - attending_.begin, kept.end - attending_.begin),
+         .outputs = {&output, 1},
+         .precision = precision_});
     return;
   }
   const Activations<2> sums = rows(messages_.sums, num_rows);

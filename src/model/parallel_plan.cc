@@ -55,8 +55,7 @@ ParallelPlan resolved(ParallelPlan plan, const ModelConfig& config) {
   const std::int64_t group = plan.group_ranks();
   // Experts over more ranks than a group has are spread over several groups.
   const std::int64_t expert_ranks = plan.ep * std::max<std::int64_t>(1, plan.moe_tp);
-  const std::int64_t groups =
-      group > 0 ? std::max<std::int64_t>(1, (expert_ranks + group - 1) / group) : 1;
+  const std::int64_t groups = group > 0 ? std::max<std::int64_t>(1, (expert_ranks + group - 1) / group) : 1;
   if (plan.num_devices == 0) plan.num_devices = plan.pp * group * (plan.dp > 0 ? plan.dp : groups);
   fill(plan.dp, plan.num_devices / std::max<std::int64_t>(1, plan.pp * group));
   if (plan.ep == 0) plan.ep = plan.moe_tp == 0 ? plan.stage_ranks() : plan.stage_ranks() / plan.moe_tp;
@@ -89,9 +88,10 @@ std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig&
 
   const std::int64_t ranks = plan.stage_ranks();
   if (plan.num_devices != plan.pp * ranks) {
-    found.push_back(fmt::format("{} devices, but pp {} x dp {} x {} = {}: for these --dp {} would fit",
-                                plan.num_devices, plan.pp, plan.dp, group_text(plan), plan.pp * ranks,
-                                std::max<std::int64_t>(1, plan.num_devices / (plan.pp * plan.group_ranks()))));
+    found.push_back(
+        fmt::format("{} devices, but pp {} x dp {} x {} = {}: for these --dp {} would fit", plan.num_devices,
+                    plan.pp, plan.dp, group_text(plan), plan.pp * ranks,
+                    std::max<std::int64_t>(1, plan.num_devices / (plan.pp * plan.group_ranks()))));
   }
   if (plan.cp > 1) find_context_violations(plan, found);
   if (config.num_attention_heads % plan.tp != 0) {
@@ -102,7 +102,8 @@ std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig&
   if (plan.ep * plan.moe_tp != ranks) {
     found.push_back(fmt::format(
         "--ep {} x --moe-tp {} = {}: experts live on the dp x {} = {} ranks of a stage; --ep {} is near",
-        plan.ep, plan.moe_tp, plan.ep * plan.moe_tp, group_name(plan), ranks, nearest_divisor(ranks, plan.ep)));
+        plan.ep, plan.moe_tp, plan.ep * plan.moe_tp, group_name(plan), ranks,
+        nearest_divisor(ranks, plan.ep)));
   }
   const std::int64_t slots = config.n_routed_experts + plan.redundant_experts;
   if (slots % plan.ep != 0) {

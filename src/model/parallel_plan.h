@@ -43,8 +43,8 @@ struct ParallelPlan {
 
   /// Nothing is split, or nothing said.
   [[nodiscard]] bool is_one_rank() const {
-    return num_devices <= 1 && tp <= 1 && cp <= 1 && dp <= 1 && ep <= 1 && pp <= 1 && moe_tp <= 1 && o_proj_tp <= 1 &&
-           lmhead_tp <= 1 && places_linearly() && !sequence_parallel && !dual_batch_overlap;
+    return num_devices <= 1 && tp <= 1 && cp <= 1 && dp <= 1 && ep <= 1 && pp <= 1 && moe_tp <= 1 &&
+           o_proj_tp <= 1 && lmhead_tp <= 1 && places_linearly() && !sequence_parallel && !dual_batch_overlap;
   }
   /// Ranks of a data-parallel group: they have the same batch.
   [[nodiscard]] std::int64_t group_ranks() const { return tp * cp; }

@@ -8,8 +8,15 @@
 namespace baleen {
 namespace {
 
-constexpr ParallelPlan kOneRank{
-    .num_devices = 1, .tp = 1, .cp = 1, .dp = 1, .ep = 1, .pp = 1, .moe_tp = 1, .o_proj_tp = 1, .lmhead_tp = 1};
+constexpr ParallelPlan kOneRank{.num_devices = 1,
+                                .tp = 1,
+                                .cp = 1,
+                                .dp = 1,
+                                .ep = 1,
+                                .pp = 1,
+                                .moe_tp = 1,
+                                .o_proj_tp = 1,
+                                .lmhead_tp = 1};
 
 }  // namespace
 

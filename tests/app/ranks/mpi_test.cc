@@ -33,7 +33,7 @@ TEST(Mpi, TextOfOneRank) {
   const test::ProgramResult want = test::run_program(Words{BALEEN_PROGRAM} + kRun);
   ASSERT_EQ(want.status, 0) << want.err;
   for (const auto& [num_ranks, plan] :
-       {std::pair{2, Words{}}, std::pair{2, Words{"--pp", "2"}},
+       {std::pair{2, Words{}}, std::pair{2, Words{"--pp", "2"}}, std::pair{2, Words{"--cp", "2"}},
         std::pair{4, Words{"--dp", "2", "--pp", "2"}},
         std::pair{3, Words{"--ep", "3", "--redundant-experts", "2", "--expert-transport", "all-gather"}},
         std::pair{4, Words{"--balance-experts", "--balance-first", "2", "--balance-interval", "3",

@@ -1,8 +1,8 @@
 // Context parallelism as it is recorded: its messages, derived by hand, and the rank that is recorded.
 //
-// DeepSeek-V4 Flash: a row of normalised input or experts is 8,192 bytes in bf16, 4,128 in e4m3 with scales; kv has
-// c = 512 values; a compressor's kv and gate are float32, 2 c each where entries overlap (CSA), c where not
-// (HCA); the indexer's 2 c_I = 256 each.
+// DeepSeek-V4 Flash: a row of normalised input or experts is 8,192 bytes in bf16, 4,128 in e4m3 with scales;
+// kv has c = 512 values; a compressor's kv and gate are float32, 2 c each where entries overlap (CSA), c where
+// not (HCA); the indexer's 2 c_I = 256 each.
 
 #include <gtest/gtest.h>
 
@@ -72,8 +72,8 @@ TEST(ContextParallel, MessagesAsDerivedByHand) {
   }
 }
 
-/// Later rows of a prompt see more: the recorded rank has at least the mean of the ranks' work, and of what does not
-/// grow with the context just its share.
+/// Later rows of a prompt see more: the recorded rank has at least the mean of the ranks' work, and of what
+/// does not grow with the context just its share.
 TEST(ContextParallel, TheRankThatIsRecordedIsTheHeaviest) {
   const ModelConfig config = preset_config("flash");
   const RankBatch prompt{{.start = 0, .num_tokens = 4096, .num_logits = 1}};
