@@ -91,7 +91,9 @@ class Engine final : public ModelEngine {
   void place_experts() noexcept { rank_weights_->place_staged(); }
   void drop_experts() noexcept { rank_weights_->drop_staged(); }
   /// Room for a sequence whose positions before `end` arrive from another group, as SequenceTable::expect.
-  [[nodiscard]] bool expect(SequenceId sequence, std::int64_t end) { return sequences_.expect(sequence, end); }
+  [[nodiscard]] bool expect(SequenceId sequence, std::int64_t end) {
+    return sequences_.expect(sequence, end);
+  }
   /// Of ranks with prefill groups.
   [[nodiscard]] StateTransfers& transfers() { return *transfers_; }
   /// The parts of `step`: finds what is wrong and takes pages; runs, with a failure for what is not a number;
@@ -225,8 +227,8 @@ class Engine final : public ModelEngine {
 
   // Engines with `mtp`.
   Activations<2> mtp_logits_;
-  Activations<2> mtp_inputs_;     ///< [max_batch_tokens, n d]
-  KeptStreams last_streams_;      ///< of the main layers, what a truncation may leave as last included
+  Activations<2> mtp_inputs_;  ///< [max_batch_tokens, n d]
+  KeptStreams last_streams_;   ///< of the main layers, what a truncation may leave as last included
   std::unique_ptr<StateTransfers> transfers_;
   Activations<2> draft_streams_;  ///< [max_sequences, n d] the MTP block's own, of the last `draft`
 

@@ -69,15 +69,16 @@ std::vector<StateTransfers::Part> StateTransfers::parts(const SequenceTransfer& 
   all.push_back({cache_.state_slot_ranges(), [this, slot](auto to) { cache_.read_state_slot(slot, to); },
                  [this, slot](auto from) { cache_.write_state_slot(slot, from); }});
   for (std::int64_t p = std::max<std::int64_t>(0, transfer.end - streams_.rows()); p < transfer.end; ++p) {
-    std::byte* const row =
-        streams_.streams().address() + streams_.row(slot, p) * stream_range_.num_bytes;
-    all.push_back({{&stream_range_, 1}, [this, row](auto to) { cache_.memory().download(to, row); },
+    std::byte* const row = streams_.streams().address() + streams_.row(slot, p) * stream_range_.num_bytes;
+    all.push_back({{&stream_range_, 1},
+                   [this, row](auto to) { cache_.memory().download(to, row); },
                    [this, row](auto from) { cache_.memory().upload(row, from); }});
   }
   tokens.resize(static_cast<std::size_t>(transfer.end));
   token_range_.num_bytes = static_cast<std::int64_t>(tokens.size() * sizeof(TokenId));
   const auto bytes = std::as_writable_bytes(std::span(tokens));
-  all.push_back({{&token_range_, 1}, [bytes](auto to) { std::ranges::copy(bytes, to.begin()); },
+  all.push_back({{&token_range_, 1},
+                 [bytes](auto to) { std::ranges::copy(bytes, to.begin()); },
                  [bytes](auto from) { std::ranges::copy(from, bytes.begin()); }});
   return all;
 }
@@ -160,11 +161,13 @@ std::optional<Failure> StateTransfers::check_plan(const SequenceTransfer& transf
   const std::int64_t most = std::max(transfer.known_pages, first_seen);
   const std::int64_t first = header.first_window_page;
   if (transfer.last && (first < least || first > most)) {
-    return failure("pool window rows: expected them from page {} on, or from a later one up to page {}, found {}",
-                   least, most, first);
+    return failure(
+        "pool window rows: expected them from page {} on, or from a later one up to page {}, found {}", least,
+        most, first);
   }
   own.first_window_page = first;
-  for (const Part& part : parts(transfer, transfer.received, own.tokens, first)) own.manifest.count(part.ranges);
+  for (const Part& part : parts(transfer, transfer.received, own.tokens, first))
+    own.manifest.count(part.ranges);
   try {
     return own.manifest.difference(StateManifest::from_bytes(manifest));
   } catch (const Error& error) {

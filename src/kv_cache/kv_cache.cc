@@ -66,9 +66,11 @@ KvCache::KvCache(CacheGeometry geometry, CacheCapacity capacity, Memory& memory)
     if (kept.compresses()) {
       begin.main_state = state("main compressor rings", block, geometry_.main_state_width(block));
     }
-    if (kept.has_index_keys) begin.index_keys = pages("indexer keys", geometry_.index_key.page_stride_bytes(entries));
+    if (kept.has_index_keys)
+      begin.index_keys = pages("indexer keys", geometry_.index_key.page_stride_bytes(entries));
     if (kept.overlaps) {
-      begin.main_overlap = window_pages("compressor overlap rows", overlap_page_bytes(geometry_.latent.width()));
+      begin.main_overlap =
+          window_pages("compressor overlap rows", overlap_page_bytes(geometry_.latent.width()));
       begin.index_overlap = window_pages("indexer overlap rows", overlap_page_bytes(geometry_.index_key.dim));
     }
     if (!kept.has_index_keys || !kept.compresses()) continue;

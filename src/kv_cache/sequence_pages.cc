@@ -71,7 +71,8 @@ void SequencePages::hand_over(std::span<const PageId> pages, std::span<const Pag
 
 PageCounts SequencePages::missing(std::int64_t end, std::int64_t next) const {
   const auto beyond = [end](std::int64_t count) { return std::max<std::int64_t>(0, pages_for(end) - count); };
-  return {beyond(std::ssize(pages_)), beyond(std::max(std::ssize(window_pages_), first_kept_window_page(next)))};
+  return {beyond(std::ssize(pages_)),
+          beyond(std::max(std::ssize(window_pages_), first_kept_window_page(next)))};
 }
 
 bool SequencePages::reach(std::int64_t end, std::int64_t next) {

@@ -60,7 +60,8 @@ std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig&
   }
   if (plan.prefill_groups < 0 || (plan.prefill_groups > 0 && plan.prefill_groups >= plan.dp)) {
     found.push_back(fmt::format(
-        "--prefill-groups {}: of --dp {} groups one at least decodes; --prefill-groups {} or --dp {} would do",
+        "--prefill-groups {}: of --dp {} groups one at least decodes; --prefill-groups {} or --dp {} would "
+        "do",
         plan.prefill_groups, plan.dp, std::max<std::int64_t>(0, plan.dp - 1), plan.prefill_groups + 1));
   }
   if (!found.empty()) return found;

@@ -39,7 +39,7 @@ struct RankCall {
     kExpect,    ///< room for positions that arrive from another group, up to `number`
     kTransfer,  ///< parts of sequences, between groups
     kAdopt,     ///< a sequence that arrived whole; `keep`: with its streams
-    kEnd,  ///< of all calls; no rank replies
+    kEnd,       ///< of all calls; no rank replies
   };
   static constexpr std::int64_t kAllGroups = -1;
 

@@ -90,8 +90,7 @@ std::pair<SequenceId, std::int64_t> RankEngine::open_in(std::int64_t group, std:
   BALEEN_CHECK_LE(0, own);  // each group has room for all sequences
   ++num_open_[static_cast<std::size_t>(group)];
   const auto id = static_cast<SequenceId>(own);
-  return {id,
-          reply_of(team_->call({.kind = Kind::kLength, .group = group, .sequence = id}), group).number};
+  return {id, reply_of(team_->call({.kind = Kind::kLength, .group = group, .sequence = id}), group).number};
 }
 
 void RankEngine::close_in(std::int64_t group, SequenceId own, bool keep) {

@@ -63,8 +63,7 @@ Result<StepOutput> RankEngine::step(std::span<const StepInput> inputs) {
   for (const StepInput& input : inputs) {
     Sequence& sequence = sequences_.at(input.sequence);
     sequence.length += std::ssize(input.tokens);
-    sequence.prompt_ended |=
-        input.wanted != WantedLogits::kNone && sequence.length >= sequence.prompt_tokens;
+    sequence.prompt_ended |= input.wanted != WantedLogits::kNone && sequence.length >= sequence.prompt_tokens;
     sequence.was_sent = false;
   }
   return output;

@@ -108,8 +108,7 @@ void RankEngine::hand_over(Sequence& sequence) {
   sequence.own = sequence.successor->own;
   sequence.successor.reset();
   if (!sequence.was_shared) return;
-  static_cast<void>(
-      team_->call({.kind = Kind::kShare, .group = sequence.group, .sequence = sequence.own}));
+  static_cast<void>(team_->call({.kind = Kind::kShare, .group = sequence.group, .sequence = sequence.own}));
 }
 
 void RankEngine::drop_successor(Sequence& sequence) {
