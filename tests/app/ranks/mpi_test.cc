@@ -76,7 +76,7 @@ TEST(Mpi, AServerWhoseGroupsHaveRoles) {
   for (int word = 0; word < 150; ++word) prompt += " fox snail";
   const auto replies = [&prompt](const Words& command) {
     test::ServerProcess server(command + Words{"--port", "0", "--quiet", "--threads", "2", "--context",
-                                               "4096", "--chunk", "64", "--speculate", "1"},
+                                               "4096", "--max-batch-tokens", "64", "--speculate", "1"},
                                [] { ::alarm(kSeconds); });
     std::vector<std::string> texts;
     // The second time most of the prompt is found.
