@@ -8,7 +8,7 @@
 namespace baleen {
 
 /// Pages [first_page, end / 256) on the way; with `last`, all others up to `end` and what else the sequence
-/// has: its tokens, window pages, compressor rings and streams. The receiving group has the sequence open too.
+/// has: its tokens, window pages, compressor rings and streams. The receiving group has it open too.
 struct SequenceTransfer {
   std::int64_t from_group = 0, to_group = 0;
   SequenceId sent{}, received{};  ///< as either group numbers it

@@ -26,7 +26,8 @@ struct CacheCapacity {
   }
 };
 
-/// Consecutive bytes of a page or a state slot, as they are read and written whole, by the pool that they are of.
+/// Consecutive bytes of a page or a state slot, as they are read and written whole, by the pool that they
+/// are of.
 struct PoolRange {
   std::string_view pool;
   std::int64_t offset = 0;

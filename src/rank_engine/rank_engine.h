@@ -52,9 +52,9 @@ class RankEngine final : public ModelEngine {
   void fabricate_history(SequenceId sequence, std::int64_t num_positions) override;
 
   [[nodiscard]] EngineLimits limits() const override;
-  /// In the group with the longest cached prefix among those that have few more sequences than the least. With
-  /// prefill groups: in one of those, and in one of the others, which takes it over before the first step
-  /// behind the one that ends the prompt: a prompt ends where logits are wanted, here or beyond.
+  /// In the group with the longest cached prefix among those that have few more sequences than the least.
+  /// With prefill groups: in one of those, and in one of the others, which takes it over before the first
+  /// step behind the one that ends the prompt: the one that wants logits at its last token or beyond.
   [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt) override;
   [[nodiscard]] std::int64_t length(SequenceId sequence) const override;
   [[nodiscard]] bool reserve(SequenceId sequence, std::int64_t num_tokens) override;

@@ -337,27 +337,50 @@ class AlteringCommunicator final : public Communicator {
   const std::atomic<bool>& armed_;
 };
 
+/// An engine of two groups whose messages are altered while it is armed.
+class AlteredEngine {
+ public:
+  AlteredEngine(AlteringCommunicator::Alter alter, std::int64_t max_draft_tokens, bool prefix_cache)
+      : alter_(std::move(alter)) {
+    auto weights = std::make_shared<const ModelWeights>(tiny().path());
+    EngineOptions wanted = options({.dp = 2, .prefill_groups = 1}, max_draft_tokens, prefix_cache);
+    wanted.report_refusal = [this](const std::string& sentence) { sentences_.push_back(sentence); };
+    wanted = resolved(wanted, weights->config());
+    const auto connect = [this](std::int64_t /*rank*/, LocalExchange& exchange) {
+      return std::make_unique<AlteringCommunicator>(exchange, alter_, armed_);
+    };
+    engine_ = std::make_unique<RankEngine>(std::make_unique<ThreadTeam>(weights, wanted, connect), wanted);
+  }
+  RankEngine& operator*() { return *engine_; }
+  RankEngine* operator->() { return engine_.get(); }
+  void arm(bool armed) { armed_ = armed; }
+  /// Of the one refusal that there was.
+  [[nodiscard]] std::string sentence() const {
+    EXPECT_EQ(sentences_.size(), 1u);
+    EXPECT_EQ(engine_->transfer_stats()->num_refused, 1);
+    return sentences_.empty() ? "" : sentences_.front();
+  }
+
+ private:
+  const AlteringCommunicator::Alter alter_;
+  std::atomic<bool> armed_ = false;
+  std::vector<std::string> sentences_;
+  std::unique_ptr<RankEngine> engine_;
+};
+
 /// The sentence about a sequence whose transfer is altered, which is decoded to the bit all the same.
 std::string refusal(const AlteringCommunicator::Alter& alter) {
-  auto weights = std::make_shared<const ModelWeights>(tiny().path());
-  EngineOptions wanted = options({.dp = 2, .prefill_groups = 1}, 1);
-  std::vector<std::string> sentences;
-  wanted.report_refusal = [&](const std::string& sentence) { sentences.push_back(sentence); };
-  wanted = resolved(wanted, weights->config());
-  std::atomic<bool> armed = false;
-  const auto connect = [&](std::int64_t /*rank*/, LocalExchange& exchange) {
-    return std::make_unique<AlteringCommunicator>(exchange, alter, armed);
-  };
-  RankEngine engine(std::make_unique<ThreadTeam>(weights, wanted, connect), wanted);
+  AlteredEngine altered(alter, 1, false);
+  RankEngine& engine = *altered;
   const auto one = open_engine(tiny().path(), options({}, 1));
   const std::vector<TokenId> tokens = test::random_tokens(290, kVocabulary, 7);
   const auto run = [&](StepEngine& each) {
     std::vector<float> seen;
     const SequenceId id = *each.open(std::span(tokens).first(280));
     note(seen, test::step(each, id, std::span(tokens).first(280), WantedLogits::kLast).logits);
-    armed = true;
+    altered.arm(true);
     EXPECT_TRUE(each.reserve(id, 1));
-    armed = false;
+    altered.arm(false);
     note(seen, test::step(each, id, std::span(tokens).subspan(280, 10)).logits);
     each.close(id, false);
     return seen;
@@ -365,17 +388,12 @@ std::string refusal(const AlteringCommunicator::Alter& alter) {
   EXPECT_SAME_BITS(run(engine), run(*one));
   expect_nothing_held(engine);
   EXPECT_EQ(engine.transfer_stats()->num_sequences, 0);
-  EXPECT_EQ(engine.transfer_stats()->num_refused, 1);
-  if (sentences.size() != 1) {
-    ADD_FAILURE() << sentences.size() << " sentences";
-    return "";
-  }
-  // And the next one, which nobody alters, goes over.
+  // The next one, whose messages are not altered, goes over.
   const SequenceId next = *engine.open(std::span(tokens).first(20));
   static_cast<void>(test::step(engine, next, std::span(tokens).first(20), WantedLogits::kLast));
   EXPECT_TRUE(engine.reserve(next, 1));
   EXPECT_EQ(engine.group_of(next), 1);
-  return sentences.front();
+  return altered.sentence();
 }
 
 AlteringCommunicator::Alter rename(const std::string& from, const std::string& to) {
@@ -416,6 +434,37 @@ TEST(PrefillGroups, BytesThatChangeOnTheWayAreRefused) {
 TEST(PrefillGroups, AnotherCacheIsRefused) {
   const std::string sentence = refusal(rename("layers 0 to", "layers 1 to"));
   EXPECT_NE(sentence.find("the state is of another cache"), std::string::npos) << sentence;
+}
+
+TEST(PrefillGroups, APrefixThatIsRefusedIsComputedAgain) {
+  AlteredEngine altered(rename("window rows", "window ?ows"), 0, true);
+  const auto one = open_engine(tiny().path(), options({}));
+  const std::vector<TokenId> tokens = test::random_tokens(900, kVocabulary, 8);
+  EXPECT_SAME_BITS(reply(*altered, std::span(tokens).first(600), 300),
+                   reply(*one, std::span(tokens).first(600), 300));
+  altered.arm(true);
+  const SequenceId id = *altered->open(tokens);
+  altered.arm(false);
+  EXPECT_EQ(altered->length(id), 256) << "what the prefill group has itself";
+  EXPECT_NE(altered.sentence().find("rank 0: pool window rows: expected "), std::string::npos);
+  altered->close(id, false);
+  expect_nothing_held(*altered);
+  EXPECT_SAME_BITS(reply(*altered, tokens, 800), reply(*one, tokens, 800));
+  EXPECT_EQ(altered->transfer_stats()->num_prefixes, 1);
+}
+
+TEST(PrefillGroups, ARankThatFailsInATransferEndsTheOthers) {
+  AlteredEngine altered([](std::span<std::byte>) { fail("its cable is gone"); }, 0, false);
+  const std::vector<TokenId> tokens = test::random_tokens(20, kVocabulary, 9);
+  const SequenceId id = *altered->open(tokens);
+  static_cast<void>(test::step(*altered, id, tokens, WantedLogits::kLast));
+  altered.arm(true);
+  try {
+    static_cast<void>(altered->reserve(id, 1));
+    FAIL();
+  } catch (const LostRanks& lost) {
+    EXPECT_STREQ(lost.what(), "rank 0 failed: its cable is gone");
+  }
 }
 
 TEST(PrefillGroups, PlansThatCannotBe) {

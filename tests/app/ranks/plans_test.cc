@@ -268,8 +268,9 @@ TEST_F(Ranks, AServerThatMovesExpertsRepliesAsOneRank) {
 
 /// Requests side by side: prompts in one group, replies in the other, the text of one rank.
 TEST_F(Ranks, AServerWhoseGroupsHaveRolesRepliesAsOneRank) {
-  const Words serve{BALEEN_PROGRAM, "serve", "--port",  "0", "--quiet", "--threads", "2",
-                    "--context",    "8192",  "--max-batch-tokens", "96"};
+  const Words serve{
+      BALEEN_PROGRAM,       "serve", "--port", "0", "--quiet", "--threads", "2", "--context", "8192",
+      "--max-batch-tokens", "96"};
   constexpr int kNumRequests = 6;
   const auto ask = [](const test::ServerProcess& server, int i) {
     std::string prompt;
