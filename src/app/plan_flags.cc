@@ -24,6 +24,8 @@ void add_plan_options(Options& command, ParallelPlan& plan) {
   count("--o-proj-tp,--o-proj-tp-size", plan.o_proj_tp,
         "Ranks that share the output projection's groups; default: tp");
   count("--lmhead-tp,--lmhead-tp-size", plan.lmhead_tp, "Ranks that share the vocabulary; default: tp or cp");
+  count("--prefill-groups", plan.prefill_groups,
+        "Of the dp groups, so many only compute prompts and the others only decode; default: all do both");
   count("--redundant-experts,--enable-redundant-experts", plan.redundant_experts,
         "Copies of experts beyond one of each, in every layer");
   command.choice("--expert-placement", plan.expert_placement,

@@ -128,6 +128,7 @@ EngineOptions engine_options(const ServeFlags& flags) {
   options.max_logit_rows =
       std::min(options.max_batch_tokens, options.max_sequences * (1 + flags.scheduler.speculate));
   options.report_balance = log_sentence;
+  options.report_refusal = log_sentence;
   options.prefix_cache = !flags.no_prefix_cache;
   options.cached_window_pages = flags.cached_window_pages;
   options.reserved_tails = flags.reserved_tails;
@@ -185,6 +186,8 @@ EngineView view_of(ModelEngine& engine, std::int64_t disk_budget_bytes) {
   const ParallelPlan& plan = engine.options().parallel;
   view.num_ranks = plan.num_devices;
   view.num_groups = plan.dp;
+  view.num_prefill_groups = plan.prefill_groups;
+  view.transfers = engine.transfer_stats();
   view.plan = to_text(plan);
   return view;
 }

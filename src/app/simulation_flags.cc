@@ -86,6 +86,12 @@ DeviceProfile DeviceFlags::load_device() const {
 }
 
 ParallelPlan DeploymentFlags::legal_plan(const ModelConfig& config) const {
+  if (plan.prefill_groups > 0) {
+    fail(
+        "--prefill-groups {}: not simulated; --disaggregate of `simulate serve` and `plan` has prompts on "
+        "devices of their own, with this plan on either side",
+        plan.prefill_groups);
+  }
   const ParallelPlan full = resolved(plan, config);
   validate(full, config);
   return full;

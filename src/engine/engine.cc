@@ -121,27 +121,34 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
   forward_.set_experts(experts());
   allocate_activations();
   if (!rank_.is_alone() && !device_->traits().shares_host_memory) meet();
+  if (rank_.layout.plan().prefill_groups > 0) {
+    const auto& [begin, end, first, last] = rank_.layout.stage();
+    const std::string identity = fmt::format("{}, layers {} to {}, heads {} of {}", fingerprint(), begin, end,
+                                             rank_.layout.tp_index(), rank_.layout.plan().tp);
+    transfers_ = std::make_unique<StateTransfers>(sequences_, cache_, last_streams_, rank_, identity);
+  }
   capture_steps();
   check_maps();
+}
+
+std::string Engine::fingerprint() const {
+  const DeviceTraits& traits = device_->traits();
+  std::string kernels(traits.shares_host_memory ? instruction_set_in_use() : traits.architecture);
+  for (const ForcedVariant& forced : options_.forced_variants)
+    kernels += fmt::format(" {}={}", forced.operation, forced.variant);
+  return fmt::format("layout {} {} {} {} {}", kPageLayoutVersion, precision_name(options_.precision), kernels,
+                     checkpoint_identity(weights_->checkpoint()), options_.mtp ? "mtp" : "main");
 }
 
 std::unique_ptr<DiskTier> Engine::open_disk_tier() const {
   if (!options_.disk) return nullptr;
   const DiskCacheOptions& disk = *options_.disk;
-  // All that decides what bytes a page has for given tokens.
-  const DeviceTraits& traits = device_->traits();
-  std::string kernels(traits.shares_host_memory ? instruction_set_in_use() : traits.architecture);
-  for (const ForcedVariant& forced : options_.forced_variants)
-    kernels += fmt::format(" {}={}", forced.operation, forced.variant);
-  const std::string fingerprint =
-      fmt::format("layout {} {} {} {} {}", kPageLayoutVersion, precision_name(options_.precision), kernels,
-                  checkpoint_identity(weights_->checkpoint()), options_.mtp ? "mtp" : "main");
   return std::make_unique<DiskTier>(
       DiskTierOptions{.folder = disk.folder,
                       .budget_bytes = disk.budget_bytes,
                       .window_policy = disk.window_policy,
                       .checkpoint_pages = disk.checkpoint_pages,
-                      .fingerprint = fingerprint,
+                      .fingerprint = fingerprint(),
                       .page_bytes = cache_.geometry().page_bytes(),
                       .window_page_bytes = cache_.geometry().window_page_bytes(),
                       .max_queued_bytes = disk.max_queued_bytes},
@@ -232,7 +239,10 @@ bool Engine::reserve(SequenceId sequence, std::int64_t num_tokens) {
 void Engine::truncate(SequenceId sequence, std::int64_t length) { sequences_.truncate(sequence, length); }
 
 void Engine::share(SequenceId sequence) { sequences_.share(sequence); }
-void Engine::close(SequenceId sequence, bool keep) { sequences_.close(sequence, keep); }
+void Engine::close(SequenceId sequence, bool keep) {
+  sequences_.close(sequence, keep);
+  if (transfers_) transfers_->forget(sequence);
+}
 
 CacheUse Engine::cache_use() const { return sequences_.cache_use(); }
 std::vector<RadixNodeSummary> Engine::tree(std::size_t most_nodes) const {

@@ -21,6 +21,7 @@
 #include "engine/memory_plan.h"
 #include "engine/model_engine.h"
 #include "engine/sequence_table.h"
+#include "engine/state_transfers.h"
 #include "model/device_weights.h"
 #include "model/forward.h"
 #include "model/rank_weights.h"
@@ -89,6 +90,12 @@ class Engine final : public ModelEngine {
   /// Between two passes: what all ranks have staged is in force, or forgotten.
   void place_experts() noexcept { rank_weights_->place_staged(); }
   void drop_experts() noexcept { rank_weights_->drop_staged(); }
+  /// Room for a sequence whose positions before `end` arrive from another group, as SequenceTable::expect.
+  [[nodiscard]] bool expect(SequenceId sequence, std::int64_t end) {
+    return sequences_.expect(sequence, end);
+  }
+  /// Of ranks with prefill groups.
+  [[nodiscard]] StateTransfers& transfers() { return *transfers_; }
   /// The parts of `step`: finds what is wrong and takes pages; runs, with a failure for what is not a number;
   /// makes the tokens a part of their sequences. Between the last two, failures of other ranks are learned.
   /// A group without rows calls them too, with no inputs. Stages before the last have no logits.
@@ -106,6 +113,8 @@ class Engine final : public ModelEngine {
 
  private:
   [[nodiscard]] std::unique_ptr<DiskTier> open_disk_tier() const;
+  /// All that decides what bytes a page has for given tokens.
+  [[nodiscard]] std::string fingerprint() const;
   void allocate_activations();
   /// Where experts lie in two memories: now and then, those that are used much change places with those that
   /// are not.
@@ -218,8 +227,9 @@ class Engine final : public ModelEngine {
 
   // Engines with `mtp`.
   Activations<2> mtp_logits_;
-  Activations<2> mtp_inputs_;     ///< [max_batch_tokens, n d]
-  KeptStreams last_streams_;      ///< of the main layers, what a truncation may leave as last included
+  Activations<2> mtp_inputs_;  ///< [max_batch_tokens, n d]
+  KeptStreams last_streams_;   ///< of the main layers, what a truncation may leave as last included
+  std::unique_ptr<StateTransfers> transfers_;
   Activations<2> draft_streams_;  ///< [max_sequences, n d] the MTP block's own, of the last `draft`
 
   // Of the step in progress.

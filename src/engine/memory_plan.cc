@@ -39,6 +39,9 @@ void check_gpu_ranks(const EngineOptions& options, const std::string& ranks) {
         "--redundant-experts and --expert-placement round-robin: on CPUs so far, not on GPUs, whose kernels "
         "know linear placement, one copy of each expert; leave them out");
   }
+  if (plan.prefill_groups > 0) {
+    fail("--prefill-groups {}: on CPUs so far, not on GPUs; leave it out", plan.prefill_groups);
+  }
   if (plan.moe_tp > 1) {
     fail("--moe-tp {}: GPUs do not split an expert's inner width so far; leave it out, or --ep {}",
          plan.moe_tp, plan.stage_ranks());
@@ -134,8 +137,9 @@ CacheGeometry cache_geometry(const ModelConfig& config, const EngineOptions& opt
 EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& options) {
   const bool chooses =
       options.choose_on_device.value_or(device_traits(options.device, options.num_threads).queues);
-  // The first stage of a pipeline would need what the last one chooses.
-  const bool queues = chooses && options.parallel.pp <= 1;
+  // The first stage of a pipeline would need what the last one chooses; a sequence changes its group between
+  // two steps.
+  const bool queues = chooses && options.parallel.pp <= 1 && options.parallel.prefill_groups == 0;
   return {
       .vocab_size = config.vocab_size,
       .max_batch_tokens = options.max_batch_tokens,

@@ -74,6 +74,8 @@ struct EngineOptions {
   /// Called with a sentence about each change that `balance` made or could not make, in the thread that
   /// steps; none: silence.
   std::function<void(const std::string&)> report_balance = nullptr;
+  /// Called with a sentence about each sequence that a decode group refused, likewise.
+  std::function<void(const std::string&)> report_refusal = nullptr;
   /// The longest that a rank waits for another one, which may be computing a whole step of a pipeline stage.
   std::chrono::milliseconds longest_wait = std::chrono::minutes(5);
 };

@@ -9,6 +9,7 @@
 #include "device/device.h"
 #include "disk_tier/disk_tier.h"
 #include "engine/memory_plan.h"
+#include "engine/sequence_transfer.h"
 #include "engine/step_engine.h"
 #include "model/config.h"
 #include "model/expert_balancer.h"
@@ -35,6 +36,8 @@ class ModelEngine : public StepEngine {
   [[nodiscard]] virtual const ExpertBalance* expert_balance() const { return nullptr; }
   /// Of each block; empty where all layers have the plan's placement.
   [[nodiscard]] virtual std::span<const ExpertMap> expert_maps() const { return {}; }
+  /// Empty where no groups of ranks compute prompts for others.
+  [[nodiscard]] virtual std::optional<TransferStats> transfer_stats() const { return std::nullopt; }
   /// Empty without a disk tier.
   [[nodiscard]] virtual std::optional<DiskTierStats> disk_stats() const = 0;
   /// For benchmarks: makes an empty sequence look as if it had seen `num_positions` tokens, with random cache

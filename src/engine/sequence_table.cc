@@ -114,6 +114,22 @@ void SequenceTable::give_back(SequenceId id, std::int64_t num_positions) {
   sequences_.at(id).pages.shrink(num_positions);
 }
 
+bool SequenceTable::expect(SequenceId id, std::int64_t end) {
+  SequencePages& pages = sequences_.at(id).pages;
+  return pages.reach(end, end) || (make_room(pages.missing(end, end)) && pages.reach(end, end));
+}
+
+void SequenceTable::adopt(SequenceId id, std::vector<TokenId> tokens, std::int64_t first_window_page,
+                          bool has_streams) {
+  Sequence& sequence = sequences_.at(id);
+  BALEEN_CHECK_LE(length(id), std::ssize(tokens));
+  if (first_window_page > sequence.pages.num_borrowed())
+    sequence.pages.leave_windows_before(first_window_page);
+  sequence.tokens = std::move(tokens);
+  sequence.step_begin = sequence.settled = length(id);
+  if (!has_streams) sequence.opened_at = sequence.settled;
+}
+
 SequenceSlice SequenceTable::slice(SequenceId id, std::int64_t first_row, std::int64_t num_tokens) const {
   const Sequence& sequence = sequences_.at(id);
   return {.first_row = first_row,
@@ -170,6 +186,8 @@ void SequenceTable::share(SequenceId id) {
   SequencePages& pages = sequence.pages;
   const std::int64_t num_pages = sequence.settled / kPageTokens;
   if (!tree_ || num_pages <= pages.num_borrowed() || sequence.settled < sequence.replay_end) return;
+  // Of adopted sequences: a later page will have its window rows.
+  if (num_pages - pages_for(cache_.geometry().window_tokens) < pages.first_window_page()) return;
   if (archive_) archive(sequence, num_pages - 1, num_pages, true);
   pages.leave_tail(num_pages);
   const auto count = static_cast<std::size_t>(num_pages);

@@ -87,6 +87,14 @@ class SequenceTable {
   /// As StepEngine::truncate. Not below what was shared or found.
   void truncate(SequenceId id, std::int64_t length);
 
+  /// Room for positions up to `end` that other ranks compute, none of which is the sequence's before `adopt`.
+  [[nodiscard]] bool expect(SequenceId id, std::int64_t end);
+  /// The pages of the sequence hold the state behind `tokens`, all of them, as another table's did;
+  /// window pages from page `first_window_page` on. `has_streams`: as if this engine had computed the last
+  /// positions; otherwise as if it had found them in the cache.
+  void adopt(SequenceId id, std::vector<TokenId> tokens, std::int64_t first_window_page, bool has_streams);
+  [[nodiscard]] const SequencePages& pages(SequenceId id) const { return sequences_.at(id).pages; }
+
   /// As StepEngine::share and close, of what is settled.
   void share(SequenceId id);
   void close(SequenceId id, bool keep);

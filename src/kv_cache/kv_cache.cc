@@ -13,6 +13,11 @@ std::int64_t overlap_page_bytes(std::int64_t width) {
   return 2 * kOverlapRows * width * std::int64_t{sizeof(float)};
 }
 
+void append(std::vector<PoolRange>& ranges, std::string_view pool, std::int64_t num_bytes) {
+  const std::int64_t offset = ranges.empty() ? 0 : ranges.back().offset + ranges.back().num_bytes;
+  ranges.push_back({pool, offset, num_bytes});
+}
+
 /// Copies the last rows of a window page to where a ring has their positions.
 void restore_ring(Memory& memory, const CompressorOverlap& overlap, const CompressorState& state,
                   PageId window_page, std::int32_t slot, std::int64_t end) {
@@ -38,33 +43,38 @@ KvCache::KvCache(CacheGeometry geometry, CacheCapacity capacity, Memory& memory)
   // One block's pages lie together, pool after pool; states last, one slot's blocks together.
   std::int64_t offset = 0;
   std::int64_t in_slot = 0;
-  const auto pages = [&](std::int64_t stride_bytes) {
+  const auto pages = [&](std::string_view pool, std::int64_t stride_bytes) {
+    append(page_ranges_, pool, stride_bytes);
     return place(page_parts_, offset, capacity_.num_pages, stride_bytes);
   };
-  const auto window_pages = [&](std::int64_t stride_bytes) {
+  const auto window_pages = [&](std::string_view pool, std::int64_t stride_bytes) {
+    append(window_page_ranges_, pool, stride_bytes);
     return place(window_page_parts_, offset, capacity_.num_window_pages, stride_bytes);
+  };
+  const auto state = [&](std::string_view pool, std::int64_t block, std::int64_t width) {
+    const std::int64_t num_bytes = 2 * geometry_.ring_rows(block) * width * std::int64_t{sizeof(float)};
+    append(state_slot_ranges_, pool, num_bytes);
+    return std::exchange(in_slot, in_slot + num_bytes);
   };
   for (std::int64_t block = 0; block < geometry_.num_blocks(); ++block) {
     const BlockCache& kept = geometry_.block(block);
     const int entries = geometry_.entries_per_page(block);
     BlockOffsets& begin = offsets_.emplace_back();
-    begin.window = window_pages(geometry_.latent.page_stride_bytes(kPageTokens));
+    begin.window = window_pages("window rows", geometry_.latent.page_stride_bytes(kPageTokens));
     if (kept.ratio == 0) continue;
-    begin.compressed = pages(geometry_.latent.page_stride_bytes(entries));
+    begin.compressed = pages("compressed entries", geometry_.latent.page_stride_bytes(entries));
     if (kept.compresses()) {
-      begin.main_state = in_slot;
-      in_slot +=
-          2 * geometry_.ring_rows(block) * geometry_.main_state_width(block) * std::int64_t{sizeof(float)};
+      begin.main_state = state("main compressor rings", block, geometry_.main_state_width(block));
     }
-    if (kept.has_index_keys) begin.index_keys = pages(geometry_.index_key.page_stride_bytes(entries));
+    if (kept.has_index_keys)
+      begin.index_keys = pages("indexer keys", geometry_.index_key.page_stride_bytes(entries));
     if (kept.overlaps) {
-      begin.main_overlap = window_pages(overlap_page_bytes(geometry_.latent.width()));
-      begin.index_overlap = window_pages(overlap_page_bytes(geometry_.index_key.dim));
+      begin.main_overlap =
+          window_pages("compressor overlap rows", overlap_page_bytes(geometry_.latent.width()));
+      begin.index_overlap = window_pages("indexer overlap rows", overlap_page_bytes(geometry_.index_key.dim));
     }
     if (!kept.has_index_keys || !kept.compresses()) continue;
-    begin.index_state = in_slot;
-    in_slot +=
-        2 * geometry_.ring_rows(block) * geometry_.index_state_width(block) * std::int64_t{sizeof(float)};
+    begin.index_state = state("indexer compressor rings", block, geometry_.index_state_width(block));
   }
   states_begin_ = offset;
   BALEEN_CHECK_EQ(in_slot, geometry_.state_slot_bytes());
@@ -184,6 +194,15 @@ void KvCache::read_window_page(PageId page, std::span<std::byte> to) const {
 }
 void KvCache::write_window_page(PageId page, std::span<const std::byte> from) const {
   write(window_page_parts_, page, from);
+}
+
+void KvCache::read_state_slot(std::int32_t slot, std::span<std::byte> to) const {
+  BALEEN_CHECK_EQ(std::ssize(to), geometry_.state_slot_bytes());
+  memory().download(to, buffer_.data() + states_begin_ + slot * geometry_.state_slot_bytes());
+}
+void KvCache::write_state_slot(std::int32_t slot, std::span<const std::byte> from) const {
+  BALEEN_CHECK_EQ(std::ssize(from), geometry_.state_slot_bytes());
+  memory().upload(buffer_.data() + states_begin_ + slot * geometry_.state_slot_bytes(), from);
 }
 
 }  // namespace baleen

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "kv_cache/geometry.h"
@@ -23,6 +24,14 @@ struct CacheCapacity {
     return num_pages * geometry.page_bytes() + num_window_pages * geometry.window_page_bytes() +
            num_state_slots * geometry.state_slot_bytes();
   }
+};
+
+/// Consecutive bytes of a page or a state slot, as they are read and written whole, by the pool that they
+/// are of.
+struct PoolRange {
+  std::string_view pool;
+  std::int64_t offset = 0;
+  std::int64_t num_bytes = 0;
 };
 
 /// Memory is reserved at once and becomes resident as pages are first written. Recycled pages keep old bytes:
@@ -56,6 +65,13 @@ class KvCache {
   void write_page(PageId page, std::span<const std::byte> from) const;
   void read_window_page(PageId page, std::span<std::byte> to) const;
   void write_window_page(PageId page, std::span<const std::byte> from) const;
+  /// All rings of a state slot: geometry().state_slot_bytes().
+  void read_state_slot(std::int32_t slot, std::span<std::byte> to) const;
+  void write_state_slot(std::int32_t slot, std::span<const std::byte> from) const;
+  /// What lies where in those bytes, ascending and without gaps.
+  [[nodiscard]] std::span<const PoolRange> page_ranges() const { return page_ranges_; }
+  [[nodiscard]] std::span<const PoolRange> window_page_ranges() const { return window_page_ranges_; }
+  [[nodiscard]] std::span<const PoolRange> state_slot_ranges() const { return state_slot_ranges_; }
   /// Overwrites row `row` of a page of one pool of this cache with `values`, as the operations would store them.
   void write_row(const LatentPool& pool, PageId page, int row, std::span<const float> values) const;
   /// Where the pools lie.
@@ -99,6 +115,7 @@ class KvCache {
   std::vector<BlockOffsets> offsets_;
   std::vector<PagePart> page_parts_;
   std::vector<PagePart> window_page_parts_;
+  std::vector<PoolRange> page_ranges_, window_page_ranges_, state_slot_ranges_;
   std::int64_t states_begin_ = 0;
   Buffer buffer_;
   PageAllocator pages_;

@@ -69,18 +69,22 @@ void SequencePages::hand_over(std::span<const PageId> pages, std::span<const Pag
   }
 }
 
-PageCounts SequencePages::missing(std::int64_t end) const {
-  const auto beyond = [end](const std::vector<PageId>& table) {
-    return std::max<std::int64_t>(0, pages_for(end) - static_cast<std::int64_t>(table.size()));
-  };
-  return {beyond(pages_), beyond(window_pages_)};
+PageCounts SequencePages::missing(std::int64_t end, std::int64_t next) const {
+  const auto beyond = [end](std::int64_t count) { return std::max<std::int64_t>(0, pages_for(end) - count); };
+  return {beyond(std::ssize(pages_)),
+          beyond(std::max(std::ssize(window_pages_), first_kept_window_page(next)))};
 }
 
-bool SequencePages::reach(std::int64_t end) {
+bool SequencePages::reach(std::int64_t end, std::int64_t next) {
   BALEEN_CHECK(ok());
-  const PageCounts more = missing(end);
+  const PageCounts more = missing(end, next);
   if (cache_->pages().num_free() < more.pages || cache_->window_pages().num_free() < more.window_pages) {
     return false;
+  }
+  if (const std::int64_t first = first_kept_window_page(next); first > first_window_page_) {
+    drop_window_pages(std::min<std::int64_t>(first, std::ssize(window_pages_)));
+    first_window_page_ = first;
+    window_pages_.resize(std::max(window_pages_.size(), static_cast<std::size_t>(first)), PageId::kNone);
   }
   for (std::int64_t i = 0; i < more.pages; ++i) pages_.push_back(*cache_->pages().allocate());
   for (std::int64_t i = 0; i < more.window_pages; ++i) {
@@ -100,7 +104,7 @@ void SequencePages::shrink(std::int64_t end) {
   }
 }
 
-void SequencePages::leave_behind(std::int64_t next) {
+std::int64_t SequencePages::first_kept_window_page(std::int64_t next) const {
   const CacheGeometry& geometry = cache_->geometry();
   const auto page_of = [](std::int64_t position) {
     return std::max<std::int64_t>(0, position) / kPageTokens;
@@ -108,9 +112,13 @@ void SequencePages::leave_behind(std::int64_t next) {
   // What is borrowed was there before the sequence: a step that is taken back does not reach below it.
   const std::int64_t seen_next = std::max(num_borrowed_ * kPageTokens, next - geometry.max_draft_tokens);
   const std::int64_t first_seen = page_of(seen_next - geometry.window_tokens);
-  const std::int64_t first_kept = page_of(next - geometry.kept_tokens());
-  BALEEN_CHECK_LE(first_kept, static_cast<std::int64_t>(window_pages_.size()));
-  drop_window_pages(std::max(std::min(first_seen, num_borrowed_), first_kept));
+  return std::max(std::min(first_seen, num_borrowed_), page_of(next - geometry.kept_tokens()));
+}
+
+void SequencePages::leave_behind(std::int64_t next) {
+  const std::int64_t first_kept = first_kept_window_page(next);
+  BALEEN_CHECK_LE(first_kept, std::ssize(window_pages_));
+  drop_window_pages(first_kept);
 }
 
 void SequencePages::leave_tail(std::int64_t num_pages) {

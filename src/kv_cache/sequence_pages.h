@@ -45,15 +45,19 @@ class SequencePages {
   /// sequence's next position.
   void hand_over(std::span<const PageId> pages, std::span<const PageId> window_pages, std::int64_t next);
 
-  /// What `reach(end)` would take.
-  [[nodiscard]] PageCounts missing(std::int64_t end) const;
+  /// What `reach` would take.
+  [[nodiscard]] PageCounts missing(std::int64_t end, std::int64_t next = 0) const;
   /// Makes positions up to `end` writable. False when a pool has too few pages left; nothing is taken then.
-  [[nodiscard]] bool reach(std::int64_t end);
+  /// Where positions before `next` come from another cache, they are taken as behind: window pages that
+  /// `leave_behind(next)` would give back are not taken.
+  [[nodiscard]] bool reach(std::int64_t end, std::int64_t next = 0);
   /// Gives back the pages that hold only positions from `end` on.
   void shrink(std::int64_t end);
   /// Gives back the window pages that `next` and later positions have no use for: beyond
   /// geometry().kept_tokens(), or, of borrowed ones, out of sight.
   void leave_behind(std::int64_t next);
+  /// Gives back the window pages before page `first_kept`, which no later step needs.
+  void leave_windows_before(std::int64_t first_kept) { drop_window_pages(first_kept); }
   /// Gives back the window pages that no step needs which goes on after the first `num_pages` pages.
   void leave_tail(std::int64_t num_pages);
 
@@ -70,6 +74,8 @@ class SequencePages {
 
  private:
   void release();
+  /// The first window page that a sequence keeps whose next position is `next`.
+  [[nodiscard]] std::int64_t first_kept_window_page(std::int64_t next) const;
   void drop_window_pages(std::int64_t first_kept);
 
   KvCache* cache_;

@@ -84,6 +84,12 @@ std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig&
     found.push_back(
         fmt::format("--redundant-experts {}: 0 to {} are possible", plan.redundant_experts, kMaxRanks));
   }
+  if (plan.prefill_groups < 0 || (plan.prefill_groups > 0 && plan.prefill_groups >= plan.dp)) {
+    found.push_back(fmt::format(
+        "--prefill-groups {}: of --dp {} groups one at least decodes; --prefill-groups {} or --dp {} would "
+        "do",
+        plan.prefill_groups, plan.dp, std::max<std::int64_t>(0, plan.dp - 1), plan.prefill_groups + 1));
+  }
   if (!found.empty()) return found;
 
   const std::int64_t ranks = plan.stage_ranks();
@@ -160,6 +166,9 @@ std::string to_text(const ParallelPlan& plan) {
   add("moe tp", plan.moe_tp, 1);
   add("o_proj tp", plan.o_proj_tp, plan.tp);
   add("lm_head tp", plan.lmhead_tp, plan.group_ranks());
+  if (plan.prefill_groups > 0) {
+    text += fmt::format(", {} group{} for prompts", plan.prefill_groups, plan.prefill_groups == 1 ? "" : "s");
+  }
   add("redundant experts", plan.redundant_experts, 0);
   if (plan.expert_placement == ExpertOrder::kRoundRobin) text += ", experts round-robin";
   if (plan.maps_by_layer) text += ", an expert map for each layer";

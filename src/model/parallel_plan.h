@@ -31,6 +31,8 @@ struct ParallelPlan {
   /// Ranks of a tp group over which the shared expert's inner width is split where they have the same tokens:
   /// 1: the first has it whole; 0: all.
   std::int64_t shared_tp = 0;
+  /// Data-parallel groups, the first ones, that only compute prompts; the others decode. 0: all do both.
+  std::int64_t prefill_groups = 0;
   std::int64_t redundant_experts = 0;                   ///< copies beyond one of each, in every layer
   ExpertOrder expert_placement = ExpertOrder::kLinear;  ///< of one copy of each
   /// Each layer has an expert map of its own: from a file, or because maps change while the ranks serve.
@@ -44,7 +46,8 @@ struct ParallelPlan {
   /// Nothing is split, or nothing said.
   [[nodiscard]] bool is_one_rank() const {
     return num_devices <= 1 && tp <= 1 && cp <= 1 && dp <= 1 && ep <= 1 && pp <= 1 && moe_tp <= 1 &&
-           o_proj_tp <= 1 && lmhead_tp <= 1 && places_linearly() && !sequence_parallel && !dual_batch_overlap;
+           o_proj_tp <= 1 && lmhead_tp <= 1 && prefill_groups == 0 && places_linearly() &&
+           !sequence_parallel && !dual_batch_overlap;
   }
   /// Ranks of a data-parallel group: they have the same batch.
   [[nodiscard]] std::int64_t group_ranks() const { return tp * cp; }

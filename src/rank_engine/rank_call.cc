@@ -32,12 +32,23 @@ RankReply reply_of(std::optional<Failure> failed) {
   return reply;
 }
 
+RankReply transfer(StateTransfers& states, std::span<const SequenceTransfer> transfers) {
+  RankReply reply;
+  const std::int64_t bytes_before = states.received_bytes();
+  for (const SequenceTransfer& one : transfers) {
+    const std::optional<Failure> refusal = states.exchange(one);
+    reply.refusals.push_back(refusal ? refusal->message : "");
+  }
+  reply.number = states.received_bytes() - bytes_before;
+  return reply;
+}
+
 }  // namespace
 
 bool is_collective(RankCall::Kind kind) {
   using Kind = RankCall::Kind;
   return kind == Kind::kCompute || kind == Kind::kFindBadBlock || kind == Kind::kDraft ||
-         kind == Kind::kBegin || kind == Kind::kCollect;
+         kind == Kind::kTransfer || kind == Kind::kBegin || kind == Kind::kCollect;
 }
 
 std::optional<Failure> first_failure(const std::vector<RankReply>& replies) {
@@ -103,6 +114,13 @@ RankReply answer(Engine& engine, const RankCall& call) {
       return {};
     case Kind::kFabricate:
       engine.fabricate_history(call.sequence, call.number);
+      return {};
+    case Kind::kExpect:
+      return {.number = engine.expect(call.sequence, call.number) ? 1 : 0};
+    case Kind::kTransfer:
+      return transfer(engine.transfers(), call.transfers);
+    case Kind::kAdopt:
+      engine.transfers().adopt(call.sequence, call.keep);
       return {};
     case Kind::kEnd:
       return {};

@@ -36,7 +36,10 @@ struct RankCall {
     kPlaceExperts,  ///< after all ranks have staged them: in force
     kDropExperts,   ///< otherwise
     kFabricate,
-    kEnd,  ///< of all calls; no rank replies
+    kExpect,    ///< room for positions that arrive from another group, up to `number`
+    kTransfer,  ///< parts of sequences, between groups
+    kAdopt,     ///< a sequence that arrived whole; `keep`: with its streams
+    kEnd,       ///< of all calls; no rank replies
   };
   static constexpr std::int64_t kAllGroups = -1;
 
@@ -49,6 +52,7 @@ struct RankCall {
   std::vector<std::vector<StepInput>> inputs = {};   ///< of each group, with the group's numbers of sequences
   std::vector<std::vector<DraftInput>> drafts = {};  ///< likewise
   std::vector<BlockExperts> experts = {};
+  std::vector<SequenceTransfer> transfers = {};
 };
 
 /// Whether ranks exchange messages to answer, so that all of them must be at it at the same time.
@@ -64,6 +68,7 @@ struct RankReply {
   CacheUse cache_use = {};
   std::vector<RadixNodeSummary> tree = {};
   std::vector<std::vector<std::int64_t>> expert_load = {};
+  std::vector<std::string> refusals = {};  ///< of each transfer; empty: none
 };
 
 /// Of the first rank that has one.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/check.h"
 #include "model/expert_block.h"
@@ -58,20 +59,21 @@ std::int64_t RankEngine::call_group(Kind kind, SequenceId sequence, std::int64_t
   return reply_of(team_->call(call), one.group).number;
 }
 
-std::int64_t RankEngine::choose_group(std::span<const TokenId> prompt) const {
-  if (num_groups() == 1) return 0;
+std::int64_t RankEngine::choose_group(std::span<const TokenId> prompt, std::int64_t begin,
+                                      std::int64_t end) const {
+  if (end - begin == 1) return begin;
   const auto open_in = [&](std::int64_t group) { return num_open_[static_cast<std::size_t>(group)]; };
-  const std::int64_t least = std::ranges::min(num_open_);
+  const std::int64_t least = *std::min_element(num_open_.begin() + begin, num_open_.begin() + end);
   // A cached prefix is worth a few more sequences in the group, not all of them.
   const std::int64_t most = least + std::max<std::int64_t>(1, least / 4);
   std::vector<std::int64_t> cached(static_cast<std::size_t>(num_groups()));
   if (options_.prefix_cache && !prompt.empty()) {
     const auto& replies = team_->call({.kind = Kind::kCachedTokens, .tokens = prompt});
-    for (std::int64_t group = 0; group < num_groups(); ++group)
+    for (std::int64_t group = begin; group < end; ++group)
       cached[static_cast<std::size_t>(group)] = reply_of(replies, group).number;
   }
   std::int64_t best = -1;
-  for (std::int64_t group = 0; group < num_groups(); ++group) {
+  for (std::int64_t group = begin; group < end; ++group) {
     if (open_in(group) > most) continue;
     const auto cached_in = [&](std::int64_t g) { return cached[static_cast<std::size_t>(g)]; };
     const auto better = [&] {
@@ -82,42 +84,66 @@ std::int64_t RankEngine::choose_group(std::span<const TokenId> prompt) const {
   return best;
 }
 
-std::optional<SequenceId> RankEngine::open(std::span<const TokenId> prompt) {
-  if (std::ssize(sequences_) == options_.max_sequences) return std::nullopt;
-  const std::int64_t group = choose_group(prompt);
+std::pair<SequenceId, std::int64_t> RankEngine::open_in(std::int64_t group, std::span<const TokenId> prompt) {
   const std::int64_t own =
       reply_of(team_->call({.kind = Kind::kOpen, .group = group, .tokens = prompt}), group).number;
   BALEEN_CHECK_LE(0, own);  // each group has room for all sequences
-  const auto id = static_cast<SequenceId>(next_id_++);
-  Sequence& sequence = sequences_[id];
-  sequence = {.group = group, .own = static_cast<SequenceId>(own)};
-  sequence.opened_at = sequence.length = call_group(Kind::kLength, id);
   ++num_open_[static_cast<std::size_t>(group)];
+  const auto id = static_cast<SequenceId>(own);
+  return {id, reply_of(team_->call({.kind = Kind::kLength, .group = group, .sequence = id}), group).number};
+}
+
+void RankEngine::close_in(std::int64_t group, SequenceId own, bool keep) {
+  static_cast<void>(team_->call({.kind = Kind::kClose, .group = group, .sequence = own, .keep = keep}));
+  --num_open_[static_cast<std::size_t>(group)];
+}
+
+std::optional<SequenceId> RankEngine::open(std::span<const TokenId> prompt) {
+  if (std::ssize(sequences_) == options_.max_sequences) return std::nullopt;
+  const std::int64_t num_prefill = options_.parallel.prefill_groups;
+  Sequence sequence{.group = choose_group(prompt, 0, num_prefill > 0 ? num_prefill : num_groups()),
+                    .prompt_tokens = std::ssize(prompt)};
+  std::tie(sequence.own, sequence.length) = open_in(sequence.group, prompt);
+  if (num_prefill > 0) open_successor(sequence, prompt);
+  sequence.opened_at = sequence.length;
+  const auto id = static_cast<SequenceId>(next_id_++);
+  sequences_.emplace(id, sequence);
   return id;
 }
 
 std::int64_t RankEngine::length(SequenceId sequence) const { return sequences_.at(sequence).length; }
 
 bool RankEngine::reserve(SequenceId sequence, std::int64_t num_tokens) {
+  // Room is wanted where the next step is computed.
+  if (sequences_.at(sequence).prompt_ended) send_states({&sequence, 1});
   return call_group(Kind::kReserve, sequence, num_tokens) != 0;
 }
 
-void RankEngine::truncate(SequenceId sequence, std::int64_t length) {
-  call_group(Kind::kTruncate, sequence, length);
-  sequences_.at(sequence).length = length;
+void RankEngine::truncate(SequenceId id, std::int64_t length) {
+  Sequence& sequence = sequences_.at(id);
+  if (sequence.successor && length < sequence.successor->num_pages * kPageTokens) drop_successor(sequence);
+  call_group(Kind::kTruncate, id, length);
+  sequence.length = length;
 }
 
-void RankEngine::share(SequenceId sequence) { call_group(Kind::kShare, sequence); }
-
-void RankEngine::close(SequenceId sequence, bool keep) {
-  call_group(Kind::kClose, sequence, 0, keep);
-  --num_open_[static_cast<std::size_t>(group_of(sequence))];
-  sequences_.erase(sequence);
+void RankEngine::share(SequenceId sequence) {
+  call_group(Kind::kShare, sequence);
+  sequences_.at(sequence).was_shared = true;
 }
 
-void RankEngine::fabricate_history(SequenceId sequence, std::int64_t num_positions) {
-  call_group(Kind::kFabricate, sequence, num_positions);
-  sequences_.at(sequence).length += num_positions;
+void RankEngine::close(SequenceId id, bool keep) {
+  Sequence& sequence = sequences_.at(id);
+  drop_successor(sequence);
+  close_in(sequence.group, sequence.own, keep);
+  sequences_.erase(id);
+}
+
+void RankEngine::fabricate_history(SequenceId id, std::int64_t num_positions) {
+  Sequence& sequence = sequences_.at(id);
+  // A history is the decode group's: there is nothing to compute.
+  if (sequence.successor && sequence.length == 0) hand_over(sequence);
+  call_group(Kind::kFabricate, id, num_positions);
+  sequence.length += num_positions;
 }
 
 CacheUse RankEngine::cache_use() const {

@@ -10,6 +10,8 @@
 ///     ─► commit   once no rank has a failure
 ///     ◄─ logits   of the first rank of each group's last stage, put in the order of the batch
 ///
+/// With prefill groups a sequence is open in two groups until its prompt is computed (rank_transfer.cc).
+///
 /// Before a step, experts may change places (rank_balance.cc): all ranks stage the same maps, and all put
 /// them in force once none has a failure.
 #pragma once
@@ -51,6 +53,8 @@ class RankEngine final : public ModelEngine {
 
   [[nodiscard]] EngineLimits limits() const override;
   /// In the group with the longest cached prefix among those that have few more sequences than the least.
+  /// With prefill groups: in one of those, and in one of the others, which takes it over before the first
+  /// step behind the one that ends the prompt: the one that wants logits at its last token or beyond.
   [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt) override;
   [[nodiscard]] std::int64_t length(SequenceId sequence) const override;
   [[nodiscard]] bool reserve(SequenceId sequence, std::int64_t num_tokens) override;
@@ -68,14 +72,28 @@ class RankEngine final : public ModelEngine {
   [[nodiscard]] CacheUse cache_use() const override;
   [[nodiscard]] std::vector<RadixNodeSummary> tree(std::size_t most_nodes) const override;
 
-  /// The group of an open sequence.
+  [[nodiscard]] std::optional<TransferStats> transfer_stats() const override;
+
+  /// The group of an open sequence: the one that computes its next step.
   [[nodiscard]] std::int64_t group_of(SequenceId sequence) const { return sequences_.at(sequence).group; }
 
  private:
+  /// The decode group that will take a sequence over, where it is open too.
+  struct Successor {
+    std::int64_t group = 0;
+    SequenceId own{};
+    std::int64_t known_pages = 0;  ///< of its prefix cache
+    std::int64_t num_pages = 0;    ///< with those that have arrived
+  };
   struct Sequence {
     std::int64_t group = 0;
     SequenceId own{};  ///< as the group's engines number it
     std::int64_t opened_at = 0, length = 0;
+    std::int64_t prompt_tokens = 0;  ///< as far as they were known at the beginning
+    std::optional<Successor> successor = std::nullopt;
+    bool prompt_ended = false;
+    bool was_sent = false;  ///< what there was to send, since its last step
+    bool was_shared = false;
   };
   /// Logits of all groups, in the order of a batch.
   struct Merged {
@@ -89,12 +107,35 @@ class RankEngine final : public ModelEngine {
   [[nodiscard]] std::int64_t num_groups() const { return options_.parallel.dp; }
   /// The rank that replies for a group: the first one of its last stage.
   [[nodiscard]] const RankReply& reply_of(const std::vector<RankReply>& replies, std::int64_t group) const;
-  [[nodiscard]] std::int64_t choose_group(std::span<const TokenId> prompt) const;
+  /// Of groups [begin, end).
+  [[nodiscard]] std::int64_t choose_group(std::span<const TokenId> prompt, std::int64_t begin,
+                                          std::int64_t end) const;
+  /// Opens a sequence in a group; its number and length there.
+  [[nodiscard]] std::pair<SequenceId, std::int64_t> open_in(std::int64_t group,
+                                                            std::span<const TokenId> prompt);
+  void close_in(std::int64_t group, SequenceId own, bool keep);
   /// Calls the sequence's group; the reply's number.
   std::int64_t call_group(RankCall::Kind kind, SequenceId sequence, std::int64_t number = 0,
                           bool keep = false) const;
   template <class Input>
   [[nodiscard]] std::vector<std::vector<Input>> by_group(std::span<const Input> inputs) const;
+  // Between groups (rank_transfer.cc).
+  /// Opens the sequence in a decode group too, and gets what only that one has of the prompt.
+  void open_successor(Sequence& sequence, std::span<const TokenId> prompt);
+  /// Sends what is complete of these sequences and was not sent yet, once between two steps of each. Those
+  /// whose prompt has ended go over whole. Where a decode group has no room, nothing is sent this time.
+  void send_states(std::span<const SequenceId> ids);
+  template <class Input>
+  void send_states_of(std::span<const Input> inputs);
+  [[nodiscard]] bool expect(std::int64_t group, SequenceId own, std::int64_t end);
+  /// What the receivers refuse, with the rank that does; empty where they accept.
+  [[nodiscard]] std::vector<std::string> transfer(std::vector<SequenceTransfer> transfers);
+  /// The successor has everything: it goes on.
+  void hand_over(Sequence& sequence);
+  /// The sequence stays where it is for good.
+  void drop_successor(Sequence& sequence);
+  void refused(const Sequence& sequence, const std::string& why);
+
   /// Before a step: lets experts change places, if that is due, on all ranks or on none.
   void balance_experts();
   [[nodiscard]] Failure failure_of_step(const std::vector<RankReply>& replies);
@@ -116,6 +157,7 @@ class RankEngine final : public ModelEngine {
   std::optional<ExpertBalancer> balancer_;
   Merged logits_, mtp_logits_;
   std::vector<TokenId> chosen_, drafted_;
+  TransferStats transfer_stats_;
   std::deque<std::vector<Part>> under_way_;  ///< of queued steps
 };
 

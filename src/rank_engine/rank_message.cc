@@ -1,80 +1,27 @@
 #include "rank_engine/rank_message.h"
 
-#include <cstring>
-#include <type_traits>
-
-#include "base/error.h"
+#include "base/message_bytes.h"
 
 namespace baleen {
 namespace {
 
-/// Appends values as they lie in memory, arrays behind their lengths.
-class Writer {
- public:
-  template <class T>
-  requires std::is_trivially_copyable_v<T>
-  void value(const T& value) { raw(std::as_bytes(std::span(&value, 1))); }
-  template <class T>
-  void array(std::span<const T> values) {
-    value(std::ssize(values));
-    raw(std::as_bytes(values));
-  }
-  void rows(const ConstActivations<2>& rows) {
-    value(rows.empty() ? std::int64_t{0} : rows.extent(1));
-    array(
-        std::span<const float>(rows.empty() ? nullptr : rows.data(), static_cast<std::size_t>(rows.size())));
-  }
-  [[nodiscard]] std::vector<std::byte> take() { return std::move(bytes_); }
+void write_rows(MessageWriter& out, const ConstActivations<2>& rows) {
+  out.value(rows.empty() ? std::int64_t{0} : rows.extent(1));
+  out.array(
+      std::span<const float>(rows.empty() ? nullptr : rows.data(), static_cast<std::size_t>(rows.size())));
+}
 
- private:
-  void raw(std::span<const std::byte> bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
-  std::vector<std::byte> bytes_;
-};
-
-class Reader {
- public:
-  explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}
-  template <class T>
-  requires std::is_trivially_copyable_v<T> T value() {
-    T result{};
-    raw(std::as_writable_bytes(std::span(&result, 1)));
-    return result;
-  }
-  template <class T>
-  std::vector<T> array() {
-    const auto count = value<std::ptrdiff_t>();
-    if (count < 0 || static_cast<std::size_t>(count) > rest_.size() / sizeof(T)) refuse();
-    std::vector<T> values(static_cast<std::size_t>(count));
-    raw(std::as_writable_bytes(std::span(values)));
-    return values;
-  }
-  ConstActivations<2> rows(std::vector<float>& storage) {
-    const auto width = value<std::int64_t>();
-    storage = array<float>();
-    if (storage.empty() || width <= 0) return {};
-    return {storage.data(), {std::ssize(storage) / width, width}};
-  }
-  /// Of elements that have at least `min_bytes` each.
-  std::int64_t count(std::size_t min_bytes = 1) {
-    const auto count = value<std::int64_t>();
-    if (count < 0 || static_cast<std::size_t>(count) > rest_.size() / min_bytes) refuse();
-    return count;
-  }
-
- private:
-  void raw(std::span<std::byte> to) {
-    if (to.size() > rest_.size()) refuse();
-    if (!to.empty()) std::memcpy(to.data(), rest_.data(), to.size());
-    rest_ = rest_.subspan(to.size());
-  }
-  [[noreturn]] static void refuse() { fail("a message between ranks is damaged: it ends too early"); }
-  std::span<const std::byte> rest_;
-};
+ConstActivations<2> read_rows(MessageReader& in, std::vector<float>& storage) {
+  const auto width = in.value<std::int64_t>();
+  storage = in.array<float>();
+  if (storage.empty() || width <= 0) return {};
+  return {storage.data(), {std::ssize(storage) / width, width}};
+}
 
 }  // namespace
 
 std::vector<std::byte> to_bytes(const RankCall& call) {
-  Writer out;
+  MessageWriter out;
   out.value(call.kind);
   out.value(call.group);
   out.value(call.sequence);
@@ -108,11 +55,12 @@ std::vector<std::byte> to_bytes(const RankCall& call) {
     out.value(one.block);
     out.array(std::span<const std::int32_t>(one.slots));
   }
+  out.array(std::span<const SequenceTransfer>(call.transfers));
   return out.take();
 }
 
 ReceivedCall call_from_bytes(std::span<const std::byte> bytes) {
-  Reader in(bytes);
+  MessageReader in(bytes);
   ReceivedCall received;
   RankCall& call = received.call;
   const auto tokens = [&] {
@@ -150,16 +98,17 @@ ReceivedCall call_from_bytes(std::span<const std::byte> bytes) {
     one.block = in.value<std::int64_t>();
     one.slots = in.array<std::int32_t>();
   }
+  call.transfers = in.array<SequenceTransfer>();
   return received;
 }
 
 std::vector<std::byte> to_bytes(const RankReply& reply) {
-  Writer out;
+  MessageWriter out;
   out.value(reply.number);
   out.value(reply.failure.has_value());
-  if (reply.failure) out.array(std::span<const char>(*reply.failure));
-  out.rows(reply.logits);
-  out.rows(reply.mtp_logits);
+  if (reply.failure) out.text(*reply.failure);
+  write_rows(out, reply.logits);
+  write_rows(out, reply.mtp_logits);
   out.array(reply.chosen);
   out.array(reply.drafted);
   out.value(reply.cache_use);
@@ -167,26 +116,27 @@ std::vector<std::byte> to_bytes(const RankReply& reply) {
   out.value(std::ssize(reply.expert_load));
   for (const std::vector<std::int64_t>& row : reply.expert_load)
     out.array(std::span<const std::int64_t>(row));
+  out.value(std::ssize(reply.refusals));
+  for (const std::string& refusal : reply.refusals) out.text(refusal);
   return out.take();
 }
 
 ReceivedReply reply_from_bytes(std::span<const std::byte> bytes) {
-  Reader in(bytes);
+  MessageReader in(bytes);
   ReceivedReply received;
   RankReply& reply = received.reply;
   reply.number = in.value<std::int64_t>();
-  if (in.value<bool>()) {
-    const std::vector<char> text = in.array<char>();
-    reply.failure = std::string(text.begin(), text.end());
-  }
-  reply.logits = in.rows(received.logits);
-  reply.mtp_logits = in.rows(received.mtp_logits);
+  if (in.value<bool>()) reply.failure = in.text();
+  reply.logits = read_rows(in, received.logits);
+  reply.mtp_logits = read_rows(in, received.mtp_logits);
   reply.chosen = received.chosen = in.array<TokenId>();
   reply.drafted = received.drafted = in.array<TokenId>();
   reply.cache_use = in.value<CacheUse>();
   reply.tree = in.array<RadixNodeSummary>();
   reply.expert_load.resize(static_cast<std::size_t>(in.count()));
   for (std::vector<std::int64_t>& row : reply.expert_load) row = in.array<std::int64_t>();
+  reply.refusals.resize(static_cast<std::size_t>(in.count()));
+  for (std::string& refusal : reply.refusals) refusal = in.text();
   return received;
 }
 

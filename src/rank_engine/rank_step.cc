@@ -38,11 +38,20 @@ std::vector<std::vector<Input>> RankEngine::by_group(std::span<const Input> inpu
   return groups;
 }
 
+template <class Input>
+void RankEngine::send_states_of(std::span<const Input> inputs) {
+  if (options_.parallel.prefill_groups == 0) return;
+  std::vector<SequenceId> ids;
+  for (const Input& input : inputs) ids.push_back(input.sequence);
+  send_states(ids);
+}
+
 Result<StepOutput> RankEngine::step(std::span<const StepInput> inputs) {
   if (inputs.empty()) {
     return failure("a step of 0 tokens: this engine takes 1 to {}", options_.max_batch_tokens);
   }
   balance_experts();
+  send_states_of(inputs);
   RankCall call{.kind = RankCall::Kind::kPrepare, .inputs = by_group(inputs)};
   if (auto failed = first_failure(team_->call(call))) return std::move(*failed);
   call.kind = RankCall::Kind::kCompute;
@@ -51,7 +60,12 @@ Result<StepOutput> RankEngine::step(std::span<const StepInput> inputs) {
   const StepOutput output = merge(parts_of(inputs), replies);
   call.kind = RankCall::Kind::kCommit;
   static_cast<void>(team_->call(call));
-  for (const StepInput& input : inputs) sequences_.at(input.sequence).length += std::ssize(input.tokens);
+  for (const StepInput& input : inputs) {
+    Sequence& sequence = sequences_.at(input.sequence);
+    sequence.length += std::ssize(input.tokens);
+    sequence.prompt_ended |= input.wanted != WantedLogits::kNone && sequence.length >= sequence.prompt_tokens;
+    sequence.was_sent = false;
+  }
   return output;
 }
 
@@ -133,6 +147,7 @@ Result<StepOutput> RankEngine::collect() {
 }
 
 Result<DraftOutput> RankEngine::draft(std::span<const DraftInput> inputs, std::int64_t depth) {
+  if (depth == 0) send_states_of(inputs);
   RankCall call{.kind = RankCall::Kind::kCheckDrafts, .number = depth, .drafts = by_group(inputs)};
   if (auto failed = first_failure(team_->call(call))) return std::move(*failed);
   call.kind = RankCall::Kind::kDraft;

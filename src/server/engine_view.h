@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "disk_tier/disk_tier.h"
+#include "engine/sequence_transfer.h"
 #include "engine/step_engine.h"
 #include "model/expert_balancer.h"
 #include "model/expert_maps.h"
@@ -31,8 +32,10 @@ struct EngineView {
   std::optional<DiskTierStats> disk;
   std::int64_t disk_budget_bytes = 0;
   std::int64_t num_ranks = 1;
-  std::int64_t num_groups = 1;  ///< data-parallel ones, each with sequences and a cache of its own
-  std::string plan;             ///< "2 devices: tp 1, dp 2, ep 2"
+  std::int64_t num_groups = 1;             ///< data-parallel ones, each with sequences and a cache of its own
+  std::int64_t num_prefill_groups = 0;     ///< of those, the ones that only compute prompts
+  std::optional<TransferStats> transfers;  ///< between them and the others; empty without them
+  std::string plan;                        ///< "2 devices: tp 1, dp 2, ep 2"
 };
 
 /// Called in the scheduler's thread.

@@ -80,6 +80,21 @@ void add_pools(FamilyList& list, const CacheUse& cache) {
   pool("state_slots", cache.state_slots);
 }
 
+void add_transfers(FamilyList& list, const EngineView& engine) {
+  const std::int64_t num_prefill = engine.num_prefill_groups;
+  list.add(MetricType::Gauge, "baleen_rank_group_roles", "Data-parallel groups by what they do")
+      .value(static_cast<double>(num_prefill), {{"role", "prefill"}})
+      .value(static_cast<double>(engine.num_groups - num_prefill), {{"role", "decode"}});
+  const TransferStats& transfers = *engine.transfers;
+  list.counter("baleen_transferred_sequences_total", "Sequences that decode groups took over",
+               transfers.num_sequences)
+      .counter("baleen_transferred_prefixes_total",
+               "Prefixes that prefill groups got out of the cache of a decode group", transfers.num_prefixes)
+      .counter("baleen_transferred_bytes_total", "Bytes of sequences between groups", transfers.num_bytes)
+      .counter("baleen_refused_transfers_total",
+               "Transfers whose manifest was not what the receiver expected", transfers.num_refused);
+}
+
 void add_balance(FamilyList& list, const ExpertBalance& balance) {
   if (balance.num_evaluations > 0) {
     list.add(MetricType::Gauge, "baleen_expert_balancedness",
@@ -188,6 +203,7 @@ std::string Metrics::text(const SchedulerStats& stats, const EngineView& engine,
       .value(stats.idle_seconds);
   add_pools(list, stats.cache);
   if (engine.disk) add_disk(list, *engine.disk);
+  if (engine.transfers) add_transfers(list, engine);
   if (engine.expert_balance) add_balance(list, *engine.expert_balance);
   list.add(MetricType::Counter, "baleen_operation_seconds_total", "Time in an operation of the forward pass");
   for (const OperationTime& operation : engine.operations)

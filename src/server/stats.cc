@@ -57,6 +57,27 @@ Json disk_json(const EngineView& engine) {
           {"evicted_files", disk.evicted_files}};
 }
 
+/// Of each data-parallel group.
+Json roles_json(const EngineView& engine) {
+  Json roles = Json::array();
+  for (std::int64_t group = 0; group < engine.num_groups; ++group) {
+    if (engine.num_prefill_groups == 0) {
+      roles.emplace_back("both");
+    } else {
+      roles.emplace_back(group < engine.num_prefill_groups ? "prefill" : "decode");
+    }
+  }
+  return roles;
+}
+
+Json transfers_json(const EngineView& engine) {
+  if (!engine.transfers) return nullptr;
+  return {{"sequences", engine.transfers->num_sequences},
+          {"prefixes", engine.transfers->num_prefixes},
+          {"bytes", engine.transfers->num_bytes},
+          {"refused", engine.transfers->num_refused}};
+}
+
 Json balance_json(const EngineView& engine) {
   if (!engine.expert_balance) return nullptr;
   const ExpertBalance& balance = *engine.expert_balance;
@@ -103,33 +124,37 @@ std::string stats_json(const ServedModel& model, const SchedulerStats& scheduler
                           {"bytes", operation.bytes},
                           {"flops", operation.flops}});
   }
-  Json stats = {
-      {"model",
-       {{"name", model.name},
-        {"layers", model.num_layers},
-        {"vocab_size", model.limits.vocab_size},
-        {"context_tokens", model.limits.context_tokens},
-        {"experts", model.num_experts},
-        {"max_sequences", model.limits.max_sequences}}},
-      {"uptime_seconds", uptime_seconds},
-      {"scheduler", scheduler_json(scheduler)},
-      {"pools",
-       {{"pages", pool_json(scheduler.cache.pages)},
-        {"window_pages", pool_json(scheduler.cache.window_pages)},
-        {"state_slots", pool_json(scheduler.cache.state_slots)}}},
-      {"tree", tree_json(engine.tree)},
-      {"expert_load", engine.expert_load},
-      {"expert_balance", balance_json(engine)},
-      {"operations", operations},
-      {"disk", disk_json(engine)},
-      {"ranks", {{"count", engine.num_ranks}, {"groups", engine.num_groups}, {"plan", engine.plan}}},
-      {"http",
-       {{"connections", http.connections},
-        {"accepted", http.accepted},
-        {"requests", http.requests},
-        {"rejected", http.rejected},
-        {"timed_out", http.timed_out},
-        {"dropped_slow", http.dropped_slow}}}};
+  Json stats = {{"model",
+                 {{"name", model.name},
+                  {"layers", model.num_layers},
+                  {"vocab_size", model.limits.vocab_size},
+                  {"context_tokens", model.limits.context_tokens},
+                  {"experts", model.num_experts},
+                  {"max_sequences", model.limits.max_sequences}}},
+                {"uptime_seconds", uptime_seconds},
+                {"scheduler", scheduler_json(scheduler)},
+                {"pools",
+                 {{"pages", pool_json(scheduler.cache.pages)},
+                  {"window_pages", pool_json(scheduler.cache.window_pages)},
+                  {"state_slots", pool_json(scheduler.cache.state_slots)}}},
+                {"tree", tree_json(engine.tree)},
+                {"expert_load", engine.expert_load},
+                {"expert_balance", balance_json(engine)},
+                {"operations", operations},
+                {"disk", disk_json(engine)},
+                {"ranks",
+                 {{"count", engine.num_ranks},
+                  {"groups", engine.num_groups},
+                  {"roles", roles_json(engine)},
+                  {"transfers", transfers_json(engine)},
+                  {"plan", engine.plan}}},
+                {"http",
+                 {{"connections", http.connections},
+                  {"accepted", http.accepted},
+                  {"requests", http.requests},
+                  {"rejected", http.rejected},
+                  {"timed_out", http.timed_out},
+                  {"dropped_slow", http.dropped_slow}}}};
   if (history != nullptr) stats["history"] = history_json(*history);
   return stats.dump();
 }

@@ -118,6 +118,48 @@ TEST_P(KvCacheLayout, PagesGoOutAndComeBackWhole) {
                                             cache.window(3).page_stride_bytes + 5)]);
 }
 
+/// Writes every ring of a slot; the ranges name each byte of it once.
+TEST_P(KvCacheLayout, StateSlotsGoOutAndComeBackWhole) {
+  KvCache cache(small_geometry(GetParam()), {.num_pages = 1, .num_window_pages = 1, .num_state_slots = 3});
+  std::vector<std::byte> slot(static_cast<std::size_t>(cache.geometry().state_slot_bytes())),
+      got(slot.size());
+  for (std::size_t i = 0; i < slot.size(); ++i) slot[i] = static_cast<std::byte>(i * 7 + i / 251 + 3);
+  cache.write_state_slot(1, slot);
+  cache.read_state_slot(1, got);
+  EXPECT_EQ(got, slot);
+  for (const std::int32_t other : {0, 2}) {
+    cache.read_state_slot(other, got);
+    EXPECT_EQ(got, std::vector<std::byte>(slot.size()));
+  }
+  const auto* const ring = reinterpret_cast<const std::byte*>(cache.main_state(1).kv_row(1, 0));
+  EXPECT_EQ(ring[5], slot[5]);
+}
+
+TEST_P(KvCacheLayout, RangesNameEveryByteOnce) {
+  const KvCache cache(small_geometry(GetParam()),
+                      {.num_pages = 1, .num_window_pages = 1, .num_state_slots = 1});
+  const auto names = [](std::span<const PoolRange> ranges, std::int64_t num_bytes) {
+    std::vector<std::string_view> pools;
+    std::int64_t end = 0;
+    for (const PoolRange& range : ranges) {
+      EXPECT_EQ(range.offset, end);
+      EXPECT_GT(range.num_bytes, 0);
+      end += range.num_bytes;
+      pools.push_back(range.pool);
+    }
+    EXPECT_EQ(end, num_bytes);
+    return pools;
+  };
+  using Pools = std::vector<std::string_view>;
+  EXPECT_EQ(names(cache.page_ranges(), cache.geometry().page_bytes()),
+            (Pools{"compressed entries", "indexer keys", "compressed entries"}));
+  EXPECT_EQ(names(cache.window_page_ranges(), cache.geometry().window_page_bytes()),
+            (Pools{"window rows", "window rows", "compressor overlap rows", "indexer overlap rows",
+                   "window rows", "window rows"}));
+  EXPECT_EQ(names(cache.state_slot_ranges(), cache.geometry().state_slot_bytes()),
+            (Pools{"main compressor rings", "indexer compressor rings", "main compressor rings"}));
+}
+
 TEST_P(KvCacheLayout, RingsAreRestoredFromTheEndOfAPage) {
   KvCache cache(small_geometry(GetParam()), {.num_pages = 1, .num_window_pages = 2, .num_state_slots = 2});
   const CompressorOverlap main = cache.main_overlap(1), index = cache.index_overlap(1);

@@ -130,6 +130,32 @@ TEST(SequencePages, WhatIsBorrowedIsNotGivenBack) {
   EXPECT_EQ(cache.window_pages().num_free(), 4);
 }
 
+TEST(SequencePages, WhatComesFromElsewhereTakesNoWindowPagesThatWouldBeBehind) {
+  KvCache cache(shared_geometry(), {.num_pages = 12, .num_window_pages = 3, .num_state_slots = 1});
+  {
+    SequencePages arriving(cache);
+    EXPECT_FALSE(arriving.reach(2048)) << "8 window pages";
+    ASSERT_TRUE(arriving.reach(2048, 2048));
+    EXPECT_EQ(arriving.owned().pages, 8);
+    SequencePages own(std::move(arriving));
+    // As if it had computed them.
+    EXPECT_EQ(own.first_window_page(), 6);
+    own.leave_behind(2048);
+    EXPECT_EQ(own.first_window_page(), 6);
+    EXPECT_EQ(live_pages(own.window_pages()), 2);
+    // More of it: those that fall behind go back first.
+    EXPECT_EQ(own.missing(2600, 2600).pages, 3);
+    EXPECT_FALSE(own.reach(4096, 4096)) << "16 pages";
+    EXPECT_EQ(own.owned().pages, 8);
+    ASSERT_TRUE(own.reach(2300, 2300));
+    EXPECT_EQ(own.owned().pages, 9);
+    EXPECT_EQ(own.first_window_page(), (2300 - cache.geometry().kept_tokens()) / kPageTokens);
+    ASSERT_TRUE(own.reach(2301));
+  }
+  EXPECT_EQ(cache.pages().num_free(), 12);
+  EXPECT_EQ(cache.window_pages().num_free(), 3);
+}
+
 TEST(SequencePages, TheLastWholePageKeepsItsWindowRowsUntilItIsHandedOver) {
   KvCache cache(shared_geometry(), {.num_pages = 6, .num_window_pages = 6, .num_state_slots = 1});
   SequencePages sequence(cache);

@@ -16,7 +16,9 @@ TEST(RankMessage, ACallComesBack) {
   call.inputs[0] = {{.sequence = SequenceId{6}, .tokens = tokens, .draws = {&drawn, 1}, .num_drafts = 2}};
   call.drafts = {{{SequenceId{5}, 11, drawn}}, {{SequenceId{5}, 12}}};
   call.experts = {{.block = 3, .slots = {1, 0, 1}}, {.block = 4, .slots = {}}};
+  call.transfers = {{.from_group = 1, .to_group = 2, .sent = SequenceId{8}, .end = 77, .last = true}, {}};
   const ReceivedCall received = call_from_bytes(to_bytes(call));
+  EXPECT_EQ(received.call.transfers, call.transfers);
   EXPECT_EQ(received.call.experts, call.experts);
   EXPECT_EQ(received.call.kind, call.kind);
   EXPECT_EQ(received.call.group, 2);
@@ -46,6 +48,7 @@ TEST(RankMessage, AReplyComesBack) {
   reply.logits = {values.data(), {2, 3}};
   reply.cache_use.pages = {.total = 4, .free = 1, .cached = 2, .in_use = 1};
   reply.expert_load = {{1, 2}, {3, 4}};
+  reply.refusals = {"", "pool keys: lost"};
   const std::vector<TokenId> chosen{7, 8}, drafted{9};
   reply.chosen = chosen;
   reply.drafted = drafted;
@@ -57,6 +60,7 @@ TEST(RankMessage, AReplyComesBack) {
   EXPECT_TRUE(received.reply.mtp_logits.empty());
   EXPECT_EQ(received.reply.cache_use.pages.cached, 2);
   EXPECT_EQ(received.reply.expert_load, reply.expert_load);
+  EXPECT_EQ(received.reply.refusals, reply.refusals);
   EXPECT_TRUE(std::ranges::equal(received.reply.chosen, chosen));
   EXPECT_TRUE(std::ranges::equal(received.reply.drafted, drafted));
 }

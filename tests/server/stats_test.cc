@@ -56,6 +56,28 @@ TEST(Stats, HasWhatThePageDraws) {
   EXPECT_EQ(json["disk"]["budget_bytes"], 100);
 }
 
+TEST(Stats, NamesTheRolesOfGroupsAndWhatIsSentBetweenThem) {
+  EngineView view = some_view();
+  view.num_groups = 3;
+  const auto ranks = [&] {
+    return nlohmann::json::parse(stats_json(ServedModel{}, some_stats(), view, {}, 0))["ranks"];
+  };
+  EXPECT_EQ(ranks()["roles"], nlohmann::json({"both", "both", "both"}));
+  EXPECT_TRUE(ranks()["transfers"].is_null());
+  EXPECT_EQ(Metrics().text(some_stats(), view, {}).find("baleen_transferred"), std::string::npos);
+  view.num_prefill_groups = 2;
+  view.transfers = TransferStats{.num_sequences = 5, .num_prefixes = 4, .num_bytes = 600, .num_refused = 1};
+  EXPECT_EQ(ranks()["roles"], nlohmann::json({"prefill", "prefill", "decode"}));
+  EXPECT_EQ(ranks()["transfers"],
+            nlohmann::json({{"sequences", 5}, {"prefixes", 4}, {"bytes", 600}, {"refused", 1}}));
+  const std::string metrics = Metrics().text(some_stats(), view, {});
+  for (const char* line :
+       {"baleen_rank_group_roles{role=\"prefill\"} 2", "baleen_rank_group_roles{role=\"decode\"} 1",
+        "baleen_transferred_sequences_total 5", "baleen_transferred_prefixes_total 4",
+        "baleen_transferred_bytes_total 600", "baleen_refused_transfers_total 1"})
+    EXPECT_NE(metrics.find(line), std::string::npos) << line << "\nin\n" << metrics;
+}
+
 EngineView view_with_balance() {
   EngineView view = some_view();
   view.expert_balance = ExpertBalance{.num_steps = 900,

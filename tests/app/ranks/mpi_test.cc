@@ -36,6 +36,7 @@ TEST(Mpi, TextOfOneRank) {
        {std::pair{2, Words{}}, std::pair{2, Words{"--pp", "2"}}, std::pair{2, Words{"--cp", "2"}},
         std::pair{4, Words{"--dp", "2", "--pp", "2"}},
         std::pair{3, Words{"--ep", "3", "--redundant-experts", "2", "--expert-transport", "all-gather"}},
+        std::pair{2, Words{"--dp", "2", "--prefill-groups", "1"}},
         std::pair{4, Words{"--balance-experts", "--balance-first", "2", "--balance-interval", "3",
                            "--balance-gain", "0"}}}) {
     const test::ProgramResult got = test::run_program(mpirun(num_ranks, kRun + plan), {.seconds = kSeconds});
@@ -71,6 +72,34 @@ TEST(Mpi, RanksThatDifferAreRefused) {
       0);
   const std::string models = refused({"--dp", "2"}, {"--dp", "2", "--model", folder / "other"});
   EXPECT_NE(models.find("rank 1 has another checkpoint"), std::string::npos) << models;
+}
+
+TEST(Mpi, AServerWhoseGroupsHaveRoles) {
+  std::string prompt;
+  for (int word = 0; word < 150; ++word) prompt += " fox snail";
+  const auto replies = [&prompt](const Words& command) {
+    const test::ServerProcess server(command + Words{"--port", "0", "--quiet", "--threads", "2", "--context",
+                                                     "4096", "--max-batch-tokens", "64", "--speculate", "1"},
+                                     [] { ::alarm(kSeconds); });
+    std::vector<std::string> texts;
+    // The second time most of the prompt is found.
+    for (int i = 0; i < 2; ++i) {
+      const std::string request =
+          R"({"model": "stories", "prompt": ")" + prompt + R"(", "max_tokens": 12, "temperature": 0})";
+      const test::HttpReply reply = test::http_request(server.port(), "POST", "/v1/completions", request);
+      EXPECT_EQ(reply.status, 200) << reply.body;
+      const std::size_t begin = reply.body.find("\"text\"");
+      texts.push_back(reply.body.substr(begin, reply.body.find("\",", begin) - begin));
+    }
+    texts.push_back(test::http_request(server.port(), "GET", "/metrics").body);
+    return texts;
+  };
+  const std::vector<std::string> want = replies(Words{BALEEN_PROGRAM, "serve"});
+  const std::vector<std::string> got = replies(mpirun(2, {"serve", "--dp", "2", "--prefill-groups", "1"}));
+  EXPECT_EQ(got[0], want[0]);
+  EXPECT_EQ(got[1], want[1]);
+  EXPECT_NE(got[2].find("baleen_transferred_sequences_total 2\n"), std::string::npos) << got[2];
+  EXPECT_NE(got[2].find("baleen_refused_transfers_total 0\n"), std::string::npos) << got[2];
 }
 
 /// The process of that rank below `mpirun`.

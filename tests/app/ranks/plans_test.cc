@@ -76,7 +76,8 @@ TEST_F(Ranks, LogitsOfOneRankToTheBit) {
         Words{"--dp", "2", "--pp", "2"}, Words{"--tp", "2", "--o-proj-tp", "1", "--sequence-parallel"},
         Words{"--ep", "4", "--expert-transport", "all-gather"},
         Words{"--tp", "2", "--o-proj-tp", "1", "--expert-transport", "all-to-all"},
-        Words{"--cp", "2"}, Words{"--cp", "2", "--dp", "2"}, Words{"--cp", "2", "--pp", "2"}}) {
+        Words{"--dp", "2", "--prefill-groups", "1"}, Words{"--cp", "2"}, Words{"--cp", "2", "--dp", "2"},
+        Words{"--cp", "2", "--pp", "2"}}) {
     EXPECT_TRUE(logits(tiny, plan) == want) << testing::PrintToString(plan);
   }
   const std::string heads = random_model("tiny-real-heads");
@@ -123,6 +124,12 @@ TEST_F(Ranks, LayoutsThatCannotBeAreRefused) {
   expect({"--cp", "2", "--tp", "2"}, "--cp 2 with --tp 2: ranks that share out rows have all heads; --cp 4");
   expect({"--cp", "2", "--sequence-parallel"}, "--sequence-parallel with --cp 2");
   expect({"--cp", "2", "--lmhead-tp", "4"}, "--lmhead-tp 4");
+  expect({"--dp", "2", "--prefill-groups", "2"}, "--prefill-groups 2: of --dp 2 groups one at least decodes");
+  expect({"--prefill-groups", "1"}, "--prefill-groups 1: of --dp 1 groups");
+  const test::ProgramResult simulated =
+      baleen({"simulate", "--model", "tiny-flash", "--device", "h200", "--dp", "2", "--prefill-groups", "1"});
+  EXPECT_EQ(simulated.status, 1);
+  EXPECT_NE(simulated.err.find("--prefill-groups 1: not simulated"), std::string::npos) << simulated.err;
   expect({"--balance-experts"}, "--balance-experts and --expert-map: every rank has all experts");
   expect({"--ep", "2", "--expert-map", folder_ / "absent.json"}, "absent.json");
   {
@@ -346,6 +353,50 @@ TEST_F(Ranks, AServerThatMovesExpertsRepliesAsOneRank) {
   EXPECT_EQ(Json::parse(get(server, "/experts").body), Json::parse(map));
   EXPECT_EQ(ask(server, 1), want[1]);
   EXPECT_EQ(server.end(SIGTERM), 0);
+}
+
+/// Requests side by side: prompts in one group, replies in the other, the text of one rank.
+TEST_F(Ranks, AServerWhoseGroupsHaveRolesRepliesAsOneRank) {
+  const Words serve{
+      BALEEN_PROGRAM,       "serve", "--port", "0", "--quiet", "--threads", "2", "--context", "8192",
+      "--max-batch-tokens", "96"};
+  constexpr int kNumRequests = 6;
+  const auto ask = [](const test::ServerProcess& server, int i) {
+    std::string prompt;
+    for (int word = 0; word < 40 + 60 * i; ++word) prompt += i % 2 == 0 ? " fox" : " the little snail";
+    const Json request{
+        {"model", "stories"}, {"prompt", prompt}, {"seed", i}, {"temperature", 0.8}, {"max_tokens", 12}};
+    const test::HttpReply reply =
+        test::http_request(server.port(), "POST", "/v1/completions", request.dump());
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    return Json::parse(reply.body)["choices"][0]["text"].get<std::string>();
+  };
+  const auto ask_all = [&](const test::ServerProcess& server) {
+    std::vector<std::string> texts(kNumRequests);
+    std::vector<std::jthread> clients;
+    for (int i = 0; i < kNumRequests; ++i)
+      clients.emplace_back([&, i] { texts[static_cast<std::size_t>(i)] = ask(server, i); });
+    clients.clear();
+    return texts;
+  };
+  std::vector<std::string> want;
+  {
+    test::ServerProcess server(serve);
+    want = ask_all(server);
+    EXPECT_EQ(server.end(SIGTERM), 0);
+  }
+  for (const Words& more : {Words{"--dp", "2"}, Words{"--dp", "2", "--speculate", "2"}, Words{"--dp", "4"}}) {
+    test::ServerProcess server(serve + more + Words{"--prefill-groups", more[1] == "2" ? "1" : "2"});
+    EXPECT_EQ(ask_all(server), want) << testing::PrintToString(more);
+    const Json stats = Json::parse(test::http_request(server.port(), "GET", "/stats").body);
+    EXPECT_EQ(stats["ranks"]["roles"][0], "prefill");
+    EXPECT_EQ(stats["ranks"]["roles"].back(), "decode");
+    EXPECT_EQ(stats["ranks"]["transfers"]["sequences"], kNumRequests) << stats["ranks"];
+    EXPECT_GT(stats["ranks"]["transfers"]["bytes"], 0);
+    EXPECT_EQ(stats["ranks"]["transfers"]["refused"], 0);
+    EXPECT_EQ(stats["pools"]["pages"]["in_use"], 0);
+    EXPECT_EQ(server.end(SIGTERM), 0);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,30 @@
+/// A part of a sequence's state that one data-parallel group sends to another.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/step_engine.h"
+
+namespace baleen {
+
+/// Pages [first_page, end / 256) on the way; with `last`, all others up to `end` and what else the sequence
+/// has: its tokens, window pages, compressor rings and streams. The receiving group has it open too.
+struct SequenceTransfer {
+  std::int64_t from_group = 0, to_group = 0;
+  SequenceId sent{}, received{};  ///< as either group numbers it
+  std::int64_t known_pages = 0;   ///< the first ones: in the receiver's prefix cache
+  std::int64_t first_page = 0;
+  std::int64_t end = 0;  ///< position
+  bool last = false;
+  bool operator==(const SequenceTransfer&) const = default;
+};
+
+/// Of all ranks, since the start.
+struct TransferStats {
+  std::int64_t num_sequences = 0;  ///< that decode groups took over from prefill groups
+  std::int64_t num_prefixes = 0;   ///< that prefill groups got out of the cache of a decode group
+  std::int64_t num_bytes = 0;      ///< of cache and streams, all ranks
+  std::int64_t num_refused = 0;    ///< for what their manifests say
+};
+
+}  // namespace baleen
