@@ -2,8 +2,7 @@
 /// what. Of one rank, the default, everything.
 /// (source: parallel MoE 2, 8, 12)
 ///
-/// Ranks are numbered (stage dp + dp_index) group_ranks + group_index, of which a group's tp or cp is the
-/// number:
+/// Ranks are numbered (stage dp + dp_index) group_ranks + group_index, where a group has tp or cp ranks:
 ///
 ///     dp 2, tp 4, one stage          rank   0  1  2  3 │ 4  5  6  7
 ///     tp (heads, vocabulary)                └────────┘ │ └────────┘
@@ -95,7 +94,8 @@ class RankLayout {
   /// Whether ranks add up float32 sums of their own experts (`ParallelPlan::adds_up_experts`). Otherwise rows
   /// are sent to where their experts are.
   [[nodiscard]] bool adds_up_experts() const { return plan_.adds_up_experts(); }
-  /// Of `num_rows` rows of the group's batch, those that each of its ranks has between attention and attention.
+  /// Of `num_rows` rows of the group's batch, those that each of its ranks has between attention and
+  /// attention.
   [[nodiscard]] std::vector<RowRange> kept_rows(std::int64_t num_rows) const;
   [[nodiscard]] RowRange kept(std::int64_t num_rows) const {
     return kept_rows(num_rows)[static_cast<std::size_t>(group_index())];
