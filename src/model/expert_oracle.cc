@@ -18,7 +18,8 @@ BroughtRows brought_rows(const ExpertTransportTraits& transport, const ExpertReq
   const ParallelPlan& plan = request.plan;
   const std::int64_t num_slots = request.config.num_experts_per_tok;
   if (!transport.way) return {request.step_rows, num_slots};
-  const std::int64_t tokens = plan.stage_ranks() * ((request.step_rows + plan.group_ranks() - 1) / plan.group_ranks());
+  const std::int64_t tokens =
+      plan.stage_ranks() * ((request.step_rows + plan.group_ranks() - 1) / plan.group_ranks());
   if (*transport.way == DispatchWay::kGatheredTokens) return {tokens, num_slots};
   // Where sizes do not depend on the routing, every assignment has a place on every rank.
   const std::int64_t ranks = transport.capturable ? 1 : plan.ep;

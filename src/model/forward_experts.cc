@@ -211,7 +211,8 @@ void Forward::exchange_experts(const ExpertsArgs& call, const ExpertRanks& place
 
 /// Ranks of a group with the same tokens dispatched a part of them each.
 void Forward::gather_dispatched(const Activations<2>& out) {
-  if (!layout_.plan().shares_rows() && layout_.plan().group_ranks() > 1) gather_rows_of(out, dispatched_rows_);
+  if (!layout_.plan().shares_rows() && layout_.plan().group_ranks() > 1)
+    gather_rows_of(out, dispatched_rows_);
 }
 
 }  // namespace baleen

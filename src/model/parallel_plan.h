@@ -16,8 +16,9 @@ namespace baleen {
 inline constexpr std::int64_t kMaxRanks = 1 << 16;
 
 /// num_devices = pp dp cp tp, and cp or tp is 1. Attention: dp groups of requests, each group's heads over tp
-/// ranks or its rows over cp ranks; KV is the same on all of them. Experts: over ep ranks of the dp cp tp of a
-/// stage, and each expert's inner width over the moe_tp that remain. Output projection: its groups over o_proj_tp ranks. Zero: not said, see `resolved`.
+/// ranks or its rows over cp ranks; KV is the same on all of them. Experts: over ep ranks of the dp cp tp of
+/// a stage, and each expert's inner width over the moe_tp that remain. Output projection: its groups over
+/// o_proj_tp ranks. Zero: not said, see `resolved`.
 struct ParallelPlan {
   std::int64_t num_devices = 0;
   std::int64_t tp = 0;
@@ -66,8 +67,8 @@ struct ParallelPlan {
   bool operator==(const ParallelPlan&) const = default;
 };
 
-/// Fills the zeros: pp, tp and cp 1, dp what devices are left (what ep needs where there is no number of them),
-/// ep all ranks of a stage (what moe_tp leaves), o_proj_tp tp as far as groups go, lmhead_tp tp cp.
+/// Fills the zeros: pp, tp and cp 1, dp what devices are left (what ep needs where there is no number of
+/// them), ep all ranks of a stage (what moe_tp leaves), o_proj_tp tp as far as groups go, lmhead_tp tp cp.
 [[nodiscard]] ParallelPlan resolved(ParallelPlan plan, const ModelConfig& config);
 
 /// A sentence for every rule that a resolved plan breaks, with the nearest legal value; none: the plan can

@@ -110,7 +110,8 @@ std::int64_t RankLayout::first_output_group() const {
 
 std::int64_t RankLayout::most_arriving_rows(std::int64_t max_rows, std::int64_t experts_per_token) const {
   if (!expert_transport_->way) return 0;
-  const std::int64_t tokens = stage_ranks_.size() * ((max_rows + plan_.group_ranks() - 1) / plan_.group_ranks());
+  const std::int64_t tokens =
+      stage_ranks_.size() * ((max_rows + plan_.group_ranks() - 1) / plan_.group_ranks());
   return *expert_transport_->way == DispatchWay::kGatheredTokens ? tokens : tokens * experts_per_token;
 }
 

@@ -234,8 +234,8 @@ TEST_F(Ranks, ContextParallel) {
   expect_bits_of_one_rank({.num_devices = 4, .cp = 2, .pp = 2}, reading_);
   expect_bits_of_one_rank({.num_devices = 8, .cp = 2, .dp = 2, .pp = 2}, reading_);
   expect_bits_of_one_rank({.num_devices = 2, .cp = 2, .lmhead_tp = 1}, reading_);
-  expect_bits_of_one_rank({.num_devices = 4, .cp = 2, .dp = 2, .expert_transport = ExpertTransport::kAllGather},
-                          reading_);
+  expect_bits_of_one_rank(
+      {.num_devices = 4, .cp = 2, .dp = 2, .expert_transport = ExpertTransport::kAllGather}, reading_);
 }
 
 /// Prompts that are cut and mixed at random, over a number of ranks that need not divide them.

@@ -67,8 +67,8 @@ RankMemory rank_memory(const RankModel& model, const RankLoad& load, const Devic
       // All tokens of the stage with their ids and weights; outputs of assignments, or sums of all tokens.
       const std::int64_t tokens = load.step_rows * spread.dp;
       const std::int64_t token_bytes = 2 * c.hidden_size + 8 * c.num_experts_per_tok;
-      moved = tokens * token_bytes + (*way == DispatchWay::kGatheredTokens ? 4 * tokens * c.hidden_size
-                                                                           : assignments * row_bytes);
+      moved = tokens * token_bytes +
+              (*way == DispatchWay::kGatheredTokens ? 4 * tokens * c.hidden_size : assignments * row_bytes);
     }
     memory.communication = batches * moved + 4 * load.step_rows * c.hidden_size;
   }

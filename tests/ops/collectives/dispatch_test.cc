@@ -191,8 +191,7 @@ TEST_P(DispatchTest, GatheredAssignmentsAreThoseThatAreSent) {
     if (turn > 0) {
       std::vector<std::int32_t> slots;
       for (std::int32_t e = 0; e < kExperts; ++e) slots.push_back(e);
-      while (std::ssize(slots) < kExperts + turn * GetParam().ep ||
-             std::ssize(slots) % GetParam().ep != 0)
+      while (std::ssize(slots) < kExperts + turn * GetParam().ep || std::ssize(slots) % GetParam().ep != 0)
         slots.push_back(static_cast<std::int32_t>(random() % kExperts));
       std::ranges::shuffle(slots, random);
       map = ExpertMap(slots, kExperts, GetParam().ep);

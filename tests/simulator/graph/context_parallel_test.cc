@@ -1,8 +1,8 @@
 // Context parallelism as it is recorded: its messages, derived by hand, and the rank that is recorded.
 //
 // DeepSeek-V4 Flash: a row of normalised input or experts is 8,192 bytes in bf16, 4,128 in e4m3 with scales;
-// kv has c = 512 values; a compressor's kv and gate are float32, 2 c each where entries overlap (CSA), c where
-// not (HCA); the indexer's 2 c_I = 256 each.
+// kv has c = 512 values; a compressor's kv and gate are float32, 2 c each where entries overlap (CSA), c
+// where not (HCA); the indexer's 2 c_I = 256 each.
 
 #include <gtest/gtest.h>
 

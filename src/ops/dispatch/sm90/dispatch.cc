@@ -18,7 +18,8 @@ constexpr Reason kMapped = "takes experts placed linearly, one copy of each";
 constexpr Reason kSplit = "takes whole experts; these are split over ranks";
 
 std::optional<Reason> why_not_dispatch(const DispatchArgs& args, const DeviceTraits& /*traits*/) {
-  if (args.way != DispatchWay::kAssignments) return "sends each assignment by itself; these rows are gathered";
+  if (args.way != DispatchWay::kAssignments)
+    return "sends each assignment by itself; these rows are gathered";
   if (args.placement.map != nullptr) return kMapped;
   if (args.placement.moe_tp() > 1) return kSplit;
   if (args.x.extent(1) % kActivationBlock != 0) return "moves rows in blocks of 128 values";
