@@ -1,9 +1,10 @@
 /// Which transport and which back-end compute the experts of a plan, and why not the others: every pair with
 /// its reason, before anything is loaded.                                    (source: parallel MoE 3, 6)
 ///
-/// A transport decides how rows reach experts and results return (`expert_transport`), a back-end, which is a
-/// variant of the operation `experts`, how their products are computed. They meet in the arguments that the
-/// one makes and the other takes, so each is asked about those by what it declares; there is no list of pairs.
+/// A transport decides how rows reach experts and results return (`expert_transport`), a back-end, which is
+/// a variant of the operation `experts`, how their products are computed. They meet in the arguments that
+/// the one makes and the other takes, so each is asked about those by what it declares; there is no list of
+/// pairs.
 #pragma once
 
 #include <cstdint>

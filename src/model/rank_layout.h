@@ -96,7 +96,8 @@ class RankLayout {
   [[nodiscard]] const ExpertTransportTraits& expert_transport() const { return *expert_transport_; }
   /// Rows that a dispatch brings at most, where a data-parallel group's batch has up to `max_rows`.
   [[nodiscard]] std::int64_t most_arriving_rows(std::int64_t max_rows, std::int64_t experts_per_token) const;
-  /// Of `num_rows` rows of the group's batch, those that each of its ranks has between attention and attention.
+  /// Of `num_rows` rows of the group's batch, those that each of its ranks has between attention and
+  /// attention.
   [[nodiscard]] std::vector<RowRange> kept_rows(std::int64_t num_rows) const;
   [[nodiscard]] RowRange kept(std::int64_t num_rows) const {
     return kept_rows(num_rows)[static_cast<std::size_t>(group_index())];

@@ -79,7 +79,8 @@ void ThreadTeam::run_rank(const std::shared_ptr<State>& state, std::int64_t rank
   try {
     const std::unique_ptr<Communicator> communicator = connect(rank, s.exchange);
     const std::int64_t num_ranks = s.options.parallel.num_devices;
-    // Before the engine, whose memory lies near the thread that first touches it. GPUs have nodes of their own.
+    // Before the engine, whose memory lies near the thread that first touches it. GPUs have nodes of their
+    // own.
     if (!s.peers) stay_on_nodes(memory_nodes(), rank, num_ranks);
     Engine engine(s.weights, options_of_rank(s.options, num_ranks, rank),
                   {layout_of_rank(s.weights->config(), s.options.parallel, rank), communicator.get(),

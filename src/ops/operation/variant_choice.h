@@ -14,8 +14,8 @@
 
 namespace baleen {
 
-/// Of a sequence, the variants that do all of it in one pass come first, then those of its beginning, down to the first
-/// operation alone.
+/// Of a sequence, the variants that do all of it in one pass come first, then those of its beginning, down
+/// to the first operation alone.
 template <class Context>
 class VariantChoice {
  public:

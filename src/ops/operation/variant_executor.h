@@ -15,8 +15,8 @@
 
 namespace baleen {
 
-/// Chooses for each part of a sequence that is left (`VariantChoice`). Which candidates there are is found once for each
-/// sequence; a call then costs a look-up and their predicates.
+/// Chooses for each part of a sequence that is left (`VariantChoice`). Which candidates there are is found
+/// once for each sequence; a call then costs a look-up and their predicates.
 template <class Context>
 class VariantExecutor final : public Executor {
  public:
