@@ -28,7 +28,8 @@ record() {  # record LABEL OPTION...
     record "bundled: 64 streams, $isa" --model models/stories --prompt 128 --decode 64 --sequences 64 \
       --isa "$isa"
   done
-  record "bench-1b: decode at 1,000" --model "$bench_1b" --prompt 0 --decode 64 --at 1000
-  record "bench-1b: decode at 100,000" --model "$bench_1b" --prompt 0 --decode 64 --at 100000
+  for depth in 1000 32768 131072; do
+    record "bench-1b: decode at $depth" --model "$bench_1b" --prompt 0 --decode 64 --at "$depth"
+  done
 } >"$results"
 python3 scripts/print_bench.py "$results"

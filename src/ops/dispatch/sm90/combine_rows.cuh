@@ -9,14 +9,19 @@ namespace baleen::sm90 {
 
 inline constexpr int kSumValues = 8;  ///< of a thread
 
-/// Holders and addresses of the token's outputs, in ascending expert, then slot. `row_of(place, slot)`: that
-/// of a slot whose expert is at `place`; null: it never came. One warp's work.
+/// The expert of the lane's slot of a token; -1: there is none.
+__device__ inline std::int32_t id_of_lane(const CombineLaunch& p, int token) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  return token < p.num_tokens && lane < p.num_selected ? p.ids[token * p.num_selected + lane] : -1;
+}
+
+/// Holders and addresses of the token's outputs, in ascending expert, then slot. `id`: id_of_lane().
+/// `row_of(place, slot)`: that of a slot whose expert is at `place`; null: it never came. One warp's work.
 template <class RowOf>
-__device__ void find_rows(const CombineLaunch& p, int token, const Bf16Bits** rows, int* holders, int* count,
-                          RowOf&& row_of) {
-  const int lane = static_cast<int>(threadIdx.x);
+__device__ void find_rows(const CombineLaunch& p, int token, std::int32_t id, const Bf16Bits** rows,
+                          int* holders, int* count, RowOf&& row_of) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   const int first = token * p.num_selected;
-  const std::int32_t id = lane < p.num_selected ? p.ids[first + lane] : -1;
   int place = 0;
   for (int other = 0; other < p.num_selected; ++other) {
     const std::int32_t other_id = __shfl_sync(0xFFFFFFFFu, id, other);

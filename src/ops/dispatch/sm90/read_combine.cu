@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) read_combine_kernel(const __grid_con
   for (int token = static_cast<int>(blockIdx.x); token < p.num_tokens; token += static_cast<int>(gridDim.x)) {
     __syncthreads();
     if (thread < 32) {
-      find_rows(p, token, rows, holders, &count, [&](int place, int slot) {
+      find_rows(p, token, id_of_lane(p, token), rows, holders, &count, [&](int place, int slot) {
         const std::int64_t row = static_cast<std::int64_t>(p.peers.place) * p.places + slot;
         return arrays[place] == nullptr ? nullptr : arrays[place] + row * p.width;
       });

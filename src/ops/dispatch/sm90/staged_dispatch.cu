@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "comm/peer/peer_exchange.cuh"
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/grid_dependency.h"
@@ -9,6 +7,7 @@ namespace baleen::sm90 {
 namespace {
 
 constexpr int kThreads = 256;
+static_assert(kMaxStagedTokens <= kMaxExchangeBlocks);
 
 /// Bytes of a staged row: codes and scales, or BF16 values.
 __host__ __device__ constexpr std::int64_t staged_row_bytes(bool fp8, std::int64_t width) {
@@ -28,23 +27,45 @@ __device__ void stage_piece(const DispatchLaunch& p, std::byte* row, std::int64_
   }
 }
 
-__device__ float take_scale(const DispatchLaunch& p, int place, std::byte* row, std::int64_t block) {
-  auto* const at = reinterpret_cast<volatile std::uint32_t*>(row + p.width) + block;
-  std::uint32_t bits = kEmptyWord;
-  wait_for_peer(p.peers, place, [&] { return (bits = *at) != kEmptyWord; });
+/// A piece as a first look finds it in staging, perhaps with empty words.
+struct SeenPiece {
+  uint4 words[2];
+  std::uint32_t scale;
+};
+
+__device__ volatile std::uint32_t* staged_scale(const DispatchLaunch& p, std::byte* row,
+                                                std::int64_t column) {
+  return reinterpret_cast<volatile std::uint32_t*>(row + p.width) + column / kFp8RowBlock;
+}
+
+__device__ SeenPiece see_piece(const DispatchLaunch& p, std::byte* row, std::int64_t column) {
+  const auto* const at = reinterpret_cast<const uint4*>(row + (p.sends_fp8 ? column : 2 * column));
+  SeenPiece seen{{ptx::load_volatile(at), {}}, kEmptyWord};
+  if (!p.sends_fp8) {
+    seen.words[1] = ptx::load_volatile(at + 1);
+  } else if (column % kFp8RowBlock == 0) {
+    seen.scale = *staged_scale(p, row, column);
+  }
+  return seen;
+}
+
+__device__ float take_scale(const DispatchLaunch& p, int place, volatile std::uint32_t* at,
+                            std::uint32_t bits) {
+  if (bits == kEmptyWord) wait_for_peer(p.peers, place, [&] { return (bits = *at) != kEmptyWord; });
   *at = kEmptyWord;
   return __uint_as_float(bits);
 }
 
-__device__ Piece take_piece(const DispatchLaunch& p, int place, std::byte* row, std::int64_t column) {
+__device__ Piece take_piece(const DispatchLaunch& p, int place, std::byte* row, std::int64_t column,
+                            const SeenPiece& seen) {
   auto* const at = reinterpret_cast<uint4*>(row + (p.sends_fp8 ? column : 2 * column));
-  Piece piece{{ptx::load_volatile(at), {}}, 0.0F};
+  Piece piece{};
   if (!p.sends_fp8) {
-    piece.words[1] = take_staged(p.peers, place, at + 1, ptx::load_volatile(at + 1));
+    piece.words[1] = take_staged(p.peers, place, at + 1, seen.words[1]);
   } else if (column % kFp8RowBlock == 0) {
-    piece.scale = take_scale(p, place, row, column / kFp8RowBlock);
+    piece.scale = take_scale(p, place, staged_scale(p, row, column), seen.scale);
   }
-  piece.words[0] = take_staged(p.peers, place, at, piece.words[0]);
+  piece.words[0] = take_staged(p.peers, place, at, seen.words[0]);
   return piece;
 }
 
@@ -52,16 +73,16 @@ __device__ Piece take_piece(const DispatchLaunch& p, int place, std::byte* row, 
 __device__ void tell_experts(const DispatchLaunch& p, int token, int* holders) {
   for (int i = static_cast<int>(threadIdx.x); i < p.peers.size * p.num_selected; i += kThreads) {
     const int place = i / p.num_selected, slot = token * p.num_selected + i % p.num_selected;
+    const std::uint32_t flag = place == p.peers.place ? 0 : exchange_flag(p.peers, place);
     const std::int32_t id = token < p.num_tokens ? p.ids[slot] : -1;
     const bool there = id >= 0 && p.holders.place_of(id) == place;
-    const float weight = there ? p.weights[slot] : 0.0F;
+    const float weight = token < p.num_tokens ? p.weights[slot] : 0.0F;
     if (place == p.peers.place) {
       holders[i % p.num_selected] = id >= 0 ? p.holders.place_of(id) : -1;
       const int row = place * p.places + slot;
       p.own.ids[row] = there ? id : -1;
       if (there) p.own.weights[row] = weight;
     } else {
-      const std::uint32_t flag = exchange_flag(p.peers, place);
       ptx::store_volatile(outbox(p.peers.ports[place], flag) + slot,
                           {static_cast<std::uint32_t>(there ? id : -1), flag, __float_as_uint(weight), flag});
     }
@@ -69,18 +90,19 @@ __device__ void tell_experts(const DispatchLaunch& p, int token, int* holders) {
 }
 
 /// The token's row: to its places here, and once to each other rank that has an expert of it.
-/// `holders`: the place of each slot's expert, -1: none.
-__device__ void send_row(const DispatchLaunch& p, int token, const int* holders) {
+/// `holders`: the place of each slot's expert, -1: none. `first`: the thread's first piece.
+__device__ void send_row(const DispatchLaunch& p, int token, const int* holders, Piece first) {
   std::uint32_t places = 0;
   for (int slot = 0; slot < p.num_selected; ++slot) {
     if (holders[slot] >= 0) places |= 1u << holders[slot];
   }
   const std::int64_t row_bytes = staged_row_bytes(p.sends_fp8, p.width);
   const std::int64_t whole_warps = columns_of_whole_warps(p.width);
-  for (std::int64_t column = threadIdx.x * kPieceValues; column < whole_warps;
-       column += kThreads * kPieceValues) {
+  const std::int64_t first_column = threadIdx.x * kPieceValues;
+  for (std::int64_t column = first_column; column < whole_warps; column += kThreads * kPieceValues) {
     const bool inside = column < p.width;
-    const Piece piece = load_piece(p, token, inside ? column : column % kFp8RowBlock);
+    const Piece piece =
+        column == first_column ? first : load_piece(p, token, inside ? column : column % kFp8RowBlock);
     if (!inside) continue;
     for (int place = 0; place < p.peers.size; ++place) {
       if ((places >> place & 1) == 0) continue;
@@ -97,56 +119,55 @@ __device__ void send_row(const DispatchLaunch& p, int token, const int* holders)
   }
 }
 
-/// What the member at `place` sends of its token `token`.
-__device__ void receive_row(const DispatchLaunch& p, int place, int token, std::int32_t* experts) {
-  const int thread = static_cast<int>(threadIdx.x);
+/// What the member at `place` sends of its token `token`. Every warp waits for the packets, a lane each, and
+/// looks at its part of the row while it does: packets say whether the row comes, and most rows do.
+__device__ void receive_row(const DispatchLaunch& p, int place, int token) {
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, slot = lane % p.num_selected;
   const std::uint32_t flag = exchange_flag(p.peers, place);
   const std::int64_t first_row = static_cast<std::int64_t>(place) * p.places + token * p.num_selected;
+  const std::int64_t first_column = thread * kPieceValues;
+  const uint4* const at = inbox(p.peers.ports[place], flag) + token * p.num_selected + slot;
+  std::byte* const row =
+      staging_in(p.peers.ports[place], flag) + token * staged_row_bytes(p.sends_fp8, p.width);
+  uint4 packet{};
+  SeenPiece seen{};
+  const bool came = wait_for_peer(p.peers, place, [&] {
+    packet = ptx::load_volatile(at);
+    if (first_column < p.width) seen = see_piece(p, row, first_column);
+    return packet.y == flag && packet.w == flag;
+  });
+  const std::int32_t id = came ? static_cast<std::int32_t>(packet.x) : -1;
+  const bool has_row = lane < p.num_selected && id >= 0;
   if (thread < p.num_selected) {
-    const uint4* const at = inbox(p.peers.ports[place], flag) + token * p.num_selected + thread;
-    uint4 packet{};
-    const bool came = wait_for_peer(p.peers, place, [&] {
-      packet = ptx::load_volatile(at);
-      return packet.y == flag && packet.w == flag;
-    });
-    const std::int32_t id = came ? static_cast<std::int32_t>(packet.x) : -1;
-    experts[thread] = id;
-    p.own.ids[first_row + thread] = id;
-    if (id >= 0) p.own.weights[first_row + thread] = __uint_as_float(packet.z);
+    p.own.ids[first_row + slot] = id;
+    if (has_row) p.own.weights[first_row + slot] = __uint_as_float(packet.z);
   }
-  __syncthreads();
-  bool any = false;
-  for (int slot = 0; slot < p.num_selected; ++slot) any |= experts[slot] >= 0;
-  if (any) {
-    std::byte* const row =
-        staging_in(p.peers.ports[place], flag) + token * staged_row_bytes(p.sends_fp8, p.width);
-    for (std::int64_t column = thread * kPieceValues; column < p.width; column += kThreads * kPieceValues) {
-      const Piece piece = take_piece(p, place, row, column);
-      for (int slot = 0; slot < p.num_selected; ++slot) {
-        if (experts[slot] >= 0) store_piece(p, p.own, first_row + slot, column, piece);
-      }
+  const unsigned slots = __ballot_sync(0xFFFFFFFFu, has_row);
+  if (slots == 0) return;
+  for (std::int64_t column = first_column; column < p.width; column += kThreads * kPieceValues) {
+    if (column != first_column) seen = see_piece(p, row, column);
+    const Piece piece = take_piece(p, place, row, column, seen);
+    for (int i = 0; i < p.num_selected; ++i) {
+      if ((slots >> i & 1) != 0) store_piece(p, p.own, first_row + i, column, piece);
     }
   }
-  __syncthreads();
 }
 
-/// A block has the same tokens of every rank.
+/// A block has the same token of every rank.
 __global__ void __launch_bounds__(kThreads) staged_dispatch_kernel(const __grid_constant__ DispatchLaunch p) {
-  __shared__ std::int32_t experts[kMaxSelected];
   __shared__ int holders[kMaxSelected];
   ptx::launch_next_kernel();
   ptx::wait_for_previous_kernel();
-  const int most_tokens = p.places / p.num_selected;
-  for (int token = static_cast<int>(blockIdx.x); token < most_tokens; token += static_cast<int>(gridDim.x)) {
-    __syncthreads();
-    tell_experts(p, token, holders);
-    __syncthreads();
-    if (token < p.num_tokens) send_row(p, token, holders);
-  }
-  for (int token = static_cast<int>(blockIdx.x); token < most_tokens; token += static_cast<int>(gridDim.x)) {
-    for (int place = 0; place < p.peers.size; ++place) {
-      if (place != p.peers.place) receive_row(p, place, token, experts);
-    }
+  const int token = static_cast<int>(blockIdx.x);
+  const std::int64_t column = threadIdx.x * kPieceValues;
+  Piece first{};
+  if (token < p.num_tokens && column < columns_of_whole_warps(p.width))
+    first = load_piece(p, token, column < p.width ? column : column % kFp8RowBlock);
+  tell_experts(p, token, holders);
+  __syncthreads();
+  if (token < p.num_tokens) send_row(p, token, holders, first);
+  for (int place = 0; place < p.peers.size; ++place) {
+    if (place != p.peers.place) receive_row(p, place, token);
   }
   end_exchange(p.peers);
 }
@@ -154,7 +175,7 @@ __global__ void __launch_bounds__(kThreads) staged_dispatch_kernel(const __grid_
 }  // namespace
 
 void launch_staged_dispatch(const DispatchLaunch& launch, CudaContext& context) {
-  const int blocks = std::min(launch.places / launch.num_selected, kMaxExchangeBlocks);
+  const int blocks = launch.places / launch.num_selected;
   launch_kernel("dispatching over ranks", staged_dispatch_kernel,
                 {.grid = dim3(static_cast<unsigned>(blocks)), .threads = kThreads}, context.stream, launch);
 }
