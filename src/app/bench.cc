@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "app/bench_serving.h"
 #include "app/bench_train.h"
 #include "app/engine_flags.h"
 #include "app/expert_listing.h"
@@ -36,6 +37,8 @@ struct BenchFlags {
   std::optional<double> zipf;
   std::int64_t warm_up = 2;
   std::int64_t sequences = 1;
+  std::int64_t clients = 0;
+  std::int64_t requests = 0;
   std::int64_t prompt = 512;
   std::int64_t decode = 32;
   std::int64_t at = 0;
@@ -254,9 +257,36 @@ std::vector<ExpertCandidate> experts_of(const BenchFlags& flags, const ModelEngi
                             .forced_variants = options.forced_variants});
 }
 
+/// Requests through the scheduler instead of phases.
+void bench_serving(const BenchFlags& flags, EngineOptions options) {
+  if (flags.prompt == 0 || flags.decode == 0)
+    fail("bench --clients: requests need --prompt and --decode of 1 or more");
+  if (flags.at > 0) fail("bench --clients: --at is for phases; prompts start at position 0");
+  options.max_sequences = flags.clients;
+  if (options.cache_tokens == 0)
+    options.cache_tokens = flags.clients * pages_for(flags.prompt + flags.decode) * kPageTokens;
+  const auto engine = make_engine(flags, options);
+  log_expert_transport(*engine);
+  engine->device().set_profiling(!engine->device().traits().queues);
+  const MeasuredServing figures =
+      measure_serving(*engine, {.clients = flags.clients,
+                                .requests = flags.requests > 0 ? flags.requests : 4 * flags.clients,
+                                .prompt_tokens = flags.prompt,
+                                .reply_tokens = flags.decode});
+  if (!flags.json) return fmt::print("{}", to_text(figures));
+  nlohmann::ordered_json json{{"device", device_name(engine->options().device)},
+                              {"plan", to_text(engine->options().parallel)},
+                              {"layers", engine->config().num_hidden_layers},
+                              {"made_up", flags.preset},
+                              {"processor", processor_name()}};
+  json.update(to_json(figures));
+  fmt::print("{}\n", json.dump());
+}
+
 void run_bench(const BenchFlags& flags) {
   EngineOptions options =
       flags.preset.empty() ? flags.engine.options() : flags.engine.options_without_model();
+  if (flags.clients > 0) return bench_serving(flags, std::move(options));
   options.max_sequences = flags.sequences;
   const std::int64_t wanted = flags.at + flags.prompt + 2 * flags.decode + flags.warm_up;
   if (options.cache_tokens == 0) {
@@ -354,6 +384,12 @@ void add_bench_command(Options& program) {
                   "Steps of one token that are not measured, before all");
   command.integer("--sequences", flags->sequences, kSequencesRange,
                   "Sequences at a time, each with prompt, history and decoding");
+  command.integer(
+      "--clients", flags->clients, {.min = 0, .max = 1 << 16},
+      "Instead of phases: requests of --prompt and --decode tokens through the scheduler, so many at "
+      "a time, the next one when one ends");
+  command.integer("--requests", flags->requests, {.min = 0, .max = 1 << 20},
+                  "With --clients: so many in all; 0: four for each client");
   command.integer("--prompt", flags->prompt, kTokensRange, "Prompt tokens to measure; 0: none");
   command.integer("--decode", flags->decode, kTokensRange, "Tokens to decode one by one; 0: none");
   command.integer("--at", flags->at, kTokensRange, "Start after this many positions of made-up history");

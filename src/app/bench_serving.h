@@ -1,0 +1,37 @@
+/// `baleen bench --clients`: requests through the scheduler, as a server has them, without HTTP and text.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "rank_engine/rank_engine.h"
+
+namespace baleen {
+
+/// A closed loop: each client has one request under way and sends the next one when it ends.
+struct ClosedLoop {
+  std::int64_t clients = 1, requests = 1;  ///< at a time; in all
+  std::int64_t prompt_tokens = 1, reply_tokens = 1;
+};
+
+/// From the first request's arrival to the last one's end, so that filling and emptying count too.
+struct MeasuredServing {
+  ClosedLoop load;
+  double seconds = 0;
+  double total_tokens_per_second = 0;  ///< prompts and replies
+  double total_tokens_per_second_of_a_rank = 0;
+  double reply_tokens_per_second = 0;
+  double median_first_token_seconds = 0;     ///< since submission
+  double median_seconds_between_tokens = 0;  ///< of a request, after its first
+  std::int64_t steps = 0, preemptions = 0;
+};
+
+/// Prompts are random and share no prefix; every reply has all its tokens. The engine has room for `clients`
+/// sequences. Throws `Error` with the sentence of a request that failed.
+[[nodiscard]] MeasuredServing measure_serving(ModelEngine& engine, const ClosedLoop& load);
+
+[[nodiscard]] std::string to_text(const MeasuredServing& figures);
+[[nodiscard]] nlohmann::ordered_json to_json(const MeasuredServing& figures);
+
+}  // namespace baleen
