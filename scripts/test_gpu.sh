@@ -12,7 +12,7 @@
 #   ranks     all GPUs of the machine as ranks: collectives, dispatch and combine, whole models, commands;
 #             what messages take, a token of $RANKS_MODEL (flash 0 4096 64: preset, layers or 0 for all,
 #             context, steps)
-#   closed    all of Flash on two GPUs: requests of 8,192 + 1,024 tokens, $CLIENTS (64 128) at a time, twice as many
+#   closed    all of Flash on two GPUs: requests of 8,192 + 1,024 tokens, $CLIENTS (64 128) at a time
 #   layers    Flash geometry cut to $LAYERS layers (36 fit an H200): decode and prefill, operation by operation
 # Exits with 1 when a test failed. Without --programs it takes the programs of build/release.
 set -uo pipefail
@@ -25,7 +25,7 @@ if [[ ${1-} == --programs ]]; then
   export LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   shift 2
 fi
-[[ $# -gt 0 ]] || { sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 2; }
+[[ $# -gt 0 ]] || { sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 2; }
 out=${OUT:-build/gpu_results}
 mkdir -p "$out"
 out=$(realpath "$out")
@@ -129,8 +129,9 @@ ranks() {
 closed() {
   local clients
   for clients in ${CLIENTS:-64 128}; do
-    timeout -k 5 300 "$(program baleen)" bench --preset flash --devices 0,1 --dp 2 --chunk 8192 --prompt 8192 --decode 1024 \
-      --clients "$clients" --requests $((2 * clients)) --json >>"$out/closed.jsonl" 2>>"$out/bench.log" || failed=1
+    timeout -k 5 300 "$(program baleen)" bench --preset flash --devices 0,1 --dp 2 --chunk 8192 \
+      --prompt 8192 --decode 1024 --clients "$clients" --requests $((2 * clients)) --json \
+      >>"$out/closed.jsonl" 2>>"$out/bench.log" || failed=1
   done
   cat "$out/closed.jsonl"
 }

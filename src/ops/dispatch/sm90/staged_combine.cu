@@ -59,8 +59,8 @@ __device__ void add_outputs(const CombineLaunch& p, int token, const Bf16Bits* c
   }
 }
 
-/// The place that this thread meets: each in the first block one, by a packet each way, which says that a rank
-/// takes part also where nothing else goes. Sent first and taken last, it is no trip of its own.
+/// Whether this thread meets the member at the place of its number: a packet each way says that a rank takes
+/// part also where nothing else goes. Sent first and taken last, it is no trip of its own.
 __device__ bool meets(const PeerView& peers) {
   return blockIdx.x == 0 && is_peer(peers, static_cast<int>(threadIdx.x));
 }
