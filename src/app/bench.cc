@@ -284,6 +284,8 @@ void bench_serving(const BenchFlags& flags, EngineOptions options) {
 }
 
 void run_bench(const BenchFlags& flags) {
+  if (flags.requests > 0 && flags.clients == 0)
+    fail("bench: --requests is for --clients, of which there are none");
   EngineOptions options =
       flags.preset.empty() ? flags.engine.options() : flags.engine.options_without_model();
   if (flags.clients > 0) return bench_serving(flags, std::move(options));

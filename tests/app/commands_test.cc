@@ -407,6 +407,7 @@ TEST_F(Commands, DevicesThatAreNone) {
   expect_failure(baleen({"bench", "--device", "cuda:77"}), "--device cuda:77");
   expect_failure(baleen({"bench", "--clients", "2", "--prompt", "0"}), "--prompt and --decode of 1 or more");
   expect_failure(baleen({"bench", "--clients", "2", "--at", "9"}), "--at is for phases");
+  expect_failure(baleen({"bench", "--requests", "2"}), "--requests is for --clients");
   expect_failure(baleen({"plan", "--device", "h300", "--preset", "flash"}), "h200");
   expect_failure(baleen({"plan", "--preset", "nope"}), "known geometry");
 }
