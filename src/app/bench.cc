@@ -261,7 +261,7 @@ std::vector<ExpertCandidate> experts_of(const BenchFlags& flags, const ModelEngi
 void bench_serving(const BenchFlags& flags, EngineOptions options) {
   if (flags.prompt == 0 || flags.decode == 0)
     fail("bench --clients: requests need --prompt and --decode of 1 or more");
-  if (flags.at > 0) fail("bench --clients: --at is for phases; prompts start at position 0");
+  if (flags.at > 0 || flags.kernels) fail("bench --clients: --at and --kernels are for phases");
   options.max_sequences = flags.clients;
   if (options.cache_tokens == 0)
     options.cache_tokens = flags.clients * pages_for(flags.prompt + flags.decode) * kPageTokens;

@@ -266,11 +266,6 @@ TEST_F(Commands, AnInstalledProgramLooksUnderItsPrefix) {
   const ProgramResult bench =
       installed({"bench", "--preset", "tiny-flash", "--prompt", "8", "--decode", "2"});
   EXPECT_EQ(bench.status, 0) << bench.err;
-  const ProgramResult serving = installed({"bench", "--preset", "tiny-flash", "--clients", "2", "--requests",
-                                           "5", "--prompt", "30", "--decode", "4", "--json"});
-  EXPECT_EQ(serving.status, 0) << serving.err;
-  EXPECT_NE(serving.out.find("\"requests\":5,"), std::string::npos) << serving.out;
-  EXPECT_NE(serving.out.find("\"preemptions\":0"), std::string::npos) << serving.out;
   fs::create_directories(folder_ / "share/baleen/models");
   fs::copy(fs::absolute("models/stories"), folder_ / "share/baleen/models/stories",
            fs::copy_options::recursive);
@@ -402,12 +397,22 @@ TEST_F(Commands, KernelsAreListedAndForced) {
   expect_failure(with({"--kernel", "turn=simd"}), "there is no such operation");
 }
 
+/// More requests than clients, through the scheduler; what is for phases is refused.
+TEST_F(Commands, ClientsOfABenchmark) {
+  const ProgramResult bench = baleen({"bench", "--preset", "tiny-flash", "--device", "cpu", "--clients", "2",
+                                      "--requests", "5", "--prompt", "30", "--decode", "4", "--json"});
+  EXPECT_EQ(bench.status, 0) << bench.err;
+  EXPECT_NE(bench.out.find("\"requests\":5,"), std::string::npos) << bench.out;
+  EXPECT_NE(bench.out.find("\"preemptions\":0"), std::string::npos) << bench.out;
+  expect_failure(baleen({"bench", "--clients", "2", "--prompt", "0"}), "--prompt and --decode of 1 or more");
+  expect_failure(baleen({"bench", "--clients", "2", "--at", "9"}), "--at and --kernels are for phases");
+  expect_failure(baleen({"bench", "--clients", "2", "--kernels"}), "--at and --kernels are for phases");
+  expect_failure(baleen({"bench", "--requests", "2"}), "--requests is for --clients");
+}
+
 TEST_F(Commands, DevicesThatAreNone) {
   expect_failure(baleen({"run", "x", "--device", "gpu"}), "there are cpu, cuda, cuda:N");
   expect_failure(baleen({"bench", "--device", "cuda:77"}), "--device cuda:77");
-  expect_failure(baleen({"bench", "--clients", "2", "--prompt", "0"}), "--prompt and --decode of 1 or more");
-  expect_failure(baleen({"bench", "--clients", "2", "--at", "9"}), "--at is for phases");
-  expect_failure(baleen({"bench", "--requests", "2"}), "--requests is for --clients");
   expect_failure(baleen({"plan", "--device", "h300", "--preset", "flash"}), "h200");
   expect_failure(baleen({"plan", "--preset", "nope"}), "known geometry");
 }
