@@ -2,14 +2,13 @@
 // = 1) in GB/s of weights, prefill in GFLOP/s. Each case is verified against the reference first; weights
 // rotate over more than the last-level cache.
 #include <benchmark/benchmark.h>
-#include <hwy/targets.h>
 
 #include <cmath>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "hardware/instruction_sets.h"
 #include "ops/matmul/matmul.h"
 #include "tests/support/compare.h"
 #include "tests/support/random_weights.h"
@@ -19,8 +18,19 @@ namespace {
 
 constexpr double kRotatedBytes = 192e6;
 
-void product(benchmark::State& state, WeightFormat format, std::int64_t target) {
-  hwy::SetSupportedTargetsForTest(target);
+enum class Inputs { kNormal, kSwiglu };
+
+std::vector<float> inputs_of(Inputs inputs, std::size_t count) {
+  auto x = test::random_values(count, 2);
+  if (inputs == Inputs::kNormal) return x;
+  const auto gates = test::random_values(count, 3);
+  for (std::size_t i = 0; i < count; ++i) x[i] *= gates[i] / (1.0F + std::exp(-gates[i]));
+  return x;
+}
+
+void product(benchmark::State& state, WeightFormat format, Inputs inputs,
+             const std::string& instruction_set) {
+  limit_instruction_set(instruction_set);
   const std::int64_t num_rows = state.range(0), num_columns = state.range(1), num_inputs = state.range(2);
   std::vector<std::unique_ptr<test::RandomWeight>> weights;
   double bytes = 0;
@@ -28,7 +38,7 @@ void product(benchmark::State& state, WeightFormat format, std::int64_t target) 
     weights.push_back(std::make_unique<test::RandomWeight>(format, num_columns, num_inputs, 1, 0));
     bytes += weights.back()->matrix().stored_bytes();
   }
-  auto x = test::random_values(static_cast<std::size_t>(num_rows * num_inputs), 2);
+  auto x = inputs_of(inputs, static_cast<std::size_t>(num_rows * num_inputs));
   std::vector<float> y(static_cast<std::size_t>(num_rows * num_columns));
   ThreadPool pool(default_num_threads());
   Arena scratch(matmul_scratch_bytes(num_rows, num_inputs));
@@ -61,14 +71,20 @@ void product(benchmark::State& state, WeightFormat format, std::int64_t target) 
 }
 
 void register_cases() {
-  constexpr std::pair<const char*, WeightFormat> kFormats[] = {{"Fp4", WeightFormat::kFp4},
-                                                               {"Fp8", WeightFormat::kFp8},
-                                                               {"BF16", WeightFormat::kBF16},
-                                                               {"F32", WeightFormat::kF32}};
-  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    for (const auto& [name, format] : kFormats) {
-      benchmark::RegisterBenchmark((std::string(name) + "/" + hwy::TargetName(target)).c_str(), product,
-                                   format, target)
+  struct Case {
+    const char* name;
+    WeightFormat format;
+    Inputs inputs = Inputs::kNormal;
+  };
+  constexpr Case kCases[] = {{"Fp4", WeightFormat::kFp4},
+                             {"Fp4OfSwiglu", WeightFormat::kFp4, Inputs::kSwiglu},
+                             {"Fp8", WeightFormat::kFp8},
+                             {"BF16", WeightFormat::kBF16},
+                             {"F32", WeightFormat::kF32}};
+  for (const std::string& instruction_set : available_instruction_sets()) {
+    for (const auto& [name, format, inputs] : kCases) {
+      benchmark::RegisterBenchmark((std::string(name) + "/" + instruction_set).c_str(), product, format,
+                                   inputs, instruction_set)
           ->Args({1, 4096, 2048})
           ->Args({4, 4096, 2048})
           ->Args({512, 2048, 2048})

@@ -1,6 +1,7 @@
 #include "hardware/instruction_sets.h"
 
 #include "numeric/bf16_dots.h"
+#include "numeric/bf16_tiles.h"
 #include "numeric/simd_targets.h"
 
 #include <fmt/ranges.h>
@@ -23,6 +24,11 @@ std::int64_t compiled_and_supported() {
 /// AVX-512 with BF16 dot products, in front of AVX-512 without them.
 constexpr std::string_view kWithBf16Dots = "AVX3_BF16";
 
+/// The same and AMX's tiles, in front of that.
+constexpr std::string_view kWithBf16Tiles = "AVX3_AMX";
+
+bool has_bf16_tiles(std::int64_t targets) { return (targets & HWY_AVX3) != 0 && uses_bf16_tiles(); }
+
 /// Whether `targets` with them may be used; "best" may do without all the same.
 bool has_bf16_dots(std::int64_t targets) {
   return (targets & HWY_AVX3) != 0 && machine_has_bf16_dots() && chosen_bf16_dots() != Bf16Dots::kNever;
@@ -35,6 +41,7 @@ std::int64_t lowest_bit(std::int64_t bits) { return bits & -bits; }
 std::vector<std::string> available_instruction_sets() {
   std::vector<std::string> names;
   const std::int64_t targets = compiled_and_supported();
+  if (has_bf16_tiles(targets)) names.emplace_back(kWithBf16Tiles);
   if (has_bf16_dots(targets)) names.emplace_back(kWithBf16Dots);
   for (std::int64_t left = targets; left != 0; left &= left - 1) {
     names.emplace_back(hwy::TargetName(lowest_bit(left)));
@@ -45,7 +52,9 @@ std::vector<std::string> available_instruction_sets() {
 void limit_instruction_set(std::string_view name) {
   hwy::DisableTargets(0);
   choose_bf16_dots(Bf16Dots::kWhereFaster);
-  if (name == "best") return;
+  allow_bf16_tiles(true);
+  if (name == "best" || (name == kWithBf16Tiles && has_bf16_tiles(compiled_and_supported()))) return;
+  allow_bf16_tiles(false);
   if (name == kWithBf16Dots && has_bf16_dots(compiled_and_supported())) {
     return choose_bf16_dots(Bf16Dots::kAlways);
   }
@@ -56,12 +65,14 @@ void limit_instruction_set(std::string_view name) {
     choose_bf16_dots(Bf16Dots::kNever);
     return;
   }
+  allow_bf16_tiles(true);
   fail("instruction set \"{}\": this machine and build have {}", name,
        fmt::join(available_instruction_sets(), ", "));
 }
 
 std::string instruction_set_in_use() {
   const std::int64_t targets = compiled_and_supported();
+  if (has_bf16_tiles(targets)) return std::string(kWithBf16Tiles);
   if (has_bf16_dots(targets) && uses_bf16_dots()) return std::string(kWithBf16Dots);
   return hwy::TargetName(lowest_bit(targets));
 }

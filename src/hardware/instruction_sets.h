@@ -7,8 +7,8 @@
 
 namespace baleen {
 
-/// Names of those that were compiled in and that this machine has, best first: "AVX3_BF16" (AVX-512 with BF16
-/// dot products), "AVX3", "AVX2", "SSE4", "NEON".
+/// Names of those that were compiled in and that this machine has, best first: "AVX3_AMX" (AVX-512 with AMX's
+/// tiles of BF16), "AVX3_BF16" (AVX-512 with BF16 dot products), "AVX3", "AVX2", "SSE4", "NEON".
 [[nodiscard]] std::vector<std::string> available_instruction_sets();
 
 /// Makes kernels use `name` and nothing wider, from now on; "best" takes the limit away and leaves

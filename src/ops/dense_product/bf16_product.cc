@@ -6,42 +6,18 @@
 
 #include "hardware/instruction_sets.h"
 #include "numeric/bf16_dots.h"
+#include "numeric/bf16_tiles.h"
 #include "numeric/row_rounding.h"
 #include "ops/dense_product/bf16_kernels.h"
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
 
 namespace baleen {
 namespace {
 
 #if defined(__x86_64__)
 
-/// Bits of CPUID leaf 7.
-bool processor_has_tiles() {
-  constexpr unsigned kAmxBf16 = 1U << 22;
-  constexpr unsigned kAmxTile = 1U << 24;
-  unsigned a = 0;
-  unsigned b = 0;
-  unsigned c = 0;
-  unsigned d = 0;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kAmxBf16) != 0 && (d & kAmxTile) != 0;
-}
-
-/// Linux gives a process the registers of AMX when it asks.
-bool tiles_permitted() {
-  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
-  constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
-  return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
-
 Bf16Kernel choose() {
-  const bool is_allowed = machine_has_bf16_dots() && chosen_bf16_dots() != Bf16Dots::kNever;
-  if (!is_allowed || !instruction_set_in_use().starts_with("AVX3")) return Bf16Kernel::kRoundedCopies;
-  if (processor_has_tiles() && tiles_permitted()) return Bf16Kernel::kTiles;
+  if (!instruction_set_in_use().starts_with("AVX3")) return Bf16Kernel::kRoundedCopies;
+  if (uses_bf16_tiles()) return Bf16Kernel::kTiles;
   return uses_bf16_dots() ? Bf16Kernel::kVectors : Bf16Kernel::kRoundedCopies;
 }
 

@@ -25,11 +25,13 @@ void make_products(const GroupedLinearArgs& args, WeightMatrix* weights, MatmulP
   BALEEN_CHECK(args.weight->rows % num_groups == 0 && group_rows % 128 == 0);
   const View<float, 3> y(args.y.data(), {args.y.extent(0), num_groups, group_rows},
                          {args.y.stride(0), group_rows, 1});
+  const bool rounds = args.precision != Precision::kExact;
   for (std::int64_t group = 0; group < num_groups; ++group) {
     weights[group] = args.weight->slice_rows(group * group_rows, (group + 1) * group_rows);
     products[group] = {.weight = &weights[group],
                        .x = group_of(args.x.f32(), group),
-                       .round_bf16 = args.precision != Precision::kExact,
+                       .rounding = rounds ? ActivationRounding::kBf16 : ActivationRounding::kNone,
+                       .round_bf16 = rounds,
                        .y = group_of(y, group)};
   }
 }

@@ -233,11 +233,11 @@ struct Bf16DotProducts : LaneSums {
   }
 
   template <int kTileRows>
-  static HWY_INLINE void multiply(const float* const (&x)[kTileRows], std::int64_t num_inputs,
+  static HWY_INLINE void multiply(const float* const (&x)[kTileRows], const PanelRange& range,
                                   const Panel& panel, float* sums) {
     const FloatTag d;
     for (int c = 0; c < kPanelColumns; c += kTileColumns) {
-      for (std::int64_t block = 0; block < num_inputs / kActivationBlock; ++block) {
+      for (std::int64_t block = 0; block < range.num_inputs() / kActivationBlock; ++block) {
         FloatVec block_sums[kTileRows][kTileColumns];
         for (int m = 0; m < kTileRows; ++m) {
           for (int i = 0; i < kTileColumns; ++i) block_sums[m][i] = hn::Zero(d);
@@ -250,18 +250,30 @@ struct Bf16DotProducts : LaneSums {
             for (int m = 0; m < kTileRows; ++m) block_sums[m][i] = add_dots(block_sums[m][i], pairs[m], w);
           }
         }
-        for (int i = 0; i < kTileColumns; ++i) {
-          const FloatVec scale = hn::Load(d, panel.scales[c + i] + block * kLanes);
-          for (int m = 0; m < kTileRows; ++m) {
-            float* sum = sums + (m * kPanelColumns + c + i) * kLanes;
-            hn::Store(hn::MulAdd(block_sums[m][i], scale, hn::Load(d, sum)), d, sum);
-          }
+        if (range.begin + block == 0) {
+          add_to_sums<true>(block_sums, block, panel, c, sums);
+        } else {
+          add_to_sums<false>(block_sums, block, panel, c, sums);
         }
       }
     }
   }
 
  private:
+  /// Adds a block's sums to the accumulators of the columns from `column` on.
+  template <bool kFirst, int kTileRows>
+  static HWY_INLINE void add_to_sums(const FloatVec (&block_sums)[kTileRows][kTileColumns],
+                                     std::int64_t block, const Panel& panel, int column, float* sums) {
+    const FloatTag d;
+    for (int i = 0; i < kTileColumns; ++i) {
+      const FloatVec scale = hn::Load(d, panel.scales[column + i] + block * kLanes);
+      for (int m = 0; m < kTileRows; ++m) {
+        float* sum = sums + (m * kPanelColumns + column + i) * kLanes;
+        hn::Store(hn::MulAdd(block_sums[m][i], scale, sum_so_far<kFirst>(sum)), d, sum);
+      }
+    }
+  }
+
   /// Vector v of a block of packed activations, which fill half the room of 128 float32 values.
   static HWY_INLINE WordVec pairs_at(const float* x, std::int64_t block, int v) {
     return hn::Load(WordTag(),

@@ -10,7 +10,9 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "numeric/rounding-inl.h"
 #include "ops/matmul/matmul.h"
@@ -47,17 +49,33 @@ constexpr std::int64_t accumulator_of(std::int64_t group) {
 struct IntegerBlock {
   std::int16_t high[kActivationBlock];
   std::uint8_t low[kActivationBlock];
-  float scale;                                            ///< of an integer sum; NaN if an input is NaN
-  std::uint8_t group_has_low[kActivationBlock / kGroup];  ///< 0: every low part is 0
-  std::int32_t unused[30];
+  float scale;  ///< of an integer sum; NaN if an input is NaN
+  /// Bit p of a group: its pair p has a low part that is not 0. Pair 4 i + v: inputs 8 i + v and 8 i + v + 4,
+  /// neighbouring words of vector v.
+  std::uint16_t low_pairs[kActivationBlock / kGroup];
+  std::int32_t unused[29];
 };
 static_assert(sizeof(IntegerBlock) == kActivationBlock * sizeof(float));
 
-/// A doubled weight has its value in the upper byte of a word, and activations are counted in 2^-9, of which
-/// high has 32: a sum counts 2^-13. Low parts are multiplied by 8 to be of the same unit.
-constexpr int kLowBits = 5;
-constexpr float kUnitOfSum = 0x1p-13F;
-constexpr std::int16_t kLowFactor = 8;
+/// An activation, an integer in units of 2^-9, is high + low / 16 in units of 2^-6 or, if the sum of a
+/// group's products might then not fit 32 bits, of 2^-5. (The block's scale has the unit; powers of two leave
+/// no trace in results.) A weight's word is its doubled value times 256. Low parts times 16 and a doubled
+/// value, or times a word and then divided by 16, are of the unit of high parts times a word.
+constexpr int kLowBits = 4;
+constexpr std::int16_t kLowFactor = 1 << kLowBits;
+constexpr float kWordUnit = 0x1p-9F;
+/// Of the magnitudes of a group, in 2^-9: times 12 * 256 / 8 it is below 2^31.
+constexpr std::int32_t kLargestSumOfFineUnit = 5'592'000;
+static_assert(kLargestSumOfFineUnit < (std::int64_t{1} << 31) / (12 * 256 / 8));
+static_assert(kGroup * 448 * 512 < (std::int64_t{1} << 31) / (12 * 256 / 16));
+static_assert(448 << 6 <= 0x7FFF);
+
+/// Pairs of inputs of a group of which at least one has its bit set.
+constexpr std::uint16_t pairs_of_inputs(std::uint32_t inputs) {
+  const std::uint32_t nibbles = (inputs | inputs >> 4) & 0x0F0F0F0Fu;
+  const std::uint32_t bytes = (nibbles | nibbles >> 4) & 0x00FF00FFu;
+  return static_cast<std::uint16_t>(bytes | bytes >> 8);
+}
 
 HWY_INLINE void pack_integer_block(const float* x, float* packed) {
   const FloatTag d;
@@ -68,23 +86,41 @@ HWY_INLINE void pack_integer_block(const float* x, float* packed) {
   const hn::Rebind<std::uint8_t, FloatTag> narrow8;
   const float scale = e8m0_to_float(fp8_scale_code(absolute_maximum_simd(d, x, kActivationBlock)));
   const auto divide = hn::Set(d, 1.0F / scale);
-  const auto low_mask = hn::Set(di, (1 << kLowBits) - 1);
-  alignas(64) std::int16_t high[kActivationBlock];
-  alignas(64) std::uint8_t low[kActivationBlock];
-  auto* block = reinterpret_cast<IntegerBlock*>(packed);
-  auto poison = hn::Zero(d);  // NaN in a lane that has met NaN
-  for (std::int64_t group = 0; group < kActivationBlock / kGroup; ++group) {
-    auto low_parts = hn::Zero(di);
-    for (std::int64_t i = group * kGroup; i < (group + 1) * kGroup; i += kLanes) {
+  alignas(64) std::int32_t values[kActivationBlock];  // in 2^-9
+  auto poison = hn::Zero(d);                          // NaN in a lane that has met NaN
+  std::int32_t largest_sum = 0;                       // of a group's magnitudes
+  for (std::int64_t group = 0; group < kActivationBlock; group += kGroup) {
+    auto sum = hn::Zero(di);
+    for (std::int64_t i = group; i < group + kGroup; i += kLanes) {
       const auto rounded = round_e4m3(d, hn::Mul(hn::LoadU(d, x + i), divide));
       poison = hn::Add(poison, hn::Mul(rounded, hn::Zero(d)));
       const auto value = hn::ConvertTo(di, hn::Mul(rounded, hn::Set(d, 512.0F)));
-      const auto low_part = hn::And(value, low_mask);
-      low_parts = hn::Or(low_parts, low_part);
-      hn::Store(hn::DemoteTo(narrow16, hn::ShiftRight<kLowBits>(value)), narrow16, high + i);
+      sum = hn::Add(sum, hn::Abs(value));
+      hn::Store(value, di, values + i);
+    }
+    largest_sum = std::max(largest_sum, hn::GetLane(hn::SumOfLanes(di, sum)));
+  }
+  // Cut in 2^-6 or 2^-5, of which low parts are sixteenths.
+  const bool fine = largest_sum <= kLargestSumOfFineUnit;
+  const int unit_bits = fine ? 3 : 4;
+  const auto low_mask = hn::Set(di, (1 << unit_bits) - 1);
+  alignas(64) std::int16_t high[kActivationBlock];
+  alignas(64) std::uint8_t low[kActivationBlock];
+  auto* block = reinterpret_cast<IntegerBlock*>(packed);
+  for (std::int64_t group = 0; group < kActivationBlock / kGroup; ++group) {
+    std::uint32_t has_low = 0;
+    for (std::int64_t i = group * kGroup; i < (group + 1) * kGroup; i += kLanes) {
+      const auto value = hn::Load(di, values + i);
+      const auto low_part = hn::ShiftLeftSame(hn::And(value, low_mask), kLowBits - unit_bits);
+      std::uint8_t bits[4] = {};
+      hn::StoreMaskBits(di, hn::Ne(low_part, hn::Zero(di)), bits);
+      std::uint32_t of_lanes;
+      std::memcpy(&of_lanes, bits, sizeof(of_lanes));
+      has_low |= of_lanes << (i - group * kGroup);
+      hn::Store(hn::DemoteTo(narrow16, hn::ShiftRightSame(value, unit_bits)), narrow16, high + i);
       hn::Store(hn::DemoteTo(narrow8, low_part), narrow8, low + i);
     }
-    block->group_has_low[group] = hn::AllTrue(di, hn::Eq(low_parts, hn::Zero(di))) ? 0 : 1;
+    block->low_pairs[group] = pairs_of_inputs(has_low);
   }
   // The words 4 i + v of two neighbouring i, side by side, are 32 bits that a transposition of four then
   // gathers.
@@ -108,7 +144,7 @@ HWY_INLINE void pack_integer_block(const float* x, float* packed) {
     hn::Store(even, d8, block->low + load);
     hn::Store(odd, d8, block->low + load + 4 * kLanes);
   }
-  block->scale = scale * kUnitOfSum + hn::GetLane(hn::SumOfLanes(d, poison));
+  block->scale = scale * ((fine ? 0x1p-6F : 0x1p-5F) * kWordUnit) + hn::GetLane(hn::SumOfLanes(d, poison));
 }
 
 /// Products of 16-bit words, neighbours added.
@@ -127,7 +163,29 @@ HWY_INLINE Int32Vec multiply_pairs(Int16Vec a, Int16Vec b) {
 #endif
 }
 
-/// Products of unsigned low parts and signed bytes, neighbours added; at most 2 * 31 * 12.
+/// Whether this machine multiplies and adds pairs of words in one instruction (AVX-512 VNNI).
+HWY_INLINE bool has_word_dots() {
+#if HWY_TARGET == HWY_AVX3
+  return __builtin_cpu_supports("avx512vnni") != 0;
+#else
+  return false;
+#endif
+}
+
+/// sum + multiply_pairs(a, b). (Highway's target that has the instruction gives the compiler the flag of
+/// another extension, too, so it is written out.)
+template <bool kWordDots>
+HWY_INLINE Int32Vec add_pairs(Int32Vec sum, Int16Vec a, Int16Vec b) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (kWordDots) {
+    asm("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(a.raw), "v"(b.raw));
+    return sum;
+  }
+#endif
+  return hn::Add(sum, multiply_pairs(a, b));
+}
+
+/// Products of unsigned low parts and signed bytes, neighbours added; at most 2 * 15 * 12.
 HWY_INLINE Int16Vec multiply_low(ByteVec low, ByteVec weights) {
 #if HWY_TARGET == HWY_AVX3
   return Int16Vec{_mm512_maddubs_epi16(low.raw, weights.raw)};

@@ -1,10 +1,10 @@
 // FP4 weights times FP8 activations on integers. Included once per instruction set (Highway).
 //
 // A doubled e2m1 value is an integer of at most 12, an e4m3 value times 2^9 one of at most 448 * 512 < 2^18.
-// It is cut into 32 high + low with high in 16 bits and low in 0..31; most groups of 32 inputs have no low
-// parts and skip their products. Weights become 16-bit words, their value in the upper byte, so that one
-// instruction multiplies 16 pairs and adds neighbours (AVX2). The sum of a group of 32, which has one scale,
-// is at most 32 * 12 * 448 * 512 * 8 < 2^30 in its units: exact in 32 bits, in whatever order.
+// It is cut into a high part of 16 bits and a low part of 3 or 4. Few inputs have low parts that are not 0,
+// and only those are multiplied once more. Weights become 16-bit words, their value in the upper byte, so
+// that one instruction multiplies 16 pairs and adds neighbours (AVX2). The sum of a group of 32, which has
+// one scale, is exact in 32 bits, in whatever order: where to cut is chosen so that it fits.
 //
 // The order of an output's sum, the same for every number of rows: a group's exact integer, as float32, times
 // the activations' scale (a power of two, exact), enters one of kLanes accumulators by one multiply-add with
@@ -109,7 +109,8 @@ HWY_INLINE FloatVec add_groups(Int32Vec sums, FloatVec block_scale, FloatVec gro
   return hn::MulAdd(hn::Mul(hn::ConvertTo(FloatTag(), sums), block_scale), group_scale, to);
 }
 
-/// FP4 times FP8 on integers.
+/// FP4 times FP8 on integers; the same ones with `kWordDots`, for which the machine must have such dots.
+template <bool kWordDots>
 struct IntegerFp4Products {
   static void pack_row(const float* x, std::int64_t num_inputs, ActivationRounding /*kFp8*/, float* packed) {
     for (std::int64_t k = 0; k < num_inputs; k += kActivationBlock) pack_integer_block(x + k, packed + k);
@@ -138,10 +139,9 @@ struct IntegerFp4Products {
   static constexpr std::int64_t kRowSums = kLanes * kPanelColumns;
 
   /// Columns side by side: lane c of `words[p]` has the words of column c for a pair of inputs. In a group,
-  /// pair 4 i + v is lane i of vector v of the group's part of a load; `bytes` likewise, pair 2 i + h.
+  /// pair 4 i + v is lane i of vector v of the group's part of a load.
   struct Panel {
     alignas(64) std::int16_t words[kPanelInputs / 2][2 * kPanelColumns];
-    alignas(64) std::uint8_t bytes[kPanelInputs / 4][4 * kPanelColumns];
     alignas(64) float scales[kPanelInputs / kGroup][kPanelColumns];
   };
 
@@ -153,36 +153,39 @@ struct IntegerFp4Products {
         prefetch_next_panel<IntegerFp4Products>(tile, rows[c], k / 2);
       }
     }
-    for (std::int64_t group = 0; group < (range.end - range.begin) / kGroup; ++group) {
+    for (std::int64_t group = 0; group < range.num_inputs() / kGroup; ++group) {
       const std::int64_t k = range.begin + group * kGroup;
       for (std::int64_t v = 0; v < kVectors; ++v) fill_group(rows + v * kLanes, k, group, v, panel);
-      for (std::int64_t c = 0; c < kPanelColumns; ++c) {
-        panel.scales[group][c] = e8m0_to_float(rows[c].group_scales[k / kGroup]);
-      }
+      if (k % kActivationBlock == 0) fill_scales(rows, k, group, panel);
     }
   }
 
   template <int kTileRows>
-  static HWY_NOINLINE void multiply(const float* const (&packed)[kTileRows], std::int64_t num_inputs,
+  static HWY_NOINLINE void multiply(const float* const (&packed)[kTileRows], const PanelRange& range,
                                     const Panel& panel, float* sums) {
-    const FloatTag d;
+    const std::int64_t num_groups = range.num_inputs() / kGroup;
+    // So many groups begin an accumulator each. Of fewer inputs than that, some stay zero.
+    std::int64_t num_first = range.begin == 0 ? kLanes : 0;
+    if (num_groups < num_first) {
+      const FloatVec zero = in_register(hn::Zero(FloatTag()));  // GCC else makes it the slower `rep stos`
+      for (std::int64_t i = 0; i < kTileRows * kRowSums; i += kLanes) hn::Store(zero, FloatTag(), sums + i);
+      num_first = 0;
+    }
     const IntegerBlock* x[kTileRows];
     for (int m = 0; m < kTileRows; ++m) x[m] = reinterpret_cast<const IntegerBlock*>(packed[m]);
-    for (std::int64_t group = 0; group < num_inputs / kGroup; ++group) {
-      const std::int64_t block = group * kGroup / kActivationBlock;
+    for (std::int64_t group = 0; group < num_groups; ++group) {
       Int32Vec products[kTileRows][kVectors];
       multiply_group<kTileRows>(x, group, panel, products);
 #pragma GCC unroll 8
       for (int m = 0; m < kTileRows; ++m) {
-        if (HWY_UNLIKELY(x[m][block].group_has_low[group % (kActivationBlock / kGroup)] != 0)) {
-          add_low_group(x[m][block], group, panel, products[m]);
-        }
-        const FloatVec block_scale = hn::Set(d, x[m][block].scale);
-        float* to = sums + m * kRowSums + accumulator_of(group % kLanes) * kPanelColumns;
-        for (int v = 0; v < kVectors; ++v, to += kLanes) {
-          const FloatVec group_scale = hn::Load(d, panel.scales[group] + v * kLanes);
-          hn::Store(add_groups(products[m][v], block_scale, group_scale, hn::Load(d, to)), d, to);
-        }
+        const IntegerBlock& block = x[m][group * kGroup / kActivationBlock];
+        const std::uint32_t low_pairs = block.low_pairs[group % (kActivationBlock / kGroup)];
+        if (HWY_UNLIKELY(low_pairs != 0)) add_low_pairs(block, low_pairs, group, panel, products[m]);
+      }
+      if (group < num_first) {
+        add_to_sums<true>(x, products, group, panel, sums);
+      } else {
+        add_to_sums<false>(x, products, group, panel, sums);
       }
     }
   }
@@ -203,9 +206,14 @@ struct IntegerFp4Products {
       }
       auto sum = blocks[0];
       if (tile.round_bf16) sum = round_bf16_simd(d, sum);
-      alignas(64) float outputs[kLanes];
-      hn::Store(sum, d, outputs);
-      std::copy_n(outputs, std::min(kLanes, tile.n_end - n - c), tile.y + m * tile.y_stride + n + c);
+      float* y = tile.y + m * tile.y_stride + n + c;
+      if (const std::int64_t num_columns = tile.n_end - n - c; num_columns >= kLanes) {
+        hn::StoreU(sum, d, y);
+      } else {
+        alignas(64) float outputs[kLanes];
+        hn::Store(sum, d, outputs);
+        std::copy_n(outputs, num_columns, y);
+      }
     }
   }
 
@@ -233,7 +241,7 @@ struct IntegerFp4Products {
         Int32Vec product = multiply_pairs(hn::Load(d16, block.high + in_block), words[0]);
         for (int v = 1; v < kWordVectors; ++v) {
           const std::int16_t* high = block.high + in_block + v * 2 * kLanes;
-          product = hn::Add(product, multiply_pairs(hn::Load(d16, high), words[v]));
+          product = add_pairs<kWordDots>(product, hn::Load(d16, high), words[v]);
         }
         if (HWY_UNLIKELY(load_has_low(block, in_block / kGroup))) {
           product = add_low_products(product, block.low + in_block, weights);
@@ -250,8 +258,8 @@ struct IntegerFp4Products {
   }
 
   static HWY_INLINE bool load_has_low(const IntegerBlock& block, std::int64_t first_group) {
-    std::uint32_t any = 0;
-    std::memcpy(&any, block.group_has_low + first_group, static_cast<std::size_t>(kGroupsPerLoad));
+    std::uint64_t any = 0;
+    std::memcpy(&any, block.low_pairs + first_group, sizeof(std::uint16_t) * kGroupsPerLoad);
     return any != 0;
   }
 
@@ -292,9 +300,26 @@ struct IntegerFp4Products {
       hn::Store(weights.Words<1>(), Int16Tag(), words[1] + v * 2 * kLanes);
       hn::Store(weights.Words<2>(), Int16Tag(), words[2] + v * 2 * kLanes);
       hn::Store(weights.Words<3>(), Int16Tag(), words[3] + v * 2 * kLanes);
-      auto* bytes = panel.bytes + group * (kGroup / 4) + 2 * i;
-      hn::Store(weights.half[0], d8, bytes[0] + v * 4 * kLanes);
-      hn::Store(weights.half[1], d8, bytes[1] + v * 4 * kLanes);
+    }
+  }
+
+  /// Scales of the four groups of a block. Code 0 is 2^-127.
+  static HWY_INLINE void fill_scales(const RowCursor* rows, std::int64_t k, std::int64_t group,
+                                     Panel& panel) {
+    const WordTag d;
+    constexpr std::int64_t kGroups = kActivationBlock / kGroup;
+    alignas(64) std::uint32_t codes[kPanelColumns];
+    static_assert(kGroups == sizeof(codes[0]));
+    for (std::int64_t c = 0; c < kPanelColumns; ++c) {
+      std::memcpy(&codes[c], rows[c].group_scales + k / kGroup, sizeof(codes[c]));
+    }
+    for (std::int64_t c = 0; c < kPanelColumns; c += kLanes) {
+      auto four = hn::Load(d, codes + c);
+      for (std::int64_t i = 0; i < kGroups; ++i, four = hn::ShiftRight<8>(four)) {
+        const auto exponent = hn::ShiftLeft<23>(hn::And(four, hn::Set(d, 0xFFu)));
+        const auto scale = hn::Max(exponent, hn::Set(d, 0x00400000u));
+        hn::Store(hn::BitCast(FloatTag(), scale), FloatTag(), panel.scales[group + i] + c);
+      }
     }
   }
 
@@ -303,6 +328,22 @@ struct IntegerFp4Products {
     return group % (kActivationBlock / kGroup) / kGroupsPerLoad * kInputsPerLoad;
   }
   static constexpr std::int64_t place_in_load(std::int64_t group) { return group % kGroupsPerLoad; }
+
+  /// Adds the sums of a group to their accumulators.
+  template <bool kFirst, int kTileRows>
+  static HWY_INLINE void add_to_sums(const IntegerBlock* const (&x)[kTileRows],
+                                     const Int32Vec (&products)[kTileRows][kVectors], std::int64_t group,
+                                     const Panel& panel, float* sums) {
+    const FloatTag d;
+    for (int m = 0; m < kTileRows; ++m) {
+      const FloatVec block_scale = hn::Set(d, x[m][group * kGroup / kActivationBlock].scale);
+      float* to = sums + m * kRowSums + accumulator_of(group % kLanes) * kPanelColumns;
+      for (int v = 0; v < kVectors; ++v, to += kLanes) {
+        const FloatVec group_scale = hn::Load(d, panel.scales[group] + v * kLanes);
+        hn::Store(add_groups(products[m][v], block_scale, group_scale, sum_so_far<kFirst>(to)), d, to);
+      }
+    }
+  }
 
   template <int kTileRows>
   static HWY_INLINE void multiply_group(const IntegerBlock* const (&x)[kTileRows], std::int64_t group,
@@ -325,32 +366,32 @@ struct IntegerFp4Products {
         std::memcpy(&both, high[m] + at, sizeof(both));
         const auto activations = hn::BitCast(Int16Tag(), hn::Set(Int32Tag(), both));
         for (int v = 0; v < kVectors; ++v) {
-          const Int32Vec product = multiply_pairs(activations, weights[v]);
           // A chain: GCC else makes trees of these sums, which need more registers than there are.
-          products[m][v] = pair == 0 ? product : in_register(hn::Add(products[m][v], product));
+          products[m][v] = pair == 0
+                               ? multiply_pairs(activations, weights[v])
+                               : in_register(add_pairs<kWordDots>(products[m][v], activations, weights[v]));
         }
       }
     }
   }
 
-  static HWY_INLINE void add_low_group(const IntegerBlock& x, std::int64_t group, const Panel& panel,
-                                       Int32Vec (&products)[kVectors]) {
+  /// Adds the products of the low parts of the pairs that have any.
+  static HWY_INLINE void add_low_pairs(const IntegerBlock& x, std::uint32_t pairs, std::int64_t group,
+                                       const Panel& panel, Int32Vec (&sums)[kVectors]) {
     const std::uint8_t* low = x.low + load_of(group) + 16 * place_in_load(group);
-    Int16Vec sums[kVectors];
-    for (int v = 0; v < kVectors; ++v) sums[v] = hn::Zero(Int16Tag());
-#pragma GCC unroll 8
-    for (std::int64_t quad = 0; quad < kGroup / 4; ++quad) {
-      std::uint32_t four;
-      std::memcpy(&four, low + quad % 2 * 4 * kLanes + quad / 2 * 4, sizeof(four));
-      const auto activations = hn::BitCast(ByteTag(), hn::Set(WordTag(), four));
-      for (int v = 0; v < kVectors; ++v) {
-        const auto weights = hn::Load(ByteTag(), panel.bytes[group * (kGroup / 4) + quad] + v * 4 * kLanes);
-        sums[v] = hn::Add(sums[v], multiply_low(activations, weights));
+    do {
+      const auto pair = static_cast<std::int64_t>(hwy::Num0BitsBelowLS1Bit_Nonzero32(pairs));
+      const std::int64_t i = pair / 4, v = pair % 4;  // inputs 8 i + v and 8 i + v + 4
+      const std::uint8_t* at = low + v % 2 * 4 * kLanes + 4 * i + v / 2;
+      const auto both = hn::BitCast(Int16Tag(), hn::Set(Int32Tag(), at[0] | at[2] << 16));
+      const std::int16_t* words = panel.words[group * (kGroup / 2) + pair];
+      for (int c = 0; c < kVectors;
+           ++c, words += 2 * kLanes) {  // 256 times the weights: the division is exact
+        const auto products = multiply_pairs(both, hn::Load(Int16Tag(), words));
+        sums[c] = hn::Add(sums[c], hn::ShiftRight<kLowBits>(products));
       }
-    }
-    for (int v = 0; v < kVectors; ++v) {
-      products[v] = hn::Add(products[v], multiply_pairs(sums[v], hn::Set(Int16Tag(), kLowFactor)));
-    }
+      pairs &= pairs - 1;
+    } while (pairs != 0);
   }
 };
 

@@ -11,6 +11,7 @@ namespace {
 // second-level cache of 1 MB holds an item's. (Counted as one byte a weight; BF16 then takes half of it.)
 constexpr std::int64_t kItemWeights = 256 << 10;
 constexpr std::int64_t kItemsPerThread = 6;
+constexpr std::int64_t kColumnsTogether = 16;  // most that a kernel takes together where there are few rows
 constexpr std::int64_t kMaxPlannedProducts = 64;  // of one group, for the scratch estimate
 
 }  // namespace
@@ -24,7 +25,8 @@ MatmulPartition::MatmulPartition(std::int64_t num_rows, std::int64_t num_columns
   const std::int64_t balanced = (num_columns + wanted_items - 1) / wanted_items;
   const std::int64_t fitting =
       num_rows == 1 ? balanced : std::max<std::int64_t>(32, kItemWeights / num_inputs);
-  columns_per_item = std::max<std::int64_t>(8, std::min(balanced, fitting) / 8 * 8);
+  columns_per_item =
+      std::max(kColumnsTogether, std::min(balanced, fitting) / kColumnsTogether * kColumnsTogether);
   num_column_blocks = (num_columns + columns_per_item - 1) / columns_per_item;
 }
 

@@ -19,7 +19,8 @@ namespace baleen {
 /// How activations are prepared in front of a product.
 enum class ActivationRounding : std::uint8_t {
   kNone,
-  kFp8  ///< e4m3 per 128 inputs with a power-of-two scale, and back (the released code in front of FP8/FP4 weights)
+  kFp8,  ///< e4m3 per 128 inputs with a power-of-two scale, and back (the released code)
+  kBf16  ///< to BF16, as all activations of the released code are: FP8 weights may meet them as BF16
 };
 
 /// Makes of one row of activations what the kernel of this instruction set multiplies with weights of
@@ -70,7 +71,7 @@ void matmul_ref(std::span<const MatmulProduct> products);
 [[nodiscard]] std::int64_t matmul_scratch_bytes(std::int64_t num_rows, std::int64_t num_inputs);
 
 /// Cuts a product into work items for the pool: blocks of at most 128 rows, and column ranges (multiples of
-/// 8) of which every thread gets several and whose weights stay in the second-level cache while the rows
+/// 16) of which every thread gets several and whose weights stay in the second-level cache while the rows
 /// pass.
 struct MatmulPartition {
   MatmulPartition(std::int64_t num_rows, std::int64_t num_columns, std::int64_t num_inputs, int num_threads);

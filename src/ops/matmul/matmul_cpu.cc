@@ -1,6 +1,6 @@
 // SIMD tile kernels. Every (m, n) accumulator sees the same products in the same order for every M and N, so
 // tile shapes are free (tile_rows-inl.h). FP8 activations meet FP4 weights as integers (integer_fp4-inl.h),
-// or FP4 and FP8 weights as BF16 (bf16_dots-inl.h); all else is float32.
+// or FP4 and FP8 weights as BF16 (amx_products-inl.h, bf16_dots-inl.h); all else is float32.
 
 #include "ops/matmul/matmul.h"
 
@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "numeric/bf16_dots.h"
+#include "numeric/bf16_tiles.h"
 #include "numeric/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -17,6 +18,7 @@
 #include <hwy/highway.h>
 
 #include "numeric/rounding-inl.h"
+#include "ops/matmul/amx_products-inl.h"
 #include "ops/matmul/bf16_dots-inl.h"
 #include "ops/matmul/integer_fp4-inl.h"
 #include "ops/matmul/tile_output-inl.h"
@@ -52,37 +54,38 @@ HWY_INLINE FloatVec without_tiny_activations(FloatVec packed) {
   }
 }
 
+/// Stores a load's inputs, rounded to BF16 where `to_bf16` says so, in the order in which its weights are
+/// unpacked.
+template <WeightFormat kFormat>
+HWY_INLINE void pack_load(const float* from, bool to_bf16, float* to) {
+  const FloatTag d;
+  constexpr int kParts = static_cast<int>(packed_per_lane(kFormat));
+  FloatVec inputs[kParts];
+  RowBlock<kFormat>::LoadInputs(from, inputs);
+  const auto factor = hn::Set(d, RowBlock<kFormat>::kActivationFactor);
+  for (int part = 0; part < kParts; ++part) {
+    const FloatVec values = to_bf16 ? round_bf16_simd(d, inputs[part]) : inputs[part];
+    hn::Store(without_tiny_activations<kFormat>(hn::Mul(values, factor)), d, to + part * kLanes);
+  }
+}
+
 template <WeightFormat kFormat>
 void pack_floats(const float* x, std::int64_t num_inputs, ActivationRounding rounding, float* packed) {
   if (kFormat == WeightFormat::kF32 && rounding == ActivationRounding::kNone) {  // already in order
     std::memcpy(packed, x, static_cast<std::size_t>(num_inputs) * sizeof(float));
     return;
   }
-  const FloatTag d;
-  using Block = RowBlock<kFormat>;
-  constexpr std::int64_t kParts = packed_per_lane(kFormat);
-  static_assert(kParts * kLanes <= kActivationBlock && kActivationBlock % (kParts * kLanes) == 0);
-  hn::Vec<hn::RebindToSigned<FloatTag>> order[kParts];
-  for (std::int64_t part = 0; part < kParts; ++part) {
-    alignas(64) std::int32_t inputs[kLanes];
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      inputs[lane] = static_cast<std::int32_t>(Block::input_of(part, lane));
-    }
-    order[part] = hn::Load(hn::RebindToSigned<FloatTag>(), inputs);
-  }
-  const auto factor = hn::Set(d, Block::kActivationFactor);
+  constexpr std::int64_t kLoadInputs = packed_per_lane(kFormat) * kLanes;
+  static_assert(kLoadInputs <= kActivationBlock && kActivationBlock % kLoadInputs == 0);
   alignas(64) float block[kActivationBlock];
   for (std::int64_t begin = 0; begin < num_inputs; begin += kActivationBlock) {
     const float* from = x + begin;
     if (rounding == ActivationRounding::kFp8) {
-      simulate_fp8_block(d, from, block, kActivationBlock);
+      simulate_fp8_block(FloatTag(), from, block, kActivationBlock);
       from = block;
     }
-    for (std::int64_t at = 0; at < kActivationBlock; at += kParts * kLanes) {
-      for (std::int64_t part = 0; part < kParts; ++part) {
-        const auto values = hn::Mul(hn::GatherIndex(d, from + at, order[part]), factor);
-        hn::Store(without_tiny_activations<kFormat>(values), d, packed + begin + at + part * kLanes);
-      }
+    for (std::int64_t at = 0; at < kActivationBlock; at += kLoadInputs) {
+      pack_load<kFormat>(from + at, rounding == ActivationRounding::kBf16, packed + begin + at);
     }
   }
 }
@@ -143,21 +146,16 @@ struct FloatProducts : LaneSums {
   }
 
   template <int kTileRows>
-  static HWY_NOINLINE void multiply(const float* const (&x)[kTileRows], std::int64_t num_inputs,
+  static HWY_NOINLINE void multiply(const float* const (&x)[kTileRows], const PanelRange& range,
                                     const Panel& panel, float* sums) {
-    const FloatTag d;
     for (int c = 0; c < kPanelColumns; c += kTileColumns) {
-      for (std::int64_t k = 0; k < num_inputs; k += kSummed) {
+      for (std::int64_t k = 0; k < range.num_inputs(); k += kSummed) {
         FloatVec block_sums[kTileRows][kTileColumns];
         multiply_block<kTileRows>(x, k, panel, c, block_sums);
-        for (int i = 0; i < kTileColumns; ++i) {
-          RowBlock<kFormat> weights;
-          if constexpr (has_scales(kFormat))
-            weights.scale = hn::Load(d, panel.scales[c + i] + k / kSummed * kLanes);
-          for (int m = 0; m < kTileRows; ++m) {
-            float* sum = sums + (m * kPanelColumns + c + i) * kLanes;
-            hn::Store(add_block(weights, block_sums[m][i], hn::Load(d, sum)), d, sum);
-          }
+        if (range.begin + k == 0) {
+          add_to_sums<true>(block_sums, k, panel, c, sums);
+        } else {
+          add_to_sums<false>(block_sums, k, panel, c, sums);
         }
       }
     }
@@ -206,6 +204,22 @@ struct FloatProducts : LaneSums {
     }
   }
 
+  /// Adds the sums of the block of inputs from k on to the accumulators of the columns from `column` on.
+  template <bool kFirst, int kTileRows>
+  static HWY_INLINE void add_to_sums(const FloatVec (&block_sums)[kTileRows][kTileColumns], std::int64_t k,
+                                     const Panel& panel, int column, float* sums) {
+    const FloatTag d;
+    for (int i = 0; i < kTileColumns; ++i) {
+      RowBlock<kFormat> weights;
+      if constexpr (has_scales(kFormat))
+        weights.scale = hn::Load(d, panel.scales[column + i] + k / kSummed * kLanes);
+      for (int m = 0; m < kTileRows; ++m) {
+        float* sum = sums + (m * kPanelColumns + column + i) * kLanes;
+        hn::Store(add_block(weights, block_sums[m][i], sum_so_far<kFirst>(sum)), d, sum);
+      }
+    }
+  }
+
   /// Adds the products of part kPart and the parts after it.
   template <int kFewRows, int kPart = 0>
   static HWY_INLINE void multiply_parts(const RowBlock<kFormat>& weights, const float* const (&x)[kFewRows],
@@ -247,14 +261,19 @@ HWY_INLINE void choose_products(WeightFormat format, ActivationRounding rounding
       return use(FloatProducts<WeightFormat::kBF16>());
     case WeightFormat::kFp8:
 #if HWY_TARGET == HWY_AVX3
+      if (rounding != ActivationRounding::kNone && uses_bf16_tiles()) {
+        return use(AmxProducts<WeightFormat::kFp8, TileRegisters>());
+      }
       if (fp8_rows && uses_bf16_dots()) return use(Bf16DotProducts<WeightFormat::kFp8>());
 #endif
       return use(FloatProducts<WeightFormat::kFp8>());
     case WeightFormat::kFp4:
 #if HWY_TARGET == HWY_AVX3
+      if (fp8_rows && uses_bf16_tiles()) return use(AmxProducts<WeightFormat::kFp4, TileRegisters>());
       if (fp8_rows && uses_bf16_dots()) return use(Bf16DotProducts<WeightFormat::kFp4>());
 #endif
-      if (kIntegerFp4 && fp8_rows) return use(IntegerFp4Products());
+      if (kIntegerFp4 && fp8_rows && has_word_dots()) return use(IntegerFp4Products<true>());
+      if (kIntegerFp4 && fp8_rows) return use(IntegerFp4Products<false>());
       return use(FloatProducts<WeightFormat::kFp4>());
   }
 }
@@ -262,8 +281,13 @@ HWY_INLINE void choose_products(WeightFormat format, ActivationRounding rounding
 }  // namespace
 
 void matmul_tile_cpu(const MatmulTile& tile) {
-  choose_products(tile.weight->format, tile.rounding,
-                  [&](auto products) { any_rows<decltype(products)>(tile); });
+  choose_products(tile.weight->format, tile.rounding, [&](auto products) {
+    if constexpr (requires { products.run(tile); }) {
+      products.run(tile);
+    } else {
+      any_rows<decltype(products)>(tile);
+    }
+  });
 }
 
 void pack_activations_cpu(const float* x, std::int64_t num_inputs, WeightFormat format,

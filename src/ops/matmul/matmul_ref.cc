@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "numeric/bf16.h"
@@ -45,6 +46,7 @@ void matmul_ref(const WeightMatrix& weight, ConstActivations<2> x, ActivationRou
   for (std::int64_t m = 0; m < x.extent(0); ++m) {
     std::vector<float> row(x.row(m).begin(), x.row(m).end());
     if (rounding == ActivationRounding::kFp8) simulate_fp8(row, kActivationBlock);
+    if (rounding == ActivationRounding::kBf16) std::ranges::transform(row, row.begin(), round_bf16);
     for (std::int64_t n = 0; n < weight.rows; ++n) {
       double sum = 0.0;
       for (std::int64_t k = 0; k < weight.cols; ++k) {

@@ -43,7 +43,14 @@ struct PanelRange {
   std::int64_t n = 0;  ///< first weight row; those past the tile repeat its last
   std::int64_t begin = 0;
   std::int64_t end = 0;  ///< of inputs, in multiples of 128
+  std::int64_t num_inputs() const { return end - begin; }
 };
+
+/// An accumulator in memory, or zero if nothing has been added to it.
+template <bool kFirst>
+HWY_INLINE FloatVec sum_so_far(const float* sum) {
+  return kFirst ? hn::Zero(FloatTag()) : hn::Load(FloatTag(), sum);
+}
 
 /// Asks for the codes `at` bytes into the weight row that is in this one's place in the next panel. Between
 /// the two the processor sees other addresses, and its own prefetchers forget.
@@ -78,16 +85,11 @@ HWY_INLINE const float* packed_row(const MatmulTile& tile, std::int64_t m) {
 template <class Products, int kRows>
 HWY_INLINE void panel_rows(const MatmulTile& tile, std::int64_t m, const PanelRange& range,
                            const typename Products::Panel& panel, float* sums) {
-  const FloatTag d;
   const float* x[kRows];
   for (int i = 0; i < kRows; ++i) {
     x[i] = packed_row(tile, m + i) + range.begin;
   }
-  if (range.begin == 0) {
-    const FloatVec zero = in_register(hn::Zero(d));  // GCC else makes it the slower `rep stos`
-    for (std::int64_t i = 0; i < kRows * Products::kRowSums; i += kLanes) hn::Store(zero, d, sums + i);
-  }
-  Products::template multiply<kRows>(x, range.end - range.begin, panel, sums);
+  Products::template multiply<kRows>(x, range, panel, sums);
   if (range.end < tile.weight->cols) return;
   for (int i = 0; i < kRows; ++i) {
     Products::store_row(tile, m + i, range.n, sums + i * Products::kRowSums);
@@ -174,9 +176,10 @@ void few_rows(const MatmulTile& tile) {
 ///     multiply_column<rows>(tile, x, n, sums)       sums of the products of rows x with weight row n
 ///     Panel, kPanelColumns, kRows                   unpacked weights; their columns; rows at a time
 ///     fill(tile, range, panel)
-///     multiply<rows>(x, num_inputs, panel, sums)    adds those of a panel's inputs, from x[row] on, to
-///                                                   sums [rows, kRowSums]; not inlined where registers are
-///                                                   few: GCC allots them by what surrounds it, too
+///     multiply<rows>(x, range, panel, sums)         adds those of a panel's inputs, from x[row] on, to
+///                                                   sums [rows, kRowSums], which begin as zero if the range
+///                                                   does; not inlined where registers are few: GCC allots
+///                                                   them by what surrounds it, too
 ///     store_row(tile, m, n, sums)                   a row's outputs of a panel, from its kRowSums sums
 template <class Products>
 void any_rows(const MatmulTile& tile) {

@@ -2,9 +2,8 @@
 //
 // A vector of 32-bit lanes is loaded from a row; each lane holds P packed values (1 float32, 2 BF16, 4 FP8, 8
 // FP4), so a load covers a block of P * Lanes inputs. `RowBlock::Get<i>()` yields the i-th of P float
-// vectors; which input sits in which lane of it is said by `input_of`, and activations are packed in the same
-// order (and times kActivationFactor), so nothing is shuffled here. `scale`, of FP8 and FP4, is still to
-// multiply.
+// vectors. `RowBlock::LoadInputs` gives activations in the same order, and `kActivationFactor` is what they
+// must still be multiplied by, so nothing is shuffled here. `scale`, of FP8 and FP4, is still to multiply.
 
 #if defined(BALEEN_OPS_MATMUL_UNPACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BALEEN_OPS_MATMUL_UNPACK_INL_H_
@@ -81,7 +80,9 @@ struct RowBlock<WeightFormat::kF32> {
   HWY_INLINE FloatVec Get() const {
     return values;
   }
-  static std::int64_t input_of(std::int64_t /*part*/, std::int64_t lane) { return lane; }
+  static HWY_INLINE void LoadInputs(const float* from, FloatVec (&inputs)[1]) {
+    inputs[0] = hn::LoadU(FloatTag(), from);
+  }
 };
 
 template <>
@@ -98,7 +99,9 @@ struct RowBlock<WeightFormat::kBF16> {
     return hn::BitCast(FloatTag(),
                        kPart == 0 ? hn::ShiftLeft<16>(words) : hn::And(words, hn::Set(du, 0xFFFF0000u)));
   }
-  static std::int64_t input_of(std::int64_t part, std::int64_t lane) { return 2 * lane + part; }
+  static HWY_INLINE void LoadInputs(const float* from, FloatVec (&inputs)[2]) {
+    hn::LoadInterleaved2(FloatTag(), from, inputs[0], inputs[1]);
+  }
 };
 
 // An e4m3 code moved into BF16's fields reads as its value times 2^-120; two of them are a 32-bit lane, a
@@ -135,8 +138,8 @@ struct RowBlock<WeightFormat::kFp8> {
     return hn::BitCast(FloatTag(),
                        kPart % 2 == 0 ? hn::ShiftLeft<16>(both) : hn::And(both, hn::Set(du, 0xFFFF0000u)));
   }
-  static std::int64_t input_of(std::int64_t part, std::int64_t lane) {
-    return 4 * lane + 2 * (part % 2) + part / 2;
+  static HWY_INLINE void LoadInputs(const float* from, FloatVec (&inputs)[4]) {
+    hn::LoadInterleaved4(FloatTag(), from, inputs[0], inputs[2], inputs[1], inputs[3]);
   }
 };
 
@@ -148,6 +151,17 @@ HWY_INLINE FloatVec group_scales(const std::uint8_t* scales) {
   const auto shift = hn::ShiftLeft<3>(hn::ShiftRight<2>(hn::Iota(du, 0)));
   const auto code = hn::And(hn::Shr(hn::Set(du, packed), shift), hn::Set(du, 0xFFu));
   return hn::BitCast(FloatTag(), hn::Max(hn::ShiftLeft<23>(code), hn::Set(du, 0x00400000u)));
+}
+
+/// In lane l of inputs[part]: from[input_of(part, l)].
+HWY_INLINE void gather_inputs(const float* from, std::int64_t (*input_of)(std::int64_t, std::int64_t),
+                              FloatVec (&inputs)[8]) {
+  const FloatTag d;
+  for (std::int64_t part = 0; part < 8; ++part) {
+    alignas(64) float values[kLanes];
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) values[lane] = from[input_of(part, lane)];
+    inputs[part] = hn::Load(d, values);
+  }
 }
 
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
@@ -171,6 +185,9 @@ struct RowBlock<WeightFormat::kFp4> {
     return FloatVec{_mm512_permutexvar_ps(nibble.raw, hn::Load(FloatTag(), kTable).raw)};
   }
   static std::int64_t input_of(std::int64_t part, std::int64_t lane) { return 8 * lane + part; }
+  static HWY_INLINE void LoadInputs(const float* from, FloatVec (&inputs)[8]) {
+    gather_inputs(from, input_of, inputs);
+  }
 };
 #else
 // Byte tables give the two bytes of each value's BF16 form; interleaved they are BF16 pairs, half a step from
@@ -219,6 +236,9 @@ struct RowBlock<WeightFormat::kFp4> {
   /// Part 4 h + 2 u + o: nibble h of bytes 8 u + 2 (lane % 4) + o in the lane's 16-byte piece of 32 inputs.
   static std::int64_t input_of(std::int64_t part, std::int64_t lane) {
     return lane / 4 * 32 + (part / 2 % 2 * 8 + lane % 4 * 2 + part % 2) * 2 + part / 4;
+  }
+  static HWY_INLINE void LoadInputs(const float* from, FloatVec (&inputs)[8]) {
+    gather_inputs(from, input_of, inputs);
   }
 };
 #endif

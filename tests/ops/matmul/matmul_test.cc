@@ -9,6 +9,7 @@
 #include <random>
 
 #include "numeric/bf16_dots.h"
+#include "numeric/bf16_tiles.h"
 #include "numeric/e4m3.h"
 #include "ops/matmul/matmul.h"
 #include "tests/support/compare.h"
@@ -51,6 +52,7 @@ struct Case {
   WeightFormat format;
   std::int64_t target;
   bool bf16_dots = false;
+  bool bf16_tiles = false;
 };
 
 class Matmul : public testing::TestWithParam<Case> {
@@ -58,10 +60,12 @@ class Matmul : public testing::TestWithParam<Case> {
   void SetUp() override {
     hwy::SetSupportedTargetsForTest(GetParam().target);
     choose_bf16_dots(GetParam().bf16_dots ? Bf16Dots::kAlways : Bf16Dots::kNever);
+    allow_bf16_tiles(GetParam().bf16_tiles);
   }
   void TearDown() override {
     hwy::SetSupportedTargetsForTest(0);
     choose_bf16_dots(Bf16Dots::kWhereFaster);
+    allow_bf16_tiles(true);
   }
 
   static std::vector<float> run(const WeightMatrix& weight, std::vector<float>& x,
@@ -152,23 +156,58 @@ TEST_P(Matmul, EveryActivationCodeCounts) {
   }
 }
 
+/// One row of 128 FP4 weights that are all of one code, with scales of 1.
+class UniformFp4Row {
+ public:
+  explicit UniformFp4Row(std::uint8_t code) : data_(64, static_cast<std::byte>(code | code << 4)) {}
+  [[nodiscard]] WeightMatrix matrix() const {
+    return {.format = WeightFormat::kFp4,
+            .rows = 1,
+            .cols = 128,
+            .data = data_.data(),
+            .group_scales = scales_.data()};
+  }
+
+ private:
+  std::vector<std::byte> data_;
+  std::vector<std::uint8_t> scales_ = std::vector<std::uint8_t>(4, 127);
+};
+
 TEST_P(Matmul, SmallestStepsBesideTheLargestValueAreNotLost) {
   if (GetParam().format != WeightFormat::kFp4) GTEST_SKIP() << "of integer products";
-  std::vector<std::byte> data(64, std::byte{0x22});  // all ones
-  std::vector<std::uint8_t> scales(4, 127);
-  const WeightMatrix weight{.format = WeightFormat::kFp4,
-                            .rows = 1,
-                            .cols = 128,
-                            .data = data.data(),
-                            .group_scales = scales.data()};
+  const UniformFp4Row ones(0x2);
+  const WeightMatrix weight = ones.matrix();
   for (const float sign : {1.0F, -1.0F}) {
-    std::vector<float> x(128, sign * 0x1p-9F);
-    x[5] = 448.0F;
-    for (const std::int64_t num_rows : {1, 6}) {
-      std::vector<float> rows;
-      for (std::int64_t row = 0; row < num_rows; ++row) rows.insert(rows.end(), x.begin(), x.end());
-      for (const float got : run(weight, rows, ActivationRounding::kFp8, false, 1)) {
-        EXPECT_EQ(got, 448.0F + sign * 127 * 0x1p-9F);
+    // Of 31 largest values in a group, integers are of a coarser unit.
+    for (const int num_largest : {1, 31}) {
+      std::vector<float> x(128, sign * 0x1p-9F);
+      std::fill_n(x.begin() + 1, num_largest, 448.0F);
+      for (const std::int64_t num_rows : {1, 6}) {
+        std::vector<float> rows;
+        for (std::int64_t row = 0; row < num_rows; ++row) rows.insert(rows.end(), x.begin(), x.end());
+        for (const float got : run(weight, rows, ActivationRounding::kFp8, false, 1)) {
+          EXPECT_EQ(got, static_cast<float>(num_largest) * 448.0F +
+                             sign * static_cast<float>(128 - num_largest) * 0x1p-9F);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Matmul, SumsOfLargeMagnitudesDoNotOverflow) {
+  if (GetParam().format != WeightFormat::kFp4) GTEST_SKIP() << "of integer products";
+  for (const auto code : {std::uint8_t{0x7}, std::uint8_t{0xF}}) {  // 6 and -6
+    const UniformFp4Row sixes(code);
+    const float weight = code == 0x7 ? 6.0F : -6.0F;
+    // The sum of a group's magnitudes passes what the finer unit holds: 32 * 341.3.
+    for (const float value : {320.0F, 352.0F, 448.0F}) {
+      for (const float sign : {1.0F, -1.0F}) {
+        for (const std::int64_t num_rows : {1, 2, 5}) {
+          std::vector<float> x(static_cast<std::size_t>(num_rows * 128), sign * value);
+          for (const float got : run(sixes.matrix(), x, ActivationRounding::kFp8, false, 1)) {
+            EXPECT_EQ(got, 128 * weight * sign * value);
+          }
+        }
       }
     }
   }
@@ -237,8 +276,10 @@ std::vector<Case> cases() {
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
     for (const WeightFormat format : kFormats) all.push_back({format, target});
     if (target != HWY_AVX3 || !machine_has_bf16_dots()) continue;
-    for (const WeightFormat format : {WeightFormat::kFp8, WeightFormat::kFp4})
+    for (const WeightFormat format : {WeightFormat::kFp8, WeightFormat::kFp4}) {
       all.push_back({format, target, true});
+      if (machine_has_bf16_tiles()) all.push_back({format, target, true, true});
+    }
   }
   return all;
 }
@@ -246,8 +287,8 @@ std::vector<Case> cases() {
 std::string case_name(const testing::TestParamInfo<Case>& tested) {
   const std::string format =
       std::array{"F32", "BF16", "FP8", "FP4"}[static_cast<std::size_t>(tested.param.format)];
-  return std::string(hwy::TargetName(tested.param.target)) + (tested.param.bf16_dots ? "_BF16_" : "_") +
-         format;
+  const std::string products = tested.param.bf16_tiles ? "_AMX_" : tested.param.bf16_dots ? "_BF16_" : "_";
+  return hwy::TargetName(tested.param.target) + products + format;
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryTarget, Matmul, testing::ValuesIn(cases()), case_name);
