@@ -116,7 +116,10 @@ std::string advice(const PlanFlags& flags, const SimulatedModel& model, const Pl
 
 void run_plan(const PlanFlags& flags) {
   if (flags.explain) {
-    DeviceFlags simulated{.model = flags.model, .device = flags.device};
+    DeviceFlags simulated{.model = flags.model,
+                          .device = flags.device,
+                          .gpu_weight_bytes = flags.gpu_weight_bytes,
+                          .host_expert_bytes = flags.host_expert_bytes};
     if (flags.device == "cpu") simulated.device = "local";  // measured
     return explain_plans(simulated.model.load(), simulated.load_device(), flags.num_devices);
   }
@@ -134,6 +137,7 @@ void run_plan(const PlanFlags& flags) {
                                       {"fits", fits},
                                       {"weight_bytes", plan.weight_bytes},
                                       {"host_experts", plan.experts.num_on_host},
+                                      {"disk_experts", plan.experts.num_on_disk},
                                       {"host_expert_bytes", plan.host_expert_bytes},
                                       {"page_bytes", plan.page_bytes},
                                       {"window_bytes", plan.window_bytes},
@@ -189,7 +193,8 @@ void add_plan_command(Options& program) {
   command.bytes("--gpu-weights-bytes", flags->gpu_weight_bytes, kWeightBytesRange,
                 "Most that weights take of a GPU's memory; 0: what is free");
   command.bytes("--host-experts-bytes", flags->host_expert_bytes, kWeightBytesRange,
-                "Most pinned memory of the host for experts that do not fit on a GPU; 0: what they need");
+                "Most pinned memory of the host for experts that do not fit on a GPU; 0: what they need. The "
+                "rest is read from disk");
   command.flag("--no-prefix-cache", flags->no_prefix_cache, "No pages for cached prefixes");
   const Option explain = command.flag("--explain", flags->explain,
                                       "Which parallel plan the simulator recommends, and why not the others; "

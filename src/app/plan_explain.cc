@@ -7,28 +7,14 @@
 #include <vector>
 
 #include "app/expert_listing.h"
+#include "app/machine_plan.h"
 #include "base/error.h"
-#include "engine/memory_plan.h"
 #include "parallel/thread_pool.h"
 #include "simulator/report/figure_text.h"
 #include "simulator/search/plan_search.h"
 
 namespace baleen {
 namespace {
-
-/// The simulator can think of more than ranks of such a device can run so far (docs/ranks.md): the engine
-/// says which plans it would refuse.
-bool can_run(const ParallelPlan& plan, const ModelConfig& config, const DeviceChoice& device) {
-  EngineOptions options{.device = device, .parallel = plan};
-  if (device.kind == DeviceKind::kCuda)
-    options.rank_devices.assign(static_cast<std::size_t>(plan.num_devices), device);
-  try {
-    static_cast<void>(resolved(options, config));
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
 
 /// Of each plan that `can_run` its best way to be used, the best plan first.
 template <class CanRun>
@@ -68,7 +54,7 @@ void explain_plans(const SimulatedModel& model, const DeviceProfile& device, std
   const SearchResult result = search_plans(model, device, options, pool);
   const DeviceChoice like = device_like(device.is_cpu);
   const auto runs = [&](const DeploymentCandidate& candidate) {
-    return can_run(candidate.plan, model.config, like);
+    return ranks_can_run(candidate.plan, model.config, like);
   };
   const std::vector<DeploymentCandidate> plans = best_of_each_plan(result, runs);
   fmt::print("{} on {} x {}: prompts of {} tokens, replies of {}\n", model.name, num_devices,

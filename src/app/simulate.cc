@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "app/options.h"
 #include "app/provenance.h"
 #include "app/report_file.h"
+#include "app/simulate_messages.h"
 #include "app/simulate_search.h"
 #include "app/simulate_serve.h"
 #include "app/simulate_train.h"
@@ -28,6 +30,7 @@ namespace {
 struct SimulateFlags {
   DeploymentFlags deployment;
   Workload workload;
+  std::optional<double> tokens_a_step;
   std::string performance = "measured";
   std::string trace;
   std::string html;
@@ -37,7 +40,7 @@ struct SimulateFlags {
   std::vector<std::string> ignored;  ///< names of options that were given and mean nothing here
 };
 
-void run_simulate(const SimulateFlags& flags) {
+void run_simulate(SimulateFlags flags) {
   if (flags.list_devices) {
     for (const DeviceProfile& profile : device_profiles())
       fmt::print("{:<28}{}\n", profile.name, profile.description);
@@ -47,8 +50,10 @@ void run_simulate(const SimulateFlags& flags) {
     log_line("{}: ignored; formats come from the checkpoint, and kernels are what they are", name);
   const SimulatedModel model = flags.deployment.model.load();
   const DeviceProfile device = flags.deployment.load_device();
+  if (flags.tokens_a_step)
+    flags.workload.mtp_acceptance = {acceptance_for(*flags.tokens_a_step, flags.workload.num_mtp_tokens)};
   validate(flags.workload, model.config);
-  const ParallelPlan plan = flags.deployment.legal_plan(model.config);
+  const ParallelPlan plan = flags.deployment.legal_plan(model.config, device);
   const PerformanceModel performance =
       flags.performance == "analytic" ? PerformanceModel::kAnalytic : PerformanceModel::kMeasured;
   const StepEstimate estimate = estimate_step({model, plan}, flags.workload, device, performance);
@@ -84,14 +89,20 @@ void add_simulate_command(Options& program) {
   command.flag("--decode", work.decode, "A step of decoding: one new token a query, and its drafts");
   command.integer("--num-mtp-tokens", work.num_mtp_tokens, kDraftsRange,
                   "Tokens drafted for each step of decoding");
-  command.reals("--mtp-acceptance", work.mtp_acceptance, kShareRange,
-                "Share of first, second, ... drafts that are accepted; default 0.9,0.6,0.4,0.2");
+  const Option acceptance =
+      command.reals("--mtp-acceptance", work.mtp_acceptance, kShareRange,
+                    "Share of first, second, ... drafts that are accepted; default 0.9,0.6,0.4,0.2");
+  add_tokens_a_step_option(command, flags->tokens_a_step).excludes(acceptance);
   command.real("--prefix-cache-hit-rate", work.prefix_cache_hit_rate, kShareRange,
                "Share of a prompt's tokens that is cached, less than 1");
   command.real("--imbalance", work.imbalance, kImbalanceRange,
                "Tokens of the rank that gets most over the mean");
   command.real("--hash-imbalance", work.hash_imbalance, kImbalanceRange,
                "The same in layers routed by token id");
+  command.real("--zipf", work.zipf, {.min = 0, .max = 10},
+               "Tokens choose the expert of rank r with a probability of 1/r^X, and those on the host are "
+               "the least used; "
+               "0: evenly");
   command.choice(
       "--performance-model", flags->performance, {"measured", "analytic"},
       "measured: shares of the peaks from the device's tables; analytic: the same for all operations");
@@ -103,6 +114,7 @@ void add_simulate_command(Options& program) {
   for (const char* name :
        {"--compile", "--quantize-linear-action", "--quantize-attention-action", "--quantize-lmhead"})
     command.ignored(name, flags->ignored);
+  add_simulate_messages_command(command);
   add_simulate_search_command(command);
   add_simulate_serve_command(command);
   add_simulate_train_command(command);

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -43,6 +44,7 @@ struct ServeSimulationFlags {
   double patience_seconds = kForEver;
 
   std::vector<double> mtp_acceptance{std::begin(kAssumedAcceptance), std::end(kAssumedAcceptance)};
+  std::optional<double> tokens_a_step;
   std::string accepted_lengths;
   bool disaggregate = false;
   double link_gbps = 0, link_latency_us = 10;
@@ -109,8 +111,10 @@ void add_engine_options(Options& command, ServeSimulationFlags& flags) {
                   "Ends of recent conversations whose window rows go last");
   command.integer("--num-mtp-tokens", engine.max_draft_tokens, kDraftsRange,
                   "Tokens drafted for each step of a reply");
-  command.reals("--mtp-acceptance", flags.mtp_acceptance, kShareRange,
-                "Share of first, second, ... drafts that are accepted; default 0.9,0.6,0.4,0.2");
+  const Option acceptance =
+      command.reals("--mtp-acceptance", flags.mtp_acceptance, kShareRange,
+                    "Share of first, second, ... drafts that are accepted; default 0.9,0.6,0.4,0.2");
+  add_tokens_a_step_option(command, flags.tokens_a_step).excludes(acceptance);
   command.path("--accepted-lengths", flags.accepted_lengths,
                "File of recorded numbers of accepted drafts, a step each; instead of shares");
   command.real("--imbalance", flags.server.imbalance, kImbalanceRange,
@@ -161,6 +165,10 @@ std::unique_ptr<RequestSource> make_requests(const ServeSimulationFlags& flags, 
 }
 
 Acceptance acceptance_of(const ServeSimulationFlags& flags) {
+  if (flags.tokens_a_step) {
+    const double share = acceptance_for(*flags.tokens_a_step, flags.server.engine.max_draft_tokens);
+    return Acceptance::of_chain({share}, flags.requests.seed);
+  }
   if (flags.accepted_lengths.empty()) return Acceptance::of_chain(flags.mtp_acceptance, flags.requests.seed);
   constexpr WholeRange kAccepted{0, 64};
   std::istringstream file(read_text_file(flags.accepted_lengths));
@@ -184,7 +192,7 @@ TransferLink link_of(const ServeSimulationFlags& flags, const DeviceProfile& dev
 void run_serve_simulation(ServeSimulationFlags flags) {
   const SimulatedModel model = flags.deployment.model.load();
   const DeviceProfile device = flags.deployment.load_device();
-  const ParallelPlan plan = flags.deployment.legal_plan(model.config);
+  const ParallelPlan plan = flags.deployment.legal_plan(model.config, device);
   flags.server.engine.prefix_cache = !flags.no_prefix_cache;
   flags.server.scheduler.speculate = flags.server.engine.max_draft_tokens;
   ServingOptions options{.server = deployed_server(model, plan, device, flags.server),

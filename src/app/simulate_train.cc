@@ -72,7 +72,7 @@ void run_train(const TrainFlags& flags, const std::vector<std::string>& given) {
   }
   const SimulatedModel model = flags.deployment.model.load();
   const DeviceProfile device = flags.deployment.load_device();
-  const ParallelPlan plan = flags.deployment.legal_plan(model.config);
+  const ParallelPlan plan = flags.deployment.legal_plan(model.config, device);
   const TrainEstimate estimate = estimate_training(model, plan, flags.load, device);
   if (!flags.html.empty()) {
     write_report_file(flags.html, training_html({model, plan, flags.load, device, estimate}, provenance()),

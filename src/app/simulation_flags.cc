@@ -56,6 +56,13 @@ SimulatedModel SimulatedModelFlags::load() const {
   return loaded;
 }
 
+Option add_tokens_a_step_option(Options& command, std::optional<double>& tokens) {
+  constexpr RealRange kTokens{.min = 1, .max = static_cast<double>(kDraftsRange.max) + 1};
+  return command.real(
+      "--tokens-a-step", tokens, kTokens,
+      "Tokens that a step with drafts yields in the mean, each draft as often right as the others");
+}
+
 void DeviceFlags::add_to(Options& command) {
   model.add_to(command);
   std::string known =
@@ -66,6 +73,12 @@ void DeviceFlags::add_to(Options& command) {
   command.path("--device,-d", device, known);
   command.real_without_default("--reserved-memory-gb", reserved_gb, kGigabytesRange,
                                "GB of a device that are not for the model; otherwise the profile's");
+  command.bytes("--gpu-weights-bytes", gpu_weight_bytes, kWeightBytesRange,
+                "Of one device: most that weights take of its memory; routed experts beyond lie on the host. "
+                "0: what is "
+                "free");
+  command.bytes("--host-experts-bytes", host_expert_bytes, kWeightBytesRange,
+                "Most memory of the host that those experts take; 0: what they need");
 }
 
 void DeploymentFlags::add_to(Options& command) {
@@ -78,6 +91,15 @@ DeviceProfile DeviceFlags::load_device() const {
       device == kLocalDevice ? calibrate({.quick = true, .date = today()}) : load_device_profile(device);
   constexpr double kGB = 1e9;
   if (reserved_gb > 0) profile.reserved_bytes = static_cast<std::int64_t>(reserved_gb * kGB);
+  if (gpu_weight_bytes > 0) profile.most_weight_bytes = gpu_weight_bytes;
+  if ((gpu_weight_bytes > 0 || host_expert_bytes > 0) && profile.memory_levels.empty()) {
+    fail(
+        "--gpu-weights-bytes and --host-experts-bytes: profile {} knows no memory beyond the device's; its "
+        "memory_levels "
+        "would say how quickly that is copied",
+        profile.name);
+  }
+  if (host_expert_bytes > 0) profile.memory_levels.front().bytes = host_expert_bytes;
   if (profile.links.empty())
     profile.links = {{.size = 1, .bytes_per_second = profile.memory_bytes_per_second}};
   if (!knows_scratch(device_traits(device_like(profile.is_cpu), static_cast<int>(profile.num_units))))
@@ -85,14 +107,17 @@ DeviceProfile DeviceFlags::load_device() const {
   return profile;
 }
 
-ParallelPlan DeploymentFlags::legal_plan(const ModelConfig& config) const {
+ParallelPlan DeploymentFlags::legal_plan(const ModelConfig& config, const DeviceProfile& profile) const {
   if (plan.prefill_groups > 0) {
     fail(
         "--prefill-groups {}: not simulated; --disaggregate of `simulate serve` and `plan` has prompts on "
         "devices of their own, with this plan on either side",
         plan.prefill_groups);
   }
-  const ParallelPlan full = resolved(plan, config);
+  ParallelPlan full = plan;
+  // This program's kernels do not split the shared expert: the first rank has all of it.
+  if (profile.fuses && !profile.is_cpu) full.shared_tp = 1;
+  full = resolved(full, config);
   validate(full, config);
   return full;
 }

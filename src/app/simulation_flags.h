@@ -9,6 +9,7 @@
 
 namespace baleen {
 
+class Option;
 class Options;
 
 inline constexpr double kSecondsPerMillisecond = 1e-3;
@@ -23,10 +24,15 @@ struct SimulatedModelFlags {
   [[nodiscard]] SimulatedModel load() const;
 };
 
+/// `--tokens-a-step`: that instead of the share of each draft that is accepted.
+Option add_tokens_a_step_option(Options& command, std::optional<double>& tokens);
+
 struct DeviceFlags {
   SimulatedModelFlags model;
   std::string device = "h200";
   double reserved_gb = 0;
+  std::int64_t gpu_weight_bytes = 0;   ///< 0: what is free
+  std::int64_t host_expert_bytes = 0;  ///< 0: what they need
 
   void add_to(Options& command);
   /// Throws `Error`.
@@ -38,7 +44,7 @@ struct DeploymentFlags : DeviceFlags {
 
   void add_to(Options& command);
   /// Resolved; throws `Error` with every rule it breaks.
-  [[nodiscard]] ParallelPlan legal_plan(const ModelConfig& config) const;
+  [[nodiscard]] ParallelPlan legal_plan(const ModelConfig& config, const DeviceProfile& profile) const;
 };
 
 }  // namespace baleen

@@ -53,6 +53,24 @@ EfficiencyPoint DeviceProfile::efficiency_of(std::string_view operation, double 
   return point;
 }
 
+double MessageTimes::seconds_of(double sent_bytes) const {
+  if (points.empty()) return 0;
+  if (sent_bytes <= points.front().bytes || points.size() == 1) return points.front().seconds;
+  auto above =
+      std::ranges::find_if(points, [&](const MessagePoint& point) { return point.bytes >= sent_bytes; });
+  if (above == points.end()) --above;
+  const MessagePoint& low = *std::prev(above);
+  const double slope = (above->seconds - low.seconds) / (above->bytes - low.bytes);
+  return std::max(points.front().seconds, low.seconds + slope * (sent_bytes - low.bytes));
+}
+
+const MessageTimes* DeviceProfile::times_of_message(std::string_view operation, std::string_view kind) const {
+  for (const std::string_view key : {operation, kind}) {
+    if (const auto found = messages.find(key); found != messages.end()) return &found->second;
+  }
+  return nullptr;
+}
+
 std::span<const DeviceProfile> device_profiles() {
   static const std::vector<DeviceProfile> profiles = [] {
     std::vector<DeviceProfile> read;
@@ -68,6 +86,27 @@ const DeviceProfile* find_device_profile(std::string_view name) {
   const auto found =
       std::ranges::find_if(all, [&](const DeviceProfile& p) { return same_name(p.name, name); });
   return found == all.end() ? nullptr : &*found;
+}
+
+const DeviceProfile* find_profile_of_gpu(std::string_view driver_name) {
+  std::string lower_case(driver_name);
+  std::ranges::transform(lower_case, lower_case.begin(), [](unsigned char c) { return std::tolower(c); });
+  const DeviceProfile* best = nullptr;
+  for (const DeviceProfile& profile : device_profiles()) {
+    // Calibrated profiles describe a machine, not a product. "h20" is also a part of "h200".
+    if (profile.is_cpu || profile.fuses || lower_case.find(profile.name) == std::string::npos) continue;
+    if (best == nullptr || profile.name.size() > best->name.size()) best = &profile;
+  }
+  return best;
+}
+
+const DeviceProfile* find_calibrated_profile_of_gpu(std::string_view driver_name) {
+  const DeviceProfile* datasheet = find_profile_of_gpu(driver_name);
+  if (datasheet == nullptr) return nullptr;
+  const std::span<const DeviceProfile> all = device_profiles();
+  const auto calibrated = std::ranges::find_if(
+      all, [&](const DeviceProfile& p) { return p.fuses && p.name.starts_with(datasheet->name + "-"); });
+  return calibrated == all.end() ? datasheet : &*calibrated;
 }
 
 }  // namespace baleen

@@ -1,6 +1,6 @@
-/// Devices as plain figures: what they can do at most, what share of it kernels reach, what a launch and a message cost,
-/// and where each figure is from. JSON files in hardware/profiles/ are part of the program; others are read from disk.
-/// (source: simulation 6)
+/// Devices as plain figures: what they can do at most, what share of it kernels reach, what a launch and a
+/// message cost, and where each figure is from. JSON files in hardware/profiles/ are part of the program;
+/// others are read from disk. (source: simulation 6)
 #pragma once
 
 #include <array>
@@ -23,6 +23,33 @@ struct LinkLevel {
   double latency_seconds = 0;   ///< of a message
   double efficiency = 1;        ///< share of the rate that long messages reach
   bool mesh = false;            ///< a link for each peer: a group of n uses (n - 1) of (size - 1)
+};
+
+/// Measured time of a message by the bytes that a rank sends over its links, by rising bytes.
+struct MessagePoint {
+  double bytes = 0;
+  double seconds = 0;
+};
+
+/// What is known of one message: "all_reduce", or an operation that sends, "dispatch".
+struct MessageTimes {
+  std::vector<MessagePoint> points;
+  std::int64_t num_ranks = 2;           ///< that the points were measured with
+  double seconds_per_further_rank = 0;  ///< of each rank beyond those
+  /// An all-reduce of at most so many bytes sends all of them to every rank; a larger one sends parts.
+  double whole_up_to_bytes = 0;
+
+  /// Linear between the points, with the slope of the last two beyond them, and never less than the first.
+  [[nodiscard]] double seconds_of(double sent_bytes) const;
+};
+
+/// Memory beyond the device's own, whose experts are copied to it when a step needs them: the host's, and
+/// what may lie beyond that.
+struct MemoryLevel {
+  std::string name;                    ///< "host"
+  std::int64_t bytes = 0;              ///< that experts may take; 0: what they need
+  double bytes_per_second = 0;         ///< copied by the copy engine, behind the layers before
+  double kernel_bytes_per_second = 0;  ///< copied by kernels, when a step has chosen its experts
 };
 
 /// Shares of the peaks that kernels of one operation reach at a number of rows; 0: not said.
@@ -58,16 +85,27 @@ struct DeviceProfile {
   EfficiencyPoint efficiency;  ///< of operations of which nothing is known
   /// By operation; "sparse_attention/128" is of calls with that many heads.
   std::map<std::string, OperationEfficiency, std::less<>> operations;
-  double graph_seconds = 0;       ///< of a kernel within a captured graph
+  double graph_seconds = 0;  ///< of a kernel within a captured graph
+  /// By which a captured kernel begins before its predecessor has ended, as far as the table of its operation
+  /// counts that time.
+  double graph_overlap_seconds = 0;
   double eager_seconds = 0;       ///< of one that is launched by itself
   double collective_seconds = 0;  ///< of a message, beside its links' latencies
   std::vector<LinkLevel> links;
+  /// By operation that sends ("dispatch") or kind ("all_reduce"); the others follow from `links`.
+  std::map<std::string, MessageTimes, std::less<>> messages;
+  std::vector<MemoryLevel> memory_levels;  ///< nearest first; none: weights lie in the device's memory alone
+  /// The most that weights may take of the device's memory, as --gpu-weights-bytes; 0: what is free.
+  std::int64_t most_weight_bytes = 0;
   double host_seconds_per_step = 0;
   std::int64_t reserved_bytes = 0;             ///< contexts, graphs, libraries
   std::map<std::string, std::string> sources;  ///< figure to where it is from
 
+  /// Of an operation that sends, or of a kind of message; null where nothing is said.
+  [[nodiscard]] const MessageTimes* times_of_message(std::string_view operation, std::string_view kind) const;
   [[nodiscard]] double peak(PeakFormat format) const { return peak_flops[static_cast<std::size_t>(format)]; }
-  /// Of an operation at so many rows: interpolated over the logarithm of rows, the device's own where nothing is said.
+  /// Of an operation at so many rows: interpolated over the logarithm of rows, the device's own where nothing
+  /// is said.
   [[nodiscard]] EfficiencyPoint efficiency_of(std::string_view operation, double num_rows) const;
 };
 
@@ -77,8 +115,16 @@ struct DeviceProfile {
 /// Null when the program has none of that name; upper and lower case are the same.
 [[nodiscard]] const DeviceProfile* find_device_profile(std::string_view name);
 
-/// One of the program, or the file that `name_or_path` names. Throws `Error`: with the list for an unknown name, with
-/// field, expected and found for a malformed file.
+/// The datasheet's profile of a GPU by its driver's name, "NVIDIA H100 80GB HBM3": the longest name of a
+/// profile in it. Null when the program has none.
+[[nodiscard]] const DeviceProfile* find_profile_of_gpu(std::string_view driver_name);
+
+/// The same, but with what this program's kernels were measured to reach ("h200-baleen" of "h200") where the
+/// program has such a profile.
+[[nodiscard]] const DeviceProfile* find_calibrated_profile_of_gpu(std::string_view driver_name);
+
+/// One of the program, or the file that `name_or_path` names. Throws `Error`: with the list for an unknown
+/// name, with field, expected and found for a malformed file.
 [[nodiscard]] DeviceProfile load_device_profile(const std::string& name_or_path);
 
 /// Throws `Error`; `label` names the text in messages.

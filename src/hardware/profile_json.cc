@@ -124,6 +124,56 @@ LinkLevel read_link(const Json& json, const std::string& label) {
   return link;
 }
 
+MessageTimes read_message(const Json& json, const std::string& label) {
+  MessageTimes times;
+  Fields fields(json, label);
+  fields.take("num_ranks", times.num_ranks, 2);
+  fields.take("seconds_per_further_rank", times.seconds_per_further_rank);
+  fields.take("whole_up_to_bytes", times.whole_up_to_bytes);
+  const Json* points = fields.find("points");
+  if (points == nullptr || !points->is_array() || points->empty())
+    fail("{}.points: expected a list of bytes and seconds", label);
+  for (std::size_t i = 0; i < points->size(); ++i) {
+    MessagePoint point;
+    Fields entry((*points)[i], fmt::format("{}.points[{}]", label, i));
+    entry.take("bytes", point.bytes);
+    entry.take("seconds", point.seconds);
+    entry.end();
+    if (!times.points.empty() && times.points.back().bytes >= point.bytes) {
+      fail("{}: {} bytes after {}: expected rising numbers", entry.label(), point.bytes,
+           times.points.back().bytes);
+    }
+    times.points.push_back(point);
+  }
+  fields.end();
+  return times;
+}
+
+MemoryLevel read_memory_level(const Json& json, const std::string& label) {
+  MemoryLevel level;
+  Fields fields(json, label);
+  fields.take("name", level.name);
+  fields.take("bytes", level.bytes);
+  fields.take("bytes_per_second", level.bytes_per_second, 1);
+  fields.take("kernel_bytes_per_second", level.kernel_bytes_per_second, 1);
+  fields.end();
+  for (const auto& [name, rate] : {std::pair{"bytes_per_second", level.bytes_per_second},
+                                   {"kernel_bytes_per_second", level.kernel_bytes_per_second}}) {
+    if (rate == 0) fail("{}.{}: missing", label, name);
+  }
+  return level;
+}
+
+Json message_json(const MessageTimes& times) {
+  Json json{{"num_ranks", times.num_ranks}};
+  if (times.seconds_per_further_rank > 0) json["seconds_per_further_rank"] = times.seconds_per_further_rank;
+  if (times.whole_up_to_bytes > 0) json["whole_up_to_bytes"] = times.whole_up_to_bytes;
+  json["points"] = Json::array();
+  for (const MessagePoint& point : times.points)
+    json["points"].push_back({{"bytes", point.bytes}, {"seconds", point.seconds}});
+  return json;
+}
+
 Json points_json(const std::vector<EfficiencyPoint>& points) {
   Json list = Json::array();
   for (const EfficiencyPoint& point : points) {
@@ -172,6 +222,7 @@ DeviceProfile parse_device_profile(std::string_view text, std::string_view label
       profile.operations[name] = read_operation(value, fmt::format("{}.operations.{}", label, name));
   }
   fields.take("graph_seconds", profile.graph_seconds);
+  fields.take("graph_overlap_seconds", profile.graph_overlap_seconds);
   fields.take("eager_seconds", profile.eager_seconds);
   fields.take("collective_seconds", profile.collective_seconds);
   if (const Json* links = fields.find("links")) {
@@ -183,6 +234,20 @@ DeviceProfile parse_device_profile(std::string_view text, std::string_view label
              profile.links[i - 1].size);
     }
   }
+  if (const Json* messages = fields.find("messages")) {
+    if (!messages->is_object())
+      fail("{}.messages: expected an object, found {}", label, messages->type_name());
+    for (const auto& [name, value] : messages->items())
+      profile.messages[name] = read_message(value, fmt::format("{}.messages.{}", label, name));
+  }
+  if (const Json* levels = fields.find("memory_levels")) {
+    if (!levels->is_array()) fail("{}.memory_levels: expected a list, found {}", label, levels->type_name());
+    for (std::size_t i = 0; i < levels->size(); ++i) {
+      profile.memory_levels.push_back(
+          read_memory_level((*levels)[i], fmt::format("{}.memory_levels[{}]", label, i)));
+    }
+  }
+  fields.take("most_weight_bytes", profile.most_weight_bytes);
   fields.take("host_seconds_per_step", profile.host_seconds_per_step);
   fields.take("reserved_bytes", profile.reserved_bytes);
   if (const Json* sources = fields.find("sources")) {
@@ -228,6 +293,7 @@ std::string profile_text(const DeviceProfile& profile) {
     json["operations"][name] = std::move(entry);
   }
   json["graph_seconds"] = profile.graph_seconds;
+  if (profile.graph_overlap_seconds > 0) json["graph_overlap_seconds"] = profile.graph_overlap_seconds;
   json["eager_seconds"] = profile.eager_seconds;
   json["collective_seconds"] = profile.collective_seconds;
   json["links"] = Json::array();
@@ -238,6 +304,14 @@ std::string profile_text(const DeviceProfile& profile) {
                              {"efficiency", link.efficiency},
                              {"mesh", link.mesh}});
   }
+  for (const auto& [name, times] : profile.messages) json["messages"][name] = message_json(times);
+  for (const MemoryLevel& level : profile.memory_levels) {
+    json["memory_levels"].push_back({{"name", level.name},
+                                     {"bytes", level.bytes},
+                                     {"bytes_per_second", level.bytes_per_second},
+                                     {"kernel_bytes_per_second", level.kernel_bytes_per_second}});
+  }
+  if (profile.most_weight_bytes > 0) json["most_weight_bytes"] = profile.most_weight_bytes;
   json["host_seconds_per_step"] = profile.host_seconds_per_step;
   json["reserved_bytes"] = profile.reserved_bytes;
   json["sources"] = Json::object();

@@ -20,6 +20,17 @@ TEST(DeviceProfile, TheProgramHasThoseThatPeopleAskFor) {
   EXPECT_EQ(find_device_profile("h2000"), nullptr);
 }
 
+TEST(DeviceProfile, OfAGpuByItsDriversName) {
+  EXPECT_EQ(find_profile_of_gpu("NVIDIA H200"), find_device_profile("h200"));
+  EXPECT_EQ(find_profile_of_gpu("NVIDIA H100 80GB HBM3"), find_device_profile("h100"));
+  EXPECT_EQ(find_profile_of_gpu("NVIDIA H20"), find_device_profile("h20"));
+  EXPECT_EQ(find_profile_of_gpu("NVIDIA A100"), nullptr);
+  EXPECT_EQ(find_profile_of_gpu(""), nullptr);
+  EXPECT_EQ(find_calibrated_profile_of_gpu("NVIDIA H200"), find_device_profile("h200-baleen"));
+  EXPECT_EQ(find_calibrated_profile_of_gpu("NVIDIA H20"), find_device_profile("h20"));
+  EXPECT_EQ(find_calibrated_profile_of_gpu("NVIDIA A100"), nullptr);
+}
+
 TEST(DeviceProfile, EveryFigureSaysWhereItIsFrom) {
   for (const DeviceProfile& profile : device_profiles()) {
     EXPECT_FALSE(profile.description.empty()) << profile.name;
@@ -66,6 +77,14 @@ std::string full_text() {
                                   .overlaps_scalar = true,
                                   .rows_per_tile = 64};
   profile.links.front().mesh = true;
+  profile.messages["all_reduce"] = {.points = {{1e3, 1e-6}, {1e6, 9e-6}},
+                                    .num_ranks = 2,
+                                    .seconds_per_further_rank = 5e-7,
+                                    .whole_up_to_bytes = 4096};
+  profile.memory_levels = {
+      {.name = "host", .bytes = 7, .bytes_per_second = 5e10, .kernel_bytes_per_second = 4e10}};
+  profile.most_weight_bytes = 12345;
+  profile.graph_overlap_seconds = 1e-6;
   return profile_text(profile);
 }
 
@@ -128,7 +147,25 @@ TEST(DeviceProfile, WrongFieldsAreNamed) {
   expect_error(with("/operations/linear/points/1/rows", 1), "expected rising");
   expect_error(with("/operations/linear/points/0/compute", 5), "points[0].compute");
   expect_error(with("/operations/linear/speed", 5), "operations.linear.speed");
+  expect_error(with("/messages", 1), "messages: expected an object");
+  expect_error(with("/messages/all_reduce/points", 1), "messages.all_reduce.points: expected a list");
+  expect_error(with("/messages/all_reduce/points", Json::array()), "all_reduce.points: expected a list");
+  expect_error(with("/messages/all_reduce/points/1/bytes", 1e3), "expected rising");
+  expect_error(with("/messages/all_reduce/num_ranks", 1), "all_reduce.num_ranks");
+  expect_error(with("/memory_levels", 1), "memory_levels: expected a list");
+  expect_error(with("/memory_levels/0", {{"name", "host"}, {"bytes_per_second", 1e9}}),
+               "memory_levels[0].kernel_bytes_per_second: missing");
+  expect_error(with("/memory_levels/0/speed", 5), "memory_levels[0].speed");
   expect_error(with("/sources/memory_bytes", 5), "sources.memory_bytes");
+}
+
+TEST(DeviceProfile, MessagesAreReadBetweenTheirPoints) {
+  const MessageTimes times{.points = {{1000, 2e-6}, {2000, 3e-6}, {4000, 7e-6}}};
+  EXPECT_NEAR(times.seconds_of(10), 2e-6, 1e-15) << "the least that a message takes";
+  EXPECT_NEAR(times.seconds_of(1500), 2.5e-6, 1e-15);
+  EXPECT_NEAR(times.seconds_of(4000), 7e-6, 1e-15);
+  EXPECT_NEAR(times.seconds_of(6000), 11e-6, 1e-15) << "at the rate of the last two";
+  EXPECT_DOUBLE_EQ((MessageTimes{.points = {{1000, 2e-6}}}.seconds_of(1e6)), 2e-6);
 }
 
 TEST(DeviceProfile, AnUnknownNameListsAll) {

@@ -161,18 +161,10 @@ DeviceProfile cpu_ceilings(const CalibrationOptions& options) {
   return profile;
 }
 
-/// The program's profile of a GPU that calls itself `full_name`, e.g. "NVIDIA H100 80GB HBM3".
-const DeviceProfile& profile_of_gpu(std::string full_name) {
-  std::ranges::transform(full_name, full_name.begin(), [](unsigned char c) { return std::tolower(c); });
-  const DeviceProfile* best = nullptr;
-  for (const DeviceProfile& profile : device_profiles()) {
-    // Profiles that were calibrated describe a machine, not a product. "h20" is also a part of "h200".
-    if (profile.is_cpu || profile.fuses || full_name.find(profile.name) == std::string::npos) continue;
-    if (best == nullptr || profile.name.size() > best->name.size()) best = &profile;
-  }
-  if (best != nullptr) return *best;
+const DeviceProfile& profile_of_gpu(const std::string& driver_name) {
+  if (const DeviceProfile* found = find_profile_of_gpu(driver_name)) return *found;
   fail("calibrating: no profile is of a GPU called \"{}\"; put one beside those in src/hardware/profiles/",
-       full_name);
+       driver_name);
 }
 
 DeviceProfile cuda_ceilings(const CalibrationOptions& options) {

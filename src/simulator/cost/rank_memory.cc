@@ -36,6 +36,23 @@ RankLoad rank_load(const RankBatch& batch, const Workload& workload) {
   return load;
 }
 
+namespace {
+
+/// What the engine would leave to the host's memory of `plan`, which is of one device.
+void leave_experts_to_host(MemoryPlan& plan, const RankModel& model, EngineOptions options,
+                           const DeviceProfile& device) {
+  if (device.is_cpu || device.memory_levels.empty()) return;
+  const MemoryLevel& host = device.memory_levels.front();
+  if (device.most_weight_bytes > 0) options.gpu_weight_bytes = device.most_weight_bytes;
+  if (host.bytes > 0) options.host_expert_bytes = host.bytes;
+  // What the profile reserves takes the place of the engine's own overhead.
+  const std::int64_t free = device.memory_bytes - device.reserved_bytes + plan.overhead_bytes;
+  // Without room the plan stays as it is, and does not fit.
+  static_cast<void>(baleen::leave_experts_to_host(plan, model.rank_config(), model.formats(), options, free));
+}
+
+}  // namespace
+
 RankMemory rank_memory(const RankModel& model, const RankLoad& load, const DeviceProfile& device) {
   const ModelConfig& c = model.config();
   EngineOptions options;
@@ -46,15 +63,19 @@ RankMemory rank_memory(const RankModel& model, const RankLoad& load, const Devic
   options.cache_tokens = load.num_sequences * std::max<std::int64_t>(1, load.cached_positions);
   options.max_draft_tokens = c.num_nextn_predict_layers > 0 ? load.num_mtp_tokens : 0;
   const std::int64_t weights = model.weight_bytes();
-  const MemoryPlan plan = plan_memory(model.rank_config(), weights, resolved(options, model.rank_config()));
-  RankMemory memory{.weights = weights,
+  const EngineOptions full = resolved(options, model.rank_config());
+  MemoryPlan plan = plan_memory(model.rank_config(), weights, full);
+  if (model.plan().is_one_rank()) leave_experts_to_host(plan, model, full, device);
+  RankMemory memory{.weights = plan.experts.num_on_host > 0 ? plan.weight_bytes : weights,
                     .pages = plan.page_bytes,
                     .window_pages = plan.window_bytes,
                     .compressor_state = plan.state_bytes,
                     .activations = plan.activation_bytes,
                     .scratch = plan.scratch_bytes,
                     .logits = plan.logit_bytes,
-                    .reserved = device.reserved_bytes};
+                    .reserved = device.reserved_bytes,
+                    .experts = plan.experts,
+                    .host_expert_bytes = plan.host_expert_bytes};
   const ParallelPlan& spread = model.plan();
   if (spread.stage_ranks() > 1) {
     // Rows on their way to experts and back, of all who may send at once; partial sums of an all-reduce.

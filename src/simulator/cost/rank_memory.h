@@ -1,4 +1,5 @@
-/// What a rank's device must hold.                                                          (source: simulation 3)
+/// What a rank's device must hold.                                                          (source:
+/// simulation 3)
 #pragma once
 
 #include <cstdint>
@@ -7,12 +8,14 @@
 #include <vector>
 
 #include "hardware/device_profile.h"
+#include "model/expert_placement.h"
 #include "simulator/graph/rank_model.h"
 #include "simulator/graph/workload.h"
 
 namespace baleen {
 
-/// Bytes. All but weights of other ranks and buffers for messages is the engine's own plan (engine/memory_plan.h).
+/// Bytes. All but weights of other ranks and buffers for messages is the engine's own plan
+/// (engine/memory_plan.h).
 struct RankMemory {
   std::int64_t weights = 0;
   std::int64_t pages = 0;         ///< compressed entries and indexer keys
@@ -23,6 +26,9 @@ struct RankMemory {
   std::int64_t logits = 0;
   std::int64_t communication = 0;
   std::int64_t reserved = 0;  ///< contexts, graphs, libraries
+  // Of one device whose weights do not fit, as the engine places them; not part of the total:
+  ExpertCounts experts;                ///< no blocks: all weights lie on the device
+  std::int64_t host_expert_bytes = 0;  ///< pinned
 
   [[nodiscard]] std::int64_t total() const;
   /// Of these what grows with positions.
@@ -31,8 +37,8 @@ struct RankMemory {
   [[nodiscard]] std::vector<std::pair<std::string_view, std::int64_t>> parts() const;
 };
 
-/// Of a rank that holds `cached_positions` of each of `num_sequences` sequences and takes steps of up to `step_rows` rows,
-/// `logit_rows` of which want logits.
+/// Of a rank that holds `cached_positions` of each of `num_sequences` sequences and takes steps of up to
+/// `step_rows` rows, `logit_rows` of which want logits.
 struct RankLoad {
   std::int64_t num_sequences = 1;
   std::int64_t cached_positions = 0;
@@ -42,6 +48,8 @@ struct RankLoad {
 };
 
 [[nodiscard]] RankLoad rank_load(const RankBatch& batch, const Workload& workload);
+/// Where everything does not fit on a plan's only device and its profile has a memory behind its own, routed
+/// experts are left to that as the engine leaves them.
 [[nodiscard]] RankMemory rank_memory(const RankModel& model, const RankLoad& load,
                                      const DeviceProfile& device);
 

@@ -4,6 +4,8 @@
 #include <limits>
 #include <numeric>
 
+#include "model/expert_block.h"
+
 namespace baleen {
 namespace {
 
@@ -14,7 +16,7 @@ GraphOptions graph_options(const DeviceProfile& device) {
 /// Each micro-batch runs its operations one after the other; the device computes for one of them at a time, and its links
 /// carry messages of one at a time. Whoever can begin first does.
 void schedule(StageEstimate& estimate, const OpGraph& graph, const TimeModel& times,
-              std::int64_t micro_batches) {
+              std::int64_t micro_batches, HostCopies copies) {
   struct Chain {
     std::size_t next = 0;
     double free_at = 0;
@@ -38,7 +40,8 @@ void schedule(StageEstimate& estimate, const OpGraph& graph, const TimeModel& ti
     }
     Chain& chain = chains[first];
     const GraphOp& op = graph.ops[chain.next];
-    const OpTime& time = op_times[chain.next++];
+    OpTime time = op_times[chain.next++];
+    copies.add_to(time, op, earliest);
     chain.free_at = (op.is_collective() ? links_free_at : device_free_at) = earliest + time.seconds;
     (op.is_collective() ? estimate.communication_seconds : estimate.compute_seconds) += time.seconds;
     estimate.ops.push_back({op, time, earliest, static_cast<std::int64_t>(first)});
@@ -102,7 +105,7 @@ RankBatch part_of(const RankBatch& batch, std::int64_t count) {
 }  // namespace
 
 StageEstimate estimate_stage(const RankModel& model, const RankBatch& batch, const Workload& workload,
-                             const DeviceProfile& device) {
+                             const DeviceProfile& device, const HostExperts& host) {
   StageEstimate estimate{.stage = model.stage()};
   const TimeModel times(device, workload.decode);
   const std::int64_t micro_batches = model.plan().dual_batch_overlap && batch.size() > 1 ? 2 : 1;
@@ -114,8 +117,16 @@ StageEstimate estimate_stage(const RankModel& model, const RankBatch& batch, con
       estimate.send_seconds += static_cast<double>(micro_batches) * times.collective_seconds(op.message);
     return leaves;
   });
-  schedule(estimate, graph, times, micro_batches);
+  schedule(estimate, graph, times, micro_batches,
+           {host, model.config().num_experts_per_tok, static_cast<double>(graph.num_rows), workload.zipf});
   return estimate;
+}
+
+HostExperts host_experts(const RankModel& model, const RankMemory& memory, const DeviceProfile& device) {
+  if (memory.experts.num_on_host == 0) return {};
+  return {.counts = memory.experts,
+          .block_bytes = ExpertBlock(model.rank_config(), model.formats()).bytes(),
+          .level = device.memory_levels.front()};
 }
 
 StepEstimate estimate_step(const PlanRanks& ranks, const Workload& workload,
@@ -130,8 +141,9 @@ StepEstimate estimate_step(const PlanRanks& ranks, const Workload& workload,
   double slowest = 0;
   for (const Stage& stage : split_into_stages(ranks, part, workload, device)) {
     const RankModel& rank = ranks.of(stage);
-    StageEstimate timed = estimate_stage(rank, part, workload, device);
-    timed.memory = rank_memory(rank, rank_load(batch, workload), device);
+    const RankMemory memory = rank_memory(rank, rank_load(batch, workload), device);
+    StageEstimate timed = estimate_stage(rank, part, workload, device, host_experts(rank, memory, device));
+    timed.memory = memory;
     estimate.seconds += timed.seconds;
     estimate.send_seconds += timed.send_seconds;
     slowest = std::max(slowest, timed.seconds);

@@ -1,4 +1,5 @@
-/// What a step of a deployment takes: every operation's time, the step's, and the memory of the fullest device.
+/// What a step of a deployment takes: every operation's time, the step's, and the memory of the fullest
+/// device.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include "hardware/device_profile.h"
+#include "simulator/cost/host_copies.h"
 #include "simulator/cost/plan_ranks.h"
 #include "simulator/cost/rank_memory.h"
 #include "simulator/cost/time_model.h"
@@ -43,7 +45,8 @@ struct StepEstimate {
   [[nodiscard]] bool fits() const { return memory_bytes <= device_memory_bytes; }
 };
 
-/// Figures of operations come from the profile's tables, or all of them from the device's own shares of the peaks.
+/// Figures of operations come from the profile's tables, or all of them from the device's own shares of the
+/// peaks.
 enum class PerformanceModel : std::uint8_t { kMeasured, kAnalytic };
 
 /// `workload` valid. Stages of a pipeline work on as many micro-batches as there are stages, when
@@ -52,8 +55,14 @@ enum class PerformanceModel : std::uint8_t { kMeasured, kAnalytic };
                                          const DeviceProfile& device,
                                          PerformanceModel performance = PerformanceModel::kMeasured);
 
-/// Time of one stage over any batch, for callers that keep the shapes.
+/// Time of one stage over any batch, for callers that keep the shapes. `host`: experts that do not lie on the
+/// device.
 [[nodiscard]] StageEstimate estimate_stage(const RankModel& model, const RankBatch& batch,
-                                           const Workload& workload, const DeviceProfile& device);
+                                           const Workload& workload, const DeviceProfile& device,
+                                           const HostExperts& host = {});
+
+/// Those that a rank with this memory has.
+[[nodiscard]] HostExperts host_experts(const RankModel& model, const RankMemory& memory,
+                                       const DeviceProfile& device);
 
 }  // namespace baleen

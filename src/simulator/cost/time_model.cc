@@ -19,6 +19,24 @@ double all_reduce_seconds(double ranks, double bytes, double latency, double rat
   return std::min({ring, tree, one_shot});
 }
 
+/// Bytes that a rank sends over its links.
+double sent_bytes(const RankMessage& message, double whole_up_to_bytes) {
+  const auto ranks = static_cast<double>(message.group_size);
+  const double bytes = message.bytes;
+  switch (message.kind) {
+    case MessageKind::kAllReduce:
+      return bytes <= whole_up_to_bytes ? (ranks - 1) * bytes : 2 * (ranks - 1) / ranks * bytes;
+    case MessageKind::kAllGather:
+      return (ranks - 1) * bytes;
+    case MessageKind::kReduceScatter:
+      return (ranks - 1) / ranks * bytes;
+    case MessageKind::kAllToAll:
+    case MessageKind::kSend:
+      break;
+  }
+  return bytes;
+}
+
 double padded(double count, double tile) { return std::ceil(count / tile) * tile; }
 
 }  // namespace
@@ -33,13 +51,15 @@ std::string_view bound_name(Bound bound) {
       return "latency";
     case Bound::kCommunication:
       return "communication";
+    case Bound::kHostCopies:
+      return "copies from the host";
   }
   return "?";
 }
 
 OpTime TimeModel::time_of(const GraphOp& op) const {
   if (!op.is_collective()) return operation_time(op);
-  const double seconds = collective_seconds(op.message);
+  const double seconds = collective_seconds(op.message, op.sent_by);
   return {.seconds = seconds, .communication_seconds = seconds, .bound = Bound::kCommunication};
 }
 
@@ -105,6 +125,8 @@ OpTime TimeModel::operation_time(const GraphOp& op) const {
   time.static_seconds *= op.num_kernels;
   const double work = std::max(time.compute_seconds, time.memory_seconds);
   time.seconds = time.static_seconds + work;
+  // However little there is to do, half of it is not another kernel's time.
+  if (graph_) time.seconds = std::max(time.seconds / 2, time.seconds - profile_.graph_overlap_seconds);
   time.bound = time.static_seconds > work                    ? Bound::kLatency
                : time.memory_seconds >= time.compute_seconds ? Bound::kMemory
                                                              : Bound::kCompute;
@@ -119,10 +141,17 @@ LinkLevel TimeModel::level_of(std::int64_t group_size) const {
   return profile_.links.back();
 }
 
-double TimeModel::collective_seconds(const RankMessage& collective) const {
+double TimeModel::collective_seconds(const RankMessage& collective, std::string_view operation) const {
   if (collective.group_size <= 1) return 0;
   const LinkLevel level = level_of(collective.group_size);
   const auto ranks = static_cast<double>(collective.group_size);
+  const MessageTimes* const measured = profile_.times_of_message(operation, message_name(collective.kind));
+  // What was measured is true of the innermost links alone.
+  if (measured != nullptr && collective.group_size <= profile_.links.front().size) {
+    const double further = std::max(0.0, ranks - static_cast<double>(measured->num_ranks));
+    return measured->seconds_of(sent_bytes(collective, measured->whole_up_to_bytes)) +
+           further * measured->seconds_per_further_rank;
+  }
   double rate = level.bytes_per_second * level.efficiency;
   if (level.mesh && level.size > 1) rate *= (ranks - 1) / static_cast<double>(level.size - 1);
   const double latency = level.latency_seconds, bytes = collective.bytes, steps = std::log2(ranks);

@@ -15,7 +15,8 @@
 namespace baleen {
 
 /// What an operation's time consists of most.
-enum class Bound : std::uint8_t { kMemory, kCompute, kLatency, kCommunication };
+enum class Bound : std::uint8_t { kMemory, kCompute, kLatency, kCommunication, kHostCopies };
+inline constexpr std::size_t kNumBounds = 5;
 
 /// "memory"
 [[nodiscard]] std::string_view bound_name(Bound bound);
@@ -26,6 +27,7 @@ struct OpTime {
   double memory_seconds = 0;
   double static_seconds = 0;
   double communication_seconds = 0;
+  double host_copy_seconds = 0;  ///< of experts on the host, as far as nothing hides it
   Bound bound = Bound::kLatency;
 };
 
@@ -37,7 +39,9 @@ class TimeModel {
   [[nodiscard]] OpTime time_of(const GraphOp& op) const;
   /// Of its backward, at the shares of the peaks that its forward reaches; nothing where it has none.
   [[nodiscard]] OpTime backward_time_of(const GraphOp& op) const;
-  [[nodiscard]] double collective_seconds(const RankMessage& collective) const;
+  /// `operation` that sends it: messages of some have times of their own in the profile.
+  [[nodiscard]] double collective_seconds(const RankMessage& collective,
+                                          std::string_view operation = "") const;
 
  private:
   [[nodiscard]] OpTime operation_time(const GraphOp& op) const;

@@ -6,6 +6,7 @@
 #include "model/forward.h"
 #include "ops/gather_rows/gather_rows.h"
 #include "ops/sample/sample.h"
+#include "simulator/graph/expert_routing.h"
 #include "simulator/graph/recording_device.h"
 
 namespace baleen {
@@ -52,7 +53,8 @@ class StepRecorder {
         arena_(forward_buffer_bytes(model.rank_config(), max_rows_, options.activations), device_.memory()),
         forward_(model.rank_config(), model.weights(), device_, cache_, Precision::kReleased, max_rows_,
                  arena_, layout_),
-        type_(options.activations) {
+        type_(options.activations),
+        routing_(model.config().n_routed_experts, model.config().num_experts_per_tok, workload.zipf) {
     forward_.expect_load([this, &options](std::int64_t block, std::int64_t rows) {
       return expected_load(block, rows, options);
     });
@@ -63,7 +65,7 @@ class StepRecorder {
     graph_.num_logit_rows = num_logit_rows(batch_);
     const ShapeBatch step(batch_);
     device_.enter(GraphPart::kLayers);
-    const Activations<3> streams = forward_.run(step.view());
+    static_cast<void>(forward_.run(step.view()));
     if (!model_.stage().last) return;
     if (graph_.num_logit_rows > 0) {
       device_.enter(GraphPart::kHead);
@@ -72,13 +74,13 @@ class StepRecorder {
     }
     if (workload_.trains && model_.config().num_nextn_predict_layers > 0) {
       device_.enter(GraphPart::kDraft);
-      static_cast<void>(forward_.run_mtp(step.view(), streams, 0));
+      static_cast<void>(forward_.run_mtp(step.view(), mtp_inputs(), 0));
       choose(graph_.num_logit_rows, true);
     }
     if (!workload_.decode || workload_.num_mtp_tokens == 0) return;
     // The MTP block follows over the rows of the step, then chains drafts, one row a sequence.
     device_.enter(GraphPart::kDraft);
-    static_cast<void>(forward_.run_mtp(step.view(), streams, 0));
+    static_cast<void>(forward_.run_mtp(step.view(), mtp_inputs(), 0));
     RankBatch last = batch_;
     for (std::int64_t depth = 0; depth < workload_.num_mtp_tokens; ++depth) {
       for (QueryPart& part : last) {
@@ -87,7 +89,7 @@ class StepRecorder {
       }
       const ShapeBatch draft(last);
       gather(kept(std::ssize(last)));
-      static_cast<void>(forward_.run_mtp(draft.view(), streams, 0));
+      static_cast<void>(forward_.run_mtp(draft.view(), mtp_inputs(), 0));
       gather(kept(std::ssize(last)));
       choose(std::ssize(last), true);
     }
@@ -96,6 +98,11 @@ class StepRecorder {
  private:
   [[nodiscard]] Activations<2> stream_rows(std::int64_t count) {
     return {unused(), type_, {count, model_.config().hc_dim()}};
+  }
+  /// Streams of all rows of a step.
+  [[nodiscard]] ConstActivations<3> mtp_inputs() {
+    const ModelConfig& c = model_.config();
+    return stream_rows(max_rows_).reshaped<3>({max_rows_, c.hc_mult, c.hidden_size});
   }
   void gather(std::int64_t count) {
     const std::vector<RowPair> pairs(static_cast<std::size_t>(count));
@@ -131,10 +138,8 @@ class StepRecorder {
     const auto chosen = static_cast<double>(c.num_experts_per_tok);
     const auto slots = static_cast<double>(plan.local_experts(c));
     return {.assignments = all_rows * chosen / static_cast<double>(plan.ep) * (plan.ep > 1 ? imbalance : 1),
-            .distinct =
-                options.active_experts
-                    ? options.active_experts(block)
-                    : slots * (1 - std::pow(1 - chosen / static_cast<double>(c.n_routed_experts), all_rows))};
+            .distinct = options.active_experts ? options.active_experts(block)
+                                               : slots * routing_.distinct_share(all_rows)};
   }
   [[nodiscard]] std::byte* unused() { return device_.memory().allocate(1); }
 
@@ -149,6 +154,7 @@ class StepRecorder {
   Arena arena_;
   Forward forward_;
   ElementType type_;
+  ExpertRouting routing_;
 };
 
 }  // namespace

@@ -26,10 +26,11 @@ struct GraphOp {
   double num_rows = 0;  ///< tokens that it works on: how well a kernel does depends on it
   /// Kernels that do it where nothing is fused: an operation on several weights has one for each.
   int num_kernels = 1;
-  double num_heads = 0;  ///< that attention works on; 0: no heads
-  OpCost cost;           ///< of an operation
-  OpCost backward;       ///< of its backward; nothing where it has none
-  RankMessage message;   ///< between ranks
+  double num_heads = 0;      ///< that attention works on; 0: no heads
+  OpCost cost;               ///< of an operation
+  OpCost backward;           ///< of its backward; nothing where it has none
+  RankMessage message;       ///< between ranks
+  std::string_view sent_by;  ///< the operation whose message it is: "dispatch"
   RankMessage backward_message;
 
   [[nodiscard]] bool is_collective() const { return message.group_size > 1; }

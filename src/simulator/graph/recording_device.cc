@@ -21,7 +21,7 @@ void RecordingDevice::record(const OperationSequence& sequence, const void* cons
   for (const OperationInfo* part : sequence.parts) {
     const std::vector<RankMessage> messages = part->messages(*args);
     const std::vector<RankMessage> backward_messages = part->backward_messages(*args);
-    for (std::size_t i = 0; i < messages.size(); ++i) add(messages[i], backward_messages[i]);
+    for (std::size_t i = 0; i < messages.size(); ++i) add(part->name, messages[i], backward_messages[i]);
     const OpCost cost = part->cost(*args, traits_);
     // A collective is its messages and nothing else.
     if (cost.total_flops() > 0 || cost.total_bytes() > 0)
@@ -43,13 +43,14 @@ void RecordingDevice::add(std::string_view name, const CallShape& shape, const O
                         .backward = backward});
 }
 
-void RecordingDevice::add(const RankMessage& message, const RankMessage& backward) {
+void RecordingDevice::add(std::string_view sent_by, const RankMessage& message, const RankMessage& backward) {
   if (message.group_size == 1) return;
   graph_.ops.push_back({.name = message_name(message.kind),
                         .detail = fmt::format("{} ranks", message.group_size),
                         .block = block_,
                         .part = part_,
                         .message = message,
+                        .sent_by = sent_by,
                         .backward_message = backward});
 }
 

@@ -50,7 +50,7 @@ class RecordingDevice final : public Device {
 
   void record(const OperationSequence& sequence, const void* const* args);
   void add(std::string_view name, const CallShape& shape, const OpCost& cost, const OpCost& backward);
-  void add(const RankMessage& message, const RankMessage& backward);
+  void add(std::string_view sent_by, const RankMessage& message, const RankMessage& backward);
 
   GraphOptions options_;
   OpGraph& graph_;

@@ -22,6 +22,21 @@ double Workload::tokens_per_step() const {
   return tokens;
 }
 
+double acceptance_for(double tokens_per_step, std::int64_t num_drafts) {
+  if (!(tokens_per_step >= 1 && tokens_per_step <= static_cast<double>(num_drafts + 1))) {
+    fail("{} tokens a step: with {} drafts 1 to {} are possible", tokens_per_step, num_drafts,
+         num_drafts + 1);
+  }
+  double low = 0, high = 1;
+  constexpr int kHalvings = 60;
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (low + high) / 2;
+    const Workload work{.num_mtp_tokens = num_drafts, .mtp_acceptance = {middle}};
+    (work.tokens_per_step() < tokens_per_step ? low : high) = middle;
+  }
+  return (low + high) / 2;
+}
+
 void validate(const Workload& workload, const ModelConfig& config) {
   constexpr std::int64_t kMaxQueries = 1 << 20;
   constexpr std::int64_t kMaxDrafts = 16;
@@ -63,6 +78,8 @@ void validate(const Workload& workload, const ModelConfig& config) {
     fail("--prefix-cache-hit-rate {}: at least 0 and less than 1 is possible",
          workload.prefix_cache_hit_rate);
   }
+  if (!(workload.zipf >= 0 && std::isfinite(workload.zipf)))
+    fail("--zipf {}: at least 0 is possible", workload.zipf);
   for (const double imbalance : {workload.imbalance, workload.hash_imbalance}) {
     if (!(imbalance >= 1 && std::isfinite(imbalance)))
       fail("imbalance {}: the heaviest rank has at least the mean, 1", imbalance);

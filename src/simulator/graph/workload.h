@@ -25,16 +25,22 @@ struct Workload {
   double prefix_cache_hit_rate = 0;  ///< of a prompt's tokens, in [0, 1); not while decoding
   double imbalance = 1;              ///< heaviest rank's share of routed tokens over the mean, >= 1
   double hash_imbalance = 1;         ///< the same in layers routed by token id
+  double zipf = 0;  ///< tokens choose the expert of rank r with a probability of 1/r^zipf; 0: evenly
 
   /// Tokens that a step of decoding yields for each query on average: 1 + a1 + a1 a2 + ...
   [[nodiscard]] double tokens_per_step() const;
 };
 
+/// The share of drafts, of each given that those before it were accepted, with which a step of `num_drafts`
+/// yields `tokens_per_step` on average: 1 + a + a^2 + ... Throws `Error` for less than 1 or more than 1 +
+/// num_drafts.
+[[nodiscard]] double acceptance_for(double tokens_per_step, std::int64_t num_drafts);
+
 /// TensorCast's rates, for want of measured ones.
 inline constexpr double kAssumedAcceptance[] = {0.9, 0.6, 0.4, 0.2};
 
-/// Throws `Error` for values that mean nothing: fewer than one query or token, more positions than the model has, rates
-/// outside [0, 1].
+/// Throws `Error` for values that mean nothing: fewer than one query or token, more positions than the model
+/// has, rates outside [0, 1].
 void validate(const Workload& workload, const ModelConfig& config);
 
 /// One sequence's part of a step.

@@ -41,6 +41,8 @@ std::string_view bound_style(Bound bound) {
       return "c-latency";
     case Bound::kCommunication:
       return "c-communication";
+    case Bound::kHostCopies:
+      return "c-host-copies";
   }
   return "";
 }

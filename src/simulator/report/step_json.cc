@@ -32,7 +32,20 @@ Json workload_json(const Workload& workload) {
           {"tokens_per_step", workload.decode ? workload.tokens_per_step() : 0},
           {"prefix_cache_hit_rate", workload.prefix_cache_hit_rate},
           {"imbalance", workload.imbalance},
-          {"hash_imbalance", workload.hash_imbalance}};
+          {"hash_imbalance", workload.hash_imbalance},
+          {"zipf", workload.zipf}};
+}
+
+/// What bounds a step, and for how long of it.
+Json bounds_json(const StepEstimate& estimate) {
+  Json bounds = Json::object();
+  for (const OperationSum& sum : operation_sums(estimate, TableRows::kByOperation)) {
+    for (std::size_t i = 0; i < kNumBounds; ++i) {
+      const std::string name(bound_name(static_cast<Bound>(i)));
+      bounds[name] = bounds.value(name, 0.0) + sum.bound_seconds[i];
+    }
+  }
+  return bounds;
 }
 
 }  // namespace
@@ -55,6 +68,7 @@ std::string step_json(const StepReport& report) {
   json["step_seconds"] = e.seconds;
   json["send_seconds"] = e.send_seconds;
   json["host_seconds"] = e.host_seconds;
+  json["bound_seconds"] = bounds_json(e);
   if (report.workload.decode) {
     json["tpot_seconds"] = e.seconds / report.workload.tokens_per_step();
     json["tokens_per_second"] = e.tokens_out / e.seconds;
@@ -70,7 +84,9 @@ std::string step_json(const StepReport& report) {
     for (const auto& [name, bytes] : stage.memory.parts()) parts[std::string(name)] = bytes;
     json["memory"].push_back({{"layers", {stage.stage.begin, stage.stage.end}},
                               {"bytes", parts},
-                              {"total", stage.memory.total()}});
+                              {"total", stage.memory.total()},
+                              {"host_experts", stage.memory.experts.num_on_host},
+                              {"host_expert_bytes", stage.memory.host_expert_bytes}});
   }
   json["device_memory_bytes"] = e.device_memory_bytes;
   json["fits"] = e.fits();

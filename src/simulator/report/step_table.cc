@@ -39,16 +39,18 @@ std::string totals_text(const StepReport& report) {
 }
 
 std::string bounds_text(const std::vector<OperationSum>& sums) {
-  std::array<double, 4> seconds{};
+  std::array<double, kNumBounds> seconds{};
   double all = 0;
   for (const OperationSum& sum : sums) {
     for (std::size_t i = 0; i < seconds.size(); ++i) seconds[i] += sum.bound_seconds[i];
     all += sum.seconds;
   }
   std::string text = "bound by        ";
-  for (std::size_t i = 0; i < seconds.size(); ++i)
-    text += fmt::format("{}{} {:.0f}%", i == 0 ? "" : ", ", bound_name(static_cast<Bound>(i)),
-                        100 * seconds[i] / all);
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    const auto bound = static_cast<Bound>(i);
+    if (bound == Bound::kHostCopies && seconds[i] == 0) continue;  // most plans have none
+    text += fmt::format("{}{} {:.0f}%", i == 0 ? "" : ", ", bound_name(bound), 100 * seconds[i] / all);
+  }
   return text + "\n";
 }
 
@@ -63,8 +65,15 @@ std::string memory_text(const StepReport& report) {
   const double free = static_cast<double>(e.device_memory_bytes - e.memory_bytes) * kGB;
   text += fmt::format("{:<18}{:>10.3f}  of {:.3f}: ", "in all", static_cast<double>(e.memory_bytes) * kGB,
                       static_cast<double>(e.device_memory_bytes) * kGB);
-  return text +
-         (free >= 0 ? fmt::format("{:.3f} are left\n", free) : fmt::format("{:.3f} too much\n", -free));
+  text += (free >= 0 ? fmt::format("{:.3f} are left\n", free) : fmt::format("{:.3f} too much\n", -free));
+  if (const ExpertCounts& experts = fullest->memory.experts; experts.num_on_host > 0) {
+    text += fmt::format(
+        "{:<18}{:>10.3f}  {} of {} routed experts ({:.1f}%), copied when they are needed\n", "on the host",
+        static_cast<double>(fullest->memory.host_expert_bytes) * kGB, experts.num_on_host,
+        experts.num_in_all(),
+        100.0 * static_cast<double>(experts.num_on_host) / static_cast<double>(experts.num_in_all()));
+  }
+  return text;
 }
 
 }  // namespace

@@ -16,7 +16,6 @@ namespace baleen {
 namespace {
 
 constexpr std::size_t kNumPlaces = static_cast<std::size_t>(StepPlace::kCount);
-constexpr std::size_t kNumBounds = 4;
 
 std::string tick_seconds(double value) { return si_text(value, "s"); }
 

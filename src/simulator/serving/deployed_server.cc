@@ -48,7 +48,10 @@ std::vector<std::unique_ptr<RankModel>> stage_models(const SimulatedModel& model
 }
 
 std::int64_t most_cache_tokens(const SimulatedModel& model, const ParallelPlan& plan,
-                               const DeviceProfile& device, EngineOptions options) {
+                               const DeviceProfile& given_device, EngineOptions options) {
+  // A cache that grows until experts have to leave is not what a deployment would choose.
+  DeviceProfile device = given_device;
+  device.memory_levels.clear();
   const auto ranks = stage_models(model, plan);
   const auto bytes_with = [&](std::int64_t pages) {
     options.cache_tokens = pages * kPageTokens;

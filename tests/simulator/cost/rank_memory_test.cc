@@ -34,6 +34,7 @@ TEST(RankMemory, OfASingleDeviceIsTheEnginesPlan) {
         plan_memory(config, device_weight_bytes(model.weights()), resolved(options, config));
     DeviceProfile device = *find_device_profile("h200");
     device.reserved_bytes = 0;
+    device.memory_levels.clear();
     const RankMemory memory = rank_memory(model, load(), device);
     EXPECT_EQ(memory.weights, plan.weight_bytes) << preset;
     EXPECT_EQ(memory.pages, plan.page_bytes) << preset;
@@ -45,6 +46,28 @@ TEST(RankMemory, OfASingleDeviceIsTheEnginesPlan) {
     EXPECT_EQ(memory.communication, 0) << preset;
     EXPECT_EQ(memory.total(), plan.total_bytes() - plan.overhead_bytes) << preset;
   }
+}
+
+/// Where the weights do not fit on one device, what the engine leaves to the host.
+TEST(RankMemory, ExpertsOnTheHostAreTheEnginesPlan) {
+  const ModelConfig config = preset_config("flash");
+  DeviceProfile device = *find_device_profile("h200");
+  const RankModel model(config, {}, resolved({.num_devices = 1}, config));
+  for (const std::int64_t most : {std::int64_t{0}, std::int64_t{136'600'000'000}}) {
+    device.most_weight_bytes = most;
+    const RankMemory memory = rank_memory(model, load(), device);
+    EXPECT_LE(memory.total(), device.memory_bytes);
+    EXPECT_GT(memory.experts.num_on_host, 0);
+    EXPECT_EQ(memory.experts.num_in_all(), config.num_hidden_layers * config.n_routed_experts);
+    EXPECT_GE(memory.weights + memory.host_expert_bytes, model.weight_bytes() - memory.weights / 10);
+    EXPECT_LE(memory.weights, most > 0 ? most : device.memory_bytes);
+  }
+  device.memory_levels.front().bytes = 1'000'000;  // not enough for them
+  const RankMemory refused = rank_memory(model, load(), device);
+  EXPECT_EQ(refused.experts.num_on_host, 0);
+  EXPECT_GT(refused.total(), device.memory_bytes);
+  const RankModel half(config, {}, resolved({.num_devices = 2, .tp = 2}, config));
+  EXPECT_EQ(rank_memory(half, load(), *find_device_profile("h200")).experts.num_on_host, 0);
 }
 
 /// Weights of each stage's rank. A rank holds whole groups of the output projection, o_proj_tp-th parts of

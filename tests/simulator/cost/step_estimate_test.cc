@@ -105,6 +105,7 @@ TEST(StepEstimate, ADeviceThatDoesEverythingAtOnceLeavesTheStaticCosts) {
   device.memory_bytes_per_second *= 1e9;
   device.host_seconds_per_step = 0;
   device.operations.clear();
+  device.memory_levels.clear();  // copies of experts would be left, too
   const StepEstimate step = estimate_step({flash(), resolved({.num_devices = 1}, flash().config)},
                                           {.context_length = 4096, .decode = true}, device);
   double num_kernels = 0;

@@ -40,6 +40,14 @@ TEST(TimeModel, ARooflineBehindALaunch) {
   EXPECT_EQ(TimeModel(d, true).time_of(op(0, 8)).bound, Bound::kLatency);
 }
 
+TEST(TimeModel, CapturedKernelsBeginBeforeTheirPredecessorsEnd) {
+  DeviceProfile d = device();
+  d.graph_overlap_seconds = 0.6e-6;
+  EXPECT_DOUBLE_EQ(TimeModel(d, true).time_of(op(0, 80'000)).seconds, 1e-6 + 1e-6 - 0.6e-6);
+  EXPECT_DOUBLE_EQ(TimeModel(d, true).time_of(op(0, 8)).seconds, (1e-6 + 1e-10) / 2);
+  EXPECT_DOUBLE_EQ(TimeModel(d, false).time_of(op(0, 80'000)).seconds, 3e-6 + 1e-6) << "launched by itself";
+}
+
 TEST(TimeModel, OverlapsWhereTheProfileSaysSo) {
   DeviceProfile d = device();
   d.operations["linear"].overlaps_scalar = true;
@@ -87,6 +95,31 @@ TEST(TimeModel, MessagesTakeTheQuickestWay) {
   EXPECT_EQ(times.collective_seconds({MessageKind::kAllReduce, 1, 1e6}), 0);
   // Beyond the domain, the outer level.
   EXPECT_DOUBLE_EQ(times.collective_seconds({MessageKind::kSend, 16, 1e6}), 1e-5 + 1e6 / 1e10);
+}
+
+/// By the bytes that a rank sends: of an all-reduce all of it to every other rank, or the parts of a shared
+/// sum.
+TEST(TimeModel, MeasuredMessagesScaleByWhatARankSends) {
+  DeviceProfile d = device();
+  d.messages["all_reduce"] = {.points = {{1000, 1e-6}, {1'001'000, 11e-6}},
+                              .num_ranks = 2,
+                              .seconds_per_further_rank = 5e-7,
+                              .whole_up_to_bytes = 10'000};
+  d.messages["dispatch"] = {.points = {{0, 4e-6}, {1'000'000, 14e-6}}};
+  const TimeModel times(d, true);
+  const auto all_reduce = [&](std::int64_t ranks, double bytes) {
+    return times.collective_seconds({MessageKind::kAllReduce, ranks, bytes});
+  };
+  EXPECT_NEAR(all_reduce(2, 1000), 1e-6, 1e-15);
+  EXPECT_NEAR(all_reduce(4, 2000), 1e-6 + 5e-8 + 2 * 5e-7, 1e-15) << "6,000 bytes leave, to three ranks";
+  EXPECT_NEAR(all_reduce(4, 20'000), 1e-6 + 29e-8 + 2 * 5e-7, 1e-15) << "30,000 leave: two times 3/4";
+  // An operation's own times go before those of its kind; what is not measured follows from the links.
+  const RankMessage rows{MessageKind::kAllToAll, 2, 500'000};
+  EXPECT_NEAR(times.collective_seconds(rows, "dispatch"), 9e-6, 1e-15);
+  EXPECT_NEAR(times.collective_seconds(rows, "combine"), 1e-6 + 5e5 / 5e10, 1e-15);
+  EXPECT_DOUBLE_EQ(times.collective_seconds({MessageKind::kAllReduce, 16, 1e9}),
+                   TimeModel(device(), true).collective_seconds({MessageKind::kAllReduce, 16, 1e9}))
+      << "not over outer links";
 }
 
 TEST(TimeModel, AMeshUsesTheLinksOfItsGroup) {

@@ -1,0 +1,29 @@
+/// How the ranks of a command are placed on the GPUs of this machine when no option says so.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/memory_plan.h"
+#include "simulator/search/recommended_plan.h"
+
+namespace baleen {
+
+/// What a command does with the engine.
+struct EnginePurpose {
+  PlanGoal goal = PlanGoal::kOneConversation;
+  std::int64_t sequences = 1;  ///< at a time
+};
+
+/// Whether the ranks of this program execute the plan on such devices; the simulator knows more plans
+/// (docs/ranks.md).
+[[nodiscard]] bool ranks_can_run(const ParallelPlan& plan, const ModelConfig& config,
+                                 const DeviceChoice& device);
+
+/// For options whose device is a GPU that no option named: without a plan, sets the plan that the simulator
+/// recommends for `gpus`, and the GPUs of its ranks; of a plan, the GPUs of its ranks. Leaves the options as
+/// they are where one GPU is best. Returns the line that says what was chosen and why; empty with one GPU.
+/// With fewer GPUs than ranks, or a plan that GPUs do not run, the ranks run on the CPU.
+[[nodiscard]] std::string place_on_gpus(EngineOptions& options, const SimulatedModel& model,
+                                        const EnginePurpose& purpose, const GpuGroup& gpus);
+
+}  // namespace baleen

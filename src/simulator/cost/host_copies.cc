@@ -1,0 +1,44 @@
+#include "simulator/cost/host_copies.h"
+
+#include <algorithm>
+
+#include "model/expert_store.h"
+#include "simulator/cost/time_model.h"
+
+namespace baleen {
+
+HostCopies::HostCopies(const HostExperts& experts, std::int64_t num_chosen, double num_rows, double zipf)
+    : experts_(experts),
+      num_rows_(num_rows),
+      by_kernels_(num_rows <= static_cast<double>(ExpertStore::kMaxRowsOfKernelCopies)) {
+  if (experts.empty()) return;
+  const auto num_experts = static_cast<double>(experts.counts.num_experts);
+  const double on_host = experts.of_a_block();
+  const ExpertRouting routing(experts.counts.num_experts, num_chosen, zipf);
+  const double chosen = routing.distinct(num_experts - on_host, num_experts, num_rows);
+  copied_ = by_kernels_ ? chosen : on_host;
+  share_ = chosen / routing.distinct(num_rows);
+}
+
+void HostCopies::add_to(OpTime& time, const GraphOp& op, double start) {
+  if (experts_.empty() || op.name != "experts" || op.block >= experts_.counts.num_blocks) return;
+  if (!by_kernels_) return wait_for_background(time, start);
+  const double copying = bytes_of_a_block() / experts_.level.kernel_bytes_per_second;
+  const double products = std::max(time.compute_seconds, time.memory_seconds);
+  const double hidden = num_rows_ > 1 ? std::min(copying, (1 - share_) * products) : 0;
+  time.host_copy_seconds = copying - hidden;
+  time.seconds += time.host_copy_seconds;
+  if (copying > std::max(products, time.static_seconds)) time.bound = Bound::kHostCopies;
+}
+
+void HostCopies::wait_for_background(OpTime& time, double start) {
+  const double buffer_free_at = left_.size() < 2 ? 0 : left_[left_.size() - 2];
+  link_free_at_ =
+      std::max(link_free_at_, buffer_free_at) + bytes_of_a_block() / experts_.level.bytes_per_second;
+  time.host_copy_seconds = std::max(0.0, link_free_at_ - start);
+  if (time.host_copy_seconds > time.seconds) time.bound = Bound::kHostCopies;
+  time.seconds += time.host_copy_seconds;
+  left_.push_back(start + time.seconds);
+}
+
+}  // namespace baleen

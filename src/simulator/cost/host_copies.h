@@ -1,0 +1,63 @@
+/// Experts on the host within a step: what is copied, and how long a step waits for it
+/// (docs/experts_on_the_host.md).
+///
+///     few rows     router, then copies of what it chose, beside products of resident experts; then products
+///                  of the copies
+///     one row      copies, then all products
+///     many rows    all of a layer's experts on the host, while the layers before are computed; two buffers
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "hardware/device_profile.h"
+#include "model/expert_placement.h"
+#include "simulator/graph/expert_routing.h"
+#include "simulator/graph/op_graph.h"
+
+namespace baleen {
+
+struct OpTime;
+
+/// Which experts of a rank lie behind its own memory. Each block has the same share of them, those that are
+/// used least.
+struct HostExperts {
+  ExpertCounts counts;           ///< no blocks: none
+  std::int64_t block_bytes = 0;  ///< of one expert
+  MemoryLevel level;
+
+  [[nodiscard]] bool empty() const { return counts.num_on_host == 0; }
+  [[nodiscard]] double of_a_block() const {
+    return static_cast<double>(counts.num_on_host) / static_cast<double>(counts.num_blocks);
+  }
+};
+
+/// Copies of one pass over the layers, in the order of its operations.
+class HostCopies {
+ public:
+  /// Of a step of `num_rows` rows that choose experts by Zipf's law with exponent `zipf`. `experts` outlives
+  /// this.
+  HostCopies(const HostExperts& experts, std::int64_t num_chosen, double num_rows, double zipf);
+
+  /// Adds to `time`, of the products of `op`'s experts, what copies add when they begin at `start` seconds.
+  void add_to(OpTime& time, const GraphOp& op, double start);
+
+  /// Bytes that come over the link for the experts of one block.
+  [[nodiscard]] double bytes_of_a_block() const {
+    return copied_ * static_cast<double>(experts_.block_bytes);
+  }
+
+ private:
+  void wait_for_background(OpTime& time, double start);
+
+  const HostExperts& experts_;
+  double num_rows_;
+  bool by_kernels_;
+  double copied_ = 0;  ///< experts of a block
+  double share_ = 0;   ///< of the products of a step, those of copies
+  // In the background:
+  std::vector<double> left_;  ///< when the blocks so far were done with their buffers
+  double link_free_at_ = 0;
+};
+
+}  // namespace baleen

@@ -1,0 +1,92 @@
+// Copies of experts on the host: what they add to a step, by hand, and what a whole step then does.
+
+#include "simulator/cost/host_copies.h"
+
+#include <gtest/gtest.h>
+
+#include "model/presets.h"
+#include "simulator/cost/step_estimate.h"
+
+namespace baleen {
+namespace {
+
+/// 2 blocks of 10 experts, a fifth of them on the host; 100 bytes each, 1,000 bytes a second by either way.
+HostExperts ten_experts() {
+  return {.counts = {.num_blocks = 2, .num_experts = 10, .num_on_host = 4},
+          .block_bytes = 100,
+          .level = {.bytes_per_second = 1000, .kernel_bytes_per_second = 1000}};
+}
+
+GraphOp experts_of(std::int64_t block) { return {.name = "experts", .block = block}; }
+
+OpTime products(double seconds) { return {.seconds = seconds, .memory_seconds = seconds}; }
+
+TEST(HostCopies, OneRowWaitsForWhatItChose) {
+  const HostExperts experts = ten_experts();
+  HostCopies copies(experts, 5, 1, 0);
+  EXPECT_DOUBLE_EQ(copies.bytes_of_a_block(), 100) << "half of the two on the host";
+  OpTime time = products(1);
+  copies.add_to(time, experts_of(0), 7);
+  EXPECT_DOUBLE_EQ(time.seconds, 1.1);
+  EXPECT_DOUBLE_EQ(time.host_copy_seconds, 0.1);
+}
+
+TEST(HostCopies, FewRowsMultiplyResidentExpertsMeanwhile) {
+  const HostExperts experts = ten_experts();
+  HostCopies copies(experts, 10, 8,
+                    0);  // all experts are chosen: two copies, 0.2 s, and 0.8 of the products beside them
+  OpTime slow = products(1), quick = products(0.1);
+  copies.add_to(slow, experts_of(0), 0);
+  EXPECT_DOUBLE_EQ(slow.seconds, 1) << "hidden";
+  copies.add_to(quick, experts_of(1), 0);
+  EXPECT_NEAR(quick.seconds, 0.2 + 0.02, 1e-12);
+  EXPECT_EQ(quick.bound, Bound::kHostCopies);
+}
+
+TEST(HostCopies, ManyRowsFindThemCopiedBehindTheLayersBefore) {
+  const HostExperts experts = ten_experts();
+  HostCopies copies(experts, 5, 1000, 0);
+  OpTime first = products(1), second = products(1), third = products(1);
+  copies.add_to(first, experts_of(0), 0.05);
+  EXPECT_NEAR(first.seconds, 1.15, 1e-12) << "0.2 s of copies have begun at 0";
+  copies.add_to(second, experts_of(1), 1.3);
+  EXPECT_DOUBLE_EQ(second.seconds, 1) << "copied until 0.4";
+  copies.add_to(third, experts_of(0), 2.3);
+  EXPECT_DOUBLE_EQ(third.seconds, 1) << "into the buffer that was free at 1.2";
+}
+
+TEST(HostCopies, OtherOperationsAndBlocksElsewhereAreLeftAlone) {
+  const HostExperts experts = ten_experts(), none;
+  OpTime time = products(1);
+  HostCopies(experts, 5, 1, 0).add_to(time, experts_of(2), 0);
+  HostCopies(experts, 5, 1, 0).add_to(time, {.name = "linear", .block = 0}, 0);
+  HostCopies(none, 5, 1, 0).add_to(time, experts_of(0), 0);
+  EXPECT_DOUBLE_EQ(time.seconds, 1);
+}
+
+/// A whole step of Flash on one device that does not hold it.
+TEST(HostCopies, AStepOfAModelThatIsLargerThanItsDevice) {
+  const SimulatedModel flash{"flash", preset_config("flash"), {}};
+  const DeviceProfile& h200 = *find_device_profile("h200");
+  const PlanRanks ranks(flash, resolved({.num_devices = 1}, flash.config));
+  DeviceProfile large = h200;
+  large.memory_bytes *= 2;
+  Workload work{.context_length = 4096, .decode = true};
+  const auto seconds = [&](const DeviceProfile& device) {
+    return estimate_step(ranks, work, device).seconds;
+  };
+  const StepEstimate step = estimate_step(ranks, work, h200);
+  EXPECT_TRUE(step.fits());
+  const ExpertCounts& counts = step.stages.front().memory.experts;
+  const double share = static_cast<double>(counts.num_on_host) / static_cast<double>(counts.num_in_all());
+  // 6 experts of 13.4 MB in each of 43 layers, of which this share crosses the link.
+  const double copies = 43 * 6 * share * 13.37e6 / h200.memory_levels.front().kernel_bytes_per_second;
+  EXPECT_NEAR(step.seconds, seconds(large) + copies, 0.01 * copies);
+  work.zipf = 1;
+  EXPECT_LT(seconds(h200) - seconds(large), copies / 2) << "those that are used least lie on the host";
+  work = {.query_length = 8192};
+  EXPECT_LT(seconds(h200), 1.02 * seconds(large)) << "copied behind the layers";
+}
+
+}  // namespace
+}  // namespace baleen
