@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""check_gpu_ranks.py BALEEN: the program's commands with two GPUs as ranks, with models/stories.
+"""check_gpu_ranks.py BALEEN [--ranks N] [--rehearse]: the program's commands over N ranks on GPUs (default: as many as there
+are, at least two), with models/stories. Where there are fewer GPUs than ranks, ranks share them if the program can.
 
-Data-parallel groups, which share the experts, and pipelines give the logits of one GPU, bit for bit; tensor-parallel ranks
-the same in every run. A server answers many at a time as it answers one. Exits with 1 and a sentence when not."""
+Expert, data, pipeline, sequence and context parallel plans give the logits of one GPU, bit for bit, wherever experts lie;
+tensor-parallel ranks the same in every run, and whatever the number of data-parallel groups. Servers answer many at a time as
+they answer one, and alike with different plans. Exits with 1 and a sentence when not. Plans that the program has for CPUs alone so far are named. --rehearse: the same on CPU ranks."""
+import argparse
 import concurrent.futures
 import json
 import pathlib
@@ -20,6 +23,41 @@ END_SECONDS = 40
 PROMPTS = [f"Tell me a story about animal number {i}." for i in range(12)]
 
 
+NUM_LAYERS = 6  # of the model: stages of a pipeline have one at least
+NOT_ON_GPUS = "on CPUs so far"
+
+
+def num_gpus():
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], text=True, stdout=subprocess.PIPE, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return 0
+    return len(listed.stdout.splitlines())
+
+
+NUM_GPUS = num_gpus()
+
+
+def devices(ranks, rehearse):
+    if rehearse:
+        return ["--device", "cpu"]
+    return ["--devices", ",".join(str(rank % NUM_GPUS) for rank in range(ranks))]
+
+
+def plans_with_bits_of_one_rank(ranks):
+    """(ranks, options of the plan): of all of them, and of fewer."""
+    plans = [(ranks, "--dp", ranks), (ranks, "--ep", ranks), (ranks, "--cp", ranks),
+             (ranks, "--tp", ranks, "--o-proj-tp", 1, "--sequence-parallel"),
+             (ranks, "--dp", ranks, "--redundant-experts", ranks),
+             (ranks, "--dp", ranks, "--expert-placement", "round-robin")]
+    stages = max(stages for stages in range(1, NUM_LAYERS + 1) if ranks % stages == 0)
+    plans.append((ranks, "--pp", stages, "--dp", ranks // stages))
+    if ranks > 2:
+        plans += [(2, "--dp", 2), (ranks, "--pp", 2, "--dp", ranks // 2),
+                  (ranks, "--dp", ranks // 2, "--tp", 2, "--o-proj-tp", 1, "--sequence-parallel")]
+    return [(count, *map(str, options)) for count, *options in plans]
+
+
 def check(holds, sentence):
     if not holds:
         sys.exit(f"check_gpu_ranks.py: {sentence}")
@@ -32,26 +70,47 @@ def run(baleen, command, *options):
     return done.stdout
 
 
-def check_logits(baleen):
+def why_not_on_gpus(baleen, command, *options):
+    """The program's sentence where it has a plan for CPUs alone."""
+    done = subprocess.run([baleen, command, "--model", MODEL, *options], text=True, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=COMMAND_SECONDS)
+    return done.stderr.strip() if done.returncode != 0 and NOT_ON_GPUS in done.stderr else None
+
+
+def check_logits(baleen, ranks, rehearse):
     with tempfile.TemporaryDirectory() as folder:
         ids, out = pathlib.Path(folder, "ids"), pathlib.Path(folder, "logits")
         ids.write_text(" ".join(str((37 * i + 11) % 4000) for i in range(NUM_TOKENS)))
 
+        fixed = ["--tokens", str(ids), "--out", str(out), "--context", "2048"]
+
         def logits(*options):
-            run(baleen, "logits", "--tokens", str(ids), "--out", str(out), "--context", "2048", *options)
+            run(baleen, "logits", *fixed, *options)
             return out.read_bytes()
 
-        one = logits("--device", "cuda:0")
-        for plan in (["--dp", "2"], ["--ep", "2"], ["--pp", "2"]):
-            check(logits("--devices", "0,1", *plan) == one, f"{' '.join(plan)}: other logits than one GPU's")
-            print(f"{' '.join(plan)}: the logits of one GPU")
-        check(logits("--devices", "0,1", "--tp", "2") == logits("--devices", "0,1"), "--tp 2: logits differ by run")
-        print("--tp 2: the same logits in two runs")
+        one = logits("--device", "cpu" if rehearse else "cuda:0")
+        for count, *plan in plans_with_bits_of_one_rank(ranks):
+            options = [*devices(count, rehearse), *plan]
+            if not rehearse and (why := why_not_on_gpus(baleen, "logits", *fixed, *options)):
+                print(f"{' '.join(plan)}: not checked: {why}")
+                continue
+            check(logits(*options) == one, f"{' '.join(plan)}: other logits than one rank's")
+            print(f"{' '.join(plan)}: the logits of one rank")
+        split = [*devices(ranks, rehearse), "--tp", str(ranks)]
+        check(logits(*split) == logits(*split), f"--tp {ranks}: logits differ by run")
+        print(f"--tp {ranks}: the same logits in two runs")
+        if ranks >= 8:  # groups that share experts, over half as many ranks
+            half, all_groups = ([*devices(2 * groups, rehearse), "--tp", "2", "--dp", str(groups)]
+                                for groups in (ranks // 4, ranks // 2))
+            check(logits(*half) == logits(*all_groups), f"--tp 2 --dp {ranks // 2}: other logits than with fewer groups")
+            print(f"--tp 2 --dp {ranks // 2}: the logits of half as many ranks")
 
 
-def check_server(baleen):
-    server = subprocess.Popen([baleen, "serve", "--model", MODEL, "--port", "0", "--devices", "0,1", "--dp", "2", "--speculate",
-                               "2", "--context", "4096", "--max-sequences", "8", "--quiet"], text=True,
+def check_server(baleen, ranks, rehearse, *plan):
+    """The replies to all prompts."""
+    plan = list(map(str, plan))
+    server = subprocess.Popen([baleen, "serve", "--model", MODEL, "--port", "0", *devices(ranks, rehearse), *plan,
+                               "--speculate", "2", "--context", "4096", "--max-sequences", "8", "--quiet"], text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         url = None
@@ -71,16 +130,30 @@ def check_server(baleen):
         alone = [reply(prompt) for prompt in PROMPTS]
         with concurrent.futures.ThreadPoolExecutor(len(PROMPTS)) as pool:
             together = list(pool.map(reply, PROMPTS))
-        check(together == alone, "replies of many requests differ from those alone")
-        print(f"serve --dp 2 --speculate 2: {len(PROMPTS)} replies the same together as alone")
+        check(together == alone, f"serve {' '.join(plan)}: replies of many requests differ from those alone")
+        print(f"serve {' '.join(plan)} --speculate 2: {len(PROMPTS)} replies the same together as alone")
     finally:
         server.send_signal(signal.SIGTERM)
         try:
             server.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             server.kill()
-    check(server.returncode == 0, f"serve exits with {server.returncode}")
+    check(server.returncode == 0, f"serve {' '.join(plan)} exits with {server.returncode}")
+    return alone
 
 
-check_logits(sys.argv[1])
-check_server(sys.argv[1])
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("--ranks", type=int, default=max(2, NUM_GPUS))
+    parser.add_argument("--rehearse", action="store_true")
+    options = parser.parse_args()
+    check(NUM_GPUS > 0 or options.rehearse, "nvidia-smi names no GPU; --rehearse runs CPU ranks")
+    check_logits(options.program, options.ranks, options.rehearse)
+    ranks = options.ranks
+    replies = [check_server(options.program, ranks, options.rehearse, *plan)
+               for plan in (["--dp", ranks], ["--dp", ranks, "--redundant-experts", ranks], ["--cp", ranks])]
+    check(all(one == replies[0] for one in replies), "servers of different plans reply differently")
+
+
+main()

@@ -1,5 +1,5 @@
 // Experts that change places while the ranks serve: between steps, on all ranks or on none. Steps that run
-// ahead are no obstacle: a CPU has computed them when `begin` returns.
+// ahead are no obstacle: a CPU has computed them when `begin` returns, and a GPU copies experts behind them.
 
 #include <fmt/format.h>
 
@@ -24,26 +24,34 @@ std::string change_text(const ExpertBalance& now, std::size_t num_layers, std::i
 
 }  // namespace
 
+std::optional<Failure> RankEngine::change_maps(std::span<const BlockExperts> experts) {
+  RankCall call{.kind = RankCall::Kind::kStageExperts, .experts = {experts.begin(), experts.end()}};
+  std::optional<Failure> failed = first_failure(team_->call(call));
+  call.kind = failed ? RankCall::Kind::kDropExperts : RankCall::Kind::kPlaceExperts;
+  call.experts.clear();
+  static_cast<void>(team_->call(call));
+  return failed;
+}
+
 void RankEngine::balance_experts() {
   if (!balancer_) return;
   if (balancer_->wants_loads()) {
-    RankCall call{.kind = RankCall::Kind::kStageExperts, .experts = balancer_->take_loads(expert_load())};
-    if (!call.experts.empty()) {
-      const std::size_t num_layers = call.experts.size();
+    const std::vector<BlockExperts> experts = balancer_->take_loads(expert_load());
+    if (!experts.empty()) {
       const ExpertBalance& state = balancer_->state();
       const std::int64_t moved_experts = state.num_moved_experts, moved_bytes = state.moved_bytes;
-      const std::optional<Failure> failed = first_failure(team_->call(call));
-      call.kind = failed ? RankCall::Kind::kDropExperts : RankCall::Kind::kPlaceExperts;
-      call.experts.clear();
-      static_cast<void>(team_->call(call));
-      if (failed) {
-        balancer_->failed(failed->message);
-      } else {
-        balancer_->changed();
+      // Staging of a device has room for one layer.
+      const bool copies = !team_->first().device().traits().shares_host_memory;
+      const std::size_t at_a_time = copies ? 1 : experts.size();
+      std::optional<Failure> failed;
+      for (std::size_t first = 0; first < experts.size() && !failed; first += at_a_time) {
+        failed = change_maps(std::span(experts).subspan(first, at_a_time));
+        if (!failed) balancer_->changed(at_a_time);
       }
+      if (failed) balancer_->failed(failed->message);
       if (options_.report_balance) {
         options_.report_balance(failed ? fmt::format("experts stay where they are: {}", failed->message)
-                                       : change_text(state, num_layers, moved_experts, moved_bytes));
+                                       : change_text(state, experts.size(), moved_experts, moved_bytes));
       }
     }
   }

@@ -48,7 +48,8 @@ RankReply transfer(StateTransfers& states, std::span<const SequenceTransfer> tra
 bool is_collective(RankCall::Kind kind) {
   using Kind = RankCall::Kind;
   return kind == Kind::kCompute || kind == Kind::kFindBadBlock || kind == Kind::kDraft ||
-         kind == Kind::kTransfer || kind == Kind::kBegin || kind == Kind::kCollect;
+         kind == Kind::kTransfer || kind == Kind::kBegin || kind == Kind::kCollect ||
+         kind == Kind::kStageExperts;
 }
 
 std::optional<Failure> first_failure(const std::vector<RankReply>& replies) {

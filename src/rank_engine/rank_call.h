@@ -55,7 +55,8 @@ struct RankCall {
   std::vector<SequenceTransfer> transfers = {};
 };
 
-/// Whether ranks exchange messages to answer, so that all of them must be at it at the same time.
+/// Whether all ranks must be at it at the same time, because they exchange messages to answer, or should,
+/// because each has much to copy.
 [[nodiscard]] bool is_collective(RankCall::Kind kind);
 
 struct RankReply {

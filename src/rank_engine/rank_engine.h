@@ -138,6 +138,8 @@ class RankEngine final : public ModelEngine {
 
   /// Before a step: lets experts change places, if that is due, on all ranks or on none.
   void balance_experts();
+  /// Stages the maps of some blocks and puts them in force; a rank's failure leaves these as they were.
+  [[nodiscard]] std::optional<Failure> change_maps(std::span<const BlockExperts> experts);
   [[nodiscard]] Failure failure_of_step(const std::vector<RankReply>& replies);
   /// A part of a step as its results are put together.
   struct Part {

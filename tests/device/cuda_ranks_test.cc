@@ -1,10 +1,10 @@
-// The forward pass over ranks that are GPUs of this machine, queued and replayed, against one GPU.
+// The forward pass over ranks on GPUs of this machine, as many as there are, queued and replayed, against one
+// GPU.
 #include <gtest/gtest.h>
 
 #include <barrier>
 #include <chrono>
 #include <cmath>
-#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -34,13 +34,13 @@ DeviceOptions device_options(const ModelConfig& config) {
           .max_pages = 4};
 }
 
-/// One rank with its GPU.
+/// One rank on its GPU, or on one that it shares with others.
 class GpuRank {
  public:
-  GpuRank(const ModelConfig& config, const WeightTree& whole, const RankLayout& layout)
+  GpuRank(const ModelConfig& config, const WeightTree& whole, const RankLayout& layout, int gpu)
       : config_(rank_config(config, layout.plan(), layout.stage())),
         share_(config, whole, layout),
-        device_(static_cast<int>(layout.rank()), device_options(config_)),
+        device_(gpu, device_options(config_)),
         weights_(share_.tree(), device_.memory()),
         reading_(config_, weights_.tree(), device_, layout, Precision::kReleased) {}
 
@@ -57,7 +57,7 @@ class GpuRank {
 
 class CudaRanks : public testing::Test {
  protected:
-  void SetUp() override { BALEEN_NEEDS_GPUS(2); }
+  void SetUp() override { BALEEN_NEEDS_GPUS(1); }
 
   void load(const char* preset) {
     config_ = preset_config(preset);
@@ -70,8 +70,7 @@ class CudaRanks : public testing::Test {
     ParallelPlan plan = resolved(given, config_);
     plan.shared_tp = 1;
     check_runnable(plan, config_);
-    std::vector<int> gpus(static_cast<std::size_t>(plan.num_devices));
-    std::iota(gpus.begin(), gpus.end(), 0);
+    const std::vector<int> gpus = test::gpus_of_ranks(plan.num_devices);
     std::optional<PeerMemory> peers;
     if (gpus.size() > 1) peers.emplace(gpus, kLongestWait);
     LocalExchange exchange(kLongestWait);
@@ -85,7 +84,7 @@ class CudaRanks : public testing::Test {
           const RankLayout layout(config_, plan, even_stage(config_, plan.pp, stage), stage,
                                   rank % plan.stage_ranks());
           LocalCommunicator host(exchange);
-          GpuRank one(config_, weights_->tree(), layout);
+          GpuRank one(config_, weights_->tree(), layout, gpus[static_cast<std::size_t>(rank)]);
           if (peers) {
             one.device().connect(peers->rank(rank), host,
                                  plan.dp > 1 ? layout.stage_ranks() : RankGroup{.ranks = {rank}});
@@ -118,7 +117,7 @@ class CudaRanks : public testing::Test {
           EXPECT_TRUE(logits[s] == one[s]) << "sequence " << s << ", captured " << captured;
         }
       }
-      for (const int found : num_found) EXPECT_EQ(found, resolved(plan, config_).tp);
+      for (const int found : num_found) EXPECT_EQ(found, resolved(plan, config_).group_ranks());
     }
   }
 
@@ -128,7 +127,8 @@ class CudaRanks : public testing::Test {
 
 TEST_F(CudaRanks, ExpertParallel) {
   load("tiny-flash");
-  expect_bits_of_one_gpu({.num_devices = 2, .dp = 2}, {{150, 9, 40, 3}, 4});
+  for (const std::int64_t ranks : {2, 4})
+    expect_bits_of_one_gpu({.num_devices = ranks, .dp = ranks}, {{150, 9, 40, 3}, 4});
   load("tiny-real-heads");
   expect_bits_of_one_gpu({.num_devices = 2, .dp = 2}, {{20, 9, 31}, 4});
 }
@@ -147,6 +147,42 @@ TEST_F(CudaRanks, ARankWithoutRequestsJoins) {
 TEST_F(CudaRanks, Pipeline) {
   load("tiny-flash");
   expect_bits_of_one_gpu({.num_devices = 2, .pp = 2}, {{150, 9, 40, 3}, 4});
+  expect_bits_of_one_gpu({.num_devices = 4, .dp = 2, .pp = 2}, {{150, 9, 40, 3}, 4});
+}
+
+/// Wherever experts lie, and however many copies of them there are.
+TEST_F(CudaRanks, ExpertMaps) {
+  load("tiny-flash");
+  const Reading reading{{150, 9, 40, 3}, 4};
+  constexpr ExpertOrder kRoundRobin = ExpertOrder::kRoundRobin;
+  expect_bits_of_one_gpu({.num_devices = 2, .dp = 2, .expert_placement = kRoundRobin}, reading);
+  expect_bits_of_one_gpu({.num_devices = 3, .dp = 3, .redundant_experts = 1}, reading);
+  expect_bits_of_one_gpu({.num_devices = 2, .tp = 2, .o_proj_tp = 1, .redundant_experts = 4}, reading);
+  // 512 logits are not cut into three parts of whole vectors.
+  expect_bits_of_one_gpu({.num_devices = 3, .cp = 3, .lmhead_tp = 1, .redundant_experts = 1}, reading);
+}
+
+/// Ranks share out the rows of a step; those of few rows leave some ranks without any.
+TEST_F(CudaRanks, SequenceParallel) {
+  load("tiny-flash");
+  for (const Reading& reading : {Reading{{150, 9, 40, 3}, 4}, Reading{{5}, 3}, Reading{{400, 1}, 2}}) {
+    expect_bits_of_one_gpu({.num_devices = 2, .tp = 2, .o_proj_tp = 1, .sequence_parallel = true}, reading);
+    expect_bits_of_one_gpu({.num_devices = 4, .tp = 2, .dp = 2, .o_proj_tp = 1, .sequence_parallel = true},
+                           reading);
+  }
+  load("tiny-real-heads");
+  expect_bits_of_one_gpu({.num_devices = 2, .tp = 2, .o_proj_tp = 1, .sequence_parallel = true},
+                         {{20, 9, 31}, 4});
+}
+
+TEST_F(CudaRanks, ContextParallel) {
+  load("tiny-flash");
+  for (const Reading& reading : {Reading{{150, 9, 40, 3}, 4}, Reading{{5}, 3}, Reading{{400, 1}, 2}}) {
+    expect_bits_of_one_gpu({.num_devices = 2, .cp = 2}, reading);
+    expect_bits_of_one_gpu({.num_devices = 4, .cp = 2, .dp = 2}, reading);
+  }
+  load("tiny-real-heads");
+  expect_bits_of_one_gpu({.num_devices = 2, .cp = 2}, {{20, 9, 400}, 4});
 }
 
 /// Split sums are in an order of their own: the same on all ranks, in every run, queued or replayed.

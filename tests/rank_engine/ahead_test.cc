@@ -7,6 +7,7 @@
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
 #include "tests/support/speculate.h"
+#include "tests/support/test_device.h"
 
 namespace baleen {
 namespace {
@@ -17,15 +18,16 @@ const test::RandomCheckpoint& tiny() {
 }
 
 EngineOptions options(const ParallelPlan& plan, std::int64_t max_draft_tokens) {
-  return {.num_threads = 1,
-          .max_batch_tokens = 64,
-          .max_logit_rows = 64,
-          .max_sequences = 3,
-          .cache_tokens = 2048,
-          .mtp = max_draft_tokens > 0,
-          .max_draft_tokens = max_draft_tokens,
-          .choose_on_device = true,
-          .parallel = plan};
+  return test::on_device({.num_threads = 1,
+                          .max_batch_tokens = 64,
+                          .max_logit_rows = 64,
+                          .max_sequences = 3,
+                          .cache_tokens = 2048,
+                          .mtp = max_draft_tokens > 0,
+                          .max_draft_tokens = max_draft_tokens,
+                          .choose_on_device = true,
+                          .parallel = plan},
+                         preset_config("tiny-flash"));
 }
 
 /// Tokens of three sequences of different lengths, greedy; with `ahead` each step is begun before the one

@@ -13,6 +13,7 @@
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
 #include "tests/support/speculate.h"
+#include "tests/support/test_device.h"
 
 namespace baleen {
 namespace {
@@ -27,14 +28,15 @@ constexpr BalanceOptions kForced{
     .enabled = true, .window_steps = 3, .interval_steps = 2, .first_steps = 1, .min_gain = -1};
 
 EngineOptions options(const ParallelPlan& plan, const BalanceOptions& balance, std::int64_t max_drafts = 0) {
-  return {.num_threads = 1,
-          .max_batch_tokens = 96,
-          .max_logit_rows = 96,
-          .max_sequences = 3,
-          .cache_tokens = 4096,
-          .max_draft_tokens = max_drafts,
-          .parallel = plan,
-          .balance = balance};
+  return test::on_device({.num_threads = 1,
+                          .max_batch_tokens = 96,
+                          .max_logit_rows = 96,
+                          .max_sequences = 3,
+                          .cache_tokens = 4096,
+                          .max_draft_tokens = max_drafts,
+                          .parallel = plan,
+                          .balance = balance},
+                         preset_config("tiny-flash"));
 }
 
 /// What was read, and how many tokens went through the main layers.
@@ -139,6 +141,7 @@ TEST(MovingExperts, QueuedStepsChooseAsOneRank) {
 
 /// Experts of which each rank has a part of the inner width are copies, which move too.
 TEST(MovingExperts, SplitExpertsKeepTheBitsOfThePlan) {
+  BALEEN_CPU_ONLY();
   ModelConfig config = preset_config("tiny-flash");
   config.moe_intermediate_size = 2 * kWeightBlock;
   const test::RandomCheckpoint wide(config);

@@ -6,6 +6,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/random_checkpoint.h"
 #include "tests/support/run_sequence.h"
+#include "tests/support/test_device.h"
 
 namespace baleen {
 namespace {
@@ -16,13 +17,14 @@ const test::RandomCheckpoint& tiny() {
 }
 
 EngineOptions options(const ParallelPlan& plan) {
-  return {.num_threads = 1,
-          .max_batch_tokens = 128,
-          .max_logit_rows = 128,
-          .max_sequences = 4,
-          .cache_tokens = 4096,
-          .max_draft_tokens = 2,
-          .parallel = plan};
+  return test::on_device({.num_threads = 1,
+                          .max_batch_tokens = 128,
+                          .max_logit_rows = 128,
+                          .max_sequences = 4,
+                          .cache_tokens = 4096,
+                          .max_draft_tokens = 2,
+                          .parallel = plan},
+                         preset_config("tiny-flash"));
 }
 
 /// Three sequences through ragged steps with all their logits, drafts, and tokens that are taken back.
@@ -90,6 +92,7 @@ TEST(RankEngine, SequenceParallel) {
 }
 
 TEST(RankEngine, GatheredRows) {
+  BALEEN_CPU_ONLY();
   constexpr ExpertTransport kAllGather = ExpertTransport::kAllGather;
   expect_one_ranks_bits({.dp = 2, .expert_transport = kAllGather});
   expect_one_ranks_bits({.ep = 4, .redundant_experts = 4, .expert_transport = kAllGather});
@@ -98,6 +101,7 @@ TEST(RankEngine, GatheredRows) {
 }
 
 TEST(RankEngine, SumsOfGatheredRowsRepeatThemselves) {
+  BALEEN_CPU_ONLY();
   const ParallelPlan plan{.dp = 2, .expert_transport = ExpertTransport::kReduceScatter};
   const auto run = [&] { return work(*open_engine(tiny().path(), options(plan))); };
   EXPECT_SAME_BITS(run(), run());
@@ -180,6 +184,7 @@ TEST(RankEngine, AnEngineWithGroupsRefusesWhatOneRankRefuses) {
 }
 
 TEST(RankEngine, PlansThatCannotBe) {
+  BALEEN_CPU_ONLY();
   const auto refusal = [](const ParallelPlan& plan) -> std::string {
     try {
       static_cast<void>(open_engine(tiny().path(), options(plan)));

@@ -1,4 +1,4 @@
-/// Ranks that are threads of one test, a GPU each.
+/// Ranks that are threads of one test, on as many GPUs as there are.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -19,15 +18,23 @@
 namespace baleen::test {
 
 [[nodiscard]] inline int num_gpus() {
+  static const bool kPrepared = (prepare_shared_gpus(), true);
+  static_cast<void>(kPrepared);
   int count = 0;
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
 }
 
-/// GPUs are used from the first on.
+/// Of `count` ranks: all GPUs in turn, so that ranks share them where there are fewer.
+[[nodiscard]] inline std::vector<int> gpus_of_ranks(std::int64_t count) {
+  std::vector<int> gpus;
+  for (std::int64_t rank = 0; rank < count; ++rank) gpus.push_back(static_cast<int>(rank % num_gpus()));
+  return gpus;
+}
+
 class GpuRanks {
  public:
   explicit GpuRanks(std::int64_t count, std::chrono::milliseconds longest_wait = std::chrono::seconds(20))
-      : memory_(first_gpus(count), longest_wait), barrier_(count) {}
+      : gpus_(gpus_of_ranks(count)), memory_(gpus_, longest_wait), barrier_(count) {}
 
   /// `work` of each rank, in a thread whose GPU is the rank's. What it throws is a failure of the test.
   void run(const std::function<void(TestCuda& cuda, const RankGroup& group)>& work) {
@@ -35,7 +42,7 @@ class GpuRanks {
     for (std::int64_t rank = 0; rank < memory_.num_ranks(); ++rank) {
       threads.emplace_back([&, rank] {
         try {
-          check_cuda(cudaSetDevice(static_cast<int>(rank)), "selecting the GPU");
+          check_cuda(cudaSetDevice(gpus_[static_cast<std::size_t>(rank)]), "selecting the GPU");
           TestCuda cuda(std::int64_t{16} << 20);
           cuda.context().peers = &memory_.rank(rank);
           work(cuda, RankGroup::strided(0, 1, memory_.num_ranks(), rank));
@@ -52,23 +59,23 @@ class GpuRanks {
   [[nodiscard]] const PeerRank& rank(std::int64_t index) const { return memory_.rank(index); }
 
  private:
-  static std::vector<int> first_gpus(std::int64_t count) {
-    std::vector<int> gpus(static_cast<std::size_t>(count));
-    std::iota(gpus.begin(), gpus.end(), 0);
-    return gpus;
-  }
-
+  std::vector<int> gpus_;
   PeerMemory memory_;
   std::barrier<> barrier_;
 };
 
 /// `work` once as it is, then captured and replayed `replays` times.
-inline void run_and_replay(TestCuda& cuda, const std::function<void()>& work, int replays) {
+inline void run_and_replay(TestCuda& cuda, GpuRanks& ranks, const std::function<void()>& work, int replays) {
   work();
   cuda.synchronise();
+  ranks.meet();
   const CudaGraph graph(cuda.context().stream, work);
+  graph.upload(cuda.context().stream);
+  cuda.synchronise();
+  ranks.meet();
   for (int i = 0; i < replays; ++i) graph.launch(cuda.context().stream);
   cuda.synchronise();
+  ranks.meet();
 }
 
 }  // namespace baleen::test

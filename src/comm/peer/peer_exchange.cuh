@@ -4,9 +4,17 @@
 #include <cstdint>
 
 #include "comm/peer/peer_view.h"
+#include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/system_memory.h"
 
 namespace baleen {
+
+/// The first thing that all threads do. Where ranks share a GPU, the kernel behind this one must not begin
+/// early: it would take the room that kernels of other ranks need before this one can end.
+__device__ inline void begin_exchange(const PeerView& peers) {
+  if (!peers.shares_gpu) ptx::launch_next_kernel();
+  ptx::wait_for_previous_kernel();
+}
 
 /// Of the exchange under way with the member at `place`; the same at both. After the wait for the previous
 /// kernel.

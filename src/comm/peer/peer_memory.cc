@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/check.h"
 #include "cuda/cuda_error.h"
@@ -14,14 +15,38 @@ namespace {
 constexpr std::int64_t kInboxBytes = 2 * kInboxPackets * std::int64_t{sizeof(uint4)};
 constexpr std::int64_t kStagingBytes = 2 * kMaxStagedBytes;
 
-/// Ordinary loads and stores, and their order at the other GPU.
-bool have_access(int gpu, int other) {
+std::int64_t most_ranks_of_one(std::span<const int> gpus) {
+  std::int64_t most = 1;
+  for (const int gpu : gpus) most = std::max<std::int64_t>(most, std::ranges::count(gpus, gpu));
+  return most;
+}
+
+/// Of each of `sharing` ranks that share GPUs: when all but one wait for it, they have half of the
+/// multiprocessors at most, and its kernels the others.
+std::int32_t exchange_blocks(std::span<const int> gpus, std::int64_t sharing) {
+  int fewest = kMaxExchangeBlocks;
+  for (const int gpu : gpus) {
+    int count = 0;
+    check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, gpu),
+               "counting multiprocessors");
+    fewest = std::min(fewest, count);
+  }
+  return std::max(1, fewest / (2 * static_cast<int>(sharing)));
+}
+
+}  // namespace
+
+bool can_access_memory(int gpu, int other) {
   int access = 0;
   check_cuda(cudaDeviceCanAccessPeer(&access, gpu, other), "asking for access to another GPU's memory");
   return access != 0;
 }
 
-}  // namespace
+void prepare_shared_gpus() {
+  constexpr int kKeepWhatIsSet = 0;
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", kKeepWhatIsSet);
+  setenv("CUDA_MODULE_LOADING", "EAGER", kKeepWhatIsSet);
+}
 
 uint4* PeerRank::inbox(std::int64_t sender) const {
   return reinterpret_cast<uint4*>(region_ + sender * kInboxBytes);
@@ -45,7 +70,9 @@ PeerView PeerRank::view(const RankGroup& group) const {
                 .failed = &state()->failed,
                 .failure = failure_,
                 .longest_wait_ns = static_cast<std::uint64_t>(
-                    std::chrono::duration_cast<std::chrono::nanoseconds>(longest_wait_).count())};
+                    std::chrono::duration_cast<std::chrono::nanoseconds>(longest_wait_).count()),
+                .shares_gpu = sharing_ > 1,
+                .max_blocks = max_blocks_};
   for (std::size_t i = 0; i < group.ranks.size(); ++i) {
     const std::int64_t other = group.ranks[i];
     BALEEN_CHECK_LT(other, std::ssize(*all_));
@@ -68,8 +95,10 @@ void PeerRank::check() const {
 
 PeerMemory::PeerMemory(std::span<const int> gpus, std::chrono::milliseconds longest_wait)
     : ranks_(gpus.size()) {
-  if (gpus.size() > kMaxPeers) fail("{} GPUs: at most {} exchange data on one host", gpus.size(), kMaxPeers);
+  if (gpus.size() > kMaxPeers) fail("{} ranks: at most {} exchange data on one host", gpus.size(), kMaxPeers);
   connect(gpus);
+  const std::int64_t sharing = most_ranks_of_one(gpus);
+  const std::int32_t max_blocks = sharing == 1 ? kMaxExchangeBlocks : exchange_blocks(gpus, sharing);
   const auto num_ranks = static_cast<std::int64_t>(gpus.size());
   const std::int64_t bytes =
       num_ranks * (kInboxBytes + kStagingBytes + static_cast<std::int64_t>(sizeof(PeerSignals))) +
@@ -83,6 +112,8 @@ PeerMemory::PeerMemory(std::span<const int> gpus, std::chrono::milliseconds long
       rank.rank_ = static_cast<std::int64_t>(i);
       rank.gpu_ = gpus[i];
       rank.longest_wait_ = longest_wait;
+      rank.sharing_ = sharing;
+      rank.max_blocks_ = max_blocks;
       check_cuda(cudaSetDevice(gpus[i]), "selecting the GPU");
       check_cuda(cudaMalloc(reinterpret_cast<void**>(&rank.region_), static_cast<std::size_t>(bytes)),
                  "getting memory for messages");
@@ -114,11 +145,10 @@ void PeerMemory::release() noexcept {
 
 void PeerMemory::connect(std::span<const int> gpus) const {
   for (const int gpu : gpus) {
-    if (std::ranges::count(gpus, gpu) > 1) fail("cuda:{} is named twice: a GPU is one rank", gpu);
     check_cuda(cudaSetDevice(gpu), "selecting the GPU");
     for (const int other : gpus) {
       if (other == gpu) continue;
-      if (!have_access(gpu, other)) {
+      if (!can_access_memory(gpu, other)) {
         fail(
             "cuda:{} has no access to the memory of cuda:{}: ranks on one host need GPUs that are joined by "
             "NVLink, or by PCIe with peer access; nvidia-smi topo -p2p rw shows which are",

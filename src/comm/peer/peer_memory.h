@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <vector>
@@ -16,6 +17,14 @@
 
 namespace baleen {
 
+/// Whether kernels of GPU `gpu` can load and store the memory of GPU `other`.
+[[nodiscard]] bool can_access_memory(int gpu, int other);
+
+/// Before the first call of CUDA in a process some of whose ranks will share a GPU: so many queues that none
+/// of them waits in another's, and kernels loaded at start, because loading one waits for those that run.
+/// Where the environment says otherwise, that counts.
+void prepare_shared_gpus();
+
 /// One rank's end. Its functions are for the thread that drives the rank's GPU.
 class PeerRank {
  public:
@@ -23,6 +32,11 @@ class PeerRank {
   /// Throws `Error` naming the rank for which a kernel has waited too long. The results of the step are then
   /// void, and nothing can be exchanged any more.
   void check() const;
+  /// Ranks of the service on this rank's GPU or, if that is more, on another: itself at least. What keeps a
+  /// multiprocessor until other ranks or other blocks have done something takes this part of them at most.
+  [[nodiscard]] std::int64_t sharing() const { return sharing_; }
+  [[nodiscard]] std::int64_t rank() const { return rank_; }
+  [[nodiscard]] std::int64_t num_ranks() const { return std::ssize(*all_); }
 
  private:
   friend class PeerMemory;
@@ -40,16 +54,19 @@ class PeerRank {
   const std::vector<PeerRank>* all_ = nullptr;
   std::int64_t rank_ = 0;
   int gpu_ = 0;
-  std::byte* region_ = nullptr;     ///< in the GPU's memory
-  PeerFailure* failure_ = nullptr;  ///< in the host's
+  std::int64_t sharing_ = 1;
+  std::int32_t max_blocks_ = kMaxExchangeBlocks;  ///< PeerView::max_blocks
+  std::byte* region_ = nullptr;                   ///< in the GPU's memory
+  PeerFailure* failure_ = nullptr;                ///< in the host's
   std::chrono::milliseconds longest_wait_{};
 };
 
 /// Owns the regions of all ranks.
 class PeerMemory {
  public:
-  /// Rank i runs on GPU `gpus[i]`, a GPU each. Throws `Error` where two of them have no access to each
-  /// other's memory. Takes 34 MiB for each rank on every GPU.
+  /// Rank i runs on GPU `gpus[i]`. Ranks may share a GPU (`prepare_shared_gpus`): that is for trying plans.
+  /// Throws `Error` where two GPUs have no access to each other's memory. Takes 34 MiB for each rank on
+  /// every rank's GPU.
   PeerMemory(std::span<const int> gpus, std::chrono::milliseconds longest_wait);
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;

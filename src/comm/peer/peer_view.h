@@ -68,6 +68,8 @@ struct PeerView {
   std::uint32_t* failed = nullptr;
   PeerFailure* failure = nullptr;
   std::uint64_t longest_wait_ns = 0;
+  bool shares_gpu = false;                       ///< with other ranks of the service
+  std::int32_t max_blocks = kMaxExchangeBlocks;  ///< of a kernel that exchanges; the same on all ranks
 };
 
 }  // namespace baleen

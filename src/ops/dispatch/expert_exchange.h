@@ -16,8 +16,9 @@ namespace baleen {
 struct ExpertRanks {
   const RankGroup* stage = nullptr;  ///< all ranks that hold experts of a layer; ep moe_tp of them
   std::int64_t ep = 1;
-  std::int64_t num_experts = 0;    ///< E, which ep divides where there is no map
-  const ExpertMap* map = nullptr;  ///< null: linear, one copy of each, so physical ids are logical ids
+  std::int64_t num_experts = 0;         ///< E, which ep divides where there is no map
+  const ExpertMap* map = nullptr;       ///< null: linear, one copy of each, so physical ids are logical ids
+  const std::int32_t* table = nullptr;  ///< `map->table()` where kernels read it; for devices that need it
 
   [[nodiscard]] std::int64_t moe_tp() const { return stage->size() / ep; }
   /// Slots of a rank.

@@ -73,10 +73,18 @@ ExpertMap ExpertMap::placed(ExpertOrder order, std::int64_t num_experts, std::in
 
 std::int32_t ExpertMap::slot_for(std::int32_t expert, std::int64_t index) const {
   const std::span<const std::int32_t> slots = replicas(expert);
-  // Knuth's multiplicative hash: the upper bits, because the lower ones of the product follow the index.
-  constexpr std::uint32_t kMultiplier = 2654435761U;
-  const std::uint32_t hash = (static_cast<std::uint32_t>(index) * kMultiplier) >> 16U;
-  return slots[hash % slots.size()];
+  return slots[static_cast<std::size_t>(copy_of(index, std::ssize(slots)))];
+}
+
+std::vector<std::int32_t> ExpertMap::table() const {
+  std::vector<std::int32_t> table(static_cast<std::size_t>(num_experts() + 1 + num_slots()), kEmpty);
+  std::int64_t next = num_experts() + 1;
+  for (std::int64_t expert = 0; expert < num_experts(); ++expert) {
+    table[static_cast<std::size_t>(expert)] = static_cast<std::int32_t>(next);
+    for (const std::int32_t slot : replicas(expert)) table[static_cast<std::size_t>(next++)] = slot;
+  }
+  table[static_cast<std::size_t>(num_experts())] = static_cast<std::int32_t>(next);
+  return table;
 }
 
 }  // namespace baleen

@@ -20,6 +20,13 @@ enum class ExpertOrder : std::uint8_t {
   kRoundRobin,  ///< expert e on rank e mod ranks
 };
 
+/// Which of an expert's copies computes assignment `index` (row * k + slot) of a rank's step: Knuth's
+/// multiplicative hash, of which the upper bits count: the lower ones of the product follow the index.
+[[nodiscard]] constexpr std::int64_t copy_of(std::int64_t index, std::int64_t num_copies) {
+  constexpr std::uint32_t kMultiplier = 2654435761U;
+  return static_cast<std::int64_t>((static_cast<std::uint32_t>(index) * kMultiplier) >> 16U) % num_copies;
+}
+
 class ExpertMap {
  public:
   /// A slot that holds no expert.
@@ -50,9 +57,13 @@ class ExpertMap {
     return physical_to_logical().subspan(static_cast<std::size_t>(rank * slots_per_rank_),
                                          static_cast<std::size_t>(slots_per_rank_));
   }
-  /// The slot that computes `expert` for assignment `index` (row * k + slot) of a rank's step: a function of
-  /// the two alone, which spreads assignments evenly over replicas.
+  /// The slot that computes `expert` for assignment `index`: a function of the two alone, which spreads
+  /// assignments evenly over replicas (`copy_of`).
   [[nodiscard]] std::int32_t slot_for(std::int32_t expert, std::int64_t index) const;
+
+  /// The same for kernels: [E + 1 + P], the slots of expert e are entries [table[e], table[e + 1]). As long
+  /// for every map of as many experts and slots.
+  [[nodiscard]] std::vector<std::int32_t> table() const;
 
   bool operator==(const ExpertMap&) const = default;
 

@@ -2,7 +2,6 @@
 
 #include "comm/peer/peer_exchange.cuh"
 #include "cuda/kernel_launch.h"
-#include "cuda/ptx/grid_dependency.h"
 #include "ops/collectives/sm90/exchange.h"
 
 namespace baleen::sm90 {
@@ -26,8 +25,7 @@ __device__ void copy_own(const CopyExchange& p, int first, int step) {
 
 /// An empty message is a vector too: every exchange goes both ways.
 __global__ void __launch_bounds__(kThreads) push_rows(const __grid_constant__ CopyExchange p) {
-  ptx::launch_next_kernel();
-  ptx::wait_for_previous_kernel();
+  begin_exchange(p.peers);
   const int first = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   const int step = static_cast<int>(gridDim.x * kThreads);
   for (int place = 0; place < p.peers.size; ++place) {
@@ -54,8 +52,7 @@ __global__ void __launch_bounds__(kThreads) push_rows(const __grid_constant__ Co
 
 __global__ void __launch_bounds__(kThreads) read_rows(const __grid_constant__ CopyExchange p) {
   __shared__ std::byte* addresses[kMaxPeers];
-  ptx::launch_next_kernel();
-  ptx::wait_for_previous_kernel();
+  begin_exchange(p.peers);
   const int thread = static_cast<int>(threadIdx.x);
   if (is_peer(p.peers, thread)) {
     if (blockIdx.x == 0) tell_address(p.peers, thread, 0, p.shared);
@@ -98,10 +95,9 @@ void run_exchange(const CopyExchange& exchange, ExchangeWay way, CudaContext& co
     most = std::max({most, exchange.send[i].rows * exchange.send[i].vectors,
                      exchange.to[i].rows * exchange.to[i].vectors});
   }
+  const int blocks = std::min({kMaxBlocks, exchange.peers.max_blocks, (most + kThreads - 1) / kThreads});
   launch_kernel("exchanging rows", way == ExchangeWay::kPushed ? push_rows : read_rows,
-                {.grid = dim3(static_cast<unsigned>(std::min(kMaxBlocks, (most + kThreads - 1) / kThreads))),
-                 .threads = kThreads},
-                context.stream, exchange);
+                {.grid = dim3(static_cast<unsigned>(blocks)), .threads = kThreads}, context.stream, exchange);
 }
 
 }  // namespace baleen::sm90

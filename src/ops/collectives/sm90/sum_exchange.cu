@@ -3,7 +3,6 @@
 #include "comm/peer/peer_exchange.cuh"
 #include "cuda/bf16_vector.cuh"
 #include "cuda/kernel_launch.h"
-#include "cuda/ptx/grid_dependency.h"
 #include "ops/collectives/sm90/exchange.h"
 
 namespace baleen::sm90 {
@@ -37,8 +36,7 @@ __device__ void store_sum(const SumExchange& p, std::int64_t v, const float4& su
 }
 
 __global__ void __launch_bounds__(kPushThreads) push_sums(const __grid_constant__ SumExchange p) {
-  ptx::launch_next_kernel();
-  ptx::wait_for_previous_kernel();
+  begin_exchange(p.peers);
   const int own = p.peers.place;
   const int first = static_cast<int>(blockIdx.x * kPushThreads + threadIdx.x);
   const int step = static_cast<int>(gridDim.x * kPushThreads);
@@ -76,8 +74,7 @@ __global__ void __launch_bounds__(kPushThreads) push_sums(const __grid_constant_
 
 __global__ void __launch_bounds__(kReadThreads) read_sums(const __grid_constant__ SumExchange p) {
   __shared__ const uint4* arrays[kMaxPeers];
-  ptx::launch_next_kernel();
-  ptx::wait_for_previous_kernel();
+  begin_exchange(p.peers);
   const int thread = static_cast<int>(threadIdx.x), own = p.peers.place;
   if (thread == own) arrays[own] = reinterpret_cast<const uint4*>(p.x);
   if (is_peer(p.peers, thread)) {
@@ -118,7 +115,8 @@ void run_exchange(const SumExchange& exchange, ExchangeWay way, CudaContext& con
   const int threads = pushes ? kPushThreads : kReadThreads;
   std::int64_t most = 1;
   for (int i = 0; i < exchange.peers.size; ++i) most = std::max(most, exchange.count[i]);
-  const std::int64_t blocks = std::min<std::int64_t>(kMaxBlocks, (most + threads - 1) / threads);
+  const std::int64_t blocks =
+      std::min<std::int64_t>({kMaxBlocks, exchange.peers.max_blocks, (most + threads - 1) / threads});
   launch_kernel("adding up over ranks", pushes ? push_sums : read_sums,
                 {.grid = dim3(static_cast<unsigned>(blocks)), .threads = threads}, context.stream, exchange);
 }

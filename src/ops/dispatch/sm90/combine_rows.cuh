@@ -28,7 +28,7 @@ __device__ void find_rows(const CombineLaunch& p, int token, std::int32_t id, co
     place += other_id >= 0 && (other_id < id || (other_id == id && other < lane)) ? 1 : 0;
   }
   if (id >= 0) {
-    holders[place] = p.holders.place_of(id);
+    holders[place] = p.holders.place_of(p.holders.physical(id, first + lane));
     rows[place] = row_of(holders[place], first + lane);
   }
   const int found = __popc(__ballot_sync(0xFFFFFFFFu, id >= 0));

@@ -1,5 +1,6 @@
 #include "ops/dispatch/sm90/dispatch.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/check.h"
@@ -11,23 +12,21 @@ namespace baleen::sm90 {
 namespace {
 
 ExpertHolders holders_of(const ExpertRanks& placement) {
-  return {static_cast<std::int32_t>(placement.experts_per_rank())};
+  BALEEN_CHECK(placement.map == nullptr || placement.table != nullptr);
+  return {static_cast<std::int32_t>(placement.experts_per_rank()), placement.table};
 }
 
-constexpr Reason kMapped = "takes experts placed linearly, one copy of each";
 constexpr Reason kSplit = "takes whole experts; these are split over ranks";
 
 std::optional<Reason> why_not_dispatch(const DispatchArgs& args, const DeviceTraits& /*traits*/) {
   if (args.way != DispatchWay::kAssignments)
     return "sends each assignment by itself; these rows are gathered";
-  if (args.placement.map != nullptr) return kMapped;
   if (args.placement.moe_tp() > 1) return kSplit;
   if (args.x.extent(1) % kActivationBlock != 0) return "moves rows in blocks of 128 values";
   return std::nullopt;
 }
 
 std::optional<Reason> why_not_combine(const CombineArgs& args, const DeviceTraits& /*traits*/) {
-  if (args.placement.map != nullptr) return kMapped;
   if (args.placement.moe_tp() > 1) return kSplit;
   if (args.out.extent(1) % 8 != 0) return "adds 8 values at a time";
   if (args.ids.extent(1) > kMaxSelected) return "has room for at most 16 experts of a token";
@@ -36,9 +35,10 @@ std::optional<Reason> why_not_combine(const CombineArgs& args, const DeviceTrait
 
 }  // namespace
 
-bool can_stage(std::int64_t places, std::int64_t num_selected, std::int64_t width) {
+bool can_stage(const PeerView& peers, std::int64_t places, std::int64_t num_selected, std::int64_t width) {
   const std::int64_t output_bytes = places * width * std::int64_t{sizeof(Bf16Bits)};
-  return places <= kMaxStagedTokens * num_selected && output_bytes <= kMaxStagedBytes;
+  return places <= std::min(kMaxStagedTokens, peers.max_blocks) * num_selected &&
+         output_bytes <= kMaxStagedBytes;
 }
 
 void dispatch(const DispatchArgs& args, CudaContext& context) {
@@ -49,9 +49,10 @@ void dispatch(const DispatchArgs& args, CudaContext& context) {
   BALEEN_CHECK(args.x.dense() && args.ids.dense() && args.weights.dense());
   BALEEN_CHECK_LE(args.x.extent(0), most_tokens);
   BALEEN_CHECK_LE(size * places, args.arrived.extent(0));
-  const auto launch =
-      can_stage(places, num_selected, args.x.extent(1)) ? launch_staged_dispatch : launch_written_dispatch;
-  launch({.peers = peers.view(*args.placement.stage),
+  const PeerView view = peers.view(*args.placement.stage);
+  const auto launch = can_stage(view, places, num_selected, args.x.extent(1)) ? launch_staged_dispatch
+                                                                              : launch_written_dispatch;
+  launch({.peers = view,
           .holders = holders_of(args.placement),
           .own = {args.arrived.bf16().data(), args.arrived_fp8.codes, args.arrived_fp8.scales,
                   args.arrived_ids.data(), args.arrived_weights.data()},
@@ -76,9 +77,10 @@ void combine(const CombineArgs& args, CudaContext& context) {
   BALEEN_CHECK(args.precision == Precision::kReleased);
   BALEEN_CHECK(args.y.dense() && args.ids.dense() && args.out.dense());
   const std::int64_t places = args.received->rows_from.front();
-  const auto launch =
-      can_stage(places, args.ids.extent(1), args.out.extent(1)) ? launch_staged_combine : launch_read_combine;
-  launch({.peers = peers.view(*args.placement.stage),
+  const PeerView view = peers.view(*args.placement.stage);
+  const auto launch = can_stage(view, places, args.ids.extent(1), args.out.extent(1)) ? launch_staged_combine
+                                                                                      : launch_read_combine;
+  launch({.peers = view,
           .holders = holders_of(args.placement),
           .y = args.y.bf16().data(),
           .experts = args.received->experts,

@@ -20,8 +20,15 @@ inline constexpr int kMaxSelected = 16;  ///< experts of a token
 
 /// Where experts are, for kernels.
 struct ExpertHolders {
-  std::int32_t experts_per_rank = 1;
-  [[nodiscard]] constexpr int place_of(std::int32_t expert) const { return expert / experts_per_rank; }
+  std::int32_t slots_per_rank = 1;
+  const std::int32_t* table = nullptr;  ///< ExpertMap::table; null: linear
+  [[nodiscard]] constexpr int place_of(std::int32_t physical) const { return physical / slots_per_rank; }
+  /// The slot that computes assignment `index`, token * k + slot; -1 where it has no expert.
+  [[nodiscard]] constexpr std::int32_t physical(std::int32_t expert, std::int32_t index) const {
+    if (table == nullptr || expert < 0) return expert;
+    const std::int32_t first = table[expert];
+    return table[first + copy_of(index, table[expert + 1] - first)];
+  }
 };
 
 /// Arrays whose addresses a rank tells the others, in this order.
@@ -67,8 +74,10 @@ struct CombineLaunch {
 void launch_staged_combine(const CombineLaunch& launch, CudaContext& context);
 void launch_read_combine(const CombineLaunch& launch, CudaContext& context);
 
-/// Whether the outputs of so many places of a sender, rows of `width`, can be staged; and then all less.
-[[nodiscard]] bool can_stage(std::int64_t places, std::int64_t num_selected, std::int64_t width);
+/// Whether the outputs of so many places of a sender, rows of `width`, can be staged; and then all less. On
+/// every rank the same. A token takes a block of a kernel.
+[[nodiscard]] bool can_stage(const PeerView& peers, std::int64_t places, std::int64_t num_selected,
+                             std::int64_t width);
 
 void dispatch(const DispatchArgs& args, CudaContext& context);
 void combine(const CombineArgs& args, CudaContext& context);

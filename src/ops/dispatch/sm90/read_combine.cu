@@ -2,7 +2,6 @@
 
 #include "comm/peer/peer_exchange.cuh"
 #include "cuda/kernel_launch.h"
-#include "cuda/ptx/grid_dependency.h"
 #include "ops/dispatch/sm90/combine_rows.cuh"
 
 namespace baleen::sm90 {
@@ -16,8 +15,7 @@ __global__ void __launch_bounds__(kThreads) read_combine_kernel(const __grid_con
   __shared__ const Bf16Bits* rows[kMaxSelected];
   __shared__ int holders[kMaxSelected];
   __shared__ int count;
-  ptx::launch_next_kernel();
-  ptx::wait_for_previous_kernel();
+  begin_exchange(p.peers);
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == p.peers.place) arrays[thread] = p.y;
   if (is_peer(p.peers, thread)) {
@@ -44,7 +42,7 @@ __global__ void __launch_bounds__(kThreads) read_combine_kernel(const __grid_con
 }  // namespace
 
 void launch_read_combine(const CombineLaunch& launch, CudaContext& context) {
-  const int blocks = std::clamp(static_cast<int>(launch.num_tokens), 1, kMaxExchangeBlocks);
+  const int blocks = std::clamp(launch.num_tokens, 1, launch.peers.max_blocks);
   launch_kernel("combining over ranks", read_combine_kernel,
                 {.grid = dim3(static_cast<unsigned>(blocks)), .threads = kThreads}, context.stream, launch);
 }

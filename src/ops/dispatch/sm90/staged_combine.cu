@@ -1,6 +1,5 @@
 #include "comm/peer/peer_exchange.cuh"
 #include "cuda/kernel_launch.h"
-#include "cuda/ptx/grid_dependency.h"
 #include "ops/dispatch/sm90/combine_rows.cuh"
 
 namespace baleen::sm90 {
@@ -71,8 +70,7 @@ __global__ void __launch_bounds__(kThreads) staged_combine_kernel(const __grid_c
   __shared__ const Bf16Bits* rows[kMaxSelected];
   __shared__ int holders[kMaxSelected];
   __shared__ int count;
-  ptx::launch_next_kernel();
-  ptx::wait_for_previous_kernel();
+  begin_exchange(p.peers);
   const int thread = static_cast<int>(threadIdx.x), token = static_cast<int>(blockIdx.x);
   for (int place = thread / 32; place < p.peers.size; place += kThreads / 32) {
     if (place != p.peers.place) find_slots(p, place, token, &pushed[place]);

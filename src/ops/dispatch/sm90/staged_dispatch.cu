@@ -1,6 +1,5 @@
 #include "comm/peer/peer_exchange.cuh"
 #include "cuda/kernel_launch.h"
-#include "cuda/ptx/grid_dependency.h"
 #include "ops/dispatch/sm90/dispatch_rows.cuh"
 
 namespace baleen::sm90 {
@@ -74,7 +73,7 @@ __device__ void tell_experts(const DispatchLaunch& p, int token, int* holders) {
   for (int i = static_cast<int>(threadIdx.x); i < p.peers.size * p.num_selected; i += kThreads) {
     const int place = i / p.num_selected, slot = token * p.num_selected + i % p.num_selected;
     const std::uint32_t flag = place == p.peers.place ? 0 : exchange_flag(p.peers, place);
-    const std::int32_t id = token < p.num_tokens ? p.ids[slot] : -1;
+    const std::int32_t id = token < p.num_tokens ? p.holders.physical(p.ids[slot], slot) : -1;
     const bool there = id >= 0 && p.holders.place_of(id) == place;
     const float weight = token < p.num_tokens ? p.weights[slot] : 0.0F;
     if (place == p.peers.place) {
@@ -156,8 +155,7 @@ __device__ void receive_row(const DispatchLaunch& p, int place, int token) {
 /// A block has the same token of every rank.
 __global__ void __launch_bounds__(kThreads) staged_dispatch_kernel(const __grid_constant__ DispatchLaunch p) {
   __shared__ int holders[kMaxSelected];
-  ptx::launch_next_kernel();
-  ptx::wait_for_previous_kernel();
+  begin_exchange(p.peers);
   const int token = static_cast<int>(blockIdx.x);
   const std::int64_t column = threadIdx.x * kPieceValues;
   Piece first{};

@@ -2,7 +2,6 @@
 
 #include "comm/peer/peer_exchange.cuh"
 #include "cuda/kernel_launch.h"
-#include "cuda/ptx/grid_dependency.h"
 #include "ops/dispatch/sm90/dispatch_rows.cuh"
 
 namespace baleen::sm90 {
@@ -32,7 +31,7 @@ __device__ void write_ids(const DispatchLaunch& p, const ArrivalArrays* arrays) 
   const int num_slots = p.num_tokens * p.num_selected, first_place = p.peers.place * p.places;
   for (int slot = static_cast<int>(blockIdx.x * kThreads + threadIdx.x); slot < p.places;
        slot += static_cast<int>(gridDim.x * kThreads)) {
-    const std::int32_t id = slot < num_slots ? p.ids[slot] : -1;
+    const std::int32_t id = slot < num_slots ? p.holders.physical(p.ids[slot], slot) : -1;
     const int holder = id >= 0 ? p.holders.place_of(id) : -1;
     for (int place = 0; place < p.peers.size; ++place) {
       if (arrays[place].ids == nullptr) continue;
@@ -46,8 +45,7 @@ __device__ void write_ids(const DispatchLaunch& p, const ArrivalArrays* arrays) 
 __global__ void __launch_bounds__(kThreads)
     written_dispatch_kernel(const __grid_constant__ DispatchLaunch p) {
   __shared__ ArrivalArrays arrays[kMaxPeers];
-  ptx::launch_next_kernel();
-  ptx::wait_for_previous_kernel();
+  begin_exchange(p.peers);
   share_arrays(p, arrays);
   __syncthreads();
   write_ids(p, arrays);
@@ -59,7 +57,7 @@ __global__ void __launch_bounds__(kThreads)
       const Piece piece = load_piece(p, token, inside ? column : column % kFp8RowBlock);
       for (int slot = 0; slot < p.num_selected; ++slot) {
         const int index = token * p.num_selected + slot;
-        const std::int32_t id = p.ids[index];
+        const std::int32_t id = p.holders.physical(p.ids[index], index);
         if (id < 0 || !inside) continue;
         const ArrivalArrays& to = arrays[p.holders.place_of(id)];
         if (to.ids != nullptr)
@@ -73,7 +71,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void launch_written_dispatch(const DispatchLaunch& launch, CudaContext& context) {
-  const int blocks = std::clamp(static_cast<int>(launch.num_tokens), 1, kMaxExchangeBlocks);
+  const int blocks = std::clamp(launch.num_tokens, 1, launch.peers.max_blocks);
   launch_kernel("dispatching over ranks", written_dispatch_kernel,
                 {.grid = dim3(static_cast<unsigned>(blocks)), .threads = kThreads}, context.stream, launch);
 }

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <set>
 
 #include "ops/collectives/sm90/collectives.h"
 #include "tests/support/gpu_ranks.h"
@@ -21,6 +23,20 @@ struct Shape {
   std::int64_t rows, width;
 };
 constexpr Shape kShapes[] = {{1, 8}, {1, 4096}, {3, 256}, {37, 4096}, {300, 4096}, {1, 64640}};
+struct Case {
+  std::int64_t ranks;
+  Shape shape;
+};
+/// Of a rank a GPU, and of more ranks than GPUs.
+std::vector<Case> all_cases() {
+  std::set<std::int64_t> counts{2, 4};
+  if (test::num_gpus() > 1) counts.insert(test::num_gpus());
+  std::vector<Case> cases;
+  for (const std::int64_t ranks : counts) {
+    for (const Shape& shape : kShapes) cases.push_back({ranks, shape});
+  }
+  return cases;
+}
 
 std::vector<float> random_values(std::int64_t count, std::uint32_t seed) {
   std::mt19937 random(seed);
@@ -41,22 +57,22 @@ struct Arrays {
   float* data(std::int64_t rank) { return (*this)[rank].data(); }
 };
 
-class CollectivesSm90 : public testing::TestWithParam<Shape> {
+class CollectivesSm90 : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    BALEEN_NEEDS_GPUS(2);
-    num_ranks_ = test::num_gpus();
+    BALEEN_NEEDS_GPUS(1);
+    num_ranks_ = GetParam().ranks;
     for (std::int64_t r = 0; r < num_ranks_; ++r) groups_.push_back(RankGroup::strided(0, 1, num_ranks_, r));
   }
-  std::int64_t count() const { return GetParam().rows * GetParam().width; }
+  const Shape& shape() const { return GetParam().shape; }
+  std::int64_t count() const { return shape().rows * shape().width; }
   std::vector<RowRange> uneven_rows() const {
     std::vector<RowRange> rows;
     for (std::int64_t r = 0; r < num_ranks_; ++r) {
       // The first rank has more than its share, the last perhaps nothing.
       const std::int64_t begin = r == 0 ? 0 : rows.back().end;
-      const std::int64_t share = (GetParam().rows + num_ranks_) / num_ranks_;
-      rows.push_back(
-          {begin, r + 1 == num_ranks_ ? GetParam().rows : std::min(begin + share, GetParam().rows)});
+      const std::int64_t share = (shape().rows + num_ranks_) / num_ranks_;
+      rows.push_back({begin, r + 1 == num_ranks_ ? shape().rows : std::min(begin + share, shape().rows)});
     }
     return rows;
   }
@@ -66,7 +82,7 @@ class CollectivesSm90 : public testing::TestWithParam<Shape> {
 };
 
 TEST_P(CollectivesSm90, AllReduce) {
-  const auto [rows, width] = GetParam();
+  const auto [rows, width] = shape();
   Arrays x(num_ranks_, count(), 1), y(num_ranks_, count(), 0);
   for (const bool bf16 : {true, false}) {
     std::vector<AllReduceArgs> reference;
@@ -89,7 +105,7 @@ TEST_P(CollectivesSm90, AllReduce) {
                     .y = {device_y, bf16 ? ElementType::kBf16 : ElementType::kF32, {rows, width}}},
                    cuda.context());
       };
-      test::run_and_replay(cuda, work, kReplays);
+      test::run_and_replay(cuda, ranks, work, kReplays);
       const std::vector<float> result =
           bf16 ? cuda.download_bf16(reinterpret_cast<const Bf16Bits*>(device_y), count())
                : cuda.download(reinterpret_cast<const float*>(device_y), count());
@@ -100,7 +116,7 @@ TEST_P(CollectivesSm90, AllReduce) {
 }
 
 TEST_P(CollectivesSm90, ReduceScatter) {
-  const auto [num_rows, width] = GetParam();
+  const auto [num_rows, width] = shape();
   const std::vector<RowRange> rows = uneven_rows();
   Arrays x(num_ranks_, count(), 3), y(num_ranks_, count(), 0);
   std::vector<ReduceScatterArgs> reference;
@@ -124,7 +140,7 @@ TEST_P(CollectivesSm90, ReduceScatter) {
                       .y = View<Bf16Bits, 2>(device_y, {own.size(), width})},
                      cuda.context());
     };
-    test::run_and_replay(cuda, work, kReplays);
+    test::run_and_replay(cuda, ranks, work, kReplays);
     y[group.place].resize(static_cast<std::size_t>(own.size() * width));
     EXPECT_TRUE(cuda.download_bf16(device_y, own.size() * width) == y[group.place]) << group.place;
     ranks.meet();
@@ -132,7 +148,7 @@ TEST_P(CollectivesSm90, ReduceScatter) {
 }
 
 TEST_P(CollectivesSm90, AllGatherOfRowsInPlace) {
-  const auto [num_rows, width] = GetParam();
+  const auto [num_rows, width] = shape();
   const std::vector<RowRange> rows = uneven_rows();
   const std::vector<float> whole = random_values(count(), 5);
   GpuRanks ranks(num_ranks_);
@@ -149,14 +165,14 @@ TEST_P(CollectivesSm90, AllGatherOfRowsInPlace) {
       all_gather({.group = &group, .x = all.slice(own.begin, own.end), .rows = rows, .y = all},
                  cuda.context());
     };
-    test::run_and_replay(cuda, work, kReplays);
+    test::run_and_replay(cuda, ranks, work, kReplays);
     EXPECT_TRUE(cuda.download(y, count()) == whole) << group.place;
     ranks.meet();
   });
 }
 
 TEST_P(CollectivesSm90, AllGatherOfColumnsAndAllToAllBack) {
-  const auto [num_rows, width] = GetParam();
+  const auto [num_rows, width] = shape();
   // Rank j has columns [j w, (j + 1) w) of a matrix of all its rows; back and forth gives each its own again.
   GpuRanks ranks(num_ranks_);
   Arrays parts(num_ranks_, count(), 7);
@@ -172,7 +188,7 @@ TEST_P(CollectivesSm90, AllGatherOfColumnsAndAllToAllBack) {
       all_to_all({.group = &group, .x = all, .y = {exchanged, {num_rows * num_ranks_, width}}},
                  cuda.context());
     };
-    test::run_and_replay(cuda, work, kReplays);
+    test::run_and_replay(cuda, ranks, work, kReplays);
     const std::vector<float> columns = cuda.download(gathered, count() * num_ranks_);
     const std::vector<float> rows = cuda.download(exchanged, count() * num_ranks_);
     for (std::int64_t j = 0; j < num_ranks_; ++j) {
@@ -189,7 +205,7 @@ TEST_P(CollectivesSm90, AllGatherOfColumnsAndAllToAllBack) {
 }
 
 TEST_P(CollectivesSm90, AReceiverHasWhatWasSent) {
-  const auto [num_rows, width] = GetParam();
+  const auto [num_rows, width] = shape();
   const std::vector<float> x = random_values(count(), 11);
   GpuRanks ranks(2);
   ranks.run([&, num_rows = num_rows, width = width](TestCuda& cuda, const RankGroup& group) {
@@ -203,19 +219,19 @@ TEST_P(CollectivesSm90, AReceiverHasWhatWasSent) {
         receive({.pair = &group, .y = rows}, cuda.context());
       }
     };
-    test::run_and_replay(cuda, work, kReplays);
+    test::run_and_replay(cuda, ranks, work, kReplays);
     EXPECT_TRUE(cuda.download(array, count()) == x);
     ranks.meet();
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, CollectivesSm90, testing::ValuesIn(kShapes));
+INSTANTIATE_TEST_SUITE_P(Shapes, CollectivesSm90, testing::ValuesIn(all_cases()));
 
 /// Many exchanges of changing kinds and sizes one after the other, each with a result of its own.
 TEST(CollectivesSm90Sequence, ManyInOneGraph) {
-  BALEEN_NEEDS_GPUS(2);
+  BALEEN_NEEDS_GPUS(1);
   constexpr std::int64_t kCalls = 40, kWidth = 1024, kMaxRows = 90;
-  const std::int64_t num_ranks = test::num_gpus();
+  const std::int64_t num_ranks = std::max(2, test::num_gpus());
   std::mt19937 random(9);
   std::vector<std::int64_t> rows;
   for (int i = 0; i < kCalls; ++i) rows.push_back(1 + static_cast<std::int64_t>(random() % kMaxRows));
@@ -240,7 +256,7 @@ TEST(CollectivesSm90Sequence, ManyInOneGraph) {
                    cuda.context());
       }
     };
-    test::run_and_replay(cuda, work, 20);
+    test::run_and_replay(cuda, ranks, work, 20);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const std::vector<float> result = cuda.download_bf16(y[i], rows[i] * kWidth);
       EXPECT_TRUE(std::equal(result.begin(), result.end(), sum.begin())) << "call " << i;
@@ -250,7 +266,7 @@ TEST(CollectivesSm90Sequence, ManyInOneGraph) {
 }
 
 TEST(CollectivesSm90Faults, ARankThatDoesNotComeIsNamed) {
-  BALEEN_NEEDS_GPUS(2);
+  BALEEN_NEEDS_GPUS(1);
   for (const std::int64_t rows : {1, 300}) {
     GpuRanks ranks(2, std::chrono::milliseconds(200));
     ranks.run([&](TestCuda& cuda, const RankGroup& group) {
@@ -276,8 +292,8 @@ TEST(CollectivesSm90Faults, ARankThatDoesNotComeIsNamed) {
 
 TEST(CollectivesSm90Faults, WhatCannotBeIsRefused) {
   BALEEN_NEEDS_GPUS(1);
-  const std::vector<int> twice{0, 0};
-  EXPECT_THROW(PeerMemory(twice, std::chrono::seconds(1)), Error);
+  const std::vector<int> too_many(kMaxPeers + 1, 0);
+  EXPECT_THROW(PeerMemory(too_many, std::chrono::seconds(1)), Error);
   TestCuda cuda(1 << 20);
   const RankGroup group = RankGroup::strided(0, 1, 2, 0);
   float* x = cuda.allocate<float>(8);

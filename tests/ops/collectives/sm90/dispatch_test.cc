@@ -51,33 +51,39 @@ float output_of(std::int32_t expert, float value) {
 }
 
 struct Case {
+  std::int64_t ranks;
   bool fp8;
-  std::int64_t times;  ///< as many tokens: few are staged, many are written and read
+  bool mapped;         ///< experts lie round-robin, a third of them twice; else linearly
+  std::int64_t times;  ///< as many tokens: few are staged (fewer on a shared GPU), many written and read
 };
 
 class DispatchSm90 : public testing::TestWithParam<Case> {
  protected:
-  void SetUp() override { BALEEN_NEEDS_GPUS(2); }
+  void SetUp() override { BALEEN_NEEDS_GPUS(1); }
 };
 
 TEST_P(DispatchSm90, RowsComeToTheirExpertsAndReturn) {
-  const auto [fp8, times] = GetParam();
-  const std::int64_t num_ranks = test::num_gpus();
+  const auto [num_ranks, fp8, mapped, times] = GetParam();
   if (kExperts % num_ranks != 0) GTEST_SKIP() << "experts that these GPUs cannot share";
   std::vector<Tokens> tokens;
-  constexpr std::int64_t kRows[] = {33, 0, 5, 128};
+  constexpr std::int64_t kRows[] = {3, 0, 1, 12};
   std::int64_t most = 0;
   for (std::int64_t r = 0; r < num_ranks; ++r) {
-    tokens.emplace_back(times * (num_ranks == 2 && r == 1 ? 70 : kRows[r % 4]),
+    tokens.emplace_back(times * (num_ranks == 2 && r == 1 ? 7 : kRows[r % 4]),
                         static_cast<std::uint32_t>(r + 1));
     most = std::max(most, tokens.back().rows);
   }
   const std::int64_t places = most * kChosen, room = num_ranks * places;
+  const ExpertMap map = ExpertMap::placed(ExpertOrder::kRoundRobin, kExperts, kExperts / 3, num_ranks);
   GpuRanks ranks(num_ranks);
-  ranks.run([&, fp8 = fp8](TestCuda& cuda, const RankGroup& group) {
+  ranks.run([&, num_ranks = num_ranks, fp8 = fp8, mapped = mapped](TestCuda& cuda, const RankGroup& group) {
     cuda.context().most_rows = most;
     const Tokens& own = tokens[at(group.place)];
-    const ExpertRanks placement{.stage = &group, .ep = num_ranks, .num_experts = kExperts};
+    const ExpertRanks placement{.stage = &group,
+                                .ep = num_ranks,
+                                .num_experts = kExperts,
+                                .map = mapped ? &map : nullptr,
+                                .table = mapped ? cuda.upload(map.table()) : nullptr};
     const std::int64_t stride = (room + 3) / 4 * 4;
     DispatchedRows received;
     const View<const std::int32_t, 2> ids(cuda.upload(own.ids), {own.rows, kChosen});
@@ -98,7 +104,7 @@ TEST_P(DispatchSm90, RowsComeToTheirExpertsAndReturn) {
     const auto* const shared = cuda.upload_bf16(own.shared);
     ranks.meet();
     test::run_and_replay(
-        cuda, [&] { dispatch(sent, cuda.context()); }, 3);
+        cuda, ranks, [&] { dispatch(sent, cuda.context()); }, 3);
 
     const auto arrived_ids = cuda.download(sent.arrived_ids.data(), room);
     const auto arrived_weights = cuda.download(sent.arrived_weights.data(), room);
@@ -110,8 +116,9 @@ TEST_P(DispatchSm90, RowsComeToTheirExpertsAndReturn) {
       const Tokens& from = tokens[at(row / places)];
       const std::int64_t slot = row % places;
       const std::int32_t id = slot < from.rows * kChosen ? from.ids[at(slot)] : -1;
-      const bool mine = id >= 0 && placement.place_of(id) == group.place;
-      ASSERT_EQ(arrived_ids[at(row)], mine ? id : -1) << row;
+      const std::int32_t physical = mapped && id >= 0 ? map.slot_for(id, slot) : id;
+      const bool mine = physical >= 0 && placement.place_of(physical) == group.place;
+      ASSERT_EQ(arrived_ids[at(row)], mine ? physical : -1) << row;
       if (!mine) continue;
       EXPECT_EQ(arrived_weights[at(row)], from.weights[at(slot)]);
       const std::span<const float> x = std::span(from.x).subspan(at(slot / kChosen * kWidth), at(kWidth));
@@ -133,7 +140,7 @@ TEST_P(DispatchSm90, RowsComeToTheirExpertsAndReturn) {
     cuda.memory().upload(reinterpret_cast<std::byte*>(y), std::as_bytes(std::span(output_bits)));
     ranks.meet();
     test::run_and_replay(
-        cuda,
+        cuda, ranks,
         [&] {
           combine({.placement = placement,
                    .y = View<const Bf16Bits, 2>(y, {received.num_rows, kWidth}),
@@ -161,8 +168,19 @@ TEST_P(DispatchSm90, RowsComeToTheirExpertsAndReturn) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, DispatchSm90,
-                         testing::Values(Case{true, 1}, Case{false, 1}, Case{true, 5}, Case{false, 5}));
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const std::int64_t ranks : {2, 4}) {
+    for (const bool fp8 : {true, false}) {
+      for (const bool mapped : {false, true}) {
+        for (const std::int64_t times : {1, 11, 60}) cases.push_back({ranks, fp8, mapped, times});
+      }
+    }
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, DispatchSm90, testing::ValuesIn(all_cases()));
 
 }  // namespace
 }  // namespace baleen::sm90
