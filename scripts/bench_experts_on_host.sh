@@ -1,56 +1,68 @@
 #!/usr/bin/env bash
-# bench_experts_on_host.sh BALEEN OUT.jsonl [PART...]: Flash with made-up weights on one H200, experts that do
-# not fit in the host's memory. About 40 s a row, most of it loading. Parts (default: all):
-#   alone    batch 1 at 4,096 positions; tokens choose experts evenly and by Zipf's law, with as many experts
-#            on the host as have to be and with 14% of them
+# bench_experts_on_host.sh BALEEN OUT.jsonl [PART...]: Flash with made-up weights on one H200 or H100, experts
+# that do not fit in the host's memory. 25 to 45 s to load for each call of bench. Parts (default: all):
+#   alone    batch 1 at 4,096 positions; tokens choose experts evenly and by Zipf's law
+#   more     on an H200 the same with 14% of the experts on the host
 #   prompt   8,192 tokens in one step
-#   batches  batches of $BATCHES (1 2 4 16 64) at 1,024 positions, evenly and by Zipf's law
+#   batches  batches of $BATCHES (1,16,64) at 1,024 positions, evenly and by Zipf's law
+#   bounds   12 of the layers with $BOUND_BYTES (43700MB: 5.8% of the experts on the host) of the GPU for
+#            weights, batch 1: guesses that are certain, no guesses, and those of random gates
 set -uo pipefail
 baleen=$1
 out=$2
 shift 2
 : >"$out"
-row() {  # row NAME OPTION...
-  local name=$1 line
+row() {  # row NAME OPTION...: one for each number of sequences
+  local name=$1 lines
   shift
-  if line=$("$baleen" bench --device cuda --preset flash --json "$@" 2>>"$out.log"); then
-    printf '{"row":"%s",%s\n' "$name" "${line#\{}" >>"$out"
-    python3 -c '
-import json, sys
-row = json.loads(sys.argv[1]); phase = row["phases"][0]
-print("%s: %d experts on the host, %s: %.2f ms a step (median), %.1f tokens/s" %
-      (sys.argv[2], row["host_experts"], phase["phase"], 1e3 * phase["median_step_seconds"],
-       phase["tokens"] / phase["seconds"]))' "$line" "$name"
-  else
+  if ! lines=$("$baleen" bench --device cuda --preset flash --json "$@" 2>>"$out.log"); then
     echo "$name: failed, see $out.log"
     return 1
   fi
+  python3 - "$name" "$out" "$lines" <<'END'
+import json, sys
+name, out, lines = sys.argv[1:]
+for line in lines.splitlines():
+    row = {"row": name} | json.loads(line)
+    with open(out, "a") as file:
+        file.write(json.dumps(row) + "\n")
+    phase = row["phases"][0]
+    steps = phase["tokens"] / row["sequences"]
+    print("%s, %d sequences: %d experts on the host, %s: %.2f ms a step (median), %.1f tokens/s" %
+          (name, row["sequences"], row["host_experts"], phase["phase"], 1e3 * phase["median_step_seconds"],
+           phase["tokens"] / phase["seconds"]))
+    if "experts" in phase and phase["experts"]["gpu"] > 0:
+        each = {key: count / steps for key, count in phase["experts"].items()}
+        print("  a step: %.1f experts in the GPU's memory, %.1f in slots, %.1f fetched; %.1f guessed, %.1f "
+              "of them right; %.0f MB ahead of the router, %.0f behind" %
+              (each["gpu"], each["slot"], each["host"], each["guessed"], each["guessed_chosen"],
+               1e-6 * each["bytes_ahead"], 1e-6 * each["bytes_behind"]))
+END
 }
-share=(--gpu-weights-bytes 136600MB)
 alone() {
-  local at=(--at 4096 --prompt 0 --chunk 512)
+  local at=(--at 4096 --prompt 0 --chunk 512 "$@")
   row "even, decode" --zipf 0 "${at[@]}" --decode 128
-  row "Zipf 1.0, decode" --zipf 1 "${at[@]}" --decode 256 --warm-up 1200
-  row "even, 14%, decode" --zipf 0 "${at[@]}" --decode 128 "${share[@]}"
-  row "Zipf 1.0, 14%, decode" --zipf 1 "${at[@]}" --decode 256 --warm-up 1600 "${share[@]}"
+  row "Zipf 1.0, decode" --zipf 1 "${at[@]}" --decode 256 --warm-up 1600
 }
-prompt() {
-  local whole=(--prompt 8192 --decode 0 --chunk 8192)
-  row "even, prompt" --zipf 0 "${whole[@]}"
-  row "even, 14%, prompt" --zipf 0 "${whole[@]}" "${share[@]}"
-}
+more() { alone --gpu-weights-bytes 136600MB; }
+prompt() { row "even, prompt" --zipf 0 --prompt 8192 --decode 0 --chunk 8192; }
 batches() {
-  local rows at=(--at 1024 --prompt 0 --chunk 512 --decode 32)
-  for rows in ${BATCHES:-1 2 4 16 64}; do
-    row "even, batch $rows" --zipf 0 "${at[@]}" --sequences "$rows"
-    # At most 16 experts change places in 16 steps: so many until they lie where they are used.
-    row "Zipf 1.0, batch $rows" --zipf 1 "${at[@]}" --sequences "$rows" --warm-up 720
-  done
+  local at=(--at 1024 --prompt 0 --chunk 512 --sequences "${BATCHES:-1,16,64}")
+  row "even, batches" --zipf 0 "${at[@]}" --decode 24
+  # Only so many experts change places in 16 steps: so many until they lie where they are used.
+  row "Zipf 1.0, batches" --zipf 1 "${at[@]}" --decode 48 --warm-up 1500
 }
-[[ $# -gt 0 ]] || set -- alone prompt batches
+bounds() {
+  local at=(--layers 12 --at 4096 --prompt 0 --chunk 512 --decode 96
+            --gpu-weights-bytes "${BOUND_BYTES:-43700MB}")
+  row "12 layers, certain guesses" --zipf 0 "${at[@]}"
+  row "12 layers, no guesses" --zipf 0 "${at[@]}" --no-fetch-ahead
+  row "12 layers, random gates" "${at[@]}"
+}
+[[ $# -gt 0 ]] || set -- alone prompt batches bounds
 for part in "$@"; do
   case $part in
-    alone | prompt | batches) "$part" ;;
+    alone | more | prompt | batches | bounds) "$part" ;;
     *) echo "bench_experts_on_host.sh: no part '$part'" >&2; exit 2 ;;
   esac
 done

@@ -24,6 +24,10 @@ CudaGraph::CudaGraph(cudaStream_t stream, const std::function<void()>& work) {
 
 CudaGraph::~CudaGraph() { static_cast<void>(cudaGraphExecDestroy(exec_)); }
 
+void CudaGraph::upload(cudaStream_t stream) const {
+  check_cuda(cudaGraphUpload(exec_, stream), "bringing a step to the GPU");
+}
+
 void CudaGraph::launch(cudaStream_t stream) const {
   check_cuda(cudaGraphLaunch(exec_, stream), "replaying a step");
 }

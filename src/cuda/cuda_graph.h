@@ -17,6 +17,8 @@ class CudaGraph {
   ~CudaGraph();
 
   void launch(cudaStream_t stream) const;
+  /// Brings to the GPU what the first launch would: with nothing left to do there, a launch only queues.
+  void upload(cudaStream_t stream) const;
 
  private:
   cudaGraphExec_t exec_ = nullptr;

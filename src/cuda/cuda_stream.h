@@ -13,6 +13,13 @@ namespace baleen {
 class CudaStream {
  public:
   CudaStream() { check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream"); }
+  /// `urgent`: its kernels get multiprocessors before those of other streams.
+  explicit CudaStream(bool urgent) {
+    int least = 0, greatest = 0;
+    check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
+    check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, urgent ? greatest : least),
+               "making a stream");
+  }
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
   ~CudaStream() { static_cast<void>(cudaStreamDestroy(stream_)); }

@@ -18,6 +18,10 @@ struct LaunchShape {
   bool early = true;              ///< begins while its predecessor runs; not behind the join of a branch
 };
 
+/// Lets `kernel` have all the shared memory that there is beside its static, on the current GPU. Always as
+/// much, because what is allowed is the GPU's and threads of several ranks may launch there.
+void allow_most_shared_memory(const void* kernel, const char* name);
+
 /// Queues `kernel`, where `shape.early` as a programmatic dependent of whatever is before it on `stream`: it
 /// begins with what does not depend on that and calls `wait_for_previous_kernel` (ptx/grid_dependency.h)
 /// before all else. `name` is for the error.
@@ -25,11 +29,8 @@ template <class... Params, class... Args>
 void launch_kernel(const char* name, void (*kernel)(Params...), const LaunchShape& shape, CUstream_st* stream,
                    Args&&... args) {
   constexpr std::int64_t kWithoutAsking = 48 << 10;
-  if (shape.shared_bytes > kWithoutAsking) {
-    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    static_cast<int>(shape.shared_bytes)),
-               name);
-  }
+  if (shape.shared_bytes > kWithoutAsking)
+    allow_most_shared_memory(reinterpret_cast<const void*>(kernel), name);
   cudaLaunchAttribute attributes[2];
   attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attributes[0].val.programmaticStreamSerializationAllowed = shape.early ? 1 : 0;

@@ -21,4 +21,6 @@ void CudaCopies::make_operations_wait_for(int mark) {
   marks_.at(static_cast<std::size_t>(mark)).make_wait(operations_);
 }
 
+void CudaCopies::wait_for(int mark) { marks_.at(static_cast<std::size_t>(mark)).wait(); }
+
 }  // namespace baleen

@@ -20,6 +20,7 @@ class CudaCopies final : public BackgroundCopies {
   void start(std::byte* to, const std::byte* from, std::int64_t size_bytes) override;
   void set_mark(int mark) override;
   void make_operations_wait_for(int mark) override;
+  void wait_for(int mark) override;
 
  private:
   cudaStream_t operations_;

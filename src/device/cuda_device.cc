@@ -67,6 +67,13 @@ std::string why_not_cuda(int index) {
   return "";
 }
 
+int num_cuda_devices() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+std::string cuda_name(int index) { return properties(index).name; }
+
 DeviceCeilings measure_cuda_ceilings(int index) {
   select_device(index);
   const CudaStream stream;
@@ -105,7 +112,9 @@ std::int64_t CudaDevice::free_bytes() const {
 
 void CudaDevice::connect(const PeerRank& peers, Communicator& host, RankGroup steps) {
   context_.peers = &peers;
+  context_.num_sms = static_cast<int>(std::max<std::int64_t>(1, traits_.num_units / peers.sharing()));
   batches_.agree(host, std::move(steps));
+  steps_.meet_before_capture(host);
 }
 
 void CudaDevice::synchronise() {

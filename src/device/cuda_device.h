@@ -22,6 +22,12 @@ namespace baleen {
 /// Why GPU `index` cannot be used: none there, too old a driver, no Hopper GPU. Empty when it can.
 [[nodiscard]] std::string why_not_cuda(int index);
 
+/// GPUs that the driver has; 0 without a driver.
+[[nodiscard]] int num_cuda_devices();
+
+/// "NVIDIA H200", as the driver calls it. GPU `index` can be used.
+[[nodiscard]] std::string cuda_name(int index);
+
 [[nodiscard]] DeviceCeilings measure_cuda_ceilings(int index);
 
 /// Puts events around operations; their times are known once the stream has reached them.

@@ -1,6 +1,7 @@
 #include "device/cuda_replay.h"
 
 #include "base/check.h"
+#include "comm/meet.h"
 #include "comm/peer/peer_memory.h"
 #include "cuda/cuda_error.h"
 
@@ -43,8 +44,16 @@ void CudaReplay::capture(StepPart part, std::int64_t num_rows,
   operations(rows);
   // A kernel that waits for another rank must not keep the driver from making the graph.
   check_cuda(cudaStreamSynchronize(context_.stream), "running a step before its capture");
+  meet();
   graph_of(part, num_rows) = std::make_unique<CudaGraph>(context_.stream, [&] { operations(rows); });
+  graph_of(part, num_rows)->upload(context_.stream);
   check_cuda(cudaStreamSynchronize(context_.stream), "capturing a step");
+  meet();
+}
+
+void CudaReplay::meet() const {
+  if (host_ == nullptr) return;
+  meet_all(*host_, RankGroup::strided(0, 1, context_.peers->num_ranks(), context_.peers->rank()));
 }
 
 }  // namespace baleen

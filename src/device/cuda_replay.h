@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "cuda/cuda_graph.h"
 #include "cuda/cuda_stream.h"
 #include "device/cuda_batches.h"
@@ -24,6 +25,11 @@ class CudaReplay final : public StepReplay {
   void capture(StepPart part, std::int64_t num_rows,
                const std::function<void(const StepRows&)>& operations) override;
 
+  /// Ranks that exchange data wait for each other, through the host, before and after one makes a graph: the
+  /// driver may have to wait for all that runs on a GPU which ranks share, and what runs must not wait for
+  /// this rank then. `host` outlives this.
+  void meet_before_capture(Communicator& host) { host_ = &host; }
+
   /// While it is off, steps are queued operation by operation.
   void set_replaying(bool on) { replaying_ = on; }
 
@@ -35,11 +41,14 @@ class CudaReplay final : public StepReplay {
   [[nodiscard]] const CudaGraph* captured(StepPart part);
   [[nodiscard]] std::unique_ptr<CudaGraph>& graph_of(StepPart part, std::int64_t num_rows);
 
+  void meet() const;
+
   const DeviceTraits& traits_;
   CudaBatches& batches_;
   CudaContext& context_;
   std::array<std::vector<std::unique_ptr<CudaGraph>>, kNumParts> graphs_;  ///< by part and rows
   std::array<CudaEvent, kNumMarks> marks_{CudaEvent(kWaitAsleep), CudaEvent(kWaitAsleep)};
+  Communicator* host_ = nullptr;  ///< null: of one rank
   bool replaying_ = true;
 };
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ops/operation/device_traits.h"
 #include "ops/operation/step_shape.h"
@@ -22,6 +23,17 @@ struct DeviceChoice {
 /// "cpu", "cuda", "cuda:1", or "auto": the first Hopper GPU that this program can use, the CPU if there is none. Throws
 /// `Error` for anything else, and for a CUDA device that cannot be used, saying why.
 [[nodiscard]] DeviceChoice device_from_name(std::string_view name);
+
+/// GPUs of one kind whose kernels reach each other's memory: what ranks of this process can run on.
+struct GpuGroup {
+  std::string name;  ///< as the driver calls them
+  std::vector<DeviceChoice> gpus;
+};
+
+/// The first Hopper GPU that this program can use, and those of the same name that have access to the memory
+/// of all before them, both ways. Empty without a GPU or without CUDA. Initialises the driver: some 100 ms at
+/// the first call.
+[[nodiscard]] GpuGroup usable_gpus();
 
 /// "cpu", "cuda:0"
 [[nodiscard]] std::string device_name(const DeviceChoice& device);

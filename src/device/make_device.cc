@@ -1,5 +1,7 @@
 #include "device/make_device.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/number.h"
 #include "base/quoted_text.h"
@@ -56,6 +58,23 @@ DeviceChoice device_from_name(std::string_view name) {
 #endif
 }
 
+GpuGroup usable_gpus() {
+  GpuGroup group;
+#ifdef BALEEN_CUDA
+  const int count = num_cuda_devices();
+  for (int index = 0; index < count; ++index) {
+    if (!why_not_cuda(index).empty()) continue;
+    const std::string name = cuda_name(index);
+    if (group.gpus.empty()) group.name = name;
+    const bool reaches_all = std::ranges::all_of(group.gpus, [&](const DeviceChoice& other) {
+      return can_access_memory(index, other.index) && can_access_memory(other.index, index);
+    });
+    if (name == group.name && reaches_all) group.gpus.push_back({DeviceKind::kCuda, index});
+  }
+#endif
+  return group;
+}
+
 std::string device_name(const DeviceChoice& device) {
   return device.kind == DeviceKind::kCpu ? "cpu" : fmt::format("cuda:{}", device.index);
 }
@@ -105,6 +124,12 @@ DeviceCeilings measure_device_ceilings(const DeviceChoice& choice) {
   return measure_cuda_ceilings(choice.index);
 #else
   fail_without_cuda(choice);
+#endif
+}
+
+void prepare_shared_devices() {
+#ifdef BALEEN_CUDA
+  prepare_shared_gpus();
 #endif
 }
 

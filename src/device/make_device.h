@@ -20,6 +20,9 @@ namespace baleen {
 class PeerMemory;
 class PeerRank;
 
+/// Before any function that asks for a GPU, in a process some of whose ranks will share one.
+void prepare_shared_devices();
+
 /// What lets GPUs of this process work as ranks: memory that each has for messages of the others. Rank i runs
 /// on devices[i]. Null for CPUs. Throws `Error` where two of them have no access to each other's memory.
 [[nodiscard]] std::shared_ptr<const PeerMemory> make_peer_memory(std::span<const DeviceChoice> devices,

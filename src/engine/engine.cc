@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/lost_maps.h"
 #include "base/progress.h"
 #include "device/make_device.h"
 #include "hardware/instruction_sets.h"
@@ -62,6 +61,11 @@ std::vector<ExpertMap> layer_maps(const EngineOptions& options, const ModelConfi
   return expert_maps(options.parallel, config, options.expert_table.get());
 }
 
+/// With room for those that change their places.
+std::int64_t rank_weight_bytes(const WeightTree& tree, const EngineOptions& options) {
+  return device_weight_bytes(tree) + (options.balance.enabled ? StagedExperts::bytes_for(tree) : 0);
+}
+
 std::unique_ptr<DeviceWeights> on_device(const WeightTree& weights, const MemoryPlan& plan, Device& device) {
   if (device.traits().shares_host_memory) return nullptr;
   if (plan.experts.num_blocks == 0) return std::make_unique<DeviceWeights>(weights, device.memory());
@@ -102,10 +106,14 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
                                                                      layer_maps(options_, config()))),
       plan_(rank_.is_alone()
                 ? plan_memory(config(), detect_formats(config(), weights_->checkpoint()), options_)
-                : plan_rank_memory(config(), device_weight_bytes(rank_weights_->tree()), rank_.layout,
+                : plan_rank_memory(config(), rank_weight_bytes(rank_weights_->tree(), options_), rank_.layout,
                                    options_)),
       device_(make_planned_device(options_, *weights_, rank_, plan_)),
       device_weights_(on_device(rank_weights_ ? rank_weights_->tree() : weights_->tree(), plan_, *device_)),
+      staged_experts_(options_.balance.enabled && device_weights_
+                          ? std::make_unique<StagedExperts>(device_weights_->tree(), device_->memory(),
+                                                            *device_->background_copies())
+                          : nullptr),
       cache_(cache_geometry(rank_config_, options_), plan_.capacity, device_->memory()),
       disk_(open_disk_tier()),
       sequences_(cache_, options_.reserved_tails, disk_.get()),
@@ -119,6 +127,7 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
       queued_choices_(std::int64_t{kMaxQueued} * options_.max_logit_rows * std::int64_t{sizeof(TokenId)},
                       device_->host_visible_memory()) {
   forward_.set_experts(experts());
+  if (experts() != nullptr) experts()->set_guessing(options_.fetch_ahead);
   allocate_activations();
   if (!rank_.is_alone() && !device_->traits().shares_host_memory) meet();
   if (rank_.layout.plan().prefill_groups > 0) {
@@ -128,7 +137,7 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
     transfers_ = std::make_unique<StateTransfers>(sequences_, cache_, last_streams_, rank_, identity);
   }
   capture_steps();
-  check_maps();
+  check_reads();
 }
 
 std::string Engine::fingerprint() const {
@@ -175,7 +184,8 @@ void Engine::allocate_activations() {
                                        : host_arena_.allocate<float>(options_.max_logit_rows * c.vocab_size);
   };
   wanted_streams_ = streams(options_.max_logit_rows);
-  if (rank_.layout.plan().shares_rows()) all_streams_ = streams(options_.max_batch_tokens);
+  if (rank_.layout.plan().shares_rows())
+    all_streams_ = streams(device_->traits().padded_rows(options_.max_batch_tokens));
   chosen_ = {arena_.allocate<TokenId>(options_.max_logit_rows),
              static_cast<std::size_t>(options_.max_logit_rows)};
   logits_ = logits();

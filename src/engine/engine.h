@@ -25,6 +25,7 @@
 #include "model/device_weights.h"
 #include "model/forward.h"
 #include "model/rank_weights.h"
+#include "model/staged_experts.h"
 #include "model/weights.h"
 #include "ops/gather_rows/gather_rows.h"
 
@@ -50,12 +51,15 @@ class Engine final : public ModelEngine {
   [[nodiscard]] std::string memory_text() const override { return to_text(plan_); }
   [[nodiscard]] Device& device() override { return *device_; }
   /// Null where all experts lie in one memory.
-  ExpertStore* experts() { return device_weights_ ? device_weights_->experts() : nullptr; }
+  [[nodiscard]] ExpertStore* experts() const {
+    return device_weights_ ? device_weights_->experts() : nullptr;
+  }
   /// Of this rank's blocks and the tokens that it routes.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() override {
     return forward_.expert_load();
   }
   [[nodiscard]] std::optional<DiskTierStats> disk_stats() const override;
+  [[nodiscard]] std::optional<ExpertPlaceStats> expert_places() const override;
 
   [[nodiscard]] EngineLimits limits() const override;
   [[nodiscard]] std::optional<SequenceId> open(std::span<const TokenId> prompt) override;
@@ -84,12 +88,12 @@ class Engine final : public ModelEngine {
     return rank_weights_ ? rank_weights_->copied_bytes() : 0;
   }
   /// Makes other expert maps ready, of this rank's layers among `experts`, while those in force stay. A
-  /// failure leaves nothing staged. Where the device reads the checkpoint's map only addresses change; memory
-  /// of a device would get the experts' bytes here.
+  /// failure leaves nothing staged. Where the device reads the checkpoint's map only addresses change; to the
+  /// memory of a device it begins to bring the experts' bytes, of one layer at a time.
   [[nodiscard]] std::optional<Failure> stage_experts(std::span<const BlockExperts> experts);
   /// Between two passes: what all ranks have staged is in force, or forgotten.
-  void place_experts() noexcept { rank_weights_->place_staged(); }
-  void drop_experts() noexcept { rank_weights_->drop_staged(); }
+  void place_experts();
+  void drop_experts();
   /// Room for a sequence whose positions before `end` arrive from another group, as SequenceTable::expect.
   [[nodiscard]] bool expect(SequenceId sequence, std::int64_t end) {
     return sequences_.expect(sequence, end);
@@ -119,13 +123,15 @@ class Engine final : public ModelEngine {
   /// Where experts lie in two memories: now and then, those that are used much change places with those that
   /// are not.
   void improve_placement();
+  /// Throws `LostDevice` when what was computed may lack bytes of the checkpoint.
+  void check_reads() const;
   /// Prepares the sizes that decoding steps have, with a progress line.
   void capture_steps();
-  /// All rows of a batch, of which this rank has those that it keeps.
   /// Waits until every rank has what it allocates: a kernel that waits for another GPU must not hold up its
   /// allocations.
   void meet() const;
-  [[nodiscard]] ConstActivations<3> all_rows(ConstActivations<3> kept, std::int64_t num_rows);
+  /// Streams of all rows of the latest pass, of which this rank has those that it keeps.
+  [[nodiscard]] ConstActivations<3> all_rows(ConstActivations<3> kept);
   /// Those of `rows` that this rank keeps.
   [[nodiscard]] Activations<2> kept_of(const Activations<2>& rows) const {
     const RowRange kept = rank_.layout.kept(rows.extent(0));
@@ -185,13 +191,14 @@ class Engine final : public ModelEngine {
   MemoryPlan plan_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<DeviceWeights> device_weights_;  ///< null where the device reads the checkpoint's map
+  std::unique_ptr<StagedExperts> staged_experts_;  ///< of a device with memory, where experts change places
   KvCache cache_;
   std::unique_ptr<DiskTier> disk_;
   SequenceTable sequences_;
   Arena arena_;
   Forward forward_;
   Activations<2> wanted_streams_;  ///< [max_logit_rows, n d]
-  Activations<2> all_streams_;     ///< [max_batch_tokens, n d] with sequence parallelism
+  Activations<2> all_streams_;     ///< [max_batch_tokens, padded, n d] where ranks share out rows
   Activations<2> logits_;
   Arena host_arena_;              ///< memory that both can reach, on a device whose memory the host cannot
   float* host_logits_ = nullptr;  ///< [max_logit_rows, V] there

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/lost_maps.h"
 #include "engine/engine.h"
 #include "ops/sample/sample.h"
 #include "tensor/chosen_token.h"
@@ -71,7 +70,7 @@ void Engine::begin(std::span<const StepInput> inputs, std::int64_t num_links) {
   }
   step.num_choices = std::ssize(draws);
   const ConstActivations<3> kept = forward_.run({.tokens = tokens_, .slices = slices_}, earlier);
-  const ConstActivations<3> streams = all_rows(kept, std::ssize(tokens_));
+  const ConstActivations<3> streams = all_rows(kept);
   const Activations<2> logits = last_logits(streams);
   if (!draws.empty()) {
     device_->execute<ops::Sample>(
@@ -93,7 +92,7 @@ Result<StepOutput> Engine::collect() {
   const QueuedStep step = std::move(under_way_.front());
   under_way_.pop_front();
   device_->steps().wait_for(static_cast<int>(step.place));
-  check_maps();
+  check_reads();
   const auto chosen = choices(step.place).first(static_cast<std::size_t>(step.num_choices));
   host_chosen_.assign(chosen.begin(), chosen.end());
   const auto is_open = [&](const QueuedPart& part) { return sequences_.contains(part.sequence); };

@@ -1,5 +1,8 @@
 // Which experts lie on the GPU, by how much they are used: between steps, without a change of any output.
 
+#include <algorithm>
+
+#include "base/lost_maps.h"
 #include "engine/engine.h"
 
 namespace baleen {
@@ -9,7 +12,12 @@ namespace {
 // A swap takes half a millisecond (a block of 13 MB each way); reading the counts waits for the steps that
 // are under way.
 constexpr std::int64_t kStepsBetweenPlacements = 16;
-constexpr std::int64_t kMaxSwaps = 16;
+
+/// More where more experts are away: their steps are longer, and more of them have to find their place.
+std::int64_t most_swaps(const ExpertCounts& counts) {
+  constexpr std::int64_t kLeast = 16, kAwayOfASwap = 128;
+  return std::max(kLeast, counts.num_away() / kAwayOfASwap);
+}
 
 }  // namespace
 
@@ -18,8 +26,20 @@ void Engine::improve_placement() {
   if (store == nullptr || ++steps_since_placement_ < kStepsBetweenPlacements) return;
   steps_since_placement_ = 0;
   expert_use_.update(forward_.expert_load());
-  for (const ExpertSwap& swap : store->placement().improvements(expert_use_.recent(), kMaxSwaps))
+  const ExpertPlacement& placement = store->placement();
+  for (const ExpertSwap& swap : placement.improvements(expert_use_.recent(), most_swaps(placement.counts())))
     store->swap(swap);
+}
+
+std::optional<ExpertPlaceStats> Engine::expert_places() const {
+  const ExpertStore* store = experts();
+  if (store == nullptr) return std::nullopt;
+  return ExpertPlaceStats{store->placement().counts(), store->counts()};
+}
+
+void Engine::check_reads() const {
+  check_maps();
+  if (const ExpertStore* store = experts()) store->check();
 }
 
 }  // namespace baleen

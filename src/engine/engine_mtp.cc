@@ -60,15 +60,14 @@ ConstActivations<2> Engine::run_mtp(std::span<const StepInput> inputs, ConstActi
   const ConstActivations<3> own = run_mtp_rows({.tokens = tokens, .slices = slices}, chosen);
   const auto num_wanted = static_cast<std::int64_t>(wanted.size());
   if (num_wanted == 0) return {};
-  gather(flat(all_rows(own, row)), wanted, wanted_streams_);
+  gather(flat(all_rows(own)), wanted, wanted_streams_);
   const Activations<2> out = mtp_logits_.slice(0, num_wanted);
   forward_.mtp_logits(stacked(kept_of(wanted_streams_.slice(0, num_wanted))), 0, out);
   return read_back(out, host_mtp_logits_);
 }
 
 ConstActivations<3> Engine::run_mtp_rows(const RaggedBatch& batch, std::span<const TokenId> chosen) {
-  const RowRange kept = rank_.layout.kept(batch.num_rows());
-  return forward_.run_mtp(batch, chosen, stacked(mtp_inputs_.slice(kept.begin, mtp_inputs_.extent(0))), 0);
+  return forward_.run_mtp(batch, chosen, stacked(mtp_inputs_), 0);
 }
 
 std::optional<Failure> Engine::check_drafts(std::span<const DraftInput> inputs, std::int64_t depth) const {
@@ -128,11 +127,12 @@ Activations<2> Engine::draft_logits(std::span<const DraftInput> inputs, std::int
     slices.push_back(slice);
   }
   gather(depth == 0 ? last_streams_.streams() : draft_streams_, stream_rows, mtp_inputs_);
-  const ConstActivations<3> own = run_mtp_rows({.tokens = tokens, .slices = slices}, chosen);
-  gather(flat(all_rows(own, std::ssize(inputs))), own_rows, draft_streams_);
+  const ConstActivations<3> all = all_rows(run_mtp_rows({.tokens = tokens, .slices = slices}, chosen));
+  gather(flat(all), own_rows, draft_streams_);
   const Activations<2> out = mtp_logits_.slice(0, std::ssize(inputs));
   if (inputs.empty()) return out;
-  forward_.mtp_logits(own, 0, out);
+  const RowRange kept = rank_.layout.kept(std::ssize(inputs));
+  forward_.mtp_logits(all.slice(kept.begin, kept.end), 0, out);
   return out;
 }
 

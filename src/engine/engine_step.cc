@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/lost_maps.h"
 #include "engine/engine.h"
 
 namespace baleen {
@@ -144,7 +143,7 @@ Result<StepOutput> Engine::compute(std::span<const StepInput> inputs) {
   lay_out(inputs);
   const ConstActivations<3> kept = forward_.run({.tokens = tokens_, .slices = slices_});
   if (!rank_.layout.stage().last) return StepOutput();
-  const ConstActivations<3> streams = all_rows(kept, std::ssize(tokens_));
+  const ConstActivations<3> streams = all_rows(kept);
   StepOutput output;
   const bool finite = read_results(inputs, streams, output);
   if (!finite && rank_.is_alone()) return not_numbers();
@@ -152,10 +151,10 @@ Result<StepOutput> Engine::compute(std::span<const StepInput> inputs) {
     output.mtp_logits = run_mtp(inputs, streams, {});
     for (const StepInput& input : inputs)
       clear_due_mtp_rows(input.sequence, sequences_.length(input.sequence) + std::ssize(input.tokens));
-    check_maps();
+    check_reads();
     if (finite && !all_finite(output.mtp_logits)) return bad_mtp_block();
   }
-  check_maps();
+  check_reads();
   // Other ranks do not know yet: the search, in which all take part, is the caller's to begin.
   if (!finite) return baleen::not_numbers(config(), std::nullopt);
   return output;
@@ -182,7 +181,7 @@ bool Engine::read_results(std::span<const StepInput> inputs, ConstActivations<3>
     output.logits = read_back(out.slice(num_draws, num_wanted), host_logits_);
     finite = finite && all_finite(output.logits);
   }
-  check_maps();
+  check_reads();
   return finite;
 }
 
@@ -195,7 +194,7 @@ std::optional<std::int64_t> Engine::first_bad_block() {
       [](void* context, std::int64_t block, ConstActivations<3> streams) {
         auto& [engine, bad_block] = *static_cast<Search*>(context);
         if (bad_block) return;
-        const RowRange kept = engine.layout().kept(std::ssize(engine.tokens_));
+        const RowRange kept = engine.forward_.kept();
         std::vector<std::byte> row(
             static_cast<std::size_t>(streams.stride(0) * size_of(streams.element_type())));
         for (const std::int64_t wanted : engine.wanted_rows_) {

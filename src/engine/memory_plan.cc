@@ -16,29 +16,28 @@ namespace {
 /// A step that is taken back must not reach past the last shared page's window.
 constexpr std::int64_t kMaxDraftTokens = 64;
 
+/// Whether kernels can gather the logits of a vocabulary in `parts`: each is whole vectors of 16 bytes.
+bool gathers_vocabulary(const ModelConfig& config, std::int64_t parts) {
+  constexpr std::int64_t kVector = 4;  // float32 values
+  const std::int64_t part = (config.vocab_size + parts - 1) / parts;
+  return parts == 1 || (part % kVector == 0 && config.vocab_size % kVector == 0);
+}
+
 /// What kernels of ranks cannot do so far.
-void check_gpu_ranks(const EngineOptions& options, const std::string& ranks) {
+void check_gpu_ranks(const EngineOptions& options, const ModelConfig& config, const std::string& ranks) {
   const ParallelPlan& plan = options.parallel;
   if (std::ssize(options.rank_devices) != plan.num_devices) {
     fail("{}: {} ranks, but --devices names {} GPUs; it wants one for each rank, as --devices 0,1", ranks,
          plan.num_devices, options.rank_devices.size());
   }
-  if (plan.cp > 1) {
-    fail("--cp {}: ranks share out rows on CPUs so far, not on GPUs; leave it out, or --tp {}", plan.cp,
-         plan.cp);
-  }
-  if (plan.sequence_parallel) fail("--sequence-parallel: on CPUs so far, not on GPUs; leave it out");
-  if (plan.maps_by_layer) {
+  if (!gathers_vocabulary(config, plan.lmhead_tp)) {
     fail(
-        "--balance-experts and --expert-map: on CPUs so far, not on GPUs, whose kernels know linear "
-        "placement; "
-        "leave them out");
+        "--lmhead-tp {}: GPUs gather logits 16 bytes at a time, and {} of them are not cut into such parts; "
+        "--lmhead-tp 1",
+        plan.lmhead_tp, config.vocab_size);
   }
-  if (!plan.places_linearly()) {
-    fail(
-        "--redundant-experts and --expert-placement round-robin: on CPUs so far, not on GPUs, whose kernels "
-        "know linear placement, one copy of each expert; leave them out");
-  }
+  if (options.balance.enabled)
+    fail("--balance-experts: on CPUs so far, not on GPUs; leave it out, or --expert-map");
   if (plan.prefill_groups > 0) {
     fail("--prefill-groups {}: on CPUs so far, not on GPUs; leave it out", plan.prefill_groups);
   }
@@ -61,7 +60,7 @@ void check_ranks(const EngineOptions& options, const ModelConfig& config) {
   if (plan.is_one_rank()) return;
   check_runnable(plan, config);
   const std::string ranks = to_text(plan);
-  if (options.device.kind == DeviceKind::kCuda) check_gpu_ranks(options, ranks);
+  if (options.device.kind == DeviceKind::kCuda) check_gpu_ranks(options, config, ranks);
   if (options.disk)
     fail("{}: pages of several ranks are not kept on disk so far; leave out --cache-dir", ranks);
   if (plan.o_proj_tp > plan.tp) {
@@ -87,12 +86,16 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
     fail("{} computes in released precision only, not in {}; --device cpu has all",
          device_name(options.device), precision_name(options.precision));
   }
+  const bool on_gpus = options.device.kind == DeviceKind::kCuda,
+             names_lmhead_tp = options.parallel.lmhead_tp != 0;
   // Kernels do not split the shared expert.
-  if (options.device.kind == DeviceKind::kCuda) options.parallel.shared_tp = 1;
+  if (on_gpus) options.parallel.shared_tp = 1;
   if (options.expert_table != nullptr)
     options.parallel = with_table(options.parallel, *options.expert_table, config);
   options.parallel.maps_by_layer = options.expert_table != nullptr || options.balance.enabled;
   options.parallel = resolved(options.parallel, config);
+  if (on_gpus && !names_lmhead_tp && !gathers_vocabulary(config, options.parallel.lmhead_tp))
+    options.parallel.lmhead_tp = 1;
   if (options.balance.enabled) validate(options.balance);
   check_ranks(options, config);
   if (options.max_sequences < 1) fail("sequences: {} wanted, at least 1 possible", options.max_sequences);
@@ -214,8 +217,8 @@ MemoryPlan plan_rank_memory(const ModelConfig& config, std::int64_t weight_bytes
   MemoryPlan plan = plan_memory(own, weight_bytes, options);
   const DeviceTraits device = device_traits(options.device, options.num_threads);
   if (parallel.shares_rows()) {
-    plan.activation_bytes += Arena::bytes_for<std::byte>(options.max_batch_tokens * own.hc_dim() *
-                                                         size_of(device.activation_type));
+    plan.activation_bytes += Arena::bytes_for<std::byte>(device.padded_rows(options.max_batch_tokens) *
+                                                         own.hc_dim() * size_of(device.activation_type));
   }
   const std::optional<DispatchWay> way = layout.expert_transport().way;
   if (!way) return plan;
@@ -226,7 +229,7 @@ MemoryPlan plan_rank_memory(const ModelConfig& config, std::int64_t weight_bytes
   if (*way != DispatchWay::kGatheredTokens) arrived.num_experts_per_tok = 1;
   if (!device.shares_host_memory) {
     // Kernels dispatch a step's rows to the places of their experts themselves.
-    arrived = step_shape(own, parallel.dp * device.padded_rows(options.max_batch_tokens),
+    arrived = step_shape(own, layout.most_arriving_rows(device.padded_rows(options.max_batch_tokens), 1),
                          options.max_logit_rows, options.max_sequences,
                          std::min(own.max_position_embeddings, plan.capacity.num_pages * kPageTokens));
   }
@@ -253,39 +256,85 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const ModelConfig
   const std::int64_t block_bytes = ExpertBlock(config, formats).bytes();
   const std::int64_t num_blocks = options.mtp ? config.num_blocks() : config.num_hidden_layers;
   const std::int64_t others = device_bytes_beside_experts(config, formats);
-  const auto counts = [&](std::int64_t num_on_host) {
-    return ExpertCounts{num_blocks, config.n_routed_experts, num_on_host};
+  // BF16 experts are read in place.
+  const bool in_place = formats.experts == WeightFormat::kBF16;
+  const auto counts = [&](std::int64_t num_away) {
+    ExpertCounts all{.num_blocks = num_blocks,
+                     .num_experts = config.n_routed_experts,
+                     .num_on_host = num_away,
+                     .num_selected = config.num_experts_per_tok};
+    all.num_slots = in_place ? 0 : suitable_slots(all);
+    return all;
   };
-  const auto taken = [&](std::int64_t num_on_host) {
-    return others + ExpertStore::device_bytes(counts(num_on_host), block_bytes);
+  const auto taken = [&](std::int64_t num_away) {
+    return others + ExpertStore::device_bytes(counts(num_away), block_bytes);
   };
   const std::int64_t num_experts = num_blocks * config.n_routed_experts;
-  // The more on the host the less on the device, buffers for copies apart, which grow by two blocks for each
-  // `num_blocks`.
-  std::int64_t num_on_host =
+  // The more are away the less on the device, buffers for copies and slots apart, which grow by two blocks
+  // or one for each `num_blocks`.
+  std::int64_t num_away =
       std::clamp<std::int64_t>(num_experts - (room - others) / block_bytes, 0, num_experts);
-  while (num_on_host < num_experts && taken(num_on_host) > room) ++num_on_host;
-  if (taken(num_on_host) > room) {
+  while (num_away < num_experts && taken(num_away) > room) ++num_away;
+  if (taken(num_away) > room) {
     return failure(
         "the weights that have to be on the GPU take {:.2f} GB, where {:.2f} GB are left for weights: all "
         "but the "
         "routed experts, and buffers for copies of two layers' experts; try a smaller --context, --chunk or "
         "--max-sequences, or a larger --gpu-weights-bytes",
-        gb(taken(num_on_host)), gb(room));
+        gb(taken(num_away)), gb(room));
   }
-  const std::int64_t host_bytes = ExpertStore::host_bytes(counts(num_on_host), block_bytes);
-  if (options.host_expert_bytes && host_bytes > *options.host_expert_bytes) {
+  ExpertCounts placed = counts(num_away);
+  const std::int64_t most_on_host =
+      options.host_expert_bytes.value_or(ExpertStore::host_bytes(placed, block_bytes));
+  // What the host's memory does not hold stays on disk. A store with experts there needs room to read them.
+  while (ExpertStore::host_bytes(placed, block_bytes) > most_on_host && placed.num_on_host > 0) {
+    const std::int64_t excess = ExpertStore::host_bytes(placed, block_bytes) - most_on_host;
+    const std::int64_t moved = std::min(placed.num_on_host, std::max<std::int64_t>(1, excess / block_bytes));
+    placed.num_on_host -= moved;
+    placed.num_on_disk += moved;
+  }
+  const std::int64_t host_bytes = ExpertStore::host_bytes(placed, block_bytes);
+  if (host_bytes > most_on_host || (in_place && placed.num_on_disk > 0)) {
     return failure(
         "{} of {} routed experts do not fit on the GPU, where {:.2f} GB are left for weights; in pinned "
         "memory of the "
-        "host they take {:.2f} GB, and --host-experts-bytes allows {:.2f} GB",
-        num_on_host, num_experts, gb(room), gb(host_bytes), gb(*options.host_expert_bytes));
+        "host they take {:.2f} GB, and --host-experts-bytes allows {:.2f} GB. {}",
+        num_away, num_experts, gb(room), gb(ExpertStore::host_bytes(counts(num_away), block_bytes)),
+        gb(most_on_host),
+        in_place ? "BF16 experts are not read from disk"
+                 : fmt::format("To read them from disk takes {:.2f} GB there", gb(host_bytes)));
   }
-  plan.weight_bytes = taken(num_on_host);
-  plan.experts = counts(num_on_host);
+  plan.weight_bytes = taken(num_away);
+  if (placed.num_on_disk > 0) plan.weight_bytes = others + ExpertStore::device_bytes(placed, block_bytes);
+  plan.experts = placed;
   plan.host_expert_bytes = host_bytes;
+  plan.disk_expert_bytes = placed.num_on_disk * block_bytes;
   return std::nullopt;
 }
+
+namespace {
+
+/// Lines about experts outside the GPU's memory.
+std::string experts_text(const MemoryPlan& plan) {
+  const ExpertCounts& experts = plan.experts;
+  if (experts.num_away() == 0) return "";
+  const auto percent = [&](std::int64_t count) {
+    return 100.0 * static_cast<double>(count) / static_cast<double>(experts.num_in_all());
+  };
+  const auto mb = [](std::int64_t bytes) { return 1e-6 * static_cast<double>(bytes); };
+  std::string text = fmt::format(
+      "on the host  {:10.1f} MB pinned: {} of {} routed experts ({:.1f}%), fetched over PCIe; {} slots of a "
+      "layer keep what came last\n",
+      mb(plan.host_expert_bytes), experts.num_on_host, experts.num_in_all(), percent(experts.num_on_host),
+      experts.num_slots);
+  if (experts.num_on_disk > 0) {
+    text += fmt::format("on disk      {:10.1f} MB: {} routed experts ({:.1f}%), read when they are needed\n",
+                        mb(plan.disk_expert_bytes), experts.num_on_disk, percent(experts.num_on_disk));
+  }
+  return text;
+}
+
+}  // namespace
 
 std::string to_text(const MemoryPlan& plan) {
   const auto mb = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
@@ -298,15 +347,7 @@ std::string to_text(const MemoryPlan& plan) {
           ? ""
           : fmt::format("CUDA         {:10.1f} MB  (context, kernels, captured graphs)\n",
                         mb(plan.overhead_bytes));
-  const std::string on_host =
-      plan.experts.num_on_host == 0
-          ? ""
-          : fmt::format(
-                "on the host  {:10.1f} MB pinned: {} of {} routed experts ({:.1f}%), read over PCIe\n",
-                mb(plan.host_expert_bytes), plan.experts.num_on_host, plan.experts.num_in_all(),
-                100.0 * static_cast<double>(plan.experts.num_on_host) /
-                    static_cast<double>(plan.experts.num_in_all()));
-  return weights + on_host +
+  return weights + experts_text(plan) +
          fmt::format(
              "cache        {:10.1f} MB  ({} pages of {} positions {:.1f}, {} window pages "
              "{:.1f}{}, {} state slots "

@@ -60,9 +60,12 @@ struct EngineOptions {
   std::int64_t reserved_tails = 0;
   std::optional<DiskCacheOptions> disk;  ///< implies `prefix_cache`
   /// The most that weights may take of a GPU's memory; none: what is free. Routed experts that do not fit lie
-  /// in pinned memory of the host, of which they may take `host_expert_bytes`; none: what they need.
+  /// in pinned memory of the host, of which they may take `host_expert_bytes`; none: what they need. Those
+  /// that do not fit there either are read from disk.
   std::optional<std::int64_t> gpu_weight_bytes;
   std::optional<std::int64_t> host_expert_bytes;
+  /// Whether such experts are fetched ahead of the router's choice, by a guess.
+  bool fetch_ahead = true;
   std::vector<ForcedVariant> forced_variants;  ///< of operations; the others choose for themselves
   /// Whether tokens are chosen where the logits are, when nothing on the host decides them
   /// (`EngineLimits::chooses`). Unset: where logits are far from the host, on a GPU.
@@ -98,6 +101,7 @@ struct MemoryPlan {
   // Where the weights do not fit on a device, of the blocks that are run:
   ExpertCounts experts;                ///< no blocks: everything is on the device
   std::int64_t host_expert_bytes = 0;  ///< pinned; not part of the total
+  std::int64_t disk_expert_bytes = 0;  ///< of experts that are in neither memory
 
   [[nodiscard]] std::int64_t cache_bytes() const { return page_bytes + window_bytes + state_bytes; }
   [[nodiscard]] std::int64_t total_bytes() const {

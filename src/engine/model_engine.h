@@ -13,6 +13,7 @@
 #include "engine/step_engine.h"
 #include "model/config.h"
 #include "model/expert_balancer.h"
+#include "model/expert_store.h"
 #include "ops/dispatch/expert_map.h"
 
 namespace baleen {
@@ -36,6 +37,8 @@ class ModelEngine : public StepEngine {
   [[nodiscard]] virtual const ExpertBalance* expert_balance() const { return nullptr; }
   /// Of each block; empty where all layers have the plan's placement.
   [[nodiscard]] virtual std::span<const ExpertMap> expert_maps() const { return {}; }
+  /// Empty where all experts lie in one memory. Waits for the steps that are under way.
+  [[nodiscard]] virtual std::optional<ExpertPlaceStats> expert_places() const { return std::nullopt; }
   /// Empty where no groups of ranks compute prompts for others.
   [[nodiscard]] virtual std::optional<TransferStats> transfer_stats() const { return std::nullopt; }
   /// Empty without a disk tier.

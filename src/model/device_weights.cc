@@ -47,8 +47,9 @@ class ArrayWalk {
     visit_(bytes, count * static_cast<std::int64_t>(sizeof(T)));
     data = reinterpret_cast<const T*>(bytes);
   }
-  void vector(std::span<const float>& values) {
-    const float* data = values.data();
+  template <class T>
+  void vector(std::span<const T>& values) {
+    const T* data = values.data();
     array(data, static_cast<std::int64_t>(values.size()));
     values = {data, values.size()};
   }
@@ -93,6 +94,7 @@ class ArrayWalk {
     matrix(w.gate);
     vector(w.bias);
     view(w.hash_table);
+    vector(w.map_table);
     for (WeightMatrix ExpertWeights::*part : {&ExpertWeights::w1, &ExpertWeights::w3, &ExpertWeights::w2}) {
       for (ExpertWeights& expert : w.routed)
         array((expert.*part).data, (expert.*part).rows * (expert.*part).row_bytes());

@@ -35,8 +35,10 @@ class DeviceWeights {
                 BackgroundCopies* copies);
 
   [[nodiscard]] const WeightTree& tree() const { return tree_; }
+  /// For who changes what lies at its addresses (`StagedExperts`).
+  [[nodiscard]] WeightTree& tree() { return tree_; }
   /// Null: all experts are on the device.
-  [[nodiscard]] ExpertStore* experts() { return experts_.get(); }
+  [[nodiscard]] ExpertStore* experts() const { return experts_.get(); }
 
  private:
   void copy(Memory& memory);

@@ -121,15 +121,17 @@ std::vector<ExpertBalancer::Proposal> ExpertBalancer::proposals(const ExpertLoad
   return all;
 }
 
-void ExpertBalancer::changed() {
-  for (Proposal& one : proposed_) {
+void ExpertBalancer::changed(std::size_t num_blocks) {
+  BALEEN_CHECK(num_blocks > 0 && num_blocks <= proposed_.size());
+  const auto end = proposed_.begin() + static_cast<std::ptrdiff_t>(num_blocks);
+  for (Proposal& one : std::span(proposed_.begin(), end)) {
     state_.layers[one.block].after = std::move(one.loads);
     state_.num_moved_experts += one.num_moved;
     state_.moved_bytes += one.bytes;
     maps_[one.block] = std::move(one.map);
   }
-  ++state_.num_rebalancings;
-  proposed_.clear();
+  proposed_.erase(proposed_.begin(), end);
+  if (proposed_.empty()) ++state_.num_rebalancings;
 }
 
 void ExpertBalancer::failed(std::string why) {

@@ -68,11 +68,12 @@ class ExpertBalancer {
   /// Whether the next step is to begin with `take_loads`.
   [[nodiscard]] bool wants_loads() const;
   /// `loads` so far. Maps that should change before the next step, by rising block; none where it only
-  /// begins a window, and where no layer gains enough. Then `changed` or `failed` is due.
+  /// begins a window, and where no layer gains enough. Then `changed`, perhaps of a few blocks at a time, is
+  /// due until they all are, or `failed`.
   [[nodiscard]] std::vector<BlockExperts> take_loads(const ExpertLoads& loads);
-  /// All ranks have the maps that `take_loads` returned.
-  void changed();
-  /// A rank could not: no map has changed.
+  /// All ranks have the next `num_blocks` of the maps that `take_loads` returned.
+  void changed(std::size_t num_blocks);
+  /// A rank could not: the maps that are left stay as they are.
   void failed(std::string why);
   /// After `take_loads`, if that was wanted: a step begins, on whichever ranks it has rows.
   void count_step() { ++state_.num_steps; }

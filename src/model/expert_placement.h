@@ -1,4 +1,5 @@
-/// Which routed experts lie in the GPU's memory and which in the host's. Policy alone: it knows no addresses.
+/// Which routed experts lie in the GPU's memory, which in the host's and which on disk. Policy alone: it
+/// knows no addresses.
 #pragma once
 
 #include <cstdint>
@@ -6,57 +7,91 @@
 #include <span>
 #include <vector>
 
+#include "ops/experts/expert_places.h"
+
 namespace baleen {
 
-/// How many experts there are, and how many of them lie in the host's memory.
+/// Nearest first.
+enum class ExpertLevel : std::uint8_t { kDevice, kHost, kDisk };
+
+/// How many experts there are, and how many of them lie outside the GPU's memory.
 struct ExpertCounts {
   std::int64_t num_blocks = 0;
   std::int64_t num_experts = 0;  ///< of a block
   std::int64_t num_on_host = 0;  ///< of all
+  std::int64_t num_on_disk = 0;  ///< of all: in the checkpoint's files alone
+  /// Places in the GPU's memory, of each block, that keep experts which came from outside it.
+  std::int64_t num_slots = 0;
+  std::int64_t num_selected = 0;  ///< experts of a token; of use where there are slots
 
   [[nodiscard]] std::int64_t num_in_all() const { return num_blocks * num_experts; }
-  [[nodiscard]] std::int64_t num_on_device() const { return num_in_all() - num_on_host; }
-  /// Of the block that has most of them.
-  [[nodiscard]] std::int64_t most_on_host_of_a_block() const {
-    return num_blocks == 0 ? 0 : (num_on_host + num_blocks - 1) / num_blocks;
+  [[nodiscard]] std::int64_t num_away() const { return num_on_host + num_on_disk; }
+  [[nodiscard]] std::int64_t num_on_device() const { return num_in_all() - num_away(); }
+  /// Outside the GPU's memory, at most, of one block.
+  [[nodiscard]] std::int64_t most_away_of_a_block() const {
+    return num_blocks == 0 ? 0 : (num_away() + num_blocks - 1) / num_blocks;
   }
+  /// Share of all experts outside the GPU's memory.
+  [[nodiscard]] double share_away() const {
+    return num_in_all() == 0 ? 0 : static_cast<double>(num_away()) / static_cast<double>(num_in_all());
+  }
+  bool operator==(const ExpertCounts&) const = default;
 };
 
-/// Two experts of a block that change places.
+/// Slots that each block should have: as many as the experts that a token finds outside the GPU's memory in a
+/// block on the average, so that what came for one token is there for the next, and one for a guess. At most
+/// kMaxSlotsOfBlock, and no more than a block has experts away.
+[[nodiscard]] std::int64_t suitable_slots(const ExpertCounts& counts);
+
+/// Experts of a block that a step of `num_rows` tokens takes from outside the GPU's memory, on the average
+/// over blocks, where each token chooses `counts.num_selected` of them, all with the same probability and
+/// independently: what slots spare is not considered.
+[[nodiscard]] double expected_fetches(const ExpertCounts& counts, std::int64_t num_rows);
+
+/// Two experts of a block at different levels that change places.
 struct ExpertSwap {
   std::int64_t block = 0;
-  std::int64_t from_host = 0;    ///< comes to the GPU
-  std::int64_t from_device = 0;  ///< goes to the host
+  std::int64_t promoted = 0;  ///< to the nearer level
+  std::int64_t demoted = 0;   ///< from there
   bool operator==(const ExpertSwap&) const = default;
 };
 
-/// Every block keeps its number of experts on the host: a step meets the host's experts evenly, layer after
-/// layer.
+/// Every block keeps its number of experts at each level: a step meets those that are away evenly, layer
+/// after layer.
 class ExpertPlacement {
  public:
-  /// Those on the host are spread evenly over the blocks; of each block those of the highest ids.
+  /// Those on the host and on disk are spread evenly over the blocks; of each block those of the highest ids,
+  /// the ones on disk last.
   explicit ExpertPlacement(const ExpertCounts& counts);
 
   [[nodiscard]] const ExpertCounts& counts() const { return counts_; }
-  [[nodiscard]] bool on_host(std::int64_t block, std::int64_t expert) const {
-    return on_host_[static_cast<std::size_t>(block)][static_cast<std::size_t>(expert)];
+  [[nodiscard]] ExpertLevel level(std::int64_t block, std::int64_t expert) const {
+    return levels_[static_cast<std::size_t>(block)][static_cast<std::size_t>(expert)];
+  }
+  [[nodiscard]] bool on_device(std::int64_t block, std::int64_t expert) const {
+    return level(block, expert) == ExpertLevel::kDevice;
   }
 
-  /// `use`: tokens that chose each expert, for every block. The swaps that help most, at most `most` of them:
-  /// the most used expert on the host against the least used one on the GPU, where that is used clearly less
-  /// (kGain).
+  /// `use`: tokens that chose each expert, for every block. The swaps that help most, at most `most` of them,
+  /// each expert in one at most: the most used expert outside the GPU's memory against the least used one in
+  /// it, then of what is left on disk against what is on the host, where that is used clearly less (kGain).
   [[nodiscard]] std::vector<ExpertSwap> improvements(std::span<const std::vector<double>> use,
                                                      std::int64_t most) const;
   void apply(const ExpertSwap& swap);
 
-  /// An expert on the host has to be used more than so many times as often as the one it replaces: what is
-  /// measured varies, and a swap that is taken back later costs two copies each way.
+  /// An expert has to be used more than so many times as often as the one it replaces: what is measured
+  /// varies, and a swap that is taken back later costs two copies each way.
   static constexpr double kGain = 1.25;
   static constexpr double kLeastGain = 4;  ///< and by at least so many tokens
+  /// What reading from disk takes, in copies over PCIe: some 5 GB/s against 51.
+  static constexpr double kDiskCost = 10;
 
  private:
+  /// Of one read from this level.
+  [[nodiscard]] static double cost(ExpertLevel level);
+
   ExpertCounts counts_;
-  std::vector<std::vector<bool>> on_host_;
+  std::vector<std::vector<ExpertLevel>> levels_;
 };
 
 /// Use of experts over time: what was counted since the start, with older counts weighing less and less.

@@ -1,33 +1,52 @@
 #include "model/expert_store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <limits>
 #include <utility>
 
 #include "base/check.h"
 #include "base/progress.h"
+#include "parallel/thread_pool.h"
 
 namespace baleen {
 namespace {
 
-std::int64_t table_bytes(const ExpertCounts& counts) {
-  return Arena::bytes_for<std::int32_t>(counts.num_in_all());
+constexpr std::int32_t kOnDisk = -1;  // in a table of places
+constexpr int kPromptMark = 2;  // of copies out of the first half of the prompt stages; then the other's
+
+std::int64_t num_device_blocks(const ExpertCounts& counts) {
+  constexpr std::int64_t kSpare = 1;
+  return counts.num_on_device() + kSpare + 2 * counts.most_away_of_a_block() +
+         counts.num_blocks * counts.num_slots;
 }
 
-/// Experts, a spare block, two copy buffers.
-std::int64_t num_device_blocks(const ExpertCounts& counts) {
-  return counts.num_on_device() + 1 + 2 * counts.most_on_host_of_a_block();
+/// Of the experts alone.
+std::int64_t lattice_bytes_on_host(const ExpertCounts& counts, std::int64_t block_bytes) {
+  return counts.num_on_host == 0 ? 0 : (counts.num_on_host + 1) * block_bytes;
 }
 
 }  // namespace
 
+ExpertStore::Tables::Tables(std::int64_t num_experts) {
+  const std::int64_t places = Arena::bytes_for<std::int32_t>(num_experts);
+  of_expert = 0;
+  buffered = places;
+  copied = 2 * places;
+  state = 3 * places;
+  bytes = state + Arena::bytes_for<ExpertSlotState>(1);
+}
+
 std::int64_t ExpertStore::device_bytes(const ExpertCounts& counts, std::int64_t block_bytes) {
-  return num_device_blocks(counts) * block_bytes + 2 * table_bytes(counts);
+  return num_device_blocks(counts) * block_bytes + counts.num_blocks * Tables(counts.num_experts).bytes +
+         Arena::bytes_for<Shared>(1) + ExpertGuesses::device_bytes(counts, kMaxRowsOfKernelCopies) +
+         (counts.num_on_disk > 0 ? Arena::bytes_for<ExpertReadState>(1) : 0);
 }
 
 std::int64_t ExpertStore::host_bytes(const ExpertCounts& counts, std::int64_t block_bytes) {
-  return counts.num_on_host == 0 ? 0 : (counts.num_on_host + 1) * block_bytes;
+  return lattice_bytes_on_host(counts, block_bytes) +
+         (counts.num_on_disk > 0 ? ExpertReader::host_bytes(block_bytes) : 0);
 }
 
 ExpertStore::ExpertStore(std::span<const BlockWeights> blocks, const ExpertCounts& counts, Memory& device,
@@ -37,10 +56,15 @@ ExpertStore::ExpertStore(std::span<const BlockWeights> blocks, const ExpertCount
       device_(device),
       copies_(copies),
       on_device_(num_device_blocks(counts) * shape_.bytes(), device),
-      on_host_(host_bytes(counts, shape_.bytes()), host),
-      table_(table_bytes(counts), device),
-      copied_table_(table_bytes(counts), device),
+      on_host_(lattice_bytes_on_host(counts, shape_.bytes()), host),
+      tables_(counts.num_blocks * Tables(counts.num_experts).bytes, device),
+      shared_(Arena::bytes_for<Shared>(1), device),
+      guesses_(counts, kMaxRowsOfKernelCopies, device),
+      reader_(counts.num_on_disk > 0
+                  ? std::make_unique<ExpertReader>(blocks, counts.num_blocks, shape_, host, device)
+                  : nullptr),
       places_(static_cast<std::size_t>(counts.num_in_all())) {
+  BALEEN_CHECK(counts.num_slots <= kMaxSlotsOfBlock && counts.num_experts <= kMaxExpertsOfBlock);
   const std::int64_t unit = shape_.bytes();
   // Blocks of the host begin a whole number of blocks from those of the device.
   const auto device_begin = reinterpret_cast<std::intptr_t>(on_device_.data());
@@ -54,77 +78,139 @@ ExpertStore::ExpertStore(std::span<const BlockWeights> blocks, const ExpertCount
   first_on_device_ = static_cast<std::int32_t>((device_begin - begin) / unit);
   first_on_host_ = static_cast<std::int32_t>((host_begin - begin) / unit);
   spare_ = first_on_device_ + static_cast<std::int32_t>(counts.num_on_device());
-  first_in_rooms_ = spare_ + 1;
+  first_in_buffers_ = spare_ + 1;
+  first_slot_ = first_in_buffers_ + static_cast<std::int32_t>(2 * counts.most_away_of_a_block());
   fill(blocks);
 }
 
 void ExpertStore::fill(std::span<const BlockWeights> blocks) {
   constexpr std::int64_t kMegabyte = 1'000'000;
-  const auto& [num_blocks, num_experts, num_on_host] = placement_.counts();
-  Progress progress("loading experts", "MB", num_blocks * num_experts * shape_.bytes() / kMegabyte);
+  const std::int64_t num_blocks = placement_.counts().num_blocks;
+  const std::int64_t num_experts = placement_.counts().num_experts;
   std::int32_t next_on_device = first_on_device_, next_on_host = first_on_host_;
-  std::int64_t done = 0;
   for (std::int64_t block = 0; block < num_blocks; ++block) {
-    const std::vector<ExpertWeights>& routed = blocks[static_cast<std::size_t>(block)].moe.routed;
     for (std::int64_t expert = 0; expert < num_experts; ++expert) {
-      const bool on_host = placement_.on_host(block, expert);
-      place(block, expert) = on_host ? next_on_host++ : next_on_device++;
-      auto* to = const_cast<std::byte*>(address(block, expert));
-      for (const ExpertBlock::Piece& piece : shape_.pieces(routed[static_cast<std::size_t>(expert)])) {
-        if (piece.bytes.empty()) continue;
-        if (on_host) {
-          std::memcpy(to + piece.offset, piece.bytes.data(), piece.bytes.size());
-        } else {
-          device_.upload(to + piece.offset, piece.bytes);
-        }
-      }
-      progress.update(++done * shape_.bytes() / kMegabyte);
+      const ExpertLevel level = placement_.level(block, expert);
+      place(block, expert) = level == ExpertLevel::kDevice ? next_on_device++
+                             : level == ExpertLevel::kHost ? next_on_host++
+                                                           : kOnDisk;
     }
     write_tables(block);
   }
+  Progress progress(
+      "loading experts", "MB",
+      (num_blocks * num_experts - placement_.counts().num_on_disk) * shape_.bytes() / kMegabyte);
+  std::int64_t done = 0;
+  ThreadPool pool(default_num_threads());
+  for (std::int64_t block = 0; block < num_blocks; ++block) {
+    const std::vector<ExpertWeights>& routed = blocks[static_cast<std::size_t>(block)].moe.routed;
+    const auto load = [&](std::int64_t expert, auto&& copy) {
+      for (const ExpertBlock::Piece& piece : shape_.pieces(routed[static_cast<std::size_t>(expert)])) {
+        if (!piece.bytes.empty()) copy(at(place(block, expert)) + piece.offset, piece.bytes);
+      }
+    };
+    // The host's by all threads: one reads a few gigabytes a second.
+    pool.parallel_for(num_experts, [&](std::int64_t expert, int) {
+      if (placement_.level(block, expert) != ExpertLevel::kHost) return;
+      load(expert,
+           [](std::byte* to, std::span<const std::byte> from) { std::memcpy(to, from.data(), from.size()); });
+    });
+    for (std::int64_t expert = 0; expert < num_experts; ++expert) {
+      if (placement_.level(block, expert) == ExpertLevel::kDisk) continue;
+      if (placement_.on_device(block, expert)) {
+        load(expert, [&](std::byte* to, std::span<const std::byte> from) { device_.upload(to, from); });
+      }
+      progress.update(++done * shape_.bytes() / kMegabyte);
+    }
+  }
 }
 
-template <class Visit>
-void ExpertStore::for_each_on_host(std::int64_t block, Visit visit) const {
+template <class Each>
+void ExpertStore::for_each_away(std::int64_t block, Each each) const {
   for (std::int64_t expert = 0; expert < placement_.counts().num_experts; ++expert) {
-    if (placement_.on_host(block, expert)) visit(expert, place(block, expert));
+    if (!placement_.on_device(block, expert)) each(expert);
   }
 }
 
 void ExpertStore::write_tables(std::int64_t block) {
-  const std::int64_t num_experts = placement_.counts().num_experts, first = block * num_experts;
-  const auto places =
-      std::span(places_).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(num_experts));
-  std::vector<std::int32_t> copied(places.begin(), places.end());
+  const std::int64_t num_experts = placement_.counts().num_experts;
+  const Tables tables(num_experts);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(tables.bytes));
+  const auto write = [&](std::int64_t offset, const auto& values) {
+    std::memcpy(bytes.data() + offset, values.data(), values.size() * sizeof(values[0]));
+  };
+  std::vector<std::int32_t> places;
+  for (std::int64_t expert = 0; expert < num_experts; ++expert) places.push_back(place(block, expert));
+  write(tables.of_expert, places);
   std::int32_t next = copy_buffer(block);
-  for_each_on_host(
-      block, [&](std::int64_t expert, std::int32_t) { copied[static_cast<std::size_t>(expert)] = next++; });
-  const std::int64_t offset = first * static_cast<std::int64_t>(sizeof(std::int32_t));
-  device_.upload(table_.data() + offset, std::as_bytes(places));
-  device_.upload(copied_table_.data() + offset, std::as_bytes(std::span(std::as_const(copied))));
+  for_each_away(block, [&](std::int64_t expert) { places[static_cast<std::size_t>(expert)] = next++; });
+  write(tables.buffered, places);
+  write(tables.copied, places);
+  ExpertSlotState state{};
+  std::ranges::fill(state.expert, -1);
+  std::memcpy(bytes.data() + tables.state, &state, sizeof(state));
+  device_.upload(const_cast<std::byte*>(tables_of(block)), bytes);
 }
 
-ExpertPlaces ExpertStore::places_in(const Buffer& table, std::int64_t block) const {
+ExpertPlaces ExpertStore::places_in(const std::byte* table) const {
   const ExpertCounts& counts = placement_.counts();
   return {
-      .of_expert = reinterpret_cast<const std::int32_t*>(table.data()) + block * counts.num_experts,
+      .of_expert = reinterpret_cast<const std::int32_t*>(table),
       .count = std::max(first_on_device_ + num_device_blocks(counts), first_on_host_ + counts.num_on_host)};
 }
 
-ExpertPlaces ExpertStore::copied_places(std::int64_t block) const { return places_in(copied_table_, block); }
+ExpertPlaces ExpertStore::copied_places(std::int64_t block) const {
+  return places_in(tables_of(block) + Tables(placement_.counts().num_experts).buffered);
+}
 
-void ExpertStore::copy_to_room(std::int64_t block) {
+ExpertSlots ExpertStore::slots_of(std::int64_t block) const {
+  const ExpertCounts& counts = placement_.counts();
+  const Tables tables(counts.num_experts);
+  std::byte* const own = tables_.data() + block * tables.bytes;
+  return {.count = static_cast<std::int32_t>(counts.num_slots),
+          .first = first_slot_ + static_cast<std::int32_t>(block * counts.num_slots),
+          .buffered = reinterpret_cast<const std::int32_t*>(own + tables.buffered),
+          .copied = reinterpret_cast<std::int32_t*>(own + tables.copied),
+          .state = reinterpret_cast<ExpertSlotState*>(own + tables.state),
+          .counts = &shared().counts,
+          .routed = &shared().routed,
+          .reads = reader_ ? reader_->reads(block) : ExpertReads()};
+}
+
+std::int32_t* ExpertStore::routed() const { return &shared().routed; }
+
+ExpertFetchCounts ExpertStore::counts() const {
+  ExpertFetchCounts counts;
+  device_.download(std::as_writable_bytes(std::span(&counts, 1)),
+                   reinterpret_cast<const std::byte*>(&shared().counts));
+  return counts;
+}
+
+void ExpertStore::copy_to_buffer(std::int64_t block) {
   std::int32_t next = copy_buffer(block);
-  for_each_on_host(
-      block, [&](std::int64_t, std::int32_t from) { copies_->start(at(next++), at(from), shape_.bytes()); });
+  for_each_away(block, [&](std::int64_t expert) {
+    std::byte* const to = at(next++);
+    if (placement_.level(block, expert) == ExpertLevel::kDisk) return copy_from_disk(block, expert, to);
+    copies_->start(to, at(place(block, expert)), shape_.bytes());
+  });
   copies_->set_mark(static_cast<int>(block % 2));
+}
+
+void ExpertStore::copy_from_disk(std::int64_t block, std::int64_t expert, std::byte* to) {
+  constexpr std::int64_t kHalf = ExpertReader::kPromptStages / 2;
+  const std::int64_t stage = num_staged_++ % ExpertReader::kPromptStages;
+  const int mark = kPromptMark + static_cast<int>(stage / kHalf);
+  if (stage % kHalf == 0) copies_->wait_for(mark);  // what this half held has been copied
+  reader_->read(block, expert, reader_->prompt_stage(stage));
+  copies_->start(to, reader_->prompt_stage(stage), shape_.bytes());
+  if (stage % kHalf == kHalf - 1) copies_->set_mark(mark);
 }
 
 void ExpertStore::begin_pass(std::int64_t begin, std::int64_t end) {
   pass_end_ = end;
   copies_->wait_for_operations();  // of the step before, which may read the copy buffers
-  copy_to_room(begin);
-  if (begin + 1 < end) copy_to_room(begin + 1);
+  copy_to_buffer(begin);
+  if (begin + 1 < end) copy_to_buffer(begin + 1);
 }
 
 void ExpertStore::arrive(std::int64_t block) {
@@ -134,7 +220,7 @@ void ExpertStore::arrive(std::int64_t block) {
 void ExpertStore::leave(std::int64_t block) {
   if (block + 2 >= pass_end_) return;
   copies_->wait_for_operations();
-  copy_to_room(block + 2);
+  copy_to_buffer(block + 2);
 }
 
 void ExpertStore::bind(WeightTree& tree) const {
@@ -144,24 +230,39 @@ void ExpertStore::bind(WeightTree& tree) const {
     // The first places, whichever experts they hold: kernels take the first address and the distance.
     for (std::int64_t i = 0; i < placement_.counts().num_experts; ++i)
       moe.routed.push_back(shape_.at(base_ + i * shape_.bytes()));
-    moe.places = places_in(table_, block);
-    if (placement_.counts().num_on_host == 0) continue;
-    moe.places.copied = places_in(copied_table_, block).of_expert;
+    moe.places = places_in(tables_of(block));
+    if (placement_.counts().num_away() == 0) continue;
+    moe.places.slots = slots_of(block);
+    moe.places.copied = moe.places.slots.copied;
     moe.places.blocks = at(0);
     moe.places.block_bytes = shape_.bytes();
   }
 }
 
 void ExpertStore::swap(const ExpertSwap& swap) {
-  std::int32_t& to_device = place(swap.block, swap.from_host);
-  std::int32_t& to_host = place(swap.block, swap.from_device);
+  std::int32_t& promoted = place(swap.block, swap.promoted);
+  std::int32_t& demoted = place(swap.block, swap.demoted);
   const auto size = static_cast<std::size_t>(shape_.bytes());
-  device_.upload(at(spare_), {at(to_device), size});
-  device_.download({at(to_device), size}, at(to_host));
-  const std::int32_t free_on_host = to_device;
-  to_device = spare_;
-  spare_ = to_host;
-  to_host = free_on_host;
+  const bool from_disk = promoted == kOnDisk;
+  const std::int32_t freed = demoted;
+  if (placement_.on_device(swap.block, swap.demoted)) {
+    if (from_disk) {
+      for (const ExpertBlock::Piece& piece : reader_->pieces(swap.block, swap.promoted)) {
+        if (!piece.bytes.empty()) device_.upload(at(spare_) + piece.offset, piece.bytes);
+      }
+    } else {
+      device_.upload(at(spare_), {at(promoted), size});
+      device_.download({at(promoted), size}, at(demoted));
+    }
+    demoted = promoted;
+    promoted = spare_;
+    spare_ = freed;
+  } else {
+    static_cast<void>(counts());  // waits: what is queued may read the block
+    reader_->read(swap.block, swap.promoted, at(freed));
+    demoted = kOnDisk;
+    promoted = freed;
+  }
   placement_.apply(swap);
   write_tables(swap.block);
 }

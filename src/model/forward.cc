@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "model/batch_rows.h"
 #include "ops/operations.h"
 #include "ops/rope/rope_frequencies.h"
 
@@ -108,7 +107,8 @@ void Forward::share_rows(const Step& step) {
   dispatched_rows_ = even_rows(num_rows_, layout_.plan().group_ranks());
   output_shares_ = layout_.output_shares(num_rows_ * layout_.output_row_groups());
   attending_ = layout_.attending(num_rows_);
-  attending_batch_ = layout_.plan().cp > 1 ? rows_of(step.batch, attending_, attending_slices_) : step.batch;
+  attending_batch_ = layout_.plan().cp > 1 ? rows_of(step.batch, attending_, attending_slices_)
+                                           : BatchPart{.batch = step.batch};
 }
 
 Activations<3> Forward::run_main(const Step& step) {
@@ -118,7 +118,8 @@ Activations<3> Forward::run_main(const Step& step) {
   const Stage& stage = layout_.stage();
   prepare_angles(step);
   if (stage.first) {
-    device_.execute<ops::Embed>({.tokens = kept_tokens(step), .table = weights_.embedding, .out = streams});
+    device_.execute<ops::Embed>(
+        {.tokens = kept_tokens(step), .first_row = kept.begin, .table = weights_.embedding, .out = streams});
   } else {
     device_.execute<ops::Receive>({.pair = &layout_.previous_stage(), .y = streams});
   }
@@ -142,7 +143,7 @@ Activations<3> Forward::run_mtp(const Step& step, ConstActivations<3> streams, s
   const std::int64_t block = config_.num_hidden_layers + depth;
   prepare_angles(step);
   device_.executor().enter_block(block);
-  combine_for_mtp(depth, step, streams.slice(0, kept_rows().size()), out);
+  combine_for_mtp(depth, step, streams.slice(kept_rows().begin, kept_rows().end), out);
   run_blocks(block, block + 1, step, out);
   return out;
 }
@@ -155,14 +156,29 @@ Activations<3> Forward::run(const RaggedBatch& batch, std::span<const TokenId> c
   return run_step({batch, device_.batches().begin(batch, chosen)});
 }
 
+RowRange Forward::returned_rows(const Step& step) const {
+  return layout_.plan().shares_rows() ? kept() : RowRange{0, step.batch.num_rows()};
+}
+
+Activations<3> Forward::gathered(ConstActivations<3> own, const Activations<3>& all) {
+  const auto flat = [](const auto& streams) {
+    return streams.template reshaped<2>({streams.extent(0), streams.extent(1) * streams.extent(2)});
+  };
+  const Activations<3> to = rows(all, num_rows_);
+  const std::vector<RowRange> shares = layout_.kept_rows(num_rows_);
+  device_.execute<ops::AllGather>({.group = &layout_.group(), .x = flat(own), .rows = shares, .y = flat(to)});
+  return to;
+}
+
 Activations<3> Forward::run_step(const Step& step) {
   BALEEN_CHECK_LE(step.rows.num_rows, buffers_.streams.extent(0));
+  num_rows_ = step.rows.num_rows;
   if (observer_ != nullptr) {
     static_cast<void>(run_main(step));  // a repeated step would not call the observer
   } else {
     device_.steps().run(StepPart::kMain, [&] { static_cast<void>(run_main(step)); });
   }
-  return rows(buffers_.streams, layout_.kept(step.batch.num_rows()).size());
+  return rows(buffers_.streams, returned_rows(step).size());
 }
 
 Activations<3> Forward::run_mtp(const RaggedBatch& batch, ConstActivations<3> streams, std::int64_t depth) {
@@ -172,11 +188,11 @@ Activations<3> Forward::run_mtp(const RaggedBatch& batch, ConstActivations<3> st
 Activations<3> Forward::run_mtp(const RaggedBatch& batch, std::span<const TokenId> chosen,
                                 ConstActivations<3> streams, std::int64_t depth) {
   BALEEN_CHECK_LE(batch.num_rows(), buffers_.streams.extent(0));
-  BALEEN_CHECK(streams.extent(0) >= layout_.kept(device_.traits().padded_rows(batch.num_rows())).size() &&
-               streams.dense());
   const Step step{batch, device_.batches().begin(batch, chosen)};
+  num_rows_ = step.rows.num_rows;
+  BALEEN_CHECK(streams.extent(0) >= num_rows_ && streams.dense());
   device_.steps().run(StepPart::kMtp, [&] { static_cast<void>(run_mtp(step, streams, depth)); });
-  return rows(buffers_.mtp_streams, layout_.kept(batch.num_rows()).size());
+  return rows(buffers_.mtp_streams, returned_rows(step).size());
 }
 
 void Forward::capture(std::int64_t num_rows, bool mtp, ConstActivations<3> mtp_streams) {
@@ -184,8 +200,9 @@ void Forward::capture(std::int64_t num_rows, bool mtp, ConstActivations<3> mtp_s
     static_cast<void>(run_main({{}, padding}));
   });
   if (!mtp) return;
+  // Of a stage without the block nothing, but in step with the others.
   device_.steps().capture(StepPart::kMtp, num_rows, [&](const StepRows& padding) {
-    static_cast<void>(run_mtp({{}, padding}, mtp_streams, 0));
+    if (config_.num_nextn_predict_layers > 0) static_cast<void>(run_mtp({{}, padding}, mtp_streams, 0));
   });
 }
 
@@ -201,6 +218,7 @@ void Forward::combine_for_mtp(std::int64_t depth, const Step& step, ConstActivat
   const Activations<2> embedded_term =
       rows(buffers_.block(config_.num_hidden_layers + depth).attention.f, num_rows);
   device_.execute<ops::Embed>({.tokens = kept_tokens(step),
+                               .first_row = kept_rows().begin,
                                .table = weights_.embedding,
                                .out = embedded.reshaped<3>({num_rows, 1, width})});
   device_.execute<ops::RmsNorm>(
@@ -285,7 +303,7 @@ void Forward::run_blocks(std::int64_t begin, std::int64_t end, const Step& step,
       device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(exit(values.attention), expert_entry(block),
                                                              expert_norm(block));
     }
-    moe(block, step);
+    moe(block, step, block + 1 == end);
     if (block + 1 == end || between) {
       device_.execute<ops::HcPost>(exit(values.experts));
     } else {

@@ -11,6 +11,7 @@
 
 #include "device/device.h"
 #include "kv_cache/kv_cache.h"
+#include "model/batch_rows.h"
 #include "model/config.h"
 #include "model/expert_store.h"
 #include "model/forward_buffers.h"
@@ -19,6 +20,7 @@
 #include "model/weight_tree.h"
 #include "numeric/dtype.h"
 #include "ops/operation/step_shape.h"
+#include "ops/route/route.h"
 #include "tensor/ragged_batch.h"
 
 namespace baleen {
@@ -45,18 +47,25 @@ class Forward {
 
   /// Runs the main layers over a batch of at most max_rows rows; returns the residual streams [T, n, d] after
   /// the last one, valid until the next call. Cache rows of the batch's positions are written on the way.
-  /// Where ranks share out rows these are the ones that the rank keeps (RankLayout::kept).
+  /// Where ranks share out rows these are the ones that the rank keeps, `kept`.
   [[nodiscard]] Activations<3> run(const RaggedBatch& batch);
   /// The same of a batch with tokens that operations called before leave at `chosen` (StepBatches::begin).
   [[nodiscard]] Activations<3> run(const RaggedBatch& batch, std::span<const TokenId> chosen);
 
   /// Runs MTP block `depth` over positions whose streams are known: row t holds the stream of its position
-  /// and batch.tokens[t] is the token after it. Returns the block's own streams, valid until the next call.
+  /// and batch.tokens[t] is the token after it; all rows, also where ranks share them out. Returns the
+  /// block's own streams, valid until the next call, as `run` does.
   [[nodiscard]] Activations<3> run_mtp(const RaggedBatch& batch, ConstActivations<3> streams,
                                        std::int64_t depth);
   /// The same with tokens that are chosen, as of `run`.
   [[nodiscard]] Activations<3> run_mtp(const RaggedBatch& batch, std::span<const TokenId> chosen,
                                        ConstActivations<3> streams, std::int64_t depth);
+
+  /// Of the rows of the latest pass, padding included, those that this rank keeps.
+  [[nodiscard]] RowRange kept() const { return layout_.kept(num_rows_); }
+  /// Streams of all rows of the latest pass, where ranks share them out: `own` of each rank comes to its
+  /// place in `all`, which has room for the rows of padding too. Returns all of them.
+  [[nodiscard]] Activations<3> gathered(ConstActivations<3> own, const Activations<3>& all);
 
   /// Prepares steps of `num_rows` rows, of the main layers and with `mtp` of the MTP block, so that the device runs them as
   /// quickly as it can. `mtp_streams` is what run_mtp will be given.
@@ -100,6 +109,8 @@ class Forward {
   };
 
   [[nodiscard]] Activations<3> run_step(const Step& step);
+  /// Of a pass: without padding where every rank has all rows.
+  [[nodiscard]] RowRange returned_rows(const Step& step) const;
   [[nodiscard]] Activations<3> run_main(const Step& step);
   [[nodiscard]] Activations<3> run_mtp(const Step& step, ConstActivations<3> streams, std::int64_t depth);
   /// Rotation angles of the batch's positions, both variants.
@@ -119,7 +130,10 @@ class Forward {
   /// (forward_output.cc).
   void project_output(std::int64_t block);
   void add_up_output(const Activations<2>& sums, const Activations<2>& f);
-  void moe(std::int64_t block, const Step& step);
+  /// `is_last`: no block of the pass follows.
+  void moe(std::int64_t block, const Step& step, bool is_last);
+  /// What does not change from step to step, and the step's tokens.
+  [[nodiscard]] RouteArgs route_of(std::int64_t block, const Step& step) const;
   /// Where a pass counts the block's routed tokens, [E]; empty for a pass that is observed.
   [[nodiscard]] std::span<std::int64_t> load_counts(std::int64_t block) const;
   /// The routed and the shared experts, by the transport of the layout (forward_experts.cc). `call` has this
@@ -156,10 +170,10 @@ class Forward {
   RankLayout layout_;
   ForwardBuffers buffers_;
   MessageBuffers messages_;
-  std::int64_t num_rows_ = 0;  ///< of the batch
+  std::int64_t num_rows_ = 0;  ///< of the batch as the device has it
   RowRange attending_;         ///< of them, those whose queries this rank attends with
   std::vector<SequenceSlice> attending_slices_;
-  RaggedBatch attending_batch_;  ///< these rows; the whole batch unless ranks share them out
+  BatchPart attending_batch_;  ///< these rows; the whole batch unless ranks share them out
   /// [ranks of a group] between attention and attention; those sent to experts; of the head. [o_proj_tp] of
   /// the output projection. [ranks of the stage] of tokens that were gathered.
   std::vector<RowRange> kept_rows_, dispatched_rows_, head_rows_, output_shares_, token_shares_;

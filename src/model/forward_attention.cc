@@ -159,14 +159,17 @@ void Forward::attention(std::int64_t block, const Step& step) {
                                    .cosine = cosine,
                                    .sine = sine,
                                    .precision = precision_,
-                                   .batch = attending_batch_,
+                                   .batch = attending_batch_.batch,
+                                   .first_row = attending_batch_.first_row,
                                    .keys = cache_.index_keys(block),
                                    .selected = selected});
   }
   const Activations<2> attended = rows(values.attended, num_rows);
   device_.execute<ops::SparseAttention, ops::Rope>(
       {.q = heads(rows(values.q, num_rows), config_.num_attention_heads),
-       .batch = attending_batch_,
+       .batch = attending_batch_.batch,
+       .first_row = attending_batch_.first_row,
+       .first_slice = attending_batch_.first_slice,
        .window = cache_.window(block),
        .compressed = cache_.compressed(block),
        .ratio = static_cast<int>(shape.ratio),

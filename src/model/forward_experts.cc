@@ -1,6 +1,7 @@
 // The second half of a block: router and experts, on one rank and over ranks by each transport
 // (model/expert_transport).
 
+#include <array>
 #include <cmath>
 
 #include "model/forward.h"
@@ -23,7 +24,20 @@ RouteScoring scoring_of(ScoringFunc scoring) {
 
 }  // namespace
 
-void Forward::moe(std::int64_t block, const Step& step) {
+RouteArgs Forward::route_of(std::int64_t block, const Step& step) const {
+  const MoeWeights& weights = weights_.block(block).moe;
+  return {.scoring = scoring_of(config_.scoring_func),
+          .normalise = config_.scoring_func != ScoringFunc::kSoftmax && config_.norm_topk_prob,
+          .scale = static_cast<float>(config_.routed_scaling_factor),
+          .bias = weights.bias,
+          .hash_table = weights.hash_table,
+          .tokens = kept_tokens(step),
+          .first_row = kept_rows().begin,
+          .num_groups = static_cast<int>(config_.n_group),
+          .num_groups_kept = static_cast<int>(config_.topk_group)};
+}
+
+void Forward::moe(std::int64_t block, const Step& step, bool is_last) {
   const MoeWeights& weights = weights_.block(block).moe;
   const BlockValues& values = buffers_.block(block);
   const std::int64_t num_rows = kept_rows().size();
@@ -31,21 +45,34 @@ void Forward::moe(std::int64_t block, const Step& step) {
   const Activations<2> logits = rows(values.router_logits, num_rows);
   const View<std::int32_t, 2> ids = rows(values.expert_ids, num_rows);
   const Activations<2> routing_weights = rows(values.expert_weights, num_rows);
-  const LinearOutput gate{&weights.gate, logits, true, "gate"};
-  device_.execute<ops::Linear>({.x = x, .outputs = {&gate, 1}, .precision = precision_});
-  device_.execute<ops::Route>(
-      {.logits = logits,
-       .scoring = scoring_of(config_.scoring_func),
-       .normalise = config_.scoring_func != ScoringFunc::kSoftmax && config_.norm_topk_prob,
-       .scale = static_cast<float>(config_.routed_scaling_factor),
-       .bias = weights.bias,
-       .hash_table = weights.hash_table,
-       .tokens = kept_tokens(step),
-       .num_groups = static_cast<int>(config_.n_group),
-       .num_groups_kept = static_cast<int>(config_.topk_group),
-       .ids = ids,
-       .weights = routing_weights,
-       .load = load_counts(block)});
+  const bool guesses = experts_ != nullptr && experts_->guesses_for(num_rows);
+  // The next block's gate over this block's input. A table needs no logits: any will do.
+  const bool guesses_next = guesses && !is_last;
+  const bool next_is_hashed = guesses_next && !weights_.block(block + 1).moe.hash_table.empty();
+  const Activations<2> next_logits =
+      guesses_next && !next_is_hashed ? experts_->guesses().logits(num_rows) : logits;
+  std::array<LinearOutput, 2> gates{LinearOutput{&weights.gate, logits, true, "gate"}, LinearOutput{}};
+  std::size_t num_gates = 1;
+  if (guesses_next && !next_is_hashed)
+    gates[num_gates++] = {&weights_.block(block + 1).moe.gate, next_logits, true, "next gate"};
+  device_.execute<ops::Linear>(
+      {.x = x, .outputs = std::span(gates).first(num_gates), .precision = precision_});
+  RouteArgs route = route_of(block, step);
+  route.logits = logits;
+  route.ids = ids;
+  route.weights = routing_weights;
+  route.load = load_counts(block);
+  if (guesses) route.routed = experts_->routed();
+  device_.execute<ops::Route>(route);
+  ExpertGuess next;
+  if (guesses_next) {
+    RouteArgs guess = route_of(block + 1, step);
+    guess.logits = next_logits;
+    guess.ids = experts_->guesses().ids(block + 1, num_rows);
+    guess.weights = experts_->guesses().weights(num_rows);
+    device_.execute<ops::Route>(guess);
+    next = {.ids = guess.ids, .places = weights_.block(block + 1).moe.places};
+  }
   const bool copied = experts_ != nullptr && experts_->copies_for(num_rows);
   if (copied) experts_->arrive(block);
   run_experts({.x = x,
@@ -54,6 +81,7 @@ void Forward::moe(std::int64_t block, const Step& step) {
                .weights = routing_weights,
                .routed = weights.routed,
                .places = copied ? experts_->copied_places(block) : weights.places,
+               .next = next,
                .shared = weights.has_shared ? &weights.shared : nullptr,
                .swiglu_limit = static_cast<float>(config_.swiglu_limit),
                .precision = precision_,
@@ -75,7 +103,8 @@ void Forward::run_experts(ExpertsArgs call, std::int64_t block) {
     device_.execute<ops::Experts>(call);
     return;
   }
-  const ExpertRanks placement = layout_.experts(weights_.block(block).moe.map.get());
+  const MoeWeights& weights = weights_.block(block).moe;
+  const ExpertRanks placement = layout_.experts(weights.map.get(), weights.map_table.data());
   call.first_expert = placement.first_expert();
   call.routed_is_split = layout_.plan().moe_tp > 1;
   if (!transport.way) {

@@ -86,8 +86,8 @@ class RankLayout {
   [[nodiscard]] const RankGroup& previous_stage() const { return previous_stage_; }
   [[nodiscard]] const RankGroup& next_stage() const { return next_stage_; }
   /// Where the experts of a layer with this map lie; `map` outlives what is returned, null: linearly.
-  [[nodiscard]] ExpertRanks experts(const ExpertMap* map) const {
-    return {.stage = &stage_ranks_, .ep = plan_.ep, .num_experts = num_experts_, .map = map};
+  [[nodiscard]] ExpertRanks experts(const ExpertMap* map, const std::int32_t* table = nullptr) const {
+    return {.stage = &stage_ranks_, .ep = plan_.ep, .num_experts = num_experts_, .map = map, .table = table};
   }
   /// Where the plan places the experts of each layer; null: linearly.
   [[nodiscard]] const std::shared_ptr<const ExpertMap>& placed_map() const { return placed_map_; }

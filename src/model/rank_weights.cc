@@ -78,7 +78,8 @@ RankWeights::Slots RankWeights::bind(const std::vector<ExpertWeights>& whole,
   };
   for (std::size_t local = 0; local < now.held.size(); ++local)
     known[logical(now.map.get(), static_cast<std::int64_t>(local))] = now.held[local];
-  Slots slots{.held = {}, .weights = {}, .map = std::move(map)};
+  Slots slots{.held = {}, .weights = {}, .map = std::move(map), .table = {}};
+  if (slots.map != nullptr) slots.table = slots.map->table();
   const std::int64_t num_slots = layout_.experts(slots.map.get()).experts_per_rank();
   for (std::int64_t local = 0; local < num_slots; ++local) {
     const std::size_t expert = logical(slots.map.get(), local);
@@ -117,6 +118,19 @@ void RankWeights::place(std::size_t block, Slots slots) noexcept {
   moe.routed.swap(slots.weights);
   slots.weights.clear();
   slots_[block] = std::move(slots);
+  moe.map_table = slots_[block].table;
+}
+
+std::vector<ExpertChange> RankWeights::staged() const {
+  std::vector<ExpertChange> changes;
+  for (const auto& [block, slots] : staged_) {
+    changes.push_back({.block = block,
+                       .now = tree_.blocks[block].moe.routed,
+                       .next = slots.weights,
+                       .map = slots.map,
+                       .table = slots.table});
+  }
+  return changes;
 }
 
 AttentionWeights RankWeights::cut(const AttentionWeights& whole) {

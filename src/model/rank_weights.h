@@ -15,6 +15,14 @@
 
 namespace baleen {
 
+/// The slots of one block of a rank before and after experts change places, as the host has them.
+struct ExpertChange {
+  std::size_t block = 0;  ///< of the rank
+  std::span<const ExpertWeights> now, next;
+  std::shared_ptr<const ExpertMap> map;
+  std::span<const std::int32_t> table;
+};
+
 /// As `rank_share` has it; not movable, because the tree points into it.
 class RankWeights {
  public:
@@ -36,6 +44,8 @@ class RankWeights {
   /// Puts all that was staged in force, a block's experts together with its map. Not during a pass.
   void place_staged() noexcept;
   void drop_staged() noexcept { staged_.clear(); }
+  /// What was staged, for a device that has copies of the weights; valid until it is placed or dropped.
+  [[nodiscard]] std::vector<ExpertChange> staged() const;
 
  private:
   /// Copies that matrices point into.
@@ -53,6 +63,7 @@ class RankWeights {
     std::vector<std::shared_ptr<const HeldExpert>> held;  ///< by local id
     std::vector<ExpertWeights> weights;                   ///< theirs
     std::shared_ptr<const ExpertMap> map;
+    std::vector<std::int32_t> table;  ///< of the map
   };
   struct StagedBlock {
     std::size_t block;  ///< of this rank

@@ -53,7 +53,8 @@ struct MoeWeights {
   std::vector<ExpertWeights> routed;
   /// Where all ranks have this layer's experts; null: linearly, one copy of each.
   std::shared_ptr<const ExpertMap> map;
-  ExpertPlaces places;  ///< where those lie that are not one behind the other
+  std::span<const std::int32_t> map_table;  ///< its `table()`; empty where there is no map
+  ExpertPlaces places;                      ///< where those lie that are not one behind the other
   ExpertWeights shared;
   bool has_shared = false;
 };

@@ -12,6 +12,7 @@
 #include "engine/step_engine.h"
 #include "model/expert_balancer.h"
 #include "model/expert_maps.h"
+#include "model/expert_store.h"
 
 namespace baleen {
 
@@ -27,6 +28,7 @@ struct EngineView {
   std::vector<RadixNodeSummary> tree;
   std::vector<std::vector<std::int64_t>> expert_load;  ///< routed tokens by block and expert
   std::optional<ExpertBalance> expert_balance;         ///< where experts change places while ranks serve
+  std::optional<ExpertPlaceStats> expert_places;       ///< where experts lie in several memories
   ExpertTable expert_table;                            ///< empty where all layers have the plan's placement
   std::vector<OperationTime> operations;               ///< empty unless profiling is on
   std::optional<DiskTierStats> disk;

@@ -118,6 +118,32 @@ void add_balance(FamilyList& list, const ExpertBalance& balance) {
       .counter("baleen_moved_expert_bytes_total", "Bytes of those experts", balance.moved_bytes);
 }
 
+void add_places(FamilyList& list, const ExpertPlaceStats& experts) {
+  const auto& [placed, fetched] = experts;
+  const auto by_place = [&](const char* place, auto count) {
+    list.value(static_cast<double>(count), {{"place", place}});
+  };
+  list.add(MetricType::Gauge, "baleen_experts", "Routed experts by where they lie");
+  by_place("gpu", placed.num_on_device());
+  by_place("host", placed.num_on_host);
+  by_place("disk", placed.num_on_disk);
+  list.add(MetricType::Counter, "baleen_chosen_experts_total",
+           "Experts that tokens of small steps chose, by where they were found; once for a step and layer");
+  by_place("gpu", fetched.resident);
+  by_place("slot", fetched.in_slots);
+  by_place("host", fetched.from_host);
+  by_place("disk", fetched.from_disk);
+  list.add(MetricType::Counter, "baleen_fetched_expert_bytes_total",
+           "Bytes of experts copied to the GPU for small steps, before the router had chosen and after")
+      .value(static_cast<double>(fetched.bytes_ahead), {{"when", "before"}})
+      .value(static_cast<double>(fetched.bytes_behind), {{"when", "after"}});
+  list.add(MetricType::Counter, "baleen_guessed_experts_total", "Experts that a guess began to fetch")
+      .value(static_cast<double>(fetched.guessed));
+  list.add(MetricType::Counter, "baleen_guessed_experts_chosen_total",
+           "Of these, those that were then chosen")
+      .value(static_cast<double>(fetched.guessed_chosen));
+}
+
 void add_disk(FamilyList& list, const DiskTierStats& disk) {
   list.gauge("baleen_disk_files", "Files of the disk tier", disk.num_files)
       .gauge("baleen_disk_bytes", "Bytes of the disk tier's files", disk.file_bytes)
@@ -205,6 +231,7 @@ std::string Metrics::text(const SchedulerStats& stats, const EngineView& engine,
   if (engine.disk) add_disk(list, *engine.disk);
   if (engine.transfers) add_transfers(list, engine);
   if (engine.expert_balance) add_balance(list, *engine.expert_balance);
+  if (engine.expert_places) add_places(list, *engine.expert_places);
   list.add(MetricType::Counter, "baleen_operation_seconds_total", "Time in an operation of the forward pass");
   for (const OperationTime& operation : engine.operations)
     list.value(operation.seconds, {{"operation", operation.name}});

@@ -99,6 +99,23 @@ Json balance_json(const EngineView& engine) {
       {"layers", layers}};
 }
 
+Json places_json(const EngineView& engine) {
+  if (!engine.expert_places) return nullptr;
+  const auto& [placed, fetched] = *engine.expert_places;
+  return {{"placed",
+           {{"gpu", placed.num_on_device()}, {"host", placed.num_on_host}, {"disk", placed.num_on_disk}}},
+          {"slots_of_a_layer", placed.num_slots},
+          {"chosen",
+           {{"gpu", fetched.resident},
+            {"slot", fetched.in_slots},
+            {"host", fetched.from_host},
+            {"disk", fetched.from_disk}}},
+          {"guessed", fetched.guessed},
+          {"guessed_chosen", fetched.guessed_chosen},
+          {"bytes_ahead", fetched.bytes_ahead},
+          {"bytes_behind", fetched.bytes_behind}};
+}
+
 /// A row for each sample, to be short: its columns are named once.
 Json history_json(const CounterHistory& history) {
   Json rows = Json::array();
@@ -140,6 +157,7 @@ std::string stats_json(const ServedModel& model, const SchedulerStats& scheduler
                 {"tree", tree_json(engine.tree)},
                 {"expert_load", engine.expert_load},
                 {"expert_balance", balance_json(engine)},
+                {"expert_places", places_json(engine)},
                 {"operations", operations},
                 {"disk", disk_json(engine)},
                 {"ranks",

@@ -1,10 +1,13 @@
-// Routed experts in pinned memory of the host: where they lie, whether they move, changes no bit of the
-// logits.
+// Routed experts in pinned memory of the host and on disk: where they lie, whether they move, whether what is
+// fetched ahead is right, changes no bit of the logits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -36,14 +39,23 @@ EngineOptions options() {
           .mtp = true};
 }
 
-/// `some` with room on the GPU for `share` of the routed experts.
-EngineOptions with_share(const ModelWeights& weights, double share, EngineOptions some) {
+/// `some` with room on the GPU for `share` of the routed experts, and on the host for `host_share` of the
+/// others; the rest is on disk.
+EngineOptions with_share(const ModelWeights& weights, double share, EngineOptions some,
+                         double host_share = 1) {
   const ModelConfig& config = weights.config();
   const StorageFormats formats = detect_formats(config, weights.checkpoint());
-  ExpertCounts counts{some.mtp ? config.num_blocks() : config.num_hidden_layers, config.n_routed_experts, 0};
+  const std::int64_t block_bytes = ExpertBlock(config, formats).bytes();
+  ExpertCounts counts{.num_blocks = some.mtp ? config.num_blocks() : config.num_hidden_layers,
+                      .num_experts = config.n_routed_experts,
+                      .num_selected = config.num_experts_per_tok};
   counts.num_on_host = static_cast<std::int64_t>((1 - share) * static_cast<double>(counts.num_in_all()));
-  some.gpu_weight_bytes = device_bytes_beside_experts(config, formats) +
-                          ExpertStore::device_bytes(counts, ExpertBlock(config, formats).bytes());
+  counts.num_slots = suitable_slots(counts);
+  some.gpu_weight_bytes =
+      device_bytes_beside_experts(config, formats) + ExpertStore::device_bytes(counts, block_bytes);
+  if (host_share == 1) return some;
+  const auto on_host = static_cast<std::int64_t>(host_share * static_cast<double>(counts.num_on_host));
+  some.host_expert_bytes = ExpertReader::host_bytes(block_bytes) + (on_host + 1) * block_bytes;
   return some;
 }
 
@@ -96,14 +108,27 @@ void expect_same(const AllLogits& got, const AllLogits& want) {
   EXPECT_SAME_BITS(got.batch, want.batch);
 }
 
-/// Every block's experts on the host against as many of the GPU's, the first against the first.
+/// Every block's experts outside the GPU's memory against as many in it, the first against the first; and
+/// those on disk then against those on the host.
 void swap_as_many_as_can_be(ExpertStore& store) {
-  for (std::int64_t block = 0; block < store.placement().counts().num_blocks; ++block) {
-    std::vector<std::int64_t> host, device;
-    for (std::int64_t expert = 0; expert < store.placement().counts().num_experts; ++expert)
-      (store.placement().on_host(block, expert) ? host : device).push_back(expert);
-    for (std::size_t i = 0; i < std::min(host.size(), device.size()); ++i)
-      store.swap({block, host[i], device[i]});
+  const ExpertPlacement& placement = store.placement();
+  for (std::int64_t block = 0; block < placement.counts().num_blocks; ++block) {
+    const auto at = [&](auto condition) {
+      std::vector<std::int64_t> experts;
+      for (std::int64_t expert = 0; expert < placement.counts().num_experts; ++expert) {
+        if (condition(placement.level(block, expert))) experts.push_back(expert);
+      }
+      return experts;
+    };
+    const auto swap_all = [&](const std::vector<std::int64_t>& farther,
+                              const std::vector<std::int64_t>& nearer) {
+      for (std::size_t i = 0; i < std::min(farther.size(), nearer.size()); ++i)
+        store.swap({block, farther[i], nearer[i]});
+    };
+    swap_all(at([](ExpertLevel level) { return level != ExpertLevel::kDevice; }),
+             at([](ExpertLevel level) { return level == ExpertLevel::kDevice; }));
+    swap_all(at([](ExpertLevel level) { return level == ExpertLevel::kDisk; }),
+             at([](ExpertLevel level) { return level == ExpertLevel::kHost; }));
   }
 }
 
@@ -129,23 +154,48 @@ void expect_batches(Engine& parted, std::span<const float> largest, std::span<co
   }
 }
 
+/// All ways to an expert were gone: guesses were right and wrong, and slots had what was chosen.
+void expect_counts(Engine& parted) {
+  const ExpertFetchCounts counts = parted.experts()->counts();
+  const ExpertCounts& placed = parted.plan().experts;
+  EXPECT_EQ(counts.resident > 0, placed.num_on_device() > 0);
+  EXPECT_GT(counts.in_slots, 0);
+  EXPECT_EQ(counts.from_host > 0, placed.num_on_host > 0);
+  EXPECT_EQ(counts.from_disk > 0, placed.num_on_disk > 0);
+  EXPECT_GT(counts.bytes_behind, 0);
+  if (placed.num_on_host == 0) return;  // a guess waits for no disk
+  EXPECT_GT(counts.guessed_chosen, 0);
+  EXPECT_GT(counts.guessed, counts.guessed_chosen);
+  EXPECT_GT(counts.bytes_ahead, 0);
+}
+
+/// With so many experts that buffers and slots for them take less than they do.
+ModelConfig config_of(std::string_view preset) {
+  ModelConfig config = preset_config(preset);
+  config.n_routed_experts = 48;
+  return config;
+}
+
 class CudaOffload : public testing::TestWithParam<const char*> {};
 
 TEST_P(CudaOffload, LogitsDoNotDependOnWhereExpertsLie) {
   BALEEN_NEEDS_USABLE_GPU();
-  const test::RandomCheckpoint checkpoint(GetParam());
+  const test::RandomCheckpoint checkpoint(config_of(GetParam()));
   Engine whole(checkpoint.path(), options());
   ASSERT_EQ(whole.experts(), nullptr);
   const AllLogits want = all_logits(whole, 300);
-  for (const double share : {0.0, 0.1, 0.3}) {
-    SCOPED_TRACE(share);
-    Engine parted(checkpoint.path(), with_share(whole.weights(), share, options()));
+  for (const auto& [share, host_share] :
+       {std::pair{0.0, 1.0}, {0.1, 1.0}, {0.3, 1.0}, {0.3, 0.4}, {0.0, 0.0}}) {
+    SCOPED_TRACE(fmt::format("{} on the GPU, {} of the others on the host", share, host_share));
+    Engine parted(checkpoint.path(), with_share(whole.weights(), share, options(), host_share));
     ASSERT_NE(parted.experts(), nullptr);
-    EXPECT_GT(parted.plan().experts.num_on_host, 0);
+    EXPECT_GT(parted.plan().experts.num_away(), 0);
+    EXPECT_EQ(parted.plan().experts.num_on_disk > 0, host_share < 1);
     expect_same(all_logits(parted, 300), want);
     swap_as_many_as_can_be(*parted.experts());
     expect_same(all_logits(parted, 300), want);
     expect_batches(parted, want.batch, kBatches);
+    expect_counts(parted);
   }
 }
 INSTANTIATE_TEST_SUITE_P(Presets, CudaOffload, testing::Values("tiny-flash", "tiny-real-heads"),
@@ -158,26 +208,31 @@ INSTANTIATE_TEST_SUITE_P(Presets, CudaOffload, testing::Values("tiny-flash", "ti
 /// The released shapes of an expert, each with bytes of its own.
 TEST(CudaOffloadFlash, LogitsDoNotDependOnWhereExpertsLie) {
   BALEEN_NEEDS_USABLE_GPU();
-  const ModelConfig config = with_experts(with_layers(preset_config("flash"), 4), 12);
+  const ModelConfig config = with_experts(with_layers(preset_config("flash"), 4), 24);
   ThreadPool pool(default_num_threads());
-  const auto weights = [&] { return made_up_weights(config, 1, pool, MadeUpBytes::kOfEachTensor); };
+  const std::shared_ptr<const ModelWeights> weights =
+      made_up_weights(config, 1, pool, MadeUpBytes::kOfEachTensor);
   EngineOptions plain = options();
   plain.mtp = false;
-  Engine whole(weights(), plain);
+  Engine whole(weights, plain);
   const AllLogits want = all_logits(whole, 300);
-  Engine parted(weights(), with_share(whole.weights(), 0.3, plain));
+  Engine parted(weights, with_share(whole.weights(), 0.3, plain));
   ASSERT_NE(parted.experts(), nullptr);
   expect_same(all_logits(parted, 300), want);
   swap_as_many_as_can_be(*parted.experts());
   expect_same(all_logits(parted, 300), want);
   const std::int64_t batches[] = {2, 16};
   expect_batches(parted, want.batch, batches);
+  expect_counts(parted);
+  Engine from_disk(weights, with_share(whole.weights(), 0.3, plain, 0.5));
+  EXPECT_GT(from_disk.plan().experts.num_on_disk, 0);
+  expect_same(all_logits(from_disk, 300), want);
 }
 
 /// Without the MTP block its experts are in neither memory.
 TEST(CudaOffloadMtp, ABlockThatIsNotRunTakesNoRoom) {
   BALEEN_NEEDS_USABLE_GPU();
-  const test::RandomCheckpoint checkpoint("tiny-flash");
+  const test::RandomCheckpoint checkpoint(config_of("tiny-flash"));
   EngineOptions plain = options();
   plain.mtp = false;
   Engine whole(checkpoint.path(), plain);

@@ -170,16 +170,41 @@ TEST(ExpertsOnTheHost, FlashOnOneH200) {
   EXPECT_EQ(leave_experts_to_host(less, config, StorageFormats(), options, free_bytes), std::nullopt);
   EXPECT_LE(less.weight_bytes, *options.gpu_weight_bytes);
   EXPECT_GT(less.experts.num_on_host, plan.experts.num_on_host);
+  EXPECT_EQ(less.experts.num_on_disk, 0);
   MemoryPlan refused = whole;
-  options.host_expert_bytes = 1'000'000'000;
+  options.host_expert_bytes = 100'000'000;
   const auto failed = leave_experts_to_host(refused, config, StorageFormats(), options, free_bytes);
   ASSERT_TRUE(failed);
-  EXPECT_NE(failed->message.find("--host-experts-bytes allows 1.00 GB"), std::string::npos)
+  EXPECT_NE(failed->message.find("--host-experts-bytes allows 0.10 GB"), std::string::npos)
       << failed->message;
   EXPECT_EQ(refused.weight_bytes, whole.weight_bytes);
   options.gpu_weight_bytes = 1'000'000'000;
   EXPECT_NE(leave_experts_to_host(refused, config, StorageFormats(), options, free_bytes)
                 ->message.find("all but the routed experts"),
+            std::string::npos);
+}
+
+TEST(ExpertsOnTheHost, FlashOnOne80GbCard) {
+  const ModelConfig config = preset_config("flash");
+  const std::int64_t free_bytes = std::int64_t{78} << 30;
+  EngineOptions options =
+      resolved({.device = {DeviceKind::kCuda, 0}, .max_batch_tokens = 512, .cache_tokens = 8192}, config);
+  const MemoryPlan whole = plan_memory(config, StorageFormats(), options);
+  MemoryPlan plan = whole;
+  EXPECT_EQ(leave_experts_to_host(plan, config, StorageFormats(), options, free_bytes), std::nullopt);
+  EXPECT_LE(plan.total_bytes(), free_bytes);
+  EXPECT_GT(plan.experts.share_away(), 0.5);
+  EXPECT_LT(plan.host_expert_bytes, std::int64_t{90} << 30) << "a host of 128 GiB holds them";
+  EXPECT_EQ(plan.experts.num_slots, suitable_slots(plan.experts));
+  // What the host must not hold is read from disk.
+  options.host_expert_bytes = std::int64_t{32} << 30;
+  MemoryPlan less = whole;
+  EXPECT_EQ(leave_experts_to_host(less, config, StorageFormats(), options, free_bytes), std::nullopt);
+  EXPECT_LE(less.host_expert_bytes, *options.host_expert_bytes);
+  EXPECT_GT(less.host_expert_bytes, *options.host_expert_bytes - (std::int64_t{16} << 20));
+  EXPECT_LE(less.total_bytes(), free_bytes);
+  EXPECT_EQ(less.experts.num_away(), plan.experts.num_away());
+  EXPECT_NE(to_text(less).find(fmt::format("{} routed experts", less.experts.num_on_disk)),
             std::string::npos);
 }
 

@@ -34,7 +34,11 @@ TEST(BatchRows, EveryRowKeepsItsSequencePositionAndPages) {
     const RaggedBatch batch{.tokens = tokens, .slices = slices};
     const std::int64_t begin = pick(0, batch.num_rows()), end = pick(begin, batch.num_rows());
     std::vector<SequenceSlice> kept;
-    const RaggedBatch part = rows_of(batch, {begin, end}, kept);
+    const auto [part, first_row, first_slice] = rows_of(batch, {begin, end}, kept);
+    EXPECT_EQ(first_row, begin);
+    if (begin < end) {
+      EXPECT_EQ(&batch.slice_of(begin), &batch.slices[static_cast<std::size_t>(first_slice)]);
+    }
     ASSERT_EQ(part.num_rows(), end - begin);
     std::int64_t next = 0;
     for (const SequenceSlice& slice : part.slices) {

@@ -90,7 +90,7 @@ TEST(ExpertBalancer, OnlyLayersThatGainChange) {
   const LayerBalance& uneven = balancer.state().layers[1];
   EXPECT_EQ(uneven.before, (Loads{9, 7, 4, 4}));
   EXPECT_EQ(uneven.after, uneven.before) << "nothing has changed yet";
-  balancer.changed();
+  balancer.changed(1);
   Loads after = balancer.state().layers[1].after;
   std::ranges::sort(after);
   EXPECT_EQ(after, (Loads{4, 5, 7, 8}));
@@ -123,6 +123,19 @@ TEST(ExpertBalancer, AFailureChangesNothing) {
   EXPECT_EQ(balancer.state().last_failure, "rank 2 has no memory");
 }
 
+/// Blocks that change one after the other, of which the second fails.
+TEST(ExpertBalancer, WhatHasChangedStaysWhenTheRestFails) {
+  std::vector<BlockExperts> changes;
+  ExpertBalancer balancer = evaluated({}, {kUneven, kEven, kUneven}, changes);
+  ASSERT_EQ(changes.size(), 2u);
+  balancer.changed(1);
+  EXPECT_EQ(balancer.state().num_rebalancings, 0) << "not all of it";
+  balancer.failed("rank 2 has no memory");
+  EXPECT_TRUE(std::ranges::equal(balancer.maps()[0].physical_to_logical(), changes[0].slots));
+  EXPECT_EQ(balancer.maps()[2], linear(1)[0]);
+  EXPECT_EQ(balancer.state().num_failures, 1);
+}
+
 TEST(ExpertBalancer, TheBudgetGoesToTheLayersThatGainMost) {
   const std::vector<std::int64_t> worst{20, 20, 0, 0, 0, 0, 0, 0};  // both on one rank
   std::vector<BlockExperts> changes;
@@ -130,14 +143,14 @@ TEST(ExpertBalancer, TheBudgetGoesToTheLayersThatGainMost) {
   ASSERT_EQ(changes.size(), 3u);
   evaluated({}, {worst}, changes);
   ExpertBalancer alone = evaluated({}, {worst}, changes);
-  alone.changed();
+  alone.changed(1);
   const std::int64_t needed = alone.state().moved_bytes;
   ASSERT_GT(needed, 0);
 
   ExpertBalancer balancer = evaluated({.max_moved_bytes = needed}, {kUneven, worst, kUneven}, changes);
   ASSERT_EQ(changes.size(), 1u);
   EXPECT_EQ(changes[0].block, 1);
-  balancer.changed();
+  balancer.changed(1);
   EXPECT_EQ(balancer.state().moved_bytes, needed);
   evaluated({.max_moved_bytes = 1}, {kUneven, worst, kUneven}, changes);
   EXPECT_TRUE(changes.empty());
@@ -162,7 +175,7 @@ TEST(ExpertBalancer, ProposalsAreMapsThatGain) {
     const std::vector<ExpertMap> before(balancer.maps().begin(), balancer.maps().end());
     const std::vector<BlockExperts> changes = balancer.take_loads(loads);
     if (changes.empty()) continue;
-    balancer.changed();
+    balancer.changed(changes.size());
     num_changes += std::ssize(changes);
     for (const BlockExperts& change : changes) {
       const auto block = static_cast<std::size_t>(change.block);

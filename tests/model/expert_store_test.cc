@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <random>
@@ -22,17 +23,22 @@ class ExpertStoreOf : public testing::TestWithParam<const char*> {
       : pool_(1),
         weights_(made_up_weights(preset_config(GetParam()), 1, pool_, MadeUpBytes::kOfEachTensor)) {}
 
+  /// Whether `block_bytes` is the expert's block.
+  [[nodiscard]] bool has_bytes(const ExpertBlock& shape, const std::byte* block_bytes, std::int64_t block,
+                               std::int64_t expert) const {
+    const auto& from = weights_->tree().block(block).moe.routed[static_cast<std::size_t>(expert)];
+    return std::ranges::all_of(shape.pieces(from), [&](const ExpertBlock::Piece& piece) {
+      return piece.bytes.empty() ||
+             std::memcmp(block_bytes + piece.offset, piece.bytes.data(), piece.bytes.size()) == 0;
+    });
+  }
+
   void expect_bytes(const ExpertStore& store) const {
     for (std::int64_t block = 0; block < store.placement().counts().num_blocks; ++block) {
       for (std::int64_t expert = 0; expert < store.placement().counts().num_experts; ++expert) {
-        const auto& from = weights_->tree().block(block).moe.routed[static_cast<std::size_t>(expert)];
-        for (const ExpertBlock::Piece& piece : store.shape().pieces(from)) {
-          if (piece.bytes.empty()) continue;
-          ASSERT_EQ(std::memcmp(store.address(block, expert) + piece.offset, piece.bytes.data(),
-                                piece.bytes.size()),
-                    0)
-              << block << " " << expert << " " << piece.offset;
-        }
+        if (store.placement().level(block, expert) == ExpertLevel::kDisk) continue;
+        ASSERT_TRUE(has_bytes(store.shape(), store.address(block, expert), block, expert))
+            << block << " " << expert;
       }
     }
   }
@@ -44,20 +50,21 @@ class ExpertStoreOf : public testing::TestWithParam<const char*> {
 TEST_P(ExpertStoreOf, KeepsEveryExpertThroughSwaps) {
   const ModelConfig& config = weights_->config();
   const std::int64_t num_blocks = config.num_hidden_layers, num_experts = config.n_routed_experts;
-  for (const std::int64_t num_on_host :
-       {std::int64_t{1}, num_blocks * num_experts / 2, num_blocks * num_experts}) {
-    ExpertStore store(weights_->tree().blocks, {num_blocks, num_experts, num_on_host}, host_memory(),
-                      host_memory(), nullptr);
+  const std::int64_t all = num_blocks * num_experts;
+  const ExpertCounts some[] = {{num_blocks, num_experts, 1},      {num_blocks, num_experts, all / 2},
+                               {num_blocks, num_experts, all},    {num_blocks, num_experts, all / 3, all / 3},
+                               {num_blocks, num_experts, 0, all}, {num_blocks, num_experts, all / 2, 1}};
+  for (const ExpertCounts& counts : some) {
+    ExpertStore store(weights_->tree().blocks, counts, host_memory(), host_memory(), nullptr);
     expect_bytes(store);
     std::mt19937 random(1);
-    for (int i = 0; i < 40; ++i) {
+    for (int i = 0; i < 80; ++i) {
       const ExpertSwap swap{static_cast<std::int64_t>(random()) % num_blocks,
                             static_cast<std::int64_t>(random()) % num_experts,
                             static_cast<std::int64_t>(random()) % num_experts};
-      if (!store.placement().on_host(swap.block, swap.from_host) ||
-          store.placement().on_host(swap.block, swap.from_device))
-        continue;
-      store.swap(swap);
+      if (store.placement().level(swap.block, swap.promoted) >
+          store.placement().level(swap.block, swap.demoted))
+        store.swap(swap);
     }
     expect_bytes(store);
   }
@@ -77,7 +84,7 @@ TEST_P(ExpertStoreOf, KernelsFindExpertsByTheTable) {
       EXPECT_EQ(moe.routed[0].w1.data + place * distance, copy.experts()->address(block, expert));
       // Experts on the host, and no others, have a place of their own to be copied to.
       const std::int32_t copied = moe.places.copied[expert];
-      EXPECT_EQ(copied != place, copy.experts()->placement().on_host(block, expert));
+      EXPECT_EQ(copied == place, copy.experts()->placement().on_device(block, expert));
       EXPECT_TRUE(copied == place || taken.insert(copied).second);
     }
     EXPECT_EQ(moe.places.blocks, moe.routed[0].w1.data);
@@ -100,6 +107,7 @@ class LateCopies final : public BackgroundCopies {
       std::memcpy(to, from, static_cast<std::size_t>(size_bytes));
     }
   }
+  void wait_for(int mark) override { make_operations_wait_for(mark); }
   [[nodiscard]] bool are_done() const { return done_ == started_.size(); }
 
  private:
@@ -114,39 +122,42 @@ class LateCopies final : public BackgroundCopies {
 };
 
 TEST_P(ExpertStoreOf, StepsOfManyTokensFindCopies) {
-  LateCopies copies;
-  const ExpertCounts counts{weights_->config().num_blocks(), weights_->config().n_routed_experts,
-                            weights_->config().num_blocks() * weights_->config().n_routed_experts / 2 + 1};
-  DeviceWeights weights(weights_->tree(), host_memory(), counts, host_memory(), &copies);
-  ExpertStore& store = *weights.experts();
-  EXPECT_FALSE(store.copies_for(ExpertStore::kMaxRowsOfKernelCopies));
-  ASSERT_TRUE(store.copies_for(ExpertStore::kMaxRowsOfKernelCopies + 1));
-  const auto pass = [&](std::int64_t begin, std::int64_t end) {
-    store.begin_pass(begin, end);
-    for (std::int64_t block = begin; block < end; ++block) {
-      store.arrive(block);
-      const ExpertWeights& first = weights.tree().block(block).moe.routed[0];
-      const std::byte* base = first.w1.data;
-      const ExpertPlaces places = store.copied_places(block);
-      for (std::int64_t expert = 0; expert < counts.num_experts; ++expert) {
-        EXPECT_LT(places.of_expert[expert], places.count);
-        const std::byte* found = base + places.of_expert[expert] * store.shape().bytes();
-        EXPECT_EQ(
-            std::memcmp(found, store.address(block, expert), static_cast<std::size_t>(store.shape().bytes())),
-            0)
-            << block << " " << expert;
-        EXPECT_EQ(found != store.address(block, expert), store.placement().on_host(block, expert));
+  const std::int64_t num_blocks = weights_->config().num_blocks();
+  const std::int64_t num_experts = weights_->config().n_routed_experts, all = num_blocks * num_experts;
+  // With more on disk than there are stages.
+  for (const ExpertCounts& counts : {ExpertCounts{num_blocks, num_experts, all / 2 + 1},
+                                     ExpertCounts{num_blocks, num_experts, all / 3, all / 3}}) {
+    LateCopies copies;
+    DeviceWeights weights(weights_->tree(), host_memory(), counts, host_memory(), &copies);
+    ExpertStore& store = *weights.experts();
+    EXPECT_FALSE(store.copies_for(ExpertStore::kMaxRowsOfKernelCopies));
+    ASSERT_TRUE(store.copies_for(ExpertStore::kMaxRowsOfKernelCopies + 1));
+    const auto pass = [&](std::int64_t begin, std::int64_t end) {
+      store.begin_pass(begin, end);
+      for (std::int64_t block = begin; block < end; ++block) {
+        store.arrive(block);
+        const std::byte* base = weights.tree().block(block).moe.routed[0].w1.data;
+        const ExpertPlaces places = store.copied_places(block);
+        for (std::int64_t expert = 0; expert < counts.num_experts; ++expert) {
+          ASSERT_GE(places.of_expert[expert], 0);
+          EXPECT_LT(places.of_expert[expert], places.count);
+          const std::byte* found = base + places.of_expert[expert] * store.shape().bytes();
+          EXPECT_TRUE(has_bytes(store.shape(), found, block, expert)) << block << " " << expert;
+          EXPECT_EQ(store.placement().on_device(block, expert),
+                    store.placement().level(block, expert) != ExpertLevel::kDisk &&
+                        found == store.address(block, expert));
+        }
+        store.leave(block);
       }
-      store.leave(block);
-    }
-    // The buffers are free for the kernels of a step of fewer tokens.
-    EXPECT_TRUE(copies.are_done());
-  };
-  pass(0, counts.num_blocks);
-  pass(0, counts.num_blocks - 1);
-  pass(counts.num_blocks - 1, counts.num_blocks);  // the MTP block alone
-  store.swap({1, counts.num_experts - 1, 0});
-  pass(0, counts.num_blocks);
+      // The buffers are free for the kernels of a step of fewer tokens.
+      EXPECT_TRUE(copies.are_done());
+    };
+    pass(0, num_blocks);
+    pass(0, num_blocks - 1);
+    pass(num_blocks - 1, num_blocks);  // the MTP block alone
+    store.swap({1, counts.num_experts - 1, 0});
+    pass(0, num_blocks);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Presets, ExpertStoreOf, testing::Values("tiny-flash", "tiny-real-heads"),

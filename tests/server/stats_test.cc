@@ -119,6 +119,33 @@ TEST(Metrics, HaveBalancednessOnceItIsKnown) {
   EXPECT_EQ(metrics.text(some_stats(), view, {}).find("balancedness"), std::string::npos);
 }
 
+TEST(Stats, HasWhereExpertsLie) {
+  EngineView view = some_view();
+  const auto places = [&] {
+    return nlohmann::json::parse(stats_json(ServedModel{}, some_stats(), view, {}, 0))["expert_places"];
+  };
+  EXPECT_TRUE(places().is_null());
+  view.expert_places = ExpertPlaceStats{
+      .placed = {.num_blocks = 2, .num_experts = 8, .num_on_host = 5, .num_on_disk = 1, .num_slots = 3},
+      .fetched = {.resident = 40,
+                  .in_slots = 4,
+                  .from_host = 6,
+                  .from_disk = 2,
+                  .guessed = 9,
+                  .guessed_chosen = 5,
+                  .bytes_ahead = 700,
+                  .bytes_behind = 300}};
+  EXPECT_EQ(places()["placed"], nlohmann::json({{"gpu", 10}, {"host", 5}, {"disk", 1}}));
+  EXPECT_EQ(places()["chosen"], nlohmann::json({{"gpu", 40}, {"slot", 4}, {"host", 6}, {"disk", 2}}));
+  EXPECT_EQ(places()["bytes_ahead"], 700);
+  const std::string text = Metrics().text(some_stats(), view, {});
+  for (const char* line : {"baleen_experts{place=\"gpu\"} 10", "baleen_experts{place=\"disk\"} 1",
+                           "baleen_chosen_experts_total{place=\"slot\"} 4",
+                           "baleen_fetched_expert_bytes_total{when=\"before\"} 700",
+                           "baleen_guessed_experts_total 9", "baleen_guessed_experts_chosen_total 5"})
+    EXPECT_NE(text.find(line), std::string::npos) << line << "\nin\n" << text;
+}
+
 TEST(CounterHistory, IsARingWithTheOldestFirst) {
   CounterHistory history(3);
   for (int second = 0; second < 5; ++second) {

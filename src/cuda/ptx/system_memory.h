@@ -1,5 +1,5 @@
-/// Loads and stores that other GPUs take part in: never cached where the writer is not seen.
-/// (PTX: ld.volatile, st.volatile, globaltimer)
+/// Loads and stores that other GPUs or the host take part in: never cached where the writer is not seen.
+/// (PTX: ld.volatile, st.volatile, ld.acquire, st.release, globaltimer)
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,18 @@ __device__ inline uint4 load_remote(const uint4* from) {
                : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
                : "l"(from));
   return words;
+}
+
+/// A word that the host or another GPU writes; what it wrote before is visible afterwards.
+__device__ inline std::uint64_t load_acquire_system(const std::uint64_t* from) {
+  std::uint64_t word;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(word) : "l"(from) : "memory");
+  return word;
+}
+
+/// The other way round: what this thread wrote before is visible to those that see the word.
+__device__ inline void store_release_system(std::uint64_t* to, std::uint64_t word) {
+  asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(to), "l"(word) : "memory");
 }
 
 /// Nanoseconds, of the whole GPU.

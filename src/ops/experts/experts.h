@@ -8,13 +8,13 @@
 /// FP4 and FP8 weights see activations (x and bf(a)) rounded to e4m3 per 128 in `released`.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <optional>
 #include <span>
 
 #include "numeric/dtype.h"
+#include "ops/experts/expert_places.h"
 #include "ops/matmul/matmul.h"
 #include "ops/operation/variant.h"
 #include "tensor/fp8_rows.h"
@@ -34,20 +34,11 @@ struct ExpertLoad {
   double distinct = 0;     ///< experts that get any
 };
 
-/// Where experts lie when it is not one behind the other: the arrays of expert e are those of `routed[0]`,
-/// moved by `of_expert[e]` times the distance between `routed[0]` and `routed[1]`. Kernels of devices alone
-/// read this.
-struct ExpertPlaces {
-  const std::int32_t* of_expert =
-      nullptr;             ///< [E] in the device's memory, each in [0, count); null: expert e is at e
-  std::int64_t count = 0;  ///< of places
-  /// Where some are in the host's memory: [E] like of_expert, the place in the device's memory that a kernel
-  /// copies expert e to before others read it; of experts that are there, their own. Null: all are there.
-  const std::int32_t* copied = nullptr;
-  /// Where some are copied: place 0, and the distance from one to the next, a multiple of 16. All arrays of
-  /// an expert lie between its place and the next.
-  std::byte* blocks = nullptr;
-  std::int64_t block_bytes = 0;
+/// A guess of what tokens will choose in the block after this one, for devices with experts outside their
+/// memory: those that it names are fetched beside the operations that follow. Changes no result.
+struct ExpertGuess {
+  View<const std::int32_t, 2> ids;  ///< [T, k] like ExpertsArgs::ids; empty: no guess
+  ExpertPlaces places{};            ///< of that block
 };
 
 /// Of ranks that share the experts, one has `routed` from `first_expert` on. What it returns are then its
@@ -60,6 +51,7 @@ struct ExpertsArgs {
   ConstActivations<2> weights;            ///< [T, k]
   std::span<const ExpertWeights> routed;  ///< [E], one format for all
   ExpertPlaces places{};
+  ExpertGuess next{};
   const ExpertWeights* shared = nullptr;  ///< null: none
   float swiglu_limit = 0.0F;
   Precision precision = Precision::kReleased;

@@ -1,17 +1,18 @@
 // Experts: dispatch, products, combination (expert_dispatch.h, expert_products.h), and what they share.
 //
 // Where chosen experts may lie in the host's memory, the products are two launches: of the experts in the
-// device's memory while the others come, then of those. (A single token's wait until they have come.)
+// device's memory while the others come, then of those. (A single token's wait until they have come.) What
+// the next block's tokens will probably choose comes beside the rest of this block and attention.
 //
-//     stream   dispatch ── products, resident ──┬── products, copied ── combination
-//     branch   copies of chosen experts ────────┘
+//     stream   dispatch ── products, resident ──┬── products, copied ── combination ── ...
+//     branch   fetch chosen experts ────────────┴── fetch the next block's, as guessed ── fetch chosen ...
 #include <algorithm>
 
 #include "base/check.h"
 #include "cuda/stream_branch.h"
 #include "cuda/tensor_map.h"
-#include "ops/experts/sm90/expert_copy.h"
 #include "ops/experts/sm90/expert_dispatch.h"
+#include "ops/experts/sm90/expert_fetch.h"
 #include "ops/experts/sm90/expert_one_token.h"
 #include "ops/experts/sm90/expert_products.h"
 #include "ops/experts/sm90/expert_weights.h"
@@ -33,6 +34,10 @@ bool are_few(std::int64_t num_tokens, std::int64_t num_selected) {
 const ProductVariant& variant_for(std::int64_t num_tokens, std::int64_t num_selected) {
   return are_few(num_tokens, num_selected) ? kFewTokens : kManyTokens;
 }
+
+/// Whether the next block's experts are fetched by a guess. They come on the branch, behind those of this
+/// block; the next call takes them in.
+bool guesses(const ExpertsArgs& args) { return !args.next.ids.empty(); }
 
 WeightFormat format_of(const ExpertsArgs& args) { return args.routed[0].w1.format; }
 
@@ -229,13 +234,14 @@ void experts_by(const ProductVariant& variant, const ExpertsArgs& args, CudaCont
   };
   if (copies) {
     BALEEN_CHECK(context.branch != nullptr);
-    copy_chosen_experts(args, context.branch->fork(context.stream), false);
+    fetch_chosen_experts(args, context.branch->fork(context.stream), false);
   }
   dispatch_experts(args, extents, scratch.plan, scratch.rows, context);
-  multiply(false, {.num_blocks = context.num_sms - (copies ? kCopyBlocks : 0), .early = true});
+  multiply(false, {.num_blocks = context.num_sms - (copies ? kFetchBlocks : 0), .early = true});
   if (copies) {
     context.branch->join(context.stream);
-    multiply(true, {.num_blocks = context.num_sms, .early = false});
+    if (guesses(args)) fetch_guessed_experts(args, context.branch->reopen());
+    multiply(true, {.num_blocks = context.num_sms - (guesses(args) ? kGuessBlocks : 0), .early = false});
   }
   combine_experts(args, extents, scratch.plan, scratch.y, context);
 }
@@ -266,7 +272,13 @@ void experts_one_token(const ExpertsArgs& args, CudaContext& context) {
   const ScratchScope scope(context.scratch);
   auto* inner =
       context.scratch.allocate<Bf16Bits>(one_token_inner_values(args.ids.extent(1), args.routed[0].w1.rows));
-  if (args.places.copied != nullptr) copy_chosen_experts(args, context.stream, true);
+  if (args.places.copied != nullptr) {
+    BALEEN_CHECK(context.branch != nullptr);
+    const bool behind_guess = context.branch->is_open();
+    if (behind_guess) context.branch->join(context.stream);
+    fetch_chosen_experts(args, context.stream, !behind_guess);
+    if (guesses(args)) fetch_guessed_experts(args, context.branch->fork(context.stream));
+  }
   one_token_experts(args, device_places(args), inner, context);
 }
 

@@ -1,0 +1,97 @@
+/// Where routed experts lie when it is not one behind the other in one memory, and what kernels know that
+/// bring experts from outside the device's memory. Kernels of devices alone read this.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace baleen {
+
+inline constexpr int kMaxSlotsOfBlock = 16;
+inline constexpr int kMaxExpertsOfBlock = 512;
+/// Experts are copied in pieces, each by one block of threads; whether a piece has come is kept.
+inline constexpr std::int64_t kFetchPieceBytes = std::int64_t{64} << 10;
+inline constexpr int kMaxFetchPieces = 512;
+
+/// The experts that a block's slots hold, in the device's memory.
+struct ExpertSlotState {
+  std::int32_t expert[kMaxSlotsOfBlock];   ///< -1: none
+  std::int32_t age[kMaxSlotsOfBlock];      ///< steps since the expert was chosen
+  std::int32_t guessed[kMaxSlotsOfBlock];  ///< 1: fetched by a guess, no step has chosen it since
+  std::int32_t arrivals;                   ///< thread blocks of the copying kernel that have read all this
+  std::uint8_t pieces[kMaxSlotsOfBlock][kMaxFetchPieces];  ///< 1: has come
+};
+
+/// Of all blocks since the start, in the device's memory. A chosen expert counts once for each step and
+/// block, however many tokens chose it.
+struct ExpertFetchCounts {
+  std::uint64_t resident = 0;        ///< chosen experts that the device's memory has
+  std::uint64_t in_slots = 0;        ///< that a slot had, whole
+  std::uint64_t from_host = 0;       ///< of which pieces or all had to come from the host's memory
+  std::uint64_t from_disk = 0;       ///< from disk
+  std::uint64_t guessed = 0;         ///< experts that a guess began to fetch
+  std::uint64_t guessed_chosen = 0;  ///< of these, those that the next step then chose
+  std::uint64_t bytes_ahead = 0;     ///< copied before the router had chosen
+  std::uint64_t bytes_behind = 0;    ///< copied after it
+};
+
+/// What a copying kernel asks the host for, and the host's answers: in pinned memory, each word written by
+/// one side alone. Words with two numbers have that of the request in the upper 48 bits.
+struct ExpertReadRequest {
+  alignas(64) std::uint64_t posted;  ///< number of the latest request, 1 for the first; written last
+  std::int32_t block;
+  std::int32_t count;
+  std::int32_t experts[kMaxExpertsOfBlock];
+  alignas(64) std::uint64_t taken;     ///< request, and how many of its experts have been copied
+  alignas(64) std::uint64_t answered;  ///< request, and how many of its experts are staged; by the host
+  alignas(64) std::uint64_t given_up;  ///< 1: the kernel waited too long
+};
+inline constexpr int kRequestShift = 16;
+
+/// Of copying kernels among themselves, in the device's memory.
+struct ExpertReadState {
+  std::uint64_t number;                   ///< of the latest request
+  std::int32_t done[kMaxExpertsOfBlock];  ///< thread blocks that have copied the request's expert
+};
+
+/// Experts on disk. Expert i of a request is staged at place i modulo num_staged.
+struct ExpertReads {
+  ExpertReadRequest* request = nullptr;  ///< null: no expert is on disk
+  ExpertReadState* state = nullptr;
+  const std::byte* staged = nullptr;  ///< pinned, a block behind the other
+  std::int32_t num_staged = 0;
+  std::int32_t block = 0;  ///< number of this block in requests
+};
+
+/// Places in the device's memory for experts of one block that come from outside. An expert that is chosen
+/// and away goes to a slot, where it stays until a chosen expert finds no other; those for which there is no
+/// slot go to a buffer, which the block after the next one overwrites.
+struct ExpertSlots {
+  std::int32_t count = 0;                  ///< up to kMaxSlotsOfBlock
+  std::int32_t first = 0;                  ///< place of slot 0
+  const std::int32_t* buffered = nullptr;  ///< [E] places in the buffer; of experts on the device, their own
+  std::int32_t* copied = nullptr;          ///< [E] `ExpertPlaces::copied`
+  ExpertSlotState* state = nullptr;
+  ExpertFetchCounts* counts = nullptr;
+  /// Set once the router of a step has chosen: fetching ahead stops.
+  std::int32_t* routed = nullptr;
+  ExpertReads reads{};
+};
+
+/// The arrays of expert e are those of `routed[0]`, moved by `of_expert[e]` times the distance between
+/// `routed[0]` and `routed[1]`.
+struct ExpertPlaces {
+  /// [E] in the device's memory, each in [0, count), or -1: on disk; null: expert e is at e.
+  const std::int32_t* of_expert = nullptr;
+  std::int64_t count = 0;  ///< of places
+  /// Where some are outside the device's memory: [E] like of_expert, the place in it that a kernel copied
+  /// expert e to before others read it; of experts that are there, their own. Null: all are there.
+  const std::int32_t* copied = nullptr;
+  /// Where some are copied: place 0, and the distance from one to the next, a multiple of 16. All arrays of
+  /// an expert lie between its place and the next.
+  std::byte* blocks = nullptr;
+  std::int64_t block_bytes = 0;
+  ExpertSlots slots{};
+};
+
+}  // namespace baleen
