@@ -12,8 +12,8 @@ trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/lib"
 find "$build" -type f -perm -u+x \( -path "$build/src/app/baleen" -o -path '*tests/*_sm90_*test' \
   -o -name 'device_cuda_*_test' \
-  -o -name engine_tests -o -name generation_tests -o -name model_tests -o -name '*sm90_*bench' \
-  -o -name decode_ranks_bench \) \
+  -o -name engine_tests -o -name rank_engine_tests -o -name generation_tests -o -name model_tests \
+  -o -name '*sm90_*bench' -o -name decode_ranks_bench \) \
   -exec cp -t "$folder" {} +
 for program in "$folder"/*; do
   [[ -f $program ]] || continue

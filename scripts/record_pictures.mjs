@@ -1,7 +1,7 @@
-// node scripts/record_pictures.mjs: docs/pictures/NAME.png for each page below, its figures as headless
-// Chromium draws them. Runs of training are those that scripts/record_training.sh left under
-// bench/results/training; a page of which there is no run is left out. Needs the release build and the
-// packages of tests/web (scripts/install_npm.sh tests/web).
+// node scripts/record_pictures.mjs [NAME...]: docs/pictures/NAME.png for each page below, or for those named,
+// its figures as headless Chromium draws them. Runs of training are those that
+// scripts/record_training.sh left under bench/results/training; a page of which there is no run is left out.
+// Needs the release build and the packages of tests/web (scripts/install_npm.sh tests/web).
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -15,13 +15,14 @@ const logged = (...names) => names.map((name) => join('bench', 'results', 'train
   .filter((run) => existsSync(join(repository, run, 'log.jsonl')));
 const report = (runs) => runs.length > 0 && ((file) => ['train', '--report', ...runs, '-o', file]);
 
-// The arguments of `baleen` that write the page to a file.
+// The arguments of `baleen`, or of Python, that write the page to a file.
 const pages = [
   {
     name: 'plot',
     command: (file) => ['simulate', 'search', 'flash', '--num-devices', '8', '--isl', '4096', '--osl', '1024',
       '--ttft', '1000', '--tpot', '20', '--html', file],
   },
+  { name: 'scaling', script: (file) => [join('scripts', 'scaling_page.py'), file] },
   { name: 'training', command: report(logged('stories-cpu')) },
   // The figures of the page under these titles alone.
   { name: 'stories', command: report(logged('stories-cpu')), only: ['Held-out loss', 'Loads of experts'] },
@@ -29,15 +30,17 @@ const pages = [
     name: 'ablations',
     command: report(logged('muon', 'adamw', 'adamw-slow', 'no-balance', 'no-mtp', 'plain', 'qat')),
   },
-].filter(({ command }) => command);
+].filter(({ name, command, script }) => (command || script)
+  && (process.argv.length === 2 || process.argv.includes(name, 2)));
 
 const folder = mkdtempSync(join(tmpdir(), 'baleen-pictures-'));
 try {
   const executablePath = execFileSync('which', ['chromium'], { encoding: 'utf8' }).trim();
   const browser = await chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu'] });
-  for (const { name, command, only } of pages) {
+  for (const { name, command, script, only } of pages) {
     const file = join(folder, `${name}.html`);
-    execFileSync(join(repository, 'build', 'release', 'src', 'app', 'baleen'), command(file),
+    const program = script ? 'python3' : join(repository, 'build', 'release', 'src', 'app', 'baleen');
+    execFileSync(program, (script ?? command)(file),
       { cwd: repository, stdio: ['ignore', 'ignore', 'inherit'] });
     const page = await browser.newPage({ viewport: { width: 1240, height: 900 }, colorScheme: 'light' });
     await page.goto(pathToFileURL(file).href);

@@ -9,10 +9,14 @@
 #             $SANITIZE_FILTER pick programs and cases)
 #   bench     every kernel's benchmark, as one CSV with machine, clocks and revision
 #   calibrate a profile of this machine, $PROFILE.json (h200-baleen), its predictions against benchmarks
-#   ranks     all GPUs of the machine as ranks: collectives, dispatch and combine, whole models, commands;
-#             what messages take, a token of $RANKS_MODEL (flash 0 4096 64: preset, layers or 0 for all,
-#             context, steps)
-#   closed    all of Flash on two GPUs: requests of 8,192 + 1,024 tokens, $CLIENTS (64 128) at a time
+#   ranks     ranks on all GPUs of the machine, on one GPU several: collectives, dispatch and combine, whole
+#             models, engines, commands; what messages take, a token of $RANKS_MODEL (flash 0 4096 64: preset,
+#             layers or 0 for all, context, steps)
+#   correct   of `ranks` what needs no clock, against fewer ranks; first of what follows
+#   rows      the rows of bench/rows.json for as many GPUs as there are, messages first, beside what was
+#             predicted (bench/results/predicted-h200-xN.jsonl). $ROWS: ids, separated by commas; otherwise
+#             all. It ends after $ROWS_SECONDS (480); called again with the same $OUT it goes on
+#   closed    all of Flash on all GPUs: requests of 8,192 + 1,024 tokens, $CLIENTS (64 128) at a time
 #   layers    Flash geometry cut to $LAYERS layers (36 fit an H200): decode and prefill, operation by operation
 # Exits with 1 when a test failed. Without --programs it takes the programs of build/release.
 set -uo pipefail
@@ -25,7 +29,7 @@ if [[ ${1-} == --programs ]]; then
   export LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   shift 2
 fi
-[[ $# -gt 0 ]] || { sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 2; }
+[[ $# -gt 0 ]] || { sed -n '2,21s/^# \{0,1\}//p' "$0"; exit 2; }
 out=${OUT:-build/gpu_results}
 mkdir -p "$out"
 out=$(realpath "$out")
@@ -79,17 +83,22 @@ sanitize() {
   done
 }
 
-bench() {
-  local gpu revision
-  gpu=$(nvidia-smi --query-gpu=name,clocks.max.sm,clocks.max.mem --format=csv,noheader | tr -d ' ' | tr , ';')
+kernel_rows() {  # kernel_rows MACHINE PROGRAM...: what the benchmarks print as one CSV
+  local machine=$1 name revision
+  shift
   revision=${REVISION:-$(git rev-parse --short HEAD 2>/dev/null || echo unknown)}
-  {
-    echo "kernel,shape,median_us,spread_us,gb_per_s,tflop_per_s,against,machine,revision,date"
-    for name in $(names '*sm90_*bench'); do
-      timeout -k 5 "${LIMIT:-120}" "$(program "$name")" 2>>"$out/bench.log" | grep -E '^[^,]+(,[^,]*){6}$' |
-        sed "s/\$/,$gpu,$revision,$(date -u +%F)/"
-    done
-  } >"$out/kernels.csv"
+  echo "kernel,shape,median_us,spread_us,gb_per_s,tflop_per_s,against,machine,revision,date"
+  for name in "$@"; do
+    timeout -k 5 "${LIMIT:-120}" "$(program "$name")" 2>>"$out/bench.log" |
+      grep -E '^[^,]+(,[^,]*){6}$' | sed "s/\$/,$machine,$revision,$(date -u +%F)/"
+  done
+}
+
+bench() {
+  local gpu
+  gpu=$(nvidia-smi --query-gpu=name,clocks.max.sm,clocks.max.mem --format=csv,noheader | tr -d ' ' | tr , ';')
+  # shellcheck disable=SC2046 # names are words
+  kernel_rows "$gpu" $(names '*sm90_*bench') >"$out/kernels.csv"
   cut -d, -f1-7 "$out/kernels.csv"
 }
 
@@ -105,10 +114,41 @@ layers() {
   python3 "$root/scripts/print_layers.py" "$out/layers.jsonl"
 }
 
-ranks() {
+num_gpus() { nvidia-smi -L | wc -l; }
+gpu_list() { seq -s , 0 $(($(num_gpus) - 1)); }
+
+correct() {
   check collectives "$(program ops_sm90_collectives_test)" --gtest_brief=1
-  LIMIT=400 check commands_over_ranks python3 "$root/scripts/check_gpu_ranks.py" "$(program baleen)"
   LIMIT=300 check models_over_ranks "$(program device_cuda_ranks_test)" --gtest_brief=1
+  BALEEN_TEST_DEVICE=cuda:0 LIMIT=300 check engines_over_ranks \
+    "$(program rank_engine_tests)" --gtest_brief=1 \
+    --gtest_filter='RankEngine.*:RanksAhead.*:MovingExperts.ATableOfAFile*'
+  LIMIT=400 check commands_over_ranks python3 "$root/scripts/check_gpu_ranks.py" "$(program baleen)"
+  grep -h 'logits of\|not checked\|the same' "$out/tests.log" || true
+}
+
+rows() {
+  local count baleen kept
+  count=$(num_gpus)
+  baleen=$(program baleen)
+  kept=$root/bench/results/predicted-h200-x$count.jsonl
+  if [[ $count -gt 1 && ! -s $out/ranks-h200-x$count.csv ]]; then
+    kernel_rows "${count}x$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1 | tr -d ' ')" \
+      sm90_ranks_bench >"$out/ranks-h200-x$count.csv"
+  fi
+  python3 "$root/scripts/measure_rows.py" --program "$baleen" --num-devices "$count" \
+    --out "$out/rows-h200-x$count.jsonl" ${ROWS:+--rows "$ROWS"} --seconds "${ROWS_SECONDS:-480}" \
+    --limit "${LIMIT:-300}" || failed=1
+  if [[ -s $kept ]]; then
+    python3 "$root/scripts/predict_rows.py" --num-devices "$count" --kept "$kept" --results "$out" |
+      tee "$out/rows.txt"
+  else
+    echo "no predictions were made for $count GPUs: scripts/predict_rows.py makes them"
+  fi
+}
+
+ranks() {
+  correct
   local plan model
   read -ra model <<<"${RANKS_MODEL:-flash 0 4096 64}"
   {
@@ -120,8 +160,8 @@ ranks() {
   local options
   for options in "--prompt 0 --at 4096 --decode 64" "--prompt 8192 --decode 0 --chunk 8192"; do
     # shellcheck disable=SC2086 # options are words
-    timeout -k 5 300 "$(program baleen)" bench --preset flash --devices 0,1 --context 16384 $options --json \
-      >>"$out/ranks.jsonl" 2>>"$out/bench.log" || failed=1
+    timeout -k 5 300 "$(program baleen)" bench --preset flash --devices "$(gpu_list)" --context 16384 \
+      $options --json >>"$out/ranks.jsonl" 2>>"$out/bench.log" || failed=1
   done
   cat "$out/ranks.jsonl"
 }
@@ -129,8 +169,8 @@ ranks() {
 closed() {
   local clients
   for clients in ${CLIENTS:-64 128}; do
-    timeout -k 5 300 "$(program baleen)" bench --preset flash --devices 0,1 --dp 2 --chunk 8192 \
-      --prompt 8192 --decode 1024 --clients "$clients" --requests $((2 * clients)) --json \
+    timeout -k 5 300 "$(program baleen)" bench --preset flash --devices "$(gpu_list)" --dp "$(num_gpus)" \
+      --chunk 8192 --prompt 8192 --decode 1024 --clients "$clients" --requests $((2 * clients)) --json \
       >>"$out/closed.jsonl" 2>>"$out/bench.log" || failed=1
   done
   cat "$out/closed.jsonl"
@@ -147,7 +187,8 @@ calibrate() {
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,memory.used --format=csv | tee "$out/gpu.csv"
 for part in "$@"; do
   case $part in
-    kernels | models | commands | serve | sanitize | bench | calibrate | ranks | closed | layers) "$part" ;;
+    kernels | models | commands | serve | sanitize | bench | calibrate) "$part" ;;
+    ranks | correct | rows | closed | layers) "$part" ;;
     *) echo "test_gpu.sh: no part '$part'" >&2; exit 2 ;;
   esac
 done

@@ -3,20 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "app/bench_phase.h"
 #include "app/bench_serving.h"
 #include "app/bench_train.h"
+#include "app/drawn_acceptance.h"
 #include "app/engine_flags.h"
 #include "app/expert_listing.h"
 #include "app/kernel_listing.h"
 #include "app/option_ranges.h"
 #include "app/options.h"
+#include "app/simulation_flags.h"
 #include "base/error.h"
 #include "device/make_device.h"
 #include "hardware/instruction_sets.h"
@@ -24,6 +27,7 @@
 #include "model/presets.h"
 #include "model_files/made_up.h"
 #include "rank_engine/rank_engine.h"
+#include "simulator/graph/workload.h"
 
 namespace baleen {
 namespace {
@@ -36,149 +40,23 @@ struct BenchFlags {
   std::optional<std::int64_t> num_layers;
   std::optional<double> zipf;
   std::int64_t warm_up = 2;
-  std::int64_t sequences = 1;
+  std::vector<std::int64_t> sequences{1};  ///< measured one number after the other
   std::int64_t clients = 0;
   std::int64_t requests = 0;
   std::int64_t prompt = 512;
   std::int64_t decode = 32;
   std::int64_t at = 0;
+  std::int64_t drafts = 0;
+  std::optional<double> tokens_a_step;
+  std::uint64_t seed = 1;
   bool json = false;
   bool kernels = false;
 };
 
-/// One measured phase: wall time and what the device noted.
-struct Phase {
-  std::string name;
-  std::int64_t tokens = 0;
-  double seconds = 0;         ///< total
-  double median_seconds = 0;  ///< of one step
-  std::map<std::string_view, OpRecord> records;
-  OpRecord total;
-};
-
-/// Pseudo-random ids, so that tokens have different experts.
-std::vector<TokenId> some_tokens(std::int64_t count, std::int64_t vocab_size) {
-  std::vector<TokenId> tokens(static_cast<std::size_t>(count));
-  std::uint64_t state = 88172645463325252ull;
-  for (TokenId& token : tokens) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    token = static_cast<TokenId>(state % static_cast<std::uint64_t>(vocab_size));
-  }
-  return tokens;
-}
-
-/// `tokens` as a sequence gets them: ids of its own, for with the same ones all sequences would have the same
-/// experts.
-std::vector<TokenId> tokens_of(std::size_t sequence, std::span<const TokenId> tokens,
-                               std::int64_t vocab_size) {
-  constexpr std::int64_t kStride = 7919;  // a prime
-  std::vector<TokenId> own(tokens.begin(), tokens.end());
-  for (TokenId& token : own)
-    token = static_cast<TokenId>((token + static_cast<std::int64_t>(sequence) * kStride) % vocab_size);
-  return own;
-}
-
-/// Feeds every sequence as many tokens as `tokens` has, step_tokens of them a step over all; as a server
-/// would, where the engine can, each step begins before the one before has ended.
-Phase measure(ModelEngine& engine, std::span<const SequenceId> sequences, const std::string& name,
-              std::span<const TokenId> tokens, std::int64_t step_tokens) {
-  const auto num_sequences = static_cast<std::int64_t>(sequences.size());
-  Phase phase{.name = name, .tokens = static_cast<std::int64_t>(tokens.size()) * num_sequences};
-  engine.device().profile().clear();
-  const auto share = static_cast<std::size_t>(std::max<std::int64_t>(1, step_tokens / num_sequences));
-  std::vector<std::vector<TokenId>> own;
-  for (std::size_t i = 0; i < sequences.size(); ++i)
-    own.push_back(tokens_of(i, tokens, engine.config().vocab_size));
-  std::vector<double> steps;
-  const bool ahead = engine.limits().runs_ahead;
-  auto last = std::chrono::steady_clock::now();
-  const auto note = [&](const Result<StepOutput>& output) {
-    if (!output) fail("{}", output.error());
-    const auto now = std::chrono::steady_clock::now();
-    steps.push_back(std::chrono::duration<double>(now - last).count());
-    phase.seconds += steps.back();
-    last = now;
-  };
-  for (std::size_t begin = 0; begin < tokens.size(); begin += share) {
-    std::vector<StepInput> inputs;
-    const SampleRow greedy;
-    for (std::size_t i = 0; i < sequences.size(); ++i) {
-      inputs.push_back({sequences[i],
-                        std::span(own[i]).subspan(begin, std::min(tokens.size() - begin, share)),
-                        WantedLogits::kLast});
-      if (engine.limits().chooses) inputs.back().draws = {&greedy, 1};
-    }
-    if (!ahead) {
-      note(engine.step(inputs));
-      continue;
-    }
-    if (const auto failed = engine.queue(inputs)) fail("{}", failed->message);
-    if (begin > 0) note(engine.collect());
-  }
-  if (ahead) note(engine.collect());
-  std::ranges::sort(steps);
-  phase.median_seconds = steps[steps.size() / 2];
-  phase.records = engine.device().profile().records();
-  phase.total = engine.device().profile().total();
-  return phase;
-}
-
-struct Figures {
-  double gb_per_second = 0;
-  double gflop_per_second = 0;
-  double read_share = 0;  ///< of the measured read bandwidth
-  double fma_share = 0;   ///< of the measured multiply-add peak
-};
-
-Figures figures(const OpCost& cost, double seconds, const MachineLimits& limits) {
-  const double bytes = cost.total_bytes() / seconds, flops = cost.total_flops() / seconds;
-  return {bytes * 1e-9, flops * 1e-9, bytes / limits.read_bytes_per_second,
-          flops / limits.fma_flops_per_second};
-}
-
-void print_phase(const Phase& phase, const MachineLimits& limits, const std::string& arithmetic) {
-  const double steps_seconds = phase.seconds;
-  fmt::print("\n{}: {} tokens in {:.3f} s, {:.1f} tokens/s, {:.3f} ms a step (median)\n", phase.name,
-             phase.tokens, steps_seconds, static_cast<double>(phase.tokens) / steps_seconds,
-             1e3 * phase.median_seconds);
-  fmt::print("{:<18}{:>8}{:>12}{:>8}{:>10}{:>11}{:>9}{:>9}\n", "operation", "calls", "ms", "share", "GB/s",
-             "GFLOP/s", "of read", "of " + arithmetic);
-  std::vector<std::pair<std::string_view, OpRecord>> rows(phase.records.begin(), phase.records.end());
-  std::ranges::sort(rows, [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
-  rows.emplace_back("all", phase.total);
-  rows.back().second.seconds = steps_seconds;  // what is between the operations counts too
-  for (const auto& [name, record] : rows) {
-    const Figures f = figures(record.cost, record.seconds, limits);
-    fmt::print("{:<18}{:>8}{:>12.3f}{:>7.1f}%{:>10.2f}{:>11.1f}{:>8.0f}%{:>8.0f}%\n", name, record.calls,
-               1e3 * record.seconds, 100 * record.seconds / steps_seconds, f.gb_per_second,
-               f.gflop_per_second, 100 * f.read_share, 100 * f.fma_share);
-  }
-}
-
-nlohmann::ordered_json to_json(const Phase& phase, const MachineLimits& limits) {
-  const auto row = [&](std::string_view name, const OpRecord& record, double seconds) {
-    const Figures f = figures(record.cost, seconds, limits);
-    return nlohmann::ordered_json{{"operation", name},
-                                  {"calls", record.calls},
-                                  {"seconds", seconds},
-                                  {"bytes", record.cost.total_bytes()},
-                                  {"flops", record.cost.total_flops()},
-                                  {"gb_per_second", f.gb_per_second},
-                                  {"gflop_per_second", f.gflop_per_second},
-                                  {"share_of_read_bandwidth", f.read_share},
-                                  {"share_of_fma_peak", f.fma_share}};
-  };
-  nlohmann::ordered_json json{{"phase", phase.name},
-                              {"tokens", phase.tokens},
-                              {"seconds", phase.seconds},
-                              {"median_step_seconds", phase.median_seconds},
-                              {"operations", nlohmann::ordered_json::array()}};
-  for (const auto& [name, record] : phase.records)
-    json["operations"].push_back(row(name, record, record.seconds));
-  json["all"] = row("all", phase.total, phase.seconds);
-  return json;
+/// Of the drafts of a benchmark.
+Acceptance acceptance_of(const BenchFlags& flags) {
+  const double share = acceptance_for(flags.tokens_a_step.value_or(1), flags.drafts);
+  return Acceptance::of_chain({share}, flags.seed);
 }
 
 /// The limits of what the engine runs on, and their name.
@@ -228,8 +106,10 @@ void list_kernels(ModelEngine& engine, std::span<const SequenceId> sequences, st
   VariantReport report;
   engine.device().set_report(&report);
   const auto num_sequences = static_cast<std::int64_t>(sequences.size());
-  if (!prompt.empty()) measure(engine, sequences, "prompt", prompt, engine.options().max_batch_tokens);
-  measure(engine, sequences, "decode", next.first(1), num_sequences);
+  if (!prompt.empty()) {
+    static_cast<void>(measure(engine, sequences, "prompt", prompt, engine.options().max_batch_tokens));
+  }
+  static_cast<void>(measure(engine, sequences, "decode", next.first(1), num_sequences));
   engine.device().set_report(nullptr);
   if (!json) {
     return fmt::print("{}\n{}\nexperts, decoding:\n{}", ceilings.machine,
@@ -243,7 +123,8 @@ void list_kernels(ModelEngine& engine, std::span<const SequenceId> sequences, st
 }
 
 /// Of a step of decoding, whether its plan has one rank or several.
-std::vector<ExpertCandidate> experts_of(const BenchFlags& flags, const ModelEngine& engine) {
+std::vector<ExpertCandidate> experts_of(const BenchFlags& flags, const ModelEngine& engine,
+                                        std::int64_t num_sequences) {
   const ModelConfig& config = engine.config();
   const EngineOptions& options = engine.options();
   return expert_candidates({.config = config,
@@ -253,7 +134,7 @@ std::vector<ExpertCandidate> experts_of(const BenchFlags& flags, const ModelEngi
                             .plan = options.parallel,
                             .device = options.device.kind,
                             .precision = options.precision,
-                            .step_rows = (flags.sequences + options.parallel.dp - 1) / options.parallel.dp,
+                            .step_rows = (num_sequences + options.parallel.dp - 1) / options.parallel.dp,
                             .forced_variants = options.forced_variants});
 }
 
@@ -263,8 +144,10 @@ void bench_serving(const BenchFlags& flags, EngineOptions options) {
     fail("bench --clients: requests need --prompt and --decode of 1 or more");
   if (flags.at > 0 || flags.kernels) fail("bench --clients: --at and --kernels are for phases");
   options.max_sequences = flags.clients;
-  if (options.cache_tokens == 0)
-    options.cache_tokens = flags.clients * pages_for(flags.prompt + flags.decode) * kPageTokens;
+  if (options.cache_tokens == 0) {
+    options.cache_tokens =
+        flags.clients * pages_for(flags.prompt + flags.decode + flags.drafts) * kPageTokens;
+  }
   const auto engine = make_engine(flags, options);
   log_expert_transport(*engine);
   engine->device().set_profiling(!engine->device().traits().queues);
@@ -272,99 +155,152 @@ void bench_serving(const BenchFlags& flags, EngineOptions options) {
       measure_serving(*engine, {.clients = flags.clients,
                                 .requests = flags.requests > 0 ? flags.requests : 4 * flags.clients,
                                 .prompt_tokens = flags.prompt,
-                                .reply_tokens = flags.decode});
+                                .reply_tokens = flags.decode,
+                                .drafts = flags.drafts,
+                                .acceptance = acceptance_of(flags)});
   if (!flags.json) return fmt::print("{}", to_text(figures));
   nlohmann::ordered_json json{{"device", device_name(engine->options().device)},
                               {"plan", to_text(engine->options().parallel)},
                               {"layers", engine->config().num_hidden_layers},
                               {"made_up", flags.preset},
+                              {"drafts", flags.drafts},
                               {"processor", processor_name()}};
   json.update(to_json(figures));
   fmt::print("{}\n", json.dump());
 }
 
-void run_bench(const BenchFlags& flags) {
-  if (flags.requests > 0 && flags.clients == 0)
-    fail("bench: --requests is for --clients, of which there are none");
-  EngineOptions options =
-      flags.preset.empty() ? flags.engine.options() : flags.engine.options_without_model();
-  if (flags.clients > 0) return bench_serving(flags, std::move(options));
-  options.max_sequences = flags.sequences;
-  const std::int64_t wanted = flags.at + flags.prompt + 2 * flags.decode + flags.warm_up;
-  if (options.cache_tokens == 0) {
-    options.cache_tokens = flags.sequences * pages_for(wanted) * kPageTokens;
-  }
-  const auto engine = make_engine(flags, options);
-  log_expert_transport(*engine);
-  if (wanted > engine->config().max_position_embeddings ||
-      wanted * flags.sequences > engine->options().cache_tokens) {
-    fail("bench: {} positions wanted for each of {} sequences, the cache holds {}, the model's context {}",
-         wanted, flags.sequences, engine->options().cache_tokens, engine->config().max_position_embeddings);
-  }
-  const Ceilings ceilings = ceilings_of(*engine);
+EngineOptions engine_options(const BenchFlags& flags) {
+  const std::int64_t sequences = std::max(flags.clients, std::ranges::max(flags.sequences));
+  const EnginePurpose purpose{sequences > 1 ? PlanGoal::kManyReplies : PlanGoal::kOneConversation, sequences};
+  if (flags.preset.empty()) return flags.engine.options(purpose);
+  return flags.engine.options_of(SimulatedModelFlags{flags.preset, flags.num_layers}.load(), purpose);
+}
+
+/// So many sequences with prompt, history and decoding, after `num_warm_up_steps` that are not measured; they
+/// are closed again.
+void measure_sequences(const BenchFlags& flags, ModelEngine& engine, std::int64_t num_sequences,
+                       std::int64_t num_warm_up_steps, const Ceilings& ceilings) {
   const auto& [machine, limits, arithmetic] = ceilings;
-  if (!flags.json && !flags.kernels) {
-    if (!flags.preset.empty()) fmt::print("made-up weights of {}{}\n", flags.preset, routing_text(flags));
-    fmt::print("{}\n{}", machine, engine->memory_text());
-  }
   std::vector<SequenceId> sequences;
-  for (std::int64_t i = 0; i < flags.sequences; ++i) {
-    sequences.push_back(*engine->open({}));
-    if (flags.at > 0) engine->fabricate_history(sequences.back(), flags.at);
+  for (std::int64_t i = 0; i < num_sequences; ++i) {
+    sequences.push_back(*engine.open({}));
+    if (flags.at > 0) engine.fabricate_history(sequences.back(), flags.at);
   }
   const std::vector<TokenId> tokens =
-      some_tokens(flags.prompt + 2 * flags.decode + flags.warm_up, engine->config().vocab_size);
+      some_tokens(flags.prompt + 2 * flags.decode + num_warm_up_steps, engine.config().vocab_size);
   const std::span<const TokenId> all(tokens);
   const std::span<const TokenId> prompt = all.first(static_cast<std::size_t>(flags.prompt));
   const std::span<const TokenId> rest = all.subspan(prompt.size());
   if (flags.kernels) {
-    return list_kernels(*engine, sequences, prompt, rest, ceilings, experts_of(flags, *engine), flags.json);
+    return list_kernels(engine, sequences, prompt, rest, ceilings, experts_of(flags, engine, num_sequences),
+                        flags.json);
   }
   // The first steps read the weights from disk, load kernels and capture graphs; they are not measured.
-  const auto num_warm_up = static_cast<std::size_t>(flags.warm_up);
-  measure(*engine, sequences, "warm-up", rest.first(num_warm_up), flags.sequences);
+  const auto num_warm_up = static_cast<std::size_t>(num_warm_up_steps);
+  engine.device().set_profiling(false);
+  static_cast<void>(measure(engine, sequences, "warm-up", rest.first(num_warm_up), num_sequences));
   // Where operations are queued, looking at each of them slows a step down: decoding is timed without, then
   // looked at.
-  const bool queued = engine->device().traits().queues;
+  const bool queued = engine.device().traits().queues;
   std::vector<Phase> phases;
   const auto measure_phase = [&](const std::string& name, std::span<const TokenId> part,
                                  std::int64_t step_tokens, bool profile) {
-    engine->device().set_profiling(profile);
-    phases.push_back(measure(*engine, sequences, name, part, step_tokens));
+    engine.device().set_profiling(profile);
+    phases.push_back(measure(engine, sequences, name, part, step_tokens));
   };
-  if (flags.prompt > 0) measure_phase("prefill", prompt, engine->options().max_batch_tokens, true);
-  if (flags.decode > 0) {
+  if (flags.prompt > 0) measure_phase("prefill", prompt, engine.options().max_batch_tokens, true);
+  std::optional<AcceptingEngine> accepting;
+  if (flags.drafts > 0) accepting.emplace(engine, acceptance_of(flags));
+  const auto measure_drafts = [&](const std::string& name, std::int64_t steps, bool profile) {
+    engine.device().set_profiling(profile);
+    phases.push_back(
+        measure_drafting(engine, *accepting, sequences, name, rest.front(), steps, flags.drafts));
+  };
+  if (flags.decode > 0 && flags.drafts > 0) {
+    measure_drafts("warm-up", flags.warm_up, false);
+    phases.pop_back();
+    const std::string name =
+        fmt::format("decode at {} with {} drafts", engine.length(sequences.front()), flags.drafts);
+    measure_drafts(name, flags.decode, !queued);
+    if (queued)
+      measure_drafts(name + ", operation by operation", std::min<std::int64_t>(flags.decode, 4), true);
+  } else if (flags.decode > 0) {
     const auto half = rest.subspan(num_warm_up, static_cast<std::size_t>(flags.decode));
-    const std::string name = fmt::format("decode at {}", engine->length(sequences.front()));
-    measure_phase(name, half, flags.sequences, !queued);
+    const std::string name = fmt::format("decode at {}", engine.length(sequences.front()));
+    measure_phase(name, half, num_sequences, !queued);
     if (queued) {
       const auto looked_at = rest.subspan(num_warm_up + half.size(), std::min<std::size_t>(half.size(), 4));
-      measure_phase(name + ", operation by operation", looked_at, flags.sequences, true);
+      measure_phase(name + ", operation by operation", looked_at, num_sequences, true);
     }
   }
+  for (const SequenceId sequence : sequences) engine.close(sequence, false);
   if (!flags.json) {
+    if (flags.sequences.size() > 1) fmt::print("\n{} sequences\n", num_sequences);
     for (const Phase& phase : phases) print_phase(phase, limits, arithmetic);
     return;
   }
   nlohmann::ordered_json json{{"machine", machine},
-                              {"device", device_name(engine->options().device)},
-                              {"ranks", engine->options().parallel.num_devices},
-                              {"plan", to_text(engine->options().parallel)},
-                              {"layers", engine->config().num_hidden_layers},
+                              {"device", device_name(engine.options().device)},
+                              {"ranks", engine.options().parallel.num_devices},
+                              {"plan", to_text(engine.options().parallel)},
+                              {"layers", engine.config().num_hidden_layers},
                               {"made_up", flags.preset},
+                              {"drafts", flags.drafts},
                               {"zipf", flags.zipf ? nlohmann::ordered_json(*flags.zipf) : nullptr},
-                              {"weight_bytes", engine->plan().weight_bytes},
-                              {"host_experts", engine->plan().experts.num_on_host},
-                              {"host_expert_bytes", engine->plan().host_expert_bytes},
+                              {"sequences", num_sequences},
+                              {"weight_bytes", engine.plan().weight_bytes},
+                              {"host_experts", engine.plan().experts.num_on_host},
+                              {"disk_experts", engine.plan().experts.num_on_disk},
+                              {"expert_slots", engine.plan().experts.num_slots},
+                              {"host_expert_bytes", engine.plan().host_expert_bytes},
                               {"arithmetic_peak", arithmetic},
                               {"processor", processor_name()},
-                              {"threads", engine->options().num_threads},
+                              {"threads", engine.options().num_threads},
                               {"instruction_set", instruction_set_in_use()},
                               {"read_bytes_per_second", limits.read_bytes_per_second},
                               {"fma_flops_per_second", limits.fma_flops_per_second},
                               {"phases", nlohmann::ordered_json::array()}};
   for (const Phase& phase : phases) json["phases"].push_back(to_json(phase, limits));
   fmt::print("{}\n", json.dump());
+  std::fflush(stdout);  // a later measurement may run out of time
+}
+
+void run_bench(const BenchFlags& flags) {
+  if (flags.requests > 0 && flags.clients == 0)
+    fail("bench: --requests is for --clients, of which there are none");
+  EngineOptions options = engine_options(flags);
+  if (flags.drafts > 0) {
+    if (!flags.tokens_a_step)
+      usage_error("bench --speculate {}: --tokens-a-step says how many are right", flags.drafts);
+    options.max_draft_tokens = flags.drafts;
+    options.choose_on_device = true;  // what is accepted is drawn for tokens, not for logits
+  }
+  static_cast<void>(acceptance_of(flags));  // refuses what cannot be before weights are made
+  if (flags.clients > 0) return bench_serving(flags, std::move(options));
+  const std::int64_t most_sequences = std::ranges::max(flags.sequences);
+  options.max_sequences = most_sequences;
+  const std::int64_t wanted =
+      flags.at + flags.prompt + (2 * flags.decode + flags.warm_up) * (1 + flags.drafts);
+  if (options.cache_tokens == 0) {
+    options.cache_tokens = most_sequences * pages_for(wanted) * kPageTokens;
+  }
+  const auto engine = make_engine(flags, options);
+  log_expert_transport(*engine);
+  if (wanted > engine->config().max_position_embeddings ||
+      wanted * most_sequences > engine->options().cache_tokens) {
+    fail("bench: {} positions wanted for each of {} sequences, the cache holds {}, the model's context {}",
+         wanted, most_sequences, engine->options().cache_tokens, engine->config().max_position_embeddings);
+  }
+  const Ceilings ceilings = ceilings_of(*engine);
+  if (!flags.json && !flags.kernels) {
+    if (!flags.preset.empty()) fmt::print("made-up weights of {}{}\n", flags.preset, routing_text(flags));
+    fmt::print("{}\n{}", ceilings.machine, engine->memory_text());
+  }
+  std::int64_t num_warm_up_steps = flags.warm_up;
+  for (const std::int64_t num_sequences : flags.sequences) {
+    measure_sequences(flags, *engine, num_sequences, num_warm_up_steps, ceilings);
+    num_warm_up_steps = kWarmUpRange.min;
+  }
 }
 
 }  // namespace
@@ -382,19 +318,34 @@ void add_bench_command(Options& program) {
       "--zipf", flags->zipf, {.min = 0, .max = 10},
       "With --preset: tables choose the experts of each token in every layer, the one of rank r with a "
       "probability of 1/r^X; 0: evenly. Without: the router does");
-  command.integer("--warm-up", flags->warm_up, kWarmUpRange,
-                  "Steps of one token that are not measured, before all");
-  command.integer("--sequences", flags->sequences, kSequencesRange,
-                  "Sequences at a time, each with prompt, history and decoding");
-  command.integer(
+  const Option clients = command.integer(
       "--clients", flags->clients, {.min = 0, .max = 1 << 16},
       "Instead of phases: requests of --prompt and --decode tokens through the scheduler, so many at "
       "a time, the next one when one ends");
+  command
+      .integer("--warm-up", flags->warm_up, kWarmUpRange,
+               "Steps of one token that are not measured, before all; the least before further numbers of "
+               "--sequences")
+      .excludes(clients);
+  command
+      .integers("--sequences", flags->sequences, kSequencesRange,
+                "Sequences at a time, each with prompt, history and decoding; several numbers: one "
+                "measurement after the other. 1 unless given")
+      .excludes(clients);
   command.integer("--requests", flags->requests, {.min = 0, .max = 1 << 20},
                   "With --clients: so many in all; 0: four for each client");
   command.integer("--prompt", flags->prompt, kTokensRange, "Prompt tokens to measure; 0: none");
   command.integer("--decode", flags->decode, kTokensRange, "Tokens to decode one by one; 0: none");
   command.integer("--at", flags->at, kTokensRange, "Start after this many positions of made-up history");
+  const Option drafts =
+      command.integer("--speculate", flags->drafts, kDraftsRange,
+                      "Tokens that the MTP block drafts for each step of decoding; 0: none");
+  Option tokens = add_tokens_a_step_option(command, flags->tokens_a_step);
+  tokens.needs(drafts);
+  command
+      .seed("--seed", flags->seed,
+            "Of the drafts that are right, which is drawn: made-up weights draft at random")
+      .needs(tokens);
   command.flag("--kernels", flags->kernels,
                "Instead of timing, list the variants of every operation and why each was chosen or not");
   command.flag("--json", flags->json, "One JSON line instead of tables");

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <random>
 #include <vector>
 
+#include "app/drawn_acceptance.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "scheduler/scheduler.h"
@@ -78,7 +80,11 @@ double median(std::vector<double> values) {
 
 MeasuredServing measure_serving(ModelEngine& engine, const ClosedLoop& load) {
   const Tokenizer bytes = tokenizer_of_bytes();
-  Scheduler scheduler(engine, bytes, {.max_queue = load.clients}, monotonic_seconds);
+  std::optional<AcceptingEngine> accepting;
+  if (load.drafts > 0) accepting.emplace(engine, load.acceptance);
+  StepEngine& served = accepting ? static_cast<StepEngine&>(*accepting) : engine;
+  Scheduler scheduler(served, bytes, {.max_queue = load.clients, .speculate = load.drafts},
+                      monotonic_seconds);
   Clients clients(scheduler, load, engine.config().vocab_size);
   const double begin = monotonic_seconds();
   for (std::int64_t i = 0; i < load.clients; ++i) clients.send_next();
@@ -108,19 +114,21 @@ MeasuredServing measure_serving(ModelEngine& engine, const ClosedLoop& load) {
       .median_first_token_seconds = median(first),
       .median_seconds_between_tokens = median(between),
       .steps = stats.steps,
-      .preemptions = stats.preemptions};
+      .preemptions = stats.preemptions,
+      .drafted = stats.drafted_tokens,
+      .accepted = stats.accepted_tokens};
 }
 
 std::string to_text(const MeasuredServing& figures) {
-  const auto& [clients, requests, prompt, reply] = figures.load;
+  const ClosedLoop& load = figures.load;
   return fmt::format(
       "{} clients, {} requests of {} + {} tokens in {:.1f} s: {:.0f} tokens/s in all, {:.0f} of a rank, "
       "{:.0f} "
       "of replies\nfirst token after {:.0f} ms, then {:.2f} ms a token (medians); {} steps, {} preemptions\n",
-      clients, requests, prompt, reply, figures.seconds, figures.total_tokens_per_second,
-      figures.total_tokens_per_second_of_a_rank, figures.reply_tokens_per_second,
-      1e3 * figures.median_first_token_seconds, 1e3 * figures.median_seconds_between_tokens, figures.steps,
-      figures.preemptions);
+      load.clients, load.requests, load.prompt_tokens, load.reply_tokens, figures.seconds,
+      figures.total_tokens_per_second, figures.total_tokens_per_second_of_a_rank,
+      figures.reply_tokens_per_second, 1e3 * figures.median_first_token_seconds,
+      1e3 * figures.median_seconds_between_tokens, figures.steps, figures.preemptions);
 }
 
 nlohmann::ordered_json to_json(const MeasuredServing& figures) {
@@ -135,7 +143,9 @@ nlohmann::ordered_json to_json(const MeasuredServing& figures) {
           {"median_first_token_seconds", figures.median_first_token_seconds},
           {"median_seconds_between_tokens", figures.median_seconds_between_tokens},
           {"steps", figures.steps},
-          {"preemptions", figures.preemptions}};
+          {"preemptions", figures.preemptions},
+          {"drafted_tokens", figures.drafted},
+          {"accepted_tokens", figures.accepted}};
 }
 
 }  // namespace baleen

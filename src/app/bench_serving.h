@@ -6,6 +6,7 @@
 #include <string>
 
 #include "rank_engine/rank_engine.h"
+#include "simulator/serving/acceptance.h"
 
 namespace baleen {
 
@@ -13,6 +14,8 @@ namespace baleen {
 struct ClosedLoop {
   std::int64_t clients = 1, requests = 1;  ///< at a time; in all
   std::int64_t prompt_tokens = 1, reply_tokens = 1;
+  std::int64_t drafts = 0;  ///< tokens that a step drafts for a reply; as many as the engine has room for
+  Acceptance acceptance;    ///< of these
 };
 
 /// From the first request's arrival to the last one's end, so that filling and emptying count too.
@@ -25,6 +28,7 @@ struct MeasuredServing {
   double median_first_token_seconds = 0;     ///< since submission
   double median_seconds_between_tokens = 0;  ///< of a request, after its first
   std::int64_t steps = 0, preemptions = 0;
+  std::int64_t drafted = 0, accepted = 0;  ///< tokens
 };
 
 /// Prompts are random and share no prefix; every reply has all its tokens. The engine has room for `clients`

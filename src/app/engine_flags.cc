@@ -1,6 +1,7 @@
 #include "app/engine_flags.h"
 
 #include <algorithm>
+#include <set>
 #include <sstream>
 #include <system_error>
 
@@ -8,9 +9,13 @@
 #include "app/option_ranges.h"
 #include "app/options.h"
 #include "app/plan_flags.h"
+#include "app/simulation_flags.h"
 #include "base/error.h"
 #include "base/quoted_text.h"
+#include "comm/mpi/mpi_world.h"
+#include "device/make_device.h"
 #include "hardware/instruction_sets.h"
+#include "log/log.h"
 #include "ops/operation/variant.h"
 
 namespace baleen {
@@ -33,7 +38,9 @@ void EngineFlags::add_all_but_chunk_to(Options& command) {
   command.text("--device,-d", device,
                "cpu, cuda or cuda:N (an NVIDIA Hopper GPU); auto: a GPU if there is one");
   command.text("--devices", devices,
-               "GPUs of the ranks of a plan, one each, as 0,1; without a plan: --tp over all of them");
+               "GPUs of the ranks of a plan, as 0,1; without a plan: --tp over all of them. Named twice, as "
+               "0,0, a GPU runs two ranks: for trying plans, not for speed. Without this and --device: as "
+               "many of the machine's GPUs as the simulator recommends");
   command.integer("--threads,-t", threads, kThreadsOrAllRange, "Threads; 0: every processor");
   command.integer("--context", context, kPositionsRange,
                   "Positions the cache holds; 0: the model's whole context");
@@ -42,7 +49,9 @@ void EngineFlags::add_all_but_chunk_to(Options& command) {
       "Most that weights take of the GPU's memory; routed experts beyond lie in pinned memory of the host. "
       "0: what is free");
   command.bytes("--host-experts-bytes", host_expert_bytes, kWeightBytesRange,
-                "Most pinned memory that those experts take; 0: what they need");
+                "Most pinned memory that those experts take, the rest is read from disk; 0: what they need");
+  command.flag("--no-fetch-ahead", no_fetch_ahead,
+               "Those experts come only when the router has chosen them, not by a guess before");
   command.texts("--kernel", kernels,
                 "Force a variant: OPERATION=VARIANT, or VARIANT for all operations (reference: plain loops, "
                 "slow); may be repeated. `bench --kernels` lists them");
@@ -53,42 +62,58 @@ void EngineFlags::add_all_but_chunk_to(Options& command) {
 
 namespace {
 
-/// "0,1" as devices. Throws `Error` for what is no list of different GPUs that can be used.
+/// "0,1" as devices. Throws `Error` for what is no list of GPUs that can be used.
 std::vector<DeviceChoice> devices_from_list(const std::string& list) {
-  std::vector<DeviceChoice> devices;
-  std::istringstream numbers(list);
-  for (std::string number; std::getline(numbers, number, ',');) {
-    const DeviceChoice device = device_from_name("cuda:" + number);
-    if (std::ranges::find(devices, device) != devices.end())
-      fail("--devices {}: GPU {} twice", shortened_text(list), number);
-    devices.push_back(device);
-  }
-  if (devices.empty() || list.ends_with(','))
+  std::vector<std::string> numbers;
+  std::istringstream text(list);
+  for (std::string number; std::getline(text, number, ',');) numbers.push_back(number);
+  if (numbers.empty() || list.ends_with(','))
     fail("--devices \"{}\": expected GPUs, as 0,1", shortened_text(list));
+  if (std::set<std::string>(numbers.begin(), numbers.end()).size() < numbers.size()) prepare_shared_devices();
+  std::vector<DeviceChoice> devices;
+  for (const std::string& number : numbers) devices.push_back(device_from_name("cuda:" + number));
   return devices;
 }
 
 }  // namespace
 
-EngineOptions EngineFlags::options() const {
+bool EngineFlags::cpu_only() const {
+  return precision != "released" || std::ranges::any_of(kernels, [](const std::string& kernel) {
+           const ForcedVariant forced = parse_forced_variant(kernel);
+           return forced.variant == kSimdVariant || forced.variant == kReferenceVariant;
+         });
+}
+
+EngineOptions EngineFlags::options(const EnginePurpose& purpose) const {
   if (std::error_code ignored; !std::filesystem::is_directory(model, ignored)) {
     fail("{}: no such folder; --model wants one with config.json, tokenizer.json and *.safetensors", model);
   }
-  return options_without_model();
+  return with_plan(purpose, [&] { return SimulatedModelFlags{.model = model}.load(); });
 }
 
-EngineOptions EngineFlags::options_without_model() const {
+EngineOptions EngineFlags::options_of(const SimulatedModel& simulated, const EnginePurpose& purpose) const {
+  return with_plan(purpose, [&] { return simulated; });
+}
+
+template <class LoadModel>
+EngineOptions EngineFlags::with_plan(const EnginePurpose& purpose, const LoadModel& load) const {
+  EngineOptions options = options_without_plan();
+  const bool chooses = device == "auto" && devices.empty() && !cpu_only() && !is_mpi_process();
+  if (!chooses) return options;
+  const GpuGroup gpus = usable_gpus();
+  if (gpus.gpus.empty() || (gpus.gpus.size() == 1 && parallel.is_one_rank())) return options;
+  const std::string line = place_on_gpus(options, load(), purpose, gpus);
+  if (!line.empty()) log_line("{}", line);
+  return options;
+}
+
+EngineOptions EngineFlags::options_without_plan() const {
   limit_instruction_set(instruction_set);
   EngineOptions options;
   for (const std::string& kernel : kernels) options.forced_variants.push_back(parse_forced_variant(kernel));
-  const auto is_cpu_variant = [](const ForcedVariant& forced) {
-    return forced.variant == kSimdVariant || forced.variant == kReferenceVariant;
-  };
-  // `auto` chooses the CPU where an option exists on the CPU alone.
-  const bool cpu_only = precision != "released" || !parallel.is_one_rank() ||
-                        std::ranges::any_of(options.forced_variants, is_cpu_variant);
   if (devices.empty()) {
-    options.device = device_from_name(device == "auto" && cpu_only ? "cpu" : device);
+    options.device =
+        device_from_name(device == "auto" && (cpu_only() || !parallel.is_one_rank()) ? "cpu" : device);
   } else {
     if (device != "auto") fail("--device {} and --devices {}: give one of them", device, devices);
     options.rank_devices = devices_from_list(devices);
@@ -104,6 +129,7 @@ EngineOptions EngineFlags::options_without_model() const {
   options.cache_tokens = context;
   if (gpu_weight_bytes > 0) options.gpu_weight_bytes = gpu_weight_bytes;
   if (host_expert_bytes > 0) options.host_expert_bytes = host_expert_bytes;
+  options.fetch_ahead = !no_fetch_ahead;
   return options;
 }
 

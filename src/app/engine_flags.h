@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/expert_flags.h"
+#include "app/machine_plan.h"
 #include "engine/memory_plan.h"
 
 namespace baleen {
@@ -31,17 +32,26 @@ struct EngineFlags {
   std::int64_t context = 0;
   std::int64_t gpu_weight_bytes = 0;   ///< 0: what is free
   std::int64_t host_expert_bytes = 0;  ///< 0: what they need
-  ParallelPlan parallel;               ///< zeros: one rank
+  bool no_fetch_ahead = false;
+  ParallelPlan parallel;  ///< zeros: one rank
   ExpertFlags experts;
 
   void add_to(Options& command);
   /// For commands whose scheduler cuts prompts.
   void add_all_but_chunk_to(Options& command);
-  /// One sequence. Also limits the instruction set, so call it before anything computes. Throws `Error`, also where --model
-  /// is no folder.
-  [[nodiscard]] EngineOptions options() const;
+  /// One sequence. Also limits the instruction set, so call it before anything computes. Where no option
+  /// names a device, ranks are placed on the GPUs of this machine, and a line of the log says how and why.
+  /// Throws `Error`, also where --model is no folder.
+  [[nodiscard]] EngineOptions options(const EnginePurpose& purpose = {}) const;
   /// The same for weights that do not come from --model.
-  [[nodiscard]] EngineOptions options_without_model() const;
+  [[nodiscard]] EngineOptions options_of(const SimulatedModel& model, const EnginePurpose& purpose) const;
+
+ private:
+  [[nodiscard]] EngineOptions options_without_plan() const;
+  /// Whether `auto` means the CPU: the precision or a forced variant is one that the CPU alone has.
+  [[nodiscard]] bool cpu_only() const;
+  template <class LoadModel>
+  [[nodiscard]] EngineOptions with_plan(const EnginePurpose& purpose, const LoadModel& load) const;
 };
 
 }  // namespace baleen

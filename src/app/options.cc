@@ -159,6 +159,21 @@ std::string usage_sentence(const CLI::App& app, const std::vector<std::string>& 
   return shortened_text(what);
 }
 
+/// Numbers separated by commas; `read_one` gives a Result of each.
+template <class Number, class ReadOne>
+std::vector<Number> read_list(const std::string& name, const std::string& word, ReadOne read_one) {
+  std::vector<Number> numbers;
+  for (std::size_t begin = 0; begin <= word.size();) {
+    const std::size_t end = std::min(word.find(',', begin), word.size());
+    const Result<Number> number = read_one(std::string_view(word).substr(begin, end - begin));
+    if (!number) usage_error("{}: number {}: {}", name, numbers.size() + 1, number.error());
+    if (numbers.size() == kMaxNumbers) usage_error("{}: more than {} numbers", name, kMaxNumbers);
+    numbers.push_back(number.value());
+    begin = end + 1;
+  }
+  return numbers;
+}
+
 }  // namespace
 
 Option& Option::required() {
@@ -304,18 +319,19 @@ Option Options::real_without_default(const std::string& names, double& value, Re
 Option Options::reals(const std::string& names, std::vector<double>& values, RealRange range,
                       const std::string& text) {
   const auto read = [name = name_of(names), range, &values](const std::string& word) {
-    std::vector<double> numbers;
-    for (std::size_t begin = 0; begin <= word.size();) {
-      const std::size_t end = std::min(word.find(',', begin), word.size());
-      const Result<double> number = read_real(std::string_view(word).substr(begin, end - begin), range);
-      if (!number) usage_error("{}: number {}: {}", name, numbers.size() + 1, number.error());
-      if (numbers.size() == kMaxNumbers) usage_error("{}: more than {} numbers", name, kMaxNumbers);
-      numbers.push_back(number.value());
-      begin = end + 1;
-    }
-    values = std::move(numbers);
+    values = read_list<double>(name, word, [&](std::string_view one) { return read_real(one, range); });
   };
   return add(names, read, with_note(text, range_text(range) + " each"), "X,X,...");
+}
+
+Option Options::integers(const std::string& names, std::vector<std::int64_t>& values, WholeRange range,
+                         const std::string& text) {
+  const auto read = [name = name_of(names), range, &values](const std::string& word) {
+    values =
+        read_list<std::int64_t>(name, word, [&](std::string_view one) { return read_whole(one, range); });
+  };
+  const std::string note = fmt::format("{} to {} each", grouped(range.min), grouped(range.max));
+  return add(names, read, with_note(text, note), "N,N,...");
 }
 
 Option Options::choice(const std::string& names, std::string& value, std::vector<std::string> allowed,

@@ -118,6 +118,9 @@ class Options {
   /// Numbers separated by commas, each in the range; at most 64.
   Option reals(const std::string& names, std::vector<double>& values, RealRange range,
                const std::string& text);
+  /// The same of whole numbers.
+  Option integers(const std::string& names, std::vector<std::int64_t>& values, WholeRange range,
+                  const std::string& text);
 
   Option choice(const std::string& names, std::string& value, std::vector<std::string> allowed,
                 const std::string& text);

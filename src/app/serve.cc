@@ -120,7 +120,7 @@ WindowPolicy window_policy(const std::string& name) {
 void log_sentence(const std::string& sentence) { log_line("baleen: {}", sentence); }
 
 EngineOptions engine_options(const ServeFlags& flags) {
-  EngineOptions options = flags.engine.options();
+  EngineOptions options = flags.engine.options({PlanGoal::kManyReplies, flags.max_sequences});
   options.max_batch_tokens = flags.max_batch_tokens;
   options.max_sequences = flags.max_sequences;
   options.max_draft_tokens = flags.scheduler.speculate;
@@ -172,6 +172,7 @@ EngineView view_of(ModelEngine& engine, std::int64_t disk_budget_bytes) {
   view.tree = engine.tree(kMaxTreeNodes);
   view.expert_load = engine.expert_load();
   if (const ExpertBalance* balance = engine.expert_balance()) view.expert_balance = *balance;
+  view.expert_places = engine.expert_places();
   for (const ExpertMap& map : engine.expert_maps())
     view.expert_table.emplace_back(map.physical_to_logical().begin(), map.physical_to_logical().end());
   for (const auto& [name, record] : engine.device().profile().records()) {

@@ -28,6 +28,11 @@ void expect_failure(const ProgramResult& result, const std::string& part) {
   EXPECT_EQ(result.err.find("unexpected"), std::string::npos) << result.err;
 }
 
+void expect_usage_error(const ProgramResult& result, const std::string& part) {
+  EXPECT_EQ(result.status, 2) << result.err;
+  EXPECT_NE(result.err.find(part), std::string::npos) << "no \"" << part << "\" in: " << result.err;
+}
+
 class Commands : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -358,7 +363,7 @@ TEST_F(Commands, PlansForMachinesThatAreNotHere) {
   if (flash.err.find("built without CUDA") != std::string::npos) GTEST_SKIP() << flash.err;
   EXPECT_EQ(flash.status, 0) << flash.err;
   for (const char* part :
-       {"3.51 KB of cache a position", "fits in", "of 11008 routed experts", "read over PCIe"}) {
+       {"3.51 KB of cache a position", "fits in", "of 11008 routed experts", "fetched over PCIe"}) {
     EXPECT_NE(flash.out.find(part), std::string::npos) << part << " in " << flash.out;
   }
   const ProgramResult alone =
@@ -408,6 +413,39 @@ TEST_F(Commands, ClientsOfABenchmark) {
   expect_failure(baleen({"bench", "--clients", "2", "--at", "9"}), "--at and --kernels are for phases");
   expect_failure(baleen({"bench", "--clients", "2", "--kernels"}), "--at and --kernels are for phases");
   expect_failure(baleen({"bench", "--requests", "2"}), "--requests is for --clients");
+  for (const char* of_phases : {"--sequences", "--warm-up"})
+    expect_usage_error(baleen({"bench", "--clients", "2", of_phases, "3"}), of_phases);
+}
+
+/// Real steps with drafts, of which as many are right as is wanted, on one rank and on several.
+TEST_F(Commands, ABenchmarkWithDrafts) {
+  const std::vector<std::string> drafts{"bench",       "--preset", "tiny-flash", "--device", "cpu",
+                                        "--speculate", "2",        "--json",     "--seed",   "4"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), drafts.begin(), drafts.end());
+    return baleen(more);
+  };
+  const std::vector<std::vector<std::string>> plans{{}, {"--tp", "2"}, {"--pp", "2"}};
+  for (const std::vector<std::string>& plan : plans) {
+    std::vector<std::string> options{"--tokens-a-step", "3", "--prompt", "0", "--decode", "5",
+                                     "--sequences",     "2", "--at",     "20"};
+    options.insert(options.end(), plan.begin(), plan.end());
+    const ProgramResult bench = with(options);
+    ASSERT_EQ(bench.status, 0) << bench.err;
+    const auto phase = nlohmann::json::parse(bench.out)["phases"][0];
+    EXPECT_EQ(phase["tokens"], 2 * 5 * 3) << "all drafts are right";
+    EXPECT_EQ(phase["drafted_tokens"], 2 * 5 * 2);
+  }
+  const ProgramResult served =
+      with({"--tokens-a-step", "1", "--clients", "2", "--requests", "4", "--prompt", "9", "--decode", "7"});
+  ASSERT_EQ(served.status, 0) << served.err;
+  const auto figures = nlohmann::json::parse(served.out);
+  EXPECT_GT(figures["drafted_tokens"], 0);
+  EXPECT_EQ(figures["accepted_tokens"], 0);
+  expect_usage_error(baleen({"bench", "--preset", "tiny-flash", "--device", "cpu", "--speculate", "2"}),
+                     "--tokens-a-step says how many are right");
+  expect_failure(with({"--tokens-a-step", "3.5"}), "with 2 drafts 1 to 3 are possible");
+  expect_usage_error(baleen({"bench", "--tokens-a-step", "2"}), "--speculate");
 }
 
 TEST_F(Commands, DevicesThatAreNone) {

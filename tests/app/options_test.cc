@@ -20,6 +20,7 @@ struct Values {
   std::size_t body = 1 << 20;
   double seconds = 30;
   std::vector<double> shares;
+  std::vector<std::int64_t> sizes{1};
   std::string format = "fp8", file, prompt;
   std::vector<std::string> stops;
   bool json = false;
@@ -37,6 +38,7 @@ std::string usage(std::vector<const char*> words, Values& values) {
   work.bytes("--max-body-bytes", values.body, {1, std::int64_t{1} << 32}, "Body");
   work.real("--seconds", values.seconds, {.min = 0, .max = 1e9}, "Time");
   work.reals("--shares", values.shares, {.min = 0, .max = 1}, "Shares");
+  work.integers("--sizes", values.sizes, {1, 64}, "Sizes");
   work.choice("--format", values.format, {"fp8", "bf16"}, "Format");
   work.path("--file", values.file, "File");
   work.texts("--stop", values.stops, "Stop");
@@ -63,9 +65,27 @@ std::string usage(std::vector<const char*> words) {
 
 TEST(Options, SetWhatIsGivenAndKeepTheRest) {
   Values values;
-  EXPECT_EQ(usage({"work", "--chunk=7", "-t", "3", "--seed", "18446744073709551615", "--max-body-bytes",
-                   "5MB", "--seconds", "0.5", "--shares", "0.9,0.5", "--format", "bf16", "--stop", "a",
-                   "--stop", "b", "hello"},
+  EXPECT_EQ(usage({"work",
+                   "--chunk=7",
+                   "-t",
+                   "3",
+                   "--seed",
+                   "18446744073709551615",
+                   "--max-body-bytes",
+                   "5MB",
+                   "--seconds",
+                   "0.5",
+                   "--shares",
+                   "0.9,0.5",
+                   "--sizes",
+                   "1,16,64",
+                   "--format",
+                   "bf16",
+                   "--stop",
+                   "a",
+                   "--stop",
+                   "b",
+                   "hello"},
                   values),
             "");
   EXPECT_EQ(values.chunk, 7);
@@ -75,6 +95,7 @@ TEST(Options, SetWhatIsGivenAndKeepTheRest) {
   EXPECT_EQ(values.body, 5'000'000u);
   EXPECT_EQ(values.seconds, 0.5);
   EXPECT_EQ(values.shares, (std::vector<double>{0.9, 0.5}));
+  EXPECT_EQ(values.sizes, (std::vector<std::int64_t>{1, 16, 64}));
   EXPECT_EQ(values.format, "bf16");
   EXPECT_EQ(values.stops, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(values.prompt, "hello");
@@ -96,6 +117,9 @@ TEST(Options, NumbersOutsideTheirRange) {
   EXPECT_EQ(usage({"--shares", "0.5,nan"}),
             "--shares: number 2: expected a number from 0 to 1; found \"nan\"");
   EXPECT_NE(usage({"--shares", ""}), "");
+  EXPECT_EQ(usage({"--sizes", "1,65"}),
+            "--sizes: number 2: expected a whole number from 1 to 64; found \"65\"");
+  EXPECT_NE(usage({"--sizes", "1,"}), "");
 }
 
 TEST(Options, WordsThatAreNotKnown) {

@@ -44,6 +44,7 @@ class ReadingRank {
         arena_(forward_buffer_bytes(config, kMaxReadingRows, device.traits().activation_type),
                device.memory()),
         logits_(kMaxReadingRows * config.vocab_size * std::int64_t{sizeof(float)}, device.memory()),
+        all_streams_(kMaxReadingRows * config.hc_dim() * std::int64_t{sizeof(float)}, device.memory()),
         forward_(config, weights, device, cache_, precision, kMaxReadingRows, arena_, layout) {}
 
   /// Steps of up to `num_rows` rows are replayed from then on.
@@ -90,7 +91,15 @@ class ReadingRank {
     const Activations<3> streams = forward_.run({.tokens = tokens, .slices = slices});
     if (!layout_.stage().last) return device_.synchronise();
     const auto num_rows = std::ssize(tokens);
-    forward_.logits(streams, {logits_.data(), ElementType::kF32, {num_rows, config_.vocab_size}});
+    ConstActivations<3> all = streams;
+    if (layout_.plan().shares_rows()) {
+      all = forward_.gathered(streams, {all_streams_.data(),
+                                        device_.traits().activation_type,
+                                        {kMaxReadingRows, config_.hc_mult, config_.hidden_size}});
+    }
+    const RowRange kept = layout_.kept(num_rows);
+    forward_.logits(all.slice(kept.begin, kept.end),
+                    {logits_.data(), ElementType::kF32, {num_rows, config_.vocab_size}});
     device_.synchronise();
     std::vector<float> out(static_cast<std::size_t>(num_rows * config_.vocab_size));
     device_.memory().download(std::as_writable_bytes(std::span(out)), logits_.data());
@@ -107,6 +116,7 @@ class ReadingRank {
   KvCache cache_;
   Arena arena_;
   Buffer logits_;
+  Buffer all_streams_;  ///< of all rows, where ranks share them out
   Forward forward_;
   std::vector<SequencePages> pages_;
 };

@@ -1,15 +1,32 @@
 /// The device that tests of whole engines run on: the CPU, or what BALEEN_TEST_DEVICE names (scripts/test_gpu.sh sets it).
 #pragma once
 
+#include <chrono>
 #include <cstdlib>
 
 #include "device/device_kind.h"
+#include "device/make_device.h"
+#include "engine/memory_plan.h"
 
 namespace baleen::test {
 
 [[nodiscard]] inline DeviceChoice device() {
   const char* name = std::getenv("BALEEN_TEST_DEVICE");
-  return device_from_name(name == nullptr ? "cpu" : name);
+  if (name == nullptr) return {};
+  static const bool kPrepared = (prepare_shared_devices(), true);
+  static_cast<void>(kPrepared);
+  return device_from_name(name);
+}
+
+/// `options` there; of several ranks all on this device.
+[[nodiscard]] inline EngineOptions on_device(EngineOptions options, const ModelConfig& config) {
+  options.device = device();
+  const std::int64_t num_ranks = resolved(options.parallel, config).num_devices;
+  if (options.device.kind == DeviceKind::kCuda && num_ranks > 1) {
+    options.rank_devices.assign(static_cast<std::size_t>(num_ranks), options.device);
+    options.longest_wait = std::chrono::seconds(30);
+  }
+  return options;
 }
 
 }  // namespace baleen::test

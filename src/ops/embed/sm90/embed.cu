@@ -34,12 +34,12 @@ void embed(const EmbedArgs& args, CudaContext& context) {
   const std::int64_t num_rows = args.out.extent(0), width = args.out.extent(2);
   BALEEN_CHECK(args.table.dense() && args.out.dense());
   BALEEN_CHECK(args.table.extent(1) == width && width % kValues == 0);
-  BALEEN_CHECK_LE(num_rows, context.batch.num_rows);
+  BALEEN_CHECK_LE(args.first_row + num_rows, context.batch.num_rows);
   if (num_rows == 0) return;
   const int threads = std::min<int>(kMaxThreads, static_cast<int>(width) / kValues);
   launch_kernel("embed", embed_kernel, {.grid = dim3(static_cast<unsigned>(num_rows)), .threads = threads},
-                context.stream, context.batch.tokens, args.table.data(), args.out.bf16().data(),
-                static_cast<int>(args.out.extent(1)), static_cast<int>(width));
+                context.stream, context.batch.tokens + args.first_row, args.table.data(),
+                args.out.bf16().data(), static_cast<int>(args.out.extent(1)), static_cast<int>(width));
 }
 
 }  // namespace baleen::sm90

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "cuda/cuda_context.h"
+#include "cuda/device_batch_rows.h"
 #include "cuda/kernel_launch.h"
 #include "ops/indexer/sm90/indexer.h"
 #include "ops/indexer/sm90/merge_kernel.cuh"
@@ -67,10 +68,10 @@ void launch_scores(ScoreArgs args, std::int64_t num_blocks, int num_splits, cons
 }
 
 void check_args(const IndexerArgs& args, const CudaContext& context) {
-  const std::int64_t num_rows = context.batch.num_rows;
+  const std::int64_t num_rows = args.q.extent(0);
+  BALEEN_CHECK_LE(args.first_row + num_rows, context.batch.num_rows);
   BALEEN_CHECK(args.precision == Precision::kReleased && args.keys.format.precision == Precision::kReleased);
-  BALEEN_CHECK(args.q.extent(0) == num_rows && args.head_weights.extent(0) == num_rows &&
-               args.selected.extent(0) == num_rows);
+  BALEEN_CHECK(args.head_weights.extent(0) == num_rows && args.selected.extent(0) == num_rows);
   BALEEN_CHECK_EQ(args.q.extent(2), kDim);
   BALEEN_CHECK_EQ(args.keys.format.dim, kDim);
   BALEEN_CHECK_LE(1, args.q.extent(1));
@@ -96,12 +97,12 @@ std::int64_t indexer_scratch_bytes(std::int64_t max_rows, std::int64_t top_k, in
 
 void indexer(const IndexerArgs& args, CudaContext& context) {
   check_args(args, context);
-  const std::int64_t num_rows = context.batch.num_rows, num_heads = args.q.extent(1),
+  const std::int64_t num_rows = args.q.extent(0), num_heads = args.q.extent(1),
                      top_k = args.selected.extent(1);
   if (num_rows == 0) return;
+  const DeviceBatch batch = rows_of(context.batch, args.first_row, num_rows);
   // A prompt gives neighbouring rows the same keys; rows of a few tokens a sequence do not.
-  const bool many =
-      num_rows >= kManyQueries * std::int64_t{context.batch.num_sequences} && top_k <= kManyMaxTopK;
+  const bool many = num_rows >= kManyQueries * std::int64_t{batch.num_sequences} && top_k <= kManyMaxTopK;
   const std::int64_t num_blocks = many ? (num_rows + kManyQueries - 1) / kManyQueries : num_rows;
   const int num_splits = num_splits_of(num_blocks, context.num_sms, top_k);
 
@@ -128,7 +129,7 @@ void indexer(const IndexerArgs& args, CudaContext& context) {
       .pool = {.base = args.keys.base,
                .page_stride_bytes = static_cast<std::uint32_t>(args.keys.page_stride_bytes),
                .log2_rows = std::countr_zero(static_cast<unsigned>(args.keys.rows_per_page))},
-      .batch = context.batch,
+      .batch = batch,
       .selected = args.selected.data(),
       .selected_stride = args.selected.stride(0),
       .lists = lists,
@@ -153,7 +154,7 @@ void indexer(const IndexerArgs& args, CudaContext& context) {
        .cluster = static_cast<int>(ranks)},
       context.stream,
       MergeArgs{.lists = lists,
-                .batch = context.batch,
+                .batch = batch,
                 .selected = args.selected.data(),
                 .selected_stride = args.selected.stride(0),
                 .top_k = static_cast<int>(top_k),

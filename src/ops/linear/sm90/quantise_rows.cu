@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t row = vector * kVector / width;
   const std::int64_t column = vector * kVector % width;
   uint4 words{};
-  if (row < num_rows) words = __ldg(reinterpret_cast<const uint4*>(x + row * stride + column));
+  if (row < num_rows) words = *reinterpret_cast<const uint4*>(x + row * stride + column);
   float values[kVector];
   unpack_bf16(words, values);
   const Fp8Piece<kVector> piece = quantise_fp8_block(values);

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "cuda/cuda_context.h"
+#include "cuda/device_batch_rows.h"
 #include "cuda/kernel_launch.h"
 #include "cuda/ordered_float.cuh"
 #include "cuda/ptx/grid_dependency.h"
@@ -37,7 +38,8 @@ struct RouteParams {
   std::int64_t ids_stride;
   float* weights;
   std::int64_t weights_stride;
-  unsigned long long* load;  ///< or null
+  unsigned long long* load;       ///< or null
+  volatile std::int32_t* routed;  ///< or null
   DeviceBatch batch;
 };
 
@@ -130,6 +132,7 @@ __global__ void __launch_bounds__(kMaxExperts) route_kernel(const __grid_constan
   const float bias = p.bias != nullptr && exists ? p.bias[thread] : 0.0F;
   ptx::wait_for_previous_kernel();
 
+  if (p.routed != nullptr && row == 0 && thread == 0) *p.routed = 1;
   const float logit = exists ? p.logits[row * p.logits_stride + thread] : 0.0F;
   std::int32_t* ids = p.ids + row * p.ids_stride;
   float* weights = p.weights + row * p.weights_stride;
@@ -168,7 +171,7 @@ __global__ void __launch_bounds__(kMaxExperts) route_kernel(const __grid_constan
 
 void route(const RouteArgs& args, CudaContext& context) {
   const std::int64_t num_rows = args.ids.extent(0), num_experts = args.logits.extent(1);
-  BALEEN_CHECK_EQ(num_rows, context.batch.num_rows);
+  BALEEN_CHECK_LE(args.first_row + num_rows, context.batch.num_rows);
   BALEEN_CHECK_EQ(args.logits.extent(0), num_rows);
   BALEEN_CHECK(args.weights.extents() == args.ids.extents());
   BALEEN_CHECK_LE(num_experts, kMaxExperts);
@@ -195,7 +198,8 @@ void route(const RouteArgs& args, CudaContext& context) {
       .weights = args.weights.data(),
       .weights_stride = args.weights.stride(0),
       .load = args.load.empty() ? nullptr : reinterpret_cast<unsigned long long*>(args.load.data()),
-      .batch = context.batch};
+      .routed = args.routed,
+      .batch = rows_of(context.batch, args.first_row, num_rows)};
   // At least as many threads as there are places to be written.
   const auto threads = static_cast<int>((std::max<std::int64_t>(num_experts, kMaxSelected) + kWarpLanes - 1) /
                                         kWarpLanes * kWarpLanes);

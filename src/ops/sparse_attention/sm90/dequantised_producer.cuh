@@ -83,7 +83,7 @@ class DequantisedProducer {
 #pragma unroll
     for (int i = 0; i < kQuarters; ++i) {
       const int entry = first + i * kQuarterRows + entry_ - list.num_window;
-      selection.entries[i] = __ldg(selected + min(max(entry, 0), launch_.top_k - 1));
+      selection.entries[i] = selected[min(max(entry, 0), launch_.top_k - 1)];
     }
     return selection;
   }

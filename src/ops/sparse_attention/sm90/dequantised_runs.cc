@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "cuda/device_batch_rows.h"
 #include "ops/operation/operation.h"
 #include "ops/sparse_attention/sm90/dequantised_rows.h"
 #include "tensor/captured_rows.h"
@@ -36,10 +37,8 @@ bool worth_dequantising(const AttentionLaunch& launch, const SequenceSlice& slic
 /// The same attention for `num_rows` rows from `first` on.
 AttentionLaunch rows_of(const AttentionLaunch& launch, std::int64_t first, std::int64_t num_rows) {
   AttentionLaunch part = launch;
-  part.batch.tokens += first;
-  part.batch.positions += first;
-  part.batch.sequence_of += first;
-  part.batch.num_rows = part.num_rows = static_cast<int>(num_rows);
+  part.batch = rows_of(launch.batch, first, num_rows);
+  part.num_rows = static_cast<int>(num_rows);
   if (launch.ratio == 4) part.selected += first * launch.selected_stride;
   part.q += first * launch.q_row_stride;
   part.out += first * launch.out_row_stride;
@@ -48,7 +47,7 @@ AttentionLaunch rows_of(const AttentionLaunch& launch, std::int64_t first, std::
   return part;
 }
 
-/// Slices from `first` on that are dequantised together.
+/// Slices from `first` on, by its number in the step's batch, that are dequantised together.
 class RunBuilder {
  public:
   RunBuilder(const AttentionLaunch& launch, std::int64_t first) : launch_(launch) {
@@ -83,7 +82,8 @@ class RunBuilder {
 
 }  // namespace
 
-void attention_by_runs(const AttentionLaunch& launch, const RaggedBatch& batch, CudaContext& context) {
+void attention_by_runs(const AttentionLaunch& launch, const RaggedBatch& batch, std::int64_t first_slice,
+                       CudaContext& context) {
   if (launch.num_rows <= kMaxGraphRows) {
     attention_tiles(launch, context);
     return;
@@ -95,7 +95,7 @@ void attention_by_runs(const AttentionLaunch& launch, const RaggedBatch& batch, 
       return batch.slices[static_cast<std::size_t>(i)];
     };
     const bool dequantised = worth_dequantising(launch, slice(first));
-    RunBuilder run(launch, first);
+    RunBuilder run(launch, first_slice + first);
     std::int64_t end = first;
     while (end < num_slices && worth_dequantising(launch, slice(end)) == dequantised &&
            (!dequantised || run.add(slice(end)))) {

@@ -69,8 +69,8 @@ __device__ inline void store_tile(const AttentionLaunch& launch, int query, int 
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
       const std::int64_t angle = query * launch.angle_stride + 4 * i + quad_lane;
-      cosine[i] = __ldg(launch.cosine + angle);
-      sine[i] = __ldg(launch.sine + angle);
+      cosine[i] = launch.cosine[angle];
+      sine[i] = launch.sine[angle];
     }
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {

@@ -2,6 +2,7 @@
 #include <bit>
 
 #include "base/check.h"
+#include "cuda/device_batch_rows.h"
 #include "ops/sparse_attention/sm90/attention_launch.h"
 #include "ops/sparse_attention/sm90/dequantised_runs.h"
 #include "ops/sparse_attention/sm90/sparse_attention.h"
@@ -22,7 +23,7 @@ AttentionLaunch describe(const SparseAttentionArgs& args, const CudaContext& con
   BALEEN_CHECK_EQ(args.out.extent(0), args.q.extent(0));
   BALEEN_CHECK_EQ(args.out.extent(1), args.q.extent(1));
   BALEEN_CHECK_EQ(args.out.extent(2), format.value_width());
-  BALEEN_CHECK_EQ(args.q.extent(0), context.batch.num_rows);
+  BALEEN_CHECK_LE(args.first_row + args.q.extent(0), context.batch.num_rows);
   BALEEN_CHECK_EQ(args.q.extent(2), format.width());
   BALEEN_CHECK_EQ(format.nope % (format.layout == LatentLayout::kV32 ? kV32Block : kLatentBlock), 0);
   BALEEN_CHECK_EQ(static_cast<std::int64_t>(args.sink.size()), args.q.extent(1));
@@ -32,7 +33,7 @@ AttentionLaunch describe(const SparseAttentionArgs& args, const CudaContext& con
   constexpr float kLog2E = 1.44269504F;
   const auto q = args.q.bf16();
   const auto out = args.out.bf16();
-  return {.batch = context.batch,
+  return {.batch = rows_of(context.batch, args.first_row, args.q.extent(0)),
           .window = row_pool(args.window),
           .compressed = row_pool(args.compressed),
           .ratio = args.ratio,
@@ -82,7 +83,8 @@ AttentionLaunch describe(const SparseAttentionArgs& args, const RopeArgs& rotati
 }  // namespace
 
 void attention_tiles_rope(const SparseAttentionArgs& args, const RopeArgs& rotation, CudaContext& context) {
-  if (!args.q.empty()) attention_by_runs(describe(args, rotation, context), args.batch, context);
+  if (!args.q.empty())
+    attention_by_runs(describe(args, rotation, context), args.batch, args.first_slice, context);
 }
 
 void attention_any_rope(const SparseAttentionArgs& args, const RopeArgs& rotation, CudaContext& context) {

@@ -1,0 +1,54 @@
+/// What `baleen bench` measures of an engine: phases of equal steps over sequences.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/drawn_acceptance.h"
+#include "hardware/machine_limits.h"
+#include "rank_engine/rank_engine.h"
+
+namespace baleen {
+
+/// One measured phase: wall time and what the device noted.
+struct Phase {
+  std::string name;
+  std::int64_t tokens = 0;
+  std::int64_t steps = 0;
+  std::int64_t drafted = 0;   ///< tokens that the steps had as drafts
+  double seconds = 0;         ///< total
+  double median_seconds = 0;  ///< of one step
+  std::map<std::string_view, OpRecord> records;
+  OpRecord total;
+  std::optional<ExpertFetchCounts> experts;  ///< where experts lie in several memories
+
+  [[nodiscard]] double seconds_per_token() const { return seconds / static_cast<double>(tokens); }
+};
+
+/// Pseudo-random ids, so that tokens have different experts.
+[[nodiscard]] std::vector<TokenId> some_tokens(std::int64_t count, std::int64_t vocab_size);
+
+/// Feeds every sequence as many tokens as `tokens` has, step_tokens of them a step over all; as a server
+/// would, where the engine can, each step begins before the one before has ended.
+[[nodiscard]] Phase measure(ModelEngine& engine, std::span<const SequenceId> sequences,
+                            const std::string& name, std::span<const TokenId> tokens,
+                            std::int64_t step_tokens);
+
+/// Decodes every sequence in `num_steps` steps of a token and `num_drafts` drafts: the MTP block drafts, the
+/// step checks, what `accepting` draws is kept and the rest taken back. `tokens` of the phase are those that
+/// replies would have got. `first`: the token that the sequences begin with.
+[[nodiscard]] Phase measure_drafting(ModelEngine& engine, AcceptingEngine& accepting,
+                                     std::span<const SequenceId> sequences, const std::string& name,
+                                     TokenId first, std::int64_t num_steps, std::int64_t num_drafts);
+
+/// `arithmetic`: what the second of `limits` is, "FMA".
+void print_phase(const Phase& phase, const MachineLimits& limits, const std::string& arithmetic);
+[[nodiscard]] nlohmann::ordered_json to_json(const Phase& phase, const MachineLimits& limits);
+
+}  // namespace baleen
