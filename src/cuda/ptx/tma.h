@@ -77,6 +77,9 @@ __device__ inline void tma_store(const CUtensorMap& map, const void* from, int b
 
 __device__ inline void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
+/// Until what this thread's groups write is in memory.
+__device__ inline void tma_store_complete() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
 /// Until at most `kPending` groups of this thread still read shared memory.
 template <int kPending>
 __device__ inline void tma_store_wait() {

@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kMaxThreads) combine_kernel(const CombineParam
   const std::int64_t token = blockIdx.x;
   if (threadIdx.x < kWarpLanes) {
     const int lane = static_cast<int>(threadIdx.x);
-    const int row = lane < p.num_selected ? p.row_of_slot[token * p.num_selected + lane] : -1;
+    const int row = lane < p.num_selected ? __ldcg(p.row_of_slot + token * p.num_selected + lane) : -1;
     int place = 0;
     for (int other = 0; other < p.num_selected; ++other) {
       const int other_row = __shfl_sync(kAllLanes, row, other);

@@ -16,6 +16,7 @@
 #include <cstdint>
 
 #include "cuda/ptx/byte_permute.h"
+#include "cuda/ptx/wgmma.h"
 #include "cuda/row_quantise.cuh"
 #include "numeric/weight_format.h"
 
@@ -25,6 +26,15 @@ namespace baleen::sm90 {
 struct WeightFragment {
   std::uint32_t a[4][4];
 };
+
+/// Behind the wait for the instructions that read it: until then its registers have no other use.
+__device__ inline void hold_operand(const WeightFragment& fragment) {
+#pragma unroll
+  for (const auto& instruction : fragment.a) {
+#pragma unroll
+    for (const std::uint32_t word : instruction) ptx::wgmma_hold_operand(word);
+  }
+}
 
 /// e4m3 codes of the eight magnitudes of e2m1, times a power of two.
 struct ScaledMagnitudes {

@@ -46,9 +46,10 @@ struct OneTokenParams {
   bool has_shared;
   float swiglu_limit;
 
-  /// -1: padding, or an expert of another rank.
+  /// -1: padding, or an expert of another rank. Past the first-level cache: the second kernel reads before it
+  /// waits.
   [[nodiscard]] __device__ int expert_of(int slot) const {
-    const std::int32_t id = ids[slot], expert = id - first_expert;
+    const std::int32_t id = __ldcg(ids + slot), expert = id - first_expert;
     return id >= 0 && expert >= 0 && expert < num_experts ? expert : -1;
   }
   /// Two assignments are a warpgroup's of the second kernel.

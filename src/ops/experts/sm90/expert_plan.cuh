@@ -32,7 +32,7 @@ __device__ inline int block_sum(const int* warp_sums) {
 }
 
 /// `count(slot, expert)` for this thread's share of the slots whose experts are of this rank; loads go ahead
-/// of it.
+/// of it. They pass the first-level cache by: blocks that plan for themselves read ids before they wait.
 template <class Count>
 __device__ void for_each_assignment(const PlanInput& input, Count count) {
   constexpr int kLoads = 8;
@@ -42,7 +42,7 @@ __device__ void for_each_assignment(const PlanInput& input, Count count) {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
       const int slot = first + i * kPlanThreads;
-      ids[i] = slot < num_slots ? input.local_expert(input.ids[slot]) : -1;
+      ids[i] = slot < num_slots ? input.local_expert(__ldcg(input.ids + slot)) : -1;
     }
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {

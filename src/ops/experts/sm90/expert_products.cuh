@@ -176,6 +176,7 @@ class Consumer {
         ptx::wgmma_wait<0>();
 #pragma unroll
         for (float& value : partial) ptx::wgmma_hold(value);
+        hold_operand(fragment);
         promote<kFormat, kTokens>(acc[block], partial, group_.token_scales[slot][slice_in_stage],
                                   weight_factors);
       }
@@ -206,7 +207,8 @@ class Consumer {
     float routing_weight[kTokens / 4];
 #pragma unroll
     for (int i = 0; i < kTokens / 4; ++i) {
-      routing_weight[i] = p_.row_weight[item.tile.first_row + min(token_of(i), item.tile.num_rows - 1)];
+      routing_weight[i] =
+          __ldcg(p_.row_weight + item.tile.first_row + min(token_of(i), item.tile.num_rows - 1));
     }
 #pragma unroll
     for (int i = 0; i < kTokens / 4; ++i) {

@@ -52,8 +52,9 @@ struct Ring {
   __device__ void wait_empty(const RingPlace& at) const {
     ptx::mbarrier_wait(&barriers.empty[at.stage], at.parity ^ 1);
   }
-  /// By one lane of every warp that has read it.
+  /// By every warp that has read it, whole.
   __device__ void release(int stage, int lane) const {
+    __syncwarp();
     if (lane == 0) ptx::mbarrier_arrive(&barriers.empty[stage]);
   }
 };

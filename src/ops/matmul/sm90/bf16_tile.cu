@@ -179,7 +179,7 @@ __device__ void multiply_tiles(const Bf16Products& work, const Walk& walk, const
       store_sums(product, d, staging, first_output, item.first_token, work.num_rows, thread, barrier);
     }
   }
-  if (thread == 0) ptx::tma_store_wait<0>();  // shared memory outlives the copies from it
+  if (thread == 0) ptx::tma_store_complete();  // before the block ends, and with it what it promises the next
   __syncwarp();
 }
 

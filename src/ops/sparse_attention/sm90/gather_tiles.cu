@@ -49,7 +49,7 @@ __device__ void dequantise_values(const AttentionLaunch& launch, const EntryList
         data[i][1] = __ldcg(from + 1);
       } else {
         data[i][0] = __ldcg(reinterpret_cast<const uint4*>(place.data + dim_tile * kLatentBlock) + piece);
-        scales[i] = static_cast<std::uint32_t>(place.scales[dim_tile]);
+        scales[i] = __ldcg(reinterpret_cast<const std::uint8_t*>(place.scales) + dim_tile);
       }
     }
 #pragma unroll
