@@ -27,6 +27,12 @@ record() {  # record LABEL OPTION...
     record "bundled: one stream, $isa" --model models/stories --prompt 128 --decode 256 --isa "$isa"
     record "bundled: 64 streams, $isa" --model models/stories --prompt 128 --decode 64 --sequences 64 \
       --isa "$isa"
+    record "bench-1b: prefill 512, decode at 513, $isa, int8" --model "$bench_1b" --prompt 512 --decode 64 \
+      --isa "$isa" --kernel int8
+    record "bundled: one stream, $isa, int8" --model models/stories --prompt 128 --decode 256 --isa "$isa" \
+      --kernel int8
+    record "bundled: 64 streams, $isa, int8" --model models/stories --prompt 128 --decode 64 --sequences 64 \
+      --isa "$isa" --kernel int8
   done
   for depth in 1000 32768 131072; do
     record "bench-1b: decode at $depth" --model "$bench_1b" --prompt 0 --decode 64 --at "$depth"

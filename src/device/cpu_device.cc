@@ -13,7 +13,7 @@ CpuDevice::CpuDevice(int num_threads, std::int64_t scratch_bytes, std::vector<Fo
     : traits_(cpu_traits(num_threads)),
       pool_(num_threads),
       scratch_(scratch_bytes),
-      context_{pool_, scratch_},
+      context_{.pool = pool_, .scratch = scratch_, .int8_copies = &int8_copies_},
       executor_(std::move(variants), traits_, context_, std::move(forced)) {}
 
 CpuDevice::CpuDevice(int num_threads, std::int64_t scratch_bytes, std::vector<ForcedVariant> forced)

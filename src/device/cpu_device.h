@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "device/device.h"
+#include "ops/matmul/int8_copies.h"
 #include "ops/operation/variant_executor.h"
 
 namespace baleen {
@@ -61,6 +62,7 @@ class CpuDevice final : public Device {
   DeviceTraits traits_;
   ThreadPool pool_;
   Arena scratch_;
+  Int8Copies int8_copies_;
   CpuContext context_;
   HostBatches batches_;
   ImmediateSteps steps_;

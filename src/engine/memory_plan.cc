@@ -8,6 +8,10 @@
 #include "model/device_weights.h"
 #include "model/expert_store.h"
 #include "model/forward.h"
+#include "ops/experts/experts.h"
+#include "ops/grouped_linear/grouped_linear.h"
+#include "ops/linear/linear.h"
+#include "ops/matmul/int8_copies.h"
 #include "parallel/thread_pool.h"
 
 namespace baleen {
@@ -158,10 +162,35 @@ EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& optio
       .runs_ahead = queues && !options.mtp};
 }
 
+namespace {
+
+/// Of a device without weights of its own: what variants named `int8` copy, once all of them have run.
+std::int64_t int8_copies(const ModelConfig& config, const StorageFormats& formats,
+                         const EngineOptions& options) {
+  if (formats.dense != WeightFormat::kFp8) return 0;
+  const auto is_copied = [&](const TensorSpec& tensor) {
+    if (tensor.storage != Storage::kDense || (config.is_mtp(tensor.block) && !options.mtp)) return false;
+    const std::string_view operation = tensor.role == TensorRole::kSharedExpert ? ops::Experts::kName
+                                       : tensor.name.ends_with(".wo_a")         ? ops::GroupedLinear::kName
+                                                                                : ops::Linear::kName;
+    return forces(options.forced_variants, operation, kInt8Variant);
+  };
+  std::int64_t bytes = 0;
+  for (const TensorSpec& tensor : tensor_table(config)) {
+    if (is_copied(tensor)) bytes += int8_copy_bytes(tensor.num_elements());
+  }
+  return bytes;
+}
+
+}  // namespace
+
 MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,
                        const EngineOptions& options) {
-  const bool copied = !device_traits(options.device, options.num_threads).shares_host_memory;
-  return plan_memory(config, copied ? device_weight_bytes(config, formats) : 0, options);
+  if (!device_traits(options.device, options.num_threads).shares_host_memory)
+    return plan_memory(config, device_weight_bytes(config, formats), options);
+  MemoryPlan plan = plan_memory(config, 0, options);
+  plan.int8_copy_bytes = int8_copies(config, formats, options);
+  return plan;
 }
 
 MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes, const EngineOptions& options) {
@@ -216,6 +245,7 @@ MemoryPlan plan_rank_memory(const ModelConfig& config, std::int64_t weight_bytes
   const ModelConfig own = rank_config(config, parallel, layout.stage());
   MemoryPlan plan = plan_memory(own, weight_bytes, options);
   const DeviceTraits device = device_traits(options.device, options.num_threads);
+  if (device.shares_host_memory) plan.int8_copy_bytes = int8_copies(own, StorageFormats(), options);
   if (parallel.shares_rows()) {
     plan.activation_bytes += Arena::bytes_for<std::byte>(device.padded_rows(options.max_batch_tokens) *
                                                          own.hc_dim() * size_of(device.activation_type));
@@ -347,7 +377,9 @@ std::string to_text(const MemoryPlan& plan) {
           ? ""
           : fmt::format("CUDA         {:10.1f} MB  (context, kernels, captured graphs)\n",
                         mb(plan.overhead_bytes));
-  return weights + experts_text(plan) +
+  const std::string copies =
+      plan.int8_copy_bytes == 0 ? "" : fmt::format("int8 copies  {:10.1f} MB\n", mb(plan.int8_copy_bytes));
+  return weights + copies + experts_text(plan) +
          fmt::format(
              "cache        {:10.1f} MB  ({} pages of {} positions {:.1f}, {} window pages "
              "{:.1f}{}, {} state slots "

@@ -94,6 +94,7 @@ struct MemoryPlan {
   std::int64_t scratch_bytes = 0;
   std::int64_t logit_bytes = 0;
   std::int64_t weight_bytes = 0;      ///< on a device of its own memory; the CPU maps the checkpoint
+  std::int64_t int8_copy_bytes = 0;   ///< of weights, for variants named `int8` on a CPU
   std::int64_t overhead_bytes = 0;    ///< a CUDA device's context, modules and graphs
   std::int64_t host_logit_bytes = 0;  ///< in host memory: not part of the total
   bool knows_scratch = true;          ///< false: this program has no kernels of the device
@@ -105,7 +106,8 @@ struct MemoryPlan {
 
   [[nodiscard]] std::int64_t cache_bytes() const { return page_bytes + window_bytes + state_bytes; }
   [[nodiscard]] std::int64_t total_bytes() const {
-    return weight_bytes + cache_bytes() + activation_bytes + scratch_bytes + logit_bytes + overhead_bytes;
+    return weight_bytes + int8_copy_bytes + cache_bytes() + activation_bytes + scratch_bytes + logit_bytes +
+           overhead_bytes;
   }
 };
 

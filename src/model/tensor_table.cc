@@ -209,6 +209,7 @@ std::vector<std::int64_t> scale_shape(const std::vector<std::int64_t>& shape, We
     case WeightFormat::kFp8:
       return {(shape[0] + kWeightBlock - 1) / kWeightBlock, (shape[1] + kWeightBlock - 1) / kWeightBlock};
     case WeightFormat::kFp4:
+    case WeightFormat::kInt8:
       return {shape[0], shape[1] / kIndexerBlock};
   }
   return {};
@@ -235,6 +236,8 @@ std::vector<TensorHeader> stored_tensors(const TensorSpec& tensor, const Storage
     case WeightFormat::kFp4:
       return {{weight_name, DType::kI8, {tensor.shape[0], tensor.shape[1] / 2}},
               {tensor.name + ".scale", scale, scale_shape(tensor.shape, format)}};
+    case WeightFormat::kInt8:  // in no file
+      break;
   }
   return {};
 }

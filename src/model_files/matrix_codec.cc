@@ -159,6 +159,9 @@ void EncodedMatrix::reset(std::int64_t num_rows, std::int64_t num_cols, WeightFo
       weight.resize(static_cast<std::size_t>(rows * cols / 2));
       scale.resize(static_cast<std::size_t>(rows * (cols / kIndexerBlock)));
       break;
+    case WeightFormat::kInt8:
+      BALEEN_CHECK(false && "int8 is in no file");
+      break;
   }
 }
 
@@ -180,6 +183,9 @@ void decode_panel(const StoredMatrix& matrix, std::int64_t panel, std::span<floa
         break;
       case WeightFormat::kFp4:
         decode_fp4_row(matrix, row, target);
+        break;
+      case WeightFormat::kInt8:
+        BALEEN_CHECK(false && "int8 is in no file");
         break;
     }
   }

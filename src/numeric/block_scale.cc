@@ -1,7 +1,6 @@
 #include "numeric/block_scale.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "numeric/e2m1.h"
@@ -10,12 +9,6 @@
 
 namespace baleen {
 namespace {
-
-/// Biased exponent of the smallest power of two >= x; x positive, finite and normal.
-std::uint8_t pow2_ceil_code(float x) {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  return static_cast<std::uint8_t>(((bits >> 23) & 0xFFu) + ((bits & 0x7FFFFFu) != 0 ? 1 : 0));
-}
 
 /// Largest magnitude; NaN is passed over, infinity is clamped so that the scale stays a number.
 float absolute_maximum(std::span<const float> values) {
@@ -26,10 +19,10 @@ float absolute_maximum(std::span<const float> values) {
 
 }  // namespace
 
-std::uint8_t fp8_scale_code(float amax) { return pow2_ceil_code(std::fmax(amax, 1e-4F) * (1.0F / kE4m3Max)); }
+std::uint8_t fp8_scale_code(float amax) { return e8m0_at_least(std::fmax(amax, 1e-4F) * (1.0F / kE4m3Max)); }
 
 std::uint8_t fp4_scale_code(float amax) {
-  return pow2_ceil_code(std::fmax(amax, 6.0F * 0x1p-126F) * (1.0F / kE2m1Max));
+  return e8m0_at_least(std::fmax(amax, 6.0F * 0x1p-126F) * (1.0F / kE2m1Max));
 }
 
 std::uint8_t quantise_fp8_block(std::span<const float> values, std::span<std::uint8_t> codes) {

@@ -16,4 +16,10 @@ inline constexpr int kE8m0Bias = 127;
   return std::bit_cast<float>(static_cast<std::uint32_t>(code) << 23);
 }
 
+/// Code of the smallest power of two that is not below x, which is positive, finite and normal.
+[[nodiscard]] inline std::uint8_t e8m0_at_least(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  return static_cast<std::uint8_t>((bits >> 23 & 0xFFu) + ((bits & 0x7FFFFFu) != 0 ? 1 : 0));
+}
+
 }  // namespace baleen

@@ -64,6 +64,27 @@ TEST(EngineLimits, AGpuChoosesTokensAndRunsAheadUnlessTheMtpBlockLooksAtThem) {
   EXPECT_TRUE(limits({.choose_on_device = true}).runs_ahead);
 }
 
+TEST(MemoryPlan, CopiesForInt8ArePartOfIt) {
+  const ModelConfig config = preset_config("flash");
+  const auto copies = [&](std::vector<ForcedVariant> forced, bool mtp = false) {
+    const EngineOptions options = resolved({.num_threads = 2, .mtp = mtp, .forced_variants = forced}, config);
+    const MemoryPlan plan = plan_memory(config, StorageFormats(), options);
+    EXPECT_EQ(plan.total_bytes(), plan.cache_bytes() + plan.activation_bytes + plan.scratch_bytes +
+                                      plan.logit_bytes + plan.int8_copy_bytes);
+    return plan.int8_copy_bytes;
+  };
+  EXPECT_EQ(copies({}), 0);
+  EXPECT_EQ(copies({{"linear", "reference"}}), 0);
+  // Shared experts: three matrices of 4096 by 2048 in each of 43 layers, a byte a weight and a scale for 32.
+  EXPECT_EQ(copies({{"experts", "int8"}}), 43 * 3 * (4096 * 2048) / 32 * 33);
+  const std::int64_t linear = copies({{"linear", "int8"}}), grouped = copies({{"grouped_linear", "int8"}});
+  EXPECT_GT(linear, 0);
+  EXPECT_GT(grouped, 0);
+  EXPECT_EQ(copies({{"", "int8"}}), linear + grouped + copies({{"experts", "int8"}}));
+  EXPECT_EQ(copies({{"", "int8"}, {"experts", "simd"}}), linear + grouped);
+  EXPECT_GT(copies({{"linear", "int8"}}, true), linear);
+}
+
 TEST(MemoryPlan, CachedPrefixesAndDraftsArePartOfIt) {
   const ModelConfig config = preset_config("flash");
   const EngineOptions plain = resolved({.num_threads = 2, .max_sequences = 3, .mtp = true}, config);

@@ -45,6 +45,13 @@ RandomWeight::RandomWeight(WeightFormat format, std::int64_t rows, std::int64_t 
       for (std::uint8_t& scale : group_scales_) scale = static_cast<std::uint8_t>(124 + random() % 5);
       matrix_.group_scales = group_scales_.data();
       break;
+    case WeightFormat::kInt8:
+      for (std::int64_t i = 0; i < count; ++i)
+        data[i] = static_cast<std::byte>(kInt8Offset + static_cast<int>(random() % 127) - 63);
+      group_scales_.resize(static_cast<std::size_t>(rows * (cols / 32)));
+      for (std::uint8_t& scale : group_scales_) scale = static_cast<std::uint8_t>(120 + random() % 5);
+      matrix_.group_scales = group_scales_.data();
+      break;
   }
   matrix_.data = data;
 }

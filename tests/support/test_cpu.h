@@ -5,6 +5,7 @@
 
 #include <string_view>
 
+#include "ops/matmul/int8_copies.h"
 #include "ops/operation/variant.h"
 
 namespace baleen::test {
@@ -13,10 +14,14 @@ namespace baleen::test {
 using Kernels = std::string_view;
 inline constexpr Kernels kBest = "";
 inline constexpr Kernels kReference = kReferenceVariant;
+inline constexpr Kernels kInt8 = kInt8Variant;
 
 struct TestCpu {
   explicit TestCpu(int num_threads = 1, std::int64_t scratch_bytes = 0, Kernels kernels = kBest)
-      : wanted(kernels), pool(num_threads), scratch(scratch_bytes), context{pool, scratch} {}
+      : wanted(kernels),
+        pool(num_threads),
+        scratch(scratch_bytes),
+        context{.pool = pool, .scratch = scratch, .int8_copies = &int8_copies} {}
 
   template <class Op>
   void run(const typename Op::Args& args) {
@@ -38,6 +43,7 @@ struct TestCpu {
   Kernels wanted;
   ThreadPool pool;
   Arena scratch;
+  Int8Copies int8_copies;
   CpuContext context;
 };
 

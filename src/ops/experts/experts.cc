@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 
 #include "base/check.h"
 
@@ -12,6 +13,13 @@ namespace {
 std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& traits) {
   return experts_scratch_bytes(shape.max_rows, shape.num_experts_per_tok, shape.hidden_size,
                                shape.moe_intermediate_size, shape.n_routed_experts, traits.num_units);
+}
+
+std::optional<Reason> why_not_int8(const ExpertsArgs& args, const DeviceTraits& /*traits*/) {
+  if (args.precision != Precision::kReleased) return kInt8RoundsActivations;
+  if (!args.routed.empty() && args.routed.front().w1.format != WeightFormat::kFp4)
+    return "takes routed experts in FP4: of FP8 ones it would need a second copy of nearly the whole model";
+  return std::nullopt;
 }
 
 }  // namespace
@@ -25,6 +33,7 @@ CallShape Experts::shape(const ExpertsArgs& args) {
                   .num_kernels = (num_chosen > 0 ? kRoutedKernels : 0) + (shares ? kSharedKernels : 0)};
   if (args.chosen_per_token > 0)
     shape.num_rows = (shape.num_rows * num_chosen + args.chosen_per_token - 1) / args.chosen_per_token;
+  if (args.expected && args.expected->tokens > 0) shape.num_rows = std::llround(args.expected->tokens);
   if (args.expected && num_chosen > 0) {
     shape.detail = fmt::format("{} experts, {:.0f} assignments{}", args.routed.size(),
                                args.expected->assignments, shares ? ", shared" : "");
@@ -41,8 +50,9 @@ void Experts::check(const ExpertsArgs& args) {
 }
 
 std::span<const CpuVariant<Experts>> Experts::cpu_variants() {
-  static constexpr std::array<CpuVariant<Experts>, 2> kVariants{
+  static constexpr std::array<CpuVariant<Experts>, 3> kVariants{
       {{.name = kSimdVariant, .run = experts_cpu, .scratch_bytes = scratch_bytes},
+       {.name = kInt8Variant, .run = experts_int8, .why_not = why_not_int8, .scratch_bytes = scratch_bytes},
        {.name = kReferenceVariant,
         .run = [](const ExpertsArgs& args, CpuContext& /*context*/) { experts_ref(args); }}}};
   return kVariants;

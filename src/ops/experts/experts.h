@@ -32,6 +32,8 @@ struct ExpertWeights {
 struct ExpertLoad {
   double assignments = 0;  ///< rows that go to experts of this rank, a token to each of its experts
   double distinct = 0;     ///< experts that get any
+  double tokens =
+      0;  ///< of all ranks, whose rows these are among: by them a kernel is more or less full; 0: x's
 };
 
 /// A guess of what tokens will choose in the block after this one, for devices with experts outside their
@@ -75,6 +77,9 @@ struct ExpertsArgs {
 
 void experts_ref(const ExpertsArgs& args);
 void experts_cpu(const ExpertsArgs& args, CpuContext& context);
+/// With activations of 8 bits where the contract has e4m3: routed experts in FP4, and of a shared one in FP8
+/// a copy as integers; `released` only.
+void experts_int8(const ExpertsArgs& args, CpuContext& context);
 /// By the ids: every expert that some token has is read once. The only cost that reads an argument's data.
 [[nodiscard]] OpCost experts_cost(const ExpertsArgs& args);
 [[nodiscard]] OpCost experts_backward_cost(const ExpertsArgs& args);

@@ -15,6 +15,7 @@
 #include "numeric/block_scale.h"
 #include "numeric/simd_targets.h"
 #include "ops/linear/linear.h"
+#include "ops/matmul/int8_copies.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/experts/experts_cpu.cc"
@@ -76,7 +77,15 @@ struct Group {
   std::int64_t first_outer_item = 0;
 };
 
+/// Rounding in front of weights of `format`.
+ActivationRounding rounding_of(WeightFormat format, const ExpertsArgs& args, bool on_int8) {
+  const ActivationRounding rounding = activation_rounding(format, args.precision);
+  const bool int8 = format == WeightFormat::kInt8 || (on_int8 && rounding == ActivationRounding::kFp8);
+  return int8 ? ActivationRounding::kInt8 : rounding;
+}
+
 struct Plan {
+  bool on_int8 = false;  ///< with activations of 8 bits
   Group* groups = nullptr;
   std::int64_t num_groups = 0;
   std::int64_t num_inner_values = 0;
@@ -102,21 +111,20 @@ MatmulPartition outer_partition(const Group& group, int num_threads) {
   return {group.num_slots, group.expert->w2.rows, group.expert->w2.cols, num_threads};
 }
 
-float* pack_tokens(const ExpertsArgs& args, WeightFormat format, CpuContext& context) {
+float* pack_tokens(const ExpertsArgs& args, WeightFormat format, bool on_int8, CpuContext& context) {
   const std::int64_t num_rows = args.x.extent(0), width = args.x.extent(1);
   auto* packed = context.scratch.allocate<float>(num_rows * width);
   context.pool.parallel_for(num_rows, [&](std::int64_t row, int) {
-    pack_activations(args.x.row(row), format, activation_rounding(format, args.precision),
-                     packed + row * width);
+    pack_activations(args.x.row(row), format, rounding_of(format, args, on_int8), packed + row * width);
   });
   return packed;
 }
 
-Plan make_plan(const ExpertsArgs& args, CpuContext& context) {
+Plan make_plan(const ExpertsArgs& args, bool on_int8, CpuContext& context) {
   const std::int64_t num_rows = args.x.extent(0), num_selected = args.ids.extent(1);
   const auto num_experts = static_cast<std::int64_t>(args.routed.size());
   const std::int64_t num_routed_slots = num_rows * num_selected;
-  Plan plan;
+  Plan plan{.on_int8 = on_int8};
   plan.groups = context.scratch.allocate<Group>(num_experts + 1);
   plan.token_of_slot = context.scratch.allocate<std::int32_t>(num_routed_slots + num_rows);
   plan.weight_of_slot = context.scratch.allocate<float>(num_routed_slots + num_rows);
@@ -132,7 +140,7 @@ Plan make_plan(const ExpertsArgs& args, CpuContext& context) {
     }
   }
   const float* packed =
-      num_selected > 0 ? pack_tokens(args, args.routed.front().w1.format, context) : nullptr;
+      num_selected > 0 ? pack_tokens(args, args.routed.front().w1.format, on_int8, context) : nullptr;
   std::int64_t slot = 0;
   for (std::int64_t expert = 0; expert < num_experts; ++expert) {
     const std::int64_t count = std::exchange(next_of_expert[expert], slot);
@@ -157,7 +165,8 @@ Plan make_plan(const ExpertsArgs& args, CpuContext& context) {
   plan.first_shared_slot = slot;
   if (args.shared != nullptr) {
     const bool as_routed = packed != nullptr && args.shared->w1.format == args.routed.front().w1.format;
-    const float* shared_packed = as_routed ? packed : pack_tokens(args, args.shared->w1.format, context);
+    const float* shared_packed =
+        as_routed ? packed : pack_tokens(args, args.shared->w1.format, on_int8, context);
     plan.groups[plan.num_groups++] = {args.shared, shared_packed, slot, num_rows};
     for (std::int64_t row = 0; row < num_rows; ++row) {
       plan.token_of_slot[slot + row] = static_cast<std::int32_t>(row);
@@ -208,7 +217,7 @@ void run_inner(const ExpertsArgs& args, const Plan& plan, const Item& item, floa
     matmul_tile({.weight = weight,
                  .n_begin = item.column,
                  .n_end = item.column + item.num_columns,
-                 .rounding = activation_rounding(weight->format, args.precision),
+                 .rounding = rounding_of(weight->format, args, plan.on_int8),
                  .packed = group.packed_x,
                  .row_index = plan.token_of_slot + first_slot,
                  .num_rows = item.num_rows,
@@ -217,7 +226,7 @@ void run_inner(const ExpertsArgs& args, const Plan& plan, const Item& item, floa
                  .round_bf16 = !exact});
   }
   const WeightFormat format = group.expert->w2.format;
-  const ActivationRounding rounding = activation_rounding(format, args.precision);
+  const ActivationRounding rounding = rounding_of(format, args, plan.on_int8);
   for (std::int64_t row = 0; row < item.num_rows; ++row) {
     float* inner = gate + row * item.num_columns;
     HWY_DYNAMIC_DISPATCH(swiglu_cpu)
@@ -242,16 +251,14 @@ void sum_token(const ExpertsArgs& args, const Plan& plan, const float* outputs, 
   }
 }
 
-}  // namespace
-
-void experts_cpu(const ExpertsArgs& args, CpuContext& context) {
+void run(const ExpertsArgs& args, bool on_int8, CpuContext& context) {
   if (args.x.extent(0) == 0) return;
   const ScratchScope scope(context.scratch);
   const std::int64_t num_rows = args.x.extent(0), width = args.x.extent(1);
   const int num_threads = context.pool.num_threads();
   BALEEN_CHECK(args.routed.empty() || args.routed.front().w1.rows % kInnerColumns == 0);
   BALEEN_CHECK(args.shared == nullptr || args.shared->w1.rows % kInnerColumns == 0);
-  const Plan plan = make_plan(args, context);
+  const Plan plan = make_plan(args, on_int8, context);
   const std::int64_t num_slots = plan.first_shared_slot + (args.shared != nullptr ? num_rows : 0);
   auto* packed_inner = context.scratch.allocate<float>(plan.num_inner_values);
   auto* outputs = context.scratch.allocate<float>(num_slots * width);
@@ -272,7 +279,7 @@ void experts_cpu(const ExpertsArgs& args, CpuContext& context) {
         {.weight = &item.group->expert->w2,
          .n_begin = item.column,
          .n_end = item.column + item.num_columns,
-         .rounding = activation_rounding(item.group->expert->w2.format, args.precision),
+         .rounding = rounding_of(item.group->expert->w2.format, args, plan.on_int8),
          .packed = packed_inner + item.group->first_inner + item.row * item.group->expert->w1.rows,
          .num_rows = item.num_rows,
          .y = outputs + slot * width,
@@ -286,6 +293,20 @@ void experts_cpu(const ExpertsArgs& args, CpuContext& context) {
     const std::int64_t begin = item % pieces * kSumColumns;
     sum_token(args, plan, outputs, item / pieces, begin, std::min(width, begin + kSumColumns));
   });
+}
+
+}  // namespace
+
+void experts_cpu(const ExpertsArgs& args, CpuContext& context) { run(args, false, context); }
+
+void experts_int8(const ExpertsArgs& args, CpuContext& context) {
+  if (args.shared == nullptr || args.shared->w1.format != WeightFormat::kFp8) return run(args, true, context);
+  const auto copied = [&](const WeightMatrix& weight) { return int8_copy(weight, context); };
+  const ExpertWeights shared{
+      .w1 = copied(args.shared->w1), .w2 = copied(args.shared->w2), .w3 = copied(args.shared->w3)};
+  ExpertsArgs with_copies = args;
+  with_copies.shared = &shared;
+  run(with_copies, true, context);
 }
 
 std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected, std::int64_t width,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "ops/matmul/int8_copies.h"
 #include "ops/operation/argument_bytes.h"
 
 namespace baleen {
@@ -17,41 +18,54 @@ View<T, 2> group_of(View<T, 3> x, std::int64_t group) {
   return {x.data() + group * x.stride(1), {x.extent(0), x.extent(2)}, {x.stride(0), 1}};
 }
 
-/// A product for each group; `weights` and `products` have room for as many.
-void make_products(const GroupedLinearArgs& args, WeightMatrix* weights, MatmulProduct* products) {
+ActivationRounding rounding_of(const GroupedLinearArgs& args) {
+  return args.precision == Precision::kExact ? ActivationRounding::kNone : ActivationRounding::kBf16;
+}
+
+/// A product for each group with its rows of `all`; `weights` and `products` have room for as many.
+void make_products(const GroupedLinearArgs& args, const WeightMatrix& all, ActivationRounding rounding,
+                   WeightMatrix* weights, MatmulProduct* products) {
   const std::int64_t num_groups = args.x.extent(1);
-  const std::int64_t group_rows = args.weight->rows / num_groups;
+  const std::int64_t group_rows = all.rows / num_groups;
   // Row slices of FP8 weights start on a scale block; the config asks for o_lora_rank in multiples of 128.
-  BALEEN_CHECK(args.weight->rows % num_groups == 0 && group_rows % 128 == 0);
+  BALEEN_CHECK(all.rows % num_groups == 0 && group_rows % 128 == 0);
   const View<float, 3> y(args.y.data(), {args.y.extent(0), num_groups, group_rows},
                          {args.y.stride(0), group_rows, 1});
-  const bool rounds = args.precision != Precision::kExact;
   for (std::int64_t group = 0; group < num_groups; ++group) {
-    weights[group] = args.weight->slice_rows(group * group_rows, (group + 1) * group_rows);
+    weights[group] = all.slice_rows(group * group_rows, (group + 1) * group_rows);
     products[group] = {.weight = &weights[group],
                        .x = group_of(args.x.f32(), group),
-                       .rounding = rounds ? ActivationRounding::kBf16 : ActivationRounding::kNone,
-                       .round_bf16 = rounds,
+                       .rounding = rounding,
+                       .round_bf16 = args.precision != Precision::kExact,
                        .y = group_of(y, group)};
   }
+}
+
+void run(const GroupedLinearArgs& args, const WeightMatrix& weight, ActivationRounding rounding,
+         CpuContext& context) {
+  const std::int64_t num_groups = args.x.extent(1);
+  const ScratchScope scope(context.scratch);
+  auto* weights = context.scratch.allocate<WeightMatrix>(num_groups);
+  auto* products = context.scratch.allocate<MatmulProduct>(num_groups);
+  make_products(args, weight, rounding, weights, products);
+  matmul({products, static_cast<std::size_t>(num_groups)}, context);
 }
 
 }  // namespace
 
 void grouped_linear_cpu(const GroupedLinearArgs& args, CpuContext& context) {
-  const std::int64_t num_groups = args.x.extent(1);
-  const ScratchScope scope(context.scratch);
-  auto* weights = context.scratch.allocate<WeightMatrix>(num_groups);
-  auto* products = context.scratch.allocate<MatmulProduct>(num_groups);
-  make_products(args, weights, products);
-  matmul({products, static_cast<std::size_t>(num_groups)}, context);
+  run(args, *args.weight, rounding_of(args), context);
+}
+
+void grouped_linear_int8(const GroupedLinearArgs& args, CpuContext& context) {
+  run(args, int8_copy(*args.weight, context), ActivationRounding::kInt8, context);
 }
 
 void grouped_linear_ref(const GroupedLinearArgs& args) {
   const auto num_groups = static_cast<std::size_t>(args.x.extent(1));
   std::vector<WeightMatrix> weights(num_groups);
   std::vector<MatmulProduct> products(num_groups);
-  make_products(args, weights.data(), products.data());
+  make_products(args, *args.weight, rounding_of(args), weights.data(), products.data());
   matmul_ref(products);
 }
 
@@ -98,8 +112,17 @@ CallShape GroupedLinear::shape(const GroupedLinearArgs& args) {
 }
 
 std::span<const CpuVariant<GroupedLinear>> GroupedLinear::cpu_variants() {
-  static constexpr std::array<CpuVariant<GroupedLinear>, 2> kVariants{
+  static constexpr std::array<CpuVariant<GroupedLinear>, 3> kVariants{
       {{.name = kSimdVariant, .run = grouped_linear_cpu, .scratch_bytes = scratch_bytes},
+       {.name = kInt8Variant,
+        .run = grouped_linear_int8,
+        .why_not = [](const GroupedLinearArgs& args,
+                      const DeviceTraits& /*traits*/) -> std::optional<Reason> {
+          if (args.precision != Precision::kReleased) return kInt8RoundsActivations;
+          if (args.weight->format != WeightFormat::kFp8) return "takes FP8 weights";
+          return std::nullopt;
+        },
+        .scratch_bytes = scratch_bytes},
        {.name = kReferenceVariant,
         .run = [](const GroupedLinearArgs& args, CpuContext& /*context*/) { grouped_linear_ref(args); }}}};
   return kVariants;

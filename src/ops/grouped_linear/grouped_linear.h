@@ -19,6 +19,8 @@ struct GroupedLinearArgs {
 };
 
 void grouped_linear_cpu(const GroupedLinearArgs& args, CpuContext& context);
+/// With activations of 8 bits, and copies of FP8 weights as integers; `released` only.
+void grouped_linear_int8(const GroupedLinearArgs& args, CpuContext& context);
 void grouped_linear_ref(const GroupedLinearArgs& args);
 [[nodiscard]] OpCost grouped_linear_cost(const GroupedLinearArgs& args);
 [[nodiscard]] OpCost grouped_linear_backward_cost(const GroupedLinearArgs& args);

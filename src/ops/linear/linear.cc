@@ -6,6 +6,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "ops/matmul/int8_copies.h"
 
 namespace baleen {
 
@@ -37,6 +38,18 @@ void linear_cpu(const LinearArgs& args, CpuContext& context) {
   matmul(products_of(args, products), context);
 }
 
+void linear_int8(const LinearArgs& args, CpuContext& context) {
+  std::array<MatmulProduct, 8> products;
+  (void)products_of(args, products);
+  const auto used = std::span(products).first(args.outputs.size());
+  for (MatmulProduct& product : used) {
+    if (product.rounding != ActivationRounding::kFp8) continue;  // BF16 and float32 weights take x as it is
+    product.rounding = ActivationRounding::kInt8;
+    if (product.weight->format == WeightFormat::kFp8) product.weight = &int8_copy(*product.weight, context);
+  }
+  matmul(used, context);
+}
+
 void linear_ref(const LinearArgs& args) {
   std::array<MatmulProduct, 8> products;
   matmul_ref(products_of(args, products));
@@ -66,8 +79,15 @@ CallShape Linear::shape(const LinearArgs& args) {
 }
 
 std::span<const CpuVariant<Linear>> Linear::cpu_variants() {
-  static constexpr std::array<CpuVariant<Linear>, 2> kVariants{
+  static constexpr std::array<CpuVariant<Linear>, 3> kVariants{
       {{.name = kSimdVariant, .run = linear_cpu, .scratch_bytes = scratch_bytes},
+       {.name = kInt8Variant,
+        .run = linear_int8,
+        .why_not = [](const LinearArgs& args, const DeviceTraits& /*traits*/) -> std::optional<Reason> {
+          if (args.precision != Precision::kReleased) return kInt8RoundsActivations;
+          return std::nullopt;
+        },
+        .scratch_bytes = scratch_bytes},
        {.name = kReferenceVariant,
         .run = [](const LinearArgs& args, CpuContext& /*context*/) { linear_ref(args); }}}};
   return kVariants;

@@ -36,6 +36,9 @@ struct LinearArgs {
 [[nodiscard]] ActivationRounding activation_rounding(WeightFormat format, Precision precision);
 
 void linear_cpu(const LinearArgs& args, CpuContext& context);
+/// With activations of 8 bits where the contract has e4m3, and copies of FP8 weights as integers; `released`
+/// only.
+void linear_int8(const LinearArgs& args, CpuContext& context);
 void linear_ref(const LinearArgs& args);
 [[nodiscard]] OpCost linear_cost(const LinearArgs& args);
 [[nodiscard]] OpCost linear_backward_cost(const LinearArgs& args);

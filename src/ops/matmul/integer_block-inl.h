@@ -15,34 +15,17 @@
 #include <cstring>
 
 #include "numeric/rounding-inl.h"
-#include "ops/matmul/matmul.h"
+#include "ops/matmul/group_sums-inl.h"
 #include "ops/matmul/unpack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace baleen::HWY_NAMESPACE {
 
-using Int32Tag = hn::RebindToSigned<FloatTag>;
-using Int16Tag = hn::Repartition<std::int16_t, FloatTag>;
-using Int32Vec = hn::Vec<Int32Tag>;
-using Int16Vec = hn::Vec<Int16Tag>;
-
 /// Whether this instruction set does such products on integers.
 constexpr bool kIntegerFp4 = HWY_ARCH_X86;
 
-constexpr std::int64_t kGroup = 32;
-/// Inputs whose weights fill a vector; groups among them, one in each 128 bits.
-constexpr std::int64_t kInputsPerLoad = 8 * kLanes;
-constexpr std::int64_t kGroupsPerLoad = kLanes / 4;
-/// Four loads have as many groups as a vector has lanes.
-constexpr std::int64_t kLoadsTogether = 4;
-constexpr std::int64_t kInputsTogether = kLoadsTogether * kInputsPerLoad;
 /// 16-bit vectors that a load becomes.
 constexpr int kWordVectors = 4;
-
-/// Of the kLanes groups of four loads: group q of load l belongs to accumulator 4 q + l.
-constexpr std::int64_t accumulator_of(std::int64_t group) {
-  return 4 * (group % kGroupsPerLoad) + group / kGroupsPerLoad;
-}
 
 /// A block of activations as the kernel reads it, in the room of 128 float32 values. Word i of vector v of a
 /// load has input 4 i + v of the load, byte j of its vector h of low parts input 2 j + h.
@@ -147,22 +130,6 @@ HWY_INLINE void pack_integer_block(const float* x, float* packed) {
   block->scale = scale * ((fine ? 0x1p-6F : 0x1p-5F) * kWordUnit) + hn::GetLane(hn::SumOfLanes(d, poison));
 }
 
-/// Products of 16-bit words, neighbours added.
-HWY_INLINE Int32Vec multiply_pairs(Int16Vec a, Int16Vec b) {
-#if HWY_TARGET == HWY_AVX3
-  return Int32Vec{_mm512_madd_epi16(a.raw, b.raw)};
-#elif HWY_TARGET == HWY_AVX2
-  return Int32Vec{_mm256_madd_epi16(a.raw, b.raw)};
-#elif HWY_TARGET == HWY_SSE4
-  return Int32Vec{_mm_madd_epi16(a.raw, b.raw)};
-#else
-  const Int32Tag d;
-  auto upper = hn::Zero(d);
-  const auto lower = hn::ReorderWidenMulAccumulate(d, a, b, hn::Zero(d), upper);
-  return hn::Add(lower, upper);
-#endif
-}
-
 /// Whether this machine multiplies and adds pairs of words in one instruction (AVX-512 VNNI).
 HWY_INLINE bool has_word_dots() {
 #if HWY_TARGET == HWY_AVX3
@@ -183,23 +150,6 @@ HWY_INLINE Int32Vec add_pairs(Int32Vec sum, Int16Vec a, Int16Vec b) {
   }
 #endif
   return hn::Add(sum, multiply_pairs(a, b));
-}
-
-/// Products of unsigned low parts and signed bytes, neighbours added; at most 2 * 15 * 12.
-HWY_INLINE Int16Vec multiply_low(ByteVec low, ByteVec weights) {
-#if HWY_TARGET == HWY_AVX3
-  return Int16Vec{_mm512_maddubs_epi16(low.raw, weights.raw)};
-#elif HWY_TARGET == HWY_AVX2
-  return Int16Vec{_mm256_maddubs_epi16(low.raw, weights.raw)};
-#elif HWY_TARGET == HWY_SSE4
-  return Int16Vec{_mm_maddubs_epi16(low.raw, weights.raw)};
-#else
-  const Int16Tag d;
-  const auto l = hn::BitCast(d, low), w = hn::BitCast(d, weights);
-  const auto even =
-      hn::Mul(hn::And(l, hn::Set(d, std::int16_t{0xFF})), hn::ShiftRight<8>(hn::ShiftLeft<8>(w)));
-  return hn::Add(even, hn::Mul(hn::ShiftRight<8>(l), hn::ShiftRight<8>(w)));
-#endif
 }
 
 /// Doubled values of a load's even and odd inputs.

@@ -27,6 +27,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "ops/matmul/group_sums-inl.h"
 #include "ops/matmul/integer_block-inl.h"
 #include "ops/matmul/tile_output-inl.h"
 #include "ops/matmul/tile_rows-inl.h"
@@ -38,55 +39,9 @@ namespace baleen::HWY_NAMESPACE {
 /// Adds to each lane what the low parts of its eight inputs contribute.
 HWY_INLINE Int32Vec add_low_products(Int32Vec products, const std::uint8_t* low, const WeightBytes& weights) {
   const ByteTag d8;
-  const auto pairs = hn::Add(multiply_low(hn::Load(d8, low), weights.half[0]),
-                             multiply_low(hn::Load(d8, low + 4 * kLanes), weights.half[1]));
+  const auto pairs = hn::Add(multiply_bytes(hn::Load(d8, low), weights.half[0]),
+                             multiply_bytes(hn::Load(d8, low + 4 * kLanes), weights.half[1]));
   return hn::Add(products, multiply_pairs(pairs, hn::Set(Int16Tag(), kLowFactor)));
-}
-
-/// Sums of the groups of four loads, in the lanes of their accumulators.
-HWY_INLINE Int32Vec sums_of_groups(const Int32Vec (&loads)[kLoadsTogether]) {
-  const Int32Tag d;
-  const hn::RepartitionToWide<Int32Tag> pairs;
-  const auto ab = hn::BitCast(
-      pairs, hn::Add(hn::InterleaveLower(d, loads[0], loads[1]), hn::InterleaveUpper(d, loads[0], loads[1])));
-  const auto ce = hn::BitCast(
-      pairs, hn::Add(hn::InterleaveLower(d, loads[2], loads[3]), hn::InterleaveUpper(d, loads[2], loads[3])));
-  return hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, ab, ce)),
-                 hn::BitCast(d, hn::InterleaveUpper(pairs, ab, ce)));
-}
-
-/// In each lane, in the top byte, which group's sum it adds up; 0x80 in the others, for which a look-up has
-/// zero.
-struct GroupOfLane {
-  constexpr GroupOfLane() {
-    for (std::uint32_t group = 0; group < kLanes; ++group) {
-      pattern[accumulator_of(group)] = group << 24 | 0x00808080u;
-    }
-  }
-  alignas(64) std::uint32_t pattern[kLanes] = {};
-};
-
-/// Scales of the groups of four loads, or of `count` that are left, in the lanes of their accumulators. Code
-/// 0 is 2^-127.
-template <bool kWhole>
-HWY_INLINE FloatVec scales_of_groups(const std::uint8_t* codes, std::int64_t count) {
-  const WordTag du;
-  const ByteTag db;
-  static constexpr GroupOfLane kGroupOfLane;
-  ByteVec all;
-  if constexpr (!kWhole || kLanes > 8) {
-    alignas(16) std::uint8_t copy[16] = {};
-    std::memcpy(copy, codes, kWhole ? sizeof(copy) : static_cast<std::size_t>(count));
-    all = hn::LoadDup128(db, copy);
-  } else {
-    using Codes = std::conditional_t<kLanes == 8, std::uint64_t, std::uint32_t>;
-    Codes copy;
-    std::memcpy(&copy, codes, sizeof(copy));
-    all = hn::BitCast(db, hn::Set(hn::Repartition<Codes, FloatTag>(), copy));
-  }
-  const auto pattern = hn::BitCast(db, hn::Load(du, kGroupOfLane.pattern));
-  const auto code = hn::BitCast(du, hn::TableLookupBytesOr0(all, pattern));
-  return hn::BitCast(FloatTag(), hn::Max(hn::ShiftRight<1>(code), hn::Set(du, 0x00400000u)));
 }
 
 /// Scales of the activations of four loads, of which the blocks past `num_blocks` are not read.
@@ -104,14 +59,9 @@ HWY_INLINE FloatVec scales_of_blocks(const IntegerBlock* blocks, std::int64_t nu
   return scales;
 }
 
-/// Adds the sums of groups to their accumulators.
-HWY_INLINE FloatVec add_groups(Int32Vec sums, FloatVec block_scale, FloatVec group_scale, FloatVec to) {
-  return hn::MulAdd(hn::Mul(hn::ConvertTo(FloatTag(), sums), block_scale), group_scale, to);
-}
-
 /// FP4 times FP8 on integers; the same ones with `kWordDots`, for which the machine must have such dots.
 template <bool kWordDots>
-struct IntegerFp4Products {
+struct IntegerFp4Products : GroupSums {
   static void pack_row(const float* x, std::int64_t num_inputs, ActivationRounding /*kFp8*/, float* packed) {
     for (std::int64_t k = 0; k < num_inputs; k += kActivationBlock) pack_integer_block(x + k, packed + k);
   }
@@ -132,12 +82,6 @@ struct IntegerFp4Products {
     for (int m = 0; m < kFewRows; ++m) results[m] = sums[m];
   }
 
-  static constexpr int kPanelColumns = 16;
-  static constexpr int kVectors = static_cast<int>(kPanelColumns / kLanes);
-  /// 4 x 2 sums and their operands fill the sixteen registers of AVX2.
-  static constexpr int kRows = 8 / kVectors;
-  static constexpr std::int64_t kRowSums = kLanes * kPanelColumns;
-
   /// Columns side by side: lane c of `words[p]` has the words of column c for a pair of inputs. In a group,
   /// pair 4 i + v is lane i of vector v of the group's part of a load.
   struct Panel {
@@ -156,7 +100,7 @@ struct IntegerFp4Products {
     for (std::int64_t group = 0; group < range.num_inputs() / kGroup; ++group) {
       const std::int64_t k = range.begin + group * kGroup;
       for (std::int64_t v = 0; v < kVectors; ++v) fill_group(rows + v * kLanes, k, group, v, panel);
-      if (k % kActivationBlock == 0) fill_scales(rows, k, group, panel);
+      if (k % kActivationBlock == 0) fill_scales(rows, k, panel.scales + group);
     }
   }
 
@@ -164,13 +108,7 @@ struct IntegerFp4Products {
   static HWY_NOINLINE void multiply(const float* const (&packed)[kTileRows], const PanelRange& range,
                                     const Panel& panel, float* sums) {
     const std::int64_t num_groups = range.num_inputs() / kGroup;
-    // So many groups begin an accumulator each. Of fewer inputs than that, some stay zero.
-    std::int64_t num_first = range.begin == 0 ? kLanes : 0;
-    if (num_groups < num_first) {
-      const FloatVec zero = in_register(hn::Zero(FloatTag()));  // GCC else makes it the slower `rep stos`
-      for (std::int64_t i = 0; i < kTileRows * kRowSums; i += kLanes) hn::Store(zero, FloatTag(), sums + i);
-      num_first = 0;
-    }
+    const std::int64_t num_first = begin_sums<kTileRows>(range, sums);
     const IntegerBlock* x[kTileRows];
     for (int m = 0; m < kTileRows; ++m) x[m] = reinterpret_cast<const IntegerBlock*>(packed[m]);
     for (std::int64_t group = 0; group < num_groups; ++group) {
@@ -186,33 +124,6 @@ struct IntegerFp4Products {
         add_to_sums<true>(x, products, group, panel, sums);
       } else {
         add_to_sums<false>(x, products, group, panel, sums);
-      }
-    }
-  }
-
-  static HWY_INLINE void store_row(const MatmulTile& tile, std::int64_t m, std::int64_t n,
-                                   const float* sums) {
-    const FloatTag d;
-    for (std::int64_t c = 0; c < kPanelColumns && n + c < tile.n_end; c += kLanes) {
-      FloatVec blocks[kGroupsPerLoad];
-      for (std::int64_t q = 0; q < kGroupsPerLoad; ++q) {
-        const float* of_block = sums + 4 * q * kPanelColumns + c;
-        blocks[q] = hn::Add(
-            hn::Add(hn::Load(d, of_block), hn::Load(d, of_block + 2 * kPanelColumns)),
-            hn::Add(hn::Load(d, of_block + kPanelColumns), hn::Load(d, of_block + 3 * kPanelColumns)));
-      }
-      for (std::int64_t half = kGroupsPerLoad / 2; half > 0; half /= 2) {
-        for (std::int64_t q = 0; q < half; ++q) blocks[q] = hn::Add(blocks[q], blocks[q + half]);
-      }
-      auto sum = blocks[0];
-      if (tile.round_bf16) sum = round_bf16_simd(d, sum);
-      float* y = tile.y + m * tile.y_stride + n + c;
-      if (const std::int64_t num_columns = tile.n_end - n - c; num_columns >= kLanes) {
-        hn::StoreU(sum, d, y);
-      } else {
-        alignas(64) float outputs[kLanes];
-        hn::Store(sum, d, outputs);
-        std::copy_n(outputs, num_columns, y);
       }
     }
   }
@@ -263,36 +174,11 @@ struct IntegerFp4Products {
     return any != 0;
   }
 
-  /// The 16 bytes that rows[4 b] has at `at`, as block b.
-  template <class D>
-  static HWY_INLINE hn::Vec<D> load_blocks(D d, const RowCursor* rows, std::int64_t at) {
-    if constexpr (hn::MaxLanes(D()) <= 16) {
-      return hn::LoadU(d, rows->codes + at);
-    } else {
-      const hn::Half<D> half;
-      const RowCursor* upper = rows + hn::MaxLanes(D()) / 2 / 16 * 4;
-      return hn::Combine(d, load_blocks(half, upper, at), load_blocks(half, rows, at));
-    }
-  }
-
   /// Vector v of the columns of a group: kLanes weight rows, turned by words of 32 bits.
   static HWY_INLINE void fill_group(const RowCursor* rows, std::int64_t k, std::int64_t group, std::int64_t v,
                                     Panel& panel) {
-    const WordTag d;
-    const hn::RepartitionToWide<WordTag> pairs;
-    const ByteTag d8;
-    const auto a = hn::BitCast(d, load_blocks(d8, rows, k / 2));
-    const auto b = hn::BitCast(d, load_blocks(d8, rows + 1, k / 2));
-    const auto c = hn::BitCast(d, load_blocks(d8, rows + 2, k / 2));
-    const auto e = hn::BitCast(d, load_blocks(d8, rows + 3, k / 2));
-    const auto ab_lower = hn::BitCast(pairs, hn::InterleaveLower(d, a, b));
-    const auto ab_upper = hn::BitCast(pairs, hn::InterleaveUpper(d, a, b));
-    const auto ce_lower = hn::BitCast(pairs, hn::InterleaveLower(d, c, e));
-    const auto ce_upper = hn::BitCast(pairs, hn::InterleaveUpper(d, c, e));
-    const ByteVec turned[4] = {hn::BitCast(d8, hn::InterleaveLower(pairs, ab_lower, ce_lower)),
-                               hn::BitCast(d8, hn::InterleaveUpper(pairs, ab_lower, ce_lower)),
-                               hn::BitCast(d8, hn::InterleaveLower(pairs, ab_upper, ce_upper)),
-                               hn::BitCast(d8, hn::InterleaveUpper(pairs, ab_upper, ce_upper))};
+    ByteVec turned[4];
+    turn_rows(rows, k / 2, turned);
     for (std::int64_t i = 0; i < 4; ++i) {
       const WeightBytes weights(turned[i]);
       auto* words = panel.words + group * (kGroup / 2) + 4 * i;
@@ -300,26 +186,6 @@ struct IntegerFp4Products {
       hn::Store(weights.Words<1>(), Int16Tag(), words[1] + v * 2 * kLanes);
       hn::Store(weights.Words<2>(), Int16Tag(), words[2] + v * 2 * kLanes);
       hn::Store(weights.Words<3>(), Int16Tag(), words[3] + v * 2 * kLanes);
-    }
-  }
-
-  /// Scales of the four groups of a block. Code 0 is 2^-127.
-  static HWY_INLINE void fill_scales(const RowCursor* rows, std::int64_t k, std::int64_t group,
-                                     Panel& panel) {
-    const WordTag d;
-    constexpr std::int64_t kGroups = kActivationBlock / kGroup;
-    alignas(64) std::uint32_t codes[kPanelColumns];
-    static_assert(kGroups == sizeof(codes[0]));
-    for (std::int64_t c = 0; c < kPanelColumns; ++c) {
-      std::memcpy(&codes[c], rows[c].group_scales + k / kGroup, sizeof(codes[c]));
-    }
-    for (std::int64_t c = 0; c < kPanelColumns; c += kLanes) {
-      auto four = hn::Load(d, codes + c);
-      for (std::int64_t i = 0; i < kGroups; ++i, four = hn::ShiftRight<8>(four)) {
-        const auto exponent = hn::ShiftLeft<23>(hn::And(four, hn::Set(d, 0xFFu)));
-        const auto scale = hn::Max(exponent, hn::Set(d, 0x00400000u));
-        hn::Store(hn::BitCast(FloatTag(), scale), FloatTag(), panel.scales[group + i] + c);
-      }
     }
   }
 

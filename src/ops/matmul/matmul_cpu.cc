@@ -1,6 +1,7 @@
 // SIMD tile kernels. Every (m, n) accumulator sees the same products in the same order for every M and N, so
 // tile shapes are free (tile_rows-inl.h). FP8 activations meet FP4 weights as integers (integer_fp4-inl.h),
-// or FP4 and FP8 weights as BF16 (amx_products-inl.h, bf16_dots-inl.h); all else is float32.
+// or FP4 and FP8 weights as BF16 (amx_products-inl.h, bf16_dots-inl.h); activations of 8 bits meet those of
+// their variant (int8_products-inl.h); all else is float32.
 
 #include "ops/matmul/matmul.h"
 
@@ -20,6 +21,7 @@
 #include "numeric/rounding-inl.h"
 #include "ops/matmul/amx_products-inl.h"
 #include "ops/matmul/bf16_dots-inl.h"
+#include "ops/matmul/int8_products-inl.h"
 #include "ops/matmul/integer_fp4-inl.h"
 #include "ops/matmul/tile_output-inl.h"
 #include "ops/matmul/tile_rows-inl.h"
@@ -249,6 +251,12 @@ struct FloatProducts : LaneSums {
   }
 };
 
+template <WeightFormat kFormat, class Use>
+HWY_INLINE void choose_int8(const Use& use) {
+  if (has_byte_dots()) return use(Int8Products<kFormat, true>());
+  use(Int8Products<kFormat, false>());
+}
+
 /// Calls `use` with the kind of product that this machine takes for weights of a format and activations that
 /// are rounded or not.
 template <class Use>
@@ -268,6 +276,7 @@ HWY_INLINE void choose_products(WeightFormat format, ActivationRounding rounding
 #endif
       return use(FloatProducts<WeightFormat::kFp8>());
     case WeightFormat::kFp4:
+      if (rounding == ActivationRounding::kInt8) return choose_int8<WeightFormat::kFp4>(use);
 #if HWY_TARGET == HWY_AVX3
       if (fp8_rows && uses_bf16_tiles()) return use(AmxProducts<WeightFormat::kFp4, TileRegisters>());
       if (fp8_rows && uses_bf16_dots()) return use(Bf16DotProducts<WeightFormat::kFp4>());
@@ -275,6 +284,8 @@ HWY_INLINE void choose_products(WeightFormat format, ActivationRounding rounding
       if (kIntegerFp4 && fp8_rows && has_word_dots()) return use(IntegerFp4Products<true>());
       if (kIntegerFp4 && fp8_rows) return use(IntegerFp4Products<false>());
       return use(FloatProducts<WeightFormat::kFp4>());
+    case WeightFormat::kInt8:
+      return choose_int8<WeightFormat::kInt8>(use);
   }
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "numeric/bf16.h"
@@ -6,6 +7,7 @@
 #include "numeric/e2m1.h"
 #include "numeric/e4m3.h"
 #include "numeric/e8m0.h"
+#include "numeric/int8_group.h"
 #include "ops/matmul/matmul.h"
 
 #include <cstring>
@@ -35,8 +37,22 @@ float weight_at(const WeightMatrix& weight, std::int64_t n, std::int64_t k) {
       const auto code = static_cast<std::uint8_t>(k % 2 == 0 ? pair : pair >> 4);
       return e2m1_to_float(code) * e8m0_to_float(weight.group_scales[n * (weight.cols / 32) + k / 32]);
     }
+    case WeightFormat::kInt8: {
+      const int value = static_cast<std::uint8_t>(row[int8_place(k)]) - kInt8Offset;
+      return static_cast<float>(value) * e8m0_to_float(weight.group_scales[n * (weight.cols / 32) + k / 32]);
+    }
   }
   return 0.0F;
+}
+
+void simulate_int8(std::span<float> values) {
+  std::array<std::int8_t, kInt8Group> codes;
+  for (std::size_t begin = 0; begin < values.size(); begin += codes.size()) {
+    const auto group = values.subspan(begin, codes.size());
+    const float scale = quantise_int8_activations(group, codes);
+    std::ranges::transform(codes, group.begin(),
+                           [scale](std::int8_t code) { return static_cast<float>(code) * scale; });
+  }
 }
 
 }  // namespace
@@ -47,6 +63,7 @@ void matmul_ref(const WeightMatrix& weight, ConstActivations<2> x, ActivationRou
     std::vector<float> row(x.row(m).begin(), x.row(m).end());
     if (rounding == ActivationRounding::kFp8) simulate_fp8(row, kActivationBlock);
     if (rounding == ActivationRounding::kBf16) std::ranges::transform(row, row.begin(), round_bf16);
+    if (rounding == ActivationRounding::kInt8) simulate_int8(row);
     for (std::int64_t n = 0; n < weight.rows; ++n) {
       double sum = 0.0;
       for (std::int64_t k = 0; k < weight.cols; ++k) {

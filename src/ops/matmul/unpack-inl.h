@@ -57,7 +57,7 @@ HWY_INLINE RowCursor cursor_of(const WeightMatrix& weight, std::int64_t row) {
   if constexpr (kFormat == WeightFormat::kFp8) {
     cursor.block_scales = weight.block_scales + row / 128 * ((weight.cols + 127) / 128);
   }
-  if constexpr (kFormat == WeightFormat::kFp4)
+  if constexpr (kFormat == WeightFormat::kFp4 || kFormat == WeightFormat::kInt8)
     cursor.group_scales = weight.group_scales + row * (weight.cols / 32);
   return cursor;
 }

@@ -48,6 +48,17 @@ ForcedVariant parse_forced_variant(std::string_view text) {
   return choice;
 }
 
+bool forces(std::span<const ForcedVariant> choices, std::string_view operation, std::string_view variant) {
+  std::string_view forced;
+  bool by_name = false;
+  for (const ForcedVariant& choice : choices) {
+    if (choice.operation != operation && (by_name || !choice.operation.empty())) continue;
+    forced = choice.variant;
+    by_name = !choice.operation.empty();
+  }
+  return forced == variant;
+}
+
 ForcedVariants::ForcedVariants(std::vector<ForcedVariant> choices, const std::vector<VariantName>& all) {
   const std::vector<std::string_view> operations = operations_of(all);
   const auto has = [&](std::string_view operation, std::string_view name) {

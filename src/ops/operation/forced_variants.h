@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,10 @@ struct ForcedVariant {
 
 /// "linear=reference", or "reference" for all operations. Throws `Error` for text of another form.
 [[nodiscard]] ForcedVariant parse_forced_variant(std::string_view text);
+
+/// Whether `choices` make `operation` run the variant of this name, if it has one.
+[[nodiscard]] bool forces(std::span<const ForcedVariant> choices, std::string_view operation,
+                          std::string_view variant);
 
 /// A variant's name and the operations that it does.
 struct VariantName {

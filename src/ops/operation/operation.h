@@ -10,12 +10,15 @@
 
 namespace baleen {
 
+class Int8Copies;
+
 /// Where operations run on the CPU. Scratch taken by an operation is given back when it returns; its size is
 /// what the operation's `*_scratch_bytes` says for the largest arguments of a run.
 struct CpuContext {
   ThreadPool& pool;
   Arena& scratch;
   Communicator* communicator = nullptr;  ///< to other ranks; null: there are none
+  Int8Copies* int8_copies = nullptr;     ///< of weights, for variants named `int8`; null: those must not run
 };
 
 /// Where operations run on a CUDA device: cuda/cuda_context.h.

@@ -35,6 +35,11 @@ struct Variant {
 /// Names that most operations have on a CPU: vector code for the machine's best instruction set, and the specification.
 inline constexpr std::string_view kSimdVariant = "simd";
 inline constexpr std::string_view kReferenceVariant = "reference";
+/// Products of activations of 8 bits, on a CPU: other results than the model's, as far from them as is
+/// measured (docs/performance.md), so it runs where it is forced.
+inline constexpr std::string_view kInt8Variant = "int8";
+inline constexpr Reason kInt8RoundsActivations =
+    "rounds activations to 8 bits, which `released` alone allows";
 
 template <class... Ops>
 using CpuVariant = Variant<CpuContext, Ops...>;

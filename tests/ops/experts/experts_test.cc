@@ -114,6 +114,30 @@ TEST(Experts, AgreeWithPlainLoops) {
   }
 }
 
+TEST(Experts, OnInt8AreNearAndDoNotDependOnCompany) {
+  const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8);
+  const Tokens tokens(40, 4, 8);
+  const auto got = run(layer, tokens, Precision::kReleased, test::kInt8, 2);
+  // Both round the inputs of both products, each by about 2%.
+  EXPECT_CLOSE(got, run(layer, tokens, Precision::kReleased, test::kBest, 2), {.norm = 0.08});
+  for (const std::int64_t chunk : {1, 3, 8}) {
+    for (std::int64_t row = 0; row + chunk <= tokens.num_rows; row += chunk) {
+      const auto part = run(layer, tokens, Precision::kReleased, test::kInt8, 1, true, row, row + chunk);
+      ASSERT_SAME_BITS(part, std::span(got).subspan(static_cast<std::size_t>(row * kWidth), part.size()));
+    }
+  }
+}
+
+TEST(Experts, OnInt8RefusesWhatItDoesNotTake) {
+  const auto variants = ops::Experts::cpu_variants();
+  const auto int8 = std::ranges::find(variants, kInt8Variant, &CpuVariant<ops::Experts>::name);
+  ASSERT_NE(int8, variants.end());
+  const Layer fp4(WeightFormat::kFp4, WeightFormat::kFp8), fp8(WeightFormat::kFp8, WeightFormat::kFp8);
+  EXPECT_EQ(int8->why_not({.routed = fp4.routed()}, {}), std::nullopt);
+  EXPECT_NE(int8->why_not({.routed = fp8.routed()}, {}), std::nullopt);
+  EXPECT_NE(int8->why_not({.routed = fp4.routed(), .precision = Precision::kExact}, {}), std::nullopt);
+}
+
 TEST(Experts, RowsDoNotDependOnCompanyOrThreads) {
   const Layer layer(WeightFormat::kFp4, WeightFormat::kFp8);
   const Tokens tokens(150, 4, 8);  // more rows than one row block

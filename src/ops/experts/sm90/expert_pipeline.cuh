@@ -134,7 +134,8 @@ struct ProductItems {
     item.tile_index = index / pieces;
     item.row = index % pieces * Shape::kHalfRows * (item.down ? 2 : 1);
     const auto* from = reinterpret_cast<const int4*>(tiles + item.tile_index);
-    const int4 tile = Shape::kPlannedTiles > 0 ? *from : __ldcg(from);  // the block's own plan is in shared memory
+    const int4 tile =
+        Shape::kPlannedTiles > 0 ? *from : __ldcg(from);  // the block's own plan is in shared memory
     item.tile = {tile.x, tile.y, tile.z, tile.w};
     return item;
   }

@@ -101,8 +101,8 @@ __global__ void __launch_bounds__(kHcRowsThreads)
   ptx::wait_for_previous_kernel();
 
   if (thread >= kHcStreamThreads) {  // a warp for the gates: lane i has mix i
-    // Past the first-level cache: a kernel before the one that wrote them had other things at their addresses, and
-    // may have run on this SM since this block began.
+    // Past the first-level cache: a kernel before the one that wrote them had other things at their
+    // addresses, and may have run on this SM since this block began.
     const float* const row_sums = sums + row * ranks * kHcSums;
     float product = 0.0F, squares = 0.0F;
 #pragma unroll 16
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kHcRowsThreads)
         comb_logits[lane - 2 * n] = logit;
       }
     }
-    __syncwarp();  // an arrival counts a whole warp
+    __syncwarp();                                              // an arrival counts a whole warp
     ptx::named_barrier_arrive(kGatesBarrier, kHcRowsThreads);  // gates are there; nothing to wait for
     if (lane == 0) {
       write_comb(comb_logits, args.sinkhorn_iterations, args.hc_eps, args.comb + row * (n * n));
