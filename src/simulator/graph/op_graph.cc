@@ -139,7 +139,8 @@ class StepRecorder {
     const auto slots = static_cast<double>(plan.local_experts(c));
     return {.assignments = all_rows * chosen / static_cast<double>(plan.ep) * (plan.ep > 1 ? imbalance : 1),
             .distinct = options.active_experts ? options.active_experts(block)
-                                               : slots * routing_.distinct_share(all_rows)};
+                                               : slots * routing_.distinct_share(all_rows),
+            .tokens = all_rows};
   }
   [[nodiscard]] std::byte* unused() { return device_.memory().allocate(1); }
 

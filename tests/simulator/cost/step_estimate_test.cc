@@ -98,6 +98,28 @@ TEST(StepEstimate, MoreWorkTakesLonger) {
   }
 }
 
+TEST(StepEstimate, UnevenExpertsTakeNoLessTime) {
+  // On the rank with the most rows, whose kernels are as full as the tokens of all ranks make them.
+  for (const std::int64_t ranks : {2, 4, 8, 32}) {
+    for (const std::int64_t sequences : {8, 128, 512}) {
+      double before = 0;
+      for (const double imbalance : {1.0, 1.05, 1.5, 2.0}) {
+        const Workload work{.num_queries = sequences * ranks,
+                            .context_length = 4096,
+                            .decode = true,
+                            .imbalance = imbalance,
+                            .hash_imbalance = imbalance};
+        const DeviceProfile& measured = *find_device_profile("h200-baleen");
+        const ParallelPlan plan{.num_devices = ranks, .dp = ranks, .ep = ranks};
+        const double seconds =
+            estimate_step({flash(), resolved(plan, flash().config)}, work, measured).seconds;
+        EXPECT_GE(seconds, before) << ranks << " ranks, " << sequences << " sequences each, " << imbalance;
+        before = seconds;
+      }
+    }
+  }
+}
+
 TEST(StepEstimate, ADeviceThatDoesEverythingAtOnceLeavesTheStaticCosts) {
   DeviceProfile device = h200();
   for (double& peak : device.peak_flops) peak *= 1e9;
