@@ -21,7 +21,7 @@ enum class ActivationRounding : std::uint8_t {
   kNone,
   kFp8,   ///< e4m3 per 128 inputs with a power-of-two scale, and back (the released code)
   kBf16,  ///< to BF16, as all activations of the released code are: FP8 weights may meet them as BF16
-  kInt8  ///< to integers of 8 bits with a scale per 32 inputs (numeric/int8_group.h): kFp4, kInt8 weights
+  kInt8   ///< to integers of 8 bits with a scale per 32 inputs (numeric/int8_group.h): kFp4, kInt8 weights
 };
 
 /// Makes of one row of activations what the kernel of this instruction set multiplies with weights of

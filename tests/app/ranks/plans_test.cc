@@ -170,6 +170,18 @@ TEST_F(Ranks, ATransportOfExpertsIsForcedByNameOrRefused) {
   EXPECT_EQ(baleen(run).err.find("experts of"), std::string::npos) << "one rank has all of them";
 }
 
+TEST_F(Ranks, OnInt8GiveTheTextOfOneRank) {
+  const Words run{"run", "Once upon a time", "--max-tokens", "24",  "--seed",
+                  "3",   "--quiet",          "--kernel",     "int8"};
+  const test::ProgramResult want = baleen(run);
+  ASSERT_EQ(want.status, 0) << want.err;
+  for (const Words& plan : {Words{"--ep", "2"}, Words{"--dp", "2"}, Words{"--pp", "2"}}) {
+    const test::ProgramResult got = baleen(run + plan);
+    EXPECT_EQ(got.status, 0) << got.err;
+    EXPECT_EQ(got.out, want.out) << testing::PrintToString(plan);
+  }
+}
+
 TEST_F(Ranks, EveryPairOfTransportAndBackendIsListed) {
   const Words bench{"bench", "--kernels", "--prompt", "4", "--decode", "2", "--ep", "2"};
   const auto experts = [&](const Words& more) {
@@ -188,7 +200,8 @@ TEST_F(Ranks, EveryPairOfTransportAndBackendIsListed) {
     EXPECT_EQ(std::ranges::count(lines, wanted), 1) << wanted << " in " << testing::PrintToString(lines);
   };
   const std::vector<std::string> automatic = experts({});
-  EXPECT_EQ(automatic.size(), 14U) << "seven transports, two back-ends";
+  EXPECT_EQ(automatic.size(), 21U) << "seven transports, three back-ends";
+  has(automatic, "all-to-all int8: not needed: one listed before it runs");
   has(automatic, "all-to-all simd: chosen");
   has(automatic, "all-to-all reference: not needed: one listed before it runs");
   has(automatic, "all-gather simd: not needed: one listed before it runs");
