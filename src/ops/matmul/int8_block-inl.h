@@ -147,7 +147,12 @@ HWY_INLINE bool has_byte_dots() {
 }
 
 HWY_INLINE Int32Vec add_neighbours(Int16Vec sums) {
+#if HWY_ARCH_X86
   return multiply_pairs(sums, hn::Set(Int16Tag(), std::int16_t{1}));
+#else  // where `multiply_pairs` may add others than neighbours
+  const auto pairs = hn::BitCast(Int32Tag(), sums);
+  return hn::Add(hn::ShiftRight<16>(hn::ShiftLeft<16>(pairs)), hn::ShiftRight<16>(pairs));
+#endif
 }
 
 /// sum + products of four neighbours. (Written out for the reason that `add_pairs` has. Unsigned bytes are at
@@ -160,7 +165,7 @@ HWY_INLINE Int32Vec add_byte_dots(Int32Vec sum, ByteVec unsigned_bytes, ByteVec 
   asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum.raw) : "x"(unsigned_bytes.raw), "x"(signed_bytes.raw));
   return sum;
 #elif HWY_ARCH_ARM_A64
-  asm(".arch_extension dotprod\n\tsdot %0.4s, %1.16b, %2.16b"
+  asm(".arch armv8.2-a+dotprod\n\tsdot %0.4s, %1.16b, %2.16b"
       : "+w"(sum.raw)
       : "w"(unsigned_bytes.raw), "w"(signed_bytes.raw));
   return sum;

@@ -118,7 +118,7 @@ template <>
 struct RowBlock<WeightFormat::kFp8> {
   static constexpr float kActivationFactor = 0x1p60F;
   static constexpr float kSmallestActivation = 0x1p3F;  ///< times the factor
-  HWY_INLINE RowBlock() {}
+  HWY_INLINE RowBlock() : scale(hn::Zero(FloatTag())) {}
   hn::Vec<hn::Repartition<std::int16_t, FloatTag> > fields[2];  // of even and odd inputs
   FloatVec scale;
   HWY_INLINE void Load(const RowCursor& row, std::int64_t k) {

@@ -41,7 +41,7 @@ class Int8Weight {
 
  private:
   RandomWeight stored_;
-  ThreadPool pool_{2};
+  ThreadPool pool_{1};
   Int8Copies copies_;
 };
 
