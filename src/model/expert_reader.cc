@@ -30,7 +30,8 @@ ExpertReader::ExpertReader(std::span<const BlockWeights> blocks, std::int64_t nu
       pool_(std::min(kReadingThreads, default_num_threads())) {
   for (const BlockWeights& block : blocks.first(static_cast<std::size_t>(num_blocks)))
     experts_.push_back(block.moe.routed);
-  thread_ = std::jthread([this] { serve(); });
+  // The thread's own token: `thread_` may not yet be the thread that runs.
+  thread_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });
 }
 
 ExpertReader::~ExpertReader() {
@@ -71,22 +72,20 @@ void ExpertReader::check() const {
       "computed since is valid, start again");
 }
 
-void ExpertReader::serve() {
-  const std::stop_token stop = thread_.get_stop_token();
+void ExpertReader::serve(const std::stop_token& stop) {
   for (std::uint64_t answered = 0; !stop.stop_requested();) {
     const std::uint64_t posted = load(request().posted);
     if (posted == answered) {
       std::this_thread::sleep_for(kPause);
       continue;
     }
-    answer(posted);
+    answer(posted, stop);
     answered = posted;
   }
 }
 
-void ExpertReader::answer(std::uint64_t number) {
+void ExpertReader::answer(std::uint64_t number, const std::stop_token& stop) {
   ExpertReadRequest& asked = request();
-  const std::stop_token stop = thread_.get_stop_token();
   for (std::int64_t i = 0; i < asked.count; ++i) {
     // The place is free once the expert that had it has been copied.
     const auto word = [&](std::int64_t count) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <mutex>
 #include <span>
+#include <stop_token>
 #include <thread>
 #include <vector>
 
@@ -55,8 +56,8 @@ class ExpertReader {
   [[nodiscard]] ExpertReadRequest& request() const {
     return *reinterpret_cast<ExpertReadRequest*>(request_.data());
   }
-  void serve();
-  void answer(std::uint64_t number);
+  void serve(const std::stop_token& stop);
+  void answer(std::uint64_t number, const std::stop_token& stop);
 
   ExpertBlock shape_;
   std::vector<std::vector<ExpertWeights>> experts_;  ///< [blocks][experts] in the checkpoint

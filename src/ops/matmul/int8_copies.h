@@ -20,7 +20,7 @@ namespace baleen {
 
 class Int8Copies {
  public:
-  /// `weight` in kInt8: made by the threads of `pool` when it is first asked for, and found by its address
+  /// `weight` in kInt8: made by the threads of `pool` at the first call, and found by its address
   /// from then on, so what lies there must not change. Valid as long as this. `weight` is FP8, [N, K], K a
   /// multiple of 128; of a group with a NaN all products are not finite.
   const WeightMatrix& of(const WeightMatrix& weight, ThreadPool& pool);

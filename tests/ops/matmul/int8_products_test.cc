@@ -1,5 +1,5 @@
 // Products of activations of 8 bits: every instruction set of this machine against plain loops, the largest
-// magnitudes in all signs, independence of company; and the copies of FP8 weights as integers.
+// magnitudes in all signs, independence of the batch; and the copies of FP8 weights as integers.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
