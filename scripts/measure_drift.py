@@ -42,7 +42,7 @@ def run(baleen, *arguments, **more):
 
 
 def compare(own_path, path, ids):
-    """Sums over positions whose next token is known."""
+    """Means over positions whose next token is known."""
     nats = same = divergence = square = own_square = 0.0
     for own, other, next_id in zip(read_logits(own_path), read_logits(path), ids[1:]):
         own_sum, other_sum = log_sum(own), log_sum(other)

@@ -245,6 +245,7 @@ MemoryPlan plan_rank_memory(const ModelConfig& config, std::int64_t weight_bytes
   const ModelConfig own = rank_config(config, parallel, layout.stage());
   MemoryPlan plan = plan_memory(own, weight_bytes, options);
   const DeviceTraits device = device_traits(options.device, options.num_threads);
+  // Of BF16 checkpoints, which have nothing to copy, too much.
   if (device.shares_host_memory) plan.int8_copy_bytes = int8_copies(own, StorageFormats(), options);
   if (parallel.shares_rows()) {
     plan.activation_bytes += Arena::bytes_for<std::byte>(device.padded_rows(options.max_batch_tokens) *

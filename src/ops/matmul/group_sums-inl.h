@@ -162,6 +162,23 @@ struct GroupSums {
     }
   }
 
+  /// Outputs n of few rows, before lanes are added up: `Products::add_loads` of four loads at a time, and of
+  /// what is left. Each weight is unpacked once, in registers.
+  template <class Products, WeightFormat kFormat, int kFewRows>
+  static HWY_INLINE void sum_column(const MatmulTile& tile, const float* const (&packed)[kFewRows],
+                                    std::int64_t n, FloatVec (&results)[kFewRows]) {
+    const RowCursor row = cursor_of<kFormat>(*tile.weight, n);
+    const std::int64_t num_inputs = tile.weight->cols;
+    FloatVec sums[kFewRows];
+    for (int m = 0; m < kFewRows; ++m) sums[m] = hn::Zero(FloatTag());
+    std::int64_t k = 0;
+    for (; k + kInputsTogether <= num_inputs; k += kInputsTogether) {
+      Products::template add_loads<true, kFewRows>(row, packed, k, kInputsTogether, sums);
+    }
+    if (k < num_inputs) Products::template add_loads<false, kFewRows>(row, packed, k, num_inputs - k, sums);
+    for (int m = 0; m < kFewRows; ++m) results[m] = sums[m];
+  }
+
  protected:
   /// The 16 bytes that rows[4 b] has at `at`, as block b.
   template <class D>

@@ -45,20 +45,10 @@ struct Int8Products : GroupSums {
     }
   }
 
-  /// Each weight is unpacked once, in registers.
   template <int kFewRows>
   static HWY_INLINE void multiply_column(const MatmulTile& tile, const float* const (&packed)[kFewRows],
                                          std::int64_t n, FloatVec (&results)[kFewRows]) {
-    const RowCursor row = cursor_of<kFormat>(*tile.weight, n);
-    const std::int64_t num_inputs = tile.weight->cols;
-    FloatVec sums[kFewRows];
-    for (int m = 0; m < kFewRows; ++m) sums[m] = hn::Zero(FloatTag());
-    std::int64_t k = 0;
-    for (; k + kInputsTogether <= num_inputs; k += kInputsTogether) {
-      add_loads<true, kFewRows>(row, packed, k, kInputsTogether, sums);
-    }
-    if (k < num_inputs) add_loads<false, kFewRows>(row, packed, k, num_inputs - k, sums);
-    for (int m = 0; m < kFewRows; ++m) results[m] = sums[m];
+    sum_column<Int8Products, kFormat, kFewRows>(tile, packed, n, results);
   }
 
   /// Columns side by side: lane c of `quads[p]` has the bytes of column c for four inputs. In a group, quad
@@ -101,6 +91,8 @@ struct Int8Products : GroupSums {
   }
 
  private:
+  friend struct GroupSums;
+
   static constexpr std::int64_t kGroupsPerBlock = kActivationBlock / kGroup;
 
   /// Adds the products of `count` inputs from k on, those of four loads or fewer.

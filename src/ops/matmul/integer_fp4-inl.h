@@ -66,20 +66,10 @@ struct IntegerFp4Products : GroupSums {
     for (std::int64_t k = 0; k < num_inputs; k += kActivationBlock) pack_integer_block(x + k, packed + k);
   }
 
-  /// Each weight is unpacked once, in registers.
   template <int kFewRows>
   static HWY_INLINE void multiply_column(const MatmulTile& tile, const float* const (&packed)[kFewRows],
                                          std::int64_t n, FloatVec (&results)[kFewRows]) {
-    const RowCursor row = cursor_of<WeightFormat::kFp4>(*tile.weight, n);
-    const std::int64_t num_inputs = tile.weight->cols;
-    FloatVec sums[kFewRows];
-    for (int m = 0; m < kFewRows; ++m) sums[m] = hn::Zero(FloatTag());
-    std::int64_t k = 0;
-    for (; k + kInputsTogether <= num_inputs; k += kInputsTogether) {
-      add_loads<true, kFewRows>(row, packed, k, kInputsTogether, sums);
-    }
-    if (k < num_inputs) add_loads<false, kFewRows>(row, packed, k, num_inputs - k, sums);
-    for (int m = 0; m < kFewRows; ++m) results[m] = sums[m];
+    sum_column<IntegerFp4Products, WeightFormat::kFp4, kFewRows>(tile, packed, n, results);
   }
 
   /// Columns side by side: lane c of `words[p]` has the words of column c for a pair of inputs. In a group,
@@ -129,6 +119,8 @@ struct IntegerFp4Products : GroupSums {
   }
 
  private:
+  friend struct GroupSums;
+
   /// Adds the products of `count` inputs from k on, those of four loads or fewer.
   template <bool kWhole, int kFewRows>
   static HWY_INLINE void add_loads(const RowCursor& row, const float* const (&packed)[kFewRows],
