@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Builds everything for 64-bit Arm on an x86 Debian; `./test.sh --preset arm64 -R numeric` then runs tests under qemu,
 # some hundred times slower than natively. It adds arm64 as a foreign architecture of this system's dpkg and installs
-# Debian's own arm64 libraries, which live beside the native ones in /usr/lib/aarch64-linux-gnu, except for those
-# of MPI and Prometheus: they take the native ones' place, so do this in a container. Tests that run several threads
-# may hang under qemu. Needs root.
+# Debian's own arm64 libraries, which live beside the native ones in /usr/lib/aarch64-linux-gnu, except for
+# those of MPI and Prometheus: they take the native ones' place, so do this in a container. Tests that run
+# several threads may hang under qemu. Needs root.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
