@@ -180,8 +180,7 @@ class Consumer {
         promote<kFormat, kTokens>(acc[block], partial, group_.token_scales[slot][slice_in_stage],
                                   weight_factors);
       }
-      __syncwarp();
-      if (thread_ % kWarpLanes == 0) ptx::mbarrier_arrive(&group_.empty[slot]);
+      ptx::mbarrier_release(&group_.empty[slot]);
     }
 
 #pragma unroll

@@ -207,8 +207,7 @@ struct StageReader {
                          int count = Shape::kStageSlices) {
 #pragma unroll
     for (int i = 0; i < Shape::kStageSlices; ++i) hold_slice(products[i]);
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(&memory.empty[at.stage]);
+    ptx::mbarrier_release(&memory.empty[at.stage]);
     at.advance();
 #pragma unroll
     for (int i = 0; i < Shape::kStageSlices; ++i) {

@@ -177,7 +177,9 @@ __device__ void multiply_tile(ManyMemory<kPieces>& memory, RingPosition<ManyMemo
       }
       ptx::wgmma_wait<0>();
       hold_slice(product);
-      if (piece == kPieces - 1) {  // the stage goes back to both blocks that load into it
+      if (piece ==
+          kPieces - 1) {  // the stage goes back to both blocks that load into it, as by `mbarrier_release`
+        ptx::fence_proxy_async();
         __syncwarp();
         const std::uint32_t lane = threadIdx.x % 32;
         if (lane < kCluster) ptx::mbarrier_arrive_cluster_read(empty, lane);

@@ -43,7 +43,7 @@ struct Tile {
   static constexpr int kDynamicBytes = kStages * kStageBytes + kStagings + kGroupBytes;
 };
 
-/// By every warp that has read a stage, to both blocks, each of which writes to both.
+/// By every warp that has read a stage (`Ring::release`), to both blocks, each of which writes to both.
 __device__ inline void release_pair(const Ring& ring, int stage, int lane) {
   if (lane < kPair) {
     ptx::mbarrier_arrive_cluster_read(&ring.barriers.empty[stage], static_cast<std::uint32_t>(lane));

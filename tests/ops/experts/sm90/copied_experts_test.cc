@@ -50,11 +50,18 @@ class PlacedExperts {
       at_.push_back(expert_at(first, expert));
     }
     const std::int64_t count = std::max(place_of(at_device), place_of(at_host)) + 2 * num_experts_;
+    std::int32_t* const copied = cuda.upload(copied_);
     places_ = {.of_expert = cuda.upload(place_),
                .count = count,
-               .copied = cuda.upload(copied_),
+               .copied = copied,
                .blocks = address(0),
                .block_bytes = unit_};
+    // No slots: whatever comes goes to its place for copies.
+    places_.slots = {.buffered = cuda.upload(copied_),
+                     .copied = copied,
+                     .state = cuda.upload(std::vector<ExpertSlotState>(1)),
+                     .counts = cuda.upload(std::vector<ExpertFetchCounts>(1)),
+                     .routed = cuda.upload(std::vector<std::int32_t>(1))};
   }
 
   [[nodiscard]] const ExpertPlaces& places() const { return places_; }

@@ -162,16 +162,39 @@ struct Options {
   std::span<const ExpertWeights> at{};  ///< those at the first places, in that case
 };
 
-inline std::vector<float> run(TestCuda& cuda, const Layer& layer, const Tokens& tokens,
-                              const Options& options = {}) {
-  const std::int64_t width = layer.geometry().width, num_rows = tokens.num_rows;
-  Bf16Bits* out = cuda.allocate<Bf16Bits>(num_rows * width);
-  Fp8Rows x_fp8{};
-  if (options.quantised) {
-    const std::int64_t stride = (num_rows + 3) / 4 * 4;
+/// What a call of the operation takes, on the device.
+class Call {
+ public:
+  Call(TestCuda& cuda, const Layer& layer, const Tokens& tokens, const Options& options = {}) : cuda_(cuda) {
+    const std::int64_t width = layer.geometry().width, num_rows = tokens.num_rows, k = tokens.selected;
+    args_ = {.x = View<const Bf16Bits, 2>(cuda.upload_bf16(tokens.x), {num_rows, width}),
+             .x_fp8 = options.quantised ? quantised(width, tokens) : Fp8Rows{},
+             .ids = {cuda.upload(tokens.ids), {num_rows, k}},
+             .weights = {cuda.upload(tokens.weights), {num_rows, k}},
+             .routed = options.at.empty() ? std::span(layer.device()) : options.at,
+             .places = options.places,
+             .shared = options.with_shared ? &layer.device_shared() : nullptr,
+             .swiglu_limit = options.limit,
+             .out = View<Bf16Bits, 2>(cuda.allocate<Bf16Bits>(num_rows * width), {num_rows, width})};
+    EXPECT_LE(
+        sm90::experts_scratch_bytes(num_rows, k, width, layer.geometry().inner, layer.geometry().num_experts),
+        cuda.context().scratch.size_bytes());
+  }
+
+  [[nodiscard]] std::vector<float> run() {
+    sm90::experts(args_, cuda_.context());
+    EXPECT_LE(cuda_.context().scratch.peak_bytes(), cuda_.context().scratch.size_bytes());
+    EXPECT_EQ(cuda_.context().scratch.mark(), 0);
+    cuda_.synchronise();
+    return cuda_.download_bf16(args_.out.bf16().data(), args_.out.extent(0) * args_.out.extent(1));
+  }
+
+ private:
+  Fp8Rows quantised(std::int64_t width, const Tokens& tokens) {
+    const std::int64_t stride = (tokens.num_rows + 3) / 4 * 4;
     std::vector<std::uint8_t> codes(tokens.x.size());
     std::vector<float> scales(static_cast<std::size_t>(width / 128 * stride), 0.0F);
-    for (std::int64_t row = 0; row < num_rows; ++row) {
+    for (std::int64_t row = 0; row < tokens.num_rows; ++row) {
       for (std::int64_t block = 0; block < width / 128; ++block) {
         const auto at = static_cast<std::size_t>(row * width + 128 * block);
         const std::uint8_t code =
@@ -179,29 +202,16 @@ inline std::vector<float> run(TestCuda& cuda, const Layer& layer, const Tokens& 
         scales[static_cast<std::size_t>(block * stride + row)] = e8m0_to_float(code);
       }
     }
-    x_fp8 = {cuda.upload(codes), cuda.upload(scales), stride};
+    return {cuda_.upload(codes), cuda_.upload(scales), stride};
   }
-  const Bf16Bits* x = cuda.upload_bf16(tokens.x);
-  const std::int32_t* ids = cuda.upload(tokens.ids);
-  const float* weights = cuda.upload(tokens.weights);
-  const std::int64_t k = tokens.selected;
-  EXPECT_LE(
-      sm90::experts_scratch_bytes(num_rows, k, width, layer.geometry().inner, layer.geometry().num_experts),
-      cuda.context().scratch.size_bytes());
-  sm90::experts({.x = View<const Bf16Bits, 2>(x, {num_rows, width}),
-                 .x_fp8 = x_fp8,
-                 .ids = {ids, {num_rows, k}},
-                 .weights = {weights, {num_rows, k}},
-                 .routed = options.at.empty() ? std::span(layer.device()) : options.at,
-                 .places = options.places,
-                 .shared = options.with_shared ? &layer.device_shared() : nullptr,
-                 .swiglu_limit = options.limit,
-                 .out = View<Bf16Bits, 2>(out, {num_rows, width})},
-                cuda.context());
-  EXPECT_LE(cuda.context().scratch.peak_bytes(), cuda.context().scratch.size_bytes());
-  EXPECT_EQ(cuda.context().scratch.mark(), 0);
-  cuda.synchronise();
-  return cuda.download_bf16(out, num_rows * width);
+
+  TestCuda& cuda_;
+  ExpertsArgs args_;
+};
+
+inline std::vector<float> run(TestCuda& cuda, const Layer& layer, const Tokens& tokens,
+                              const Options& options = {}) {
+  return Call(cuda, layer, tokens, options).run();
 }
 
 inline std::vector<float> reference(const Layer& layer, const Tokens& tokens, const Options& options = {}) {

@@ -235,6 +235,27 @@ TEST(ExpertsSm90, ReleasedGeometry) {
 }
 
 /// Ranks that share the experts: each returns its own terms, in float32 and in the order of one rank.
+/// Each of many calls gives what its tokens get alone: a stage that is written to before all have read it shows
+/// in few of them.
+TEST(ExpertsSm90, ManyCallsGiveTheSameBits) {
+  BALEEN_NEEDS_GPU();
+  constexpr int kCalls = 400;
+  TestCuda cuda;
+  const Layer layer(cuda, {.width = 4096, .inner = 2048, .num_experts = 12});
+  for (const std::int64_t num_rows : {3, 16, 64, 150}) {
+    const Tokens tokens(layer.geometry(), num_rows, 6, 31);
+    std::vector<float> want;
+    for (std::int64_t row = 0; row < num_rows; ++row) {
+      const std::vector<float> alone = run(cuda, layer, tokens.cut(row, row + 1));
+      want.insert(want.end(), alone.begin(), alone.end());
+    }
+    Call call(cuda, layer, tokens);
+    int num_wrong = 0;
+    for (int i = 0; i < kCalls; ++i) num_wrong += test::bit_difference(call.run(), want).empty() ? 0 : 1;
+    EXPECT_EQ(num_wrong, 0) << num_rows << " rows";
+  }
+}
+
 TEST(ExpertsSm90, ARankAddsUpItsShare) {
   BALEEN_NEEDS_GPU();
   for (const WeightFormat format : {WeightFormat::kFp4, WeightFormat::kFp8, WeightFormat::kBF16}) {
