@@ -40,11 +40,6 @@ void check_gpu_ranks(const EngineOptions& options, const ModelConfig& config, co
         "--lmhead-tp 1",
         plan.lmhead_tp, config.vocab_size);
   }
-  if (options.balance.enabled)
-    fail("--balance-experts: on CPUs so far, not on GPUs; leave it out, or --expert-map");
-  if (plan.prefill_groups > 0) {
-    fail("--prefill-groups {}: on CPUs so far, not on GPUs; leave it out", plan.prefill_groups);
-  }
   if (plan.moe_tp > 1) {
     fail("--moe-tp {}: GPUs do not split an expert's inner width so far; leave it out, or --ep {}",
          plan.moe_tp, plan.stage_ranks());
