@@ -1,11 +1,24 @@
 /// Memory of one CUDA device.
 #pragma once
 
+#include <cstdint>
+#include <map>
+
 #include "tensor/memory.h"
 
 struct CUstream_st;
 
 namespace baleen {
+
+/// The driver gives memory in pieces of this size, and what other processes open are whole pieces.
+inline constexpr std::int64_t kDevicePageBytes = std::int64_t{2} << 20;
+
+[[nodiscard]] constexpr std::int64_t whole_device_pages(std::int64_t size_bytes) {
+  return (size_bytes + kDevicePageBytes - 1) / kDevicePageBytes * kDevicePageBytes;
+}
+
+/// Where allocations begin, and their bytes.
+using CudaAllocations = std::map<std::byte*, std::int64_t>;
 
 /// Copies are ordered on `stream`, which must outlive this. The device must be current in the calling thread.
 class CudaMemory final : public Memory {
@@ -18,8 +31,12 @@ class CudaMemory final : public Memory {
   void download(std::span<std::byte> to, const std::byte* from) override;
   void copy(std::byte* to, const std::byte* from, std::int64_t size_bytes) override;
 
+  /// Those of whole pieces of the driver's: all but small ones.
+  [[nodiscard]] const CudaAllocations& allocations() const { return allocations_; }
+
  private:
   CUstream_st* stream_;
+  CudaAllocations allocations_;
 };
 
 /// Host memory that the device copies from and to at full speed, and without the host waiting. The processor's, to

@@ -71,6 +71,9 @@ class CudaDevice final : public Device {
   [[nodiscard]] Memory& host_visible_memory() override { return pinned_memory_; }
   [[nodiscard]] BackgroundCopies* background_copies() override { return &copies_; }
   [[nodiscard]] std::int64_t free_bytes() const override;
+  void share_memory() override {
+    if (context_.peers != nullptr) context_.peers->share(memory_.allocations());
+  }
   void synchronise() override;
   [[nodiscard]] StepBatches& batches() override { return batches_; }
   [[nodiscard]] StepReplay& steps() override { return steps_; }

@@ -33,6 +33,8 @@ class Device {
   [[nodiscard]] virtual BackgroundCopies* background_copies() { return nullptr; }
   /// Of `memory`, at the moment.
   [[nodiscard]] virtual std::int64_t free_bytes() const = 0;
+  /// Lets ranks in other processes reach what `memory` has given so far; all ranks call it.
+  virtual void share_memory() {}
   /// Waits until all operations have taken effect. Throws what went wrong in them.
   virtual void synchronise() = 0;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/number.h"
 #include "base/quoted_text.h"
@@ -11,6 +12,7 @@
 #include "ops/operations.h"
 #ifdef BALEEN_CUDA
 #include "comm/peer/peer_memory.h"
+#include "comm/peer/peer_process.h"
 #include "device/cuda_device.h"
 #include "ops/sm90/variants.h"
 #endif
@@ -153,6 +155,32 @@ const PeerRank* peer_rank([[maybe_unused]] const PeerMemory* peers, [[maybe_unus
   return nullptr;
 }
 
+std::shared_ptr<PeerProcess> join_peer_processes(const DeviceChoice& device,
+                                                 [[maybe_unused]] std::int64_t rank,
+                                                 [[maybe_unused]] std::int64_t num_ranks,
+                                                 [[maybe_unused]] Communicator& host,
+                                                 [[maybe_unused]] std::chrono::milliseconds longest_wait) {
+  if (device.kind == DeviceKind::kCpu) return nullptr;
+#ifdef BALEEN_CUDA
+  return std::make_shared<PeerProcess>(device.index, rank, num_ranks, host, longest_wait);
+#else
+  fail_without_cuda(device);
+#endif
+}
+
+const PeerRank* peer_rank([[maybe_unused]] const PeerProcess* process) {
+#ifdef BALEEN_CUDA
+  if (process != nullptr) return &process->rank();
+#endif
+  return nullptr;
+}
+
+void leave_peer_processes([[maybe_unused]] PeerProcess* process) {
+#ifdef BALEEN_CUDA
+  if (process != nullptr) process->close();
+#endif
+}
+
 std::unique_ptr<Device> make_device(const DeviceChoice& choice, const DeviceOptions& options) {
   if (choice.kind == DeviceKind::kCpu) {
     auto device =
@@ -163,7 +191,7 @@ std::unique_ptr<Device> make_device(const DeviceChoice& choice, const DeviceOpti
 #ifdef BALEEN_CUDA
   auto device = std::make_unique<CudaDevice>(choice.index, options);
   if (const DeviceConnection& to = options.connection; to.communicator != nullptr) {
-    if (to.peers == nullptr) fail("{}: ranks on GPUs are threads of one process so far", device->name());
+    BALEEN_CHECK(to.peers != nullptr);
     device->connect(*to.peers, *to.communicator, to.steps);
   }
   return device;

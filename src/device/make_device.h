@@ -18,6 +18,7 @@
 namespace baleen {
 
 class PeerMemory;
+class PeerProcess;
 class PeerRank;
 
 /// Before any function that asks for a GPU, in a process some of whose ranks will share one.
@@ -28,6 +29,15 @@ void prepare_shared_devices();
 [[nodiscard]] std::shared_ptr<const PeerMemory> make_peer_memory(std::span<const DeviceChoice> devices,
                                                                  std::chrono::milliseconds longest_wait);
 [[nodiscard]] const PeerRank* peer_rank(const PeerMemory* peers, std::int64_t rank);
+
+/// The same for ranks that are processes of one host, each on a GPU of its own: all call it at the same time.
+/// `host` outlives it. Null for CPUs. Throws `Error` where they cannot reach each other.
+[[nodiscard]] std::shared_ptr<PeerProcess> join_peer_processes(const DeviceChoice& device, std::int64_t rank,
+                                                               std::int64_t num_ranks, Communicator& host,
+                                                               std::chrono::milliseconds longest_wait);
+[[nodiscard]] const PeerRank* peer_rank(const PeerProcess* process);
+/// All ranks, before they free their memory.
+void leave_peer_processes(PeerProcess* process);
 
 /// How a device reaches those of other ranks; everything outlives the device.
 struct DeviceConnection {

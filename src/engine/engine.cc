@@ -129,7 +129,10 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
   forward_.set_experts(experts());
   if (experts() != nullptr) experts()->set_guessing(options_.fetch_ahead);
   allocate_activations();
-  if (!rank_.is_alone() && !device_->traits().shares_host_memory) meet();
+  if (!rank_.is_alone() && !device_->traits().shares_host_memory) {
+    device_->share_memory();
+    meet();
+  }
   if (rank_.layout.plan().prefill_groups > 0) {
     const auto& [begin, end, first, last] = rank_.layout.stage();
     const std::string identity = fmt::format("{}, layers {} to {}, heads {} of {}", fingerprint(), begin, end,

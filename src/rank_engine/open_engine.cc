@@ -1,5 +1,8 @@
 // The engine that the options want: one rank, threads of this process, or a rank of several processes.
 
+#include <fmt/format.h>
+
+#include "device/make_device.h"
 #include "rank_engine/process_team.h"
 #include "rank_engine/rank_engine.h"
 #include "rank_engine/thread_team.h"
@@ -10,9 +13,15 @@ namespace {
 /// The processes that this one was started with; null: it is alone.
 std::shared_ptr<MpiWorld> other_processes() { return is_mpi_process() ? open_mpi_world() : nullptr; }
 
-/// Without a plan, as many ranks as there are processes: experts over all of them.
+/// Without a plan, as many ranks as there are processes: experts over all of them. Without a list of GPUs, a
+/// GPU for each, from the first on.
 EngineOptions with_ranks(EngineOptions options, const MpiWorld* world) {
-  if (world != nullptr && options.parallel.is_one_rank()) options.parallel.num_devices = world->size();
+  if (world == nullptr) return options;
+  if (options.parallel.is_one_rank()) options.parallel.num_devices = world->size();
+  if (options.device.kind == DeviceKind::kCuda && options.rank_devices.empty()) {
+    for (std::int64_t rank = 0; rank < world->size(); ++rank)
+      options.rank_devices.push_back(device_from_name(fmt::format("cuda:{}", rank)));
+  }
   return options;
 }
 

@@ -67,13 +67,21 @@ void check_size(const MpiWorld& world, const EngineOptions& options) {
        options.parallel.num_devices, to_text(options.parallel));
 }
 
+/// The way to the GPUs of the other processes; null: ranks are on processors.
+std::shared_ptr<PeerProcess> join(const EngineOptions& options, MpiCommunicator& communicator) {
+  const MpiWorld& world = communicator.world();
+  if (options.rank_devices.empty()) return nullptr;
+  return join_peer_processes(options.rank_devices[static_cast<std::size_t>(world.rank())], world.rank(),
+                             world.size(), communicator, options.longest_wait);
+}
+
 /// On which machine how many processes are is not known: threads are said, or divided among all.
 std::unique_ptr<Engine> make_rank(std::shared_ptr<const ModelWeights> weights, const EngineOptions& options,
-                                  MpiCommunicator& communicator) {
+                                  MpiCommunicator& communicator, const PeerProcess* process) {
   const std::int64_t rank = communicator.world().rank(), num_ranks = options.parallel.num_devices;
   const RankLayout layout = layout_of_rank(weights->config(), options.parallel, rank);
   return std::make_unique<Engine>(std::move(weights), options_of_rank(options, num_ranks, rank),
-                                  EngineRank{layout, &communicator});
+                                  EngineRank{layout, &communicator, peer_rank(process)});
 }
 
 }  // namespace
@@ -96,7 +104,8 @@ ProcessTeam::ProcessTeam(std::shared_ptr<MpiWorld> world, std::shared_ptr<const 
     communicator_.stop_others(verdict);
     fail("{}", verdict);
   }
-  engine_ = make_rank(std::move(weights), options, communicator_);
+  process_ = join(options, communicator_);
+  engine_ = make_rank(std::move(weights), options, communicator_, process_.get());
 }
 
 ProcessTeam::~ProcessTeam() {
@@ -104,6 +113,7 @@ ProcessTeam::~ProcessTeam() {
   try {
     const RankCall end{.kind = RankCall::Kind::kEnd};
     call_all(end);
+    leave_peer_processes(process_.get());
     communicator_.world().finalize();
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): they are ended with this process
   }
@@ -149,7 +159,9 @@ void ProcessTeam::follow(const std::shared_ptr<MpiWorld>& world, std::shared_ptr
   communicator.send(0, kVerdictTag, bytes_of(verdict));
   if (!verdict.empty()) fail("{}", verdict);
   try {
-    const std::unique_ptr<Engine> engine = make_rank(std::move(weights), options, communicator);
+    const std::shared_ptr<PeerProcess> process = join(options, communicator);
+    const std::unique_ptr<Engine> engine =
+        make_rank(std::move(weights), options, communicator, process.get());
     while (true) {
       const ReceivedCall received = call_from_bytes(communicator.receive(0, kCallTag, false));
       const RankCall& call = received.call;
@@ -157,6 +169,7 @@ void ProcessTeam::follow(const std::shared_ptr<MpiWorld>& world, std::shared_ptr
       const bool is_called = call.group == RankCall::kAllGroups || call.group == engine->layout().dp_index();
       communicator.send(0, kReplyTag, to_bytes(is_called ? answer(*engine, call) : RankReply()));
     }
+    leave_peer_processes(process.get());
   } catch (const std::exception& error) {
     const std::string name = fmt::format("rank {} ", rank), what = error.what();
     communicator.stop_others(what.starts_with("rank ") ? what : name + "failed: " + what);

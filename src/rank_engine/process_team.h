@@ -38,6 +38,7 @@ class ProcessTeam final : public RankTeam {
 
   MpiCommunicator communicator_;
   std::int64_t num_ranks_;
+  std::shared_ptr<PeerProcess> process_;  ///< of a GPU
   std::unique_ptr<Engine> engine_;
   /// Logits of a pass stay where they are while it is committed.
   std::vector<ReceivedReply> of_passes_, of_others_;

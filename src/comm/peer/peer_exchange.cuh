@@ -22,6 +22,15 @@ __device__ inline std::uint32_t exchange_flag(const PeerView& peers, int place) 
   return peers.ports[place].counts[blockIdx.x] + 1;
 }
 
+/// Later waits of this rank end at once; the host learns of the first reason alone.
+__device__ inline void give_up(const PeerView& peers, int place, std::uint32_t reason) {
+  if (atomicExch(peers.failed, 1u) != 0) return;
+  peers.failure->member = place;
+  peers.failure->rank = peers.ranks[place];
+  __threadfence_system();
+  *static_cast<volatile std::uint32_t*>(&peers.failure->happened) = reason;
+}
+
 /// True once `ready`, which is asked again and again; false when the member does not come in time, or one did
 /// not earlier. The host finds out by `PeerRank::check`.
 template <class Ready>
@@ -35,12 +44,7 @@ __device__ bool wait_for_peer(const PeerView& peers, int place, Ready&& ready) {
     const std::uint64_t now = ptx::global_time();
     if (begin == 0) begin = now;
     if (now - begin < peers.longest_wait_ns) continue;
-    if (atomicExch(peers.failed, 1u) == 0) {
-      peers.failure->member = place;
-      peers.failure->rank = peers.ranks[place];
-      __threadfence_system();
-      *static_cast<volatile std::uint32_t*>(&peers.failure->happened) = 1;
-    }
+    give_up(peers, place, PeerFailure::kWaited);
     return false;
   }
 }
@@ -116,6 +120,18 @@ __device__ inline void tell_address(const PeerView& peers, int place, int array,
                       {static_cast<std::uint32_t>(bits), flag, static_cast<std::uint32_t>(bits >> 32), flag});
 }
 
+/// An address that the member at `place` tells, here.
+__device__ inline std::byte* address_here(const PeerView& peers, int place, std::uint64_t address) {
+  const PeerRange* const ranges = peers.ports[place].ranges;
+  if (ranges == nullptr || address == 0) return reinterpret_cast<std::byte*>(address);
+  for (int i = 0; i < kMaxPeerRanges; ++i) {
+    if (address >= ranges[i].begin && address < ranges[i].end)
+      return reinterpret_cast<std::byte*>(address + static_cast<std::uint64_t>(ranges[i].distance));
+  }
+  give_up(peers, place, PeerFailure::kUnknownAddress);
+  return nullptr;
+}
+
 /// Null where it never comes.
 __device__ inline std::byte* hear_address(const PeerView& peers, int place, int array) {
   const std::uint32_t flag = exchange_flag(peers, place);
@@ -125,7 +141,7 @@ __device__ inline std::byte* hear_address(const PeerView& peers, int place, int 
     return packet.y == flag && packet.w == flag;
   });
   __threadfence_system();
-  return came ? reinterpret_cast<std::byte*>(static_cast<std::uint64_t>(packet.z) << 32 | packet.x) : nullptr;
+  return came ? address_here(peers, place, static_cast<std::uint64_t>(packet.z) << 32 | packet.x) : nullptr;
 }
 
 // The end. All threads of all blocks call one of these last.

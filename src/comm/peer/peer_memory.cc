@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "base/check.h"
+#include "comm/peer/peer_process.h"
 #include "cuda/cuda_error.h"
 
 namespace baleen {
@@ -79,18 +80,57 @@ PeerView PeerRank::view(const RankGroup& group) const {
     view.ranks[i] = static_cast<std::int32_t>(other);
     if (other == rank_) continue;
     const PeerRank& peer = (*all_)[static_cast<std::size_t>(other)];
-    view.ports[i] = {peer.inbox(rank_),   inbox(other),   peer.staging(rank_),   staging(other),
-                     peer.signals(rank_), signals(other), state()->counts[other]};
+    view.ports[i] = {.outbox = peer.inbox(rank_),
+                     .inbox = inbox(other),
+                     .staging_out = peer.staging(rank_),
+                     .staging_in = staging(other),
+                     .signals = peer.signals(rank_),
+                     .heard = signals(other),
+                     .counts = state()->counts[other],
+                     .ranges = process_ != nullptr ? state()->ranges[other] : nullptr};
   }
   return view;
 }
 
 void PeerRank::check() const {
-  if (static_cast<const volatile PeerFailure*>(failure_)->happened == 0) return;
+  const std::uint32_t happened = static_cast<const volatile PeerFailure*>(failure_)->happened;
+  if (happened == 0) return;
+  if (happened == PeerFailure::kUnknownAddress) {
+    fail("rank {} was told an address of rank {} that it cannot reach; this is a bug of the program", rank_,
+         failure_->rank);
+  }
   fail(
       "rank {} waited {} ms for rank {} in a kernel, and it did not come; it may have ended, be stuck or run "
       "another plan. Ranks that have lost each other must be started again",
       rank_, longest_wait_.count(), failure_->rank);
+}
+
+void PeerRank::share(const CudaAllocations& allocations) const {
+  if (process_ != nullptr) process_->share(allocations);
+}
+
+void PeerRank::open_region(std::int64_t num_ranks) {
+  const std::int64_t bytes =
+      num_ranks * (kInboxBytes + kStagingBytes + static_cast<std::int64_t>(sizeof(PeerSignals))) +
+      static_cast<std::int64_t>(sizeof(State));
+  check_cuda(
+      cudaMalloc(reinterpret_cast<void**>(&region_), static_cast<std::size_t>(whole_device_pages(bytes))),
+      "getting memory for messages");
+  check_cuda(cudaMemset(region_, 0, static_cast<std::size_t>(bytes)), "clearing it");
+  check_cuda(cudaMemset(staging(0), 0xFF, static_cast<std::size_t>(num_ranks * kStagingBytes)),
+             "emptying it");
+  check_cuda(cudaMallocHost(reinterpret_cast<void**>(&failure_), sizeof(PeerFailure)),
+             "getting pinned host memory");
+  *failure_ = {};
+  check_cuda(cudaDeviceSynchronize(), "clearing memory for messages");
+}
+
+void PeerRank::close_region() noexcept {
+  if (region_ == nullptr) return;
+  static_cast<void>(cudaSetDevice(gpu_));
+  static_cast<void>(cudaFree(region_));
+  static_cast<void>(cudaFreeHost(failure_));
+  region_ = nullptr;
 }
 
 PeerMemory::PeerMemory(std::span<const int> gpus, std::chrono::milliseconds longest_wait)
@@ -100,9 +140,6 @@ PeerMemory::PeerMemory(std::span<const int> gpus, std::chrono::milliseconds long
   const std::int64_t sharing = most_ranks_of_one(gpus);
   const std::int32_t max_blocks = sharing == 1 ? kMaxExchangeBlocks : exchange_blocks(gpus, sharing);
   const auto num_ranks = static_cast<std::int64_t>(gpus.size());
-  const std::int64_t bytes =
-      num_ranks * (kInboxBytes + kStagingBytes + static_cast<std::int64_t>(sizeof(PeerSignals))) +
-      static_cast<std::int64_t>(sizeof(PeerRank::State));
   int previous = 0;
   check_cuda(cudaGetDevice(&previous), "asking for the current GPU");
   try {
@@ -115,15 +152,7 @@ PeerMemory::PeerMemory(std::span<const int> gpus, std::chrono::milliseconds long
       rank.sharing_ = sharing;
       rank.max_blocks_ = max_blocks;
       check_cuda(cudaSetDevice(gpus[i]), "selecting the GPU");
-      check_cuda(cudaMalloc(reinterpret_cast<void**>(&rank.region_), static_cast<std::size_t>(bytes)),
-                 "getting memory for messages");
-      check_cuda(cudaMemset(rank.region_, 0, static_cast<std::size_t>(bytes)), "clearing it");
-      check_cuda(cudaMemset(rank.staging(0), 0xFF, static_cast<std::size_t>(num_ranks * kStagingBytes)),
-                 "emptying it");
-      check_cuda(cudaMallocHost(reinterpret_cast<void**>(&rank.failure_), sizeof(PeerFailure)),
-                 "getting pinned host memory");
-      *rank.failure_ = {};
-      check_cuda(cudaDeviceSynchronize(), "clearing memory for messages");
+      rank.open_region(num_ranks);
     }
     check_cuda(cudaSetDevice(previous), "selecting the GPU");
   } catch (...) {
@@ -135,12 +164,7 @@ PeerMemory::PeerMemory(std::span<const int> gpus, std::chrono::milliseconds long
 PeerMemory::~PeerMemory() { release(); }
 
 void PeerMemory::release() noexcept {
-  for (const PeerRank& rank : ranks_) {
-    if (rank.region_ == nullptr) continue;
-    static_cast<void>(cudaSetDevice(rank.gpu_));
-    static_cast<void>(cudaFree(rank.region_));
-    static_cast<void>(cudaFreeHost(rank.failure_));
-  }
+  for (PeerRank& rank : ranks_) rank.close_region();
 }
 
 void PeerMemory::connect(std::span<const int> gpus) const {

@@ -1,8 +1,8 @@
 /// GPUs of one host that write into each other's memory: what collectives on them need. Plain peer access, no
 /// multicast.
 ///
-/// One process drives all GPUs here, so an address of one is an address for all; ranks of several processes
-/// would open each other's regions by handle and fill the same `PeerView`.
+/// Where one process drives all GPUs an address of one is an address for all (`PeerMemory`). Ranks that are
+/// processes open each other's memory by handle (peer_process.h).
 #pragma once
 
 #include <chrono>
@@ -14,6 +14,7 @@
 
 #include "comm/peer/peer_view.h"
 #include "comm/rank_group.h"
+#include "cuda/cuda_memory.h"
 
 namespace baleen {
 
@@ -25,6 +26,8 @@ namespace baleen {
 /// Where the environment says otherwise, that counts.
 void prepare_shared_gpus();
 
+class PeerProcess;
+
 /// One rank's end. Its functions are for the thread that drives the rank's GPU.
 class PeerRank {
  public:
@@ -32,6 +35,9 @@ class PeerRank {
   /// Throws `Error` naming the rank for which a kernel has waited too long. The results of the step are then
   /// void, and nothing can be exchanged any more.
   void check() const;
+  /// Lets ranks in other processes reach these pieces of the GPU's memory, all that messages lie in. All
+  /// ranks call it, between allocating and the first message. Within a process there is nothing to do.
+  void share(const CudaAllocations& allocations) const;
   /// Ranks of the service on this rank's GPU or, if that is more, on another: itself at least. What keeps a
   /// multiprocessor until other ranks or other blocks have done something takes this part of them at most.
   [[nodiscard]] std::int64_t sharing() const { return sharing_; }
@@ -40,11 +46,16 @@ class PeerRank {
 
  private:
   friend class PeerMemory;
+  friend class PeerProcess;
   struct State {
     std::uint32_t counts[kMaxPeers][kMaxExchangeBlocks];
     std::uint32_t blocks_done;
     std::uint32_t failed;
+    PeerRange ranges[kMaxPeers][kMaxPeerRanges];  ///< of ranks in other processes
   };
+  /// Takes and clears the region, on the current GPU, of one of `num_ranks`.
+  void open_region(std::int64_t num_ranks);
+  void close_region() noexcept;
   /// Of the region of a rank: inboxes, staging and signals by sender, then the state.
   [[nodiscard]] uint4* inbox(std::int64_t sender) const;
   [[nodiscard]] std::byte* staging(std::int64_t sender) const;
@@ -52,6 +63,7 @@ class PeerRank {
   [[nodiscard]] State* state() const;
 
   const std::vector<PeerRank>* all_ = nullptr;
+  PeerProcess* process_ = nullptr;  ///< of ranks that are processes
   std::int64_t rank_ = 0;
   int gpu_ = 0;
   std::int64_t sharing_ = 1;

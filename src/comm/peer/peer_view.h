@@ -24,6 +24,7 @@ namespace baleen {
 
 inline constexpr int kMaxPeers = 16;                        ///< ranks of a group on one host
 inline constexpr int kMaxSharedArrays = 6;                  ///< whose addresses an exchange may tell
+inline constexpr int kMaxPeerRanges = 32;                   ///< pieces of memory of a rank in another process
 inline constexpr int kMaxExchangeBlocks = 264;              ///< of a kernel that exchanges
 inline constexpr std::int64_t kMaxPushedBytes = 512 << 10;  ///< of one message
 inline constexpr std::int64_t kPacketData = 8;              ///< bytes of data in a packet
@@ -39,6 +40,12 @@ struct PeerSignals {
   uint4 done;
 };
 
+/// Memory of a rank in another process.
+struct PeerRange {
+  std::uint64_t begin = 0, end = 0;  ///< addresses there
+  std::int64_t distance = 0;         ///< from them to the same bytes' addresses here
+};
+
 /// One pair of ranks, as one of them has it.
 struct PeerPort {
   uint4* outbox = nullptr;           ///< [2, kInboxPackets] the other's, for packets of this rank
@@ -48,13 +55,16 @@ struct PeerPort {
   PeerSignals* signals = nullptr;  ///< the other's
   const PeerSignals* heard = nullptr;
   std::uint32_t* counts = nullptr;  ///< [kMaxExchangeBlocks] of exchanges that have ended
+  /// [kMaxPeerRanges] where the addresses that the other tells are; null: it is of this process, so here.
+  const PeerRange* ranges = nullptr;
 };
 
 /// Why a kernel stopped waiting. In host memory.
 struct PeerFailure {
-  std::uint32_t happened;
-  std::int32_t member;  ///< place in the group of the one that did not come
-  std::int32_t rank;    ///< its rank
+  static constexpr std::uint32_t kWaited = 1, kUnknownAddress = 2;
+  std::uint32_t happened;  ///< one of these; 0: nothing has
+  std::int32_t member;     ///< place in the group of the one that did not come
+  std::int32_t rank;       ///< its rank
 };
 
 /// A group, as kernels of one of its ranks get it.
