@@ -11,6 +11,7 @@ import concurrent.futures
 import json
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,8 +66,10 @@ def check(holds, sentence):
         sys.exit(f"check_gpu_ranks.py: {sentence}")
 
 
-def run(baleen, command, *options):
-    done = subprocess.run([baleen, command, "--model", MODEL, *options], text=True, stdin=subprocess.DEVNULL,
+def run(baleen, command, *options, processes=0):
+    """`processes`: that many ranks started by mpirun; 0: one process."""
+    started = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(processes)] if processes else []
+    done = subprocess.run([*started, baleen, command, "--model", MODEL, *options], text=True, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=COMMAND_SECONDS)
     check(done.returncode == 0, f"{command} {' '.join(options)} exits with {done.returncode}: {done.stderr.strip()}")
     return done.stdout
@@ -79,8 +82,9 @@ def check_logits(baleen, ranks, rehearse):
 
         fixed = ["--tokens", str(ids), "--out", str(out), "--context", "2048"]
 
-        def logits(*options):
-            run(baleen, "logits", *fixed, *options)
+        def logits(*options, processes=0):
+            out.unlink(missing_ok=True)
+            run(baleen, "logits", *fixed, *options, processes=processes)
             return out.read_bytes()
 
         one = logits("--device", "cpu" if rehearse else "cuda:0")
@@ -88,6 +92,9 @@ def check_logits(baleen, ranks, rehearse):
             options = [*devices(count, rehearse), *plan]
             check(logits(*options) == one, f"{' '.join(plan)}: other logits than one rank's")
             print(f"{' '.join(plan)}: the logits of one rank")
+            if shutil.which("mpirun") and (rehearse or count <= NUM_GPUS):
+                check(logits(*options, processes=count) == one, f"{' '.join(plan)} as processes: other logits than one rank's")
+                print(f"{' '.join(plan)} as processes: the same")
         split = [*devices(ranks, rehearse), "--tp", str(ranks)]
         check(logits(*split) == logits(*split), f"--tp {ranks}: logits differ by run")
         print(f"--tp {ranks}: the same logits in two runs")

@@ -18,8 +18,6 @@ namespace {
 constexpr std::int64_t kRegisteredBytes = std::int64_t{1} << 30;
 constexpr std::int64_t kTouchedBytes = std::int64_t{64} << 20;  ///< by a thread at a time
 constexpr std::int64_t kSmallestPageBytes = 4096;
-/// From here on device memory comes in whole pieces of the driver's.
-constexpr std::int64_t kWholePageBytes = std::int64_t{64} << 10;
 
 /// The system gives zeroed pages where they are touched first.
 void touch_pages(std::byte* data, std::int64_t size_bytes) {
@@ -55,8 +53,7 @@ std::byte* register_pages(std::int64_t size_bytes) {
 }  // namespace
 
 std::byte* CudaMemory::allocate(std::int64_t size_bytes) {
-  const bool whole = size_bytes >= kWholePageBytes;
-  if (whole) size_bytes = whole_device_pages(size_bytes);
+  size_bytes = whole_device_pages(size_bytes);
   void* data = nullptr;
   if (const cudaError_t status = cudaMalloc(&data, static_cast<std::size_t>(size_bytes));
       status != cudaSuccess) {
@@ -74,7 +71,7 @@ std::byte* CudaMemory::allocate(std::int64_t size_bytes) {
   }
   check_cuda(cudaMemsetAsync(data, 0, static_cast<std::size_t>(size_bytes), stream_),
              "clearing device memory");
-  if (whole) allocations_.emplace(static_cast<std::byte*>(data), size_bytes);
+  allocations_.emplace(static_cast<std::byte*>(data), size_bytes);
   return static_cast<std::byte*>(data);
 }
 

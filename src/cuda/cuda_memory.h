@@ -10,7 +10,8 @@ struct CUstream_st;
 
 namespace baleen {
 
-/// The driver gives memory in pieces of this size, and what other processes open are whole pieces.
+/// The driver's pieces of memory, all of them whole here: what another process opens is a whole piece, and
+/// would begin elsewhere where an allocation were a part of one.
 inline constexpr std::int64_t kDevicePageBytes = std::int64_t{2} << 20;
 
 [[nodiscard]] constexpr std::int64_t whole_device_pages(std::int64_t size_bytes) {
@@ -31,7 +32,6 @@ class CudaMemory final : public Memory {
   void download(std::span<std::byte> to, const std::byte* from) override;
   void copy(std::byte* to, const std::byte* from, std::int64_t size_bytes) override;
 
-  /// Those of whole pieces of the driver's: all but small ones.
   [[nodiscard]] const CudaAllocations& allocations() const { return allocations_; }
 
  private:

@@ -119,7 +119,7 @@ void CudaDevice::connect(const PeerRank& peers, Communicator& host, RankGroup st
 
 void CudaDevice::synchronise() {
   check_cuda(cudaStreamSynchronize(stream_.get()), "running a step");
-  if (context_.peers != nullptr) context_.peers->check();
+  check_messages();
 }
 
 void CudaDevice::set_profiling(bool on) {

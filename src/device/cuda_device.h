@@ -74,6 +74,9 @@ class CudaDevice final : public Device {
   void share_memory() override {
     if (context_.peers != nullptr) context_.peers->share(memory_.allocations());
   }
+  void check_messages() const override {
+    if (context_.peers != nullptr) context_.peers->check();
+  }
   void synchronise() override;
   [[nodiscard]] StepBatches& batches() override { return batches_; }
   [[nodiscard]] StepReplay& steps() override { return steps_; }

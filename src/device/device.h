@@ -35,6 +35,9 @@ class Device {
   [[nodiscard]] virtual std::int64_t free_bytes() const = 0;
   /// Lets ranks in other processes reach what `memory` has given so far; all ranks call it.
   virtual void share_memory() {}
+  /// Throws where operations that have taken effect exchanged data with a rank that did not come: their
+  /// results are void.
+  virtual void check_messages() const {}
   /// Waits until all operations have taken effect. Throws what went wrong in them.
   virtual void synchronise() = 0;
 

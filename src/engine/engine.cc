@@ -211,6 +211,7 @@ std::span<const TokenId> Engine::choose(const Activations<2>& logits, std::span<
   host_chosen_.resize(draws.size());
   device_->memory().download(std::as_writable_bytes(std::span(host_chosen_)),
                              reinterpret_cast<const std::byte*>(ids.data()));
+  device_->check_messages();
   return host_chosen_;
 }
 
@@ -239,6 +240,7 @@ ConstActivations<2> Engine::read_back(const Activations<2>& logits, float* host_
   device_->memory().download(
       std::as_writable_bytes(std::span(host_copy, static_cast<std::size_t>(logits.size()))),
       logits.address());
+  device_->check_messages();
   return {host_copy, logits.extents()};
 }
 

@@ -23,8 +23,8 @@ constexpr std::string_view kTooFew = "fewer than two GPUs";
 EngineOptions options(const ParallelPlan& plan) {
   EngineOptions some{.device = {DeviceKind::kCuda, 0},
                      .num_threads = 2,
-                     .max_batch_tokens = 512,
-                     .max_logit_rows = 512,
+                     .max_batch_tokens = 640,
+                     .max_logit_rows = 640,
                      .max_sequences = 4,
                      .cache_tokens = 4096,
                      .max_draft_tokens = 1,
@@ -35,13 +35,14 @@ EngineOptions options(const ParallelPlan& plan) {
   return some;
 }
 
-/// Prompts in one step, which share addresses, and tokens one by one, of two sequences side by side.
-std::vector<float> work(StepEngine& engine) {
+/// Prompts in one step, of so many rows that ranks tell each other addresses, and tokens one by one, of
+/// sequences side by side.
+std::vector<float> work(StepEngine& engine, std::uint32_t num_sequences) {
   std::vector<float> seen;
   std::vector<SequenceId> ids;
   std::vector<std::vector<TokenId>> tokens;
-  for (std::uint32_t i = 0; i < 2; ++i) {
-    tokens.push_back(test::random_tokens(270, 512, i));
+  for (std::uint32_t i = 0; i < num_sequences; ++i) {
+    tokens.push_back(test::random_tokens(330, 512, i));
     ids.push_back(*engine.open({}));
   }
   const auto run = [&](std::size_t begin, std::size_t count) {
@@ -53,13 +54,14 @@ std::vector<float> work(StepEngine& engine) {
     const auto& logits = output.value().logits;
     seen.insert(seen.end(), logits.data(), logits.data() + logits.size());
   };
-  run(0, 240);
-  for (std::size_t at = 240; at < 270; ++at) run(at, 1);
+  run(0, 300);
+  for (std::size_t at = 300; at < 330; ++at) run(at, 1);
   for (const SequenceId id : ids) engine.close(id, false);
   return seen;
 }
 
-void expect_same_over_processes(const ParallelPlan& plan, bool bits_of_one_rank) {
+void expect_same_over_processes(const ParallelPlan& plan, bool bits_of_one_rank,
+                                std::uint32_t num_sequences) {
   const test::RandomCheckpoint checkpoint("tiny-real-heads");
   const std::string failed = test::run_processes(kRanks, [&](const std::shared_ptr<MpiWorld>& world) {
     if (num_cuda_devices() < kRanks) fail("{}", kTooFew);
@@ -75,15 +77,15 @@ void expect_same_over_processes(const ParallelPlan& plan, bool bits_of_one_rank)
     std::vector<float> got;
     {
       RankEngine engine(std::make_unique<ProcessTeam>(world, weights, wanted), wanted);
-      got = work(engine);
+      got = work(engine, num_sequences);
     }
     std::vector<float> want;
     if (bits_of_one_rank) {
       Engine one(weights, options({}));
-      want = work(one);
+      want = work(one, num_sequences);
     } else {
       RankEngine threads(std::make_unique<ThreadTeam>(weights, wanted), wanted);
-      want = work(threads);
+      want = work(threads, num_sequences);
     }
     if (const std::string difference = test::bit_difference(got, want); !difference.empty())
       fail("{}", difference);
@@ -92,10 +94,11 @@ void expect_same_over_processes(const ParallelPlan& plan, bool bits_of_one_rank)
   EXPECT_EQ(failed, "") << to_text(plan);
 }
 
-TEST(CudaProcesses, DataParallel) { expect_same_over_processes({.dp = 2}, true); }
-TEST(CudaProcesses, ContextParallel) { expect_same_over_processes({.cp = 2}, true); }
-TEST(CudaProcesses, Pipeline) { expect_same_over_processes({.pp = 2}, true); }
-TEST(CudaProcesses, TensorParallel) { expect_same_over_processes({.tp = 2}, false); }
+TEST(CudaProcesses, DataParallel) { expect_same_over_processes({.dp = 2}, true, 2); }
+TEST(CudaProcesses, DataParallelWithAnIdleGroup) { expect_same_over_processes({.dp = 2}, true, 1); }
+TEST(CudaProcesses, ContextParallel) { expect_same_over_processes({.cp = 2}, true, 2); }
+TEST(CudaProcesses, Pipeline) { expect_same_over_processes({.pp = 2}, true, 2); }
+TEST(CudaProcesses, TensorParallel) { expect_same_over_processes({.tp = 2}, false, 2); }
 
 TEST(CudaProcesses, OneGpuForTwoIsRefused) {
   const std::string failed = test::run_processes(kRanks, [&](const std::shared_ptr<MpiWorld>& world) {

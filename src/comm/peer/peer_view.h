@@ -24,7 +24,7 @@ namespace baleen {
 
 inline constexpr int kMaxPeers = 16;                        ///< ranks of a group on one host
 inline constexpr int kMaxSharedArrays = 6;                  ///< whose addresses an exchange may tell
-inline constexpr int kMaxPeerRanges = 32;                   ///< pieces of memory of a rank in another process
+inline constexpr int kMaxPeerRanges = 64;                   ///< pieces of memory of a rank in another process
 inline constexpr int kMaxExchangeBlocks = 264;              ///< of a kernel that exchanges
 inline constexpr std::int64_t kMaxPushedBytes = 512 << 10;  ///< of one message
 inline constexpr std::int64_t kPacketData = 8;              ///< bytes of data in a packet
