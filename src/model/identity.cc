@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <string_view>
 
@@ -40,7 +41,8 @@ class Hash {
 
 std::string checkpoint_identity(const Checkpoint& checkpoint) {
   Hash hash;
-  hash.add(read_text_file(checkpoint.folder() / "config.json"));
+  const std::filesystem::path config = checkpoint.folder() / "config.json";
+  if (std::filesystem::exists(config)) hash.add(read_text_file(config));  // tensors in memory have none
   const std::vector<TensorInfo>& tensors = checkpoint.tensors();
   const std::size_t every = std::max<std::size_t>(1, tensors.size() / kSampledTensors);
   for (std::size_t i = 0; i < tensors.size(); ++i) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "model/presets.h"
+#include "model_files/made_up.h"
 #include "tests/support/random_checkpoint.h"
 
 namespace baleen {
@@ -22,6 +24,16 @@ TEST(CheckpointIdentity, TellsModelsApart) {
   ModelConfig other = config;
   other.swiglu_limit = 7;
   EXPECT_NE(one, identity(other, 1));
+}
+
+/// Weights that are in memory alone.
+TEST(CheckpointIdentity, OfMadeUpWeights) {
+  ThreadPool pool(1);
+  const auto identity = [&](std::uint64_t seed) {
+    return checkpoint_identity(made_up_weights(preset_config("tiny-flash"), seed, pool)->checkpoint());
+  };
+  EXPECT_EQ(identity(1), identity(1));
+  EXPECT_NE(identity(1), identity(2));
 }
 
 }  // namespace
