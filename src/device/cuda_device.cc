@@ -106,8 +106,9 @@ std::string CudaDevice::name() const { return fmt::format("{} (cuda:{})", proper
 std::int64_t CudaDevice::free_bytes() const {
   std::size_t free_bytes = 0, total_bytes = 0;
   check_cuda(cudaMemGetInfo(&free_bytes, &total_bytes), "asking for free memory");
-  // Scratch is part of every plan and taken already.
-  return static_cast<std::int64_t>(free_bytes) + scratch_.size_bytes();
+  // Scratch is part of every plan and taken already. Allocations to come are rounded up to whole pieces.
+  constexpr std::int64_t kRoundedUpBytes = 32 * kDevicePageBytes;
+  return static_cast<std::int64_t>(free_bytes) + scratch_.size_bytes() - kRoundedUpBytes;
 }
 
 void CudaDevice::connect(const PeerRank& peers, Communicator& host, RankGroup steps) {

@@ -50,8 +50,8 @@ class SocketWorld final : public MpiWorld {
   std::vector<Peer> peers_;
 };
 
-/// Runs `work` in so many forked processes; what any of them throws, or "" where none does. A process that has nothing to
-/// do returns. The caller must not have used CUDA, nor have threads.
+/// Runs `work` in so many forked processes; what any of them throws, or "" where none does. A process that
+/// has nothing to do returns. The caller must not have used CUDA, nor have threads.
 [[nodiscard]] std::string run_processes(std::int64_t count,
                                         const std::function<void(const std::shared_ptr<MpiWorld>&)>& work);
 

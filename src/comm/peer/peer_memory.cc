@@ -96,10 +96,8 @@ void PeerRank::check() const {
   const std::uint32_t happened = static_cast<const volatile PeerFailure*>(failure_)->happened;
   if (happened == 0) return;
   if (happened == PeerFailure::kUnknownAddress) {
-    fail(
-        "rank {} cannot reach an address that rank {} told it: memory that was not shared; a bug of the "
-        "program",
-        rank_, failure_->rank);
+    fail("rank {} cannot reach an array of rank {}, whose memory was not shared: a bug of the program", rank_,
+         failure_->rank);
   }
   fail(
       "rank {} waited {} ms for rank {} in a kernel, and it did not come; it may have ended, be stuck or run "

@@ -19,17 +19,18 @@ __device__ inline void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/// Ordinary accesses to shared memory before it come before those of tensor cores and copy engine after it: stores are
-/// seen, and loads that are still under way see nothing that is written later (in each thread, before the barrier that
-/// they meet at).
+/// Ordinary accesses to shared memory before it come before those of tensor cores and copy engine after it:
+/// stores are seen, and loads that are still under way see nothing that is written later (in each thread,
+/// before the barrier that they meet at).
 __device__ inline void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 __device__ inline void mbarrier_arrive(std::uint64_t* barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
-/// By a whole warp that has read a stage with ordinary loads: the copy engine may write there again. An arrival alone may
-/// overtake loads under way, which then see what comes next: on an H100 in one call of experts out of eight.
+/// By a whole warp that has read a stage with ordinary loads: the copy engine may write there again. An
+/// arrival alone may overtake loads under way, which then see what comes next: on an H100 in one call of
+/// experts out of eight.
 __device__ inline void mbarrier_release(std::uint64_t* barrier) {
   fence_proxy_async();
   __syncwarp();

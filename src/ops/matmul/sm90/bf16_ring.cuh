@@ -52,8 +52,8 @@ struct Ring {
   __device__ void wait_empty(const RingPlace& at) const {
     ptx::mbarrier_wait(&barriers.empty[at.stage], at.parity ^ 1);
   }
-  /// By every warp that has read it, whole, with instructions of the tensor core: what it loaded itself went into their
-  /// operands, so no load is under way any more.
+  /// By every warp that has read it, whole, with instructions of the tensor core: what it loaded itself went
+  /// into their operands, so no load is under way any more.
   __device__ void release(int stage, int lane) const {
     __syncwarp();
     if (lane == 0) ptx::mbarrier_arrive(&barriers.empty[stage]);

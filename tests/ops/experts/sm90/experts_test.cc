@@ -235,8 +235,8 @@ TEST(ExpertsSm90, ReleasedGeometry) {
 }
 
 /// Ranks that share the experts: each returns its own terms, in float32 and in the order of one rank.
-/// Each of many calls gives what its tokens get alone: a stage that is written to before all have read it shows
-/// in few of them.
+/// Each of many calls gives what its tokens get alone: a stage that is written to before all have read it
+/// shows in few of them.
 TEST(ExpertsSm90, ManyCallsGiveTheSameBits) {
   BALEEN_NEEDS_GPU();
   constexpr int kCalls = 400;
