@@ -103,6 +103,10 @@ void add_simulate_command(Options& program) {
                "Tokens choose the expert of rank r with a probability of 1/r^X, and those on the host are "
                "the least used; "
                "0: evenly");
+  command.real(
+      "--guessed-experts", work.guessed_experts, kShareRange,
+      "Of the experts on the host that tokens choose, the share that a guess fetches a layer ahead; 1: "
+      "certain ones, as of tables of token ids");
   command.choice(
       "--performance-model", flags->performance, {"measured", "analytic"},
       "measured: shares of the peaks from the device's tables; analytic: the same for all operations");

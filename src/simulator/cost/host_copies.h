@@ -4,10 +4,12 @@
 ///     few rows     router, then copies of what it chose, beside products of resident experts; then products
 ///                  of the copies
 ///     one row      copies, then all products
+///     both         what is guessed for a block comes from when the copies of the block before have come
 ///     many rows    all of a layer's experts on the host, while the layers before are computed; two buffers
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "hardware/device_profile.h"
@@ -35,9 +37,10 @@ struct HostExperts {
 /// Copies of one pass over the layers, in the order of its operations.
 class HostCopies {
  public:
-  /// Of a step of `num_rows` rows that choose experts by Zipf's law with exponent `zipf`. `experts` outlives
-  /// this.
-  HostCopies(const HostExperts& experts, std::int64_t num_chosen, double num_rows, double zipf);
+  /// Of a step of `num_rows` rows that choose experts by Zipf's law with exponent `zipf`. `guessed`: of those
+  /// on the host that they choose, the share that is fetched ahead of the router. `experts` outlives this.
+  HostCopies(const HostExperts& experts, std::int64_t num_chosen, double num_rows, double zipf,
+             double guessed = 0);
 
   /// Adds to `time`, of the products of `op`'s experts, what copies add when they begin at `start` seconds.
   void add_to(OpTime& time, const GraphOp& op, double start);
@@ -49,12 +52,17 @@ class HostCopies {
 
  private:
   void wait_for_background(OpTime& time, double start);
+  /// Of copies by kernels that the router still waits for, on the average over steps, when guesses have been
+  /// fetched for `ahead` seconds.
+  [[nodiscard]] double seconds_left(double ahead) const;
 
   const HostExperts& experts_;
-  double num_rows_;
+  double num_rows_, guessed_;
   bool by_kernels_;
   double copied_ = 0;  ///< experts of a block
   double share_ = 0;   ///< of the products of a step, those of copies
+  // By kernels:
+  std::optional<double> come_at_;  ///< when the copies of the block before had come
   // In the background:
   std::vector<double> left_;  ///< when the blocks so far were done with their buffers
   double link_free_at_ = 0;

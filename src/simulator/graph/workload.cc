@@ -80,6 +80,8 @@ void validate(const Workload& workload, const ModelConfig& config) {
   }
   if (!(workload.zipf >= 0 && std::isfinite(workload.zipf)))
     fail("--zipf {}: at least 0 is possible", workload.zipf);
+  if (!(workload.guessed_experts >= 0 && workload.guessed_experts <= 1))
+    fail("--guessed-experts {}: 0 to 1 is possible", workload.guessed_experts);
   for (const double imbalance : {workload.imbalance, workload.hash_imbalance}) {
     if (!(imbalance >= 1 && std::isfinite(imbalance)))
       fail("imbalance {}: the heaviest rank has at least the mean, 1", imbalance);

@@ -26,6 +26,7 @@ struct Workload {
   double imbalance = 1;              ///< heaviest rank's share of routed tokens over the mean, >= 1
   double hash_imbalance = 1;         ///< the same in layers routed by token id
   double zipf = 0;  ///< tokens choose the expert of rank r with a probability of 1/r^zipf; 0: evenly
+  double guessed_experts = 0;  ///< of chosen experts on the host, the share fetched ahead by a guess
 
   /// Tokens that a step of decoding yields for each query on average: 1 + a1 + a1 a2 + ...
   [[nodiscard]] double tokens_per_step() const;

@@ -33,7 +33,8 @@ Json workload_json(const Workload& workload) {
           {"prefix_cache_hit_rate", workload.prefix_cache_hit_rate},
           {"imbalance", workload.imbalance},
           {"hash_imbalance", workload.hash_imbalance},
-          {"zipf", workload.zipf}};
+          {"zipf", workload.zipf},
+          {"guessed_experts", workload.guessed_experts}};
 }
 
 /// What bounds a step, and for how long of it.

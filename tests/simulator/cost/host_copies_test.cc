@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "model/presets.h"
 #include "simulator/cost/step_estimate.h"
 
@@ -41,6 +43,28 @@ TEST(HostCopies, FewRowsMultiplyResidentExpertsMeanwhile) {
   copies.add_to(quick, experts_of(1), 0);
   EXPECT_NEAR(quick.seconds, 0.2 + 0.02, 1e-12);
   EXPECT_EQ(quick.bound, Bound::kHostCopies);
+}
+
+TEST(HostCopies, GuessesComeBesideTheBlockBefore) {
+  HostExperts experts = ten_experts();
+  experts.counts.num_slots = 2;
+  const auto second = [&](double guessed, double start) {
+    HostCopies copies(experts, 5, 1, 0, guessed);
+    OpTime time = products(1);
+    copies.add_to(time, experts_of(0), 0);  // no block is before: 0.1 s, as all of them
+    EXPECT_DOUBLE_EQ(time.host_copy_seconds, 0.1);
+    time = products(1);
+    copies.add_to(time, experts_of(1), start);
+    return time.host_copy_seconds;
+  };
+  EXPECT_DOUBLE_EQ(second(0, 2), 0.1);
+  EXPECT_DOUBLE_EQ(second(1, 0.1), 0.1) << "no time between";
+  // An expert takes 0.1 s, one comes on the average: none with 1/e, one as often, two half as often ...
+  const double none = std::exp(-1.0);
+  EXPECT_GT(second(0.5, 100), 0.05) << "what is not guessed is waited for";
+  // Two slots: from the third on each is waited for. E[n - 2 | n > 2] = 1 - 2 + 2 p(0) + p(1).
+  EXPECT_NEAR(second(1, 100), 0.1 * (-1 + 3 * none), 1e-9);
+  EXPECT_LT(second(1, 0.2), second(1, 0.15)) << "the longer the time, the more has come";
 }
 
 TEST(HostCopies, ManyRowsFindThemCopiedBehindTheLayersBefore) {
