@@ -59,7 +59,7 @@ class VariantExecutor final : public Executor {
  private:
   /// For each operation of a sequence the variants that may begin there, as places in the table.
   using Plan = std::vector<std::vector<std::size_t>>;
-  using Parts = VariantChoice<Context>::Parts;
+  using Parts = typename VariantChoice<Context>::Parts;
 
   const Plan& plan_of(const OperationSequence& sequence) {
     if (const auto found = plans_.find(&sequence); found != plans_.end()) return found->second;
