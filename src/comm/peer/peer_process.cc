@@ -175,12 +175,15 @@ void PeerProcess::share(const CudaAllocations& allocations) {
 }
 
 void PeerProcess::close() {
+  check_cuda(cudaSetDevice(gpu_), "selecting the GPU");  // the thread may be another one
   check_cuda(cudaDeviceSynchronize(), "ending");
   close_others();
   meet_all(host_, RankGroup::strided(0, 1, std::ssize(ranks_), rank_));
 }
 
 void PeerProcess::close_others() noexcept {
+  if (opened_.empty()) return;
+  static_cast<void>(cudaSetDevice(gpu_));
   for (std::byte* const data : opened_) static_cast<void>(cudaIpcCloseMemHandle(data));
   opened_.clear();
 }
