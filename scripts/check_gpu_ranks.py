@@ -2,7 +2,8 @@
 """check_gpu_ranks.py BALEEN [--ranks N] [--rehearse]: the program's commands over N ranks on GPUs (default: as many as there
 are, at least two), with models/stories. Where there are fewer GPUs than ranks, ranks share them if the program can.
 
-Expert, data, pipeline, sequence and context parallel plans give the logits of one GPU, bit for bit, wherever experts lie;
+Expert, data, pipeline, sequence and context parallel plans give the logits of one GPU, bit for bit, wherever experts lie, as
+threads and, where there are mpirun and a GPU for each rank, as processes;
 tensor-parallel ranks the same in every run, and whatever the number of data-parallel groups. Servers answer many at a time as
 they answer one, and alike with different plans, also while experts change places and where groups compute prompts. Exits with 1
 and a sentence when not. --rehearse: the same on CPU ranks."""
@@ -23,8 +24,7 @@ NUM_TOKENS = 300
 COMMAND_SECONDS = 120
 END_SECONDS = 40
 PROMPTS = [f"Tell me a story about animal number {i}." for i in range(12)]
-
-
+# Experts change places several times while the prompts are answered.
 BALANCE = ["--balance-first", 20, "--balance-interval", 20, "--balance-window", 20, "--balance-gain", 0]
 NUM_LAYERS = 6  # of the model: stages of a pipeline have one at least
 

@@ -18,8 +18,8 @@ find "$build" -type f -perm -u+x \( -path "$build/src/app/baleen" -o -path '*tes
 for program in "$folder"/*; do
   [[ -f $program ]] || continue
   strip "$program"
-  # The C and C++ runtimes are everywhere, and must be those of the machine, as MPI's.
-  [[ $program != *.so ]] || continue
+  [[ $program != *.so ]] || continue  # MPI, which the module links, must be the machine's
+  # The C and C++ runtimes are everywhere, and must be those of the machine.
   ldd "$program" | awk '$3 ~ /^\// {print $3}' | grep -vE '/lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s)\.so' || true
 done | sort -u | xargs -r cp -Lt "$folder/lib"
 # The programs have most kernels in common: a dictionary that spans them makes a quarter of the size.

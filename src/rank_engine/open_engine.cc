@@ -1,7 +1,6 @@
 // The engine that the options want: one rank, threads of this process, or a rank of several processes.
 
-#include <fmt/format.h>
-
+#include "base/error.h"
 #include "device/make_device.h"
 #include "rank_engine/process_team.h"
 #include "rank_engine/rank_engine.h"
@@ -14,13 +13,20 @@ namespace {
 std::shared_ptr<MpiWorld> other_processes() { return is_mpi_process() ? open_mpi_world() : nullptr; }
 
 /// Without a plan, as many ranks as there are processes: experts over all of them. Without a list of GPUs, a
-/// GPU for each, from the first on.
+/// GPU for each, from the first on. Throws where there are too few.
 EngineOptions with_ranks(EngineOptions options, const MpiWorld* world) {
   if (world == nullptr) return options;
   if (options.parallel.is_one_rank()) options.parallel.num_devices = world->size();
   if (options.device.kind == DeviceKind::kCuda && options.rank_devices.empty()) {
-    for (std::int64_t rank = 0; rank < world->size(); ++rank)
-      options.rank_devices.push_back(device_from_name(fmt::format("cuda:{}", rank)));
+    options.rank_devices = usable_gpus().gpus;
+    if (std::ssize(options.rank_devices) < world->size()) {
+      fail(
+          "{} processes were started, and there are {} GPUs that reach each other: each rank needs one of "
+          "its "
+          "own; start fewer processes, or give --device cpu",
+          world->size(), options.rank_devices.size());
+    }
+    options.rank_devices.resize(static_cast<std::size_t>(world->size()));
   }
   return options;
 }

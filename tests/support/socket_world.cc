@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -16,6 +17,8 @@
 
 namespace baleen::test {
 namespace {
+
+constexpr unsigned kMaxSeconds = 120;  ///< of a process: ends what hangs
 
 struct Head {
   std::int64_t tag;
@@ -169,6 +172,7 @@ std::string run_processes(std::int64_t count,
     if (pipe(said) != 0) return "no pipe";
     const pid_t id = fork();
     if (id == 0) {
+      alarm(kMaxSeconds);
       for (std::size_t other = 0; other < size; ++other) {
         for (const int socket : sockets[other])
           if (other != rank && socket >= 0) ::close(socket);

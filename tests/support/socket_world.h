@@ -51,7 +51,8 @@ class SocketWorld final : public MpiWorld {
 };
 
 /// Runs `work` in so many forked processes; what any of them throws, or "" where none does. A process that
-/// has nothing to do returns. The caller must not have used CUDA, nor have threads.
+/// has nothing to do returns; one that takes two minutes is ended. The caller must not have used CUDA, nor
+/// have threads.
 [[nodiscard]] std::string run_processes(std::int64_t count,
                                         const std::function<void(const std::shared_ptr<MpiWorld>&)>& work);
 
