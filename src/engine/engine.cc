@@ -24,8 +24,7 @@ constexpr int kPageLayoutVersion = 1;
 MovableExperts movable_experts(const EngineOptions& options, const ModelWeights& weights,
                                const EngineRank& rank, const RankWeights* share) {
   const ModelConfig& config = weights.config();
-  if (share == nullptr)
-    return movable_experts(config, detect_formats(config, weights.checkpoint()), options);
+  if (share == nullptr) return movable_experts(config, detect_formats(config, weights.checkpoint()), options);
   return movable_experts(stage_config(config, rank.layout.stage()), share->tree(), rank.layout.plan(),
                          options);
 }

@@ -240,8 +240,8 @@ MemoryPlan plan_rank_memory(const ModelConfig& config, std::int64_t weight_bytes
     plan.activation_bytes += Arena::bytes_for<std::byte>(device.padded_rows(options.max_batch_tokens) *
                                                          own.hc_dim() * size_of(device.activation_type));
   }
-  plan.message_bytes = message_buffer_bytes(own, layout, device.padded_rows(options.max_batch_tokens),
-                                            device.activation_type);
+  plan.message_bytes =
+      message_buffer_bytes(own, layout, device.padded_rows(options.max_batch_tokens), device.activation_type);
   const std::optional<DispatchWay> way = layout.expert_transport().way;
   if (!way) return plan;
   // At worst this rank's experts get every assignment of the stage, a row each.
@@ -315,8 +315,7 @@ std::string to_text(const MemoryPlan& plan) {
                  : "",
              plan.capacity.num_state_slots, mb(plan.state_bytes), mb(plan.activation_bytes),
              mb(plan.scratch_bytes), scratch_note, mb(plan.logit_bytes), messages, overhead,
-             mb(plan.total_bytes()),
-             plan.weight_bytes == 0 ? " and resident as it is used" : "");
+             mb(plan.total_bytes()), plan.weight_bytes == 0 ? " and resident as it is used" : "");
 }
 
 }  // namespace baleen

@@ -46,8 +46,8 @@ void Forward::moe(std::int64_t block, const Step& step, bool is_last) {
   const View<std::int32_t, 2> ids = rows(values.expert_ids, num_rows);
   const Activations<2> routing_weights = rows(values.expert_weights, num_rows);
   // A rank that gets rows of others does not see what these will choose.
-  const bool guesses = experts_ != nullptr && experts_->guesses_for(num_rows) &&
-                       !layout_.expert_transport().way;
+  const bool guesses =
+      experts_ != nullptr && experts_->guesses_for(num_rows) && !layout_.expert_transport().way;
   // The next block's gate over this block's input. A table needs no logits: any will do.
   const bool guesses_next = guesses && !is_last;
   const bool next_is_hashed = guesses_next && !weights_.block(block + 1).moe.hash_table.empty();

@@ -116,7 +116,14 @@ class RankExperts : public testing::Test {
     return plan_rank_memory(config(), device_weight_bytes(weights_->tree()), layout_, options_);
   }
 
-  test::RandomCheckpoint checkpoint_{"tiny-flash"};
+  /// With so many experts that buffers and slots for them take less than they do.
+  static ModelConfig with_many_experts() {
+    ModelConfig config = preset_config("tiny-flash");
+    config.n_routed_experts = 48;
+    return config;
+  }
+
+  test::RandomCheckpoint checkpoint_{with_many_experts()};
   ModelWeights whole_{checkpoint_.path()};
   EngineOptions options_;
   ParallelPlan plan_;
@@ -141,8 +148,7 @@ TEST_F(RankExperts, LeaveAndShareTheHostsMemory) {
   const MemoryPlan whole = memory();
   EXPECT_GT(whole.message_bytes, 0);
   const std::int64_t block_bytes = experts_.block_bytes;
-  const std::int64_t free_bytes =
-      whole.total_bytes() - experts_.counts.num_in_all() / 2 * block_bytes;
+  const std::int64_t free_bytes = whole.total_bytes() - experts_.counts.num_in_all() / 2 * block_bytes;
   MemoryPlan plan = whole;
   EXPECT_EQ(leave_experts_to_host(plan, experts_, options_, whole.total_bytes()), std::nullopt);
   EXPECT_EQ(plan.experts.num_away(), 0);
@@ -172,11 +178,8 @@ TEST_F(RankExperts, DoNotLeaveWhereTheyAreToChangeRanks) {
 }
 
 TEST(ExpertCounts, AStepOfRanksHasATokenOfEachGroup) {
-  ExpertCounts half{.num_blocks = 43,
-                    .num_experts = 128,
-                    .num_on_host = 43 * 32,
-                    .num_selected = 6,
-                    .num_routed = 256};
+  ExpertCounts half{
+      .num_blocks = 43, .num_experts = 128, .num_on_host = 43 * 32, .num_selected = 6, .num_routed = 256};
   EXPECT_EQ(suitable_slots(half), 2);  // 3 of a token's 6 are here, a quarter of them away; and a guess
   half.num_groups = 4;
   EXPECT_EQ(suitable_slots(half), 4);

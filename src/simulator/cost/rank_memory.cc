@@ -48,8 +48,7 @@ void leave_experts_to_host(MemoryPlan& plan, const RankModel& model, EngineOptio
   if (device.most_weight_bytes > 0) options.gpu_weight_bytes = device.most_weight_bytes;
   if (host.bytes > 0) options.host_expert_bytes = host.bytes;
   // What the profile reserves takes the place of the engine's own overhead.
-  const std::int64_t free =
-      device.memory_bytes - device.reserved_bytes + plan.overhead_bytes - message_bytes;
+  const std::int64_t free = device.memory_bytes - device.reserved_bytes + plan.overhead_bytes - message_bytes;
   const MovableExperts experts = movable_experts(model.config(), model.weights(), model.plan(), options);
   // Without room the plan stays as it is, and does not fit.
   static_cast<void>(baleen::leave_experts_to_host(plan, experts, options, free));
@@ -92,16 +91,16 @@ RankMemory rank_memory(const RankModel& model, const RankLoad& load, const Devic
   const std::int64_t messages = message_bytes(model, load);
   leave_experts_to_host(plan, model, full, device, messages);
   return {.weights = plan.experts.num_on_host > 0 ? plan.weight_bytes : weights,
-                    .pages = plan.page_bytes,
-                    .window_pages = plan.window_bytes,
-                    .compressor_state = plan.state_bytes,
-                    .activations = plan.activation_bytes,
-                    .scratch = plan.scratch_bytes,
-                    .logits = plan.logit_bytes,
-                    .communication = messages,
-                    .reserved = device.reserved_bytes,
-                    .experts = plan.experts,
-                    .host_expert_bytes = plan.host_expert_bytes};
+          .pages = plan.page_bytes,
+          .window_pages = plan.window_bytes,
+          .compressor_state = plan.state_bytes,
+          .activations = plan.activation_bytes,
+          .scratch = plan.scratch_bytes,
+          .logits = plan.logit_bytes,
+          .communication = messages,
+          .reserved = device.reserved_bytes,
+          .experts = plan.experts,
+          .host_expert_bytes = plan.host_expert_bytes};
 }
 
 }  // namespace baleen
