@@ -35,11 +35,13 @@ struct OneTokenParams {
   const float* weights;
   const Bf16Bits* x;
   Fp8Rows x_fp8;
-  Bf16Bits* inner;  ///< [assignments, inner_width]: a of every slot, then of the shared expert
+  Bf16Bits* inner;  ///< [assignments, inner_pitch]: a of every slot, then of the shared expert
   Bf16Bits* out;    ///< null: the sum goes to `sums`
   float* sums;      ///< partial, in float32
   std::int32_t width;
-  std::int32_t inner_width;
+  std::int32_t inner_width;         ///< of routed experts
+  std::int32_t shared_inner_width;  ///< another where only one of them is split over ranks
+  bool rounds_routed, rounds_shared;  ///< y, before it is added
   std::int32_t num_selected;
   std::int32_t first_expert;  ///< of this rank; experts are counted from it
   std::int32_t num_experts;   ///< of this rank
@@ -51,6 +53,9 @@ struct OneTokenParams {
   [[nodiscard]] __device__ int expert_of(int slot) const {
     const std::int32_t id = __ldcg(ids + slot), expert = id - first_expert;
     return id >= 0 && expert >= 0 && expert < num_experts ? expert : -1;
+  }
+  [[nodiscard]] __host__ __device__ int inner_pitch() const {
+    return inner_width > shared_inner_width ? inner_width : shared_inner_width;
   }
   /// Two assignments are a warpgroup's of the second kernel.
   [[nodiscard]] __host__ __device__ int num_pairs() const { return (num_selected + 1) / 2; }
@@ -140,7 +145,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_cons
   const auto finish = [&](const float(&acc)[4], int assignment, int first_row, float routing_weight,
                           bool valid) {
     if (lane_index() % 4 != 0 || !valid) return;
-    p.inner[static_cast<std::int64_t>(assignment) * p.inner_width + first_row + row] =
+    p.inner[static_cast<std::int64_t>(assignment) * p.inner_pitch() + first_row + row] =
         __bfloat16_as_ushort(activate(acc[0], acc[2], clamp_limit(p.swiglu_limit), routing_weight));
   };
 
@@ -155,17 +160,18 @@ __global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_cons
       product.begin({weights(p.shared_gate), weights(p.shared_up)}, p.width);
     };
     // Its weights are known before the ids are.
-    int first_row = static_cast<int>(blockIdx.x) * kSharedPieceRows;
-    if (first_row < p.inner_width) begin(first_row);
+    // From the last block on, as routed pieces begin at the first: blocks have as much of both together.
+    int first_row = static_cast<int>(gridDim.x - 1 - blockIdx.x) * kSharedPieceRows;
+    if (first_row < p.shared_inner_width) begin(first_row);
     ptx::wait_for_previous_kernel();
     ptx::launch_next_kernel();
     prepare();
-    while (first_row < p.inner_width) {
+    while (first_row < p.shared_inner_width) {
       float acc[4];
-      product.multiply(tables, x_columns, x_scale, acc);
+      product.multiply(tables, x_columns, kProductColumns, x_scale, acc);
       finish(acc, p.shared_assignment(), first_row, 1.0F, valid);
       first_row += static_cast<int>(gridDim.x) * kSharedPieceRows;
-      if (first_row < p.inner_width) begin(first_row);
+      if (first_row < p.shared_inner_width) begin(first_row);
     }
   } else {
     // In this order: the second kernel reads `ids`, which an earlier kernel writes, before it waits for this
@@ -199,7 +205,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_cons
       const int assignment = slot_of(item);
       const float routing_weight = p.weights[assignment];
       float acc[4];
-      product.multiply(tables, x_columns, x_scale, acc);
+      product.multiply(tables, x_columns, kProductColumns, x_scale, acc);
       finish(acc, assignment, item % num_pieces * kPieceRows, routing_weight, true);
       item += static_cast<int>(gridDim.x) * kInnerGroups;
       begin();
@@ -212,7 +218,7 @@ __device__ void quantise_inner(const OneTokenParams& p, std::uint8_t* columns, f
   constexpr int kValues = 16;  // of a lane
   constexpr int kLanes = kFp8RowBlock / kValues;
   constexpr int kBlocksOfWarp = kWarpLanes / kLanes;
-  const int num_slices = p.inner_width / kFp8RowBlock, padded = padded_slices(p.inner_width);
+  const int padded = padded_slices(p.inner_pitch());
   const int num_warps = static_cast<int>(blockDim.x) / kWarpLanes;
   const int lane = lane_index() % kLanes;
   const int num_blocks = padded * kProductColumns;
@@ -221,8 +227,9 @@ __device__ void quantise_inner(const OneTokenParams& p, std::uint8_t* columns, f
     const int block =
         first + lane_index() / kLanes;  // kProductColumns is a multiple of kBlocksOfWarp: within
     const int slice = block / kProductColumns, column = block % kProductColumns;
-    const bool inside = slice < num_slices && column < p.num_assignments();
-    const Bf16Bits* from = p.inner + static_cast<std::int64_t>(inside ? column : 0) * p.inner_width +
+    const int width = column < p.shared_assignment() ? p.inner_width : p.shared_inner_width;
+    const bool inside = slice < width / kFp8RowBlock && column < p.num_assignments();
+    const Bf16Bits* from = p.inner + static_cast<std::int64_t>(inside ? column : 0) * p.inner_pitch() +
                            (inside ? slice : 0) * kFp8RowBlock + kValues * lane;
     float values[kValues];
 #pragma unroll
@@ -269,13 +276,13 @@ __global__ void __launch_bounds__(kMaxThreads, 1) down_kernel(const __grid_const
   const int num_groups = static_cast<int>(blockDim.x) / kGroupThreads;
   std::uint8_t* const columns = rings + num_groups * kStages * kGroupStageBytes;
   auto* const scales =
-      reinterpret_cast<float*>(columns + padded_slices(p.inner_width) * kFp8RowBlock * kProductColumns);
+      reinterpret_cast<float*>(columns + padded_slices(p.inner_pitch()) * kFp8RowBlock * kProductColumns);
   const int first_row = static_cast<int>(blockIdx.x) * kPieceRows, row = row_in_piece();
   if (threadIdx.x < kMagnitudeTables) tables[threadIdx.x] = scaled_magnitudes(static_cast<int>(threadIdx.x));
   if (warp_index() == 0) order_assignments(p, order, &num_assignments);
 
   const int own_columns = lane_index() % 4 * 2;  // of the sums
-  const auto multiply = [&](auto& product) {
+  const auto multiply = [&](auto& product, bool rounds) {
     ptx::wait_for_previous_kernel();
     ptx::launch_next_kernel();
     quantise_inner(p, columns, scales);
@@ -283,24 +290,24 @@ __global__ void __launch_bounds__(kMaxThreads, 1) down_kernel(const __grid_const
     ptx::named_barrier_sync(kBlockBarrier, blockDim.x);
     float acc[4];
     product.multiply(
-        tables, columns,
+        tables, columns, kProductColumns,
         [&](int slice) {
           return *reinterpret_cast<const float2*>(scales + slice * kProductColumns + own_columns);
         },
         acc);
     // Half h is of assignment 2 w + h, which is a column of the same number.
     if (own_columns == 2 * group_index()) {
-      y[own_columns][row] = to_bf16_and_back(acc[0]);
-      y[own_columns + 1][row] = to_bf16_and_back(acc[3]);
+      y[own_columns][row] = rounds ? to_bf16_and_back(acc[0]) : acc[0];
+      y[own_columns + 1][row] = rounds ? to_bf16_and_back(acc[3]) : acc[3];
     }
   };
   if (group_index() == p.num_pairs()) {
     RowProduct<WeightFormat::kFp8, kStages> product(group_ring<kStages>(rings));
     const auto weights = [&](bool valid) {
-      return expert_row<WeightFormat::kFp8>(p.shared_down, 0, first_row + row, p.inner_width, valid);
+      return expert_row<WeightFormat::kFp8>(p.shared_down, 0, first_row + row, p.shared_inner_width, valid);
     };
-    product.begin({weights(true), weights(false)}, p.inner_width);
-    multiply(product);
+    product.begin({weights(true), weights(false)}, p.shared_inner_width);
+    multiply(product, p.rounds_shared);
   } else {
     RowProduct<kRouted, kStages> product(group_ring<kStages>(rings));
     const auto weights = [&](int assignment) {
@@ -309,7 +316,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1) down_kernel(const __grid_const
                                  p.inner_width, expert >= 0);
     };
     product.begin({weights(2 * group_index()), weights(2 * group_index() + 1)}, p.inner_width);
-    multiply(product);
+    multiply(product, p.rounds_routed);
   }
   __syncthreads();
   if (threadIdx.x >= kPieceRows) return;
@@ -337,12 +344,13 @@ void launch_both(const OneTokenParams& p, CudaContext& context) {
   const int shared_groups = p.has_shared ? 1 : 0;
   const auto rings = [](int groups) { return groups * kStages * kGroupStageBytes; };
   // Every block the same number of pieces.
-  const int pieces = (p.num_selected * (p.inner_width / kPieceRows) + kInnerGroups - 1) / kInnerGroups;
-  const int rounds = (pieces + context.num_sms - 1) / context.num_sms;
+  const int pieces = p.num_selected * (p.inner_width / kPieceRows) +
+                     shared_groups * (p.shared_inner_width / kSharedPieceRows);
+  const int of_block = (pieces + context.num_sms - 1) / context.num_sms;
   const int inner_groups = kInnerGroups + shared_groups;
   launch_kernel(
       "multiplying a token's experts, w1 and w3", inner_kernel<kRouted, kStages>,
-      {.grid = dim3(static_cast<unsigned>((pieces + rounds - 1) / rounds)),
+      {.grid = dim3(static_cast<unsigned>((pieces + of_block - 1) / of_block)),
        .threads = inner_groups * kGroupThreads,
        .shared_bytes = rings(inner_groups) + padded_slices(p.width) * (kFp8RowBlock * kProductColumns +
                                                                        static_cast<int>(sizeof(float)))},
@@ -351,7 +359,7 @@ void launch_both(const OneTokenParams& p, CudaContext& context) {
   launch_kernel("multiplying a token's experts, w2", down_kernel<kRouted, kStages>,
                 {.grid = dim3(static_cast<unsigned>(p.width / kPieceRows)),
                  .threads = down_groups * kGroupThreads,
-                 .shared_bytes = rings(down_groups) + padded_slices(p.inner_width) * kProductColumns *
+                 .shared_bytes = rings(down_groups) + padded_slices(p.inner_pitch()) * kProductColumns *
                                                           (kFp8RowBlock + static_cast<int>(sizeof(float)))},
                 context.stream, p);
 }
@@ -390,6 +398,10 @@ void one_token_experts(const ExpertsArgs& args, const std::int32_t* places, Bf16
                               .sums = args.partial_sums ? args.out.data() : nullptr,
                               .width = static_cast<std::int32_t>(first.w1.cols),
                               .inner_width = static_cast<std::int32_t>(first.w1.rows),
+                              .shared_inner_width = static_cast<std::int32_t>(
+                                  args.shared != nullptr ? args.shared->w1.rows : first.w1.rows),
+                              .rounds_routed = !args.routed_is_split,
+                              .rounds_shared = !args.shared_is_split,
                               .num_selected = static_cast<std::int32_t>(args.ids.extent(1)),
                               .first_expert = static_cast<std::int32_t>(args.first_expert),
                               .num_experts = static_cast<std::int32_t>(args.routed.size()),

@@ -12,19 +12,15 @@ std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*
                                shape.moe_intermediate_size, shape.n_routed_experts);
 }
 
-/// A kernel's own reasons, after that none computes a part of an expert's inner width.
 template <auto WhyNot>
 auto why_not(const ExpertsArgs& args, const DeviceTraits& /*traits*/) -> decltype(WhyNot(args)) {
-  if (args.routed_is_split || args.shared_is_split) {
-    return "experts whose inner width is split over ranks have no kernel here";
-  }
   return WhyNot(args);
 }
 
 }  // namespace
 
 std::span<const CudaVariant<ops::Experts>> experts_variants() {
-  static constexpr std::array<CudaVariant<ops::Experts>, 4> kVariants{
+  static constexpr std::array<CudaVariant<ops::Experts>, 5> kVariants{
       {{.name = "sm90/bf16",
         .run = experts_bf16,
         .why_not = why_not<why_not_bf16>,
@@ -32,6 +28,10 @@ std::span<const CudaVariant<ops::Experts>> experts_variants() {
        {.name = "sm90/one_token",
         .run = experts_one_token,
         .why_not = why_not<why_not_one_token>,
+        .scratch_bytes = scratch_bytes},
+       {.name = "sm90/four_tokens",
+        .run = experts_four_tokens,
+        .why_not = why_not<why_not_four_tokens>,
         .scratch_bytes = scratch_bytes},
        {.name = "sm90/few_tokens",
         .run = experts_few_tokens,
