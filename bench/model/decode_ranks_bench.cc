@@ -1,8 +1,8 @@
 // Decoding of one sequence by the whole model on several GPUs of one host, weights made up: the median of a
 // step with its logits. One rank a GPU and a thread.
-//     decode_ranks_bench PLAN PRESET LAYERS CONTEXT STEPS ROWS
-// PLAN: one (GPU), dp, or tp: as ranks do by themselves; tp-inner: experts split by their inner width; tp-shared:
-// the shared one alone; tp-whole: none. LAYERS 0: all. ROWS: of a step, as drafts have them.
+//     decode_ranks_bench PLAN PRESET LAYERS CONTEXT STEPS ROWS [OPERATION=KERNEL]...
+// PLAN: one (GPU), dp, or tp: as CPU ranks do by themselves; tp-inner: experts split by their inner width;
+// tp-shared: the shared one alone; tp-whole: none. LAYERS 0: all. ROWS: of a step, as drafts have them.
 #include <algorithm>
 #include <barrier>
 #include <chrono>
@@ -32,6 +32,7 @@ constexpr std::chrono::seconds kLongestWait{120};
 struct Workload {
   std::string plan = "tp", preset = "flash";
   std::int64_t num_layers = 0, context = 4096, steps = 64, rows = 1;
+  std::vector<ForcedVariant> forced;
 };
 
 /// What the ranks of a run share.
@@ -54,7 +55,8 @@ DeviceOptions device_options(const ModelConfig& config, const Workload& work, co
                                                        config.n_routed_experts, {true, true}),
           .max_rows = kChunk,
           .max_sequences = 1,
-          .max_pages = positions(work) / 256 + 2};
+          .max_pages = positions(work) / 256 + 2,
+          .forced_variants = work.forced};
 }
 
 /// One rank, its sequence, and steps over it.
@@ -105,11 +107,11 @@ class DecodingRank {
   std::int64_t length_ = 0;
 };
 
-void print_profile(DecodingRank& rank, std::int64_t steps, std::int64_t rows) {
+void print_profile(DecodingRank& rank, std::int64_t steps, std::int64_t num_rows) {
   rank.device().set_profiling(true);
-  rank.step(rows);
+  rank.step(num_rows);
   rank.device().profile().clear();
-  for (std::int64_t i = 0; i < steps; ++i) rank.step(rows);
+  for (std::int64_t i = 0; i < steps; ++i) rank.step(num_rows);
   rank.device().synchronise();
   std::vector<std::pair<std::string_view, OpRecord>> rows;
   for (const auto& [name, record] : rank.device().profile().records()) rows.emplace_back(name, record);
@@ -153,9 +155,10 @@ void run_rank(const Service& service, const Workload& work, std::int64_t index) 
   const Timing timing{times[times.size() / 2], times[times.size() * 3 / 4] - times[times.size() / 4]};
   if (index == 0) {
     report("decode a token",
-           fmt::format("{} {} layers behind {} on {} GPUs {}{}", work.preset, service.config.num_hidden_layers,
-                       work.context, service.plan.num_devices, work.plan,
-                       work.rows > 1 ? fmt::format(" {} rows", work.rows) : ""),
+           fmt::format("{} {} layers behind {} on {} GPUs {}{}", work.preset,
+                       service.config.num_hidden_layers, work.context, service.plan.num_devices, work.plan,
+                       work.rows > 1 ? fmt::format(" {} rows", work.rows) : "") +
+               (work.forced.empty() ? "" : " forced"),
            timing, 0, 0, fmt::format("prefill {:.0f} tokens/s", static_cast<double>(work.context) / prefill));
   }
   service.ready.arrive_and_wait();
@@ -216,6 +219,7 @@ int main(int count, char** values) {
   if (count > 4) work.context = std::atoll(values[4]);
   if (count > 5) work.steps = std::atoll(values[5]);
   if (count > 6) work.rows = std::atoll(values[6]);
+  for (int i = 7; i < count; ++i) work.forced.push_back(baleen::parse_forced_variant(values[i]));
   baleen::bench::run(work);
   return 0;
 }

@@ -30,20 +30,22 @@ using test::Reading;
 
 constexpr std::chrono::seconds kLongestWait{30};
 
-DeviceOptions device_options(const ModelConfig& config) {
+DeviceOptions device_options(const ModelConfig& config, std::vector<ForcedVariant> forced) {
   return {.scratch_bytes = test::reading_scratch(config, hopper_traits()),
           .max_rows = test::kMaxReadingRows,
           .max_sequences = 8,
-          .max_pages = 4};
+          .max_pages = 4,
+          .forced_variants = std::move(forced)};
 }
 
 /// One rank on its GPU, or on one that it shares with others.
 class GpuRank {
  public:
-  GpuRank(const ModelConfig& config, const WeightTree& whole, const RankLayout& layout, int gpu)
+  GpuRank(const ModelConfig& config, const WeightTree& whole, const RankLayout& layout, int gpu,
+          const std::vector<ForcedVariant>& forced)
       : config_(rank_config(config, layout.plan(), layout.stage())),
         share_(config, whole, layout),
-        device_(gpu, device_options(config_)),
+        device_(gpu, device_options(config_, forced)),
         weights_(share_.tree(), device_.memory()),
         reading_(config_, weights_.tree(), device_, layout, Precision::kReleased) {}
 
@@ -71,7 +73,8 @@ class CudaRanks : public testing::Test {
   }
 
   /// Logits that each rank has at the end. `captured`: up to so many rows a step is replayed.
-  std::vector<Logits> run(const ParallelPlan& given, const Reading& reading, std::int64_t captured) {
+  std::vector<Logits> run(const ParallelPlan& given, const Reading& reading, std::int64_t captured,
+                          const std::vector<ForcedVariant>& forced = {}) {
     ParallelPlan plan = resolved(given, config_);
     check_runnable(plan, config_);
     const std::vector<int> gpus = test::gpus_of_ranks(plan.num_devices);
@@ -88,7 +91,7 @@ class CudaRanks : public testing::Test {
           const RankLayout layout(config_, plan, even_stage(config_, plan.pp, stage), stage,
                                   rank % plan.stage_ranks());
           LocalCommunicator host(exchange);
-          GpuRank one(config_, weights_->tree(), layout, gpus[static_cast<std::size_t>(rank)]);
+          GpuRank one(config_, weights_->tree(), layout, gpus[static_cast<std::size_t>(rank)], forced);
           if (peers) {
             one.device().connect(peers->rank(rank), host,
                                  plan.dp > 1 ? layout.stage_ranks() : RankGroup{.ranks = {rank}});
@@ -249,8 +252,25 @@ TEST_F(CudaRanks, TensorParallelAgrees) {
   }
 }
 
-/// Inner widths of routed experts and of the shared one that are split or whole: the same bits on all ranks, in
-/// every run, queued or replayed; and as near to CPU ranks of the plan as one GPU is to one CPU rank.
+/// Sums inside the kernel that reads them, where a step has few rows, and in a kernel of their own.
+TEST_F(CudaRanks, SumsAreTheSameInsideTheKernelThatReadsThem) {
+  for (const char* preset : {"tiny-flash", "tiny-real-heads"}) {
+    load(preset);
+    for (const std::int64_t ranks : {2, 4}) {
+      const ParallelPlan plan{.num_devices = ranks, .tp = ranks, .o_proj_tp = 2, .lmhead_tp = 1};
+      if (!violations(resolved(plan, config_), config_).empty()) continue;
+      for (const Reading& reading : {Reading{{150, 9, 40, 3}, 6}, Reading{{3, 2, 1}, 4}, Reading{{1}, 5}}) {
+        SCOPED_TRACE(fmt::format("{}, {} ranks", preset, ranks));
+        const std::vector<Logits> alone = run(plan, reading, 0, {{"all_reduce", "sm90/peers"}});
+        EXPECT_TRUE(run(plan, reading, 0) == alone);
+        EXPECT_TRUE(run(plan, reading, 4) == alone);
+      }
+    }
+  }
+}
+
+/// Inner widths of routed experts and of the shared one that are split or whole: the same bits on all ranks,
+/// in every run, queued or replayed; and as near to CPU ranks of the plan as one GPU is to one CPU rank.
 TEST_F(CudaRanks, InnerWidthsAreSplit) {
   for (const char* preset : {"tiny-flash", "tiny-real-heads"}) {
     load(preset, 512);
@@ -263,7 +283,8 @@ TEST_F(CudaRanks, InnerWidthsAreSplit) {
           ParallelPlan{.num_devices = 2, .tp = 2, .ep = 1, .moe_tp = 2, .shared_tp = 1},
           ParallelPlan{.num_devices = 2, .tp = 2, .ep = 1, .moe_tp = 2, .o_proj_tp = 1},
           ParallelPlan{.num_devices = 4, .tp = 4, .ep = 2, .moe_tp = 2, .o_proj_tp = 1, .lmhead_tp = 1}}) {
-      SCOPED_TRACE(fmt::format("{}: {}, shared tp {}", preset, to_text(resolved(plan, config_)), plan.shared_tp));
+      SCOPED_TRACE(
+          fmt::format("{}: {}, shared tp {}", preset, to_text(resolved(plan, config_)), plan.shared_tp));
       if (!violations(resolved(plan, config_), config_).empty()) continue;
       const std::vector<Logits> queued = run(plan, reading, 0), again = run(plan, reading, 0),
                                 replayed = run(plan, reading, 4);

@@ -125,17 +125,17 @@ class Bench {
   void launch(std::int64_t first_token, std::int64_t num_tokens, bool with_shared, Run run = sm90::experts) {
     const bool partial = !share_.is_whole();
     run({.x = View<const Bf16Bits, 2>(x_ + first_token * kWidth, {num_tokens, kWidth}),
-                   .ids = {device_ids_ + first_token * kSelected, {num_tokens, kSelected}},
-                   .weights = {weights_ + first_token * kSelected, {num_tokens, kSelected}},
-                   .routed = std::span(routed_).first(static_cast<std::size_t>(share_.num_experts)),
-                   .shared = with_shared ? &shared_ : nullptr,
-                   .swiglu_limit = 10.0F,
-                   .out = partial ? Activations<2>(sums_, {num_tokens, kWidth})
-                                  : Activations<2>(View<Bf16Bits, 2>(out_, {num_tokens, kWidth})),
-                   .partial_sums = partial,
-                   .routed_is_split = share_.is_split(),
-                   .shared_is_split = share_.shared_is_split()},
-                  context_);
+         .ids = {device_ids_ + first_token * kSelected, {num_tokens, kSelected}},
+         .weights = {weights_ + first_token * kSelected, {num_tokens, kSelected}},
+         .routed = std::span(routed_).first(static_cast<std::size_t>(share_.num_experts)),
+         .shared = with_shared ? &shared_ : nullptr,
+         .swiglu_limit = 10.0F,
+         .out = partial ? Activations<2>(sums_, {num_tokens, kWidth})
+                        : Activations<2>(View<Bf16Bits, 2>(out_, {num_tokens, kWidth})),
+         .partial_sums = partial,
+         .routed_is_split = share_.is_split(),
+         .shared_is_split = share_.shared_is_split()},
+        context_);
   }
 
   /// The first token against plain loops, and the same bits among 16, 64 and 4096.
@@ -154,8 +154,8 @@ class Bench {
         };
         matrix.data = copy(matrix.data, matrix.rows * matrix.row_bytes());
         if (matrix.group_scales != nullptr)
-          matrix.group_scales =
-              reinterpret_cast<const std::uint8_t*>(copy(matrix.group_scales, matrix.rows * matrix.cols / 32));
+          matrix.group_scales = reinterpret_cast<const std::uint8_t*>(
+              copy(matrix.group_scales, matrix.rows * matrix.cols / 32));
         if (matrix.block_scales != nullptr)
           matrix.block_scales =
               reinterpret_cast<const float*>(copy(matrix.block_scales, matrix.rows * matrix.cols / 128 / 32));
@@ -274,7 +274,9 @@ void time_few_tokens() {
   constexpr Share kShares[] = {
       {.name = ""},
       {.name = ", half the experts", .num_experts = kExperts / 2},
-      {.name = ", half the experts and of the shared one", .shared_inner = kWholeInner / 2, .num_experts = kExperts / 2},
+      {.name = ", half the experts and of the shared one",
+       .shared_inner = kWholeInner / 2,
+       .num_experts = kExperts / 2},
       {.name = ", half of each", .inner = kWholeInner / 2, .shared_inner = kWholeInner / 2}};
   for (const Share& share : kShares) {
     Bench bench(share);
@@ -291,7 +293,8 @@ void time_all() {
   Bench bench({});
   bench.verify();
   for (const bool with_shared : {false, true}) {
-    for (const int num_tokens : {1, 2, 3, 4, 16, 64, 128, 512, 1024, 4096}) bench.time(num_tokens, with_shared);
+    for (const int num_tokens : {1, 2, 3, 4, 16, 64, 128, 512, 1024, 4096})
+      bench.time(num_tokens, with_shared);
   }
 }
 

@@ -120,8 +120,8 @@ constexpr int product_word(int source) { return (source & 7) << 2 | source >> 3;
 void dispatch_experts(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
                       const Fp8Rows& rows, CudaContext& context);
 
-/// The last kernel: out[t] = the sum of the rows of token t's assignments in ascending expert, then the shared
-/// expert's, in float32, rounded once; partial sums are not rounded.
+/// The last kernel: out[t] = the sum of the rows of token t's assignments in ascending expert, then the
+/// shared expert's, in float32, rounded once; partial sums are not rounded.
 void combine_experts(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
                      const AssignmentOutputs& y, CudaContext& context);
 

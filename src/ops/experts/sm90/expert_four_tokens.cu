@@ -178,15 +178,17 @@ class ChosenExperts {
   std::uint32_t firsts_;  ///< of every expert the first slot
 };
 
-/// Which items are a group's: groups of all blocks take them in turn. In the first round the last group, where
-/// there is a shared expert, has that expert's.
+/// Which items are a group's: groups of all blocks take them in turn. In the first round the last group,
+/// where there is a shared expert, has that expert's.
 class Turns {
  public:
   __device__ Turns(int block, int num_blocks, bool has_shared)
       : num_blocks_(num_blocks),
         shared_begin_(has_shared ? (num_groups() - 1) * num_blocks : INT32_MAX),
         position_(group_index() * num_blocks + block) {}
-  __device__ bool is_shared() const { return position_ >= shared_begin_ && position_ < shared_begin_ + num_blocks_; }
+  __device__ bool is_shared() const {
+    return position_ >= shared_begin_ && position_ < shared_begin_ + num_blocks_;
+  }
   __device__ int item() const { return position_ < shared_begin_ ? position_ : position_ - num_blocks_; }
   __device__ void next() { position_ += num_groups() * num_blocks_; }
 
@@ -328,7 +330,8 @@ __device__ void plan_columns(const FourTokenParams& p, const ChosenExperts& chos
   int place = 0;
   for (int i = 0; i < p.num_selected; ++i) {
     const int other = __shfl_sync(kAllLanes, chosen.expert(), (first_slot + i) % kWarpLanes);
-    if (other >= 0 && (other < chosen.expert() || (other == chosen.expert() && first_slot + i < lane))) ++place;
+    if (other >= 0 && (other < chosen.expert() || (other == chosen.expert() && first_slot + i < lane)))
+      ++place;
   }
   if (lane < static_cast<int>(kMaxStreamedTokens)) {
     plan.count[lane] = 0;
@@ -446,7 +449,8 @@ __global__ void __launch_bounds__(kMaxThreads, 1) down_kernel(const __grid_const
     begin();
   }
   __syncthreads();
-  const int token = static_cast<int>(threadIdx.x) / kPieceRows, in_piece = static_cast<int>(threadIdx.x) % kPieceRows;
+  const int token = static_cast<int>(threadIdx.x) / kPieceRows,
+            in_piece = static_cast<int>(threadIdx.x) % kPieceRows;
   if (token >= p.num_tokens) return;
   float sum = 0.0F;
   for (int i = 0; i < plan.count[token]; ++i) sum += y[plan.order[token * p.num_selected + i]][in_piece];
@@ -500,7 +504,8 @@ void launch_both(const FourTokenParams& p, CudaContext& context) {
 bool four_token_experts_fit(std::int64_t num_tokens, std::int64_t num_selected, std::int64_t width,
                             std::int64_t inner_width) {
   constexpr std::int64_t kMaxSharedBytes = 220 * 1024;  // beside 6 KB of static ones
-  constexpr int kRings = std::max(ring_bytes(kMaxGroups, kStages), ring_bytes(kMaxGroups, kStagesWithoutShared));
+  constexpr int kRings =
+      std::max(ring_bytes(kMaxGroups, kStages), ring_bytes(kMaxGroups, kStagesWithoutShared));
   const auto bytes = [](std::int64_t inputs, std::int64_t columns) {
     return kRings + ColumnMemory::bytes(padded_slices(static_cast<int>(inputs)), static_cast<int>(columns));
   };

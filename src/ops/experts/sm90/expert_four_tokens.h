@@ -4,8 +4,8 @@
 /// each other:
 /// a thread copies the weights that it will itself put into registers (expert_row_product.cuh), and begins as
 /// soon as it knows the ids. A column of the instruction is a token in the first kernel, an assignment in the
-/// second. A block of the second kernel starts where one of the first has ended, and fills its rings with rows
-/// of w2 while it waits for the others. It takes all assignments of its columns of `out`, two experts a
+/// second. A block of the second kernel starts where one of the first has ended, and fills its rings with
+/// rows of w2 while it waits for the others. It takes all assignments of its columns of `out`, two experts a
 /// warpgroup at a time, and adds them itself.
 #pragma once
 

@@ -39,8 +39,8 @@ struct OneTokenParams {
   Bf16Bits* out;    ///< null: the sum goes to `sums`
   float* sums;      ///< partial, in float32
   std::int32_t width;
-  std::int32_t inner_width;         ///< of routed experts
-  std::int32_t shared_inner_width;  ///< another where only one of them is split over ranks
+  std::int32_t inner_width;           ///< of routed experts
+  std::int32_t shared_inner_width;    ///< another where only one of them is split over ranks
   bool rounds_routed, rounds_shared;  ///< y, before it is added
   std::int32_t num_selected;
   std::int32_t first_expert;  ///< of this rank; experts are counted from it

@@ -242,9 +242,9 @@ class Consumer {
 #pragma unroll
       for (int i = 0; i < kTokens / 4; ++i) {
         if (token_of(i) >= item.tile.num_rows) continue;
-        float* const to = y.partial +
-                          static_cast<std::int64_t>(item.tile.first_row - y.first_row + token_of(i)) * p_.width +
-                          column;
+        float* const to =
+            y.partial +
+            static_cast<std::int64_t>(item.tile.first_row - y.first_row + token_of(i)) * p_.width + column;
 #pragma unroll
         for (int block = 0; block < Shape::kBlocks; ++block)
           to[block * Shape::kBlockRows] = acc[block][i / 2 * 4 + i % 2 + 2 * half];

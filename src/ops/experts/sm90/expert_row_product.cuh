@@ -4,8 +4,8 @@
 /// copies and multiplies inputs [32 q, 32 q + 32) of every slice of 128 (expert_fragments.cuh). Copies go to
 /// a ring in shared memory of which a thread sees its own part only, so no thread waits for another.
 ///
-/// Columns of activations, `num_columns` of them, lie in shared memory without a swizzle: chunk c (16 bytes) of
-/// slice s, column n at 16 (num_columns (8 s + c) + n). What is in unused columns does not matter.
+/// Columns of activations, `num_columns` of them, lie in shared memory without a swizzle: chunk c (16 bytes)
+/// of slice s, column n at 16 (num_columns (8 s + c) + n). What is in unused columns does not matter.
 #pragma once
 
 #include <cstdint>

@@ -261,9 +261,8 @@ void experts_by(const ProductVariant& variant, const ExpertsArgs& args, CudaCont
   const ExpertWeights& first = args.routed[0];
   const ScratchScope scope(context.scratch);
   const bool copies = args.places.copied != nullptr;
-  const ExpertScratch scratch =
-      lay_out_quantised(context.scratch, variant, extents, first.w1.cols, inner_pitch_of(args),
-                        args.split(), copies);
+  const ExpertScratch scratch = lay_out_quantised(context.scratch, variant, extents, first.w1.cols,
+                                                  inner_pitch_of(args), args.split(), copies);
   if (variant.max_planned_tiles > 0) BALEEN_CHECK(extents.max_tiles() <= variant.max_planned_tiles);
   const auto multiply = [&](bool copied, const ProductLaunch& how) {
     variant.launch(describe(args, variant, extents, scratch, copied), first.w1.format, how, context);

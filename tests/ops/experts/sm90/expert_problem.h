@@ -41,8 +41,8 @@ class Layer {
     for (int expert = 0; expert < geometry.num_experts; ++expert) {
       host_.push_back(make_expert(geometry.routed, geometry.inner, 100 * expert));
     }
-    host_shared_ = make_expert(
-        geometry.shared, geometry.shared_inner > 0 ? geometry.shared_inner : geometry.inner, 9999);
+    host_shared_ = make_expert(geometry.shared,
+                               geometry.shared_inner > 0 ? geometry.shared_inner : geometry.inner, 9999);
     upload(cuda);
   }
 

@@ -19,7 +19,8 @@ TEST(SplitExpertsSm90, AgreeWithPlainLoops) {
     const WeightFormat shared = routed == WeightFormat::kBF16 ? routed : WeightFormat::kFp8;
     for (const auto& [inner, shared_inner, split] :
          {std::tuple{384, 384, kBoth}, {512, 256, kShared}, {256, 640, kRouted}, {128, 128, kBoth}}) {
-      const Layer layer(cuda, {.inner = inner, .shared_inner = shared_inner, .routed = routed, .shared = shared});
+      const Layer layer(cuda,
+                        {.inner = inner, .shared_inner = shared_inner, .routed = routed, .shared = shared});
       for (const std::int64_t num_rows : {1, 3, 4, 9, 70, 150}) {
         SCOPED_TRACE(fmt::format("{} weights, {} and {} inside, {} rows", weight_format_name(routed), inner,
                                  shared_inner, num_rows));
@@ -28,9 +29,9 @@ TEST(SplitExpertsSm90, AgreeWithPlainLoops) {
         EXPECT_CLOSE(found, reference(layer, tokens, {.split = split}), kRounded);
         // A row's bits are the same in whatever batch.
         const std::int64_t row = num_rows / 2, width = layer.geometry().width;
-        EXPECT_SAME_BITS(run(cuda, layer, tokens.cut(row, row + 1), {.split = split}),
-                         std::span(found).subspan(static_cast<std::size_t>(row * width),
-                                                  static_cast<std::size_t>(width)));
+        EXPECT_SAME_BITS(
+            run(cuda, layer, tokens.cut(row, row + 1), {.split = split}),
+            std::span(found).subspan(static_cast<std::size_t>(row * width), static_cast<std::size_t>(width)));
       }
     }
   }
@@ -76,8 +77,11 @@ TEST(SplitExpertsSm90, FourTokensAreTheSame) {
   BALEEN_NEEDS_GPU();
   TestCuda cuda;
   for (const WeightFormat routed : {WeightFormat::kFp4, WeightFormat::kFp8}) {
-    for (const auto& [width, inner, shared_inner] :
-         {std::tuple{512, 384, 384}, {384, 128, 128}, {128, 1152, 512}, {4096, 1024, 1024}, {4096, 2048, 1024}}) {
+    for (const auto& [width, inner, shared_inner] : {std::tuple{512, 384, 384},
+                                                     {384, 128, 128},
+                                                     {128, 1152, 512},
+                                                     {4096, 1024, 1024},
+                                                     {4096, 2048, 1024}}) {
       const Geometry geometry{
           .width = width, .inner = inner, .shared_inner = shared_inner, .num_experts = 13, .routed = routed};
       const Layer layer(cuda, geometry);
@@ -87,7 +91,8 @@ TEST(SplitExpertsSm90, FourTokensAreTheSame) {
             Tokens tokens(geometry, num_rows, num_selected, static_cast<std::uint32_t>(31 + kind));
             const std::size_t count = tokens.ids.size();
             if (kind == 1) {  // the first token's, in another order; padding at the end
-              for (std::size_t i = 0; i < count; ++i) tokens.ids[i] = tokens.ids[(count - 1 - i) % num_selected];
+              for (std::size_t i = 0; i < count; ++i)
+                tokens.ids[i] = tokens.ids[(count - 1 - i) % num_selected];
               tokens.ids[count - 1] = -1;
             }
             if (kind == 2) tokens.ids[count - 1] = tokens.ids[0];
@@ -96,18 +101,18 @@ TEST(SplitExpertsSm90, FourTokensAreTheSame) {
                                        weight_format_name(routed), width, inner, shared_inner, num_selected,
                                        num_rows, kind, with_shared ? "with" : "without"));
               for (const ExpertSplit split : {ExpertSplit{}, kBoth}) {
-                const std::vector<float> few = run(cuda, layer, tokens, {.with_shared = with_shared,
-                                                                         .split = split,
-                                                                         .run = experts_few_tokens});
-                EXPECT_SAME_BITS(run(cuda, layer, tokens, {.with_shared = with_shared,
-                                                           .split = split,
-                                                           .run = experts_four_tokens}),
-                                 few);
+                const std::vector<float> few =
+                    run(cuda, layer, tokens,
+                        {.with_shared = with_shared, .split = split, .run = experts_few_tokens});
+                EXPECT_SAME_BITS(
+                    run(cuda, layer, tokens,
+                        {.with_shared = with_shared, .split = split, .run = experts_four_tokens}),
+                    few);
                 if (width == 512) {
-                  EXPECT_SAME_BITS(run(cuda, layer, tokens, {.with_shared = with_shared,
-                                                             .split = split,
-                                                             .run = experts_many_tokens}),
-                                   few);
+                  EXPECT_SAME_BITS(
+                      run(cuda, layer, tokens,
+                          {.with_shared = with_shared, .split = split, .run = experts_many_tokens}),
+                      few);
                 }
               }
             }
