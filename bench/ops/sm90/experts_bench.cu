@@ -281,7 +281,6 @@ void time_few_tokens() {
   for (const Share& share : kShares) {
     Bench bench(share);
     for (const int num_tokens : {1, 2, 3, 4}) {
-      if (num_tokens == 1) bench.time(1, true, " by one_token", experts_one_token);
       bench.time(num_tokens, true, " by four_tokens", experts_four_tokens);
       bench.time(num_tokens, true, " by few_tokens", experts_few_tokens);
     }

@@ -20,7 +20,9 @@ constexpr int kMaxGroups = 4;
 constexpr int kMaxThreads = kMaxGroups * kGroupThreads;
 constexpr int kMaxSlots = kWarpLanes;  // a lane each
 constexpr int kMaxAssignments = kMaxSlots + static_cast<int>(kMaxStreamedTokens);
-static_assert(2 * kMaxStreamedTokens <= kProductColumns);  // two experts may have all tokens each
+constexpr int kMaxSlotsTogether =
+    kProductColumns / 2;  // of one expert: a warpgroup takes two experts at once
+static_assert(kMaxStreamedTokens <= kMaxSlotsTogether);
 
 // Of the whole block, which meets from both sides of a branch.
 constexpr std::uint32_t kBlockBarrier = 1;
@@ -123,13 +125,19 @@ __device__ std::uint8_t* group_ring(std::uint8_t* rings) {
   return rings + group_index() * kStages * kGroupStageBytes;
 }
 
-/// What a warp knows of the experts that tokens have: lane s of slot s.
+/// What a warp knows of the experts that tokens have: lane s of slot s. An expert with more slots than an
+/// instruction has columns for, because tokens have it twice, counts as several.
 class ChosenExperts {
  public:
-  __device__ explicit ChosenExperts(const FourTokenParams& p)
-      : expert_(lane_index() < p.num_slots() ? p.expert_of(lane_index()) : -1),
-        slots_(__match_any_sync(kAllLanes, expert_)),
-        firsts_(__ballot_sync(kAllLanes, expert_ >= 0 && lane_index() == __ffs(slots_) - 1)) {}
+  __device__ explicit ChosenExperts(const FourTokenParams& p) {
+    expert_ = lane_index() < p.num_slots() ? p.expert_of(lane_index()) : -1;
+    slots_ = __match_any_sync(kAllLanes, expert_);
+    if (__any_sync(kAllLanes, expert_ >= 0 && __popc(slots_) > kMaxSlotsTogether)) {
+      const int before = __popc(slots_ & ((1U << lane_index()) - 1));
+      slots_ = __match_any_sync(kAllLanes, expert_ * kMaxSlots + before / kMaxSlotsTogether);
+    }
+    firsts_ = __ballot_sync(kAllLanes, expert_ >= 0 && lane_index() == __ffs(slots_) - 1);
+  }
 
   struct Expert {
     int expert;           ///< of this rank
@@ -174,8 +182,8 @@ class ChosenExperts {
 
  private:
   int expert_;
-  std::uint32_t slots_;   ///< with the same expert as this lane's
-  std::uint32_t firsts_;  ///< of every expert the first slot
+  std::uint32_t slots_;   ///< that have this lane's expert, in one of its parts
+  std::uint32_t firsts_;  ///< of each expert, or part, the first slot
 };
 
 /// Which items are a group's: groups of all blocks take them in turn. In the first round the last group,

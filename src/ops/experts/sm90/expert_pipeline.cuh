@@ -111,39 +111,45 @@ struct ProductItem {
   int row;  ///< inner: of gate and of up; down: of half 0, half 1 follows it
 };
 
+/// What is the same for all items is read from the arguments each time: registers are scarce.
 template <class Shape>
 struct ProductItems {
-  int inner_pieces;  ///< items of a routed expert's tile
-  int shared_inner_pieces;
-  int down_pieces;
+  const ExpertProducts& p;
   const TokenTile* tiles;
-  int num_shared;  ///< tiles, the first ones
-  int num_shared_inner;
   int num_inner;
   int num_items;
 
-  __device__ ProductItems(const ExpertProducts& p, const TokenTile* all_tiles, int num_tiles)
-      : inner_pieces(p.inner_width / Shape::kHalfRows),
-        shared_inner_pieces(p.shared_inner_width / Shape::kHalfRows),
-        down_pieces((p.width + 2 * Shape::kHalfRows - 1) / (2 * Shape::kHalfRows)),
+  __device__ ProductItems(const ExpertProducts& products, const TokenTile* all_tiles, int num_tiles)
+      : p(products),
         tiles(all_tiles),
-        num_shared(p.takes_copied ? 0 : p.plan_input.num_shared_tiles()),
-        num_shared_inner(num_shared * shared_inner_pieces),
-        num_inner(num_shared_inner + (num_tiles - num_shared) * inner_pieces),
-        num_items(num_inner + num_tiles * down_pieces) {}
+        num_inner(num_shared_inner() + (num_tiles - num_shared()) * inner_pieces()),
+        num_items(num_inner + num_tiles * down_pieces()) {}
+
+  /// Items of a routed expert's tile.
+  [[nodiscard]] __device__ int inner_pieces() const { return p.inner_width / Shape::kHalfRows; }
+  [[nodiscard]] __device__ int down_pieces() const {
+    return (p.width + 2 * Shape::kHalfRows - 1) / (2 * Shape::kHalfRows);
+  }
+  /// Tiles of the shared expert, the first ones, and their items of the inner half.
+  [[nodiscard]] __device__ int num_shared() const {
+    return p.takes_copied ? 0 : p.plan_input.num_shared_tiles();
+  }
+  [[nodiscard]] __device__ int num_shared_inner() const {
+    return num_shared() * (p.shared_inner_width / Shape::kHalfRows);
+  }
 
   __device__ ProductItem at(int index) const {
     ProductItem item;
     item.down = index >= num_inner;
-    int pieces = down_pieces, first_tile = 0;
+    int pieces = down_pieces(), first_tile = 0;
     if (item.down) {
       index -= num_inner;
-    } else if (index < num_shared_inner) {
-      pieces = shared_inner_pieces;
+    } else if (index < num_shared_inner()) {
+      pieces = p.shared_inner_width / Shape::kHalfRows;
     } else {
-      index -= num_shared_inner;
-      pieces = inner_pieces;
-      first_tile = num_shared;
+      index -= num_shared_inner();
+      pieces = inner_pieces();
+      first_tile = num_shared();
     }
     item.tile_index = first_tile + index / pieces;
     item.row = index % pieces * Shape::kHalfRows * (item.down ? 2 : 1);

@@ -14,7 +14,6 @@
 #include "ops/experts/sm90/expert_dispatch.h"
 #include "ops/experts/sm90/expert_fetch.h"
 #include "ops/experts/sm90/expert_four_tokens.h"
-#include "ops/experts/sm90/expert_one_token.h"
 #include "ops/experts/sm90/expert_products.h"
 #include "ops/experts/sm90/expert_weights.h"
 #include "ops/experts/sm90/experts.h"
@@ -290,8 +289,7 @@ std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selec
   // What a variant needs grows with the rows.
   const std::int64_t streamed_rows = std::min(num_rows, kMaxStreamedTokens);
   std::int64_t most =
-      std::max(Arena::bytes_for<Bf16Bits>(one_token_inner_values(num_selected, inner_width)),
-               Arena::bytes_for<Bf16Bits>(four_token_inner_values(streamed_rows, num_selected, inner_width)));
+      Arena::bytes_for<Bf16Bits>(four_token_inner_values(streamed_rows, num_selected, inner_width));
   const auto count = [&](const ProductVariant& variant, std::int64_t rows) {
     const DispatchExtents extents{rows, num_selected, num_experts, true, variant.max_tokens};
     ScratchCounter quantised, bf16;
@@ -304,12 +302,12 @@ std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selec
   return most;
 }
 
-void experts_one_token(const ExpertsArgs& args, CudaContext& context) {
+void experts_four_tokens(const ExpertsArgs& args, CudaContext& context) {
   if (args.x.extent(0) == 0) return;
   check_arguments(args, WeightFormat::kFp8);
   const ScratchScope scope(context.scratch);
-  auto* inner =
-      context.scratch.allocate<Bf16Bits>(one_token_inner_values(args.ids.extent(1), inner_pitch_of(args)));
+  auto* inner = context.scratch.allocate<Bf16Bits>(
+      four_token_inner_values(args.x.extent(0), args.ids.extent(1), inner_pitch_of(args)));
   if (args.places.copied != nullptr) {
     BALEEN_CHECK(context.branch != nullptr);
     const bool behind_guess = context.branch->is_open();
@@ -317,15 +315,6 @@ void experts_one_token(const ExpertsArgs& args, CudaContext& context) {
     fetch_chosen_experts(args, context.stream, !behind_guess);
     if (guesses(args)) fetch_guessed_experts(args, context.branch->fork(context.stream));
   }
-  one_token_experts(args, device_places(args), inner, context);
-}
-
-void experts_four_tokens(const ExpertsArgs& args, CudaContext& context) {
-  if (args.x.extent(0) == 0) return;
-  check_arguments(args, WeightFormat::kFp8);
-  const ScratchScope scope(context.scratch);
-  auto* inner = context.scratch.allocate<Bf16Bits>(
-      four_token_inner_values(args.x.extent(0), args.ids.extent(1), inner_pitch_of(args)));
   four_token_experts(args, device_places(args), inner, context);
 }
 
@@ -350,20 +339,11 @@ void experts_bf16(const ExpertsArgs& args, CudaContext& context) {
   combine_experts(args, extents, scratch.plan, scratch.y, context);
 }
 
-std::optional<Reason> why_not_one_token(const ExpertsArgs& args) {
-  if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
-  if (args.x.extent(0) != 1) return "takes one token";
-  if (args.ids.extent(1) == 0) return "takes a token's routed experts; there are none";
-  if (!one_token_experts_fit(args.ids.extent(1), args.shared != nullptr)) {
-    return "has room for fewer experts of a token";
-  }
-  return std::nullopt;
-}
-
 std::optional<Reason> why_not_four_tokens(const ExpertsArgs& args) {
   if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
   if (args.x.extent(0) > kMaxStreamedTokens) return "takes up to four tokens";
-  if (args.places.copied != nullptr) return "would wait for all experts that are fetched";
+  if (args.places.copied != nullptr && args.x.extent(0) > 1)
+    return "waits for all experts that are fetched, which takes a single token no longer";
   if (args.ids.extent(1) == 0) return "takes tokens' routed experts; there are none";
   if (!four_token_experts_fit(args.x.extent(0), args.ids.extent(1), args.x.extent(1), inner_pitch_of(args)))
     return "has room for fewer experts of a token, or for shorter rows";
@@ -390,7 +370,6 @@ std::optional<Reason> why_not_bf16(const ExpertsArgs& args) {
 
 void experts(const ExpertsArgs& args, CudaContext& context) {
   if (!why_not_bf16(args)) return experts_bf16(args, context);
-  if (!why_not_one_token(args)) return experts_one_token(args, context);
   if (!why_not_four_tokens(args)) return experts_four_tokens(args, context);
   (why_not_few_tokens(args) ? experts_many_tokens : experts_few_tokens)(args, context);
 }

@@ -18,12 +18,10 @@ void experts(const ExpertsArgs& args, CudaContext& context);
 // The ways there are; `experts` takes the first that can. FP4 and FP8 weights: the bits are the same in all
 // of them.
 
-void experts_one_token(const ExpertsArgs& args, CudaContext& context);
 void experts_four_tokens(const ExpertsArgs& args, CudaContext& context);
 void experts_few_tokens(const ExpertsArgs& args, CudaContext& context);
 void experts_many_tokens(const ExpertsArgs& args, CudaContext& context);
 void experts_bf16(const ExpertsArgs& args, CudaContext& context);
-[[nodiscard]] std::optional<Reason> why_not_one_token(const ExpertsArgs& args);
 [[nodiscard]] std::optional<Reason> why_not_four_tokens(const ExpertsArgs& args);
 [[nodiscard]] std::optional<Reason> why_not_few_tokens(const ExpertsArgs& args);
 [[nodiscard]] std::optional<Reason> why_not_many_tokens(const ExpertsArgs& args);

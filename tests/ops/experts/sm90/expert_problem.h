@@ -28,10 +28,10 @@ using test::TestCuda;
 struct Geometry {
   std::int64_t width = 256;
   std::int64_t inner = 384;
-  std::int64_t shared_inner = 0;  ///< 0: as routed experts
   int num_experts = 7;
   WeightFormat routed = WeightFormat::kFp4;
   WeightFormat shared = WeightFormat::kFp8;
+  std::int64_t shared_inner = 0;  ///< 0: as routed experts
 };
 
 /// The weights of one layer, on the host and, in one piece for each matrix, on the device.

@@ -18,9 +18,9 @@ TEST(SplitExpertsSm90, AgreeWithPlainLoops) {
   for (const WeightFormat routed : {WeightFormat::kFp4, WeightFormat::kFp8, WeightFormat::kBF16}) {
     const WeightFormat shared = routed == WeightFormat::kBF16 ? routed : WeightFormat::kFp8;
     for (const auto& [inner, shared_inner, split] :
-         {std::tuple{384, 384, kBoth}, {512, 256, kShared}, {256, 640, kRouted}, {128, 128, kBoth}}) {
+         {std::tuple{384, 384, kBoth}, {512, 256, kShared}, {256, 640, kRouted}, {640, 512, kBoth}}) {
       const Layer layer(cuda,
-                        {.inner = inner, .shared_inner = shared_inner, .routed = routed, .shared = shared});
+                        {.inner = inner, .routed = routed, .shared = shared, .shared_inner = shared_inner});
       for (const std::int64_t num_rows : {1, 3, 4, 9, 70, 150}) {
         SCOPED_TRACE(fmt::format("{} weights, {} and {} inside, {} rows", weight_format_name(routed), inner,
                                  shared_inner, num_rows));
@@ -87,14 +87,16 @@ TEST(SplitExpertsSm90, FourTokensAreTheSame) {
       const Layer layer(cuda, geometry);
       for (const std::int64_t num_selected : {1, 3, 6, 8}) {
         for (const std::int64_t num_rows : {1, 2, 3, 4}) {
-          for (const int kind : {0, 1, 2}) {
+          for (const int kind : {0, 1, 2, 3}) {
             Tokens tokens(geometry, num_rows, num_selected, static_cast<std::uint32_t>(31 + kind));
             const std::size_t count = tokens.ids.size();
-            if (kind == 1) {  // the first token's, in another order; padding at the end
+            if (kind == 1) {  // those of the first token, in another order; padding at the end
+              const std::vector<std::int32_t> first(tokens.ids.begin(), tokens.ids.begin() + num_selected);
               for (std::size_t i = 0; i < count; ++i)
-                tokens.ids[i] = tokens.ids[(count - 1 - i) % num_selected];
+                tokens.ids[i] = first[(i + i / first.size()) % first.size()];
               tokens.ids[count - 1] = -1;
             }
+            if (kind == 3) std::ranges::fill(tokens.ids, 5);
             if (kind == 2) tokens.ids[count - 1] = tokens.ids[0];
             for (const bool with_shared : {false, true}) {
               SCOPED_TRACE(fmt::format("{} weights, {} x {} ({}), {} slots, {} rows, kind {}, {} shared",
