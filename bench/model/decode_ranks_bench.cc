@@ -1,6 +1,8 @@
 // Decoding of one sequence by the whole model on several GPUs of one host, weights made up: the median of a
 // step with its logits. One rank a GPU and a thread.
-//     decode_ranks_bench PLAN PRESET LAYERS CONTEXT STEPS       PLAN: tp, dp or one (GPU); LAYERS 0: all
+//     decode_ranks_bench PLAN PRESET LAYERS CONTEXT STEPS ROWS [OPERATION=KERNEL]...
+// PLAN: one (GPU), dp, or tp: as CPU ranks do by themselves; tp-inner: experts split by their inner width;
+// tp-shared: the shared one alone; tp-whole: none. LAYERS 0: all. ROWS: of a step, as drafts have them.
 #include <algorithm>
 #include <barrier>
 #include <chrono>
@@ -29,7 +31,8 @@ constexpr std::chrono::seconds kLongestWait{120};
 
 struct Workload {
   std::string plan = "tp", preset = "flash";
-  std::int64_t num_layers = 0, context = 4096, steps = 64;
+  std::int64_t num_layers = 0, context = 4096, steps = 64, rows = 1;
+  std::vector<ForcedVariant> forced;
 };
 
 /// What the ranks of a run share.
@@ -42,12 +45,18 @@ struct Service {
   std::barrier<>& ready;
 };
 
-DeviceOptions device_options(const ModelConfig& config, const Workload& work, std::int64_t dp) {
-  const StepShape shape = step_shape(config, dp * kChunk, kChunk, 1, work.context + work.steps);
-  return {.scratch_bytes = scratch_bytes(hopper_traits(), shape),
+/// Positions that a run reaches.
+std::int64_t positions(const Workload& work) { return work.context + (work.steps + 16) * work.rows; }
+
+DeviceOptions device_options(const ModelConfig& config, const Workload& work, const ParallelPlan& plan) {
+  const StepShape shape = step_shape(config, plan.dp * kChunk, kChunk, 1, positions(work));
+  return {.scratch_bytes = scratch_bytes(hopper_traits(), shape) +
+                           split_experts_scratch_bytes(kChunk, config.num_experts_per_tok, config.hidden_size,
+                                                       config.n_routed_experts, {true, true}),
           .max_rows = kChunk,
           .max_sequences = 1,
-          .max_pages = work.context / 256 + 2};
+          .max_pages = positions(work) / 256 + 2,
+          .forced_variants = work.forced};
 }
 
 /// One rank, its sequence, and steps over it.
@@ -56,10 +65,10 @@ class DecodingRank {
   DecodingRank(const Service& service, const Workload& work, const RankLayout& layout)
       : config_(rank_config(service.config, layout.plan(), layout.stage())),
         share_(service.config, service.weights, layout),
-        device_(static_cast<int>(layout.rank()), device_options(config_, work, layout.plan().dp)),
+        device_(static_cast<int>(layout.rank()), device_options(config_, work, layout.plan())),
         weights_(share_.tree(), device_.memory()),
         cache_(cache_geometry(config_, Precision::kReleased),
-               {work.context / 256 + 2, work.context / 256 + 2, 1}, device_.memory()),
+               {positions(work) / 256 + 2, positions(work) / 256 + 2, 1}, device_.memory()),
         arena_(forward_buffer_bytes(config_, kChunk, ElementType::kBf16), device_.memory()),
         logits_(config_.vocab_size * std::int64_t{sizeof(float)}, device_.memory()),
         forward_(config_, weights_.tree(), device_, cache_, Precision::kReleased, kChunk, arena_, layout),
@@ -98,11 +107,11 @@ class DecodingRank {
   std::int64_t length_ = 0;
 };
 
-void print_profile(DecodingRank& rank, std::int64_t steps) {
+void print_profile(DecodingRank& rank, std::int64_t steps, std::int64_t num_rows) {
   rank.device().set_profiling(true);
-  rank.step(1);
+  rank.step(num_rows);
   rank.device().profile().clear();
-  for (std::int64_t i = 0; i < steps; ++i) rank.step(1);
+  for (std::int64_t i = 0; i < steps; ++i) rank.step(num_rows);
   rank.device().synchronise();
   std::vector<std::pair<std::string_view, OpRecord>> rows;
   for (const auto& [name, record] : rank.device().profile().records()) rows.emplace_back(name, record);
@@ -127,13 +136,13 @@ void run_rank(const Service& service, const Workload& work, std::int64_t index) 
   for (std::int64_t at = 0; at < work.context; at += kChunk) rank.step(std::min(kChunk, work.context - at));
   rank.device().synchronise();
   const double prefill = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  rank.forward().capture(1, false, {});
+  rank.forward().capture(rank.device().traits().padded_rows(work.rows), false, {});
   // The host is a step ahead, as the engine is.
   std::vector<double> times;
   StepReplay& steps = rank.device().steps();
   auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < work.steps; ++i) {
-    rank.step(1);
+    rank.step(work.rows);
     steps.set_mark(i % StepReplay::kNumMarks);
     if (i == 0) continue;
     steps.wait_for((i - 1) % StepReplay::kNumMarks);
@@ -146,16 +155,18 @@ void run_rank(const Service& service, const Workload& work, std::int64_t index) 
   const Timing timing{times[times.size() / 2], times[times.size() * 3 / 4] - times[times.size() / 4]};
   if (index == 0) {
     report("decode a token",
-           fmt::format("{} {} layers behind {} on {} GPUs {}", work.preset, service.config.num_hidden_layers,
-                       work.context, service.plan.num_devices, work.plan),
+           fmt::format("{} {} layers behind {} on {} GPUs {}{}", work.preset,
+                       service.config.num_hidden_layers, work.context, service.plan.num_devices, work.plan,
+                       work.rows > 1 ? fmt::format(" {} rows", work.rows) : "") +
+               (work.forced.empty() ? "" : " forced"),
            timing, 0, 0, fmt::format("prefill {:.0f} tokens/s", static_cast<double>(work.context) / prefill));
   }
   service.ready.arrive_and_wait();
   if (index == 0) {
-    print_profile(rank, 3);
+    print_profile(rank, 3, work.rows);
   } else {
     rank.device().set_profiling(true);
-    for (int i = 0; i < 4; ++i) rank.step(1);
+    for (int i = 0; i < 4; ++i) rank.step(work.rows);
     rank.device().synchronise();
   }
   service.ready.arrive_and_wait();
@@ -171,9 +182,11 @@ void run(const Workload& work) {
   ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));
   const std::unique_ptr<ModelWeights> weights = made_up_weights(config, 7, pool);
   ParallelPlan plan{.num_devices = work.plan == "one" ? 1 : count};
-  plan.tp = work.plan == "tp" ? count : 1;
+  plan.tp = work.plan.starts_with("tp") ? count : 1;
+  if (work.plan == "tp-inner") plan.moe_tp = count;
+  if (work.plan == "tp-shared" || work.plan == "tp-whole") plan.ep = count;
+  if (work.plan == "tp-whole") plan.shared_tp = 1;
   plan = resolved(plan, config);
-  plan.shared_tp = 1;
   check_runnable(plan, config);
   std::vector<int> gpus(static_cast<std::size_t>(plan.num_devices));
   std::iota(gpus.begin(), gpus.end(), 0);
@@ -205,6 +218,8 @@ int main(int count, char** values) {
   if (count > 3) work.num_layers = std::atoll(values[3]);
   if (count > 4) work.context = std::atoll(values[4]);
   if (count > 5) work.steps = std::atoll(values[5]);
+  if (count > 6) work.rows = std::atoll(values[6]);
+  for (int i = 7; i < count; ++i) work.forced.push_back(baleen::parse_forced_variant(values[i]));
   baleen::bench::run(work);
   return 0;
 }

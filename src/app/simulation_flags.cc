@@ -114,10 +114,8 @@ ParallelPlan DeploymentFlags::legal_plan(const ModelConfig& config, const Device
         "devices of their own, with this plan on either side",
         plan.prefill_groups);
   }
-  ParallelPlan full = plan;
-  // This program's kernels do not split the shared expert: the first rank has all of it.
-  if (profile.fuses && !profile.is_cpu) full.shared_tp = 1;
-  full = resolved(full, config);
+  const bool on_gpus = profile.fuses && !profile.is_cpu;  // with this program's kernels
+  const ParallelPlan full = resolved(on_gpus ? with_experts_of_gpus(plan, config) : plan, config);
   validate(full, config);
   return full;
 }

@@ -135,6 +135,8 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
       host_arena_(plan_.host_logit_bytes, device_->host_visible_memory()),
       queued_choices_(std::int64_t{kMaxQueued} * options_.max_logit_rows * std::int64_t{sizeof(TokenId)},
                       device_->host_visible_memory()) {
+  // What was cut out of columns is on the device now, unless experts are still to come from the host.
+  if (device_weights_ != nullptr && staged_experts_ == nullptr && experts() == nullptr) rank_weights_.reset();
   forward_.set_experts(experts());
   if (experts() != nullptr) experts()->set_guessing(options_.fetch_ahead);
   allocate_activations();

@@ -83,7 +83,7 @@ class Engine final : public ModelEngine {
   [[nodiscard]] std::int64_t cached_tokens(std::span<const TokenId> prompt) {
     return sequences_.cached_tokens(prompt);
   }
-  /// Weights that are copies, because their columns are split; all others are views.
+  /// Weights that are copies in the host's memory, because their columns are split; all others are views.
   [[nodiscard]] std::int64_t copied_weight_bytes() const {
     return rank_weights_ ? rank_weights_->copied_bytes() : 0;
   }

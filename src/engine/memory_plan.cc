@@ -40,9 +40,12 @@ void check_gpu_ranks(const EngineOptions& options, const ModelConfig& config, co
         "--lmhead-tp 1",
         plan.lmhead_tp, config.vocab_size);
   }
-  if (plan.moe_tp > 1) {
-    fail("--moe-tp {}: GPUs do not split an expert's inner width so far; leave it out, or --ep {}",
-         plan.moe_tp, plan.stage_ranks());
+  if (plan.moe_tp > 1 && !expert_transport(plan, DeviceKind::kCuda).adds_sums) {
+    fail(
+        "--moe-tp {}: GPUs split an expert's inner width where all ranks of a stage have the same tokens "
+        "(--tp "
+        "{} alone) and experts lie linearly; leave it out, or --ep {}",
+        plan.moe_tp, plan.stage_ranks(), plan.stage_ranks());
   }
 }
 
@@ -81,11 +84,10 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
   }
   const bool on_gpus = options.device.kind == DeviceKind::kCuda,
              names_lmhead_tp = options.parallel.lmhead_tp != 0;
-  // Kernels do not split the shared expert.
-  if (on_gpus) options.parallel.shared_tp = 1;
   if (options.expert_table != nullptr)
     options.parallel = with_table(options.parallel, *options.expert_table, config);
   options.parallel.maps_by_layer = options.expert_table != nullptr || options.balance.enabled;
+  if (on_gpus) options.parallel = with_experts_of_gpus(options.parallel, config);
   options.parallel = resolved(options.parallel, config);
   if (on_gpus && !names_lmhead_tp && !gathers_vocabulary(config, options.parallel.lmhead_tp))
     options.parallel.lmhead_tp = 1;
@@ -242,6 +244,12 @@ MemoryPlan plan_rank_memory(const ModelConfig& config, std::int64_t weight_bytes
   }
   plan.message_bytes =
       message_buffer_bytes(own, layout, device.padded_rows(options.max_batch_tokens), device.activation_type);
+  if (!device.shares_host_memory) {
+    const RankShare share = rank_share(config, parallel, layout.stage());
+    plan.scratch_bytes += split_experts_scratch_bytes(
+        device.padded_rows(options.max_batch_tokens), config.num_experts_per_tok, config.hidden_size,
+        share.num_experts(config.n_routed_experts), {share.moe_tp > 1, share.shared_tp > 1});
+  }
   const std::optional<DispatchWay> way = layout.expert_transport().way;
   if (!way) return plan;
   // At worst this rank's experts get every assignment of the stage, a row each.

@@ -294,23 +294,33 @@ void Forward::run_blocks(std::int64_t begin, std::int64_t end, const Step& step,
       if (keeps) keep_streams(streams, values.attention);
       device_.execute<ops::HcPre, ops::RmsNorm>(attention_entry(block), attention_norm(block));
     }
+    defers_sums_ = !keeps;
     attention(block, step);
     if (keeps) {
       device_.execute<ops::HcPost>(exit(values.attention));
       keep_streams(streams, values.experts);
       device_.execute<ops::HcPre, ops::RmsNorm>(expert_entry(block), expert_norm(block));
     } else {
-      device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(exit(values.attention), expert_entry(block),
-                                                             expert_norm(block));
+      cross(exit(values.attention), expert_entry(block), expert_norm(block));
     }
+    const bool leaves_all = block + 1 == end || between;
+    defers_sums_ = !leaves_all;
     moe(block, step, block + 1 == end);
-    if (block + 1 == end || between) {
+    if (leaves_all) {
       device_.execute<ops::HcPost>(exit(values.experts));
     } else {
-      device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(exit(values.experts), attention_entry(block + 1),
-                                                             attention_norm(block + 1));
+      cross(exit(values.experts), attention_entry(block + 1), attention_norm(block + 1));
     }
     if (observer_ != nullptr) observer_(observer_context_, block, streams);
+  }
+}
+
+void Forward::cross(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm) {
+  if (deferred_sum_) {
+    device_.execute<ops::AllReduce, ops::HcPost, ops::HcPre, ops::RmsNorm>(*deferred_sum_, post, pre, norm);
+    deferred_sum_.reset();
+  } else {
+    device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(post, pre, norm);
   }
 }
 

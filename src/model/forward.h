@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "model/rank_layout.h"
 #include "model/weight_tree.h"
 #include "numeric/dtype.h"
+#include "ops/hc_post/hc_post.h"
 #include "ops/operation/step_shape.h"
 #include "ops/route/route.h"
 #include "tensor/ragged_batch.h"
@@ -130,6 +132,10 @@ class Forward {
   /// (forward_output.cc).
   void project_output(std::int64_t block);
   void add_up_output(const Activations<2>& sums, const Activations<2>& f);
+  /// Now, or with what follows the half-block (`defers_sums_`).
+  void add_up(const AllReduceArgs& reduce);
+  /// Out of a half-block, whose sum may be deferred, and into the next one.
+  void cross(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm);
   /// `is_last`: no block of the pass follows.
   void moe(std::int64_t block, const Step& step, bool is_last);
   /// What does not change from step to step, and the step's tokens.
@@ -170,6 +176,8 @@ class Forward {
   RankLayout layout_;
   ForwardBuffers buffers_;
   MessageBuffers messages_;
+  bool defers_sums_ = false;  ///< of a half-block's result over ranks
+  std::optional<AllReduceArgs> deferred_sum_;
   std::int64_t num_rows_ = 0;  ///< of the batch as the device has it
   RowRange attending_;         ///< of them, those whose queries this rank attends with
   std::vector<SequenceSlice> attending_slices_;

@@ -164,6 +164,7 @@ WeightMatrix RankWeights::columns(const WeightMatrix& whole, std::int64_t begin,
   const std::int64_t first_byte =
       whole.row_bytes() / whole.cols == 0 ? begin / 2 : whole.row_bytes() / whole.cols * begin;
   std::vector<std::byte>& data = copies.bytes.emplace_back();
+  data.reserve(static_cast<std::size_t>(own.rows * own.row_bytes()));
   for (std::int64_t row = 0; row < whole.rows; ++row) {
     const std::byte* from = whole.data + row * whole.row_bytes() + first_byte;
     data.insert(data.end(), from, from + own.row_bytes());
@@ -180,6 +181,7 @@ WeightMatrix RankWeights::columns(const WeightMatrix& whole, std::int64_t begin,
   }
   if (whole.group_scales != nullptr) {
     std::vector<std::byte>& scales = copies.bytes.emplace_back();
+    scales.reserve(static_cast<std::size_t>(own.rows * (own.cols / 32)));
     for (std::int64_t row = 0; row < whole.rows; ++row) {
       const auto* from = reinterpret_cast<const std::byte*>(whole.group_scales) + row * (whole.cols / 32);
       scales.insert(scales.end(), from + begin / 32, from + end / 32);

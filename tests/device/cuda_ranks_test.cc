@@ -1,7 +1,9 @@
 // The forward pass over ranks on GPUs of this machine, as many as there are, queued and replayed, against one
 // GPU.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <barrier>
 #include <chrono>
 #include <cmath>
@@ -10,6 +12,7 @@
 
 #include "comm/local_communicator.h"
 #include "comm/peer/peer_memory.h"
+#include "device/cpu_device.h"
 #include "device/cuda_device.h"
 #include "device/hopper_traits.h"
 #include "model/device_weights.h"
@@ -27,20 +30,22 @@ using test::Reading;
 
 constexpr std::chrono::seconds kLongestWait{30};
 
-DeviceOptions device_options(const ModelConfig& config) {
+DeviceOptions device_options(const ModelConfig& config, std::vector<ForcedVariant> forced) {
   return {.scratch_bytes = test::reading_scratch(config, hopper_traits()),
           .max_rows = test::kMaxReadingRows,
           .max_sequences = 8,
-          .max_pages = 4};
+          .max_pages = 4,
+          .forced_variants = std::move(forced)};
 }
 
 /// One rank on its GPU, or on one that it shares with others.
 class GpuRank {
  public:
-  GpuRank(const ModelConfig& config, const WeightTree& whole, const RankLayout& layout, int gpu)
+  GpuRank(const ModelConfig& config, const WeightTree& whole, const RankLayout& layout, int gpu,
+          const std::vector<ForcedVariant>& forced)
       : config_(rank_config(config, layout.plan(), layout.stage())),
         share_(config, whole, layout),
-        device_(gpu, device_options(config_)),
+        device_(gpu, device_options(config_, forced)),
         weights_(share_.tree(), device_.memory()),
         reading_(config_, weights_.tree(), device_, layout, Precision::kReleased) {}
 
@@ -59,16 +64,18 @@ class CudaRanks : public testing::Test {
  protected:
   void SetUp() override { BALEEN_NEEDS_GPUS(1); }
 
-  void load(const char* preset) {
+  /// With another inner width of experts unless `inner_width` is 0.
+  void load(const char* preset, std::int64_t inner_width = 0) {
     config_ = preset_config(preset);
+    if (inner_width > 0) config_.moe_intermediate_size = inner_width;
     ThreadPool pool(2);
     weights_ = made_up_weights(config_, 7, pool, MadeUpBytes::kOfEachTensor);
   }
 
   /// Logits that each rank has at the end. `captured`: up to so many rows a step is replayed.
-  std::vector<Logits> run(const ParallelPlan& given, const Reading& reading, std::int64_t captured) {
+  std::vector<Logits> run(const ParallelPlan& given, const Reading& reading, std::int64_t captured,
+                          const std::vector<ForcedVariant>& forced = {}) {
     ParallelPlan plan = resolved(given, config_);
-    plan.shared_tp = 1;
     check_runnable(plan, config_);
     const std::vector<int> gpus = test::gpus_of_ranks(plan.num_devices);
     std::optional<PeerMemory> peers;
@@ -84,7 +91,7 @@ class CudaRanks : public testing::Test {
           const RankLayout layout(config_, plan, even_stage(config_, plan.pp, stage), stage,
                                   rank % plan.stage_ranks());
           LocalCommunicator host(exchange);
-          GpuRank one(config_, weights_->tree(), layout, gpus[static_cast<std::size_t>(rank)]);
+          GpuRank one(config_, weights_->tree(), layout, gpus[static_cast<std::size_t>(rank)], forced);
           if (peers) {
             one.device().connect(peers->rank(rank), host,
                                  plan.dp > 1 ? layout.stage_ranks() : RankGroup{.ranks = {rank}});
@@ -102,6 +109,51 @@ class CudaRanks : public testing::Test {
     }
     threads.clear();
     return results;
+  }
+
+  /// Logits of the first rank of ranks on the CPU.
+  Logits run_on_cpu(const ParallelPlan& given, const Reading& reading) {
+    const ParallelPlan plan = resolved(given, config_);
+    LocalExchange exchange(kLongestWait);
+    std::vector<Logits> results(static_cast<std::size_t>(plan.num_devices));
+    std::vector<std::jthread> threads;
+    for (std::int64_t rank = 0; rank < plan.num_devices; ++rank) {
+      threads.emplace_back([&, rank] {
+        try {
+          const RankLayout layout(config_, plan, even_stage(config_, 1, 0), 0, rank);
+          const ModelConfig own = rank_config(config_, plan, layout.stage());
+          const RankWeights weights(config_, weights_->tree(), layout);
+          LocalCommunicator host(exchange);
+          CpuDevice device(1, test::reading_scratch(own, cpu_traits(1)));
+          device.connect(&host);
+          results[static_cast<std::size_t>(rank)] =
+              test::ReadingRank(own, weights.tree(), device, layout, Precision::kReleased).read(reading);
+        } catch (const std::exception& error) {
+          exchange.stop(error.what());
+          ADD_FAILURE() << "CPU rank " << rank << ": " << error.what();
+        }
+      });
+    }
+    threads.clear();
+    return results.front();
+  }
+
+  /// The median over positions of ||got - want|| / ||want||.
+  double median_error(const Logits& got, const Logits& want) const {
+    std::vector<double> errors;
+    const auto width = static_cast<std::size_t>(config_.vocab_size);
+    for (std::size_t s = 0; s < want.size(); ++s) {
+      for (std::size_t begin = 0; begin < want[s].size(); begin += width) {
+        double difference = 0, norm = 0;
+        for (std::size_t i = begin; i < begin + width; ++i) {
+          difference += std::pow(static_cast<double>(got[s][i]) - want[s][i], 2);
+          norm += std::pow(want[s][i], 2);
+        }
+        errors.push_back(std::sqrt(difference / norm));
+      }
+    }
+    std::ranges::sort(errors);
+    return errors[errors.size() / 2];
   }
 
   /// As of one GPU, bit for bit, queued and replayed.
@@ -197,6 +249,53 @@ TEST_F(CudaRanks, TensorParallelAgrees) {
     EXPECT_TRUE(queued == replayed) << preset;
     EXPECT_TRUE(queued[0] == queued[1]) << preset;
     for (const float value : queued[0].front()) ASSERT_TRUE(std::isfinite(value));
+  }
+}
+
+/// Sums inside the kernel that reads them, where a step has few rows, and in a kernel of their own.
+TEST_F(CudaRanks, SumsAreTheSameInsideTheKernelThatReadsThem) {
+  for (const char* preset : {"tiny-flash", "tiny-real-heads"}) {
+    load(preset);
+    for (const std::int64_t ranks : {2, 4}) {
+      const ParallelPlan plan{.num_devices = ranks, .tp = ranks, .o_proj_tp = 2, .lmhead_tp = 1};
+      if (!violations(resolved(plan, config_), config_).empty()) continue;
+      for (const Reading& reading : {Reading{{150, 9, 40, 3}, 6}, Reading{{3, 2, 1}, 4}, Reading{{1}, 5}}) {
+        SCOPED_TRACE(fmt::format("{}, {} ranks", preset, ranks));
+        const std::vector<Logits> alone = run(plan, reading, 0, {{"all_reduce", "sm90/peers"}});
+        EXPECT_TRUE(run(plan, reading, 0) == alone);
+        EXPECT_TRUE(run(plan, reading, 4) == alone);
+      }
+    }
+  }
+}
+
+/// Inner widths of routed experts and of the shared one that are split or whole: the same bits on all ranks,
+/// in every run, queued or replayed; and as near to CPU ranks of the plan as one GPU is to one CPU rank.
+TEST_F(CudaRanks, InnerWidthsAreSplit) {
+  for (const char* preset : {"tiny-flash", "tiny-real-heads"}) {
+    load(preset, 512);
+    const Reading reading{{150, 9, 40, 3}, 4};
+    const double usual =
+        median_error(run({.num_devices = 1}, reading, 0).front(), run_on_cpu({.num_devices = 1}, reading));
+    for (const ParallelPlan& plan :
+         {ParallelPlan{.num_devices = 2, .tp = 2, .ep = 1, .moe_tp = 2},
+          ParallelPlan{.num_devices = 2, .tp = 2}, ParallelPlan{.num_devices = 2, .tp = 2, .shared_tp = 1},
+          ParallelPlan{.num_devices = 2, .tp = 2, .ep = 1, .moe_tp = 2, .shared_tp = 1},
+          ParallelPlan{.num_devices = 2, .tp = 2, .ep = 1, .moe_tp = 2, .o_proj_tp = 1},
+          ParallelPlan{.num_devices = 4, .tp = 4, .ep = 2, .moe_tp = 2, .o_proj_tp = 1, .lmhead_tp = 1}}) {
+      SCOPED_TRACE(
+          fmt::format("{}: {}, shared tp {}", preset, to_text(resolved(plan, config_)), plan.shared_tp));
+      if (!violations(resolved(plan, config_), config_).empty()) continue;
+      const std::vector<Logits> queued = run(plan, reading, 0), again = run(plan, reading, 0),
+                                replayed = run(plan, reading, 4);
+      EXPECT_TRUE(queued == again);
+      EXPECT_TRUE(queued == replayed);
+      for (const Logits& logits : queued) EXPECT_TRUE(logits == queued.front());
+      const double error = median_error(queued.front(), run_on_cpu(plan, reading));
+      fmt::print("{}, {}: {:.4f} from CPU ranks; one GPU {:.4f} from one\n", preset,
+                 to_text(resolved(plan, config_)), error, usual);
+      EXPECT_LT(error, 2 * usual);
+    }
   }
 }
 

@@ -126,6 +126,25 @@ std::int64_t address_space_bytes() {
   return pages * 4096;
 }
 
+/// Outputs of experts that are split are float32 until they are added; half of the columns are of this rank.
+TEST(MemoryPlan, OfGpusThatSplitExperts) {
+  const ModelConfig config = preset_config("flash");
+  const DeviceChoice first{DeviceKind::kCuda, 0}, second{DeviceKind::kCuda, 1};
+  const auto plan_of = [&](const ParallelPlan& parallel) {
+    EngineOptions wanted{.device = first, .rank_devices = {first, second}, .parallel = parallel};
+    wanted.max_batch_tokens = 4096;
+    const EngineOptions options = resolved(wanted, config);
+    const RankLayout layout(config, options.parallel, even_stage(config, 1, 0), 0, 1);
+    return plan_rank_memory(config, 1, layout, options);
+  };
+  const MemoryPlan split = plan_of({.num_devices = 2, .tp = 2}),
+                   whole = plan_of({.num_devices = 2, .tp = 2, .ep = 2, .shared_tp = 1}),
+                   shared = plan_of({.num_devices = 2, .tp = 2, .ep = 2});
+  EXPECT_EQ(shared.scratch_bytes - whole.scratch_bytes, 4096LL * 4096 * 2);
+  EXPECT_EQ(split.scratch_bytes - whole.scratch_bytes, 2LL * 4096 * (4096 * 7 + 3 * 257));
+  EXPECT_THROW(static_cast<void>(plan_of({.num_devices = 2, .dp = 2, .ep = 1, .moe_tp = 2})), Error);
+}
+
 TEST(MemoryPlan, IsWhatAnEngineReserves) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers reserve memory of their own";

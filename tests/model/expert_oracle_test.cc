@@ -90,17 +90,16 @@ TEST(ExpertOracle, BackendsOfGpusAnswerForWhatTheyAreBrought) {
     EXPECT_EQ(chosen_pair(one_token), "all-reduce ") << "built without CUDA";
     return;
   }
-  EXPECT_EQ(chosen_pair(one_token), "all-reduce sm90/one_token");
+  EXPECT_EQ(chosen_pair(one_token), "all-reduce sm90/four_tokens");
   EXPECT_EQ(candidate(all, "all-reduce", "sm90/bf16").verdict.reason, "takes BF16 weights; these are codes");
   EXPECT_EQ(chosen_pair(request({.tp = 2}, DeviceKind::kCuda, 32)), "all-reduce sm90/few_tokens");
   EXPECT_EQ(chosen_pair(request({.tp = 2}, DeviceKind::kCuda, 512)), "all-reduce sm90/many_tokens");
   // A place for each of 2 x 1 x 6 assignments.
   EXPECT_EQ(chosen_pair(request({.dp = 2}, DeviceKind::kCuda, 1)), "peer-memory sm90/few_tokens");
-  const std::vector<ExpertCandidate> split =
-      expert_candidates(request({.tp = 2, .ep = 1, .moe_tp = 2}, DeviceKind::kCuda));
-  EXPECT_EQ(candidate(split, "all-reduce", "sm90/many_tokens").verdict.reason,
-            "experts whose inner width is split over ranks have no kernel here");
-  EXPECT_EQ(chosen_pair(request({.tp = 2, .ep = 1, .moe_tp = 2}, DeviceKind::kCuda)), "");
+  // Parts of inner widths are experts as well.
+  const ParallelPlan split{.tp = 2, .ep = 1, .moe_tp = 2};
+  EXPECT_EQ(chosen_pair(request(split, DeviceKind::kCuda, 4)), "all-reduce sm90/four_tokens");
+  EXPECT_EQ(chosen_pair(request(split, DeviceKind::kCuda, 512)), "all-reduce sm90/many_tokens");
 }
 
 /// Verdicts of the oracle are those of the table that runs: no pair is a list of its own.

@@ -1,12 +1,15 @@
-// Experts on the GPU in the geometry of Flash: 1 to 4096 tokens, with and without the shared expert. Bytes
-// are those of the active experts' weights and scales, each once.
+// Experts on the GPU in the geometry of Flash: 1 to 4096 tokens, with and without the shared expert, and what
+// one of two ranks has of them. Bytes are those of the active experts' weights and scales, each once.
+//     sm90_experts_bench [few]      few: up to four tokens only, by every kernel for them
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <random>
 #include <set>
+#include <string_view>
 
 #include "base/error.h"
 #include "bench/support/cuda_bench.h"
@@ -19,10 +22,9 @@ namespace baleen::sm90 {
 namespace {
 
 constexpr std::int64_t kWidth = 4096;
-constexpr std::int64_t kInner = 2048;
+constexpr std::int64_t kWholeInner = 2048;
 constexpr int kExperts = 256;
 constexpr int kSelected = 6;
-constexpr std::int64_t kMatrixValues = kWidth * kInner;
 constexpr std::int64_t kMaxTokens = 4096;
 
 using Which = WeightMatrix ExpertWeights::*;
@@ -47,10 +49,21 @@ __global__ void fill_random(std::uint8_t* to, std::int64_t count, std::uint32_t 
   }
 }
 
+/// What a rank has of experts.
+struct Share {
+  std::string_view name;
+  std::int64_t inner = kWholeInner, shared_inner = kWholeInner;
+  int num_experts = kExperts;
+  [[nodiscard]] bool is_split() const { return inner < kWholeInner; }
+  [[nodiscard]] bool shared_is_split() const { return shared_inner < kWholeInner; }
+  [[nodiscard]] bool is_whole() const { return !is_split() && !shared_is_split() && num_experts == kExperts; }
+};
+
 class Bench {
  public:
-  Bench()
-      : stream_(make_stream()),
+  explicit Bench(const Share& share)
+      : share_(share),
+        stream_(make_stream()),
         memory_(stream_),
         scratch_(scratch_bytes(), memory_),
         context_{stream_, scratch_, {}} {
@@ -58,26 +71,27 @@ class Bench {
     routed_.resize(kExperts);
     std::uint32_t seed = 1;
     for (const Which which : {&E::w1, &E::w2, &E::w3}) {
-      const std::int64_t rows = which == &E::w2 ? kWidth : kInner;
-      const std::int64_t cols = kMatrixValues / rows;
-      const std::uint8_t* codes = random_bytes(kExperts * kMatrixValues / 2, seed++, true);
+      const std::int64_t values = kWidth * share.inner, shared_values = kWidth * share.shared_inner;
+      const std::int64_t rows = which == &E::w2 ? kWidth : share.inner, cols = values / rows;
+      const std::int64_t shared_rows = which == &E::w2 ? kWidth : share.shared_inner;
+      const std::uint8_t* codes = random_bytes(kExperts * values / 2, seed++, true);
       // Products of the two halves stay near one.
-      const std::uint8_t* scales = random_bytes(kExperts * kMatrixValues / 32, seed++, false, 117, 4);
+      const std::uint8_t* scales = random_bytes(kExperts * values / 32, seed++, false, 117, 4);
       for (int expert = 0; expert < kExperts; ++expert) {
         routed_[static_cast<std::size_t>(expert)].*
             which = {.format = WeightFormat::kFp4,
                      .rows = rows,
                      .cols = cols,
-                     .data = reinterpret_cast<const std::byte*>(codes) + expert * kMatrixValues / 2,
-                     .group_scales = scales + expert * kMatrixValues / 32};
+                     .data = reinterpret_cast<const std::byte*>(codes) + expert * values / 2,
+                     .group_scales = scales + expert * values / 32};
       }
-      block_scales_.emplace_back(kMatrixValues / 128 / 128 * 4, memory_);
-      const std::vector<float> factors(kMatrixValues / 128 / 128, 0x1p-12F);
+      block_scales_.emplace_back(shared_values / 128 / 128 * 4, memory_);
+      const std::vector<float> factors(static_cast<std::size_t>(shared_values / 128 / 128), 0x1p-12F);
       memory_.upload(block_scales_.back().data(), std::as_bytes(std::span(factors)));
       shared_.*which = {.format = WeightFormat::kFp8,
-                        .rows = rows,
-                        .cols = cols,
-                        .data = reinterpret_cast<const std::byte*>(random_bytes(kMatrixValues, seed++, true)),
+                        .rows = shared_rows,
+                        .cols = shared_values / shared_rows,
+                        .data = reinterpret_cast<const std::byte*>(random_bytes(shared_values, seed++, true)),
                         .block_scales = reinterpret_cast<const float*>(block_scales_.back().data())};
     }
     std::mt19937 random(7);
@@ -100,20 +114,28 @@ class Bench {
     weights_ = upload(weights);
     x_host_ = std::move(x);
     out_ = reinterpret_cast<Bf16Bits*>(keep(2 * kMaxTokens * kWidth));
+    sums_ = reinterpret_cast<float*>(keep(std::int64_t{sizeof(float)} * kMaxTokens * kWidth));
     int sms = 0;
     check_cuda(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0), "reading the device");
     context_.num_sms = sms;
   }
 
-  void launch(std::int64_t first_token, std::int64_t num_tokens, bool with_shared) {
-    sm90::experts({.x = View<const Bf16Bits, 2>(x_ + first_token * kWidth, {num_tokens, kWidth}),
-                   .ids = {device_ids_ + first_token * kSelected, {num_tokens, kSelected}},
-                   .weights = {weights_ + first_token * kSelected, {num_tokens, kSelected}},
-                   .routed = routed_,
-                   .shared = with_shared ? &shared_ : nullptr,
-                   .swiglu_limit = 10.0F,
-                   .out = View<Bf16Bits, 2>(out_, {num_tokens, kWidth})},
-                  context_);
+  using Run = void (*)(const ExpertsArgs&, CudaContext&);
+
+  void launch(std::int64_t first_token, std::int64_t num_tokens, bool with_shared, Run run = sm90::experts) {
+    const bool partial = !share_.is_whole();
+    run({.x = View<const Bf16Bits, 2>(x_ + first_token * kWidth, {num_tokens, kWidth}),
+         .ids = {device_ids_ + first_token * kSelected, {num_tokens, kSelected}},
+         .weights = {weights_ + first_token * kSelected, {num_tokens, kSelected}},
+         .routed = std::span(routed_).first(static_cast<std::size_t>(share_.num_experts)),
+         .shared = with_shared ? &shared_ : nullptr,
+         .swiglu_limit = 10.0F,
+         .out = partial ? Activations<2>(sums_, {num_tokens, kWidth})
+                        : Activations<2>(View<Bf16Bits, 2>(out_, {num_tokens, kWidth})),
+         .partial_sums = partial,
+         .routed_is_split = share_.is_split(),
+         .shared_is_split = share_.shared_is_split()},
+        context_);
   }
 
   /// The first token against plain loops, and the same bits among 16, 64 and 4096.
@@ -132,11 +154,11 @@ class Bench {
         };
         matrix.data = copy(matrix.data, matrix.rows * matrix.row_bytes());
         if (matrix.group_scales != nullptr)
-          matrix.group_scales =
-              reinterpret_cast<const std::uint8_t*>(copy(matrix.group_scales, kMatrixValues / 32));
+          matrix.group_scales = reinterpret_cast<const std::uint8_t*>(
+              copy(matrix.group_scales, matrix.rows * matrix.cols / 32));
         if (matrix.block_scales != nullptr)
           matrix.block_scales =
-              reinterpret_cast<const float*>(copy(matrix.block_scales, kMatrixValues / 128 / 32));
+              reinterpret_cast<const float*>(copy(matrix.block_scales, matrix.rows * matrix.cols / 128 / 32));
       }
     };
     for (int slot = 0; slot < kSelected; ++slot) {
@@ -156,7 +178,7 @@ class Bench {
                  .swiglu_limit = 10.0F,
                  .out = {want.data(), {1, kWidth}}});
     std::vector<Bf16Bits> first(kWidth);
-    for (const std::int64_t num_tokens : {1, 16, 64, 65, 512, 4096}) {
+    for (const std::int64_t num_tokens : {1, 3, 4, 16, 64, 65, 512, 4096}) {
       check_cuda(cudaMemsetAsync(out_, 0xFF, 2 * kMaxTokens * kWidth, stream_), "poisoning");
       launch(0, num_tokens, true);
       std::vector<Bf16Bits> got(kWidth);
@@ -176,23 +198,27 @@ class Bench {
     }
   }
 
-  void time(std::int64_t num_tokens, bool with_shared) {
+  void time(std::int64_t num_tokens, bool with_shared, std::string_view kernel = "",
+            Run run = sm90::experts) {
     const auto active = [&](std::int64_t first) {
-      return std::set<int>(ids_.begin() + first * kSelected, ids_.begin() + (first + num_tokens) * kSelected)
-          .size();
+      const std::set<int> ids(ids_.begin() + first * kSelected,
+                              ids_.begin() + (first + num_tokens) * kSelected);
+      return std::distance(ids.begin(), ids.lower_bound(share_.num_experts));
     };
-    constexpr double kExpertBytes = 3.0 * kMatrixValues * (1.0 / 2 + 1.0 / 32);
-    const double shared_bytes = with_shared ? 3.0 * kMatrixValues : 0;
+    const double expert_bytes = 3.0 * static_cast<double>(kWidth * share_.inner) * (1.0 / 2 + 1.0 / 32);
+    const double shared_bytes = with_shared ? 3.0 * static_cast<double>(kWidth * share_.shared_inner) : 0;
     const int num_inputs = static_cast<int>(std::clamp<std::int64_t>(kMaxTokens / num_tokens, 1, 8));
     double bytes = 0;
     for (int i = 0; i < num_inputs; ++i) {
-      bytes += kExpertBytes * static_cast<double>(active(i * num_tokens)) + shared_bytes;
+      bytes += expert_bytes * static_cast<double>(active(i * num_tokens)) + shared_bytes;
     }
     const double assignments = static_cast<double>(num_tokens) * (kSelected + (with_shared ? 1 : 0));
     const bench::Timing timing = bench::time_launches(
-        stream_, num_inputs, [&](int i) { launch(i * num_tokens, num_tokens, with_shared); }, 11);
-    bench::report("experts", fmt::format("{} tokens{}", num_tokens, with_shared ? " + shared expert" : ""),
-                  timing, bytes / num_inputs, assignments * 6.0 * kMatrixValues,
+        stream_, num_inputs, [&](int i) { launch(i * num_tokens, num_tokens, with_shared, run); }, 11);
+    bench::report("experts",
+                  fmt::format("{} tokens{}{}{}", num_tokens, with_shared ? " + shared expert" : "",
+                              share_.name, kernel),
+                  timing, bytes / num_inputs, assignments * 6.0 * static_cast<double>(kWidth * share_.inner),
                   num_tokens <= 64           ? "3000 GB/s"
                   : num_tokens == kMaxTokens ? "600 TFLOP/s"
                                              : "");
@@ -205,7 +231,8 @@ class Bench {
     return stream;
   }
   static std::int64_t scratch_bytes() {
-    return sm90::experts_scratch_bytes(kMaxTokens, kSelected, kWidth, kInner, kExperts);
+    return sm90::experts_scratch_bytes(kMaxTokens, kSelected, kWidth, kWholeInner, kExperts) +
+           split_experts_scratch_bytes(kMaxTokens, kSelected, kWidth, kExperts, {true, true});
   }
   std::byte* keep(std::int64_t bytes) {
     buffers_.emplace_back(bytes, memory_);
@@ -224,6 +251,7 @@ class Bench {
     return to;
   }
 
+  Share share_;
   CUstream_st* stream_;
   CudaMemory memory_;
   Arena scratch_;
@@ -238,16 +266,45 @@ class Bench {
   const std::int32_t* device_ids_ = nullptr;
   const float* weights_ = nullptr;
   Bf16Bits* out_ = nullptr;
+  float* sums_ = nullptr;
 };
+
+/// Up to four tokens, by each kernel for them: of all experts, and of one of two ranks.
+void time_few_tokens() {
+  constexpr Share kShares[] = {
+      {.name = ""},
+      {.name = ", half the experts", .num_experts = kExperts / 2},
+      {.name = ", half the experts and of the shared one",
+       .shared_inner = kWholeInner / 2,
+       .num_experts = kExperts / 2},
+      {.name = ", half of each", .inner = kWholeInner / 2, .shared_inner = kWholeInner / 2}};
+  for (const Share& share : kShares) {
+    Bench bench(share);
+    for (const int num_tokens : {1, 2, 3, 4}) {
+      bench.time(num_tokens, true, " by four_tokens", experts_four_tokens);
+      bench.time(num_tokens, true, " by few_tokens", experts_few_tokens);
+    }
+  }
+}
+
+/// Whole experts.
+void time_all() {
+  Bench bench({});
+  bench.verify();
+  for (const bool with_shared : {false, true}) {
+    for (const int num_tokens : {1, 2, 3, 4, 16, 64, 128, 512, 1024, 4096})
+      bench.time(num_tokens, with_shared);
+  }
+}
 
 }  // namespace
 }  // namespace baleen::sm90
 
-int main() {
-  baleen::sm90::Bench bench;
-  bench.verify();
-  for (const bool with_shared : {false, true}) {
-    for (const int num_tokens : {1, 4, 16, 64, 128, 512, 1024, 4096}) bench.time(num_tokens, with_shared);
+int main(int count, char** values) {
+  if (count > 1 && std::string_view(values[1]) == "few") {
+    baleen::sm90::time_few_tokens();
+  } else {
+    baleen::sm90::time_all();
   }
   return 0;
 }

@@ -2,10 +2,25 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "base/check.h"
+
+namespace baleen {
+
+std::int64_t split_experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected, std::int64_t width,
+                                         std::int64_t num_experts, ExpertSplit split) {
+  // An expert's first row is a multiple of four.
+  constexpr std::int64_t kMaxUnusedRows = 3;
+  constexpr std::int64_t kExtraBytes = 2;
+  const std::int64_t slots = num_rows * num_selected;
+  const std::int64_t routed = slots + kMaxUnusedRows * (std::min(slots, num_experts) + 1);
+  return kExtraBytes * width * ((split.routed ? routed : 0) + (split.shared ? num_rows : 0));
+}
+
+}  // namespace baleen
 
 namespace baleen::ops {
 namespace {

@@ -43,6 +43,11 @@ struct ExpertGuess {
   ExpertPlaces places{};            ///< of that block
 };
 
+/// Whose inner width is split over ranks.
+struct ExpertSplit {
+  bool routed = false, shared = false;
+};
+
 /// Of ranks that share the experts, one has `routed` from `first_expert` on. What it returns are then its
 /// terms of the sum (`out` in float32, not rounded), or, of rows with one expert each, those experts'
 /// outputs.
@@ -68,6 +73,7 @@ struct ExpertsArgs {
       0;  ///< k of the model, where rows are single assignments; 0: they are tokens
   std::optional<ExpertLoad> expected{};
 
+  [[nodiscard]] ExpertSplit split() const { return {routed_is_split, shared_is_split}; }
   /// Place in `routed` of the expert in `slot` of `row`; -1: none, or one of another rank.
   [[nodiscard]] std::int64_t local_expert(std::int64_t row, std::int64_t slot) const {
     const std::int64_t place = ids(row, slot) - first_expert;
@@ -107,6 +113,11 @@ void experts_int8(const ExpertsArgs& args, CpuContext& context);
 [[nodiscard]] std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,
                                                  std::int64_t width, std::int64_t inner_width,
                                                  std::int64_t num_experts, int num_threads);
+/// What a GPU takes beyond its scratch for whole experts where it has parts of them: outputs in float32, not
+/// BF16.
+[[nodiscard]] std::int64_t split_experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,
+                                                       std::int64_t width, std::int64_t num_experts,
+                                                       ExpertSplit split);
 
 namespace ops {
 

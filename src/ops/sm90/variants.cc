@@ -33,6 +33,7 @@ VariantTable<CudaContext> variants() {
   table.add(hc_pre_norm_variants());
   table.add(hc_post_variants());
   table.add(hc_post_pre_norm_variants());
+  table.add(all_reduce_hc_post_pre_norm_variants());
   table.add(hc_head_variants());
   table.add(rms_norm_variants());
   table.add(rms_norm_rope_variants());

@@ -15,7 +15,7 @@ constexpr int kValuesPerThread = 8;  // 16 bytes
 
 struct CombineParams {
   const std::int32_t* row_of_slot;
-  const Bf16Bits* y;
+  AssignmentOutputs y;
   Bf16Bits* out;  ///< null: the sum goes to `sums`
   float* sums;    ///< partial, in float32
   std::int64_t width;
@@ -49,15 +49,21 @@ __global__ void __launch_bounds__(kMaxThreads) combine_kernel(const CombineParam
   for (std::int64_t column = threadIdx.x * kValuesPerThread; column < p.width;
        column += blockDim.x * kValuesPerThread) {
     float sum[kValuesPerThread] = {};
-    const auto add = [&](std::int64_t row) {
-      float values[kValuesPerThread];
-      unpack_bf16(*reinterpret_cast<const uint4*>(p.y + row * p.width + column), values);
+    const auto add = [&](const ExpertOutputs& y, std::int64_t row) {
+      const std::int64_t at = (row - y.first_row) * p.width + column;
+      alignas(16) float values[kValuesPerThread];
+      if (y.partial != nullptr) {
+        *reinterpret_cast<float4*>(values) = *reinterpret_cast<const float4*>(y.partial + at);
+        *reinterpret_cast<float4*>(values + 4) = *reinterpret_cast<const float4*>(y.partial + at + 4);
+      } else {
+        unpack_bf16(*reinterpret_cast<const uint4*>(y.rounded + at), values);
+      }
 #pragma unroll
       for (int i = 0; i < kValuesPerThread; ++i) sum[i] += values[i];
     };
 #pragma unroll 4
-    for (int i = 0; i < count; ++i) add(rows[i]);
-    if (p.shared_row >= 0) add(p.shared_row + token);
+    for (int i = 0; i < count; ++i) add(p.y.routed, rows[i]);
+    if (p.shared_row >= 0) add(p.y.shared, p.shared_row + token);
     if (p.out != nullptr) {
       *reinterpret_cast<uint4*>(p.out + token * p.width + column) = pack_bf16(sum);
     } else {
@@ -71,7 +77,7 @@ __global__ void __launch_bounds__(kMaxThreads) combine_kernel(const CombineParam
 }  // namespace
 
 void combine_experts(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
-                     const Bf16Bits* y, CudaContext& context) {
+                     const AssignmentOutputs& y, CudaContext& context) {
   BALEEN_CHECK(extents.num_selected <= kWarpLanes);
   const std::int64_t width = args.out.extent(1);
   const CombineParams params{

@@ -76,6 +76,9 @@ struct PlanInput {
         places(args.places.of_expert),
         copied(args.places.copied) {}
 
+  [[nodiscard]] constexpr int num_shared_tiles() const {
+    return has_shared ? (num_tokens + tile_tokens - 1) / tile_tokens : 0;
+  }
   /// -1: padding, or an expert of another rank.
   [[nodiscard]] constexpr int local_expert(std::int32_t id) const {
     const std::int32_t expert = id - first_expert;
@@ -96,6 +99,17 @@ struct DispatchPlan {
   std::int64_t num_counters = 0;
 };
 
+/// y of assignments, [rows, d]: rounded, or partial sums of an inner width that is split over ranks.
+struct ExpertOutputs {
+  Bf16Bits* rounded = nullptr;  ///< null: `partial`
+  float* partial = nullptr;
+  std::int32_t first_row = 0;  ///< the plan's row that is row 0 here
+};
+/// Of all assignments of a call.
+struct AssignmentOutputs {
+  ExpertOutputs routed, shared;
+};
+
 /// Where the word of four codes at word `source` of a block of 128 goes when rows are laid out for the
 /// products: there thread q of four owns the source's bytes [32 q, 32 q + 32), 8 of them an instruction
 /// (expert_fragments.cuh).
@@ -106,9 +120,9 @@ constexpr int product_word(int source) { return (source & 7) << 2 | source >> 3;
 void dispatch_experts(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
                       const Fp8Rows& rows, CudaContext& context);
 
-/// The last kernel: out[t] = the sum of rows `y` [num_rows, d] of token t's assignments in ascending expert,
-/// then the shared expert's, in float32, rounded once; partial sums are not rounded.
+/// The last kernel: out[t] = the sum of the rows of token t's assignments in ascending expert, then the
+/// shared expert's, in float32, rounded once; partial sums are not rounded.
 void combine_experts(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
-                     const Bf16Bits* y, CudaContext& context);
+                     const AssignmentOutputs& y, CudaContext& context);
 
 }  // namespace baleen::sm90

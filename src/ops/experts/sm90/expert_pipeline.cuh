@@ -111,27 +111,47 @@ struct ProductItem {
   int row;  ///< inner: of gate and of up; down: of half 0, half 1 follows it
 };
 
+/// What is the same for all items is read from the arguments each time: registers are scarce.
 template <class Shape>
 struct ProductItems {
-  int inner_pieces;  ///< items of a tile
-  int down_pieces;
+  const ExpertProducts& p;
   const TokenTile* tiles;
   int num_inner;
   int num_items;
 
-  __device__ ProductItems(const ExpertProducts& p, const TokenTile* all_tiles, int num_tiles)
-      : inner_pieces(p.inner_width / Shape::kHalfRows),
-        down_pieces((p.width + 2 * Shape::kHalfRows - 1) / (2 * Shape::kHalfRows)),
+  __device__ ProductItems(const ExpertProducts& products, const TokenTile* all_tiles, int num_tiles)
+      : p(products),
         tiles(all_tiles),
-        num_inner(num_tiles * inner_pieces),
-        num_items(num_inner + num_tiles * down_pieces) {}
+        num_inner(num_shared_inner() + (num_tiles - num_shared()) * inner_pieces()),
+        num_items(num_inner + num_tiles * down_pieces()) {}
+
+  /// Items of a routed expert's tile.
+  [[nodiscard]] __device__ int inner_pieces() const { return p.inner_width / Shape::kHalfRows; }
+  [[nodiscard]] __device__ int down_pieces() const {
+    return (p.width + 2 * Shape::kHalfRows - 1) / (2 * Shape::kHalfRows);
+  }
+  /// Tiles of the shared expert, the first ones, and their items of the inner half.
+  [[nodiscard]] __device__ int num_shared() const {
+    return p.takes_copied ? 0 : p.plan_input.num_shared_tiles();
+  }
+  [[nodiscard]] __device__ int num_shared_inner() const {
+    return num_shared() * (p.shared_inner_width / Shape::kHalfRows);
+  }
 
   __device__ ProductItem at(int index) const {
     ProductItem item;
     item.down = index >= num_inner;
-    if (item.down) index -= num_inner;
-    const int pieces = item.down ? down_pieces : inner_pieces;
-    item.tile_index = index / pieces;
+    int pieces = down_pieces(), first_tile = 0;
+    if (item.down) {
+      index -= num_inner;
+    } else if (index < num_shared_inner()) {
+      pieces = p.shared_inner_width / Shape::kHalfRows;
+    } else {
+      index -= num_shared_inner();
+      pieces = inner_pieces();
+      first_tile = num_shared();
+    }
+    item.tile_index = first_tile + index / pieces;
     item.row = index % pieces * Shape::kHalfRows * (item.down ? 2 : 1);
     const auto* from = reinterpret_cast<const int4*>(tiles + item.tile_index);
     const int4 tile =
@@ -157,11 +177,11 @@ struct ItemMatrix {
 
 template <class Shape>
 __device__ ItemMatrix item_matrix(const ExpertProducts& p, const ProductItem& item, int half) {
-  const bool is_shared = item.tile.expert == p.num_experts;
+  const bool is_shared = p.is_shared(item.tile);
   const ExpertMatrices& matrices = is_shared ? p.shared : p.routed;
   const int place = is_shared ? 0 : expert_place(p.places, item.tile.expert);
   if (item.down) return {&matrices.down, place, item.row + half * Shape::kHalfRows, p.width};
-  return {half == 0 ? &matrices.gate : &matrices.up, place, item.row, p.inner_width};
+  return {half == 0 ? &matrices.gate : &matrices.up, place, item.row, p.inner_width_of(item.tile)};
 }
 
 /// A place in a ring.
@@ -187,7 +207,8 @@ class Producer {
   template <WeightFormat kFormat>
   __device__ void produce(const ProductItem& item) {
     constexpr int kSlices = kSlicesPerStage<kFormat>;
-    const int num_slices = (item.down ? p_.inner_width : p_.width) / kFp8RowBlock;
+    const int inner_width = p_.inner_width_of(item.tile);
+    const int num_slices = (item.down ? inner_width : p_.width) / kFp8RowBlock;
     const int num_stages = (num_slices + kSlices - 1) / kSlices;
     const Fp8RowMaps& tokens = item.down ? p_.inner_maps : p_.x_maps;
     const TokenBoxes boxes(tokens, item.tile.num_rows);
@@ -196,7 +217,7 @@ class Producer {
     if constexpr (kFormat == WeightFormat::kFp4) prefetch_group_scales(halves, num_slices);
 
     const std::int32_t* ready_flag = p_.blocks_ready + item.tile_index;
-    const int blocks_needed = p_.inner_width / kFp8RowBlock;
+    const int blocks_needed = inner_width / kFp8RowBlock;
     bool ready = !item.down && dispatched_;
     const auto look = [&] {
       ready = ptx::flag_read(ready_flag) >= blocks_needed;

@@ -76,8 +76,7 @@ __device__ inline void write_tiles(TokenTile* to, int expert, int first_row, int
 /// After a barrier that follows `plan_expert`.
 __device__ inline void write_all_tiles(const PlanInput& input, const ExpertPlan& expert, int* warp_sums,
                                        const TileLists& lists) {
-  const int shared_tiles =
-      input.has_shared ? (input.num_tokens + input.tile_tokens - 1) / input.tile_tokens : 0;
+  const int shared_tiles = input.num_shared_tiles();
   const int own_tiles = (expert.assignments + input.tile_tokens - 1) / input.tile_tokens;
   const int thread = static_cast<int>(threadIdx.x);
   // Tiles of resident and of copied experts, counted in the halves of one word.

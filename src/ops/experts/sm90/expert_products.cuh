@@ -118,7 +118,7 @@ class Consumer {
     constexpr int kSteps = kSlices * Shape::kBlocks;
     constexpr int kInstructions = 4;           // of 32 inputs, in a slice
     constexpr int kInstructionStep = 32 / 16;  // in the descriptor's units of 16 bytes
-    const int num_slices = (item.down ? p_.inner_width : p_.width) / kFp8RowBlock;
+    const int num_slices = (item.down ? p_.inner_width_of(item.tile) : p_.width) / kFp8RowBlock;
     const int num_stages = (num_slices + kSlices - 1) / kSlices;
     const ItemMatrix halves[2] = {item_matrix<Shape>(p_, item, 0), item_matrix<Shape>(p_, item, 1)};
     WeightScales<Shape, kFormat> scales(group_, halves, row_in_half_, num_slices);
@@ -190,7 +190,12 @@ class Consumer {
       for (int i = 0; i < kTokens / 2; ++i) acc[block][i] *= factors[i % 4 / 2];
     }
     if (item.down) {
-      store_down<kTokens>(item, acc);
+      const ExpertOutputs& y = p_.is_shared(item.tile) ? p_.y.shared : p_.y.routed;
+      if (y.partial != nullptr) {
+        store_partial<kTokens>(item, acc, y);
+      } else {
+        store_down<kTokens>(item, acc, y);
+      }
     } else {
       stage_inner<kTokens>(item, acc);
     }
@@ -226,9 +231,31 @@ class Consumer {
     return group_.results[token * Shape::kPitch + row_in_half_ + block * Shape::kBlockRows];
   }
 
+  /// Writes to y without rounding. Eight threads of a warp have a sector of 32 bytes.
+  template <int kTokens>
+  __device__ void store_partial(const ProductItem& item, const float (&acc)[Shape::kBlocks][kTokens / 2],
+                                const ExpertOutputs& y) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int column = item.row + half * Shape::kHalfRows + row_in_half_;
+      if (item.row + half * Shape::kHalfRows >= p_.width) return;
+#pragma unroll
+      for (int i = 0; i < kTokens / 4; ++i) {
+        if (token_of(i) >= item.tile.num_rows) continue;
+        float* const to =
+            y.partial +
+            static_cast<std::int64_t>(item.tile.first_row - y.first_row + token_of(i)) * p_.width + column;
+#pragma unroll
+        for (int block = 0; block < Shape::kBlocks; ++block)
+          to[block * Shape::kBlockRows] = acc[block][i / 2 * 4 + i % 2 + 2 * half];
+      }
+    }
+  }
+
   /// Rounds to BF16 and writes to y, through `results`, one half of the rows after the other.
   template <int kTokens>
-  __device__ void store_down(const ProductItem& item, const float (&acc)[Shape::kBlocks][kTokens / 2]) {
+  __device__ void store_down(const ProductItem& item, const float (&acc)[Shape::kBlocks][kTokens / 2],
+                             const ExpertOutputs& y) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
@@ -240,19 +267,20 @@ class Consumer {
         }
       }
       group_barrier();
-      copy_results(item, p_.y, p_.width, item.row + half * Shape::kHalfRows);
+      copy_results(item.tile, y.rounded, item.tile.first_row - y.first_row, p_.width,
+                   item.row + half * Shape::kHalfRows);
       group_barrier();
     }
   }
 
-  /// `results` to columns [column, column + kHalfRows) of the tile's rows of `to`.
-  __device__ void copy_results(const ProductItem& item, Bf16Bits* to, int width, int column) {
+  /// `results` to columns [column, column + kHalfRows) of the tile's rows of `to`, from `first_row` on.
+  __device__ void copy_results(const TokenTile& tile, Bf16Bits* to, int first_row, int width, int column) {
     constexpr int kVector = 8;
     constexpr int kVectors = Shape::kHalfRows / kVector;  // of a token
     if (column >= width) return;
-    for (int i = thread_; i < item.tile.num_rows * kVectors; i += Shape::kGroupThreads) {
+    for (int i = thread_; i < tile.num_rows * kVectors; i += Shape::kGroupThreads) {
       const int token = i / kVectors, vector = i % kVectors;
-      *reinterpret_cast<uint4*>(to + static_cast<std::int64_t>(item.tile.first_row + token) * width + column +
+      *reinterpret_cast<uint4*>(to + static_cast<std::int64_t>(first_row + token) * width + column +
                                 vector * kVector) =
           *reinterpret_cast<const uint4*>(group_.results + token * Shape::kPitch + vector * kVector);
     }
@@ -266,18 +294,18 @@ class Consumer {
         return *reinterpret_cast<const uint2*>(group_.results + token * Shape::kPitch + column);
       });
     } else {
-      copy_results(item, p_.inner_bf16, p_.inner_width, item.row);
+      copy_results(item.tile, p_.inner_bf16, item.tile.first_row, p_.inner_pitch, item.row);
       group_barrier();
       if (thread_ == 0) {
         const int before =
-            ptx::flag_fetch_add(p_.parts_done + item.tile_index * (p_.inner_width / kFp8RowBlock) + block, 1);
+            ptx::flag_fetch_add(p_.parts_done + item.tile_index * (p_.inner_pitch / kFp8RowBlock) + block, 1);
         group_.completes_block = before == kFp8RowBlock / Shape::kHalfRows - 1 ? 1 : 0;
       }
       group_barrier();
       if (group_.completes_block == 0) return;
       quantise_inner(item, block, [&](int token, int column) {
         return __ldcg(reinterpret_cast<const uint2*>(
-            p_.inner_bf16 + static_cast<std::int64_t>(item.tile.first_row + token) * p_.inner_width +
+            p_.inner_bf16 + static_cast<std::int64_t>(item.tile.first_row + token) * p_.inner_pitch +
             block * kFp8RowBlock + column));
       });
     }
@@ -296,7 +324,7 @@ class Consumer {
       const float values[4] = {bf16_low(words.x), bf16_high(words.x), bf16_low(words.y), bf16_high(words.y)};
       const Fp8Piece<4> piece = quantise_fp8_block(values);
       const std::int64_t row = item.tile.first_row + token;
-      reinterpret_cast<std::uint32_t*>(p_.inner.codes + row * p_.inner_width +
+      reinterpret_cast<std::uint32_t*>(p_.inner.codes + row * p_.inner_pitch +
                                        block * kFp8RowBlock)[product_word(lane)] = piece.codes[0];
       if (lane == 0) p_.inner.scales[block * p_.inner.scale_stride + row] = piece.scale;
     }
@@ -352,7 +380,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   const auto for_each_item = [&](int group, auto&& routed, auto&& shared) {
     for (int index = items.first(group); index < items.num_items; index += items.step()) {
       const ProductItem item = items.at(index);
-      if (item.tile.expert == p.num_experts) {
+      if (p.is_shared(item.tile)) {
         shared(item);
       } else {
         routed(item);

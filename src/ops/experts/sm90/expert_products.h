@@ -56,14 +56,21 @@ struct ExpertProducts {
   const float* row_weight = nullptr;
   std::int32_t* blocks_ready = nullptr;  ///< [max_tiles]: blocks of 128 of `inner` that are complete
   std::int32_t* parts_done =
-      nullptr;    ///< [max_tiles, inner_width / 128]: pieces of such a block, where an item makes less
+      nullptr;    ///< [max_tiles, inner_pitch / 128]: pieces of such a block, where an item makes less
   Fp8Rows inner;  ///< a of every assignment
   Bf16Bits* inner_bf16 = nullptr;  ///< the same before quantisation, where an item makes less than a block
-  Bf16Bits* y = nullptr;           ///< [num_rows, width]
+  AssignmentOutputs y;
   std::int32_t width = 0;
-  std::int32_t inner_width = 0;
+  std::int32_t inner_width = 0;         ///< of routed experts
+  std::int32_t shared_inner_width = 0;  ///< another where only one of them is split over ranks
+  std::int32_t inner_pitch = 0;         ///< of `inner`, `inner_bf16` and `parts_done`: the larger one
   std::int32_t num_experts = 0;
   float swiglu_limit = 0.0F;
+
+  [[nodiscard]] constexpr bool is_shared(const TokenTile& tile) const { return tile.expert == num_experts; }
+  [[nodiscard]] constexpr std::int32_t inner_width_of(const TokenTile& tile) const {
+    return is_shared(tile) ? shared_inner_width : inner_width;
+  }
 };
 
 /// One of the launches that share the tiles of a call.

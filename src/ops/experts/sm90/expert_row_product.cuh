@@ -4,8 +4,8 @@
 /// copies and multiplies inputs [32 q, 32 q + 32) of every slice of 128 (expert_fragments.cuh). Copies go to
 /// a ring in shared memory of which a thread sees its own part only, so no thread waits for another.
 ///
-/// Columns of activations lie in shared memory without a swizzle: chunk c (16 bytes) of slice s, column n at
-/// 16 (8 (8 s + c) + n). What is in unused columns does not matter.
+/// Columns of activations, `num_columns` of them, lie in shared memory without a swizzle: chunk c (16 bytes)
+/// of slice s, column n at 16 (num_columns (8 s + c) + n). What is in unused columns does not matter.
 #pragma once
 
 #include <cstdint>
@@ -172,18 +172,18 @@ class RowProduct {
     scales_.begin(rows, num_slices_);
   }
 
-  /// acc[2 half + i]: of this thread's row of that half, column 2 q + i. `column_scales(slice)`: the two
-  /// columns'.
+  /// acc[2 half + i]: of this thread's row of that half, column 2 q + i of the eight from `columns` on.
+  /// `column_scales(slice)`: the two columns'.
   template <class ColumnScales>
-  __device__ void multiply(const ScaledMagnitudes* tables, const std::uint8_t* columns,
+  __device__ void multiply(const ScaledMagnitudes* tables, const std::uint8_t* columns, int num_columns,
                            ColumnScales column_scales, float (&acc)[4]) {
-    constexpr int kInstructions = 4;                       // of two chunks, in a slice
-    constexpr int kInstructionStep = 2 * kProductColumns;  // in the descriptor's units, which are chunks
-    constexpr int kSliceStep = kSliceChunks * kProductColumns;
+    constexpr int kInstructions = 4;               // of two chunks, in a slice
+    const int instruction_step = 2 * num_columns;  // in the descriptor's units, which are chunks
+    const int slice_step = kSliceChunks * num_columns;
     scales_.find_tops();
 #pragma unroll
     for (float& value : acc) value = 0.0F;
-    const std::uint64_t first = ptx::wgmma_descriptor_unswizzled(columns, kProductColumns * kChunkBytes);
+    const std::uint64_t first = ptx::wgmma_descriptor_unswizzled(columns, num_columns * kChunkBytes);
     int slot = 0;
 #pragma unroll 1
     for (int stage = 0; stage < num_stages_; ++stage) {
@@ -196,11 +196,11 @@ class RowProduct {
         load(tables, slot, slice, fragment);
         if (slice == kSlices - 1) copy(stage + kStages, slot);
         const std::uint64_t descriptor =
-            first + static_cast<std::uint64_t>((stage * kSlices + slice) * kSliceStep);
+            first + static_cast<std::uint64_t>((stage * kSlices + slice) * slice_step);
         ptx::wgmma_fence();
 #pragma unroll
         for (int i = 0; i < kInstructions; ++i) {
-          ptx::wgmma_e4m3<kProductColumns>(partial, fragment.a[i], descriptor + i * kInstructionStep, i > 0);
+          ptx::wgmma_e4m3<kProductColumns>(partial, fragment.a[i], descriptor + i * instruction_step, i > 0);
         }
         ptx::wgmma_commit();
         ptx::wgmma_wait<0>();

@@ -49,7 +49,7 @@ class ScaleWriter {
 
   template <WeightFormat kFormat>
   __device__ void produce(const ProductItem& item) {
-    const int num_slices = (item.down ? p_.inner_width : p_.width) / kFp8RowBlock;
+    const int num_slices = (item.down ? p_.inner_width_of(item.tile) : p_.width) / kFp8RowBlock;
     if constexpr (kFormat == WeightFormat::kFp4) {
       write_offsets(item, num_slices);
     } else {

@@ -13,7 +13,7 @@
 #include "cuda/tensor_map.h"
 #include "ops/experts/sm90/expert_dispatch.h"
 #include "ops/experts/sm90/expert_fetch.h"
-#include "ops/experts/sm90/expert_one_token.h"
+#include "ops/experts/sm90/expert_four_tokens.h"
 #include "ops/experts/sm90/expert_products.h"
 #include "ops/experts/sm90/expert_weights.h"
 #include "ops/experts/sm90/experts.h"
@@ -41,12 +41,17 @@ bool guesses(const ExpertsArgs& args) { return !args.next.ids.empty(); }
 
 WeightFormat format_of(const ExpertsArgs& args) { return args.routed[0].w1.format; }
 
+/// From row to row of inner values: the larger of the inner widths of routed and shared experts.
+std::int64_t inner_pitch_of(const ExpertsArgs& args) {
+  return std::max(args.routed[0].w1.rows, args.shared != nullptr ? args.shared->w1.rows : 0);
+}
+
 struct ExpertScratch {
   DispatchPlan plan;
   Fp8Rows rows;  ///< of x
   Fp8Rows inner;
   Bf16Bits* inner_bf16 = nullptr;
-  Bf16Bits* y = nullptr;
+  AssignmentOutputs y;
 };
 
 /// Counts what an arena would give.
@@ -85,6 +90,27 @@ Fp8Rows lay_out_rows(Source& source, std::int64_t num_rows, std::int64_t width) 
           .scale_stride = stride};
 }
 
+template <class Source>
+ExpertOutputs lay_out_outputs(Source& source, std::int64_t first_row, std::int64_t num_rows,
+                              std::int64_t width, bool is_split) {
+  ExpertOutputs y{.first_row = static_cast<std::int32_t>(first_row)};
+  if (is_split) {
+    y.partial = source.template allocate<float>(num_rows * width);
+  } else {
+    y.rounded = source.template allocate<Bf16Bits>(num_rows * width);
+  }
+  return y;
+}
+
+template <class Source>
+AssignmentOutputs lay_out_outputs(Source& source, const DispatchExtents& extents, std::int64_t width,
+                                  ExpertSplit split) {
+  const std::int64_t first_shared = extents.first_shared_row();
+  return {.routed = lay_out_outputs(source, 0, first_shared, width, split.routed),
+          .shared =
+              lay_out_outputs(source, first_shared, extents.num_rows() - first_shared, width, split.shared)};
+}
+
 /// Counters of a list of tiles.
 std::int64_t list_counters(const ProductVariant& variant, const DispatchExtents& extents,
                            std::int64_t inner_width) {
@@ -94,7 +120,8 @@ std::int64_t list_counters(const ProductVariant& variant, const DispatchExtents&
 /// For FP4 and FP8 weights.
 template <class Source>
 ExpertScratch lay_out_quantised(Source& source, const ProductVariant& variant, const DispatchExtents& extents,
-                                std::int64_t width, std::int64_t inner_width, bool copies) {
+                                std::int64_t width, std::int64_t inner_width, ExpertSplit split,
+                                bool copies) {
   const bool whole_blocks = variant.whole_blocks;
   return {
       .plan = lay_out_plan(source, extents, copies,
@@ -102,16 +129,16 @@ ExpertScratch lay_out_quantised(Source& source, const ProductVariant& variant, c
       .rows = lay_out_rows(source, extents.num_rows(), width),
       .inner = lay_out_rows(source, extents.num_rows(), inner_width),
       .inner_bf16 = source.template allocate<Bf16Bits>(whole_blocks ? 0 : extents.num_rows() * inner_width),
-      .y = source.template allocate<Bf16Bits>(extents.num_rows() * width)};
+      .y = lay_out_outputs(source, extents, width, split)};
 }
 
 /// For BF16 weights.
 template <class Source>
 ExpertScratch lay_out_bf16(Source& source, const DispatchExtents& extents, std::int64_t width,
-                           std::int64_t inner_width) {
+                           std::int64_t inner_width, ExpertSplit split) {
   return {.plan = lay_out_plan(source, extents, false, 0),
           .inner_bf16 = source.template allocate<Bf16Bits>(extents.num_rows() * inner_width),
-          .y = source.template allocate<Bf16Bits>(extents.num_rows() * width)};
+          .y = lay_out_outputs(source, extents, width, split)};
 }
 
 void check_matrix(const WeightMatrix& matrix, WeightFormat format, std::int64_t rows, std::int64_t cols) {
@@ -169,17 +196,17 @@ Fp8RowMaps describe(const Fp8Rows& rows, std::int64_t num_rows, std::int64_t wid
 ExpertProducts describe(const ExpertsArgs& args, const ProductVariant& variant,
                         const DispatchExtents& extents, const ExpertScratch& scratch, bool copied) {
   const ExpertWeights& first = args.routed[0];
-  const std::int64_t width = first.w1.cols, inner_width = first.w1.rows;
+  const std::int64_t width = first.w1.cols, inner_width = first.w1.rows, inner_pitch = inner_pitch_of(args);
   const std::int64_t num_places = args.places.of_expert == nullptr ? extents.num_experts : args.places.count;
   const ExpertMatrices routed = describe(args.routed, num_places, variant.half_rows);
   const TileList& list = copied ? scratch.plan.lists.copied : scratch.plan.lists.resident;
   std::int32_t* const counters =
-      scratch.plan.counters + (copied ? list_counters(variant, extents, inner_width) : 0);
+      scratch.plan.counters + (copied ? list_counters(variant, extents, inner_pitch) : 0);
   return {.routed = routed,
           .shared = args.shared != nullptr ? describe({args.shared, 1}, 1, variant.half_rows) : routed,
           .places = device_places(args),
           .x_maps = describe(scratch.rows, extents.num_rows(), width, variant),
-          .inner_maps = describe(scratch.inner, extents.num_rows(), inner_width, variant),
+          .inner_maps = describe(scratch.inner, extents.num_rows(), inner_pitch, variant),
           .plan_input = PlanInput(args, extents),
           .takes_copied = copied,
           .num_tiles = list.count,
@@ -192,6 +219,9 @@ ExpertProducts describe(const ExpertsArgs& args, const ProductVariant& variant,
           .y = scratch.y,
           .width = static_cast<std::int32_t>(width),
           .inner_width = static_cast<std::int32_t>(inner_width),
+          .shared_inner_width =
+              static_cast<std::int32_t>(args.shared != nullptr ? args.shared->w1.rows : inner_width),
+          .inner_pitch = static_cast<std::int32_t>(inner_pitch),
           .num_experts = static_cast<std::int32_t>(extents.num_experts),
           .swiglu_limit = args.swiglu_limit};
 }
@@ -216,7 +246,11 @@ void check_arguments(const ExpertsArgs& args, WeightFormat shared_format) {
   BALEEN_CHECK_EQ(width % kBlock, 0);
   BALEEN_CHECK_EQ(inner_width % kBlock, 0);
   check_expert(first, first.w1.format, width, inner_width);
-  if (args.shared != nullptr) check_expert(*args.shared, shared_format, width, inner_width);
+  if (args.shared != nullptr) {
+    BALEEN_CHECK_EQ(args.shared->w1.rows % kBlock, 0);
+    check_expert(*args.shared, shared_format, width, args.shared->w1.rows);
+  }
+  BALEEN_CHECK(args.partial_sums || (!args.routed_is_split && !args.shared_is_split));
 }
 
 void experts_by(const ProductVariant& variant, const ExpertsArgs& args, CudaContext& context) {
@@ -226,8 +260,8 @@ void experts_by(const ProductVariant& variant, const ExpertsArgs& args, CudaCont
   const ExpertWeights& first = args.routed[0];
   const ScratchScope scope(context.scratch);
   const bool copies = args.places.copied != nullptr;
-  const ExpertScratch scratch =
-      lay_out_quantised(context.scratch, variant, extents, first.w1.cols, first.w1.rows, copies);
+  const ExpertScratch scratch = lay_out_quantised(context.scratch, variant, extents, first.w1.cols,
+                                                  inner_pitch_of(args), args.split(), copies);
   if (variant.max_planned_tiles > 0) BALEEN_CHECK(extents.max_tiles() <= variant.max_planned_tiles);
   const auto multiply = [&](bool copied, const ProductLaunch& how) {
     variant.launch(describe(args, variant, extents, scratch, copied), first.w1.format, how, context);
@@ -253,12 +287,14 @@ std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selec
   const std::int64_t few_rows =
       std::min({num_rows, kMaxFewTokens, std::max<std::int64_t>(1, kMaxFewAssignments / num_selected)});
   // What a variant needs grows with the rows.
-  std::int64_t most = Arena::bytes_for<Bf16Bits>(one_token_inner_values(num_selected, inner_width));
+  const std::int64_t streamed_rows = std::min(num_rows, kMaxStreamedTokens);
+  std::int64_t most =
+      Arena::bytes_for<Bf16Bits>(four_token_inner_values(streamed_rows, num_selected, inner_width));
   const auto count = [&](const ProductVariant& variant, std::int64_t rows) {
     const DispatchExtents extents{rows, num_selected, num_experts, true, variant.max_tokens};
     ScratchCounter quantised, bf16;
-    (void)lay_out_quantised(quantised, variant, extents, width, inner_width, true);
-    (void)lay_out_bf16(bf16, extents, width, inner_width);
+    (void)lay_out_quantised(quantised, variant, extents, width, inner_width, {}, true);
+    (void)lay_out_bf16(bf16, extents, width, inner_width, {});
     most = std::max({most, quantised.bytes, bf16.bytes});
   };
   count(kFewTokens, few_rows);
@@ -266,12 +302,12 @@ std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selec
   return most;
 }
 
-void experts_one_token(const ExpertsArgs& args, CudaContext& context) {
+void experts_four_tokens(const ExpertsArgs& args, CudaContext& context) {
   if (args.x.extent(0) == 0) return;
   check_arguments(args, WeightFormat::kFp8);
   const ScratchScope scope(context.scratch);
-  auto* inner =
-      context.scratch.allocate<Bf16Bits>(one_token_inner_values(args.ids.extent(1), args.routed[0].w1.rows));
+  auto* inner = context.scratch.allocate<Bf16Bits>(
+      four_token_inner_values(args.x.extent(0), args.ids.extent(1), inner_pitch_of(args)));
   if (args.places.copied != nullptr) {
     BALEEN_CHECK(context.branch != nullptr);
     const bool behind_guess = context.branch->is_open();
@@ -279,7 +315,7 @@ void experts_one_token(const ExpertsArgs& args, CudaContext& context) {
     fetch_chosen_experts(args, context.stream, !behind_guess);
     if (guesses(args)) fetch_guessed_experts(args, context.branch->fork(context.stream));
   }
-  one_token_experts(args, device_places(args), inner, context);
+  four_token_experts(args, device_places(args), inner, context);
 }
 
 void experts_few_tokens(const ExpertsArgs& args, CudaContext& context) {
@@ -296,19 +332,21 @@ void experts_bf16(const ExpertsArgs& args, CudaContext& context) {
       extents_of(args, variant_for(args.x.extent(0), args.ids.extent(1)).max_tokens);
   const ExpertWeights& first = args.routed[0];
   const ScratchScope scope(context.scratch);
-  const ExpertScratch scratch = lay_out_bf16(context.scratch, extents, first.w1.cols, first.w1.rows);
+  const ExpertScratch scratch =
+      lay_out_bf16(context.scratch, extents, first.w1.cols, inner_pitch_of(args), args.split());
   dispatch_experts(args, extents, scratch.plan, {}, context);
   bf16_expert_products(args, extents, scratch.plan, scratch.inner_bf16, scratch.y, context);
   combine_experts(args, extents, scratch.plan, scratch.y, context);
 }
 
-std::optional<Reason> why_not_one_token(const ExpertsArgs& args) {
+std::optional<Reason> why_not_four_tokens(const ExpertsArgs& args) {
   if (format_of(args) == WeightFormat::kBF16) return "multiplies codes; these weights are BF16";
-  if (args.x.extent(0) != 1) return "takes one token";
-  if (args.ids.extent(1) == 0) return "takes a token's routed experts; there are none";
-  if (!one_token_experts_fit(args.ids.extent(1), args.shared != nullptr)) {
-    return "has room for fewer experts of a token";
-  }
+  if (args.x.extent(0) > kMaxStreamedTokens) return "takes up to four tokens";
+  if (args.places.copied != nullptr && args.x.extent(0) > 1)
+    return "waits for all experts that are fetched, which takes a single token no longer";
+  if (args.ids.extent(1) == 0) return "takes tokens' routed experts; there are none";
+  if (!four_token_experts_fit(args.x.extent(0), args.ids.extent(1), args.x.extent(1), inner_pitch_of(args)))
+    return "has room for fewer experts of a token, or for shorter rows";
   return std::nullopt;
 }
 
@@ -332,7 +370,7 @@ std::optional<Reason> why_not_bf16(const ExpertsArgs& args) {
 
 void experts(const ExpertsArgs& args, CudaContext& context) {
   if (!why_not_bf16(args)) return experts_bf16(args, context);
-  if (!why_not_one_token(args)) return experts_one_token(args, context);
+  if (!why_not_four_tokens(args)) return experts_four_tokens(args, context);
   (why_not_few_tokens(args) ? experts_many_tokens : experts_few_tokens)(args, context);
 }
 

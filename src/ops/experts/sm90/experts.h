@@ -18,16 +18,17 @@ void experts(const ExpertsArgs& args, CudaContext& context);
 // The ways there are; `experts` takes the first that can. FP4 and FP8 weights: the bits are the same in all
 // of them.
 
-void experts_one_token(const ExpertsArgs& args, CudaContext& context);
+void experts_four_tokens(const ExpertsArgs& args, CudaContext& context);
 void experts_few_tokens(const ExpertsArgs& args, CudaContext& context);
 void experts_many_tokens(const ExpertsArgs& args, CudaContext& context);
 void experts_bf16(const ExpertsArgs& args, CudaContext& context);
-[[nodiscard]] std::optional<Reason> why_not_one_token(const ExpertsArgs& args);
+[[nodiscard]] std::optional<Reason> why_not_four_tokens(const ExpertsArgs& args);
 [[nodiscard]] std::optional<Reason> why_not_few_tokens(const ExpertsArgs& args);
 [[nodiscard]] std::optional<Reason> why_not_many_tokens(const ExpertsArgs& args);
 [[nodiscard]] std::optional<Reason> why_not_bf16(const ExpertsArgs& args);
 
-/// Enough for any number of rows up to `num_rows` and any format of weights.
+/// Enough for any number of rows up to `num_rows` and any format of weights, whole experts; of parts of them
+/// `split_experts_scratch_bytes` more.
 [[nodiscard]] std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selected,
                                                  std::int64_t width, std::int64_t inner_width,
                                                  std::int64_t num_experts);

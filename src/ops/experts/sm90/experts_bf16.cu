@@ -29,13 +29,22 @@ struct Bf16Params {
   Bf16Matrix shared[3];
   const Bf16Bits* x;
   Bf16Bits* inner;
-  Bf16Bits* y;
+  AssignmentOutputs y;
   std::int32_t num_slots;
   std::int32_t first_shared_row;
   std::int32_t num_selected;
   std::int32_t width;
-  std::int32_t inner_width;
+  std::int32_t inner_width;  ///< of routed experts
+  std::int32_t shared_inner_width;
   float swiglu_limit;
+
+  /// Of expert `expert`, -1: shared.
+  [[nodiscard]] __device__ int inner_width_of(int expert) const {
+    return expert < 0 ? shared_inner_width : inner_width;
+  }
+  [[nodiscard]] __host__ __device__ int inner_pitch() const {
+    return inner_width > shared_inner_width ? inner_width : shared_inner_width;
+  }
 };
 
 struct Assignment {
@@ -62,7 +71,7 @@ __device__ const Bf16Bits* weight_row(const Bf16Params& p, int which, int expert
          row * cols;
 }
 
-/// Float32, rounded to BF16; every lane of the warp gets it.
+/// Float32; every lane of the warp gets it.
 __device__ float dot(const Bf16Bits* a, const Bf16Bits* b, int count) {
   float sum = 0.0F;
   for (int i = kVector * (threadIdx.x % kWarpLanes); i < count; i += kVector * kWarpLanes) {
@@ -72,7 +81,11 @@ __device__ float dot(const Bf16Bits* a, const Bf16Bits* b, int count) {
 #pragma unroll
     for (int j = 0; j < kVector; ++j) sum = fmaf(left[j], right[j], sum);
   }
-  return __bfloat162float(__float2bfloat16_rn(warp_sum(sum)));
+  return warp_sum(sum);
+}
+
+__device__ float rounded_dot(const Bf16Bits* a, const Bf16Bits* b, int count) {
+  return __bfloat162float(__float2bfloat16_rn(dot(a, b, count)));
 }
 
 /// Block (v, n): outputs [32 n, 32 n + 32) of assignment v.
@@ -85,8 +98,9 @@ __global__ void __launch_bounds__(kWarps* kWarpLanes) inner_kernel(const Bf16Par
   const Bf16Bits* x = p.x + assignment.token * p.width;
   for (int i = 0; i < kOutputsPerWarp; ++i) {
     const int n = blockIdx.y * kOutputsPerBlock + threadIdx.x / kWarpLanes * kOutputsPerWarp + i;
-    float gate = dot(x, weight_row(p, 0, assignment.expert, n, p.width), p.width);
-    float up = dot(x, weight_row(p, 1, assignment.expert, n, p.width), p.width);
+    if (n >= p.inner_width_of(assignment.expert)) return;
+    float gate = rounded_dot(x, weight_row(p, 0, assignment.expert, n, p.width), p.width);
+    float up = rounded_dot(x, weight_row(p, 1, assignment.expert, n, p.width), p.width);
     const float limit = p.swiglu_limit;
     if (limit > 0.0F) {  // comparisons that let NaN pass
       gate = gate > limit ? limit : gate;
@@ -94,7 +108,7 @@ __global__ void __launch_bounds__(kWarps* kWarpLanes) inner_kernel(const Bf16Par
     }
     const float activated = routing_weight * (gate / (1.0F + expf(-gate)) * up);
     if (threadIdx.x % kWarpLanes == 0)
-      p.inner[assignment.row * p.inner_width + n] = __bfloat16_as_ushort(__float2bfloat16_rn(activated));
+      p.inner[assignment.row * p.inner_pitch() + n] = __bfloat16_as_ushort(__float2bfloat16_rn(activated));
   }
 }
 
@@ -103,19 +117,26 @@ __global__ void __launch_bounds__(kWarps* kWarpLanes) down_kernel(const Bf16Para
   ptx::wait_for_previous_kernel();
   Assignment assignment;
   if (!find_assignment(p, blockIdx.x, assignment)) return;
+  const int inner_width = p.inner_width_of(assignment.expert);
+  const ExpertOutputs& to = assignment.expert < 0 ? p.y.shared : p.y.routed;
   for (int i = 0; i < kOutputsPerWarp; ++i) {
     const int n = blockIdx.y * kOutputsPerBlock + threadIdx.x / kWarpLanes * kOutputsPerWarp + i;
-    const float y = dot(p.inner + assignment.row * p.inner_width,
-                        weight_row(p, 2, assignment.expert, n, p.inner_width), p.inner_width);
-    if (threadIdx.x % kWarpLanes == 0)
-      p.y[assignment.row * p.width + n] = __bfloat16_as_ushort(__float2bfloat16_rn(y));
+    const float y = dot(p.inner + assignment.row * p.inner_pitch(),
+                        weight_row(p, 2, assignment.expert, n, inner_width), inner_width);
+    if (threadIdx.x % kWarpLanes != 0) continue;
+    const std::int64_t at = (assignment.row - to.first_row) * p.width + n;
+    if (to.partial != nullptr) {
+      to.partial[at] = y;
+    } else {
+      to.rounded[at] = __bfloat16_as_ushort(__float2bfloat16_rn(y));
+    }
   }
 }
 
 }  // namespace
 
 void bf16_expert_products(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
-                          Bf16Bits* inner, Bf16Bits* y, CudaContext& context) {
+                          Bf16Bits* inner, const AssignmentOutputs& y, CudaContext& context) {
   const ExpertWeights& first = args.routed[0];
   const auto routed = [&](WeightMatrix ExpertWeights::*which) {
     return Bf16Matrix{(first.*which).data, expert_distance(args.routed, which)};
@@ -139,6 +160,8 @@ void bf16_expert_products(const ExpertsArgs& args, const DispatchExtents& extent
                           .num_selected = static_cast<std::int32_t>(extents.num_selected),
                           .width = static_cast<std::int32_t>(first.w1.cols),
                           .inner_width = static_cast<std::int32_t>(first.w1.rows),
+                          .shared_inner_width = static_cast<std::int32_t>(
+                              args.shared != nullptr ? args.shared->w1.rows : first.w1.rows),
                           .swiglu_limit = args.swiglu_limit};
   const std::int64_t assignments = extents.num_slots() + (extents.has_shared ? extents.num_tokens : 0);
   const auto launch = [&](void (*kernel)(Bf16Params), std::int64_t outputs) {
@@ -148,7 +171,7 @@ void bf16_expert_products(const ExpertsArgs& args, const DispatchExtents& extent
          .threads = kWarps * kWarpLanes},
         context.stream, params);
   };
-  launch(inner_kernel, params.inner_width);
+  launch(inner_kernel, params.inner_pitch());
   launch(down_kernel, params.width);
 }
 

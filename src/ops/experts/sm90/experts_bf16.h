@@ -7,9 +7,9 @@
 
 namespace baleen::sm90 {
 
-/// y of every assignment, at its row. Experts are read where they are, also in the host's memory. `inner` and
-/// `y`: [num_rows, inner width] and [num_rows, d].
+/// y of every assignment, at its row. Experts are read where they are, also in the host's memory. `inner`:
+/// [num_rows, the larger inner width].
 void bf16_expert_products(const ExpertsArgs& args, const DispatchExtents& extents, const DispatchPlan& plan,
-                          Bf16Bits* inner, Bf16Bits* y, CudaContext& context);
+                          Bf16Bits* inner, const AssignmentOutputs& y, CudaContext& context);
 
 }  // namespace baleen::sm90

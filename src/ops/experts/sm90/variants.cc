@@ -12,12 +12,8 @@ std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*
                                shape.moe_intermediate_size, shape.n_routed_experts);
 }
 
-/// A kernel's own reasons, after that none computes a part of an expert's inner width.
 template <auto WhyNot>
 auto why_not(const ExpertsArgs& args, const DeviceTraits& /*traits*/) -> decltype(WhyNot(args)) {
-  if (args.routed_is_split || args.shared_is_split) {
-    return "experts whose inner width is split over ranks have no kernel here";
-  }
   return WhyNot(args);
 }
 
@@ -29,9 +25,9 @@ std::span<const CudaVariant<ops::Experts>> experts_variants() {
         .run = experts_bf16,
         .why_not = why_not<why_not_bf16>,
         .scratch_bytes = scratch_bytes},
-       {.name = "sm90/one_token",
-        .run = experts_one_token,
-        .why_not = why_not<why_not_one_token>,
+       {.name = "sm90/four_tokens",
+        .run = experts_four_tokens,
+        .why_not = why_not<why_not_four_tokens>,
         .scratch_bytes = scratch_bytes},
        {.name = "sm90/few_tokens",
         .run = experts_few_tokens,

@@ -31,6 +31,7 @@ struct Geometry {
   int num_experts = 7;
   WeightFormat routed = WeightFormat::kFp4;
   WeightFormat shared = WeightFormat::kFp8;
+  std::int64_t shared_inner = 0;  ///< 0: as routed experts
 };
 
 /// The weights of one layer, on the host and, in one piece for each matrix, on the device.
@@ -38,9 +39,10 @@ class Layer {
  public:
   Layer(TestCuda& cuda, const Geometry& geometry) : geometry_(geometry) {
     for (int expert = 0; expert < geometry.num_experts; ++expert) {
-      host_.push_back(make_expert(geometry.routed, 100 * expert));
+      host_.push_back(make_expert(geometry.routed, geometry.inner, 100 * expert));
     }
-    host_shared_ = make_expert(geometry.shared, 9999);
+    host_shared_ = make_expert(geometry.shared,
+                               geometry.shared_inner > 0 ? geometry.shared_inner : geometry.inner, 9999);
     upload(cuda);
   }
 
@@ -65,14 +67,14 @@ class Layer {
   [[nodiscard]] const ExpertWeights& device_shared() const { return device_shared_; }
 
  private:
-  ExpertWeights make_expert(WeightFormat format, int seed) {
+  ExpertWeights make_expert(WeightFormat format, std::int64_t inner, int seed) {
     const auto make = [&](std::int64_t rows, std::int64_t cols, int which) {
       owned_.push_back(
           std::make_unique<RandomWeight>(format, rows, cols, static_cast<std::uint32_t>(seed + which), 0));
       return owned_.back()->matrix();
     };
-    return {make(geometry_.inner, geometry_.width, 0), make(geometry_.width, geometry_.inner, 1),
-            make(geometry_.inner, geometry_.width, 2)};
+    return {make(inner, geometry_.width, 0), make(geometry_.width, inner, 1),
+            make(inner, geometry_.width, 2)};
   }
 
   void upload(TestCuda& cuda) {
@@ -160,12 +162,17 @@ struct Options {
   float limit = 10.0F;
   ExpertPlaces places{};                ///< of experts that lie elsewhere than one behind the other
   std::span<const ExpertWeights> at{};  ///< those at the first places, in that case
+  ExpertSplit split{};                  ///< the weights are parts of inner widths: sums are partial
+  void (*run)(const ExpertsArgs&, CudaContext&) = sm90::experts;
+
+  [[nodiscard]] bool partial() const { return split.routed || split.shared; }
 };
 
 /// What a call of the operation takes, on the device.
 class Call {
  public:
-  Call(TestCuda& cuda, const Layer& layer, const Tokens& tokens, const Options& options = {}) : cuda_(cuda) {
+  Call(TestCuda& cuda, const Layer& layer, const Tokens& tokens, const Options& options = {})
+      : cuda_(cuda), run_(options.run) {
     const std::int64_t width = layer.geometry().width, num_rows = tokens.num_rows, k = tokens.selected;
     args_ = {.x = View<const Bf16Bits, 2>(cuda.upload_bf16(tokens.x), {num_rows, width}),
              .x_fp8 = options.quantised ? quantised(width, tokens) : Fp8Rows{},
@@ -175,19 +182,31 @@ class Call {
              .places = options.places,
              .shared = options.with_shared ? &layer.device_shared() : nullptr,
              .swiglu_limit = options.limit,
-             .out = View<Bf16Bits, 2>(cuda.allocate<Bf16Bits>(num_rows * width), {num_rows, width})};
-    EXPECT_LE(
-        sm90::experts_scratch_bytes(num_rows, k, width, layer.geometry().inner, layer.geometry().num_experts),
-        cuda.context().scratch.size_bytes());
+             .partial_sums = options.partial(),
+             .routed_is_split = options.split.routed,
+             .shared_is_split = options.split.shared};
+    if (options.partial()) {
+      args_.out = Activations<2>(cuda.allocate<float>(num_rows * width), {num_rows, width});
+    } else {
+      args_.out = View<Bf16Bits, 2>(cuda.allocate<Bf16Bits>(num_rows * width), {num_rows, width});
+    }
+    const std::int64_t inner = std::max(layer.geometry().inner, layer.geometry().shared_inner);
+    scratch_bytes_ =
+        sm90::experts_scratch_bytes(num_rows, k, width, inner, layer.geometry().num_experts) +
+        split_experts_scratch_bytes(num_rows, k, width, layer.geometry().num_experts, options.split);
+    EXPECT_LE(scratch_bytes_, cuda.context().scratch.size_bytes());
   }
 
   [[nodiscard]] std::vector<float> run() {
-    sm90::experts(args_, cuda_.context());
+    run_(args_, cuda_.context());
     EXPECT_LE(cuda_.context().scratch.peak_bytes(), cuda_.context().scratch.size_bytes());
     EXPECT_EQ(cuda_.context().scratch.mark(), 0);
     cuda_.synchronise();
-    return cuda_.download_bf16(args_.out.bf16().data(), args_.out.extent(0) * args_.out.extent(1));
+    const std::int64_t count = args_.out.extent(0) * args_.out.extent(1);
+    return args_.partial_sums ? cuda_.download(args_.out.data(), count)
+                              : cuda_.download_bf16(args_.out.bf16().data(), count);
   }
+  [[nodiscard]] std::int64_t scratch_bytes() const { return scratch_bytes_; }
 
  private:
   Fp8Rows quantised(std::int64_t width, const Tokens& tokens) {
@@ -206,6 +225,8 @@ class Call {
   }
 
   TestCuda& cuda_;
+  void (*run_)(const ExpertsArgs&, CudaContext&);
+  std::int64_t scratch_bytes_ = 0;  ///< that are planned for it
   ExpertsArgs args_;
 };
 
@@ -223,7 +244,10 @@ inline std::vector<float> reference(const Layer& layer, const Tokens& tokens, co
                .routed = layer.host(),
                .shared = options.with_shared ? &layer.host_shared() : nullptr,
                .swiglu_limit = options.limit,
-               .out = {out.data(), {tokens.num_rows, width}}});
+               .out = {out.data(), {tokens.num_rows, width}},
+               .partial_sums = options.partial(),
+               .routed_is_split = options.split.routed,
+               .shared_is_split = options.split.shared});
   return out;
 }
 
