@@ -51,9 +51,9 @@ std::vector<VariantVerdict> fused_backends(const ExpertsArgs& routed, const Devi
                               .ids = ids};
   const CombineArgs combine{.placement = placement, .ids = ids};
   const void* const arguments[] = {&dispatch, &routed, &shared_call, &combine};
-  std::vector<VariantVerdict> verdicts =
-      variant_verdicts(traits, request.forced_variants,
-                       kOperationSequence<ops::Dispatch, ops::Experts, ops::Experts, ops::Combine>, arguments);
+  std::vector<VariantVerdict> verdicts = variant_verdicts(
+      traits, request.forced_variants,
+      kOperationSequence<ops::Dispatch, ops::Experts, ops::Experts, ops::Combine>, arguments);
   std::erase_if(verdicts, [](const VariantVerdict& one) { return one.operation != FusedExperts::kName; });
   return verdicts;
 }

@@ -37,8 +37,9 @@ constexpr std::array<ExpertTransportTraits, 8> kTransports{
       .why_not_on_gpu = "is for CPU ranks, which exchange messages; GPUs have peer-memory for it"},
      {.transport = ExpertTransport::kFused,
       .name = "fused",
-      .moves = "assignments and outputs as by peer-memory, by the kernels that multiply them while others come; "
-               "steps of more than 256 tokens a rank, and ranks that share a GPU, by peer-memory",
+      .moves =
+          "assignments and outputs as by peer-memory, by the kernels that multiply them while others come; "
+          "steps of more than 256 tokens a rank, and ranks that share a GPU, by peer-memory",
       .way = DispatchWay::kAssignments,
       .fuses = true,
       .activations = "FP8 with a scale for 128 values; outputs BF16",

@@ -32,8 +32,8 @@ std::string refusal(ExpertTransport transport, const ParallelPlan& plan) {
 TEST(ExpertTransport, AreTriedInThisOrder) {
   std::vector<std::string_view> names;
   for (const ExpertTransportTraits& one : expert_transports()) names.push_back(one.name);
-  EXPECT_EQ(names, (std::vector<std::string_view>{"none", "all-reduce", "all-to-all", "fused",
-                                                  "peer-memory", "all-gather", "reduce-scatter", "nccl"}));
+  EXPECT_EQ(names, (std::vector<std::string_view>{"none", "all-reduce", "all-to-all", "fused", "peer-memory",
+                                                  "all-gather", "reduce-scatter", "nccl"}));
 }
 
 TEST(ExpertTransport, ThoseThatKeepBitsAddNoSums) {
@@ -93,9 +93,8 @@ TEST(ExpertTransport, EveryRefusalOfAPlanHasItsReason) {
   EXPECT_EQ(refusal(ExpertTransport::kAllReduce, {.tp = 2}), "");
   EXPECT_EQ(refusal(ExpertTransport::kReduceScatter, {.dp = 2, .maps_by_layer = true}), kPlaced);
   EXPECT_EQ(refusal(ExpertTransport::kReduceScatter, {.dp = 2}), "");
-  for (const ExpertTransport rows_move :
-       {ExpertTransport::kAllToAll, ExpertTransport::kPeerMemory, ExpertTransport::kFused,
-        ExpertTransport::kAllGather}) {
+  for (const ExpertTransport rows_move : {ExpertTransport::kAllToAll, ExpertTransport::kPeerMemory,
+                                          ExpertTransport::kFused, ExpertTransport::kAllGather}) {
     EXPECT_EQ(refusal(rows_move, {.pp = 2}), kOneRank);
     for (const ParallelPlan& plan : {ParallelPlan{.dp = 2}, ParallelPlan{.tp = 2},
                                      ParallelPlan{.dp = 2, .redundant_experts = 2, .maps_by_layer = true}})

@@ -35,7 +35,10 @@ class GpuRanks {
  public:
   explicit GpuRanks(std::int64_t count, std::chrono::milliseconds longest_wait = std::chrono::seconds(20),
                     std::int64_t scratch_bytes = std::int64_t{16} << 20)
-      : scratch_bytes_(scratch_bytes), gpus_(gpus_of_ranks(count)), memory_(gpus_, longest_wait), barrier_(count) {}
+      : scratch_bytes_(scratch_bytes),
+        gpus_(gpus_of_ranks(count)),
+        memory_(gpus_, longest_wait),
+        barrier_(count) {}
 
   /// `work` of each rank, in a thread whose GPU is the rank's. What it throws is a failure of the test.
   void run(const std::function<void(TestCuda& cuda, const RankGroup& group)>& work) {

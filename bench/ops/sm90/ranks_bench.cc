@@ -168,21 +168,21 @@ class FlashShare {
       for (std::int64_t slot = 0; slot < num_slots; ++slot) {
         fill(codes + slot * values / 2, values / 2, codes_);
         fill(scales + slot * values / 32, values / 32, scales_);
-        slots_[static_cast<std::size_t>(slot)].*which = {
-            .format = WeightFormat::kFp4,
-            .rows = rows,
-            .cols = cols,
-            .data = codes + slot * values / 2,
-            .group_scales = reinterpret_cast<const std::uint8_t*>(scales) + slot * values / 32};
+        slots_[static_cast<std::size_t>(slot)].*
+            which = {.format = WeightFormat::kFp4,
+                     .rows = rows,
+                     .cols = cols,
+                     .data = codes + slot * values / 2,
+                     .group_scales = reinterpret_cast<const std::uint8_t*>(scales) + slot * values / 32};
       }
       auto* const shared_codes = cuda.allocate<std::byte>(values);
       fill(shared_codes, values, codes_);
-      shared_.*which = {
-          .format = WeightFormat::kFp8,
-          .rows = rows,
-          .cols = cols,
-          .data = shared_codes,
-          .block_scales = cuda.upload(std::vector<float>(static_cast<std::size_t>(values / 128 / 128), 0x1p-12F))};
+      shared_.*which = {.format = WeightFormat::kFp8,
+                        .rows = rows,
+                        .cols = cols,
+                        .data = shared_codes,
+                        .block_scales = cuda.upload(
+                            std::vector<float>(static_cast<std::size_t>(values / 128 / 128), 0x1p-12F))};
     }
     cuda.synchronise();
   }
@@ -196,7 +196,8 @@ class FlashShare {
   template <class Change>
   const std::byte* random_bytes(Change&& change) {
     std::vector<std::byte> bytes(kBytes);
-    for (std::byte& byte : bytes) byte = static_cast<std::byte>(change(static_cast<unsigned>(random_() >> 24)));
+    for (std::byte& byte : bytes)
+      byte = static_cast<std::byte>(change(static_cast<unsigned>(random_() >> 24)));
     return cuda_.upload(bytes);
   }
   void fill(std::byte* to, std::int64_t count, const std::byte* from) {

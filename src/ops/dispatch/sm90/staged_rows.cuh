@@ -14,7 +14,7 @@ __host__ __device__ constexpr std::int64_t staged_row_bytes(bool fp8, std::int64
 }
 
 __device__ inline void stage_piece(const DispatchLaunch& p, std::byte* row, std::int64_t column,
-                            const Piece& piece) {
+                                   const Piece& piece) {
   auto* const at = reinterpret_cast<uint4*>(row + (p.sends_fp8 ? column : 2 * column));
   stage_vector(at, piece.words[0]);
   if (!p.sends_fp8) {
@@ -31,7 +31,7 @@ struct SeenPiece {
 };
 
 __device__ inline volatile std::uint32_t* staged_scale(const DispatchLaunch& p, std::byte* row,
-                                                std::int64_t column) {
+                                                       std::int64_t column) {
   return reinterpret_cast<volatile std::uint32_t*>(row + p.width) + column / kFp8RowBlock;
 }
 
@@ -47,14 +47,14 @@ __device__ inline SeenPiece see_piece(const DispatchLaunch& p, std::byte* row, s
 }
 
 __device__ inline float take_scale(const DispatchLaunch& p, int place, volatile std::uint32_t* at,
-                            std::uint32_t bits) {
+                                   std::uint32_t bits) {
   if (bits == kEmptyWord) wait_for_peer(p.peers, place, [&] { return (bits = *at) != kEmptyWord; });
   *at = kEmptyWord;
   return __uint_as_float(bits);
 }
 
 __device__ inline Piece take_piece(const DispatchLaunch& p, int place, std::byte* row, std::int64_t column,
-                            const SeenPiece& seen) {
+                                   const SeenPiece& seen) {
   auto* const at = reinterpret_cast<uint4*>(row + (p.sends_fp8 ? column : 2 * column));
   Piece piece{};
   if (!p.sends_fp8) {

@@ -40,7 +40,7 @@ template <class Source>
 /// `copies`: some experts may be copied.
 template <class Source>
 [[nodiscard]] DispatchPlan lay_out_plan(Source& source, const DispatchExtents& extents, bool copies,
-                          std::int64_t num_counters) {
+                                        std::int64_t num_counters) {
   return {.lists = {.resident = lay_out_tiles(source, extents),
                     .copied = copies ? lay_out_tiles(source, extents) : TileList{}},
           .row_of_slot = source.template allocate<std::int32_t>(extents.num_slots()),
@@ -59,14 +59,15 @@ template <class Source>
 
 /// Counters of a list of tiles.
 [[nodiscard]] inline std::int64_t list_counters(const ProductVariant& variant, const DispatchExtents& extents,
-                           std::int64_t inner_width) {
+                                                std::int64_t inner_width) {
   return extents.max_tiles() * (1 + (variant.whole_blocks ? 0 : inner_width / kFp8ScaleBlock));
 }
 
 /// For FP4 and FP8 weights.
 template <class Source>
-[[nodiscard]] ExpertScratch lay_out_quantised(Source& source, const ProductVariant& variant, const DispatchExtents& extents,
-                                std::int64_t width, std::int64_t inner_width, bool copies) {
+[[nodiscard]] ExpertScratch lay_out_quantised(Source& source, const ProductVariant& variant,
+                                              const DispatchExtents& extents, std::int64_t width,
+                                              std::int64_t inner_width, bool copies) {
   const bool whole_blocks = variant.whole_blocks;
   return {
       .plan = lay_out_plan(source, extents, copies,

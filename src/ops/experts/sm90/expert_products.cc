@@ -45,13 +45,15 @@ Fp8RowMaps describe(const Fp8Rows& rows, std::int64_t num_rows, std::int64_t wid
                     const ProductVariant& variant) {
   constexpr std::int64_t kScaleBytes = sizeof(float);
   const auto codes = [&](int box_tokens) {
-    return make_tensor_map(rows.codes, num_rows, width, width, box_tokens, kFp8ScaleBlock, TileSwizzle::k128B);
+    return make_tensor_map(rows.codes, num_rows, width, width, box_tokens, kFp8ScaleBlock,
+                           TileSwizzle::k128B);
   };
   return {.codes = codes(variant.box_tokens),
           .small_codes = codes(variant.small_box_tokens),
-          .scales = make_tensor_map(
-              rows.scales, width / kFp8ScaleBlock, rows.scale_stride * kScaleBytes, rows.scale_stride * kScaleBytes,
-              1, variant.scale_box_tokens * static_cast<int>(kScaleBytes), TileSwizzle::kNone)};
+          .scales =
+              make_tensor_map(rows.scales, width / kFp8ScaleBlock, rows.scale_stride * kScaleBytes,
+                              rows.scale_stride * kScaleBytes, 1,
+                              variant.scale_box_tokens * static_cast<int>(kScaleBytes), TileSwizzle::kNone)};
 }
 
 }  // namespace

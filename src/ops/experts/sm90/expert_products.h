@@ -47,9 +47,9 @@ struct Fp8RowMaps {
 /// Another kernel, all of whose blocks run already, makes the plan and brings the rows.
 struct ExchangedRows {
   static constexpr int kMaxArrays = 32;
-  const std::int32_t* plan_ready = nullptr;   ///< not 0: tiles, their number and `arrays` are there
-  const std::int32_t* rows_ready = nullptr;   ///< [max_tiles]: rows of the tile that are there
-  const std::uint32_t* outputs = nullptr;     ///< [num_rows, to a multiple of four] output_place() of the row
+  const std::int32_t* plan_ready = nullptr;  ///< not 0: tiles, their number and `arrays` are there
+  const std::int32_t* rows_ready = nullptr;  ///< [max_tiles]: rows of the tile that are there
+  const std::uint32_t* outputs = nullptr;    ///< [num_rows, to a multiple of four] output_place() of the row
   const unsigned long long* arrays = nullptr;  ///< [num_arrays] addresses of Bf16Bits [array_rows, width]
   std::uint32_t num_arrays = 0, array_rows = 0;
   const std::uint32_t* failed = nullptr;  ///< not 0: rows may never come, and nothing waits for them

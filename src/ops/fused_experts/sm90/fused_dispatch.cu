@@ -14,7 +14,8 @@ constexpr int kThreads = kPlanThreads;
 constexpr int kWarps = kThreads / kWarpLanes;
 constexpr int kRowThreads = 256;  // that move one row
 constexpr int kRowGroups = kThreads / kRowThreads;
-constexpr int kBlocksPerSm = 2;  // all blocks run at the same time: they wait for other ranks, which wait for them
+constexpr int kBlocksPerSm =
+    2;  // all blocks run at the same time: they wait for other ranks, which wait for them
 
 /// Where an assignment goes.
 struct PlannedRow {
@@ -64,9 +65,9 @@ __device__ void hear_experts(const FusedDispatchLaunch& p, std::int16_t* experts
         const int slot = first + i * kThreads;
         if (slot >= sent.places) break;
         const bool came = is_there(seen[i]) || wait_for_peer(sent.peers, place, [&] {
-          seen[i] = ptx::load_volatile(packets + slot);
-          return is_there(seen[i]);
-        });
+                            seen[i] = ptx::load_volatile(packets + slot);
+                            return is_there(seen[i]);
+                          });
         note(first_index + slot, came ? static_cast<std::int32_t>(seen[i].x) : -1);
       }
     }
@@ -103,7 +104,8 @@ __device__ void write_output_arrays(const FusedDispatchLaunch& p, const PlanMemo
 __device__ void plan_rows(const FusedDispatchLaunch& p, int token, const std::int16_t* experts,
                           PlanMemory& memory) {
   const DispatchLaunch& sent = p.sent;
-  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes, lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+  const int warp = static_cast<int>(threadIdx.x) / kWarpLanes,
+            lane = static_cast<int>(threadIdx.x) % kWarpLanes;
   for (int i = warp; i < sent.peers.size * sent.num_selected; i += kWarps) {
     const int place = i / sent.num_selected, slot = token * sent.num_selected + i % sent.num_selected;
     const int index = place * sent.places + slot, expert = experts[index];
@@ -119,7 +121,8 @@ __device__ void plan_rows(const FusedDispatchLaunch& p, int token, const std::in
     p.row_weight[planned.row] =
         place == sent.peers.place
             ? sent.weights[slot]
-            : __uint_as_float(ptx::load_volatile(inbox(sent.peers.ports[place], memory.flags[place]) + slot).z);
+            : __uint_as_float(
+                  ptx::load_volatile(inbox(sent.peers.ports[place], memory.flags[place]) + slot).z);
     p.outputs[planned.row] = output_place(place, slot);
   }
   if (threadIdx.x != 0) return;
@@ -157,9 +160,9 @@ __device__ void place_row(const FusedDispatchLaunch& p, int place, int token, in
   bool wanted = shared_row >= 0;
   for (int i = 0; i < sent.num_selected; ++i) wanted = wanted || planned[i].row >= 0;
   if (!wanted) return;  // the same for all of the group
-  std::byte* const staged =
-      is_own ? nullptr
-             : staging_in(sent.peers.ports[place], memory.flags[place]) + token * staged_row_bytes(true, sent.width);
+  std::byte* const staged = is_own ? nullptr
+                                   : staging_in(sent.peers.ports[place], memory.flags[place]) +
+                                         token * staged_row_bytes(true, sent.width);
   const std::int64_t first_column = thread * kPieceValues;
   const std::int64_t end = is_own ? columns_of_whole_warps(sent.width) : sent.width;
   for (std::int64_t column = first_column; column < end; column += kRowThreads * kPieceValues) {
@@ -168,7 +171,8 @@ __device__ void place_row(const FusedDispatchLaunch& p, int place, int token, in
     if (!is_own) {
       piece = take_piece(sent, place, staged, column, see_piece(sent, staged, column));
     } else {
-      piece = column == first_column ? first : load_piece(sent, token, inside ? column : column % kFp8RowBlock);
+      piece =
+          column == first_column ? first : load_piece(sent, token, inside ? column : column % kFp8RowBlock);
     }
     if (!inside) continue;
     for (int i = 0; i < sent.num_selected; ++i)
@@ -177,7 +181,8 @@ __device__ void place_row(const FusedDispatchLaunch& p, int place, int token, in
   }
   ptx::fence_proxy_async_all();
   ptx::named_barrier_sync(1 + group, kRowThreads);
-  if (thread < sent.num_selected && planned[thread].row >= 0) ptx::flag_add(p.rows_ready + planned[thread].tile, 1);
+  if (thread < sent.num_selected && planned[thread].row >= 0)
+    ptx::flag_add(p.rows_ready + planned[thread].tile, 1);
   if (thread == sent.num_selected && shared_row >= 0) ptx::flag_add(p.rows_ready + memory.shared.tile, 1);
 }
 

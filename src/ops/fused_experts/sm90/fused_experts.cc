@@ -50,12 +50,12 @@ FusedScratch lay_out(Source& source, const FusedExtents& extents, std::int64_t w
   const DispatchExtents& rows = extents.rows;
   const std::int64_t num_rows = (rows.num_rows() + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
   FusedScratch scratch;
-  scratch.experts = {
-      .plan = {.lists = {.resident = lay_out_tiles(source, rows)},
-               .row_weight = source.template allocate<float>(num_rows)},
-      .rows = lay_out_rows(source, num_rows, width),
-      .inner = lay_out_rows(source, num_rows, inner_width),
-      .inner_bf16 = source.template allocate<Bf16Bits>(extents.variant.whole_blocks ? 0 : num_rows * inner_width)};
+  scratch.experts = {.plan = {.lists = {.resident = lay_out_tiles(source, rows)},
+                              .row_weight = source.template allocate<float>(num_rows)},
+                     .rows = lay_out_rows(source, num_rows, width),
+                     .inner = lay_out_rows(source, num_rows, inner_width),
+                     .inner_bf16 = source.template allocate<Bf16Bits>(
+                         extents.variant.whole_blocks ? 0 : num_rows * inner_width)};
   scratch.outputs = source.template allocate<std::uint32_t>(num_rows);
   scratch.output_arrays = source.template allocate<unsigned long long>(ExchangedRows::kMaxArrays);
   // In one piece: a row that was lost may have any place below `places` in either.
@@ -149,11 +149,13 @@ void run_fused(const DispatchArgs& dispatch, const ExpertsArgs& routed, const Ex
 std::optional<Reason> why_not(const DispatchArgs& dispatch, const ExpertsArgs& routed,
                               const ExpertsArgs& shared, const CombineArgs& combine,
                               const DeviceTraits& /*traits*/) {
-  if (dispatch.way != DispatchWay::kAssignments) return "sends each assignment by itself; these rows are gathered";
+  if (dispatch.way != DispatchWay::kAssignments)
+    return "sends each assignment by itself; these rows are gathered";
   if (dispatch.placement.moe_tp() > 1) return "takes whole experts; these are split over ranks";
   if (!dispatch.sends_fp8 || routed.routed[0].w1.format == WeightFormat::kBF16)
     return "takes FP4 and FP8 experts; these are BF16";
-  if (routed.places.of_expert != nullptr) return "takes experts in the device's memory; some are in the host's";
+  if (routed.places.of_expert != nullptr)
+    return "takes experts in the device's memory; some are in the host's";
   if (shared.shared == nullptr || shared.shared->w1.rows != routed.routed[0].w1.rows)
     return "computes a whole shared expert beside the routed ones";
   if (dispatch.x.extent(1) % kFp8ScaleBlock != 0) return "moves rows in blocks of 128 values";
@@ -180,8 +182,7 @@ std::int64_t scratch_bytes(const StepShape& shape, const DeviceTraits& /*traits*
     const std::int64_t tokens = std::min(shape.max_rows, limit);
     const std::int64_t own = std::min(tokens, kMaxFusedTokens);
     ScratchCounter counter;
-    FusedExtents extents =
-        extents_of(1, tokens * num_selected, num_selected, shape.n_routed_experts, own);
+    FusedExtents extents = extents_of(1, tokens * num_selected, num_selected, shape.n_routed_experts, own);
     extents.places = own * num_selected;
     static_cast<void>(lay_out(counter, extents, shape.hidden_size, shape.moe_intermediate_size));
     most = std::max(most, counter.bytes);
@@ -195,8 +196,7 @@ void fused_experts(const DispatchArgs& dispatch, const ExpertsArgs& routed, cons
                    const CombineArgs& combine, CudaContext& context) {
   const PeerRank& peers = peers_of(context, FusedExperts::kName);
   const PeerView view = peers.view(*dispatch.placement.stage);
-  if (can_fuse(dispatch, context, view))
-    return run_fused(dispatch, routed, shared, combine, view, context);
+  if (can_fuse(dispatch, context, view)) return run_fused(dispatch, routed, shared, combine, view, context);
   sm90::dispatch(dispatch, context);
   experts(routed, context);
   experts(shared, context);
@@ -206,10 +206,8 @@ void fused_experts(const DispatchArgs& dispatch, const ExpertsArgs& routed, cons
 std::span<const CudaVariant<ops::Dispatch, ops::Experts, ops::Experts, ops::Combine>>
 fused_experts_variants() {
   static constexpr std::array<CudaVariant<ops::Dispatch, ops::Experts, ops::Experts, ops::Combine>, 1>
-      kVariants{{{.name = "sm90/fused",
-                  .run = fused_experts,
-                  .why_not = why_not,
-                  .scratch_bytes = scratch_bytes}}};
+      kVariants{
+          {{.name = "sm90/fused", .run = fused_experts, .why_not = why_not, .scratch_bytes = scratch_bytes}}};
   return kVariants;
 }
 

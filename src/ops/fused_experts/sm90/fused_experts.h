@@ -28,17 +28,17 @@ inline constexpr std::int64_t kMaxFusedPlaces = 16384;
 inline constexpr std::int64_t kMaxFusedExperts = 512;  ///< of a rank: a thread of a block plans for one
 
 struct FusedDispatchLaunch {
-  DispatchLaunch sent;    ///< `own` is not used
-  PlanInput input;        ///< of all places; `ids` is not used
-  TileList tiles;         ///< out
-  Fp8Rows rows;           ///< out: of each assignment and of the shared expert's, as the products want them
-  float* row_weight = nullptr;   ///< out
-  std::uint32_t* outputs = nullptr;         ///< out: ExchangedRows::outputs
+  DispatchLaunch sent;  ///< `own` is not used
+  PlanInput input;      ///< of all places; `ids` is not used
+  TileList tiles;       ///< out
+  Fp8Rows rows;         ///< out: of each assignment and of the shared expert's, as the products want them
+  float* row_weight = nullptr;                  ///< out
+  std::uint32_t* outputs = nullptr;             ///< out: ExchangedRows::outputs
   unsigned long long* output_arrays = nullptr;  ///< out: ExchangedRows::arrays
-  Bf16Bits* own_outputs = nullptr;          ///< [places, width]: the array of this rank
-  Bf16Bits* shared_outputs = nullptr;       ///< [T, width]: that of the shared expert
-  std::int32_t* plan_ready = nullptr;       ///< 0 before: ExchangedRows::plan_ready
-  std::int32_t* rows_ready = nullptr;       ///< [max_tiles], 0 before: ExchangedRows::rows_ready
+  Bf16Bits* own_outputs = nullptr;              ///< [places, width]: the array of this rank
+  Bf16Bits* shared_outputs = nullptr;           ///< [T, width]: that of the shared expert
+  std::int32_t* plan_ready = nullptr;           ///< 0 before: ExchangedRows::plan_ready
+  std::int32_t* rows_ready = nullptr;           ///< [max_tiles], 0 before: ExchangedRows::rows_ready
 };
 void launch_fused_dispatch(const FusedDispatchLaunch& launch, CudaContext& context);
 

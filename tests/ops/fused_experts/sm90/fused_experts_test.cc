@@ -78,7 +78,8 @@ void expect_bits_of_one_rank(const Geometry& geometry, const std::vector<Tokens>
     const Bf16Bits* const replayed = call.renew_out();
     cuda.synchronise();
     ranks.meet();
-    test::run_and_replay(cuda, ranks, [&] { call.fused(); }, 3);
+    test::run_and_replay(
+        cuda, ranks, [&] { call.fused(); }, 3);
     EXPECT_SAME_BITS(call.download(replayed), want);
     ranks.rank(group.place).check();
     ranks.meet();
@@ -89,15 +90,25 @@ TEST(FusedExpertsSm90, BitsOfOneRank) {
   BALEEN_NEEDS_GPUS(2);
   for (const WeightFormat format : {WeightFormat::kFp4, WeightFormat::kFp8}) {
     const Geometry geometry{.width = 640, .inner = 384, .num_experts = 16, .routed = format};
-    for (const auto& rows : std::vector<std::vector<std::int64_t>>{
-             {1, 1}, {1, 0}, {0, 3}, {0, 0}, {5, 2}, {16, 16}, {33, 7}, {64, 50}, {128, 128}, {256, 3}, {0, 256}}) {
+    for (const auto& rows : std::vector<std::vector<std::int64_t>>{{1, 1},
+                                                                   {1, 0},
+                                                                   {0, 3},
+                                                                   {0, 0},
+                                                                   {5, 2},
+                                                                   {16, 16},
+                                                                   {33, 7},
+                                                                   {64, 50},
+                                                                   {128, 128},
+                                                                   {256, 3},
+                                                                   {0, 256}}) {
       for (const bool mapped : {false, true}) {
-        SCOPED_TRACE(fmt::format("{} weights, {} and {} tokens{}", weight_format_name(format), rows[0], rows[1],
-                                 mapped ? ", mapped" : ""));
+        SCOPED_TRACE(fmt::format("{} weights, {} and {} tokens{}", weight_format_name(format), rows[0],
+                                 rows[1], mapped ? ", mapped" : ""));
         const std::int64_t most = std::max<std::int64_t>({rows[0], rows[1], 1});
         std::vector<Tokens> tokens;
         for (std::size_t rank = 0; rank < 2; ++rank)
-          tokens.push_back(with_padding(Tokens(geometry, rows[rank], 6, static_cast<std::uint32_t>(7 + rank))));
+          tokens.push_back(
+              with_padding(Tokens(geometry, rows[rank], 6, static_cast<std::uint32_t>(7 + rank))));
         expect_bits_of_one_rank(geometry, tokens, most, mapped);
       }
     }
