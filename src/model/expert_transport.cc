@@ -42,6 +42,7 @@ constexpr std::array<ExpertTransportTraits, 8> kTransports{
           "steps of more than 256 tokens a rank, and ranks that share a GPU, by peer-memory",
       .way = DispatchWay::kAssignments,
       .fuses = true,
+      .max_ranks_by_itself = 2,
       .activations = "FP8 with a scale for 128 values; outputs BF16",
       .capturable = true,
       .why_not_on_cpu = "is for GPUs of one host; CPU ranks have all-to-all for it"},
@@ -127,7 +128,8 @@ const ExpertTransportTraits& expert_transport(const ParallelPlan& plan) {
 const ExpertTransportTraits& expert_transport(const ParallelPlan& plan, DeviceKind device) {
   if (plan.expert_transport != ExpertTransport::kAutomatic) return traits_of(plan.expert_transport);
   const auto* const found = std::ranges::find_if(kTransports, [&](const ExpertTransportTraits& one) {
-    return !why_not(one, plan) && !why_not(one, device);
+    const bool is_measured = one.max_ranks_by_itself == 0 || plan.stage_ranks() <= one.max_ranks_by_itself;
+    return is_measured && !why_not(one, plan) && !why_not(one, device);
   });
   BALEEN_CHECK(found != kTransports.end());
   return *found;

@@ -53,8 +53,9 @@ TEST(ExpertTransport, APlanTakesTheFirstThatServesIt) {
   expect({.pp = 3}, "none", "none");
   expect({.tp = 2}, "all-reduce", "all-reduce");
   expect({.tp = 2, .ep = 1, .moe_tp = 2}, "all-reduce", "all-reduce");
-  expect({.dp = 4}, "all-to-all", "fused");
-  expect({.tp = 2, .dp = 2, .pp = 2}, "all-to-all", "fused");
+  expect({.dp = 2}, "all-to-all", "fused");
+  expect({.dp = 4}, "all-to-all", "peer-memory");  // not measured
+  expect({.tp = 2, .dp = 2, .pp = 2}, "all-to-all", "peer-memory");
   expect({.tp = 2, .sequence_parallel = true}, "all-to-all", "fused");
   expect({.tp = 2, .redundant_experts = 2}, "all-to-all", "fused");
   expect({.tp = 2, .expert_placement = ExpertOrder::kRoundRobin}, "all-to-all", "fused");

@@ -101,6 +101,13 @@ class RankCall {
     cuda_.context().most_rows = most_tokens_;
     sm90::fused_experts(dispatch_, routed_, shared_, combine_, cuda_.context());
   }
+  /// With so many multiprocessors, also where ranks share a GPU.
+  void at_once(int num_sms) {
+    cuda_.context().most_rows = most_tokens_;
+    const int all = std::exchange(cuda_.context().num_sms, num_sms);
+    sm90::fused_experts_at_once(dispatch_, routed_, shared_, combine_, cuda_.context());
+    cuda_.context().num_sms = all;
+  }
   [[nodiscard]] std::optional<Reason> why_not_fused() const {
     return sm90::fused_experts_variants()[0].why_not(dispatch_, routed_, shared_, combine_, {});
   }

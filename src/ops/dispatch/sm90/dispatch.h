@@ -76,8 +76,8 @@ struct CombineLaunch {
   std::int32_t num_counters = 0;  ///< of PeerView::counters, to clear
 };
 void launch_staged_combine(const CombineLaunch& launch, CudaContext& context);
-/// The second half of the former, where the outputs of this exchange are pushed by the kernels that make them,
-/// as what `stage_vector` writes: those of this rank lie in `y`; `experts` is not read.
+/// The second half of the former, where the outputs of this exchange are pushed by the kernels that make
+/// them, as what `stage_vector` writes: those of this rank lie in `y`; `experts` is not read.
 void launch_staged_sum(const CombineLaunch& launch, CudaContext& context);
 void launch_read_combine(const CombineLaunch& launch, CudaContext& context);
 

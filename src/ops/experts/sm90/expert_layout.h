@@ -1,5 +1,5 @@
-/// What a call of experts keeps in device memory between its launches, and how it is laid out: by an arena, or
-/// by a counter of bytes.
+/// What a call of experts keeps in device memory between its launches, and how it is laid out: by an arena,
+/// or by a counter of bytes.
 #pragma once
 
 #include <cstdint>

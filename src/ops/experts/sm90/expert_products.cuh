@@ -240,8 +240,8 @@ class Consumer {
     ptx::cp_async_commit();
   }
 
-  /// Rounds to BF16 and writes to y, or wherever the rows' outputs go, through `results`, one half of the rows
-  /// after the other.
+  /// Rounds to BF16 and writes to y, or wherever the rows' outputs go, through `results`, one half of the
+  /// rows after the other.
   template <int kTokens>
   __device__ void store_down(const ProductItem& item, const float (&acc)[Shape::kBlocks][kTokens / 2]) {
 #pragma unroll

@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksPerSm)
   memory.assignments[thread] = 0;
   // In this order: the products find counters that the kernel before has cleared.
   ptx::wait_for_previous_kernel();
-  ptx::launch_next_kernel();
+  if (!sent.peers.shares_gpu) ptx::launch_next_kernel();
   if (is_peer(sent.peers, thread)) memory.flags[thread] = exchange_flag(sent.peers, thread);
   // The first group sends this rank's row and puts it into its tiles.
   const Piece first = group == 0 ? first_piece(sent, token, thread) : Piece{};

@@ -1,10 +1,10 @@
 /// Experts over GPUs of one host in three launches that hand rows to each other through peer memory.
 ///
-///     fused dispatch   sends rows and ids, plans tiles of all ranks' assignments, writes rows that come to the
-///                      places of their tiles and counts them there
-///     products         expert_products.h: begins while rows come, a tile when it is whole; each output goes to
-///                      the memory of its token's rank, into staging of the exchange that follows
-///     sum              the token's rank adds up what has come
+///     dispatch   sends rows and ids, plans tiles of all ranks' assignments, writes rows that come to the
+///                places of their tiles and counts them there
+///     products   expert_products.h: begins while rows come, a tile when it is whole; each output goes to the
+///                memory of its token's rank, into staging of the exchange that follows
+///     sum        the token's rank adds up what has come
 ///
 /// Both exchanges are those of staged dispatch and combine, word for word: a rank may do the one while its
 /// peers do the other. Three launches, because a block of the products takes all registers of its
@@ -50,6 +50,11 @@ extern const ProductVariant kManyExchanged;
 /// ranks share a GPU, whose kernels must not wait for each other on it.
 void fused_experts(const DispatchArgs& dispatch, const ExpertsArgs& routed, const ExpertsArgs& shared,
                    const CombineArgs& combine, CudaContext& context);
+
+/// Never one after the other. Between ranks that share a GPU the caller sees to it that their kernels fit it
+/// side by side; the products begin behind the dispatch then.
+void fused_experts_at_once(const DispatchArgs& dispatch, const ExpertsArgs& routed, const ExpertsArgs& shared,
+                           const CombineArgs& combine, CudaContext& context);
 
 [[nodiscard]] std::span<const CudaVariant<ops::Dispatch, ops::Experts, ops::Experts, ops::Combine>>
 fused_experts_variants();

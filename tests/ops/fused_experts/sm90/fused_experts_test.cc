@@ -157,6 +157,39 @@ TEST(FusedExpertsSm90, RanksThatShareAGpu) {
   expect_bits_of_one_rank(geometry, tokens, 3 + num_ranks, false);
 }
 
+/// Four ranks, and eight, of few tokens, on as many GPUs as there are: blocks of all of them fit a GPU.
+TEST(FusedExpertsSm90, MoreThanTwoRanks) {
+  BALEEN_NEEDS_GPUS(2);
+  constexpr int kSms = 16, kReplays = 5;
+  for (const std::int64_t num_ranks : {4, 8}) {
+    const Geometry geometry{.width = 512, .inner = 384, .num_experts = 24};
+    const ExpertMap map = ExpertMap::placed(ExpertOrder::kRoundRobin, geometry.num_experts, 8, num_ranks);
+    std::vector<std::int32_t> slots(map.physical_to_logical().begin(), map.physical_to_logical().end());
+    GpuRanks ranks(num_ranks, std::chrono::seconds(20), kScratch);
+    ranks.run([&, num_ranks = num_ranks](TestCuda& cuda, const RankGroup& group) {
+      const Layer all(cuda, geometry), mapped(cuda, geometry, slots);
+      for (const bool linear : {true, false}) {
+        const std::int64_t most = num_ranks == 4 ? 8 : 3;
+        const Tokens own = with_padding(
+            Tokens(geometry, (most + group.place) % (most + 1), 6, static_cast<std::uint32_t>(group.place)));
+        const std::vector<float> want = of_one_rank(cuda, all, own);
+        RankCall call(cuda, group, linear ? share_of(all, group) : share_of(mapped, group, &map),
+                      view_of(own), most);
+        for (int i = 0; i < kReplays; ++i) {
+          const Bf16Bits* const got = call.renew_out();
+          cuda.synchronise();
+          ranks.meet();
+          call.at_once(kSms);
+          cuda.synchronise();
+          EXPECT_SAME_BITS(call.download(got), want);
+        }
+        ranks.rank(group.place).check();
+        ranks.meet();
+      }
+    });
+  }
+}
+
 /// Other tokens with each call, an output of its own for each, in graphs; then ranks that do not do the same.
 TEST(FusedExpertsSm90, ManyCallsGiveTheSameBits) {
   BALEEN_NEEDS_GPUS(2);
