@@ -1,6 +1,7 @@
 // Decoding of one sequence by the whole model on several GPUs of one host, weights made up: the median of a
 // step with its logits. One rank a GPU and a thread.
-//     decode_ranks_bench PLAN PRESET LAYERS CONTEXT STEPS       PLAN: tp, dp or one (GPU); LAYERS 0: all
+//     decode_ranks_bench PLAN PRESET LAYERS CONTEXT STEPS TRANSPORT
+// PLAN: tp, dp or one (GPU); LAYERS 0: all; TRANSPORT: of --expert-transport, or nothing: the plan's own
 #include <algorithm>
 #include <barrier>
 #include <chrono>
@@ -16,6 +17,7 @@
 #include "device/hopper_traits.h"
 #include "kv_cache/sequence_pages.h"
 #include "model/device_weights.h"
+#include "model/expert_transport.h"
 #include "model/forward.h"
 #include "model/presets.h"
 #include "model/rank_weights.h"
@@ -28,7 +30,7 @@ constexpr std::int64_t kChunk = 512;
 constexpr std::chrono::seconds kLongestWait{120};
 
 struct Workload {
-  std::string plan = "tp", preset = "flash";
+  std::string plan = "tp", preset = "flash", transport;
   std::int64_t num_layers = 0, context = 4096, steps = 64;
 };
 
@@ -146,8 +148,9 @@ void run_rank(const Service& service, const Workload& work, std::int64_t index) 
   const Timing timing{times[times.size() / 2], times[times.size() * 3 / 4] - times[times.size() / 4]};
   if (index == 0) {
     report("decode a token",
-           fmt::format("{} {} layers behind {} on {} GPUs {}", work.preset, service.config.num_hidden_layers,
-                       work.context, service.plan.num_devices, work.plan),
+           fmt::format("{} {} layers behind {} on {} GPUs {}{}{}", work.preset,
+                       service.config.num_hidden_layers, work.context, service.plan.num_devices, work.plan,
+                       work.transport.empty() ? "" : " ", work.transport),
            timing, 0, 0, fmt::format("prefill {:.0f} tokens/s", static_cast<double>(work.context) / prefill));
   }
   service.ready.arrive_and_wait();
@@ -172,6 +175,8 @@ void run(const Workload& work) {
   const std::unique_ptr<ModelWeights> weights = made_up_weights(config, 7, pool);
   ParallelPlan plan{.num_devices = work.plan == "one" ? 1 : count};
   plan.tp = work.plan == "tp" ? count : 1;
+  for (const ExpertTransportTraits& one : expert_transports())
+    if (one.name == work.transport) plan.expert_transport = one.transport;
   plan = resolved(plan, config);
   plan.shared_tp = 1;
   check_runnable(plan, config);
@@ -205,6 +210,7 @@ int main(int count, char** values) {
   if (count > 3) work.num_layers = std::atoll(values[3]);
   if (count > 4) work.context = std::atoll(values[4]);
   if (count > 5) work.steps = std::atoll(values[5]);
+  if (count > 6) work.transport = values[6];
   baleen::bench::run(work);
   return 0;
 }

@@ -14,8 +14,6 @@ constexpr int kThreads = kPlanThreads;
 constexpr int kWarps = kThreads / kWarpLanes;
 constexpr int kRowThreads = 256;  // that move one row
 constexpr int kRowGroups = kThreads / kRowThreads;
-constexpr int kBlocksPerSm =
-    2;  // all blocks run at the same time: they wait for other ranks, which wait for them
 
 /// Where an assignment goes.
 struct PlannedRow {
@@ -187,7 +185,7 @@ __device__ void place_row(const FusedDispatchLaunch& p, int place, int token, in
 }
 
 /// A block has the same token of every rank. Each block plans for itself, with the experts of all places.
-__global__ void __launch_bounds__(kThreads, kBlocksPerSm)
+__global__ void __launch_bounds__(kThreads, kFusedBlocksPerSm)
     fused_dispatch_kernel(const __grid_constant__ FusedDispatchLaunch p) {
   extern __shared__ std::uint32_t raw[];
   auto* const experts = reinterpret_cast<std::int16_t*>(raw);
@@ -229,7 +227,7 @@ void launch_fused_dispatch(const FusedDispatchLaunch& launch, CudaContext& conte
   const int blocks = launch.sent.places / launch.sent.num_selected;
   BALEEN_CHECK(launch.sent.sends_fp8);
   BALEEN_CHECK(launch.input.num_experts <= kThreads);
-  BALEEN_CHECK(blocks <= kBlocksPerSm * context.num_sms);
+  BALEEN_CHECK(blocks <= kFusedBlocksPerSm * context.num_sms);
   const std::int64_t num_places = std::int64_t{launch.sent.peers.size} * launch.sent.places;
   BALEEN_CHECK(num_places <= kMaxFusedPlaces);
   launch_kernel("dispatching over ranks to tiles", fused_dispatch_kernel,

@@ -77,7 +77,9 @@ std::int64_t most_places(const DispatchArgs& dispatch, const CudaContext& contex
 
 bool can_fuse(const DispatchArgs& dispatch, const CudaContext& context, const PeerView& view) {
   const std::int64_t places = most_places(dispatch, context);
-  return places <= kMaxFusedTokens * dispatch.ids.extent(1) && view.size * places <= kMaxFusedPlaces &&
+  const std::int64_t most_tokens =
+      std::min<std::int64_t>(kMaxFusedTokens, kFusedBlocksPerSm * context.num_sms);
+  return places <= most_tokens * dispatch.ids.extent(1) && view.size * places <= kMaxFusedPlaces &&
          can_stage(view, places, dispatch.ids.extent(1), dispatch.x.extent(1));
 }
 
@@ -149,7 +151,7 @@ void run_at_once(const DispatchArgs& dispatch, const ExpertsArgs& routed, const 
 }
 
 std::optional<Reason> why_not(const DispatchArgs& dispatch, const ExpertsArgs& routed,
-                              const ExpertsArgs& shared, const CombineArgs& combine,
+                              const ExpertsArgs& shared, const CombineArgs& /*combine*/,
                               const DeviceTraits& /*traits*/) {
   if (dispatch.way != DispatchWay::kAssignments)
     return "sends each assignment by itself; these rows are gathered";
@@ -171,7 +173,6 @@ std::optional<Reason> why_not(const DispatchArgs& dispatch, const ExpertsArgs& r
   const FusedExtents extents = extents_of(ranks * places, places, dispatch.placement.num_experts,
                                           std::ssize(routed.routed), dispatch.x.extent(0));
   if (num_counters(extents, inner_width) > kMaxPeerCounters) return "has counters for fewer tiles";
-  static_cast<void>(combine);
   return std::nullopt;
 }
 
@@ -198,7 +199,8 @@ void fused_experts(const DispatchArgs& dispatch, const ExpertsArgs& routed, cons
                    const CombineArgs& combine, CudaContext& context) {
   const PeerRank& peers = peers_of(context, FusedExperts::kName);
   const PeerView view = peers.view(*dispatch.placement.stage);
-  if (can_fuse(dispatch, context, view)) return run_fused(dispatch, routed, shared, combine, view, context);
+  if (!view.shares_gpu && can_fuse(dispatch, context, view))
+    return run_at_once(dispatch, routed, shared, combine, view, context);
   sm90::dispatch(dispatch, context);
   experts(routed, context);
   experts(shared, context);

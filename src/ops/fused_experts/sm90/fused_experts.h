@@ -25,6 +25,8 @@ namespace baleen::sm90 {
 inline constexpr std::int64_t kMaxFusedTokens = kMaxStagedTokens;
 /// Assignments that may come to a rank, empty places included: a block has the expert of each.
 inline constexpr std::int64_t kMaxFusedPlaces = 16384;
+/// Of the dispatch, one a token. All run at the same time: they wait for other ranks, which wait for them.
+inline constexpr int kFusedBlocksPerSm = 2;
 inline constexpr std::int64_t kMaxFusedExperts = 512;  ///< of a rank: a thread of a block plans for one
 
 struct FusedDispatchLaunch {
