@@ -1,8 +1,9 @@
 // Decoding of one sequence by the whole model on several GPUs of one host, weights made up: the median of a
 // step with its logits. One rank a GPU and a thread.
-//     decode_ranks_bench PLAN PRESET LAYERS CONTEXT STEPS ROWS [OPERATION=KERNEL]...
+//     decode_ranks_bench PLAN PRESET LAYERS CONTEXT STEPS ROWS TRANSPORT [OPERATION=KERNEL]...
 // PLAN: one (GPU), dp, or tp: as CPU ranks do by themselves; tp-inner: experts split by their inner width;
 // tp-shared: the shared one alone; tp-whole: none. LAYERS 0: all. ROWS: of a step, as drafts have them.
+// TRANSPORT: of --expert-transport; auto: the plan's own.
 #include <algorithm>
 #include <barrier>
 #include <chrono>
@@ -18,6 +19,7 @@
 #include "device/hopper_traits.h"
 #include "kv_cache/sequence_pages.h"
 #include "model/device_weights.h"
+#include "model/expert_transport.h"
 #include "model/forward.h"
 #include "model/presets.h"
 #include "model/rank_weights.h"
@@ -30,7 +32,7 @@ constexpr std::int64_t kChunk = 512;
 constexpr std::chrono::seconds kLongestWait{120};
 
 struct Workload {
-  std::string plan = "tp", preset = "flash";
+  std::string plan = "tp", preset = "flash", transport = "auto";
   std::int64_t num_layers = 0, context = 4096, steps = 64, rows = 1;
   std::vector<ForcedVariant> forced;
 };
@@ -155,9 +157,10 @@ void run_rank(const Service& service, const Workload& work, std::int64_t index) 
   const Timing timing{times[times.size() / 2], times[times.size() * 3 / 4] - times[times.size() / 4]};
   if (index == 0) {
     report("decode a token",
-           fmt::format("{} {} layers behind {} on {} GPUs {}{}", work.preset,
+           fmt::format("{} {} layers behind {} on {} GPUs {}{}{}", work.preset,
                        service.config.num_hidden_layers, work.context, service.plan.num_devices, work.plan,
-                       work.rows > 1 ? fmt::format(" {} rows", work.rows) : "") +
+                       work.rows > 1 ? fmt::format(" {} rows", work.rows) : "",
+                       work.transport == "auto" ? "" : " " + work.transport) +
                (work.forced.empty() ? "" : " forced"),
            timing, 0, 0, fmt::format("prefill {:.0f} tokens/s", static_cast<double>(work.context) / prefill));
   }
@@ -186,6 +189,8 @@ void run(const Workload& work) {
   if (work.plan == "tp-inner") plan.moe_tp = count;
   if (work.plan == "tp-shared" || work.plan == "tp-whole") plan.ep = count;
   if (work.plan == "tp-whole") plan.shared_tp = 1;
+  for (const ExpertTransportTraits& one : expert_transports())
+    if (one.name == work.transport) plan.expert_transport = one.transport;
   plan = resolved(plan, config);
   check_runnable(plan, config);
   std::vector<int> gpus(static_cast<std::size_t>(plan.num_devices));
@@ -219,7 +224,8 @@ int main(int count, char** values) {
   if (count > 4) work.context = std::atoll(values[4]);
   if (count > 5) work.steps = std::atoll(values[5]);
   if (count > 6) work.rows = std::atoll(values[6]);
-  for (int i = 7; i < count; ++i) work.forced.push_back(baleen::parse_forced_variant(values[i]));
+  if (count > 7) work.transport = values[7];
+  for (int i = 8; i < count; ++i) work.forced.push_back(baleen::parse_forced_variant(values[i]));
   baleen::bench::run(work);
   return 0;
 }

@@ -20,7 +20,7 @@ void CudaBatches::agree(Communicator& communicator, RankGroup group) {
   group_ = std::move(group);
 }
 
-std::int64_t CudaBatches::most_rows(std::int64_t own) const {
+std::int64_t CudaBatches::agree_on_rows(std::int64_t own) const {
   if (communicator_ == nullptr) return own;
   std::vector<std::int64_t> rows(static_cast<std::size_t>(group_.size()));
   std::vector<std::span<const std::byte>> send;
@@ -36,7 +36,7 @@ std::int64_t CudaBatches::most_rows(std::int64_t own) const {
 StepRows CudaBatches::begin(const RaggedBatch& batch) {
   // Another thread than the one that made the device may run steps, and every thread has a current GPU of its own.
   check_cuda(cudaSetDevice(index_), "selecting the GPU");
-  const std::int64_t own = traits_.padded_rows(batch.num_rows()), most = most_rows(own);
+  const std::int64_t own = traits_.padded_rows(batch.num_rows()), most = agree_on_rows(own);
   const StepRows rows = begin_padded(batch, most <= traits_.max_replayed_rows ? most : own);
   context_.most_rows = most;
   return rows;

@@ -23,12 +23,13 @@ class CudaBatches final : public StepBatches {
 
   StepRows begin(const RaggedBatch& batch) override;
   StepRows begin(const RaggedBatch& batch, std::span<const TokenId> chosen) override;
+  [[nodiscard]] std::int64_t most_rows() const override { return context_.most_rows; }
   /// The batch as one of `num_rows` rows, and of as many sequences where such steps are replayed.
   StepRows begin_padded(const RaggedBatch& batch, std::int64_t num_rows);
 
  private:
   /// Of a step in which this rank has `own` rows, padded: those of the rank that has most.
-  [[nodiscard]] std::int64_t most_rows(std::int64_t own) const;
+  [[nodiscard]] std::int64_t agree_on_rows(std::int64_t own) const;
 
   int index_;
   const DeviceTraits& traits_;

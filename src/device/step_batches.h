@@ -26,6 +26,9 @@ class StepBatches {
   /// The same for a batch with tokens that operations called before leave at `chosen`, where both device and host reach
   /// them: a negative token of the batch is the index of its place there (`chosen_token`). A negative one there counts as 0.
   virtual StepRows begin(const RaggedBatch& batch, std::span<const TokenId> chosen) = 0;
+  /// Rows of the step on the rank that has most, the same on all ranks, where what ranks send each other has
+  /// places by it; 0: where as much arrives as is sent.
+  [[nodiscard]] virtual std::int64_t most_rows() const { return 0; }
 };
 
 /// Of devices that read the host's arrays: nothing to bring.

@@ -147,6 +147,8 @@ class Forward {
   void run_experts(ExpertsArgs call, std::int64_t block);
   void add_up_experts(ExpertsArgs call);
   void exchange_experts(const ExpertsArgs& call, const ExpertRanks& placement);
+  /// Places that a rank has for what each sends, where dispatch, experts and combine are to be one; else 0.
+  [[nodiscard]] std::int64_t fused_places(const ExpertsArgs& call) const;
   void gather_experts(const ExpertsArgs& call, const ExpertRanks& placement);
   void share_expert(ExpertsArgs& call) const;
   void gather_dispatched(const Activations<2>& out);

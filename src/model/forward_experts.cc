@@ -207,37 +207,49 @@ void Forward::gather_experts(const ExpertsArgs& call, const ExpertRanks& placeme
 /// in the order of one rank.
 void Forward::exchange_experts(const ExpertsArgs& call, const ExpertRanks& placement) {
   const DispatchArgs dispatch = dispatch_of(call, placement);
-  device_.execute<ops::Dispatch>(dispatch);
+  const std::int64_t places = fused_places(call);
+  if (places > 0) {  // what arrives has these rows, whatever they are
+    messages_.received.num_rows = placement.stage->size() * places;
+  } else {
+    device_.execute<ops::Dispatch>(dispatch);
+  }
   ExpertsArgs routed = arrived_of(call);
   routed.shared = nullptr;
   routed.out = rows(messages_.outputs, routed.x.extent(0));
   routed.partial_sums = call.routed_is_split;
   routed.chosen_per_token = call.ids.extent(1);
-  device_.execute<ops::Experts>(routed);
-
   const std::int64_t num_rows = dispatch.x.extent(0);
-  Activations<2> shared_out;
-  if (call.shared != nullptr) {
-    shared_out = rows(messages_.shared, num_rows);
-    ExpertsArgs shared = call;
-    shared.x = dispatch.x;
-    shared.x_fp8 = dispatch.x_fp8;
-    shared.ids = {dispatch.ids.data(), {num_rows, 0}};
-    shared.weights = {};
-    shared.places = {};
-    shared.out = shared_out;
-    if (call.expected) shared.expected = ExpertLoad();
-    device_.execute<ops::Experts>(shared);
-  }
+  ExpertsArgs shared = call;
+  shared.x = dispatch.x;
+  shared.x_fp8 = dispatch.x_fp8;
+  shared.ids = {dispatch.ids.data(), {num_rows, 0}};
+  shared.weights = {};
+  shared.places = {};
+  if (call.shared != nullptr) shared.out = rows(messages_.shared, num_rows);
+  if (call.expected) shared.expected = ExpertLoad();
   const RowRange own = dispatched_rows(call);
-  device_.execute<ops::Combine>({.placement = placement,
-                                 .y = routed.out,
-                                 .received = &messages_.received,
-                                 .ids = dispatch.ids,
-                                 .shared = shared_out,
-                                 .precision = precision_,
-                                 .out = call.out.slice(own.begin, own.end)});
+  const CombineArgs combine{.placement = placement,
+                            .y = routed.out,
+                            .received = &messages_.received,
+                            .ids = dispatch.ids,
+                            .shared = call.shared != nullptr ? shared.out : Activations<2>(),
+                            .precision = precision_,
+                            .out = call.out.slice(own.begin, own.end)};
+  if (places > 0) {
+    device_.execute<ops::Dispatch, ops::Experts, ops::Experts, ops::Combine>(dispatch, routed, shared,
+                                                                             combine);
+  } else {
+    device_.execute<ops::Experts>(routed);
+    if (call.shared != nullptr) device_.execute<ops::Experts>(shared);
+    device_.execute<ops::Combine>(combine);
+  }
   gather_dispatched(call.out);
+}
+
+std::int64_t Forward::fused_places(const ExpertsArgs& call) const {
+  if (!expert_transport(layout_.plan(), DeviceKind::kCuda).fuses || call.shared == nullptr) return 0;
+  const std::int64_t parts = layout_.plan().group_ranks();
+  return (device_.batches().most_rows() + parts - 1) / parts * call.ids.extent(1);
 }
 
 /// Ranks of a group with the same tokens dispatched a part of them each.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <chrono>
 #include <cmath>
@@ -99,6 +100,7 @@ class CudaRanks : public testing::Test {
           all_ready.arrive_and_wait();
           one.reading().capture(captured);
           results[static_cast<std::size_t>(rank)] = one.reading().read(reading);
+          fused_runs_ += one.device().num_runs("fused_experts", "sm90/fused");
           all_ready.arrive_and_wait();  // memory is freed when no rank waits for another any more
         } catch (const std::exception& error) {
           exchange.stop(error.what());
@@ -175,6 +177,7 @@ class CudaRanks : public testing::Test {
 
   ModelConfig config_;
   std::unique_ptr<ModelWeights> weights_;
+  std::atomic<std::int64_t> fused_runs_ = 0;
 };
 
 TEST_F(CudaRanks, ExpertParallel) {
@@ -183,6 +186,17 @@ TEST_F(CudaRanks, ExpertParallel) {
     expect_bits_of_one_gpu({.num_devices = ranks, .dp = ranks}, {{150, 9, 40, 3}, 4});
   load("tiny-real-heads");
   expect_bits_of_one_gpu({.num_devices = 2, .dp = 2}, {{20, 9, 31}, 4});
+}
+
+/// Dispatch, experts and combine one after the other or at once, by themselves or by name.
+TEST_F(CudaRanks, ExpertTransports) {
+  load("tiny-flash");
+  for (const ExpertTransport transport :
+       {ExpertTransport::kAutomatic, ExpertTransport::kFused, ExpertTransport::kPeerMemory}) {
+    fused_runs_ = 0;
+    expect_bits_of_one_gpu({.num_devices = 2, .dp = 2, .expert_transport = transport}, {{150, 9, 40, 3}, 4});
+    EXPECT_EQ(fused_runs_ > 0, transport != ExpertTransport::kPeerMemory) << static_cast<int>(transport);
+  }
 }
 
 /// More rows than any graph has on one rank, few on the other.

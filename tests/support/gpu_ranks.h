@@ -33,8 +33,12 @@ namespace baleen::test {
 
 class GpuRanks {
  public:
-  explicit GpuRanks(std::int64_t count, std::chrono::milliseconds longest_wait = std::chrono::seconds(20))
-      : gpus_(gpus_of_ranks(count)), memory_(gpus_, longest_wait), barrier_(count) {}
+  explicit GpuRanks(std::int64_t count, std::chrono::milliseconds longest_wait = std::chrono::seconds(20),
+                    std::int64_t scratch_bytes = std::int64_t{16} << 20)
+      : scratch_bytes_(scratch_bytes),
+        gpus_(gpus_of_ranks(count)),
+        memory_(gpus_, longest_wait),
+        barrier_(count) {}
 
   /// `work` of each rank, in a thread whose GPU is the rank's. What it throws is a failure of the test.
   void run(const std::function<void(TestCuda& cuda, const RankGroup& group)>& work) {
@@ -43,7 +47,7 @@ class GpuRanks {
       threads.emplace_back([&, rank] {
         try {
           check_cuda(cudaSetDevice(gpus_[static_cast<std::size_t>(rank)]), "selecting the GPU");
-          TestCuda cuda(std::int64_t{16} << 20);
+          TestCuda cuda(scratch_bytes_);
           cuda.context().peers = &memory_.rank(rank);
           work(cuda, RankGroup::strided(0, 1, memory_.num_ranks(), rank));
         } catch (const std::exception& error) {
@@ -59,6 +63,7 @@ class GpuRanks {
   [[nodiscard]] const PeerRank& rank(std::int64_t index) const { return memory_.rank(index); }
 
  private:
+  std::int64_t scratch_bytes_;
   std::vector<int> gpus_;
   PeerMemory memory_;
   std::barrier<> barrier_;

@@ -68,6 +68,7 @@ PeerView PeerRank::view(const RankGroup& group) const {
   PeerView view{.size = static_cast<std::int32_t>(group.size()),
                 .place = static_cast<std::int32_t>(group.place),
                 .blocks_done = &state()->blocks_done,
+                .counters = state()->counters,
                 .failed = &state()->failed,
                 .failure = failure_,
                 .longest_wait_ns = static_cast<std::uint64_t>(

@@ -51,6 +51,7 @@ class PeerRank {
     std::uint32_t counts[kMaxPeers][kMaxExchangeBlocks];
     std::uint32_t blocks_done;
     std::uint32_t failed;
+    std::int32_t counters[kMaxPeerCounters];
     PeerRange ranges[kMaxPeers][kMaxPeerRanges];  ///< of ranks in other processes
   };
   /// Takes and clears the region, on the current GPU, of one of `num_ranks`.

@@ -5,6 +5,7 @@
 #include "ops/dispatch/sm90/dispatch.h"
 #include "ops/embed/sm90/embed.h"
 #include "ops/experts/sm90/experts.h"
+#include "ops/fused_experts/sm90/fused_experts.h"
 #include "ops/gather_rows/sm90/gather_rows.h"
 #include "ops/grouped_linear/sm90/grouped_linear.h"
 #include "ops/hc_head/sm90/hc_head.h"
@@ -59,6 +60,7 @@ VariantTable<CudaContext> variants() {
   table.add(receive_variants());
   table.add(dispatch_variants());
   table.add(combine_variants());
+  table.add(fused_experts_variants());
   return table;
 }
 

@@ -11,11 +11,6 @@
 namespace baleen::sm90 {
 namespace {
 
-ExpertHolders holders_of(const ExpertRanks& placement) {
-  BALEEN_CHECK(placement.map == nullptr || placement.table != nullptr);
-  return {static_cast<std::int32_t>(placement.experts_per_rank()), placement.table};
-}
-
 constexpr Reason kSplit = "takes whole experts; these are split over ranks";
 
 std::optional<Reason> why_not_dispatch(const DispatchArgs& args, const DeviceTraits& /*traits*/) {
@@ -34,6 +29,11 @@ std::optional<Reason> why_not_combine(const CombineArgs& args, const DeviceTrait
 }
 
 }  // namespace
+
+ExpertHolders holders_of(const ExpertRanks& placement) {
+  BALEEN_CHECK(placement.map == nullptr || placement.table != nullptr);
+  return {static_cast<std::int32_t>(placement.experts_per_rank()), placement.table};
+}
 
 bool can_stage(const PeerView& peers, std::int64_t places, std::int64_t num_selected, std::int64_t width) {
   const std::int64_t output_bytes = places * width * std::int64_t{sizeof(Bf16Bits)};
@@ -83,6 +83,7 @@ void combine(const CombineArgs& args, CudaContext& context) {
   launch({.peers = view,
           .holders = holders_of(args.placement),
           .y = args.y.bf16().data(),
+          .first_own_row = view.place * places,
           .experts = args.received->experts,
           .ids = args.ids.data(),
           .shared = args.shared.empty() ? nullptr : args.shared.bf16().data(),

@@ -31,6 +31,8 @@ struct ExpertHolders {
   }
 };
 
+[[nodiscard]] ExpertHolders holders_of(const ExpertRanks& placement);
+
 /// Arrays whose addresses a rank tells the others, in this order.
 struct ArrivalArrays {
   Bf16Bits* rows = nullptr;
@@ -62,6 +64,7 @@ struct CombineLaunch {
   PeerView peers;
   ExpertHolders holders;
   const Bf16Bits* y = nullptr;
+  std::int64_t first_own_row = 0;         ///< of y: the output of this rank's first assignment
   const std::int32_t* experts = nullptr;  ///< of each row of y; -1: there is none
   const std::int32_t* ids = nullptr;
   const Bf16Bits* shared = nullptr;  ///< null: there is none
@@ -70,8 +73,12 @@ struct CombineLaunch {
   std::int32_t num_selected = 0;
   std::int32_t places = 0;
   std::int64_t width = 0;
+  std::int32_t num_counters = 0;  ///< of PeerView::counters, to clear
 };
 void launch_staged_combine(const CombineLaunch& launch, CudaContext& context);
+/// The second half of the former, where the outputs of this exchange are pushed by the kernels that make
+/// them, as what `stage_vector` writes: those of this rank lie in `y`; `experts` is not read.
+void launch_staged_sum(const CombineLaunch& launch, CudaContext& context);
 void launch_read_combine(const CombineLaunch& launch, CudaContext& context);
 
 /// Whether the outputs of so many places of a sender, rows of `width`, can be staged; and then all less. On
