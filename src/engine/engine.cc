@@ -33,6 +33,7 @@ std::unique_ptr<Device> make_planned_device(const EngineOptions& options, const 
                                                                 .max_rows = options.max_batch_tokens,
                                                                 .max_sequences = options.max_sequences,
                                                                 .max_pages = plan.max_table_pages,
+                                                                .two_batches = layout.plan().dual_batch_overlap,
                                                                 .forced_variants = options.forced_variants,
                                                                 .connection = connection});
   if (auto failed = !rank.is_alone()
@@ -122,10 +123,11 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
                device_weights_ ? device_weights_->tree()
                : rank_weights_ ? rank_weights_->tree()
                                : weights_->tree(),
-               *device_, cache_, options_.precision, options_.max_batch_tokens, arena_, rank_.layout),
+               *device_, cache_, options_.precision, buffered_rows(options_), arena_, rank_.layout),
       host_arena_(plan_.host_logit_bytes, device_->host_visible_memory()),
       queued_choices_(std::int64_t{kMaxQueued} * options_.max_logit_rows * std::int64_t{sizeof(TokenId)},
                       device_->host_visible_memory()) {
+  if (rank_.layout.plan().dual_batch_overlap) forward_.overlap_batches(options_.overlap);
   forward_.set_experts(experts());
   if (experts() != nullptr) experts()->set_guessing(options_.fetch_ahead);
   allocate_activations();

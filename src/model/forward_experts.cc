@@ -22,6 +22,9 @@ RouteScoring scoring_of(ScoringFunc scoring) {
   return RouteScoring::kSqrtSoftplus;
 }
 
+/// Of a rank's step, for which the shared expert runs beside the dispatch.
+constexpr std::int64_t kLeastRowsBeside = 512;
+
 }  // namespace
 
 RouteArgs Forward::route_of(std::int64_t block, const Step& step) const {
@@ -38,6 +41,11 @@ RouteArgs Forward::route_of(std::int64_t block, const Step& step) const {
 }
 
 void Forward::moe(std::int64_t block, const Step& step, bool is_last) {
+  run_experts(choose_experts(block, step, is_last), block);
+  if (experts_ != nullptr && experts_->copies_for(kept_rows().size())) experts_->leave(block);
+}
+
+ExpertsArgs Forward::choose_experts(std::int64_t block, const Step& step, bool is_last) {
   const MoeWeights& weights = weights_.block(block).moe;
   const BlockValues& values = buffers_.block(block);
   const std::int64_t num_rows = kept_rows().size();
@@ -75,19 +83,17 @@ void Forward::moe(std::int64_t block, const Step& step, bool is_last) {
   }
   const bool copied = experts_ != nullptr && experts_->copies_for(num_rows);
   if (copied) experts_->arrive(block);
-  run_experts({.x = x,
-               .x_fp8 = values.experts.u_fp8,
-               .ids = ids,
-               .weights = routing_weights,
-               .routed = weights.routed,
-               .places = copied ? experts_->copied_places(block) : weights.places,
-               .next = next,
-               .shared = weights.has_shared ? &weights.shared : nullptr,
-               .swiglu_limit = static_cast<float>(config_.swiglu_limit),
-               .precision = precision_,
-               .out = rows(values.experts.f, num_rows)},
-              block);
-  if (copied) experts_->leave(block);
+  return {.x = x,
+          .x_fp8 = values.experts.u_fp8,
+          .ids = ids,
+          .weights = routing_weights,
+          .routed = weights.routed,
+          .places = copied ? experts_->copied_places(block) : weights.places,
+          .next = next,
+          .shared = weights.has_shared ? &weights.shared : nullptr,
+          .swiglu_limit = static_cast<float>(config_.swiglu_limit),
+          .precision = precision_,
+          .out = rows(values.experts.f, num_rows)};
 }
 
 std::span<std::int64_t> Forward::load_counts(std::int64_t block) const {
@@ -103,17 +109,22 @@ void Forward::run_experts(ExpertsArgs call, std::int64_t block) {
     device_.execute<ops::Experts>(call);
     return;
   }
-  const MoeWeights& weights = weights_.block(block).moe;
-  const ExpertRanks placement = layout_.experts(weights.map.get(), weights.map_table.data());
-  call.first_expert = placement.first_expert();
-  call.routed_is_split = layout_.plan().moe_tp > 1;
+  const ExpertRanks placement = place_experts(call, block);
   if (!transport.way) {
     add_up_experts(call);
   } else if (transport.adds_sums) {
     gather_experts(call, placement);
   } else {
-    exchange_experts(call, placement);
+    exchange_experts({call, placement});
   }
+}
+
+ExpertRanks Forward::place_experts(ExpertsArgs& call, std::int64_t block) const {
+  const MoeWeights& weights = weights_.block(block).moe;
+  const ExpertRanks placement = layout_.experts(weights.map.get(), weights.map_table.data());
+  call.first_expert = placement.first_expert();
+  call.routed_is_split = layout_.plan().moe_tp > 1;
+  return placement;
 }
 
 /// The part of the shared expert that this rank adds to float32 sums of tokens that all ranks have: its share
@@ -204,38 +215,56 @@ void Forward::gather_experts(const ExpertsArgs& call, const ExpertRanks& placeme
 
 /// Assignments arrive at the ranks of their experts, whose outputs return; the owner of a token adds them up
 /// in the order of one rank.
-void Forward::exchange_experts(const ExpertsArgs& call, const ExpertRanks& placement) {
-  const DispatchArgs dispatch = dispatch_of(call, placement);
-  device_.execute<ops::Dispatch>(dispatch);
+void Forward::exchange_experts(const Exchange& exchange) {
+  send_tokens(exchange, exchange.call.x.extent(0) >= kLeastRowsBeside);
+  run_arrived(exchange);
+  device_.execute<ops::Combine>(combine_of(exchange));
+  gather_dispatched(exchange.call.out);
+}
+
+void Forward::send_tokens(const Exchange& exchange, bool beside) {
+  const auto send = [&] { device_.execute<ops::Dispatch>(dispatch_of(exchange.call, exchange.placement)); };
+  if (beside) {
+    device_.messages().post(post_number_, send);
+  } else {
+    send();
+  }
+}
+
+/// The shared expert needs nothing from others: it runs while tokens arrive.
+void Forward::run_arrived(const Exchange& exchange) {
+  const ExpertsArgs& call = exchange.call;
+  if (call.shared != nullptr) {
+    const DispatchArgs sent = dispatch_of(call, exchange.placement);
+    const std::int64_t num_rows = sent.x.extent(0);
+    ExpertsArgs shared = call;
+    shared.x = sent.x;
+    shared.x_fp8 = sent.x_fp8;
+    shared.ids = {sent.ids.data(), {num_rows, 0}};
+    shared.weights = {};
+    shared.out = rows(messages_.shared, num_rows);
+    if (call.expected) shared.expected = ExpertLoad();
+    device_.execute<ops::Experts>(shared);
+  }
+  device_.messages().join(post_number_);
   ExpertsArgs routed = arrived_of(call);
   routed.shared = nullptr;
   routed.out = rows(messages_.outputs, routed.x.extent(0));
   routed.partial_sums = call.routed_is_split;
   routed.chosen_per_token = call.ids.extent(1);
   device_.execute<ops::Experts>(routed);
+}
 
-  const std::int64_t num_rows = dispatch.x.extent(0);
-  Activations<2> shared_out;
-  if (call.shared != nullptr) {
-    shared_out = rows(messages_.shared, num_rows);
-    ExpertsArgs shared = call;
-    shared.x = dispatch.x;
-    shared.x_fp8 = dispatch.x_fp8;
-    shared.ids = {dispatch.ids.data(), {num_rows, 0}};
-    shared.weights = {};
-    shared.out = shared_out;
-    if (call.expected) shared.expected = ExpertLoad();
-    device_.execute<ops::Experts>(shared);
-  }
-  const RowRange own = dispatched_rows(call);
-  device_.execute<ops::Combine>({.placement = placement,
-                                 .y = routed.out,
-                                 .received = &messages_.received,
-                                 .ids = dispatch.ids,
-                                 .shared = shared_out,
-                                 .precision = precision_,
-                                 .out = call.out.slice(own.begin, own.end)});
-  gather_dispatched(call.out);
+CombineArgs Forward::combine_of(const Exchange& exchange) {
+  const DispatchArgs sent = dispatch_of(exchange.call, exchange.placement);
+  const RowRange own = dispatched_rows(exchange.call);
+  return {.placement = exchange.placement,
+          .y = rows(messages_.outputs, messages_.received.num_rows),
+          .received = &messages_.received,
+          .ids = sent.ids,
+          .shared = exchange.call.shared == nullptr ? Activations<2>() : rows(messages_.shared, own.size()),
+          .precision = precision_,
+          .out = exchange.call.out.slice(own.begin, own.end)};
 }
 
 /// Ranks of a group with the same tokens dispatched a part of them each.

@@ -41,6 +41,11 @@ bool can_stage(const PeerView& peers, std::int64_t places, std::int64_t num_sele
          output_bytes <= kMaxStagedBytes;
 }
 
+int narrow_blocks(const PeerView& peers, int num_sms) {
+  constexpr int kBlocksOfSm = 2;  // of exchanges that have them all: kMaxExchangeBlocks over 132
+  return kBlocksOfSm * num_sms >= peers.max_blocks ? 0 : num_sms;
+}
+
 void dispatch(const DispatchArgs& args, CudaContext& context) {
   const PeerRank& peers = peers_of(context, ops::Dispatch::kName);
   const std::int64_t num_selected = args.ids.extent(1), size = args.placement.stage->size();
@@ -65,7 +70,8 @@ void dispatch(const DispatchArgs& args, CudaContext& context) {
           .num_tokens = static_cast<std::int32_t>(args.x.extent(0)),
           .num_selected = static_cast<std::int32_t>(num_selected),
           .places = static_cast<std::int32_t>(places),
-          .width = args.x.extent(1)},
+          .width = args.x.extent(1),
+          .narrow_blocks = narrow_blocks(view, context.num_sms)},
          context);
   args.received->num_rows = size * places;
   args.received->experts = args.arrived_ids.data();
@@ -90,7 +96,8 @@ void combine(const CombineArgs& args, CudaContext& context) {
           .num_tokens = static_cast<std::int32_t>(args.out.extent(0)),
           .num_selected = static_cast<std::int32_t>(args.ids.extent(1)),
           .places = static_cast<std::int32_t>(places),
-          .width = args.out.extent(1)},
+          .width = args.out.extent(1),
+          .narrow_blocks = narrow_blocks(view, context.num_sms)},
          context);
 }
 

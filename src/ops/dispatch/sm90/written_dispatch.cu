@@ -7,7 +7,7 @@
 namespace baleen::sm90 {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256, kNarrowThreads = 512, kWarp = 32;
 
 enum Array { kRows, kCodes, kScales, kIds, kWeights, kNumArrays };
 
@@ -29,8 +29,8 @@ __device__ void share_arrays(const DispatchLaunch& p, ArrivalArrays* arrays) {
 /// Of every place of this sender: its expert where it is one of the receiver's.
 __device__ void write_ids(const DispatchLaunch& p, const ArrivalArrays* arrays) {
   const int num_slots = p.num_tokens * p.num_selected, first_place = p.peers.place * p.places;
-  for (int slot = static_cast<int>(blockIdx.x * kThreads + threadIdx.x); slot < p.places;
-       slot += static_cast<int>(gridDim.x * kThreads)) {
+  for (int slot = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); slot < p.places;
+       slot += static_cast<int>(gridDim.x * blockDim.x)) {
     const std::int32_t id = slot < num_slots ? p.holders.physical(p.ids[slot], slot) : -1;
     const int holder = id >= 0 ? p.holders.place_of(id) : -1;
     for (int place = 0; place < p.peers.size; ++place) {
@@ -41,18 +41,22 @@ __device__ void write_ids(const DispatchLaunch& p, const ArrivalArrays* arrays) 
   }
 }
 
-/// A block a token; it reads the row once and writes it to each of its experts.
-__global__ void __launch_bounds__(kThreads)
+/// A block, or a warp, takes a token: it reads the row once and writes it to each of its experts.
+template <int kBlockThreads, int kTokenThreads>
+__global__ void __launch_bounds__(kBlockThreads)
     written_dispatch_kernel(const __grid_constant__ DispatchLaunch p) {
+  constexpr int kTokens = kBlockThreads / kTokenThreads;  // of a block at a time
   __shared__ ArrivalArrays arrays[kMaxPeers];
   begin_exchange(p.peers);
   share_arrays(p, arrays);
   __syncthreads();
   write_ids(p, arrays);
   const std::int64_t whole_warps = columns_of_whole_warps(p.width);
-  for (int token = static_cast<int>(blockIdx.x); token < p.num_tokens; token += static_cast<int>(gridDim.x)) {
-    for (std::int64_t column = threadIdx.x * kPieceValues; column < whole_warps;
-         column += kThreads * kPieceValues) {
+  const int thread = static_cast<int>(threadIdx.x) % kTokenThreads;
+  for (int token = static_cast<int>(blockIdx.x) * kTokens + static_cast<int>(threadIdx.x) / kTokenThreads;
+       token < p.num_tokens; token += static_cast<int>(gridDim.x) * kTokens) {
+    for (std::int64_t column = thread * kPieceValues; column < whole_warps;
+         column += kTokenThreads * kPieceValues) {
       const bool inside = column < p.width;
       const Piece piece = load_piece(p, token, inside ? column : column % kFp8RowBlock);
       for (int slot = 0; slot < p.num_selected; ++slot) {
@@ -71,8 +75,15 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void launch_written_dispatch(const DispatchLaunch& launch, CudaContext& context) {
+  constexpr const char* kName = "dispatching over ranks";
+  if (launch.narrow_blocks > 0) {
+    return launch_kernel(
+        kName, written_dispatch_kernel<kNarrowThreads, kWarp>,
+        {.grid = dim3(static_cast<unsigned>(launch.narrow_blocks)), .threads = kNarrowThreads},
+        context.stream, launch);
+  }
   const int blocks = std::clamp(launch.num_tokens, 1, launch.peers.max_blocks);
-  launch_kernel("dispatching over ranks", written_dispatch_kernel,
+  launch_kernel(kName, written_dispatch_kernel<kThreads, kThreads>,
                 {.grid = dim3(static_cast<unsigned>(blocks)), .threads = kThreads}, context.stream, launch);
 }
 
