@@ -43,7 +43,8 @@ class CudaBatches final : public StepBatches {
   /// Of a step in which this rank has `own` rows, padded: those of the rank that has most.
   [[nodiscard]] std::int64_t most_rows(std::int64_t own) { return largest_of_ranks({own}).front(); }
   [[nodiscard]] BatchUpload& upload_of(std::size_t part) { return part == 0 ? upload_ : *second_upload_; }
-  [[nodiscard]] DeviceBatch upload_padded(BatchUpload& upload, const RaggedBatch& batch, std::int64_t num_rows);
+  [[nodiscard]] DeviceBatch upload_padded(BatchUpload& upload, const RaggedBatch& batch,
+                                          std::int64_t num_rows);
 
   int index_;
   const DeviceTraits& traits_;

@@ -82,6 +82,8 @@ class CudaDevice final : public Device {
   [[nodiscard]] StepBatches& batches() override { return batches_; }
   [[nodiscard]] StepReplay& steps() override { return steps_; }
   [[nodiscard]] MessageLane& messages() override { return messages_; }
+  /// The same, for what only a GPU's has.
+  [[nodiscard]] CudaMessages& message_lane() { return messages_; }
   [[nodiscard]] Executor& executor() override { return executor_; }
   /// Profiled operations are queued one by one, with events around them: steps are not replayed meanwhile.
   void set_profiling(bool on) override;

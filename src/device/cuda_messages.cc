@@ -5,16 +5,9 @@
 #include "cuda/full_order.h"
 
 namespace baleen {
-namespace {
-
-/// Multiprocessors that messages have beside other work.
-constexpr int kMessageSms = 32;
-
-}  // namespace
-
 CudaMessages::~CudaMessages() { static_cast<void>(cudaStreamSynchronize(stream_.get())); }
 
-void CudaMessages::post(int number, const std::function<void()>& messages) {
+void CudaMessages::post(int number, int num_units, const std::function<void()>& messages) {
   if (!beside_) return messages();
   const auto place = static_cast<std::size_t>(number);
   if (std::ranges::none_of(posted_, std::identity())) num_sms_ = context_.num_sms;
@@ -28,12 +21,12 @@ void CudaMessages::post(int number, const std::function<void()>& messages) {
       context.num_sms = sms_beside;
     }
   };
-  const Beside beside{context_, context_, std::max(1, num_sms_ - kMessageSms)};
+  const Beside beside{context_, context_, std::max(1, num_sms_ - num_units)};
   forked_.record(context_.stream);
   forked_.make_wait(stream_.get());
   context_.stream = stream_.get();
   context_.branch = nullptr;
-  context_.num_sms = std::min(kMessageSms, num_sms_);
+  context_.num_sms = std::min(num_units, num_sms_);
   keep_full_order(stream_.get());
   messages();
   done_[place].record(stream_.get());

@@ -9,8 +9,8 @@
 
 namespace baleen {
 
-/// While something is posted, a part of the multiprocessors is left to messages: `context.num_sms` is less
-/// for operations beside them, and is that part for the messages themselves.
+/// While something is posted, the multiprocessors of the post are left to it: `context.num_sms` is less for
+/// operations beside messages, and is that part for the messages themselves.
 ///
 /// No two ranks can block each other: a kernel that exchanges proceeds with any one of its next blocks
 /// resident, and one whose blocks wait for each other is as large as the multiprocessors that it was given,
@@ -25,7 +25,7 @@ class CudaMessages final : public MessageLane {
   /// Waits for what is posted.
   ~CudaMessages() override;
 
-  void post(int number, const std::function<void()>& messages) override;
+  void post(int number, int num_units, const std::function<void()>& messages) override;
   void join(int number) override;
 
   /// While it is off, everything keeps the order of the calls. Nothing is posted.

@@ -28,14 +28,15 @@ std::unique_ptr<Device> make_planned_device(const EngineOptions& options, const 
       .communicator = rank.communicator,
       .peers = rank.peers,
       .steps = layout.plan().dp > 1 ? layout.stage_ranks() : RankGroup{.ranks = {layout.rank()}}};
-  std::unique_ptr<Device> device = make_device(options.device, {.num_threads = options.num_threads,
-                                                                .scratch_bytes = plan.scratch_bytes,
-                                                                .max_rows = options.max_batch_tokens,
-                                                                .max_sequences = options.max_sequences,
-                                                                .max_pages = plan.max_table_pages,
-                                                                .two_batches = layout.plan().dual_batch_overlap,
-                                                                .forced_variants = options.forced_variants,
-                                                                .connection = connection});
+  std::unique_ptr<Device> device =
+      make_device(options.device, {.num_threads = options.num_threads,
+                                   .scratch_bytes = plan.scratch_bytes,
+                                   .max_rows = options.max_batch_tokens,
+                                   .max_sequences = options.max_sequences,
+                                   .max_pages = plan.max_table_pages,
+                                   .two_batches = layout.plan().dual_batch_overlap,
+                                   .forced_variants = options.forced_variants,
+                                   .connection = connection});
   if (auto failed = !rank.is_alone()
                         ? std::nullopt
                         : leave_experts_to_host(plan, weights.config(),

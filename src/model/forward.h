@@ -137,6 +137,7 @@ class Forward {
   /// `adjoin`: the second part's streams follow the first one's; else they begin where those of an MTP block do.
   void run_halves(const std::array<Step, 2>& steps, bool adjoin);
   void capture_halves(std::int64_t num_rows);
+  void post(const std::function<void()>& messages);
   /// Once the outputs of other ranks' experts are there, leaves the block.
   void take_outputs(std::int64_t block, const BlockRun& run);
 
@@ -197,8 +198,7 @@ class Forward {
     ExpertRanks placement;
   };
   void exchange_experts(const Exchange& exchange);
-  /// `beside`: as messages that run beside what follows, until `run_arrived` needs what they bring.
-  void send_tokens(const Exchange& exchange, bool beside);
+  /// Shared and routed experts, with a join of what was posted in between.
   void run_arrived(const Exchange& exchange);
   [[nodiscard]] CombineArgs combine_of(const Exchange& exchange);
   void gather_experts(const ExpertsArgs& call, const ExpertRanks& placement);

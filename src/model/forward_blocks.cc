@@ -78,7 +78,8 @@ void Forward::enter_experts(std::int64_t block, const BlockRun& run) {
   const HcPreArgs next = entry(run, weights_.block(block).hc_ffn, values.experts, all);
   const RmsNormArgs norm = entry_norm(weights_.block(block).ffn_norm, values.experts, all, true);
   if (!buffers_.keeps())
-    return device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(left_half(run, values.attention), next, norm);
+    return device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(left_half(run, values.attention), next,
+                                                                  norm);
   device_.execute<ops::HcPost>(left_half(run, values.attention));
   keep_streams(run.streams, values.experts);
   device_.execute<ops::HcPre, ops::RmsNorm>(next, norm);

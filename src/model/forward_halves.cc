@@ -23,8 +23,8 @@ Forward::Forward(const Forward& whole, int part, std::int64_t first)
       precision_(whole.precision_),
       layout_(whole.layout_),
       buffers_(whole.buffers_.from_row(config_, first)),
-      messages_(whole.messages_.from_row(
-          first, layout_.most_arriving_rows(first, config_.num_experts_per_tok))),
+      messages_(
+          whole.messages_.from_row(first, layout_.most_arriving_rows(first, config_.num_experts_per_tok))),
       post_number_(part) {}
 
 void Forward::overlap_batches(const BatchOverlap& when) {
@@ -103,15 +103,21 @@ void Forward::run_halves(const std::array<Step, 2>& steps, bool adjoin) {
       half.enter_experts(block, run);
       exchange.call = half.choose_experts(block, run.step, block + 1 == num_blocks);
       exchange.placement = half.place_experts(exchange.call, block);
-      half.send_tokens(exchange, true);
+      half.post([&] { device_.execute<ops::Dispatch>(half.dispatch_of(exchange.call, exchange.placement)); });
     });
     each([&](Forward& half, const BlockRun&, const Exchange& exchange) {
       half.run_arrived(exchange);
-      device_.messages().post(half.post_number_,
-                              [&] { device_.execute<ops::Combine>(half.combine_of(exchange)); });
+      half.post([&] { device_.execute<ops::Combine>(half.combine_of(exchange)); });
     });
   }
   each([&](Forward& half, const BlockRun& run, const Exchange&) { half.take_outputs(num_blocks - 1, run); });
+}
+
+/// Messages of one part are nearly always under way: they get few units, because the other parts' operations
+/// lose these for good.
+void Forward::post(const std::function<void()>& messages) {
+  constexpr int kUnits = 8;
+  device_.messages().post(post_number_, kUnits, messages);
 }
 
 void Forward::take_outputs(std::int64_t block, const BlockRun& run) {

@@ -148,7 +148,7 @@ TEST_F(CudaRanks, ARankWithoutRequestsJoins) {
 /// The shared expert runs beside the dispatch.
 TEST_F(CudaRanks, LargeSteps) {
   load("tiny-flash");
-  expect_bits_of_one_gpu({.num_devices = 2, .dp = 2}, {{900, 700}, 2});
+  expect_bits_of_one_gpu({.num_devices = 2, .dp = 2}, {{600, 400}, 2});
   expect_bits_of_one_gpu({.num_devices = 2, .dp = 2}, {{900, 9}, 2});
 }
 
@@ -159,7 +159,7 @@ TEST_F(CudaRanks, TwoMicroBatches) {
     const ParallelPlan plan{.num_devices = ranks, .dp = ranks, .dual_batch_overlap = true};
     for (const Reading& reading :
          {Reading{{150, 9, 40, 3}, 4}, Reading{{90}, 3}, Reading{{70, 1, 70, 1, 70, 1, 70, 1}, 3},
-          Reading{{900, 700}, 2}, Reading{{1000, 9, 9, 9}, 2}})
+          Reading{{600, 400}, 2}, Reading{{1000, 9, 9, 3}, 2}})
       expect_bits_of_one_gpu(plan, reading);
   }
   load("tiny-real-heads");

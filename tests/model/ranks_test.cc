@@ -265,9 +265,8 @@ TEST_F(Ranks, TwoMicroBatches) {
   load("tiny-flash");
   for (const std::int64_t dp : {2, 4}) {
     const ParallelPlan plan{.num_devices = dp, .dp = dp, .dual_batch_overlap = true};
-    for (const Reading& reading :
-         {reading_, Reading{{90}, 3}, Reading{{1, 2}, 2}, Reading{{70, 1, 70, 1, 70, 1, 70, 1}, 3},
-          Reading{{300, 3}, 2}})
+    for (const Reading& reading : {reading_, Reading{{90}, 3}, Reading{{1, 2}, 2},
+                                   Reading{{70, 1, 70, 1, 70, 1, 70, 1}, 3}, Reading{{300, 3}, 2}})
       expect_bits_of_one_rank(plan, reading);
   }
   expect_bits_of_one_rank({.num_devices = 4,

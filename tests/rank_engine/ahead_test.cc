@@ -82,9 +82,9 @@ std::vector<std::vector<TokenId>> decode(StepEngine& engine, bool ahead) {
 TEST(RanksAhead, TokensAreThoseOfOneRankStepByStep) {
   const auto one = open_engine(tiny().path(), options({}, 0));
   const std::vector<std::vector<TokenId>> want = decode(*one, false);
-  for (const ParallelPlan& plan : {ParallelPlan{.dp = 2}, ParallelPlan{.ep = 4},
-                                   ParallelPlan{.dp = 2, .dual_batch_overlap = true},
-                                   ParallelPlan{.tp = 2, .o_proj_tp = 1, .sequence_parallel = true}}) {
+  for (const ParallelPlan& plan :
+       {ParallelPlan{.dp = 2}, ParallelPlan{.ep = 4}, ParallelPlan{.dp = 2, .dual_batch_overlap = true},
+        ParallelPlan{.tp = 2, .o_proj_tp = 1, .sequence_parallel = true}}) {
     const auto many = open_engine(tiny().path(), options(plan, 0));
     SCOPED_TRACE(to_text(many->options().parallel));
     EXPECT_TRUE(many->limits().runs_ahead);
@@ -108,8 +108,8 @@ TEST(RanksAhead, APipelineChoosesAndDoesNotRunAhead) {
 
 TEST(RanksAhead, QueuedDraftsAreThoseOfOneRank) {
   const test::Speculated want = test::speculate(*open_engine(tiny().path(), options({}, 3)), true);
-  for (const ParallelPlan& plan : {ParallelPlan{.dp = 2}, ParallelPlan{.ep = 2},
-                                   ParallelPlan{.dp = 2, .dual_batch_overlap = true}}) {
+  for (const ParallelPlan& plan :
+       {ParallelPlan{.dp = 2}, ParallelPlan{.ep = 2}, ParallelPlan{.dp = 2, .dual_batch_overlap = true}}) {
     const auto engine = open_engine(tiny().path(), options(plan, 3));
     SCOPED_TRACE(to_text(engine->options().parallel));
     for (const bool queued : {false, true}) {

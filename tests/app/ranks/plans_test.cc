@@ -77,8 +77,8 @@ TEST_F(Ranks, LogitsOfOneRankToTheBit) {
         Words{"--ep", "4", "--expert-transport", "all-gather"},
         Words{"--tp", "2", "--o-proj-tp", "1", "--expert-transport", "all-to-all"},
         Words{"--dp", "2", "--prefill-groups", "1"},
-        Words{"--dp", "2", "--dbo", "--dbo-prompt-rows", "2", "--dbo-decode-rows", "1"}, Words{"--cp", "2"}, Words{"--cp", "2", "--dp", "2"},
-        Words{"--cp", "2", "--pp", "2"}}) {
+        Words{"--dp", "2", "--dbo", "--dbo-prompt-rows", "2", "--dbo-decode-rows", "1"}, Words{"--cp", "2"},
+        Words{"--cp", "2", "--dp", "2"}, Words{"--cp", "2", "--pp", "2"}}) {
     EXPECT_TRUE(logits(tiny, plan) == want) << testing::PrintToString(plan);
   }
   const std::string heads = random_model("tiny-real-heads");

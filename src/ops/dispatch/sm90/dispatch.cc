@@ -41,9 +41,9 @@ bool can_stage(const PeerView& peers, std::int64_t places, std::int64_t num_sele
          output_bytes <= kMaxStagedBytes;
 }
 
-int narrow_blocks(const PeerView& peers, int num_sms) {
-  constexpr int kBlocksOfSm = 2;  // of exchanges that have them all: kMaxExchangeBlocks over 132
-  return kBlocksOfSm * num_sms >= peers.max_blocks ? 0 : num_sms;
+int blocks_for_many(std::int64_t num_tokens, const PeerView& peers, int num_sms) {
+  const std::int64_t most = std::min(peers.max_blocks, num_sms);
+  return static_cast<int>(std::clamp<std::int64_t>((num_tokens + kBlockTokens - 1) / kBlockTokens, 1, most));
 }
 
 void dispatch(const DispatchArgs& args, CudaContext& context) {
@@ -70,8 +70,7 @@ void dispatch(const DispatchArgs& args, CudaContext& context) {
           .num_tokens = static_cast<std::int32_t>(args.x.extent(0)),
           .num_selected = static_cast<std::int32_t>(num_selected),
           .places = static_cast<std::int32_t>(places),
-          .width = args.x.extent(1),
-          .narrow_blocks = narrow_blocks(view, context.num_sms)},
+          .width = args.x.extent(1)},
          context);
   args.received->num_rows = size * places;
   args.received->experts = args.arrived_ids.data();
@@ -96,8 +95,7 @@ void combine(const CombineArgs& args, CudaContext& context) {
           .num_tokens = static_cast<std::int32_t>(args.out.extent(0)),
           .num_selected = static_cast<std::int32_t>(args.ids.extent(1)),
           .places = static_cast<std::int32_t>(places),
-          .width = args.out.extent(1),
-          .narrow_blocks = narrow_blocks(view, context.num_sms)},
+          .width = args.out.extent(1)},
          context);
 }
 

@@ -54,7 +54,6 @@ struct DispatchLaunch {
   std::int32_t num_selected = 0;
   std::int32_t places = 0;  ///< of each sender: T k
   std::int64_t width = 0;
-  int narrow_blocks = 0;  ///< `narrow_blocks`
 };
 void launch_staged_dispatch(const DispatchLaunch& launch, CudaContext& context);
 void launch_written_dispatch(const DispatchLaunch& launch, CudaContext& context);
@@ -71,14 +70,14 @@ struct CombineLaunch {
   std::int32_t num_selected = 0;
   std::int32_t places = 0;
   std::int64_t width = 0;
-  int narrow_blocks = 0;  ///< `narrow_blocks`
 };
 void launch_staged_combine(const CombineLaunch& launch, CudaContext& context);
 void launch_read_combine(const CombineLaunch& launch, CudaContext& context);
 
-/// Blocks of a kernel for many tokens that has a part of the multiprocessors alone, a large block on each, whose
-/// warps take a token each; 0: it has all that the exchange may take, and a block takes a token.
-[[nodiscard]] int narrow_blocks(const PeerView& peers, int num_sms);
+/// Tokens of a block in kernels for many of them: a warp takes one.
+inline constexpr int kBlockTokens = 32;
+/// Blocks of such a kernel: at most one for each multiprocessor that the operation has.
+[[nodiscard]] int blocks_for_many(std::int64_t num_tokens, const PeerView& peers, int num_sms);
 
 /// Whether the outputs of so many places of a sender, rows of `width`, can be staged; and then all less. On
 /// every rank the same. A token takes a block of a kernel.

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "comm/peer/peer_exchange.cuh"
 #include "cuda/kernel_launch.h"
 #include "ops/dispatch/sm90/dispatch_rows.cuh"
@@ -7,7 +5,7 @@
 namespace baleen::sm90 {
 namespace {
 
-constexpr int kThreads = 256, kNarrowThreads = 512, kWarp = 32;
+constexpr int kWarp = 32, kThreads = kBlockTokens * kWarp;
 
 enum Array { kRows, kCodes, kScales, kIds, kWeights, kNumArrays };
 
@@ -29,8 +27,8 @@ __device__ void share_arrays(const DispatchLaunch& p, ArrivalArrays* arrays) {
 /// Of every place of this sender: its expert where it is one of the receiver's.
 __device__ void write_ids(const DispatchLaunch& p, const ArrivalArrays* arrays) {
   const int num_slots = p.num_tokens * p.num_selected, first_place = p.peers.place * p.places;
-  for (int slot = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); slot < p.places;
-       slot += static_cast<int>(gridDim.x * blockDim.x)) {
+  for (int slot = static_cast<int>(blockIdx.x * kThreads + threadIdx.x); slot < p.places;
+       slot += static_cast<int>(gridDim.x * kThreads)) {
     const std::int32_t id = slot < num_slots ? p.holders.physical(p.ids[slot], slot) : -1;
     const int holder = id >= 0 ? p.holders.place_of(id) : -1;
     for (int place = 0; place < p.peers.size; ++place) {
@@ -41,22 +39,19 @@ __device__ void write_ids(const DispatchLaunch& p, const ArrivalArrays* arrays) 
   }
 }
 
-/// A block, or a warp, takes a token: it reads the row once and writes it to each of its experts.
-template <int kBlockThreads, int kTokenThreads>
-__global__ void __launch_bounds__(kBlockThreads)
+/// A warp a token; it reads the row once and writes it to each of its experts.
+__global__ void __launch_bounds__(kThreads)
     written_dispatch_kernel(const __grid_constant__ DispatchLaunch p) {
-  constexpr int kTokens = kBlockThreads / kTokenThreads;  // of a block at a time
   __shared__ ArrivalArrays arrays[kMaxPeers];
   begin_exchange(p.peers);
   share_arrays(p, arrays);
   __syncthreads();
   write_ids(p, arrays);
   const std::int64_t whole_warps = columns_of_whole_warps(p.width);
-  const int thread = static_cast<int>(threadIdx.x) % kTokenThreads;
-  for (int token = static_cast<int>(blockIdx.x) * kTokens + static_cast<int>(threadIdx.x) / kTokenThreads;
-       token < p.num_tokens; token += static_cast<int>(gridDim.x) * kTokens) {
-    for (std::int64_t column = thread * kPieceValues; column < whole_warps;
-         column += kTokenThreads * kPieceValues) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  for (int token = static_cast<int>(blockIdx.x) * kBlockTokens + warp; token < p.num_tokens;
+       token += static_cast<int>(gridDim.x) * kBlockTokens) {
+    for (std::int64_t column = lane * kPieceValues; column < whole_warps; column += kWarp * kPieceValues) {
       const bool inside = column < p.width;
       const Piece piece = load_piece(p, token, inside ? column : column % kFp8RowBlock);
       for (int slot = 0; slot < p.num_selected; ++slot) {
@@ -75,15 +70,8 @@ __global__ void __launch_bounds__(kBlockThreads)
 }  // namespace
 
 void launch_written_dispatch(const DispatchLaunch& launch, CudaContext& context) {
-  constexpr const char* kName = "dispatching over ranks";
-  if (launch.narrow_blocks > 0) {
-    return launch_kernel(
-        kName, written_dispatch_kernel<kNarrowThreads, kWarp>,
-        {.grid = dim3(static_cast<unsigned>(launch.narrow_blocks)), .threads = kNarrowThreads},
-        context.stream, launch);
-  }
-  const int blocks = std::clamp(launch.num_tokens, 1, launch.peers.max_blocks);
-  launch_kernel(kName, written_dispatch_kernel<kThreads, kThreads>,
+  const int blocks = blocks_for_many(launch.num_tokens, launch.peers, context.num_sms);
+  launch_kernel("dispatching over ranks", written_dispatch_kernel,
                 {.grid = dim3(static_cast<unsigned>(blocks)), .threads = kThreads}, context.stream, launch);
 }
 
