@@ -57,6 +57,12 @@ void EngineFlags::add_all_but_chunk_to(Options& command) {
                 "slow); may be repeated. `bench --kernels` lists them");
   command.text("--isa", instruction_set, "Widest instruction set to use, e.g. AVX2; best: the machine's");
   add_plan_options(command, parallel);
+  command.integer(
+      "--dbo-prompt-rows", overlap.least_prompt_rows, kRowsOrNeverRange,
+      "With --dbo: steps with tokens of prompts are cut in two from so many rows on, of the rank that "
+      "has most; 0: never");
+  command.integer("--dbo-decode-rows", overlap.least_decode_rows, kRowsOrNeverRange,
+                  "With --dbo: the same of steps without tokens of prompts");
   experts.add_to(command);
 }
 
@@ -123,6 +129,7 @@ EngineOptions EngineFlags::options_without_plan() const {
   options.num_threads = threads;
   options.max_batch_tokens = chunk;
   options.parallel = parallel;
+  options.overlap = overlap;
   experts.apply_to(options);
   if (const std::int64_t count = std::ssize(options.rank_devices); count > 1 && parallel.is_one_rank())
     options.parallel.num_devices = options.parallel.tp = count;

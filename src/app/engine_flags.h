@@ -34,6 +34,7 @@ struct EngineFlags {
   std::int64_t host_expert_bytes = 0;  ///< 0: what they need
   bool no_fetch_ahead = false;
   ParallelPlan parallel;  ///< zeros: one rank
+  BatchOverlap overlap;   ///< of a plan with two micro-batches
   ExpertFlags experts;
 
   void add_to(Options& command);

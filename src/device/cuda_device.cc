@@ -94,8 +94,10 @@ CudaDevice::CudaDevice(int index, const DeviceOptions& options)
                .batch = {},
                .num_sms = traits_.num_units,
                .branch = &branch_},
-      batches_(index, traits_, capacity_of(options, traits_), memory_, pinned_memory_, context_),
+      batches_(index, traits_, capacity_of(options, traits_), options.two_batches, memory_, pinned_memory_,
+               context_),
       steps_(traits_, batches_, context_),
+      messages_(context_),
       executor_(sm90::variants(), traits_, context_, options.forced_variants),
       timer_(stream_.get(), profile_) {}
 
@@ -116,6 +118,8 @@ void CudaDevice::connect(const PeerRank& peers, Communicator& host, RankGroup st
   context_.num_sms = static_cast<int>(std::max<std::int64_t>(1, traits_.num_units / peers.sharing()));
   batches_.agree(host, std::move(steps));
   steps_.meet_before_capture(host);
+  shares_gpu_ = peers.sharing() > 1;
+  choose_order();
 }
 
 void CudaDevice::synchronise() {
@@ -127,7 +131,11 @@ void CudaDevice::set_profiling(bool on) {
   profiling_ = on;
   executor_.set_timer(on ? &timer_ : nullptr);
   steps_.set_replaying(!profiling_ && !reporting_);
+  choose_order();
 }
+
+/// What is timed runs alone, and ranks that share a GPU must not hold multiprocessors while they wait.
+void CudaDevice::choose_order() { messages_.set_beside(!shares_gpu_ && !profiling_); }
 
 void CudaDevice::set_report(VariantReport* report) {
   reporting_ = report != nullptr;

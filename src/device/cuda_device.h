@@ -12,6 +12,7 @@
 #include "cuda/stream_branch.h"
 #include "device/cuda_batches.h"
 #include "device/cuda_copies.h"
+#include "device/cuda_messages.h"
 #include "device/cuda_replay.h"
 #include "device/device.h"
 #include "device/make_device.h"
@@ -80,6 +81,9 @@ class CudaDevice final : public Device {
   void synchronise() override;
   [[nodiscard]] StepBatches& batches() override { return batches_; }
   [[nodiscard]] StepReplay& steps() override { return steps_; }
+  [[nodiscard]] MessageLane& messages() override { return messages_; }
+  /// The same, for what only a GPU's has.
+  [[nodiscard]] CudaMessages& message_lane() { return messages_; }
   [[nodiscard]] Executor& executor() override { return executor_; }
   /// Profiled operations are queued one by one, with events around them: steps are not replayed meanwhile.
   void set_profiling(bool on) override;
@@ -101,9 +105,13 @@ class CudaDevice final : public Device {
   CudaContext context_;
   CudaBatches batches_;
   CudaReplay steps_;
+  CudaMessages messages_;
   VariantExecutor<CudaContext> executor_;
   OpProfile profile_;
   EventTimer timer_;
+  void choose_order();
+
+  bool shares_gpu_ = false;  ///< with other ranks
   bool profiling_ = false;
   bool reporting_ = false;
 };

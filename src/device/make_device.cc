@@ -185,7 +185,7 @@ std::unique_ptr<Device> make_device(const DeviceChoice& choice, const DeviceOpti
   if (choice.kind == DeviceKind::kCpu) {
     auto device =
         std::make_unique<CpuDevice>(options.num_threads, options.scratch_bytes, options.forced_variants);
-    device->connect(options.connection.communicator);
+    device->connect(options.connection.communicator, options.connection.steps);
     return device;
   }
 #ifdef BALEEN_CUDA

@@ -43,7 +43,7 @@ void leave_peer_processes(PeerProcess* process);
 struct DeviceConnection {
   Communicator* communicator = nullptr;  ///< through the host; null: there is one rank
   const PeerRank* peers = nullptr;       ///< a GPU's
-  RankGroup steps;  ///< a GPU's: ranks that have batches of their own in each step, itself included
+  RankGroup steps;  ///< ranks that have batches of their own in each step, itself included
 };
 
 struct DeviceOptions {
@@ -52,6 +52,7 @@ struct DeviceOptions {
   std::int64_t max_rows = 1;       ///< of a step
   std::int64_t max_sequences = 1;  ///< of a step
   std::int64_t max_pages = 1;      ///< in one sequence's page table
+  bool two_batches = false;        ///< steps may be two batches (StepBatches::begin)
   std::vector<ForcedVariant> forced_variants;
   DeviceConnection connection;
 };

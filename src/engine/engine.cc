@@ -38,13 +38,15 @@ std::unique_ptr<Device> make_planned_device(const EngineOptions& options, const 
       .communicator = rank.communicator,
       .peers = rank.peers,
       .steps = layout.plan().dp > 1 ? layout.stage_ranks() : RankGroup{.ranks = {layout.rank()}}};
-  std::unique_ptr<Device> device = make_device(options.device, {.num_threads = options.num_threads,
-                                                                .scratch_bytes = plan.scratch_bytes,
-                                                                .max_rows = options.max_batch_tokens,
-                                                                .max_sequences = options.max_sequences,
-                                                                .max_pages = plan.max_table_pages,
-                                                                .forced_variants = options.forced_variants,
-                                                                .connection = connection});
+  std::unique_ptr<Device> device =
+      make_device(options.device, {.num_threads = options.num_threads,
+                                   .scratch_bytes = plan.scratch_bytes,
+                                   .max_rows = options.max_batch_tokens,
+                                   .max_sequences = options.max_sequences,
+                                   .max_pages = plan.max_table_pages,
+                                   .two_batches = layout.plan().dual_batch_overlap,
+                                   .forced_variants = options.forced_variants,
+                                   .connection = connection});
   if (rank.is_alone() || !device->traits().shares_host_memory) {
     if (auto failed = leave_experts_to_host(plan, movable_experts(options, weights, rank, share), options,
                                             device->free_bytes())) {
@@ -131,12 +133,13 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
                device_weights_ ? device_weights_->tree()
                : rank_weights_ ? rank_weights_->tree()
                                : weights_->tree(),
-               *device_, cache_, options_.precision, options_.max_batch_tokens, arena_, rank_.layout),
+               *device_, cache_, options_.precision, buffered_rows(options_), arena_, rank_.layout),
       host_arena_(plan_.host_logit_bytes, device_->host_visible_memory()),
       queued_choices_(std::int64_t{kMaxQueued} * options_.max_logit_rows * std::int64_t{sizeof(TokenId)},
                       device_->host_visible_memory()) {
   // What was cut out of columns is on the device now, unless experts are still to come from the host.
   if (device_weights_ != nullptr && staged_experts_ == nullptr && experts() == nullptr) rank_weights_.reset();
+  if (rank_.layout.plan().dual_batch_overlap) forward_.overlap_batches(options_.overlap);
   forward_.set_experts(experts());
   if (experts() != nullptr) experts()->set_guessing(options_.fetch_ahead);
   allocate_activations();

@@ -65,7 +65,8 @@ void check_ranks(const EngineOptions& options, const ModelConfig& config) {
         "each step; {} at most",
         plan.o_proj_tp, plan.tp, plan.tp);
   }
-  if (plan.dual_batch_overlap) fail("--dbo: ranks run one batch at a time so far; leave it out");
+  if (!plan.dual_batch_overlap) return;
+  if (const auto refused = overlap_violation(plan)) fail("{}", *refused);
 }
 
 }  // namespace
@@ -98,6 +99,7 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
     fail("draft tokens: {} wanted, 0 to {} possible", options.max_draft_tokens, kMaxDraftTokens);
   }
   options.mtp |= options.max_draft_tokens > 0;
+  options.overlap.most_decode_tokens = 1 + options.max_draft_tokens;
   if (options.max_logit_rows == 0) {
     options.max_logit_rows =
         std::min(options.max_sequences * (options.max_draft_tokens + 1), options.max_batch_tokens);
@@ -175,6 +177,11 @@ std::int64_t int8_copies(const ModelConfig& config, const StorageFormats& format
 
 }  // namespace
 
+std::int64_t buffered_rows(const EngineOptions& options) {
+  return options.parallel.dual_batch_overlap ? rows_of_two_batches(options.max_batch_tokens)
+                                             : options.max_batch_tokens;
+}
+
 MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,
                        const EngineOptions& options) {
   if (!device_traits(options.device, options.num_threads).shares_host_memory)
@@ -202,7 +209,7 @@ MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes, con
   plan.window_bytes = plan.capacity.num_window_pages * geometry.window_page_bytes();
   plan.state_bytes = plan.capacity.num_state_slots * geometry.state_slot_bytes();
   plan.activation_bytes =
-      forward_buffer_bytes(config, device.padded_rows(options.max_batch_tokens), device.activation_type);
+      forward_buffer_bytes(config, device.padded_rows(buffered_rows(options)), device.activation_type);
   const auto streams = [&](std::int64_t rows) {
     return Arena::bytes_for<std::byte>(rows * config.hc_dim() * size_of(device.activation_type));
   };

@@ -15,6 +15,7 @@
 #include "disk_tier/disk_tier.h"
 #include "engine/step_engine.h"
 #include "kv_cache/kv_cache.h"
+#include "model/batch_overlap.h"
 #include "model/config.h"
 #include "model/expert_balancer.h"
 #include "model/expert_maps.h"
@@ -71,6 +72,7 @@ struct EngineOptions {
   /// (`EngineLimits::chooses`). Unset: where logits are far from the host, on a GPU.
   std::optional<bool> choose_on_device = std::nullopt;
   ParallelPlan parallel;  ///< zeros: one rank
+  BatchOverlap overlap;   ///< which steps are cut in two, where `parallel` has two micro-batches
   /// Where experts lie in the beginning; null: as `parallel` places them.
   std::shared_ptr<const ExpertTable> expert_table = nullptr;
   BalanceOptions balance;  ///< of experts over ranks, while these serve
@@ -120,6 +122,9 @@ struct MemoryPlan {
 [[nodiscard]] CacheGeometry cache_geometry(const ModelConfig& config, const EngineOptions& options);
 
 [[nodiscard]] EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& options);
+
+/// Rows that the forward pass has buffers for.
+[[nodiscard]] std::int64_t buffered_rows(const EngineOptions& options);
 
 /// `options` resolved; `formats` of the checkpoint.
 [[nodiscard]] MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,

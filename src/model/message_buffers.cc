@@ -10,7 +10,7 @@ namespace baleen {
 template <class T>
 T* MessageBuffers::allocate(std::int64_t count) {
   return reinterpret_cast<T*>(
-      buffers_.emplace_back(count * static_cast<std::int64_t>(sizeof(T)), *memory_).data());
+      buffers_->emplace_back(count * static_cast<std::int64_t>(sizeof(T)), *memory_).data());
 }
 
 Activations<2> MessageBuffers::take(std::int64_t num_rows, std::int64_t width, ElementType type) {
@@ -26,6 +26,25 @@ MessageBuffers::MessageBuffers(const ModelConfig& config, const RankLayout& layo
   const std::int64_t parts = layout.vocabulary().size();
   if (layout.stage().last && parts > 1)
     logits = take(max_rows, (config.vocab_size + parts - 1) / parts, ElementType::kF32);
+}
+
+MessageBuffers MessageBuffers::from_row(std::int64_t first, std::int64_t first_arrived) const {
+  const auto rest_of = [](Activations<2>& view, std::int64_t num_gone) {
+    if (!view.empty()) view = view.slice(num_gone, view.extent(0));
+  };
+  MessageBuffers rest = *this;
+  rest_of(rest.arrived, first_arrived);
+  rest_of(rest.arrived_weights, first_arrived);
+  rest_of(rest.outputs, first_arrived);
+  rest_of(rest.shared, first);
+  const std::int64_t chosen = arrived_ids.extent(1);
+  rest.arrived_ids = {arrived_ids.data() + first_arrived * chosen,
+                      {arrived_ids.extent(0) - first_arrived, chosen}};
+  if (arrived_fp8) {
+    rest.arrived_fp8.codes += first_arrived * arrived.extent(1);
+    rest.arrived_fp8.scales += first_arrived;
+  }
+  return rest;
 }
 
 void MessageBuffers::place_output(const ModelConfig& config, const RankLayout& layout,

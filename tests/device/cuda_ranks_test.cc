@@ -36,6 +36,7 @@ DeviceOptions device_options(const ModelConfig& config, std::vector<ForcedVarian
           .max_rows = test::kMaxReadingRows,
           .max_sequences = 8,
           .max_pages = 4,
+          .two_batches = true,
           .forced_variants = std::move(forced)};
 }
 
@@ -208,6 +209,27 @@ TEST_F(CudaRanks, StepsOfVeryDifferentSizes) {
 TEST_F(CudaRanks, ARankWithoutRequestsJoins) {
   load("tiny-flash");
   expect_bits_of_one_gpu({.num_devices = 2, .dp = 2}, {{90}, 3});
+}
+
+/// The shared expert runs beside the dispatch.
+TEST_F(CudaRanks, LargeSteps) {
+  load("tiny-flash");
+  expect_bits_of_one_gpu({.num_devices = 2, .dp = 2}, {{600, 400}, 2});
+  expect_bits_of_one_gpu({.num_devices = 2, .dp = 2}, {{900, 9}, 2});
+}
+
+/// Few rows, which are staged, and more; parts that a rank has no rows of, and ranks that have none.
+TEST_F(CudaRanks, TwoMicroBatches) {
+  load("tiny-flash");
+  for (const std::int64_t ranks : {2, 4}) {
+    const ParallelPlan plan{.num_devices = ranks, .dp = ranks, .dual_batch_overlap = true};
+    for (const Reading& reading :
+         {Reading{{150, 9, 40, 3}, 4}, Reading{{90}, 3}, Reading{{70, 1, 70, 1, 70, 1, 70, 1}, 3},
+          Reading{{600, 400}, 2}, Reading{{1000, 9, 9, 3}, 2}})
+      expect_bits_of_one_gpu(plan, reading);
+  }
+  load("tiny-real-heads");
+  expect_bits_of_one_gpu({.num_devices = 2, .dp = 2, .dual_batch_overlap = true}, {{20, 9, 31}, 4});
 }
 
 TEST_F(CudaRanks, Pipeline) {

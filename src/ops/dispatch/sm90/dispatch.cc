@@ -41,6 +41,11 @@ bool can_stage(const PeerView& peers, std::int64_t places, std::int64_t num_sele
          output_bytes <= kMaxStagedBytes;
 }
 
+int blocks_for_many(std::int64_t num_tokens, const PeerView& peers, int num_sms) {
+  const std::int64_t most = std::min(peers.max_blocks, num_sms);
+  return static_cast<int>(std::clamp<std::int64_t>((num_tokens + kBlockTokens - 1) / kBlockTokens, 1, most));
+}
+
 void dispatch(const DispatchArgs& args, CudaContext& context) {
   const PeerRank& peers = peers_of(context, ops::Dispatch::kName);
   const std::int64_t num_selected = args.ids.extent(1), size = args.placement.stage->size();

@@ -81,6 +81,11 @@ void launch_staged_combine(const CombineLaunch& launch, CudaContext& context);
 void launch_staged_sum(const CombineLaunch& launch, CudaContext& context);
 void launch_read_combine(const CombineLaunch& launch, CudaContext& context);
 
+/// Tokens of a block in kernels for many of them: a warp takes one.
+inline constexpr int kBlockTokens = 32;
+/// Blocks of such a kernel: at most one for each multiprocessor that the operation has.
+[[nodiscard]] int blocks_for_many(std::int64_t num_tokens, const PeerView& peers, int num_sms);
+
 /// Whether the outputs of so many places of a sender, rows of `width`, can be staged; and then all less. On
 /// every rank the same. A token takes a block of a kernel.
 [[nodiscard]] bool can_stage(const PeerView& peers, std::int64_t places, std::int64_t num_selected,
