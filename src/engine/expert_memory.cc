@@ -82,6 +82,13 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExpe
         "smaller --context, --chunk or --max-sequences",
         gigabytes(plan.weight_bytes), gigabytes(room));
   }
+  if (options.parallel.dual_batch_overlap) {
+    return failure(
+        "the weights take {:.2f} GB, where {:.2f} GB are left for them, and --dbo wants all experts on the "
+        "GPUs: two micro-batches would copy them twice; leave it out, or try more GPUs or a smaller "
+        "--context, --chunk or --max-sequences",
+        gigabytes(plan.weight_bytes), gigabytes(room));
+  }
   const std::int64_t num_experts = experts.counts.num_in_all();
   const std::int64_t num_away = fewest_away(experts, room);
   const std::int64_t taken = device_bytes(experts, counts_of(experts, num_away));

@@ -250,7 +250,7 @@ MemoryPlan plan_rank_memory(const ModelConfig& config, std::int64_t weight_bytes
                                                          own.hc_dim() * size_of(device.activation_type));
   }
   plan.message_bytes =
-      message_buffer_bytes(own, layout, device.padded_rows(options.max_batch_tokens), device.activation_type);
+      message_buffer_bytes(own, layout, device.padded_rows(buffered_rows(options)), device.activation_type);
   if (!device.shares_host_memory) {
     const RankShare share = rank_share(config, parallel, layout.stage());
     plan.scratch_bytes += split_experts_scratch_bytes(

@@ -44,7 +44,7 @@ RouteArgs Forward::route_of(std::int64_t block, const Step& step) const {
 
 void Forward::moe(std::int64_t block, const Step& step, bool is_last) {
   run_experts(choose_experts(block, step, is_last), block);
-  if (experts_ != nullptr && experts_->copies_for(kept_rows().size())) experts_->leave(block);
+  if (experts_ != nullptr && experts_->copies_for(num_rows_)) experts_->leave(block);
 }
 
 ExpertsArgs Forward::choose_experts(std::int64_t block, const Step& step, bool is_last) {
@@ -281,7 +281,8 @@ CombineArgs Forward::combine_of(const Exchange& exchange) {
 }
 
 std::int64_t Forward::fused_places(const ExpertsArgs& call) const {
-  if (!expert_transport(layout_.plan(), DeviceKind::kCuda).fuses || call.shared == nullptr) return 0;
+  if (!fuses_ || !expert_transport(layout_.plan(), DeviceKind::kCuda).fuses || call.shared == nullptr)
+    return 0;
   const std::int64_t parts = layout_.plan().group_ranks();
   return (device_.batches().most_rows() + parts - 1) / parts * call.ids.extent(1);
 }

@@ -168,13 +168,18 @@ TEST_F(RankExperts, LeaveAndShareTheHostsMemory) {
   }
 }
 
-TEST_F(RankExperts, DoNotLeaveWhereTheyAreToChangeRanks) {
+TEST_F(RankExperts, DoNotLeaveWhereTheyAreToChangeRanksOrStepsAreCut) {
   share({.dp = 2});
   MemoryPlan plan = memory();
+  const auto refusal = [&] {
+    const auto failed = leave_experts_to_host(plan, experts_, options_, plan.total_bytes() - 1);
+    return failed ? failed->message : "";
+  };
   options_.balance.enabled = true;
-  const auto failed = leave_experts_to_host(plan, experts_, options_, plan.total_bytes() - 1);
-  ASSERT_TRUE(failed);
-  EXPECT_NE(failed->message.find("--balance-experts"), std::string::npos) << failed->message;
+  EXPECT_NE(refusal().find("--balance-experts"), std::string::npos) << refusal();
+  options_.balance.enabled = false;
+  options_.parallel.dual_batch_overlap = true;
+  EXPECT_NE(refusal().find("--dbo"), std::string::npos) << refusal();
 }
 
 TEST(ExpertCounts, AStepOfRanksHasATokenOfEachGroup) {
