@@ -240,7 +240,7 @@ void Forward::combine_for_mtp(std::int64_t depth, const Step& step, ConstActivat
 void Forward::run_blocks(std::int64_t begin, std::int64_t end, const Step& step, Activations<3> streams) {
   const RowRange kept = kept_rows();
   const std::int64_t num_rows = kept.size();
-  if (experts_ != nullptr && experts_->copies_for(num_rows)) experts_->begin_pass(begin, end);
+  if (experts_ != nullptr && experts_->copies_for(num_rows_)) experts_->begin_pass(begin, end);
   const float norm_eps = static_cast<float>(config_.rms_norm_eps);
   // With split heads attention sees all rows: those that other ranks keep come to their places. Experts see
   // this rank's alone.

@@ -45,7 +45,9 @@ void Forward::moe(std::int64_t block, const Step& step, bool is_last) {
   const Activations<2> logits = rows(values.router_logits, num_rows);
   const View<std::int32_t, 2> ids = rows(values.expert_ids, num_rows);
   const Activations<2> routing_weights = rows(values.expert_weights, num_rows);
-  const bool guesses = experts_ != nullptr && experts_->guesses_for(num_rows);
+  // A rank that gets rows of others does not see what these will choose.
+  const bool guesses =
+      experts_ != nullptr && experts_->guesses_for(num_rows) && !layout_.expert_transport().way;
   // The next block's gate over this block's input. A table needs no logits: any will do.
   const bool guesses_next = guesses && !is_last;
   const bool next_is_hashed = guesses_next && !weights_.block(block + 1).moe.hash_table.empty();
@@ -73,7 +75,7 @@ void Forward::moe(std::int64_t block, const Step& step, bool is_last) {
     device_.execute<ops::Route>(guess);
     next = {.ids = guess.ids, .places = weights_.block(block + 1).moe.places};
   }
-  const bool copied = experts_ != nullptr && experts_->copies_for(num_rows);
+  const bool copied = experts_ != nullptr && experts_->copies_for(num_rows_);
   if (copied) experts_->arrive(block);
   run_experts({.x = x,
                .x_fp8 = values.experts.u_fp8,
@@ -223,6 +225,7 @@ void Forward::exchange_experts(const ExpertsArgs& call, const ExpertRanks& place
   shared.x_fp8 = dispatch.x_fp8;
   shared.ids = {dispatch.ids.data(), {num_rows, 0}};
   shared.weights = {};
+  shared.places = {};
   if (call.shared != nullptr) shared.out = rows(messages_.shared, num_rows);
   if (call.expected) shared.expected = ExpertLoad();
   const RowRange own = dispatched_rows(call);
