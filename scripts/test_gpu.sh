@@ -119,6 +119,7 @@ gpu_list() { seq -s , 0 $(($(num_gpus) - 1)); }
 
 correct() {
   check collectives "$(program ops_sm90_collectives_test)" --gtest_brief=1
+  check fused_experts "$(program ops_sm90_fused_experts_test)" --gtest_brief=1
   LIMIT=300 check models_over_ranks "$(program device_cuda_ranks_test)" --gtest_brief=1
   BALEEN_TEST_DEVICE=cuda:0 LIMIT=400 check engines_over_ranks \
     "$(program rank_engine_tests)" --gtest_brief=1 \

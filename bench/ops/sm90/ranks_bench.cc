@@ -255,8 +255,8 @@ bool bench_experts(const Rank& rank, const FlashShare& share, std::int64_t token
   const Timing fused = time([&](int i) { call_of(i).fused(); });
   if (rank.group.place == 0) {
     const std::string shape = fmt::format("{} tokens a rank on {} ranks", tokens, rank.group.size());
-    report("experts over ranks, one by one", shape, one_by_one, 0, 0);
-    report("experts over ranks, fused", shape, fused, 0, 0,
+    report("experts over ranks one by one", shape, one_by_one, 0, 0);
+    report("experts over ranks fused", shape, fused, 0, 0,
            fmt::format("{:.3f} of one by one", fused.median_us / one_by_one.median_us));
   }
   return fused.median_us < one_by_one.median_us;

@@ -15,6 +15,7 @@ namespace baleen {
 template <>
 struct Fusion<ops::Dispatch, ops::Experts, ops::Experts, ops::Combine> {
   static constexpr std::string_view kName = "fused_experts";
+  /// The sum of the operations: outputs go through the memory of other ranks all the same.
   [[nodiscard]] static OpCost cost(const DispatchArgs& dispatch, const ExpertsArgs& routed,
                                    const ExpertsArgs& shared, const CombineArgs& combine);
   [[nodiscard]] static CallShape shape(const DispatchArgs& dispatch, const ExpertsArgs& /*routed*/,
