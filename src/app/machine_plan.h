@@ -18,8 +18,8 @@ struct EnginePurpose {
 /// (docs/ranks.md).
 [[nodiscard]] bool ranks_can_run(const ParallelPlan& plan, const ModelConfig& config,
                                  const DeviceChoice& device);
-/// The same of a plan that no option requests: without two micro-batches, which were slower wherever they were
-/// measured, whatever the estimate says of them.
+/// The same of a plan that no option requests: without two micro-batches, which were slower wherever they
+/// were measured, whatever the estimate says of them.
 [[nodiscard]] bool can_be_recommended(const ParallelPlan& plan, const ModelConfig& config,
                                       const DeviceChoice& device);
 
