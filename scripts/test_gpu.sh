@@ -158,6 +158,7 @@ ranks() {
     for plan in ${RANKS_PLANS:-tp}; do
       timeout -k 5 400 "$(program decode_ranks_bench)" "$plan" "${model[@]}"
     done
+    [[ $(num_gpus) -eq 1 ]] || timeout -k 5 120 "$(program overlap_ranks_bench)"
   } 2>>"$out/bench.log" | tee "$out/ranks.csv"
   local options
   for options in "--prompt 0 --at 4096 --decode 64" "--prompt 8192 --decode 0 --chunk 8192"; do

@@ -1,5 +1,6 @@
-// What messages beside other work gain: steps of data-parallel ranks on all GPUs of a host, experts split, weights
-// made up; each way of running them in turn, and whether the last logits have the bits of the first way.
+// What messages beside other work gain: steps of data-parallel ranks on all GPUs of a host, experts split,
+// weights made up; each way of running them in turn, and whether the last logits have the bits of the first
+// way.
 //     overlap_ranks_bench PRESET LAYERS
 #include <algorithm>
 #include <array>
@@ -168,8 +169,9 @@ class OverlapRank {
     for (std::int64_t rank = 0; rank < service_.plan.num_devices; ++rank) {
       service_.ready.arrive_and_wait();
       if (rank == layout_.rank())
-        report(way.name, fmt::format("{} a rank, {} layers, rank {}", what, config_.num_hidden_layers, rank),
-               timing, 0, 0, verdict);
+        report(way.name,
+               fmt::format("{} a rank of {} layers (rank {})", what, config_.num_hidden_layers, rank), timing,
+               0, 0, verdict);
     }
     pages_.clear();
   }

@@ -1,6 +1,7 @@
-/// A device: memory, and what works in it. The forward pass is written once against this interface; the CPU runs operations at
-/// once, a GPU queues them, the simulator's recorder only writes them down. It is made of four parts that know nothing of each
-/// other: one brings batches, one executes operations, one repeats steps, one has messages run beside other work.
+/// A device: memory, and what works in it. The forward pass is written once against this interface; the CPU
+/// runs operations at once, a GPU queues them, the simulator's recorder only writes them down. It is made of
+/// four parts that know nothing of each other: one brings batches, one executes operations, one repeats
+/// steps, one has messages run beside other work.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@
 
 namespace baleen {
 
-/// Operations take effect in the order of the calls, messages that are posted aside. Arguments must stay valid until they have.
+/// Operations take effect in the order of the calls, but for messages that are posted. Arguments must stay
+/// valid until they have.
 class Device {
  public:
   virtual ~Device() = default;

@@ -9,8 +9,8 @@
 
 namespace baleen {
 
-/// Sequences of operations that are run again and again with other batches; kHalves: over two batches of as many
-/// rows.
+/// Sequences of operations that are run again and again with other batches; kHalves: over two batches of as
+/// many rows.
 enum class StepPart : std::uint8_t { kMain, kMtp, kHalves, kCount };
 
 class StepReplay {

@@ -138,7 +138,8 @@ class Forward {
   // Two micro-batches (forward_halves.cc).
   [[nodiscard]] bool cuts(const RaggedBatch& batch);
   [[nodiscard]] Activations<3> run_cut(const RaggedBatch& batch, std::span<const TokenId> chosen);
-  /// `adjoin`: the second part's streams follow the first one's; else they begin where those of an MTP block do.
+  /// `adjoin`: the second part's streams follow the first one's; else they begin where those of an MTP block
+  /// do.
   void run_halves(const std::array<Step, 2>& steps, bool adjoin);
   void capture_halves(std::int64_t num_rows);
   void post(const std::function<void()>& messages);

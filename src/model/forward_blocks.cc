@@ -43,8 +43,8 @@ RmsNormArgs Forward::entry_norm(std::span<const float> weight, const HalfBlockVa
           .y_fp8 = quantises ? half.u_fp8 : Fp8Rows()};
 }
 
-// With split heads attention sees all rows: those that other ranks keep come to their places, and of rows that
-// are to be gathered attention makes the codes. Experts see this rank's alone.
+// With split heads attention sees all rows: those that other ranks keep come to their places, and of rows
+// that are to be gathered attention makes the codes. Experts see this rank's alone.
 
 RowRange Forward::attention_rows(const BlockRun& run) const {
   return layout_.plan().sequence_parallel ? kept_rows() : RowRange{0, run.streams.extent(0)};

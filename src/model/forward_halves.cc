@@ -4,8 +4,8 @@
 //     computing   attention 0 │ attention 1 │ experts 0 │ experts 1 │ attention 0 │ attention 1 │ ...
 //     messages                  dispatch 0    dispatch 1  combine 0   combine 1     dispatch 0
 //
-// Both compute on one queue, micro-batch 0 first: a sequence that is cut finds what its first part wrote to the
-// cache. All ranks send the same messages in the same order, whatever their rows.
+// Both compute on one queue, micro-batch 0 first: a sequence that is cut finds what its first part wrote to
+// the cache. All ranks send the same messages in the same order, whatever their rows.
 
 #include <algorithm>
 #include <vector>
@@ -15,6 +15,7 @@
 #include "ops/operations.h"
 
 namespace baleen {
+
 Forward::Forward(const Forward& whole, int part, std::int64_t first)
     : config_(whole.config_),
       weights_(whole.weights_),
@@ -53,8 +54,8 @@ Activations<3> Forward::run_cut(const RaggedBatch& batch, std::span<const TokenI
                                          rows_of(batch, {cut, num_rows}, half_slices_[1]).batch};
   const std::array<StepRows, 2> step_rows = device_.batches().begin(parts, chosen);
   const std::array<Step, 2> steps{Step{parts[0], step_rows[0]}, Step{parts[1], step_rows[1]}};
-  // Behind rows of padding the second part's streams would not follow the first one's, and a captured step has
-  // one place for them.
+  // Behind rows of padding the second part's streams would not follow the first one's, and a captured step
+  // has one place for them.
   const bool adjoin = step_rows[0].num_rows == cut && cut > device_.traits().max_replayed_rows;
   device_.batches().select(0);
   device_.steps().run(StepPart::kHalves, [&] { run_halves(steps, adjoin); });

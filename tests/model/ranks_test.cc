@@ -259,8 +259,8 @@ TEST_F(Ranks, ContextParallelOfRandomPrompts) {
   }
 }
 
-/// Steps that are cut in two: between sequences, through one, with a part that some ranks have no rows of, and
-/// of ranks without any.
+/// Steps that are cut in two: between sequences, through one, with a part that some ranks have no rows of,
+/// and of ranks without any.
 TEST_F(Ranks, TwoMicroBatches) {
   load("tiny-flash");
   for (const std::int64_t dp : {2, 4}) {
