@@ -141,7 +141,6 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
   if (device_weights_ != nullptr && staged_experts_ == nullptr && experts() == nullptr) rank_weights_.reset();
   if (rank_.layout.plan().dual_batch_overlap) forward_.overlap_batches(options_.overlap);
   forward_.set_experts(experts());
-  forward_.set_fusing(!any_rank_has_experts_away());
   if (experts() != nullptr) experts()->set_guessing(options_.fetch_ahead);
   allocate_activations();
   if (!rank_.is_alone() && !device_->traits().shares_host_memory) {

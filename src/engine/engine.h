@@ -133,8 +133,6 @@ class Engine final : public ModelEngine {
   /// Waits until every rank has what it allocates: a kernel that waits for another GPU must not hold up its
   /// allocations.
   void meet() const;
-  /// All ranks ask at the same time: they answer alike.
-  [[nodiscard]] bool any_rank_has_experts_away() const;
   /// Streams of all rows of the latest pass, of which this rank has those that it keeps.
   [[nodiscard]] ConstActivations<3> all_rows(ConstActivations<3> kept);
   /// Those of `rows` that this rank keeps.

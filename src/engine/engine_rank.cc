@@ -20,15 +20,6 @@ void Engine::meet() const {
            RankGroup::strided(0, 1, rank_.layout.plan().num_devices, rank_.layout.rank()));
 }
 
-bool Engine::any_rank_has_experts_away() const {
-  const std::int64_t own = experts() != nullptr ? 1 : 0;
-  if (rank_.is_alone() || device_->traits().shares_host_memory) return own > 0;
-  const ParallelPlan& plan = rank_.layout.plan();
-  return largest_of_all(*rank_.communicator,
-                        RankGroup::strided(0, 1, plan.num_devices, rank_.layout.rank()), {own})
-             .front() > 0;
-}
-
 std::optional<Failure> Engine::stage_experts(std::span<const BlockExperts> experts) {
   BALEEN_CHECK(rank_weights_ != nullptr && (device_weights_ == nullptr || experts.size() <= 1));
   try {

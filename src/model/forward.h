@@ -94,9 +94,6 @@ class Forward {
   /// Steps of many tokens use the copies that `experts`, which must outlive this, makes for them; null: there
   /// are none.
   void set_experts(ExpertStore* experts) { experts_ = experts; }
-  /// Whether dispatch, experts and combine may be one, on all ranks or on none; true in the beginning. Where a
-  /// rank has experts outside its GPU's memory they may not.
-  void set_fusing(bool on) { fuses_ = on; }
   /// How many tokens were sent to each routed expert since the start, as rows of [blocks, E]; runs that are
   /// observed do not count. Waits for the device.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() const;
@@ -259,7 +256,6 @@ class Forward {
   std::array<std::vector<SequenceSlice>, 2> half_slices_;  ///< of theirs
   ExpectedLoad expected_load_;
   ExpertStore* experts_ = nullptr;
-  bool fuses_ = true;
   BlockObserver observer_ = nullptr;
   void* observer_context_ = nullptr;
 };

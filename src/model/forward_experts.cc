@@ -281,8 +281,7 @@ CombineArgs Forward::combine_of(const Exchange& exchange) {
 }
 
 std::int64_t Forward::fused_places(const ExpertsArgs& call) const {
-  if (!fuses_ || !expert_transport(layout_.plan(), DeviceKind::kCuda).fuses || call.shared == nullptr)
-    return 0;
+  if (!expert_transport(layout_.plan(), DeviceKind::kCuda).fuses || call.shared == nullptr) return 0;
   const std::int64_t parts = layout_.plan().group_ranks();
   return (device_.batches().most_rows() + parts - 1) / parts * call.ids.extent(1);
 }
