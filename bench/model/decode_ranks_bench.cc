@@ -1,6 +1,7 @@
 // Decoding of one sequence by the whole model on several GPUs of one host, weights made up: the median of a
 // step with its logits. One rank a GPU and a thread.
-//     decode_ranks_bench PLAN PRESET LAYERS CONTEXT STEPS       PLAN: tp, dp or one (GPU); LAYERS 0: all
+//     decode_ranks_bench PLAN PRESET LAYERS CONTEXT STEPS [nccl]
+// PLAN: tp, dp or one (GPU); LAYERS 0: all; nccl: messages go by NCCL instead of peer memory.
 #include <algorithm>
 #include <barrier>
 #include <chrono>
@@ -11,6 +12,7 @@
 
 #include "bench/support/cuda_bench.h"
 #include "comm/local_communicator.h"
+#include "comm/nccl/nccl_rank.h"
 #include "comm/peer/peer_memory.h"
 #include "device/cuda_device.h"
 #include "device/hopper_traits.h"
@@ -30,6 +32,7 @@ constexpr std::chrono::seconds kLongestWait{120};
 struct Workload {
   std::string plan = "tp", preset = "flash";
   std::int64_t num_layers = 0, context = 4096, steps = 64;
+  bool by_nccl = false;
 };
 
 /// What the ranks of a run share.
@@ -37,7 +40,7 @@ struct Service {
   const ModelConfig& config;
   const WeightTree& weights;
   ParallelPlan plan;
-  const PeerMemory* peers;  ///< null: one rank
+  const PeerMemory* peers;  ///< null: one rank, or messages by NCCL
   LocalExchange& exchange;
   std::barrier<>& ready;
 };
@@ -117,9 +120,15 @@ void print_profile(DecodingRank& rank, std::int64_t steps) {
 void run_rank(const Service& service, const Workload& work, std::int64_t index) {
   const RankLayout layout(service.config, service.plan, even_stage(service.config, 1, 0), 0, index);
   LocalCommunicator host(service.exchange);
+  std::optional<NcclRank> nccl;
+  std::optional<PeerRank> over_nccl;
+  if (work.by_nccl) {
+    nccl.emplace(static_cast<int>(index), index, service.plan.num_devices, host, kLongestWait);
+    over_nccl.emplace(*nccl);
+  }
   DecodingRank rank(service, work, layout);
-  if (service.peers != nullptr) {
-    rank.device().connect(service.peers->rank(index), host,
+  if (service.plan.num_devices > 1) {
+    rank.device().connect(over_nccl ? *over_nccl : service.peers->rank(index), host,
                           service.plan.dp > 1 ? layout.stage_ranks() : RankGroup{.ranks = {index}});
   }
   service.ready.arrive_and_wait();
@@ -145,10 +154,11 @@ void run_rank(const Service& service, const Workload& work, std::int64_t index) 
   std::ranges::sort(times);
   const Timing timing{times[times.size() / 2], times[times.size() * 3 / 4] - times[times.size() / 4]};
   if (index == 0) {
-    report("decode a token",
-           fmt::format("{} {} layers behind {} on {} GPUs {}", work.preset, service.config.num_hidden_layers,
-                       work.context, service.plan.num_devices, work.plan),
-           timing, 0, 0, fmt::format("prefill {:.0f} tokens/s", static_cast<double>(work.context) / prefill));
+    report(
+        "decode a token",
+        fmt::format("{} {} layers behind {} on {} GPUs {}{}", work.preset, service.config.num_hidden_layers,
+                    work.context, service.plan.num_devices, work.plan, work.by_nccl ? " by NCCL" : ""),
+        timing, 0, 0, fmt::format("prefill {:.0f} tokens/s", static_cast<double>(work.context) / prefill));
   }
   service.ready.arrive_and_wait();
   if (index == 0) {
@@ -174,11 +184,13 @@ void run(const Workload& work) {
   plan.tp = work.plan == "tp" ? count : 1;
   plan = resolved(plan, config);
   plan.shared_tp = 1;
+  if (work.by_nccl && expert_transport(plan, DeviceKind::kCuda).transport == ExpertTransport::kPeerMemory)
+    plan.expert_transport = ExpertTransport::kNccl;
   check_runnable(plan, config);
   std::vector<int> gpus(static_cast<std::size_t>(plan.num_devices));
   std::iota(gpus.begin(), gpus.end(), 0);
   std::optional<PeerMemory> peers;
-  if (gpus.size() > 1) peers.emplace(gpus, kLongestWait);
+  if (gpus.size() > 1 && !work.by_nccl) peers.emplace(gpus, kLongestWait);
   LocalExchange exchange(kLongestWait);
   std::barrier<> ready(plan.num_devices);
   const Service service{config, weights->tree(), plan, peers ? &*peers : nullptr, exchange, ready};
@@ -205,6 +217,7 @@ int main(int count, char** values) {
   if (count > 3) work.num_layers = std::atoll(values[3]);
   if (count > 4) work.context = std::atoll(values[4]);
   if (count > 5) work.steps = std::atoll(values[5]);
+  if (count > 6) work.by_nccl = std::string_view(values[6]) == "nccl";
   baleen::bench::run(work);
   return 0;
 }

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
+#include "comm/meet.h"
 #include "cuda/chosen_tokens.h"
 #include "cuda/cuda_error.h"
 
@@ -22,15 +22,7 @@ void CudaBatches::agree(Communicator& communicator, RankGroup group) {
 
 std::int64_t CudaBatches::most_rows(std::int64_t own) const {
   if (communicator_ == nullptr) return own;
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(group_.size()));
-  std::vector<std::span<const std::byte>> send;
-  std::vector<std::span<std::byte>> receive;
-  for (std::int64_t& of_one : rows) {
-    send.push_back(std::as_bytes(std::span(&own, 1)));
-    receive.push_back(std::as_writable_bytes(std::span(&of_one, 1)));
-  }
-  communicator_->exchange(group_, send, receive);
-  return std::ranges::max(rows);
+  return std::ranges::max(tell_all(*communicator_, group_, own));
 }
 
 StepRows CudaBatches::begin(const RaggedBatch& batch) {

@@ -96,8 +96,12 @@ CudaDevice::CudaDevice(int index, const DeviceOptions& options)
                .branch = &branch_},
       batches_(index, traits_, capacity_of(options, traits_), memory_, pinned_memory_, context_),
       steps_(traits_, batches_, context_),
-      executor_(sm90::variants(), traits_, context_, options.forced_variants),
-      timer_(stream_.get(), profile_) {}
+      forced_variants_(options.forced_variants),
+      timer_(stream_.get(), profile_) {
+  const bool by_nccl = options.connection.peers != nullptr && options.connection.peers->nccl() != nullptr;
+  executor_.emplace(by_nccl ? sm90::variants_over_nccl() : sm90::variants(), traits_, context_,
+                    forced_variants_);
+}
 
 CudaDevice::~CudaDevice() { static_cast<void>(cudaStreamSynchronize(stream_.get())); }
 
@@ -113,6 +117,8 @@ std::int64_t CudaDevice::free_bytes() const {
 
 void CudaDevice::connect(const PeerRank& peers, Communicator& host, RankGroup steps) {
   context_.peers = &peers;
+  if (peers.nccl() != nullptr)
+    executor_.emplace(sm90::variants_over_nccl(), traits_, context_, forced_variants_);
   context_.num_sms = static_cast<int>(std::max<std::int64_t>(1, traits_.num_units / peers.sharing()));
   batches_.agree(host, std::move(steps));
   steps_.meet_before_capture(host);
@@ -125,13 +131,13 @@ void CudaDevice::synchronise() {
 
 void CudaDevice::set_profiling(bool on) {
   profiling_ = on;
-  executor_.set_timer(on ? &timer_ : nullptr);
+  executor_->set_timer(on ? &timer_ : nullptr);
   steps_.set_replaying(!profiling_ && !reporting_);
 }
 
 void CudaDevice::set_report(VariantReport* report) {
   reporting_ = report != nullptr;
-  executor_.set_report(report);
+  executor_->set_report(report);
   steps_.set_replaying(!profiling_ && !reporting_);
 }
 

@@ -80,13 +80,13 @@ class CudaDevice final : public Device {
   void synchronise() override;
   [[nodiscard]] StepBatches& batches() override { return batches_; }
   [[nodiscard]] StepReplay& steps() override { return steps_; }
-  [[nodiscard]] Executor& executor() override { return executor_; }
+  [[nodiscard]] Executor& executor() override { return *executor_; }
   /// Profiled operations are queued one by one, with events around them: steps are not replayed meanwhile.
   void set_profiling(bool on) override;
   [[nodiscard]] OpProfile& profile() override;
   void set_report(VariantReport* report) override;
   [[nodiscard]] std::int64_t num_runs(std::string_view operation, std::string_view name) const override {
-    return executor_.num_runs(operation, name);
+    return executor_->num_runs(operation, name);
   }
 
  private:
@@ -101,7 +101,8 @@ class CudaDevice final : public Device {
   CudaContext context_;
   CudaBatches batches_;
   CudaReplay steps_;
-  VariantExecutor<CudaContext> executor_;
+  std::vector<ForcedVariant> forced_variants_;
+  std::optional<VariantExecutor<CudaContext>> executor_;  ///< another one once the GPU is connected by NCCL
   OpProfile profile_;
   EventTimer timer_;
   bool profiling_ = false;

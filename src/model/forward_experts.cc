@@ -234,6 +234,7 @@ void Forward::exchange_experts(const ExpertsArgs& call, const ExpertRanks& place
                                  .ids = dispatch.ids,
                                  .shared = shared_out,
                                  .precision = precision_,
+                                 .way = dispatch.way,
                                  .out = call.out.slice(own.begin, own.end)});
   gather_dispatched(call.out);
 }

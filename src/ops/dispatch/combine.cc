@@ -111,6 +111,8 @@ std::vector<RankMessage> Combine::messages(const CombineArgs& args) {
   const auto assignments = static_cast<double>(args.ids.size()),
              width = static_cast<double>(args.out.extent(1));
   constexpr double kPartialSumBytes = 4;
+  // Where all places return, a token's k from every rank.
+  const double returned = assignments * (args.way == DispatchWay::kGatheredPlaces ? ranks : 1.0);
   return {
       {MessageKind::kReduceScatter, placement.moe_tp(), assignments / ranks * kPartialSumBytes * width},
       {MessageKind::kAllToAll, placement.ep,

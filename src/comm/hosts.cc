@@ -1,0 +1,30 @@
+#include "comm/hosts.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/file.h"
+#include "comm/meet.h"
+
+namespace baleen {
+
+HostIdentity host_identity() {
+  const std::string name = read_text_file("/proc/sys/kernel/random/boot_id");
+  HostIdentity identity;
+  std::copy_n(name.begin(), std::min(name.size(), identity.bytes.size()), identity.bytes.begin());
+  return identity;
+}
+
+std::vector<std::int64_t> hosts_of_ranks(Communicator& communicator, const RankGroup& everybody,
+                                         const HostIdentity& own) {
+  std::vector<HostIdentity> seen;
+  std::vector<std::int64_t> hosts;
+  for (const HostIdentity& one : tell_all(communicator, everybody, own)) {
+    const auto found = std::ranges::find(seen, one);
+    hosts.push_back(found - seen.begin());
+    if (found == seen.end()) seen.push_back(one);
+  }
+  return hosts;
+}
+
+}  // namespace baleen
