@@ -116,7 +116,7 @@ std::vector<RankMessage> Combine::messages(const CombineArgs& args) {
   return {
       {MessageKind::kReduceScatter, placement.moe_tp(), assignments / ranks * kPartialSumBytes * width},
       {MessageKind::kAllToAll, placement.ep,
-       assignments * width * static_cast<double>(size_of(args.out.element_type())) * (ranks - 1) / ranks}};
+       returned * width * static_cast<double>(size_of(args.out.element_type())) * (ranks - 1) / ranks}};
 }
 
 std::span<const CpuVariant<Combine>> Combine::cpu_variants() {

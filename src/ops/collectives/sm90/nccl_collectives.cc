@@ -10,23 +10,13 @@
 #include "cuda/cuda_error.h"
 #include "ops/collectives/sm90/exchange.h"
 #include "ops/collectives/sm90/nccl_exchange.h"
+#include "ops/collectives/sm90/view_bytes.h"
 
 namespace baleen::sm90 {
 namespace {
 
-constexpr std::int64_t kVectorFloats = 4;
 /// An all-reduce sends so much to everyone; of more, each rank adds up a part, which takes two exchanges.
 constexpr std::int64_t kMaxWholeBytes = 256 << 10;
-
-template <class View>
-std::int64_t size_in_bytes(const View& view) {
-  return view.size() * size_of(view.element_type());
-}
-
-template <class View>
-std::int64_t row_bytes(const View& view) {
-  return view.extent(1) * size_of(view.element_type());
-}
 
 /// How many of `total` the piece that starts at `begin` has, `piece` at most.
 std::int64_t piece_of(std::int64_t total, std::int64_t begin, std::int64_t piece) {
