@@ -12,8 +12,9 @@ namespace baleen {
 /// NCCL where they are on several hosts. `hosts`: of each rank (`hosts_of_ranks`). `gpus`: of this process.
 ///
 ///     --devices as long as there are ranks    rank i has the i-th
-///     else, or none                           the i-th of a host's ranks has the i-th of the list, or of `gpus`
-///     one GPU alone to be seen                by NCCL: it; launchers show each process its own
+///     else                                    the i-th rank of a host has the i-th of them
+///     no --devices                            of `gpus` likewise
+///     one GPU alone, and NCCL                 it: launchers show each process its own
 ///
 /// Throws `Error` where there are too few GPUs, and for peer memory between hosts.
 [[nodiscard]] EngineOptions placed_on_gpus(EngineOptions options, const std::vector<std::int64_t>& hosts,

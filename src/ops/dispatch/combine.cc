@@ -112,7 +112,9 @@ std::vector<RankMessage> Combine::messages(const CombineArgs& args) {
              width = static_cast<double>(args.out.extent(1));
   constexpr double kPartialSumBytes = 4;
   // Where all places return, a token's k from every rank.
-  const double returned = assignments * (args.way == DispatchWay::kGatheredPlaces ? ranks : 1.0);
+  const bool all_places =
+      args.way == DispatchWay::kGatheredPlaces && args.out.extent(0) <= kMaxCapturedTokens;
+  const double returned = assignments * (all_places ? ranks : 1.0);
   return {
       {MessageKind::kReduceScatter, placement.moe_tp(), assignments / ranks * kPartialSumBytes * width},
       {MessageKind::kAllToAll, placement.ep,

@@ -178,9 +178,8 @@ namespace {
 
 /// Of assignments, with rows of `row_bytes`.
 std::vector<RankMessage> assignment_messages(const DispatchArgs& args, double row_bytes) {
-  /// Up to so many tokens a rank, every assignment is sent by itself to fixed places, as captured graphs need
-  /// it; beyond, a token travels once to each rank that has experts of it.
-  constexpr std::int64_t kMaxTokensByAssignment = 256;
+  // In captured steps every assignment is sent by itself to fixed places; in larger ones a token travels once
+  // to each rank that has experts of it.
   const ExpertRanks& placement = args.placement;
   const auto rows = static_cast<double>(args.x.extent(0)), chosen = static_cast<double>(args.ids.extent(1));
   const auto ranks = static_cast<double>(placement.ep);
@@ -189,7 +188,7 @@ std::vector<RankMessage> assignment_messages(const DispatchArgs& args, double ro
   const double by_rank = rows * expected_ranks(static_cast<double>(placement.num_experts), ranks, chosen) *
                          remote * (row_bytes + 8 * chosen);
   return {{MessageKind::kAllToAll, placement.ep,
-           args.x.extent(0) <= kMaxTokensByAssignment ? by_assignment : by_rank},
+           args.x.extent(0) <= kMaxCapturedTokens ? by_assignment : by_rank},
           {MessageKind::kAllGather, placement.moe_tp(), rows * chosen / ranks * row_bytes}};
 }
 

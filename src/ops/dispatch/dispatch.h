@@ -17,11 +17,15 @@ enum class DispatchWay : std::uint8_t {
   /// All-gather: every row to every rank of the stage, with all its ids and weights. A rank takes the
   /// assignments of its experts out of them, which then lie as with kAssignments.
   kGatheredAssignments,
-  kGatheredTokens,  ///< the same, and rows stay tokens: k physical ids and weights each, of any rank's experts
-  /// As kGatheredAssignments, of rows in the format of kAssignments, where no size depends on the routing:
-  /// every assignment has a place on every rank, and the outputs of all places return.
+  /// The same, and rows stay tokens: k physical ids and weights each, of any rank's experts.
+  kGatheredTokens,
+  /// As kGatheredAssignments, of rows in the format of kAssignments. Every assignment has a place on every
+  /// rank, and up to kMaxCapturedTokens the outputs of all places return: no size depends on the routing.
   kGatheredPlaces
 };
+
+/// Tokens of a rank in the largest captured step; in larger ones sizes may depend on the routing.
+inline constexpr std::int64_t kMaxCapturedTokens = 256;
 
 /// Whether rows travel as FP8 where the experts take them so.
 [[nodiscard]] constexpr bool sends_fp8_rows(DispatchWay way) {

@@ -33,7 +33,6 @@ constexpr std::int64_t kNumberBytes = std::int64_t{16} << 20;
 
 /// Whether the outputs that there are return, not all places: in steps of more tokens than any graph has.
 bool counts_outputs(const CombineLaunch& launch, const RankGroup& stage, const CudaContext& context) {
-  constexpr std::int64_t kMaxCapturedTokens = 256;
   const std::int64_t tokens = launch.places / launch.num_selected;
   // Two for each assignment, and for each token at most as many counts as there are members, twice.
   const std::int64_t numbers = (stage.size() + 1) * (launch.places + 2 * tokens);
