@@ -115,10 +115,9 @@ std::vector<RankMessage> Combine::messages(const CombineArgs& args) {
   const bool all_places =
       args.way == DispatchWay::kGatheredPlaces && args.out.extent(0) <= kMaxCapturedTokens;
   const double returned = assignments * (all_places ? ranks : 1.0);
-  return {
-      {MessageKind::kReduceScatter, placement.moe_tp(), assignments / ranks * kPartialSumBytes * width},
-      {MessageKind::kAllToAll, placement.ep,
-       returned * width * static_cast<double>(size_of(args.out.element_type())) * (ranks - 1) / ranks}};
+  return {{MessageKind::kReduceScatter, placement.moe_tp(), assignments / ranks * kPartialSumBytes * width},
+          {MessageKind::kAllToAll, placement.ep,
+           returned * width * static_cast<double>(size_of(args.out.element_type())) * (ranks - 1) / ranks}};
 }
 
 std::span<const CpuVariant<Combine>> Combine::cpu_variants() {

@@ -1,5 +1,6 @@
 // Collectives over peer memory and over NCCL against their references on arrays: to the bit, on ranks that
-// are GPUs of this machine, queued and in graphs, small and large; and what happens when a rank does not come.
+// are GPUs of this machine, queued and in graphs, small and large; and what happens when a rank does not
+// come.
 
 #include <gtest/gtest.h>
 
