@@ -1,15 +1,21 @@
 #include "comm/hosts.h"
 
 #include <algorithm>
+#include <fstream>
 #include <string>
 
-#include "base/file.h"
+#include "base/error.h"
 #include "comm/meet.h"
 
 namespace baleen {
 
 HostIdentity host_identity() {
-  const std::string name = read_text_file("/proc/sys/kernel/random/boot_id");
+  constexpr const char* kBootId = "/proc/sys/kernel/random/boot_id";
+  // Files of /proc have no size that could be mapped.
+  std::string name;
+  std::ifstream file(kBootId);
+  if (!std::getline(file, name) || name.empty())
+    fail("{}: expected the system's boot id, found nothing; is /proc mounted?", kBootId);
   HostIdentity identity;
   std::copy_n(name.begin(), std::min(name.size(), identity.bytes.size()), identity.bytes.begin());
   return identity;
