@@ -29,7 +29,7 @@ if [[ ${1-} == --programs ]]; then
   export LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   shift 2
 fi
-[[ $# -gt 0 ]] || { sed -n '2,21s/^# \{0,1\}//p' "$0"; exit 2; }
+[[ $# -gt 0 ]] || { sed -n '2,22s/^# \{0,1\}//p' "$0"; exit 2; }
 out=${OUT:-build/gpu_results}
 mkdir -p "$out"
 out=$(realpath "$out")

@@ -3,7 +3,7 @@
 //     decode_ranks_bench PLAN PRESET LAYERS CONTEXT STEPS ROWS TRANSPORT [OPERATION=KERNEL]...
 // PLAN: one (GPU), dp, or tp: as CPU ranks do by themselves; tp-inner: experts split by their inner width;
 // tp-shared: the shared one alone; tp-whole: none. LAYERS 0: all. ROWS: of a step, as drafts have them.
-// TRANSPORT: of --expert-transport; auto: the plan's own.
+// TRANSPORT: of --expert-transport; auto: the plan's own; nccl: all messages go by NCCL.
 #include <algorithm>
 #include <barrier>
 #include <chrono>
@@ -14,6 +14,7 @@
 
 #include "bench/support/cuda_bench.h"
 #include "comm/local_communicator.h"
+#include "comm/nccl/nccl_rank.h"
 #include "comm/peer/peer_memory.h"
 #include "device/cuda_device.h"
 #include "device/hopper_traits.h"
@@ -35,6 +36,7 @@ struct Workload {
   std::string plan = "tp", preset = "flash", transport = "auto";
   std::int64_t num_layers = 0, context = 4096, steps = 64, rows = 1;
   std::vector<ForcedVariant> forced;
+  [[nodiscard]] bool by_nccl() const { return transport == "nccl"; }
 };
 
 /// What the ranks of a run share.
@@ -42,7 +44,7 @@ struct Service {
   const ModelConfig& config;
   const WeightTree& weights;
   ParallelPlan plan;
-  const PeerMemory* peers;  ///< null: one rank
+  const PeerMemory* peers;  ///< null: one rank, or messages by NCCL
   LocalExchange& exchange;
   std::barrier<>& ready;
 };
@@ -128,9 +130,15 @@ void print_profile(DecodingRank& rank, std::int64_t steps, std::int64_t num_rows
 void run_rank(const Service& service, const Workload& work, std::int64_t index) {
   const RankLayout layout(service.config, service.plan, even_stage(service.config, 1, 0), 0, index);
   LocalCommunicator host(service.exchange);
+  std::optional<NcclRank> nccl;
+  std::optional<PeerRank> over_nccl;
+  if (work.by_nccl()) {
+    nccl.emplace(static_cast<int>(index), index, service.plan.num_devices, host, kLongestWait);
+    over_nccl.emplace(*nccl);
+  }
   DecodingRank rank(service, work, layout);
-  if (service.peers != nullptr) {
-    rank.device().connect(service.peers->rank(index), host,
+  if (service.plan.num_devices > 1) {
+    rank.device().connect(over_nccl ? *over_nccl : service.peers->rank(index), host,
                           service.plan.dp > 1 ? layout.stage_ranks() : RankGroup{.ranks = {index}});
   }
   service.ready.arrive_and_wait();
@@ -190,13 +198,15 @@ void run(const Workload& work) {
   if (work.plan == "tp-shared" || work.plan == "tp-whole") plan.ep = count;
   if (work.plan == "tp-whole") plan.shared_tp = 1;
   for (const ExpertTransportTraits& one : expert_transports())
-    if (one.name == work.transport) plan.expert_transport = one.transport;
+    if (one.name == work.transport && !work.by_nccl()) plan.expert_transport = one.transport;
   plan = resolved(plan, config);
+  if (work.by_nccl() && expert_transport(plan, DeviceKind::kCuda).way)
+    plan.expert_transport = ExpertTransport::kNccl;
   check_runnable(plan, config);
   std::vector<int> gpus(static_cast<std::size_t>(plan.num_devices));
   std::iota(gpus.begin(), gpus.end(), 0);
   std::optional<PeerMemory> peers;
-  if (gpus.size() > 1) peers.emplace(gpus, kLongestWait);
+  if (gpus.size() > 1 && !work.by_nccl()) peers.emplace(gpus, kLongestWait);
   LocalExchange exchange(kLongestWait);
   std::barrier<> ready(plan.num_devices);
   const Service service{config, weights->tree(), plan, peers ? &*peers : nullptr, exchange, ready};

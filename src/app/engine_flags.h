@@ -23,6 +23,7 @@ void add_model_option(Options& command, std::string& model);
 struct EngineFlags {
   std::string model;
   std::string precision = "released";
+  GpuMessages messages = GpuMessages::kAutomatic;
   std::string device = "auto";
   std::string devices;               ///< GPUs of ranks, as "0,1"; empty: --device
   std::vector<std::string> kernels;  ///< forced variants, as parse_forced_variant reads them

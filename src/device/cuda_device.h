@@ -84,13 +84,13 @@ class CudaDevice final : public Device {
   [[nodiscard]] MessageLane& messages() override { return messages_; }
   /// The same, for what only a GPU's has.
   [[nodiscard]] CudaMessages& message_lane() { return messages_; }
-  [[nodiscard]] Executor& executor() override { return executor_; }
+  [[nodiscard]] Executor& executor() override { return *executor_; }
   /// Profiled operations are queued one by one, with events around them: steps are not replayed meanwhile.
   void set_profiling(bool on) override;
   [[nodiscard]] OpProfile& profile() override;
   void set_report(VariantReport* report) override;
   [[nodiscard]] std::int64_t num_runs(std::string_view operation, std::string_view name) const override {
-    return executor_.num_runs(operation, name);
+    return executor_->num_runs(operation, name);
   }
 
  private:
@@ -106,12 +106,15 @@ class CudaDevice final : public Device {
   CudaBatches batches_;
   CudaReplay steps_;
   CudaMessages messages_;
-  VariantExecutor<CudaContext> executor_;
+  std::vector<ForcedVariant> forced_variants_;
+  std::optional<VariantExecutor<CudaContext>> executor_;  ///< another one once the GPU is connected by NCCL
   OpProfile profile_;
   EventTimer timer_;
   void choose_order();
 
-  bool shares_gpu_ = false;  ///< with other ranks
+  /// Messages may wait for others beside operations. Ranks that share a GPU must not hold multiprocessors
+  /// while they wait, and NCCL takes those that it wants.
+  bool can_wait_beside_ = true;
   bool profiling_ = false;
   bool reporting_ = false;
 };

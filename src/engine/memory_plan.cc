@@ -49,6 +49,30 @@ void check_gpu_ranks(const EngineOptions& options, const ModelConfig& config, co
   }
 }
 
+/// How messages go and how rows get to experts name each other: who says one thing says both.
+void settle_messages(EngineOptions& options) {
+  ParallelPlan& plan = options.parallel;
+  const bool on_gpus = options.device.kind == DeviceKind::kCuda;
+  if (options.messages != GpuMessages::kAutomatic && (!on_gpus || plan.is_one_rank())) {
+    fail("--messages is for GPUs of several ranks; {}: leave it out",
+         on_gpus ? "there is one" : "these ranks are on processors");
+  }
+  if (!on_gpus || plan.is_one_rank()) return;
+  const bool names_nccl = plan.expert_transport == ExpertTransport::kNccl;
+  const bool names_peers = plan.expert_transport == ExpertTransport::kPeerMemory;
+  if (options.messages == GpuMessages::kAutomatic)
+    options.messages = names_nccl ? GpuMessages::kNccl : GpuMessages::kPeerMemory;
+  const bool by_nccl = options.messages == GpuMessages::kNccl;
+  if (by_nccl ? names_peers : names_nccl) {
+    fail("--messages {} and --expert-transport {}: all messages of a service go one way; leave out one",
+         by_nccl ? "nccl" : "peer-memory", by_nccl ? "peer-memory" : "nccl");
+  }
+  const bool automatic = plan.expert_transport == ExpertTransport::kAutomatic;
+  if (by_nccl && automatic &&
+      expert_transport(plan, DeviceKind::kCuda).transport == ExpertTransport::kPeerMemory)
+    plan.expert_transport = ExpertTransport::kNccl;
+}
+
 /// Throws where ranks cannot do what the options want.
 void check_ranks(const EngineOptions& options, const ModelConfig& config) {
   const ParallelPlan& plan = options.parallel;
@@ -93,6 +117,7 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
   if (on_gpus && !names_lmhead_tp && !gathers_vocabulary(config, options.parallel.lmhead_tp))
     options.parallel.lmhead_tp = 1;
   if (options.balance.enabled) validate(options.balance);
+  settle_messages(options);
   check_ranks(options, config);
   if (options.max_sequences < 1) fail("sequences: {} wanted, at least 1 possible", options.max_sequences);
   if (options.max_draft_tokens < 0 || options.max_draft_tokens > kMaxDraftTokens) {

@@ -41,7 +41,8 @@ struct DiskCacheOptions {
 
 struct EngineOptions {
   DeviceChoice device;
-  std::vector<DeviceChoice> rank_devices;  ///< of each rank; empty: all have `device`, a CPU
+  std::vector<DeviceChoice> rank_devices;          ///< of each rank; empty: all have `device`, a CPU
+  GpuMessages messages = GpuMessages::kAutomatic;  ///< between GPUs of ranks; resolved: one of the others
   Precision precision = Precision::kReleased;
   int num_threads = 0;                  ///< 0: every processor of this process
   std::int64_t max_batch_tokens = 512;  ///< rows of one step

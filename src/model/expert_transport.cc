@@ -68,11 +68,11 @@ constexpr std::array<ExpertTransportTraits, 8> kTransports{
       .why_not_on_gpu = kNoKernels},
      {.transport = ExpertTransport::kNccl,
       .name = "nccl",
-      .moves = "assignments and outputs by the all-to-all of NCCL",
-      .way = DispatchWay::kAssignments,
-      .activations = "BF16",
-      .why_not_on_cpu = "NCCL is a library for GPUs",
-      .why_not_on_gpu = "is measured only, by sm90_ranks_bench: no operation moves its rows through NCCL"}}};
+      .moves = "all tokens to all ranks, of any hosts, and outputs back, by NCCL",
+      .way = DispatchWay::kGatheredPlaces,
+      .activations = "FP8 with a scale for 128 values where the experts take that, else BF16; outputs BF16",
+      .capturable = true,
+      .why_not_on_cpu = "NCCL is a library for GPUs; CPU ranks have all-gather and all-to-all"}}};
 
 /// Transports that serve the plan, on one of the devices at least.
 std::vector<std::string_view> names_for(const ParallelPlan& plan, const std::vector<DeviceKind>& devices) {

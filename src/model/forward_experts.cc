@@ -277,6 +277,7 @@ CombineArgs Forward::combine_of(const Exchange& exchange) {
           .ids = sent.ids,
           .shared = exchange.call.shared == nullptr ? Activations<2>() : rows(messages_.shared, own.size()),
           .precision = precision_,
+          .way = sent.way,
           .out = exchange.call.out.slice(own.begin, own.end)};
 }
 

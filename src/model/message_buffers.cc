@@ -71,7 +71,7 @@ void MessageBuffers::place_experts(const ModelConfig& config, const RankLayout& 
   const std::int64_t width = config.hidden_size;
   const std::int64_t chosen = *transport.way == DispatchWay::kGatheredTokens ? config.num_experts_per_tok : 1;
   arrived = take(most, width, type_);
-  if (type_ == ElementType::kBf16 && *transport.way == DispatchWay::kAssignments) {
+  if (type_ == ElementType::kBf16 && sends_fp8_rows(*transport.way)) {
     constexpr std::int64_t kScaleRows = 4;  // scale strides are multiples of it
     arrived_fp8.codes = allocate<std::uint8_t>(most * width);
     arrived_fp8.scale_stride = (most + kScaleRows - 1) / kScaleRows * kScaleRows;

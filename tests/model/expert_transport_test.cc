@@ -95,7 +95,8 @@ TEST(ExpertTransport, EveryRefusalOfAPlanHasItsReason) {
   EXPECT_EQ(refusal(ExpertTransport::kReduceScatter, {.dp = 2, .maps_by_layer = true}), kPlaced);
   EXPECT_EQ(refusal(ExpertTransport::kReduceScatter, {.dp = 2}), "");
   for (const ExpertTransport rows_move : {ExpertTransport::kAllToAll, ExpertTransport::kPeerMemory,
-                                          ExpertTransport::kFused, ExpertTransport::kAllGather}) {
+                                          ExpertTransport::kFused, ExpertTransport::kAllGather,
+                                          ExpertTransport::kNccl}) {
     EXPECT_EQ(refusal(rows_move, {.pp = 2}), kOneRank);
     for (const ParallelPlan& plan : {ParallelPlan{.dp = 2}, ParallelPlan{.tp = 2},
                                      ParallelPlan{.dp = 2, .redundant_experts = 2, .maps_by_layer = true}})
@@ -126,7 +127,7 @@ TEST(ExpertTransport, EveryRefusalOfADeviceHasItsReason) {
     EXPECT_NE(reason(gathers, kGpu).find("has no kernels on GPUs so far"), std::string::npos);
   }
   EXPECT_NE(reason(ExpertTransport::kNccl, kCpu).find("library for GPUs"), std::string::npos);
-  EXPECT_NE(reason(ExpertTransport::kNccl, kGpu).find("is measured only"), std::string::npos);
+  EXPECT_EQ(reason(ExpertTransport::kNccl, kGpu), "");
 }
 
 /// Named, it is taken or refused: nothing else takes its place.
@@ -141,7 +142,7 @@ TEST(ExpertTransport, ANameIsTakenOrRefused) {
   EXPECT_FALSE(transport_violation(gathers, DeviceKind::kCpu));
   EXPECT_EQ(transport_violation(gathers, DeviceKind::kCuda).value_or(""),
             "--expert-transport all-gather: has no kernels on GPUs so far: theirs send each assignment to a "
-            "place of its own; this plan can have fused, peer-memory");
+            "place of its own; this plan can have fused, peer-memory, nccl");
   EXPECT_EQ(to_text(gathers), "2 devices: tp 1, dp 2, ep 2, experts by all-gather");
 
   const ParallelPlan adds = named({.dp = 2}, ExpertTransport::kAllReduce);
@@ -149,12 +150,17 @@ TEST(ExpertTransport, ANameIsTakenOrRefused) {
       violations(adds, tiny()),
       std::vector<std::string>{"--expert-transport all-reduce: ranks have tokens of their own: there is "
                                "more than one data-parallel group; this plan can have all-to-all, fused, "
-                               "peer-memory, all-gather, reduce-scatter"});
+                               "peer-memory, all-gather, reduce-scatter, nccl"});
   EXPECT_EQ(transport_violation(adds, DeviceKind::kCpu).value_or("").substr(0, 30),
             "--expert-transport all-reduce:");
   EXPECT_THROW(check_runnable(adds, tiny()), Error);
 
-  EXPECT_EQ(violations(named({.dp = 2}, ExpertTransport::kNccl), tiny()).size(), 1U) << "on no device";
+  const ParallelPlan by_nccl = named({.dp = 2}, ExpertTransport::kNccl);
+  EXPECT_TRUE(violations(by_nccl, tiny()).empty());
+  EXPECT_FALSE(transport_violation(by_nccl, DeviceKind::kCuda));
+  EXPECT_EQ(expert_transport(by_nccl, DeviceKind::kCuda).name, "nccl");
+  EXPECT_EQ(transport_violation(by_nccl, DeviceKind::kCpu).value_or("").substr(0, 30),
+            "--expert-transport nccl: NCCL ");
   EXPECT_EQ(
       transport_violation(named({}, ExpertTransport::kAllToAll)).value_or(""),
       "--expert-transport all-to-all: every rank has all experts of its stage: nothing has to move; this "
@@ -171,6 +177,7 @@ TEST(ExpertTransport, ALayoutHasRoomForWhatItsTransportBrings) {
   EXPECT_EQ(most({.tp = 2}, ExpertTransport::kAutomatic), 0) << "sums of tokens that are there";
   EXPECT_EQ(most({.dp = 4}, ExpertTransport::kAutomatic), 4 * 5 * 3);
   EXPECT_EQ(most({.dp = 4}, ExpertTransport::kAllGather), 4 * 5 * 3);
+  EXPECT_EQ(most({.dp = 4}, ExpertTransport::kNccl), 4 * 5 * 3);
   EXPECT_EQ(most({.tp = 2, .dp = 2}, ExpertTransport::kAllGather), 4 * 3 * 3) << "3 of 5 rows from each";
   EXPECT_EQ(most({.tp = 2, .dp = 2}, ExpertTransport::kReduceScatter), 4 * 3) << "tokens, not assignments";
 }

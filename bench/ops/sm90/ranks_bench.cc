@@ -1,7 +1,8 @@
 // What ranks on GPUs of one host exchange, in graphs, on all GPUs of the machine: all-reduce by size, and
-// dispatch + combine of a layer's tokens, beside all-gather + reduce-scatter of the same tokens by our copies
-// and by NCCL; a layer's experts by one operation after the other and fused. The time of a call is that of
-// the slowest rank. `sm90_ranks_bench experts`: the last of these alone.
+// dispatch + combine of a layer's tokens, through peer memory and over NCCL, beside all-gather +
+// reduce-scatter of the same tokens by our copies and by NCCL's own; a layer's experts by one operation after
+// the other and fused. The time of a call is that of the slowest rank. `sm90_ranks_bench experts`: the last of
+// these alone.
 #include <barrier>
 #include <functional>
 #include <memory>
@@ -13,7 +14,9 @@
 #include "comm/local_communicator.h"
 #include "comm/nccl/nccl_rank.h"
 #include "ops/collectives/sm90/collectives.h"
+#include "ops/collectives/sm90/nccl_collectives.h"
 #include "ops/dispatch/sm90/dispatch.h"
+#include "ops/dispatch/sm90/nccl_dispatch.h"
 #include "tests/support/exchanged_experts.h"
 #include "tests/support/gpu_ranks.h"
 
@@ -34,8 +37,17 @@ struct Rank {
   const RankGroup& group;
   GpuRanks& ranks;
   const NcclRank* nccl;  ///< null: there is none
+  const PeerRank* peers;
 
   [[nodiscard]] cudaStream_t stream() const { return cuda.context().stream; }
+  /// `work` with messages by NCCL.
+  void time_by_nccl(const std::string& kernel, const std::string& shape, double bytes,
+                    const std::function<void()>& work) const {
+    const PeerRank over_nccl(*nccl);
+    cuda.context().peers = &over_nccl;
+    time(kernel, shape, bytes, work);
+    cuda.context().peers = peers;
+  }
   /// The first rank reports.
   void time(const std::string& kernel, const std::string& shape, double bytes,
             const std::function<void()>& work) const {
@@ -53,17 +65,17 @@ void bench_all_reduce(const Rank& rank, std::int64_t bytes) {
   float* sums = rank.cuda.allocate<float>(count);
   auto* y = rank.cuda.allocate<Bf16Bits>(count);
   const std::string shape = fmt::format("{} bytes on {} ranks", bytes, rank.group.size());
-  rank.time("all_reduce sm90/peers", shape, static_cast<double>(bytes), [&] {
-    sm90::all_reduce({.group = &rank.group,
-                      .x = Activations<2>(x, {rows, width}),
-                      .y = View<Bf16Bits, 2>(y, {rows, width})},
-                     rank.cuda.context());
-  });
+  const AllReduceArgs args{
+      .group = &rank.group, .x = Activations<2>(x, {rows, width}), .y = View<Bf16Bits, 2>(y, {rows, width})};
+  rank.time("all_reduce sm90/peers", shape, static_cast<double>(bytes),
+            [&] { sm90::all_reduce(args, rank.cuda.context()); });
   if (rank.nccl == nullptr) return;
+  rank.time_by_nccl("all_reduce sm90/nccl", shape, static_cast<double>(bytes),
+                    [&] { sm90::nccl_all_reduce(args, rank.cuda.context()); });
   rank.time("all_reduce NCCL", shape, static_cast<double>(bytes), [&] {
     const NcclLibrary& library = rank.nccl->library();
     library.check(library.all_reduce(x, sums, static_cast<std::size_t>(count), NcclLibrary::kFloat32,
-                                     NcclLibrary::kSum, rank.nccl->comm(rank.group), rank.stream()),
+                                     NcclLibrary::kSum, rank.nccl->comm(), rank.stream()),
                   "all-reduce");
   });
 }
@@ -111,20 +123,29 @@ void bench_dispatch(const Rank& rank, std::int64_t tokens) {
   const double remote = static_cast<double>(size - 1) / static_cast<double>(size);
   const double row_values = static_cast<double>(tokens * kWidth);
   const auto send = [&] { sm90::dispatch(sent, cuda.context()); };
-  const auto combine = [&] {
-    sm90::combine({.placement = placement,
-                   .y = View<const Bf16Bits, 2>(outputs, {room, kWidth}),
-                   .received = &received,
-                   .ids = device_ids,
-                   .out = View<Bf16Bits, 2>(out, {tokens, kWidth})},
-                  cuda.context());
-  };
+  const CombineArgs returned{.placement = placement,
+                             .y = View<const Bf16Bits, 2>(outputs, {room, kWidth}),
+                             .received = &received,
+                             .ids = device_ids,
+                             .out = View<Bf16Bits, 2>(out, {tokens, kWidth})};
+  const auto combine = [&] { sm90::combine(returned, cuda.context()); };
   rank.time("dispatch sm90/peers", shape, row_values * kChosen * remote, send);
   rank.time("combine sm90/peers", shape, 2 * row_values * kChosen * remote, combine);
   rank.time("dispatch + combine sm90/peers", shape, 3 * row_values * kChosen * remote, [&] {
     send();
     combine();
   });
+  if (rank.nccl != nullptr) {
+    const auto send_by_nccl = [&] { sm90::nccl_dispatch(sent, cuda.context()); };
+    const auto combine_by_nccl = [&] { sm90::nccl_combine(returned, cuda.context()); };
+    const double others = static_cast<double>(size - 1);
+    rank.time_by_nccl("dispatch sm90/nccl", shape, row_values * others, send_by_nccl);
+    rank.time_by_nccl("combine sm90/nccl", shape, 2 * row_values * kChosen * others, combine_by_nccl);
+    rank.time_by_nccl("dispatch + combine sm90/nccl", shape, row_values * (1 + 2 * kChosen) * others, [&] {
+      send_by_nccl();
+      combine_by_nccl();
+    });
+  }
   const double dense_bytes = 6 * row_values * static_cast<double>(size - 1);
   std::vector<RowRange> rows;
   for (std::int64_t i = 0; i < size; ++i) rows.push_back({i * tokens, (i + 1) * tokens});
@@ -143,7 +164,7 @@ void bench_dispatch(const Rank& rank, std::int64_t tokens) {
   if (rank.nccl == nullptr) return;
   rank.time("all_gather + reduce_scatter NCCL", shape, dense_bytes, [&] {
     const NcclLibrary& library = rank.nccl->library();
-    const NcclLibrary::Comm comm = rank.nccl->comm(rank.group);
+    NcclLibrary::Comm comm = rank.nccl->comm();
     const auto count = static_cast<std::size_t>(tokens * kWidth);
     library.check(library.all_gather(x, all, count, NcclLibrary::kBfloat16, comm, rank.stream()), "gather");
     library.check(library.reduce_scatter(sums, outputs, count, NcclLibrary::kFloat32, NcclLibrary::kSum, comm,
@@ -288,10 +309,11 @@ void bench_ranks(bool only_experts) {
     LocalCommunicator host(exchange);
     std::optional<NcclRank> nccl;
     if (have_nccl()) {
-      nccl.emplace(host);
-      nccl->join(group);
+      int gpu = 0;
+      check_cuda(cudaGetDevice(&gpu), "asking for the current GPU");
+      nccl.emplace(gpu, group.rank(), group.size(), host, std::chrono::seconds(60));
     }
-    const Rank rank{cuda, group, ranks, nccl ? &*nccl : nullptr};
+    const Rank rank{cuda, group, ranks, nccl ? &*nccl : nullptr, cuda.context().peers};
     for (const std::int64_t kib : {4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384, 65536})
       bench_all_reduce(rank, kib << 10);
     for (const std::int64_t tokens : {1, 8, 32, 64, 128, 256, 1024, 4096}) bench_dispatch(rank, tokens);

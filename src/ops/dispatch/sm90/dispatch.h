@@ -91,6 +91,12 @@ inline constexpr int kBlockTokens = 32;
 [[nodiscard]] bool can_stage(const PeerView& peers, std::int64_t places, std::int64_t num_selected,
                              std::int64_t width);
 
+/// What the arguments say, but for who the others are: `peers` has but this rank's place.
+[[nodiscard]] DispatchLaunch dispatch_launch(const DispatchArgs& args, const CudaContext& context);
+[[nodiscard]] CombineLaunch combine_launch(const CombineArgs& args);
+/// What the dispatch leaves in `args.received`: places, `places` of each sender.
+void note_places(const DispatchArgs& args, std::int64_t places);
+
 void dispatch(const DispatchArgs& args, CudaContext& context);
 void combine(const CombineArgs& args, CudaContext& context);
 
