@@ -117,7 +117,7 @@ class GpuRanks {
         try {
           check_cuda(cudaSetDevice(gpus_[static_cast<std::size_t>(rank)]), "selecting the GPU");
           TestCuda cuda(scratch_bytes_);
-          cuda.context().peers = nccl_ ? &nccl_->rank(rank) : &memory_->rank(rank);
+          cuda.context().peers = &this->rank(rank);
           work(cuda, RankGroup::strided(0, 1, count, rank));
         } catch (const std::exception& error) {
           ADD_FAILURE() << "rank " << rank << ": " << error.what();
@@ -129,6 +129,9 @@ class GpuRanks {
 
   /// For the threads of ranks: memory is allocated before any of them launches what waits for another.
   void meet() { barrier_.arrive_and_wait(); }
+  [[nodiscard]] const PeerRank& rank(std::int64_t index) const {
+    return nccl_ ? nccl_->rank(index) : memory_->rank(index);
+  }
 
  private:
   std::int64_t scratch_bytes_ = std::int64_t{16} << 20;
