@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/progress.h"
 #include "device/make_device.h"
+#include "engine/expert_memory.h"
 #include "hardware/instruction_sets.h"
 #include "model/identity.h"
 #include "ops/gather_rows/gather_rows.h"
@@ -20,9 +21,18 @@ namespace {
 /// Changes when pages of the same tokens get other bytes.
 constexpr int kPageLayoutVersion = 1;
 
-/// Also changes the plan where weights do not fit on the device.
+MovableExperts movable_experts(const EngineOptions& options, const ModelWeights& weights,
+                               const EngineRank& rank, const RankWeights* share) {
+  const ModelConfig& config = weights.config();
+  if (share == nullptr) return movable_experts(config, detect_formats(config, weights.checkpoint()), options);
+  return movable_experts(stage_config(config, rank.layout.stage()), share->tree(), rank.layout.plan(),
+                         options);
+}
+
+/// Also changes the plan where weights do not fit on the device. `share`: of a rank among others.
 std::unique_ptr<Device> make_planned_device(const EngineOptions& options, const ModelWeights& weights,
-                                            const EngineRank& rank, MemoryPlan& plan) {
+                                            const EngineRank& rank, const RankWeights* share,
+                                            MemoryPlan& plan) {
   const RankLayout& layout = rank.layout;
   const DeviceConnection connection{
       .communicator = rank.communicator,
@@ -37,12 +47,18 @@ std::unique_ptr<Device> make_planned_device(const EngineOptions& options, const 
                                    .two_batches = layout.plan().dual_batch_overlap,
                                    .forced_variants = options.forced_variants,
                                    .connection = connection});
-  if (auto failed = !rank.is_alone()
-                        ? std::nullopt
-                        : leave_experts_to_host(plan, weights.config(),
-                                                detect_formats(weights.config(), weights.checkpoint()),
-                                                options, device->free_bytes())) {
-    fail("{}", failed->message);
+  if (rank.is_alone() || !device->traits().shares_host_memory) {
+    if (auto failed = leave_experts_to_host(plan, movable_experts(options, weights, rank, share), options,
+                                            device->free_bytes())) {
+      fail("{}", failed->message);
+    }
+  }
+  if (layout.plan().dual_batch_overlap && plan.experts.num_away() > 0) {
+    fail(
+        "--dbo: {} routed experts lie outside the GPUs' memory, and two micro-batches want all of them "
+        "there; "
+        "leave it out",
+        plan.experts.num_away());
   }
   // In host memory pages become resident one by one; all else is used by the first large step.
   const std::int64_t wanted =
@@ -110,7 +126,7 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
                 ? plan_memory(config(), detect_formats(config(), weights_->checkpoint()), options_)
                 : plan_rank_memory(config(), rank_weight_bytes(rank_weights_->tree(), options_), rank_.layout,
                                    options_)),
-      device_(make_planned_device(options_, *weights_, rank_, plan_)),
+      device_(make_planned_device(options_, *weights_, rank_, rank_weights_.get(), plan_)),
       device_weights_(on_device(rank_weights_ ? rank_weights_->tree() : weights_->tree(), plan_, *device_)),
       staged_experts_(options_.balance.enabled && device_weights_
                           ? std::make_unique<StagedExperts>(device_weights_->tree(), device_->memory(),

@@ -44,7 +44,7 @@ RouteArgs Forward::route_of(std::int64_t block, const Step& step) const {
 
 void Forward::moe(std::int64_t block, const Step& step, bool is_last) {
   run_experts(choose_experts(block, step, is_last), block);
-  if (experts_ != nullptr && experts_->copies_for(kept_rows().size())) experts_->leave(block);
+  if (experts_ != nullptr && experts_->copies_for(num_rows_)) experts_->leave(block);
 }
 
 ExpertsArgs Forward::choose_experts(std::int64_t block, const Step& step, bool is_last) {
@@ -55,7 +55,9 @@ ExpertsArgs Forward::choose_experts(std::int64_t block, const Step& step, bool i
   const Activations<2> logits = rows(values.router_logits, num_rows);
   const View<std::int32_t, 2> ids = rows(values.expert_ids, num_rows);
   const Activations<2> routing_weights = rows(values.expert_weights, num_rows);
-  const bool guesses = experts_ != nullptr && experts_->guesses_for(num_rows);
+  // A rank that gets rows of others does not see what these will choose.
+  const bool guesses =
+      experts_ != nullptr && experts_->guesses_for(num_rows) && !layout_.expert_transport().way;
   // The next block's gate over this block's input. A table needs no logits: any will do.
   const bool guesses_next = guesses && !is_last;
   const bool next_is_hashed = guesses_next && !weights_.block(block + 1).moe.hash_table.empty();
@@ -83,7 +85,7 @@ ExpertsArgs Forward::choose_experts(std::int64_t block, const Step& step, bool i
     device_.execute<ops::Route>(guess);
     next = {.ids = guess.ids, .places = weights_.block(block + 1).moe.places};
   }
-  const bool copied = experts_ != nullptr && experts_->copies_for(num_rows);
+  const bool copied = experts_ != nullptr && experts_->copies_for(num_rows_);
   if (copied) experts_->arrive(block);
   return {.x = x,
           .x_fp8 = values.experts.u_fp8,
@@ -240,6 +242,7 @@ void Forward::run_arrived(const Exchange& exchange) {
     shared.x_fp8 = sent.x_fp8;
     shared.ids = {sent.ids.data(), {num_rows, 0}};
     shared.weights = {};
+    shared.places = {};
     shared.out = rows(messages_.shared, num_rows);
     if (call.expected) shared.expected = ExpertLoad();
     device_.execute<ops::Experts>(shared);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "numeric/block_scale.h"
+#include "tensor/unbacked_memory.h"
 
 namespace baleen {
 
@@ -81,6 +82,18 @@ void MessageBuffers::place_experts(const ModelConfig& config, const RankLayout& 
   if (transport.adds_sums) return;
   outputs = take(most, width, layout.plan().moe_tp > 1 ? ElementType::kF32 : type_);
   shared = take(max_rows, width, type_);
+}
+
+std::int64_t MessageBuffers::num_bytes() const {
+  std::int64_t sum = 0;
+  for (const Buffer& buffer : *buffers_) sum += buffer.size_bytes();
+  return sum;
+}
+
+std::int64_t message_buffer_bytes(const ModelConfig& config, const RankLayout& layout, std::int64_t max_rows,
+                                  ElementType type) {
+  UnbackedMemory memory;
+  return MessageBuffers(config, layout, max_rows, type, memory).num_bytes();
 }
 
 }  // namespace baleen

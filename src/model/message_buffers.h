@@ -41,6 +41,9 @@ struct MessageBuffers {
   Activations<2> shared;              ///< [R, d] likewise
   DispatchedRows received;
 
+  /// Of all arrays.
+  [[nodiscard]] std::int64_t num_bytes() const;
+
  private:
   void place_output(const ModelConfig& config, const RankLayout& layout, std::int64_t max_rows);
   void place_experts(const ModelConfig& config, const RankLayout& layout, std::int64_t max_rows);
@@ -52,5 +55,9 @@ struct MessageBuffers {
   Memory* memory_ = nullptr;
   std::shared_ptr<std::deque<Buffer>> buffers_ = std::make_shared<std::deque<Buffer>>();
 };
+
+/// What these take for steps of `max_rows` rows, where activations are of `type`.
+[[nodiscard]] std::int64_t message_buffer_bytes(const ModelConfig& config, const RankLayout& layout,
+                                                std::int64_t max_rows, ElementType type);
 
 }  // namespace baleen
