@@ -6,8 +6,7 @@
 namespace baleen {
 
 void Forward::run_blocks(const BlockRun& run) {
-  if (experts_ != nullptr && experts_->copies_for(num_rows_))
-    experts_->begin_pass(run.begin, run.end);
+  if (experts_ != nullptr && experts_->copies_for(num_rows_)) experts_->begin_pass(run.begin, run.end);
   for (std::int64_t block = run.begin; block < run.end; ++block) {
     enter_block(block, run);
     defers_sums_ = !buffers_.keeps();

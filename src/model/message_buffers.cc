@@ -86,7 +86,7 @@ void MessageBuffers::place_experts(const ModelConfig& config, const RankLayout& 
 
 std::int64_t MessageBuffers::num_bytes() const {
   std::int64_t sum = 0;
-  for (const Buffer& buffer : buffers_) sum += buffer.size_bytes();
+  for (const Buffer& buffer : *buffers_) sum += buffer.size_bytes();
   return sum;
 }
 
