@@ -70,7 +70,8 @@ std::vector<VariantVerdict> backends(const ExpertTransportTraits& transport, con
   const std::vector<ExpertWeights> routed(
       static_cast<std::size_t>(request.plan.local_experts(config)),
       {.w1 = matrix(inner, width), .w2 = matrix(width, inner), .w3 = matrix(inner, width)});
-  const auto [num_rows, num_slots] = brought_rows(transport, request);
+  const BroughtRows brought = brought_rows(transport, request);
+  const std::int64_t num_rows = brought.num_rows, num_slots = brought.num_slots;
   const auto activations = [&](ElementType type, std::int64_t columns) {
     return Activations<2>(memory.allocate(1), type, {num_rows, columns});
   };
