@@ -3,7 +3,8 @@
 are, at least two), with models/stories. Where there are fewer GPUs than ranks, ranks share them if the program can.
 
 Expert, data, pipeline, sequence and context parallel plans give the logits of one GPU, bit for bit, wherever experts lie, as
-threads and, where there are mpirun and a GPU for each rank, as processes; where NCCL is found, by it too;
+threads and, where there are mpirun and a GPU for each rank, as processes; where NCCL is found, by it too,
+also with each process on what NCCL takes for a host of its own;
 tensor-parallel ranks the same in every run, and whatever the number of data-parallel groups. Servers answer many at a time as
 they answer one, and alike with different plans, also while experts change places and where groups compute prompts. Exits with 1
 and a sentence when not. --rehearse: the same on CPU ranks."""
@@ -11,6 +12,7 @@ import argparse
 import concurrent.futures
 import ctypes
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -77,11 +79,19 @@ def check(holds, sentence):
         sys.exit(f"check_gpu_ranks.py: {sentence}")
 
 
-def run(baleen, command, *options, processes=0):
-    """`processes`: that many ranks started by mpirun; 0: one process."""
-    started = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(processes)] if processes else []
-    done = subprocess.run([*started, baleen, command, "--model", MODEL, *options], text=True, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=COMMAND_SECONDS)
+def run(baleen, command, *options, processes=0, several_hosts=False):
+    """`processes`: that many ranks started by mpirun; 0: one process. `several_hosts`: NCCL takes each for a host of its own."""
+    words = [baleen, command, "--model", MODEL, *options]
+    mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+    environment = dict(os.environ)
+    if several_hosts:
+        environment["NCCL_SOCKET_IFNAME"] = "lo"
+        of_hosts = [["-n", "1", "env", f"NCCL_HOSTID={host}", *words] for host in range(processes)]
+        words = mpirun + [word for one in of_hosts for word in (*one, ":")][:-1]
+    elif processes:
+        words = [*mpirun, "-n", str(processes), *words]
+    done = subprocess.run(words, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          timeout=COMMAND_SECONDS, env=environment)
     check(done.returncode == 0, f"{command} {' '.join(options)} exits with {done.returncode}: {done.stderr.strip()}")
     return done.stdout
 
@@ -93,9 +103,9 @@ def check_logits(baleen, ranks, rehearse):
 
         fixed = ["--tokens", str(ids), "--out", str(out), "--context", "2048"]
 
-        def logits(*options, processes=0):
+        def logits(*options, processes=0, several_hosts=False):
             out.unlink(missing_ok=True)
-            run(baleen, "logits", *fixed, *options, processes=processes)
+            run(baleen, "logits", *fixed, *options, processes=processes, several_hosts=several_hosts)
             return out.read_bytes()
 
         one = logits("--device", "cpu" if rehearse else "cuda:0")
@@ -108,10 +118,14 @@ def check_logits(baleen, ranks, rehearse):
                 print(f"{' '.join(plan)} as processes: the same")
         if goes_by_nccl(ranks, rehearse):
             for plan in (["--dp", str(ranks)], ["--tp", str(ranks), "--o-proj-tp", "1", "--sequence-parallel"]):
-                for processes in (0, ranks) if shutil.which("mpirun") else (0,):
-                    options = [*devices(ranks, rehearse), *plan, "--messages", "nccl"]
-                    name = f"{' '.join(plan)} --messages nccl{' as processes' if processes else ''}"
-                    check(logits(*options, processes=processes) == one, f"{name}: other logits than one rank's")
+                options = [*devices(ranks, rehearse), *plan, "--messages", "nccl"]
+                started = [("", {})]
+                if shutil.which("mpirun"):
+                    started += [(" as processes", {"processes": ranks}),
+                                (" as if on several hosts", {"processes": ranks, "several_hosts": True})]
+                for how, start in started:
+                    name = f"{' '.join(plan)} --messages nccl{how}"
+                    check(logits(*options, **start) == one, f"{name}: other logits than one rank's")
                     print(f"{name}: the logits of one rank")
         split = [*devices(ranks, rehearse), "--tp", str(ranks)]
         check(logits(*split) == logits(*split), f"--tp {ranks}: logits differ by run")

@@ -84,6 +84,7 @@ std::vector<DeviceChoice> devices_from_list(const std::string& list) {
     fail("--devices \"{}\": expected GPUs, as 0,1", shortened_text(list));
   if (std::set<std::string>(numbers.begin(), numbers.end()).size() < numbers.size()) prepare_shared_devices();
   std::vector<DeviceChoice> devices;
+  devices.reserve(numbers.size());
   for (const std::string& number : numbers) devices.push_back(device_from_name("cuda:" + number));
   return devices;
 }

@@ -1,21 +1,18 @@
 #include "comm/hosts.h"
 
 #include <algorithm>
-#include <fstream>
 #include <string>
 
 #include "base/error.h"
+#include "base/piped_text.h"
 #include "comm/meet.h"
 
 namespace baleen {
 
 HostIdentity host_identity() {
   constexpr const char* kBootId = "/proc/sys/kernel/random/boot_id";
-  // Files of /proc have no size that could be mapped.
-  std::string name;
-  std::ifstream file(kBootId);
-  if (!std::getline(file, name) || name.empty())
-    fail("{}: expected the system's boot id, found nothing; is /proc mounted?", kBootId);
+  const std::string name = read_file_or_pipe(kBootId);  // files of /proc have no size that could be mapped
+  if (name.empty()) fail("{}: expected the system's boot id, found nothing; is /proc mounted?", kBootId);
   HostIdentity identity;
   std::copy_n(name.begin(), std::min(name.size(), identity.bytes.size()), identity.bytes.begin());
   return identity;

@@ -15,7 +15,7 @@ struct HostIdentity {
 };
 
 /// Of the running kernel of the operating system: the same for all processes of a host, containers included.
-/// Throws `Error` where it is not told.
+/// Throws `Error` where the system does not tell it.
 [[nodiscard]] HostIdentity host_identity();
 
 /// The host of each rank, in order of rank, hosts numbered by their first rank: 0, 0, 1, 1. All ranks of

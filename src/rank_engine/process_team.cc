@@ -121,6 +121,9 @@ ProcessTeam::~ProcessTeam() {
     const RankCall end{.kind = RankCall::Kind::kEnd};
     call_all(end);
     leave_peer_processes(link_.process.get());
+    // NCCL may wait for the others to leave it, and MPI for them to end: one after the other, on all ranks.
+    engine_.reset();
+    link_ = {};
     communicator_.world().finalize();
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): they are ended with this process
   }

@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <cstring>
+#include <future>
 #include <vector>
 
 #include "base/check.h"
@@ -21,7 +22,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 constexpr auto kLongestCall =
-    std::chrono::seconds(2);                ///< that an abort waits for; one that hangs is cut off
+    std::chrono::seconds(2);  ///< that an abort waits for; one that hangs is cut off
+constexpr auto kLongestLeave = std::chrono::seconds(10);
 constexpr std::int64_t kFirstBytes = 4096;  ///< to each rank, when connections are made
 
 /// What ranks tell each other before they meet.
@@ -161,9 +163,21 @@ NcclRank::~NcclRank() {
   release();
 }
 
+/// NCCL may wait for others that never come: that is left behind, too.
+void NcclRank::leave() noexcept {
+  const auto left = std::make_shared<std::promise<void>>();
+  const std::future<void> done = left->get_future();
+  std::thread([left, destroy = library_.comm_destroy, comm = joined_->comm, gpu = gpu_] {
+    static_cast<void>(cudaSetDevice(gpu));
+    static_cast<void>(destroy(comm));
+    left->set_value();
+  }).detach();
+  static_cast<void>(done.wait_for(kLongestLeave));
+}
+
 void NcclRank::release() noexcept {
   static_cast<void>(cudaSetDevice(gpu_));
-  if (joined_->comm != nullptr && !lost_) static_cast<void>(library_.comm_destroy(joined_->comm));
+  if (joined_->comm != nullptr && !lost_) leave();
   joined_->comm = nullptr;
   if (joined_->buffer != nullptr) static_cast<void>(cudaFree(joined_->buffer));
   if (joined_->counts != nullptr) static_cast<void>(cudaFreeHost(joined_->counts));

@@ -37,7 +37,8 @@ class NcclRank {
            std::chrono::milliseconds longest_wait);
   NcclRank(const NcclRank&) = delete;
   NcclRank& operator=(const NcclRank&) = delete;
-  /// After graphs that have exchanges in them: NCCL waits for their end.
+  /// After graphs that have exchanges in them: NCCL waits for their end. All ranks leave at the same time;
+  /// one that waits for another leaves after some seconds all the same.
   ~NcclRank();
 
   /// Queues on `stream` what `Communicator::exchange` does, but for the rank's own part. Between kernels that
@@ -67,6 +68,7 @@ class NcclRank {
   /// Until the exchange under way has ended, if there is one.
   void watch(const std::stop_token& stop);
   void lose(const std::string& why);
+  void leave() noexcept;
   void release() noexcept;
 
   const NcclLibrary& library_;

@@ -164,6 +164,8 @@ TEST_F(Ranks, ATransportOfExpertsIsForcedByNameOrRefused) {
   expect(named("all-reduce"), 1, "--expert-transport all-reduce: ranks have tokens of their own");
   expect(named("none"), 1, "--expert-transport none: the experts lie on several ranks");
   expect(named("nccl"), 1, "--expert-transport nccl: ");
+  expect({"--ep", "2", "--messages", "nccl"}, 1,
+         "--messages is for GPUs of several ranks; these ranks are on processors: leave it out");
   expect({"--expert-transport", "all-gather"}, 1, "this plan can have none");
   expect(named("reduce-scatter") + Words{"--redundant-experts", "2"}, 1,
          "sums in the order of ranks would depend on where experts lie");
