@@ -102,9 +102,14 @@ ExpertOutputs lay_out_outputs(Source& source, std::int64_t first_row, std::int64
   return y;
 }
 
+/// One array for all where they have one type.
 template <class Source>
 AssignmentOutputs lay_out_outputs(Source& source, const DispatchExtents& extents, std::int64_t width,
                                   ExpertSplit split) {
+  if (split.routed == split.shared) {
+    const ExpertOutputs all = lay_out_outputs(source, 0, extents.num_rows(), width, split.routed);
+    return {.routed = all, .shared = all};
+  }
   const std::int64_t first_shared = extents.first_shared_row();
   return {.routed = lay_out_outputs(source, 0, first_shared, width, split.routed),
           .shared =
@@ -248,6 +253,7 @@ void check_arguments(const ExpertsArgs& args, WeightFormat shared_format) {
   check_expert(first, first.w1.format, width, inner_width);
   if (args.shared != nullptr) {
     BALEEN_CHECK_EQ(args.shared->w1.rows % kBlock, 0);
+    if (!args.routed_is_split && !args.shared_is_split) BALEEN_CHECK_EQ(args.shared->w1.rows, inner_width);
     check_expert(*args.shared, shared_format, width, args.shared->w1.rows);
   }
   BALEEN_CHECK(args.partial_sums || (!args.routed_is_split && !args.shared_is_split));
@@ -264,7 +270,8 @@ void experts_by(const ProductVariant& variant, const ExpertsArgs& args, CudaCont
                                                   inner_pitch_of(args), args.split(), copies);
   if (variant.max_planned_tiles > 0) BALEEN_CHECK(extents.max_tiles() <= variant.max_planned_tiles);
   const auto multiply = [&](bool copied, const ProductLaunch& how) {
-    variant.launch(describe(args, variant, extents, scratch, copied), first.w1.format, how, context);
+    variant.launch(describe(args, variant, extents, scratch, copied), first.w1.format,
+                   args.routed_is_split || args.shared_is_split, how, context);
   };
   if (copies) {
     BALEEN_CHECK(context.branch != nullptr);
