@@ -3,12 +3,13 @@
 are, at least two), with models/stories. Where there are fewer GPUs than ranks, ranks share them if the program can.
 
 Expert, data, pipeline, sequence and context parallel plans give the logits of one GPU, bit for bit, wherever experts lie, as
-threads and, where there are mpirun and a GPU for each rank, as processes;
+threads and, where there are mpirun and a GPU for each rank, as processes; where NCCL is found, by it too;
 tensor-parallel ranks the same in every run, and whatever the number of data-parallel groups. Servers answer many at a time as
 they answer one, and alike with different plans, also while experts change places and where groups compute prompts. Exits with 1
 and a sentence when not. --rehearse: the same on CPU ranks."""
 import argparse
 import concurrent.futures
+import ctypes
 import json
 import pathlib
 import re
@@ -38,6 +39,16 @@ def num_gpus():
 
 
 NUM_GPUS = num_gpus()
+
+
+def goes_by_nccl(ranks, rehearse):
+    if rehearse or ranks > NUM_GPUS:
+        return False
+    try:
+        ctypes.CDLL("libnccl.so.2")
+    except OSError:
+        return False
+    return True
 
 
 def devices(ranks, rehearse):
@@ -95,6 +106,13 @@ def check_logits(baleen, ranks, rehearse):
             if shutil.which("mpirun") and (rehearse or count <= NUM_GPUS):
                 check(logits(*options, processes=count) == one, f"{' '.join(plan)} as processes: other logits than one rank's")
                 print(f"{' '.join(plan)} as processes: the same")
+        if goes_by_nccl(ranks, rehearse):
+            for plan in (["--dp", str(ranks)], ["--tp", str(ranks), "--o-proj-tp", "1", "--sequence-parallel"]):
+                for processes in (0, ranks) if shutil.which("mpirun") else (0,):
+                    options = [*devices(ranks, rehearse), *plan, "--messages", "nccl"]
+                    name = f"{' '.join(plan)} --messages nccl{' as processes' if processes else ''}"
+                    check(logits(*options, processes=processes) == one, f"{name}: other logits than one rank's")
+                    print(f"{name}: the logits of one rank")
         split = [*devices(ranks, rehearse), "--tp", str(ranks)]
         check(logits(*split) == logits(*split), f"--tp {ranks}: logits differ by run")
         print(f"--tp {ranks}: the same logits in two runs")
@@ -150,8 +168,9 @@ def main():
     check(NUM_GPUS > 0 or options.rehearse, "nvidia-smi names no GPU; --rehearse runs CPU ranks")
     check_logits(options.program, options.ranks, options.rehearse)
     ranks = options.ranks
+    by_nccl = [["--dp", ranks, "--messages", "nccl"]] if goes_by_nccl(ranks, options.rehearse) else []
     replies = [check_server(options.program, ranks, options.rehearse, *plan)
-               for plan in (["--dp", ranks], ["--dp", ranks, "--redundant-experts", ranks], ["--cp", ranks],
+               for plan in (*by_nccl, ["--dp", ranks], ["--dp", ranks, "--redundant-experts", ranks], ["--cp", ranks],
                             ["--dp", ranks, "--prefill-groups", ranks // 2],
                             ["--dp", ranks, "--redundant-experts", ranks, "--balance-experts", *BALANCE])]
     check(all(one == replies[0] for one in replies), "servers of different plans reply differently")

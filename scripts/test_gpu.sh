@@ -29,7 +29,7 @@ if [[ ${1-} == --programs ]]; then
   export LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   shift 2
 fi
-[[ $# -gt 0 ]] || { sed -n '2,21s/^# \{0,1\}//p' "$0"; exit 2; }
+[[ $# -gt 0 ]] || { sed -n '2,22s/^# \{0,1\}//p' "$0"; exit 2; }
 out=${OUT:-build/gpu_results}
 mkdir -p "$out"
 out=$(realpath "$out")
@@ -119,6 +119,7 @@ gpu_list() { seq -s , 0 $(($(num_gpus) - 1)); }
 
 correct() {
   check collectives "$(program ops_sm90_collectives_test)" --gtest_brief=1
+  check fused_experts "$(program ops_sm90_fused_experts_test)" --gtest_brief=1
   LIMIT=300 check models_over_ranks "$(program device_cuda_ranks_test)" --gtest_brief=1
   BALEEN_TEST_DEVICE=cuda:0 LIMIT=400 check engines_over_ranks \
     "$(program rank_engine_tests)" --gtest_brief=1 \
@@ -157,6 +158,7 @@ ranks() {
     for plan in ${RANKS_PLANS:-tp}; do
       timeout -k 5 400 "$(program decode_ranks_bench)" "$plan" "${model[@]}"
     done
+    [[ $(num_gpus) -eq 1 ]] || timeout -k 5 120 "$(program overlap_ranks_bench)"
   } 2>>"$out/bench.log" | tee "$out/ranks.csv"
   local options
   for options in "--prompt 0 --at 4096 --decode 64" "--prompt 8192 --decode 0 --chunk 8192"; do

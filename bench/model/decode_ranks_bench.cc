@@ -1,8 +1,9 @@
 // Decoding of one sequence by the whole model on several GPUs of one host, weights made up: the median of a
 // step with its logits. One rank a GPU and a thread.
-//     decode_ranks_bench PLAN PRESET LAYERS CONTEXT STEPS ROWS [OPERATION=KERNEL]...
+//     decode_ranks_bench PLAN PRESET LAYERS CONTEXT STEPS ROWS TRANSPORT [OPERATION=KERNEL]...
 // PLAN: one (GPU), dp, or tp: as CPU ranks do by themselves; tp-inner: experts split by their inner width;
 // tp-shared: the shared one alone; tp-whole: none. LAYERS 0: all. ROWS: of a step, as drafts have them.
+// TRANSPORT: of --expert-transport; auto: the plan's own; nccl: all messages go by NCCL.
 #include <algorithm>
 #include <barrier>
 #include <chrono>
@@ -13,11 +14,13 @@
 
 #include "bench/support/cuda_bench.h"
 #include "comm/local_communicator.h"
+#include "comm/nccl/nccl_rank.h"
 #include "comm/peer/peer_memory.h"
 #include "device/cuda_device.h"
 #include "device/hopper_traits.h"
 #include "kv_cache/sequence_pages.h"
 #include "model/device_weights.h"
+#include "model/expert_transport.h"
 #include "model/forward.h"
 #include "model/presets.h"
 #include "model/rank_weights.h"
@@ -30,9 +33,10 @@ constexpr std::int64_t kChunk = 512;
 constexpr std::chrono::seconds kLongestWait{120};
 
 struct Workload {
-  std::string plan = "tp", preset = "flash";
+  std::string plan = "tp", preset = "flash", transport = "auto";
   std::int64_t num_layers = 0, context = 4096, steps = 64, rows = 1;
   std::vector<ForcedVariant> forced;
+  [[nodiscard]] bool by_nccl() const { return transport == "nccl"; }
 };
 
 /// What the ranks of a run share.
@@ -40,7 +44,7 @@ struct Service {
   const ModelConfig& config;
   const WeightTree& weights;
   ParallelPlan plan;
-  const PeerMemory* peers;  ///< null: one rank
+  const PeerMemory* peers;  ///< null: one rank, or messages by NCCL
   LocalExchange& exchange;
   std::barrier<>& ready;
 };
@@ -126,9 +130,15 @@ void print_profile(DecodingRank& rank, std::int64_t steps, std::int64_t num_rows
 void run_rank(const Service& service, const Workload& work, std::int64_t index) {
   const RankLayout layout(service.config, service.plan, even_stage(service.config, 1, 0), 0, index);
   LocalCommunicator host(service.exchange);
+  std::optional<NcclRank> nccl;
+  std::optional<PeerRank> over_nccl;
+  if (work.by_nccl()) {
+    nccl.emplace(static_cast<int>(index), index, service.plan.num_devices, host, kLongestWait);
+    over_nccl.emplace(*nccl);
+  }
   DecodingRank rank(service, work, layout);
-  if (service.peers != nullptr) {
-    rank.device().connect(service.peers->rank(index), host,
+  if (service.plan.num_devices > 1) {
+    rank.device().connect(over_nccl ? *over_nccl : service.peers->rank(index), host,
                           service.plan.dp > 1 ? layout.stage_ranks() : RankGroup{.ranks = {index}});
   }
   service.ready.arrive_and_wait();
@@ -155,9 +165,10 @@ void run_rank(const Service& service, const Workload& work, std::int64_t index) 
   const Timing timing{times[times.size() / 2], times[times.size() * 3 / 4] - times[times.size() / 4]};
   if (index == 0) {
     report("decode a token",
-           fmt::format("{} {} layers behind {} on {} GPUs {}{}", work.preset,
+           fmt::format("{} {} layers behind {} on {} GPUs {}{}{}", work.preset,
                        service.config.num_hidden_layers, work.context, service.plan.num_devices, work.plan,
-                       work.rows > 1 ? fmt::format(" {} rows", work.rows) : "") +
+                       work.rows > 1 ? fmt::format(" {} rows", work.rows) : "",
+                       work.transport == "auto" ? "" : " " + work.transport) +
                (work.forced.empty() ? "" : " forced"),
            timing, 0, 0, fmt::format("prefill {:.0f} tokens/s", static_cast<double>(work.context) / prefill));
   }
@@ -186,12 +197,16 @@ void run(const Workload& work) {
   if (work.plan == "tp-inner") plan.moe_tp = count;
   if (work.plan == "tp-shared" || work.plan == "tp-whole") plan.ep = count;
   if (work.plan == "tp-whole") plan.shared_tp = 1;
+  for (const ExpertTransportTraits& one : expert_transports())
+    if (one.name == work.transport && !work.by_nccl()) plan.expert_transport = one.transport;
   plan = resolved(plan, config);
+  if (work.by_nccl() && expert_transport(plan, DeviceKind::kCuda).way)
+    plan.expert_transport = ExpertTransport::kNccl;
   check_runnable(plan, config);
   std::vector<int> gpus(static_cast<std::size_t>(plan.num_devices));
   std::iota(gpus.begin(), gpus.end(), 0);
   std::optional<PeerMemory> peers;
-  if (gpus.size() > 1) peers.emplace(gpus, kLongestWait);
+  if (gpus.size() > 1 && !work.by_nccl()) peers.emplace(gpus, kLongestWait);
   LocalExchange exchange(kLongestWait);
   std::barrier<> ready(plan.num_devices);
   const Service service{config, weights->tree(), plan, peers ? &*peers : nullptr, exchange, ready};
@@ -219,7 +234,8 @@ int main(int count, char** values) {
   if (count > 4) work.context = std::atoll(values[4]);
   if (count > 5) work.steps = std::atoll(values[5]);
   if (count > 6) work.rows = std::atoll(values[6]);
-  for (int i = 7; i < count; ++i) work.forced.push_back(baleen::parse_forced_variant(values[i]));
+  if (count > 7) work.transport = values[7];
+  for (int i = 8; i < count; ++i) work.forced.push_back(baleen::parse_forced_variant(values[i]));
   baleen::bench::run(work);
   return 0;
 }

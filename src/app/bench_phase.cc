@@ -36,18 +36,6 @@ Figures figures(const OpCost& cost, double seconds, const MachineLimits& limits)
           flops / limits.fma_flops_per_second};
 }
 
-/// What was counted between two looks.
-ExpertFetchCounts difference(const ExpertFetchCounts& after, const ExpertFetchCounts& before) {
-  return {.resident = after.resident - before.resident,
-          .in_slots = after.in_slots - before.in_slots,
-          .from_host = after.from_host - before.from_host,
-          .from_disk = after.from_disk - before.from_disk,
-          .guessed = after.guessed - before.guessed,
-          .guessed_chosen = after.guessed_chosen - before.guessed_chosen,
-          .bytes_ahead = after.bytes_ahead - before.bytes_ahead,
-          .bytes_behind = after.bytes_behind - before.bytes_behind};
-}
-
 /// Clears the device's profile and notes where counts begin.
 void begin(Phase& phase, ModelEngine& engine) {
   engine.device().profile().clear();
@@ -61,7 +49,9 @@ void finish(Phase& phase, std::vector<double>& steps, ModelEngine& engine) {
   phase.median_seconds = steps[steps.size() / 2];
   phase.records = engine.device().profile().records();
   phase.total = engine.device().profile().total();
-  if (phase.experts) phase.experts = difference(engine.expert_places()->fetched, *phase.experts);
+  if (!phase.experts) return;
+  ExpertFetchCounts since = engine.expert_places()->fetched;
+  phase.experts = since -= *phase.experts;
 }
 
 constexpr SampleRow kGreedy{};

@@ -41,6 +41,13 @@ void EngineFlags::add_all_but_chunk_to(Options& command) {
                "GPUs of the ranks of a plan, as 0,1; without a plan: --tp over all of them. Named twice, as "
                "0,0, a GPU runs two ranks: for trying plans, not for speed. Without this and --device: as "
                "many of the machine's GPUs as the simulator recommends");
+  command.choice(
+      "--messages", messages,
+      {{"auto", GpuMessages::kAutomatic},
+       {"peer-memory", GpuMessages::kPeerMemory},
+       {"nccl", GpuMessages::kNccl}},
+      "How GPUs of several ranks exchange messages: through each other's memory, on one host, or by "
+      "NCCL. auto: NCCL where processes are on several hosts");
   command.integer("--threads,-t", threads, kThreadsOrAllRange, "Threads; 0: every processor");
   command.integer("--context", context, kPositionsRange,
                   "Positions the cache holds; 0: the model's whole context");
@@ -57,6 +64,12 @@ void EngineFlags::add_all_but_chunk_to(Options& command) {
                 "slow); may be repeated. `bench --kernels` lists them");
   command.text("--isa", instruction_set, "Widest instruction set to use, e.g. AVX2; best: the machine's");
   add_plan_options(command, parallel);
+  command.integer(
+      "--dbo-prompt-rows", overlap.least_prompt_rows, kRowsOrNeverRange,
+      "With --dbo: steps with tokens of prompts are cut in two from so many rows on, of the rank that "
+      "has most; 0: never");
+  command.integer("--dbo-decode-rows", overlap.least_decode_rows, kRowsOrNeverRange,
+                  "With --dbo: the same of steps without tokens of prompts");
   experts.add_to(command);
 }
 
@@ -120,9 +133,11 @@ EngineOptions EngineFlags::options_without_plan() const {
     options.device = options.rank_devices.front();
   }
   options.precision = *precision_from_name(precision);
+  options.messages = messages;
   options.num_threads = threads;
   options.max_batch_tokens = chunk;
   options.parallel = parallel;
+  options.overlap = overlap;
   experts.apply_to(options);
   if (const std::int64_t count = std::ssize(options.rank_devices); count > 1 && parallel.is_one_rank())
     options.parallel.num_devices = options.parallel.tp = count;

@@ -23,6 +23,7 @@ void add_model_option(Options& command, std::string& model);
 struct EngineFlags {
   std::string model;
   std::string precision = "released";
+  GpuMessages messages = GpuMessages::kAutomatic;
   std::string device = "auto";
   std::string devices;               ///< GPUs of ranks, as "0,1"; empty: --device
   std::vector<std::string> kernels;  ///< forced variants, as parse_forced_variant reads them
@@ -34,6 +35,7 @@ struct EngineFlags {
   std::int64_t host_expert_bytes = 0;  ///< 0: what they need
   bool no_fetch_ahead = false;
   ParallelPlan parallel;  ///< zeros: one rank
+  BatchOverlap overlap;   ///< of a plan with two micro-batches
   ExpertFlags experts;
 
   void add_to(Options& command);

@@ -59,6 +59,10 @@ bool ranks_can_run(const ParallelPlan& plan, const ModelConfig& config, const De
   }
 }
 
+bool can_be_recommended(const ParallelPlan& plan, const ModelConfig& config, const DeviceChoice& device) {
+  return !plan.dual_batch_overlap && ranks_can_run(plan, config, device);
+}
+
 std::string place_on_gpus(EngineOptions& options, const SimulatedModel& model, const EnginePurpose& purpose,
                           const GpuGroup& gpus) {
   if (!options.parallel.is_one_rank()) return place_plan(options, model.config, gpus);
@@ -74,7 +78,7 @@ std::string place_on_gpus(EngineOptions& options, const SimulatedModel& model, c
   request.load.reply_tokens = std::min(kReplyTokens, positions / 4);
   request.load.concurrency = purpose.sequences;
   request.can_run = [&](const ParallelPlan& plan) {
-    return ranks_can_run(plan, model.config, gpus.gpus.front());
+    return can_be_recommended(plan, model.config, gpus.gpus.front());
   };
   const std::optional<RecommendedPlan> best = recommended_plan(model, *profile, request);
   if (!best) {

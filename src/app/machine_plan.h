@@ -18,6 +18,10 @@ struct EnginePurpose {
 /// (docs/ranks.md).
 [[nodiscard]] bool ranks_can_run(const ParallelPlan& plan, const ModelConfig& config,
                                  const DeviceChoice& device);
+/// The same of a plan that no option requests: without two micro-batches, which were slower wherever they
+/// were measured, whatever the estimate says of them.
+[[nodiscard]] bool can_be_recommended(const ParallelPlan& plan, const ModelConfig& config,
+                                      const DeviceChoice& device);
 
 /// For options whose device is a GPU that no option named: without a plan, sets the plan that the simulator
 /// recommends for `gpus`, and the GPUs of its ranks; of a plan, the GPUs of its ranks. Leaves the options as

@@ -8,6 +8,8 @@ namespace baleen {
 inline constexpr WholeRange kThreadsRange{1, 1024};
 inline constexpr WholeRange kThreadsOrAllRange{0, 1024};
 inline constexpr WholeRange kStepTokensRange{1, 1 << 20};
+/// From how many rows on something is done; 0: never.
+inline constexpr WholeRange kRowsOrNeverRange{0, 1 << 20};
 inline constexpr WholeRange kSequencesRange{1, 1 << 16};
 inline constexpr WholeRange kPositionsRange{0, std::int64_t{1} << 40};
 /// Tokens to feed or to generate.

@@ -14,6 +14,7 @@
 #include "app/simulation_flags.h"
 #include "base/error.h"
 #include "device/make_device.h"
+#include "engine/expert_memory.h"
 #include "engine/memory_plan.h"
 #include "hardware/device_profile.h"
 #include "model/presets.h"
@@ -127,7 +128,8 @@ void run_plan(const PlanFlags& flags) {
   const PlannedDevice device = device_of(flags.device);
   const EngineOptions options = engine_options(flags, device.choice, model.config);
   MemoryPlan plan = plan_memory(model.config, model.formats, options);
-  const auto why_not = leave_experts_to_host(plan, model.config, model.formats, options, device.memory_bytes);
+  const auto why_not = leave_experts_to_host(plan, movable_experts(model.config, model.formats, options),
+                                             options, device.memory_bytes);
   const CacheGeometry geometry = cache_geometry(model.config, options);
   const bool fits = !why_not && plan.total_bytes() <= device.memory_bytes;
   if (flags.json) {

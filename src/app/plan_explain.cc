@@ -54,7 +54,7 @@ void explain_plans(const SimulatedModel& model, const DeviceProfile& device, std
   const SearchResult result = search_plans(model, device, options, pool);
   const DeviceChoice like = device_like(device.is_cpu);
   const auto runs = [&](const DeploymentCandidate& candidate) {
-    return ranks_can_run(candidate.plan, model.config, like);
+    return can_be_recommended(candidate.plan, model.config, like);
   };
   const std::vector<DeploymentCandidate> plans = best_of_each_plan(result, runs);
   fmt::print("{} on {} x {}: prompts of {} tokens, replies of {}\n", model.name, num_devices,

@@ -38,7 +38,7 @@ void add_plan_options(Options& command, ParallelPlan& plan) {
       "--expert-transport", plan.expert_transport, transports,
       "Force how rows get to experts of other ranks and back; one that the plan or its devices cannot "
       "have is refused with the reason. `plan --explain` and `bench --kernels` list them. auto: the "
-      "first that can");
+      "first that can, of fused between two ranks alone");
   command.flag("--sequence-parallel,--enable-sequence-parallel", plan.sequence_parallel,
                "Ranks of a tp group share out the tokens between attention and attention");
   command.flag("--dbo", plan.dual_batch_overlap,

@@ -37,8 +37,12 @@ class CpuDevice final : public Device {
   /// The operations of the forward pass.
   CpuDevice(int num_threads, std::int64_t scratch_bytes, std::vector<ForcedVariant> forced = {});
 
-  /// For collectives; null: there is one rank. Outlives this.
-  void connect(Communicator* communicator) { context_.communicator = communicator; }
+  /// For collectives; null: there is one rank. `steps`: the ranks that have batches of their own in each
+  /// step. Outlives this.
+  void connect(Communicator* communicator, RankGroup steps = {}) {
+    context_.communicator = communicator;
+    batches_.agree(communicator, std::move(steps));
+  }
 
   [[nodiscard]] std::string name() const override { return "this machine's memory"; }
   [[nodiscard]] const DeviceTraits& traits() const override { return traits_; }
@@ -49,6 +53,7 @@ class CpuDevice final : public Device {
   void synchronise() override {}
   [[nodiscard]] StepBatches& batches() override { return batches_; }
   [[nodiscard]] StepReplay& steps() override { return steps_; }
+  [[nodiscard]] MessageLane& messages() override { return messages_; }
   [[nodiscard]] Executor& executor() override { return executor_; }
   /// The clock and the cost functions take a microsecond or two an operation.
   void set_profiling(bool on) override { executor_.set_timer(on ? &timer_ : nullptr); }
@@ -66,6 +71,7 @@ class CpuDevice final : public Device {
   CpuContext context_;
   HostBatches batches_;
   ImmediateSteps steps_;
+  MessagesInOrder messages_;
   VariantExecutor<CpuContext> executor_;
   OpProfile profile_;
   ClockTimer timer_{profile_};

@@ -94,10 +94,16 @@ CudaDevice::CudaDevice(int index, const DeviceOptions& options)
                .batch = {},
                .num_sms = traits_.num_units,
                .branch = &branch_},
-      batches_(index, traits_, capacity_of(options, traits_), memory_, pinned_memory_, context_),
+      batches_(index, traits_, capacity_of(options, traits_), options.two_batches, memory_, pinned_memory_,
+               context_),
       steps_(traits_, batches_, context_),
-      executor_(sm90::variants(), traits_, context_, options.forced_variants),
-      timer_(stream_.get(), profile_) {}
+      messages_(context_),
+      forced_variants_(options.forced_variants),
+      timer_(stream_.get(), profile_) {
+  const bool by_nccl = options.connection.peers != nullptr && options.connection.peers->nccl() != nullptr;
+  executor_.emplace(by_nccl ? sm90::variants_over_nccl() : sm90::variants(), traits_, context_,
+                    forced_variants_);
+}
 
 CudaDevice::~CudaDevice() { static_cast<void>(cudaStreamSynchronize(stream_.get())); }
 
@@ -113,9 +119,13 @@ std::int64_t CudaDevice::free_bytes() const {
 
 void CudaDevice::connect(const PeerRank& peers, Communicator& host, RankGroup steps) {
   context_.peers = &peers;
+  if (peers.nccl() != nullptr)
+    executor_.emplace(sm90::variants_over_nccl(), traits_, context_, forced_variants_);
   context_.num_sms = static_cast<int>(std::max<std::int64_t>(1, traits_.num_units / peers.sharing()));
   batches_.agree(host, std::move(steps));
   steps_.meet_before_capture(host);
+  can_wait_beside_ = peers.nccl() == nullptr && peers.sharing() == 1;
+  choose_order();
 }
 
 void CudaDevice::synchronise() {
@@ -125,13 +135,17 @@ void CudaDevice::synchronise() {
 
 void CudaDevice::set_profiling(bool on) {
   profiling_ = on;
-  executor_.set_timer(on ? &timer_ : nullptr);
+  executor_->set_timer(on ? &timer_ : nullptr);
   steps_.set_replaying(!profiling_ && !reporting_);
+  choose_order();
 }
+
+/// What is timed runs alone.
+void CudaDevice::choose_order() { messages_.set_beside(can_wait_beside_ && !profiling_); }
 
 void CudaDevice::set_report(VariantReport* report) {
   reporting_ = report != nullptr;
-  executor_.set_report(report);
+  executor_->set_report(report);
   steps_.set_replaying(!profiling_ && !reporting_);
 }
 

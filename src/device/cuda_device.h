@@ -12,6 +12,7 @@
 #include "cuda/stream_branch.h"
 #include "device/cuda_batches.h"
 #include "device/cuda_copies.h"
+#include "device/cuda_messages.h"
 #include "device/cuda_replay.h"
 #include "device/device.h"
 #include "device/make_device.h"
@@ -80,13 +81,16 @@ class CudaDevice final : public Device {
   void synchronise() override;
   [[nodiscard]] StepBatches& batches() override { return batches_; }
   [[nodiscard]] StepReplay& steps() override { return steps_; }
-  [[nodiscard]] Executor& executor() override { return executor_; }
+  [[nodiscard]] MessageLane& messages() override { return messages_; }
+  /// The same, for what only a GPU's has.
+  [[nodiscard]] CudaMessages& message_lane() { return messages_; }
+  [[nodiscard]] Executor& executor() override { return *executor_; }
   /// Profiled operations are queued one by one, with events around them: steps are not replayed meanwhile.
   void set_profiling(bool on) override;
   [[nodiscard]] OpProfile& profile() override;
   void set_report(VariantReport* report) override;
   [[nodiscard]] std::int64_t num_runs(std::string_view operation, std::string_view name) const override {
-    return executor_.num_runs(operation, name);
+    return executor_->num_runs(operation, name);
   }
 
  private:
@@ -101,9 +105,16 @@ class CudaDevice final : public Device {
   CudaContext context_;
   CudaBatches batches_;
   CudaReplay steps_;
-  VariantExecutor<CudaContext> executor_;
+  CudaMessages messages_;
+  std::vector<ForcedVariant> forced_variants_;
+  std::optional<VariantExecutor<CudaContext>> executor_;  ///< another one once the GPU is connected by NCCL
   OpProfile profile_;
   EventTimer timer_;
+  void choose_order();
+
+  /// Messages may wait for others beside operations. Ranks that share a GPU must not hold multiprocessors
+  /// while they wait, and NCCL takes those that it wants.
+  bool can_wait_beside_ = true;
   bool profiling_ = false;
   bool reporting_ = false;
 };

@@ -27,6 +27,7 @@ const CudaGraph* CudaReplay::captured(StepPart part) {
   const std::int64_t num_rows = context_.batch.num_rows;
   // A graph has places for as many rows of other ranks as of its own.
   if (!replaying_ || num_rows > traits_.max_replayed_rows || num_rows != context_.most_rows) return nullptr;
+  if (part == StepPart::kHalves && !batches_.parts_are_even()) return nullptr;
   return graph_of(part, num_rows).get();
 }
 
@@ -40,12 +41,23 @@ void CudaReplay::capture(StepPart part, std::int64_t num_rows,
                          const std::function<void(const StepRows&)>& operations) {
   BALEEN_CHECK(num_rows <= traits_.max_replayed_rows && num_rows == traits_.padded_rows(num_rows));
   const StepRows rows = batches_.begin_padded({}, num_rows);
+  make_graph(part, num_rows, [&] { operations(rows); });
+}
+
+void CudaReplay::capture_halves(std::int64_t num_rows,
+                                const std::function<void(const std::array<StepRows, 2>&)>& operations) {
+  BALEEN_CHECK(num_rows <= traits_.max_replayed_rows && num_rows == traits_.padded_rows(num_rows));
+  const std::array<StepRows, 2> rows = batches_.begin_padded_parts({}, {num_rows, num_rows});
+  make_graph(StepPart::kHalves, num_rows, [&] { operations(rows); });
+}
+
+void CudaReplay::make_graph(StepPart part, std::int64_t num_rows, const std::function<void()>& operations) {
   // Once for real: kernels load and set their attributes at their first launch, which a capture does not allow.
-  operations(rows);
+  operations();
   // A kernel that waits for another rank must not keep the driver from making the graph.
   check_cuda(cudaStreamSynchronize(context_.stream), "running a step before its capture");
   meet();
-  graph_of(part, num_rows) = std::make_unique<CudaGraph>(context_.stream, [&] { operations(rows); });
+  graph_of(part, num_rows) = std::make_unique<CudaGraph>(context_.stream, operations);
   graph_of(part, num_rows)->upload(context_.stream);
   check_cuda(cudaStreamSynchronize(context_.stream), "capturing a step");
   meet();

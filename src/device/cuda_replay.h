@@ -24,6 +24,8 @@ class CudaReplay final : public StepReplay {
   void run(StepPart part, const std::function<void()>& operations) override;
   void capture(StepPart part, std::int64_t num_rows,
                const std::function<void(const StepRows&)>& operations) override;
+  void capture_halves(std::int64_t num_rows,
+                      const std::function<void(const std::array<StepRows, 2>&)>& operations) override;
 
   /// Ranks that exchange data wait for each other, through the host, before and after one makes a graph: the
   /// driver may have to wait for all that runs on a GPU which ranks share, and what runs must not wait for
@@ -41,6 +43,7 @@ class CudaReplay final : public StepReplay {
   [[nodiscard]] const CudaGraph* captured(StepPart part);
   [[nodiscard]] std::unique_ptr<CudaGraph>& graph_of(StepPart part, std::int64_t num_rows);
 
+  void make_graph(StepPart part, std::int64_t num_rows, const std::function<void()>& operations);
   void meet() const;
 
   const DeviceTraits& traits_;

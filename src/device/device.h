@@ -1,12 +1,14 @@
-/// A device: memory, and what works in it. The forward pass is written once against this interface; the CPU runs operations at
-/// once, a GPU queues them, the simulator's recorder only writes them down. It is made of three parts that know nothing of each
-/// other: one brings batches, one executes operations, one repeats steps.
+/// A device: memory, and what works in it. The forward pass is written once against this interface; the CPU
+/// runs operations at once, a GPU queues them, the simulator's recorder only writes them down. It is made of
+/// four parts that know nothing of each other: one brings batches, one executes operations, one repeats
+/// steps, one has messages run beside other work.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
 #include "device/background_copies.h"
+#include "device/message_lane.h"
 #include "device/op_profile.h"
 #include "device/step_batches.h"
 #include "device/step_replay.h"
@@ -17,7 +19,8 @@
 
 namespace baleen {
 
-/// Operations take effect in the order of the calls. Arguments must stay valid until they have.
+/// Operations take effect in the order of the calls, but for messages that are posted. Arguments must stay
+/// valid until they have.
 class Device {
  public:
   virtual ~Device() = default;
@@ -43,6 +46,7 @@ class Device {
 
   [[nodiscard]] virtual StepBatches& batches() = 0;
   [[nodiscard]] virtual StepReplay& steps() = 0;
+  [[nodiscard]] virtual MessageLane& messages() = 0;
   [[nodiscard]] virtual Executor& executor() = 0;
 
   /// `executor().execute`, which says what the arguments are.

@@ -13,6 +13,13 @@ namespace baleen {
 
 enum class DeviceKind : std::uint8_t { kCpu, kCuda };
 
+/// How GPUs of ranks exchange messages.
+enum class GpuMessages : std::uint8_t {
+  kAutomatic,   ///< through peer memory where all ranks are on one host, else by NCCL
+  kPeerMemory,  ///< by kernels that write into each other's memory
+  kNccl
+};
+
 struct DeviceChoice {
   DeviceKind kind = DeviceKind::kCpu;
   int index = 0;  ///< of several CUDA devices

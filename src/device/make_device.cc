@@ -11,6 +11,7 @@
 #include "ops/operation/variant_choice.h"
 #include "ops/operations.h"
 #ifdef BALEEN_CUDA
+#include "comm/nccl/nccl_rank.h"
 #include "comm/peer/peer_memory.h"
 #include "comm/peer/peer_process.h"
 #include "device/cuda_device.h"
@@ -181,11 +182,49 @@ void leave_peer_processes([[maybe_unused]] PeerProcess* process) {
 #endif
 }
 
+std::string why_not_nccl() {
+#ifdef BALEEN_CUDA
+  return why_not_nccl_library();
+#else
+  return "NCCL: this program was built without CUDA";
+#endif
+}
+
+#ifdef BALEEN_CUDA
+struct NcclConnection {
+  NcclConnection(int gpu, std::int64_t rank, std::int64_t num_ranks, Communicator& host,
+                 std::chrono::milliseconds longest_wait)
+      : nccl(gpu, rank, num_ranks, host, longest_wait), peers(nccl) {}
+  NcclRank nccl;
+  PeerRank peers;
+};
+#endif
+
+std::shared_ptr<const NcclConnection> join_by_nccl(const DeviceChoice& device,
+                                                   [[maybe_unused]] std::int64_t rank,
+                                                   [[maybe_unused]] std::int64_t num_ranks,
+                                                   [[maybe_unused]] Communicator& host,
+                                                   [[maybe_unused]] std::chrono::milliseconds longest_wait) {
+  BALEEN_CHECK(device.kind == DeviceKind::kCuda);
+#ifdef BALEEN_CUDA
+  return std::make_shared<const NcclConnection>(device.index, rank, num_ranks, host, longest_wait);
+#else
+  fail_without_cuda(device);
+#endif
+}
+
+const PeerRank* peer_rank([[maybe_unused]] const NcclConnection* connection) {
+#ifdef BALEEN_CUDA
+  if (connection != nullptr) return &connection->peers;
+#endif
+  return nullptr;
+}
+
 std::unique_ptr<Device> make_device(const DeviceChoice& choice, const DeviceOptions& options) {
   if (choice.kind == DeviceKind::kCpu) {
     auto device =
         std::make_unique<CpuDevice>(options.num_threads, options.scratch_bytes, options.forced_variants);
-    device->connect(options.connection.communicator);
+    device->connect(options.connection.communicator, options.connection.steps);
     return device;
   }
 #ifdef BALEEN_CUDA

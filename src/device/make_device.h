@@ -20,6 +20,7 @@ namespace baleen {
 class PeerMemory;
 class PeerProcess;
 class PeerRank;
+struct NcclConnection;
 
 /// Before any function that asks for a GPU, in a process some of whose ranks will share one.
 void prepare_shared_devices();
@@ -39,11 +40,21 @@ void prepare_shared_devices();
 /// All ranks, before they free their memory.
 void leave_peer_processes(PeerProcess* process);
 
+/// Why messages cannot go by NCCL here, with what to install; empty: they can.
+[[nodiscard]] std::string why_not_nccl();
+/// The same by NCCL, for ranks that are threads or processes of any hosts, each on a GPU of its own: all call
+/// it at the same time, and it outlives the device. Throws `Error` where there is no NCCL, and as `NcclRank`.
+[[nodiscard]] std::shared_ptr<const NcclConnection> join_by_nccl(const DeviceChoice& device,
+                                                                 std::int64_t rank, std::int64_t num_ranks,
+                                                                 Communicator& host,
+                                                                 std::chrono::milliseconds longest_wait);
+[[nodiscard]] const PeerRank* peer_rank(const NcclConnection* connection);
+
 /// How a device reaches those of other ranks; everything outlives the device.
 struct DeviceConnection {
   Communicator* communicator = nullptr;  ///< through the host; null: there is one rank
   const PeerRank* peers = nullptr;       ///< a GPU's
-  RankGroup steps;  ///< a GPU's: ranks that have batches of their own in each step, itself included
+  RankGroup steps;  ///< ranks that have batches of their own in each step, itself included
 };
 
 struct DeviceOptions {
@@ -52,6 +63,7 @@ struct DeviceOptions {
   std::int64_t max_rows = 1;       ///< of a step
   std::int64_t max_sequences = 1;  ///< of a step
   std::int64_t max_pages = 1;      ///< in one sequence's page table
+  bool two_batches = false;        ///< steps may be two batches (StepBatches::begin)
   std::vector<ForcedVariant> forced_variants;
   DeviceConnection connection;
 };

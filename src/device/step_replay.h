@@ -1,6 +1,7 @@
 /// What captures steps and replays them, and lets the host wait for one of several steps under way.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 
@@ -8,8 +9,9 @@
 
 namespace baleen {
 
-/// Sequences of operations that are run again and again with other batches.
-enum class StepPart : std::uint8_t { kMain, kMtp, kCount };
+/// Sequences of operations that are run again and again with other batches; kHalves: over two batches of as
+/// many rows.
+enum class StepPart : std::uint8_t { kMain, kMtp, kHalves, kCount };
 
 class StepReplay {
  public:
@@ -28,6 +30,9 @@ class StepReplay {
   /// do, and depends on nothing but the part and the rows given to it. May call it, over rows of padding alone.
   virtual void capture(StepPart part, std::int64_t num_rows,
                        const std::function<void(const StepRows&)>& operations) = 0;
+  /// The same of kHalves, `num_rows` rows in either batch.
+  virtual void capture_halves(std::int64_t num_rows,
+                              const std::function<void(const std::array<StepRows, 2>&)>& operations) = 0;
 };
 
 /// Of devices whose operations have taken effect when their call returns: nothing to wait for or to prepare.
@@ -38,6 +43,8 @@ class ImmediateSteps final : public StepReplay {
   void run(StepPart /*part*/, const std::function<void()>& operations) override { operations(); }
   void capture(StepPart /*part*/, std::int64_t /*num_rows*/,
                const std::function<void(const StepRows&)>& /*operations*/) override {}
+  void capture_halves(std::int64_t /*num_rows*/,
+                      const std::function<void(const std::array<StepRows, 2>&)>& /*operations*/) override {}
 };
 
 }  // namespace baleen

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/progress.h"
 #include "device/make_device.h"
+#include "engine/expert_memory.h"
 #include "hardware/instruction_sets.h"
 #include "model/identity.h"
 #include "ops/gather_rows/gather_rows.h"
@@ -20,27 +21,37 @@ namespace {
 /// Changes when pages of the same tokens get other bytes.
 constexpr int kPageLayoutVersion = 1;
 
-/// Also changes the plan where weights do not fit on the device.
+MovableExperts movable_experts(const EngineOptions& options, const ModelWeights& weights,
+                               const EngineRank& rank, const RankWeights* share) {
+  const ModelConfig& config = weights.config();
+  if (share == nullptr) return movable_experts(config, detect_formats(config, weights.checkpoint()), options);
+  return movable_experts(stage_config(config, rank.layout.stage()), share->tree(), rank.layout.plan(),
+                         options);
+}
+
+/// Also changes the plan where weights do not fit on the device. `share`: of a rank among others.
 std::unique_ptr<Device> make_planned_device(const EngineOptions& options, const ModelWeights& weights,
-                                            const EngineRank& rank, MemoryPlan& plan) {
+                                            const EngineRank& rank, const RankWeights* share,
+                                            MemoryPlan& plan) {
   const RankLayout& layout = rank.layout;
   const DeviceConnection connection{
       .communicator = rank.communicator,
       .peers = rank.peers,
       .steps = layout.plan().dp > 1 ? layout.stage_ranks() : RankGroup{.ranks = {layout.rank()}}};
-  std::unique_ptr<Device> device = make_device(options.device, {.num_threads = options.num_threads,
-                                                                .scratch_bytes = plan.scratch_bytes,
-                                                                .max_rows = options.max_batch_tokens,
-                                                                .max_sequences = options.max_sequences,
-                                                                .max_pages = plan.max_table_pages,
-                                                                .forced_variants = options.forced_variants,
-                                                                .connection = connection});
-  if (auto failed = !rank.is_alone()
-                        ? std::nullopt
-                        : leave_experts_to_host(plan, weights.config(),
-                                                detect_formats(weights.config(), weights.checkpoint()),
-                                                options, device->free_bytes())) {
-    fail("{}", failed->message);
+  std::unique_ptr<Device> device =
+      make_device(options.device, {.num_threads = options.num_threads,
+                                   .scratch_bytes = plan.scratch_bytes,
+                                   .max_rows = options.max_batch_tokens,
+                                   .max_sequences = options.max_sequences,
+                                   .max_pages = plan.max_table_pages,
+                                   .two_batches = layout.plan().dual_batch_overlap,
+                                   .forced_variants = options.forced_variants,
+                                   .connection = connection});
+  if (rank.is_alone() || !device->traits().shares_host_memory) {
+    if (auto failed = leave_experts_to_host(plan, movable_experts(options, weights, rank, share), options,
+                                            device->free_bytes())) {
+      fail("{}", failed->message);
+    }
   }
   // In host memory pages become resident one by one; all else is used by the first large step.
   const std::int64_t wanted =
@@ -108,7 +119,7 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
                 ? plan_memory(config(), detect_formats(config(), weights_->checkpoint()), options_)
                 : plan_rank_memory(config(), rank_weight_bytes(rank_weights_->tree(), options_), rank_.layout,
                                    options_)),
-      device_(make_planned_device(options_, *weights_, rank_, plan_)),
+      device_(make_planned_device(options_, *weights_, rank_, rank_weights_.get(), plan_)),
       device_weights_(on_device(rank_weights_ ? rank_weights_->tree() : weights_->tree(), plan_, *device_)),
       staged_experts_(options_.balance.enabled && device_weights_
                           ? std::make_unique<StagedExperts>(device_weights_->tree(), device_->memory(),
@@ -122,12 +133,13 @@ Engine::Engine(std::shared_ptr<const ModelWeights> weights, const EngineOptions&
                device_weights_ ? device_weights_->tree()
                : rank_weights_ ? rank_weights_->tree()
                                : weights_->tree(),
-               *device_, cache_, options_.precision, options_.max_batch_tokens, arena_, rank_.layout),
+               *device_, cache_, options_.precision, buffered_rows(options_), arena_, rank_.layout),
       host_arena_(plan_.host_logit_bytes, device_->host_visible_memory()),
       queued_choices_(std::int64_t{kMaxQueued} * options_.max_logit_rows * std::int64_t{sizeof(TokenId)},
                       device_->host_visible_memory()) {
-  // What was cut out of columns is on the device now.
-  if (device_weights_ != nullptr && staged_experts_ == nullptr) rank_weights_.reset();
+  // What was cut out of columns is on the device now, unless experts are still to come from the host.
+  if (device_weights_ != nullptr && staged_experts_ == nullptr && experts() == nullptr) rank_weights_.reset();
+  if (rank_.layout.plan().dual_batch_overlap) forward_.overlap_batches(options_.overlap);
   forward_.set_experts(experts());
   if (experts() != nullptr) experts()->set_guessing(options_.fetch_ahead);
   allocate_activations();

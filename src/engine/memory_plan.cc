@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "model/device_weights.h"
-#include "model/expert_store.h"
 #include "model/forward.h"
+#include "model/message_buffers.h"
 #include "ops/experts/experts.h"
 #include "ops/grouped_linear/grouped_linear.h"
 #include "ops/linear/linear.h"
@@ -47,12 +47,30 @@ void check_gpu_ranks(const EngineOptions& options, const ModelConfig& config, co
         "{} alone) and experts lie linearly; leave it out, or --ep {}",
         plan.moe_tp, plan.stage_ranks(), plan.stage_ranks());
   }
-  if (options.gpu_weight_bytes || options.host_expert_bytes) {
-    fail(
-        "--gpu-weights-bytes and --host-experts-bytes are for one GPU so far: the experts of several ranks "
-        "lie "
-        "on their GPUs");
+}
+
+/// How messages go and how rows get to experts name each other: who says one thing says both.
+void settle_messages(EngineOptions& options) {
+  ParallelPlan& plan = options.parallel;
+  const bool on_gpus = options.device.kind == DeviceKind::kCuda;
+  if (options.messages != GpuMessages::kAutomatic && (!on_gpus || plan.is_one_rank())) {
+    fail("--messages is for GPUs of several ranks; {}: leave it out",
+         on_gpus ? "there is one" : "these ranks are on processors");
   }
+  if (!on_gpus || plan.is_one_rank()) return;
+  const bool names_nccl = plan.expert_transport == ExpertTransport::kNccl;
+  const bool names_peers = plan.expert_transport == ExpertTransport::kPeerMemory;
+  if (options.messages == GpuMessages::kAutomatic)
+    options.messages = names_nccl ? GpuMessages::kNccl : GpuMessages::kPeerMemory;
+  const bool by_nccl = options.messages == GpuMessages::kNccl;
+  if (by_nccl ? names_peers : names_nccl) {
+    fail("--messages {} and --expert-transport {}: all messages of a service go one way; leave out one",
+         by_nccl ? "nccl" : "peer-memory", by_nccl ? "peer-memory" : "nccl");
+  }
+  const bool automatic = plan.expert_transport == ExpertTransport::kAutomatic;
+  if (by_nccl && automatic &&
+      expert_transport(plan, DeviceKind::kCuda).transport == ExpertTransport::kPeerMemory)
+    plan.expert_transport = ExpertTransport::kNccl;
 }
 
 /// Throws where ranks cannot do what the options want.
@@ -71,7 +89,8 @@ void check_ranks(const EngineOptions& options, const ModelConfig& config) {
         "each step; {} at most",
         plan.o_proj_tp, plan.tp, plan.tp);
   }
-  if (plan.dual_batch_overlap) fail("--dbo: ranks run one batch at a time so far; leave it out");
+  if (!plan.dual_batch_overlap) return;
+  if (const auto refused = overlap_violation(plan)) fail("{}", *refused);
 }
 
 }  // namespace
@@ -98,12 +117,14 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
   if (on_gpus && !names_lmhead_tp && !gathers_vocabulary(config, options.parallel.lmhead_tp))
     options.parallel.lmhead_tp = 1;
   if (options.balance.enabled) validate(options.balance);
+  settle_messages(options);
   check_ranks(options, config);
   if (options.max_sequences < 1) fail("sequences: {} wanted, at least 1 possible", options.max_sequences);
   if (options.max_draft_tokens < 0 || options.max_draft_tokens > kMaxDraftTokens) {
     fail("draft tokens: {} wanted, 0 to {} possible", options.max_draft_tokens, kMaxDraftTokens);
   }
   options.mtp |= options.max_draft_tokens > 0;
+  options.overlap.most_decode_tokens = 1 + options.max_draft_tokens;
   if (options.max_logit_rows == 0) {
     options.max_logit_rows =
         std::min(options.max_sequences * (options.max_draft_tokens + 1), options.max_batch_tokens);
@@ -181,6 +202,11 @@ std::int64_t int8_copies(const ModelConfig& config, const StorageFormats& format
 
 }  // namespace
 
+std::int64_t buffered_rows(const EngineOptions& options) {
+  return options.parallel.dual_batch_overlap ? rows_of_two_batches(options.max_batch_tokens)
+                                             : options.max_batch_tokens;
+}
+
 MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,
                        const EngineOptions& options) {
   if (!device_traits(options.device, options.num_threads).shares_host_memory)
@@ -208,7 +234,7 @@ MemoryPlan plan_memory(const ModelConfig& config, std::int64_t weight_bytes, con
   plan.window_bytes = plan.capacity.num_window_pages * geometry.window_page_bytes();
   plan.state_bytes = plan.capacity.num_state_slots * geometry.state_slot_bytes();
   plan.activation_bytes =
-      forward_buffer_bytes(config, device.padded_rows(options.max_batch_tokens), device.activation_type);
+      forward_buffer_bytes(config, device.padded_rows(buffered_rows(options)), device.activation_type);
   const auto streams = [&](std::int64_t rows) {
     return Arena::bytes_for<std::byte>(rows * config.hc_dim() * size_of(device.activation_type));
   };
@@ -248,6 +274,8 @@ MemoryPlan plan_rank_memory(const ModelConfig& config, std::int64_t weight_bytes
     plan.activation_bytes += Arena::bytes_for<std::byte>(device.padded_rows(options.max_batch_tokens) *
                                                          own.hc_dim() * size_of(device.activation_type));
   }
+  plan.message_bytes =
+      message_buffer_bytes(own, layout, device.padded_rows(buffered_rows(options)), device.activation_type);
   if (!device.shares_host_memory) {
     const RankShare share = rank_share(config, parallel, layout.stage());
     plan.scratch_bytes += split_experts_scratch_bytes(
@@ -269,81 +297,6 @@ MemoryPlan plan_rank_memory(const ModelConfig& config, std::int64_t weight_bytes
   }
   plan.scratch_bytes = std::max(plan.scratch_bytes, scratch_bytes(device, arrived));
   return plan;
-}
-
-std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const ModelConfig& config,
-                                             const StorageFormats& formats, const EngineOptions& options,
-                                             std::int64_t free_bytes) {
-  const DeviceTraits device = device_traits(options.device, options.num_threads);
-  if (device.shares_host_memory) {
-    if (!options.gpu_weight_bytes && !options.host_expert_bytes) return std::nullopt;
-    return failure(
-        "--gpu-weights-bytes and --host-experts-bytes are for a GPU: on {} the weights lie in the host's "
-        "memory "
-        "anyway",
-        device_name(options.device));
-  }
-  const std::int64_t room = std::min(free_bytes - (plan.total_bytes() - plan.weight_bytes),
-                                     options.gpu_weight_bytes.value_or(plan.weight_bytes));
-  if (plan.weight_bytes <= room) return std::nullopt;
-  const auto gb = [](std::int64_t bytes) { return 1e-9 * static_cast<double>(bytes); };
-  const std::int64_t block_bytes = ExpertBlock(config, formats).bytes();
-  const std::int64_t num_blocks = options.mtp ? config.num_blocks() : config.num_hidden_layers;
-  const std::int64_t others = device_bytes_beside_experts(config, formats);
-  // BF16 experts are read in place.
-  const bool in_place = formats.experts == WeightFormat::kBF16;
-  const auto counts = [&](std::int64_t num_away) {
-    ExpertCounts all{.num_blocks = num_blocks,
-                     .num_experts = config.n_routed_experts,
-                     .num_on_host = num_away,
-                     .num_selected = config.num_experts_per_tok};
-    all.num_slots = in_place ? 0 : suitable_slots(all);
-    return all;
-  };
-  const auto taken = [&](std::int64_t num_away) {
-    return others + ExpertStore::device_bytes(counts(num_away), block_bytes);
-  };
-  const std::int64_t num_experts = num_blocks * config.n_routed_experts;
-  // The more are away the less on the device, buffers for copies and slots apart, which grow by two blocks
-  // or one for each `num_blocks`.
-  std::int64_t num_away =
-      std::clamp<std::int64_t>(num_experts - (room - others) / block_bytes, 0, num_experts);
-  while (num_away < num_experts && taken(num_away) > room) ++num_away;
-  if (taken(num_away) > room) {
-    return failure(
-        "the weights that have to be on the GPU take {:.2f} GB, where {:.2f} GB are left for weights: all "
-        "but the "
-        "routed experts, and buffers for copies of two layers' experts; try a smaller --context, --chunk or "
-        "--max-sequences, or a larger --gpu-weights-bytes",
-        gb(taken(num_away)), gb(room));
-  }
-  ExpertCounts placed = counts(num_away);
-  const std::int64_t most_on_host =
-      options.host_expert_bytes.value_or(ExpertStore::host_bytes(placed, block_bytes));
-  // What the host's memory does not hold stays on disk. A store with experts there needs room to read them.
-  while (ExpertStore::host_bytes(placed, block_bytes) > most_on_host && placed.num_on_host > 0) {
-    const std::int64_t excess = ExpertStore::host_bytes(placed, block_bytes) - most_on_host;
-    const std::int64_t moved = std::min(placed.num_on_host, std::max<std::int64_t>(1, excess / block_bytes));
-    placed.num_on_host -= moved;
-    placed.num_on_disk += moved;
-  }
-  const std::int64_t host_bytes = ExpertStore::host_bytes(placed, block_bytes);
-  if (host_bytes > most_on_host || (in_place && placed.num_on_disk > 0)) {
-    return failure(
-        "{} of {} routed experts do not fit on the GPU, where {:.2f} GB are left for weights; in pinned "
-        "memory of the "
-        "host they take {:.2f} GB, and --host-experts-bytes allows {:.2f} GB. {}",
-        num_away, num_experts, gb(room), gb(ExpertStore::host_bytes(counts(num_away), block_bytes)),
-        gb(most_on_host),
-        in_place ? "BF16 experts are not read from disk"
-                 : fmt::format("To read them from disk takes {:.2f} GB there", gb(host_bytes)));
-  }
-  plan.weight_bytes = taken(num_away);
-  if (placed.num_on_disk > 0) plan.weight_bytes = others + ExpertStore::device_bytes(placed, block_bytes);
-  plan.experts = placed;
-  plan.host_expert_bytes = host_bytes;
-  plan.disk_expert_bytes = placed.num_on_disk * block_bytes;
-  return std::nullopt;
 }
 
 namespace {
@@ -381,6 +334,8 @@ std::string to_text(const MemoryPlan& plan) {
           ? ""
           : fmt::format("CUDA         {:10.1f} MB  (context, kernels, captured graphs)\n",
                         mb(plan.overhead_bytes));
+  const std::string messages =
+      plan.message_bytes == 0 ? "" : fmt::format("messages     {:10.1f} MB\n", mb(plan.message_bytes));
   const std::string copies =
       plan.int8_copy_bytes == 0 ? "" : fmt::format("int8 copies  {:10.1f} MB\n", mb(plan.int8_copy_bytes));
   return weights + copies + experts_text(plan) +
@@ -391,7 +346,7 @@ std::string to_text(const MemoryPlan& plan) {
              "activations  {:10.1f} MB\n"
              "scratch      {:10.1f} MB{}\n"
              "logits       {:10.1f} MB\n"
-             "{}"
+             "{}{}"
              "in all       {:10.1f} MB, reserved at start{}\n",
              mb(plan.cache_bytes()), plan.capacity.num_pages, kPageTokens, mb(plan.page_bytes),
              plan.capacity.num_window_pages, mb(plan.window_bytes),
@@ -399,8 +354,8 @@ std::string to_text(const MemoryPlan& plan) {
                  ? fmt::format(" of which {} for cached prefixes", plan.cached_window_pages)
                  : "",
              plan.capacity.num_state_slots, mb(plan.state_bytes), mb(plan.activation_bytes),
-             mb(plan.scratch_bytes), scratch_note, mb(plan.logit_bytes), overhead, mb(plan.total_bytes()),
-             plan.weight_bytes == 0 ? " and resident as it is used" : "");
+             mb(plan.scratch_bytes), scratch_note, mb(plan.logit_bytes), messages, overhead,
+             mb(plan.total_bytes()), plan.weight_bytes == 0 ? " and resident as it is used" : "");
 }
 
 }  // namespace baleen

@@ -15,6 +15,7 @@
 #include "disk_tier/disk_tier.h"
 #include "engine/step_engine.h"
 #include "kv_cache/kv_cache.h"
+#include "model/batch_overlap.h"
 #include "model/config.h"
 #include "model/expert_balancer.h"
 #include "model/expert_maps.h"
@@ -40,7 +41,8 @@ struct DiskCacheOptions {
 
 struct EngineOptions {
   DeviceChoice device;
-  std::vector<DeviceChoice> rank_devices;  ///< of each rank; empty: all have `device`, a CPU
+  std::vector<DeviceChoice> rank_devices;          ///< of each rank; empty: all have `device`, a CPU
+  GpuMessages messages = GpuMessages::kAutomatic;  ///< between GPUs of ranks; resolved: one of the others
   Precision precision = Precision::kReleased;
   int num_threads = 0;                  ///< 0: every processor of this process
   std::int64_t max_batch_tokens = 512;  ///< rows of one step
@@ -59,9 +61,9 @@ struct EngineOptions {
   /// Of those, how many ends of recent prefixes are evicted last (RadixTreeOptions).
   std::int64_t reserved_tails = 0;
   std::optional<DiskCacheOptions> disk;  ///< implies `prefix_cache`
-  /// The most that weights may take of a GPU's memory; none: what is free. Routed experts that do not fit lie
-  /// in pinned memory of the host, of which they may take `host_expert_bytes`; none: what they need. Those
-  /// that do not fit there either are read from disk.
+  /// The most that weights may take of each GPU's memory; none: what is free. Routed experts that do not fit
+  /// lie in pinned memory of the host, of which those of all ranks may take `host_expert_bytes`, each an
+  /// equal part; none: what they need. Those that do not fit there either are read from disk.
   std::optional<std::int64_t> gpu_weight_bytes;
   std::optional<std::int64_t> host_expert_bytes;
   /// Whether such experts are fetched ahead of the router's choice, by a guess.
@@ -71,6 +73,7 @@ struct EngineOptions {
   /// (`EngineLimits::chooses`). Unset: where logits are far from the host, on a GPU.
   std::optional<bool> choose_on_device = std::nullopt;
   ParallelPlan parallel;  ///< zeros: one rank
+  BatchOverlap overlap;   ///< which steps are cut in two, where `parallel` has two micro-batches
   /// Where experts lie in the beginning; null: as `parallel` places them.
   std::shared_ptr<const ExpertTable> expert_table = nullptr;
   BalanceOptions balance;  ///< of experts over ranks, while these serve
@@ -93,6 +96,7 @@ struct MemoryPlan {
   std::int64_t activation_bytes = 0;
   std::int64_t scratch_bytes = 0;
   std::int64_t logit_bytes = 0;
+  std::int64_t message_bytes = 0;     ///< arrays that only exchanges between ranks need
   std::int64_t weight_bytes = 0;      ///< on a device of its own memory; the CPU maps the checkpoint
   std::int64_t int8_copy_bytes = 0;   ///< of weights, for variants named `int8` on a CPU
   std::int64_t overhead_bytes = 0;    ///< a CUDA device's context, modules and graphs
@@ -101,13 +105,13 @@ struct MemoryPlan {
   std::int64_t max_table_pages = 0;   ///< pages of the longest sequence
   // Where the weights do not fit on a device, of the blocks that are run:
   ExpertCounts experts;                ///< no blocks: everything is on the device
-  std::int64_t host_expert_bytes = 0;  ///< pinned; not part of the total
+  std::int64_t host_expert_bytes = 0;  ///< pinned, of this rank; not part of the total
   std::int64_t disk_expert_bytes = 0;  ///< of experts that are in neither memory
 
   [[nodiscard]] std::int64_t cache_bytes() const { return page_bytes + window_bytes + state_bytes; }
   [[nodiscard]] std::int64_t total_bytes() const {
     return weight_bytes + int8_copy_bytes + cache_bytes() + activation_bytes + scratch_bytes + logit_bytes +
-           overhead_bytes;
+           message_bytes + overhead_bytes;
   }
 };
 
@@ -120,6 +124,9 @@ struct MemoryPlan {
 
 [[nodiscard]] EngineLimits engine_limits(const ModelConfig& config, const EngineOptions& options);
 
+/// Rows that the forward pass has buffers for.
+[[nodiscard]] std::int64_t buffered_rows(const EngineOptions& options);
+
 /// `options` resolved; `formats` of the checkpoint.
 [[nodiscard]] MemoryPlan plan_memory(const ModelConfig& config, const StorageFormats& formats,
                                      const EngineOptions& options);
@@ -128,18 +135,9 @@ struct MemoryPlan {
                                      const EngineOptions& options);
 
 /// Of one rank of several, whose weights take `weight_bytes` where its device has memory of its own. `config`
-/// is the whole model's. Arrays that only exchanges need are not counted.
+/// is the whole model's.
 [[nodiscard]] MemoryPlan plan_rank_memory(const ModelConfig& config, std::int64_t weight_bytes,
                                           const RankLayout& layout, const EngineOptions& options);
-
-/// If `plan`, which has all weights on the device, takes more than `free_bytes` there, or its weights more
-/// than the options allow: leaves routed experts to the host's memory until the rest fits, and the MTP
-/// block's out when it is not run. A sentence when even that is too much, or the host's memory too little;
-/// the plan is then what it was.
-[[nodiscard]] std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const ModelConfig& config,
-                                                           const StorageFormats& formats,
-                                                           const EngineOptions& options,
-                                                           std::int64_t free_bytes);
 
 /// A few lines for people: cache by pool with its positions, activations, scratch, logits.
 [[nodiscard]] std::string to_text(const MemoryPlan& plan);

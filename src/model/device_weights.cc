@@ -160,6 +160,10 @@ std::int64_t device_bytes_beside_experts(const ModelConfig& config, const Storag
   return bytes;
 }
 
+std::int64_t device_bytes_beside_experts(const WeightTree& tree) {
+  return device_weight_bytes(without_experts(tree));
+}
+
 DeviceWeights::DeviceWeights(const WeightTree& host, Memory& memory)
     : tree_(host), arena_(device_weight_bytes(host), memory) {
   copy(memory);

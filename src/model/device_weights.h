@@ -18,6 +18,7 @@ namespace baleen {
 /// The same without routed experts.
 [[nodiscard]] std::int64_t device_bytes_beside_experts(const ModelConfig& config,
                                                        const StorageFormats& formats);
+[[nodiscard]] std::int64_t device_bytes_beside_experts(const WeightTree& tree);
 /// What `DeviceWeights(tree)` takes: by its shapes, whatever lies at its addresses.
 [[nodiscard]] std::int64_t device_weight_bytes(const WeightTree& tree);
 

@@ -16,14 +16,14 @@ class ExpertGuesses {
       : counts_(counts),
         max_rows_(counts.num_slots > 0 ? max_rows : 0),
         arena_(device_bytes(counts, max_rows), device),
-        logits_(arena_.allocate<float>(max_rows_ * counts.num_experts)),
+        logits_(arena_.allocate<float>(max_rows_ * counts.num_to_choose_from())),
         weights_(arena_.allocate<float>(max_rows_ * counts.num_selected)) {
     for (std::int32_t*& ids : ids_) ids = arena_.allocate<std::int32_t>(max_rows_ * counts.num_selected);
   }
 
   /// [rows, E] of the block's gate over another block's input.
   [[nodiscard]] Activations<2> logits(std::int64_t num_rows) const {
-    return {logits_, {num_rows, counts_.num_experts}};
+    return {logits_, {num_rows, counts_.num_to_choose_from()}};
   }
   /// [rows, k]; the block before and the one after have another array, for copies still read it while they
   /// are computed.
@@ -37,7 +37,7 @@ class ExpertGuesses {
 
   [[nodiscard]] static std::int64_t device_bytes(const ExpertCounts& counts, std::int64_t max_rows) {
     if (counts.num_slots == 0) return 0;
-    return Arena::bytes_for<float>(max_rows * counts.num_experts) +
+    return Arena::bytes_for<float>(max_rows * counts.num_to_choose_from()) +
            3 * Arena::bytes_for<float>(max_rows * counts.num_selected);
   }
 

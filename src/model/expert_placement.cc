@@ -25,14 +25,16 @@ struct Candidate {
 
 std::int64_t suitable_slots(const ExpertCounts& counts) {
   if (counts.num_away() == 0 || counts.num_selected == 0) return 0;
-  const auto of_a_token =
-      static_cast<std::int64_t>(std::ceil(static_cast<double>(counts.num_selected) * counts.share_away()));
-  return std::min({of_a_token + 1, std::int64_t{kMaxSlotsOfBlock}, counts.most_away_of_a_block()});
+  const double chosen = static_cast<double>(counts.num_groups * counts.num_selected * counts.num_experts) /
+                        static_cast<double>(counts.num_to_choose_from());
+  const auto of_a_step = static_cast<std::int64_t>(std::ceil(chosen * counts.share_away()));
+  return std::min({of_a_step + 1, std::int64_t{kMaxSlotsOfBlock}, counts.most_away_of_a_block()});
 }
 
 double expected_fetches(const ExpertCounts& counts, std::int64_t num_rows) {
   if (counts.num_away() == 0) return 0;
-  const double chosen = static_cast<double>(counts.num_selected) / static_cast<double>(counts.num_experts);
+  const double chosen =
+      static_cast<double>(counts.num_selected) / static_cast<double>(counts.num_to_choose_from());
   return static_cast<double>(counts.num_away()) / static_cast<double>(counts.num_blocks) *
          (1 - std::pow(1 - chosen, static_cast<double>(num_rows)));
 }

@@ -23,6 +23,10 @@ struct ExpertCounts {
   /// Places in the GPU's memory, of each block, that keep experts which came from outside it.
   std::int64_t num_slots = 0;
   std::int64_t num_selected = 0;  ///< experts of a token; of use where there are slots
+  /// Where these are the experts of one rank among others: those of a block on all ranks, among which a token
+  /// chooses; 0: `num_experts`.
+  std::int64_t num_routed = 0;
+  std::int64_t num_groups = 1;  ///< data-parallel groups: the smallest step has a token of each
 
   [[nodiscard]] std::int64_t num_in_all() const { return num_blocks * num_experts; }
   [[nodiscard]] std::int64_t num_away() const { return num_on_host + num_on_disk; }
@@ -35,12 +39,13 @@ struct ExpertCounts {
   [[nodiscard]] double share_away() const {
     return num_in_all() == 0 ? 0 : static_cast<double>(num_away()) / static_cast<double>(num_in_all());
   }
+  [[nodiscard]] std::int64_t num_to_choose_from() const { return num_routed > 0 ? num_routed : num_experts; }
   bool operator==(const ExpertCounts&) const = default;
 };
 
-/// Slots that each block should have: as many as the experts that a token finds outside the GPU's memory in a
-/// block on the average, so that what came for one token is there for the next, and one for a guess. At most
-/// kMaxSlotsOfBlock, and no more than a block has experts away.
+/// Slots that each block should have: as many as the experts that a step of one token (of each data-parallel
+/// group) finds outside the GPU's memory in a block on the average, so that what came for one step is there
+/// for the next, and one for a guess. At most kMaxSlotsOfBlock, and no more than a block has experts away.
 [[nodiscard]] std::int64_t suitable_slots(const ExpertCounts& counts);
 
 /// Experts of a block that a step of `num_rows` tokens takes from outside the GPU's memory, on the average

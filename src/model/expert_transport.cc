@@ -17,7 +17,7 @@ constexpr std::string_view kRaw = "as the activations lie in memory";
 constexpr Reason kNoKernels =
     "has no kernels on GPUs so far: theirs send each assignment to a place of its own";
 
-constexpr std::array<ExpertTransportTraits, 7> kTransports{
+constexpr std::array<ExpertTransportTraits, 8> kTransports{
     {{.transport = ExpertTransport::kNone,
       .name = "none",
       .moves = "nothing: a rank has all experts of its stage",
@@ -35,6 +35,17 @@ constexpr std::array<ExpertTransportTraits, 7> kTransports{
       .way = DispatchWay::kAssignments,
       .activations = kRaw,
       .why_not_on_gpu = "is for CPU ranks, which exchange messages; GPUs have peer-memory for it"},
+     {.transport = ExpertTransport::kFused,
+      .name = "fused",
+      .moves =
+          "assignments and outputs as by peer-memory, by the kernels that multiply them while others come; "
+          "steps of more than 256 tokens a rank, and ranks that share a GPU, by peer-memory",
+      .way = DispatchWay::kAssignments,
+      .fuses = true,
+      .max_ranks_by_itself = 2,
+      .activations = "FP8 with a scale for 128 values; outputs BF16",
+      .capturable = true,
+      .why_not_on_cpu = "is for GPUs of one host; CPU ranks have all-to-all for it"},
      {.transport = ExpertTransport::kPeerMemory,
       .name = "peer-memory",
       .moves = "assignments and outputs by writes into each other's memory, each at a place of its own",
@@ -57,11 +68,11 @@ constexpr std::array<ExpertTransportTraits, 7> kTransports{
       .why_not_on_gpu = kNoKernels},
      {.transport = ExpertTransport::kNccl,
       .name = "nccl",
-      .moves = "assignments and outputs by the all-to-all of NCCL",
-      .way = DispatchWay::kAssignments,
-      .activations = "BF16",
-      .why_not_on_cpu = "NCCL is a library for GPUs",
-      .why_not_on_gpu = "is measured only, by sm90_ranks_bench: no operation moves its rows through NCCL"}}};
+      .moves = "all tokens to all ranks, of any hosts, and outputs back, by NCCL",
+      .way = DispatchWay::kGatheredPlaces,
+      .activations = "FP8 with a scale for 128 values where the experts take that, else BF16; outputs BF16",
+      .capturable = true,
+      .why_not_on_cpu = "NCCL is a library for GPUs; CPU ranks have all-gather and all-to-all"}}};
 
 /// Transports that serve the plan, on one of the devices at least.
 std::vector<std::string_view> names_for(const ParallelPlan& plan, const std::vector<DeviceKind>& devices) {
@@ -99,6 +110,7 @@ std::optional<Reason> why_not(const ExpertTransportTraits& transport, const Para
     return "ranks have tokens of their own: sequence parallelism shares them out";
   if (transport.needs_same_tokens && plan.cp > 1)
     return "ranks have tokens of their own: context parallelism shares them out";
+  if (transport.fuses && plan.moe_tp > 1) return "takes whole experts; these are split over ranks";
   if (transport.adds_sums && !plan.places_linearly())
     return "sums in the order of ranks would depend on where experts lie, which is not linear here";
   return std::nullopt;
@@ -116,7 +128,8 @@ const ExpertTransportTraits& expert_transport(const ParallelPlan& plan) {
 const ExpertTransportTraits& expert_transport(const ParallelPlan& plan, DeviceKind device) {
   if (plan.expert_transport != ExpertTransport::kAutomatic) return traits_of(plan.expert_transport);
   const auto* const found = std::ranges::find_if(kTransports, [&](const ExpertTransportTraits& one) {
-    return !why_not(one, plan) && !why_not(one, device);
+    const bool is_measured = one.max_ranks_by_itself == 0 || plan.stage_ranks() <= one.max_ranks_by_itself;
+    return is_measured && !why_not(one, plan) && !why_not(one, device);
   });
   BALEEN_CHECK(found != kTransports.end());
   return *found;

@@ -22,13 +22,14 @@ enum class ExpertTransport : std::uint8_t {
   kAllReduce,
   kAllToAll,
   kPeerMemory,
+  kFused,
   kAllGather,
   kReduceScatter,
   kNccl
 };
 
-/// What a transport says of itself. `Forward` reads `way` and `adds_sums`; the rest decides whether it
-/// serves. None limits the tokens of a step: the ranks' buffers are as large as their largest step wants.
+/// What a transport says of itself. `Forward` reads `way`, `adds_sums` and `fuses`; the rest decides whether
+/// it serves. None limits the tokens of a step: the ranks' buffers are as large as their largest step wants.
 struct ExpertTransportTraits {
   ExpertTransport transport = ExpertTransport::kAutomatic;
   std::string_view name;   ///< of --expert-transport
@@ -39,6 +40,12 @@ struct ExpertTransportTraits {
   /// over ranks. Otherwise experts' outputs return one by one and the owner of a token adds them in ascending
   /// logical id: the bits of one rank, wherever experts lie.
   bool adds_sums = false;
+  /// Dispatch, experts and combine are given to the device as one sequence. Steps that it has no kernels for,
+  /// above a number of tokens or between ranks that share a GPU, it does one after the other, as kPeerMemory.
+  bool fuses = false;
+  /// Ranks of a stage up to which it was measured to be quicker than those behind it; with more a plan takes
+  /// it by its name alone. 0: no limit.
+  std::int64_t max_ranks_by_itself = 0;
   bool for_one_rank = false;       ///< a stage of one rank, and no other
   bool needs_same_tokens = false;  ///< on all ranks of a stage
   std::string_view activations;    ///< the format in which they are sent; empty: they are not
@@ -51,8 +58,8 @@ struct ExpertTransportTraits {
 };
 
 /// All of them, in the order in which they are tried: what moves nothing, then sums of ranks that have the
-/// same tokens, then what sends assignments (CPUs, GPUs), then what sends everything everywhere, which a plan
-/// takes by its name alone.
+/// same tokens, then what sends assignments (CPUs, GPUs: all at once, one operation after the other), then
+/// what sends everything everywhere, which a plan takes by its name alone.
 [[nodiscard]] std::span<const ExpertTransportTraits> expert_transports();
 [[nodiscard]] const ExpertTransportTraits& traits_of(ExpertTransport transport);
 

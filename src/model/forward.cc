@@ -111,20 +111,24 @@ void Forward::share_rows(const Step& step) {
                                            : BatchPart{.batch = step.batch};
 }
 
-Activations<3> Forward::run_main(const Step& step) {
-  share_rows(step);
-  const RowRange kept = kept_rows();
-  const Activations<3> streams = rows(buffers_.streams, kept.size());
-  const Stage& stage = layout_.stage();
+void Forward::begin_main(const Step& step, const Activations<3>& streams) {
   prepare_angles(step);
-  if (stage.first) {
-    device_.execute<ops::Embed>(
-        {.tokens = kept_tokens(step), .first_row = kept.begin, .table = weights_.embedding, .out = streams});
+  if (layout_.stage().first) {
+    device_.execute<ops::Embed>({.tokens = kept_tokens(step),
+                                 .first_row = kept_rows().begin,
+                                 .table = weights_.embedding,
+                                 .out = streams});
   } else {
     device_.execute<ops::Receive>({.pair = &layout_.previous_stage(), .y = streams});
   }
-  run_blocks(0, config_.num_hidden_layers, step, streams);
-  if (!stage.last) {
+}
+
+Activations<3> Forward::run_main(const Step& step) {
+  share_rows(step);
+  const Activations<3> streams = rows(buffers_.streams, kept_rows().size());
+  begin_main(step, streams);
+  run_blocks({0, config_.num_hidden_layers, step, streams});
+  if (!layout_.stage().last) {
     device_.execute<ops::Send>(
         {.pair = &layout_.next_stage(), .num_ranks = layout_.plan().num_devices, .x = streams});
   }
@@ -144,15 +148,17 @@ Activations<3> Forward::run_mtp(const Step& step, ConstActivations<3> streams, s
   prepare_angles(step);
   device_.executor().enter_block(block);
   combine_for_mtp(depth, step, streams.slice(kept_rows().begin, kept_rows().end), out);
-  run_blocks(block, block + 1, step, out);
+  run_blocks({block, block + 1, step, out});
   return out;
 }
 
 Activations<3> Forward::run(const RaggedBatch& batch) {
+  if (cuts(batch)) return run_cut(batch, {});
   return run_step({batch, device_.batches().begin(batch)});
 }
 
 Activations<3> Forward::run(const RaggedBatch& batch, std::span<const TokenId> chosen) {
+  if (cuts(batch)) return run_cut(batch, chosen);
   return run_step({batch, device_.batches().begin(batch, chosen)});
 }
 
@@ -199,6 +205,9 @@ void Forward::capture(std::int64_t num_rows, bool mtp, ConstActivations<3> mtp_s
   device_.steps().capture(StepPart::kMain, num_rows, [&](const StepRows& padding) {
     static_cast<void>(run_main({{}, padding}));
   });
+  const bool cuts = halves_[0] != nullptr && overlap_.least_decode_rows > 0 &&
+                    num_rows >= std::max<std::int64_t>(overlap_.least_decode_rows, 2);
+  if (cuts) capture_halves(device_.traits().padded_rows((num_rows + 1) / 2));
   if (!mtp) return;
   // Of a stage without the block nothing, but in step with the others.
   device_.steps().capture(StepPart::kMtp, num_rows, [&](const StepRows& padding) {
@@ -235,102 +244,6 @@ void Forward::combine_for_mtp(std::int64_t depth, const Step& step, ConstActivat
   const LinearOutput h_output{&weights.h_proj, flat_out, false, "h_proj"};
   device_.execute<ops::Linear>({.x = normed, .outputs = {&h_output, 1}, .precision = precision_});
   device_.execute<ops::MtpCombine>({.embedded = embedded_term, .precision = precision_, .streams = out});
-}
-
-void Forward::run_blocks(std::int64_t begin, std::int64_t end, const Step& step, Activations<3> streams) {
-  const RowRange kept = kept_rows();
-  const std::int64_t num_rows = kept.size();
-  if (experts_ != nullptr && experts_->copies_for(num_rows)) experts_->begin_pass(begin, end);
-  const float norm_eps = static_cast<float>(config_.rms_norm_eps);
-  // With split heads attention sees all rows: those that other ranks keep come to their places. Experts see
-  // this rank's alone.
-  const bool gathers = layout_.plan().sequence_parallel;
-  const RowRange attention_rows = gathers ? kept : RowRange{0, num_rows};
-  const auto entry = [&](const HcWeights& hc, const HalfBlockValues& half, const RowRange& own) {
-    return HcPreArgs{.streams = streams,
-                     .weights = hc,
-                     .norm_eps = norm_eps,
-                     .hc_eps = static_cast<float>(config_.hc_eps),
-                     .sinkhorn_iterations = static_cast<int>(config_.hc_sinkhorn_iters),
-                     .precision = precision_,
-                     .u = half.entered.slice(own.begin, own.end),
-                     .post = rows(half.post, num_rows),
-                     .comb = rows(half.comb, num_rows)};
-  };
-  const auto norm = [&](std::span<const float> weight, const HalfBlockValues& half, const RowRange& own,
-                        bool quantises) {
-    return RmsNormArgs{.x = half.entered.slice(own.begin, own.end),
-                       .weight = weight,
-                       .eps = norm_eps,
-                       .precision = precision_,
-                       .y = half.u.slice(own.begin, own.end),
-                       .y_fp8 = quantises ? half.u_fp8 : Fp8Rows()};
-  };
-  const auto attention_entry = [&](std::int64_t block) {
-    return entry(weights_.block(block).hc_attn, buffers_.block(block).attention, attention_rows);
-  };
-  const auto attention_norm = [&](std::int64_t block) {
-    // Of rows that are to be gathered, attention makes the codes.
-    return norm(weights_.block(block).attn_norm, buffers_.block(block).attention, attention_rows, !gathers);
-  };
-  const auto expert_entry = [&](std::int64_t block) {
-    return entry(weights_.block(block).hc_ffn, buffers_.block(block).experts, {0, num_rows});
-  };
-  const auto expert_norm = [&](std::int64_t block) {
-    return norm(weights_.block(block).ffn_norm, buffers_.block(block).experts, {0, num_rows}, true);
-  };
-  const auto exit = [&](const HalfBlockValues& half) {
-    return HcPostArgs{.f = rows(half.f, num_rows),
-                      .post = rows(half.post, num_rows),
-                      .comb = rows(half.comb, num_rows),
-                      .precision = precision_,
-                      .streams = streams};
-  };
-  // A half-block is left and the next one entered in one operation, unless a caller wants the value between.
-  const bool keeps = buffers_.keeps(), between = observer_ != nullptr || keeps;
-  for (std::int64_t block = begin; block < end; ++block) {
-    const BlockValues& values = buffers_.block(block);
-    if (block == begin || between) {
-      if (keeps) keep_streams(streams, values.attention);
-      device_.execute<ops::HcPre, ops::RmsNorm>(attention_entry(block), attention_norm(block));
-    }
-    defers_sums_ = !keeps;
-    attention(block, step);
-    if (keeps) {
-      device_.execute<ops::HcPost>(exit(values.attention));
-      keep_streams(streams, values.experts);
-      device_.execute<ops::HcPre, ops::RmsNorm>(expert_entry(block), expert_norm(block));
-    } else {
-      cross(exit(values.attention), expert_entry(block), expert_norm(block));
-    }
-    const bool leaves_all = block + 1 == end || between;
-    defers_sums_ = !leaves_all;
-    moe(block, step, block + 1 == end);
-    if (leaves_all) {
-      device_.execute<ops::HcPost>(exit(values.experts));
-    } else {
-      cross(exit(values.experts), attention_entry(block + 1), attention_norm(block + 1));
-    }
-    if (observer_ != nullptr) observer_(observer_context_, block, streams);
-  }
-}
-
-void Forward::cross(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm) {
-  if (deferred_sum_) {
-    device_.execute<ops::AllReduce, ops::HcPost, ops::HcPre, ops::RmsNorm>(*deferred_sum_, post, pre, norm);
-    deferred_sum_.reset();
-  } else {
-    device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(post, pre, norm);
-  }
-}
-
-void Forward::keep_streams(const Activations<3>& streams, const HalfBlockValues& half) {
-  const std::int64_t num_rows = streams.extent(0), width = streams.extent(1) * streams.extent(2);
-  std::vector<RowPair> pairs(static_cast<std::size_t>(num_rows));
-  for (std::int32_t row = 0; row < num_rows; ++row) pairs[static_cast<std::size_t>(row)] = {row, row};
-  device_.execute<ops::GatherRows>({.from = streams.reshaped<2>({num_rows, width}),
-                                    .pairs = pairs,
-                                    .to = rows(half.streams, num_rows).reshaped<2>({num_rows, width})});
 }
 
 void Forward::head(ConstActivations<3> streams, const HcWeights& hc, std::span<const float> norm,

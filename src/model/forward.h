@@ -3,8 +3,10 @@
 /// specification 3 to 8, parallel MoE 2, 12)
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -12,6 +14,7 @@
 
 #include "device/device.h"
 #include "kv_cache/kv_cache.h"
+#include "model/batch_overlap.h"
 #include "model/batch_rows.h"
 #include "model/config.h"
 #include "model/expert_store.h"
@@ -20,8 +23,12 @@
 #include "model/rank_layout.h"
 #include "model/weight_tree.h"
 #include "numeric/dtype.h"
+#include "ops/dispatch/combine.h"
+#include "ops/experts/experts.h"
 #include "ops/hc_post/hc_post.h"
+#include "ops/hc_pre/hc_pre.h"
 #include "ops/operation/step_shape.h"
+#include "ops/rms_norm/rms_norm.h"
 #include "ops/route/route.h"
 #include "tensor/ragged_batch.h"
 
@@ -79,6 +86,11 @@ class Forward {
   void logits(ConstActivations<3> streams, Activations<2> out);
   void mtp_logits(ConstActivations<3> streams, std::int64_t depth, Activations<2> out);
 
+  /// Cuts steps in two from now on; the same bits. Made for `rows_of_two_batches` rows, of a plan with
+  /// data-parallel attention whose experts get assignments (`overlap_violation`), on a device with two
+  /// batches. Steps that are observed stay whole, and so do those of the MTP block.
+  void overlap_batches(const BatchOverlap& when);
+
   /// Steps of many tokens use the copies that `experts`, which must outlive this, makes for them; null: there
   /// are none.
   void set_experts(ExpertStore* experts) { experts_ = experts; }
@@ -110,15 +122,51 @@ class Forward {
     StepRows rows;
   };
 
+  /// Blocks [begin, end) over the streams of a step's rows.
+  struct BlockRun {
+    std::int64_t begin = 0, end = 0;
+    const Step& step;
+    Activations<3> streams;
+  };
+
+  /// Micro-batch `part` of `whole`, with its part of the arrays, which begins at row `first`.
+  Forward(const Forward& whole, int part, std::int64_t first);
+
+  // Two micro-batches (forward_halves.cc).
+  [[nodiscard]] bool cuts(const RaggedBatch& batch);
+  [[nodiscard]] Activations<3> run_cut(const RaggedBatch& batch, std::span<const TokenId> chosen);
+  /// `adjoin`: the second part's streams follow the first one's; else they begin where those of an MTP block
+  /// do.
+  void run_halves(const std::array<Step, 2>& steps, bool adjoin);
+  void capture_halves(std::int64_t num_rows);
+  void post(const std::function<void()>& messages);
+  /// Once the outputs of other ranks' experts are there, leaves the block.
+  void take_outputs(std::int64_t block, const BlockRun& run);
+
   [[nodiscard]] Activations<3> run_step(const Step& step);
   /// Of a pass: without padding where every rank has all rows.
   [[nodiscard]] RowRange returned_rows(const Step& step) const;
   [[nodiscard]] Activations<3> run_main(const Step& step);
+  /// All that comes before the first block.
+  void begin_main(const Step& step, const Activations<3>& streams);
   [[nodiscard]] Activations<3> run_mtp(const Step& step, ConstActivations<3> streams, std::int64_t depth);
   /// Rotation angles of the batch's positions, both variants.
   void prepare_angles(const Step& step);
-  /// Blocks [begin, end) over `streams`.
-  void run_blocks(std::int64_t begin, std::int64_t end, const Step& step, Activations<3> streams);
+  void run_blocks(const BlockRun& run);
+  // A half-block is left and the next one entered in one operation, unless a caller wants the value between
+  // (forward_blocks.cc).
+  [[nodiscard]] bool stops_between_blocks() const { return observer_ != nullptr || buffers_.keeps(); }
+  void enter_block(std::int64_t block, const BlockRun& run);
+  void enter_experts(std::int64_t block, const BlockRun& run);
+  void leave_block(std::int64_t block, const BlockRun& run);
+  [[nodiscard]] HcPreArgs entry(const BlockRun& run, const HcWeights& hc, const HalfBlockValues& half,
+                                const RowRange& own) const;
+  [[nodiscard]] RmsNormArgs entry_norm(std::span<const float> weight, const HalfBlockValues& half,
+                                       const RowRange& own, bool quantises) const;
+  [[nodiscard]] RowRange attention_rows(const BlockRun& run) const;
+  [[nodiscard]] HcPreArgs attention_entry(std::int64_t block, const BlockRun& run) const;
+  [[nodiscard]] RmsNormArgs attention_norm(std::int64_t block, const BlockRun& run) const;
+  [[nodiscard]] HcPostArgs left_half(const BlockRun& run, const HalfBlockValues& half) const;
   void combine_for_mtp(std::int64_t depth, const Step& step, ConstActivations<3> streams, Activations<3> out);
   void attention(std::int64_t block, const Step& step);
   void project(std::int64_t block, const LayerAttention& shape);
@@ -138,6 +186,8 @@ class Forward {
   void cross(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm);
   /// `is_last`: no block of the pass follows.
   void moe(std::int64_t block, const Step& step, bool is_last);
+  /// The router's part of it: what the experts are called with.
+  [[nodiscard]] ExpertsArgs choose_experts(std::int64_t block, const Step& step, bool is_last);
   /// What does not change from step to step, and the step's tokens.
   [[nodiscard]] RouteArgs route_of(std::int64_t block, const Step& step) const;
   /// Where a pass counts the block's routed tokens, [E]; empty for a pass that is observed.
@@ -146,7 +196,22 @@ class Forward {
   /// rank's rows.
   void run_experts(ExpertsArgs call, std::int64_t block);
   void add_up_experts(ExpertsArgs call);
-  void exchange_experts(const ExpertsArgs& call, const ExpertRanks& placement);
+  /// Where the block's experts lie; `call` gets this rank's.
+  [[nodiscard]] ExpertRanks place_experts(ExpertsArgs& call, std::int64_t block) const;
+  /// Tokens that go to experts of other ranks.
+  struct Exchange {
+    ExpertsArgs call;
+    ExpertRanks placement;
+  };
+  void exchange_experts(const Exchange& exchange);
+  /// Places that a rank has for what each sends, where dispatch, experts and combine are to be one; else 0.
+  [[nodiscard]] std::int64_t fused_places(const ExpertsArgs& call) const;
+  /// The shared expert for this rank's own tokens, and routed ones for those that arrive.
+  [[nodiscard]] ExpertsArgs shared_of(const Exchange& exchange);
+  [[nodiscard]] ExpertsArgs routed_of(const Exchange& exchange);
+  /// Shared and routed experts, with a join of what was posted in between.
+  void run_arrived(const Exchange& exchange);
+  [[nodiscard]] CombineArgs combine_of(const Exchange& exchange);
   void gather_experts(const ExpertsArgs& call, const ExpertRanks& placement);
   void share_expert(ExpertsArgs& call) const;
   void gather_dispatched(const Activations<2>& out);
@@ -185,6 +250,10 @@ class Forward {
   /// [ranks of a group] between attention and attention; those sent to experts; of the head. [o_proj_tp] of
   /// the output projection. [ranks of the stage] of tokens that were gathered.
   std::vector<RowRange> kept_rows_, dispatched_rows_, head_rows_, output_shares_, token_shares_;
+  int post_number_ = 0;  ///< of the messages that are posted
+  BatchOverlap overlap_;
+  std::array<std::unique_ptr<Forward>, 2> halves_;         ///< the two micro-batches; null: steps are whole
+  std::array<std::vector<SequenceSlice>, 2> half_slices_;  ///< of theirs
   ExpectedLoad expected_load_;
   ExpertStore* experts_ = nullptr;
   BlockObserver observer_ = nullptr;

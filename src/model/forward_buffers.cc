@@ -128,7 +128,46 @@ class Layout {
   std::int64_t bytes_ = 0;
 };
 
+template <int Rank>
+void drop_rows(Activations<Rank>& view, std::int64_t first) {
+  view = view.slice(first, view.extent(0));
+}
+void drop_rows(View<std::int32_t, 2>& view, std::int64_t first) {
+  view = {view.data() + first * view.extent(1), {view.extent(0) - first, view.extent(1)}};
+}
+void drop_rows(Fp8Rows& rows, std::int64_t first, std::int64_t width) {
+  if (!rows) return;
+  rows.codes += first * width;
+  rows.scales += first;
+}
+
+void drop_rows(BlockValues& b, std::int64_t first, const ModelConfig& config) {
+  for (HalfBlockValues* half : {&b.attention, &b.experts}) {
+    for (Activations<2>* view : {&half->entered, &half->u, &half->f, &half->post}) drop_rows(*view, first);
+    drop_rows(half->comb, first);
+    drop_rows(half->u_fp8, first, config.hidden_size);
+  }
+  for (Activations<2>* view :
+       {&b.q_down, &b.q_latent, &b.q_up, &b.q, &b.kv, &b.attended, &b.grouped, &b.main_kv, &b.main_gate,
+        &b.index_kv, &b.index_gate, &b.index_q, &b.index_weights, &b.router_logits, &b.expert_weights})
+    drop_rows(*view, first);
+  drop_rows(b.q_latent_fp8, first, config.q_lora_rank);
+  drop_rows(b.selected, first);
+  drop_rows(b.expert_ids, first);
+}
+
 }  // namespace
+
+ForwardBuffers ForwardBuffers::from_row(const ModelConfig& config, std::int64_t first) const {
+  BALEEN_CHECK(!keeps() && first % kScaleRows == 0);
+  ForwardBuffers rest = *this;
+  for (Activations<3>* view : {&rest.streams, &rest.mtp_streams, &rest.mtp_normed}) drop_rows(*view, first);
+  for (Activations<2>* view : {&rest.mtp_embedded, &rest.head_entered, &rest.head_u, &rest.cosine[0],
+                               &rest.cosine[1], &rest.sine[0], &rest.sine[1]})
+    drop_rows(*view, first);
+  drop_rows(rest.blocks.front(), first, config);
+  return rest;
+}
 
 ForwardBuffers::ForwardBuffers(const ModelConfig& config, std::int64_t max_rows, ElementType type,
                                Lifetime life, Arena& arena)

@@ -66,6 +66,9 @@ struct ForwardBuffers {
   [[nodiscard]] const BlockValues& block(std::int64_t index) const {
     return blocks.size() == 1 ? blocks.front() : blocks[static_cast<std::size_t>(index)];
   }
+  /// The rows from `first` on of every array that has any, as buffers of their own: `first` a multiple of 4.
+  /// What all rows have in common stays common. kBlock alone.
+  [[nodiscard]] ForwardBuffers from_row(const ModelConfig& config, std::int64_t first) const;
   /// Whether every block has arrays of its own.
   [[nodiscard]] bool keeps() const { return lifetime == Lifetime::kPass; }
 

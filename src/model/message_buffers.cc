@@ -3,13 +3,14 @@
 #include <algorithm>
 
 #include "numeric/block_scale.h"
+#include "tensor/unbacked_memory.h"
 
 namespace baleen {
 
 template <class T>
 T* MessageBuffers::allocate(std::int64_t count) {
   return reinterpret_cast<T*>(
-      buffers_.emplace_back(count * static_cast<std::int64_t>(sizeof(T)), *memory_).data());
+      buffers_->emplace_back(count * static_cast<std::int64_t>(sizeof(T)), *memory_).data());
 }
 
 Activations<2> MessageBuffers::take(std::int64_t num_rows, std::int64_t width, ElementType type) {
@@ -25,6 +26,25 @@ MessageBuffers::MessageBuffers(const ModelConfig& config, const RankLayout& layo
   const std::int64_t parts = layout.vocabulary().size();
   if (layout.stage().last && parts > 1)
     logits = take(max_rows, (config.vocab_size + parts - 1) / parts, ElementType::kF32);
+}
+
+MessageBuffers MessageBuffers::from_row(std::int64_t first, std::int64_t first_arrived) const {
+  const auto rest_of = [](Activations<2>& view, std::int64_t num_gone) {
+    if (!view.empty()) view = view.slice(num_gone, view.extent(0));
+  };
+  MessageBuffers rest = *this;
+  rest_of(rest.arrived, first_arrived);
+  rest_of(rest.arrived_weights, first_arrived);
+  rest_of(rest.outputs, first_arrived);
+  rest_of(rest.shared, first);
+  const std::int64_t chosen = arrived_ids.extent(1);
+  rest.arrived_ids = {arrived_ids.data() + first_arrived * chosen,
+                      {arrived_ids.extent(0) - first_arrived, chosen}};
+  if (arrived_fp8) {
+    rest.arrived_fp8.codes += first_arrived * arrived.extent(1);
+    rest.arrived_fp8.scales += first_arrived;
+  }
+  return rest;
 }
 
 void MessageBuffers::place_output(const ModelConfig& config, const RankLayout& layout,
@@ -51,7 +71,7 @@ void MessageBuffers::place_experts(const ModelConfig& config, const RankLayout& 
   const std::int64_t width = config.hidden_size;
   const std::int64_t chosen = *transport.way == DispatchWay::kGatheredTokens ? config.num_experts_per_tok : 1;
   arrived = take(most, width, type_);
-  if (type_ == ElementType::kBf16 && *transport.way == DispatchWay::kAssignments) {
+  if (type_ == ElementType::kBf16 && sends_fp8_rows(*transport.way)) {
     constexpr std::int64_t kScaleRows = 4;  // scale strides are multiples of it
     arrived_fp8.codes = allocate<std::uint8_t>(most * width);
     arrived_fp8.scale_stride = (most + kScaleRows - 1) / kScaleRows * kScaleRows;
@@ -62,6 +82,18 @@ void MessageBuffers::place_experts(const ModelConfig& config, const RankLayout& 
   if (transport.adds_sums) return;
   outputs = take(most, width, layout.plan().moe_tp > 1 ? ElementType::kF32 : type_);
   shared = take(max_rows, width, type_);
+}
+
+std::int64_t MessageBuffers::num_bytes() const {
+  std::int64_t sum = 0;
+  for (const Buffer& buffer : *buffers_) sum += buffer.size_bytes();
+  return sum;
+}
+
+std::int64_t message_buffer_bytes(const ModelConfig& config, const RankLayout& layout, std::int64_t max_rows,
+                                  ElementType type) {
+  UnbackedMemory memory;
+  return MessageBuffers(config, layout, max_rows, type, memory).num_bytes();
 }
 
 }  // namespace baleen

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 
 #include "model/config.h"
 #include "model/rank_layout.h"
@@ -22,6 +23,9 @@ struct MessageBuffers {
   /// `config` is that of the rank. Arrays of no use to `layout` stay empty.
   MessageBuffers(const ModelConfig& config, const RankLayout& layout, std::int64_t max_rows, ElementType type,
                  Memory& memory);
+  /// Of the arrays for tokens that differ between ranks, where `first` own rows and what `first_arrived` may
+  /// come of them have gone before: the rest, as buffers of their own. `first_arrived` is a multiple of 4.
+  [[nodiscard]] MessageBuffers from_row(std::int64_t first, std::int64_t first_arrived) const;
 
   Activations<2> heads;    ///< [P, H c / O] for output groups of this rank; where heads are split otherwise
   Activations<2> grouped;  ///< [P, G R_o / O], likewise
@@ -37,6 +41,9 @@ struct MessageBuffers {
   Activations<2> shared;              ///< [R, d] likewise
   DispatchedRows received;
 
+  /// Of all arrays.
+  [[nodiscard]] std::int64_t num_bytes() const;
+
  private:
   void place_output(const ModelConfig& config, const RankLayout& layout, std::int64_t max_rows);
   void place_experts(const ModelConfig& config, const RankLayout& layout, std::int64_t max_rows);
@@ -46,7 +53,11 @@ struct MessageBuffers {
 
   ElementType type_ = ElementType::kF32;
   Memory* memory_ = nullptr;
-  std::deque<Buffer> buffers_;
+  std::shared_ptr<std::deque<Buffer>> buffers_ = std::make_shared<std::deque<Buffer>>();
 };
+
+/// What these take for steps of `max_rows` rows, where activations are of `type`.
+[[nodiscard]] std::int64_t message_buffer_bytes(const ModelConfig& config, const RankLayout& layout,
+                                                std::int64_t max_rows, ElementType type);
 
 }  // namespace baleen

@@ -11,6 +11,7 @@
 #include "ops/dispatch/dispatch.h"
 #include "ops/embed/embed.h"
 #include "ops/experts/experts.h"
+#include "ops/fused_experts/fused_experts.h"
 #include "ops/gather_rows/gather_rows.h"
 #include "ops/grouped_linear/grouped_linear.h"
 #include "ops/hc_head/hc_head.h"

@@ -38,11 +38,13 @@ std::vector<std::pair<std::string, std::string>> terms(const ModelWeights& weigh
           {"another plan", to_text(options.parallel)},
           {"other options",
            fmt::format("precision {}, {} tokens a step, {} logit rows, {} sequences, {} "
-                       "positions, {} drafts{}{}, {} window pages, {} reserved tails",
+                       "positions, {} drafts{}{}, {} window pages, {} reserved tails, two micro-batches from "
+                       "{} and {} rows{}",
                        precision_name(options.precision), options.max_batch_tokens, options.max_logit_rows,
                        options.max_sequences, options.cache_tokens, options.max_draft_tokens,
                        options.mtp ? ", MTP" : "", options.prefix_cache ? ", prefix cache" : "",
-                       options.cached_window_pages, options.reserved_tails)},
+                       options.cached_window_pages, options.reserved_tails, options.overlap.least_prompt_rows,
+                       options.overlap.least_decode_rows, messages_text(options))},
           {"another expert map", table_identity(options.expert_table.get())}};
 }
 
@@ -67,21 +69,26 @@ void check_size(const MpiWorld& world, const EngineOptions& options) {
        options.parallel.num_devices, to_text(options.parallel));
 }
 
-/// The way to the GPUs of the other processes; null: ranks are on processors.
-std::shared_ptr<PeerProcess> join(const EngineOptions& options, MpiCommunicator& communicator) {
-  const MpiWorld& world = communicator.world();
-  if (options.rank_devices.empty()) return nullptr;
-  return join_peer_processes(options.rank_devices[static_cast<std::size_t>(world.rank())], world.rank(),
-                             world.size(), communicator, options.longest_wait);
+GpuLink join(const EngineOptions& options, MpiCommunicator& communicator) {
+  if (options.rank_devices.empty()) return {};
+  const std::int64_t rank = communicator.world().rank(), num_ranks = communicator.world().size();
+  const DeviceChoice& device = options.rank_devices[static_cast<std::size_t>(rank)];
+  if (options.messages == GpuMessages::kNccl)
+    return {.process = nullptr,
+            .nccl = join_by_nccl(device, rank, num_ranks, communicator, options.longest_wait)};
+  return {.process = join_peer_processes(device, rank, num_ranks, communicator, options.longest_wait),
+          .nccl = nullptr};
 }
 
 /// On which machine how many processes are is not known: threads are said, or divided among all.
 std::unique_ptr<Engine> make_rank(std::shared_ptr<const ModelWeights> weights, const EngineOptions& options,
-                                  MpiCommunicator& communicator, const PeerProcess* process) {
+                                  MpiCommunicator& communicator, const GpuLink& link) {
   const std::int64_t rank = communicator.world().rank(), num_ranks = options.parallel.num_devices;
   const RankLayout layout = layout_of_rank(weights->config(), options.parallel, rank);
-  return std::make_unique<Engine>(std::move(weights), options_of_rank(options, num_ranks, rank),
-                                  EngineRank{layout, &communicator, peer_rank(process)});
+  return std::make_unique<Engine>(
+      std::move(weights), options_of_rank(options, num_ranks, rank),
+      EngineRank{layout, &communicator,
+                 link.nccl ? peer_rank(link.nccl.get()) : peer_rank(link.process.get())});
 }
 
 }  // namespace
@@ -104,8 +111,8 @@ ProcessTeam::ProcessTeam(std::shared_ptr<MpiWorld> world, std::shared_ptr<const 
     communicator_.stop_others(verdict);
     fail("{}", verdict);
   }
-  process_ = join(options, communicator_);
-  engine_ = make_rank(std::move(weights), options, communicator_, process_.get());
+  link_ = join(options, communicator_);
+  engine_ = make_rank(std::move(weights), options, communicator_, link_);
 }
 
 ProcessTeam::~ProcessTeam() {
@@ -113,7 +120,7 @@ ProcessTeam::~ProcessTeam() {
   try {
     const RankCall end{.kind = RankCall::Kind::kEnd};
     call_all(end);
-    leave_peer_processes(process_.get());
+    leave_peer_processes(link_.process.get());
     communicator_.world().finalize();
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): they are ended with this process
   }
@@ -145,7 +152,9 @@ const std::vector<RankReply>& ProcessTeam::call(const RankCall& call) {
   }
 }
 
-std::string ProcessTeam::place() const { return fmt::format("{} ranks as processes", num_ranks_); }
+std::string ProcessTeam::place() const {
+  return fmt::format("{} ranks as processes{}", num_ranks_, messages_text(engine_->options()));
+}
 
 void ProcessTeam::follow(const std::shared_ptr<MpiWorld>& world, std::shared_ptr<const ModelWeights> weights,
                          const EngineOptions& options) {
@@ -159,9 +168,8 @@ void ProcessTeam::follow(const std::shared_ptr<MpiWorld>& world, std::shared_ptr
   communicator.send(0, kVerdictTag, bytes_of(verdict));
   if (!verdict.empty()) fail("{}", verdict);
   try {
-    const std::shared_ptr<PeerProcess> process = join(options, communicator);
-    const std::unique_ptr<Engine> engine =
-        make_rank(std::move(weights), options, communicator, process.get());
+    const GpuLink link = join(options, communicator);
+    const std::unique_ptr<Engine> engine = make_rank(std::move(weights), options, communicator, link);
     while (true) {
       const ReceivedCall received = call_from_bytes(communicator.receive(0, kCallTag, false));
       const RankCall& call = received.call;
@@ -169,7 +177,7 @@ void ProcessTeam::follow(const std::shared_ptr<MpiWorld>& world, std::shared_ptr
       const bool is_called = call.group == RankCall::kAllGroups || call.group == engine->layout().dp_index();
       communicator.send(0, kReplyTag, to_bytes(is_called ? answer(*engine, call) : RankReply()));
     }
-    leave_peer_processes(process.get());
+    leave_peer_processes(link.process.get());
   } catch (const std::exception& error) {
     const std::string name = fmt::format("rank {} ", rank), what = error.what();
     communicator.stop_others(what.starts_with("rank ") ? what : name + "failed: " + what);

@@ -105,6 +105,8 @@ RankReply answer(Engine& engine, const RankCall& call) {
       return {.tree = engine.tree(static_cast<std::size_t>(call.number))};
     case Kind::kExpertLoad:
       return {.expert_load = engine.expert_load()};
+    case Kind::kExpertPlaces:
+      return {.expert_places = engine.expert_places()};
     case Kind::kStageExperts:
       return reply_of(engine.stage_experts(call.experts));
     case Kind::kPlaceExperts:

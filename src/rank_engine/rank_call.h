@@ -32,6 +32,7 @@ struct RankCall {
     kCacheUse,
     kTree,
     kExpertLoad,
+    kExpertPlaces,
     kStageExperts,  ///< other expert maps, beside those in force
     kPlaceExperts,  ///< after all ranks have staged them: in force
     kDropExperts,   ///< otherwise
@@ -69,6 +70,7 @@ struct RankReply {
   CacheUse cache_use = {};
   std::vector<RadixNodeSummary> tree = {};
   std::vector<std::vector<std::int64_t>> expert_load = {};
+  std::optional<ExpertPlaceStats> expert_places = std::nullopt;
   std::vector<std::string> refusals = {};  ///< of each transfer; empty: none
 };
 

@@ -195,4 +195,19 @@ std::vector<std::vector<std::int64_t>> RankEngine::expert_load() {
   return all;
 }
 
+std::optional<ExpertPlaceStats> RankEngine::expert_places() const {
+  if (options_.device.kind != DeviceKind::kCuda) return std::nullopt;
+  std::optional<ExpertPlaceStats> all;
+  for (const RankReply& reply : team_->call({.kind = Kind::kExpertPlaces})) {
+    if (!reply.expert_places) continue;
+    const auto& [placed, fetched] = *reply.expert_places;
+    if (!all) all = {.placed = {.num_blocks = 1, .num_slots = placed.num_slots}, .fetched = {}};
+    all->placed.num_experts += placed.num_in_all();
+    all->placed.num_on_host += placed.num_on_host;
+    all->placed.num_on_disk += placed.num_on_disk;
+    all->fetched += fetched;
+  }
+  return all;
+}
+
 }  // namespace baleen

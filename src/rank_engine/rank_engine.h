@@ -42,6 +42,9 @@ class RankEngine final : public ModelEngine {
   [[nodiscard]] std::string memory_text() const override;
   [[nodiscard]] Device& device() override { return team_->first().device(); }
   [[nodiscard]] std::vector<std::vector<std::int64_t>> expert_load() override;
+  /// Sums over the ranks that have experts outside their GPU's memory, as if of one block; slots are the
+  /// first one's.
+  [[nodiscard]] std::optional<ExpertPlaceStats> expert_places() const override;
   [[nodiscard]] const ExpertBalance* expert_balance() const override {
     return balancer_ ? &balancer_->state() : nullptr;
   }

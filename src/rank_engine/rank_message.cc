@@ -116,6 +116,8 @@ std::vector<std::byte> to_bytes(const RankReply& reply) {
   out.value(std::ssize(reply.expert_load));
   for (const std::vector<std::int64_t>& row : reply.expert_load)
     out.array(std::span<const std::int64_t>(row));
+  out.value(reply.expert_places.has_value());
+  if (reply.expert_places) out.value(*reply.expert_places);
   out.value(std::ssize(reply.refusals));
   for (const std::string& refusal : reply.refusals) out.text(refusal);
   return out.take();
@@ -135,6 +137,7 @@ ReceivedReply reply_from_bytes(std::span<const std::byte> bytes) {
   reply.tree = in.array<RadixNodeSummary>();
   reply.expert_load.resize(static_cast<std::size_t>(in.count()));
   for (std::vector<std::int64_t>& row : reply.expert_load) row = in.array<std::int64_t>();
+  if (in.value<bool>()) reply.expert_places = in.value<ExpertPlaceStats>();
   reply.refusals.resize(static_cast<std::size_t>(in.count()));
   for (std::string& refusal : reply.refusals) refusal = in.text();
   return received;

@@ -17,4 +17,8 @@ EngineOptions options_of_rank(const EngineOptions& options, std::int64_t num_ran
   return own;
 }
 
+std::string_view messages_text(const EngineOptions& options) {
+  return options.messages == GpuMessages::kNccl ? ", messages by NCCL" : "";
+}
+
 }  // namespace baleen

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "device/device.h"
@@ -41,5 +42,8 @@ class RankTeam {
 /// Options of rank `rank`: its share of `options.num_threads`, which `num_ranks` of one machine divide.
 [[nodiscard]] EngineOptions options_of_rank(const EngineOptions& options, std::int64_t num_ranks,
                                             std::int64_t rank);
+
+/// ", messages by NCCL"; empty where they go as usual.
+[[nodiscard]] std::string_view messages_text(const EngineOptions& options);
 
 }  // namespace baleen

@@ -14,7 +14,9 @@ struct ThreadTeam::State {
       : weights(std::move(model)),
         options(std::move(engine_options)),
         exchange(options.longest_wait),
-        peers(make_peer_memory(options.rank_devices, options.longest_wait)),
+        peers(options.messages == GpuMessages::kNccl
+                  ? nullptr
+                  : make_peer_memory(options.rank_devices, options.longest_wait)),
         engines(static_cast<std::size_t>(options.parallel.num_devices)),
         replies(engines.size()),
         busy(engines.size(), true) {}
@@ -22,7 +24,7 @@ struct ThreadTeam::State {
   const std::shared_ptr<const ModelWeights> weights;
   const EngineOptions options;
   LocalExchange exchange;
-  const std::shared_ptr<const PeerMemory> peers;  ///< of GPUs
+  const std::shared_ptr<const PeerMemory> peers;  ///< of GPUs that exchange messages through it
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -81,10 +83,15 @@ void ThreadTeam::run_rank(const std::shared_ptr<State>& state, std::int64_t rank
     const std::int64_t num_ranks = s.options.parallel.num_devices;
     // Before the engine, whose memory lies near the thread that first touches it. GPUs have nodes of their
     // own.
-    if (!s.peers) stay_on_nodes(memory_nodes(), rank, num_ranks);
+    if (s.options.rank_devices.empty()) stay_on_nodes(memory_nodes(), rank, num_ranks);
+    const std::shared_ptr<const NcclConnection> nccl =
+        s.options.messages == GpuMessages::kNccl
+            ? join_by_nccl(s.options.rank_devices[place], rank, num_ranks, *communicator,
+                           s.options.longest_wait)
+            : nullptr;
     Engine engine(s.weights, options_of_rank(s.options, num_ranks, rank),
                   {layout_of_rank(s.weights->config(), s.options.parallel, rank), communicator.get(),
-                   peer_rank(s.peers.get(), rank)});
+                   nccl ? peer_rank(nccl.get()) : peer_rank(s.peers.get(), rank)});
     lock.lock();
     s.engines[place] = &engine;
     for (std::int64_t seen = 0;;) {
@@ -164,7 +171,8 @@ const std::vector<RankReply>& ThreadTeam::call(const RankCall& call) {
 Engine& ThreadTeam::first() { return *state_->engines.front(); }
 
 std::string ThreadTeam::place() const {
-  return fmt::format("{} ranks as threads of this process", state_->engines.size());
+  return fmt::format("{} ranks as threads of this process{}", state_->engines.size(),
+                     messages_text(state_->options));
 }
 
 std::int64_t ThreadTeam::copied_weight_bytes() const {

@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t kRanks = 2;
 constexpr std::string_view kTooFew = "fewer than two GPUs";
 
-EngineOptions options(const ParallelPlan& plan) {
+EngineOptions options(const ParallelPlan& plan, GpuMessages messages = GpuMessages::kAutomatic) {
   EngineOptions some{.device = {DeviceKind::kCuda, 0},
                      .num_threads = 2,
                      .max_batch_tokens = 640,
@@ -32,6 +32,7 @@ EngineOptions options(const ParallelPlan& plan) {
   if (plan.is_one_rank()) return some;
   for (int gpu = 0; gpu < kRanks; ++gpu) some.rank_devices.push_back({DeviceKind::kCuda, gpu});
   some.longest_wait = std::chrono::seconds(30);
+  some.messages = messages;
   return some;
 }
 
@@ -60,13 +61,14 @@ std::vector<float> work(StepEngine& engine, std::uint32_t num_sequences) {
   return seen;
 }
 
-void expect_same_over_processes(const ParallelPlan& plan, bool bits_of_one_rank,
-                                std::uint32_t num_sequences) {
+void expect_same_over_processes(const ParallelPlan& plan, bool bits_of_one_rank, std::uint32_t num_sequences,
+                                GpuMessages messages = GpuMessages::kAutomatic) {
+  if (messages == GpuMessages::kNccl && !why_not_nccl().empty()) GTEST_SKIP() << why_not_nccl();
   const test::RandomCheckpoint checkpoint("tiny-real-heads");
   const std::string failed = test::run_processes(kRanks, [&](const std::shared_ptr<MpiWorld>& world) {
     if (num_cuda_devices() < kRanks) fail("{}", kTooFew);
     const auto weights = std::make_shared<const ModelWeights>(checkpoint.path());
-    const EngineOptions wanted = resolved(options(plan), weights->config());
+    const EngineOptions wanted = resolved(options(plan, messages), weights->config());
     if (world->rank() > 0) {
       try {
         ProcessTeam::follow(world, weights, wanted);
@@ -84,7 +86,9 @@ void expect_same_over_processes(const ParallelPlan& plan, bool bits_of_one_rank,
       Engine one(weights, options({}));
       want = work(one, num_sequences);
     } else {
-      RankEngine threads(std::make_unique<ThreadTeam>(weights, wanted), wanted);
+      // Whichever way messages go, the sums are the plan's.
+      const EngineOptions through_memory = resolved(options(plan), weights->config());
+      RankEngine threads(std::make_unique<ThreadTeam>(weights, through_memory), through_memory);
       want = work(threads, num_sequences);
     }
     if (const std::string difference = test::bit_difference(got, want); !difference.empty())
@@ -99,6 +103,17 @@ TEST(CudaProcesses, DataParallelWithAnIdleGroup) { expect_same_over_processes({.
 TEST(CudaProcesses, ContextParallel) { expect_same_over_processes({.cp = 2}, true, 2); }
 TEST(CudaProcesses, Pipeline) { expect_same_over_processes({.pp = 2}, true, 2); }
 TEST(CudaProcesses, TensorParallel) { expect_same_over_processes({.tp = 2}, false, 2); }
+
+TEST(CudaProcessesByNccl, DataParallel) {
+  expect_same_over_processes({.dp = 2}, true, 2, GpuMessages::kNccl);
+}
+TEST(CudaProcessesByNccl, ContextParallel) {
+  expect_same_over_processes({.cp = 2}, true, 2, GpuMessages::kNccl);
+}
+TEST(CudaProcessesByNccl, Pipeline) { expect_same_over_processes({.pp = 2}, true, 2, GpuMessages::kNccl); }
+TEST(CudaProcessesByNccl, TensorParallel) {
+  expect_same_over_processes({.tp = 2}, false, 2, GpuMessages::kNccl);
+}
 
 TEST(CudaProcesses, OneGpuForTwoIsRefused) {
   const std::string failed = test::run_processes(kRanks, [&](const std::shared_ptr<MpiWorld>& world) {

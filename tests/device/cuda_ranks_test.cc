@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <chrono>
 #include <cmath>
@@ -35,6 +36,7 @@ DeviceOptions device_options(const ModelConfig& config, std::vector<ForcedVarian
           .max_rows = test::kMaxReadingRows,
           .max_sequences = 8,
           .max_pages = 4,
+          .two_batches = true,
           .forced_variants = std::move(forced)};
 }
 
@@ -60,7 +62,7 @@ class GpuRank {
   test::ReadingRank reading_;
 };
 
-class CudaRanks : public testing::Test {
+class CudaRanks : public test::WithNccl {
  protected:
   void SetUp() override { BALEEN_NEEDS_GPUS(1); }
 
@@ -76,10 +78,12 @@ class CudaRanks : public testing::Test {
   std::vector<Logits> run(const ParallelPlan& given, const Reading& reading, std::int64_t captured,
                           const std::vector<ForcedVariant>& forced = {}) {
     ParallelPlan plan = resolved(given, config_);
+    const bool dispatches = expert_transport(plan, DeviceKind::kCuda).way.has_value();
+    if (by_nccl_ && dispatches) plan.expert_transport = ExpertTransport::kNccl;
     check_runnable(plan, config_);
     const std::vector<int> gpus = test::gpus_of_ranks(plan.num_devices);
     std::optional<PeerMemory> peers;
-    if (gpus.size() > 1) peers.emplace(gpus, kLongestWait);
+    if (gpus.size() > 1 && !by_nccl_) peers.emplace(gpus, kLongestWait);
     LocalExchange exchange(kLongestWait);
     std::barrier<> all_ready(plan.num_devices);
     std::vector<Logits> results(gpus.size());
@@ -92,13 +96,14 @@ class CudaRanks : public testing::Test {
                                   rank % plan.stage_ranks());
           LocalCommunicator host(exchange);
           GpuRank one(config_, weights_->tree(), layout, gpus[static_cast<std::size_t>(rank)], forced);
-          if (peers) {
-            one.device().connect(peers->rank(rank), host,
+          if (gpus.size() > 1) {
+            one.device().connect(by_nccl_ ? nccl()->rank(rank) : peers->rank(rank), host,
                                  plan.dp > 1 ? layout.stage_ranks() : RankGroup{.ranks = {rank}});
           }
           all_ready.arrive_and_wait();
           one.reading().capture(captured);
           results[static_cast<std::size_t>(rank)] = one.reading().read(reading);
+          fused_runs_ += one.device().num_runs("fused_experts", "sm90/fused");
           all_ready.arrive_and_wait();  // memory is freed when no rank waits for another any more
         } catch (const std::exception& error) {
           exchange.stop(error.what());
@@ -175,6 +180,19 @@ class CudaRanks : public testing::Test {
 
   ModelConfig config_;
   std::unique_ptr<ModelWeights> weights_;
+  std::atomic<std::int64_t> fused_runs_ = 0;
+  bool by_nccl_ = false;
+};
+
+/// The same ranks, on GPUs of their own, with all messages by NCCL.
+class CudaRanksByNccl : public CudaRanks {
+ protected:
+  void SetUp() override {
+    BALEEN_NEEDS_GPUS(2);
+    if (const std::string why = test::why_not_nccl_ranks(2); !why.empty()) GTEST_SKIP() << why;
+    by_nccl_ = true;
+    static_cast<void>(nccl());  // joined before threads ask for it
+  }
 };
 
 TEST_F(CudaRanks, ExpertParallel) {
@@ -183,6 +201,17 @@ TEST_F(CudaRanks, ExpertParallel) {
     expect_bits_of_one_gpu({.num_devices = ranks, .dp = ranks}, {{150, 9, 40, 3}, 4});
   load("tiny-real-heads");
   expect_bits_of_one_gpu({.num_devices = 2, .dp = 2}, {{20, 9, 31}, 4});
+}
+
+/// Dispatch, experts and combine one after the other or at once, by themselves or by name.
+TEST_F(CudaRanks, ExpertTransports) {
+  load("tiny-flash");
+  for (const ExpertTransport transport :
+       {ExpertTransport::kAutomatic, ExpertTransport::kFused, ExpertTransport::kPeerMemory}) {
+    fused_runs_ = 0;
+    expect_bits_of_one_gpu({.num_devices = 2, .dp = 2, .expert_transport = transport}, {{150, 9, 40, 3}, 4});
+    EXPECT_EQ(fused_runs_ > 0, transport != ExpertTransport::kPeerMemory) << static_cast<int>(transport);
+  }
 }
 
 /// More rows than any graph has on one rank, few on the other.
@@ -194,6 +223,27 @@ TEST_F(CudaRanks, StepsOfVeryDifferentSizes) {
 TEST_F(CudaRanks, ARankWithoutRequestsJoins) {
   load("tiny-flash");
   expect_bits_of_one_gpu({.num_devices = 2, .dp = 2}, {{90}, 3});
+}
+
+/// The shared expert runs beside the dispatch.
+TEST_F(CudaRanks, LargeSteps) {
+  load("tiny-flash");
+  expect_bits_of_one_gpu({.num_devices = 2, .dp = 2}, {{600, 400}, 2});
+  expect_bits_of_one_gpu({.num_devices = 2, .dp = 2}, {{900, 9}, 2});
+}
+
+/// Few rows, which are staged, and more; parts that a rank has no rows of, and ranks that have none.
+TEST_F(CudaRanks, TwoMicroBatches) {
+  load("tiny-flash");
+  for (const std::int64_t ranks : {2, 4}) {
+    const ParallelPlan plan{.num_devices = ranks, .dp = ranks, .dual_batch_overlap = true};
+    for (const Reading& reading :
+         {Reading{{150, 9, 40, 3}, 4}, Reading{{90}, 3}, Reading{{70, 1, 70, 1, 70, 1, 70, 1}, 3},
+          Reading{{600, 400}, 2}, Reading{{1000, 9, 9, 3}, 2}})
+      expect_bits_of_one_gpu(plan, reading);
+  }
+  load("tiny-real-heads");
+  expect_bits_of_one_gpu({.num_devices = 2, .dp = 2, .dual_batch_overlap = true}, {{20, 9, 31}, 4});
 }
 
 TEST_F(CudaRanks, Pipeline) {
@@ -296,6 +346,38 @@ TEST_F(CudaRanks, InnerWidthsAreSplit) {
                  to_text(resolved(plan, config_)), error, usual);
       EXPECT_LT(error, 2 * usual);
     }
+  }
+}
+
+TEST_F(CudaRanksByNccl, BitsOfOneGpu) {
+  load("tiny-flash");
+  const Reading reading{{150, 9, 40, 3}, 4};
+  expect_bits_of_one_gpu({.num_devices = 2, .dp = 2}, reading);
+  expect_bits_of_one_gpu({.num_devices = 2, .dp = 2}, {{400, 9}, 2});
+  expect_bits_of_one_gpu({.num_devices = 2, .dp = 2}, {{90}, 3});
+  expect_bits_of_one_gpu({.num_devices = 2, .pp = 2}, reading);
+  expect_bits_of_one_gpu({.num_devices = 2, .dp = 2, .expert_placement = ExpertOrder::kRoundRobin}, reading);
+  expect_bits_of_one_gpu({.num_devices = 2, .tp = 2, .o_proj_tp = 1, .redundant_experts = 4}, reading);
+  expect_bits_of_one_gpu({.num_devices = 2, .tp = 2, .o_proj_tp = 1, .sequence_parallel = true}, {{5}, 3});
+  expect_bits_of_one_gpu({.num_devices = 2, .tp = 2, .o_proj_tp = 1, .sequence_parallel = true},
+                         {{400, 1}, 2});
+  expect_bits_of_one_gpu({.num_devices = 2, .cp = 2}, reading);
+  load("tiny-real-heads");
+  expect_bits_of_one_gpu({.num_devices = 2, .dp = 2}, {{20, 9, 31}, 4});
+}
+
+/// Sums of the plan, whichever way its messages go.
+TEST_F(CudaRanksByNccl, TensorParallelHasTheBitsOfPeerMemory) {
+  for (const char* preset : {"tiny-flash", "tiny-real-heads"}) {
+    load(preset);
+    const Reading reading{{150, 9, 40, 3}, 4};
+    const ParallelPlan plan{.num_devices = 2, .tp = 2};
+    const std::vector<Logits> queued = run(plan, reading, 0), replayed = run(plan, reading, 4);
+    by_nccl_ = false;
+    const std::vector<Logits> by_peers = run(plan, reading, 4);
+    by_nccl_ = true;
+    EXPECT_TRUE(queued == by_peers) << preset;
+    EXPECT_TRUE(replayed == by_peers) << preset;
   }
 }
 

@@ -95,7 +95,20 @@ TEST(ExpertOracle, BackendsOfGpusAnswerForWhatTheyAreBrought) {
   EXPECT_EQ(chosen_pair(request({.tp = 2}, DeviceKind::kCuda, 32)), "all-reduce sm90/few_tokens");
   EXPECT_EQ(chosen_pair(request({.tp = 2}, DeviceKind::kCuda, 512)), "all-reduce sm90/many_tokens");
   // A place for each of 2 x 1 x 6 assignments.
-  EXPECT_EQ(chosen_pair(request({.dp = 2}, DeviceKind::kCuda, 1)), "peer-memory sm90/few_tokens");
+  ExpertRequest one_by_one = request({.dp = 2}, DeviceKind::kCuda, 1);
+  EXPECT_EQ(chosen_pair(one_by_one), "fused sm90/fused");
+  one_by_one.plan.expert_transport = ExpertTransport::kPeerMemory;
+  EXPECT_EQ(chosen_pair(one_by_one), "peer-memory sm90/few_tokens");
+  // Above its number of tokens a step is done one operation after the other, also where it is named.
+  ExpertRequest large = request({.dp = 2}, DeviceKind::kCuda, 257);
+  EXPECT_EQ(chosen_pair(large), "peer-memory sm90/many_tokens");
+  large.plan.expert_transport = ExpertTransport::kFused;
+  EXPECT_EQ(chosen_pair(large), "peer-memory sm90/many_tokens");
+  EXPECT_EQ(candidate(expert_candidates(large), "fused", "sm90/fused").verdict.reason,
+            "stages the rows of at most 256 tokens a rank, and 16,384 assignments of all ranks");
+  ExpertRequest bf16 = request({.dp = 2}, DeviceKind::kCuda, 1);
+  bf16.weights = WeightFormat::kBF16;
+  EXPECT_EQ(chosen_pair(bf16), "peer-memory sm90/bf16");
   // Parts of inner widths are experts as well.
   const ParallelPlan split{.tp = 2, .ep = 1, .moe_tp = 2};
   EXPECT_EQ(chosen_pair(request(split, DeviceKind::kCuda, 4)), "all-reduce sm90/four_tokens");

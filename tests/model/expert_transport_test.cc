@@ -32,7 +32,7 @@ std::string refusal(ExpertTransport transport, const ParallelPlan& plan) {
 TEST(ExpertTransport, AreTriedInThisOrder) {
   std::vector<std::string_view> names;
   for (const ExpertTransportTraits& one : expert_transports()) names.push_back(one.name);
-  EXPECT_EQ(names, (std::vector<std::string_view>{"none", "all-reduce", "all-to-all", "peer-memory",
+  EXPECT_EQ(names, (std::vector<std::string_view>{"none", "all-reduce", "all-to-all", "fused", "peer-memory",
                                                   "all-gather", "reduce-scatter", "nccl"}));
 }
 
@@ -53,12 +53,13 @@ TEST(ExpertTransport, APlanTakesTheFirstThatServesIt) {
   expect({.pp = 3}, "none", "none");
   expect({.tp = 2}, "all-reduce", "all-reduce");
   expect({.tp = 2, .ep = 1, .moe_tp = 2}, "all-reduce", "all-reduce");
-  expect({.dp = 4}, "all-to-all", "peer-memory");
+  expect({.dp = 2}, "all-to-all", "fused");
+  expect({.dp = 4}, "all-to-all", "peer-memory");  // not measured
   expect({.tp = 2, .dp = 2, .pp = 2}, "all-to-all", "peer-memory");
-  expect({.tp = 2, .sequence_parallel = true}, "all-to-all", "peer-memory");
-  expect({.tp = 2, .redundant_experts = 2}, "all-to-all", "peer-memory");
-  expect({.tp = 2, .expert_placement = ExpertOrder::kRoundRobin}, "all-to-all", "peer-memory");
-  expect({.tp = 2, .maps_by_layer = true}, "all-to-all", "peer-memory");
+  expect({.tp = 2, .sequence_parallel = true}, "all-to-all", "fused");
+  expect({.tp = 2, .redundant_experts = 2}, "all-to-all", "fused");
+  expect({.tp = 2, .expert_placement = ExpertOrder::kRoundRobin}, "all-to-all", "fused");
+  expect({.tp = 2, .maps_by_layer = true}, "all-to-all", "fused");
 }
 
 /// The device decides who moves rows, never what moves.
@@ -93,13 +94,17 @@ TEST(ExpertTransport, EveryRefusalOfAPlanHasItsReason) {
   EXPECT_EQ(refusal(ExpertTransport::kAllReduce, {.tp = 2}), "");
   EXPECT_EQ(refusal(ExpertTransport::kReduceScatter, {.dp = 2, .maps_by_layer = true}), kPlaced);
   EXPECT_EQ(refusal(ExpertTransport::kReduceScatter, {.dp = 2}), "");
-  for (const ExpertTransport rows_move :
-       {ExpertTransport::kAllToAll, ExpertTransport::kPeerMemory, ExpertTransport::kAllGather}) {
+  for (const ExpertTransport rows_move : {ExpertTransport::kAllToAll, ExpertTransport::kPeerMemory,
+                                          ExpertTransport::kFused, ExpertTransport::kAllGather,
+                                          ExpertTransport::kNccl}) {
     EXPECT_EQ(refusal(rows_move, {.pp = 2}), kOneRank);
     for (const ParallelPlan& plan : {ParallelPlan{.dp = 2}, ParallelPlan{.tp = 2},
                                      ParallelPlan{.dp = 2, .redundant_experts = 2, .maps_by_layer = true}})
       EXPECT_EQ(refusal(rows_move, plan), "");
   }
+  EXPECT_EQ(refusal(ExpertTransport::kFused, {.dp = 2, .ep = 1, .moe_tp = 2}),
+            "takes whole experts; these are split over ranks");
+  EXPECT_EQ(chosen({.dp = 2, .ep = 1, .moe_tp = 2}, DeviceKind::kCuda), "peer-memory");
 }
 
 TEST(ExpertTransport, EveryRefusalOfADeviceHasItsReason) {
@@ -115,12 +120,14 @@ TEST(ExpertTransport, EveryRefusalOfADeviceHasItsReason) {
   EXPECT_NE(reason(ExpertTransport::kAllToAll, kGpu).find("GPUs have peer-memory"), std::string::npos);
   EXPECT_NE(reason(ExpertTransport::kPeerMemory, kCpu).find("CPU ranks have all-to-all"), std::string::npos);
   EXPECT_EQ(reason(ExpertTransport::kPeerMemory, kGpu), "");
+  EXPECT_NE(reason(ExpertTransport::kFused, kCpu).find("CPU ranks have all-to-all"), std::string::npos);
+  EXPECT_EQ(reason(ExpertTransport::kFused, kGpu), "");
   for (const ExpertTransport gathers : {ExpertTransport::kAllGather, ExpertTransport::kReduceScatter}) {
     EXPECT_EQ(reason(gathers, kCpu), "");
     EXPECT_NE(reason(gathers, kGpu).find("has no kernels on GPUs so far"), std::string::npos);
   }
   EXPECT_NE(reason(ExpertTransport::kNccl, kCpu).find("library for GPUs"), std::string::npos);
-  EXPECT_NE(reason(ExpertTransport::kNccl, kGpu).find("is measured only"), std::string::npos);
+  EXPECT_EQ(reason(ExpertTransport::kNccl, kGpu), "");
 }
 
 /// Named, it is taken or refused: nothing else takes its place.
@@ -135,20 +142,25 @@ TEST(ExpertTransport, ANameIsTakenOrRefused) {
   EXPECT_FALSE(transport_violation(gathers, DeviceKind::kCpu));
   EXPECT_EQ(transport_violation(gathers, DeviceKind::kCuda).value_or(""),
             "--expert-transport all-gather: has no kernels on GPUs so far: theirs send each assignment to a "
-            "place of its own; this plan can have peer-memory");
+            "place of its own; this plan can have fused, peer-memory, nccl");
   EXPECT_EQ(to_text(gathers), "2 devices: tp 1, dp 2, ep 2, experts by all-gather");
 
   const ParallelPlan adds = named({.dp = 2}, ExpertTransport::kAllReduce);
   EXPECT_EQ(
       violations(adds, tiny()),
       std::vector<std::string>{"--expert-transport all-reduce: ranks have tokens of their own: there is "
-                               "more than one data-parallel group; this plan can have all-to-all, "
-                               "peer-memory, all-gather, reduce-scatter"});
+                               "more than one data-parallel group; this plan can have all-to-all, fused, "
+                               "peer-memory, all-gather, reduce-scatter, nccl"});
   EXPECT_EQ(transport_violation(adds, DeviceKind::kCpu).value_or("").substr(0, 30),
             "--expert-transport all-reduce:");
   EXPECT_THROW(check_runnable(adds, tiny()), Error);
 
-  EXPECT_EQ(violations(named({.dp = 2}, ExpertTransport::kNccl), tiny()).size(), 1U) << "on no device";
+  const ParallelPlan by_nccl = named({.dp = 2}, ExpertTransport::kNccl);
+  EXPECT_TRUE(violations(by_nccl, tiny()).empty());
+  EXPECT_FALSE(transport_violation(by_nccl, DeviceKind::kCuda));
+  EXPECT_EQ(expert_transport(by_nccl, DeviceKind::kCuda).name, "nccl");
+  EXPECT_EQ(transport_violation(by_nccl, DeviceKind::kCpu).value_or("").substr(0, 30),
+            "--expert-transport nccl: NCCL ");
   EXPECT_EQ(
       transport_violation(named({}, ExpertTransport::kAllToAll)).value_or(""),
       "--expert-transport all-to-all: every rank has all experts of its stage: nothing has to move; this "
@@ -165,6 +177,7 @@ TEST(ExpertTransport, ALayoutHasRoomForWhatItsTransportBrings) {
   EXPECT_EQ(most({.tp = 2}, ExpertTransport::kAutomatic), 0) << "sums of tokens that are there";
   EXPECT_EQ(most({.dp = 4}, ExpertTransport::kAutomatic), 4 * 5 * 3);
   EXPECT_EQ(most({.dp = 4}, ExpertTransport::kAllGather), 4 * 5 * 3);
+  EXPECT_EQ(most({.dp = 4}, ExpertTransport::kNccl), 4 * 5 * 3);
   EXPECT_EQ(most({.tp = 2, .dp = 2}, ExpertTransport::kAllGather), 4 * 3 * 3) << "3 of 5 rows from each";
   EXPECT_EQ(most({.tp = 2, .dp = 2}, ExpertTransport::kReduceScatter), 4 * 3) << "tokens, not assignments";
 }

@@ -33,7 +33,7 @@ class Rank {
         communicator_(exchange),
         device_(1, test::reading_scratch(config_, cpu_traits(1))),
         reading_(config_, weights_.tree(), device_, layout, precision) {
-    device_.connect(&communicator_);
+    device_.connect(&communicator_, layout.stage_ranks());
   }
   Logits read(const Reading& reading) { return reading_.read(reading); }
 
@@ -255,6 +255,45 @@ TEST_F(Ranks, ContextParallelOfRandomPrompts) {
       for (std::int64_t i = 0; i < count; ++i) reading.prompts.push_back(pick(1, 130));
       SCOPED_TRACE(std::string(preset) + " " + testing::PrintToString(reading.prompts));
       expect_bits_of_one_rank({.num_devices = cp, .cp = cp, .redundant_experts = copies}, reading);
+    }
+  }
+}
+
+/// Steps that are cut in two: between sequences, through one, with a part that some ranks have no rows of,
+/// and of ranks without any.
+TEST_F(Ranks, TwoMicroBatches) {
+  load("tiny-flash");
+  for (const std::int64_t dp : {2, 4}) {
+    const ParallelPlan plan{.num_devices = dp, .dp = dp, .dual_batch_overlap = true};
+    for (const Reading& reading : {reading_, Reading{{90}, 3}, Reading{{1, 2}, 2},
+                                   Reading{{70, 1, 70, 1, 70, 1, 70, 1}, 3}, Reading{{300, 3}, 2}})
+      expect_bits_of_one_rank(plan, reading);
+  }
+  expect_bits_of_one_rank({.num_devices = 4,
+                           .dp = 4,
+                           .redundant_experts = 4,
+                           .expert_placement = ExpertOrder::kRoundRobin,
+                           .dual_batch_overlap = true},
+                          reading_);
+}
+
+TEST_F(Ranks, TwoMicroBatchesOfRandomPrompts) {
+  const auto seed = static_cast<std::uint64_t>(std::random_device()());
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  const auto pick = [&](std::int64_t least, std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(least, most)(random);
+  };
+  for (const char* preset : {"tiny-flash", "tiny-real-heads"}) {
+    load(preset);
+    for (const std::int64_t dp : {2, 3}) {
+      const std::int64_t copies = (dp - config_.n_routed_experts % dp) % dp;
+      Reading reading{.prompts = {}, .more_steps = pick(1, 3)};
+      const std::int64_t count = pick(1, 8);
+      for (std::int64_t i = 0; i < count; ++i) reading.prompts.push_back(pick(1, 130));
+      SCOPED_TRACE(std::string(preset) + " " + testing::PrintToString(reading.prompts));
+      expect_bits_of_one_rank(
+          {.num_devices = dp, .dp = dp, .redundant_experts = copies, .dual_batch_overlap = true}, reading);
     }
   }
 }

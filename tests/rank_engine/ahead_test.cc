@@ -26,7 +26,8 @@ EngineOptions options(const ParallelPlan& plan, std::int64_t max_draft_tokens) {
                           .mtp = max_draft_tokens > 0,
                           .max_draft_tokens = max_draft_tokens,
                           .choose_on_device = true,
-                          .parallel = plan},
+                          .parallel = plan,
+                          .overlap = {.least_prompt_rows = 2, .least_decode_rows = 2}},
                          preset_config("tiny-flash"));
 }
 
@@ -81,8 +82,9 @@ std::vector<std::vector<TokenId>> decode(StepEngine& engine, bool ahead) {
 TEST(RanksAhead, TokensAreThoseOfOneRankStepByStep) {
   const auto one = open_engine(tiny().path(), options({}, 0));
   const std::vector<std::vector<TokenId>> want = decode(*one, false);
-  for (const ParallelPlan& plan : {ParallelPlan{.dp = 2}, ParallelPlan{.ep = 4},
-                                   ParallelPlan{.tp = 2, .o_proj_tp = 1, .sequence_parallel = true}}) {
+  for (const ParallelPlan& plan :
+       {ParallelPlan{.dp = 2}, ParallelPlan{.ep = 4}, ParallelPlan{.dp = 2, .dual_batch_overlap = true},
+        ParallelPlan{.tp = 2, .o_proj_tp = 1, .sequence_parallel = true}}) {
     const auto many = open_engine(tiny().path(), options(plan, 0));
     SCOPED_TRACE(to_text(many->options().parallel));
     EXPECT_TRUE(many->limits().runs_ahead);
@@ -106,7 +108,8 @@ TEST(RanksAhead, APipelineChoosesAndDoesNotRunAhead) {
 
 TEST(RanksAhead, QueuedDraftsAreThoseOfOneRank) {
   const test::Speculated want = test::speculate(*open_engine(tiny().path(), options({}, 3)), true);
-  for (const ParallelPlan& plan : {ParallelPlan{.dp = 2}, ParallelPlan{.ep = 2}}) {
+  for (const ParallelPlan& plan :
+       {ParallelPlan{.dp = 2}, ParallelPlan{.ep = 2}, ParallelPlan{.dp = 2, .dual_batch_overlap = true}}) {
     const auto engine = open_engine(tiny().path(), options(plan, 3));
     SCOPED_TRACE(to_text(engine->options().parallel));
     for (const bool queued : {false, true}) {

@@ -23,7 +23,8 @@ EngineOptions options(const ParallelPlan& plan) {
                           .max_sequences = 4,
                           .cache_tokens = 4096,
                           .max_draft_tokens = 2,
-                          .parallel = plan},
+                          .parallel = plan,
+                          .overlap = {.least_prompt_rows = 2, .least_decode_rows = 2}},
                          preset_config("tiny-flash"));
 }
 
@@ -79,6 +80,12 @@ void expect_one_ranks_bits(const ParallelPlan& plan) {
 TEST(RankEngine, ExpertAndDataParallel) {
   expect_one_ranks_bits({.dp = 2});
   expect_one_ranks_bits({.ep = 4});
+}
+
+TEST(RankEngine, TwoMicroBatches) {
+  expect_one_ranks_bits({.dp = 2, .dual_batch_overlap = true});
+  expect_one_ranks_bits({.dp = 4, .redundant_experts = 4, .dual_batch_overlap = true});
+  expect_one_ranks_bits({.dp = 2, .prefill_groups = 1, .dual_batch_overlap = true});
 }
 
 TEST(RankEngine, Pipeline) {
@@ -197,7 +204,8 @@ TEST(RankEngine, PlansThatCannotBe) {
   EXPECT_NE(refusal({.pp = 99}).find("--pp 99"), std::string::npos);
   EXPECT_NE(refusal({.dp = 2, .o_proj_tp = 2}).find("--o-proj-tp 2"), std::string::npos);
   EXPECT_NE(refusal({.pp = 2, .redundant_experts = 2}).find("--redundant-experts"), std::string::npos);
-  EXPECT_NE(refusal({.dp = 2, .dual_batch_overlap = true}).find("--dbo"), std::string::npos);
+  EXPECT_NE(refusal({.tp = 2, .dual_batch_overlap = true}).find("--dbo: "), std::string::npos);
+  EXPECT_NE(refusal({.dual_batch_overlap = true}).find("--dbo: "), std::string::npos);
   const auto refuses = [&](const ParallelPlan& plan, const char* part) {
     EXPECT_NE(refusal(plan).find(part), std::string::npos) << refusal(plan);
   };

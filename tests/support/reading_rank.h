@@ -24,7 +24,7 @@ struct Reading {
   }
 };
 
-inline constexpr std::int64_t kMaxReadingRows = 512;
+inline constexpr std::int64_t kMaxReadingRows = 1024;
 
 /// Of a device that reads; `config` is the rank's.
 [[nodiscard]] inline std::int64_t reading_scratch(const ModelConfig& config, const DeviceTraits& traits) {
@@ -45,7 +45,11 @@ class ReadingRank {
                device.memory()),
         logits_(kMaxReadingRows * config.vocab_size * std::int64_t{sizeof(float)}, device.memory()),
         all_streams_(kMaxReadingRows * config.hc_dim() * std::int64_t{sizeof(float)}, device.memory()),
-        forward_(config, weights, device, cache_, precision, kMaxReadingRows, arena_, layout) {}
+        forward_(config, weights, device, cache_, precision, kMaxReadingRows, arena_, layout) {
+    // Whatever has two rows on some rank.
+    if (layout.plan().dual_batch_overlap)
+      forward_.overlap_batches({.least_prompt_rows = 2, .least_decode_rows = 2});
+  }
 
   /// Steps of up to `num_rows` rows are replayed from then on.
   void capture(std::int64_t num_rows) {

@@ -16,7 +16,8 @@ std::string load(NcclLibrary& library) {
   void* const handle = dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     return fmt::format(
-        "{} was not found ({}). It is NVIDIA's package libnccl2 (apt) or nvidia-nccl-cu13 (pip); put its "
+        "NCCL: {} was not found ({}). It is NVIDIA's package libnccl2 (apt) or nvidia-nccl-cu13 (pip); put "
+        "its "
         "folder into LD_LIBRARY_PATH, or do without: GPUs of one host exchange data over peer memory",
         kFile, dlerror());
   }
@@ -29,6 +30,8 @@ std::string load(NcclLibrary& library) {
   find(library.get_unique_id, "ncclGetUniqueId");
   find(library.comm_init_rank, "ncclCommInitRank");
   find(library.comm_destroy, "ncclCommDestroy");
+  find(library.comm_abort, "ncclCommAbort");
+  find(library.comm_get_async_error, "ncclCommGetAsyncError");
   find(library.error_string, "ncclGetErrorString");
   find(library.group_start, "ncclGroupStart");
   find(library.group_end, "ncclGroupEnd");
@@ -38,7 +41,8 @@ std::string load(NcclLibrary& library) {
   find(library.all_gather, "ncclAllGather");
   find(library.reduce_scatter, "ncclReduceScatter");
   if (missing.empty()) return "";
-  return fmt::format("{} has no function {}: it is too old; version 2.7 or later is needed", kFile, missing);
+  return fmt::format("NCCL: {} has no function {}: it is too old; version 2.7 or later is needed", kFile,
+                     missing);
 }
 
 /// What was found, and what is wrong with it.
@@ -58,10 +62,24 @@ void NcclLibrary::check(int result, const char* what) const {
   if (result != kSuccess) fail("{}: NCCL says '{}'", what, error_string(result));
 }
 
-bool have_nccl() { return found().why_not.empty(); }
+int NcclLibrary::version() const {
+  int version = 0;
+  check(get_version(&version), "asking NCCL for its version");
+  return version;
+}
+
+std::string nccl_version_text(int version) {
+  // 2.9 and later: five digits; before, four.
+  constexpr int kFirstOfFiveDigits = 10000, kHundred = 100;
+  const int major = version >= kFirstOfFiveDigits ? version / kFirstOfFiveDigits : version / 1000;
+  const int rest = version >= kFirstOfFiveDigits ? version % kFirstOfFiveDigits : version % 1000;
+  return fmt::format("{}.{}.{}", major, rest / kHundred, rest % kHundred);
+}
+
+const std::string& why_not_nccl_library() { return found().why_not; }
 
 const NcclLibrary& nccl() {
-  if (!have_nccl()) fail("NCCL: {}", found().why_not);
+  if (!have_nccl()) fail("{}", why_not_nccl_library());
   return found().library;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 struct CUstream_st;
 struct ncclComm;
@@ -14,7 +15,7 @@ struct NcclLibrary {
     char internal[128];
   };
   using Comm = ncclComm*;
-  static constexpr int kSuccess = 0;
+  static constexpr int kSuccess = 0, kInProgress = 7;
   // ncclDataType_t, ncclRedOp_t
   static constexpr int kInt8 = 0, kFloat32 = 7, kBfloat16 = 9, kSum = 0;
 
@@ -22,6 +23,8 @@ struct NcclLibrary {
   int (*get_unique_id)(UniqueId* id) = nullptr;
   int (*comm_init_rank)(Comm* comm, int num_ranks, UniqueId id, int rank) = nullptr;
   int (*comm_destroy)(Comm comm) = nullptr;
+  int (*comm_abort)(Comm comm) = nullptr;
+  int (*comm_get_async_error)(Comm comm, int* error) = nullptr;
   const char* (*error_string)(int result) = nullptr;
   int (*group_start)() = nullptr;
   int (*group_end)() = nullptr;
@@ -36,12 +39,18 @@ struct NcclLibrary {
 
   /// Throws `Error` with NCCL's words unless `result` is success.
   void check(int result, const char* what) const;
+  /// As NCCL counts: 22803 is 2.28.3.
+  [[nodiscard]] int version() const;
 };
 
-/// Whether there is one, without an error.
-[[nodiscard]] bool have_nccl();
+/// "2.28.3"
+[[nodiscard]] std::string nccl_version_text(int version);
 
-/// Loads it the first time. Throws `Error` that says how to get it where it is missing or too old.
+/// Why there is none that can be used, with how to get it; empty: there is one. Looks for it the first time.
+[[nodiscard]] const std::string& why_not_nccl_library();
+[[nodiscard]] inline bool have_nccl() { return why_not_nccl_library().empty(); }
+
+/// Throws `Error` that says how to get it where it is missing or too old.
 [[nodiscard]] const NcclLibrary& nccl();
 
 }  // namespace baleen

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "base/check.h"
+#include "comm/nccl/nccl_rank.h"
 #include "comm/peer/peer_process.h"
 #include "cuda/cuda_error.h"
 
@@ -63,11 +64,17 @@ PeerSignals* PeerRank::signals(std::int64_t sender) const {
 
 PeerRank::State* PeerRank::state() const { return reinterpret_cast<State*>(signals(std::ssize(*all_))); }
 
+PeerRank::PeerRank(const NcclRank& nccl) : nccl_(&nccl), rank_(nccl.rank()) {}
+
+std::int64_t PeerRank::num_ranks() const { return nccl_ != nullptr ? nccl_->num_ranks() : std::ssize(*all_); }
+
 PeerView PeerRank::view(const RankGroup& group) const {
+  BALEEN_CHECK(nccl_ == nullptr);
   BALEEN_CHECK(group.size() <= kMaxPeers && group.rank() == rank_);
   PeerView view{.size = static_cast<std::int32_t>(group.size()),
                 .place = static_cast<std::int32_t>(group.place),
                 .blocks_done = &state()->blocks_done,
+                .counters = state()->counters,
                 .failed = &state()->failed,
                 .failure = failure_,
                 .longest_wait_ns = static_cast<std::uint64_t>(
@@ -93,6 +100,7 @@ PeerView PeerRank::view(const RankGroup& group) const {
 }
 
 void PeerRank::check() const {
+  if (nccl_ != nullptr) return nccl_->check();
   const std::uint32_t happened = static_cast<const volatile PeerFailure*>(failure_)->happened;
   if (happened == 0) return;
   if (happened == PeerFailure::kUnknownAddress) {
@@ -175,7 +183,8 @@ void PeerMemory::connect(std::span<const int> gpus) const {
       if (!can_access_memory(gpu, other)) {
         fail(
             "cuda:{} has no access to the memory of cuda:{}: ranks on one host need GPUs that are joined by "
-            "NVLink, or by PCIe with peer access; nvidia-smi topo -p2p rw shows which are",
+            "NVLink, or by PCIe with peer access (nvidia-smi topo -p2p rw shows which are), or --messages "
+            "nccl",
             gpu, other);
       }
       const cudaError_t status = cudaDeviceEnablePeerAccess(other, 0);

@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <iterator>
 #include <memory>
 #include <span>
 #include <vector>
@@ -26,11 +25,19 @@ namespace baleen {
 /// Where the environment says otherwise, that counts.
 void prepare_shared_gpus();
 
+class NcclRank;
 class PeerProcess;
 
 /// One rank's end. Its functions are for the thread that drives the rank's GPU.
 class PeerRank {
  public:
+  PeerRank() = default;
+  /// One whose messages go by NCCL, for ranks of several hosts: there is no view of the others. `nccl`
+  /// outlives this.
+  explicit PeerRank(const NcclRank& nccl);
+
+  /// Null: messages go through peer memory.
+  [[nodiscard]] const NcclRank* nccl() const { return nccl_; }
   [[nodiscard]] PeerView view(const RankGroup& group) const;
   /// Throws `Error` naming the rank for which a kernel has waited too long. The results of the step are then
   /// void, and nothing can be exchanged any more.
@@ -42,7 +49,7 @@ class PeerRank {
   /// multiprocessor until other ranks or other blocks have done something takes this part of them at most.
   [[nodiscard]] std::int64_t sharing() const { return sharing_; }
   [[nodiscard]] std::int64_t rank() const { return rank_; }
-  [[nodiscard]] std::int64_t num_ranks() const { return std::ssize(*all_); }
+  [[nodiscard]] std::int64_t num_ranks() const;
 
  private:
   friend class PeerMemory;
@@ -51,6 +58,7 @@ class PeerRank {
     std::uint32_t counts[kMaxPeers][kMaxExchangeBlocks];
     std::uint32_t blocks_done;
     std::uint32_t failed;
+    std::int32_t counters[kMaxPeerCounters];
     PeerRange ranges[kMaxPeers][kMaxPeerRanges];  ///< of ranks in other processes
   };
   /// Takes and clears the region, on the current GPU, of one of `num_ranks`.
@@ -63,6 +71,7 @@ class PeerRank {
   [[nodiscard]] State* state() const;
 
   const std::vector<PeerRank>* all_ = nullptr;
+  const NcclRank* nccl_ = nullptr;
   PeerProcess* process_ = nullptr;  ///< of ranks that are processes
   std::int64_t rank_ = 0;
   int gpu_ = 0;

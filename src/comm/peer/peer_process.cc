@@ -2,37 +2,23 @@
 
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <cstring>
-#include <type_traits>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "comm/hosts.h"
 #include "comm/meet.h"
 #include "cuda/cuda_error.h"
+#include "cuda/gpu_identity.h"
 
 namespace baleen {
 namespace {
 
-/// Of the running kernel of the operating system: the same for all processes of a host, containers included.
-std::string host_identity() { return read_text_file("/proc/sys/kernel/random/boot_id"); }
-
-cudaUUID_t gpu_identity(int gpu) {
-  cudaDeviceProp properties{};
-  check_cuda(cudaGetDeviceProperties(&properties, gpu), "reading the device");
-  return properties.uuid;
-}
-
-bool same(const cudaUUID_t& a, const cudaUUID_t& b) {
-  return std::memcmp(a.bytes, b.bytes, sizeof(a.bytes)) == 0;
-}
-
 /// The GPU's number in this process; -1: not visible.
-int visible_gpu(const cudaUUID_t& identity) {
+int visible_gpu(const GpuIdentity& identity) {
   int count = 0;
   check_cuda(cudaGetDeviceCount(&count), "counting GPUs");
   for (int gpu = 0; gpu < count; ++gpu) {
-    if (same(gpu_identity(gpu), identity)) return gpu;
+    if (gpu_identity(gpu) == identity) return gpu;
   }
   return -1;
 }
@@ -40,8 +26,8 @@ int visible_gpu(const cudaUUID_t& identity) {
 }  // namespace
 
 struct PeerProcess::Introduction {
-  char host[64];
-  cudaUUID_t gpu;
+  HostIdentity host;
+  GpuIdentity gpu;
   cudaIpcMemHandle_t region;
 };
 
@@ -53,18 +39,6 @@ struct PeerProcess::SharedRanges {
   std::int64_t count;
   Range ranges[kMaxPeerRanges];
 };
-
-template <class T>
-std::vector<T> PeerProcess::exchange(const T& own) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  std::vector<T> all(ranks_.size());
-  const std::vector<std::span<const std::byte>> send(ranks_.size(), std::as_bytes(std::span(&own, 1)));
-  std::vector<std::span<std::byte>> receive;
-  receive.reserve(all.size());
-  for (T& one : all) receive.push_back(std::as_writable_bytes(std::span(&one, 1)));
-  host_.exchange(RankGroup::strided(0, 1, std::ssize(ranks_), rank_), send, receive);
-  return all;
-}
 
 PeerProcess::PeerProcess(int gpu, std::int64_t rank, std::int64_t num_ranks, Communicator& host,
                          std::chrono::milliseconds longest_wait)
@@ -81,11 +55,9 @@ PeerProcess::PeerProcess(int gpu, std::int64_t rank, std::int64_t num_ranks, Com
   own.longest_wait_ = longest_wait;
   try {
     own.open_region(num_ranks);
-    Introduction introduction{.host = {}, .gpu = gpu_identity(gpu), .region = {}};
-    const std::string name = host_identity();
-    std::memcpy(introduction.host, name.data(), std::min(name.size(), sizeof(introduction.host)));
+    Introduction introduction{.host = host_identity(), .gpu = gpu_identity(gpu), .region = {}};
     check_cuda(cudaIpcGetMemHandle(&introduction.region, own.region_), "sharing memory with other processes");
-    const std::vector<Introduction> all = exchange(introduction);
+    const std::vector<Introduction> all = tell_all(host_, everybody(), introduction);
     check_others(all);
     for (std::size_t i = 0; i < all.size(); ++i) {
       const auto other = static_cast<std::int64_t>(i);
@@ -107,13 +79,11 @@ void PeerProcess::check_others(const std::vector<Introduction>& all) const {
   const Introduction& own = all[static_cast<std::size_t>(rank_)];
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (static_cast<std::int64_t>(i) == rank_) continue;
-    if (std::memcmp(all[i].host, own.host, sizeof(own.host)) != 0) {
-      fail(
-          "ranks {} and {} are on different hosts: GPUs exchange data within a host so far; start as many "
-          "processes on each host as a service of its own, behind a proxy (docs/deployment.md)",
-          rank_, i);
+    if (all[i].host != own.host) {
+      fail("ranks {} and {} are on different hosts, which peer memory does not reach; --messages nccl does",
+           rank_, i);
     }
-    if (same(all[i].gpu, own.gpu)) {
+    if (all[i].gpu == own.gpu) {
       fail(
           "ranks {} and {} are processes on one GPU, where their kernels would not run side by side: name a "
           "GPU for each with --devices, or start one process, whose ranks may share it",
@@ -129,7 +99,8 @@ void PeerProcess::check_others(const std::vector<Introduction>& all) const {
     if (!can_access_memory(gpu_, gpu)) {
       fail(
           "cuda:{} of rank {} has no access to the memory of rank {}'s GPU: ranks on one host need GPUs that "
-          "are joined by NVLink, or by PCIe with peer access; nvidia-smi topo -p2p rw shows which are",
+          "are joined by NVLink, or by PCIe with peer access (nvidia-smi topo -p2p rw shows which are), or "
+          "--messages nccl",
           gpu_, rank_, i);
     }
   }
@@ -157,7 +128,7 @@ void PeerProcess::share(const CudaAllocations& allocations) {
     range.end = range.begin + static_cast<std::uint64_t>(size_bytes);
     check_cuda(cudaIpcGetMemHandle(&range.handle, data), "sharing memory with other processes");
   }
-  const std::vector<SharedRanges> all = exchange(own);
+  const std::vector<SharedRanges> all = tell_all(host_, everybody(), own);
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (static_cast<std::int64_t>(i) == rank_) continue;
     std::vector<PeerRange> ranges(kMaxPeerRanges);
@@ -178,7 +149,7 @@ void PeerProcess::close() {
   check_cuda(cudaSetDevice(gpu_), "selecting the GPU");  // the thread may be another one
   check_cuda(cudaDeviceSynchronize(), "ending");
   close_others();
-  meet_all(host_, RankGroup::strided(0, 1, std::ssize(ranks_), rank_));
+  meet_all(host_, everybody());
 }
 
 void PeerProcess::close_others() noexcept {

@@ -35,9 +35,7 @@ class PeerProcess {
  private:
   struct Introduction;
   struct SharedRanges;
-  /// What all ranks have, by rank.
-  template <class T>
-  [[nodiscard]] std::vector<T> exchange(const T& own);
+  [[nodiscard]] RankGroup everybody() const { return RankGroup::strided(0, 1, std::ssize(ranks_), rank_); }
   void check_others(const std::vector<Introduction>& all) const;
   [[nodiscard]] std::byte* open(const void* handle);
   void close_others() noexcept;

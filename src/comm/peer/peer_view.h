@@ -26,6 +26,7 @@ inline constexpr int kMaxPeers = 16;                        ///< ranks of a grou
 inline constexpr int kMaxSharedArrays = 6;                  ///< whose addresses an exchange may tell
 inline constexpr int kMaxPeerRanges = 64;                   ///< pieces of memory of a rank in another process
 inline constexpr int kMaxExchangeBlocks = 264;              ///< of a kernel that exchanges
+inline constexpr int kMaxPeerCounters = 32 << 10;           ///< of kernels that hand rows to each other
 inline constexpr std::int64_t kMaxPushedBytes = 512 << 10;  ///< of one message
 inline constexpr std::int64_t kPacketData = 8;              ///< bytes of data in a packet
 inline constexpr std::int64_t kInboxPackets = kMaxPushedBytes / kPacketData;
@@ -74,6 +75,9 @@ struct PeerView {
   std::int32_t size = 1;
   std::int32_t place = 0;
   std::uint32_t* blocks_done = nullptr;  ///< of the kernel under way
+  /// [kMaxPeerCounters] of kernels of this rank that hand rows to each other: 0 before the first of them, and
+  /// cleared by the last.
+  std::int32_t* counters = nullptr;
   /// Not 0: a wait of this rank has ended without what it waited for; later ones do not wait at all.
   std::uint32_t* failed = nullptr;
   PeerFailure* failure = nullptr;

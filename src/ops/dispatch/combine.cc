@@ -111,10 +111,13 @@ std::vector<RankMessage> Combine::messages(const CombineArgs& args) {
   const auto assignments = static_cast<double>(args.ids.size()),
              width = static_cast<double>(args.out.extent(1));
   constexpr double kPartialSumBytes = 4;
-  return {
-      {MessageKind::kReduceScatter, placement.moe_tp(), assignments / ranks * kPartialSumBytes * width},
-      {MessageKind::kAllToAll, placement.ep,
-       assignments * width * static_cast<double>(size_of(args.out.element_type())) * (ranks - 1) / ranks}};
+  // Where all places return, a token's k from every rank.
+  const bool all_places =
+      args.way == DispatchWay::kGatheredPlaces && args.out.extent(0) <= kMaxCapturedTokens;
+  const double returned = assignments * (all_places ? ranks : 1.0);
+  return {{MessageKind::kReduceScatter, placement.moe_tp(), assignments / ranks * kPartialSumBytes * width},
+          {MessageKind::kAllToAll, placement.ep,
+           returned * width * static_cast<double>(size_of(args.out.element_type())) * (ranks - 1) / ranks}};
 }
 
 std::span<const CpuVariant<Combine>> Combine::cpu_variants() {

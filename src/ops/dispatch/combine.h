@@ -8,7 +8,7 @@
 /// ranks.
 #pragma once
 
-#include "ops/dispatch/expert_exchange.h"
+#include "ops/dispatch/dispatch.h"
 
 namespace baleen {
 
@@ -19,7 +19,8 @@ struct CombineArgs {
   View<const std::int32_t, 2> ids;           ///< [T, k] that the tokens of this rank were sent by
   ConstActivations<2> shared;                ///< [T, d]; empty: no shared expert
   Precision precision = Precision::kReleased;
-  Activations<2> out;  ///< [T, d]
+  DispatchWay way = DispatchWay::kAssignments;  ///< of that dispatch
+  Activations<2> out;                           ///< [T, d]
 };
 
 /// All ranks' arguments, in ascending place.

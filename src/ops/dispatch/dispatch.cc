@@ -97,7 +97,7 @@ void unpack_tokens(const DispatchArgs& args, std::span<const std::byte> bytes) {
     return weights[static_cast<std::size_t>(row * num_slots + slot)];
   };
   args.received->rows_from.push_back(0);
-  if (args.way == DispatchWay::kGatheredAssignments) {
+  if (args.way != DispatchWay::kGatheredTokens) {
     for (const auto [row, slot] : rows_for(args.placement, ids, args.placement.stage->place)) {
       const std::int64_t at = place_row(row);
       args.arrived_ids(at, 0) = args.placement.physical(ids, row, slot);
@@ -178,9 +178,8 @@ namespace {
 
 /// Of assignments, with rows of `row_bytes`.
 std::vector<RankMessage> assignment_messages(const DispatchArgs& args, double row_bytes) {
-  /// Up to so many tokens a rank, every assignment is sent by itself to fixed places, as captured graphs need
-  /// it; beyond, a token travels once to each rank that has experts of it.
-  constexpr std::int64_t kMaxTokensByAssignment = 256;
+  // In captured steps every assignment is sent by itself to fixed places; in larger ones a token travels once
+  // to each rank that has experts of it.
   const ExpertRanks& placement = args.placement;
   const auto rows = static_cast<double>(args.x.extent(0)), chosen = static_cast<double>(args.ids.extent(1));
   const auto ranks = static_cast<double>(placement.ep);
@@ -189,7 +188,7 @@ std::vector<RankMessage> assignment_messages(const DispatchArgs& args, double ro
   const double by_rank = rows * expected_ranks(static_cast<double>(placement.num_experts), ranks, chosen) *
                          remote * (row_bytes + 8 * chosen);
   return {{MessageKind::kAllToAll, placement.ep,
-           args.x.extent(0) <= kMaxTokensByAssignment ? by_assignment : by_rank},
+           args.x.extent(0) <= kMaxCapturedTokens ? by_assignment : by_rank},
           {MessageKind::kAllGather, placement.moe_tp(), rows * chosen / ranks * row_bytes}};
 }
 
@@ -197,23 +196,22 @@ double activation_row_bytes(const DispatchArgs& args) {
   return static_cast<double>(args.x.extent(1) * size_of(args.x.element_type()));
 }
 
-/// With rows of activations as they are.
-std::vector<RankMessage> raw_messages(const DispatchArgs& args) {
-  if (args.way == DispatchWay::kAssignments) return assignment_messages(args, activation_row_bytes(args));
+std::vector<RankMessage> messages_of_rows(const DispatchArgs& args, double row_bytes) {
+  if (args.way == DispatchWay::kAssignments) return assignment_messages(args, row_bytes);
   const double header_bytes = sizeof(RowHeader) * static_cast<double>(args.ids.extent(1));
   return {{MessageKind::kAllGather, args.placement.stage->size(),
-           static_cast<double>(args.x.extent(0)) * (activation_row_bytes(args) + header_bytes)}};
+           static_cast<double>(args.x.extent(0)) * (row_bytes + header_bytes)}};
 }
 
 }  // namespace
 
 std::vector<RankMessage> Dispatch::messages(const DispatchArgs& args) {
-  if (args.way != DispatchWay::kAssignments || !args.sends_fp8) return raw_messages(args);
-  return assignment_messages(args, fp8_row_bytes(1, args.x.extent(1)));
+  const bool fp8 = args.sends_fp8 && sends_fp8_rows(args.way);
+  return messages_of_rows(args, fp8 ? fp8_row_bytes(1, args.x.extent(1)) : activation_row_bytes(args));
 }
 
 std::vector<RankMessage> Dispatch::backward_messages(const DispatchArgs& args) {
-  std::vector<RankMessage> messages = raw_messages(args);
+  std::vector<RankMessage> messages = messages_of_rows(args, activation_row_bytes(args));
   for (RankMessage& message : messages) message = backward_of(message);
   return messages;
 }

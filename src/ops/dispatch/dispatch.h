@@ -17,8 +17,20 @@ enum class DispatchWay : std::uint8_t {
   /// All-gather: every row to every rank of the stage, with all its ids and weights. A rank takes the
   /// assignments of its experts out of them, which then lie as with kAssignments.
   kGatheredAssignments,
-  kGatheredTokens  ///< the same, and rows stay tokens: k physical ids and weights each, of any rank's experts
+  /// The same, and rows stay tokens: k physical ids and weights each, of any rank's experts.
+  kGatheredTokens,
+  /// As kGatheredAssignments, of rows in the format of kAssignments. Every assignment has a place on every
+  /// rank, and up to kMaxCapturedTokens the outputs of all places return: no size depends on the routing.
+  kGatheredPlaces
 };
+
+/// Tokens of a rank in the largest captured step; in larger ones sizes may depend on the routing.
+inline constexpr std::int64_t kMaxCapturedTokens = 256;
+
+/// Whether rows travel as FP8 where the experts take them so.
+[[nodiscard]] constexpr bool sends_fp8_rows(DispatchWay way) {
+  return way == DispatchWay::kAssignments || way == DispatchWay::kGatheredPlaces;
+}
 
 struct DispatchArgs {
   ExpertRanks placement;
@@ -51,8 +63,8 @@ struct Dispatch {
   [[nodiscard]] static CallShape shape(const DispatchArgs& args) { return {.num_rows = args.x.extent(0)}; }
   /// As routing without preferences would need them: an all-to-all over the ranks that hold different experts
   /// and, where an expert is split, an all-gather over those that share it. Where rows are gathered, one
-  /// all-gather over the stage: of each row its activations as they are and 8 bytes for each of k
-  /// assignments.
+  /// all-gather over the stage: of each row its activations, as they are or as FP8 (`sends_fp8_rows`), and 8
+  /// bytes for each of k assignments.
   [[nodiscard]] static std::vector<RankMessage> messages(const DispatchArgs& args);
   /// Gradients of the rows return as activations, never as FP8.
   [[nodiscard]] static std::vector<RankMessage> backward_messages(const DispatchArgs& args);

@@ -33,6 +33,29 @@ struct ExpertFetchCounts {
   std::uint64_t guessed_chosen = 0;  ///< of these, those that the next step then chose
   std::uint64_t bytes_ahead = 0;     ///< copied before the router had chosen
   std::uint64_t bytes_behind = 0;    ///< copied after it
+
+  ExpertFetchCounts& operator+=(const ExpertFetchCounts& more) {
+    for_each(more, [](std::uint64_t& own, std::uint64_t other) { own += other; });
+    return *this;
+  }
+  ExpertFetchCounts& operator-=(const ExpertFetchCounts& less) {
+    for_each(less, [](std::uint64_t& own, std::uint64_t other) { own -= other; });
+    return *this;
+  }
+
+ private:
+  /// Calls `change(count, other.count)` for every count.
+  template <class Change>
+  void for_each(const ExpertFetchCounts& other, Change change) {
+    change(resident, other.resident);
+    change(in_slots, other.in_slots);
+    change(from_host, other.from_host);
+    change(from_disk, other.from_disk);
+    change(guessed, other.guessed);
+    change(guessed_chosen, other.guessed_chosen);
+    change(bytes_ahead, other.bytes_ahead);
+    change(bytes_behind, other.bytes_behind);
+  }
 };
 
 /// What a copying kernel asks the host for, and the host's answers: in pinned memory, each word written by

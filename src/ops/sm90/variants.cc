@@ -1,10 +1,13 @@
 #include "ops/sm90/variants.h"
 
 #include "ops/collectives/sm90/collectives.h"
+#include "ops/collectives/sm90/nccl_collectives.h"
 #include "ops/compressor/sm90/compressor.h"
 #include "ops/dispatch/sm90/dispatch.h"
+#include "ops/dispatch/sm90/nccl_dispatch.h"
 #include "ops/embed/sm90/embed.h"
 #include "ops/experts/sm90/experts.h"
+#include "ops/fused_experts/sm90/fused_experts.h"
 #include "ops/gather_rows/sm90/gather_rows.h"
 #include "ops/grouped_linear/sm90/grouped_linear.h"
 #include "ops/hc_head/sm90/hc_head.h"
@@ -24,7 +27,10 @@
 
 namespace baleen::sm90 {
 
-VariantTable<CudaContext> variants() {
+namespace {
+
+/// Of operations that concern one GPU.
+VariantTable<CudaContext> variants_without_messages() {
   VariantTable<CudaContext> table;
   table.add(embed_variants());
   table.add(rope_angles_variants());
@@ -51,6 +57,13 @@ VariantTable<CudaContext> variants() {
   table.add(lm_head_variants());
   table.add(gather_rows_variants());
   table.add(sample_variants());
+  return table;
+}
+
+}  // namespace
+
+VariantTable<CudaContext> variants() {
+  VariantTable<CudaContext> table = variants_without_messages();
   table.add(all_reduce_variants());
   table.add(reduce_scatter_variants());
   table.add(all_gather_variants());
@@ -59,6 +72,20 @@ VariantTable<CudaContext> variants() {
   table.add(receive_variants());
   table.add(dispatch_variants());
   table.add(combine_variants());
+  table.add(fused_experts_variants());
+  return table;
+}
+
+VariantTable<CudaContext> variants_over_nccl() {
+  VariantTable<CudaContext> table = variants_without_messages();
+  table.add(nccl_all_reduce_variants());
+  table.add(nccl_reduce_scatter_variants());
+  table.add(nccl_all_gather_variants());
+  table.add(nccl_all_to_all_variants());
+  table.add(nccl_send_variants());
+  table.add(nccl_receive_variants());
+  table.add(nccl_dispatch_variants());
+  table.add(nccl_combine_variants());
   return table;
 }
 

@@ -6,6 +6,9 @@
 
 namespace baleen::sm90 {
 
+/// Ranks exchange messages through peer memory.
 [[nodiscard]] VariantTable<CudaContext> variants();
+/// The same by NCCL.
+[[nodiscard]] VariantTable<CudaContext> variants_over_nccl();
 
 }  // namespace baleen::sm90

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "model/expert_store.h"
 #include "simulator/cost/time_model.h"
@@ -15,16 +16,22 @@ HostCopies::HostCopies(const HostExperts& experts, std::int64_t num_chosen, doub
       guessed_(guessed),
       by_kernels_(num_rows <= static_cast<double>(ExpertStore::kMaxRowsOfKernelCopies)) {
   if (experts.empty()) return;
-  const auto num_experts = static_cast<double>(experts.counts.num_experts);
-  const double on_host = experts.of_a_block();
-  const ExpertRouting routing(experts.counts.num_experts, num_chosen, zipf);
-  const double chosen = routing.distinct(num_experts - on_host, num_experts, num_rows);
+  const ExpertCounts& counts = experts.counts;
+  const auto num_experts = static_cast<double>(counts.num_to_choose_from());
+  // Ranks leave to the host what is used least, each of its own: all of them that end of the list.
+  const double num_ranks = num_experts / static_cast<double>(counts.num_experts);
+  const double on_host = experts.of_a_block(), rows = num_rows * static_cast<double>(counts.num_groups);
+  const ExpertRouting routing(counts.num_to_choose_from(), num_chosen, zipf);
+  const double chosen = routing.distinct(num_experts - num_ranks * on_host, num_experts, rows) / num_ranks;
   copied_ = by_kernels_ ? chosen : on_host;
-  share_ = chosen / routing.distinct(num_rows);
+  share_ = chosen / (routing.distinct(rows) / num_ranks);
 }
 
 void HostCopies::add_to(OpTime& time, const GraphOp& op, double start) {
+  if (op.name == "route") counted_block_ = kNone;
   if (experts_.empty() || op.name != "experts" || op.block >= experts_.counts.num_blocks) return;
+  // Ranks run the shared expert by itself, behind the same router.
+  if (std::exchange(counted_block_, op.block) == op.block) return;
   if (!by_kernels_) return wait_for_background(time, start);
   const double copying = seconds_left(come_at_ ? start - *come_at_ : 0);
   come_at_ = start + copying;

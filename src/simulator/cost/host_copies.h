@@ -37,8 +37,9 @@ struct HostExperts {
 /// Copies of one pass over the layers, in the order of its operations.
 class HostCopies {
  public:
-  /// Of a step of `num_rows` rows that choose experts by Zipf's law with exponent `zipf`. `guessed`: of those
-  /// on the host that they choose, the share that is fetched ahead of the router. `experts` outlives this.
+  /// Of a step in which this rank's batch has `num_rows` rows, and each data-parallel group as many, that
+  /// choose experts by Zipf's law with exponent `zipf`. `guessed`: of those on the host that they choose, the
+  /// share that is fetched ahead of the router. `experts` outlives this.
   HostCopies(const HostExperts& experts, std::int64_t num_chosen, double num_rows, double zipf,
              double guessed = 0);
 
@@ -56,7 +57,10 @@ class HostCopies {
   /// fetched for `ahead` seconds.
   [[nodiscard]] double seconds_left(double ahead) const;
 
+  static constexpr std::int64_t kNone = -1;
+
   const HostExperts& experts_;
+  std::int64_t counted_block_ = kNone;  ///< of the latest router, if its experts' copies are counted
   double num_rows_, guessed_;
   bool by_kernels_;
   double copied_ = 0;  ///< experts of a block

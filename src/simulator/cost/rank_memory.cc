@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/expert_memory.h"
 #include "engine/memory_plan.h"
 #include "model/device_weights.h"
 #include "numeric/block_scale.h"
@@ -38,17 +39,39 @@ RankLoad rank_load(const RankBatch& batch, const Workload& workload) {
 
 namespace {
 
-/// What the engine would leave to the host's memory of `plan`, which is of one device.
+/// What the engine would leave to the host's memory of `plan`, which is of one rank's device and leaves
+/// `message_bytes` of it for messages.
 void leave_experts_to_host(MemoryPlan& plan, const RankModel& model, EngineOptions options,
-                           const DeviceProfile& device) {
+                           const DeviceProfile& device, std::int64_t message_bytes) {
   if (device.is_cpu || device.memory_levels.empty()) return;
   const MemoryLevel& host = device.memory_levels.front();
   if (device.most_weight_bytes > 0) options.gpu_weight_bytes = device.most_weight_bytes;
   if (host.bytes > 0) options.host_expert_bytes = host.bytes;
   // What the profile reserves takes the place of the engine's own overhead.
-  const std::int64_t free = device.memory_bytes - device.reserved_bytes + plan.overhead_bytes;
+  const std::int64_t free = device.memory_bytes - device.reserved_bytes + plan.overhead_bytes - message_bytes;
+  const MovableExperts experts = movable_experts(model.config(), model.weights(), model.plan(), options);
   // Without room the plan stays as it is, and does not fit.
-  static_cast<void>(baleen::leave_experts_to_host(plan, model.rank_config(), model.formats(), options, free));
+  static_cast<void>(baleen::leave_experts_to_host(plan, experts, options, free));
+}
+
+/// Rows on their way to experts and back, of all who may send at once; partial sums of an all-reduce.
+std::int64_t message_bytes(const RankModel& model, const RankLoad& load) {
+  const ModelConfig& c = model.config();
+  const ParallelPlan& spread = model.plan();
+  if (spread.stage_ranks() == 1) return 0;
+  const std::int64_t row_bytes = c.hidden_size + c.hidden_size / kWeightBlock + 2 * c.hidden_size;
+  const std::int64_t assignments = load.step_rows * spread.dp * c.num_experts_per_tok / spread.ep;
+  const std::int64_t batches = spread.dual_batch_overlap ? 2 : 1;
+  const std::optional<DispatchWay> way = model.layout().expert_transport().way;
+  std::int64_t moved = assignments * row_bytes;
+  if (way && *way != DispatchWay::kAssignments) {
+    // All tokens of the stage with their ids and weights; outputs of assignments, or sums of all tokens.
+    const std::int64_t tokens = load.step_rows * spread.dp;
+    const std::int64_t token_bytes = 2 * c.hidden_size + 8 * c.num_experts_per_tok;
+    moved = tokens * token_bytes +
+            (*way == DispatchWay::kGatheredTokens ? 4 * tokens * c.hidden_size : assignments * row_bytes);
+  }
+  return batches * moved + 4 * load.step_rows * c.hidden_size;
 }
 
 }  // namespace
@@ -65,35 +88,19 @@ RankMemory rank_memory(const RankModel& model, const RankLoad& load, const Devic
   const std::int64_t weights = model.weight_bytes();
   const EngineOptions full = resolved(options, model.rank_config());
   MemoryPlan plan = plan_memory(model.rank_config(), weights, full);
-  if (model.plan().is_one_rank()) leave_experts_to_host(plan, model, full, device);
-  RankMemory memory{.weights = plan.experts.num_on_host > 0 ? plan.weight_bytes : weights,
-                    .pages = plan.page_bytes,
-                    .window_pages = plan.window_bytes,
-                    .compressor_state = plan.state_bytes,
-                    .activations = plan.activation_bytes,
-                    .scratch = plan.scratch_bytes,
-                    .logits = plan.logit_bytes,
-                    .reserved = device.reserved_bytes,
-                    .experts = plan.experts,
-                    .host_expert_bytes = plan.host_expert_bytes};
-  const ParallelPlan& spread = model.plan();
-  if (spread.stage_ranks() > 1) {
-    // Rows on their way to experts and back, of all who may send at once; partial sums of an all-reduce.
-    const std::int64_t row_bytes = c.hidden_size + c.hidden_size / kWeightBlock + 2 * c.hidden_size;
-    const std::int64_t assignments = load.step_rows * spread.dp * c.num_experts_per_tok / spread.ep;
-    const std::int64_t batches = spread.dual_batch_overlap ? 2 : 1;
-    const std::optional<DispatchWay> way = model.layout().expert_transport().way;
-    std::int64_t moved = assignments * row_bytes;
-    if (way && *way != DispatchWay::kAssignments) {
-      // All tokens of the stage with their ids and weights; outputs of assignments, or sums of all tokens.
-      const std::int64_t tokens = load.step_rows * spread.dp;
-      const std::int64_t token_bytes = 2 * c.hidden_size + 8 * c.num_experts_per_tok;
-      moved = tokens * token_bytes +
-              (*way == DispatchWay::kGatheredTokens ? 4 * tokens * c.hidden_size : assignments * row_bytes);
-    }
-    memory.communication = batches * moved + 4 * load.step_rows * c.hidden_size;
-  }
-  return memory;
+  const std::int64_t messages = message_bytes(model, load);
+  leave_experts_to_host(plan, model, full, device, messages);
+  return {.weights = plan.experts.num_on_host > 0 ? plan.weight_bytes : weights,
+          .pages = plan.page_bytes,
+          .window_pages = plan.window_bytes,
+          .compressor_state = plan.state_bytes,
+          .activations = plan.activation_bytes,
+          .scratch = plan.scratch_bytes,
+          .logits = plan.logit_bytes,
+          .communication = messages,
+          .reserved = device.reserved_bytes,
+          .experts = plan.experts,
+          .host_expert_bytes = plan.host_expert_bytes};
 }
 
 }  // namespace baleen

@@ -26,7 +26,7 @@ struct RankMemory {
   std::int64_t logits = 0;
   std::int64_t communication = 0;
   std::int64_t reserved = 0;  ///< contexts, graphs, libraries
-  // Of one device whose weights do not fit, as the engine places them; not part of the total:
+  // Where the weights do not fit, as the engine places them; not part of the total:
   ExpertCounts experts;                ///< no blocks: all weights lie on the device
   std::int64_t host_expert_bytes = 0;  ///< pinned
 
@@ -48,8 +48,8 @@ struct RankLoad {
 };
 
 [[nodiscard]] RankLoad rank_load(const RankBatch& batch, const Workload& workload);
-/// Where everything does not fit on a plan's only device and its profile has a memory behind its own, routed
-/// experts are left to that as the engine leaves them.
+/// Where everything does not fit on the device and its profile has a memory behind its own, routed experts are
+/// left to that as the engine leaves them.
 [[nodiscard]] RankMemory rank_memory(const RankModel& model, const RankLoad& load,
                                      const DeviceProfile& device);
 

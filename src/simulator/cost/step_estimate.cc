@@ -126,7 +126,7 @@ StageEstimate estimate_stage(const RankModel& model, const RankBatch& batch, con
 HostExperts host_experts(const RankModel& model, const RankMemory& memory, const DeviceProfile& device) {
   if (memory.experts.num_on_host == 0) return {};
   return {.counts = memory.experts,
-          .block_bytes = ExpertBlock(model.rank_config(), model.formats()).bytes(),
+          .block_bytes = ExpertBlock(model.weights().blocks.front().moe.routed.front()).bytes(),
           .level = device.memory_levels.front()};
 }
 

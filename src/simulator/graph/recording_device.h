@@ -26,6 +26,7 @@ class RecordingDevice final : public Device {
   void synchronise() override {}
   [[nodiscard]] StepBatches& batches() override { return batches_; }
   [[nodiscard]] StepReplay& steps() override { return steps_; }
+  [[nodiscard]] MessageLane& messages() override { return messages_; }
   [[nodiscard]] Executor& executor() override { return log_; }
   void set_profiling(bool /*on*/) override {}
   [[nodiscard]] OpProfile& profile() override { return profile_; }
@@ -58,6 +59,7 @@ class RecordingDevice final : public Device {
   UnbackedMemory memory_;
   HostBatches batches_;
   ImmediateSteps steps_;
+  MessagesInOrder messages_;
   Log log_{*this};
   OpProfile profile_;
   GraphPart part_ = GraphPart::kLayers;

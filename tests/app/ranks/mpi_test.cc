@@ -37,6 +37,7 @@ TEST(Mpi, TextOfOneRank) {
         std::pair{4, Words{"--dp", "2", "--pp", "2"}},
         std::pair{3, Words{"--ep", "3", "--redundant-experts", "2", "--expert-transport", "all-gather"}},
         std::pair{2, Words{"--dp", "2", "--prefill-groups", "1"}},
+        std::pair{2, Words{"--dp", "2", "--dbo", "--dbo-prompt-rows", "2"}},
         std::pair{4, Words{"--balance-experts", "--balance-first", "2", "--balance-interval", "3",
                            "--balance-gain", "0"}}}) {
     const test::ProgramResult got = test::run_program(mpirun(num_ranks, kRun + plan), {.seconds = kSeconds});

@@ -76,8 +76,9 @@ TEST_F(Ranks, LogitsOfOneRankToTheBit) {
         Words{"--dp", "2", "--pp", "2"}, Words{"--tp", "2", "--o-proj-tp", "1", "--sequence-parallel"},
         Words{"--ep", "4", "--expert-transport", "all-gather"},
         Words{"--tp", "2", "--o-proj-tp", "1", "--expert-transport", "all-to-all"},
-        Words{"--dp", "2", "--prefill-groups", "1"}, Words{"--cp", "2"}, Words{"--cp", "2", "--dp", "2"},
-        Words{"--cp", "2", "--pp", "2"}}) {
+        Words{"--dp", "2", "--prefill-groups", "1"},
+        Words{"--dp", "2", "--dbo", "--dbo-prompt-rows", "2", "--dbo-decode-rows", "1"}, Words{"--cp", "2"},
+        Words{"--cp", "2", "--dp", "2"}, Words{"--cp", "2", "--pp", "2"}}) {
     EXPECT_TRUE(logits(tiny, plan) == want) << testing::PrintToString(plan);
   }
   const std::string heads = random_model("tiny-real-heads");
@@ -120,7 +121,8 @@ TEST_F(Ranks, LayoutsThatCannotBeAreRefused) {
   expect({"--pp", "99"}, "--pp 99: the model has");
   expect({"--dp", "2", "--o-proj-tp", "2"}, "--o-proj-tp 2: over more ranks than --tp 1");
   expect({"--pp", "2", "--redundant-experts", "2"}, "--redundant-experts 2");
-  expect({"--dp", "2", "--dbo"}, "--dbo");
+  expect({"--tp", "2", "--dbo"}, "--dbo: ");
+  expect({"--dp", "2", "--dbo", "--expert-transport", "all-gather"}, "--expert-transport all-gather moves");
   expect({"--cp", "2", "--tp", "2"}, "--cp 2 with --tp 2: ranks that share out rows have all heads; --cp 4");
   expect({"--cp", "2", "--sequence-parallel"}, "--sequence-parallel with --cp 2");
   expect({"--cp", "2", "--lmhead-tp", "4"}, "--lmhead-tp 4");

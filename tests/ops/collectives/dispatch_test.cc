@@ -198,8 +198,10 @@ TEST_P(DispatchTest, GatheredAssignmentsAreThoseThatAreSent) {
       map_ = &map;
     }
     const std::vector<RankArrays> sent = arrived(DispatchWay::kAssignments);
-    const std::vector<RankArrays> gathered = arrived(DispatchWay::kGatheredAssignments);
-    for (std::size_t r = 0; r < ranks_.size(); ++r) expect_same(gathered[r], sent[r]);
+    for (const DispatchWay way : {DispatchWay::kGatheredAssignments, DispatchWay::kGatheredPlaces}) {
+      const std::vector<RankArrays> gathered = arrived(way);
+      for (std::size_t r = 0; r < ranks_.size(); ++r) expect_same(gathered[r], sent[r]);
+    }
   }
 }
 

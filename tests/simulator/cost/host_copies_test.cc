@@ -88,6 +88,33 @@ TEST(HostCopies, OtherOperationsAndBlocksElsewhereAreLeftAlone) {
   EXPECT_DOUBLE_EQ(time.seconds, 1);
 }
 
+TEST(HostCopies, RanksHaveAPartOfTheExpertsAndTheTokensOfAllGroups) {
+  const HostExperts alone = ten_experts();
+  HostExperts shared = alone;
+  shared.counts.num_experts = 5;
+  shared.counts.num_on_host /= 2;
+  shared.counts.num_routed = 10;
+  shared.counts.num_groups = 2;
+  // Half of the experts, chosen by twice the rows.
+  EXPECT_DOUBLE_EQ(HostCopies(shared, 5, 1, 0).bytes_of_a_block(),
+                   HostCopies(alone, 5, 2, 0).bytes_of_a_block() / 2);
+  EXPECT_DOUBLE_EQ(HostCopies(shared, 5, 1, 1).bytes_of_a_block(),
+                   HostCopies(alone, 5, 2, 1).bytes_of_a_block() / 2);
+}
+
+TEST(HostCopies, TheSharedExpertOfRanksWaitsForNothing) {
+  const HostExperts experts = ten_experts();
+  HostCopies copies(experts, 5, 1, 0);
+  OpTime routed = products(1), own = products(1), next = products(1), router{};
+  copies.add_to(routed, experts_of(0), 0);
+  EXPECT_GT(routed.host_copy_seconds, 0);
+  copies.add_to(own, experts_of(0), 1);
+  EXPECT_DOUBLE_EQ(own.seconds, 1);
+  copies.add_to(router, {.name = "route", .block = 0}, 2);
+  copies.add_to(next, experts_of(0), 3);
+  EXPECT_DOUBLE_EQ(next.host_copy_seconds, routed.host_copy_seconds) << "the next of a chain of drafts";
+}
+
 /// A whole step of Flash on one device that does not hold it.
 TEST(HostCopies, AStepOfAModelThatIsLargerThanItsDevice) {
   const SimulatedModel flash{"flash", preset_config("flash"), {}};

@@ -70,6 +70,23 @@ TEST(RankMemory, ExpertsOnTheHostAreTheEnginesPlan) {
   EXPECT_EQ(rank_memory(half, load(), *find_device_profile("h200")).experts.num_on_host, 0);
 }
 
+TEST(RankMemory, RanksLeaveExpertsToTheHostToo) {
+  const ModelConfig config = preset_config("flash");
+  DeviceProfile device = *find_device_profile("h200");
+  device.memory_bytes = std::int64_t{70} << 30;
+  for (const ParallelPlan& plan :
+       {ParallelPlan{.num_devices = 2, .tp = 2}, ParallelPlan{.num_devices = 2, .dp = 2}}) {
+    const RankModel half(config, {}, resolved(plan, config));
+    const RankMemory memory = rank_memory(half, load(), device);
+    EXPECT_LE(memory.total(), device.memory_bytes);
+    EXPECT_GT(memory.experts.num_on_host, 0);
+    EXPECT_EQ(memory.experts.num_experts, config.n_routed_experts / 2);
+    EXPECT_EQ(memory.experts.num_routed, config.n_routed_experts);
+    // The MTP block, which is not run, leaves its experts out.
+    EXPECT_GE(memory.weights + memory.host_expert_bytes, half.weight_bytes() - memory.weights / 10);
+  }
+}
+
 /// Weights of each stage's rank. A rank holds whole groups of the output projection, o_proj_tp-th parts of
 /// it: of Flash over 16 ranks an eighth, 44 x (1,024 x 2,048 and 128 float scales) more than a sixteenth of
 /// wo_a would be.

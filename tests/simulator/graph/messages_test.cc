@@ -141,6 +141,20 @@ std::vector<Expected> table() {
        {{kAllGather, 8, 2472000}, {kAllToAll, 8, 12902400}},
        {}},
 
+      // The same by NCCL: rows as FP8, 16 x (4,128 + 48); all places return, 16 x 6 x 7 x 8,192.
+      {"gathered rows with places for all assignments",
+       {.num_devices = 8, .dp = 8, .expert_transport = ExpertTransport::kNccl},
+       16,
+       {{kAllGather, 8, 66816}, {kAllToAll, 8, 5505024}},
+       {}},
+
+      // Of more tokens than a graph has, the outputs that there are: 300 x 4,176, and 300 x 6 x 7/8 x 8,192.
+      {"many gathered rows with places for all assignments",
+       {.num_devices = 8, .dp = 8, .expert_transport = ExpertTransport::kNccl},
+       300,
+       {{kAllGather, 8, 1252800}, {kAllToAll, 8, 12902400}},
+       {}},
+
       // Section 11, both parts of A: 16 x 8,240, then float32 sums of the 8 x 16 rows of the stage, 128 x
       // 16,384, of which (R - 1) / R travel.
       {"gathered rows whose sums are scattered",

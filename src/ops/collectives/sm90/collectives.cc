@@ -6,11 +6,10 @@
 #include "base/error.h"
 #include "comm/peer/peer_memory.h"
 #include "ops/collectives/sm90/exchange.h"
+#include "ops/collectives/sm90/view_bytes.h"
 
 namespace baleen::sm90 {
 namespace {
-
-constexpr std::int64_t kVectorFloats = 4;
 
 /// Kernels read what they share; the descriptions of rows have one kind of pointer.
 std::byte* writable(const std::byte* data) { return const_cast<std::byte*>(data); }
@@ -25,16 +24,6 @@ VectorRows strided_rows(const std::byte* data, std::int64_t stride, std::int64_t
 }
 
 std::byte* offset(std::int64_t bytes) { return reinterpret_cast<std::byte*>(bytes); }
-
-template <class View>
-std::int64_t size_in_bytes(const View& view) {
-  return view.size() * size_of(view.element_type());
-}
-
-template <class View>
-std::int64_t row_bytes(const View& view) {
-  return view.extent(1) * size_of(view.element_type());
-}
 
 SumExchange sum_of(const RankGroup& group, const ConstActivations<2>& x, const Activations<2>& y,
                    Precision precision, const PeerRank& peers) {

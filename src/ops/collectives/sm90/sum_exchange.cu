@@ -1,9 +1,9 @@
 #include <algorithm>
 
 #include "comm/peer/peer_exchange.cuh"
-#include "cuda/bf16_vector.cuh"
 #include "cuda/kernel_launch.h"
 #include "ops/collectives/sm90/exchange.h"
+#include "ops/collectives/sm90/sum_vectors.cuh"
 
 namespace baleen::sm90 {
 namespace {
@@ -15,24 +15,6 @@ constexpr int kLoadsInFlight = 4;
 __device__ uint4 bits_of(const float4& values) {
   return {__float_as_uint(values.x), __float_as_uint(values.y), __float_as_uint(values.z),
           __float_as_uint(values.w)};
-}
-
-__device__ void add(float4& sum, const uint4& bits, bool first) {
-  const float4 x{__uint_as_float(bits.x), __uint_as_float(bits.y), __uint_as_float(bits.z),
-                 __uint_as_float(bits.w)};
-  sum = first ? x : float4{sum.x + x.x, sum.y + x.y, sum.z + x.z, sum.w + x.w};
-}
-
-__device__ void store_sum(const SumExchange& p, std::int64_t v, const float4& sum) {
-  const uint2 rounded{pack_bf16(sum.x, sum.y), pack_bf16(sum.z, sum.w)};
-  if (p.y_is_bf16) {
-    reinterpret_cast<uint2*>(p.y)[v] = rounded;
-  } else if (p.rounds) {
-    reinterpret_cast<float4*>(p.y)[v] = {bf16_low(rounded.x), bf16_high(rounded.x), bf16_low(rounded.y),
-                                         bf16_high(rounded.y)};
-  } else {
-    reinterpret_cast<float4*>(p.y)[v] = sum;
-  }
 }
 
 __global__ void __launch_bounds__(kPushThreads) push_sums(const __grid_constant__ SumExchange p) {
@@ -54,13 +36,14 @@ __global__ void __launch_bounds__(kPushThreads) push_sums(const __grid_constant_
     float4 sum{};
     for (int place = 0; place < p.peers.size; ++place) {
       if (place == own) {
-        add(sum, bits_of(p.x[p.first[own] + v]), place == 0);
+        add_vector(sum, bits_of(p.x[p.first[own] + v]), place == 0);
       } else {
         const std::uint32_t flag = exchange_flag(p.peers, place);
-        add(sum, take_vector(p.peers, place, inbox(p.peers.ports[place], flag) + 2 * v, flag), place == 0);
+        const uint4* const packets = inbox(p.peers.ports[place], flag);
+        add_vector(sum, take_vector(p.peers, place, packets + 2 * v, flag), place == 0);
       }
     }
-    store_sum(p, v, sum);
+    store_sum(p.y, p.y_is_bf16, p.rounds, v, sum);
   }
   if (count == 0 && first == 0) {
     for (int place = 0; place < p.peers.size; ++place) {
@@ -97,12 +80,12 @@ __global__ void __launch_bounds__(kReadThreads) read_sums(const __grid_constant_
       }
 #pragma unroll
       for (int k = 0; k < kLoadsInFlight; ++k) {
-        if (v + k * step < count) add(sums[k], loaded[k], place == 0);
+        if (v + k * step < count) add_vector(sums[k], loaded[k], place == 0);
       }
     }
 #pragma unroll
     for (int k = 0; k < kLoadsInFlight; ++k) {
-      if (v + k * step < count) store_sum(p, v + k * step, sums[k]);
+      if (v + k * step < count) store_sum(p.y, p.y_is_bf16, p.rounds, v + k * step, sums[k]);
     }
   }
   end_exchange_when_all_done<false>(p.peers);

@@ -4,6 +4,7 @@
 
 #include "ops/collectives/sm90/collectives.h"
 #include "ops/collectives/sm90/exchange.h"
+#include "ops/collectives/sm90/nccl_collectives.h"
 
 namespace baleen::sm90 {
 namespace {
@@ -45,45 +46,87 @@ std::optional<Reason> why_not_whole(const View& view) {
   return aligned(view) ? std::nullopt : std::optional(kDense);
 }
 
+std::optional<Reason> why_not_send(const SendArgs& args, const DeviceTraits& /*traits*/) {
+  return why_not_whole(args.x);
+}
+
+std::optional<Reason> why_not_receive(const ReceiveArgs& args, const DeviceTraits& /*traits*/) {
+  return why_not_whole(args.y);
+}
+
+constexpr std::string_view kPeers = "sm90/peers", kNccl = "sm90/nccl";
+
 }  // namespace
 
 std::span<const CudaVariant<ops::AllReduce>> all_reduce_variants() {
   static constexpr std::array<CudaVariant<ops::AllReduce>, 1> kVariants{
-      {{.name = "sm90/peers", .run = all_reduce, .why_not = why_not_sum<AllReduceArgs>}}};
+      {{.name = kPeers, .run = all_reduce, .why_not = why_not_sum<AllReduceArgs>}}};
   return kVariants;
 }
 
 std::span<const CudaVariant<ops::ReduceScatter>> reduce_scatter_variants() {
   static constexpr std::array<CudaVariant<ops::ReduceScatter>, 1> kVariants{
-      {{.name = "sm90/peers", .run = reduce_scatter, .why_not = why_not_sum<ReduceScatterArgs>}}};
+      {{.name = kPeers, .run = reduce_scatter, .why_not = why_not_sum<ReduceScatterArgs>}}};
   return kVariants;
 }
 
 std::span<const CudaVariant<ops::AllGather>> all_gather_variants() {
   static constexpr std::array<CudaVariant<ops::AllGather>, 1> kVariants{
-      {{.name = "sm90/peers", .run = all_gather, .why_not = why_not_gather}}};
+      {{.name = kPeers, .run = all_gather, .why_not = why_not_gather}}};
   return kVariants;
 }
 
 std::span<const CudaVariant<ops::AllToAll>> all_to_all_variants() {
   static constexpr std::array<CudaVariant<ops::AllToAll>, 1> kVariants{
-      {{.name = "sm90/peers", .run = all_to_all, .why_not = why_not_all_to_all}}};
+      {{.name = kPeers, .run = all_to_all, .why_not = why_not_all_to_all}}};
   return kVariants;
 }
 
 std::span<const CudaVariant<ops::Send>> send_variants() {
   static constexpr std::array<CudaVariant<ops::Send>, 1> kVariants{
-      {{.name = "sm90/peers", .run = send, .why_not = [](const SendArgs& args, const DeviceTraits&) {
-          return why_not_whole(args.x);
-        }}}};
+      {{.name = kPeers, .run = send, .why_not = why_not_send}}};
   return kVariants;
 }
 
 std::span<const CudaVariant<ops::Receive>> receive_variants() {
   static constexpr std::array<CudaVariant<ops::Receive>, 1> kVariants{
-      {{.name = "sm90/peers", .run = receive, .why_not = [](const ReceiveArgs& args, const DeviceTraits&) {
-          return why_not_whole(args.y);
-        }}}};
+      {{.name = kPeers, .run = receive, .why_not = why_not_receive}}};
+  return kVariants;
+}
+
+std::span<const CudaVariant<ops::AllReduce>> nccl_all_reduce_variants() {
+  static constexpr std::array<CudaVariant<ops::AllReduce>, 1> kVariants{
+      {{.name = kNccl, .run = nccl_all_reduce, .why_not = why_not_sum<AllReduceArgs>}}};
+  return kVariants;
+}
+
+std::span<const CudaVariant<ops::ReduceScatter>> nccl_reduce_scatter_variants() {
+  static constexpr std::array<CudaVariant<ops::ReduceScatter>, 1> kVariants{
+      {{.name = kNccl, .run = nccl_reduce_scatter, .why_not = why_not_sum<ReduceScatterArgs>}}};
+  return kVariants;
+}
+
+std::span<const CudaVariant<ops::AllGather>> nccl_all_gather_variants() {
+  static constexpr std::array<CudaVariant<ops::AllGather>, 1> kVariants{
+      {{.name = kNccl, .run = nccl_all_gather, .why_not = why_not_gather}}};
+  return kVariants;
+}
+
+std::span<const CudaVariant<ops::AllToAll>> nccl_all_to_all_variants() {
+  static constexpr std::array<CudaVariant<ops::AllToAll>, 1> kVariants{
+      {{.name = kNccl, .run = nccl_all_to_all, .why_not = why_not_all_to_all}}};
+  return kVariants;
+}
+
+std::span<const CudaVariant<ops::Send>> nccl_send_variants() {
+  static constexpr std::array<CudaVariant<ops::Send>, 1> kVariants{
+      {{.name = kNccl, .run = nccl_send, .why_not = why_not_send}}};
+  return kVariants;
+}
+
+std::span<const CudaVariant<ops::Receive>> nccl_receive_variants() {
+  static constexpr std::array<CudaVariant<ops::Receive>, 1> kVariants{
+      {{.name = kNccl, .run = nccl_receive, .why_not = why_not_receive}}};
   return kVariants;
 }
 

@@ -31,6 +31,8 @@ struct ExpertHolders {
   }
 };
 
+[[nodiscard]] ExpertHolders holders_of(const ExpertRanks& placement);
+
 /// Arrays whose addresses a rank tells the others, in this order.
 struct ArrivalArrays {
   Bf16Bits* rows = nullptr;
@@ -62,6 +64,7 @@ struct CombineLaunch {
   PeerView peers;
   ExpertHolders holders;
   const Bf16Bits* y = nullptr;
+  std::int64_t first_own_row = 0;         ///< of y: the output of this rank's first assignment
   const std::int32_t* experts = nullptr;  ///< of each row of y; -1: there is none
   const std::int32_t* ids = nullptr;
   const Bf16Bits* shared = nullptr;  ///< null: there is none
@@ -70,14 +73,29 @@ struct CombineLaunch {
   std::int32_t num_selected = 0;
   std::int32_t places = 0;
   std::int64_t width = 0;
+  std::int32_t num_counters = 0;  ///< of PeerView::counters, to clear
 };
 void launch_staged_combine(const CombineLaunch& launch, CudaContext& context);
+/// The second half of the former, where the outputs of this exchange are pushed by the kernels that make
+/// them, as what `stage_vector` writes: those of this rank lie in `y`; `experts` is not read.
+void launch_staged_sum(const CombineLaunch& launch, CudaContext& context);
 void launch_read_combine(const CombineLaunch& launch, CudaContext& context);
+
+/// Tokens of a block in kernels for many of them: a warp takes one.
+inline constexpr int kBlockTokens = 32;
+/// Blocks of such a kernel: at most one for each multiprocessor that the operation has.
+[[nodiscard]] int blocks_for_many(std::int64_t num_tokens, const PeerView& peers, int num_sms);
 
 /// Whether the outputs of so many places of a sender, rows of `width`, can be staged; and then all less. On
 /// every rank the same. A token takes a block of a kernel.
 [[nodiscard]] bool can_stage(const PeerView& peers, std::int64_t places, std::int64_t num_selected,
                              std::int64_t width);
+
+/// What the arguments say, but for who the others are: `peers` has but this rank's place.
+[[nodiscard]] DispatchLaunch dispatch_launch(const DispatchArgs& args, const CudaContext& context);
+[[nodiscard]] CombineLaunch combine_launch(const CombineArgs& args);
+/// What the dispatch leaves in `args.received`: places, `places` of each sender.
+void note_places(const DispatchArgs& args, std::int64_t places);
 
 void dispatch(const DispatchArgs& args, CudaContext& context);
 void combine(const CombineArgs& args, CudaContext& context);

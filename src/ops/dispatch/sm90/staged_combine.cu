@@ -64,7 +64,9 @@ __device__ bool meets(const PeerView& peers) {
   return blockIdx.x == 0 && is_peer(peers, static_cast<int>(threadIdx.x));
 }
 
-/// A block has the same token of every rank.
+/// A block has the same token of every rank. `kPushes`: this kernel brings outputs to the tokens' ranks; else
+/// those that made them have.
+template <bool kPushes>
 __global__ void __launch_bounds__(kThreads) staged_combine_kernel(const __grid_constant__ CombineLaunch p) {
   __shared__ PushedSlots pushed[kMaxPeers];
   __shared__ const Bf16Bits* rows[kMaxSelected];
@@ -73,7 +75,12 @@ __global__ void __launch_bounds__(kThreads) staged_combine_kernel(const __grid_c
   begin_exchange(p.peers);
   const int thread = static_cast<int>(threadIdx.x), token = static_cast<int>(blockIdx.x);
   for (int place = thread / 32; place < p.peers.size; place += kThreads / 32) {
-    if (place != p.peers.place) find_slots(p, place, token, &pushed[place]);
+    if (place == p.peers.place) continue;
+    if constexpr (kPushes) {
+      find_slots(p, place, token, &pushed[place]);
+    } else {
+      pushed[place].flag = exchange_flag(p.peers, place);
+    }
   }
   const std::int32_t id = id_of_lane(p, token);  // under way together with what find_slots loads
   __syncthreads();
@@ -83,15 +90,21 @@ __global__ void __launch_bounds__(kThreads) staged_combine_kernel(const __grid_c
   }
   if (thread < 32) {
     find_rows(p, token, id, rows, holders, &count, [&](int place, int slot) -> const Bf16Bits* {
-      if (place == p.peers.place) return p.y + (static_cast<std::int64_t>(place) * p.places + slot) * p.width;
+      if (place == p.peers.place) return p.y + (p.first_own_row + slot) * p.width;
       const std::byte* const staging = staging_in(p.peers.ports[place], pushed[place].flag);
       return reinterpret_cast<const Bf16Bits*>(staging) + slot * p.width;
     });
   }
-  for (int place = 0; place < p.peers.size; ++place) {
-    if (place != p.peers.place) push_outputs(p, place, pushed[place]);
+  if constexpr (kPushes) {
+    for (int place = 0; place < p.peers.size; ++place) {
+      if (place != p.peers.place) push_outputs(p, place, pushed[place]);
+    }
   }
   __syncthreads();
+  if constexpr (!kPushes) {
+    for (int i = token * kThreads + thread; i < p.num_counters; i += static_cast<int>(gridDim.x) * kThreads)
+      p.peers.counters[i] = 0;
+  }
   if (token < p.num_tokens) add_outputs(p, token, rows, holders, count);
   if (meets(p.peers)) {
     const std::uint32_t flag = pushed[thread].flag;
@@ -100,12 +113,20 @@ __global__ void __launch_bounds__(kThreads) staged_combine_kernel(const __grid_c
   end_exchange(p.peers);
 }
 
+void launch_blocks(void (*kernel)(CombineLaunch), const CombineLaunch& launch, CudaContext& context) {
+  const int blocks = launch.places / launch.num_selected;
+  launch_kernel("combining over ranks", kernel,
+                {.grid = dim3(static_cast<unsigned>(blocks)), .threads = kThreads}, context.stream, launch);
+}
+
 }  // namespace
 
 void launch_staged_combine(const CombineLaunch& launch, CudaContext& context) {
-  const int blocks = launch.places / launch.num_selected;
-  launch_kernel("combining over ranks", staged_combine_kernel,
-                {.grid = dim3(static_cast<unsigned>(blocks)), .threads = kThreads}, context.stream, launch);
+  launch_blocks(staged_combine_kernel<true>, launch, context);
+}
+
+void launch_staged_sum(const CombineLaunch& launch, CudaContext& context) {
+  launch_blocks(staged_combine_kernel<false>, launch, context);
 }
 
 }  // namespace baleen::sm90

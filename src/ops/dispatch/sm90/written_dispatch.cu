@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "comm/peer/peer_exchange.cuh"
 #include "cuda/kernel_launch.h"
 #include "ops/dispatch/sm90/dispatch_rows.cuh"
@@ -7,7 +5,7 @@
 namespace baleen::sm90 {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kWarp = 32, kThreads = kBlockTokens * kWarp;
 
 enum Array { kRows, kCodes, kScales, kIds, kWeights, kNumArrays };
 
@@ -41,7 +39,7 @@ __device__ void write_ids(const DispatchLaunch& p, const ArrivalArrays* arrays) 
   }
 }
 
-/// A block a token; it reads the row once and writes it to each of its experts.
+/// A warp a token; it reads the row once and writes it to each of its experts.
 __global__ void __launch_bounds__(kThreads)
     written_dispatch_kernel(const __grid_constant__ DispatchLaunch p) {
   __shared__ ArrivalArrays arrays[kMaxPeers];
@@ -50,9 +48,10 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   write_ids(p, arrays);
   const std::int64_t whole_warps = columns_of_whole_warps(p.width);
-  for (int token = static_cast<int>(blockIdx.x); token < p.num_tokens; token += static_cast<int>(gridDim.x)) {
-    for (std::int64_t column = threadIdx.x * kPieceValues; column < whole_warps;
-         column += kThreads * kPieceValues) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
+  for (int token = static_cast<int>(blockIdx.x) * kBlockTokens + warp; token < p.num_tokens;
+       token += static_cast<int>(gridDim.x) * kBlockTokens) {
+    for (std::int64_t column = lane * kPieceValues; column < whole_warps; column += kWarp * kPieceValues) {
       const bool inside = column < p.width;
       const Piece piece = load_piece(p, token, inside ? column : column % kFp8RowBlock);
       for (int slot = 0; slot < p.num_selected; ++slot) {
@@ -71,7 +70,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void launch_written_dispatch(const DispatchLaunch& launch, CudaContext& context) {
-  const int blocks = std::clamp(launch.num_tokens, 1, launch.peers.max_blocks);
+  const int blocks = blocks_for_many(launch.num_tokens, launch.peers, context.num_sms);
   launch_kernel("dispatching over ranks", written_dispatch_kernel,
                 {.grid = dim3(static_cast<unsigned>(blocks)), .threads = kThreads}, context.stream, launch);
 }

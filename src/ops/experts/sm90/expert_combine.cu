@@ -87,7 +87,7 @@ void combine_experts(const ExpertsArgs& args, const DispatchExtents& extents, co
       .sums = args.partial_sums ? args.out.data() : nullptr,
       .width = width,
       .num_selected = static_cast<std::int32_t>(extents.num_selected),
-      .shared_row = extents.has_shared ? static_cast<std::int32_t>(extents.first_shared_row()) : -1};
+      .shared_row = extents.num_shared > 0 ? static_cast<std::int32_t>(extents.first_shared_row()) : -1};
   const auto threads = static_cast<int>(std::min<std::int64_t>(kMaxThreads, width / kValuesPerThread));
   launch_kernel(
       "combining experts", combine_kernel,

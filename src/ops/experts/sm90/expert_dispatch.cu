@@ -18,7 +18,7 @@ std::int64_t DispatchExtents::first_shared_row() const {
 
 std::int64_t DispatchExtents::max_tiles() const {
   const std::int64_t routed = std::min(num_slots(), num_experts + num_slots() / tile_tokens);
-  return routed + (has_shared ? (num_tokens + tile_tokens - 1) / tile_tokens : 0);
+  return routed + (num_shared + tile_tokens - 1) / tile_tokens;
 }
 
 namespace {
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams
   const ExpertPlan expert = plan_expert(p.input, assignments, warp_sums);
   if (thread < num_experts) next_row[thread] += expert.first_row;
   __syncthreads();
-  if (blockIdx.x == 0) write_all_tiles(p.input, expert, warp_sums, p.plan.lists);
+  if (blockIdx.x == 0) (void)write_all_tiles(p.input, expert, warp_sums, p.plan.lists);
   for (std::int64_t i = blockIdx.x * kThreads + thread; i < p.plan.num_counters;
        i += static_cast<std::int64_t>(gridDim.x) * kThreads) {
     p.plan.counters[i] = 0;
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams
     own_rows[i] = row;
     p.plan.row_of_slot[first_slot + i] = row;
   }
-  if (p.input.has_shared) {
+  if (p.input.num_shared > 0) {
     for (int i = thread; i < num_tokens; i += kThreads)
       p.plan.row_weight[p.input.first_shared_row + first_token + i] = 1.0F;
   }
@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(kThreads) dispatch_kernel(const DispatchParams
         const int row = own_rows[token * num_selected + slot];
         if (row >= 0) store(words[i], row, block);
       }
-      if (p.input.has_shared) store(words[i], p.input.first_shared_row + first_token + token, block);
+      if (p.input.num_shared > 0) store(words[i], p.input.first_shared_row + first_token + token, block);
     }
   }
 }

@@ -41,12 +41,12 @@ struct DispatchExtents {
   std::int64_t num_tokens = 0;
   std::int64_t num_selected = 0;  ///< slots of a token
   std::int64_t num_experts = 0;   ///< routed
-  bool has_shared = false;
-  int tile_tokens = 0;  ///< a multiple of kRowAlignment
+  std::int64_t num_shared = 0;    ///< tokens of the shared expert; 0: there is none
+  int tile_tokens = 0;            ///< a multiple of kRowAlignment
 
   [[nodiscard]] std::int64_t num_slots() const { return num_tokens * num_selected; }
   [[nodiscard]] std::int64_t first_shared_row() const;
-  [[nodiscard]] std::int64_t num_rows() const { return first_shared_row() + (has_shared ? num_tokens : 0); }
+  [[nodiscard]] std::int64_t num_rows() const { return first_shared_row() + num_shared; }
   [[nodiscard]] std::int64_t max_tiles() const;
 };
 
@@ -59,7 +59,7 @@ struct PlanInput {
   std::int32_t num_experts = 0;
   std::int32_t tile_tokens = 0;
   std::int32_t first_shared_row = 0;
-  bool has_shared = false;
+  std::int32_t num_shared = 0;
   const std::int32_t* places = nullptr;  ///< `ExpertPlaces::of_expert`
   const std::int32_t* copied = nullptr;  ///< `ExpertPlaces::copied`
 
@@ -72,12 +72,12 @@ struct PlanInput {
         num_experts(static_cast<std::int32_t>(extents.num_experts)),
         tile_tokens(extents.tile_tokens),
         first_shared_row(static_cast<std::int32_t>(extents.first_shared_row())),
-        has_shared(extents.has_shared),
+        num_shared(static_cast<std::int32_t>(extents.num_shared)),
         places(args.places.of_expert),
         copied(args.places.copied) {}
 
   [[nodiscard]] constexpr int num_shared_tiles() const {
-    return has_shared ? (num_tokens + tile_tokens - 1) / tile_tokens : 0;
+    return (num_shared + tile_tokens - 1) / tile_tokens;
   }
   /// -1: padding, or an expert of another rank.
   [[nodiscard]] constexpr int local_expert(std::int32_t id) const {

@@ -25,12 +25,14 @@ namespace baleen::sm90 {
 ///
 /// `Sizes` has these; TokenCounts, the widths of the instructions in ascending order; kBoxTokens and
 /// kSmallBoxTokens, the rows of one copy of codes, and kMaxSmallBoxes, how many small ones stand in for large
-/// ones; kScaleBoxTokens; kPlannedTiles, the tiles that blocks plan for themselves (0: they read the plan);
+/// ones; kScaleBoxTokens; kExchanges, that rows are `ExchangedRows` (then also put_output(), which writes 16
+/// bytes of one); kPlannedTiles, the tiles that blocks plan for themselves (0: they read the plan);
 /// kScaleWarps, that prepare FP4 scales (0: consumers do it themselves; expert_scale_warps.cuh);
 /// kConsumerRegisters and kProducerRegisters (0: as the launch gives them).
 template <class Sizes>
 struct ProductShape : Sizes {
   using Sizes::kBlocks;
+  using Sizes::kExchanges;
   using Sizes::kGroups;
   using Sizes::kScaleBoxTokens;
   using Sizes::kScaleWarps;
@@ -79,6 +81,8 @@ struct GroupMemory {
   // rows, the largest scale (in its first stage).
   alignas(8) std::uint8_t table_offsets[Shape::kScaleStages][2 * Shape::kHalfRows][2 * kFp8RowBlock / 32];
   std::uint8_t tops[Shape::kScaleStages][2 * Shape::kHalfRows];
+  // output_place() of a tile's rows, where each has a place of its own.
+  alignas(16) std::uint32_t outputs[Shape::kExchanges ? Shape::kMaxTokens : 1];
   std::uint64_t full[Shape::kStages];
   std::uint64_t empty[Shape::kStages];
   int completes_block;
@@ -100,6 +104,7 @@ struct ProductMemory {
   alignas(1024) std::uint8_t stages[Shape::kGroups][Shape::kStages][Shape::kStageBytes];
   GroupMemory<Shape> groups[Shape::kGroups];
   ScaledMagnitudes tables[kMagnitudeTables];
+  Bf16Bits* output_arrays[Shape::kExchanges ? ExchangedRows::kMaxArrays : 1];
   BlockPlan<Shape::kPlannedTiles> plan;
 };
 
@@ -202,6 +207,11 @@ struct RingPosition {
   }
 };
 
+/// Whether rows that are waited for may never come.
+__device__ inline bool lost_rows(const ExchangedRows& rows) {
+  return *static_cast<const volatile std::uint32_t*>(rows.failed) != 0;
+}
+
 /// One thread's copies for one group.
 template <class Shape, bool kSplit>
 class Producer {
@@ -222,17 +232,22 @@ class Producer {
                                   item_matrix<Shape, kSplit>(p_, item, 1)};
     if constexpr (kFormat == WeightFormat::kFp4) prefetch_group_scales(halves, num_slices);
 
-    const std::int32_t* ready_flag = p_.blocks_ready + item.tile_index;
-    const int blocks_needed = inner_width / kFp8RowBlock;
-    bool ready = !item.down && dispatched_;
+    // Blocks of `inner`, or rows that come meanwhile.
+    const bool counts_rows = Shape::kExchanges && !item.down;
+    const std::int32_t* ready_flag =
+        (counts_rows ? p_.exchanged.rows_ready : p_.blocks_ready) + item.tile_index;
+    const int needed = counts_rows ? item.tile.num_rows : inner_width / kFp8RowBlock;
+    const bool is_there = !item.down && !Shape::kExchanges;  // once the kernel before has ended
+    bool ready = is_there && dispatched_;
     const auto look = [&] {
-      ready = ptx::flag_read(ready_flag) >= blocks_needed;
+      ready = ptx::flag_read(ready_flag) >= needed;
+      if constexpr (Shape::kExchanges) ready = ready || lost_rows(p_.exchanged);
       if (ready) ptx::fence_proxy_async_all();
     };
     const auto wait_for_tokens = [&] {
       if (!dispatched_) ptx::wait_for_previous_kernel();
       dispatched_ = true;
-      ready = !item.down;
+      ready = is_there;
       while (!ready) look();
     };
     RingPosition<Shape> tokens_position = position_;  // of the first stage that has its weights only

@@ -65,17 +65,36 @@ __device__ inline ExpertPlan plan_expert(const PlanInput& input, const int* assi
   return {count, block_exclusive_sum((count + kRowAlignment - 1) / kRowAlignment * kRowAlignment, warp_sums)};
 }
 
-/// `count` rows from `first_row` on, cut into tiles of nearly the same size.
+/// How `count` rows are cut into tiles of nearly the same size.
+struct TileCuts {
+  int count;
+  int num_tiles;
+
+  __device__ TileCuts(int num_rows, int tile_tokens)
+      : count(num_rows), num_tiles((num_rows + tile_tokens - 1) / tile_tokens) {}
+  __device__ int begin(int tile) const {
+    const std::int64_t units = (count + kRowAlignment - 1) / kRowAlignment;
+    return min(count, kRowAlignment * static_cast<int>(units * tile / num_tiles));
+  }
+  /// That of row `row`.
+  __device__ int tile_of(int row) const {
+    int tile = 0;
+    while (tile + 1 < num_tiles && begin(tile + 1) <= row) ++tile;
+    return tile;
+  }
+};
+
+/// `count` rows from `first_row` on.
 __device__ inline void write_tiles(TokenTile* to, int expert, int first_row, int count, int tile_tokens) {
-  const int num_tiles = (count + tile_tokens - 1) / tile_tokens;
-  const std::int64_t units = (count + kRowAlignment - 1) / kRowAlignment;
-  const auto cut = [&](int i) { return min(count, kRowAlignment * static_cast<int>(units * i / num_tiles)); };
-  for (int i = 0; i < num_tiles; ++i) to[i] = {expert, first_row + cut(i), cut(i + 1) - cut(i), 0};
+  const TileCuts cuts(count, tile_tokens);
+  for (int i = 0; i < cuts.num_tiles; ++i)
+    to[i] = {expert, first_row + cuts.begin(i), cuts.begin(i + 1) - cuts.begin(i), 0};
 }
 
-/// After a barrier that follows `plan_expert`.
-__device__ inline void write_all_tiles(const PlanInput& input, const ExpertPlan& expert, int* warp_sums,
-                                       const TileLists& lists) {
+/// After a barrier that follows `plan_expert`. Returns the place, in its list, of the first tile of this
+/// thread's expert.
+__device__ inline int write_all_tiles(const PlanInput& input, const ExpertPlan& expert, int* warp_sums,
+                                      const TileLists& lists) {
   const int shared_tiles = input.num_shared_tiles();
   const int own_tiles = (expert.assignments + input.tile_tokens - 1) / input.tile_tokens;
   const int thread = static_cast<int>(threadIdx.x);
@@ -92,11 +111,12 @@ __device__ inline void write_all_tiles(const PlanInput& input, const ExpertPlan&
   if (thread == kPlanThreads - 1) {
     if (lists.copied.tiles != nullptr) *lists.copied.count = sums >> kHalf;
     if (lists.resident.tiles != nullptr) *lists.resident.count = shared_tiles + (sums & kLowHalf);
-    if (input.has_shared && lists.resident.tiles != nullptr) {
-      write_tiles(lists.resident.tiles, input.num_experts, input.first_shared_row, input.num_tokens,
+    if (input.num_shared > 0 && lists.resident.tiles != nullptr) {
+      write_tiles(lists.resident.tiles, input.num_experts, input.first_shared_row, input.num_shared,
                   input.tile_tokens);
     }
   }
+  return place;
 }
 
 }  // namespace baleen::sm90

@@ -4,6 +4,7 @@
 
 #include "cuda/bf16_vector.cuh"
 #include "cuda/kernel_launch.h"
+#include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/named_barrier.h"
 #include "cuda/ptx/setmaxnreg.h"
@@ -27,6 +28,7 @@ class Consumer {
         stages_(memory.stages[group_index_]),
         group_(memory.groups[group_index_]),
         tables_(memory.tables),
+        output_arrays_(memory.output_arrays),
         thread_(threadIdx.x % Shape::kGroupThreads),
         row_in_half_(thread_ / 128 * Shape::kBlocks * Shape::kBlockRows + thread_ % 128 / kWarpLanes * 8 +
                      fragment_row(thread_ % kWarpLanes / 4)) {}
@@ -141,6 +143,9 @@ class Consumer {
                                       step % Shape::kBlocks);
     };
     ptx::mbarrier_wait(&group_.full[position_.slot], position_.parity);
+    if constexpr (Shape::kExchanges) {
+      if (item.down) fetch_outputs(item);
+    }
     if constexpr (kLoadAhead) load(0, position_.slot, 0);
     if constexpr (kDequantiseAhead) make_fragment<kFormat>(weights, fragments[0]);
     for (int stage = 0; stage < num_stages; ++stage) {
@@ -196,10 +201,10 @@ class Consumer {
         if (y.partial != nullptr) {
           store_partial<kTokens>(item, acc, y);
         } else {
-          store_down<kTokens>(item, acc, y.rounded, item.tile.first_row - y.first_row);
+          store_down<kTokens>(item, acc, y);
         }
       } else {
-        store_down<kTokens>(item, acc, p_.y.routed.rounded, item.tile.first_row);
+        store_down<kTokens>(item, acc, p_.y.routed);
       }
     } else {
       stage_inner<kTokens>(item, acc);
@@ -257,11 +262,20 @@ class Consumer {
     }
   }
 
-  /// Rounds to BF16 and writes to y from `first_row` on, through `results`, one half of the rows after the
-  /// other.
+  /// Begins to bring the places of the tile's outputs, which are known: inner rows are there.
+  __device__ void fetch_outputs(const ProductItem& item) {
+    constexpr int kPlaces = 4;  // of a copy
+    static_assert(kRowAlignment % kPlaces == 0 && Shape::kMaxTokens % kPlaces == 0);
+    for (int i = kPlaces * thread_; i < item.tile.num_rows; i += kPlaces * Shape::kGroupThreads)
+      ptx::cp_async_16(&group_.outputs[i], p_.exchanged.outputs + item.tile.first_row + i);
+    ptx::cp_async_commit();
+  }
+
+  /// Rounds to BF16 and writes to y, or wherever the rows' outputs go, through `results`, one half of the
+  /// rows after the other.
   template <int kTokens>
   __device__ void store_down(const ProductItem& item, const float (&acc)[Shape::kBlocks][kTokens / 2],
-                             Bf16Bits* y, int first_row) {
+                             const ExpertOutputs& y) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
@@ -272,9 +286,34 @@ class Consumer {
           result(token_of(i), block) = __float2bfloat16_rn(acc[block][i / 2 * 4 + i % 2 + 2 * half]);
         }
       }
+      if constexpr (Shape::kExchanges) {
+        ptx::cp_async_wait<0>();
+        group_barrier();
+        send_results(item, item.row + half * Shape::kHalfRows);
+      } else {
+        group_barrier();
+        copy_results(item.tile, y.rounded, item.tile.first_row - y.first_row, p_.width,
+                     item.row + half * Shape::kHalfRows);
+      }
       group_barrier();
-      copy_results(item.tile, y, first_row, p_.width, item.row + half * Shape::kHalfRows);
-      group_barrier();
+    }
+  }
+
+  /// `results` to columns [column, column + kHalfRows) of where the tile's outputs go.
+  __device__ void send_results(const ProductItem& item, int column) {
+    constexpr int kVector = 8;
+    constexpr int kVectors = Shape::kHalfRows / kVector;  // of a token
+    if (column >= p_.width) return;
+    for (int i = thread_; i < item.tile.num_rows * kVectors; i += Shape::kGroupThreads) {
+      const int token = i / kVectors, vector = i % kVectors;
+      const std::uint32_t array = group_.outputs[token] >> kOutputRowBits,
+                          row = group_.outputs[token] & ((1u << kOutputRowBits) - 1);
+      // Of a row that was lost it may be anything.
+      if (array >= p_.exchanged.num_arrays || row >= p_.exchanged.array_rows) continue;
+      Bf16Bits* const to = output_arrays_[array] + static_cast<std::int64_t>(row) * p_.width;
+      Shape::put_output(
+          reinterpret_cast<uint4*>(to + column + vector * kVector),
+          *reinterpret_cast<const uint4*>(group_.results + token * Shape::kPitch + vector * kVector));
     }
   }
 
@@ -341,6 +380,7 @@ class Consumer {
   std::uint8_t (&stages_)[Shape::kStages][Shape::kStageBytes];
   GroupMemory<Shape>& group_;
   const ScaledMagnitudes* tables_;
+  Bf16Bits* const* output_arrays_;
   int thread_;       ///< in the group
   int row_in_half_;  ///< of block 0
   RingPosition<Shape> position_;
@@ -374,15 +414,23 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     __syncthreads();
     TileLists lists;
     (p.takes_copied ? lists.copied : lists.resident) = {memory.plan.tiles, &memory.plan.num_tiles};
-    write_all_tiles(p.plan_input, expert, memory.plan.warp_sums, lists);
+    (void)write_all_tiles(p.plan_input, expert, memory.plan.warp_sums, lists);
     tiles = memory.plan.tiles;
     num_tiles = &memory.plan.num_tiles;
+  } else if constexpr (Shape::kExchanges) {
+    if (thread < kWarpLanes) {
+      while (ptx::flag_read(p.exchanged.plan_ready) == 0) {
+      }
+      if (thread < p.exchanged.num_arrays)
+        memory.output_arrays[thread] = reinterpret_cast<Bf16Bits*>(__ldcg(p.exchanged.arrays + thread));
+    }
   } else {
     ptx::wait_for_previous_kernel();
   }
   __syncthreads();
 
-  const ProductItems<Shape, kSplit> items(p, tiles, *num_tiles);
+  const ProductItems<Shape, kSplit> items(p, tiles,
+                                          Shape::kPlannedTiles > 0 ? *num_tiles : __ldcg(num_tiles));
   const auto for_each_item = [&](int group, auto&& routed, auto&& shared) {
     for (int index = items.first(group); index < items.num_items; index += items.step()) {
       const ProductItem item = items.at(index);
@@ -419,6 +467,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
         thread / Shape::kGroupThreads,
         [&](const ProductItem& item) { consumer.template consume<kRouted>(item); },
         [&](const ProductItem& item) { consumer.template consume<WeightFormat::kFp8>(item); });
+    // Who waits for this kernel waits for the one before it, too.
+    if constexpr (Shape::kExchanges) ptx::wait_for_previous_kernel();
   }
 }
 
@@ -430,7 +480,10 @@ void launch_products(const ExpertProducts& products, WeightFormat routed_format,
     return routed_format == kFp4 ? expert_products_kernel<Shape, kFp4, kSplit>
                                  : expert_products_kernel<Shape, kFp8, kSplit>;
   };
-  const auto kernel = split ? kernel_of.template operator()<true>() : kernel_of.template operator()<false>();
+  auto kernel = kernel_of.template operator()<false>();
+  if constexpr (!Shape::kExchanges) {
+    if (split) kernel = kernel_of.template operator()<true>();
+  }
   launch_kernel("multiplying experts", kernel,
                 {.grid = dim3(static_cast<unsigned>(how.num_blocks)),
                  .threads = Shape::kThreads,

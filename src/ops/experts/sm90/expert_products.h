@@ -43,6 +43,24 @@ struct Fp8RowMaps {
   CUtensorMap scales;       ///< (4 row, block)
 };
 
+/// For shapes whose tokens come while the kernel runs, and whose outputs go each to an address of its own.
+/// Another kernel, all of whose blocks run already, makes the plan and brings the rows.
+struct ExchangedRows {
+  static constexpr int kMaxArrays = 32;
+  const std::int32_t* plan_ready = nullptr;  ///< not 0: tiles, their number and `arrays` are there
+  const std::int32_t* rows_ready = nullptr;  ///< [max_tiles]: rows of the tile that are there
+  const std::uint32_t* outputs = nullptr;    ///< [num_rows, to a multiple of four] output_place() of the row
+  const unsigned long long* arrays = nullptr;  ///< [num_arrays] addresses of Bf16Bits [array_rows, width]
+  std::uint32_t num_arrays = 0, array_rows = 0;
+  const std::uint32_t* failed = nullptr;  ///< not 0: rows may never come, and nothing waits for them
+};
+
+inline constexpr int kOutputRowBits = 24;
+/// Row `row` of array `array`.
+constexpr std::uint32_t output_place(int array, int row) {
+  return static_cast<std::uint32_t>(array) << kOutputRowBits | static_cast<std::uint32_t>(row);
+}
+
 struct ExpertProducts {
   ExpertMatrices routed;
   ExpertMatrices shared;
@@ -66,6 +84,7 @@ struct ExpertProducts {
   std::int32_t inner_pitch = 0;         ///< of `inner`, `inner_bf16` and `parts_done`: the larger one
   std::int32_t num_experts = 0;
   float swiglu_limit = 0.0F;
+  ExchangedRows exchanged;  ///< in place of `y`, for the shapes that want it
 
   [[nodiscard]] constexpr bool is_shared(const TokenTile& tile) const { return tile.expert == num_experts; }
 };

@@ -10,12 +10,11 @@
 
 #include "base/check.h"
 #include "cuda/stream_branch.h"
-#include "cuda/tensor_map.h"
 #include "ops/experts/sm90/expert_dispatch.h"
 #include "ops/experts/sm90/expert_fetch.h"
 #include "ops/experts/sm90/expert_four_tokens.h"
+#include "ops/experts/sm90/expert_layout.h"
 #include "ops/experts/sm90/expert_products.h"
-#include "ops/experts/sm90/expert_weights.h"
 #include "ops/experts/sm90/experts.h"
 #include "ops/experts/sm90/experts_bf16.h"
 
@@ -24,8 +23,6 @@ namespace {
 
 constexpr std::int64_t kMaxFewTokens = 64;
 constexpr std::int64_t kMaxFewAssignments = 512;
-constexpr int kBlock = 128;          // values that share an activation scale
-constexpr int kStageRowBytes = 128;  // of a weight row, in one box
 
 bool are_few(std::int64_t num_tokens, std::int64_t num_selected) {
   return num_tokens <= kMaxFewTokens && num_tokens * num_selected <= kMaxFewAssignments;
@@ -41,102 +38,6 @@ bool guesses(const ExpertsArgs& args) { return !args.next.ids.empty(); }
 
 WeightFormat format_of(const ExpertsArgs& args) { return args.routed[0].w1.format; }
 
-/// From row to row of inner values: the larger of the inner widths of routed and shared experts.
-std::int64_t inner_pitch_of(const ExpertsArgs& args) {
-  return std::max(args.routed[0].w1.rows, args.shared != nullptr ? args.shared->w1.rows : 0);
-}
-
-struct ExpertScratch {
-  DispatchPlan plan;
-  Fp8Rows rows;  ///< of x
-  Fp8Rows inner;
-  Bf16Bits* inner_bf16 = nullptr;
-  AssignmentOutputs y;
-};
-
-/// Counts what an arena would give.
-struct ScratchCounter {
-  std::int64_t bytes = 0;
-  template <class T>
-  T* allocate(std::int64_t count) {
-    bytes += Arena::bytes_for<T>(count);
-    return nullptr;
-  }
-};
-
-template <class Source>
-TileList lay_out_tiles(Source& source, const DispatchExtents& extents) {
-  return {.tiles = source.template allocate<TokenTile>(extents.max_tiles()),
-          .count = source.template allocate<std::int32_t>(1)};
-}
-
-/// `copies`: some experts may be copied.
-template <class Source>
-DispatchPlan lay_out_plan(Source& source, const DispatchExtents& extents, bool copies,
-                          std::int64_t num_counters) {
-  return {.lists = {.resident = lay_out_tiles(source, extents),
-                    .copied = copies ? lay_out_tiles(source, extents) : TileList{}},
-          .row_of_slot = source.template allocate<std::int32_t>(extents.num_slots()),
-          .row_weight = source.template allocate<float>(extents.num_rows()),
-          .counters = source.template allocate<std::int32_t>(num_counters),
-          .num_counters = num_counters};
-}
-
-template <class Source>
-Fp8Rows lay_out_rows(Source& source, std::int64_t num_rows, std::int64_t width) {
-  const std::int64_t stride = (num_rows + 3) / 4 * 4;
-  return {.codes = source.template allocate<std::uint8_t>(num_rows * width),
-          .scales = source.template allocate<float>(width / kBlock * stride),
-          .scale_stride = stride};
-}
-
-template <class Source>
-ExpertOutputs lay_out_outputs(Source& source, std::int64_t first_row, std::int64_t num_rows,
-                              std::int64_t width, bool is_split) {
-  ExpertOutputs y{.first_row = static_cast<std::int32_t>(first_row)};
-  if (is_split) {
-    y.partial = source.template allocate<float>(num_rows * width);
-  } else {
-    y.rounded = source.template allocate<Bf16Bits>(num_rows * width);
-  }
-  return y;
-}
-
-/// One array for all where they have one type.
-template <class Source>
-AssignmentOutputs lay_out_outputs(Source& source, const DispatchExtents& extents, std::int64_t width,
-                                  ExpertSplit split) {
-  if (split.routed == split.shared) {
-    const ExpertOutputs all = lay_out_outputs(source, 0, extents.num_rows(), width, split.routed);
-    return {.routed = all, .shared = all};
-  }
-  const std::int64_t first_shared = extents.first_shared_row();
-  return {.routed = lay_out_outputs(source, 0, first_shared, width, split.routed),
-          .shared =
-              lay_out_outputs(source, first_shared, extents.num_rows() - first_shared, width, split.shared)};
-}
-
-/// Counters of a list of tiles.
-std::int64_t list_counters(const ProductVariant& variant, const DispatchExtents& extents,
-                           std::int64_t inner_width) {
-  return extents.max_tiles() * (1 + (variant.whole_blocks ? 0 : inner_width / kBlock));
-}
-
-/// For FP4 and FP8 weights.
-template <class Source>
-ExpertScratch lay_out_quantised(Source& source, const ProductVariant& variant, const DispatchExtents& extents,
-                                std::int64_t width, std::int64_t inner_width, ExpertSplit split,
-                                bool copies) {
-  const bool whole_blocks = variant.whole_blocks;
-  return {
-      .plan = lay_out_plan(source, extents, copies,
-                           (copies ? 2 : 1) * list_counters(variant, extents, inner_width)),
-      .rows = lay_out_rows(source, extents.num_rows(), width),
-      .inner = lay_out_rows(source, extents.num_rows(), inner_width),
-      .inner_bf16 = source.template allocate<Bf16Bits>(whole_blocks ? 0 : extents.num_rows() * inner_width),
-      .y = lay_out_outputs(source, extents, width, split)};
-}
-
 /// For BF16 weights.
 template <class Source>
 ExpertScratch lay_out_bf16(Source& source, const DispatchExtents& extents, std::int64_t width,
@@ -146,122 +47,17 @@ ExpertScratch lay_out_bf16(Source& source, const DispatchExtents& extents, std::
           .y = lay_out_outputs(source, extents, width, split)};
 }
 
-void check_matrix(const WeightMatrix& matrix, WeightFormat format, std::int64_t rows, std::int64_t cols) {
-  BALEEN_CHECK(matrix.format == format);
-  BALEEN_CHECK_EQ(matrix.rows, rows);
-  BALEEN_CHECK_EQ(matrix.cols, cols);
-  BALEEN_CHECK_EQ(reinterpret_cast<std::uintptr_t>(matrix.data) % 16, 0);
-}
-
-void check_expert(const ExpertWeights& expert, WeightFormat format, std::int64_t width,
-                  std::int64_t inner_width) {
-  check_matrix(expert.w1, format, inner_width, width);
-  check_matrix(expert.w3, format, inner_width, width);
-  check_matrix(expert.w2, format, width, inner_width);
-}
-
-/// Where kernels find experts' weights once they have come. Tensor copies of weights of Flash's size from
-/// pinned memory gave wrong bits now and then, loads by address never did.
-const std::int32_t* device_places(const ExpertsArgs& args) {
-  return args.places.copied != nullptr ? args.places.copied : args.places.of_expert;
-}
-
-ExpertMatrix describe(std::span<const ExpertWeights> experts, std::int64_t num_places,
-                      WeightMatrix ExpertWeights::*which, int half_rows) {
-  const WeightMatrix& first = experts[0].*which;
-  const bool fp4 = first.format == WeightFormat::kFp4;
-  const std::int64_t row_bytes = first.row_bytes();
-  if (fp4) BALEEN_CHECK_EQ(reinterpret_cast<std::uintptr_t>(first.group_scales) % 16, 0);
-  return {.map = make_tensor_map(first.data, num_places, expert_distance(experts, which), first.rows,
-                                 row_bytes, row_bytes, half_rows, kStageRowBytes, TileSwizzle::k128B),
-          .scales = fp4 ? static_cast<const void*>(first.group_scales) : first.block_scales,
-          .scale_distance = expert_scale_distance(experts, which)};
-}
-
-ExpertMatrices describe(std::span<const ExpertWeights> experts, std::int64_t num_places, int half_rows) {
-  return {.gate = describe(experts, num_places, &ExpertWeights::w1, half_rows),
-          .up = describe(experts, num_places, &ExpertWeights::w3, half_rows),
-          .down = describe(experts, num_places, &ExpertWeights::w2, half_rows)};
-}
-
-Fp8RowMaps describe(const Fp8Rows& rows, std::int64_t num_rows, std::int64_t width,
-                    const ProductVariant& variant) {
-  constexpr std::int64_t kScaleBytes = sizeof(float);
-  const auto codes = [&](int box_tokens) {
-    return make_tensor_map(rows.codes, num_rows, width, width, box_tokens, kBlock, TileSwizzle::k128B);
-  };
-  return {.codes = codes(variant.box_tokens),
-          .small_codes = codes(variant.small_box_tokens),
-          .scales = make_tensor_map(
-              rows.scales, width / kBlock, rows.scale_stride * kScaleBytes, rows.scale_stride * kScaleBytes,
-              1, variant.scale_box_tokens * static_cast<int>(kScaleBytes), TileSwizzle::kNone)};
-}
-
-/// The products of the resident experts, or of the copied ones.
-ExpertProducts describe(const ExpertsArgs& args, const ProductVariant& variant,
-                        const DispatchExtents& extents, const ExpertScratch& scratch, bool copied) {
-  const ExpertWeights& first = args.routed[0];
-  const std::int64_t width = first.w1.cols, inner_width = first.w1.rows, inner_pitch = inner_pitch_of(args);
-  const std::int64_t num_places = args.places.of_expert == nullptr ? extents.num_experts : args.places.count;
-  const ExpertMatrices routed = describe(args.routed, num_places, variant.half_rows);
-  const TileList& list = copied ? scratch.plan.lists.copied : scratch.plan.lists.resident;
-  std::int32_t* const counters =
-      scratch.plan.counters + (copied ? list_counters(variant, extents, inner_pitch) : 0);
-  return {.routed = routed,
-          .shared = args.shared != nullptr ? describe({args.shared, 1}, 1, variant.half_rows) : routed,
-          .places = device_places(args),
-          .x_maps = describe(scratch.rows, extents.num_rows(), width, variant),
-          .inner_maps = describe(scratch.inner, extents.num_rows(), inner_pitch, variant),
-          .plan_input = PlanInput(args, extents),
-          .takes_copied = copied,
-          .num_tiles = list.count,
-          .tiles = list.tiles,
-          .row_weight = scratch.plan.row_weight,
-          .blocks_ready = counters,
-          .parts_done = counters + extents.max_tiles(),
-          .inner = scratch.inner,
-          .inner_bf16 = scratch.inner_bf16,
-          .y = scratch.y,
-          .width = static_cast<std::int32_t>(width),
-          .inner_width = static_cast<std::int32_t>(inner_width),
-          .shared_inner_width =
-              static_cast<std::int32_t>(args.shared != nullptr ? args.shared->w1.rows : inner_width),
-          .inner_pitch = static_cast<std::int32_t>(inner_pitch),
-          .num_experts = static_cast<std::int32_t>(extents.num_experts),
-          .swiglu_limit = args.swiglu_limit};
-}
-
 DispatchExtents extents_of(const ExpertsArgs& args, int tile_tokens) {
   return {.num_tokens = args.x.extent(0),
           .num_selected = args.ids.extent(1),
           .num_experts = static_cast<std::int64_t>(args.routed.size()),
-          .has_shared = args.shared != nullptr,
+          .num_shared = args.shared != nullptr ? args.x.extent(0) : 0,
           .tile_tokens = tile_tokens};
-}
-
-/// What all variants ask of the arguments, which have tokens; the shared expert's weights have
-/// `shared_format`.
-void check_arguments(const ExpertsArgs& args, WeightFormat shared_format) {
-  BALEEN_CHECK(args.precision == Precision::kReleased);
-  BALEEN_CHECK_EQ(args.ids.extent(0), args.x.extent(0));
-  BALEEN_CHECK(args.x.dense() && args.ids.dense() && args.weights.dense() && args.out.dense());
-  const ExpertWeights& first = args.routed[0];
-  const std::int64_t width = first.w1.cols, inner_width = first.w1.rows;
-  BALEEN_CHECK_EQ(args.x.extent(1), width);
-  BALEEN_CHECK_EQ(width % kBlock, 0);
-  BALEEN_CHECK_EQ(inner_width % kBlock, 0);
-  check_expert(first, first.w1.format, width, inner_width);
-  if (args.shared != nullptr) {
-    BALEEN_CHECK_EQ(args.shared->w1.rows % kBlock, 0);
-    if (!args.routed_is_split && !args.shared_is_split) BALEEN_CHECK_EQ(args.shared->w1.rows, inner_width);
-    check_expert(*args.shared, shared_format, width, args.shared->w1.rows);
-  }
-  BALEEN_CHECK(args.partial_sums || (!args.routed_is_split && !args.shared_is_split));
 }
 
 void experts_by(const ProductVariant& variant, const ExpertsArgs& args, CudaContext& context) {
   if (args.x.extent(0) == 0) return;
-  check_arguments(args, WeightFormat::kFp8);
+  check_expert_arguments(args, WeightFormat::kFp8);
   const DispatchExtents extents = extents_of(args, variant.max_tokens);
   const ExpertWeights& first = args.routed[0];
   const ScratchScope scope(context.scratch);
@@ -270,7 +66,7 @@ void experts_by(const ProductVariant& variant, const ExpertsArgs& args, CudaCont
                                                   inner_pitch_of(args), args.split(), copies);
   if (variant.max_planned_tiles > 0) BALEEN_CHECK(extents.max_tiles() <= variant.max_planned_tiles);
   const auto multiply = [&](bool copied, const ProductLaunch& how) {
-    variant.launch(describe(args, variant, extents, scratch, copied), first.w1.format,
+    variant.launch(describe_products(args, variant, extents, scratch, copied), first.w1.format,
                    args.routed_is_split || args.shared_is_split, how, context);
   };
   if (copies) {
@@ -298,7 +94,7 @@ std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selec
   std::int64_t most =
       Arena::bytes_for<Bf16Bits>(four_token_inner_values(streamed_rows, num_selected, inner_width));
   const auto count = [&](const ProductVariant& variant, std::int64_t rows) {
-    const DispatchExtents extents{rows, num_selected, num_experts, true, variant.max_tokens};
+    const DispatchExtents extents{rows, num_selected, num_experts, rows, variant.max_tokens};
     ScratchCounter quantised, bf16;
     (void)lay_out_quantised(quantised, variant, extents, width, inner_width, {}, true);
     (void)lay_out_bf16(bf16, extents, width, inner_width, {});
@@ -311,7 +107,7 @@ std::int64_t experts_scratch_bytes(std::int64_t num_rows, std::int64_t num_selec
 
 void experts_four_tokens(const ExpertsArgs& args, CudaContext& context) {
   if (args.x.extent(0) == 0) return;
-  check_arguments(args, WeightFormat::kFp8);
+  check_expert_arguments(args, WeightFormat::kFp8);
   const ScratchScope scope(context.scratch);
   auto* inner = context.scratch.allocate<Bf16Bits>(
       four_token_inner_values(args.x.extent(0), args.ids.extent(1), inner_pitch_of(args)));
@@ -334,7 +130,7 @@ void experts_many_tokens(const ExpertsArgs& args, CudaContext& context) {
 
 void experts_bf16(const ExpertsArgs& args, CudaContext& context) {
   if (args.x.extent(0) == 0) return;
-  check_arguments(args, WeightFormat::kBF16);
+  check_expert_arguments(args, WeightFormat::kBF16);
   const DispatchExtents extents =
       extents_of(args, variant_for(args.x.extent(0), args.ids.extent(1)).max_tokens);
   const ExpertWeights& first = args.routed[0];

@@ -163,7 +163,7 @@ void bf16_expert_products(const ExpertsArgs& args, const DispatchExtents& extent
                           .shared_inner_width = static_cast<std::int32_t>(
                               args.shared != nullptr ? args.shared->w1.rows : first.w1.rows),
                           .swiglu_limit = args.swiglu_limit};
-  const std::int64_t assignments = extents.num_slots() + (extents.has_shared ? extents.num_tokens : 0);
+  const std::int64_t assignments = extents.num_slots() + extents.num_shared;
   const auto launch = [&](void (*kernel)(Bf16Params), std::int64_t outputs) {
     launch_kernel(
         "multiplying BF16 experts", kernel,

@@ -1,13 +1,16 @@
-// Collectives over peer memory against their references on arrays: to the bit, on ranks that are GPUs of this
-// machine, queued and in graphs, small (pushed) and large (read); and what happens when a rank does not come.
+// Collectives over peer memory and over NCCL against their references on arrays: to the bit, on ranks that
+// are GPUs of this machine, queued and in graphs, small and large; and what happens when a rank does not
+// come.
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <random>
 #include <set>
 
 #include "ops/collectives/sm90/collectives.h"
+#include "ops/collectives/sm90/nccl_collectives.h"
 #include "tests/support/gpu_ranks.h"
 
 namespace baleen::sm90 {
@@ -26,15 +29,33 @@ constexpr Shape kShapes[] = {{1, 8}, {1, 4096}, {3, 256}, {37, 4096}, {300, 4096
 struct Case {
   std::int64_t ranks;
   Shape shape;
+  bool by_nccl;
 };
-/// Of a rank a GPU, and of more ranks than GPUs.
+
+/// The collectives by either way.
+struct Collectives {
+  void (*all_reduce)(const AllReduceArgs&, CudaContext&);
+  void (*reduce_scatter)(const ReduceScatterArgs&, CudaContext&);
+  void (*all_gather)(const AllGatherArgs&, CudaContext&);
+  void (*all_to_all)(const AllToAllArgs&, CudaContext&);
+  void (*send)(const SendArgs&, CudaContext&);
+  void (*receive)(const ReceiveArgs&, CudaContext&);
+};
+constexpr Collectives kOverPeers{all_reduce, reduce_scatter, all_gather, all_to_all, send, receive};
+constexpr Collectives kOverNccl{nccl_all_reduce, nccl_reduce_scatter, nccl_all_gather,
+                                nccl_all_to_all, nccl_send,           nccl_receive};
+
+/// Of a rank a GPU, and through peer memory of more ranks than GPUs.
 std::vector<Case> all_cases() {
   std::set<std::int64_t> counts{2, 4};
   if (test::num_gpus() > 1) counts.insert(test::num_gpus());
   std::vector<Case> cases;
   for (const std::int64_t ranks : counts) {
-    for (const Shape& shape : kShapes) cases.push_back({ranks, shape});
+    for (const Shape& shape : kShapes) cases.push_back({ranks, shape, false});
   }
+  for (const Shape& shape : kShapes) cases.push_back({2, shape, true});
+  // In pieces of the buffer.
+  cases.push_back({2, {4200, 4096}, true});
   return cases;
 }
 
@@ -57,14 +78,18 @@ struct Arrays {
   float* data(std::int64_t rank) { return (*this)[rank].data(); }
 };
 
-class CollectivesSm90 : public testing::TestWithParam<Case> {
+class CollectivesSm90 : public test::WithNccl, public testing::WithParamInterface<Case> {
  protected:
   void SetUp() override {
     BALEEN_NEEDS_GPUS(1);
     num_ranks_ = GetParam().ranks;
+    if (GetParam().by_nccl) {
+      if (const std::string why = test::why_not_nccl_ranks(num_ranks_); !why.empty()) GTEST_SKIP() << why;
+    }
     for (std::int64_t r = 0; r < num_ranks_; ++r) groups_.push_back(RankGroup::strided(0, 1, num_ranks_, r));
   }
   const Shape& shape() const { return GetParam().shape; }
+  const Collectives& ops() const { return GetParam().by_nccl ? kOverNccl : kOverPeers; }
   std::int64_t count() const { return shape().rows * shape().width; }
   std::vector<RowRange> uneven_rows() const {
     std::vector<RowRange> rows;
@@ -93,17 +118,17 @@ TEST_P(CollectivesSm90, AllReduce) {
                            .y = {y.data(r), {rows, width}}});
     }
     all_reduce_ref(reference);
-    GpuRanks ranks(num_ranks_);
+    GpuRanks ranks(num_ranks_, GetParam().by_nccl ? nccl() : nullptr);
     ranks.run([&, rows = rows, width = width](TestCuda& cuda, const RankGroup& group) {
       float* device_x = cuda.upload(x[group.place]);
       auto* device_y = cuda.allocate<std::byte>(count() * 4);
       ranks.meet();
       const auto work = [&] {
-        all_reduce({.group = &group,
-                    .x = Activations<2>(device_x, {rows, width}),
-                    .precision = bf16 ? Precision::kReleased : Precision::kExact,
-                    .y = {device_y, bf16 ? ElementType::kBf16 : ElementType::kF32, {rows, width}}},
-                   cuda.context());
+        ops().all_reduce({.group = &group,
+                          .x = Activations<2>(device_x, {rows, width}),
+                          .precision = bf16 ? Precision::kReleased : Precision::kExact,
+                          .y = {device_y, bf16 ? ElementType::kBf16 : ElementType::kF32, {rows, width}}},
+                         cuda.context());
       };
       test::run_and_replay(cuda, ranks, work, kReplays);
       const std::vector<float> result =
@@ -127,18 +152,18 @@ TEST_P(CollectivesSm90, ReduceScatter) {
                          .y = {y.data(r), {rows[static_cast<std::size_t>(r)].size(), width}}});
   }
   reduce_scatter_ref(reference);
-  GpuRanks ranks(num_ranks_);
+  GpuRanks ranks(num_ranks_, GetParam().by_nccl ? nccl() : nullptr);
   ranks.run([&, num_rows = num_rows, width = width](TestCuda& cuda, const RankGroup& group) {
     const RowRange own = rows[static_cast<std::size_t>(group.place)];
     float* device_x = cuda.upload(x[group.place]);
     auto* device_y = cuda.allocate<Bf16Bits>(count());
     ranks.meet();
     const auto work = [&] {
-      reduce_scatter({.group = &group,
-                      .x = Activations<2>(device_x, {num_rows, width}),
-                      .rows = rows,
-                      .y = View<Bf16Bits, 2>(device_y, {own.size(), width})},
-                     cuda.context());
+      ops().reduce_scatter({.group = &group,
+                            .x = Activations<2>(device_x, {num_rows, width}),
+                            .rows = rows,
+                            .y = View<Bf16Bits, 2>(device_y, {own.size(), width})},
+                           cuda.context());
     };
     test::run_and_replay(cuda, ranks, work, kReplays);
     y[group.place].resize(static_cast<std::size_t>(own.size() * width));
@@ -151,7 +176,7 @@ TEST_P(CollectivesSm90, AllGatherOfRowsInPlace) {
   const auto [num_rows, width] = shape();
   const std::vector<RowRange> rows = uneven_rows();
   const std::vector<float> whole = random_values(count(), 5);
-  GpuRanks ranks(num_ranks_);
+  GpuRanks ranks(num_ranks_, GetParam().by_nccl ? nccl() : nullptr);
   ranks.run([&, num_rows = num_rows, width = width](TestCuda& cuda, const RankGroup& group) {
     const RowRange own = rows[static_cast<std::size_t>(group.place)];
     float* y = cuda.allocate<float>(count());
@@ -162,8 +187,8 @@ TEST_P(CollectivesSm90, AllGatherOfRowsInPlace) {
     ranks.meet();
     const auto work = [&] {
       const Activations<2> all(y, {num_rows, width});
-      all_gather({.group = &group, .x = all.slice(own.begin, own.end), .rows = rows, .y = all},
-                 cuda.context());
+      ops().all_gather({.group = &group, .x = all.slice(own.begin, own.end), .rows = rows, .y = all},
+                       cuda.context());
     };
     test::run_and_replay(cuda, ranks, work, kReplays);
     EXPECT_TRUE(cuda.download(y, count()) == whole) << group.place;
@@ -174,7 +199,7 @@ TEST_P(CollectivesSm90, AllGatherOfRowsInPlace) {
 TEST_P(CollectivesSm90, AllGatherOfColumnsAndAllToAllBack) {
   const auto [num_rows, width] = shape();
   // Rank j has columns [j w, (j + 1) w) of a matrix of all its rows; back and forth gives each its own again.
-  GpuRanks ranks(num_ranks_);
+  GpuRanks ranks(num_ranks_, GetParam().by_nccl ? nccl() : nullptr);
   Arrays parts(num_ranks_, count(), 7);
   ranks.run([&, num_rows = num_rows, width = width](TestCuda& cuda, const RankGroup& group) {
     const float* x = cuda.upload(parts[group.place]);
@@ -183,10 +208,11 @@ TEST_P(CollectivesSm90, AllGatherOfColumnsAndAllToAllBack) {
     ranks.meet();
     const auto work = [&] {
       const Activations<2> all(gathered, {num_rows, width * num_ranks_});
-      all_gather({.group = &group, .x = ConstActivations<2>(x, {num_rows, width}), .rows = {}, .y = all},
-                 cuda.context());
-      all_to_all({.group = &group, .x = all, .y = {exchanged, {num_rows * num_ranks_, width}}},
-                 cuda.context());
+      ops().all_gather(
+          {.group = &group, .x = ConstActivations<2>(x, {num_rows, width}), .rows = {}, .y = all},
+          cuda.context());
+      ops().all_to_all({.group = &group, .x = all, .y = {exchanged, {num_rows * num_ranks_, width}}},
+                       cuda.context());
     };
     test::run_and_replay(cuda, ranks, work, kReplays);
     const std::vector<float> columns = cuda.download(gathered, count() * num_ranks_);
@@ -207,16 +233,16 @@ TEST_P(CollectivesSm90, AllGatherOfColumnsAndAllToAllBack) {
 TEST_P(CollectivesSm90, AReceiverHasWhatWasSent) {
   const auto [num_rows, width] = shape();
   const std::vector<float> x = random_values(count(), 11);
-  GpuRanks ranks(2);
+  GpuRanks ranks(2, GetParam().by_nccl ? nccl() : nullptr);
   ranks.run([&, num_rows = num_rows, width = width](TestCuda& cuda, const RankGroup& group) {
     float* array = group.place == 0 ? cuda.upload(x) : cuda.allocate<float>(count());
     ranks.meet();
     const auto work = [&] {
       const Activations<3> rows(array, {num_rows, 1, width});
       if (group.place == 0) {
-        send({.pair = &group, .x = rows}, cuda.context());
+        ops().send({.pair = &group, .x = rows}, cuda.context());
       } else {
-        receive({.pair = &group, .y = rows}, cuda.context());
+        ops().receive({.pair = &group, .y = rows}, cuda.context());
       }
     };
     test::run_and_replay(cuda, ranks, work, kReplays);
@@ -290,6 +316,57 @@ TEST(CollectivesSm90Faults, ARankThatDoesNotComeIsNamed) {
   }
 }
 
+TEST(CollectivesSm90Faults, ARankThatDoesNotComeByNccl) {
+  BALEEN_NEEDS_GPUS(2);
+  if (const std::string why = test::why_not_nccl_ranks(2); !why.empty()) GTEST_SKIP() << why;
+  GpuRanks ranks(2, std::make_shared<const test::NcclRanks>(test::gpus_of_ranks(2), std::chrono::seconds(3)));
+  ranks.run([&](TestCuda& cuda, const RankGroup& group) {
+    if (group.place == 0) {
+      constexpr std::int64_t kRows = 3, kWidth = 1024;
+      float* x = cuda.upload(random_values(kRows * kWidth, 1));
+      auto* y = cuda.allocate<Bf16Bits>(kRows * kWidth);
+      const AllReduceArgs args{.group = &group,
+                               .x = Activations<2>(x, {kRows, kWidth}),
+                               .y = View<Bf16Bits, 2>(y, {kRows, kWidth})};
+      nccl_all_reduce(args, cuda.context());
+      cuda.synchronise();  // ends when the wait is given up
+      const auto sentence = [](const std::function<void()>& work) -> std::string {
+        try {
+          work();
+        } catch (const Error& error) {
+          return error.what();
+        }
+        return "";
+      };
+      constexpr const char* kWaited = "rank 0 waited 3000 ms for other ranks in an exchange by NCCL";
+      EXPECT_NE(sentence([&] { cuda.context().peers->check(); }).find(kWaited), std::string::npos);
+      EXPECT_NE(sentence([&] { nccl_all_reduce(args, cuda.context()); }).find(kWaited), std::string::npos);
+    }
+    ranks.meet();
+  });
+}
+
+TEST(CollectivesSm90Faults, RanksOnOneGpuAreRefusedByNccl) {
+  BALEEN_NEEDS_GPUS(1);
+  if (const std::string& why = why_not_nccl_library(); !why.empty()) GTEST_SKIP() << why;
+  LocalExchange exchange{std::chrono::seconds(5)};
+  std::vector<std::string> sentences(2);
+  std::vector<std::jthread> threads;
+  for (std::int64_t rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      LocalCommunicator host(exchange);
+      try {
+        const NcclRank nccl(0, rank, 2, host, std::chrono::seconds(5));
+      } catch (const Error& error) {
+        sentences[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  }
+  threads.clear();
+  for (const std::string& sentence : sentences)
+    EXPECT_NE(sentence.find("ranks 0 and 1 are on one GPU"), std::string::npos) << sentence;
+}
+
 TEST(CollectivesSm90Faults, WhatCannotBeIsRefused) {
   BALEEN_NEEDS_GPUS(1);
   const std::vector<int> too_many(kMaxPeers + 1, 0);
@@ -300,6 +377,10 @@ TEST(CollectivesSm90Faults, WhatCannotBeIsRefused) {
   EXPECT_THROW(
       all_gather({.group = &group, .x = ConstActivations<2>(x, {1, 4}), .rows = {}, .y = {x, {1, 8}}},
                  cuda.context()),
+      Error);
+  EXPECT_THROW(
+      nccl_all_gather({.group = &group, .x = ConstActivations<2>(x, {1, 4}), .rows = {}, .y = {x, {1, 8}}},
+                      cuda.context()),
       Error);
 }
 

@@ -8,6 +8,7 @@
 #include "numeric/block_scale.h"
 #include "numeric/e8m0.h"
 #include "ops/dispatch/sm90/dispatch.h"
+#include "ops/dispatch/sm90/nccl_dispatch.h"
 #include "tests/support/gpu_ranks.h"
 
 namespace baleen::sm90 {
@@ -55,15 +56,20 @@ struct Case {
   bool fp8;
   bool mapped;         ///< experts lie round-robin, a third of them twice; else linearly
   std::int64_t times;  ///< as many tokens: few are staged (fewer on a shared GPU), many written and read
+  bool by_nccl;
 };
 
-class DispatchSm90 : public testing::TestWithParam<Case> {
+class DispatchSm90 : public test::WithNccl, public testing::WithParamInterface<Case> {
  protected:
-  void SetUp() override { BALEEN_NEEDS_GPUS(1); }
+  void SetUp() override {
+    BALEEN_NEEDS_GPUS(1);
+    if (!GetParam().by_nccl) return;
+    if (const std::string why = test::why_not_nccl_ranks(GetParam().ranks); !why.empty()) GTEST_SKIP() << why;
+  }
 };
 
 TEST_P(DispatchSm90, RowsComeToTheirExpertsAndReturn) {
-  const auto [num_ranks, fp8, mapped, times] = GetParam();
+  const auto [num_ranks, fp8, mapped, times, by_nccl] = GetParam();
   if (kExperts % num_ranks != 0) GTEST_SKIP() << "experts that these GPUs cannot share";
   std::vector<Tokens> tokens;
   constexpr std::int64_t kRows[] = {3, 0, 1, 12};
@@ -75,7 +81,9 @@ TEST_P(DispatchSm90, RowsComeToTheirExpertsAndReturn) {
   }
   const std::int64_t places = most * kChosen, room = num_ranks * places;
   const ExpertMap map = ExpertMap::placed(ExpertOrder::kRoundRobin, kExperts, kExperts / 3, num_ranks);
-  GpuRanks ranks(num_ranks);
+  GpuRanks ranks(num_ranks, by_nccl ? nccl() : nullptr);
+  const auto run_dispatch = by_nccl ? nccl_dispatch : dispatch;
+  const auto run_combine = by_nccl ? nccl_combine : combine;
   ranks.run([&, num_ranks = num_ranks, fp8 = fp8, mapped = mapped](TestCuda& cuda, const RankGroup& group) {
     cuda.context().most_rows = most;
     const Tokens& own = tokens[at(group.place)];
@@ -104,7 +112,7 @@ TEST_P(DispatchSm90, RowsComeToTheirExpertsAndReturn) {
     const auto* const shared = cuda.upload_bf16(own.shared);
     ranks.meet();
     test::run_and_replay(
-        cuda, ranks, [&] { dispatch(sent, cuda.context()); }, 3);
+        cuda, ranks, [&] { run_dispatch(sent, cuda.context()); }, 3);
 
     const auto arrived_ids = cuda.download(sent.arrived_ids.data(), room);
     const auto arrived_weights = cuda.download(sent.arrived_weights.data(), room);
@@ -139,31 +147,37 @@ TEST_P(DispatchSm90, RowsComeToTheirExpertsAndReturn) {
     for (const float value : outputs) output_bits.push_back(float_to_bf16(value));
     cuda.memory().upload(reinterpret_cast<std::byte*>(y), std::as_bytes(std::span(output_bits)));
     ranks.meet();
-    test::run_and_replay(
-        cuda, ranks,
-        [&] {
-          combine({.placement = placement,
+    const auto add_up = [&] {
+      run_combine({.placement = placement,
                    .y = View<const Bf16Bits, 2>(y, {received.num_rows, kWidth}),
                    .received = &received,
                    .ids = ids,
                    .shared = View<const Bf16Bits, 2>(shared, {own.rows, kWidth}),
                    .out = View<Bf16Bits, 2>(out, {own.rows, kWidth})},
                   cuda.context());
-        },
-        3);
-    const std::vector<float> sums = cuda.download_bf16(out, own.rows * kWidth);
-    for (std::int64_t row = 0; row < own.rows; ++row) {
-      std::vector<std::int32_t> experts(own.ids.begin() + row * kChosen,
-                                        own.ids.begin() + (row + 1) * kChosen);
-      std::ranges::sort(experts);
-      for (std::int64_t i = 0; i < kWidth; ++i) {
-        float sum = 0.0F;
-        for (const std::int32_t expert : experts)
-          if (expert >= 0) sum += output_of(expert, own.x[at(row * kWidth + i)]);
-        sum += own.shared[at(row * kWidth + i)];
-        ASSERT_EQ(sums[at(row * kWidth + i)], round_bf16(sum)) << row << " " << i;
+    };
+    const auto expect_sums = [&] {
+      const std::vector<float> sums = cuda.download_bf16(out, own.rows * kWidth);
+      for (std::int64_t row = 0; row < own.rows; ++row) {
+        std::vector<std::int32_t> experts(own.ids.begin() + row * kChosen,
+                                          own.ids.begin() + (row + 1) * kChosen);
+        std::ranges::sort(experts);
+        for (std::int64_t i = 0; i < kWidth; ++i) {
+          float sum = 0.0F;
+          for (const std::int32_t expert : experts)
+            if (expert >= 0) sum += output_of(expert, own.x[at(row * kWidth + i)]);
+          sum += own.shared[at(row * kWidth + i)];
+          ASSERT_EQ(sums[at(row * kWidth + i)], round_bf16(sum)) << row << " " << i;
+        }
       }
-    }
+    };
+    // Queued, NCCL may return other rows than in a graph.
+    add_up();
+    cuda.synchronise();
+    expect_sums();
+    ranks.meet();
+    test::run_and_replay(cuda, ranks, add_up, 3);
+    expect_sums();
     ranks.meet();
   });
 }
@@ -173,7 +187,10 @@ std::vector<Case> all_cases() {
   for (const std::int64_t ranks : {2, 4}) {
     for (const bool fp8 : {true, false}) {
       for (const bool mapped : {false, true}) {
-        for (const std::int64_t times : {1, 11, 60}) cases.push_back({ranks, fp8, mapped, times});
+        for (const std::int64_t times : {1, 11, 60}) cases.push_back({ranks, fp8, mapped, times, false});
+        // The last in pieces of the buffer.
+        for (const std::int64_t times : {1, 11, 1200})
+          if (ranks == 2) cases.push_back({ranks, fp8, mapped, times, true});
       }
     }
   }

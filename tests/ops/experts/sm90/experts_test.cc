@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "expert_problem.h"
+#include "tests/support/expert_problem.h"
 
 namespace baleen::sm90 {
 namespace {

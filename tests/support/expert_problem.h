@@ -37,8 +37,12 @@ struct Geometry {
 /// The weights of one layer, on the host and, in one piece for each matrix, on the device.
 class Layer {
  public:
-  Layer(TestCuda& cuda, const Geometry& geometry) : geometry_(geometry) {
-    for (int expert = 0; expert < geometry.num_experts; ++expert) {
+  /// `slots`: which experts lie where; empty: each once, in their order.
+  Layer(TestCuda& cuda, const Geometry& geometry, std::span<const std::int32_t> slots = {})
+      : geometry_(geometry) {
+    const int count = slots.empty() ? geometry.num_experts : static_cast<int>(slots.size());
+    for (int slot = 0; slot < count; ++slot) {
+      const int expert = slots.empty() ? slot : slots[static_cast<std::size_t>(slot)];
       host_.push_back(make_expert(geometry.routed, geometry.inner, 100 * expert));
     }
     host_shared_ = make_expert(geometry.shared,

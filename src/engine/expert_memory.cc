@@ -1,0 +1,132 @@
+#include "engine/expert_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "device/make_device.h"
+#include "model/device_weights.h"
+#include "model/expert_block.h"
+#include "model/expert_store.h"
+
+namespace baleen {
+namespace {
+
+double gigabytes(std::int64_t bytes) { return 1e-9 * static_cast<double>(bytes); }
+
+ExpertCounts counts_of(const MovableExperts& experts, std::int64_t num_away) {
+  ExpertCounts counts = experts.counts;
+  counts.num_on_host = num_away;
+  counts.num_slots = experts.in_place ? 0 : suitable_slots(counts);
+  return counts;
+}
+
+std::int64_t device_bytes(const MovableExperts& experts, const ExpertCounts& counts) {
+  return experts.bytes_beside + ExpertStore::device_bytes(counts, experts.block_bytes);
+}
+
+/// The fewest experts away with which the weights take at most `room`; all of them, if they never do.
+std::int64_t fewest_away(const MovableExperts& experts, std::int64_t room) {
+  const std::int64_t num_experts = experts.counts.num_in_all();
+  // The more are away the less on the device, buffers for copies and slots apart, which grow by two blocks
+  // or one for each `num_blocks`.
+  std::int64_t num_away = std::clamp<std::int64_t>(
+      num_experts - (room - experts.bytes_beside) / experts.block_bytes, 0, num_experts);
+  while (num_away < num_experts && device_bytes(experts, counts_of(experts, num_away)) > room) ++num_away;
+  return num_away;
+}
+
+}  // namespace
+
+MovableExperts movable_experts(const ModelConfig& config, const StorageFormats& formats,
+                               const EngineOptions& options) {
+  return {.counts = {.num_blocks = options.mtp ? config.num_blocks() : config.num_hidden_layers,
+                     .num_experts = config.n_routed_experts,
+                     .num_selected = config.num_experts_per_tok},
+          .block_bytes = ExpertBlock(config, formats).bytes(),
+          .bytes_beside = device_bytes_beside_experts(config, formats),
+          .in_place = formats.experts == WeightFormat::kBF16};
+}
+
+MovableExperts movable_experts(const ModelConfig& config, const WeightTree& tree, const ParallelPlan& plan,
+                               const EngineOptions& options) {
+  const std::vector<ExpertWeights>& routed = tree.blocks.front().moe.routed;
+  return {.counts = {.num_blocks = options.mtp ? config.num_blocks() : config.num_hidden_layers,
+                     .num_experts = std::ssize(routed),
+                     .num_selected = config.num_experts_per_tok,
+                     .num_routed = config.n_routed_experts,
+                     .num_groups = plan.dp},
+          .block_bytes = ExpertBlock(routed.front()).bytes(),
+          .bytes_beside = device_bytes_beside_experts(tree),
+          .in_place = routed.front().w1.format == WeightFormat::kBF16,
+          .num_sharing = plan.num_devices};
+}
+
+std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExperts& experts,
+                                             const EngineOptions& options, std::int64_t free_bytes) {
+  const DeviceTraits device = device_traits(options.device, options.num_threads);
+  if (device.shares_host_memory) {
+    if (!options.gpu_weight_bytes && !options.host_expert_bytes) return std::nullopt;
+    return failure(
+        "--gpu-weights-bytes and --host-experts-bytes are for a GPU: on {} the weights lie in the host's "
+        "memory anyway",
+        device_name(options.device));
+  }
+  const std::int64_t room = std::min(free_bytes - (plan.total_bytes() - plan.weight_bytes),
+                                     options.gpu_weight_bytes.value_or(plan.weight_bytes));
+  if (plan.weight_bytes <= room) return std::nullopt;
+  if (options.balance.enabled) {
+    return failure(
+        "the weights take {:.2f} GB, where {:.2f} GB are left for them, and --balance-experts moves experts "
+        "between GPUs that have all of theirs in their own memory; leave it out, or try more GPUs or a "
+        "smaller --context, --chunk or --max-sequences",
+        gigabytes(plan.weight_bytes), gigabytes(room));
+  }
+  if (options.parallel.dual_batch_overlap) {
+    return failure(
+        "the weights take {:.2f} GB, where {:.2f} GB are left for them, and --dbo wants all experts on the "
+        "GPUs: two micro-batches would copy them twice; leave it out, or try more GPUs or a smaller "
+        "--context, --chunk or --max-sequences",
+        gigabytes(plan.weight_bytes), gigabytes(room));
+  }
+  const std::int64_t num_experts = experts.counts.num_in_all();
+  const std::int64_t num_away = fewest_away(experts, room);
+  const std::int64_t taken = device_bytes(experts, counts_of(experts, num_away));
+  if (taken > room) {
+    return failure(
+        "the weights that have to be on the GPU take {:.2f} GB, where {:.2f} GB are left for weights: all "
+        "but the routed experts, and buffers for copies of two layers' experts; try a smaller --context, "
+        "--chunk or --max-sequences, or a larger --gpu-weights-bytes",
+        gigabytes(taken), gigabytes(room));
+  }
+  ExpertCounts placed = counts_of(experts, num_away);
+  const auto host_bytes = [&] { return ExpertStore::host_bytes(placed, experts.block_bytes); };
+  const std::int64_t wanted = host_bytes();
+  const std::int64_t most_on_host =
+      options.host_expert_bytes ? *options.host_expert_bytes / experts.num_sharing : wanted;
+  // What the host's memory does not hold stays on disk. A store with experts there needs room to read them.
+  while (host_bytes() > most_on_host && placed.num_on_host > 0) {
+    const std::int64_t excess = host_bytes() - most_on_host;
+    const std::int64_t moved =
+        std::min(placed.num_on_host, std::max<std::int64_t>(1, excess / experts.block_bytes));
+    placed.num_on_host -= moved;
+    placed.num_on_disk += moved;
+  }
+  if (host_bytes() > most_on_host || (experts.in_place && placed.num_on_disk > 0)) {
+    return failure(
+        "{} of {} routed experts do not fit on the GPU, where {:.2f} GB are left for weights; in pinned "
+        "memory of the host they take {:.2f} GB, and --host-experts-bytes allows {:.2f} GB{}. {}",
+        num_away, num_experts, gigabytes(room), gigabytes(wanted), gigabytes(most_on_host),
+        experts.num_sharing > 1 ? fmt::format(" for each of {} ranks", experts.num_sharing) : "",
+        experts.in_place
+            ? "BF16 experts are not read from disk"
+            : fmt::format("To read them from disk takes {:.2f} GB there", gigabytes(host_bytes())));
+  }
+  plan.weight_bytes = device_bytes(experts, placed);
+  plan.experts = placed;
+  plan.host_expert_bytes = host_bytes();
+  plan.disk_expert_bytes = placed.num_on_disk * experts.block_bytes;
+  return std::nullopt;
+}
+
+}  // namespace baleen

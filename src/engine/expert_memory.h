@@ -1,0 +1,41 @@
+/// Which routed experts a rank's GPU has no room for, as its memory plan knows it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/error.h"
+#include "engine/memory_plan.h"
+#include "model/config.h"
+#include "model/expert_placement.h"
+#include "model/parallel_plan.h"
+#include "model/tensor_table.h"
+#include "model/weight_tree.h"
+
+namespace baleen {
+
+/// One rank's routed experts, and what its other weights take.
+struct MovableExperts {
+  ExpertCounts counts;            ///< of the blocks that are run; none away
+  std::int64_t block_bytes = 0;   ///< of one expert
+  std::int64_t bytes_beside = 0;  ///< of all other weights, on the device
+  bool in_place = false;          ///< BF16: read where they lie
+  std::int64_t num_sharing = 1;   ///< ranks, which share what they may take of the host's memory
+};
+
+/// Of one rank that has the whole model.
+[[nodiscard]] MovableExperts movable_experts(const ModelConfig& config, const StorageFormats& formats,
+                                             const EngineOptions& options);
+/// Of one rank of `plan`: `config` of its stage, `tree` its weights, whose addresses do not matter.
+[[nodiscard]] MovableExperts movable_experts(const ModelConfig& config, const WeightTree& tree,
+                                             const ParallelPlan& plan, const EngineOptions& options);
+
+/// If `plan`, which has all weights on the device, takes more than `free_bytes` there, or its weights more
+/// than the options allow: leaves routed experts to the host's memory until the rest fits, and the MTP
+/// block's out when it is not run. A sentence when even that is too much, the host's memory too little, or
+/// experts are to change ranks meanwhile or steps to be cut in two; the plan is then what it was.
+[[nodiscard]] std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExperts& experts,
+                                                           const EngineOptions& options,
+                                                           std::int64_t free_bytes);
+
+}  // namespace baleen

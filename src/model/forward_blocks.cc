@@ -1,0 +1,115 @@
+// Blocks one after the other: what stands between attention and experts, and between blocks.
+
+#include "model/forward.h"
+#include "ops/operations.h"
+
+namespace baleen {
+
+void Forward::run_blocks(const BlockRun& run) {
+  if (experts_ != nullptr && experts_->copies_for(num_rows_)) experts_->begin_pass(run.begin, run.end);
+  for (std::int64_t block = run.begin; block < run.end; ++block) {
+    enter_block(block, run);
+    defers_sums_ = !buffers_.keeps();
+    attention(block, run.step);
+    enter_experts(block, run);
+    defers_sums_ = block + 1 < run.end && !stops_between_blocks();
+    moe(block, run.step, block + 1 == run.end);
+    leave_block(block, run);
+  }
+}
+
+HcPreArgs Forward::entry(const BlockRun& run, const HcWeights& hc, const HalfBlockValues& half,
+                         const RowRange& own) const {
+  const std::int64_t num_rows = run.streams.extent(0);
+  return {.streams = run.streams,
+          .weights = hc,
+          .norm_eps = static_cast<float>(config_.rms_norm_eps),
+          .hc_eps = static_cast<float>(config_.hc_eps),
+          .sinkhorn_iterations = static_cast<int>(config_.hc_sinkhorn_iters),
+          .precision = precision_,
+          .u = half.entered.slice(own.begin, own.end),
+          .post = rows(half.post, num_rows),
+          .comb = rows(half.comb, num_rows)};
+}
+
+RmsNormArgs Forward::entry_norm(std::span<const float> weight, const HalfBlockValues& half,
+                                const RowRange& own, bool quantises) const {
+  return {.x = half.entered.slice(own.begin, own.end),
+          .weight = weight,
+          .eps = static_cast<float>(config_.rms_norm_eps),
+          .precision = precision_,
+          .y = half.u.slice(own.begin, own.end),
+          .y_fp8 = quantises ? half.u_fp8 : Fp8Rows()};
+}
+
+// With split heads attention sees all rows: those that other ranks keep come to their places, and of rows
+// that are to be gathered attention makes the codes. Experts see this rank's alone.
+
+RowRange Forward::attention_rows(const BlockRun& run) const {
+  return layout_.plan().sequence_parallel ? kept_rows() : RowRange{0, run.streams.extent(0)};
+}
+
+HcPreArgs Forward::attention_entry(std::int64_t block, const BlockRun& run) const {
+  return entry(run, weights_.block(block).hc_attn, buffers_.block(block).attention, attention_rows(run));
+}
+
+RmsNormArgs Forward::attention_norm(std::int64_t block, const BlockRun& run) const {
+  return entry_norm(weights_.block(block).attn_norm, buffers_.block(block).attention, attention_rows(run),
+                    !layout_.plan().sequence_parallel);
+}
+
+HcPostArgs Forward::left_half(const BlockRun& run, const HalfBlockValues& half) const {
+  const std::int64_t num_rows = run.streams.extent(0);
+  return {.f = rows(half.f, num_rows),
+          .post = rows(half.post, num_rows),
+          .comb = rows(half.comb, num_rows),
+          .precision = precision_,
+          .streams = run.streams};
+}
+
+void Forward::enter_block(std::int64_t block, const BlockRun& run) {
+  if (block > run.begin && !stops_between_blocks()) return;  // entered as the one before it was left
+  if (buffers_.keeps()) keep_streams(run.streams, buffers_.block(block).attention);
+  device_.execute<ops::HcPre, ops::RmsNorm>(attention_entry(block, run), attention_norm(block, run));
+}
+
+void Forward::enter_experts(std::int64_t block, const BlockRun& run) {
+  const BlockValues& values = buffers_.block(block);
+  const RowRange all{0, run.streams.extent(0)};
+  const HcPreArgs next = entry(run, weights_.block(block).hc_ffn, values.experts, all);
+  const RmsNormArgs norm = entry_norm(weights_.block(block).ffn_norm, values.experts, all, true);
+  if (!buffers_.keeps()) return cross(left_half(run, values.attention), next, norm);
+  device_.execute<ops::HcPost>(left_half(run, values.attention));
+  keep_streams(run.streams, values.experts);
+  device_.execute<ops::HcPre, ops::RmsNorm>(next, norm);
+}
+
+void Forward::leave_block(std::int64_t block, const BlockRun& run) {
+  const HcPostArgs left = left_half(run, buffers_.block(block).experts);
+  if (block + 1 == run.end || stops_between_blocks()) {
+    device_.execute<ops::HcPost>(left);
+  } else {
+    cross(left, attention_entry(block + 1, run), attention_norm(block + 1, run));
+  }
+  if (observer_ != nullptr) observer_(observer_context_, block, run.streams);
+}
+
+void Forward::cross(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm) {
+  if (deferred_sum_) {
+    device_.execute<ops::AllReduce, ops::HcPost, ops::HcPre, ops::RmsNorm>(*deferred_sum_, post, pre, norm);
+    deferred_sum_.reset();
+  } else {
+    device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(post, pre, norm);
+  }
+}
+
+void Forward::keep_streams(const Activations<3>& streams, const HalfBlockValues& half) {
+  const std::int64_t num_rows = streams.extent(0), width = streams.extent(1) * streams.extent(2);
+  std::vector<RowPair> pairs(static_cast<std::size_t>(num_rows));
+  for (std::int32_t row = 0; row < num_rows; ++row) pairs[static_cast<std::size_t>(row)] = {row, row};
+  device_.execute<ops::GatherRows>({.from = streams.reshaped<2>({num_rows, width}),
+                                    .pairs = pairs,
+                                    .to = rows(half.streams, num_rows).reshaped<2>({num_rows, width})});
+}
+
+}  // namespace baleen

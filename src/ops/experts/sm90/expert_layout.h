@@ -1,0 +1,123 @@
+/// What a call of experts keeps in device memory between its launches, and how it is laid out: by an arena,
+/// or by a counter of bytes.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/experts/sm90/expert_dispatch.h"
+#include "ops/experts/sm90/expert_products.h"
+#include "tensor/buffer.h"
+
+namespace baleen::sm90 {
+
+inline constexpr int kFp8ScaleBlock = 128;  ///< values that share an activation scale
+
+/// Device memory of a call between its launches.
+struct ExpertScratch {
+  DispatchPlan plan;
+  Fp8Rows rows;  ///< of x
+  Fp8Rows inner;
+  Bf16Bits* inner_bf16 = nullptr;
+  AssignmentOutputs y;
+};
+
+/// Counts what an arena would give.
+struct ScratchCounter {
+  std::int64_t bytes = 0;
+  template <class T>
+  T* allocate(std::int64_t count) {
+    bytes += Arena::bytes_for<T>(count);
+    return nullptr;
+  }
+};
+
+template <class Source>
+[[nodiscard]] TileList lay_out_tiles(Source& source, const DispatchExtents& extents) {
+  return {.tiles = source.template allocate<TokenTile>(extents.max_tiles()),
+          .count = source.template allocate<std::int32_t>(1)};
+}
+
+/// `copies`: some experts may be copied.
+template <class Source>
+[[nodiscard]] DispatchPlan lay_out_plan(Source& source, const DispatchExtents& extents, bool copies,
+                                        std::int64_t num_counters) {
+  return {.lists = {.resident = lay_out_tiles(source, extents),
+                    .copied = copies ? lay_out_tiles(source, extents) : TileList{}},
+          .row_of_slot = source.template allocate<std::int32_t>(extents.num_slots()),
+          .row_weight = source.template allocate<float>(extents.num_rows()),
+          .counters = source.template allocate<std::int32_t>(num_counters),
+          .num_counters = num_counters};
+}
+
+template <class Source>
+[[nodiscard]] Fp8Rows lay_out_rows(Source& source, std::int64_t num_rows, std::int64_t width) {
+  const std::int64_t stride = (num_rows + 3) / 4 * 4;
+  return {.codes = source.template allocate<std::uint8_t>(num_rows * width),
+          .scales = source.template allocate<float>(width / kFp8ScaleBlock * stride),
+          .scale_stride = stride};
+}
+
+template <class Source>
+[[nodiscard]] ExpertOutputs lay_out_outputs(Source& source, std::int64_t first_row, std::int64_t num_rows,
+                                            std::int64_t width, bool is_split) {
+  ExpertOutputs y{.first_row = static_cast<std::int32_t>(first_row)};
+  if (is_split) {
+    y.partial = source.template allocate<float>(num_rows * width);
+  } else {
+    y.rounded = source.template allocate<Bf16Bits>(num_rows * width);
+  }
+  return y;
+}
+
+/// One array for all where they have one type.
+template <class Source>
+[[nodiscard]] AssignmentOutputs lay_out_outputs(Source& source, const DispatchExtents& extents,
+                                                std::int64_t width, ExpertSplit split) {
+  if (split.routed == split.shared) {
+    const ExpertOutputs all = lay_out_outputs(source, 0, extents.num_rows(), width, split.routed);
+    return {.routed = all, .shared = all};
+  }
+  const std::int64_t first_shared = extents.first_shared_row();
+  return {.routed = lay_out_outputs(source, 0, first_shared, width, split.routed),
+          .shared =
+              lay_out_outputs(source, first_shared, extents.num_rows() - first_shared, width, split.shared)};
+}
+
+/// Counters of a list of tiles.
+[[nodiscard]] inline std::int64_t list_counters(const ProductVariant& variant, const DispatchExtents& extents,
+                                                std::int64_t inner_width) {
+  return extents.max_tiles() * (1 + (variant.whole_blocks ? 0 : inner_width / kFp8ScaleBlock));
+}
+
+/// For FP4 and FP8 weights.
+template <class Source>
+[[nodiscard]] ExpertScratch lay_out_quantised(Source& source, const ProductVariant& variant,
+                                              const DispatchExtents& extents, std::int64_t width,
+                                              std::int64_t inner_width, ExpertSplit split, bool copies) {
+  const bool whole_blocks = variant.whole_blocks;
+  return {
+      .plan = lay_out_plan(source, extents, copies,
+                           (copies ? 2 : 1) * list_counters(variant, extents, inner_width)),
+      .rows = lay_out_rows(source, extents.num_rows(), width),
+      .inner = lay_out_rows(source, extents.num_rows(), inner_width),
+      .inner_bf16 = source.template allocate<Bf16Bits>(whole_blocks ? 0 : extents.num_rows() * inner_width),
+      .y = lay_out_outputs(source, extents, width, split)};
+}
+
+/// From row to row of inner values: the larger of the inner widths of routed and shared experts.
+[[nodiscard]] std::int64_t inner_pitch_of(const ExpertsArgs& args);
+
+/// What all variants ask of the arguments, which have tokens; the shared expert's weights have
+/// `shared_format`.
+void check_expert_arguments(const ExpertsArgs& args, WeightFormat shared_format);
+
+/// Where kernels find experts' weights once they have come. Tensor copies of weights of Flash's size from
+/// pinned memory gave wrong bits now and then, loads by address never did.
+[[nodiscard]] const std::int32_t* device_places(const ExpertsArgs& args);
+
+/// The products of the resident experts, or of the copied ones.
+[[nodiscard]] ExpertProducts describe_products(const ExpertsArgs& args, const ProductVariant& variant,
+                                               const DispatchExtents& extents, const ExpertScratch& scratch,
+                                               bool copied);
+
+}  // namespace baleen::sm90

@@ -1,0 +1,195 @@
+// Which routed experts a GPU has no room for: counted before anything is loaded.
+#include "engine/expert_memory.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "model/device_weights.h"
+#include "model/expert_store.h"
+#include "model/presets.h"
+#include "model/rank_weights.h"
+#include "model/weights.h"
+#include "tests/support/random_checkpoint.h"
+
+namespace baleen {
+namespace {
+
+MovableExperts movable(const ModelConfig& config, const EngineOptions& options) {
+  return movable_experts(config, StorageFormats(), options);
+}
+
+TEST(ExpertsOnTheHost, FlashOnOneH200) {
+  const ModelConfig config = preset_config("flash");
+  const std::int64_t free_bytes = std::int64_t{139} << 30;
+  EngineOptions options =
+      resolved({.device = {DeviceKind::kCuda, 0}, .max_batch_tokens = 512, .cache_tokens = 8192}, config);
+  const MemoryPlan whole = plan_memory(config, StorageFormats(), options);
+  EXPECT_GT(whole.total_bytes(), free_bytes);
+  MemoryPlan plan = whole;
+  EXPECT_EQ(leave_experts_to_host(plan, movable(config, options), options, free_bytes), std::nullopt);
+  EXPECT_LE(plan.total_bytes(), free_bytes);
+  EXPECT_EQ(plan.experts.num_blocks, 43);  // the MTP block is not run
+  EXPECT_GT(plan.experts.num_on_host, 0);
+  constexpr std::int64_t kBlockBytes = 13'369'344;
+  EXPECT_GT(plan.total_bytes() + 3 * kBlockBytes, free_bytes);  // copy buffers grow in steps
+  EXPECT_EQ(plan.host_expert_bytes, (plan.experts.num_on_host + 1) * kBlockBytes);
+  EXPECT_NE(to_text(plan).find(fmt::format("{} of 11008 routed experts", plan.experts.num_on_host)),
+            std::string::npos);
+
+  // A smaller budget of the GPU: more on the host; and a limit of the host's memory: a sentence.
+  MemoryPlan less = whole;
+  options.gpu_weight_bytes = std::int64_t{80} << 30;
+  EXPECT_EQ(leave_experts_to_host(less, movable(config, options), options, free_bytes), std::nullopt);
+  EXPECT_LE(less.weight_bytes, *options.gpu_weight_bytes);
+  EXPECT_GT(less.experts.num_on_host, plan.experts.num_on_host);
+  EXPECT_EQ(less.experts.num_on_disk, 0);
+  MemoryPlan refused = whole;
+  options.host_expert_bytes = 100'000'000;
+  const auto failed = leave_experts_to_host(refused, movable(config, options), options, free_bytes);
+  ASSERT_TRUE(failed);
+  EXPECT_NE(failed->message.find("--host-experts-bytes allows 0.10 GB"), std::string::npos)
+      << failed->message;
+  EXPECT_EQ(refused.weight_bytes, whole.weight_bytes);
+  options.gpu_weight_bytes = 1'000'000'000;
+  EXPECT_NE(leave_experts_to_host(refused, movable(config, options), options, free_bytes)
+                ->message.find("all but the routed experts"),
+            std::string::npos);
+}
+
+TEST(ExpertsOnTheHost, FlashOnOne80GbCard) {
+  const ModelConfig config = preset_config("flash");
+  const std::int64_t free_bytes = std::int64_t{78} << 30;
+  EngineOptions options =
+      resolved({.device = {DeviceKind::kCuda, 0}, .max_batch_tokens = 512, .cache_tokens = 8192}, config);
+  const MemoryPlan whole = plan_memory(config, StorageFormats(), options);
+  MemoryPlan plan = whole;
+  EXPECT_EQ(leave_experts_to_host(plan, movable(config, options), options, free_bytes), std::nullopt);
+  EXPECT_LE(plan.total_bytes(), free_bytes);
+  EXPECT_GT(plan.experts.share_away(), 0.5);
+  EXPECT_LT(plan.host_expert_bytes, std::int64_t{90} << 30) << "a host of 128 GiB holds them";
+  EXPECT_EQ(plan.experts.num_slots, suitable_slots(plan.experts));
+  // What the host must not hold is read from disk.
+  options.host_expert_bytes = std::int64_t{32} << 30;
+  MemoryPlan less = whole;
+  EXPECT_EQ(leave_experts_to_host(less, movable(config, options), options, free_bytes), std::nullopt);
+  EXPECT_LE(less.host_expert_bytes, *options.host_expert_bytes);
+  EXPECT_GT(less.host_expert_bytes, *options.host_expert_bytes - (std::int64_t{16} << 20));
+  EXPECT_LE(less.total_bytes(), free_bytes);
+  EXPECT_EQ(less.experts.num_away(), plan.experts.num_away());
+  EXPECT_NE(to_text(less).find(fmt::format("{} routed experts", less.experts.num_on_disk)),
+            std::string::npos);
+}
+
+TEST(ExpertsOnTheHost, NothingChangesWhereWeightsFit) {
+  const ModelConfig config = preset_config("tiny-flash");
+  const EngineOptions options = resolved({.device = {DeviceKind::kCuda, 0}}, config);
+  MemoryPlan plan = plan_memory(config, StorageFormats(), options);
+  EXPECT_EQ(leave_experts_to_host(plan, movable(config, options), options, plan.total_bytes()), std::nullopt);
+  EXPECT_EQ(plan.experts.num_on_host, 0);
+}
+
+TEST(ExpertsOnTheHost, TheProcessorHasOneMemory) {
+  const ModelConfig config = preset_config("tiny-flash");
+  const EngineOptions options = resolved({.num_threads = 1, .gpu_weight_bytes = 1000}, config);
+  MemoryPlan plan = plan_memory(config, StorageFormats(), options);
+  const auto failed = leave_experts_to_host(plan, movable(config, options), options, 1000);
+  ASSERT_TRUE(failed);
+  EXPECT_NE(failed->message.find("--gpu-weights-bytes"), std::string::npos);
+}
+
+/// One rank of `plan`, and its share of a model's weights.
+class RankExperts : public testing::Test {
+ protected:
+  void share(ParallelPlan plan) {
+    options_ = {.device = {DeviceKind::kCuda, 0}, .num_threads = 1, .cache_tokens = 4096};
+    plan.shared_tp = 1;
+    plan_ = options_.parallel = resolved(plan, config());
+    for (std::int64_t i = 0; i < plan_.num_devices; ++i)
+      options_.rank_devices.push_back({DeviceKind::kCuda, 0});
+    options_ = resolved(options_, config());
+    layout_ = RankLayout(config(), plan_, even_stage(config(), plan_.pp, 0), 0, plan_.stage_ranks() - 1);
+    weights_.emplace(config(), whole_.tree(), layout_);
+    experts_ = movable_experts(stage_config(config(), layout_.stage()), weights_->tree(), plan_, options_);
+  }
+  [[nodiscard]] const ModelConfig& config() const { return whole_.config(); }
+  [[nodiscard]] MemoryPlan memory() const {
+    return plan_rank_memory(config(), device_weight_bytes(weights_->tree()), layout_, options_);
+  }
+
+  /// With so many experts that buffers and slots for them take less than they do.
+  static ModelConfig with_many_experts() {
+    ModelConfig config = preset_config("tiny-flash");
+    config.n_routed_experts = 48;
+    return config;
+  }
+
+  test::RandomCheckpoint checkpoint_{with_many_experts()};
+  ModelWeights whole_{checkpoint_.path()};
+  EngineOptions options_;
+  ParallelPlan plan_;
+  RankLayout layout_;
+  std::optional<RankWeights> weights_;
+  MovableExperts experts_;
+};
+
+TEST_F(RankExperts, AreThoseOfItsSlots) {
+  share({.dp = 2, .redundant_experts = 2});
+  const std::int64_t num_experts = config().n_routed_experts;
+  EXPECT_EQ(experts_.counts.num_blocks, config().num_hidden_layers);
+  EXPECT_EQ(experts_.counts.num_experts, (num_experts + 2) / 2);
+  EXPECT_EQ(experts_.counts.num_to_choose_from(), num_experts);
+  EXPECT_EQ(experts_.counts.num_groups, 2);
+  EXPECT_EQ(experts_.num_sharing, 2);
+  EXPECT_LT(experts_.bytes_beside, device_weight_bytes(weights_->tree()));
+}
+
+TEST_F(RankExperts, LeaveAndShareTheHostsMemory) {
+  share({.tp = 2});
+  const MemoryPlan whole = memory();
+  EXPECT_GT(whole.message_bytes, 0);
+  const std::int64_t block_bytes = experts_.block_bytes;
+  const std::int64_t free_bytes = whole.total_bytes() - experts_.counts.num_in_all() / 2 * block_bytes;
+  MemoryPlan plan = whole;
+  EXPECT_EQ(leave_experts_to_host(plan, experts_, options_, whole.total_bytes()), std::nullopt);
+  EXPECT_EQ(plan.experts.num_away(), 0);
+  EXPECT_EQ(leave_experts_to_host(plan, experts_, options_, free_bytes), std::nullopt);
+  EXPECT_LE(plan.total_bytes(), free_bytes);
+  EXPECT_GT(plan.experts.num_on_host, 0);
+  EXPECT_EQ(plan.experts.num_on_disk, 0);
+  // Half of what all ranks may take, a block short of what this one wants.
+  MemoryPlan less = whole;
+  options_.host_expert_bytes = 2 * (plan.host_expert_bytes - block_bytes);
+  const auto failed = leave_experts_to_host(less, experts_, options_, free_bytes);
+  if (failed) {  // to read one from disk takes more than that
+    EXPECT_NE(failed->message.find("for each of 2 ranks"), std::string::npos) << failed->message;
+  } else {
+    EXPECT_GT(less.experts.num_on_disk, 0);
+    EXPECT_LE(less.host_expert_bytes, *options_.host_expert_bytes / 2);
+  }
+}
+
+TEST_F(RankExperts, DoNotLeaveWhereTheyAreToChangeRanksOrStepsAreCut) {
+  share({.dp = 2});
+  MemoryPlan plan = memory();
+  const auto refusal = [&] {
+    const auto failed = leave_experts_to_host(plan, experts_, options_, plan.total_bytes() - 1);
+    return failed ? failed->message : "";
+  };
+  options_.balance.enabled = true;
+  EXPECT_NE(refusal().find("--balance-experts"), std::string::npos) << refusal();
+  options_.balance.enabled = false;
+  options_.parallel.dual_batch_overlap = true;
+  EXPECT_NE(refusal().find("--dbo"), std::string::npos) << refusal();
+}
+
+TEST(ExpertCounts, AStepOfRanksHasATokenOfEachGroup) {
+  ExpertCounts half{
+      .num_blocks = 43, .num_experts = 128, .num_on_host = 43 * 32, .num_selected = 6, .num_routed = 256};
+  EXPECT_EQ(suitable_slots(half), 2);  // 3 of a token's 6 are here, a quarter of them away; and a guess
+  half.num_groups = 4;
+  EXPECT_EQ(suitable_slots(half), 4);
+  EXPECT_DOUBLE_EQ(expected_fetches(half, 1), 32.0 * 6 / 256);
+}
+
+}  // namespace
+}  // namespace baleen
