@@ -69,9 +69,14 @@ template <class Source>
   return y;
 }
 
+/// One array for all where they have one type.
 template <class Source>
 [[nodiscard]] AssignmentOutputs lay_out_outputs(Source& source, const DispatchExtents& extents,
                                                 std::int64_t width, ExpertSplit split) {
+  if (split.routed == split.shared) {
+    const ExpertOutputs all = lay_out_outputs(source, 0, extents.num_rows(), width, split.routed);
+    return {.routed = all, .shared = all};
+  }
   const std::int64_t first_shared = extents.first_shared_row();
   return {.routed = lay_out_outputs(source, 0, first_shared, width, split.routed),
           .shared =

@@ -116,45 +116,41 @@ struct ProductItem {
   int row;  ///< inner: of gate and of up; down: of half 0, half 1 follows it
 };
 
-/// What is the same for all items is read from the arguments each time: registers are scarce.
-template <class Shape>
+/// `kSplit`: inner widths are split over ranks, so that those of the shared expert and of routed ones may
+/// differ and outputs may be partial sums. Kernels for whole experts have nothing of it: it costs registers.
+template <class Shape, bool kSplit>
 struct ProductItems {
-  const ExpertProducts& p;
+  int inner_pieces;  ///< items of a routed expert's tile
+  int shared_inner_pieces;
+  int down_pieces;
   const TokenTile* tiles;
+  int num_shared;  ///< tiles of the shared expert, the first ones, where those count apart
   int num_inner;
   int num_items;
 
-  __device__ ProductItems(const ExpertProducts& products, const TokenTile* all_tiles, int num_tiles)
-      : p(products),
+  __device__ ProductItems(const ExpertProducts& p, const TokenTile* all_tiles, int num_tiles)
+      : inner_pieces(p.inner_width / Shape::kHalfRows),
+        shared_inner_pieces(kSplit ? p.shared_inner_width / Shape::kHalfRows : inner_pieces),
+        down_pieces((p.width + 2 * Shape::kHalfRows - 1) / (2 * Shape::kHalfRows)),
         tiles(all_tiles),
-        num_inner(num_shared_inner() + (num_tiles - num_shared()) * inner_pieces()),
-        num_items(num_inner + num_tiles * down_pieces()) {}
-
-  /// Items of a routed expert's tile.
-  [[nodiscard]] __device__ int inner_pieces() const { return p.inner_width / Shape::kHalfRows; }
-  [[nodiscard]] __device__ int down_pieces() const {
-    return (p.width + 2 * Shape::kHalfRows - 1) / (2 * Shape::kHalfRows);
-  }
-  /// Tiles of the shared expert, the first ones, and their items of the inner half.
-  [[nodiscard]] __device__ int num_shared() const {
-    return p.takes_copied ? 0 : p.plan_input.num_shared_tiles();
-  }
-  [[nodiscard]] __device__ int num_shared_inner() const {
-    return num_shared() * (p.shared_inner_width / Shape::kHalfRows);
-  }
+        num_shared(kSplit && !p.takes_copied ? p.plan_input.num_shared_tiles() : 0),
+        num_inner(num_shared * shared_inner_pieces + (num_tiles - num_shared) * inner_pieces),
+        num_items(num_inner + num_tiles * down_pieces) {}
 
   __device__ ProductItem at(int index) const {
     ProductItem item;
     item.down = index >= num_inner;
-    int pieces = down_pieces(), first_tile = 0;
+    int pieces = item.down ? down_pieces : inner_pieces, first_tile = 0;
     if (item.down) {
       index -= num_inner;
-    } else if (index < num_shared_inner()) {
-      pieces = p.shared_inner_width / Shape::kHalfRows;
-    } else {
-      index -= num_shared_inner();
-      pieces = inner_pieces();
-      first_tile = num_shared();
+    } else if constexpr (kSplit) {
+      const int num_shared_inner = num_shared * shared_inner_pieces;
+      if (index < num_shared_inner) {
+        pieces = shared_inner_pieces;
+      } else {
+        index -= num_shared_inner;
+        first_tile = num_shared;
+      }
     }
     item.tile_index = first_tile + index / pieces;
     item.row = index % pieces * Shape::kHalfRows * (item.down ? 2 : 1);
@@ -172,6 +168,15 @@ struct ProductItems {
   __device__ static int step() { return static_cast<int>(gridDim.x) * Shape::kGroups; }
 };
 
+template <bool kSplit>
+__device__ int inner_width_of(const ExpertProducts& p, const TokenTile& tile) {
+  return kSplit && p.is_shared(tile) ? p.shared_inner_width : p.inner_width;
+}
+template <bool kSplit>
+__device__ int inner_pitch_of(const ExpertProducts& p) {
+  return kSplit ? p.inner_pitch : p.inner_width;
+}
+
 /// One half of an item's weights.
 struct ItemMatrix {
   const ExpertMatrix* matrix;
@@ -180,13 +185,13 @@ struct ItemMatrix {
   int num_rows;  ///< of the matrix
 };
 
-template <class Shape>
+template <class Shape, bool kSplit>
 __device__ ItemMatrix item_matrix(const ExpertProducts& p, const ProductItem& item, int half) {
   const bool is_shared = p.is_shared(item.tile);
   const ExpertMatrices& matrices = is_shared ? p.shared : p.routed;
   const int place = is_shared ? 0 : expert_place(p.places, item.tile.expert);
   if (item.down) return {&matrices.down, place, item.row + half * Shape::kHalfRows, p.width};
-  return {half == 0 ? &matrices.gate : &matrices.up, place, item.row, p.inner_width_of(item.tile)};
+  return {half == 0 ? &matrices.gate : &matrices.up, place, item.row, inner_width_of<kSplit>(p, item.tile)};
 }
 
 /// A place in a ring.
@@ -208,7 +213,7 @@ __device__ inline bool lost_rows(const ExchangedRows& rows) {
 }
 
 /// One thread's copies for one group.
-template <class Shape>
+template <class Shape, bool kSplit>
 class Producer {
  public:
   __device__ Producer(const ExpertProducts& p, ProductMemory<Shape>& memory, int group)
@@ -217,13 +222,14 @@ class Producer {
   template <WeightFormat kFormat>
   __device__ void produce(const ProductItem& item) {
     constexpr int kSlices = kSlicesPerStage<kFormat>;
-    const int inner_width = p_.inner_width_of(item.tile);
+    const int inner_width = inner_width_of<kSplit>(p_, item.tile);
     const int num_slices = (item.down ? inner_width : p_.width) / kFp8RowBlock;
     const int num_stages = (num_slices + kSlices - 1) / kSlices;
     const Fp8RowMaps& tokens = item.down ? p_.inner_maps : p_.x_maps;
     const TokenBoxes boxes(tokens, item.tile.num_rows);
     const std::uint32_t bytes = 2 * Shape::kHalfBytes + kSlices * boxes.slice_bytes();
-    const ItemMatrix halves[2] = {item_matrix<Shape>(p_, item, 0), item_matrix<Shape>(p_, item, 1)};
+    const ItemMatrix halves[2] = {item_matrix<Shape, kSplit>(p_, item, 0),
+                                  item_matrix<Shape, kSplit>(p_, item, 1)};
     if constexpr (kFormat == WeightFormat::kFp4) prefetch_group_scales(halves, num_slices);
 
     // Blocks of `inner`, or rows that come meanwhile.

@@ -19,7 +19,7 @@
 namespace baleen::sm90 {
 
 /// One thread of a group of consumers.
-template <class Shape>
+template <class Shape, bool kSplit>
 class Consumer {
  public:
   __device__ Consumer(const ExpertProducts& p, ProductMemory<Shape>& memory)
@@ -120,9 +120,10 @@ class Consumer {
     constexpr int kSteps = kSlices * Shape::kBlocks;
     constexpr int kInstructions = 4;           // of 32 inputs, in a slice
     constexpr int kInstructionStep = 32 / 16;  // in the descriptor's units of 16 bytes
-    const int num_slices = (item.down ? p_.inner_width_of(item.tile) : p_.width) / kFp8RowBlock;
+    const int num_slices = (item.down ? inner_width_of<kSplit>(p_, item.tile) : p_.width) / kFp8RowBlock;
     const int num_stages = (num_slices + kSlices - 1) / kSlices;
-    const ItemMatrix halves[2] = {item_matrix<Shape>(p_, item, 0), item_matrix<Shape>(p_, item, 1)};
+    const ItemMatrix halves[2] = {item_matrix<Shape, kSplit>(p_, item, 0),
+                                  item_matrix<Shape, kSplit>(p_, item, 1)};
     WeightScales<Shape, kFormat> scales(group_, halves, row_in_half_, num_slices);
 
     float acc[Shape::kBlocks][kTokens / 2] = {};
@@ -195,11 +196,15 @@ class Consumer {
       for (int i = 0; i < kTokens / 2; ++i) acc[block][i] *= factors[i % 4 / 2];
     }
     if (item.down) {
-      const ExpertOutputs& y = p_.is_shared(item.tile) ? p_.y.shared : p_.y.routed;
-      if (!Shape::kExchanges && y.partial != nullptr) {
-        store_partial<kTokens>(item, acc, y);
+      if constexpr (kSplit) {
+        const ExpertOutputs& y = p_.is_shared(item.tile) ? p_.y.shared : p_.y.routed;
+        if (y.partial != nullptr) {
+          store_partial<kTokens>(item, acc, y);
+        } else {
+          store_down<kTokens>(item, acc, y);
+        }
       } else {
-        store_down<kTokens>(item, acc, y);
+        store_down<kTokens>(item, acc, p_.y.routed);
       }
     } else {
       stage_inner<kTokens>(item, acc);
@@ -333,19 +338,20 @@ class Consumer {
         return *reinterpret_cast<const uint2*>(group_.results + token * Shape::kPitch + column);
       });
     } else {
-      copy_results(item.tile, p_.inner_bf16, item.tile.first_row, p_.inner_pitch, item.row);
+      copy_results(item.tile, p_.inner_bf16, item.tile.first_row, inner_pitch_of<kSplit>(p_), item.row);
       group_barrier();
       if (thread_ == 0) {
-        const int before =
-            ptx::flag_fetch_add(p_.parts_done + item.tile_index * (p_.inner_pitch / kFp8RowBlock) + block, 1);
+        const int before = ptx::flag_fetch_add(
+            p_.parts_done + item.tile_index * (inner_pitch_of<kSplit>(p_) / kFp8RowBlock) + block, 1);
         group_.completes_block = before == kFp8RowBlock / Shape::kHalfRows - 1 ? 1 : 0;
       }
       group_barrier();
       if (group_.completes_block == 0) return;
       quantise_inner(item, block, [&](int token, int column) {
-        return __ldcg(reinterpret_cast<const uint2*>(
-            p_.inner_bf16 + static_cast<std::int64_t>(item.tile.first_row + token) * p_.inner_pitch +
-            block * kFp8RowBlock + column));
+        return __ldcg(reinterpret_cast<const uint2*>(p_.inner_bf16 +
+                                                     static_cast<std::int64_t>(item.tile.first_row + token) *
+                                                         inner_pitch_of<kSplit>(p_) +
+                                                     block * kFp8RowBlock + column));
       });
     }
     ptx::fence_proxy_async_all();
@@ -363,7 +369,7 @@ class Consumer {
       const float values[4] = {bf16_low(words.x), bf16_high(words.x), bf16_low(words.y), bf16_high(words.y)};
       const Fp8Piece<4> piece = quantise_fp8_block(values);
       const std::int64_t row = item.tile.first_row + token;
-      reinterpret_cast<std::uint32_t*>(p_.inner.codes + row * p_.inner_pitch +
+      reinterpret_cast<std::uint32_t*>(p_.inner.codes + row * inner_pitch_of<kSplit>(p_) +
                                        block * kFp8RowBlock)[product_word(lane)] = piece.codes[0];
       if (lane == 0) p_.inner.scales[block * p_.inner.scale_stride + row] = piece.scale;
     }
@@ -380,7 +386,7 @@ class Consumer {
   RingPosition<Shape> position_;
 };
 
-template <class Shape, WeightFormat kRouted>
+template <class Shape, WeightFormat kRouted, bool kSplit>
 __global__ void __launch_bounds__(Shape::kThreads, 1)
     expert_products_kernel(const __grid_constant__ ExpertProducts p) {
   extern __shared__ __align__(1024) std::uint8_t raw[];
@@ -423,7 +429,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   }
   __syncthreads();
 
-  const ProductItems<Shape> items(p, tiles, Shape::kPlannedTiles > 0 ? *num_tiles : __ldcg(num_tiles));
+  const ProductItems<Shape, kSplit> items(p, tiles,
+                                          Shape::kPlannedTiles > 0 ? *num_tiles : __ldcg(num_tiles));
   const auto for_each_item = [&](int group, auto&& routed, auto&& shared) {
     for (int index = items.first(group); index < items.num_items; index += items.step()) {
       const ProductItem item = items.at(index);
@@ -440,7 +447,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     if constexpr (Shape::kScaleWarps > 0) {
       static_assert(Shape::kGroups + Shape::kScaleWarps == 4 && Shape::kPlannedTiles == 0);
       if (group >= Shape::kGroups) {
-        ScaleWriter<Shape> writer(p, memory);
+        ScaleWriter<Shape, kSplit> writer(p, memory);
         for_each_item(
             0, [&](const ProductItem& item) { writer.template produce<kRouted>(item); },
             [&](const ProductItem& item) { writer.template produce<WeightFormat::kFp8>(item); });
@@ -448,14 +455,14 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
       }
     }
     if (group >= Shape::kGroups || thread % kWarpLanes != 0) return;
-    Producer<Shape> producer(p, memory, group);
+    Producer<Shape, kSplit> producer(p, memory, group);
     for_each_item(
         group, [&](const ProductItem& item) { producer.template produce<kRouted>(item); },
         [&](const ProductItem& item) { producer.template produce<WeightFormat::kFp8>(item); });
   } else {
     if constexpr (Shape::kConsumerRegisters > 0) ptx::registers_up_to<Shape::kConsumerRegisters>();
     if constexpr (Shape::kPlannedTiles > 0) ptx::wait_for_previous_kernel();
-    Consumer<Shape> consumer(p, memory);
+    Consumer<Shape, kSplit> consumer(p, memory);
     for_each_item(
         thread / Shape::kGroupThreads,
         [&](const ProductItem& item) { consumer.template consume<kRouted>(item); },
@@ -466,10 +473,17 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
 }
 
 template <class Shape>
-void launch_products(const ExpertProducts& products, WeightFormat routed_format, const ProductLaunch& how,
-                     CudaContext& context) {
-  const auto kernel = routed_format == WeightFormat::kFp4 ? expert_products_kernel<Shape, WeightFormat::kFp4>
-                                                          : expert_products_kernel<Shape, WeightFormat::kFp8>;
+void launch_products(const ExpertProducts& products, WeightFormat routed_format, bool split,
+                     const ProductLaunch& how, CudaContext& context) {
+  constexpr WeightFormat kFp4 = WeightFormat::kFp4, kFp8 = WeightFormat::kFp8;
+  const auto kernel_of = [&]<bool kSplit>() {
+    return routed_format == kFp4 ? expert_products_kernel<Shape, kFp4, kSplit>
+                                 : expert_products_kernel<Shape, kFp8, kSplit>;
+  };
+  auto kernel = kernel_of.template operator()<false>();
+  if constexpr (!Shape::kExchanges) {
+    if (split) kernel = kernel_of.template operator()<true>();
+  }
   launch_kernel("multiplying experts", kernel,
                 {.grid = dim3(static_cast<unsigned>(how.num_blocks)),
                  .threads = Shape::kThreads,

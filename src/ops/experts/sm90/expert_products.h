@@ -84,12 +84,9 @@ struct ExpertProducts {
   std::int32_t inner_pitch = 0;         ///< of `inner`, `inner_bf16` and `parts_done`: the larger one
   std::int32_t num_experts = 0;
   float swiglu_limit = 0.0F;
-  ExchangedRows exchanged;              ///< in place of `y`, for the shapes that want it
+  ExchangedRows exchanged;  ///< in place of `y`, for the shapes that want it
 
   [[nodiscard]] constexpr bool is_shared(const TokenTile& tile) const { return tile.expert == num_experts; }
-  [[nodiscard]] constexpr std::int32_t inner_width_of(const TokenTile& tile) const {
-    return is_shared(tile) ? shared_inner_width : inner_width;
-  }
 };
 
 /// One of the launches that share the tiles of a call.
@@ -108,8 +105,9 @@ struct ProductVariant {
   int scale_box_tokens;   ///< scales in one box
   int max_planned_tiles;  ///< that blocks plan for themselves; 0: they read the plan
   bool whole_blocks;      ///< an item of the inner half makes whole blocks of 128
-  void (*launch)(const ExpertProducts& products, WeightFormat routed_format, const ProductLaunch& how,
-                 CudaContext& context);
+  /// `split`: inner widths are split over ranks.
+  void (*launch)(const ExpertProducts& products, WeightFormat routed_format, bool split,
+                 const ProductLaunch& how, CudaContext& context);
 };
 
 /// For a few tokens an expert: groups of a block that are at different places of their items.

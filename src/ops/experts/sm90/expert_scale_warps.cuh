@@ -37,7 +37,7 @@ __device__ inline std::uint32_t table_offsets(std::uint32_t scales, int top) {
 }
 
 /// One thread of them.
-template <class Shape>
+template <class Shape, bool kSplit>
 class ScaleWriter {
  public:
   __device__ ScaleWriter(const ExpertProducts& p, ProductMemory<Shape>& memory)
@@ -49,7 +49,7 @@ class ScaleWriter {
 
   template <WeightFormat kFormat>
   __device__ void produce(const ProductItem& item) {
-    const int num_slices = (item.down ? p_.inner_width_of(item.tile) : p_.width) / kFp8RowBlock;
+    const int num_slices = (item.down ? inner_width_of<kSplit>(p_, item.tile) : p_.width) / kFp8RowBlock;
     if constexpr (kFormat == WeightFormat::kFp4) {
       write_offsets(item, num_slices);
     } else {
@@ -74,7 +74,7 @@ class ScaleWriter {
     int tops[kRowsPerThread];
 #pragma unroll
     for (int i = 0; i < kRowsPerThread; ++i) {
-      const ItemMatrix half = item_matrix<Shape>(p_, item, row(i) / Shape::kHalfRows);
+      const ItemMatrix half = item_matrix<Shape, kSplit>(p_, item, row(i) / Shape::kHalfRows);
       const int first_row = half.row < half.num_rows ? half.row : 0;  // a half is within the matrix or beyond
       words[i] =
           reinterpret_cast<const std::uint32_t*>(static_cast<const std::uint8_t*>(half.matrix->scales) +

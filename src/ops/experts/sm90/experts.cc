@@ -66,7 +66,8 @@ void experts_by(const ProductVariant& variant, const ExpertsArgs& args, CudaCont
                                                   inner_pitch_of(args), args.split(), copies);
   if (variant.max_planned_tiles > 0) BALEEN_CHECK(extents.max_tiles() <= variant.max_planned_tiles);
   const auto multiply = [&](bool copied, const ProductLaunch& how) {
-    variant.launch(describe_products(args, variant, extents, scratch, copied), first.w1.format, how, context);
+    variant.launch(describe_products(args, variant, extents, scratch, copied), first.w1.format,
+                   args.routed_is_split || args.shared_is_split, how, context);
   };
   if (copies) {
     BALEEN_CHECK(context.branch != nullptr);

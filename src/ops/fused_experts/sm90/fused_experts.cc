@@ -134,8 +134,8 @@ void run_at_once(const DispatchArgs& dispatch, const ExpertsArgs& routed, const 
                         .num_arrays = static_cast<std::uint32_t>(view.size + 1),
                         .array_rows = static_cast<std::uint32_t>(places),
                         .failed = view.failed};
-  extents.variant.launch(products, both.routed[0].w1.format, {.num_blocks = context.num_sms, .early = true},
-                         context);
+  extents.variant.launch(products, both.routed[0].w1.format, false,
+                         {.num_blocks = context.num_sms, .early = true}, context);
   launch_staged_sum({.peers = view,
                      .holders = holders,
                      .y = scratch.own_outputs,

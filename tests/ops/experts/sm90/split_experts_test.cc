@@ -21,7 +21,7 @@ TEST(SplitExpertsSm90, AgreeWithPlainLoops) {
          {std::tuple{384, 384, kBoth}, {512, 256, kShared}, {256, 640, kRouted}, {640, 512, kBoth}}) {
       const Layer layer(cuda,
                         {.inner = inner, .routed = routed, .shared = shared, .shared_inner = shared_inner});
-      for (const std::int64_t num_rows : {1, 3, 4, 9, 70, 150}) {
+      for (const std::int64_t num_rows : {1, 3, 4, 9, 70}) {
         SCOPED_TRACE(fmt::format("{} weights, {} and {} inside, {} rows", weight_format_name(routed), inner,
                                  shared_inner, num_rows));
         const Tokens tokens(layer.geometry(), num_rows, 3, 5);
@@ -83,7 +83,7 @@ TEST(SplitExpertsSm90, FourTokensAreTheSame) {
                                                      {4096, 1024, 1024},
                                                      {4096, 2048, 1024}}) {
       const Geometry geometry{
-          .width = width, .inner = inner, .shared_inner = shared_inner, .num_experts = 13, .routed = routed};
+          .width = width, .inner = inner, .num_experts = 13, .routed = routed, .shared_inner = shared_inner};
       const Layer layer(cuda, geometry);
       for (const std::int64_t num_selected : {1, 3, 6, 8}) {
         for (const std::int64_t num_rows : {1, 2, 3, 4}) {
@@ -103,6 +103,7 @@ TEST(SplitExpertsSm90, FourTokensAreTheSame) {
                                        weight_format_name(routed), width, inner, shared_inner, num_selected,
                                        num_rows, kind, with_shared ? "with" : "without"));
               for (const ExpertSplit split : {ExpertSplit{}, kBoth}) {
+                if (!split.shared && shared_inner != inner) continue;  // whole experts have one width
                 const std::vector<float> few =
                     run(cuda, layer, tokens,
                         {.with_shared = with_shared, .split = split, .run = experts_few_tokens});
