@@ -39,7 +39,6 @@ VariantTable<CudaContext> variants_without_messages() {
   table.add(hc_pre_norm_variants());
   table.add(hc_post_variants());
   table.add(hc_post_pre_norm_variants());
-  table.add(all_reduce_hc_post_pre_norm_variants());
   table.add(hc_head_variants());
   table.add(rms_norm_variants());
   table.add(rms_norm_rope_variants());
@@ -65,6 +64,7 @@ VariantTable<CudaContext> variants_without_messages() {
 VariantTable<CudaContext> variants() {
   VariantTable<CudaContext> table = variants_without_messages();
   table.add(all_reduce_variants());
+  table.add(all_reduce_hc_post_pre_norm_variants());
   table.add(reduce_scatter_variants());
   table.add(all_gather_variants());
   table.add(all_to_all_variants());
