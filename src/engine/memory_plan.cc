@@ -59,17 +59,17 @@ void settle_messages(EngineOptions& options) {
   }
   if (!on_gpus || plan.is_one_rank()) return;
   const bool names_nccl = plan.expert_transport == ExpertTransport::kNccl;
-  const bool names_peers = plan.expert_transport == ExpertTransport::kPeerMemory;
+  const bool names_peers = plan.expert_transport == ExpertTransport::kPeerMemory ||
+                           plan.expert_transport == ExpertTransport::kFused;
   if (options.messages == GpuMessages::kAutomatic)
     options.messages = names_nccl ? GpuMessages::kNccl : GpuMessages::kPeerMemory;
   const bool by_nccl = options.messages == GpuMessages::kNccl;
   if (by_nccl ? names_peers : names_nccl) {
     fail("--messages {} and --expert-transport {}: all messages of a service go one way; leave out one",
-         by_nccl ? "nccl" : "peer-memory", by_nccl ? "peer-memory" : "nccl");
+         by_nccl ? "nccl" : "peer-memory", expert_transport(plan, DeviceKind::kCuda).name);
   }
   const bool automatic = plan.expert_transport == ExpertTransport::kAutomatic;
-  if (by_nccl && automatic &&
-      expert_transport(plan, DeviceKind::kCuda).transport == ExpertTransport::kPeerMemory)
+  if (by_nccl && automatic && expert_transport(plan, DeviceKind::kCuda).way)
     plan.expert_transport = ExpertTransport::kNccl;
 }
 

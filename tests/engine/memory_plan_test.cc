@@ -186,5 +186,31 @@ TEST(MemoryPlan, ScratchSufficesForTheLargestStep) {
   }
 }
 
+/// How messages go and how rows get to experts are one choice, whichever of the two is named.
+TEST(GpuMessages, GoOneWayForAllOperations) {
+  const ModelConfig config = preset_config("flash");
+  const auto with = [&](const ParallelPlan& plan, GpuMessages messages) {
+    EngineOptions options{.device = {DeviceKind::kCuda, 0}, .parallel = plan};
+    options.messages = messages;
+    for (int rank = 0; rank < 2; ++rank) options.rank_devices.push_back({DeviceKind::kCuda, rank});
+    return resolved(options, config);
+  };
+  const auto by = [](ExpertTransport transport) {
+    return ParallelPlan{.dp = 2, .expert_transport = transport};
+  };
+  const EngineOptions automatic = with({.dp = 2}, GpuMessages::kAutomatic);
+  EXPECT_EQ(automatic.messages, GpuMessages::kPeerMemory);
+  EXPECT_EQ(automatic.parallel.expert_transport, ExpertTransport::kAutomatic);
+  EXPECT_EQ(with({.dp = 2}, GpuMessages::kNccl).parallel.expert_transport, ExpertTransport::kNccl);
+  EXPECT_EQ(with({.tp = 2}, GpuMessages::kNccl).parallel.expert_transport, ExpertTransport::kAutomatic)
+      << "sums of ranks with the same tokens";
+  EXPECT_EQ(with(by(ExpertTransport::kNccl), GpuMessages::kAutomatic).messages, GpuMessages::kNccl);
+  for (const ExpertTransport peers : {ExpertTransport::kPeerMemory, ExpertTransport::kFused}) {
+    EXPECT_EQ(with(by(peers), GpuMessages::kAutomatic).messages, GpuMessages::kPeerMemory);
+    EXPECT_THROW(static_cast<void>(with(by(peers), GpuMessages::kNccl)), Error);
+  }
+  EXPECT_THROW(static_cast<void>(with(by(ExpertTransport::kNccl), GpuMessages::kPeerMemory)), Error);
+}
+
 }  // namespace
 }  // namespace baleen
