@@ -51,7 +51,8 @@ TEST(Simulate, WritesFilesWholeOrNotAtAll) {
 }
 
 TEST(Simulate, WhatDoesNotFitSaysWhatWould) {
-  const std::vector<std::string> arguments{"pro", "--num-devices", "2", "--tp", "2", "--decode"};
+  const std::vector<std::string> arguments{"pro", "--num-devices",        "2",    "--tp",
+                                           "2",   "--host-experts-bytes", "1GiB", "--decode"};
   ProgramResult result = simulate(arguments);
   expect_failure(result, 1, "GB are missing on a device; 8 devices: ");
   EXPECT_NE(result.out.find("too much"), std::string::npos) << "the table is printed all the same";

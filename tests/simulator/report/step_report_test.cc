@@ -243,7 +243,7 @@ INSTANTIATE_TEST_SUITE_P(
              {.num_queries = 128, .context_length = 4096, .decode = true}},
         Case{"too_large",
              "pro",
-             "h200",
+             "h800",
              {.num_devices = 2, .tp = 2},
              {.context_length = 100, .decode = true}}),
     [](const auto& one) { return std::string(one.param.name); });
