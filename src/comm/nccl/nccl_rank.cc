@@ -21,8 +21,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
-constexpr auto kLongestCall =
-    std::chrono::seconds(2);  ///< that an abort waits for; one that hangs is cut off
+/// That an abort waits for; a longer one is cut off.
+constexpr auto kLongestCall = std::chrono::seconds(2);
 constexpr auto kLongestLeave = std::chrono::seconds(10);
 constexpr std::int64_t kFirstBytes = 4096;  ///< to each rank, when connections are made
 
@@ -50,7 +50,7 @@ void check_others(const std::vector<Introduction>& all) {
   }
 }
 
-/// Of one value of two that a kernel writes.
+/// One of the two values that kernels write.
 std::uint32_t seen(const std::uint32_t* count) { return *static_cast<const volatile std::uint32_t*>(count); }
 
 }  // namespace
@@ -200,19 +200,17 @@ void NcclRank::watch(const std::stop_token& stop) {
     if (stop.stop_requested()) return;
     if (Clock::now() - since > longest_wait_) {
       return lose(fmt::format(
-          "rank {} waited {} ms for other ranks in an exchange by NCCL, and they did not come; "
-          "one may have ended, be stuck or run another plan. Ranks that have lost each other must "
-          "be started again",
+          "rank {} waited {} ms for other ranks in an exchange by NCCL, and they did not come; one may have "
+          "ended, be stuck or run another plan. Ranks that have lost each other must be started again",
           rank_, longest_wait_.count()));
     }
     int error = NcclLibrary::kSuccess;
     if (library_.comm_get_async_error(joined_->comm, &error) == NcclLibrary::kSuccess &&
         error != NcclLibrary::kSuccess && error != NcclLibrary::kInProgress) {
-      return lose(
-          fmt::format("rank {} lost the other ranks: NCCL says '{}'. One may have ended, or the network "
-                      "between hosts has "
-                      "failed; ranks that have lost each other must be started again",
-                      rank_, library_.error_string(error)));
+      return lose(fmt::format(
+          "rank {} lost the other ranks: NCCL says '{}'. One may have ended, or the network between hosts "
+          "has failed; ranks that have lost each other must be started again",
+          rank_, library_.error_string(error)));
     }
     std::this_thread::sleep_for(kBetweenLooks);
   }
