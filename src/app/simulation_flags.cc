@@ -115,7 +115,7 @@ ParallelPlan DeploymentFlags::legal_plan(const ModelConfig& config, const Device
         plan.prefill_groups);
   }
   const bool on_gpus = profile.fuses && !profile.is_cpu;  // with this program's kernels
-  const ParallelPlan full = resolved(on_gpus ? with_experts_of_gpus(plan, config) : plan, config);
+  const ParallelPlan full = resolved(on_gpus ? with_experts_of_gpus(plan) : plan, config);
   validate(full, config);
   return full;
 }

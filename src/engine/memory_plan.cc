@@ -112,7 +112,7 @@ EngineOptions resolved(EngineOptions options, const ModelConfig& config) {
   if (options.expert_table != nullptr)
     options.parallel = with_table(options.parallel, *options.expert_table, config);
   options.parallel.maps_by_layer = options.expert_table != nullptr || options.balance.enabled;
-  if (on_gpus) options.parallel = with_experts_of_gpus(options.parallel, config);
+  if (on_gpus) options.parallel = with_experts_of_gpus(options.parallel);
   options.parallel = resolved(options.parallel, config);
   if (on_gpus && !names_lmhead_tp && !gathers_vocabulary(config, options.parallel.lmhead_tp))
     options.parallel.lmhead_tp = 1;

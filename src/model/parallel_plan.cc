@@ -66,15 +66,9 @@ ParallelPlan resolved(ParallelPlan plan, const ModelConfig& config) {
   return plan;
 }
 
-ParallelPlan with_experts_of_gpus(ParallelPlan plan, const ModelConfig& config) {
-  constexpr std::int64_t kRanks = 2;  // with more of them it has not been measured
-  if (plan.ep != 0 || plan.moe_tp != 0) return plan;
-  ParallelPlan split = plan;
-  split.moe_tp = kRanks;
-  const ParallelPlan full = resolved(split, config);
-  const bool adds_sums = full.stage_ranks() == kRanks && full.ep == 1 && violations(full, config).empty() &&
-                         expert_transport(full, DeviceKind::kCuda).adds_sums;
-  return adds_sums ? split : plan;
+ParallelPlan with_experts_of_gpus(ParallelPlan plan) {
+  if (plan.moe_tp <= 1 && plan.shared_tp == 0) plan.shared_tp = 1;
+  return plan;
 }
 
 std::vector<std::string> violations(const ParallelPlan& plan, const ModelConfig& config) {

@@ -71,9 +71,10 @@ struct ParallelPlan {
 /// them), ep all ranks of a stage (what moe_tp leaves), o_proj_tp tp as far as groups go, lmhead_tp tp cp.
 [[nodiscard]] ParallelPlan resolved(ParallelPlan plan, const ModelConfig& config);
 
-/// `plan` as ranks on GPUs take it, before it is `resolved`: where it says nothing of experts, two ranks with
-/// the same tokens split them by their inner width, so that both always read as much.
-[[nodiscard]] ParallelPlan with_experts_of_gpus(ParallelPlan plan, const ModelConfig& config);
+/// `plan` as ranks on GPUs take it, before it is `resolved`: the shared expert is whole, on the first rank,
+/// unless the plan says otherwise or splits routed experts by their inner width. Kernels for parts take a
+/// third longer for prompts.
+[[nodiscard]] ParallelPlan with_experts_of_gpus(ParallelPlan plan);
 
 /// A sentence for every rule that a resolved plan breaks, with the nearest legal value; none: the plan can
 /// be.

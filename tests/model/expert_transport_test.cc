@@ -94,9 +94,9 @@ TEST(ExpertTransport, EveryRefusalOfAPlanHasItsReason) {
   EXPECT_EQ(refusal(ExpertTransport::kAllReduce, {.tp = 2}), "");
   EXPECT_EQ(refusal(ExpertTransport::kReduceScatter, {.dp = 2, .maps_by_layer = true}), kPlaced);
   EXPECT_EQ(refusal(ExpertTransport::kReduceScatter, {.dp = 2}), "");
-  for (const ExpertTransport rows_move : {ExpertTransport::kAllToAll, ExpertTransport::kPeerMemory,
-                                          ExpertTransport::kFused, ExpertTransport::kAllGather,
-                                          ExpertTransport::kNccl}) {
+  for (const ExpertTransport rows_move :
+       {ExpertTransport::kAllToAll, ExpertTransport::kPeerMemory, ExpertTransport::kFused,
+        ExpertTransport::kAllGather, ExpertTransport::kNccl}) {
     EXPECT_EQ(refusal(rows_move, {.pp = 2}), kOneRank);
     for (const ParallelPlan& plan : {ParallelPlan{.dp = 2}, ParallelPlan{.tp = 2},
                                      ParallelPlan{.dp = 2, .redundant_experts = 2, .maps_by_layer = true}})

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "model/presets.h"
+#include "model/rank_layout.h"
 
 namespace baleen {
 namespace {
@@ -40,23 +41,13 @@ TEST(ParallelPlan, FillsWhatIsNotSaid) {
   EXPECT_EQ(to_text(context), "8 devices: cp 4, dp 2, ep 8");
 }
 
-/// Two GPUs with the same tokens have half of each expert, unless the plan says where experts lie.
-TEST(ParallelPlan, TwoGpusSplitExpertsByTheirInnerWidth) {
-  const auto chosen = [](const ParallelPlan& plan) { return with_experts_of_gpus(plan, flash()); };
-  EXPECT_EQ(chosen({.num_devices = 2, .tp = 2}).moe_tp, 2);
-  EXPECT_EQ(resolved(chosen({.tp = 2}), flash()).ep, 1);
-  EXPECT_EQ(resolved(chosen({.num_devices = 4, .tp = 2, .pp = 2}), flash()).moe_tp, 2);
-  for (const ParallelPlan& plan :
-       {ParallelPlan{.num_devices = 1}, ParallelPlan{.num_devices = 2, .tp = 2, .ep = 2},
-        ParallelPlan{.num_devices = 2, .dp = 2}, ParallelPlan{.num_devices = 2, .cp = 2},
-        ParallelPlan{.num_devices = 2, .tp = 2, .sequence_parallel = true},
-        ParallelPlan{.num_devices = 4, .tp = 4}, ParallelPlan{.num_devices = 4, .tp = 2, .dp = 2},
-        ParallelPlan{.num_devices = 2, .tp = 2, .redundant_experts = 2},
-        ParallelPlan{.num_devices = 2, .tp = 2, .maps_by_layer = true}}) {
-    EXPECT_EQ(chosen(plan), plan) << to_text(resolved(plan, flash()));
-  }
-  const ModelConfig tiny = preset_config("tiny-flash");  // 128 inside
-  EXPECT_EQ(with_experts_of_gpus({.num_devices = 2, .tp = 2}, tiny).moe_tp, 0);
+TEST(ParallelPlan, GpusKeepExpertsWholeUnlessThePlanSplitsThem) {
+  EXPECT_EQ(with_experts_of_gpus({.num_devices = 2, .tp = 2}).shared_tp, 1);
+  EXPECT_EQ(with_experts_of_gpus({.num_devices = 2, .tp = 2, .shared_tp = 2}).shared_tp, 2);
+  const ParallelPlan split = resolved(with_experts_of_gpus({.tp = 2, .moe_tp = 2}), flash());
+  EXPECT_EQ(split.shared_tp, 0);
+  EXPECT_EQ(split.ep, 1);
+  EXPECT_EQ(rank_share(flash(), split, even_stage(flash(), 1, 0)).shared_tp, 2);
 }
 
 TEST(ParallelPlan, EveryRuleHasASentence) {
