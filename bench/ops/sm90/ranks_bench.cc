@@ -1,8 +1,8 @@
 // What ranks on GPUs of one host exchange, in graphs, on all GPUs of the machine: all-reduce by size, and
 // dispatch + combine of a layer's tokens, through peer memory and over NCCL, beside all-gather +
-// reduce-scatter of the same tokens by our copies and by NCCL's own; a layer's experts by one operation after
-// the other and fused. The time of a call is that of the slowest rank. `sm90_ranks_bench experts`: the last of
-// these alone.
+// reduce-scatter of the same tokens by our copies and by NCCL's own; a layer's experts by one operation
+// after the other and fused. The time of a call is that of the slowest rank. `sm90_ranks_bench experts`: the
+// last of these alone.
 #include <barrier>
 #include <functional>
 #include <memory>

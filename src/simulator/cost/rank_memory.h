@@ -48,8 +48,8 @@ struct RankLoad {
 };
 
 [[nodiscard]] RankLoad rank_load(const RankBatch& batch, const Workload& workload);
-/// Where everything does not fit on the device and its profile has a memory behind its own, routed experts are
-/// left to that as the engine leaves them.
+/// Where everything does not fit on the device and its profile has a memory behind its own, routed experts
+/// are left to that as the engine leaves them.
 [[nodiscard]] RankMemory rank_memory(const RankModel& model, const RankLoad& load,
                                      const DeviceProfile& device);
 
