@@ -72,8 +72,8 @@ struct ParallelPlan {
 [[nodiscard]] ParallelPlan resolved(ParallelPlan plan, const ModelConfig& config);
 
 /// `plan` as ranks on GPUs take it, before it is `resolved`: the shared expert is whole, on the first rank,
-/// unless the plan says otherwise or splits routed experts by their inner width. Kernels for parts take a
-/// third longer for prompts.
+/// unless the plan says otherwise or splits routed experts by their inner width. Parts were measured
+/// to take a third longer for prompts.
 [[nodiscard]] ParallelPlan with_experts_of_gpus(ParallelPlan plan);
 
 /// A sentence for every rule that a resolved plan breaks, with the nearest legal value; none: the plan can

@@ -140,7 +140,7 @@ TEST(MemoryPlan, OfGpusThatSplitExperts) {
   const MemoryPlan split = plan_of({.num_devices = 2, .tp = 2}),
                    whole = plan_of({.num_devices = 2, .tp = 2, .ep = 2, .shared_tp = 1}),
                    shared = plan_of({.num_devices = 2, .tp = 2, .ep = 2});
-  EXPECT_EQ(shared.scratch_bytes - whole.scratch_bytes, 4096LL * 4096 * 2);
+  EXPECT_EQ(shared.scratch_bytes - whole.scratch_bytes, 2LL * 4096 * (4096 * 7 + 3 * 129));
   EXPECT_EQ(split.scratch_bytes - whole.scratch_bytes, 2LL * 4096 * (4096 * 7 + 3 * 257));
   EXPECT_THROW(static_cast<void>(plan_of({.num_devices = 2, .dp = 2, .ep = 1, .moe_tp = 2})), Error);
 }

@@ -17,7 +17,7 @@ std::int64_t split_experts_scratch_bytes(std::int64_t num_rows, std::int64_t num
   constexpr std::int64_t kExtraBytes = 2;
   const std::int64_t slots = num_rows * num_selected;
   const std::int64_t routed = slots + kMaxUnusedRows * (std::min(slots, num_experts) + 1);
-  return kExtraBytes * width * ((split.routed ? routed : 0) + (split.shared ? num_rows : 0));
+  return split.routed || split.shared ? kExtraBytes * width * (routed + num_rows) : 0;
 }
 
 }  // namespace baleen

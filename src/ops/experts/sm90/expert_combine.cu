@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kMaxThreads) combine_kernel(const CombineParam
        column += blockDim.x * kValuesPerThread) {
     float sum[kValuesPerThread] = {};
     const auto add = [&](const ExpertOutputs& y, std::int64_t row) {
-      const std::int64_t at = (row - y.first_row) * p.width + column;
+      const std::int64_t at = row * p.width + column;
       alignas(16) float values[kValuesPerThread];
       if (y.partial != nullptr) {
         *reinterpret_cast<float4*>(values) = *reinterpret_cast<const float4*>(y.partial + at);

@@ -99,11 +99,12 @@ struct DispatchPlan {
   std::int64_t num_counters = 0;
 };
 
-/// y of assignments, [rows, d]: rounded, or partial sums of an inner width that is split over ranks.
+/// y of assignments, [num_rows, d]: rounded, or in float32 where a call has partial sums of an inner width
+/// that is split over ranks.
 struct ExpertOutputs {
   Bf16Bits* rounded = nullptr;  ///< null: `partial`
   float* partial = nullptr;
-  std::int32_t first_row = 0;  ///< the plan's row that is row 0 here
+  bool rounds = false;  ///< values of `partial`: they are of whole experts
 };
 /// Of all assignments of a call.
 struct AssignmentOutputs {

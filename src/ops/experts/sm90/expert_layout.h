@@ -57,30 +57,18 @@ template <class Source>
           .scale_stride = stride};
 }
 
-template <class Source>
-[[nodiscard]] ExpertOutputs lay_out_outputs(Source& source, std::int64_t first_row, std::int64_t num_rows,
-                                            std::int64_t width, bool is_split) {
-  ExpertOutputs y{.first_row = static_cast<std::int32_t>(first_row)};
-  if (is_split) {
-    y.partial = source.template allocate<float>(num_rows * width);
-  } else {
-    y.rounded = source.template allocate<Bf16Bits>(num_rows * width);
-  }
-  return y;
-}
-
-/// One array for all where they have one type.
+/// One array for all, in float32 where any inner width is split: so kernels have one way to store.
 template <class Source>
 [[nodiscard]] AssignmentOutputs lay_out_outputs(Source& source, const DispatchExtents& extents,
                                                 std::int64_t width, ExpertSplit split) {
-  if (split.routed == split.shared) {
-    const ExpertOutputs all = lay_out_outputs(source, 0, extents.num_rows(), width, split.routed);
+  const std::int64_t count = extents.num_rows() * width;
+  if (!split.routed && !split.shared) {
+    const ExpertOutputs all{.rounded = source.template allocate<Bf16Bits>(count)};
     return {.routed = all, .shared = all};
   }
-  const std::int64_t first_shared = extents.first_shared_row();
-  return {.routed = lay_out_outputs(source, 0, first_shared, width, split.routed),
-          .shared =
-              lay_out_outputs(source, first_shared, extents.num_rows() - first_shared, width, split.shared)};
+  float* const partial = source.template allocate<float>(count);
+  return {.routed = {.partial = partial, .rounds = !split.routed},
+          .shared = {.partial = partial, .rounds = !split.shared}};
 }
 
 /// Counters of a list of tiles.

@@ -197,14 +197,9 @@ class Consumer {
     }
     if (item.down) {
       if constexpr (kSplit) {
-        const ExpertOutputs& y = p_.is_shared(item.tile) ? p_.y.shared : p_.y.routed;
-        if (y.partial != nullptr) {
-          store_partial<kTokens>(item, acc, y);
-        } else {
-          store_down<kTokens>(item, acc, y);
-        }
+        store_partial<kTokens>(item, acc, p_.is_shared(item.tile) ? p_.y.shared : p_.y.routed);
       } else {
-        store_down<kTokens>(item, acc, p_.y.routed);
+        store_down<kTokens>(item, acc, p_.y.routed.rounded);
       }
     } else {
       stage_inner<kTokens>(item, acc);
@@ -241,7 +236,7 @@ class Consumer {
     return group_.results[token * Shape::kPitch + row_in_half_ + block * Shape::kBlockRows];
   }
 
-  /// Writes to y without rounding. Eight threads of a warp have a sector of 32 bytes.
+  /// Writes to y in float32. Eight threads of a warp have a sector of 32 bytes.
   template <int kTokens>
   __device__ void store_partial(const ProductItem& item, const float (&acc)[Shape::kBlocks][kTokens / 2],
                                 const ExpertOutputs& y) {
@@ -253,11 +248,12 @@ class Consumer {
       for (int i = 0; i < kTokens / 4; ++i) {
         if (token_of(i) >= item.tile.num_rows) continue;
         float* const to =
-            y.partial +
-            static_cast<std::int64_t>(item.tile.first_row - y.first_row + token_of(i)) * p_.width + column;
+            y.partial + static_cast<std::int64_t>(item.tile.first_row + token_of(i)) * p_.width + column;
 #pragma unroll
-        for (int block = 0; block < Shape::kBlocks; ++block)
-          to[block * Shape::kBlockRows] = acc[block][i / 2 * 4 + i % 2 + 2 * half];
+        for (int block = 0; block < Shape::kBlocks; ++block) {
+          const float value = acc[block][i / 2 * 4 + i % 2 + 2 * half];
+          to[block * Shape::kBlockRows] = y.rounds ? to_bf16_and_back(value) : value;
+        }
       }
     }
   }
@@ -275,7 +271,7 @@ class Consumer {
   /// rows after the other.
   template <int kTokens>
   __device__ void store_down(const ProductItem& item, const float (&acc)[Shape::kBlocks][kTokens / 2],
-                             const ExpertOutputs& y) {
+                             Bf16Bits* y) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
@@ -292,8 +288,7 @@ class Consumer {
         send_results(item, item.row + half * Shape::kHalfRows);
       } else {
         group_barrier();
-        copy_results(item.tile, y.rounded, item.tile.first_row - y.first_row, p_.width,
-                     item.row + half * Shape::kHalfRows);
+        copy_results(item.tile, y, p_.width, item.row + half * Shape::kHalfRows);
       }
       group_barrier();
     }
@@ -317,14 +312,14 @@ class Consumer {
     }
   }
 
-  /// `results` to columns [column, column + kHalfRows) of the tile's rows of `to`, from `first_row` on.
-  __device__ void copy_results(const TokenTile& tile, Bf16Bits* to, int first_row, int width, int column) {
+  /// `results` to columns [column, column + kHalfRows) of the tile's rows of `to`.
+  __device__ void copy_results(const TokenTile& tile, Bf16Bits* to, int width, int column) {
     constexpr int kVector = 8;
     constexpr int kVectors = Shape::kHalfRows / kVector;  // of a token
     if (column >= width) return;
     for (int i = thread_; i < tile.num_rows * kVectors; i += Shape::kGroupThreads) {
       const int token = i / kVectors, vector = i % kVectors;
-      *reinterpret_cast<uint4*>(to + static_cast<std::int64_t>(first_row + token) * width + column +
+      *reinterpret_cast<uint4*>(to + static_cast<std::int64_t>(tile.first_row + token) * width + column +
                                 vector * kVector) =
           *reinterpret_cast<const uint4*>(group_.results + token * Shape::kPitch + vector * kVector);
     }
@@ -338,7 +333,7 @@ class Consumer {
         return *reinterpret_cast<const uint2*>(group_.results + token * Shape::kPitch + column);
       });
     } else {
-      copy_results(item.tile, p_.inner_bf16, item.tile.first_row, inner_pitch_of<kSplit>(p_), item.row);
+      copy_results(item.tile, p_.inner_bf16, inner_pitch_of<kSplit>(p_), item.row);
       group_barrier();
       if (thread_ == 0) {
         const int before = ptx::flag_fetch_add(

@@ -124,9 +124,9 @@ __global__ void __launch_bounds__(kWarps* kWarpLanes) down_kernel(const Bf16Para
     const float y = dot(p.inner + assignment.row * p.inner_pitch(),
                         weight_row(p, 2, assignment.expert, n, inner_width), inner_width);
     if (threadIdx.x % kWarpLanes != 0) continue;
-    const std::int64_t at = (assignment.row - to.first_row) * p.width + n;
+    const std::int64_t at = assignment.row * p.width + n;
     if (to.partial != nullptr) {
-      to.partial[at] = y;
+      to.partial[at] = to.rounds ? __bfloat162float(__float2bfloat16_rn(y)) : y;
     } else {
       to.rounded[at] = __bfloat16_as_ushort(__float2bfloat16_rn(y));
     }
