@@ -137,9 +137,9 @@ TEST(MemoryPlan, OfGpusThatSplitExperts) {
     const RankLayout layout(config, options.parallel, even_stage(config, 1, 0), 0, 1);
     return plan_rank_memory(config, 1, layout, options);
   };
-  const MemoryPlan split = plan_of({.num_devices = 2, .tp = 2}),
-                   whole = plan_of({.num_devices = 2, .tp = 2, .ep = 2, .shared_tp = 1}),
-                   shared = plan_of({.num_devices = 2, .tp = 2, .ep = 2});
+  const MemoryPlan split = plan_of({.num_devices = 2, .tp = 2, .moe_tp = 2}),
+                   whole = plan_of({.num_devices = 2, .tp = 2}),
+                   shared = plan_of({.num_devices = 2, .tp = 2, .shared_tp = 2});
   EXPECT_EQ(shared.scratch_bytes - whole.scratch_bytes, 2LL * 4096 * (4096 * 7 + 3 * 129));
   EXPECT_EQ(split.scratch_bytes - whole.scratch_bytes, 2LL * 4096 * (4096 * 7 + 3 * 257));
   EXPECT_THROW(static_cast<void>(plan_of({.num_devices = 2, .dp = 2, .ep = 1, .moe_tp = 2})), Error);

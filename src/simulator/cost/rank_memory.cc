@@ -50,8 +50,10 @@ void leave_experts_to_host(MemoryPlan& plan, const RankModel& model, EngineOptio
   // What the profile reserves takes the place of the engine's own overhead.
   const std::int64_t free = device.memory_bytes - device.reserved_bytes + plan.overhead_bytes - message_bytes;
   const MovableExperts experts = movable_experts(model.config(), model.weights(), model.plan(), options);
-  // Without room the plan stays as it is, and does not fit.
-  static_cast<void>(baleen::leave_experts_to_host(plan, experts, options, free));
+  // Without room the plan stays as it is, and does not fit. Reading from disk is not priced.
+  MemoryPlan left = plan;
+  if (!baleen::leave_experts_to_host(left, experts, options, free) && left.experts.num_on_disk == 0)
+    plan = left;
 }
 
 /// Rows on their way to experts and back, of all who may send at once; partial sums of an all-reduce.

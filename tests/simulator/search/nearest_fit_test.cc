@@ -22,6 +22,7 @@ struct Advised {
 Advised advise(const char* preset, ParallelPlan plan, const Workload& workload,
                std::int64_t max_devices = 64) {
   Advised advised{{}, {preset, preset_config(preset), {}}, plan, workload, *find_device_profile("h200")};
+  advised.device.memory_levels.clear();  // behind which everything fits
   advised.plan = resolved(plan, advised.model.config);
   const StepEstimate estimate = advised.estimate(advised.plan, workload);
   EXPECT_FALSE(estimate.fits());
