@@ -18,6 +18,7 @@ constexpr std::int64_t kPromptTokens = 4096, kReplyTokens = 1024;
 /// "0,1"
 std::string list_text(const std::vector<DeviceChoice>& gpus) {
   std::vector<int> indices;
+  indices.reserve(gpus.size());
   for (const DeviceChoice& gpu : gpus) indices.push_back(gpu.index);
   return fmt::format("{}", fmt::join(indices, ","));
 }
