@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -180,10 +179,6 @@ class Forward {
   /// (forward_output.cc).
   void project_output(std::int64_t block);
   void add_up_output(const Activations<2>& sums, const Activations<2>& f);
-  /// Now, or with what follows the half-block (`defers_sums_`).
-  void add_up(const AllReduceArgs& reduce);
-  /// Out of a half-block, whose sum may be deferred, and into the next one.
-  void cross(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm);
   /// `is_last`: no block of the pass follows.
   void moe(std::int64_t block, const Step& step, bool is_last);
   /// The router's part of it: what the experts are called with.
@@ -241,8 +236,6 @@ class Forward {
   RankLayout layout_;
   ForwardBuffers buffers_;
   MessageBuffers messages_;
-  bool defers_sums_ = false;  ///< of a half-block's result over ranks
-  std::optional<AllReduceArgs> deferred_sum_;
   std::int64_t num_rows_ = 0;  ///< of the batch as the device has it
   RowRange attending_;         ///< of them, those whose queries this rank attends with
   std::vector<SequenceSlice> attending_slices_;

@@ -9,10 +9,8 @@ void Forward::run_blocks(const BlockRun& run) {
   if (experts_ != nullptr && experts_->copies_for(num_rows_)) experts_->begin_pass(run.begin, run.end);
   for (std::int64_t block = run.begin; block < run.end; ++block) {
     enter_block(block, run);
-    defers_sums_ = !buffers_.keeps();
     attention(block, run.step);
     enter_experts(block, run);
-    defers_sums_ = block + 1 < run.end && !stops_between_blocks();
     moe(block, run.step, block + 1 == run.end);
     leave_block(block, run);
   }
@@ -78,7 +76,9 @@ void Forward::enter_experts(std::int64_t block, const BlockRun& run) {
   const RowRange all{0, run.streams.extent(0)};
   const HcPreArgs next = entry(run, weights_.block(block).hc_ffn, values.experts, all);
   const RmsNormArgs norm = entry_norm(weights_.block(block).ffn_norm, values.experts, all, true);
-  if (!buffers_.keeps()) return cross(left_half(run, values.attention), next, norm);
+  if (!buffers_.keeps())
+    return device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(left_half(run, values.attention), next,
+                                                                  norm);
   device_.execute<ops::HcPost>(left_half(run, values.attention));
   keep_streams(run.streams, values.experts);
   device_.execute<ops::HcPre, ops::RmsNorm>(next, norm);
@@ -89,18 +89,10 @@ void Forward::leave_block(std::int64_t block, const BlockRun& run) {
   if (block + 1 == run.end || stops_between_blocks()) {
     device_.execute<ops::HcPost>(left);
   } else {
-    cross(left, attention_entry(block + 1, run), attention_norm(block + 1, run));
+    device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(left, attention_entry(block + 1, run),
+                                                           attention_norm(block + 1, run));
   }
   if (observer_ != nullptr) observer_(observer_context_, block, run.streams);
-}
-
-void Forward::cross(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm) {
-  if (deferred_sum_) {
-    device_.execute<ops::AllReduce, ops::HcPost, ops::HcPre, ops::RmsNorm>(*deferred_sum_, post, pre, norm);
-    deferred_sum_.reset();
-  } else {
-    device_.execute<ops::HcPost, ops::HcPre, ops::RmsNorm>(post, pre, norm);
-  }
 }
 
 void Forward::keep_streams(const Activations<3>& streams, const HalfBlockValues& half) {

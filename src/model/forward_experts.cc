@@ -147,7 +147,8 @@ void Forward::add_up_experts(ExpertsArgs call) {
   call.partial_sums = true;
   call.out = sums;
   device_.execute<ops::Experts>(call);
-  add_up({.group = &layout_.stage_ranks(), .x = sums, .precision = precision_, .y = out});
+  device_.execute<ops::AllReduce>(
+      {.group = &layout_.stage_ranks(), .x = sums, .precision = precision_, .y = out});
 }
 
 RowRange Forward::dispatched_rows(const ExpertsArgs& call) const {

@@ -49,19 +49,11 @@ void Forward::project_output(std::int64_t block) {
   add_up_output(sums, rows(values.attention.f, num_rows_));
 }
 
-void Forward::add_up(const AllReduceArgs& reduce) {
-  if (defers_sums_) {
-    deferred_sum_ = reduce;
-  } else {
-    device_.execute<ops::AllReduce>(reduce);
-  }
-}
-
 void Forward::add_up_output(const Activations<2>& sums, const Activations<2>& f) {
   const bool sequence_parallel = layout_.plan().sequence_parallel;
   const RankGroup& group = layout_.output_sums();
   if (!sequence_parallel && layout_.output_row_groups() == 1) {
-    add_up({.group = &group, .x = sums, .precision = precision_, .y = f});
+    device_.execute<ops::AllReduce>({.group = &group, .x = sums, .precision = precision_, .y = f});
     return;
   }
   // The rows that this rank keeps, or its part of those of its data-parallel group.

@@ -31,23 +31,21 @@ using test::Reading;
 
 constexpr std::chrono::seconds kLongestWait{30};
 
-DeviceOptions device_options(const ModelConfig& config, std::vector<ForcedVariant> forced) {
+DeviceOptions device_options(const ModelConfig& config) {
   return {.scratch_bytes = test::reading_scratch(config, hopper_traits()),
           .max_rows = test::kMaxReadingRows,
           .max_sequences = 8,
           .max_pages = 4,
-          .two_batches = true,
-          .forced_variants = std::move(forced)};
+          .two_batches = true};
 }
 
 /// One rank on its GPU, or on one that it shares with others.
 class GpuRank {
  public:
-  GpuRank(const ModelConfig& config, const WeightTree& whole, const RankLayout& layout, int gpu,
-          const std::vector<ForcedVariant>& forced)
+  GpuRank(const ModelConfig& config, const WeightTree& whole, const RankLayout& layout, int gpu)
       : config_(rank_config(config, layout.plan(), layout.stage())),
         share_(config, whole, layout),
-        device_(gpu, device_options(config_, forced)),
+        device_(gpu, device_options(config_)),
         weights_(share_.tree(), device_.memory()),
         reading_(config_, weights_.tree(), device_, layout, Precision::kReleased) {}
 
@@ -75,8 +73,7 @@ class CudaRanks : public test::WithNccl {
   }
 
   /// Logits that each rank has at the end. `captured`: up to so many rows a step is replayed.
-  std::vector<Logits> run(const ParallelPlan& given, const Reading& reading, std::int64_t captured,
-                          const std::vector<ForcedVariant>& forced = {}) {
+  std::vector<Logits> run(const ParallelPlan& given, const Reading& reading, std::int64_t captured) {
     ParallelPlan plan = resolved(given, config_);
     const bool dispatches = expert_transport(plan, DeviceKind::kCuda).way.has_value();
     if (by_nccl_ && dispatches) plan.expert_transport = ExpertTransport::kNccl;
@@ -95,7 +92,7 @@ class CudaRanks : public test::WithNccl {
           const RankLayout layout(config_, plan, even_stage(config_, plan.pp, stage), stage,
                                   rank % plan.stage_ranks());
           LocalCommunicator host(exchange);
-          GpuRank one(config_, weights_->tree(), layout, gpus[static_cast<std::size_t>(rank)], forced);
+          GpuRank one(config_, weights_->tree(), layout, gpus[static_cast<std::size_t>(rank)]);
           if (gpus.size() > 1) {
             one.device().connect(by_nccl_ ? nccl()->rank(rank) : peers->rank(rank), host,
                                  plan.dp > 1 ? layout.stage_ranks() : RankGroup{.ranks = {rank}});
@@ -299,23 +296,6 @@ TEST_F(CudaRanks, TensorParallelAgrees) {
     EXPECT_TRUE(queued == replayed) << preset;
     EXPECT_TRUE(queued[0] == queued[1]) << preset;
     for (const float value : queued[0].front()) ASSERT_TRUE(std::isfinite(value));
-  }
-}
-
-/// Sums inside the kernel that reads them, where a step has few rows, and in a kernel of their own.
-TEST_F(CudaRanks, SumsAreTheSameInsideTheKernelThatReadsThem) {
-  for (const char* preset : {"tiny-flash", "tiny-real-heads"}) {
-    load(preset);
-    for (const std::int64_t ranks : {2, 4}) {
-      const ParallelPlan plan{.num_devices = ranks, .tp = ranks, .o_proj_tp = 2, .lmhead_tp = 1};
-      if (!violations(resolved(plan, config_), config_).empty()) continue;
-      for (const Reading& reading : {Reading{{150, 9, 40, 3}, 6}, Reading{{3, 2, 1}, 4}, Reading{{1}, 5}}) {
-        SCOPED_TRACE(fmt::format("{}, {} ranks", preset, ranks));
-        const std::vector<Logits> alone = run(plan, reading, 0, {{"all_reduce", "sm90/peers"}});
-        EXPECT_TRUE(run(plan, reading, 0) == alone);
-        EXPECT_TRUE(run(plan, reading, 4) == alone);
-      }
-    }
   }
 }
 

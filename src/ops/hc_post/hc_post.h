@@ -3,7 +3,6 @@
 #pragma once
 
 #include "numeric/dtype.h"
-#include "ops/collectives/all_reduce.h"
 #include "ops/hc_pre/hc_pre.h"
 #include "ops/operation/variant.h"
 #include "tensor/activations.h"
@@ -47,20 +46,6 @@ struct Fusion<ops::HcPost, ops::HcPre, ops::RmsNorm> {
   }
   [[nodiscard]] static CallShape shape(const HcPostArgs& post, const HcPreArgs& /*pre*/,
                                        const RmsNormArgs& /*norm*/) {
-    return ops::HcPost::shape(post);
-  }
-};
-
-/// Behind the sum of what ranks have of the half-block's result.
-template <>
-struct Fusion<ops::AllReduce, ops::HcPost, ops::HcPre, ops::RmsNorm> {
-  static constexpr std::string_view kName = "all_reduce_hc_post_pre_norm";
-  [[nodiscard]] static OpCost cost(const AllReduceArgs& /*reduce*/, const HcPostArgs& post,
-                                   const HcPreArgs& pre, const RmsNormArgs& norm) {
-    return hc_post_pre_norm_cost(post, pre, norm);
-  }
-  [[nodiscard]] static CallShape shape(const AllReduceArgs& /*reduce*/, const HcPostArgs& post,
-                                       const HcPreArgs& /*pre*/, const RmsNormArgs& /*norm*/) {
     return ops::HcPost::shape(post);
   }
 };

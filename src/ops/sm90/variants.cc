@@ -64,7 +64,6 @@ VariantTable<CudaContext> variants_without_messages() {
 VariantTable<CudaContext> variants() {
   VariantTable<CudaContext> table = variants_without_messages();
   table.add(all_reduce_variants());
-  table.add(all_reduce_hc_post_pre_norm_variants());
   table.add(reduce_scatter_variants());
   table.add(all_gather_variants());
   table.add(all_to_all_variants());

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "ops/hc_post/hc_post.h"
-
 namespace baleen {
 
 RecordingDevice::RecordingDevice(const GraphOptions& options, OpGraph& graph)
@@ -13,11 +11,6 @@ RecordingDevice::RecordingDevice(const GraphOptions& options, OpGraph& graph)
           .architecture = "recorder", .activation_type = options.activations, .shares_host_memory = false} {}
 
 void RecordingDevice::record(const OperationSequence& sequence, const void* const* args) {
-  // A sum inside the kernel that reads it is priced as a message in front of that.
-  if (&sequence == &kOperationSequence<ops::AllReduce, ops::HcPost, ops::HcPre, ops::RmsNorm>) {
-    record(kOperationSequence<ops::AllReduce>, args);
-    return record(kOperationSequence<ops::HcPost, ops::HcPre, ops::RmsNorm>, args + 1);
-  }
   if (options_.fuses && sequence.parts.size() > 1 && !sequence.name.empty()) {
     // The backward runs operation by operation.
     OpCost backward;

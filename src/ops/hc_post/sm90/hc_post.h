@@ -14,14 +14,7 @@ void hc_post(const HcPostArgs& args, CudaContext& context);
 void hc_post_pre_norm(const HcPostArgs& post, const HcPreArgs& pre, const RmsNormArgs& norm,
                       CudaContext& context);
 
-/// The same behind all_reduce(reduce), whose y is post.f and is not written; up to kMaxSummedTokens rows.
-void all_reduce_hc_post_pre_norm(const AllReduceArgs& reduce, const HcPostArgs& post, const HcPreArgs& pre,
-                                 const RmsNormArgs& norm, CudaContext& context);
-inline constexpr std::int64_t kMaxSummedTokens = 8;
-
 [[nodiscard]] std::span<const CudaVariant<ops::HcPost>> hc_post_variants();
 [[nodiscard]] std::span<const CudaVariant<ops::HcPost, ops::HcPre, ops::RmsNorm>> hc_post_pre_norm_variants();
-[[nodiscard]] std::span<const CudaVariant<ops::AllReduce, ops::HcPost, ops::HcPre, ops::RmsNorm>>
-all_reduce_hc_post_pre_norm_variants();
 
 }  // namespace baleen::sm90

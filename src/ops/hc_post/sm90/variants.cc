@@ -20,15 +20,6 @@ std::optional<Reason> why_not_one_pass(const HcPostArgs& post, const HcPreArgs& 
   return std::nullopt;
 }
 
-std::optional<Reason> why_not_with_sum(const AllReduceArgs& reduce, const HcPostArgs& post,
-                                       const HcPreArgs& pre, const RmsNormArgs& norm,
-                                       const DeviceTraits& traits) {
-  if (reduce.y.address() != post.f.address()) return "adds up what the half-block has made";
-  if (reduce.x.extent(0) == 0 || reduce.x.extent(0) > kMaxSummedTokens) return "takes one to eight tokens";
-  if (!reduce.x.dense()) return "takes dense arrays";
-  return why_not_one_pass(post, pre, norm, traits);
-}
-
 }  // namespace
 
 std::span<const CudaVariant<ops::HcPost>> hc_post_variants() {
@@ -42,16 +33,6 @@ std::span<const CudaVariant<ops::HcPost, ops::HcPre, ops::RmsNorm>> hc_post_pre_
         .run = hc_post_pre_norm,
         .why_not = why_not_one_pass,
         .scratch_bytes = scratch_bytes}}};
-  return kVariants;
-}
-
-std::span<const CudaVariant<ops::AllReduce, ops::HcPost, ops::HcPre, ops::RmsNorm>>
-all_reduce_hc_post_pre_norm_variants() {
-  static constexpr std::array<CudaVariant<ops::AllReduce, ops::HcPost, ops::HcPre, ops::RmsNorm>, 1>
-      kVariants{{{.name = "sm90/one_pass",
-                  .run = all_reduce_hc_post_pre_norm,
-                  .why_not = why_not_with_sum,
-                  .scratch_bytes = scratch_bytes}}};
   return kVariants;
 }
 

@@ -20,23 +20,23 @@
 namespace baleen::sm90 {
 
 /// `sums`: [T, ranks, kHcSums]
-template <bool kLeaving, int kWidth, class Half>
+template <bool kLeaving, int kWidth>
 __global__ void __launch_bounds__(kHcStreamThreads, 1)
-    hc_products_kernel(const __grid_constant__ HcSiteArgs args, const __grid_constant__ Half half,
-                       int rows_per_block, int octets_per_batch, float* sums) {
+    hc_products_kernel(const __grid_constant__ HcSiteArgs args, int rows_per_block, int octets_per_batch,
+                       float* sums) {
   extern __shared__ __align__(128) std::byte hc_memory[];
   auto& shared = *reinterpret_cast<HcStreamsShared*>(hc_memory);
   const int ranks = hc_ranks(kWidth > 0 ? kWidth : args.width);
   const HcSlice<kWidth> slice(args.width, static_cast<int>(blockIdx.x) % ranks);
-  const HcStreams<kLeaving, kWidth, Half> streams(args, half, slice, shared,
-                                                  hc_memory + sizeof(HcStreamsShared), octets_per_batch);
+  const HcStreams<kLeaving, kWidth> streams(args, slice, shared, hc_memory + sizeof(HcStreamsShared),
+                                            octets_per_batch);
   const int first_row = static_cast<int>(blockIdx.x) / ranks * rows_per_block;
   const int end_row = min(args.num_rows, first_row + rows_per_block);
   const int batch_rows = octets_per_batch * kHcOctet;
   const int warp = static_cast<int>(threadIdx.x) / kWarpLanes,
             lane = static_cast<int>(threadIdx.x) % kWarpLanes;
 
-  half.begin();
+  ptx::launch_next_kernel();
   HcFragments fragments;
   streams.load(fragments);
   ptx::wait_for_previous_kernel();
@@ -59,7 +59,6 @@ __global__ void __launch_bounds__(kHcStreamThreads, 1)
       }
     }
   }
-  half.end();
 }
 
 inline constexpr int kHcRowsThreads = kHcStreamThreads + kWarpLanes;

@@ -50,8 +50,8 @@ namespace baleen::sm90 {
 }
 
 /// The rows go in equal parts to as many blocks of every rank as the device has room for.
-template <bool kLeaving, int kWidth, bool kNorm = true, class Half = HcStoredHalf>
-void launch_hc_site_of(const HcSiteArgs& args, CudaContext& context, const Half& half = {}) {
+template <bool kLeaving, int kWidth, bool kNorm = true>
+void launch_hc_site_of(const HcSiteArgs& args, CudaContext& context) {
   const int ranks = hc_ranks(args.width), octets = hc_octets(args.num_rows);
   const ScratchScope scope(context.scratch);
   float* const sums = context.scratch.allocate<float>(std::int64_t{args.num_rows} * ranks * kHcSums);
@@ -60,23 +60,23 @@ void launch_hc_site_of(const HcSiteArgs& args, CudaContext& context, const Half&
   const int parts = (octets + octets_per_block - 1) / octets_per_block;
   const int octets_per_batch = std::min(octets_per_block, hc_most_octets(args.width));
   const int buffers = octets_per_batch < octets_per_block ? 2 : 1;
-  launch_kernel("hc_products", hc_products_kernel<kLeaving, kWidth, Half>,
+  launch_kernel("hc_products", hc_products_kernel<kLeaving, kWidth>,
                 {.grid = dim3(static_cast<unsigned>(parts * ranks)),
                  .threads = kHcStreamThreads,
                  .shared_bytes = static_cast<std::int64_t>(sizeof(HcStreamsShared)) +
                                  hc_slot_bytes(args.width, buffers, octets_per_batch)},
-                context.stream, args, half, octets_per_block * kHcOctet, octets_per_batch, sums);
+                context.stream, args, octets_per_block * kHcOctet, octets_per_batch, sums);
   launch_kernel("hc_rows", hc_rows_kernel<kWidth, kNorm>,
                 {.grid = dim3(static_cast<unsigned>(args.num_rows)), .threads = kHcRowsThreads},
                 context.stream, args, static_cast<const float*>(sums));
 }
 
-template <bool kLeaving, class Half = HcStoredHalf>
-void launch_hc_site(const HcSiteArgs& args, CudaContext& context, const Half& half = {}) {
+template <bool kLeaving>
+void launch_hc_site(const HcSiteArgs& args, CudaContext& context) {
   constexpr int kFlashWidth = 4096;
   if (args.num_rows == 0) return;
-  if (args.width == kFlashWidth) return launch_hc_site_of<kLeaving, kFlashWidth, true>(args, context, half);
-  launch_hc_site_of<kLeaving, 0, true>(args, context, half);
+  if (args.width == kFlashWidth) return launch_hc_site_of<kLeaving, kFlashWidth>(args, context);
+  launch_hc_site_of<kLeaving, 0>(args, context);
 }
 
 }  // namespace baleen::sm90

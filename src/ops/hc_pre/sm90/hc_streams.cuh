@@ -11,7 +11,6 @@
 
 #include "cuda/bf16_vector.cuh"
 #include "cuda/ptx/cp_async.h"
-#include "cuda/ptx/grid_dependency.h"
 #include "cuda/warp_reduce.cuh"
 #include "ops/hc_pre/sm90/hc_leave.cuh"
 #include "ops/hc_pre/sm90/hc_products.cuh"
@@ -44,28 +43,13 @@ __host__ __device__ constexpr std::int64_t hc_slot_bytes(int width, int buffers,
 }
 __host__ __device__ constexpr int hc_octets(int tokens) { return (tokens + kHcOctet - 1) / kHcOctet; }
 
-/// Where the result of the half-block that is left comes from, and what a kernel does at its ends for that. A
-/// thread brings eight channels of a token to the place `to`, where it alone will look for them.
-struct HcStoredHalf {
-  static constexpr int kMaxOctets = kHcMaxBatchUnits;  ///< of tokens, in a block
-
-  __device__ void begin() const { ptx::launch_next_kernel(); }
-  __device__ void bring(const HcSiteArgs& args, uint4* to, int row, int width, int channel,
-                        bool valid) const {
-    ptx::cp_async_16(to, args.f + std::int64_t{row} * width + channel, valid);
-  }
-  __device__ void end() const {}
-};
-
-/// `Half`: HcStoredHalf, or another.
-template <bool kLeaving, int kWidth, class Half>
+template <bool kLeaving, int kWidth>
 class HcStreams {
  public:
   /// `slots`: `hc_slot_bytes` of shared memory for batches of `octets_per_batch`.
-  __device__ HcStreams(const HcSiteArgs& args, const Half& half, const HcSlice<kWidth>& slice,
-                       HcStreamsShared& shared, std::byte* slots, int octets_per_batch)
+  __device__ HcStreams(const HcSiteArgs& args, const HcSlice<kWidth>& slice, HcStreamsShared& shared,
+                       std::byte* slots, int octets_per_batch)
       : args_(args),
-        half_(half),
         slice_(slice),
         shared_(shared),
         slots_(reinterpret_cast<uint4*>(slots)),
@@ -87,7 +71,7 @@ class HcStreams {
   __device__ void copy(int batch, int first_row, int tokens) const {
     // Unrolled, because a copy holds on to the registers with its addresses until it is done.
 #pragma unroll
-    for (int octet = 0; octet < Half::kMaxOctets; ++octet) {
+    for (int octet = 0; octet < kHcMaxBatchUnits; ++octet) {
       if (octet >= hc_octets(tokens)) break;
       const int token = octet * kHcOctet + group_;
       const bool valid = token < tokens;
@@ -101,7 +85,8 @@ class HcStreams {
           ptx::cp_async_16(to + j * kHcStreamThreads, x + j * slice_.width(), valid);
         }
         if constexpr (kLeaving) {
-          half_.bring(args_, to + kHcPieceF * kHcStreamThreads, row, slice_.width(), channel, valid);
+          ptx::cp_async_16(to + kHcPieceF * kHcStreamThreads,
+                           args_.f + std::int64_t{row} * slice_.width() + channel, valid);
         }
       }
     }
@@ -243,7 +228,6 @@ class HcStreams {
   }
 
   const HcSiteArgs& args_;
-  const Half& half_;
   const HcSlice<kWidth> slice_;
   HcStreamsShared& shared_;
   uint4* const slots_;
