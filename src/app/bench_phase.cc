@@ -50,8 +50,9 @@ void finish(Phase& phase, std::vector<double>& steps, ModelEngine& engine) {
   phase.records = engine.device().profile().records();
   phase.total = engine.device().profile().total();
   if (!phase.experts) return;
-  ExpertFetchCounts since = engine.expert_places()->fetched;
-  phase.experts = since -= *phase.experts;
+  const ExpertFetchCounts before = *phase.experts;
+  phase.experts = engine.expert_places()->fetched;
+  *phase.experts -= before;
 }
 
 constexpr SampleRow kGreedy{};

@@ -47,11 +47,9 @@ std::unique_ptr<Device> make_planned_device(const EngineOptions& options, const 
                                    .two_batches = layout.plan().dual_batch_overlap,
                                    .forced_variants = options.forced_variants,
                                    .connection = connection});
-  if (rank.is_alone() || !device->traits().shares_host_memory) {
-    if (auto failed = leave_experts_to_host(plan, movable_experts(options, weights, rank, share), options,
-                                            device->free_bytes())) {
-      fail("{}", failed->message);
-    }
+  if (auto failed = leave_experts_to_host(plan, movable_experts(options, weights, rank, share), options,
+                                          device->free_bytes())) {
+    fail("{}", failed->message);
   }
   // In host memory pages become resident one by one; all else is used by the first large step.
   const std::int64_t wanted =

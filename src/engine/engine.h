@@ -123,8 +123,8 @@ class Engine final : public ModelEngine {
   /// Where experts lie in two memories: now and then, those that are used much change places with those that
   /// are not.
   void improve_placement();
-  /// How many tokens chose each expert that this rank has, rows of [blocks, experts of the rank]. Counted are
-  /// those of its data-parallel group; waits for the device.
+  /// How many of the tokens that this rank routes chose each expert that it has, rows of [blocks, experts of
+  /// the rank]. Waits for the device.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> own_load() const;
   /// Throws `LostDevice` when what was computed may lack bytes of the checkpoint.
   void check_reads() const;

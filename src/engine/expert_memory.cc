@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
+#include <vector>
 
 #include "device/make_device.h"
 #include "model/device_weights.h"
@@ -34,6 +36,13 @@ std::int64_t fewest_away(const MovableExperts& experts, std::int64_t room) {
       num_experts - (room - experts.bytes_beside) / experts.block_bytes, 0, num_experts);
   while (num_away < num_experts && device_bytes(experts, counts_of(experts, num_away)) > room) ++num_away;
   return num_away;
+}
+
+/// What wants all experts of a rank in its GPU's memory; empty: nothing does.
+std::string_view why_all_on_gpu(const EngineOptions& options) {
+  if (options.balance.enabled) return "--balance-experts moves experts from one GPU's memory to another's";
+  if (options.parallel.dual_batch_overlap) return "--dbo would copy experts of the host twice a step";
+  return "";
 }
 
 }  // namespace
@@ -75,19 +84,12 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExpe
   const std::int64_t room = std::min(free_bytes - (plan.total_bytes() - plan.weight_bytes),
                                      options.gpu_weight_bytes.value_or(plan.weight_bytes));
   if (plan.weight_bytes <= room) return std::nullopt;
-  if (options.balance.enabled) {
+  if (const std::string_view why = why_all_on_gpu(options); !why.empty()) {
     return failure(
-        "the weights take {:.2f} GB, where {:.2f} GB are left for them, and --balance-experts moves experts "
-        "between GPUs that have all of theirs in their own memory; leave it out, or try more GPUs or a "
-        "smaller --context, --chunk or --max-sequences",
-        gigabytes(plan.weight_bytes), gigabytes(room));
-  }
-  if (options.parallel.dual_batch_overlap) {
-    return failure(
-        "the weights take {:.2f} GB, where {:.2f} GB are left for them, and --dbo wants all experts on the "
-        "GPUs: two micro-batches would copy them twice; leave it out, or try more GPUs or a smaller "
-        "--context, --chunk or --max-sequences",
-        gigabytes(plan.weight_bytes), gigabytes(room));
+        "the weights take {:.2f} GB, where {:.2f} GB are left for them, and {}; leave it out, or try more "
+        "GPUs "
+        "or a smaller --context, --chunk or --max-sequences",
+        gigabytes(plan.weight_bytes), gigabytes(room), why);
   }
   const std::int64_t num_experts = experts.counts.num_in_all();
   const std::int64_t num_away = fewest_away(experts, room);

@@ -43,8 +43,7 @@ void check_gpu_ranks(const EngineOptions& options, const ModelConfig& config, co
   if (plan.moe_tp > 1 && !expert_transport(plan, DeviceKind::kCuda).adds_sums) {
     fail(
         "--moe-tp {}: GPUs split an expert's inner width where all ranks of a stage have the same tokens "
-        "(--tp "
-        "{} alone) and experts lie linearly; leave it out, or --ep {}",
+        "(--tp {} alone) and experts lie linearly; leave it out, or --ep {}",
         plan.moe_tp, plan.stage_ranks(), plan.stage_ranks());
   }
 }
