@@ -5,7 +5,7 @@
 // Dequantising takes a warpgroup several times as long as multiplying, and the sums of a tile are one chain
 // over all of K: so the warpgroups take turns. Each dequantises a slice or two while others dequantise or
 // multiply theirs, waits until the sums come round, adds its products, and hands them on through shared
-// memory.
+// memory. The first ones are dequantised before x is there.
 #include <algorithm>
 
 #include "base/check.h"
@@ -43,8 +43,9 @@ struct Relay {
   /// Named barriers 1 to kWarpgroups: it is that warpgroup's turn. The turn goes round through all tiles.
   static __device__ std::uint32_t barrier(int warpgroup) { return static_cast<std::uint32_t>(1 + warpgroup); }
 
-  __device__ void wait(int warpgroup) const {
-    ptx::named_barrier_sync(barrier(warpgroup), 2 * kWarpgroupThreads);
+  /// `nothing`: zero_behind(operand).
+  __device__ void wait(int warpgroup, std::uint32_t nothing) const {
+    ptx::named_barrier_sync(barrier(warpgroup) + nothing, 2 * kWarpgroupThreads);
   }
   __device__ void pass_on(int warpgroup) const {
     ptx::named_barrier_arrive(barrier((warpgroup + 1) % S::kWarpgroups), 2 * kWarpgroupThreads);
@@ -67,16 +68,41 @@ struct Relay {
   }
 };
 
-/// The turns of one warpgroup over all tiles of the block.
+template <class S>
+using TurnOperand = std::uint32_t[S::kTurnSlices][kBoxesPerSlice][kMmasPerBox][4];
+
+/// `zero`, which the assembler must not know to be 0, as if it depended on the operand. A barrier whose number
+/// has it added is met when the operand is made. Else the assembler makes an operand where it is used, behind
+/// the barrier, and all other warpgroups wait for that.
+template <class S>
+__device__ std::uint32_t zero_behind(const TurnOperand<S>& operand, std::uint32_t zero) {
+  std::uint32_t bits = 0;
+#pragma unroll
+  for (const auto& slice : operand) {
+#pragma unroll
+    for (const auto& half : slice) {
+#pragma unroll
+      for (const auto& instruction : half) {
+#pragma unroll
+        for (const std::uint32_t word : instruction) bits |= word;
+      }
+    }
+  }
+  return bits & zero;
+}
+
+/// The turns of one warpgroup over all tiles of the block. `weights` and `tokens`: the same stages, filled and
+/// freed each by itself.
 /// (Stages pass from warpgroup to warpgroup. A wait for one cannot take an older phase for its own: at its
 /// last turn the warpgroup had the sums of all turns before, and the ring holds more slices than a round of
 /// turns.)
 template <class S>
-__device__ void take_turns(const Bf16Products& work, const Ring& ring, const Relay<S>& relay, int warpgroup,
-                           int thread, int first_token) {
+__device__ void take_turns(const Bf16Products& work, const Ring& weights, const Ring& tokens,
+                           const Relay<S>& relay, int warpgroup, int thread, int first_token) {
   const int lane = thread % kWarpThreads;
   const int num_turns = work.num_slices / S::kTurnSlices;  // of a tile
-  int whose = 0;                                           // the turn is
+  const std::uint32_t zero = static_cast<std::uint32_t>(work.num_slices) >> 31;
+  int whose = 0;  // the turn is
   RingPlace place;
   for (int tile = static_cast<int>(blockIdx.x); tile < work.num_tiles; tile += static_cast<int>(gridDim.x)) {
     const float* scales = work.block_scales +
@@ -92,25 +118,27 @@ __device__ void take_turns(const Bf16Products& work, const Ring& ring, const Rel
       whose = whose + 1 == S::kWarpgroups ? 0 : whose + 1;
       if (!mine) continue;
 
-      std::uint32_t a[S::kTurnSlices][kBoxesPerSlice][kMmasPerBox][4];
+      TurnOperand<S> a;
 #pragma unroll
       for (int i = 0; i < S::kTurnSlices; ++i) {
         const std::uint32_t multiplier = e4m3_multiplier(__ldg(scales + turn * S::kTurnSlices + i));
-        ring.wait_full(places[i]);
+        weights.wait_full(places[i]);
 #pragma unroll
         for (int half = 0; half < kBoxesPerSlice; ++half) {
-          dequantise_operand<kBoxRowBytes>(a[i][half], ring.weights(places[i]), half * kMmasPerBox,
+          dequantise_operand<kBoxRowBytes>(a[i][half], weights.weights(places[i]), half * kMmasPerBox,
                                            operand_row(thread, 0), lane % 4, multiplier);
         }
       }
+#pragma unroll
+      for (const RingPlace& each : places) tokens.wait_full(each);
       float d[S::kTokens / 2] = {};
-      if (turn > 0 || tile != static_cast<int>(blockIdx.x)) relay.wait(warpgroup);
+      if (turn > 0 || tile != static_cast<int>(blockIdx.x)) relay.wait(warpgroup, zero_behind<S>(a, zero));
       if (turn > 0) relay.read(d, thread);
 #pragma unroll
       for (int i = 0; i < S::kTurnSlices; ++i) {
 #pragma unroll
         for (int half = 0; half < kBoxesPerSlice; ++half) {
-          multiply_operand<S::kTokens>(d, a[i][half], ring.tokens(places[i]) + half * S::kTokenBoxBytes,
+          multiply_operand<S::kTokens>(d, a[i][half], tokens.tokens(places[i]) + half * S::kTokenBoxBytes,
                                        turn > 0 || i > 0 || half > 0);
         }
       }
@@ -120,7 +148,8 @@ __device__ void take_turns(const Bf16Products& work, const Ring& ring, const Rel
       for (int i = 0; i < S::kTurnSlices; ++i) {
         hold_operand(a[i][0]);
         hold_operand(a[i][1]);
-        ring.release(places[i].stage, lane);
+        weights.release(places[i].stage, lane);
+        tokens.release(places[i].stage, lane);
       }
       const bool last = turn + 1 == num_turns;
       if (!last) relay.write(d, thread);
@@ -137,21 +166,25 @@ __device__ void take_turns(const Bf16Products& work, const Ring& ring, const Rel
 template <class S>
 __global__ void __launch_bounds__(S::kThreads, 1) bf16_stream_fp8(const __grid_constant__ Bf16Products work) {
   extern __shared__ std::byte dynamic[];
-  __shared__ RingBarriers barriers;
-  const Ring ring{align_to_group(dynamic), barriers, S::kStages, S::kWeightBytes, S::kStageBytes};
-  const Relay<S> relay{reinterpret_cast<float4*>(ring.stages + S::kStages * S::kStageBytes)};
+  __shared__ RingBarriers weight_barriers, token_barriers;
+  std::byte* const stages = align_to_group(dynamic);
+  const Ring weights{stages, weight_barriers, S::kStages, S::kWeightBytes, S::kStageBytes};
+  const Ring tokens{stages, token_barriers, S::kStages, S::kWeightBytes, S::kStageBytes};
+  const Relay<S> relay{reinterpret_cast<float4*>(stages + S::kStages * S::kStageBytes)};
   if (threadIdx.x == 0) {
-    barriers.init(S::kStages, kLoaders, kWarpsPerWarpgroup);
+    weight_barriers.init(S::kStages, 1, kWarpsPerWarpgroup);
+    token_barriers.init(S::kStages, 1, kWarpsPerWarpgroup);
     ptx::launch_next_kernel();
   }
   __syncthreads();
   const int first_token = static_cast<int>(blockIdx.y) * S::kTokens;
   if (threadIdx.x < S::kMultipliers) {
-    ptx::wait_for_previous_kernel();
-    take_turns<S>(work, ring, relay, static_cast<int>(threadIdx.x) / kWarpgroupThreads,
+    take_turns<S>(work, weights, tokens, relay, static_cast<int>(threadIdx.x) / kWarpgroupThreads,
                   static_cast<int>(threadIdx.x) % kWarpgroupThreads, first_token);
-  } else {
-    load_tiles<S>(work, ring, first_token, S::kMultipliers);
+  } else if (threadIdx.x == S::kMultipliers) {
+    load_weights<S>(work, weights);
+  } else if (threadIdx.x == S::kMultipliers + kWarpThreads) {
+    load_tokens<S>(work, tokens, first_token);
   }
 }
 
@@ -167,9 +200,11 @@ void bf16_stream_fp8(const Bf16Work& work, CudaContext& context) {
   BALEEN_CHECK(work.outputs.size() == 1 && work.num_segments == 1);
   with_token_tile(work.num_rows, [&](auto tokens) {
     constexpr int kTokens = tokens();
-    // Where the sums are many they are handed on less often.
-    if (kTokens == 64 && work.num_inputs % (2 * kSliceInputs) == 0) {
-      launch<kTokens, kTokens == 64 ? 2 : 1>(work, context);
+    // Sums are handed on half as often, where registers hold two slices: beside few sums, or in three
+    // warpgroups.
+    constexpr int kTurnSlices = kTokens == 8 || kTokens == 64 ? 2 : 1;
+    if (work.num_inputs % (kTurnSlices * kSliceInputs) == 0) {
+      launch<kTokens, kTurnSlices>(work, context);
     } else {
       launch<kTokens, 1>(work, context);
     }
