@@ -89,6 +89,7 @@ ExpertsArgs Forward::choose_experts(std::int64_t block, const Step& step, bool i
   if (copied) experts_->arrive(block);
   return {.x = x,
           .x_fp8 = values.experts.u_fp8,
+          .x_is_settled = true,
           .ids = ids,
           .weights = routing_weights,
           .routed = weights.routed,
@@ -186,6 +187,7 @@ ExpertsArgs Forward::arrived_of(const ExpertsArgs& call) {
   ExpertsArgs arrived = call;
   arrived.x = rows(messages_.arrived, num_rows);
   arrived.x_fp8 = messages_.arrived_fp8;  // none of rows that are gathered as they are
+  arrived.x_is_settled = false;
   arrived.ids = rows(messages_.arrived_ids, num_rows);
   arrived.weights = rows(messages_.arrived_weights, num_rows);
   return arrived;

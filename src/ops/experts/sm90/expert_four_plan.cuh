@@ -35,9 +35,10 @@ struct FourTokenParams {
   const float* weights;
   const Bf16Bits* x;
   Fp8Rows x_fp8;
-  Bf16Bits* inner;  ///< [assignments, inner_pitch]: a of every slot, then of the shared expert
-  Bf16Bits* out;    ///< null: the sums go to `sums`
-  float* sums;      ///< partial, in float32
+  bool x_is_settled;  ///< x is there before the first kernel's wait
+  Bf16Bits* inner;    ///< [assignments, inner_pitch]: a of every slot, then of the shared expert
+  Bf16Bits* out;      ///< null: the sums go to `sums`
+  float* sums;        ///< partial, in float32
   std::int32_t width;
   std::int32_t inner_width;           ///< of routed experts
   std::int32_t shared_inner_width;    ///< another where only one of them is split over ranks

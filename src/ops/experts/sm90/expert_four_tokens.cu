@@ -18,7 +18,8 @@ namespace {
 
 using namespace four_tokens;
 
-/// x as codes in the products' order, a column for each token.
+/// x as codes in the products' order, a column for each token. Past the first-level cache: perhaps before the
+/// wait.
 __device__ void quantise_x(const FourTokenParams& p, const ColumnMemory& columns) {
   const int num_slices = p.width / kFp8RowBlock, padded = padded_slices(p.width);
   const int num_warps = static_cast<int>(blockDim.x) / kWarpLanes, lane = lane_index();
@@ -29,10 +30,10 @@ __device__ void quantise_x(const FourTokenParams& p, const ColumnMemory& columns
     std::uint32_t codes;
     float scale;
     if (p.x_fp8.codes != nullptr) {
-      codes = *reinterpret_cast<const std::uint32_t*>(p.x_fp8.codes + token * p.width + column);
-      scale = p.x_fp8.scales[column / kFp8RowBlock * p.x_fp8.scale_stride + token];
+      codes = __ldcg(reinterpret_cast<const std::uint32_t*>(p.x_fp8.codes + token * p.width + column));
+      scale = __ldcg(p.x_fp8.scales + column / kFp8RowBlock * p.x_fp8.scale_stride + token);
     } else {
-      const uint2 words = *reinterpret_cast<const uint2*>(p.x + token * p.width + column);
+      const uint2 words = __ldcg(reinterpret_cast<const uint2*>(p.x + token * p.width + column));
       const float values[4] = {bf16_low(words.x), bf16_high(words.x), bf16_low(words.y), bf16_high(words.y)};
       const Fp8Piece<4> piece = quantise_fp8_block(values);
       codes = piece.codes[0];
@@ -54,9 +55,16 @@ __global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_cons
                              kProductColumns);
   const int row = row_in_piece(), grid = static_cast<int>(gridDim.x);
   if (threadIdx.x < kMagnitudeTables) tables[threadIdx.x] = scaled_magnitudes(static_cast<int>(threadIdx.x));
+  // The next kernel is launched behind the wait because it reads `ids`, which an earlier kernel writes, before
+  // it waits for this one.
+  const auto wait = [&] {
+    if (p.x_is_settled) quantise_x(p, columns);
+    ptx::wait_for_previous_kernel();
+    ptx::launch_next_kernel();
+  };
   const auto prepare = [&] {
     if (static_cast<int>(threadIdx.x) < p.num_slots()) routing_weights[threadIdx.x] = p.weights[threadIdx.x];
-    quantise_x(p, columns);
+    if (!p.x_is_settled) quantise_x(p, columns);
     ptx::fence_proxy_async();
     ptx::named_barrier_sync(kBlockBarrier, blockDim.x);
   };
@@ -83,8 +91,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_cons
     // so blocks have as much of both together.
     int first_row = (grid - 1 - static_cast<int>(blockIdx.x)) * kSharedPieceRows;
     if (first_row < p.shared_inner_width) begin(first_row);
-    ptx::wait_for_previous_kernel();
-    ptx::launch_next_kernel();
+    wait();
     prepare();
     while (first_row < p.shared_inner_width) {
       float acc[4];
@@ -99,10 +106,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_cons
     }
     turns.next();
   } else {
-    // In this order: the second kernel reads `ids`, which an earlier kernel writes, before it waits for this
-    // one.
-    ptx::wait_for_previous_kernel();
-    ptx::launch_next_kernel();
+    wait();
   }
   const ChosenExperts chosen(p);
   RowProduct<kRouted, kStages> product(group_ring<kStages>(rings));
@@ -360,6 +364,7 @@ void four_token_experts(const ExpertsArgs& args, const std::int32_t* places, Bf1
                                .weights = args.weights.data(),
                                .x = args.x.bf16().data(),
                                .x_fp8 = args.x_fp8,
+                               .x_is_settled = args.x_is_settled,
                                .inner = inner,
                                .out = args.partial_sums ? nullptr : args.out.bf16().data(),
                                .sums = args.partial_sums ? args.out.data() : nullptr,

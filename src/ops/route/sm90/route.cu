@@ -125,12 +125,13 @@ __global__ void __launch_bounds__(kMaxExperts) route_kernel(const __grid_constan
   __shared__ float group_keys[kMaxExperts];
   __shared__ std::uint32_t keys[kMaxExperts];
   __shared__ int chosen[kMaxSelected];
-  ptx::launch_next_kernel();
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t row = blockIdx.x;
   const bool exists = thread < p.num_experts;
   const float bias = p.bias != nullptr && exists ? p.bias[thread] : 0.0F;
   ptx::wait_for_previous_kernel();
+  // Now, and not before: the next kernel may read what was there before this one (ExpertsArgs::x_is_settled).
+  ptx::launch_next_kernel();
 
   if (p.routed != nullptr && row == 0 && thread == 0) *p.routed = 1;
   const float logit = exists ? p.logits[row * p.logits_stride + thread] : 0.0F;

@@ -8,6 +8,7 @@
 
 namespace baleen::sm90 {
 
+/// The kernel behind it begins when all that was queued before it is done.
 void route(const RouteArgs& args, CudaContext& context);
 
 [[nodiscard]] std::span<const CudaVariant<ops::Route>> route_variants();

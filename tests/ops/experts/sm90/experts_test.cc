@@ -9,6 +9,9 @@
 
 #include <fmt/format.h>
 
+#include "ops/gather_rows/sm90/gather_rows.h"
+#include "ops/linear/sm90/quantise_rows.h"
+#include "ops/route/sm90/route.h"
 #include "tests/support/expert_problem.h"
 
 namespace baleen::sm90 {
@@ -318,6 +321,71 @@ TEST(ExpertsSm90, TheSharedExpertAlone) {
                    .out = View<Bf16Bits, 2>(out, {num_rows, width})},
                   cuda.context());
     EXPECT_TRUE(cuda.download_bf16(out, num_rows * width) == expected) << num_rows;
+  }
+}
+
+/// Another x each time, made right before the `route`; nothing in between waits for the host.
+TEST(ExpertsSm90, XIsReadBesideTheRoute) {
+  BALEEN_NEEDS_GPU();
+  TestCuda cuda;
+  const Geometry geometry{.width = 512, .inner = 384, .num_experts = 16};
+  const Layer layer(cuda, geometry);
+  constexpr std::int64_t kSelected = 4, kCalls = 300, kScaleStride = 4;
+  const std::int64_t width = geometry.width;
+  for (const std::int64_t num_rows : {1, 3, 4}) {
+    const std::vector<TokenId> tokens(static_cast<std::size_t>(num_rows));
+    const std::vector<SequenceSlice> slices{{0, num_rows, 5, {}, {}}};
+    cuda.set_batch({tokens, slices});
+    const auto values = [&](std::int64_t count, std::uint32_t seed) {
+      return random_values(static_cast<std::size_t>(count), seed, 0.5F);
+    };
+    const float* logits = cuda.upload(values(num_rows * geometry.num_experts, 1));
+    const Bf16Bits* const sources[] = {cuda.upload_bf16(values(num_rows * width, 2)),
+                                       cuda.upload_bf16(values(num_rows * width, 3))};
+    const View<Bf16Bits, 2> made(cuda.allocate<Bf16Bits>(num_rows * width), {num_rows, width});
+    const View<const Bf16Bits, 2> x(made.data(), {num_rows, width});
+    const Fp8Rows x_fp8{cuda.allocate<std::uint8_t>(num_rows * width),
+                        cuda.allocate<float>(width / 128 * kScaleStride), kScaleStride};
+    const View<std::int32_t, 2> ids(cuda.allocate<std::int32_t>(num_rows * kSelected), {num_rows, kSelected});
+    const Activations<2> weights(cuda.allocate<float>(num_rows * kSelected), {num_rows, kSelected});
+    std::vector<RowPair> pairs;
+    for (std::int32_t row = 0; row < num_rows; ++row) pairs.push_back({row, row});
+    Bf16Bits* const outs = cuda.allocate<Bf16Bits>(kCalls * num_rows * width);
+    const auto call = [&](std::int64_t number, bool quantised, bool settled) {
+      const Bf16Bits* source = sources[number % 2];
+      sm90::gather_rows(
+          {.from = View<const Bf16Bits, 2>(source, {num_rows, width}), .pairs = pairs, .to = made},
+          cuda.context());
+      if (quantised) sm90::quantise_rows(x, x_fp8, cuda.context());
+      sm90::route({.logits = ConstActivations<2>(logits, {num_rows, geometry.num_experts}),
+                   .ids = ids,
+                   .weights = weights},
+                  cuda.context());
+      Bf16Bits* const out = outs + number * num_rows * width;
+      sm90::experts({.x = x,
+                     .x_fp8 = quantised ? x_fp8 : Fp8Rows(),
+                     .x_is_settled = settled,
+                     .ids = ids,
+                     .weights = weights,
+                     .routed = layer.device(),
+                     .shared = &layer.device_shared(),
+                     .swiglu_limit = 10.0F,
+                     .out = View<Bf16Bits, 2>(out, {num_rows, width})},
+                    cuda.context());
+    };
+    const auto result = [&](std::int64_t number) {
+      return cuda.download_bf16(outs + number * num_rows * width, num_rows * width);
+    };
+    for (const bool quantised : {false, true}) {
+      for (const std::int64_t i : {0, 1}) call(i, quantised, false);
+      const std::vector<float> expected[] = {result(0), result(1)};
+      ASSERT_FALSE(expected[0] == expected[1]);
+      for (std::int64_t i = 0; i < kCalls; ++i) call(i, quantised, true);
+      for (std::int64_t i = 0; i < kCalls; ++i) {
+        EXPECT_TRUE(result(i) == expected[i % 2])
+            << num_rows << " rows, call " << i << (quantised ? ", in FP8" : "");
+      }
+    }
   }
 }
 
