@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,7 +15,12 @@
 namespace baleen {
 namespace {
 
-double gigabytes(std::int64_t bytes) { return 1e-9 * static_cast<double>(bytes); }
+/// "1.25 GB", "20.5 MB"
+std::string memory_text(std::int64_t bytes) {
+  constexpr double kMega = 1e6, kGiga = 1e9;
+  const auto count = static_cast<double>(bytes);
+  return count < kGiga ? fmt::format("{:.1f} MB", count / kMega) : fmt::format("{:.2f} GB", count / kGiga);
+}
 
 ExpertCounts counts_of(const MovableExperts& experts, std::int64_t num_away) {
   ExpertCounts counts = experts.counts;
@@ -86,20 +92,19 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExpe
   if (plan.weight_bytes <= room) return std::nullopt;
   if (const std::string_view why = why_all_on_gpu(options); !why.empty()) {
     return failure(
-        "the weights take {:.2f} GB, where {:.2f} GB are left for them, and {}; leave it out, or try more "
-        "GPUs "
-        "or a smaller --context, --chunk or --max-sequences",
-        gigabytes(plan.weight_bytes), gigabytes(room), why);
+        "the weights take {}, where {} are left for them, and {}; leave it out, or try more GPUs or a smaller "
+        "--context, --chunk or --max-sequences",
+        memory_text(plan.weight_bytes), memory_text(room), why);
   }
   const std::int64_t num_experts = experts.counts.num_in_all();
   const std::int64_t num_away = fewest_away(experts, room);
   const std::int64_t taken = device_bytes(experts, counts_of(experts, num_away));
   if (taken > room) {
     return failure(
-        "the weights that have to be on the GPU take {:.2f} GB, where {:.2f} GB are left for weights: all "
-        "but the routed experts, and buffers for copies of two layers' experts; try a smaller --context, "
-        "--chunk or --max-sequences, or a larger --gpu-weights-bytes",
-        gigabytes(taken), gigabytes(room));
+        "the weights that have to be on the GPU take {}, where {} are left for weights: all but the routed "
+        "experts, and buffers for copies of two layers' experts; try a smaller --context, --chunk or "
+        "--max-sequences, or a larger --gpu-weights-bytes",
+        memory_text(taken), memory_text(room));
   }
   ExpertCounts placed = counts_of(experts, num_away);
   const auto host_bytes = [&] { return ExpertStore::host_bytes(placed, experts.block_bytes); };
@@ -116,13 +121,12 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExpe
   }
   if (host_bytes() > most_on_host || (experts.in_place && placed.num_on_disk > 0)) {
     return failure(
-        "{} of {} routed experts do not fit on the GPU, where {:.2f} GB are left for weights; in pinned "
-        "memory of the host they take {:.2f} GB, and --host-experts-bytes allows {:.2f} GB{}. {}",
-        num_away, num_experts, gigabytes(room), gigabytes(wanted), gigabytes(most_on_host),
+        "{} of {} routed experts do not fit on the GPU, where {} are left for weights; in pinned memory of the "
+        "host they take {}, and --host-experts-bytes allows {}{}. {}",
+        num_away, num_experts, memory_text(room), memory_text(wanted), memory_text(most_on_host),
         experts.num_sharing > 1 ? fmt::format(" for each of {} ranks", experts.num_sharing) : "",
-        experts.in_place
-            ? "BF16 experts are not read from disk"
-            : fmt::format("To read them from disk takes {:.2f} GB there", gigabytes(host_bytes())));
+        experts.in_place ? "BF16 experts are not read from disk"
+                         : fmt::format("To read them from disk takes {} there", memory_text(host_bytes())));
   }
   plan.weight_bytes = device_bytes(experts, placed);
   plan.experts = placed;

@@ -47,7 +47,7 @@ TEST(ExpertsOnTheHost, FlashOnOneH200) {
   options.host_expert_bytes = 100'000'000;
   const auto failed = leave_experts_to_host(refused, movable(config, options), options, free_bytes);
   ASSERT_TRUE(failed);
-  EXPECT_NE(failed->message.find("--host-experts-bytes allows 0.10 GB"), std::string::npos)
+  EXPECT_NE(failed->message.find("--host-experts-bytes allows 100.0 MB"), std::string::npos)
       << failed->message;
   EXPECT_EQ(refused.weight_bytes, whole.weight_bytes);
   options.gpu_weight_bytes = 1'000'000'000;
@@ -86,6 +86,24 @@ TEST(ExpertsOnTheHost, NothingChangesWhereWeightsFit) {
   MemoryPlan plan = plan_memory(config, StorageFormats(), options);
   EXPECT_EQ(leave_experts_to_host(plan, movable(config, options), options, plan.total_bytes()), std::nullopt);
   EXPECT_EQ(plan.experts.num_on_host, 0);
+}
+
+/// The budget with which scripts/check_device_program.py runs it: some experts do not fit, the rest does.
+TEST(ExpertsOnTheHost, TheBundledModelInTwentyTwoMegabytes) {
+  const ModelWeights weights("models/stories");
+  EngineOptions options = resolved({.device = {DeviceKind::kCuda, 0}}, weights.config());
+  options.gpu_weight_bytes = 22'000'000;
+  MemoryPlan plan = plan_memory(weights.config(), device_weight_bytes(weights.tree()), options);
+  const MovableExperts experts =
+      movable_experts(weights.config(), weights.tree(), resolved(ParallelPlan(), weights.config()), options);
+  const auto failed = leave_experts_to_host(plan, experts, options, std::int64_t{1} << 40);
+  ASSERT_FALSE(failed) << failed->message;
+  EXPECT_GT(plan.experts.num_on_host, 0);
+  EXPECT_LE(plan.weight_bytes, *options.gpu_weight_bytes);
+  options.gpu_weight_bytes = 10'000'000;
+  const auto refused = leave_experts_to_host(plan, experts, options, std::int64_t{1} << 40);
+  ASSERT_TRUE(refused);
+  EXPECT_NE(refused->message.find("where 10.0 MB are left for weights"), std::string::npos) << refused->message;
 }
 
 TEST(ExpertsOnTheHost, TheProcessorHasOneMemory) {
