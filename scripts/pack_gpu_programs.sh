@@ -11,14 +11,14 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/lib"
 find "$build" -type f -perm -u+x \( -path "$build/src/app/baleen" -o -path '*tests/*_sm90_*test' \
-  -o -name 'device_cuda_*_test' -o -name baleen_mpi.so \
+  -o -name 'device_cuda_*_test' -o -name baleen_mpi.so -o -name libkernel_timeline.so \
   -o -name engine_tests -o -name rank_engine_tests -o -name generation_tests -o -name model_tests \
   -o -name '*sm90_*bench' -o -name '*_ranks_bench' \) \
   -exec cp -t "$folder" {} +
 for program in "$folder"/*; do
   [[ -f $program ]] || continue
   strip "$program"
-  [[ $program != *.so ]] || continue  # MPI, which the module links, must be the machine's
+  [[ $program != *_mpi.so ]] || continue  # MPI, which the module links, must be the machine's
   # The C and C++ runtimes are everywhere, and must be those of the machine.
   ldd "$program" | awk '$3 ~ /^\// {print $3}' | grep -vE '/lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s)\.so' || true
 done | sort -u | xargs -r cp -Lt "$folder/lib"

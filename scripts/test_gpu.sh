@@ -17,6 +17,8 @@
 #             predicted (bench/results/predicted-h200-xN.jsonl). $ROWS: ids, separated by commas; otherwise
 #             all. It ends after $ROWS_SECONDS (480); called again with the same $OUT it goes on
 #   closed    all of Flash on all GPUs: requests of 8,192 + 1,024 tokens, $CLIENTS (64 128) at a time
+#   timeline  what each kernel adds to a token of $TIMELINE (tp-inner flash 12 4096 64: decode_ranks_bench's
+#             plan, preset, layers, context, steps)
 #   layers    Flash geometry cut to $LAYERS layers (36 fit an H200): decode and prefill, operation by operation
 # Exits with 1 when a test failed. Without --programs it takes the programs of build/release.
 set -uo pipefail
@@ -29,7 +31,7 @@ if [[ ${1-} == --programs ]]; then
   export LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   shift 2
 fi
-[[ $# -gt 0 ]] || { sed -n '2,22s/^# \{0,1\}//p' "$0"; exit 2; }
+[[ $# -gt 0 ]] || { sed -n '2,24s/^# \{0,1\}//p' "$0"; exit 2; }
 out=${OUT:-build/gpu_results}
 mkdir -p "$out"
 out=$(realpath "$out")
@@ -179,6 +181,14 @@ closed() {
   cat "$out/closed.jsonl"
 }
 
+timeline() {
+  local step
+  read -ra step <<<"${TIMELINE:-tp-inner flash 12 4096 64}"
+  CUDA_INJECTION64_PATH=$(program libkernel_timeline.so) KERNEL_TIMELINE=$out/timeline.csv \
+    timeout -k 5 "${LIMIT:-120}" "$(program decode_ranks_bench)" "${step[@]}" 2>>"$out/bench.log" || failed=1
+  python3 "$root/scripts/print_timeline.py" "$out/timeline.csv" | tee "$out/timeline.txt" || failed=1
+}
+
 calibrate() {
   local baleen profile=$out/${PROFILE:-h200-baleen}.json
   baleen=$(program baleen)
@@ -191,7 +201,7 @@ nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem,memory.used --fo
 for part in "$@"; do
   case $part in
     kernels | models | commands | serve | sanitize | bench | calibrate) "$part" ;;
-    ranks | correct | rows | closed | layers) "$part" ;;
+    ranks | correct | rows | closed | timeline | layers) "$part" ;;
     *) echo "test_gpu.sh: no part '$part'" >&2; exit 2 ;;
   esac
 done
