@@ -198,13 +198,15 @@ void launch(const Bf16Work& work, CudaContext& context) {
 
 void bf16_stream_fp8(const Bf16Work& work, CudaContext& context) {
   BALEEN_CHECK(work.outputs.size() == 1 && work.num_segments == 1);
+  const std::int64_t num_tiles = (work.outputs.front().weight->rows + kMmaOutputs - 1) / kMmaOutputs;
   with_token_tile(work.num_rows, [&](auto tokens) {
     constexpr int kTokens = tokens();
-    // Sums are handed on half as often, where registers hold two slices: beside few sums, or in three
-    // warpgroups.
-    constexpr int kTurnSlices = kTokens == 8 || kTokens == 64 ? 2 : 1;
-    if (work.num_inputs % (kTurnSlices * kSliceInputs) == 0) {
-      launch<kTokens, kTurnSlices>(work, context);
+    // Sums are handed on half as often where they are many, and where a part of the chip has all the work: what
+    // counts is then the chain of a block, else how fast it dequantises.
+    constexpr int kSlices = kTokens == 8 || kTokens == 64 ? 2 : 1;
+    const bool pays = kTokens == 64 || 2 * num_tiles <= context.num_sms;
+    if (pays && work.num_inputs % (kSlices * kSliceInputs) == 0) {
+      launch<kTokens, kSlices>(work, context);
     } else {
       launch<kTokens, 1>(work, context);
     }
