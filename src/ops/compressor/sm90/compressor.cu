@@ -8,20 +8,20 @@
 
 #include "base/check.h"
 #include "cuda/cuda_context.h"
-#include "cuda/fp4_block.cuh"
 #include "cuda/kernel_launch.h"
 #include "cuda/latent_rows.cuh"
 #include "cuda/ptx/cluster.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/warp_reduce.cuh"
+#include "ops/compressor/sm90/channels.cuh"
 #include "ops/compressor/sm90/compressor.h"
+#include "ops/compressor/sm90/index_key_row.cuh"
 #include "ops/compressor/sm90/step_blocks.cuh"
 #include "ops/rope/sm90/device_angle.cuh"
 
 namespace baleen::sm90 {
 namespace {
 
-constexpr int kPiece = 4;  // channels of a thread
 constexpr int kRowsPerThread = 8;
 constexpr int kMaxHeadDim = 512;
 constexpr int kLanesOfGroup = kLatentBlock / kPiece;  // of a row group, where there are several
@@ -42,12 +42,6 @@ struct PoolShape {
   static constexpr int cluster(int head_dim) { return kOverlaps ? 1 : head_dim / kSlice; }
 };
 
-struct DeviceIndexKeyPool {
-  std::byte* base = nullptr;  ///< null: entries are latent rows
-  std::int64_t page_stride_bytes = 0;
-  std::int32_t rows_per_page = 0;
-};
-
 struct CompressorParams {
   const float* kv;
   const float* gate;
@@ -64,35 +58,6 @@ struct CompressorParams {
   CompressorOverlap overlap;
   DeviceLatentPool latent;
   DeviceIndexKeyPool index_key;
-};
-
-/// Four neighbouring channels.
-struct Channels {
-  float value[kPiece];
-
-  __device__ static Channels filled(float with) { return {{with, with, with, with}}; }
-  __device__ static Channels load(const float* from) {
-    const float4 v = *reinterpret_cast<const float4*>(from);
-    return {{v.x, v.y, v.z, v.w}};
-  }
-  __device__ void store(float* to) const {
-    *reinterpret_cast<float4*>(to) = {value[0], value[1], value[2], value[3]};
-  }
-  __device__ Channels& operator+=(const Channels& other) {
-#pragma unroll
-    for (int i = 0; i < kPiece; ++i) value[i] += other.value[i];
-    return *this;
-  }
-  __device__ void raise_to(const Channels& other) {
-#pragma unroll
-    for (int i = 0; i < kPiece; ++i) value[i] = fmaxf(value[i], other.value[i]);
-  }
-  __device__ Channels of_lane_xor(int mask) const {
-    Channels other;
-#pragma unroll
-    for (int i = 0; i < kPiece; ++i) other.value[i] = __shfl_xor_sync(kAllLanes, value[i], mask);
-    return other;
-  }
 };
 
 /// What one thread has to do with a step's rows: a group of rows and four channels.
@@ -334,43 +299,6 @@ __device__ float sum_over_entry(float value, int head_dim) {
     }
     ptx::cluster_sync();  // no block exits while its sum is being read
     return sum;
-  }
-}
-
-/// Hadamard transform of 128 values, four in a lane, and rounding to an FP4 row. (numeric/hadamard.h,
-/// numeric/index_key.h)
-__device__ void store_index_key(const DeviceIndexKeyPool& pool, PageId page, int row, Channels entry) {
-  constexpr int kDim = kPiece * kWarpLanes;
-  constexpr float kNormalisation = 0.08838834764831845F;  // 128^-1/2
-  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
-  float* y = entry.value;
-  const float a = y[0] + y[1], b = y[0] - y[1], c = y[2] + y[3], d = y[2] - y[3];
-  y[0] = a + c, y[1] = b + d, y[2] = a - c, y[3] = b - d;
-#pragma unroll
-  for (int step = 1; step < kWarpLanes; step *= 2) {
-    const Channels other = entry.of_lane_xor(step);
-#pragma unroll
-    for (int i = 0; i < kPiece; ++i)
-      y[i] = (lane & step) != 0 ? other.value[i] - y[i] : y[i] + other.value[i];
-  }
-  float amax = 0.0F;
-#pragma unroll
-  for (int i = 0; i < kPiece; ++i) {
-    y[i] = rounded_to_bf16(y[i] * kNormalisation);
-    amax = fmaxf(amax, fabsf(y[i]));
-  }
-  constexpr int kLanesOfBlock = kIndexerBlock / kPiece;
-  const float scale = fp4_scale(warp_max<kLanesOfBlock>(amax)), inverse = inverse_scale(scale);
-
-  std::byte* base = pool.base + static_cast<std::int64_t>(page) * pool.page_stride_bytes;
-  auto* codes = reinterpret_cast<std::uint16_t*>(base + row * (kDim / 2));
-  codes[lane] =
-      static_cast<std::uint16_t>(to_e2m1x4(y[0] * inverse, y[1] * inverse, y[2] * inverse, y[3] * inverse));
-  if (lane % kLanesOfBlock == 0) {
-    constexpr int kExponentShift = 23;
-    auto* scales = reinterpret_cast<std::uint8_t*>(base + pool.rows_per_page * (kDim / 2) +
-                                                   row * (kDim / kIndexerBlock));
-    scales[lane / kLanesOfBlock] = static_cast<std::uint8_t>(__float_as_uint(scale) >> kExponentShift);
   }
 }
 
