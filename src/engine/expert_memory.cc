@@ -92,8 +92,8 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExpe
   if (plan.weight_bytes <= room) return std::nullopt;
   if (const std::string_view why = why_all_on_gpu(options); !why.empty()) {
     return failure(
-        "the weights take {}, where {} are left for them, and {}; leave it out, or try more GPUs or a smaller "
-        "--context, --chunk or --max-sequences",
+        "the weights take {}, where {} are left for them, and {}; leave it out, or try more GPUs or a "
+        "smaller --context, --chunk or --max-sequences",
         memory_text(plan.weight_bytes), memory_text(room), why);
   }
   const std::int64_t num_experts = experts.counts.num_in_all();
@@ -121,8 +121,8 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExpe
   }
   if (host_bytes() > most_on_host || (experts.in_place && placed.num_on_disk > 0)) {
     return failure(
-        "{} of {} routed experts do not fit on the GPU, where {} are left for weights; in pinned memory of the "
-        "host they take {}, and --host-experts-bytes allows {}{}. {}",
+        "{} of {} routed experts do not fit on the GPU, where {} are left for weights; in pinned memory of "
+        "the host they take {}, and --host-experts-bytes allows {}{}. {}",
         num_away, num_experts, memory_text(room), memory_text(wanted), memory_text(most_on_host),
         experts.num_sharing > 1 ? fmt::format(" for each of {} ranks", experts.num_sharing) : "",
         experts.in_place ? "BF16 experts are not read from disk"

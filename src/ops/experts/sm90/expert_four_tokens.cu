@@ -55,8 +55,8 @@ __global__ void __launch_bounds__(kMaxThreads, 1) inner_kernel(const __grid_cons
                              kProductColumns);
   const int row = row_in_piece(), grid = static_cast<int>(gridDim.x);
   if (threadIdx.x < kMagnitudeTables) tables[threadIdx.x] = scaled_magnitudes(static_cast<int>(threadIdx.x));
-  // The next kernel is launched behind the wait because it reads `ids`, which an earlier kernel writes, before
-  // it waits for this one.
+  // The next kernel is launched behind the wait because it reads `ids`, which an earlier kernel writes,
+  // before it waits for this one.
   const auto wait = [&] {
     if (p.x_is_settled) quantise_x(p, columns);
     ptx::wait_for_previous_kernel();

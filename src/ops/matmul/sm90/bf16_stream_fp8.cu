@@ -71,9 +71,9 @@ struct Relay {
 template <class S>
 using TurnOperand = std::uint32_t[S::kTurnSlices][kBoxesPerSlice][kMmasPerBox][4];
 
-/// `zero`, which the assembler must not know to be 0, as if it depended on the operand. A barrier whose number
-/// has it added is met when the operand is made. Else the assembler makes an operand where it is used, behind
-/// the barrier, and all other warpgroups wait for that.
+/// `zero`, which the assembler must not know to be 0, as if it depended on the operand. A barrier whose
+/// number has it added is met when the operand is made. Else the assembler makes an operand where it is used,
+/// behind the barrier, and all other warpgroups wait for that.
 template <class S>
 __device__ std::uint32_t zero_behind(const TurnOperand<S>& operand, std::uint32_t zero) {
   std::uint32_t bits = 0;
@@ -91,8 +91,8 @@ __device__ std::uint32_t zero_behind(const TurnOperand<S>& operand, std::uint32_
   return bits & zero;
 }
 
-/// The turns of one warpgroup over all tiles of the block. `weights` and `tokens`: the same stages, filled and
-/// freed each by itself.
+/// The turns of one warpgroup over all tiles of the block. `weights` and `tokens`: the same stages, filled
+/// and freed each by itself.
 /// (Stages pass from warpgroup to warpgroup. A wait for one cannot take an older phase for its own: at its
 /// last turn the warpgroup had the sums of all turns before, and the ring holds more slices than a round of
 /// turns.)
@@ -201,8 +201,8 @@ void bf16_stream_fp8(const Bf16Work& work, CudaContext& context) {
   const std::int64_t num_tiles = (work.outputs.front().weight->rows + kMmaOutputs - 1) / kMmaOutputs;
   with_token_tile(work.num_rows, [&](auto tokens) {
     constexpr int kTokens = tokens();
-    // Sums are handed on half as often where they are many, and where a part of the chip has all the work: what
-    // counts is then the chain of a block, else how fast it dequantises.
+    // Sums are handed on half as often where they are many, and where a part of the chip has all the work:
+    // what counts is then the chain of a block, else how fast it dequantises.
     constexpr int kSlices = kTokens == 8 || kTokens == 64 ? 2 : 1;
     const bool pays = kTokens == 64 || 2 * num_tiles <= context.num_sms;
     if (pays && work.num_inputs % (kSlices * kSliceInputs) == 0) {
