@@ -3,8 +3,8 @@
 
 FILE is libkernel_timeline.so's (bench/support/kernel_timeline.cc). A step goes from one KERNEL (embed) to the next; of
 steps with the usual number of kernels those are taken that last at most 15% longer than the quickest. A kernel *adds*
-the time from the latest end of those before it to its own end: begun early, it may run for long and add little. Sums
-over a step are the step. --order: kernel by kernel as they run, instead of sums by kernel and blocks."""
+the time from the latest end of those before it to its own end, if that is later: begun early, it may run for long and
+add little. Sums over a step are the step. --order: kernel by kernel as they run, instead of sums by kernel and blocks."""
 import argparse
 import collections
 import csv
@@ -38,15 +38,19 @@ def steps_of(path, gpu, first):
         sys.exit(f"print_timeline.py: {path} has fewer than two steps of GPU {gpu} that begin with {first}")
     usual = collections.Counter(map(len, steps)).most_common(1)[0][0]
     steps = [step for step in steps if len(step) == usual]
-    quickest = min(step[-1].end - step[0].begin for step in steps)
-    return [step for step in steps if step[-1].end - step[0].begin <= NEAR * quickest]
+    quickest = min(map(duration, steps))
+    return [step for step in steps if duration(step) <= NEAR * quickest]
+
+
+def duration(step):
+    return max(kernel.end for kernel in step) - step[0].begin
 
 
 def added(step):
     """Of each kernel: what it adds, how long it runs, how long before the end of those before it it begins; in us."""
     latest = step[0].begin
     for kernel in step:
-        yield (kernel.end - latest) / 1e3, (kernel.end - kernel.begin) / 1e3, (latest - kernel.begin) / 1e3
+        yield max(kernel.end - latest, 0) / 1e3, (kernel.end - kernel.begin) / 1e3, (latest - kernel.begin) / 1e3
         latest = max(latest, kernel.end)
 
 
@@ -58,7 +62,7 @@ def main():
     parser.add_argument("--order", action="store_true")
     options = parser.parse_args()
     steps = steps_of(options.file, options.gpu, options.first)
-    median = statistics.median((step[-1].end - step[0].begin) / 1e3 for step in steps)
+    median = statistics.median(map(duration, steps)) / 1e3
     print(f"{len(steps)} steps of {len(steps[0])} kernels, {median:.0f} us (median)")
     medians = [tuple(map(statistics.median, zip(*of_kernel))) for of_kernel in zip(*map(added, steps))]
     columns = "{:<52} {:>6} {:>7} {:>9} {:>6} {:>8} {:>8} {:>8} {:>9}"
