@@ -5,26 +5,14 @@
 // tp-shared: the shared one alone; tp-whole: none. LAYERS 0: all. ROWS: of a step, as drafts have them.
 // TRANSPORT: of --expert-transport; auto: the plan's own; nccl: all messages go by NCCL.
 #include <algorithm>
-#include <barrier>
 #include <chrono>
 #include <cstdlib>
-#include <numeric>
 #include <optional>
-#include <thread>
 
-#include "bench/support/cuda_bench.h"
-#include "comm/local_communicator.h"
+#include "bench_ranks.h"
 #include "comm/nccl/nccl_rank.h"
-#include "comm/peer/peer_memory.h"
-#include "device/cuda_device.h"
 #include "device/hopper_traits.h"
-#include "kv_cache/sequence_pages.h"
-#include "model/device_weights.h"
 #include "model/expert_transport.h"
-#include "model/forward.h"
-#include "model/presets.h"
-#include "model/rank_weights.h"
-#include "model_files/made_up.h"
 
 namespace baleen::bench {
 namespace {
@@ -37,16 +25,6 @@ struct Workload {
   std::int64_t num_layers = 0, context = 4096, steps = 64, rows = 1;
   std::vector<ForcedVariant> forced;
   [[nodiscard]] bool by_nccl() const { return transport == "nccl"; }
-};
-
-/// What the ranks of a run share.
-struct Service {
-  const ModelConfig& config;
-  const WeightTree& weights;
-  ParallelPlan plan;
-  const PeerMemory* peers;  ///< null: one rank, or messages by NCCL
-  LocalExchange& exchange;
-  std::barrier<>& ready;
 };
 
 /// Positions that a run reaches.
@@ -63,55 +41,7 @@ DeviceOptions device_options(const ModelConfig& config, const Workload& work, co
           .forced_variants = work.forced};
 }
 
-/// One rank, its sequence, and steps over it.
-class DecodingRank {
- public:
-  DecodingRank(const Service& service, const Workload& work, const RankLayout& layout)
-      : config_(rank_config(service.config, layout.plan(), layout.stage())),
-        share_(service.config, service.weights, layout),
-        device_(static_cast<int>(layout.rank()), device_options(config_, work, layout.plan())),
-        weights_(share_.tree(), device_.memory()),
-        cache_(cache_geometry(config_, Precision::kReleased),
-               {positions(work) / 256 + 2, positions(work) / 256 + 2, 1}, device_.memory()),
-        arena_(forward_buffer_bytes(config_, kChunk, ElementType::kBf16), device_.memory()),
-        logits_(config_.vocab_size * std::int64_t{sizeof(float)}, device_.memory()),
-        forward_(config_, weights_.tree(), device_, cache_, Precision::kReleased, kChunk, arena_, layout),
-        pages_(cache_) {}
-
-  CudaDevice& device() { return device_; }
-  Forward& forward() { return forward_; }
-
-  /// Queues the next `count` positions and the logits of the last.
-  void step(std::int64_t count) {
-    if (!pages_.reach(length_ + count)) fail("no pages");
-    std::vector<TokenId> tokens;
-    for (std::int64_t i = 0; i < count; ++i)
-      tokens.push_back(static_cast<TokenId>((length_ + i) * 7919 % config_.vocab_size));
-    const SequenceSlice slice{.num_tokens = count,
-                              .start = length_,
-                              .pages = pages_.pages(),
-                              .window_pages = pages_.window_pages(),
-                              .state_slot = pages_.state_slot()};
-    const Activations<3> streams = forward_.run({.tokens = tokens, .slices = {&slice, 1}});
-    forward_.logits(streams.slice(count - 1, count),
-                    {logits_.data(), ElementType::kF32, {1, config_.vocab_size}});
-    length_ += count;
-  }
-
- private:
-  ModelConfig config_;
-  RankWeights share_;
-  CudaDevice device_;
-  DeviceWeights weights_;
-  KvCache cache_;
-  Arena arena_;
-  Buffer logits_;
-  Forward forward_;
-  SequencePages pages_;
-  std::int64_t length_ = 0;
-};
-
-void print_profile(DecodingRank& rank, std::int64_t steps, std::int64_t num_rows) {
+void print_profile(BenchRank& rank, std::int64_t steps, std::int64_t num_rows) {
   rank.device().set_profiling(true);
   rank.step(num_rows);
   rank.device().profile().clear();
@@ -127,7 +57,7 @@ void print_profile(DecodingRank& rank, std::int64_t steps, std::int64_t num_rows
   }
 }
 
-void run_rank(const Service& service, const Workload& work, std::int64_t index) {
+void run_rank(const BenchService& service, const Workload& work, std::int64_t index) {
   const RankLayout layout(service.config, service.plan, even_stage(service.config, 1, 0), 0, index);
   LocalCommunicator host(service.exchange);
   std::optional<NcclRank> nccl;
@@ -136,11 +66,13 @@ void run_rank(const Service& service, const Workload& work, std::int64_t index) 
     nccl.emplace(static_cast<int>(index), index, service.plan.num_devices, host, kLongestWait);
     over_nccl.emplace(*nccl);
   }
-  DecodingRank rank(service, work, layout);
+  const ModelConfig own = rank_config(service.config, layout.plan(), layout.stage());
+  BenchRank rank(service, layout, device_options(own, work, layout.plan()));
   if (service.plan.num_devices > 1) {
     rank.device().connect(over_nccl ? *over_nccl : service.peers->rank(index), host,
                           service.plan.dp > 1 ? layout.stage_ranks() : RankGroup{.ranks = {index}});
   }
+  rank.open(1);
   service.ready.arrive_and_wait();
   const auto begin = std::chrono::steady_clock::now();
   for (std::int64_t at = 0; at < work.context; at += kChunk) rank.step(std::min(kChunk, work.context - at));
@@ -161,8 +93,6 @@ void run_rank(const Service& service, const Workload& work, std::int64_t index) 
     start = end;
   }
   rank.device().synchronise();
-  std::ranges::sort(times);
-  const Timing timing{times[times.size() / 2], times[times.size() * 3 / 4] - times[times.size() / 4]};
   if (index == 0) {
     report("decode a token",
            fmt::format("{} {} layers behind {} on {} GPUs {}{}{}", work.preset,
@@ -170,7 +100,8 @@ void run_rank(const Service& service, const Workload& work, std::int64_t index) 
                        work.rows > 1 ? fmt::format(" {} rows", work.rows) : "",
                        work.transport == "auto" ? "" : " " + work.transport) +
                (work.forced.empty() ? "" : " forced"),
-           timing, 0, 0, fmt::format("prefill {:.0f} tokens/s", static_cast<double>(work.context) / prefill));
+           timing_of(times), 0, 0,
+           fmt::format("prefill {:.0f} tokens/s", static_cast<double>(work.context) / prefill));
   }
   service.ready.arrive_and_wait();
   if (index == 0) {
@@ -184,14 +115,8 @@ void run_rank(const Service& service, const Workload& work, std::int64_t index) 
 }
 
 void run(const Workload& work) {
-  ModelConfig config = preset_config(work.preset);
-  if (work.num_layers > 0) config = with_layers(std::move(config), work.num_layers);
-  config.compress_ratios.resize(static_cast<std::size_t>(config.num_hidden_layers));
-  config.num_nextn_predict_layers = 0;
-  int count = 0;
-  check_cuda(cudaGetDeviceCount(&count), "counting GPUs");
-  ThreadPool pool(static_cast<int>(std::thread::hardware_concurrency()));
-  const std::unique_ptr<ModelWeights> weights = made_up_weights(config, 7, pool);
+  const ModelConfig config = layers_of(work.preset, work.num_layers);
+  const int count = count_gpus();
   ParallelPlan plan{.num_devices = work.plan == "one" ? 1 : count};
   plan.tp = work.plan.starts_with("tp") ? count : 1;
   if (work.plan == "tp-inner") plan.moe_tp = count;
@@ -202,25 +127,8 @@ void run(const Workload& work) {
   plan = resolved(plan, config);
   if (work.by_nccl() && expert_transport(plan, DeviceKind::kCuda).way)
     plan.expert_transport = ExpertTransport::kNccl;
-  check_runnable(plan, config);
-  std::vector<int> gpus(static_cast<std::size_t>(plan.num_devices));
-  std::iota(gpus.begin(), gpus.end(), 0);
-  std::optional<PeerMemory> peers;
-  if (gpus.size() > 1 && !work.by_nccl()) peers.emplace(gpus, kLongestWait);
-  LocalExchange exchange(kLongestWait);
-  std::barrier<> ready(plan.num_devices);
-  const Service service{config, weights->tree(), plan, peers ? &*peers : nullptr, exchange, ready};
-  std::vector<std::jthread> threads;
-  for (std::int64_t rank = 0; rank < plan.num_devices; ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        run_rank(service, work, rank);
-      } catch (const std::exception& error) {
-        fmt::print(stderr, "rank {}: {}\n", rank, error.what());
-        std::_Exit(1);
-      }
-    });
-  }
+  run_ranks(config, plan, work.by_nccl(), kLongestWait,
+            [&](const BenchService& service, std::int64_t rank) { run_rank(service, work, rank); });
 }
 
 }  // namespace
