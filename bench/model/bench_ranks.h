@@ -35,9 +35,9 @@ struct BenchService {
 /// Ends the program with a sentence where there are none.
 [[nodiscard]] int count_gpus();
 
-/// Makes weights up and calls `run_rank(service, index)` for every rank of a plan, resolved for `config`, in a
-/// thread each. Where one throws, the program ends with its sentence. A rank that others may still read waits
-/// for them before it returns.
+/// Makes weights up and calls `run_rank(service, index)` for every rank of a plan, resolved for `config`, in
+/// a thread each. Where one throws, the program ends with its sentence. A rank that others may still read
+/// waits for them before it returns.
 void run_ranks(const ModelConfig& config, const ParallelPlan& plan, bool by_nccl,
                std::chrono::seconds longest_wait,
                const std::function<void(const BenchService&, std::int64_t index)>& run_rank);
@@ -57,8 +57,8 @@ class BenchRank {
 
   /// Another forward pass, its buffers new.
   void renew_forward();
-  /// `count` sequences of no tokens. `first`: of all ranks' sequences, the first one here; every so many, where
-  /// ranks have sequences in turn.
+  /// `count` sequences of no tokens. `first`: of all ranks' sequences, the first one here; every so many,
+  /// where ranks have sequences in turn.
   void open(std::int64_t count, std::int64_t first = 0, std::int64_t every = 1);
   void close() { pages_.clear(); }
   /// Queues the next `count` positions of each sequence and the logits of the last.
