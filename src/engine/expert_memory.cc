@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/size_text.h"
 #include "device/make_device.h"
 #include "model/device_weights.h"
 #include "model/expert_block.h"
@@ -14,13 +14,6 @@
 
 namespace baleen {
 namespace {
-
-/// "1.25 GB", "20.5 MB"
-std::string memory_text(std::int64_t bytes) {
-  constexpr double kMega = 1e6, kGiga = 1e9;
-  const auto count = static_cast<double>(bytes);
-  return count < kGiga ? fmt::format("{:.1f} MB", count / kMega) : fmt::format("{:.2f} GB", count / kGiga);
-}
 
 ExpertCounts counts_of(const MovableExperts& experts, std::int64_t num_away) {
   ExpertCounts counts = experts.counts;
@@ -94,7 +87,7 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExpe
     return failure(
         "the weights take {}, where {} are left for them, and {}; leave it out, or try more GPUs or a "
         "smaller --context, --chunk or --max-sequences",
-        memory_text(plan.weight_bytes), memory_text(room), why);
+        size_text(plan.weight_bytes), size_text(room), why);
   }
   const std::int64_t num_experts = experts.counts.num_in_all();
   const std::int64_t num_away = fewest_away(experts, room);
@@ -104,7 +97,7 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExpe
         "the weights that have to be on the GPU take {}, where {} are left for weights: all but the routed "
         "experts, and buffers for copies of two layers' experts; try a smaller --context, --chunk or "
         "--max-sequences, or a larger --gpu-weights-bytes",
-        memory_text(taken), memory_text(room));
+        size_text(taken), size_text(room));
   }
   ExpertCounts placed = counts_of(experts, num_away);
   const auto host_bytes = [&] { return ExpertStore::host_bytes(placed, experts.block_bytes); };
@@ -123,10 +116,10 @@ std::optional<Failure> leave_experts_to_host(MemoryPlan& plan, const MovableExpe
     return failure(
         "{} of {} routed experts do not fit on the GPU, where {} are left for weights; in pinned memory of "
         "the host they take {}, and --host-experts-bytes allows {}{}. {}",
-        num_away, num_experts, memory_text(room), memory_text(wanted), memory_text(most_on_host),
+        num_away, num_experts, size_text(room), size_text(wanted), size_text(most_on_host),
         experts.num_sharing > 1 ? fmt::format(" for each of {} ranks", experts.num_sharing) : "",
         experts.in_place ? "BF16 experts are not read from disk"
-                         : fmt::format("To read them from disk takes {} there", memory_text(host_bytes())));
+                         : fmt::format("To read them from disk takes {} there", size_text(host_bytes())));
   }
   plan.weight_bytes = device_bytes(experts, placed);
   plan.experts = placed;

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/number.h"
+#include "base/size_text.h"
 #include "model/forward.h"
 
 namespace baleen {
@@ -25,22 +27,6 @@ std::string format_text(DType dtype) {
     default:
       return std::string(dtype_name(dtype));
   }
-}
-
-/// 284332240471 -> "284,332,240,471"
-std::string grouped(std::int64_t value) {
-  std::string text = fmt::to_string(value);
-  for (auto place = static_cast<std::int64_t>(text.size()) - 3; place > 0; place -= 3) {
-    text.insert(static_cast<std::size_t>(place), 1, ',');
-  }
-  return text;
-}
-
-std::string size_text(std::int64_t bytes) {
-  const auto value = static_cast<double>(bytes);
-  if (bytes < 1'000'000) return fmt::format("{:.1f} kB", value / 1e3);
-  if (bytes < 1'000'000'000) return fmt::format("{:.1f} MB", value / 1e6);
-  return fmt::format("{:.2f} GB", value / 1e9);
 }
 
 }  // namespace
