@@ -19,11 +19,21 @@ ModelConfig layers_of(std::string_view preset, std::int64_t num_layers) {
   return config;
 }
 
-int count_gpus() {
+int count_gpus(int least) {
   int count = 0;
-  if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0) return count;
-  fmt::print(stderr, "no GPU here\n");
-  std::exit(1);
+  if (cudaGetDeviceCount(&count) != cudaSuccess) count = 0;
+  if (count < least) fail("this needs {} GPUs or more; here are {}", least, count);
+  return count;
+}
+
+int status_of(const std::function<void()>& run) {
+  try {
+    run();
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
 }
 
 void run_ranks(const ModelConfig& config, const ParallelPlan& plan, bool by_nccl,

@@ -32,15 +32,18 @@ struct BenchService {
 
 /// The first layers of a preset (0: all), without MTP blocks.
 [[nodiscard]] ModelConfig layers_of(std::string_view preset, std::int64_t num_layers);
-/// Ends the program with a sentence where there are none.
-[[nodiscard]] int count_gpus();
+/// Throws `Error` where there are fewer.
+[[nodiscard]] int count_gpus(int least = 1);
 
 /// Makes weights up and calls `run_rank(service, index)` for every rank of a plan, resolved for `config`, in
-/// a thread each. Where one throws, the program ends with its sentence. A rank that others may still read
-/// waits for them before it returns.
+/// a thread each. Where one throws, the program ends with its sentence. What a rank owns others may read:
+/// `run_rank` waits for them before it returns.
 void run_ranks(const ModelConfig& config, const ParallelPlan& plan, bool by_nccl,
                std::chrono::seconds longest_wait,
                const std::function<void(const BenchService&, std::int64_t index)>& run_rank);
+
+/// The exit status of a benchmark's `main`: `run`, or the sentence of what it throws.
+[[nodiscard]] int status_of(const std::function<void()>& run);
 
 /// The middle of `times` (us), and what lies between their quarters.
 [[nodiscard]] Timing timing_of(std::vector<double> times);
@@ -57,8 +60,8 @@ class BenchRank {
 
   /// Another forward pass, its buffers new.
   void renew_forward();
-  /// `count` sequences of no tokens. `first`: of all ranks' sequences, the first one here; every so many,
-  /// where ranks have sequences in turn.
+  /// `count` sequences of no tokens. Which tokens they get depends on their numbers: `first`, `first` +
+  /// `every`, and so on.
   void open(std::int64_t count, std::int64_t first = 0, std::int64_t every = 1);
   void close() { pages_.clear(); }
   /// Queues the next `count` positions of each sequence and the logits of the last.

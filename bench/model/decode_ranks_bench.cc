@@ -135,15 +135,16 @@ void run(const Workload& work) {
 }  // namespace baleen::bench
 
 int main(int count, char** values) {
-  baleen::bench::Workload work;
-  if (count > 1) work.plan = values[1];
-  if (count > 2) work.preset = values[2];
-  if (count > 3) work.num_layers = std::atoll(values[3]);
-  if (count > 4) work.context = std::atoll(values[4]);
-  if (count > 5) work.steps = std::atoll(values[5]);
-  if (count > 6) work.rows = std::atoll(values[6]);
-  if (count > 7) work.transport = values[7];
-  for (int i = 8; i < count; ++i) work.forced.push_back(baleen::parse_forced_variant(values[i]));
-  baleen::bench::run(work);
-  return 0;
+  return baleen::bench::status_of([&] {
+    baleen::bench::Workload work;
+    if (count > 1) work.plan = values[1];
+    if (count > 2) work.preset = values[2];
+    if (count > 3) work.num_layers = std::atoll(values[3]);
+    if (count > 4) work.context = std::atoll(values[4]);
+    if (count > 5) work.steps = std::atoll(values[5]);
+    if (count > 6) work.rows = std::atoll(values[6]);
+    if (count > 7) work.transport = values[7];
+    for (int i = 8; i < count; ++i) work.forced.push_back(baleen::parse_forced_variant(values[i]));
+    baleen::bench::run(work);
+  });
 }

@@ -142,12 +142,7 @@ void run_rank(const BenchService& service, std::int64_t index) {
 
 void run(const std::string& preset, std::int64_t num_layers) {
   const ModelConfig config = layers_of(preset, num_layers);
-  const int count = count_gpus();
-  if (count < 2) {
-    fmt::print(stderr, "overlap_ranks_bench: there are messages between two GPUs or more; here are {}\n",
-               count);
-    std::exit(1);
-  }
+  const int count = count_gpus(2);
   ParallelPlan plan = resolved({.num_devices = count, .dp = count, .dual_batch_overlap = true}, config);
   plan.shared_tp = 1;
   run_ranks(config, plan, false, kLongestWait, run_rank);
@@ -157,6 +152,6 @@ void run(const std::string& preset, std::int64_t num_layers) {
 }  // namespace baleen::bench
 
 int main(int count, char** values) {
-  baleen::bench::run(count > 1 ? values[1] : "flash", count > 2 ? std::atoll(values[2]) : 6);
-  return 0;
+  return baleen::bench::status_of(
+      [&] { baleen::bench::run(count > 1 ? values[1] : "flash", count > 2 ? std::atoll(values[2]) : 6); });
 }
