@@ -9,6 +9,7 @@ import argparse
 import collections
 import csv
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -26,16 +27,24 @@ def short_names(mangled):
     return dict(zip(names, short))
 
 
-def steps_of(path, gpu, first):
-    with open(path, newline="") as file:
-        rows = [row for row in csv.DictReader(file) if int(row["gpu"]) == gpu]
-    names = short_names(dict.fromkeys(row["kernel"] for row in rows))
-    kernels = sorted(Kernel(int(row["begin_ns"]), int(row["end_ns"]), int(row["blocks"]), int(row["threads"]),
-                            int(row["shared_bytes"]), names[row["kernel"]]) for row in rows)
+def kernels_of(path, gpu):
+    try:
+        with open(path, newline="") as file:
+            rows = [row for row in csv.DictReader(file) if int(row["gpu"]) == gpu]
+        names = short_names(dict.fromkeys(row["kernel"] for row in rows))
+        return sorted(Kernel(int(row["begin_ns"]), int(row["end_ns"]), int(row["blocks"]), int(row["threads"]),
+                             int(row["shared_bytes"]), names[row["kernel"]]) for row in rows)
+    except OSError as error:
+        sys.exit(f"print_timeline.py: {error}")
+    except (KeyError, TypeError, ValueError):
+        sys.exit(f"print_timeline.py: {path} is no timeline of libkernel_timeline.so, or is cut off")
+
+
+def steps_of(kernels, first, what):
     begins = [place for place, kernel in enumerate(kernels) if first in kernel.name]
     steps = [kernels[begin:end] for begin, end in zip(begins, begins[1:])]
     if not steps:
-        sys.exit(f"print_timeline.py: {path} has fewer than two steps of GPU {gpu} that begin with {first}")
+        sys.exit(f"print_timeline.py: {what} has fewer than two steps that begin with {first}")
     usual = collections.Counter(map(len, steps)).most_common(1)[0][0]
     steps = [step for step in steps if len(step) == usual]
     quickest = min(map(duration, steps))
@@ -61,7 +70,8 @@ def main():
     parser.add_argument("--first", default="embed")
     parser.add_argument("--order", action="store_true")
     options = parser.parse_args()
-    steps = steps_of(options.file, options.gpu, options.first)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # into `head`
+    steps = steps_of(kernels_of(options.file, options.gpu), options.first, f"GPU {options.gpu} of {options.file}")
     median = statistics.median(map(duration, steps)) / 1e3
     print(f"{len(steps)} steps of {len(steps[0])} kernels, {median:.0f} us (median)")
     medians = [tuple(map(statistics.median, zip(*of_kernel))) for of_kernel in zip(*map(added, steps))]

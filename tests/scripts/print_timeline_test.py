@@ -59,8 +59,24 @@ class Timeline(unittest.TestCase):
         self.write([(STEP, 0)] * 3, gpu=1)
         done = self.run_script()
         self.assertNotEqual(done.returncode, 0)
-        self.assertIn("fewer than two steps of GPU 0 that begin with embed", done.stderr)
+        self.assertRegex(done.stderr, "GPU 0 of .* has fewer than two steps that begin with embed")
         self.assertEqual(len(self.rows("--gpu", "1")), 5)
+
+    def test_what_is_no_timeline_gets_a_sentence(self):
+        self.write([(STEP, 0)] * 3)
+        whole = self.file.read_text()
+        self.assertRegex(self.sentence(None), "No such file")
+        self.assertRegex(self.sentence(""), "fewer than two steps")
+        self.assertRegex(self.sentence("once upon a time\nthere was\n"), "is no timeline")
+        self.assertRegex(self.sentence(whole[:whole.rindex(",8,")]), "is no timeline of libkernel_timeline.so, or is cut off")
+
+    def sentence(self, text):
+        self.file.unlink(missing_ok=True)
+        if text is not None:
+            self.file.write_text(text)
+        done = self.run_script()
+        self.assertEqual((done.returncode, len(done.stderr.splitlines())), (1, 1), done.stderr)
+        return done.stderr
 
 
 if __name__ == "__main__":
