@@ -9,7 +9,9 @@ namespace baleen::ptx {
 /// before they ended.
 __device__ inline void wait_for_previous_kernel() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
-/// The next kernel may be launched; what this one writes is seen by it only after its own wait.
+/// The next kernel may be launched; what this one writes is seen by it only after its own wait. What earlier
+/// kernels have written it may read at once, past the first-level cache, where all blocks of this one call
+/// this behind their wait.
 __device__ inline void launch_next_kernel() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
