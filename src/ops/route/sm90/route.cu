@@ -1,7 +1,6 @@
-// A block a row, a thread an expert. Who is chosen, an expert finds out alone: its place is the number of
-// experts with a larger key (or an equal one and a lower id). That is more comparisons than a search needs,
-// but hardly any code: with a token or two most of a kernel's time goes by while instructions are fetched
-// that have not run since the layer before.
+// A block a row, a thread an expert; one warp chooses, an expert at a time. With a token or two most of a
+// kernel's time goes by while instructions are fetched that have not run since the layer before, so loops
+// are short and few.
 
 #include <algorithm>
 
@@ -107,17 +106,35 @@ __device__ void drop_groups(const RouteParams& p, std::uint32_t* keys, float* gr
   __syncthreads();
 }
 
-/// The thread's place among all keys, falling, equals by rising id.
-__device__ int place_of(const std::uint32_t* keys, int num_experts) {
-  const int thread = static_cast<int>(threadIdx.x);
-  const std::uint32_t mine = keys[thread];
-  int place = 0;
-#pragma unroll 4
-  for (int other = 0; other < num_experts; ++other) {
-    const std::uint32_t key = keys[other];
-    place += key > mine || (key == mine && other < thread) ? 1 : 0;
+/// By one warp: the `num_selected` experts with the largest keys to `chosen`, falling, equals by rising id.
+__device__ void choose(const std::uint32_t* keys, int num_experts, int num_selected, int* chosen) {
+  constexpr int kExpertsOfLane = kMaxExperts / kWarpLanes;
+  constexpr std::uint32_t kGone = kBelowAllFloats;  // taken, or no expert
+  const int lane = static_cast<int>(threadIdx.x);
+  std::uint32_t own[kExpertsOfLane];
+#pragma unroll
+  for (int i = 0; i < kExpertsOfLane; ++i) {
+    const int id = lane + i * kWarpLanes;
+    own[i] = id < num_experts ? max(keys[id], kGone + 1) : kGone;  // those of dropped groups come last
   }
-  return place;
+#pragma unroll 1
+  for (int place = 0; place < num_selected; ++place) {
+    std::uint32_t best = kGone;
+#pragma unroll
+    for (const std::uint32_t key : own) best = max(best, key);
+    const std::uint32_t best_of_all = __reduce_max_sync(kAllLanes, best);
+    unsigned lowest = kMaxExperts;
+#pragma unroll
+    for (int i = kExpertsOfLane - 1; i >= 0; --i) {
+      if (own[i] == best_of_all) lowest = static_cast<unsigned>(lane + i * kWarpLanes);
+    }
+    const auto id = static_cast<int>(__reduce_min_sync(kAllLanes, lowest));
+    if (lane == 0) chosen[place] = id;
+#pragma unroll
+    for (int i = 0; i < kExpertsOfLane; ++i) {
+      if (id == lane + i * kWarpLanes) own[i] = kGone;
+    }
+  }
 }
 
 __global__ void __launch_bounds__(kMaxExperts) route_kernel(const __grid_constant__ RouteParams p) {
@@ -154,8 +171,7 @@ __global__ void __launch_bounds__(kMaxExperts) route_kernel(const __grid_constan
     }
   } else {
     if (p.num_groups_kept < p.num_groups) drop_groups(p, keys, group_keys);
-    const int place = exists ? place_of(keys, p.num_experts) : p.num_selected;
-    if (place < p.num_selected) chosen[place] = thread;
+    if (thread < kWarpLanes) choose(keys, p.num_experts, p.num_selected, chosen);
   }
   __syncthreads();
   if (thread >= p.num_selected) return;
