@@ -39,7 +39,8 @@ __device__ inline void load_floats(const float* from, float (&values)[kPiece]) {
   values[4] = high.x, values[5] = high.y, values[6] = high.z, values[7] = high.w;
 }
 
-/// By all threads of a block, `block` of those that have rows. Waits for the previous kernel.
+/// By all threads of a block, `block` of those that have rows. Finds its row's place, which the step's batch
+/// says, then waits for the previous kernel.
 template <int kPieces>
 __device__ inline void store_rows(const Rows& p, int block) {
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
@@ -50,20 +51,28 @@ __device__ inline void store_rows(const Rows& p, int block) {
     const int column = i * kPieceStride + lane * kPiece;
     if (column < p.width) load_floats(p.weight + column, weight[i]);
   }
+  const int position = row < p.batch.num_rows ? p.batch.positions[row] : -1;
+  PageId page = PageId::kNone;
+  if (position >= 0) {
+    const DeviceSequence& sequence = p.batch.sequences[p.batch.sequence_of[row]];
+    page = sequence.window_pages[position / p.window.rows_per_page];
+  }
+  const int row_of_page = position % p.window.rows_per_page;
   ptx::wait_for_previous_kernel();
-  if (row >= p.batch.num_rows) return;
+  if (position < 0) return;
 
   uint4 words[kPieces] = {};
+  float4 cosine[kPieces] = {}, sine[kPieces] = {};
 #pragma unroll
   for (int i = 0; i < kPieces; ++i) {
     const int column = i * kPieceStride + lane * kPiece;
-    if (column < p.width) words[i] = *reinterpret_cast<const uint4*>(p.kv + row * p.kv_stride + column);
+    if (column >= p.width) continue;
+    words[i] = *reinterpret_cast<const uint4*>(p.kv + row * p.kv_stride + column);
+    if (column < p.window.nope) continue;
+    const int pair = (column - p.window.nope) / 2;
+    cosine[i] = *reinterpret_cast<const float4*>(p.cosine + row * p.cosine_stride + pair);
+    sine[i] = *reinterpret_cast<const float4*>(p.sine + row * p.sine_stride + pair);
   }
-  const int position = p.batch.positions[row];
-  if (position < 0) return;
-  const DeviceSequence& sequence = p.batch.sequences[p.batch.sequence_of[row]];
-  const PageId page = sequence.window_pages[position / p.window.rows_per_page];
-  const int row_of_page = position % p.window.rows_per_page;
 
   float squares = 0.0F;
   float values[kPieces][kPiece];
@@ -87,13 +96,10 @@ __device__ inline void store_rows(const Rows& p, int block) {
       }
     }
     if (inside && column >= p.window.nope) {
-      const int pair = (column - p.window.nope) / 2;
-      const float4 cosine = *reinterpret_cast<const float4*>(p.cosine + row * p.cosine_stride + pair);
-      const float4 sine = *reinterpret_cast<const float4*>(p.sine + row * p.sine_stride + pair);
-      rotate_pair(values[i][0], values[i][1], cosine.x, sine.x);
-      rotate_pair(values[i][2], values[i][3], cosine.y, sine.y);
-      rotate_pair(values[i][4], values[i][5], cosine.z, sine.z);
-      rotate_pair(values[i][6], values[i][7], cosine.w, sine.w);
+      rotate_pair(values[i][0], values[i][1], cosine[i].x, sine[i].x);
+      rotate_pair(values[i][2], values[i][3], cosine[i].y, sine[i].y);
+      rotate_pair(values[i][4], values[i][5], cosine[i].z, sine[i].z);
+      rotate_pair(values[i][6], values[i][7], cosine[i].w, sine[i].w);
     }
     store_latent_values(p.window, page, row_of_page, column, values[i], inside);
   }
