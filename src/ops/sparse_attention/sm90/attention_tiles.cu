@@ -47,13 +47,13 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   } else {
     __syncthreads();
   }
-  ptx::wait_for_previous_kernel();
-  ptx::launch_next_kernel();
   if (threadIdx.x >= kConsumers * kWarpgroupThreads) {
     ptx::registers_down_to<kProducerRegisters>();
     KeyProducer<kInPairs, kOneQuery>(launch, q_map, plan, smem).run();
   } else {
     ptx::registers_up_to<kConsumerRegisters>();
+    ptx::wait_for_previous_kernel();
+    ptx::launch_next_kernel();
     TileConsumer<kInPairs>(launch, plan, smem).run();
   }
   if constexpr (kInPairs) ptx::cluster_sync();  // the other one may still say here that it has read

@@ -11,6 +11,8 @@
 namespace baleen::sm90 {
 
 struct EntryList {
+  static constexpr int kSelectedRatio = 4;
+
   const PageId* window_pages = nullptr;
   const PageId* pages = nullptr;
   const std::int32_t* selected = nullptr;  ///< null: entries are numbered as they stand
@@ -20,6 +22,13 @@ struct EntryList {
 
   /// Of a whole warp, which all get the same. A padding row's is empty.
   __device__ static EntryList of(const AttentionLaunch& launch, int query) {
+    EntryList list = without_selected(launch, query);
+    list.append_selected(launch, query);
+    return list;
+  }
+
+  /// What the step's batch alone says of it.
+  __device__ static EntryList without_selected(const AttentionLaunch& launch, int query) {
     EntryList list;
     // All loads are issued before anything is waited for, as far as one read does not depend on another.
     const int position = launch.batch.positions[query];
@@ -27,17 +36,22 @@ struct EntryList {
     const int window_begin = sequence.window_begin;
     list.window_pages = sequence.window_pages;
     list.pages = sequence.pages;
-    if (launch.ratio == 4) {
-      list.selected = launch.selected + query * launch.selected_stride;
-      list.size = count_selected(list.selected, launch.top_k);
-    } else if (launch.ratio != 0) {
-      list.size = (position + 1) / launch.ratio;
-    }
     if (position < 0) return {};
+    if (launch.ratio != 0 && launch.ratio != kSelectedRatio) list.size = (position + 1) / launch.ratio;
     list.num_window = min(launch.window_tokens, position + 1 - window_begin);
     list.first_window_position = position + 1 - list.num_window;
     list.size += list.num_window;
     return list;
+  }
+
+  /// What the indexer chose, if it chooses in this layer. By a whole warp.
+  __device__ void append_selected(const AttentionLaunch& launch, int query) {
+    if (launch.ratio != kSelectedRatio) return;
+    const std::int32_t* of_query = launch.selected + query * launch.selected_stride;
+    const int count = count_selected(of_query, launch.top_k);  // does not wait for the position
+    if (size == 0) return;
+    selected = of_query;
+    size += count;
   }
 
   /// Number of the row in its pool's numbering of the sequence, -1 behind the end of the list.

@@ -9,6 +9,9 @@
 /// into shared memory. As soon as a piece is dequantised, the load of the same piece of the next block is
 /// issued. A row's page is loaded another block earlier, and its number in the selection another.
 ///
+/// Where the rows of the first task are it finds out before the kernel before has ended, as far as the step's
+/// batch says it.
+///
 /// In a pair it dequantises a half of each block alone, and TMA copies that to the other thread block.
 #pragma once
 
@@ -17,6 +20,7 @@
 #include "cuda/ptx/bulk_copy.h"
 #include "cuda/ptx/cluster.h"
 #include "cuda/ptx/cp_async.h"
+#include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/mbarrier.h"
 #include "cuda/ptx/tma.h"
 #include "ops/sparse_attention/sm90/dequantise_rows.cuh"
@@ -41,7 +45,7 @@ class KeyProducer {
          task += static_cast<int>(gridDim.x), ++num_done_) {
       const int item = task / plan_.parts, part = task % plan_.parts;
       const int query = item / plan_.groups, group = item % plan_.groups;
-      EntryList list = item < plan_.items ? EntryList::of(launch_, query) : EntryList{};
+      EntryList list = item < plan_.items ? list_of(query) : EntryList{};
       const int num_blocks = (list.size + kBlockEntries - 1) / kBlockEntries;
       BlockRange blocks = plan_.range(num_blocks, part);
       blocks = {uniform(blocks.begin), uniform(blocks.end)};
@@ -76,11 +80,25 @@ class KeyProducer {
   static constexpr int kWarpRows = kWarpLanes / kRowThreads;  ///< eight: a row group of a swizzled tile
   static constexpr int kCodeBlocks = kNope / kLatentBlock;
 
+  [[nodiscard]] __device__ EntryList list_of(int query) const {
+    EntryList list = EntryList::without_selected(launch_, query);
+    if (launch_.ratio == EntryList::kSelectedRatio) {
+      ptx::wait_for_previous_kernel();
+      list.append_selected(launch_, query);
+    }
+    return list;
+  }
+
   /// Queries and description of a task, once the consumers have the scores of the task before.
   __device__ void begin(const TaskInfo& info) {
     if (thread_ != 0) return;
     ptx::mbarrier_wait(&smem_.q_empty, num_done_ % 2 ^ 1);
     smem_.tasks[num_done_ % 2] = info;
+    if (info.blocks.begin >= info.blocks.end) {  // nothing to multiply the queries with
+      ptx::mbarrier_arrive(&smem_.q_full);
+      return;
+    }
+    ptx::wait_for_previous_kernel();
     ptx::mbarrier_arrive_expect(&smem_.q_full, kDimTiles * kTileBytes);
     for (int tile = 0; tile < kDimTiles; ++tile) {
       ptx::tma_load(smem_.q[tile], q_map_, &smem_.q_full, tile * kTileDims * 2, info.group * kGroupHeads,
@@ -114,7 +132,7 @@ class KeyProducer {
   /// as many blocks.
   __device__ int compare(EntryList& list, int other_task, TaskInfo& info) const {
     const int num_blocks = info.blocks.end, other_query = other_task / plan_.groups;
-    const EntryList other = other_task < plan_.items ? EntryList::of(launch_, other_query) : EntryList{};
+    const EntryList other = other_task < plan_.items ? list_of(other_query) : EntryList{};
     const int other_blocks = uniform((other.size + kBlockEntries - 1) / kBlockEntries);
     info.pair_end = max(num_blocks, other_blocks);
     if (num_blocks != other_blocks || list.selected != nullptr || list.pages != other.pages ||
@@ -141,19 +159,19 @@ class KeyProducer {
     int index = blocks.begin * kBlockEntries + entry;  // of the first half
 
     RowAhead ahead[2];
-    const std::byte* data[2];  // of the block that is on its way
-    uint2 scales[2];
+    RowPlace first[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int at = index + half * kHalfRows;
       const int row = list.row(at);
       ahead[half].row = list.row(at + kBlockEntries);
       ahead[half].row_after = list.row(at + 2 * kBlockEntries);
-      const RowPlace first = place(list, at, row, list.page(launch_, at, row));
+      first[half] = place(list, at, row, list.page(launch_, at, row));
       ahead[half].page = list.page(launch_, at + kBlockEntries, ahead[half].row);
-      data[half] = first.data;
-      scales[half] = load_scales(first);
     }
+    ptx::wait_for_previous_kernel();
+    const std::byte* data[2] = {first[0].data, first[1].data};  // of the block that is on its way
+    uint2 scales[2] = {load_scales(first[0]), load_scales(first[1])};
     uint4 codes[kCodeBlocks];
 #pragma unroll
     for (int i = 0; i < kCodeBlocks; ++i) {
@@ -219,6 +237,7 @@ class KeyProducer {
       return next;
     };
     const RowPlace first = advance_to(0);
+    ptx::wait_for_previous_kernel();
     const std::byte* data = first.data;
     uint2 scales = load_scales(first);
     uint4 codes[kCodeBlocks];
