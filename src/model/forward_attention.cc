@@ -64,6 +64,7 @@ void Forward::compress(std::int64_t block, const LayerAttention& shape, const St
                                       .frequencies = frequencies(shape.rope),
                                       .ratio = static_cast<int>(shape.ratio),
                                       .precision = precision_,
+                                      .rows_are_settled = true,
                                       .batch = step.batch,
                                       .state = state,
                                       .overlap = overlap,
@@ -150,6 +151,7 @@ void Forward::attention(std::int64_t block, const Step& step) {
                                                .sine = rows(buffers_.sine[angles], num_rows_),
                                                .batch = step.batch,
                                                .window = cache_.window(block)});
+  // Compressors and the indexer begin beside the rotation of the queries, whose result they do not read.
   project_queries(block, shape);
   if (shape.compresses()) compress(block, shape, step);
   const View<std::int32_t, 2> selected = rows(values.selected, num_rows);
@@ -159,6 +161,7 @@ void Forward::attention(std::int64_t block, const Step& step) {
                                    .cosine = cosine,
                                    .sine = sine,
                                    .precision = precision_,
+                                   .queries_are_settled = true,
                                    .batch = attending_batch_.batch,
                                    .first_row = attending_batch_.first_row,
                                    .keys = cache_.index_keys(block),

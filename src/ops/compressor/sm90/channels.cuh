@@ -12,9 +12,10 @@ struct Channels {
   float value[kPiece];
 
   __device__ static Channels filled(float with) { return {{with, with, with, with}}; }
-  __device__ static Channels load(const float* from) {
-    const float4 v = *reinterpret_cast<const float4*>(from);
-    return {{v.x, v.y, v.z, v.w}};
+  __device__ static Channels load(const float* from) { return of(*reinterpret_cast<const float4*>(from)); }
+  /// Past the first-level cache, where an earlier kernel of the chain had other things at the address.
+  __device__ static Channels load_from_l2(const float* from) {
+    return of(__ldcg(reinterpret_cast<const float4*>(from)));
   }
   __device__ void store(float* to) const {
     *reinterpret_cast<float4*>(to) = {value[0], value[1], value[2], value[3]};
@@ -34,6 +35,9 @@ struct Channels {
     for (int i = 0; i < kPiece; ++i) other.value[i] = __shfl_xor_sync(kAllLanes, value[i], mask);
     return other;
   }
+
+ private:
+  __device__ static Channels of(float4 v) { return {{v.x, v.y, v.z, v.w}}; }
 };
 
 }  // namespace baleen::sm90

@@ -53,6 +53,7 @@ struct CompressorParams {
   float eps;
   int head_dim;
   int rope;
+  bool rows_are_settled;
   DeviceBatch batch;
   CompressorState state;
   CompressorOverlap overlap;
@@ -109,8 +110,8 @@ class Worker {
             stored ? of_ring.kv + in_ring : of_step.kv + (begin < 0 ? 0 : i * p.kv_stride) + column;
         const float* gate =
             stored ? of_ring.gate + in_ring : of_step.gate + (begin < 0 ? 0 : i * p.gate_stride) + column;
-        rows.kv[first + i] = Channels::load(kv);
-        rows.gate[first + i] = Channels::load(gate);
+        rows.kv[first + i] = Channels::load_from_l2(kv);
+        rows.gate[first + i] = Channels::load_from_l2(gate);
         rows.bias[first + i] = Channels::load(bias_row(max(begin, 0)) + i * p.state.width + column);
       }
     }
@@ -165,8 +166,8 @@ class Worker {
 #pragma unroll
         for (int half = 0; half < kHalves; ++half) {
           const int column = channel + half * p.head_dim;
-          kv[i][half] = Channels::load(step.kv + column);
-          gate[i][half] = Channels::load(step.gate + column);
+          kv[i][half] = Channels::load_from_l2(step.kv + column);
+          gate[i][half] = Channels::load_from_l2(step.gate + column);
           bias[i][half] = Channels::load(bias_row(position) + column);
         }
       }
@@ -192,10 +193,10 @@ class Worker {
     float* rows = p.overlap.base + static_cast<std::int64_t>(page) * p.overlap.page_stride + channel;
     for (int position = first; position < last; ++position) {
       const Source step = step_row(position);
-      Channels gate = Channels::load(step.gate + channel);
+      Channels gate = Channels::load_from_l2(step.gate + channel);
       gate += Channels::load(bias_row(position) + channel);
       float* row = rows + position % static_cast<int>(kOverlapRows) * p.overlap.width;
-      Channels::load(step.kv + channel).store(row);
+      Channels::load_from_l2(step.kv + channel).store(row);
       gate.store(row + kOverlapRows * p.overlap.width);
     }
   }
@@ -347,10 +348,7 @@ __device__ void make_entry(const CompressorParams& p, const StepItem& item, cons
 }
 
 template <int kRatio>
-__global__ void __launch_bounds__(PoolShape<kRatio>::kMaxThreads, PoolShape<kRatio>::kMinBlocks)
-    compressor_kernel(const __grid_constant__ CompressorParams p) {
-  ptx::launch_next_kernel();
-  ptx::wait_for_previous_kernel();
+__device__ void compress(const CompressorParams& p) {
   StepItem item;
   const int index = static_cast<int>(blockIdx.x) / PoolShape<kRatio>::cluster(p.head_dim);
   if (!find_step_item<kRatio>(p.batch, index, item)) return;  // the whole cluster
@@ -366,6 +364,15 @@ __global__ void __launch_bounds__(PoolShape<kRatio>::kMaxThreads, PoolShape<kRat
   if (!item.first_of_sequence) return;
   __syncthreads();  // all have read the ring
   worker.keep_rows();
+}
+
+template <int kRatio>
+__global__ void __launch_bounds__(PoolShape<kRatio>::kMaxThreads, PoolShape<kRatio>::kMinBlocks)
+    compressor_kernel(const __grid_constant__ CompressorParams p) {
+  ptx::launch_next_kernel();
+  if (!p.rows_are_settled) ptx::wait_for_previous_kernel();
+  compress<kRatio>(p);
+  ptx::wait_for_previous_kernel();  // in any case: it is done when this kernel is
 }
 
 template <int kRatio>
@@ -418,6 +425,7 @@ void compressor(const CompressorArgs& args, CudaContext& context) {
                           .eps = args.eps,
                           .head_dim = static_cast<int>(head_dim),
                           .rope = static_cast<int>(2 * args.frequencies.size()),
+                          .rows_are_settled = args.rows_are_settled,
                           .batch = context.batch,
                           .state = args.state,
                           .overlap = args.overlap};

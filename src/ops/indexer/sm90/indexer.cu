@@ -134,7 +134,8 @@ void indexer(const IndexerArgs& args, CudaContext& context) {
       .selected_stride = args.selected.stride(0),
       .lists = lists,
       .top_k = static_cast<int>(top_k),
-      .capacity = 0};
+      .capacity = 0,
+      .queries_are_settled = args.queries_are_settled};
   if (many) {
     launch_scores<kManyQueries, kManyWarpgroups>(scoring, num_blocks, num_splits, context);
   } else {

@@ -87,8 +87,9 @@ class KeyStream {
     const std::byte* base = pool_.base + page * pool_.page_stride_bytes;
     const std::byte* codes = base + (row * kCodeBytes + block_ * (kBlock / 2));
     const std::byte* scales = base + (rows_per_page * kCodeBytes + row * kBlocks);
-    return {reinterpret_cast<const uint4*>(codes)[beyond * kCodeBytes / 16],
-            reinterpret_cast<const std::uint32_t*>(scales)[beyond]};
+    // Past the first-level cache: the row may be new, where the page's lines were seen without it.
+    return {__ldcg(reinterpret_cast<const uint4*>(codes) + beyond * kCodeBytes / 16),
+            __ldcg(reinterpret_cast<const std::uint32_t*>(scales) + beyond)};
   }
 
  private:

@@ -87,8 +87,8 @@ __device__ inline void rotate_block(float (&x)[kBlock], int block, const float* 
   float c[kPairs], s[kPairs];  // loads first: they wait for memory together
 #pragma unroll
   for (int i = 0; i < kPairs; ++i) {
-    c[i] = first + i >= 0 ? cosine[first + i] : 0.0F;
-    s[i] = first + i >= 0 ? sine[first + i] : 0.0F;
+    c[i] = first + i >= 0 ? __ldcg(cosine + first + i) : 0.0F;
+    s[i] = first + i >= 0 ? __ldcg(sine + first + i) : 0.0F;
   }
 #pragma unroll
   for (int i = 0; i < kPairs; ++i) {
@@ -155,6 +155,8 @@ __device__ inline int write_row(const float (&x)[kBlock], int block, int row, st
   return row_code;
 }
 
+/// Reads past the first-level cache, where the layer before had other queries.
+///
 /// By the whole block, without a barrier: query `row` of the step into `tile` (kQueryBytes, 1024-byte
 /// aligned) and its weights, times the heads' scales, into `weights` [4][4][4]: lane c of a quad holds heads
 /// 8 g + 2 c + e of a product, and finds the weight of the i-th of them, i = 2 g + e, at [i / 4][c][i % 4].
@@ -172,7 +174,7 @@ __device__ void prepare_query(const QueryInputs& inputs, std::int64_t row, std::
                                                         head * inputs.head_stride + block * kBlock);
 #pragma unroll
       for (int i = 0; i < kBlock / 8; ++i) {
-        const uint4 eight = from[i];
+        const uint4 eight = __ldcg(from + i);
         const std::uint32_t pairs[4] = {eight.x, eight.y, eight.z, eight.w};
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
@@ -187,7 +189,7 @@ __device__ void prepare_query(const QueryInputs& inputs, std::int64_t row, std::
     if (block != 0) continue;
     float weight = 0.0F;
     if (exists) {
-      weight = __bfloat162float(inputs.head_weights[row * inputs.weight_stride + head]);
+      weight = __bfloat162float(__ldcg(inputs.head_weights + row * inputs.weight_stride + head));
       weight = round_to_bf16(__fmul_rn(weight, inputs.weight_factor));
       weight =
           weight * e8m0_value(static_cast<std::uint32_t>(row_code)) * power_of_two(kSumBits - kHeadroomBits);

@@ -25,6 +25,8 @@ namespace baleen::sm90::index_kernels {
 inline constexpr int kWarpgroup = 128;
 /// Fewest keys of a split, if there are so many: with fewer, merging takes longer than scoring.
 inline constexpr int kMinSplitKeys = 1024;
+/// So many keys of one query are not split at all: scoring a second half takes less time than a merge.
+inline constexpr int kMaxWholeKeys = 2048;
 /// Rounds (a tile a warpgroup) between looks at whether candidates have run full.
 inline constexpr int kRoundsPerCheck = 2;
 /// Whose candidates there must be room for at a check: those until the next one, and the round that is then
@@ -49,7 +51,8 @@ struct ScoreArgs {
   std::int64_t selected_stride;
   SplitLists lists;  ///< unused with one split
   int top_k;
-  int capacity;  ///< candidates of a query
+  int capacity;              ///< candidates of a query
+  bool queries_are_settled;  ///< they are there before the kernel's wait
 };
 
 /// Compressed entries that a query at `position` sees; none for a row of padding.
@@ -106,11 +109,12 @@ struct SplitRounds {
   bool alone;  ///< the first split has all of them
 };
 
-template <int kRoundKeys>
+template <int kQueries, int kRoundKeys>
 __device__ inline SplitRounds split_rounds(int num_keys) {
   const int splits = static_cast<int>(gridDim.y), split = static_cast<int>(blockIdx.y);
   const int all = (num_keys + kRoundKeys - 1) / kRoundKeys;
-  const int each = max(kMinSplitKeys / kRoundKeys, (all + splits - 1) / splits);
+  const int least = kQueries == 1 && num_keys <= kMaxWholeKeys ? all : kMinSplitKeys / kRoundKeys;
+  const int each = max(least, (all + splits - 1) / splits);
   const int begin = min(all, each * split);
   return {num_keys, begin, min(all, begin + each), all <= each};
 }
@@ -137,12 +141,11 @@ __device__ void prepare_queries(const ScoreArgs& args, std::int64_t first_row, S
   __syncthreads();
 }
 
-/// By the whole block: the keys of `rounds` for queries [first, last), which are of one sequence. `prepared`:
-/// the queries are in place; else they are prepared while the first keys are on their way. Begins after a
-/// barrier and ends with one.
+/// By the whole block: the keys of `rounds` for queries [first, last), which are of one sequence. Begins after
+/// a barrier and ends with one.
 template <int kQueries, int kWarpgroups, bool kPageIsTile>
-__device__ void score_run(const ScoreArgs& args, std::int64_t first_row, int first, int last,
-                          const SplitRounds& rounds, bool prepared, ScoreSpace<kQueries>& space) {
+__device__ void score_run(const ScoreArgs& args, int first, int last, const SplitRounds& rounds,
+                          ScoreSpace<kQueries>& space) {
   constexpr int kThreads = kWarpgroups * kWarpgroup, kRoundKeys = kWarpgroups * kTileKeys;
   constexpr int kGroupQueries = kQueries < kMaxQueriesAtOnce ? kQueries : kMaxQueriesAtOnce,
                 kGroups = kQueries / kGroupQueries;
@@ -157,7 +160,6 @@ __device__ void score_run(const ScoreArgs& args, std::int64_t first_row, int fir
 #pragma unroll
   for (int i = 0; i < kRowsPerLane; ++i) rows[i] = stream.load(tile_of(rounds.begin), i);
   stream.find(tile_of(rounds.begin + 1));
-  if (!prepared) prepare_queries<kQueries, kThreads>(args, first_row, space);
 
   using Place = QuadPlace<kGroupQueries>;
   const Place place = Place::of_lane();
@@ -282,19 +284,12 @@ __device__ void finish_query(const ScoreArgs& args, int query, std::int64_t row,
   __syncthreads();
 }
 
-/// Grid: (blocks of kQueries rows, splits of their keys).
+/// By the whole block: its split of its queries.
 template <int kQueries, int kWarpgroups, bool kPageIsTile>
-__global__ __launch_bounds__(kWarpgroups* kWarpgroup,
-                             1) void score_kernel(const __grid_constant__ ScoreArgs args) {
+__device__ void score_split(const ScoreArgs& args, ScoreSpace<kQueries>& space) {
   constexpr int kThreads = kWarpgroups * kWarpgroup, kRoundKeys = kWarpgroups * kTileKeys;
-  extern __shared__ __align__(1024) std::byte shared[];
-  auto& space = *reinterpret_cast<ScoreSpace<kQueries>*>(shared);
   const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t first_row = static_cast<std::int64_t>(blockIdx.x) * kQueries;
-  if (thread < kNumMagnitudes) space.magnitudes[thread] = kMagnitudes[thread];
-  ptx::wait_for_previous_kernel();
-  ptx::launch_next_kernel();
-
   if (thread == 0) space.zero = 0;
   if (thread < kQueries) {
     const std::int64_t row = first_row + thread;
@@ -306,14 +301,16 @@ __global__ __launch_bounds__(kWarpgroups* kWarpgroup,
     space.sequences[thread] = exists ? args.batch.sequence_of[row] : -1;
   }
   __syncthreads();
-  bool scored = false;
+  bool scored = false, needed = blockIdx.y == 0;
   for (int first = 0, num_keys = 0; first < kQueries;) {
     const int last = end_of_run(first, space, num_keys);
-    const SplitRounds rounds = split_rounds<kRoundKeys>(num_keys);
+    const SplitRounds rounds = split_rounds<kQueries, kRoundKeys>(num_keys);
     scored |= rounds.begin < rounds.end;
+    needed |= !rounds.alone;
     if (thread >= first && thread < last) space.alone[thread] = rounds.alone;
     first = last;
   }
+  if (!needed) return;
   if (blockIdx.y == 0) {
     for (int query = 0; query < kQueries; ++query) {
       const std::int64_t row = first_row + query;
@@ -322,22 +319,36 @@ __global__ __launch_bounds__(kWarpgroups* kWarpgroup,
                           args.top_k);
     }
   }
+  if (scored) prepare_queries<kQueries, kThreads>(args, first_row, space);
+  ptx::wait_for_previous_kernel();
   if (scored) {
-    bool prepared = false;
     for (int first = 0, num_keys = 0; first < kQueries;) {
       const int last = end_of_run(first, space, num_keys);
-      const SplitRounds rounds = split_rounds<kRoundKeys>(num_keys);
+      const SplitRounds rounds = split_rounds<kQueries, kRoundKeys>(num_keys);
       if (rounds.begin < rounds.end) {
-        score_run<kQueries, kWarpgroups, kPageIsTile>(args, first_row, first, last, rounds, prepared, space);
-        prepared = true;
+        score_run<kQueries, kWarpgroups, kPageIsTile>(args, first, last, rounds, space);
       }
       first = last;
     }
   }
+  // Not before: blocks of kernels to come, waiting on the other multiprocessors, fetch instructions where this one
+  // does, which made it 3 us slower with one query.
+  ptx::launch_next_kernel();
   __syncthreads();
   for (int query = 0; query < kQueries; ++query) {
     if (space.visible[query] > 0) finish_query<kQueries, kThreads>(args, query, first_row + query, space);
   }
+}
+
+/// Grid: (blocks of kQueries rows, splits of their keys).
+template <int kQueries, int kWarpgroups, bool kPageIsTile>
+__global__ __launch_bounds__(kWarpgroups* kWarpgroup,
+                             1) void score_kernel(const __grid_constant__ ScoreArgs args) {
+  extern __shared__ __align__(1024) std::byte shared[];
+  auto& space = *reinterpret_cast<ScoreSpace<kQueries>*>(shared);
+  if (threadIdx.x < kNumMagnitudes) space.magnitudes[threadIdx.x] = kMagnitudes[threadIdx.x];
+  if (!args.queries_are_settled) ptx::wait_for_previous_kernel();
+  score_split<kQueries, kWarpgroups, kPageIsTile>(args, space);
 }
 
 }  // namespace baleen::sm90::index_kernels
