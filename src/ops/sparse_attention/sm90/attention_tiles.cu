@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kTileThreads, 1)
   } else {
     ptx::registers_up_to<kConsumerRegisters>();
     ptx::wait_for_previous_kernel();
-    ptx::launch_next_kernel();
+    if (plan.parts == 1) ptx::launch_next_kernel();  // with more the producer does
     TileConsumer<kInPairs>(launch, plan, smem).run();
   }
   if constexpr (kInPairs) ptx::cluster_sync();  // the other one may still say here that it has read

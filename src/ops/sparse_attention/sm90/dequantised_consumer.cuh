@@ -223,7 +223,7 @@ class DequantisedConsumer {
   __device__ void finish(int task, int list_size, const Sums& sums, const SoftmaxState& state) const {
     const int query = task / groups_, group = task % groups_;
     float inverse[2];
-    inverse_denominators(launch_, group, row_, state, list_size == 0, inverse);
+    inverse_denominators(sinks_of(launch_, group, row_), state, list_size == 0, inverse);
 #pragma unroll
     for (int tile = 0; tile < kConsumerTiles; ++tile) {
       store_tile(launch_, query, group, consumer_ * kConsumerTiles + tile, thread_, sums + tile * kTileSums,

@@ -16,17 +16,36 @@ __device__ inline float inverse_denominator(float denominator, float maximum, fl
   return 1.0F / (denominator + exp2f(fmaf(sink, kLog2E, -maximum)));
 }
 
-/// Of a thread's two heads, `row` and `row` + 8 of `group`; `nothing` to see gives zeros.
-__device__ inline void inverse_denominators(const AttentionLaunch& launch, int group, int row,
-                                            const SoftmaxState& state, bool nothing, float (&inverse)[2]) {
-#pragma unroll
-  for (int which = 0; which < 2; ++which) {
-    const int head = min(group * kGroupHeads + row + 8 * which, launch.num_heads - 1);
-    inverse[which] =
-        nothing ? 0.0F
-                : inverse_denominator(state.denominator[which], state.maximum[which], launch.sink[head]);
-  }
+/// Of a thread's two heads, `row` and `row` + 8 of `group`.
+__device__ inline float2 sinks_of(const AttentionLaunch& launch, int group, int row) {
+  const int head = group * kGroupHeads + row, last = launch.num_heads - 1;
+  return {launch.sink[min(head, last)], launch.sink[min(head + 8, last)]};
 }
+
+/// Of a thread's two heads; `nothing` to see gives zeros.
+__device__ inline void inverse_denominators(float2 sinks, const SoftmaxState& state, bool nothing,
+                                            float (&inverse)[2]) {
+  inverse[0] = nothing ? 0.0F : inverse_denominator(state.denominator[0], state.maximum[0], sinks.x);
+  inverse[1] = nothing ? 0.0F : inverse_denominator(state.denominator[1], state.maximum[1], sinks.y);
+}
+
+/// Of the pairs of the rotary tile that a thread holds: 4 i + its number in the quad.
+struct TileAngles {
+  static constexpr int kPairs = kTileDims / 8;
+  float cosine[kPairs], sine[kPairs];
+
+  /// Past the first-level cache, where the step before had others.
+  __device__ static TileAngles load(const AttentionLaunch& launch, int query, int thread) {
+    TileAngles angles;
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      const std::int64_t angle = query * launch.angle_stride + 4 * i + thread % 4;
+      angles.cosine[i] = __ldcg(launch.cosine + angle);
+      angles.sine[i] = __ldcg(launch.sine + angle);
+    }
+    return angles;
+  }
+};
 
 /// A pair of BF16 values, turned by minus the angle in float32 and rounded again: what `rope` does with `inverse`.
 __device__ inline std::uint32_t turned_back(std::uint32_t pair, float cosine, float sine) {
@@ -49,9 +68,11 @@ __device__ inline void transpose_in_quad(std::uint32_t* words) {
 }
 
 /// Writes 64 heads x 64 dims of a query, dim tile `tile`, that a warpgroup holds; `thread` of it. `inverse`: of the
-/// thread's two heads. Step by step for all values, so that no step waits for the one before.
-__device__ inline void store_tile(const AttentionLaunch& launch, int query, int group, int tile, int thread,
-                                  const float* sums, const float (&inverse)[2]) {
+/// thread's two heads; `angles`() is called for the rotary tile. Step by step for all values, so that no step waits for
+/// the one before.
+template <class Angles>
+__device__ void store_tile(const AttentionLaunch& launch, int query, int group, int tile, int thread,
+                           const float* sums, const float (&inverse)[2], const Angles& angles) {
   const int row = thread / kWarpLanes * 16 + thread % kWarpLanes / 4, quad_lane = thread % 4;
   constexpr int kQuadDims = 32;  // after the exchange each lane of four has 8 of them
   constexpr int kPairs = kTileDims / 8, kQuadPairs = kQuadDims / 8;
@@ -65,16 +86,10 @@ __device__ inline void store_tile(const AttentionLaunch& launch, int query, int 
     }
   }
   if (tile == kDimTiles - 1) {
-    float cosine[kPairs], sine[kPairs];
+    const TileAngles of_thread = angles();
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
-      const std::int64_t angle = query * launch.angle_stride + 4 * i + quad_lane;
-      cosine[i] = launch.cosine[angle];
-      sine[i] = launch.sine[angle];
-    }
-#pragma unroll
-    for (int i = 0; i < kPairs; ++i) {
-      for (auto& head : words) head[i] = turned_back(head[i], cosine[i], sine[i]);
+      for (auto& head : words) head[i] = turned_back(head[i], of_thread.cosine[i], of_thread.sine[i]);
     }
   }
 #pragma unroll
@@ -94,6 +109,12 @@ __device__ inline void store_tile(const AttentionLaunch& launch, int query, int 
       }
     }
   }
+}
+
+__device__ inline void store_tile(const AttentionLaunch& launch, int query, int group, int tile, int thread,
+                                  const float* sums, const float (&inverse)[2]) {
+  store_tile(launch, query, group, tile, thread, sums, inverse,
+             [&] { return TileAngles::load(launch, query, thread); });
 }
 
 }  // namespace baleen::sm90

@@ -1,7 +1,12 @@
 // Weights times values for a few items: a thread block for each item and 64 dims. Its values are dequantised
-// while the kernel before still computes weights: all of the list at once, where it is not longer than 16
+// while the kernel before still computes weights: all of the list at once, where it is not longer than 10
 // blocks.
+//
+// In a decode step the next kernel's weights then keep memory busy, so that a read takes microseconds, of
+// instructions too: everything is read before that kernel begins, and loops are not unrolled. With 640 entries
+// that is 10 us behind the last weight; with 58 KB of unrolled instructions and reads on the way it was 14.
 #include "cuda/kernel_launch.h"
+#include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/grid_dependency.h"
 #include "cuda/ptx/wgmma.h"
 #include "cuda/ptx/wgmma_bf16.h"
@@ -14,87 +19,107 @@ namespace baleen::sm90 {
 namespace {
 
 constexpr int kThreads = 2 * kWarpgroupThreads;
-constexpr int kRoundBlocks = 16;  ///< whose values are in shared memory at a time
-constexpr int kPieces = 4;        ///< of a row's 64 dims
+constexpr int kRoundBlocks = 10;  ///< that are in shared memory at a time: the window's and 512 entries'
+constexpr int kRoundRows = kRoundBlocks * kBlockEntries;
+constexpr int kPieces = 4;  ///< of a row's 64 dims
 
-using Values = std::byte[kRoundBlocks][kTileBytes];
+/// A block's weights, each where the thread with that number in its warpgroup reads it.
+struct BlockOperands {
+  uint4 weights[kBlockSteps][kWarpgroupThreads];
+  float4 softmax[2][kWarpgroupThreads];  ///< of the heads row and row + 8, each beside its neighbour
 
-/// Writes entries [64 first_block, 64 (first_block + num_blocks)) of the list, 64 dims each.
-__device__ void dequantise_values(const AttentionLaunch& launch, const EntryList& list, int dim_tile,
-                                  int first_block, int num_blocks, Values& values) {
-  constexpr int kBatch = 8;  // reads that a thread waits for together
-  const int count = num_blocks * kBlockEntries * kPieces;
-  const bool rotary = dim_tile == kDimTiles - 1;
-  for (int begin = static_cast<int>(threadIdx.x); begin < count; begin += kBatch * kThreads) {
-    int rows[kBatch];
-    PageId pages[kBatch];
-    uint4 data[kBatch][2] = {};
-    std::uint32_t scales[kBatch] = {};
-    const auto index_of = [&](int i) {
-      return first_block * kBlockEntries + (begin + i * kThreads) / kPieces;
-    };
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) rows[i] = list.row(index_of(i));
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) pages[i] = list.page(launch, index_of(i), rows[i]);
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const RowPlace place(index_of(i) < list.num_window ? launch.window : launch.compressed, pages[i],
-                           rows[i], kDataBytes, kScaleBytes);
-      if (place.data == nullptr) continue;
-      const int piece = (begin + i * kThreads) % kPieces;
-      if (rotary) {
-        const auto* from = reinterpret_cast<const uint4*>(place.data + kNope) + 2 * piece;
-        data[i][0] = __ldcg(from);
-        data[i][1] = __ldcg(from + 1);
-      } else {
-        data[i][0] = __ldcg(reinterpret_cast<const uint4*>(place.data + dim_tile * kLatentBlock) + piece);
-        scales[i] = __ldcg(reinterpret_cast<const std::uint8_t*>(place.scales) + dim_tile);
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const int at = begin + i * kThreads;
-      if (at >= count) break;
-      const int entry = at / kPieces % kBlockEntries, piece = at % kPieces;
-      std::byte* tile = values[at / kPieces / kBlockEntries];
-      if (rotary) {
-        *reinterpret_cast<uint4*>(chunk_of(tile, entry, 2 * piece)) = data[i][0];
-        *reinterpret_cast<uint4*>(chunk_of(tile, entry, 2 * piece + 1)) = data[i][1];
-      } else {
-        store_dequantised(data[i][0], scales[i], tile, entry, piece);
-        multiply_by_rest(scales[i], tile, entry, piece);
-      }
-    }
-  }
-}
-
-/// A block's weights on their way.
-struct Ahead {
-  uint4 weights[kBlockSteps];
-  float2 softmax[2];
-
-  __device__ void load(const WaitingWeights& waiting, int slot, int thread, int row) {
+  __device__ void copy(const WaitingWeights& waiting, int slot, int thread, int row) {
 #pragma unroll
     for (int step = 0; step < kBlockSteps; ++step) {
-      weights[step] = __ldcg(waiting.block(slot, thread) + step * kWarpgroupThreads);
+      ptx::cp_async_16(&weights[step][thread], waiting.block(slot, thread) + step * kWarpgroupThreads);
     }
-    softmax[0] = __ldcg(waiting.heads(slot) + row);
-    softmax[1] = __ldcg(waiting.heads(slot) + row + 8);
+#pragma unroll
+    for (int which = 0; which < 2; ++which) {
+      ptx::cp_async_16(&softmax[which][thread], waiting.heads(slot) + ((row & ~1) + 8 * which));
+    }
+  }
+  [[nodiscard]] __device__ float2 softmax_of(int which, int thread, int row) const {
+    const float4 both = softmax[which][thread];
+    return row % 2 == 0 ? float2{both.x, both.y} : float2{both.z, both.w};
   }
 };
 
-__device__ void add_block(const Ahead& block, const std::byte* values, float (&sums)[kTileSums],
-                          SoftmaxState& state) {
+struct GatherSmem {
+  std::byte values[kRoundBlocks][kTileBytes];
+  RowPlace places[kRoundRows];
+  BlockOperands operands[kRoundBlocks];
+};
+
+/// By one warpgroup: where the rows of entries [first, first + kRoundRows) of the list are.
+__device__ void find_rows(const AttentionLaunch& launch, const EntryList& list, int first, int thread,
+                          GatherSmem& smem) {
+  constexpr int kRows = kRoundRows / kWarpgroupThreads;  // that a thread waits for together
+  int rows[kRows];
+  PageId pages[kRows];
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) rows[i] = list.row(first + thread + i * kWarpgroupThreads);
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    pages[i] = list.page(launch, first + thread + i * kWarpgroupThreads, rows[i]);
+  }
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    const int entry = thread + i * kWarpgroupThreads;
+    const bool in_window = first + entry < list.num_window;
+    smem.places[entry] = {in_window ? launch.window : launch.compressed, pages[i], rows[i], kDataBytes,
+                          kScaleBytes};
+  }
+}
+
+/// Of the two rows whose scales are on the same 16 bytes, which one has `scales`.
+__device__ int place_in_pair(const std::byte* scales) {
+  return static_cast<int>(reinterpret_cast<std::uintptr_t>(scales) / kScaleBytes % 2);
+}
+
+/// The 64 dims of `dim_tile` of `count` rows as BF16. Codes and scales are copied to where their values will be,
+/// by the thread that then dequantises them.
+__device__ void load_values(const AttentionLaunch& launch, int dim_tile, int count, GatherSmem& smem) {
+  const bool rotary = dim_tile == kDimTiles - 1;  // BF16 already
+  const int piece = static_cast<int>(threadIdx.x) % kPieces, first = static_cast<int>(threadIdx.x) / kPieces;
+  const auto chunk = [&](int entry, int which) {
+    return chunk_of(smem.values[entry / kBlockEntries], entry % kBlockEntries, 2 * piece + which);
+  };
+#pragma unroll 1
+  for (int entry = first; entry < count; entry += kThreads / kPieces) {
+    const RowPlace place = smem.places[entry];
+    const bool exists = place.data != nullptr;
+    const std::byte* codes =
+        place.data + (rotary ? kNope + 32 * piece : dim_tile * kLatentBlock + 16 * piece);
+    const std::byte* other = rotary ? codes + 16 : place.scales - place_in_pair(place.scales) * kScaleBytes;
+    ptx::cp_async_16(chunk(entry, 0), exists ? codes : launch.window.base, exists);
+    ptx::cp_async_16(chunk(entry, 1), exists ? other : launch.window.base, exists);
+  }
+  ptx::cp_async_commit();
+  ptx::cp_async_wait<0>();
+  if (rotary) return;
+#pragma unroll 1
+  for (int entry = first; entry < count; entry += kThreads / kPieces) {
+    const uint4 codes = *reinterpret_cast<const uint4*>(chunk(entry, 0));
+    const std::byte* scales = chunk(entry, 1) + place_in_pair(smem.places[entry].scales) * kScaleBytes;
+    const auto scale = static_cast<std::uint32_t>(scales[dim_tile]);
+    std::byte* tile = smem.values[entry / kBlockEntries];
+    store_dequantised(codes, scale, tile, entry % kBlockEntries, piece);
+    multiply_by_rest(scale, tile, entry % kBlockEntries, piece);
+  }
+}
+
+__device__ void add_block(const BlockOperands& block, int thread, int row, const std::byte* values,
+                          float (&sums)[kTileSums], SoftmaxState& state) {
   BlockWeights weights;
 #pragma unroll
   for (int step = 0; step < kBlockSteps; ++step) {
-    weights[step][0] = block.weights[step].x;
-    weights[step][1] = block.weights[step].y;
-    weights[step][2] = block.weights[step].z;
-    weights[step][3] = block.weights[step].w;
+    const uint4 words = block.weights[step][thread];
+    weights[step][0] = words.x;
+    weights[step][1] = words.y;
+    weights[step][2] = words.z;
+    weights[step][3] = words.w;
   }
-  state.merge(block.softmax, weights, sums);
+  state.merge({block.softmax_of(0, thread, row), block.softmax_of(1, thread, row)}, weights, sums);
   const std::uint64_t descriptor =
       ptx::wgmma_transposed_descriptor(values, ptx::SmemSwizzle::k128B, kRowGroupBytes, kTileBytes);
   ptx::wgmma_fence();
@@ -113,10 +138,10 @@ __global__ void __launch_bounds__(kThreads, 1)
     gather_tiles_kernel(const __grid_constant__ AttentionLaunch launch,
                         const __grid_constant__ WorkPlan plan) {
   extern __shared__ std::byte dynamic_shared[];
-  Values& values = *reinterpret_cast<Values*>(dynamic_shared + bytes_to_tile(dynamic_shared));
-  constexpr int kAhead = 4;
+  GatherSmem& smem = *reinterpret_cast<GatherSmem*>(dynamic_shared + bytes_to_tile(dynamic_shared));
   const int dim_tile = static_cast<int>(blockIdx.x), item = static_cast<int>(blockIdx.y);
   const int query = item / plan.groups, group = item % plan.groups;
+  const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroupThreads;
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroupThreads;
   const int row = thread / kWarpLanes * 16 + thread % kWarpLanes / 4;
   // Lists and cache rows are older than the kernel that computes weights, which lets this one begin after its
@@ -124,38 +149,46 @@ __global__ void __launch_bounds__(kThreads, 1)
   const EntryList list = EntryList::of(launch, query);
   const int num_blocks = __shfl_sync(kAllLanes, (list.size + kBlockEntries - 1) / kBlockEntries, 0);
   const bool shared = plan.shares(num_blocks);
+  const float2 sinks = sinks_of(launch, group, row);
+  TileAngles angles;
+  if (dim_tile == kDimTiles - 1) angles = TileAngles::load(launch, query, thread);
   float sums[kTileSums] = {};
   SoftmaxState state;
   for (int begin = 0; shared && begin < num_blocks; begin += kRoundBlocks) {
     const int count = min(kRoundBlocks, num_blocks - begin);
-    if (begin > 0) __syncthreads();  // the round before is used
-    dequantise_values(launch, list, dim_tile, begin, count, values);
-    ptx::fence_proxy_async();
-    __syncthreads();
-    if (begin == 0) ptx::wait_for_previous_kernel();
-    if (threadIdx.x >= kWarpgroupThreads) continue;
-    const int slot = item * plan.slots + begin;
-    Ahead ahead[kAhead];
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      if (i < count) ahead[i].load(plan.waiting, slot + i, thread, row);
-    }
-    for (int block = 0; block < count; block += kAhead) {
-#pragma unroll
-      for (int i = 0; i < kAhead; ++i) {
-        if (block + i >= count) break;
-        const Ahead now = ahead[i];
-        if (block + i + kAhead < count) ahead[i].load(plan.waiting, slot + block + i + kAhead, thread, row);
-        add_block(now, values[block + i], sums, state);
+    const auto copy_operands = [&] {
+#pragma unroll 1
+      for (int block = warpgroup; block < count; block += kThreads / kWarpgroupThreads) {
+        smem.operands[block].copy(plan.waiting, item * plan.slots + begin + block, thread, row);
       }
+    };
+    // While the other warpgroup still multiplies the round before.
+    if (warpgroup != 0) find_rows(launch, list, begin * kBlockEntries, thread, smem);
+    __syncthreads();
+    if (begin > 0) copy_operands();
+    load_values(launch, dim_tile, count * kBlockEntries, smem);
+    ptx::fence_proxy_async();
+    if (begin == 0) {
+      ptx::wait_for_previous_kernel();
+      copy_operands();
+      ptx::cp_async_commit();
+      ptx::cp_async_wait<0>();
+    }
+    __syncthreads();
+    const bool all_read = begin + count == num_blocks;
+    if (all_read) ptx::launch_next_kernel();
+    if (warpgroup != 0) continue;
+#pragma unroll 1
+    for (int block = 0; block < count; ++block) {
+      add_block(smem.operands[block], thread, row, smem.values[block], sums, state);
     }
   }
   ptx::wait_for_previous_kernel();
   ptx::launch_next_kernel();
-  if (!shared || threadIdx.x >= kWarpgroupThreads) return;
+  if (!shared || warpgroup != 0) return;
   float inverse[2];
-  inverse_denominators(launch, group, row, state, num_blocks == 0, inverse);
-  store_tile(launch, query, group, dim_tile, thread, sums, inverse);
+  inverse_denominators(sinks, state, num_blocks == 0, inverse);
+  store_tile(launch, query, group, dim_tile, thread, sums, inverse, [&] { return angles; });
 }
 
 }  // namespace
@@ -164,7 +197,7 @@ void gather_tiles(const AttentionLaunch& launch, const WorkPlan& plan, CudaConte
   launch_kernel("gather_tiles", gather_tiles_kernel,
                 {.grid = dim3(kDimTiles, static_cast<unsigned>(plan.items)),
                  .threads = kThreads,
-                 .shared_bytes = sizeof(Values) + kRowGroupBytes},
+                 .shared_bytes = sizeof(GatherSmem) + kRowGroupBytes},
                 context.stream, launch, plan);
 }
 

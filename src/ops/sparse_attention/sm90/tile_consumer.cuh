@@ -167,7 +167,7 @@ class TileConsumer {
   __device__ void finish(const TaskInfo& info, const float (&sums)[kConsumerSums],
                          const SoftmaxState& state) const {
     float inverse[2];
-    inverse_denominators(launch_, info.group, row_, state, info.list_size == 0, inverse);
+    inverse_denominators(sinks_of(launch_, info.group, row_), state, info.list_size == 0, inverse);
 #pragma unroll
     for (int tile = 0; tile < kConsumerTiles; ++tile) {
       store_tile(launch_, info.query, info.group, consumer_ * kConsumerTiles + tile, thread_,
