@@ -141,8 +141,8 @@ __device__ void prepare_queries(const ScoreArgs& args, std::int64_t first_row, S
   __syncthreads();
 }
 
-/// By the whole block: the keys of `rounds` for queries [first, last), which are of one sequence. Begins after
-/// a barrier and ends with one.
+/// By the whole block: the keys of `rounds` for queries [first, last), which are of one sequence. Begins
+/// after a barrier and ends with one.
 template <int kQueries, int kWarpgroups, bool kPageIsTile>
 __device__ void score_run(const ScoreArgs& args, int first, int last, const SplitRounds& rounds,
                           ScoreSpace<kQueries>& space) {
@@ -331,8 +331,8 @@ __device__ void score_split(const ScoreArgs& args, ScoreSpace<kQueries>& space) 
       first = last;
     }
   }
-  // Not before: blocks of kernels to come, waiting on the other multiprocessors, fetch instructions where this one
-  // does, which made it 3 us slower with one query.
+  // Not before: blocks of kernels to come, waiting on the other multiprocessors, fetch instructions where
+  // this one does, which made it 3 us slower with one query.
   ptx::launch_next_kernel();
   __syncthreads();
   for (int query = 0; query < kQueries; ++query) {

@@ -45,7 +45,8 @@ __device__ void turn(float (&values)[kValues], const float* cosine, const float*
 __global__ void __launch_bounds__(kHeadsPerBlock* kWarpLanes)
     rms_norm_rope_kernel(const __grid_constant__ NormRopeArgs args) {
   ptx::wait_for_previous_kernel();
-  // Now, and not before: what is older than this kernel the next ones may read (CompressorArgs::rows_are_settled).
+  // Now, and not before: what is older than this kernel the next ones may read
+  // (CompressorArgs::rows_are_settled).
   ptx::launch_next_kernel();
   const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
   const std::int64_t head =

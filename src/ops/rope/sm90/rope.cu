@@ -29,7 +29,8 @@ __device__ std::uint16_t rounded(float value) {
 /// A block has a token; a thread takes pairs of its heads in turn.
 __global__ void __launch_bounds__(kThreads) rope_kernel(const __grid_constant__ RotationArgs args) {
   ptx::wait_for_previous_kernel();
-  // Now, and not before: what is older than this kernel the next ones may read (CompressorArgs::rows_are_settled).
+  // Now, and not before: what is older than this kernel the next ones may read
+  // (CompressorArgs::rows_are_settled).
   ptx::launch_next_kernel();
   const std::int64_t row = blockIdx.x;
   for (int i = static_cast<int>(threadIdx.x); i < args.num_heads * args.num_pairs; i += kThreads) {

@@ -8,8 +8,8 @@
 
 namespace baleen::sm90 {
 
-/// Where no other operation rotates on the way; cosine and sine dense. The kernel behind it begins when all that
-/// was queued before it is done.
+/// Where no other operation rotates on the way; cosine and sine dense. The kernel behind it begins when all
+/// that was queued before it is done.
 void rope(const RopeArgs& args, CudaContext& context);
 
 [[nodiscard]] std::span<const CudaVariant<ops::Rope>> rope_variants();

@@ -68,8 +68,8 @@ __device__ inline void transpose_in_quad(std::uint32_t* words) {
 }
 
 /// Writes 64 heads x 64 dims of a query, dim tile `tile`, that a warpgroup holds; `thread` of it. `inverse`: of the
-/// thread's two heads; `angles`() is called for the rotary tile. Step by step for all values, so that no step waits for
-/// the one before.
+/// thread's two heads; `angles`() is called for the rotary tile. Step by step for all values, so that no
+/// step waits for the one before.
 template <class Angles>
 __device__ void store_tile(const AttentionLaunch& launch, int query, int group, int tile, int thread,
                            const float* sums, const float (&inverse)[2], const Angles& angles) {

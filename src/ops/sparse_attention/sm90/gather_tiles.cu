@@ -3,8 +3,9 @@
 // blocks.
 //
 // In a decode step the next kernel's weights then keep memory busy, so that a read takes microseconds, of
-// instructions too: everything is read before that kernel begins, and loops are not unrolled. With 640 entries
-// that is 10 us behind the last weight; with 58 KB of unrolled instructions and reads on the way it was 14.
+// instructions too: everything is read before that kernel begins, and loops are not unrolled. With 640
+// entries that is 10 us behind the last weight; with 58 KB of unrolled instructions and reads on the way it
+// was 14.
 #include "cuda/kernel_launch.h"
 #include "cuda/ptx/cp_async.h"
 #include "cuda/ptx/grid_dependency.h"
@@ -76,8 +77,8 @@ __device__ int place_in_pair(const std::byte* scales) {
   return static_cast<int>(reinterpret_cast<std::uintptr_t>(scales) / kScaleBytes % 2);
 }
 
-/// The 64 dims of `dim_tile` of `count` rows as BF16. Codes and scales are copied to where their values will be,
-/// by the thread that then dequantises them.
+/// The 64 dims of `dim_tile` of `count` rows as BF16. Codes and scales are copied to where their values
+/// will be, by the thread that then dequantises them.
 __device__ void load_values(const AttentionLaunch& launch, int dim_tile, int count, GatherSmem& smem) {
   const bool rotary = dim_tile == kDimTiles - 1;  // BF16 already
   const int piece = static_cast<int>(threadIdx.x) % kPieces, first = static_cast<int>(threadIdx.x) / kPieces;

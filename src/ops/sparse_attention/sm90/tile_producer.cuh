@@ -80,7 +80,8 @@ class KeyProducer {
   static constexpr int kWarpRows = kWarpLanes / kRowThreads;  ///< eight: a row group of a swizzled tile
   static constexpr int kCodeBlocks = kNope / kLatentBlock;
 
-  /// With several parts an item `gather_tiles` comes next: begun any earlier it took 10 us longer in a decode step.
+  /// With several parts an item `gather_tiles` comes next: begun any earlier it took 10 us longer in a
+  /// decode step.
   __device__ void wait_and_launch_next() const {
     ptx::wait_for_previous_kernel();
     if (plan_.parts > 1) ptx::launch_next_kernel();

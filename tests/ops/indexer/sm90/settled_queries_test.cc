@@ -1,5 +1,5 @@
-// A layer's compressor and indexer beside the rotation of its queries, as a decode step queues them: what they read
-// early is there.
+// A layer's compressor and indexer beside the rotation of its queries, as a decode step queues them: what
+// they read early is there.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -51,7 +51,8 @@ class MadeRow {
   T* row_;
 };
 
-/// Other queries and other rows each time, made right before the rotation; nothing in between waits for the host.
+/// Other queries and other rows each time, made right before the rotation; nothing in between waits for the
+/// host.
 void expect_read_in_time(std::int64_t num_keys) {
   test::TestCuda cuda;
   const std::int64_t position = 4 * num_keys - 1;  // completes the last key
