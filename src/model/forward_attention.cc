@@ -82,14 +82,13 @@ void Forward::compress(std::int64_t block, const LayerAttention& shape, const St
 void Forward::project(std::int64_t block, const LayerAttention& shape) {
   const AttentionWeights& weights = weights_.block(block).attention;
   const BlockValues& values = buffers_.block(block);
-  const auto [begin, end] = attending_;
   const std::int64_t num_rows = attending_.size();
   const Activations<2> x = rows(values.attention.u, num_rows);
   const CompressorWeights& main = weights.compressor;
   const CompressorWeights& index = weights.indexer.compressor;
   // What the cache is made from comes to the place of its row in the batch.
   const auto placed = [&](const Activations<2>& all, std::int64_t width) {
-    return rows(all, num_rows_, width).slice(begin, end);
+    return rows(all, num_rows_, width).slice(attending_.begin, attending_.end);
   };
   const std::array<LinearOutput, 7> projections{
       {{&weights.wq_a, rows(values.q_down, num_rows), false, "wq_a"},
