@@ -52,6 +52,7 @@ void Forward::compress(std::int64_t block, const LayerAttention& shape, const St
   const AttentionWeights& weights = weights_.block(block).attention;
   const BlockValues& values = buffers_.block(block);
   const std::int64_t num_rows = step.rows.num_rows;
+  // Settled behind the rotation of queries, of which a rank that attends with no row has none.
   const auto pool = [&](const CompressorWeights& compressor, const Activations<2>& kv,
                         const Activations<2>& gate, const CompressorState& state,
                         const CompressorOverlap& overlap, const LatentPool& latent,
@@ -64,7 +65,7 @@ void Forward::compress(std::int64_t block, const LayerAttention& shape, const St
                                       .frequencies = frequencies(shape.rope),
                                       .ratio = static_cast<int>(shape.ratio),
                                       .precision = precision_,
-                                      .rows_are_settled = true,
+                                      .rows_are_settled = attending_.size() > 0,
                                       .batch = step.batch,
                                       .state = state,
                                       .overlap = overlap,

@@ -369,9 +369,9 @@ __device__ void compress(const CompressorParams& p) {
 template <int kRatio>
 __global__ void __launch_bounds__(PoolShape<kRatio>::kMaxThreads, PoolShape<kRatio>::kMinBlocks)
     compressor_kernel(const __grid_constant__ CompressorParams p) {
-  // With ratio 128 attention comes next, the first of two kernels in a decode step. One of them takes 10 us
-  // longer when attention begins while this kernel has just begun (H100, two of three layers; the cause was
-  // not found).
+  // With ratio 128 attention comes next, the first of two kernels in a decode step. One of them takes up to
+  // 10 us longer when attention begins while this kernel has just begun (on two H100s in every layer, on one
+  // in some; the cause was not found).
   constexpr bool kNextAtOnce = kRatio == 4;
   if constexpr (kNextAtOnce) ptx::launch_next_kernel();
   if (!p.rows_are_settled) ptx::wait_for_previous_kernel();

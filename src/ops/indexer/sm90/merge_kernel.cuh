@@ -87,8 +87,8 @@ __global__ __launch_bounds__(kMergeThreads) void merge_kernel(const __grid_const
   const int rank = static_cast<int>(blockIdx.x), ranks = static_cast<int>(gridDim.x);
   if (threadIdx.x == 0) space.count = 0;
   // Even where there is nothing to merge: attention's blocks are then in place when the indices are. Begun
-  // behind this kernel's wait they made attention's second kernel take 25 us of a decode step where it
-  // takes 13.
+  // behind this kernel's wait they made attention's second kernel, as it was then, take 25 us of a decode
+  // step instead of 13.
   ptx::launch_next_kernel();
   ptx::wait_for_previous_kernel();
   const int visible = num_visible(args.batch.positions[row]);

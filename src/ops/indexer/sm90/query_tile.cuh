@@ -155,11 +155,10 @@ __device__ inline int write_row(const float (&x)[kBlock], int block, int row, st
   return row_code;
 }
 
-/// Reads past the first-level cache, where the layer before had other queries.
-///
 /// By the whole block, without a barrier: query `row` of the step into `tile` (kQueryBytes, 1024-byte
 /// aligned) and its weights, times the heads' scales, into `weights` [4][4][4]: lane c of a quad holds heads
 /// 8 g + 2 c + e of a product, and finds the weight of the i-th of them, i = 2 g + e, at [i / 4][c][i % 4].
+/// Reads past the first-level cache, where the layer before had other queries.
 template <int kThreads>
 __device__ void prepare_query(const QueryInputs& inputs, std::int64_t row, std::byte* tile, float* weights) {
   constexpr int kRowsAtOnce = kThreads / kBlocks;

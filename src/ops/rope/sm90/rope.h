@@ -9,7 +9,7 @@
 namespace baleen::sm90 {
 
 /// Where no other operation rotates on the way; cosine and sine dense. The kernel behind it begins when all
-/// that was queued before it is done.
+/// that was queued before it is done; without rows there is no kernel.
 void rope(const RopeArgs& args, CudaContext& context);
 
 [[nodiscard]] std::span<const CudaVariant<ops::Rope>> rope_variants();

@@ -111,6 +111,7 @@ __device__ void store_tile(const AttentionLaunch& launch, int query, int group, 
   }
 }
 
+/// The same, with angles read where they are needed.
 __device__ inline void store_tile(const AttentionLaunch& launch, int query, int group, int tile, int thread,
                                   const float* sums, const float (&inverse)[2]) {
   store_tile(launch, query, group, tile, thread, sums, inverse,
