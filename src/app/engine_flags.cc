@@ -80,8 +80,12 @@ std::vector<DeviceChoice> devices_from_list(const std::string& list) {
   std::vector<std::string> numbers;
   std::istringstream text(list);
   for (std::string number; std::getline(text, number, ',');) numbers.push_back(number);
-  if (numbers.empty() || list.ends_with(','))
-    fail("--devices \"{}\": expected GPUs, as 0,1", shortened_text(list));
+  if (numbers.empty() || list.ends_with(',') || list.find_first_not_of("0123456789,") != std::string::npos) {
+    fail(
+        "--devices \"{}\": expected numbers of GPUs, as 0,1; for ranks on CPUs leave it out, with --tp 2 or "
+        "the like",
+        shortened_text(list));
+  }
   if (std::set<std::string>(numbers.begin(), numbers.end()).size() < numbers.size()) prepare_shared_devices();
   std::vector<DeviceChoice> devices;
   devices.reserve(numbers.size());

@@ -249,6 +249,14 @@ TEST_F(Ranks, ThePlannerExplainsItsChoice) {
   EXPECT_EQ(baleen({"plan", "--devices", "2"}).status, 2) << "wants --explain";
 }
 
+TEST_F(Ranks, WhatIsNoListOfGpusIsRefused) {
+  for (const char* list : {"cpu", "0,", "0,x", "-1", ","}) {
+    const test::ProgramResult result = baleen({"run", "--devices", list, "--max-tokens", "1", "hi"});
+    EXPECT_NE(result.status, 0) << list;
+    EXPECT_NE(result.err.find("expected numbers of GPUs, as 0,1"), std::string::npos) << result.err;
+  }
+}
+
 TEST_F(Ranks, AServerWithTwoGroupsRepliesAsOneRank) {
   const Words serve{BALEEN_PROGRAM, "serve", "--port", "0", "--quiet", "--threads", "2", "--context", "8192"};
   const auto request = [](int i) {
