@@ -258,6 +258,33 @@ TEST(SparseAttentionSm90, AgreesOnTheReleasedShapes) {
   }
 }
 
+/// Without a window a list has compressed entries alone. In steps of one row, of few, of many, and of so many
+/// that rows are dequantised first.
+TEST(SparseAttentionSm90, AgreesWithoutAWindow) {
+  BALEEN_NEEDS_GPU();
+  for (const Geometry geometry : {Geometry{8, 128}, {8, 512}, {64, 512}, {128, 512}}) {
+    for (const int ratio : {0, 4, 128}) {
+      const Layer layer(ratio, geometry.head_dim, 0, 1'000);
+      for (const std::int64_t rows : {1, 3, 40, 300}) {
+        Step step = step_at(layer, geometry.num_heads, 600, rows, 71);
+        step.window_tokens = 0;
+        Step last = step_at(layer, geometry.num_heads, 600 + rows - 1, 1, 71);
+        last.window_tokens = 0;
+        const auto row_size = static_cast<std::ptrdiff_t>(geometry.num_heads * geometry.head_dim);
+        last.q.assign(step.q.end() - row_size, step.q.end());
+        if (ratio == 4) last.selected.assign(step.selected.end() - 71, step.selected.end());
+        const std::vector<float> got = run(layer, step);
+        const std::vector<float> got_last = run(layer, last, rows - 1);
+        EXPECT_SAME_BITS(std::span(got).last(static_cast<std::size_t>(row_size)), got_last)
+            << geometry.num_heads << " x " << geometry.head_dim << ", ratio " << ratio << ", rows " << rows;
+        if (rows > 40) continue;
+        EXPECT_CLOSE(got, want(layer, step), kTolerance)
+            << geometry.num_heads << " x " << geometry.head_dim << ", ratio " << ratio << ", rows " << rows;
+      }
+    }
+  }
+}
+
 TEST(SparseAttentionSm90, ManyRowsAtOnce) {  // several items for each block of threads, of every length
   BALEEN_NEEDS_GPU();
   const Layer layer(4, 512, 0, 400);
