@@ -30,12 +30,5 @@ status=0
 ctest --preset "$preset" --parallel 2 --no-tests=error --test-output-size-passed 1000000 \
   --output-junit "$results" "$@" || status=$?
 
-# The attributes of the results' outermost element are the only numbers that ctest writes for machines.
-if [[ -e $results ]]; then
-  count() { sed -n "s/^[[:space:]]*$1=\"\([0-9]*\)\".*/\1/p" "$results" | head -n 1; }
-  failed=$(count failures)
-  left_out=$(($(count disabled) + $(count skipped)))
-  echo "$(($(count tests) - failed - left_out)) passed, $failed failed, $left_out skipped"
-  "$root/scripts/print_skipped.sh" "$results"
-fi
+if [[ -e $results ]]; then "$root/scripts/print_results.sh" "$results" || status=1; fi
 exit "$status"

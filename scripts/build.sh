@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# build.sh PRESET [TARGET...]: configures build/PRESET if it has never been, then builds the targets, or everything.
+# build.sh PRESET [TARGET...]: configures build/PRESET if it has never been, or if other packages are installed than
+# then, and builds the targets, or everything.
 # Says how far it is: on a terminal in one line, elsewhere in a line a minute. When something fails, the compiler's words.
 # BALEEN_PROGRESS_SECONDS: seconds between those lines.
 set -euo pipefail
@@ -37,15 +38,32 @@ follow() {
   done
 }
 
-if [[ ! -e $folder/build.ninja ]]; then
+# What configuration looks for, and so depends on: packages with their versions, the commands that stand for some
+# of them, those that are unpacked, and the compiler for GPUs.
+installed() {
+  local names
+  mapfile -t names < <(sed 's/[[:space:]]*#.*//; s/[[:space:]].*//' scripts/packages.txt | grep .)
+  dpkg-query -W -f='${db:Status-Status} ${Package} ${Version}\n' "${names[@]%|*}" 2>/dev/null | sort || true
+  local name
+  for name in "${names[@]}" '|nvcc' '|/usr/local/cuda/bin/nvcc'; do
+    if [[ $name == *'|'* ]]; then command -v "${name#*|}" || true; fi
+  done
+  find build/unpacked/usr/sbin -type f 2>/dev/null | sort || true
+}
+
+# What an earlier configuration did not find is looked for again, and what is gone is no longer believed in: a
+# cache made then holds paths of both.
+found=$(installed)
+if [[ ! -e $folder/build.ninja || $found != "$(cat "$folder/configured_with" 2>/dev/null)" ]]; then
   show "configuring"
   launcher=()
   if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
-  if ! cmake --preset "$preset" "${launcher[@]}" >"$log" 2>&1; then
+  if ! cmake --fresh --preset "$preset" "${launcher[@]}" >"$log" 2>&1; then
     show ""
     cat "$log" >&2
     exit 1
   fi
+  echo "$found" >"$folder/configured_with"
 fi
 
 if ! ninja -C "$folder" "$@" 2>&1 | tee "$log" | follow; then
