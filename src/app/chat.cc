@@ -18,6 +18,7 @@
 #include "app/terminal.h"
 #include "base/check.h"
 #include "base/error.h"
+#include "base/interrupt_flag.h"
 #include "base/json.h"
 #include "base/utf8.h"
 #include "chat/format.h"

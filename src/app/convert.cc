@@ -7,7 +7,7 @@
 
 #include "app/option_ranges.h"
 #include "app/options.h"
-#include "app/terminal.h"
+#include "base/interrupt_flag.h"
 #include "log/log.h"
 #include "model_files/convert.h"
 #include "model_files/weight_stream.h"

@@ -7,7 +7,7 @@
 
 #include "app/option_ranges.h"
 #include "app/options.h"
-#include "app/terminal.h"
+#include "base/interrupt_flag.h"
 #include "log/log.h"
 #include "model/presets.h"
 #include "model_files/init.h"

@@ -206,7 +206,9 @@ void serve(ServeFlags flags) {
   const LogThread log;
 
   const Tokenizer tokenizer = Tokenizer::load(flags.engine.model);
-  const std::unique_ptr<ModelEngine> opened = open_engine(flags.engine.model, engine_options(flags));
+  EngineOptions wanted = engine_options(flags);
+  wanted.asked_to_end = [&shutdown] { shutdown.ask(); };
+  const std::unique_ptr<ModelEngine> opened = open_engine(flags.engine.model, wanted);
   ModelEngine& engine = *opened;
   // Where operations are queued, times of single ones would keep steps from being replayed.
   engine.device().set_profiling(!engine.device().traits().queues);

@@ -33,18 +33,17 @@ ShutdownSignal::ShutdownSignal() {
   if (::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
     sigaddset(&signals_, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals_, &previous_);
-  thread_ = std::jthread([this](const std::stop_token& stop) { wait(stop); });
 }
 
 ShutdownSignal::~ShutdownSignal() {
-  thread_.request_stop();
-  thread_.join();
+  thread_ = {};
   pthread_sigmask(SIG_SETMASK, &previous_, nullptr);
 }
 
 void ShutdownSignal::on_first(std::function<void()> callback) {
   const std::lock_guard lock(mutex_);
   first_ = std::move(callback);
+  if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { wait(stop); });
 }
 
 void ShutdownSignal::on_second(std::function<void()> callback) {
@@ -58,7 +57,7 @@ void ShutdownSignal::wait(const std::stop_token& stop) {
   bool first_called = false, second_called = false;
   while (!stop.stop_requested()) {
     const int signal = sigtimedwait(&signals_, nullptr, &kLook);
-    if (signal == SIGHUP) hung_up = true;
+    if (signal == SIGHUP || asked_) hung_up = true;
     if (signal > 0 && signal != SIGHUP) ++num_others;
     const std::lock_guard lock(mutex_);
     if (hung_up || num_others >= 1) call_once(first_, first_called);

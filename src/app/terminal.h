@@ -1,15 +1,12 @@
-/// The person at the terminal: lines they type, Ctrl-C, and text that looks different from other text.
+/// The person at the terminal: lines they type, and text that looks different from other text.
 #pragma once
 
-#include <csignal>
 #include <cstddef>
 #include <cstdio>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace baleen {
 
@@ -43,27 +40,6 @@ class LineReader {
   std::string prompt_;              // for plain lines from a terminal
   bool understands_ = false;        // the terminal knows bracketed paste
   std::unique_ptr<Editor> editor_;  // none when not on a terminal
-};
-
-/// While it lives, SIGINT (Ctrl-C), or the signals given, raise a flag instead of ending the process. A signal that the
-/// process ignores, as SIGHUP under nohup, stays ignored. One at a time.
-class InterruptFlag {
- public:
-  explicit InterruptFlag(std::initializer_list<int> signals = {SIGINT});
-  InterruptFlag(const InterruptFlag&) = delete;
-  InterruptFlag& operator=(const InterruptFlag&) = delete;
-  /// Restores what the signals did before.
-  ~InterruptFlag();
-
-  [[nodiscard]] bool raised() const;
-  void lower();
-  /// Ends the process as the signal that raised the flag would have. Only after `raised()`.
-  [[noreturn]] void end_process();
-
- private:
-  struct Previous;
-  void restore();
-  std::vector<Previous> previous_;
 };
 
 /// Escape sequences to print before and after text; empty where they would not be understood or are not

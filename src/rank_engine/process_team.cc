@@ -1,19 +1,27 @@
 #include "rank_engine/process_team.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
+#include <utility>
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/interrupt_flag.h"
+#include "log/log.h"
 #include "model/identity.h"
 
 namespace baleen {
 namespace {
 
-constexpr int kGreetingTag = 1, kVerdictTag = 2, kCallTag = 3, kReplyTag = 4;
+constexpr int kGreetingTag = 1, kVerdictTag = 2, kCallTag = 3, kReplyTag = 4, kSignalTag = 5;
+
+/// How often the first rank looks whether another one got a signal.
+constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
 std::string text_of(std::span<const std::byte> bytes) {
@@ -113,9 +121,27 @@ ProcessTeam::ProcessTeam(std::shared_ptr<MpiWorld> world, std::shared_ptr<const 
   }
   link_ = join(options, communicator_);
   engine_ = make_rank(std::move(weights), options, communicator_, link_);
+  listener_ = std::jthread([this](const std::stop_token& stop) { listen(stop); });
+}
+
+void ProcessTeam::listen(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    for (std::int64_t rank = 1; rank < num_ranks_; ++rank) {
+      if (communicator_.world().waiting_bytes(rank, kSignalTag) < 0) continue;
+      log_line("baleen: rank {} got a signal to end: all ranks end", rank);
+      if (engine_->options().asked_to_end) {
+        engine_->options().asked_to_end();
+      } else {
+        ::kill(::getpid(), SIGTERM);
+      }
+      return;
+    }
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
 }
 
 ProcessTeam::~ProcessTeam() {
+  listener_ = {};
   if (!lost_.empty()) return;
   try {
     const RankCall end{.kind = RankCall::Kind::kEnd};
@@ -161,8 +187,13 @@ std::string ProcessTeam::place() const {
 
 void ProcessTeam::follow(const std::shared_ptr<MpiWorld>& world, std::shared_ptr<const ModelWeights> weights,
                          const EngineOptions& options) {
-  // Whoever ends the first rank ends this one through it.
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) static_cast<void>(std::signal(signal, SIG_IGN));
+  // As the first rank, this one ends when the first does; a signal that comes here is passed on to it. The
+  // command may have blocked them for a thread of its own, which is only begun once an engine is open.
+  InterruptFlag interrupt({SIGINT, SIGTERM, SIGHUP});
+  sigset_t unblocked;
+  sigemptyset(&unblocked);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&unblocked, signal);
+  pthread_sigmask(SIG_UNBLOCK, &unblocked, nullptr);
   check_size(*world, options);
   MpiCommunicator communicator(world, options.longest_wait);
   const std::int64_t rank = world->rank();
@@ -173,8 +204,14 @@ void ProcessTeam::follow(const std::shared_ptr<MpiWorld>& world, std::shared_ptr
   try {
     const GpuLink link = join(options, communicator);
     const std::unique_ptr<Engine> engine = make_rank(std::move(weights), options, communicator, link);
+    // A signal is passed on once: the first rank then ends all.
+    bool passed_on = false;
+    const auto pass_on = [&] {
+      if (!interrupt.raised() || std::exchange(passed_on, true)) return;
+      communicator.send(0, kSignalTag, {});
+    };
     while (true) {
-      const ReceivedCall received = call_from_bytes(communicator.receive(0, kCallTag, false));
+      const ReceivedCall received = call_from_bytes(communicator.receive(0, kCallTag, false, pass_on));
       const RankCall& call = received.call;
       if (call.kind == RankCall::Kind::kEnd) break;
       const bool is_called = call.group == RankCall::kAllGroups || call.group == engine->layout().dp_index();

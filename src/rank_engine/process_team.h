@@ -1,8 +1,9 @@
 /// Ranks as processes that mpirun or srun started, one rank each. The first drives: it schedules, prints and
-/// calls the others, which follow until it ends.
+/// calls the others, which follow until it ends. A signal to end that reaches another one is passed on to it.
 #pragma once
 
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "comm/mpi/mpi_communicator.h"
@@ -41,6 +42,8 @@ class ProcessTeam final : public RankTeam {
 
  private:
   void call_all(const RankCall& call);
+  /// Watches for ranks that got a signal to end.
+  void listen(const std::stop_token& stop);
 
   MpiCommunicator communicator_;
   std::int64_t num_ranks_;
@@ -50,6 +53,7 @@ class ProcessTeam final : public RankTeam {
   std::vector<ReceivedReply> of_passes_, of_others_;
   std::vector<RankReply> replies_;
   std::string lost_;
+  std::jthread listener_;  ///< last: it uses the communicator
 };
 
 }  // namespace baleen

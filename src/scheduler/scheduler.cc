@@ -65,6 +65,9 @@ std::int64_t Scheduler::max_queue() const { return inbox_->max_queue(); }
 
 SchedulerStats Scheduler::stats() const { return inbox_->stats(); }
 void Scheduler::drain() { inbox_->drain(); }
+void Scheduler::fail_all(const std::string& error) {
+  between_turns([this, error] { loop_->board.fail_all(error); });
+}
 bool Scheduler::idle() const { return inbox_->idle(); }
 
 bool Scheduler::turn() {

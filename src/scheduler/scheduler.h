@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
 
 #include "engine/step_engine.h"
 #include "scheduler/request.h"
@@ -54,6 +55,8 @@ class Scheduler {
   void run(std::stop_token stop);
   /// From now on nothing is admitted to the queue; `idle()` tells when all is done.
   void drain();
+  /// Fails what waits or runs then with `error`, at the next turn. Any thread.
+  void fail_all(const std::string& error);
   [[nodiscard]] bool idle() const;
 
  private:

@@ -93,6 +93,9 @@ HttpResponse refusal(Api api, const ApiError& error, std::string_view request_id
   return response;
 }
 
+/// For the last words of replies that a drain cuts: some steps of the engine, and what the network takes.
+constexpr double kFarewellSeconds = 3;
+
 ApiError shutting_down() {
   return {.status = 503,
           .type = "server_error",
@@ -442,7 +445,8 @@ void ApiServer::drain(double seconds) {
     for (const auto& watcher : std::exchange(watchers_, {})) watcher->end();
   });
   http_.drain();
-  http_.after(seconds, [this] { http_.stop(); });
+  http_.after(seconds, [this] { scheduler_.fail_all(shutting_down().message); });
+  http_.after(seconds + kFarewellSeconds, [this] { http_.stop(); });
 }
 
 void ApiServer::log_job(const JobReport& report) const {

@@ -168,25 +168,6 @@ TEST_F(OnATerminal, ControlCDropsTheLineAndControlDEndsTheInput) {
   EXPECT_EQ(read(reader, {"\x04"}), std::nullopt);
 }
 
-TEST(InterruptFlag, CatchesTheSignalWhileItLives) {
-  struct sigaction before {
-  }, after{};
-  ::sigaction(SIGINT, nullptr, &before);
-  {
-    InterruptFlag flag;
-    EXPECT_FALSE(flag.raised());
-    ::raise(SIGINT);
-    EXPECT_TRUE(flag.raised());
-    flag.lower();
-    EXPECT_FALSE(flag.raised());
-    ::raise(SIGINT);
-  }
-  ::sigaction(SIGINT, nullptr, &after);
-  EXPECT_EQ(after.sa_handler, before.sa_handler);
-  const InterruptFlag fresh;
-  EXPECT_FALSE(fresh.raised());
-}
-
 TEST_F(OnATerminal, TextStyleIsPlainUnlessATerminalWantsIt) {
   std::FILE* file = std::tmpfile();
   ASSERT_NE(file, nullptr) << std::strerror(errno);

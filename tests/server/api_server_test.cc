@@ -473,6 +473,11 @@ TEST(ApiServer, AFullQueueIsRefusedAndDrainingEndsWhatRuns) {
   EXPECT_NE(refused.head.find("Retry-After"), std::string::npos) << refused.head;
   server.server().drain(0.2);
   server.join();  // within the drain time, whatever still runs
+  for (HttpConnection* stream : {&running, &waiting}) {
+    std::string events;
+    while (const std::optional<std::string> event = stream->next_event()) events += *event + "\n";
+    EXPECT_NE(events.find("the server is shutting down"), std::string::npos) << events.substr(0, 2000);
+  }
 }
 
 TEST(ApiServer, DraftsChangeNothingButTime) {

@@ -67,11 +67,13 @@ void MpiCommunicator::send(std::int64_t to, int tag, std::span<const std::byte> 
   wait();
 }
 
-std::vector<std::byte> MpiCommunicator::receive(std::int64_t from, int tag, bool limited) {
+std::vector<std::byte> MpiCommunicator::receive(std::int64_t from, int tag, bool limited,
+                                                const std::function<void()>& meanwhile) {
   const Clock::time_point begin = Clock::now();
   std::int64_t size = -1;
   while ((size = world_->waiting_bytes(from, tag)) < 0) {
     check(from, begin, limited);
+    if (meanwhile) meanwhile();
     if (Clock::now() - begin > kAwakeFor) {
       std::this_thread::sleep_for(kRest);
     } else {

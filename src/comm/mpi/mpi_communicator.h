@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,8 +27,10 @@ class MpiCommunicator final : public Communicator {
 
   /// Letters beside exchanges; `tag` from 1 on tells their kinds apart.
   void send(std::int64_t to, int tag, std::span<const std::byte> bytes);
-  /// The next one from there. Without `limited` waits for ever, and lets the processor rest.
-  [[nodiscard]] std::vector<std::byte> receive(std::int64_t from, int tag, bool limited = true);
+  /// The next one from there. Without `limited` waits for ever, and lets the processor rest; `meanwhile`, where
+  /// there is one, is called now and then.
+  [[nodiscard]] std::vector<std::byte> receive(std::int64_t from, int tag, bool limited = true,
+                                               const std::function<void()>& meanwhile = {});
 
   /// Ends the waits of all other ranks with `reason`; once.
   void stop_others(const std::string& reason);

@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <limits>
+#include <mutex>
 #include <vector>
 
 #include "base/error.h"
@@ -40,16 +41,19 @@ class OpenMpiWorld final : public MpiWorld {
   [[nodiscard]] std::int64_t size() const override { return size_; }
 
   void start_send(std::int64_t to, int tag, std::span<const std::byte> bytes) override {
+    const std::lock_guard lock(mutex_);
     check(MPI_Isend(bytes.data(), count_of(bytes.size()), MPI_BYTE, static_cast<int>(to), tag, MPI_COMM_WORLD,
                     &add(to, -1)),
           "sending");
   }
   void start_receive(std::int64_t from, int tag, std::span<std::byte> bytes) override {
+    const std::lock_guard lock(mutex_);
     check(MPI_Irecv(bytes.data(), count_of(bytes.size()), MPI_BYTE, static_cast<int>(from), tag,
                     MPI_COMM_WORLD, &add(from, static_cast<std::int64_t>(bytes.size()))),
           "receiving");
   }
   [[nodiscard]] std::int64_t test() override {
+    const std::lock_guard lock(mutex_);
     while (!requests_.empty()) {
       int done = 0;
       MPI_Status status{};
@@ -68,6 +72,7 @@ class OpenMpiWorld final : public MpiWorld {
     return -1;
   }
   [[nodiscard]] std::int64_t waiting_bytes(std::int64_t from, int tag) override {
+    const std::lock_guard lock(mutex_);
     int there = 0, count = 0;
     MPI_Status status{};
     check(MPI_Iprobe(static_cast<int>(from), tag, MPI_COMM_WORLD, &there, &status), "looking for messages");
@@ -91,6 +96,7 @@ class OpenMpiWorld final : public MpiWorld {
          part.rank, sent, rank_, part.expected_bytes);
   }
 
+  std::mutex mutex_;  ///< MPI was started for one caller at a time
   int rank_ = 0, size_ = 1;
   std::vector<MPI_Request> requests_;
   std::vector<Part> parts_;
@@ -99,4 +105,4 @@ class OpenMpiWorld final : public MpiWorld {
 }  // namespace
 }  // namespace baleen
 
-extern "C" baleen::MpiWorld* baleen_mpi_world_1() { return new baleen::OpenMpiWorld; }
+extern "C" baleen::MpiWorld* baleen_mpi_world_2() { return new baleen::OpenMpiWorld; }

@@ -2,11 +2,15 @@
 
 #include <dlfcn.h>
 
+#include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
+#include <thread>
 
 #include "base/error.h"
 #include "base/number.h"
+#include "base/standard_streams.h"
 #include "comm/mpi/mpi_world.h"
 
 namespace baleen {
@@ -26,6 +30,27 @@ std::int64_t number_in_environment(const char* name) {
   const Result<std::int64_t> number = read_whole(text == nullptr ? "" : text, {});
   return number ? number.value() : 0;
 }
+
+/// While it lives, the processes meet.
+class MeetingWatch {
+ public:
+  MeetingWatch()
+      : thread_([](const std::stop_token& met) {
+          std::mutex mutex;
+          std::unique_lock lock(mutex);
+          std::condition_variable_any never;
+          never.wait_for(lock, met, kLongestMeeting, [] { return false; });
+          if (met.stop_requested()) return;
+          write_standard_error(fmt::format(
+              "baleen: waited {} s for the other processes that MPI started with this one, and not all came: "
+              "one of them is another program or has ended; start the same program in all of them\n",
+              kLongestMeeting.count()));
+          std::_Exit(1);
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
 
 }  // namespace
 
@@ -48,6 +73,7 @@ std::shared_ptr<MpiWorld> open_mpi_world() {
   const auto make = reinterpret_cast<MakeMpiWorld>(::dlsym(module, kMakeMpiWorld));
   if (make == nullptr)
     fail("{} belongs to another version of this program: build both together", path.string());
+  const MeetingWatch watch;
   return std::shared_ptr<MpiWorld>(make());
 }
 

@@ -150,5 +150,49 @@ TEST(Mpi, AKilledRankEndsTheServiceAndIsNamed) {
   EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
 }
 
+/// What a stream under way, the launcher and its ranks do when `signal` reaches a rank.
+void end_by(int rank, int signal) {
+  const test::TemporaryFolder folder;
+  const std::string errors = folder / "errors";
+  const test::ServerProcess server(
+      mpirun(2, Words{"serve", "--port", "0", "--quiet", "--threads", "2", "--context", "16384", "--dp", "2",
+                      "--drain-seconds", "1"}),
+      [&] {
+        const int file = ::open(errors.c_str(), O_WRONLY | O_CREAT, 0600);
+        ::dup2(file, STDERR_FILENO);
+        ::alarm(kSeconds);
+      });
+  test::HttpConnection stream(server.port());
+  stream.send("POST", "/v1/completions",
+              R"({"model": "stories", "prompt": "Once", "max_tokens": 16000, "logit_bias": {"1": -100},)"
+              R"( "stream": true})");
+  ASSERT_EQ(stream.read_head().status, 200);
+  ASSERT_TRUE(stream.next_event().has_value());
+  const pid_t process = process_of_rank(server.id(), rank);
+  ASSERT_GT(process, 0);
+  ::kill(process, signal);
+  std::string events;
+  while (const std::optional<std::string> event = stream.next_event()) events += *event + "\n";
+  EXPECT_NE(events.find("the server is shutting down"), std::string::npos) << events;
+  int status = 0;
+  ASSERT_EQ(::waitpid(server.id(), &status, 0), server.id());
+  const std::string text = read_text_file(errors);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status << "\n" << text;
+  EXPECT_NE(text.find("shutting down"), std::string::npos) << text;
+  EXPECT_EQ(text.find("rank 1 got a signal to end: all ranks end") != std::string::npos, rank == 1) << text;
+}
+
+TEST(Mpi, ASignalAtAnyRankEndsAllInOrder) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) end_by(1, signal);
+  end_by(0, SIGTERM);
+}
+
+TEST(Mpi, ARankThatIsAnotherProgramIsSaid) {
+  const test::ProgramResult got =
+      test::run_program(mpirun(1, kRun) + Words{":", "-n", "1", "true"}, {.seconds = kSeconds});
+  EXPECT_NE(got.status, 0);
+  EXPECT_NE(got.err.find("one of them is another program or has ended"), std::string::npos) << got.err;
+}
+
 }  // namespace
 }  // namespace baleen

@@ -49,7 +49,7 @@ struct EntryList {
     if (launch.ratio != kSelectedRatio) return;
     const std::int32_t* of_query = launch.selected + query * launch.selected_stride;
     const int count = count_selected(of_query, launch.top_k);  // does not wait for the position
-    if (pages == nullptr) return;  // a padding row
+    if (pages == nullptr) return;                              // a padding row
     selected = of_query;
     size += count;
   }
