@@ -69,6 +69,7 @@ fi
 check "names: no type is defined twice" scripts/check_names.sh
 check "words: the field's terms, not the authors' own" scripts/check_words.sh
 check "doors: command line, JSON and files are read in one place each" scripts/check_doors.sh
+check "documents: names are in the tree, the table of USES is the build's" scripts/check_docs.py
 check "lines of at most 110 columns" check_lines
 check "syntax of ${#scripts[@]} scripts" check_scripts
 # The build for debuggers compiles file by file, as clang-tidy must.

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""check_docs.py [--write]: what the documents say of the tree, against the tree.
+
+Names in code spans exist: files and folders, classes and their members, functions. The table of USES in
+docs/structure.md is that of the CMakeLists.txt files; --write brings it up to date. The number of operations
+there is that of src/ops/operations.h. Standard library only."""
+import argparse
+import os
+import re
+import subprocess
+import sys
+
+os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'))
+
+# Names of others, of examples, and of what only a build makes.
+FOREIGN = {
+    'build/release/src/app/baleen', 'build/release/bench/tokenizer/tokenizer_bench', 'share/baleen',
+    'sm90/few_tokens', 'evict_first', 'hc_pre_inv_rms', 'hc_pre_sinkhorn', 'scatter_nd_update_mla',
+    'quant_lightning_indexer', 'sparse_attn_sharedkv', 'moe_gating_top_k', 'v4_clamped_swiglu', 'train_from_iterator', 'dry_run',
+    'x_cost', 'x_backward_cost', 'ops/*/..._cost.cc',
+}
+STRUCTURE = 'docs/structure.md'
+TABLE_BEGIN = '<!-- made by scripts/check_docs.py --write -->'
+TABLE_END = '<!-- end -->'
+NUMBERS = ('zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen '
+           'sixteen seventeen eighteen nineteen').split()
+TENS = {20: 'twenty', 30: 'thirty', 40: 'forty'}
+
+
+def in_words(number):
+    if number < 20: return NUMBERS[number]
+    ten, one = number // 10 * 10, number % 10
+    return TENS[ten] + ('-' + NUMBERS[one] if one else '')
+
+
+class Tree:
+    def __init__(self):
+        self.files = subprocess.check_output(['git', 'ls-files', '--cached', '--others', '--exclude-standard'],
+                                             text=True).split()
+        self.files = [f for f in self.files if os.path.exists(f)]
+        self.paths = set()
+        for file in self.files:
+            self.paths |= {file, os.path.splitext(file)[0]}
+            folder = os.path.dirname(file)
+            while folder:
+                self.paths.add(folder)
+                folder = os.path.dirname(folder)
+        self.stems = {os.path.basename(path) for path in self.paths}
+        self.words = set()
+        for file in self.files:
+            if not file.endswith(('.md', '.json', '.jsonl', '.csv')):
+                with open(file, errors='ignore') as text:
+                    self.words.update(re.findall(r'[A-Za-z_]\w*', text.read()))
+
+    def has_path(self, name):
+        name = name.rstrip('/')
+        if '*' in name:
+            pattern = re.compile('(.*/)?' + re.escape(name).replace(r'\*', '[^/]*'))
+            return any(pattern.fullmatch(path) for path in self.paths)
+        return name in self.paths or any(path.endswith('/' + name) for path in self.paths)
+
+    def has(self, name):
+        """Whether a code span names something that is here, if it names something of the kinds that are checked."""
+        if re.fullmatch(r'[A-Z]\w*(::\w+)*(\(\))?', name) and re.search(r'[a-z][A-Z]|[a-z]::', name):
+            return all(word in self.words for word in re.findall(r'\w+', name))
+        if re.fullmatch(r'[a-z0-9_]+(/[a-z0-9_.*]+)+/?', name): return self.has_path(name)
+        if re.fullmatch(r'[a-z0-9_]+\.(h|cc|cu|cuh|py|sh|mjs|ts)', name): return name in self.stems
+        if re.fullmatch(r'[a-z0-9]+(_[a-z0-9]+)+(\(\))?', name):
+            word = name.rstrip('()')
+            return word in self.words or word in self.stems
+        return True
+
+
+def spans(text):
+    """(line, code span) of a page, without its blocks of code."""
+    fenced = False
+    for number, line in enumerate(text.split('\n'), 1):
+        if line.startswith('```'): fenced = not fenced
+        if fenced or line.startswith('    '): continue
+        for span in re.findall(r'`([^`]+)`', line): yield number, span
+
+
+def check_names(tree):
+    wrong = 0
+    for page in tree.files:
+        if not page.endswith('.md') or page == 'CHANGELOG.md' or page.startswith(('models/', 'docs/history/')): continue
+        with open(page) as text:
+            for number, name in spans(text.read()):
+                if name in FOREIGN or tree.has(name): continue
+                print(f'{page}:{number}: `{name}` is not in the tree', file=sys.stderr)
+                wrong += 1
+    return wrong
+
+
+def uses():
+    """folder -> folders that it names in USES."""
+    found = {}
+    for root, _, names in sorted(os.walk('src')):
+        if 'CMakeLists.txt' not in names: continue
+        with open(os.path.join(root, 'CMakeLists.txt')) as file: text = re.sub(r'#.*', '', file.read())
+        for call in re.findall(r'baleen_folder\(([^)]*)\)', text):
+            name = re.search(r'NAME\s+(\S+)', call).group(1)
+            used = re.search(r'USES\s+([^A-Z]*)', call)
+            found[name] = [u for u in (used.group(1).split() if used else []) if u != 'base']
+    return found
+
+
+def group(name):
+    """The row of a folder: operations share one, and kernels of an architecture are part of their operation."""
+    return 'ops/...' if name.startswith('ops/') and name != 'ops/operation' else name
+
+
+def table():
+    rows = {}
+    for name, used in uses().items():
+        row = rows.setdefault(group(name), set())
+        row.update(group(u) for u in used if group(u) != group(name))
+    lines = ['| folder | uses, `base` aside |', '|---|---|']
+    for name in sorted(rows):
+        lines.append(f'| {name} | {", ".join(sorted(rows[name])) or "nothing"} |')
+    return '\n'.join(lines)
+
+
+def check_structure(write):
+    with open(STRUCTURE) as file: text = file.read()
+    wrong = 0
+    with open('src/ops/operations.h') as file:
+        listed = re.search(r'using Operations = TypeList<([^;]*)>;', file.read())
+    if listed:
+        count = in_words(len(re.findall(r'ops::\w+', listed.group(1))))
+        if f'{count} operations' not in text:
+            print(f'{STRUCTURE}: src/ops/operations.h lists {count} operations', file=sys.stderr)
+            wrong += 1
+    begin, end = text.find(TABLE_BEGIN), text.find(TABLE_END)
+    if begin < 0 or end < begin:
+        print(f'{STRUCTURE}: the table of USES stands between "{TABLE_BEGIN}" and "{TABLE_END}"', file=sys.stderr)
+        return wrong + 1
+    made = text[:begin] + TABLE_BEGIN + '\n' + table() + '\n' + text[end:]
+    if made == text: return wrong
+    if write:
+        with open(STRUCTURE, 'w') as file: file.write(made)
+        return wrong
+    print(f'{STRUCTURE}: the table of USES differs from the CMakeLists.txt files; scripts/check_docs.py --write',
+          file=sys.stderr)
+    return wrong + 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('--write', action='store_true', help='bring the table of USES up to date')
+    write = parser.parse_args().write
+    wrong = check_structure(write) + check_names(Tree())
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == '__main__': main()
