@@ -125,18 +125,26 @@ ProcessTeam::ProcessTeam(std::shared_ptr<MpiWorld> world, std::shared_ptr<const 
 }
 
 void ProcessTeam::listen(const std::stop_token& stop) {
-  while (!stop.stop_requested()) {
+  const auto any_signal = [this] {
     for (std::int64_t rank = 1; rank < num_ranks_; ++rank) {
       if (communicator_.world().waiting_bytes(rank, kSignalTag) < 0) continue;
       log_line("baleen: rank {} got a signal to end: all ranks end", rank);
-      if (engine_->options().asked_to_end) {
-        engine_->options().asked_to_end();
-      } else {
-        ::kill(::getpid(), SIGTERM);
-      }
-      return;
+      return true;
     }
-    std::this_thread::sleep_for(kBetweenLooks);
+    return false;
+  };
+  try {
+    while (!any_signal()) {
+      if (stop.stop_requested()) return;
+      std::this_thread::sleep_for(kBetweenLooks);
+    }
+  } catch (const std::exception&) {
+    return;  // ranks that are lost are told of by whoever waits for them
+  }
+  if (engine_->options().asked_to_end) {
+    engine_->options().asked_to_end();
+  } else {
+    ::kill(::getpid(), SIGTERM);
   }
 }
 

@@ -100,6 +100,7 @@ void SocketWorld::start_send(std::int64_t to, int tag, std::span<const std::byte
 }
 
 void SocketWorld::start_receive(std::int64_t from, int tag, std::span<std::byte> bytes) {
+  const std::scoped_lock lock(mutex_);
   peers_[static_cast<std::size_t>(from)].wanted.push_back({tag, bytes});
 }
 
@@ -123,6 +124,7 @@ void SocketWorld::receive(Peer& peer) {
 }
 
 std::int64_t SocketWorld::test() {
+  const std::scoped_lock lock(mutex_);
   std::int64_t missing = -1;
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     Peer& peer = peers_[i];
@@ -144,6 +146,7 @@ std::int64_t SocketWorld::test() {
 }
 
 std::int64_t SocketWorld::waiting_bytes(std::int64_t from, int tag) {
+  const std::scoped_lock lock(mutex_);
   Peer& peer = peers_[static_cast<std::size_t>(from)];
   receive(peer);
   const auto message = std::ranges::find(peer.come, tag, &Message::tag);

@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -46,6 +47,7 @@ class SocketWorld final : public MpiWorld {
   };
   void receive(Peer& peer);
 
+  std::mutex mutex_;  ///< guards what is below, but for `rank_`
   std::int64_t rank_;
   std::vector<Peer> peers_;
 };
