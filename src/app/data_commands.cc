@@ -62,7 +62,7 @@ void add_pack_command(Options& group) {
   command.texts("--held-out-file", flags->held_out_files, "File whose documents are kept for evaluation");
   command.seed("--seed", options.seed, "Of the order of documents and of the split");
   command.integer("--shard-tokens", options.shard_tokens, kShardTokensRange,
-                  "A shard ends with the document that reaches so many tokens");
+                  "A shard ends with the document that reaches so many tokens; at most 4,096 of a split");
   command.integer("--threads,-t", options.num_threads, kThreadsRange,
                   "Threads; the result does not depend on them");
   command.flag("--force", options.replace, "Replace the packed corpus in a folder that is not empty");

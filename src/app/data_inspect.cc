@@ -90,8 +90,7 @@ void run_data_inspect(const DataInspectFlags& flags) {
   const ShardCheck check = flags.verify ? ShardCheck::kContents : ShardCheck::kHeader;
   std::vector<std::pair<DataSplit, TokenShards>> splits;
   splits.emplace_back(DataSplit::kTrain, TokenShards::open(folder, DataSplit::kTrain, check));
-  std::error_code ignored;
-  if (std::filesystem::exists(folder / shard_file_name(DataSplit::kHeldOut, 0), ignored))
+  if (TokenShards::has(folder, DataSplit::kHeldOut))
     splits.emplace_back(DataSplit::kHeldOut, TokenShards::open(folder, DataSplit::kHeldOut, check));
   const std::string tokenizer_json = read_text_file(folder / "tokenizer.json");
   for (const auto& [split, shards] : splits) {
@@ -113,6 +112,8 @@ void run_data_inspect(const DataInspectFlags& flags) {
   const ShardHeader& first = splits.front().second.shards().front();
   fmt::print("vocabulary {}, {} bytes a token, seed {}{}\n", grouped(std::int64_t{first.vocab_size}),
              first.token_bytes, first.seed, flags.verify ? ", checksums match" : "");
+  if (!splits.front().second.are_listed())
+    fmt::print("packed by an earlier version, without a list of its files: a missing one is not noticed\n");
   for (const auto& [split, shards] : splits)
     print_samples(split, samples_of(shards, tokenizer, flags.num_samples));
 }

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/number.h"
 #include "checkpoint/checkpoint_writer.h"
 #include "model_files/folder.h"
 #include "model_files/staged_folder.h"
@@ -17,6 +18,7 @@
 #include "tokenizer/tokenizer.h"
 #include "training_data/document_spool.h"
 #include "training_data/keyed_permutation.h"
+#include "training_data/packed_files.h"
 #include "training_data/shard_writer.h"
 
 namespace baleen {
@@ -24,11 +26,17 @@ namespace {
 
 constexpr std::string_view kSpoolName = "documents.spool";
 
+[[noreturn]] void fail_many_shards(std::int64_t num_tokens, std::int64_t shard_tokens) {
+  fail("--shard-tokens {}: {} tokens would become more than {} files; expected at least {}",
+       grouped(shard_tokens), grouped(num_tokens), grouped(kMaxShards), grouped(num_tokens / kMaxShards + 1));
+}
+
 /// Tokenises all of `corpus` into `spool`, in its order.
 void spool_corpus(Corpus& corpus, const Tokenizer& tokenizer, const PackOptions& options, ThreadPool& pool,
                   DocumentSpool& spool) {
   std::vector<CorpusRecord> records;
   std::vector<std::optional<Result<TokenDocument>>> documents;
+  std::int64_t num_tokens = 0, longest = 0;
   while (corpus.next_records(records, kRecordBytesAtOnce)) {
     documents.clear();
     documents.resize(records.size());
@@ -40,7 +48,13 @@ void spool_corpus(Corpus& corpus, const Tokenizer& tokenizer, const PackOptions&
     for (std::size_t i = 0; i < records.size(); ++i) {
       if (!documents[i]->ok()) fail("{}: {}", corpus.place(records[i]), documents[i]->error());
       spool.add(documents[i]->value());
+      const std::int64_t size = spool.entries().back().num_tokens;
+      num_tokens += size;
+      longest = std::max(longest, size);
     }
+    // A shard is at most this long, in any order of the documents.
+    if (num_tokens / (options.shard_tokens + longest) > kMaxShards)
+      fail_many_shards(num_tokens, options.shard_tokens);
     if (options.progress) options.progress(corpus.bytes_read(), corpus.size());
   }
 }
@@ -72,6 +86,11 @@ ShardTotals write_split(const std::filesystem::path& folder, ShardHeader header,
     ends.push_back(i + 1);
     num_tokens = 0;
   }
+  if (std::ssize(ends) > kMaxShards) {
+    std::int64_t all_tokens = 0;
+    for (const std::uint64_t document : order) all_tokens += spool.entries()[document].num_tokens;
+    fail_many_shards(all_tokens, shard_tokens);
+  }
   header.num_shards = static_cast<std::uint32_t>(ends.size());
   ShardTotals all;
   std::size_t begin = 0;
@@ -89,7 +108,7 @@ ShardTotals write_split(const std::filesystem::path& folder, ShardHeader header,
 
 /// Files that an earlier pack may have left in `folder`, and that this one may replace.
 std::vector<std::string> shard_files_in(const std::filesystem::path& folder) {
-  std::vector<std::string> names;
+  std::vector<std::string> names{kPackedFilesName};
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
     std::string name = entry.path().filename();
@@ -150,6 +169,7 @@ PackResult pack_corpus(const PackOptions& options) {
     writer.commit();
   }
   std::filesystem::remove(staged.path() / kSpoolName);
+  PackedFiles::of_folder(staged.path()).write(staged.path());
   staged.commit();
   return result;
 }

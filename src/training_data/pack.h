@@ -14,6 +14,9 @@
 
 namespace baleen {
 
+/// Each is a file that is flushed when it is written, and a map of every process that trains on it.
+inline constexpr std::int64_t kMaxShards = 4096;
+
 struct PackOptions {
   std::vector<std::filesystem::path> files;
   std::vector<std::filesystem::path> held_out_files;  ///< whose documents are the held-out split
@@ -27,7 +30,8 @@ struct PackOptions {
   /// choice.
   double held_out_share = 0;
   std::uint64_t seed = 1;
-  std::int64_t shard_tokens = std::int64_t{1} << 28;  ///< a shard ends with the document that reaches it
+  /// A shard ends with the document that reaches it; at most `kMaxShards` of a split.
+  std::int64_t shard_tokens = std::int64_t{1} << 28;
   int num_threads = 1;
   /// Called now and then with bytes of input done and to do (pipes not counted).
   std::function<void(std::int64_t done, std::int64_t total)> progress;
@@ -38,8 +42,8 @@ struct PackResult {
 };
 
 /// The bytes of the shards depend on the corpus, the tokenizer and the options, never on threads. Throws
-/// `Error`, which names file and line for a bad record, and leaves `out` as it was; a run that is killed
-/// leaves nothing in it either. Memory: 64 bytes a document, and about ten times the longest one.
+/// `Error`, which names file and line for a bad record and refuses more shards than `kMaxShards` as soon as
+/// the documents ask for them, and leaves `out` as it was; a run that is killed leaves nothing in it either. Memory: 64 bytes a document, and about ten times the longest one.
 PackResult pack_corpus(const PackOptions& options);
 
 }  // namespace baleen

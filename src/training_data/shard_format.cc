@@ -62,6 +62,14 @@ bool is_shard_file_name(std::string_view name) {
   return false;
 }
 
+std::string shard_checksum(std::span<const std::byte> file, const std::string& path) {
+  if (file.size() < kShardHeaderBytes + kShardChecksumBytes)
+    fail("{}: {} bytes are no shard of tokens; pack the data again", path, file.size());
+  std::string text;
+  for (const std::byte byte : file.last(kShardChecksumBytes)) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
 ShardHeader shard_header_of(std::span<const std::byte> file, const std::string& path) {
   ShardHeader header;
   if (file.size() < kShardHeaderBytes ||

@@ -92,6 +92,9 @@ struct ShardLayout {
 /// Whether a name is one that `shard_file_name` makes.
 [[nodiscard]] bool is_shard_file_name(std::string_view name);
 
+/// The checksum that ends a shard, as text. Throws `Error` where the file is too short to have one.
+[[nodiscard]] std::string shard_checksum(std::span<const std::byte> file, const std::string& path);
+
 /// The header of a mapped file. Throws `Error` that names `path`: too short, another kind of file, another
 /// version, damaged, numbers that the file's length does not bear out.
 [[nodiscard]] ShardHeader shard_header_of(std::span<const std::byte> file, const std::string& path);

@@ -1,14 +1,17 @@
 #include "training_data/token_shards.h"
 
-#include <xxhash.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 #include <system_error>
 
 #include "base/check.h"
+#include "base/checksum.h"
 #include "base/error.h"
+#include "training_data/packed_files.h"
 
 namespace baleen {
 namespace {
@@ -20,13 +23,7 @@ T value_at(std::span<const std::byte> file, std::size_t offset) {
   return value;
 }
 
-void check_contents(std::span<const std::byte> file, const ShardLayout& layout, const std::string& path) {
-  XXH128_canonical_t expected, found;
-  std::memcpy(&expected, file.data() + layout.checksum, sizeof(expected));
-  XXH128_canonicalFromHash(&found, XXH3_128bits(file.data(), layout.checksum));
-  if (std::memcmp(&expected, &found, sizeof(found)) != 0)
-    fail("{}: its bytes do not match its checksum; the file is damaged, pack the data again", path);
-}
+constexpr std::size_t kWindowBytes = 64 << 20;  ///< a multiple of a page
 
 /// Every document holds a token, and the last one ends where the tokens do.
 void check_ends(std::span<const std::byte> file, const ShardHeader& header, const ShardLayout& layout,
@@ -52,8 +49,38 @@ struct TokenShards::Place {
   std::int64_t begin = 0, end = 0;  ///< in tokens of the file
 };
 
+bool TokenShards::has(const std::filesystem::path& folder, DataSplit split) {
+  std::error_code ignored;
+  if (const std::optional<PackedFiles> packed = PackedFiles::read(folder)) return packed->has_split(split);
+  return std::filesystem::exists(folder / shard_file_name(split, 0), ignored);
+}
+
+void TokenShards::check_contents(std::size_t shard) const {
+  const MappedFile& file = files_[shard];
+  const std::size_t end = layout_of(headers_[shard]).checksum;
+  Checksum found;
+  for (std::size_t begin = 0; begin < end; begin += kWindowBytes) {
+    const std::span<const std::byte> window =
+        file.bytes().subspan(begin, std::min(kWindowBytes, end - begin));
+    found.add(window);
+    // Read once: a corpus that is larger than memory does not stay in this process's.
+    ::madvise(const_cast<std::byte*>(window.data()), window.size(), MADV_DONTNEED);
+  }
+  if (found.text() != shard_checksum(file.bytes(), file.path().string()))
+    fail("{}: its bytes do not match its checksum; the file is damaged, pack the data again",
+         file.path().string());
+}
+
+std::string TokenShards::checksum() const {
+  Checksum all;
+  for (const MappedFile& file : files_) all.add(shard_checksum(file.bytes(), file.path().string()));
+  return all.text();
+}
+
 TokenShards TokenShards::open(const std::filesystem::path& folder, DataSplit split, ShardCheck check) {
   TokenShards shards;
+  const std::optional<PackedFiles> packed = PackedFiles::read(folder);
+  shards.are_listed_ = packed.has_value();
   const std::filesystem::path first = folder / shard_file_name(split, 0);
   std::error_code ignored;
   if (!std::filesystem::exists(first, ignored)) {
@@ -75,10 +102,10 @@ TokenShards TokenShards::open(const std::filesystem::path& folder, DataSplit spl
            header.num_shards, split_name(header.split), shard, num_shards, split_name(split));
     if (header.vocab_size != shards.vocab_size_ || header.tokenizer != shards.tokenizer_hash_)
       fail("{}: written with another tokenizer than the first shard; pack the data again", path);
-    const ShardLayout layout = layout_of(header);
-    if (check == ShardCheck::kContents) check_contents(file.bytes(), layout, path);
-    check_ends(file.bytes(), header, layout, path);
+    if (packed) packed->check(file.path(), shard_checksum(file.bytes(), path));
     shards.headers_.push_back(header);
+    if (check == ShardCheck::kContents) shards.check_contents(shard);
+    check_ends(file.bytes(), header, layout_of(header), path);
     shards.first_document_.push_back(shards.totals_.num_documents);
     shards.totals_.num_documents += header.totals.num_documents;
     shards.totals_.num_tokens += header.totals.num_tokens;

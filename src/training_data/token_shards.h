@@ -24,9 +24,16 @@ enum class ShardCheck : std::uint8_t {
 class TokenShards {
  public:
   /// All shards of a split in `folder`, in order. Throws `Error`: no such folder or split, a shard missing,
-  /// cut short, damaged, of another version or of another tokenizer than the rest.
+  /// cut short, damaged, of another version or of another tokenizer than the rest; a file that was packed
+  /// (packed_files.h) missing or changed.
   static TokenShards open(const std::filesystem::path& folder, DataSplit split,
                           ShardCheck check = ShardCheck::kHeader);
+
+  /// Whether `folder` has a split, or had it when it was packed.
+  [[nodiscard]] static bool has(const std::filesystem::path& folder, DataSplit split);
+
+  /// Reads every byte of shard `shard` and compares its checksum. Throws `Error`.
+  void check_contents(std::size_t shard) const;
 
   [[nodiscard]] std::int64_t num_documents() const { return totals_.num_documents; }
   [[nodiscard]] std::int64_t num_tokens() const { return totals_.num_tokens; }
@@ -49,6 +56,11 @@ class TokenShards {
   [[nodiscard]] std::int64_t count_targets(std::int64_t document, std::int64_t begin, std::int64_t end) const;
 
   [[nodiscard]] std::span<const ShardHeader> shards() const { return headers_; }
+  /// Of all shards: equal ones have the same documents in the same order.
+  [[nodiscard]] std::string checksum() const;
+  /// Whether the folder lists what was packed, so that a missing file is noticed; earlier versions
+  /// wrote none.
+  [[nodiscard]] bool are_listed() const { return are_listed_; }
 
  private:
   struct Place;
@@ -60,6 +72,7 @@ class TokenShards {
   ShardTotals totals_;
   std::int64_t vocab_size_ = 0;
   TokenizerHash tokenizer_hash_{};
+  bool are_listed_ = false;
 };
 
 }  // namespace baleen

@@ -1,6 +1,7 @@
 // Packing and reading back: the same tokens and masks, whatever the threads and shards; nothing half; damage
 // found.
 #include "training_data/pack.h"
+#include "training_data/packed_files.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -165,6 +166,58 @@ TEST(Pack, ATooSmallCorpusHasNoSplit) {
   PackOptions options = test::pack_options(folder, test::random_texts(3, 1, 3));
   options.held_out_share = 0.5;
   EXPECT_NE(error_of([&] { pack_corpus(options); }).find("the corpus is too small"), std::string::npos);
+}
+
+TEST(Pack, MoreShardsThanAProcessCanMapAreRefused) {
+  const TemporaryFolder folder;
+  std::vector<nlohmann::json> lines;
+  for (int i = 0; i <= 2 * kMaxShards; ++i) lines.push_back({{"text", "a"}});
+  PackOptions options = test::pack_options(folder, lines);
+  for (const std::int64_t shard_tokens : {1, 4}) {  // while documents are read; once their order is known
+    options.shard_tokens = shard_tokens;
+    const std::string error = error_of([&] { pack_corpus(options); });
+    EXPECT_NE(error.find("--shard-tokens"), std::string::npos) << error;
+    EXPECT_NE(error.find("more than 4,096 files; expected at least"), std::string::npos) << error;
+    EXPECT_FALSE(fs::exists(options.out));
+  }
+  options.shard_tokens = 7;
+  pack_corpus(options);
+  EXPECT_EQ(TokenShards::open(options.out, DataSplit::kTrain).num_documents(), 2 * kMaxShards + 1);
+}
+
+TEST(PackedFiles, AFileThatVanishedOrChangedIsNamed) {
+  const TemporaryFolder folder;
+  PackOptions options = test::pack_options(folder, test::random_texts(9, 60, 20));
+  options.held_out_share = 0.3;
+  options.shard_tokens = 300;
+  pack_corpus(options);
+  const auto open = [&] { (void)TokenShards::open(options.out, DataSplit::kTrain); };
+  EXPECT_TRUE(TokenShards::open(options.out, DataSplit::kTrain).are_listed());
+  EXPECT_TRUE(TokenShards::has(options.out, DataSplit::kHeldOut));
+  for (const fs::directory_entry& entry : fs::directory_iterator(options.out)) {
+    const std::string name = entry.path().filename();
+    if (name == kPackedFilesName) continue;
+    const std::string whole = read_text_file(entry.path());
+    fs::remove(entry.path());
+    EXPECT_NE(error_of(open).find(name + ": missing"), std::string::npos) << error_of(open);
+    std::ofstream(entry.path(), std::ios::binary) << whole;
+    if (name.ends_with(".json")) {
+      std::ofstream(entry.path(), std::ios::binary) << whole << " ";
+      EXPECT_NE(error_of(open).find(name + ": not the bytes"), std::string::npos) << error_of(open);
+      std::ofstream(entry.path(), std::ios::binary) << whole;
+    }
+  }
+  EXPECT_EQ(error_of(open), "none");
+  // A shard of another pack with the same tokenizer.
+  PackOptions other = options;
+  other.seed = 2;
+  other.out = folder / "other";
+  pack_corpus(other);
+  fs::copy_file(other.out / "train-00001.tokens", options.out / "train-00001.tokens",
+                fs::copy_options::overwrite_existing);
+  EXPECT_NE(error_of(open), "none");
+  fs::remove(options.out / kPackedFilesName);
+  EXPECT_FALSE(TokenShards::open(other.out, DataSplit::kTrain).checksum().empty());
 }
 
 TEST(TokenShards, EveryDamagedByteIsFound) {
