@@ -22,6 +22,7 @@ refuse() {
 
 refuse '[Jj]son(>)?::(parse|accept|sax_parse)\(' 'parse_json or read_json of base/json.h' \
   src/base/json.h src/base/json.cc
+refuse 'toml::parse(_file)?\(' 'parse_toml of trainer/config/toml_text.h' src/trainer/config/toml_text.cc
 folders=(src bench)
 refuse 'include <CLI/' 'Options of app/options.h' src/app/options.cc
 folders=(src)

@@ -1,8 +1,6 @@
 // Reading: TOML to a `TrainConfig`. Every sentence names file, line and key.
 #include "trainer/config/train_config.h"
 
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -17,6 +15,7 @@
 #include "model/presets.h"
 #include "model/tensor_table.h"
 #include "trainer/config/tensor_patterns.h"
+#include "trainer/config/toml_text.h"
 #include "trainer/config/train_config_fields.h"
 
 namespace baleen {
@@ -327,14 +326,7 @@ void check_together(const TrainConfig& c, const ConfigFile& file) {
 
 TrainConfig parse_train_config(std::string_view text, std::string_view label,
                                const std::filesystem::path& base, const std::filesystem::path& from) {
-  toml::table root;
-  try {
-    root = toml::parse(text);
-  } catch (const toml::parse_error& error) {
-    fail("{}, line {}, column {}: not TOML: {}", label, error.source().begin.line,
-         error.source().begin.column, error.description());
-  }
-  const ConfigFile file(std::move(root), label);
+  const ConfigFile file(parse_toml(text, label), label);
   refuse_unknown_keys(file);
   TrainConfig config;
   train_config::visit_fields(config, FieldReader(file, base));

@@ -155,6 +155,31 @@ TEST(TrainConfig, AnyBytesGiveASentence) {
   EXPECT_NE(error_of(std::string("\0\xFF", 2)), "none");
 }
 
+TEST(TrainConfig, NestingIsBoundedBeforeTheLibrarySeesIt) {
+  const auto repeated = [](const std::string& piece, int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += piece;
+    return text;
+  };
+  for (const int count : {40, 100'000}) {
+    for (const std::string& line :
+         {"[" + repeated("a.", count) + "a]", "[[" + repeated("a . ", count) + "a]]",
+          repeated("a.", count) + "a = 1", "[run]\nx = {" + repeated("\"a\".", count) + "a = 1}",
+          "x = " + repeated("[", count) + repeated("]", count),
+          "x = " + repeated("{a = ", count) + "1" + repeated("}", count), "x = " + repeated("[", count)}) {
+      const std::string error = error_of(kSmallest + "y = \"\"\"\n'\n\"\"\"\n" + line);
+      EXPECT_TRUE(error.starts_with("a.toml, line 1")) << line.substr(0, 40) << ": " << error;
+      EXPECT_LT(error.size(), 300U);
+    }
+  }
+  // Dots and brackets of strings, comments and numbers do not nest.
+  std::string prompts;
+  for (int i = 0; i < 200; ++i) prompts += "\"a.b[{'.\", '...[', ";
+  EXPECT_EQ(error_of(with("steps = 100", "steps = 100 # " + repeated("[.", 200)) +
+                     "[evaluation]\nprompts = [" + prompts + "\"\"\"" + repeated("[.", 200) + "\"\"\"]\n"),
+            "none");
+}
+
 TEST(TrainConfig, CanonicalTextAndHashDependOnValuesAlone) {
   const TrainConfig config = parsed(kSmallest);
   const TrainConfig spelt = parsed("# the same\n" + kSmallest + "[muon]\nmomentum = 0.95\n");
