@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/checksum.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/progress.h"
 #include "engine/engine.h"
 #include "log/log.h"
@@ -80,12 +82,21 @@ PolicyRun::PolicyRun(const TrainConfig& config, const RunFolder& folder, const H
                             config.distill.teachers.empty())),
       objective_(make_objective(config, hash_tables, tokenizer_, prompts_, pool)),
       state_(config),
-      checkpoint_step_(start_state(config, folder, options_.resume, state_, pool)),
+      checkpoint_step_(start()),
       update_(config, state_, pool),
       forward_weights_(config, state_, pool),
       gradients_(config.model),
-      log_(folder.log(), state_.step) {
-  if (!config.sft.folder.empty()) supervised_.emplace(config, hash_tables, pool);
+      log_(folder.log(), state_.step, state_.log) {}
+
+std::int64_t PolicyRun::start() {
+  if (!config_.sft.folder.empty()) supervised_.emplace(config_, hash_tables_, pool_);
+  state_.inputs = exported_inputs(config_);
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(config_.rollout.prompts, ignored))
+    state_.inputs["prompts"]["rollout.prompts"] = checksum_of(MappedFile(config_.rollout.prompts).bytes());
+  state_.inputs["models"] = objective_->models();
+  if (supervised_) state_.inputs["data"] = supervised_->data();
+  return start_state(config_, folder_, options_.resume, state_, pool_);
 }
 
 std::vector<RolloutGroup> PolicyRun::sample(PolicyStep& report) const {
@@ -139,6 +150,7 @@ PolicyStep PolicyRun::do_step() {
 }
 
 void PolicyRun::write_checkpoint() {
+  state_.log = log_.mark();
   write_run_checkpoint(folder_.checkpoint(state_.step), config_, state_);
   folder_.remove_old_checkpoints(config_.checkpoint.keep);
   checkpoint_step_ = state_.step;

@@ -45,6 +45,8 @@ class PolicyRun {
   [[nodiscard]] std::vector<RolloutGroup> sample(PolicyStep& report) const;
   PolicyStep do_step();
   void write_checkpoint();
+  /// Opens packed data, says what the run reads, and sets `state_`. Returns the newest checkpoint's step.
+  std::int64_t start();
 
   const TrainConfig& config_;
   const RunFolder& folder_;

@@ -6,6 +6,7 @@
 #include "trainer/post/policy_group.h"
 #include "trainer/post/reward.h"
 #include "trainer/run/import.h"
+#include "trainer/run/run_inputs.h"
 
 namespace baleen {
 
@@ -15,6 +16,11 @@ RewardObjective::RewardObjective(const TrainConfig& config, const HashTables& ha
   if (config.grpo.beta == 0) return;
   reference_.emplace(config.model);
   import_weights(config, *reference_, pool);
+}
+
+std::map<std::string, std::string> RewardObjective::models() const {
+  if (!reference_) return {};
+  return {{"the policy of run.from", weights_checksum(*reference_)}};
 }
 
 std::vector<double> RewardObjective::rewards(const RolloutGroup& group) const {

@@ -21,6 +21,7 @@ class RewardObjective final : public RolloutObjective {
   /// except with beta; masked_sequences, which the mask leaves out.
   ObjectiveReport add_gradients(std::span<const RolloutGroup> groups, const Parameters<float>& weights,
                                 const PassOptions& options, Parameters<float>& gradients) override;
+  [[nodiscard]] std::map<std::string, std::string> models() const override;
 
  private:
   struct Sums {

@@ -1,7 +1,9 @@
 /// What a run makes of the replies that the model in training sampled.
 #pragma once
 
+#include <map>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -32,6 +34,8 @@ class RolloutObjective {
   virtual ObjectiveReport add_gradients(std::span<const RolloutGroup> groups,
                                         const Parameters<float>& weights, const PassOptions& options,
                                         Parameters<float>& gradients) = 0;
+  /// Checksums of the weights that it reads besides, for `RunInputs`. Cost: one pass over them.
+  [[nodiscard]] virtual std::map<std::string, std::string> models() const = 0;
 };
 
 }  // namespace baleen

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "trainer/graph/token_objective.h"
-#include "trainer/run/training_data.h"
 
 namespace baleen {
 namespace {
@@ -25,7 +24,7 @@ class WeightedCrossEntropy final : public TokenObjective<float> {
 
 SupervisedPart::SupervisedPart(const TrainConfig& config, const HashTables& hash_tables, ThreadPool& pool)
     : config_(config),
-      shards_(open_training_data(config.sft.folder, config.model)),
+      shards_(open_training_data(config.sft.folder, DataSplit::kTrain, config.model)),
       batches_(shards_, config.sft.sequence_length, config.sft.rows, config.run.seed),
       graph_(config.model, hash_tables, pool) {}
 

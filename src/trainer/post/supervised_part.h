@@ -4,6 +4,7 @@
 
 #include "trainer/config/train_config.h"
 #include "trainer/graph/model.h"
+#include "trainer/run/training_data.h"
 #include "training_data/batch_sampler.h"
 #include "training_data/token_shards.h"
 
@@ -18,6 +19,9 @@ class SupervisedPart {
   /// a token. Rows come in the order of a training run with the same seed.
   double add_gradients(std::int64_t step, const Parameters<float>& weights, const PassOptions& options,
                        Parameters<float>& gradients);
+
+  /// For `RunInputs`.
+  [[nodiscard]] std::map<std::string, std::string> data() const { return data_checksums(shards_, nullptr); }
 
  private:
   const TrainConfig& config_;

@@ -6,6 +6,7 @@
 #include "model/config.h"
 #include "trainer/post/policy_group.h"
 #include "trainer/run/import.h"
+#include "trainer/run/run_inputs.h"
 
 namespace baleen {
 namespace {
@@ -62,6 +63,13 @@ TeacherObjective::TeacherObjective(const TrainConfig& config, const HashTables& 
 }
 
 TeacherObjective::~TeacherObjective() = default;
+
+std::map<std::string, std::string> TeacherObjective::models() const {
+  std::map<std::string, std::string> models;
+  for (std::size_t i = 0; i < teachers_.size(); ++i)
+    models[fmt::format("teacher {}", i + 1)] = weights_checksum(teachers_[i]->weights);
+  return models;
+}
 
 std::size_t TeacherObjective::teacher_of(const PolicyPrompt& prompt) const {
   if (config_.distill.domains.empty()) return 0;

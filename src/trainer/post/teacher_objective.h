@@ -22,6 +22,7 @@ class TeacherObjective final : public RolloutObjective {
   /// each teacher that had a prompt.
   ObjectiveReport add_gradients(std::span<const RolloutGroup> groups, const Parameters<float>& weights,
                                 const PassOptions& options, Parameters<float>& gradients) override;
+  [[nodiscard]] std::map<std::string, std::string> models() const override;
 
  private:
   struct Teacher;

@@ -8,6 +8,7 @@
 #include "model/weight_checks.h"
 #include "model_files/matrix_codec.h"
 #include "numeric/bf16.h"
+#include "trainer/graph/finite_values.h"
 
 namespace baleen {
 namespace {
@@ -69,6 +70,7 @@ void import_weights(const TrainConfig& config, Parameters<float>& weights, Threa
     } else if (spec.storage != Storage::kI64) {
       decode_plain(checkpoint.at(spec.name), weights.values(i));
     }
+    check_finite(fmt::format("{}: tensor \"{}\"", config.run.from.string(), spec.name), weights.values(i));
   }
 }
 

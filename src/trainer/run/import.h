@@ -10,7 +10,8 @@ namespace baleen {
 
 /// Fills `weights` from the checkpoint `config.run.from`: FP4 and FP8 times their scales, BF16 and F32 as
 /// they are. Throws `Error`: no such checkpoint, tensors of other shapes than `config.model` has, with the
-/// first of them, scales that are NaN. Holds nothing but `weights`; the files are mapped.
+/// first of them, scales that are NaN, values that are not finite. Holds nothing but `weights`; the files are
+/// mapped.
 void import_weights(const TrainConfig& config, Parameters<float>& weights, ThreadPool& pool);
 
 /// The tables of `config.run.from`, or new ones by the run's seed where there is no such checkpoint. Throws

@@ -17,6 +17,18 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "step-";
+constexpr std::string_view kRemoved = ".removed-";
+
+/// What this program wrote or renamed in a run's folder and had no time to put in place or to remove: a log
+/// (AtomicFileWriter), a checkpoint or a model (StagedFolder), an old checkpoint.
+bool is_leftover(std::string_view name) {
+  constexpr std::size_t kRandomLetters = 6;
+  if (name.starts_with(kRemoved)) return true;
+  if (name.size() <= kRandomLetters) return false;
+  const std::string_view stem = name.substr(0, name.size() - kRandomLetters);
+  return stem == "log.jsonl.tmp-" || stem == ".model.partial-" ||
+         (stem.starts_with(".step-") && stem.ends_with(".partial-"));
+}
 
 }  // namespace
 
@@ -33,10 +45,19 @@ RunFolder::RunFolder(const fs::path& folder, bool is_first_rank) : path_(fs::abs
     fail("{}: another process trains in this folder; wait for its end, or name another folder (--out)",
          path_.string());
   }
+  remove_leftovers();
 }
 
 RunFolder::~RunFolder() {
   if (lock_ >= 0) ::close(lock_);
+}
+
+void RunFolder::remove_leftovers() const {
+  std::error_code ignored;
+  std::vector<fs::path> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path_, ignored))
+    if (is_leftover(entry.path().filename().string())) found.push_back(entry.path());
+  for (const fs::path& leftover : found) fs::remove_all(leftover, ignored);
 }
 
 fs::path RunFolder::checkpoint(std::int64_t step) const {
@@ -62,11 +83,12 @@ void RunFolder::remove_old_checkpoints(std::int64_t keep) const {
   const std::vector<std::int64_t> steps = checkpoints();
   const auto num_old = static_cast<std::int64_t>(steps.size()) - keep;
   for (std::int64_t i = 0; i < num_old; ++i) {
-    // Without run.json a folder is no checkpoint: a removal that is cut short leaves none that looks whole.
+    // Under another name first: a removal that is cut short leaves nothing that looks like a checkpoint.
     const fs::path folder = checkpoint(steps[static_cast<std::size_t>(i)]);
-    std::error_code ignored;
-    fs::remove(folder / "run.json", ignored);
-    fs::remove_all(folder, ignored);
+    const fs::path removed = path_ / fmt::format("{}{}", kRemoved, folder.filename().string());
+    std::error_code error;
+    fs::rename(folder, removed, error);
+    fs::remove_all(error ? folder : removed, error);
   }
 }
 

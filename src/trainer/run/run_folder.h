@@ -14,8 +14,9 @@ namespace baleen {
 
 class RunFolder {
  public:
-  /// Creates the folder where it is not there, and locks it; not on a rank other than the first, which only
-  /// reads. Throws `Error` when another process trains in it, or when it cannot be written.
+  /// Creates the folder where it is not there, locks it, and removes what a killed run left half written;
+  /// not on a rank other than the first, which only reads. Throws `Error` when another process trains in it,
+  /// or when it cannot be written.
   explicit RunFolder(const std::filesystem::path& folder, bool is_first_rank = true);
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
@@ -31,6 +32,8 @@ class RunFolder {
   void remove_old_checkpoints(std::int64_t keep) const;
 
  private:
+  void remove_leftovers() const;
+
   std::filesystem::path path_;
   int lock_ = -1;
 };

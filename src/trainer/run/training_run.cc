@@ -54,20 +54,26 @@ TrainingRun::TrainingRun(const TrainConfig& config, const RunFolder& folder, std
       options_(std::move(options)),
       ranks_(options_.ranks),
       pool_(pool),
-      shards_(open_training_data(config.data.folder, config.model)),
+      shards_(open_training_data(config.data.folder, DataSplit::kTrain, config.model, ranks_)),
       sampler_(shards_, config.data.sequence_length, config.data.batch_rows, config.run.seed),
       continuations_(config),
       flops_(config.model, config.ablation.plain_residual),
       state_(config, ranks_.rank(), ranks_.size()),
-      checkpoint_step_(start_state(config, folder, options_.resume, state_, pool)),
+      checkpoint_step_(start(options_.resume)),
       update_(config, state_, pool, ranks_),
       forward_weights_(config, state_, pool),
       gradients_(state_.weights.table()) {
-  if (std::filesystem::exists(config.data.folder / shard_file_name(DataSplit::kHeldOut, 0))) {
-    held_out_shards_ = TokenShards::open(config.data.folder, DataSplit::kHeldOut);
-    held_out_.emplace(*held_out_shards_, config.data.sequence_length, 1, config.run.seed);
+  if (ranks_.is_first()) log_ = std::make_unique<TrainingLog>(folder.log(), state_.step, state_.log);
+}
+
+std::int64_t TrainingRun::start(bool resume) {
+  if (TokenShards::has(config_.data.folder, DataSplit::kHeldOut)) {
+    held_out_shards_ = open_training_data(config_.data.folder, DataSplit::kHeldOut, config_.model, ranks_);
+    held_out_.emplace(*held_out_shards_, config_.data.sequence_length, 1, config_.run.seed);
   }
-  if (ranks_.is_first()) log_ = std::make_unique<TrainingLog>(folder.log(), state_.step);
+  state_.inputs = exported_inputs(config_);
+  state_.inputs["data"] = data_checksums(shards_, held_out_shards_ ? &*held_out_shards_ : nullptr);
+  return start_state(config_, folder_, resume, state_, pool_, ranks_.is_first());
 }
 
 PassOptions pass_options_at(const TrainConfig& config, std::int64_t step) {
@@ -252,6 +258,7 @@ void TrainingRun::write_checkpoint() {
     ranks_.bring_to_first(homes[i], optimiser.second(i));
   }
   if (ranks_.is_first()) {
+    state_.log = log_->mark();
     write_run_checkpoint(folder_.checkpoint(state_.step), config_, state_);
     folder_.remove_old_checkpoints(config_.checkpoint.keep);
   }

@@ -113,6 +113,8 @@ class TrainingRun {
   void write_log(const TrainingStep& report, double seconds, double predicted);
   void evaluate_and_log();
   void write_checkpoint();
+  /// Opens held-out data, says what the run reads, and sets `state_`. Returns the newest checkpoint's step.
+  std::int64_t start(bool resume);
 
   const TrainConfig& config_;
   const RunFolder& folder_;

@@ -6,7 +6,7 @@
 namespace baleen {
 
 std::int64_t start_state(const TrainConfig& config, const RunFolder& folder, bool resume, RunState& state,
-                         ThreadPool& pool) {
+                         ThreadPool& pool, bool is_first_rank) {
   const std::vector<std::int64_t> checkpoints = folder.checkpoints();
   if (!resume && !checkpoints.empty()) {
     fail(
@@ -17,7 +17,7 @@ std::int64_t start_state(const TrainConfig& config, const RunFolder& folder, boo
   if (resume && checkpoints.empty())
     fail("{}: no checkpoint to continue from; start the run without --resume", folder.path().string());
   if (resume) {
-    read_run_checkpoint(folder.checkpoint(checkpoints.back()), config, state);
+    read_newest_checkpoint(folder, config, state, is_first_rank);
     return state.step;
   }
   if (config.run.from.empty()) {

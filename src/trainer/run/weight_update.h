@@ -14,9 +14,9 @@ namespace baleen {
 
 /// Sets `state` to the newest checkpoint of `folder` with `resume`, else to first weights, new or from
 /// `config.run.from`. Returns the checkpoint's step; -1: there is none. Throws `Error`: checkpoints without
-/// `resume` or none with it, and as reading them does.
+/// `resume` or none with it, and as reading them does. The first rank says what there is to say.
 [[nodiscard]] std::int64_t start_state(const TrainConfig& config, const RunFolder& folder, bool resume,
-                                       RunState& state, ThreadPool& pool);
+                                       RunState& state, ThreadPool& pool, bool is_first_rank = true);
 
 /// All arguments but `ranks` outlive it. Holds gradients of the adapters, where the state has some, which one
 /// rank alone trains.

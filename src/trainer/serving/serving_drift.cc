@@ -11,6 +11,7 @@
 #include "sampling/softmax_weights.h"
 #include "trainer/run/forward_weights.h"
 #include "trainer/run/stored_weights.h"
+#include "trainer/run/training_data.h"
 #include "trainer/run/training_run.h"
 #include "trainer/serving/engine_weights.h"
 #include "training_data/batch_sampler.h"
@@ -67,7 +68,7 @@ std::vector<double> trainer_logprobs(TrainingGraph<float>& graph, const Paramete
 
 ServingDrift measure_serving_drift(const TrainConfig& config, const RunState& state,
                                    const HashTables& hash_tables, ThreadPool& pool) {
-  const TokenShards shards = TokenShards::open(config.data.folder, DataSplit::kHeldOut);
+  const TokenShards shards = open_training_data(config.data.folder, DataSplit::kHeldOut, config.model);
   const BatchSampler sampler(shards, config.data.sequence_length, 1, config.run.seed);
   TrainingGraph<float> graph(config.model, hash_tables, pool);
   ForwardWeights weights(config, state, pool);

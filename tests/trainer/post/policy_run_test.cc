@@ -115,6 +115,40 @@ TEST_F(PolicyRunTest, AResumedRunIsTheRunThatNeverStoppedOnAnyThreads) {
     ASSERT_TRUE(std::ranges::equal(whole.values(i), parts.values(i))) << whole.spec(i).name;
 }
 
+TEST_F(PolicyRunTest, ResumingMeetsWhatTheRunBeganWith) {
+  config_.grpo.beta = 0.5;
+  train("a", {.stop_step = 1});
+  const auto error_of_resuming = [this] {
+    try {
+      train("a", {.resume = true, .stop_step = 1});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(error_of_resuming(), "no error");
+  const std::string prompts = R"({"prompt": "The fox", "pattern": "^[ ]*[a-m]"})";
+  std::ofstream(folder_ / "prompts.jsonl") << prompts << " \n";
+  EXPECT_NE(error_of_resuming().find("prompts, rollout.prompts: other contents now"), std::string::npos)
+      << error_of_resuming();
+  std::ofstream(folder_ / "prompts.jsonl") << prompts << "\n";
+  fs::rename(files_.path() / "tokenizer_config.json", folder_ / "kept");
+  EXPECT_NE(error_of_resuming().find("tokenizer, tokenizer_config.json: missing now"), std::string::npos)
+      << error_of_resuming();
+  fs::rename(folder_ / "kept", files_.path() / "tokenizer_config.json");
+  // A bit in the middle of the reference's weights.
+  const fs::path weights = files_.path() / "model.safetensors";
+  std::fstream file(weights, std::ios::in | std::ios::out | std::ios::binary);
+  const auto middle = static_cast<std::streamoff>(fs::file_size(weights) / 2);
+  file.seekg(middle);
+  const auto byte = static_cast<char>(file.get());
+  file.seekp(middle);
+  file.put(static_cast<char>(byte ^ 4));
+  file.close();
+  EXPECT_NE(error_of_resuming().find("models, the policy of run.from: other contents now"), std::string::npos)
+      << error_of_resuming();
+}
+
 TEST_F(PolicyRunTest, AReferencePolicyAddsNothingBeforeTheFirstUpdate) {
   const double without = (train("a", {.stop_step = 1}), log_of("a")[0]["gradient_norm"].get<double>());
   config_.grpo.beta = 0.5;
